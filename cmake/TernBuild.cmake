@@ -1,0 +1,75 @@
+# Options, compile flags and the three functions with which every folder declares its targets.
+include(GNUInstallDirs)
+include(CTest)
+
+option(TERN_BUILD_TESTS "Build the tests" ON)
+option(TERN_FUZZ "Build the libFuzzer targets (clang only)" OFF)
+option(TERN_WERROR "Treat warnings as errors" ON)
+set(TERN_SANITIZE "" CACHE STRING "Sanitizers for -fsanitize=, for example address,undefined or thread")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+add_library(tern_flags INTERFACE)
+# Contraction off: a fused multiply-add would give other bits on other targets (docs/codecs.md).
+target_compile_options(tern_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Wold-style-cast
+  -ffp-contract=off -fno-math-errno)
+if(TERN_WERROR)
+  target_compile_options(tern_flags INTERFACE -Werror)
+endif()
+if(TERN_SANITIZE)
+  target_compile_options(tern_flags INTERFACE
+    -fsanitize=${TERN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+  target_link_options(tern_flags INTERFACE -fsanitize=${TERN_SANITIZE})
+  target_compile_definitions(tern_flags INTERFACE _GLIBCXX_ASSERTIONS)
+endif()
+target_include_directories(tern_flags INTERFACE "${PROJECT_SOURCE_DIR}")
+
+find_package(Threads REQUIRED)
+
+# tern_library(<name> SOURCES ... DEPS ... [PRIVATE_DEPS ...]): the static library tern_<name>.
+function(tern_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(tern_${name} STATIC ${arg_SOURCES})
+  add_library(tern::${name} ALIAS tern_${name})
+  target_link_libraries(tern_${name} PUBLIC tern_flags ${arg_DEPS} PRIVATE ${arg_PRIVATE_DEPS})
+endfunction()
+
+# tern_program(<name> SOURCES ... DEPS ...): an executable in build/bin.
+function(tern_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE tern_flags ${arg_DEPS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+endfunction()
+
+# tern_test(<name> SOURCES ... DEPS ... [LABELS ...]): a GoogleTest program registered case by case.
+function(tern_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE tern_flags ${arg_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+endfunction()
+
+# tern_fuzz(<name> SOURCES ... DEPS ...): a libFuzzer target, built only with TERN_FUZZ.
+function(tern_fuzz name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  if(TERN_FUZZ)
+    add_executable(${name} ${arg_SOURCES})
+    target_link_libraries(${name} PRIVATE tern_flags ${arg_DEPS})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fuzz")
+  endif()
+endfunction()
