@@ -1,0 +1,274 @@
+#pragma once
+
+// The bytes that a client and its daemon share, version kShmAbi. Defined here and nowhere else;
+// docs/shm-layout.md explains them, tests/shm/frozen_layout_test.cc freezes them.
+//
+// A segment is one sealed memfd: a header page, then for every lane a submission ring and a completion
+// ring, then the arena. Offsets only, never pointers. Every cache line has one writer.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "wire/layout_check.h"
+#include "wire/versions.h"
+
+namespace tern::shm {
+
+inline constexpr std::uint32_t kSegmentMagic = 0x474e5254;  // "TRNG"
+inline constexpr std::uint32_t kMaxLanes = 16;
+inline constexpr std::uint32_t kRingEntries = 512;  // per ring; a power of two
+inline constexpr std::size_t kCacheLine = 64;
+inline constexpr std::size_t kRecipeTextBytes = 48;
+inline constexpr std::size_t kDetailBytes = 192;
+
+// One direction of one lane, in the segment header. head is written by the consumer, tail by the
+// producer; both count entries and never wrap in practice (2^64).
+struct RingIndex {
+  alignas(kCacheLine) std::uint64_t head;
+  std::uint64_t head_padding[7];
+  alignas(kCacheLine) std::uint64_t tail;
+  std::uint64_t tail_padding[7];
+};
+TERN_FORMAT_STRUCT(RingIndex, 128);
+
+struct LaneRings {
+  RingIndex submit;      // client -> lane
+  RingIndex completion;  // lane -> client
+  // Written by the lane: 1 while it sleeps, and then the client writes the lane's eventfd after it
+  // has published an entry.
+  alignas(kCacheLine) std::uint32_t lane_sleeps;
+  std::uint32_t reserved[15];
+};
+TERN_FORMAT_STRUCT(LaneRings, 320);
+
+struct SegmentHeader {
+  std::uint32_t magic;
+  std::uint16_t abi;   // written last, with release: who sees it sees all that is below
+  std::uint16_t lane_count;
+  std::uint64_t segment_bytes;
+  std::uint64_t submit_entries_offset;      // lane_count * kRingEntries * sizeof(SubmitEntry)
+  std::uint64_t completion_entries_offset;  // lane_count * kRingEntries * sizeof(CompletionEntry)
+  std::uint64_t arena_offset;               // page aligned
+  std::uint64_t arena_bytes;
+  std::uint32_t spin_ns;  // how long a client may spin before it sleeps; 0 where cores are few
+  std::uint32_t reserved0;
+  std::uint64_t reserved1;
+
+  // The client sleeps on this word by futex; lanes add 1 after they have published completions.
+  alignas(kCacheLine) std::uint32_t doorbell;
+  std::uint32_t doorbell_padding[15];
+  // Written by the client: how many of its threads sleep on the doorbell, and whether its pollable
+  // descriptor wants a byte (a lane that sees 1 sets 0 and sends one).
+  alignas(kCacheLine) std::uint32_t sleepers;
+  std::uint32_t fd_armed;
+  std::uint32_t sleepers_padding[14];
+
+  LaneRings lanes[kMaxLanes];
+};
+TERN_FORMAT_STRUCT(SegmentHeader, 64 + 64 + 64 + kMaxLanes * 320);
+static_assert(offsetof(SegmentHeader, doorbell) == 64);
+static_assert(offsetof(SegmentHeader, sleepers) == 128);
+static_assert(offsetof(SegmentHeader, lanes) == 192);
+
+enum class OpKind : std::uint16_t {
+  all_reduce = 1,
+  broadcast = 2,
+  barrier = 3,
+  cancel = 4,  // ticket names the op to cancel; has no completion of its own
+  // Reserved: reduce 5, reduce_scatter 6, all_gather 7, all_gather_v 8, all_to_all 9,
+  // all_to_all_v 10, gather 11, scatter 12, send 13, receive 14, group_split 15.
+};
+
+// One submitted op, written to every lane that owns a chunk of it (docs/architecture.md, "Lanes").
+// The lane copies it and validates the copy.
+struct SubmitEntry {
+  std::uint64_t ticket;
+  std::uint16_t kind;       // OpKind
+  std::uint8_t dtype;       // tern::DType
+  std::uint8_t reduction;   // tern::Reduction
+  std::uint8_t role;        // tern::Role; of an anonymous op always exact
+  std::uint8_t flags;       // reserved, zero
+  std::uint16_t reserved0;
+  std::uint64_t group;      // the daemon's number for the joined group
+  std::uint64_t tensor;     // tensor id; 0 for an anonymous op
+  std::uint64_t sequence;   // n-th use of the tensor, or n-th anonymous op; from 0
+  std::uint64_t count;      // elements
+  std::uint32_t input_region;   // 0: the arena; others are registered memory
+  std::uint32_t output_region;
+  std::uint64_t input_offset;
+  std::uint64_t output_offset;
+  std::uint32_t root;       // rank; broadcast only
+  std::int32_t priority;    // higher first
+  std::uint32_t prescale_bits;     // f32
+  std::uint32_t state_scale_bits;  // f32
+  std::uint64_t counts_offset;     // reserved for per-rank counts, zero
+  std::uint64_t wait_event;        // reserved for device events, zero
+  std::uint64_t signal_event;      // reserved, zero
+  char recipe[kRecipeTextBytes];   // zero-padded; all zero: the tensor's
+  std::uint64_t reserved1[12];
+};
+TERN_FORMAT_STRUCT(SubmitEntry, 256);
+static_assert(offsetof(SubmitEntry, group) == 16);
+static_assert(offsetof(SubmitEntry, count) == 40);
+static_assert(offsetof(SubmitEntry, input_offset) == 56);
+static_assert(offsetof(SubmitEntry, root) == 72);
+static_assert(offsetof(SubmitEntry, recipe) == 112);
+
+// The end of one op on one lane. The op has ended when all its lanes have said so; the first status
+// that is not ok counts.
+struct CompletionEntry {
+  std::uint64_t ticket;
+  std::int32_t status;  // tern::Errc
+  std::uint32_t reserved0;
+  std::uint64_t bytes_sent;  // blocks this lane sent for the op
+  char detail[kDetailBytes];  // zero-terminated sentence; empty on success
+  std::uint64_t reserved1[5];
+};
+TERN_FORMAT_STRUCT(CompletionEntry, 256);
+static_assert(offsetof(CompletionEntry, detail) == 24);
+
+// ---- The hand-shake socket (SOCK_SEQPACKET): one packet, one struct ------------------------------
+
+inline constexpr std::uint32_t kPacketMagic = 0x4b504e54;  // "TNPK"
+inline constexpr std::size_t kMaxPacketBytes = 4096;
+
+enum class PacketKind : std::uint16_t {
+  hello = 1,           // client -> daemon: HelloPacket
+  welcome = 2,         // daemon -> client: WelcomePacket + descriptors
+  group_mint = 3,      // PacketHeader only
+  group_minted = 4,    // GroupMintedPacket
+  group_join = 5,      // GroupJoinPacket
+  group_joined = 6,    // GroupJoinedPacket
+  group_leave = 7,     // GroupLeavePacket -> done
+  tensor_declare = 8,  // TensorDeclarePacket -> tensor_declared
+  tensor_declared = 9,  // TensorDeclaredPacket
+  tensor_release = 10,  // TensorReleasePacket -> done
+  tensor_stats = 11,    // TensorReleasePacket -> tensor_stats_reply
+  tensor_stats_reply = 12,
+  done = 13,     // DonePacket: also every failure, as status and detail
+  goodbye = 14,  // client -> daemon: orderly disconnect, PacketHeader only -> done
+};
+
+struct PacketHeader {
+  std::uint32_t magic;
+  std::uint16_t version;  // kShmAbi
+  std::uint16_t kind;     // PacketKind
+  std::uint64_t request;  // chosen by the client, repeated in the answer
+};
+TERN_FORMAT_STRUCT(PacketHeader, 16);
+
+struct HelloPacket {
+  PacketHeader header;
+  std::uint16_t abi_min;
+  std::uint16_t abi_max;
+  std::uint32_t reserved0;
+  std::uint64_t arena_bytes;
+  std::uint64_t reserved1[4];
+  char job[64];  // zero-terminated
+};
+TERN_FORMAT_STRUCT(HelloPacket, 128);
+
+// Descriptors that travel with it: the segment, the client's end of the pollable socket pair, then one
+// eventfd per lane.
+struct WelcomePacket {
+  PacketHeader header;
+  std::uint16_t abi;
+  std::uint16_t lane_count;
+  std::uint32_t reserved0;
+  std::uint64_t segment_bytes;
+  std::uint64_t eager_bytes;
+  std::uint64_t reserved1[4];
+};
+TERN_FORMAT_STRUCT(WelcomePacket, 72);
+
+struct GroupMintedPacket {
+  PacketHeader header;
+  char id[256];
+};
+TERN_FORMAT_STRUCT(GroupMintedPacket, 272);
+
+struct GroupJoinPacket {
+  PacketHeader header;
+  char id[256];
+  std::int32_t rank;
+  std::int32_t size;
+  std::uint32_t verify;
+  std::uint32_t reserved0;
+  std::uint64_t seed;
+  std::int64_t timeout_ms;
+  std::int64_t op_timeout_ms;
+  // How many ops this client had completed in the epoch before, for a rejoin; otherwise 0.
+  std::uint64_t completed_ops;
+};
+TERN_FORMAT_STRUCT(GroupJoinPacket, 320);
+
+struct GroupJoinedPacket {
+  PacketHeader header;
+  std::uint64_t group;  // the number for SubmitEntry::group
+  std::int32_t node;
+  std::int32_t node_count;
+  std::uint32_t epoch;
+  std::uint32_t lane_count;   // lanes this group uses: the fewest of its nodes
+  std::uint64_t chunk_bytes;  // agreed at the join
+  std::uint64_t eager_bytes;  // agreed at the join
+  std::uint64_t max_ops_in_flight;  // agreed at the join
+  std::uint64_t last_common_op;
+};
+TERN_FORMAT_STRUCT(GroupJoinedPacket, 72);
+
+struct GroupLeavePacket {
+  PacketHeader header;
+  std::uint64_t group;
+};
+TERN_FORMAT_STRUCT(GroupLeavePacket, 24);
+
+struct TensorDeclarePacket {
+  PacketHeader header;
+  std::uint64_t group;
+  std::uint64_t count;
+  std::uint8_t dtype;
+  std::uint8_t role;
+  std::uint8_t exempt;
+  std::uint8_t reserved0;
+  std::int32_t priority;
+  char name[128];
+  char recipe[64];
+  char level[16];
+};
+TERN_FORMAT_STRUCT(TensorDeclarePacket, 248);
+
+struct TensorDeclaredPacket {
+  PacketHeader header;
+  std::uint64_t tensor;         // id: a hash of the name, the same on all nodes
+  std::uint64_t next_sequence;  // 0, or where the tensor's count of uses goes on
+  std::uint32_t one_lane;       // 1: all chunks of the tensor are on one lane (scale=tensor)
+  std::uint32_t reserved0;
+};
+TERN_FORMAT_STRUCT(TensorDeclaredPacket, 40);
+
+struct TensorReleasePacket {
+  PacketHeader header;
+  std::uint64_t group;
+  std::uint64_t tensor;
+};
+TERN_FORMAT_STRUCT(TensorReleasePacket, 32);
+
+struct TensorStatsPacket {
+  PacketHeader header;
+  std::uint64_t ops, bytes_raw, bytes_sent;
+  std::uint64_t residual_ratio_bits;  // f64
+  std::uint64_t encode_ns, queue_ns, wire_ns, decode_ns, wait_ns;
+  std::uint64_t raw_fallbacks, state_bytes;
+  char recipe[64];
+};
+TERN_FORMAT_STRUCT(TensorStatsPacket, 168);
+
+struct DonePacket {
+  PacketHeader header;
+  std::int32_t status;  // tern::Errc
+  std::uint32_t reserved0;
+  char detail[512];  // zero-terminated
+};
+TERN_FORMAT_STRUCT(DonePacket, 536);
+
+}  // namespace tern::shm

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace tern::shm {
+
+// How an op is cut and spread. Client and daemon must agree on it (the client writes an entry to every
+// lane that has a chunk), so it lies beside the layout.
+//
+// Chunk c of an op belongs to node (c + spread) % nodes: owners start at different nodes, so that
+// nobody waits for node 0. It runs on lane (c / nodes + spread) % lanes, so that every lane sees all
+// owners. The owner must not depend on the lane count, because the order of addition does on the owner.
+struct Sharding {
+  std::uint64_t count;           // elements
+  std::uint64_t chunk_elements;  // of every chunk but the last
+  std::uint64_t chunk_count;     // 0 for a barrier; else at least 1
+  std::uint64_t spread;          // from the tensor id, or the sequence of an anonymous op
+  std::uint32_t nodes;
+  std::uint32_t lanes;
+  bool one_lane;  // all chunks on one lane, for a scale over the whole tensor
+
+  std::uint32_t owner(std::uint64_t chunk) const noexcept {
+    return static_cast<std::uint32_t>((chunk + spread) % nodes);
+  }
+  std::uint32_t lane(std::uint64_t chunk) const noexcept {
+    const std::uint64_t round = one_lane ? 0 : chunk / nodes;
+    return static_cast<std::uint32_t>((round + spread) % lanes);
+  }
+  std::uint64_t chunk_begin(std::uint64_t chunk) const noexcept { return chunk * chunk_elements; }
+  std::uint64_t chunk_size(std::uint64_t chunk) const noexcept {
+    return std::min(chunk_elements, count - chunk_begin(chunk));
+  }
+  // Whether lane has any chunk. A barrier, and an op without elements, runs on the lane of chunk 0.
+  bool uses_lane(std::uint32_t lane_index) const noexcept {
+    const std::uint64_t rounds =
+        one_lane || chunk_count == 0 ? 1 : std::min<std::uint64_t>((chunk_count - 1) / nodes + 1, lanes);
+    return (lane_index + lanes - lane(0)) % lanes < rounds;
+  }
+};
+
+// tensor is 0 for an anonymous op. REQUIRES: dtype valid, chunk_bytes >= 64, nodes and lanes >= 1.
+inline Sharding make_sharding(std::uint64_t tensor, std::uint64_t sequence, std::uint64_t count,
+                              DType dtype, std::uint64_t chunk_bytes, std::uint32_t nodes,
+                              std::uint32_t lanes, bool one_lane) noexcept {
+  Sharding sharding{};
+  sharding.count = count;
+  sharding.chunk_elements = chunk_bytes / dtype_bytes(dtype);
+  sharding.chunk_count = (count + sharding.chunk_elements - 1) / sharding.chunk_elements;
+  sharding.spread = tensor != 0 ? tensor : sequence;
+  sharding.nodes = nodes;
+  sharding.lanes = lanes;
+  sharding.one_lane = one_lane;
+  return sharding;
+}
+
+}  // namespace tern::shm
