@@ -229,7 +229,8 @@ void fold_residual(Encoding& encoding) noexcept {
   if (encoding.residual == nullptr) return;
   const std::span<const float> input = encoding.request.input;
   for (std::size_t i = 0; i < input.size(); ++i) {
-    encoding.residual[i] = input[i] + encoding.residual[i] * encoding.request.state_scale;
+    const float sum = input[i] + encoding.residual[i] * encoding.request.state_scale;
+    encoding.residual[i] = std::isfinite(sum) ? sum : 0.0f;
   }
 }
 
