@@ -240,7 +240,8 @@ typedef struct {
   uint64_t state_bytes;       /* memory held by the recipe's state on this node */
   char recipe[64];            /* in canonical form */
 } tern_tensor_stats;
-#define TERN_TENSOR_STATS_INIT {sizeof(tern_tensor_stats), 0}
+#define TERN_TENSOR_STATS_INIT \
+  {sizeof(tern_tensor_stats), 0, 0, 0, 0, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 0, {0}}
 
 TERN_API tern_status tern_tensor_get_stats(tern_tensor* tensor, tern_tensor_stats* stats);
 
