@@ -11,7 +11,7 @@ namespace {
 // REQUIRES: text fits with its zero; the C functions have checked it.
 template <std::size_t kBytes>
 void write_text(char (&field)[kBytes], std::string_view text) noexcept {
-  std::memcpy(field, text.data(), std::min(text.size(), kBytes - 1));
+  text.copy(field, kBytes - 1);
 }
 
 bool plausible(const shm::GroupJoinedPacket& joined, std::uint32_t lane_count) noexcept {
