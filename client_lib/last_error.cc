@@ -1,0 +1,23 @@
+#include "client_lib/last_error.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tern::client_lib {
+namespace {
+
+// Holds the longest text that travels (DonePacket, 512) with words of our own before it.
+constexpr std::size_t kDetailRoom = 768;
+thread_local char detail[kDetailRoom] = {};
+
+}  // namespace
+
+void set_error_detail(std::string_view text) noexcept {
+  const std::size_t bytes = std::min(text.size(), kDetailRoom - 1);
+  std::memcpy(detail, text.data(), bytes);
+  detail[bytes] = '\0';
+}
+
+const char* error_detail() noexcept { return detail; }
+
+}  // namespace tern::client_lib

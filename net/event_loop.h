@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace tern::net {
+
+// One thread's place to sleep: sockets, descriptors of clients, and wake-ups from other threads, on one
+// Boost.Asio io_context. The TCP transport and acceptor of the thread live on it.
+class EventLoop {
+ public:
+  EventLoop();
+  ~EventLoop();
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  // Runs what is ready; returns the number of handlers run.
+  int poll();
+  // Sleeps until something is ready, wake() is called or timeout_ns has passed; then runs what is ready.
+  int wait(std::uint64_t timeout_ns);
+  // From any thread: ends the current or next wait().
+  void wake() noexcept;
+  // Ends wait() whenever fd is readable and calls `readable` (which drains it). The descriptor is
+  // duplicated: the caller may close its own. Returns a handle for unwatch.
+  std::uint64_t watch(int fd, std::function<void()> readable);
+  void unwatch(std::uint64_t handle);
+
+  struct Impl;
+  Impl& impl() noexcept { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tern::net

@@ -1,0 +1,106 @@
+#pragma once
+
+// What carries frames. A Connection is an ordered pipe of frames to one other daemon that may break at
+// any time; it knows nothing of sequences, acknowledgements or resumption, which are Link's business.
+// Implementations: LoopbackTransport, FaultyTransport (a decorator), TcpTransport, RdmaTransport. All
+// pass tests/net/transport_conformance.h. One Transport per lane, used by that lane's thread only.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/errc.h"
+#include "wire/frame.h"
+
+namespace tern::net {
+
+struct Endpoint {
+  std::string host;  // name or address
+  std::uint16_t port = 0;
+  auto operator<=>(const Endpoint&) const = default;
+};
+std::string to_text(const Endpoint& endpoint);
+
+// Where an arriving payload goes: the first prefix.size() bytes to prefix, the rest to body. Together
+// exactly payload_bytes, or both empty: the payload is then read and thrown away.
+struct PayloadPlace {
+  std::span<std::byte> prefix;
+  std::span<std::byte> body;
+};
+
+// A frame as it leaves: one contiguous header-and-prefix, one body.
+// Owned by: the sender, unchanged until the connection is destroyed or the peer has acknowledged it.
+struct OutgoingFrame {
+  std::span<const std::byte> head;  // frame header and the first bytes of the payload
+  std::span<const std::byte> body;
+};
+
+class Connection;
+
+// Receives a connection's events, on the lane's thread, only from Transport::poll().
+class ConnectionSink {
+ public:
+  virtual ~ConnectionSink() = default;
+  // The connection is established (a connect has succeeded; an adopted one is open from the start).
+  virtual void on_open(Connection& connection) = 0;
+  // A header has been parsed and verified. False: refuse it, close the connection as corrupt.
+  virtual bool on_header(Connection& connection, const wire::FrameHeader& header,
+                         PayloadPlace& place) = 0;
+  // The payload of that header is complete; its CRC has been compared.
+  virtual void on_frame(Connection& connection, const wire::FrameHeader& header,
+                        const PayloadPlace& place, bool payload_valid) = 0;
+  // The connection is unusable, for good; called at most once, never from inside send(). If a header
+  // had been announced by on_header and its on_frame has not come, its place is free again.
+  virtual void on_closed(Connection& connection, Errc reason, const char* text) = 0;
+};
+
+class Connection {
+ public:
+  virtual ~Connection() = default;  // closes; no event comes afterwards
+  // Queues a frame behind those sent before. Never blocks, never calls the sink. After the connection
+  // broke it does nothing (on_closed tells).
+  virtual void send(const OutgoingFrame& frame) = 0;
+  // Bytes queued and not yet taken by the carrier.
+  virtual std::size_t queued_bytes() const = 0;
+};
+
+// A connection that was accepted by the conductor and whose hello has been read, on its way to a lane.
+class Incoming {
+ public:
+  virtual ~Incoming() = default;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual const char* name() const noexcept = 0;
+  // Begins to connect; on_open or on_closed follows. The sink must outlive the connection.
+  virtual std::unique_ptr<Connection> connect(const Endpoint& endpoint, ConnectionSink& sink) = 0;
+  // Takes over an accepted connection. REQUIRES: from an Acceptor of the same kind.
+  virtual std::unique_ptr<Connection> adopt(std::unique_ptr<Incoming> incoming,
+                                            ConnectionSink& sink) = 0;
+  // Moves bytes and delivers events; returns the amount of work done.
+  virtual int poll() = 0;
+};
+
+class AcceptorSink {
+ public:
+  virtual ~AcceptorSink() = default;
+  virtual void on_incoming(std::unique_ptr<Incoming> incoming, const wire::FrameHeader& header,
+                           const wire::HelloBody& hello) = 0;
+  // A connection that ended or misbehaved before it said a valid hello; for counters and the log.
+  virtual void on_refused(const std::string& from, Errc reason, const char* text) = 0;
+};
+
+// Listens for other daemons, on the conductor's thread. Reads exactly the hello frame of each new
+// connection, within a deadline; bounds how many may be unfinished at once.
+class Acceptor {
+ public:
+  virtual ~Acceptor() = default;
+  virtual Endpoint endpoint() const = 0;  // the port that was really bound
+  virtual int poll() = 0;
+};
+
+}  // namespace tern::net

@@ -1,0 +1,45 @@
+#pragma once
+
+// Payloads of the frames that belong to an op.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "wire/layout_check.h"
+
+namespace tern::wire {
+
+// What a node says of an op when all its ranks have submitted it. Two announcements of one op must be
+// equal in everything but `rank`, which names the rank that the node speaks for in an error.
+struct AnnounceBody {
+  std::uint64_t count;  // elements
+  std::uint16_t kind;   // shm::OpKind
+  std::uint8_t dtype;
+  std::uint8_t reduction;
+  std::uint8_t role;
+  std::uint8_t memory;  // codec memory of the declaration: 0 none, 1 ef, 2 diana, 3 ef21
+  std::uint8_t one_lane;
+  std::uint8_t exempt;
+  std::uint32_t root;          // rank, broadcast only
+  std::uint32_t rank;          // lowest rank of the node that sends this
+  std::uint32_t eager_bytes;   // bytes of the contribution that follow; 0 where there is none
+  std::uint32_t prescale_bits;  // f32 applied already; for the error text only
+  std::uint64_t generation;    // of the tensor's declaration
+  std::uint64_t reserved;
+};
+TERN_FORMAT_STRUCT(AnnounceBody, 48);
+
+struct OpFailBody {
+  std::int32_t code;   // tern::Errc
+  std::uint32_t rank;  // whom the text is about, or 0xffffffff
+  char text[184];      // zero-terminated
+};
+TERN_FORMAT_STRUCT(OpFailBody, 192);
+
+struct VerifyBody {
+  std::uint32_t rank;
+  std::uint32_t crc;  // CRC32C of the rank's output on this lane's chunks, in chunk order
+};
+TERN_FORMAT_STRUCT(VerifyBody, 8);
+
+}  // namespace tern::wire
