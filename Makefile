@@ -38,8 +38,8 @@ test-full:
 bench:
 	tools/install_dependencies.sh test
 	cmake --preset release
-	cmake --build --preset release
-	tools/run_benchmarks.sh build/release/bin
+	cmake --build --preset release --target tern-bench
+	build/release/bin/tern-bench codec
 
 lint:
 	tools/install_dependencies.sh test
