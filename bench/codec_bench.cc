@@ -8,7 +8,7 @@
 
 #include <algorithm>
 #include <CLI/CLI.hpp>
-#include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -40,6 +40,25 @@ struct CodecOptions {
   std::string json_file;
 };
 
+// Page-aligned, as the arenas, slabs and states of the daemon are. Touched before the clock runs.
+class FloatArray {
+ public:
+  FloatArray(std::size_t count, float value)
+      : count_(count),
+        data_(static_cast<float*>(std::aligned_alloc(4096, (count * sizeof(float) + 4095) / 4096 * 4096)),
+              &std::free) {
+    TERN_CHECK(data_ != nullptr);
+    std::fill_n(data_.get(), count_, value);
+  }
+  float* data() { return data_.get(); }
+  std::span<float> span() { return {data_.get(), count_}; }
+  std::span<const float> span() const { return {data_.get(), count_}; }
+
+ private:
+  std::size_t count_;
+  std::unique_ptr<float, void (*)(void*)> data_;
+};
+
 // Time of this thread on a processor: other work on the machine then costs cache, but not its own time.
 double thread_seconds() {
   timespec now{};
@@ -65,19 +84,19 @@ class Inputs {
       : count_(options.size_mib << 18), engine_(options.seed) {
     std::normal_distribution<float> normal(0.0f, 0.01f);
     for (std::size_t pool = 0; pool < options.pools; ++pool) {
-      std::vector<float>& values = pools_.emplace_back(count_ + kSlack);
-      const std::size_t offset = engine_();
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        values[i] = file_values.empty() ? normal(engine_)
+      FloatArray& values = pools_.emplace_back(count_ + kSlack, 0.0f);
+      const std::size_t offset = engine_() % (kSlack * kSlack);
+      for (std::size_t i = 0; i < count_ + kSlack; ++i) {
+        values.data()[i] = file_values.empty() ? normal(engine_)
                                         : file_values[(i + offset) % file_values.size()];
       }
     }
   }
 
   std::span<const float> next() {
-    const std::vector<float>& pool = pools_[turn_++ % pools_.size()];
+    const FloatArray& pool = pools_[turn_++ % pools_.size()];
     // Whole cache lines, as in an arena.
-    return std::span(pool).subspan(engine_() % (kSlack / 16) * 16, count_);
+    return pool.span().subspan(engine_() % (kSlack / 16) * 16, count_);
   }
   std::size_t count() const { return count_; }
 
@@ -86,7 +105,7 @@ class Inputs {
   std::size_t count_;
   std::mt19937_64 engine_;
   std::size_t turn_ = 0;
-  std::vector<std::vector<float>> pools_;
+  std::vector<FloatArray> pools_;
 };
 
 struct Measurement {
@@ -108,15 +127,14 @@ struct Block {
   std::span<const std::byte> payload;
 };
 
-// The arrays of one measurement, all touched before the clock runs.
 struct Arena {
   explicit Arena(std::size_t count)
       : residual(count, 0.0f), sums(count, 0.5f), decoded(count, 0.5f), yardstick(count, 0.5f),
         payload(5 * count) {}
-  std::vector<float> residual;
-  std::vector<float> sums;
-  std::vector<float> decoded;
-  std::vector<float> yardstick;
+  FloatArray residual;
+  FloatArray sums;
+  FloatArray decoded;
+  FloatArray yardstick;
   std::vector<std::byte> payload;
   std::vector<Block> blocks;
 };
@@ -163,14 +181,14 @@ void measure_once(const codec::Recipe& recipe, const CodecOptions& options, Inpu
   const std::span<const float> other = inputs.next();
   double input_energy = 0;
   double residual_energy = 0;
-  const double pass_seconds = seconds_of([&] { pass(arena.yardstick, other); });
+  const double pass_seconds = seconds_of([&] { pass(arena.yardstick.span(), other); });
   const double encode_seconds = seconds_of([&] {
     encode_tensor(recipe, input, options.chunk_kib << 8, arena, input_energy, residual_energy);
   });
   const double decode_seconds =
-      seconds_of([&] { decode_tensor(arena, arena.decoded, codec::decode); });
+      seconds_of([&] { decode_tensor(arena, arena.decoded.span(), codec::decode); });
   const double decode_add_seconds =
-      seconds_of([&] { decode_tensor(arena, arena.sums, codec::decode_add); });
+      seconds_of([&] { decode_tensor(arena, arena.sums.span(), codec::decode_add); });
   best.pass_seconds = std::min(best.pass_seconds, pass_seconds);
   best.encode_seconds = std::min(best.encode_seconds, encode_seconds);
   best.decode_seconds = std::min(best.decode_seconds, decode_seconds);
@@ -189,7 +207,7 @@ Measurement measure(const std::string& recipe_text, const codec::Recipe& recipe,
   best.recipe = recipe_text;
   best.target = target;
   TERN_CHECK(codec::force_target(target));
-  std::fill(arena.residual.begin(), arena.residual.end(), 0.0f);
+  std::ranges::fill(arena.residual.span(), 0.0f);
   for (std::size_t i = 0; i < options.iterations; ++i) {
     measure_once(recipe, options, inputs, arena, best);
   }

@@ -32,7 +32,7 @@ Status Client::shake_hands(const ConnectOptions& options) {
   hello.abi_min = wire::kShmAbi;
   hello.abi_max = wire::kShmAbi;
   hello.arena_bytes = options.arena_bytes;
-  std::memcpy(hello.job, options.job.data(), std::min(options.job.size(), sizeof hello.job - 1));
+  options.job.copy(hello.job, sizeof hello.job - 1);
   std::vector<Fd> fds;
   Result<shm::WelcomePacket> welcome = requests_.ask<shm::WelcomePacket>(
       hello, shm::PacketKind::welcome, request_deadline(), &fds);

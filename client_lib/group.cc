@@ -8,13 +8,10 @@
 namespace tern::client_lib {
 namespace {
 
-// The daemon ends a join at the time asked for and says who was missing; its answer needs time, too.
-constexpr std::int64_t kJoinGraceMs = 5000;
-
 // REQUIRES: text fits with its zero; the C functions have checked it.
 template <std::size_t kBytes>
 void write_text(char (&field)[kBytes], std::string_view text) noexcept {
-  std::memcpy(field, text.data(), std::min(text.size(), kBytes - 1));
+  text.copy(field, kBytes - 1);
 }
 
 bool plausible(const shm::GroupJoinedPacket& joined, std::uint32_t lane_count) noexcept {
@@ -55,7 +52,12 @@ Result<std::shared_ptr<GroupState>> Client::join(const std::string& id, const Jo
     const auto completed = completed_by_id_.find(id);
     question.completed_ops = completed == completed_by_id_.end() ? 0 : completed->second;
   }
-  const std::int64_t wait_ms = options.timeout_ms < 0 ? -1 : options.timeout_ms + kJoinGraceMs;
+  // The daemon ends a join at the time asked for and says who was missing; its answer needs time, too.
+  const bool forever = options.timeout_ms < 0 || request_timeout_ms_ < 0;
+  std::int64_t wait_ms = -1;
+  if (!forever && __builtin_add_overflow(options.timeout_ms, request_timeout_ms_, &wait_ms)) {
+    wait_ms = -1;
+  }
   Result<shm::GroupJoinedPacket> joined = requests_.ask<shm::GroupJoinedPacket>(
       question, shm::PacketKind::group_joined, Deadline::after_ms(wait_ms));
   if (!joined) return request_failed(std::move(joined.error()));

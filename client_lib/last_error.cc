@@ -1,7 +1,6 @@
 #include "client_lib/last_error.h"
 
-#include <algorithm>
-#include <cstring>
+#include <cstddef>
 
 namespace tern::client_lib {
 namespace {
@@ -13,8 +12,7 @@ thread_local char detail[kDetailRoom] = {};
 }  // namespace
 
 void set_error_detail(std::string_view text) noexcept {
-  const std::size_t bytes = std::min(text.size(), kDetailRoom - 1);
-  std::memcpy(detail, text.data(), bytes);
+  const std::size_t bytes = text.copy(detail, kDetailRoom - 1);
   detail[bytes] = '\0';
 }
 

@@ -153,8 +153,7 @@ Result<std::uint64_t> Client::push(const OpRequest& request, Op& op) {
   entry.priority = request.priority != 0 ? request.priority : own_priority;
   entry.prescale_bits = std::bit_cast<std::uint32_t>(request.prescale);
   entry.state_scale_bits = std::bit_cast<std::uint32_t>(request.state_scale);
-  std::memcpy(entry.recipe, request.recipe.data(),
-              std::min(request.recipe.size(), sizeof entry.recipe - 1));
+  request.recipe.copy(entry.recipe, sizeof entry.recipe - 1);
 
   op.state = Op::State::running;
   op.lanes = lanes;

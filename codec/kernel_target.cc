@@ -41,6 +41,9 @@ class Registry {
   Registry() noexcept {
     const std::int64_t supported = hwy::SupportedTargets();
 #if HWY_ARCH_X86
+    if ((supported & HWY_AVX3) != 0 && threelc_avx512() != nullptr) {
+      add({"avx512_vbmi2", threelc_avx512(), convert_highway(HWY_AVX3)});
+    }
     add_highway(supported, HWY_AVX3, "avx512");
     add_highway(supported, HWY_AVX2, "avx2");
     add_highway(supported, HWY_SSE4, "sse4");

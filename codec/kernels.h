@@ -180,8 +180,9 @@ struct ConvertKernels {
 const ThreelcKernels& threelc_kernels() noexcept;
 const ConvertKernels& convert_kernels() noexcept;
 
-// One entry per source file that holds kernels; null where the build has none for that target.
 extern const ThreelcKernels kThreelcScalar;
 extern const ConvertKernels kConvertScalar;
+// Null if this processor lacks AVX-512 or its VBMI2.
+const ThreelcKernels* threelc_avx512() noexcept;
 
 }  // namespace tern::codec

@@ -224,15 +224,9 @@ void Lane::run_command(const Command& command) {
     case CommandKind::add_tensor:
       command.group->add_tensor(command.tensor);
       break;
-    case CommandKind::drop_tensor: {
+    case CommandKind::drop_tensor:
       command.group->drop_tensor(command.tensor);
-      Event event;
-      event.kind = EventKind::tensor_dropped;
-      event.group = command.group;
-      event.tensor = command.tensor;
-      report(event);
       break;
-    }
     case CommandKind::adopt_connection:
       adopt(command);
       break;
@@ -262,6 +256,7 @@ int Lane::settle() {
   }
   for (LaneGroup* group : groups_) {
     if (timer) group->on_timer(now);
+    work += group->settle();
     if (!group->ready_reported && group->all_links_open()) {
       group->ready_reported = true;
       Event event;
@@ -391,7 +386,8 @@ LanePeer& Lane::peer(const wire::NodeId& id, const net::Endpoint& endpoint) {
   identity.lane = static_cast<std::uint16_t>(settings_.lane);
   identity.endpoint = endpoint;
   identity.active = self_ < id;
-  peer->link = std::make_unique<net::Link>(transport_, clock_, settings_.link, identity, *this);
+  peer->link = std::make_unique<net::Link>(transport_, clock_, settings_.link, identity,
+                                           static_cast<net::LinkSink&>(*this));
   peers_.push_back(std::move(peer));
   return *peers_.back();
 }

@@ -9,7 +9,7 @@ namespace tern::daemon {
 
 using collective::OpId;
 
-LaneGroup::LaneGroup(GroupSetup setup, std::uint64_t)
+LaneGroup::LaneGroup(GroupSetup setup)
     : setup_(std::move(setup)),
       ops_(setup_.shape),
       nodes_(ops_.nodes()),
@@ -291,33 +291,74 @@ void LaneGroup::fail_key(const collective::OpKey& key, Errc code, std::uint32_t 
   ops_.fail_key(key, code, rank, text, true);
 }
 
-void LaneGroup::drop_tensor(TensorState* tensor) { tensors_.erase(tensor->id); }
+void LaneGroup::drop_tensor(TensorState* tensor) {
+  tensors_.erase(tensor->id);
+  dropping_.push_back(tensor);
+  report_dropped_tensors();
+}
+
+void LaneGroup::report_dropped_tensors() {
+  std::erase_if(dropping_, [this](TensorState* tensor) {
+    for (OpId op = 0; op < ops_.slots(); ++op) {
+      if (ops_.in_use(op) && data_[op].tensor == tensor) return false;
+    }
+    Event event;
+    event.kind = EventKind::tensor_dropped;
+    event.group = this;
+    event.tensor = tensor;
+    lane_->report(event);
+    return true;
+  });
+}
 
 void LaneGroup::rank_left(std::uint32_t local_rank) {
   if (!ops_.ended()) ops_.on_rank_left(local_rank);
   leaving_.push_back(local_rank);
 }
 
-void LaneGroup::on_timer(std::uint64_t now_ns) {
-  if (setup_.op_timeout_ns != 0 && !ops_.ended()) ops_.expire(now_ns, setup_.op_timeout_ns);
-  for (std::size_t i = 0; i < leaving_.size();) {
-    const std::uint32_t rank = leaving_[i];
-    bool used = false;
-    for (OpId op = 0; op < ops_.slots() && !used; ++op) {
-      used = ops_.in_use(op) && rank_of(op, rank).present && !rank_of(op, rank).told;
-    }
-    if (used) {
-      ++i;
-      continue;
+void LaneGroup::report_released_ranks() {
+  std::erase_if(leaving_, [this](std::uint32_t rank) {
+    for (OpId op = 0; op < ops_.slots(); ++op) {
+      if (ops_.in_use(op) && rank_of(op, rank).present && !rank_of(op, rank).told) return false;
     }
     clients_[rank] = nullptr;
-    leaving_.erase(leaving_.begin() + static_cast<std::ptrdiff_t>(i));
     Event event;
     event.kind = EventKind::rank_released;
     event.group = this;
     event.number = rank;
     lane_->report(event);
+    return true;
+  });
+}
+
+void LaneGroup::on_timer(std::uint64_t now_ns) {
+  if (setup_.op_timeout_ns != 0 && !ops_.ended()) ops_.expire(now_ns, setup_.op_timeout_ns);
+  publish_waiting();
+}
+
+int LaneGroup::settle() {
+  if (leaving_.empty() && dropping_.empty()) return 0;
+  const std::size_t before = leaving_.size() + dropping_.size();
+  report_released_ranks();
+  report_dropped_tensors();
+  return static_cast<int>(before - leaving_.size() - dropping_.size());
+}
+
+void LaneGroup::publish_waiting() {
+  in_flight_.store(ops_.ops_in_flight(), std::memory_order_relaxed);
+  completed_.store(ops_.ops_completed(), std::memory_order_relaxed);
+  std::array<WaitingOp, 16> rows;
+  std::size_t count = 0;
+  for (OpId op = 0; op < ops_.slots() && count < rows.size() && ops_.live_ops() > 0; ++op) {
+    const auto& waiting = ops_.op(op);
+    if (!ops_.in_use(op) || waiting.started || waiting.failed || waiting.submitted == 0) continue;
+    WaitingOp& row = rows[count++];
+    row.tensor = waiting.key.tensor;
+    row.sequence = waiting.key.sequence;
+    row.since_ns = waiting.first_submit_ns;
+    row.missing = ops_.missing_ranks(op, row.ranks);
   }
+  waiting_.write(std::span(rows).first(count));
 }
 
 }  // namespace tern::daemon

@@ -3,6 +3,8 @@
 // One group on one lane: carries out the actions of collective::GroupOps on real data. Made by the
 // conductor, used by the lane between add_group and its group_removed.
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -15,6 +17,7 @@
 #include "collective/group_ops.h"
 #include "daemon/lane_exchange.h"
 #include "daemon/slab_pool.h"
+#include "daemon/snapshot_table.h"
 #include "daemon/tensor_state.h"
 #include "net/link.h"
 
@@ -38,9 +41,19 @@ struct GroupSetup {
   std::vector<std::uint64_t> local_clients;  // ClientMemory::id of each local rank
 };
 
+// An op that some rank has not submitted, for `waiting for ranks ...`. At most kShown ranks are named.
+struct WaitingOp {
+  static constexpr std::size_t kShown = 28;
+  std::uint64_t tensor = 0;
+  std::uint64_t sequence = 0;
+  std::uint64_t since_ns = 0;
+  std::uint64_t missing = 0;
+  std::array<std::uint32_t, kShown> ranks{};
+};
+
 class LaneGroup {
  public:
-  LaneGroup(GroupSetup setup, std::uint64_t chunk_bytes);
+  explicit LaneGroup(GroupSetup setup);
 
   // ---- Called by the lane ----
   void attach(Lane& lane);
@@ -50,6 +63,7 @@ class LaneGroup {
   void submit(LaneClient& client, const shm::SubmitEntry& entry);
   int run_actions(int budget);
   void on_timer(std::uint64_t now_ns);
+  int settle();  // reports what nobody uses any more
 
   net::PayloadPlace place_payload(LanePeer& peer, std::uint32_t node, const wire::FrameHeader& header,
                                   bool& protocol_ok);
@@ -61,7 +75,7 @@ class LaneGroup {
   void end(Errc code, const char* text);
   void fail_key(const collective::OpKey& key, Errc code, std::uint32_t rank, const char* text);
   void add_tensor(TensorState* tensor) { tensors_[tensor->id] = tensor; }
-  void drop_tensor(TensorState* tensor);
+  void drop_tensor(TensorState* tensor);  // reported when the last op that uses it has ended
   void rank_left(std::uint32_t local_rank);
   bool idle() const;  // nothing refers to it any more
   bool uses_client(const LaneClient& client) const;
@@ -69,6 +83,11 @@ class LaneGroup {
 
   const GroupSetup& setup() const { return setup_; }
   const collective::GroupOps& ops() const { return ops_; }
+  // From any thread.
+  std::uint32_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
+  std::uint64_t completed() const { return completed_.load(std::memory_order_relaxed); }
+  std::vector<WaitingOp> waiting() const { return waiting_.read(); }
+
   bool ready_reported = false;
   bool remove_requested = false;
 
@@ -110,6 +129,10 @@ class LaneGroup {
     std::uint64_t begin = 0;
     std::uint32_t elements = 0;
   };
+
+  void report_dropped_tensors();
+  void report_released_ranks();
+  void publish_waiting();
 
   // Submission (lane_group_submit.cc).
   const char* check_entry(const LaneClient& client, const shm::SubmitEntry& entry,
@@ -192,6 +215,10 @@ class LaneGroup {
   std::vector<std::uint32_t> checksums_;    // op slot x rank, with verify
   std::vector<ChunkData> chunks_;      // by ChunkId
   std::vector<std::unique_ptr<SlabPool>> eager_pools_;  // by node
+  std::vector<TensorState*> dropping_;  // to be reported when no op uses them
+  std::atomic<std::uint32_t> in_flight_{0};
+  std::atomic<std::uint64_t> completed_{0};
+  SnapshotTable<WaitingOp, 16> waiting_;
   std::vector<std::uint32_t> leaving_;  // local ranks whose memory is still to be released
 };
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -49,5 +50,21 @@ struct TensorState {
 
   std::uint64_t state_bytes() const noexcept { return residual ? count * sizeof(float) : 0; }
 };
+
+// The sums over all lanes.
+struct TensorTotals {
+  std::uint64_t ops = 0, bytes_raw = 0, bytes_sent = 0;
+  std::uint64_t encode_ns = 0, queue_ns = 0, wire_ns = 0, decode_ns = 0, wait_ns = 0;
+  std::uint64_t raw_fallbacks = 0, resets = 0;
+  double input_energy = 0, residual_energy = 0;
+
+  double ratio() const noexcept {
+    return bytes_sent == 0 ? 1.0 : static_cast<double>(bytes_raw) / static_cast<double>(bytes_sent);
+  }
+  double residual_ratio() const noexcept {
+    return input_energy == 0 ? 0.0 : std::sqrt(residual_energy / input_energy);
+  }
+};
+TensorTotals total(const TensorState& state) noexcept;
 
 }  // namespace tern::daemon

@@ -58,6 +58,8 @@ class Segment {
 
   // Forgets the mapping without touching it: in a forked child the addresses may be somebody else's.
   void abandon() noexcept;
+  // The mapping does not need it.
+  void close_fd() noexcept { fd_.reset(); }
 
  private:
   struct Shape {

@@ -212,7 +212,7 @@ TEST_P(Threelc, EveryQuintupleSurvives) {
 // Columns come from one run of a tile: element c of the first run is column c.
 TEST_P(Threelc, EveryRunLengthMatchesTheOracle) {
   for (std::size_t length = 1; length <= 200; ++length) {
-    for (const std::size_t before : {0, 1, 5, 63, 64}) {
+    for (const std::size_t before : {0u, 1u, 5u, 63u, 64u}) {
       std::vector<float> input(1600, 0.0f);
       for (std::size_t column = 0; column < 320; ++column) {
         const bool in_run = column >= before && column < before + length;
