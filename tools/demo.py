@@ -46,7 +46,8 @@ class Progress:
         self.printed_tenth = 0
 
     def show(self, done, steps, accuracy, seconds):
-        text = f"{self.recipe:10} step {done:4}/{steps}  accuracy {accuracy:5.2f} %  {seconds:5.1f} s"
+        percent = f"{accuracy:5.2f}" if accuracy > 0 else "    -"
+        text = f"{self.recipe:10} step {done:4}/{steps}  accuracy {percent} %  {seconds:5.1f} s"
         if self.terminal:
             filled = self.BAR * done // steps
             self.stream.write(f"\r[{'#' * filled}{'.' * (self.BAR - filled)}] {text}")
@@ -108,7 +109,8 @@ def train(nodes, index, recipe, steps):
         reader.join(5.0)
     except DemoError as error:
         names = [f"run{index}-rank{rank}" for rank in range(RANKS)] + ["ternd0", "ternd1"]
-        raise DemoError("\n".join([str(error)] + [nodes.log_tail(name) for name in names])) from None
+        tails = [tail for tail in map(nodes.log_tail, names) if tail]
+        raise DemoError("\n".join([str(error), *tails])) from None
     finally:
         progress.end()
     nodes.stop(workers)

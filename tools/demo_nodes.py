@@ -26,6 +26,7 @@ BURST = "16kb"
 CHUNK_BYTES = "64KiB"
 PORT = 7700
 START_SECONDS = 20.0
+FOLDER_PREFIX = "tern-demo-"
 
 
 class DemoError(Exception):
@@ -54,6 +55,13 @@ def hold_lock():
         lock.close()
         raise DemoError("another demonstration is running on this machine") from error
     return lock
+
+
+def remove_stale_folders():
+    """Those of killed runs of this user: who holds the lock is the only one running."""
+    for path in pathlib.Path(tempfile.gettempdir()).glob(FOLDER_PREFIX + "*"):
+        if path.is_dir() and not path.is_symlink() and path.stat().st_uid == os.geteuid():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_namespaces():
@@ -95,8 +103,9 @@ class Nodes:
         self.shaped = False
         self.why_not_shaped = "asked for by --loopback"
         self._lock = hold_lock()
+        remove_stale_folders()
         # Short, because the path of a Unix socket has 107 bytes at most.
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tern-demo-"))
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
         if loopback:
             return
         self.shaped = True
@@ -131,7 +140,7 @@ class Nodes:
     def log_tail(self, name, lines=15):
         path = self.logs / f"{name}.log"
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-        return "\n".join(f"  {name}: {line}" for line in text.strip().split("\n")[-lines:])
+        return "\n".join(f"  {name}: {line}" for line in text.strip().splitlines()[-lines:])
 
     def start_daemons(self):
         daemons = []
