@@ -112,6 +112,7 @@ Status Daemon::Parts::open(const Config& given) {
   idle.spin_ns = config.spin_ns;
   idle.pin = config.pin_lanes;
   idle.cores = std::thread::hardware_concurrency();
+  idle.lanes = config.lanes;
   std::vector<Lane*> lane_pointers;
   for (std::uint32_t i = 0; i < config.lanes; ++i) {
     auto parts = std::make_unique<LaneParts>();

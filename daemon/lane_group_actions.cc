@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 
 #include "codec/accumulate.h"
 #include "daemon/lane.h"
@@ -197,7 +198,8 @@ bool LaneGroup::park_sum(ChunkId chunk) {
       lane_->accumulators().slab(chunks_[chunk].accumulator).data()));
   float* residual = data.tensor->residual.get() + where.begin;
   const auto scan = codec::scan_max({sum, where.elements}, residual, data.state_scale);
-  if (scan.nonfinite) return false;
+  // Above this the scale, up to twice the maximum, would not be finite.
+  if (scan.nonfinite || scan.max > std::numeric_limits<float>::max() / 2) return false;
   data.result_max = std::max(data.result_max, scan.max);
   for (std::uint32_t i = 0; i < where.elements; ++i) {
     residual[i] = sum[i] + data.state_scale * residual[i];
