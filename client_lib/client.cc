@@ -14,6 +14,7 @@ constexpr std::int64_t kGoodbyeMs = 1000;
 }  // namespace
 
 Result<std::unique_ptr<Client>> Client::connect(const ConnectOptions& options) {
+  const Deadline deadline = Deadline::after_ms(options.timeout_ms);
   Result<ForkGuard> guard = ForkGuard::create();
   if (!guard) return tl::unexpected(std::move(guard.error()));
   Result<shm::PacketSocket> socket =
@@ -21,13 +22,13 @@ Result<std::unique_ptr<Client>> Client::connect(const ConnectOptions& options) {
   if (!socket) return tl::unexpected(std::move(socket.error()));
   std::unique_ptr<Client> client(
       new Client(std::move(*socket), std::move(*guard), options.timeout_ms));
-  if (Status shaken = client->shake_hands(options); !shaken) {
+  if (Status shaken = client->shake_hands(options, deadline); !shaken) {
     return tl::unexpected(std::move(shaken.error()));
   }
   return client;
 }
 
-Status Client::shake_hands(const ConnectOptions& options) {
+Status Client::shake_hands(const ConnectOptions& options, Deadline deadline) {
   auto hello = shm::make_packet<shm::HelloPacket>(shm::PacketKind::hello, 0);
   hello.abi_min = wire::kShmAbi;
   hello.abi_max = wire::kShmAbi;
@@ -35,7 +36,7 @@ Status Client::shake_hands(const ConnectOptions& options) {
   options.job.copy(hello.job, sizeof hello.job - 1);
   std::vector<Fd> fds;
   Result<shm::WelcomePacket> welcome = requests_.ask<shm::WelcomePacket>(
-      hello, shm::PacketKind::welcome, request_deadline(), &fds);
+      hello, shm::PacketKind::welcome, deadline, &fds);
   if (!welcome) return tl::unexpected(std::move(welcome.error()));
   return take_welcome(*welcome, std::move(fds));
 }

@@ -110,7 +110,7 @@ class Client {
   Client(shm::PacketSocket socket, ForkGuard guard, std::int64_t timeout_ms)
       : guard_(std::move(guard)), requests_(std::move(socket)), request_timeout_ms_(timeout_ms) {}
 
-  Status shake_hands(const ConnectOptions& options);
+  Status shake_hands(const ConnectOptions& options, Deadline deadline);
   Status take_welcome(const shm::WelcomePacket& welcome, std::vector<Fd> fds);
   Deadline request_deadline() const noexcept { return Deadline::after_ms(request_timeout_ms_); }
   // The failure of a request; a broken connection also ends all ops.

@@ -19,6 +19,7 @@ constexpr std::uint64_t kTimerNs = 50'000'000;
 // Events must not be lost; with less room than this the lane does nothing new until the conductor
 // has read. A round reports at most a few per op it ends.
 constexpr std::size_t kEventReserve = 2048;
+constexpr std::size_t kRecordWake = 3072;
 constexpr std::size_t kSmallPayloadBytes = 4096;
 
 std::size_t block_slab_bytes(const LaneSettings& settings) {
@@ -28,11 +29,13 @@ std::size_t block_slab_bytes(const LaneSettings& settings) {
 }  // namespace
 
 Lane::Lane(const LaneSettings& settings, const Clock& clock, net::Transport& transport,
-           wire::NodeId self)
+           wire::NodeId self, net::EventLoop* loop, std::function<void()> wake_conductor)
     : settings_(settings),
       clock_(clock),
       transport_(transport),
       self_(self),
+      loop_(loop),
+      wake_conductor_(std::move(wake_conductor)),
       // A chunk of f16 has an f32 accumulator of twice its size.
       accumulators_(2 * settings.result_slabs, 2 * settings.chunk_bytes),
       receive_slabs_(settings.receive_slabs, block_slab_bytes(settings)),
@@ -62,6 +65,8 @@ int Lane::do_work() {
   for (LaneGroup* group : groups_) work += group->run_actions(kActionsPerRound);
   work += settle();
   ring_doorbells();
+  if (reported_ && wake_conductor_) wake_conductor_();
+  reported_ = false;
   return work;
 }
 
@@ -192,6 +197,10 @@ void Lane::run_command(const Command& command) {
           shm::RingConsumer<shm::SubmitEntry>(command.client->segment.submit_ring(settings_.lane));
       client->completions = shm::RingProducer<shm::CompletionEntry>(
           command.client->segment.completion_ring(settings_.lane));
+      if (loop_ != nullptr) {
+        const int eventfd = command.client->eventfds[settings_.lane].get();
+        client->watch = loop_->watch(eventfd, [eventfd] { shm::drain_eventfd(eventfd); });
+      }
       clients_.push_back(std::move(client));
       break;
     }
@@ -289,6 +298,7 @@ int Lane::settle() {
       continue;
     }
     for (LaneGroup* group : groups_) group->forget(client);
+    if (loop_ != nullptr) loop_->unwatch(client.watch);
     Event event;
     event.kind = EventKind::client_dropped;
     event.client = client.memory;
@@ -310,6 +320,11 @@ void Lane::report(const Event& event) {
   Event copy = event;
   copy.lane = static_cast<std::uint16_t>(settings_.lane);
   TERN_CHECK(events_->push(copy));  // do_work keeps kEventReserve free
+  // Records of ops that went well can wait for the conductor's next round.
+  if (event.kind != EventKind::op_record || event.code != Errc::ok ||
+      events_->write_available() < kRecordWake) {
+    reported_ = true;
+  }
 }
 
 void Lane::record(LaneGroup& group, const OpRecord& record, Errc code, const char* text) {

@@ -8,6 +8,7 @@
 // that come and go are warm-up).
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "daemon/lane_settings.h"
 #include "daemon/slab_pool.h"
 #include "daemon/snapshot_table.h"
+#include "net/event_loop.h"
 #include "net/link.h"
 #include "net/transport.h"
 
@@ -29,6 +31,7 @@ struct LaneClient {
   ClientMemory* memory = nullptr;
   shm::RingConsumer<shm::SubmitEntry> submissions;
   shm::RingProducer<shm::CompletionEntry> completions;
+  std::uint64_t watch = 0;
   std::uint32_t uses = 0;  // (op, rank) pairs that refer to its memory
   bool dropping = false;   // it is gone: nothing is written to its rings
   bool drop_requested = false;  // by the conductor
@@ -73,9 +76,11 @@ struct FrameToken {
 
 class Lane final : private net::LinkSink {
  public:
-  // REQUIRES: clock and transport outlive the lane.
+  // REQUIRES: all that is given outlives the lane. `loop` watches the clients' eventfds, and may be null
+  // where somebody steps the lane; wake_conductor is called after events have been reported.
   Lane(const LaneSettings& settings, const Clock& clock, net::Transport& transport,
-       wire::NodeId self);
+       wire::NodeId self, net::EventLoop* loop = nullptr,
+       std::function<void()> wake_conductor = {});
   ~Lane() override;
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -152,6 +157,9 @@ class Lane final : private net::LinkSink {
   const Clock& clock_;
   net::Transport& transport_;
   wire::NodeId self_;
+  net::EventLoop* loop_;
+  std::function<void()> wake_conductor_;
+  bool reported_ = false;
   // On the heap: a few hundred kilobytes each.
   std::unique_ptr<CommandRing> commands_ = std::make_unique<CommandRing>();
   std::unique_ptr<EventRing> events_ = std::make_unique<EventRing>();
