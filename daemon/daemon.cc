@@ -90,6 +90,12 @@ Status Daemon::Parts::open(const Config& given) {
     return fail(Errc::invalid_argument,
                 "kernel_target: this machine cannot run " + config.kernel_target);
   }
+  if (auto recipe = codec::parse_recipe(config.default_gradient_recipe); !recipe) {
+    return fail(Errc::bad_recipe, "default_gradient_recipe: " + recipe.error().text);
+  }
+  if (config.transport != "tcp") {
+    return fail(Errc::unsupported, "transport: this version has tcp only");
+  }
   auto server = ClientServer::create(loop, config.socket, config.socket_mode);
   if (!server) return tl::unexpected(server.error());
   clients = std::move(*server);

@@ -39,7 +39,8 @@ struct OutgoingFrame {
 
 class Connection;
 
-// Receives a connection's events, on the lane's thread, only from Transport::poll().
+// Receives a connection's events, on the lane's thread, only from Transport::poll(). Any connection, the
+// one that calls included, may be destroyed in here; nothing more is heard of it then.
 class ConnectionSink {
  public:
   virtual ~ConnectionSink() = default;
@@ -58,12 +59,18 @@ class ConnectionSink {
 
 class Connection {
  public:
-  virtual ~Connection() = default;  // closes; no event comes afterwards
+  // Closes; no event comes afterwards. What is still queued is offered to the carrier once more, so that
+  // a last frame (goodbye, refuse) usually arrives; the frames' memory is free when this returns.
+  virtual ~Connection() = default;
   // Queues a frame behind those sent before. Never blocks, never calls the sink. After the connection
   // broke it does nothing (on_closed tells).
   virtual void send(const OutgoingFrame& frame) = 0;
-  // Bytes queued and not yet taken by the carrier.
+  // Bytes queued and not yet taken by the carrier, oldest first: all bytes sent before these are no
+  // longer read from the sender's memory.
   virtual std::size_t queued_bytes() const = 0;
+  // Bytes that have arrived since the start; that it grows shows that the other side lives, also in the
+  // middle of a long frame.
+  virtual std::uint64_t received_bytes() const = 0;
 };
 
 // A connection that was accepted by the conductor and whose hello has been read, on its way to a lane.
@@ -88,10 +95,16 @@ class Transport {
 class AcceptorSink {
  public:
   virtual ~AcceptorSink() = default;
+  // The hello has passed wire::parse_hello. To refuse, destroy `incoming` or offer it to a link.
   virtual void on_incoming(std::unique_ptr<Incoming> incoming, const wire::FrameHeader& header,
                            const wire::HelloBody& hello) = 0;
   // A connection that ended or misbehaved before it said a valid hello; for counters and the log.
   virtual void on_refused(const std::string& from, Errc reason, const char* text) = 0;
+};
+
+struct AcceptorSettings {
+  std::uint64_t hello_timeout_ns = 5'000'000'000;  // from accepted to a complete hello
+  std::uint32_t max_unfinished = 64;               // more: the oldest unfinished one is refused
 };
 
 // Listens for other daemons, on the conductor's thread. Reads exactly the hello frame of each new

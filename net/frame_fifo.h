@@ -1,0 +1,63 @@
+#pragma once
+
+// The frames of a link that its peer has not acknowledged, in order of their sequence numbers.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "net/transport.h"
+
+namespace tern::net {
+
+struct FrameRecord {
+  static constexpr std::size_t kHeadBytes = wire::kFrameHeaderBytes + 64;
+
+  // Header and prefix in one piece: with the body, two buffers per frame for a scatter write. Replay
+  // sends these bytes again, unchanged.
+  std::array<std::byte, kHeadBytes> head;
+  std::uint32_t head_bytes = 0;
+  std::uint32_t payload_bytes = 0;
+  std::span<const std::byte> body;
+  std::uint64_t cookie = 0;
+  std::uint64_t sent_ns = 0;      // when it was last given to a connection
+  std::uint64_t end_offset = 0;   // bytes given to that connection up to this frame's end
+  std::vector<std::byte> copied;  // the body, where the link owns it
+
+  OutgoingFrame outgoing() const noexcept { return {std::span(head).first(head_bytes), body}; }
+};
+
+// Records have stable addresses, because connections borrow their heads. They come in blocks and are
+// used again: beyond the high-water mark nothing is allocated.
+class FrameFifo {
+ public:
+  // Sequence numbers begin at 1.
+  FrameRecord& push();
+  FrameRecord& front() noexcept { return at(first_); }
+  void pop() noexcept;
+  FrameRecord& at(std::uint64_t seq) noexcept { return *ring_[seq & (ring_.size() - 1)]; }
+
+  bool empty() const noexcept { return first_ == next_; }
+  std::uint64_t size() const noexcept { return next_ - first_; }
+  std::uint64_t first() const noexcept { return first_; }  // oldest one not acknowledged
+  std::uint64_t next() const noexcept { return next_; }    // the next push gets this number
+
+ private:
+  static constexpr std::size_t kBlockRecords = 32;
+  // A copied body beyond this is given back to the heap rather than kept for the next frame.
+  static constexpr std::size_t kKeepBytes = 64 << 10;
+
+  void grow_ring();
+  void grow_pool();
+
+  std::vector<FrameRecord*> ring_;  // size is a power of two; record of seq at seq modulo size
+  std::vector<FrameRecord*> free_;
+  std::vector<std::unique_ptr<FrameRecord[]>> blocks_;
+  std::uint64_t first_ = 1;
+  std::uint64_t next_ = 1;
+};
+
+}  // namespace tern::net

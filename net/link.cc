@@ -1,0 +1,193 @@
+#include "net/link.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "net/link_state.h"
+
+namespace tern::net {
+
+Link::Link(Transport& transport, const Clock& clock, const LinkSettings& settings,
+           Identity identity, LinkSink& sink)
+    : state_(new State(*this, *this, transport, clock, settings, std::move(identity), sink)) {}
+
+Link::State::State(Link& link_in, ConnectionSink& events_in, Transport& transport_in,
+                   const Clock& clock_in, const LinkSettings& settings_in, Identity identity_in,
+                   LinkSink& sink_in)
+    : link(link_in),
+      events(events_in),
+      transport(transport_in),
+      clock(clock_in),
+      settings(settings_in),
+      identity(std::move(identity_in)),
+      sink(sink_in),
+      give_up_ns(clock.now_ns() + settings.peer_timeout_ns + settings.resume_timeout_ns) {}
+
+Link::~Link() { close(); }
+
+void Link::say_goodbye() {
+  if (state_->state == LinkState::lost) return;
+  if (state_->state == LinkState::open) state_->send_control(wire::FrameKind::goodbye);
+  state_->lose(Errc::shutting_down, "this daemon is shutting down");
+}
+
+void Link::close() {
+  state_->closed_here = true;
+  state_->state = LinkState::lost;
+  state_->announced = false;
+  state_->refusal.reset();
+  state_->connection.reset();
+  state_->release_all();
+}
+
+bool Link::offer(std::unique_ptr<Incoming>& incoming, const wire::HelloBody& hello) {
+  return state_->offer(incoming, hello);
+}
+int Link::tick() { return state_->tick(); }
+std::uint64_t Link::next_deadline_ns() const noexcept { return state_->next_deadline_ns(); }
+void Link::add_decode_ns(std::uint64_t ns) noexcept { state_->decode_ns += ns; }
+LinkState Link::state() const noexcept { return state_->state; }
+const Link::Identity& Link::identity() const noexcept { return state_->identity; }
+const LinkStats& Link::stats() const noexcept { return state_->stats; }
+std::uint64_t Link::unacked_frames() const noexcept { return state_->unacked.size(); }
+std::uint64_t Link::unacked_bytes() const noexcept { return state_->unacked_bytes; }
+
+void Link::on_open(Connection&) { state_->say_hello(wire::FrameKind::hello); }
+bool Link::on_header(Connection&, const wire::FrameHeader& header, PayloadPlace& place) {
+  return state_->on_header(header, place);
+}
+void Link::on_frame(Connection&, const wire::FrameHeader& header, const PayloadPlace& place,
+                    bool payload_valid) {
+  state_->on_frame(header, place, payload_valid);
+}
+void Link::on_closed(Connection&, Errc, const char* text) { state_->break_connection(text); }
+
+int Link::State::tick() {
+  const std::uint64_t now = clock.now_ns();
+  int work = 0;
+  if (refusal && refusal->is_over(now)) {
+    refusal.reset();
+    ++work;
+  }
+  if (state == LinkState::lost) return work;
+  return work + (state == LinkState::open ? tick_open(now) : tick_closed(now));
+}
+
+int Link::State::tick_closed(std::uint64_t now) {
+  if (now >= give_up_ns) {
+    const std::string why = last_trouble.empty() ? "" : ": " + last_trouble;
+    if (was_open) {
+      lose(Errc::peer_lost, "the connection broke and could not be resumed in time" + why);
+    } else if (identity.active) {
+      lose(Errc::unreachable, "could not connect to " + to_text(identity.endpoint) + why);
+    } else {
+      lose(Errc::unreachable, "the peer did not connect in time" + why);
+    }
+    return 1;
+  }
+  if (!identity.active) return 0;
+  if (connection) {
+    if (now < attempt_ns + settings.peer_timeout_ns) return 0;
+    break_connection("no answer to the attempt to connect");
+  }
+  // The first attempt after a break is made at once; attempt_ns is zero then.
+  if (attempt_ns != 0 && now < attempt_ns + settings.retry_ns) return 0;
+  connect(now);
+  return 1;
+}
+
+int Link::State::tick_open(std::uint64_t now) {
+  if (const std::uint64_t bytes = connection->received_bytes(); bytes != heard_bytes) {
+    heard_bytes = bytes;
+    heard_ns = now;
+  } else if (now >= heard_ns + settings.peer_timeout_ns) {
+    break_connection("nothing was heard from the peer for too long");
+    return 1;
+  }
+  if (owes_ack()) {
+    if (untold_since_ns == 0) untold_since_ns = now;
+    const std::uint64_t frames = next_receive - 1 - told;
+    const bool due = frames >= settings.ack_frames || untold_bytes >= settings.ack_bytes ||
+                     now >= untold_since_ns + settings.ack_delay_ns;
+    if (due && now >= ack_blocked_until_ns) return send_ack(now) ? 1 : 0;
+  }
+  // Acks that travel in the headers of our own frames lack the report of speed in AckBody.
+  constexpr std::uint64_t kReportEveryAcks = 8;
+  if (next_receive >= reported + kReportEveryAcks * settings.ack_frames &&
+      now >= ack_blocked_until_ns) {
+    return send_ack(now) ? 1 : 0;
+  }
+  if (now >= sent_ns + settings.heartbeat_ns && now >= ack_blocked_until_ns) {
+    if (send_control(wire::FrameKind::heartbeat)) return 1;
+    ack_blocked_until_ns = now + settings.ack_delay_ns;
+  }
+  return 0;
+}
+
+std::uint64_t Link::State::next_deadline_ns() const noexcept {
+  std::uint64_t deadline = refusal ? refusal->deadline_ns() : ~std::uint64_t{0};
+  switch (state) {
+    case LinkState::lost:
+      break;
+    case LinkState::connecting:
+    case LinkState::broken:
+      deadline = std::min(deadline, give_up_ns);
+      if (identity.active) {
+        const std::uint64_t wait = connection ? settings.peer_timeout_ns : settings.retry_ns;
+        deadline = std::min(deadline, attempt_ns == 0 ? 0 : attempt_ns + wait);
+      }
+      break;
+    case LinkState::open:
+      deadline = std::min(deadline, heard_ns + settings.peer_timeout_ns);
+      std::uint64_t next_send = sent_ns + settings.heartbeat_ns;
+      if (owes_ack()) {
+        const std::uint64_t since = untold_since_ns == 0 ? sent_ns : untold_since_ns;
+        next_send = std::min(next_send, since + settings.ack_delay_ns);
+      }
+      deadline = std::min(deadline, std::max(next_send, ack_blocked_until_ns));
+      break;
+  }
+  return deadline;
+}
+
+// The memory that the connection borrows is free afterwards, and so is the place of a payload that was
+// arriving.
+void Link::State::drop_connection() {
+  connection.reset();
+  control.reset();
+  offset = 0;
+  if (announced) {
+    announced = false;
+    sink.on_abandoned(link, announced_header, announced_place);
+  }
+}
+
+void Link::State::break_connection(const char* why) {
+  last_trouble = why;
+  if (state == LinkState::open) {
+    state = LinkState::broken;
+    give_up_ns = clock.now_ns() + settings.resume_timeout_ns;
+    attempt_ns = 0;
+  }
+  drop_connection();
+}
+
+void Link::State::release_all() {
+  while (!unacked.empty()) {
+    const std::uint64_t cookie = unacked.front().cookie;
+    unacked_bytes -= unacked.front().payload_bytes;
+    unacked.pop();
+    if (cookie != 0 && !closed_here) sink.on_acked(link, cookie);
+  }
+}
+
+void Link::State::lose(Errc reason, std::string text) {
+  if (state == LinkState::lost) return;
+  state = LinkState::lost;
+  drop_connection();
+  release_all();
+  last_trouble = std::move(text);
+  if (!closed_here) sink.on_lost(link, reason, last_trouble.c_str());
+}
+
+}  // namespace tern::net

@@ -1,0 +1,156 @@
+#pragma once
+
+// The inside of a Link: link.cc has its life and timers, link_hello.cc how a connection is opened and
+// resumed, link_send.cc what goes out, link_receive.cc what comes in.
+//
+// Words: a connection is greeted when both hellos have passed on it; only then the link is open. To
+// break is to give up the connection and try another; to lose is to give up the link.
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "net/frame_fifo.h"
+#include "net/link.h"
+#include "wire/hello.h"
+
+namespace tern::net {
+
+// Unsequenced frames on their way out. Nobody acknowledges them, so a place is used again when the
+// connection has taken its bytes.
+class ControlFrames {
+ public:
+  static constexpr std::size_t kPlaces = 16;
+  struct Place {
+    std::array<std::byte, sizeof(wire::RefuseFrame)> bytes;
+    std::uint64_t end_offset = 0;
+  };
+  // Null when all are in use. `taken` is the connection's offset up to which bytes have left.
+  Place* next(std::uint64_t taken) noexcept {
+    Place& place = places_[next_];
+    if (place.end_offset > taken) return nullptr;
+    next_ = (next_ + 1) % kPlaces;
+    return &place;
+  }
+  void reset() noexcept {
+    for (auto& place : places_) place.end_offset = 0;
+  }
+
+ private:
+  std::array<Place, kPlaces> places_;
+  std::size_t next_ = 0;
+};
+
+// A connection that is being refused: it lives until the other side has read why and closed.
+class Refusal final : private ConnectionSink {
+ public:
+  Refusal(Transport& transport, std::unique_ptr<Incoming> incoming, Errc code, const char* text,
+          std::uint64_t deadline_ns);
+  bool is_over(std::uint64_t now_ns) const noexcept { return closed_ || now_ns >= deadline_ns_; }
+  std::uint64_t deadline_ns() const noexcept { return deadline_ns_; }
+
+ private:
+  void on_open(Connection&) override {}
+  bool on_header(Connection&, const wire::FrameHeader&, PayloadPlace&) override { return true; }
+  void on_frame(Connection&, const wire::FrameHeader&, const PayloadPlace&, bool) override {}
+  void on_closed(Connection&, Errc, const char*) override { closed_ = true; }
+
+  wire::RefuseFrame frame_;
+  std::uint64_t deadline_ns_;
+  bool closed_ = false;
+  std::unique_ptr<Connection> connection_;  // last: destroyed before the frame that it borrows
+};
+
+struct Link::State {
+  State(Link& link_in, ConnectionSink& events_in, Transport& transport_in, const Clock& clock_in,
+        const LinkSettings& settings_in, Identity identity_in, LinkSink& sink_in);
+
+  Link& link;
+  ConnectionSink& events;
+  Transport& transport;
+  const Clock& clock;
+  const LinkSettings settings;
+  Identity identity;
+  LinkSink& sink;
+
+  LinkState state = LinkState::connecting;
+  LinkStats stats;
+  std::uint64_t session = 0;  // zero on a passive link before its first hello
+  std::uint16_t version = wire::kWireProtocol;
+  bool was_open = false;
+  bool closed_here = false;  // by close(): no callbacks any more
+
+  // The connection, present also while it is being opened.
+  std::unique_ptr<Connection> connection;
+  std::unique_ptr<Refusal> refusal;
+  std::uint64_t offset = 0;  // bytes given to the connection so far
+  std::uint64_t heard_bytes = 0;
+  std::uint64_t heard_ns = 0;
+  std::uint64_t attempt_ns = 0;   // when the current or last attempt to connect began
+  std::uint64_t give_up_ns = 0;   // while not open: when the link is lost
+  std::string last_trouble;       // why the last attempt or connection ended
+
+  // Outgoing.
+  FrameFifo unacked;
+  std::uint64_t unacked_bytes = 0;
+  ControlFrames control;
+  std::uint64_t sent_ns = 0;  // when anything was last sent
+
+  // Incoming. "Told" is what the peer knows of what has arrived here.
+  std::uint64_t next_receive = 1;
+  std::uint64_t told = 0;
+  std::uint64_t untold_bytes = 0;
+  std::uint64_t untold_since_ns = 0;  // zero: not noticed by tick() yet
+  std::uint64_t reported = 0;         // next_receive when the last ack frame went out
+  std::uint64_t ack_blocked_until_ns = 0;
+  std::uint64_t decode_ns = 0;
+  bool announced = false;  // place_payload has been called, on_frame not yet
+  wire::FrameHeader announced_header;
+  PayloadPlace announced_place;
+  std::array<std::byte, sizeof(wire::RefuseBody)> control_payload;
+
+  // link.cc
+  int tick();
+  int tick_closed(std::uint64_t now);
+  int tick_open(std::uint64_t now);
+  std::uint64_t next_deadline_ns() const noexcept;
+  void drop_connection();
+  void break_connection(const char* why);
+  void lose(Errc reason, std::string text);
+  void release_all();
+
+  // link_hello.cc
+  void connect(std::uint64_t now);
+  void say_hello(wire::FrameKind kind);
+  bool offer(std::unique_ptr<Incoming>& incoming, const wire::HelloBody& hello);
+  void accept(std::unique_ptr<Incoming> incoming, const wire::HelloBody& hello);
+  void refuse(std::unique_ptr<Incoming> incoming, Errc code, const char* text);
+  void finish_hello_reply(const wire::FrameHeader& header);
+  void finish_refuse();
+  void open(std::uint64_t peer_next_receive, std::uint16_t common_version);
+  bool fits_unacked(std::uint64_t peer_next_receive) const noexcept {
+    return peer_next_receive >= unacked.first() && peer_next_receive <= unacked.next();
+  }
+
+  // link_send.cc
+  void seal(FrameRecord& record, const wire::FrameHeader& header,
+            std::span<const std::byte> prefix, std::span<const std::byte> body);
+  void transmit(FrameRecord& record, std::uint64_t now);
+  void send_new(FrameRecord& record);
+  bool send_control(std::span<const std::byte> frame);
+  bool send_control(wire::FrameKind kind, std::span<const std::byte> payload = {});
+  bool send_ack(std::uint64_t now);
+  bool owes_ack() const noexcept { return next_receive - 1 != told; }
+  void note_told() noexcept;
+  std::uint64_t taken() const noexcept { return offset - connection->queued_bytes(); }
+
+  // link_receive.cc
+  bool on_header(const wire::FrameHeader& header, PayloadPlace& place);
+  bool begin_control(const wire::FrameHeader& header, PayloadPlace& place);
+  void finish_control(const wire::FrameHeader& header, bool payload_valid);
+  void on_frame(const wire::FrameHeader& header, const PayloadPlace& place, bool payload_valid);
+  bool take_ack(std::uint64_t ack_seq);
+  void release_through(std::uint64_t seq);
+};
+
+}  // namespace tern::net

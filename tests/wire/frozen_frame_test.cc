@@ -1,0 +1,205 @@
+// Version 1 of the frame, frozen: copies of the structs, literal numbers, and bytes that were written
+// once. A failure here means that daemons of different releases cannot talk; it is repaired in the code,
+// never in this file, unless kWireProtocol takes a new number.
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "wire/crc32c.h"
+#include "wire/frame.h"
+#include "wire/hello.h"
+#include "wire/op_frames.h"
+
+namespace tern::wire {
+namespace {
+
+struct FrozenHeader {
+  std::uint32_t magic;
+  std::uint16_t version;
+  std::uint8_t kind, flags;
+  std::uint64_t link_seq, ack_seq, group, tensor, op_seq;
+  std::uint32_t epoch, chunk, count;
+  std::uint16_t source_node;
+  std::uint8_t leg, reserved0;
+  std::uint32_t payload_bytes, payload_crc;
+  std::uint64_t reserved1;
+  std::uint32_t reserved2, header_crc;
+};
+
+struct FrozenHello {
+  std::uint16_t version_min, version_max, lane, resume;
+  std::uint64_t features, node[2], expected_node[2], session, next_receive, reserved[2];
+};
+
+TEST(FrozenFrame, NumbersAreThoseOfVersionOne) {
+  EXPECT_EQ(kFrameMagic, 0x314e5254u);
+  EXPECT_EQ(kWireProtocolMin, 1);
+  EXPECT_EQ(kWireProtocol, 1);
+  EXPECT_EQ(kHelloVersion, 1);
+  EXPECT_EQ(kFrameHeaderBytes, 88u);
+  EXPECT_EQ(kMaxPayloadBytes, 16777216u);
+  EXPECT_EQ(kConductorLane, 65535);
+  EXPECT_EQ(kFlagRawBlock, 1);
+  EXPECT_EQ(static_cast<int>(FrameKind::hello), 1);
+  EXPECT_EQ(static_cast<int>(FrameKind::hello_reply), 2);
+  EXPECT_EQ(static_cast<int>(FrameKind::refuse), 3);
+  EXPECT_EQ(static_cast<int>(FrameKind::ack), 4);
+  EXPECT_EQ(static_cast<int>(FrameKind::heartbeat), 5);
+  EXPECT_EQ(static_cast<int>(FrameKind::goodbye), 6);
+  EXPECT_EQ(static_cast<int>(FrameKind::control), 16);
+  EXPECT_EQ(static_cast<int>(FrameKind::announce), 17);
+  EXPECT_EQ(static_cast<int>(FrameKind::grant), 18);
+  EXPECT_EQ(static_cast<int>(FrameKind::contribution), 19);
+  EXPECT_EQ(static_cast<int>(FrameKind::result), 20);
+  EXPECT_EQ(static_cast<int>(FrameKind::op_fail), 21);
+  EXPECT_EQ(static_cast<int>(FrameKind::verify), 22);
+}
+
+#define EXPECT_SAME_PLACE(ours, frozen, field, at)                      \
+  EXPECT_EQ(offsetof(ours, field), std::size_t{at});                    \
+  EXPECT_EQ(offsetof(frozen, field), std::size_t{at});                  \
+  EXPECT_EQ(sizeof(std::declval<ours>().field), sizeof(std::declval<frozen>().field))
+
+TEST(FrozenFrame, HeaderFieldsStayWhereTheyAre) {
+  ASSERT_EQ(sizeof(FrameHeader), 88u);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, magic, 0);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, version, 4);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, kind, 6);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, flags, 7);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, link_seq, 8);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, ack_seq, 16);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, group, 24);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, tensor, 32);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, op_seq, 40);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, epoch, 48);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, chunk, 52);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, count, 56);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, source_node, 60);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, leg, 62);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, reserved0, 63);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, payload_bytes, 64);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, payload_crc, 68);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, reserved1, 72);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, reserved2, 80);
+  EXPECT_SAME_PLACE(FrameHeader, FrozenHeader, header_crc, 84);
+}
+
+TEST(FrozenFrame, HelloFieldsStayWhereTheyAre) {
+  ASSERT_EQ(sizeof(HelloBody), 80u);
+  EXPECT_SAME_PLACE(HelloBody, FrozenHello, version_min, 0);
+  EXPECT_SAME_PLACE(HelloBody, FrozenHello, version_max, 2);
+  EXPECT_SAME_PLACE(HelloBody, FrozenHello, lane, 4);
+  EXPECT_SAME_PLACE(HelloBody, FrozenHello, resume, 6);
+  EXPECT_SAME_PLACE(HelloBody, FrozenHello, features, 8);
+  EXPECT_SAME_PLACE(HelloBody, FrozenHello, node, 16);
+  EXPECT_SAME_PLACE(HelloBody, FrozenHello, expected_node, 32);
+  EXPECT_SAME_PLACE(HelloBody, FrozenHello, session, 48);
+  EXPECT_SAME_PLACE(HelloBody, FrozenHello, next_receive, 56);
+  EXPECT_SAME_PLACE(HelloBody, FrozenHello, reserved, 64);
+  EXPECT_EQ(offsetof(NodeId, high), 0u);
+  EXPECT_EQ(offsetof(NodeId, low), 8u);
+}
+
+TEST(FrozenFrame, SmallBodiesStayAsTheyAre) {
+  EXPECT_EQ(sizeof(RefuseBody), 256u);
+  EXPECT_EQ(offsetof(RefuseBody, text), 8u);
+  EXPECT_EQ(sizeof(AckBody), 32u);
+  EXPECT_EQ(offsetof(AckBody, bytes), 0u);
+  EXPECT_EQ(offsetof(AckBody, receiver_ns), 8u);
+  EXPECT_EQ(offsetof(AckBody, decode_ns), 16u);
+}
+
+std::vector<std::byte> golden(const std::string& name) {
+  std::ifstream file(std::string(TERN_GOLDEN_DIR) + "/wire/v1/" + name);
+  EXPECT_TRUE(file.good()) << name;
+  std::vector<std::byte> bytes;
+  for (std::string word; file >> word;) {
+    EXPECT_EQ(word.size(), 2u);
+    bytes.push_back(static_cast<std::byte>(std::stoi(word, nullptr, 16)));
+  }
+  return bytes;
+}
+
+// Every golden vector is one frame; sealing what was parsed must give the same bytes again.
+FrameHeader check_round_trip(const std::vector<std::byte>& bytes) {
+  const ParsedFrame parsed = parse_frame_header(bytes);
+  EXPECT_EQ(parsed.error, ParseError::none) << parse_error_text(parsed.error);
+  const auto payload = std::span(bytes).subspan(kFrameHeaderBytes);
+  EXPECT_EQ(payload.size(), parsed.header.payload_bytes);
+  FrameHeader again = parsed.header;
+  again.payload_crc = crc32c(payload);
+  again.header_crc = 0;
+  seal_frame_header(again);
+  EXPECT_EQ(std::memcmp(&again, bytes.data(), sizeof again), 0);
+  return parsed.header;
+}
+
+TEST(FrozenFrame, GoldenHello) {
+  const auto bytes = golden("hello.hex");
+  const FrameHeader header = check_round_trip(bytes);
+  const ParsedHello parsed = parse_hello(header, std::span(bytes).subspan(kFrameHeaderBytes));
+  ASSERT_EQ(parsed.error, HelloError::none);
+  EXPECT_EQ(parsed.body.lane, 1);
+  EXPECT_EQ(parsed.body.resume, 1);
+  EXPECT_EQ(parsed.body.node, (NodeId{0x0102030405060708, 0x090a0b0c0d0e0f10}));
+  EXPECT_EQ(parsed.body.expected_node, (NodeId{0x1112131415161718, 0x191a1b1c1d1e1f20}));
+  EXPECT_EQ(parsed.body.session, 0x2122232425262728u);
+  EXPECT_EQ(parsed.body.next_receive, 42u);
+  const HelloFrame again = make_hello(FrameKind::hello, parsed.body);
+  EXPECT_EQ(std::memcmp(&again, bytes.data(), sizeof again), 0);
+}
+
+TEST(FrozenFrame, GoldenRefuse) {
+  const auto bytes = golden("refuse.hex");
+  check_round_trip(bytes);
+  const RefuseFrame again = make_refuse(Errc::version_mismatch, "no common version");
+  ASSERT_EQ(bytes.size(), sizeof again);
+  EXPECT_EQ(std::memcmp(&again, bytes.data(), sizeof again), 0);
+}
+
+TEST(FrozenFrame, GoldenAck) {
+  const auto bytes = golden("ack.hex");
+  const FrameHeader header = check_round_trip(bytes);
+  EXPECT_EQ(header.ack_seq, 1000u);
+  AckBody body;
+  ASSERT_EQ(bytes.size(), kFrameHeaderBytes + sizeof body);
+  std::memcpy(&body, bytes.data() + kFrameHeaderBytes, sizeof body);
+  EXPECT_EQ(body.bytes, 262144000u);
+  EXPECT_EQ(body.receiver_ns, 5000000000u);
+  EXPECT_EQ(body.decode_ns, 70000000u);
+}
+
+TEST(FrozenFrame, GoldenContribution) {
+  const auto bytes = golden("contribution.hex");
+  const FrameHeader header = check_round_trip(bytes);
+  EXPECT_EQ(header.kind, 19);
+  EXPECT_EQ(header.flags, 1);
+  EXPECT_EQ(header.link_seq, 7u);
+  EXPECT_EQ(header.ack_seq, 5u);
+  EXPECT_EQ(header.group, 0x1122334455667788u);
+  EXPECT_EQ(header.tensor, 9u);
+  EXPECT_EQ(header.op_seq, 11u);
+  EXPECT_EQ(header.epoch, 2u);
+  EXPECT_EQ(header.chunk, 3u);
+  EXPECT_EQ(header.source_node, 1);
+  EXPECT_EQ(header.leg, 1);
+  EXPECT_EQ(header.payload_bytes, 16u);
+}
+
+TEST(FrozenFrame, GoldenGrant) {
+  const auto bytes = golden("grant.hex");
+  const FrameHeader header = check_round_trip(bytes);
+  EXPECT_EQ(header.kind, 18);
+  EXPECT_EQ(header.count, 4u);
+  EXPECT_EQ(header.payload_bytes, 0u);
+  EXPECT_EQ(header.payload_crc, 0u);
+}
+
+}  // namespace
+}  // namespace tern::wire
