@@ -75,6 +75,7 @@ GroupOps::GroupOps(GroupShape shape)
   ops_.resize(slots);
   used_.resize(slots);
   progress_.resize(slots * nodes_);
+  parked_.resize(slots);
   free_ops_.resize(slots);
   for (std::size_t i = 0; i < slots; ++i) free_ops_[i] = static_cast<OpId>(slots - 1 - i);
   chunks_.resize(shape_.active_chunks);
@@ -121,6 +122,7 @@ OpId GroupOps::create(const OpKey& key) {
   ops_[id] = Op{};
   ops_[id].key = key;
   ops_[id].order = next_order_++;
+  parked_[id].clear();
   for (std::uint32_t node = 0; node < nodes_; ++node) progress(id, node) = Progress{};
   by_tensor_[key.tensor].push_back(id);
   ++live_;
@@ -373,6 +375,21 @@ void GroupOps::finished(ChunkId chunk) {
   check_delivered(id);
 }
 
+void GroupOps::parked(ChunkId chunk) {
+  const OpId id = chunks_[chunk].op;
+  parked_[id].push_back(chunks_[chunk].index);
+  ++ops_[id].parked;
+  chunks_[chunk].op = kNoOp;
+  free_chunks_.push_back(chunk);
+}
+
+void GroupOps::finished_parked(OpId id) {
+  --ops_[id].parked;
+  ++ops_[id].finished;
+  --ops_[id].chunks_left;
+  check_delivered(id);
+}
+
 void GroupOps::published(OpId id) {
   --ops_[id].chunks_left;
   check_delivered(id);
@@ -597,6 +614,12 @@ Action GroupOps::running_action(OpId id, const Room& room) {
     }
   }
   const std::uint32_t owned = op.chunks.owned(self);
+  if (!parked_[id].empty() && op.finished + op.parked == owned && room.results > 0) {
+    action.kind = ActionKind::finish_parked;
+    action.index = parked_[id].back();
+    parked_[id].pop_back();
+    return action;
+  }
   if (op.granted_out < owned) {
     std::uint32_t count = std::min({owned - op.granted_out, room.accumulators,
                                     static_cast<std::uint32_t>(free_chunks_.size())});

@@ -64,6 +64,7 @@ enum class ActionKind : std::uint8_t {
   begin,          // accumulator of `chunk` = this node's own contribution
   add,            // accumulator of `chunk` += contribution of `node`; its slab is free
   finish,         // the sum of `chunk` is complete: encode, send to all, deliver
+  finish_parked,  // likewise chunk `index`, whose sum was parked until all sums were known
   publish,        // broadcast: send chunk `index` of this node's input to all, deliver
   reduce_eager,   // add all eager contributions in node order, deliver
   verify,         // compute the results' checksums, send them to all
@@ -100,6 +101,7 @@ struct Op {
   std::uint32_t granted_out = 0;  // of this node's chunks
   std::uint32_t finished = 0;
   std::uint32_t published = 0;
+  std::uint32_t parked = 0;  // sums that wait for the others, see GroupOps::parked
   std::uint32_t chunks_left = 0;  // results that have not been delivered here
   Errc status = Errc::ok;
   std::uint32_t about_rank = kNobody;
@@ -149,6 +151,10 @@ class GroupOps {
   void begun(ChunkId chunk);
   void added(ChunkId chunk, std::uint32_t node);
   void finished(ChunkId chunk);
+  // Instead of finished(): the sum is kept elsewhere, because it cannot be encoded before all sums of
+  // this node are there (one scale for all of them). finish_parked comes for it then.
+  void parked(ChunkId chunk);
+  void finished_parked(OpId op);
   void published(OpId op);
   void eager_reduced(OpId op);
   void verified_here(OpId op);
@@ -156,6 +162,8 @@ class GroupOps {
 
   // ---- Look ----
 
+  // The chunks of a failed op that were parked and will not be finished.
+  std::span<const std::uint32_t> parked_indices(OpId op) const noexcept { return parked_[op]; }
   const GroupShape& shape() const noexcept { return shape_; }
   std::uint32_t nodes() const noexcept { return nodes_; }
   const Op& op(OpId id) const noexcept { return ops_[id]; }
@@ -226,6 +234,7 @@ class GroupOps {
   std::vector<bool> used_;
   std::vector<OpId> free_ops_;
   std::vector<Progress> progress_;  // slots x nodes
+  std::vector<std::vector<std::uint32_t>> parked_;  // by op: indices of parked chunks
   std::vector<Chunk> chunks_;
   std::vector<ChunkId> free_chunks_;
   std::vector<OpId> to_announce_;

@@ -33,7 +33,7 @@ void Table::add_row(std::vector<std::string> cells) {
   TERN_CHECK(cells.size() == columns_.size());
   // An empty cell would make a line ragged for programs that split at spaces.
   for (std::string& cell : cells) {
-    if (cell.empty()) cell = "-";
+    if (cell.empty()) cell.assign(1, '-');
   }
   lines_.push_back({std::move(cells), {}});
 }

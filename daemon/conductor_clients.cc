@@ -309,6 +309,9 @@ Result<std::shared_ptr<TensorState>> Conductor::make_tensor(const Client& client
   state->recipe = *recipe;
   state->one_lane = codec::is_lossy(*recipe) && recipe->compressor == codec::Compressor::threelc &&
                     recipe->scale_elements == 0;
+  if (state->one_lane && !codec::needs_residual(state->recipe)) {
+    return fail(Errc::bad_recipe, "scale=tensor needs error feedback: ef(3lc:scale=tensor)");
+  }
   const bool lossy = role_may_be_lossy(state->role) && !state->exempt && group.addresses.size() > 1 &&
                      codec::needs_residual(state->recipe);
   if (!lossy) return state;

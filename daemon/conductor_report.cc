@@ -10,9 +10,9 @@ namespace {
 const char* state_name(net::LinkState state) noexcept {
   switch (state) {
     case net::LinkState::connecting: return "connecting";
-    case net::LinkState::open: return "open";
-    case net::LinkState::broken: return "broken";
-    case net::LinkState::lost: return "lost";
+    case net::LinkState::open: return "up";
+    case net::LinkState::broken: return "resuming";
+    case net::LinkState::lost: return "closed";
   }
   return "unknown";
 }
@@ -33,6 +33,14 @@ nlohmann::json peer_row(const std::string& node, const std::string& address, con
           {"replayed_frames", stats.replayed_frames},
           {"unacked_frames", unacked_frames},
           {"transport", transport}};
+}
+
+const char* group_state(const MemberGroup& group) noexcept {
+  if (group.ended) return group.end_code == Errc::group_left ? "leaving" : "failed";
+  if (!group.started) return "joining";
+  const bool leaving = std::any_of(group.ranks.begin(), group.ranks.end(),
+                                   [](const MemberRank& rank) { return rank.leaving; });
+  return leaving ? "leaving" : "running";
 }
 
 double ms(std::uint64_t ns) { return static_cast<double>(ns) / 1e6; }
@@ -138,7 +146,8 @@ nlohmann::json Conductor::report_groups() const {
           ranks.push_back(op.ranks[i]);
         }
         waiting.push_back(
-            {{"tensor", tensor == group->tensors.end() ? "(anonymous)" : tensor->second.state->name},
+            {{"tensor", tensor == group->tensors.end() ? "#" + std::to_string(op.sequence)
+                                                       : tensor->second.state->name},
              {"op", op.sequence},
              {"ranks", ranks},
              {"seconds", static_cast<double>(now - op.since_ns) / 1e9}});
@@ -147,9 +156,7 @@ nlohmann::json Conductor::report_groups() const {
     rows.push_back({{"uid", group->uid.substr(0, 8)},
                     {"job", group->job},
                     {"epoch", group->epoch},
-                    {"state", group->ended     ? "ended"
-                              : group->started ? "active"
-                                               : "starting"},
+                    {"state", group_state(*group)},
                     {"size", group->size},
                     {"nodes", group->addresses.size()},
                     {"local_ranks", local},

@@ -111,6 +111,7 @@ class Lane final : private net::LinkSink {
 
   // ---- For LaneGroup ----
   const Clock& clock() const { return clock_; }
+  std::size_t client_count() const { return clients_.size(); }
   LaneCounters& mutable_counters() { return counters_; }
   LanePeer& peer(const wire::NodeId& id, const net::Endpoint& endpoint);
   LaneClient* client(std::uint64_t id);

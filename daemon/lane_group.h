@@ -108,10 +108,9 @@ class LaneGroup {
     bool lossy = false;
     float state_scale = 1.0f;
     std::uint32_t pins = 0;  // frames that borrow or fill the clients' memory
-    std::uint32_t to_scan = 0;  // scale=tensor: chunks of the reduce leg not yet scanned
-    float reduce_max = 0.0f;
-    float result_max = 0.0f;
-    std::uint32_t parked = 0;   // scale=tensor: own sums waiting for the last one
+    bool scanned = false;     // scale=tensor: reduce_max is known
+    float reduce_max = 0.0f;  // of all that this node contributes
+    float result_max = 0.0f;  // of all sums that this node owns
     std::uint64_t submitted_ns = 0, started_ns = 0, first_encode_ns = 0;
     std::uint64_t encode_ns = 0, decode_ns = 0;
     std::uint64_t bytes_raw = 0, bytes_sent = 0;
@@ -171,12 +170,14 @@ class LaneGroup {
   void write_own_contribution(collective::OpId op, const Part& part, std::byte* out);
   std::span<const float> local_f32(collective::OpId op, const Part& part);
   bool encode_lossy(collective::OpId op, const Part& part, std::span<const float> input,
-                    DType delivered, float fixed_max, std::span<std::byte> slab,
-                    std::uint32_t& bytes, bool& nonfinite);
+                    float state_scale, DType delivered, float fixed_max,
+                    std::span<std::byte> slab, std::uint32_t& bytes);
   void contribute_raw(collective::OpId op, std::uint32_t node, wire::FrameHeader header,
                       const Part& part, bool nonfinite);
   void scan_reduce_leg(collective::OpId op);
-  void park_sum(collective::ChunkId chunk);
+  bool park_sum(collective::ChunkId chunk);
+  void finish_parked(const collective::Action& action);
+  void forget_parked(collective::OpId op);
   const char* add_block(collective::OpId op, const Part& part, std::span<const std::byte> block,
                         std::byte* accumulator, std::uint64_t& decode_ns);
   const char* deliver_block(collective::OpId op, const Part& part, std::span<const std::byte> block);
@@ -185,7 +186,8 @@ class LaneGroup {
                    std::span<const std::byte> prefix, std::span<const std::byte> body,
                    std::uint64_t cookie);
   void finish_raw(collective::ChunkId chunk, Reduction reduction, bool nonfinite);
-  bool finish_lossy(collective::ChunkId chunk);
+  bool finish_lossy(collective::OpId op, std::uint32_t number, std::span<const float> sum,
+                    float state_scale);
   void scale_sum(collective::ChunkId chunk);
   void release_chunk(collective::ChunkId chunk);
   wire::FrameHeader frame(wire::FrameKind kind, collective::OpId op, std::uint32_t chunk,

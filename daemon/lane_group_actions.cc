@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 
 #include "codec/accumulate.h"
 #include "daemon/lane.h"
@@ -41,6 +42,7 @@ void LaneGroup::carry_out(const Action& action) {
     }
     case ActionKind::add: add(action); break;
     case ActionKind::finish: finish(action.chunk); break;
+    case ActionKind::finish_parked: finish_parked(action); break;
     case ActionKind::publish: publish(action); break;
     case ActionKind::reduce_eager: reduce_eager(action.op); break;
     case ActionKind::verify: send_checksums(action.op); break;
@@ -110,13 +112,12 @@ void LaneGroup::contribute(const Action& action) {
   const Part where = part(op, number);
   const auto header = frame(wire::FrameKind::contribution, op, number, 1);
   if (!data.lossy) return contribute_raw(op, action.node, header, where, false);
-  if (data.recipe.scale_elements == 0 && data.to_scan == 0) scan_reduce_leg(op);
+  if (data.recipe.scale_elements == 0 && !data.scanned) scan_reduce_leg(op);
   const std::uint32_t slab = lane_->send_slabs().take();
   const auto memory = lane_->send_slabs().slab(slab);
   std::uint32_t bytes = 0;
-  bool nonfinite = false;
-  if (!encode_lossy(op, where, local_f32(op, where), DType::f32, data.reduce_max, memory, bytes,
-                    nonfinite)) {
+  if (!encode_lossy(op, where, local_f32(op, where), data.state_scale, DType::f32, data.reduce_max,
+                    memory, bytes)) {
     lane_->send_slabs().give(slab);
     return contribute_raw(op, action.node, header, where, true);
   }
@@ -130,7 +131,7 @@ void LaneGroup::contribute(const Action& action) {
 // scale=tensor: one maximum over all this node sends of the op.
 void LaneGroup::scan_reduce_leg(OpId op) {
   OpData& data = data_[op];
-  data.to_scan = 1;  // done
+  data.scanned = true;
   const auto& chunks = ops_.op(op).chunks;
   for (std::uint32_t node = 0; node < nodes_; ++node) {
     if (node == self_) continue;
@@ -170,21 +171,60 @@ void LaneGroup::finish(ChunkId chunk) {
   const OpId op = ops_.op_of(chunk);
   if (data_[op].lossy) {
     scale_sum(chunk);
-    if (data_[op].recipe.scale_elements == 0) {
-      const Part where = part(op, ops_.chunk_number(chunk));
-      const auto* sum = static_cast<const float*>(static_cast<const void*>(
-          lane_->accumulators().slab(chunks_[chunk].accumulator).data()));
-      const float* residual =
-          data_[op].tensor->residual ? data_[op].tensor->residual.get() + where.begin : nullptr;
-      data_[op].result_max =
-          codec::scan_max({sum, where.elements}, residual, data_[op].state_scale).max;
+    if (data_[op].recipe.scale_elements == 0 && park_sum(chunk)) {
+      release_chunk(chunk);
+      return ops_.parked(chunk);
     }
-    if (!finish_lossy(chunk)) finish_raw(chunk, Reduction::sum, true);
+    const std::uint32_t number = ops_.chunk_number(chunk);
+    const auto* sum = static_cast<const float*>(static_cast<const void*>(
+        lane_->accumulators().slab(chunks_[chunk].accumulator).data()));
+    const bool sent = data_[op].recipe.scale_elements != 0 &&
+                      finish_lossy(op, number, {sum, part(op, number).elements}, data_[op].state_scale);
+    if (!sent) finish_raw(chunk, Reduction::sum, true);
   } else {
     finish_raw(chunk, reduction(op), false);
   }
   release_chunk(chunk);
   ops_.finished(chunk);
+}
+
+// scale=tensor: the sum cannot be encoded before the maximum over all sums of this node is known, and
+// waits as residual + sum in the residual's place. False: not finite, it goes raw at once.
+bool LaneGroup::park_sum(ChunkId chunk) {
+  const OpId op = ops_.op_of(chunk);
+  OpData& data = data_[op];
+  const Part where = part(op, ops_.chunk_number(chunk));
+  const auto* sum = static_cast<const float*>(static_cast<const void*>(
+      lane_->accumulators().slab(chunks_[chunk].accumulator).data()));
+  float* residual = data.tensor->residual.get() + where.begin;
+  const auto scan = codec::scan_max({sum, where.elements}, residual, data.state_scale);
+  // Above this the scale, up to twice the maximum, would not be finite.
+  if (scan.nonfinite || scan.max > std::numeric_limits<float>::max() / 2) return false;
+  data.result_max = std::max(data.result_max, scan.max);
+  for (std::uint32_t i = 0; i < where.elements; ++i) {
+    residual[i] = sum[i] + data.state_scale * residual[i];
+  }
+  return true;
+}
+
+void LaneGroup::finish_parked(const Action& action) {
+  const OpId op = action.op;
+  const std::uint32_t number = ops_.op(op).chunks.chunk(self_, action.index);
+  const Part where = part(op, number);
+  auto* zeros = static_cast<float*>(static_cast<void*>(lane_->scratch(0).data()));
+  std::fill(zeros, zeros + where.elements, 0.0f);
+  TERN_CHECK(finish_lossy(op, number, {zeros, where.elements}, 1.0f));  // finite, as park_sum saw
+  ops_.finished_parked(op);
+}
+
+// What a failed op had parked is neither sum nor residual any more.
+void LaneGroup::forget_parked(OpId op) {
+  for (const std::uint32_t index : ops_.parked_indices(op)) {
+    const Part where = part(op, ops_.op(op).chunks.chunk(self_, index));
+    float* residual = data_[op].tensor->residual.get() + where.begin;
+    std::fill(residual, residual + where.elements, 0.0f);
+    bump(data_[op].tensor->lanes[setup_.shape.lane].resets, std::uint64_t{1});
+  }
 }
 
 void LaneGroup::release_chunk(ChunkId chunk) {
@@ -350,6 +390,7 @@ void LaneGroup::complete(OpId op) {
     if (slab != kNone) eager_pools_[node]->give(slab);
     slab = kNone;
   }
+  if (ended.failed) forget_parked(op);
   if (!ended.failed && ended.verifying) compare_checksums(op);
   if (ended.failed && setup_.shape.lanes > 1 && !ops_.ended()) {
     Event event;

@@ -59,15 +59,15 @@ std::span<const float> LaneGroup::local_f32(OpId op, const Part& part) {
   return {as_floats(sum), part.elements};
 }
 
-// False in `nonfinite`: the block is in slab. True: nothing has changed, the chunk has to go raw.
+// True: the block is in slab. False: a value is not finite, nothing has changed, the chunk goes raw.
 bool LaneGroup::encode_lossy(OpId op, const Part& part, std::span<const float> input,
-                             DType delivered, float fixed_max, std::span<std::byte> slab,
-                             std::uint32_t& bytes, bool& nonfinite) {
+                             float state_scale, DType delivered, float fixed_max,
+                             std::span<std::byte> slab, std::uint32_t& bytes) {
   OpData& data = data_[op];
   codec::EncodeRequest request;
   request.input = input;
   request.residual = data.tensor->residual ? data.tensor->residual.get() + part.begin : nullptr;
-  request.state_scale = data.state_scale;
+  request.state_scale = state_scale;
   request.delivered = delivered;
   request.fixed_scale_max = fixed_max;
   request.stream_step = ops_.op(op).key.sequence;
@@ -78,8 +78,7 @@ bool LaneGroup::encode_lossy(OpId op, const Part& part, std::span<const float> i
   const std::uint64_t end = lane_->clock().now_ns();
   data.encode_ns += end - begin;
   if (data.first_encode_ns == 0) data.first_encode_ns = begin;
-  nonfinite = result.nonfinite;
-  if (nonfinite) {
+  if (result.nonfinite) {
     bump(lane_->mutable_counters().nonfinite_chunks, std::uint64_t{1});
     bump(data.tensor->lanes[setup_.shape.lane].raw_fallbacks, std::uint64_t{1});
     return false;
@@ -195,17 +194,13 @@ void LaneGroup::scale_sum(ChunkId chunk) {
 }
 
 // True: sent and delivered. False: a value is not finite, the (scaled) sum has to go raw.
-bool LaneGroup::finish_lossy(ChunkId chunk) {
-  const OpId op = ops_.op_of(chunk);
-  const std::uint32_t number = ops_.chunk_number(chunk);
+bool LaneGroup::finish_lossy(OpId op, std::uint32_t number, std::span<const float> sum,
+                             float state_scale) {
   const Part where = part(op, number);
-  const std::byte* sum = lane_->accumulators().slab(chunks_[chunk].accumulator).data();
   const std::uint32_t slab = lane_->result_slabs().take();
   const auto memory = lane_->result_slabs().slab(slab);
   std::uint32_t bytes = 0;
-  bool nonfinite = false;
-  if (!encode_lossy(op, where, {as_floats(sum), where.elements}, dtype(op),
-                    data_[op].result_max, memory, bytes, nonfinite)) {
+  if (!encode_lossy(op, where, sum, state_scale, dtype(op), data_[op].result_max, memory, bytes)) {
     lane_->result_slabs().give(slab);
     return false;
   }
@@ -214,9 +209,10 @@ bool LaneGroup::finish_lossy(ChunkId chunk) {
   data.bytes_sent += std::uint64_t{bytes} * (nodes_ - 1);
   const auto cookie = lane_->make_token(FrameToken::Leg::result, nodes_ - 1, nullptr,
                                         collective::kNoOp, &lane_->result_slabs(), slab);
-  send_to_all(op, frame(wire::FrameKind::result, op, number, 2), {}, memory.first(bytes), cookie);
-  // Everybody decodes the same bytes, the owner too.
+  // Everybody decodes the same bytes, the owner too; before they are sent, because a lost link gives
+  // the slab back at once.
   const char* problem = deliver_block(op, where, memory.first(bytes));
+  send_to_all(op, frame(wire::FrameKind::result, op, number, 2), {}, memory.first(bytes), cookie);
   if (problem != nullptr) ops_.fail(op, Errc::internal, collective::kNobody, problem);
   return true;
 }

@@ -43,7 +43,7 @@ void LaneThread::run() {
     }
     const std::uint64_t now = clock_.now_ns();
     if (idle_since == 0) idle_since = now;
-    const bool may_spin = idle_.cores > 1 + clients_.load(std::memory_order_relaxed);
+    const bool may_spin = idle_.cores > idle_.lanes + lane_.client_count();
     if (may_spin && now - idle_since < idle_.spin_ns) continue;
     if (!lane_.prepare_sleep()) continue;
     const std::uint64_t deadline = lane_.next_deadline_ns();

@@ -15,8 +15,9 @@ class LaneThread {
   struct Idle {
     std::uint64_t spin_ns = 0;
     bool pin = false;
-    // How many threads want to run at once: spinning stops where cores are not more than that.
+    // Spinning helps only while every lane and every client can have a core of its own.
     std::uint32_t cores = 1;
+    std::uint32_t lanes = 1;
   };
 
   // REQUIRES: loop and lane outlive the thread.
@@ -27,8 +28,6 @@ class LaneThread {
   void start();
   void stop();  // and wait for its end
   void wake() noexcept { loop_.wake(); }
-  // Told by the conductor; spinning is on while lanes and clients leave a core free.
-  void set_clients(std::uint32_t count) noexcept { clients_.store(count, std::memory_order_relaxed); }
 
  private:
   void run();
@@ -38,7 +37,6 @@ class LaneThread {
   const Clock& clock_;
   Idle idle_;
   std::atomic<bool> stop_{false};
-  std::atomic<std::uint32_t> clients_{0};
   std::thread thread_;
 };
 

@@ -80,12 +80,12 @@ def ctest_stage(stage):
         outcome.failures.append(f"configuring {stage['preset']}")
         return outcome
     selection = []
-    if stage["include"]:
-        selection += ["-R", stage["include"]]
+    if stage["label"]:
+        selection += ["-L", stage["label"]]
     if stage["exclude_label"]:
         selection += ["-LE", stage["exclude_label"]]
     targets = []
-    if stage["include"]:
+    if stage["label"]:
         known = targets_of_build(build)
         targets = [name for name in names_of_tests(build, selection) if name in known]
         targets += [name for name in stage.get("targets", []) if name in known]

@@ -110,6 +110,7 @@ void fill_batch(const ImageSet& set, std::span<const std::uint32_t> indices, int
                 std::uint64_t seed, Batch* batch) {
   constexpr int kSide = static_cast<int>(kImageSide);
   const float background = normalised(0);
+  const std::uint64_t choices = 2 * static_cast<std::uint64_t>(max_shift) + 1;
   Random random(seed);
   batch->labels.resize(indices.size());
   batch->images.resize(static_cast<Eigen::Index>(indices.size()),
@@ -118,7 +119,6 @@ void fill_batch(const ImageSet& set, std::span<const std::uint32_t> indices, int
     const std::uint8_t* pixels = set.pixels.data() + std::size_t{indices[i]} * kImagePixels;
     float* row = batch->images.data() + i * kImagePixels;
     batch->labels[i] = set.labels[indices[i]];
-    const auto choices = static_cast<std::uint64_t>(2 * max_shift + 1);
     const int down = static_cast<int>(random.below(choices)) - max_shift;
     const int right = static_cast<int>(random.below(choices)) - max_shift;
     for (int y = 0; y < kSide; ++y) {
