@@ -174,6 +174,11 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
     }
     case ActionKind::finish:
       ASSERT_EQ(node.sums.at(action.chunk).size(), nodes()) << "a sum is incomplete";
+      if (shape_.park) {
+        release_chunk(node, action.chunk);
+        ops.parked(action.chunk);
+        break;
+      }
       frame.kind = wire::FrameKind::result;
       frame.chunk = ops.chunk_number(action.chunk);
       if (nodes() > 1) ++node.used.results;
@@ -181,6 +186,14 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
       send_all(self, frame);
       release_chunk(node, action.chunk);
       ops.finished(action.chunk);
+      break;
+    case ActionKind::finish_parked:
+      ASSERT_TRUE(shape_.park);
+      frame.kind = wire::FrameKind::result;
+      frame.chunk = op.chunks.chunk(self, action.index);
+      if (nodes() > 1) ++node.used.results;
+      send_all(self, frame);
+      ops.finished_parked(action.op);
       break;
     case ActionKind::publish:
       ASSERT_EQ(self, op.root_node);

@@ -31,6 +31,7 @@ struct NetShape {
   std::uint32_t max_ops = 8;
   std::uint32_t active_chunks = 4;
   bool verify = false;
+  bool park = false;  // as with one scale for all sums of a node
   Room room{4, 64, 4, 4};
 };
 

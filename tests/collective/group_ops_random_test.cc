@@ -36,6 +36,7 @@ NetShape random_shape(Random& random) {
   shape.max_ops = 8;
   shape.active_chunks = 1 + static_cast<std::uint32_t>(random.below(6));
   shape.verify = random.one_in(4);
+  shape.park = random.one_in(4);
   const auto other_nodes = static_cast<std::uint32_t>(std::max<std::uint64_t>(nodes - 1, 1));
   shape.room = {1 + static_cast<std::uint32_t>(random.below(5)),
                 other_nodes * (1 + static_cast<std::uint32_t>(random.below(3))),
