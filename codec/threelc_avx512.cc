@@ -19,6 +19,8 @@ namespace tern::codec {
 namespace {
 
 constexpr std::size_t kLanes = 16;
+// An accumulator is read before it is written, and the writes keep the processor's own prefetch busy.
+constexpr std::size_t kPrefetchOutput = 1024;
 constexpr std::size_t kVectorsPerRun = kRunElements / kLanes;
 
 // The code byte for a position in a run of zeros, counted from 1: what is written if the run ends there.
@@ -237,7 +239,7 @@ TERN_AVX512 void unpack_blocks(const UnpackBlocks& shared_request) noexcept {
         const auto is_below = static_cast<__mmask16>(below >> (v * kLanes));
         __m512 value = _mm512_setzero_ps();
         if constexpr (kAdd) {
-          __builtin_prefetch(run_out + v * kLanes + 1024, 1);
+          __builtin_prefetch(run_out + v * kLanes + kPrefetchOutput, 1);
           value = _mm512_loadu_ps(run_out + v * kLanes);
           value = _mm512_mask_add_ps(value, is_above, value, scale);
           value = _mm512_mask_sub_ps(value, is_below, value, scale);
