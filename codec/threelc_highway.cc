@@ -165,6 +165,16 @@ HWY_INLINE void write_zero_runs(std::uint8_t* columns, ZeroRunWriter& writer) no
   if (trailing != 0) writer.append_zeros(trailing);
 }
 
+// `columns` is scratch afterwards.
+HWY_INLINE void write_columns(std::uint8_t* columns, ZeroRunWriter& writer) noexcept {
+  if (writer.enabled) {
+    write_zero_runs(columns, writer);
+  } else {
+    std::memcpy(writer.out, columns, kBlockColumns);
+    writer.out += kBlockColumns;
+  }
+}
+
 // Quantization -----------------------------------------------------------------------------------
 
 struct RunScale {
@@ -206,7 +216,8 @@ HWY_INLINE Int quantize_columns(const float* input, float* residual, std::size_t
   return packed;
 }
 
-template <bool kWithResidual>
+// With kTiles the distance between runs is a constant, and so are the addresses of a block's runs.
+template <bool kWithResidual, bool kTiles>
 void quantize_blocks(const QuantizeBlocks& shared_request, ZeroRunWriter& writer,
                      float* energy_lanes) noexcept {
   // A copy of its own, or every byte store would make the compiler load the fields again.
@@ -215,34 +226,37 @@ void quantize_blocks(const QuantizeBlocks& shared_request, ZeroRunWriter& writer
   const Float state_scale = hn::Set(kFloats, request.state_scale);
   ScaleCursor cursor(request.scales, request.group_runs, 0, request.delivered);
   ZeroRunWriter local = writer;
+  // The columns of a block are coded after those of the next are computed: by then they have left the
+  // store buffer, and a branch that was guessed wrong costs little.
+  HWY_ALIGN std::uint8_t buffers[2][kBlockColumns];
   for (std::size_t block = 0; block < request.blocks; ++block) {
     RunScale scales[kRunsPerBlock];
     for (RunScale& scale : scales) {
       cursor.next_run();
       scale = {cursor.threshold(), cursor.delivered()};
     }
-    HWY_ALIGN std::uint8_t columns[kBlockColumns];
+    std::uint8_t* const columns = buffers[block % 2];
     for (std::size_t column = 0; column < kBlockColumns; column += kFloatLanes) {
       const std::size_t first = block * request.block_step + column;
       const Int packed = quantize_columns<kWithResidual>(
           request.input + first, kWithResidual ? request.residual + first : nullptr,
-          request.run_step, scales, state_scale, energy_lanes + column);
+          kTiles ? kRunElements : request.run_step, scales, state_scale, energy_lanes + column);
       hn::StoreU(hn::DemoteTo(narrow, packed), narrow, columns + column);
     }
-    if (local.enabled) {
-      write_zero_runs(columns, local);
-    } else {
-      local.append(columns, kBlockColumns);
-    }
+    if (block != 0) write_columns(buffers[(block - 1) % 2], local);
   }
+  if (request.blocks != 0) write_columns(buffers[(request.blocks - 1) % 2], local);
   writer = local;
 }
 
 void quantize(const QuantizeBlocks& request, ZeroRunWriter& writer, float* energy_lanes) noexcept {
+  const bool tiles = request.run_step == kRunElements;
   if (request.residual == nullptr) {
-    quantize_blocks<false>(request, writer, energy_lanes);
+    tiles ? quantize_blocks<false, true>(request, writer, energy_lanes)
+          : quantize_blocks<false, false>(request, writer, energy_lanes);
   } else {
-    quantize_blocks<true>(request, writer, energy_lanes);
+    tiles ? quantize_blocks<true, true>(request, writer, energy_lanes)
+          : quantize_blocks<true, false>(request, writer, energy_lanes);
   }
 }
 
