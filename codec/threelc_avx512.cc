@@ -19,8 +19,9 @@ namespace tern::codec {
 namespace {
 
 constexpr std::size_t kLanes = 16;
-// An accumulator is read before it is written, and the writes keep the processor's own prefetch busy.
-constexpr std::size_t kPrefetchOutput = 1024;
+// Output lines are fetched before they are written: one batch of blocks ahead, so that memory works while
+// the next batch of columns is expanded.
+constexpr std::size_t kPrefetchOutput = 2560;
 constexpr std::size_t kVectorsPerRun = kRunElements / kLanes;
 
 // The code byte for a position in a run of zeros, counted from 1: what is written if the run ends there.
