@@ -155,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Layout{"TwoNodesOfTwoVerified", {2, 2}, {2, 2}, "verify=1"},
                       Layout{"ThreeUnequalNodes", {1, 3, 2}, {3, 1, 2}, ""},
                       Layout{"FourNodesThreeLanes", {2, 1, 1, 2}, {3, 3, 3, 3}, ""}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& one) { return std::string(one.param.name); });
 
 // ---- The same bits
 // ----------------------------------------------------------------------------------
@@ -194,10 +194,10 @@ TEST_P(SameBits, InEveryRunWithOneTwoAndThreeLanes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, SameBits, ::testing::Values("raw", "bf16", "3lc:s=1"),
-                         [](const auto& info) {
-                           return std::string(info.param).substr(0, 3) == "3lc"
+                         [](const auto& one) {
+                           return std::string(one.param).substr(0, 3) == "3lc"
                                       ? std::string("threelc")
-                                      : std::string(info.param);
+                                      : std::string(one.param);
                          });
 
 }  // namespace
