@@ -178,6 +178,8 @@ void GroupOps::describe(Op& op, const wire::AnnounceBody& body) {
                        broadcast ? ChunkMap::Ownership::one_node : ChunkMap::Ownership::striped,
                        op.root_node);
   op.eager = body.count * dtype_bytes(dtype) <= shape_.eager_bytes;
+  op.chunks_left = 0;
+  for (std::uint32_t node = 0; node < nodes_; ++node) op.chunks_left += op.chunks.owned(node);
 }
 
 // Fails the op if body differs from what was said before.
@@ -288,14 +290,15 @@ bool GroupOps::on_announce(std::uint32_t node, const OpKey& key, const wire::Ann
 void GroupOps::start(OpId id) {
   Op& op = ops_[id];
   op.started = true;
-  op.chunks_left = 0;
-  for (std::uint32_t node = 0; node < nodes_; ++node) op.chunks_left += op.chunks.owned(node);
   const auto before = [this](OpId a, OpId b) {
     const Op& x = ops_[a];
     const Op& y = ops_[b];
     return x.priority != y.priority ? x.priority > y.priority : x.order < y.order;
   };
   running_.insert(std::upper_bound(running_.begin(), running_.end(), id, before), id);
+  // The root of a broadcast knows of a third node's announcement before this one may, and its results
+  // can be here already.
+  if (!op.eager) check_delivered(id);
 }
 
 // ---- Data legs ------------------------------------------------------------------------------------
