@@ -169,8 +169,10 @@ class AllreduceBench {
       contestant.all_reduce();
       slot.seconds = seconds_since(begin);
       meeting_.meet();
-      if (warm_up) check(contestant, samples);
-      if (!warm_up && options_.rank == 0) {
+      if (warm_up) {
+        check(contestant, samples);
+        meeting_.meet();  // before a rank that is ahead shows its next samples
+      } else if (options_.rank == 0) {
         row.seconds.push_back(
             std::ranges::max(meeting_.slots(), {}, &Meeting::Slot::seconds).seconds);
       }
