@@ -24,46 +24,43 @@ ClientServer::ClientServer(net::EventLoop& loop, shm::PacketListener listener)
 
 ClientServer::~ClientServer() {
   stop_accepting();
-  for (auto& [id, connection] : connections_) {
-    loop_.unwatch(connection.socket_watch);
-    if (connection.death_watch != 0) loop_.unwatch(connection.death_watch);
-  }
+  for (auto& [id, connection] : connections_) unwatch(connection);
 }
 
 void ClientServer::start(Conductor& conductor) {
   conductor_ = &conductor;
-  listen_watch_ = loop_.watch(listener_.fd(), [this] { waiting_ = true; });
+  listen_watch_ = loop_.watch(listener_.fd(), [this] { accept_clients(); });
 }
 
 void ClientServer::stop_accepting() {
   if (listen_watch_ != 0) loop_.unwatch(listen_watch_);
   listen_watch_ = 0;
-  waiting_ = false;
+}
+
+void ClientServer::unwatch(Connection& connection) {
+  if (connection.socket_watch != 0) loop_.unwatch(connection.socket_watch);
+  if (connection.death_watch != 0) loop_.unwatch(connection.death_watch);
+  connection.socket_watch = 0;
+  connection.death_watch = 0;
 }
 
 int ClientServer::poll() {
-  int work = waiting_ ? accept_clients() : 0;
   std::vector<std::uint64_t> ids;
   for (const auto& [id, connection] : connections_) {
-    if ((connection.readable || connection.died) && !connection.closing) ids.push_back(id);
+    if (connection.died && !connection.closing) ids.push_back(id);
   }
-  for (const auto id : ids) {
-    const auto found = connections_.find(id);
-    if (found != connections_.end()) work += read_client(id, found->second);
-  }
-  return work;
+  for (const auto id : ids) close(id, connections_.at(id));
+  return static_cast<int>(ids.size());
 }
 
-int ClientServer::accept_clients() {
-  int work = 0;
-  for (; work < kAcceptsPerRound; ++work) {
+void ClientServer::accept_clients() {
+  for (int i = 0; i < kAcceptsPerRound; ++i) {
     auto socket = listener_.accept();
     if (!socket) {
-      waiting_ = false;
       if (socket.error().code != Errc::would_block) {
         spdlog::warn("cannot accept a client: {}", socket.error().text);
       }
-      break;
+      return;
     }
     auto credentials = socket->peer_credentials();
     if (!credentials) continue;  // it has gone again
@@ -72,38 +69,37 @@ int ClientServer::accept_clients() {
     connection.socket = std::move(*socket);
     connection.pidfd = std::move(credentials->pidfd);
     connection.socket_watch =
-        loop_.watch(connection.socket.fd(), [&connection] { connection.readable = true; });
+        loop_.watch(connection.socket.fd(), [this, id] { read_client(id); });
     // A forked child may keep the socket open after the process has ended; the pidfd tells all the same.
     if (connection.pidfd) {
-      connection.death_watch =
-          loop_.watch(connection.pidfd.get(), [&connection] { connection.died = true; });
+      connection.death_watch = loop_.watch(connection.pidfd.get(), [this, id] {
+        const auto found = connections_.find(id);
+        if (found != connections_.end()) close(id, found->second);
+      });
     }
-    connection.readable = true;
     conductor_->on_client_connected(id, std::move(*credentials));
   }
-  return work;
 }
 
-int ClientServer::read_client(std::uint64_t id, Connection& connection) {
-  int work = 0;
-  connection.readable = false;
-  for (; work < kPacketsPerRound; ++work) {
-    auto packet = connection.socket.receive();
+void ClientServer::read_client(std::uint64_t id) {
+  for (int i = 0; i < kPacketsPerRound; ++i) {
+    const auto found = connections_.find(id);  // a packet may end its connection
+    if (found == connections_.end() || found->second.closing) return;
+    auto packet = found->second.socket.receive();
     if (!packet) {
-      if (packet.error().code == Errc::would_block) break;
-      connection.died = true;
-      break;
+      if (packet.error().code != Errc::would_block) close(id, found->second);
+      return;
     }
     conductor_->on_client_packet(id, packet->bytes);
-    if (!connections_.contains(id) || connection.closing) return work + 1;
   }
-  if (work == kPacketsPerRound) connection.readable = true;
-  if (connection.died) {
-    connection.closing = true;
-    conductor_->on_client_closed(id);
-    ++work;
-  }
-  return work;
+}
+
+void ClientServer::close(std::uint64_t id, Connection& connection) {
+  if (connection.closing) return;
+  connection.closing = true;
+  // A dead process stays readable for ever.
+  unwatch(connection);
+  conductor_->on_client_closed(id);
 }
 
 void ClientServer::reply(std::uint64_t client, std::span<const std::byte> packet,
@@ -122,8 +118,7 @@ void ClientServer::reply(std::uint64_t client, std::span<const std::byte> packet
 void ClientServer::disconnect(std::uint64_t client) {
   const auto found = connections_.find(client);
   if (found == connections_.end()) return;
-  loop_.unwatch(found->second.socket_watch);
-  if (found->second.death_watch != 0) loop_.unwatch(found->second.death_watch);
+  unwatch(found->second);
   connections_.erase(found);
 }
 

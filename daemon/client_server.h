@@ -24,7 +24,8 @@ class ClientServer final : public ClientPort {
 
   void start(Conductor& conductor);
   void stop_accepting();
-  // Delivers what arrived since the last call; returns the amount of work done.
+  // Ends clients that do not read their answers; the rest happens in the loop's handlers. Returns the
+  // amount of work done.
   int poll();
 
   void reply(std::uint64_t client, std::span<const std::byte> packet,
@@ -37,20 +38,20 @@ class ClientServer final : public ClientPort {
     Fd pidfd;
     std::uint64_t socket_watch = 0;
     std::uint64_t death_watch = 0;
-    bool readable = false;
     bool died = false;
-    bool closing = false;  // the conductor has been told, or has asked for it
+    bool closing = false;  // the conductor has been told
   };
 
   ClientServer(net::EventLoop& loop, shm::PacketListener listener);
-  int accept_clients();
-  int read_client(std::uint64_t id, Connection& connection);
+  void accept_clients();
+  void read_client(std::uint64_t id);
+  void close(std::uint64_t id, Connection& connection);
+  void unwatch(Connection& connection);
 
   net::EventLoop& loop_;
   shm::PacketListener listener_;
   Conductor* conductor_ = nullptr;
   std::uint64_t listen_watch_ = 0;
-  bool waiting_ = false;  // somebody may wait at the listener
   std::map<std::uint64_t, Connection> connections_;
   std::uint64_t next_client_ = 1;
 };

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <boost/asio/io_context.hpp>
 #include <cstdio>
 #include <thread>
 
@@ -15,7 +14,7 @@
 #include "daemon/hmac.h"
 #include "daemon/lane_thread.h"
 #include "daemon/version.h"
-#include "net/tcp/tcp_acceptor.h"
+#include "net/event_loop_asio.h"
 #include "net/tcp/tcp_transport.h"
 
 namespace tern::daemon {
@@ -52,6 +51,19 @@ wire::NodeId random_node() {
 
 }  // namespace
 
+// The acceptor must listen before the conductor exists, because its port is what the conductor
+// advertises; nothing is accepted before the first poll.
+struct LateSink final : net::AcceptorSink {
+  net::AcceptorSink* target = nullptr;
+  void on_incoming(std::unique_ptr<net::Incoming> connection, const wire::FrameHeader& header,
+                   const wire::HelloBody& hello) override {
+    target->on_incoming(std::move(connection), header, hello);
+  }
+  void on_refused(const std::string& from, Errc reason, const char* text) override {
+    target->on_refused(from, reason, text);
+  }
+};
+
 struct Daemon::Parts final : ControlHandler {
   struct LaneParts {
     net::EventLoop loop;
@@ -69,10 +81,9 @@ struct Daemon::Parts final : ControlHandler {
   std::vector<std::unique_ptr<LaneParts>> lanes;
   std::unique_ptr<ClientServer> clients;
   std::unique_ptr<Conductor> conductor;
+  LateSink incoming;
   std::unique_ptr<net::Acceptor> acceptor;
-  boost::asio::io_context control_loop{1};
   std::unique_ptr<ControlServer> control;
-  std::thread control_thread;
   net::Endpoint listening;
   std::atomic<bool> stop{false};
 
@@ -102,9 +113,11 @@ Status Daemon::Parts::open(const Config& given) {
   net::TcpSettings tcp;
   tcp.send_buffer_bytes = static_cast<int>(config.socket_send_buffer_bytes);
   tcp.receive_buffer_bytes = static_cast<int>(config.socket_receive_buffer_bytes);
-  transport = net::make_tcp_transport(loop, tcp);
+  transport = std::make_unique<net::TcpTransport>(loop, tcp);
+  net::AcceptorSettings accepting;
+  accepting.hello_timeout_ns = config.handshake_timeout_ns;
   auto accept = net::TcpAcceptor::create(loop, {config.listen.host, config.listen.port}, clock,
-                                         config.handshake_timeout_ns);
+                                         accepting, tcp, incoming);
   if (!accept) return tl::unexpected(accept.error());
   listening = (*accept)->endpoint();
 
@@ -122,7 +135,7 @@ Status Daemon::Parts::open(const Config& given) {
   std::vector<Lane*> lane_pointers;
   for (std::uint32_t i = 0; i < config.lanes; ++i) {
     auto parts = std::make_unique<LaneParts>();
-    parts->transport = net::make_tcp_transport(parts->loop, tcp);
+    parts->transport = std::make_unique<net::TcpTransport>(parts->loop, tcp);
     lane_settings.lane = i;
     parts->lane = std::make_unique<Lane>(lane_settings, clock, *parts->transport, self, &parts->loop,
                                          [this] { loop.wake(); });
@@ -160,7 +173,7 @@ Status Daemon::Parts::open(const Config& given) {
   conductor = std::make_unique<Conductor>(std::move(settings), clock, *transport, self,
                                           std::move(lane_pointers), *clients,
                                           [this](std::uint32_t lane) { lanes[lane]->thread->wake(); });
-  (*accept)->start(conductor->acceptor_sink());
+  incoming.target = &conductor->acceptor_sink();
   acceptor = std::move(*accept);
   clients->start(*conductor);
   return {};
@@ -171,7 +184,6 @@ int Daemon::Parts::do_work() {
   work += acceptor->poll();
   work += clients->poll();
   work += conductor->do_work();
-  work += static_cast<int>(control_loop.poll());
   return work;
 }
 
@@ -244,7 +256,7 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const Config& config) {
   ControlOptions options;
   options.path = config.control_socket;
   options.mode = config.control_socket_mode;
-  auto control = ControlServer::create(parts->control_loop, options, *parts);
+  auto control = ControlServer::create(parts->loop.impl().io, options, *parts);
   if (!control) return tl::unexpected(control.error());
   parts->control = std::move(*control);
   return std::unique_ptr<Daemon>(new Daemon(std::move(parts)));

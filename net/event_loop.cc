@@ -1,0 +1,75 @@
+#include "net/event_loop.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/check.h"
+#include "net/event_loop_asio.h"
+
+namespace tern::net {
+
+EventLoop::Impl::Impl() {
+  const int fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  TERN_CHECK(fd >= 0);
+  wake = std::make_shared<Watched>(io, fd, [fd] {
+    std::uint64_t count;
+    while (::read(fd, &count, sizeof count) > 0) {
+    }
+  });
+  wait_readable(wake);
+}
+
+void EventLoop::Impl::wait_readable(std::shared_ptr<Watched> watched) {
+  auto& descriptor = watched->descriptor;
+  descriptor.async_wait(boost::asio::posix::descriptor_base::wait_read,
+                        [watched = std::move(watched)](const boost::system::error_code& error) {
+                          if (error || watched->removed) return;
+                          watched->readable();
+                          if (!watched->removed) wait_readable(watched);
+                        });
+}
+
+EventLoop::EventLoop() : impl_(std::make_unique<Impl>()) {}
+EventLoop::~EventLoop() = default;
+
+int EventLoop::poll() { return static_cast<int>(impl_->io.poll()); }
+
+int EventLoop::wait(std::uint64_t timeout_ns) {
+  // Longer than any timer of ours, and short enough not to overflow a time point.
+  constexpr std::uint64_t kLongest = 3'600'000'000'000;
+  const auto timeout = std::chrono::nanoseconds(std::min(timeout_ns, kLongest));
+  const auto first = impl_->io.run_one_for(timeout);
+  return static_cast<int>(first + impl_->io.poll());
+}
+
+void EventLoop::wake() noexcept {
+  const std::uint64_t one = 1;
+  // Fails only when the counter is full, and then the loop is awake anyway.
+  [[maybe_unused]] const auto written =
+      ::write(impl_->wake->descriptor.native_handle(), &one, sizeof one);
+}
+
+std::uint64_t EventLoop::watch(int fd, std::function<void()> readable) {
+  const int duplicate = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  TERN_CHECK(duplicate >= 0);
+  auto watched = std::make_shared<Impl::Watched>(impl_->io, duplicate, std::move(readable));
+  const std::uint64_t handle = impl_->next_handle++;
+  impl_->watched.emplace(handle, watched);
+  Impl::wait_readable(std::move(watched));
+  return handle;
+}
+
+void EventLoop::unwatch(std::uint64_t handle) {
+  const auto found = impl_->watched.find(handle);
+  if (found == impl_->watched.end()) return;
+  found->second->removed = true;
+  boost::system::error_code ignored;
+  found->second->descriptor.close(ignored);
+  impl_->watched.erase(found);
+}
+
+}  // namespace tern::net

@@ -1,0 +1,293 @@
+#include "net/tcp/tcp_stream.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <boost/asio/bind_allocator.hpp>
+
+#include "base/check.h"
+#include "wire/crc32c.h"
+
+namespace tern::net {
+
+namespace asio = boost::asio;
+
+void OutgoingQueue::push(const OutgoingFrame& frame) {
+  if (size() == ring_.size()) {
+    std::vector<OutgoingFrame> larger(std::max<std::size_t>(64, 2 * ring_.size()));
+    const std::size_t count = size();
+    for (std::size_t i = 0; i < count; ++i) larger[i] = at(i);
+    ring_.swap(larger);
+    first_ = 0;
+    next_ = count;
+  }
+  ring_[next_ & (ring_.size() - 1)] = frame;
+  ++next_;
+}
+
+void TcpStream::send(const OutgoingFrame& frame) {
+  if (phase_ == Phase::failed || phase_ == Phase::closed) return;
+  queue_.push(frame);
+  queued_bytes_ += frame.head.size() + frame.body.size();
+}
+
+int TcpStream::poll() {
+  if (sink_ == nullptr) return 0;
+  switch (phase_) {
+    case Phase::opening:
+    case Phase::closed:
+      return 0;
+    case Phase::failed:
+      return close(Errc::unreachable, text_.c_str());
+    case Phase::opened:
+      phase_ = Phase::open;
+      readable_ = writable_ = true;
+      sink_->on_open(*connection_);
+      return 1;
+    case Phase::open:
+      break;
+  }
+  const int written = write();
+  return written + (sink_ != nullptr && phase_ == Phase::open ? read() : 0);
+}
+
+int TcpStream::close(Errc reason, const char* text) {
+  phase_ = Phase::closed;
+  Error ignored;
+  socket_.close(ignored);
+  sink_->on_closed(*connection_, reason, text);
+  return 1;
+}
+
+int TcpStream::close_after(const Error& error) {
+  if (error == asio::error::eof) return close(Errc::io_error, "the peer closed the connection");
+  text_ = error.message();
+  return close(Errc::io_error, text_.c_str());
+}
+
+// Reading.
+
+int TcpStream::read() {
+  std::size_t budget = settings_.bytes_per_poll;
+  int reads = 0;
+  while (readable_ && budget > 0) {
+    std::array<asio::mutable_buffer, 3> buffers;
+    const std::size_t asked = gather_read(buffers);
+    Error error;
+    const std::size_t count = socket_.read_some(buffers, error);
+    if (error == asio::error::would_block || error == asio::error::try_again) {
+      wait_readable();
+      break;
+    }
+    if (error) return close_after(error);
+    ++reads;
+    received_bytes_ += count;
+    budget -= std::min(budget, count);
+    // Fewer bytes than there was room for: the socket is empty now, and one more read that says so
+    // can be spared.
+    if (count < asked) wait_readable();
+    take_payload(count);
+    take_staged();
+    if (sink_ == nullptr || phase_ != Phase::open) return reads;
+  }
+  return reads;
+}
+
+// Inside a frame nothing is staged: the payload goes to its place, and what follows it to staging_.
+std::size_t TcpStream::gather_read(std::array<asio::mutable_buffer, 3>& buffers) noexcept {
+  std::size_t count = 0;
+  std::size_t asked = 0;
+  bool to_end = true;
+  const auto add = [&](std::span<std::byte> bytes) {
+    if (bytes.empty()) return;
+    buffers[count++] = asio::mutable_buffer(bytes.data(), bytes.size());
+    asked += bytes.size();
+  };
+  if (in_frame_) {
+    bool in_body = false;
+    const auto first = rest_of_place(in_body);
+    const auto second = in_body ? std::span<std::byte>() : place_.body;
+    add(first.first(std::min(first.size(), kReadBytes)));
+    add(second.first(std::min(second.size(), kReadBytes)));
+    to_end = first.size() <= kReadBytes && second.size() <= kReadBytes;
+  }
+  if (to_end) add(std::span(staging_).subspan(staged_end_));
+  return asked;
+}
+
+// What is left of the place's prefix, or of its body.
+std::span<std::byte> TcpStream::rest_of_place(bool& in_body) const noexcept {
+  const std::size_t prefix_bytes = place_.prefix.size();
+  in_body = payload_done_ >= prefix_bytes;
+  if (!in_body) return place_.prefix.subspan(payload_done_);
+  const std::size_t done = std::min(payload_done_ - prefix_bytes, place_.body.size());
+  return place_.body.subspan(done);
+}
+
+// `count` bytes have been read by gather_read's buffers; those that lie in the place are accounted for
+// here, the others are staged now.
+void TcpStream::take_payload(std::size_t count) {
+  while (in_frame_ && count > 0) {
+    bool in_body = false;
+    const auto rest = rest_of_place(in_body);
+    if (rest.empty()) break;
+    const std::size_t bytes = std::min(rest.size(), count);
+    payload_crc_ = wire::crc32c(rest.first(bytes), payload_crc_);
+    payload_done_ += bytes;
+    count -= bytes;
+  }
+  staged_end_ += count;
+}
+
+void TcpStream::take_staged() {
+  while (sink_ != nullptr && phase_ == Phase::open) {
+    if (in_frame_) {
+      const std::size_t wanted = header_.payload_bytes - payload_done_;
+      const std::size_t bytes = std::min(wanted, staged_end_ - staged_begin_);
+      auto source = std::span<const std::byte>(staging_).subspan(staged_begin_, bytes);
+      payload_crc_ = wire::crc32c(source, payload_crc_);
+      while (!source.empty()) {
+        bool in_body = false;
+        const auto rest = rest_of_place(in_body);
+        if (rest.empty()) break;  // a payload that is thrown away
+        const std::size_t copied = std::min(rest.size(), source.size());
+        std::memcpy(rest.data(), source.data(), copied);
+        payload_done_ += copied;
+        source = source.subspan(copied);
+      }
+      payload_done_ += source.size();
+      staged_begin_ += bytes;
+      if (payload_done_ < header_.payload_bytes) break;
+      finish_frame();
+    } else if (staged_end_ - staged_begin_ < wire::kFrameHeaderBytes || !begin_frame()) {
+      break;
+    }
+  }
+  const std::size_t left = staged_end_ - staged_begin_;
+  if (staged_begin_ > 0 && left > 0) {
+    std::memmove(staging_.data(), staging_.data() + staged_begin_, left);
+  }
+  staged_begin_ = 0;
+  staged_end_ = left;
+}
+
+bool TcpStream::begin_frame() {
+  const wire::ParsedFrame parsed =
+      wire::parse_frame_header(std::span(staging_).subspan(staged_begin_));
+  if (parsed.error != wire::ParseError::none) {
+    close(Errc::corrupt_data, wire::parse_error_text(parsed.error));
+    return false;
+  }
+  staged_begin_ += wire::kFrameHeaderBytes;
+  header_ = parsed.header;
+  place_ = {};
+  payload_done_ = 0;
+  payload_crc_ = 0;
+  const bool accepted = sink_->on_header(*connection_, header_, place_);
+  if (sink_ == nullptr) return false;
+  if (!accepted) {
+    close(Errc::corrupt_data, "a frame was refused");
+    return false;
+  }
+  in_frame_ = true;
+  return true;
+}
+
+void TcpStream::finish_frame() {
+  in_frame_ = false;
+  sink_->on_frame(*connection_, header_, place_, payload_crc_ == header_.payload_crc);
+}
+
+// Writing.
+
+int TcpStream::write() {
+  std::size_t budget = settings_.bytes_per_poll;
+  int writes = 0;
+  while (writable_ && !queue_.empty() && budget > 0) {
+    std::array<asio::const_buffer, kBuffersPerWrite> buffers;
+    std::size_t count = 0;
+    const std::size_t asked = gather_write(buffers, count);
+    Error error;
+    const std::size_t written = socket_.write_some(std::span(buffers).first(count), error);
+    if (error == asio::error::would_block || error == asio::error::try_again) {
+      wait_writable();
+      break;
+    }
+    // Not told here: what the peer sent before it closed is still to be read, and reading ends with
+    // the same error.
+    if (error) {
+      writable_ = false;
+      if (!readable_) readable_ = true;
+      break;
+    }
+    ++writes;
+    drop_written(written);
+    budget -= std::min(budget, written);
+    if (written < asked) wait_writable();
+  }
+  return writes;
+}
+
+std::size_t TcpStream::gather_write(std::array<asio::const_buffer, kBuffersPerWrite>& buffers,
+                                    std::size_t& count) const noexcept {
+  std::size_t asked = 0;
+  std::size_t skip = front_done_;
+  const auto add = [&](std::span<const std::byte> bytes) {
+    const std::size_t skipped = std::min(skip, bytes.size());
+    skip -= skipped;
+    bytes = bytes.subspan(skipped);
+    if (bytes.empty()) return;
+    buffers[count++] = asio::const_buffer(bytes.data(), bytes.size());
+    asked += bytes.size();
+  };
+  for (std::size_t i = 0; i < queue_.size() && count + 2 <= buffers.size(); ++i) {
+    add(queue_.at(i).head);
+    add(queue_.at(i).body);
+    if (asked >= settings_.bytes_per_poll) break;
+  }
+  return asked;
+}
+
+void TcpStream::drop_written(std::size_t bytes) noexcept {
+  queued_bytes_ -= bytes;
+  front_done_ += bytes;
+  while (!queue_.empty()) {
+    const OutgoingFrame& front = queue_.at(0);
+    const std::size_t front_bytes = front.head.size() + front.body.size();
+    if (front_done_ < front_bytes) break;
+    front_done_ -= front_bytes;
+    queue_.pop();
+  }
+}
+
+void TcpStream::detach() {
+  if (phase_ == Phase::open && writable_ && sink_ != nullptr) write();
+  sink_ = nullptr;
+  connection_ = nullptr;
+  phase_ = Phase::closed;
+  Error ignored;
+  resolver_.cancel();
+  socket_.close(ignored);
+}
+
+void TcpStream::wait_readable() {
+  readable_ = false;
+  socket_.async_wait(
+      asio::ip::tcp::socket::wait_read,
+      asio::bind_allocator(WaitAllocator<std::byte>(read_memory_),
+                           [self = shared_from_this()](const Error& error) {
+                             if (error != asio::error::operation_aborted) self->readable_ = true;
+                           }));
+}
+
+void TcpStream::wait_writable() {
+  writable_ = false;
+  socket_.async_wait(
+      asio::ip::tcp::socket::wait_write,
+      asio::bind_allocator(WaitAllocator<std::byte>(write_memory_),
+                           [self = shared_from_this()](const Error& error) {
+                             if (error != asio::error::operation_aborted) self->writable_ = true;
+                           }));
+}
+
+}  // namespace tern::net

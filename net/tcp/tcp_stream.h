@@ -1,0 +1,128 @@
+#pragma once
+
+// One TCP connection's bytes: tcp_transport.cc opens it, tcp_stream.cc reads and writes frames.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
+#include "base/fd.h"
+#include "net/event_loop_asio.h"
+#include "net/tcp/tcp_transport.h"
+#include "net/transport.h"
+#include "wire/frame.h"
+
+namespace tern::net {
+
+// A connection between acceptor and lane: on no event loop, since the two have one each.
+struct TcpIncoming final : Incoming {
+  TcpIncoming(Fd fd_in, bool is_v6_in) : fd(std::move(fd_in)), is_v6(is_v6_in) {}
+  Fd fd;
+  bool is_v6;
+};
+
+void configure(boost::asio::ip::tcp::socket& socket, const TcpSettings& settings);
+
+// Frames on their way out. A ring that grows to its high-water mark.
+class OutgoingQueue {
+ public:
+  bool empty() const noexcept { return first_ == next_; }
+  std::size_t size() const noexcept { return next_ - first_; }
+  const OutgoingFrame& at(std::size_t index) const noexcept {
+    return ring_[(first_ + index) & (ring_.size() - 1)];
+  }
+  void push(const OutgoingFrame& frame);
+  void pop() noexcept { ++first_; }
+
+ private:
+  std::vector<OutgoingFrame> ring_;  // size is a power of two
+  std::size_t first_ = 0;
+  std::size_t next_ = 0;
+};
+
+// Shared by the Connection that its user holds, the transport, and waits in progress. Once the user has
+// destroyed the Connection, sink is null and nothing is done any more.
+class TcpStream final : public std::enable_shared_from_this<TcpStream> {
+ public:
+  TcpStream(EventLoop::Impl& loop, const TcpSettings& settings, ConnectionSink& sink);
+
+  void connect_to(const Endpoint& endpoint);
+  void adopt(boost::asio::ip::tcp::socket::native_handle_type fd,
+             const boost::asio::ip::tcp& protocol);
+  void attach(Connection& connection) noexcept { connection_ = &connection; }
+  void detach();
+  bool is_detached() const noexcept { return sink_ == nullptr; }
+
+  void send(const OutgoingFrame& frame);
+  std::size_t queued_bytes() const noexcept { return queued_bytes_; }
+  std::uint64_t received_bytes() const noexcept { return received_bytes_; }
+  int poll();
+
+ private:
+  enum class Phase : std::uint8_t { opening, opened, open, failed, closed };
+  using Error = boost::system::error_code;
+
+  // Enough for many small frames in one read, little to copy of a large one.
+  static constexpr std::size_t kStagingBytes = 16 << 10;
+  // A payload is read in pieces that are still in the cache when their CRC is computed.
+  static constexpr std::size_t kReadBytes = 256 << 10;
+  static constexpr std::size_t kBuffersPerWrite = 64;
+
+  void resolve(const Endpoint& endpoint);
+  void try_next_address(const Error& last_error);
+  int close(Errc reason, const char* text);
+  int close_after(const Error& error);
+
+  int read();
+  std::size_t gather_read(std::array<boost::asio::mutable_buffer, 3>& buffers) noexcept;
+  void take_payload(std::size_t count);
+  void take_staged();
+  bool begin_frame();
+  void finish_frame();
+  std::span<std::byte> rest_of_place(bool& in_body) const noexcept;
+  int write();
+  std::size_t gather_write(std::array<boost::asio::const_buffer, kBuffersPerWrite>& buffers,
+                           std::size_t& count) const noexcept;
+  void drop_written(std::size_t bytes) noexcept;
+  void wait_readable();
+  void wait_writable();
+
+  TcpSettings settings_;
+  ConnectionSink* sink_;
+  Connection* connection_ = nullptr;
+  boost::asio::ip::tcp::socket socket_;
+  boost::asio::ip::tcp::resolver resolver_;
+  std::vector<boost::asio::ip::tcp::endpoint> addresses_;  // still to be tried, last first
+  Phase phase_ = Phase::opening;
+  std::string text_;  // the peer's name, then the reason of a failure
+
+  // Incoming. Staged bytes are those in staging_ from staged_begin_ to staged_end_.
+  bool readable_ = false;
+  bool in_frame_ = false;
+  wire::FrameHeader header_;
+  PayloadPlace place_;
+  std::size_t payload_done_ = 0;
+  std::uint32_t payload_crc_ = 0;
+  std::uint64_t received_bytes_ = 0;
+  std::size_t staged_begin_ = 0;
+  std::size_t staged_end_ = 0;
+
+  // Outgoing.
+  bool writable_ = false;
+  OutgoingQueue queue_;
+  std::size_t front_done_ = 0;  // bytes of the oldest frame that are written
+  std::size_t queued_bytes_ = 0;
+
+  WaitMemory read_memory_;
+  WaitMemory write_memory_;
+  std::array<std::byte, kStagingBytes> staging_;
+};
+
+}  // namespace tern::net

@@ -1,0 +1,151 @@
+#include "net/tcp/tcp_transport.h"
+
+#include <algorithm>
+
+#include <boost/asio/ip/address.hpp>
+
+#include "base/check.h"
+#include "net/tcp/tcp_stream.h"
+
+namespace tern::net {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+
+namespace {
+
+class TcpConnection final : public Connection {
+ public:
+  explicit TcpConnection(std::shared_ptr<TcpStream> stream) : stream_(std::move(stream)) {
+    stream_->attach(*this);
+  }
+  ~TcpConnection() override { stream_->detach(); }
+  void send(const OutgoingFrame& frame) override { stream_->send(frame); }
+  std::size_t queued_bytes() const override { return stream_->queued_bytes(); }
+  std::uint64_t received_bytes() const override { return stream_->received_bytes(); }
+
+ private:
+  std::shared_ptr<TcpStream> stream_;
+};
+
+}  // namespace
+
+// Options that a kernel does not know are not worth failing for.
+void configure(tcp::socket& socket, const TcpSettings& settings) {
+  boost::system::error_code ignored;
+  socket.non_blocking(true, ignored);
+  socket.set_option(tcp::no_delay(true), ignored);
+  socket.set_option(asio::socket_base::keep_alive(false), ignored);
+  if (settings.send_buffer_bytes > 0) {
+    socket.set_option(asio::socket_base::send_buffer_size(settings.send_buffer_bytes), ignored);
+  }
+  if (settings.receive_buffer_bytes > 0) {
+    socket.set_option(asio::socket_base::receive_buffer_size(settings.receive_buffer_bytes),
+                      ignored);
+  }
+}
+
+TcpStream::TcpStream(EventLoop::Impl& loop, const TcpSettings& settings, ConnectionSink& sink)
+    : settings_(settings), sink_(&sink), socket_(loop.io), resolver_(loop.io) {}
+
+void TcpStream::connect_to(const Endpoint& endpoint) {
+  text_ = to_text(endpoint);
+  Error error;
+  const auto address = asio::ip::make_address(endpoint.host, error);
+  if (error) {
+    resolve(endpoint);
+    return;
+  }
+  addresses_.assign(1, tcp::endpoint(address, endpoint.port));
+  try_next_address({});
+}
+
+void TcpStream::resolve(const Endpoint& endpoint) {
+  resolver_.async_resolve(
+      endpoint.host, std::to_string(endpoint.port),
+      [self = shared_from_this()](const Error& error, const tcp::resolver::results_type& results) {
+        if (self->sink_ == nullptr) return;
+        for (const auto& result : results) self->addresses_.push_back(result.endpoint());
+        std::reverse(self->addresses_.begin(), self->addresses_.end());
+        self->try_next_address(error);
+      });
+}
+
+void TcpStream::try_next_address(const Error& last_error) {
+  Error error = last_error;
+  while (!addresses_.empty()) {
+    const tcp::endpoint address = addresses_.back();
+    addresses_.pop_back();
+    Error ignored;
+    socket_.close(ignored);
+    socket_.open(address.protocol(), error);
+    if (error) continue;
+    configure(socket_, settings_);
+    socket_.async_connect(address, [self = shared_from_this()](const Error& connect_error) {
+      if (self->sink_ == nullptr) return;
+      if (connect_error) {
+        self->try_next_address(connect_error);
+      } else {
+        self->phase_ = Phase::opened;
+      }
+    });
+    return;
+  }
+  text_ += ": " + (error ? error.message() : "the name has no address");
+  phase_ = Phase::failed;
+}
+
+void TcpStream::adopt(tcp::socket::native_handle_type fd, const tcp& protocol) {
+  Error error;
+  socket_.assign(protocol, fd, error);
+  if (error) {
+    ::close(fd);
+    text_ = error.message();
+    phase_ = Phase::failed;
+    return;
+  }
+  configure(socket_, settings_);
+  phase_ = Phase::open;
+  readable_ = writable_ = true;
+}
+
+TcpTransport::TcpTransport(EventLoop& loop, const TcpSettings& settings)
+    : loop_(loop), settings_(settings) {}
+
+TcpTransport::~TcpTransport() {
+  for (const auto& stream : streams_) TERN_CHECK(stream->is_detached());
+}
+
+std::unique_ptr<Connection> TcpTransport::connect(const Endpoint& endpoint, ConnectionSink& sink) {
+  auto stream = std::make_shared<TcpStream>(loop_.impl(), settings_, sink);
+  streams_.push_back(stream);
+  auto connection = std::make_unique<TcpConnection>(stream);
+  stream->connect_to(endpoint);
+  return connection;
+}
+
+std::unique_ptr<Connection> TcpTransport::adopt(std::unique_ptr<Incoming> incoming,
+                                                ConnectionSink& sink) {
+  auto* mine = dynamic_cast<TcpIncoming*>(incoming.get());
+  TERN_CHECK(mine != nullptr);
+  auto stream = std::make_shared<TcpStream>(loop_.impl(), settings_, sink);
+  streams_.push_back(stream);
+  auto connection = std::make_unique<TcpConnection>(stream);
+  stream->adopt(mine->fd.release(), mine->is_v6 ? tcp::v6() : tcp::v4());
+  return connection;
+}
+
+int TcpTransport::poll() {
+  int work = loop_.poll();
+  std::erase_if(streams_, [](const auto& stream) { return stream->is_detached(); });
+  // Each connection has a bounded turn, and another one begins each time. Callbacks may append.
+  const std::size_t count = streams_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::shared_ptr<TcpStream> stream = streams_[(next_ + i) % count];
+    work += stream->poll();
+  }
+  ++next_;
+  return work;
+}
+
+}  // namespace tern::net

@@ -1,0 +1,68 @@
+#pragma once
+
+// Frames over TCP, on Boost.Asio's reactor with direct scatter reads and writes.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "net/event_loop.h"
+#include "net/transport.h"
+
+namespace tern::net {
+
+struct TcpSettings {
+  int send_buffer_bytes = 0;  // SO_SNDBUF and SO_RCVBUF; 0: the kernel's own sizing
+  int receive_buffer_bytes = 0;
+  // What one connection may read, and write, in one poll() before the next one has its turn.
+  std::size_t bytes_per_poll = 1 << 20;
+};
+
+class TcpStream;
+
+// Lives on the event loop of its lane's thread, which outlives it and its connections. Numeric
+// addresses are connected to at once; names are resolved by a thread of Asio's, so the lane never waits.
+class TcpTransport final : public Transport {
+ public:
+  TcpTransport(EventLoop& loop, const TcpSettings& settings);
+  ~TcpTransport() override;
+
+  const char* name() const noexcept override { return "tcp"; }
+  std::unique_ptr<Connection> connect(const Endpoint& endpoint, ConnectionSink& sink) override;
+  std::unique_ptr<Connection> adopt(std::unique_ptr<Incoming> incoming,
+                                    ConnectionSink& sink) override;
+  // Also runs what is ready on the event loop. What was sent since goes out here.
+  int poll() override;
+
+ private:
+  EventLoop& loop_;
+  TcpSettings settings_;
+  std::vector<std::shared_ptr<TcpStream>> streams_;
+  std::size_t next_ = 0;
+};
+
+class TcpAcceptor final : public Acceptor {
+ public:
+  // Listens on `listen`; an empty host is every address, port 0 one that the kernel chooses. A name is
+  // resolved here and now. The loop, clock and sink outlive the acceptor.
+  static Result<std::unique_ptr<TcpAcceptor>> create(EventLoop& loop, const Endpoint& listen,
+                                                     const Clock& clock,
+                                                     const AcceptorSettings& settings,
+                                                     const TcpSettings& tcp_settings,
+                                                     AcceptorSink& sink);
+  ~TcpAcceptor() override;
+
+  Endpoint endpoint() const override;
+  int poll() override;
+
+  struct State;
+
+ private:
+  explicit TcpAcceptor(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace tern::net
