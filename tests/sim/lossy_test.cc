@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(Why, AlwaysExact,
                                          Exempt{"exact", Role::exact, false, kCount, Reduction::sum},
                                          Exempt{"weights", Role::weights, false, kCount, Reduction::average},
                                          Exempt{"max", Role::gradient, false, kCount, Reduction::max}),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& one) { return std::string(one.param.name); });
 
 TEST_P(AlwaysExact, TheSumIsExact) {
   DaemonShape shape;
@@ -146,8 +146,7 @@ TEST_P(AlwaysExact, TheSumIsExact) {
   const auto request = all_reduce(DType::f32, spec.count, GetParam().reduction);
   const auto inputs = inputs_of(DType::f32, spec.count, 3);
   const Bytes got = cluster.reduce(request, inputs, tensors);
-  // The reference without a tensor knows nothing of recipes; only the owners differ, and these values
-  // add up exactly in no order, so its sharding must be the tensor's.
+  // A tensor of the same id, hence with the same owners, that no recipe may touch.
   Tensor plain = *tensors[0];
   plain.spec.role = Role::exact;
   EXPECT_EQ(got == cluster.reference->all_reduce(request, &plain, 0, inputs), true);

@@ -73,12 +73,13 @@ TEST(Membership, AJoinThatTimesOutNamesTheMissingRanks) {
   options.timeout_ms = 3000;
   const auto first = cluster.ranks[0]->join(id, 0, 5, options);
   const auto second = cluster.ranks[2]->join(id, 2, 5, options);
-  for (const auto& [client, request] : {std::pair{cluster.ranks[0], first}, {cluster.ranks[2], second}}) {
+  const std::vector<std::pair<Client*, std::uint64_t>> waiting = {{cluster.ranks[0], first}, {cluster.ranks[2], second}};
+  for (const auto& [client, request] : waiting) {
     ASSERT_TRUE(cluster.await(*client, request));
     EXPECT_EQ(client->status_of(request).status, Errc::timeout);
     EXPECT_TRUE(contains(client->status_of(request).detail, "1,3,4")) << client->status_of(request).detail;
   }
-  // Both places are free again.
+  // Both places are free again, also for another size.
   cluster.id = id;
   cluster.join();
 }
