@@ -22,6 +22,10 @@ add_library(tern_flags INTERFACE)
 target_compile_options(tern_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Wold-style-cast
   -ffp-contract=off -fno-math-errno)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  # GCC 12 sees overlaps in every concatenation of std::string (GCC bug 105651).
+  target_compile_options(tern_flags INTERFACE -Wno-restrict)
+endif()
 if(TERN_WERROR)
   target_compile_options(tern_flags INTERFACE -Werror)
 endif()
@@ -51,7 +55,8 @@ function(tern_program name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 endfunction()
 
-# tern_test(<name> SOURCES ... DEPS ... [LABELS ...]): a GoogleTest program registered case by case.
+# tern_test(<name> SOURCES ... DEPS ... [LABELS ...]): a GoogleTest program. Its folder below tests/ is a
+# label too; tools/test_stages.toml selects by labels.
 function(tern_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -59,8 +64,11 @@ function(tern_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/tests"
+             OUTPUT_VARIABLE folder)
+  string(REGEX REPLACE "/.*" "" folder "${folder}")
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${folder};${arg_LABELS}")
 endfunction()
 
 # tern_fuzz(<name> SOURCES ... DEPS ...): a libFuzzer target, built only with TERN_FUZZ.

@@ -49,7 +49,8 @@ inline Sharding make_sharding(std::uint64_t tensor, std::uint64_t sequence, std:
   sharding.count = count;
   sharding.chunk_elements = chunk_bytes / dtype_bytes(dtype);
   sharding.chunk_count = (count + sharding.chunk_elements - 1) / sharding.chunk_elements;
-  sharding.spread = tensor != 0 ? tensor : sequence;
+  // Small enough that chunk + spread cannot wrap.
+  sharding.spread = (tensor != 0 ? tensor : sequence) & 0x7fffffff;
   sharding.nodes = nodes;
   sharding.lanes = lanes;
   sharding.one_lane = one_lane;

@@ -131,7 +131,8 @@ typedef struct {
                               Codec state is kept per user, job and tensor name. */
   uint64_t arena_bytes;    /* address space for tern_alloc and copies; 0: 1 GiB. Pages cost memory
                               only once touched. Counted against the user's quota. */
-  int64_t timeout_ms;      /* for the whole hand-shake; 0: 5000 */
+  int64_t timeout_ms;      /* for the whole hand-shake, and for every later request to the daemon that
+                              has no timeout of its own (mint, leave, declare, ...); 0: 5000 */
 } tern_connect_options;
 #define TERN_CONNECT_OPTIONS_INIT {sizeof(tern_connect_options), 0, NULL, NULL, 0, 0}
 
@@ -240,7 +241,8 @@ typedef struct {
   uint64_t state_bytes;       /* memory held by the recipe's state on this node */
   char recipe[64];            /* in canonical form */
 } tern_tensor_stats;
-#define TERN_TENSOR_STATS_INIT {sizeof(tern_tensor_stats), 0}
+#define TERN_TENSOR_STATS_INIT \
+  {sizeof(tern_tensor_stats), 0, 0, 0, 0, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 0, {0}}
 
 TERN_API tern_status tern_tensor_get_stats(tern_tensor* tensor, tern_tensor_stats* stats);
 
@@ -272,7 +274,9 @@ typedef struct {
   {sizeof(tern_op), TERN_F32, NULL, NULL, NULL, 0, TERN_SUM, 0, 0, 0.0f, 0.0f, 0, NULL, 0, 0, NULL}
 
 /* Every rank's output becomes the reduction of all inputs, bit-identical on all ranks.
- * TERN_ERR_WOULD_BLOCK when too many operations are in flight: wait for one and submit again. */
+ * TERN_ERR_WOULD_BLOCK when too many operations are in flight (or not yet reported: 512 per client), or
+ * their copies fill the arena: wait for one and submit again. TERN_ERR_OUT_OF_MEMORY when a copy never
+ * fits: use a larger arena. */
 TERN_API tern_status tern_all_reduce(tern_group* group, const tern_op* op, tern_ticket* ticket);
 
 /* Every rank's output becomes the root's input, bit for bit. The reduction is ignored. */
@@ -298,7 +302,8 @@ TERN_API tern_status tern_wait_any(tern_client* client, const tern_ticket* ticke
 TERN_API tern_status tern_cancel(tern_client* client, tern_ticket ticket);
 
 /* A descriptor that polls readable when at least one ticket may have ended since the last call of
- * tern_test, tern_wait or tern_wait_any. Belongs to the client; only for poll, select and epoll. */
+ * tern_test, tern_wait or tern_wait_any; it stays so while an ended ticket has not been reported. Belongs
+ * to the client; only for poll, select and epoll. */
 TERN_API tern_status tern_fd(tern_client* client, int* fd);
 
 #ifdef __cplusplus

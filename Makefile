@@ -1,0 +1,54 @@
+# The one door: what a person or a CI types. Every target does its own set-up.
+# The work is in CMakePresets.json and tools/; this file only names it.
+
+# Debian's own interpreter: python3-matplotlib belongs to it and not to another one in PATH.
+PYTHON ?= /usr/bin/python3
+
+ifneq ($(shell command -v ccache 2>/dev/null),)
+export CMAKE_C_COMPILER_LAUNCHER ?= ccache
+export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-full bench lint format clean
+
+help:
+	@echo 'make demo       train MNIST over a 100 Mbit/s link, raw and with 3LC, and compare'
+	@echo 'make test       all tests, sanitizers, a fuzz smoke and lints; under 30 minutes on 2 cores'
+	@echo 'make test-full  everything at length: full sanitizer suites, longer fuzzing, kill campaign'
+	@echo 'make bench      build and run the benchmarks'
+	@echo 'make lint       layer, tidy, docs and format checks, clang-tidy on changed files'
+	@echo 'make format     apply clang-format to all files'
+	@echo 'make clean      remove build/'
+
+demo:
+	tools/install_dependencies.sh demo
+	cmake --preset release
+	cmake --build --preset release --target ternd ternctl train_mnist
+	$(PYTHON) tools/demo.py
+
+test:
+	tools/install_dependencies.sh test
+	$(PYTHON) tools/run_tests.py
+
+test-full:
+	tools/install_dependencies.sh test
+	$(PYTHON) tools/run_tests.py --full
+
+bench:
+	tools/install_dependencies.sh test
+	cmake --preset release
+	cmake --build --preset release --target tern-bench
+	build/release/bin/tern-bench codec
+
+lint:
+	tools/install_dependencies.sh test
+	cmake --preset release
+	PYTHON=$(PYTHON) tools/lint.sh
+
+format:
+	tools/install_dependencies.sh test
+	git ls-files '*.cc' '*.h' '*.c' '*.hpp' | xargs -r clang-format -i
+
+clean:
+	rm -rf build

@@ -1,0 +1,199 @@
+// The C functions of groups and tensors.
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "client_lib/handles.h"
+
+using namespace tern::client_lib;
+using tern::Result;
+using tern::Status;
+
+namespace {
+
+constexpr std::int32_t kMaxRanks = 1024;
+constexpr std::int64_t kDefaultJoinMs = 60'000;
+
+// Takes the handle out of the list that owns it; it ends with the result.
+template <typename Handle>
+std::unique_ptr<Handle> take_handle(std::vector<std::unique_ptr<Handle>>& handles, Handle* handle) {
+  const auto found = std::find_if(handles.begin(), handles.end(),
+                                  [&](const auto& owned) { return owned.get() == handle; });
+  if (found == handles.end()) return nullptr;
+  std::unique_ptr<Handle> taken = std::move(*found);
+  handles.erase(found);
+  return taken;
+}
+
+tern_status join(tern_client& client, const tern_group_id& id, const tern_join_options& options,
+                 tern_group** group) {
+  if (options.struct_size < sizeof options) return refuse("options.struct_size is too small");
+  const std::size_t length = ::strnlen(id.text, sizeof id.text);
+  if (length == 0 || length == sizeof id.text) return refuse("the group id is empty or has no end");
+  if (options.size < 1 || options.size > kMaxRanks) return refuse("size must be 1..1024");
+  if (options.rank < 0 || options.rank >= options.size) return refuse("rank must be 0..size-1");
+  if (options.verify > 1) return refuse("verify must be 0 or 1");
+  if (!is_timeout(options.timeout_ms) || options.op_timeout_ms < 0) {
+    return refuse("timeout_ms must be -1 or more, op_timeout_ms 0 or more");
+  }
+  JoinOptions given;
+  given.rank = options.rank;
+  given.size = options.size;
+  given.verify = options.verify == 1;
+  given.seed = options.seed;
+  given.timeout_ms = options.timeout_ms != 0 ? options.timeout_ms : kDefaultJoinMs;
+  given.op_timeout_ms = options.op_timeout_ms;
+  auto handle = std::make_unique<tern_group>();
+  handle->owner = &client;
+  Result<std::shared_ptr<GroupState>> joined =
+      client.client->join(std::string(id.text, length), given);
+  if (!joined) return report_error(joined.error());
+  handle->state = std::move(*joined);
+  const std::lock_guard lock(client.handles_mutex);
+  client.groups.push_back(std::move(handle));
+  *group = client.groups.back().get();
+  return TERN_OK;
+}
+
+// Nothing if the text is not 1..max_bytes; NULL is empty.
+bool read_text(const char* text, std::size_t max_bytes, std::string_view& out) noexcept {
+  if (text == nullptr) return true;
+  const std::size_t length = ::strnlen(text, max_bytes + 1);
+  out = {text, length};
+  return length >= 1 && length <= max_bytes;
+}
+
+tern_status declare(tern_group& group, const tern_tensor_options& options, tern_tensor** tensor) {
+  if (options.struct_size < sizeof options) return refuse("options.struct_size is too small");
+  if (options.reserved != 0) return refuse("options.reserved must be 0");
+  DeclareOptions given;
+  if (options.name == nullptr || !read_text(options.name, 127, given.name)) {
+    return refuse("name must have 1..127 bytes");
+  }
+  if (!read_text(options.recipe, 63, given.recipe)) {
+    set_error_detail("recipe must have 1..63 bytes");
+    return TERN_ERR_BAD_RECIPE;
+  }
+  if (!read_text(options.level, 15, given.level)) return refuse("level must have 1..15 bytes");
+  given.dtype = static_cast<tern::DType>(raw(options.dtype));
+  if (raw(options.dtype) > TERN_U8) return refuse("dtype is not one of tern_dtype");
+  if (raw(options.role) > TERN_WEIGHTS) return refuse("role is not one of tern_role");
+  given.role = static_cast<tern::Role>(raw(options.role));
+  const std::uint64_t max_count =
+      std::numeric_limits<std::int64_t>::max() / tern::dtype_bytes(given.dtype);
+  if (options.count < 1 || options.count > max_count) return refuse("count is 0 or too large");
+  if (options.exempt > 1) return refuse("exempt must be 0 or 1");
+  given.count = options.count;
+  given.priority = options.priority;
+  given.exempt = options.exempt == 1;
+  auto handle = std::make_unique<tern_tensor>();
+  handle->owner = &group;
+  Result<std::shared_ptr<TensorState>> declared = group.owner->client->declare(group.state, given);
+  if (!declared) return report_error(declared.error());
+  handle->state = std::move(*declared);
+  const std::lock_guard lock(group.owner->handles_mutex);
+  group.tensors.push_back(std::move(handle));
+  *tensor = group.tensors.back().get();
+  return TERN_OK;
+}
+
+}  // namespace
+
+tern_status tern_group_mint(tern_client* client, tern_group_id* id) {
+  if (client == nullptr || id == nullptr) return refuse("client or id is NULL");
+  return guarded(*client, [&]() -> tern_status {
+    const Result<tern::shm::GroupMintedPacket> minted = client->client->mint();
+    if (!minted) return report_error(minted.error());
+    static_assert(sizeof id->text == sizeof minted->id);
+    std::memcpy(id->text, minted->id, sizeof id->text);
+    return TERN_OK;
+  });
+}
+
+tern_status tern_group_join(tern_client* client, const tern_group_id* id,
+                            const tern_join_options* options, tern_group** group) {
+  if (client == nullptr || id == nullptr || options == nullptr || group == nullptr) {
+    return refuse("client, id, options or group is NULL");
+  }
+  return guarded(*client, [&] {
+    *group = nullptr;
+    return join(*client, *id, *options, group);
+  });
+}
+
+tern_status tern_group_leave(tern_group* group) {
+  if (group == nullptr) return refuse("group is NULL");
+  return guarded(*group->owner, [&]() -> tern_status {
+    tern_client& client = *group->owner;
+    const Status left = client.client->leave(group->state);
+    const std::lock_guard lock(client.handles_mutex);
+    (void)take_handle(client.groups, group);
+    return left ? TERN_OK : report_error(left.error());
+  });
+}
+
+tern_status tern_group_get_info(tern_group* group, tern_group_info* info) {
+  if (group == nullptr || info == nullptr) return refuse("group or info is NULL");
+  return guarded(*group->owner, [&]() -> tern_status {
+    if (info->struct_size < sizeof *info) return refuse("info.struct_size is too small");
+    const GroupState& state = *group->state;
+    info->rank = state.rank;
+    info->size = state.size;
+    info->node = state.node;
+    info->node_count = static_cast<std::int32_t>(state.node_count);
+    info->epoch = state.epoch;
+    info->last_common_op = state.last_common_op;
+    return TERN_OK;
+  });
+}
+
+tern_status tern_tensor_declare(tern_group* group, const tern_tensor_options* options,
+                                tern_tensor** tensor) {
+  if (group == nullptr || options == nullptr || tensor == nullptr) {
+    return refuse("group, options or tensor is NULL");
+  }
+  return guarded(*group->owner, [&] {
+    *tensor = nullptr;
+    return declare(*group, *options, tensor);
+  });
+}
+
+tern_status tern_tensor_release(tern_tensor* tensor) {
+  if (tensor == nullptr) return TERN_OK;
+  return guarded(*tensor->owner->owner, [&]() -> tern_status {
+    tern_group& group = *tensor->owner;
+    const Status released = group.owner->client->release(tensor->state);
+    const std::lock_guard lock(group.owner->handles_mutex);
+    (void)take_handle(group.tensors, tensor);
+    return released ? TERN_OK : report_error(released.error());
+  });
+}
+
+tern_status tern_tensor_get_stats(tern_tensor* tensor, tern_tensor_stats* stats) {
+  if (tensor == nullptr || stats == nullptr) return refuse("tensor or stats is NULL");
+  return guarded(*tensor->owner->owner, [&]() -> tern_status {
+    if (stats->struct_size < sizeof *stats) return refuse("stats.struct_size is too small");
+    const auto answer = tensor->owner->owner->client->stats(*tensor->state);
+    if (!answer) return report_error(answer.error());
+    stats->reserved = 0;
+    stats->ops = answer->ops;
+    stats->bytes_raw = answer->bytes_raw;
+    stats->bytes_sent = answer->bytes_sent;
+    stats->ratio = answer->bytes_sent == 0 ? 1.0
+                                           : static_cast<double>(answer->bytes_raw) /
+                                                 static_cast<double>(answer->bytes_sent);
+    stats->residual_ratio = std::bit_cast<double>(answer->residual_ratio_bits);
+    stats->encode_ns = answer->encode_ns;
+    stats->queue_ns = answer->queue_ns;
+    stats->wire_ns = answer->wire_ns;
+    stats->decode_ns = answer->decode_ns;
+    stats->wait_ns = answer->wait_ns;
+    stats->raw_fallbacks = answer->raw_fallbacks;
+    stats->state_bytes = answer->state_bytes;
+    static_assert(sizeof stats->recipe == sizeof answer->recipe);
+    std::memcpy(stats->recipe, answer->recipe, sizeof stats->recipe);
+    stats->recipe[sizeof stats->recipe - 1] = '\0';
+    return TERN_OK;
+  });
+}

@@ -1,0 +1,180 @@
+// The C functions of operations and tickets.
+
+#include <cmath>
+#include <limits>
+
+#include "client_lib/handles.h"
+
+using namespace tern::client_lib;
+using tern::Result;
+using tern::Status;
+
+namespace {
+
+// REQUIRES: neither is null, bytes > 0.
+bool overlap(const void* a, const void* b, std::uint64_t bytes) noexcept {
+  const auto first = reinterpret_cast<std::uintptr_t>(a);
+  const auto second = reinterpret_cast<std::uintptr_t>(b);
+  return first < second + bytes && second < first + bytes;
+}
+
+// What is reserved must be as a program of this version leaves it: a later meaning is refused, not
+// ignored.
+tern_status check_reserved(const tern_op& op) noexcept {
+  if (op.struct_size < sizeof op) return refuse("op.struct_size is too small");
+  if (op.reserved != 0) return refuse("op.reserved must be 0");
+  if (op.wait_event != 0 || op.signal_event != 0 || op.counts != nullptr) {
+    set_error_detail("device events and per-rank counts are reserved for a later version");
+    return TERN_ERR_UNSUPPORTED;
+  }
+  return TERN_OK;
+}
+
+// dtype and count: the tensor's, or the op's own.
+tern_status read_shape(const tern_group& group, const tern_op& op, OpRequest& request) {
+  if (op.tensor == nullptr) {
+    if (raw(op.dtype) > TERN_U8) return refuse("dtype is not one of tern_dtype");
+    request.dtype = static_cast<tern::DType>(raw(op.dtype));
+    request.count = op.count;
+  } else {
+    if (op.tensor->owner != &group) return refuse("the tensor is of another group");
+    request.tensor = op.tensor->state;
+    request.dtype = request.tensor->dtype;
+    request.count = request.tensor->count;
+    if (op.count != 0 && op.count != request.count) {
+      return refuse("count is neither 0 nor the tensor's declared count");
+    }
+  }
+  const std::uint64_t max_count =
+      std::numeric_limits<std::int64_t>::max() / tern::dtype_bytes(request.dtype);
+  return request.count <= max_count ? TERN_OK : refuse("count is too large");
+}
+
+tern_status read_scales(const tern_op& op, OpRequest& request) {
+  if (!std::isfinite(op.prescale) || !std::isfinite(op.state_scale)) {
+    return refuse("prescale and state_scale must be finite");
+  }
+  request.prescale = op.prescale == 0.0f ? 1.0f : op.prescale;
+  request.state_scale = op.state_scale == 0.0f ? 1.0f : op.state_scale;
+  if (request.prescale != 1.0f && !tern::dtype_is_float(request.dtype)) {
+    return refuse("prescale is for floating-point types only");
+  }
+  return TERN_OK;
+}
+
+// Either pointer may be NULL for "in place" on the other.
+tern_status read_memory(const tern_op& op, OpRequest& request) {
+  if (request.count == 0) return TERN_OK;
+  request.output = op.output != nullptr ? op.output : const_cast<void*>(op.input);
+  request.input = op.input != nullptr ? op.input : op.output;
+  if (request.output == nullptr) return refuse("input and output are both NULL");
+  const std::uint64_t bytes = request.count * tern::dtype_bytes(request.dtype);
+  if (request.input != request.output && overlap(request.input, request.output, bytes)) {
+    return refuse("input and output overlap in part");
+  }
+  return TERN_OK;
+}
+
+tern_status read_recipe(const tern_op& op, OpRequest& request) {
+  if (op.recipe == nullptr) return TERN_OK;
+  const std::size_t length = ::strnlen(op.recipe, tern::shm::kRecipeTextBytes);
+  if (length == 0 || length == tern::shm::kRecipeTextBytes) {
+    set_error_detail("an operation's recipe must have 1..47 bytes");
+    return TERN_ERR_BAD_RECIPE;
+  }
+  request.recipe = {op.recipe, length};
+  return TERN_OK;
+}
+
+tern_status read_op(const tern_group& group, const tern_op& op, OpRequest& request) {
+  request.group = group.state;
+  request.priority = op.priority;
+  tern_status status = check_reserved(op);
+  if (status == TERN_OK) status = read_shape(group, op, request);
+  if (status == TERN_OK) status = read_scales(op, request);
+  if (status == TERN_OK) status = read_memory(op, request);
+  if (status == TERN_OK) status = read_recipe(op, request);
+  return status;
+}
+
+tern_status submit(const tern_group& group, const OpRequest& request, tern_ticket* ticket) {
+  const Result<std::uint64_t> submitted = group.owner->client->submit(request);
+  if (!submitted) return report_error(submitted.error());
+  *ticket = *submitted;
+  return TERN_OK;
+}
+
+}  // namespace
+
+tern_status tern_all_reduce(tern_group* group, const tern_op* op, tern_ticket* ticket) {
+  if (group == nullptr || op == nullptr || ticket == nullptr) {
+    return refuse("group, op or ticket is NULL");
+  }
+  return guarded(*group->owner, [&]() -> tern_status {
+    *ticket = 0;
+    OpRequest request;
+    request.kind = tern::shm::OpKind::all_reduce;
+    if (const tern_status status = read_op(*group, *op, request); status != TERN_OK) return status;
+    if (raw(op->reduction) > TERN_PRODUCT) return refuse("reduction is not one of tern_reduction");
+    request.reduction = static_cast<tern::Reduction>(raw(op->reduction));
+    if (request.reduction == tern::Reduction::average && !tern::dtype_is_float(request.dtype)) {
+      return refuse("average is for floating-point types only");
+    }
+    return submit(*group, request, ticket);
+  });
+}
+
+tern_status tern_broadcast(tern_group* group, const tern_op* op, tern_ticket* ticket) {
+  if (group == nullptr || op == nullptr || ticket == nullptr) {
+    return refuse("group, op or ticket is NULL");
+  }
+  return guarded(*group->owner, [&]() -> tern_status {
+    *ticket = 0;
+    OpRequest request;
+    request.kind = tern::shm::OpKind::broadcast;
+    if (const tern_status status = read_op(*group, *op, request); status != TERN_OK) return status;
+    if (op->root < 0 || op->root >= group->state->size) return refuse("root must be 0..size-1");
+    request.root = static_cast<std::uint32_t>(op->root);
+    request.input_matters = op->root == group->state->rank;
+    return submit(*group, request, ticket);
+  });
+}
+
+tern_status tern_barrier(tern_group* group, tern_ticket* ticket) {
+  if (group == nullptr || ticket == nullptr) return refuse("group or ticket is NULL");
+  return guarded(*group->owner, [&]() -> tern_status {
+    *ticket = 0;
+    OpRequest request;
+    request.kind = tern::shm::OpKind::barrier;
+    request.group = group->state;
+    return submit(*group, request, ticket);
+  });
+}
+
+tern_status tern_wait(tern_client* client, tern_ticket ticket, int64_t timeout_ms) {
+  std::size_t index = 0;
+  return tern_wait_any(client, &ticket, 1, timeout_ms, &index);
+}
+
+tern_status tern_test(tern_client* client, tern_ticket ticket) {
+  return tern_wait(client, ticket, 0);
+}
+
+tern_status tern_wait_any(tern_client* client, const tern_ticket* tickets, size_t count,
+                          int64_t timeout_ms, size_t* index) {
+  if (client == nullptr || tickets == nullptr || index == nullptr || count == 0) {
+    return refuse("client, tickets or index is NULL, or count is 0");
+  }
+  return guarded(*client, [&]() -> tern_status {
+    if (!is_timeout(timeout_ms)) return refuse("timeout_ms must be -1 or more");
+    return to_status(client->client->wait({tickets, count}, timeout_ms, *index));
+  });
+}
+
+tern_status tern_cancel(tern_client* client, tern_ticket ticket) {
+  if (client == nullptr) return refuse("client is NULL");
+  return guarded(*client, [&]() -> tern_status {
+    const Status cancelled = client->client->cancel(ticket);
+    return cancelled ? TERN_OK : report_error(cancelled.error());
+  });
+}

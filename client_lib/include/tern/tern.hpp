@@ -1,0 +1,285 @@
+// Tern for C++20: handles that end themselves, spans, and one exception type, over the C interface of
+// tern.h. Header only; link libtern.
+//
+//   tern::Client client;
+//   tern::Group group = client.join(client.mint(), rank, size);
+//   std::span<float> gradient = client.allocate<float>(count);
+//   tern::Tensor tensor = group.declare<float>("layer1.weight", count, TERN_GRADIENT);
+//   group.all_reduce(tensor, gradient).wait();
+//
+// Every handle keeps those alive that it needs, so that they may be destroyed in any order. A group is
+// left when the last Group, Tensor and Ticket of it is gone, the client disconnects likewise.
+#ifndef TERN_TERN_HPP
+#define TERN_TERN_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "tern.h"
+
+namespace tern {
+
+// Any failure: the code for programs, and a text that joins its meaning with the detail.
+class Failure : public std::runtime_error {
+ public:
+  explicit Failure(tern_status status) : std::runtime_error(text_of(status)), status_(status) {}
+  tern_status status() const noexcept { return status_; }
+
+ private:
+  static std::string text_of(tern_status status) {
+    std::string text = tern_strerror(status);
+    if (const char* detail = tern_error_detail(); *detail != '\0') text.append(": ").append(detail);
+    return text;
+  }
+  tern_status status_;
+};
+
+inline void throw_if_failed(tern_status status) {
+  if (status != TERN_OK) throw Failure(status);
+}
+
+// The tern_dtype of a C++ type. 16-bit floats have none in C++20: use tern_op with TERN_F16, TERN_BF16.
+template <typename T>
+constexpr tern_dtype dtype_of() noexcept {
+  if constexpr (std::is_same_v<T, float>) return TERN_F32;
+  else if constexpr (std::is_same_v<T, double>) return TERN_F64;
+  else if constexpr (std::is_same_v<T, std::int64_t>) return TERN_I64;
+  else if constexpr (std::is_same_v<T, std::int32_t>) return TERN_I32;
+  else {
+    static_assert(std::is_same_v<T, std::uint8_t>, "no tern_dtype for this type");
+    return TERN_U8;
+  }
+}
+
+namespace detail {
+
+using ClientHandle = std::shared_ptr<tern_client>;
+
+struct GroupOwner {
+  GroupOwner(ClientHandle c, tern_group* g) noexcept : client(std::move(c)), group(g) {}
+  GroupOwner(const GroupOwner&) = delete;
+  GroupOwner& operator=(const GroupOwner&) = delete;
+  ~GroupOwner() { (void)tern_group_leave(group); }
+  ClientHandle client;
+  tern_group* group;
+};
+using GroupHandle = std::shared_ptr<GroupOwner>;
+
+struct TensorOwner {
+  TensorOwner(GroupHandle g, tern_tensor* t) noexcept : group(std::move(g)), tensor(t) {}
+  TensorOwner(const TensorOwner&) = delete;
+  TensorOwner& operator=(const TensorOwner&) = delete;
+  ~TensorOwner() { (void)tern_tensor_release(tensor); }
+  GroupHandle group;
+  tern_tensor* tensor;
+};
+
+}  // namespace detail
+
+// One operation in flight. Its memory is in use until it has ended: the destructor of a ticket that was
+// not waited for cancels the operation and waits, at most for the group's op_timeout.
+class [[nodiscard]] Ticket {
+ public:
+  Ticket(detail::GroupHandle group, tern_ticket ticket) noexcept
+      : group_(std::move(group)), ticket_(ticket) {}
+  Ticket(Ticket&& other) noexcept
+      : group_(std::move(other.group_)), ticket_(std::exchange(other.ticket_, 0)) {}
+  Ticket& operator=(Ticket&& other) noexcept {
+    if (this == &other) return *this;
+    finish();
+    group_ = std::move(other.group_);
+    ticket_ = std::exchange(other.ticket_, 0);
+    return *this;
+  }
+  ~Ticket() { finish(); }
+
+  // Returns when the operation has succeeded; throws Failure if it failed.
+  void wait() { (void)wait_for(TERN_FOREVER); }
+
+  // Whether it has succeeded within timeout_ms (0: now). Throws Failure if it failed.
+  bool wait_for(std::int64_t timeout_ms) {
+    if (ticket_ == 0) return true;
+    const tern_status status = tern_wait(group_->client.get(), ticket_, timeout_ms);
+    if (status == TERN_ERR_TIMEOUT) return false;
+    ticket_ = 0;
+    throw_if_failed(status);
+    return true;
+  }
+
+  void cancel() {
+    if (ticket_ != 0) throw_if_failed(tern_cancel(group_->client.get(), ticket_));
+  }
+
+  // For tern_wait_any; 0 when it has ended.
+  tern_ticket get() const noexcept { return ticket_; }
+
+ private:
+  void finish() noexcept {
+    if (ticket_ == 0) return;
+    (void)tern_cancel(group_->client.get(), ticket_);
+    (void)tern_wait(group_->client.get(), ticket_, TERN_FOREVER);
+    ticket_ = 0;
+  }
+
+  detail::GroupHandle group_;
+  tern_ticket ticket_;
+};
+
+class Tensor {
+ public:
+  explicit Tensor(std::shared_ptr<detail::TensorOwner> owner) noexcept : owner_(std::move(owner)) {}
+
+  tern_tensor_stats stats() const {
+    tern_tensor_stats stats = {};
+    stats.struct_size = sizeof stats;
+    throw_if_failed(tern_tensor_get_stats(get(), &stats));
+    return stats;
+  }
+  tern_tensor* get() const noexcept { return owner_->tensor; }
+
+ private:
+  std::shared_ptr<detail::TensorOwner> owner_;
+};
+
+class Group {
+ public:
+  explicit Group(detail::GroupHandle owner) noexcept : owner_(std::move(owner)) {}
+
+  template <typename T>
+  Tensor declare(const std::string& name, std::uint64_t count, tern_role role = TERN_EXACT,
+                 const std::string& recipe = {}) {
+    tern_tensor_options options = TERN_TENSOR_OPTIONS_INIT;
+    options.name = name.c_str();
+    options.count = count;
+    options.dtype = dtype_of<T>();
+    options.role = role;
+    options.recipe = recipe.empty() ? nullptr : recipe.c_str();
+    return declare(options);
+  }
+  Tensor declare(const tern_tensor_options& options) {
+    tern_tensor* tensor = nullptr;
+    throw_if_failed(tern_tensor_declare(get(), &options, &tensor));
+    return Tensor(std::make_shared<detail::TensorOwner>(owner_, tensor));
+  }
+
+  // In place, on memory that stays valid until the ticket ends.
+  template <typename T>
+  Ticket all_reduce(const Tensor& tensor, std::span<T> values, tern_reduction reduction = TERN_SUM) {
+    tern_op op = op_on(values);
+    op.tensor = tensor.get();
+    op.reduction = reduction;
+    return all_reduce(op);
+  }
+  template <typename T>
+  Ticket all_reduce(std::span<T> values, tern_reduction reduction = TERN_SUM) {
+    tern_op op = op_on(values);
+    op.reduction = reduction;
+    return all_reduce(op);
+  }
+  Ticket all_reduce(const tern_op& op) {
+    tern_ticket ticket = 0;
+    throw_if_failed(tern_all_reduce(get(), &op, &ticket));
+    return Ticket(owner_, ticket);
+  }
+
+  template <typename T>
+  Ticket broadcast(std::span<T> values, std::int32_t root) {
+    tern_op op = op_on(values);
+    op.root = root;
+    return broadcast(op);
+  }
+  Ticket broadcast(const tern_op& op) {
+    tern_ticket ticket = 0;
+    throw_if_failed(tern_broadcast(get(), &op, &ticket));
+    return Ticket(owner_, ticket);
+  }
+
+  Ticket barrier() {
+    tern_ticket ticket = 0;
+    throw_if_failed(tern_barrier(get(), &ticket));
+    return Ticket(owner_, ticket);
+  }
+
+  tern_group_info info() const {
+    tern_group_info info = TERN_GROUP_INFO_INIT;
+    throw_if_failed(tern_group_get_info(get(), &info));
+    return info;
+  }
+  tern_group* get() const noexcept { return owner_->group; }
+
+ private:
+  template <typename T>
+  static tern_op op_on(std::span<T> values) noexcept {
+    tern_op op = TERN_OP_INIT;
+    op.dtype = dtype_of<T>();
+    op.input = values.data();
+    op.output = values.data();
+    op.count = values.size();
+    return op;
+  }
+
+  detail::GroupHandle owner_;
+};
+
+class Client {
+ public:
+  Client() : Client(tern_connect_options TERN_CONNECT_OPTIONS_INIT) {}
+  explicit Client(const tern_connect_options& options) {
+    tern_client* client = nullptr;
+    throw_if_failed(tern_connect(&options, &client));
+    handle_.reset(client, [](tern_client* c) { (void)tern_disconnect(c); });
+  }
+
+  // Memory of the arena, not initialised; lives until deallocate or the end of the client.
+  template <typename T>
+  std::span<T> allocate(std::size_t count) {
+    static_assert(std::is_trivial_v<T>);
+    if (count > SIZE_MAX / sizeof(T)) throw Failure(TERN_ERR_OUT_OF_MEMORY);
+    void* memory = nullptr;
+    throw_if_failed(tern_alloc(get(), count * sizeof(T), &memory));
+    return {static_cast<T*>(memory), count};
+  }
+  template <typename T>
+  void deallocate(std::span<T> memory) {
+    throw_if_failed(tern_free(get(), memory.data()));
+  }
+
+  tern_group_id mint() {
+    tern_group_id id = {};
+    throw_if_failed(tern_group_mint(get(), &id));
+    return id;
+  }
+
+  Group join(const tern_group_id& id, std::int32_t rank, std::int32_t size) {
+    tern_join_options options = TERN_JOIN_OPTIONS_INIT;
+    options.rank = rank;
+    options.size = size;
+    return join(id, options);
+  }
+  Group join(const tern_group_id& id, const tern_join_options& options) {
+    tern_group* group = nullptr;
+    throw_if_failed(tern_group_join(get(), &id, &options, &group));
+    return Group(std::make_shared<detail::GroupOwner>(handle_, group));
+  }
+
+  // See tern_fd.
+  int pollable_fd() {
+    int fd = -1;
+    throw_if_failed(tern_fd(get(), &fd));
+    return fd;
+  }
+  tern_client* get() const noexcept { return handle_.get(); }
+
+ private:
+  detail::ClientHandle handle_;
+};
+
+}  // namespace tern
+
+#endif  // TERN_TERN_HPP

@@ -1,0 +1,134 @@
+#pragma once
+
+// The ops of one client between submission and the call that reports their end. A fixed pool: its size
+// is at most kRingEntries, and an op has at most one completion per lane, so that a completion ring can
+// never be asked to hold more than it can.
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/errc.h"
+#include "shm/layout.h"
+
+namespace tern::client_lib {
+
+inline constexpr std::uint32_t kMaxOps = shm::kRingEntries;
+inline constexpr std::uint64_t kNoOffset = std::numeric_limits<std::uint64_t>::max();
+
+// A joined group. Guarded by: the client's mutex, below the mark.
+struct GroupState {
+  std::string id;
+  std::uint64_t number = 0;
+  std::int32_t rank = 0;
+  std::int32_t size = 0;
+  std::int32_t node = 0;
+  std::uint32_t node_count = 1;
+  std::uint32_t lane_count = 1;
+  std::uint32_t epoch = 1;
+  std::uint64_t chunk_bytes = 0;
+  std::uint64_t max_ops_in_flight = 0;
+  std::uint64_t last_common_op = 0;
+  // ---- mark
+  bool left = false;
+  std::uint64_t next_anonymous = 0;
+  std::uint64_t submitted = 0;
+  std::uint64_t in_flight = 0;
+  std::uint64_t first_failed = std::numeric_limits<std::uint64_t>::max();  // index of the op
+};
+
+// A declared tensor. Guarded by: as above.
+struct TensorState {
+  std::shared_ptr<GroupState> group;
+  std::uint64_t id = 0;
+  std::uint64_t count = 0;
+  DType dtype = DType::f32;
+  Role role = Role::exact;
+  std::int32_t priority = 0;
+  bool one_lane = false;
+  // ---- mark
+  std::uint64_t next_sequence = 0;
+  std::uint64_t in_flight = 0;
+  bool released = false;
+};
+
+struct Op {
+  enum class State : std::uint8_t {
+    free,
+    preparing,  // taken, its input is being copied; has no ticket that anybody knows
+    running,
+    ended,      // nobody has been told yet
+    reporting,  // one thread is telling; the ticket is unknown to all others
+  };
+  State state = State::free;
+  std::uint64_t generation = 1;
+  std::uint32_t lanes = 0;          // bit per lane that has an entry
+  std::uint32_t pending_lanes = 0;  // those that have not completed
+  Errc status = Errc::ok;
+  char detail[shm::kDetailBytes] = {};
+  std::shared_ptr<GroupState> group;
+  std::shared_ptr<TensorState> tensor;
+  std::uint64_t group_index = 0;  // n-th op of its group
+  // Copies for memory outside the arena; offsets in the arena or kNoOffset.
+  std::uint64_t input_copy = kNoOffset;
+  std::uint64_t output_copy = kNoOffset;
+  void* output = nullptr;  // where output_copy goes at the end
+  std::uint64_t bytes = 0;
+};
+
+// Guarded by: the client's mutex.
+class OpTable {
+ public:
+  OpTable() : ops_(kMaxOps) {
+    free_.reserve(kMaxOps);
+    for (std::uint32_t i = kMaxOps; i > 0; --i) free_.push_back(i - 1);
+  }
+
+  // In state preparing; nullptr when all are in use.
+  Op* reserve() noexcept {
+    if (free_.empty()) return nullptr;
+    Op& op = ops_[free_.back()];
+    free_.pop_back();
+    op.state = Op::State::preparing;
+    return &op;
+  }
+
+  // Ends the op's ticket for good.
+  void release(Op& op) noexcept {
+    const std::uint64_t generation = op.generation + 1;
+    op = Op{};
+    op.generation = generation;
+    free_.push_back(index(op));
+  }
+
+  // Index and generation; the low half is never 0.
+  std::uint64_t ticket(const Op& op) const noexcept {
+    return (op.generation << kIndexBits) | (index(op) + 1u);
+  }
+
+  // nullptr for a ticket that is not in use.
+  Op* find(std::uint64_t ticket) noexcept {
+    const std::uint64_t number = ticket & ((std::uint64_t{1} << kIndexBits) - 1);
+    if (number == 0 || number > kMaxOps) return nullptr;
+    Op& op = ops_[number - 1];
+    const bool known = op.state == Op::State::running || op.state == Op::State::ended;
+    return known && op.generation == ticket >> kIndexBits ? &op : nullptr;
+  }
+
+  std::vector<Op>& all() noexcept { return ops_; }
+
+ private:
+  static constexpr int kIndexBits = 16;
+
+  std::uint32_t index(const Op& op) const noexcept {
+    return static_cast<std::uint32_t>(&op - ops_.data());
+  }
+
+  std::vector<Op> ops_;
+  std::vector<std::uint32_t> free_;
+};
+
+}  // namespace tern::client_lib

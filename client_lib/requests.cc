@@ -1,0 +1,200 @@
+#include "client_lib/requests.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <string_view>
+
+namespace tern::client_lib {
+namespace {
+
+// How long a wait goes at most before it looks at the connection's state again.
+constexpr int kSliceMs = 100;
+
+shm::PacketHeader header_of(std::span<const std::byte> bytes) noexcept {
+  shm::PacketHeader header{};
+  std::memcpy(&header, bytes.data(), std::min(bytes.size(), sizeof header));
+  return header;
+}
+
+Errc known_code(std::int32_t status) noexcept {
+  return status > 0 && status < kErrcCount ? static_cast<Errc>(status) : Errc::internal;
+}
+
+}  // namespace
+
+Result<shm::Packet> Requests::call(std::span<std::byte> question, shm::PacketKind answer_kind,
+                                   Deadline deadline) {
+  Waiting waiting;
+  std::unique_lock lock(mutex_);
+  if (broken_ != Errc::ok) return broken_error();
+  const std::uint64_t request = next_request_++;
+  std::memcpy(question.data() + offsetof(shm::PacketHeader, request), &request, sizeof request);
+  Result<shm::Packet> answer = tl::unexpected(Error{});
+  {
+    const Registration registered(waiting_, request, waiting);
+    lock.unlock();
+    const Status sent = send(question, deadline);
+    lock.lock();
+    if (!sent && sent.error().code != Errc::timeout) {
+      break_with(Errc::daemon_lost, "ternd closed the connection");
+    }
+    answer = sent ? wait_answer(lock, waiting, deadline)
+                  : Result<shm::Packet>(tl::unexpected(sent.error()));
+  }
+  if (answer) {
+    lock.unlock();
+    return judge(std::move(*answer), answer_kind);
+  }
+  if (answer.error().code == Errc::timeout && answer_kind == shm::PacketKind::group_joined) {
+    late_joins_.insert(request);
+  }
+  if (broken_ != Errc::ok) return broken_error();
+  return answer;
+}
+
+Result<shm::Packet> Requests::wait_answer(std::unique_lock<std::mutex>& lock, Waiting& waiting,
+                                          Deadline deadline) {
+  while (!waiting.answer) {
+    if (broken_ != Errc::ok) return broken_error();
+    if (deadline.passed()) return fail(Errc::timeout, "ternd did not answer in time");
+    if (receiving_) {
+      changed_.wait_for(lock, std::chrono::milliseconds(deadline.poll_ms(kSliceMs)));
+      continue;
+    }
+    receiving_ = true;
+    lock.unlock();
+    Result<shm::Packet> packet = receive(deadline.poll_ms(kSliceMs));
+    lock.lock();
+    receiving_ = false;
+    take(std::move(packet));
+    changed_.notify_all();
+  }
+  return std::move(*waiting.answer);
+}
+
+// REQUIRES: mutex_ held.
+void Requests::take(Result<shm::Packet> packet) {
+  if (!packet) {
+    if (packet.error().code == Errc::would_block) return;
+    if (packet.error().code == Errc::peer_lost) {
+      break_with(Errc::daemon_lost, "ternd closed the connection");
+    } else {
+      break_with(Errc::protocol_error, "ternd sent a packet that cannot be read");
+    }
+    return;
+  }
+  const shm::PacketHeader header = header_of(packet->bytes);
+  if (packet->bytes.size() < sizeof header || header.magic != shm::kPacketMagic) {
+    break_with(Errc::protocol_error, "ternd sent something that is not a packet");
+    return;
+  }
+  if (header.version != wire::kShmAbi) {
+    break_with(Errc::version_mismatch, "ternd and libtern are of different versions");
+    return;
+  }
+  if (const auto found = waiting_.find(header.request); found != waiting_.end()) {
+    found->second->answer = std::move(*packet);
+  } else if (late_joins_.erase(header.request) != 0) {
+    undo_late_join(*packet);
+  }
+}
+
+void Requests::undo_late_join(const shm::Packet& packet) noexcept {
+  shm::GroupJoinedPacket joined{};
+  if (!shm::read_packet(packet.bytes, joined) ||
+      joined.header.kind != static_cast<std::uint16_t>(shm::PacketKind::group_joined)) {
+    return;
+  }
+  auto leave = shm::make_packet<shm::GroupLeavePacket>(shm::PacketKind::group_leave, next_request_++);
+  leave.group = joined.group;
+  (void)socket_.send(shm::packet_bytes(leave));
+}
+
+Result<shm::Packet> Requests::judge(shm::Packet packet, shm::PacketKind answer_kind) {
+  const auto kind = static_cast<shm::PacketKind>(header_of(packet.bytes).kind);
+  if (kind == shm::PacketKind::done) {
+    shm::DonePacket done{};
+    if (!shm::read_packet(packet.bytes, done)) return lose_answer();
+    if (done.status != 0) {
+      const std::size_t length = ::strnlen(done.detail, sizeof done.detail);
+      return fail(known_code(done.status), std::string(done.detail, length));
+    }
+  }
+  if (kind != answer_kind) return lose_answer();
+  return packet;
+}
+
+tl::unexpected<Error> Requests::lose_answer() {
+  close(Errc::protocol_error, "ternd gave an answer that does not fit the question");
+  return fail(Errc::protocol_error, "ternd gave an answer that does not fit the question");
+}
+
+Status Requests::send(std::span<const std::byte> question, Deadline deadline) noexcept {
+  for (;;) {
+    Status sent = socket_.send(question);
+    if (sent || sent.error().code != Errc::would_block) return sent;
+    if (deadline.passed()) return fail(Errc::timeout, "ternd does not read");
+    pollfd writable{socket_.fd(), POLLOUT, 0};
+    (void)::poll(&writable, 1, deadline.poll_ms(kSliceMs));
+  }
+}
+
+Result<shm::Packet> Requests::receive(int poll_ms) noexcept {
+  try {
+    pollfd readable{socket_.fd(), POLLIN, 0};
+    if (::poll(&readable, 1, poll_ms) <= 0) return fail(Errc::would_block, {});
+    return socket_.receive();
+  } catch (const std::bad_alloc&) {
+    return fail(Errc::out_of_memory, {});
+  }
+}
+
+void Requests::post_bytes(std::span<std::byte> question) noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    if (broken_ != Errc::ok) return;
+    const std::uint64_t request = next_request_++;
+    std::memcpy(question.data() + offsetof(shm::PacketHeader, request), &request, sizeof request);
+    (void)socket_.send(question);
+    // Nobody may ever ask again, and answers nobody takes would fill the daemon's side.
+    while (!receiving_) {
+      Result<shm::Packet> packet = receive(0);
+      if (!packet && packet.error().code == Errc::would_block) break;
+      take(std::move(packet));
+      if (broken_ != Errc::ok) break;
+    }
+    changed_.notify_all();
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+bool Requests::lost() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (broken_ != Errc::ok) return true;
+  }
+  pollfd hang_up{socket_.fd(), 0, 0};
+  return ::poll(&hang_up, 1, 0) == 1 && (hang_up.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+
+void Requests::close(Errc code, const char* text) noexcept {
+  const std::lock_guard lock(mutex_);
+  break_with(code, text);
+}
+
+// REQUIRES: mutex_ held. The descriptor stays open: another thread may be in poll on it.
+void Requests::break_with(Errc code, const char* text) noexcept {
+  if (broken_ != Errc::ok) return;
+  broken_ = code;
+  broken_text_ = text;
+  ::shutdown(socket_.fd(), SHUT_RDWR);
+  changed_.notify_all();
+}
+
+tl::unexpected<Error> Requests::broken_error() const { return fail(broken_, broken_text_); }
+
+}  // namespace tern::client_lib

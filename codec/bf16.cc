@@ -1,0 +1,95 @@
+#include "codec/bf16.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "codec/kernels.h"
+
+namespace tern::codec {
+namespace {
+
+// Small enough for the stack and the first-level cache, large enough to hide the calls.
+constexpr std::size_t kStripElements = 1024;
+
+// Magnitudes from here on would round to infinity: 65408 becomes 65536 in bf16, which f16 lacks.
+std::uint32_t overflow_bits(DType delivered) noexcept {
+  return delivered == DType::f16 ? 0x477f8000u : 0x7f7f8000u;
+}
+
+// One strip: sums, rounds, and leaves in `residual` what the reader will not see.
+void encode_strip(const EncodeRequest& request, float* residual, std::size_t begin,
+                  std::size_t count, std::byte* out, float* lanes) noexcept {
+  const ConvertKernels& kernels = convert_kernels();
+  alignas(64) float sum[kStripElements];
+  alignas(64) float seen[kStripElements];
+  const float* const input = request.input.data() + begin;
+  if (residual == nullptr) {
+    std::copy_n(input, count, sum);
+  } else {
+    for (std::size_t i = 0; i < count; ++i) {
+      sum[i] = input[i] + residual[begin + i] * request.state_scale;
+    }
+  }
+  kernels.f32_to_bf16(sum, count, out);
+  kernels.bf16_to_f32(out, count, seen);
+  if (request.delivered == DType::f16) {
+    alignas(64) std::byte delivered[2 * kStripElements];
+    kernels.f32_to_f16(seen, count, delivered);
+    kernels.f16_to_f32(delivered, count, seen);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const float left = sum[i] - seen[i];
+    if (residual != nullptr) residual[begin + i] = left;
+    sum[i] = left * left;
+  }
+  for (std::size_t i = 0; i < count; ++i) lanes[i % kResidualLanes] += sum[i];
+}
+
+}  // namespace
+
+EncodeResult bf16_encode(const Recipe& recipe, const EncodeRequest& request,
+                         std::span<std::byte> payload_out,
+                         wire::BlockHeader& header_out) noexcept {
+  EncodeResult result;
+  const std::size_t count = request.input.size();
+  float* const residual = needs_residual(recipe) ? request.residual : nullptr;
+  alignas(64) float scan_lanes[kScanLanes] = {};
+  const std::uint32_t largest = threelc_kernels().scan(request.input.data(), residual,
+                                                       request.state_scale, count, scan_lanes);
+  if (largest >= overflow_bits(request.delivered)) {
+    result.nonfinite = true;
+    return result;
+  }
+  alignas(64) float residual_lanes[kResidualLanes] = {};
+  for (std::size_t begin = 0; begin < count; begin += kStripElements) {
+    const std::size_t strip = std::min(kStripElements, count - begin);
+    encode_strip(request, residual, begin, strip, payload_out.data() + 2 * begin, residual_lanes);
+  }
+  for (const float lane : scan_lanes) result.input_energy += static_cast<double>(lane);
+  for (const float lane : residual_lanes) result.residual_energy += static_cast<double>(lane);
+  if (residual != nullptr && !std::isfinite(result.residual_energy)) {
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!std::isfinite(residual[i])) residual[i] = 0.0f;
+    }
+  }
+  result.payload_bytes = static_cast<std::uint32_t>(2 * count);
+  header_out.codec = static_cast<std::uint8_t>(wire::CodecId::bf16);
+  header_out.dtype = static_cast<std::uint8_t>(DType::f32);
+  header_out.elements = static_cast<std::uint32_t>(count);
+  header_out.payload_bytes = result.payload_bytes;
+  header_out.stream_step = request.stream_step;
+  return result;
+}
+
+DecodeStatus bf16_decode(std::span<const std::byte> payload, std::span<float> out,
+                         bool add) noexcept {
+  const ConvertKernels& kernels = convert_kernels();
+  if (add) {
+    kernels.add_bf16(out.data(), payload.data(), out.size());
+  } else {
+    kernels.bf16_to_f32(payload.data(), out.size(), out.data());
+  }
+  return DecodeStatus::ok;
+}
+
+}  // namespace tern::codec

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "codec/codec.h"
+#include "codec/recipe.h"
+
+// 3LC (Lim, Andersen, Kaminsky, "3LC: Lightweight and Effective Traffic Compression for Distributed
+// Machine Learning", MLSys 2019): 3-value quantization with sparsity multiplication, base-3^5
+// packing, zero-run coding, error accumulation. The payload form is in docs/codecs.md. Private to
+// codec/; the callers use codec.h.
+namespace tern::codec {
+
+std::size_t threelc_bound(const Recipe& recipe, std::size_t elements) noexcept;
+
+EncodeResult threelc_encode(const Recipe& recipe, const EncodeRequest& request,
+                            std::span<std::byte> payload_out,
+                            wire::BlockHeader& header_out) noexcept;
+
+// Requires: check_block_header(header) == none, and both spans as long as the header says.
+DecodeStatus threelc_decode(const wire::BlockHeader& header, std::span<const std::byte> payload,
+                            std::span<float> out, bool add) noexcept;
+
+}  // namespace tern::codec

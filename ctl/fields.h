@@ -1,0 +1,21 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+// Fields of a daemon's answer as text. An older or newer daemon may leave a field out or give it another
+// type: then it is "-", never a failure.
+namespace tern::ctl {
+
+std::string text_field(const nlohmann::json& object, std::string_view key);
+std::string count_field(const nlohmann::json& object, std::string_view key);
+std::string bytes_field(const nlohmann::json& object, std::string_view key);
+// The field's unit as seconds: 1e-3 for milliseconds.
+std::string time_field(const nlohmann::json& object, std::string_view key, double unit_s);
+std::string ratio_field(const nlohmann::json& object, std::string_view key);
+// A small number without a unit, "0.125".
+std::string fraction_field(const nlohmann::json& object, std::string_view key);
+std::string ranks_field(const nlohmann::json& object, std::string_view key);
+
+}  // namespace tern::ctl

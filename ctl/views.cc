@@ -1,0 +1,170 @@
+#include "ctl/views.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "ctl/fields.h"
+#include "ctl/table.h"
+
+namespace tern::ctl {
+namespace {
+
+using nlohmann::json;
+
+constexpr Align kRight = Align::right;
+constexpr double kSecond = 1;
+constexpr double kMs = 1e-3;
+constexpr double kUs = 1e-6;
+
+std::string yes_no(const json& object, std::string_view key, std::string_view yes,
+                   std::string_view no) {
+  const auto value = object.find(key);
+  if (value == object.end() || !value->is_boolean()) return "-";
+  return std::string(value->get<bool>() ? yes : no);
+}
+
+std::string render_status(const json& status) {
+  if (!status.is_object()) return "-\n";
+  std::string text = fmt::format("ternd {} on node {}, pid {}, up {}\n", text_field(status, "version"),
+                                 text_field(status, "node_id"), text_field(status, "pid"),
+                                 time_field(status, "uptime_s", kSecond));
+  const auto line = [&](std::string_view name, const std::string& value) {
+    text += fmt::format("  {:<14}{}\n", name, value);
+  };
+  line("listen", text_field(status, "listen"));
+  line("advertise", text_field(status, "advertise"));
+  line("transport", fmt::format("{}, {}", text_field(status, "transport"),
+                                yes_no(status, "plaintext", "not encrypted", "encrypted")));
+  line("lanes", count_field(status, "lanes"));
+  line("kernels", text_field(status, "kernel_target"));
+  line("clients", count_field(status, "clients"));
+  line("groups", count_field(status, "groups"));
+  line("peers", count_field(status, "peers"));
+  line("memory", bytes_field(status, "rss_bytes"));
+  return text;
+}
+
+std::string render_clients(const json& clients) {
+  if (clients.empty()) return "No client is connected.\n";
+  Table table({{"ID", kRight}, {"PID", kRight}, {"UID", kRight}, {"GID", kRight}, {"JOB"},
+               {"CONNECTED", kRight}, {"ARENA", kRight}, {"GROUPS", kRight}, {"IN FLIGHT", kRight},
+               {"OPS DONE", kRight}});
+  for (const json& client : clients) {
+    table.add_row({text_field(client, "id"), text_field(client, "pid"), text_field(client, "uid"),
+                   text_field(client, "gid"), text_field(client, "job"),
+                   time_field(client, "connected_s", kSecond), bytes_field(client, "arena_bytes"),
+                   count_field(client, "groups"), count_field(client, "ops_in_flight"),
+                   count_field(client, "ops_completed")});
+  }
+  return table.text();
+}
+
+std::string render_peers(const json& peers) {
+  if (peers.empty()) return "No peer is linked.\n";
+  Table table({{"NODE"}, {"ADDRESS"}, {"LANE", kRight}, {"STATE"}, {"TRANSPORT"},
+               {"ROUND TRIP", kRight}, {"SENT", kRight}, {"RECEIVED", kRight},
+               {"FRAMES SENT", kRight}, {"FRAMES RECEIVED", kRight}, {"UNACKED", kRight},
+               {"RESUMES", kRight}, {"REPLAYED", kRight}});
+  for (const json& peer : peers) {
+    table.add_row({text_field(peer, "node_id"), text_field(peer, "address"),
+                   text_field(peer, "lane"), text_field(peer, "state"),
+                   text_field(peer, "transport"), time_field(peer, "round_trip_us", kUs),
+                   bytes_field(peer, "bytes_sent"), bytes_field(peer, "bytes_received"),
+                   count_field(peer, "frames_sent"), count_field(peer, "frames_received"),
+                   count_field(peer, "unacked_frames"), count_field(peer, "resumes"),
+                   count_field(peer, "replayed_frames")});
+  }
+  return table.text();
+}
+
+void add_group_notes(Table& table, const json& group) {
+  const auto waiting = group.find("waiting");
+  if (waiting != group.end() && waiting->is_array()) {
+    for (const json& op : *waiting) {
+      table.add_note(fmt::format("{} of {}: waiting for ranks {} for {}", text_field(op, "op"),
+                                 text_field(op, "tensor"), ranks_field(op, "ranks"),
+                                 time_field(op, "seconds", kSecond)));
+    }
+  }
+  const std::string error = text_field(group, "error");
+  if (error != "-") table.add_note("error: " + error);
+}
+
+std::string render_groups(const json& groups) {
+  if (groups.empty()) return "No group has a rank on this node.\n";
+  Table table({{"GROUP"}, {"JOB"}, {"EPOCH", kRight}, {"STATE"}, {"RANKS", kRight},
+               {"NODES", kRight}, {"LOCAL RANKS"}, {"LANES", kRight}, {"IN FLIGHT", kRight},
+               {"OPS DONE", kRight}});
+  for (const json& group : groups) {
+    table.add_row({text_field(group, "uid"), text_field(group, "job"), count_field(group, "epoch"),
+                   text_field(group, "state"), count_field(group, "size"),
+                   count_field(group, "nodes"), ranks_field(group, "local_ranks"),
+                   count_field(group, "lanes"), count_field(group, "ops_in_flight"),
+                   count_field(group, "ops_completed")});
+    if (group.is_object()) add_group_notes(table, group);
+  }
+  return table.text();
+}
+
+std::string render_tensors(const json& tensors) {
+  if (tensors.empty()) return "No tensor is declared.\n";
+  Table table({{"GROUP"}, {"TENSOR"}, {"TYPE"}, {"ELEMENTS", kRight}, {"ROLE"}, {"RECIPE"},
+               {"OPS", kRight}, {"RAW", kRight}, {"SENT", kRight}, {"RATIO", kRight},
+               {"RESIDUAL", kRight}, {"ENCODE", kRight}, {"QUEUE", kRight}, {"WIRE", kRight},
+               {"DECODE", kRight}, {"WAIT", kRight}, {"FALLBACKS", kRight}, {"STATE", kRight},
+               {"RESETS", kRight}});
+  for (const json& tensor : tensors) {
+    table.add_row({text_field(tensor, "group"), text_field(tensor, "name"),
+                   text_field(tensor, "dtype"), count_field(tensor, "count"),
+                   text_field(tensor, "role"), text_field(tensor, "recipe"),
+                   count_field(tensor, "ops"), bytes_field(tensor, "bytes_raw"),
+                   bytes_field(tensor, "bytes_sent"), ratio_field(tensor, "ratio"),
+                   fraction_field(tensor, "residual_ratio"), time_field(tensor, "encode_ms", kMs),
+                   time_field(tensor, "queue_ms", kMs), time_field(tensor, "wire_ms", kMs),
+                   time_field(tensor, "decode_ms", kMs), time_field(tensor, "wait_ms", kMs),
+                   count_field(tensor, "raw_fallbacks"), bytes_field(tensor, "state_bytes"),
+                   count_field(tensor, "resets")});
+  }
+  return table.text();
+}
+
+std::string render_counters(const json& counters) {
+  if (counters.empty() || !counters.is_object()) return "There are no counters.\n";
+  Table table({{"COUNTER"}, {"VALUE", kRight}, {"UNIT"}, {"MEANING"}});
+  for (const auto& [name, counter] : counters.items()) {
+    table.add_row({name, count_field(counter, "value"), text_field(counter, "unit"),
+                   text_field(counter, "help")});
+  }
+  return table.text();
+}
+
+std::string render_version(const json& version) {
+  return fmt::format("ternctl {}\nternd   {} (wire {}, shared memory {}, control {})\n", TERN_VERSION,
+                     text_field(version, "version"), text_field(version, "wire"),
+                     text_field(version, "shm"), text_field(version, "control"));
+}
+
+constexpr std::array kVerbs{
+    Verb{"status", "The daemon at a glance", render_status},
+    Verb{"clients", "Connected local processes", render_clients},
+    Verb{"peers", "Links to the daemons of other nodes", render_peers},
+    Verb{"groups", "Groups, and which ranks they wait for", render_groups},
+    Verb{"tensors", "Declared tensors: recipes, ratios and where the time goes", render_tensors},
+    Verb{"counters", "All counters of the daemon", render_counters},
+    Verb{"version", "Versions of the daemon and its formats", render_version},
+};
+
+}  // namespace
+
+std::span<const Verb> verbs() { return kVerbs; }
+
+const Verb* find_verb(std::string_view name) {
+  const auto found = std::find_if(kVerbs.begin(), kVerbs.end(),
+                                  [&](const Verb& verb) { return verb.name == name; });
+  return found == kVerbs.end() ? nullptr : &*found;
+}
+
+}  // namespace tern::ctl

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tern::ctl {
+
+// One verb of ternctl: what it asks the daemon, and how the answer is shown to people.
+struct Verb {
+  std::string_view name;
+  std::string_view help;
+  std::string (*render)(const nlohmann::json& result);
+};
+
+std::span<const Verb> verbs();
+
+// nullptr if there is none.
+const Verb* find_verb(std::string_view name);
+
+}  // namespace tern::ctl

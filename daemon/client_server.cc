@@ -1,0 +1,125 @@
+#include "daemon/client_server.h"
+
+#include <spdlog/spdlog.h>
+
+namespace tern::daemon {
+namespace {
+
+constexpr int kAcceptsPerRound = 16;
+constexpr int kPacketsPerRound = 16;
+
+
+}  // namespace
+
+Result<std::unique_ptr<ClientServer>> ClientServer::create(net::EventLoop& loop,
+                                                           const std::string& path,
+                                                           std::uint32_t mode) {
+  auto listener = shm::PacketListener::bind(path, static_cast<mode_t>(mode));
+  if (!listener) return tl::unexpected(listener.error());
+  return std::unique_ptr<ClientServer>(new ClientServer(loop, std::move(*listener)));
+}
+
+ClientServer::ClientServer(net::EventLoop& loop, shm::PacketListener listener)
+    : loop_(loop), listener_(std::move(listener)) {}
+
+ClientServer::~ClientServer() {
+  stop_accepting();
+  for (auto& [id, connection] : connections_) unwatch(connection);
+}
+
+void ClientServer::start(Conductor& conductor) {
+  conductor_ = &conductor;
+  listen_watch_ = loop_.watch(listener_.fd(), [this] { accept_clients(); });
+}
+
+void ClientServer::stop_accepting() {
+  if (listen_watch_ != 0) loop_.unwatch(listen_watch_);
+  listen_watch_ = 0;
+}
+
+void ClientServer::unwatch(Connection& connection) {
+  if (connection.socket_watch != 0) loop_.unwatch(connection.socket_watch);
+  if (connection.death_watch != 0) loop_.unwatch(connection.death_watch);
+  connection.socket_watch = 0;
+  connection.death_watch = 0;
+}
+
+int ClientServer::poll() {
+  std::vector<std::uint64_t> ids;
+  for (const auto& [id, connection] : connections_) {
+    if (connection.died && !connection.closing) ids.push_back(id);
+  }
+  for (const auto id : ids) close(id, connections_.at(id));
+  return static_cast<int>(ids.size());
+}
+
+void ClientServer::accept_clients() {
+  for (int i = 0; i < kAcceptsPerRound; ++i) {
+    auto socket = listener_.accept();
+    if (!socket) {
+      if (socket.error().code != Errc::would_block) {
+        spdlog::warn("cannot accept a client: {}", socket.error().text);
+      }
+      return;
+    }
+    auto credentials = socket->peer_credentials();
+    if (!credentials) continue;  // it has gone again
+    const std::uint64_t id = next_client_++;
+    Connection& connection = connections_[id];
+    connection.socket = std::move(*socket);
+    connection.pidfd = std::move(credentials->pidfd);
+    connection.socket_watch =
+        loop_.watch(connection.socket.fd(), [this, id] { read_client(id); });
+    // A forked child may keep the socket open after the process has ended; the pidfd tells all the same.
+    if (connection.pidfd) {
+      connection.death_watch = loop_.watch(connection.pidfd.get(), [this, id] {
+        const auto found = connections_.find(id);
+        if (found != connections_.end()) close(id, found->second);
+      });
+    }
+    conductor_->on_client_connected(id, std::move(*credentials));
+  }
+}
+
+void ClientServer::read_client(std::uint64_t id) {
+  for (int i = 0; i < kPacketsPerRound; ++i) {
+    const auto found = connections_.find(id);  // a packet may end its connection
+    if (found == connections_.end() || found->second.closing) return;
+    auto packet = found->second.socket.receive();
+    if (!packet) {
+      if (packet.error().code != Errc::would_block) close(id, found->second);
+      return;
+    }
+    conductor_->on_client_packet(id, packet->bytes);
+  }
+}
+
+void ClientServer::close(std::uint64_t id, Connection& connection) {
+  if (connection.closing) return;
+  connection.closing = true;
+  // A dead process stays readable for ever.
+  unwatch(connection);
+  conductor_->on_client_closed(id);
+}
+
+void ClientServer::reply(std::uint64_t client, std::span<const std::byte> packet,
+                         std::span<const int> descriptors) {
+  const auto found = connections_.find(client);
+  if (found == connections_.end()) return;
+  // A client that does not read its answers hurts itself alone.
+  if (auto sent = found->second.socket.send(packet, descriptors); !sent) {
+    if (sent.error().code == Errc::would_block) {
+      spdlog::warn("client {} does not read its answers; it is disconnected", client);
+      found->second.died = true;
+    }
+  }
+}
+
+void ClientServer::disconnect(std::uint64_t client) {
+  const auto found = connections_.find(client);
+  if (found == connections_.end()) return;
+  unwatch(found->second);
+  connections_.erase(found);
+}
+
+}  // namespace tern::daemon

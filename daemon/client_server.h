@@ -1,0 +1,59 @@
+#pragma once
+
+// The Unix socket on which libtern connects: accepts, reads packets, notices death, and passes it all
+// to the conductor on the conductor's thread.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "daemon/conductor.h"
+#include "net/event_loop.h"
+#include "shm/packet_socket.h"
+
+namespace tern::daemon {
+
+class ClientServer final : public ClientPort {
+ public:
+  // REQUIRES: the loop and the conductor given to start() outlive the server.
+  static Result<std::unique_ptr<ClientServer>> create(net::EventLoop& loop, const std::string& path,
+                                                      std::uint32_t mode);
+  ~ClientServer() override;
+
+  void start(Conductor& conductor);
+  void stop_accepting();
+  // Ends clients that do not read their answers; the rest happens in the loop's handlers. Returns the
+  // amount of work done.
+  int poll();
+
+  void reply(std::uint64_t client, std::span<const std::byte> packet,
+             std::span<const int> descriptors) override;
+  void disconnect(std::uint64_t client) override;
+
+ private:
+  struct Connection {
+    shm::PacketSocket socket;
+    Fd pidfd;
+    std::uint64_t socket_watch = 0;
+    std::uint64_t death_watch = 0;
+    bool died = false;
+    bool closing = false;  // the conductor has been told
+  };
+
+  ClientServer(net::EventLoop& loop, shm::PacketListener listener);
+  void accept_clients();
+  void read_client(std::uint64_t id);
+  void close(std::uint64_t id, Connection& connection);
+  void unwatch(Connection& connection);
+
+  net::EventLoop& loop_;
+  shm::PacketListener listener_;
+  Conductor* conductor_ = nullptr;
+  std::uint64_t listen_watch_ = 0;
+  std::map<std::uint64_t, Connection> connections_;
+  std::uint64_t next_client_ = 1;
+};
+
+}  // namespace tern::daemon

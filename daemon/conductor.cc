@@ -1,0 +1,310 @@
+#include "daemon/conductor.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+#include "base/check.h"
+
+namespace tern::daemon {
+namespace {
+
+constexpr std::uint64_t kIdleNs = 1'000'000'000;
+constexpr int kEventsPerRound = 1024;
+
+}  // namespace
+
+Conductor::Conductor(ConductorSettings settings, const Clock& clock, net::Transport& transport,
+                     wire::NodeId self, std::vector<Lane*> lanes, ClientPort& port,
+                     std::function<void(std::uint32_t)> wake_lane)
+    : settings_(std::move(settings)),
+      clock_(clock),
+      self_(self),
+      lanes_(std::move(lanes)),
+      port_(port),
+      wake_lane_(std::move(wake_lane)),
+      transport_name_(transport.name()),
+      links_(transport, clock, settings_.link, self, *this),
+      coordinator_(*this),
+      backlog_(lanes_.size()) {}
+
+Conductor::~Conductor() = default;
+
+int Conductor::do_work() {
+  int work = links_.do_work();
+  for (int i = 0; i < 256 && !inbox_.empty(); ++i, ++work) {
+    const auto message = std::move(inbox_.front());
+    inbox_.pop_front();
+    on_control_message(kSelf, message);
+  }
+  work += drain_events();
+  work += flush_commands();
+  expire_joins();
+  const std::uint64_t now = clock_.now_ns();
+  std::erase_if(kept_states_, [now](const auto& kept) { return kept.second.expires_ns <= now; });
+  return work;
+}
+
+std::uint64_t Conductor::next_deadline_ns() const {
+  std::uint64_t deadline = std::min(clock_.now_ns() + kIdleNs, links_.next_deadline_ns());
+  for (const auto& [uid, set] : joins_) {
+    for (const auto& [rank, joining] : set.ranks) deadline = std::min(deadline, joining.deadline_ns);
+  }
+  for (const auto& [number, group] : groups_) {
+    if (!group->started && !group->ended) deadline = std::min(deadline, group->start_deadline_ns);
+  }
+  for (const auto& backlog : backlog_) {
+    if (!backlog.empty()) deadline = clock_.now_ns() + 1'000'000;
+  }
+  return deadline;
+}
+
+// ---- Lanes ----------------------------------------------------------------------------------------
+
+void Conductor::command(std::uint32_t lane, const Command& command) {
+  backlog_[lane].push_back(command);
+  flush_commands();
+}
+
+void Conductor::command_all(const MemberGroup& group, Command command) {
+  for (std::uint32_t lane = 0; lane < group.lane_count; ++lane) {
+    command.group = group.lanes[lane].get();
+    backlog_[lane].push_back(command);
+  }
+  flush_commands();
+}
+
+int Conductor::flush_commands() {
+  int sent = 0;
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    auto& backlog = backlog_[lane];
+    const int before = sent;
+    while (!backlog.empty() && lanes_[lane]->commands().push(backlog.front())) {
+      backlog.pop_front();
+      ++sent;
+    }
+    if (sent != before) wake_lane_(lane);
+  }
+  return sent;
+}
+
+int Conductor::drain_events() {
+  int work = 0;
+  for (Lane* lane : lanes_) {
+    Event event;
+    for (int i = 0; i < kEventsPerRound && lane->events().pop(event); ++i) {
+      on_event(event);
+      ++work;
+    }
+  }
+  return work;
+}
+
+void Conductor::on_event(const Event& event) {
+  if (event.kind == EventKind::client_dropped) return client_dropped(event.client);
+  if (event.kind == EventKind::client_misbehaved) {
+    const auto found = clients_.find(event.client->id);
+    if (found == clients_.end()) return;
+    spdlog::warn("client {}: {}; it is disconnected", event.client->id, event.text);
+    ++counters_.bad_packets;
+    return drop_client(*found->second, event.text);
+  }
+  const auto owner = group_of_lane_group_.find(event.group);
+  if (owner == group_of_lane_group_.end()) return;
+  MemberGroup& group = *owner->second;
+  switch (event.kind) {
+    case EventKind::group_ready:
+      if (++group.lanes_ready == group.lane_count && !group.ended) {
+        send(group.coordinator, {{"t", "ready"}, {"uid", group.uid}, {"epoch", group.epoch}});
+      }
+      break;
+    case EventKind::group_removed:
+      if (++group.lanes_removed < group.lane_count) break;
+      for (auto& [id, tensor] : group.tensors) keep_state(tensor);
+      for (const auto& lane : group.lanes) group_of_lane_group_.erase(lane.get());
+      groups_.erase(group.number);
+      break;
+    case EventKind::rank_released: {
+      MemberRank& rank = group.ranks[event.number];
+      if (++rank.released == group.lane_count) rank_released(group, rank);
+      break;
+    }
+    case EventKind::tensor_dropped: {
+      const auto tensor = group.tensors.find(event.tensor->id);
+      if (tensor == group.tensors.end() || ++tensor->second.dropped < group.lane_count) break;
+      keep_state(tensor->second);
+      group.tensors.erase(tensor);
+      break;
+    }
+    case EventKind::link_lost:
+      end_group(group, event.code == Errc::shutting_down ? Errc::peer_lost : event.code,
+                "lost " + node_name(group, static_cast<std::uint32_t>(event.number)) + ": " + event.text,
+                true);
+      break;
+    case EventKind::op_failed: {
+      Command command;
+      command.kind = CommandKind::fail_op;
+      command.code = event.code;
+      command.number = event.number;
+      command.tensor_id = event.tensor_id;
+      command.sequence = event.sequence;
+      std::memcpy(command.text, event.text, sizeof(command.text));
+      for (std::uint32_t lane = 0; lane < group.lane_count; ++lane) {
+        if (lane == event.lane || (event.lanes >> lane & 1) == 0) continue;
+        command.group = group.lanes[lane].get();
+        backlog_[lane].push_back(command);
+      }
+      flush_commands();
+      break;
+    }
+    case EventKind::op_record:
+      record_flight(group, event);
+      break;
+    case EventKind::client_dropped:
+    case EventKind::client_misbehaved:
+      break;
+  }
+}
+
+bool Conductor::idle() const {
+  for (const auto& [number, group] : groups_) {
+    for (const auto& lane : group->lanes) {
+      if (lane->in_flight() > 0) return false;
+    }
+  }
+  return true;
+}
+
+// ---- The flight recorder --------------------------------------------------------------------------
+
+void Conductor::record_flight(MemberGroup& group, const Event& event) {
+  if (group.flights.size() == MemberGroup::kFlights) group.flights.pop_front();
+  group.flights.push_back({event.record, event.code, event.text});
+  if (event.code == Errc::ok) return;
+  const auto name = [&]() -> std::string {
+    const auto tensor = group.tensors.find(event.record.tensor);
+    return tensor == group.tensors.end() ? "(anonymous)" : tensor->second.state->name;
+  }();
+  spdlog::warn("group {} epoch {}: op {} of {} failed: {}: {}", group.uid.substr(0, 8), group.epoch,
+               event.record.sequence, name, errc_name(event.code), event.text);
+  // The end of the group writes the record again; a storm of failures must not become one of files.
+  if (!group.ended && clock_.now_ns() - group.flights_written_ns >= kIdleNs) {
+    group.flights_written_ns = clock_.now_ns();
+    write_flights(group);
+  }
+}
+
+void Conductor::write_flights(const MemberGroup& group) const {
+  if (settings_.flight_directory.empty() || group.flights.empty()) return;
+  nlohmann::json ops = nlohmann::json::array();
+  const std::uint64_t now = clock_.now_ns();
+  for (const auto& flight : group.flights) {
+    const auto tensor = group.tensors.find(flight.record.tensor);
+    const OpRecord& record = flight.record;
+    ops.push_back(
+        {{"tensor", tensor == group.tensors.end() ? "" : tensor->second.state->name},
+         {"op", record.sequence},
+         {"kind", record.kind == 1   ? "all_reduce"
+                  : record.kind == 2 ? "broadcast"
+                                     : "barrier"},
+         {"dtype", dtype_name(static_cast<DType>(record.dtype))},
+         {"reduction", reduction_name(static_cast<Reduction>(record.reduction))},
+         {"count", record.count},
+         {"lane", record.lane},
+         {"lossy", record.lossy != 0},
+         {"eager", record.eager != 0},
+         {"bytes_sent", record.bytes_sent},
+         {"ended_us_ago", (now - record.ended_ns) / 1000},
+         {"wait_us", record.started_ns == 0 ? 0 : (record.started_ns - record.submitted_ns) / 1000},
+         {"total_us", (record.ended_ns - record.submitted_ns) / 1000},
+         {"status", errc_name(flight.code)},
+         {"text", flight.text}});
+  }
+  const nlohmann::json file = {{"group", group.uid.substr(0, 8)}, {"job", group.job},
+                               {"epoch", group.epoch},            {"error", group.end_text},
+                               {"ops", std::move(ops)}};
+  const std::string path = settings_.flight_directory + "/flight-" + group.uid.substr(0, 8) + "-" +
+                           std::to_string(group.epoch) + ".json";
+  std::ofstream out(path + ".new");
+  out << file.dump(1) << "\n";
+  out.close();
+  if (!out || std::rename((path + ".new").c_str(), path.c_str()) != 0) {
+    spdlog::warn("cannot write the flight record {}", path);
+  }
+}
+
+// ---- Links ----------------------------------------------------------------------------------------
+
+void Conductor::send(LinkRef to, const nlohmann::json& message) {
+  if (to == kSelf) {
+    inbox_.push_back(message);
+  } else {
+    links_.send(to, message);
+  }
+}
+
+void Conductor::on_control_message(LinkRef from, const nlohmann::json& message) {
+  bool understood = coordinator_.on_message(from, message);
+  if (!understood) understood = on_member_message(from, message);
+  if (!understood) {
+    ++counters_.bad_control_messages;
+    spdlog::warn("a control message that nobody understands was ignored");
+  }
+}
+
+void Conductor::on_control_link_lost(LinkRef link, const std::string& why) {
+  coordinator_.on_link_lost(link, why);
+  for (auto& [uid, set] : joins_) {
+    if (set.coordinator != link) continue;
+    std::vector<std::uint32_t> ranks;
+    for (const auto& [rank, joining] : set.ranks) ranks.push_back(rank);
+    for (const auto rank : ranks) {
+      refuse_join(set, rank, Errc::unreachable,
+                  "the group's coordinator at " + set.id.host + ":" + std::to_string(set.id.port) +
+                      " cannot be reached: " + why);
+    }
+  }
+  std::erase_if(joins_, [](const auto& one) { return one.second.ranks.empty(); });
+  std::vector<MemberGroup*> affected;
+  for (auto& [number, group] : groups_) {
+    if (group->coordinator == link) affected.push_back(group.get());
+  }
+  for (MemberGroup* group : affected) {
+    end_group(*group, Errc::peer_lost,
+              "lost the group's coordinator at " + group->id.host + ":" +
+                  std::to_string(group->id.port) + ": " + why,
+              false);
+    remove_if_unused(*group);
+  }
+}
+
+void Conductor::on_incoming(std::unique_ptr<net::Incoming> incoming, const wire::FrameHeader&,
+                            const wire::HelloBody& hello) {
+  if (hello.lane == wire::kConductorLane) {
+    links_.adopt(std::move(incoming), hello);
+  } else if (hello.lane < lanes_.size()) {
+    Command adopt;
+    adopt.kind = CommandKind::adopt_connection;
+    adopt.incoming = incoming.release();
+    adopt.hello = hello;
+    command(hello.lane, adopt);
+  } else {
+    ++counters_.hellos_refused;  // closed: a group never uses more lanes than its nodes have
+  }
+}
+
+void Conductor::on_refused(const std::string& from, Errc reason, const char* text) {
+  ++counters_.hellos_refused;
+  spdlog::warn("refused a connection from {}: {}: {}", from, errc_name(reason), text);
+}
+
+void Conductor::say_goodbye() {
+  links_.say_goodbye();
+  Command goodbye;
+  goodbye.kind = CommandKind::goodbye;
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) command(lane, goodbye);
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,199 @@
+#pragma once
+
+// The control thread: clients, groups, tensors, the links between conductors, and the operator's
+// questions. It may lock, allocate and log; what it wants of a lane it asks by a command. do_work()
+// does what there is to do and says how much, so that the same code runs on a thread or in a simulator.
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "daemon/control_links.h"
+#include "daemon/coordinator.h"
+#include "daemon/lane.h"
+#include "daemon/member_group.h"
+#include "shm/packet_socket.h"
+
+namespace tern::daemon {
+
+// How the conductor answers its clients: over Unix sockets, or in a simulator by calls.
+class ClientPort {
+ public:
+  virtual ~ClientPort() = default;
+  virtual void reply(std::uint64_t client, std::span<const std::byte> packet,
+                     std::span<const int> descriptors) = 0;
+  // The conductor has no more to say to this client; its socket is to be closed.
+  virtual void disconnect(std::uint64_t client) = 0;
+};
+
+struct ConductorSettings {
+  std::string version;
+  net::Endpoint advertise;
+  std::uint64_t chunk_bytes = 256 << 10;
+  std::uint64_t eager_bytes = 8 << 10;
+  std::uint64_t lossy_min_bytes = 8 << 10;
+  std::uint32_t max_ops_in_flight = 128;
+  std::uint64_t op_timeout_ns = 600'000'000'000;
+  std::uint64_t join_timeout_max_ns = 3'600'000'000'000;
+  std::uint64_t spin_ns = 20'000;
+  std::uint64_t state_ttl_ns = 0;
+  std::uint32_t cores = 1;
+  std::uint32_t active_chunks = 64;
+  bool verify = false;
+  std::string default_gradient_recipe = "raw";
+  std::uint32_t max_clients = 256;
+  std::uint32_t max_clients_per_user = 64;
+  std::uint32_t max_groups = 256;
+  std::uint32_t max_tensors = 65536;
+  std::uint64_t max_arena_bytes = 64ULL << 30;
+  std::uint64_t max_state_bytes = 16ULL << 30;
+  std::vector<std::uint32_t> allowed_uids, allowed_gids;
+  std::string flight_directory;  // empty: no files are written
+  net::LinkSettings link;
+};
+
+class Conductor final : public ControlSender, private ControlLinks::Sink, private net::AcceptorSink {
+ public:
+  // Everything given outlives the conductor. wake_lane(i) makes lane i look at its commands.
+  Conductor(ConductorSettings settings, const Clock& clock, net::Transport& transport,
+            wire::NodeId self, std::vector<Lane*> lanes, ClientPort& port,
+            std::function<void(std::uint32_t)> wake_lane);
+  ~Conductor() override;
+
+  int do_work();
+  std::uint64_t next_deadline_ns() const;
+  net::AcceptorSink& acceptor_sink() { return *this; }
+
+  // ---- From the client port ----
+  void on_client_connected(std::uint64_t client, shm::PeerCredentials credentials);
+  void on_client_packet(std::uint64_t client, std::span<const std::byte> bytes);
+  void on_client_closed(std::uint64_t client);  // hang-up or death
+
+  // ---- From the daemon ----
+  void begin_stop();  // refuses what is new
+  bool idle() const;  // no op in flight on any lane
+  void end_all(Errc code, const std::string& text);
+  void say_goodbye();
+
+  // ---- For the operator (conductor_report.cc) ----
+  nlohmann::json report_clients() const;
+  nlohmann::json report_peers() const;
+  nlohmann::json report_groups() const;
+  nlohmann::json report_tensors() const;
+  nlohmann::json report_counters() const;
+  std::size_t client_count() const { return clients_.size(); }
+  std::size_t group_count() const { return groups_.size(); }
+  std::size_t peer_count() const;
+  wire::NodeId self() const { return self_; }
+
+  void send(LinkRef to, const nlohmann::json& message) override;
+
+ private:
+  struct Client {
+    std::uint64_t id = 0;
+    shm::PeerCredentials credentials;
+    std::string job;
+    std::unique_ptr<ClientMemory> memory;  // after the hello
+    std::uint64_t arena_bytes = 0;
+    std::uint64_t connected_ns = 0;
+    std::uint32_t lanes_dropped = 0;
+    std::uint64_t goodbye_request = 0;
+    bool goodbye = false;  // it disconnects in order, and waits for the answer
+    bool dropping = false;
+    bool closed = false;
+  };
+  struct KeptState {  // codec state of a tensor that nobody has declared at present
+    std::shared_ptr<TensorState> state;
+    std::uint64_t expires_ns = 0;
+  };
+
+  // Clients (conductor_clients.cc).
+  void on_hello(Client& client, const shm::HelloPacket& packet);
+  void on_tensor_declare(Client& client, const shm::TensorDeclarePacket& packet);
+  void on_tensor_release(Client& client, const shm::TensorReleasePacket& packet);
+  void on_tensor_stats(Client& client, const shm::TensorReleasePacket& packet);
+  void on_goodbye(Client& client, std::uint64_t request);
+  void drop_client(Client& client, const char* why);
+  void client_dropped(ClientMemory* memory);
+  void answer(std::uint64_t client, std::uint64_t request, Errc code, const std::string& text);
+  template <typename Packet>
+  void answer_packet(std::uint64_t client, const Packet& packet);
+  std::string check_access(const shm::PeerCredentials& credentials) const;
+  Result<std::shared_ptr<TensorState>> make_tensor(const Client& client, MemberGroup& group,
+                                                   const shm::TensorDeclarePacket& packet,
+                                                   const std::string& name, std::uint32_t generation);
+  void release_tensor(MemberGroup& group, std::uint64_t id);
+  void keep_state(DeclaredTensor& tensor);
+  std::uint64_t state_bytes_of(std::uint32_t uid) const;
+
+  // Groups (conductor_groups.cc).
+  void on_group_mint(Client& client, std::uint64_t request);
+  void on_group_join(Client& client, const shm::GroupJoinPacket& packet);
+  void on_group_leave(Client& client, std::uint64_t request, std::uint64_t number);
+  void on_members(LinkRef from, const std::string& uid, const nlohmann::json& message);
+  bool on_member_message(LinkRef from, const nlohmann::json& message);
+  void make_group(JoinSet& set, const nlohmann::json& body);
+  void start_group(MemberGroup& group);
+  void end_group(MemberGroup& group, Errc code, const std::string& text, bool tell_coordinator);
+  void remove_if_unused(MemberGroup& group);
+  void refuse_join(JoinSet& set, std::uint32_t rank, Errc code, const std::string& text);
+  void leave(MemberGroup& group, MemberRank& rank, std::uint64_t request);
+  void rank_released(MemberGroup& group, MemberRank& rank);
+  void expire_joins();
+  MemberGroup* group_by_number(std::uint64_t number);
+  MemberGroup* group_by_epoch(const std::string& uid, std::int64_t epoch);
+  MemberRank* rank_of_client(MemberGroup& group, std::uint64_t client);
+  static std::string node_name(const MemberGroup& group, std::uint32_t node);
+
+  // Lanes.
+  void command(std::uint32_t lane, const Command& command);
+  void command_all(const MemberGroup& group, Command command);
+  int flush_commands();
+  int drain_events();
+  void on_event(const Event& event);
+  void record_flight(MemberGroup& group, const Event& event);
+  void write_flights(const MemberGroup& group) const;
+
+  // Links.
+  void on_control_message(LinkRef from, const nlohmann::json& message) override;
+  void on_control_link_lost(LinkRef link, const std::string& why) override;
+  void on_incoming(std::unique_ptr<net::Incoming> incoming, const wire::FrameHeader& header,
+                   const wire::HelloBody& hello) override;
+  void on_refused(const std::string& from, Errc reason, const char* text) override;
+
+  ConductorSettings settings_;
+  const Clock& clock_;
+  wire::NodeId self_;
+  std::vector<Lane*> lanes_;
+  ClientPort& port_;
+  std::function<void(std::uint32_t)> wake_lane_;
+  const char* transport_name_;
+  ControlLinks links_;
+  Coordinator coordinator_;
+  std::map<std::uint64_t, std::unique_ptr<Client>> clients_;
+  std::map<std::string, JoinSet> joins_;  // by uid
+  std::map<std::uint64_t, std::unique_ptr<MemberGroup>> groups_;
+  std::map<LaneGroup*, MemberGroup*> group_of_lane_group_;
+  std::map<std::string, KeptState> kept_states_;
+  std::set<std::string> used_states_;
+  std::deque<nlohmann::json> inbox_;  // messages from this daemon to itself
+  std::vector<std::deque<Command>> backlog_;  // commands that did not fit in a lane's ring
+  std::uint64_t next_group_ = 1;
+  bool stopping_ = false;
+
+  struct Counters {
+    std::uint64_t clients_accepted = 0, clients_refused = 0, clients_lost = 0, bad_packets = 0;
+    std::uint64_t joins = 0, joins_refused = 0, groups_ended = 0;
+    std::uint64_t hellos_refused = 0, bad_control_messages = 0, state_resets = 0;
+  } counters_;
+};
+
+}  // namespace tern::daemon

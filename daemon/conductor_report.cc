@@ -1,0 +1,268 @@
+// What the operator sees: docs/control-protocol.md describes every field.
+
+#include <algorithm>
+
+#include "daemon/conductor.h"
+
+namespace tern::daemon {
+namespace {
+
+const char* state_name(net::LinkState state) noexcept {
+  switch (state) {
+    case net::LinkState::connecting: return "connecting";
+    case net::LinkState::open: return "up";
+    case net::LinkState::broken: return "resuming";
+    case net::LinkState::lost: return "closed";
+  }
+  return "unknown";
+}
+
+nlohmann::json peer_row(const std::string& node, const std::string& address, const std::string& lane,
+                        net::LinkState state, const net::LinkStats& stats,
+                        std::uint64_t unacked_frames, const char* transport) {
+  return {{"node_id", node},
+          {"address", address},
+          {"lane", lane},
+          {"state", state_name(state)},
+          {"round_trip_us", static_cast<double>(stats.round_trip_ns) / 1000.0},
+          {"bytes_sent", stats.bytes_sent},
+          {"bytes_received", stats.bytes_received},
+          {"frames_sent", stats.frames_sent},
+          {"frames_received", stats.frames_received},
+          {"resumes", stats.resumes},
+          {"replayed_frames", stats.replayed_frames},
+          {"unacked_frames", unacked_frames},
+          {"transport", transport}};
+}
+
+const char* group_state(const MemberGroup& group) noexcept {
+  if (group.ended) return group.end_code == Errc::group_left ? "leaving" : "failed";
+  if (!group.started) return "joining";
+  const bool leaving = std::any_of(group.ranks.begin(), group.ranks.end(),
+                                   [](const MemberRank& rank) { return rank.leaving; });
+  return leaving ? "leaving" : "running";
+}
+
+double ms(std::uint64_t ns) { return static_cast<double>(ns) / 1e6; }
+
+}  // namespace
+
+nlohmann::json Conductor::report_clients() const {
+  nlohmann::json rows = nlohmann::json::array();
+  const std::uint64_t now = clock_.now_ns();
+  for (const auto& [id, client] : clients_) {
+    if (!client->memory) continue;
+    std::uint64_t groups = 0, in_flight = 0, completed = 0;
+    for (const auto& [number, group] : groups_) {
+      const bool member = std::any_of(group->ranks.begin(), group->ranks.end(), [&](const auto& rank) {
+        return rank.client == id && !rank.left;
+      });
+      if (!member) continue;
+      ++groups;
+      for (const auto& lane : group->lanes) {
+        in_flight = std::max<std::uint64_t>(in_flight, lane->in_flight());
+        completed = std::max(completed, lane->completed());
+      }
+    }
+    rows.push_back({{"id", id},
+                    {"pid", client->credentials.pid},
+                    {"uid", client->credentials.uid},
+                    {"gid", client->credentials.gid},
+                    {"job", client->job},
+                    {"connected_s", static_cast<double>(now - client->connected_ns) / 1e9},
+                    {"arena_bytes", client->arena_bytes},
+                    {"groups", groups},
+                    {"ops_in_flight", in_flight},
+                    {"ops_completed", completed}});
+  }
+  return rows;
+}
+
+nlohmann::json Conductor::report_peers() const {
+  nlohmann::json rows = nlohmann::json::array();
+  std::map<std::string, std::string> addresses;
+  for (const auto& [number, group] : groups_) {
+    const auto& setup = group->lanes.front()->setup();
+    for (std::size_t i = 0; i < setup.node_ids.size(); ++i) {
+      addresses[node_text(setup.node_ids[i])] = group->addresses[i];
+    }
+  }
+  for (const auto& row : links_.rows()) {
+    const auto known = addresses.find(row.peer);
+    rows.push_back(peer_row(row.peer, row.address.empty() && known != addresses.end() ? known->second : row.address,
+                            "control", row.state, row.stats, row.unacked_frames, transport_name_));
+  }
+  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+    for (const auto& row : lanes_[lane]->peers()) {
+      rows.push_back(peer_row(node_text(row.id), addresses[node_text(row.id)], std::to_string(lane),
+                              row.state, row.stats, row.unacked_frames, transport_name_));
+    }
+  }
+  return rows;
+}
+
+std::size_t Conductor::peer_count() const {
+  std::set<std::string> nodes;
+  for (const Lane* lane : lanes_) {
+    for (const auto& row : lane->peers()) nodes.insert(node_text(row.id));
+  }
+  return nodes.size();
+}
+
+nlohmann::json Conductor::report_groups() const {
+  nlohmann::json rows = nlohmann::json::array();
+  const std::uint64_t now = clock_.now_ns();
+  for (const auto& [uid, set] : joins_) {
+    nlohmann::json ranks = nlohmann::json::array();
+    for (const auto& [rank, joining] : set.ranks) ranks.push_back(rank);
+    rows.push_back({{"uid", uid.substr(0, 8)},
+                    {"job", ""},
+                    {"epoch", 0},
+                    {"state", "joining"},
+                    {"size", set.ranks.empty() ? 0 : number_of(set.ranks.begin()->second.message, "size")},
+                    {"nodes", 0},
+                    {"local_ranks", ranks},
+                    {"lanes", 0},
+                    {"ops_completed", 0},
+                    {"ops_in_flight", 0},
+                    {"waiting", nlohmann::json::array({{{"tensor", "(join)"},
+                                                        {"op", 0},
+                                                        {"ranks", set.missing},
+                                                        {"seconds", 0}}})},
+                    {"error", ""}});
+  }
+  for (const auto& [number, group] : groups_) {
+    nlohmann::json local = nlohmann::json::array();
+    for (const auto& rank : group->ranks) local.push_back(rank.rank);
+    std::uint64_t in_flight = 0, completed = 0;
+    nlohmann::json waiting = nlohmann::json::array();
+    for (const auto& lane : group->lanes) {
+      in_flight = std::max<std::uint64_t>(in_flight, lane->in_flight());
+      completed = std::max(completed, lane->completed());
+      for (const WaitingOp& op : lane->waiting()) {
+        const auto tensor = group->tensors.find(op.tensor);
+        nlohmann::json ranks = nlohmann::json::array();
+        for (std::size_t i = 0; i < std::min<std::size_t>(op.missing, WaitingOp::kShown); ++i) {
+          ranks.push_back(op.ranks[i]);
+        }
+        waiting.push_back(
+            {{"tensor", tensor == group->tensors.end() ? "#" + std::to_string(op.sequence)
+                                                       : tensor->second.state->name},
+             {"op", op.sequence},
+             {"ranks", ranks},
+             {"seconds", static_cast<double>(now - op.since_ns) / 1e9}});
+      }
+    }
+    rows.push_back({{"uid", group->uid.substr(0, 8)},
+                    {"job", group->job},
+                    {"epoch", group->epoch},
+                    {"state", group_state(*group)},
+                    {"size", group->size},
+                    {"nodes", group->addresses.size()},
+                    {"local_ranks", local},
+                    {"lanes", group->lane_count},
+                    {"ops_completed", completed},
+                    {"ops_in_flight", in_flight},
+                    {"waiting", waiting},
+                    {"error", group->ended ? std::string(errc_name(group->end_code)) + ": " + group->end_text : ""}});
+  }
+  return rows;
+}
+
+TensorTotals total(const TensorState& state) noexcept {
+  TensorTotals totals;
+  double input = 0, residual = 0;
+  for (const auto& lane : state.lanes) {
+    const auto read = [](const auto& value) { return value.load(std::memory_order_relaxed); };
+    // Every lane that has chunks of the tensor sees every op.
+    totals.ops = std::max(totals.ops, read(lane.ops));
+    totals.bytes_raw += read(lane.bytes_raw);
+    totals.bytes_sent += read(lane.bytes_sent);
+    totals.encode_ns += read(lane.encode_ns);
+    totals.queue_ns += read(lane.queue_ns);
+    totals.wire_ns += read(lane.wire_ns);
+    totals.decode_ns += read(lane.decode_ns);
+    totals.wait_ns += read(lane.wait_ns);
+    totals.raw_fallbacks += read(lane.raw_fallbacks);
+    totals.resets += read(lane.resets);
+    input += read(lane.input_energy);
+    residual += read(lane.residual_energy);
+  }
+  totals.input_energy = input;
+  totals.residual_energy = residual;
+  return totals;
+}
+
+nlohmann::json Conductor::report_tensors() const {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const auto& [number, group] : groups_) {
+    for (const auto& [id, tensor] : group->tensors) {
+      const TensorState& state = *tensor.state;
+      const TensorTotals totals = total(state);
+      rows.push_back({{"group", group->uid.substr(0, 8)},
+                      {"name", state.name},
+                      {"dtype", dtype_name(state.dtype)},
+                      {"count", state.count},
+                      {"role", role_name(state.role)},
+                      {"recipe", codec::canonical_text(state.recipe)},
+                      {"ops", totals.ops},
+                      {"bytes_raw", totals.bytes_raw},
+                      {"bytes_sent", totals.bytes_sent},
+                      {"ratio", totals.ratio()},
+                      {"residual_ratio", totals.residual_ratio()},
+                      {"encode_ms", ms(totals.encode_ns)},
+                      {"queue_ms", ms(totals.queue_ns)},
+                      {"wire_ms", ms(totals.wire_ns)},
+                      {"decode_ms", ms(totals.decode_ns)},
+                      {"wait_ms", ms(totals.wait_ns)},
+                      {"raw_fallbacks", totals.raw_fallbacks},
+                      {"state_bytes", state.state_bytes()},
+                      {"resets", totals.resets}});
+    }
+  }
+  return rows;
+}
+
+nlohmann::json Conductor::report_counters() const {
+  nlohmann::json rows = nlohmann::json::object();
+  const auto add = [&rows](const char* name, std::uint64_t value, const char* help) {
+    rows[name] = {{"value", value}, {"unit", "1"}, {"help", help}};
+  };
+  add("clients_accepted", counters_.clients_accepted, "clients that completed the hand-shake");
+  add("clients_refused", counters_.clients_refused, "clients refused by policy, quota or version");
+  add("clients_lost", counters_.clients_lost, "clients that ended without saying goodbye");
+  add("bad_packets", counters_.bad_packets, "clients disconnected for breaking the protocol");
+  add("joins", counters_.joins, "ranks of this node that asked to join a group");
+  add("joins_refused", counters_.joins_refused, "joins that failed");
+  add("groups_ended", counters_.groups_ended, "epochs of groups that have ended");
+  add("hellos_refused", counters_.hellos_refused, "connections of other daemons refused at their hello");
+  add("bad_control_messages", counters_.bad_control_messages, "control messages that were not understood");
+  add("state_resets", counters_.state_resets, "codec states that were set to zero");
+  struct Row {
+    const char* name;
+    std::atomic<std::uint64_t> LaneCounters::* value;
+    const char* help;
+  };
+  static constexpr Row kRows[] = {
+      {"ops_completed", &LaneCounters::ops_completed, "operations that succeeded, per lane they ran on"},
+      {"ops_failed", &LaneCounters::ops_failed, "operations that failed, per lane they ran on"},
+      {"entries", &LaneCounters::entries, "entries taken from submission rings"},
+      {"bad_entries", &LaneCounters::bad_entries, "entries refused: out of the arena, unknown dtype, ..."},
+      {"unknown_group_frames", &LaneCounters::unknown_group_frames, "frames of groups that are not (any more) known"},
+      {"bad_frames", &LaneCounters::bad_frames, "frames that broke the protocol; each closed its link"},
+      {"bad_blocks", &LaneCounters::bad_blocks, "blocks that could not be decoded"},
+      {"bad_payloads", &LaneCounters::bad_payloads, "payloads that did not match their checksum"},
+      {"links_lost", &LaneCounters::links_lost, "links between lanes that were lost"},
+      {"dropped_records", &LaneCounters::dropped_records, "flight records dropped because the conductor was behind"},
+      {"nonfinite_chunks", &LaneCounters::nonfinite_chunks, "chunks sent raw because of a NaN or an infinity"},
+      {"sleeps", &LaneCounters::sleeps, "times a lane went to sleep"},
+  };
+  for (const Row& row : kRows) {
+    std::uint64_t sum = 0;
+    for (const Lane* lane : lanes_) sum += (lane->counters().*row.value).load(std::memory_order_relaxed);
+    add(row.name, sum, row.help);
+  }
+  return rows;
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,59 @@
+#include <fmt/format.h>
+
+#include "daemon/config/config.h"
+#include "daemon/config/settings.h"
+#include "daemon/config/units.h"
+
+namespace tern::daemon {
+namespace {
+
+bool is_wildcard(const std::string& host) { return host == "0.0.0.0" || host == "::"; }
+
+Status refuse(std::string text) { return fail(Errc::invalid_argument, std::move(text)); }
+
+Status check_addresses(const Config& config) {
+  if (is_wildcard(config.advertise.host)) {
+    return refuse("advertise: a wildcard cannot be reached; "
+                  "give the address by which other nodes reach this one");
+  }
+  if (config.advertise.host.empty() && is_wildcard(config.listen.host)) {
+    return refuse("advertise: must be set when listen is a wildcard; "
+                  "give the address by which other nodes reach this one");
+  }
+  if (config.socket == config.control_socket) {
+    return refuse("control_socket: is the same path as socket; give two different paths");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_config(const Config& config) {
+  if (auto status = check_addresses(config); !status) return status;
+  if (config.heartbeat_ns > config.peer_timeout_ns / 2) {
+    return refuse(fmt::format("heartbeat: {} is too rare for peer_timeout = {}; "
+                              "allowed: at most half of it",
+                              format_duration(config.heartbeat_ns),
+                              format_duration(config.peer_timeout_ns)));
+  }
+  if (config.eager_bytes > config.chunk_bytes) {
+    return refuse(fmt::format("eager_bytes: {} is more than chunk_bytes = {}; allowed: at most that",
+                              format_size(config.eager_bytes), format_size(config.chunk_bytes)));
+  }
+  return {};
+}
+
+Endpoint advertised_endpoint(const Config& config, std::uint16_t bound_port) {
+  Endpoint endpoint = config.advertise.host.empty() ? config.listen : config.advertise;
+  if (endpoint.port == 0) endpoint.port = bound_port;
+  return endpoint;
+}
+
+std::string flight_directory(const Config& config) {
+  if (!config.flight_directory.empty()) return config.flight_directory;
+  const std::size_t slash = config.control_socket.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : config.control_socket.substr(0, slash);
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tern::daemon {
+
+// A TCP address as text. The host is a name, an IPv4 or an IPv6 address, without brackets.
+struct Endpoint {
+  std::string host;
+  std::uint16_t port = 0;
+
+  bool operator==(const Endpoint&) const = default;
+};
+
+// What the daemon is told. The initialisers are the defaults; the table in settings.cc has the name,
+// the range and the meaning of each field, and every other form of a setting is made from it.
+// Durations are nanoseconds, sizes bytes.
+struct Config {
+  // [network]
+  Endpoint listen{"127.0.0.1", 7700};  // port 0: the kernel chooses
+  Endpoint advertise;                  // empty host: as listen; see advertised_endpoint()
+  std::string transport = "tcp";
+  std::uint64_t handshake_timeout_ns = 5'000'000'000;
+  std::uint64_t peer_timeout_ns = 5'000'000'000;
+  std::uint64_t resume_timeout_ns = 2'000'000'000;
+  std::uint64_t heartbeat_ns = 1'000'000'000;
+  std::uint64_t socket_send_buffer_bytes = 0;     // 0: the kernel's
+  std::uint64_t socket_receive_buffer_bytes = 0;  // 0: the kernel's
+
+  // [local]
+  std::string socket = "/run/tern/ternd.sock";
+  std::uint32_t socket_mode = 0666;
+  std::string control_socket = "/run/tern/control.sock";
+  std::uint32_t control_socket_mode = 0660;
+  std::vector<std::uint32_t> allowed_uids;  // both lists empty: everyone who can reach the socket
+  std::vector<std::uint32_t> allowed_gids;
+
+  // [lanes]
+  std::uint32_t lanes = 1;
+  bool pin_lanes = false;
+  std::uint64_t spin_ns = 20'000;
+  std::uint32_t send_slabs = 64;
+  std::uint32_t receive_slabs = 64;
+  std::uint32_t result_slabs = 32;
+
+  // [ops]
+  std::uint64_t chunk_bytes = 256 * 1024;  // a power of two
+  std::uint64_t eager_bytes = 8 * 1024;
+  std::uint32_t max_ops_in_flight = 128;
+  std::uint64_t op_timeout_ns = 600'000'000'000;
+  std::uint64_t join_timeout_max_ns = 3'600'000'000'000;
+  bool verify = false;
+
+  // [codec]
+  std::string kernel_target = "auto";
+  std::string default_gradient_recipe = "raw";
+  std::uint64_t lossy_min_bytes = 8 * 1024;
+  std::uint64_t state_ttl_ns = 0;
+
+  // [limits]
+  std::uint32_t max_clients = 256;
+  std::uint32_t max_clients_per_user = 64;
+  std::uint32_t max_groups = 256;
+  std::uint32_t max_tensors = 65'536;
+  std::uint64_t max_arena_bytes = 64ULL << 30;
+  std::uint64_t max_state_bytes = 16ULL << 30;
+
+  // [diagnostics]
+  std::string log_level = "info";
+  std::string flight_directory;  // empty: the directory of the control socket
+};
+
+// The address that other nodes are told. bound_port is the port that listens, for port 0.
+Endpoint advertised_endpoint(const Config& config, std::uint16_t bound_port);
+
+// The directory of the flight recorder's files.
+std::string flight_directory(const Config& config);
+
+}  // namespace tern::daemon

@@ -1,0 +1,139 @@
+#include <array>
+
+#include "daemon/config/settings.h"
+
+namespace tern::daemon {
+namespace {
+
+using Kind = SettingKind;
+
+constexpr std::uint64_t kKiB = 1ULL << 10;
+constexpr std::uint64_t kMiB = 1ULL << 20;
+constexpr std::uint64_t kGiB = 1ULL << 30;
+constexpr std::uint64_t kTiB = 1ULL << 40;
+constexpr std::uint64_t kUs = 1'000;
+constexpr std::uint64_t kMs = 1'000'000;
+constexpr std::uint64_t kSecond = 1'000'000'000;
+constexpr std::uint64_t kHour = 3'600 * kSecond;
+constexpr std::uint64_t kDay = 24 * kHour;
+// The longest path of a Unix socket: sizeof(sockaddr_un::sun_path) less the zero.
+constexpr std::uint64_t kSocketPath = 107;
+
+enum class Reload : bool { no, yes };
+constexpr Reload kRestart = Reload::no;
+constexpr Reload kReload = Reload::yes;
+
+constexpr Setting number(std::string_view section, std::string_view name, Kind kind,
+                         SettingField field, std::uint64_t min, std::uint64_t max, Reload reload,
+                         std::string_view help) {
+  return {section, name, kind, field, min, max, "", false, reload == Reload::yes, help};
+}
+
+constexpr Setting power(std::string_view section, std::string_view name, SettingField field,
+                        std::uint64_t min, std::uint64_t max, Reload reload, std::string_view help) {
+  return {section, name, Kind::size, field, min, max, "", true, reload == Reload::yes, help};
+}
+
+constexpr Setting choice(std::string_view section, std::string_view name, SettingField field,
+                         std::string_view choices, Reload reload, std::string_view help) {
+  return {section, name, Kind::choice, field, 0, 0, choices, false, reload == Reload::yes, help};
+}
+
+constexpr Setting plain(std::string_view section, std::string_view name, Kind kind, SettingField field,
+                        Reload reload, std::string_view help) {
+  return {section, name, kind, field, 0, 0, "", false, reload == Reload::yes, help};
+}
+
+constexpr std::array kSettings{
+    number("network", "listen", Kind::endpoint, &Config::listen, 1, 0, kRestart,
+           "Address for the daemons of other nodes; port 0 lets the kernel choose."),
+    number("network", "advertise", Kind::endpoint, &Config::advertise, 0, 0, kRestart,
+           "Address that other nodes are told; empty: as listen. Port 0: the port that listens."),
+    choice("network", "transport", &Config::transport, "tcp|rdma", kRestart,
+           "How tensors travel between nodes."),
+    number("network", "handshake_timeout", Kind::duration, &Config::handshake_timeout_ns, 10 * kMs,
+           600 * kSecond, kReload, "A client or peer that has not said hello by then is dropped."),
+    number("network", "peer_timeout", Kind::duration, &Config::peer_timeout_ns, 10 * kMs,
+           3'600 * kSecond, kReload, "A peer that is silent for so long is taken for lost."),
+    number("network", "resume_timeout", Kind::duration, &Config::resume_timeout_ns, 0,
+           3'600 * kSecond, kReload,
+           "A broken link may be re-opened for so long before its operations fail; 0: never."),
+    number("network", "heartbeat", Kind::duration, &Config::heartbeat_ns, kMs, 600 * kSecond, kReload,
+           "An idle link carries a sign of life this often; at most half of peer_timeout."),
+    number("network", "socket_send_buffer", Kind::size, &Config::socket_send_buffer_bytes, 0, kGiB,
+           kRestart, "Kernel buffer of each link for sending; 0: the kernel decides."),
+    number("network", "socket_receive_buffer", Kind::size, &Config::socket_receive_buffer_bytes, 0,
+           kGiB, kRestart, "Kernel buffer of each link for receiving; 0: the kernel decides."),
+
+    number("local", "socket", Kind::text, &Config::socket, 1, kSocketPath, kRestart,
+           "Path of the socket on which clients connect."),
+    plain("local", "socket_mode", Kind::mode, &Config::socket_mode, kRestart,
+          "File mode of socket: who may connect at all."),
+    number("local", "control_socket", Kind::text, &Config::control_socket, 1, kSocketPath, kRestart,
+           "Path of the socket of ternctl."),
+    plain("local", "control_socket_mode", Kind::mode, &Config::control_socket_mode, kRestart,
+          "File mode of control_socket: who may look inside."),
+    plain("local", "allowed_uids", Kind::id_list, &Config::allowed_uids, kReload,
+          "Users that may connect; with allowed_gids also empty: all."),
+    plain("local", "allowed_gids", Kind::id_list, &Config::allowed_gids, kReload,
+          "Groups whose members may connect; with allowed_uids also empty: all."),
+
+    number("lanes", "lanes", Kind::count, &Config::lanes, 1, 16, kRestart,
+           "Data threads; chunks are striped over them."),
+    plain("lanes", "pin_lanes", Kind::flag, &Config::pin_lanes, kRestart,
+          "Binds each lane to a core of the daemon's affinity mask."),
+    number("lanes", "spin", Kind::duration, &Config::spin_ns, 0, 100'000 * kUs, kReload,
+           "An idle lane polls for so long before it sleeps; never when cores are few."),
+    number("lanes", "send_slabs", Kind::count, &Config::send_slabs, 16, 65'536, kRestart,
+           "Buffers of each lane for blocks that are sent; each has room for the largest block."),
+    number("lanes", "receive_slabs", Kind::count, &Config::receive_slabs, 16, 65'536, kRestart,
+           "Buffers of each lane for blocks that arrive before their turn."),
+    number("lanes", "result_slabs", Kind::count, &Config::result_slabs, 16, 65'536, kRestart,
+           "Buffers of each lane for encoded results until every peer has them."),
+
+    power("ops", "chunk_bytes", &Config::chunk_bytes, 16 * kKiB, 4 * kMiB, kRestart,
+          "Slice of a tensor that is encoded and sent as one; agreed when a group is joined."),
+    number("ops", "eager_bytes", Kind::size, &Config::eager_bytes, 0, 64 * kKiB, kRestart,
+           "Operations up to this size travel with their announcement; at most chunk_bytes."),
+    number("ops", "max_ops_in_flight", Kind::count, &Config::max_ops_in_flight, 1, 512, kRestart,
+           "Operations of one group under way at a time; how far ranks may be apart."),
+    number("ops", "op_timeout", Kind::duration, &Config::op_timeout_ns, 10 * kMs, 7 * kDay, kReload,
+           "An operation that not all ranks submit within this time fails everywhere."),
+    number("ops", "join_timeout_max", Kind::duration, &Config::join_timeout_max_ns, kSecond, 7 * kDay,
+           kReload, "The longest time that a client may ask to wait for the ranks of its group."),
+    plain("ops", "verify", Kind::flag, &Config::verify, kReload,
+          "Compares the results' checksums across ranks in every group, asked for or not."),
+
+    number("codec", "kernel_target", Kind::text, &Config::kernel_target, 1, 31, kRestart,
+           "Instruction set of the codecs: auto takes the best, scalar the plainest."),
+    number("codec", "default_gradient_recipe", Kind::text, &Config::default_gradient_recipe, 1, 63,
+           kReload, "Recipe of gradients and deltas that are declared without one."),
+    number("codec", "lossy_min_bytes", Kind::size, &Config::lossy_min_bytes, 0, kGiB, kReload,
+           "Tensors smaller than this travel raw whatever their recipe says."),
+    number("codec", "state_ttl", Kind::duration, &Config::state_ttl_ns, 0, 30 * kDay, kReload,
+           "Codec state is kept for so long after the last rank of its job has left."),
+
+    number("limits", "max_clients", Kind::count, &Config::max_clients, 1, 4'096, kReload,
+           "Connected local processes."),
+    number("limits", "max_clients_per_user", Kind::count, &Config::max_clients_per_user, 1, 4'096,
+           kReload, "Connected local processes of one user."),
+    number("limits", "max_groups", Kind::count, &Config::max_groups, 1, 4'096, kReload,
+           "Groups with a rank on this node."),
+    number("limits", "max_tensors", Kind::count, &Config::max_tensors, 1, 1'048'576, kReload,
+           "Declared tensors in all groups together."),
+    number("limits", "max_arena_bytes", Kind::size, &Config::max_arena_bytes, kMiB, 1'024 * kTiB,
+           kReload, "Arenas of one user together."),
+    number("limits", "max_state_bytes", Kind::size, &Config::max_state_bytes, 0, 1'024 * kTiB, kReload,
+           "Codec state of one user together."),
+
+    choice("diagnostics", "log_level", &Config::log_level, "error|warning|info|debug", kReload,
+           "The least severe lines that are logged."),
+    number("diagnostics", "flight_directory", Kind::text, &Config::flight_directory, 0, 4'000, kReload,
+           "Where the flight recorder writes; empty: beside control_socket."),
+};
+
+}  // namespace
+
+std::span<const Setting> settings() { return kSettings; }
+
+}  // namespace tern::daemon

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace tern::daemon {
+
+// Who connected, as the kernel says (SO_PEERCRED): as of connect(), and pid 0 from outside of our PID
+// namespace.
+struct Credentials {
+  pid_t pid = 0;
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+
+// Answers the verbs of the control socket; docs/control-protocol.md has the shape of every result.
+class ControlHandler {
+ public:
+  virtual ~ControlHandler() = default;
+
+  // `args` is an object. The answer is sent as it is; the code of an error by its name. An unknown verb
+  // is Errc::unsupported. Thread: the one that runs the server's io_context. Must not destroy the server.
+  virtual Result<nlohmann::json> handle(std::string_view verb, const nlohmann::json& args,
+                                        const Credentials& credentials) = 0;
+};
+
+}  // namespace tern::daemon

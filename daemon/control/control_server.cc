@@ -1,0 +1,199 @@
+#include "daemon/control/control_server.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <utility>
+#include <vector>
+
+#include "daemon/control/request.h"
+#include "daemon/control/socket_file.h"
+
+namespace tern::daemon {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using Socket = asio::local::stream_protocol::socket;
+
+// How long accepting rests when the process is out of descriptors.
+constexpr std::chrono::milliseconds kAcceptPause{100};
+
+Credentials credentials_of(Socket& socket) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (::getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+    // Nobody is the one who may do nothing.
+    return {0, static_cast<uid_t>(-1), static_cast<gid_t>(-1)};
+  }
+  return {peer.pid, peer.uid, peer.gid};
+}
+
+}  // namespace
+
+// Handlers of the acceptor hold it weakly: one that was already queued when the server was destroyed
+// finds nothing.
+class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::Impl> {
+ public:
+  // One connection: read a line, answer it, read the next. It lives as long as an operation of it is
+  // pending, and touches the server only until close().
+  class Session : public std::enable_shared_from_this<Session> {
+   public:
+    Session(Impl& server, Socket socket)
+        : server_(&server),
+          credentials_(credentials_of(socket)),
+          socket_(std::move(socket)),
+          timer_(socket_.get_executor()) {}
+
+    void start() { read_line(); }
+
+    // Tells why and closes, without ever becoming one of the clients that are served.
+    void refuse(Errc code, std::string_view text) { write({error_line(code, text), true}); }
+
+    void close() {
+      if (server_ == nullptr) return;
+      const auto self = shared_from_this();
+      std::exchange(server_, nullptr)->forget(this);
+      timer_.cancel();
+      error_code ignored;
+      socket_.close(ignored);
+    }
+
+   private:
+    void read_line() {
+      arm_timer();
+      asio::async_read_until(
+          socket_, asio::dynamic_buffer(input_, kMaxControlRequestBytes), '\n',
+          [self = shared_from_this()](const error_code& error, std::size_t count) {
+            if (self->server_ == nullptr) return;
+            if (error == asio::error::not_found) {
+              self->refuse(Errc::protocol_error, "the line is longer than 65536 bytes");
+            } else if (error) {
+              self->close();
+            } else {
+              self->answer(count);
+            }
+          });
+    }
+
+    void answer(std::size_t line_bytes) {
+      const std::string_view line = std::string_view(input_).substr(0, line_bytes - 1);
+      ControlAnswer reply = answer_request(line, credentials_, server_->handler_,
+                                           server_->options_.max_answer_bytes);
+      input_.erase(0, line_bytes);
+      write(std::move(reply));
+    }
+
+    void write(ControlAnswer reply) {
+      reply_ = std::move(reply);
+      arm_timer();
+      asio::async_write(socket_, asio::buffer(reply_.line),
+                        [self = shared_from_this()](const error_code& error, std::size_t) {
+                          if (self->server_ == nullptr) return;
+                          if (error || self->reply_.close) return self->close();
+                          // The room of a large answer is given back while the client thinks.
+                          self->reply_ = {};
+                          self->read_line();
+                        });
+    }
+
+    void arm_timer() {
+      timer_.expires_after(server_->options_.idle_timeout);
+      timer_.async_wait([self = shared_from_this()](const error_code& error) {
+        // A wait that ended just before it was re-armed still comes without an error.
+        const bool due = self->timer_.expiry() <= asio::steady_timer::clock_type::now();
+        if (!error && due) self->close();
+      });
+    }
+
+    Impl* server_;  // nullptr: closed
+    Credentials credentials_;
+    Socket socket_;
+    asio::steady_timer timer_;
+    std::string input_;
+    ControlAnswer reply_;
+  };
+
+  Impl(asio::io_context& io, const ControlOptions& options, ControlHandler& handler, SocketFile file)
+      : options_(options), handler_(handler), file_(std::move(file)), acceptor_(io), pause_(io) {}
+
+  ~Impl() {
+    while (!sessions_.empty()) sessions_.back()->close();
+  }
+
+  Status start() {
+    error_code error;
+    Fd fd = file_.take_fd();
+    acceptor_.assign(asio::local::stream_protocol(), fd.get(), error);
+    if (error) return fail(Errc::io_error, options_.path + ": " + error.message());
+    (void)fd.release();  // the acceptor's now
+    accept();
+    return {};
+  }
+
+  std::size_t client_count() const noexcept { return sessions_.size(); }
+
+ private:
+  void accept() {
+    acceptor_.async_accept([weak = weak_from_this()](const error_code& error, Socket socket) {
+      const auto self = weak.lock();
+      if (self == nullptr || error == asio::error::operation_aborted) return;
+      if (error) return self->pause();
+      self->welcome(std::move(socket));
+      self->accept();
+    });
+  }
+
+  void pause() {
+    pause_.expires_after(kAcceptPause);
+    pause_.async_wait([weak = weak_from_this()](const error_code& error) {
+      const auto self = weak.lock();
+      if (self != nullptr && !error) self->accept();
+    });
+  }
+
+  void welcome(Socket socket) {
+    const bool full = sessions_.size() >= options_.max_clients;
+    // Those that are told to go away need a bound too.
+    if (sessions_.size() >= 2 * options_.max_clients) return;
+    sessions_.push_back(std::make_shared<Session>(*this, std::move(socket)));
+    if (full) {
+      sessions_.back()->refuse(Errc::quota_exceeded, "too many control clients; try again later");
+    } else {
+      sessions_.back()->start();
+    }
+  }
+
+  void forget(const Session* session) {
+    std::erase_if(sessions_, [&](const auto& held) { return held.get() == session; });
+  }
+
+  ControlOptions options_;
+  ControlHandler& handler_;
+  SocketFile file_;
+  asio::local::stream_protocol::acceptor acceptor_;
+  asio::steady_timer pause_;
+  std::vector<std::shared_ptr<Session>> sessions_;
+};
+
+ControlServer::ControlServer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ControlServer::~ControlServer() = default;
+
+Result<std::unique_ptr<ControlServer>> ControlServer::create(asio::io_context& io,
+                                                             const ControlOptions& options,
+                                                             ControlHandler& handler) {
+  auto file = SocketFile::listen(options.path, SOCK_STREAM, options.mode);
+  if (!file) return tl::unexpected(file.error());
+  auto impl = std::make_shared<Impl>(io, options, handler, *std::move(file));
+  if (auto status = impl->start(); !status) return tl::unexpected(status.error());
+  return std::unique_ptr<ControlServer>(new ControlServer(std::move(impl)));
+}
+
+std::size_t ControlServer::client_count() const noexcept { return impl_->client_count(); }
+
+}  // namespace tern::daemon

@@ -1,0 +1,114 @@
+#include "daemon/control/request.h"
+
+#include <exception>
+#include <nlohmann/json.hpp>
+
+#include "wire/versions.h"
+
+namespace tern::daemon {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMaxVerbBytes = 64;
+// Copying and printing JSON recurse once a level, so a line of brackets would exhaust the stack.
+constexpr int kMaxDepth = 16;
+
+bool is_too_deep(std::string_view line) noexcept {
+  int depth = 0;
+  bool in_text = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (in_text && c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      in_text = !in_text;
+    } else if (!in_text && (c == '[' || c == '{')) {
+      if (++depth > kMaxDepth) return true;
+    } else if (!in_text && (c == ']' || c == '}')) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+// Names may hold any bytes of clients; what is not UTF-8 is replaced.
+std::string line_of(const json& answer) {
+  return answer.dump(-1, ' ', false, json::error_handler_t::replace) + '\n';
+}
+
+json envelope(const json& id) { return {{"v", wire::kControlProtocol}, {"id", id}}; }
+
+std::string error_line(const json& id, Errc code, std::string_view text) {
+  json answer = envelope(id);
+  answer["ok"] = false;
+  answer["error"] = {{"code", errc_name(code)}, {"text", text}};
+  return line_of(answer);
+}
+
+ControlAnswer refuse(const json& id, Errc code, std::string_view text) {
+  return {error_line(id, code, text), true};
+}
+
+// An exception of the handler is a defect, but not a reason to end the daemon and all its jobs.
+Result<json> call(ControlHandler& handler, std::string_view verb, const json& args,
+                  const Credentials& credentials) {
+  try {
+    return handler.handle(verb, args, credentials);
+  } catch (const std::exception& error) {
+    return fail(Errc::internal, error.what());
+  }
+}
+
+}  // namespace
+
+std::string error_line(Errc code, std::string_view text) { return error_line(json(), code, text); }
+
+ControlAnswer answer_request(std::string_view line, const Credentials& credentials,
+                             ControlHandler& handler, std::size_t max_answer_bytes) {
+  if (is_too_deep(line)) {
+    return refuse(json(), Errc::protocol_error, "the line nests deeper than 16 levels");
+  }
+  const json request = json::parse(line, nullptr, false);
+  if (!request.is_object()) {
+    return refuse(json(), Errc::protocol_error, "the line is not a JSON object");
+  }
+  // Only a number is repeated in the answer: anything else could be deep or large.
+  const auto id_at = request.find("id");
+  const json id = id_at != request.end() && id_at->is_number_unsigned() ? *id_at : json();
+  const auto version = request.find("v");
+  if (version == request.end() || !version->is_number_unsigned()) {
+    return refuse(id, Errc::protocol_error, "\"v\" must be the version of the protocol, a number");
+  }
+  if (version->get<std::uint64_t>() != wire::kControlProtocol) {
+    return refuse(id, Errc::version_mismatch,
+                  "this daemon speaks version " + std::to_string(wire::kControlProtocol) +
+                      " of the control protocol");
+  }
+  if (id.is_null()) return refuse(id, Errc::protocol_error, "\"id\" must be a number");
+  const auto verb_at = request.find("verb");
+  const bool has_verb = verb_at != request.end() && verb_at->is_string() &&
+                        verb_at->get_ref<const std::string&>().size() <= kMaxVerbBytes;
+  if (!has_verb) {
+    return refuse(id, Errc::protocol_error, "\"verb\" must be a text of up to 64 bytes");
+  }
+  const auto args_at = request.find("args");
+  const json args = args_at == request.end() ? json::object() : *args_at;
+  if (!args.is_object()) return refuse(id, Errc::protocol_error, "\"args\" must be an object");
+
+  auto result = call(handler, verb_at->get_ref<const std::string&>(), args, credentials);
+  if (!result) return {error_line(id, result.error().code, result.error().text), false};
+  json answer = envelope(id);
+  answer["ok"] = true;
+  answer["result"] = *std::move(result);
+  std::string text = line_of(answer);
+  if (text.size() > max_answer_bytes) {
+    return {error_line(id, Errc::quota_exceeded,
+                       "the answer has " + std::to_string(text.size()) + " bytes; at most " +
+                           std::to_string(max_answer_bytes) + " are sent"),
+            false};
+  }
+  return {std::move(text), false};
+}
+
+}  // namespace tern::daemon

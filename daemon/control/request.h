@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "daemon/control/control_handler.h"
+
+namespace tern::daemon {
+
+// What one line of a client leads to.
+struct ControlAnswer {
+  std::string line;    // with its line feed
+  bool close = false;  // the line was no request: close after the answer
+};
+
+// Reads one request (without line feed), asks the handler and writes the answer. Any bytes are welcome.
+ControlAnswer answer_request(std::string_view line, const Credentials& credentials,
+                             ControlHandler& handler, std::size_t max_answer_bytes);
+
+// The line for an error that belongs to no request.
+std::string error_line(Errc code, std::string_view text);
+
+}  // namespace tern::daemon

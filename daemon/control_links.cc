@@ -1,0 +1,156 @@
+#include "daemon/control_links.h"
+
+#include <algorithm>
+
+namespace tern::daemon {
+namespace {
+
+constexpr std::size_t kMaxMessageBytes = 1 << 20;
+// Peers that connect without being asked: enough for any cluster of this version, not without limit.
+constexpr std::size_t kMaxPeers = 1024;
+
+}  // namespace
+
+ControlLinks::ControlLinks(net::Transport& transport, const Clock& clock,
+                           const net::LinkSettings& settings, wire::NodeId self, Sink& sink)
+    : transport_(transport), clock_(clock), settings_(settings), self_(self), sink_(sink) {}
+
+ControlLinks::~ControlLinks() {
+  for (auto& peer : peers_) peer->link->close();
+}
+
+ControlLinks::Peer& ControlLinks::add(const wire::NodeId& node, const net::Endpoint& endpoint,
+                                      bool active) {
+  auto peer = std::make_unique<Peer>();
+  peer->ref = next_ref_++;
+  peer->node = node;
+  peer->endpoint = endpoint;
+  net::Link::Identity identity;
+  identity.self = self_;
+  identity.peer = node;
+  identity.lane = wire::kConductorLane;
+  identity.endpoint = endpoint;
+  identity.active = active;
+  peer->link = std::make_unique<net::Link>(transport_, clock_, settings_, identity,
+                                           static_cast<net::LinkSink&>(*this));
+  peers_.push_back(std::move(peer));
+  return *peers_.back();
+}
+
+LinkRef ControlLinks::open(const net::Endpoint& endpoint) {
+  for (auto& peer : peers_) {
+    if (!peer->lost && peer->endpoint == endpoint) return peer->ref;
+  }
+  return add({}, endpoint, true).ref;
+}
+
+void ControlLinks::adopt(std::unique_ptr<net::Incoming> incoming, const wire::HelloBody& hello) {
+  for (auto& peer : peers_) {
+    if (peer->lost || peer->node != hello.node || !peer->endpoint.host.empty()) continue;
+    if (peer->link->offer(incoming, hello)) return;
+  }
+  if (peers_.size() >= kMaxPeers) return;  // the connection is closed
+  add(hello.node, {}, false).link->offer(incoming, hello);
+}
+
+bool ControlLinks::is_open(LinkRef link) const {
+  return std::any_of(peers_.begin(), peers_.end(), [link](const auto& peer) {
+    return peer->ref == link && !peer->lost && peer->link->state() == net::LinkState::open;
+  });
+}
+
+void ControlLinks::send(LinkRef to, const nlohmann::json& message) {
+  for (auto& peer : peers_) {
+    if (peer->ref != to || peer->lost) continue;
+    const std::string text = message.dump();
+    wire::FrameHeader header;
+    header.kind = static_cast<std::uint8_t>(wire::FrameKind::control);
+    peer->link->send_copy(header, std::as_bytes(std::span(text.data(), text.size())));
+  }
+}
+
+int ControlLinks::do_work() {
+  int work = transport_.poll();
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    if (!peers_[i]->lost) work += peers_[i]->link->tick();
+  }
+  // Outside the links' callbacks, where the sink may open and send as it likes.
+  auto received = std::move(received_);
+  received_.clear();
+  for (const auto& [ref, message] : received) sink_.on_control_message(ref, message);
+  work += static_cast<int>(received.size());
+  for (std::size_t i = 0; i < peers_.size();) {
+    if (!peers_[i]->lost) {
+      ++i;
+      continue;
+    }
+    const auto gone = std::move(peers_[i]);
+    peers_.erase(peers_.begin() + static_cast<std::ptrdiff_t>(i));
+    sink_.on_control_link_lost(gone->ref, gone->why);
+    ++work;
+  }
+  return work;
+}
+
+std::uint64_t ControlLinks::next_deadline_ns() const {
+  std::uint64_t deadline = ~std::uint64_t{0};
+  for (const auto& peer : peers_) {
+    if (!peer->lost) deadline = std::min(deadline, peer->link->next_deadline_ns());
+  }
+  return deadline;
+}
+
+void ControlLinks::say_goodbye() {
+  for (auto& peer : peers_) {
+    if (!peer->lost) peer->link->say_goodbye();
+  }
+}
+
+std::vector<ControlLinks::Row> ControlLinks::rows() const {
+  std::vector<Row> rows;
+  for (const auto& peer : peers_) {
+    const wire::NodeId node = peer->link->identity().peer;
+    rows.push_back({node_text(node), peer->endpoint.host.empty() ? "" : net::to_text(peer->endpoint),
+                    peer->link->state(), peer->link->stats(), peer->link->unacked_frames()});
+  }
+  return rows;
+}
+
+ControlLinks::Peer* ControlLinks::peer_of(const net::Link& link) {
+  const auto found = std::find_if(peers_.begin(), peers_.end(),
+                                  [&link](const auto& peer) { return peer->link.get() == &link; });
+  return found == peers_.end() ? nullptr : found->get();
+}
+
+net::PayloadPlace ControlLinks::place_payload(net::Link& link, const wire::FrameHeader& header) {
+  Peer* peer = peer_of(link);
+  peer->buffer.clear();
+  if (header.kind != static_cast<std::uint8_t>(wire::FrameKind::control) ||
+      header.payload_bytes > kMaxMessageBytes) {
+    return {};
+  }
+  peer->buffer.resize(header.payload_bytes);
+  return {{}, peer->buffer};
+}
+
+bool ControlLinks::on_frame(net::Link& link, const wire::FrameHeader& header,
+                            const net::PayloadPlace& place, bool payload_valid) {
+  Peer* peer = peer_of(link);
+  if (!payload_valid || header.kind != static_cast<std::uint8_t>(wire::FrameKind::control)) {
+    return false;
+  }
+  const std::string_view text(static_cast<const char*>(static_cast<const void*>(place.body.data())),
+                              place.body.size());
+  auto message = nlohmann::json::parse(text, nullptr, false);
+  if (!message.is_object()) return false;
+  received_.emplace_back(peer->ref, std::move(message));
+  return true;
+}
+
+void ControlLinks::on_lost(net::Link& link, Errc, const char* text) {
+  Peer* peer = peer_of(link);
+  peer->lost = true;
+  peer->why = text;
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,362 @@
+#include "daemon/coordinator.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "collective/group_ops.h"
+#include "daemon/hmac.h"
+
+namespace tern::daemon {
+namespace {
+
+// Joins of groups that nobody here knows (yet) are held, but not without limit.
+constexpr std::size_t kMaxGroups = 4096;
+constexpr std::size_t kMaxJoiners = 8192;
+constexpr std::int64_t kMaxRanks = 1024;
+
+std::string random_hex() {
+  std::array<std::byte, 16> bytes;
+  random_bytes(bytes);
+  return to_hex(bytes);
+}
+
+std::string joined(std::initializer_list<std::string> parts) {
+  std::string all;
+  for (const auto& part : parts) {
+    all += std::to_string(part.size());
+    all += ':';
+    all += part;
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string join_proof(std::span<const std::byte> secret, const std::string& uid,
+                       const std::string& member_nonce, const std::string& challenge,
+                       const std::string& node, std::int64_t rank, std::int64_t size) {
+  const std::string text = joined({"tern join", uid, member_nonce, challenge, node,
+                                   std::to_string(rank), std::to_string(size)});
+  return to_hex(hmac_sha256(secret, {bytes_of(text)}));
+}
+
+std::string members_proof(std::span<const std::byte> secret, const std::string& member_nonce,
+                          const std::string& body) {
+  const std::string text = joined({"tern members", member_nonce, body});
+  return to_hex(hmac_sha256(secret, {bytes_of(text)}));
+}
+
+std::uint64_t group_token(std::span<const std::byte> secret, const std::string& uid,
+                          std::int64_t epoch, const std::string& incarnation) {
+  const std::string text = joined({"tern token", uid, std::to_string(epoch), incarnation});
+  const Digest digest = hmac_sha256(secret, {bytes_of(text)});
+  std::uint64_t token = 0;
+  std::memcpy(&token, digest.data(), sizeof(token));
+  return token;
+}
+
+void Coordinator::learn(const GroupId& id) {
+  const std::string uid = to_hex(id.uid);
+  if (!groups_.contains(uid)) make_room();
+  Group& group = groups_[uid];
+  group.last_used = ++uses_;
+  if (group.known) return;
+  group.known = true;
+  group.secret = id.secret;
+  for (auto& [rank, joiner] : group.joiners) challenge(uid, rank, joiner);
+}
+
+bool Coordinator::on_message(LinkRef from, const nlohmann::json& message) {
+  const std::string type = text_of(message, "t");
+  const std::string uid = text_of(message, "uid");
+  if (uid.size() != 32) return false;
+  if (type == "join") {
+    on_join(from, uid, message);
+    return true;
+  }
+  const auto found = groups_.find(uid);
+  if (type == "proof") {
+    if (found != groups_.end()) on_proof(from, uid, message);
+    return true;
+  }
+  if (type != "ready" && type != "ended" && type != "left" && type != "withdraw") return false;
+  if (found == groups_.end()) return true;
+  Group& group = found->second;
+  if (type == "withdraw") {
+    const auto joiner = group.joiners.find(static_cast<std::uint32_t>(number_of(message, "rank", -1)));
+    if (joiner != group.joiners.end() && joiner->second.link == from) group.joiners.erase(joiner);
+    forget_strangers();
+    return true;
+  }
+  // The rest speaks of the current epoch, and only its members may.
+  const auto node = std::find_if(group.nodes.begin(), group.nodes.end(),
+                                 [from](const Node& one) { return one.link == from; });
+  if (node == group.nodes.end() || number_of(message, "epoch") != group.epoch) return true;
+  if (type == "ready" && group.phase == Phase::starting) {
+    node->ready = true;
+    if (std::all_of(group.nodes.begin(), group.nodes.end(),
+                    [](const Node& one) { return one.ready; })) {
+      group.phase = Phase::active;
+      for (const Node& one : group.nodes) {
+        sender_.send(one.link, {{"t", "start"}, {"uid", uid}, {"epoch", group.epoch}});
+      }
+    }
+  } else if (type == "ended") {
+    end_epoch(uid, group, errc_of(message, "code"), text_of(message, "text"));
+  } else if (type == "left") {
+    const auto rank = static_cast<std::uint32_t>(number_of(message, "rank", -1));
+    if (std::find(node->ranks.begin(), node->ranks.end(), rank) == node->ranks.end()) return true;
+    group.left.insert(rank);
+    if (group.left.size() == group.ranks) {
+      end_epoch(uid, group, Errc::group_left, "all ranks have left the group");
+      if (group.phase == Phase::gathering && group.joiners.empty()) groups_.erase(found);
+    }
+  }
+  return true;
+}
+
+void Coordinator::on_join(LinkRef from, const std::string& uid, const nlohmann::json& message) {
+  const std::int64_t rank = number_of(message, "rank", -1);
+  const std::int64_t size = number_of(message, "size", -1);
+  const auto rank_number = static_cast<std::uint32_t>(rank);
+  if (size < 1 || size > kMaxRanks || rank < 0 || rank >= size) {
+    return refuse(from, uid, rank_number, Errc::invalid_argument,
+                  "rank must be 0 .. size-1 and size 1 .. 1024");
+  }
+  std::size_t joiners = 0;
+  for (const auto& [other, group] : groups_) joiners += group.joiners.size();
+  if (joiners >= kMaxJoiners || (!groups_.contains(uid) && !make_room())) {
+    return refuse(from, uid, rank_number, Errc::quota_exceeded, "the coordinator has too many groups");
+  }
+  Group& group = groups_[uid];
+  const auto waiting = group.joiners.find(rank_number);
+  if (waiting != group.joiners.end() && waiting->second.link != from) {
+    // Only a rank that has proven itself holds its place.
+    if (waiting->second.proven) {
+      return refuse(from, uid, rank_number, Errc::rank_taken,
+                    "rank " + std::to_string(rank) + " has joined from node " + waiting->second.node);
+    }
+    refuse(waiting->second.link, uid, rank_number, Errc::rank_taken, "another process joined first");
+    group.joiners.erase(waiting);
+  }
+  Joiner joiner;
+  joiner.link = from;
+  joiner.node = text_of(message, "node");
+  joiner.nonce = text_of(message, "nonce");
+  joiner.says = message;
+  if (!parse_node(joiner.node) || joiner.nonce.size() != 32 || joiner.says.dump().size() > 4096) {
+    return refuse(from, uid, rank_number, Errc::protocol_error, "the join message is malformed");
+  }
+  Joiner& stored = group.joiners[rank_number] = std::move(joiner);
+  if (group.known) challenge(uid, rank_number, stored);
+}
+
+void Coordinator::challenge(const std::string& uid, std::uint32_t rank, Joiner& joiner) {
+  joiner.challenge = random_hex();
+  sender_.send(joiner.link,
+               {{"t", "challenge"}, {"uid", uid}, {"rank", rank}, {"nonce", joiner.challenge}});
+}
+
+void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann::json& message) {
+  Group& group = groups_[uid];
+  const auto rank = static_cast<std::uint32_t>(number_of(message, "rank", -1));
+  const auto found = group.joiners.find(rank);
+  if (found == group.joiners.end() || found->second.link != from ||
+      found->second.challenge.empty() || found->second.proven) {
+    return;
+  }
+  Joiner& joiner = found->second;
+  const std::int64_t size = number_of(joiner.says, "size");
+  const std::string expected =
+      join_proof(group.secret, uid, joiner.nonce, joiner.challenge, joiner.node, rank, size);
+  if (!equal_constant_time(bytes_of(expected), bytes_of(text_of(message, "hmac")))) {
+    group.joiners.erase(found);
+    return refuse(from, uid, rank, Errc::bad_secret, "the group id's secret is wrong");
+  }
+  // From here on the joiner is known to have the id.
+  if (group.phase != Phase::gathering) {
+    const std::string address = text_of(joiner.says, "address");
+    for (const Node& node : group.nodes) {
+      const bool taken = std::find(node.ranks.begin(), node.ranks.end(), rank) != node.ranks.end();
+      if (node.id != joiner.node && node.address == address) {
+        // Another daemon answers at this node's address: the one in the group is gone.
+        end_epoch(uid, group, Errc::peer_lost, "the daemon at " + address + " was restarted");
+        break;
+      }
+      if (taken && !group.left.contains(rank)) {
+        group.joiners.erase(found);
+        return refuse(from, uid, rank, Errc::rank_taken,
+                      "rank " + std::to_string(rank) + " is in use by node " + node.address);
+      }
+    }
+  }
+  for (const auto& [other_rank, other] : group.joiners) {
+    const std::int64_t other_size = number_of(other.says, "size");
+    if (!other.proven || other_size == size) continue;
+    const std::string text = "rank " + std::to_string(rank) + " says size " + std::to_string(size) +
+                             ", rank " + std::to_string(other_rank) + " says " +
+                             std::to_string(other_size);
+    group.joiners.erase(found);
+    return refuse(from, uid, rank, Errc::wrong_size, text);
+  }
+  joiner.proven = true;
+  group.size = static_cast<std::uint32_t>(size);
+  tell_waiting(uid, group);
+  const auto proven = std::count_if(group.joiners.begin(), group.joiners.end(),
+                                    [](const auto& one) { return one.second.proven; });
+  if (group.phase == Phase::gathering && proven == size) start_epoch(uid, group);
+}
+
+void Coordinator::refuse(LinkRef to, const std::string& uid, std::uint32_t rank, Errc code,
+                         const std::string& text) {
+  sender_.send(to, {{"t", "refused"},
+                    {"uid", uid},
+                    {"rank", rank},
+                    {"code", static_cast<int>(code)},
+                    {"text", text}});
+}
+
+// So that a member whose time runs out can say who was missing.
+void Coordinator::tell_waiting(const std::string& uid, Group& group) {
+  nlohmann::json missing = nlohmann::json::array();
+  for (std::uint32_t rank = 0; rank < group.size; ++rank) {
+    const auto found = group.joiners.find(rank);
+    if (found == group.joiners.end() || !found->second.proven) missing.push_back(rank);
+  }
+  std::set<LinkRef> links;
+  for (const auto& [rank, joiner] : group.joiners) {
+    if (joiner.proven) links.insert(joiner.link);
+  }
+  for (const LinkRef link : links) {
+    sender_.send(link, {{"t", "waiting"}, {"uid", uid}, {"missing", missing}});
+  }
+}
+
+void Coordinator::start_epoch(const std::string& uid, Group& group) {
+  std::vector<Node> nodes;  // in order of their lowest rank, because joiners are in order of rank
+  std::map<std::string, std::string> nonces;
+  std::int64_t lanes = 16, chunk_bytes = 1 << 30, eager_bytes = 1 << 30, max_ops = 1 << 20;
+  std::int64_t lossy_min = 0, op_timeout_ms = 0, common = -1;
+  bool verify = false;
+  std::int64_t seed = number_of(group.joiners.begin()->second.says, "seed");
+  for (auto& [rank, joiner] : group.joiners) {
+    if (!joiner.proven) continue;
+    auto node = std::find_if(nodes.begin(), nodes.end(),
+                             [&](const Node& one) { return one.id == joiner.node; });
+    if (node == nodes.end()) {
+      nodes.push_back(Node{joiner.link, joiner.node, text_of(joiner.says, "address"), {}, false});
+      node = nodes.end() - 1;
+      nonces[joiner.node] = joiner.nonce;
+    }
+    node->ranks.push_back(rank);
+    const auto& says = joiner.says;
+    lanes = std::clamp<std::int64_t>(number_of(says, "lanes", 1), 1, lanes);
+    chunk_bytes = std::clamp<std::int64_t>(number_of(says, "chunk_bytes"), 16 << 10, chunk_bytes);
+    eager_bytes = std::clamp<std::int64_t>(number_of(says, "eager_bytes"), 0, eager_bytes);
+    max_ops = std::clamp<std::int64_t>(number_of(says, "max_ops"), 1, max_ops);
+    lossy_min = std::max(lossy_min, number_of(says, "lossy_min"));
+    op_timeout_ms = std::max(op_timeout_ms, number_of(says, "op_timeout_ms"));
+    verify = verify || flag_of(says, "verify");
+    const std::int64_t completed = number_of(says, "completed");
+    common = common < 0 ? completed : std::min(common, completed);
+  }
+  std::string problem;
+  if (nodes.size() > collective::kMaxNodes) problem = "a group spans at most 64 nodes";
+  for (const Node& node : nodes) {
+    if (node.ranks.size() > collective::kMaxLocalRanks) problem = "a node has at most 64 ranks of a group";
+  }
+  if (!problem.empty()) {
+    for (const auto& [rank, joiner] : group.joiners) {
+      refuse(joiner.link, uid, rank, Errc::unsupported, problem);
+    }
+    group.joiners.clear();
+    return;
+  }
+  nlohmann::json body = {{"uid", uid},
+                         {"epoch", group.epoch + 1},
+                         {"incarnation", random_hex()},
+                         {"size", group.size},
+                         {"lanes", lanes},
+                         {"chunk_bytes", chunk_bytes},
+                         {"eager_bytes", std::min(eager_bytes, chunk_bytes)},
+                         {"max_ops", max_ops},
+                         {"lossy_min", lossy_min},
+                         {"op_timeout_ms", op_timeout_ms},
+                         {"verify", verify},
+                         {"seed", seed},
+                         {"last_common_op", group.epoch == 0 ? 0 : common},
+                         {"nodes", nlohmann::json::array()}};
+  for (const Node& node : nodes) {
+    body["nodes"].push_back({{"id", node.id}, {"address", node.address}, {"ranks", node.ranks}});
+  }
+  const std::string text = body.dump();
+  ++group.epoch;
+  group.phase = Phase::starting;
+  group.left.clear();
+  group.ranks = group.size;
+  group.joiners.clear();
+  group.nodes = std::move(nodes);
+  for (const Node& node : group.nodes) {
+    sender_.send(node.link, {{"t", "members"},
+                             {"uid", uid},
+                             {"body", text},
+                             {"hmac", members_proof(group.secret, nonces[node.id], text)}});
+  }
+}
+
+void Coordinator::end_epoch(const std::string& uid, Group& group, Errc code,
+                            const std::string& text) {
+  if (group.phase == Phase::gathering) return;
+  for (const Node& node : group.nodes) {
+    sender_.send(node.link, {{"t", "end"},
+                             {"uid", uid},
+                             {"epoch", group.epoch},
+                             {"code", static_cast<int>(code)},
+                             {"text", text}});
+  }
+  group.nodes.clear();
+  group.phase = Phase::gathering;
+  // Ranks that rejoined before they heard of the end were waiting for it.
+  const auto proven = std::count_if(group.joiners.begin(), group.joiners.end(),
+                                    [](const auto& one) { return one.second.proven; });
+  if (!group.joiners.empty() && proven == group.size) start_epoch(uid, group);
+}
+
+// A place for one more group: the one that was used least lately and in which nobody is goes. Its ranks
+// may still come back; this node's next join makes it known again.
+bool Coordinator::make_room() {
+  if (groups_.size() < kMaxGroups) return true;
+  auto oldest = groups_.end();
+  for (auto it = groups_.begin(); it != groups_.end(); ++it) {
+    const Group& group = it->second;
+    if (group.phase != Phase::gathering || !group.joiners.empty()) continue;
+    if (oldest == groups_.end() || group.last_used < oldest->second.last_used) oldest = it;
+  }
+  if (oldest == groups_.end()) return false;
+  groups_.erase(oldest);
+  return true;
+}
+
+// Groups that only joins of other nodes spoke of, and these are gone.
+void Coordinator::forget_strangers() {
+  std::erase_if(groups_, [](const auto& one) {
+    return !one.second.known && one.second.joiners.empty();
+  });
+}
+
+void Coordinator::on_link_lost(LinkRef link, const std::string& why) {
+  for (auto& [uid, group] : groups_) {
+    std::erase_if(group.joiners, [link](const auto& one) { return one.second.link == link; });
+    for (const Node& node : group.nodes) {
+      if (node.link != link) continue;
+      std::string ranks;
+      for (const auto rank : node.ranks) ranks += (ranks.empty() ? "" : ",") + std::to_string(rank);
+      end_epoch(uid, group, Errc::peer_lost,
+                "the daemon at " + node.address + " (ranks " + ranks + ") was lost: " + why);
+      break;
+    }
+  }
+  forget_strangers();
+}
+
+}  // namespace tern::daemon

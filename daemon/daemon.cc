@@ -1,0 +1,285 @@
+#include "daemon/daemon.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <thread>
+
+#include "codec/kernel_target.h"
+#include "daemon/client_server.h"
+#include "daemon/conductor.h"
+#include "daemon/control/control_server.h"
+#include "daemon/hmac.h"
+#include "daemon/lane_thread.h"
+#include "daemon/version.h"
+#include "net/event_loop_asio.h"
+#include "net/tcp/tcp_transport.h"
+
+namespace tern::daemon {
+namespace {
+
+// After SIGTERM, ops in flight have so long to finish by themselves.
+constexpr std::uint64_t kGraceNs = 2'000'000'000;
+// And what was said to clients and peers has so long to leave.
+constexpr std::uint64_t kFlushNs = 200'000'000;
+constexpr std::uint64_t kMaxSleepNs = 1'000'000'000;
+
+net::LinkSettings link_settings(const Config& config) {
+  net::LinkSettings settings;
+  settings.heartbeat_ns = config.heartbeat_ns;
+  settings.peer_timeout_ns = config.peer_timeout_ns;
+  settings.resume_timeout_ns = config.resume_timeout_ns;
+  return settings;
+}
+
+std::uint64_t rss_bytes() {
+  unsigned long long size = 0, resident = 0;
+  if (FILE* file = std::fopen("/proc/self/statm", "r")) {
+    if (std::fscanf(file, "%llu %llu", &size, &resident) != 2) resident = 0;
+    std::fclose(file);
+  }
+  return resident * static_cast<unsigned long long>(::sysconf(_SC_PAGESIZE));
+}
+
+wire::NodeId random_node() {
+  wire::NodeId node;
+  random_bytes(std::as_writable_bytes(std::span(&node, 1)));
+  return node;
+}
+
+}  // namespace
+
+// The acceptor must listen before the conductor exists, because its port is what the conductor
+// advertises; nothing is accepted before the first poll.
+struct LateSink final : net::AcceptorSink {
+  net::AcceptorSink* target = nullptr;
+  void on_incoming(std::unique_ptr<net::Incoming> connection, const wire::FrameHeader& header,
+                   const wire::HelloBody& hello) override {
+    target->on_incoming(std::move(connection), header, hello);
+  }
+  void on_refused(const std::string& from, Errc reason, const char* text) override {
+    target->on_refused(from, reason, text);
+  }
+};
+
+struct Daemon::Parts final : ControlHandler {
+  struct LaneParts {
+    net::EventLoop loop;
+    std::unique_ptr<net::Transport> transport;
+    std::unique_ptr<Lane> lane;
+    std::unique_ptr<LaneThread> thread;
+  };
+
+  Config config;
+  SteadyClock clock;
+  std::uint64_t started_ns = 0;
+  wire::NodeId self = random_node();
+  net::EventLoop loop;
+  std::unique_ptr<net::Transport> transport;
+  std::vector<std::unique_ptr<LaneParts>> lanes;
+  std::unique_ptr<ClientServer> clients;
+  std::unique_ptr<Conductor> conductor;
+  LateSink incoming;
+  std::unique_ptr<net::Acceptor> acceptor;
+  std::unique_ptr<ControlServer> control;
+  net::Endpoint listening;
+  std::atomic<bool> stop{false};
+
+  Result<nlohmann::json> handle(std::string_view verb, const nlohmann::json& args,
+                                const Credentials& credentials) override;
+  Status open(const Config& given);
+  int do_work();
+  void finish();
+};
+
+Status Daemon::Parts::open(const Config& given) {
+  config = given;
+  started_ns = clock.now_ns();
+  if (config.kernel_target != "auto" && !codec::force_target(config.kernel_target)) {
+    return fail(Errc::invalid_argument,
+                "kernel_target: this machine cannot run " + config.kernel_target);
+  }
+  if (auto recipe = codec::parse_recipe(config.default_gradient_recipe); !recipe) {
+    return fail(Errc::bad_recipe, "default_gradient_recipe: " + recipe.error().text);
+  }
+  if (config.transport != "tcp") {
+    return fail(Errc::unsupported, "transport: this version has tcp only");
+  }
+  auto server = ClientServer::create(loop, config.socket, config.socket_mode);
+  if (!server) return tl::unexpected(server.error());
+  clients = std::move(*server);
+  net::TcpSettings tcp;
+  tcp.send_buffer_bytes = static_cast<int>(config.socket_send_buffer_bytes);
+  tcp.receive_buffer_bytes = static_cast<int>(config.socket_receive_buffer_bytes);
+  transport = std::make_unique<net::TcpTransport>(loop, tcp);
+  net::AcceptorSettings accepting;
+  accepting.hello_timeout_ns = config.handshake_timeout_ns;
+  auto accept = net::TcpAcceptor::create(loop, {config.listen.host, config.listen.port}, clock,
+                                         accepting, tcp, incoming);
+  if (!accept) return tl::unexpected(accept.error());
+  listening = (*accept)->endpoint();
+
+  LaneSettings lane_settings;
+  lane_settings.chunk_bytes = config.chunk_bytes;
+  lane_settings.receive_slabs = config.receive_slabs;
+  lane_settings.send_slabs = config.send_slabs;
+  lane_settings.result_slabs = config.result_slabs;
+  lane_settings.link = link_settings(config);
+  LaneThread::Idle idle;
+  idle.spin_ns = config.spin_ns;
+  idle.pin = config.pin_lanes;
+  idle.cores = std::thread::hardware_concurrency();
+  idle.lanes = config.lanes;
+  std::vector<Lane*> lane_pointers;
+  for (std::uint32_t i = 0; i < config.lanes; ++i) {
+    auto parts = std::make_unique<LaneParts>();
+    parts->transport = std::make_unique<net::TcpTransport>(parts->loop, tcp);
+    lane_settings.lane = i;
+    parts->lane = std::make_unique<Lane>(lane_settings, clock, *parts->transport, self, &parts->loop,
+                                         [this] { loop.wake(); });
+    parts->thread = std::make_unique<LaneThread>(parts->loop, *parts->lane, clock, idle);
+    lane_pointers.push_back(parts->lane.get());
+    lanes.push_back(std::move(parts));
+  }
+
+  ConductorSettings settings;
+  settings.version = kVersion;
+  const Endpoint advertise = advertised_endpoint(config, listening.port);
+  settings.advertise = {advertise.host, advertise.port};
+  settings.chunk_bytes = config.chunk_bytes;
+  settings.eager_bytes = config.eager_bytes;
+  settings.lossy_min_bytes = config.lossy_min_bytes;
+  settings.max_ops_in_flight = config.max_ops_in_flight;
+  settings.op_timeout_ns = config.op_timeout_ns;
+  settings.join_timeout_max_ns = config.join_timeout_max_ns;
+  settings.spin_ns = config.spin_ns;
+  settings.state_ttl_ns = config.state_ttl_ns;
+  settings.cores = idle.cores;
+  settings.active_chunks = 2 * config.result_slabs;
+  settings.verify = config.verify;
+  settings.default_gradient_recipe = config.default_gradient_recipe;
+  settings.max_clients = config.max_clients;
+  settings.max_clients_per_user = config.max_clients_per_user;
+  settings.max_groups = config.max_groups;
+  settings.max_tensors = config.max_tensors;
+  settings.max_arena_bytes = config.max_arena_bytes;
+  settings.max_state_bytes = config.max_state_bytes;
+  settings.allowed_uids = config.allowed_uids;
+  settings.allowed_gids = config.allowed_gids;
+  settings.flight_directory = flight_directory(config);
+  settings.link = lane_settings.link;
+  conductor = std::make_unique<Conductor>(std::move(settings), clock, *transport, self,
+                                          std::move(lane_pointers), *clients,
+                                          [this](std::uint32_t lane) { lanes[lane]->thread->wake(); });
+  incoming.target = &conductor->acceptor_sink();
+  acceptor = std::move(*accept);
+  clients->start(*conductor);
+  return {};
+}
+
+int Daemon::Parts::do_work() {
+  int work = loop.poll();
+  work += acceptor->poll();
+  work += clients->poll();
+  work += conductor->do_work();
+  return work;
+}
+
+void Daemon::Parts::finish() {
+  spdlog::info("stopping: waiting for operations in flight");
+  clients->stop_accepting();
+  conductor->begin_stop();
+  const auto work_until = [this](std::uint64_t deadline, auto done) {
+    while (clock.now_ns() < deadline && !done()) {
+      if (do_work() == 0) loop.wait(5'000'000);
+    }
+  };
+  work_until(clock.now_ns() + kGraceNs, [this] { return conductor->idle(); });
+  conductor->end_all(Errc::shutting_down, "the daemon is stopping");
+  // The news of the end must reach the coordinators before the links say goodbye.
+  work_until(clock.now_ns() + kFlushNs / 2, [] { return false; });
+  conductor->say_goodbye();
+  work_until(clock.now_ns() + kFlushNs / 2, [] { return false; });
+}
+
+Result<nlohmann::json> Daemon::Parts::handle(std::string_view verb, const nlohmann::json&,
+                                             const Credentials&) {
+  if (verb == "status") {
+    return nlohmann::json{
+        {"version", kVersion},
+        {"node_id", node_text(self)},
+        {"pid", ::getpid()},
+        {"uptime_s", static_cast<double>(clock.now_ns() - started_ns) / 1e9},
+        {"listen", net::to_text(listening)},
+        {"advertise", to_text(net::Endpoint{advertised_endpoint(config, listening.port).host,
+                                            advertised_endpoint(config, listening.port).port})},
+        {"lanes", config.lanes},
+        {"clients", conductor->client_count()},
+        {"groups", conductor->group_count()},
+        {"peers", conductor->peer_count()},
+        {"transport", transport->name()},
+        {"kernel_target", codec::kernel_target_name()},
+        {"plaintext", true},
+        {"rss_bytes", rss_bytes()}};
+  }
+  if (verb == "clients") return conductor->report_clients();
+  if (verb == "peers") return conductor->report_peers();
+  if (verb == "groups") return conductor->report_groups();
+  if (verb == "tensors") return conductor->report_tensors();
+  if (verb == "counters") return conductor->report_counters();
+  if (verb == "version") {
+    return nlohmann::json{{"version", kVersion},
+                          {"wire", wire::kWireProtocol},
+                          {"shm", wire::kShmAbi},
+                          {"control", wire::kControlProtocol}};
+  }
+  return fail(Errc::unsupported, "unknown verb; this daemon knows status, clients, peers, groups, "
+                                 "tensors, counters, version");
+}
+
+Daemon::Daemon(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+Daemon::~Daemon() {
+  if (!parts_) return;
+  for (auto& lane : parts_->lanes) lane->thread->stop();
+  parts_->control.reset();
+  parts_->acceptor.reset();
+  parts_->conductor.reset();
+  parts_->lanes.clear();
+}
+
+Result<std::unique_ptr<Daemon>> Daemon::create(const Config& config) {
+  auto parts = std::make_unique<Parts>();
+  if (auto opened = parts->open(config); !opened) return tl::unexpected(opened.error());
+  ControlOptions options;
+  options.path = config.control_socket;
+  options.mode = config.control_socket_mode;
+  auto control = ControlServer::create(parts->loop.impl().io, options, *parts);
+  if (!control) return tl::unexpected(control.error());
+  parts->control = std::move(*control);
+  return std::unique_ptr<Daemon>(new Daemon(std::move(parts)));
+}
+
+void Daemon::run() {
+  Parts& parts = *parts_;
+  for (auto& lane : parts.lanes) lane->thread->start();
+  spdlog::info("ternd {} listens on {} (plaintext) and {}, {} lanes, kernels {}", kVersion,
+               net::to_text(parts.listening), parts.config.socket, parts.config.lanes,
+               codec::kernel_target_name());
+  while (!parts.stop.load(std::memory_order_acquire)) {
+    if (parts.do_work() > 0) continue;
+    const std::uint64_t now = parts.clock.now_ns();
+    const std::uint64_t deadline = parts.conductor->next_deadline_ns();
+    if (deadline > now) parts.loop.wait(std::min(deadline - now, kMaxSleepNs));
+  }
+  parts.finish();
+}
+
+void Daemon::request_stop() noexcept {
+  parts_->stop.store(true, std::memory_order_release);
+  parts_->loop.wake();
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,517 @@
+#include "daemon/lane.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "daemon/lane_group.h"
+#include "shm/wakeup.h"
+
+namespace tern::daemon {
+namespace {
+
+constexpr int kCommandsPerRound = 64;
+constexpr int kEntriesPerRound = 32;
+// Between two looks at the sockets at most so many chunks are encoded or decoded per group: the wire
+// must not wait long for the codec.
+constexpr int kActionsPerRound = 4;
+constexpr std::uint64_t kTimerNs = 50'000'000;
+// Events must not be lost; with less room than this the lane does nothing new until the conductor
+// has read. A round reports at most a few per op it ends.
+constexpr std::size_t kEventReserve = 2048;
+constexpr std::size_t kRecordWake = 3072;
+constexpr std::size_t kSmallPayloadBytes = 4096;
+
+std::size_t block_slab_bytes(const LaneSettings& settings) {
+  return settings.chunk_bytes + wire::kBlockHeaderBytes;
+}
+
+}  // namespace
+
+Lane::Lane(const LaneSettings& settings, const Clock& clock, net::Transport& transport,
+           wire::NodeId self, net::EventLoop* loop, std::function<void()> wake_conductor)
+    : settings_(settings),
+      clock_(clock),
+      transport_(transport),
+      self_(self),
+      loop_(loop),
+      wake_conductor_(std::move(wake_conductor)),
+      // A chunk of f16 has an f32 accumulator of twice its size.
+      accumulators_(2 * settings.result_slabs, 2 * settings.chunk_bytes),
+      receive_slabs_(settings.receive_slabs, block_slab_bytes(settings)),
+      send_slabs_(settings.send_slabs, block_slab_bytes(settings)),
+      result_slabs_(settings.result_slabs, block_slab_bytes(settings)),
+      scratch_(2, 2 * settings.chunk_bytes) {
+  const std::uint32_t tokens = settings.send_slabs + settings.result_slabs;
+  tokens_.resize(tokens);
+  free_tokens_.resize(tokens);
+  for (std::uint32_t i = 0; i < tokens; ++i) free_tokens_[i] = tokens - 1 - i;
+}
+
+Lane::~Lane() {
+  for (auto& peer : peers_) {
+    if (peer->link) peer->link->close();
+  }
+}
+
+int Lane::do_work() {
+  if (events_->write_available() < kEventReserve) return 0;
+  int work = run_commands();
+  work += transport_.poll();
+  for (auto& peer : peers_) {
+    if (peer->link && !peer->lost) work += peer->link->tick();
+  }
+  work += drain_clients();
+  for (LaneGroup* group : groups_) work += group->run_actions(kActionsPerRound);
+  work += settle();
+  ring_doorbells();
+  if (reported_ && wake_conductor_) wake_conductor_();
+  reported_ = false;
+  return work;
+}
+
+// ---- Clients --------------------------------------------------------------------------------------
+
+LaneClient* Lane::client(std::uint64_t id) {
+  for (auto& client : clients_) {
+    if (client->memory->id == id) return client.get();
+  }
+  return nullptr;
+}
+
+int Lane::drain_clients() {
+  int work = 0;
+  for (auto& client : clients_) {
+    if (client->dropping) continue;
+    shm::SubmitEntry entry;  // a copy of our own: what is checked is what is used
+    for (int i = 0; i < kEntriesPerRound; ++i) {
+      const auto result = client->submissions.try_pop(entry);
+      if (result == shm::RingResult::would_block) break;
+      ++work;
+      if (result == shm::RingResult::corrupt) {
+        client->dropping = true;
+        Event event;
+        event.kind = EventKind::client_misbehaved;
+        event.client = client->memory;
+        std::strncpy(event.text, "its submission ring is corrupt", sizeof(event.text) - 1);
+        report(event);
+        break;
+      }
+      bump(counters_.entries, std::uint64_t{1});
+      auto found = groups_by_number_.find(entry.group);
+      if (found == groups_by_number_.end() || entry.tensor != 0) {
+        // The command that makes the group or tensor known may have come in since.
+        work += run_commands();
+        found = groups_by_number_.find(entry.group);
+      }
+      if (found == groups_by_number_.end() || !found->second->uses_client(*client)) {
+        bump(counters_.bad_entries, std::uint64_t{1});
+        tell(*client, entry.ticket, Errc::unknown_group, "no such group for this client", 0);
+        continue;
+      }
+      found->second->submit(*client, entry);
+    }
+  }
+  return work;
+}
+
+void Lane::tell(LaneClient& client, std::uint64_t ticket, Errc code, const char* text,
+                std::uint64_t bytes_sent) {
+  if (client.dropping) return;
+  shm::CompletionEntry entry{};
+  entry.ticket = ticket;
+  entry.status = static_cast<std::int32_t>(code);
+  entry.bytes_sent = bytes_sent;
+  std::strncpy(entry.detail, text, sizeof(entry.detail) - 1);
+  if (client.completions.try_push(entry) != shm::RingResult::ok) {
+    // The library keeps fewer ops in flight than the ring holds: this is not the library.
+    client.dropping = true;
+    Event event;
+    event.kind = EventKind::client_misbehaved;
+    event.client = client.memory;
+    std::strncpy(event.text, "its completion ring is full or corrupt", sizeof(event.text) - 1);
+    report(event);
+    return;
+  }
+  client.rang = true;
+}
+
+void Lane::ring_doorbells() {
+  for (auto& client : clients_) {
+    if (!client->rang || client->dropping) continue;
+    client->rang = false;
+    shm::ring_doorbell(client->memory->segment.header(), client->memory->notify.get());
+  }
+}
+
+bool Lane::prepare_sleep() {
+  bool idle = commands_->read_available() == 0;
+  for (auto& client : clients_) {
+    if (client->dropping) continue;
+    shm::announce_sleep(client->memory->segment.lane_rings(settings_.lane));
+    if (!client->submissions.empty()) idle = false;
+  }
+  if (!idle) end_sleep();
+  return idle;
+}
+
+void Lane::end_sleep() {
+  for (auto& client : clients_) {
+    if (!client->dropping) shm::end_sleep(client->memory->segment.lane_rings(settings_.lane));
+  }
+}
+
+std::uint64_t Lane::next_deadline_ns() const {
+  std::uint64_t deadline = next_timer_ns_;
+  bool busy = false;
+  for (const LaneGroup* group : groups_) {
+    if (group->ops().live_ops() > 0 || group->remove_requested || !group->ready_reported) busy = true;
+  }
+  for (const auto& client : clients_) busy = busy || client->dropping;
+  // Without an op in flight there is nothing to time out but the links.
+  if (!busy) deadline = clock_.now_ns() + 1'000'000'000;
+  for (const auto& peer : peers_) {
+    if (peer->link && !peer->lost) deadline = std::min(deadline, peer->link->next_deadline_ns());
+  }
+  return deadline;
+}
+
+// ---- Commands -------------------------------------------------------------------------------------
+
+int Lane::run_commands() {
+  int work = 0;
+  Command command;
+  while (work < kCommandsPerRound && commands_->pop(command)) {
+    run_command(command);
+    ++work;
+  }
+  return work;
+}
+
+void Lane::run_command(const Command& command) {
+  switch (command.kind) {
+    case CommandKind::add_client: {
+      auto client = std::make_unique<LaneClient>();
+      client->memory = command.client;
+      client->submissions =
+          shm::RingConsumer<shm::SubmitEntry>(command.client->segment.submit_ring(settings_.lane));
+      client->completions = shm::RingProducer<shm::CompletionEntry>(
+          command.client->segment.completion_ring(settings_.lane));
+      if (loop_ != nullptr) {
+        const int eventfd = command.client->eventfds[settings_.lane].get();
+        client->watch = loop_->watch(eventfd, [eventfd] { shm::drain_eventfd(eventfd); });
+      }
+      clients_.push_back(std::move(client));
+      break;
+    }
+    case CommandKind::drop_client:
+      if (LaneClient* client = this->client(command.client->id)) {
+        client->dropping = true;
+        client->rang = false;
+        next_timer_ns_ = 0;
+        client->drop_requested = true;
+      }
+      break;
+    case CommandKind::add_group:
+      command.group->attach(*this);
+      groups_.push_back(command.group);
+      groups_by_token_[command.group->setup().token] = command.group;
+      groups_by_number_[command.group->setup().number] = command.group;
+      break;
+    case CommandKind::end_group:
+      command.group->end(command.code, command.text);
+      break;
+    case CommandKind::rank_left:
+      // What the rank submitted before it left counts as submitted.
+      drain_clients();
+      command.group->rank_left(static_cast<std::uint32_t>(command.number));
+      next_timer_ns_ = 0;
+      break;
+    case CommandKind::remove_group:
+      command.group->remove_requested = true;
+      break;
+    case CommandKind::add_tensor:
+      command.group->add_tensor(command.tensor);
+      break;
+    case CommandKind::drop_tensor:
+      command.group->drop_tensor(command.tensor);
+      break;
+    case CommandKind::adopt_connection:
+      adopt(command);
+      break;
+    case CommandKind::fail_op:
+      if (!command.group->ops().ended()) {
+        command.group->fail_key({command.tensor_id, command.sequence}, command.code,
+                                static_cast<std::uint32_t>(command.number), command.text);
+      }
+      break;
+    case CommandKind::goodbye:
+      for (auto& peer : peers_) {
+        if (peer->link && !peer->lost) peer->link->say_goodbye();
+      }
+      break;
+  }
+}
+
+// ---- What can be let go ---------------------------------------------------------------------------
+
+int Lane::settle() {
+  int work = 0;
+  const std::uint64_t now = clock_.now_ns();
+  const bool timer = now >= next_timer_ns_;
+  if (timer) {
+    next_timer_ns_ = now + kTimerNs;
+    publish_peers();
+  }
+  for (LaneGroup* group : groups_) {
+    if (timer) group->on_timer(now);
+    work += group->settle();
+    if (!group->ready_reported && group->all_links_open()) {
+      group->ready_reported = true;
+      Event event;
+      event.kind = EventKind::group_ready;
+      event.group = group;
+      report(event);
+      ++work;
+    }
+  }
+  for (std::size_t i = 0; i < groups_.size();) {
+    LaneGroup* group = groups_[i];
+    if (!group->remove_requested || !group->ops().ended() || !group->idle()) {
+      ++i;
+      continue;
+    }
+    group->detach();
+    groups_by_token_.erase(group->setup().token);
+    groups_by_number_.erase(group->setup().number);
+    groups_.erase(groups_.begin() + static_cast<std::ptrdiff_t>(i));
+    Event event;
+    event.kind = EventKind::group_removed;
+    event.group = group;
+    report(event);
+    ++work;
+  }
+  for (std::size_t i = 0; i < clients_.size();) {
+    LaneClient& client = *clients_[i];
+    if (!client.drop_requested || client.uses != 0) {
+      ++i;
+      continue;
+    }
+    for (LaneGroup* group : groups_) group->forget(client);
+    if (loop_ != nullptr) loop_->unwatch(client.watch);
+    Event event;
+    event.kind = EventKind::client_dropped;
+    event.client = client.memory;
+    report(event);
+    clients_.erase(clients_.begin() + static_cast<std::ptrdiff_t>(i));
+    ++work;
+  }
+  for (std::size_t i = 0; i < peers_.size();) {
+    if (peers_[i]->lost && peers_[i]->groups == 0) {
+      peers_.erase(peers_.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
+  return work;
+}
+
+void Lane::report(const Event& event) {
+  Event copy = event;
+  copy.lane = static_cast<std::uint16_t>(settings_.lane);
+  TERN_CHECK(events_->push(copy));  // do_work keeps kEventReserve free
+  // Records of ops that went well can wait for the conductor's next round.
+  if (event.kind != EventKind::op_record || event.code != Errc::ok ||
+      events_->write_available() < kRecordWake) {
+    reported_ = true;
+  }
+}
+
+void Lane::record(LaneGroup& group, const OpRecord& record, Errc code, const char* text) {
+  if (events_->write_available() < kEventReserve) {
+    bump(counters_.dropped_records, std::uint64_t{1});
+    return;
+  }
+  Event event;
+  event.kind = EventKind::op_record;
+  event.group = &group;
+  event.code = code;
+  event.record = record;
+  std::strncpy(event.text, text, sizeof(event.text) - 1);
+  report(event);
+}
+
+// ---- Memory of frames in flight -------------------------------------------------------------------
+
+collective::Room Lane::room() const {
+  collective::Room room;
+  room.accumulators = accumulators_.free_count();
+  room.receive_slabs = receive_slabs_.free_count();
+  room.contributions = settings_.send_slabs - contributions_in_flight_;
+  room.results = settings_.result_slabs - results_in_flight_;
+  return room;
+}
+
+std::uint64_t Lane::make_token(FrameToken::Leg leg, std::uint32_t receivers, LaneGroup* group,
+                               collective::OpId op, SlabPool* pool, std::uint32_t slab) {
+  if (receivers == 0) return 0;
+  TERN_CHECK(!free_tokens_.empty());  // room() counts the same things
+  const std::uint32_t index = free_tokens_.back();
+  free_tokens_.pop_back();
+  tokens_[index] = FrameToken{leg, receivers, group, op, pool, slab};
+  ++(leg == FrameToken::Leg::contribution ? contributions_in_flight_ : results_in_flight_);
+  return index + 1;
+}
+
+void Lane::acked(std::uint64_t cookie) {
+  if (cookie == 0) return;
+  FrameToken& token = tokens_[cookie - 1];
+  TERN_CHECK(token.unacked > 0);
+  if (--token.unacked > 0) return;
+  --(token.leg == FrameToken::Leg::contribution ? contributions_in_flight_ : results_in_flight_);
+  if (token.slab != SlabPool::kNone) token.pool->give(token.slab);
+  LaneGroup* group = token.group;
+  const collective::OpId op = token.op;
+  token = FrameToken{};
+  free_tokens_.push_back(static_cast<std::uint32_t>(cookie - 1));
+  if (group != nullptr) group->frame_acked(op);
+}
+
+void Lane::give_receive_slab(std::uint32_t slab) { receive_slabs_.give(slab); }
+
+void Lane::send(LanePeer& peer, const wire::FrameHeader& header, std::span<const std::byte> prefix,
+                std::span<const std::byte> body, std::uint64_t cookie) {
+  if (peer.link->state() == net::LinkState::lost) return acked(cookie);
+  peer.link->send(header, prefix, body, cookie);
+}
+
+// ---- Links ----------------------------------------------------------------------------------------
+
+LanePeer& Lane::peer(const wire::NodeId& id, const net::Endpoint& endpoint) {
+  for (auto& peer : peers_) {
+    if (peer->id == id && !peer->lost) return *peer;
+  }
+  auto peer = std::make_unique<LanePeer>();
+  peer->id = id;
+  peer->small.resize(kSmallPayloadBytes);
+  peer->result.resize(block_slab_bytes(settings_));
+  net::Link::Identity identity;
+  identity.self = self_;
+  identity.peer = id;
+  identity.lane = static_cast<std::uint16_t>(settings_.lane);
+  identity.endpoint = endpoint;
+  identity.active = self_ < id;
+  peer->link = std::make_unique<net::Link>(transport_, clock_, settings_.link, identity,
+                                           static_cast<net::LinkSink&>(*this));
+  peers_.push_back(std::move(peer));
+  return *peers_.back();
+}
+
+void Lane::adopt(const Command& command) {
+  std::unique_ptr<net::Incoming> incoming(command.incoming);
+  // A peer may connect before this lane knows that it will need it.
+  LanePeer* known = &peer(command.hello.node, {});
+  if (known->link->offer(incoming, command.hello)) return;
+  // The old session is over on the other side; this one begins a new link.
+  known = &peer(command.hello.node, {});
+  known->link->offer(incoming, command.hello);
+}
+
+LanePeer* Lane::peer_of(net::Link& link) {
+  for (auto& peer : peers_) {
+    if (peer->link.get() == &link) return peer.get();
+  }
+  return nullptr;
+}
+
+LaneGroup* Lane::group_of(const wire::FrameHeader& header, const LanePeer& peer,
+                          std::uint32_t& node, bool& protocol_ok) {
+  const auto found = groups_by_token_.find(header.group);
+  if (found == groups_by_token_.end()) {
+    bump(counters_.unknown_group_frames, std::uint64_t{1});  // late frames of an ended epoch, mostly
+    return nullptr;
+  }
+  LaneGroup* group = found->second;
+  node = header.source_node;
+  if (header.epoch != group->setup().epoch || node >= group->setup().node_ids.size() ||
+      group->setup().node_ids[node] != peer.id) {
+    protocol_ok = false;
+    return nullptr;
+  }
+  return group->ops().ended() ? nullptr : group;
+}
+
+net::PayloadPlace Lane::place_payload(net::Link& link, const wire::FrameHeader& header) {
+  LanePeer* peer = peer_of(link);
+  peer->receiving = Receiving{};
+  std::uint32_t node = 0;
+  bool protocol_ok = true;
+  LaneGroup* group = group_of(header, *peer, node, protocol_ok);
+  if (group == nullptr) return {};
+  peer->receiving.group = group;
+  if (header.payload_bytes > kSmallPayloadBytes &&
+      header.kind != static_cast<std::uint8_t>(wire::FrameKind::announce) &&
+      header.kind != static_cast<std::uint8_t>(wire::FrameKind::contribution) &&
+      header.kind != static_cast<std::uint8_t>(wire::FrameKind::result)) {
+    protocol_ok = false;
+  }
+  net::PayloadPlace place;
+  if (protocol_ok) place = group->place_payload(*peer, node, header, protocol_ok);
+  if (!protocol_ok) peer->receiving.refused = true;
+  return place;
+}
+
+bool Lane::on_frame(net::Link& link, const wire::FrameHeader& header,
+                    const net::PayloadPlace& place, bool payload_valid) {
+  LanePeer* peer = peer_of(link);
+  std::uint32_t node = 0;
+  bool protocol_ok = !peer->receiving.refused;
+  LaneGroup* group = nullptr;
+  if (protocol_ok) group = group_of(header, *peer, node, protocol_ok);
+  if (group != nullptr && group == peer->receiving.group) {
+    protocol_ok = group->on_frame(*peer, node, header, place, payload_valid);
+  } else if (peer->receiving.group != nullptr) {
+    peer->receiving.group->on_abandoned(*peer);  // the group ended while the payload came
+  }
+  peer->receiving = Receiving{};
+  if (!protocol_ok) bump(counters_.bad_frames, std::uint64_t{1});
+  return protocol_ok;
+}
+
+void Lane::on_abandoned(net::Link& link, const wire::FrameHeader&, const net::PayloadPlace&) {
+  LanePeer* peer = peer_of(link);
+  if (peer->receiving.group != nullptr) peer->receiving.group->on_abandoned(*peer);
+  peer->receiving = Receiving{};
+}
+
+void Lane::on_acked(net::Link&, std::uint64_t cookie) { acked(cookie); }
+
+void Lane::on_lost(net::Link& link, Errc reason, const char* text) {
+  LanePeer* peer = peer_of(link);
+  peer->lost = true;
+  bump(counters_.links_lost, std::uint64_t{1});
+  for (LaneGroup* group : groups_) {
+    const std::uint32_t node = group->node_of(*peer);
+    if (node == collective::kNobody) continue;
+    Event event;
+    event.kind = EventKind::link_lost;
+    event.group = group;
+    event.number = node;
+    event.code = reason;
+    std::strncpy(event.text, text, sizeof(event.text) - 1);
+    report(event);
+  }
+}
+
+void Lane::publish_peers() {
+  std::vector<PeerSnapshot> rows;
+  rows.reserve(peers_.size());
+  for (const auto& peer : peers_) {
+    rows.push_back({peer->id, peer->link->state(), {}, peer->link->stats(), peer->link->unacked_frames()});
+  }
+  peer_table_.write(rows);
+}
+
+std::vector<Lane::PeerSnapshot> Lane::peers() const { return peer_table_.read(); }
+
+}  // namespace tern::daemon

@@ -1,0 +1,189 @@
+#pragma once
+
+// A lane: one thread's share of everything. It owns its links, slabs, op slots and codec scratch, and
+// takes entries from its ring of every client. do_work() does a bounded amount and says how much, so
+// the same code runs on a thread of its own or stepped by a test.
+//
+// No lock, log, exception or allocation of our own after warm-up in here (groups, clients and links
+// that come and go are warm-up).
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "collective/group_ops.h"
+#include "daemon/lane_exchange.h"
+#include "daemon/lane_settings.h"
+#include "daemon/slab_pool.h"
+#include "daemon/snapshot_table.h"
+#include "net/event_loop.h"
+#include "net/link.h"
+#include "net/transport.h"
+
+namespace tern::daemon {
+
+class LaneGroup;
+
+struct LaneClient {
+  ClientMemory* memory = nullptr;
+  shm::RingConsumer<shm::SubmitEntry> submissions;
+  shm::RingProducer<shm::CompletionEntry> completions;
+  std::uint64_t watch = 0;
+  std::uint32_t uses = 0;  // (op, rank) pairs that refer to its memory
+  bool dropping = false;   // it is gone: nothing is written to its rings
+  bool drop_requested = false;  // by the conductor
+  bool rang = false;       // has completions that the doorbell does not know
+};
+
+// What a link is filling at the moment.
+struct Receiving {
+  LaneGroup* group = nullptr;
+  collective::OpId pinned_op = collective::kNoOp;
+  std::uint32_t receive_slab = SlabPool::kNone;
+  bool orphaned = false;  // the slab's chunk has ended: give it back afterwards
+  SlabPool* eager_pool = nullptr;
+  std::uint32_t eager_slab = SlabPool::kNone;
+  collective::ChunkId chunk = collective::kNoOp;
+  collective::OpId op = collective::kNoOp;
+  bool refused = false;  // the header broke the protocol; the link ends with the frame
+};
+
+struct LanePeer {
+  wire::NodeId id;
+  std::unique_ptr<net::Link> link;
+  std::uint32_t groups = 0;
+  Receiving receiving;
+  std::vector<std::byte> small;   // payloads of frames that carry no block
+  std::vector<std::byte> result;  // a block of the broadcast leg, decoded as soon as it is complete
+  bool lost = false;
+  Errc lost_code = Errc::ok;
+  char lost_text[120] = {};
+};
+
+// A frame in flight that borrows memory, until all its receivers have acknowledged it.
+struct FrameToken {
+  enum class Leg : std::uint8_t { none, contribution, result };
+  Leg leg = Leg::none;
+  std::uint32_t unacked = 0;
+  LaneGroup* group = nullptr;
+  collective::OpId op = collective::kNoOp;  // pinned, if set
+  SlabPool* pool = nullptr;
+  std::uint32_t slab = SlabPool::kNone;
+};
+
+class Lane final : private net::LinkSink {
+ public:
+  // REQUIRES: all that is given outlives the lane. `loop` watches the clients' eventfds, and may be null
+  // where somebody steps the lane; wake_conductor is called after events have been reported.
+  Lane(const LaneSettings& settings, const Clock& clock, net::Transport& transport,
+       wire::NodeId self, net::EventLoop* loop = nullptr,
+       std::function<void()> wake_conductor = {});
+  ~Lane() override;
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  int do_work();
+
+  // Between prepare_sleep() and end_sleep() clients and the conductor wake the lane's event loop.
+  // False: there is work already, do not sleep.
+  bool prepare_sleep();
+  void end_sleep();
+  // Until when it may sleep.
+  std::uint64_t next_deadline_ns() const;
+
+  CommandRing& commands() { return *commands_; }
+  EventRing& events() { return *events_; }
+  const LaneCounters& counters() const { return counters_; }
+  const LaneSettings& settings() const { return settings_; }
+
+  struct PeerSnapshot {
+    wire::NodeId id;
+    net::LinkState state{};
+    std::uint8_t reserved[7] = {};
+    net::LinkStats stats;
+    std::uint64_t unacked_frames = 0;
+  };
+  // From any thread: the state of the links as of the last tenth of a second.
+  std::vector<PeerSnapshot> peers() const;
+
+  // ---- For LaneGroup ----
+  const Clock& clock() const { return clock_; }
+  std::size_t client_count() const { return clients_.size(); }
+  LaneCounters& mutable_counters() { return counters_; }
+  LanePeer& peer(const wire::NodeId& id, const net::Endpoint& endpoint);
+  LaneClient* client(std::uint64_t id);
+  void tell(LaneClient& client, std::uint64_t ticket, Errc code, const char* text,
+            std::uint64_t bytes_sent);
+  void report(const Event& event);
+  void record(LaneGroup& group, const OpRecord& record, Errc code, const char* text);
+  // 0 if none is free. The returned cookie is given to Link::send for each of `receivers` sends.
+  std::uint64_t make_token(FrameToken::Leg leg, std::uint32_t receivers, LaneGroup* group,
+                           collective::OpId op, SlabPool* pool, std::uint32_t slab);
+  // Link::send for frames that borrow memory: on a lost link the token is given back at once.
+  void send(LanePeer& peer, const wire::FrameHeader& header, std::span<const std::byte> prefix,
+            std::span<const std::byte> body, std::uint64_t cookie);
+  collective::Room room() const;
+  void give_receive_slab(std::uint32_t slab);
+  SlabPool& accumulators() { return accumulators_; }
+  SlabPool& receive_slabs() { return receive_slabs_; }
+  SlabPool& send_slabs() { return send_slabs_; }
+  SlabPool& result_slabs() { return result_slabs_; }
+  std::span<std::byte> scratch(std::uint32_t index) { return scratch_.slab(index); }
+
+ private:
+  net::PayloadPlace place_payload(net::Link& link, const wire::FrameHeader& header) override;
+  bool on_frame(net::Link& link, const wire::FrameHeader& header, const net::PayloadPlace& place,
+                bool payload_valid) override;
+  void on_abandoned(net::Link& link, const wire::FrameHeader& header,
+                    const net::PayloadPlace& place) override;
+  void on_acked(net::Link& link, std::uint64_t cookie) override;
+  void on_lost(net::Link& link, Errc reason, const char* text) override;
+
+  int run_commands();
+  void run_command(const Command& command);
+  void adopt(const Command& command);
+  int drain_clients();
+  int settle();  // clients, groups, links and ranks that can be let go
+  void ring_doorbells();
+  LanePeer* peer_of(net::Link& link);
+  LaneGroup* group_of(const wire::FrameHeader& header, const LanePeer& peer, std::uint32_t& node,
+                      bool& protocol_ok);
+  void acked(std::uint64_t cookie);
+  void publish_peers();
+
+  LaneSettings settings_;
+  const Clock& clock_;
+  net::Transport& transport_;
+  wire::NodeId self_;
+  net::EventLoop* loop_;
+  std::function<void()> wake_conductor_;
+  bool reported_ = false;
+  // On the heap: a few hundred kilobytes each.
+  std::unique_ptr<CommandRing> commands_ = std::make_unique<CommandRing>();
+  std::unique_ptr<EventRing> events_ = std::make_unique<EventRing>();
+  LaneCounters counters_;
+
+  SlabPool accumulators_;   // sums of chunks this node owns; a raw result is sent from there
+  SlabPool receive_slabs_;  // contributions of other nodes
+  SlabPool send_slabs_;     // encoded contributions
+  SlabPool result_slabs_;   // encoded results
+  SlabPool scratch_;        // one chunk in f32, two of them
+  std::vector<FrameToken> tokens_;
+  std::vector<std::uint32_t> free_tokens_;
+  std::uint32_t contributions_in_flight_ = 0;
+  std::uint32_t results_in_flight_ = 0;
+
+  std::vector<std::unique_ptr<LaneClient>> clients_;
+  std::vector<LaneGroup*> groups_;
+  std::unordered_map<std::uint64_t, LaneGroup*> groups_by_token_;
+  std::unordered_map<std::uint64_t, LaneGroup*> groups_by_number_;
+  std::vector<std::unique_ptr<LanePeer>> peers_;
+  std::uint64_t next_timer_ns_ = 0;
+  static constexpr std::size_t kSnapshots = 128;
+  SnapshotTable<PeerSnapshot, kSnapshots> peer_table_;
+};
+
+}  // namespace tern::daemon

@@ -1,0 +1,228 @@
+#pragma once
+
+// One group on one lane: carries out the actions of collective::GroupOps on real data. Made by the
+// conductor, used by the lane between add_group and its group_removed.
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "codec/codec.h"
+#include "collective/group_ops.h"
+#include "daemon/lane_exchange.h"
+#include "daemon/slab_pool.h"
+#include "daemon/snapshot_table.h"
+#include "daemon/tensor_state.h"
+#include "net/link.h"
+
+namespace tern::daemon {
+
+class Lane;
+struct LaneClient;
+struct LanePeer;
+
+// What the conductor knows of a group when its epoch starts.
+struct GroupSetup {
+  std::uint64_t number = 0;  // this daemon's, for SubmitEntry::group
+  std::uint64_t token = 0;   // for frames: only who knows the secret can derive it
+  std::uint32_t epoch = 1;
+  std::uint32_t size = 1;
+  std::uint64_t op_timeout_ns = 0;
+  std::uint64_t lossy_min_bytes = 0;
+  collective::GroupShape shape;
+  std::vector<wire::NodeId> node_ids;
+  std::vector<net::Endpoint> endpoints;
+  std::vector<std::uint64_t> local_clients;  // ClientMemory::id of each local rank
+};
+
+// An op that some rank has not submitted, for `waiting for ranks ...`. At most kShown ranks are named.
+struct WaitingOp {
+  static constexpr std::size_t kShown = 28;
+  std::uint64_t tensor = 0;
+  std::uint64_t sequence = 0;
+  std::uint64_t since_ns = 0;
+  std::uint64_t missing = 0;
+  std::array<std::uint32_t, kShown> ranks{};
+};
+
+class LaneGroup {
+ public:
+  explicit LaneGroup(GroupSetup setup);
+
+  // ---- Called by the lane ----
+  void attach(Lane& lane);
+  void detach();  // from the lane's links, before it is removed
+  std::uint32_t node_of(const LanePeer& peer) const;  // kNobody if it is not of this group
+  bool all_links_open() const;
+  void submit(LaneClient& client, const shm::SubmitEntry& entry);
+  int run_actions(int budget);
+  void on_timer(std::uint64_t now_ns);
+  int settle();  // reports what nobody uses any more
+
+  net::PayloadPlace place_payload(LanePeer& peer, std::uint32_t node, const wire::FrameHeader& header,
+                                  bool& protocol_ok);
+  bool on_frame(LanePeer& peer, std::uint32_t node, const wire::FrameHeader& header,
+                const net::PayloadPlace& place, bool payload_valid);
+  void on_abandoned(LanePeer& peer);
+  void frame_acked(collective::OpId op);  // a frame that borrowed the op's memory
+
+  void end(Errc code, const char* text);
+  void fail_key(const collective::OpKey& key, Errc code, std::uint32_t rank, const char* text);
+  void add_tensor(TensorState* tensor) { tensors_[tensor->id] = tensor; }
+  void drop_tensor(TensorState* tensor);  // reported when the last op that uses it has ended
+  void rank_left(std::uint32_t local_rank);
+  bool idle() const;  // nothing refers to it any more
+  bool uses_client(const LaneClient& client) const;
+  void forget(const LaneClient& client);
+
+  const GroupSetup& setup() const { return setup_; }
+  const collective::GroupOps& ops() const { return ops_; }
+  // From any thread.
+  std::uint32_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
+  std::uint64_t completed() const { return completed_.load(std::memory_order_relaxed); }
+  std::vector<WaitingOp> waiting() const { return waiting_.read(); }
+
+  bool ready_reported = false;
+  bool remove_requested = false;
+
+ private:
+  static constexpr std::uint32_t kNone = SlabPool::kNone;
+
+  struct OpRank {  // of one local rank
+    std::uint64_t ticket = 0;
+    const std::byte* input = nullptr;
+    std::byte* output = nullptr;
+    float prescale = 1.0f;
+    std::uint32_t lanes = 0;  // that have a chunk of what it submitted, as bits
+    bool present = false;
+    bool told = false;
+  };
+  struct OpData {
+    TensorState* tensor = nullptr;
+    codec::Recipe recipe;
+    bool lossy = false;
+    float state_scale = 1.0f;
+    std::uint32_t pins = 0;  // frames that borrow or fill the clients' memory
+    bool scanned = false;     // scale=tensor: reduce_max is known
+    float reduce_max = 0.0f;  // of all that this node contributes
+    float result_max = 0.0f;  // of all sums that this node owns
+    std::uint64_t submitted_ns = 0, started_ns = 0, first_encode_ns = 0;
+    std::uint64_t encode_ns = 0, decode_ns = 0;
+    std::uint64_t bytes_raw = 0, bytes_sent = 0;
+    double input_energy = 0, residual_energy = 0;
+    Errc verdict = Errc::ok;  // of the comparison of checksums
+    char verdict_text[120] = {};
+  };
+  struct ChunkData {  // of a granted chunk this node owns
+    collective::OpId op = collective::kNoOp;
+    std::uint32_t accumulator = kNone;
+    std::vector<std::uint32_t> slabs;  // per node, with a reserved receive slab
+    std::vector<std::uint32_t> bytes;  // of the block in it
+  };
+  struct Part {  // the elements of one chunk
+    std::uint64_t begin = 0;
+    std::uint32_t elements = 0;
+  };
+
+  void report_dropped_tensors();
+  void report_released_ranks();
+  void publish_waiting();
+
+  // Submission (lane_group_submit.cc).
+  const char* check_entry(const LaneClient& client, const shm::SubmitEntry& entry,
+                          std::uint32_t& local_rank, TensorState*& tensor) const;
+  bool choose_recipe(const shm::SubmitEntry& entry, const TensorState* tensor, OpData& data,
+                     wire::AnnounceBody& body, const char*& problem) const;
+  void refuse(LaneClient& client, std::uint64_t ticket, Errc code, const char* text);
+  void cancel(LaneClient& client, const shm::SubmitEntry& entry);
+
+  // Actions (lane_group_actions.cc).
+  collective::Room room() const;
+  void carry_out(const collective::Action& action);
+  void announce(collective::OpId op);
+  void grant(const collective::Action& action);
+  void contribute(const collective::Action& action);
+  void add(const collective::Action& action);
+  void finish(collective::ChunkId chunk);
+  void publish(const collective::Action& action);
+  void reduce_eager(collective::OpId op);
+  void send_checksums(collective::OpId op);
+  void compare_checksums(collective::OpId op);
+  void send_failure(collective::OpId op);
+  void complete(collective::OpId op);
+  void finalize(collective::OpId op);
+  void pin(collective::OpId op) { ++data_[op].pins; }
+  void unpin(collective::OpId op);
+
+  // Data (lane_group_data.cc).
+  Part part(collective::OpId op, std::uint32_t chunk) const;
+  DType dtype(collective::OpId op) const { return static_cast<DType>(ops_.op(op).said.dtype); }
+  Reduction reduction(collective::OpId op) const {
+    return static_cast<Reduction>(ops_.op(op).said.reduction);
+  }
+  bool single_plain_input(collective::OpId op) const;
+  void sum_local(collective::OpId op, const Part& part, std::byte* accumulator) const;
+  void write_own_contribution(collective::OpId op, const Part& part, std::byte* out);
+  std::span<const float> local_f32(collective::OpId op, const Part& part);
+  bool encode_lossy(collective::OpId op, const Part& part, std::span<const float> input,
+                    float state_scale, DType delivered, float fixed_max,
+                    std::span<std::byte> slab, std::uint32_t& bytes);
+  void contribute_raw(collective::OpId op, std::uint32_t node, wire::FrameHeader header,
+                      const Part& part, bool nonfinite);
+  void scan_reduce_leg(collective::OpId op);
+  bool park_sum(collective::ChunkId chunk);
+  void finish_parked(const collective::Action& action);
+  void forget_parked(collective::OpId op);
+  const char* add_block(collective::OpId op, const Part& part, std::span<const std::byte> block,
+                        std::byte* accumulator, std::uint64_t& decode_ns);
+  const char* deliver_block(collective::OpId op, const Part& part, std::span<const std::byte> block);
+  void copy_to_other_ranks(collective::OpId op, const Part& part);
+  void send_to_all(collective::OpId op, const wire::FrameHeader& header,
+                   std::span<const std::byte> prefix, std::span<const std::byte> body,
+                   std::uint64_t cookie);
+  void finish_raw(collective::ChunkId chunk, Reduction reduction, bool nonfinite);
+  bool finish_lossy(collective::OpId op, std::uint32_t number, std::span<const float> sum,
+                    float state_scale);
+  void scale_sum(collective::ChunkId chunk);
+  void release_chunk(collective::ChunkId chunk);
+  wire::FrameHeader frame(wire::FrameKind kind, collective::OpId op, std::uint32_t chunk,
+                          std::uint8_t leg) const;
+  OpRank& rank_of(collective::OpId op, std::uint32_t local_rank) {
+    return ranks_[op * local_ranks_ + local_rank];
+  }
+  const OpRank& rank_of(collective::OpId op, std::uint32_t local_rank) const {
+    return ranks_[op * local_ranks_ + local_rank];
+  }
+  std::uint32_t& eager_slab(collective::OpId op, std::uint32_t node) {
+    return eager_slabs_[op * nodes_ + node];
+  }
+
+  GroupSetup setup_;
+  collective::GroupOps ops_;
+  std::uint32_t nodes_;
+  std::uint32_t local_ranks_;
+  std::uint32_t self_;
+  Lane* lane_ = nullptr;
+  std::vector<LanePeer*> peers_;       // by node; null for this node
+  std::vector<LaneClient*> clients_;   // by local rank; null once dropped
+  std::unordered_map<std::uint64_t, TensorState*> tensors_;
+  std::vector<OpData> data_;           // by op slot
+  std::vector<OpRank> ranks_;          // op slot x local rank
+  std::vector<std::uint32_t> eager_slabs_;  // op slot x node
+  std::vector<std::uint32_t> checksums_;    // op slot x rank, with verify
+  std::vector<ChunkData> chunks_;      // by ChunkId
+  std::vector<std::unique_ptr<SlabPool>> eager_pools_;  // by node
+  std::vector<TensorState*> dropping_;  // to be reported when no op uses them
+  std::atomic<std::uint32_t> in_flight_{0};
+  std::atomic<std::uint64_t> completed_{0};
+  SnapshotTable<WaitingOp, 16> waiting_;
+  std::vector<std::uint32_t> leaving_;  // local ranks whose memory is still to be released
+};
+
+}  // namespace tern::daemon

@@ -1,0 +1,475 @@
+// Carries out what collective::GroupOps asks for.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+
+#include "codec/accumulate.h"
+#include "daemon/lane.h"
+#include "daemon/lane_group.h"
+#include "wire/crc32c.h"
+
+namespace tern::daemon {
+
+using collective::Action;
+using collective::ActionKind;
+using collective::ChunkId;
+using collective::OpId;
+
+int LaneGroup::run_actions(int budget) {
+  int done = 0;
+  while (done < budget) {
+    const Action action = ops_.next(lane_->room());
+    if (action.kind == ActionKind::none) break;
+    carry_out(action);
+    ++done;
+  }
+  return done;
+}
+
+void LaneGroup::carry_out(const Action& action) {
+  switch (action.kind) {
+    case ActionKind::none: break;
+    case ActionKind::announce: announce(action.op); break;
+    case ActionKind::grant: grant(action); break;
+    case ActionKind::contribute: contribute(action); break;
+    case ActionKind::begin: {
+      const Part where = part(action.op, ops_.chunk_number(action.chunk));
+      sum_local(action.op, where, lane_->accumulators().slab(chunks_[action.chunk].accumulator).data());
+      ops_.begun(action.chunk);
+      break;
+    }
+    case ActionKind::add: add(action); break;
+    case ActionKind::finish: finish(action.chunk); break;
+    case ActionKind::finish_parked: finish_parked(action); break;
+    case ActionKind::publish: publish(action); break;
+    case ActionKind::reduce_eager: reduce_eager(action.op); break;
+    case ActionKind::verify: send_checksums(action.op); break;
+    case ActionKind::fail_remote: send_failure(action.op); break;
+    case ActionKind::complete: complete(action.op); break;
+  }
+}
+
+void LaneGroup::announce(OpId op) {
+  wire::AnnounceBody body = ops_.op(op).said;
+  body.rank = setup_.shape.ranks[self_][0];
+  body.eager_bytes = 0;
+  std::span<const std::byte> eager;
+  const bool broadcast = body.kind == static_cast<std::uint16_t>(shm::OpKind::broadcast);
+  if (ops_.op(op).eager && body.count > 0 && (!broadcast || ops_.op(op).root_node == self_)) {
+    const Part all{0, static_cast<std::uint32_t>(body.count)};
+    const std::size_t bytes = body.count * dtype_bytes(dtype(op));
+    body.eager_bytes = static_cast<std::uint32_t>(bytes);
+    if (broadcast) {
+      const auto& ranks = setup_.shape.ranks[self_];
+      const auto root = std::find(ranks.begin(), ranks.end(), body.root) - ranks.begin();
+      eager = {rank_of(op, static_cast<std::uint32_t>(root)).input, bytes};
+    } else if (single_plain_input(op)) {
+      eager = {rank_of(op, 0).input, bytes};
+    } else {
+      // Kept: this node must add exactly what the others get.
+      const std::uint32_t slab = eager_pools_[self_]->take();
+      TERN_CHECK(slab != kNone);
+      eager_slab(op, self_) = slab;
+      write_own_contribution(op, all, eager_pools_[self_]->slab(slab).data());
+      eager = eager_pools_[self_]->slab(slab).first(bytes);
+    }
+    data_[op].bytes_raw += bytes * (nodes_ - 1);
+    data_[op].bytes_sent += bytes * (nodes_ - 1);
+  }
+  const auto header = frame(wire::FrameKind::announce, op, 0, 0);
+  for (LanePeer* peer : peers_) {
+    if (peer == nullptr || peer->link->state() == net::LinkState::lost) continue;
+    peer->link->send_copy(header, std::as_bytes(std::span(&body, 1)), eager);
+  }
+}
+
+void LaneGroup::grant(const Action& action) {
+  for (std::uint32_t i = 0; i < action.count; ++i) {
+    const ChunkId chunk = ops_.chunk_slot(action.op, action.index + i);
+    ChunkData& data = chunks_[chunk];
+    data.op = action.op;
+    data.accumulator = lane_->accumulators().take();
+    for (std::uint32_t node = 0; node < nodes_; ++node) {
+      data.slabs[node] = node == self_ ? kNone : lane_->receive_slabs().take();
+    }
+  }
+  if (data_[action.op].started_ns == 0) data_[action.op].started_ns = lane_->clock().now_ns();
+  auto header = frame(wire::FrameKind::grant, action.op,
+                      ops_.op(action.op).chunks.chunk(self_, action.index), 1);
+  header.count = action.count;
+  for (LanePeer* peer : peers_) {
+    if (peer != nullptr) lane_->send(*peer, header, {}, {}, 0);
+  }
+}
+
+void LaneGroup::contribute(const Action& action) {
+  const OpId op = action.op;
+  OpData& data = data_[op];
+  if (data.started_ns == 0) data.started_ns = lane_->clock().now_ns();
+  const std::uint32_t number = ops_.op(op).chunks.chunk(action.node, action.index);
+  const Part where = part(op, number);
+  const auto header = frame(wire::FrameKind::contribution, op, number, 1);
+  if (!data.lossy) return contribute_raw(op, action.node, header, where, false);
+  if (data.recipe.scale_elements == 0 && !data.scanned) scan_reduce_leg(op);
+  const std::uint32_t slab = lane_->send_slabs().take();
+  const auto memory = lane_->send_slabs().slab(slab);
+  std::uint32_t bytes = 0;
+  if (!encode_lossy(op, where, local_f32(op, where), data.state_scale, DType::f32, data.reduce_max,
+                    memory, bytes)) {
+    lane_->send_slabs().give(slab);
+    return contribute_raw(op, action.node, header, where, true);
+  }
+  data.bytes_raw += std::uint64_t{where.elements} * dtype_bytes(dtype(op));
+  data.bytes_sent += bytes;
+  const auto cookie = lane_->make_token(FrameToken::Leg::contribution, 1, nullptr,
+                                        collective::kNoOp, &lane_->send_slabs(), slab);
+  lane_->send(*peers_[action.node], header, {}, memory.first(bytes), cookie);
+}
+
+// scale=tensor: one maximum over all this node sends of the op.
+void LaneGroup::scan_reduce_leg(OpId op) {
+  OpData& data = data_[op];
+  data.scanned = true;
+  const auto& chunks = ops_.op(op).chunks;
+  for (std::uint32_t node = 0; node < nodes_; ++node) {
+    if (node == self_) continue;
+    for (std::uint32_t i = 0; i < chunks.owned(node); ++i) {
+      const Part where = part(op, chunks.chunk(node, i));
+      const float* residual =
+          data.tensor->residual ? data.tensor->residual.get() + where.begin : nullptr;
+      const auto scan = codec::scan_max(local_f32(op, where), residual, data.state_scale);
+      if (!scan.nonfinite) data.reduce_max = std::max(data.reduce_max, scan.max);
+    }
+  }
+}
+
+void LaneGroup::add(const Action& action) {
+  const Part where = part(action.op, ops_.chunk_number(action.chunk));
+  ChunkData& chunk = chunks_[action.chunk];
+  const auto slab = lane_->receive_slabs().slab(chunk.slabs[action.node]);
+  std::uint64_t decode_ns = 0;
+  const char* problem =
+      add_block(action.op, where, slab.first(chunk.bytes[action.node]),
+                lane_->accumulators().slab(chunk.accumulator).data(), decode_ns);
+  if (problem != nullptr) {
+    bump(lane_->mutable_counters().bad_blocks, std::uint64_t{1});
+    char text[160];
+    std::snprintf(text, sizeof(text), "contribution of node %u to chunk %u: %s", action.node,
+                  ops_.chunk_number(action.chunk), problem);
+    ops_.fail(action.op, Errc::corrupt_data, collective::kNobody, text);
+    return;
+  }
+  lane_->receive_slabs().give(chunk.slabs[action.node]);
+  chunk.slabs[action.node] = kNone;
+  peers_[action.node]->link->add_decode_ns(decode_ns);
+  ops_.added(action.chunk, action.node);
+}
+
+void LaneGroup::finish(ChunkId chunk) {
+  const OpId op = ops_.op_of(chunk);
+  if (data_[op].lossy) {
+    scale_sum(chunk);
+    if (data_[op].recipe.scale_elements == 0 && park_sum(chunk)) {
+      release_chunk(chunk);
+      return ops_.parked(chunk);
+    }
+    const std::uint32_t number = ops_.chunk_number(chunk);
+    const auto* sum = static_cast<const float*>(static_cast<const void*>(
+        lane_->accumulators().slab(chunks_[chunk].accumulator).data()));
+    const bool sent = data_[op].recipe.scale_elements != 0 &&
+                      finish_lossy(op, number, {sum, part(op, number).elements}, data_[op].state_scale);
+    if (!sent) finish_raw(chunk, Reduction::sum, true);
+  } else {
+    finish_raw(chunk, reduction(op), false);
+  }
+  release_chunk(chunk);
+  ops_.finished(chunk);
+}
+
+// scale=tensor: the sum cannot be encoded before the maximum over all sums of this node is known, and
+// waits as residual + sum in the residual's place. False: not finite, it goes raw at once.
+bool LaneGroup::park_sum(ChunkId chunk) {
+  const OpId op = ops_.op_of(chunk);
+  OpData& data = data_[op];
+  const Part where = part(op, ops_.chunk_number(chunk));
+  const auto* sum = static_cast<const float*>(static_cast<const void*>(
+      lane_->accumulators().slab(chunks_[chunk].accumulator).data()));
+  float* residual = data.tensor->residual.get() + where.begin;
+  const auto scan = codec::scan_max({sum, where.elements}, residual, data.state_scale);
+  // Above this the scale, up to twice the maximum, would not be finite.
+  if (scan.nonfinite || scan.max > std::numeric_limits<float>::max() / 2) return false;
+  data.result_max = std::max(data.result_max, scan.max);
+  for (std::uint32_t i = 0; i < where.elements; ++i) {
+    residual[i] = sum[i] + data.state_scale * residual[i];
+  }
+  return true;
+}
+
+void LaneGroup::finish_parked(const Action& action) {
+  const OpId op = action.op;
+  const std::uint32_t number = ops_.op(op).chunks.chunk(self_, action.index);
+  const Part where = part(op, number);
+  auto* zeros = static_cast<float*>(static_cast<void*>(lane_->scratch(0).data()));
+  std::fill(zeros, zeros + where.elements, 0.0f);
+  TERN_CHECK(finish_lossy(op, number, {zeros, where.elements}, 1.0f));  // finite, as park_sum saw
+  ops_.finished_parked(op);
+}
+
+// What a failed op had parked is neither sum nor residual any more.
+void LaneGroup::forget_parked(OpId op) {
+  for (const std::uint32_t index : ops_.parked_indices(op)) {
+    const Part where = part(op, ops_.op(op).chunks.chunk(self_, index));
+    float* residual = data_[op].tensor->residual.get() + where.begin;
+    std::fill(residual, residual + where.elements, 0.0f);
+    bump(data_[op].tensor->lanes[setup_.shape.lane].resets, std::uint64_t{1});
+  }
+}
+
+void LaneGroup::release_chunk(ChunkId chunk) {
+  ChunkData& data = chunks_[chunk];
+  data.op = collective::kNoOp;
+  if (data.accumulator != kNone) lane_->accumulators().give(data.accumulator);
+  data.accumulator = kNone;
+  for (std::uint32_t node = 0; node < nodes_; ++node) {
+    if (data.slabs[node] == kNone) continue;
+    Receiving& receiving = peers_[node]->receiving;
+    if (receiving.group == this && receiving.receive_slab == data.slabs[node]) {
+      receiving.orphaned = true;  // being filled: given back when that ends
+    } else {
+      lane_->receive_slabs().give(data.slabs[node]);
+    }
+    data.slabs[node] = kNone;
+  }
+}
+
+void LaneGroup::publish(const Action& action) {
+  const OpId op = action.op;
+  const auto& ranks = setup_.shape.ranks[self_];
+  const auto root = static_cast<std::uint32_t>(
+      std::find(ranks.begin(), ranks.end(), ops_.op(op).said.root) - ranks.begin());
+  const std::uint32_t number = ops_.op(op).chunks.chunk(self_, action.index);
+  const Part where = part(op, number);
+  const std::size_t element = dtype_bytes(dtype(op));
+  const std::span<const std::byte> body{rank_of(op, root).input + where.begin * element,
+                                        where.elements * element};
+  if (nodes_ > 1) {
+    auto header = frame(wire::FrameKind::result, op, number, 2);
+    header.flags = wire::kFlagRawBlock;
+    std::byte prefix[wire::kBlockHeaderBytes];
+    wire::write_block_header(
+        codec::raw_block_header(dtype(op), where.elements, false, ops_.op(op).key.sequence),
+        std::span<std::byte, wire::kBlockHeaderBytes>(prefix));
+    data_[op].bytes_raw += body.size() * (nodes_ - 1);
+    data_[op].bytes_sent += (body.size() + sizeof(prefix)) * (nodes_ - 1);
+    pin(op);
+    const auto cookie =
+        lane_->make_token(FrameToken::Leg::result, nodes_ - 1, this, op, nullptr, kNone);
+    send_to_all(op, header, prefix, body, cookie);
+  }
+  for (std::uint32_t i = 0; i < local_ranks_; ++i) {
+    std::byte* output = rank_of(op, i).output + where.begin * element;
+    if (output != body.data()) std::memmove(output, body.data(), body.size());
+  }
+  ops_.published(op);
+}
+
+void LaneGroup::reduce_eager(OpId op) {
+  const auto& said = ops_.op(op).said;
+  const std::size_t bytes = said.count * dtype_bytes(dtype(op));
+  const auto count = static_cast<std::uint32_t>(said.count);
+  const Part all{0, count};
+  if (said.kind == static_cast<std::uint16_t>(shm::OpKind::broadcast)) {
+    const std::uint32_t root_node = ops_.op(op).root_node;
+    const auto& ranks = setup_.shape.ranks[self_];
+    const auto root = std::find(ranks.begin(), ranks.end(), said.root) - ranks.begin();
+    const std::byte* source =
+        root_node == self_ ? rank_of(op, static_cast<std::uint32_t>(root)).input
+        : count > 0        ? eager_pools_[root_node]->slab(eager_slab(op, root_node)).data()
+                           : nullptr;
+    for (std::uint32_t i = 0; i < local_ranks_ && count > 0; ++i) {
+      if (rank_of(op, i).output != source) std::memmove(rank_of(op, i).output, source, bytes);
+    }
+  } else if (count > 0) {
+    // The same order on every node.
+    std::byte* sum = lane_->scratch(0).data();
+    for (std::uint32_t node = 0; node < nodes_; ++node) {
+      const bool own_input = node == self_ && eager_slab(op, self_) == kNone;
+      const std::byte* source = own_input ? rank_of(op, 0).input
+                                          : eager_pools_[node]->slab(eager_slab(op, node)).data();
+      if (node == 0) {
+        codec::accumulate_begin(dtype(op), source, count, 1.0f, sum);
+      } else {
+        codec::accumulate(dtype(op), reduction(op), source, count, 1.0f, sum);
+      }
+    }
+    codec::accumulate_finish(dtype(op), reduction(op), sum, count, setup_.size, rank_of(op, 0).output);
+    copy_to_other_ranks(op, all);
+  }
+  ops_.eager_reduced(op);
+}
+
+// ---- Verification ---------------------------------------------------------------------------------
+
+void LaneGroup::send_checksums(OpId op) {
+  const auto& ranks = setup_.shape.ranks[self_];
+  const auto& chunks = ops_.op(op).chunks;
+  const std::size_t element = dtype_bytes(dtype(op));
+  std::vector<wire::VerifyBody> bodies(ranks.size());
+  for (std::uint32_t i = 0; i < local_ranks_; ++i) {
+    std::uint32_t crc = 0;
+    if (ops_.op(op).eager) {
+      crc = wire::crc32c({rank_of(op, i).output, ops_.op(op).said.count * element});
+    } else {
+      for (std::uint32_t node = 0; node < nodes_; ++node) {
+        for (std::uint32_t index = 0; index < chunks.owned(node); ++index) {
+          const Part where = part(op, chunks.chunk(node, index));
+          crc = wire::crc32c(
+              {rank_of(op, i).output + where.begin * element, where.elements * element}, crc);
+        }
+      }
+    }
+    bodies[i] = {ranks[i], crc};
+    checksums_[std::size_t{op} * setup_.size + ranks[i]] = crc;
+  }
+  const auto header = frame(wire::FrameKind::verify, op, 0, 0);
+  for (LanePeer* peer : peers_) {
+    if (peer == nullptr || peer->link->state() == net::LinkState::lost) continue;
+    peer->link->send_copy(header, std::as_bytes(std::span(bodies)));
+  }
+  ops_.verified_here(op);
+}
+
+void LaneGroup::compare_checksums(OpId op) {
+  const std::uint32_t* sums = &checksums_[std::size_t{op} * setup_.size];
+  // What most ranks have is taken for right; of equal camps the one with the lowest rank.
+  std::uint32_t right = sums[0];
+  std::size_t most = 0;
+  for (std::uint32_t i = 0; i < setup_.size; ++i) {
+    const auto same = static_cast<std::size_t>(std::count(sums, sums + setup_.size, sums[i]));
+    if (same > most) {
+      most = same;
+      right = sums[i];
+    }
+  }
+  if (most == setup_.size) return;
+  OpData& data = data_[op];
+  data.verdict = Errc::result_mismatch;
+  int used = std::snprintf(data.verdict_text, sizeof(data.verdict_text),
+                           "the result differs from the other ranks' on rank");
+  for (std::uint32_t i = 0; i < setup_.size && used < 100; ++i) {
+    if (sums[i] == right) continue;
+    used += std::snprintf(data.verdict_text + used,
+                          sizeof(data.verdict_text) - static_cast<std::size_t>(used), " %u", i);
+  }
+}
+
+// ---- The end of an op -----------------------------------------------------------------------------
+
+void LaneGroup::send_failure(OpId op) {
+  const auto& failed = ops_.op(op);
+  wire::OpFailBody body{};
+  body.code = static_cast<std::int32_t>(failed.status);
+  body.rank = failed.about_rank;
+  std::memcpy(body.text, failed.text, std::min(sizeof(body.text), sizeof(failed.text)));
+  const auto header = frame(wire::FrameKind::op_fail, op, 0, 0);
+  for (LanePeer* peer : peers_) {
+    if (peer == nullptr || peer->link->state() == net::LinkState::lost) continue;
+    peer->link->send_copy(header, std::as_bytes(std::span(&body, 1)));
+  }
+}
+
+void LaneGroup::complete(OpId op) {
+  const auto& ended = ops_.op(op);
+  for (ChunkId chunk = 0; chunk < chunks_.size(); ++chunk) {
+    if (chunks_[chunk].op == op) release_chunk(chunk);
+  }
+  for (std::uint32_t node = 0; node < nodes_; ++node) {
+    std::uint32_t& slab = eager_slab(op, node);
+    if (slab != kNone) eager_pools_[node]->give(slab);
+    slab = kNone;
+  }
+  if (ended.failed) forget_parked(op);
+  if (!ended.failed && ended.verifying) compare_checksums(op);
+  if (ended.failed && setup_.shape.lanes > 1 && !ops_.ended()) {
+    Event event;
+    event.kind = EventKind::op_failed;
+    event.group = this;
+    event.tensor_id = ended.key.tensor;
+    event.sequence = ended.key.sequence;
+    event.code = ended.status;
+    event.number = ended.about_rank;
+    std::memcpy(event.text, ended.text, sizeof(ended.text));
+    // Elsewhere nobody will ever submit it, and its failure would be remembered for nothing.
+    for (std::uint32_t i = 0; i < local_ranks_; ++i) event.lanes |= rank_of(op, i).lanes;
+    if (event.lanes != 0) lane_->report(event);
+  }
+  if (data_[op].pins == 0) finalize(op);
+}
+
+void LaneGroup::unpin(OpId op) {
+  TERN_CHECK(data_[op].pins > 0);
+  --data_[op].pins;
+  if (data_[op].pins == 0 && ops_.in_use(op) && ops_.op(op).completing) finalize(op);
+}
+
+void LaneGroup::finalize(OpId op) {
+  const auto& ended = ops_.op(op);
+  OpData& data = data_[op];
+  const Errc code = ended.failed ? ended.status : data.verdict;
+  const char* text = ended.failed ? ended.text : data.verdict_text;
+  const std::uint64_t now = lane_->clock().now_ns();
+  auto& counters = lane_->mutable_counters();
+  if (ended.submitted != 0) {
+    bump(code == Errc::ok ? counters.ops_completed : counters.ops_failed, std::uint64_t{1});
+    OpRecord record;
+    record.tensor = ended.key.tensor;
+    record.sequence = ended.key.sequence;
+    record.count = ended.said.count;
+    record.bytes_sent = data.bytes_sent;
+    record.submitted_ns = data.submitted_ns;
+    record.started_ns = data.started_ns;
+    record.ended_ns = now;
+    record.kind = ended.said.kind;
+    record.lane = static_cast<std::uint16_t>(setup_.shape.lane);
+    record.dtype = ended.said.dtype;
+    record.reduction = ended.said.reduction;
+    record.lossy = data.lossy ? 1 : 0;
+    record.eager = ended.eager ? 1 : 0;
+    lane_->record(*this, record, code, text);
+  }
+  if (data.tensor != nullptr && code == Errc::ok) {
+    TensorLaneStats& stats = data.tensor->lanes[setup_.shape.lane];
+    const std::uint64_t started = data.started_ns != 0 ? data.started_ns : now;
+    const std::uint64_t encoded = data.first_encode_ns != 0 ? data.first_encode_ns : started;
+    const std::uint64_t busy = data.encode_ns + data.decode_ns;
+    bump(stats.ops, std::uint64_t{1});
+    bump(stats.bytes_raw, data.bytes_raw);
+    bump(stats.bytes_sent, data.bytes_sent);
+    bump(stats.encode_ns, data.encode_ns);
+    bump(stats.decode_ns, data.decode_ns);
+    bump(stats.wait_ns, started - data.submitted_ns);
+    bump(stats.queue_ns, encoded - started);
+    bump(stats.wire_ns, now - encoded > busy ? now - encoded - busy : 0);
+    if (data.lossy) {
+      stats.input_energy.store(data.input_energy, std::memory_order_relaxed);
+      stats.residual_energy.store(data.residual_energy, std::memory_order_relaxed);
+    }
+  }
+  for (std::uint32_t i = 0; i < local_ranks_; ++i) {
+    OpRank& rank = rank_of(op, i);
+    if (!rank.present || rank.told) continue;
+    rank.told = true;
+    if (clients_[i] == nullptr) continue;
+    --clients_[i]->uses;
+    lane_->tell(*clients_[i], rank.ticket, code, text, data.bytes_sent);
+  }
+  ops_.release(op);
+  if (!ops_.in_use(op)) {
+    data = OpData{};
+    for (std::uint32_t i = 0; i < local_ranks_; ++i) rank_of(op, i) = OpRank{};
+  }
+}
+
+}  // namespace tern::daemon

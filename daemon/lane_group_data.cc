@@ -1,0 +1,289 @@
+// The data of an op: sums, blocks, outputs. Everything here runs to its end on one chunk.
+
+#include <algorithm>
+#include <cstring>
+
+#include "codec/accumulate.h"
+#include "daemon/lane.h"
+#include "daemon/lane_group.h"
+
+namespace tern::daemon {
+
+using collective::ChunkId;
+using collective::OpId;
+
+namespace {
+
+// Arena memory and slabs are at least element-aligned (checked at submission).
+float* as_floats(std::byte* bytes) noexcept { return static_cast<float*>(static_cast<void*>(bytes)); }
+const float* as_floats(const std::byte* bytes) noexcept {
+  return static_cast<const float*>(static_cast<const void*>(bytes));
+}
+
+}  // namespace
+
+LaneGroup::Part LaneGroup::part(OpId op, std::uint32_t chunk) const {
+  const auto& sharding = ops_.op(op).chunks.sharding();
+  return {sharding.chunk_begin(chunk), static_cast<std::uint32_t>(sharding.chunk_size(chunk))};
+}
+
+// One local rank whose bytes are the node's contribution as they are.
+bool LaneGroup::single_plain_input(OpId op) const {
+  return local_ranks_ == 1 && rank_of(op, 0).prescale == 1.0f;
+}
+
+void LaneGroup::sum_local(OpId op, const Part& part, std::byte* accumulator) const {
+  const std::size_t offset = part.begin * dtype_bytes(dtype(op));
+  codec::accumulate_begin(dtype(op), rank_of(op, 0).input + offset, part.elements,
+                          rank_of(op, 0).prescale, accumulator);
+  for (std::uint32_t i = 1; i < local_ranks_; ++i) {
+    codec::accumulate(dtype(op), reduction(op), rank_of(op, i).input + offset, part.elements,
+                      rank_of(op, i).prescale, accumulator);
+  }
+}
+
+// The node's contribution in the tensor's type: one rounding after the sum over local ranks.
+void LaneGroup::write_own_contribution(OpId op, const Part& part, std::byte* out) {
+  std::byte* sum = lane_->scratch(0).data();
+  sum_local(op, part, sum);
+  const Reduction plain = reduction(op) == Reduction::average ? Reduction::sum : reduction(op);
+  codec::accumulate_finish(dtype(op), plain, sum, part.elements, 1, out);
+}
+
+std::span<const float> LaneGroup::local_f32(OpId op, const Part& part) {
+  if (dtype(op) == DType::f32 && single_plain_input(op)) {
+    return {as_floats(rank_of(op, 0).input) + part.begin, part.elements};
+  }
+  std::byte* sum = lane_->scratch(0).data();
+  sum_local(op, part, sum);
+  return {as_floats(sum), part.elements};
+}
+
+// True: the block is in slab. False: a value is not finite, nothing has changed, the chunk goes raw.
+bool LaneGroup::encode_lossy(OpId op, const Part& part, std::span<const float> input,
+                             float state_scale, DType delivered, float fixed_max,
+                             std::span<std::byte> slab, std::uint32_t& bytes) {
+  OpData& data = data_[op];
+  codec::EncodeRequest request;
+  request.input = input;
+  request.residual = data.tensor->residual ? data.tensor->residual.get() + part.begin : nullptr;
+  request.state_scale = state_scale;
+  request.delivered = delivered;
+  request.fixed_scale_max = fixed_max;
+  request.stream_step = ops_.op(op).key.sequence;
+  wire::BlockHeader header;
+  const std::uint64_t begin = lane_->clock().now_ns();
+  const auto result =
+      codec::encode(data.recipe, request, slab.subspan(wire::kBlockHeaderBytes), header);
+  const std::uint64_t end = lane_->clock().now_ns();
+  data.encode_ns += end - begin;
+  if (data.first_encode_ns == 0) data.first_encode_ns = begin;
+  if (result.nonfinite) {
+    bump(lane_->mutable_counters().nonfinite_chunks, std::uint64_t{1});
+    bump(data.tensor->lanes[setup_.shape.lane].raw_fallbacks, std::uint64_t{1});
+    return false;
+  }
+  wire::write_block_header(header, slab.first<wire::kBlockHeaderBytes>());
+  bytes = static_cast<std::uint32_t>(wire::kBlockHeaderBytes) + result.payload_bytes;
+  data.input_energy += result.input_energy;
+  data.residual_energy += result.residual_energy;
+  return true;
+}
+
+// Null, or why the block cannot be added.
+const char* LaneGroup::add_block(OpId op, const Part& part, std::span<const std::byte> block,
+                                 std::byte* accumulator, std::uint64_t& decode_ns) {
+  wire::BlockHeader header;
+  if (wire::parse_block_header(block, header) != wire::BlockError::none) return "bad block header";
+  const auto payload = block.subspan(wire::kBlockHeaderBytes);
+  if (header.elements != part.elements || header.payload_bytes != payload.size()) {
+    return "the block's sizes differ from the chunk's";
+  }
+  const std::uint64_t begin = lane_->clock().now_ns();
+  if (header.codec == static_cast<std::uint8_t>(wire::CodecId::raw)) {
+    if (header.dtype != static_cast<std::uint8_t>(dtype(op)) ||
+        payload.size() != part.elements * dtype_bytes(dtype(op))) {
+      return "a raw block of another dtype";
+    }
+    codec::accumulate(dtype(op), reduction(op), payload.data(), part.elements, 1.0f, accumulator);
+  } else {
+    const bool sums = reduction(op) == Reduction::sum || reduction(op) == Reduction::average;
+    const bool in_f32 = codec::accumulator_bytes(dtype(op)) == sizeof(float) &&
+                        dtype_is_float(dtype(op));
+    if (!sums || !in_f32) return "a lossy block for an operation that must be exact";
+    const auto status =
+        codec::decode_add(header, payload, {as_floats(accumulator), part.elements});
+    if (status != codec::DecodeStatus::ok) return codec::decode_status_name(status).data();
+  }
+  decode_ns = lane_->clock().now_ns() - begin;
+  data_[op].decode_ns += decode_ns;
+  return nullptr;
+}
+
+// Decodes a result into the outputs of all local ranks.
+const char* LaneGroup::deliver_block(OpId op, const Part& part, std::span<const std::byte> block) {
+  wire::BlockHeader header;
+  if (wire::parse_block_header(block, header) != wire::BlockError::none) return "bad block header";
+  const auto payload = block.subspan(wire::kBlockHeaderBytes);
+  if (header.elements != part.elements || header.payload_bytes != payload.size()) {
+    return "the block's sizes differ from the chunk's";
+  }
+  const DType type = dtype(op);
+  const std::uint64_t begin = lane_->clock().now_ns();
+  std::byte* output = rank_of(op, 0).output + part.begin * dtype_bytes(type);
+  if (header.codec == static_cast<std::uint8_t>(wire::CodecId::raw)) {
+    if (header.dtype != static_cast<std::uint8_t>(type) ||
+        payload.size() != part.elements * dtype_bytes(type)) {
+      return "a raw block of another dtype";
+    }
+    if (output != payload.data()) std::memmove(output, payload.data(), payload.size());
+  } else {
+    const bool in_f32 = codec::accumulator_bytes(type) == sizeof(float) && dtype_is_float(type);
+    if (!in_f32 || !role_may_be_lossy(static_cast<Role>(ops_.op(op).said.role))) {
+      return "a lossy block for an operation that must be exact";
+    }
+    const bool direct = type == DType::f32;
+    float* out = direct ? as_floats(output) : as_floats(lane_->scratch(1).data());
+    const auto status = codec::decode(header, payload, {out, part.elements});
+    if (status != codec::DecodeStatus::ok) return codec::decode_status_name(status).data();
+    if (!direct) codec::from_f32(type, out, part.elements, output);
+  }
+  copy_to_other_ranks(op, part);
+  data_[op].decode_ns += lane_->clock().now_ns() - begin;
+  return nullptr;
+}
+
+void LaneGroup::copy_to_other_ranks(OpId op, const Part& part) {
+  const std::size_t offset = part.begin * dtype_bytes(dtype(op));
+  const std::size_t bytes = part.elements * dtype_bytes(dtype(op));
+  for (std::uint32_t i = 1; i < local_ranks_; ++i) {
+    if (rank_of(op, i).output == rank_of(op, 0).output) continue;
+    std::memmove(rank_of(op, i).output + offset, rank_of(op, 0).output + offset, bytes);
+  }
+}
+
+wire::FrameHeader LaneGroup::frame(wire::FrameKind kind, OpId op, std::uint32_t chunk,
+                                   std::uint8_t leg) const {
+  wire::FrameHeader header;
+  header.kind = static_cast<std::uint8_t>(kind);
+  header.group = setup_.token;
+  header.epoch = setup_.epoch;
+  header.tensor = ops_.op(op).key.tensor;
+  header.op_seq = ops_.op(op).key.sequence;
+  header.chunk = chunk;
+  header.source_node = static_cast<std::uint16_t>(self_);
+  header.leg = leg;
+  return header;
+}
+
+void LaneGroup::send_to_all(OpId, const wire::FrameHeader& header,
+                            std::span<const std::byte> prefix, std::span<const std::byte> body,
+                            std::uint64_t cookie) {
+  for (LanePeer* peer : peers_) {
+    if (peer != nullptr) lane_->send(*peer, header, prefix, body, cookie);
+  }
+}
+
+// Average before encoding, so that the residual is taken against what is delivered.
+void LaneGroup::scale_sum(ChunkId chunk) {
+  const OpId op = ops_.op_of(chunk);
+  if (reduction(op) != Reduction::average) return;
+  const Part where = part(op, ops_.chunk_number(chunk));
+  std::byte* sum = lane_->accumulators().slab(chunks_[chunk].accumulator).data();
+  codec::accumulate_finish(DType::f32, Reduction::average, sum, where.elements, setup_.size, sum);
+}
+
+// True: sent and delivered. False: a value is not finite, the (scaled) sum has to go raw.
+bool LaneGroup::finish_lossy(OpId op, std::uint32_t number, std::span<const float> sum,
+                             float state_scale) {
+  const Part where = part(op, number);
+  const std::uint32_t slab = lane_->result_slabs().take();
+  const auto memory = lane_->result_slabs().slab(slab);
+  std::uint32_t bytes = 0;
+  if (!encode_lossy(op, where, sum, state_scale, dtype(op), data_[op].result_max, memory, bytes)) {
+    lane_->result_slabs().give(slab);
+    return false;
+  }
+  OpData& data = data_[op];
+  data.bytes_raw += std::uint64_t{where.elements} * dtype_bytes(dtype(op)) * (nodes_ - 1);
+  data.bytes_sent += std::uint64_t{bytes} * (nodes_ - 1);
+  const auto cookie = lane_->make_token(FrameToken::Leg::result, nodes_ - 1, nullptr,
+                                        collective::kNoOp, &lane_->result_slabs(), slab);
+  // Everybody decodes the same bytes, the owner too; before they are sent, because a lost link gives
+  // the slab back at once.
+  const char* problem = deliver_block(op, where, memory.first(bytes));
+  send_to_all(op, frame(wire::FrameKind::result, op, number, 2), {}, memory.first(bytes), cookie);
+  if (problem != nullptr) ops_.fail(op, Errc::internal, collective::kNobody, problem);
+  return true;
+}
+
+void LaneGroup::finish_raw(ChunkId chunk, Reduction how, bool nonfinite) {
+  const OpId op = ops_.op_of(chunk);
+  const DType type = dtype(op);
+  const std::uint32_t number = ops_.chunk_number(chunk);
+  const Part where = part(op, number);
+  const std::size_t bytes = where.elements * dtype_bytes(type);
+  ChunkData& chunk_data = chunks_[chunk];
+  SlabPool* pool = &lane_->accumulators();
+  std::uint32_t slab = chunk_data.accumulator;
+  std::byte* sum = pool->slab(slab).data();
+  std::byte* result = sum;
+  const bool narrows = codec::accumulator_bytes(type) != dtype_bytes(type);
+  if (narrows) {
+    pool = &lane_->result_slabs();
+    slab = pool->take();
+    result = pool->slab(slab).data();
+  }
+  codec::accumulate_finish(type, how, sum, where.elements, setup_.size, result);
+  if (!narrows) chunk_data.accumulator = kNone;  // it is the frame's memory now
+
+  auto header = frame(wire::FrameKind::result, op, number, 2);
+  header.flags = wire::kFlagRawBlock;
+  std::byte prefix[wire::kBlockHeaderBytes];
+  wire::write_block_header(
+      codec::raw_block_header(type, where.elements, nonfinite, ops_.op(op).key.sequence),
+      std::span<std::byte, wire::kBlockHeaderBytes>(prefix));
+  if (nodes_ > 1) {
+    OpData& data = data_[op];
+    data.bytes_raw += bytes * (nodes_ - 1);
+    data.bytes_sent += (bytes + wire::kBlockHeaderBytes) * (nodes_ - 1);
+  }
+  const auto cookie = lane_->make_token(FrameToken::Leg::result, nodes_ - 1, nullptr,
+                                        collective::kNoOp, pool, slab);
+  std::memcpy(rank_of(op, 0).output + where.begin * dtype_bytes(type), result, bytes);
+  copy_to_other_ranks(op, where);
+  if (nodes_ > 1) {
+    send_to_all(op, header, prefix, {result, bytes}, cookie);
+  } else {
+    pool->give(slab);
+  }
+}
+
+void LaneGroup::contribute_raw(OpId op, std::uint32_t node, wire::FrameHeader header,
+                               const Part& part, bool nonfinite) {
+  const DType type = dtype(op);
+  const std::size_t bytes = part.elements * dtype_bytes(type);
+  header.flags = wire::kFlagRawBlock;
+  std::byte prefix[wire::kBlockHeaderBytes];
+  wire::write_block_header(
+      codec::raw_block_header(type, part.elements, nonfinite, ops_.op(op).key.sequence),
+      std::span<std::byte, wire::kBlockHeaderBytes>(prefix));
+  OpData& data = data_[op];
+  data.bytes_raw += bytes;
+  data.bytes_sent += bytes + wire::kBlockHeaderBytes;
+  if (single_plain_input(op)) {
+    pin(op);
+    const auto cookie = lane_->make_token(FrameToken::Leg::contribution, 1, this, op, nullptr, kNone);
+    lane_->send(*peers_[node], header, prefix,
+                {rank_of(op, 0).input + part.begin * dtype_bytes(type), bytes}, cookie);
+    return;
+  }
+  const std::uint32_t slab = lane_->send_slabs().take();
+  const auto memory = lane_->send_slabs().slab(slab);
+  write_own_contribution(op, part, memory.data());
+  const auto cookie = lane_->make_token(FrameToken::Leg::contribution, 1, nullptr,
+                                        collective::kNoOp, &lane_->send_slabs(), slab);
+  lane_->send(*peers_[node], header, prefix, memory.first(bytes), cookie);
+}
+
+}  // namespace tern::daemon

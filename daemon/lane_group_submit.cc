@@ -1,0 +1,207 @@
+// Submission: a foreign entry becomes an op, or an error for who sent it.
+
+#include <bit>
+#include <cstdio>
+#include <cstring>
+
+#include "daemon/lane.h"
+#include "daemon/lane_group.h"
+
+namespace tern::daemon {
+
+using collective::OpId;
+using shm::OpKind;
+
+namespace {
+
+bool in_arena(std::uint64_t offset, std::uint64_t bytes, std::uint64_t arena_bytes) noexcept {
+  return bytes <= arena_bytes && offset <= arena_bytes - bytes;
+}
+
+}  // namespace
+
+// Null if the entry (a copy of ours) is sound; else what is wrong with it.
+const char* LaneGroup::check_entry(const LaneClient& client, const shm::SubmitEntry& entry,
+                                   std::uint32_t& local_rank, TensorState*& tensor) const {
+  const auto kind = static_cast<OpKind>(entry.kind);
+  if (kind != OpKind::all_reduce && kind != OpKind::broadcast && kind != OpKind::barrier) {
+    return "unknown kind of operation";
+  }
+  const std::size_t element = dtype_bytes(static_cast<DType>(entry.dtype));
+  if (element == 0) return "unknown dtype";
+  if (entry.reduction > static_cast<std::uint8_t>(Reduction::product)) return "unknown reduction";
+  if (entry.role > static_cast<std::uint8_t>(Role::weights)) return "unknown role";
+  if (entry.flags != 0 || entry.reserved0 != 0 || entry.counts_offset != 0 ||
+      entry.wait_event != 0 || entry.signal_event != 0) {
+    return "a reserved field is not zero";
+  }
+  for (const auto word : entry.reserved1) {
+    if (word != 0) return "a reserved field is not zero";
+  }
+  local_rank = local_ranks_;
+  for (std::uint32_t i = 0; i < local_ranks_; ++i) {
+    if (clients_[i] == &client) local_rank = i;
+  }
+  if (local_rank == local_ranks_) return "this client is not a member of the group";
+  if (kind == OpKind::barrier && (entry.count != 0 || entry.tensor != 0)) {
+    return "a barrier has no elements";
+  }
+  if (entry.count > (std::uint64_t{1} << 40)) return "too many elements";
+  if (entry.input_region != 0 || entry.output_region != 0) return "unknown memory region";
+  const std::uint64_t bytes = entry.count * element;
+  const std::uint64_t arena = client.memory->segment.arena_bytes();
+  if (!in_arena(entry.input_offset, bytes, arena) || !in_arena(entry.output_offset, bytes, arena)) {
+    return "the tensor is not inside the client's arena";
+  }
+  if (entry.input_offset % element != 0 || entry.output_offset % element != 0) {
+    return "the tensor is not aligned to its element";
+  }
+  const bool average = entry.reduction == static_cast<std::uint8_t>(Reduction::average);
+  if (average && !dtype_is_float(static_cast<DType>(entry.dtype))) {
+    return "average is not defined for integers";
+  }
+  const float prescale = std::bit_cast<float>(entry.prescale_bits);
+  if (prescale != 1.0f && !dtype_is_float(static_cast<DType>(entry.dtype))) {
+    return "prescale is not defined for integers";
+  }
+  if (entry.root >= setup_.size) return "the root is not a rank of the group";
+  if (entry.recipe[sizeof(entry.recipe) - 1] != '\0') return "the recipe's text does not end";
+  tensor = nullptr;
+  if (entry.tensor != 0) {
+    const auto found = tensors_.find(entry.tensor);
+    if (found == tensors_.end()) return "the tensor is not declared in this group";
+    tensor = found->second;
+    if (tensor->dtype != static_cast<DType>(entry.dtype) || tensor->count != entry.count) {
+      return "dtype or count differ from the tensor's declaration";
+    }
+  }
+  const auto sharding = shm::make_sharding(
+      entry.tensor, entry.sequence, entry.count, static_cast<DType>(entry.dtype),
+      setup_.shape.chunk_bytes, nodes_, setup_.shape.lanes, tensor != nullptr && tensor->one_lane);
+  if (!sharding.uses_lane(setup_.shape.lane)) return "the operation does not belong on this lane";
+  return nullptr;
+}
+
+bool LaneGroup::choose_recipe(const shm::SubmitEntry& entry, const TensorState* tensor, OpData& data,
+                              wire::AnnounceBody& body, const char*& problem) const {
+  const auto memory = tensor != nullptr ? tensor->recipe.memory : codec::Memory::none;
+  data.recipe = tensor != nullptr ? tensor->recipe : codec::Recipe{};
+  body.memory = static_cast<std::uint8_t>(memory);
+  if (entry.recipe[0] != '\0') {
+    codec::Recipe recipe;
+    if (!codec::parse_recipe_quick(entry.recipe, recipe)) {
+      problem = "the operation's recipe cannot be read";
+      return false;
+    }
+    // Raw and bf16 say nothing of memory: they go with any declaration. Under ef, bf16 uses the
+    // residual and raw leaves it alone.
+    if (recipe.memory == codec::Memory::none) recipe.memory = memory;
+    if (recipe.memory != memory) {
+      problem = "the recipe's memory differs from the declaration's; declare the tensor with it";
+      return false;
+    }
+    if (recipe.scale_elements == 0 && (tensor == nullptr || !tensor->one_lane)) {
+      problem = "scale=tensor must be in the tensor's declaration";
+      return false;
+    }
+    data.recipe = recipe;
+  }
+  const auto dtype = static_cast<DType>(entry.dtype);
+  const auto reduction = static_cast<Reduction>(entry.reduction);
+  const std::uint64_t bytes = entry.count * dtype_bytes(dtype);
+  const bool float_type = dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+  data.lossy = tensor != nullptr && !tensor->exempt && role_may_be_lossy(tensor->role) &&
+               entry.kind == static_cast<std::uint16_t>(OpKind::all_reduce) && float_type &&
+               (reduction == Reduction::sum || reduction == Reduction::average) && nodes_ > 1 &&
+               bytes > setup_.shape.eager_bytes && bytes >= setup_.lossy_min_bytes &&
+               codec::is_lossy(data.recipe);
+  return true;
+}
+
+void LaneGroup::refuse(LaneClient& client, std::uint64_t ticket, Errc code, const char* text) {
+  bump(lane_->mutable_counters().bad_entries, std::uint64_t{1});
+  lane_->tell(client, ticket, code, text, 0);
+}
+
+void LaneGroup::cancel(LaneClient& client, const shm::SubmitEntry& entry) {
+  for (OpId op = 0; op < ops_.slots(); ++op) {
+    if (!ops_.in_use(op)) continue;
+    for (std::uint32_t i = 0; i < local_ranks_; ++i) {
+      const OpRank& rank = rank_of(op, i);
+      if (clients_[i] != &client || !rank.present || rank.told || rank.ticket != entry.ticket) continue;
+      const std::uint32_t number = setup_.shape.ranks[self_][i];
+      char text[64];
+      std::snprintf(text, sizeof(text), "cancelled by rank %u", number);
+      ops_.fail(op, Errc::cancelled, number, text);
+      return;
+    }
+  }
+}
+
+void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
+  if (entry.kind == static_cast<std::uint16_t>(OpKind::cancel)) return cancel(client, entry);
+  std::uint32_t local_rank = 0;
+  TensorState* tensor = nullptr;
+  if (const char* problem = check_entry(client, entry, local_rank, tensor)) {
+    const bool unknown = entry.tensor != 0 && tensor == nullptr && !tensors_.contains(entry.tensor);
+    return refuse(client, entry.ticket, unknown ? Errc::unknown_tensor : Errc::invalid_argument,
+                  problem);
+  }
+  if (ops_.ended()) {
+    lane_->tell(client, entry.ticket, ops_.end_code(), ops_.end_text().data(), 0);
+    return;
+  }
+  OpData data;
+  wire::AnnounceBody body{};
+  const char* problem = nullptr;
+  if (!choose_recipe(entry, tensor, data, body, problem)) {
+    return refuse(client, entry.ticket, Errc::bad_recipe, problem);
+  }
+  data.tensor = tensor;
+  data.state_scale = std::bit_cast<float>(entry.state_scale_bits);
+  data.submitted_ns = lane_->clock().now_ns();
+  body.count = entry.count;
+  body.kind = entry.kind;
+  body.dtype = entry.dtype;
+  body.reduction = entry.reduction;
+  body.role = entry.role;
+  body.one_lane = tensor != nullptr && tensor->one_lane ? 1 : 0;
+  body.exempt = tensor != nullptr && tensor->exempt ? 1 : 0;
+  body.root = entry.kind == static_cast<std::uint16_t>(OpKind::broadcast) ? entry.root : 0;
+  body.rank = setup_.shape.ranks[self_][local_rank];
+  body.generation = tensor != nullptr ? tensor->generation : 0;
+
+  OpId op = collective::kNoOp;
+  const collective::OpKey key{entry.tensor, entry.sequence};
+  const bool first = ops_.find(key) == collective::kNoOp || ops_.op(ops_.find(key)).submitted == 0;
+  const auto result = ops_.on_submit(local_rank, key, body, entry.priority, data.submitted_ns, op);
+  if (result == collective::GroupOps::SubmitResult::too_many) {
+    return refuse(client, entry.ticket, Errc::would_block, "more operations than max_ops_in_flight");
+  }
+  if (result == collective::GroupOps::SubmitResult::duplicate) {
+    return refuse(client, entry.ticket, Errc::invalid_argument,
+                  "this use of the tensor has been submitted before");
+  }
+  if (first) {
+    for (std::uint32_t i = 0; i < local_ranks_; ++i) rank_of(op, i) = OpRank{};
+    data.pins = data_[op].pins;  // a result cannot be here, but a late abandon may
+    data_[op] = data;
+  }
+  OpRank& rank = rank_of(op, local_rank);
+  rank.ticket = entry.ticket;
+  const auto arena = client.memory->segment.arena();
+  rank.input = arena.data() + entry.input_offset;
+  rank.output = arena.data() + entry.output_offset;
+  rank.prescale = std::bit_cast<float>(entry.prescale_bits);
+  const auto sharding = shm::make_sharding(
+      entry.tensor, entry.sequence, entry.count, static_cast<DType>(entry.dtype),
+      setup_.shape.chunk_bytes, nodes_, setup_.shape.lanes, body.one_lane != 0);
+  for (std::uint32_t lane = 0; lane < setup_.shape.lanes; ++lane) {
+    if (sharding.uses_lane(lane)) rank.lanes |= 1u << lane;
+  }
+  rank.present = true;
+  rank.told = false;
+  ++client.uses;
+}
+
+}  // namespace tern::daemon

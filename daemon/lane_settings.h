@@ -1,0 +1,28 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "net/link.h"
+
+namespace tern::daemon {
+
+struct LaneSettings {
+  std::uint32_t lane = 0;
+  std::uint64_t chunk_bytes = 256 << 10;
+  std::uint32_t receive_slabs = 64;
+  std::uint32_t send_slabs = 64;
+  std::uint32_t result_slabs = 32;
+  net::LinkSettings link;
+};
+
+// Written by the lane, read by the conductor.
+struct LaneCounters {
+  std::atomic<std::uint64_t> ops_completed{0}, ops_failed{0};
+  std::atomic<std::uint64_t> entries{0}, bad_entries{0};
+  std::atomic<std::uint64_t> unknown_group_frames{0}, bad_frames{0}, bad_blocks{0}, bad_payloads{0};
+  std::atomic<std::uint64_t> links_lost{0}, dropped_records{0}, nonfinite_chunks{0};
+  std::atomic<std::uint64_t> sleeps{0};
+};
+
+}  // namespace tern::daemon

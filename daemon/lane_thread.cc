@@ -1,0 +1,56 @@
+#include "daemon/lane_thread.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <string>
+
+namespace tern::daemon {
+
+void LaneThread::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void LaneThread::stop() {
+  if (!thread_.joinable()) return;
+  stop_.store(true, std::memory_order_release);
+  loop_.wake();
+  thread_.join();
+}
+
+void LaneThread::run() {
+  const std::uint32_t number = lane_.settings().lane;
+  pthread_setname_np(pthread_self(), ("tern-lane" + std::to_string(number)).c_str());
+  if (idle_.pin) {
+    // The number-th core of those this process may use.
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) {
+      std::uint32_t seen = 0;
+      for (std::size_t core = 0; core < CPU_SETSIZE; ++core) {
+        if (!CPU_ISSET(core, &allowed) || seen++ != number) continue;
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(core, &one);
+        pthread_setaffinity_np(pthread_self(), sizeof(one), &one);
+      }
+    }
+  }
+  std::uint64_t idle_since = 0;
+  while (!stop_.load(std::memory_order_acquire)) {
+    if (lane_.do_work() > 0) {
+      idle_since = 0;
+      continue;
+    }
+    const std::uint64_t now = clock_.now_ns();
+    if (idle_since == 0) idle_since = now;
+    const bool may_spin = idle_.cores > idle_.lanes + lane_.client_count();
+    if (may_spin && now - idle_since < idle_.spin_ns) continue;
+    if (!lane_.prepare_sleep()) continue;
+    const std::uint64_t deadline = lane_.next_deadline_ns();
+    if (deadline > now) loop_.wait(deadline - now);
+    lane_.end_sleep();
+    idle_since = 0;
+  }
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,67 @@
+// ternd: the daemon of one node.
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "daemon/config/command_line.h"
+#include "daemon/daemon.h"
+#include "daemon/version.h"
+
+namespace {
+
+tern::daemon::Daemon* g_daemon = nullptr;
+
+void on_signal(int) {
+  if (g_daemon != nullptr) g_daemon->request_stop();
+}
+
+int run(const std::vector<std::string>& arguments) {
+  auto line = tern::daemon::parse_command_line(arguments, tern::daemon::kVersion);
+  if (!line) {
+    std::fprintf(stderr, "%s\n", line.error().text.c_str());
+    return 2;
+  }
+  if (line->print) {
+    std::fputs(line->print->c_str(), stdout);
+    return 0;
+  }
+  spdlog::set_default_logger(spdlog::stderr_color_mt("ternd"));
+  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");
+  spdlog::set_level(spdlog::level::from_str(line->config.log_level));
+  auto daemon = tern::daemon::Daemon::create(line->config);
+  if (!daemon) {
+    std::fprintf(stderr, "ternd: %s\n", daemon.error().text.c_str());
+    return 1;
+  }
+  g_daemon = daemon->get();
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  (*daemon)->run();
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  sigaction(SIGTERM, &ignore, nullptr);
+  g_daemon = nullptr;
+  daemon->reset();
+  spdlog::info("stopped");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "ternd: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,96 @@
+#pragma once
+
+// What the conductor keeps of a group that ranks of this node are in, from the join of the first rank
+// to the last word of the lanes.
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/control_messages.h"
+#include "daemon/group_id.h"
+#include "daemon/lane_group.h"
+
+namespace tern::daemon {
+
+// A rank of this node that has asked to join and waits for the others.
+struct JoiningRank {
+  std::uint64_t client = 0;
+  std::uint64_t request = 0;
+  std::uint32_t rank = 0;
+  std::string nonce;
+  std::uint64_t deadline_ns = 0;
+  bool challenged = false;  // the coordinator knows the group
+  nlohmann::json message;
+};
+
+// The ranks of this node that gather for the next epoch of one group.
+struct JoinSet {
+  GroupId id;
+  LinkRef coordinator = kSelf;
+  std::map<std::uint32_t, JoiningRank> ranks;
+  std::vector<std::uint32_t> missing;  // as last heard
+};
+
+struct MemberRank {
+  std::uint32_t rank = 0;
+  std::uint64_t client = 0;
+  std::uint64_t join_request = 0;   // to be answered when the epoch starts
+  std::uint64_t leave_request = 0;  // to be answered when all lanes have released the rank
+  std::uint32_t released = 0;       // lanes
+  bool joined = false;              // the client has been told
+  bool leaving = false;
+  bool left = false;
+  std::map<std::string, std::uint32_t> declarations;  // of each name, for its generation
+};
+
+struct DeclaredTensor {
+  std::shared_ptr<TensorState> state;
+  std::uint64_t holders = 0;  // local ranks, by their index on this node
+  std::uint32_t dropped = 0;  // lanes that have let go; counts once holders is 0
+  std::string state_key;      // of the state to be kept, or empty
+};
+
+struct MemberGroup {
+  std::uint64_t number = 0;
+  GroupId id;
+  std::string uid;
+  std::string job;
+  std::uint32_t uid_of_user = 0;
+  LinkRef coordinator = kSelf;
+  std::uint32_t epoch = 0;
+  std::uint32_t size = 0;
+  std::uint32_t node = 0;
+  std::uint32_t lane_count = 1;
+  std::uint64_t last_common_op = 0;
+  std::uint64_t chunk_bytes = 0, eager_bytes = 0, max_ops = 0, lossy_min_bytes = 0;
+  std::vector<std::string> addresses;  // of the nodes
+  std::vector<std::vector<std::uint32_t>> ranks_of_node;
+  std::vector<MemberRank> ranks;  // of this node
+  std::vector<std::unique_ptr<LaneGroup>> lanes;
+  std::uint32_t lanes_ready = 0;
+  std::uint32_t lanes_removed = 0;
+  bool started = false;
+  bool ended = false;
+  bool removing = false;
+  Errc end_code = Errc::ok;
+  std::string end_text;
+  std::uint64_t start_deadline_ns = 0;
+  std::map<std::uint64_t, DeclaredTensor> tensors;  // by id
+
+  // The flight recorder.
+  struct Flight {
+    OpRecord record;
+    Errc code = Errc::ok;
+    std::string text;
+  };
+  static constexpr std::size_t kFlights = 256;
+  std::deque<Flight> flights;
+  std::uint64_t flights_written_ns = 0;
+};
+
+}  // namespace tern::daemon

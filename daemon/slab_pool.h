@@ -1,0 +1,70 @@
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+
+namespace tern::daemon {
+
+// Hands out equal pieces of one mapping by index, to one thread. Pages cost memory once touched.
+class SlabPool {
+ public:
+  static constexpr std::uint32_t kNone = 0xffffffff;
+
+  SlabPool(std::uint32_t count, std::size_t slab_bytes)
+      : slab_bytes_((slab_bytes + 63) / 64 * 64), count_(count) {
+    if (count == 0) return;
+    void* memory = ::mmap(nullptr, mapping_bytes(), PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    TERN_CHECK(memory != MAP_FAILED);
+    base_ = static_cast<std::byte*>(memory);
+    free_.resize(count);
+    // Popped from the back: low indices first, so that few pages stay warm.
+    for (std::uint32_t i = 0; i < count; ++i) free_[i] = count - 1 - i;
+  }
+  ~SlabPool() {
+    if (base_ != nullptr) ::munmap(base_, mapping_bytes());
+  }
+  SlabPool(const SlabPool&) = delete;
+  SlabPool& operator=(const SlabPool&) = delete;
+
+  // kNone when all are taken.
+  std::uint32_t take() noexcept {
+    if (free_.empty()) return kNone;
+    const std::uint32_t index = free_.back();
+    free_.pop_back();
+    return index;
+  }
+  void give(std::uint32_t index) noexcept {
+    TERN_CHECK(index < count_ && free_.size() < count_);
+    free_.push_back(index);
+  }
+  std::span<std::byte> slab(std::uint32_t index) const noexcept {
+    TERN_CHECK(index < count_);
+    return {base_ + std::size_t{index} * slab_bytes_, slab_bytes_};
+  }
+  std::uint32_t free_count() const noexcept { return static_cast<std::uint32_t>(free_.size()); }
+  std::uint32_t count() const noexcept { return count_; }
+  // Gives the pages back to the kernel; the contents of all slabs are lost. REQUIRES: all are free.
+  void drop_pages() noexcept {
+    if (base_ != nullptr && free_.size() == count_) {
+      ::madvise(base_, mapping_bytes(), MADV_DONTNEED);
+    }
+  }
+
+ private:
+  std::size_t mapping_bytes() const noexcept { return std::size_t{count_} * slab_bytes_; }
+
+  std::size_t slab_bytes_;
+  std::uint32_t count_;
+  std::byte* base_ = nullptr;
+  std::vector<std::uint32_t> free_;
+};
+
+}  // namespace tern::daemon

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "base/dtype.h"
+#include "codec/recipe.h"
+#include "shm/layout.h"
+
+namespace tern::daemon {
+
+// Written by one lane, read by the conductor at any time.
+struct alignas(64) TensorLaneStats {
+  std::atomic<std::uint64_t> ops{0}, bytes_raw{0}, bytes_sent{0};
+  std::atomic<std::uint64_t> encode_ns{0}, queue_ns{0}, wire_ns{0}, decode_ns{0}, wait_ns{0};
+  std::atomic<std::uint64_t> raw_fallbacks{0}, resets{0};
+  std::atomic<double> input_energy{0}, residual_energy{0};  // of the last op
+};
+
+// One writer: a plain load and store is enough.
+template <typename T>
+void bump(std::atomic<T>& value, T delta) noexcept {
+  value.store(value.load(std::memory_order_relaxed) + delta, std::memory_order_relaxed);
+}
+
+// A declared tensor and its codec state. Made and freed by the conductor; while it is declared, each
+// lane reads and writes the residual of its own chunks only.
+struct TensorState {
+  std::uint64_t id = 0;
+  std::string name;
+  DType dtype = DType::f32;
+  Role role = Role::exact;
+  std::uint64_t count = 0;
+  codec::Recipe recipe;
+  bool exempt = false;
+  bool one_lane = false;
+  std::int32_t priority = 0;
+  std::uint64_t generation = 0;
+  // One float per element, or null: each element is on this node either contributed to another owner
+  // or owned, so that both legs together need one array.
+  std::unique_ptr<float, decltype(&std::free)> residual{nullptr, &std::free};
+  // An op was in flight when its epoch ended: what the residual holds may have been sent or not.
+  std::atomic<bool> doubtful{false};
+  std::array<TensorLaneStats, shm::kMaxLanes> lanes;
+
+  std::uint64_t state_bytes() const noexcept { return residual ? count * sizeof(float) : 0; }
+};
+
+// The sums over all lanes.
+struct TensorTotals {
+  std::uint64_t ops = 0, bytes_raw = 0, bytes_sent = 0;
+  std::uint64_t encode_ns = 0, queue_ns = 0, wire_ns = 0, decode_ns = 0, wait_ns = 0;
+  std::uint64_t raw_fallbacks = 0, resets = 0;
+  double input_energy = 0, residual_energy = 0;
+
+  double ratio() const noexcept {
+    return bytes_sent == 0 ? 1.0 : static_cast<double>(bytes_raw) / static_cast<double>(bytes_sent);
+  }
+  double residual_ratio() const noexcept {
+    return input_energy == 0 ? 0.0 : std::sqrt(residual_energy / input_energy);
+  }
+};
+TensorTotals total(const TensorState& state) noexcept;
+
+}  // namespace tern::daemon

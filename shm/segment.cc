@@ -1,0 +1,178 @@
+#include "shm/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+namespace tern::shm {
+namespace {
+
+// Of the format, whatever the machine's own page is: offsets must not differ between builds.
+constexpr std::uint64_t kPageBytes = 4096;
+
+constexpr std::uint64_t round_up(std::uint64_t bytes) noexcept {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+std::atomic_ref<std::uint16_t> abi_of(SegmentHeader& header) noexcept {
+  return std::atomic_ref<std::uint16_t>(header.abi);
+}
+
+}  // namespace
+
+Segment::Shape Segment::shape_for(std::uint32_t lane_count, std::uint64_t arena_bytes) noexcept {
+  Shape shape;
+  shape.lane_count = lane_count;
+  shape.submit_offset = round_up(sizeof(SegmentHeader));
+  shape.completion_offset =
+      shape.submit_offset + std::uint64_t{lane_count} * kRingEntries * sizeof(SubmitEntry);
+  shape.arena_offset = round_up(
+      shape.completion_offset + std::uint64_t{lane_count} * kRingEntries * sizeof(CompletionEntry));
+  shape.arena_bytes = round_up(arena_bytes);
+  shape.segment_bytes = shape.arena_offset + shape.arena_bytes;
+  return shape;
+}
+
+std::uint64_t Segment::bytes_for(std::uint32_t lane_count, std::uint64_t arena_bytes) noexcept {
+  return shape_for(lane_count, arena_bytes).segment_bytes;
+}
+
+Result<Segment> Segment::create(std::uint32_t lane_count, std::uint64_t arena_bytes,
+                                std::uint32_t spin_ns) {
+  if (lane_count < 1 || lane_count > kMaxLanes) {
+    return fail(Errc::invalid_argument, "a segment has 1 to " + std::to_string(kMaxLanes) + " lanes");
+  }
+  if (arena_bytes < 1 || arena_bytes > kMaxArenaBytes) {
+    return fail(Errc::invalid_argument, "the arena's size is 0 or above 16 TiB");
+  }
+  Segment segment;
+  segment.shape_ = shape_for(lane_count, arena_bytes);
+  segment.shape_.spin_ns = spin_ns;
+  segment.fd_.reset(::memfd_create("tern-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!segment.fd_) return fail_errno(Errc::io_error, "cannot make the shared memory", errno);
+  if (::ftruncate(segment.fd(), static_cast<off_t>(segment.shape_.segment_bytes)) != 0 ||
+      ::fcntl(segment.fd(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return fail_errno(Errc::io_error, "cannot size and seal the shared memory", errno);
+  }
+  if (Status mapped = segment.map_memory(); !mapped) return tl::unexpected(mapped.error());
+
+  SegmentHeader& header = *segment.header_;
+  header.magic = kSegmentMagic;
+  header.lane_count = static_cast<std::uint16_t>(lane_count);
+  header.segment_bytes = segment.shape_.segment_bytes;
+  header.submit_entries_offset = segment.shape_.submit_offset;
+  header.completion_entries_offset = segment.shape_.completion_offset;
+  header.arena_offset = segment.shape_.arena_offset;
+  header.arena_bytes = segment.shape_.arena_bytes;
+  header.spin_ns = spin_ns;
+  abi_of(header).store(wire::kShmAbi, std::memory_order_release);
+  return segment;
+}
+
+Result<Segment> Segment::map(Fd fd, std::uint64_t expected_bytes) {
+  struct stat file {};
+  if (::fstat(fd.get(), &file) != 0) {
+    return fail_errno(Errc::io_error, "cannot look at the shared memory", errno);
+  }
+  const auto file_bytes = static_cast<std::uint64_t>(file.st_size);
+  if (file_bytes != expected_bytes || file_bytes < round_up(sizeof(SegmentHeader))) {
+    return fail(Errc::protocol_error, "the shared memory has " + std::to_string(file_bytes) +
+                                          " bytes where " + std::to_string(expected_bytes) +
+                                          " were announced");
+  }
+  Segment segment;
+  segment.fd_ = std::move(fd);
+  segment.shape_.segment_bytes = file_bytes;
+  if (Status mapped = segment.map_memory(); !mapped) return tl::unexpected(mapped.error());
+  if (::madvise(segment.base_, file_bytes, MADV_DONTFORK) != 0) {
+    return fail_errno(Errc::io_error, "cannot keep the shared memory from forked children", errno);
+  }
+  if (Status read = segment.read_header(); !read) return tl::unexpected(read.error());
+  return segment;
+}
+
+Status Segment::map_memory() {
+  void* memory =
+      ::mmap(nullptr, shape_.segment_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
+  if (memory == MAP_FAILED) {
+    return fail_errno(Errc::out_of_memory, "cannot map the shared memory", errno);
+  }
+  base_ = static_cast<std::byte*>(memory);
+  header_ = static_cast<SegmentHeader*>(memory);
+  return {};
+}
+
+// The offsets follow from lane count and arena size alone, so that equality is the whole check.
+Status Segment::read_header() {
+  const std::uint16_t abi = abi_of(*header_).load(std::memory_order_acquire);
+  if (abi == 0) return fail(Errc::would_block, "the shared memory's header is not published yet");
+  if (header_->magic != kSegmentMagic) {
+    return fail(Errc::protocol_error, "the shared memory is not a Tern segment");
+  }
+  if (abi != wire::kShmAbi) {
+    return fail(Errc::version_mismatch, "the shared memory has version " + std::to_string(abi) +
+                                            ", this program speaks " +
+                                            std::to_string(wire::kShmAbi));
+  }
+  const std::uint32_t lane_count = header_->lane_count;
+  const std::uint64_t arena_bytes = header_->arena_bytes;
+  if (lane_count < 1 || lane_count > kMaxLanes || arena_bytes < 1 || arena_bytes > kMaxArenaBytes) {
+    return fail(Errc::protocol_error, "the shared memory's header has sizes out of range");
+  }
+  const Shape shape = shape_for(lane_count, arena_bytes);
+  if (shape.segment_bytes != shape_.segment_bytes || shape.segment_bytes != header_->segment_bytes ||
+      shape.submit_offset != header_->submit_entries_offset ||
+      shape.completion_offset != header_->completion_entries_offset ||
+      shape.arena_offset != header_->arena_offset || shape.arena_bytes != arena_bytes) {
+    return fail(Errc::protocol_error, "the shared memory's header does not fit its size");
+  }
+  shape_ = shape;
+  shape_.spin_ns = header_->spin_ns;
+  return {};
+}
+
+RingMemory<SubmitEntry> Segment::submit_ring(std::uint32_t lane) const noexcept {
+  auto* entries = reinterpret_cast<SubmitEntry*>(base_ + shape_.submit_offset);
+  return {&header_->lanes[lane].submit, {entries + std::size_t{lane} * kRingEntries, kRingEntries}};
+}
+
+RingMemory<CompletionEntry> Segment::completion_ring(std::uint32_t lane) const noexcept {
+  auto* entries = reinterpret_cast<CompletionEntry*>(base_ + shape_.completion_offset);
+  return {&header_->lanes[lane].completion,
+          {entries + std::size_t{lane} * kRingEntries, kRingEntries}};
+}
+
+Segment::Segment(Segment&& other) noexcept
+    : fd_(std::move(other.fd_)),
+      base_(std::exchange(other.base_, nullptr)),
+      header_(std::exchange(other.header_, nullptr)),
+      shape_(std::exchange(other.shape_, {})) {}
+
+Segment& Segment::operator=(Segment&& other) noexcept {
+  if (this == &other) return *this;
+  unmap();
+  fd_ = std::move(other.fd_);
+  base_ = std::exchange(other.base_, nullptr);
+  header_ = std::exchange(other.header_, nullptr);
+  shape_ = std::exchange(other.shape_, {});
+  return *this;
+}
+
+Segment::~Segment() { unmap(); }
+
+void Segment::unmap() noexcept {
+  if (base_ != nullptr) ::munmap(base_, shape_.segment_bytes);
+  abandon();
+}
+
+void Segment::abandon() noexcept {
+  base_ = nullptr;
+  header_ = nullptr;
+}
+
+}  // namespace tern::shm

@@ -1,0 +1,148 @@
+/* The C interface as a C11 compiler sees it, and its layout in literal numbers (64-bit). */
+#include "c_abi.h"
+
+#include <tern/tern.h>
+
+#define LAYOUT(type, field, offset) \
+  _Static_assert(offsetof(type, field) == (offset), #type "." #field)
+#define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
+
+SIZE(tern_connect_options, 40);
+LAYOUT(tern_connect_options, struct_size, 0);
+LAYOUT(tern_connect_options, socket_path, 8);
+LAYOUT(tern_connect_options, job, 16);
+LAYOUT(tern_connect_options, arena_bytes, 24);
+LAYOUT(tern_connect_options, timeout_ms, 32);
+
+SIZE(tern_group_id, 256);
+
+SIZE(tern_join_options, 40);
+LAYOUT(tern_join_options, rank, 4);
+LAYOUT(tern_join_options, size, 8);
+LAYOUT(tern_join_options, verify, 12);
+LAYOUT(tern_join_options, seed, 16);
+LAYOUT(tern_join_options, timeout_ms, 24);
+LAYOUT(tern_join_options, op_timeout_ms, 32);
+
+SIZE(tern_group_info, 32);
+LAYOUT(tern_group_info, rank, 4);
+LAYOUT(tern_group_info, size, 8);
+LAYOUT(tern_group_info, node, 12);
+LAYOUT(tern_group_info, node_count, 16);
+LAYOUT(tern_group_info, epoch, 20);
+LAYOUT(tern_group_info, last_common_op, 24);
+
+SIZE(tern_tensor_options, 56);
+LAYOUT(tern_tensor_options, name, 8);
+LAYOUT(tern_tensor_options, count, 16);
+LAYOUT(tern_tensor_options, dtype, 24);
+LAYOUT(tern_tensor_options, role, 28);
+LAYOUT(tern_tensor_options, recipe, 32);
+LAYOUT(tern_tensor_options, level, 40);
+LAYOUT(tern_tensor_options, priority, 48);
+LAYOUT(tern_tensor_options, exempt, 52);
+
+SIZE(tern_tensor_stats, 168);
+LAYOUT(tern_tensor_stats, ops, 8);
+LAYOUT(tern_tensor_stats, bytes_raw, 16);
+LAYOUT(tern_tensor_stats, bytes_sent, 24);
+LAYOUT(tern_tensor_stats, ratio, 32);
+LAYOUT(tern_tensor_stats, residual_ratio, 40);
+LAYOUT(tern_tensor_stats, encode_ns, 48);
+LAYOUT(tern_tensor_stats, queue_ns, 56);
+LAYOUT(tern_tensor_stats, wire_ns, 64);
+LAYOUT(tern_tensor_stats, decode_ns, 72);
+LAYOUT(tern_tensor_stats, wait_ns, 80);
+LAYOUT(tern_tensor_stats, raw_fallbacks, 88);
+LAYOUT(tern_tensor_stats, state_bytes, 96);
+LAYOUT(tern_tensor_stats, recipe, 104);
+
+SIZE(tern_op, 96);
+LAYOUT(tern_op, struct_size, 0);
+LAYOUT(tern_op, dtype, 4);
+LAYOUT(tern_op, tensor, 8);
+LAYOUT(tern_op, input, 16);
+LAYOUT(tern_op, output, 24);
+LAYOUT(tern_op, count, 32);
+LAYOUT(tern_op, reduction, 40);
+LAYOUT(tern_op, root, 44);
+LAYOUT(tern_op, priority, 48);
+LAYOUT(tern_op, prescale, 52);
+LAYOUT(tern_op, state_scale, 56);
+LAYOUT(tern_op, reserved, 60);
+LAYOUT(tern_op, recipe, 64);
+LAYOUT(tern_op, wait_event, 72);
+LAYOUT(tern_op, signal_event, 80);
+LAYOUT(tern_op, counts, 88);
+
+_Static_assert(sizeof(tern_status) == 4, "tern_status");
+_Static_assert(sizeof(tern_dtype) == 4, "tern_dtype");
+_Static_assert(sizeof(tern_ticket) == 8, "tern_ticket");
+_Static_assert(TERN_ERR_INTERNAL == 34, "error numbers");
+_Static_assert(TERN_U8 == 6 && TERN_PRODUCT == 4 && TERN_WEIGHTS == 3, "enum numbers");
+
+#define EXPECT(condition)               \
+  do {                                  \
+    if (!(condition)) return __LINE__;  \
+  } while (0)
+
+static int run_ops(tern_client* client, tern_group* group, tern_tensor* tensor, float* values) {
+  tern_op op = TERN_OP_INIT;
+  tern_ticket tickets[3] = {0, 0, 0};
+  size_t index = 9;
+  op.tensor = tensor;
+  op.input = values;
+  op.output = values;
+  EXPECT(tern_all_reduce(group, &op, &tickets[0]) == TERN_OK);
+  EXPECT(tern_wait(client, tickets[0], TERN_FOREVER) == TERN_OK);
+  EXPECT(tern_broadcast(group, &op, &tickets[0]) == TERN_OK);
+  EXPECT(tern_wait_any(client, tickets, 1, TERN_FOREVER, &index) == TERN_OK && index == 0);
+  EXPECT(tern_barrier(group, &tickets[1]) == TERN_OK);
+  EXPECT(tern_cancel(client, tickets[1]) == TERN_OK);
+  while (tern_test(client, tickets[1]) == TERN_ERR_TIMEOUT) {
+  }
+  EXPECT(tern_test(client, tickets[1]) == TERN_ERR_UNKNOWN_TICKET);
+  EXPECT(tern_error_detail()[0] != '\0');
+  return 0;
+}
+
+static int run_group(tern_client* client, tern_group* group) {
+  tern_group_info info = TERN_GROUP_INFO_INIT;
+  tern_tensor_options declare = TERN_TENSOR_OPTIONS_INIT;
+  tern_tensor_stats stats = TERN_TENSOR_STATS_INIT;
+  tern_tensor* tensor = NULL;
+  void* memory = NULL;
+  int fd = -1;
+  int line;
+  EXPECT(tern_group_get_info(group, &info) == TERN_OK && info.size == 1);
+  declare.name = "t";
+  declare.count = 8;
+  EXPECT(tern_tensor_declare(group, &declare, &tensor) == TERN_OK);
+  EXPECT(tern_alloc(client, 8 * sizeof(float), &memory) == TERN_OK);
+  EXPECT(tern_fd(client, &fd) == TERN_OK && fd >= 0);
+  line = run_ops(client, group, tensor, (float*)memory);
+  if (line != 0) return line;
+  EXPECT(tern_tensor_get_stats(tensor, &stats) == TERN_OK && stats.ops == 3);
+  EXPECT(tern_tensor_release(tensor) == TERN_OK);
+  EXPECT(tern_free(client, memory) == TERN_OK);
+  return 0;
+}
+
+int tern_c_abi_run(const char* socket_path) {
+  tern_connect_options connect = TERN_CONNECT_OPTIONS_INIT;
+  tern_join_options join = TERN_JOIN_OPTIONS_INIT;
+  tern_client* client = NULL;
+  tern_group* group = NULL;
+  tern_group_id id;
+  int line;
+  EXPECT(tern_version()[0] == '0' && tern_strerror(TERN_OK)[0] != '\0');
+  connect.socket_path = socket_path;
+  EXPECT(tern_connect(&connect, &client) == TERN_OK);
+  EXPECT(tern_group_mint(client, &id) == TERN_OK);
+  EXPECT(tern_group_join(client, &id, &join, &group) == TERN_OK);
+  line = run_group(client, group);
+  if (line != 0) return line;
+  EXPECT(tern_group_leave(group) == TERN_OK);
+  EXPECT(tern_disconnect(client) == TERN_OK);
+  return 0;
+}

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <bit>
+#include <cstring>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "codec/codec.h"
+#include "codec/kernel_target.h"
+
+namespace tern::codec {
+
+// Restores the best target when a test ends, whatever happened in it.
+class ForcedTarget {
+ public:
+  explicit ForcedTarget(std::string_view name) { EXPECT_TRUE(force_target(name)) << name; }
+  ~ForcedTarget() { force_target("auto"); }
+  ForcedTarget(const ForcedTarget&) = delete;
+  ForcedTarget& operator=(const ForcedTarget&) = delete;
+};
+
+// An array with `shift` elements before it and guard elements on both sides that must not change.
+template <typename T>
+class Guarded {
+ public:
+  explicit Guarded(std::size_t count, std::size_t shift = 0, T guard = T{})
+      : count_(count), begin_(kGuard + shift), guard_(guard), storage_(begin_ + count + kGuard, guard) {}
+  T* data() { return storage_.data() + begin_; }
+  std::span<T> span() { return {data(), count_}; }
+  bool intact() const {
+    for (std::size_t i = 0; i < storage_.size(); ++i) {
+      if (i >= begin_ && i < begin_ + count_) continue;
+      if (std::memcmp(&storage_[i], &guard_, sizeof(T)) != 0) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t kGuard = 128;
+  std::size_t count_;
+  std::size_t begin_;
+  T guard_;
+  std::vector<T> storage_;
+};
+
+inline std::vector<float> gaussian(std::size_t count, std::uint64_t seed, float sigma = 1.0f) {
+  std::mt19937_64 engine(seed);
+  std::normal_distribution<float> normal(0.0f, sigma);
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(engine);
+  return values;
+}
+
+inline std::vector<std::uint32_t> bits_of(std::span<const float> values) {
+  std::vector<std::uint32_t> bits;
+  bits.reserve(values.size());
+  for (const float value : values) bits.push_back(std::bit_cast<std::uint32_t>(value));
+  return bits;
+}
+
+struct EncodedBlock {
+  wire::BlockHeader header;
+  std::vector<std::byte> payload;
+  EncodeResult result;
+
+  std::vector<std::uint8_t> bytes() const {
+    std::vector<std::uint8_t> out(payload.size());
+    if (!out.empty()) std::memcpy(out.data(), payload.data(), out.size());
+    return out;
+  }
+};
+
+// Encodes into a buffer of exactly the bound, between guards. `residual` may be empty for memory none.
+inline EncodedBlock encode_block(const Recipe& recipe, std::span<const float> input,
+                                 std::vector<float>& residual, EncodeRequest request = {},
+                                 std::size_t shift = 0) {
+  EncodedBlock block;
+  Guarded<float> shifted_input(input.size(), shift);
+  Guarded<float> shifted_residual(residual.size(), shift);
+  std::copy(input.begin(), input.end(), shifted_input.data());
+  std::copy(residual.begin(), residual.end(), shifted_residual.data());
+  request.input = shifted_input.span();
+  request.residual = residual.empty() ? nullptr : shifted_residual.data();
+  Guarded<std::byte> out(encode_bound(recipe, input.size()), shift, std::byte{0xa5});
+  block.result = encode(recipe, request, out.span(), block.header);
+  EXPECT_TRUE(out.intact());
+  EXPECT_TRUE(shifted_residual.intact());
+  EXPECT_LE(block.result.payload_bytes, out.span().size());
+  block.payload.assign(out.data(), out.data() + block.result.payload_bytes);
+  std::copy_n(shifted_residual.data(), residual.size(), residual.begin());
+  return block;
+}
+
+inline std::vector<float> decode_block(const EncodedBlock& block, std::size_t shift = 0) {
+  Guarded<float> out(block.header.elements, shift, 7.0f);
+  EXPECT_EQ(decode_status_name(decode(block.header, block.payload, out.span())), "ok");
+  EXPECT_TRUE(out.intact());
+  return {out.data(), out.data() + block.header.elements};
+}
+
+inline Recipe recipe_of(std::string_view text) {
+  const Result<Recipe> recipe = parse_recipe(text);
+  EXPECT_TRUE(recipe.has_value()) << text;
+  return recipe.value_or(Recipe{});
+}
+
+inline std::vector<std::string> target_names() {
+  std::vector<std::string> names;
+  for (const std::string_view name : supported_targets()) names.emplace_back(name);
+  return names;
+}
+
+}  // namespace tern::codec

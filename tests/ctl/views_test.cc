@@ -1,0 +1,79 @@
+#include "ctl/views.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace tern::ctl {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string render(std::string_view verb, std::string_view result) {
+  return find_verb(verb)->render(json::parse(result));
+}
+
+TEST(Views, GroupsSayWhomTheyWaitFor) {
+  EXPECT_EQ(render("groups", R"([
+              {"uid":"1f2e3d4c","job":"resnet","epoch":2,"state":"running","size":8,"nodes":2,
+               "local_ranks":[0,1,2,3],"lanes":1,"ops_completed":12345,"ops_in_flight":2,
+               "waiting":[{"tensor":"layer1.weight","op":"all_reduce","ranks":[3,7],"seconds":12}],
+               "error":""},
+              {"uid":"aabbccdd","job":"b","epoch":1,"state":"failed","size":2,"nodes":2,
+               "local_ranks":[1],"lanes":1,"ops_completed":0,"ops_in_flight":0,"waiting":[],
+               "error":"rank 0 was lost"}])"),
+            "GROUP     JOB     EPOCH  STATE    RANKS  NODES  LOCAL RANKS  LANES  IN FLIGHT  OPS DONE\n"
+            "1f2e3d4c  resnet      2  running      8      2  0-3              1          2    12,345\n"
+            "  all_reduce of layer1.weight: waiting for ranks 3,7 for 12 s\n"
+            "aabbccdd  b           1  failed       2      2  1                1          0         0\n"
+            "  error: rank 0 was lost\n");
+}
+
+TEST(Views, StatusIsOneGlance) {
+  const std::string text = render("status", R"({"version":"0.1.0","node_id":"n1","pid":4242,
+      "uptime_s":7500,"listen":"127.0.0.1:7700","advertise":"10.0.0.1:7700","lanes":2,"clients":3,
+      "groups":1,"peers":4,"transport":"tcp","kernel_target":"avx2","plaintext":true,
+      "rss_bytes":1610612736})");
+  EXPECT_THAT(text, HasSubstr("ternd 0.1.0 on node n1, pid 4242, up 2 h 5 min\n"));
+  EXPECT_THAT(text, HasSubstr("  transport     tcp, not encrypted\n"));
+  EXPECT_THAT(text, HasSubstr("  memory        1.5 GiB\n"));
+}
+
+TEST(Views, TensorsShowRatiosAndTimes) {
+  const std::string text = render("tensors", R"json([{"group":"1f2e3d4c","name":"w","dtype":"f32",
+      "count":1000000,"role":"gradient","recipe":"ef(3lc:s=1,scale=4096)","ops":10,
+      "bytes_raw":40000000,"bytes_sent":860000,"ratio":46.51,"residual_ratio":0.125,
+      "encode_ms":12.5,"queue_ms":0,"wire_ms":1500,"decode_ms":0.02,"wait_ms":70000,
+      "raw_fallbacks":0,"state_bytes":4194304,"resets":1}])json");
+  for (const char* const cell : {"1,000,000", "ef(3lc:s=1,scale=4096)", "38.1 MiB", "46.5x", "0.125",
+                                 "12.5 ms", "0 s", "1.5 s", "20 us", "1 min 10 s", "4 MiB"}) {
+    EXPECT_THAT(text, HasSubstr(cell));
+  }
+}
+
+TEST(Views, EmptyListsAreSentences) {
+  EXPECT_EQ(render("clients", "[]"), "No client is connected.\n");
+  EXPECT_EQ(render("peers", "[]"), "No peer is linked.\n");
+  EXPECT_EQ(render("groups", "[]"), "No group has a rank on this node.\n");
+  EXPECT_EQ(render("tensors", "[]"), "No tensor is declared.\n");
+  EXPECT_EQ(render("counters", "{}"), "There are no counters.\n");
+}
+
+TEST(Views, AnyShapeIsShownWithoutFailing) {
+  for (const Verb& verb : verbs()) {
+    for (const char* const result :
+         {"null", "5", "\"text\"", "[]", "{}", "[null,5,\"x\",[],{}]", R"({"a":{},"b":1})",
+          R"([{"uid":5,"waiting":[null,{}],"local_ranks":"x","error":{}, "job":["\u001b[2J"]}])",
+          R"({"version":[],"uptime_s":"x","plaintext":"no"})"}) {
+      const std::string text = render(verb.name, result);
+      EXPECT_FALSE(text.empty()) << verb.name << " of " << result;
+      EXPECT_THAT(text, Not(HasSubstr("\x1b"))) << verb.name << " of " << result;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tern::ctl

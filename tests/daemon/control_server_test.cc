@@ -1,0 +1,378 @@
+#include "daemon/control/control_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <boost/asio/io_context.hpp>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <vector>
+
+#include "base/fd.h"
+#include "daemon/control/socket_file.h"
+
+namespace tern::daemon {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class FakeHandler final : public ControlHandler {
+ public:
+  Result<json> handle(std::string_view verb, const json& args,
+                      const Credentials& credentials) override {
+    ++calls;
+    last = credentials;
+    if (verb == "echo") return args;
+    if (verb == "large") return json(std::string(args.at("bytes").get<std::size_t>(), 'x'));
+    if (verb == "bytes") return json("\xff\xfe");
+    if (verb == "throw") throw std::runtime_error("a defect");
+    if (verb == "refused") return fail(Errc::permission_denied, "only root may");
+    return fail(Errc::unsupported, "unknown verb");
+  }
+
+  int calls = 0;
+  Credentials last;
+};
+
+// A server whose io_context the test steps by hand, and non-blocking clients of it: one thread.
+class ControlServerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char directory[] = "/tmp/tern_control_XXXXXX";
+    ASSERT_NE(::mkdtemp(directory), nullptr);
+    directory_ = directory;
+    options_.path = directory_ + "/control.sock";
+  }
+
+  void TearDown() override {
+    server_.reset();
+    ::rmdir(directory_.c_str());
+  }
+
+  void start() {
+    auto server = ControlServer::create(io_, options_, handler_);
+    ASSERT_TRUE(server) << server.error().text;
+    server_ = *std::move(server);
+  }
+
+  Fd connect() {
+    Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, options_.path.data(), options_.path.size());
+    const void* const bytes = &address;
+    if (::connect(fd.get(), static_cast<const sockaddr*>(bytes), sizeof(address)) != 0) fd.reset();
+    return fd;
+  }
+
+  // False once the server has closed the connection.
+  bool send(const Fd& fd, std::string_view text) {
+    while (!text.empty()) {
+      const ssize_t count = ::send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL);
+      if (count > 0) text.remove_prefix(static_cast<std::size_t>(count));
+      if (count < 0 && errno != EAGAIN) return false;
+      io_.poll();
+    }
+    return true;
+  }
+
+  // Runs the server until it has closed the connection or sent a line; "" for closed.
+  std::string receive_line(const Fd& fd) {
+    std::string line;
+    std::array<char, 65'536> buffer;
+    while (true) {
+      // Peeks first, so that what follows the line feed stays for the next call.
+      const ssize_t seen = ::recv(fd.get(), buffer.data(), buffer.size(), MSG_PEEK);
+      if (seen == 0 || (seen < 0 && errno != EAGAIN)) return "";
+      if (seen < 0) {
+        io_.run_one_for(std::chrono::milliseconds(1));
+        continue;
+      }
+      const std::string_view chunk(buffer.data(), static_cast<std::size_t>(seen));
+      const std::size_t end = chunk.find('\n');
+      const std::size_t take = end == std::string_view::npos ? chunk.size() : end + 1;
+      line += chunk.substr(0, take);
+      if (::recv(fd.get(), buffer.data(), take, 0) != static_cast<ssize_t>(take)) return "";
+      if (end == std::string_view::npos) continue;
+      line.pop_back();
+      return line;
+    }
+  }
+
+  json ask(const Fd& fd, std::string_view line) {
+    send(fd, std::string(line) + "\n");
+    return json::parse(receive_line(fd), nullptr, false);
+  }
+
+  boost::asio::io_context io_;
+  FakeHandler handler_;
+  ControlOptions options_;
+  std::string directory_;
+  std::unique_ptr<ControlServer> server_;
+};
+
+TEST_F(ControlServerTest, AnswersRequestAfterRequest) {
+  start();
+  const Fd fd = connect();
+  EXPECT_EQ(ask(fd, R"({"v":1,"id":7,"verb":"echo","args":{"a":[1,2]}})"),
+            json::parse(R"({"v":1,"id":7,"ok":true,"result":{"a":[1,2]}})"));
+  EXPECT_EQ(ask(fd, R"({"v":1,"id":8,"verb":"echo"})"),
+            json::parse(R"({"v":1,"id":8,"ok":true,"result":{}})"));
+  EXPECT_EQ(ask(fd, R"({"v":1,"id":9,"verb":"refused"})"),
+            json::parse(R"({"v":1,"id":9,"ok":false,
+                            "error":{"code":"permission_denied","text":"only root may"}})"));
+  EXPECT_EQ(ask(fd, R"({"v":1,"id":10,"verb":"nonsense"})")["error"]["code"], "unsupported");
+  EXPECT_EQ(handler_.calls, 4);
+}
+
+TEST_F(ControlServerTest, AnswersAllLinesOfOnePacketInOrder) {
+  start();
+  const Fd fd = connect();
+  std::string lines;
+  for (int i = 0; i < 50; ++i) {
+    lines += R"({"v":1,"id":)" + std::to_string(i) + R"(,"verb":"echo"})" + "\n";
+  }
+  send(fd, lines);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(json::parse(receive_line(fd))["id"], i);
+}
+
+TEST_F(ControlServerTest, PutsALineTogetherFromSingleBytes) {
+  start();
+  const Fd fd = connect();
+  for (const char c : std::string_view(R"({"v":1,"id":1,"verb":"echo"})" "\n")) {
+    send(fd, std::string_view(&c, 1));
+  }
+  EXPECT_EQ(json::parse(receive_line(fd))["ok"], true);
+}
+
+TEST_F(ControlServerTest, KnowsWhoAsks) {
+  start();
+  const Fd fd = connect();
+  ask(fd, R"({"v":1,"id":1,"verb":"echo"})");
+  EXPECT_EQ(handler_.last.pid, ::getpid());
+  EXPECT_EQ(handler_.last.uid, ::getuid());
+  EXPECT_EQ(handler_.last.gid, ::getgid());
+}
+
+TEST_F(ControlServerTest, GarbageGetsAnErrorAndTheEnd) {
+  start();
+  const std::string deep_args = std::string(20'000, '[') + std::string(20'000, ']');
+  const std::vector<std::string> lines{
+      "",
+      "hello",
+      "[]",
+      "\xff\xfe",
+      std::string("\0\0", 2),
+      std::string(60'000, '['),
+      R"({"id":1,"verb":"echo"})",
+      R"({"v":"1","id":1,"verb":"echo"})",
+      R"({"v":1,"verb":"echo"})",
+      R"({"v":1,"id":{"a":1},"verb":"echo"})",
+      R"({"v":1,"id":1})",
+      R"({"v":1,"id":1,"verb":7})",
+      R"({"v":1,"id":1,"verb":"echo","args":[]})",
+      R"({"v":1,"id":1,"verb":"echo","args":{"a":)" + deep_args + "}}",
+  };
+  for (const std::string& line : lines) {
+    const Fd fd = connect();
+    const json answer = ask(fd, line);
+    ASSERT_TRUE(answer.is_object()) << line.substr(0, 80);
+    EXPECT_EQ(answer["ok"], false);
+    EXPECT_EQ(answer["error"]["code"], "protocol_error") << line.substr(0, 80);
+    EXPECT_EQ(receive_line(fd), "") << "left open after " << line.substr(0, 80);
+  }
+  EXPECT_EQ(handler_.calls, 0);
+  EXPECT_EQ(server_->client_count(), 0u);
+}
+
+TEST_F(ControlServerTest, BracketsInsideATextAreNoDepth) {
+  start();
+  const Fd fd = connect();
+  const std::string text = std::string(1'000, '[') + R"(\"{{{)";
+  EXPECT_EQ(ask(fd, R"({"v":1,"id":1,"verb":"echo","args":{"a":")" + text + "\"}}")["ok"], true);
+}
+
+TEST_F(ControlServerTest, AnotherVersionIsToldWhichOneIsSpoken) {
+  start();
+  const Fd fd = connect();
+  const json answer = ask(fd, R"({"v":2,"id":1,"verb":"echo"})");
+  EXPECT_EQ(answer["v"], 1);
+  EXPECT_EQ(answer["error"]["code"], "version_mismatch");
+}
+
+TEST_F(ControlServerTest, AnOversizedLineGetsAnErrorAndTheEnd) {
+  start();
+  const Fd fd = connect();
+  send(fd, std::string(2 * kMaxControlRequestBytes, 'x'));
+  EXPECT_EQ(json::parse(receive_line(fd))["error"]["code"], "protocol_error");
+  EXPECT_EQ(receive_line(fd), "");
+}
+
+TEST_F(ControlServerTest, TheLongestLineIsServed) {
+  start();
+  const Fd fd = connect();
+  std::string line = R"({"v":1,"id":1,"verb":"echo","args":{}})";
+  line.append(kMaxControlRequestBytes - 1 - line.size(), ' ');
+  EXPECT_EQ(ask(fd, line)["ok"], true);
+}
+
+TEST_F(ControlServerTest, AHandlerThatThrowsIsAnInternalError) {
+  start();
+  const Fd fd = connect();
+  EXPECT_EQ(ask(fd, R"({"v":1,"id":1,"verb":"throw"})")["error"]["code"], "internal");
+  EXPECT_EQ(ask(fd, R"({"v":1,"id":2,"verb":"large","args":{}})")["error"]["code"], "internal");
+  EXPECT_EQ(ask(fd, R"({"v":1,"id":3,"verb":"echo"})")["ok"], true);
+}
+
+TEST_F(ControlServerTest, BytesThatAreNoTextAreReplaced) {
+  start();
+  const Fd fd = connect();
+  EXPECT_EQ(ask(fd, R"({"v":1,"id":1,"verb":"bytes"})")["result"], "\xef\xbf\xbd\xef\xbf\xbd");
+}
+
+TEST_F(ControlServerTest, AnAnswerOverTheLimitIsAnError) {
+  options_.max_answer_bytes = 1'000;
+  start();
+  const Fd fd = connect();
+  EXPECT_EQ(ask(fd, R"({"v":1,"id":1,"verb":"large","args":{"bytes":2000}})")["error"]["code"],
+            "quota_exceeded");
+  EXPECT_EQ(ask(fd, R"({"v":1,"id":2,"verb":"large","args":{"bytes":500}})")["ok"], true);
+}
+
+TEST_F(ControlServerTest, ASlowReaderHoldsUpNobodyAndGetsItAll) {
+  start();
+  const Fd slow = connect();
+  const Fd quick = connect();
+  for (int i = 0; i < 3; ++i) {
+    send(slow, R"({"v":1,"id":1,"verb":"large","args":{"bytes":3000000}})" "\n");
+  }
+  EXPECT_EQ(ask(quick, R"({"v":1,"id":2,"verb":"echo"})")["ok"], true);
+  // The second request waits until the first answer is taken.
+  EXPECT_EQ(handler_.calls, 2);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(json::parse(receive_line(slow))["result"].get_ref<const std::string&>().size(),
+              3'000'000u);
+  }
+}
+
+TEST_F(ControlServerTest, WhoNeitherAsksNorTakesAnswersIsClosed) {
+  options_.idle_timeout = std::chrono::milliseconds(20);
+  start();
+  const Fd silent = connect();
+  const Fd deaf = connect();
+  send(deaf, R"({"v":1,"id":1,"verb":"large","args":{"bytes":3000000}})" "\n");
+  while (handler_.calls == 0 || server_->client_count() != 0) io_.run_one();
+  EXPECT_EQ(receive_line(silent), "");
+}
+
+TEST_F(ControlServerTest, OneClientTooManyIsToldSo) {
+  options_.max_clients = 2;
+  start();
+  const Fd a = connect();
+  const Fd b = connect();
+  EXPECT_EQ(ask(a, R"({"v":1,"id":1,"verb":"echo"})")["ok"], true);
+  EXPECT_EQ(ask(b, R"({"v":1,"id":1,"verb":"echo"})")["ok"], true);
+  const Fd c = connect();
+  EXPECT_EQ(json::parse(receive_line(c))["error"]["code"], "quota_exceeded");
+  EXPECT_EQ(receive_line(c), "");
+  EXPECT_EQ(ask(a, R"({"v":1,"id":2,"verb":"echo"})")["ok"], true);
+}
+
+TEST_F(ControlServerTest, AClientThatVanishesIsForgotten) {
+  start();
+  {
+    const Fd a = connect();
+    send(a, R"({"v":1,"id":1,"verb":"large","args":{"bytes":3000000}})" "\n");
+    const Fd b = connect();
+    send(b, R"({"v":1,)");
+    while (handler_.calls == 0 || server_->client_count() != 2) io_.run_one();
+  }
+  while (server_->client_count() != 0) io_.run_one();
+}
+
+TEST_F(ControlServerTest, IsDestroyedWithWorkPending) {
+  start();
+  const Fd a = connect();
+  send(a, R"({"v":1,"id":1,"verb":"large","args":{"bytes":3000000}})" "\n");
+  const Fd waits_for_accept = connect();
+  server_.reset();
+  io_.poll();
+  EXPECT_FALSE(connect());
+  EXPECT_NE(::access(options_.path.c_str(), F_OK), 0);
+}
+
+TEST_F(ControlServerTest, TheFileHasTheModeAndGoesWithTheServer) {
+  options_.mode = 0640;
+  start();
+  struct stat info {};
+  ASSERT_EQ(::stat(options_.path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777u, 0640u);
+  server_.reset();
+  EXPECT_NE(::stat(options_.path.c_str(), &info), 0);
+}
+
+TEST_F(ControlServerTest, ASecondServerDoesNotTakeTheSocketOfTheFirst) {
+  start();
+  const auto second = ControlServer::create(io_, options_, handler_);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, Errc::already_exists);
+  EXPECT_THAT(second.error().text, HasSubstr("is ternd running?"));
+  const Fd fd = connect();
+  EXPECT_EQ(ask(fd, R"({"v":1,"id":1,"verb":"echo"})")["ok"], true);
+}
+
+TEST_F(ControlServerTest, AStaleSocketIsReplaced) {
+  {
+    const Fd dead(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, options_.path.data(), options_.path.size());
+    const void* const bytes = &address;
+    ASSERT_EQ(::bind(dead.get(), static_cast<const sockaddr*>(bytes), sizeof(address)), 0);
+  }
+  start();
+  EXPECT_TRUE(connect());
+}
+
+TEST_F(ControlServerTest, AFileThatIsNoSocketIsLeftAlone) {
+  std::ofstream(options_.path) << "precious";
+  const auto server = ControlServer::create(io_, options_, handler_);
+  ASSERT_FALSE(server);
+  EXPECT_THAT(server.error().text, HasSubstr("is not a socket"));
+  EXPECT_EQ(::access(options_.path.c_str(), F_OK), 0);
+  ::unlink(options_.path.c_str());
+}
+
+TEST_F(ControlServerTest, AFileOfAnotherIsNotUnlinked) {
+  start();
+  ::unlink(options_.path.c_str());
+  std::ofstream(options_.path) << "another";
+  server_.reset();
+  EXPECT_EQ(::access(options_.path.c_str(), F_OK), 0);
+  ::unlink(options_.path.c_str());
+}
+
+TEST_F(ControlServerTest, SaysWhichPathItCannotUse) {
+  options_.path = directory_ + "/absent/control.sock";
+  EXPECT_THAT(ControlServer::create(io_, options_, handler_).error().text,
+              HasSubstr("directory must be created"));
+  options_.path = std::string(108, 'x');
+  EXPECT_EQ(ControlServer::create(io_, options_, handler_).error().code, Errc::invalid_argument);
+}
+
+TEST_F(ControlServerTest, SocketFileServesPacketSocketsToo) {
+  auto file = SocketFile::listen(options_.path, SOCK_SEQPACKET, 0600);
+  ASSERT_TRUE(file) << file.error().text;
+  EXPECT_FALSE(SocketFile::listen(options_.path, SOCK_SEQPACKET, 0600));
+}
+
+}  // namespace
+}  // namespace tern::daemon

@@ -1,0 +1,87 @@
+// The input is written by another thread while it is encoded. Whatever the two passes saw, the block
+// must be valid, the residual finite, and nobody may leave a span. The race is the point: do not run
+// it under ThreadSanitizer.
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "codec/codec.h"
+#include "codec/kernel_target.h"
+#include "fuzz_input.h"
+
+using namespace tern;
+
+namespace {
+
+// One writer for the life of the process; it runs while `target` is set.
+class Writer {
+ public:
+  Writer() : thread_([this] { run(); }) { thread_.detach(); }
+
+  void start(std::vector<float>* target) { target_.store(target); }
+  void stop() {
+    target_.store(nullptr);  // sequentially consistent, or `busy_` could be read before it
+    while (busy_.load()) {
+    }
+  }
+
+ private:
+  void run() {
+    std::uint64_t state = 1;
+    while (true) {
+      busy_.store(true);
+      std::vector<float>* const values = target_.load();
+      if (values != nullptr && !values->empty()) write_some(*values, state);
+      busy_.store(false);
+      if (values == nullptr) std::this_thread::yield();
+    }
+  }
+
+  static void write_some(std::vector<float>& values, std::uint64_t& state) {
+    static constexpr float kValues[] = {0.0f, 1e38f, -1e38f, NAN, INFINITY, 1e-42f, 1.0f, -0.0f};
+    for (int i = 0; i < 64; ++i) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      std::atomic_ref<float>(values[(state >> 33) % values.size()])
+          .store(kValues[state >> 61], std::memory_order_relaxed);
+    }
+  }
+
+  std::atomic<std::vector<float>*> target_{nullptr};
+  std::atomic<bool> busy_{false};
+  std::thread thread_;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  // Never destroyed, because its thread never ends.
+  static Writer& writer = *new Writer;
+  fuzz::Bytes bytes(data, size);
+  const codec::Recipe recipe = fuzz::take_recipe(bytes);
+  std::vector<float> input = fuzz::take_floats(bytes);
+  for (const std::string_view target : codec::supported_targets()) {
+    TERN_CHECK(codec::force_target(target));
+    std::vector<float> residual(input.size(), 0.0f);
+    std::vector<std::byte> payload(codec::encode_bound(recipe, input.size()));
+    codec::EncodeRequest request;
+    request.input = input;
+    request.residual = residual.data();
+    request.fixed_scale_max = 2.0f;
+    wire::BlockHeader header;
+    writer.start(&input);
+    const codec::EncodeResult result = codec::encode(recipe, request, payload, header);
+    writer.stop();
+    for (const float value : residual) TERN_CHECK(std::isfinite(value));
+    if (result.nonfinite) {
+      for (float& value : input) value = std::isfinite(value) ? value : 1.0f;
+      continue;
+    }
+    payload.resize(result.payload_bytes);
+    std::vector<float> out(input.size());
+    TERN_CHECK(codec::decode(header, payload, out) == codec::DecodeStatus::ok);
+  }
+  return 0;
+}

@@ -1,0 +1,152 @@
+#include "shm/segment.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+
+namespace tern::shm {
+namespace {
+
+Fd duplicate(const Segment& segment) { return Fd(::fcntl(segment.fd(), F_DUPFD_CLOEXEC, 0)); }
+
+// The code with which map() answers after change has been made to a good header.
+Errc map_after(const std::function<void(SegmentHeader&)>& change) {
+  Result<Segment> made = Segment::create(2, 10000, 0);
+  if (!made) return made.error().code;
+  change(made->header());
+  const Result<Segment> mapped = Segment::map(duplicate(*made), made->segment_bytes());
+  return mapped ? Errc::ok : mapped.error().code;
+}
+
+TEST(Segment, BothSidesSeeTheSameMemory) {
+  Result<Segment> made = Segment::create(3, 10000, 700);
+  ASSERT_TRUE(made) << made.error().text;
+  Result<Segment> mapped = Segment::map(duplicate(*made), made->segment_bytes());
+  ASSERT_TRUE(mapped) << mapped.error().text;
+  EXPECT_EQ(mapped->lane_count(), 3u);
+  EXPECT_EQ(mapped->spin_ns(), 700u);
+  EXPECT_EQ(mapped->arena_bytes(), 12288u);
+  EXPECT_EQ(made->segment_bytes(), Segment::bytes_for(3, 10000));
+
+  RingProducer<SubmitEntry> producer(mapped->submit_ring(2));
+  RingConsumer<SubmitEntry> consumer(made->submit_ring(2));
+  SubmitEntry entry{};
+  entry.ticket = 77;
+  ASSERT_EQ(producer.try_push(entry), RingResult::ok);
+  SubmitEntry got{};
+  ASSERT_EQ(consumer.try_pop(got), RingResult::ok);
+  EXPECT_EQ(got.ticket, 77u);
+  std::memset(mapped->arena().data(), 0x5a, mapped->arena().size());
+  EXPECT_EQ(made->arena().back(), std::byte{0x5a});
+}
+
+TEST(Segment, PartsDoNotOverlapAndFillTheFile) {
+  Result<Segment> made = Segment::create(kMaxLanes, 4096, 0);
+  ASSERT_TRUE(made) << made.error().text;
+  const auto* base = reinterpret_cast<const std::byte*>(&made->header());
+  const std::byte* end = base + sizeof(SegmentHeader);
+  for (std::uint32_t lane = 0; lane < kMaxLanes; ++lane) {
+    const auto entries = std::as_bytes(made->submit_ring(lane).entries);
+    EXPECT_GE(entries.data(), end);
+    end = entries.data() + entries.size();
+  }
+  for (std::uint32_t lane = 0; lane < kMaxLanes; ++lane) {
+    const auto entries = std::as_bytes(made->completion_ring(lane).entries);
+    EXPECT_GE(entries.data(), end);
+    end = entries.data() + entries.size();
+  }
+  EXPECT_GE(made->arena().data(), end);
+  EXPECT_EQ(made->arena().data() + made->arena().size(), base + made->segment_bytes());
+}
+
+TEST(Segment, CreateRefusesSizesOutOfRange) {
+  EXPECT_EQ(Segment::create(0, 4096, 0).error().code, Errc::invalid_argument);
+  EXPECT_EQ(Segment::create(kMaxLanes + 1, 4096, 0).error().code, Errc::invalid_argument);
+  EXPECT_EQ(Segment::create(1, 0, 0).error().code, Errc::invalid_argument);
+  EXPECT_EQ(Segment::create(1, kMaxArenaBytes + 1, 0).error().code, Errc::invalid_argument);
+}
+
+TEST(Segment, ItsSizeCannotBeChanged) {
+  Result<Segment> made = Segment::create(1, 4096, 0);
+  ASSERT_TRUE(made) << made.error().text;
+  EXPECT_NE(::ftruncate(made->fd(), 0), 0);
+  EXPECT_NE(::ftruncate(made->fd(), static_cast<off_t>(made->segment_bytes() * 2)), 0);
+  EXPECT_NE(::fcntl(made->fd(), F_ADD_SEALS, F_SEAL_WRITE), 0);
+}
+
+TEST(Segment, AnOverwrittenHeaderChangesNothingForItsMaker) {
+  Result<Segment> made = Segment::create(2, 4096, 0);
+  ASSERT_TRUE(made) << made.error().text;
+  const std::byte* arena = made->arena().data();
+  std::memset(static_cast<void*>(&made->header()), 0xff, sizeof(SegmentHeader));
+  EXPECT_EQ(made->lane_count(), 2u);
+  EXPECT_EQ(made->arena().data(), arena);
+  EXPECT_EQ(made->arena().size(), 4096u);
+  RingConsumer<SubmitEntry> consumer(made->submit_ring(1));
+  SubmitEntry got{};
+  EXPECT_EQ(consumer.try_pop(got), RingResult::corrupt);
+}
+
+TEST(SegmentMap, AcceptsAGoodHeader) {
+  EXPECT_EQ(map_after([](SegmentHeader&) {}), Errc::ok);
+}
+
+TEST(SegmentMap, TellsNotReadyFromWrongVersionFromWrongContent) {
+  EXPECT_EQ(map_after([](SegmentHeader& h) { h.abi = 0; }), Errc::would_block);
+  EXPECT_EQ(map_after([](SegmentHeader& h) { h.abi = 2; }), Errc::version_mismatch);
+  EXPECT_EQ(map_after([](SegmentHeader& h) { h.magic ^= 1; }), Errc::protocol_error);
+}
+
+TEST(SegmentMap, RefusesSizesAndOffsetsThatDoNotFit) {
+  const std::function<void(SegmentHeader&)> changes[] = {
+      [](SegmentHeader& h) { h.lane_count = 0; },
+      [](SegmentHeader& h) { h.lane_count = 3; },
+      [](SegmentHeader& h) { h.lane_count = 65535; },
+      [](SegmentHeader& h) { h.segment_bytes += 4096; },
+      [](SegmentHeader& h) { h.submit_entries_offset = 0; },
+      [](SegmentHeader& h) { h.submit_entries_offset = ~std::uint64_t{0}; },
+      [](SegmentHeader& h) { h.completion_entries_offset = h.segment_bytes; },
+      [](SegmentHeader& h) { h.arena_offset = h.segment_bytes + 4096; },
+      [](SegmentHeader& h) { h.arena_bytes = 0; },
+      [](SegmentHeader& h) { h.arena_bytes += 4096; },
+      [](SegmentHeader& h) { h.arena_bytes = ~std::uint64_t{0}; },
+  };
+  for (std::size_t i = 0; i < std::size(changes); ++i) {
+    EXPECT_EQ(map_after(changes[i]), Errc::protocol_error) << i;
+  }
+}
+
+TEST(SegmentMap, RefusesAFileOfAnotherSize) {
+  Result<Segment> made = Segment::create(1, 4096, 0);
+  ASSERT_TRUE(made) << made.error().text;
+  EXPECT_EQ(Segment::map(duplicate(*made), made->segment_bytes() - 4096).error().code,
+            Errc::protocol_error);
+  Fd tiny(::memfd_create("tiny", MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(tiny.get(), 100), 0);
+  EXPECT_EQ(Segment::map(std::move(tiny), 100).error().code, Errc::protocol_error);
+  EXPECT_EQ(Segment::map(Fd(), 4096).error().code, Errc::io_error);
+}
+
+TEST(SegmentMap, AForkedChildHasNoMapping) {
+  Result<Segment> made = Segment::create(1, 4096, 0);
+  ASSERT_TRUE(made) << made.error().text;
+  Result<Segment> mapped = Segment::map(duplicate(*made), made->segment_bytes());
+  ASSERT_TRUE(mapped) << mapped.error().text;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // mincore says ENOMEM for addresses that are not mapped.
+    unsigned char resident = 0;
+    ::_exit(::mincore(&mapped->header(), 4096, &resident) != 0 && errno == ENOMEM ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace tern::shm

@@ -1,0 +1,130 @@
+#!/usr/bin/python3
+"""Checks every #include against the table in tools/layers.toml.
+
+    check_layers.py [ROOT]        exit status 1 and one line for each include that goes up or sideways
+    check_layers.py --self-test   proves on a small made-up tree that each kind of finding is found
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+
+SOURCE_SUFFIXES = {".h", ".hpp", ".c", ".cc", ".cu", ".cuh"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+# The public header is included as "tern/tern.h" but lies in client_lib/include.
+PUBLIC_PREFIX = "tern/"
+
+
+def source_files(root):
+    """Paths relative to root of all C++ files that git tracks or would track."""
+    listing = subprocess.run(
+        ["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard"],
+        check=True, capture_output=True, text=True).stdout.split("\n")
+    for name in listing:
+        path = pathlib.PurePosixPath(name)
+        if path.suffix in SOURCE_SUFFIXES and (root / path).is_file():
+            yield path
+
+
+def layer_of(path, table):
+    """The longest row of the table that contains the path, or None."""
+    text = str(path)
+    fitting = [row for row in table if text.startswith(row + "/")]
+    return max(fitting, key=len, default=None)
+
+
+def check_file(root, path, table):
+    layer = layer_of(path, table)
+    if layer is None:
+        yield f"{path}: the folder has no row in tools/layers.toml"
+        return
+    row = table[layer]
+    text = (root / path).read_text(encoding="utf-8", errors="replace")
+    for number, line in enumerate(text.split("\n"), start=1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        bracket, target = match.groups()
+        if bracket == "<" and target.startswith(tuple(row.get("forbidden_system", []))):
+            yield f"{path}:{number}: {layer} must not include <{target}>"
+        if target.startswith(PUBLIC_PREFIX):
+            other = "client_lib"
+        else:
+            other = layer_of(target, table)
+        if other is None:
+            # Written from the root, so that the row can be told; `beside` rows may leave that out.
+            if bracket == '"' and not (row.get("beside") and (root / path.parent / target).exists()):
+                yield f'{path}:{number}: "{target}" is no path from the root; write folder/file.h'
+            continue
+        if other != layer and other not in row["may"]:
+            yield f"{path}:{number}: {layer} must not include {target}; it may include " + (
+                ", ".join(row["may"]) or "nothing of Tern")
+
+
+def check_table(table):
+    for layer, row in table.items():
+        for name in row["may"]:
+            if name not in table:
+                yield f"tools/layers.toml: {layer} names {name}, which has no row"
+            elif layer in table[name]["may"]:
+                yield f"tools/layers.toml: {layer} and {name} may include each other"
+
+
+def check(root):
+    root = pathlib.Path(root)
+    table = tomllib.loads((root / "tools/layers.toml").read_text(encoding="utf-8"))
+    findings = list(check_table(table))
+    count = 0
+    for path in source_files(root):
+        count += 1
+        findings += check_file(root, path, table)
+    return findings, count
+
+
+def self_test():
+    tree = {
+        "tools/layers.toml": '[base]\nmay = []\n[net]\nmay = ["base"]\n["net/tcp"]\nmay = ["net"]\n'
+                             '[client_lib]\nmay = ["base"]\nforbidden_system = ["boost/"]\n',
+        "base/good.h": "#include <vector>\n",
+        "net/good.cc": '#include "base/good.h"\n#include "net/other.h"\n',
+        "base/up.cc": '#include "net/other.h"\n',
+        "net/tcp/skips.cc": '#include "base/good.h"\n',
+        "net/uses_tcp.cc": '#include "net/tcp/link.h"\n',
+        "client_lib/heavy.cc": "#include <boost/asio.hpp>\n",
+        "client_lib/good.cc": '#include "tern/tern.h"\n',
+        "base/relative.cc": '#include "good.h"\n',
+        "stray/file.cc": "\n",
+    }
+    expected = ["base/relative.cc:1", "base/up.cc:1", "client_lib/heavy.cc:1",
+                "net/tcp/skips.cc:1", "net/uses_tcp.cc:1", "stray/file.cc"]
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in tree.items():
+            path = pathlib.Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        subprocess.run(["git", "init", "-q", folder], check=True)
+        findings, _ = check(folder)
+    found = sorted(finding.split(": ")[0] for finding in findings)
+    if found != expected:
+        print(f"self-test: expected {expected}, found {findings}")
+        return 1
+    print(f"self-test: {len(expected)} made-up violations found, 3 good files passed")
+    return 0
+
+
+def main(arguments):
+    if arguments == ["--self-test"]:
+        return self_test()
+    root = arguments[0] if arguments else pathlib.Path(__file__).resolve().parent.parent
+    findings, count = check(root)
+    for finding in findings:
+        print(finding)
+    print(f"{count} files, {len(findings)} findings")
+    return 1 if findings or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,163 @@
+#!/usr/bin/python3
+"""Bans constructs, each with the replacement it names.
+
+    check_tidy.py [ROOT]        exit status 1 and one line for each finding
+    check_tidy.py --self-test   proves on a small made-up tree that every rule can fail
+"""
+
+import fnmatch
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+
+MAX_LINES = 500
+CODE = ["*.h", "*.hpp", "*.c", "*.cc", "*.cu", "*.cuh"]
+BUILD = ["CMakeLists.txt", "*/CMakeLists.txt", "*.cmake", "CMakePresets.json"]
+SCRIPTS = ["*.py", "*.sh", "Makefile", ".ci/*"]
+
+# Files that turn typed memory into bytes or back by their nature. Everyone else goes through them.
+CAST_FILES = ["wire/*", "shm/*", "codec/*", "client_lib/*", "net/*", "rdma/*", "tests/*", "bench/*",
+              "daemon/lane_*.cc", "daemon/client*.cc", "daemon/*socket*.cc"]
+
+
+@dataclass
+class LineRule:
+    """A pattern that no line of the files may match."""
+    name: str
+    pattern: str
+    files: list
+    instead: str
+    example: str  # a line that must be found; the file it is found in, for the self-test, is `where`
+    where: str
+    exempt: list = field(default_factory=list)
+
+
+@dataclass
+class NameRule:
+    """A pattern that no file name (without folder) may match."""
+    name: str
+    pattern: str
+    files: list
+    instead: str
+    where: str
+    exempt: list = field(default_factory=list)
+
+
+LINE_RULES = [
+    LineRule("cast", r"\breinterpret_cast\b", CODE,
+             "std::as_bytes, memcpy, or a function of wire/ or shm/",
+             "auto p = reinterpret_cast<int*>(q);", "collective/a.cc", CAST_FILES),
+    LineRule("fence", r"\batomic_thread_fence\b", CODE,
+             "acquire and release on the atomic itself; ThreadSanitizer does not see fences",
+             "std::atomic_thread_fence(o);", "shm/a.h"),
+    LineRule("lane-lock", r"\bstd::(recursive_|shared_|timed_)?mutex\b|\bstd::condition_variable\b",
+             ["daemon/lane*", "collective/*"],
+             "a command ring to the lane or an event ring from it",
+             "std::mutex m;", "daemon/lane.h"),
+    LineRule("isa-flag", r"(?<![\w-])-(march=|mavx|msse|mbmi)", BUILD,
+             "Highway's run-time dispatch: a flag per file leaks into shared inline functions",
+             "target_compile_options(x PRIVATE -mavx2)", "codec/CMakeLists.txt"),
+    LineRule("marker", r"\b(TODO|FIXME|XXX|HACK)\b", CODE + BUILD + SCRIPTS,
+             "do it now, or describe the limit in words",
+             "// TODO: later", "base/b.cc", ["tools/check_tidy.py"]),
+    LineRule("test-sleep", r"\b(sleep_for|sleep_until|usleep|nanosleep)\s*\(",
+             ["tests/*.cc", "tests/*.h"],
+             "ManualClock and do_work(), or a wait on the event itself",
+             "std::this_thread::sleep_for(x);", "tests/base/c_test.cc"),
+    LineRule("machine-path", r"(?<![\w.$}/])/(home|root|work|farm|mnt|Users)/\w", ["*"],
+             "a path relative to the repository, or an argument",
+             "cd /ho" "me/someone/tern", "tools/x.sh", ["tools/check_tidy.py"]),
+    LineRule("tabs", r"\t", CODE, "spaces; make format", "\tint x;", "base/d.cc"),
+]
+
+NAME_RULES = [
+    NameRule("word-packet", r"packet", ["*"],
+             "frame (between nodes) or entry (in a ring)", "net/packet.cc",
+             ["shm/packet_socket*", "tests/shm/packet_socket*"]),
+    NameRule("word", r"message|manager|handler|util|common|helper|misc", CODE + SCRIPTS + BUILD,
+             "a noun that says what the file holds; docs/glossary.md has ours", "base/string_util.h"),
+]
+
+LENGTH_FILES = CODE + ["*.py", "*.sh"]
+
+
+def matches(path, globs):
+    return any(fnmatch.fnmatchcase(path, glob) for glob in globs)
+
+
+def tracked_files(root):
+    listing = subprocess.run(
+        ["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard"],
+        check=True, capture_output=True, text=True).stdout.split("\n")
+    return [name for name in listing if name and (root / name).is_file()]
+
+
+def text_of(path):
+    """The file's text, or None for a binary file."""
+    data = path.read_bytes()
+    return None if b"\0" in data else data.decode("utf-8", errors="replace")
+
+
+def check_file(root, name):
+    for rule in NAME_RULES:
+        if matches(name, rule.files) and not matches(name, rule.exempt):
+            if re.search(rule.pattern, pathlib.PurePosixPath(name).name.lower()):
+                yield f"{name}: [{rule.name}] the file's name; instead: {rule.instead}"
+    rules = [(rule, re.compile(rule.pattern)) for rule in LINE_RULES
+             if matches(name, rule.files) and not matches(name, rule.exempt)]
+    text = text_of(root / name) if rules else None
+    if text is None:
+        return
+    lines = text.split("\n")
+    if matches(name, LENGTH_FILES) and len(lines) > MAX_LINES + 1:
+        yield f"{name}: [length] {len(lines) - 1} lines; instead: split by verb, {MAX_LINES} at most"
+    for number, line in enumerate(lines, start=1):
+        for rule, pattern in rules:
+            if pattern.search(line):
+                yield f"{name}:{number}: [{rule.name}] {line.strip()[:60]}; instead: {rule.instead}"
+
+
+def check(root):
+    root = pathlib.Path(root)
+    names = tracked_files(root)
+    return [finding for name in names for finding in check_file(root, name)], len(names)
+
+
+def self_test():
+    tree = {rule.where: rule.example + "\n" for rule in LINE_RULES}
+    tree |= {rule.where: "\n" for rule in NAME_RULES}
+    tree["base/long.cc"] = "\n" * (MAX_LINES + 1)
+    tree["wire/cast_is_fine.cc"] = "reinterpret_cast<int*>(q);\n"
+    tree["base/long_enough.cc"] = "\n" * MAX_LINES
+    expected = {rule.name for rule in LINE_RULES + NAME_RULES} | {"length"}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in tree.items():
+            path = pathlib.Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        subprocess.run(["git", "init", "-q", folder], check=True)
+        findings, _ = check(folder)
+    found = [re.search(r"\[([\w-]+)\]", finding).group(1) for finding in findings]
+    if sorted(found) != sorted(expected):
+        print(f"self-test: expected one of each of {sorted(expected)}, found {findings}")
+        return 1
+    print(f"self-test: {len(expected)} rules found what they are for, 2 good files passed")
+    return 0
+
+
+def main(arguments):
+    if arguments == ["--self-test"]:
+        return self_test()
+    root = arguments[0] if arguments else pathlib.Path(__file__).resolve().parent.parent
+    findings, count = check(root)
+    for finding in findings:
+        print(finding)
+    print(f"{count} files, {len(findings)} findings")
+    return 1 if findings or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

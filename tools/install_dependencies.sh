@@ -1,0 +1,50 @@
+#!/bin/sh
+# Installs what Tern needs from Debian 12's own packages, and nothing that is there already.
+#
+#   install_dependencies.sh demo   enough to build and to run the demonstration
+#   install_dependencies.sh test   that, and what the tests, fuzzers, lints and benchmarks need
+set -eu
+
+demo_packages='build-essential cmake ninja-build pkg-config
+  libhwy-dev libboost1.81-dev libexpected-dev libfmt-dev libspdlog-dev libtomlplusplus-dev
+  libcli11-dev nlohmann-json3-dev libssl-dev libeigen3-dev libgtest-dev libgmock-dev
+  libbenchmark-dev libisal-dev zlib1g-dev
+  iproute2 procps python3 python3-matplotlib'
+test_packages="$demo_packages
+  git ccache clang clang-format clang-tidy libclang-rt-14-dev libgloo-dev iperf3 python3-numpy"
+
+case "${1:-}" in
+  demo) packages=$demo_packages ;;
+  test) packages=$test_packages ;;
+  *)
+    echo "usage: $0 demo|test" >&2
+    exit 2
+    ;;
+esac
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  echo "This is not a Debian system. Install the equivalents of these yourself; going on:" >&2
+  echo $packages >&2
+  exit 0
+fi
+
+missing=
+for package in $packages; do
+  status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$status" = installed ] || missing="$missing $package"
+done
+if [ -z "$missing" ]; then
+  exit 0
+fi
+
+echo "Installing:$missing"
+as_root=
+if [ "$(id -u)" != 0 ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "Neither root nor sudo here. As root, run: apt-get install$missing" >&2
+    exit 1
+  fi
+  as_root=sudo
+fi
+$as_root apt-get update -q
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
