@@ -152,7 +152,7 @@ void Conductor::on_event(const Event& event) {
       command.sequence = event.sequence;
       std::memcpy(command.text, event.text, sizeof(command.text));
       for (std::uint32_t lane = 0; lane < group.lane_count; ++lane) {
-        if (lane == event.lane) continue;
+        if (lane == event.lane || (event.lanes >> lane & 1) == 0) continue;
         command.group = group.lanes[lane].get();
         backlog_[lane].push_back(command);
       }

@@ -192,6 +192,12 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   rank.input = arena.data() + entry.input_offset;
   rank.output = arena.data() + entry.output_offset;
   rank.prescale = std::bit_cast<float>(entry.prescale_bits);
+  const auto sharding = shm::make_sharding(
+      entry.tensor, entry.sequence, entry.count, static_cast<DType>(entry.dtype),
+      setup_.shape.chunk_bytes, nodes_, setup_.shape.lanes, body.one_lane != 0);
+  for (std::uint32_t lane = 0; lane < setup_.shape.lanes; ++lane) {
+    if (sharding.uses_lane(lane)) rank.lanes |= 1u << lane;
+  }
   rank.present = true;
   rank.told = false;
   ++client.uses;

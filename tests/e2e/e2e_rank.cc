@@ -1,0 +1,54 @@
+// A rank that does what it is told. One command a line on stdin, one answer a line on stdout: "ok
+// <fields>" or "error <tern_status> <sentence>". A command is a word and key=value pairs:
+//
+//   connect socket= job= arena=          mint                      disconnect
+//   join group= id= rank= size= [timeout= op_timeout= verify= seed=]    leave group=
+//   declare group= name= count= [dtype= role= recipe= exempt=]     release name=
+//   submit op= group= [kind= tensor= count= dtype= reduction= data= draw= root= place= prescale=
+//   recipe=] wait op= [ms= tolerance=]            cancel op=                stats name= stream
+//   group= ops= [count= large= window= tensors= recipe=]    until an op fails, or ops= are done
+//   fork                                 a child that lives on with every descriptor until stdin
+//   ends
+//
+// `place` is out, in (in place) or heap (memory outside the arena). An answer to wait has the
+// result's checksum and how many elements differ from what the reduction must give.
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "tests/e2e/rank_session.h"
+
+namespace {
+
+// Stays until the test closes the pipe that parent and child share.
+[[noreturn]] void linger() {
+  pollfd entry{STDIN_FILENO, 0, 0};
+  while (::poll(&entry, 1, -1) < 0 || (entry.revents & POLLHUP) == 0) {
+  }
+  ::_exit(0);
+}
+
+std::string answer(tern::e2e::RankSession& session, const tern::e2e::Command& command) {
+  if (command.verb == "fork") {
+    const pid_t child = ::fork();
+    if (child == 0) linger();
+    return "ok child=" + std::to_string(child);
+  }
+  return session.run(command);
+}
+
+}  // namespace
+
+int main() {
+  tern::e2e::RankSession session;
+  for (std::string line; std::getline(std::cin, line);) {
+    std::cout << answer(session, tern::e2e::parse_command(line)) << std::endl;
+  }
+  return 0;
+}
