@@ -61,6 +61,8 @@ class SeedRun {
   std::vector<Rank> ranks_;
   std::string group_id_;
   std::uint32_t epoch_ = 0;
+  std::size_t coordinator_ = 0;  // the daemon
+  bool coordinator_forgot_ = false;
   bool troubled_ = false;
   bool troubles_begun_ = false;
   std::uint64_t trouble_at_ = 0;  // round
