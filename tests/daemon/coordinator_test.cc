@@ -33,17 +33,29 @@ class CoordinatorTest : public testing::Test, public ControlSender {
 
   json join_of(LinkRef from, std::uint32_t rank, std::int64_t size) {
     const std::string nonce(31, 'a');
-    return {{"t", "join"},       {"uid", uid_},         {"rank", rank},
-            {"size", size},      {"nonce", nonce + std::to_string(rank % 10)},
-            {"node", node_id(from)}, {"address", address(from)}, {"lanes", 2},
-            {"chunk_bytes", 65536}, {"eager_bytes", 1024},  {"max_ops", 16},
-            {"lossy_min", 0},    {"op_timeout_ms", 1000}, {"verify", false},
-            {"seed", 0},         {"completed", 5 + rank}};
+    return {{"t", "join"},
+            {"uid", uid_},
+            {"rank", rank},
+            {"size", size},
+            {"nonce", nonce + std::to_string(rank % 10)},
+            {"node", node_id(from)},
+            {"address", address(from)},
+            {"lanes", 2},
+            {"chunk_bytes", 65536},
+            {"eager_bytes", 1024},
+            {"max_ops", 16},
+            {"lossy_min", 0},
+            {"op_timeout_ms", 1000},
+            {"verify", false},
+            {"seed", 0},
+            {"completed", 5 + rank}};
   }
-  void prove(LinkRef from, const json& join, const json& challenge, std::span<const std::byte> secret) {
-    const std::string proof =
-        join_proof(secret, uid_, join["nonce"], challenge["nonce"], join["node"], join["rank"], join["size"]);
-    coordinator_.on_message(from, {{"t", "proof"}, {"uid", uid_}, {"rank", join["rank"]}, {"hmac", proof}});
+  void prove(LinkRef from, const json& join, const json& challenge,
+             std::span<const std::byte> secret) {
+    const std::string proof = join_proof(secret, uid_, join["nonce"], challenge["nonce"],
+                                         join["node"], join["rank"], join["size"]);
+    coordinator_.on_message(
+        from, {{"t", "proof"}, {"uid", uid_}, {"rank", join["rank"]}, {"hmac", proof}});
   }
   void join(LinkRef from, const json& message) {
     coordinator_.on_message(from, message);
@@ -51,7 +63,9 @@ class CoordinatorTest : public testing::Test, public ControlSender {
     ASSERT_NE(challenge, nullptr);
     prove(from, message, json(*challenge), id_.secret);
   }
-  void join(LinkRef from, std::uint32_t rank, std::int64_t size) { join(from, join_of(from, rank, size)); }
+  void join(LinkRef from, std::uint32_t rank, std::int64_t size) {
+    join(from, join_of(from, rank, size));
+  }
   void say(LinkRef from, const std::string& what, std::uint32_t epoch, json more = json::object()) {
     more.update({{"t", what}, {"uid", uid_}, {"epoch", epoch}});
     coordinator_.on_message(from, more);
@@ -248,7 +262,8 @@ TEST_F(CoordinatorTest, ALostLinkEndsTheEpochAndForgetsItsJoiners) {
   join(kB, 1, 2);
   coordinator_.on_link_lost(kB, "gone");
   EXPECT_EQ((*last(kA, "end"))["code"], static_cast<int>(Errc::peer_lost));
-  EXPECT_NE((*last(kA, "end"))["text"].get<std::string>().find("host22:7000 (ranks 1)"), std::string::npos);
+  EXPECT_NE((*last(kA, "end"))["text"].get<std::string>().find("host22:7000 (ranks 1)"),
+            std::string::npos);
   join(kC, 1, 2);
   coordinator_.on_link_lost(kC, "gone too");
   sent_.clear();
@@ -290,7 +305,8 @@ TEST_F(CoordinatorTest, OtherMessagesAreNotForIt) {
   EXPECT_FALSE(coordinator_.on_message(kA, {{"t", "start"}, {"uid", uid_}}));
   EXPECT_FALSE(coordinator_.on_message(kA, {{"t", "join"}, {"uid", "short"}}));
   EXPECT_FALSE(coordinator_.on_message(kA, json::object()));
-  EXPECT_TRUE(coordinator_.on_message(kA, {{"t", "proof"}, {"uid", uid_}, {"rank", 0}, {"hmac", 7}}));
+  EXPECT_TRUE(
+      coordinator_.on_message(kA, {{"t", "proof"}, {"uid", uid_}, {"rank", 0}, {"hmac", 7}}));
 }
 
 }  // namespace

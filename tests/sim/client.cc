@@ -11,7 +11,8 @@ namespace tern::sim {
 
 using shm::PacketKind;
 
-Client::Client(World& world, std::size_t daemon, std::uint64_t id) : world_(world), daemon_(daemon), id_(id) {
+Client::Client(World& world, std::size_t daemon, std::uint64_t id)
+    : world_(world), daemon_(daemon), id_(id) {
   world_.daemon(daemon_).conductor->on_client_connected(id_, {});
 }
 
@@ -53,7 +54,8 @@ std::uint64_t Client::leave() {
 }
 
 std::uint64_t Client::declare(const TensorSpec& spec) {
-  auto packet = shm::make_packet<shm::TensorDeclarePacket>(PacketKind::tensor_declare, next_request_);
+  auto packet =
+      shm::make_packet<shm::TensorDeclarePacket>(PacketKind::tensor_declare, next_request_);
   packet.group = group.group;
   packet.count = spec.count;
   packet.dtype = static_cast<std::uint8_t>(spec.dtype);
@@ -65,7 +67,8 @@ std::uint64_t Client::declare(const TensorSpec& spec) {
 }
 
 std::uint64_t Client::release(std::uint64_t tensor) {
-  auto packet = shm::make_packet<shm::TensorReleasePacket>(PacketKind::tensor_release, next_request_);
+  auto packet =
+      shm::make_packet<shm::TensorReleasePacket>(PacketKind::tensor_release, next_request_);
   packet.group = group.group;
   packet.tensor = tensor;
   return send(packet);
@@ -80,10 +83,12 @@ void Client::on_answer(std::span<const std::byte> packet, std::span<const int> d
   std::memcpy(&header, packet.data(), sizeof(header));
   answers_[header.request].assign(packet.begin(), packet.end());
   shm::WelcomePacket welcome;
-  if (header.kind != static_cast<std::uint16_t>(PacketKind::welcome) || !shm::read_packet(packet, welcome)) {
+  if (header.kind != static_cast<std::uint16_t>(PacketKind::welcome) ||
+      !shm::read_packet(packet, welcome)) {
     return;
   }
-  auto mapped = shm::Segment::map(Fd(::fcntl(descriptors[0], F_DUPFD_CLOEXEC, 0)), welcome.segment_bytes);
+  auto mapped =
+      shm::Segment::map(Fd(::fcntl(descriptors[0], F_DUPFD_CLOEXEC, 0)), welcome.segment_bytes);
   TERN_CHECK(mapped.has_value());
   segment_ = std::move(*mapped);
   for (std::uint32_t lane = 0; lane < segment_.lane_count(); ++lane) {
@@ -111,7 +116,8 @@ bool Client::adopt_join(std::uint64_t request, std::uint32_t new_rank) {
 Tensor* Client::adopt_declare(std::uint64_t request, const TensorSpec& spec) {
   const auto declared = answer<shm::TensorDeclaredPacket>(request);
   if (!declared) return nullptr;
-  return &(tensors_[spec.name] = Tensor{spec, declared->tensor, declared->next_sequence, declared->one_lane != 0});
+  return &(tensors_[spec.name] =
+               Tensor{spec, declared->tensor, declared->next_sequence, declared->one_lane != 0});
 }
 
 std::uint64_t Client::allocate(std::uint64_t bytes) {
@@ -124,7 +130,8 @@ std::uint64_t Client::allocate(std::uint64_t bytes) {
 shm::Sharding Client::sharding(const OpRequest& op, std::uint64_t tensor, std::uint64_t sequence,
                                bool one_lane) const {
   return shm::make_sharding(tensor, sequence, op.count, op.dtype, group.chunk_bytes,
-                            static_cast<std::uint32_t>(group.node_count), group.lane_count, one_lane);
+                            static_cast<std::uint32_t>(group.node_count), group.lane_count,
+                            one_lane);
 }
 
 std::uint64_t Client::submit(const OpRequest& op, Tensor* tensor) {
@@ -205,7 +212,8 @@ int Client::poll() {
 }
 
 void Client::fail_all_tickets() {
-  for (auto& [ticket, waiting] : waiting_) results_[ticket] = {Errc::daemon_lost, "the daemon is gone", 0};
+  for (auto& [ticket, waiting] : waiting_)
+    results_[ticket] = {Errc::daemon_lost, "the daemon is gone", 0};
   waiting_.clear();
 }
 

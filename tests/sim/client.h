@@ -1,7 +1,8 @@
 #pragma once
 
-// A client process in the simulation: speaks the packets of shm/layout.h with its daemon's conductor by
-// calls, and with its lanes through the real rings in the real segment, as libtern does.
+// A client process in the simulation: speaks the packets of shm/layout.h with its daemon's
+// conductor by calls, and with its lanes through the real rings in the real segment, as libtern
+// does.
 
 #include <cstdint>
 #include <cstring>
@@ -74,7 +75,8 @@ class Client {
   // ---- Requests return at once; a helper below runs the world until the answer is here. ----
   void hello(const std::string& job, std::uint64_t arena_bytes);
   std::uint64_t mint();
-  std::uint64_t join(const std::string& group, std::uint32_t rank, std::uint32_t size, const JoinOptions& options = {});
+  std::uint64_t join(const std::string& group, std::uint32_t rank, std::uint32_t size,
+                     const JoinOptions& options = {});
   std::uint64_t leave();
   std::uint64_t declare(const TensorSpec& spec);
   std::uint64_t release(std::uint64_t tensor);
@@ -101,7 +103,8 @@ class Client {
   std::byte* at(std::uint64_t offset) { return segment_.arena().data() + offset; }
   // A ticket; tensor null: anonymous.
   std::uint64_t submit(const OpRequest& op, Tensor* tensor = nullptr);
-  std::uint64_t submit_as(const OpRequest& op, std::uint64_t tensor, std::uint64_t sequence, bool one_lane);
+  std::uint64_t submit_as(const OpRequest& op, std::uint64_t tensor, std::uint64_t sequence,
+                          bool one_lane);
   void push_raw(std::uint32_t lane, const shm::SubmitEntry& entry);
   void cancel(std::uint64_t ticket);
   int poll();  // takes completions
@@ -121,7 +124,8 @@ class Client {
  private:
   template <typename Packet>
   std::uint64_t send(const Packet& packet);
-  shm::Sharding sharding(const OpRequest& op, std::uint64_t tensor, std::uint64_t sequence, bool one_lane) const;
+  shm::Sharding sharding(const OpRequest& op, std::uint64_t tensor, std::uint64_t sequence,
+                         bool one_lane) const;
 
   struct Waiting {
     std::uint32_t lanes_left = 0;

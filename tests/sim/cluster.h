@@ -19,7 +19,8 @@ inline constexpr std::uint64_t kSecond = 1'000'000'000;
 class Cluster {
  public:
   // ranks_of_node: how many on each daemon.
-  explicit Cluster(std::vector<std::uint32_t> ranks_of_node, DaemonShape shape = {}, std::uint64_t seed = 1)
+  explicit Cluster(std::vector<std::uint32_t> ranks_of_node, DaemonShape shape = {},
+                   std::uint64_t seed = 1)
       : world(seed) {
     for (std::size_t node = 0; node < ranks_of_node.size(); ++node) {
       world.add_daemon(shape);
@@ -29,7 +30,8 @@ class Cluster {
     }
     world.actors = [this] {
       int work = 0;
-      for (Client* client : ranks) work += client != nullptr && client->ready() ? client->poll() : 0;
+      for (Client* client : ranks)
+        work += client != nullptr && client->ready() ? client->poll() : 0;
       return work;
     };
     EXPECT_TRUE(world.run_until([this] {
@@ -90,8 +92,8 @@ class Cluster {
     std::vector<Bytes> inputs;
   };
   // All ranks submit; inputs by rank.
-  Pending submit(OpRequest request, const std::vector<Bytes>& inputs, const std::vector<Tensor*>& tensors = {},
-                 bool in_place = false) {
+  Pending submit(OpRequest request, const std::vector<Bytes>& inputs,
+                 const std::vector<Tensor*>& tensors = {}, bool in_place = false) {
     Pending pending;
     pending.request = request;
     pending.inputs = inputs;
@@ -107,7 +109,8 @@ class Cluster {
   }
   void finish(const Pending& pending) {
     for (std::uint32_t rank = 0; rank < size(); ++rank) {
-      ASSERT_TRUE(world.run_until([&] { return ranks[rank]->done(pending.tickets[rank]); })) << "rank " << rank;
+      ASSERT_TRUE(world.run_until([&] { return ranks[rank]->done(pending.tickets[rank]); }))
+          << "rank " << rank;
     }
   }
   const OpResult& result(const Pending& pending, std::uint32_t rank) const {
@@ -119,8 +122,10 @@ class Cluster {
   }
   void expect_all(const Pending& pending, Errc code, const std::string& word = "") {
     for (std::uint32_t rank = 0; rank < size(); ++rank) {
-      EXPECT_EQ(result(pending, rank).status, code) << "rank " << rank << ": " << result(pending, rank).detail;
-      EXPECT_NE(result(pending, rank).detail.find(word), std::string::npos) << result(pending, rank).detail;
+      EXPECT_EQ(result(pending, rank).status, code)
+          << "rank " << rank << ": " << result(pending, rank).detail;
+      EXPECT_NE(result(pending, rank).detail.find(word), std::string::npos)
+          << result(pending, rank).detail;
     }
   }
   // One op of all ranks that must succeed with the same bits everywhere; those of rank 0.
@@ -130,7 +135,8 @@ class Cluster {
     finish(pending);
     expect_all(pending, Errc::ok);
     for (std::uint32_t rank = 1; rank < size(); ++rank) {
-      EXPECT_EQ(output(pending, rank) == output(pending, 0), true) << "rank " << rank << " has other bits";
+      EXPECT_EQ(output(pending, rank) == output(pending, 0), true)
+          << "rank " << rank << " has other bits";
     }
     return output(pending, 0);
   }
@@ -158,7 +164,8 @@ class Cluster {
   std::unique_ptr<Reference> reference;
 };
 
-inline OpRequest all_reduce(DType dtype, std::uint64_t count, Reduction reduction = Reduction::sum) {
+inline OpRequest all_reduce(DType dtype, std::uint64_t count,
+                            Reduction reduction = Reduction::sum) {
   OpRequest request;
   request.dtype = dtype;
   request.count = count;
@@ -174,7 +181,8 @@ inline std::vector<float> values_of(std::uint64_t count, std::uint64_t seed) {
   return values;
 }
 
-inline std::vector<Bytes> inputs_of(DType dtype, std::uint64_t count, std::uint32_t ranks, std::uint64_t seed = 1) {
+inline std::vector<Bytes> inputs_of(DType dtype, std::uint64_t count, std::uint32_t ranks,
+                                    std::uint64_t seed = 1) {
   std::vector<Bytes> inputs;
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     inputs.push_back(bytes_of(dtype, values_of(count, seed * 100 + rank)));

@@ -9,7 +9,9 @@ namespace {
 
 constexpr std::uint64_t kLarge = 20'011;
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 TensorSpec weight(std::uint64_t count = kLarge) {
   TensorSpec spec;
@@ -65,7 +67,8 @@ TEST(Failure, MismatchOfARoleBetweenNodes) {
     spec.role = client == cluster.ranks[0] ? Role::gradient : Role::weights;
     tensors.push_back(client->adopt_declare(client->declare(spec), spec));
   }
-  const auto pending = cluster.submit(all_reduce(DType::f32, kLarge), inputs_of(DType::f32, kLarge, 2), tensors);
+  const auto pending =
+      cluster.submit(all_reduce(DType::f32, kLarge), inputs_of(DType::f32, kLarge, 2), tensors);
   cluster.finish(pending);
   cluster.expect_all(pending, Errc::mismatch, "gradient");
   cluster.expect_all(pending, Errc::mismatch, "weights");
@@ -89,7 +92,8 @@ TEST(Failure, CancelFailsTheOpOnAllRanksAndOnAllLanes) {
     // More often than there are slots for ops: nothing may be remembered for good.
     std::vector<std::uint64_t> tickets;
     const auto request = all_reduce(DType::u8, round % 2 == 0 ? 100'000 : 100);
-    for (const std::uint32_t rank : {0u, 1u}) tickets.push_back(cluster.ranks[rank]->submit(request));
+    for (const std::uint32_t rank : {0u, 1u})
+      tickets.push_back(cluster.ranks[rank]->submit(request));
     cluster.world.run_for(1'000'000);
     cluster.ranks[0]->cancel(tickets[0]);
     cluster.world.run_for(1'000'000);
@@ -111,11 +115,14 @@ TEST(Failure, OpTimeoutNamesWhoIsMissingAndTheGroupLivesOn) {
   options.op_timeout_ms = 5000;
   cluster.join(options);
   std::vector<std::uint64_t> tickets;
-  for (const std::uint32_t rank : {0u, 1u}) tickets.push_back(cluster.ranks[rank]->submit(all_reduce(DType::f32, kLarge)));
-  ASSERT_TRUE(cluster.world.run_until([&] { return cluster.ranks[0]->done(tickets[0]) && cluster.ranks[1]->done(tickets[1]); }));
+  for (const std::uint32_t rank : {0u, 1u})
+    tickets.push_back(cluster.ranks[rank]->submit(all_reduce(DType::f32, kLarge)));
+  ASSERT_TRUE(cluster.world.run_until(
+      [&] { return cluster.ranks[0]->done(tickets[0]) && cluster.ranks[1]->done(tickets[1]); }));
   for (const std::uint32_t rank : {0u, 1u}) {
     EXPECT_EQ(cluster.ranks[rank]->result(tickets[rank]).status, Errc::op_timeout);
-    EXPECT_TRUE(contains(cluster.ranks[rank]->result(tickets[rank]).detail, "2")) << cluster.ranks[rank]->result(tickets[rank]).detail;
+    EXPECT_TRUE(contains(cluster.ranks[rank]->result(tickets[rank]).detail, "2"))
+        << cluster.ranks[rank]->result(tickets[rank]).detail;
     EXPECT_TRUE(contains(cluster.ranks[rank]->result(tickets[rank]).detail, "3"));
   }
   for (const std::uint32_t rank : {2u, 3u}) {
@@ -160,7 +167,8 @@ TEST(Failure, ADeadDaemonIsNamedAndTheRestCanStartAgain) {
   Cluster cluster({1, 1, 1});
   cluster.join();
   std::vector<std::uint64_t> tickets;
-  for (const std::uint32_t rank : {0u, 1u}) tickets.push_back(cluster.ranks[rank]->submit(all_reduce(DType::f32, kLarge)));
+  for (const std::uint32_t rank : {0u, 1u})
+    tickets.push_back(cluster.ranks[rank]->submit(all_reduce(DType::f32, kLarge)));
   cluster.world.run_for(1'000'000);
   cluster.world.kill(2);
   for (const std::uint32_t rank : {0u, 1u}) {
@@ -185,7 +193,8 @@ TEST(Failure, ADeadClientIsNamed) {
   Cluster cluster({2, 1});
   cluster.join();
   std::vector<std::uint64_t> tickets;
-  for (std::uint32_t rank = 0; rank < 3; ++rank) tickets.push_back(cluster.ranks[rank]->submit(all_reduce(DType::f32, 200'000)));
+  for (std::uint32_t rank = 0; rank < 3; ++rank)
+    tickets.push_back(cluster.ranks[rank]->submit(all_reduce(DType::f32, 200'000)));
   cluster.world.close(*cluster.ranks[1]);
   cluster.ranks.erase(cluster.ranks.begin() + 1);
   tickets.erase(tickets.begin() + 1);
@@ -229,7 +238,8 @@ TEST(Failure, NonsenseEntriesHurtOnlyTheirSender) {
   const auto expect_refused = [&](const OpRequest& request, std::uint64_t tensor, Errc code) {
     const auto ticket = cluster.ranks[0]->submit_as(request, tensor, 1000, false);
     ASSERT_TRUE(cluster.world.run_until([&] { return cluster.ranks[0]->done(ticket); }));
-    EXPECT_EQ(cluster.ranks[0]->result(ticket).status, code) << cluster.ranks[0]->result(ticket).detail;
+    EXPECT_EQ(cluster.ranks[0]->result(ticket).status, code)
+        << cluster.ranks[0]->result(ticket).detail;
   };
   OpRequest request = all_reduce(DType::f32, 100);
   request.input = 8 << 20;

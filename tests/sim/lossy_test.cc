@@ -1,4 +1,5 @@
-// Lossy recipes through whole daemons: who may be lossy, what the residuals do, what NaN does to them.
+// Lossy recipes through whole daemons: who may be lossy, what the residuals do, what NaN does to
+// them.
 
 #include <gtest/gtest.h>
 
@@ -13,7 +14,8 @@ namespace {
 
 constexpr std::uint64_t kCount = 10'000;
 
-TensorSpec gradient(const std::string& recipe, DType dtype = DType::f32, std::uint64_t count = kCount) {
+TensorSpec gradient(const std::string& recipe, DType dtype = DType::f32,
+                    std::uint64_t count = kCount) {
   TensorSpec spec;
   spec.name = "g";
   spec.count = count;
@@ -23,14 +25,16 @@ TensorSpec gradient(const std::string& recipe, DType dtype = DType::f32, std::ui
   return spec;
 }
 
-std::uint64_t raw_bytes(const Cluster& cluster, const Cluster::Pending& pending, std::uint32_t rank) {
+std::uint64_t raw_bytes(const Cluster& cluster, const Cluster::Pending& pending,
+                        std::uint32_t rank) {
   return cluster.result(pending, rank).bytes_sent;
 }
 
 class Recipe : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Recipes, Recipe,
-                         testing::Values("bf16", "ef(bf16)", "3lc:s=1", "3lc:s=1.75", "none(3lc:s=1)",
-                                         "3lc:s=1,scale=256", "3lc:s=1,scale=tensor", "3lc:s=1.5,layout=paper"));
+                         testing::Values("bf16", "ef(bf16)", "3lc:s=1", "3lc:s=1.75",
+                                         "none(3lc:s=1)", "3lc:s=1,scale=256",
+                                         "3lc:s=1,scale=tensor", "3lc:s=1.5,layout=paper"));
 
 TEST_P(Recipe, ManyStepsMatchTheReferenceForEveryTypeAndReduction) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
@@ -64,7 +68,8 @@ TEST(Lossy, TheResultDoesNotDependOnLanesOrSchedule) {
       cluster.join();
       const auto tensors = cluster.declare(gradient(recipe, DType::f32, 60'000));
       for (std::size_t step = 0; step < 3; ++step) {
-        const Bytes got = cluster.reduce(all_reduce(DType::f32, 60'000), inputs_of(DType::f32, 60'000, 3, step), tensors);
+        const Bytes got = cluster.reduce(all_reduce(DType::f32, 60'000),
+                                         inputs_of(DType::f32, 60'000, 3, step), tensors);
         if (first.size() == step) first.push_back(got);
         EXPECT_EQ(got == first[step], true) << recipe << ", " << lanes << " lanes, step " << step;
         cluster.forget_arenas();
@@ -73,7 +78,8 @@ TEST(Lossy, TheResultDoesNotDependOnLanesOrSchedule) {
   }
 }
 
-// Error feedback loses nothing: what was delivered so far and what is still kept add up to the inputs.
+// Error feedback loses nothing: what was delivered so far and what is still kept add up to the
+// inputs.
 TEST(Lossy, DeliveredAndResidualsTelescope) {
   Cluster cluster({1, 1, 1});
   cluster.join();
@@ -84,7 +90,8 @@ TEST(Lossy, DeliveredAndResidualsTelescope) {
     const auto inputs = inputs_of(DType::f32, kCount, 3, step + 1);
     const auto request = all_reduce(DType::f32, kCount);
     const Bytes got = cluster.reduce(request, inputs, tensors);
-    ASSERT_EQ(got == cluster.reference->all_reduce(request, tensors[0], step, inputs), true) << step;
+    ASSERT_EQ(got == cluster.reference->all_reduce(request, tensors[0], step, inputs), true)
+        << step;
     const auto delivered = floats_of(DType::f32, got);
     for (std::uint64_t i = 0; i < kCount; ++i) {
       delivered_total[i] += static_cast<double>(delivered[i]);
@@ -105,7 +112,7 @@ TEST(Lossy, DeliveredAndResidualsTelescope) {
     largest_residual = std::max(largest_residual, std::abs(kept));
     worst = std::max(worst, std::abs(delivered_total[i] + kept - inputs_total[i]));
   }
-  EXPECT_LT(worst, 1e-3);           // rounding of f32 over thirty steps
+  EXPECT_LT(worst, 1e-3);            // rounding of f32 over thirty steps
   EXPECT_GT(largest_residual, 0.1);  // and the residuals do matter
 }
 
@@ -113,7 +120,8 @@ TEST(Lossy, ALossyOpSendsFewerBytes) {
   Cluster cluster({1, 1});
   cluster.join();
   const auto tensors = cluster.declare(gradient("3lc:s=1"));
-  const auto pending = cluster.submit(all_reduce(DType::f32, kCount), inputs_of(DType::f32, kCount, 2), tensors);
+  const auto pending =
+      cluster.submit(all_reduce(DType::f32, kCount), inputs_of(DType::f32, kCount, 2), tensors);
   cluster.finish(pending);
   EXPECT_LT(raw_bytes(cluster, pending, 0), kCount * 4 / 8);
 }
@@ -126,13 +134,14 @@ struct Exempt {
   Reduction reduction;
 };
 class AlwaysExact : public testing::TestWithParam<Exempt> {};
-INSTANTIATE_TEST_SUITE_P(Why, AlwaysExact,
-                         testing::Values(Exempt{"exempt", Role::gradient, true, kCount, Reduction::sum},
-                                         Exempt{"small", Role::gradient, false, 200, Reduction::sum},
-                                         Exempt{"exact", Role::exact, false, kCount, Reduction::sum},
-                                         Exempt{"weights", Role::weights, false, kCount, Reduction::average},
-                                         Exempt{"max", Role::gradient, false, kCount, Reduction::max}),
-                         [](const auto& one) { return std::string(one.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Why, AlwaysExact,
+    testing::Values(Exempt{"exempt", Role::gradient, true, kCount, Reduction::sum},
+                    Exempt{"small", Role::gradient, false, 200, Reduction::sum},
+                    Exempt{"exact", Role::exact, false, kCount, Reduction::sum},
+                    Exempt{"weights", Role::weights, false, kCount, Reduction::average},
+                    Exempt{"max", Role::gradient, false, kCount, Reduction::max}),
+    [](const auto& one) { return std::string(one.param.name); });
 
 TEST_P(AlwaysExact, TheSumIsExact) {
   DaemonShape shape;
@@ -152,8 +161,8 @@ TEST_P(AlwaysExact, TheSumIsExact) {
   EXPECT_EQ(got == cluster.reference->all_reduce(request, &plain, 0, inputs), true);
 }
 
-// A step that overflowed: everybody sees it, and error feedback goes on as if the step had not been,
-// apart from the loss scale that the trainer halves.
+// A step that overflowed: everybody sees it, and error feedback goes on as if the step had not
+// been, apart from the loss scale that the trainer halves.
 TEST(Lossy, AnInfinityReachesAllRanksAndLeavesTheResidualUnhurt) {
   for (const std::string recipe : {"3lc:s=1", "ef(bf16)", "3lc:s=1,scale=tensor"}) {
     Cluster cluster({1, 1, 1});

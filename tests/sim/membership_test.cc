@@ -7,7 +7,9 @@
 namespace tern::sim {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 TEST(Membership, JoinAgreesOnTheLeastOfWhatTheNodesHave) {
   Cluster cluster({1});
@@ -73,11 +75,13 @@ TEST(Membership, AJoinThatTimesOutNamesTheMissingRanks) {
   options.timeout_ms = 3000;
   const auto first = cluster.ranks[0]->join(id, 0, 5, options);
   const auto second = cluster.ranks[2]->join(id, 2, 5, options);
-  const std::vector<std::pair<Client*, std::uint64_t>> waiting = {{cluster.ranks[0], first}, {cluster.ranks[2], second}};
+  const std::vector<std::pair<Client*, std::uint64_t>> waiting = {{cluster.ranks[0], first},
+                                                                  {cluster.ranks[2], second}};
   for (const auto& [client, request] : waiting) {
     ASSERT_TRUE(cluster.await(*client, request));
     EXPECT_EQ(client->status_of(request).status, Errc::timeout);
-    EXPECT_TRUE(contains(client->status_of(request).detail, "1,3,4")) << client->status_of(request).detail;
+    EXPECT_TRUE(contains(client->status_of(request).detail, "1,3,4"))
+        << client->status_of(request).detail;
   }
   // Both places are free again, also for another size.
   cluster.id = id;
@@ -134,9 +138,11 @@ TEST(Membership, LeavingFailsWhatTheRankHadNotSubmittedAndOnlyThat) {
   const auto request = cluster.ranks[2]->leave();
   // The others submit one more.
   std::vector<std::uint64_t> tickets;
-  for (const std::uint32_t rank : {0u, 1u}) tickets.push_back(cluster.ranks[rank]->submit(all_reduce(DType::f32, 10)));
+  for (const std::uint32_t rank : {0u, 1u})
+    tickets.push_back(cluster.ranks[rank]->submit(all_reduce(DType::f32, 10)));
   ASSERT_TRUE(cluster.await(*cluster.ranks[2], request));
-  ASSERT_TRUE(cluster.world.run_until([&] { return cluster.ranks[0]->done(tickets[0]) && cluster.ranks[1]->done(tickets[1]); }));
+  ASSERT_TRUE(cluster.world.run_until(
+      [&] { return cluster.ranks[0]->done(tickets[0]) && cluster.ranks[1]->done(tickets[1]); }));
   EXPECT_EQ(cluster.ranks[0]->result(tickets[0]).status, Errc::group_left);
   EXPECT_TRUE(contains(cluster.ranks[1]->result(tickets[1]).detail, "rank 2 has left"));
   cluster.expect_all(whole, Errc::ok);
@@ -150,7 +156,8 @@ TEST(Membership, AClientInTwoGroupsLeavesBothWithItsGoodbye) {
   cluster.id = cluster.mint();
   cluster.join();
   EXPECT_NE(cluster.ranks[0]->group.group, first.group);
-  const auto pending = cluster.submit(all_reduce(DType::f32, 40'000), inputs_of(DType::f32, 40'000, 2));
+  const auto pending =
+      cluster.submit(all_reduce(DType::f32, 40'000), inputs_of(DType::f32, 40'000, 2));
   cluster.finish(pending);
   cluster.ranks[0]->goodbye();
   ASSERT_TRUE(cluster.world.run_until([&] { return cluster.ranks[0]->lost(); }));
@@ -158,7 +165,8 @@ TEST(Membership, AClientInTwoGroupsLeavesBothWithItsGoodbye) {
   // The other rank is told that its peer left, not that it was lost.
   const auto ticket = cluster.ranks[1]->submit(all_reduce(DType::f32, 10));
   ASSERT_TRUE(cluster.world.run_until([&] { return cluster.ranks[1]->done(ticket); }));
-  EXPECT_EQ(cluster.ranks[1]->result(ticket).status, Errc::group_left) << cluster.ranks[1]->result(ticket).detail;
+  EXPECT_EQ(cluster.ranks[1]->result(ticket).status, Errc::group_left)
+      << cluster.ranks[1]->result(ticket).detail;
   cluster.leave_all();
 }
 

@@ -19,8 +19,10 @@ constexpr std::uint64_t kSmall = 17;
 
 class Placement : public testing::TestWithParam<std::vector<std::uint32_t>> {};
 INSTANTIATE_TEST_SUITE_P(Nodes, Placement,
-                         testing::Values(std::vector<std::uint32_t>{1}, std::vector<std::uint32_t>{3},
-                                         std::vector<std::uint32_t>{1, 1}, std::vector<std::uint32_t>{2, 1, 3}));
+                         testing::Values(std::vector<std::uint32_t>{1},
+                                         std::vector<std::uint32_t>{3},
+                                         std::vector<std::uint32_t>{1, 1},
+                                         std::vector<std::uint32_t>{2, 1, 3}));
 
 TEST_P(Placement, EveryTypeAndReductionMatchesTheReference) {
   DaemonShape shape;
@@ -28,7 +30,8 @@ TEST_P(Placement, EveryTypeAndReductionMatchesTheReference) {
   Cluster cluster(GetParam(), shape);
   cluster.join();
   std::uint64_t sequence = 0;
-  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i64, DType::i32, DType::u8}) {
+  for (const DType dtype :
+       {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i64, DType::i32, DType::u8}) {
     for (const Reduction reduction :
          {Reduction::sum, Reduction::average, Reduction::min, Reduction::max, Reduction::product}) {
       if (reduction == Reduction::average && !dtype_is_float(dtype)) continue;
@@ -38,7 +41,8 @@ TEST_P(Placement, EveryTypeAndReductionMatchesTheReference) {
         auto inputs = inputs_of(dtype, count, cluster.size(), sequence);
         if (!dtype_is_float(dtype)) {
           for (auto& input : inputs) {
-            for (std::size_t i = 0; i < input.size(); ++i) input[i] = static_cast<std::byte>(i * 37 + sequence);
+            for (std::size_t i = 0; i < input.size(); ++i)
+              input[i] = static_cast<std::byte>(i * 37 + sequence);
           }
         }
         const Bytes got = cluster.reduce(request, inputs, {}, count == kLarge);
@@ -83,7 +87,8 @@ TEST(Numerics, SumsOfF16AreKeptWiderThanF16) {
   cluster.join();
   std::vector<Bytes> inputs;
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
-    inputs.push_back(bytes_of(DType::f16, std::vector<float>(kLarge, rank == 0 ? 2048.0f : 1.0f / 1.5f)));
+    inputs.push_back(
+        bytes_of(DType::f16, std::vector<float>(kLarge, rank == 0 ? 2048.0f : 1.0f / 1.5f)));
   }
   const auto got = floats_of(DType::f16, cluster.reduce(all_reduce(DType::f16, kLarge), inputs));
   EXPECT_EQ(got[0], 2050.0f);
@@ -101,7 +106,8 @@ TEST(Numerics, MinAndMaxPropagateNan) {
         inputs.push_back(bytes_of(DType::f32, values));
       }
       for (const Reduction reduction : {Reduction::min, Reduction::max}) {
-        const auto got = floats_of(DType::f32, cluster.reduce(all_reduce(DType::f32, count, reduction), inputs));
+        const auto got =
+            floats_of(DType::f32, cluster.reduce(all_reduce(DType::f32, count, reduction), inputs));
         EXPECT_TRUE(std::isnan(got[count / 2]));
         EXPECT_FALSE(std::isnan(got[count / 2 - 1]));
       }
@@ -149,7 +155,8 @@ TEST(Numerics, EagerAndChunkedSumsOfExactValuesAgree) {
     shape.eager_bytes = eager;
     Cluster cluster({1, 1, 2}, shape);
     cluster.join();
-    const auto inputs = std::vector<Bytes>(4, bytes_of(DType::f32, std::vector<float>(1000, 0.25f)));
+    const auto inputs =
+        std::vector<Bytes>(4, bytes_of(DType::f32, std::vector<float>(1000, 0.25f)));
     EXPECT_EQ(cluster.reduce(all_reduce(DType::f32, 1000), inputs) ==
                   bytes_of(DType::f32, std::vector<float>(1000, 1.0f)),
               true);
@@ -183,7 +190,8 @@ TEST(Numerics, TheResultDoesNotDependOnLanesOrSchedule) {
       shape.lanes = lanes;
       Cluster cluster({2, 1, 1}, shape, seed * 31 + lanes);
       cluster.join();
-      const Bytes got = cluster.reduce(all_reduce(DType::f32, kLarge), inputs_of(DType::f32, kLarge, 4));
+      const Bytes got =
+          cluster.reduce(all_reduce(DType::f32, kLarge), inputs_of(DType::f32, kLarge, 4));
       if (first.empty()) first = got;
       EXPECT_EQ(got == first, true) << lanes << " lanes, seed " << seed;
     }

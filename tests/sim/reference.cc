@@ -15,7 +15,8 @@ float* as_floats(Bytes& bytes) { return reinterpret_cast<float*>(bytes.data()); 
 
 // The op's own recipe works inside the declared memory.
 codec::Recipe recipe_of(const OpRequest& op, const Tensor& tensor) {
-  const codec::Recipe declared = *codec::parse_recipe(tensor.spec.recipe.empty() ? "raw" : tensor.spec.recipe);
+  const codec::Recipe declared =
+      *codec::parse_recipe(tensor.spec.recipe.empty() ? "raw" : tensor.spec.recipe);
   if (op.recipe.empty()) return declared;
   codec::Recipe recipe = *codec::parse_recipe(op.recipe);
   recipe.memory = declared.memory;
@@ -49,15 +50,18 @@ std::vector<float> floats_of(DType dtype, const Bytes& bytes) {
 
 bool Reference::is_lossy(const OpRequest& op, const Tensor* tensor) const {
   const std::uint64_t bytes = op.count * dtype_bytes(op.dtype);
-  if (tensor == nullptr || tensor->spec.exempt || !role_may_be_lossy(tensor->spec.role)) return false;
-  const bool narrow_float = op.dtype == DType::f32 || op.dtype == DType::f16 || op.dtype == DType::bf16;
+  if (tensor == nullptr || tensor->spec.exempt || !role_may_be_lossy(tensor->spec.role))
+    return false;
+  const bool narrow_float =
+      op.dtype == DType::f32 || op.dtype == DType::f16 || op.dtype == DType::bf16;
   const bool sums = op.reduction == Reduction::sum || op.reduction == Reduction::average;
   return op.kind == shm::OpKind::all_reduce && narrow_float && sums && nodes() > 1 &&
          bytes > group_.eager_bytes && bytes >= group_.lossy_min_bytes &&
          codec::is_lossy(recipe_of(op, *tensor));
 }
 
-std::vector<float>& Reference::residual(std::uint64_t tensor, std::uint32_t node, std::uint64_t count) {
+std::vector<float>& Reference::residual(std::uint64_t tensor, std::uint32_t node,
+                                        std::uint64_t count) {
   auto& residual = residuals_[{tensor, node}];
   residual.resize(count, 0.0f);
   return residual;
@@ -73,7 +77,8 @@ Bytes Reference::sum_local(const Work& work, std::uint32_t node, Part part) cons
     if (first) {
       codec::accumulate_begin(dtype, input, part.elements, work.op.prescale, sum.data());
     } else {
-      codec::accumulate(dtype, work.op.reduction, input, part.elements, work.op.prescale, sum.data());
+      codec::accumulate(dtype, work.op.reduction, input, part.elements, work.op.prescale,
+                        sum.data());
     }
     first = false;
   }
@@ -82,7 +87,8 @@ Bytes Reference::sum_local(const Work& work, std::uint32_t node, Part part) cons
 
 Bytes Reference::contribution(const Work& work, std::uint32_t node, Part part) const {
   const Bytes sum = sum_local(work, node, part);
-  const Reduction plain = work.op.reduction == Reduction::average ? Reduction::sum : work.op.reduction;
+  const Reduction plain =
+      work.op.reduction == Reduction::average ? Reduction::sum : work.op.reduction;
   Bytes out(part.elements * dtype_bytes(work.op.dtype));
   codec::accumulate_finish(work.op.dtype, plain, sum.data(), part.elements, 1, out.data());
   return out;
@@ -116,25 +122,28 @@ Bytes Reference::all_reduce(const OpRequest& op, const Tensor* tensor, std::uint
         codec::accumulate(op.dtype, op.reduction, one.data(), op.count, 1.0f, sum.data());
       }
     }
-    codec::accumulate_finish(op.dtype, op.reduction, sum.data(), op.count, group_.size, work.output.data());
+    codec::accumulate_finish(op.dtype, op.reduction, sum.data(), op.count, group_.size,
+                             work.output.data());
     return work.output;
   }
-  const auto sharding = shm::make_sharding(tensor != nullptr ? tensor->id : 0, sequence, op.count, op.dtype,
-                                           group_.chunk_bytes, nodes(), 1,
-                                           tensor != nullptr && tensor->one_lane);
+  const auto sharding =
+      shm::make_sharding(tensor != nullptr ? tensor->id : 0, sequence, op.count, op.dtype,
+                         group_.chunk_bytes, nodes(), 1, tensor != nullptr && tensor->one_lane);
   if (is_lossy(op, tensor)) {
     work.recipe = recipe_of(op, *tensor);
     lossy_op(work, sharding);
     return work.output;
   }
   for (std::uint64_t chunk = 0; chunk < sharding.chunk_count; ++chunk) {
-    exact_chunk(work, sharding.owner(chunk),
-                {sharding.chunk_begin(chunk), static_cast<std::uint32_t>(sharding.chunk_size(chunk))});
+    exact_chunk(
+        work, sharding.owner(chunk),
+        {sharding.chunk_begin(chunk), static_cast<std::uint32_t>(sharding.chunk_size(chunk))});
   }
   return work.output;
 }
 
-// ---- Lossy ----------------------------------------------------------------------------------------
+// ---- Lossy
+// ----------------------------------------------------------------------------------------
 
 bool Reference::encode(Work& work, std::uint32_t node, Part part, std::span<const float> input,
                        float state_scale, DType delivered, float fixed_max, Bytes& payload,
@@ -167,7 +176,8 @@ Bytes Reference::lossy_sum(Work& work, std::uint32_t owner, Part part) {
                  codec::DecodeStatus::ok);
     } else {
       const Bytes raw = contribution(work, node, part);
-      codec::accumulate(work.op.dtype, work.op.reduction, raw.data(), part.elements, 1.0f, sum.data());
+      codec::accumulate(work.op.dtype, work.op.reduction, raw.data(), part.elements, 1.0f,
+                        sum.data());
     }
   }
   if (work.op.reduction == Reduction::average) {
@@ -177,8 +187,8 @@ Bytes Reference::lossy_sum(Work& work, std::uint32_t owner, Part part) {
   return sum;
 }
 
-void Reference::deliver(Work& work, std::uint32_t owner, Part part, const Bytes& sum, float fixed_max,
-                        bool parked) {
+void Reference::deliver(Work& work, std::uint32_t owner, Part part, const Bytes& sum,
+                        float fixed_max, bool parked) {
   const DType dtype = work.op.dtype;
   std::byte* out = work.output.data() + part.begin * dtype_bytes(dtype);
   Bytes input = sum;
@@ -199,14 +209,16 @@ void Reference::deliver(Work& work, std::uint32_t owner, Part part, const Bytes&
 // scale=tensor: the largest magnitude of all that a node contributes.
 void Reference::scan(Work& work, const shm::Sharding& sharding) {
   for (std::uint64_t chunk = 0; chunk < sharding.chunk_count; ++chunk) {
-    const Part part{sharding.chunk_begin(chunk), static_cast<std::uint32_t>(sharding.chunk_size(chunk))};
+    const Part part{sharding.chunk_begin(chunk),
+                    static_cast<std::uint32_t>(sharding.chunk_size(chunk))};
     for (std::uint32_t node = 0; node < nodes(); ++node) {
       if (node == sharding.owner(chunk)) continue;
       Bytes own = sum_local(work, node, part);
       const float* kept = codec::needs_residual(work.recipe)
                               ? residual(work.tensor->id, node, work.op.count).data() + part.begin
                               : nullptr;
-      const auto found = codec::scan_max({as_floats(own), part.elements}, kept, work.op.state_scale);
+      const auto found =
+          codec::scan_max({as_floats(own), part.elements}, kept, work.op.state_scale);
       if (!found.nonfinite) work.reduce_max[node] = std::max(work.reduce_max[node], found.max);
     }
   }
@@ -223,7 +235,8 @@ void Reference::lossy_op(Work& work, const shm::Sharding& sharding) {
   std::vector<Parked> parked;
   std::vector<float> result_max(nodes(), 0.0f);
   for (std::uint64_t chunk = 0; chunk < sharding.chunk_count; ++chunk) {
-    const Part part{sharding.chunk_begin(chunk), static_cast<std::uint32_t>(sharding.chunk_size(chunk))};
+    const Part part{sharding.chunk_begin(chunk),
+                    static_cast<std::uint32_t>(sharding.chunk_size(chunk))};
     const std::uint32_t owner = sharding.owner(chunk);
     Bytes sum = lossy_sum(work, owner, part);
     if (!whole) {

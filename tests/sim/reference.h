@@ -1,7 +1,8 @@
 #pragma once
 
-// What an op must deliver, computed in one place from all ranks' inputs with the same codec functions, in
-// the order that docs/architecture.md defines: ranks of a node, then the owner and the nodes after it.
+// What an op must deliver, computed in one place from all ranks' inputs with the same codec
+// functions, in the order that docs/architecture.md defines: ranks of a node, then the owner and
+// the nodes after it.
 
 #include <cstdint>
 #include <map>
@@ -29,8 +30,8 @@ class Reference {
  public:
   explicit Reference(GroupView group) : group_(std::move(group)) {}
 
-  // `inputs` by rank; tensor null: anonymous, then `sequence` decides who owns what. Lossy ops must be
-  // given in the order of the tensor's uses, because they move its residuals.
+  // `inputs` by rank; tensor null: anonymous, then `sequence` decides who owns what. Lossy ops must
+  // be given in the order of the tensor's uses, because they move its residuals.
   Bytes all_reduce(const OpRequest& op, const Tensor* tensor, std::uint64_t sequence,
                    const std::vector<Bytes>& inputs);
   bool is_lossy(const OpRequest& op, const Tensor* tensor) const;
@@ -60,9 +61,11 @@ class Reference {
   Bytes lossy_sum(Work& work, std::uint32_t owner, Part part);
   void scan(Work& work, const shm::Sharding& sharding);
   // False: not finite. Then the block is not to be used.
-  bool encode(Work& work, std::uint32_t node, Part part, std::span<const float> input, float state_scale,
-              DType delivered, float fixed_max, Bytes& payload, wire::BlockHeader& header);
-  void deliver(Work& work, std::uint32_t owner, Part part, const Bytes& sum, float fixed_max, bool parked);
+  bool encode(Work& work, std::uint32_t node, Part part, std::span<const float> input,
+              float state_scale, DType delivered, float fixed_max, Bytes& payload,
+              wire::BlockHeader& header);
+  void deliver(Work& work, std::uint32_t owner, Part part, const Bytes& sum, float fixed_max,
+               bool parked);
 
   GroupView group_;
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<float>> residuals_;

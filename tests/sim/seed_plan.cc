@@ -14,18 +14,29 @@ const std::vector<DType> kTypes = {DType::f32, DType::f64, DType::f16, DType::bf
                                    DType::i64, DType::i32, DType::u8};
 const std::vector<Reduction> kReductions = {Reduction::sum, Reduction::average, Reduction::min,
                                             Reduction::max, Reduction::product};
-const std::vector<std::string> kRecipes = {
-    "raw", "bf16", "ef(bf16)", "3lc:s=1", "3lc:s=1.75", "none(3lc:s=1.5)",
-    "ef(3lc:s=1,scale=256)", "3lc:s=1,scale=tensor", "3lc:s=1.25,layout=paper"};
+const std::vector<std::string> kRecipes = {"raw",
+                                           "bf16",
+                                           "ef(bf16)",
+                                           "3lc:s=1",
+                                           "3lc:s=1.75",
+                                           "none(3lc:s=1.5)",
+                                           "ef(3lc:s=1,scale=256)",
+                                           "3lc:s=1,scale=tensor",
+                                           "3lc:s=1.25,layout=paper"};
 
 std::uint64_t random_count(Random& random, DType dtype) {
   const std::uint64_t chunk = kChunkBytes / dtype_bytes(dtype);
   switch (random.below(6)) {
-    case 0: return random.between(1, 8);
-    case 1: return random.between(1, 512 / dtype_bytes(dtype));
-    case 2: return chunk;
-    case 3: return chunk + random.between(1, chunk - 1);
-    default: return random.between(1, 5 * chunk);
+    case 0:
+      return random.between(1, 8);
+    case 1:
+      return random.between(1, 512 / dtype_bytes(dtype));
+    case 2:
+      return chunk;
+    case 3:
+      return chunk + random.between(1, chunk - 1);
+    default:
+      return random.between(1, 5 * chunk);
   }
 }
 
@@ -49,9 +60,10 @@ TensorSpec random_tensor(Random& random, std::size_t index) {
   spec.name = "layer" + std::to_string(index) + ".weight";
   spec.role = static_cast<Role>(random.below(4));
   if (random.one_in(2)) spec.role = Role::gradient;
-  spec.dtype = role_may_be_lossy(spec.role)
-                   ? random.pick(std::vector<DType>{DType::f32, DType::f32, DType::f16, DType::bf16})
-                   : random.pick(kTypes);
+  spec.dtype =
+      role_may_be_lossy(spec.role)
+          ? random.pick(std::vector<DType>{DType::f32, DType::f32, DType::f16, DType::bf16})
+          : random.pick(kTypes);
   spec.count = random_count(random, spec.dtype);
   spec.exempt = random.one_in(8);
   spec.recipe = random.pick(kRecipes);
@@ -105,13 +117,20 @@ std::vector<PlannedOp> random_ops(Random& random, const Plan& plan, std::size_t 
 
 const char* trouble_name(Trouble trouble) {
   switch (trouble) {
-    case Trouble::none: return "no trouble";
-    case Trouble::slow: return "slow links";
-    case Trouble::transient: return "lossy links";
-    case Trouble::corrupt: return "wrong bits";
-    case Trouble::partition: return "a partition";
-    case Trouble::daemon_death: return "a daemon's death";
-    case Trouble::client_death: return "a client's death";
+    case Trouble::none:
+      return "no trouble";
+    case Trouble::slow:
+      return "slow links";
+    case Trouble::transient:
+      return "lossy links";
+    case Trouble::corrupt:
+      return "wrong bits";
+    case Trouble::partition:
+      return "a partition";
+    case Trouble::daemon_death:
+      return "a daemon's death";
+    case Trouble::client_death:
+      return "a client's death";
   }
   return "?";
 }
@@ -122,7 +141,8 @@ Plan make_plan(std::uint64_t seed) {
   const std::size_t nodes = random.between(2, random.one_in(4) ? 6 : 4);
   for (std::size_t i = 0; i < nodes; ++i) {
     plan.daemons.push_back(random_daemon(random, nodes));
-    for (std::uint64_t rank = random.between(1, 3); rank > 0; --rank) plan.daemon_of_rank.push_back(i);
+    for (std::uint64_t rank = random.between(1, 3); rank > 0; --rank)
+      plan.daemon_of_rank.push_back(i);
   }
   random.shuffle(plan.daemon_of_rank);
   for (std::uint64_t i = random.between(1, 4); i > 0; --i) {
@@ -160,7 +180,8 @@ std::vector<std::byte> make_input(const PlannedOp& op, std::uint64_t seed, std::
   const bool floats = dtype_is_float(op.request.dtype);
   for (float& value : values) {
     const auto draw = static_cast<float>(random.below(2001)) - 1000.0f;
-    value = floats ? draw * (op.values % 2 == 0 ? 1e-3f : 0.37f) : static_cast<float>(random.below(120));
+    value = floats ? draw * (op.values % 2 == 0 ? 1e-3f : 0.37f)
+                   : static_cast<float>(random.below(120));
   }
   if (floats && op.values == 7 && !values.empty()) {
     values[random.below(values.size())] = rank % 2 == 0 ? std::numeric_limits<float>::quiet_NaN()

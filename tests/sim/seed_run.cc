@@ -21,7 +21,8 @@ bool same_value(const Bytes& a, const Bytes& b, DType dtype) {
   const auto x = floats_of(dtype, a);
   const auto y = floats_of(dtype, b);
   for (std::size_t i = 0; i < x.size(); ++i) {
-    if (std::memcmp(&x[i], &y[i], sizeof(float)) != 0 && !(std::isnan(x[i]) && std::isnan(y[i]))) return false;
+    if (std::memcmp(&x[i], &y[i], sizeof(float)) != 0 && !(std::isnan(x[i]) && std::isnan(y[i])))
+      return false;
   }
   return true;
 }
@@ -35,7 +36,10 @@ SeedRun::SeedRun(std::uint64_t seed)
 
 void SeedRun::run() {
   for (const DaemonShape& shape : plan_.daemons) world_.add_daemon(shape);
-  world_.trace("%zu daemons, %u ranks, %s", plan_.daemons.size(), size(), trouble_name(plan_.trouble));
+  world_.trace("%zu daemons, %u ranks, %s", plan_.daemons.size(), size(),
+               trouble_name(plan_.trouble));
+  if (plan_.trouble == Trouble::slow)
+    world_.set_faults(plan_.faults);  // the join has to bear it too
   connect_missing();
   if (testing::Test::HasFailure()) return;
   Client& minter = *ranks_[random_.below(size())].client;
@@ -69,7 +73,8 @@ void SeedRun::run() {
   counts_.rounds = world_.rounds;
 }
 
-// ---- Membership -----------------------------------------------------------------------------------
+// ---- Membership
+// -----------------------------------------------------------------------------------
 
 void SeedRun::connect_missing() {
   for (std::uint32_t rank = 0; rank < size(); ++rank) {
@@ -108,7 +113,8 @@ bool SeedRun::join_all(bool must_succeed) {
           if (!client.answered(requests[rank])) {
             all = false;
           } else if (client.status_of(requests[rank]).status != Errc::ok && --retries > 0) {
-            world_.trace("rank %u joins again: %s", rank, client.status_of(requests[rank]).detail.c_str());
+            world_.trace("rank %u joins again: %s", rank,
+                         client.status_of(requests[rank]).detail.c_str());
             world_.run_for(50'000'000);
             join(rank);
             all = false;
@@ -127,7 +133,8 @@ bool SeedRun::join_all(bool must_succeed) {
   for (std::uint32_t rank = 0; rank < size(); ++rank) {
     Client& client = *ranks_[rank].client;
     if (!client.adopt_join(requests[rank], rank)) {
-      ADD_FAILURE() << "rank " << rank << " cannot join: " << client.status_of(requests[rank]).detail;
+      ADD_FAILURE() << "rank " << rank
+                    << " cannot join: " << client.status_of(requests[rank]).detail;
       return false;
     }
     nodes[client.group.node].push_back(rank);
@@ -176,7 +183,8 @@ void SeedRun::leave_all() {
   EXPECT_EQ(world_.find_leak(), "");
 }
 
-// ---- Ops ------------------------------------------------------------------------------------------
+// ---- Ops
+// ------------------------------------------------------------------------------------------
 
 void SeedRun::prepare(const std::vector<PlannedOp>& ops) {
   ops_ = &ops;
@@ -199,10 +207,12 @@ void SeedRun::prepare(const std::vector<PlannedOp>& ops) {
       random_.shuffle(block);
       for (std::size_t i = 0; i < block.size(); ++i) {
         for (std::size_t j = i + 1; j < block.size(); ++j) {
-          if (ops[block[i]].tensor == ops[block[j]].tensor && block[i] > block[j]) std::swap(block[i], block[j]);
+          if (ops[block[i]].tensor == ops[block[j]].tensor && block[i] > block[j])
+            std::swap(block[i], block[j]);
         }
       }
-      std::copy(block.begin(), block.end(), rank.order.begin() + static_cast<std::ptrdiff_t>(begin));
+      std::copy(block.begin(), block.end(),
+                rank.order.begin() + static_cast<std::ptrdiff_t>(begin));
     }
   }
 }
@@ -223,7 +233,8 @@ void SeedRun::submit(std::uint32_t r) {
   outputs_[{r, index}] = request.output;
   world_.trace("rank %u submits op %zu (%s %llu, use %llu)", r, index,
                tensor != nullptr ? tensor->spec.name.c_str() : "anonymous",
-               static_cast<unsigned long long>(request.count), static_cast<unsigned long long>(op.sequence));
+               static_cast<unsigned long long>(request.count),
+               static_cast<unsigned long long>(op.sequence));
 }
 
 int SeedRun::act() {
@@ -232,7 +243,8 @@ int SeedRun::act() {
     Rank& rank = ranks_[r];
     if (rank.lost || rank.client == nullptr || !rank.client->ready()) continue;
     work += rank.client->poll();
-    if (ops_ == nullptr || rank.next == rank.order.size() || rank.client->in_flight() >= kWindow) continue;
+    if (ops_ == nullptr || rank.next == rank.order.size() || rank.client->in_flight() >= kWindow)
+      continue;
     if (random_.one_in(3)) {
       submit(r);
       ++work;
@@ -242,7 +254,8 @@ int SeedRun::act() {
       }
     }
   }
-  if (ops_ != nullptr && troubled_ && !troubles_begun_ && world_.rounds >= trouble_at_) make_trouble();
+  if (ops_ != nullptr && troubled_ && !troubles_begun_ && world_.rounds >= trouble_at_)
+    make_trouble();
   return work;
 }
 
@@ -265,7 +278,8 @@ bool SeedRun::run_ops(const std::vector<PlannedOp>& ops, bool troubled) {
     return false;
   }
   ops_ = &ops;
-  for (std::size_t i = 0; i < ops.size() && !testing::Test::HasFailure(); ++i) check_op(i, troubled);
+  for (std::size_t i = 0; i < ops.size() && !testing::Test::HasFailure(); ++i)
+    check_op(i, troubled);
   ops_ = nullptr;
   return !testing::Test::HasFailure();
 }
@@ -306,7 +320,8 @@ void SeedRun::heal() {
   }
 }
 
-// ---- What must hold -------------------------------------------------------------------------------
+// ---- What must hold
+// -------------------------------------------------------------------------------
 
 bool SeedRun::allowed(Errc code) const {
   switch (plan_.trouble) {
@@ -335,7 +350,8 @@ Bytes SeedRun::output_of(std::uint32_t rank, std::size_t index) const {
 void SeedRun::check_op(std::size_t index, bool troubled) {
   const PlannedOp& op = (*ops_)[index];
   SCOPED_TRACE(testing::Message() << "op " << index << " " << dtype_name(op.request.dtype) << " x "
-                                  << op.request.count << " " << reduction_name(op.request.reduction));
+                                  << op.request.count << " "
+                                  << reduction_name(op.request.reduction));
   std::vector<std::uint32_t> succeeded;
   bool failed = false;
   for (std::uint32_t r = 0; r < size(); ++r) {
@@ -381,12 +397,14 @@ void SeedRun::check_bits(std::size_t index, const std::vector<std::uint32_t>& su
     expected = inputs[op.request.root];
   } else {
     expected = reference_->all_reduce(op.request, tensor, op.sequence, inputs);
-    known = !reference_->is_lossy(op.request, tensor) || !tainted_[static_cast<std::size_t>(op.tensor)];
+    known =
+        !reference_->is_lossy(op.request, tensor) || !tainted_[static_cast<std::size_t>(op.tensor)];
   }
   for (const std::uint32_t r : succeeded) {
     const Bytes output = output_of(r, index);
     EXPECT_EQ(output == output_of(succeeded.front(), index), true) << "ranks differ: " << r;
-    EXPECT_TRUE(!known || same_value(output, expected, op.request.dtype)) << "wrong result on rank " << r;
+    EXPECT_TRUE(!known || same_value(output, expected, op.request.dtype))
+        << "wrong result on rank " << r;
   }
 }
 

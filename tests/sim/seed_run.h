@@ -31,10 +31,10 @@ class SeedRun {
     Client* client = nullptr;
     bool lost = false;  // its process has ended
     std::vector<Tensor*> tensors;
-    std::vector<std::size_t> order;        // of ops
-    std::size_t next = 0;                  // in order
-    std::vector<std::uint64_t> tickets;    // by op; 0: not submitted
-    std::vector<Bytes> inputs;             // by op
+    std::vector<std::size_t> order;      // of ops
+    std::size_t next = 0;                // in order
+    std::vector<std::uint64_t> tickets;  // by op; 0: not submitted
+    std::vector<Bytes> inputs;           // by op
   };
 
   void connect_missing();
@@ -69,7 +69,8 @@ class SeedRun {
   std::unique_ptr<Reference> reference_;
   const std::vector<PlannedOp>* ops_ = nullptr;
   std::vector<bool> tainted_;  // by tensor: some use failed somewhere, its residual is unknown
-  std::map<std::pair<std::uint32_t, std::size_t>, std::uint64_t> outputs_;  // by rank and op: the place
+  std::map<std::pair<std::uint32_t, std::size_t>, std::uint64_t>
+      outputs_;  // by rank and op: the place
   RunCounts counts_;
 };
 

@@ -10,7 +10,8 @@
 
 namespace tern::sim {
 
-// ---- One daemon -----------------------------------------------------------------------------------
+// ---- One daemon
+// -----------------------------------------------------------------------------------
 
 VirtualDaemon::VirtualDaemon(World& world, std::size_t index, const DaemonShape& daemon_shape)
     : shape(daemon_shape), at{"node" + std::to_string(index), 7000}, world_(world) {}
@@ -18,7 +19,8 @@ VirtualDaemon::VirtualDaemon(World& world, std::size_t index, const DaemonShape&
 VirtualDaemon::~VirtualDaemon() { stop(); }
 
 void VirtualDaemon::start(const net::FaultSettings& faults) {
-  const wire::NodeId self{world_.random.below(~std::uint64_t{0}), world_.random.below(~std::uint64_t{0}) | 1};
+  const wire::NodeId self{world_.random.below(~std::uint64_t{0}),
+                          world_.random.below(~std::uint64_t{0}) | 1};
   const auto add_transport = [&]() -> net::Transport& {
     carriers.push_back(std::make_unique<net::LoopbackTransport>(world_.network, at));
     transports.push_back(std::make_unique<net::FaultyTransport>(
@@ -46,10 +48,10 @@ void VirtualDaemon::start(const net::FaultSettings& faults) {
   settings.active_chunks = shape.active_chunks;
   settings.op_timeout_ns = shape.op_timeout_ns;
   settings.state_ttl_ns = shape.state_ttl_ns;
-  conductor = std::make_unique<daemon::Conductor>(settings, world_.clock, control, self, pointers, *this,
-                                                  [](std::uint32_t) {});
-  acceptor = std::make_unique<net::LoopbackAcceptor>(world_.network, at, world_.clock,
-                                                     net::AcceptorSettings{}, conductor->acceptor_sink());
+  conductor = std::make_unique<daemon::Conductor>(settings, world_.clock, control, self, pointers,
+                                                  *this, [](std::uint32_t) {});
+  acceptor = std::make_unique<net::LoopbackAcceptor>(
+      world_.network, at, world_.clock, net::AcceptorSettings{}, conductor->acceptor_sink());
 }
 
 // In the order of daemon.cc.
@@ -69,7 +71,8 @@ int VirtualDaemon::step(std::size_t part) {
 std::uint64_t VirtualDaemon::next_deadline() const {
   std::uint64_t deadline = conductor->next_deadline_ns();
   for (const auto& lane : lanes) deadline = std::min(deadline, lane->next_deadline_ns());
-  for (const auto& transport : transports) deadline = std::min(deadline, transport->next_deadline_ns());
+  for (const auto& transport : transports)
+    deadline = std::min(deadline, transport->next_deadline_ns());
   return deadline;
 }
 
@@ -82,9 +85,11 @@ void VirtualDaemon::disconnect(std::uint64_t client) {
   if (Client* known = world_.client(client)) known->on_disconnected();
 }
 
-// ---- All of them ----------------------------------------------------------------------------------
+// ---- All of them
+// ----------------------------------------------------------------------------------
 
-World::World(std::uint64_t seed) : random(seed), tracing_(std::getenv("TERN_SIM_TRACE") != nullptr) {
+World::World(std::uint64_t seed)
+    : random(seed), tracing_(std::getenv("TERN_SIM_TRACE") != nullptr) {
   spdlog::set_level(tracing_ ? spdlog::level::debug : spdlog::level::off);
 }
 
@@ -203,12 +208,14 @@ void World::step() {
   }
   const std::uint64_t now = clock.now_ns();
   const std::uint64_t deadline = next_deadline();
-  clock.advance_ns(deadline > now ? std::clamp<std::uint64_t>(deadline - now, 1'000, 100'000'000) : 1'000);
+  clock.advance_ns(deadline > now ? std::clamp<std::uint64_t>(deadline - now, 1'000, 100'000'000)
+                                  : 1'000);
 }
 
 bool World::run_until(const std::function<bool()>& done, std::uint64_t limit_ns) {
   const std::uint64_t limit = clock.now_ns() + limit_ns;
-  // Without progress in time a run would never end; a round moves time by a microsecond or so at least.
+  // Without progress in time a run would never end; a round moves time by a microsecond or so at
+  // least.
   std::uint64_t budget = 3'000'000;
   while (!done()) {
     if (clock.now_ns() >= limit || budget-- == 0) return false;
@@ -226,7 +233,8 @@ std::string World::find_leak() const {
   std::string leaks;
   const auto expect = [&](std::size_t daemon, const char* what, std::uint64_t used) {
     if (used != 0) {
-      leaks += "daemon " + std::to_string(daemon) + ": " + std::to_string(used) + " " + what + " in use\n";
+      leaks += "daemon " + std::to_string(daemon) + ": " + std::to_string(used) + " " + what +
+               " in use\n";
     }
   };
   for (std::size_t i = 0; i < daemons_.size(); ++i) {

@@ -1,8 +1,8 @@
 #pragma once
 
-// Virtual daemons in one thread. Everything is the real thing except what carries frames (loopback with
-// injected faults), the clock (moved by hand) and the clients' sockets (calls). A run depends on the seed
-// only, apart from the daemons' random secrets, which decide nothing.
+// Virtual daemons in one thread. Everything is the real thing except what carries frames (loopback
+// with injected faults), the clock (moved by hand) and the clients' sockets (calls). A run depends
+// on the seed only, apart from the daemons' random secrets, which decide nothing.
 
 #include <cstdarg>
 #include <cstdint>
@@ -28,7 +28,9 @@ class Random {
  public:
   explicit Random(std::uint64_t seed) : engine_(seed) {}
   std::uint64_t below(std::uint64_t bound) { return bound == 0 ? 0 : engine_() % bound; }
-  std::uint64_t between(std::uint64_t low, std::uint64_t high) { return low + below(high - low + 1); }
+  std::uint64_t between(std::uint64_t low, std::uint64_t high) {
+    return low + below(high - low + 1);
+  }
   bool one_in(std::uint64_t n) { return below(n) == 0; }
   template <typename T>
   const T& pick(const std::vector<T>& from) {
@@ -79,13 +81,14 @@ class World {
   std::uint64_t links_lost() const;
 
   // A process that connects to the daemon; its hello is under way.
-  Client& connect(std::size_t daemon, const std::string& job = "job", std::uint64_t arena_bytes = 1 << 20);
+  Client& connect(std::size_t daemon, const std::string& job = "job",
+                  std::uint64_t arena_bytes = 1 << 20);
   Client* client(std::uint64_t id);
   void close(Client& client);  // its process ends
   const std::vector<std::unique_ptr<Client>>& clients() const { return clients_; }
 
-  // Every component does some work, in random order. If nothing is left to do, time moves to the next
-  // deadline.
+  // Every component does some work, in random order. If nothing is left to do, time moves to the
+  // next deadline.
   void step();
   // False if `done` did not come true within so much simulated time.
   bool run_until(const std::function<bool()>& done, std::uint64_t limit_ns = 100'000'000'000);
