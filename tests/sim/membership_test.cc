@@ -149,6 +149,42 @@ TEST(Membership, LeavingFailsWhatTheRankHadNotSubmittedAndOnlyThat) {
   cluster.leave_all();
 }
 
+TEST(Membership, AProcessJoinsAsOneRankOnly) {
+  Cluster cluster({2});
+  const std::string id = cluster.mint();
+  cluster.ranks[0]->join(id, 0, 3);
+  const auto request = cluster.ranks[0]->join(id, 1, 3);
+  ASSERT_TRUE(cluster.await(*cluster.ranks[0], request));
+  EXPECT_EQ(cluster.ranks[0]->status_of(request).status, Errc::invalid_argument);
+}
+
+// At whatever moment a joining process dies, the others are answered, and not only when the time
+// for the whole join is over.
+TEST(Membership, ADeathDuringTheJoinIsToldToTheOthers) {
+  for (std::uint32_t moment = 0; moment < 60; ++moment) {
+    Cluster cluster({1, 2, 1}, {}, moment + 1);
+    const std::string id = cluster.mint();
+    std::vector<std::uint64_t> requests;
+    for (std::uint32_t rank = 0; rank < 4; ++rank) {
+      requests.push_back(cluster.ranks[rank]->join(id, rank, 4));
+    }
+    for (std::uint64_t i = 0; i < moment; ++i) cluster.world.step();
+    const std::uint32_t victim = 1 + moment % 3;
+    cluster.world.close(*cluster.ranks[victim]);
+    cluster.ranks[victim] = nullptr;
+    int answered = 0;
+    for (std::uint32_t rank = 0; rank < 4; ++rank) {
+      if (rank == victim || !cluster.await(*cluster.ranks[rank], requests[rank], 10 * kSecond))
+        continue;
+      ++answered;
+      const OpResult status = cluster.ranks[rank]->status_of(requests[rank]);
+      EXPECT_TRUE(status.status == Errc::ok || status.status == Errc::rank_lost) << status.detail;
+    }
+    // Before the epoch has begun they all go on waiting for somebody who takes the place.
+    EXPECT_TRUE(answered == 0 || answered == 3) << answered << " answers, moment " << moment;
+  }
+}
+
 TEST(Membership, AClientInTwoGroupsLeavesBothWithItsGoodbye) {
   Cluster cluster({1, 1});
   cluster.join();
