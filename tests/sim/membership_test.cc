@@ -149,6 +149,32 @@ TEST(Membership, LeavingFailsWhatTheRankHadNotSubmittedAndOnlyThat) {
   cluster.leave_all();
 }
 
+// Who has its result may go; the others get theirs all the same.
+TEST(Membership, LeavingAtOnceDoesNotHurtThoseWhoStillFinish) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    DaemonShape shape;
+    shape.lanes = 2;
+    Cluster cluster({1, 2, 1}, shape, seed);
+    cluster.join();
+    const auto pending =
+        cluster.submit(all_reduce(DType::f32, 100'000), inputs_of(DType::f32, 100'000, 4));
+    std::vector<bool> left(4, false);
+    ASSERT_TRUE(cluster.world.run_until([&] {
+      bool all = true;
+      for (std::uint32_t rank = 0; rank < 4; ++rank) {
+        if (!left[rank] && cluster.ranks[rank]->done(pending.tickets[rank])) {
+          cluster.ranks[rank]->leave();
+          left[rank] = true;
+        }
+        all = all && left[rank];
+      }
+      return all;
+    }));
+    cluster.expect_all(pending, Errc::ok);
+    cluster.leave_all();
+  }
+}
+
 TEST(Membership, AProcessJoinsAsOneRankOnly) {
   Cluster cluster({2});
   const std::string id = cluster.mint();
