@@ -109,7 +109,6 @@ bool Coordinator::on_message(LinkRef from, const nlohmann::json& message) {
     group.left.insert(rank);
     if (group.left.size() == group.ranks) {
       end_epoch(uid, group, Errc::group_left, "all ranks have left the group");
-      if (group.phase == Phase::gathering && group.joiners.empty()) groups_.erase(found);
     }
   }
   return true;

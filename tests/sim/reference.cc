@@ -13,6 +13,15 @@ namespace {
 
 float* as_floats(Bytes& bytes) { return reinterpret_cast<float*>(bytes.data()); }
 
+// The op's own recipe works inside the declared memory.
+codec::Recipe recipe_of(const OpRequest& op, const Tensor& tensor) {
+  const codec::Recipe declared = *codec::parse_recipe(tensor.spec.recipe.empty() ? "raw" : tensor.spec.recipe);
+  if (op.recipe.empty()) return declared;
+  codec::Recipe recipe = *codec::parse_recipe(op.recipe);
+  recipe.memory = declared.memory;
+  return recipe;
+}
+
 }  // namespace
 
 Bytes bytes_of(DType dtype, const std::vector<float>& values) {
@@ -43,10 +52,9 @@ bool Reference::is_lossy(const OpRequest& op, const Tensor* tensor) const {
   if (tensor == nullptr || tensor->spec.exempt || !role_may_be_lossy(tensor->spec.role)) return false;
   const bool narrow_float = op.dtype == DType::f32 || op.dtype == DType::f16 || op.dtype == DType::bf16;
   const bool sums = op.reduction == Reduction::sum || op.reduction == Reduction::average;
-  const auto recipe = codec::parse_recipe(op.recipe.empty() ? tensor->spec.recipe : op.recipe);
   return op.kind == shm::OpKind::all_reduce && narrow_float && sums && nodes() > 1 &&
          bytes > group_.eager_bytes && bytes >= group_.lossy_min_bytes &&
-         (codec::is_lossy(*recipe) || codec::needs_residual(*recipe));
+         codec::is_lossy(recipe_of(op, *tensor));
 }
 
 std::vector<float>& Reference::residual(std::uint64_t tensor, std::uint32_t node, std::uint64_t count) {
@@ -115,7 +123,7 @@ Bytes Reference::all_reduce(const OpRequest& op, const Tensor* tensor, std::uint
                                            group_.chunk_bytes, nodes(), 1,
                                            tensor != nullptr && tensor->one_lane);
   if (is_lossy(op, tensor)) {
-    work.recipe = *codec::parse_recipe(op.recipe.empty() ? tensor->spec.recipe : op.recipe);
+    work.recipe = recipe_of(op, *tensor);
     lossy_op(work, sharding);
     return work.output;
   }

@@ -15,7 +15,7 @@ const std::vector<DType> kTypes = {DType::f32, DType::f64, DType::f16, DType::bf
 const std::vector<Reduction> kReductions = {Reduction::sum, Reduction::average, Reduction::min,
                                             Reduction::max, Reduction::product};
 const std::vector<std::string> kRecipes = {
-    "raw", "bf16", "ef(bf16)", "3lc:s=1", "3lc:s=1.75", "none(3lc:s=1.5)", "ef(raw)",
+    "raw", "bf16", "ef(bf16)", "3lc:s=1", "3lc:s=1.75", "none(3lc:s=1.5)",
     "ef(3lc:s=1,scale=256)", "3lc:s=1,scale=tensor", "3lc:s=1.25,layout=paper"};
 
 std::uint64_t random_count(Random& random, DType dtype) {
