@@ -1,23 +1,22 @@
-// Speed of every recipe on every kernel target, as gigabytes of f32 per second and as a ratio to the
-// pass e[i] += x[i] over the same tensor in the same run: the pass is what this machine's memory allows,
-// so that the ratio means the same on another machine.
+// Speed of every recipe on every kernel target, as gigabytes of f32 per second and as a ratio to
+// the pass e[i] += x[i] over the same tensor in the same run: the pass is what this machine's
+// memory allows, so that the ratio means the same on another machine.
 #include "bench/codec_bench.h"
 
 #include <fmt/format.h>
 #include <time.h>
 
-#include <algorithm>
 #include <CLI/CLI.hpp>
-#include <cstdlib>
+#include <algorithm>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
+#include "bench/inputs.h"
 #include "bench/npy.h"
 #include "codec/codec.h"
 #include "codec/kernel_target.h"
@@ -26,10 +25,16 @@ namespace tern::bench {
 namespace {
 
 struct CodecOptions {
-  std::vector<std::string> recipes = {
-      "raw",           "bf16",           "ef(bf16)",           "3lc:s=1",
-      "3lc:s=1.75",    "3lc:s=1,scale=16384", "3lc:s=1.75,scale=16384", "3lc:s=1,scale=65536",
-      "3lc:s=1,scale=tensor", "3lc:s=1,zrun=off"};
+  std::vector<std::string> recipes = {"raw",
+                                      "bf16",
+                                      "ef(bf16)",
+                                      "3lc:s=1",
+                                      "3lc:s=1.75",
+                                      "3lc:s=1,scale=16384",
+                                      "3lc:s=1.75,scale=16384",
+                                      "3lc:s=1,scale=65536",
+                                      "3lc:s=1,scale=tensor",
+                                      "3lc:s=1,zrun=off"};
   std::vector<std::string> targets;
   std::size_t size_mib = 64;
   std::size_t chunk_kib = 256;
@@ -40,26 +45,10 @@ struct CodecOptions {
   std::string json_file;
 };
 
-// Page-aligned, as the arenas, slabs and states of the daemon are. Touched before the clock runs.
-class FloatArray {
- public:
-  FloatArray(std::size_t count, float value)
-      : count_(count),
-        data_(static_cast<float*>(std::aligned_alloc(4096, (count * sizeof(float) + 4095) / 4096 * 4096)),
-              &std::free) {
-    TERN_CHECK(data_ != nullptr);
-    std::fill_n(data_.get(), count_, value);
-  }
-  float* data() { return data_.get(); }
-  std::span<float> span() { return {data_.get(), count_}; }
-  std::span<const float> span() const { return {data_.get(), count_}; }
+std::size_t element_count(const CodecOptions& options) { return options.size_mib << 18; }
 
- private:
-  std::size_t count_;
-  std::unique_ptr<float, void (*)(void*)> data_;
-};
-
-// Time of this thread on a processor: other work on the machine then costs cache, but not its own time.
+// Time of this thread on a processor: other work on the machine then costs cache, but not its own
+// time.
 double thread_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -76,37 +65,6 @@ double seconds_of(Function&& function) {
 [[gnu::noinline]] void pass(std::span<float> sums, std::span<const float> values) {
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
 }
-
-// Inputs that no iteration repeats: several pools, each entered at another place every time.
-class Inputs {
- public:
-  Inputs(const CodecOptions& options, const std::vector<float>& file_values)
-      : count_(options.size_mib << 18), engine_(options.seed) {
-    std::normal_distribution<float> normal(0.0f, 0.01f);
-    for (std::size_t pool = 0; pool < options.pools; ++pool) {
-      FloatArray& values = pools_.emplace_back(count_ + kSlack, 0.0f);
-      const std::size_t offset = engine_() % (kSlack * kSlack);
-      for (std::size_t i = 0; i < count_ + kSlack; ++i) {
-        values.data()[i] = file_values.empty() ? normal(engine_)
-                                        : file_values[(i + offset) % file_values.size()];
-      }
-    }
-  }
-
-  std::span<const float> next() {
-    const FloatArray& pool = pools_[turn_++ % pools_.size()];
-    // Whole cache lines, as in an arena.
-    return pool.span().subspan(engine_() % (kSlack / 16) * 16, count_);
-  }
-  std::size_t count() const { return count_; }
-
- private:
-  static constexpr std::size_t kSlack = std::size_t{1} << 16;
-  std::size_t count_;
-  std::mt19937_64 engine_;
-  std::size_t turn_ = 0;
-  std::vector<FloatArray> pools_;
-};
 
 struct Measurement {
   std::string recipe;
@@ -129,7 +87,10 @@ struct Block {
 
 struct Arena {
   explicit Arena(std::size_t count)
-      : residual(count, 0.0f), sums(count, 0.5f), decoded(count, 0.5f), yardstick(count, 0.5f),
+      : residual(count, 0.0f),
+        sums(count, 0.5f),
+        decoded(count, 0.5f),
+        yardstick(count, 0.5f),
         payload(5 * count) {}
   FloatArray residual;
   FloatArray sums;
@@ -177,8 +138,9 @@ void decode_tensor(const Arena& arena, std::span<float> out, Decode&& decode) {
 
 void measure_once(const codec::Recipe& recipe, const CodecOptions& options, Inputs& inputs,
                   Arena& arena, Measurement& best) {
-  const std::span<const float> input = inputs.next();
-  const std::span<const float> other = inputs.next();
+  const std::size_t count = element_count(options);
+  const std::span<const float> input = inputs.next(count);
+  const std::span<const float> other = inputs.next(count);
   double input_energy = 0;
   double residual_energy = 0;
   const double pass_seconds = seconds_of([&] { pass(arena.yardstick.span(), other); });
@@ -282,9 +244,10 @@ void run_codec(const CodecOptions& options) {
   std::vector<float> file_values;
   if (!options.input_file.empty()) file_values = value_or_exit(read_npy_f32(options.input_file));
 
-  Inputs inputs(options, file_values);
-  Arena arena(inputs.count());
-  const double gigabytes = static_cast<double>(4 * inputs.count()) * 1e-9;
+  const std::size_t count = element_count(options);
+  Inputs inputs(count, options.pools, options.seed, file_values);
+  Arena arena(count);
+  const double gigabytes = static_cast<double>(4 * count) * 1e-9;
   nlohmann::json rows = nlohmann::json::array();
   print_heading();
   for (std::size_t i = 0; i < recipes.size(); ++i) {
@@ -317,7 +280,8 @@ void add_codec_command(CLI::App& app) {
   auto options = std::make_shared<CodecOptions>();
   CLI::App* const command = app.add_subcommand("codec", "Speed, ratio and error of every recipe");
   command->add_option("--recipe", options->recipes, "Recipes to measure (default: a set of all)");
-  command->add_option("--target", options->targets, "Kernel targets (default: all of this machine)");
+  command->add_option("--target", options->targets,
+                      "Kernel targets (default: all of this machine)");
   command->add_option("--size-mib", options->size_mib, "Tensor size")->check(CLI::Range(1, 1024));
   command->add_option("--chunk-kib", options->chunk_kib, "Chunk size")->check(CLI::Range(1, 4096));
   command->add_option("--iterations", options->iterations, "Steps; the best time counts")

@@ -1,11 +1,13 @@
 // tern-bench: one subcommand per thing that is measured.
 #include <CLI/CLI.hpp>
 
+#include "bench/allreduce_bench.h"
 #include "bench/codec_bench.h"
 
 int main(int argc, char** argv) {
   CLI::App app{"Measures the parts of Tern on this machine"};
   app.require_subcommand(1);
+  tern::bench::add_allreduce_command(app);
   tern::bench::add_codec_command(app);
   CLI11_PARSE(app, argc, argv);
   return 0;

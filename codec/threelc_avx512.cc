@@ -19,6 +19,9 @@ namespace tern::codec {
 namespace {
 
 constexpr std::size_t kLanes = 16;
+// Output lines are fetched before they are written: one batch of blocks ahead, so that memory works while
+// the next batch of columns is expanded.
+constexpr std::size_t kPrefetchOutput = 2560;
 constexpr std::size_t kVectorsPerRun = kRunElements / kLanes;
 
 // The code byte for a position in a run of zeros, counted from 1: what is written if the run ends there.
@@ -236,8 +239,8 @@ TERN_AVX512 void unpack_blocks(const UnpackBlocks& shared_request) noexcept {
         const auto is_above = static_cast<__mmask16>(above >> (v * kLanes));
         const auto is_below = static_cast<__mmask16>(below >> (v * kLanes));
         __m512 value = _mm512_setzero_ps();
+        __builtin_prefetch(run_out + v * kLanes + kPrefetchOutput, 1);
         if constexpr (kAdd) {
-          __builtin_prefetch(run_out + v * kLanes + 1024, 1);
           value = _mm512_loadu_ps(run_out + v * kLanes);
           value = _mm512_mask_add_ps(value, is_above, value, scale);
           value = _mm512_mask_sub_ps(value, is_below, value, scale);

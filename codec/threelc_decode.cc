@@ -11,7 +11,7 @@
 namespace tern::codec {
 namespace {
 
-constexpr std::size_t kBufferBlocks = 64;
+constexpr std::size_t kBufferBlocks = 8;
 
 struct Decoding {
   const ThreelcKernels& kernels;

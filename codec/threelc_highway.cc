@@ -1,7 +1,7 @@
 // The 3LC kernels for every vector instruction set, compiled once per target by foreach_target.
 //
-// Quantizing goes column by column: the five runs of N columns are read together and Horner's rule
-// packs their digits in 32-bit lanes, so that nothing crosses lanes until the bytes are narrowed.
+// Quantizing goes column by column: the five runs of N columns are read together and their digits are
+// added up in 32-bit lanes, so that nothing crosses lanes until the bytes are narrowed.
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 
 #undef HWY_TARGET_INCLUDE
@@ -165,6 +165,16 @@ HWY_INLINE void write_zero_runs(std::uint8_t* columns, ZeroRunWriter& writer) no
   if (trailing != 0) writer.append_zeros(trailing);
 }
 
+// `columns` is scratch afterwards.
+HWY_INLINE void write_columns(std::uint8_t* columns, ZeroRunWriter& writer) noexcept {
+  if (writer.enabled) {
+    write_zero_runs(columns, writer);
+  } else {
+    std::memcpy(writer.out, columns, kBlockColumns);
+    writer.out += kBlockColumns;
+  }
+}
+
 // Quantization -----------------------------------------------------------------------------------
 
 struct RunScale {
@@ -175,68 +185,78 @@ struct RunScale {
 // N columns: five digits each, the residual, and its energy in memory, because sixteen registers
 // cannot hold 64 lanes.
 template <bool kWithResidual>
-HWY_INLINE Int quantize_columns(const QuantizeBlocks& request, std::size_t base,
+HWY_INLINE Int quantize_columns(const float* input, float* residual, std::size_t run_step,
                                 const RunScale* scales, Float state_scale,
                                 float* energy_lanes) noexcept {
+  const UnsignedTag kBits;
+  const auto sign = hn::Set(kBits, 0x80000000u);
   Float energy = hn::Load(kFloats, energy_lanes);
-  Int packed = hn::Zero(kInts);
+  Int packed = hn::Set(kInts, kZeroColumn);
   for (std::size_t run = 0; run < kRunsPerBlock; ++run) {
-    const std::size_t i = base + run * request.run_step;
-    Float sum = hn::LoadU(kFloats, request.input + i);
+    const std::size_t i = run * run_step;
+    Float sum = hn::LoadU(kFloats, input + i);
     if constexpr (kWithResidual) {
-      sum = hn::Add(sum, hn::Mul(hn::LoadU(kFloats, request.residual + i), state_scale));
+      sum = hn::Add(sum, hn::Mul(hn::LoadU(kFloats, residual + i), state_scale));
     }
-    const Float threshold = hn::Set(kFloats, scales[run].threshold);
-    const Float delivered = hn::Set(kFloats, scales[run].delivered);
-    const auto above = hn::Gt(sum, threshold);
-    const auto below = hn::Lt(sum, hn::Neg(threshold));
-    const Float decoded = hn::Or(hn::IfThenElseZero(above, delivered),
-                                 hn::IfThenElseZero(below, hn::Neg(delivered)));
-    const Float left = hn::Sub(sum, decoded);
-    if constexpr (kWithResidual) hn::StoreU(left, kFloats, request.residual + i);
+    // |sum| > threshold and the sign are cheaper than two comparisons.
+    const auto sent = hn::VecFromMask(
+        kFloats, hn::Gt(hn::Abs(sum), hn::Set(kFloats, scales[run].threshold)));
+    const Float sum_sign = hn::And(sum, hn::BitCast(kFloats, sign));
+    const Float signed_scale = hn::Or(hn::Set(kFloats, scales[run].delivered), sum_sign);
+    const Float left = hn::Sub(sum, hn::And(sent, signed_scale));
+    if constexpr (kWithResidual) hn::StoreU(left, kFloats, residual + i);
     energy = hn::Add(energy, hn::Mul(left, left));
-    const Int digit = hn::Sub(hn::BitCast(kInts, hn::VecFromMask(kFloats, below)),
-                              hn::BitCast(kInts, hn::VecFromMask(kFloats, above)));
-    packed = hn::Add(hn::Add(packed, digit), hn::Add(packed, packed));
+    // The weight of the digit with the sign of the sum, or 0.
+    const Int negative = hn::ShiftRight<31>(hn::BitCast(kInts, sum));
+    const Int weight = hn::Set(kInts, kDigitWeights[run]);
+    const Int signed_weight = hn::Sub(hn::Xor(weight, negative), negative);
+    packed = hn::Add(packed, hn::And(signed_weight, hn::BitCast(kInts, sent)));
   }
   hn::Store(energy, kFloats, energy_lanes);
-  return hn::Add(packed, hn::Set(kInts, kZeroColumn));
+  return packed;
 }
 
-template <bool kWithResidual>
-void quantize_blocks(const QuantizeBlocks& request, ZeroRunWriter& writer,
+// With kTiles the distance between runs is a constant, and so are the addresses of a block's runs.
+template <bool kWithResidual, bool kTiles>
+void quantize_blocks(const QuantizeBlocks& shared_request, ZeroRunWriter& writer,
                      float* energy_lanes) noexcept {
+  // A copy of its own, or every byte store would make the compiler load the fields again.
+  const QuantizeBlocks request = shared_request;
   const hn::Rebind<std::uint8_t, IntTag> narrow;
   const Float state_scale = hn::Set(kFloats, request.state_scale);
   ScaleCursor cursor(request.scales, request.group_runs, 0, request.delivered);
   ZeroRunWriter local = writer;
+  // The columns of a block are coded after those of the next are computed: by then they have left the
+  // store buffer, and a branch that was guessed wrong costs little.
+  HWY_ALIGN std::uint8_t buffers[2][kBlockColumns];
   for (std::size_t block = 0; block < request.blocks; ++block) {
     RunScale scales[kRunsPerBlock];
     for (RunScale& scale : scales) {
       cursor.next_run();
       scale = {cursor.threshold(), cursor.delivered()};
     }
-    HWY_ALIGN std::uint8_t columns[kBlockColumns];
+    std::uint8_t* const columns = buffers[block % 2];
     for (std::size_t column = 0; column < kBlockColumns; column += kFloatLanes) {
-      const Int packed =
-          quantize_columns<kWithResidual>(request, block * request.block_step + column, scales,
-                                          state_scale, energy_lanes + column);
+      const std::size_t first = block * request.block_step + column;
+      const Int packed = quantize_columns<kWithResidual>(
+          request.input + first, kWithResidual ? request.residual + first : nullptr,
+          kTiles ? kRunElements : request.run_step, scales, state_scale, energy_lanes + column);
       hn::StoreU(hn::DemoteTo(narrow, packed), narrow, columns + column);
     }
-    if (local.enabled) {
-      write_zero_runs(columns, local);
-    } else {
-      local.append(columns, kBlockColumns);
-    }
+    if (block != 0) write_columns(buffers[(block - 1) % 2], local);
   }
+  if (request.blocks != 0) write_columns(buffers[(request.blocks - 1) % 2], local);
   writer = local;
 }
 
 void quantize(const QuantizeBlocks& request, ZeroRunWriter& writer, float* energy_lanes) noexcept {
+  const bool tiles = request.run_step == kRunElements;
   if (request.residual == nullptr) {
-    quantize_blocks<false>(request, writer, energy_lanes);
+    tiles ? quantize_blocks<false, true>(request, writer, energy_lanes)
+          : quantize_blocks<false, false>(request, writer, energy_lanes);
   } else {
-    quantize_blocks<true>(request, writer, energy_lanes);
+    tiles ? quantize_blocks<true, true>(request, writer, energy_lanes)
+          : quantize_blocks<true, false>(request, writer, energy_lanes);
   }
 }
 
@@ -338,6 +358,9 @@ HWY_INLINE Vector take_digit(Vector& columns, std::uint8_t weight) noexcept {
   return hn::Add(hn::Set(kBytes, std::uint8_t{1}), hn::Add(at_least_one, at_least_two));
 }
 
+// An accumulator is read before it is written, and the writes keep the processor's own prefetch busy.
+constexpr std::size_t kPrefetchOutput = 1024;
+
 template <bool kAdd>
 HWY_INLINE void unpack_block(const UnpackBlocks& request, const std::uint8_t* columns, float* out,
                              ScaleCursor& cursor) noexcept {
@@ -360,6 +383,7 @@ HWY_INLINE void unpack_block(const UnpackBlocks& request, const std::uint8_t* co
     for (std::size_t column = 0; column < kBlockColumns; column += kFloatLanes) {
       const Int digit = hn::PromoteTo(kInts, hn::Load(narrow, negated[run] + column));
       if constexpr (kAdd) {
+        __builtin_prefetch(run_out + column + kPrefetchOutput, 1);
         const Float value = hn::Mul(hn::ConvertTo(kFloats, digit), factor);
         const Float before = hn::LoadU(kFloats, run_out + column);
         hn::StoreU(hn::Add(before, value), kFloats, run_out + column);
@@ -372,7 +396,8 @@ HWY_INLINE void unpack_block(const UnpackBlocks& request, const std::uint8_t* co
 }
 
 template <bool kAdd>
-void unpack_blocks(const UnpackBlocks& request) noexcept {
+void unpack_blocks(const UnpackBlocks& shared_request) noexcept {
+  const UnpackBlocks request = shared_request;
   ScaleCursor cursor(request.scales, request.group_runs, request.first_run, DType::f32);
   for (std::size_t block = 0; block < request.blocks; ++block) {
     unpack_block<kAdd>(request, request.columns + block * kBlockColumns,

@@ -178,8 +178,10 @@ void GroupOps::describe(Op& op, const wire::AnnounceBody& body) {
                        broadcast ? ChunkMap::Ownership::one_node : ChunkMap::Ownership::striped,
                        op.root_node);
   op.eager = body.count * dtype_bytes(dtype) <= shape_.eager_bytes;
-  op.chunks_left = 0;
-  for (std::uint32_t node = 0; node < nodes_; ++node) op.chunks_left += op.chunks.owned(node);
+  // Known before the op starts here: the root of a broadcast may have heard of all nodes earlier.
+  for (std::uint32_t node = 0; node < nodes_ && !op.eager; ++node) {
+    op.chunks_left += op.chunks.owned(node);
+  }
 }
 
 // Fails the op if body differs from what was said before.
@@ -222,10 +224,7 @@ GroupOps::SubmitResult GroupOps::on_submit(std::uint32_t local_rank, const OpKey
     uses.submitted_below = std::max(uses.submitted_below, key.sequence + 1);
   }
   if (op.failed) {
-    // Failed before this rank came: it is told the same.
-    if (std::find(to_complete_.begin(), to_complete_.end(), id) == to_complete_.end()) {
-      to_complete_.push_back(id);
-    }
+    complete_again(id);  // failed before this rank came: it is told the same
     return SubmitResult::accepted;
   }
   if (!agrees(id, body)) return SubmitResult::accepted;
@@ -296,8 +295,6 @@ void GroupOps::start(OpId id) {
     return x.priority != y.priority ? x.priority > y.priority : x.order < y.order;
   };
   running_.insert(std::upper_bound(running_.begin(), running_.end(), id, before), id);
-  // The root of a broadcast knows of a third node's announcement before this one may, and its results
-  // can be here already.
   if (!op.eager) check_delivered(id);
 }
 
@@ -452,6 +449,15 @@ void GroupOps::fail_here(OpId id, Errc code, std::uint32_t about_rank, std::stri
   }
 }
 
+// For the memory of a failure, when a rank has come or nobody is waited for any more. If the op is
+// being completed, the rank that came is told then.
+void GroupOps::complete_again(OpId id) {
+  if (ops_[id].completing) return;
+  if (std::find(to_complete_.begin(), to_complete_.end(), id) == to_complete_.end()) {
+    to_complete_.push_back(id);
+  }
+}
+
 void GroupOps::fail(OpId id, Errc code, std::uint32_t about_rank, std::string_view text) {
   if (ops_[id].failed || ops_[id].completing) return;
   fail_here(id, code, about_rank, text);
@@ -484,7 +490,8 @@ void GroupOps::on_rank_left(std::uint32_t local_rank) {
   char text[64];
   std::snprintf(text, sizeof(text), "rank %u has left the group", rank);
   for (OpId id = 0; id < ops_.size(); ++id) {
-    if (!used_[id] || ops_[id].failed || ops_[id].completing) continue;
+    if (!used_[id] || ops_[id].completing) continue;
+    if (ops_[id].failed && !still_expected(ops_[id])) complete_again(id);
     // Also what it has submitted: its memory is the application's again.
     fail(id, Errc::group_left, rank, text);
   }
@@ -497,7 +504,9 @@ void GroupOps::end(Errc code, std::string_view text) {
   copy_text(end_text_, text);
   to_fail_remote_.clear();
   for (OpId id = 0; id < ops_.size(); ++id) {
-    if (used_[id]) fail_here(id, code, kNobody, text);
+    if (!used_[id]) continue;
+    if (ops_[id].failed) complete_again(id);  // release() forgets it now
+    fail_here(id, code, kNobody, text);
   }
 }
 

@@ -213,6 +213,7 @@ class GroupOps {
   void check_delivered(OpId id);
   void finish_op(OpId id);
   void fail_here(OpId id, Errc code, std::uint32_t about_rank, std::string_view text);
+  void complete_again(OpId id);
   bool still_expected(const Op& op) const noexcept;
   bool superseded(const OpKey& key) const noexcept;
   Action running_action(OpId id, const Room& room);

@@ -152,7 +152,7 @@ void Conductor::on_event(const Event& event) {
       command.sequence = event.sequence;
       std::memcpy(command.text, event.text, sizeof(command.text));
       for (std::uint32_t lane = 0; lane < group.lane_count; ++lane) {
-        if (lane == event.lane) continue;
+        if (lane == event.lane || (event.lanes >> lane & 1) == 0) continue;
         command.group = group.lanes[lane].get();
         backlog_[lane].push_back(command);
       }
@@ -189,7 +189,11 @@ void Conductor::record_flight(MemberGroup& group, const Event& event) {
   }();
   spdlog::warn("group {} epoch {}: op {} of {} failed: {}: {}", group.uid.substr(0, 8), group.epoch,
                event.record.sequence, name, errc_name(event.code), event.text);
-  if (!group.ended) write_flights(group);
+  // The end of the group writes the record again; a storm of failures must not become one of files.
+  if (!group.ended && clock_.now_ns() - group.flights_written_ns >= kIdleNs) {
+    group.flights_written_ns = clock_.now_ns();
+    write_flights(group);
+  }
 }
 
 void Conductor::write_flights(const MemberGroup& group) const {

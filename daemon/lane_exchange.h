@@ -63,7 +63,7 @@ enum class EventKind : std::uint8_t {
   rank_released,    // group, number = local rank: no op uses its memory any more
   tensor_dropped,   // group, tensor
   link_lost,        // group, number = node, code, text
-  op_failed,        // group, tensor_id, sequence, code, number = rank, text
+  op_failed,        // group, tensor_id, sequence, code, number = rank, lanes, text
   op_record,        // record: for the flight recorder; dropped when the ring is nearly full
 };
 
@@ -79,6 +79,7 @@ struct Event {
   EventKind kind{};
   std::uint16_t lane = 0;
   Errc code = Errc::ok;
+  std::uint32_t lanes = 0;  // bits
   std::uint64_t number = 0;
   ClientMemory* client = nullptr;
   LaneGroup* group = nullptr;

@@ -99,6 +99,7 @@ class LaneGroup {
     const std::byte* input = nullptr;
     std::byte* output = nullptr;
     float prescale = 1.0f;
+    std::uint32_t lanes = 0;  // that have a chunk of what it submitted, as bits
     bool present = false;
     bool told = false;
   };

@@ -401,7 +401,9 @@ void LaneGroup::complete(OpId op) {
     event.code = ended.status;
     event.number = ended.about_rank;
     std::memcpy(event.text, ended.text, sizeof(ended.text));
-    lane_->report(event);
+    // Elsewhere nobody will ever submit it, and its failure would be remembered for nothing.
+    for (std::uint32_t i = 0; i < local_ranks_; ++i) event.lanes |= rank_of(op, i).lanes;
+    if (event.lanes != 0) lane_->report(event);
   }
   if (data_[op].pins == 0) finalize(op);
 }

@@ -93,7 +93,8 @@ bool LaneGroup::choose_recipe(const shm::SubmitEntry& entry, const TensorState* 
       problem = "the operation's recipe cannot be read";
       return false;
     }
-    // A compressor that keeps nothing by itself (raw, bf16) works inside the declared memory.
+    // Raw and bf16 say nothing of memory: they go with any declaration. Under ef, bf16 uses the
+    // residual and raw leaves it alone.
     if (recipe.memory == codec::Memory::none) recipe.memory = memory;
     if (recipe.memory != memory) {
       problem = "the recipe's memory differs from the declaration's; declare the tensor with it";
@@ -113,7 +114,7 @@ bool LaneGroup::choose_recipe(const shm::SubmitEntry& entry, const TensorState* 
                entry.kind == static_cast<std::uint16_t>(OpKind::all_reduce) && float_type &&
                (reduction == Reduction::sum || reduction == Reduction::average) && nodes_ > 1 &&
                bytes > setup_.shape.eager_bytes && bytes >= setup_.lossy_min_bytes &&
-               (codec::is_lossy(data.recipe) || codec::needs_residual(data.recipe));
+               codec::is_lossy(data.recipe);
   return true;
 }
 
@@ -192,6 +193,12 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   rank.input = arena.data() + entry.input_offset;
   rank.output = arena.data() + entry.output_offset;
   rank.prescale = std::bit_cast<float>(entry.prescale_bits);
+  const auto sharding = shm::make_sharding(
+      entry.tensor, entry.sequence, entry.count, static_cast<DType>(entry.dtype),
+      setup_.shape.chunk_bytes, nodes_, setup_.shape.lanes, body.one_lane != 0);
+  for (std::uint32_t lane = 0; lane < setup_.shape.lanes; ++lane) {
+    if (sharding.uses_lane(lane)) rank.lanes |= 1u << lane;
+  }
   rank.present = true;
   rank.told = false;
   ++client.uses;

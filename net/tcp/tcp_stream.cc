@@ -47,7 +47,7 @@ int TcpStream::poll() {
     case Phase::open:
       break;
   }
-  const int written = write();
+  const int written = write(settings_.bytes_per_poll);
   return written + (sink_ != nullptr && phase_ == Phase::open ? read() : 0);
 }
 
@@ -107,9 +107,10 @@ std::size_t TcpStream::gather_read(std::array<asio::mutable_buffer, 3>& buffers)
     bool in_body = false;
     const auto first = rest_of_place(in_body);
     const auto second = in_body ? std::span<std::byte>() : place_.body;
-    add(first.first(std::min(first.size(), kReadBytes)));
-    add(second.first(std::min(second.size(), kReadBytes)));
-    to_end = first.size() <= kReadBytes && second.size() <= kReadBytes;
+    to_end = first.size() + second.size() <= kReadBytes;
+    const std::size_t in_first = std::min(first.size(), kReadBytes);
+    add(first.first(in_first));
+    add(second.first(std::min(second.size(), kReadBytes - in_first)));
   }
   if (to_end) add(std::span(staging_).subspan(staged_end_));
   return asked;
@@ -200,8 +201,7 @@ void TcpStream::finish_frame() {
 
 // Writing.
 
-int TcpStream::write() {
-  std::size_t budget = settings_.bytes_per_poll;
+int TcpStream::write(std::size_t budget) {
   int writes = 0;
   while (writable_ && !queue_.empty() && budget > 0) {
     std::array<asio::const_buffer, kBuffersPerWrite> buffers;
@@ -217,7 +217,7 @@ int TcpStream::write() {
     // the same error.
     if (error) {
       writable_ = false;
-      if (!readable_) readable_ = true;
+      readable_ = true;
       break;
     }
     ++writes;
@@ -261,7 +261,8 @@ void TcpStream::drop_written(std::size_t bytes) noexcept {
 }
 
 void TcpStream::detach() {
-  if (phase_ == Phase::open && writable_ && sink_ != nullptr) write();
+  // As much as the socket takes at once.
+  if (phase_ == Phase::open && writable_) write(queued_bytes_);
   sink_ = nullptr;
   connection_ = nullptr;
   phase_ = Phase::closed;

@@ -87,7 +87,7 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   bool begin_frame();
   void finish_frame();
   std::span<std::byte> rest_of_place(bool& in_body) const noexcept;
-  int write();
+  int write(std::size_t budget);
   std::size_t gather_write(std::array<boost::asio::const_buffer, kBuffersPerWrite>& buffers,
                            std::size_t& count) const noexcept;
   void drop_written(std::size_t bytes) noexcept;

@@ -1,0 +1,307 @@
+// Time of an all-reduce, contestants side by side. For every size the ranks go through rounds; in a
+// round every contestant has one operation, so that what else the machine does meets them all
+// alike.
+//
+// A measured operation: each rank puts its input in place, all ranks align, each takes its time.
+// The time of the operation is that of the rank that took longest. Inputs are the same for all
+// contestants of a round and are never repeated.
+#include "bench/allreduce_bench.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/contestant.h"
+#include "bench/gloo_contestant.h"
+#include "bench/inputs.h"
+#include "bench/meeting.h"
+#include "bench/npy.h"
+#include "bench/tern_contestant.h"
+#include "codec/kernel_target.h"
+#include "codec/recipe.h"
+
+namespace tern::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct AllreduceOptions {
+  std::string folder;
+  std::string socket;
+  std::string gloo_address;
+  std::uint32_t rank = 0;
+  std::uint32_t size = 1;
+  std::vector<std::uint64_t> bytes = {4096, 65536, 1 << 20, 16 << 20, 64 << 20};
+  std::vector<std::string> recipes = {"raw", "bf16", "3lc:s=1", "3lc:s=1,scale=16384"};
+  double seconds = 3;
+  std::uint32_t warm_up = 2;
+  std::uint32_t min_rounds = 3;
+  std::uint32_t max_rounds = 400;
+  double idle_seconds = 0;
+  std::size_t pools = 3;
+  std::uint64_t seed = 1;
+  std::string input_file;
+};
+
+// One contestant's share of a size.
+struct Row {
+  std::unique_ptr<Contestant> contestant;
+  std::vector<double> seconds;  // of rank 0 only: the slowest rank's, a round each
+};
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// Of sorted values, by the nearest rank: the 0.99 of fewer than 100 values is the largest.
+double quantile(const std::vector<double>& sorted, double share) {
+  const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size())));
+  return sorted[std::max<std::size_t>(rank, 1) - 1];
+}
+
+double median(const std::vector<double>& sorted) {
+  const std::size_t half = sorted.size() / 2;
+  return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}
+
+// One rank of the measurement.
+class AllreduceBench {
+ public:
+  AllreduceBench(const AllreduceOptions& options, std::span<const float> file_values)
+      : options_(options),
+        meeting_(options.folder + "/meeting", options.rank, options.size),
+        inputs_(max_bytes() / sizeof(float), options.pools, options.seed + options.rank,
+                file_values) {}
+
+  void run() {
+    try {
+      connect();
+      idle();
+      for (const std::uint64_t bytes : options_.bytes) measure(bytes / sizeof(float));
+      meeting_.meet();  // before anyone leaves a group in which another one still works
+    } catch (...) {
+      meeting_.give_up();
+      throw;
+    }
+  }
+
+ private:
+  std::uint64_t max_bytes() const { return std::ranges::max(options_.bytes); }
+
+  void connect() {
+    const auto rank = static_cast<std::int32_t>(options_.rank);
+    const auto size = static_cast<std::int32_t>(options_.size);
+    if (!options_.recipes.empty()) {
+      tern_ =
+          std::make_unique<TernNode>(TernNode::Options{.socket = options_.socket,
+                                                       .group_id_file = options_.folder + "/group",
+                                                       .rank = rank,
+                                                       .size = size,
+                                                       .max_bytes = max_bytes()});
+    }
+    if (!options_.gloo_address.empty()) {
+      gloo_ = std::make_unique<GlooNode>(GlooNode::Options{.address = options_.gloo_address,
+                                                           .folder = options_.folder,
+                                                           .rank = rank,
+                                                           .size = size,
+                                                           .max_bytes = max_bytes()});
+    }
+    meeting_.meet();
+  }
+
+  // For whoever wants to look at the daemons while a group is joined and nothing happens.
+  void idle() {
+    if (options_.idle_seconds <= 0) return;
+    if (options_.rank == 0) print({{"event", "idle"}});
+    std::this_thread::sleep_for(std::chrono::duration<double>(options_.idle_seconds));
+    meeting_.meet();
+    if (options_.rank == 0) print({{"event", "busy"}});
+  }
+
+  void measure(std::size_t count) {
+    std::vector<Row> rows;
+    if (gloo_) rows.push_back({gloo_->contestant(count), {}});
+    for (const std::string& recipe : options_.recipes) {
+      rows.push_back({tern_->contestant(recipe, count), {}});
+    }
+    for (std::uint32_t i = 0; i < options_.warm_up; ++i) {
+      run_round(rows, count, true);
+    }
+    const auto begin = Clock::now();
+    for (std::uint32_t rounds = 0; another_round(rounds, seconds_since(begin)); ++rounds) {
+      run_round(rows, count, false);
+    }
+    if (options_.rank == 0) {
+      for (Row& row : rows) print(report(row, count));
+    }
+  }
+
+  bool another_round(std::uint32_t rounds, double seconds) {
+    if (options_.rank == 0) {
+      meeting_.set_verdict(rounds < options_.min_rounds ||
+                           (rounds < options_.max_rounds && seconds < options_.seconds));
+    }
+    meeting_.meet();
+    return meeting_.verdict();
+  }
+
+  void run_round(std::vector<Row>& rows, std::size_t count, bool warm_up) {
+    const std::span<const float> input = inputs_.next(count);
+    for (Row& row : rows) {
+      Contestant& contestant = *row.contestant;
+      std::ranges::copy(input, contestant.values().begin());
+      Meeting::Slot& slot = meeting_.mine();
+      const std::size_t samples = std::min(count, Meeting::kSamples);
+      std::copy_n(input.begin(), samples, slot.samples);
+      meeting_.align();
+      const auto begin = Clock::now();
+      contestant.all_reduce();
+      slot.seconds = seconds_since(begin);
+      meeting_.meet();
+      if (warm_up) {
+        check(contestant, samples);
+        meeting_.meet();  // before a rank that is ahead shows its next samples
+      } else if (options_.rank == 0) {
+        row.seconds.push_back(
+            std::ranges::max(meeting_.slots(), {}, &Meeting::Slot::seconds).seconds);
+      }
+    }
+  }
+
+  // A contestant that is fast because it adds up nothing is not to win.
+  void check(Contestant& contestant, std::size_t samples) {
+    const std::optional<double> tolerance = contestant.tolerance();
+    if (!tolerance) return;
+    for (std::size_t i = 0; i < samples; ++i) {
+      double sum = 0;
+      double largest = 0;
+      for (const Meeting::Slot& slot : meeting_.slots()) {
+        sum += static_cast<double>(slot.samples[i]);
+        largest = std::max(largest, std::abs(static_cast<double>(slot.samples[i])));
+      }
+      const double result = static_cast<double>(contestant.values()[i]);
+      if (!(std::abs(result - sum) <= *tolerance * largest * options_.size)) {
+        throw std::runtime_error(fmt::format("{}: element {} of the sum is {} instead of {}",
+                                             contestant.name(), i, result, sum));
+      }
+    }
+  }
+
+  nlohmann::json report(Row& row, std::size_t count) const {
+    std::vector<double>& seconds = row.seconds;
+    std::ranges::sort(seconds);
+    const double middle = median(seconds);
+    const auto bytes = static_cast<double>(count * sizeof(float));
+    nlohmann::json line = {{"event", "row"},
+                           {"nodes", options_.size},
+                           {"bytes", count * sizeof(float)},
+                           {"contestant", row.contestant->name()},
+                           {"rounds", seconds.size()},
+                           {"median_us", 1e6 * middle},
+                           {"p99_us", 1e6 * quantile(seconds, 0.99)},
+                           {"min_us", 1e6 * seconds.front()},
+                           {"algorithm_gb_per_s", 1e-9 * bytes / middle}};
+    const std::optional<Traffic> traffic = row.contestant->traffic();
+    if (traffic) line.update(traffic_json(*traffic));
+    return line;
+  }
+
+  static nlohmann::json traffic_json(const Traffic& traffic) {
+    const auto per_op = [&](std::uint64_t total) {
+      return static_cast<double>(total) /
+             static_cast<double>(std::max<std::uint64_t>(traffic.ops, 1));
+    };
+    const Result<codec::Recipe> recipe = codec::parse_recipe(traffic.recipe);
+    const bool scaled = recipe && recipe->compressor == codec::Compressor::threelc;
+    return {{"recipe", traffic.recipe},
+            {"scale", scaled ? nlohmann::json(recipe->scale_elements) : nlohmann::json()},
+            {"target", codec::kernel_target_name()},
+            {"ratio", traffic.bytes_sent == 0 ? 1.0
+                                              : static_cast<double>(traffic.bytes_raw) /
+                                                    static_cast<double>(traffic.bytes_sent)},
+            {"residual_ratio", traffic.residual_ratio},
+            {"bytes_raw_per_op", per_op(traffic.bytes_raw)},
+            {"bytes_sent_per_op", per_op(traffic.bytes_sent)},
+            {"state_bytes", traffic.state_bytes},
+            {"encode_us", per_op(traffic.encode_ns) / 1e3},
+            {"queue_us", per_op(traffic.queue_ns) / 1e3},
+            {"wire_us", per_op(traffic.wire_ns) / 1e3},
+            {"decode_us", per_op(traffic.decode_ns) / 1e3},
+            {"wait_us", per_op(traffic.wait_ns) / 1e3}};
+  }
+
+  static void print(const nlohmann::json& line) {
+    fmt::print("{}\n", line.dump());
+    std::fflush(stdout);
+  }
+
+  const AllreduceOptions& options_;
+  Meeting meeting_;
+  Inputs inputs_;
+  std::unique_ptr<TernNode> tern_;
+  std::unique_ptr<GlooNode> gloo_;
+};
+
+void run_allreduce(const AllreduceOptions& options) {
+  try {
+    std::vector<float> file_values;
+    if (!options.input_file.empty()) {
+      Result<std::vector<float>> values = read_npy_f32(options.input_file);
+      if (!values) throw std::runtime_error(values.error().text);
+      file_values = std::move(*values);
+    }
+    AllreduceBench(options, file_values).run();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "rank {}: {}\n", options.rank, error.what());
+    throw CLI::RuntimeError(1);
+  }
+}
+
+}  // namespace
+
+void add_allreduce_command(CLI::App& app) {
+  auto options = std::make_shared<AllreduceOptions>();
+  CLI::App* const command = app.add_subcommand(
+      "allreduce", "One rank of an all-reduce measurement; all ranks on one machine");
+  command->add_option("--folder", options->folder, "A new folder that all ranks have in common")
+      ->required()
+      ->check(CLI::ExistingDirectory);
+  command->add_option("--rank", options->rank, "0 .. size-1")->required();
+  command->add_option("--size", options->size, "Number of ranks")
+      ->required()
+      ->check(CLI::Range(std::uint32_t{1}, Meeting::kMaxRanks));
+  command->add_option("--socket", options->socket, "Socket of the node's ternd");
+  command->add_option("--gloo-address", options->gloo_address,
+                      "Also measure Gloo, with this address of the node");
+  command->add_option("--bytes", options->bytes, "Tensor sizes, such as 64KiB")
+      ->transform(CLI::AsSizeValue(false))
+      ->delimiter(',');
+  command->add_option("--recipe", options->recipes, "Recipes to measure; \"none\": Gloo alone");
+  command->add_option("--seconds", options->seconds,
+                      "Time for each size, all contestants together");
+  command->add_option("--warm-up", options->warm_up, "Rounds before the clock runs");
+  command->add_option("--min-rounds", options->min_rounds, "However long they take")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--max-rounds", options->max_rounds, "However short they are");
+  command->add_option("--idle", options->idle_seconds, "Seconds to stay idle after the join");
+  command->add_option("--pools", options->pools, "Pools of inputs")->check(CLI::PositiveNumber);
+  command->add_option("--seed", options->seed, "Of the Gaussian inputs");
+  command->add_option("--input", options->input_file, "A .npy file of f32 instead of Gaussians");
+  command->callback([options] {
+    std::erase(options->recipes, "none");
+    run_allreduce(*options);
+  });
+}
+
+}  // namespace tern::bench

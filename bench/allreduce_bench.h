@@ -1,0 +1,12 @@
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace tern::bench {
+
+// Adds `tern-bench allreduce`, one rank of a measurement. tools/bench.py starts them.
+void add_allreduce_command(CLI::App& app);
+
+}  // namespace tern::bench

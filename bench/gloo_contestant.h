@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "bench/contestant.h"
+
+namespace tern::bench {
+
+// A rank's links to all others by Gloo over TCP. Built with Debian's libgloo-dev; without it
+// available is false and the constructor throws.
+class GlooNode {
+ public:
+  struct Options {
+    std::string address;  // of this node, to listen on
+    std::string folder;   // where the ranks find each other; one that no earlier run has used
+    std::int32_t rank = 0;
+    std::int32_t size = 1;
+    std::uint64_t max_bytes = 0;  // of a tensor
+  };
+
+  static bool available();
+
+  explicit GlooNode(const Options& options);
+  ~GlooNode();
+
+  // The ring algorithm, in place, on ordinary memory. One tensor at a time is measured.
+  std::unique_ptr<Contestant> contestant(std::size_t count);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tern::bench

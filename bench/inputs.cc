@@ -1,0 +1,47 @@
+#include "bench/inputs.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/check.h"
+
+namespace tern::bench {
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+
+std::size_t whole_pages(std::size_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+}  // namespace
+
+FloatArray::FloatArray(std::size_t count, float value)
+    : count_(count),
+      data_(static_cast<float*>(std::aligned_alloc(kPageBytes, whole_pages(count * sizeof(float)))),
+            &std::free) {
+  TERN_CHECK(data_ != nullptr);
+  std::fill_n(data_.get(), count_, value);
+}
+
+Inputs::Inputs(std::size_t max_count, std::size_t pools, std::uint64_t seed,
+               std::span<const float> file_values)
+    : engine_(seed) {
+  std::normal_distribution<float> normal(0.0f, 0.01f);
+  for (std::size_t pool = 0; pool < pools; ++pool) {
+    FloatArray& values = pools_.emplace_back(max_count + kSlack, 0.0f);
+    const std::size_t offset = engine_() % (kSlack * kSlack);
+    for (std::size_t i = 0; i < max_count + kSlack; ++i) {
+      values.data()[i] =
+          file_values.empty() ? normal(engine_) : file_values[(i + offset) % file_values.size()];
+    }
+  }
+}
+
+std::span<const float> Inputs::next(std::size_t count) {
+  const FloatArray& pool = pools_[turn_++ % pools_.size()];
+  constexpr std::size_t kLine = 64 / sizeof(float);
+  return pool.span().subspan(engine_() % (kSlack / kLine) * kLine, count);
+}
+
+}  // namespace tern::bench

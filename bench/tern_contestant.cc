@@ -1,0 +1,126 @@
+#include "bench/tern_contestant.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <thread>
+
+namespace tern::bench {
+namespace {
+
+constexpr std::int64_t kTimeoutMs = 60'000;
+
+Client connect(const TernNode::Options& options) {
+  tern_connect_options connection = TERN_CONNECT_OPTIONS_INIT;
+  connection.socket_path = options.socket.empty() ? nullptr : options.socket.c_str();
+  connection.job = "bench";
+  connection.arena_bytes = options.max_bytes + (std::uint64_t{1} << 20);
+  return Client(connection);
+}
+
+// Complete when it appears, because a rename makes it appear.
+void publish(const std::string& path, const tern_group_id& id) {
+  const std::string draft = path + ".draft";
+  std::ofstream file(draft, std::ios::binary);
+  file << id.text;
+  file.close();
+  if (!file) throw std::runtime_error(draft + " cannot be written");
+  std::filesystem::rename(draft, path);
+}
+
+tern_group_id await(const std::string& path) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kTimeoutMs);
+  for (;;) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    tern_group_id id = {};
+    if (!text.empty() && text.size() < sizeof id.text) {
+      text.copy(id.text, text.size());
+      return id;
+    }
+    if (std::chrono::steady_clock::now() > deadline) {
+      throw std::runtime_error("no group id in " + path + "; is rank 0 running?");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+Group join(Client& client, const TernNode::Options& options) {
+  tern_group_id id = {};
+  if (options.rank == 0) {
+    id = client.mint();
+    publish(options.group_id_file, id);
+  } else {
+    id = await(options.group_id_file);
+  }
+  tern_join_options join_options = TERN_JOIN_OPTIONS_INIT;
+  join_options.rank = options.rank;
+  join_options.size = options.size;
+  // Comparing the results' checksums is for tests and is not what the others do.
+  join_options.verify = 0;
+  join_options.op_timeout_ms = kTimeoutMs;
+  return client.join(id, join_options);
+}
+
+class TernContestant final : public Contestant {
+ public:
+  TernContestant(Group group, const std::string& recipe, std::span<float> values)
+      : group_(std::move(group)),
+        name_("tern " + recipe),
+        recipe_(recipe),
+        values_(values),
+        tensor_(group_.declare<float>(recipe + "/" + std::to_string(values.size()), values.size(),
+                                      TERN_GRADIENT, recipe)) {}
+
+  const std::string& name() const override { return name_; }
+
+  std::optional<double> tolerance() const override {
+    if (recipe_ == "raw") return 1e-5;
+    if (recipe_ == "bf16") return 0.05;
+    return std::nullopt;
+  }
+
+  std::span<float> values() override { return values_; }
+
+  void all_reduce() override {
+    Ticket ticket = group_.all_reduce(tensor_, values_);
+    ticket.wait();
+  }
+
+  std::optional<Traffic> traffic() const override {
+    const tern_tensor_stats stats = tensor_.stats();
+    return Traffic{.ops = stats.ops,
+                   .bytes_raw = stats.bytes_raw,
+                   .bytes_sent = stats.bytes_sent,
+                   .state_bytes = stats.state_bytes,
+                   .residual_ratio = stats.residual_ratio,
+                   .encode_ns = stats.encode_ns,
+                   .queue_ns = stats.queue_ns,
+                   .wire_ns = stats.wire_ns,
+                   .decode_ns = stats.decode_ns,
+                   .wait_ns = stats.wait_ns,
+                   .recipe = stats.recipe};
+  }
+
+ private:
+  Group group_;
+  std::string name_;
+  std::string recipe_;
+  std::span<float> values_;
+  Tensor tensor_;
+};
+
+}  // namespace
+
+TernNode::TernNode(const Options& options)
+    : client_(connect(options)),
+      group_(join(client_, options)),
+      memory_(client_.allocate<float>(options.max_bytes / sizeof(float))) {}
+
+std::unique_ptr<Contestant> TernNode::contestant(const std::string& recipe, std::size_t count) {
+  return std::make_unique<TernContestant>(group_, recipe, memory_.first(count));
+}
+
+}  // namespace tern::bench

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "bench/contestant.h"
+#include "client_lib/include/tern/tern.hpp"
+
+namespace tern::bench {
+
+// A rank's connection to the daemon of its node, shared by the contestants of all recipes.
+class TernNode {
+ public:
+  struct Options {
+    std::string socket;         // empty: the default of libtern
+    std::string group_id_file;  // rank 0 writes it, the others wait for it
+    std::int32_t rank = 0;
+    std::int32_t size = 1;
+    std::uint64_t max_bytes = 0;  // of a tensor
+  };
+
+  explicit TernNode(const Options& options);
+
+  // `values` of the arena, in place; one tensor at a time is measured.
+  std::unique_ptr<Contestant> contestant(const std::string& recipe, std::size_t count);
+
+ private:
+  Client client_;
+  Group group_;
+  std::span<float> memory_;
+};
+
+}  // namespace tern::bench

@@ -1,0 +1,313 @@
+#include <gtest/gtest.h>
+
+#include "group_ops_net.h"
+
+namespace tern::collective {
+namespace {
+
+using testing::Test;
+
+constexpr OpKey kX{7, 0};
+
+NetShape three_nodes() {
+  NetShape shape;
+  shape.ranks_of_node = {1, 1, 1};
+  return shape;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(GroupOpsFailure, MismatchSaysWhichRankSaidWhat) {
+  const auto plain = all_reduce_of(100);
+  std::vector<std::pair<wire::AnnounceBody, std::string>> others;
+  others.emplace_back(all_reduce_of(101), "101");
+  others.emplace_back(all_reduce_of(100, DType::i32), "i32");
+  others.emplace_back(all_reduce_of(100, DType::f32, Reduction::max), "max");
+  others.emplace_back(plain, "gradient");
+  others.back().first.role = static_cast<std::uint8_t>(Role::gradient);
+  others.emplace_back(plain, "gen 3");
+  others.back().first.generation = 3;
+  others.emplace_back(broadcast_of(100, 1), "broadcast");
+  for (const auto& [body, word] : others) {
+    for (std::uint64_t seed = 0; seed < 10; ++seed) {
+      GroupOpsNet net(three_nodes(), seed);
+      net.submit(0, kX, plain);
+      net.submit(1, kX, plain);
+      net.submit(2, kX, body);
+      net.run();
+      net.expect_all(kX, Errc::mismatch);
+      for (std::uint32_t rank = 0; rank < 3; ++rank) {
+        const std::string text = net.outcome(rank, kX).text;
+        EXPECT_TRUE(contains(text, "rank 2 says")) << text;
+        EXPECT_TRUE(contains(text, "rank 0 says") || contains(text, "rank 1 says")) << text;
+        EXPECT_TRUE(contains(text, word)) << text;
+      }
+      net.expect_clean();
+    }
+  }
+}
+
+TEST(GroupOpsFailure, MismatchBetweenRanksOfOneNode) {
+  NetShape shape;
+  shape.ranks_of_node = {2, 1};
+  GroupOpsNet net(shape, 1);
+  net.submit(0, kX, all_reduce_of(100));
+  net.submit(1, kX, all_reduce_of(99));
+  net.submit(2, kX, all_reduce_of(100));
+  net.run();
+  net.expect_all(kX, Errc::mismatch);
+  net.expect_clean();
+}
+
+TEST(GroupOpsFailure, CancelFailsOnAllRanksAlsoOnThoseThatSubmitLater) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    GroupOpsNet net(three_nodes(), seed);
+    net.submit(0, kX, all_reduce_of(300));
+    net.submit(1, kX, all_reduce_of(300));
+    net.run();
+    net.ops(0).fail(net.ops(0).find(kX), Errc::cancelled, 0, "cancelled by rank 0");
+    net.run();
+    EXPECT_EQ(net.outcome(1, kX).code, Errc::cancelled);
+    net.submit(2, kX, all_reduce_of(300));
+    net.run();
+    net.expect_all(kX, Errc::cancelled);
+    EXPECT_EQ(net.outcome(2, kX).about, 0u);
+    net.expect_clean();
+    // The next use is not hurt.
+    for (std::uint32_t rank = 0; rank < 3; ++rank) net.submit(rank, {7, 1}, all_reduce_of(300));
+    net.run();
+    net.expect_all({7, 1}, Errc::ok);
+    net.expect_clean();
+  }
+}
+
+TEST(GroupOpsFailure, CancelInTheMiddleOfTheDataLegs) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    NetShape shape;
+    shape.ranks_of_node = {2, 1, 1};
+    GroupOpsNet net(shape, seed);
+    for (std::uint32_t rank = 0; rank < net.ranks(); ++rank) net.submit(rank, kX, all_reduce_of(16 * 30));
+    for (std::uint64_t i = 0; i < seed && net.step(); ++i) {
+    }
+    const OpId op = net.ops(1).find(kX);
+    if (op != kNoOp) net.ops(1).fail(op, Errc::cancelled, 2, "cancelled by rank 2");
+    net.run();
+    for (std::uint32_t rank = 0; rank < net.ranks(); ++rank) {
+      const Errc code = net.outcome(rank, kX).code;
+      EXPECT_TRUE(code == Errc::ok || code == Errc::cancelled);
+    }
+    net.expect_clean();
+  }
+}
+
+TEST(GroupOpsFailure, TimeoutNamesTheMissingRanks) {
+  NetShape shape;
+  shape.ranks_of_node = {2, 2, 1};
+  GroupOpsNet net(shape, 1);
+  for (const std::uint32_t rank : {0u, 2u, 3u}) net.submit(rank, kX, all_reduce_of(100));
+  net.run();
+  net.ops(0).expire(1000, 1000);
+  EXPECT_FALSE(net.done(0, kX)) << "not before its time";
+  net.ops(0).expire(1001, 1000);
+  net.run();
+  const Outcome heard = net.outcome(0, kX);
+  EXPECT_EQ(heard.code, Errc::op_timeout);
+  EXPECT_TRUE(contains(heard.text, "rank 1, 4")) << heard.text;
+  EXPECT_EQ(net.outcome(2, kX).code, Errc::op_timeout);
+  for (const std::uint32_t rank : {1u, 4u}) net.submit(rank, kX, all_reduce_of(100));
+  net.run();
+  net.expect_all(kX, Errc::op_timeout);
+  net.expect_clean();
+}
+
+TEST(GroupOpsFailure, ARankThatLeftFailsWhatWaitsForIt) {
+  NetShape shape;
+  shape.ranks_of_node = {2, 1};
+  GroupOpsNet net(shape, 1);
+  net.submit(0, kX, all_reduce_of(100));
+  net.submit(2, kX, all_reduce_of(100));
+  net.ops(0).on_rank_left(1);
+  net.run();
+  EXPECT_EQ(net.outcome(0, kX).code, Errc::group_left);
+  EXPECT_EQ(net.outcome(2, kX).code, Errc::group_left);
+  EXPECT_TRUE(contains(net.outcome(2, kX).text, "rank 1 has left"));
+  net.submit(2, {0, 0}, all_reduce_of(4));  // later ops too
+  net.run();
+  EXPECT_EQ(net.outcome(2, {0, 0}).code, Errc::group_left);
+  net.submit(0, {0, 0}, all_reduce_of(4));
+  net.run();
+  EXPECT_EQ(net.outcome(0, {0, 0}).code, Errc::group_left);
+  net.expect_clean();
+}
+
+// What has failed before a rank came waits for that rank; when it leaves nobody is waited for.
+TEST(GroupOpsFailure, LeavingFreesWhatWaitedForTheRank) {
+  NetShape shape;
+  shape.ranks_of_node = {2, 1};
+  GroupOpsNet net(shape, 1);
+  net.submit(0, kX, all_reduce_of(100));
+  net.submit(2, kX, all_reduce_of(100));
+  net.run();
+  net.ops(1).fail(net.ops(1).find(kX), Errc::cancelled, 2, "cancelled by rank 2");
+  net.run();
+  EXPECT_EQ(net.ops(0).live_ops(), 1u);
+  net.ops(0).on_rank_left(1);
+  net.run();
+  net.expect_clean();
+}
+
+TEST(GroupOpsFailure, EndFailsEverythingAndFreesAlsoWhatHadFailed) {
+  NetShape shape;
+  shape.ranks_of_node = {2, 2};
+  GroupOpsNet net(shape, 1);
+  for (const std::uint32_t rank : {0u, 2u, 3u}) net.submit(rank, kX, all_reduce_of(100));
+  net.submit(0, {0, 0}, all_reduce_of(100));
+  net.submit(2, {0, 1}, all_reduce_of(100));
+  net.run();
+  net.ops(1).fail(net.ops(1).find(kX), Errc::cancelled, 2, "cancelled by rank 2");
+  net.run();
+  for (std::uint32_t node = 0; node < 2; ++node) net.ops(node).end(Errc::peer_lost, "lost node 5");
+  net.run();
+  EXPECT_EQ(net.outcome(0, kX).code, Errc::cancelled);
+  EXPECT_EQ(net.outcome(0, {0, 0}).code, Errc::peer_lost);
+  EXPECT_EQ(net.outcome(2, {0, 1}).text, "lost node 5");
+  net.expect_clean();
+  EXPECT_EQ(net.ops(0).end_code(), Errc::peer_lost);
+}
+
+// An op completes while a frame still borrows its memory; a rank that comes in between is told with it,
+// and the slot is used once only.
+TEST(GroupOpsFailure, ARankThatComesBetweenCompletionAndReleaseIsToldOnce) {
+  GroupShape shape;
+  shape.ranks = {{0, 1}, {2}};
+  GroupOps ops(shape);
+  const Room room{4, 4, 4, 4};
+  OpId op = kNoOp;
+  ops.on_submit(0, kX, all_reduce_of(4), 0, 1, op);
+  ops.on_op_fail(1, kX, Errc::cancelled, 2, "cancelled by rank 2");
+  ASSERT_EQ(ops.next(room).kind, ActionKind::complete);
+  ops.on_submit(1, kX, all_reduce_of(4), 0, 1, op);
+  ops.release(op);
+  EXPECT_EQ(ops.live_ops(), 0u);
+  EXPECT_EQ(ops.next(room).kind, ActionKind::none);
+}
+
+TEST(GroupOpsFailure, OthersFinishWhenANodeIsCutOffAndTheGroupEnds) {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    NetShape shape;
+    shape.ranks_of_node = {1, 2, 1, 1};
+    GroupOpsNet net(shape, seed);
+    for (std::uint32_t rank = 0; rank < net.ranks(); ++rank) net.submit(rank, kX, all_reduce_of(16 * 30));
+    for (std::uint64_t i = 0; i < seed * 3 && net.step(); ++i) {
+    }
+    net.cut(3);
+    net.run();
+    for (std::uint32_t node = 0; node < 3; ++node) net.ops(node).end(Errc::peer_lost, "lost node 3");
+    net.run();
+    for (std::uint32_t rank = 0; rank < 4; ++rank) EXPECT_TRUE(net.done(rank, kX));
+    net.expect_clean();
+  }
+}
+
+// ---- Frames that no correct peer sends ------------------------------------------------------------
+
+TEST(GroupOpsProtocol, RefusesWhatIsOutOfTurn) {
+  GroupShape shape;
+  shape.chunk_bytes = 64;
+  shape.eager_bytes = 16;
+  shape.ranks = {{0}, {1}};
+  GroupOps ops(shape);
+  const Room room{4, 4, 4, 4};
+  OpId op = kNoOp;
+  ChunkId chunk = kNoOp;
+  auto body = all_reduce_of(16 * 8);
+  EXPECT_FALSE(ops.on_grant(1, kX, 0, 1)) << "of an op nobody has heard of";
+  EXPECT_FALSE(ops.expect_contribution(1, kX, 0, chunk));
+  EXPECT_FALSE(ops.expect_result(1, kX, 0, op));
+  EXPECT_FALSE(ops.on_verify(1, kX, op));
+
+  body.eager_bytes = 4;
+  EXPECT_FALSE(ops.on_announce(1, kX, body, op)) << "eager bytes of an op that is too large";
+  body.eager_bytes = 0;
+  const OpKey key{9, 0};
+  EXPECT_TRUE(ops.on_announce(1, key, body, op));
+  EXPECT_FALSE(ops.on_announce(1, key, body, op)) << "twice";
+  EXPECT_FALSE(ops.on_grant(1, key, 1, 1)) << "before this node has announced";
+  ops.on_submit(0, key, body, 0, 1, op);
+  ASSERT_EQ(ops.next(room).kind, ActionKind::announce);
+  const ChunkMap& chunks = ops.op(op).chunks;
+  const std::uint32_t theirs = chunks.chunk(1, 0);
+  const std::uint32_t ours = chunks.chunk(0, 0);
+  EXPECT_FALSE(ops.on_grant(1, key, ours, 1)) << "not its chunk";
+  EXPECT_FALSE(ops.on_grant(1, key, theirs, 0));
+  EXPECT_FALSE(ops.on_grant(1, key, theirs, chunks.owned(1) + 1)) << "more than there are";
+  EXPECT_FALSE(ops.on_grant(1, key, theirs, 0xffffffff));
+  EXPECT_TRUE(ops.on_grant(1, key, theirs, chunks.owned(1)));
+  EXPECT_FALSE(ops.on_grant(1, key, theirs, 1)) << "again";
+  EXPECT_FALSE(ops.expect_contribution(1, key, ours, chunk)) << "not granted yet";
+  EXPECT_FALSE(ops.expect_result(1, key, ours, op)) << "a result of a chunk it does not own";
+  EXPECT_FALSE(ops.expect_result(1, key, 0xffffffff, op));
+  EXPECT_FALSE(ops.on_verify(1, key, op)) << "verify is off";
+}
+
+TEST(GroupOpsProtocol, RefusesContributionsOutOfOrder) {
+  GroupShape shape;
+  shape.chunk_bytes = 64;
+  shape.ranks = {{0}, {1}};
+  GroupOps ops(shape);
+  OpId op = kNoOp;
+  ops.on_submit(0, kX, all_reduce_of(16 * 8), 0, 1, op);
+  ops.on_announce(1, kX, all_reduce_of(16 * 8), op);
+  const Room room{2, 2, 4, 4};
+  ASSERT_EQ(ops.next(room).kind, ActionKind::announce);
+  const Action grant = ops.next(room);
+  ASSERT_EQ(grant.kind, ActionKind::grant);
+  ASSERT_EQ(grant.count, 2u);
+  const ChunkMap chunks = ops.op(op).chunks;
+  ChunkId chunk = kNoOp;
+  EXPECT_FALSE(ops.expect_contribution(1, kX, chunks.chunk(0, 1), chunk));
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    ASSERT_TRUE(ops.expect_contribution(1, kX, chunks.chunk(0, i), chunk));
+    ASSERT_NE(chunk, kNoOp);
+    ops.on_contribution(1, chunk);
+    EXPECT_FALSE(ops.expect_contribution(1, kX, chunks.chunk(0, i), chunk)) << "twice";
+  }
+  EXPECT_FALSE(ops.expect_contribution(1, kX, chunks.chunk(0, 2), chunk)) << "beyond the grant";
+}
+
+TEST(GroupOpsProtocol, LateFramesOfAnEndedOpAreThrownAway) {
+  GroupOpsNet net(three_nodes(), 1);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) net.submit(rank, kX, all_reduce_of(100));
+  net.run();
+  OpId op = 0;
+  ChunkId chunk = 0;
+  EXPECT_TRUE(net.ops(0).on_announce(1, kX, all_reduce_of(100), op));
+  EXPECT_EQ(op, kNoOp);
+  EXPECT_TRUE(net.ops(0).on_grant(1, kX, 0, 1));
+  EXPECT_TRUE(net.ops(0).expect_contribution(1, kX, 0, chunk));
+  EXPECT_EQ(chunk, kNoOp);
+  EXPECT_TRUE(net.ops(0).expect_result(1, kX, 0, op));
+  EXPECT_EQ(op, kNoOp);
+  net.ops(0).on_op_fail(1, kX, Errc::cancelled, 1, "too late");
+  net.run();
+  net.expect_all(kX, Errc::ok);
+  net.expect_clean();
+}
+
+// A peer that announces without end is refused before memory is.
+TEST(GroupOpsProtocol, MoreAnnouncementsThanAllowedAreRefused) {
+  GroupShape shape;
+  shape.max_ops_in_flight = 4;
+  shape.ranks = {{0}, {1}};
+  GroupOps ops(shape);
+  std::uint64_t accepted = 0;
+  OpId op = kNoOp;
+  while (accepted < 1000 && ops.on_announce(1, {0, accepted}, all_reduce_of(4), op)) ++accepted;
+  EXPECT_GE(accepted, 4u);
+  EXPECT_LE(accepted, 12u);
+}
+
+}  // namespace
+}  // namespace tern::collective

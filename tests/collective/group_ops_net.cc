@@ -1,0 +1,311 @@
+#include "group_ops_net.h"
+
+#include <algorithm>
+
+namespace tern::collective {
+
+wire::AnnounceBody all_reduce_of(std::uint64_t count, DType dtype, Reduction reduction) {
+  wire::AnnounceBody body{};
+  body.count = count;
+  body.kind = static_cast<std::uint16_t>(shm::OpKind::all_reduce);
+  body.dtype = static_cast<std::uint8_t>(dtype);
+  body.reduction = static_cast<std::uint8_t>(reduction);
+  return body;
+}
+
+wire::AnnounceBody broadcast_of(std::uint64_t count, std::uint32_t root) {
+  wire::AnnounceBody body = all_reduce_of(count);
+  body.kind = static_cast<std::uint16_t>(shm::OpKind::broadcast);
+  body.root = root;
+  return body;
+}
+
+wire::AnnounceBody barrier() {
+  wire::AnnounceBody body = all_reduce_of(0);
+  body.kind = static_cast<std::uint16_t>(shm::OpKind::barrier);
+  return body;
+}
+
+GroupOpsNet::GroupOpsNet(NetShape shape, std::uint64_t seed) : shape_(std::move(shape)), random_(seed) {
+  std::vector<std::vector<std::uint32_t>> ranks;
+  for (const std::uint32_t count : shape_.ranks_of_node) {
+    ranks.emplace_back();
+    first_rank_.push_back(ranks_);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      node_of_rank_.push_back(static_cast<std::uint32_t>(ranks.size() - 1));
+      ranks.back().push_back(ranks_++);
+    }
+  }
+  nodes_.resize(ranks.size());
+  pairs_.resize(ranks.size() * ranks.size());
+  for (std::uint32_t i = 0; i < ranks.size(); ++i) {
+    GroupShape group;
+    group.node = i;
+    group.chunk_bytes = shape_.chunk_bytes;
+    group.eager_bytes = shape_.eager_bytes;
+    group.max_ops_in_flight = shape_.max_ops;
+    group.active_chunks = shape_.active_chunks;
+    group.verify = shape_.verify;
+    group.ranks = ranks;
+    nodes_[i].ops = std::make_unique<GroupOps>(group);
+  }
+}
+
+bool GroupOpsNet::submit(std::uint32_t rank, OpKey key, wire::AnnounceBody body, std::int32_t priority) {
+  Node& node = nodes_[node_of_rank_[rank]];
+  body.rank = rank;
+  OpId op = kNoOp;
+  const auto result = node.ops->on_submit(rank - first_rank_[node_of_rank_[rank]], key, body, priority,
+                                          now_ns, op);
+  EXPECT_NE(result, GroupOps::SubmitResult::duplicate);
+  if (result != GroupOps::SubmitResult::accepted) return false;
+  EXPECT_FALSE(submitted_[id_of(rank, key)]);
+  submitted_[id_of(rank, key)] = true;
+  return true;
+}
+
+Room GroupOpsNet::room(const Node& node) const {
+  const Room& all = shape_.room;
+  return {all.accumulators - node.used.accumulators, all.receive_slabs - node.used.receive_slabs,
+          all.contributions - node.used.contributions, all.results - node.used.results};
+}
+
+bool GroupOpsNet::step() {
+  // Pairs with frames, then nodes: from a random place on, the first that can do something.
+  const std::size_t places = nodes_.size() + (hold_frames ? 0 : pairs_.size());
+  const std::size_t begin = random_() % places;
+  for (std::size_t i = 0; i < places; ++i) {
+    const std::size_t place = (begin + i) % places;
+    if (place < nodes_.size()) {
+      Node& node = nodes_[place];
+      if (node.dead) continue;
+      const Action action = node.ops->next(room(node));
+      if (action.kind == ActionKind::none) continue;
+      act(static_cast<std::uint32_t>(place), action);
+      return true;
+    }
+    auto& pair = pairs_[place - nodes_.size()];
+    if (pair.empty()) continue;
+    const Frame frame = pair.front();
+    pair.pop_front();
+    ++frames_moved;
+    const std::size_t index = place - nodes_.size();
+    deliver(static_cast<std::uint32_t>(index / nodes_.size()),
+            static_cast<std::uint32_t>(index % nodes_.size()), frame);
+    return true;
+  }
+  return false;
+}
+
+void GroupOpsNet::send_all(std::uint32_t from, const Frame& frame) {
+  for (std::uint32_t to = 0; to < nodes(); ++to) {
+    if (to != from) pairs_[from * nodes() + to].push_back(frame);
+  }
+}
+
+void GroupOpsNet::release_chunk(Node& node, ChunkId chunk) {
+  node.used.receive_slabs -= node.slabs[chunk];
+  --node.used.accumulators;
+  node.slabs.erase(chunk);
+  node.sums.erase(chunk);
+  node.chunk_op.erase(chunk);
+}
+
+void GroupOpsNet::act(std::uint32_t self, const Action& action) {
+  Node& node = nodes_[self];
+  GroupOps& ops = *node.ops;
+  const Op& op = ops.op(action.op);
+  Frame frame;
+  frame.key = op.key;
+  switch (action.kind) {
+    case ActionKind::none: break;
+    case ActionKind::announce: {
+      frame.kind = wire::FrameKind::announce;
+      frame.body = op.said;
+      const bool is_broadcast = op.said.kind == static_cast<std::uint16_t>(shm::OpKind::broadcast);
+      const bool carries = op.eager && (!is_broadcast || op.root_node == self);
+      frame.body.eager_bytes =
+          carries ? static_cast<std::uint32_t>(op.said.count * dtype_bytes(static_cast<DType>(op.said.dtype)))
+                  : 0;
+      send_all(self, frame);
+      break;
+    }
+    case ActionKind::grant: {
+      const Room free = room(node);
+      ASSERT_LE(action.count, free.accumulators);
+      ASSERT_LE(action.count * (nodes() - 1), free.receive_slabs);
+      for (std::uint32_t i = 0; i < action.count; ++i) {
+        const ChunkId chunk = ops.chunk_slot(action.op, action.index + i);
+        ASSERT_NE(chunk, kNoOp);
+        ASSERT_FALSE(node.sums.contains(chunk)) << "a slot is granted twice";
+        node.sums[chunk] = {};
+        node.slabs[chunk] = nodes() - 1;
+        node.chunk_op[chunk] = action.op;
+        ++node.used.accumulators;
+        node.used.receive_slabs += nodes() - 1;
+      }
+      frame.kind = wire::FrameKind::grant;
+      frame.chunk = op.chunks.chunk(self, action.index);
+      frame.count = action.count;
+      send_all(self, frame);
+      break;
+    }
+    case ActionKind::contribute:
+      ASSERT_GT(room(node).contributions, 0u);
+      ++node.used.contributions;
+      frame.kind = wire::FrameKind::contribution;
+      frame.chunk = op.chunks.chunk(action.node, action.index);
+      pairs_[self * nodes() + action.node].push_back(frame);
+      break;
+    case ActionKind::begin:
+      ASSERT_TRUE(node.sums.at(action.chunk).empty());
+      node.sums[action.chunk].push_back(self);
+      ops.begun(action.chunk);
+      break;
+    case ActionKind::add: {
+      ASSERT_TRUE(ops.waiting_to_be_added(action.chunk, action.node));
+      auto& sum = node.sums.at(action.chunk);
+      ASSERT_EQ(action.node, (self + sum.size()) % nodes()) << "the order of addition is fixed";
+      sum.push_back(action.node);
+      --node.slabs[action.chunk];
+      --node.used.receive_slabs;
+      ops.added(action.chunk, action.node);
+      break;
+    }
+    case ActionKind::finish:
+      ASSERT_EQ(node.sums.at(action.chunk).size(), nodes()) << "a sum is incomplete";
+      if (shape_.park) {
+        release_chunk(node, action.chunk);
+        ops.parked(action.chunk);
+        break;
+      }
+      frame.kind = wire::FrameKind::result;
+      frame.chunk = ops.chunk_number(action.chunk);
+      if (nodes() > 1) ++node.used.results;
+      frame.count = self;
+      send_all(self, frame);
+      release_chunk(node, action.chunk);
+      ops.finished(action.chunk);
+      break;
+    case ActionKind::finish_parked:
+      ASSERT_TRUE(shape_.park);
+      frame.kind = wire::FrameKind::result;
+      frame.chunk = op.chunks.chunk(self, action.index);
+      if (nodes() > 1) ++node.used.results;
+      send_all(self, frame);
+      ops.finished_parked(action.op);
+      break;
+    case ActionKind::publish:
+      ASSERT_EQ(self, op.root_node);
+      frame.kind = wire::FrameKind::result;
+      frame.chunk = op.chunks.chunk(self, action.index);
+      if (nodes() > 1) ++node.used.results;
+      send_all(self, frame);
+      ops.published(action.op);
+      break;
+    case ActionKind::reduce_eager:
+      ASSERT_TRUE(op.eager);
+      ops.eager_reduced(action.op);
+      break;
+    case ActionKind::verify:
+      frame.kind = wire::FrameKind::verify;
+      send_all(self, frame);
+      ops.verified_here(action.op);
+      break;
+    case ActionKind::fail_remote:
+      frame.kind = wire::FrameKind::op_fail;
+      frame.code = op.status;
+      frame.about = op.about_rank;
+      frame.text = op.text;
+      send_all(self, frame);
+      break;
+    case ActionKind::complete: {
+      std::vector<ChunkId> held;
+      for (const auto& [chunk, owner] : node.chunk_op) {
+        if (owner == action.op) held.push_back(chunk);
+      }
+      for (const ChunkId chunk : held) release_chunk(node, chunk);
+      ASSERT_TRUE(op.failed || op.chunks_left == 0);
+      for (std::uint32_t rank = first_rank_[self]; rank < ranks_ && node_of_rank_[rank] == self; ++rank) {
+        const RankOp id = id_of(rank, op.key);
+        if (!submitted_[id] || outcomes_.contains(id)) continue;
+        outcomes_[id] = {op.failed ? op.status : Errc::ok, op.text, op.about_rank};
+      }
+      ops.release(action.op);
+      break;
+    }
+  }
+}
+
+// The room that a frame with a block takes comes back when its last receiver has it; one frame to many
+// counts once for each here, so the sender's count is given back by the first.
+void GroupOpsNet::deliver(std::uint32_t from, std::uint32_t to, const Frame& frame) {
+  Node& sender = nodes_[from];
+  GroupOps& ops = *nodes_[to].ops;
+  if (frame.kind == wire::FrameKind::contribution) --sender.used.contributions;
+  const auto is_last = [&] { return to == (from == nodes() - 1 ? nodes() - 2 : nodes() - 1); };
+  if (frame.kind == wire::FrameKind::result && is_last()) --sender.used.results;
+  if (nodes_[to].dead || ops.ended()) return;
+  OpId op = kNoOp;
+  switch (frame.kind) {
+    case wire::FrameKind::announce:
+      EXPECT_TRUE(ops.on_announce(from, frame.key, frame.body, op));
+      break;
+    case wire::FrameKind::grant:
+      EXPECT_TRUE(ops.on_grant(from, frame.key, frame.chunk, frame.count));
+      break;
+    case wire::FrameKind::contribution: {
+      ChunkId chunk = kNoOp;
+      EXPECT_TRUE(ops.expect_contribution(from, frame.key, frame.chunk, chunk));
+      if (chunk != kNoOp) ops.on_contribution(from, chunk);
+      break;
+    }
+    case wire::FrameKind::result:
+      EXPECT_TRUE(ops.expect_result(from, frame.key, frame.chunk, op));
+      if (op != kNoOp) ops.on_result(from, op);
+      break;
+    case wire::FrameKind::op_fail:
+      ops.on_op_fail(from, frame.key, frame.code, frame.about, frame.text);
+      break;
+    case wire::FrameKind::verify:
+      EXPECT_TRUE(ops.on_verify(from, frame.key, op));
+      break;
+    default:
+      FAIL();
+  }
+}
+
+bool GroupOpsNet::done(std::uint32_t rank, const OpKey& key) const {
+  return outcomes_.contains(id_of(rank, key));
+}
+
+Outcome GroupOpsNet::outcome(std::uint32_t rank, const OpKey& key) const {
+  const auto found = outcomes_.find(id_of(rank, key));
+  if (found != outcomes_.end()) return found->second;
+  ADD_FAILURE() << "rank " << rank << " was not told of op " << key.tensor << "/" << key.sequence;
+  return {Errc::internal, "nothing", kNobody};
+}
+
+void GroupOpsNet::expect_all(const OpKey& key, Errc code) {
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    const Outcome heard = outcome(rank, key);
+    EXPECT_EQ(heard.code, code) << "rank " << rank << ": " << heard.text;
+  }
+}
+
+void GroupOpsNet::expect_clean() {
+  for (std::uint32_t i = 0; i < nodes(); ++i) {
+    const Node& node = nodes_[i];
+    if (node.dead) continue;
+    EXPECT_EQ(node.ops->live_ops(), 0u) << "node " << i;
+    EXPECT_EQ(node.ops->ops_in_flight(), 0u) << "node " << i;
+    EXPECT_EQ(node.used.accumulators, 0u) << "node " << i;
+    EXPECT_EQ(node.used.receive_slabs, 0u) << "node " << i;
+    EXPECT_EQ(node.used.contributions, 0u) << "node " << i;
+    EXPECT_EQ(node.used.results, 0u) << "node " << i;
+  }
+}
+
+void GroupOpsNet::cut(std::uint32_t node) { nodes_[node].dead = true; }
+
+}  // namespace tern::collective

@@ -1,0 +1,112 @@
+#pragma once
+
+// N GroupOps that talk to each other through queues, one per ordered pair of nodes, as links would carry
+// their frames: in order within a pair, in any order between pairs. No data moves; what is checked is
+// that each action comes when it may, that sums are added in the fixed order, and that nothing is left.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "collective/group_ops.h"
+#include "wire/frame.h"
+
+namespace tern::collective {
+
+wire::AnnounceBody all_reduce_of(std::uint64_t count, DType dtype = DType::f32,
+                                 Reduction reduction = Reduction::sum);
+wire::AnnounceBody broadcast_of(std::uint64_t count, std::uint32_t root);
+wire::AnnounceBody barrier();
+
+struct NetShape {
+  std::vector<std::uint32_t> ranks_of_node;  // how many
+  std::uint64_t chunk_bytes = 64;
+  std::uint64_t eager_bytes = 0;
+  std::uint32_t max_ops = 8;
+  std::uint32_t active_chunks = 4;
+  bool verify = false;
+  bool park = false;  // as with one scale for all sums of a node
+  Room room{4, 64, 4, 4};
+};
+
+// What a rank hears of an op.
+struct Outcome {
+  Errc code = Errc::ok;
+  std::string text;
+  std::uint32_t about = kNobody;
+};
+
+class GroupOpsNet {
+ public:
+  GroupOpsNet(NetShape shape, std::uint64_t seed);
+
+  std::uint32_t nodes() const { return static_cast<std::uint32_t>(nodes_.size()); }
+  std::uint32_t ranks() const { return ranks_; }
+  GroupOps& ops(std::uint32_t node) { return *nodes_[node].ops; }
+  std::uint32_t node_of(std::uint32_t rank) const { return node_of_rank_[rank]; }
+
+  // False: refused as too many.
+  bool submit(std::uint32_t rank, OpKey key, wire::AnnounceBody body, std::int32_t priority = 0);
+  // One action of a node or one frame of a pair, at random. False: nothing can move.
+  bool step();
+  void run() {
+    while (step()) {
+    }
+  }
+  bool done(std::uint32_t rank, const OpKey& key) const;
+  Outcome outcome(std::uint32_t rank, const OpKey& key) const;
+  void expect_all(const OpKey& key, Errc code);
+  // Nothing is in use on any node.
+  void expect_clean();
+  void cut(std::uint32_t node);  // the node ends: it says nothing and hears nothing any more
+
+  std::uint64_t now_ns = 1;
+  // Frames in flight that hold a contribution or a result; the room they take comes back on arrival.
+  std::uint64_t frames_moved = 0;
+  bool hold_frames = false;  // only actions move
+
+ private:
+  struct Frame {
+    wire::FrameKind kind{};
+    OpKey key;
+    wire::AnnounceBody body{};
+    std::uint32_t chunk = 0, count = 0;
+    Errc code = Errc::ok;
+    std::uint32_t about = 0;
+    std::string text;
+  };
+  struct Node {
+    std::unique_ptr<GroupOps> ops;
+    Room used;
+    std::map<ChunkId, std::vector<std::uint32_t>> sums;  // nodes in the accumulator, in order
+    std::map<ChunkId, std::uint32_t> slabs;              // receive slabs that a chunk still holds
+    std::map<ChunkId, OpId> chunk_op;
+    std::map<OpId, std::uint32_t> finished;  // own chunks and results delivered
+    bool dead = false;
+  };
+  using RankOp = std::pair<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>>;
+
+  Room room(const Node& node) const;
+  void act(std::uint32_t node, const Action& action);
+  void deliver(std::uint32_t from, std::uint32_t to, const Frame& frame);
+  void release_chunk(Node& node, ChunkId chunk);
+  void send_all(std::uint32_t from, const Frame& frame);
+  static RankOp id_of(std::uint32_t rank, const OpKey& key) { return {rank, {key.tensor, key.sequence}}; }
+
+  NetShape shape_;
+  std::mt19937_64 random_;
+  std::vector<Node> nodes_;
+  std::vector<std::uint32_t> node_of_rank_, first_rank_;
+  std::uint32_t ranks_ = 0;
+  std::vector<std::deque<Frame>> pairs_;  // from * nodes + to
+  std::map<RankOp, bool> submitted_;
+  std::map<RankOp, Outcome> outcomes_;
+};
+
+}  // namespace tern::collective

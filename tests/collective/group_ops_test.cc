@@ -1,0 +1,185 @@
+#include <gtest/gtest.h>
+
+#include "group_ops_net.h"
+
+namespace tern::collective {
+namespace {
+
+constexpr OpKey kX{7, 0};
+constexpr OpKey kY{8, 0};
+
+NetShape three_nodes() {
+  NetShape shape;
+  shape.ranks_of_node = {1, 1, 1};
+  return shape;
+}
+
+NetShape minimal(std::uint32_t nodes) {
+  NetShape shape;
+  shape.ranks_of_node.assign(nodes, 1);
+  shape.room = {1, nodes > 1 ? nodes - 1 : 1, 1, 1};
+  return shape;
+}
+
+TEST(GroupOps, AllReduceOfManyChunksCompletesOnAllRanks) {
+  for (std::uint32_t nodes = 1; nodes <= 16; ++nodes) {
+    NetShape shape;
+    shape.ranks_of_node.assign(nodes, 1);
+    GroupOpsNet net(shape, nodes);
+    for (std::uint32_t rank = 0; rank < nodes; ++rank) net.submit(rank, kX, all_reduce_of(16 * 40 + 3));
+    net.run();
+    net.expect_all(kX, Errc::ok);
+    net.expect_clean();
+    EXPECT_EQ(net.ops(0).ops_completed(), 1u);
+  }
+}
+
+TEST(GroupOps, MinimalRoomIsEnough) {
+  for (std::uint32_t nodes = 1; nodes <= 16; ++nodes) {
+    GroupOpsNet net(minimal(nodes), 100 + nodes);
+    for (std::uint32_t rank = 0; rank < nodes; ++rank) {
+      net.submit(rank, kX, all_reduce_of(16 * 20));
+      net.submit(rank, kY, all_reduce_of(16 * 9), 3);
+    }
+    net.run();
+    net.expect_all(kX, Errc::ok);
+    net.expect_all(kY, Errc::ok);
+    net.expect_clean();
+  }
+}
+
+// semantics.md 1.2: A and B submit X then Y; C submits Y, waits for it, and only then submits X. With
+// room for one chunk an owner that reserved it for X as soon as it had X itself would never get to Y.
+TEST(GroupOps, AnOpThatOneRankHasNotSubmittedDoesNotBlockTheNext) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    NetShape shape = minimal(3);
+    shape.active_chunks = 1;
+    GroupOpsNet net(shape, seed);
+    for (const std::uint32_t rank : {0u, 1u}) {
+      net.submit(rank, kX, all_reduce_of(16 * 6));
+      net.submit(rank, kY, all_reduce_of(16 * 6));
+    }
+    net.submit(2, kY, all_reduce_of(16 * 6));
+    net.run();
+    net.expect_all(kY, Errc::ok);
+    EXPECT_FALSE(net.done(0, kX));
+    net.submit(2, kX, all_reduce_of(16 * 6));
+    net.run();
+    net.expect_all(kX, Errc::ok);
+    net.expect_clean();
+  }
+}
+
+TEST(GroupOps, ANodeAnnouncesWhenItsLastRankHasSubmitted) {
+  NetShape shape;
+  shape.ranks_of_node = {2, 3};
+  GroupOpsNet net(shape, 1);
+  for (std::uint32_t rank = 0; rank < 4; ++rank) net.submit(rank, kX, all_reduce_of(100));
+  net.run();
+  EXPECT_FALSE(net.done(0, kX));
+  std::uint32_t missing[8] = {};
+  ASSERT_EQ(net.ops(1).missing_ranks(net.ops(1).find(kX), missing), 1u);
+  EXPECT_EQ(missing[0], 4u);
+  // Node 0 knows only that node 1 has not spoken.
+  EXPECT_EQ(net.ops(0).missing_ranks(net.ops(0).find(kX), missing), 3u);
+  net.submit(4, kX, all_reduce_of(100));
+  net.run();
+  net.expect_all(kX, Errc::ok);
+  net.expect_clean();
+}
+
+TEST(GroupOps, EagerOpsBroadcastsAndBarriersComplete) {
+  for (const std::uint64_t eager_bytes : {0u, 128u, 4096u}) {
+    NetShape shape;
+    shape.ranks_of_node = {2, 1, 1, 2};
+    shape.eager_bytes = eager_bytes;
+    GroupOpsNet net(shape, eager_bytes);
+    for (std::uint32_t rank = 0; rank < net.ranks(); ++rank) {
+      net.submit(rank, {0, 0}, barrier());
+      net.submit(rank, {0, 1}, broadcast_of(16 * 10 + 1, 5));
+      net.submit(rank, {0, 2}, all_reduce_of(16));
+      net.submit(rank, {0, 3}, broadcast_of(0, 1));
+      net.submit(rank, {0, 4}, all_reduce_of(0));
+    }
+    net.run();
+    for (std::uint64_t i = 0; i < 5; ++i) net.expect_all({0, i}, Errc::ok);
+    net.expect_clean();
+  }
+}
+
+TEST(GroupOps, UsesOfOneTensorRunInTheirOrder) {
+  GroupOpsNet net(three_nodes(), 5);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    for (std::uint64_t use = 0; use < 4; ++use) net.submit(rank, {7, use}, all_reduce_of(64));
+  }
+  std::uint64_t completed = 0;
+  while (net.step()) {
+    for (std::uint64_t use = 0; use < 4; ++use) {
+      if (net.done(0, {7, use}) && use >= completed) {
+        EXPECT_EQ(use, completed);
+        completed = use + 1;
+      }
+    }
+  }
+  EXPECT_EQ(completed, 4u);
+  net.expect_clean();
+}
+
+TEST(GroupOps, VerifyComparesBeforeCompleting) {
+  for (const std::uint64_t eager_bytes : {0u, 4096u}) {
+    NetShape shape;
+    shape.ranks_of_node = {2, 1, 1};
+    shape.verify = true;
+    shape.eager_bytes = eager_bytes;
+    GroupOpsNet net(shape, 3);
+    for (std::uint32_t rank = 0; rank < net.ranks(); ++rank) {
+      net.submit(rank, kX, all_reduce_of(200));
+      net.submit(rank, {0, 0}, barrier());
+    }
+    net.run();
+    net.expect_all(kX, Errc::ok);
+    net.expect_all({0, 0}, Errc::ok);
+    net.expect_clean();
+  }
+}
+
+TEST(GroupOps, HigherPriorityIsGrantedFirst) {
+  NetShape shape = minimal(2);
+  GroupOpsNet net(shape, 1);
+  net.hold_frames = true;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    net.submit(rank, kX, all_reduce_of(16 * 20));
+    net.submit(rank, kY, all_reduce_of(16 * 20), 9);
+  }
+  net.run();
+  net.hold_frames = false;
+  while (!net.done(0, kX) && !net.done(0, kY)) ASSERT_TRUE(net.step());
+  EXPECT_TRUE(net.done(0, kY));
+  net.run();
+  net.expect_clean();
+}
+
+TEST(GroupOps, MoreThanMaxOpsIsRefusedAndRoomComesBack) {
+  NetShape shape = three_nodes();
+  shape.max_ops = 2;
+  GroupOpsNet net(shape, 1);
+  EXPECT_TRUE(net.submit(0, {0, 0}, all_reduce_of(4)));
+  EXPECT_TRUE(net.submit(0, {0, 1}, all_reduce_of(4)));
+  EXPECT_FALSE(net.submit(0, {0, 2}, all_reduce_of(4)));
+  for (const std::uint32_t rank : {1u, 2u}) net.submit(rank, {0, 0}, all_reduce_of(4));
+  net.run();
+  EXPECT_TRUE(net.submit(0, {0, 2}, all_reduce_of(4)));
+}
+
+TEST(GroupOps, ASubmissionTwiceIsADuplicate) {
+  GroupOpsNet net(three_nodes(), 1);
+  net.submit(0, kX, all_reduce_of(4));
+  OpId op = kNoOp;
+  EXPECT_EQ(net.ops(0).on_submit(0, kX, all_reduce_of(4), 0, 1, op), GroupOps::SubmitResult::duplicate);
+  for (const std::uint32_t rank : {1u, 2u}) net.submit(rank, kX, all_reduce_of(4));
+  net.run();
+  EXPECT_EQ(net.ops(0).on_submit(0, kX, all_reduce_of(4), 0, 1, op), GroupOps::SubmitResult::duplicate);
+}
+
+}  // namespace
+}  // namespace tern::collective

@@ -1,0 +1,69 @@
+#include "net/event_loop.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "base/fd.h"
+
+namespace tern::net {
+namespace {
+
+constexpr std::uint64_t kLong = 60'000'000'000;
+
+TEST(EventLoop, AWakeBeforeTheWaitIsNotForgotten) {
+  EventLoop loop;
+  loop.wake();
+  EXPECT_GT(loop.wait(kLong), 0);
+}
+
+TEST(EventLoop, WakesFromAnotherThread) {
+  EventLoop loop;
+  std::thread other([&] { loop.wake(); });
+  EXPECT_GT(loop.wait(kLong), 0);
+  other.join();
+}
+
+TEST(EventLoop, WaitEndsWithItsTimeout) {
+  EventLoop loop;
+  EXPECT_EQ(loop.wait(1'000'000), 0);
+  EXPECT_EQ(loop.poll(), 0);
+}
+
+TEST(EventLoop, CallsWhoeverWatchesAReadableDescriptor) {
+  EventLoop loop;
+  const Fd fd(::eventfd(0, EFD_NONBLOCK));
+  int calls = 0;
+  const auto handle = loop.watch(fd.get(), [&] {
+    std::uint64_t count;
+    EXPECT_EQ(::read(fd.get(), &count, sizeof count), 8);
+    ++calls;
+  });
+  for (int i = 1; i <= 3; ++i) {
+    ASSERT_EQ(::eventfd_write(fd.get(), 1), 0);
+    for (int round = 0; round < 100 && calls < i; ++round) loop.wait(10'000'000);
+    EXPECT_EQ(calls, i);
+  }
+  loop.unwatch(handle);
+  ASSERT_EQ(::eventfd_write(fd.get(), 1), 0);
+  loop.wait(1'000'000);
+  EXPECT_EQ(calls, 3);
+}
+
+TEST(EventLoop, AWatcherMayRemoveItself) {
+  EventLoop loop;
+  const Fd fd(::eventfd(1, EFD_NONBLOCK));
+  int calls = 0;
+  std::uint64_t handle = 0;
+  handle = loop.watch(fd.get(), [&] {
+    ++calls;
+    loop.unwatch(handle);
+  });
+  for (int round = 0; round < 5; ++round) loop.wait(1'000'000);
+  EXPECT_EQ(calls, 1);
+}
+
+}  // namespace
+}  // namespace tern::net
