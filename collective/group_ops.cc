@@ -136,6 +136,9 @@ void GroupOps::release(OpId id) {
   if (op.failed && !ended_ && still_expected(op)) {
     op.completing = false;  // stays as the memory of its failure until all local ranks have come
   } else {
+    // A rank that has left submits no more: late frames of others must not bring the op back.
+    auto& uses = uses_[tensor];
+    uses.submitted_below = std::max(uses.submitted_below, op.key.sequence + 1);
     if (op.submitted != 0) --local_ops_;
     if (!op.failed) ++completed_;
     auto& live = by_tensor_[tensor];

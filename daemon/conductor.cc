@@ -30,7 +30,13 @@ Conductor::Conductor(ConductorSettings settings, const Clock& clock, net::Transp
       coordinator_(*this),
       backlog_(lanes_.size()) {}
 
-Conductor::~Conductor() = default;
+Conductor::~Conductor() {
+  for (const auto& backlog : backlog_) {
+    for (const Command& command : backlog) {
+      const std::unique_ptr<net::Incoming> never_adopted(command.incoming);
+    }
+  }
+}
 
 int Conductor::do_work() {
   int work = links_.do_work();
@@ -189,7 +195,11 @@ void Conductor::record_flight(MemberGroup& group, const Event& event) {
   }();
   spdlog::warn("group {} epoch {}: op {} of {} failed: {}: {}", group.uid.substr(0, 8), group.epoch,
                event.record.sequence, name, errc_name(event.code), event.text);
-  if (!group.ended) write_flights(group);
+  // The end of the group writes the record again; a storm of failures must not become one of files.
+  if (!group.ended && clock_.now_ns() - group.flights_written_ns >= kIdleNs) {
+    group.flights_written_ns = clock_.now_ns();
+    write_flights(group);
+  }
 }
 
 void Conductor::write_flights(const MemberGroup& group) const {

@@ -415,7 +415,11 @@ void Conductor::rank_released(MemberGroup& group, MemberRank& rank) {
     send(group.coordinator,
          {{"t", "left"}, {"uid", group.uid}, {"epoch", group.epoch}, {"rank", rank.rank}});
   }
-  if (const auto client = clients_.find(rank.client); client != clients_.end() && client->second->goodbye) {
+  const auto client = clients_.find(rank.client);
+  const bool in_another = std::any_of(groups_.begin(), groups_.end(), [&](const auto& one) {
+    return rank_of_client(*one.second, rank.client) != nullptr;
+  });
+  if (client != clients_.end() && client->second->goodbye && !in_another) {
     drop_client(*client->second, "it disconnected");
   }
   remove_if_unused(group);

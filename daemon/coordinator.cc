@@ -11,6 +11,7 @@ namespace {
 
 // Joins of groups that nobody here knows (yet) are held, but not without limit.
 constexpr std::size_t kMaxGroups = 4096;
+constexpr std::size_t kMaxJoiners = 8192;
 constexpr std::int64_t kMaxRanks = 1024;
 
 std::string random_hex() {
@@ -56,7 +57,9 @@ std::uint64_t group_token(std::span<const std::byte> secret, const std::string& 
 
 void Coordinator::learn(const GroupId& id) {
   const std::string uid = to_hex(id.uid);
+  if (!groups_.contains(uid)) make_room();
   Group& group = groups_[uid];
+  group.last_used = ++uses_;
   if (group.known) return;
   group.known = true;
   group.secret = id.secret;
@@ -82,6 +85,7 @@ bool Coordinator::on_message(LinkRef from, const nlohmann::json& message) {
   if (type == "withdraw") {
     const auto joiner = group.joiners.find(static_cast<std::uint32_t>(number_of(message, "rank", -1)));
     if (joiner != group.joiners.end() && joiner->second.link == from) group.joiners.erase(joiner);
+    forget_strangers();
     return true;
   }
   // The rest speaks of the current epoch, and only its members may.
@@ -105,6 +109,7 @@ bool Coordinator::on_message(LinkRef from, const nlohmann::json& message) {
     group.left.insert(rank);
     if (group.left.size() == group.ranks) {
       end_epoch(uid, group, Errc::group_left, "all ranks have left the group");
+      if (group.phase == Phase::gathering && group.joiners.empty()) groups_.erase(found);
     }
   }
   return true;
@@ -118,7 +123,9 @@ void Coordinator::on_join(LinkRef from, const std::string& uid, const nlohmann::
     return refuse(from, uid, rank_number, Errc::invalid_argument,
                   "rank must be 0 .. size-1 and size 1 .. 1024");
   }
-  if (groups_.size() >= kMaxGroups && !groups_.contains(uid)) {
+  std::size_t joiners = 0;
+  for (const auto& [other, group] : groups_) joiners += group.joiners.size();
+  if (joiners >= kMaxJoiners || (!groups_.contains(uid) && !make_room())) {
     return refuse(from, uid, rank_number, Errc::quota_exceeded, "the coordinator has too many groups");
   }
   Group& group = groups_[uid];
@@ -174,6 +181,10 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
       if (node.id != joiner.node && node.address == address) {
         // Another daemon answers at this node's address: the one in the group is gone.
         end_epoch(uid, group, Errc::peer_lost, "the daemon at " + address + " was restarted");
+        // The next epoch may have begun at once, with fewer ranks than this joiner speaks of.
+        if (!group.joiners.contains(rank)) {
+          return refuse(from, uid, rank, Errc::wrong_size, "the group's other ranks agreed on another size");
+        }
         break;
       }
       if (taken && !group.left.contains(rank)) {
@@ -315,6 +326,28 @@ void Coordinator::end_epoch(const std::string& uid, Group& group, Errc code,
   if (!group.joiners.empty() && proven == group.size) start_epoch(uid, group);
 }
 
+// A place for one more group: the one that was used least lately and in which nobody is goes. Its ranks
+// may still come back; this node's next join makes it known again.
+bool Coordinator::make_room() {
+  if (groups_.size() < kMaxGroups) return true;
+  auto oldest = groups_.end();
+  for (auto it = groups_.begin(); it != groups_.end(); ++it) {
+    const Group& group = it->second;
+    if (group.phase != Phase::gathering || !group.joiners.empty()) continue;
+    if (oldest == groups_.end() || group.last_used < oldest->second.last_used) oldest = it;
+  }
+  if (oldest == groups_.end()) return false;
+  groups_.erase(oldest);
+  return true;
+}
+
+// Groups that only joins of other nodes spoke of, and these are gone.
+void Coordinator::forget_strangers() {
+  std::erase_if(groups_, [](const auto& one) {
+    return !one.second.known && one.second.joiners.empty();
+  });
+}
+
 void Coordinator::on_link_lost(LinkRef link, const std::string& why) {
   for (auto& [uid, group] : groups_) {
     std::erase_if(group.joiners, [link](const auto& one) { return one.second.link == link; });
@@ -327,6 +360,7 @@ void Coordinator::on_link_lost(LinkRef link, const std::string& why) {
       break;
     }
   }
+  forget_strangers();
 }
 
 }  // namespace tern::daemon

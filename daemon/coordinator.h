@@ -55,6 +55,7 @@ class Coordinator {
     std::vector<Node> nodes;                  // of the current epoch
     std::set<std::uint32_t> left;
     std::uint32_t ranks = 0;
+    std::uint64_t last_used = 0;  // order of the last join or mint
   };
 
   void on_join(LinkRef from, const std::string& uid, const nlohmann::json& message);
@@ -65,9 +66,12 @@ class Coordinator {
   void tell_waiting(const std::string& uid, Group& group);
   void start_epoch(const std::string& uid, Group& group);
   void end_epoch(const std::string& uid, Group& group, Errc code, const std::string& text);
+  bool make_room();
+  void forget_strangers();
 
   ControlSender& sender_;
   std::map<std::string, Group> groups_;  // by uid, hex
+  std::uint64_t uses_ = 0;
 };
 
 // What a member computes and the coordinator compares.

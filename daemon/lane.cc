@@ -49,6 +49,10 @@ Lane::Lane(const LaneSettings& settings, const Clock& clock, net::Transport& tra
 }
 
 Lane::~Lane() {
+  for (Command command; commands_->pop(command);) {
+    // What the lane would have taken over is its to free.
+    const std::unique_ptr<net::Incoming> incoming(command.incoming);
+  }
   for (auto& peer : peers_) {
     if (peer->link) peer->link->close();
   }
@@ -81,38 +85,43 @@ LaneClient* Lane::client(std::uint64_t id) {
 
 int Lane::drain_clients() {
   int work = 0;
-  for (auto& client : clients_) {
-    if (client->dropping) continue;
-    shm::SubmitEntry entry;  // a copy of our own: what is checked is what is used
-    for (int i = 0; i < kEntriesPerRound; ++i) {
-      const auto result = client->submissions.try_pop(entry);
-      if (result == shm::RingResult::would_block) break;
-      ++work;
-      if (result == shm::RingResult::corrupt) {
-        client->dropping = true;
-        Event event;
-        event.kind = EventKind::client_misbehaved;
-        event.client = client->memory;
-        std::strncpy(event.text, "its submission ring is corrupt", sizeof(event.text) - 1);
-        report(event);
-        break;
-      }
-      bump(counters_.entries, std::uint64_t{1});
-      auto found = groups_by_number_.find(entry.group);
-      if (found == groups_by_number_.end() || entry.tensor != 0) {
-        // The command that makes the group or tensor known may have come in since.
-        work += run_commands();
-        found = groups_by_number_.find(entry.group);
-      }
-      if (found == groups_by_number_.end() || !found->second->uses_client(*client)) {
-        bump(counters_.bad_entries, std::uint64_t{1});
-        tell(*client, entry.ticket, Errc::unknown_group, "no such group for this client", 0);
-        continue;
-      }
-      found->second->submit(*client, entry);
-    }
+  // By index: the commands that are run meanwhile may add clients.
+  for (std::size_t i = 0; i < clients_.size(); ++i) {
+    LaneClient& client = *clients_[i];
+    if (client.dropping || client.submissions.empty()) continue;
+    // The groups and tensors that these entries speak of are in commands older than the entries.
+    const std::uint64_t until = client.taken + std::min<std::uint64_t>(client.submissions.size(), kEntriesPerRound);
+    while (const int done = run_commands()) work += done;
+    while (client.taken < until && take_entry(client)) ++work;
   }
   return work;
+}
+
+// False: there is none.
+bool Lane::take_entry(LaneClient& client) {
+  if (client.dropping) return false;
+  shm::SubmitEntry entry;  // a copy of our own: what is checked is what is used
+  const auto result = client.submissions.try_pop(entry);
+  if (result == shm::RingResult::would_block) return false;
+  if (result == shm::RingResult::corrupt) {
+    client.dropping = true;
+    Event event;
+    event.kind = EventKind::client_misbehaved;
+    event.client = client.memory;
+    std::strncpy(event.text, "its submission ring is corrupt", sizeof(event.text) - 1);
+    report(event);
+    return false;
+  }
+  ++client.taken;
+  bump(counters_.entries, std::uint64_t{1});
+  const auto found = groups_by_number_.find(entry.group);
+  if (found == groups_by_number_.end() || !found->second->uses_client(client)) {
+    bump(counters_.bad_entries, std::uint64_t{1});
+    tell(client, entry.ticket, Errc::unknown_group, "no such group for this client", 0);
+    return true;
+  }
+  found->second->submit(client, entry);
+  return true;
 }
 
 void Lane::tell(LaneClient& client, std::uint64_t ticket, Errc code, const char* text,
@@ -223,7 +232,10 @@ void Lane::run_command(const Command& command) {
       break;
     case CommandKind::rank_left:
       // What the rank submitted before it left counts as submitted.
-      drain_clients();
+      for (auto& client : clients_) {
+        while (take_entry(*client)) {
+        }
+      }
       command.group->rank_left(static_cast<std::uint32_t>(command.number));
       next_timer_ns_ = 0;
       break;

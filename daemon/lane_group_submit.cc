@@ -93,7 +93,8 @@ bool LaneGroup::choose_recipe(const shm::SubmitEntry& entry, const TensorState* 
       problem = "the operation's recipe cannot be read";
       return false;
     }
-    // A compressor that keeps nothing by itself (raw, bf16) works inside the declared memory.
+    // Raw and bf16 say nothing of memory: they go with any declaration. Under ef, bf16 uses the
+    // residual and raw leaves it alone.
     if (recipe.memory == codec::Memory::none) recipe.memory = memory;
     if (recipe.memory != memory) {
       problem = "the recipe's memory differs from the declaration's; declare the tensor with it";
@@ -113,7 +114,7 @@ bool LaneGroup::choose_recipe(const shm::SubmitEntry& entry, const TensorState* 
                entry.kind == static_cast<std::uint16_t>(OpKind::all_reduce) && float_type &&
                (reduction == Reduction::sum || reduction == Reduction::average) && nodes_ > 1 &&
                bytes > setup_.shape.eager_bytes && bytes >= setup_.lossy_min_bytes &&
-               (codec::is_lossy(data.recipe) || codec::needs_residual(data.recipe));
+               codec::is_lossy(data.recipe);
   return true;
 }
 

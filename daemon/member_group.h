@@ -90,6 +90,7 @@ struct MemberGroup {
   };
   static constexpr std::size_t kFlights = 256;
   std::deque<Flight> flights;
+  std::uint64_t flights_written_ns = 0;
 };
 
 }  // namespace tern::daemon

@@ -255,6 +255,7 @@ TEST(GroupOpsProtocol, RefusesWhatIsOutOfTurn) {
 TEST(GroupOpsProtocol, RefusesContributionsOutOfOrder) {
   GroupShape shape;
   shape.chunk_bytes = 64;
+  shape.eager_bytes = 0;
   shape.ranks = {{0}, {1}};
   GroupOps ops(shape);
   OpId op = kNoOp;
@@ -300,6 +301,7 @@ TEST(GroupOpsProtocol, LateFramesOfAnEndedOpAreThrownAway) {
 TEST(GroupOpsProtocol, MoreAnnouncementsThanAllowedAreRefused) {
   GroupShape shape;
   shape.max_ops_in_flight = 4;
+  shape.eager_bytes = 0;
   shape.ranks = {{0}, {1}};
   GroupOps ops(shape);
   std::uint64_t accepted = 0;
