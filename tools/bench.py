@@ -58,7 +58,7 @@ def run_iperf(nodes, seconds):
     if not shutil.which("iperf3"):
         say("iperf3 is not installed: nothing is related to it")
         return None
-    server = nodes.start(1, "iperf3-server", ["iperf3", "-s", "-1", "-p", "5299"])
+    server = nodes.start(1, "iperf3-server", ["iperf3", "-s", "-1", "-p", "5299", "--forceflush"])
     # The server says when it listens, after a line of dashes.
     server.stdout.readline()
     server.stdout.readline()
