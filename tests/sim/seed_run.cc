@@ -47,6 +47,7 @@ void SeedRun::run() {
   const std::uint64_t request = minter.mint();
   ASSERT_TRUE(world_.run_until([&] { return minter.answered(request); }, kSecond));
   group_id_ = minter.answer<shm::GroupMintedPacket>(request)->id;
+  if (plan_.trouble >= Trouble::transient && random_.one_in(4) && !troubled_join()) return;
   if (!join_all(true)) return;
   if (!declare_all()) return;
 
@@ -151,6 +152,45 @@ bool SeedRun::join_all(bool must_succeed) {
   }
   reference_ = std::make_unique<Reference>(view);
   world_.trace("epoch %u, %u lanes", epoch_, ranks_[0].client->group.lane_count);
+  return !testing::Test::HasFailure();
+}
+
+// Trouble while ranks join: each is answered, whatever it is, and the next attempt works.
+bool SeedRun::troubled_join() {
+  world_.trace("trouble during the join");
+  world_.set_faults(plan_.faults);
+  JoinOptions options;
+  options.timeout_ms = 20'000;
+  std::vector<std::uint64_t> requests;
+  for (std::uint32_t rank = 0; rank < size(); ++rank) {
+    requests.push_back(ranks_[rank].client->join(group_id_, rank, size(), options));
+  }
+  for (std::uint64_t rounds = random_.below(120); rounds > 0; --rounds) world_.step();
+  make_trouble();
+  troubles_begun_ = false;  // more comes with the ops
+  const auto answered = [&] {
+    for (std::uint32_t rank = 0; rank < size(); ++rank) {
+      const Rank& one = ranks_[rank];
+      if (!one.lost && !one.client->lost() && !one.client->answered(requests[rank])) return false;
+    }
+    return true;
+  };
+  if (!world_.run_until(answered, 100 * kSecond)) {
+    ADD_FAILURE() << "a join was not answered";
+    return false;
+  }
+  heal();
+  for (std::uint32_t rank = 0; rank < size(); ++rank) {
+    Rank& one = ranks_[rank];
+    if (one.lost || one.client->lost()) continue;
+    if (one.client->adopt_join(requests[rank], rank)) {
+      epoch_ = one.client->group.epoch;
+      one.client->leave();
+    } else {
+      EXPECT_NE(one.client->status_of(requests[rank]).detail, "");
+    }
+  }
+  connect_missing();
   return !testing::Test::HasFailure();
 }
 

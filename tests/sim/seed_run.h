@@ -39,6 +39,7 @@ class SeedRun {
 
   void connect_missing();
   bool join_all(bool must_succeed);
+  bool troubled_join();
   bool declare_all();
   void prepare(const std::vector<PlannedOp>& ops);
   void submit(std::uint32_t rank);
