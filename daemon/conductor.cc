@@ -30,7 +30,13 @@ Conductor::Conductor(ConductorSettings settings, const Clock& clock, net::Transp
       coordinator_(*this),
       backlog_(lanes_.size()) {}
 
-Conductor::~Conductor() = default;
+Conductor::~Conductor() {
+  for (const auto& backlog : backlog_) {
+    for (const Command& command : backlog) {
+      const std::unique_ptr<net::Incoming> never_adopted(command.incoming);
+    }
+  }
+}
 
 int Conductor::do_work() {
   int work = links_.do_work();

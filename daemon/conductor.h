@@ -139,6 +139,7 @@ class Conductor final : public ControlSender, private ControlLinks::Sink, privat
   void on_group_join(Client& client, const shm::GroupJoinPacket& packet);
   void on_group_leave(Client& client, std::uint64_t request, std::uint64_t number);
   void on_members(LinkRef from, const std::string& uid, const nlohmann::json& message);
+  void refuse_epoch(LinkRef from, const std::string& uid, const nlohmann::json& message);
   bool on_member_message(LinkRef from, const nlohmann::json& message);
   void make_group(JoinSet& set, const nlohmann::json& body);
   void start_group(MemberGroup& group);

@@ -64,7 +64,7 @@ struct LateSink final : net::AcceptorSink {
   }
 };
 
-struct Daemon::Parts final : ControlHandler {
+struct Daemon::Parts final : ControlVerbs {
   struct LaneParts {
     net::EventLoop loop;
     std::unique_ptr<net::Transport> transport;

@@ -87,7 +87,7 @@ int Link::State::tick_closed(std::uint64_t now) {
   }
   if (!identity.active) return 0;
   if (connection) {
-    if (now < attempt_ns + settings.peer_timeout_ns) return 0;
+    if (now < attempt_ns + attempt_timeout_ns()) return 0;
     break_connection("no answer to the attempt to connect");
   }
   // The first attempt after a break is made at once; attempt_ns is zero then.
@@ -133,7 +133,7 @@ std::uint64_t Link::State::next_deadline_ns() const noexcept {
     case LinkState::broken:
       deadline = std::min(deadline, give_up_ns);
       if (identity.active) {
-        const std::uint64_t wait = connection ? settings.peer_timeout_ns : settings.retry_ns;
+        const std::uint64_t wait = connection ? attempt_timeout_ns() : settings.retry_ns;
         deadline = std::min(deadline, attempt_ns == 0 ? 0 : attempt_ns + wait);
       }
       break;

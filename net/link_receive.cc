@@ -44,13 +44,20 @@ bool Link::State::on_header(const wire::FrameHeader& header, PayloadPlace& place
 
 bool Link::State::begin_control(const wire::FrameHeader& header, PayloadPlace& place) {
   const auto kind = static_cast<wire::FrameKind>(header.kind);
-  const bool before_open =
-      kind == wire::FrameKind::hello_reply ? identity.active && state != LinkState::open
-                                           : kind == wire::FrameKind::refuse;
-  const bool in_place = kind == wire::FrameKind::hello_reply
-                            ? before_open
-                            : before_open || state == LinkState::open;
-  if (!in_place || header.link_seq != 0 || header.payload_bytes != control_payload_bytes(kind)) {
+  bool fits = false;
+  switch (kind) {
+    case wire::FrameKind::hello_reply:
+      fits = identity.active && state != LinkState::open && header.link_seq == 0;
+      break;
+    case wire::FrameKind::refuse:
+      fits = header.link_seq == 0;
+      break;
+    default:
+      // The last sequenced frame before this one must have arrived.
+      fits = state == LinkState::open && header.link_seq == next_receive - 1;
+      break;
+  }
+  if (!fits || header.payload_bytes != control_payload_bytes(kind)) {
     ++stats.refused_frames;
     return false;
   }

@@ -89,6 +89,7 @@ bool Link::State::send_control(wire::FrameKind kind, std::span<const std::byte> 
   wire::FrameHeader header;
   header.version = version;
   header.kind = static_cast<std::uint8_t>(kind);
+  header.link_seq = unacked.next() - 1;
   header.ack_seq = next_receive - 1;
   header.payload_bytes = static_cast<std::uint32_t>(payload.size());
   header.payload_crc = wire::crc32c(payload);

@@ -114,6 +114,9 @@ struct Link::State {
   int tick_closed(std::uint64_t now);
   int tick_open(std::uint64_t now);
   std::uint64_t next_deadline_ns() const noexcept;
+  // From connect() to the hello's answer. There must be time for a second attempt before either side
+  // gives up.
+  std::uint64_t attempt_timeout_ns() const noexcept { return settings.resume_timeout_ns / 2; }
   void drop_connection();
   void break_connection(const char* why);
   void lose(Errc reason, std::string text);

@@ -53,9 +53,7 @@ bool LoopbackAcceptor::Impl::examine(const Unfinished& candidate) {
   // Less than a header: the rest may still come, as on a byte stream.
   if (parsed.error == wire::ParseError::too_short) return false;
   if (parsed.error != wire::ParseError::none) {
-    const bool version = parsed.error == wire::ParseError::bad_version;
-    refuse(pipe, version ? Errc::version_mismatch : Errc::protocol_error,
-           wire::parse_error_text(parsed.error), version);
+    refuse(pipe, Errc::protocol_error, wire::parse_error_text(parsed.error), false);
     return true;
   }
   const auto payload = std::span<const std::byte>(bytes).subspan(wire::kFrameHeaderBytes);
@@ -65,7 +63,9 @@ bool LoopbackAcceptor::Impl::examine(const Unfinished& candidate) {
                          ? wire::HelloError::wrong_kind
                          : hello.error;
   if (error != wire::HelloError::none) {
-    refuse(pipe, wire::hello_error_code(error), wire::hello_error_text(error), true);
+    // A hello that was damaged on its way is not answered: the peer shall try again, not give up.
+    refuse(pipe, wire::hello_error_code(error), wire::hello_error_text(error),
+           error != wire::HelloError::bad_payload_crc);
     return true;
   }
   sink.on_incoming(std::make_unique<LoopbackIncoming>(candidate.pipe), parsed.header, hello.body);

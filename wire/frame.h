@@ -15,7 +15,8 @@ namespace tern::wire {
 inline constexpr std::uint32_t kFrameMagic = 0x314e5254;  // "TRN1"
 
 enum class FrameKind : std::uint8_t {
-  // Unsequenced (link_seq 0): they set up and keep a link, and are never replayed.
+  // Unsequenced: they set up and keep a link, and are never replayed. From ack to goodbye, link_seq is
+  // that of the last sequenced frame sent before, so that a loss shows though no further one follows.
   hello = 1,
   hello_reply = 2,
   refuse = 3,  // payload: RefuseBody; the connection ends after it
@@ -44,7 +45,7 @@ struct FrameHeader {
   std::uint16_t version = kWireProtocol;
   std::uint8_t kind = 0;
   std::uint8_t flags = 0;
-  std::uint64_t link_seq = 0;  // from 1 on each link and direction; 0 for unsequenced kinds
+  std::uint64_t link_seq = 0;  // from 1 on each link and direction; see FrameKind for unsequenced ones
   std::uint64_t ack_seq = 0;   // all sequenced frames up to and including this one have arrived here
   std::uint64_t group = 0;
   std::uint64_t tensor = 0;

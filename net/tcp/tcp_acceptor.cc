@@ -142,9 +142,7 @@ bool TcpAcceptor::State::examine(const std::shared_ptr<Unfinished>& candidate) {
 bool TcpAcceptor::State::check_hello(Unfinished& candidate) {
   const wire::ParsedFrame parsed = wire::parse_frame_header(candidate.bytes);
   if (parsed.error != wire::ParseError::none) {
-    const bool version = parsed.error == wire::ParseError::bad_version;
-    return refuse(candidate, version ? Errc::version_mismatch : Errc::protocol_error,
-                  wire::parse_error_text(parsed.error), version);
+    return refuse(candidate, Errc::protocol_error, wire::parse_error_text(parsed.error), false);
   }
   // Before the rest is awaited: another frame may have less of it.
   wire::HelloError error = wire::HelloError::none;
@@ -166,7 +164,9 @@ bool TcpAcceptor::State::check_hello(Unfinished& candidate) {
       return true;
     }
   }
-  return refuse(candidate, wire::hello_error_code(error), wire::hello_error_text(error), true);
+  // A hello that was damaged on its way is not answered: the peer shall try again, not give up.
+  return refuse(candidate, wire::hello_error_code(error), wire::hello_error_text(error),
+                error != wire::HelloError::bad_payload_crc);
 }
 
 int TcpAcceptor::State::poll() {

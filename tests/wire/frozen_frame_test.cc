@@ -166,6 +166,7 @@ TEST(FrozenFrame, GoldenRefuse) {
 TEST(FrozenFrame, GoldenAck) {
   const auto bytes = golden("ack.hex");
   const FrameHeader header = check_round_trip(bytes);
+  EXPECT_EQ(header.link_seq, 600u);
   EXPECT_EQ(header.ack_seq, 1000u);
   AckBody body;
   ASSERT_EQ(bytes.size(), kFrameHeaderBytes + sizeof body);
