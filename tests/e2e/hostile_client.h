@@ -3,6 +3,8 @@
 // A client without the library: it speaks the hand-shake by hand and writes what it likes into the
 // memory that it shares with the daemon.
 
+#include <gtest/gtest.h>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,8 +48,12 @@ class HostileClient {
     if (!socket_.send(shm::packet_bytes(request))) return std::nullopt;
     const auto packet = receive();
     Answer answer;
-    if (!packet || !shm::read_packet(packet->bytes, answer)) return std::nullopt;
-    return answer;
+    if (packet && shm::read_packet(packet->bytes, answer)) return answer;
+    shm::DonePacket done;
+    ADD_FAILURE() << (!packet                                 ? "no answer"
+                      : shm::read_packet(packet->bytes, done) ? done.detail
+                                                              : "an unexpected answer");
+    return std::nullopt;
   }
 
   // The orderly hand-shake; false if the daemon refuses.

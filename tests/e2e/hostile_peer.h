@@ -53,14 +53,7 @@ class HostilePeer {
   }
   // Only the header's own checksum is made to fit.
   static std::vector<std::byte> sealed(wire::FrameHeader header,
-                                       std::span<const std::byte> payload) {
-    wire::seal_frame_header(header);
-    std::vector<std::byte> bytes(sizeof(header) + payload.size());
-    std::memcpy(bytes.data(), &header, sizeof(header));
-    if (!payload.empty())
-      std::memcpy(bytes.data() + sizeof(header), payload.data(), payload.size());
-    return bytes;
-  }
+                                       std::span<const std::byte> payload);
   static std::vector<std::byte> hello_frame(const wire::HelloBody& body) {
     wire::FrameHeader header;
     header.kind = static_cast<std::uint8_t>(wire::FrameKind::hello);
