@@ -208,7 +208,9 @@ TEST_F(BadClient, ScribblesOverItsRings) {
     }
     client.wake();
     // Thrown out where the damage shows; in any case its death below is taken well.
-    if (round % 6 <= 1) EXPECT_TRUE(client.is_thrown_out()) << round;
+    if (round % 6 <= 1) {
+      EXPECT_TRUE(client.is_thrown_out()) << round;
+    }
   }
 }
 

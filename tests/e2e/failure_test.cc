@@ -45,8 +45,9 @@ class Failure : public ::testing::TestWithParam<int> {
     for (const std::size_t rank : survivors) {
       const Reply reply = ranks[rank].reply();
       EXPECT_TRUE(tells_of_loss(reply)) << "rank " << rank << ": " << reply;
-      if (reply.code != TERN_ERR_DAEMON_LOST)
+      if (reply.code != TERN_ERR_DAEMON_LOST) {
         EXPECT_THAT(reply.text, HasSubstr(who)) << "rank " << rank;
+      }
     }
   }
 

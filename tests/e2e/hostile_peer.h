@@ -44,7 +44,7 @@ class HostilePeer {
     return true;
   }
 
-  // A frame whose sizes and checksums fit ..
+  // A frame whose sizes and checksums fit.
   static std::vector<std::byte> frame(wire::FrameHeader header,
                                       std::span<const std::byte> payload) {
     header.payload_bytes = static_cast<std::uint32_t>(payload.size());
