@@ -304,16 +304,21 @@ void Conductor::make_group(JoinSet& set, const nlohmann::json& body) {
     group.addresses.push_back(text_of(node, "address"));
   }
   sound = sound && setup.shape.node != collective::kNobody;
+  bool gone = false;
   for (std::size_t i = 0; sound && i < setup.shape.ranks[setup.shape.node].size(); ++i) {
-    sound = set.ranks.contains(setup.shape.ranks[setup.shape.node][i]);
+    gone = gone || !set.ranks.contains(setup.shape.ranks[setup.shape.node][i]);
   }
-  if (!sound) {
-    spdlog::warn("group {}: the coordinator's list of members does not fit this node", group.uid.substr(0, 8));
+  if (!sound || gone) {
+    const Errc code = gone ? Errc::rank_lost : Errc::protocol_error;
+    const char* text = gone ? kGone : "a node cannot take part with these parameters";
+    spdlog::warn("group {}: the coordinator's list of members does not fit this node: {}",
+                 group.uid.substr(0, 8), text);
     send(group.coordinator, {{"t", "ended"},
                              {"uid", group.uid},
                              {"epoch", group.epoch},
-                             {"code", static_cast<int>(Errc::protocol_error)},
-                             {"text", "a node cannot take part with these parameters"}});
+                             {"code", static_cast<int>(code)},
+                             {"text", text}});
+    while (!set.ranks.empty()) refuse_join(set, set.ranks.begin()->first, code, text);
     return;
   }
   group.node = setup.shape.node;

@@ -214,8 +214,7 @@ TEST(GroupOpsFailure, OthersFinishWhenANodeIsCutOffAndTheGroupEnds) {
   }
 }
 
-// ---- Frames that no correct peer sends
-// ------------------------------------------------------------
+// ---- Frames that no correct peer sends ----------------------------------------------------------
 
 TEST(GroupOpsProtocol, RefusesWhatIsOutOfTurn) {
   GroupShape shape;

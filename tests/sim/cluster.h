@@ -14,8 +14,6 @@
 
 namespace tern::sim {
 
-inline constexpr std::uint64_t kSecond = 1'000'000'000;
-
 class Cluster {
  public:
   // ranks_of_node: how many on each daemon.

@@ -88,7 +88,7 @@ TEST(Failure, CancelFailsTheOpOnAllRanksAndOnAllLanes) {
   shape.lanes = 3;
   Cluster cluster({2, 1}, shape);
   cluster.join();
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 300; ++round) {
     // More often than there are slots for ops: nothing may be remembered for good.
     std::vector<std::uint64_t> tickets;
     const auto request = all_reduce(DType::u8, round % 2 == 0 ? 100'000 : 100);

@@ -142,8 +142,7 @@ Bytes Reference::all_reduce(const OpRequest& op, const Tensor* tensor, std::uint
   return work.output;
 }
 
-// ---- Lossy
-// ----------------------------------------------------------------------------------------
+// ---- Lossy --------------------------------------------------------------------------------------
 
 bool Reference::encode(Work& work, std::uint32_t node, Part part, std::span<const float> input,
                        float state_scale, DType delivered, float fixed_max, Bytes& payload,

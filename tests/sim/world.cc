@@ -10,8 +10,7 @@
 
 namespace tern::sim {
 
-// ---- One daemon
-// -----------------------------------------------------------------------------------
+// ---- One daemon ---------------------------------------------------------------------------------
 
 VirtualDaemon::VirtualDaemon(World& world, std::size_t index, const DaemonShape& daemon_shape)
     : shape(daemon_shape), at{"node" + std::to_string(index), 7000}, world_(world) {}
@@ -85,8 +84,7 @@ void VirtualDaemon::disconnect(std::uint64_t client) {
   if (Client* known = world_.client(client)) known->on_disconnected();
 }
 
-// ---- All of them
-// ----------------------------------------------------------------------------------
+// ---- All of them --------------------------------------------------------------------------------
 
 World::World(std::uint64_t seed)
     : random(seed), tracing_(std::getenv("TERN_SIM_TRACE") != nullptr) {

@@ -21,6 +21,8 @@
 
 namespace tern::sim {
 
+inline constexpr std::uint64_t kSecond = 1'000'000'000;
+
 class Client;
 
 // Drawn the same on every machine; the standard's distributions are not.
