@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -51,6 +52,7 @@ struct AllreduceOptions {
   std::uint32_t settle = 24;
   std::uint32_t min_rounds = 3;
   std::uint32_t max_rounds = 400;
+  std::uint32_t pause_us = 0;
   double idle_seconds = 0;
   std::size_t pools = 3;
   std::uint64_t seed = 1;
@@ -85,6 +87,7 @@ class AllreduceBench {
   AllreduceBench(const AllreduceOptions& options, std::span<const float> file_values)
       : options_(options),
         meeting_(options.folder + "/meeting", options.rank, options.size),
+        order_(options.seed),
         inputs_(max_bytes() / sizeof(float), options.pools, options.seed + options.rank,
                 file_values) {}
 
@@ -166,8 +169,9 @@ class AllreduceBench {
 
   void run_round(std::vector<Row>& rows, std::size_t count, bool warm_up) {
     const std::span<const float> input = inputs_.next(count);
-    // Whoever comes first finds other caches than the rest, so that everyone is first in turn.
-    std::ranges::rotate(turns_, turns_.begin() + 1);
+    // In a new order each time, the same on all ranks: the one before leaves its traces in the
+    // caches.
+    std::ranges::shuffle(turns_, order_);
     for (const std::size_t turn : turns_) {
       Row& row = rows[turn];
       Contestant& contestant = *row.contestant;
@@ -175,6 +179,10 @@ class AllreduceBench {
       Meeting::Slot& slot = meeting_.mine();
       const std::size_t samples = std::min(count, Meeting::kSamples);
       std::copy_n(input.begin(), samples, slot.samples);
+      // A token bucket that the one before has emptied is to be full again.
+      if (options_.pause_us > 0) {
+        std::this_thread::sleep_for(std::chrono::microseconds(options_.pause_us));
+      }
       meeting_.align();
       const auto begin = Clock::now();
       contestant.all_reduce();
@@ -278,6 +286,7 @@ class AllreduceBench {
 
   const AllreduceOptions& options_;
   Meeting meeting_;
+  std::mt19937_64 order_;
   Inputs inputs_;
   std::vector<std::size_t> turns_;  // the order of the contestants in the next round
   std::unique_ptr<TernNode> tern_;
@@ -326,6 +335,7 @@ void add_allreduce_command(CLI::App& app) {
   command->add_option("--min-rounds", options->min_rounds, "However long they take")
       ->check(CLI::PositiveNumber);
   command->add_option("--max-rounds", options->max_rounds, "However short they are");
+  command->add_option("--pause-us", options->pause_us, "Between operations, for a shaped link");
   command->add_option("--idle", options->idle_seconds, "Seconds to stay idle after the join");
   command->add_option("--pools", options->pools, "Pools of inputs")->check(CLI::PositiveNumber);
   command->add_option("--seed", options->seed, "Of the Gaussian inputs");

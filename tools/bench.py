@@ -10,13 +10,14 @@ import datetime
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
 import sys
 
 from bench_daemon import measure_idle, measure_system_calls
-from bench_report import all_aims, finish_rows, markdown, text_table
+from bench_report import all_aims, finish_rows, markdown, rate_gbit, text_table
 from nodes import Link, Nodes, NodesError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -106,12 +107,24 @@ def run_ranks(nodes, name, words, on_event=None):
     return rows
 
 
-def contest(nodes, name, options, plan, sizes):
+def refill_us(link):
+    """How long the bucket of a link takes to fill again; until then the next operation would pay for
+    what the one before has sent."""
+    if not link.rate:
+        return 0
+    number, unit = re.fullmatch(r"(\d+)([km])b", link.burst).groups()
+    burst = int(number) * (KIB if unit == "k" else MIB)
+    return round(1.2 * 8e-3 * burst / rate_gbit(link))
+
+
+def contest(nodes, name, options, plan, link, sizes):
+    pause = refill_us(link) if nodes.network else 0
+
     def words(rank):
         more = ["--gloo-address", nodes.address(rank)] if options.gloo else []
         more += ["--input", options.input] if options.input else []
         return [*more, "--bytes", ",".join(map(str, sizes)), "--seconds", plan["seconds"],
-                "--seed", options.seed, "--recipe", *plan["recipes"]]
+                "--pause-us", pause, "--seed", options.seed, "--recipe", *plan["recipes"]]
     daemons = nodes.start_daemons()
     rows = run_ranks(nodes, name, words)
     nodes.stop(daemons)
@@ -133,7 +146,7 @@ def run_pair(options, plan, logs):
                 nodes.network.shape(link)
             iperf = run_iperf(nodes, plan["iperf_seconds"])
             sizes = [size for size in plan["sizes"] if size <= LARGEST.get(name, size)]
-            rows = contest(nodes, f"pair-{name}", options, plan, sizes)
+            rows = contest(nodes, f"pair-{name}", options, plan, link, sizes)
             sections.append(finish_rows(name, link, iperf, rows))
             say(text_table(sections[-1]))
         if nodes.network:
@@ -155,7 +168,8 @@ def run_many(options, plan, logs):
                 link = LINKS.get(name, Link(None))
                 if nodes.network:
                     nodes.network.shape(link)
-                rows = contest(nodes, f"many-{name}", options, plan, [plan["many_size"]])
+                rows = contest(nodes, f"many-{name}", options, plan, link,
+                               [plan["many_size"]])
                 sections.append(finish_rows(name, link, None, rows))
                 say(text_table(sections[-1]))
         finally:
