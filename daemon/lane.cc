@@ -87,8 +87,8 @@ int Lane::drain_clients() {
     // The groups and tensors that these entries speak of are in commands older than the entries.
     const std::uint64_t until = client.taken + std::min<std::uint64_t>(client.submissions.size(), kEntriesPerRound);
     while (const int done = run_commands()) work += done;
-    // A corrupt ring says that it is empty; taking from it tells the truth.
-    while ((client.taken < until || client.submissions.corrupt()) && take_entry(client)) ++work;
+    if (client.submissions.corrupt()) take_entry(client);  // has no size; says so to the conductor
+    while (client.taken < until && take_entry(client)) ++work;
   }
   return work;
 }
