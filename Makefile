@@ -16,7 +16,7 @@ help:
 	@echo 'make demo       train MNIST over a 100 Mbit/s link, raw and with 3LC, and compare'
 	@echo 'make test       all tests, sanitizers, a fuzz smoke and lints; under 30 minutes on 2 cores'
 	@echo 'make test-full  everything at length: full sanitizer suites, longer fuzzing, kill campaign'
-	@echo 'make bench      build and run the benchmarks'
+	@echo 'make bench      codecs, and all-reduce beside Gloo and iperf3 on shaped links'
 	@echo 'make lint       layer, tidy, docs and format checks, clang-tidy on changed files'
 	@echo 'make format     apply clang-format to all files'
 	@echo 'make clean      remove build/'
@@ -38,8 +38,8 @@ test-full:
 bench:
 	tools/install_dependencies.sh test
 	cmake --preset release
-	cmake --build --preset release --target tern-bench
-	build/release/bin/tern-bench codec
+	cmake --build --preset release --target ternd ternctl tern-bench
+	$(PYTHON) tools/bench.py $(BENCH_FLAGS)
 
 lint:
 	tools/install_dependencies.sh test

@@ -17,6 +17,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -46,8 +48,11 @@ struct AllreduceOptions {
   std::vector<std::string> recipes = {"raw", "bf16", "3lc:s=1", "3lc:s=1,scale=16384"};
   double seconds = 3;
   std::uint32_t warm_up = 2;
+  // A residual starts at zero and grows for some twenty steps; the ratio falls meanwhile.
+  std::uint32_t settle = 24;
   std::uint32_t min_rounds = 3;
   std::uint32_t max_rounds = 400;
+  std::uint32_t pause_us = 0;
   double idle_seconds = 0;
   std::size_t pools = 3;
   std::uint64_t seed = 1;
@@ -57,7 +62,8 @@ struct AllreduceOptions {
 // One contestant's share of a size.
 struct Row {
   std::unique_ptr<Contestant> contestant;
-  std::vector<double> seconds;  // of rank 0 only: the slowest rank's, a round each
+  std::vector<double> seconds;    // of rank 0 only: the slowest rank's, a round each
+  std::optional<Traffic> before;  // what it had sent before the clock ran
 };
 
 double seconds_since(Clock::time_point begin) {
@@ -81,6 +87,7 @@ class AllreduceBench {
   AllreduceBench(const AllreduceOptions& options, std::span<const float> file_values)
       : options_(options),
         meeting_(options.folder + "/meeting", options.rank, options.size),
+        order_(options.seed),
         inputs_(max_bytes() / sizeof(float), options.pools, options.seed + options.rank,
                 file_values) {}
 
@@ -131,12 +138,16 @@ class AllreduceBench {
 
   void measure(std::size_t count) {
     std::vector<Row> rows;
-    if (gloo_) rows.push_back({gloo_->contestant(count), {}});
+    if (gloo_) rows.push_back({gloo_->contestant(count), {}, {}});
     for (const std::string& recipe : options_.recipes) {
-      rows.push_back({tern_->contestant(recipe, count), {}});
+      rows.push_back({tern_->contestant(recipe, count), {}, {}});
     }
-    for (std::uint32_t i = 0; i < options_.warm_up; ++i) {
-      run_round(rows, count, true);
+    turns_.resize(rows.size());
+    std::iota(turns_.begin(), turns_.end(), std::size_t{0});
+    for (std::uint32_t i = 0; i < options_.warm_up; ++i) run_round(rows, count, true);
+    for (Row& row : rows) {
+      if (!row.contestant->tolerance()) settle(*row.contestant, count);
+      row.before = row.contestant->traffic();
     }
     const auto begin = Clock::now();
     for (std::uint32_t rounds = 0; another_round(rounds, seconds_since(begin)); ++rounds) {
@@ -158,12 +169,20 @@ class AllreduceBench {
 
   void run_round(std::vector<Row>& rows, std::size_t count, bool warm_up) {
     const std::span<const float> input = inputs_.next(count);
-    for (Row& row : rows) {
+    // In a new order each time, the same on all ranks: the one before leaves its traces in the
+    // caches.
+    std::ranges::shuffle(turns_, order_);
+    for (const std::size_t turn : turns_) {
+      Row& row = rows[turn];
       Contestant& contestant = *row.contestant;
       std::ranges::copy(input, contestant.values().begin());
       Meeting::Slot& slot = meeting_.mine();
       const std::size_t samples = std::min(count, Meeting::kSamples);
       std::copy_n(input.begin(), samples, slot.samples);
+      // A token bucket that the one before has emptied is to be full again.
+      if (options_.pause_us > 0) {
+        std::this_thread::sleep_for(std::chrono::microseconds(options_.pause_us));
+      }
       meeting_.align();
       const auto begin = Clock::now();
       contestant.all_reduce();
@@ -176,6 +195,13 @@ class AllreduceBench {
         row.seconds.push_back(
             std::ranges::max(meeting_.slots(), {}, &Meeting::Slot::seconds).seconds);
       }
+    }
+  }
+
+  void settle(Contestant& contestant, std::size_t count) {
+    for (std::uint32_t i = 0; i < options_.settle; ++i) {
+      std::ranges::copy(inputs_.next(count), contestant.values().begin());
+      contestant.all_reduce();
     }
   }
 
@@ -213,8 +239,20 @@ class AllreduceBench {
                            {"min_us", 1e6 * seconds.front()},
                            {"algorithm_gb_per_s", 1e-9 * bytes / middle}};
     const std::optional<Traffic> traffic = row.contestant->traffic();
-    if (traffic) line.update(traffic_json(*traffic));
+    if (traffic) line.update(traffic_json(since(*traffic, *row.before)));
     return line;
+  }
+
+  static Traffic since(Traffic now, const Traffic& before) {
+    now.ops -= before.ops;
+    now.bytes_raw -= before.bytes_raw;
+    now.bytes_sent -= before.bytes_sent;
+    now.encode_ns -= before.encode_ns;
+    now.queue_ns -= before.queue_ns;
+    now.wire_ns -= before.wire_ns;
+    now.decode_ns -= before.decode_ns;
+    now.wait_ns -= before.wait_ns;
+    return now;
   }
 
   static nlohmann::json traffic_json(const Traffic& traffic) {
@@ -248,7 +286,9 @@ class AllreduceBench {
 
   const AllreduceOptions& options_;
   Meeting meeting_;
+  std::mt19937_64 order_;
   Inputs inputs_;
+  std::vector<std::size_t> turns_;  // the order of the contestants in the next round
   std::unique_ptr<TernNode> tern_;
   std::unique_ptr<GlooNode> gloo_;
 };
@@ -291,9 +331,11 @@ void add_allreduce_command(CLI::App& app) {
   command->add_option("--seconds", options->seconds,
                       "Time for each size, all contestants together");
   command->add_option("--warm-up", options->warm_up, "Rounds before the clock runs");
+  command->add_option("--settle", options->settle, "Steps more for recipes with a residual");
   command->add_option("--min-rounds", options->min_rounds, "However long they take")
       ->check(CLI::PositiveNumber);
   command->add_option("--max-rounds", options->max_rounds, "However short they are");
+  command->add_option("--pause-us", options->pause_us, "Between operations, for a shaped link");
   command->add_option("--idle", options->idle_seconds, "Seconds to stay idle after the join");
   command->add_option("--pools", options->pools, "Pools of inputs")->check(CLI::PositiveNumber);
   command->add_option("--seed", options->seed, "Of the Gaussian inputs");

@@ -37,6 +37,7 @@ class Contestant {
   // Returns when the result is there. Throws when it never will be.
   virtual void all_reduce() = 0;
 
+  // Since the beginning.
   virtual std::optional<Traffic> traffic() const { return std::nullopt; }
 };
 

@@ -1,6 +1,7 @@
 #include "codec/bf16.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "codec/kernels.h"
@@ -14,6 +15,19 @@ constexpr std::size_t kStripElements = 1024;
 // Magnitudes from here on would round to infinity: 65408 becomes 65536 in bf16, which f16 lacks.
 std::uint32_t overflow_bits(DType delivered) noexcept {
   return delivered == DType::f16 ? 0x477f8000u : 0x7f7f8000u;
+}
+
+// Element i goes to lane i % kResidualLanes. Whole rows of lanes at a time and in registers, which
+// the compiler makes vectors of; the order of additions within a lane is that of the elements.
+void add_to_lanes(const float* values, std::size_t count, float* lanes) noexcept {
+  std::array<float, kResidualLanes> sums;
+  std::copy_n(lanes, kResidualLanes, sums.begin());
+  std::size_t done = 0;
+  for (; done + kResidualLanes <= count; done += kResidualLanes) {
+    for (std::size_t lane = 0; lane < kResidualLanes; ++lane) sums[lane] += values[done + lane];
+  }
+  for (std::size_t lane = 0; done + lane < count; ++lane) sums[lane] += values[done + lane];
+  std::copy_n(sums.begin(), kResidualLanes, lanes);
 }
 
 // One strip: sums, rounds, and leaves in `residual` what the reader will not see.
@@ -42,14 +56,13 @@ void encode_strip(const EncodeRequest& request, float* residual, std::size_t beg
     if (residual != nullptr) residual[begin + i] = left;
     sum[i] = left * left;
   }
-  for (std::size_t i = 0; i < count; ++i) lanes[i % kResidualLanes] += sum[i];
+  add_to_lanes(sum, count, lanes);
 }
 
 }  // namespace
 
 EncodeResult bf16_encode(const Recipe& recipe, const EncodeRequest& request,
-                         std::span<std::byte> payload_out,
-                         wire::BlockHeader& header_out) noexcept {
+                         std::span<std::byte> payload_out, wire::BlockHeader& header_out) noexcept {
   EncodeResult result;
   const std::size_t count = request.input.size();
   float* const residual = needs_residual(recipe) ? request.residual : nullptr;

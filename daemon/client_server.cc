@@ -84,7 +84,7 @@ void ClientServer::accept_clients() {
 void ClientServer::read_client(std::uint64_t id) {
   for (int i = 0; i < kPacketsPerRound; ++i) {
     const auto found = connections_.find(id);  // a packet may end its connection
-    if (found == connections_.end() || found->second.closing) return;
+    if (found == connections_.end() || found->second.closing || found->second.died) return;
     auto packet = found->second.socket.receive();
     if (!packet) {
       if (packet.error().code != Errc::would_block) close(id, found->second);
@@ -105,7 +105,7 @@ void ClientServer::close(std::uint64_t id, Connection& connection) {
 void ClientServer::reply(std::uint64_t client, std::span<const std::byte> packet,
                          std::span<const int> descriptors) {
   const auto found = connections_.find(client);
-  if (found == connections_.end()) return;
+  if (found == connections_.end() || found->second.died) return;
   // A client that does not read its answers hurts itself alone.
   if (auto sent = found->second.socket.send(packet, descriptors); !sent) {
     if (sent.error().code == Errc::would_block) {

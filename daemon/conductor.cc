@@ -30,7 +30,13 @@ Conductor::Conductor(ConductorSettings settings, const Clock& clock, net::Transp
       coordinator_(*this),
       backlog_(lanes_.size()) {}
 
-Conductor::~Conductor() = default;
+Conductor::~Conductor() {
+  for (const auto& backlog : backlog_) {
+    for (const Command& command : backlog) {
+      const std::unique_ptr<net::Incoming> never_adopted(command.incoming);
+    }
+  }
+}
 
 int Conductor::do_work() {
   int work = links_.do_work();
@@ -42,6 +48,7 @@ int Conductor::do_work() {
   work += drain_events();
   work += flush_commands();
   expire_joins();
+  expire_silent_clients();
   const std::uint64_t now = clock_.now_ns();
   std::erase_if(kept_states_, [now](const auto& kept) { return kept.second.expires_ns <= now; });
   return work;
@@ -51,6 +58,10 @@ std::uint64_t Conductor::next_deadline_ns() const {
   std::uint64_t deadline = std::min(clock_.now_ns() + kIdleNs, links_.next_deadline_ns());
   for (const auto& [uid, set] : joins_) {
     for (const auto& [rank, joining] : set.ranks) deadline = std::min(deadline, joining.deadline_ns);
+  }
+  for (const auto& [id, client] : clients_) {
+    if (client->memory || client->dropping) continue;
+    deadline = std::min(deadline, client->connected_ns + settings_.handshake_timeout_ns);
   }
   for (const auto& [number, group] : groups_) {
     if (!group->started && !group->ended) deadline = std::min(deadline, group->start_deadline_ns);

@@ -41,6 +41,7 @@ struct ConductorSettings {
   std::uint64_t eager_bytes = 8 << 10;
   std::uint64_t lossy_min_bytes = 8 << 10;
   std::uint32_t max_ops_in_flight = 128;
+  std::uint64_t handshake_timeout_ns = 5'000'000'000;
   std::uint64_t op_timeout_ns = 600'000'000'000;
   std::uint64_t join_timeout_max_ns = 3'600'000'000'000;
   std::uint64_t spin_ns = 20'000;
@@ -139,6 +140,7 @@ class Conductor final : public ControlSender, private ControlLinks::Sink, privat
   void on_group_join(Client& client, const shm::GroupJoinPacket& packet);
   void on_group_leave(Client& client, std::uint64_t request, std::uint64_t number);
   void on_members(LinkRef from, const std::string& uid, const nlohmann::json& message);
+  void refuse_epoch(LinkRef from, const std::string& uid, const nlohmann::json& message);
   bool on_member_message(LinkRef from, const nlohmann::json& message);
   void make_group(JoinSet& set, const nlohmann::json& body);
   void start_group(MemberGroup& group);
@@ -148,6 +150,7 @@ class Conductor final : public ControlSender, private ControlLinks::Sink, privat
   void leave(MemberGroup& group, MemberRank& rank, std::uint64_t request);
   void rank_released(MemberGroup& group, MemberRank& rank);
   void expire_joins();
+  void expire_silent_clients();
   MemberGroup* group_by_number(std::uint64_t number);
   MemberGroup* group_by_epoch(const std::string& uid, std::int64_t epoch);
   MemberRank* rank_of_client(MemberGroup& group, std::uint64_t client);

@@ -226,6 +226,22 @@ void Conductor::on_client_closed(std::uint64_t id) {
   drop_client(client, "its process ended or closed the connection");
 }
 
+// Connections that have not said hello in time: they hold descriptors and count as clients.
+void Conductor::expire_silent_clients() {
+  const std::uint64_t now = clock_.now_ns();
+  std::vector<Client*> silent;
+  for (auto& [id, client] : clients_) {
+    if (client->memory || client->dropping) continue;
+    if (now >= client->connected_ns + settings_.handshake_timeout_ns) silent.push_back(client.get());
+  }
+  for (Client* client : silent) {
+    ++counters_.clients_refused;
+    spdlog::warn("client pid {} uid {} has not said hello in time; it is disconnected",
+                 client->credentials.pid, client->credentials.uid);
+    drop_client(*client, "it did not say hello");
+  }
+}
+
 void Conductor::drop_client(Client& client, const char* why) {
   if (client.dropping) return;
   client.dropping = true;

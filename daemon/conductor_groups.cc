@@ -16,6 +16,7 @@ constexpr std::uint64_t kDefaultJoinNs = 60'000'000'000;
 // How long the links of a new epoch may take to open.
 constexpr std::uint64_t kStartNs = 30'000'000'000;
 constexpr std::uint64_t kMs = 1'000'000;
+constexpr const char* kGone = "a rank of the group went while the others joined; join again";
 
 std::string join_numbers(const std::vector<std::uint32_t>& numbers) {
   std::string text;
@@ -73,6 +74,11 @@ void Conductor::on_group_join(Client& client, const shm::GroupJoinPacket& packet
     // The first join of this node fixed the id; another secret for the same uid cannot be right.
     if (known->second.id != *id) {
       return answer(client.id, request, Errc::bad_secret, "the group id's secret is wrong");
+    }
+    for (const auto& [other, joining] : known->second.ranks) {
+      if (joining.client != client.id) continue;
+      return answer(client.id, request, Errc::invalid_argument,
+                    "this process is joining already, as rank " + std::to_string(other));
     }
     if (known->second.ranks.contains(rank)) {
       return answer(client.id, request, Errc::rank_taken,
@@ -177,7 +183,10 @@ bool Conductor::on_member_message(LinkRef from, const nlohmann::json& message) {
   }
   if (type != "challenge" && type != "refused" && type != "waiting" && type != "members") return false;
   const auto found = joins_.find(uid);
-  if (found == joins_.end() || found->second.coordinator != from) return true;
+  if (found == joins_.end() || found->second.coordinator != from) {
+    if (type == "members") refuse_epoch(from, uid, message);
+    return true;
+  }
   JoinSet& set = found->second;
   const auto rank = static_cast<std::uint32_t>(number_of(message, "rank", -1));
   if (type == "challenge") {
@@ -204,7 +213,19 @@ bool Conductor::on_member_message(LinkRef from, const nlohmann::json& message) {
   return true;
 }
 
-void Conductor::on_members(LinkRef, const std::string& uid, const nlohmann::json& message) {
+// Ranks that the list names are not here any more: they went while the epoch began. The others must not
+// wait for this node.
+void Conductor::refuse_epoch(LinkRef from, const std::string& uid, const nlohmann::json& message) {
+  const auto body = nlohmann::json::parse(text_of(message, "body"), nullptr, false);
+  if (!body.is_object()) return;
+  send(from, {{"t", "ended"},
+              {"uid", uid},
+              {"epoch", number_of(body, "epoch")},
+              {"code", static_cast<int>(Errc::rank_lost)},
+              {"text", kGone}});
+}
+
+void Conductor::on_members(LinkRef from, const std::string& uid, const nlohmann::json& message) {
   JoinSet& set = joins_[uid];
   const std::string text = text_of(message, "body");
   // The coordinator proves that it knows the secret too, for the nonce of this node's lowest rank.
@@ -214,7 +235,10 @@ void Conductor::on_members(LinkRef, const std::string& uid, const nlohmann::json
   if (proof.empty() || !equal_constant_time(bytes_of(proof), bytes_of(text_of(message, "hmac"))) ||
       !body.is_object()) {
     ++counters_.bad_control_messages;
-    spdlog::warn("group {}: the coordinator's list of members is not proven; ignored", uid.substr(0, 8));
+    spdlog::warn("group {}: the coordinator's list of members is not proven", uid.substr(0, 8));
+    refuse_epoch(from, uid, message);
+    while (!set.ranks.empty()) refuse_join(set, set.ranks.begin()->first, Errc::rank_lost, kGone);
+    joins_.erase(uid);
     return;
   }
   make_group(set, body);
@@ -280,16 +304,21 @@ void Conductor::make_group(JoinSet& set, const nlohmann::json& body) {
     group.addresses.push_back(text_of(node, "address"));
   }
   sound = sound && setup.shape.node != collective::kNobody;
+  bool gone = false;
   for (std::size_t i = 0; sound && i < setup.shape.ranks[setup.shape.node].size(); ++i) {
-    sound = set.ranks.contains(setup.shape.ranks[setup.shape.node][i]);
+    gone = gone || !set.ranks.contains(setup.shape.ranks[setup.shape.node][i]);
   }
-  if (!sound) {
-    spdlog::warn("group {}: the coordinator's list of members does not fit this node", group.uid.substr(0, 8));
+  if (!sound || gone) {
+    const Errc code = gone ? Errc::rank_lost : Errc::protocol_error;
+    const char* text = gone ? kGone : "a node cannot take part with these parameters";
+    spdlog::warn("group {}: the coordinator's list of members does not fit this node: {}",
+                 group.uid.substr(0, 8), text);
     send(group.coordinator, {{"t", "ended"},
                              {"uid", group.uid},
                              {"epoch", group.epoch},
-                             {"code", static_cast<int>(Errc::protocol_error)},
-                             {"text", "a node cannot take part with these parameters"}});
+                             {"code", static_cast<int>(code)},
+                             {"text", text}});
+    while (!set.ranks.empty()) refuse_join(set, set.ranks.begin()->first, code, text);
     return;
   }
   group.node = setup.shape.node;
@@ -415,7 +444,11 @@ void Conductor::rank_released(MemberGroup& group, MemberRank& rank) {
     send(group.coordinator,
          {{"t", "left"}, {"uid", group.uid}, {"epoch", group.epoch}, {"rank", rank.rank}});
   }
-  if (const auto client = clients_.find(rank.client); client != clients_.end() && client->second->goodbye) {
+  const auto client = clients_.find(rank.client);
+  const bool in_another = std::any_of(groups_.begin(), groups_.end(), [&](const auto& one) {
+    return rank_of_client(*one.second, rank.client) != nullptr;
+  });
+  if (client != clients_.end() && client->second->goodbye && !in_another) {
     drop_client(*client->second, "it disconnected");
   }
   remove_if_unused(group);

@@ -43,6 +43,16 @@ const char* group_state(const MemberGroup& group) noexcept {
   return leaving ? "leaving" : "running";
 }
 
+const char* kind_name(std::uint64_t kind) noexcept {
+  switch (static_cast<shm::OpKind>(kind)) {
+    case shm::OpKind::all_reduce: return "all_reduce";
+    case shm::OpKind::broadcast: return "broadcast";
+    case shm::OpKind::barrier: return "barrier";
+    case shm::OpKind::cancel: break;
+  }
+  return "unknown";
+}
+
 double ms(std::uint64_t ns) { return static_cast<double>(ns) / 1e6; }
 
 }  // namespace
@@ -125,8 +135,8 @@ nlohmann::json Conductor::report_groups() const {
                     {"lanes", 0},
                     {"ops_completed", 0},
                     {"ops_in_flight", 0},
-                    {"waiting", nlohmann::json::array({{{"tensor", "(join)"},
-                                                        {"op", 0},
+                    {"waiting", nlohmann::json::array({{{"tensor", "the group"},
+                                                        {"op", "join"},
                                                         {"ranks", set.missing},
                                                         {"seconds", 0}}})},
                     {"error", ""}});
@@ -148,7 +158,7 @@ nlohmann::json Conductor::report_groups() const {
         waiting.push_back(
             {{"tensor", tensor == group->tensors.end() ? "#" + std::to_string(op.sequence)
                                                        : tensor->second.state->name},
-             {"op", op.sequence},
+             {"op", kind_name(op.kind)},
              {"ranks", ranks},
              {"seconds", static_cast<double>(now - op.since_ns) / 1e9}});
       }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/control_messages.h"
+#include "daemon/control_frames.h"
 #include "net/link.h"
 
 namespace tern::daemon {

@@ -109,7 +109,6 @@ bool Coordinator::on_message(LinkRef from, const nlohmann::json& message) {
     group.left.insert(rank);
     if (group.left.size() == group.ranks) {
       end_epoch(uid, group, Errc::group_left, "all ranks have left the group");
-      if (group.phase == Phase::gathering && group.joiners.empty()) groups_.erase(found);
     }
   }
   return true;
@@ -181,6 +180,10 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
       if (node.id != joiner.node && node.address == address) {
         // Another daemon answers at this node's address: the one in the group is gone.
         end_epoch(uid, group, Errc::peer_lost, "the daemon at " + address + " was restarted");
+        // The next epoch may have begun at once, with fewer ranks than this joiner speaks of.
+        if (!group.joiners.contains(rank)) {
+          return refuse(from, uid, rank, Errc::wrong_size, "the group's other ranks agreed on another size");
+        }
         break;
       }
       if (taken && !group.left.contains(rank)) {

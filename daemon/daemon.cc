@@ -64,7 +64,7 @@ struct LateSink final : net::AcceptorSink {
   }
 };
 
-struct Daemon::Parts final : ControlHandler {
+struct Daemon::Parts final : ControlVerbs {
   struct LaneParts {
     net::EventLoop loop;
     std::unique_ptr<net::Transport> transport;
@@ -152,6 +152,7 @@ Status Daemon::Parts::open(const Config& given) {
   settings.eager_bytes = config.eager_bytes;
   settings.lossy_min_bytes = config.lossy_min_bytes;
   settings.max_ops_in_flight = config.max_ops_in_flight;
+  settings.handshake_timeout_ns = config.handshake_timeout_ns;
   settings.op_timeout_ns = config.op_timeout_ns;
   settings.join_timeout_max_ns = config.join_timeout_max_ns;
   settings.spin_ns = config.spin_ns;

@@ -20,11 +20,6 @@ constexpr std::uint64_t kTimerNs = 50'000'000;
 // has read. A round reports at most a few per op it ends.
 constexpr std::size_t kEventReserve = 2048;
 constexpr std::size_t kRecordWake = 3072;
-constexpr std::size_t kSmallPayloadBytes = 4096;
-
-std::size_t block_slab_bytes(const LaneSettings& settings) {
-  return settings.chunk_bytes + wire::kBlockHeaderBytes;
-}
 
 }  // namespace
 
@@ -38,9 +33,9 @@ Lane::Lane(const LaneSettings& settings, const Clock& clock, net::Transport& tra
       wake_conductor_(std::move(wake_conductor)),
       // A chunk of f16 has an f32 accumulator of twice its size.
       accumulators_(2 * settings.result_slabs, 2 * settings.chunk_bytes),
-      receive_slabs_(settings.receive_slabs, block_slab_bytes(settings)),
-      send_slabs_(settings.send_slabs, block_slab_bytes(settings)),
-      result_slabs_(settings.result_slabs, block_slab_bytes(settings)),
+      receive_slabs_(settings.receive_slabs, settings.block_bytes()),
+      send_slabs_(settings.send_slabs, settings.block_bytes()),
+      result_slabs_(settings.result_slabs, settings.block_bytes()),
       scratch_(2, 2 * settings.chunk_bytes) {
   const std::uint32_t tokens = settings.send_slabs + settings.result_slabs;
   tokens_.resize(tokens);
@@ -49,6 +44,10 @@ Lane::Lane(const LaneSettings& settings, const Clock& clock, net::Transport& tra
 }
 
 Lane::~Lane() {
+  for (Command command; commands_->pop(command);) {
+    // What the lane would have taken over is its to free.
+    const std::unique_ptr<net::Incoming> incoming(command.incoming);
+  }
   for (auto& peer : peers_) {
     if (peer->link) peer->link->close();
   }
@@ -81,38 +80,44 @@ LaneClient* Lane::client(std::uint64_t id) {
 
 int Lane::drain_clients() {
   int work = 0;
-  for (auto& client : clients_) {
-    if (client->dropping) continue;
-    shm::SubmitEntry entry;  // a copy of our own: what is checked is what is used
-    for (int i = 0; i < kEntriesPerRound; ++i) {
-      const auto result = client->submissions.try_pop(entry);
-      if (result == shm::RingResult::would_block) break;
-      ++work;
-      if (result == shm::RingResult::corrupt) {
-        client->dropping = true;
-        Event event;
-        event.kind = EventKind::client_misbehaved;
-        event.client = client->memory;
-        std::strncpy(event.text, "its submission ring is corrupt", sizeof(event.text) - 1);
-        report(event);
-        break;
-      }
-      bump(counters_.entries, std::uint64_t{1});
-      auto found = groups_by_number_.find(entry.group);
-      if (found == groups_by_number_.end() || entry.tensor != 0) {
-        // The command that makes the group or tensor known may have come in since.
-        work += run_commands();
-        found = groups_by_number_.find(entry.group);
-      }
-      if (found == groups_by_number_.end() || !found->second->uses_client(*client)) {
-        bump(counters_.bad_entries, std::uint64_t{1});
-        tell(*client, entry.ticket, Errc::unknown_group, "no such group for this client", 0);
-        continue;
-      }
-      found->second->submit(*client, entry);
-    }
+  // By index: the commands that are run meanwhile may add clients.
+  for (std::size_t i = 0; i < clients_.size(); ++i) {
+    LaneClient& client = *clients_[i];
+    if (client.dropping || client.submissions.empty()) continue;
+    // The groups and tensors that these entries speak of are in commands older than the entries.
+    const std::uint64_t until = client.taken + std::min<std::uint64_t>(client.submissions.size(), kEntriesPerRound);
+    while (const int done = run_commands()) work += done;
+    // A corrupt ring says that it is empty; taking from it tells the truth.
+    while ((client.taken < until || client.submissions.corrupt()) && take_entry(client)) ++work;
   }
   return work;
+}
+
+// False: there is none.
+bool Lane::take_entry(LaneClient& client) {
+  if (client.dropping) return false;
+  shm::SubmitEntry entry;  // a copy of our own: what is checked is what is used
+  const auto result = client.submissions.try_pop(entry);
+  if (result == shm::RingResult::would_block) return false;
+  if (result == shm::RingResult::corrupt) {
+    client.dropping = true;
+    Event event;
+    event.kind = EventKind::client_misbehaved;
+    event.client = client.memory;
+    std::strncpy(event.text, "its submission ring is corrupt", sizeof(event.text) - 1);
+    report(event);
+    return false;
+  }
+  ++client.taken;
+  bump(counters_.entries, std::uint64_t{1});
+  const auto found = groups_by_number_.find(entry.group);
+  if (found == groups_by_number_.end() || !found->second->uses_client(client)) {
+    bump(counters_.bad_entries, std::uint64_t{1});
+    tell(client, entry.ticket, Errc::unknown_group, "no such group for this client", 0);
+    return true;
+  }
+  found->second->submit(client, entry);
+  return true;
 }
 
 void Lane::tell(LaneClient& client, std::uint64_t ticket, Errc code, const char* text,
@@ -223,7 +228,10 @@ void Lane::run_command(const Command& command) {
       break;
     case CommandKind::rank_left:
       // What the rank submitted before it left counts as submitted.
-      drain_clients();
+      for (auto& client : clients_) {
+        while (take_entry(*client)) {
+        }
+      }
       command.group->rank_left(static_cast<std::uint32_t>(command.number));
       next_timer_ns_ = 0;
       break;
@@ -340,178 +348,5 @@ void Lane::record(LaneGroup& group, const OpRecord& record, Errc code, const cha
   std::strncpy(event.text, text, sizeof(event.text) - 1);
   report(event);
 }
-
-// ---- Memory of frames in flight -------------------------------------------------------------------
-
-collective::Room Lane::room() const {
-  collective::Room room;
-  room.accumulators = accumulators_.free_count();
-  room.receive_slabs = receive_slabs_.free_count();
-  room.contributions = settings_.send_slabs - contributions_in_flight_;
-  room.results = settings_.result_slabs - results_in_flight_;
-  return room;
-}
-
-std::uint64_t Lane::make_token(FrameToken::Leg leg, std::uint32_t receivers, LaneGroup* group,
-                               collective::OpId op, SlabPool* pool, std::uint32_t slab) {
-  if (receivers == 0) return 0;
-  TERN_CHECK(!free_tokens_.empty());  // room() counts the same things
-  const std::uint32_t index = free_tokens_.back();
-  free_tokens_.pop_back();
-  tokens_[index] = FrameToken{leg, receivers, group, op, pool, slab};
-  ++(leg == FrameToken::Leg::contribution ? contributions_in_flight_ : results_in_flight_);
-  return index + 1;
-}
-
-void Lane::acked(std::uint64_t cookie) {
-  if (cookie == 0) return;
-  FrameToken& token = tokens_[cookie - 1];
-  TERN_CHECK(token.unacked > 0);
-  if (--token.unacked > 0) return;
-  --(token.leg == FrameToken::Leg::contribution ? contributions_in_flight_ : results_in_flight_);
-  if (token.slab != SlabPool::kNone) token.pool->give(token.slab);
-  LaneGroup* group = token.group;
-  const collective::OpId op = token.op;
-  token = FrameToken{};
-  free_tokens_.push_back(static_cast<std::uint32_t>(cookie - 1));
-  if (group != nullptr) group->frame_acked(op);
-}
-
-void Lane::give_receive_slab(std::uint32_t slab) { receive_slabs_.give(slab); }
-
-void Lane::send(LanePeer& peer, const wire::FrameHeader& header, std::span<const std::byte> prefix,
-                std::span<const std::byte> body, std::uint64_t cookie) {
-  if (peer.link->state() == net::LinkState::lost) return acked(cookie);
-  peer.link->send(header, prefix, body, cookie);
-}
-
-// ---- Links ----------------------------------------------------------------------------------------
-
-LanePeer& Lane::peer(const wire::NodeId& id, const net::Endpoint& endpoint) {
-  for (auto& peer : peers_) {
-    if (peer->id == id && !peer->lost) return *peer;
-  }
-  auto peer = std::make_unique<LanePeer>();
-  peer->id = id;
-  peer->small.resize(kSmallPayloadBytes);
-  peer->result.resize(block_slab_bytes(settings_));
-  net::Link::Identity identity;
-  identity.self = self_;
-  identity.peer = id;
-  identity.lane = static_cast<std::uint16_t>(settings_.lane);
-  identity.endpoint = endpoint;
-  identity.active = self_ < id;
-  peer->link = std::make_unique<net::Link>(transport_, clock_, settings_.link, identity,
-                                           static_cast<net::LinkSink&>(*this));
-  peers_.push_back(std::move(peer));
-  return *peers_.back();
-}
-
-void Lane::adopt(const Command& command) {
-  std::unique_ptr<net::Incoming> incoming(command.incoming);
-  // A peer may connect before this lane knows that it will need it.
-  LanePeer* known = &peer(command.hello.node, {});
-  if (known->link->offer(incoming, command.hello)) return;
-  // The old session is over on the other side; this one begins a new link.
-  known = &peer(command.hello.node, {});
-  known->link->offer(incoming, command.hello);
-}
-
-LanePeer* Lane::peer_of(net::Link& link) {
-  for (auto& peer : peers_) {
-    if (peer->link.get() == &link) return peer.get();
-  }
-  return nullptr;
-}
-
-LaneGroup* Lane::group_of(const wire::FrameHeader& header, const LanePeer& peer,
-                          std::uint32_t& node, bool& protocol_ok) {
-  const auto found = groups_by_token_.find(header.group);
-  if (found == groups_by_token_.end()) {
-    bump(counters_.unknown_group_frames, std::uint64_t{1});  // late frames of an ended epoch, mostly
-    return nullptr;
-  }
-  LaneGroup* group = found->second;
-  node = header.source_node;
-  if (header.epoch != group->setup().epoch || node >= group->setup().node_ids.size() ||
-      group->setup().node_ids[node] != peer.id) {
-    protocol_ok = false;
-    return nullptr;
-  }
-  return group->ops().ended() ? nullptr : group;
-}
-
-net::PayloadPlace Lane::place_payload(net::Link& link, const wire::FrameHeader& header) {
-  LanePeer* peer = peer_of(link);
-  peer->receiving = Receiving{};
-  std::uint32_t node = 0;
-  bool protocol_ok = true;
-  LaneGroup* group = group_of(header, *peer, node, protocol_ok);
-  if (group == nullptr) return {};
-  peer->receiving.group = group;
-  if (header.payload_bytes > kSmallPayloadBytes &&
-      header.kind != static_cast<std::uint8_t>(wire::FrameKind::announce) &&
-      header.kind != static_cast<std::uint8_t>(wire::FrameKind::contribution) &&
-      header.kind != static_cast<std::uint8_t>(wire::FrameKind::result)) {
-    protocol_ok = false;
-  }
-  net::PayloadPlace place;
-  if (protocol_ok) place = group->place_payload(*peer, node, header, protocol_ok);
-  if (!protocol_ok) peer->receiving.refused = true;
-  return place;
-}
-
-bool Lane::on_frame(net::Link& link, const wire::FrameHeader& header,
-                    const net::PayloadPlace& place, bool payload_valid) {
-  LanePeer* peer = peer_of(link);
-  std::uint32_t node = 0;
-  bool protocol_ok = !peer->receiving.refused;
-  LaneGroup* group = nullptr;
-  if (protocol_ok) group = group_of(header, *peer, node, protocol_ok);
-  if (group != nullptr && group == peer->receiving.group) {
-    protocol_ok = group->on_frame(*peer, node, header, place, payload_valid);
-  } else if (peer->receiving.group != nullptr) {
-    peer->receiving.group->on_abandoned(*peer);  // the group ended while the payload came
-  }
-  peer->receiving = Receiving{};
-  if (!protocol_ok) bump(counters_.bad_frames, std::uint64_t{1});
-  return protocol_ok;
-}
-
-void Lane::on_abandoned(net::Link& link, const wire::FrameHeader&, const net::PayloadPlace&) {
-  LanePeer* peer = peer_of(link);
-  if (peer->receiving.group != nullptr) peer->receiving.group->on_abandoned(*peer);
-  peer->receiving = Receiving{};
-}
-
-void Lane::on_acked(net::Link&, std::uint64_t cookie) { acked(cookie); }
-
-void Lane::on_lost(net::Link& link, Errc reason, const char* text) {
-  LanePeer* peer = peer_of(link);
-  peer->lost = true;
-  bump(counters_.links_lost, std::uint64_t{1});
-  for (LaneGroup* group : groups_) {
-    const std::uint32_t node = group->node_of(*peer);
-    if (node == collective::kNobody) continue;
-    Event event;
-    event.kind = EventKind::link_lost;
-    event.group = group;
-    event.number = node;
-    event.code = reason;
-    std::strncpy(event.text, text, sizeof(event.text) - 1);
-    report(event);
-  }
-}
-
-void Lane::publish_peers() {
-  std::vector<PeerSnapshot> rows;
-  rows.reserve(peers_.size());
-  for (const auto& peer : peers_) {
-    rows.push_back({peer->id, peer->link->state(), {}, peer->link->stats(), peer->link->unacked_frames()});
-  }
-  peer_table_.write(rows);
-}
-
-std::vector<Lane::PeerSnapshot> Lane::peers() const { return peer_table_.read(); }
 
 }  // namespace tern::daemon

@@ -32,6 +32,7 @@ struct LaneClient {
   shm::RingConsumer<shm::SubmitEntry> submissions;
   shm::RingProducer<shm::CompletionEntry> completions;
   std::uint64_t watch = 0;
+  std::uint64_t taken = 0;  // entries
   std::uint32_t uses = 0;  // (op, rank) pairs that refer to its memory
   bool dropping = false;   // it is gone: nothing is written to its rings
   bool drop_requested = false;  // by the conductor
@@ -146,6 +147,7 @@ class Lane final : private net::LinkSink {
   void run_command(const Command& command);
   void adopt(const Command& command);
   int drain_clients();
+  bool take_entry(LaneClient& client);
   int settle();  // clients, groups, links and ranks that can be let go
   void ring_doorbells();
   LanePeer* peer_of(net::Link& link);

@@ -355,6 +355,7 @@ void LaneGroup::publish_waiting() {
     WaitingOp& row = rows[count++];
     row.tensor = waiting.key.tensor;
     row.sequence = waiting.key.sequence;
+    row.kind = waiting.said.kind;
     row.since_ns = waiting.first_submit_ns;
     row.missing = ops_.missing_ranks(op, row.ranks);
   }

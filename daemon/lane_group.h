@@ -46,6 +46,7 @@ struct WaitingOp {
   static constexpr std::size_t kShown = 28;
   std::uint64_t tensor = 0;
   std::uint64_t sequence = 0;
+  std::uint64_t kind = 0;  // shm::OpKind
   std::uint64_t since_ns = 0;
   std::uint64_t missing = 0;
   std::array<std::uint32_t, kShown> ranks{};

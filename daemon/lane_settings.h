@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "net/link.h"
+#include "wire/block.h"
 
 namespace tern::daemon {
 
@@ -14,6 +15,9 @@ struct LaneSettings {
   std::uint32_t send_slabs = 64;
   std::uint32_t result_slabs = 32;
   net::LinkSettings link;
+
+  // The largest block: no recipe is used whose worst case is larger than the raw chunk.
+  std::size_t block_bytes() const { return chunk_bytes + wire::kBlockHeaderBytes; }
 };
 
 // Written by the lane, read by the conductor.

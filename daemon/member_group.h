@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/control_messages.h"
+#include "daemon/control_frames.h"
 #include "daemon/group_id.h"
 #include "daemon/lane_group.h"
 

@@ -119,7 +119,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     ControlAnswer reply_;
   };
 
-  Impl(asio::io_context& io, const ControlOptions& options, ControlHandler& handler, SocketFile file)
+  Impl(asio::io_context& io, const ControlOptions& options, ControlVerbs& handler, SocketFile file)
       : options_(options), handler_(handler), file_(std::move(file)), acceptor_(io), pause_(io) {}
 
   ~Impl() {
@@ -174,7 +174,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
   }
 
   ControlOptions options_;
-  ControlHandler& handler_;
+  ControlVerbs& handler_;
   SocketFile file_;
   asio::local::stream_protocol::acceptor acceptor_;
   asio::steady_timer pause_;
@@ -186,7 +186,7 @@ ControlServer::~ControlServer() = default;
 
 Result<std::unique_ptr<ControlServer>> ControlServer::create(asio::io_context& io,
                                                              const ControlOptions& options,
-                                                             ControlHandler& handler) {
+                                                             ControlVerbs& handler) {
   auto file = SocketFile::listen(options.path, SOCK_STREAM, options.mode);
   if (!file) return tl::unexpected(file.error());
   auto impl = std::make_shared<Impl>(io, options, handler, *std::move(file));

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "daemon/control/control_handler.h"
+#include "daemon/control/control_verbs.h"
 
 namespace boost::asio {
 class io_context;
@@ -38,7 +38,7 @@ class ControlServer {
   // which is also the one that destroys the server.
   static Result<std::unique_ptr<ControlServer>> create(boost::asio::io_context& io,
                                                        const ControlOptions& options,
-                                                       ControlHandler& handler);
+                                                       ControlVerbs& handler);
 
   // Closes all connections and unlinks the socket, unless another has taken its place.
   ~ControlServer();

@@ -51,7 +51,7 @@ ControlAnswer refuse(const json& id, Errc code, std::string_view text) {
 }
 
 // An exception of the handler is a defect, but not a reason to end the daemon and all its jobs.
-Result<json> call(ControlHandler& handler, std::string_view verb, const json& args,
+Result<json> call(ControlVerbs& handler, std::string_view verb, const json& args,
                   const Credentials& credentials) {
   try {
     return handler.handle(verb, args, credentials);
@@ -65,7 +65,7 @@ Result<json> call(ControlHandler& handler, std::string_view verb, const json& ar
 std::string error_line(Errc code, std::string_view text) { return error_line(json(), code, text); }
 
 ControlAnswer answer_request(std::string_view line, const Credentials& credentials,
-                             ControlHandler& handler, std::size_t max_answer_bytes) {
+                             ControlVerbs& handler, std::size_t max_answer_bytes) {
   if (is_too_deep(line)) {
     return refuse(json(), Errc::protocol_error, "the line nests deeper than 16 levels");
   }

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "daemon/control/control_handler.h"
+#include "daemon/control/control_verbs.h"
 
 namespace tern::daemon {
 
@@ -16,7 +16,7 @@ struct ControlAnswer {
 
 // Reads one request (without line feed), asks the handler and writes the answer. Any bytes are welcome.
 ControlAnswer answer_request(std::string_view line, const Credentials& credentials,
-                             ControlHandler& handler, std::size_t max_answer_bytes);
+                             ControlVerbs& handler, std::size_t max_answer_bytes);
 
 // The line for an error that belongs to no request.
 std::string error_line(Errc code, std::string_view text);

@@ -22,7 +22,8 @@ shm::Sharding sharding_of(const Case& c) {
                             kChunkElements * sizeof(float), c.nodes, c.lanes, c.one_lane);
 }
 
-// Every chunk is owned once, on one lane, by whom the sharding says; index() is the inverse of chunk().
+// Every chunk is owned once, on one lane, by whom the sharding says; index() is the inverse of
+// chunk().
 void expect_partition(const Case& c, Ownership ownership, std::uint32_t root) {
   const shm::Sharding sharding = sharding_of(c);
   ASSERT_EQ(sharding.chunk_count, c.chunks);

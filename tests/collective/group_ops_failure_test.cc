@@ -88,7 +88,8 @@ TEST(GroupOpsFailure, CancelInTheMiddleOfTheDataLegs) {
     NetShape shape;
     shape.ranks_of_node = {2, 1, 1};
     GroupOpsNet net(shape, seed);
-    for (std::uint32_t rank = 0; rank < net.ranks(); ++rank) net.submit(rank, kX, all_reduce_of(16 * 30));
+    for (std::uint32_t rank = 0; rank < net.ranks(); ++rank)
+      net.submit(rank, kX, all_reduce_of(16 * 30));
     for (std::uint64_t i = 0; i < seed && net.step(); ++i) {
     }
     const OpId op = net.ops(1).find(kX);
@@ -177,8 +178,8 @@ TEST(GroupOpsFailure, EndFailsEverythingAndFreesAlsoWhatHadFailed) {
   EXPECT_EQ(net.ops(0).end_code(), Errc::peer_lost);
 }
 
-// An op completes while a frame still borrows its memory; a rank that comes in between is told with it,
-// and the slot is used once only.
+// An op completes while a frame still borrows its memory; a rank that comes in between is told with
+// it, and the slot is used once only.
 TEST(GroupOpsFailure, ARankThatComesBetweenCompletionAndReleaseIsToldOnce) {
   GroupShape shape;
   shape.ranks = {{0, 1}, {2}};
@@ -199,19 +200,21 @@ TEST(GroupOpsFailure, OthersFinishWhenANodeIsCutOffAndTheGroupEnds) {
     NetShape shape;
     shape.ranks_of_node = {1, 2, 1, 1};
     GroupOpsNet net(shape, seed);
-    for (std::uint32_t rank = 0; rank < net.ranks(); ++rank) net.submit(rank, kX, all_reduce_of(16 * 30));
+    for (std::uint32_t rank = 0; rank < net.ranks(); ++rank)
+      net.submit(rank, kX, all_reduce_of(16 * 30));
     for (std::uint64_t i = 0; i < seed * 3 && net.step(); ++i) {
     }
     net.cut(3);
     net.run();
-    for (std::uint32_t node = 0; node < 3; ++node) net.ops(node).end(Errc::peer_lost, "lost node 3");
+    for (std::uint32_t node = 0; node < 3; ++node)
+      net.ops(node).end(Errc::peer_lost, "lost node 3");
     net.run();
     for (std::uint32_t rank = 0; rank < 4; ++rank) EXPECT_TRUE(net.done(rank, kX));
     net.expect_clean();
   }
 }
 
-// ---- Frames that no correct peer sends ------------------------------------------------------------
+// ---- Frames that no correct peer sends ----------------------------------------------------------
 
 TEST(GroupOpsProtocol, RefusesWhatIsOutOfTurn) {
   GroupShape shape;
@@ -255,6 +258,7 @@ TEST(GroupOpsProtocol, RefusesWhatIsOutOfTurn) {
 TEST(GroupOpsProtocol, RefusesContributionsOutOfOrder) {
   GroupShape shape;
   shape.chunk_bytes = 64;
+  shape.eager_bytes = 0;
   shape.ranks = {{0}, {1}};
   GroupOps ops(shape);
   OpId op = kNoOp;
@@ -300,6 +304,7 @@ TEST(GroupOpsProtocol, LateFramesOfAnEndedOpAreThrownAway) {
 TEST(GroupOpsProtocol, MoreAnnouncementsThanAllowedAreRefused) {
   GroupShape shape;
   shape.max_ops_in_flight = 4;
+  shape.eager_bytes = 0;
   shape.ranks = {{0}, {1}};
   GroupOps ops(shape);
   std::uint64_t accepted = 0;

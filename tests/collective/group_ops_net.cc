@@ -26,7 +26,8 @@ wire::AnnounceBody barrier() {
   return body;
 }
 
-GroupOpsNet::GroupOpsNet(NetShape shape, std::uint64_t seed) : shape_(std::move(shape)), random_(seed) {
+GroupOpsNet::GroupOpsNet(NetShape shape, std::uint64_t seed)
+    : shape_(std::move(shape)), random_(seed) {
   std::vector<std::vector<std::uint32_t>> ranks;
   for (const std::uint32_t count : shape_.ranks_of_node) {
     ranks.emplace_back();
@@ -51,12 +52,13 @@ GroupOpsNet::GroupOpsNet(NetShape shape, std::uint64_t seed) : shape_(std::move(
   }
 }
 
-bool GroupOpsNet::submit(std::uint32_t rank, OpKey key, wire::AnnounceBody body, std::int32_t priority) {
+bool GroupOpsNet::submit(std::uint32_t rank, OpKey key, wire::AnnounceBody body,
+                         std::int32_t priority) {
   Node& node = nodes_[node_of_rank_[rank]];
   body.rank = rank;
   OpId op = kNoOp;
-  const auto result = node.ops->on_submit(rank - first_rank_[node_of_rank_[rank]], key, body, priority,
-                                          now_ns, op);
+  const auto result =
+      node.ops->on_submit(rank - first_rank_[node_of_rank_[rank]], key, body, priority, now_ns, op);
   EXPECT_NE(result, GroupOps::SubmitResult::duplicate);
   if (result != GroupOps::SubmitResult::accepted) return false;
   EXPECT_FALSE(submitted_[id_of(rank, key)]);
@@ -118,14 +120,16 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
   Frame frame;
   frame.key = op.key;
   switch (action.kind) {
-    case ActionKind::none: break;
+    case ActionKind::none:
+      break;
     case ActionKind::announce: {
       frame.kind = wire::FrameKind::announce;
       frame.body = op.said;
       const bool is_broadcast = op.said.kind == static_cast<std::uint16_t>(shm::OpKind::broadcast);
       const bool carries = op.eager && (!is_broadcast || op.root_node == self);
       frame.body.eager_bytes =
-          carries ? static_cast<std::uint32_t>(op.said.count * dtype_bytes(static_cast<DType>(op.said.dtype)))
+          carries ? static_cast<std::uint32_t>(op.said.count *
+                                               dtype_bytes(static_cast<DType>(op.said.dtype)))
                   : 0;
       send_all(self, frame);
       break;
@@ -226,7 +230,8 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
       }
       for (const ChunkId chunk : held) release_chunk(node, chunk);
       ASSERT_TRUE(op.failed || op.chunks_left == 0);
-      for (std::uint32_t rank = first_rank_[self]; rank < ranks_ && node_of_rank_[rank] == self; ++rank) {
+      for (std::uint32_t rank = first_rank_[self]; rank < ranks_ && node_of_rank_[rank] == self;
+           ++rank) {
         const RankOp id = id_of(rank, op.key);
         if (!submitted_[id] || outcomes_.contains(id)) continue;
         outcomes_[id] = {op.failed ? op.status : Errc::ok, op.text, op.about_rank};
@@ -237,8 +242,8 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
   }
 }
 
-// The room that a frame with a block takes comes back when its last receiver has it; one frame to many
-// counts once for each here, so the sender's count is given back by the first.
+// The room that a frame with a block takes comes back when its last receiver has it; one frame to
+// many counts once for each here, so the sender's count is given back by the first.
 void GroupOpsNet::deliver(std::uint32_t from, std::uint32_t to, const Frame& frame) {
   Node& sender = nodes_[from];
   GroupOps& ops = *nodes_[to].ops;

@@ -1,8 +1,9 @@
 #pragma once
 
-// N GroupOps that talk to each other through queues, one per ordered pair of nodes, as links would carry
-// their frames: in order within a pair, in any order between pairs. No data moves; what is checked is
-// that each action comes when it may, that sums are added in the fixed order, and that nothing is left.
+// N GroupOps that talk to each other through queues, one per ordered pair of nodes, as links would
+// carry their frames: in order within a pair, in any order between pairs. No data moves; what is
+// checked is that each action comes when it may, that sums are added in the fixed order, and that
+// nothing is left.
 
 #include <gtest/gtest.h>
 
@@ -67,7 +68,8 @@ class GroupOpsNet {
   void cut(std::uint32_t node);  // the node ends: it says nothing and hears nothing any more
 
   std::uint64_t now_ns = 1;
-  // Frames in flight that hold a contribution or a result; the room they take comes back on arrival.
+  // Frames in flight that hold a contribution or a result; the room they take comes back on
+  // arrival.
   std::uint64_t frames_moved = 0;
   bool hold_frames = false;  // only actions move
 
@@ -97,7 +99,9 @@ class GroupOpsNet {
   void deliver(std::uint32_t from, std::uint32_t to, const Frame& frame);
   void release_chunk(Node& node, ChunkId chunk);
   void send_all(std::uint32_t from, const Frame& frame);
-  static RankOp id_of(std::uint32_t rank, const OpKey& key) { return {rank, {key.tensor, key.sequence}}; }
+  static RankOp id_of(std::uint32_t rank, const OpKey& key) {
+    return {rank, {key.tensor, key.sequence}};
+  }
 
   NetShape shape_;
   std::mt19937_64 random_;

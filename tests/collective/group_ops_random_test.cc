@@ -40,7 +40,8 @@ NetShape random_shape(Random& random) {
   const auto other_nodes = static_cast<std::uint32_t>(std::max<std::uint64_t>(nodes - 1, 1));
   shape.room = {1 + static_cast<std::uint32_t>(random.below(5)),
                 other_nodes * (1 + static_cast<std::uint32_t>(random.below(3))),
-                1 + static_cast<std::uint32_t>(random.below(4)), 1 + static_cast<std::uint32_t>(random.below(4))};
+                1 + static_cast<std::uint32_t>(random.below(4)),
+                1 + static_cast<std::uint32_t>(random.below(4))};
   return shape;
 }
 
@@ -53,7 +54,8 @@ std::vector<Planned> random_ops(Random& random, const GroupOpsNet& net) {
     const std::uint64_t count = random.one_in(4) ? random.below(16) : random.below(16 * 20);
     const auto root = static_cast<std::uint32_t>(random.below(net.ranks()));
     wire::AnnounceBody body = all_reduce_of(count);
-    if (tensor == 0 && random.one_in(3)) body = random.one_in(2) ? barrier() : broadcast_of(count, root);
+    if (tensor == 0 && random.one_in(3))
+      body = random.one_in(2) ? barrier() : broadcast_of(count, root);
     ops.push_back({key, body, static_cast<std::int32_t>(random.below(3))});
   }
   return ops;
@@ -87,7 +89,8 @@ void run_seed(std::uint64_t seed, bool with_failures) {
   const std::size_t window = shape.max_ops / 2;
   std::vector<std::vector<Planned>> plans;
   std::vector<std::size_t> next(net.ranks(), 0);
-  for (std::uint32_t rank = 0; rank < net.ranks(); ++rank) plans.push_back(shuffled(random, ops, window));
+  for (std::uint32_t rank = 0; rank < net.ranks(); ++rank)
+    plans.push_back(shuffled(random, ops, window));
 
   std::uint64_t steps = 0;
   bool failed_one = false;
@@ -119,16 +122,16 @@ void run_seed(std::uint64_t seed, bool with_failures) {
     if (moved) continue;
     if (net.step()) continue;
     bool all = true;
+    bool can_submit = false;
     for (std::uint32_t one = 0; one < net.ranks(); ++one) {
       std::size_t in_flight = 0;
-      for (std::size_t k = 0; k < next[one]; ++k) in_flight += net.done(one, plans[one][k].key) ? 0 : 1;
-      if (next[one] < plans[one].size()) {
-        ASSERT_LT(in_flight, window) << "rank " << one << " is stuck";
-        all = false;
-      } else {
-        ASSERT_EQ(in_flight, 0u) << "rank " << one << " waits for ever";
-      }
+      for (std::size_t k = 0; k < next[one]; ++k)
+        in_flight += net.done(one, plans[one][k].key) ? 0 : 1;
+      const bool more = next[one] < plans[one].size();
+      all = all && !more && in_flight == 0;
+      can_submit = can_submit || (more && in_flight < window);
     }
+    ASSERT_TRUE(all || can_submit) << "nothing moves and nobody may submit";
     if (all) break;
   }
   if (!with_failures) {
@@ -145,11 +148,13 @@ std::uint64_t seed_count() { return std::getenv("TERN_SEED") != nullptr ? 1 : 30
 
 // TERN_SEED=n repeats one seed.
 TEST(GroupOpsRandom, EverythingCompletes) {
-  for (std::uint64_t i = 0; i < seed_count() && !HasFailure(); ++i) run_seed(first_seed() + i, false);
+  for (std::uint64_t i = 0; i < seed_count() && !HasFailure(); ++i)
+    run_seed(first_seed() + i, false);
 }
 
 TEST(GroupOpsRandom, EverythingEndsWhenAnOpIsCancelled) {
-  for (std::uint64_t i = 0; i < seed_count() && !HasFailure(); ++i) run_seed(first_seed() + i, true);
+  for (std::uint64_t i = 0; i < seed_count() && !HasFailure(); ++i)
+    run_seed(first_seed() + i, true);
 }
 
 }  // namespace

@@ -26,7 +26,8 @@ TEST(GroupOps, AllReduceOfManyChunksCompletesOnAllRanks) {
     NetShape shape;
     shape.ranks_of_node.assign(nodes, 1);
     GroupOpsNet net(shape, nodes);
-    for (std::uint32_t rank = 0; rank < nodes; ++rank) net.submit(rank, kX, all_reduce_of(16 * 40 + 3));
+    for (std::uint32_t rank = 0; rank < nodes; ++rank)
+      net.submit(rank, kX, all_reduce_of(16 * 40 + 3));
     net.run();
     net.expect_all(kX, Errc::ok);
     net.expect_clean();
@@ -48,8 +49,9 @@ TEST(GroupOps, MinimalRoomIsEnough) {
   }
 }
 
-// semantics.md 1.2: A and B submit X then Y; C submits Y, waits for it, and only then submits X. With
-// room for one chunk an owner that reserved it for X as soon as it had X itself would never get to Y.
+// semantics.md 1.2: A and B submit X then Y; C submits Y, waits for it, and only then submits X.
+// With room for one chunk an owner that reserved it for X as soon as it had X itself would never
+// get to Y.
 TEST(GroupOps, AnOpThatOneRankHasNotSubmittedDoesNotBlockTheNext) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     NetShape shape = minimal(3);
@@ -175,10 +177,12 @@ TEST(GroupOps, ASubmissionTwiceIsADuplicate) {
   GroupOpsNet net(three_nodes(), 1);
   net.submit(0, kX, all_reduce_of(4));
   OpId op = kNoOp;
-  EXPECT_EQ(net.ops(0).on_submit(0, kX, all_reduce_of(4), 0, 1, op), GroupOps::SubmitResult::duplicate);
+  EXPECT_EQ(net.ops(0).on_submit(0, kX, all_reduce_of(4), 0, 1, op),
+            GroupOps::SubmitResult::duplicate);
   for (const std::uint32_t rank : {1u, 2u}) net.submit(rank, kX, all_reduce_of(4));
   net.run();
-  EXPECT_EQ(net.ops(0).on_submit(0, kX, all_reduce_of(4), 0, 1, op), GroupOps::SubmitResult::duplicate);
+  EXPECT_EQ(net.ops(0).on_submit(0, kX, all_reduce_of(4), 0, 1, op),
+            GroupOps::SubmitResult::duplicate);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-class FakeDaemon final : public daemon::ControlHandler {
+class FakeDaemon final : public daemon::ControlVerbs {
  public:
   Result<json> handle(std::string_view verb, const json& args, const daemon::Credentials&) override {
     ++calls;

@@ -24,7 +24,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-class FakeHandler final : public ControlHandler {
+class FakeHandler final : public ControlVerbs {
  public:
   Result<json> handle(std::string_view verb, const json& args,
                       const Credentials& credentials) override {

@@ -105,7 +105,6 @@ TEST_P(Collectives, ReduceNothing) {
 }
 
 TEST_P(Collectives, LetNobodyPastABarrierAlone) {
-  if (ranks.size() == 1) GTEST_SKIP() << "a barrier of one rank ends at once";
   for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
     ASSERT_TRUE(ranks[rank].ask("submit op=b group=g kind=barrier").ok());
     EXPECT_EQ(ranks[rank].ask("wait op=b ms=20").code, TERN_ERR_TIMEOUT);

@@ -18,9 +18,9 @@ struct Credentials {
 };
 
 // Answers the verbs of the control socket; docs/control-protocol.md has the shape of every result.
-class ControlHandler {
+class ControlVerbs {
  public:
-  virtual ~ControlHandler() = default;
+  virtual ~ControlVerbs() = default;
 
   // `args` is an object. The answer is sent as it is; the code of an error by its name. An unknown verb
   // is Errc::unsupported. Thread: the one that runs the server's io_context. Must not destroy the server.

@@ -1,0 +1,191 @@
+// The lane's side of its links: where frames come in, and the memory of those that went out.
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "daemon/lane.h"
+#include "daemon/lane_group.h"
+
+namespace tern::daemon {
+namespace {
+
+// Payloads that are no blocks: failures, checksums, what announcements say.
+constexpr std::size_t kSmallPayloadBytes = 4096;
+
+}  // namespace
+
+// ---- Memory of frames in flight -------------------------------------------------------------------
+
+collective::Room Lane::room() const {
+  collective::Room room;
+  room.accumulators = accumulators_.free_count();
+  room.receive_slabs = receive_slabs_.free_count();
+  room.contributions = settings_.send_slabs - contributions_in_flight_;
+  room.results = settings_.result_slabs - results_in_flight_;
+  return room;
+}
+
+std::uint64_t Lane::make_token(FrameToken::Leg leg, std::uint32_t receivers, LaneGroup* group,
+                               collective::OpId op, SlabPool* pool, std::uint32_t slab) {
+  if (receivers == 0) return 0;
+  TERN_CHECK(!free_tokens_.empty());  // room() counts the same things
+  const std::uint32_t index = free_tokens_.back();
+  free_tokens_.pop_back();
+  tokens_[index] = FrameToken{leg, receivers, group, op, pool, slab};
+  ++(leg == FrameToken::Leg::contribution ? contributions_in_flight_ : results_in_flight_);
+  return index + 1;
+}
+
+void Lane::acked(std::uint64_t cookie) {
+  if (cookie == 0) return;
+  FrameToken& token = tokens_[cookie - 1];
+  TERN_CHECK(token.unacked > 0);
+  if (--token.unacked > 0) return;
+  --(token.leg == FrameToken::Leg::contribution ? contributions_in_flight_ : results_in_flight_);
+  if (token.slab != SlabPool::kNone) token.pool->give(token.slab);
+  LaneGroup* group = token.group;
+  const collective::OpId op = token.op;
+  token = FrameToken{};
+  free_tokens_.push_back(static_cast<std::uint32_t>(cookie - 1));
+  if (group != nullptr) group->frame_acked(op);
+}
+
+void Lane::give_receive_slab(std::uint32_t slab) { receive_slabs_.give(slab); }
+
+void Lane::send(LanePeer& peer, const wire::FrameHeader& header, std::span<const std::byte> prefix,
+                std::span<const std::byte> body, std::uint64_t cookie) {
+  if (peer.link->state() == net::LinkState::lost) return acked(cookie);
+  peer.link->send(header, prefix, body, cookie);
+}
+
+// ---- Links ----------------------------------------------------------------------------------------
+
+LanePeer& Lane::peer(const wire::NodeId& id, const net::Endpoint& endpoint) {
+  for (auto& peer : peers_) {
+    if (peer->id == id && !peer->lost) return *peer;
+  }
+  auto peer = std::make_unique<LanePeer>();
+  peer->id = id;
+  peer->small.resize(kSmallPayloadBytes);
+  peer->result.resize(settings_.block_bytes());
+  net::Link::Identity identity;
+  identity.self = self_;
+  identity.peer = id;
+  identity.lane = static_cast<std::uint16_t>(settings_.lane);
+  identity.endpoint = endpoint;
+  identity.active = self_ < id;
+  peer->link = std::make_unique<net::Link>(transport_, clock_, settings_.link, identity,
+                                           static_cast<net::LinkSink&>(*this));
+  peers_.push_back(std::move(peer));
+  return *peers_.back();
+}
+
+void Lane::adopt(const Command& command) {
+  std::unique_ptr<net::Incoming> incoming(command.incoming);
+  // A peer may connect before this lane knows that it will need it.
+  LanePeer* known = &peer(command.hello.node, {});
+  if (known->link->offer(incoming, command.hello)) return;
+  // The old session is over on the other side; this one begins a new link.
+  known = &peer(command.hello.node, {});
+  known->link->offer(incoming, command.hello);
+}
+
+LanePeer* Lane::peer_of(net::Link& link) {
+  for (auto& peer : peers_) {
+    if (peer->link.get() == &link) return peer.get();
+  }
+  return nullptr;
+}
+
+LaneGroup* Lane::group_of(const wire::FrameHeader& header, const LanePeer& peer,
+                          std::uint32_t& node, bool& protocol_ok) {
+  const auto found = groups_by_token_.find(header.group);
+  if (found == groups_by_token_.end()) {
+    bump(counters_.unknown_group_frames, std::uint64_t{1});  // late frames of an ended epoch, mostly
+    return nullptr;
+  }
+  LaneGroup* group = found->second;
+  node = header.source_node;
+  if (header.epoch != group->setup().epoch || node >= group->setup().node_ids.size() ||
+      group->setup().node_ids[node] != peer.id) {
+    protocol_ok = false;
+    return nullptr;
+  }
+  return group->ops().ended() ? nullptr : group;
+}
+
+net::PayloadPlace Lane::place_payload(net::Link& link, const wire::FrameHeader& header) {
+  LanePeer* peer = peer_of(link);
+  peer->receiving = Receiving{};
+  std::uint32_t node = 0;
+  bool protocol_ok = true;
+  LaneGroup* group = group_of(header, *peer, node, protocol_ok);
+  if (group == nullptr) return {};
+  peer->receiving.group = group;
+  if (header.payload_bytes > kSmallPayloadBytes &&
+      header.kind != static_cast<std::uint8_t>(wire::FrameKind::announce) &&
+      header.kind != static_cast<std::uint8_t>(wire::FrameKind::contribution) &&
+      header.kind != static_cast<std::uint8_t>(wire::FrameKind::result)) {
+    protocol_ok = false;
+  }
+  net::PayloadPlace place;
+  if (protocol_ok) place = group->place_payload(*peer, node, header, protocol_ok);
+  if (!protocol_ok) peer->receiving.refused = true;
+  return place;
+}
+
+bool Lane::on_frame(net::Link& link, const wire::FrameHeader& header,
+                    const net::PayloadPlace& place, bool payload_valid) {
+  LanePeer* peer = peer_of(link);
+  std::uint32_t node = 0;
+  bool protocol_ok = !peer->receiving.refused;
+  LaneGroup* group = nullptr;
+  if (protocol_ok) group = group_of(header, *peer, node, protocol_ok);
+  if (group != nullptr && group == peer->receiving.group) {
+    protocol_ok = group->on_frame(*peer, node, header, place, payload_valid);
+  } else if (peer->receiving.group != nullptr) {
+    peer->receiving.group->on_abandoned(*peer);  // the group ended while the payload came
+  }
+  peer->receiving = Receiving{};
+  if (!protocol_ok) bump(counters_.bad_frames, std::uint64_t{1});
+  return protocol_ok;
+}
+
+void Lane::on_abandoned(net::Link& link, const wire::FrameHeader&, const net::PayloadPlace&) {
+  LanePeer* peer = peer_of(link);
+  if (peer->receiving.group != nullptr) peer->receiving.group->on_abandoned(*peer);
+  peer->receiving = Receiving{};
+}
+
+void Lane::on_acked(net::Link&, std::uint64_t cookie) { acked(cookie); }
+
+void Lane::on_lost(net::Link& link, Errc reason, const char* text) {
+  LanePeer* peer = peer_of(link);
+  peer->lost = true;
+  bump(counters_.links_lost, std::uint64_t{1});
+  for (LaneGroup* group : groups_) {
+    const std::uint32_t node = group->node_of(*peer);
+    if (node == collective::kNobody) continue;
+    Event event;
+    event.kind = EventKind::link_lost;
+    event.group = group;
+    event.number = node;
+    event.code = reason;
+    std::strncpy(event.text, text, sizeof(event.text) - 1);
+    report(event);
+  }
+}
+
+void Lane::publish_peers() {
+  std::vector<PeerSnapshot> rows;
+  rows.reserve(peers_.size());
+  for (const auto& peer : peers_) {
+    rows.push_back({peer->id, peer->link->state(), {}, peer->link->stats(), peer->link->unacked_frames()});
+  }
+  peer_table_.write(rows);
+}
+
+std::vector<Lane::PeerSnapshot> Lane::peers() const { return peer_table_.read(); }
+
+}  // namespace tern::daemon

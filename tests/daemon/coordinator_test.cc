@@ -1,0 +1,313 @@
+#include "daemon/coordinator.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "daemon/hmac.h"
+
+namespace tern::daemon {
+namespace {
+
+using nlohmann::json;
+
+constexpr LinkRef kA = 11;
+constexpr LinkRef kB = 22;
+constexpr LinkRef kC = 33;
+
+std::string node_id(LinkRef link) { return node_text({link, 1}); }
+std::string address(LinkRef link) { return "host" + std::to_string(link) + ":7000"; }
+
+// Members that answer challenges with the right secret, and write down what they are sent.
+class CoordinatorTest : public testing::Test, public ControlSender {
+ protected:
+  void SetUp() override {
+    auto minted = mint_group_id("host11", 7000);
+    ASSERT_TRUE(minted.has_value());
+    id_ = *minted;
+    uid_ = to_hex(id_.uid);
+    coordinator_.learn(id_);
+  }
+
+  void send(LinkRef to, const json& message) override { sent_.emplace_back(to, message); }
+
+  json join_of(LinkRef from, std::uint32_t rank, std::int64_t size) {
+    const std::string nonce(31, 'a');
+    return {{"t", "join"},
+            {"uid", uid_},
+            {"rank", rank},
+            {"size", size},
+            {"nonce", nonce + std::to_string(rank % 10)},
+            {"node", node_id(from)},
+            {"address", address(from)},
+            {"lanes", 2},
+            {"chunk_bytes", 65536},
+            {"eager_bytes", 1024},
+            {"max_ops", 16},
+            {"lossy_min", 0},
+            {"op_timeout_ms", 1000},
+            {"verify", false},
+            {"seed", 0},
+            {"completed", 5 + rank}};
+  }
+  void prove(LinkRef from, const json& join, const json& challenge,
+             std::span<const std::byte> secret) {
+    const std::string proof = join_proof(secret, uid_, join["nonce"], challenge["nonce"],
+                                         join["node"], join["rank"], join["size"]);
+    coordinator_.on_message(
+        from, {{"t", "proof"}, {"uid", uid_}, {"rank", join["rank"]}, {"hmac", proof}});
+  }
+  void join(LinkRef from, const json& message) {
+    coordinator_.on_message(from, message);
+    const json* challenge = last(from, "challenge");
+    ASSERT_NE(challenge, nullptr);
+    prove(from, message, json(*challenge), id_.secret);
+  }
+  void join(LinkRef from, std::uint32_t rank, std::int64_t size) {
+    join(from, join_of(from, rank, size));
+  }
+  void say(LinkRef from, const std::string& what, std::uint32_t epoch, json more = json::object()) {
+    more.update({{"t", what}, {"uid", uid_}, {"epoch", epoch}});
+    coordinator_.on_message(from, more);
+  }
+  // The last message of a type to a link.
+  const json* last(LinkRef to, const std::string& type) const {
+    for (auto i = sent_.rbegin(); i != sent_.rend(); ++i) {
+      if (i->first == to && i->second["t"] == type) return &i->second;
+    }
+    return nullptr;
+  }
+  json members(LinkRef to) const {
+    const json* message = last(to, "members");
+    return message == nullptr ? json() : json::parse((*message)["body"].get<std::string>());
+  }
+  void expect_refused(LinkRef to, Errc code, const std::string& word) const {
+    const json* refused = last(to, "refused");
+    ASSERT_NE(refused, nullptr);
+    EXPECT_EQ((*refused)["code"], static_cast<int>(code)) << *refused;
+    EXPECT_NE((*refused)["text"].get<std::string>().find(word), std::string::npos) << *refused;
+  }
+
+  Coordinator coordinator_{*this};
+  GroupId id_;
+  std::string uid_;
+  std::vector<std::pair<LinkRef, json>> sent_;
+};
+
+TEST_F(CoordinatorTest, TheEpochBeginsWhenTheLastRankHasProvenItself) {
+  join(kB, 1, 3);
+  join(kA, 0, 3);
+  EXPECT_EQ(last(kA, "members"), nullptr);
+  EXPECT_EQ((*last(kB, "waiting"))["missing"], json::array({2}));
+  join(kB, 2, 3);
+  const json body = members(kA);
+  EXPECT_EQ(body, members(kB));
+  EXPECT_EQ(body["epoch"], 1);
+  EXPECT_EQ(body["last_common_op"], 0);
+  ASSERT_EQ(body["nodes"].size(), 2u);  // in the order of their lowest ranks
+  EXPECT_EQ(body["nodes"][0]["ranks"], json::array({0}));
+  EXPECT_EQ(body["nodes"][1]["ranks"], json::array({1, 2}));
+  EXPECT_EQ((*last(kA, "members"))["hmac"],
+            members_proof(id_.secret, join_of(kA, 0, 3)["nonce"], (*last(kA, "members"))["body"]));
+  say(kA, "ready", 1);
+  EXPECT_EQ(last(kA, "start"), nullptr);
+  say(kB, "ready", 1);
+  EXPECT_NE(last(kA, "start"), nullptr);
+  EXPECT_NE(last(kB, "start"), nullptr);
+}
+
+TEST_F(CoordinatorTest, TheLeastOfAllLimitsIsAgreed) {
+  json other = join_of(kB, 1, 2);
+  other["lanes"] = 1;
+  other["chunk_bytes"] = 16384;
+  other["eager_bytes"] = 10;
+  other["max_ops"] = 3;
+  other["lossy_min"] = 99;
+  other["op_timeout_ms"] = 5000;
+  other["verify"] = true;
+  join(kA, 0, 2);
+  join(kB, other);
+  const json body = members(kA);
+  EXPECT_EQ(body["lanes"], 1);
+  EXPECT_EQ(body["chunk_bytes"], 16384);
+  EXPECT_EQ(body["eager_bytes"], 10);
+  EXPECT_EQ(body["max_ops"], 3);
+  EXPECT_EQ(body["lossy_min"], 99);
+  EXPECT_EQ(body["op_timeout_ms"], 5000);
+  EXPECT_EQ(body["verify"], true);
+}
+
+TEST_F(CoordinatorTest, NonsenseInAJoinIsClampedOrRefused) {
+  json odd = join_of(kA, 0, 1);
+  odd["lanes"] = -7;
+  odd["chunk_bytes"] = "many";
+  odd["max_ops"] = std::numeric_limits<std::int64_t>::max();
+  odd["eager_bytes"] = -1;
+  join(kA, odd);
+  EXPECT_EQ(members(kA)["lanes"], 1);
+  EXPECT_EQ(members(kA)["chunk_bytes"], 16 << 10);
+  EXPECT_EQ(members(kA)["eager_bytes"], 0);
+  for (const auto& [rank, size] : {std::pair<int, int>{-1, 2}, {2, 2}, {0, 0}, {0, 1025}}) {
+    sent_.clear();
+    json message = join_of(kB, 0, 1);
+    message["rank"] = rank;
+    message["size"] = size;
+    coordinator_.on_message(kB, message);
+    expect_refused(kB, Errc::invalid_argument, "rank must be");
+  }
+  sent_.clear();
+  json message = join_of(kB, 0, 1);
+  message["node"] = "nobody";
+  coordinator_.on_message(kB, message);
+  expect_refused(kB, Errc::protocol_error, "malformed");
+}
+
+TEST_F(CoordinatorTest, AWrongSecretIsRefusedAndTheRankIsFree) {
+  const json message = join_of(kA, 0, 1);
+  coordinator_.on_message(kA, message);
+  auto wrong = id_.secret;
+  wrong[0] ^= std::byte{1};
+  prove(kA, message, json(*last(kA, "challenge")), wrong);
+  expect_refused(kA, Errc::bad_secret, "secret");
+  join(kB, 0, 1);
+  EXPECT_NE(last(kB, "members"), nullptr);
+}
+
+TEST_F(CoordinatorTest, AProofForAnotherChallengeIsNoProof) {
+  const json message = join_of(kA, 0, 1);
+  coordinator_.on_message(kA, message);
+  const json old = *last(kA, "challenge");
+  coordinator_.on_message(kA, message);  // asks again, gets another challenge
+  prove(kA, message, old, id_.secret);
+  expect_refused(kA, Errc::bad_secret, "");
+}
+
+TEST_F(CoordinatorTest, ARankThatIsTakenIsRefused) {
+  join(kA, 0, 2);
+  coordinator_.on_message(kB, join_of(kB, 0, 2));
+  expect_refused(kB, Errc::rank_taken, "rank 0");
+  join(kB, 1, 2);
+  sent_.clear();
+  join(kC, 1, 2);  // in the running epoch too
+  expect_refused(kC, Errc::rank_taken, "rank 1");
+}
+
+TEST_F(CoordinatorTest, WhoHasNotProvenItselfHoldsNoPlace) {
+  coordinator_.on_message(kB, join_of(kB, 0, 1));
+  join(kA, 0, 1);
+  expect_refused(kB, Errc::rank_taken, "");
+  EXPECT_NE(last(kA, "members"), nullptr);
+}
+
+TEST_F(CoordinatorTest, AnotherSizeIsRefused) {
+  join(kA, 0, 2);
+  join(kB, 1, 3);
+  expect_refused(kB, Errc::wrong_size, "rank 1 says size 3, rank 0 says 2");
+}
+
+TEST_F(CoordinatorTest, JoinsOfAnUnknownGroupWaitUntilItIsLearnt) {
+  auto other = mint_group_id("host11", 7000);
+  ASSERT_TRUE(other.has_value());
+  id_ = *other;
+  uid_ = to_hex(id_.uid);
+  const json message = join_of(kA, 0, 1);
+  coordinator_.on_message(kA, message);
+  EXPECT_EQ(last(kA, "challenge"), nullptr);
+  coordinator_.learn(id_);
+  ASSERT_NE(last(kA, "challenge"), nullptr);
+  prove(kA, message, json(*last(kA, "challenge")), id_.secret);
+  EXPECT_NE(last(kA, "members"), nullptr);
+}
+
+TEST_F(CoordinatorTest, WithdrawnRanksAreWaitedForAgain) {
+  join(kA, 0, 2);
+  coordinator_.on_message(kB, {{"t", "withdraw"}, {"uid", uid_}, {"rank", 0}});  // not its rank
+  coordinator_.on_message(kA, {{"t", "withdraw"}, {"uid", uid_}, {"rank", 0}});
+  join(kB, 1, 2);
+  EXPECT_EQ(last(kB, "members"), nullptr);
+  join(kA, 0, 2);
+  EXPECT_NE(last(kB, "members"), nullptr);
+}
+
+TEST_F(CoordinatorTest, TheEndGoesToAllAndARejoinBeginsTheNextEpoch) {
+  join(kA, 0, 2);
+  join(kB, 1, 2);
+  say(kC, "ended", 1, {{"code", 7}, {"text", "a stranger"}});
+  say(kB, "ended", 9, {{"code", 7}, {"text", "another epoch"}});
+  EXPECT_EQ(last(kA, "end"), nullptr);
+  say(kB, "ended", 1, {{"code", static_cast<int>(Errc::rank_lost)}, {"text", "lost rank 1"}});
+  EXPECT_EQ((*last(kA, "end"))["text"], "lost rank 1");
+  EXPECT_EQ((*last(kA, "end"))["code"], static_cast<int>(Errc::rank_lost));
+  join(kA, 0, 2);
+  join(kB, 1, 2);
+  EXPECT_EQ(members(kA)["epoch"], 2);
+  EXPECT_EQ(members(kA)["last_common_op"], 5);  // the least that a rank has completed
+  EXPECT_EQ(members(kA)["incarnation"].get<std::string>().size(), 32u);
+}
+
+TEST_F(CoordinatorTest, WhoRejoinsBeforeTheEndIsInTheNextEpoch) {
+  join(kA, 0, 2);
+  join(kB, 1, 2);
+  say(kA, "left", 1, {{"rank", 0}});
+  join(kA, 0, 2);
+  say(kB, "left", 1, {{"rank", 0}});  // not its rank
+  say(kB, "left", 1, {{"rank", 1}});
+  EXPECT_EQ((*last(kB, "end"))["code"], static_cast<int>(Errc::group_left));
+  join(kB, 1, 2);
+  EXPECT_EQ(members(kB)["epoch"], 2);
+}
+
+TEST_F(CoordinatorTest, ALostLinkEndsTheEpochAndForgetsItsJoiners) {
+  join(kA, 0, 2);
+  join(kB, 1, 2);
+  coordinator_.on_link_lost(kB, "gone");
+  EXPECT_EQ((*last(kA, "end"))["code"], static_cast<int>(Errc::peer_lost));
+  EXPECT_NE((*last(kA, "end"))["text"].get<std::string>().find("host22:7000 (ranks 1)"),
+            std::string::npos);
+  join(kC, 1, 2);
+  coordinator_.on_link_lost(kC, "gone too");
+  sent_.clear();
+  join(kA, 0, 2);
+  EXPECT_EQ(last(kA, "members"), nullptr);
+}
+
+TEST_F(CoordinatorTest, ARestartedDaemonEndsTheEpochOfTheOldOne) {
+  join(kA, 0, 2);
+  join(kB, 1, 2);
+  json again = join_of(kC, 1, 2);
+  again["address"] = address(kB);
+  join(kC, again);
+  EXPECT_NE((*last(kA, "end"))["text"].get<std::string>().find("restarted"), std::string::npos);
+  join(kA, 0, 2);
+  EXPECT_EQ(members(kA)["epoch"], 2);
+}
+
+// The epoch that begins at once is not the one that the joiner asked for.
+TEST_F(CoordinatorTest, ARestartedDaemonWithAnotherSizeFindsTheNextEpochBegun) {
+  join(kA, 0, 3);
+  join(kB, 1, 3);
+  join(kC, 2, 3);
+  // Two go on without the third.
+  say(kA, "left", 1, {{"rank", 0}});
+  say(kB, "left", 1, {{"rank", 1}});
+  join(kA, 0, 2);
+  join(kB, 1, 2);
+  constexpr LinkRef kRestarted = 44;
+  json again = join_of(kRestarted, 2, 3);
+  again["address"] = address(kC);
+  join(kRestarted, again);
+  EXPECT_NE(last(kC, "end"), nullptr);
+  EXPECT_EQ(members(kA)["epoch"], 2);
+  expect_refused(kRestarted, Errc::wrong_size, "size");
+}
+
+TEST_F(CoordinatorTest, OtherMessagesAreNotForIt) {
+  EXPECT_FALSE(coordinator_.on_message(kA, {{"t", "start"}, {"uid", uid_}}));
+  EXPECT_FALSE(coordinator_.on_message(kA, {{"t", "join"}, {"uid", "short"}}));
+  EXPECT_FALSE(coordinator_.on_message(kA, json::object()));
+  EXPECT_TRUE(
+      coordinator_.on_message(kA, {{"t", "proof"}, {"uid", uid_}, {"rank", 0}, {"hmac", 7}}));
+}
+
+}  // namespace
+}  // namespace tern::daemon

@@ -1,0 +1,236 @@
+// What may come to a daemon's port: none of it is believed, and the job beside it does not notice.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/hostile_peer.h"
+#include "tests/e2e/rank_process.h"
+#include "wire/op_frames.h"
+
+namespace tern::e2e {
+namespace {
+
+using wire::FrameKind;
+
+class BadPeer : public ::testing::Test {
+ protected:
+  BadPeer() : cluster(2, {"--handshake-timeout", "300ms"}) {}
+
+  void SetUp() override {
+    ASSERT_TRUE(cluster.running());
+    good = Ranks(cluster, {1, 1}, "good");
+    ASSERT_EQ(good.join(), "");
+    before = cluster[0].holdings();
+    port = cluster[0].port();
+    good.tell_all("stream group=g ops=400 tensors=3 large=60000");
+  }
+
+  void TearDown() override {
+    EXPECT_EQ(disagreement(good.replies()), "");
+    EXPECT_EQ(disagreement(good.ask_all("stream group=g ops=20")), "");
+    EXPECT_TRUE(eventually([&] { return cluster[0].holdings().descriptors <= before.descriptors; }))
+        << cluster[0].holdings().descriptors << " descriptors, before " << before.descriptors;
+  }
+
+  Cluster cluster;
+  Ranks good;
+  Holdings before;
+  int port = 0;
+};
+
+TEST_F(BadPeer, SendsNoise) {
+  std::mt19937_64 random(3);
+  for (const std::size_t bytes : {1, 10, 87, 88, 89, 168, 1000, 100'000}) {
+    std::vector<std::byte> noise(bytes);
+    for (auto& byte : noise) byte = static_cast<std::byte>(random());
+    HostilePeer peer(port);
+    peer.send(noise);
+    EXPECT_TRUE(peer.is_thrown_out()) << bytes;
+  }
+  HostilePeer silent(port);
+  EXPECT_TRUE(silent.is_thrown_out());
+  EXPECT_TRUE(eventually([&] { return cluster[0].counter("hellos_refused") >= 8; }));
+}
+
+TEST_F(BadPeer, SendsBadHellos) {
+  using Header = wire::FrameHeader;
+  using Body = wire::HelloBody;
+  struct Case {
+    const char* name;
+    std::function<void(Header&, Body&)> change;
+  };
+  const std::vector<Case> cases{
+      {"magic", [](Header& header, Body&) { header.magic ^= 1; }},
+      {"version", [](Header& header, Body&) { header.version = 2; }},
+      {"kind", [](Header& header, Body&) { header.kind = 99; }},
+      {"no hello",
+       [](Header& header, Body&) { header.kind = static_cast<std::uint8_t>(FrameKind::control); }},
+      {"oversize",
+       [](Header& header, Body&) { header.payload_bytes = wire::kMaxPayloadBytes + 1; }},
+      {"larger than a hello", [](Header& header, Body&) { header.payload_bytes = 81; }},
+      {"smaller than a hello", [](Header& header, Body&) { header.payload_bytes = 79; }},
+      {"checksum", [](Header& header, Body&) { header.payload_crc ^= 1; }},
+      {"reserved", [](Header& header, Body&) { header.reserved2 = 1; }},
+      {"versions", [](Header&, Body& body) { body.version_min = body.version_max = 9; }},
+      {"lane", [](Header&, Body& body) { body.lane = 40; }},
+      {"another node", [](Header&, Body& body) {
+         body.expected_node = {1, 2};
+       }}};
+  for (const Case& one : cases) {
+    Header header;
+    Body body = HostilePeer::hello_body(0, 5);
+    header.kind = static_cast<std::uint8_t>(FrameKind::hello);
+    header.payload_bytes = sizeof(body);
+    one.change(header, body);
+    const auto payload = std::as_bytes(std::span(&body, 1));
+    if (one.name != std::string("checksum")) header.payload_crc = wire::crc32c(payload);
+    HostilePeer peer(port);
+    peer.send(HostilePeer::sealed(header, payload));
+    EXPECT_TRUE(peer.is_thrown_out()) << one.name;
+  }
+}
+
+TEST_F(BadPeer, SpeaksNonsenseToTheConductor) {
+  std::uint64_t node = 100;
+  const auto open = [&](HostilePeer& peer) {
+    return peer.hello(HostilePeer::hello_body(wire::kConductorLane, ++node));
+  };
+  const std::string deep(5000, '[');
+  for (const std::string& text : {std::string("not json"), std::string("[1,2]"), std::string("7"),
+                                  deep, std::string("{\"t\":")}) {
+    HostilePeer peer(port);
+    ASSERT_TRUE(open(peer));
+    ASSERT_TRUE(peer.send(peer.control(text)));
+    EXPECT_TRUE(peer.is_thrown_out()) << text.substr(0, 20);
+  }
+  {
+    // Objects with fields of wrong types and values; the link stays or not, the daemon does.
+    HostilePeer peer(port);
+    ASSERT_TRUE(open(peer));
+    const std::string uid(32, 'a');
+    for (const std::string& text :
+         {std::string("{}"), std::string("{\"t\":7}"), std::string("{\"t\":\"join\"}"),
+          "{\"t\":\"join\",\"uid\":\"" + uid + "\",\"rank\":-1,\"size\":1}",
+          "{\"t\":\"join\",\"uid\":\"" + uid + "\",\"rank\":0,\"size\":1e99}",
+          "{\"t\":\"join\",\"uid\":\"" + uid + "\",\"rank\":0,\"size\":1,\"node\":[],\"nonce\":{}}",
+          "{\"t\":\"join\",\"uid\":\"" + uid + "\",\"rank\":0,\"size\":1,\"node\":\"" + uid +
+              "\",\"nonce\":\"" + uid + "\",\"lanes\":-5,\"chunk_bytes\":\"x\"}",
+          "{\"t\":\"proof\",\"uid\":\"" + uid + "\",\"rank\":0,\"hmac\":\"\"}",
+          "{\"t\":\"members\",\"uid\":\"" + uid + "\",\"body\":\"{}\",\"hmac\":\"00\"}",
+          "{\"t\":\"start\",\"uid\":\"" + uid + "\",\"epoch\":1}",
+          "{\"t\":\"end\",\"uid\":\"" + uid + "\",\"epoch\":1,\"code\":-4}",
+          "{\"t\":\"ended\",\"uid\":\"" + uid + "\",\"epoch\":1,\"code\":7}",
+          "{\"t\":\"left\",\"uid\":\"" + uid + "\",\"rank\":0}",
+          "{\"t\":\"challenge\",\"uid\":\"" + uid + "\",\"rank\":0,\"nonce\":5}"}) {
+      peer.send(peer.control(text));
+    }
+    EXPECT_TRUE(eventually([&] { return cluster[0].counter("bad_control_messages") > 0; }));
+  }
+  {
+    HostilePeer peer(port);  // larger than any control message
+    ASSERT_TRUE(open(peer));
+    const std::vector<std::byte> large(2 << 20, std::byte{' '});
+    peer.send(peer.next(FrameKind::control, large));
+    EXPECT_TRUE(peer.is_thrown_out());
+  }
+  {
+    HostilePeer peer(port);  // thousands of joins of groups that nobody knows
+    ASSERT_TRUE(open(peer));
+    for (int i = 0; i < 6000; ++i) {
+      char uid[33];
+      std::snprintf(uid, sizeof(uid), "%032x", i);
+      peer.send(peer.control(std::string("{\"t\":\"join\",\"rank\":0,\"size\":2,\"uid\":\"") + uid +
+                             "\",\"node\":\"" + uid + "\",\"nonce\":\"" + uid + "\"}"));
+    }
+  }
+  EXPECT_TRUE(eventually([&] { return cluster[0].ask("status").is_object(); }));
+}
+
+TEST_F(BadPeer, BreaksTheSequence) {
+  std::uint64_t node = 300;
+  const std::string_view text = "{\"t\":\"nothing\"}";
+  const auto bytes = std::as_bytes(std::span(text));
+  const std::vector<std::function<void(HostilePeer&)>> breaches{
+      [&](HostilePeer& peer) {  // a gap
+        peer.next(FrameKind::control, bytes);
+        peer.send(peer.next(FrameKind::control, bytes));
+      },
+      [&](HostilePeer& peer) {  // an acknowledgement of what was never sent
+        wire::FrameHeader header;
+        header.kind = static_cast<std::uint8_t>(FrameKind::heartbeat);
+        header.ack_seq = 1'000'000;
+        peer.send(HostilePeer::frame(header, {}));
+      },
+      [&](HostilePeer& peer) {  // a header that does not match its checksum
+        auto frame = peer.control(text);
+        frame[30] ^= std::byte{4};
+        peer.send(frame);
+      },
+      [&](HostilePeer& peer) {  // cut in the middle
+        const auto frame = peer.control(text);
+        peer.send(std::span(frame).first(frame.size() - 3));
+        peer.shut();
+      },
+      [&](HostilePeer& peer) {  // a second hello
+        peer.send(HostilePeer::hello_frame(HostilePeer::hello_body(wire::kConductorLane, 1)));
+      }};
+  for (std::size_t i = 0; i < breaches.size(); ++i) {
+    HostilePeer peer(port);
+    ASSERT_TRUE(peer.hello(HostilePeer::hello_body(wire::kConductorLane, ++node))) << i;
+    breaches[i](peer);
+    EXPECT_TRUE(peer.is_thrown_out()) << i;
+  }
+  {
+    HostilePeer peer(port);  // the same frame again is dropped or refused, never taken twice
+    ASSERT_TRUE(peer.hello(HostilePeer::hello_body(wire::kConductorLane, ++node)));
+    const auto frame = peer.control(text);
+    const std::int64_t seen = cluster[0].counter("bad_control_messages");
+    for (int i = 0; i < 5; ++i) peer.send(frame);
+    EXPECT_TRUE(eventually([&] { return cluster[0].counter("bad_control_messages") == seen + 1; }));
+    peer.shut();
+    EXPECT_TRUE(peer.is_thrown_out());
+    EXPECT_EQ(cluster[0].counter("bad_control_messages"), seen + 1);
+  }
+}
+
+TEST_F(BadPeer, GuessesGroupsOnALane) {
+  std::mt19937_64 random(5);
+  HostilePeer peer(port);
+  ASSERT_TRUE(peer.hello(HostilePeer::hello_body(0, 700)));
+  const std::int64_t seen = cluster[0].counter("unknown_group_frames");
+  std::uint64_t sequence = 0;
+  for (const auto kind : {FrameKind::announce, FrameKind::grant, FrameKind::contribution,
+                          FrameKind::result, FrameKind::op_fail, FrameKind::verify}) {
+    for (const std::size_t bytes : {0, 8, 48, 192, 70'000}) {
+      wire::FrameHeader header;
+      header.kind = static_cast<std::uint8_t>(kind);
+      header.link_seq = ++sequence;
+      header.group = random();
+      header.tensor = random();
+      header.epoch = 1;
+      header.chunk = static_cast<std::uint32_t>(random());
+      header.count = static_cast<std::uint32_t>(random());
+      ASSERT_TRUE(
+          peer.send(HostilePeer::frame(header, std::vector<std::byte>(bytes, std::byte{0x5a}))));
+    }
+  }
+  EXPECT_TRUE(eventually([&] { return cluster[0].counter("unknown_group_frames") >= seen + 30; }));
+}
+
+TEST_F(BadPeer, OpensManyConnections) {
+  std::vector<HostilePeer> peers;
+  for (int i = 0; i < 300; ++i) peers.emplace_back(port);
+  for (std::uint16_t i = 0; i < 100; ++i) {
+    peers[i].send(HostilePeer::hello_frame(HostilePeer::hello_body(0, 2000u + i)));
+  }
+  EXPECT_TRUE(cluster[0].ask("status").is_object());
+  peers.clear();
+}
+
+}  // namespace
+}  // namespace tern::e2e

@@ -1,0 +1,220 @@
+#include "client.h"
+
+#include <fcntl.h>
+
+#include <bit>
+
+#include "base/check.h"
+#include "world.h"
+
+namespace tern::sim {
+
+using shm::PacketKind;
+
+Client::Client(World& world, std::size_t daemon, std::uint64_t id)
+    : world_(world), daemon_(daemon), id_(id) {
+  world_.daemon(daemon_).conductor->on_client_connected(id_, {});
+}
+
+template <typename Packet>
+std::uint64_t Client::send(const Packet& packet) {
+  if (!lost_) world_.daemon(daemon_).conductor->on_client_packet(id_, shm::packet_bytes(packet));
+  return next_request_++;
+}
+
+void Client::hello(const std::string& job, std::uint64_t arena_bytes) {
+  auto packet = shm::make_packet<shm::HelloPacket>(PacketKind::hello, next_request_);
+  packet.abi_min = packet.abi_max = wire::kShmAbi;
+  packet.arena_bytes = arena_bytes;
+  std::strncpy(packet.job, job.c_str(), sizeof(packet.job) - 1);
+  send(packet);
+}
+
+std::uint64_t Client::mint() {
+  return send(shm::make_packet<shm::PacketHeader>(PacketKind::group_mint, next_request_));
+}
+
+std::uint64_t Client::join(const std::string& id, std::uint32_t new_rank, std::uint32_t size,
+                           const JoinOptions& options) {
+  auto packet = shm::make_packet<shm::GroupJoinPacket>(PacketKind::group_join, next_request_);
+  std::strncpy(packet.id, id.c_str(), sizeof(packet.id) - 1);
+  packet.rank = static_cast<std::int32_t>(new_rank);
+  packet.size = static_cast<std::int32_t>(size);
+  packet.verify = options.verify ? 1 : 0;
+  packet.timeout_ms = options.timeout_ms;
+  packet.op_timeout_ms = options.op_timeout_ms;
+  packet.completed_ops = options.completed_ops;
+  return send(packet);
+}
+
+std::uint64_t Client::leave() {
+  auto packet = shm::make_packet<shm::GroupLeavePacket>(PacketKind::group_leave, next_request_);
+  packet.group = group.group;
+  return send(packet);
+}
+
+std::uint64_t Client::declare(const TensorSpec& spec) {
+  auto packet =
+      shm::make_packet<shm::TensorDeclarePacket>(PacketKind::tensor_declare, next_request_);
+  packet.group = group.group;
+  packet.count = spec.count;
+  packet.dtype = static_cast<std::uint8_t>(spec.dtype);
+  packet.role = static_cast<std::uint8_t>(spec.role);
+  packet.exempt = spec.exempt ? 1 : 0;
+  std::strncpy(packet.name, spec.name.c_str(), sizeof(packet.name) - 1);
+  std::strncpy(packet.recipe, spec.recipe.c_str(), sizeof(packet.recipe) - 1);
+  return send(packet);
+}
+
+std::uint64_t Client::release(std::uint64_t tensor) {
+  auto packet =
+      shm::make_packet<shm::TensorReleasePacket>(PacketKind::tensor_release, next_request_);
+  packet.group = group.group;
+  packet.tensor = tensor;
+  return send(packet);
+}
+
+std::uint64_t Client::goodbye() {
+  return send(shm::make_packet<shm::PacketHeader>(PacketKind::goodbye, next_request_));
+}
+
+void Client::on_answer(std::span<const std::byte> packet, std::span<const int> descriptors) {
+  shm::PacketHeader header{};
+  std::memcpy(&header, packet.data(), sizeof(header));
+  answers_[header.request].assign(packet.begin(), packet.end());
+  shm::WelcomePacket welcome;
+  if (header.kind != static_cast<std::uint16_t>(PacketKind::welcome) ||
+      !shm::read_packet(packet, welcome)) {
+    return;
+  }
+  auto mapped =
+      shm::Segment::map(Fd(::fcntl(descriptors[0], F_DUPFD_CLOEXEC, 0)), welcome.segment_bytes);
+  TERN_CHECK(mapped.has_value());
+  segment_ = std::move(*mapped);
+  for (std::uint32_t lane = 0; lane < segment_.lane_count(); ++lane) {
+    submissions_.emplace_back(segment_.submit_ring(lane));
+    completions_.emplace_back(segment_.completion_ring(lane));
+  }
+}
+
+OpResult Client::status_of(std::uint64_t request) const {
+  const auto done = answer<shm::DonePacket>(request);
+  if (!done) return {};
+  return {static_cast<Errc>(done->status), done->detail, 0};
+}
+
+bool Client::adopt_join(std::uint64_t request, std::uint32_t new_rank) {
+  const auto joined = answer<shm::GroupJoinedPacket>(request);
+  if (!joined) return false;
+  group = *joined;
+  rank = new_rank;
+  anonymous_ = 0;
+  tensors_.clear();
+  return true;
+}
+
+Tensor* Client::adopt_declare(std::uint64_t request, const TensorSpec& spec) {
+  const auto declared = answer<shm::TensorDeclaredPacket>(request);
+  if (!declared) return nullptr;
+  return &(tensors_[spec.name] =
+               Tensor{spec, declared->tensor, declared->next_sequence, declared->one_lane != 0});
+}
+
+std::uint64_t Client::allocate(std::uint64_t bytes) {
+  const std::uint64_t offset = arena_used_;
+  arena_used_ += (bytes + 63) / 64 * 64;
+  TERN_CHECK(arena_used_ <= segment_.arena_bytes());
+  return offset;
+}
+
+shm::Sharding Client::sharding(const OpRequest& op, std::uint64_t tensor, std::uint64_t sequence,
+                               bool one_lane) const {
+  return shm::make_sharding(tensor, sequence, op.count, op.dtype, group.chunk_bytes,
+                            static_cast<std::uint32_t>(group.node_count), group.lane_count,
+                            one_lane);
+}
+
+std::uint64_t Client::submit(const OpRequest& op, Tensor* tensor) {
+  if (tensor == nullptr) return submit_as(op, 0, anonymous_++, false);
+  return submit_as(op, tensor->id, tensor->next_use++, tensor->one_lane);
+}
+
+std::uint64_t Client::submit_as(const OpRequest& op, std::uint64_t tensor, std::uint64_t sequence,
+                                bool one_lane) {
+  shm::SubmitEntry entry;
+  std::memset(&entry, 0, sizeof(entry));
+  entry.ticket = next_ticket_++;
+  entry.kind = static_cast<std::uint16_t>(op.kind);
+  entry.dtype = static_cast<std::uint8_t>(op.dtype);
+  entry.reduction = static_cast<std::uint8_t>(op.reduction);
+  for (const auto& [name, known] : tensors_) {
+    if (known.id == tensor) entry.role = static_cast<std::uint8_t>(known.spec.role);
+  }
+  entry.group = group.group;
+  entry.tensor = tensor;
+  entry.sequence = sequence;
+  entry.count = op.count;
+  entry.input_offset = op.input;
+  entry.output_offset = op.output;
+  entry.root = op.root;
+  entry.priority = op.priority;
+  entry.prescale_bits = std::bit_cast<std::uint32_t>(op.prescale);
+  entry.state_scale_bits = std::bit_cast<std::uint32_t>(op.state_scale);
+  std::strncpy(entry.recipe, op.recipe.c_str(), sizeof(entry.recipe) - 1);
+  Waiting& waiting = waiting_[entry.ticket];
+  const auto cut = sharding(op, tensor, sequence, one_lane);
+  for (std::uint32_t lane = 0; lane < group.lane_count; ++lane) {
+    if (!cut.uses_lane(lane)) continue;
+    ++waiting.lanes_left;
+    push_raw(lane, entry);
+  }
+  if (lost_) fail_all_tickets();
+  return entry.ticket;
+}
+
+void Client::push_raw(std::uint32_t lane, const shm::SubmitEntry& entry) {
+  TERN_CHECK(submissions_[lane].try_push(entry) == shm::RingResult::ok);
+}
+
+void Client::cancel(std::uint64_t ticket) {
+  shm::SubmitEntry entry;
+  std::memset(&entry, 0, sizeof(entry));
+  entry.ticket = ticket;
+  entry.kind = static_cast<std::uint16_t>(shm::OpKind::cancel);
+  entry.group = group.group;
+  for (std::uint32_t lane = 0; lane < group.lane_count; ++lane) push_raw(lane, entry);
+}
+
+int Client::poll() {
+  if (lost_) fail_all_tickets();
+  int taken = 0;
+  shm::CompletionEntry entry;
+  for (auto& ring : completions_) {
+    while (ring.try_pop(entry) == shm::RingResult::ok) {
+      ++taken;
+      const auto found = waiting_.find(entry.ticket);
+      if (found == waiting_.end()) {
+        TERN_CHECK(lost_);  // a completion that nobody waits for
+        continue;
+      }
+      Waiting& waiting = found->second;
+      if (waiting.result.status == Errc::ok) {
+        waiting.result.status = static_cast<Errc>(entry.status);
+        waiting.result.detail = entry.detail;
+      }
+      waiting.result.bytes_sent += entry.bytes_sent;
+      if (--waiting.lanes_left > 0) continue;
+      results_[entry.ticket] = waiting.result;
+      waiting_.erase(found);
+    }
+  }
+  return taken;
+}
+
+void Client::fail_all_tickets() {
+  for (auto& [ticket, waiting] : waiting_)
+    results_[ticket] = {Errc::daemon_lost, "the daemon is gone", 0};
+  waiting_.clear();
+}
+
+}  // namespace tern::sim

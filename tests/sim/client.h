@@ -1,0 +1,152 @@
+#pragma once
+
+// A client process in the simulation: speaks the packets of shm/layout.h with its daemon's
+// conductor by calls, and with its lanes through the real rings in the real segment, as libtern
+// does.
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/errc.h"
+#include "shm/packet_socket.h"
+#include "shm/segment.h"
+#include "shm/sharding.h"
+
+namespace tern::sim {
+
+class World;
+
+struct JoinOptions {
+  bool verify = false;
+  std::int64_t timeout_ms = 0;
+  std::int64_t op_timeout_ms = 0;
+  std::uint64_t completed_ops = 0;
+};
+
+struct TensorSpec {
+  std::string name;
+  std::uint64_t count = 0;
+  DType dtype = DType::f32;
+  Role role = Role::exact;
+  bool exempt = false;
+  std::string recipe;
+};
+
+struct Tensor {
+  TensorSpec spec;
+  std::uint64_t id = 0;
+  std::uint64_t next_use = 0;
+  bool one_lane = false;
+};
+
+struct OpRequest {
+  shm::OpKind kind = shm::OpKind::all_reduce;
+  DType dtype = DType::f32;
+  Reduction reduction = Reduction::sum;
+  std::uint64_t count = 0;
+  std::uint64_t input = 0;  // offsets in the arena
+  std::uint64_t output = 0;
+  std::uint32_t root = 0;
+  std::int32_t priority = 0;
+  float prescale = 1.0f;
+  float state_scale = 1.0f;
+  std::string recipe;
+};
+
+struct OpResult {
+  Errc status = Errc::ok;
+  std::string detail;
+  std::uint64_t bytes_sent = 0;
+};
+
+class Client {
+ public:
+  Client(World& world, std::size_t daemon, std::uint64_t id);
+
+  std::uint64_t id() const { return id_; }
+  std::size_t daemon() const { return daemon_; }
+  bool lost() const { return lost_; }  // the daemon has no more to say to it
+
+  // ---- Requests return at once; a helper below runs the world until the answer is here. ----
+  void hello(const std::string& job, std::uint64_t arena_bytes);
+  std::uint64_t mint();
+  std::uint64_t join(const std::string& group, std::uint32_t rank, std::uint32_t size,
+                     const JoinOptions& options = {});
+  std::uint64_t leave();
+  std::uint64_t declare(const TensorSpec& spec);
+  std::uint64_t release(std::uint64_t tensor);
+  std::uint64_t goodbye();
+  bool ready() const { return segment_.lane_count() > 0; }
+  bool answered(std::uint64_t request) const { return answers_.contains(request); }
+  // The status of a done packet; ok for any other answer.
+  OpResult status_of(std::uint64_t request) const;
+  template <typename Packet>
+  std::optional<Packet> answer(std::uint64_t request) const {
+    const auto found = answers_.find(request);
+    Packet packet;
+    if (found == answers_.end() || !shm::read_packet(found->second, packet)) return std::nullopt;
+    return packet;
+  }
+  // Takes over what the answer to a join says. False: it was refused.
+  bool adopt_join(std::uint64_t request, std::uint32_t rank);
+  Tensor* adopt_declare(std::uint64_t request, const TensorSpec& spec);
+
+  // ---- Ops ----
+  // A place in the arena; never given back before forget_arena().
+  std::uint64_t allocate(std::uint64_t bytes);
+  void forget_arena() { arena_used_ = 0; }
+  std::byte* at(std::uint64_t offset) { return segment_.arena().data() + offset; }
+  // A ticket; tensor null: anonymous.
+  std::uint64_t submit(const OpRequest& op, Tensor* tensor = nullptr);
+  std::uint64_t submit_as(const OpRequest& op, std::uint64_t tensor, std::uint64_t sequence,
+                          bool one_lane);
+  void push_raw(std::uint32_t lane, const shm::SubmitEntry& entry);
+  void cancel(std::uint64_t ticket);
+  int poll();  // takes completions
+  bool done(std::uint64_t ticket) const { return results_.contains(ticket); }
+  const OpResult& result(std::uint64_t ticket) const { return results_.at(ticket); }
+  std::size_t in_flight() const { return waiting_.size(); }
+  // Its tickets end with daemon_lost.
+  void fail_all_tickets();
+
+  shm::GroupJoinedPacket group{};
+  std::uint32_t rank = 0;
+
+  // ---- From the daemon ----
+  void on_answer(std::span<const std::byte> packet, std::span<const int> descriptors);
+  void on_disconnected() { lost_ = true; }
+
+ private:
+  template <typename Packet>
+  std::uint64_t send(const Packet& packet);
+  shm::Sharding sharding(const OpRequest& op, std::uint64_t tensor, std::uint64_t sequence,
+                         bool one_lane) const;
+
+  struct Waiting {
+    std::uint32_t lanes_left = 0;
+    OpResult result;
+  };
+
+  World& world_;
+  std::size_t daemon_;
+  std::uint64_t id_;
+  bool lost_ = false;
+  std::uint64_t next_request_ = 1;
+  std::uint64_t next_ticket_ = 1;
+  std::uint64_t anonymous_ = 0;
+  std::uint64_t arena_used_ = 0;
+  std::map<std::uint64_t, std::vector<std::byte>> answers_;
+  std::map<std::string, Tensor> tensors_;
+  std::map<std::uint64_t, Waiting> waiting_;
+  std::map<std::uint64_t, OpResult> results_;
+  shm::Segment segment_;
+  std::vector<shm::RingProducer<shm::SubmitEntry>> submissions_;
+  std::vector<shm::RingConsumer<shm::CompletionEntry>> completions_;
+};
+
+}  // namespace tern::sim

@@ -1,0 +1,263 @@
+// What ranks hear when something is wrong: mismatches, cancelled ops, lost parties, damaged memory.
+
+#include <gtest/gtest.h>
+
+#include "cluster.h"
+
+namespace tern::sim {
+namespace {
+
+constexpr std::uint64_t kLarge = 20'011;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TensorSpec weight(std::uint64_t count = kLarge) {
+  TensorSpec spec;
+  spec.name = "w";
+  spec.count = count;
+  return spec;
+}
+
+// Rank 2 submits `other`; all the rest `request`.
+Cluster::Pending submit_differently(Cluster& cluster, const OpRequest& request, OpRequest other) {
+  Cluster::Pending pending;
+  pending.request = request;
+  for (std::uint32_t rank = 0; rank < cluster.size(); ++rank) {
+    OpRequest mine = rank == 2 ? other : request;
+    mine.input = mine.output = cluster.ranks[rank]->allocate(200'000);
+    pending.tickets.push_back(cluster.ranks[rank]->submit(mine));
+  }
+  return pending;
+}
+
+TEST(Failure, MismatchOfAnonymousOpsSaysWhoSaidWhat) {
+  DaemonShape shape;
+  shape.lanes = 3;
+  Cluster cluster({2, 1, 1}, shape);
+  cluster.join();
+  const OpRequest plain = all_reduce(DType::f32, kLarge);
+  OpRequest root = plain;
+  root.kind = shm::OpKind::broadcast;
+  const std::vector<std::pair<OpRequest, std::string>> others = {
+      {all_reduce(DType::f32, kLarge - 1), std::to_string(kLarge - 1)},
+      {all_reduce(DType::f32, 3), "3 f32"},  // another number of lanes, and eager
+      {all_reduce(DType::i32, kLarge), "i32"},
+      {all_reduce(DType::f32, kLarge, Reduction::min), "min"},
+      {root, "broadcast"}};
+  for (const auto& [other, word] : others) {
+    const auto pending = submit_differently(cluster, plain, other);
+    cluster.finish(pending);
+    cluster.expect_all(pending, Errc::mismatch, "rank 2 says");
+    cluster.expect_all(pending, Errc::mismatch, word);
+    cluster.forget_arenas();
+  }
+  // The group goes on.
+  cluster.reduce(plain, inputs_of(DType::f32, kLarge, 4));
+  cluster.leave_all();
+}
+
+TEST(Failure, MismatchOfARoleBetweenNodes) {
+  Cluster cluster({1, 1});
+  cluster.join();
+  std::vector<Tensor*> tensors;
+  for (Client* client : cluster.ranks) {
+    TensorSpec spec = weight();
+    spec.role = client == cluster.ranks[0] ? Role::gradient : Role::weights;
+    tensors.push_back(client->adopt_declare(client->declare(spec), spec));
+  }
+  const auto pending =
+      cluster.submit(all_reduce(DType::f32, kLarge), inputs_of(DType::f32, kLarge, 2), tensors);
+  cluster.finish(pending);
+  cluster.expect_all(pending, Errc::mismatch, "gradient");
+  cluster.expect_all(pending, Errc::mismatch, "weights");
+}
+
+TEST(Failure, MismatchOfADeclarationOnOneNodeIsRefused) {
+  Cluster cluster({2});
+  cluster.join();
+  const TensorSpec spec = weight();
+  cluster.ranks[0]->declare(spec);
+  const auto request = cluster.ranks[1]->declare(weight(5));
+  EXPECT_EQ(cluster.ranks[1]->status_of(request).status, Errc::mismatch);
+}
+
+TEST(Failure, CancelFailsTheOpOnAllRanksAndOnAllLanes) {
+  DaemonShape shape;
+  shape.lanes = 3;
+  Cluster cluster({2, 1}, shape);
+  cluster.join();
+  for (int round = 0; round < 300; ++round) {
+    // More often than there are slots for ops: nothing may be remembered for good.
+    std::vector<std::uint64_t> tickets;
+    const auto request = all_reduce(DType::u8, round % 2 == 0 ? 100'000 : 100);
+    for (const std::uint32_t rank : {0u, 1u})
+      tickets.push_back(cluster.ranks[rank]->submit(request));
+    cluster.world.run_for(1'000'000);
+    cluster.ranks[0]->cancel(tickets[0]);
+    cluster.world.run_for(1'000'000);
+    tickets.push_back(cluster.ranks[2]->submit(request));
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+      ASSERT_TRUE(cluster.world.run_until([&] { return cluster.ranks[rank]->done(tickets[rank]); }))
+          << "rank " << rank << " round " << round;
+      ASSERT_EQ(cluster.ranks[rank]->result(tickets[rank]).status, Errc::cancelled);
+      EXPECT_EQ(cluster.ranks[rank]->result(tickets[rank]).detail, "cancelled by rank 0");
+    }
+  }
+  cluster.reduce(all_reduce(DType::u8, 100'000), inputs_of(DType::u8, 100'000, 3));
+  cluster.leave_all();
+}
+
+TEST(Failure, OpTimeoutNamesWhoIsMissingAndTheGroupLivesOn) {
+  Cluster cluster({1, 2, 1});
+  JoinOptions options;
+  options.op_timeout_ms = 5000;
+  cluster.join(options);
+  std::vector<std::uint64_t> tickets;
+  for (const std::uint32_t rank : {0u, 1u})
+    tickets.push_back(cluster.ranks[rank]->submit(all_reduce(DType::f32, kLarge)));
+  ASSERT_TRUE(cluster.world.run_until(
+      [&] { return cluster.ranks[0]->done(tickets[0]) && cluster.ranks[1]->done(tickets[1]); }));
+  for (const std::uint32_t rank : {0u, 1u}) {
+    EXPECT_EQ(cluster.ranks[rank]->result(tickets[rank]).status, Errc::op_timeout);
+    EXPECT_TRUE(contains(cluster.ranks[rank]->result(tickets[rank]).detail, "2"))
+        << cluster.ranks[rank]->result(tickets[rank]).detail;
+    EXPECT_TRUE(contains(cluster.ranks[rank]->result(tickets[rank]).detail, "3"));
+  }
+  for (const std::uint32_t rank : {2u, 3u}) {
+    const auto late = cluster.ranks[rank]->submit(all_reduce(DType::f32, kLarge));
+    ASSERT_TRUE(cluster.world.run_until([&] { return cluster.ranks[rank]->done(late); }));
+    EXPECT_EQ(cluster.ranks[rank]->result(late).status, Errc::op_timeout);
+  }
+  cluster.reduce(all_reduce(DType::f32, kLarge), inputs_of(DType::f32, kLarge, 4));
+  cluster.leave_all();
+}
+
+// semantics.md 1.2, through whole daemons with the least memory there can be.
+TEST(Failure, UnlikeOrdersDoNotDeadlockWithMinimalMemory) {
+  DaemonShape shape;
+  shape.receive_slabs = 2;
+  shape.send_slabs = shape.result_slabs = shape.active_chunks = 1;
+  Cluster cluster({1, 1, 1}, shape);
+  cluster.join();
+  const auto x = cluster.declare(weight());
+  TensorSpec other = weight();
+  other.name = "y";
+  const auto y = cluster.declare(other);
+  const auto request = all_reduce(DType::f32, kLarge);
+  std::vector<std::uint64_t> first(3), second(3);
+  for (const std::uint32_t rank : {0u, 1u}) {
+    first[rank] = cluster.ranks[rank]->submit(request, x[rank]);
+    second[rank] = cluster.ranks[rank]->submit(request, y[rank]);
+  }
+  second[2] = cluster.ranks[2]->submit(request, y[2]);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    ASSERT_TRUE(cluster.world.run_until([&] { return cluster.ranks[rank]->done(second[rank]); }));
+  }
+  EXPECT_FALSE(cluster.ranks[0]->done(first[0]));
+  first[2] = cluster.ranks[2]->submit(request, x[2]);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    ASSERT_TRUE(cluster.world.run_until([&] { return cluster.ranks[rank]->done(first[rank]); }));
+  }
+  cluster.leave_all();
+}
+
+TEST(Failure, ADeadDaemonIsNamedAndTheRestCanStartAgain) {
+  Cluster cluster({1, 1, 1});
+  cluster.join();
+  std::vector<std::uint64_t> tickets;
+  for (const std::uint32_t rank : {0u, 1u})
+    tickets.push_back(cluster.ranks[rank]->submit(all_reduce(DType::f32, kLarge)));
+  cluster.world.run_for(1'000'000);
+  cluster.world.kill(2);
+  for (const std::uint32_t rank : {0u, 1u}) {
+    ASSERT_TRUE(cluster.world.run_until([&] { return cluster.ranks[rank]->done(tickets[rank]); }));
+    const OpResult& result = cluster.ranks[rank]->result(tickets[rank]);
+    EXPECT_EQ(result.status, Errc::peer_lost);
+    EXPECT_TRUE(contains(result.detail, "node2:7000")) << result.detail;
+  }
+  cluster.world.restart(2);
+  cluster.ranks[2] = &cluster.world.connect(2, "job", 8 << 20);
+  ASSERT_TRUE(cluster.world.run_until([&] { return cluster.ranks[2]->ready(); }));
+  for (const std::uint32_t rank : {0u, 1u}) {
+    ASSERT_TRUE(cluster.await(*cluster.ranks[rank], cluster.ranks[rank]->leave()));
+  }
+  cluster.join();
+  EXPECT_EQ(cluster.ranks[0]->group.epoch, 2u);
+  cluster.reduce(all_reduce(DType::f32, kLarge), inputs_of(DType::f32, kLarge, 3));
+  cluster.leave_all();
+}
+
+TEST(Failure, ADeadClientIsNamed) {
+  Cluster cluster({2, 1});
+  cluster.join();
+  std::vector<std::uint64_t> tickets;
+  for (std::uint32_t rank = 0; rank < 3; ++rank)
+    tickets.push_back(cluster.ranks[rank]->submit(all_reduce(DType::f32, 200'000)));
+  cluster.world.close(*cluster.ranks[1]);
+  cluster.ranks.erase(cluster.ranks.begin() + 1);
+  tickets.erase(tickets.begin() + 1);
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    ASSERT_TRUE(cluster.world.run_until([&] { return cluster.ranks[i]->done(tickets[i]); }));
+    EXPECT_EQ(cluster.ranks[i]->result(tickets[i]).status, Errc::rank_lost);
+    EXPECT_TRUE(contains(cluster.ranks[i]->result(tickets[i]).detail, "lost rank 1"));
+  }
+  cluster.leave_all();
+}
+
+TEST(Failure, VerifyNamesTheRankThatDiffers) {
+  constexpr std::uint64_t kCount = 200'000;
+  Cluster cluster({1, 1, 1});
+  JoinOptions options;
+  options.verify = true;
+  cluster.join(options);
+  const auto inputs = inputs_of(DType::f32, kCount, 3);
+  cluster.reduce(all_reduce(DType::f32, kCount), inputs);
+  cluster.forget_arenas();
+  const auto pending = cluster.submit(all_reduce(DType::f32, kCount), inputs);
+  // Rank 1's memory is overwritten all the time, so also between a delivery and the checksum.
+  bool flip = false;
+  ASSERT_TRUE(cluster.world.run_until([&] {
+    flip = !flip;
+    for (std::uint64_t chunk = 0; chunk < kCount * 4; chunk += cluster.view.chunk_bytes) {
+      *cluster.ranks[1]->at(pending.outputs[1] + chunk) = flip ? std::byte{0x77} : std::byte{0x78};
+    }
+    return cluster.ranks[0]->done(pending.tickets[0]);
+  }));
+  cluster.finish(pending);
+  cluster.expect_all(pending, Errc::result_mismatch, "on rank 1");
+  cluster.forget_arenas();
+  cluster.reduce(all_reduce(DType::f32, kCount), inputs);
+  cluster.leave_all();
+}
+
+TEST(Failure, NonsenseEntriesHurtOnlyTheirSender) {
+  Cluster cluster({1, 1});
+  cluster.join();
+  const auto expect_refused = [&](const OpRequest& request, std::uint64_t tensor, Errc code) {
+    const auto ticket = cluster.ranks[0]->submit_as(request, tensor, 1000, false);
+    ASSERT_TRUE(cluster.world.run_until([&] { return cluster.ranks[0]->done(ticket); }));
+    EXPECT_EQ(cluster.ranks[0]->result(ticket).status, code)
+        << cluster.ranks[0]->result(ticket).detail;
+  };
+  OpRequest request = all_reduce(DType::f32, 100);
+  request.input = 8 << 20;
+  expect_refused(request, 0, Errc::invalid_argument);
+  request.input = ~std::uint64_t{0} - 3;
+  expect_refused(request, 0, Errc::invalid_argument);
+  request.input = 2;
+  expect_refused(request, 0, Errc::invalid_argument);
+  expect_refused(all_reduce(DType::f32, 100), 12345, Errc::unknown_tensor);
+  request = all_reduce(DType::f32, 100);
+  request.kind = static_cast<shm::OpKind>(9);
+  expect_refused(request, 0, Errc::invalid_argument);
+  request.kind = shm::OpKind::broadcast;
+  request.root = 2;
+  expect_refused(request, 0, Errc::invalid_argument);
+  cluster.reduce(all_reduce(DType::f32, 100), inputs_of(DType::f32, 100, 2));
+  cluster.leave_all();
+}
+
+}  // namespace
+}  // namespace tern::sim

@@ -1,0 +1,260 @@
+#include "reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/check.h"
+#include "codec/accumulate.h"
+
+namespace tern::sim {
+namespace {
+
+float* as_floats(Bytes& bytes) { return reinterpret_cast<float*>(bytes.data()); }
+
+// The op's own recipe works inside the declared memory.
+codec::Recipe recipe_of(const OpRequest& op, const Tensor& tensor) {
+  const codec::Recipe declared =
+      *codec::parse_recipe(tensor.spec.recipe.empty() ? "raw" : tensor.spec.recipe);
+  if (op.recipe.empty()) return declared;
+  codec::Recipe recipe = *codec::parse_recipe(op.recipe);
+  recipe.memory = declared.memory;
+  return recipe;
+}
+
+}  // namespace
+
+Bytes bytes_of(DType dtype, const std::vector<float>& values) {
+  Bytes bytes(values.size() * dtype_bytes(dtype));
+  if (dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16) {
+    codec::from_f32(dtype, values.data(), values.size(), bytes.data());
+    return bytes;
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::byte* at = bytes.data() + i * dtype_bytes(dtype);
+    const auto put = [at](auto value) { std::memcpy(at, &value, sizeof(value)); };
+    if (dtype == DType::f64) put(static_cast<double>(values[i]));
+    if (dtype == DType::i64) put(static_cast<std::int64_t>(values[i]));
+    if (dtype == DType::i32) put(static_cast<std::int32_t>(values[i]));
+    if (dtype == DType::u8) put(static_cast<std::uint8_t>(static_cast<int>(values[i])));
+  }
+  return bytes;
+}
+
+std::vector<float> floats_of(DType dtype, const Bytes& bytes) {
+  std::vector<float> values(bytes.size() / dtype_bytes(dtype));
+  codec::to_f32(dtype, bytes.data(), values.size(), values.data());
+  return values;
+}
+
+bool Reference::is_lossy(const OpRequest& op, const Tensor* tensor) const {
+  const std::uint64_t bytes = op.count * dtype_bytes(op.dtype);
+  if (tensor == nullptr || tensor->spec.exempt || !role_may_be_lossy(tensor->spec.role))
+    return false;
+  const bool narrow_float =
+      op.dtype == DType::f32 || op.dtype == DType::f16 || op.dtype == DType::bf16;
+  const bool sums = op.reduction == Reduction::sum || op.reduction == Reduction::average;
+  return op.kind == shm::OpKind::all_reduce && narrow_float && sums && nodes() > 1 &&
+         bytes > group_.eager_bytes && bytes >= group_.lossy_min_bytes &&
+         codec::is_lossy(recipe_of(op, *tensor));
+}
+
+std::vector<float>& Reference::residual(std::uint64_t tensor, std::uint32_t node,
+                                        std::uint64_t count) {
+  auto& residual = residuals_[{tensor, node}];
+  residual.resize(count, 0.0f);
+  return residual;
+}
+
+Bytes Reference::sum_local(const Work& work, std::uint32_t node, Part part) const {
+  const DType dtype = work.op.dtype;
+  const std::size_t offset = part.begin * dtype_bytes(dtype);
+  Bytes sum(part.elements * codec::accumulator_bytes(dtype));
+  bool first = true;
+  for (const std::uint32_t rank : group_.ranks_of_node[node]) {
+    const std::byte* input = work.inputs[rank].data() + offset;
+    if (first) {
+      codec::accumulate_begin(dtype, input, part.elements, work.op.prescale, sum.data());
+    } else {
+      codec::accumulate(dtype, work.op.reduction, input, part.elements, work.op.prescale,
+                        sum.data());
+    }
+    first = false;
+  }
+  return sum;
+}
+
+Bytes Reference::contribution(const Work& work, std::uint32_t node, Part part) const {
+  const Bytes sum = sum_local(work, node, part);
+  const Reduction plain =
+      work.op.reduction == Reduction::average ? Reduction::sum : work.op.reduction;
+  Bytes out(part.elements * dtype_bytes(work.op.dtype));
+  codec::accumulate_finish(work.op.dtype, plain, sum.data(), part.elements, 1, out.data());
+  return out;
+}
+
+void Reference::exact_chunk(Work& work, std::uint32_t owner, Part part) const {
+  const DType dtype = work.op.dtype;
+  Bytes sum = sum_local(work, owner, part);
+  for (std::uint32_t step = 1; step < nodes(); ++step) {
+    const Bytes other = contribution(work, (owner + step) % nodes(), part);
+    codec::accumulate(dtype, work.op.reduction, other.data(), part.elements, 1.0f, sum.data());
+  }
+  codec::accumulate_finish(dtype, work.op.reduction, sum.data(), part.elements, group_.size,
+                           work.output.data() + part.begin * dtype_bytes(dtype));
+}
+
+Bytes Reference::all_reduce(const OpRequest& op, const Tensor* tensor, std::uint64_t sequence,
+                            const std::vector<Bytes>& inputs) {
+  const std::uint64_t bytes = op.count * dtype_bytes(op.dtype);
+  Work work{op, tensor, sequence, inputs, {}, std::vector<float>(nodes(), 0.0f), Bytes(bytes)};
+  if (op.count == 0) return work.output;
+  const Part all{0, static_cast<std::uint32_t>(op.count)};
+  if (bytes <= group_.eager_bytes) {
+    // One hop: every node adds the announced contributions in the order of nodes.
+    Bytes sum(op.count * codec::accumulator_bytes(op.dtype));
+    for (std::uint32_t node = 0; node < nodes(); ++node) {
+      const Bytes one = contribution(work, node, all);
+      if (node == 0) {
+        codec::accumulate_begin(op.dtype, one.data(), op.count, 1.0f, sum.data());
+      } else {
+        codec::accumulate(op.dtype, op.reduction, one.data(), op.count, 1.0f, sum.data());
+      }
+    }
+    codec::accumulate_finish(op.dtype, op.reduction, sum.data(), op.count, group_.size,
+                             work.output.data());
+    return work.output;
+  }
+  const auto sharding =
+      shm::make_sharding(tensor != nullptr ? tensor->id : 0, sequence, op.count, op.dtype,
+                         group_.chunk_bytes, nodes(), 1, tensor != nullptr && tensor->one_lane);
+  if (is_lossy(op, tensor)) {
+    work.recipe = recipe_of(op, *tensor);
+    lossy_op(work, sharding);
+    return work.output;
+  }
+  for (std::uint64_t chunk = 0; chunk < sharding.chunk_count; ++chunk) {
+    exact_chunk(
+        work, sharding.owner(chunk),
+        {sharding.chunk_begin(chunk), static_cast<std::uint32_t>(sharding.chunk_size(chunk))});
+  }
+  return work.output;
+}
+
+// ---- Lossy --------------------------------------------------------------------------------------
+
+bool Reference::encode(Work& work, std::uint32_t node, Part part, std::span<const float> input,
+                       float state_scale, DType delivered, float fixed_max, Bytes& payload,
+                       wire::BlockHeader& header) {
+  payload.assign(codec::encode_bound(work.recipe, part.elements), std::byte{0});
+  codec::EncodeRequest request;
+  request.input = input;
+  if (codec::needs_residual(work.recipe)) {
+    request.residual = residual(work.tensor->id, node, work.op.count).data() + part.begin;
+  }
+  request.state_scale = state_scale;
+  request.delivered = delivered;
+  request.fixed_scale_max = fixed_max;
+  request.stream_step = work.sequence;
+  const auto result = codec::encode(work.recipe, request, payload, header);
+  payload.resize(result.payload_bytes);
+  return !result.nonfinite;
+}
+
+Bytes Reference::lossy_sum(Work& work, std::uint32_t owner, Part part) {
+  Bytes sum = sum_local(work, owner, part);
+  for (std::uint32_t step = 1; step < nodes(); ++step) {
+    const std::uint32_t node = (owner + step) % nodes();
+    Bytes own = sum_local(work, node, part);
+    Bytes payload;
+    wire::BlockHeader header;
+    if (encode(work, node, part, {as_floats(own), part.elements}, work.op.state_scale, DType::f32,
+               work.reduce_max[node], payload, header)) {
+      TERN_CHECK(codec::decode_add(header, payload, {as_floats(sum), part.elements}) ==
+                 codec::DecodeStatus::ok);
+    } else {
+      const Bytes raw = contribution(work, node, part);
+      codec::accumulate(work.op.dtype, work.op.reduction, raw.data(), part.elements, 1.0f,
+                        sum.data());
+    }
+  }
+  if (work.op.reduction == Reduction::average) {
+    codec::accumulate_finish(DType::f32, Reduction::average, sum.data(), part.elements, group_.size,
+                             sum.data());
+  }
+  return sum;
+}
+
+void Reference::deliver(Work& work, std::uint32_t owner, Part part, const Bytes& sum,
+                        float fixed_max, bool parked) {
+  const DType dtype = work.op.dtype;
+  std::byte* out = work.output.data() + part.begin * dtype_bytes(dtype);
+  Bytes input = sum;
+  if (parked) std::fill(input.begin(), input.end(), std::byte{0});
+  Bytes payload;
+  wire::BlockHeader header;
+  const bool raw = work.recipe.scale_elements == 0 && !parked;
+  if (!raw && encode(work, owner, part, {as_floats(input), part.elements},
+                     parked ? 1.0f : work.op.state_scale, dtype, fixed_max, payload, header)) {
+    std::vector<float> values(part.elements);
+    TERN_CHECK(codec::decode(header, payload, values) == codec::DecodeStatus::ok);
+    codec::from_f32(dtype, values.data(), part.elements, out);
+  } else {
+    codec::accumulate_finish(dtype, Reduction::sum, sum.data(), part.elements, group_.size, out);
+  }
+}
+
+// scale=tensor: the largest magnitude of all that a node contributes.
+void Reference::scan(Work& work, const shm::Sharding& sharding) {
+  for (std::uint64_t chunk = 0; chunk < sharding.chunk_count; ++chunk) {
+    const Part part{sharding.chunk_begin(chunk),
+                    static_cast<std::uint32_t>(sharding.chunk_size(chunk))};
+    for (std::uint32_t node = 0; node < nodes(); ++node) {
+      if (node == sharding.owner(chunk)) continue;
+      Bytes own = sum_local(work, node, part);
+      const float* kept = codec::needs_residual(work.recipe)
+                              ? residual(work.tensor->id, node, work.op.count).data() + part.begin
+                              : nullptr;
+      const auto found =
+          codec::scan_max({as_floats(own), part.elements}, kept, work.op.state_scale);
+      if (!found.nonfinite) work.reduce_max[node] = std::max(work.reduce_max[node], found.max);
+    }
+  }
+}
+
+void Reference::lossy_op(Work& work, const shm::Sharding& sharding) {
+  const bool whole = work.recipe.scale_elements == 0;
+  if (whole) scan(work, sharding);
+  struct Parked {
+    std::uint32_t owner;
+    Part part;
+    Bytes sum;
+  };
+  std::vector<Parked> parked;
+  std::vector<float> result_max(nodes(), 0.0f);
+  for (std::uint64_t chunk = 0; chunk < sharding.chunk_count; ++chunk) {
+    const Part part{sharding.chunk_begin(chunk),
+                    static_cast<std::uint32_t>(sharding.chunk_size(chunk))};
+    const std::uint32_t owner = sharding.owner(chunk);
+    Bytes sum = lossy_sum(work, owner, part);
+    if (!whole) {
+      deliver(work, owner, part, sum, 0.0f, false);
+      continue;
+    }
+    float* kept = residual(work.tensor->id, owner, work.op.count).data() + part.begin;
+    const auto found = codec::scan_max({as_floats(sum), part.elements}, kept, work.op.state_scale);
+    if (found.nonfinite || found.max > std::numeric_limits<float>::max() / 2) {
+      deliver(work, owner, part, sum, 0.0f, false);
+      continue;
+    }
+    result_max[owner] = std::max(result_max[owner], found.max);
+    for (std::uint32_t i = 0; i < part.elements; ++i) {
+      kept[i] = as_floats(sum)[i] + work.op.state_scale * kept[i];
+    }
+    parked.push_back({owner, part, std::move(sum)});
+  }
+  for (auto& one : parked) deliver(work, one.owner, one.part, one.sum, result_max[one.owner], true);
+}
+
+}  // namespace tern::sim

@@ -1,0 +1,78 @@
+#pragma once
+
+// What an op must deliver, computed in one place from all ranks' inputs with the same codec
+// functions, in the order that docs/architecture.md defines: ranks of a node, then the owner and
+// the nodes after it.
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "client.h"
+#include "codec/codec.h"
+#include "codec/recipe.h"
+
+namespace tern::sim {
+
+struct GroupView {
+  std::vector<std::vector<std::uint32_t>> ranks_of_node;
+  std::uint32_t size = 0;
+  std::uint64_t chunk_bytes = 0;
+  std::uint64_t eager_bytes = 0;
+  std::uint64_t lossy_min_bytes = 0;
+};
+
+using Bytes = std::vector<std::byte>;
+
+class Reference {
+ public:
+  explicit Reference(GroupView group) : group_(std::move(group)) {}
+
+  // `inputs` by rank; tensor null: anonymous, then `sequence` decides who owns what. Lossy ops must
+  // be given in the order of the tensor's uses, because they move its residuals.
+  Bytes all_reduce(const OpRequest& op, const Tensor* tensor, std::uint64_t sequence,
+                   const std::vector<Bytes>& inputs);
+  bool is_lossy(const OpRequest& op, const Tensor* tensor) const;
+  // The residual of a node, as long as the tensor.
+  std::vector<float>& residual(std::uint64_t tensor, std::uint32_t node, std::uint64_t count);
+
+ private:
+  struct Part {
+    std::uint64_t begin;
+    std::uint32_t elements;
+  };
+  struct Work {  // of one op
+    const OpRequest& op;
+    const Tensor* tensor;
+    std::uint64_t sequence;
+    const std::vector<Bytes>& inputs;
+    codec::Recipe recipe;
+    std::vector<float> reduce_max;  // scale=tensor, by node
+    Bytes output;
+  };
+
+  std::uint32_t nodes() const { return static_cast<std::uint32_t>(group_.ranks_of_node.size()); }
+  Bytes sum_local(const Work& work, std::uint32_t node, Part part) const;
+  Bytes contribution(const Work& work, std::uint32_t node, Part part) const;
+  void exact_chunk(Work& work, std::uint32_t owner, Part part) const;
+  void lossy_op(Work& work, const shm::Sharding& sharding);
+  Bytes lossy_sum(Work& work, std::uint32_t owner, Part part);
+  void scan(Work& work, const shm::Sharding& sharding);
+  // False: not finite. Then the block is not to be used.
+  bool encode(Work& work, std::uint32_t node, Part part, std::span<const float> input,
+              float state_scale, DType delivered, float fixed_max, Bytes& payload,
+              wire::BlockHeader& header);
+  void deliver(Work& work, std::uint32_t owner, Part part, const Bytes& sum, float fixed_max,
+               bool parked);
+
+  GroupView group_;
+  std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<float>> residuals_;
+};
+
+// Elements of a dtype from plain floats, and back.
+Bytes bytes_of(DType dtype, const std::vector<float>& values);
+std::vector<float> floats_of(DType dtype, const Bytes& bytes);
+
+}  // namespace tern::sim

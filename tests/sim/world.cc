@@ -1,0 +1,257 @@
+#include "world.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "client.h"
+
+namespace tern::sim {
+
+// ---- One daemon ---------------------------------------------------------------------------------
+
+VirtualDaemon::VirtualDaemon(World& world, std::size_t index, const DaemonShape& daemon_shape)
+    : shape(daemon_shape), at{"node" + std::to_string(index), 7000}, world_(world) {}
+
+VirtualDaemon::~VirtualDaemon() { stop(); }
+
+void VirtualDaemon::start(const net::FaultSettings& faults) {
+  const wire::NodeId self{world_.random.below(~std::uint64_t{0}),
+                          world_.random.below(~std::uint64_t{0}) | 1};
+  const auto add_transport = [&]() -> net::Transport& {
+    carriers.push_back(std::make_unique<net::LoopbackTransport>(world_.network, at));
+    transports.push_back(std::make_unique<net::FaultyTransport>(
+        *carriers.back(), world_.clock, faults, world_.random.below(~std::uint64_t{0})));
+    return *transports.back();
+  };
+  net::Transport& control = add_transport();
+  daemon::LaneSettings lane;
+  lane.chunk_bytes = shape.chunk_bytes;
+  lane.receive_slabs = shape.receive_slabs;
+  lane.send_slabs = shape.send_slabs;
+  lane.result_slabs = shape.result_slabs;
+  std::vector<daemon::Lane*> pointers;
+  for (lane.lane = 0; lane.lane < shape.lanes; ++lane.lane) {
+    net::Transport& transport = add_transport();
+    lanes.push_back(std::make_unique<daemon::Lane>(lane, world_.clock, transport, self));
+    pointers.push_back(lanes.back().get());
+  }
+  daemon::ConductorSettings settings;
+  settings.advertise = at;
+  settings.chunk_bytes = shape.chunk_bytes;
+  settings.eager_bytes = shape.eager_bytes;
+  settings.lossy_min_bytes = shape.lossy_min_bytes;
+  settings.max_ops_in_flight = shape.max_ops;
+  settings.active_chunks = shape.active_chunks;
+  settings.op_timeout_ns = shape.op_timeout_ns;
+  settings.state_ttl_ns = shape.state_ttl_ns;
+  conductor = std::make_unique<daemon::Conductor>(settings, world_.clock, control, self, pointers,
+                                                  *this, [](std::uint32_t) {});
+  acceptor = std::make_unique<net::LoopbackAcceptor>(
+      world_.network, at, world_.clock, net::AcceptorSettings{}, conductor->acceptor_sink());
+}
+
+// In the order of daemon.cc.
+void VirtualDaemon::stop() {
+  acceptor.reset();
+  conductor.reset();
+  lanes.clear();
+  transports.clear();
+  carriers.clear();
+}
+
+int VirtualDaemon::step(std::size_t part) {
+  if (part > 0) return lanes[part - 1]->do_work();
+  return acceptor->poll() + conductor->do_work();
+}
+
+std::uint64_t VirtualDaemon::next_deadline() const {
+  std::uint64_t deadline = conductor->next_deadline_ns();
+  for (const auto& lane : lanes) deadline = std::min(deadline, lane->next_deadline_ns());
+  for (const auto& transport : transports)
+    deadline = std::min(deadline, transport->next_deadline_ns());
+  return deadline;
+}
+
+void VirtualDaemon::reply(std::uint64_t client, std::span<const std::byte> packet,
+                          std::span<const int> descriptors) {
+  if (Client* known = world_.client(client)) known->on_answer(packet, descriptors);
+}
+
+void VirtualDaemon::disconnect(std::uint64_t client) {
+  if (Client* known = world_.client(client)) known->on_disconnected();
+}
+
+// ---- All of them --------------------------------------------------------------------------------
+
+World::World(std::uint64_t seed)
+    : random(seed), tracing_(std::getenv("TERN_SIM_TRACE") != nullptr) {
+  spdlog::set_level(tracing_ ? spdlog::level::debug : spdlog::level::off);
+}
+
+World::~World() {
+  clients_.clear();
+  daemons_.clear();
+}
+
+void World::trace(const char* format, ...) {
+  if (!tracing_) return;
+  std::printf("%12.6f ms  ", static_cast<double>(clock.now_ns()) / 1e6);
+  va_list arguments;
+  va_start(arguments, format);
+  std::vprintf(format, arguments);
+  va_end(arguments);
+  std::printf("\n");
+}
+
+std::size_t World::add_daemon(const DaemonShape& shape) {
+  daemons_.push_back(std::make_unique<VirtualDaemon>(*this, daemons_.size(), shape));
+  daemons_.back()->start(faults_);
+  return daemons_.size() - 1;
+}
+
+bool World::alive(std::size_t index) const { return daemons_[index]->running(); }
+
+void World::kill(std::size_t index) {
+  trace("daemon %zu is killed", index);
+  network.kill(daemons_[index]->at);
+  for (auto& client : clients_) {
+    if (client->daemon() == index) client->on_disconnected();
+  }
+  daemons_[index]->stop();
+}
+
+void World::restart(std::size_t index) {
+  trace("daemon %zu starts again", index);
+  network.revive(daemons_[index]->at);
+  daemons_[index]->start(faults_);
+}
+
+void World::set_partitioned(std::size_t a, std::size_t b, bool partitioned) {
+  trace("daemons %zu and %zu are %s", a, b, partitioned ? "partitioned" : "together again");
+  network.set_partitioned(daemons_[a]->at, daemons_[b]->at, partitioned);
+}
+
+void World::set_faults(const net::FaultSettings& faults) {
+  faults_ = faults;
+  for (auto& daemon : daemons_) {
+    for (auto& transport : daemon->transports) transport->set_settings(faults);
+  }
+}
+
+void World::cut_all(std::size_t index) {
+  trace("all connections of daemon %zu are cut", index);
+  for (auto& transport : daemons_[index]->transports) transport->cut_all();
+}
+
+std::uint64_t World::links_lost() const {
+  std::uint64_t lost = 0;
+  for (const auto& daemon : daemons_) {
+    for (const auto& lane : daemon->lanes) lost += lane->counters().links_lost.load();
+  }
+  return lost;
+}
+
+Client& World::connect(std::size_t daemon, const std::string& job, std::uint64_t arena_bytes) {
+  clients_.push_back(std::make_unique<Client>(*this, daemon, next_client_++));
+  clients_.back()->hello(job, arena_bytes);
+  return *clients_.back();
+}
+
+Client* World::client(std::uint64_t id) {
+  for (auto& client : clients_) {
+    if (client->id() == id) return client.get();
+  }
+  return nullptr;
+}
+
+void World::close(Client& client) {
+  trace("client %llu ends", static_cast<unsigned long long>(client.id()));
+  const std::uint64_t id = client.id();
+  const std::size_t daemon = client.daemon();
+  std::erase_if(clients_, [&](const auto& one) { return one.get() == &client; });
+  if (alive(daemon)) daemons_[daemon]->conductor->on_client_closed(id);
+}
+
+std::uint64_t World::next_deadline() const {
+  std::uint64_t deadline = ~std::uint64_t{0};
+  for (const auto& daemon : daemons_) {
+    if (daemon->running()) deadline = std::min(deadline, daemon->next_deadline());
+  }
+  return deadline;
+}
+
+void World::step() {
+  ++rounds;
+  order_.clear();
+  for (std::size_t i = 0; i < daemons_.size(); ++i) {
+    if (!daemons_[i]->running()) continue;
+    for (std::size_t part = 0; part < daemons_[i]->parts(); ++part) order_.emplace_back(i, part);
+  }
+  random.shuffle(order_);
+  int work = actors ? actors() : 0;
+  bool skipped = false;
+  for (const auto& [index, part] : order_) {
+    if (skips && random.one_in(4)) {
+      skipped = true;
+      continue;
+    }
+    if (daemons_[index]->running()) work += daemons_[index]->step(part);
+  }
+  if (work > 0 || skipped) {
+    clock.advance_ns(work > 0 ? random.below(20'000) : 1);
+    if (work > 0 || !random.one_in(3)) return;
+  }
+  const std::uint64_t now = clock.now_ns();
+  const std::uint64_t deadline = next_deadline();
+  clock.advance_ns(deadline > now ? std::clamp<std::uint64_t>(deadline - now, 1'000, 100'000'000)
+                                  : 1'000);
+}
+
+bool World::run_until(const std::function<bool()>& done, std::uint64_t limit_ns) {
+  const std::uint64_t limit = clock.now_ns() + limit_ns;
+  // Without progress in time a run would never end; a round moves time by a microsecond or so at
+  // least.
+  std::uint64_t budget = 3'000'000;
+  while (!done()) {
+    if (clock.now_ns() >= limit || budget-- == 0) return false;
+    step();
+  }
+  return true;
+}
+
+void World::run_for(std::uint64_t ns) {
+  const std::uint64_t end = clock.now_ns() + ns;
+  run_until([&] { return clock.now_ns() >= end; }, ns + 1);
+}
+
+std::string World::find_leak() const {
+  std::string leaks;
+  const auto expect = [&](std::size_t daemon, const char* what, std::uint64_t used) {
+    if (used != 0) {
+      leaks += "daemon " + std::to_string(daemon) + ": " + std::to_string(used) + " " + what +
+               " in use\n";
+    }
+  };
+  for (std::size_t i = 0; i < daemons_.size(); ++i) {
+    if (!daemons_[i]->running()) continue;
+    expect(i, "clients", daemons_[i]->conductor->client_count());
+    expect(i, "groups", daemons_[i]->conductor->group_count());
+    const DaemonShape& shape = daemons_[i]->shape;
+    for (const auto& lane : daemons_[i]->lanes) {
+      const collective::Room room = lane->room();
+      expect(i, "clients of a lane", lane->client_count());
+      expect(i, "accumulators", lane->accumulators().count() - room.accumulators);
+      expect(i, "receive slabs", shape.receive_slabs - room.receive_slabs);
+      expect(i, "contribution tokens", shape.send_slabs - room.contributions);
+      expect(i, "result tokens", shape.result_slabs - room.results);
+      expect(i, "send slabs", lane->send_slabs().count() - lane->send_slabs().free_count());
+      expect(i, "result slabs", lane->result_slabs().count() - lane->result_slabs().free_count());
+    }
+  }
+  return leaks;
+}
+
+}  // namespace tern::sim

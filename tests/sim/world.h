@@ -1,0 +1,150 @@
+#pragma once
+
+// Virtual daemons in one thread. Everything is the real thing except what carries frames (loopback
+// with injected faults), the clock (moved by hand) and the clients' sockets (calls). A run depends
+// on the seed only, apart from the daemons' random secrets, which decide nothing.
+
+#include <cstdarg>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "daemon/conductor.h"
+#include "daemon/lane.h"
+#include "net/faulty.h"
+#include "net/loopback.h"
+
+namespace tern::sim {
+
+inline constexpr std::uint64_t kSecond = 1'000'000'000;
+
+class Client;
+
+// Drawn the same on every machine; the standard's distributions are not.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : engine_(seed) {}
+  std::uint64_t below(std::uint64_t bound) { return bound == 0 ? 0 : engine_() % bound; }
+  std::uint64_t between(std::uint64_t low, std::uint64_t high) {
+    return low + below(high - low + 1);
+  }
+  bool one_in(std::uint64_t n) { return below(n) == 0; }
+  template <typename T>
+  const T& pick(const std::vector<T>& from) {
+    return from[below(from.size())];
+  }
+  template <typename T>
+  void shuffle(std::vector<T>& items) {
+    for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[below(i)]);
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+struct DaemonShape {
+  std::uint32_t lanes = 1;
+  std::uint64_t chunk_bytes = 16 << 10;
+  std::uint64_t eager_bytes = 1 << 10;
+  std::uint64_t lossy_min_bytes = 1 << 10;
+  std::uint32_t receive_slabs = 16;
+  std::uint32_t send_slabs = 8;
+  std::uint32_t result_slabs = 8;
+  std::uint32_t active_chunks = 16;
+  std::uint32_t max_ops = 16;
+  std::uint64_t op_timeout_ns = 30'000'000'000;
+  std::uint64_t state_ttl_ns = 0;
+};
+
+class VirtualDaemon;
+
+class World {
+ public:
+  explicit World(std::uint64_t seed);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  std::size_t add_daemon(const DaemonShape& shape);
+  std::size_t daemons() const { return daemons_.size(); }
+  VirtualDaemon& daemon(std::size_t index) { return *daemons_[index]; }
+  bool alive(std::size_t index) const;
+  // As if the process were killed: what is under way is lost, its clients lose their daemon.
+  void kill(std::size_t index);
+  void restart(std::size_t index);  // another node id, and no memory
+  void set_partitioned(std::size_t a, std::size_t b, bool partitioned);
+  void set_faults(const net::FaultSettings& faults);
+  void cut_all(std::size_t index);
+  std::uint64_t links_lost() const;
+
+  // A process that connects to the daemon; its hello is under way.
+  Client& connect(std::size_t daemon, const std::string& job = "job",
+                  std::uint64_t arena_bytes = 1 << 20);
+  Client* client(std::uint64_t id);
+  void close(Client& client);  // its process ends
+  const std::vector<std::unique_ptr<Client>>& clients() const { return clients_; }
+
+  // Every component does some work, in random order. If nothing is left to do, time moves to the
+  // next deadline.
+  void step();
+  // False if `done` did not come true within so much simulated time.
+  bool run_until(const std::function<bool()>& done, std::uint64_t limit_ns = 100'000'000'000);
+  void run_for(std::uint64_t ns);
+  // Called in every round, for what the clients' programs do; returns work done.
+  std::function<int()> actors;
+
+  // Empty, or what is still held somewhere though no client is left.
+  std::string find_leak() const;
+
+  ManualClock clock;
+  Random random;
+  net::LoopbackNetwork network;
+  std::uint64_t rounds = 0;
+  bool skips = true;  // components miss a round now and then
+  void trace(const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+ private:
+  std::uint64_t next_deadline() const;
+
+  bool tracing_ = false;
+  std::vector<std::unique_ptr<VirtualDaemon>> daemons_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  std::uint64_t next_client_ = 1;
+  net::FaultSettings faults_;
+  std::vector<std::pair<std::size_t, std::size_t>> order_;
+};
+
+class VirtualDaemon final : public daemon::ClientPort {
+ public:
+  VirtualDaemon(World& world, std::size_t index, const DaemonShape& shape);
+  ~VirtualDaemon() override;
+
+  void start(const net::FaultSettings& faults);
+  void stop();
+  bool running() const { return conductor != nullptr; }
+  std::size_t parts() const { return 1 + lanes.size(); }
+  int step(std::size_t part);  // 0 is the conductor
+  std::uint64_t next_deadline() const;
+
+  void reply(std::uint64_t client, std::span<const std::byte> packet,
+             std::span<const int> descriptors) override;
+  void disconnect(std::uint64_t client) override;
+
+  DaemonShape shape;
+  net::Endpoint at;
+  std::vector<std::unique_ptr<net::LoopbackTransport>> carriers;  // the conductor's first
+  std::vector<std::unique_ptr<net::FaultyTransport>> transports;
+  std::vector<std::unique_ptr<daemon::Lane>> lanes;
+  std::unique_ptr<daemon::Conductor> conductor;
+  std::unique_ptr<net::LoopbackAcceptor> acceptor;
+
+ private:
+  World& world_;
+};
+
+}  // namespace tern::sim

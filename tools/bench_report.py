@@ -1,0 +1,148 @@
+"""Rows of measurements related to each other, as tables, and what is aimed for."""
+
+import re
+
+KIB = 1024
+MIB = 1024 * KIB
+# A segment of 1448 bytes of payload is a frame of 1514, which is what the shaper counts.
+TCP_SHARE = 1448 / 1514
+
+
+def size_text(size):
+    return f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB"
+
+
+def rate_gbit(link):
+    """Of a Link; None if it is not shaped."""
+    if not link.rate:
+        return None
+    number, unit = re.fullmatch(r"(\d+)([gm])bit", link.rate).groups()
+    return int(number) * (1.0 if unit == "g" else 1e-3)
+
+
+def finish_rows(name, link, iperf, rows):
+    """A section of the result: the rows of one link, related to Gloo's and to iperf3's."""
+    gloo = {row["bytes"]: row["median_us"] for row in rows if row["contestant"] == "gloo"}
+    rate = rate_gbit(link)
+    for row in rows:
+        row["link"] = name
+        row["vs_gloo"] = gloo[row["bytes"]] / row["median_us"] if row["bytes"] in gloo else None
+        # An all-reduce by ranges: each node sends 2 (n-1)/n of the tensor, and receives as much.
+        nodes = row["nodes"]
+        sent = row.get("bytes_sent_per_op", 2 * (nodes - 1) / nodes * row["bytes"])
+        row["goodput_gbit"] = 8e-3 * sent / row["median_us"]
+        row["of_iperf3"] = None
+        row["of_wire"] = row["goodput_gbit"] / (rate * TCP_SHARE) if rate else None
+        if iperf and row["contestant"] in ("gloo", "tern raw"):
+            row["of_iperf3"] = row["goodput_gbit"] / (sum(iperf) / len(iperf))
+    return {"link": name, "nodes": rows[0]["nodes"] if rows else 0, "rate_gbit": rate,
+            "iperf3_gbit": iperf, "rows": rows}
+
+
+def cell(value, form, missing="-"):
+    return missing if value is None else format(value, form)
+
+
+COLUMNS = ("size", "contestant", "rounds", "median us", "p99 us", "x Gloo", "of iperf3", "Gbit/s",
+           "ratio", "residual", "target")
+
+
+def cells(row):
+    lossy = row.get("scale") is not None
+    return (size_text(row["bytes"]), row["contestant"], str(row["rounds"]),
+            f"{row['median_us']:,.0f}", f"{row['p99_us']:,.0f}", cell(row["vs_gloo"], ".2f"),
+            cell(row["of_iperf3"], ".2f"), f"{row['goodput_gbit']:.2f}",
+            cell(row.get("ratio"), ".2f"), cell(row.get("residual_ratio") if lossy else None, ".2f"),
+            row.get("target", "-"))
+
+
+def heading(section):
+    text = f"{section['nodes']} nodes, {section['link']}"
+    if section["iperf3_gbit"]:
+        text += ", iperf3 --bidir " + " + ".join(f"{way:.2f}" for way in section["iperf3_gbit"])
+        text += " Gbit/s"
+    return text
+
+
+def text_table(section):
+    lines = [COLUMNS] + [cells(row) for row in section["rows"]]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(COLUMNS))]
+    def line_text(line):
+        return "  ".join(word.ljust(width) if column < 2 else word.rjust(width)
+                         for column, (word, width) in enumerate(zip(line, widths)))
+    return "\n".join(["", f"-- {heading(section)}", *map(line_text, lines)])
+
+
+def markdown_table(header, lines):
+    rows = [header, ["---"] * len(header), *lines]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def find(sections, link, size, contestant):
+    for section in sections:
+        if section["link"] == link and section["nodes"] == 2:
+            for row in section["rows"]:
+                if row["bytes"] == size and row["contestant"] == contestant:
+                    return row
+    return None
+
+
+def aim(name, measured, limit, at_least=True):
+    met = None if measured is None else (measured >= limit if at_least else measured <= limit)
+    return {"aim": name, "limit": f"{'>=' if at_least else '<='} {limit:g}", "measured": measured,
+            "met": met}
+
+
+def all_aims(sections, idle):
+    def value(link, size, contestant, key):
+        row = find(sections, link, size, contestant)
+        return row and row[key]
+
+    raw = [row for section in sections for row in section["rows"]
+           if row["contestant"] == "tern raw" and row["vs_gloo"]]
+    large = [row["vs_gloo"] for row in raw if row["bytes"] >= 64 * KIB and row["nodes"] == 2]
+    many = [row["vs_gloo"] for row in raw if row["nodes"] > 2]
+    small = [1 / row["vs_gloo"] for row in raw if row["bytes"] == 4 * KIB]
+    lossy = "tern 3lc:s=1"
+    return [
+        aim("raw 64 MiB at 10gbit, goodput of iperf3 --bidir",
+            value("10gbit", 64 * MIB, "tern raw", "of_iperf3"), 0.85),
+        aim("raw 64 MiB at 1gbit, goodput of what TCP can carry",
+            value("1gbit", 64 * MIB, "tern raw", "of_wire"), 0.95),
+        aim("raw, two nodes, 64 KiB and more: least speed relative to Gloo",
+            min(large, default=None), 1.0),
+        aim("raw, more nodes: least speed relative to Gloo", min(many, default=None), 1.0),
+        aim("3lc:s=1 64 MiB at 1gbit, speed relative to Gloo",
+            value("1gbit", 64 * MIB, lossy, "vs_gloo"), 18.0),
+        aim("3lc:s=1 64 MiB at 10gbit, speed relative to Gloo",
+            value("10gbit", 64 * MIB, lossy, "vs_gloo"), 4.0),
+        aim("4 KiB raw, greatest latency relative to Gloo", max(small, default=None), 1.3, False),
+        aim("idle daemon, percent of a core",
+            max((state["core_percent"] for state in idle.values()), default=None), 0.2, False),
+        aim("idle daemon, MiB resident without arenas",
+            max((state["resident_mib"] for state in idle.values()), default=None), 32.0, False),
+    ]
+
+
+def markdown(result):
+    parts = [f"# Benchmarks of {result['commit']}, {result['date']}\n",
+             f"{result['processor']}, {result['cores']} cores, Linux {result['kernel']}, "
+             f"{'real-time' if result['real_time'] else 'ordinary'} scheduling, "
+             f"inputs {result['input']}.\n"]
+    for section in result["sections"]:
+        parts.append(f"## {heading(section)}\n")
+        parts.append(markdown_table(COLUMNS, map(cells, section["rows"])) + "\n")
+    parts.append("## Daemon\n")
+    parts.append(markdown_table(("state", "% of a core", "MiB resident"), [
+        (state, f"{seen['core_percent']:.3f}", f"{seen['resident_mib']:.1f}")
+        for state, seen in result["idle"].items()]) + "\n")
+    for case, calls in (result["system_calls"] or {}).items():
+        listed = ", ".join(f"{name} {count:g}" for name, count in calls.items())
+        parts.append(f"System calls of one daemon for each raw operation of {case}: "
+                     f"{sum(calls.values()):.1f} ({listed}).\n")
+    parts.append("## Aims\n")
+    verdicts = {True: "met", False: "MISSED", None: "not measured"}
+    parts.append(markdown_table(("aim", "wanted", "measured", ""), [
+        (row["aim"], row["limit"], cell(row["measured"], ".3g"), verdicts[row["met"]])
+        for row in result["aims"]]))
+    return "\n".join(parts) + "\n"
