@@ -50,7 +50,8 @@ std::string Conductor::check_access(const shm::PeerCredentials& credentials) con
   const auto has = [](const auto& list, std::uint32_t id) {
     return std::find(list.begin(), list.end(), id) != list.end();
   };
-  if (has(settings_.allowed_uids, credentials.uid) || has(settings_.allowed_gids, credentials.gid)) {
+  if (has(settings_.allowed_uids, credentials.uid) ||
+      has(settings_.allowed_gids, credentials.gid)) {
     return "";
   }
   for (const gid_t group : credentials.groups) {
@@ -132,9 +133,10 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
     drop_client(client, "it was refused");
   };
   if (packet.abi_min > wire::kShmAbi || packet.abi_max < wire::kShmAbi) {
-    return refuse(Errc::version_mismatch,
-                  "the library speaks shared-memory ABI " + std::to_string(packet.abi_min) + " to " +
-                      std::to_string(packet.abi_max) + ", the daemon " + std::to_string(wire::kShmAbi));
+    return refuse(Errc::version_mismatch, "the library speaks shared-memory ABI " +
+                                              std::to_string(packet.abi_min) + " to " +
+                                              std::to_string(packet.abi_max) + ", the daemon " +
+                                              std::to_string(wire::kShmAbi));
   }
   if (!terminated(packet.job) || packet.job[0] == '\0') {
     return refuse(Errc::invalid_argument, "the job's label must have 1 to 63 bytes");
@@ -155,22 +157,23 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
                                             std::to_string(settings_.max_clients) + " clients");
   }
   if (of_user >= settings_.max_clients_per_user) {
-    return refuse(Errc::quota_exceeded,
-                  "this user has max_clients_per_user = " +
-                      std::to_string(settings_.max_clients_per_user) + " clients");
+    return refuse(Errc::quota_exceeded, "this user has max_clients_per_user = " +
+                                            std::to_string(settings_.max_clients_per_user) +
+                                            " clients");
   }
   if (packet.arena_bytes == 0 || packet.arena_bytes > settings_.max_arena_bytes ||
       arena_of_user + packet.arena_bytes > settings_.max_arena_bytes) {
     return refuse(Errc::quota_exceeded,
                   "an arena of " + std::to_string(packet.arena_bytes) + " bytes beside " +
-                      std::to_string(arena_of_user) + " exceeds max_arena_bytes = " +
-                      std::to_string(settings_.max_arena_bytes));
+                      std::to_string(arena_of_user) +
+                      " exceeds max_arena_bytes = " + std::to_string(settings_.max_arena_bytes));
   }
   // Spinning helps only where every lane and client has a core of its own.
   const bool cores_suffice = settings_.cores > lanes_.size() + clients_.size();
   const auto lane_count = static_cast<std::uint32_t>(lanes_.size());
-  auto segment = shm::Segment::create(lane_count, packet.arena_bytes,
-                                      cores_suffice ? static_cast<std::uint32_t>(settings_.spin_ns) : 0);
+  auto segment =
+      shm::Segment::create(lane_count, packet.arena_bytes,
+                           cores_suffice ? static_cast<std::uint32_t>(settings_.spin_ns) : 0);
   if (!segment) return refuse(segment.error().code, segment.error().text);
   auto notify = shm::make_notify_pair();
   if (!notify) return refuse(notify.error().code, notify.error().text);
@@ -203,7 +206,8 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
                client.credentials.uid, client.job);
 }
 
-// ---- The end of a client --------------------------------------------------------------------------
+// ---- The end of a client
+// --------------------------------------------------------------------------
 
 void Conductor::on_goodbye(Client& client, std::uint64_t request) {
   client.goodbye = true;
@@ -232,7 +236,8 @@ void Conductor::expire_silent_clients() {
   std::vector<Client*> silent;
   for (auto& [id, client] : clients_) {
     if (client->memory || client->dropping) continue;
-    if (now >= client->connected_ns + settings_.handshake_timeout_ns) silent.push_back(client.get());
+    if (now >= client->connected_ns + settings_.handshake_timeout_ns)
+      silent.push_back(client.get());
   }
   for (Client* client : silent) {
     ++counters_.clients_refused;
@@ -276,7 +281,8 @@ void Conductor::drop_client(Client& client, const char* why) {
     clients_.erase(client.id);
     return;
   }
-  spdlog::info("client {} (pid {}, job {}) is gone: {}", client.id, client.credentials.pid, client.job, why);
+  spdlog::info("client {} (pid {}, job {}) is gone: {}", client.id, client.credentials.pid,
+               client.job, why);
   Command drop;
   drop.kind = CommandKind::drop_client;
   drop.client = client.memory.get();
@@ -293,7 +299,8 @@ void Conductor::client_dropped(ClientMemory* memory) {
   clients_.erase(found);
 }
 
-// ---- Tensors --------------------------------------------------------------------------------------
+// ---- Tensors
+// --------------------------------------------------------------------------------------
 
 std::uint64_t Conductor::state_bytes_of(std::uint32_t uid) const {
   std::uint64_t bytes = 0;
@@ -304,7 +311,8 @@ std::uint64_t Conductor::state_bytes_of(std::uint32_t uid) const {
   return bytes;
 }
 
-Result<std::shared_ptr<TensorState>> Conductor::make_tensor(const Client& client, MemberGroup& group,
+Result<std::shared_ptr<TensorState>> Conductor::make_tensor(const Client& client,
+                                                            MemberGroup& group,
                                                             const shm::TensorDeclarePacket& packet,
                                                             const std::string& name,
                                                             std::uint32_t generation) {
@@ -317,7 +325,7 @@ Result<std::shared_ptr<TensorState>> Conductor::make_tensor(const Client& client
   state->exempt = packet.exempt != 0;
   state->priority = packet.priority;
   state->generation = generation;
-  const std::string text = packet.recipe[0] != '\0' ? packet.recipe
+  const std::string text = packet.recipe[0] != '\0'         ? packet.recipe
                            : role_may_be_lossy(state->role) ? settings_.default_gradient_recipe
                                                             : "raw";
   auto recipe = codec::parse_recipe(text);
@@ -328,8 +336,8 @@ Result<std::shared_ptr<TensorState>> Conductor::make_tensor(const Client& client
   if (state->one_lane && !codec::needs_residual(state->recipe)) {
     return fail(Errc::bad_recipe, "scale=tensor needs error feedback: ef(3lc:scale=tensor)");
   }
-  const bool lossy = role_may_be_lossy(state->role) && !state->exempt && group.addresses.size() > 1 &&
-                     codec::needs_residual(state->recipe);
+  const bool lossy = role_may_be_lossy(state->role) && !state->exempt &&
+                     group.addresses.size() > 1 && codec::needs_residual(state->recipe);
   if (!lossy) return state;
   const std::uint64_t bytes = state->count * sizeof(float);
   if (state_bytes_of(client.credentials.uid) + bytes > settings_.max_state_bytes) {
@@ -350,7 +358,9 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
   if (rank == nullptr) {
     return answer(client.id, request, Errc::unknown_group, "this client is not in that group");
   }
-  const auto refuse = [&](Errc code, const std::string& text) { answer(client.id, request, code, text); };
+  const auto refuse = [&](Errc code, const std::string& text) {
+    answer(client.id, request, code, text);
+  };
   if (!terminated(packet.name) || packet.name[0] == '\0') {
     return refuse(Errc::invalid_argument, "a tensor's name must have 1 to 127 bytes");
   }
@@ -393,8 +403,8 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
     const TensorState& other = *found->second.state;
     const TensorState& mine = **made;
     if (other.name != name || found->second.holders == 0) {
-      return refuse(Errc::already_exists, "the name " + name + " cannot be told from " + other.name +
-                                              "; choose another name");
+      return refuse(Errc::already_exists, "the name " + name + " cannot be told from " +
+                                              other.name + "; choose another name");
     }
     if (other.dtype != mine.dtype || other.count != mine.count || other.role != mine.role ||
         other.recipe.memory != mine.recipe.memory || other.exempt != mine.exempt ||
@@ -431,7 +441,8 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
   }
   ++rank->declarations[name];
   found->second.holders |= bit;
-  auto reply = shm::make_packet<shm::TensorDeclaredPacket>(shm::PacketKind::tensor_declared, request);
+  auto reply =
+      shm::make_packet<shm::TensorDeclaredPacket>(shm::PacketKind::tensor_declared, request);
   reply.tensor = id;
   reply.next_sequence = 0;
   reply.one_lane = found->second.state->one_lane ? 1 : 0;
@@ -457,10 +468,12 @@ void Conductor::keep_state(DeclaredTensor& tensor) {
 void Conductor::on_tensor_release(Client& client, const shm::TensorReleasePacket& packet) {
   MemberGroup* group = group_by_number(packet.group);
   MemberRank* rank = group != nullptr ? rank_of_client(*group, client.id) : nullptr;
-  const auto found = rank != nullptr ? group->tensors.find(packet.tensor) : std::map<std::uint64_t, DeclaredTensor>::iterator{};
+  const auto found = rank != nullptr ? group->tensors.find(packet.tensor)
+                                     : std::map<std::uint64_t, DeclaredTensor>::iterator{};
   const std::uint64_t bit = rank != nullptr ? std::uint64_t{1} << (rank - group->ranks.data()) : 0;
   if (rank == nullptr || found == group->tensors.end() || (found->second.holders & bit) == 0) {
-    return answer(client.id, packet.header.request, Errc::unknown_tensor, "the tensor is not declared");
+    return answer(client.id, packet.header.request, Errc::unknown_tensor,
+                  "the tensor is not declared");
   }
   found->second.holders &= ~bit;
   if (found->second.holders == 0) release_tensor(*group, packet.tensor);
@@ -471,7 +484,8 @@ void Conductor::on_tensor_stats(Client& client, const shm::TensorReleasePacket& 
   MemberGroup* group = group_by_number(packet.group);
   if (group == nullptr || rank_of_client(*group, client.id) == nullptr ||
       !group->tensors.contains(packet.tensor)) {
-    return answer(client.id, packet.header.request, Errc::unknown_tensor, "the tensor is not declared");
+    return answer(client.id, packet.header.request, Errc::unknown_tensor,
+                  "the tensor is not declared");
   }
   const TensorState& state = *group->tensors.at(packet.tensor).state;
   const TensorTotals totals = total(state);

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the conductor keeps of a group that ranks of this node are in, from the join of the first rank
-// to the last word of the lanes.
+// What the conductor keeps of a group that ranks of this node are in, from the join of the first
+// rank to the last word of the lanes.
 
 #include <array>
 #include <cstdint>

@@ -36,7 +36,8 @@ void EventLoop::Impl::wait_readable(std::shared_ptr<Watched> watched) {
 EventLoop::EventLoop() : impl_(std::make_unique<Impl>()) {}
 EventLoop::~EventLoop() = default;
 
-// A descriptor that is always readable, because somebody floods it, must not keep the thread in here.
+// A descriptor that is always readable, because somebody floods it, must not keep the thread in
+// here.
 int EventLoop::poll() {
   constexpr int kHandlersPerPoll = 64;
   int handlers = 0;
