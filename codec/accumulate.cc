@@ -1,6 +1,7 @@
 #include "codec/accumulate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 
@@ -45,7 +46,7 @@ T multiply(T a, T b) noexcept {
 template <typename T>
 T lesser(T a, T b) noexcept {
   if constexpr (std::is_floating_point_v<T>) {
-    return b < a || b != b ? b : a;
+    return b < a || std::isnan(b) ? b : a;
   } else {
     return std::min(a, b);
   }
@@ -54,7 +55,7 @@ T lesser(T a, T b) noexcept {
 template <typename T>
 T greater(T a, T b) noexcept {
   if constexpr (std::is_floating_point_v<T>) {
-    return b > a || b != b ? b : a;
+    return b > a || std::isnan(b) ? b : a;
   } else {
     return std::max(a, b);
   }

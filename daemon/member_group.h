@@ -93,4 +93,11 @@ struct MemberGroup {
   std::uint64_t flights_written_ns = 0;
 };
 
+// "3,7", for texts about ranks.
+inline std::string join_numbers(const std::vector<std::uint32_t>& numbers) {
+  std::string text;
+  for (const auto number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text;
+}
+
 }  // namespace tern::daemon
