@@ -8,7 +8,7 @@ namespace tern {
 }  // namespace tern
 
 // Always on. A broken invariant must not become a wrong result.
-#define TERN_CHECK(expression)                                      \
-  (__builtin_expect(static_cast<bool>(expression), 1)               \
-       ? static_cast<void>(0)                                       \
+#define TERN_CHECK(expression)                        \
+  (__builtin_expect(static_cast<bool>(expression), 1) \
+       ? static_cast<void>(0)                         \
        : ::tern::check_failed(__FILE__, __LINE__, #expression))

@@ -4,7 +4,8 @@
 
 namespace tern {
 
-// Time as a parameter: everything that has a timeout takes a Clock, so that a test moves time by hand.
+// Time as a parameter: everything that has a timeout takes a Clock, so that a test moves time by
+// hand.
 class Clock {
  public:
   virtual ~Clock() = default;

@@ -21,7 +21,8 @@ enum class DType : std::uint8_t {
 
 enum class Reduction : std::uint8_t { sum = 0, average = 1, min = 2, max = 3, product = 4 };
 
-// What a tensor means to the application; decides whether a lossy recipe is allowed (docs/glossary.md).
+// What a tensor means to the application; decides whether a lossy recipe is allowed
+// (docs/glossary.md).
 enum class Role : std::uint8_t { exact = 0, gradient = 1, delta = 2, weights = 3 };
 
 // Bytes per element; 0 for a number that is not (yet) a type.
@@ -48,34 +49,50 @@ constexpr bool dtype_is_float(DType dtype) noexcept {
 
 constexpr std::string_view dtype_name(DType dtype) noexcept {
   switch (dtype) {
-    case DType::f32: return "f32";
-    case DType::f64: return "f64";
-    case DType::f16: return "f16";
-    case DType::bf16: return "bf16";
-    case DType::i64: return "i64";
-    case DType::i32: return "i32";
-    case DType::u8: return "u8";
+    case DType::f32:
+      return "f32";
+    case DType::f64:
+      return "f64";
+    case DType::f16:
+      return "f16";
+    case DType::bf16:
+      return "bf16";
+    case DType::i64:
+      return "i64";
+    case DType::i32:
+      return "i32";
+    case DType::u8:
+      return "u8";
   }
   return "unknown";
 }
 
 constexpr std::string_view reduction_name(Reduction reduction) noexcept {
   switch (reduction) {
-    case Reduction::sum: return "sum";
-    case Reduction::average: return "average";
-    case Reduction::min: return "min";
-    case Reduction::max: return "max";
-    case Reduction::product: return "product";
+    case Reduction::sum:
+      return "sum";
+    case Reduction::average:
+      return "average";
+    case Reduction::min:
+      return "min";
+    case Reduction::max:
+      return "max";
+    case Reduction::product:
+      return "product";
   }
   return "unknown";
 }
 
 constexpr std::string_view role_name(Role role) noexcept {
   switch (role) {
-    case Role::exact: return "exact";
-    case Role::gradient: return "gradient";
-    case Role::delta: return "delta";
-    case Role::weights: return "weights";
+    case Role::exact:
+      return "exact";
+    case Role::gradient:
+      return "gradient";
+    case Role::delta:
+      return "delta";
+    case Role::weights:
+      return "weights";
   }
   return "unknown";
 }

@@ -5,8 +5,8 @@
 
 namespace tern {
 
-// Every error of Tern, in one list. The numbers are part of the C ABI (tern_status in tern.h) and of
-// the wire: a number is never reused, new ones go to the end.
+// Every error of Tern, in one list. The numbers are part of the C ABI (tern_status in tern.h) and
+// of the wire: a number is never reused, new ones go to the end.
 enum class Errc : std::int32_t {
   ok = 0,
   invalid_argument = 1,

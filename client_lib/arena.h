@@ -1,7 +1,7 @@
 #pragma once
 
-// Shares out the bytes of the arena: best fit, neighbours joined when freed. It knows offsets only; its
-// books are in the process's own memory, because arena bytes belong to the application.
+// Shares out the bytes of the arena: best fit, neighbours joined when freed. It knows offsets only;
+// its books are in the process's own memory, because arena bytes belong to the application.
 
 #include <cstdint>
 #include <map>

@@ -32,7 +32,8 @@ tern_status connect(const tern_connect_options& options, tern_client** client) {
   ConnectOptions given;
   given.socket_path = text_or(options.socket_path, "TERN_SOCKET", "/run/tern/ternd.sock");
   given.job = text_or(options.job, "TERN_JOB", "default");
-  if (given.job.empty() || given.job.size() > kMaxJobBytes) return refuse("job must have 1..63 bytes");
+  if (given.job.empty() || given.job.size() > kMaxJobBytes)
+    return refuse("job must have 1..63 bytes");
   given.arena_bytes = options.arena_bytes != 0 ? options.arena_bytes : kDefaultArenaBytes;
   given.timeout_ms = options.timeout_ms != 0 ? options.timeout_ms : kDefaultConnectMs;
   auto handle = std::make_unique<tern_client>();

@@ -35,8 +35,8 @@ Status Client::shake_hands(const ConnectOptions& options, Deadline deadline) {
   hello.arena_bytes = options.arena_bytes;
   options.job.copy(hello.job, sizeof hello.job - 1);
   std::vector<Fd> fds;
-  Result<shm::WelcomePacket> welcome = requests_.ask<shm::WelcomePacket>(
-      hello, shm::PacketKind::welcome, deadline, &fds);
+  Result<shm::WelcomePacket> welcome =
+      requests_.ask<shm::WelcomePacket>(hello, shm::PacketKind::welcome, deadline, &fds);
   if (!welcome) return tl::unexpected(std::move(welcome.error()));
   return take_welcome(*welcome, std::move(fds));
 }
@@ -79,8 +79,9 @@ void Client::disconnect() {
   requests_.close(Errc::daemon_lost, "the client has disconnected");
 }
 
-// Locks nothing: a mutex may have been held by a thread that the child does not have. What is in memory
-// stays there; the descriptors are the child's own copies and the parent's connection does not notice.
+// Locks nothing: a mutex may have been held by a thread that the child does not have. What is in
+// memory stays there; the descriptors are the child's own copies and the parent's connection does
+// not notice.
 void Client::drop_in_child() noexcept {
   requests_.close_fd();
   segment_.close_fd();
@@ -95,9 +96,9 @@ Result<void*> Client::allocate(std::uint64_t bytes) {
   const std::optional<std::uint64_t> offset = arena_->allocate(bytes);
   if (!offset) {
     return fail(Errc::out_of_memory,
-                "no " + std::to_string(bytes) + " bytes in one piece in the arena: " +
-                    std::to_string(arena_->used_bytes()) + " of " +
-                    std::to_string(segment_.arena_bytes()) +
+                "no " + std::to_string(bytes) +
+                    " bytes in one piece in the arena: " + std::to_string(arena_->used_bytes()) +
+                    " of " + std::to_string(segment_.arena_bytes()) +
                     " are in use; connect with a larger arena_bytes");
   }
   return segment_.arena().data() + *offset;

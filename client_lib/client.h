@@ -1,7 +1,8 @@
 #pragma once
 
 // One connection to the daemon, behind the C functions of tern.h. The sources are split by verb:
-// client.cc connects and ends, group.cc asks over the socket, submit.cc and wait.cc are the data path.
+// client.cc connects and ends, group.cc asks over the socket, submit.cc and wait.cc are the data
+// path.
 
 #include <atomic>
 #include <cstddef>
@@ -81,7 +82,8 @@ class Client {
   // Tells the daemon and waits for it a little. Nothing may be called afterwards.
   void disconnect();
 
-  // Whether this process is a child of the one that connected: then only drop_in_child may be called.
+  // Whether this process is a child of the one that connected: then only drop_in_child may be
+  // called.
   bool forked() const noexcept { return guard_.forked(); }
   void drop_in_child() noexcept;
 
@@ -99,8 +101,8 @@ class Client {
   Result<std::uint64_t> submit(const OpRequest& request);
   Status cancel(std::uint64_t ticket);
 
-  // The end of one of the tickets, timeout, or unknown_ticket; index tells which. The text of a failed
-  // op goes to set_error_detail(). Allocates nothing.
+  // The end of one of the tickets, timeout, or unknown_ticket; index tells which. The text of a
+  // failed op goes to set_error_detail(). Allocates nothing.
   Errc wait(std::span<const std::uint64_t> tickets, std::int64_t timeout_ms, std::size_t& index);
   Result<int> pollable_fd();
 

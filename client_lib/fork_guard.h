@@ -1,7 +1,7 @@
 #pragma once
 
-// Knows whether this process is a child of the one that made it. The kernel zeroes the page in every
-// child (MADV_WIPEONFORK), so the question costs one load and no system call.
+// Knows whether this process is a child of the one that made it. The kernel zeroes the page in
+// every child (MADV_WIPEONFORK), so the question costs one load and no system call.
 
 #include <sys/mman.h>
 #include <unistd.h>

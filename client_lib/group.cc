@@ -38,7 +38,8 @@ Result<shm::GroupMintedPacket> Client::mint() {
   return minted;
 }
 
-Result<std::shared_ptr<GroupState>> Client::join(const std::string& id, const JoinOptions& options) {
+Result<std::shared_ptr<GroupState>> Client::join(const std::string& id,
+                                                 const JoinOptions& options) {
   auto question = shm::make_packet<shm::GroupJoinPacket>(shm::PacketKind::group_join, 0);
   write_text(question.id, id);
   question.rank = options.rank;
@@ -52,7 +53,8 @@ Result<std::shared_ptr<GroupState>> Client::join(const std::string& id, const Jo
     const auto completed = completed_by_id_.find(id);
     question.completed_ops = completed == completed_by_id_.end() ? 0 : completed->second;
   }
-  // The daemon ends a join at the time asked for and says who was missing; its answer needs time, too.
+  // The daemon ends a join at the time asked for and says who was missing; its answer needs time,
+  // too.
   const bool forever = options.timeout_ms < 0 || request_timeout_ms_ < 0;
   std::int64_t wait_ms = -1;
   if (!forever && __builtin_add_overflow(options.timeout_ms, request_timeout_ms_, &wait_ms)) {
@@ -137,8 +139,8 @@ Result<std::shared_ptr<TensorState>> Client::declare(const std::shared_ptr<Group
   return tensor;
 }
 
-// With ops in flight the daemon is told when the last has ended: told now, a lane could find an entry
-// of a tensor that it no longer knows.
+// With ops in flight the daemon is told when the last has ended: told now, a lane could find an
+// entry of a tensor that it no longer knows.
 Status Client::release(const std::shared_ptr<TensorState>& tensor) {
   {
     const std::lock_guard lock(mutex_);

@@ -14,8 +14,8 @@
 #include "client_lib/include/tern/tern.h"
 #include "client_lib/last_error.h"
 
-// Owns the handles of its groups, and those the handles of their tensors. All the lists are guarded by
-// the client's handles_mutex.
+// Owns the handles of its groups, and those the handles of their tensors. All the lists are guarded
+// by the client's handles_mutex.
 struct tern_client {
   std::unique_ptr<tern::client_lib::Client> client;
   std::mutex handles_mutex;

@@ -1,8 +1,8 @@
 #pragma once
 
-// The ops of one client between submission and the call that reports their end. A fixed pool: its size
-// is at most kRingEntries, and an op has at most one completion per lane, so that a completion ring can
-// never be asked to hold more than it can.
+// The ops of one client between submission and the call that reports their end. A fixed pool: its
+// size is at most kRingEntries, and an op has at most one completion per lane, so that a completion
+// ring can never be asked to hold more than it can.
 
 #include <cstdint>
 #include <limits>

@@ -1,9 +1,10 @@
 #pragma once
 
 // What tern_fd() hands out: an epoll descriptor that is readable while either of two things is. The
-// notify socket says that a lane has completed something since it was armed; only the daemon can write
-// to it. The level (an eventfd of our own) says that ops have ended which nobody has been told of:
-// without it, an end that one thread's test() took from the ring would be invisible to poll.
+// notify socket says that a lane has completed something since it was armed; only the daemon can
+// write to it. The level (an eventfd of our own) says that ops have ended which nobody has been
+// told of: without it, an end that one thread's test() took from the ring would be invisible to
+// poll.
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>

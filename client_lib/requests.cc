@@ -109,7 +109,8 @@ void Requests::undo_late_join(const shm::Packet& packet) noexcept {
       joined.header.kind != static_cast<std::uint16_t>(shm::PacketKind::group_joined)) {
     return;
   }
-  auto leave = shm::make_packet<shm::GroupLeavePacket>(shm::PacketKind::group_leave, next_request_++);
+  auto leave =
+      shm::make_packet<shm::GroupLeavePacket>(shm::PacketKind::group_leave, next_request_++);
   leave.group = joined.group;
   (void)socket_.send(shm::packet_bytes(leave));
 }

@@ -1,9 +1,9 @@
 #pragma once
 
-// Questions and answers over the hand-shake socket. Several threads may ask at once: the answers are
-// matched by request number. One asking thread at a time receives for all (the receiver); when its own
-// answer is there, or its time is up, the role passes to another, so that a join that waits for minutes
-// holds nobody up.
+// Questions and answers over the hand-shake socket. Several threads may ask at once: the answers
+// are matched by request number. One asking thread at a time receives for all (the receiver); when
+// its own answer is there, or its time is up, the role passes to another, so that a join that waits
+// for minutes holds nobody up.
 
 #include <condition_variable>
 #include <cstdint>
@@ -25,7 +25,8 @@ class Requests {
 
   // Sends the packet under a new request number and waits for its answer, whose kind and size are
   // checked. A done packet with a failure becomes that failure. timeout; daemon_lost when the
-  // connection ends; protocol_error (and the connection is closed) when the daemon answers nonsense.
+  // connection ends; protocol_error (and the connection is closed) when the daemon answers
+  // nonsense.
   template <typename Answer, typename Question>
   Result<Answer> ask(Question question, shm::PacketKind answer_kind, Deadline deadline,
                      std::vector<Fd>* fds = nullptr) {

@@ -1,5 +1,6 @@
-// An op's way into the lanes: room, copies, sequence, entries. Nothing of it is visible to the daemon
-// before all its lanes are known to have room, so that WOULD_BLOCK leaves everything as it was.
+// An op's way into the lanes: room, copies, sequence, entries. Nothing of it is visible to the
+// daemon before all its lanes are known to have room, so that WOULD_BLOCK leaves everything as it
+// was.
 
 #include <algorithm>
 #include <bit>
@@ -84,8 +85,8 @@ Status Client::prepare(const OpRequest& request, Op& op) {
 // An output outside the arena gets one copy, which also holds the input if that is outside as well:
 // the op then runs in place in the copy.
 Status Client::place_copies(const OpRequest& request, Op& op) {
-  const bool input_outside = request.input_matters &&
-                             !arena_offset(request.input, op.bytes, request.dtype).has_value();
+  const bool input_outside =
+      request.input_matters && !arena_offset(request.input, op.bytes, request.dtype).has_value();
   const bool output_outside = !arena_offset(request.output, op.bytes, request.dtype).has_value();
   if (!input_outside && !output_outside) return {};
   const std::optional<std::uint64_t> copy = arena_->allocate(op.bytes);

@@ -1,9 +1,9 @@
 // The ends of ops. Whoever waits polls the completion rings of all lanes for everybody, under the
 // mutex; what it finds for others stays marked in the table until they ask.
 //
-// No end is missed: a thread reads the doorbell, then polls, then sleeps on the value it read. What was
-// published before the read is found by the poll (or was found by another thread, and is marked); what
-// is published later changes the doorbell after the read, and the sleep ends.
+// No end is missed: a thread reads the doorbell, then polls, then sleeps on the value it read. What
+// was published before the read is found by the poll (or was found by another thread, and is
+// marked); what is published later changes the doorbell after the read, and the sleep ends.
 
 #include <algorithm>
 #include <cstring>
@@ -68,11 +68,12 @@ Errc Client::wait(std::span<const std::uint64_t> tickets, std::int64_t timeout_m
   }
 }
 
-// Lets time pass until something may have changed. False if there is no time left; true at once if the
-// loss of the daemon was noticed, because then all ops have ended.
+// Lets time pass until something may have changed. False if there is no time left; true at once if
+// the loss of the daemon was noticed, because then all ops have ended.
 bool Client::idle(std::uint32_t seen, std::uint64_t remaining_ns, bool& spun) {
   const std::uint64_t now_ns = SteadyClock().now_ns();
-  if (!lost_.load() && now_ns - last_loss_check_ns_.load(std::memory_order_relaxed) > kLossCheckNs) {
+  if (!lost_.load() &&
+      now_ns - last_loss_check_ns_.load(std::memory_order_relaxed) > kLossCheckNs) {
     last_loss_check_ns_.store(now_ns, std::memory_order_relaxed);
     if (requests_.lost()) {
       notice_loss();

@@ -1,6 +1,7 @@
 #include "codec/accumulate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 
@@ -27,7 +28,8 @@ T add(T a, T b) noexcept {
     return a + b;
   } else {
     using Unsigned = std::make_unsigned_t<T>;
-    return static_cast<T>(static_cast<Unsigned>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b)));
+    return static_cast<T>(
+        static_cast<Unsigned>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b)));
   }
 }
 
@@ -44,7 +46,7 @@ T multiply(T a, T b) noexcept {
 template <typename T>
 T lesser(T a, T b) noexcept {
   if constexpr (std::is_floating_point_v<T>) {
-    return b < a || b != b ? b : a;
+    return b < a || std::isnan(b) ? b : a;
   } else {
     return std::min(a, b);
   }
@@ -53,7 +55,7 @@ T lesser(T a, T b) noexcept {
 template <typename T>
 T greater(T a, T b) noexcept {
   if constexpr (std::is_floating_point_v<T>) {
-    return b > a || b != b ? b : a;
+    return b > a || std::isnan(b) ? b : a;
   } else {
     return std::max(a, b);
   }
@@ -76,9 +78,15 @@ void combine(Reduction reduction, T* accumulator, const std::byte* source,
         apply([](T a, T b) { return add(a, b); });
       }
       return;
-    case Reduction::min: apply([](T a, T b) { return lesser(a, b); }); return;
-    case Reduction::max: apply([](T a, T b) { return greater(a, b); }); return;
-    case Reduction::product: apply([](T a, T b) { return multiply(a, b); }); return;
+    case Reduction::min:
+      apply([](T a, T b) { return lesser(a, b); });
+      return;
+    case Reduction::max:
+      apply([](T a, T b) { return greater(a, b); });
+      return;
+    case Reduction::product:
+      apply([](T a, T b) { return multiply(a, b); });
+      return;
   }
 }
 
@@ -96,8 +104,8 @@ void begin(const std::byte* source, std::size_t count, float prescale, T* accumu
 
 // With a prescale, and for f32 sources of 16 bits: strips through the stack.
 template <typename T>
-void combine_scaled(Reduction reduction, T* accumulator, const std::byte* source,
-                    std::size_t count, float prescale) noexcept {
+void combine_scaled(Reduction reduction, T* accumulator, const std::byte* source, std::size_t count,
+                    float prescale) noexcept {
   if (prescale == 1.0f) {
     combine(reduction, accumulator, source, count);
     return;
@@ -161,29 +169,47 @@ void accumulate_begin(DType dtype, const std::byte* source, std::size_t count, f
       for (std::size_t i = 0; i < count; ++i) sums[i] *= prescale;
       return;
     }
-    case DType::f32: begin(source, count, prescale, static_cast<float*>(accumulator)); return;
-    case DType::f64: begin(source, count, prescale, static_cast<double*>(accumulator)); return;
-    case DType::i64: begin(source, count, prescale, static_cast<std::int64_t*>(accumulator)); return;
-    case DType::i32: begin(source, count, prescale, static_cast<std::int32_t*>(accumulator)); return;
-    case DType::u8: begin(source, count, prescale, static_cast<std::uint8_t*>(accumulator)); return;
+    case DType::f32:
+      begin(source, count, prescale, static_cast<float*>(accumulator));
+      return;
+    case DType::f64:
+      begin(source, count, prescale, static_cast<double*>(accumulator));
+      return;
+    case DType::i64:
+      begin(source, count, prescale, static_cast<std::int64_t*>(accumulator));
+      return;
+    case DType::i32:
+      begin(source, count, prescale, static_cast<std::int32_t*>(accumulator));
+      return;
+    case DType::u8:
+      begin(source, count, prescale, static_cast<std::uint8_t*>(accumulator));
+      return;
   }
 }
 
 void accumulate(DType dtype, Reduction reduction, const std::byte* source, std::size_t count,
                 float prescale, void* accumulator) noexcept {
-  const auto typed = [&](auto* sums) {
-    combine_scaled(reduction, sums, source, count, prescale);
-  };
+  const auto typed = [&](auto* sums) { combine_scaled(reduction, sums, source, count, prescale); };
   switch (dtype) {
     case DType::f16:
     case DType::bf16:
       combine_half(dtype, reduction, static_cast<float*>(accumulator), source, count, prescale);
       return;
-    case DType::f32: typed(static_cast<float*>(accumulator)); return;
-    case DType::f64: typed(static_cast<double*>(accumulator)); return;
-    case DType::i64: typed(static_cast<std::int64_t*>(accumulator)); return;
-    case DType::i32: typed(static_cast<std::int32_t*>(accumulator)); return;
-    case DType::u8: typed(static_cast<std::uint8_t*>(accumulator)); return;
+    case DType::f32:
+      typed(static_cast<float*>(accumulator));
+      return;
+    case DType::f64:
+      typed(static_cast<double*>(accumulator));
+      return;
+    case DType::i64:
+      typed(static_cast<std::int64_t*>(accumulator));
+      return;
+    case DType::i32:
+      typed(static_cast<std::int32_t*>(accumulator));
+      return;
+    case DType::u8:
+      typed(static_cast<std::uint8_t*>(accumulator));
+      return;
   }
 }
 
@@ -193,9 +219,8 @@ void accumulate_partial(DType dtype, Reduction reduction, const void* partial, s
   accumulate(summed, reduction, static_cast<const std::byte*>(partial), count, 1.0f, accumulator);
 }
 
-void accumulate_finish(DType dtype, Reduction reduction, const void* accumulator,
-                       std::size_t count, std::uint32_t rank_count,
-                       std::byte* destination) noexcept {
+void accumulate_finish(DType dtype, Reduction reduction, const void* accumulator, std::size_t count,
+                       std::uint32_t rank_count, std::byte* destination) noexcept {
   const bool average = reduction == Reduction::average;
   TERN_CHECK(!average || (dtype_is_float(dtype) && rank_count != 0));
   switch (dtype) {
@@ -220,24 +245,34 @@ void accumulate_finish(DType dtype, Reduction reduction, const void* accumulator
 void to_f32(DType dtype, const std::byte* source, std::size_t count, float* out) noexcept {
   const ConvertKernels& kernels = convert_kernels();
   switch (dtype) {
-    case DType::f16: kernels.f16_to_f32(source, count, out); return;
-    case DType::bf16: kernels.bf16_to_f32(source, count, out); return;
+    case DType::f16:
+      kernels.f16_to_f32(source, count, out);
+      return;
+    case DType::bf16:
+      kernels.bf16_to_f32(source, count, out);
+      return;
     case DType::f32:
       if (count != 0) std::memcpy(out, source, sizeof(float) * count);
       return;
-    default: TERN_CHECK(dtype == DType::f32);
+    default:
+      TERN_CHECK(dtype == DType::f32);
   }
 }
 
 void from_f32(DType dtype, const float* source, std::size_t count, std::byte* out) noexcept {
   const ConvertKernels& kernels = convert_kernels();
   switch (dtype) {
-    case DType::f16: kernels.f32_to_f16(source, count, out); return;
-    case DType::bf16: kernels.f32_to_bf16(source, count, out); return;
+    case DType::f16:
+      kernels.f32_to_f16(source, count, out);
+      return;
+    case DType::bf16:
+      kernels.f32_to_bf16(source, count, out);
+      return;
     case DType::f32:
       if (count != 0) std::memmove(out, source, sizeof(float) * count);
       return;
-    default: TERN_CHECK(dtype == DType::f32);
+    default:
+      TERN_CHECK(dtype == DType::f32);
   }
 }
 

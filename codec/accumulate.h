@@ -8,9 +8,9 @@
 // The arithmetic of a reduction, at a node and at the owner of a chunk: begin with the first
 // contribution, accumulate the others in a fixed order, finish once.
 //
-// An accumulator holds f32 for f32, f16 and bf16, f64 for f64, and the type itself for integers, which
-// wrap. It is aligned to its type; source and destination bytes need no alignment. The arrays of one
-// call do not overlap. Integers take no prescale (it must be 1) and no average.
+// An accumulator holds f32 for f32, f16 and bf16, f64 for f64, and the type itself for integers,
+// which wrap. It is aligned to its type; source and destination bytes need no alignment. The arrays
+// of one call do not overlap. Integers take no prescale (it must be 1) and no average.
 namespace tern::codec {
 
 // Bytes per element of the accumulator for a dtype; 0 for a number that is no type.
@@ -31,11 +31,10 @@ void accumulate(DType dtype, Reduction reduction, const std::byte* source, std::
 void accumulate_partial(DType dtype, Reduction reduction, const void* partial, std::size_t count,
                         void* accumulator) noexcept;
 
-// Average multiplies by 1 / rank_count in the accumulator's type; then one rounding to the dtype, to
-// nearest even. `destination` may be the accumulator itself if the two have the same size.
-void accumulate_finish(DType dtype, Reduction reduction, const void* accumulator,
-                       std::size_t count, std::uint32_t rank_count,
-                       std::byte* destination) noexcept;
+// Average multiplies by 1 / rank_count in the accumulator's type; then one rounding to the dtype,
+// to nearest even. `destination` may be the accumulator itself if the two have the same size.
+void accumulate_finish(DType dtype, Reduction reduction, const void* accumulator, std::size_t count,
+                       std::uint32_t rank_count, std::byte* destination) noexcept;
 
 // Requires: f32, f16 or bf16.
 void to_f32(DType dtype, const std::byte* source, std::size_t count, float* out) noexcept;

@@ -43,7 +43,8 @@ DecodeStatus raw_decode(const wire::BlockHeader& header, const std::byte* payloa
       (add ? kernels.add_bf16(out.data(), payload, out.size())
            : kernels.bf16_to_f32(payload, out.size(), out.data()));
       return DecodeStatus::ok;
-    default: return DecodeStatus::unsupported_dtype;
+    default:
+      return DecodeStatus::unsupported_dtype;
   }
 }
 
@@ -53,9 +54,12 @@ DecodeStatus decode_any(const wire::BlockHeader& header, std::span<const std::by
   if (header.elements != out.size()) return DecodeStatus::wrong_elements;
   if (header.payload_bytes != payload.size()) return DecodeStatus::wrong_payload_bytes;
   switch (static_cast<wire::CodecId>(header.codec)) {
-    case wire::CodecId::raw: return raw_decode(header, payload.data(), out, add);
-    case wire::CodecId::bf16: return bf16_decode(payload, out, add);
-    case wire::CodecId::threelc: return threelc_decode(header, payload, out, add);
+    case wire::CodecId::raw:
+      return raw_decode(header, payload.data(), out, add);
+    case wire::CodecId::bf16:
+      return bf16_decode(payload, out, add);
+    case wire::CodecId::threelc:
+      return threelc_decode(header, payload, out, add);
   }
   return DecodeStatus::bad_header;
 }
@@ -64,9 +68,12 @@ DecodeStatus decode_any(const wire::BlockHeader& header, std::span<const std::by
 
 std::size_t encode_bound(const Recipe& recipe, std::size_t elements) noexcept {
   switch (recipe.compressor) {
-    case Compressor::raw: return 4 * elements;
-    case Compressor::bf16: return 2 * elements;
-    case Compressor::threelc: return threelc_bound(recipe, elements);
+    case Compressor::raw:
+      return 4 * elements;
+    case Compressor::bf16:
+      return 2 * elements;
+    case Compressor::threelc:
+      return threelc_bound(recipe, elements);
   }
   return 4 * elements;
 }
@@ -78,9 +85,12 @@ EncodeResult encode(const Recipe& recipe, const EncodeRequest& request,
   TERN_CHECK(request.residual != nullptr || !needs_residual(recipe) || request.input.empty());
   header_out = wire::BlockHeader{};
   switch (recipe.compressor) {
-    case Compressor::raw: return raw_encode(request, payload_out, header_out);
-    case Compressor::bf16: return bf16_encode(recipe, request, payload_out, header_out);
-    case Compressor::threelc: return threelc_encode(recipe, request, payload_out, header_out);
+    case Compressor::raw:
+      return raw_encode(request, payload_out, header_out);
+    case Compressor::bf16:
+      return bf16_encode(recipe, request, payload_out, header_out);
+    case Compressor::threelc:
+      return threelc_encode(recipe, request, payload_out, header_out);
   }
   return {};
 }
@@ -88,8 +98,8 @@ EncodeResult encode(const Recipe& recipe, const EncodeRequest& request,
 ScanResult scan_max(std::span<const float> input, const float* residual,
                     float state_scale) noexcept {
   alignas(64) float energy_lanes[kScanLanes] = {};
-  const std::uint32_t largest = threelc_kernels().scan(input.data(), residual, state_scale,
-                                                       input.size(), energy_lanes);
+  const std::uint32_t largest =
+      threelc_kernels().scan(input.data(), residual, state_scale, input.size(), energy_lanes);
   return {std::bit_cast<float>(largest), largest >= kInfinityBits};
 }
 
@@ -107,15 +117,24 @@ wire::BlockHeader raw_block_header(DType dtype, std::uint32_t elements, bool non
 
 std::string_view decode_status_name(DecodeStatus status) noexcept {
   switch (status) {
-    case DecodeStatus::ok: return "ok";
-    case DecodeStatus::bad_header: return "bad_header";
-    case DecodeStatus::wrong_elements: return "wrong_elements";
-    case DecodeStatus::wrong_payload_bytes: return "wrong_payload_bytes";
-    case DecodeStatus::unsupported_dtype: return "unsupported_dtype";
-    case DecodeStatus::bad_scale: return "bad_scale";
-    case DecodeStatus::bad_digit: return "bad_digit";
-    case DecodeStatus::stream_too_short: return "stream_too_short";
-    case DecodeStatus::stream_too_long: return "stream_too_long";
+    case DecodeStatus::ok:
+      return "ok";
+    case DecodeStatus::bad_header:
+      return "bad_header";
+    case DecodeStatus::wrong_elements:
+      return "wrong_elements";
+    case DecodeStatus::wrong_payload_bytes:
+      return "wrong_payload_bytes";
+    case DecodeStatus::unsupported_dtype:
+      return "unsupported_dtype";
+    case DecodeStatus::bad_scale:
+      return "bad_scale";
+    case DecodeStatus::bad_digit:
+      return "bad_digit";
+    case DecodeStatus::stream_too_short:
+      return "stream_too_short";
+    case DecodeStatus::stream_too_long:
+      return "stream_too_long";
   }
   return "unknown";
 }

@@ -9,16 +9,16 @@
 #include "codec/recipe.h"
 #include "wire/block.h"
 
-// Chunks to blocks and back. Nothing here allocates, throws, or touches a byte outside the spans it is
-// given, whatever these hold and even if another process writes to the input meanwhile.
+// Chunks to blocks and back. Nothing here allocates, throws, or touches a byte outside the spans it
+// is given, whatever these hold and even if another process writes to the input meanwhile.
 namespace tern::codec {
 
 struct EncodeRequest {
-  std::span<const float> input;          // the chunk, at most wire::kMaxBlockElements
-  float* residual = nullptr;             // as long as input; not used under memory none
-  float state_scale = 1.0f;              // the residual is multiplied by this before use
-  DType delivered = DType::f32;          // the residual is taken against the value rounded to this
-  float fixed_scale_max = 0.0f;          // scale=tensor only: the maximum that scan_max found
+  std::span<const float> input;  // the chunk, at most wire::kMaxBlockElements
+  float* residual = nullptr;     // as long as input; not used under memory none
+  float state_scale = 1.0f;      // the residual is multiplied by this before use
+  DType delivered = DType::f32;  // the residual is taken against the value rounded to this
+  float fixed_scale_max = 0.0f;  // scale=tensor only: the maximum that scan_max found
   std::uint64_t stream_step = 0;
 };
 

@@ -46,8 +46,8 @@ void add_f16(float* accumulator, const std::byte* source, std::size_t count) noe
 
 }  // namespace
 
-const ConvertKernels kConvertScalar = {f16_to_f32_array, f32_to_f16_array, bf16_to_f32_array,
-                                       f32_to_bf16_array, add_f32,          add_bf16,
-                                       add_f16};
+const ConvertKernels kConvertScalar = {
+    f16_to_f32_array, f32_to_f16_array, bf16_to_f32_array, f32_to_bf16_array, add_f32,
+    add_bf16,         add_f16};
 
 }  // namespace tern::codec

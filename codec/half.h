@@ -29,8 +29,7 @@ constexpr std::uint16_t f32_to_f16(float value) noexcept {
   // processor's own addition rounds to it.
   const std::uint32_t small =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
-  const std::uint32_t normal =
-      (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  const std::uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
   const std::uint32_t quiet = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
   // 0x477ff000 is 65520, halfway between the largest f16 and the power of two above it.
   std::uint32_t half = magnitude < 0x38800000u ? small : normal;
@@ -43,8 +42,8 @@ constexpr float f16_to_f32(std::uint16_t half) noexcept {
   const std::uint32_t sign = (half & 0x8000u) << 16;
   const std::uint32_t magnitude = half & 0x7fffu;
   const std::uint32_t normal = (magnitude << 13) + 0x38000000u;
-  const std::uint32_t small =
-      std::bit_cast<std::uint32_t>(static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24f);
+  const std::uint32_t small = std::bit_cast<std::uint32_t>(
+      static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24f);
   const std::uint32_t quiet = magnitude > 0x7c00u ? 0x400000u : 0u;
   const std::uint32_t special = 0x7f800000u | ((magnitude & 0x3ffu) << 13) | quiet;
   std::uint32_t bits = magnitude < 0x400u ? small : normal;

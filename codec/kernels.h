@@ -12,7 +12,8 @@
 // What every instruction set implements. Private to codec/.
 //
 // Words: a digit is a quantized element (0, 1 or 2, for -M, 0, +M); a column is the digit byte that
-// packs five digits; a run is 64 consecutive elements; a digit block is 64 columns, that is five runs.
+// packs five digits; a run is 64 consecutive elements; a digit block is 64 columns, that is five
+// runs.
 namespace tern::codec {
 
 inline constexpr std::size_t kRunElements = 64;

@@ -27,7 +27,7 @@ constexpr std::string_view kFactors = "a decimal number with 1 <= s < 2, for exa
 // Words that are planned, so that a user learns that the word is right and the version is not.
 constexpr std::string_view kPlannedMemories[] = {"diana", "ef21"};
 constexpr std::string_view kPlannedStages[] = {
-    "int8", "int4",  "sign",  "onebit",  "ternary", "dither", "natural",  "topk",
+    "int8",  "int4",  "sign",    "onebit",  "ternary",  "dither",   "natural", "topk",
     "randk", "lloyd", "bitmask", "huffman", "lossless", "powersgd", "delta"};
 
 template <std::size_t N>
@@ -138,7 +138,8 @@ class Parser {
     if (name == "s") return factor(start, text, recipe);
     if (name == "scale") return scale(start, text, recipe);
     if (name == "layout") {
-      if (text != "tile" && text != "paper") return fail_at(start, "no such layout", "tile or paper");
+      if (text != "tile" && text != "paper")
+        return fail_at(start, "no such layout", "tile or paper");
       recipe.layout = text == "paper" ? Layout::paper : Layout::tile;
     } else if (name == "zrun") {
       if (text != "on" && text != "off") return fail_at(start, "zrun is a switch", "on or off");
@@ -153,8 +154,7 @@ class Parser {
   bool factor(std::size_t start, std::string_view text, Recipe& recipe) noexcept {
     float parsed = 0;
     const char* const end = text.data() + text.size();
-    const auto [rest, error] =
-        std::from_chars(text.data(), end, parsed, std::chars_format::fixed);
+    const auto [rest, error] = std::from_chars(text.data(), end, parsed, std::chars_format::fixed);
     if (text.empty() || error != std::errc{} || rest != end) {
       return fail_at(start, "this is no number", kFactors);
     }
@@ -223,17 +223,20 @@ std::string printable(std::string_view text) {
 
 std::string_view compressor_name(Compressor compressor) noexcept {
   switch (compressor) {
-    case Compressor::raw: return "raw";
-    case Compressor::bf16: return "bf16";
-    case Compressor::threelc: return "3lc";
+    case Compressor::raw:
+      return "raw";
+    case Compressor::bf16:
+      return "bf16";
+    case Compressor::threelc:
+      return "3lc";
   }
   return "unknown";
 }
 
 std::string shortest(float value) {
   char buffer[32];
-  const auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value,
-                                          std::chars_format::fixed);
+  const auto [end, error] =
+      std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed);
   return error == std::errc{} ? std::string(buffer, end) : std::string("?");
 }
 

@@ -24,8 +24,8 @@ enum class Layout : std::uint8_t { tile = 0, paper = 1 };
 struct Recipe {
   Memory memory = Memory::none;
   Compressor compressor = Compressor::raw;
-  bool automatic = false;               // `auto`: the tuner decides, until then it is raw
-  Layout layout = Layout::tile;         // 3lc only, as are the fields below
+  bool automatic = false;        // `auto`: the tuner decides, until then it is raw
+  Layout layout = Layout::tile;  // 3lc only, as are the fields below
   bool zero_run = true;
   std::uint8_t pad_digit = 1;           // 1 is ternary zero; 0 is the letter of the paper
   std::uint32_t scale_elements = 4096;  // elements per scale; 0 is `scale=tensor`
@@ -52,8 +52,6 @@ constexpr bool is_lossy(const Recipe& recipe) noexcept {
 }
 
 // The residual is as long as the tensor; without it no room is needed.
-constexpr bool needs_residual(const Recipe& recipe) noexcept {
-  return recipe.memory == Memory::ef;
-}
+constexpr bool needs_residual(const Recipe& recipe) noexcept { return recipe.memory == Memory::ef; }
 
 }  // namespace tern::codec

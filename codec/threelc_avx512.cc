@@ -1,6 +1,6 @@
-// 3LC for processors with AVX-512 and its byte permutations (VBMI, VBMI2), where mask registers do what
-// the portable form does with vectors. Each function names its target, because a flag for the whole file
-// could leave copies of shared inline functions that older processors cannot run.
+// 3LC for processors with AVX-512 and its byte permutations (VBMI, VBMI2), where mask registers do
+// what the portable form does with vectors. Each function names its target, because a flag for the
+// whole file could leave copies of shared inline functions that older processors cannot run.
 #include "codec/kernels.h"
 
 #if defined(__x86_64__)
@@ -12,25 +12,28 @@
 #include "codec/kernels_highway.h"
 
 #define TERN_AVX512 \
-  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,bmi,bmi2,lzcnt,popcnt")))
+  __attribute__((   \
+      target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,bmi,bmi2,lzcnt,popcnt")))
 #define TERN_AVX512_INLINE TERN_AVX512 inline __attribute__((always_inline))
 
 namespace tern::codec {
 namespace {
 
 constexpr std::size_t kLanes = 16;
-// Output lines are fetched before they are written: one batch of blocks ahead, so that memory works while
-// the next batch of columns is expanded.
+// Output lines are fetched before they are written: one batch of blocks ahead, so that memory works
+// while the next batch of columns is expanded.
 constexpr std::size_t kPrefetchOutput = 2560;
 constexpr std::size_t kVectorsPerRun = kRunElements / kLanes;
 
-// The code byte for a position in a run of zeros, counted from 1: what is written if the run ends there.
-// Every 14th is the code of a whole piece. Positions go to 64 + 13.
+// The code byte for a position in a run of zeros, counted from 1: what is written if the run ends
+// there. Every 14th is the code of a whole piece. Positions go to 64 + 13.
 constexpr auto kCodeOfPosition = [] {
   std::array<std::uint8_t, 128> table{};
   for (std::uint32_t position = 1; position < table.size(); ++position) {
     const std::uint32_t rest = position % kLongestZeroRun;
-    table[position] = rest == 0 ? 255 : rest == 1 ? kZeroColumn : static_cast<std::uint8_t>(241 + rest);
+    table[position] = rest == 0   ? 255
+                      : rest == 1 ? kZeroColumn
+                                  : static_cast<std::uint8_t>(241 + rest);
   }
   return table;
 }();
@@ -67,20 +70,22 @@ TERN_AVX512_INLINE __mmask64 join_masks(const __mmask16 (&masks)[kVectorsPerRun]
   return _mm512_kunpackd(high, low);
 }
 
-// For each byte the one-based place of the last non-zero column at or before it; 0 if there is none.
+// For each byte the one-based place of the last non-zero column at or before it; 0 if there is
+// none.
 TERN_AVX512_INLINE __m512i last_nonzero(std::uint64_t zeros, __m512i one_to_64) noexcept {
   __m512i last = _mm512_maskz_mov_epi8(~zeros, one_to_64);
 #pragma GCC unroll 6
   for (unsigned step = 0; step < 6; ++step) {
     const __mmask64 has_source = ~std::uint64_t{0} << (1u << step);
-    const __m512i up = _mm512_maskz_permutexvar_epi8(has_source, load_bytes(kShiftUp[step].data()), last);
+    const __m512i up =
+        _mm512_maskz_permutexvar_epi8(has_source, load_bytes(kShiftUp[step].data()), last);
     last = _mm512_max_epu8(last, up);
   }
   return last;
 }
 
-// 64 columns with a run of more than 14: gives every zero its position in its run, and from that its
-// code; keeps the non-zeros, the ends of runs and every 14th zero.
+// 64 columns with a run of more than 14: gives every zero its position in its run, and from that
+// its code; keeps the non-zeros, the ends of runs and every 14th zero.
 TERN_AVX512_INLINE void write_long_runs(__m512i columns, std::uint64_t zeros, std::uint64_t ends,
                                         ZeroRunWriter& writer) noexcept {
   const __m512i one_to_64 = load_bytes(kOneTo64.data());
@@ -98,9 +103,9 @@ TERN_AVX512_INLINE void write_long_runs(__m512i columns, std::uint64_t zeros, st
   writer.out += __builtin_popcountll(emit);
 }
 
-// Zero-run codes 64 columns. The starts of the runs and their ends, each squeezed together, pair up; their
-// distances are the lengths, whose codes are spread out again to where the runs end. A run at the end of
-// the columns has a start and no end, and stays pending.
+// Zero-run codes 64 columns. The starts of the runs and their ends, each squeezed together, pair
+// up; their distances are the lengths, whose codes are spread out again to where the runs end. A
+// run at the end of the columns has a start and no end, and stays pending.
 TERN_AVX512_INLINE void write_zero_runs(__m512i columns, ZeroRunWriter& writer) noexcept {
   const std::uint64_t zeros = _mm512_cmpeq_epi8_mask(columns, byte_set(kZeroColumn));
   if (zeros == ~std::uint64_t{0}) {
@@ -121,13 +126,14 @@ TERN_AVX512_INLINE void write_zero_runs(__m512i columns, ZeroRunWriter& writer) 
   length = _mm512_mask_add_epi8(length, zeros & 1, length,
                                 byte_set(static_cast<std::uint8_t>(writer.pending)));
   const auto runs = static_cast<std::uint32_t>(__builtin_popcountll(ends));
-  const std::uint64_t too_long = _mm512_mask_cmpgt_epu8_mask(
-      _bzhi_u64(~std::uint64_t{0}, runs), length, byte_set(kLongestZeroRun));
+  const std::uint64_t too_long = _mm512_mask_cmpgt_epu8_mask(_bzhi_u64(~std::uint64_t{0}, runs),
+                                                             length, byte_set(kLongestZeroRun));
   // Blocks of 64 columns never start beyond one byte out per column in, so 64 bytes have room.
   if (too_long != 0 || trailing >= kLongestZeroRun) {
     write_long_runs(columns, zeros, ends, writer);
   } else {
-    const __m512i code = _mm512_maskz_permutexvar_epi8(~std::uint64_t{0}, length, load_bytes(kCodeOfPosition.data()));
+    const __m512i code = _mm512_maskz_permutexvar_epi8(~std::uint64_t{0}, length,
+                                                       load_bytes(kCodeOfPosition.data()));
     const std::uint64_t emit = ~zeros | ends;
     const __m512i bytes = _mm512_mask_expand_epi8(columns, ends, code);
     _mm512_storeu_si512(writer.out, _mm512_maskz_compress_epi8(emit, bytes));
@@ -142,7 +148,8 @@ TERN_AVX512 void quantize_blocks(const QuantizeBlocks& shared_request, ZeroRunWr
   // A copy of its own, or every vector store would make the compiler load the fields again.
   const QuantizeBlocks request = shared_request;
   __m512 energy[kVectorsPerRun];
-  for (std::size_t v = 0; v < kVectorsPerRun; ++v) energy[v] = _mm512_loadu_ps(energy_lanes + v * kLanes);
+  for (std::size_t v = 0; v < kVectorsPerRun; ++v)
+    energy[v] = _mm512_loadu_ps(energy_lanes + v * kLanes);
   const __m512 state_scale = _mm512_set1_ps(request.state_scale);
   const __m512i sign = _mm512_set1_epi32(static_cast<int>(0x80000000u));
   const __m512i magnitude_mask = _mm512_set1_epi32(0x7fffffff);
@@ -196,7 +203,8 @@ TERN_AVX512 void quantize_blocks(const QuantizeBlocks& shared_request, ZeroRunWr
       local.out += kBlockColumns;
     }
   }
-  for (std::size_t v = 0; v < kVectorsPerRun; ++v) _mm512_storeu_ps(energy_lanes + v * kLanes, energy[v]);
+  for (std::size_t v = 0; v < kVectorsPerRun; ++v)
+    _mm512_storeu_ps(energy_lanes + v * kLanes, energy[v]);
   writer = local;
 }
 
@@ -225,8 +233,8 @@ TERN_AVX512 void unpack_blocks(const UnpackBlocks& shared_request) noexcept {
     for (std::size_t run = 0; run < kRunsPerBlock; ++run) {
       cursor.next_run();
       const __m512i one = byte_set(kDigitWeights[run]);
-      const __mmask64 above =
-          _mm512_cmpge_epu8_mask(columns, byte_set(static_cast<std::uint8_t>(2 * kDigitWeights[run])));
+      const __mmask64 above = _mm512_cmpge_epu8_mask(
+          columns, byte_set(static_cast<std::uint8_t>(2 * kDigitWeights[run])));
       const __mmask64 at_least_one = _mm512_cmpge_epu8_mask(columns, one);
       columns = _mm512_mask_sub_epi8(columns, at_least_one, columns, one);
       columns = _mm512_mask_sub_epi8(columns, above, columns, one);

@@ -1,5 +1,5 @@
-// The decoder expands the zero-run stream into a small buffer of digit columns and unpacks from there,
-// so that a foreign stream can never make it write more than the buffer and the output hold.
+// The decoder expands the zero-run stream into a small buffer of digit columns and unpacks from
+// there, so that a foreign stream can never make it write more than the buffer and the output hold.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -127,8 +127,7 @@ DecodeStatus threelc_decode(const wire::BlockHeader& header, std::span<const std
   }
   const Layout layout =
       (header.flags & wire::kBlockPaperLayout) != 0 ? Layout::paper : Layout::tile;
-  const std::uint32_t scale_count =
-      wire::block_scale_count(header.elements, header.scale_elements);
+  const std::uint32_t scale_count = wire::block_scale_count(header.elements, header.scale_elements);
   const auto* const begin = reinterpret_cast<const std::uint8_t*>(payload.data());
   Decoding decoding{threelc_kernels(),
                     digit_layout(layout, header.elements),

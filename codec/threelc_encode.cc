@@ -1,7 +1,7 @@
-// The encoder makes two passes over a chunk. The first finds the largest magnitude of each scale group
-// and any NaN or infinity; nothing is written before all of it is known to be finite, because a
-// residual cannot be restored. The second quantizes, updates the residual, packs and zero-run codes
-// while the chunk is still in cache.
+// The encoder makes two passes over a chunk. The first finds the largest magnitude of each scale
+// group and any NaN or infinity; nothing is written before all of it is known to be finite, because
+// a residual cannot be restored. The second quantizes, updates the residual, packs and zero-run
+// codes while the chunk is still in cache.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -47,10 +47,10 @@ bool find_scales(Encoding& encoding, bool& all_zero) noexcept {
   std::byte* scale_out = encoding.scales;
   for (std::size_t begin = 0; begin < count; begin += group) {
     const std::size_t length = std::min(group, count - begin);
-    std::uint32_t largest = encoding.kernels.scan(
-        encoding.request.input.data() + begin,
-        encoding.residual == nullptr ? nullptr : encoding.residual + begin,
-        encoding.request.state_scale, length, lanes);
+    std::uint32_t largest =
+        encoding.kernels.scan(encoding.request.input.data() + begin,
+                              encoding.residual == nullptr ? nullptr : encoding.residual + begin,
+                              encoding.request.state_scale, length, lanes);
     if (largest >= kInfinityBits) return false;
     if (encoding.recipe.scale_elements == 0) {
       largest = std::bit_cast<std::uint32_t>(encoding.request.fixed_scale_max);
@@ -70,8 +70,9 @@ bool runs_have_one_scale(const Encoding& encoding) noexcept {
   return encoding.recipe.layout == Layout::tile || encoding.scale_count == 1;
 }
 
-// Up to 64 columns whose five runs lie `run_step` apart: those that do not make a whole digit block,
-// or whose runs straddle scale groups. Gathered, quantized in a whole digit block, scattered.
+// Up to 64 columns whose five runs lie `run_step` apart: those that do not make a whole digit
+// block, or whose runs straddle scale groups. Gathered, quantized in a whole digit block,
+// scattered.
 class Piece {
  public:
   Piece(Encoding& encoding, std::size_t base, std::size_t columns, std::size_t run_step) noexcept

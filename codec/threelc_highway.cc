@@ -1,7 +1,7 @@
 // The 3LC kernels for every vector instruction set, compiled once per target by foreach_target.
 //
-// Quantizing goes column by column: the five runs of N columns are read together and their digits are
-// added up in 32-bit lanes, so that nothing crosses lanes until the bytes are narrowed.
+// Quantizing goes column by column: the five runs of N columns are read together and their digits
+// are added up in 32-bit lanes, so that nothing crosses lanes until the bytes are narrowed.
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 
 #undef HWY_TARGET_INCLUDE
@@ -118,8 +118,8 @@ HWY_INLINE std::uint64_t zero_mask(const std::uint8_t* columns) noexcept {
   return mask;
 }
 
-// Writes the columns whose bit in `emit` is set, in order. Stores whole groups of eight; what is too
-// much is written over by the next group, and never lies beyond one byte out per column in.
+// Writes the columns whose bit in `emit` is set, in order. Stores whole groups of eight; what is
+// too much is written over by the next group, and never lies beyond one byte out per column in.
 HWY_INLINE std::uint8_t* compress_columns(const std::uint8_t* columns, std::uint64_t emit,
                                           std::uint8_t* out) noexcept {
   const EightBytes eight;
@@ -133,8 +133,8 @@ HWY_INLINE std::uint8_t* compress_columns(const std::uint8_t* columns, std::uint
   return out;
 }
 
-// Appends 64 columns. `columns` is scratch afterwards: run codes are written over the zeros that they
-// stand for. The leading run belongs to what is pending, the trailing one stays pending.
+// Appends 64 columns. `columns` is scratch afterwards: run codes are written over the zeros that
+// they stand for. The leading run belongs to what is pending, the trailing one stays pending.
 HWY_INLINE void write_zero_runs(std::uint8_t* columns, ZeroRunWriter& writer) noexcept {
   const std::uint64_t zeros = zero_mask(columns);
   if (zeros == ~std::uint64_t{0}) {
@@ -199,8 +199,8 @@ HWY_INLINE Int quantize_columns(const float* input, float* residual, std::size_t
       sum = hn::Add(sum, hn::Mul(hn::LoadU(kFloats, residual + i), state_scale));
     }
     // |sum| > threshold and the sign are cheaper than two comparisons.
-    const auto sent = hn::VecFromMask(
-        kFloats, hn::Gt(hn::Abs(sum), hn::Set(kFloats, scales[run].threshold)));
+    const auto sent =
+        hn::VecFromMask(kFloats, hn::Gt(hn::Abs(sum), hn::Set(kFloats, scales[run].threshold)));
     const Float sum_sign = hn::And(sum, hn::BitCast(kFloats, sign));
     const Float signed_scale = hn::Or(hn::Set(kFloats, scales[run].delivered), sum_sign);
     const Float left = hn::Sub(sum, hn::And(sent, signed_scale));
@@ -226,8 +226,8 @@ void quantize_blocks(const QuantizeBlocks& shared_request, ZeroRunWriter& writer
   const Float state_scale = hn::Set(kFloats, request.state_scale);
   ScaleCursor cursor(request.scales, request.group_runs, 0, request.delivered);
   ZeroRunWriter local = writer;
-  // The columns of a block are coded after those of the next are computed: by then they have left the
-  // store buffer, and a branch that was guessed wrong costs little.
+  // The columns of a block are coded after those of the next are computed: by then they have left
+  // the store buffer, and a branch that was guessed wrong costs little.
   HWY_ALIGN std::uint8_t buffers[2][kBlockColumns];
   for (std::size_t block = 0; block < request.blocks; ++block) {
     RunScale scales[kRunsPerBlock];
@@ -346,8 +346,8 @@ std::size_t expand(ZeroRunReader& reader, std::uint8_t* columns, std::size_t cou
 
 // Unpacking --------------------------------------------------------------------------------------
 
-// Takes one base-3 digit off every column: the bytes 1, 0, -1 for digit 0, 1, 2, which is the negated
-// quantized value.
+// Takes one base-3 digit off every column: the bytes 1, 0, -1 for digit 0, 1, 2, which is the
+// negated quantized value.
 template <typename Vector>
 HWY_INLINE Vector take_digit(Vector& columns, std::uint8_t weight) noexcept {
   const auto one = hn::Set(kBytes, weight);
@@ -358,7 +358,8 @@ HWY_INLINE Vector take_digit(Vector& columns, std::uint8_t weight) noexcept {
   return hn::Add(hn::Set(kBytes, std::uint8_t{1}), hn::Add(at_least_one, at_least_two));
 }
 
-// An accumulator is read before it is written, and the writes keep the processor's own prefetch busy.
+// An accumulator is read before it is written, and the writes keep the processor's own prefetch
+// busy.
 constexpr std::size_t kPrefetchOutput = 1024;
 
 template <bool kAdd>
@@ -376,8 +377,8 @@ HWY_INLINE void unpack_block(const UnpackBlocks& request, const std::uint8_t* co
   const hn::Rebind<std::int8_t, IntTag> narrow;
   for (std::size_t run = 0; run < kRunsPerBlock; ++run) {
     cursor.next_run();
-    // -M times a negated digit is M times the digit, and -0 for a zero digit: adding that changes no
-    // accumulator, not even -0.
+    // -M times a negated digit is M times the digit, and -0 for a zero digit: adding that changes
+    // no accumulator, not even -0.
     const Float factor = hn::Set(kFloats, kAdd ? -cursor.scale() : cursor.scale());
     float* const run_out = out + run * request.run_step;
     for (std::size_t column = 0; column < kBlockColumns; column += kFloatLanes) {

@@ -38,7 +38,8 @@ void quantize(const QuantizeBlocks& request, ZeroRunWriter& writer, float* energ
                               ? request.input[i]
                               : request.input[i] + request.residual[i] * request.state_scale;
         const int q = quantize_element(sum, cursor.threshold());
-        const float decoded = q == 0 ? 0.0f : std::copysign(cursor.delivered(), static_cast<float>(q));
+        const float decoded =
+            q == 0 ? 0.0f : std::copysign(cursor.delivered(), static_cast<float>(q));
         const float left = sum - decoded;
         if (request.residual != nullptr) request.residual[i] = left;
         energy_lanes[column] += left * left;

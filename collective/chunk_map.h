@@ -6,8 +6,9 @@
 
 namespace tern::collective {
 
-// Which chunks of an op a node owns on one lane, in the order in which they are worked on. Ownership is
-// a parameter: striped over all nodes (all_reduce), or all with one node (broadcast from its rank).
+// Which chunks of an op a node owns on one lane, in the order in which they are worked on.
+// Ownership is a parameter: striped over all nodes (all_reduce), or all with one node (broadcast
+// from its rank).
 class ChunkMap {
  public:
   enum class Ownership : std::uint8_t { striped, one_node };
@@ -58,7 +59,8 @@ class ChunkMap {
     if (chunk_number >= sharding_.chunk_count) return kNone;
     const std::uint64_t round = chunk_number / sharding_.nodes;
     const std::uint64_t slot = chunk_number % sharding_.nodes;
-    if (round < first_round_ || (round - first_round_) % round_step_ != 0 || rounds_ == 0) return kNone;
+    if (round < first_round_ || (round - first_round_) % round_step_ != 0 || rounds_ == 0)
+      return kNone;
     const std::uint64_t local_round = (round - first_round_) / round_step_;
     if (local_round >= rounds_) return kNone;
     if (ownership_ == Ownership::one_node) {

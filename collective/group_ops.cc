@@ -13,10 +13,14 @@ namespace {
 
 const char* kind_name(std::uint16_t kind) noexcept {
   switch (static_cast<shm::OpKind>(kind)) {
-    case shm::OpKind::all_reduce: return "all_reduce";
-    case shm::OpKind::broadcast: return "broadcast";
-    case shm::OpKind::barrier: return "barrier";
-    case shm::OpKind::cancel: break;
+    case shm::OpKind::all_reduce:
+      return "all_reduce";
+    case shm::OpKind::broadcast:
+      return "broadcast";
+    case shm::OpKind::barrier:
+      return "barrier";
+    case shm::OpKind::cancel:
+      break;
   }
   return "unknown op";
 }
@@ -39,12 +43,12 @@ int describe_to(std::span<char> out, const wire::AnnounceBody& body) noexcept {
                          static_cast<int>(dtype.size()), dtype.data(), body.root,
                          static_cast<int>(role.size()), role.data());
   }
-  return std::snprintf(out.data(), out.size(), "rank %u says %s %llu %.*s %.*s (%.*s, memory %u, gen %llu)",
-                       body.rank, kind_name(body.kind), static_cast<unsigned long long>(body.count),
-                       static_cast<int>(dtype.size()), dtype.data(),
-                       static_cast<int>(reduction.size()), reduction.data(),
-                       static_cast<int>(role.size()), role.data(), body.memory,
-                       static_cast<unsigned long long>(body.generation));
+  return std::snprintf(
+      out.data(), out.size(), "rank %u says %s %llu %.*s %.*s (%.*s, memory %u, gen %llu)",
+      body.rank, kind_name(body.kind), static_cast<unsigned long long>(body.count),
+      static_cast<int>(dtype.size()), dtype.data(), static_cast<int>(reduction.size()),
+      reduction.data(), static_cast<int>(role.size()), role.data(), body.memory,
+      static_cast<unsigned long long>(body.generation));
 }
 
 }  // namespace
@@ -55,8 +59,8 @@ GroupOps::GroupOps(GroupShape shape)
       local_ranks_(static_cast<std::uint32_t>(shape_.ranks[shape_.node].size())) {
   TERN_CHECK(nodes_ >= 1 && nodes_ <= kMaxNodes && local_ranks_ >= 1 &&
              local_ranks_ <= kMaxLocalRanks);
-  // Every node may have max_ops_in_flight ops that the others do not know yet; one share more is for
-  // ops that have failed before this node's ranks submitted them.
+  // Every node may have max_ops_in_flight ops that the others do not know yet; one share more is
+  // for ops that have failed before this node's ranks submitted them.
   const std::size_t slots = std::size_t{shape_.max_ops_in_flight} * (nodes_ + 1);
   ops_.resize(slots);
   used_.resize(slots);
@@ -69,7 +73,8 @@ GroupOps::GroupOps(GroupShape shape)
   for (std::uint32_t i = 0; i < shape_.active_chunks; ++i) {
     free_chunks_[i] = shape_.active_chunks - 1 - i;
   }
-  for (auto* list : {&to_announce_, &to_fail_remote_, &to_complete_, &running_}) list->reserve(slots);
+  for (auto* list : {&to_announce_, &to_fail_remote_, &to_complete_, &running_})
+    list->reserve(slots);
 }
 
 std::uint64_t GroupOps::all_nodes() const noexcept { return low_bits(nodes_); }
@@ -152,7 +157,8 @@ bool GroupOps::still_expected(const Op& op) const noexcept {
   return (op.submitted | left_local_) != all_local();
 }
 
-// ---- Submission and announcement -----------------------------------------------------------------
+// ---- Submission and announcement
+// -----------------------------------------------------------------
 
 void GroupOps::describe(Op& op, const wire::AnnounceBody& body) {
   op.said = body;
@@ -234,7 +240,8 @@ void GroupOps::locally_ready(OpId id) {
   if (op.key.tensor != 0) {
     for (const OpId other : by_tensor_[op.key.tensor]) {
       const Op& earlier = ops_[other];
-      if (earlier.key.sequence < op.key.sequence && !earlier.failed) return;  // release() comes back
+      if (earlier.key.sequence < op.key.sequence && !earlier.failed)
+        return;  // release() comes back
     }
   }
   to_announce_.push_back(id);
@@ -287,7 +294,8 @@ void GroupOps::start(OpId id) {
   if (!op.eager) check_delivered(id);
 }
 
-// ---- Look -----------------------------------------------------------------------------------------
+// ---- Look
+// -----------------------------------------------------------------------------------------
 
 std::uint32_t GroupOps::chunk_number(ChunkId chunk) const noexcept {
   const Chunk& slot = chunks_[chunk];

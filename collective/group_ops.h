@@ -1,13 +1,13 @@
 #pragma once
 
-// The ops of one group on one lane, as a pure state machine: events in (submissions, frames, failures),
-// actions out (next()). It moves no data, knows no clock, does no I/O, and allocates only when a group
-// or a tensor is new. The lane carries out the actions and reports back.
+// The ops of one group on one lane, as a pure state machine: events in (submissions, frames,
+// failures), actions out (next()). It moves no data, knows no clock, does no I/O, and allocates
+// only when a group or a tensor is new. The lane carries out the actions and reports back.
 //
-// Life of an op (docs/architecture.md): every local rank submits -> announce to all nodes -> when all
-// nodes have announced, either all contributions were eager and every node reduces by itself, or each
-// owner grants its chunks as its room allows, gets the contributions, adds them in a fixed order,
-// and sends the result -> verify, if asked -> complete.
+// Life of an op (docs/architecture.md): every local rank submits -> announce to all nodes -> when
+// all nodes have announced, either all contributions were eager and every node reduces by itself,
+// or each owner grants its chunks as its room allows, gets the contributions, adds them in a fixed
+// order, and sends the result -> verify, if asked -> complete.
 
 #include <cstdint>
 #include <span>
@@ -37,7 +37,7 @@ struct OpKey {
 };
 
 struct GroupShape {
-  std::uint32_t node = 0;    // this node
+  std::uint32_t node = 0;  // this node
   std::uint32_t lane = 0;
   std::uint32_t lanes = 1;
   std::uint64_t chunk_bytes = 256 << 10;
@@ -85,7 +85,7 @@ struct Op {
   OpKey key;
   wire::AnnounceBody said;  // what the first that spoke of the op said; `rank` is who
   bool described = false;
-  bool started = false;    // all nodes have announced
+  bool started = false;  // all nodes have announced
   bool failed = false;
   bool completing = false;  // complete has been issued
   bool eager = false;
@@ -101,7 +101,7 @@ struct Op {
   std::uint32_t granted_out = 0;  // of this node's chunks
   std::uint32_t finished = 0;
   std::uint32_t published = 0;
-  std::uint32_t parked = 0;  // sums that wait for the others, see GroupOps::parked
+  std::uint32_t parked = 0;       // sums that wait for the others, see GroupOps::parked
   std::uint32_t chunks_left = 0;  // results that have not been delivered here
   Errc status = Errc::ok;
   std::uint32_t about_rank = kNobody;
@@ -121,12 +121,14 @@ class GroupOps {
   // kNoOp in `op`: a late announcement of an op that has ended here.
   bool on_announce(std::uint32_t node, const OpKey& key, const wire::AnnounceBody& body, OpId& op);
   bool on_grant(std::uint32_t node, const OpKey& key, std::uint32_t chunk, std::uint32_t count);
-  // A contribution's header: where it belongs. `chunk` kNoOp: of an op that has ended; throw it away.
+  // A contribution's header: where it belongs. `chunk` kNoOp: of an op that has ended; throw it
+  // away.
   bool expect_contribution(std::uint32_t node, const OpKey& key, std::uint32_t chunk_number,
                            ChunkId& chunk) const;
   void on_contribution(std::uint32_t node, ChunkId chunk);
   // A result's header. kNoOp: throw it away.
-  bool expect_result(std::uint32_t node, const OpKey& key, std::uint32_t chunk_number, OpId& op) const;
+  bool expect_result(std::uint32_t node, const OpKey& key, std::uint32_t chunk_number,
+                     OpId& op) const;
   void on_result(std::uint32_t node, OpId op);  // it has been delivered
   void on_op_fail(std::uint32_t node, const OpKey& key, Errc code, std::uint32_t about_rank,
                   std::string_view text);
@@ -151,8 +153,8 @@ class GroupOps {
   void begun(ChunkId chunk);
   void added(ChunkId chunk, std::uint32_t node);
   void finished(ChunkId chunk);
-  // Instead of finished(): the sum is kept elsewhere, because it cannot be encoded before all sums of
-  // this node are there (one scale for all of them). finish_parked comes for it then.
+  // Instead of finished(): the sum is kept elsewhere, because it cannot be encoded before all sums
+  // of this node are there (one scale for all of them). finish_parked comes for it then.
   void parked(ChunkId chunk);
   void finished_parked(OpId op);
   void published(OpId op);
@@ -180,23 +182,23 @@ class GroupOps {
   Errc end_code() const noexcept { return end_code_; }
   std::string_view end_text() const noexcept { return end_text_; }
   std::uint32_t node_of_rank(std::uint32_t rank) const noexcept;
-  // Ranks that have not submitted op: exact for this node, all ranks of a node that has not announced.
-  // Returns how many; writes at most out.size().
+  // Ranks that have not submitted op: exact for this node, all ranks of a node that has not
+  // announced. Returns how many; writes at most out.size().
   std::size_t missing_ranks(OpId op, std::span<std::uint32_t> out) const noexcept;
   std::uint32_t slots() const noexcept { return static_cast<std::uint32_t>(ops_.size()); }
   bool in_use(OpId id) const noexcept { return used_[id]; }
 
  private:
-  struct Progress {            // of an op, with one other node
-    std::uint32_t granted = 0;  // chunks of that node it has granted us
-    std::uint32_t sent = 0;     // contributions sent to it
+  struct Progress {                 // of an op, with one other node
+    std::uint32_t granted = 0;      // chunks of that node it has granted us
+    std::uint32_t sent = 0;         // contributions sent to it
     std::uint32_t contributed = 0;  // contributions it has sent us
-    std::uint32_t results = 0;  // results it has sent us
+    std::uint32_t results = 0;      // results it has sent us
   };
   struct Chunk {
     OpId op = kNoOp;
     std::uint32_t index = 0;
-    std::uint64_t arrived = 0;  // nodes whose contribution is here and not yet added
+    std::uint64_t arrived = 0;   // nodes whose contribution is here and not yet added
     std::uint32_t position = 0;  // contributions in the accumulator, our own first
   };
   struct Uses {
@@ -234,7 +236,7 @@ class GroupOps {
   std::vector<Op> ops_;
   std::vector<bool> used_;
   std::vector<OpId> free_ops_;
-  std::vector<Progress> progress_;  // slots x nodes
+  std::vector<Progress> progress_;                  // slots x nodes
   std::vector<std::vector<std::uint32_t>> parked_;  // by op: indices of parked chunks
   std::vector<Chunk> chunks_;
   std::vector<ChunkId> free_chunks_;

@@ -19,7 +19,8 @@ void copy_text(std::span<char> out, std::string_view text) noexcept {
 
 }  // namespace
 
-// ---- Failure --------------------------------------------------------------------------------------
+// ---- Failure
+// --------------------------------------------------------------------------------------
 
 void GroupOps::fail_here(OpId id, Errc code, std::uint32_t about_rank, std::string_view text) {
   Op& op = ops_[id];
@@ -55,8 +56,8 @@ void GroupOps::on_op_fail(std::uint32_t, const OpKey& key, Errc code, std::uint3
   fail_key(key, code, about_rank, text, false);
 }
 
-void GroupOps::fail_key(const OpKey& key, Errc code, std::uint32_t about_rank, std::string_view text,
-                        bool tell_others) {
+void GroupOps::fail_key(const OpKey& key, Errc code, std::uint32_t about_rank,
+                        std::string_view text, bool tell_others) {
   OpId id = find(key);
   if (id == kNoOp) {
     if (superseded(key) || ended_) return;

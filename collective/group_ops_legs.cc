@@ -8,7 +8,8 @@
 
 namespace tern::collective {
 
-// ---- Data legs ------------------------------------------------------------------------------------
+// ---- Data legs
+// ------------------------------------------------------------------------------------
 
 bool GroupOps::on_grant(std::uint32_t node, const OpKey& key, std::uint32_t chunk,
                         std::uint32_t count) {
@@ -114,8 +115,8 @@ void GroupOps::check_delivered(OpId id) {
 void GroupOps::finish_op(OpId id) {
   Op& op = ops_[id];
   running_.erase(std::remove(running_.begin(), running_.end(), id), running_.end());
-  const bool compare = shape_.verify && !is_kind(op.said, shm::OpKind::barrier) &&
-                       nodes_ * local_ranks_ > 1;
+  const bool compare =
+      shape_.verify && !is_kind(op.said, shm::OpKind::barrier) && nodes_ * local_ranks_ > 1;
   if (!compare) {
     to_complete_.push_back(id);
     return;
@@ -143,7 +144,8 @@ bool GroupOps::on_verify(std::uint32_t node, const OpKey& key, OpId& id) {
   return true;
 }
 
-// ---- Actions --------------------------------------------------------------------------------------
+// ---- Actions
+// --------------------------------------------------------------------------------------
 
 void GroupOps::free_chunks(OpId id) {
   for (ChunkId chunk = 0; chunk < chunks_.size(); ++chunk) {

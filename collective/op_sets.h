@@ -1,7 +1,7 @@
 #pragma once
 
-// Sets of nodes and of local ranks are 64-bit masks; these and the kinds of ops are asked for in all of
-// GroupOps' files.
+// Sets of nodes and of local ranks are 64-bit masks; these and the kinds of ops are asked for in
+// all of GroupOps' files.
 
 #include <cstdint>
 

@@ -22,17 +22,19 @@ namespace {
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-// Above the largest answer of any daemon (16 MiB): a bound on what a stranger at the socket can make us hold.
+// Above the largest answer of any daemon (16 MiB): a bound on what a stranger at the socket can
+// make us hold.
 constexpr std::size_t kMaxAnswerBytes = 64 * 1024 * 1024;
 constexpr std::uint64_t kRequestId = 1;
 
 tl::unexpected<Error> no_daemon(const std::string& path, std::string_view why) {
-  return fail(Errc::daemon_absent,
-              fmt::format("no ternd answers at {}: {}.\n"
-                          "Start it with `systemctl start ternd` or `ternd --config FILE`; if it runs "
-                          "with another control_socket,\ngive that with --socket or in "
-                          "$TERN_CONTROL_SOCKET.",
-                          path, why));
+  return fail(
+      Errc::daemon_absent,
+      fmt::format("no ternd answers at {}: {}.\n"
+                  "Start it with `systemctl start ternd` or `ternd --config FILE`; if it runs "
+                  "with another control_socket,\ngive that with --socket or in "
+                  "$TERN_CONTROL_SOCKET.",
+                  path, why));
 }
 
 tl::unexpected<Error> connect_error(const std::string& path, int error_number) {
@@ -44,19 +46,21 @@ tl::unexpected<Error> connect_error(const std::string& path, int error_number) {
       return no_daemon(path, "nobody listens there");
     case EACCES:
     case EPERM:
-      return fail(Errc::permission_denied,
-                  fmt::format("user {} may not connect to {}.\nUse sudo, or join the group that owns the "
-                              "socket; control_socket_mode in ternd.toml decides who may.",
-                              ::geteuid(), path));
+      return fail(
+          Errc::permission_denied,
+          fmt::format("user {} may not connect to {}.\nUse sudo, or join the group that owns the "
+                      "socket; control_socket_mode in ternd.toml decides who may.",
+                      ::geteuid(), path));
     default:
       return fail_errno(Errc::io_error, path, error_number);
   }
 }
 
 tl::unexpected<Error> too_late(const std::string& path, std::chrono::milliseconds timeout) {
-  return fail(Errc::timeout, fmt::format("the daemon at {} did not answer within {} ms; it may be busy or "
-                                         "stuck. --timeout gives it longer.",
-                                         path, timeout.count()));
+  return fail(Errc::timeout,
+              fmt::format("the daemon at {} did not answer within {} ms; it may be busy or "
+                          "stuck. --timeout gives it longer.",
+                          path, timeout.count()));
 }
 
 tl::unexpected<Error> not_the_protocol(const std::string& path, std::string_view why) {
@@ -175,12 +179,14 @@ tl::unexpected<Error> daemon_error(std::string_view verb, const json& answer) {
     const auto version = answer.find("v");
     const bool newer = version != answer.end() && version->is_number_unsigned() &&
                        version->get<std::uint64_t>() > wire::kControlProtocol;
-    return fail(Errc::version_mismatch,
-                fmt::format("the daemon refuses `{}`: {}.\n{}", verb, printable(text),
-                            newer ? "ternctl is too old for this ternd: upgrade ternctl."
-                                  : "ternd is too old for this ternctl: upgrade ternd and restart it."));
+    return fail(
+        Errc::version_mismatch,
+        fmt::format("the daemon refuses `{}`: {}.\n{}", verb, printable(text),
+                    newer ? "ternctl is too old for this ternd: upgrade ternctl."
+                          : "ternd is too old for this ternctl: upgrade ternd and restart it."));
   }
-  return fail(code, fmt::format("the daemon refuses `{}`: {} ({})", verb, printable(text), errc_name(code)));
+  return fail(code, fmt::format("the daemon refuses `{}`: {} ({})", verb, printable(text),
+                                errc_name(code)));
 }
 
 Result<json> read_answer(const std::string& path, std::string_view verb, std::string_view line) {

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-// Fields of a daemon's answer as text. An older or newer daemon may leave a field out or give it another
-// type: then it is "-", never a failure.
+// Fields of a daemon's answer as text. An older or newer daemon may leave a field out or give it
+// another type: then it is "-", never a failure.
 namespace tern::ctl {
 
 std::string text_field(const nlohmann::json& object, std::string_view key);

@@ -9,7 +9,8 @@
 namespace tern::ctl {
 namespace {
 
-// Three significant digits, without the zeros and the exponent that %g would give: "1.5", "12.3", "512".
+// Three significant digits, without the zeros and the exponent that %g would give: "1.5", "12.3",
+// "512".
 std::string three_digits(double value) {
   if (value >= 99.95) return fmt::format("{:.0f}", value);
   std::string text = fmt::format("{:.{}f}", value, value >= 9.995 ? 1 : 2);

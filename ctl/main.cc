@@ -33,22 +33,28 @@ struct Request {
 
 ExitCode exit_code_of(Errc code) {
   switch (code) {
-    case Errc::ok: return ExitCode::ok;
-    case Errc::daemon_absent: return ExitCode::daemon_absent;
-    case Errc::permission_denied: return ExitCode::permission_denied;
-    case Errc::version_mismatch: return ExitCode::version_mismatch;
+    case Errc::ok:
+      return ExitCode::ok;
+    case Errc::daemon_absent:
+      return ExitCode::daemon_absent;
+    case Errc::permission_denied:
+      return ExitCode::permission_denied;
+    case Errc::version_mismatch:
+      return ExitCode::version_mismatch;
     case Errc::timeout:
-    case Errc::protocol_error: return ExitCode::no_answer;
-    default: return ExitCode::failed;
+    case Errc::protocol_error:
+      return ExitCode::no_answer;
+    default:
+      return ExitCode::failed;
   }
 }
 
 void print(const Request& request, const Verb& verb, const json& result) {
   // Watched, each answer is one line, for programs that read as it comes.
-  const std::string text =
-      !request.as_json ? verb.render(result)
-                       : result.dump(request.watch_s > 0 ? -1 : 2, ' ', false,
-                                     json::error_handler_t::replace) + '\n';
+  const std::string text = !request.as_json ? verb.render(result)
+                                            : result.dump(request.watch_s > 0 ? -1 : 2, ' ', false,
+                                                          json::error_handler_t::replace) +
+                                                  '\n';
   const bool clear = request.watch_s > 0 && !request.as_json && ::isatty(STDOUT_FILENO) == 1;
   if (clear) std::fputs("\x1b[H\x1b[2J", stdout);
   std::fwrite(text.data(), 1, text.size(), stdout);
@@ -57,7 +63,8 @@ void print(const Request& request, const Verb& verb, const json& result) {
 
 ExitCode run(const Request& request) {
   const Verb* const verb = find_verb(request.verb);
-  const auto timeout = std::chrono::milliseconds(static_cast<std::int64_t>(request.timeout_s * 1e3));
+  const auto timeout =
+      std::chrono::milliseconds(static_cast<std::int64_t>(request.timeout_s * 1e3));
   while (true) {
     const auto result = ask_daemon(request.socket_path, request.verb, timeout);
     if (!result) {
@@ -127,7 +134,8 @@ int main_of(int argc, char** argv) {
     return static_cast<int>(asked ? ExitCode::ok : ExitCode::usage);
   }
   if (request.verb.empty()) {
-    std::fputs("ternctl: say what to show, for example `ternctl status`; --help lists all\n", stderr);
+    std::fputs("ternctl: say what to show, for example `ternctl status`; --help lists all\n",
+               stderr);
     return static_cast<int>(ExitCode::usage);
   }
   return static_cast<int>(run(request));

@@ -28,9 +28,10 @@ std::string yes_no(const json& object, std::string_view key, std::string_view ye
 
 std::string render_status(const json& status) {
   if (!status.is_object()) return "-\n";
-  std::string text = fmt::format("ternd {} on node {}, pid {}, up {}\n", text_field(status, "version"),
-                                 text_field(status, "node_id"), text_field(status, "pid"),
-                                 time_field(status, "uptime_s", kSecond));
+  std::string text =
+      fmt::format("ternd {} on node {}, pid {}, up {}\n", text_field(status, "version"),
+                  text_field(status, "node_id"), text_field(status, "pid"),
+                  time_field(status, "uptime_s", kSecond));
   const auto line = [&](std::string_view name, const std::string& value) {
     text += fmt::format("  {:<14}{}\n", name, value);
   };
@@ -49,8 +50,15 @@ std::string render_status(const json& status) {
 
 std::string render_clients(const json& clients) {
   if (clients.empty()) return "No client is connected.\n";
-  Table table({{"ID", kRight}, {"PID", kRight}, {"UID", kRight}, {"GID", kRight}, {"JOB"},
-               {"CONNECTED", kRight}, {"ARENA", kRight}, {"GROUPS", kRight}, {"IN FLIGHT", kRight},
+  Table table({{"ID", kRight},
+               {"PID", kRight},
+               {"UID", kRight},
+               {"GID", kRight},
+               {"JOB"},
+               {"CONNECTED", kRight},
+               {"ARENA", kRight},
+               {"GROUPS", kRight},
+               {"IN FLIGHT", kRight},
                {"OPS DONE", kRight}});
   for (const json& client : clients) {
     table.add_row({text_field(client, "id"), text_field(client, "pid"), text_field(client, "uid"),
@@ -64,10 +72,19 @@ std::string render_clients(const json& clients) {
 
 std::string render_peers(const json& peers) {
   if (peers.empty()) return "No peer is linked.\n";
-  Table table({{"NODE"}, {"ADDRESS"}, {"LANE", kRight}, {"STATE"}, {"TRANSPORT"},
-               {"ROUND TRIP", kRight}, {"SENT", kRight}, {"RECEIVED", kRight},
-               {"FRAMES SENT", kRight}, {"FRAMES RECEIVED", kRight}, {"UNACKED", kRight},
-               {"RESUMES", kRight}, {"REPLAYED", kRight}});
+  Table table({{"NODE"},
+               {"ADDRESS"},
+               {"LANE", kRight},
+               {"STATE"},
+               {"TRANSPORT"},
+               {"ROUND TRIP", kRight},
+               {"SENT", kRight},
+               {"RECEIVED", kRight},
+               {"FRAMES SENT", kRight},
+               {"FRAMES RECEIVED", kRight},
+               {"UNACKED", kRight},
+               {"RESUMES", kRight},
+               {"REPLAYED", kRight}});
   for (const json& peer : peers) {
     table.add_row({text_field(peer, "node_id"), text_field(peer, "address"),
                    text_field(peer, "lane"), text_field(peer, "state"),
@@ -95,8 +112,15 @@ void add_group_notes(Table& table, const json& group) {
 
 std::string render_groups(const json& groups) {
   if (groups.empty()) return "No group has a rank on this node.\n";
-  Table table({{"GROUP"}, {"JOB"}, {"EPOCH", kRight}, {"STATE"}, {"RANKS", kRight},
-               {"NODES", kRight}, {"LOCAL RANKS"}, {"LANES", kRight}, {"IN FLIGHT", kRight},
+  Table table({{"GROUP"},
+               {"JOB"},
+               {"EPOCH", kRight},
+               {"STATE"},
+               {"RANKS", kRight},
+               {"NODES", kRight},
+               {"LOCAL RANKS"},
+               {"LANES", kRight},
+               {"IN FLIGHT", kRight},
                {"OPS DONE", kRight}});
   for (const json& group : groups) {
     table.add_row({text_field(group, "uid"), text_field(group, "job"), count_field(group, "epoch"),
@@ -111,10 +135,24 @@ std::string render_groups(const json& groups) {
 
 std::string render_tensors(const json& tensors) {
   if (tensors.empty()) return "No tensor is declared.\n";
-  Table table({{"GROUP"}, {"TENSOR"}, {"TYPE"}, {"ELEMENTS", kRight}, {"ROLE"}, {"RECIPE"},
-               {"OPS", kRight}, {"RAW", kRight}, {"SENT", kRight}, {"RATIO", kRight},
-               {"RESIDUAL", kRight}, {"ENCODE", kRight}, {"QUEUE", kRight}, {"WIRE", kRight},
-               {"DECODE", kRight}, {"WAIT", kRight}, {"FALLBACKS", kRight}, {"STATE", kRight},
+  Table table({{"GROUP"},
+               {"TENSOR"},
+               {"TYPE"},
+               {"ELEMENTS", kRight},
+               {"ROLE"},
+               {"RECIPE"},
+               {"OPS", kRight},
+               {"RAW", kRight},
+               {"SENT", kRight},
+               {"RATIO", kRight},
+               {"RESIDUAL", kRight},
+               {"ENCODE", kRight},
+               {"QUEUE", kRight},
+               {"WIRE", kRight},
+               {"DECODE", kRight},
+               {"WAIT", kRight},
+               {"FALLBACKS", kRight},
+               {"STATE", kRight},
                {"RESETS", kRight}});
   for (const json& tensor : tensors) {
     table.add_row({text_field(tensor, "group"), text_field(tensor, "name"),
@@ -142,8 +180,8 @@ std::string render_counters(const json& counters) {
 }
 
 std::string render_version(const json& version) {
-  return fmt::format("ternctl {}\nternd   {} (wire {}, shared memory {}, control {})\n", TERN_VERSION,
-                     text_field(version, "version"), text_field(version, "wire"),
+  return fmt::format("ternctl {}\nternd   {} (wire {}, shared memory {}, control {})\n",
+                     TERN_VERSION, text_field(version, "version"), text_field(version, "wire"),
                      text_field(version, "shm"), text_field(version, "control"));
 }
 

@@ -8,7 +8,6 @@ namespace {
 constexpr int kAcceptsPerRound = 16;
 constexpr int kPacketsPerRound = 16;
 
-
 }  // namespace
 
 Result<std::unique_ptr<ClientServer>> ClientServer::create(net::EventLoop& loop,
@@ -68,9 +67,9 @@ void ClientServer::accept_clients() {
     Connection& connection = connections_[id];
     connection.socket = std::move(*socket);
     connection.pidfd = std::move(credentials->pidfd);
-    connection.socket_watch =
-        loop_.watch(connection.socket.fd(), [this, id] { read_client(id); });
-    // A forked child may keep the socket open after the process has ended; the pidfd tells all the same.
+    connection.socket_watch = loop_.watch(connection.socket.fd(), [this, id] { read_client(id); });
+    // A forked child may keep the socket open after the process has ended; the pidfd tells all the
+    // same.
     if (connection.pidfd) {
       connection.death_watch = loop_.watch(connection.pidfd.get(), [this, id] {
         const auto found = connections_.find(id);

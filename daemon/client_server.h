@@ -1,7 +1,7 @@
 #pragma once
 
-// The Unix socket on which libtern connects: accepts, reads packets, notices death, and passes it all
-// to the conductor on the conductor's thread.
+// The Unix socket on which libtern connects: accepts, reads packets, notices death, and passes it
+// all to the conductor on the conductor's thread.
 
 #include <cstdint>
 #include <map>
@@ -24,8 +24,8 @@ class ClientServer final : public ClientPort {
 
   void start(Conductor& conductor);
   void stop_accepting();
-  // Ends clients that do not read their answers; the rest happens in the loop's handlers. Returns the
-  // amount of work done.
+  // Ends clients that do not read their answers; the rest happens in the loop's handlers. Returns
+  // the amount of work done.
   int poll();
 
   void reply(std::uint64_t client, std::span<const std::byte> packet,

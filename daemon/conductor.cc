@@ -57,7 +57,8 @@ int Conductor::do_work() {
 std::uint64_t Conductor::next_deadline_ns() const {
   std::uint64_t deadline = std::min(clock_.now_ns() + kIdleNs, links_.next_deadline_ns());
   for (const auto& [uid, set] : joins_) {
-    for (const auto& [rank, joining] : set.ranks) deadline = std::min(deadline, joining.deadline_ns);
+    for (const auto& [rank, joining] : set.ranks)
+      deadline = std::min(deadline, joining.deadline_ns);
   }
   for (const auto& [id, client] : clients_) {
     if (client->memory || client->dropping) continue;
@@ -72,7 +73,8 @@ std::uint64_t Conductor::next_deadline_ns() const {
   return deadline;
 }
 
-// ---- Lanes ----------------------------------------------------------------------------------------
+// ---- Lanes
+// ----------------------------------------------------------------------------------------
 
 void Conductor::command(std::uint32_t lane, const Command& command) {
   backlog_[lane].push_back(command);
@@ -150,9 +152,10 @@ void Conductor::on_event(const Event& event) {
       break;
     }
     case EventKind::link_lost:
-      end_group(group, event.code == Errc::shutting_down ? Errc::peer_lost : event.code,
-                "lost " + node_name(group, static_cast<std::uint32_t>(event.number)) + ": " + event.text,
-                true);
+      end_group(
+          group, event.code == Errc::shutting_down ? Errc::peer_lost : event.code,
+          "lost " + node_name(group, static_cast<std::uint32_t>(event.number)) + ": " + event.text,
+          true);
       break;
     case EventKind::op_failed: {
       Command command;
@@ -188,7 +191,8 @@ bool Conductor::idle() const {
   return true;
 }
 
-// ---- The flight recorder --------------------------------------------------------------------------
+// ---- The flight recorder
+// --------------------------------------------------------------------------
 
 void Conductor::record_flight(MemberGroup& group, const Event& event) {
   if (group.flights.size() == MemberGroup::kFlights) group.flights.pop_front();
@@ -233,8 +237,10 @@ void Conductor::write_flights(const MemberGroup& group) const {
          {"status", errc_name(flight.code)},
          {"text", flight.text}});
   }
-  const nlohmann::json file = {{"group", group.uid.substr(0, 8)}, {"job", group.job},
-                               {"epoch", group.epoch},            {"error", group.end_text},
+  const nlohmann::json file = {{"group", group.uid.substr(0, 8)},
+                               {"job", group.job},
+                               {"epoch", group.epoch},
+                               {"error", group.end_text},
                                {"ops", std::move(ops)}};
   const std::string path = settings_.flight_directory + "/flight-" + group.uid.substr(0, 8) + "-" +
                            std::to_string(group.epoch) + ".json";
@@ -246,7 +252,8 @@ void Conductor::write_flights(const MemberGroup& group) const {
   }
 }
 
-// ---- Links ----------------------------------------------------------------------------------------
+// ---- Links
+// ----------------------------------------------------------------------------------------
 
 void Conductor::send(LinkRef to, const nlohmann::json& message) {
   if (to == kSelf) {

@@ -2,7 +2,8 @@
 
 // The control thread: clients, groups, tensors, the links between conductors, and the operator's
 // questions. It may lock, allocate and log; what it wants of a lane it asks by a command. do_work()
-// does what there is to do and says how much, so that the same code runs on a thread or in a simulator.
+// does what there is to do and says how much, so that the same code runs on a thread or in a
+// simulator.
 
 #include <cstdint>
 #include <deque>
@@ -61,7 +62,9 @@ struct ConductorSettings {
   net::LinkSettings link;
 };
 
-class Conductor final : public ControlSender, private ControlLinks::Sink, private net::AcceptorSink {
+class Conductor final : public ControlSender,
+                        private ControlLinks::Sink,
+                        private net::AcceptorSink {
  public:
   // Everything given outlives the conductor. wake_lane(i) makes lane i look at its commands.
   Conductor(ConductorSettings settings, const Clock& clock, net::Transport& transport,
@@ -130,7 +133,8 @@ class Conductor final : public ControlSender, private ControlLinks::Sink, privat
   std::string check_access(const shm::PeerCredentials& credentials) const;
   Result<std::shared_ptr<TensorState>> make_tensor(const Client& client, MemberGroup& group,
                                                    const shm::TensorDeclarePacket& packet,
-                                                   const std::string& name, std::uint32_t generation);
+                                                   const std::string& name,
+                                                   std::uint32_t generation);
   void release_tensor(MemberGroup& group, std::uint64_t id);
   void keep_state(DeclaredTensor& tensor);
   std::uint64_t state_bytes_of(std::uint32_t uid) const;
@@ -187,7 +191,7 @@ class Conductor final : public ControlSender, private ControlLinks::Sink, privat
   std::map<LaneGroup*, MemberGroup*> group_of_lane_group_;
   std::map<std::string, KeptState> kept_states_;
   std::set<std::string> used_states_;
-  std::deque<nlohmann::json> inbox_;  // messages from this daemon to itself
+  std::deque<nlohmann::json> inbox_;          // messages from this daemon to itself
   std::vector<std::deque<Command>> backlog_;  // commands that did not fit in a lane's ring
   std::uint64_t next_group_ = 1;
   bool stopping_ = false;

@@ -16,17 +16,6 @@ bool terminated(std::span<const char> text) noexcept {
   return std::memchr(text.data(), '\0', text.size()) != nullptr;
 }
 
-// FNV-1a over name and generation: the same on all nodes, and another one when a name is declared
-// again, so that uses of the old and the new declaration cannot be mixed up.
-std::uint64_t tensor_id(const std::string& name, std::uint32_t generation) noexcept {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  const auto mix = [&hash](unsigned char byte) { hash = (hash ^ byte) * 0x100000001b3; };
-  for (const char c : name) mix(static_cast<unsigned char>(c));
-  mix(0);
-  for (int shift = 0; shift < 32; shift += 8) mix(static_cast<unsigned char>(generation >> shift));
-  return hash == 0 ? 1 : hash;
-}
-
 }  // namespace
 
 void Conductor::answer(std::uint64_t client, std::uint64_t request, Errc code,
@@ -43,6 +32,8 @@ void Conductor::answer_packet(std::uint64_t client, const Packet& packet) {
 }
 template void Conductor::answer_packet(std::uint64_t, const shm::GroupMintedPacket&);
 template void Conductor::answer_packet(std::uint64_t, const shm::GroupJoinedPacket&);
+template void Conductor::answer_packet(std::uint64_t, const shm::TensorDeclaredPacket&);
+template void Conductor::answer_packet(std::uint64_t, const shm::TensorStatsPacket&);
 
 // Empty if the user may connect.
 std::string Conductor::check_access(const shm::PeerCredentials& credentials) const {
@@ -50,7 +41,8 @@ std::string Conductor::check_access(const shm::PeerCredentials& credentials) con
   const auto has = [](const auto& list, std::uint32_t id) {
     return std::find(list.begin(), list.end(), id) != list.end();
   };
-  if (has(settings_.allowed_uids, credentials.uid) || has(settings_.allowed_gids, credentials.gid)) {
+  if (has(settings_.allowed_uids, credentials.uid) ||
+      has(settings_.allowed_gids, credentials.gid)) {
     return "";
   }
   for (const gid_t group : credentials.groups) {
@@ -132,9 +124,10 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
     drop_client(client, "it was refused");
   };
   if (packet.abi_min > wire::kShmAbi || packet.abi_max < wire::kShmAbi) {
-    return refuse(Errc::version_mismatch,
-                  "the library speaks shared-memory ABI " + std::to_string(packet.abi_min) + " to " +
-                      std::to_string(packet.abi_max) + ", the daemon " + std::to_string(wire::kShmAbi));
+    return refuse(Errc::version_mismatch, "the library speaks shared-memory ABI " +
+                                              std::to_string(packet.abi_min) + " to " +
+                                              std::to_string(packet.abi_max) + ", the daemon " +
+                                              std::to_string(wire::kShmAbi));
   }
   if (!terminated(packet.job) || packet.job[0] == '\0') {
     return refuse(Errc::invalid_argument, "the job's label must have 1 to 63 bytes");
@@ -155,22 +148,23 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
                                             std::to_string(settings_.max_clients) + " clients");
   }
   if (of_user >= settings_.max_clients_per_user) {
-    return refuse(Errc::quota_exceeded,
-                  "this user has max_clients_per_user = " +
-                      std::to_string(settings_.max_clients_per_user) + " clients");
+    return refuse(Errc::quota_exceeded, "this user has max_clients_per_user = " +
+                                            std::to_string(settings_.max_clients_per_user) +
+                                            " clients");
   }
   if (packet.arena_bytes == 0 || packet.arena_bytes > settings_.max_arena_bytes ||
       arena_of_user + packet.arena_bytes > settings_.max_arena_bytes) {
     return refuse(Errc::quota_exceeded,
                   "an arena of " + std::to_string(packet.arena_bytes) + " bytes beside " +
-                      std::to_string(arena_of_user) + " exceeds max_arena_bytes = " +
-                      std::to_string(settings_.max_arena_bytes));
+                      std::to_string(arena_of_user) +
+                      " exceeds max_arena_bytes = " + std::to_string(settings_.max_arena_bytes));
   }
   // Spinning helps only where every lane and client has a core of its own.
   const bool cores_suffice = settings_.cores > lanes_.size() + clients_.size();
   const auto lane_count = static_cast<std::uint32_t>(lanes_.size());
-  auto segment = shm::Segment::create(lane_count, packet.arena_bytes,
-                                      cores_suffice ? static_cast<std::uint32_t>(settings_.spin_ns) : 0);
+  auto segment =
+      shm::Segment::create(lane_count, packet.arena_bytes,
+                           cores_suffice ? static_cast<std::uint32_t>(settings_.spin_ns) : 0);
   if (!segment) return refuse(segment.error().code, segment.error().text);
   auto notify = shm::make_notify_pair();
   if (!notify) return refuse(notify.error().code, notify.error().text);
@@ -203,7 +197,8 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
                client.credentials.uid, client.job);
 }
 
-// ---- The end of a client --------------------------------------------------------------------------
+// ---- The end of a client
+// --------------------------------------------------------------------------
 
 void Conductor::on_goodbye(Client& client, std::uint64_t request) {
   client.goodbye = true;
@@ -232,7 +227,8 @@ void Conductor::expire_silent_clients() {
   std::vector<Client*> silent;
   for (auto& [id, client] : clients_) {
     if (client->memory || client->dropping) continue;
-    if (now >= client->connected_ns + settings_.handshake_timeout_ns) silent.push_back(client.get());
+    if (now >= client->connected_ns + settings_.handshake_timeout_ns)
+      silent.push_back(client.get());
   }
   for (Client* client : silent) {
     ++counters_.clients_refused;
@@ -276,7 +272,8 @@ void Conductor::drop_client(Client& client, const char* why) {
     clients_.erase(client.id);
     return;
   }
-  spdlog::info("client {} (pid {}, job {}) is gone: {}", client.id, client.credentials.pid, client.job, why);
+  spdlog::info("client {} (pid {}, job {}) is gone: {}", client.id, client.credentials.pid,
+               client.job, why);
   Command drop;
   drop.kind = CommandKind::drop_client;
   drop.client = client.memory.get();
@@ -291,206 +288,6 @@ void Conductor::client_dropped(ClientMemory* memory) {
   }
   port_.disconnect(memory->id);
   clients_.erase(found);
-}
-
-// ---- Tensors --------------------------------------------------------------------------------------
-
-std::uint64_t Conductor::state_bytes_of(std::uint32_t uid) const {
-  std::uint64_t bytes = 0;
-  for (const auto& [number, group] : groups_) {
-    if (group->uid_of_user != uid) continue;
-    for (const auto& [id, tensor] : group->tensors) bytes += tensor.state->state_bytes();
-  }
-  return bytes;
-}
-
-Result<std::shared_ptr<TensorState>> Conductor::make_tensor(const Client& client, MemberGroup& group,
-                                                            const shm::TensorDeclarePacket& packet,
-                                                            const std::string& name,
-                                                            std::uint32_t generation) {
-  auto state = std::make_shared<TensorState>();
-  state->id = tensor_id(name, generation);
-  state->name = name;
-  state->dtype = static_cast<DType>(packet.dtype);
-  state->role = static_cast<Role>(packet.role);
-  state->count = packet.count;
-  state->exempt = packet.exempt != 0;
-  state->priority = packet.priority;
-  state->generation = generation;
-  const std::string text = packet.recipe[0] != '\0' ? packet.recipe
-                           : role_may_be_lossy(state->role) ? settings_.default_gradient_recipe
-                                                            : "raw";
-  auto recipe = codec::parse_recipe(text);
-  if (!recipe) return fail(Errc::bad_recipe, recipe.error().text);
-  state->recipe = *recipe;
-  state->one_lane = codec::is_lossy(*recipe) && recipe->compressor == codec::Compressor::threelc &&
-                    recipe->scale_elements == 0;
-  if (state->one_lane && !codec::needs_residual(state->recipe)) {
-    return fail(Errc::bad_recipe, "scale=tensor needs error feedback: ef(3lc:scale=tensor)");
-  }
-  const bool lossy = role_may_be_lossy(state->role) && !state->exempt && group.addresses.size() > 1 &&
-                     codec::needs_residual(state->recipe);
-  if (!lossy) return state;
-  const std::uint64_t bytes = state->count * sizeof(float);
-  if (state_bytes_of(client.credentials.uid) + bytes > settings_.max_state_bytes) {
-    return fail(Errc::quota_exceeded, "codec state of " + std::to_string(bytes) +
-                                          " bytes more exceeds max_state_bytes = " +
-                                          std::to_string(settings_.max_state_bytes));
-  }
-  // Zero pages until the first use.
-  state->residual.reset(static_cast<float*>(std::calloc(state->count, sizeof(float))));
-  if (!state->residual) return fail(Errc::out_of_memory, "no memory for the tensor's codec state");
-  return state;
-}
-
-void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket& packet) {
-  const std::uint64_t request = packet.header.request;
-  MemberGroup* group = group_by_number(packet.group);
-  MemberRank* rank = group != nullptr ? rank_of_client(*group, client.id) : nullptr;
-  if (rank == nullptr) {
-    return answer(client.id, request, Errc::unknown_group, "this client is not in that group");
-  }
-  const auto refuse = [&](Errc code, const std::string& text) { answer(client.id, request, code, text); };
-  if (!terminated(packet.name) || packet.name[0] == '\0') {
-    return refuse(Errc::invalid_argument, "a tensor's name must have 1 to 127 bytes");
-  }
-  if (!terminated(packet.recipe) || !terminated(packet.level)) {
-    return refuse(Errc::invalid_argument, "the recipe's or level's text does not end");
-  }
-  const std::string level = packet.level;
-  if (!level.empty() && level != "lossless" && level != "conservative" && level != "balanced" &&
-      level != "aggressive") {
-    return refuse(Errc::invalid_argument,
-                  "level is one of lossless, conservative, balanced, aggressive");
-  }
-  if (dtype_bytes(static_cast<DType>(packet.dtype)) == 0) {
-    return refuse(Errc::invalid_argument, "unknown dtype " + std::to_string(packet.dtype));
-  }
-  if (packet.role > static_cast<std::uint8_t>(Role::weights)) {
-    return refuse(Errc::invalid_argument, "unknown role " + std::to_string(packet.role));
-  }
-  if (packet.count == 0 || packet.count > (std::uint64_t{1} << 40)) {
-    return refuse(Errc::invalid_argument, "count must be 1 .. 2^40");
-  }
-  if (group->ended) return refuse(group->end_code, group->end_text);
-  if (group->tensors.size() >= settings_.max_tensors) {
-    return refuse(Errc::quota_exceeded, "the group has max_tensors tensors");
-  }
-  const auto index = static_cast<std::uint32_t>(rank - group->ranks.data());
-  const std::uint64_t bit = std::uint64_t{1} << index;
-  const std::string name = packet.name;
-  for (const auto& [id, tensor] : group->tensors) {
-    if (tensor.state->name == name && (tensor.holders & bit) != 0) {
-      return refuse(Errc::already_exists, "the tensor " + name + " is declared already");
-    }
-  }
-  const std::uint32_t generation = rank->declarations[name];
-  auto made = make_tensor(client, *group, packet, name, generation);
-  if (!made) return refuse(made.error().code, made.error().text);
-  const std::uint64_t id = (*made)->id;
-  auto found = group->tensors.find(id);
-  if (found != group->tensors.end()) {
-    const TensorState& other = *found->second.state;
-    const TensorState& mine = **made;
-    if (other.name != name || found->second.holders == 0) {
-      return refuse(Errc::already_exists, "the name " + name + " cannot be told from " + other.name +
-                                              "; choose another name");
-    }
-    if (other.dtype != mine.dtype || other.count != mine.count || other.role != mine.role ||
-        other.recipe.memory != mine.recipe.memory || other.exempt != mine.exempt ||
-        other.one_lane != mine.one_lane) {
-      return refuse(Errc::mismatch, "another rank of this node declared " + name + " as " +
-                                        std::to_string(other.count) + " x " +
-                                        std::string(dtype_name(other.dtype)) + " " +
-                                        std::string(role_name(other.role)) + " with recipe " +
-                                        codec::canonical_text(other.recipe));
-    }
-  } else {
-    DeclaredTensor tensor;
-    tensor.state = *made;
-    const std::string key = std::to_string(client.credentials.uid) + "/" + client.job + "/" + name;
-    if (tensor.state->residual && used_states_.insert(key).second) {
-      // The only tensor of this name in the job: its state outlives the declaration.
-      tensor.state_key = key;
-      if (const auto kept = kept_states_.find(key); kept != kept_states_.end()) {
-        if (kept->second.state->count == tensor.state->count && !kept->second.state->doubtful) {
-          tensor.state->residual = std::move(kept->second.state->residual);
-        } else {
-          ++counters_.state_resets;
-          bump(tensor.state->lanes[0].resets, std::uint64_t{1});
-          spdlog::info("the codec state of {} was reset: other size, or an op was in flight", name);
-        }
-        kept_states_.erase(kept);
-      }
-    }
-    found = group->tensors.emplace(id, std::move(tensor)).first;
-    Command add;
-    add.kind = CommandKind::add_tensor;
-    add.tensor = found->second.state.get();
-    command_all(*group, add);
-  }
-  ++rank->declarations[name];
-  found->second.holders |= bit;
-  auto reply = shm::make_packet<shm::TensorDeclaredPacket>(shm::PacketKind::tensor_declared, request);
-  reply.tensor = id;
-  reply.next_sequence = 0;
-  reply.one_lane = found->second.state->one_lane ? 1 : 0;
-  answer_packet(client.id, reply);
-}
-
-void Conductor::release_tensor(MemberGroup& group, std::uint64_t id) {
-  DeclaredTensor& tensor = group.tensors.at(id);
-  Command drop;
-  drop.kind = CommandKind::drop_tensor;
-  drop.tensor = tensor.state.get();
-  command_all(group, drop);
-}
-
-void Conductor::keep_state(DeclaredTensor& tensor) {
-  if (tensor.state_key.empty()) return;
-  used_states_.erase(tensor.state_key);
-  if (settings_.state_ttl_ns > 0) {
-    kept_states_[tensor.state_key] = {tensor.state, clock_.now_ns() + settings_.state_ttl_ns};
-  }
-}
-
-void Conductor::on_tensor_release(Client& client, const shm::TensorReleasePacket& packet) {
-  MemberGroup* group = group_by_number(packet.group);
-  MemberRank* rank = group != nullptr ? rank_of_client(*group, client.id) : nullptr;
-  const auto found = rank != nullptr ? group->tensors.find(packet.tensor) : std::map<std::uint64_t, DeclaredTensor>::iterator{};
-  const std::uint64_t bit = rank != nullptr ? std::uint64_t{1} << (rank - group->ranks.data()) : 0;
-  if (rank == nullptr || found == group->tensors.end() || (found->second.holders & bit) == 0) {
-    return answer(client.id, packet.header.request, Errc::unknown_tensor, "the tensor is not declared");
-  }
-  found->second.holders &= ~bit;
-  if (found->second.holders == 0) release_tensor(*group, packet.tensor);
-  answer(client.id, packet.header.request, Errc::ok, "");
-}
-
-void Conductor::on_tensor_stats(Client& client, const shm::TensorReleasePacket& packet) {
-  MemberGroup* group = group_by_number(packet.group);
-  if (group == nullptr || rank_of_client(*group, client.id) == nullptr ||
-      !group->tensors.contains(packet.tensor)) {
-    return answer(client.id, packet.header.request, Errc::unknown_tensor, "the tensor is not declared");
-  }
-  const TensorState& state = *group->tensors.at(packet.tensor).state;
-  const TensorTotals totals = total(state);
-  auto reply = shm::make_packet<shm::TensorStatsPacket>(shm::PacketKind::tensor_stats_reply,
-                                                        packet.header.request);
-  reply.ops = totals.ops;
-  reply.bytes_raw = totals.bytes_raw;
-  reply.bytes_sent = totals.bytes_sent;
-  const double ratio = totals.residual_ratio();
-  std::memcpy(&reply.residual_ratio_bits, &ratio, sizeof(ratio));
-  reply.encode_ns = totals.encode_ns;
-  reply.queue_ns = totals.queue_ns;
-  reply.wire_ns = totals.wire_ns;
-  reply.decode_ns = totals.decode_ns;
-  reply.wait_ns = totals.wait_ns;
-  reply.raw_fallbacks = totals.raw_fallbacks;
-  reply.state_bytes = state.state_bytes();
-  std::strncpy(reply.recipe, codec::canonical_text(state.recipe).c_str(), sizeof(reply.recipe) - 1);
-  answer_packet(client.id, reply);
 }
 
 }  // namespace tern::daemon

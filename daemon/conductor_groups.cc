@@ -18,12 +18,6 @@ constexpr std::uint64_t kStartNs = 30'000'000'000;
 constexpr std::uint64_t kMs = 1'000'000;
 constexpr const char* kGone = "a rank of the group went while the others joined; join again";
 
-std::string join_numbers(const std::vector<std::uint32_t>& numbers) {
-  std::string text;
-  for (const auto number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
-  return text;
-}
-
 // "host:port" or "[v6]:port", as the members sent it.
 bool parse_address(const std::string& text, net::Endpoint& endpoint) {
   const auto colon = text.rfind(':');
@@ -33,7 +27,8 @@ bool parse_address(const std::string& text, net::Endpoint& endpoint) {
     endpoint.host = endpoint.host.substr(1, endpoint.host.size() - 2);
   }
   int port = 0;
-  if (std::sscanf(text.c_str() + colon + 1, "%5d", &port) != 1 || port < 1 || port > 65535) return false;
+  if (std::sscanf(text.c_str() + colon + 1, "%5d", &port) != 1 || port < 1 || port > 65535)
+    return false;
   endpoint.port = static_cast<std::uint16_t>(port);
   return true;
 }
@@ -63,8 +58,9 @@ void Conductor::on_group_join(Client& client, const shm::GroupJoinPacket& packet
                   "rank must be 0 .. size-1 and size 1 .. 1024");
   }
   if (groups_.size() + joins_.size() >= settings_.max_groups) {
-    return answer(client.id, request, Errc::quota_exceeded,
-                  "the daemon has max_groups = " + std::to_string(settings_.max_groups) + " groups");
+    return answer(
+        client.id, request, Errc::quota_exceeded,
+        "the daemon has max_groups = " + std::to_string(settings_.max_groups) + " groups");
   }
   const std::string uid = to_hex(id->uid);
   const auto rank = static_cast<std::uint32_t>(packet.rank);
@@ -81,8 +77,9 @@ void Conductor::on_group_join(Client& client, const shm::GroupJoinPacket& packet
                     "this process is joining already, as rank " + std::to_string(other));
     }
     if (known->second.ranks.contains(rank)) {
-      return answer(client.id, request, Errc::rank_taken,
-                    "rank " + std::to_string(rank) + " has been taken by another process of this node");
+      return answer(
+          client.id, request, Errc::rank_taken,
+          "rank " + std::to_string(rank) + " has been taken by another process of this node");
     }
   }
   if (here) coordinator_.learn(*id);
@@ -96,28 +93,29 @@ void Conductor::on_group_join(Client& client, const shm::GroupJoinPacket& packet
   std::array<std::byte, 16> nonce;
   random_bytes(nonce);
   joining.nonce = to_hex(nonce);
-  std::uint64_t timeout = packet.timeout_ms > 0 ? static_cast<std::uint64_t>(packet.timeout_ms) * kMs
-                                                : kDefaultJoinNs;
+  std::uint64_t timeout =
+      packet.timeout_ms > 0 ? static_cast<std::uint64_t>(packet.timeout_ms) * kMs : kDefaultJoinNs;
   timeout = std::min(timeout, settings_.join_timeout_max_ns);
   joining.deadline_ns = clock_.now_ns() + timeout;
-  joining.message = {{"t", "join"},
-                     {"uid", uid},
-                     {"rank", rank},
-                     {"size", packet.size},
-                     {"nonce", joining.nonce},
-                     {"node", node_text(self_)},
-                     {"address", net::to_text(settings_.advertise)},
-                     {"lanes", lanes_.size()},
-                     {"chunk_bytes", settings_.chunk_bytes},
-                     {"eager_bytes", settings_.eager_bytes},
-                     {"max_ops", settings_.max_ops_in_flight},
-                     {"lossy_min", settings_.lossy_min_bytes},
-                     {"op_timeout_ms", packet.op_timeout_ms > 0
-                                           ? packet.op_timeout_ms
-                                           : static_cast<std::int64_t>(settings_.op_timeout_ns / kMs)},
-                     {"verify", packet.verify != 0 || settings_.verify},
-                     {"seed", static_cast<std::int64_t>(packet.seed)},
-                     {"completed", static_cast<std::int64_t>(packet.completed_ops)}};
+  joining.message = {
+      {"t", "join"},
+      {"uid", uid},
+      {"rank", rank},
+      {"size", packet.size},
+      {"nonce", joining.nonce},
+      {"node", node_text(self_)},
+      {"address", net::to_text(settings_.advertise)},
+      {"lanes", lanes_.size()},
+      {"chunk_bytes", settings_.chunk_bytes},
+      {"eager_bytes", settings_.eager_bytes},
+      {"max_ops", settings_.max_ops_in_flight},
+      {"lossy_min", settings_.lossy_min_bytes},
+      {"op_timeout_ms", packet.op_timeout_ms > 0
+                            ? packet.op_timeout_ms
+                            : static_cast<std::int64_t>(settings_.op_timeout_ns / kMs)},
+      {"verify", packet.verify != 0 || settings_.verify},
+      {"seed", static_cast<std::int64_t>(packet.seed)},
+      {"completed", static_cast<std::int64_t>(packet.completed_ops)}};
   ++counters_.joins;
   send(set.coordinator, joining.message);
 }
@@ -149,7 +147,8 @@ void Conductor::expire_joins() {
         text = "waited for rank " + join_numbers(set.missing);
       } else if (set.coordinator == kSelf || links_.is_open(set.coordinator)) {
         code = Errc::unknown_group;
-        text = "the daemon at " + where + " does not know the group; was it restarted? mint a new id";
+        text =
+            "the daemon at " + where + " does not know the group; was it restarted? mint a new id";
       } else {
         code = Errc::unreachable;
         text = "the group's coordinator at " + where + " cannot be reached";
@@ -165,7 +164,8 @@ void Conductor::expire_joins() {
   }
 }
 
-// ---- Messages of the coordinator ------------------------------------------------------------------
+// ---- Messages of the coordinator
+// ------------------------------------------------------------------
 
 bool Conductor::on_member_message(LinkRef from, const nlohmann::json& message) {
   const std::string type = text_of(message, "t");
@@ -181,7 +181,8 @@ bool Conductor::on_member_message(LinkRef from, const nlohmann::json& message) {
     }
     return true;
   }
-  if (type != "challenge" && type != "refused" && type != "waiting" && type != "members") return false;
+  if (type != "challenge" && type != "refused" && type != "waiting" && type != "members")
+    return false;
   const auto found = joins_.find(uid);
   if (found == joins_.end() || found->second.coordinator != from) {
     if (type == "members") refuse_epoch(from, uid, message);
@@ -213,8 +214,8 @@ bool Conductor::on_member_message(LinkRef from, const nlohmann::json& message) {
   return true;
 }
 
-// Ranks that the list names are not here any more: they went while the epoch began. The others must not
-// wait for this node.
+// Ranks that the list names are not here any more: they went while the epoch began. The others must
+// not wait for this node.
 void Conductor::refuse_epoch(LinkRef from, const std::string& uid, const nlohmann::json& message) {
   const auto body = nlohmann::json::parse(text_of(message, "body"), nullptr, false);
   if (!body.is_object()) return;
@@ -270,12 +271,11 @@ void Conductor::make_group(JoinSet& set, const nlohmann::json& body) {
   setup.shape.max_ops_in_flight = static_cast<std::uint32_t>(number_of(body, "max_ops"));
   setup.shape.active_chunks = settings_.active_chunks;
   setup.shape.verify = flag_of(body, "verify");
-  bool sound = setup.shape.lanes >= 1 && setup.shape.lanes <= lanes_.size() &&
-               setup.shape.chunk_bytes >= (16 << 10) &&
-               setup.shape.chunk_bytes <= settings_.chunk_bytes &&
-               setup.shape.eager_bytes <= settings_.eager_bytes &&
-               setup.shape.max_ops_in_flight >= 1 &&
-               setup.shape.max_ops_in_flight <= settings_.max_ops_in_flight;
+  bool sound =
+      setup.shape.lanes >= 1 && setup.shape.lanes <= lanes_.size() &&
+      setup.shape.chunk_bytes >= (16 << 10) && setup.shape.chunk_bytes <= settings_.chunk_bytes &&
+      setup.shape.eager_bytes <= settings_.eager_bytes && setup.shape.max_ops_in_flight >= 1 &&
+      setup.shape.max_ops_in_flight <= settings_.max_ops_in_flight;
   const auto nodes = body.find("nodes");
   sound = sound && nodes != body.end() && nodes->is_array() && !nodes->empty() &&
           nodes->size() <= collective::kMaxNodes;
@@ -360,7 +360,8 @@ void Conductor::start_group(MemberGroup& group) {
   group.started = true;
   for (MemberRank& rank : group.ranks) {
     if (rank.left) continue;
-    auto packet = shm::make_packet<shm::GroupJoinedPacket>(shm::PacketKind::group_joined, rank.join_request);
+    auto packet =
+        shm::make_packet<shm::GroupJoinedPacket>(shm::PacketKind::group_joined, rank.join_request);
     packet.group = group.number;
     packet.node = static_cast<std::int32_t>(group.node);
     packet.node_count = static_cast<std::int32_t>(group.addresses.size());
@@ -373,133 +374,6 @@ void Conductor::start_group(MemberGroup& group) {
     rank.joined = true;
     answer_packet(rank.client, packet);
   }
-}
-
-// ---- The end --------------------------------------------------------------------------------------
-
-void Conductor::end_group(MemberGroup& group, Errc code, const std::string& text,
-                          bool tell_coordinator) {
-  if (group.ended) return;
-  group.ended = true;
-  group.end_code = code;
-  group.end_text = text;
-  ++counters_.groups_ended;
-  if (code != Errc::group_left) {
-    spdlog::warn("group {} epoch {} ended: {}: {}", group.uid.substr(0, 8), group.epoch,
-                 errc_name(code), text);
-    write_flights(group);
-  }
-  if (tell_coordinator) {
-    send(group.coordinator, {{"t", "ended"},
-                             {"uid", group.uid},
-                             {"epoch", group.epoch},
-                             {"code", static_cast<int>(code)},
-                             {"text", text}});
-  }
-  Command end;
-  end.kind = CommandKind::end_group;
-  end.code = code;
-  std::strncpy(end.text, text.c_str(), sizeof(end.text) - 1);
-  command_all(group, end);
-  for (MemberRank& rank : group.ranks) {
-    if (rank.joined || rank.left) continue;
-    rank.left = true;  // its join has failed; it has no handle to leave with
-    answer(rank.client, rank.join_request, code, text);
-  }
-  remove_if_unused(group);
-}
-
-void Conductor::on_group_leave(Client& client, std::uint64_t request, std::uint64_t number) {
-  MemberGroup* group = group_by_number(number);
-  MemberRank* rank = group != nullptr ? rank_of_client(*group, client.id) : nullptr;
-  if (rank == nullptr || rank->leaving) {
-    return answer(client.id, request, Errc::unknown_group, "this client is not in that group");
-  }
-  leave(*group, *rank, request);
-}
-
-void Conductor::leave(MemberGroup& group, MemberRank& rank, std::uint64_t request) {
-  rank.leaving = true;
-  rank.leave_request = request;
-  Command left;
-  left.kind = CommandKind::rank_left;
-  left.number = static_cast<std::uint64_t>(&rank - group.ranks.data());
-  command_all(group, left);
-}
-
-// No op of the group uses the rank's memory any more, on any lane.
-void Conductor::rank_released(MemberGroup& group, MemberRank& rank) {
-  rank.left = true;
-  if (rank.leave_request != 0) answer(rank.client, rank.leave_request, Errc::ok, "");
-  const auto index = static_cast<std::uint32_t>(&rank - group.ranks.data());
-  std::vector<std::uint64_t> held;
-  for (const auto& [id, tensor] : group.tensors) {
-    if ((tensor.holders >> index & 1) != 0) held.push_back(id);
-  }
-  for (const auto id : held) {
-    group.tensors.at(id).holders &= ~(std::uint64_t{1} << index);
-    if (group.tensors.at(id).holders == 0) release_tensor(group, id);
-  }
-  if (!group.ended) {
-    send(group.coordinator,
-         {{"t", "left"}, {"uid", group.uid}, {"epoch", group.epoch}, {"rank", rank.rank}});
-  }
-  const auto client = clients_.find(rank.client);
-  const bool in_another = std::any_of(groups_.begin(), groups_.end(), [&](const auto& one) {
-    return rank_of_client(*one.second, rank.client) != nullptr;
-  });
-  if (client != clients_.end() && client->second->goodbye && !in_another) {
-    drop_client(*client->second, "it disconnected");
-  }
-  remove_if_unused(group);
-}
-
-// When the epoch has ended and no rank of this node has a handle to it.
-void Conductor::remove_if_unused(MemberGroup& group) {
-  if (group.removing || !group.ended) return;
-  for (const MemberRank& rank : group.ranks) {
-    if (!rank.left) return;
-  }
-  group.removing = true;
-  Command remove;
-  remove.kind = CommandKind::remove_group;
-  command_all(group, remove);
-}
-
-void Conductor::end_all(Errc code, const std::string& text) {
-  for (auto& [uid, set] : joins_) {
-    while (!set.ranks.empty()) refuse_join(set, set.ranks.begin()->first, code, text);
-  }
-  joins_.clear();
-  for (auto& [number, group] : groups_) end_group(*group, code, text, true);
-}
-
-void Conductor::begin_stop() { stopping_ = true; }
-
-// ---- Look-ups -------------------------------------------------------------------------------------
-
-MemberGroup* Conductor::group_by_number(std::uint64_t number) {
-  const auto found = groups_.find(number);
-  return found == groups_.end() ? nullptr : found->second.get();
-}
-
-MemberGroup* Conductor::group_by_epoch(const std::string& uid, std::int64_t epoch) {
-  for (auto& [number, group] : groups_) {
-    if (group->uid == uid && group->epoch == epoch) return group.get();
-  }
-  return nullptr;
-}
-
-MemberRank* Conductor::rank_of_client(MemberGroup& group, std::uint64_t client) {
-  for (MemberRank& rank : group.ranks) {
-    if (rank.client == client && !rank.left) return &rank;
-  }
-  return nullptr;
-}
-
-std::string Conductor::node_name(const MemberGroup& group, std::uint32_t node) {
-  return "node " + std::to_string(node) + " (" + group.addresses[node] + ", ranks " +
-         join_numbers(group.ranks_of_node[node]) + ")";
 }
 
 }  // namespace tern::daemon

@@ -9,16 +9,20 @@ namespace {
 
 const char* state_name(net::LinkState state) noexcept {
   switch (state) {
-    case net::LinkState::connecting: return "connecting";
-    case net::LinkState::open: return "up";
-    case net::LinkState::broken: return "resuming";
-    case net::LinkState::lost: return "closed";
+    case net::LinkState::connecting:
+      return "connecting";
+    case net::LinkState::open:
+      return "up";
+    case net::LinkState::broken:
+      return "resuming";
+    case net::LinkState::lost:
+      return "closed";
   }
   return "unknown";
 }
 
-nlohmann::json peer_row(const std::string& node, const std::string& address, const std::string& lane,
-                        net::LinkState state, const net::LinkStats& stats,
+nlohmann::json peer_row(const std::string& node, const std::string& address,
+                        const std::string& lane, net::LinkState state, const net::LinkStats& stats,
                         std::uint64_t unacked_frames, const char* transport) {
   return {{"node_id", node},
           {"address", address},
@@ -45,10 +49,14 @@ const char* group_state(const MemberGroup& group) noexcept {
 
 const char* kind_name(std::uint64_t kind) noexcept {
   switch (static_cast<shm::OpKind>(kind)) {
-    case shm::OpKind::all_reduce: return "all_reduce";
-    case shm::OpKind::broadcast: return "broadcast";
-    case shm::OpKind::barrier: return "barrier";
-    case shm::OpKind::cancel: break;
+    case shm::OpKind::all_reduce:
+      return "all_reduce";
+    case shm::OpKind::broadcast:
+      return "broadcast";
+    case shm::OpKind::barrier:
+      return "barrier";
+    case shm::OpKind::cancel:
+      break;
   }
   return "unknown";
 }
@@ -64,9 +72,9 @@ nlohmann::json Conductor::report_clients() const {
     if (!client->memory) continue;
     std::uint64_t groups = 0, in_flight = 0, completed = 0;
     for (const auto& [number, group] : groups_) {
-      const bool member = std::any_of(group->ranks.begin(), group->ranks.end(), [&](const auto& rank) {
-        return rank.client == id && !rank.left;
-      });
+      const bool member =
+          std::any_of(group->ranks.begin(), group->ranks.end(),
+                      [&](const auto& rank) { return rank.client == id && !rank.left; });
       if (!member) continue;
       ++groups;
       for (const auto& lane : group->lanes) {
@@ -99,8 +107,9 @@ nlohmann::json Conductor::report_peers() const {
   }
   for (const auto& row : links_.rows()) {
     const auto known = addresses.find(row.peer);
-    rows.push_back(peer_row(row.peer, row.address.empty() && known != addresses.end() ? known->second : row.address,
-                            "control", row.state, row.stats, row.unacked_frames, transport_name_));
+    rows.push_back(peer_row(
+        row.peer, row.address.empty() && known != addresses.end() ? known->second : row.address,
+        "control", row.state, row.stats, row.unacked_frames, transport_name_));
   }
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
     for (const auto& row : lanes_[lane]->peers()) {
@@ -125,21 +134,21 @@ nlohmann::json Conductor::report_groups() const {
   for (const auto& [uid, set] : joins_) {
     nlohmann::json ranks = nlohmann::json::array();
     for (const auto& [rank, joining] : set.ranks) ranks.push_back(rank);
-    rows.push_back({{"uid", uid.substr(0, 8)},
-                    {"job", ""},
-                    {"epoch", 0},
-                    {"state", "joining"},
-                    {"size", set.ranks.empty() ? 0 : number_of(set.ranks.begin()->second.message, "size")},
-                    {"nodes", 0},
-                    {"local_ranks", ranks},
-                    {"lanes", 0},
-                    {"ops_completed", 0},
-                    {"ops_in_flight", 0},
-                    {"waiting", nlohmann::json::array({{{"tensor", "the group"},
-                                                        {"op", "join"},
-                                                        {"ranks", set.missing},
-                                                        {"seconds", 0}}})},
-                    {"error", ""}});
+    rows.push_back(
+        {{"uid", uid.substr(0, 8)},
+         {"job", ""},
+         {"epoch", 0},
+         {"state", "joining"},
+         {"size", set.ranks.empty() ? 0 : number_of(set.ranks.begin()->second.message, "size")},
+         {"nodes", 0},
+         {"local_ranks", ranks},
+         {"lanes", 0},
+         {"ops_completed", 0},
+         {"ops_in_flight", 0},
+         {"waiting",
+          nlohmann::json::array(
+              {{{"tensor", "the group"}, {"op", "join"}, {"ranks", set.missing}, {"seconds", 0}}})},
+         {"error", ""}});
   }
   for (const auto& [number, group] : groups_) {
     nlohmann::json local = nlohmann::json::array();
@@ -163,18 +172,20 @@ nlohmann::json Conductor::report_groups() const {
              {"seconds", static_cast<double>(now - op.since_ns) / 1e9}});
       }
     }
-    rows.push_back({{"uid", group->uid.substr(0, 8)},
-                    {"job", group->job},
-                    {"epoch", group->epoch},
-                    {"state", group_state(*group)},
-                    {"size", group->size},
-                    {"nodes", group->addresses.size()},
-                    {"local_ranks", local},
-                    {"lanes", group->lane_count},
-                    {"ops_completed", completed},
-                    {"ops_in_flight", in_flight},
-                    {"waiting", waiting},
-                    {"error", group->ended ? std::string(errc_name(group->end_code)) + ": " + group->end_text : ""}});
+    rows.push_back(
+        {{"uid", group->uid.substr(0, 8)},
+         {"job", group->job},
+         {"epoch", group->epoch},
+         {"state", group_state(*group)},
+         {"size", group->size},
+         {"nodes", group->addresses.size()},
+         {"local_ranks", local},
+         {"lanes", group->lane_count},
+         {"ops_completed", completed},
+         {"ops_in_flight", in_flight},
+         {"waiting", waiting},
+         {"error",
+          group->ended ? std::string(errc_name(group->end_code)) + ": " + group->end_text : ""}});
   }
   return rows;
 }
@@ -245,31 +256,40 @@ nlohmann::json Conductor::report_counters() const {
   add("joins", counters_.joins, "ranks of this node that asked to join a group");
   add("joins_refused", counters_.joins_refused, "joins that failed");
   add("groups_ended", counters_.groups_ended, "epochs of groups that have ended");
-  add("hellos_refused", counters_.hellos_refused, "connections of other daemons refused at their hello");
-  add("bad_control_messages", counters_.bad_control_messages, "control messages that were not understood");
+  add("hellos_refused", counters_.hellos_refused,
+      "connections of other daemons refused at their hello");
+  add("bad_control_messages", counters_.bad_control_messages,
+      "control messages that were not understood");
   add("state_resets", counters_.state_resets, "codec states that were set to zero");
   struct Row {
     const char* name;
-    std::atomic<std::uint64_t> LaneCounters::* value;
+    std::atomic<std::uint64_t> LaneCounters::*value;
     const char* help;
   };
   static constexpr Row kRows[] = {
-      {"ops_completed", &LaneCounters::ops_completed, "operations that succeeded, per lane they ran on"},
+      {"ops_completed", &LaneCounters::ops_completed,
+       "operations that succeeded, per lane they ran on"},
       {"ops_failed", &LaneCounters::ops_failed, "operations that failed, per lane they ran on"},
       {"entries", &LaneCounters::entries, "entries taken from submission rings"},
-      {"bad_entries", &LaneCounters::bad_entries, "entries refused: out of the arena, unknown dtype, ..."},
-      {"unknown_group_frames", &LaneCounters::unknown_group_frames, "frames of groups that are not (any more) known"},
-      {"bad_frames", &LaneCounters::bad_frames, "frames that broke the protocol; each closed its link"},
+      {"bad_entries", &LaneCounters::bad_entries,
+       "entries refused: out of the arena, unknown dtype, ..."},
+      {"unknown_group_frames", &LaneCounters::unknown_group_frames,
+       "frames of groups that are not (any more) known"},
+      {"bad_frames", &LaneCounters::bad_frames,
+       "frames that broke the protocol; each closed its link"},
       {"bad_blocks", &LaneCounters::bad_blocks, "blocks that could not be decoded"},
       {"bad_payloads", &LaneCounters::bad_payloads, "payloads that did not match their checksum"},
       {"links_lost", &LaneCounters::links_lost, "links between lanes that were lost"},
-      {"dropped_records", &LaneCounters::dropped_records, "flight records dropped because the conductor was behind"},
-      {"nonfinite_chunks", &LaneCounters::nonfinite_chunks, "chunks sent raw because of a NaN or an infinity"},
+      {"dropped_records", &LaneCounters::dropped_records,
+       "flight records dropped because the conductor was behind"},
+      {"nonfinite_chunks", &LaneCounters::nonfinite_chunks,
+       "chunks sent raw because of a NaN or an infinity"},
       {"sleeps", &LaneCounters::sleeps, "times a lane went to sleep"},
   };
   for (const Row& row : kRows) {
     std::uint64_t sum = 0;
-    for (const Lane* lane : lanes_) sum += (lane->counters().*row.value).load(std::memory_order_relaxed);
+    for (const Lane* lane : lanes_)
+      sum += (lane->counters().*row.value).load(std::memory_order_relaxed);
     add(row.name, sum, row.help);
   }
   return rows;

@@ -38,8 +38,8 @@ inline std::optional<wire::NodeId> parse_node(const std::string& text) {
   return wire::NodeId{high, low};
 }
 
-// Foreign JSON: every field is optional until it has been looked at. `fallback` where it is missing or
-// of another type.
+// Foreign JSON: every field is optional until it has been looked at. `fallback` where it is missing
+// or of another type.
 inline std::string text_of(const nlohmann::json& message, const char* key) {
   const auto found = message.find(key);
   return found != message.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -47,7 +47,8 @@ inline std::string text_of(const nlohmann::json& message, const char* key) {
 inline std::int64_t number_of(const nlohmann::json& message, const char* key,
                               std::int64_t fallback = 0) {
   const auto found = message.find(key);
-  return found != message.end() && found->is_number_integer() ? found->get<std::int64_t>() : fallback;
+  return found != message.end() && found->is_number_integer() ? found->get<std::int64_t>()
+                                                              : fallback;
 }
 inline bool flag_of(const nlohmann::json& message, const char* key) {
   const auto found = message.find(key);

@@ -6,7 +6,8 @@ namespace tern::daemon {
 namespace {
 
 constexpr std::size_t kMaxMessageBytes = 1 << 20;
-// Peers that connect without being asked: enough for any cluster of this version, not without limit.
+// Peers that connect without being asked: enough for any cluster of this version, not without
+// limit.
 constexpr std::size_t kMaxPeers = 1024;
 
 }  // namespace
@@ -110,7 +111,8 @@ std::vector<ControlLinks::Row> ControlLinks::rows() const {
   std::vector<Row> rows;
   for (const auto& peer : peers_) {
     const wire::NodeId node = peer->link->identity().peer;
-    rows.push_back({node_text(node), peer->endpoint.host.empty() ? "" : net::to_text(peer->endpoint),
+    rows.push_back({node_text(node),
+                    peer->endpoint.host.empty() ? "" : net::to_text(peer->endpoint),
                     peer->link->state(), peer->link->stats(), peer->link->unacked_frames()});
   }
   return rows;

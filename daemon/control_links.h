@@ -1,7 +1,7 @@
 #pragma once
 
-// The links between conductors: each carries JSON control frames. One that this daemon opened is known
-// by its address, one that was opened to it by its peer's node id.
+// The links between conductors: each carries JSON control frames. One that this daemon opened is
+// known by its address, one that was opened to it by its peer's node id.
 
 #include <cstdint>
 #include <map>

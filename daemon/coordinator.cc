@@ -83,7 +83,8 @@ bool Coordinator::on_message(LinkRef from, const nlohmann::json& message) {
   if (found == groups_.end()) return true;
   Group& group = found->second;
   if (type == "withdraw") {
-    const auto joiner = group.joiners.find(static_cast<std::uint32_t>(number_of(message, "rank", -1)));
+    const auto joiner =
+        group.joiners.find(static_cast<std::uint32_t>(number_of(message, "rank", -1)));
     if (joiner != group.joiners.end() && joiner->second.link == from) group.joiners.erase(joiner);
     forget_strangers();
     return true;
@@ -125,17 +126,20 @@ void Coordinator::on_join(LinkRef from, const std::string& uid, const nlohmann::
   std::size_t joiners = 0;
   for (const auto& [other, group] : groups_) joiners += group.joiners.size();
   if (joiners >= kMaxJoiners || (!groups_.contains(uid) && !make_room())) {
-    return refuse(from, uid, rank_number, Errc::quota_exceeded, "the coordinator has too many groups");
+    return refuse(from, uid, rank_number, Errc::quota_exceeded,
+                  "the coordinator has too many groups");
   }
   Group& group = groups_[uid];
   const auto waiting = group.joiners.find(rank_number);
   if (waiting != group.joiners.end() && waiting->second.link != from) {
     // Only a rank that has proven itself holds its place.
     if (waiting->second.proven) {
-      return refuse(from, uid, rank_number, Errc::rank_taken,
-                    "rank " + std::to_string(rank) + " has joined from node " + waiting->second.node);
+      return refuse(
+          from, uid, rank_number, Errc::rank_taken,
+          "rank " + std::to_string(rank) + " has joined from node " + waiting->second.node);
     }
-    refuse(waiting->second.link, uid, rank_number, Errc::rank_taken, "another process joined first");
+    refuse(waiting->second.link, uid, rank_number, Errc::rank_taken,
+           "another process joined first");
     group.joiners.erase(waiting);
   }
   Joiner joiner;
@@ -182,7 +186,8 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
         end_epoch(uid, group, Errc::peer_lost, "the daemon at " + address + " was restarted");
         // The next epoch may have begun at once, with fewer ranks than this joiner speaks of.
         if (!group.joiners.contains(rank)) {
-          return refuse(from, uid, rank, Errc::wrong_size, "the group's other ranks agreed on another size");
+          return refuse(from, uid, rank, Errc::wrong_size,
+                        "the group's other ranks agreed on another size");
         }
         break;
       }
@@ -266,7 +271,8 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
   std::string problem;
   if (nodes.size() > collective::kMaxNodes) problem = "a group spans at most 64 nodes";
   for (const Node& node : nodes) {
-    if (node.ranks.size() > collective::kMaxLocalRanks) problem = "a node has at most 64 ranks of a group";
+    if (node.ranks.size() > collective::kMaxLocalRanks)
+      problem = "a node has at most 64 ranks of a group";
   }
   if (!problem.empty()) {
     for (const auto& [rank, joiner] : group.joiners) {
@@ -325,8 +331,8 @@ void Coordinator::end_epoch(const std::string& uid, Group& group, Errc code,
   if (!group.joiners.empty() && proven == group.size) start_epoch(uid, group);
 }
 
-// A place for one more group: the one that was used least lately and in which nobody is goes. Its ranks
-// may still come back; this node's next join makes it known again.
+// A place for one more group: the one that was used least lately and in which nobody is goes. Its
+// ranks may still come back; this node's next join makes it known again.
 bool Coordinator::make_room() {
   if (groups_.size() < kMaxGroups) return true;
   auto oldest = groups_.end();
@@ -342,9 +348,8 @@ bool Coordinator::make_room() {
 
 // Groups that only joins of other nodes spoke of, and these are gone.
 void Coordinator::forget_strangers() {
-  std::erase_if(groups_, [](const auto& one) {
-    return !one.second.known && one.second.joiners.empty();
-  });
+  std::erase_if(groups_,
+                [](const auto& one) { return !one.second.known && one.second.joiners.empty(); });
 }
 
 void Coordinator::on_link_lost(LinkRef link, const std::string& why) {

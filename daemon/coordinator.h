@@ -1,8 +1,8 @@
 #pragma once
 
-// The groups whose id names this daemon: gathers their ranks, says who is where, and spreads the news
-// of their end. Messages in, messages out; no I/O, no clock. A rank joins by proving that it knows the
-// group's secret, which never crosses the wire (challenge and HMAC).
+// The groups whose id names this daemon: gathers their ranks, says who is where, and spreads the
+// news of their end. Messages in, messages out; no I/O, no clock. A rank joins by proving that it
+// knows the group's secret, which never crosses the wire (challenge and HMAC).
 
 #include <array>
 #include <cstdint>

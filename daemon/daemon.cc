@@ -137,8 +137,8 @@ Status Daemon::Parts::open(const Config& given) {
     auto parts = std::make_unique<LaneParts>();
     parts->transport = std::make_unique<net::TcpTransport>(parts->loop, tcp);
     lane_settings.lane = i;
-    parts->lane = std::make_unique<Lane>(lane_settings, clock, *parts->transport, self, &parts->loop,
-                                         [this] { loop.wake(); });
+    parts->lane = std::make_unique<Lane>(lane_settings, clock, *parts->transport, self,
+                                         &parts->loop, [this] { loop.wake(); });
     parts->thread = std::make_unique<LaneThread>(parts->loop, *parts->lane, clock, idle);
     lane_pointers.push_back(parts->lane.get());
     lanes.push_back(std::move(parts));
@@ -171,9 +171,9 @@ Status Daemon::Parts::open(const Config& given) {
   settings.allowed_gids = config.allowed_gids;
   settings.flight_directory = flight_directory(config);
   settings.link = lane_settings.link;
-  conductor = std::make_unique<Conductor>(std::move(settings), clock, *transport, self,
-                                          std::move(lane_pointers), *clients,
-                                          [this](std::uint32_t lane) { lanes[lane]->thread->wake(); });
+  conductor = std::make_unique<Conductor>(
+      std::move(settings), clock, *transport, self, std::move(lane_pointers), *clients,
+      [this](std::uint32_t lane) { lanes[lane]->thread->wake(); });
   incoming.target = &conductor->acceptor_sink();
   acceptor = std::move(*accept);
   clients->start(*conductor);
@@ -236,8 +236,9 @@ Result<nlohmann::json> Daemon::Parts::handle(std::string_view verb, const nlohma
                           {"shm", wire::kShmAbi},
                           {"control", wire::kControlProtocol}};
   }
-  return fail(Errc::unsupported, "unknown verb; this daemon knows status, clients, peers, groups, "
-                                 "tensors, counters, version");
+  return fail(Errc::unsupported,
+              "unknown verb; this daemon knows status, clients, peers, groups, "
+              "tensors, counters, version");
 }
 
 Daemon::Daemon(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}

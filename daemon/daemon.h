@@ -1,7 +1,7 @@
 #pragma once
 
-// Puts the parts together in order, runs the conductor on the calling thread, and takes them apart in
-// reverse order.
+// Puts the parts together in order, runs the conductor on the calling thread, and takes them apart
+// in reverse order.
 
 #include <memory>
 

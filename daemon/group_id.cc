@@ -30,9 +30,11 @@ Status take_host(std::string_view& text, std::string_view& host) {
     return {};
   }
   const std::size_t close = text.find("]:");
-  if (close == std::string_view::npos) return refuse("has an IPv6 host without its closing bracket");
+  if (close == std::string_view::npos)
+    return refuse("has an IPv6 host without its closing bracket");
   host = text.substr(1, close - 1);
-  if (host.find(':') == std::string_view::npos) return refuse("has brackets without an IPv6 address");
+  if (host.find(':') == std::string_view::npos)
+    return refuse("has brackets without an IPv6 address");
   text.remove_prefix(close + 2);
   return {};
 }

@@ -10,7 +10,8 @@
 
 namespace tern::daemon {
 
-// Names a group, its coordinator and the right to join. The text form is what applications pass around:
+// Names a group, its coordinator and the right to join. The text form is what applications pass
+// around:
 //   tern1:<host>:<port>:<uid, 32 hex digits>:<secret, 64 hex digits>
 // with IPv6 hosts in brackets. There is one text for one id, so that equal ids have equal texts.
 struct GroupId {
@@ -30,7 +31,8 @@ inline constexpr std::size_t kMaxGroupHostBytes = kMaxGroupIdBytes - (6 + 2 + 7 
 // A new id with a random uid and secret; fails if host or port cannot be part of an id.
 Result<GroupId> mint_group_id(std::string_view host, std::uint16_t port);
 
-// The text comes from applications: the error says what is wrong with it, and never shows the secret.
+// The text comes from applications: the error says what is wrong with it, and never shows the
+// secret.
 Result<GroupId> parse_group_id(std::string_view text);
 
 // Requires: an id from mint or parse.

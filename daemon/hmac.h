@@ -11,8 +11,8 @@ namespace tern::daemon {
 
 using Digest = std::array<std::byte, 32>;
 
-// HMAC-SHA256 (RFC 2104) of the parts, one after the other. The parts are not delimited: a caller whose
-// parts vary in length must put the lengths among them.
+// HMAC-SHA256 (RFC 2104) of the parts, one after the other. The parts are not delimited: a caller
+// whose parts vary in length must put the lengths among them.
 Digest hmac_sha256(std::span<const std::byte> key,
                    std::initializer_list<std::span<const std::byte>> parts);
 

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kCommandsPerRound = 64;
 constexpr int kEntriesPerRound = 32;
-// Between two looks at the sockets at most so many chunks are encoded or decoded per group: the wire
-// must not wait long for the codec.
+// Between two looks at the sockets at most so many chunks are encoded or decoded per group: the
+// wire must not wait long for the codec.
 constexpr int kActionsPerRound = 4;
 constexpr std::uint64_t kTimerNs = 50'000'000;
 // Events must not be lost; with less room than this the lane does nothing new until the conductor
@@ -69,7 +69,8 @@ int Lane::do_work() {
   return work;
 }
 
-// ---- Clients --------------------------------------------------------------------------------------
+// ---- Clients
+// --------------------------------------------------------------------------------------
 
 LaneClient* Lane::client(std::uint64_t id) {
   for (auto& client : clients_) {
@@ -85,10 +86,11 @@ int Lane::drain_clients() {
     LaneClient& client = *clients_[i];
     if (client.dropping || client.submissions.empty()) continue;
     // The groups and tensors that these entries speak of are in commands older than the entries.
-    const std::uint64_t until = client.taken + std::min<std::uint64_t>(client.submissions.size(), kEntriesPerRound);
+    const std::uint64_t until =
+        client.taken + std::min<std::uint64_t>(client.submissions.size(), kEntriesPerRound);
     while (const int done = run_commands()) work += done;
-    // A corrupt ring says that it is empty; taking from it tells the truth.
-    while ((client.taken < until || client.submissions.corrupt()) && take_entry(client)) ++work;
+    if (client.submissions.corrupt()) take_entry(client);  // has no size; says so to the conductor
+    while (client.taken < until && take_entry(client)) ++work;
   }
   return work;
 }
@@ -170,7 +172,8 @@ std::uint64_t Lane::next_deadline_ns() const {
   std::uint64_t deadline = next_timer_ns_;
   bool busy = false;
   for (const LaneGroup* group : groups_) {
-    if (group->ops().live_ops() > 0 || group->remove_requested || !group->ready_reported) busy = true;
+    if (group->ops().live_ops() > 0 || group->remove_requested || !group->ready_reported)
+      busy = true;
   }
   for (const auto& client : clients_) busy = busy || client->dropping;
   // Without an op in flight there is nothing to time out but the links.
@@ -181,7 +184,8 @@ std::uint64_t Lane::next_deadline_ns() const {
   return deadline;
 }
 
-// ---- Commands -------------------------------------------------------------------------------------
+// ---- Commands
+// -------------------------------------------------------------------------------------
 
 int Lane::run_commands() {
   int work = 0;
@@ -261,7 +265,8 @@ void Lane::run_command(const Command& command) {
   }
 }
 
-// ---- What can be let go ---------------------------------------------------------------------------
+// ---- What can be let go
+// ---------------------------------------------------------------------------
 
 int Lane::settle() {
   int work = 0;

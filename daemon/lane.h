@@ -1,8 +1,8 @@
 #pragma once
 
-// A lane: one thread's share of everything. It owns its links, slabs, op slots and codec scratch, and
-// takes entries from its ring of every client. do_work() does a bounded amount and says how much, so
-// the same code runs on a thread of its own or stepped by a test.
+// A lane: one thread's share of everything. It owns its links, slabs, op slots and codec scratch,
+// and takes entries from its ring of every client. do_work() does a bounded amount and says how
+// much, so the same code runs on a thread of its own or stepped by a test.
 //
 // No lock, log, exception or allocation of our own after warm-up in here (groups, clients and links
 // that come and go are warm-up).
@@ -32,11 +32,11 @@ struct LaneClient {
   shm::RingConsumer<shm::SubmitEntry> submissions;
   shm::RingProducer<shm::CompletionEntry> completions;
   std::uint64_t watch = 0;
-  std::uint64_t taken = 0;  // entries
-  std::uint32_t uses = 0;  // (op, rank) pairs that refer to its memory
-  bool dropping = false;   // it is gone: nothing is written to its rings
+  std::uint64_t taken = 0;      // entries
+  std::uint32_t uses = 0;       // (op, rank) pairs that refer to its memory
+  bool dropping = false;        // it is gone: nothing is written to its rings
   bool drop_requested = false;  // by the conductor
-  bool rang = false;       // has completions that the doorbell does not know
+  bool rang = false;            // has completions that the doorbell does not know
 };
 
 // What a link is filling at the moment.
@@ -77,8 +77,8 @@ struct FrameToken {
 
 class Lane final : private net::LinkSink {
  public:
-  // REQUIRES: all that is given outlives the lane. `loop` watches the clients' eventfds, and may be null
-  // where somebody steps the lane; wake_conductor is called after events have been reported.
+  // REQUIRES: all that is given outlives the lane. `loop` watches the clients' eventfds, and may be
+  // null where somebody steps the lane; wake_conductor is called after events have been reported.
   Lane(const LaneSettings& settings, const Clock& clock, net::Transport& transport,
        wire::NodeId self, net::EventLoop* loop = nullptr,
        std::function<void()> wake_conductor = {});

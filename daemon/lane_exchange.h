@@ -1,7 +1,7 @@
 #pragma once
 
-// All that the conductor may ask of a lane, and all that a lane may tell the conductor. Both are plain
-// data on bounded rings; whoever frees an object behind a pointer is said beside it.
+// All that the conductor may ask of a lane, and all that a lane may tell the conductor. Both are
+// plain data on bounded rings; whoever frees an object behind a pointer is said beside it.
 
 #include <boost/lockfree/spsc_queue.hpp>
 #include <cstdint>
@@ -23,22 +23,22 @@ struct TensorState;
 struct ClientMemory {
   std::uint64_t id = 0;
   shm::Segment segment;
-  Fd notify;                  // the daemon's end of the pollable pair
-  std::vector<Fd> eventfds;   // one per lane
+  Fd notify;                 // the daemon's end of the pollable pair
+  std::vector<Fd> eventfds;  // one per lane
 };
 
 enum class CommandKind : std::uint8_t {
-  add_client,         // client
-  drop_client,        // client; answered by client_dropped
-  add_group,          // group: the lane opens its links, answers group_ready
-  end_group,          // group, code, text: all its ops fail
-  rank_left,          // group, number = local rank; answered by rank_released
-  remove_group,       // group; answered by group_removed
-  add_tensor,         // group, tensor
-  drop_tensor,        // group, tensor; answered by tensor_dropped
-  adopt_connection,   // incoming (the lane's now), hello
-  fail_op,            // group, tensor_id, sequence, code, number = rank, text: failed on another lane
-  goodbye,            // tell all peers that the daemon ends
+  add_client,        // client
+  drop_client,       // client; answered by client_dropped
+  add_group,         // group: the lane opens its links, answers group_ready
+  end_group,         // group, code, text: all its ops fail
+  rank_left,         // group, number = local rank; answered by rank_released
+  remove_group,      // group; answered by group_removed
+  add_tensor,        // group, tensor
+  drop_tensor,       // group, tensor; answered by tensor_dropped
+  adopt_connection,  // incoming (the lane's now), hello
+  fail_op,  // group, tensor_id, sequence, code, number = rank, text: failed on another lane
+  goodbye,  // tell all peers that the daemon ends
 };
 
 struct Command {
@@ -56,15 +56,15 @@ struct Command {
 };
 
 enum class EventKind : std::uint8_t {
-  client_dropped,   // client
+  client_dropped,     // client
   client_misbehaved,  // client, text: its ring is corrupt
-  group_ready,      // group: all its links are open
-  group_removed,    // group
-  rank_released,    // group, number = local rank: no op uses its memory any more
-  tensor_dropped,   // group, tensor
-  link_lost,        // group, number = node, code, text
-  op_failed,        // group, tensor_id, sequence, code, number = rank, lanes, text
-  op_record,        // record: for the flight recorder; dropped when the ring is nearly full
+  group_ready,        // group: all its links are open
+  group_removed,      // group
+  rank_released,      // group, number = local rank: no op uses its memory any more
+  tensor_dropped,     // group, tensor
+  link_lost,          // group, number = node, code, text
+  op_failed,          // group, tensor_id, sequence, code, number = rank, lanes, text
+  op_record,          // record: for the flight recorder; dropped when the ring is nearly full
 };
 
 // One line of the flight recorder.

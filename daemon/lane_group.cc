@@ -26,8 +26,8 @@ LaneGroup::LaneGroup(GroupSetup setup)
     chunk.slabs.assign(nodes_, kNone);
     chunk.bytes.assign(nodes_, 0);
   }
-  // A peer may have max_ops_in_flight eager ops of its own in flight and as many that it has completed
-  // while this node still waits for a third node.
+  // A peer may have max_ops_in_flight eager ops of its own in flight and as many that it has
+  // completed while this node still waits for a third node.
   const std::uint32_t eager_count = 2 * setup_.shape.max_ops_in_flight;
   for (std::uint32_t node = 0; node < nodes_; ++node) {
     const bool used = setup_.shape.eager_bytes > 0;
@@ -39,7 +39,8 @@ LaneGroup::LaneGroup(GroupSetup setup)
 
 void LaneGroup::attach(Lane& lane) {
   lane_ = &lane;
-  for (std::uint32_t i = 0; i < local_ranks_; ++i) clients_[i] = lane.client(setup_.local_clients[i]);
+  for (std::uint32_t i = 0; i < local_ranks_; ++i)
+    clients_[i] = lane.client(setup_.local_clients[i]);
   for (std::uint32_t node = 0; node < nodes_; ++node) {
     if (node == self_) continue;
     peers_[node] = &lane.peer(setup_.node_ids[node], setup_.endpoints[node]);
@@ -71,7 +72,8 @@ bool LaneGroup::uses_client(const LaneClient& client) const {
 
 void LaneGroup::forget(const LaneClient& client) {
   std::replace_if(
-      clients_.begin(), clients_.end(), [&](const LaneClient* one) { return one == &client; }, nullptr);
+      clients_.begin(), clients_.end(), [&](const LaneClient* one) { return one == &client; },
+      nullptr);
 }
 
 bool LaneGroup::idle() const {
@@ -81,7 +83,8 @@ bool LaneGroup::idle() const {
          });
 }
 
-// ---- Frames ---------------------------------------------------------------------------------------
+// ---- Frames
+// ---------------------------------------------------------------------------------------
 
 net::PayloadPlace LaneGroup::place_payload(LanePeer& peer, std::uint32_t node,
                                            const wire::FrameHeader& header, bool& protocol_ok) {
@@ -236,8 +239,8 @@ bool LaneGroup::on_frame(LanePeer& peer, std::uint32_t node, const wire::FrameHe
         if (problem != nullptr) {
           bump(lane_->mutable_counters().bad_blocks, std::uint64_t{1});
           char text[160];
-          std::snprintf(text, sizeof(text), "result of node %u for chunk %u: %s", node, header.chunk,
-                        problem);
+          std::snprintf(text, sizeof(text), "result of node %u for chunk %u: %s", node,
+                        header.chunk, problem);
           ops_.fail(op, Errc::corrupt_data, collective::kNobody, text);
         } else {
           ops_.on_result(node, op);
@@ -276,7 +279,8 @@ bool LaneGroup::on_frame(LanePeer& peer, std::uint32_t node, const wire::FrameHe
 
 void LaneGroup::frame_acked(OpId op) { unpin(op); }
 
-// ---- Ends -----------------------------------------------------------------------------------------
+// ---- Ends
+// -----------------------------------------------------------------------------------------
 
 void LaneGroup::end(Errc code, const char* text) {
   for (OpId op = 0; op < ops_.slots(); ++op) {

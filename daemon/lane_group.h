@@ -41,7 +41,8 @@ struct GroupSetup {
   std::vector<std::uint64_t> local_clients;  // ClientMemory::id of each local rank
 };
 
-// An op that some rank has not submitted, for `waiting for ranks ...`. At most kShown ranks are named.
+// An op that some rank has not submitted, for `waiting for ranks ...`. At most kShown ranks are
+// named.
 struct WaitingOp {
   static constexpr std::size_t kShown = 28;
   std::uint64_t tensor = 0;
@@ -58,7 +59,7 @@ class LaneGroup {
 
   // ---- Called by the lane ----
   void attach(Lane& lane);
-  void detach();  // from the lane's links, before it is removed
+  void detach();                                      // from the lane's links, before it is removed
   std::uint32_t node_of(const LanePeer& peer) const;  // kNobody if it is not of this group
   bool all_links_open() const;
   void submit(LaneClient& client, const shm::SubmitEntry& entry);
@@ -66,8 +67,8 @@ class LaneGroup {
   void on_timer(std::uint64_t now_ns);
   int settle();  // reports what nobody uses any more
 
-  net::PayloadPlace place_payload(LanePeer& peer, std::uint32_t node, const wire::FrameHeader& header,
-                                  bool& protocol_ok);
+  net::PayloadPlace place_payload(LanePeer& peer, std::uint32_t node,
+                                  const wire::FrameHeader& header, bool& protocol_ok);
   bool on_frame(LanePeer& peer, std::uint32_t node, const wire::FrameHeader& header,
                 const net::PayloadPlace& place, bool payload_valid);
   void on_abandoned(LanePeer& peer);
@@ -109,7 +110,7 @@ class LaneGroup {
     codec::Recipe recipe;
     bool lossy = false;
     float state_scale = 1.0f;
-    std::uint32_t pins = 0;  // frames that borrow or fill the clients' memory
+    std::uint32_t pins = 0;   // frames that borrow or fill the clients' memory
     bool scanned = false;     // scale=tensor: reduce_max is known
     float reduce_max = 0.0f;  // of all that this node contributes
     float result_max = 0.0f;  // of all sums that this node owns
@@ -172,8 +173,8 @@ class LaneGroup {
   void write_own_contribution(collective::OpId op, const Part& part, std::byte* out);
   std::span<const float> local_f32(collective::OpId op, const Part& part);
   bool encode_lossy(collective::OpId op, const Part& part, std::span<const float> input,
-                    float state_scale, DType delivered, float fixed_max,
-                    std::span<std::byte> slab, std::uint32_t& bytes);
+                    float state_scale, DType delivered, float fixed_max, std::span<std::byte> slab,
+                    std::uint32_t& bytes);
   void contribute_raw(collective::OpId op, std::uint32_t node, wire::FrameHeader header,
                       const Part& part, bool nonfinite);
   void scan_reduce_leg(collective::OpId op);
@@ -182,7 +183,8 @@ class LaneGroup {
   void forget_parked(collective::OpId op);
   const char* add_block(collective::OpId op, const Part& part, std::span<const std::byte> block,
                         std::byte* accumulator, std::uint64_t& decode_ns);
-  const char* deliver_block(collective::OpId op, const Part& part, std::span<const std::byte> block);
+  const char* deliver_block(collective::OpId op, const Part& part,
+                            std::span<const std::byte> block);
   void copy_to_other_ranks(collective::OpId op, const Part& part);
   void send_to_all(collective::OpId op, const wire::FrameHeader& header,
                    std::span<const std::byte> prefix, std::span<const std::byte> body,
@@ -210,16 +212,16 @@ class LaneGroup {
   std::uint32_t local_ranks_;
   std::uint32_t self_;
   Lane* lane_ = nullptr;
-  std::vector<LanePeer*> peers_;       // by node; null for this node
-  std::vector<LaneClient*> clients_;   // by local rank; null once dropped
+  std::vector<LanePeer*> peers_;      // by node; null for this node
+  std::vector<LaneClient*> clients_;  // by local rank; null once dropped
   std::unordered_map<std::uint64_t, TensorState*> tensors_;
-  std::vector<OpData> data_;           // by op slot
-  std::vector<OpRank> ranks_;          // op slot x local rank
-  std::vector<std::uint32_t> eager_slabs_;  // op slot x node
-  std::vector<std::uint32_t> checksums_;    // op slot x rank, with verify
-  std::vector<ChunkData> chunks_;      // by ChunkId
+  std::vector<OpData> data_;                            // by op slot
+  std::vector<OpRank> ranks_;                           // op slot x local rank
+  std::vector<std::uint32_t> eager_slabs_;              // op slot x node
+  std::vector<std::uint32_t> checksums_;                // op slot x rank, with verify
+  std::vector<ChunkData> chunks_;                       // by ChunkId
   std::vector<std::unique_ptr<SlabPool>> eager_pools_;  // by node
-  std::vector<TensorState*> dropping_;  // to be reported when no op uses them
+  std::vector<TensorState*> dropping_;                  // to be reported when no op uses them
   std::atomic<std::uint32_t> in_flight_{0};
   std::atomic<std::uint64_t> completed_{0};
   SnapshotTable<WaitingOp, 16> waiting_;

@@ -8,7 +8,6 @@
 #include "codec/accumulate.h"
 #include "daemon/lane.h"
 #include "daemon/lane_group.h"
-#include "wire/crc32c.h"
 
 namespace tern::daemon {
 
@@ -30,24 +29,48 @@ int LaneGroup::run_actions(int budget) {
 
 void LaneGroup::carry_out(const Action& action) {
   switch (action.kind) {
-    case ActionKind::none: break;
-    case ActionKind::announce: announce(action.op); break;
-    case ActionKind::grant: grant(action); break;
-    case ActionKind::contribute: contribute(action); break;
+    case ActionKind::none:
+      break;
+    case ActionKind::announce:
+      announce(action.op);
+      break;
+    case ActionKind::grant:
+      grant(action);
+      break;
+    case ActionKind::contribute:
+      contribute(action);
+      break;
     case ActionKind::begin: {
       const Part where = part(action.op, ops_.chunk_number(action.chunk));
-      sum_local(action.op, where, lane_->accumulators().slab(chunks_[action.chunk].accumulator).data());
+      sum_local(action.op, where,
+                lane_->accumulators().slab(chunks_[action.chunk].accumulator).data());
       ops_.begun(action.chunk);
       break;
     }
-    case ActionKind::add: add(action); break;
-    case ActionKind::finish: finish(action.chunk); break;
-    case ActionKind::finish_parked: finish_parked(action); break;
-    case ActionKind::publish: publish(action); break;
-    case ActionKind::reduce_eager: reduce_eager(action.op); break;
-    case ActionKind::verify: send_checksums(action.op); break;
-    case ActionKind::fail_remote: send_failure(action.op); break;
-    case ActionKind::complete: complete(action.op); break;
+    case ActionKind::add:
+      add(action);
+      break;
+    case ActionKind::finish:
+      finish(action.chunk);
+      break;
+    case ActionKind::finish_parked:
+      finish_parked(action);
+      break;
+    case ActionKind::publish:
+      publish(action);
+      break;
+    case ActionKind::reduce_eager:
+      reduce_eager(action.op);
+      break;
+    case ActionKind::verify:
+      send_checksums(action.op);
+      break;
+    case ActionKind::fail_remote:
+      send_failure(action.op);
+      break;
+    case ActionKind::complete:
+      complete(action.op);
+      break;
   }
 }
 
@@ -150,9 +173,8 @@ void LaneGroup::add(const Action& action) {
   ChunkData& chunk = chunks_[action.chunk];
   const auto slab = lane_->receive_slabs().slab(chunk.slabs[action.node]);
   std::uint64_t decode_ns = 0;
-  const char* problem =
-      add_block(action.op, where, slab.first(chunk.bytes[action.node]),
-                lane_->accumulators().slab(chunk.accumulator).data(), decode_ns);
+  const char* problem = add_block(action.op, where, slab.first(chunk.bytes[action.node]),
+                                  lane_->accumulators().slab(chunk.accumulator).data(), decode_ns);
   if (problem != nullptr) {
     bump(lane_->mutable_counters().bad_blocks, std::uint64_t{1});
     char text[160];
@@ -176,10 +198,11 @@ void LaneGroup::finish(ChunkId chunk) {
       return ops_.parked(chunk);
     }
     const std::uint32_t number = ops_.chunk_number(chunk);
-    const auto* sum = static_cast<const float*>(static_cast<const void*>(
-        lane_->accumulators().slab(chunks_[chunk].accumulator).data()));
-    const bool sent = data_[op].recipe.scale_elements != 0 &&
-                      finish_lossy(op, number, {sum, part(op, number).elements}, data_[op].state_scale);
+    const auto* sum = static_cast<const float*>(
+        static_cast<const void*>(lane_->accumulators().slab(chunks_[chunk].accumulator).data()));
+    const bool sent =
+        data_[op].recipe.scale_elements != 0 &&
+        finish_lossy(op, number, {sum, part(op, number).elements}, data_[op].state_scale);
     if (!sent) finish_raw(chunk, Reduction::sum, true);
   } else {
     finish_raw(chunk, reduction(op), false);
@@ -188,14 +211,14 @@ void LaneGroup::finish(ChunkId chunk) {
   ops_.finished(chunk);
 }
 
-// scale=tensor: the sum cannot be encoded before the maximum over all sums of this node is known, and
-// waits as residual + sum in the residual's place. False: not finite, it goes raw at once.
+// scale=tensor: the sum cannot be encoded before the maximum over all sums of this node is known,
+// and waits as residual + sum in the residual's place. False: not finite, it goes raw at once.
 bool LaneGroup::park_sum(ChunkId chunk) {
   const OpId op = ops_.op_of(chunk);
   OpData& data = data_[op];
   const Part where = part(op, ops_.chunk_number(chunk));
-  const auto* sum = static_cast<const float*>(static_cast<const void*>(
-      lane_->accumulators().slab(chunks_[chunk].accumulator).data()));
+  const auto* sum = static_cast<const float*>(
+      static_cast<const void*>(lane_->accumulators().slab(chunks_[chunk].accumulator).data()));
   float* residual = data.tensor->residual.get() + where.begin;
   const auto scan = codec::scan_max({sum, where.elements}, residual, data.state_scale);
   // Above this the scale, up to twice the maximum, would not be finite.
@@ -296,76 +319,23 @@ void LaneGroup::reduce_eager(OpId op) {
     std::byte* sum = lane_->scratch(0).data();
     for (std::uint32_t node = 0; node < nodes_; ++node) {
       const bool own_input = node == self_ && eager_slab(op, self_) == kNone;
-      const std::byte* source = own_input ? rank_of(op, 0).input
-                                          : eager_pools_[node]->slab(eager_slab(op, node)).data();
+      const std::byte* source =
+          own_input ? rank_of(op, 0).input : eager_pools_[node]->slab(eager_slab(op, node)).data();
       if (node == 0) {
         codec::accumulate_begin(dtype(op), source, count, 1.0f, sum);
       } else {
         codec::accumulate(dtype(op), reduction(op), source, count, 1.0f, sum);
       }
     }
-    codec::accumulate_finish(dtype(op), reduction(op), sum, count, setup_.size, rank_of(op, 0).output);
+    codec::accumulate_finish(dtype(op), reduction(op), sum, count, setup_.size,
+                             rank_of(op, 0).output);
     copy_to_other_ranks(op, all);
   }
   ops_.eager_reduced(op);
 }
 
-// ---- Verification ---------------------------------------------------------------------------------
-
-void LaneGroup::send_checksums(OpId op) {
-  const auto& ranks = setup_.shape.ranks[self_];
-  const auto& chunks = ops_.op(op).chunks;
-  const std::size_t element = dtype_bytes(dtype(op));
-  std::vector<wire::VerifyBody> bodies(ranks.size());
-  for (std::uint32_t i = 0; i < local_ranks_; ++i) {
-    std::uint32_t crc = 0;
-    if (ops_.op(op).eager) {
-      crc = wire::crc32c({rank_of(op, i).output, ops_.op(op).said.count * element});
-    } else {
-      for (std::uint32_t node = 0; node < nodes_; ++node) {
-        for (std::uint32_t index = 0; index < chunks.owned(node); ++index) {
-          const Part where = part(op, chunks.chunk(node, index));
-          crc = wire::crc32c(
-              {rank_of(op, i).output + where.begin * element, where.elements * element}, crc);
-        }
-      }
-    }
-    bodies[i] = {ranks[i], crc};
-    checksums_[std::size_t{op} * setup_.size + ranks[i]] = crc;
-  }
-  const auto header = frame(wire::FrameKind::verify, op, 0, 0);
-  for (LanePeer* peer : peers_) {
-    if (peer == nullptr || peer->link->state() == net::LinkState::lost) continue;
-    peer->link->send_copy(header, std::as_bytes(std::span(bodies)));
-  }
-  ops_.verified_here(op);
-}
-
-void LaneGroup::compare_checksums(OpId op) {
-  const std::uint32_t* sums = &checksums_[std::size_t{op} * setup_.size];
-  // What most ranks have is taken for right; of equal camps the one with the lowest rank.
-  std::uint32_t right = sums[0];
-  std::size_t most = 0;
-  for (std::uint32_t i = 0; i < setup_.size; ++i) {
-    const auto same = static_cast<std::size_t>(std::count(sums, sums + setup_.size, sums[i]));
-    if (same > most) {
-      most = same;
-      right = sums[i];
-    }
-  }
-  if (most == setup_.size) return;
-  OpData& data = data_[op];
-  data.verdict = Errc::result_mismatch;
-  int used = std::snprintf(data.verdict_text, sizeof(data.verdict_text),
-                           "the result differs from the other ranks' on rank");
-  for (std::uint32_t i = 0; i < setup_.size && used < 100; ++i) {
-    if (sums[i] == right) continue;
-    used += std::snprintf(data.verdict_text + used,
-                          sizeof(data.verdict_text) - static_cast<std::size_t>(used), " %u", i);
-  }
-}
-
-// ---- The end of an op -----------------------------------------------------------------------------
+// ---- The end of an op
+// -----------------------------------------------------------------------------
 
 void LaneGroup::send_failure(OpId op) {
   const auto& failed = ops_.op(op);

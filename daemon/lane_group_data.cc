@@ -15,7 +15,9 @@ using collective::OpId;
 namespace {
 
 // Arena memory and slabs are at least element-aligned (checked at submission).
-float* as_floats(std::byte* bytes) noexcept { return static_cast<float*>(static_cast<void*>(bytes)); }
+float* as_floats(std::byte* bytes) noexcept {
+  return static_cast<float*>(static_cast<void*>(bytes));
+}
 const float* as_floats(const std::byte* bytes) noexcept {
   return static_cast<const float*>(static_cast<const void*>(bytes));
 }
@@ -59,7 +61,8 @@ std::span<const float> LaneGroup::local_f32(OpId op, const Part& part) {
   return {as_floats(sum), part.elements};
 }
 
-// True: the block is in slab. False: a value is not finite, nothing has changed, the chunk goes raw.
+// True: the block is in slab. False: a value is not finite, nothing has changed, the chunk goes
+// raw.
 bool LaneGroup::encode_lossy(OpId op, const Part& part, std::span<const float> input,
                              float state_scale, DType delivered, float fixed_max,
                              std::span<std::byte> slab, std::uint32_t& bytes) {
@@ -108,11 +111,10 @@ const char* LaneGroup::add_block(OpId op, const Part& part, std::span<const std:
     codec::accumulate(dtype(op), reduction(op), payload.data(), part.elements, 1.0f, accumulator);
   } else {
     const bool sums = reduction(op) == Reduction::sum || reduction(op) == Reduction::average;
-    const bool in_f32 = codec::accumulator_bytes(dtype(op)) == sizeof(float) &&
-                        dtype_is_float(dtype(op));
+    const bool in_f32 =
+        codec::accumulator_bytes(dtype(op)) == sizeof(float) && dtype_is_float(dtype(op));
     if (!sums || !in_f32) return "a lossy block for an operation that must be exact";
-    const auto status =
-        codec::decode_add(header, payload, {as_floats(accumulator), part.elements});
+    const auto status = codec::decode_add(header, payload, {as_floats(accumulator), part.elements});
     if (status != codec::DecodeStatus::ok) return codec::decode_status_name(status).data();
   }
   decode_ns = lane_->clock().now_ns() - begin;
@@ -209,8 +211,8 @@ bool LaneGroup::finish_lossy(OpId op, std::uint32_t number, std::span<const floa
   data.bytes_sent += std::uint64_t{bytes} * (nodes_ - 1);
   const auto cookie = lane_->make_token(FrameToken::Leg::result, nodes_ - 1, nullptr,
                                         collective::kNoOp, &lane_->result_slabs(), slab);
-  // Everybody decodes the same bytes, the owner too; before they are sent, because a lost link gives
-  // the slab back at once.
+  // Everybody decodes the same bytes, the owner too; before they are sent, because a lost link
+  // gives the slab back at once.
   const char* problem = deliver_block(op, where, memory.first(bytes));
   send_to_all(op, frame(wire::FrameKind::result, op, number, 2), {}, memory.first(bytes), cookie);
   if (problem != nullptr) ops_.fail(op, Errc::internal, collective::kNobody, problem);
@@ -273,7 +275,8 @@ void LaneGroup::contribute_raw(OpId op, std::uint32_t node, wire::FrameHeader he
   data.bytes_sent += bytes + wire::kBlockHeaderBytes;
   if (single_plain_input(op)) {
     pin(op);
-    const auto cookie = lane_->make_token(FrameToken::Leg::contribution, 1, this, op, nullptr, kNone);
+    const auto cookie =
+        lane_->make_token(FrameToken::Leg::contribution, 1, this, op, nullptr, kNone);
     lane_->send(*peers_[node], header, prefix,
                 {rank_of(op, 0).input + part.begin * dtype_bytes(type), bytes}, cookie);
     return;

@@ -82,8 +82,8 @@ const char* LaneGroup::check_entry(const LaneClient& client, const shm::SubmitEn
   return nullptr;
 }
 
-bool LaneGroup::choose_recipe(const shm::SubmitEntry& entry, const TensorState* tensor, OpData& data,
-                              wire::AnnounceBody& body, const char*& problem) const {
+bool LaneGroup::choose_recipe(const shm::SubmitEntry& entry, const TensorState* tensor,
+                              OpData& data, wire::AnnounceBody& body, const char*& problem) const {
   const auto memory = tensor != nullptr ? tensor->recipe.memory : codec::Memory::none;
   data.recipe = tensor != nullptr ? tensor->recipe : codec::Recipe{};
   body.memory = static_cast<std::uint8_t>(memory);
@@ -128,7 +128,8 @@ void LaneGroup::cancel(LaneClient& client, const shm::SubmitEntry& entry) {
     if (!ops_.in_use(op)) continue;
     for (std::uint32_t i = 0; i < local_ranks_; ++i) {
       const OpRank& rank = rank_of(op, i);
-      if (clients_[i] != &client || !rank.present || rank.told || rank.ticket != entry.ticket) continue;
+      if (clients_[i] != &client || !rank.present || rank.told || rank.ticket != entry.ticket)
+        continue;
       const std::uint32_t number = setup_.shape.ranks[self_][i];
       char text[64];
       std::snprintf(text, sizeof(text), "cancelled by rank %u", number);
@@ -176,7 +177,8 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   const bool first = ops_.find(key) == collective::kNoOp || ops_.op(ops_.find(key)).submitted == 0;
   const auto result = ops_.on_submit(local_rank, key, body, entry.priority, data.submitted_ns, op);
   if (result == collective::GroupOps::SubmitResult::too_many) {
-    return refuse(client, entry.ticket, Errc::would_block, "more operations than max_ops_in_flight");
+    return refuse(client, entry.ticket, Errc::would_block,
+                  "more operations than max_ops_in_flight");
   }
   if (result == collective::GroupOps::SubmitResult::duplicate) {
     return refuse(client, entry.ticket, Errc::invalid_argument,
@@ -193,9 +195,9 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   rank.input = arena.data() + entry.input_offset;
   rank.output = arena.data() + entry.output_offset;
   rank.prescale = std::bit_cast<float>(entry.prescale_bits);
-  const auto sharding = shm::make_sharding(
-      entry.tensor, entry.sequence, entry.count, static_cast<DType>(entry.dtype),
-      setup_.shape.chunk_bytes, nodes_, setup_.shape.lanes, body.one_lane != 0);
+  const auto sharding =
+      shm::make_sharding(entry.tensor, entry.sequence, entry.count, static_cast<DType>(entry.dtype),
+                         setup_.shape.chunk_bytes, nodes_, setup_.shape.lanes, body.one_lane != 0);
   for (std::uint32_t lane = 0; lane < setup_.shape.lanes; ++lane) {
     if (sharding.uses_lane(lane)) rank.lanes |= 1u << lane;
   }

@@ -15,7 +15,8 @@ constexpr std::size_t kSmallPayloadBytes = 4096;
 
 }  // namespace
 
-// ---- Memory of frames in flight -------------------------------------------------------------------
+// ---- Memory of frames in flight
+// -------------------------------------------------------------------
 
 collective::Room Lane::room() const {
   collective::Room room;
@@ -59,7 +60,8 @@ void Lane::send(LanePeer& peer, const wire::FrameHeader& header, std::span<const
   peer.link->send(header, prefix, body, cookie);
 }
 
-// ---- Links ----------------------------------------------------------------------------------------
+// ---- Links
+// ----------------------------------------------------------------------------------------
 
 LanePeer& Lane::peer(const wire::NodeId& id, const net::Endpoint& endpoint) {
   for (auto& peer : peers_) {
@@ -102,7 +104,8 @@ LaneGroup* Lane::group_of(const wire::FrameHeader& header, const LanePeer& peer,
                           std::uint32_t& node, bool& protocol_ok) {
   const auto found = groups_by_token_.find(header.group);
   if (found == groups_by_token_.end()) {
-    bump(counters_.unknown_group_frames, std::uint64_t{1});  // late frames of an ended epoch, mostly
+    bump(counters_.unknown_group_frames,
+         std::uint64_t{1});  // late frames of an ended epoch, mostly
     return nullptr;
   }
   LaneGroup* group = found->second;
@@ -181,7 +184,8 @@ void Lane::publish_peers() {
   std::vector<PeerSnapshot> rows;
   rows.reserve(peers_.size());
   for (const auto& peer : peers_) {
-    rows.push_back({peer->id, peer->link->state(), {}, peer->link->stats(), peer->link->unacked_frames()});
+    rows.push_back(
+        {peer->id, peer->link->state(), {}, peer->link->stats(), peer->link->unacked_frames()});
   }
   peer_table_.write(rows);
 }

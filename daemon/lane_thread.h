@@ -9,7 +9,8 @@
 
 namespace tern::daemon {
 
-// Runs one lane: works while there is work, spins for a while, then sleeps in the lane's event loop.
+// Runs one lane: works while there is work, spins for a while, then sleeps in the lane's event
+// loop.
 class LaneThread {
  public:
   struct Idle {

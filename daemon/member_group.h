@@ -1,7 +1,7 @@
 #pragma once
 
-// What the conductor keeps of a group that ranks of this node are in, from the join of the first rank
-// to the last word of the lanes.
+// What the conductor keeps of a group that ranks of this node are in, from the join of the first
+// rank to the last word of the lanes.
 
 #include <array>
 #include <cstdint>
@@ -92,5 +92,12 @@ struct MemberGroup {
   std::deque<Flight> flights;
   std::uint64_t flights_written_ns = 0;
 };
+
+// "3,7", for texts about ranks.
+inline std::string join_numbers(const std::vector<std::uint32_t>& numbers) {
+  std::string text;
+  for (const auto number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text;
+}
 
 }  // namespace tern::daemon

@@ -36,14 +36,21 @@ void EventLoop::Impl::wait_readable(std::shared_ptr<Watched> watched) {
 EventLoop::EventLoop() : impl_(std::make_unique<Impl>()) {}
 EventLoop::~EventLoop() = default;
 
-int EventLoop::poll() { return static_cast<int>(impl_->io.poll()); }
+// A descriptor that is always readable, because somebody floods it, must not keep the thread in
+// here.
+int EventLoop::poll() {
+  constexpr int kHandlersPerPoll = 64;
+  int handlers = 0;
+  while (handlers < kHandlersPerPoll && impl_->io.poll_one() > 0) ++handlers;
+  return handlers;
+}
 
 int EventLoop::wait(std::uint64_t timeout_ns) {
   // Longer than any timer of ours, and short enough not to overflow a time point.
   constexpr std::uint64_t kLongest = 3'600'000'000'000;
   const auto timeout = std::chrono::nanoseconds(std::min(timeout_ns, kLongest));
   const auto first = impl_->io.run_one_for(timeout);
-  return static_cast<int>(first + impl_->io.poll());
+  return static_cast<int>(first) + poll();
 }
 
 void EventLoop::wake() noexcept {

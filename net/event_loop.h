@@ -6,8 +6,8 @@
 
 namespace tern::net {
 
-// One thread's place to sleep: sockets, descriptors of clients, and wake-ups from other threads, on one
-// Boost.Asio io_context. The TCP transport and acceptor of the thread live on it.
+// One thread's place to sleep: sockets, descriptors of clients, and wake-ups from other threads, on
+// one Boost.Asio io_context. The TCP transport and acceptor of the thread live on it.
 class EventLoop {
  public:
   EventLoop();
@@ -17,7 +17,8 @@ class EventLoop {
 
   // Runs what is ready; returns the number of handlers run.
   int poll();
-  // Sleeps until something is ready, wake() is called or timeout_ns has passed; then runs what is ready.
+  // Sleeps until something is ready, wake() is called or timeout_ns has passed; then runs what is
+  // ready.
   int wait(std::uint64_t timeout_ns);
   // From any thread: ends the current or next wait().
   void wake() noexcept;

@@ -2,14 +2,13 @@
 
 // The Boost.Asio side of an EventLoop, for the files that put sockets on it.
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <new>
 #include <unordered_map>
-
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 
 #include "net/event_loop.h"
 
@@ -27,16 +26,16 @@ struct EventLoop::Impl {
   Impl();
   static void wait_readable(std::shared_ptr<Watched> watched);
 
-  // One thread runs it, so the reactor needs no locks; name resolution posts from Asio's own thread,
-  // which this hint still allows.
+  // One thread runs it, so the reactor needs no locks; name resolution posts from Asio's own
+  // thread, which this hint still allows.
   boost::asio::io_context io{BOOST_ASIO_CONCURRENCY_HINT_UNSAFE_IO};
   std::shared_ptr<Watched> wake;
   std::unordered_map<std::uint64_t, std::shared_ptr<Watched>> watched;
   std::uint64_t next_handle = 1;
 };
 
-// Memory for one outstanding wait of a socket, so that waiting again allocates nothing. Must be owned
-// by what the completion keeps alive.
+// Memory for one outstanding wait of a socket, so that waiting again allocates nothing. Must be
+// owned by what the completion keeps alive.
 class WaitMemory {
  public:
   void* allocate(std::size_t bytes) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// A transport that mistreats what is sent through it, from a seed: one seed is one run. What it breaks
-// must be noticed and healed by the link above. For tests and the simulator.
+// A transport that mistreats what is sent through it, from a seed: one seed is one run. What it
+// breaks must be noticed and healed by the link above. For tests and the simulator.
 
 #include <cstdint>
 #include <memory>
@@ -17,9 +17,9 @@ namespace tern::net {
 struct FaultSettings {
   std::uint32_t drop = 0;
   std::uint32_t duplicate = 0;
-  std::uint32_t reorder = 0;  // the frame is overtaken by the next one
-  std::uint32_t delay = 0;    // by delay_min_ns to delay_max_ns; later frames wait behind it
-  std::uint32_t corrupt_header = 0;   // one bit
+  std::uint32_t reorder = 0;         // the frame is overtaken by the next one
+  std::uint32_t delay = 0;           // by delay_min_ns to delay_max_ns; later frames wait behind it
+  std::uint32_t corrupt_header = 0;  // one bit
   std::uint32_t corrupt_payload = 0;  // one bit
   std::uint32_t truncate = 0;         // the connection is cut in the middle of the frame
   std::uint32_t cut = 0;              // the connection is cut before the frame
@@ -61,7 +61,9 @@ class FaultyTransport final : public Transport {
 
  private:
   friend class FaultyConnection;
-  bool chance(std::uint32_t per_million) { return per_million > 0 && draw(1'000'000) < per_million; }
+  bool chance(std::uint32_t per_million) {
+    return per_million > 0 && draw(1'000'000) < per_million;
+  }
   // Below `bound`; written out, because the standard's distributions differ between libraries.
   std::uint64_t draw(std::uint64_t bound) { return bound == 0 ? 0 : random_() % bound; }
 

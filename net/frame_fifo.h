@@ -16,8 +16,8 @@ namespace tern::net {
 struct FrameRecord {
   static constexpr std::size_t kHeadBytes = wire::kFrameHeaderBytes + 64;
 
-  // Header and prefix in one piece: with the body, two buffers per frame for a scatter write. Replay
-  // sends these bytes again, unchanged.
+  // Header and prefix in one piece: with the body, two buffers per frame for a scatter write.
+  // Replay sends these bytes again, unchanged.
   std::array<std::byte, kHeadBytes> head;
   std::uint32_t head_bytes = 0;
   std::uint32_t payload_bytes = 0;
@@ -30,8 +30,8 @@ struct FrameRecord {
   OutgoingFrame outgoing() const noexcept { return {std::span(head).first(head_bytes), body}; }
 };
 
-// Records have stable addresses, because connections borrow their heads. They come in blocks and are
-// used again: beyond the high-water mark nothing is allocated.
+// Records have stable addresses, because connections borrow their heads. They come in blocks and
+// are used again: beyond the high-water mark nothing is allocated.
 class FrameFifo {
  public:
   // Sequence numbers begin at 1.

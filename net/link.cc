@@ -150,8 +150,8 @@ std::uint64_t Link::State::next_deadline_ns() const noexcept {
   return deadline;
 }
 
-// The memory that the connection borrows is free afterwards, and so is the place of a payload that was
-// arriving.
+// The memory that the connection borrows is free afterwards, and so is the place of a payload that
+// was arriving.
 void Link::State::drop_connection() {
   connection.reset();
   control.reset();

@@ -1,8 +1,8 @@
 #pragma once
 
-// A link: one lane's exactly-once, in-order way to one peer. It numbers frames, acknowledges what it
-// receives, keeps what the peer has not acknowledged, and when its connection breaks opens another and
-// replays, byte for byte. If that does not succeed in time the link is lost, for good.
+// A link: one lane's exactly-once, in-order way to one peer. It numbers frames, acknowledges what
+// it receives, keeps what the peer has not acknowledged, and when its connection breaks opens
+// another and replays, byte for byte. If that does not succeed in time the link is lost, for good.
 //
 // Who connects: the daemon that wants to send first may; between two that both know each other the
 // lower NodeId does (`active`). The other side waits to be connected to.
@@ -19,7 +19,8 @@ namespace tern::net {
 
 struct LinkSettings {
   std::uint64_t heartbeat_ns = 1'000'000'000;
-  std::uint64_t peer_timeout_ns = 5'000'000'000;    // nothing heard for so long: the connection is dead
+  std::uint64_t peer_timeout_ns =
+      5'000'000'000;  // nothing heard for so long: the connection is dead
   std::uint64_t resume_timeout_ns = 2'000'000'000;  // not re-opened for so long: the link is lost
   std::uint64_t retry_ns = 50'000'000;              // between two attempts to connect
   std::uint64_t ack_delay_ns = 1'000'000;           // an ack waits at most so long for company
@@ -31,8 +32,9 @@ struct LinkStats {
   std::uint64_t frames_sent = 0, frames_received = 0;
   std::uint64_t bytes_sent = 0, bytes_received = 0;  // payload of sequenced frames
   std::uint64_t resumes = 0, replayed_frames = 0;
-  std::uint64_t bad_payloads = 0, refused_frames = 0;  // refused: gap, replay of an old one, bad header
-  std::uint64_t peer_decode_ns = 0;                    // from the peer's acks
+  std::uint64_t bad_payloads = 0,
+                refused_frames = 0;  // refused: gap, replay of an old one, bad header
+  std::uint64_t peer_decode_ns = 0;  // from the peer's acks
   std::uint64_t acked_bytes = 0;
   std::uint64_t round_trip_ns = 0;  // smoothed, from sequenced frame to its ack
 };
@@ -45,8 +47,8 @@ class LinkSink {
   virtual ~LinkSink() = default;
   // Where the payload of this frame (sequenced, in sequence) goes. See PayloadPlace.
   virtual PayloadPlace place_payload(Link& link, const wire::FrameHeader& header) = 0;
-  // The frame is complete, exactly once and in order. payload_valid false: its CRC is wrong. False as
-  // the answer: the frame breaks the protocol; the link is lost with Errc::protocol_error.
+  // The frame is complete, exactly once and in order. payload_valid false: its CRC is wrong. False
+  // as the answer: the frame breaks the protocol; the link is lost with Errc::protocol_error.
   virtual bool on_frame(Link& link, const wire::FrameHeader& header, const PayloadPlace& place,
                         bool payload_valid) = 0;
   // The frame will not complete now (connection cut in its middle); it will be announced again.
@@ -54,8 +56,8 @@ class LinkSink {
                             const PayloadPlace& place) = 0;
   // The peer has received the frame that was sent with this cookie; its memory may be reused.
   virtual void on_acked(Link& link, std::uint64_t cookie) = 0;
-  // For good. All memory of unacknowledged frames is free again (their cookies are passed to on_acked
-  // before, so that the owner has one place to release). Do not destroy the link in here.
+  // For good. All memory of unacknowledged frames is free again (their cookies are passed to
+  // on_acked before, so that the owner has one place to release). Do not destroy the link in here.
   virtual void on_lost(Link& link, Errc reason, const char* text) = 0;
 };
 
@@ -79,8 +81,8 @@ class Link final : private ConnectionSink {
 
   // Queues a sequenced frame: fills in magic, version, link_seq, ack_seq, sizes and CRCs. `prefix`
   // (at most kMaxPrefixBytes) is copied; `body` is borrowed until on_acked(cookie). cookie 0: no
-  // on_acked wanted. Works in every state but lost (then it does nothing but on_acked is NOT called;
-  // check state() first).
+  // on_acked wanted. Works in every state but lost (then it does nothing but on_acked is NOT
+  // called; check state() first).
   void send(const wire::FrameHeader& header, std::span<const std::byte> prefix,
             std::span<const std::byte> body, std::uint64_t cookie);
   static constexpr std::size_t kMaxPrefixBytes = 64;

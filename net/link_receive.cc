@@ -11,12 +11,17 @@ namespace {
 // whose hello has been read.
 std::uint32_t control_payload_bytes(wire::FrameKind kind) {
   switch (kind) {
-    case wire::FrameKind::hello_reply: return sizeof(wire::HelloBody);
-    case wire::FrameKind::refuse: return sizeof(wire::RefuseBody);
-    case wire::FrameKind::ack: return sizeof(wire::AckBody);
+    case wire::FrameKind::hello_reply:
+      return sizeof(wire::HelloBody);
+    case wire::FrameKind::refuse:
+      return sizeof(wire::RefuseBody);
+    case wire::FrameKind::ack:
+      return sizeof(wire::AckBody);
     case wire::FrameKind::heartbeat:
-    case wire::FrameKind::goodbye: return 0;
-    default: return ~std::uint32_t{0};
+    case wire::FrameKind::goodbye:
+      return 0;
+    default:
+      return ~std::uint32_t{0};
   }
 }
 
@@ -118,16 +123,17 @@ void Link::State::on_frame(const wire::FrameHeader& header, const PayloadPlace& 
   lose(Errc::protocol_error, "the peer sent a frame that breaks the protocol");
 }
 
-// False: the peer acknowledges what it cannot have received. Believing it would free memory that the
-// connection still reads.
+// False: the peer acknowledges what it cannot have received. Believing it would free memory that
+// the connection still reads.
 bool Link::State::take_ack(std::uint64_t ack_seq) {
   if (ack_seq < unacked.first()) return true;
   if (ack_seq >= unacked.next()) return false;
   const FrameRecord& newest = unacked.at(ack_seq);
   if (newest.end_offset > taken()) return false;
   const std::uint64_t sample = clock.now_ns() - newest.sent_ns;
-  stats.round_trip_ns =
-      stats.round_trip_ns == 0 ? sample : stats.round_trip_ns - stats.round_trip_ns / 8 + sample / 8;
+  stats.round_trip_ns = stats.round_trip_ns == 0
+                            ? sample
+                            : stats.round_trip_ns - stats.round_trip_ns / 8 + sample / 8;
   release_through(ack_seq);
   return true;
 }

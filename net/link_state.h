@@ -1,7 +1,7 @@
 #pragma once
 
-// The inside of a Link: link.cc has its life and timers, link_hello.cc how a connection is opened and
-// resumed, link_send.cc what goes out, link_receive.cc what comes in.
+// The inside of a Link: link.cc has its life and timers, link_hello.cc how a connection is opened
+// and resumed, link_send.cc what goes out, link_receive.cc what comes in.
 //
 // Words: a connection is greeted when both hellos have passed on it; only then the link is open. To
 // break is to give up the connection and try another; to lose is to give up the link.
@@ -86,9 +86,9 @@ struct Link::State {
   std::uint64_t offset = 0;  // bytes given to the connection so far
   std::uint64_t heard_bytes = 0;
   std::uint64_t heard_ns = 0;
-  std::uint64_t attempt_ns = 0;   // when the current or last attempt to connect began
-  std::uint64_t give_up_ns = 0;   // while not open: when the link is lost
-  std::string last_trouble;       // why the last attempt or connection ended
+  std::uint64_t attempt_ns = 0;  // when the current or last attempt to connect began
+  std::uint64_t give_up_ns = 0;  // while not open: when the link is lost
+  std::string last_trouble;      // why the last attempt or connection ended
 
   // Outgoing.
   FrameFifo unacked;
@@ -114,8 +114,8 @@ struct Link::State {
   int tick_closed(std::uint64_t now);
   int tick_open(std::uint64_t now);
   std::uint64_t next_deadline_ns() const noexcept;
-  // From connect() to the hello's answer. There must be time for a second attempt before either side
-  // gives up.
+  // From connect() to the hello's answer. There must be time for a second attempt before either
+  // side gives up.
   std::uint64_t attempt_timeout_ns() const noexcept { return settings.resume_timeout_ns / 2; }
   void drop_connection();
   void break_connection(const char* why);
@@ -136,8 +136,8 @@ struct Link::State {
   }
 
   // link_send.cc
-  void seal(FrameRecord& record, const wire::FrameHeader& header,
-            std::span<const std::byte> prefix, std::span<const std::byte> body);
+  void seal(FrameRecord& record, const wire::FrameHeader& header, std::span<const std::byte> prefix,
+            std::span<const std::byte> body);
   void transmit(FrameRecord& record, std::uint64_t now);
   void send_new(FrameRecord& record);
   bool send_control(std::span<const std::byte> frame);

@@ -32,8 +32,8 @@ void LoopbackNetwork::set_partitioned(const Endpoint& a, const Endpoint& b, bool
   }
 }
 
-// One side of a pipe, as its transport sees it. Kept alive by the transport while it delivers, so that
-// the connection may be destroyed in a callback.
+// One side of a pipe, as its transport sees it. Kept alive by the transport while it delivers, so
+// that the connection may be destroyed in a callback.
 struct LoopbackTransport::Half {
   Half(LoopbackNetwork::Impl& network_in, std::shared_ptr<LoopbackPipe> pipe_in, int side_in,
        ConnectionSink& sink_in)
@@ -201,8 +201,8 @@ std::unique_ptr<Connection> LoopbackTransport::adopt(std::unique_ptr<Incoming> i
 
 int LoopbackTransport::poll() {
   std::erase_if(halves_, [](const auto& half) { return half->connection == nullptr; });
-  // One frame of each connection per round, so that a busy one does not starve the others. Callbacks
-  // may append to halves_.
+  // One frame of each connection per round, so that a busy one does not starve the others.
+  // Callbacks may append to halves_.
   int delivered = 0;
   std::size_t idle = 0;
   while (delivered < kFramesPerPoll && idle < halves_.size()) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// Daemons in one process and one thread: frames are copied from sender to receiver in a fixed order,
-// so that a run depends on its inputs only. For tests and the simulator.
+// Daemons in one process and one thread: frames are copied from sender to receiver in a fixed
+// order, so that a run depends on its inputs only. For tests and the simulator.
 
 #include <cstdint>
 #include <memory>

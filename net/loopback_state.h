@@ -52,7 +52,8 @@ struct LoopbackNetwork::Impl {
     return pipe.killed || killed.contains(pipe.ends[0].at) || killed.contains(pipe.ends[1].at);
   }
   bool is_partitioned(const LoopbackPipe& pipe) const {
-    return !partitions.empty() && partitions.contains(std::minmax(pipe.ends[0].at, pipe.ends[1].at));
+    return !partitions.empty() &&
+           partitions.contains(std::minmax(pipe.ends[0].at, pipe.ends[1].at));
   }
   LoopbackBytes take_bytes() {
     if (spare.empty()) return {};

@@ -1,9 +1,10 @@
 #pragma once
 
-// What carries frames. A Connection is an ordered pipe of frames to one other daemon that may break at
-// any time; it knows nothing of sequences, acknowledgements or resumption, which are Link's business.
-// Implementations: LoopbackTransport, FaultyTransport (a decorator), TcpTransport, RdmaTransport. All
-// pass tests/net/transport_conformance.h. One Transport per lane, used by that lane's thread only.
+// What carries frames. A Connection is an ordered pipe of frames to one other daemon that may break
+// at any time; it knows nothing of sequences, acknowledgements or resumption, which are Link's
+// business. Implementations: LoopbackTransport, FaultyTransport (a decorator), TcpTransport,
+// RdmaTransport. All pass tests/net/transport_conformance.h. One Transport per lane, used by that
+// lane's thread only.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,15 +24,16 @@ struct Endpoint {
 };
 std::string to_text(const Endpoint& endpoint);
 
-// Where an arriving payload goes: the first prefix.size() bytes to prefix, the rest to body. Together
-// exactly payload_bytes, or both empty: the payload is then read and thrown away.
+// Where an arriving payload goes: the first prefix.size() bytes to prefix, the rest to body.
+// Together exactly payload_bytes, or both empty: the payload is then read and thrown away.
 struct PayloadPlace {
   std::span<std::byte> prefix;
   std::span<std::byte> body;
 };
 
 // A frame as it leaves: one contiguous header-and-prefix, one body.
-// Owned by: the sender, unchanged until the connection is destroyed or the peer has acknowledged it.
+// Owned by: the sender, unchanged until the connection is destroyed or the peer has acknowledged
+// it.
 struct OutgoingFrame {
   std::span<const std::byte> head;  // frame header and the first bytes of the payload
   std::span<const std::byte> body;
@@ -39,8 +41,9 @@ struct OutgoingFrame {
 
 class Connection;
 
-// Receives a connection's events, on the lane's thread, only from Transport::poll(). Any connection, the
-// one that calls included, may be destroyed in here; nothing more is heard of it then.
+// Receives a connection's events, on the lane's thread, only from Transport::poll(). Any
+// connection, the one that calls included, may be destroyed in here; nothing more is heard of it
+// then.
 class ConnectionSink {
  public:
   virtual ~ConnectionSink() = default;
@@ -52,28 +55,30 @@ class ConnectionSink {
   // The payload of that header is complete; its CRC has been compared.
   virtual void on_frame(Connection& connection, const wire::FrameHeader& header,
                         const PayloadPlace& place, bool payload_valid) = 0;
-  // The connection is unusable, for good; called at most once, never from inside send(). If a header
-  // had been announced by on_header and its on_frame has not come, its place is free again.
+  // The connection is unusable, for good; called at most once, never from inside send(). If a
+  // header had been announced by on_header and its on_frame has not come, its place is free again.
   virtual void on_closed(Connection& connection, Errc reason, const char* text) = 0;
 };
 
 class Connection {
  public:
-  // Closes; no event comes afterwards. What is still queued is offered to the carrier once more, so that
-  // a last frame (goodbye, refuse) usually arrives; the frames' memory is free when this returns.
+  // Closes; no event comes afterwards. What is still queued is offered to the carrier once more, so
+  // that a last frame (goodbye, refuse) usually arrives; the frames' memory is free when this
+  // returns.
   virtual ~Connection() = default;
-  // Queues a frame behind those sent before. Never blocks, never calls the sink. After the connection
-  // broke it does nothing (on_closed tells).
+  // Queues a frame behind those sent before. Never blocks, never calls the sink. After the
+  // connection broke it does nothing (on_closed tells).
   virtual void send(const OutgoingFrame& frame) = 0;
   // Bytes queued and not yet taken by the carrier, oldest first: all bytes sent before these are no
   // longer read from the sender's memory.
   virtual std::size_t queued_bytes() const = 0;
-  // Bytes that have arrived since the start; that it grows shows that the other side lives, also in the
-  // middle of a long frame.
+  // Bytes that have arrived since the start; that it grows shows that the other side lives, also in
+  // the middle of a long frame.
   virtual std::uint64_t received_bytes() const = 0;
 };
 
-// A connection that was accepted by the conductor and whose hello has been read, on its way to a lane.
+// A connection that was accepted by the conductor and whose hello has been read, on its way to a
+// lane.
 class Incoming {
  public:
   virtual ~Incoming() = default;

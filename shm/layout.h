@@ -3,8 +3,8 @@
 // The bytes that a client and its daemon share, version kShmAbi. Defined here and nowhere else;
 // docs/shm-layout.md explains them, tests/shm/frozen_layout_test.cc freezes them.
 //
-// A segment is one sealed memfd: a header page, then for every lane a submission ring and a completion
-// ring, then the arena. Offsets only, never pointers. Every cache line has one writer.
+// A segment is one sealed memfd: a header page, then for every lane a submission ring and a
+// completion ring, then the arena. Offsets only, never pointers. Every cache line has one writer.
 
 #include <cstddef>
 #include <cstdint>
@@ -43,7 +43,7 @@ TERN_FORMAT_STRUCT(LaneRings, 320);
 
 struct SegmentHeader {
   std::uint32_t magic;
-  std::uint16_t abi;   // written last, with release: who sees it sees all that is below
+  std::uint16_t abi;  // written last, with release: who sees it sees all that is below
   std::uint16_t lane_count;
   std::uint64_t segment_bytes;
   std::uint64_t submit_entries_offset;      // lane_count * kRingEntries * sizeof(SubmitEntry)
@@ -83,22 +83,22 @@ enum class OpKind : std::uint16_t {
 // The lane copies it and validates the copy.
 struct SubmitEntry {
   std::uint64_t ticket;
-  std::uint16_t kind;       // OpKind
-  std::uint8_t dtype;       // tern::DType
-  std::uint8_t reduction;   // tern::Reduction
-  std::uint8_t role;        // tern::Role; of an anonymous op always exact
-  std::uint8_t flags;       // reserved, zero
+  std::uint16_t kind;      // OpKind
+  std::uint8_t dtype;      // tern::DType
+  std::uint8_t reduction;  // tern::Reduction
+  std::uint8_t role;       // tern::Role; of an anonymous op always exact
+  std::uint8_t flags;      // reserved, zero
   std::uint16_t reserved0;
-  std::uint64_t group;      // the daemon's number for the joined group
-  std::uint64_t tensor;     // tensor id; 0 for an anonymous op
-  std::uint64_t sequence;   // n-th use of the tensor, or n-th anonymous op; from 0
-  std::uint64_t count;      // elements
-  std::uint32_t input_region;   // 0: the arena; others are registered memory
+  std::uint64_t group;         // the daemon's number for the joined group
+  std::uint64_t tensor;        // tensor id; 0 for an anonymous op
+  std::uint64_t sequence;      // n-th use of the tensor, or n-th anonymous op; from 0
+  std::uint64_t count;         // elements
+  std::uint32_t input_region;  // 0: the arena; others are registered memory
   std::uint32_t output_region;
   std::uint64_t input_offset;
   std::uint64_t output_offset;
-  std::uint32_t root;       // rank; broadcast only
-  std::int32_t priority;    // higher first
+  std::uint32_t root;              // rank; broadcast only
+  std::int32_t priority;           // higher first
   std::uint32_t prescale_bits;     // f32
   std::uint32_t state_scale_bits;  // f32
   std::uint64_t counts_offset;     // reserved for per-rank counts, zero
@@ -120,27 +120,28 @@ struct CompletionEntry {
   std::uint64_t ticket;
   std::int32_t status;  // tern::Errc
   std::uint32_t reserved0;
-  std::uint64_t bytes_sent;  // blocks this lane sent for the op
+  std::uint64_t bytes_sent;   // blocks this lane sent for the op
   char detail[kDetailBytes];  // zero-terminated sentence; empty on success
   std::uint64_t reserved1[5];
 };
 TERN_FORMAT_STRUCT(CompletionEntry, 256);
 static_assert(offsetof(CompletionEntry, detail) == 24);
 
-// ---- The hand-shake socket (SOCK_SEQPACKET): one packet, one struct ------------------------------
+// ---- The hand-shake socket (SOCK_SEQPACKET): one packet, one struct
+// ------------------------------
 
 inline constexpr std::uint32_t kPacketMagic = 0x4b504e54;  // "TNPK"
 inline constexpr std::size_t kMaxPacketBytes = 4096;
 
 enum class PacketKind : std::uint16_t {
-  hello = 1,           // client -> daemon: HelloPacket
-  welcome = 2,         // daemon -> client: WelcomePacket + descriptors
-  group_mint = 3,      // PacketHeader only
-  group_minted = 4,    // GroupMintedPacket
-  group_join = 5,      // GroupJoinPacket
-  group_joined = 6,    // GroupJoinedPacket
-  group_leave = 7,     // GroupLeavePacket -> done
-  tensor_declare = 8,  // TensorDeclarePacket -> tensor_declared
+  hello = 1,            // client -> daemon: HelloPacket
+  welcome = 2,          // daemon -> client: WelcomePacket + descriptors
+  group_mint = 3,       // PacketHeader only
+  group_minted = 4,     // GroupMintedPacket
+  group_join = 5,       // GroupJoinPacket
+  group_joined = 6,     // GroupJoinedPacket
+  group_leave = 7,      // GroupLeavePacket -> done
+  tensor_declare = 8,   // TensorDeclarePacket -> tensor_declared
   tensor_declared = 9,  // TensorDeclaredPacket
   tensor_release = 10,  // TensorReleasePacket -> done
   tensor_stats = 11,    // TensorReleasePacket -> tensor_stats_reply
@@ -168,8 +169,8 @@ struct HelloPacket {
 };
 TERN_FORMAT_STRUCT(HelloPacket, 128);
 
-// Descriptors that travel with it: the segment, the client's end of the pollable socket pair, then one
-// eventfd per lane.
+// Descriptors that travel with it: the segment, the client's end of the pollable socket pair, then
+// one eventfd per lane.
 struct WelcomePacket {
   PacketHeader header;
   std::uint16_t abi;
@@ -208,9 +209,9 @@ struct GroupJoinedPacket {
   std::int32_t node;
   std::int32_t node_count;
   std::uint32_t epoch;
-  std::uint32_t lane_count;   // lanes this group uses: the fewest of its nodes
-  std::uint64_t chunk_bytes;  // agreed at the join
-  std::uint64_t eager_bytes;  // agreed at the join
+  std::uint32_t lane_count;         // lanes this group uses: the fewest of its nodes
+  std::uint64_t chunk_bytes;        // agreed at the join
+  std::uint64_t eager_bytes;        // agreed at the join
   std::uint64_t max_ops_in_flight;  // agreed at the join
   std::uint64_t last_common_op;
 };

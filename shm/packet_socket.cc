@@ -61,10 +61,12 @@ bool is_stale_socket(const std::string& path) {
 }
 
 std::vector<Fd> take_fds(msghdr& message) {
-  // Owned one by one as they are found; the array is reserved first so that nothing can throw between.
+  // Owned one by one as they are found; the array is reserved first so that nothing can throw
+  // between.
   std::vector<Fd> fds;
   fds.reserve(kMaxPacketFds);
-  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
+       part = CMSG_NXTHDR(&message, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (std::size_t i = 0; i < count; ++i) {

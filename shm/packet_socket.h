@@ -43,18 +43,18 @@ class PacketSocket {
   PacketSocket() noexcept = default;
   explicit PacketSocket(Fd fd) noexcept : fd_(std::move(fd)) {}
 
-  // daemon_absent if nobody listens, permission_denied, timeout, invalid_argument for a path that is
-  // empty or too long (107 bytes).
+  // daemon_absent if nobody listens, permission_denied, timeout, invalid_argument for a path that
+  // is empty or too long (107 bytes).
   static Result<PacketSocket> connect(const std::string& path, std::int64_t timeout_ms);
   static Result<std::pair<PacketSocket, PacketSocket>> make_pair();
 
-  // One packet, whole or not at all. would_block if the other side does not read, peer_lost if it is
-  // gone, invalid_argument if bytes or descriptors are too many or none. The descriptors stay the
-  // caller's.
+  // One packet, whole or not at all. would_block if the other side does not read, peer_lost if it
+  // is gone, invalid_argument if bytes or descriptors are too many or none. The descriptors stay
+  // the caller's.
   Status send(std::span<const std::byte> bytes, std::span<const int> fds = {}) const;
 
-  // would_block if none waits, peer_lost at the end of the connection, protocol_error if the packet or
-  // its descriptors were too large (nothing of it is kept).
+  // would_block if none waits, peer_lost at the end of the connection, protocol_error if the packet
+  // or its descriptors were too large (nothing of it is kept).
   Result<Packet> receive() const;
 
   Result<PeerCredentials> peer_credentials() const;
@@ -69,8 +69,8 @@ class PacketSocket {
 // A listening socket at a path; unlinks it at the end.
 class PacketListener {
  public:
-  // A socket file that nobody listens on is replaced; already_exists if somebody does. mode is that of
-  // the file.
+  // A socket file that nobody listens on is replaced; already_exists if somebody does. mode is that
+  // of the file.
   static Result<PacketListener> bind(const std::string& path, mode_t mode);
 
   PacketListener() noexcept = default;

@@ -31,8 +31,8 @@ Segment::Shape Segment::shape_for(std::uint32_t lane_count, std::uint64_t arena_
   shape.submit_offset = round_up(sizeof(SegmentHeader));
   shape.completion_offset =
       shape.submit_offset + std::uint64_t{lane_count} * kRingEntries * sizeof(SubmitEntry);
-  shape.arena_offset = round_up(
-      shape.completion_offset + std::uint64_t{lane_count} * kRingEntries * sizeof(CompletionEntry));
+  shape.arena_offset = round_up(shape.completion_offset +
+                                std::uint64_t{lane_count} * kRingEntries * sizeof(CompletionEntry));
   shape.arena_bytes = round_up(arena_bytes);
   shape.segment_bytes = shape.arena_offset + shape.arena_bytes;
   return shape;
@@ -45,7 +45,8 @@ std::uint64_t Segment::bytes_for(std::uint32_t lane_count, std::uint64_t arena_b
 Result<Segment> Segment::create(std::uint32_t lane_count, std::uint64_t arena_bytes,
                                 std::uint32_t spin_ns) {
   if (lane_count < 1 || lane_count > kMaxLanes) {
-    return fail(Errc::invalid_argument, "a segment has 1 to " + std::to_string(kMaxLanes) + " lanes");
+    return fail(Errc::invalid_argument,
+                "a segment has 1 to " + std::to_string(kMaxLanes) + " lanes");
   }
   if (arena_bytes < 1 || arena_bytes > kMaxArenaBytes) {
     return fail(Errc::invalid_argument, "the arena's size is 0 or above 16 TiB");
@@ -125,7 +126,8 @@ Status Segment::read_header() {
     return fail(Errc::protocol_error, "the shared memory's header has sizes out of range");
   }
   const Shape shape = shape_for(lane_count, arena_bytes);
-  if (shape.segment_bytes != shape_.segment_bytes || shape.segment_bytes != header_->segment_bytes ||
+  if (shape.segment_bytes != shape_.segment_bytes ||
+      shape.segment_bytes != header_->segment_bytes ||
       shape.submit_offset != header_->submit_entries_offset ||
       shape.completion_offset != header_->completion_entries_offset ||
       shape.arena_offset != header_->arena_offset || shape.arena_bytes != arena_bytes) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// The memory that one client and its daemon share (docs/shm-layout.md): a header, two rings per lane,
-// the arena. The daemon makes it and passes its descriptor; the client maps it.
+// The memory that one client and its daemon share (docs/shm-layout.md): a header, two rings per
+// lane, the arena. The daemon makes it and passes its descriptor; the client maps it.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,20 +16,20 @@ namespace tern::shm {
 
 inline constexpr std::uint64_t kMaxArenaBytes = std::uint64_t{1} << 44;
 
-// Owns the descriptor and the mapping. All that it answers comes from private copies taken when it was
-// made: the other side may overwrite the header at any time.
+// Owns the descriptor and the mapping. All that it answers comes from private copies taken when it
+// was made: the other side may overwrite the header at any time.
 class Segment {
  public:
   // Daemon side. A memfd of fixed size (sealed against shrinking and growing, so that no client can
   // make the daemon fault), zeros apart from the header. arena_bytes is rounded up to whole pages;
-  // pages cost memory once touched. REQUIRES: lane_count 1..kMaxLanes, arena_bytes 1..kMaxArenaBytes;
-  // else invalid_argument.
+  // pages cost memory once touched. REQUIRES: lane_count 1..kMaxLanes,
+  // arena_bytes 1..kMaxArenaBytes; else invalid_argument.
   static Result<Segment> create(std::uint32_t lane_count, std::uint64_t arena_bytes,
                                 std::uint32_t spin_ns);
 
-  // Client side. Refuses what is not a whole segment of this version: would_block for a header that is
-  // not published yet, version_mismatch for another abi, protocol_error for a wrong magic, size or
-  // offset. A child made by fork does not inherit the mapping.
+  // Client side. Refuses what is not a whole segment of this version: would_block for a header that
+  // is not published yet, version_mismatch for another abi, protocol_error for a wrong magic, size
+  // or offset. A child made by fork does not inherit the mapping.
   static Result<Segment> map(Fd fd, std::uint64_t expected_bytes);
 
   // The size of a segment, for quotas. REQUIRES: as create.
@@ -49,14 +49,17 @@ class Segment {
   RingMemory<SubmitEntry> submit_ring(std::uint32_t lane) const noexcept;
   RingMemory<CompletionEntry> completion_ring(std::uint32_t lane) const noexcept;
 
-  std::span<std::byte> arena() const noexcept { return {base_ + shape_.arena_offset, arena_bytes()}; }
+  std::span<std::byte> arena() const noexcept {
+    return {base_ + shape_.arena_offset, arena_bytes()};
+  }
   std::size_t arena_bytes() const noexcept { return shape_.arena_bytes; }
   std::size_t segment_bytes() const noexcept { return shape_.segment_bytes; }
   std::uint32_t lane_count() const noexcept { return shape_.lane_count; }
   std::uint32_t spin_ns() const noexcept { return shape_.spin_ns; }
   int fd() const noexcept { return fd_.get(); }
 
-  // Forgets the mapping without touching it: in a forked child the addresses may be somebody else's.
+  // Forgets the mapping without touching it: in a forked child the addresses may be somebody
+  // else's.
   void abandon() noexcept;
   // The mapping does not need it.
   void close_fd() noexcept { fd_.reset(); }

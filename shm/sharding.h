@@ -7,12 +7,13 @@
 
 namespace tern::shm {
 
-// How an op is cut and spread. Client and daemon must agree on it (the client writes an entry to every
-// lane that has a chunk), so it lies beside the layout.
+// How an op is cut and spread. Client and daemon must agree on it (the client writes an entry to
+// every lane that has a chunk), so it lies beside the layout.
 //
 // Chunk c of an op belongs to node (c + spread) % nodes: owners start at different nodes, so that
-// nobody waits for node 0. It runs on lane (c / nodes + spread) % lanes, so that every lane sees all
-// owners. The owner must not depend on the lane count, because the order of addition does on the owner.
+// nobody waits for node 0. It runs on lane (c / nodes + spread) % lanes, so that every lane sees
+// all owners. The owner must not depend on the lane count, because the order of addition does on
+// the owner.
 struct Sharding {
   std::uint64_t count;           // elements
   std::uint64_t chunk_elements;  // of every chunk but the last
@@ -36,7 +37,9 @@ struct Sharding {
   // Whether lane has any chunk. A barrier, and an op without elements, runs on the lane of chunk 0.
   bool uses_lane(std::uint32_t lane_index) const noexcept {
     const std::uint64_t rounds =
-        one_lane || chunk_count == 0 ? 1 : std::min<std::uint64_t>((chunk_count - 1) / nodes + 1, lanes);
+        one_lane || chunk_count == 0
+            ? 1
+            : std::min<std::uint64_t>((chunk_count - 1) / nodes + 1, lanes);
     return (lane_index + lanes - lane(0)) % lanes < rounds;
   }
 };

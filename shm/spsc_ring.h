@@ -9,9 +9,9 @@
 // private count alone, so nonsense never leads outside the entries.
 //
 // Order: the counts are stored and loaded seq_cst. acquire/release would do for the entries, but a
-// producer also looks whether the consumer sleeps after it has published (wakeup.h), and the consumer
-// looks at tail after it has announced its sleep. Only a single total order of these four accesses
-// excludes that each misses the other. On x86 it costs one xchg per published entry.
+// producer also looks whether the consumer sleeps after it has published (wakeup.h), and the
+// consumer looks at tail after it has announced its sleep. Only a single total order of these four
+// accesses excludes that each misses the other. On x86 it costs one xchg per published entry.
 
 #include <atomic>
 #include <cstdint>
@@ -108,7 +108,8 @@ class RingConsumer {
       if (head_ == cached_tail_) return RingResult::would_block;
     }
     std::memcpy(&entry, &memory_.entries[head_ & (memory_.entries.size() - 1)], sizeof(Entry));
-    // The compiler may not drop the copy and read the shared bytes again later, when they were checked.
+    // The compiler may not drop the copy and read the shared bytes again later, when they were
+    // checked.
     asm volatile("" : : "r"(&entry) : "memory");
     ++head_;
     std::atomic_ref<std::uint64_t>(memory_.index->head).store(head_, std::memory_order_seq_cst);

@@ -52,7 +52,8 @@ void ring_doorbell(SegmentHeader& header, int notify_fd) noexcept {
   }
   std::atomic_ref<std::uint32_t> armed(header.fd_armed);
   // Looked at before it is taken, so that the line stays shared while nobody arms it.
-  if (armed.load(std::memory_order_seq_cst) == 1 && armed.exchange(0, std::memory_order_seq_cst) == 1) {
+  if (armed.load(std::memory_order_seq_cst) == 1 &&
+      armed.exchange(0, std::memory_order_seq_cst) == 1) {
     const char byte = 1;
     // A full socket is readable already, a closed one is the conductor's to notice.
     (void)::send(notify_fd, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -70,7 +71,8 @@ bool wake_lane(LaneRings& rings, int eventfd) noexcept {
   return true;
 }
 
-void sleep_on_doorbell(SegmentHeader& header, std::uint32_t seen, std::uint64_t timeout_ns) noexcept {
+void sleep_on_doorbell(SegmentHeader& header, std::uint32_t seen,
+                       std::uint64_t timeout_ns) noexcept {
   timespec timeout{};
   timeout.tv_sec = static_cast<std::time_t>(timeout_ns / 1'000'000'000u);
   timeout.tv_nsec = static_cast<long>(timeout_ns % 1'000'000'000u);

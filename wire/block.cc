@@ -49,16 +49,26 @@ BlockError check_threelc(const BlockHeader& header) noexcept {
 
 std::string_view block_error_name(BlockError error) noexcept {
   switch (error) {
-    case BlockError::none: return "none";
-    case BlockError::short_header: return "short_header";
-    case BlockError::bad_version: return "bad_version";
-    case BlockError::bad_codec: return "bad_codec";
-    case BlockError::bad_dtype: return "bad_dtype";
-    case BlockError::bad_flags: return "bad_flags";
-    case BlockError::bad_elements: return "bad_elements";
-    case BlockError::bad_scale_elements: return "bad_scale_elements";
-    case BlockError::bad_payload_bytes: return "bad_payload_bytes";
-    case BlockError::bad_reserved: return "bad_reserved";
+    case BlockError::none:
+      return "none";
+    case BlockError::short_header:
+      return "short_header";
+    case BlockError::bad_version:
+      return "bad_version";
+    case BlockError::bad_codec:
+      return "bad_codec";
+    case BlockError::bad_dtype:
+      return "bad_dtype";
+    case BlockError::bad_flags:
+      return "bad_flags";
+    case BlockError::bad_elements:
+      return "bad_elements";
+    case BlockError::bad_scale_elements:
+      return "bad_scale_elements";
+    case BlockError::bad_payload_bytes:
+      return "bad_payload_bytes";
+    case BlockError::bad_reserved:
+      return "bad_reserved";
   }
   return "unknown";
 }
@@ -68,9 +78,12 @@ BlockError check_block_header(const BlockHeader& header) noexcept {
   if (header.reserved != 0) return BlockError::bad_reserved;
   if (header.elements > kMaxBlockElements) return BlockError::bad_elements;
   switch (static_cast<CodecId>(header.codec)) {
-    case CodecId::raw: return check_raw(header);
-    case CodecId::bf16: return check_bf16(header);
-    case CodecId::threelc: return check_threelc(header);
+    case CodecId::raw:
+      return check_raw(header);
+    case CodecId::bf16:
+      return check_bf16(header);
+    case CodecId::threelc:
+      return check_threelc(header);
   }
   return BlockError::bad_codec;
 }

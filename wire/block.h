@@ -9,8 +9,8 @@
 
 #include "base/dtype.h"
 
-// A block is one encoded chunk: this header, then `payload_bytes` bytes whose form the codec defines
-// (docs/codecs.md). A block describes itself: its reader needs nothing but these bytes.
+// A block is one encoded chunk: this header, then `payload_bytes` bytes whose form the codec
+// defines (docs/codecs.md). A block describes itself: its reader needs nothing but these bytes.
 namespace tern::wire {
 
 static_assert(std::endian::native == std::endian::little,
@@ -38,15 +38,15 @@ enum BlockFlags : std::uint8_t {
 };
 
 struct BlockHeader {
-  std::uint8_t codec = 0;             // first, because it decides what all the rest means
+  std::uint8_t codec = 0;                // first, because it decides what all the rest means
   std::uint8_t version = kBlockVersion;  // of this struct and of all payload forms together
-  std::uint8_t dtype = 0;             // type of a raw payload; f32 for the other codecs
-  std::uint8_t flags = 0;             // BlockFlags; a bit that the codec does not know is refused
-  std::uint32_t elements = 0;         // count in the chunk; the reader knows it too and compares
-  std::uint32_t scale_elements = 0;   // elements per 3LC scale; 0 is one scale for the whole chunk
-  std::uint32_t payload_bytes = 0;    // so that a block can be skipped without decoding it
-  std::uint64_t stream_step = 0;      // of the sender's codec state; a gap is a lost block
-  std::uint64_t reserved = 0;         // zero and checked, so that a later version may use it
+  std::uint8_t dtype = 0;                // type of a raw payload; f32 for the other codecs
+  std::uint8_t flags = 0;            // BlockFlags; a bit that the codec does not know is refused
+  std::uint32_t elements = 0;        // count in the chunk; the reader knows it too and compares
+  std::uint32_t scale_elements = 0;  // elements per 3LC scale; 0 is one scale for the whole chunk
+  std::uint32_t payload_bytes = 0;   // so that a block can be skipped without decoding it
+  std::uint64_t stream_step = 0;     // of the sender's codec state; a gap is a lost block
+  std::uint64_t reserved = 0;        // zero and checked, so that a later version may use it
 
   friend bool operator==(const BlockHeader&, const BlockHeader&) = default;
 };
@@ -92,8 +92,8 @@ constexpr std::uint32_t block_digit_bytes(std::uint32_t elements) noexcept {
   return elements / 5 + (elements % 5 != 0 ? 1 : 0);
 }
 
-// Everything that the header alone can prove wrong. What `none` promises: codec and dtype are known,
-// elements <= kMaxBlockElements, and payload_bytes is possible for that codec and count.
+// Everything that the header alone can prove wrong. What `none` promises: codec and dtype are
+// known, elements <= kMaxBlockElements, and payload_bytes is possible for that codec and count.
 BlockError check_block_header(const BlockHeader& header) noexcept;
 
 // Copies the first 32 bytes and checks the copy. On an error `header` holds the copy, for a report.

@@ -1,14 +1,14 @@
 #include "wire/crc32c.h"
 
-#include <algorithm>
-
 #include <isa-l/crc.h>
+
+#include <algorithm>
 
 namespace tern::wire {
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t crc) noexcept {
-  // ISA-L works on the inverted register, takes a length of type int and a pointer to non-const that
-  // it only reads.
+  // ISA-L works on the inverted register, takes a length of type int and a pointer to non-const
+  // that it only reads.
   constexpr std::size_t kLongest = std::size_t{1} << 30;
   std::uint32_t inverted = ~crc;
   while (!bytes.empty()) {

@@ -52,14 +52,22 @@ ParseError check(const FrameHeader& header) noexcept {
 
 const char* parse_error_text(ParseError error) noexcept {
   switch (error) {
-    case ParseError::none: return "no error";
-    case ParseError::too_short: return "the frame ends inside its header";
-    case ParseError::bad_magic: return "the bytes are not a Tern frame";
-    case ParseError::bad_version: return "the frame has a protocol version that is not spoken here";
-    case ParseError::bad_header_crc: return "the frame header's CRC is wrong";
-    case ParseError::unknown_kind: return "the frame is of an unknown kind";
-    case ParseError::reserved_not_zero: return "a reserved field of the frame header is not zero";
-    case ParseError::too_large: return "the frame's payload is larger than any may be";
+    case ParseError::none:
+      return "no error";
+    case ParseError::too_short:
+      return "the frame ends inside its header";
+    case ParseError::bad_magic:
+      return "the bytes are not a Tern frame";
+    case ParseError::bad_version:
+      return "the frame has a protocol version that is not spoken here";
+    case ParseError::bad_header_crc:
+      return "the frame header's CRC is wrong";
+    case ParseError::unknown_kind:
+      return "the frame is of an unknown kind";
+    case ParseError::reserved_not_zero:
+      return "a reserved field of the frame header is not zero";
+    case ParseError::too_large:
+      return "the frame's payload is larger than any may be";
   }
   return "unknown";
 }

@@ -15,8 +15,10 @@ namespace tern::wire {
 inline constexpr std::uint32_t kFrameMagic = 0x314e5254;  // "TRN1"
 
 enum class FrameKind : std::uint8_t {
-  // Unsequenced: they set up and keep a link, and are never replayed. From ack to goodbye, link_seq is
-  // that of the last sequenced frame sent before, so that a loss shows though no further one follows.
+  // Unsequenced: they set up and keep a link, and are never replayed. From ack to goodbye, link_seq
+  // is
+  // that of the last sequenced frame sent before, so that a loss shows though no further one
+  // follows.
   hello = 1,
   hello_reply = 2,
   refuse = 3,  // payload: RefuseBody; the connection ends after it
@@ -34,19 +36,22 @@ enum class FrameKind : std::uint8_t {
 };
 
 // Bits of FrameHeader::flags.
-inline constexpr std::uint8_t kFlagRawBlock = 1;  // the block's payload is plain elements of the op's dtype
+inline constexpr std::uint8_t kFlagRawBlock =
+    1;  // the block's payload is plain elements of the op's dtype
 
-// Why each field: magic and version, because the first bytes of a connection may be anybody's; link_seq,
-// so that a lost or doubled frame shows as a gap; group, a token that only members can derive; tensor,
-// op_seq, chunk, leg and source_node, so that a block finds its place with no other lookup; epoch, so
-// that frames of a dead epoch are refused; ack_seq, so that data in both directions needs few ack frames.
+// Why each field: magic and version, because the first bytes of a connection may be anybody's;
+// link_seq, so that a lost or doubled frame shows as a gap; group, a token that only members can
+// derive; tensor, op_seq, chunk, leg and source_node, so that a block finds its place with no other
+// lookup; epoch, so that frames of a dead epoch are refused; ack_seq, so that data in both
+// directions needs few ack frames.
 struct FrameHeader {
   std::uint32_t magic = kFrameMagic;
   std::uint16_t version = kWireProtocol;
   std::uint8_t kind = 0;
   std::uint8_t flags = 0;
-  std::uint64_t link_seq = 0;  // from 1 on each link and direction; see FrameKind for unsequenced ones
-  std::uint64_t ack_seq = 0;   // all sequenced frames up to and including this one have arrived here
+  std::uint64_t link_seq =
+      0;  // from 1 on each link and direction; see FrameKind for unsequenced ones
+  std::uint64_t ack_seq = 0;  // all sequenced frames up to and including this one have arrived here
   std::uint64_t group = 0;
   std::uint64_t tensor = 0;
   std::uint64_t op_seq = 0;
@@ -85,11 +90,12 @@ inline constexpr std::uint16_t kConductorLane = 0xffff;
 struct HelloBody {
   std::uint16_t version_min = kWireProtocolMin;
   std::uint16_t version_max = kWireProtocol;
-  std::uint16_t lane = 0;  // the lane this link belongs to on both sides; kConductorLane for conductors
+  std::uint16_t lane =
+      0;  // the lane this link belongs to on both sides; kConductorLane for conductors
   std::uint16_t resume = 0;  // 1: continues `session`, replaying from the other side's next_receive
   std::uint64_t features = 0;
-  NodeId node;           // of the sender
-  NodeId expected_node;  // of the receiver, all zero if only its address is known
+  NodeId node;                     // of the sender
+  NodeId expected_node;            // of the receiver, all zero if only its address is known
   std::uint64_t session = 0;       // chosen at random by the side that connects first
   std::uint64_t next_receive = 1;  // the link_seq the sender of this body expects next
   std::uint64_t reserved[2] = {};

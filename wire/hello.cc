@@ -26,24 +26,34 @@ HelloError check(const FrameHeader& header, const HelloBody& body) noexcept {
 
 const char* hello_error_text(HelloError error) noexcept {
   switch (error) {
-    case HelloError::none: return "no error";
-    case HelloError::wrong_kind: return "the connection does not begin with a hello";
-    case HelloError::wrong_size: return "the hello has a wrong size";
-    case HelloError::bad_payload_crc: return "the hello's CRC is wrong";
-    case HelloError::reserved_not_zero: return "a reserved field of the hello is not zero";
+    case HelloError::none:
+      return "no error";
+    case HelloError::wrong_kind:
+      return "the connection does not begin with a hello";
+    case HelloError::wrong_size:
+      return "the hello has a wrong size";
+    case HelloError::bad_payload_crc:
+      return "the hello's CRC is wrong";
+    case HelloError::reserved_not_zero:
+      return "a reserved field of the hello is not zero";
     case HelloError::no_common_version:
       return "the two daemons share no protocol version: run compatible releases on all nodes";
-    case HelloError::bad_value: return "the hello lacks a node, a session or a sequence number";
+    case HelloError::bad_value:
+      return "the hello lacks a node, a session or a sequence number";
   }
   return "unknown";
 }
 
 Errc hello_error_code(HelloError error) noexcept {
   switch (error) {
-    case HelloError::none: return Errc::ok;
-    case HelloError::no_common_version: return Errc::version_mismatch;
-    case HelloError::bad_payload_crc: return Errc::corrupt_data;
-    default: return Errc::protocol_error;
+    case HelloError::none:
+      return Errc::ok;
+    case HelloError::no_common_version:
+      return Errc::version_mismatch;
+    case HelloError::bad_payload_crc:
+      return Errc::corrupt_data;
+    default:
+      return Errc::protocol_error;
   }
 }
 

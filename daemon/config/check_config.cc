@@ -13,12 +13,14 @@ Status refuse(std::string text) { return fail(Errc::invalid_argument, std::move(
 
 Status check_addresses(const Config& config) {
   if (is_wildcard(config.advertise.host)) {
-    return refuse("advertise: a wildcard cannot be reached; "
-                  "give the address by which other nodes reach this one");
+    return refuse(
+        "advertise: a wildcard cannot be reached; "
+        "give the address by which other nodes reach this one");
   }
   if (config.advertise.host.empty() && is_wildcard(config.listen.host)) {
-    return refuse("advertise: must be set when listen is a wildcard; "
-                  "give the address by which other nodes reach this one");
+    return refuse(
+        "advertise: must be set when listen is a wildcard; "
+        "give the address by which other nodes reach this one");
   }
   if (config.socket == config.control_socket) {
     return refuse("control_socket: is the same path as socket; give two different paths");
@@ -31,14 +33,15 @@ Status check_addresses(const Config& config) {
 Status check_config(const Config& config) {
   if (auto status = check_addresses(config); !status) return status;
   if (config.heartbeat_ns > config.peer_timeout_ns / 2) {
-    return refuse(fmt::format("heartbeat: {} is too rare for peer_timeout = {}; "
-                              "allowed: at most half of it",
-                              format_duration(config.heartbeat_ns),
-                              format_duration(config.peer_timeout_ns)));
+    return refuse(
+        fmt::format("heartbeat: {} is too rare for peer_timeout = {}; "
+                    "allowed: at most half of it",
+                    format_duration(config.heartbeat_ns), format_duration(config.peer_timeout_ns)));
   }
   if (config.eager_bytes > config.chunk_bytes) {
-    return refuse(fmt::format("eager_bytes: {} is more than chunk_bytes = {}; allowed: at most that",
-                              format_size(config.eager_bytes), format_size(config.chunk_bytes)));
+    return refuse(
+        fmt::format("eager_bytes: {} is more than chunk_bytes = {}; allowed: at most that",
+                    format_size(config.eager_bytes), format_size(config.chunk_bytes)));
   }
   return {};
 }

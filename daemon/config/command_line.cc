@@ -31,15 +31,24 @@ std::string option_name(std::string_view setting) {
 
 std::string type_name(const Setting& setting) {
   switch (setting.kind) {
-    case SettingKind::flag: return "BOOL";
-    case SettingKind::count: return "COUNT";
-    case SettingKind::size: return "SIZE";
-    case SettingKind::duration: return "TIME";
-    case SettingKind::text: return "TEXT";
-    case SettingKind::choice: return std::string(setting.choices);
-    case SettingKind::endpoint: return "HOST:PORT";
-    case SettingKind::mode: return "OCTAL";
-    case SettingKind::id_list: return "ID,ID,...";
+    case SettingKind::flag:
+      return "BOOL";
+    case SettingKind::count:
+      return "COUNT";
+    case SettingKind::size:
+      return "SIZE";
+    case SettingKind::duration:
+      return "TIME";
+    case SettingKind::text:
+      return "TEXT";
+    case SettingKind::choice:
+      return std::string(setting.choices);
+    case SettingKind::endpoint:
+      return "HOST:PORT";
+    case SettingKind::mode:
+      return "OCTAL";
+    case SettingKind::id_list:
+      return "ID,ID,...";
   }
   return "TEXT";
 }
@@ -85,7 +94,8 @@ std::string unknown_argument(const std::string& argument) {
   std::string name = argument.substr(2, argument.find('=') - 2);
   std::replace(name.begin(), name.end(), '-', '_');
   const std::string_view nearest = nearest_setting(name);
-  if (nearest.empty()) return fmt::format("{}: unknown option; `ternd --help` lists them", argument);
+  if (nearest.empty())
+    return fmt::format("{}: unknown option; `ternd --help` lists them", argument);
   return fmt::format("{}: unknown option; did you mean --{}?", argument, option_name(nearest));
 }
 
@@ -94,7 +104,8 @@ std::string unknown_argument(const std::string& argument) {
 Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments,
                                        std::string_view version) {
   Given given;
-  CLI::App app("The Tern daemon of this node. Settings come from the file, then from options.", "ternd");
+  CLI::App app("The Tern daemon of this node. Settings come from the file, then from options.",
+               "ternd");
   app.set_help_flag();
   app.allow_extras();
   app.add_flag("-h,--help", given.help, "Print this and exit");
@@ -108,7 +119,8 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
   try {
     // CLI11 takes arguments from the back.
     std::vector<std::string> reversed;
-    std::transform(arguments.rbegin(), arguments.rend(), std::back_inserter(reversed), with_hyphens);
+    std::transform(arguments.rbegin(), arguments.rend(), std::back_inserter(reversed),
+                   with_hyphens);
     app.parse(std::move(reversed));
   } catch (const CLI::ParseError& error) {
     return fail(Errc::invalid_argument, fmt::format("{}; `ternd --help` explains", error.what()));
@@ -130,7 +142,8 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
       return tl::unexpected(status.error());
     }
   }
-  if (auto status = apply_values(line.config, given); !status) return tl::unexpected(status.error());
+  if (auto status = apply_values(line.config, given); !status)
+    return tl::unexpected(status.error());
   if (auto status = check_config(line.config); !status) return tl::unexpected(status.error());
   return line;
 }

@@ -14,8 +14,8 @@ namespace tern::daemon {
 struct CommandLine {
   Config config;            // defaults, then the file, then the command line; checked
   std::string config_file;  // empty: none was given
-  // Set by --help, --version and the --print options: print this and end with success. The config is
-  // then of no use.
+  // Set by --help, --version and the --print options: print this and end with success. The config
+  // is then of no use.
   std::optional<std::string> print;
 };
 

@@ -14,8 +14,8 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
-// What the daemon is told. The initialisers are the defaults; the table in settings.cc has the name,
-// the range and the meaning of each field, and every other form of a setting is made from it.
+// What the daemon is told. The initialisers are the defaults; the table in settings.cc has the
+// name, the range and the meaning of each field, and every other form of a setting is made from it.
 // Durations are nanoseconds, sizes bytes.
 struct Config {
   // [network]

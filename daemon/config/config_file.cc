@@ -47,7 +47,8 @@ bool is_section(std::string_view name) {
 
 void Reader::read(const toml::table& root) {
   for (auto&& [key, node] : root) {
-    if (const Setting* const setting = find_setting(key.str()); setting != nullptr && !node.is_table()) {
+    if (const Setting* const setting = find_setting(key.str());
+        setting != nullptr && !node.is_table()) {
       report(key.source(), fmt::format("{} stands outside of its table; put it under [{}]",
                                        key.str(), setting->section));
     } else if (!is_section(key.str())) {
@@ -55,8 +56,8 @@ void Reader::read(const toml::table& root) {
     } else if (const toml::table* const table = node.as_table()) {
       read_section(key.str(), *table);
     } else {
-      report(node.source(), fmt::format("{} is a table; write [{}] on a line of its own", key.str(),
-                                        key.str()));
+      report(node.source(),
+             fmt::format("{} is a table; write [{}] on a line of its own", key.str(), key.str()));
     }
   }
 }
@@ -78,7 +79,8 @@ void Reader::read_section(std::string_view section, const toml::table& table) {
 void Reader::read_value(const Setting& setting, const toml::node& node) {
   const auto wrong_type = [&] {
     report(node.source(),
-           fmt::format("{}: is of the wrong type; allowed: {}{}", setting.name, allowed_values(setting),
+           fmt::format("{}: is of the wrong type; allowed: {}{}", setting.name,
+                       allowed_values(setting),
                        setting.kind == SettingKind::duration ? ", in quotes and with a unit" : ""));
   };
   Status status;
@@ -89,14 +91,16 @@ void Reader::read_value(const Setting& setting, const toml::node& node) {
     status = set_from_text(config_, setting, value->get() ? "true" : "false");
   } else if (const auto* const number = node.as_integer()) {
     const std::int64_t value = number->get();
-    const bool takes_number = setting.kind == SettingKind::count || setting.kind == SettingKind::size ||
+    const bool takes_number = setting.kind == SettingKind::count ||
+                              setting.kind == SettingKind::size ||
                               (setting.kind == SettingKind::duration && value == 0);
     if (!takes_number) return wrong_type();
-    status = value < 0 ? Status(fail(Errc::invalid_argument,
-                                     fmt::format("{} is negative; allowed: {}", value,
-                                                 allowed_values(setting))))
-                       : set_from_number(config_, setting, static_cast<std::uint64_t>(value));
-  } else if (const auto* const text = node.as_string(); text && setting.kind != SettingKind::count) {
+    status = value < 0
+                 ? Status(fail(Errc::invalid_argument, fmt::format("{} is negative; allowed: {}",
+                                                                   value, allowed_values(setting))))
+                 : set_from_number(config_, setting, static_cast<std::uint64_t>(value));
+  } else if (const auto* const text = node.as_string();
+             text && setting.kind != SettingKind::count) {
     status = set_from_text(config_, setting, text->get());
   } else {
     return wrong_type();
@@ -157,10 +161,10 @@ Status apply_config_text(Config& config, std::string_view toml, std::string_view
     reader.read(root);
     return reader.finish();
   } catch (const toml::parse_error& error) {
-    return fail(Errc::invalid_argument,
-                fmt::format("{}:{}:{}: {}; the file must be TOML 1.0", file_name,
-                            error.source().begin.line, error.source().begin.column,
-                            error.description()));
+    return fail(
+        Errc::invalid_argument,
+        fmt::format("{}:{}:{}: {}; the file must be TOML 1.0", file_name, error.source().begin.line,
+                    error.source().begin.column, error.description()));
   }
 }
 

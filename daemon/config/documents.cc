@@ -17,7 +17,8 @@ std::string default_markdown(const Config& defaults, const Setting& setting) {
 std::string sample_config() {
   const Config defaults;
   std::string text =
-      "# Settings of ternd. Every line is commented out at its default. Sizes are written with B, KiB,\n"
+      "# Settings of ternd. Every line is commented out at its default. Sizes are written with B, "
+      "KiB,\n"
       "# MiB or GiB, times with us, ms, s, min or h. SIGHUP reads the file again; settings marked\n"
       "# \"restart\" wait for the next start.\n";
   std::string_view section;
@@ -37,18 +38,24 @@ std::string settings_markdown() {
   std::string text =
       "# Settings\n\n"
       "This page is printed by `ternd --print-settings-markdown`; a test compares the two.\n\n"
-      "`ternd --config FILE` reads the settings from a TOML file, where each belongs in the table that\n"
-      "heads its section here; `ternd --print-sample-config` prints such a file. On the command line every\n"
-      "setting is an option with `-` for `_`, as in `--op-timeout 5s`, and goes before the file.\n\n"
-      "Sizes are whole numbers with `B`, `KiB`, `MiB`, `GiB` or `TiB`; times with `ns`, `us`, `ms`, `s`,\n"
-      "`min` or `h`. A file with a mistake is refused as a whole, and every mistake is named by file, line\n"
+      "`ternd --config FILE` reads the settings from a TOML file, where each belongs in the table "
+      "that\n"
+      "heads its section here; `ternd --print-sample-config` prints such a file. On the command "
+      "line every\n"
+      "setting is an option with `-` for `_`, as in `--op-timeout 5s`, and goes before the "
+      "file.\n\n"
+      "Sizes are whole numbers with `B`, `KiB`, `MiB`, `GiB` or `TiB`; times with `ns`, `us`, "
+      "`ms`, `s`,\n"
+      "`min` or `h`. A file with a mistake is refused as a whole, and every mistake is named by "
+      "file, line\n"
       "and column. *Reload* says whether SIGHUP is enough for a change or a restart is needed.\n";
   std::string_view section;
   for (const Setting& row : settings()) {
     if (row.section != section) {
       section = row.section;
       text += fmt::format(
-          "\n## [{}]\n\n| setting | default | allowed | reload | meaning |\n|---|---|---|---|---|\n",
+          "\n## [{}]\n\n| setting | default | allowed | reload | meaning "
+          "|\n|---|---|---|---|---|\n",
           section);
     }
     text += fmt::format("| `{}` | {} | {} | {} | {} |\n", row.name, default_markdown(defaults, row),

@@ -38,7 +38,8 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 }
 
 tl::unexpected<Error> refuse(const Setting& setting, std::string_view what) {
-  return fail(Errc::invalid_argument, fmt::format("{}; allowed: {}", what, allowed_values(setting)));
+  return fail(Errc::invalid_argument,
+              fmt::format("{}; allowed: {}", what, allowed_values(setting)));
 }
 
 Status set_text(Config& config, const Setting& setting, std::string_view text) {
@@ -128,8 +129,8 @@ const Setting* find_setting(std::string_view name) {
 
 std::string_view nearest_setting(std::string_view name) {
   std::string_view nearest;
-  // Up to a third of the letters may differ; beyond that a suggestion is a guess. Long names cannot be
-  // near, and are not compared, so that the work is bounded.
+  // Up to a third of the letters may differ; beyond that a suggestion is a guess. Long names cannot
+  // be near, and are not compared, so that the work is bounded.
   std::size_t best = 2 + name.size() / 3;
   if (name.size() > 64) return {};
   for (const Setting& row : settings()) {
@@ -153,8 +154,9 @@ std::string allowed_values(const Setting& setting) {
                          number_text(setting, setting.max),
                          setting.power_of_two ? ", a power of two" : "");
     case SettingKind::text:
-      return setting.min == 0 ? fmt::format("text of up to {} characters", setting.max)
-                              : fmt::format("text of {} to {} characters", setting.min, setting.max);
+      return setting.min == 0
+                 ? fmt::format("text of up to {} characters", setting.max)
+                 : fmt::format("text of {} to {} characters", setting.min, setting.max);
     case SettingKind::choice:
       return fmt::format("{}", fmt::join(split(setting.choices, '|'), ", "));
     case SettingKind::endpoint:

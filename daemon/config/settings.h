@@ -28,8 +28,8 @@ using SettingField =
     std::variant<bool Config::*, std::uint32_t Config::*, std::uint64_t Config::*,
                  std::string Config::*, Endpoint Config::*, std::vector<std::uint32_t> Config::*>;
 
-// One row of the table: all that is known about a setting but its default, which is the initialiser of
-// the field in Config.
+// One row of the table: all that is known about a setting but its default, which is the initialiser
+// of the field in Config.
 struct Setting {
   std::string_view section;  // the TOML table
   std::string_view name;     // the TOML key; `--name` on the command line, with - for _
@@ -39,8 +39,8 @@ struct Setting {
   std::uint64_t max;
   std::string_view choices;  // "a|b|c"; only of a choice
   bool power_of_two;
-  bool reloadable;           // takes effect on SIGHUP, without a restart
-  std::string_view help;     // one sentence
+  bool reloadable;        // takes effect on SIGHUP, without a restart
+  std::string_view help;  // one sentence
 };
 
 // All settings, section by section.
@@ -70,7 +70,8 @@ Status set_from_number(Config& config, const Setting& setting, std::uint64_t val
 // Requires: kind is id_list.
 Status set_ids(Config& config, const Setting& setting, std::vector<std::uint32_t> ids);
 
-// What holds between settings: checked once, after file and command line. The error names the settings.
+// What holds between settings: checked once, after file and command line. The error names the
+// settings.
 Status check_config(const Config& config);
 
 // One setting that differs between two configurations, in its text form.

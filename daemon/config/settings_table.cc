@@ -30,7 +30,8 @@ constexpr Setting number(std::string_view section, std::string_view name, Kind k
 }
 
 constexpr Setting power(std::string_view section, std::string_view name, SettingField field,
-                        std::uint64_t min, std::uint64_t max, Reload reload, std::string_view help) {
+                        std::uint64_t min, std::uint64_t max, Reload reload,
+                        std::string_view help) {
   return {section, name, Kind::size, field, min, max, "", true, reload == Reload::yes, help};
 }
 
@@ -39,8 +40,8 @@ constexpr Setting choice(std::string_view section, std::string_view name, Settin
   return {section, name, Kind::choice, field, 0, 0, choices, false, reload == Reload::yes, help};
 }
 
-constexpr Setting plain(std::string_view section, std::string_view name, Kind kind, SettingField field,
-                        Reload reload, std::string_view help) {
+constexpr Setting plain(std::string_view section, std::string_view name, Kind kind,
+                        SettingField field, Reload reload, std::string_view help) {
   return {section, name, kind, field, 0, 0, "", false, reload == Reload::yes, help};
 }
 
@@ -58,7 +59,8 @@ constexpr std::array kSettings{
     number("network", "resume_timeout", Kind::duration, &Config::resume_timeout_ns, 0,
            3'600 * kSecond, kReload,
            "A broken link may be re-opened for so long before its operations fail; 0: never."),
-    number("network", "heartbeat", Kind::duration, &Config::heartbeat_ns, kMs, 600 * kSecond, kReload,
+    number("network", "heartbeat", Kind::duration, &Config::heartbeat_ns, kMs, 600 * kSecond,
+           kReload,
            "An idle link carries a sign of life this often; at most half of peer_timeout."),
     number("network", "socket_send_buffer", Kind::size, &Config::socket_send_buffer_bytes, 0, kGiB,
            kRestart, "Kernel buffer of each link for sending; 0: the kernel decides."),
@@ -99,8 +101,9 @@ constexpr std::array kSettings{
            "Operations of one group under way at a time; how far ranks may be apart."),
     number("ops", "op_timeout", Kind::duration, &Config::op_timeout_ns, 10 * kMs, 7 * kDay, kReload,
            "An operation that not all ranks submit within this time fails everywhere."),
-    number("ops", "join_timeout_max", Kind::duration, &Config::join_timeout_max_ns, kSecond, 7 * kDay,
-           kReload, "The longest time that a client may ask to wait for the ranks of its group."),
+    number("ops", "join_timeout_max", Kind::duration, &Config::join_timeout_max_ns, kSecond,
+           7 * kDay, kReload,
+           "The longest time that a client may ask to wait for the ranks of its group."),
     plain("ops", "verify", Kind::flag, &Config::verify, kReload,
           "Compares the results' checksums across ranks in every group, asked for or not."),
 
@@ -123,13 +126,13 @@ constexpr std::array kSettings{
            "Declared tensors in all groups together."),
     number("limits", "max_arena_bytes", Kind::size, &Config::max_arena_bytes, kMiB, 1'024 * kTiB,
            kReload, "Arenas of one user together."),
-    number("limits", "max_state_bytes", Kind::size, &Config::max_state_bytes, 0, 1'024 * kTiB, kReload,
-           "Codec state of one user together."),
+    number("limits", "max_state_bytes", Kind::size, &Config::max_state_bytes, 0, 1'024 * kTiB,
+           kReload, "Codec state of one user together."),
 
     choice("diagnostics", "log_level", &Config::log_level, "error|warning|info|debug", kReload,
            "The least severe lines that are logged."),
-    number("diagnostics", "flight_directory", Kind::text, &Config::flight_directory, 0, 4'000, kReload,
-           "Where the flight recorder writes; empty: beside control_socket."),
+    number("diagnostics", "flight_directory", Kind::text, &Config::flight_directory, 0, 4'000,
+           kReload, "Where the flight recorder writes; empty: beside control_socket."),
 };
 
 }  // namespace

@@ -54,8 +54,8 @@ Result<std::uint64_t> parse_with_unit(std::string_view text, std::span<const Uni
   if (unit.starts_with(' ')) unit.remove_prefix(1);
   std::uint64_t factor = default_factor;
   if (!unit.empty()) {
-    const auto found = std::find_if(units.begin(), units.end(),
-                                    [&](const Unit& row) { return row.name == unit; });
+    const auto found =
+        std::find_if(units.begin(), units.end(), [&](const Unit& row) { return row.name == unit; });
     if (found == units.end()) {
       return fail(Errc::invalid_argument, fmt::format("{} has no known unit; {}", quoted, form));
     }
@@ -114,7 +114,8 @@ Result<Endpoint> parse_endpoint(std::string_view text) {
   const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
   if (bracketed) host = host.substr(1, host.size() - 2);
   if (!bracketed && host.find(':') != std::string_view::npos) return bad("has colons in its host");
-  if (bracketed && host.find(':') == std::string_view::npos) return bad("has no IPv6 address in []");
+  if (bracketed && host.find(':') == std::string_view::npos)
+    return bad("has no IPv6 address in []");
   if (!is_host(host)) return bad("has no valid host");
   const auto port = parse_count(text.substr(colon + 1));
   if (!port || *port > 65'535) return bad("has no port in 0..65535");
@@ -143,8 +144,9 @@ Result<std::uint32_t> parse_mode(std::string_view text) {
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, mode, 8);
   if (error != std::errc{} || rest != end || mode > 0777) {
-    return fail(Errc::invalid_argument,
-                fmt::format("\"{}\" is not a file mode; write octal text, \"0000\" to \"0777\"", text));
+    return fail(
+        Errc::invalid_argument,
+        fmt::format("\"{}\" is not a file mode; write octal text, \"0000\" to \"0777\"", text));
   }
   return mode;
 }

@@ -25,8 +25,8 @@ Result<std::uint64_t> parse_count(std::string_view text);
 Result<Endpoint> parse_endpoint(std::string_view text);
 std::string format_endpoint(const Endpoint& endpoint);
 
-// True for a host name, an IPv4 address or, with a colon in it, an IPv6 address without brackets. Looks
-// at the characters only; the resolver has the last word.
+// True for a host name, an IPv4 address or, with a colon in it, an IPv6 address without brackets.
+// Looks at the characters only; the resolver has the last word.
 bool is_host(std::string_view host) noexcept;
 
 // File modes in octal, "0660".

@@ -36,12 +36,12 @@ Credentials credentials_of(Socket& socket) {
 
 }  // namespace
 
-// Handlers of the acceptor hold it weakly: one that was already queued when the server was destroyed
-// finds nothing.
+// Handlers of the acceptor hold it weakly: one that was already queued when the server was
+// destroyed finds nothing.
 class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::Impl> {
  public:
-  // One connection: read a line, answer it, read the next. It lives as long as an operation of it is
-  // pending, and touches the server only until close().
+  // One connection: read a line, answer it, read the next. It lives as long as an operation of it
+  // is pending, and touches the server only until close().
   class Session : public std::enable_shared_from_this<Session> {
    public:
     Session(Impl& server, Socket socket)
@@ -83,8 +83,8 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
 
     void answer(std::size_t line_bytes) {
       const std::string_view line = std::string_view(input_).substr(0, line_bytes - 1);
-      ControlAnswer reply = answer_request(line, credentials_, server_->handler_,
-                                           server_->options_.max_answer_bytes);
+      ControlAnswer reply =
+          answer_request(line, credentials_, server_->handler_, server_->options_.max_answer_bytes);
       input_.erase(0, line_bytes);
       write(std::move(reply));
     }

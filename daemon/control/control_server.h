@@ -19,8 +19,8 @@ struct ControlOptions {
   std::string path;
   std::uint32_t mode = 0660;
   std::size_t max_clients = 32;  // one more is told so and closed
-  // Of one answer. A client's next request is read only when it has taken the answer to the one before,
-  // so that max_clients * max_answer_bytes bounds what is queued.
+  // Of one answer. A client's next request is read only when it has taken the answer to the one
+  // before, so that max_clients * max_answer_bytes bounds what is queued.
   std::size_t max_answer_bytes = 16 * 1024 * 1024;
   // Neither a whole request nor the taking of a whole answer may last longer.
   std::chrono::milliseconds idle_timeout{30'000};
@@ -29,13 +29,13 @@ struct ControlOptions {
 // The longest request, with its line feed; part of the protocol.
 inline constexpr std::size_t kMaxControlRequestBytes = 64 * 1024;
 
-// Serves line-delimited JSON on a Unix stream socket (docs/control-protocol.md). Everything happens in
-// handlers of the io_context; nothing blocks.
+// Serves line-delimited JSON on a Unix stream socket (docs/control-protocol.md). Everything happens
+// in handlers of the io_context; nothing blocks.
 class ControlServer {
  public:
-  // A socket file that nobody listens on is replaced; anything else at the path is left alone and is
-  // Errc::already_exists. Requires: io and handler outlive the server, and io is run by one thread,
-  // which is also the one that destroys the server.
+  // A socket file that nobody listens on is replaced; anything else at the path is left alone and
+  // is Errc::already_exists. Requires: io and handler outlive the server, and io is run by one
+  // thread, which is also the one that destroys the server.
   static Result<std::unique_ptr<ControlServer>> create(boost::asio::io_context& io,
                                                        const ControlOptions& options,
                                                        ControlVerbs& handler);

@@ -9,8 +9,8 @@
 
 namespace tern::daemon {
 
-// Who connected, as the kernel says (SO_PEERCRED): as of connect(), and pid 0 from outside of our PID
-// namespace.
+// Who connected, as the kernel says (SO_PEERCRED): as of connect(), and pid 0 from outside of our
+// PID namespace.
 struct Credentials {
   pid_t pid = 0;
   uid_t uid = 0;
@@ -22,8 +22,9 @@ class ControlVerbs {
  public:
   virtual ~ControlVerbs() = default;
 
-  // `args` is an object. The answer is sent as it is; the code of an error by its name. An unknown verb
-  // is Errc::unsupported. Thread: the one that runs the server's io_context. Must not destroy the server.
+  // `args` is an object. The answer is sent as it is; the code of an error by its name. An unknown
+  // verb is Errc::unsupported. Thread: the one that runs the server's io_context. Must not destroy
+  // the server.
   virtual Result<nlohmann::json> handle(std::string_view verb, const nlohmann::json& args,
                                         const Credentials& credentials) = 0;
 };

@@ -14,7 +14,8 @@ struct ControlAnswer {
   bool close = false;  // the line was no request: close after the answer
 };
 
-// Reads one request (without line feed), asks the handler and writes the answer. Any bytes are welcome.
+// Reads one request (without line feed), asks the handler and writes the answer. Any bytes are
+// welcome.
 ControlAnswer answer_request(std::string_view line, const Credentials& credentials,
                              ControlVerbs& handler, std::size_t max_answer_bytes);
 

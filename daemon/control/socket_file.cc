@@ -24,7 +24,8 @@ const sockaddr* generic(const sockaddr_un& address) noexcept {
   return static_cast<const sockaddr*>(static_cast<const void*>(&address));
 }
 
-// Removes a socket file whose owner is gone. A connect is the only question that the kernel answers.
+// Removes a socket file whose owner is gone. A connect is the only question that the kernel
+// answers.
 Status remove_stale(const std::string& path, int type) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) {
@@ -102,8 +103,8 @@ SocketFile::~SocketFile() { unlink(); }
 void SocketFile::unlink() noexcept {
   if (path_.empty()) return;
   struct stat info {};
-  const bool ours = ::lstat(path_.c_str(), &info) == 0 && info.st_dev == device_ &&
-                    info.st_ino == inode_;
+  const bool ours =
+      ::lstat(path_.c_str(), &info) == 0 && info.st_dev == device_ && info.st_ino == inode_;
   if (ours) ::unlink(path_.c_str());
   path_.clear();
 }

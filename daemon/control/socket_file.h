@@ -19,9 +19,9 @@ class SocketFile {
   // Unlinks the file, unless another socket has taken its place.
   ~SocketFile();
 
-  // type is SOCK_STREAM or SOCK_SEQPACKET. The socket does not block. A socket file that nobody listens on
-  // is replaced; a listening one or any other file is Errc::already_exists. Nobody can connect before
-  // the file has its mode.
+  // type is SOCK_STREAM or SOCK_SEQPACKET. The socket does not block. A socket file that nobody
+  // listens on is replaced; a listening one or any other file is Errc::already_exists. Nobody can
+  // connect before the file has its mode.
   static Result<SocketFile> listen(const std::string& path, int type, std::uint32_t mode);
 
   // The listening socket; the caller owns it from now on, the file stays with this object.

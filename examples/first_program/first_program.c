@@ -1,5 +1,5 @@
-/* Sums a small tensor over all ranks: first_program ID_FILE RANK SIZE. Rank 0 writes the file that the
- * others read; run it first, or copy the file to the other nodes. */
+/* Sums a small tensor over all ranks: first_program ID_FILE RANK SIZE. Rank 0 writes the file that
+ * the others read; run it first, or copy the file to the other nodes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <tern/tern.h>
@@ -23,8 +23,10 @@ int main(int argc, char** argv) {
   if (join.rank == 0) check(tern_group_mint(client, &id));
   FILE* file = fopen(argv[1], join.rank == 0 ? "w" : "r");
   if (file == NULL) return perror(argv[1]), 1;
-  if (join.rank == 0) fputs(id.text, file);
-  else if (fgets(id.text, sizeof id.text, file) == NULL) return perror(argv[1]), 1;
+  if (join.rank == 0)
+    fputs(id.text, file);
+  else if (fgets(id.text, sizeof id.text, file) == NULL)
+    return perror(argv[1]), 1;
   fclose(file);
 
   tern_group* group;

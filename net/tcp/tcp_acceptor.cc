@@ -1,10 +1,9 @@
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <deque>
-
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
+#include <cstring>
+#include <deque>
 
 #include "net/event_loop_asio.h"
 #include "net/tcp/tcp_stream.h"
@@ -89,8 +88,7 @@ void TcpAcceptor::State::accept_next() {
   });
 }
 
-bool TcpAcceptor::State::refuse(Unfinished& candidate, Errc reason, const char* text,
-                                bool say_so) {
+bool TcpAcceptor::State::refuse(Unfinished& candidate, Errc reason, const char* text, bool say_so) {
   Error ignored;
   if (say_so) {
     const wire::RefuseFrame frame = wire::make_refuse(reason, text);
@@ -111,8 +109,8 @@ bool TcpAcceptor::State::receive(Unfinished& candidate, std::size_t wanted) {
         candidate.socket.read_some(asio::mutable_buffer(room.data(), room.size()), error);
     if (error == asio::error::would_block || error == asio::error::try_again) return false;
     if (error) {
-      candidate.over = refuse(candidate, Errc::io_error, "the connection ended before a hello",
-                              false);
+      candidate.over =
+          refuse(candidate, Errc::io_error, "the connection ended before a hello", false);
       return false;
     }
     // Whoever does not speak Tern at all is not kept until the deadline.
@@ -220,8 +218,8 @@ Result<std::unique_ptr<TcpAcceptor>> TcpAcceptor::create(EventLoop& loop, const 
   tcp::endpoint address(tcp::v6(), listen.port);
   if (!listen.host.empty()) {
     tcp::resolver resolver(loop.impl().io);
-    const auto results = resolver.resolve(listen.host, std::to_string(listen.port),
-                                          tcp::resolver::passive, error);
+    const auto results =
+        resolver.resolve(listen.host, std::to_string(listen.port), tcp::resolver::passive, error);
     if (error) return failed("resolve", error);
     address = results.begin()->endpoint();
   }
@@ -240,8 +238,8 @@ Result<std::unique_ptr<TcpAcceptor>> TcpAcceptor::create(EventLoop& loop, const 
   listener.set_option(asio::socket_base::reuse_address(true), ignored);
   // Before listen(), so that the window offered in the handshake has the right scale.
   if (tcp_settings.receive_buffer_bytes > 0) {
-    listener.set_option(
-        asio::socket_base::receive_buffer_size(tcp_settings.receive_buffer_bytes), ignored);
+    listener.set_option(asio::socket_base::receive_buffer_size(tcp_settings.receive_buffer_bytes),
+                        ignored);
   }
   listener.bind(address, error);
   if (error) return failed("listen on", error);

@@ -1,9 +1,8 @@
 #include "net/tcp/tcp_stream.h"
 
 #include <algorithm>
-#include <cstring>
-
 #include <boost/asio/bind_allocator.hpp>
+#include <cstring>
 
 #include "base/check.h"
 #include "wire/crc32c.h"
@@ -125,8 +124,8 @@ std::span<std::byte> TcpStream::rest_of_place(bool& in_body) const noexcept {
   return place_.body.subspan(done);
 }
 
-// `count` bytes have been read by gather_read's buffers; those that lie in the place are accounted for
-// here, the others are staged now.
+// `count` bytes have been read by gather_read's buffers; those that lie in the place are accounted
+// for here, the others are staged now.
 void TcpStream::take_payload(std::size_t count) {
   while (in_frame_ && count > 0) {
     bool in_body = false;
@@ -273,22 +272,22 @@ void TcpStream::detach() {
 
 void TcpStream::wait_readable() {
   readable_ = false;
-  socket_.async_wait(
-      asio::ip::tcp::socket::wait_read,
-      asio::bind_allocator(WaitAllocator<std::byte>(read_memory_),
-                           [self = shared_from_this()](const Error& error) {
-                             if (error != asio::error::operation_aborted) self->readable_ = true;
-                           }));
+  socket_.async_wait(asio::ip::tcp::socket::wait_read,
+                     asio::bind_allocator(WaitAllocator<std::byte>(read_memory_),
+                                          [self = shared_from_this()](const Error& error) {
+                                            if (error != asio::error::operation_aborted)
+                                              self->readable_ = true;
+                                          }));
 }
 
 void TcpStream::wait_writable() {
   writable_ = false;
-  socket_.async_wait(
-      asio::ip::tcp::socket::wait_write,
-      asio::bind_allocator(WaitAllocator<std::byte>(write_memory_),
-                           [self = shared_from_this()](const Error& error) {
-                             if (error != asio::error::operation_aborted) self->writable_ = true;
-                           }));
+  socket_.async_wait(asio::ip::tcp::socket::wait_write,
+                     asio::bind_allocator(WaitAllocator<std::byte>(write_memory_),
+                                          [self = shared_from_this()](const Error& error) {
+                                            if (error != asio::error::operation_aborted)
+                                              self->writable_ = true;
+                                          }));
 }
 
 }  // namespace tern::net

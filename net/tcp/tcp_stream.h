@@ -3,15 +3,14 @@
 // One TCP connection's bytes: tcp_transport.cc opens it, tcp_stream.cc reads and writes frames.
 
 #include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
-
-#include <boost/asio/buffer.hpp>
-#include <boost/asio/ip/tcp.hpp>
 
 #include "base/fd.h"
 #include "net/event_loop_asio.h"
@@ -47,8 +46,8 @@ class OutgoingQueue {
   std::size_t next_ = 0;
 };
 
-// Shared by the Connection that its user holds, the transport, and waits in progress. Once the user has
-// destroyed the Connection, sink is null and nothing is done any more.
+// Shared by the Connection that its user holds, the transport, and waits in progress. Once the user
+// has destroyed the Connection, sink is null and nothing is done any more.
 class TcpStream final : public std::enable_shared_from_this<TcpStream> {
  public:
   TcpStream(EventLoop::Impl& loop, const TcpSettings& settings, ConnectionSink& sink);

@@ -1,7 +1,6 @@
 #include "net/tcp/tcp_transport.h"
 
 #include <algorithm>
-
 #include <boost/asio/ip/address.hpp>
 
 #include "base/check.h"

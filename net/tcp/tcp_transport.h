@@ -24,7 +24,8 @@ struct TcpSettings {
 class TcpStream;
 
 // Lives on the event loop of its lane's thread, which outlives it and its connections. Numeric
-// addresses are connected to at once; names are resolved by a thread of Asio's, so the lane never waits.
+// addresses are connected to at once; names are resolved by a thread of Asio's, so the lane never
+// waits.
 class TcpTransport final : public Transport {
  public:
   TcpTransport(EventLoop& loop, const TcpSettings& settings);
@@ -46,8 +47,8 @@ class TcpTransport final : public Transport {
 
 class TcpAcceptor final : public Acceptor {
  public:
-  // Listens on `listen`; an empty host is every address, port 0 one that the kernel chooses. A name is
-  // resolved here and now. The loop, clock and sink outlive the acceptor.
+  // Listens on `listen`; an empty host is every address, port 0 one that the kernel chooses. A name
+  // is resolved here and now. The loop, clock and sink outlive the acceptor.
   static Result<std::unique_ptr<TcpAcceptor>> create(EventLoop& loop, const Endpoint& listen,
                                                      const Clock& clock,
                                                      const AcceptorSettings& settings,

@@ -81,9 +81,9 @@ _Static_assert(sizeof(tern_ticket) == 8, "tern_ticket");
 _Static_assert(TERN_ERR_INTERNAL == 34, "error numbers");
 _Static_assert(TERN_U8 == 6 && TERN_PRODUCT == 4 && TERN_WEIGHTS == 3, "enum numbers");
 
-#define EXPECT(condition)               \
-  do {                                  \
-    if (!(condition)) return __LINE__;  \
+#define EXPECT(condition)              \
+  do {                                 \
+    if (!(condition)) return __LINE__; \
   } while (0)
 
 static int run_ops(tern_client* client, tern_group* group, tern_tensor* tensor, float* values) {

@@ -1,9 +1,10 @@
+#include "tests/client_lib/c_abi.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <string>
 
-#include "tests/client_lib/c_abi.h"
 #include "tests/client_lib/fake_daemon.h"
 
 namespace tern::testing {

@@ -86,7 +86,8 @@ TEST(Connect, RefusesAnotherVersion) {
   const std::string path = daemon.path();
   daemon.set_welcome_change([](shm::WelcomePacket& w, shm::SegmentHeader&) { w.abi = 2; });
   EXPECT_EQ(connect_to(path.c_str()), TERN_ERR_VERSION_MISMATCH);
-  daemon.set_welcome_change([](shm::WelcomePacket& w, shm::SegmentHeader&) { w.header.version = 2; });
+  daemon.set_welcome_change(
+      [](shm::WelcomePacket& w, shm::SegmentHeader&) { w.header.version = 2; });
   EXPECT_EQ(connect_to(path.c_str()), TERN_ERR_VERSION_MISMATCH);
   daemon.set_welcome_change([](shm::WelcomePacket&, shm::SegmentHeader& h) { h.abi = 2; });
   EXPECT_EQ(connect_to(path.c_str()), TERN_ERR_VERSION_MISMATCH);

@@ -198,7 +198,8 @@ void FakeDaemon::answer_normally(Session& session, const shm::PacketHeader& head
       return send(session.socket, declared);
     }
     case PacketKind::tensor_stats: {
-      auto stats = shm::make_packet<shm::TensorStatsPacket>(PacketKind::tensor_stats_reply, request);
+      auto stats =
+          shm::make_packet<shm::TensorStatsPacket>(PacketKind::tensor_stats_reply, request);
       stats.ops = 3;
       stats.bytes_raw = 4000;
       stats.bytes_sent = 1000;

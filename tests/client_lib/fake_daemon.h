@@ -1,8 +1,8 @@
 #pragma once
 
-// A daemon without network for tests of libtern: one thread, groups of one rank, an op ends by copying
-// its input to its output, chunk by chunk on the lane that owns the chunk. What it does instead can be
-// changed at any time by the test.
+// A daemon without network for tests of libtern: one thread, groups of one rank, an op ends by
+// copying its input to its output, chunk by chunk on the lane that owns the chunk. What it does
+// instead can be changed at any time by the test.
 
 #include <condition_variable>
 #include <cstdint>
@@ -82,7 +82,8 @@ class FakeDaemon {
   void serve();
   void serve_requests(Session& session);
   void answer(Session& session, const shm::Packet& packet);
-  void answer_normally(Session& session, const shm::PacketHeader& header, const shm::Packet& packet);
+  void answer_normally(Session& session, const shm::PacketHeader& header,
+                       const shm::Packet& packet);
   void welcome(Session& session, const shm::PacketHeader& header, const shm::Packet& packet);
   void joined(Session& session, std::uint64_t request);
   void done(Session& session, std::uint64_t request, Errc status, const char* detail);

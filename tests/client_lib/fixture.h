@@ -12,8 +12,7 @@
 
 namespace tern::testing {
 
-#define ASSERT_TERN_OK(call) \
-  ASSERT_EQ((call), TERN_OK) << tern_error_detail()
+#define ASSERT_TERN_OK(call) ASSERT_EQ((call), TERN_OK) << tern_error_detail()
 
 inline constexpr std::uint64_t kTestArenaBytes = 1 << 20;
 

@@ -10,8 +10,8 @@ namespace {
 
 class Stress : public ClientTest {};
 
-// Each thread submits, waits, tests, cancels and allocates on the shared handles; every result must be
-// right, every ticket must end.
+// Each thread submits, waits, tests, cancels and allocates on the shared handles; every result must
+// be right, every ticket must end.
 void use_handles(tern_client* client, tern_group* group, std::uint64_t seed, int rounds) {
   std::mt19937_64 random(seed);
   for (int round = 0; round < rounds; ++round) {

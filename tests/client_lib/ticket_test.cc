@@ -56,8 +56,8 @@ TEST_F(Tickets, IgnoreCompletionsThatAreNotTheirs) {
   const tern_ticket ticket = submit_any(3000);
   daemon.await_entries(2);
   shm::CompletionEntry entry{};
-  for (const std::uint64_t number : {std::uint64_t{0}, ~std::uint64_t{0}, ticket + 1,
-                                     ticket + (std::uint64_t{1} << 16)}) {
+  for (const std::uint64_t number :
+       {std::uint64_t{0}, ~std::uint64_t{0}, ticket + 1, ticket + (std::uint64_t{1} << 16)}) {
     entry.ticket = number;
     daemon.inject(0, entry);
   }

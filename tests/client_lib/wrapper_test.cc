@@ -1,10 +1,9 @@
-#include "client_lib/include/tern/tern.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <optional>
 
+#include "client_lib/include/tern/tern.hpp"
 #include "tests/client_lib/fake_daemon.h"
 
 namespace tern::testing {

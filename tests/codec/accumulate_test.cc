@@ -99,7 +99,9 @@ TEST(Half, F16RoundsToNearestEven) {
 TEST(Half, Bf16RoundsToNearestEven) {
   for (std::uint32_t half = 0; half < 0x7f80; ++half) {
     const std::uint32_t bits = half << 16;
-    const auto at = [&](std::uint32_t low) { return f32_to_bf16(std::bit_cast<float>(bits | low)); };
+    const auto at = [&](std::uint32_t low) {
+      return f32_to_bf16(std::bit_cast<float>(bits | low));
+    };
     ASSERT_EQ(at(0), half);
     ASSERT_EQ(at(0x7fff), half);
     ASSERT_EQ(at(0x8000), half + (half & 1));
@@ -116,7 +118,8 @@ TEST_P(Accumulate, ConversionsEqualTheScalarOnes) {
   std::vector<float> values(200001);
   for (float& value : values) value = std::bit_cast<float>(static_cast<std::uint32_t>(engine()));
   for (std::size_t i = 0; i < 65536; ++i) {
-    values[i] = f16_to_f32(static_cast<std::uint16_t>(i)) * (1.0f + 0x1p-11f * static_cast<float>(engine() % 3));
+    values[i] = f16_to_f32(static_cast<std::uint16_t>(i)) *
+                (1.0f + 0x1p-11f * static_cast<float>(engine() % 3));
   }
   for (const DType dtype : {DType::f16, DType::bf16}) {
     std::vector<float> wide(halves.size());
@@ -156,7 +159,8 @@ TEST_P(Accumulate, PrescaleAndAverage) {
   }
   const std::vector<double> x = {1.0, -2.5, 1e300};
   const auto doubles = reduce<double, double>(DType::f64, Reduction::average, {x, x, x});
-  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(doubles[i], (x[i] + x[i] + x[i]) * (1.0 / 3.0));
+  for (std::size_t i = 0; i < x.size(); ++i)
+    EXPECT_EQ(doubles[i], (x[i] + x[i] + x[i]) * (1.0 / 3.0));
 }
 
 TEST_P(Accumulate, HalfTypesRoundOnce) {
@@ -206,16 +210,20 @@ TEST_P(Accumulate, MinAndMaxPropagateNan) {
 TEST_P(Accumulate, IntegersWrap) {
   using I32 = std::numeric_limits<std::int32_t>;
   using I64 = std::numeric_limits<std::int64_t>;
-  EXPECT_EQ((reduce<std::int32_t, std::int32_t>(DType::i32, Reduction::sum, {{I32::max(), 5}, {1, -7}})),
-            (std::vector<std::int32_t>{I32::min(), -2}));
-  EXPECT_EQ((reduce<std::int64_t, std::int64_t>(DType::i64, Reduction::product, {{I64::max(), 5}, {2, -7}})),
+  EXPECT_EQ(
+      (reduce<std::int32_t, std::int32_t>(DType::i32, Reduction::sum, {{I32::max(), 5}, {1, -7}})),
+      (std::vector<std::int32_t>{I32::min(), -2}));
+  EXPECT_EQ((reduce<std::int64_t, std::int64_t>(DType::i64, Reduction::product,
+                                                {{I64::max(), 5}, {2, -7}})),
             (std::vector<std::int64_t>{-2, -35}));
-  EXPECT_EQ((reduce<std::int64_t, std::int64_t>(DType::i64, Reduction::min, {{I64::max(), 5}, {2, -7}})),
-            (std::vector<std::int64_t>{2, -7}));
+  EXPECT_EQ(
+      (reduce<std::int64_t, std::int64_t>(DType::i64, Reduction::min, {{I64::max(), 5}, {2, -7}})),
+      (std::vector<std::int64_t>{2, -7}));
   EXPECT_EQ((reduce<std::uint8_t, std::uint8_t>(DType::u8, Reduction::sum, {{250, 1}, {10, 2}})),
             (std::vector<std::uint8_t>{4, 3}));
-  EXPECT_EQ((reduce<std::uint8_t, std::uint8_t>(DType::u8, Reduction::product, {{250, 3}, {10, 2}})),
-            (std::vector<std::uint8_t>{196, 6}));
+  EXPECT_EQ(
+      (reduce<std::uint8_t, std::uint8_t>(DType::u8, Reduction::product, {{250, 3}, {10, 2}})),
+      (std::vector<std::uint8_t>{196, 6}));
 }
 
 TEST_P(Accumulate, ProductOfFloats) {

@@ -1,16 +1,16 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <bit>
-#include <cstring>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "codec/codec.h"
 #include "codec/kernel_target.h"
@@ -31,7 +31,10 @@ template <typename T>
 class Guarded {
  public:
   explicit Guarded(std::size_t count, std::size_t shift = 0, T guard = T{})
-      : count_(count), begin_(kGuard + shift), guard_(guard), storage_(begin_ + count + kGuard, guard) {}
+      : count_(count),
+        begin_(kGuard + shift),
+        guard_(guard),
+        storage_(begin_ + count + kGuard, guard) {}
   T* data() { return storage_.data() + begin_; }
   std::span<T> span() { return {data(), count_}; }
   bool intact() const {
@@ -77,7 +80,8 @@ struct EncodedBlock {
   }
 };
 
-// Encodes into a buffer of exactly the bound, between guards. `residual` may be empty for memory none.
+// Encodes into a buffer of exactly the bound, between guards. `residual` may be empty for memory
+// none.
 inline EncodedBlock encode_block(const Recipe& recipe, std::span<const float> input,
                                  std::vector<float>& residual, EncodeRequest request = {},
                                  std::size_t shift = 0) {

@@ -1,6 +1,7 @@
 #pragma once
 
-// What every codec promises, on every target. A new compressor is one more line in kConformingRecipes.
+// What every codec promises, on every target. A new compressor is one more line in
+// kConformingRecipes.
 
 #include <limits>
 #include <tuple>
@@ -9,14 +10,19 @@
 
 namespace tern::codec {
 
-inline constexpr const char* kConformingRecipes[] = {
-    "none(raw)", "none(bf16)", "ef(bf16)", "none(3lc)", "ef(3lc:s=1,scale=4096)",
-    "ef(3lc:s=1.75,scale=64,zrun=off)", "ef(3lc:s=1,scale=tensor)",
-    "ef(3lc:s=1,scale=128,layout=paper,pad=0)"};
+inline constexpr const char* kConformingRecipes[] = {"none(raw)",
+                                                     "none(bf16)",
+                                                     "ef(bf16)",
+                                                     "none(3lc)",
+                                                     "ef(3lc:s=1,scale=4096)",
+                                                     "ef(3lc:s=1.75,scale=64,zrun=off)",
+                                                     "ef(3lc:s=1,scale=tensor)",
+                                                     "ef(3lc:s=1,scale=128,layout=paper,pad=0)"};
 
 class CodecConformance : public testing::TestWithParam<std::tuple<const char*, std::string>> {
  protected:
-  EncodeRequest request_for(std::span<const float> input, const std::vector<float>& residual) const {
+  EncodeRequest request_for(std::span<const float> input,
+                            const std::vector<float>& residual) const {
     EncodeRequest request;
     request.fixed_scale_max =
         scan_max(input, residual.empty() ? nullptr : residual.data(), 1.0f).max;

@@ -1,8 +1,8 @@
 #include "conformance.h"
 
 #include <algorithm>
-#include <cmath>
 #include <atomic>
+#include <cmath>
 #include <thread>
 
 namespace tern::codec {
@@ -14,8 +14,9 @@ constexpr std::size_t kLengths[] = {0, 1, 4, 5, 6, 63, 64, 65, 319, 320, 321, 40
 
 std::string name_of(const testing::TestParamInfo<std::tuple<const char*, std::string>>& param) {
   std::string name = std::string(std::get<0>(param.param)) + "_" + std::get<1>(param.param);
-  std::replace_if(name.begin(), name.end(),
-                  [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  std::replace_if(
+      name.begin(), name.end(),
+      [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
   return name;
 }
 
@@ -117,7 +118,8 @@ TEST_P(CodecConformance, OneInfiniteStepThenHalfTheLossScale) {
   if (!needs_residual(recipe_)) return;  // without memory there is no state to scale
   auto input = gaussian(5000, 1);
   auto residual = residual_for(input.size());
-  EXPECT_FALSE(encode_block(recipe_, input, residual, request_for(input, residual)).result.nonfinite);
+  EXPECT_FALSE(
+      encode_block(recipe_, input, residual, request_for(input, residual)).result.nonfinite);
   const auto kept = residual;
   input[17] = kInfinity;
   EncodeRequest request;
@@ -146,7 +148,8 @@ TEST_P(CodecConformance, DamagedBlocksAreRefusedOrStayInside) {
     EXPECT_TRUE(out.intact());
     return status;
   };
-  EXPECT_EQ(decode(block.header, block.payload, out.span().first(2999)), DecodeStatus::wrong_elements);
+  EXPECT_EQ(decode(block.header, block.payload, out.span().first(2999)),
+            DecodeStatus::wrong_elements);
   for (std::size_t cut = 1; cut <= block.payload.size(); cut += 1 + cut / 4) {
     auto header = block.header;
     const auto part = std::span(block.payload).first(block.payload.size() - cut);
@@ -192,7 +195,8 @@ TEST_P(CodecConformance, InputThatChangesMeanwhileGivesAValidBlock) {
     const auto result = encode(recipe_, request, out, header);
     if (result.nonfinite) continue;
     std::vector<float> decoded(input.size());
-    EXPECT_EQ(decode(header, std::span(out).first(result.payload_bytes), decoded), DecodeStatus::ok);
+    EXPECT_EQ(decode(header, std::span(out).first(result.payload_bytes), decoded),
+              DecodeStatus::ok);
     if (is_lossy(recipe_) && needs_residual(recipe_)) {
       EXPECT_TRUE(std::all_of(residual.begin(), residual.end(),
                               [](float value) { return std::isfinite(value); }));

@@ -28,7 +28,7 @@ Recipe recipe_for(const wire::BlockHeader& header) {
   recipe.compressor = static_cast<Compressor>(header.codec);
   recipe.layout = (header.flags & wire::kBlockPaperLayout) != 0 ? Layout::paper : Layout::tile;
   recipe.pad_digit = (header.flags & wire::kBlockPadZero) != 0 ? 0 : 1;
-  recipe.zero_run = (header.flags & wire::kBlockZeroRun) != 0 ;
+  recipe.zero_run = (header.flags & wire::kBlockZeroRun) != 0;
   recipe.scale_elements = header.scale_elements;
   return recipe;
 }
@@ -60,8 +60,8 @@ TEST(GoldenBlock, EveryFileDecodesAndEncodesByteForByte) {
       request.fixed_scale_max = scan_max(values, nullptr, 1.0f).max;
       const auto block = encode_block(recipe_for(header), values, none, request);
       EXPECT_EQ(block.header, header);
-      EXPECT_TRUE(std::equal(payload.begin(), payload.end(), block.payload.begin(),
-                             block.payload.end()));
+      EXPECT_TRUE(
+          std::equal(payload.begin(), payload.end(), block.payload.begin(), block.payload.end()));
     }
   }
   EXPECT_GE(files, 10u);

@@ -1,9 +1,9 @@
 #include "codec/recipe.h"
 
-#include <random>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <random>
 
 namespace tern::codec {
 namespace {
@@ -114,8 +114,8 @@ TEST(Recipe, ErrorsPointAtThePlaceAndSayWhatIsAllowed) {
 }
 
 TEST(Recipe, PlannedWordsAreRefusedAsPlanned) {
-  for (const char* const text : {"diana(3lc)", "ef21:alpha=1(3lc)", "lloyd:bits=4+huffman", "topk",
-                                 "none(int8)"}) {
+  for (const char* const text :
+       {"diana(3lc)", "ef21:alpha=1(3lc)", "lloyd:bits=4+huffman", "topk", "none(int8)"}) {
     const auto recipe = parse_recipe(text);
     ASSERT_FALSE(recipe.has_value());
     EXPECT_THAT(recipe.error().text, HasSubstr("not available in this version"));

@@ -1,11 +1,11 @@
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <limits>
-#include <numeric>
-
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "codec_harness.h"
 #include "threelc_oracle.h"
@@ -26,13 +26,13 @@ EncodedBlock expect_like_oracle(const Recipe& recipe, const std::vector<float>& 
                                 std::vector<float>& residual, EncodeRequest request = {},
                                 std::size_t shift = 0) {
   const float tensor_max = recipe.scale_elements == 0 ? request.fixed_scale_max : -1.0f;
-  const oracle::Step step = oracle::quantize(
-      input, recipe.memory == Memory::ef ? residual : std::vector<float>{}, recipe.s,
-      recipe.scale_elements, request.state_scale, tensor_max);
+  const oracle::Step step =
+      oracle::quantize(input, recipe.memory == Memory::ef ? residual : std::vector<float>{},
+                       recipe.s, recipe.scale_elements, request.state_scale, tensor_max);
   const EncodedBlock block = encode_block(recipe, input, residual, request, shift);
   EXPECT_FALSE(block.result.nonfinite);
-  const auto expected = oracle::payload(step, recipe.layout == Layout::paper, recipe.zero_run,
-                                        recipe.pad_digit);
+  const auto expected =
+      oracle::payload(step, recipe.layout == Layout::paper, recipe.zero_run, recipe.pad_digit);
   EXPECT_EQ(block.bytes(), expected);
   EXPECT_EQ(wire::check_block_header(block.header), wire::BlockError::none);
   if (recipe.memory == Memory::ef) {
@@ -44,8 +44,7 @@ EncodedBlock expect_like_oracle(const Recipe& recipe, const std::vector<float>& 
   std::vector<float> expected_sums(input.size());
   for (std::size_t i = 0; i < input.size(); ++i) {
     sums.data()[i] = i % 3 == 0 ? -0.0f : static_cast<float>(i % 17);
-    expected_sums[i] =
-        step.quantized[i] == 0 ? sums.data()[i] : sums.data()[i] + step.decoded[i];
+    expected_sums[i] = step.quantized[i] == 0 ? sums.data()[i] : sums.data()[i] + step.decoded[i];
   }
   EXPECT_EQ(decode_add(block.header, block.payload, sums.span()), DecodeStatus::ok);
   EXPECT_TRUE(sums.intact());
@@ -70,7 +69,8 @@ TEST_P(Threelc, EveryLengthMatchesTheOracle) {
   for (const char* const text : kRecipes) {
     const Recipe recipe = recipe_of(text);
     for (std::size_t count = 0; count <= 1500; ++count) {
-      const std::vector<float> input(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(count));
+      const std::vector<float> input(values.begin(),
+                                     values.begin() + static_cast<std::ptrdiff_t>(count));
       std::vector<float> residual(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(count));
       expect_like_oracle(recipe, input, residual, {}, count % 17);
       ASSERT_FALSE(HasFailure()) << text << " n=" << count;
@@ -156,7 +156,8 @@ TEST_P(Threelc, ThePublishedVectors) {
         recipe.s = vector["s"].get<float>();
         recipe.pad_digit = static_cast<std::uint8_t>(pad);
         recipe.zero_run = zero_run;
-        const auto name = std::string(zero_run ? "zre" : "quartic") + "_part_pad" + std::to_string(pad);
+        const auto name =
+            std::string(zero_run ? "zre" : "quartic") + "_part_pad" + std::to_string(pad);
         std::vector<float> residual;
         for (const auto& step : vector["steps"]) {
           SCOPED_TRACE(vector["name"].get<std::string>() + " " + name);
@@ -201,8 +202,8 @@ TEST_P(Threelc, EveryQuintupleSurvives) {
     }
   }
   std::vector<float> none;
-  const auto block = encode_block(
-      recipe_of("none(3lc:scale=1048576,layout=paper,zrun=off)"), input, none);
+  const auto block =
+      encode_block(recipe_of("none(3lc:scale=1048576,layout=paper,zrun=off)"), input, none);
   const auto bytes = block.bytes();
   ASSERT_EQ(bytes.size(), 4u + 243u);
   for (std::size_t i = 0; i < 243; ++i) EXPECT_EQ(bytes[4 + i], i);
@@ -231,8 +232,7 @@ TEST_P(Threelc, ThePaperContractsAtLeastByDelta) {
       Recipe recipe = recipe_of("none(3lc:scale=1048576)");
       recipe.s = s;
       const double sd = static_cast<double>(s);
-      const double delta =
-          (2 / sd - 1) / (1 / (sd * sd) + static_cast<double>(d - 1) / 4);
+      const double delta = (2 / sd - 1) / (1 / (sd * sd) + static_cast<double>(d - 1) / 4);
       const auto ratio_of = [&](const std::vector<float>& input) {
         std::vector<float> none;
         const auto block = encode_block(recipe, input, none);
@@ -317,7 +317,8 @@ TEST_P(Threelc, ResidualIsTakenAgainstTheValueAsDelivered) {
         // Rounded by the compiler's own _Float16 where there is one would prove more; by hand here.
         const float step = delivered == DType::bf16 ? 0x1p-7f : 0x1p-10f;
         const float magnitude = std::fabs(decoded[i]);
-        const float unit = magnitude == 0 ? 1.0f : std::exp2(std::floor(std::log2(magnitude))) * step;
+        const float unit =
+            magnitude == 0 ? 1.0f : std::exp2(std::floor(std::log2(magnitude))) * step;
         const float seen = std::nearbyint(decoded[i] / unit) * unit;
         ASSERT_EQ(residual[i], input[i] - seen) << text << " " << i;
       }

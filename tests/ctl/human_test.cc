@@ -48,7 +48,9 @@ TEST(Human, RanksAreListedAsRanges) {
 TEST(Human, NoTextSteersTheTerminal) {
   EXPECT_EQ(printable("plain \xc3\xa9"), "plain \xc3\xa9");
   EXPECT_EQ(printable("\x1b[2J\n\t\x7f"), "?[2J???");
-  EXPECT_EQ(printable("a\xc2\x9b" "b"), "a?b");
+  EXPECT_EQ(printable("a\xc2\x9b"
+                      "b"),
+            "a?b");
 }
 
 }  // namespace

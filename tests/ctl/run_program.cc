@@ -39,13 +39,13 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 
 // The child's part, between fork and exec: system calls only. The program is a descriptor that was
 // opened before, because nobody may not search the way to it.
-[[noreturn]] void become(int program, const Pipe& out, const Pipe& err, bool as_nobody, char* const* argv,
-                         char* const* environment) {
-  const bool redirected = ::dup2(out.write.get(), STDOUT_FILENO) >= 0 &&
-                          ::dup2(err.write.get(), STDERR_FILENO) >= 0;
-  const bool has_user = !as_nobody || (::setgroups(0, nullptr) == 0 &&
-                                       ::setresgid(kNobody, kNobody, kNobody) == 0 &&
-                                       ::setresuid(kNobody, kNobody, kNobody) == 0);
+[[noreturn]] void become(int program, const Pipe& out, const Pipe& err, bool as_nobody,
+                         char* const* argv, char* const* environment) {
+  const bool redirected =
+      ::dup2(out.write.get(), STDOUT_FILENO) >= 0 && ::dup2(err.write.get(), STDERR_FILENO) >= 0;
+  const bool has_user =
+      !as_nobody || (::setgroups(0, nullptr) == 0 && ::setresgid(kNobody, kNobody, kNobody) == 0 &&
+                     ::setresuid(kNobody, kNobody, kNobody) == 0);
   if (redirected && has_user) ::fexecve(program, argv, environment);
   ::_exit(kCannotRun);
 }

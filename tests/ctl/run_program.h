@@ -17,7 +17,8 @@ struct ProgramOptions {
   bool as_nobody = false;
 };
 
-// Runs the program to its end and collects what it wrote. A defect of the test itself is exit code -1.
+// Runs the program to its end and collects what it wrote. A defect of the test itself is exit code
+// -1.
 ProgramResult run_program(const std::string& path, const std::vector<std::string>& arguments,
                           const ProgramOptions& options = {});
 

@@ -16,7 +16,8 @@
 #include "daemon/control/socket_file.h"
 #include "tests/ctl/run_program.h"
 
-// The real ternctl against a control server, or against something that only listens, in this process.
+// The real ternctl against a control server, or against something that only listens, in this
+// process.
 namespace tern::ctl {
 namespace {
 
@@ -25,7 +26,8 @@ using ::testing::HasSubstr;
 
 class FakeDaemon final : public daemon::ControlVerbs {
  public:
-  Result<json> handle(std::string_view verb, const json& args, const daemon::Credentials&) override {
+  Result<json> handle(std::string_view verb, const json& args,
+                      const daemon::Credentials&) override {
     ++calls;
     EXPECT_TRUE(args.is_object());
     if (!answer) return fail(Errc::unsupported, "unknown verb");
@@ -66,7 +68,8 @@ class TernctlTest : public ::testing::Test {
     thread_ = std::thread([this] { io_.run(); });
   }
 
-  // Something that is no daemon: takes one connection, sends the text and, unless it is to hang, closes.
+  // Something that is no daemon: takes one connection, sends the text and, unless it is to hang,
+  // closes.
   void pretend(const std::string& text, bool hang = false) {
     auto file = daemon::SocketFile::listen(path_, SOCK_STREAM, 0600);
     ASSERT_TRUE(file) << file.error().text;
@@ -138,10 +141,13 @@ TEST_F(TernctlTest, EveryVerbAsksForItself) {
 
 TEST_F(TernctlTest, CountersAndVersionAreReadable) {
   serve([](std::string_view verb) -> Result<json> {
-    if (verb == "version") return json::parse(R"({"version":"9.8.7","wire":1,"shm":1,"control":1})");
-    return json::parse(R"({"frames_sent":{"value":1234567,"unit":"frames","help":"Frames sent."}})");
+    if (verb == "version")
+      return json::parse(R"({"version":"9.8.7","wire":1,"shm":1,"control":1})");
+    return json::parse(
+        R"({"frames_sent":{"value":1234567,"unit":"frames","help":"Frames sent."}})");
   });
-  EXPECT_THAT(ternctl({"counters"}).out, HasSubstr("frames_sent  1,234,567  frames  Frames sent.\n"));
+  EXPECT_THAT(ternctl({"counters"}).out,
+              HasSubstr("frames_sent  1,234,567  frames  Frames sent.\n"));
   EXPECT_THAT(ternctl({"version"}).out,
               HasSubstr("ternd   9.8.7 (wire 1, shared memory 1, control 1)\n"));
 }
@@ -168,7 +174,8 @@ TEST_F(TernctlTest, AnAbsentDaemonIsNamedWithTheRemedy) {
   const auto result = ternctl({"status"});
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_EQ(result.out, "");
-  EXPECT_THAT(result.err, HasSubstr("no ternd answers at " + path_ + ": the socket does not exist"));
+  EXPECT_THAT(result.err,
+              HasSubstr("no ternd answers at " + path_ + ": the socket does not exist"));
   EXPECT_THAT(result.err, HasSubstr("systemctl start ternd"));
   EXPECT_EQ(ternctl({"--json", "--socket", directory_ + "/other.sock", "status"}).exit_code, 3);
 }
@@ -199,8 +206,9 @@ TEST_F(TernctlTest, ARefusalByTheDaemonIsPassedOn) {
   });
   const auto result = ternctl({"clients"});
   EXPECT_EQ(result.exit_code, 4);
-  EXPECT_EQ(result.err,
-            "ternctl: the daemon refuses `clients`: only root may ?[2Jsee this (permission_denied)\n");
+  EXPECT_EQ(
+      result.err,
+      "ternctl: the daemon refuses `clients`: only root may ?[2Jsee this (permission_denied)\n");
 }
 
 TEST_F(TernctlTest, ADaemonThatLacksTheVerbIsTooOld) {
@@ -211,17 +219,25 @@ TEST_F(TernctlTest, ADaemonThatLacksTheVerbIsTooOld) {
 }
 
 TEST_F(TernctlTest, ADaemonOfALaterProtocolSaysThatTernctlIsTooOld) {
-  pretend(R"({"v":2,"id":1,"ok":false,"error":{"code":"version_mismatch","text":"speaks 2"}})" "\n");
+  pretend(R"({"v":2,"id":1,"ok":false,"error":{"code":"version_mismatch","text":"speaks 2"}})"
+          "\n");
   const auto result = ternctl({"status"});
   EXPECT_EQ(result.exit_code, 5);
   EXPECT_THAT(result.err, HasSubstr("upgrade ternctl"));
 }
 
 TEST_F(TernctlTest, WhatIsNoDaemonIsNotBelieved) {
-  const std::vector<std::string> answers{
-      "", "hello\n", "{\"ok\":tr", "[]\n", "{}\n", "{\"ok\":1}\n", "{\"ok\":true}\n",
-      "{\"ok\":false}\n", "{\"ok\":false,\"error\":[]}\n", "{\"ok\":false,\"error\":{\"code\":1}}\n",
-      std::string(100'000, 'x')};
+  const std::vector<std::string> answers{"",
+                                         "hello\n",
+                                         "{\"ok\":tr",
+                                         "[]\n",
+                                         "{}\n",
+                                         "{\"ok\":1}\n",
+                                         "{\"ok\":true}\n",
+                                         "{\"ok\":false}\n",
+                                         "{\"ok\":false,\"error\":[]}\n",
+                                         "{\"ok\":false,\"error\":{\"code\":1}}\n",
+                                         std::string(100'000, 'x')};
   for (const std::string& answer : answers) {
     pretend(answer);
     const auto result = ternctl({"status"});
@@ -244,10 +260,15 @@ TEST_F(TernctlTest, WrongUsageIsExplained) {
   EXPECT_EQ(ternctl({}).exit_code, 2);
   EXPECT_THAT(ternctl({}).err, HasSubstr("--help"));
   EXPECT_THAT(ternctl({"bogus"}).err, HasSubstr("bogus"));
-  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
-           {"bogus"}, {"status", "--bogus"}, {"status", "peers"}, {"--timeout", "0", "status"},
-           {"--timeout", "nan", "status"}, {"--watch", "-1", "status"},
-           {"--socket", std::string(200, 'x'), "status"}, {"--socket", "", "status"}}) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{"bogus"},
+                                             {"status", "--bogus"},
+                                             {"status", "peers"},
+                                             {"--timeout", "0", "status"},
+                                             {"--timeout", "nan", "status"},
+                                             {"--watch", "-1", "status"},
+                                             {"--socket", std::string(200, 'x'), "status"},
+                                             {"--socket", "", "status"}}) {
     EXPECT_EQ(ternctl(arguments).exit_code, 2) << arguments.front();
   }
 }

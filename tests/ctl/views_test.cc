@@ -17,7 +17,8 @@ std::string render(std::string_view verb, std::string_view result) {
 }
 
 TEST(Views, GroupsSayWhomTheyWaitFor) {
-  EXPECT_EQ(render("groups", R"([
+  EXPECT_EQ(
+      render("groups", R"([
               {"uid":"1f2e3d4c","job":"resnet","epoch":2,"state":"running","size":8,"nodes":2,
                "local_ranks":[0,1,2,3],"lanes":1,"ops_completed":12345,"ops_in_flight":2,
                "waiting":[{"tensor":"layer1.weight","op":"all_reduce","ranks":[3,7],"seconds":12}],
@@ -25,11 +26,11 @@ TEST(Views, GroupsSayWhomTheyWaitFor) {
               {"uid":"aabbccdd","job":"b","epoch":1,"state":"failed","size":2,"nodes":2,
                "local_ranks":[1],"lanes":1,"ops_completed":0,"ops_in_flight":0,"waiting":[],
                "error":"rank 0 was lost"}])"),
-            "GROUP     JOB     EPOCH  STATE    RANKS  NODES  LOCAL RANKS  LANES  IN FLIGHT  OPS DONE\n"
-            "1f2e3d4c  resnet      2  running      8      2  0-3              1          2    12,345\n"
-            "  all_reduce of layer1.weight: waiting for ranks 3,7 for 12 s\n"
-            "aabbccdd  b           1  failed       2      2  1                1          0         0\n"
-            "  error: rank 0 was lost\n");
+      "GROUP     JOB     EPOCH  STATE    RANKS  NODES  LOCAL RANKS  LANES  IN FLIGHT  OPS DONE\n"
+      "1f2e3d4c  resnet      2  running      8      2  0-3              1          2    12,345\n"
+      "  all_reduce of layer1.weight: waiting for ranks 3,7 for 12 s\n"
+      "aabbccdd  b           1  failed       2      2  1                1          0         0\n"
+      "  error: rank 0 was lost\n");
 }
 
 TEST(Views, StatusIsOneGlance) {
@@ -48,8 +49,9 @@ TEST(Views, TensorsShowRatiosAndTimes) {
       "bytes_raw":40000000,"bytes_sent":860000,"ratio":46.51,"residual_ratio":0.125,
       "encode_ms":12.5,"queue_ms":0,"wire_ms":1500,"decode_ms":0.02,"wait_ms":70000,
       "raw_fallbacks":0,"state_bytes":4194304,"resets":1}])json");
-  for (const char* const cell : {"1,000,000", "ef(3lc:s=1,scale=4096)", "38.1 MiB", "46.5x", "0.125",
-                                 "12.5 ms", "0 s", "1.5 s", "20 us", "1 min 10 s", "4 MiB"}) {
+  for (const char* const cell :
+       {"1,000,000", "ef(3lc:s=1,scale=4096)", "38.1 MiB", "46.5x", "0.125", "12.5 ms", "0 s",
+        "1.5 s", "20 us", "1 min 10 s", "4 MiB"}) {
     EXPECT_THAT(text, HasSubstr(cell));
   }
 }

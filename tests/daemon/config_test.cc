@@ -156,14 +156,16 @@ TEST(ConfigFile, NamesPlaceMistakeAndRemedy) {
             "t.toml:2:1: lanes is not a setting of [network]; put it under [lanes]");
   EXPECT_EQ(error_of("op_timeout = \"1s\"\n"),
             "t.toml:1:1: op_timeout stands outside of its table; put it under [ops]");
-  EXPECT_EQ(error_of("[diagnostics]\nlog_level = \"loud\"\n"),
-            "t.toml:2:13: log_level: \"loud\" is not a choice; allowed: error, warning, info, debug");
+  EXPECT_EQ(
+      error_of("[diagnostics]\nlog_level = \"loud\"\n"),
+      "t.toml:2:13: log_level: \"loud\" is not a choice; allowed: error, warning, info, debug");
   EXPECT_THAT(error_of("[ops]\nop_timeout = 10\n"), HasSubstr("in quotes and with a unit"));
   EXPECT_THAT(error_of("[ops]\nop_timeout = \"10\"\n"), HasSubstr("lacks a unit"));
   EXPECT_THAT(error_of("[lanes]\nlanes = \"2\"\n"), HasSubstr("wrong type; allowed: 1 to 16"));
   EXPECT_THAT(error_of("[lanes]\nlanes = -1\n"), HasSubstr("-1 is negative"));
   EXPECT_THAT(error_of("[lanes]\nlanes = 2.0\n"), HasSubstr("wrong type"));
-  EXPECT_THAT(error_of("[local]\nallowed_uids = [1, -2]\n"), HasSubstr("t.toml:2:20: allowed_uids"));
+  EXPECT_THAT(error_of("[local]\nallowed_uids = [1, -2]\n"),
+              HasSubstr("t.toml:2:20: allowed_uids"));
   EXPECT_THAT(error_of("[ops\n"), HasSubstr("t.toml:1:"));
   EXPECT_THAT(error_of("zzzzzzzzzzzzzzzzzzzz = 1\n"), HasSubstr("--print-sample-config"));
   EXPECT_THAT(error_of("lanes = 2\n[[ops]]\n"), HasSubstr("ops"));
@@ -185,10 +187,10 @@ TEST(ConfigFile, AnAbsentFileIsNamed) {
 TEST(CommandLine, OptionsGoBeforeTheFile) {
   const std::string path = ::testing::TempDir() + "tern_config_test.toml";
   std::ofstream(path) << "[lanes]\nlanes = 2\nspin = \"5us\"\n";
-  const auto line = parse_command_line(
-      {"--config", path, "--lanes=4", "--op-timeout", "5s", "--max_groups=3", "--verify", "true",
-       "--allowed-uids", "0,1000", "--lanes", "5"},
-      "1.2.3");
+  const auto line =
+      parse_command_line({"--config", path, "--lanes=4", "--op-timeout", "5s", "--max_groups=3",
+                          "--verify", "true", "--allowed-uids", "0,1000", "--lanes", "5"},
+                         "1.2.3");
   std::remove(path.c_str());
   ASSERT_TRUE(line) << line.error().text;
   EXPECT_FALSE(line->print);

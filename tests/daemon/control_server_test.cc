@@ -126,8 +126,7 @@ TEST_F(ControlServerTest, AnswersRequestAfterRequest) {
             json::parse(R"({"v":1,"id":7,"ok":true,"result":{"a":[1,2]}})"));
   EXPECT_EQ(ask(fd, R"({"v":1,"id":8,"verb":"echo"})"),
             json::parse(R"({"v":1,"id":8,"ok":true,"result":{}})"));
-  EXPECT_EQ(ask(fd, R"({"v":1,"id":9,"verb":"refused"})"),
-            json::parse(R"({"v":1,"id":9,"ok":false,
+  EXPECT_EQ(ask(fd, R"({"v":1,"id":9,"verb":"refused"})"), json::parse(R"({"v":1,"id":9,"ok":false,
                             "error":{"code":"permission_denied","text":"only root may"}})"));
   EXPECT_EQ(ask(fd, R"({"v":1,"id":10,"verb":"nonsense"})")["error"]["code"], "unsupported");
   EXPECT_EQ(handler_.calls, 4);
@@ -147,7 +146,8 @@ TEST_F(ControlServerTest, AnswersAllLinesOfOnePacketInOrder) {
 TEST_F(ControlServerTest, PutsALineTogetherFromSingleBytes) {
   start();
   const Fd fd = connect();
-  for (const char c : std::string_view(R"({"v":1,"id":1,"verb":"echo"})" "\n")) {
+  for (const char c : std::string_view(R"({"v":1,"id":1,"verb":"echo"})"
+                                       "\n")) {
     send(fd, std::string_view(&c, 1));
   }
   EXPECT_EQ(json::parse(receive_line(fd))["ok"], true);
@@ -252,7 +252,8 @@ TEST_F(ControlServerTest, ASlowReaderHoldsUpNobodyAndGetsItAll) {
   const Fd slow = connect();
   const Fd quick = connect();
   for (int i = 0; i < 3; ++i) {
-    send(slow, R"({"v":1,"id":1,"verb":"large","args":{"bytes":3000000}})" "\n");
+    send(slow, R"({"v":1,"id":1,"verb":"large","args":{"bytes":3000000}})"
+               "\n");
   }
   EXPECT_EQ(ask(quick, R"({"v":1,"id":2,"verb":"echo"})")["ok"], true);
   // The second request waits until the first answer is taken.
@@ -268,7 +269,8 @@ TEST_F(ControlServerTest, WhoNeitherAsksNorTakesAnswersIsClosed) {
   start();
   const Fd silent = connect();
   const Fd deaf = connect();
-  send(deaf, R"({"v":1,"id":1,"verb":"large","args":{"bytes":3000000}})" "\n");
+  send(deaf, R"({"v":1,"id":1,"verb":"large","args":{"bytes":3000000}})"
+             "\n");
   while (handler_.calls == 0 || server_->client_count() != 0) io_.run_one();
   EXPECT_EQ(receive_line(silent), "");
 }
@@ -290,7 +292,8 @@ TEST_F(ControlServerTest, AClientThatVanishesIsForgotten) {
   start();
   {
     const Fd a = connect();
-    send(a, R"({"v":1,"id":1,"verb":"large","args":{"bytes":3000000}})" "\n");
+    send(a, R"({"v":1,"id":1,"verb":"large","args":{"bytes":3000000}})"
+            "\n");
     const Fd b = connect();
     send(b, R"({"v":1,)");
     while (handler_.calls == 0 || server_->client_count() != 2) io_.run_one();
@@ -301,7 +304,8 @@ TEST_F(ControlServerTest, AClientThatVanishesIsForgotten) {
 TEST_F(ControlServerTest, IsDestroyedWithWorkPending) {
   start();
   const Fd a = connect();
-  send(a, R"({"v":1,"id":1,"verb":"large","args":{"bytes":3000000}})" "\n");
+  send(a, R"({"v":1,"id":1,"verb":"large","args":{"bytes":3000000}})"
+          "\n");
   const Fd waits_for_accept = connect();
   server_.reset();
   io_.poll();

@@ -19,8 +19,8 @@ TEST(Hmac, AgreesWithTheVectorsOfRfc4231) {
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
   // Test case 6: a key longer than a block of SHA-256.
   const std::vector<std::byte> long_key(131, std::byte{0xaa});
-  EXPECT_EQ(to_hex(hmac_sha256(long_key,
-                               {bytes_of("Test Using Larger Than Block-Size Key - Hash Key First")})),
+  EXPECT_EQ(to_hex(hmac_sha256(
+                long_key, {bytes_of("Test Using Larger Than Block-Size Key - Hash Key First")})),
             "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 

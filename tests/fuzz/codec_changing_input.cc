@@ -1,6 +1,6 @@
-// The input is written by another thread while it is encoded. Whatever the two passes saw, the block
-// must be valid, the residual finite, and nobody may leave a span. The race is the point: do not run
-// it under ThreadSanitizer.
+// The input is written by another thread while it is encoded. Whatever the two passes saw, the
+// block must be valid, the residual finite, and nobody may leave a span. The race is the point: do
+// not run it under ThreadSanitizer.
 #include <atomic>
 #include <cmath>
 #include <cstdint>

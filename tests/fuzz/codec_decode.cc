@@ -1,5 +1,5 @@
-// A foreign block: parse its header, decode it on every target. All targets must agree on the status
-// and, if it is ok, on the bits; the sanitizers see to it that nobody leaves a span.
+// A foreign block: parse its header, decode it on every target. All targets must agree on the
+// status and, if it is ok, on the bits; the sanitizers see to it that nobody leaves a span.
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -36,7 +36,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     TERN_CHECK(status == first_status);
     if (status != codec::DecodeStatus::ok || out.empty()) continue;
     TERN_CHECK(std::memcmp(out.data(), first.data(), 4 * out.size()) == 0);
-    // Raw payloads may hold any NaN, and which of two NaNs survives an addition is the compiler's choice.
+    // Raw payloads may hold any NaN, and which of two NaNs survives an addition is the compiler's
+    // choice.
     if (header.codec == static_cast<std::uint8_t>(wire::CodecId::threelc)) {
       TERN_CHECK(std::memcmp(sums.data(), first_sums.data(), 4 * sums.size()) == 0);
     }

@@ -36,9 +36,7 @@ class Sink final : public LinkSink {
     TERN_CHECK(placed_);
     placed_ = false;
   }
-  void on_acked(Link&, std::uint64_t cookie) override {
-    TERN_CHECK(cookies.erase(cookie) == 1);
-  }
+  void on_acked(Link&, std::uint64_t cookie) override { TERN_CHECK(cookies.erase(cookie) == 1); }
   void on_lost(Link&, Errc, const char*) override {
     TERN_CHECK(cookies.empty() && !placed_);
     is_lost = true;

@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace tern::wire;
   const auto payload = std::as_bytes(std::span(data, size));
   FrameHeader header;
-  header.kind = static_cast<std::uint8_t>(size % 2 == 0 ? FrameKind::hello : FrameKind::hello_reply);
+  header.kind =
+      static_cast<std::uint8_t>(size % 2 == 0 ? FrameKind::hello : FrameKind::hello_reply);
   header.payload_bytes = static_cast<std::uint32_t>(size);
   header.payload_crc = crc32c(payload);
   const ParsedHello parsed = parse_hello(header, payload);

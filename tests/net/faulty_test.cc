@@ -136,7 +136,8 @@ TEST(FaultyCampaign, EverythingArrivesOnceAndInOrderWhateverBreaks) {
   }
 }
 
-// TCP loses nothing, but the carrier after it may: nothing follows this frame that would show the gap.
+// TCP loses nothing, but the carrier after it may: nothing follows this frame that would show the
+// gap.
 TEST(Faulty, ALastFrameThatIsDroppedIsNoticedByTheNextHeartbeat) {
   ManualClock clock;
   LoopbackNetwork network;

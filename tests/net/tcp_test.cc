@@ -1,5 +1,4 @@
 #include "net/tcp/tcp_transport.h"
-
 #include "tests/net/transport_conformance.h"
 
 namespace tern::net {
@@ -12,7 +11,8 @@ class TcpWorld final : public ConformanceWorld {
   Transport& transport_b() override { return b_; }
   std::unique_ptr<Acceptor> make_acceptor(const Clock& clock, const AcceptorSettings& settings,
                                           AcceptorSink& sink) override {
-    auto acceptor = TcpAcceptor::create(loop_b_, {"127.0.0.1", 0}, clock, settings, settings_, sink);
+    auto acceptor =
+        TcpAcceptor::create(loop_b_, {"127.0.0.1", 0}, clock, settings, settings_, sink);
     EXPECT_TRUE(acceptor) << acceptor.error().text;
     return acceptor ? std::move(*acceptor) : nullptr;
   }
@@ -52,8 +52,7 @@ TEST(TcpTransport, ResolvesNames) {
   ASSERT_TRUE(acceptor) << acceptor.error().text;
   TcpTransport transport(loop, {});
   RawSink raw;
-  const auto connection =
-      transport.connect({"localhost", (*acceptor)->endpoint().port}, raw);
+  const auto connection = transport.connect({"localhost", (*acceptor)->endpoint().port}, raw);
   for (int i = 0; i < 30'000 && raw.opened + raw.closed == 0; ++i) {
     transport.poll();
     loop.wait(1'000'000);

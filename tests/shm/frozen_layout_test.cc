@@ -1,5 +1,6 @@
-// A second copy of the layout, in literal numbers. A test that fails here means that a program and a
-// daemon of different builds no longer understand each other: a new kShmAbi, or take the change back.
+// A second copy of the layout, in literal numbers. A test that fails here means that a program and
+// a daemon of different builds no longer understand each other: a new kShmAbi, or take the change
+// back.
 
 #include <gtest/gtest.h>
 
@@ -8,7 +9,7 @@
 namespace tern::shm {
 namespace {
 
-#define FIELD(type, field, offset, bytes)              \
+#define FIELD(type, field, offset, bytes)                \
   EXPECT_EQ(offsetof(type, field), std::size_t{offset}); \
   EXPECT_EQ(sizeof(type::field), std::size_t{bytes})
 

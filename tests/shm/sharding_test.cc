@@ -13,9 +13,9 @@ TEST(Sharding, UsesLaneAgreesWithTheLanesOfTheChunks) {
   for (int round = 0; round < 2000; ++round) {
     const auto nodes = static_cast<std::uint32_t>(1 + random() % 9);
     const auto lanes = static_cast<std::uint32_t>(1 + random() % 16);
-    const Sharding sharding = make_sharding(random() % 2 == 0 ? 0 : random(), random() % 100,
-                                            1 + random() % 5000, DType::f32, 256, nodes, lanes,
-                                            random() % 4 == 0);
+    const Sharding sharding =
+        make_sharding(random() % 2 == 0 ? 0 : random(), random() % 100, 1 + random() % 5000,
+                      DType::f32, 256, nodes, lanes, random() % 4 == 0);
     std::set<std::uint32_t> used;
     std::uint64_t elements = 0;
     for (std::uint64_t c = 0; c < sharding.chunk_count; ++c) {

@@ -1,9 +1,9 @@
 #include "wire/block.h"
 
+#include <gtest/gtest.h>
+
 #include <array>
 #include <cstring>
-
-#include <gtest/gtest.h>
 
 namespace tern::wire {
 namespace {
@@ -20,7 +20,8 @@ BlockHeader valid_threelc() {
   return header;
 }
 
-// The reader's own copy of version 1, with every number written out: a change of block.h alone fails.
+// The reader's own copy of version 1, with every number written out: a change of block.h alone
+// fails.
 TEST(BlockHeader, LayoutIsFrozen) {
   BlockHeader header;
   header.codec = 0x01;
@@ -79,10 +80,12 @@ TEST(BlockHeader, EachFieldIsChecked) {
   EXPECT_EQ(error_after([](H& h) { h.dtype = 1; }), BlockError::bad_dtype);
   EXPECT_EQ(error_after([](H& h) { h.flags = 0x10; }), BlockError::bad_flags);
   EXPECT_EQ(error_after([](H& h) { h.flags = 0x80; }), BlockError::bad_flags);
-  EXPECT_EQ(error_after([](H& h) { h.elements = kMaxBlockElements + 1; }), BlockError::bad_elements);
+  EXPECT_EQ(error_after([](H& h) { h.elements = kMaxBlockElements + 1; }),
+            BlockError::bad_elements);
   EXPECT_EQ(error_after([](H& h) { h.elements = 0xffffffff; }), BlockError::bad_elements);
   EXPECT_EQ(error_after([](H& h) { h.scale_elements = 63; }), BlockError::bad_scale_elements);
-  EXPECT_EQ(error_after([](H& h) { h.scale_elements = 0xffffffc0; }), BlockError::bad_scale_elements);
+  EXPECT_EQ(error_after([](H& h) { h.scale_elements = 0xffffffc0; }),
+            BlockError::bad_scale_elements);
   EXPECT_EQ(error_after([](H& h) { h.payload_bytes = 205; }), BlockError::bad_payload_bytes);
   EXPECT_EQ(error_after([](H& h) { h.payload_bytes = 204; }), BlockError::none);
   // 200 columns need 15 codes of 14 at least.
@@ -97,7 +100,8 @@ TEST(BlockHeader, EachFieldIsChecked) {
 TEST(BlockHeader, RawPayloadIsElementsTimesTheType) {
   BlockHeader header;
   header.elements = 10;
-  for (const auto& [dtype, bytes] : {std::pair{0, 4u}, {1, 8u}, {2, 2u}, {3, 2u}, {4, 8u}, {5, 4u}, {6, 1u}}) {
+  for (const auto& [dtype, bytes] :
+       {std::pair{0, 4u}, {1, 8u}, {2, 2u}, {3, 2u}, {4, 8u}, {5, 4u}, {6, 1u}}) {
     header.dtype = static_cast<std::uint8_t>(dtype);
     header.payload_bytes = 10 * bytes;
     EXPECT_EQ(check_block_header(header), BlockError::none);

@@ -1,6 +1,6 @@
-// Version 1 of the frame, frozen: copies of the structs, literal numbers, and bytes that were written
-// once. A failure here means that daemons of different releases cannot talk; it is repaired in the code,
-// never in this file, unless kWireProtocol takes a new number.
+// Version 1 of the frame, frozen: copies of the structs, literal numbers, and bytes that were
+// written once. A failure here means that daemons of different releases cannot talk; it is repaired
+// in the code, never in this file, unless kWireProtocol takes a new number.
 
 #include <gtest/gtest.h>
 
@@ -61,9 +61,9 @@ TEST(FrozenFrame, NumbersAreThoseOfVersionOne) {
   EXPECT_EQ(static_cast<int>(FrameKind::verify), 22);
 }
 
-#define EXPECT_SAME_PLACE(ours, frozen, field, at)                      \
-  EXPECT_EQ(offsetof(ours, field), std::size_t{at});                    \
-  EXPECT_EQ(offsetof(frozen, field), std::size_t{at});                  \
+#define EXPECT_SAME_PLACE(ours, frozen, field, at)     \
+  EXPECT_EQ(offsetof(ours, field), std::size_t{at});   \
+  EXPECT_EQ(offsetof(frozen, field), std::size_t{at}); \
   EXPECT_EQ(sizeof(std::declval<ours>().field), sizeof(std::declval<frozen>().field))
 
 TEST(FrozenFrame, HeaderFieldsStayWhereTheyAre) {

@@ -30,8 +30,7 @@ TEST(Hello, AGoodOneIsReadBack) {
   for (const auto kind : {FrameKind::hello, FrameKind::hello_reply}) {
     const HelloFrame frame = make_hello(kind, sample());
     EXPECT_EQ(parse_frame_header(std::as_bytes(std::span(&frame, 1))).error, ParseError::none);
-    const ParsedHello parsed =
-        parse_hello(frame.header, std::as_bytes(std::span(&frame.body, 1)));
+    const ParsedHello parsed = parse_hello(frame.header, std::as_bytes(std::span(&frame.body, 1)));
     EXPECT_EQ(parsed.error, HelloError::none);
     EXPECT_EQ(parsed.version, kWireProtocol);
     EXPECT_EQ(std::memcmp(&parsed.body, &frame.body, sizeof frame.body), 0);

@@ -5,15 +5,16 @@
  * returns a ticket at once, and the ticket is tested, waited for or cancelled.
  *
  * Rules that hold everywhere
- *  - Every function returns a tern_status; TERN_OK is 0. tern_error_detail() has the sentence that goes
- *    with the last failure on the calling thread.
- *  - Handles are thread-safe: any thread may use any handle. A handle must not be used after the call
- *    that ends it. After fork() the child's handles answer TERN_ERR_FORKED and do no harm.
- *  - Nothing here aborts, prints, installs signal handlers or blocks without the timeout given to it.
- *  - Timeouts are milliseconds; 0 does not wait, TERN_FOREVER waits without limit. A daemon that dies
- *    ends every wait with TERN_ERR_DAEMON_LOST.
- *  - Sizes of structs: every options struct begins with struct_size. Initialise it with the _INIT macro
- *    beside it; fields that a later version adds are then zero, which always means "as before".
+ *  - Every function returns a tern_status; TERN_OK is 0. tern_error_detail() has the sentence that
+ * goes with the last failure on the calling thread.
+ *  - Handles are thread-safe: any thread may use any handle. A handle must not be used after the
+ * call that ends it. After fork() the child's handles answer TERN_ERR_FORKED and do no harm.
+ *  - Nothing here aborts, prints, installs signal handlers or blocks without the timeout given to
+ * it.
+ *  - Timeouts are milliseconds; 0 does not wait, TERN_FOREVER waits without limit. A daemon that
+ * dies ends every wait with TERN_ERR_DAEMON_LOST.
+ *  - Sizes of structs: every options struct begins with struct_size. Initialise it with the _INIT
+ * macro beside it; fields that a later version adds are then zero, which always means "as before".
  */
 #ifndef TERN_TERN_H
 #define TERN_TERN_H
@@ -34,7 +35,8 @@ extern "C" {
 #define TERN_ABI_VERSION 1
 #define TERN_FOREVER (-1)
 
-/* ---- Errors ------------------------------------------------------------------------------------- */
+/* ---- Errors -------------------------------------------------------------------------------------
+ */
 
 typedef int32_t tern_status;
 enum {
@@ -78,14 +80,16 @@ enum {
 /* One sentence: what the code means and what to do. Static storage, never NULL. */
 TERN_API const char* tern_strerror(tern_status status);
 
-/* What exactly went wrong in the last failing call of the calling thread (which rank said what, which
- * name is missing). Valid until the thread's next call into libtern; "" if there is nothing to add. */
+/* What exactly went wrong in the last failing call of the calling thread (which rank said what,
+ * which name is missing). Valid until the thread's next call into libtern; "" if there is nothing
+ * to add. */
 TERN_API const char* tern_error_detail(void);
 
 /* The version of the library, "0.1.0". */
 TERN_API const char* tern_version(void);
 
-/* ---- Types -------------------------------------------------------------------------------------- */
+/* ---- Types --------------------------------------------------------------------------------------
+ */
 
 typedef enum {
   TERN_F32 = 0,
@@ -107,21 +111,18 @@ typedef enum {
 } tern_reduction;
 
 /* What a tensor is to the application. Only gradients and deltas may ever travel lossily. */
-typedef enum {
-  TERN_EXACT = 0,
-  TERN_GRADIENT = 1,
-  TERN_DELTA = 2,
-  TERN_WEIGHTS = 3
-} tern_role;
+typedef enum { TERN_EXACT = 0, TERN_GRADIENT = 1, TERN_DELTA = 2, TERN_WEIGHTS = 3 } tern_role;
 
 typedef struct tern_client tern_client;
 typedef struct tern_group tern_group;
 typedef struct tern_tensor tern_tensor;
 
-/* Names one submitted operation of one client until the wait or test that reports its end. Never 0. */
+/* Names one submitted operation of one client until the wait or test that reports its end. Never 0.
+ */
 typedef uint64_t tern_ticket;
 
-/* ---- Connection --------------------------------------------------------------------------------- */
+/* ---- Connection ---------------------------------------------------------------------------------
+ */
 
 typedef struct {
   uint32_t struct_size;
@@ -131,18 +132,19 @@ typedef struct {
                               Codec state is kept per user, job and tensor name. */
   uint64_t arena_bytes;    /* address space for tern_alloc and copies; 0: 1 GiB. Pages cost memory
                               only once touched. Counted against the user's quota. */
-  int64_t timeout_ms;      /* for the whole hand-shake, and for every later request to the daemon that
-                              has no timeout of its own (mint, leave, declare, ...); 0: 5000 */
+  int64_t timeout_ms; /* for the whole hand-shake, and for every later request to the daemon that
+                         has no timeout of its own (mint, leave, declare, ...); 0: 5000 */
 } tern_connect_options;
-#define TERN_CONNECT_OPTIONS_INIT {sizeof(tern_connect_options), 0, NULL, NULL, 0, 0}
+#define TERN_CONNECT_OPTIONS_INIT \
+  { sizeof(tern_connect_options), 0, NULL, NULL, 0, 0 }
 
 /* Connects to the daemon of this node. options may be NULL. On success *client is to be ended with
  * tern_disconnect. TERN_ERR_DAEMON_ABSENT if nobody listens, TERN_ERR_PERMISSION_DENIED,
  * TERN_ERR_VERSION_MISMATCH, TERN_ERR_QUOTA_EXCEEDED, TERN_ERR_TIMEOUT. */
 TERN_API tern_status tern_connect(const tern_connect_options* options, tern_client** client);
 
-/* Leaves all groups, fails what is in flight, frees all memory of the client. Every group, tensor and
- * arena pointer of it is invalid afterwards. NULL is ignored. */
+/* Leaves all groups, fails what is in flight, frees all memory of the client. Every group, tensor
+ * and arena pointer of it is invalid afterwards. NULL is ignored. */
 TERN_API tern_status tern_disconnect(tern_client* client);
 
 /* Takes bytes (> 0) from the arena, aligned to 64. Tensors in the arena are read and written by the
@@ -152,11 +154,12 @@ TERN_API tern_status tern_alloc(tern_client* client, size_t bytes, void** memory
 /* Gives memory of tern_alloc back. NULL is ignored. Must not be used by an operation in flight. */
 TERN_API tern_status tern_free(tern_client* client, void* memory);
 
-/* ---- Groups ------------------------------------------------------------------------------------- */
+/* ---- Groups -------------------------------------------------------------------------------------
+ */
 
-/* Names a group and proves the right to join it; printable text, zero-terminated. It travels from the
- * rank that mints it to the others by the application's own means (a file, torchrun's store, MPI,
- * Slurm). It contains a secret: whoever has it can join. */
+/* Names a group and proves the right to join it; printable text, zero-terminated. It travels from
+ * the rank that mints it to the others by the application's own means (a file, torchrun's store,
+ * MPI, Slurm). It contains a secret: whoever has it can join. */
 typedef struct {
   char text[256];
 } tern_group_id;
@@ -166,47 +169,51 @@ TERN_API tern_status tern_group_mint(tern_client* client, tern_group_id* id);
 
 typedef struct {
   uint32_t struct_size;
-  int32_t rank;       /* 0 .. size-1, each taken once */
-  int32_t size;       /* the same on all ranks, 1 .. 1024 */
-  uint32_t verify;    /* 1: compare the results' checksums across ranks after every operation */
-  uint64_t seed;      /* for recipes that draw random numbers; the same on all ranks */
-  int64_t timeout_ms; /* how long to wait for the other ranks; 0: 60000 */
+  int32_t rank;          /* 0 .. size-1, each taken once */
+  int32_t size;          /* the same on all ranks, 1 .. 1024 */
+  uint32_t verify;       /* 1: compare the results' checksums across ranks after every operation */
+  uint64_t seed;         /* for recipes that draw random numbers; the same on all ranks */
+  int64_t timeout_ms;    /* how long to wait for the other ranks; 0: 60000 */
   int64_t op_timeout_ms; /* an operation not submitted by all ranks for so long fails everywhere;
                             0: the daemon's setting (10 minutes) */
 } tern_join_options;
-#define TERN_JOIN_OPTIONS_INIT {sizeof(tern_join_options), 0, 1, 0, 0, 0, 0}
+#define TERN_JOIN_OPTIONS_INIT \
+  { sizeof(tern_join_options), 0, 1, 0, 0, 0, 0 }
 
 /* Joins the group and returns when all ranks have. A second join with the same id, after the group
  * failed and was left, starts the next epoch. TERN_ERR_BAD_SECRET, TERN_ERR_RANK_TAKEN,
- * TERN_ERR_WRONG_SIZE, TERN_ERR_TIMEOUT (the detail names the missing ranks), TERN_ERR_UNREACHABLE. */
+ * TERN_ERR_WRONG_SIZE, TERN_ERR_TIMEOUT (the detail names the missing ranks), TERN_ERR_UNREACHABLE.
+ */
 TERN_API tern_status tern_group_join(tern_client* client, const tern_group_id* id,
                                      const tern_join_options* options, tern_group** group);
 
-/* Leaves the group; operations in flight fail on all ranks with TERN_ERR_GROUP_LEFT. Frees the handle
- * and those of its tensors. */
+/* Leaves the group; operations in flight fail on all ranks with TERN_ERR_GROUP_LEFT. Frees the
+ * handle and those of its tensors. */
 TERN_API tern_status tern_group_leave(tern_group* group);
 
 typedef struct {
   uint32_t struct_size;
   int32_t rank;
   int32_t size;
-  int32_t node;       /* index of this node, 0 .. node_count-1 */
+  int32_t node; /* index of this node, 0 .. node_count-1 */
   int32_t node_count;
-  uint32_t epoch;     /* 1 for the first join, one more for every rejoin */
+  uint32_t epoch;          /* 1 for the first join, one more for every rejoin */
   uint64_t last_common_op; /* how many of its first operations every rank had completed when the
                               epoch before this one ended; 0 in the first epoch */
 } tern_group_info;
-#define TERN_GROUP_INFO_INIT {sizeof(tern_group_info), 0, 0, 0, 0, 0, 0}
+#define TERN_GROUP_INFO_INIT \
+  { sizeof(tern_group_info), 0, 0, 0, 0, 0, 0 }
 
 TERN_API tern_status tern_group_get_info(tern_group* group, tern_group_info* info);
 
-/* ---- Tensors ------------------------------------------------------------------------------------ */
+/* ---- Tensors ------------------------------------------------------------------------------------
+ */
 
 typedef struct {
   uint32_t struct_size;
   uint32_t reserved;
-  const char* name;   /* stable across steps and runs, 1..127 bytes; required */
-  uint64_t count;     /* elements, > 0; the same on all ranks */
+  const char* name; /* stable across steps and runs, 1..127 bytes; required */
+  uint64_t count;   /* elements, > 0; the same on all ranks */
   tern_dtype dtype;
   tern_role role;
   const char* recipe; /* NULL: the daemon's policy. Its memory is fixed for the epoch: "3lc:s=1" is
@@ -216,10 +223,10 @@ typedef struct {
   uint32_t exempt;    /* 1: never compressed lossily, whatever role and recipe say */
 } tern_tensor_options;
 #define TERN_TENSOR_OPTIONS_INIT \
-  {sizeof(tern_tensor_options), 0, NULL, 0, TERN_F32, TERN_EXACT, NULL, NULL, 0, 0}
+  { sizeof(tern_tensor_options), 0, NULL, 0, TERN_F32, TERN_EXACT, NULL, NULL, 0, 0 }
 
-/* Declares a tensor in the group, with the memory that its recipe needs. Local: does not wait for the
- * other ranks; a difference between ranks fails the first operation with TERN_ERR_MISMATCH.
+/* Declares a tensor in the group, with the memory that its recipe needs. Local: does not wait for
+ * the other ranks; a difference between ranks fails the first operation with TERN_ERR_MISMATCH.
  * TERN_ERR_ALREADY_EXISTS, TERN_ERR_BAD_RECIPE (the detail points at the place),
  * TERN_ERR_QUOTA_EXCEEDED. */
 TERN_API tern_status tern_tensor_declare(tern_group* group, const tern_tensor_options* options,
@@ -231,52 +238,58 @@ TERN_API tern_status tern_tensor_release(tern_tensor* tensor);
 typedef struct {
   uint32_t struct_size;
   uint32_t reserved;
-  uint64_t ops;               /* completed operations */
-  uint64_t bytes_raw;         /* what the blocks sent by this node would have been uncompressed */
-  uint64_t bytes_sent;        /* what they were, block headers included */
-  double ratio;               /* bytes_raw / bytes_sent; 1 before the first operation */
-  double residual_ratio;      /* root of (energy of the residual / energy of the input), last op */
+  uint64_t ops;          /* completed operations */
+  uint64_t bytes_raw;    /* what the blocks sent by this node would have been uncompressed */
+  uint64_t bytes_sent;   /* what they were, block headers included */
+  double ratio;          /* bytes_raw / bytes_sent; 1 before the first operation */
+  double residual_ratio; /* root of (energy of the residual / energy of the input), last op */
   uint64_t encode_ns, queue_ns, wire_ns, decode_ns, wait_ns; /* totals over all operations */
-  uint64_t raw_fallbacks;     /* chunks sent raw because of a NaN or an infinity */
-  uint64_t state_bytes;       /* memory held by the recipe's state on this node */
-  char recipe[64];            /* in canonical form */
+  uint64_t raw_fallbacks; /* chunks sent raw because of a NaN or an infinity */
+  uint64_t state_bytes;   /* memory held by the recipe's state on this node */
+  char recipe[64];        /* in canonical form */
 } tern_tensor_stats;
-#define TERN_TENSOR_STATS_INIT \
-  {sizeof(tern_tensor_stats), 0, 0, 0, 0, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 0, {0}}
+#define TERN_TENSOR_STATS_INIT                                                  \
+  {                                                                             \
+    sizeof(tern_tensor_stats), 0, 0, 0, 0, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 0, { 0 } \
+  }
 
 TERN_API tern_status tern_tensor_get_stats(tern_tensor* tensor, tern_tensor_stats* stats);
 
-/* ---- Operations --------------------------------------------------------------------------------- */
+/* ---- Operations ---------------------------------------------------------------------------------
+ */
 
-/* One operation. input and output may be any pointers: in the arena they are used in place, elsewhere
- * they are copied. output == input (or NULL for "in place") is allowed; partial overlap is not. Both
- * must stay valid, and input unchanged, until the ticket ends. */
+/* One operation. input and output may be any pointers: in the arena they are used in place,
+ * elsewhere they are copied. output == input (or NULL for "in place") is allowed; partial overlap
+ * is not. Both must stay valid, and input unchanged, until the ticket ends. */
 typedef struct {
   uint32_t struct_size;
-  tern_dtype dtype;      /* of an anonymous op; ignored with a tensor */
-  tern_tensor* tensor;   /* NULL: anonymous, matched by the order of anonymous ops in the group */
+  tern_dtype dtype;    /* of an anonymous op; ignored with a tensor */
+  tern_tensor* tensor; /* NULL: anonymous, matched by the order of anonymous ops in the group */
   const void* input;
   void* output;
-  uint64_t count;        /* elements of an anonymous op; with a tensor 0 or the declared count */
+  uint64_t count; /* elements of an anonymous op; with a tensor 0 or the declared count */
   tern_reduction reduction;
-  int32_t root;          /* broadcast: the rank whose input everybody gets */
-  int32_t priority;      /* 0: the tensor's */
-  float prescale;        /* inputs are multiplied by this; 0 means 1 */
-  float state_scale;     /* the recipe's state is multiplied by this first, for a changed loss scale
-                            or learning rate; 0 means 1 */
+  int32_t root;      /* broadcast: the rank whose input everybody gets */
+  int32_t priority;  /* 0: the tensor's */
+  float prescale;    /* inputs are multiplied by this; 0 means 1 */
+  float state_scale; /* the recipe's state is multiplied by this first, for a changed loss scale
+                        or learning rate; 0 means 1 */
   uint32_t reserved;
   const char* recipe;    /* NULL: the tensor's. Same memory as the declaration, other compressor. */
   uint64_t wait_event;   /* reserved for device events: 0 */
   uint64_t signal_event; /* reserved for device events: 0 */
   const uint64_t* counts; /* reserved for per-rank counts: NULL */
 } tern_op;
-#define TERN_OP_INIT \
-  {sizeof(tern_op), TERN_F32, NULL, NULL, NULL, 0, TERN_SUM, 0, 0, 0.0f, 0.0f, 0, NULL, 0, 0, NULL}
+#define TERN_OP_INIT                                                                           \
+  {                                                                                            \
+    sizeof(tern_op), TERN_F32, NULL, NULL, NULL, 0, TERN_SUM, 0, 0, 0.0f, 0.0f, 0, NULL, 0, 0, \
+        NULL                                                                                   \
+  }
 
 /* Every rank's output becomes the reduction of all inputs, bit-identical on all ranks.
- * TERN_ERR_WOULD_BLOCK when too many operations are in flight (or not yet reported: 512 per client), or
- * their copies fill the arena: wait for one and submit again. TERN_ERR_OUT_OF_MEMORY when a copy never
- * fits: use a larger arena. */
+ * TERN_ERR_WOULD_BLOCK when too many operations are in flight (or not yet reported: 512 per
+ * client), or their copies fill the arena: wait for one and submit again. TERN_ERR_OUT_OF_MEMORY
+ * when a copy never fits: use a larger arena. */
 TERN_API tern_status tern_all_reduce(tern_group* group, const tern_op* op, tern_ticket* ticket);
 
 /* Every rank's output becomes the root's input, bit for bit. The reduction is ignored. */
@@ -297,13 +310,13 @@ TERN_API tern_status tern_test(tern_client* client, tern_ticket ticket);
 TERN_API tern_status tern_wait_any(tern_client* client, const tern_ticket* tickets, size_t count,
                                    int64_t timeout_ms, size_t* index);
 
-/* Asks for the end of an op; it then fails on all ranks with TERN_ERR_CANCELLED unless it was faster.
- * The ticket is still to be waited for. */
+/* Asks for the end of an op; it then fails on all ranks with TERN_ERR_CANCELLED unless it was
+ * faster. The ticket is still to be waited for. */
 TERN_API tern_status tern_cancel(tern_client* client, tern_ticket ticket);
 
 /* A descriptor that polls readable when at least one ticket may have ended since the last call of
- * tern_test, tern_wait or tern_wait_any; it stays so while an ended ticket has not been reported. Belongs
- * to the client; only for poll, select and epoll. */
+ * tern_test, tern_wait or tern_wait_any; it stays so while an ended ticket has not been reported.
+ * Belongs to the client; only for poll, select and epoll. */
 TERN_API tern_status tern_fd(tern_client* client, int* fd);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-// Tern for C++20: handles that end themselves, spans, and one exception type, over the C interface of
-// tern.h. Header only; link libtern.
+// Tern for C++20: handles that end themselves, spans, and one exception type, over the C interface
+// of tern.h. Header only; link libtern.
 //
 //   tern::Client client;
 //   tern::Group group = client.join(client.mint(), rank, size);
@@ -7,8 +7,8 @@
 //   tern::Tensor tensor = group.declare<float>("layer1.weight", count, TERN_GRADIENT);
 //   group.all_reduce(tensor, gradient).wait();
 //
-// Every handle keeps those alive that it needs, so that they may be destroyed in any order. A group is
-// left when the last Group, Tensor and Ticket of it is gone, the client disconnects likewise.
+// Every handle keeps those alive that it needs, so that they may be destroyed in any order. A group
+// is left when the last Group, Tensor and Ticket of it is gone, the client disconnects likewise.
 #ifndef TERN_TERN_HPP
 #define TERN_TERN_HPP
 
@@ -44,13 +44,18 @@ inline void throw_if_failed(tern_status status) {
   if (status != TERN_OK) throw Failure(status);
 }
 
-// The tern_dtype of a C++ type. 16-bit floats have none in C++20: use tern_op with TERN_F16, TERN_BF16.
+// The tern_dtype of a C++ type. 16-bit floats have none in C++20: use tern_op with TERN_F16,
+// TERN_BF16.
 template <typename T>
 constexpr tern_dtype dtype_of() noexcept {
-  if constexpr (std::is_same_v<T, float>) return TERN_F32;
-  else if constexpr (std::is_same_v<T, double>) return TERN_F64;
-  else if constexpr (std::is_same_v<T, std::int64_t>) return TERN_I64;
-  else if constexpr (std::is_same_v<T, std::int32_t>) return TERN_I32;
+  if constexpr (std::is_same_v<T, float>)
+    return TERN_F32;
+  else if constexpr (std::is_same_v<T, double>)
+    return TERN_F64;
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return TERN_I64;
+  else if constexpr (std::is_same_v<T, std::int32_t>)
+    return TERN_I32;
   else {
     static_assert(std::is_same_v<T, std::uint8_t>, "no tern_dtype for this type");
     return TERN_U8;
@@ -82,8 +87,8 @@ struct TensorOwner {
 
 }  // namespace detail
 
-// One operation in flight. Its memory is in use until it has ended: the destructor of a ticket that was
-// not waited for cancels the operation and waits, at most for the group's op_timeout.
+// One operation in flight. Its memory is in use until it has ended: the destructor of a ticket that
+// was not waited for cancels the operation and waits, at most for the group's op_timeout.
 class [[nodiscard]] Ticket {
  public:
   Ticket(detail::GroupHandle group, tern_ticket ticket) noexcept
@@ -170,7 +175,8 @@ class Group {
 
   // In place, on memory that stays valid until the ticket ends.
   template <typename T>
-  Ticket all_reduce(const Tensor& tensor, std::span<T> values, tern_reduction reduction = TERN_SUM) {
+  Ticket all_reduce(const Tensor& tensor, std::span<T> values,
+                    tern_reduction reduction = TERN_SUM) {
     tern_op op = op_on(values);
     op.tensor = tensor.get();
     op.reduction = reduction;
