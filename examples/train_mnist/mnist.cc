@@ -8,7 +8,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "examples/train_mnist/random.h"
+#include "examples/training/random.h"
 
 namespace tern::train_mnist {
 namespace {
@@ -116,7 +116,7 @@ DataSet load_data_set(const std::string& directory) {
   if (t10k.count() <= kSplitTest) {
     throw std::runtime_error(directory + " has too few images to split");
   }
-  const std::vector<std::uint32_t> order = Random(kSplitSeed).permutation(t10k.count());
+  const std::vector<std::uint32_t> order = training::Random(kSplitSeed).permutation(t10k.count());
   const std::span<const std::uint32_t> all(order);
   return {select(t10k, all.subspan(kSplitTest)), select(t10k, all.first(kSplitTest))};
 }

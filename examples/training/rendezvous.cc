@@ -1,4 +1,4 @@
-#include "examples/train_mnist/rendezvous.h"
+#include "examples/training/rendezvous.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include <system_error>
 #include <thread>
 
-namespace tern::train_mnist {
+namespace tern::training {
 
 void publish_group_id(const std::string& path, const tern_group_id& id) {
   const std::string draft = path + ".draft";
@@ -44,4 +44,4 @@ tern_group_id await_group_id(const std::string& path, std::chrono::milliseconds 
   }
 }
 
-}  // namespace tern::train_mnist
+}  // namespace tern::training

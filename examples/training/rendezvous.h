@@ -5,7 +5,7 @@
 
 #include "tern/tern.hpp"
 
-namespace tern::train_mnist {
+namespace tern::training {
 
 // How the group id gets from rank 0 to the others here: by a file that all of them see. A cluster
 // would use torchrun's store, MPI or Slurm in its place.
@@ -17,4 +17,4 @@ void publish_group_id(const std::string& path, const tern_group_id& id);
 // Waits until the file is there. Throws std::runtime_error when `timeout` has passed.
 tern_group_id await_group_id(const std::string& path, std::chrono::milliseconds timeout);
 
-}  // namespace tern::train_mnist
+}  // namespace tern::training

@@ -3,22 +3,21 @@
 #include <cstdint>
 #include <vector>
 
-#include "examples/train_mnist/exchange.h"
-#include "examples/train_mnist/mnist.h"
+#include "examples/training/exchange.h"
+#include "examples/training/recorder.h"
+#include "examples/training/task.h"
 
-namespace tern::train_mnist {
+namespace tern::training {
 
-// The defaults reach 97 % on the built-in images, raw and with 3LC.
 struct TrainOptions {
   int steps = 800;
-  int batch = 32;  // images a rank and step
+  int batch = 32;  // examples a rank and step
   std::uint64_t seed = 1;
   int warm_up_steps = 100;
   float peak_rate = 0.1F;
   float last_rate = 0.001F;
   float momentum = 0.9F;
   float weight_decay = 1e-4F;
-  int max_shift = 1;  // pixels
   int evaluate_every = 50;
   bool progress = false;
 };
@@ -32,6 +31,8 @@ struct AccuracyPoint {
 struct TrainReport {
   std::vector<double> step_seconds;
   std::vector<AccuracyPoint> accuracy;  // rank 0 only
+  float first_loss = 0.0F;              // of this rank's batches
+  float last_loss = 0.0F;
   bool weights_agree = false;
   std::uint64_t weights_checksum = 0;
 };
@@ -39,9 +40,9 @@ struct TrainReport {
 // Linear from 0 to the peak, then half a cosine down to the last rate.
 float learning_rate(const TrainOptions& options, int step);
 
-// Trains on this rank's share of the images, together with the other ranks of the exchange. Throws
-// tern::Failure when the exchange fails, std::runtime_error when the training does.
-TrainReport train(const TrainOptions& options, const DataSet& data, int rank, int size,
-                  Exchange* exchange);
+// Trains together with the other ranks of the exchange. Throws tern::Failure when the exchange
+// fails, std::runtime_error when the training or the recording does.
+TrainReport train(const TrainOptions& options, int rank, Task* task, Exchange* exchange,
+                  const Recorder& recorder);
 
-}  // namespace tern::train_mnist
+}  // namespace tern::training

@@ -1,10 +1,10 @@
-#include "examples/train_mnist/random.h"
+#include "examples/training/random.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-namespace tern::train_mnist {
+namespace tern::training {
 namespace {
 
 TEST(Random, GivesThePublishedNumbersOfSplitmix64) {
@@ -36,4 +36,4 @@ TEST(Random, NormalHasMeanZeroAndVarianceOne) {
 }
 
 }  // namespace
-}  // namespace tern::train_mnist
+}  // namespace tern::training

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace tern::train_mnist {
+namespace tern::training {
 
 // splitmix64: the same numbers on every machine and compiler, which std::shuffle and the standard
 // distributions do not promise.
@@ -50,4 +50,4 @@ class Random {
   std::uint64_t state_;
 };
 
-}  // namespace tern::train_mnist
+}  // namespace tern::training

@@ -1,0 +1,178 @@
+#include "examples/training/exchange.h"
+
+#include <bit>
+#include <chrono>
+#include <optional>
+#include <vector>
+
+#include "examples/training/rendezvous.h"
+#include "tern/tern.hpp"
+
+namespace tern::training {
+namespace {
+
+Client connect(const ExchangeOptions& options) {
+  tern_connect_options connection = TERN_CONNECT_OPTIONS_INIT;
+  connection.socket_path = options.socket.empty() ? nullptr : options.socket.c_str();
+  connection.job = options.job.c_str();
+  connection.arena_bytes = std::uint64_t{16} << 20;
+  connection.timeout_ms = options.timeout_ms;
+  return Client(connection);
+}
+
+Group join(Client* client, const ExchangeOptions& options) {
+  tern_group_id id = {};
+  if (options.rank == 0) {
+    id = client->mint();
+    publish_group_id(options.group_id_file, id);
+  } else {
+    id = await_group_id(options.group_id_file, std::chrono::milliseconds(options.timeout_ms));
+  }
+  tern_join_options join_options = TERN_JOIN_OPTIONS_INIT;
+  join_options.rank = options.rank;
+  join_options.size = options.size;
+  join_options.timeout_ms = options.timeout_ms;
+  join_options.op_timeout_ms = options.timeout_ms;
+  return client->join(id, join_options);
+}
+
+// Gradients lie in the arena, where Tern reads and writes them in place.
+class TernExchange : public Exchange {
+ public:
+  TernExchange(const ExchangeOptions& options, std::span<const Parameter> layout)
+      : options_(options),
+        layout_(layout.begin(), layout.end()),
+        client_(connect(options)),
+        group_(join(&client_, options)),
+        gradients_(client_.allocate<float>(parameter_count(layout))),
+        tickets_(layout.size()) {
+    for (const Parameter& parameter : layout_) {
+      // Biases are declared like weights; the daemon sends so small a tensor raw.
+      tensors_.push_back(
+          group_.declare<float>(parameter.name, parameter.count(), TERN_GRADIENT, options.recipe));
+    }
+  }
+
+  std::span<float> gradients() override { return gradients_; }
+
+  void broadcast(std::span<float> parameters) override {
+    Ticket ticket = group_.broadcast(parameters, 0);
+    finish(&ticket);
+  }
+
+  void begin(std::size_t layer) override {
+    for (std::size_t i = 0; i < layout_.size(); ++i) {
+      if (layout_[i].layer != layer) continue;
+      tickets_[i] = group_.all_reduce(
+          tensors_[i], gradients_.subspan(layout_[i].offset, layout_[i].count()), TERN_AVERAGE);
+    }
+  }
+
+  void wait(std::size_t layer) override {
+    for (std::size_t i = 0; i < layout_.size(); ++i) {
+      if (layout_[i].layer != layer) continue;
+      finish(&tickets_[i].value());
+      tickets_[i].reset();
+    }
+  }
+
+  void barrier() override {
+    Ticket ticket = group_.barrier();
+    finish(&ticket);
+  }
+
+  void leave_together() override {
+    try {
+      barrier();
+    } catch (const Failure& failure) {
+      // A rank whose barrier ended a moment earlier has left: every rank had come to the barrier.
+      if (failure.status() != TERN_ERR_GROUP_LEFT) {
+        throw;
+      }
+    }
+  }
+
+  bool agree(std::span<const float> parameters) override {
+    const auto mine = std::bit_cast<std::int64_t>(checksum(parameters));
+    std::int64_t least = mine;
+    std::int64_t most = mine;
+    Ticket first = group_.all_reduce(std::span(&least, 1), TERN_MIN);
+    Ticket second = group_.all_reduce(std::span(&most, 1), TERN_MAX);
+    finish(&first);
+    finish(&second);
+    return least == most;
+  }
+
+  std::uint64_t bytes_sent() const override {
+    std::uint64_t bytes = 0;
+    for (const Tensor& tensor : tensors_) {
+      bytes += tensor.stats().bytes_sent;
+    }
+    return bytes;
+  }
+
+  std::uint64_t bytes_raw() const override {
+    std::uint64_t bytes = 0;
+    for (const Tensor& tensor : tensors_) {
+      bytes += tensor.stats().bytes_raw;
+    }
+    return bytes;
+  }
+
+  int node() const override { return static_cast<int>(group_.info().node); }
+
+ private:
+  // The group's op_timeout ends every operation; the wait is a little longer, so that its better
+  // explained failure comes first.
+  void finish(Ticket* ticket) {
+    if (!ticket->wait_for(options_.timeout_ms + 5000)) {
+      throw Failure(TERN_ERR_TIMEOUT);
+    }
+  }
+
+  ExchangeOptions options_;
+  std::vector<Parameter> layout_;
+  Client client_;
+  Group group_;
+  std::span<float> gradients_;
+  std::vector<Tensor> tensors_;  // in the order of the layout, as the tickets
+  std::vector<std::optional<Ticket>> tickets_;
+};
+
+// The mean over one rank is its own gradient.
+class LocalExchange : public Exchange {
+ public:
+  explicit LocalExchange(std::size_t count) : gradients_(count) {}
+
+  std::span<float> gradients() override { return gradients_; }
+  void broadcast(std::span<float>) override {}
+  void begin(std::size_t) override {}
+  void wait(std::size_t) override {}
+  void barrier() override {}
+  void leave_together() override {}
+  bool agree(std::span<const float>) override { return true; }
+  std::uint64_t bytes_sent() const override { return 0; }
+  std::uint64_t bytes_raw() const override { return 0; }
+  int node() const override { return 0; }
+
+ private:
+  std::vector<float> gradients_;
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> make_exchange(const ExchangeOptions& options,
+                                        std::span<const Parameter> layout) {
+  if (options.local) return std::make_unique<LocalExchange>(parameter_count(layout));
+  return std::make_unique<TernExchange>(options, layout);
+}
+
+std::uint64_t checksum(std::span<const float> values) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const std::byte byte : std::as_bytes(values)) {
+    hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3U;
+  }
+  return hash;
+}
+
+}  // namespace tern::training
