@@ -28,10 +28,10 @@
 #include "bench/gloo_contestant.h"
 #include "bench/inputs.h"
 #include "bench/meeting.h"
-#include "bench/npy.h"
+#include "bench/tensor_file.h"
 #include "bench/tern_contestant.h"
-#include "codec/kernel_target.h"
 #include "codec/recipe.h"
+#include "codec/target/target.h"
 
 namespace tern::bench {
 namespace {
@@ -264,7 +264,7 @@ class AllreduceBench {
     const bool scaled = recipe && recipe->compressor == codec::Compressor::threelc;
     return {{"recipe", traffic.recipe},
             {"scale", scaled ? nlohmann::json(recipe->scale_elements) : nlohmann::json()},
-            {"target", codec::kernel_target_name()},
+            {"target", codec::target::name()},
             {"ratio", traffic.bytes_sent == 0 ? 1.0
                                               : static_cast<double>(traffic.bytes_raw) /
                                                     static_cast<double>(traffic.bytes_sent)},
@@ -297,9 +297,9 @@ void run_allreduce(const AllreduceOptions& options) {
   try {
     std::vector<float> file_values;
     if (!options.input_file.empty()) {
-      Result<std::vector<float>> values = read_npy_f32(options.input_file);
-      if (!values) throw std::runtime_error(values.error().text);
-      file_values = std::move(*values);
+      const Result<Tensor> tensor = read_tensor(options.input_file, std::nullopt);
+      if (!tensor) throw std::runtime_error(tensor.error().text);
+      file_values = to_f32(*tensor);
     }
     AllreduceBench(options, file_values).run();
   } catch (const std::exception& error) {
@@ -339,7 +339,8 @@ void add_allreduce_command(CLI::App& app) {
   command->add_option("--idle", options->idle_seconds, "Seconds to stay idle after the join");
   command->add_option("--pools", options->pools, "Pools of inputs")->check(CLI::PositiveNumber);
   command->add_option("--seed", options->seed, "Of the Gaussian inputs");
-  command->add_option("--input", options->input_file, "A .npy file of f32 instead of Gaussians");
+  command->add_option("--input", options->input_file,
+                      "A .npy file (f32, f16 or bf16) instead of Gaussians");
   command->callback([options] {
     std::erase(options->recipes, "none");
     run_allreduce(*options);

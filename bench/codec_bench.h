@@ -1,12 +1,14 @@
 #pragma once
 
+// NOLINTNEXTLINE(readability-identifier-naming): the library named it.
 namespace CLI {
 class App;
 }
 
 namespace tern::bench {
 
-// Adds `tern-bench codec`, which runs when it is parsed.
+// Add `tern-bench codec` and `tern-bench codebook`, which run when they are parsed.
 void add_codec_command(CLI::App& app);
+void add_codebook_command(CLI::App& app);
 
 }  // namespace tern::bench

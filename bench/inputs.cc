@@ -18,7 +18,8 @@ std::size_t whole_pages(std::size_t bytes) {
 
 FloatArray::FloatArray(std::size_t count, float value)
     : count_(count),
-      data_(static_cast<float*>(std::aligned_alloc(kPageBytes, whole_pages(count * sizeof(float)))),
+      data_(static_cast<float*>(std::aligned_alloc(
+                kPageBytes, whole_pages(std::max<std::size_t>(1, count) * sizeof(float)))),
             &std::free) {
   TERN_CHECK(data_ != nullptr);
   std::fill_n(data_.get(), count_, value);

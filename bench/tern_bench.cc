@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   tern::bench::add_allreduce_command(app);
   tern::bench::add_codec_command(app);
+  tern::bench::add_codebook_command(app);
   CLI11_PARSE(app, argc, argv);
   return 0;
 }

@@ -96,6 +96,10 @@ class Client {
   Result<std::shared_ptr<TensorState>> declare(const std::shared_ptr<GroupState>& group,
                                                const DeclareOptions& options);
   Status release(const std::shared_ptr<TensorState>& tensor);
+  // What the codec remembers of the tensor on this node, for checkpoints.
+  Result<std::uint64_t> state_bytes(const TensorState& tensor);
+  Result<std::uint64_t> export_state(const TensorState& tensor, std::span<std::byte> part);
+  Status import_state(const TensorState& tensor, std::span<const std::span<const std::byte>> parts);
   Result<shm::TensorStatsPacket> stats(const TensorState& tensor);
 
   Result<std::uint64_t> submit(const OpRequest& request);
@@ -117,6 +121,9 @@ class Client {
   Deadline request_deadline() const noexcept { return Deadline::after_ms(request_timeout_ms_); }
   // The failure of a request; a broken connection also ends all ops.
   tl::unexpected<Error> request_failed(Error error);
+  template <typename Fill, typename Take>
+  Result<std::uint64_t> move_state(const TensorState& tensor, shm::StateAction action,
+                                   std::uint64_t bytes, Fill fill, Take take);
 
   // REQUIRES, for all below: mutex_ held.
   std::uint64_t completed_prefix(const GroupState& group) noexcept;

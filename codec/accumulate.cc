@@ -213,6 +213,17 @@ void accumulate(DType dtype, Reduction reduction, const std::byte* source, std::
   }
 }
 
+void accumulate_first(DType dtype, Reduction reduction, const std::byte* own,
+                      const std::byte* source, std::size_t count, void* accumulator) noexcept {
+  const bool adds = reduction == Reduction::sum || reduction == Reduction::average;
+  if (dtype == DType::f32 && adds) {
+    convert_kernels().sum_f32(own, source, count, static_cast<float*>(accumulator));
+    return;
+  }
+  accumulate_begin(dtype, own, count, 1.0f, accumulator);
+  accumulate(dtype, reduction, source, count, 1.0f, accumulator);
+}
+
 void accumulate_partial(DType dtype, Reduction reduction, const void* partial, std::size_t count,
                         void* accumulator) noexcept {
   const DType summed = dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
@@ -269,7 +280,9 @@ void from_f32(DType dtype, const float* source, std::size_t count, std::byte* ou
       kernels.f32_to_bf16(source, count, out);
       return;
     case DType::f32:
-      if (count != 0) std::memmove(out, source, sizeof(float) * count);
+      if (count != 0 && static_cast<const void*>(out) != source) {
+        std::memmove(out, source, sizeof(float) * count);
+      }
       return;
     default:
       TERN_CHECK(dtype == DType::f32);

@@ -27,7 +27,12 @@ void accumulate_begin(DType dtype, const std::byte* source, std::size_t count, f
 void accumulate(DType dtype, Reduction reduction, const std::byte* source, std::size_t count,
                 float prescale, void* accumulator) noexcept;
 
-// The same from another accumulator, for example one decoded or one per local rank.
+// accumulate_begin with `own` and accumulate with `source`, in one pass over memory where it is the
+// usual one: a sum of f32.
+void accumulate_first(DType dtype, Reduction reduction, const std::byte* own,
+                      const std::byte* source, std::size_t count, void* accumulator) noexcept;
+
+// accumulate from another accumulator, for example one decoded or one per local rank.
 void accumulate_partial(DType dtype, Reduction reduction, const void* partial, std::size_t count,
                         void* accumulator) noexcept;
 

@@ -65,7 +65,7 @@ EncodeResult bf16_encode(const Recipe& recipe, const EncodeRequest& request,
                          std::span<std::byte> payload_out, wire::BlockHeader& header_out) noexcept {
   EncodeResult result;
   const std::size_t count = request.input.size();
-  float* const residual = needs_residual(recipe) ? request.residual : nullptr;
+  float* const residual = needs_residual(recipe) ? request.state : nullptr;
   alignas(64) float scan_lanes[kScanLanes] = {};
   const std::uint32_t largest = threelc_kernels().scan(request.input.data(), residual,
                                                        request.state_scale, count, scan_lanes);

@@ -1,6 +1,6 @@
-// The conversions for every vector target. They are the scalar functions of half.h in plain loops:
-// they have no branch, so the compiler vectorizes them for the target of the enclosing namespace,
-// and the bits are the reference's by construction.
+// The conversions for every vector target. They are the scalar functions of base/half.h in plain
+// loops: they have no branch, so the compiler vectorizes them for the target of the enclosing
+// namespace, and the bits are the reference's by construction.
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 
 #undef HWY_TARGET_INCLUDE
@@ -51,6 +51,11 @@ void add_f32(float* __restrict accumulator, const std::byte* __restrict source,
   for (std::size_t i = 0; i < count; ++i) accumulator[i] += load_f32(source + 4 * i);
 }
 
+void sum_f32(const std::byte* __restrict a, const std::byte* __restrict b, std::size_t count,
+             float* __restrict out) noexcept {
+  for (std::size_t i = 0; i < count; ++i) out[i] = load_f32(a + 4 * i) + load_f32(b + 4 * i);
+}
+
 void add_bf16(float* __restrict accumulator, const std::byte* __restrict source,
               std::size_t count) noexcept {
   for (std::size_t i = 0; i < count; ++i) accumulator[i] += bf16_to_f32(load_u16(source + 2 * i));
@@ -61,9 +66,9 @@ void add_f16(float* __restrict accumulator, const std::byte* __restrict source,
   for (std::size_t i = 0; i < count; ++i) accumulator[i] += f16_to_f32(load_u16(source + 2 * i));
 }
 
-const ConvertKernels kConvert = {
-    f16_to_f32_array, f32_to_f16_array, bf16_to_f32_array, f32_to_bf16_array, add_f32,
-    add_bf16,         add_f16};
+const ConvertKernels kConvert = {f16_to_f32_array,  f32_to_f16_array, bf16_to_f32_array,
+                                 f32_to_bf16_array, add_f32,          add_bf16,
+                                 add_f16,           sum_f32};
 inline const ConvertKernels* convert_table() noexcept { return &kConvert; }
 
 #else

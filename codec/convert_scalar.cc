@@ -36,6 +36,10 @@ void add_f32(float* accumulator, const std::byte* source, std::size_t count) noe
   for (std::size_t i = 0; i < count; ++i) accumulator[i] += load_f32(source + 4 * i);
 }
 
+void sum_f32(const std::byte* a, const std::byte* b, std::size_t count, float* out) noexcept {
+  for (std::size_t i = 0; i < count; ++i) out[i] = load_f32(a + 4 * i) + load_f32(b + 4 * i);
+}
+
 void add_bf16(float* accumulator, const std::byte* source, std::size_t count) noexcept {
   for (std::size_t i = 0; i < count; ++i) accumulator[i] += bf16_to_f32(load_u16(source + 2 * i));
 }
@@ -46,8 +50,8 @@ void add_f16(float* accumulator, const std::byte* source, std::size_t count) noe
 
 }  // namespace
 
-const ConvertKernels kConvertScalar = {
-    f16_to_f32_array, f32_to_f16_array, bf16_to_f32_array, f32_to_bf16_array, add_f32,
-    add_bf16,         add_f16};
+const ConvertKernels kConvertScalar = {f16_to_f32_array,  f32_to_f16_array, bf16_to_f32_array,
+                                       f32_to_bf16_array, add_f32,          add_bf16,
+                                       add_f16,           sum_f32};
 
 }  // namespace tern::codec

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/dtype.h"
-#include "codec/half.h"
+#include "base/half.h"
 
 // What every instruction set implements. Private to codec/.
 //
@@ -176,6 +176,8 @@ struct ConvertKernels {
   void (*add_f32)(float* accumulator, const std::byte* source, std::size_t count) noexcept;
   void (*add_bf16)(float* accumulator, const std::byte* source, std::size_t count) noexcept;
   void (*add_f16)(float* accumulator, const std::byte* source, std::size_t count) noexcept;
+  // out[i] = a[i] + b[i]
+  void (*sum_f32)(const std::byte* a, const std::byte* b, std::size_t count, float* out) noexcept;
 };
 
 const ThreelcKernels& threelc_kernels() noexcept;

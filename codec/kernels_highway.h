@@ -1,11 +1,10 @@
 #pragma once
 
-#include <hwy/detect_targets.h>
-
 #include <array>
 #include <cstdint>
 
 #include "codec/kernels.h"
+#include "codec/target/highway_table.h"
 
 // What the files compiled per vector target share. Private to codec/.
 namespace tern::codec {
@@ -28,23 +27,3 @@ inline constexpr auto kCompressOrder = [] {
 }();
 
 }  // namespace tern::codec
-
-// Defines `name(target)` in the one pass in which HWY_ONCE is true, from the function `table` that
-// every target's namespace has.
-#if HWY_ARCH_X86
-#define TERN_CODEC_HIGHWAY_TABLE(Type, name, table) \
-  const Type* name(std::int64_t target) noexcept {  \
-    if (target == HWY_SSE4) return N_SSE4::table(); \
-    if (target == HWY_AVX2) return N_AVX2::table(); \
-    if (target == HWY_AVX3) return N_AVX3::table(); \
-    return nullptr;                                 \
-  }
-#elif HWY_ARCH_ARM_A64
-#define TERN_CODEC_HIGHWAY_TABLE(Type, name, table)        \
-  const Type* name(std::int64_t target) noexcept {         \
-    return target == HWY_NEON ? N_NEON::table() : nullptr; \
-  }
-#else
-#define TERN_CODEC_HIGHWAY_TABLE(Type, name, table) \
-  const Type* name(std::int64_t) noexcept { return nullptr; }
-#endif

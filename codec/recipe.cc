@@ -1,10 +1,9 @@
 #include "codec/recipe.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 
-#include "wire/block.h"
+#include "codec/recipe_stages.h"
 
 namespace tern::codec {
 namespace {
@@ -14,32 +13,45 @@ struct ParseFailure {
   std::size_t at = 0;
   std::string_view reason;
   std::string_view allowed;
+  StagePlace after =
+      StagePlace::whole;  // the names of the stages that may follow it are allowed as well
+  bool first_stage = false;
+  bool stages_allowed = false;
 };
 
-constexpr std::string_view kStarts =
-    "auto, raw, bf16, 3lc[:params], none(compressor) or ef(compressor)";
-constexpr std::string_view kCompressors = "raw, bf16 or 3lc[:params]";
-constexpr std::string_view kThreelcParams =
-    "s=1..2 (2 excluded), scale=ELEMENTS or scale=tensor, layout=tile|paper, zrun=on|off, pad=0|1";
-constexpr std::string_view kScales = "tensor, or a multiple of 64 from 64 to 1048576";
-constexpr std::string_view kFactors = "a decimal number with 1 <= s < 2, for example 1 or 1.75";
-
-// Words that are planned, so that a user learns that the word is right and the version is not.
-constexpr std::string_view kPlannedMemories[] = {"diana", "ef21"};
-constexpr std::string_view kPlannedStages[] = {
-    "int8",  "int4",  "sign",    "onebit",  "ternary",  "dither",   "natural", "topk",
-    "randk", "lloyd", "bitmask", "huffman", "lossless", "powersgd", "delta"};
-
-template <std::size_t N>
-bool listed(const std::string_view (&words)[N], std::string_view word) noexcept {
-  for (const std::string_view candidate : words) {
-    if (candidate == word) return true;
-  }
-  return false;
-}
+constexpr std::string_view kMemories = "auto, none(...), ef(...), diana(...), ef21(...)";
 
 constexpr bool is_word_character(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-';
+}
+
+const Stage* find_stage(std::string_view name) noexcept {
+  for (const Stage& stage : stages()) {
+    if (stage.name == name) return &stage;
+  }
+  return nullptr;
+}
+
+// What drops a biased error gets error feedback; what is exact, nearly so or unbiased does not.
+Memory usual_memory(const Recipe& recipe) noexcept {
+  if (!is_lossy(recipe)) return Memory::none;
+  const auto kind = recipe.quantizer.kind;
+  const bool sparse = recipe.sparsifier.kind != sparsifier::Kind::none;
+  const bool near = kind == quantizer::Kind::raw || kind == quantizer::Kind::bf16 ||
+                    kind == quantizer::Kind::fp16;
+  if (!sparse && near) return Memory::none;
+  return omega(recipe, wire::kBlockRunElements) >= 0.0 ? Memory::none : Memory::ef;
+}
+
+// The forms of their own that raw, bf16 and 3lc have when nothing stands before or behind them.
+void choose_form(Recipe& recipe) noexcept {
+  if (recipe.compressor != Compressor::staged || recipe.sparsifier.kind != sparsifier::Kind::none ||
+      recipe.entropy.kind != entropy::Kind::none) {
+    return;
+  }
+  if (recipe.quantizer.kind == quantizer::Kind::raw) recipe.compressor = Compressor::raw;
+  if (recipe.quantizer.kind == quantizer::Kind::bf16) recipe.compressor = Compressor::bf16;
+  if (recipe.quantizer.kind == quantizer::Kind::threelc) recipe.compressor = Compressor::threelc;
 }
 
 // Reads left to right and never goes back further than the word it has just read.
@@ -48,19 +60,15 @@ class Parser {
   explicit Parser(std::string_view text) noexcept : text_(text) {}
 
   bool parse(Recipe& recipe) noexcept {
-    const std::size_t start = position_;
     const std::string_view first = word();
     if (first == "auto") {
       recipe.automatic = true;
-    } else if (first == "none" || first == "ef") {
-      recipe.memory = first == "ef" ? Memory::ef : Memory::none;
+    } else if (memory_named(first, recipe.memory)) {
       if (!memory_body(recipe)) return false;
-    } else if (listed(kPlannedMemories, first)) {
-      return fail_at(start, "this memory is not available in this version", kStarts);
     } else {
-      position_ = start;
-      if (!compressor(recipe, kStarts)) return false;
-      if (recipe.compressor == Compressor::threelc) recipe.memory = Memory::ef;
+      position_ = 0;
+      if (!compressor(recipe, true)) return false;
+      recipe.memory = usual_memory(recipe);
     }
     if (position_ != text_.size()) return fail_here("nothing may follow here", "the end");
     return true;
@@ -69,117 +77,107 @@ class Parser {
   const ParseFailure& failure() const noexcept { return failure_; }
 
  private:
+  static bool memory_named(std::string_view name, Memory& memory) noexcept {
+    if (name == "none")
+      memory = Memory::none;
+    else if (name == "ef")
+      memory = Memory::ef;
+    else if (name == "diana")
+      memory = Memory::diana;
+    else if (name == "ef21")
+      memory = Memory::ef21;
+    else
+      return false;
+    return true;
+  }
+
   bool memory_body(Recipe& recipe) noexcept {
-    if (peek() == ':') return fail_here("none and ef have no parameters", "(compressor)");
+    if (peek() == ':') {
+      if (recipe.memory != Memory::diana) {
+        return fail_here("this memory has no parameters", "(compressor)");
+      }
+      ++position_;
+      const std::span<const StageParam> alpha(&kAlphaParam, 1);
+      if (!parameters(alpha, "alpha=0..1", recipe)) return false;
+    }
     if (!take('(')) return fail_here("the compressor is missing", "(compressor)");
     const std::size_t start = position_;
-    if (!compressor(recipe, kCompressors)) return false;
-    if (recipe.memory == Memory::ef && recipe.compressor == Compressor::raw) {
-      return fail_at(start, "raw drops nothing, so it has no error to feed back", "bf16 or 3lc");
-    }
+    if (!compressor(recipe, false)) return false;
+    const Objection objection = objection_to(recipe);
+    if (objection.reason != nullptr) return fail_at(start, objection.reason, objection.allowed);
     if (!take(')')) return fail_here("the parenthesis is not closed", ")");
     return true;
   }
 
-  bool compressor(Recipe& recipe, std::string_view allowed) noexcept {
-    const std::size_t start = position_;
-    const std::string_view name = word();
-    if (name == "raw") {
-      recipe.compressor = Compressor::raw;
-    } else if (name == "bf16") {
-      recipe.compressor = Compressor::bf16;
-    } else if (name == "3lc") {
-      recipe.compressor = Compressor::threelc;
-    } else if (listed(kPlannedStages, name)) {
-      return fail_at(start, "this stage is not available in this version", allowed);
-    } else {
-      return fail_at(start, name.empty() ? "a compressor is missing" : "no such compressor",
-                     allowed);
-    }
-    if (take(':')) {
-      if (recipe.compressor != Compressor::threelc) {
-        return fail_at(position_ - 1, "this compressor has no parameters", "nothing");
+  bool compressor(Recipe& recipe, bool first) noexcept {
+    const std::size_t begin = position_;
+    const Stage* last = nullptr;
+    do {
+      const std::size_t start = position_;
+      const std::string_view name = word();
+      const Stage* const stage = find_stage(name);
+      if (stage == nullptr || !may_follow(stage, last)) {
+        return fail_stage(start, name, stage, last, first);
       }
-      if (!parameters(recipe)) return false;
-    }
-    if (peek() == '+') {
-      return fail_here("a second stage is not available in this version", "nothing");
-    }
+      last = stage;
+      stage->choose(recipe);
+      if (take(':')) {
+        if (stage->params.empty()) {
+          return fail_at(position_ - 1, "this stage has no parameters", "nothing");
+        }
+        if (!parameters(stage->params, stage->params_allowed, recipe)) return false;
+      }
+    } while (take('+'));
+    choose_form(recipe);
+    if (!first) return true;
+    const Objection objection = objection_to(recipe);
+    if (objection.reason != nullptr) return fail_at(begin, objection.reason, objection.allowed);
     return true;
   }
 
-  bool parameters(Recipe& recipe) noexcept {
+  static bool may_follow(const Stage* stage, const Stage* last) noexcept {
+    if (last == nullptr) return stage->place != StagePlace::entropy;
+    return last->place != StagePlace::whole && stage->place != StagePlace::whole &&
+           stage->place > last->place;
+  }
+
+  bool fail_stage(std::size_t start, std::string_view name, const Stage* stage, const Stage* last,
+                  bool first) noexcept {
+    const char* reason = "no such compressor";
+    if (name.empty()) {
+      reason = last == nullptr ? "a compressor is missing" : "a stage is missing";
+    } else if (stage != nullptr) {
+      reason = last == nullptr ? "an entropy coder needs something before it"
+               : stage->place == StagePlace::whole || last->place == StagePlace::whole
+                   ? "this codec stands alone"
+                   : "the order is sparsifier + quantizer + entropy coder, one of each";
+    }
+    fail_at(start, reason, last == nullptr && first ? kMemories : std::string_view{});
+    failure_.stages_allowed = true;
+    failure_.first_stage = last == nullptr;
+    if (last != nullptr) failure_.after = last->place;
+    return false;
+  }
+
+  bool parameters(std::span<const StageParam> params, std::string_view allowed,
+                  Recipe& recipe) noexcept {
     unsigned seen = 0;
     do {
       const std::size_t start = position_;
       const std::string_view name = word();
-      const unsigned bit = parameter_bit(name);
-      if (bit == 0) return fail_at(start, "no such parameter", kThreelcParams);
-      if ((seen & bit) != 0) return fail_at(start, "this parameter is given twice", "nothing");
-      seen |= bit;
+      std::size_t index = 0;
+      while (index < params.size() && params[index].name != name) ++index;
+      if (index == params.size()) return fail_at(start, "no such parameter", allowed);
+      if ((seen >> index & 1u) != 0) {
+        return fail_at(start, "this parameter is given twice", "nothing");
+      }
+      seen |= 1u << index;
       if (!take('=')) return fail_here("the value is missing", "=value");
-      if (!value(name, recipe)) return false;
+      const std::size_t value_start = position_;
+      if (const char* problem = params[index].read(word(), recipe)) {
+        return fail_at(value_start, problem, params[index].allowed);
+      }
     } while (take(','));
-    return true;
-  }
-
-  static unsigned parameter_bit(std::string_view name) noexcept {
-    if (name == "s") return 1;
-    if (name == "scale") return 2;
-    if (name == "layout") return 4;
-    if (name == "zrun") return 8;
-    if (name == "pad") return 16;
-    return 0;
-  }
-
-  bool value(std::string_view name, Recipe& recipe) noexcept {
-    const std::size_t start = position_;
-    const std::string_view text = word();
-    if (name == "s") return factor(start, text, recipe);
-    if (name == "scale") return scale(start, text, recipe);
-    if (name == "layout") {
-      if (text != "tile" && text != "paper")
-        return fail_at(start, "no such layout", "tile or paper");
-      recipe.layout = text == "paper" ? Layout::paper : Layout::tile;
-    } else if (name == "zrun") {
-      if (text != "on" && text != "off") return fail_at(start, "zrun is a switch", "on or off");
-      recipe.zero_run = text == "on";
-    } else {
-      if (text != "0" && text != "1") return fail_at(start, "no such pad digit", "0 or 1");
-      recipe.pad_digit = text == "0" ? 0 : 1;
-    }
-    return true;
-  }
-
-  bool factor(std::size_t start, std::string_view text, Recipe& recipe) noexcept {
-    float parsed = 0;
-    const char* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, parsed, std::chars_format::fixed);
-    if (text.empty() || error != std::errc{} || rest != end) {
-      return fail_at(start, "this is no number", kFactors);
-    }
-    if (!(parsed >= 1.0f && parsed < 2.0f)) {
-      return fail_at(start, "s must be at least 1 and less than 2", kFactors);
-    }
-    recipe.s = parsed;
-    return true;
-  }
-
-  bool scale(std::size_t start, std::string_view text, Recipe& recipe) noexcept {
-    if (text == "tensor") {
-      recipe.scale_elements = 0;
-      return true;
-    }
-    std::uint32_t parsed = 0;
-    const char* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, parsed);
-    if (text.empty() || error != std::errc{} || rest != end) {
-      return fail_at(start, "this is no count of elements", kScales);
-    }
-    if (parsed == 0 || parsed % wire::kBlockRunElements != 0 || parsed > wire::kMaxBlockElements) {
-      return fail_at(start, "a scale covers whole runs of 64 elements", kScales);
-    }
-    recipe.scale_elements = parsed;
     return true;
   }
 
@@ -202,7 +200,10 @@ class Parser {
   }
 
   bool fail_at(std::size_t at, std::string_view reason, std::string_view allowed) noexcept {
-    failure_ = {at, reason, allowed};
+    failure_ = {};
+    failure_.at = at;
+    failure_.reason = reason;
+    failure_.allowed = allowed;
     return false;
   }
 
@@ -221,23 +222,45 @@ std::string printable(std::string_view text) {
   return result;
 }
 
-std::string_view compressor_name(Compressor compressor) noexcept {
-  switch (compressor) {
-    case Compressor::raw:
-      return "raw";
-    case Compressor::bf16:
-      return "bf16";
-    case Compressor::threelc:
-      return "3lc";
+std::string allowed_text(const ParseFailure& failure) {
+  std::string text(failure.allowed);
+  if (!failure.stages_allowed) return text;
+  for (const Stage& stage : stages()) {
+    const bool fits = failure.first_stage
+                          ? stage.place != StagePlace::entropy
+                          : stage.place != StagePlace::whole && stage.place > failure.after;
+    if (!fits) continue;
+    if (!text.empty()) text += ", ";
+    text += stage.name;
   }
-  return "unknown";
+  return text.empty() ? "the end" : text;
 }
 
-std::string shortest(float value) {
-  char buffer[32];
-  const auto [end, error] =
-      std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed);
-  return error == std::errc{} ? std::string(buffer, end) : std::string("?");
+void append_params(std::string& text, std::span<const StageParam> params, const Recipe& recipe) {
+  char separator = ':';
+  for (const StageParam& param : params) {
+    const std::string value = param.print(recipe);
+    if (value.empty()) continue;
+    text += separator;
+    text += param.name;
+    text += '=';
+    text += value;
+    separator = ',';
+  }
+}
+
+std::string_view memory_name(Memory memory) noexcept {
+  switch (memory) {
+    case Memory::none:
+      return "none";
+    case Memory::ef:
+      return "ef";
+    case Memory::diana:
+      return "diana";
+    case Memory::ef21:
+      return "ef21";
+  }
+  return "unknown";
 }
 
 }  // namespace
@@ -253,7 +276,7 @@ Result<Recipe> parse_recipe(std::string_view text) {
   message += "\n  " + shown + "\n  ";
   message.append(std::min(failure.at, shown.size()), ' ');
   message += "^ column " + std::to_string(failure.at + 1) + "\n  allowed here: ";
-  message += failure.allowed;
+  message += allowed_text(failure);
   return fail(Errc::bad_recipe, std::move(message));
 }
 
@@ -266,17 +289,24 @@ bool parse_recipe_quick(std::string_view text, Recipe& recipe) noexcept {
 
 std::string canonical_text(const Recipe& recipe) {
   if (recipe.automatic) return "auto";
-  std::string text = recipe.memory == Memory::ef ? "ef(" : "none(";
-  text += compressor_name(recipe.compressor);
-  if (recipe.compressor == Compressor::threelc) {
-    text += ":s=" + shortest(recipe.s) + ",scale=";
-    text += recipe.scale_elements == 0 ? "tensor" : std::to_string(recipe.scale_elements);
-    if (recipe.layout == Layout::paper) text += ",layout=paper";
-    if (!recipe.zero_run) text += ",zrun=off";
-    if (recipe.pad_digit == 0) text += ",pad=0";
+  std::string text(memory_name(recipe.memory));
+  append_params(text, {&kAlphaParam, recipe.memory == Memory::diana ? 1u : 0u}, recipe);
+  text += '(';
+  const bool sparse = recipe.sparsifier.kind != sparsifier::Kind::none;
+  bool first = true;
+  for (const Stage& stage : stages()) {
+    if (!stage.chosen(recipe)) continue;
+    // Behind a sparsifier the values travel as they are unless a quantizer is named.
+    if (sparse && stage.place == StagePlace::quantizer &&
+        recipe.quantizer.kind == quantizer::Kind::raw) {
+      continue;
+    }
+    if (!first) text += '+';
+    first = false;
+    text += stage.name;
+    append_params(text, stage.params, recipe);
   }
-  text += ")";
-  return text;
+  return text + ')';
 }
 
 }  // namespace tern::codec

@@ -1,21 +1,30 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
 #include "base/result.h"
+#include "codec/entropy/entropy.h"
+#include "codec/quantizer/quantizer.h"
+#include "codec/sparsifier/sparsifier.h"
+#include "wire/block.h"
 
 namespace tern::codec {
 
-// What the sender keeps between steps. Declared with the tensor and fixed for an epoch.
+// What the ends keep between steps. Declared with the tensor and fixed for an epoch.
 enum class Memory : std::uint8_t {
-  none = 0,  // nothing
-  ef = 1,    // error feedback: what a step dropped is added to the next
+  none = 0,   // nothing
+  ef = 1,     // error feedback: what a step dropped is added to the next
+  diana = 2,  // a shift at both ends that learns the input; its unbiased difference is sent
+  ef21 = 3,   // the same with a contractive compressor and alpha = 1
 };
 
-enum class Compressor : std::uint8_t { raw = 0, bf16 = 1, threelc = 2 };
+// Which form of block a recipe makes. `staged` is a sparsifier, a quantizer and an entropy coder,
+// of which the first and the last may be none; raw, bf16 and 3lc on their own have shorter forms.
+using Compressor = wire::CodecId;
 
 enum class Layout : std::uint8_t { tile = 0, paper = 1 };
 
@@ -24,8 +33,13 @@ enum class Layout : std::uint8_t { tile = 0, paper = 1 };
 struct Recipe {
   Memory memory = Memory::none;
   Compressor compressor = Compressor::raw;
-  bool automatic = false;        // `auto`: the tuner decides, until then it is raw
-  Layout layout = Layout::tile;  // 3lc only, as are the fields below
+  bool automatic = false;  // `auto`: the tuner decides, until then it is raw
+  float alpha = 0.0f;      // diana: how fast the shift moves; 0: 1 / (1 + omega)
+  sparsifier::Params sparsifier;
+  quantizer::Params quantizer;
+  entropy::Params entropy;
+  // The quantizer 3lc has these instead of quantizer::Params.
+  Layout layout = Layout::tile;
   bool zero_run = true;
   std::uint8_t pad_digit = 1;           // 1 is ternary zero; 0 is the letter of the paper
   std::uint32_t scale_elements = 4096;  // elements per scale; 0 is `scale=tensor`
@@ -43,15 +57,56 @@ Result<Recipe> parse_recipe(std::string_view text);
 // on success.
 [[nodiscard]] bool parse_recipe_quick(std::string_view text, Recipe& recipe) noexcept;
 
-// The one spelling of a recipe: parse_recipe(canonical_text(r)) == r. Defaults other than s and
-// scale are left out.
+// The one spelling of a recipe: parse_recipe(canonical_text(r)) == r. Defaults other than those
+// that make the recipe what it is (s and scale, bits, shares) are left out.
 std::string canonical_text(const Recipe& recipe);
 
-constexpr bool is_lossy(const Recipe& recipe) noexcept {
-  return recipe.compressor != Compressor::raw;
+constexpr bool is_lossless(const Recipe& recipe) noexcept {
+  return recipe.compressor == Compressor::lossless || recipe.compressor == Compressor::xordelta;
 }
 
-// The residual is as long as the tensor; without it no room is needed.
+constexpr bool is_lossy(const Recipe& recipe) noexcept {
+  return recipe.compressor != Compressor::raw && !is_lossless(recipe);
+}
+
+// One float per element at the sender. Under diana and ef21 it is the shift, and each receiver of
+// the stream keeps the same one.
+constexpr bool has_memory(const Recipe& recipe) noexcept { return recipe.memory != Memory::none; }
 constexpr bool needs_residual(const Recipe& recipe) noexcept { return recipe.memory == Memory::ef; }
+constexpr bool needs_shift(const Recipe& recipe) noexcept {
+  return recipe.memory == Memory::diana || recipe.memory == Memory::ef21;
+}
+
+// Null, or why these parts make no sense together: an op's own compressor inside a declared memory.
+const char* objection_to_parts(const Recipe& recipe) noexcept;
+
+// scale=tensor needs to see the whole tensor before the first chunk is encoded.
+constexpr bool scans_tensor(const Recipe& recipe) noexcept {
+  return recipe.compressor == Compressor::threelc && recipe.scale_elements == 0;
+}
+
+// A random sparsifier has nothing to do on a leg on which all get the same: what it drops there is
+// lost to all of them, and independent choices were its point (arXiv:1901.09437). With a residual
+// or a contractive shift nothing is lost.
+constexpr bool sparsifies_results(const Recipe& recipe) noexcept {
+  const bool random = recipe.sparsifier.kind == sparsifier::Kind::randk ||
+                      recipe.sparsifier.kind == sparsifier::Kind::blocksparse;
+  return !random || recipe.memory == Memory::ef || recipe.memory == Memory::ef21;
+}
+
+// Without it nothing may be left of a recipe: then results travel as they are, in their own type.
+constexpr bool results_are_raw(const Recipe& recipe) noexcept {
+  return !sparsifies_results(recipe) && recipe.quantizer.kind == quantizer::Kind::raw &&
+         recipe.entropy.kind == entropy::Kind::none;
+}
+
+// E||C(x) - x||^2 <= omega ||x||^2 for unbiased recipes and chunks of at most so many elements;
+// negative for biased ones. Sparsifier and quantizer multiply: 1 + omega = (1 + o1)(1 + o2).
+double omega(const Recipe& recipe, std::size_t elements) noexcept;
+
+// How far a shift moves along each decoded difference, for chunks of at most so many elements: 1
+// for ef21; for diana alpha, or 1 / (1 + omega), beyond which it does not converge (Mishchenko et
+// al., arXiv:1901.09269; Horvath et al., arXiv:1904.05115).
+float shift_alpha(const Recipe& recipe, std::size_t elements) noexcept;
 
 }  // namespace tern::codec

@@ -271,7 +271,7 @@ EncodeResult threelc_encode(const Recipe& recipe, const EncodeRequest& request,
                     request,
                     threelc_kernels(),
                     digit_layout(recipe.layout, elements),
-                    needs_residual(recipe) ? request.residual : nullptr,
+                    needs_residual(recipe) ? request.state : nullptr,
                     scale_count,
                     payload_out.data(),
                     {}};

@@ -43,6 +43,12 @@ class ChunkMap {
     return static_cast<std::uint32_t>(rounds_ - (last_is_mine ? 1 : 0));
   }
 
+  std::uint32_t owned_by_all() const noexcept {
+    std::uint32_t sum = 0;
+    for (std::uint32_t node = 0; node < sharding_.nodes; ++node) sum += owned(node);
+    return sum;
+  }
+
   // The number of the index-th chunk that `node` owns here. REQUIRES: index < owned(node).
   std::uint32_t chunk(std::uint32_t node, std::uint32_t index) const noexcept {
     if (ownership_ == Ownership::one_node) {

@@ -29,6 +29,7 @@ const char* kind_name(std::uint16_t kind) noexcept {
 bool same_op(const wire::AnnounceBody& a, const wire::AnnounceBody& b) noexcept {
   return a.count == b.count && a.kind == b.kind && a.dtype == b.dtype &&
          a.reduction == b.reduction && a.role == b.role && a.memory == b.memory &&
+         a.alpha_bits == b.alpha_bits && a.state_scale_bits == b.state_scale_bits &&
          a.one_lane == b.one_lane && a.exempt == b.exempt && a.root == b.root &&
          a.generation == b.generation;
 }
@@ -56,6 +57,8 @@ int describe_to(std::span<char> out, const wire::AnnounceBody& body) noexcept {
 GroupOps::GroupOps(GroupShape shape)
     : shape_(std::move(shape)),
       nodes_(static_cast<std::uint32_t>(shape_.ranks.size())),
+      window_(shape_.contribution_window != 0 ? shape_.contribution_window
+                                              : contribution_window(shape_.chunk_bytes, nodes_)),
       local_ranks_(static_cast<std::uint32_t>(shape_.ranks[shape_.node].size())) {
   TERN_CHECK(nodes_ >= 1 && nodes_ <= kMaxNodes && local_ranks_ >= 1 &&
              local_ranks_ <= kMaxLocalRanks);
@@ -174,9 +177,31 @@ void GroupOps::describe(Op& op, const wire::AnnounceBody& body) {
                        op.root_node);
   op.eager = body.count * dtype_bytes(dtype) <= shape_.eager_bytes;
   // Known before the op starts here: the root of a broadcast may have heard of all nodes earlier.
-  for (std::uint32_t node = 0; node < nodes_ && !op.eager; ++node) {
-    op.chunks_left += op.chunks.owned(node);
+  if (!op.eager) op.chunks_left = op.chunks.owned_by_all();
+}
+
+void GroupOps::compress(OpId id) {
+  ops_[id].compressed = true;
+  decline_eager(id);
+}
+
+void GroupOps::decline_eager(OpId id) {
+  Op& op = ops_[id];
+  if (!op.eager || op.started || op.failed) return;
+  op.eager = false;
+  op.chunks_left = op.chunks.owned_by_all();
+}
+
+// Whether the values that came with an announcement are those that it should bring.
+bool GroupOps::eager_bytes_agree(OpId id, std::uint32_t node, const wire::AnnounceBody& body) {
+  const Op& op = ops_[id];
+  const std::uint64_t bytes = body.count * dtype_bytes(static_cast<DType>(body.dtype));
+  if (bytes == 0 || bytes > shape_.eager_bytes) return body.eager_bytes == 0;
+  if (is_kind(body, shm::OpKind::broadcast)) {
+    return body.eager_bytes == (op.root_node == node ? bytes : 0);
   }
+  if (body.eager_bytes == 0) decline_eager(id);
+  return body.eager_bytes == 0 || body.eager_bytes == bytes;
 }
 
 // Fails the op if body differs from what was said before.
@@ -265,10 +290,7 @@ bool GroupOps::on_announce(std::uint32_t node, const OpKey& key, const wire::Ann
     id = kNoOp;
     return true;
   }
-  const bool carries = op.eager && (!is_kind(body, shm::OpKind::broadcast) || op.root_node == node);
-  const std::uint64_t expected =
-      carries ? body.count * dtype_bytes(static_cast<DType>(body.dtype)) : 0;
-  if (body.eager_bytes != expected) return false;
+  if (!eager_bytes_agree(id, node, body)) return false;
   op.announced |= bit(node);
   if ((left_local_ & ~op.submitted) != 0) {
     const auto left = static_cast<std::uint32_t>(std::countr_zero(left_local_ & ~op.submitted));

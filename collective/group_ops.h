@@ -41,12 +41,32 @@ struct GroupShape {
   std::uint32_t lane = 0;
   std::uint32_t lanes = 1;
   std::uint64_t chunk_bytes = 256 << 10;
-  std::uint64_t eager_bytes = 8 << 10;
+  std::uint64_t eager_bytes = 64 << 10;  // see eager_limit
   std::uint32_t max_ops_in_flight = 128;
-  std::uint32_t active_chunks = 64;  // most chunks of this group that may be granted at once
+  std::uint32_t active_chunks = 64;       // most chunks of this group that may be granted at once
+  std::uint32_t contribution_window = 0;  // 0: as many as the function of this name says
   bool verify = false;
   std::vector<std::vector<std::uint32_t>> ranks;  // of each node, ascending
 };
+
+// The largest op that travels eagerly among so many nodes, where `agreed` is what all of them
+// allow. A node sends an eager op to every other, so the limit is on what it sends in all; a few
+// packets to each are always worth the round trip that they save.
+constexpr std::uint64_t eager_limit(std::uint64_t agreed, std::uint32_t nodes) noexcept {
+  constexpr std::uint64_t kFewPackets = 8 << 10;
+  const std::uint64_t each = nodes > 2 ? agreed / (nodes - 1) : agreed;
+  return each > kFewPackets ? each : agreed < kFewPackets ? agreed : kFewPackets;
+}
+
+// How many raw contributions to one owner a node may be ahead of the owner's results. Between two
+// nodes there is no one to be fair to. More of them together send 2 MiB ahead, which keeps a
+// datacentre's link busy, and two chunks to each owner at least: one under way, one being added.
+constexpr std::uint32_t contribution_window(std::uint64_t chunk_bytes,
+                                            std::uint32_t nodes) noexcept {
+  if (nodes <= 2) return 0xffffffff;
+  const std::uint64_t window = (std::uint64_t{2} << 20) / (chunk_bytes * (nodes - 1));
+  return window > 2 ? static_cast<std::uint32_t>(window) : 2;
+}
 
 // What the lane has free. An action that needs more than there is does not come out of next().
 struct Room {
@@ -58,12 +78,13 @@ struct Room {
 
 enum class ActionKind : std::uint8_t {
   none,
-  announce,       // send the op's announcement to every other node
-  grant,          // chunks [index, index + count) of this node: reserve room, tell every other node
-  contribute,     // encode chunk `index` of `node`, send it there
-  begin,          // accumulator of `chunk` = this node's own contribution
-  add,            // accumulator of `chunk` += contribution of `node`; its slab is free
-  finish,         // the sum of `chunk` is complete: encode, send to all, deliver
+  announce,    // send the op's announcement to every other node
+  grant,       // chunks [index, index + count) of this node: reserve room, tell every other node
+  contribute,  // encode chunk `index` of `node`, send it there
+  begin,       // accumulator of `chunk` = this node's own contribution; there is no other node
+  begin_add,   // accumulator of `chunk` = this node's own contribution + that of `node`, as in add
+  add,         // accumulator of `chunk` += contribution of `node`; its slab is free
+  finish,      // the sum of `chunk` is complete: encode, send to all, deliver
   finish_parked,  // likewise chunk `index`, whose sum was parked until all sums were known
   publish,        // broadcast: send chunk `index` of this node's input to all, deliver
   reduce_eager,   // add all eager contributions in node order, deliver
@@ -88,7 +109,8 @@ struct Op {
   bool started = false;  // all nodes have announced
   bool failed = false;
   bool completing = false;  // complete has been issued
-  bool eager = false;
+  bool eager = false;       // until a node says that it wants the two legs
+  bool compressed = false;  // by this node: its contributions are small
   bool verifying = false;
   std::int32_t priority = 0;
   std::uint64_t order = 0;
@@ -118,6 +140,9 @@ class GroupOps {
   // A local rank submits. If the op has failed already it is completed for this rank too.
   SubmitResult on_submit(std::uint32_t local_rank, const OpKey& key, const wire::AnnounceBody& body,
                          std::int32_t priority, std::uint64_t now_ns, OpId& op);
+  // After on_submit: this node's contribution is to be compressed, so that the op takes the two
+  // legs however small it is. A node says so to the others by announcing it without values.
+  void compress(OpId op);
   // kNoOp in `op`: a late announcement of an op that has ended here.
   bool on_announce(std::uint32_t node, const OpKey& key, const wire::AnnounceBody& body, OpId& op);
   bool on_grant(std::uint32_t node, const OpKey& key, std::uint32_t chunk, std::uint32_t count);
@@ -150,7 +175,7 @@ class GroupOps {
 
   Action next(const Room& room);
   // The lane has carried out an action; kinds not named here need no answer.
-  void begun(ChunkId chunk);
+  void begun(ChunkId chunk);  // of begin_add too, before added()
   void added(ChunkId chunk, std::uint32_t node);
   void finished(ChunkId chunk);
   // Instead of finished(): the sum is kept elsewhere, because it cannot be encoded before all sums
@@ -209,6 +234,8 @@ class GroupOps {
   std::uint64_t all_local() const noexcept;
   OpId create(const OpKey& key);
   void describe(Op& op, const wire::AnnounceBody& body);
+  void decline_eager(OpId id);
+  bool eager_bytes_agree(OpId id, std::uint32_t node, const wire::AnnounceBody& body);
   bool agrees(OpId id, const wire::AnnounceBody& body);
   void locally_ready(OpId id);
   void start(OpId id);
@@ -227,6 +254,7 @@ class GroupOps {
 
   GroupShape shape_;
   std::uint32_t nodes_;
+  std::uint32_t window_;  // see contribution_window
   std::uint32_t local_ranks_;
   std::uint64_t left_local_ = 0;  // local ranks that have left
   bool ended_ = false;

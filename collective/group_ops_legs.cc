@@ -18,10 +18,13 @@ bool GroupOps::on_grant(std::uint32_t node, const OpKey& key, std::uint32_t chun
   const Op& op = ops_[id];
   if (op.failed || op.completing) return true;
   // An owner grants after all have announced, and this node is one of them.
-  if (!op.described || (op.announced & bit(shape_.node)) == 0 || op.eager ||
+  if (!op.described || (op.announced & bit(shape_.node)) == 0 ||
       !is_kind(op.said, shm::OpKind::all_reduce)) {
     return false;
   }
+  // It knows of a node that wants the two legs, whose announcement has not come here yet.
+  decline_eager(id);
+  if (op.eager) return false;
   Progress& with = progress(id, node);
   const std::uint32_t owned = op.chunks.owned(node);
   if (count == 0 || count > owned - with.granted) return false;
@@ -214,7 +217,7 @@ Action GroupOps::running_action(OpId id, const Room& room) {
     if (slot.op != id) continue;
     action.chunk = chunk;
     action.index = slot.index;
-    if (slot.position == 0) {
+    if (nodes_ == 1 && slot.position == 0) {
       action.kind = ActionKind::begin;
       return action;
     }
@@ -223,31 +226,16 @@ Action GroupOps::running_action(OpId id, const Room& room) {
       action.kind = ActionKind::finish;
       return action;
     }
-    // The fixed order: the owner, then the nodes after it.
-    action.node = (self + slot.position) % nodes_;
+    // The fixed order: the owner, then the nodes after it. The owner's own waits for the next
+    // one's, so that the two are added in one pass.
+    action.node = (self + std::max(slot.position, 1u)) % nodes_;
     if ((slot.arrived & bit(action.node)) != 0) {
-      action.kind = ActionKind::add;
-      return action;
-    }
-  }
-  if (room.contributions > 0) {
-    for (std::uint32_t step = 1; step < nodes_; ++step) {
-      const std::uint32_t node = (self + step) % nodes_;
-      Progress& with = progress(id, node);
-      if (with.sent >= with.granted) continue;
-      action.kind = ActionKind::contribute;
-      action.node = node;
-      action.index = with.sent++;
+      action.kind = slot.position == 0 ? ActionKind::begin_add : ActionKind::add;
       return action;
     }
   }
   const std::uint32_t owned = op.chunks.owned(self);
-  if (!parked_[id].empty() && op.finished + op.parked == owned && room.results > 0) {
-    action.kind = ActionKind::finish_parked;
-    action.index = parked_[id].back();
-    parked_[id].pop_back();
-    return action;
-  }
+  // Before any contribution: a grant that follows one on its link would keep the others waiting.
   if (op.granted_out < owned) {
     std::uint32_t count = std::min({owned - op.granted_out, room.accumulators,
                                     static_cast<std::uint32_t>(free_chunks_.size())});
@@ -261,7 +249,34 @@ Action GroupOps::running_action(OpId id, const Room& room) {
         free_chunks_.pop_back();
         chunks_[chunk] = Chunk{id, op.granted_out++, 0, 0};
       }
+      return action;
     }
+  }
+  if (room.contributions > 0) {
+    // Chunk by chunk round the owners, each node from the one after it: so everybody receives from
+    // one at a time, and first chunks are complete early. Raw ones are paced by the results, or the
+    // network's queues would put them in another order; parked sums have no results to wait for.
+    const bool paced = !op.compressed && op.said.one_lane == 0;
+    std::uint32_t best = nodes_;
+    for (std::uint32_t step = 1; step < nodes_; ++step) {
+      const std::uint32_t node = (self + step) % nodes_;
+      const Progress& with = progress(id, node);
+      if (with.sent >= with.granted) continue;
+      if (paced && with.sent - with.results >= window_) continue;
+      if (best == nodes_ || with.sent < progress(id, best).sent) best = node;
+    }
+    if (best != nodes_) {
+      action.kind = ActionKind::contribute;
+      action.node = best;
+      action.index = progress(id, best).sent++;
+      return action;
+    }
+  }
+  if (!parked_[id].empty() && op.finished + op.parked == owned && room.results > 0) {
+    action.kind = ActionKind::finish_parked;
+    action.index = parked_[id].back();
+    parked_[id].pop_back();
+    return action;
   }
   return action;
 }

@@ -173,6 +173,9 @@ void Conductor::on_event(const Event& event) {
       flush_commands();
       break;
     }
+    case EventKind::state_moved:
+      on_state_moved(event);
+      break;
     case EventKind::op_record:
       record_flight(group, event);
       break;

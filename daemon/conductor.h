@@ -21,6 +21,7 @@
 #include "daemon/coordinator.h"
 #include "daemon/lane.h"
 #include "daemon/member_group.h"
+#include "daemon/state_part.h"
 #include "shm/packet_socket.h"
 
 namespace tern::daemon {
@@ -39,7 +40,7 @@ struct ConductorSettings {
   std::string version;
   net::Endpoint advertise;
   std::uint64_t chunk_bytes = 256 << 10;
-  std::uint64_t eager_bytes = 8 << 10;
+  std::uint64_t eager_bytes = 64 << 10;
   std::uint64_t lossy_min_bytes = 8 << 10;
   std::uint32_t max_ops_in_flight = 128;
   std::uint64_t handshake_timeout_ns = 5'000'000'000;
@@ -123,6 +124,9 @@ class Conductor final : public ControlSender,
   void on_hello(Client& client, const shm::HelloPacket& packet);
   void on_tensor_declare(Client& client, const shm::TensorDeclarePacket& packet);
   void on_tensor_release(Client& client, const shm::TensorReleasePacket& packet);
+  void on_tensor_state(Client& client, const shm::TensorStatePacket& packet);
+  void state_moved(std::uint64_t client, std::uint64_t request, std::uint64_t bytes);
+  void on_state_moved(const Event& event);
   void on_tensor_stats(Client& client, const shm::TensorReleasePacket& packet);
   void on_goodbye(Client& client, std::uint64_t request);
   void drop_client(Client& client, const char* why);
@@ -137,6 +141,7 @@ class Conductor final : public ControlSender,
                                                    std::uint32_t generation);
   void release_tensor(MemberGroup& group, std::uint64_t id);
   void keep_state(DeclaredTensor& tensor);
+  static CodecState::Shape codec_shape(const MemberGroup& group, const TensorState& state);
   std::uint64_t state_bytes_of(std::uint32_t uid) const;
 
   // Groups (conductor_groups.cc).
@@ -191,6 +196,7 @@ class Conductor final : public ControlSender,
   std::map<LaneGroup*, MemberGroup*> group_of_lane_group_;
   std::map<std::string, KeptState> kept_states_;
   std::set<std::string> used_states_;
+  std::vector<std::unique_ptr<StateMove>> moves_;
   std::deque<nlohmann::json> inbox_;          // messages from this daemon to itself
   std::vector<std::deque<Command>> backlog_;  // commands that did not fit in a lane's ring
   std::uint64_t next_group_ = 1;

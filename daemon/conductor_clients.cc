@@ -34,6 +34,7 @@ template void Conductor::answer_packet(std::uint64_t, const shm::GroupMintedPack
 template void Conductor::answer_packet(std::uint64_t, const shm::GroupJoinedPacket&);
 template void Conductor::answer_packet(std::uint64_t, const shm::TensorDeclaredPacket&);
 template void Conductor::answer_packet(std::uint64_t, const shm::TensorStatsPacket&);
+template void Conductor::answer_packet(std::uint64_t, const shm::TensorStateReplyPacket&);
 
 // Empty if the user may connect.
 std::string Conductor::check_access(const shm::PeerCredentials& credentials) const {
@@ -106,6 +107,11 @@ void Conductor::on_client_packet(std::uint64_t id, std::span<const std::byte> by
       if (!shm::read_packet(bytes, packet)) return bad("it sent a malformed request");
       return kind == shm::PacketKind::tensor_release ? on_tensor_release(client, packet)
                                                      : on_tensor_stats(client, packet);
+    }
+    case shm::PacketKind::tensor_state: {
+      shm::TensorStatePacket packet;
+      if (!shm::read_packet(bytes, packet)) return bad("it sent a malformed request");
+      return on_tensor_state(client, packet);
     }
     case shm::PacketKind::goodbye:
       return on_goodbye(client, header.request);

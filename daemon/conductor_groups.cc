@@ -264,6 +264,7 @@ void Conductor::make_group(JoinSet& set, const nlohmann::json& body) {
   setup.size = group.size;
   setup.token = group_token(set.id.secret, group.uid, group.epoch, text_of(body, "incarnation"));
   setup.op_timeout_ns = static_cast<std::uint64_t>(number_of(body, "op_timeout_ms")) * kMs;
+  setup.seed = static_cast<std::uint64_t>(number_of(body, "seed"));
   setup.lossy_min_bytes = static_cast<std::uint64_t>(number_of(body, "lossy_min"));
   setup.shape.lanes = static_cast<std::uint32_t>(number_of(body, "lanes", 1));
   setup.shape.chunk_bytes = static_cast<std::uint64_t>(number_of(body, "chunk_bytes"));
@@ -279,6 +280,10 @@ void Conductor::make_group(JoinSet& set, const nlohmann::json& body) {
   const auto nodes = body.find("nodes");
   sound = sound && nodes != body.end() && nodes->is_array() && !nodes->empty() &&
           nodes->size() <= collective::kMaxNodes;
+  if (sound) {
+    setup.shape.eager_bytes =
+        collective::eager_limit(setup.shape.eager_bytes, static_cast<std::uint32_t>(nodes->size()));
+  }
   setup.shape.node = collective::kNobody;
   for (std::size_t i = 0; sound && i < nodes->size(); ++i) {
     const auto& node = (*nodes)[i];

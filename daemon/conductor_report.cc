@@ -72,9 +72,9 @@ nlohmann::json Conductor::report_clients() const {
     if (!client->memory) continue;
     std::uint64_t groups = 0, in_flight = 0, completed = 0;
     for (const auto& [number, group] : groups_) {
-      const bool member =
-          std::any_of(group->ranks.begin(), group->ranks.end(),
-                      [&](const auto& rank) { return rank.client == id && !rank.left; });
+      const bool member = std::any_of(
+          group->ranks.begin(), group->ranks.end(),
+          [&client = *client](const auto& rank) { return rank.client == client.id && !rank.left; });
       if (!member) continue;
       ++groups;
       for (const auto& lane : group->lanes) {

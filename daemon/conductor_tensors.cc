@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "codec/entropy/codebook.h"
 #include "daemon/conductor.h"
 
 namespace tern::daemon {
@@ -25,9 +26,36 @@ std::uint64_t tensor_id(const std::string& name, std::uint32_t generation) noexc
   return hash == 0 ? 1 : hash;
 }
 
+// What is wrong with a recipe here, beyond what its text shows; empty if nothing is.
+std::string problem_of(const codec::Recipe& recipe, const CodecState::Shape& shape) {
+  const char* const book = recipe.entropy.book.data();
+  if (recipe.entropy.kind == codec::entropy::Kind::huffman_static &&
+      !codec::entropy::has_codebook(book)) {
+    return std::string("this node has no codebook ") + book +
+           "; put its file into codebook_dir of every node and restart ternd";
+  }
+  // What slabs have room for; shorter chunks make shorter blocks.
+  if (codec::is_lossy(recipe) && codec::encode_bound(recipe, shape.chunk_elements) >
+                                     shape.chunk_elements * dtype_bytes(shape.dtype)) {
+    return "blocks of " + codec::canonical_text(recipe) + " may be longer than the " +
+           std::string(dtype_name(shape.dtype)) + " tensor itself; keep or code less";
+  }
+  return {};
+}
+
 }  // namespace
 
 // --------------------------------------------------------------------------------------
+
+CodecState::Shape Conductor::codec_shape(const MemberGroup& group, const TensorState& state) {
+  CodecState::Shape shape;
+  shape.count = state.count;
+  shape.chunk_elements = group.chunk_bytes / dtype_bytes(state.dtype);
+  shape.nodes = static_cast<std::uint32_t>(group.addresses.size());
+  shape.self = group.node;
+  shape.dtype = state.dtype;
+  return shape;
+}
 
 std::uint64_t Conductor::state_bytes_of(std::uint32_t uid) const {
   std::uint64_t bytes = 0;
@@ -58,23 +86,28 @@ Result<std::shared_ptr<TensorState>> Conductor::make_tensor(const Client& client
   auto recipe = codec::parse_recipe(text);
   if (!recipe) return fail(Errc::bad_recipe, recipe.error().text);
   state->recipe = *recipe;
-  state->one_lane = codec::is_lossy(*recipe) && recipe->compressor == codec::Compressor::threelc &&
-                    recipe->scale_elements == 0;
+  state->one_lane = codec::scans_tensor(*recipe);
   if (state->one_lane && !codec::needs_residual(state->recipe)) {
     return fail(Errc::bad_recipe, "scale=tensor needs error feedback: ef(3lc:scale=tensor)");
   }
-  const bool lossy = role_may_be_lossy(state->role) && !state->exempt &&
-                     group.addresses.size() > 1 && codec::needs_residual(state->recipe);
-  if (!lossy) return state;
-  const std::uint64_t bytes = state->count * sizeof(float);
+  const CodecState::Shape shape = codec_shape(group, *state);
+  const bool floats =
+      state->dtype == DType::f32 || state->dtype == DType::f16 || state->dtype == DType::bf16;
+  const bool lossy = codec::is_lossy(*recipe) && role_may_be_lossy(state->role) && !state->exempt;
+  const bool compresses = floats && shape.nodes > 1 && (lossy || codec::is_lossless(*recipe));
+  if (!compresses) return state;
+  if (const std::string problem = problem_of(*recipe, shape); !problem.empty()) {
+    return fail(Errc::bad_recipe, problem);
+  }
+  const std::uint64_t bytes = CodecState::bytes_of(*recipe, shape);
   if (state_bytes_of(client.credentials.uid) + bytes > settings_.max_state_bytes) {
     return fail(Errc::quota_exceeded, "codec state of " + std::to_string(bytes) +
                                           " bytes more exceeds max_state_bytes = " +
                                           std::to_string(settings_.max_state_bytes));
   }
-  // Zero pages until the first use.
-  state->residual.reset(static_cast<float*>(std::calloc(state->count, sizeof(float))));
-  if (!state->residual) return fail(Errc::out_of_memory, "no memory for the tensor's codec state");
+  if (!state->codec.allocate(*recipe, shape)) {
+    return fail(Errc::out_of_memory, "no memory for the tensor's codec state");
+  }
   return state;
 }
 
@@ -135,7 +168,8 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
     }
     if (other.dtype != mine.dtype || other.count != mine.count || other.role != mine.role ||
         other.recipe.memory != mine.recipe.memory || other.exempt != mine.exempt ||
-        other.one_lane != mine.one_lane) {
+        other.one_lane != mine.one_lane || other.codec.alpha() != mine.codec.alpha() ||
+        other.codec.has_streams() != mine.codec.has_streams()) {
       return refuse(Errc::mismatch, "another rank of this node declared " + name + " as " +
                                         std::to_string(other.count) + " x " +
                                         std::string(dtype_name(other.dtype)) + " " +
@@ -146,12 +180,12 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
     DeclaredTensor tensor;
     tensor.state = *made;
     const std::string key = std::to_string(client.credentials.uid) + "/" + client.job + "/" + name;
-    if (tensor.state->residual && used_states_.insert(key).second) {
+    if (!tensor.state->codec.empty() && used_states_.insert(key).second) {
       // The only tensor of this name in the job: its state outlives the declaration.
       tensor.state_key = key;
       if (const auto kept = kept_states_.find(key); kept != kept_states_.end()) {
         if (kept->second.state->count == tensor.state->count && !kept->second.state->doubtful) {
-          tensor.state->residual = std::move(kept->second.state->residual);
+          tensor.state->codec.adopt_residual(kept->second.state->codec);
         } else {
           ++counters_.state_resets;
           bump(tensor.state->lanes[0].resets, std::uint64_t{1});

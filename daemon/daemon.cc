@@ -7,8 +7,9 @@
 #include <cstdio>
 #include <thread>
 
-#include "codec/kernel_target.h"
+#include "codec/target/target.h"
 #include "daemon/client_server.h"
+#include "daemon/codebooks.h"
 #include "daemon/conductor.h"
 #include "daemon/control/control_server.h"
 #include "daemon/hmac.h"
@@ -97,12 +98,15 @@ struct Daemon::Parts final : ControlVerbs {
 Status Daemon::Parts::open(const Config& given) {
   config = given;
   started_ns = clock.now_ns();
-  if (config.kernel_target != "auto" && !codec::force_target(config.kernel_target)) {
+  if (config.kernel_target != "auto" && !codec::target::force(config.kernel_target)) {
     return fail(Errc::invalid_argument,
                 "kernel_target: this machine cannot run " + config.kernel_target);
   }
   if (auto recipe = codec::parse_recipe(config.default_gradient_recipe); !recipe) {
     return fail(Errc::bad_recipe, "default_gradient_recipe: " + recipe.error().text);
+  }
+  if (auto books = load_codebooks(config.codebook_dir); !books) {
+    return tl::unexpected(books.error());
   }
   if (config.transport != "tcp") {
     return fail(Errc::unsupported, "transport: this version has tcp only");
@@ -149,7 +153,7 @@ Status Daemon::Parts::open(const Config& given) {
   const Endpoint advertise = advertised_endpoint(config, listening.port);
   settings.advertise = {advertise.host, advertise.port};
   settings.chunk_bytes = config.chunk_bytes;
-  settings.eager_bytes = config.eager_bytes;
+  settings.eager_bytes = std::min(config.eager_bytes, config.chunk_bytes);
   settings.lossy_min_bytes = config.lossy_min_bytes;
   settings.max_ops_in_flight = config.max_ops_in_flight;
   settings.handshake_timeout_ns = config.handshake_timeout_ns;
@@ -221,7 +225,7 @@ Result<nlohmann::json> Daemon::Parts::handle(std::string_view verb, const nlohma
         {"groups", conductor->group_count()},
         {"peers", conductor->peer_count()},
         {"transport", transport->name()},
-        {"kernel_target", codec::kernel_target_name()},
+        {"kernel_target", codec::target::name()},
         {"plaintext", true},
         {"rss_bytes", rss_bytes()}};
   }
@@ -269,7 +273,7 @@ void Daemon::run() {
   for (auto& lane : parts.lanes) lane->thread->start();
   spdlog::info("ternd {} listens on {} (plaintext) and {}, {} lanes, kernels {}", kVersion,
                net::to_text(parts.listening), parts.config.socket, parts.config.lanes,
-               codec::kernel_target_name());
+               codec::target::name());
   while (!parts.stop.load(std::memory_order_acquire)) {
     if (parts.do_work() > 0) continue;
     const std::uint64_t now = parts.clock.now_ns();

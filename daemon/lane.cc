@@ -61,7 +61,11 @@ int Lane::do_work() {
     if (peer->link && !peer->lost) work += peer->link->tick();
   }
   work += drain_clients();
-  for (LaneGroup* group : groups_) work += group->run_actions(kActionsPerRound);
+  for (LaneGroup* group : groups_) {
+    const int actions = group->run_actions(kActionsPerRound);
+    pages_touched_ = pages_touched_ || actions > 0;
+    work += actions;
+  }
   work += settle();
   ring_doorbells();
   if (reported_ && wake_conductor_) wake_conductor_();
@@ -181,6 +185,7 @@ std::uint64_t Lane::next_deadline_ns() const {
   for (const auto& peer : peers_) {
     if (peer->link && !peer->lost) deadline = std::min(deadline, peer->link->next_deadline_ns());
   }
+  if (drop_pages_ns_ != 0) deadline = std::min(deadline, drop_pages_ns_);
   return deadline;
 }
 
@@ -248,6 +253,20 @@ void Lane::run_command(const Command& command) {
     case CommandKind::drop_tensor:
       command.group->drop_tensor(command.tensor);
       break;
+    case CommandKind::move_state: {
+      // What the clients submitted before somebody asked for the state counts as in flight.
+      for (auto& client : clients_) {
+        while (take_entry(*client)) {
+        }
+      }
+      Event event;
+      event.kind = EventKind::state_moved;
+      event.group = command.group;
+      event.move = command.move;
+      command.group->move_state(*command.move, event);
+      report(event);
+      break;
+    }
     case CommandKind::adopt_connection:
       adopt(command);
       break;
@@ -326,7 +345,27 @@ int Lane::settle() {
       ++i;
     }
   }
+  if (pages_touched_) drop_idle_pages(now);
   return work;
+}
+
+// One deadline after the last op and none afterwards: a daemon at rest is not woken for this.
+void Lane::drop_idle_pages(std::uint64_t now_ns) {
+  bool busy = contributions_in_flight_ + results_in_flight_ > 0;
+  for (const LaneGroup* group : groups_) busy = busy || group->ops().live_ops() > 0;
+  if (busy) {
+    drop_pages_ns_ = 0;
+    return;
+  }
+  if (drop_pages_ns_ == 0) drop_pages_ns_ = now_ns + settings_.keep_pages_ns;
+  if (now_ns < drop_pages_ns_) return;
+  for (SlabPool* pool :
+       {&accumulators_, &receive_slabs_, &send_slabs_, &result_slabs_, &scratch_}) {
+    pool->drop_pages();
+  }
+  for (LaneGroup* group : groups_) group->drop_pages();
+  pages_touched_ = false;
+  drop_pages_ns_ = 0;
 }
 
 void Lane::report(const Event& event) {

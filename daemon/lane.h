@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "codec/workspace.h"
 #include "collective/group_ops.h"
 #include "daemon/lane_exchange.h"
 #include "daemon/lane_settings.h"
@@ -60,6 +61,7 @@ struct LanePeer {
   std::vector<std::byte> small;   // payloads of frames that carry no block
   std::vector<std::byte> result;  // a block of the broadcast leg, decoded as soon as it is complete
   bool lost = false;
+  bool stranger = false;  // it connected without being expected, and where it listens is unknown
   Errc lost_code = Errc::ok;
   char lost_text[120] = {};
 };
@@ -132,6 +134,7 @@ class Lane final : private net::LinkSink {
   SlabPool& receive_slabs() { return receive_slabs_; }
   SlabPool& send_slabs() { return send_slabs_; }
   SlabPool& result_slabs() { return result_slabs_; }
+  codec::Workspace& codec_workspace() { return codec_workspace_; }
   std::span<std::byte> scratch(std::uint32_t index) { return scratch_.slab(index); }
 
  private:
@@ -155,6 +158,7 @@ class Lane final : private net::LinkSink {
                       bool& protocol_ok);
   void acked(std::uint64_t cookie);
   void publish_peers();
+  void drop_idle_pages(std::uint64_t now_ns);
 
   LaneSettings settings_;
   const Clock& clock_;
@@ -173,6 +177,7 @@ class Lane final : private net::LinkSink {
   SlabPool send_slabs_;     // encoded contributions
   SlabPool result_slabs_;   // encoded results
   SlabPool scratch_;        // one chunk in f32, two of them
+  codec::Workspace codec_workspace_;
   std::vector<FrameToken> tokens_;
   std::vector<std::uint32_t> free_tokens_;
   std::uint32_t contributions_in_flight_ = 0;
@@ -183,7 +188,10 @@ class Lane final : private net::LinkSink {
   std::unordered_map<std::uint64_t, LaneGroup*> groups_by_token_;
   std::unordered_map<std::uint64_t, LaneGroup*> groups_by_number_;
   std::vector<std::unique_ptr<LanePeer>> peers_;
+  bool superseding_ = false;  // a link ends because its peer has begun another
   std::uint64_t next_timer_ns_ = 0;
+  bool pages_touched_ = false;       // since they were dropped
+  std::uint64_t drop_pages_ns_ = 0;  // when they will be; 0 while anything is in flight
   static constexpr std::size_t kSnapshots = 128;
   SnapshotTable<PeerSnapshot, kSnapshots> peer_table_;
 };

@@ -16,6 +16,7 @@
 namespace tern::daemon {
 
 class LaneGroup;
+struct StateMove;
 struct TensorState;
 
 // A connected process, as lanes see it. Made and freed by the conductor; a lane uses it between
@@ -37,8 +38,9 @@ enum class CommandKind : std::uint8_t {
   add_tensor,        // group, tensor
   drop_tensor,       // group, tensor; answered by tensor_dropped
   adopt_connection,  // incoming (the lane's now), hello
-  fail_op,  // group, tensor_id, sequence, code, number = rank, text: failed on another lane
-  goodbye,  // tell all peers that the daemon ends
+  fail_op,     // group, tensor_id, sequence, code, number = rank, text: failed on another lane
+  move_state,  // group, move: copies a tensor's state; answered by state_moved
+  goodbye,     // tell all peers that the daemon ends
 };
 
 struct Command {
@@ -48,6 +50,7 @@ struct Command {
   ClientMemory* client = nullptr;
   LaneGroup* group = nullptr;
   TensorState* tensor = nullptr;
+  StateMove* move = nullptr;
   net::Incoming* incoming = nullptr;
   wire::HelloBody hello{};
   std::uint64_t tensor_id = 0;
@@ -64,6 +67,7 @@ enum class EventKind : std::uint8_t {
   tensor_dropped,     // group, tensor
   link_lost,          // group, number = node, code, text
   op_failed,          // group, tensor_id, sequence, code, number = rank, lanes, text
+  state_moved,        // group, move, code, text
   op_record,          // record: for the flight recorder; dropped when the ring is nearly full
 };
 
@@ -84,6 +88,7 @@ struct Event {
   ClientMemory* client = nullptr;
   LaneGroup* group = nullptr;
   TensorState* tensor = nullptr;
+  StateMove* move = nullptr;
   std::uint64_t tensor_id = 0;
   std::uint64_t sequence = 0;
   OpRecord record;

@@ -54,6 +54,14 @@ void LaneGroup::detach() {
   }
 }
 
+bool LaneGroup::is_untouched() const { return !op_seen_; }
+
+void LaneGroup::renew_peer(std::uint32_t node) {
+  --peers_[node]->groups;
+  peers_[node] = &lane_->peer(setup_.node_ids[node], setup_.endpoints[node]);
+  ++peers_[node]->groups;
+}
+
 std::uint32_t LaneGroup::node_of(const LanePeer& peer) const {
   const auto found = std::find(peers_.begin(), peers_.end(), &peer);
   return found == peers_.end() ? collective::kNobody
@@ -178,6 +186,7 @@ bool LaneGroup::on_frame(LanePeer& peer, std::uint32_t node, const wire::FrameHe
   peer.receiving = Receiving{};
   const collective::OpKey key{header.tensor, header.op_seq};
   const auto kind = static_cast<wire::FrameKind>(header.kind);
+  op_seen_ = true;
   if (!payload_valid) {
     bump(lane_->mutable_counters().bad_payloads, std::uint64_t{1});
     peer.receiving = receiving;
@@ -224,7 +233,7 @@ bool LaneGroup::on_frame(LanePeer& peer, std::uint32_t node, const wire::FrameHe
         const Part where = part(op, header.chunk);
         const char* problem = nullptr;
         if (place.prefix.empty()) {
-          problem = deliver_block(op, where, place.body);
+          problem = deliver_block(op, header.chunk, node, place.body);
         } else {
           wire::BlockHeader block;
           if (wire::parse_block_header(place.prefix, block) != wire::BlockError::none ||
@@ -346,6 +355,10 @@ int LaneGroup::settle() {
   report_released_ranks();
   report_dropped_tensors();
   return static_cast<int>(before - leaving_.size() - dropping_.size());
+}
+
+void LaneGroup::drop_pages() {
+  for (auto& pool : eager_pools_) pool->drop_pages();
 }
 
 void LaneGroup::publish_waiting() {

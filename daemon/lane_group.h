@@ -35,6 +35,7 @@ struct GroupSetup {
   std::uint32_t size = 1;
   std::uint64_t op_timeout_ns = 0;
   std::uint64_t lossy_min_bytes = 0;
+  std::uint64_t seed = 0;  // of all random draws of recipes
   collective::GroupShape shape;
   std::vector<wire::NodeId> node_ids;
   std::vector<net::Endpoint> endpoints;
@@ -62,10 +63,13 @@ class LaneGroup {
   void detach();                                      // from the lane's links, before it is removed
   std::uint32_t node_of(const LanePeer& peer) const;  // kNobody if it is not of this group
   bool all_links_open() const;
+  bool is_untouched() const;  // no operation has been seen in this epoch
+  void renew_peer(std::uint32_t node);
   void submit(LaneClient& client, const shm::SubmitEntry& entry);
   int run_actions(int budget);
   void on_timer(std::uint64_t now_ns);
   int settle();  // reports what nobody uses any more
+  void drop_pages();
 
   net::PayloadPlace place_payload(LanePeer& peer, std::uint32_t node,
                                   const wire::FrameHeader& header, bool& protocol_ok);
@@ -79,6 +83,7 @@ class LaneGroup {
   void add_tensor(TensorState* tensor) { tensors_[tensor->id] = tensor; }
   void drop_tensor(TensorState* tensor);  // reported when the last op that uses it has ended
   void rank_left(std::uint32_t local_rank);
+  void move_state(const StateMove& move, Event& outcome);
   bool idle() const;  // nothing refers to it any more
   bool uses_client(const LaneClient& client) const;
   void forget(const LaneClient& client);
@@ -109,6 +114,7 @@ class LaneGroup {
     TensorState* tensor = nullptr;
     codec::Recipe recipe;
     bool lossy = false;
+    bool lossless = false;  // compressed, bit for bit
     float state_scale = 1.0f;
     std::uint32_t pins = 0;   // frames that borrow or fill the clients' memory
     bool scanned = false;     // scale=tensor: reduce_max is known
@@ -141,6 +147,8 @@ class LaneGroup {
                           std::uint32_t& local_rank, TensorState*& tensor) const;
   bool choose_recipe(const shm::SubmitEntry& entry, const TensorState* tensor, OpData& data,
                      wire::AnnounceBody& body, const char*& problem) const;
+  bool may_replace(const codec::Recipe& recipe, const codec::Recipe& declared,
+                   const shm::SubmitEntry& entry, const char*& problem) const;
   void refuse(LaneClient& client, std::uint64_t ticket, Errc code, const char* text);
   void cancel(LaneClient& client, const shm::SubmitEntry& entry);
 
@@ -172,18 +180,38 @@ class LaneGroup {
   void sum_local(collective::OpId op, const Part& part, std::byte* accumulator) const;
   void write_own_contribution(collective::OpId op, const Part& part, std::byte* out);
   std::span<const float> local_f32(collective::OpId op, const Part& part);
-  bool encode_lossy(collective::OpId op, const Part& part, std::span<const float> input,
-                    float state_scale, DType delivered, float fixed_max, std::span<std::byte> slab,
-                    std::uint32_t& bytes);
+  enum class Leg : std::uint8_t { reduce = 1, broadcast = 2 };
+  bool encode_lossy(collective::OpId op, std::uint32_t number, Leg leg,
+                    std::span<const float> input, float state_scale, float fixed_max,
+                    std::span<std::byte> slab, std::uint32_t& bytes);
+  bool encode_lossless(collective::OpId op, std::uint32_t number, const codec::Recipe& recipe,
+                       std::span<const std::byte> input, std::span<std::byte> slab,
+                       std::uint32_t& bytes);
+  // The values that a compressed block stands for. Null, or why it stands for none.
+  const char* decode_block(collective::OpId op, std::uint32_t number, std::uint32_t sender,
+                           const wire::BlockHeader& header, std::span<const std::byte> payload,
+                           std::span<float> out);
+  void reset_streams(collective::OpId op);
+  bool contribute_lossless(collective::OpId op, std::uint32_t node, wire::FrameHeader header,
+                           const Part& part);
+  bool send_lossless_result(collective::OpId op, std::uint32_t number,
+                            std::span<const std::byte> result);
+  const char* deliver_lossless(collective::OpId op, std::uint32_t number, std::uint32_t sender,
+                               const wire::BlockHeader& header, std::span<const std::byte> payload,
+                               std::span<std::byte> out);
+  void deliver_floats(collective::OpId op, const Part& part, const float* values);
   void contribute_raw(collective::OpId op, std::uint32_t node, wire::FrameHeader header,
                       const Part& part, bool nonfinite);
   void scan_reduce_leg(collective::OpId op);
   bool park_sum(collective::ChunkId chunk);
   void finish_parked(const collective::Action& action);
   void forget_parked(collective::OpId op);
-  const char* add_block(collective::OpId op, const Part& part, std::span<const std::byte> block,
+  void add_elements(collective::OpId op, const Part& part, const std::byte* elements,
+                    const std::byte* own, std::byte* accumulator) const;
+  const char* add_block(collective::OpId op, std::uint32_t number, std::uint32_t sender,
+                        std::span<const std::byte> block, const std::byte* own,
                         std::byte* accumulator, std::uint64_t& decode_ns);
-  const char* deliver_block(collective::OpId op, const Part& part,
+  const char* deliver_block(collective::OpId op, std::uint32_t number, std::uint32_t sender,
                             std::span<const std::byte> block);
   void copy_to_other_ranks(collective::OpId op, const Part& part);
   void send_to_all(collective::OpId op, const wire::FrameHeader& header,
@@ -214,6 +242,7 @@ class LaneGroup {
   Lane* lane_ = nullptr;
   std::vector<LanePeer*> peers_;      // by node; null for this node
   std::vector<LaneClient*> clients_;  // by local rank; null once dropped
+  bool op_seen_ = false;              // in this epoch, from here or from another node
   std::unordered_map<std::uint64_t, TensorState*> tensors_;
   std::vector<OpData> data_;                            // by op slot
   std::vector<OpRank> ranks_;                           // op slot x local rank

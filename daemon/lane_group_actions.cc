@@ -47,6 +47,7 @@ void LaneGroup::carry_out(const Action& action) {
       ops_.begun(action.chunk);
       break;
     }
+    case ActionKind::begin_add:
     case ActionKind::add:
       add(action);
       break;
@@ -135,12 +136,12 @@ void LaneGroup::contribute(const Action& action) {
   const Part where = part(op, number);
   const auto header = frame(wire::FrameKind::contribution, op, number, 1);
   if (!data.lossy) return contribute_raw(op, action.node, header, where, false);
-  if (data.recipe.scale_elements == 0 && !data.scanned) scan_reduce_leg(op);
+  if (codec::scans_tensor(data.recipe) && !data.scanned) scan_reduce_leg(op);
   const std::uint32_t slab = lane_->send_slabs().take();
   const auto memory = lane_->send_slabs().slab(slab);
   std::uint32_t bytes = 0;
-  if (!encode_lossy(op, where, local_f32(op, where), data.state_scale, DType::f32, data.reduce_max,
-                    memory, bytes)) {
+  if (!encode_lossy(op, number, Leg::reduce, local_f32(op, where), data.state_scale,
+                    data.reduce_max, memory, bytes)) {
     lane_->send_slabs().give(slab);
     return contribute_raw(op, action.node, header, where, true);
   }
@@ -160,8 +161,7 @@ void LaneGroup::scan_reduce_leg(OpId op) {
     if (node == self_) continue;
     for (std::uint32_t i = 0; i < chunks.owned(node); ++i) {
       const Part where = part(op, chunks.chunk(node, i));
-      const float* residual =
-          data.tensor->residual ? data.tensor->residual.get() + where.begin : nullptr;
+      const float* residual = data.tensor->codec.sender(where.begin);
       const auto scan = codec::scan_max(local_f32(op, where), residual, data.state_scale);
       if (!scan.nonfinite) data.reduce_max = std::max(data.reduce_max, scan.max);
     }
@@ -172,9 +172,18 @@ void LaneGroup::add(const Action& action) {
   const Part where = part(action.op, ops_.chunk_number(action.chunk));
   ChunkData& chunk = chunks_[action.chunk];
   const auto slab = lane_->receive_slabs().slab(chunk.slabs[action.node]);
+  std::byte* accumulator = lane_->accumulators().slab(chunk.accumulator).data();
+  const bool first = action.kind == ActionKind::begin_add;
+  const std::byte* own = nullptr;
+  if (first && single_plain_input(action.op)) {
+    own = rank_of(action.op, 0).input + where.begin * dtype_bytes(dtype(action.op));
+  } else if (first) {
+    sum_local(action.op, where, accumulator);
+  }
   std::uint64_t decode_ns = 0;
-  const char* problem = add_block(action.op, where, slab.first(chunk.bytes[action.node]),
-                                  lane_->accumulators().slab(chunk.accumulator).data(), decode_ns);
+  const char* problem =
+      add_block(action.op, ops_.chunk_number(action.chunk), action.node,
+                slab.first(chunk.bytes[action.node]), own, accumulator, decode_ns);
   if (problem != nullptr) {
     bump(lane_->mutable_counters().bad_blocks, std::uint64_t{1});
     char text[160];
@@ -186,6 +195,7 @@ void LaneGroup::add(const Action& action) {
   lane_->receive_slabs().give(chunk.slabs[action.node]);
   chunk.slabs[action.node] = kNone;
   peers_[action.node]->link->add_decode_ns(decode_ns);
+  if (first) ops_.begun(action.chunk);
   ops_.added(action.chunk, action.node);
 }
 
@@ -193,17 +203,18 @@ void LaneGroup::finish(ChunkId chunk) {
   const OpId op = ops_.op_of(chunk);
   if (data_[op].lossy) {
     scale_sum(chunk);
-    if (data_[op].recipe.scale_elements == 0 && park_sum(chunk)) {
+    if (codec::scans_tensor(data_[op].recipe) && park_sum(chunk)) {
       release_chunk(chunk);
       return ops_.parked(chunk);
     }
     const std::uint32_t number = ops_.chunk_number(chunk);
     const auto* sum = static_cast<const float*>(
         static_cast<const void*>(lane_->accumulators().slab(chunks_[chunk].accumulator).data()));
+    const bool raw = codec::results_are_raw(data_[op].recipe);
     const bool sent =
-        data_[op].recipe.scale_elements != 0 &&
+        !raw && !codec::scans_tensor(data_[op].recipe) &&
         finish_lossy(op, number, {sum, part(op, number).elements}, data_[op].state_scale);
-    if (!sent) finish_raw(chunk, Reduction::sum, true);
+    if (!sent) finish_raw(chunk, Reduction::sum, !raw);
   } else {
     finish_raw(chunk, reduction(op), false);
   }
@@ -219,7 +230,7 @@ bool LaneGroup::park_sum(ChunkId chunk) {
   const Part where = part(op, ops_.chunk_number(chunk));
   const auto* sum = static_cast<const float*>(
       static_cast<const void*>(lane_->accumulators().slab(chunks_[chunk].accumulator).data()));
-  float* residual = data.tensor->residual.get() + where.begin;
+  float* residual = data.tensor->codec.sender(where.begin);
   const auto scan = codec::scan_max({sum, where.elements}, residual, data.state_scale);
   // Above this the scale, up to twice the maximum, would not be finite.
   if (scan.nonfinite || scan.max > std::numeric_limits<float>::max() / 2) return false;
@@ -244,7 +255,7 @@ void LaneGroup::finish_parked(const Action& action) {
 void LaneGroup::forget_parked(OpId op) {
   for (const std::uint32_t index : ops_.parked_indices(op)) {
     const Part where = part(op, ops_.op(op).chunks.chunk(self_, index));
-    float* residual = data_[op].tensor->residual.get() + where.begin;
+    float* residual = data_[op].tensor->codec.sender(where.begin);
     std::fill(residual, residual + where.elements, 0.0f);
     bump(data_[op].tensor->lanes[setup_.shape.lane].resets, std::uint64_t{1});
   }
@@ -277,7 +288,7 @@ void LaneGroup::publish(const Action& action) {
   const std::size_t element = dtype_bytes(dtype(op));
   const std::span<const std::byte> body{rank_of(op, root).input + where.begin * element,
                                         where.elements * element};
-  if (nodes_ > 1) {
+  if (nodes_ > 1 && !send_lossless_result(op, number, body)) {
     auto header = frame(wire::FrameKind::result, op, number, 2);
     header.flags = wire::kFlagRawBlock;
     std::byte prefix[wire::kBlockHeaderBytes];
@@ -360,7 +371,10 @@ void LaneGroup::complete(OpId op) {
     if (slab != kNone) eager_pools_[node]->give(slab);
     slab = kNone;
   }
-  if (ended.failed) forget_parked(op);
+  if (ended.failed) {
+    forget_parked(op);
+    reset_streams(op);
+  }
   if (!ended.failed && ended.verifying) compare_checksums(op);
   if (ended.failed && setup_.shape.lanes > 1 && !ops_.ended()) {
     Event event;

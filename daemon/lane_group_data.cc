@@ -61,41 +61,21 @@ std::span<const float> LaneGroup::local_f32(OpId op, const Part& part) {
   return {as_floats(sum), part.elements};
 }
 
-// True: the block is in slab. False: a value is not finite, nothing has changed, the chunk goes
-// raw.
-bool LaneGroup::encode_lossy(OpId op, const Part& part, std::span<const float> input,
-                             float state_scale, DType delivered, float fixed_max,
-                             std::span<std::byte> slab, std::uint32_t& bytes) {
-  OpData& data = data_[op];
-  codec::EncodeRequest request;
-  request.input = input;
-  request.residual = data.tensor->residual ? data.tensor->residual.get() + part.begin : nullptr;
-  request.state_scale = state_scale;
-  request.delivered = delivered;
-  request.fixed_scale_max = fixed_max;
-  request.stream_step = ops_.op(op).key.sequence;
-  wire::BlockHeader header;
-  const std::uint64_t begin = lane_->clock().now_ns();
-  const auto result =
-      codec::encode(data.recipe, request, slab.subspan(wire::kBlockHeaderBytes), header);
-  const std::uint64_t end = lane_->clock().now_ns();
-  data.encode_ns += end - begin;
-  if (data.first_encode_ns == 0) data.first_encode_ns = begin;
-  if (result.nonfinite) {
-    bump(lane_->mutable_counters().nonfinite_chunks, std::uint64_t{1});
-    bump(data.tensor->lanes[setup_.shape.lane].raw_fallbacks, std::uint64_t{1});
-    return false;
+void LaneGroup::add_elements(OpId op, const Part& part, const std::byte* elements,
+                             const std::byte* own, std::byte* accumulator) const {
+  if (own != nullptr) {
+    codec::accumulate_first(dtype(op), reduction(op), own, elements, part.elements, accumulator);
+  } else {
+    codec::accumulate(dtype(op), reduction(op), elements, part.elements, 1.0f, accumulator);
   }
-  wire::write_block_header(header, slab.first<wire::kBlockHeaderBytes>());
-  bytes = static_cast<std::uint32_t>(wire::kBlockHeaderBytes) + result.payload_bytes;
-  data.input_energy += result.input_energy;
-  data.residual_energy += result.residual_energy;
-  return true;
 }
 
-// Null, or why the block cannot be added.
-const char* LaneGroup::add_block(OpId op, const Part& part, std::span<const std::byte> block,
+// Null, or why the block cannot be added. With `own` the accumulator begins with that; else it has
+// a sum already.
+const char* LaneGroup::add_block(OpId op, std::uint32_t number, std::uint32_t sender,
+                                 std::span<const std::byte> block, const std::byte* own,
                                  std::byte* accumulator, std::uint64_t& decode_ns) {
+  const Part part = this->part(op, number);
   wire::BlockHeader header;
   if (wire::parse_block_header(block, header) != wire::BlockError::none) return "bad block header";
   const auto payload = block.subspan(wire::kBlockHeaderBytes);
@@ -108,14 +88,38 @@ const char* LaneGroup::add_block(OpId op, const Part& part, std::span<const std:
         payload.size() != part.elements * dtype_bytes(dtype(op))) {
       return "a raw block of another dtype";
     }
-    codec::accumulate(dtype(op), reduction(op), payload.data(), part.elements, 1.0f, accumulator);
+    add_elements(op, part, payload.data(), own, accumulator);
+  } else if (header.codec == static_cast<std::uint8_t>(wire::CodecId::lossless)) {
+    if (header.dtype != static_cast<std::uint8_t>(dtype(op))) return "a block of another dtype";
+    const auto elements = lane_->scratch(1).first(part.elements * dtype_bytes(dtype(op)));
+    const auto status =
+        codec::decode_lossless(header, payload, {}, elements, lane_->codec_workspace());
+    if (status != codec::DecodeStatus::ok) return codec::decode_status_name(status).data();
+    add_elements(op, part, elements.data(), own, accumulator);
   } else {
     const bool sums = reduction(op) == Reduction::sum || reduction(op) == Reduction::average;
     const bool in_f32 =
         codec::accumulator_bytes(dtype(op)) == sizeof(float) && dtype_is_float(dtype(op));
     if (!sums || !in_f32) return "a lossy block for an operation that must be exact";
-    const auto status = codec::decode_add(header, payload, {as_floats(accumulator), part.elements});
-    if (status != codec::DecodeStatus::ok) return codec::decode_status_name(status).data();
+    const TensorState* const tensor = data_[op].tensor;
+    if (!role_may_be_lossy(static_cast<Role>(ops_.op(op).said.role)) || tensor == nullptr ||
+        tensor->exempt) {
+      return "a lossy block for an operation that must be exact";
+    }
+    if (own != nullptr) codec::accumulate_begin(dtype(op), own, part.elements, 1.0f, accumulator);
+    if (codec::needs_shift(data_[op].recipe)) {
+      float* const values = as_floats(lane_->scratch(1).data());
+      if (const char* problem =
+              decode_block(op, number, sender, header, payload, {values, part.elements})) {
+        return problem;
+      }
+      codec::accumulate(DType::f32, Reduction::sum, lane_->scratch(1).data(), part.elements, 1.0f,
+                        accumulator);
+    } else {
+      const auto status = codec::decode_add(
+          header, payload, {as_floats(accumulator), part.elements}, lane_->codec_workspace());
+      if (status != codec::DecodeStatus::ok) return codec::decode_status_name(status).data();
+    }
   }
   decode_ns = lane_->clock().now_ns() - begin;
   data_[op].decode_ns += decode_ns;
@@ -123,7 +127,9 @@ const char* LaneGroup::add_block(OpId op, const Part& part, std::span<const std:
 }
 
 // Decodes a result into the outputs of all local ranks.
-const char* LaneGroup::deliver_block(OpId op, const Part& part, std::span<const std::byte> block) {
+const char* LaneGroup::deliver_block(OpId op, std::uint32_t number, std::uint32_t sender,
+                                     std::span<const std::byte> block) {
+  const Part part = this->part(op, number);
   wire::BlockHeader header;
   if (wire::parse_block_header(block, header) != wire::BlockError::none) return "bad block header";
   const auto payload = block.subspan(wire::kBlockHeaderBytes);
@@ -139,6 +145,12 @@ const char* LaneGroup::deliver_block(OpId op, const Part& part, std::span<const 
       return "a raw block of another dtype";
     }
     if (output != payload.data()) std::memmove(output, payload.data(), payload.size());
+  } else if (header.codec == static_cast<std::uint8_t>(wire::CodecId::lossless) ||
+             header.codec == static_cast<std::uint8_t>(wire::CodecId::xordelta)) {
+    if (header.dtype != static_cast<std::uint8_t>(type)) return "a block of another dtype";
+    const char* problem = deliver_lossless(op, number, sender, header, payload,
+                                           {output, part.elements * dtype_bytes(type)});
+    if (problem != nullptr) return problem;
   } else {
     const bool in_f32 = codec::accumulator_bytes(type) == sizeof(float) && dtype_is_float(type);
     if (!in_f32 || !role_may_be_lossy(static_cast<Role>(ops_.op(op).said.role))) {
@@ -146,8 +158,10 @@ const char* LaneGroup::deliver_block(OpId op, const Part& part, std::span<const 
     }
     const bool direct = type == DType::f32;
     float* out = direct ? as_floats(output) : as_floats(lane_->scratch(1).data());
-    const auto status = codec::decode(header, payload, {out, part.elements});
-    if (status != codec::DecodeStatus::ok) return codec::decode_status_name(status).data();
+    if (const char* problem =
+            decode_block(op, number, sender, header, payload, {out, part.elements})) {
+      return problem;
+    }
     if (!direct) codec::from_f32(type, out, part.elements, output);
   }
   copy_to_other_ranks(op, part);
@@ -181,9 +195,17 @@ wire::FrameHeader LaneGroup::frame(wire::FrameKind kind, OpId op, std::uint32_t 
 void LaneGroup::send_to_all(OpId, const wire::FrameHeader& header,
                             std::span<const std::byte> prefix, std::span<const std::byte> body,
                             std::uint64_t cookie) {
-  for (LanePeer* peer : peers_) {
-    if (peer != nullptr) lane_->send(*peer, header, prefix, body, cookie);
+  // Every node begins with the one after it, so that not all send to one at a time.
+  for (std::uint32_t step = 1; step < nodes_; ++step) {
+    lane_->send(*peers_[(self_ + step) % nodes_], header, prefix, body, cookie);
   }
+}
+
+void LaneGroup::deliver_floats(OpId op, const Part& part, const float* values) {
+  const DType type = dtype(op);
+  codec::from_f32(type, values, part.elements,
+                  rank_of(op, 0).output + part.begin * dtype_bytes(type));
+  copy_to_other_ranks(op, part);
 }
 
 // Average before encoding, so that the residual is taken against what is delivered.
@@ -202,7 +224,8 @@ bool LaneGroup::finish_lossy(OpId op, std::uint32_t number, std::span<const floa
   const std::uint32_t slab = lane_->result_slabs().take();
   const auto memory = lane_->result_slabs().slab(slab);
   std::uint32_t bytes = 0;
-  if (!encode_lossy(op, where, sum, state_scale, dtype(op), data_[op].result_max, memory, bytes)) {
+  if (!encode_lossy(op, number, Leg::broadcast, sum, state_scale, data_[op].result_max, memory,
+                    bytes)) {
     lane_->result_slabs().give(slab);
     return false;
   }
@@ -213,7 +236,12 @@ bool LaneGroup::finish_lossy(OpId op, std::uint32_t number, std::span<const floa
                                         collective::kNoOp, &lane_->result_slabs(), slab);
   // Everybody decodes the same bytes, the owner too; before they are sent, because a lost link
   // gives the slab back at once.
-  const char* problem = deliver_block(op, where, memory.first(bytes));
+  const char* problem = nullptr;
+  if (codec::needs_shift(data.recipe)) {
+    deliver_floats(op, where, as_floats(lane_->scratch(1).data()));
+  } else {
+    problem = deliver_block(op, number, self_, memory.first(bytes));
+  }
   send_to_all(op, frame(wire::FrameKind::result, op, number, 2), {}, memory.first(bytes), cookie);
   if (problem != nullptr) ops_.fail(op, Errc::internal, collective::kNobody, problem);
   return true;
@@ -237,6 +265,10 @@ void LaneGroup::finish_raw(ChunkId chunk, Reduction how, bool nonfinite) {
     result = pool->slab(slab).data();
   }
   codec::accumulate_finish(type, how, sum, where.elements, setup_.size, result);
+  if (send_lossless_result(op, number, {result, bytes})) {
+    if (narrows) pool->give(slab);
+    return;
+  }
   if (!narrows) chunk_data.accumulator = kNone;  // it is the frame's memory now
 
   auto header = frame(wire::FrameKind::result, op, number, 2);
@@ -265,12 +297,13 @@ void LaneGroup::contribute_raw(OpId op, std::uint32_t node, wire::FrameHeader he
                                const Part& part, bool nonfinite) {
   const DType type = dtype(op);
   const std::size_t bytes = part.elements * dtype_bytes(type);
-  header.flags = wire::kFlagRawBlock;
   std::byte prefix[wire::kBlockHeaderBytes];
   wire::write_block_header(
       codec::raw_block_header(type, part.elements, nonfinite, ops_.op(op).key.sequence),
       std::span<std::byte, wire::kBlockHeaderBytes>(prefix));
   OpData& data = data_[op];
+  if (contribute_lossless(op, node, header, part)) return;
+  header.flags = wire::kFlagRawBlock;
   data.bytes_raw += bytes;
   data.bytes_sent += bytes + wire::kBlockHeaderBytes;
   if (single_plain_input(op)) {

@@ -1,9 +1,12 @@
 // Submission: a foreign entry becomes an op, or an error for who sent it.
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 
+#include "codec/entropy/codebook.h"
 #include "daemon/lane.h"
 #include "daemon/lane_group.h"
 
@@ -13,6 +16,9 @@ using collective::OpId;
 using shm::OpKind;
 
 namespace {
+
+// AnnounceBody::memory of a tensor that is declared with xordelta.
+constexpr std::uint8_t kMemoryLastValues = 4;
 
 bool in_arena(std::uint64_t offset, std::uint64_t bytes, std::uint64_t arena_bytes) noexcept {
   return bytes <= arena_bytes && offset <= arena_bytes - bytes;
@@ -60,6 +66,9 @@ const char* LaneGroup::check_entry(const LaneClient& client, const shm::SubmitEn
   if (average && !dtype_is_float(static_cast<DType>(entry.dtype))) {
     return "average is not defined for integers";
   }
+  if (!std::isfinite(std::bit_cast<float>(entry.state_scale_bits))) {
+    return "state_scale is not a finite number";
+  }
   const float prescale = std::bit_cast<float>(entry.prescale_bits);
   if (prescale != 1.0f && !dtype_is_float(static_cast<DType>(entry.dtype))) {
     return "prescale is not defined for integers";
@@ -74,6 +83,10 @@ const char* LaneGroup::check_entry(const LaneClient& client, const shm::SubmitEn
     if (tensor->dtype != static_cast<DType>(entry.dtype) || tensor->count != entry.count) {
       return "dtype or count differ from the tensor's declaration";
     }
+    // State was made, or not, for the declared role.
+    if (tensor->role != static_cast<Role>(entry.role)) {
+      return "the role differs from the tensor's declaration";
+    }
   }
   const auto sharding = shm::make_sharding(
       entry.tensor, entry.sequence, entry.count, static_cast<DType>(entry.dtype),
@@ -82,11 +95,45 @@ const char* LaneGroup::check_entry(const LaneClient& client, const shm::SubmitEn
   return nullptr;
 }
 
+// An op's own recipe must fit what the declaration made room for.
+bool LaneGroup::may_replace(const codec::Recipe& recipe, const codec::Recipe& declared,
+                            const shm::SubmitEntry& entry, const char*& problem) const {
+  if (!codec::is_lossy(recipe)) return true;
+  if (const char* objection = codec::objection_to_parts(recipe)) {
+    problem = objection;
+    return false;
+  }
+  const std::size_t element = dtype_bytes(static_cast<DType>(entry.dtype));
+  const std::size_t chunk = setup_.shape.chunk_bytes / element;
+  if (codec::encode_bound(recipe, chunk) > chunk * element) {
+    problem = "blocks of the recipe may be longer than the tensor itself";
+    return false;
+  }
+  if (recipe.entropy.kind == codec::entropy::Kind::huffman_static &&
+      !codec::entropy::has_codebook(recipe.entropy.book.data())) {
+    problem = "this node does not have the recipe's codebook";
+    return false;
+  }
+  // The shift moves by the declaration's alpha, which a wilder compressor would turn into noise.
+  codec::Recipe own_alpha = recipe;
+  own_alpha.alpha = 0.0f;
+  if (recipe.memory == codec::Memory::diana &&
+      codec::shift_alpha(own_alpha, chunk) < codec::shift_alpha(declared, chunk)) {
+    problem = "the recipe varies more than the declared one, whose alpha is too large for it";
+    return false;
+  }
+  return true;
+}
+
 bool LaneGroup::choose_recipe(const shm::SubmitEntry& entry, const TensorState* tensor,
                               OpData& data, wire::AnnounceBody& body, const char*& problem) const {
   const auto memory = tensor != nullptr ? tensor->recipe.memory : codec::Memory::none;
   data.recipe = tensor != nullptr ? tensor->recipe : codec::Recipe{};
-  body.memory = static_cast<std::uint8_t>(memory);
+  const bool last_values = data.recipe.compressor == codec::Compressor::xordelta;
+  body.memory = last_values ? kMemoryLastValues : static_cast<std::uint8_t>(memory);
+  body.state_scale_bits =
+      codec::needs_shift(data.recipe) ? entry.state_scale_bits : std::uint32_t{0};
+  body.alpha_bits = tensor != nullptr ? std::bit_cast<std::uint32_t>(tensor->codec.alpha()) : 0;
   if (entry.recipe[0] != '\0') {
     codec::Recipe recipe;
     if (!codec::parse_recipe_quick(entry.recipe, recipe)) {
@@ -100,21 +147,30 @@ bool LaneGroup::choose_recipe(const shm::SubmitEntry& entry, const TensorState* 
       problem = "the recipe's memory differs from the declaration's; declare the tensor with it";
       return false;
     }
-    if (recipe.scale_elements == 0 && (tensor == nullptr || !tensor->one_lane)) {
+    if (codec::scans_tensor(recipe) && (tensor == nullptr || !tensor->one_lane)) {
       problem = "scale=tensor must be in the tensor's declaration";
       return false;
     }
+    if (recipe.compressor == codec::Compressor::xordelta && !last_values) {
+      problem = "xordelta must be in the tensor's declaration";
+      return false;
+    }
+    if (!may_replace(recipe, data.recipe, entry, problem)) return false;
     data.recipe = recipe;
   }
   const auto dtype = static_cast<DType>(entry.dtype);
   const auto reduction = static_cast<Reduction>(entry.reduction);
   const std::uint64_t bytes = entry.count * dtype_bytes(dtype);
   const bool float_type = dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+  // A broadcast that fits in its announcement has one leg on all nodes.
+  const bool broadcast = entry.kind == static_cast<std::uint16_t>(OpKind::broadcast);
+  data.lossless = codec::is_lossless(data.recipe) && float_type && nodes_ > 1 &&
+                  bytes >= setup_.lossy_min_bytes &&
+                  bytes > (broadcast ? setup_.shape.eager_bytes : 0);
   data.lossy = tensor != nullptr && !tensor->exempt && role_may_be_lossy(tensor->role) &&
                entry.kind == static_cast<std::uint16_t>(OpKind::all_reduce) && float_type &&
                (reduction == Reduction::sum || reduction == Reduction::average) && nodes_ > 1 &&
-               bytes > setup_.shape.eager_bytes && bytes >= setup_.lossy_min_bytes &&
-               codec::is_lossy(data.recipe);
+               bytes > 0 && bytes >= setup_.lossy_min_bytes && codec::is_lossy(data.recipe);
   return true;
 }
 
@@ -141,6 +197,7 @@ void LaneGroup::cancel(LaneClient& client, const shm::SubmitEntry& entry) {
 
 void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   if (entry.kind == static_cast<std::uint16_t>(OpKind::cancel)) return cancel(client, entry);
+  op_seen_ = true;
   std::uint32_t local_rank = 0;
   TensorState* tensor = nullptr;
   if (const char* problem = check_entry(client, entry, local_rank, tensor)) {
@@ -188,6 +245,8 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
     for (std::uint32_t i = 0; i < local_ranks_; ++i) rank_of(op, i) = OpRank{};
     data.pins = data_[op].pins;  // a result cannot be here, but a late abandon may
     data_[op] = data;
+    const bool all_reduce = entry.kind == static_cast<std::uint16_t>(OpKind::all_reduce);
+    if (data.lossy || (data.lossless && all_reduce)) ops_.compress(op);
   }
   OpRank& rank = rank_of(op, local_rank);
   rank.ticket = entry.ticket;

@@ -64,11 +64,20 @@ void Lane::send(LanePeer& peer, const wire::FrameHeader& header, std::span<const
 // ----------------------------------------------------------------------------------------
 
 LanePeer& Lane::peer(const wire::NodeId& id, const net::Endpoint& endpoint) {
+  const bool addressed = endpoint.port != 0;
   for (auto& peer : peers_) {
-    if (peer->id == id && !peer->lost) return *peer;
+    if (peer->id != id || peer->lost) continue;
+    // Made for a connection that was meant for somebody else, a daemon that was here before: it
+    // could not begin a link of its own.
+    if (peer->stranger && addressed) {
+      peer->lost = true;
+      continue;
+    }
+    return *peer;
   }
   auto peer = std::make_unique<LanePeer>();
   peer->id = id;
+  peer->stranger = self_ < id && !addressed;
   peer->small.resize(kSmallPayloadBytes);
   peer->result.resize(settings_.block_bytes());
   net::Link::Identity identity;
@@ -76,7 +85,7 @@ LanePeer& Lane::peer(const wire::NodeId& id, const net::Endpoint& endpoint) {
   identity.peer = id;
   identity.lane = static_cast<std::uint16_t>(settings_.lane);
   identity.endpoint = endpoint;
-  identity.active = self_ < id;
+  identity.active = self_ < id && addressed;
   peer->link = std::make_unique<net::Link>(transport_, clock_, settings_.link, identity,
                                            static_cast<net::LinkSink&>(*this));
   peers_.push_back(std::move(peer));
@@ -87,7 +96,10 @@ void Lane::adopt(const Command& command) {
   std::unique_ptr<net::Incoming> incoming(command.incoming);
   // A peer may connect before this lane knows that it will need it.
   LanePeer* known = &peer(command.hello.node, {});
-  if (known->link->offer(incoming, command.hello)) return;
+  superseding_ = true;
+  const bool taken = known->link->offer(incoming, command.hello);
+  superseding_ = false;
+  if (taken) return;
   // The old session is over on the other side; this one begins a new link.
   known = &peer(command.hello.node, {});
   known->link->offer(incoming, command.hello);
@@ -170,6 +182,12 @@ void Lane::on_lost(net::Link& link, Errc reason, const char* text) {
   for (LaneGroup* group : groups_) {
     const std::uint32_t node = group->node_of(*peer);
     if (node == collective::kNobody) continue;
+    // A new epoch may have begun on a link that the other side had given up before, which shows
+    // only when it begins another. As long as nothing was said on it, nothing is lost with it.
+    if (superseding_ && group->is_untouched()) {
+      group->renew_peer(node);
+      continue;
+    }
     Event event;
     event.kind = EventKind::link_lost;
     event.group = group;

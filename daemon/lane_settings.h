@@ -14,6 +14,9 @@ struct LaneSettings {
   std::uint32_t receive_slabs = 64;
   std::uint32_t send_slabs = 64;
   std::uint32_t result_slabs = 32;
+  // Idle for so long, the lane gives the pages of its slabs back to the kernel: long enough not to
+  // touch them anew in every step of a training run.
+  std::uint64_t keep_pages_ns = 3'000'000'000;
   net::LinkSettings link;
 
   // The largest block: no recipe is used whose worst case is larger than the raw chunk.

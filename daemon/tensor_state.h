@@ -4,12 +4,11 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <string>
 
 #include "base/dtype.h"
 #include "codec/recipe.h"
+#include "daemon/codec_state.h"
 #include "shm/layout.h"
 
 namespace tern::daemon {
@@ -28,8 +27,7 @@ void bump(std::atomic<T>& value, T delta) noexcept {
   value.store(value.load(std::memory_order_relaxed) + delta, std::memory_order_relaxed);
 }
 
-// A declared tensor and its codec state. Made and freed by the conductor; while it is declared,
-// each lane reads and writes the residual of its own chunks only.
+// A declared tensor and its codec state. Made and freed by the conductor.
 struct TensorState {
   std::uint64_t id = 0;
   std::string name;
@@ -41,14 +39,12 @@ struct TensorState {
   bool one_lane = false;
   std::int32_t priority = 0;
   std::uint64_t generation = 0;
-  // One float per element, or null: each element is on this node either contributed to another
-  // owner or owned, so that both legs together need one array.
-  std::unique_ptr<float, decltype(&std::free)> residual{nullptr, &std::free};
+  CodecState codec;
   // An op was in flight when its epoch ended: what the residual holds may have been sent or not.
   std::atomic<bool> doubtful{false};
   std::array<TensorLaneStats, shm::kMaxLanes> lanes;
 
-  std::uint64_t state_bytes() const noexcept { return residual ? count * sizeof(float) : 0; }
+  std::uint64_t state_bytes() const noexcept { return codec.bytes(); }
 };
 
 // The sums over all lanes.

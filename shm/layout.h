@@ -146,8 +146,10 @@ enum class PacketKind : std::uint16_t {
   tensor_release = 10,  // TensorReleasePacket -> done
   tensor_stats = 11,    // TensorReleasePacket -> tensor_stats_reply
   tensor_stats_reply = 12,
-  done = 13,     // DonePacket: also every failure, as status and detail
-  goodbye = 14,  // client -> daemon: orderly disconnect, PacketHeader only -> done
+  done = 13,          // DonePacket: also every failure, as status and detail
+  goodbye = 14,       // client -> daemon: orderly disconnect, PacketHeader only -> done
+  tensor_state = 15,  // TensorStatePacket -> tensor_state_reply
+  tensor_state_reply = 16,
 };
 
 struct PacketHeader {
@@ -263,6 +265,29 @@ struct TensorStatsPacket {
   char recipe[64];
 };
 TERN_FORMAT_STRUCT(TensorStatsPacket, 168);
+
+enum class StateAction : std::uint32_t {
+  size = 1,         // how many bytes this node's part of the codec state has
+  export_part = 2,  // writes it
+  import_parts = 3  // reads one or more, one after the other
+};
+
+struct TensorStatePacket {
+  PacketHeader header;
+  std::uint64_t group;
+  std::uint64_t tensor;
+  std::uint64_t offset;  // of the room in the client's arena
+  std::uint64_t bytes;
+  std::uint32_t action;  // StateAction
+  std::uint32_t reserved0;
+};
+TERN_FORMAT_STRUCT(TensorStatePacket, 56);
+
+struct TensorStateReplyPacket {
+  PacketHeader header;
+  std::uint64_t bytes;  // of this node's part
+};
+TERN_FORMAT_STRUCT(TensorStateReplyPacket, 24);
 
 struct DonePacket {
   PacketHeader header;

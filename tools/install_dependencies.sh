@@ -8,7 +8,7 @@ set -eu
 demo_packages='build-essential cmake ninja-build pkg-config
   libhwy-dev libboost1.81-dev libexpected-dev libfmt-dev libspdlog-dev libtomlplusplus-dev
   libcli11-dev nlohmann-json3-dev libssl-dev libeigen3-dev libgtest-dev libgmock-dev
-  libbenchmark-dev libisal-dev zlib1g-dev
+  libbenchmark-dev libisal-dev zlib1g-dev libzstd-dev libdeflate-dev liblz4-dev
   iproute2 procps python3 python3-matplotlib'
 test_packages="$demo_packages
   git ccache clang clang-format clang-tidy libclang-rt-14-dev libgloo-dev iperf3 python3-numpy"

@@ -8,6 +8,44 @@ namespace {
 // One zero-run code stands for at most this many digit bytes.
 constexpr std::uint32_t kLongestZeroRun = 14;
 
+// The most that a payload of `elements` can have, in any of the forms whose codec has to look
+// closer: four bytes for each element and as much for its position, and codebooks and keys.
+constexpr std::uint64_t most_payload(std::uint32_t elements) noexcept {
+  return 8 * std::uint64_t{elements} + 4096;
+}
+
+BlockError check_staged(const BlockHeader& header) noexcept {
+  if (header.dtype != static_cast<std::uint8_t>(DType::f32)) return BlockError::bad_dtype;
+  constexpr unsigned kThreelc = kBlockPaperLayout | kBlockPadZero | kBlockZeroRun | kBlockAllZero;
+  const BlockStages& stages = header.stages;
+  const bool threelc = stages.quantizer == static_cast<std::uint8_t>(QuantizerId::threelc);
+  const unsigned known = kBlockEntropyStored | (threelc ? kThreelc : 0u);
+  if ((header.flags & ~known) != 0) return BlockError::bad_flags;
+  if (header.scale_elements > kMaxBlockElements) return BlockError::bad_scale_elements;
+  if (stages.sparsifier > static_cast<std::uint8_t>(SparsifierId::blocksparse) ||
+      stages.quantizer >= kQuantizerCount || stages.entropy >= kEntropyCount ||
+      stages.reserved != 0) {
+    return BlockError::bad_stages;
+  }
+  if (header.payload_bytes > most_payload(header.elements)) return BlockError::bad_payload_bytes;
+  return BlockError::none;
+}
+
+BlockError check_lossless(const BlockHeader& header) noexcept {
+  const auto dtype = static_cast<DType>(header.dtype);
+  if (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16) {
+    return BlockError::bad_dtype;
+  }
+  if (header.flags != 0) return BlockError::bad_flags;
+  if (header.scale_elements != 0) return BlockError::bad_scale_elements;
+  // What is not shorter travels raw.
+  const bool empty = header.payload_bytes == 0;
+  if (!empty && header.payload_bytes >= header.elements * dtype_bytes(dtype)) {
+    return BlockError::bad_payload_bytes;
+  }
+  return BlockError::none;
+}
+
 BlockError check_raw(const BlockHeader& header) noexcept {
   const std::size_t element_bytes = dtype_bytes(static_cast<DType>(header.dtype));
   if (element_bytes == 0) return BlockError::bad_dtype;
@@ -67,23 +105,29 @@ std::string_view block_error_name(BlockError error) noexcept {
       return "bad_scale_elements";
     case BlockError::bad_payload_bytes:
       return "bad_payload_bytes";
-    case BlockError::bad_reserved:
-      return "bad_reserved";
+    case BlockError::bad_stages:
+      return "bad_stages";
   }
   return "unknown";
 }
 
 BlockError check_block_header(const BlockHeader& header) noexcept {
   if (header.version != kBlockVersion) return BlockError::bad_version;
-  if (header.reserved != 0) return BlockError::bad_reserved;
   if (header.elements > kMaxBlockElements) return BlockError::bad_elements;
-  switch (static_cast<CodecId>(header.codec)) {
+  const auto codec = static_cast<CodecId>(header.codec);
+  if (codec != CodecId::staged && header.stages != BlockStages{}) return BlockError::bad_stages;
+  switch (codec) {
     case CodecId::raw:
       return check_raw(header);
     case CodecId::bf16:
       return check_bf16(header);
     case CodecId::threelc:
       return check_threelc(header);
+    case CodecId::staged:
+      return check_staged(header);
+    case CodecId::lossless:
+    case CodecId::xordelta:
+      return check_lossless(header);
   }
   return BlockError::bad_codec;
 }

@@ -38,11 +38,6 @@ Status check_config(const Config& config) {
                     "allowed: at most half of it",
                     format_duration(config.heartbeat_ns), format_duration(config.peer_timeout_ns)));
   }
-  if (config.eager_bytes > config.chunk_bytes) {
-    return refuse(
-        fmt::format("eager_bytes: {} is more than chunk_bytes = {}; allowed: at most that",
-                    format_size(config.eager_bytes), format_size(config.chunk_bytes)));
-  }
   return {};
 }
 

@@ -46,8 +46,8 @@ struct Config {
   std::uint32_t result_slabs = 32;
 
   // [ops]
-  std::uint64_t chunk_bytes = 256 * 1024;  // a power of two
-  std::uint64_t eager_bytes = 8 * 1024;
+  std::uint64_t chunk_bytes = std::uint64_t{256} * 1024;  // a power of two
+  std::uint64_t eager_bytes = std::uint64_t{64} * 1024;
   std::uint32_t max_ops_in_flight = 128;
   std::uint64_t op_timeout_ns = 600'000'000'000;
   std::uint64_t join_timeout_max_ns = 3'600'000'000'000;
@@ -56,7 +56,8 @@ struct Config {
   // [codec]
   std::string kernel_target = "auto";
   std::string default_gradient_recipe = "raw";
-  std::uint64_t lossy_min_bytes = 8 * 1024;
+  std::string codebook_dir;
+  std::uint64_t lossy_min_bytes = std::uint64_t{8} * 1024;
   std::uint64_t state_ttl_ns = 0;
 
   // [limits]

@@ -95,8 +95,10 @@ constexpr std::array kSettings{
 
     power("ops", "chunk_bytes", &Config::chunk_bytes, 16 * kKiB, 4 * kMiB, kRestart,
           "Slice of a tensor that is encoded and sent as one; agreed when a group is joined."),
-    number("ops", "eager_bytes", Kind::size, &Config::eager_bytes, 0, 64 * kKiB, kRestart,
-           "Operations up to this size travel with their announcement; at most chunk_bytes."),
+    number(
+        "ops", "eager_bytes", Kind::size, &Config::eager_bytes, 0, 64 * kKiB, kRestart,
+        "Operations up to this size, and up to chunk_bytes, that no recipe compresses travel with "
+        "their announcement. With N nodes the limit is this by N - 1, but not below 8 KiB."),
     number("ops", "max_ops_in_flight", Kind::count, &Config::max_ops_in_flight, 1, 512, kRestart,
            "Operations of one group under way at a time; how far ranks may be apart."),
     number("ops", "op_timeout", Kind::duration, &Config::op_timeout_ns, 10 * kMs, 7 * kDay, kReload,
@@ -111,6 +113,9 @@ constexpr std::array kSettings{
            "Instruction set of the codecs: auto takes the best, scalar the plainest."),
     number("codec", "default_gradient_recipe", Kind::text, &Config::default_gradient_recipe, 1, 63,
            kReload, "Recipe of gradients and deltas that are declared without one."),
+    number(
+        "codec", "codebook_dir", Kind::text, &Config::codebook_dir, 0, 4'000, kRestart,
+        "Directory of the static Huffman codebooks, *.book; the same on all nodes; empty: none."),
     number("codec", "lossy_min_bytes", Kind::size, &Config::lossy_min_bytes, 0, kGiB, kReload,
            "Tensors smaller than this travel raw whatever their recipe says."),
     number("codec", "state_ttl", Kind::duration, &Config::state_ttl_ns, 0, 30 * kDay, kReload,

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "codec/half.h"
+#include "base/half.h"
 #include "codec_harness.h"
 
 namespace tern::codec {
@@ -145,6 +145,34 @@ TEST_P(Accumulate, SumOfEveryLength) {
     const auto c = gaussian(count, 3);
     const auto sums = reduce<float, float>(DType::f32, Reduction::sum, {a, b, c});
     for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(sums[i], (a[i] + b[i]) + c[i]);
+  }
+}
+
+template <typename Sum, typename T>
+void expect_first_equals_begin_and_accumulate(DType dtype, const std::vector<T>& own,
+                                              const std::vector<T>& other) {
+  for (const Reduction reduction : {Reduction::sum, Reduction::min, Reduction::product}) {
+    OddBytes<T> a(own), b(other);
+    std::vector<Sum> expected(own.size()), got(own.size());
+    accumulate_begin(dtype, a.data(), own.size(), 1.0f, expected.data());
+    accumulate(dtype, reduction, b.data(), own.size(), 1.0f, expected.data());
+    accumulate_first(dtype, reduction, a.data(), b.data(), own.size(), got.data());
+    EXPECT_EQ(got, expected) << dtype_name(dtype) << " " << reduction_name(reduction);
+  }
+}
+
+TEST_P(Accumulate, FirstEqualsBeginAndAccumulate) {
+  for (std::size_t count = 0; count < 200; ++count) {
+    const auto a = gaussian(count, 1);
+    const auto b = gaussian(count, 2);
+    expect_first_equals_begin_and_accumulate<float>(DType::f32, a, b);
+    std::vector<std::uint16_t> half_a, half_b;
+    for (const float value : a) half_a.push_back(f32_to_f16(value));
+    for (const float value : b) half_b.push_back(f32_to_f16(value));
+    expect_first_equals_begin_and_accumulate<float>(DType::f16, half_a, half_b);
+    const std::vector<std::int32_t> int_a(half_a.begin(), half_a.end());
+    const std::vector<std::int32_t> int_b(half_b.begin(), half_b.end());
+    expect_first_equals_begin_and_accumulate<std::int32_t>(DType::i32, int_a, int_b);
   }
 }
 

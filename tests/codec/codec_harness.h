@@ -12,16 +12,22 @@
 #include <string_view>
 #include <vector>
 
+#include "base/random.h"
 #include "codec/codec.h"
-#include "codec/kernel_target.h"
+#include "codec/target/target.h"
 
 namespace tern::codec {
+
+inline Workspace& workspace() {
+  static thread_local Workspace memory;
+  return memory;
+}
 
 // Restores the best target when a test ends, whatever happened in it.
 class ForcedTarget {
  public:
-  explicit ForcedTarget(std::string_view name) { EXPECT_TRUE(force_target(name)) << name; }
-  ~ForcedTarget() { force_target("auto"); }
+  explicit ForcedTarget(std::string_view name) { EXPECT_TRUE(target::force(name)) << name; }
+  ~ForcedTarget() { target::force("auto"); }
   ForcedTarget(const ForcedTarget&) = delete;
   ForcedTarget& operator=(const ForcedTarget&) = delete;
 };
@@ -91,9 +97,11 @@ inline EncodedBlock encode_block(const Recipe& recipe, std::span<const float> in
   std::copy(input.begin(), input.end(), shifted_input.data());
   std::copy(residual.begin(), residual.end(), shifted_residual.data());
   request.input = shifted_input.span();
-  request.residual = residual.empty() ? nullptr : shifted_residual.data();
-  Guarded<std::byte> out(encode_bound(recipe, input.size()), shift, std::byte{0xa5});
-  block.result = encode(recipe, request, out.span(), block.header);
+  request.state = residual.empty() ? nullptr : shifted_residual.data();
+  const std::size_t room = request.exact ? sizeof(float) * input.size() : 0;
+  Guarded<std::byte> out(std::max(room, encode_bound(recipe, input.size())), shift,
+                         std::byte{0xa5});
+  block.result = encode(recipe, request, out.span(), block.header, workspace());
   EXPECT_TRUE(out.intact());
   EXPECT_TRUE(shifted_residual.intact());
   EXPECT_LE(block.result.payload_bytes, out.span().size());
@@ -104,7 +112,7 @@ inline EncodedBlock encode_block(const Recipe& recipe, std::span<const float> in
 
 inline std::vector<float> decode_block(const EncodedBlock& block, std::size_t shift = 0) {
   Guarded<float> out(block.header.elements, shift, 7.0f);
-  EXPECT_EQ(decode_status_name(decode(block.header, block.payload, out.span())), "ok");
+  EXPECT_EQ(decode_status_name(decode(block.header, block.payload, out.span(), workspace())), "ok");
   EXPECT_TRUE(out.intact());
   return {out.data(), out.data() + block.header.elements};
 }
@@ -117,7 +125,7 @@ inline Recipe recipe_of(std::string_view text) {
 
 inline std::vector<std::string> target_names() {
   std::vector<std::string> names;
-  for (const std::string_view name : supported_targets()) names.emplace_back(name);
+  for (const std::string_view name : target::supported()) names.emplace_back(name);
   return names;
 }
 

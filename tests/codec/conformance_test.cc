@@ -60,7 +60,7 @@ TEST_P(CodecConformance, DecodeAddAddsWhatDecodeGives) {
     auto sums = gaussian(count, 1);
     auto expected = sums;
     for (std::size_t i = 0; i < count; ++i) expected[i] += decoded[i];
-    EXPECT_EQ(decode_add(block.header, block.payload, sums), DecodeStatus::ok);
+    EXPECT_EQ(decode_add(block.header, block.payload, sums, workspace()), DecodeStatus::ok);
     EXPECT_EQ(sums, expected);
   }
 }
@@ -71,7 +71,7 @@ TEST_P(CodecConformance, AllTargetsGiveTheSameBits) {
   auto reference_residual = residual;
   const auto request = request_for(input, residual);
   const auto block = encode_block(recipe_, input, residual, request, 3);
-  force_target("scalar");
+  target::force("scalar");
   const auto reference = encode_block(recipe_, input, reference_residual, request);
   EXPECT_EQ(block.payload, reference.payload);
   EXPECT_EQ(block.header, reference.header);
@@ -143,12 +143,12 @@ TEST_P(CodecConformance, DamagedBlocksAreRefusedOrStayInside) {
   const auto status_of = [&](const wire::BlockHeader& header, std::span<const std::byte> payload) {
     // Exactly as long as it says, so that a sanitizer sees any byte read beyond it.
     const std::vector<std::byte> copy(payload.begin(), payload.end());
-    const auto status = decode(header, copy, out.span());
-    EXPECT_EQ(decode_add(header, copy, out.span()), status);
+    const auto status = decode(header, copy, out.span(), workspace());
+    EXPECT_EQ(decode_add(header, copy, out.span(), workspace()), status);
     EXPECT_TRUE(out.intact());
     return status;
   };
-  EXPECT_EQ(decode(block.header, block.payload, out.span().first(2999)),
+  EXPECT_EQ(decode(block.header, block.payload, out.span().first(2999), workspace()),
             DecodeStatus::wrong_elements);
   for (std::size_t cut = 1; cut <= block.payload.size(); cut += 1 + cut / 4) {
     auto header = block.header;
@@ -189,13 +189,13 @@ TEST_P(CodecConformance, InputThatChangesMeanwhileGivesAValidBlock) {
     }
     EncodeRequest request;
     request.input = input;
-    request.residual = residual.empty() ? nullptr : residual.data();
+    request.state = residual.empty() ? nullptr : residual.data();
     request.fixed_scale_max = 3.0f;
     wire::BlockHeader header;
-    const auto result = encode(recipe_, request, out, header);
+    const auto result = encode(recipe_, request, out, header, workspace());
     if (result.nonfinite) continue;
     std::vector<float> decoded(input.size());
-    EXPECT_EQ(decode(header, std::span(out).first(result.payload_bytes), decoded),
+    EXPECT_EQ(decode(header, std::span(out).first(result.payload_bytes), decoded, workspace()),
               DecodeStatus::ok);
     if (is_lossy(recipe_) && needs_residual(recipe_)) {
       EXPECT_TRUE(std::all_of(residual.begin(), residual.end(),

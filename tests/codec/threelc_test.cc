@@ -46,7 +46,7 @@ EncodedBlock expect_like_oracle(const Recipe& recipe, const std::vector<float>& 
     sums.data()[i] = i % 3 == 0 ? -0.0f : static_cast<float>(i % 17);
     expected_sums[i] = step.quantized[i] == 0 ? sums.data()[i] : sums.data()[i] + step.decoded[i];
   }
-  EXPECT_EQ(decode_add(block.header, block.payload, sums.span()), DecodeStatus::ok);
+  EXPECT_EQ(decode_add(block.header, block.payload, sums.span(), workspace()), DecodeStatus::ok);
   EXPECT_TRUE(sums.intact());
   EXPECT_EQ(bits_of(sums.span()), bits_of(expected_sums));
   return block;
@@ -331,7 +331,7 @@ TEST_P(Threelc, EnergiesAreTheSameOnEveryTarget) {
   std::vector<float> residual(input.size(), 0.25f);
   std::vector<float> scalar_residual = residual;
   const auto here = encode_block(recipe_of("3lc"), input, residual);
-  force_target("scalar");
+  target::force("scalar");
   const auto scalar = encode_block(recipe_of("3lc"), input, scalar_residual);
   EXPECT_EQ(here.result.input_energy, scalar.result.input_energy);
   EXPECT_EQ(here.result.residual_energy, scalar.result.residual_energy);

@@ -255,6 +255,42 @@ TEST(GroupOpsProtocol, RefusesWhatIsOutOfTurn) {
   EXPECT_FALSE(ops.on_verify(1, key, op)) << "verify is off";
 }
 
+TEST(GroupOpsProtocol, AGrantMayComeBeforeTheAnnouncementThatDeclinedEager) {
+  GroupShape shape;
+  shape.eager_bytes = 4096;
+  shape.ranks = {{0}, {1}, {2}};
+  GroupOps ops(shape);
+  OpId op = kNoOp;
+  auto body = all_reduce_of(16);
+  const OpKey key{7, 0};
+  ops.on_submit(0, key, body, 0, 1, op);
+  ASSERT_EQ(ops.next({4, 4, 4, 4}).kind, ActionKind::announce);
+  ASSERT_EQ(ops.op(op).chunks.owned(1), 1u);
+  EXPECT_TRUE(ops.on_grant(1, key, 0, 1));
+  body.eager_bytes = 16 * sizeof(float);
+  EXPECT_TRUE(ops.on_announce(1, key, body, op));
+  body.eager_bytes = 0;
+  EXPECT_TRUE(ops.on_announce(2, key, body, op));
+  const Action action = ops.next({4, 4, 4, 4});
+  EXPECT_EQ(action.kind, ActionKind::contribute);
+  EXPECT_EQ(action.node, 1u);
+}
+
+TEST(GroupOpsProtocol, RefusesAGrantOfAnOpThatAllAnnouncedEagerly) {
+  GroupShape shape;
+  shape.eager_bytes = 4096;
+  shape.ranks = {{0}, {1}};
+  GroupOps ops(shape);
+  OpId op = kNoOp;
+  auto body = all_reduce_of(16);
+  const OpKey key{9, 0};
+  ops.on_submit(0, key, body, 0, 1, op);
+  ASSERT_EQ(ops.next({4, 4, 4, 4}).kind, ActionKind::announce);
+  body.eager_bytes = 16 * sizeof(float);
+  EXPECT_TRUE(ops.on_announce(1, key, body, op));
+  EXPECT_FALSE(ops.on_grant(1, key, 0, 1));
+}
+
 TEST(GroupOpsProtocol, RefusesContributionsOutOfOrder) {
   GroupShape shape;
   shape.chunk_bytes = 64;

@@ -43,6 +43,7 @@ GroupOpsNet::GroupOpsNet(NetShape shape, std::uint64_t seed)
     GroupShape group;
     group.node = i;
     group.chunk_bytes = shape_.chunk_bytes;
+    group.contribution_window = shape_.window;
     group.eager_bytes = shape_.eager_bytes;
     group.max_ops_in_flight = shape_.max_ops;
     group.active_chunks = shape_.active_chunks;
@@ -56,6 +57,7 @@ bool GroupOpsNet::submit(std::uint32_t rank, OpKey key, wire::AnnounceBody body,
                          std::int32_t priority) {
   Node& node = nodes_[node_of_rank_[rank]];
   body.rank = rank;
+  if (shape_.park) body.one_lane = 1;
   OpId op = kNoOp;
   const auto result =
       node.ops->on_submit(rank - first_rank_[node_of_rank_[rank]], key, body, priority, now_ns, op);
@@ -63,6 +65,8 @@ bool GroupOpsNet::submit(std::uint32_t rank, OpKey key, wire::AnnounceBody body,
   if (result != GroupOps::SubmitResult::accepted) return false;
   EXPECT_FALSE(submitted_[id_of(rank, key)]);
   submitted_[id_of(rank, key)] = true;
+  const bool reduces = body.kind == static_cast<std::uint16_t>(shm::OpKind::all_reduce);
+  if (reduces && (shape_.declining >> node_of_rank_[rank] & 1) != 0) node.ops->compress(op);
   return true;
 }
 
@@ -157,6 +161,7 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
     case ActionKind::contribute:
       ASSERT_GT(room(node).contributions, 0u);
       ++node.used.contributions;
+      ++contributions;
       frame.kind = wire::FrameKind::contribution;
       frame.chunk = op.chunks.chunk(action.node, action.index);
       pairs_[self * nodes() + action.node].push_back(frame);
@@ -166,7 +171,13 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
       node.sums[action.chunk].push_back(self);
       ops.begun(action.chunk);
       break;
+    case ActionKind::begin_add:
     case ActionKind::add: {
+      if (action.kind == ActionKind::begin_add) {
+        ASSERT_TRUE(node.sums.at(action.chunk).empty());
+        node.sums[action.chunk].push_back(self);
+        ops.begun(action.chunk);
+      }
       ASSERT_TRUE(ops.waiting_to_be_added(action.chunk, action.node));
       auto& sum = node.sums.at(action.chunk);
       ASSERT_EQ(action.node, (self + sum.size()) % nodes()) << "the order of addition is fixed";

@@ -31,6 +31,8 @@ struct NetShape {
   std::uint64_t eager_bytes = 0;
   std::uint32_t max_ops = 8;
   std::uint32_t active_chunks = 4;
+  std::uint64_t declining = 0;  // nodes, as bits, that want no all_reduce to be eager
+  std::uint32_t window = 0;     // see GroupShape::contribution_window
   bool verify = false;
   bool park = false;  // as with one scale for all sums of a node
   Room room{4, 64, 4, 4};
@@ -71,6 +73,7 @@ class GroupOpsNet {
   // Frames in flight that hold a contribution or a result; the room they take comes back on
   // arrival.
   std::uint64_t frames_moved = 0;
+  std::uint64_t contributions = 0;
   bool hold_frames = false;  // only actions move
 
  private:

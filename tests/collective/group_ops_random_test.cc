@@ -33,6 +33,8 @@ NetShape random_shape(Random& random) {
     shape.ranks_of_node.push_back(1 + static_cast<std::uint32_t>(random.below(3)));
   }
   shape.eager_bytes = random.one_in(2) ? 0 : 64 * random.below(4);
+  if (random.one_in(3)) shape.declining = random.below(std::uint64_t{1} << nodes);
+  shape.window = static_cast<std::uint32_t>(random.below(4));
   shape.max_ops = 8;
   shape.active_chunks = 1 + static_cast<std::uint32_t>(random.below(6));
   shape.verify = random.one_in(4);

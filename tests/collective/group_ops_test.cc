@@ -109,6 +109,113 @@ TEST(GroupOps, EagerOpsBroadcastsAndBarriersComplete) {
   }
 }
 
+TEST(GroupOps, AnEagerOpTakesTwoLegsWhenOneNodeAsks) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    NetShape shape;
+    shape.ranks_of_node = {2, 1, 1};
+    shape.eager_bytes = 4096;
+    shape.declining = std::uint64_t{1} << seed % 3;
+    GroupOpsNet net(shape, seed);
+    for (std::uint32_t rank = 0; rank < net.ranks(); ++rank) {
+      net.submit(rank, {0, 0}, all_reduce_of(100));
+      net.submit(rank, {0, 1}, all_reduce_of(0));
+      net.submit(rank, {0, 2}, broadcast_of(16, 3));
+    }
+    net.run();
+    for (std::uint64_t i = 0; i < 3; ++i) net.expect_all({0, i}, Errc::ok);
+    EXPECT_GT(net.contributions, 0u) << seed;
+    net.expect_clean();
+  }
+}
+
+TEST(GroupOps, EagerOpsSendNoContributions) {
+  NetShape shape;
+  shape.ranks_of_node = {1, 1};
+  shape.eager_bytes = 4096;
+  GroupOpsNet net(shape, 1);
+  for (std::uint32_t rank = 0; rank < net.ranks(); ++rank) net.submit(rank, kX, all_reduce_of(100));
+  net.run();
+  net.expect_all(kX, Errc::ok);
+  EXPECT_EQ(net.contributions, 0u);
+}
+
+TEST(EagerLimit, IsOnWhatANodeSendsInAllButLeavesAFewPackets) {
+  EXPECT_EQ(eager_limit(64 << 10, 1), 64u << 10);
+  EXPECT_EQ(eager_limit(64 << 10, 2), 64u << 10);
+  EXPECT_EQ(eager_limit(64 << 10, 5), 16u << 10);
+  EXPECT_EQ(eager_limit(64 << 10, 64), 8u << 10);
+  EXPECT_EQ(eager_limit(4 << 10, 5), 4u << 10);
+  EXPECT_EQ(eager_limit(0, 2), 0u);
+  EXPECT_EQ(eager_limit(0, 9), 0u);
+}
+
+// A node whose op has started, with grants of every other owner.
+TEST(GroupOps, GrantsFirstThenContributesRoundTheOwnersFromTheNextNode) {
+  GroupShape shape;
+  shape.node = 1;
+  shape.chunk_bytes = 64;
+  shape.eager_bytes = 0;
+  shape.ranks = {{0}, {1}, {2}};
+  GroupOps ops(shape);
+  OpId op = kNoOp;
+  const auto body = all_reduce_of(16 * 6);
+  ops.on_submit(0, kX, body, 0, 1, op);
+  const Room room{8, 8, 8, 8};
+  ASSERT_EQ(ops.next(room).kind, ActionKind::announce);
+  for (const std::uint32_t node : {0u, 2u}) ASSERT_TRUE(ops.on_announce(node, kX, body, op));
+  for (const std::uint32_t node : {0u, 2u}) {
+    ASSERT_TRUE(ops.on_grant(node, kX, ops.op(op).chunks.chunk(node, 0), 2));
+  }
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> contributions;
+  bool granted = false;
+  for (Action action = ops.next(room); action.kind != ActionKind::none; action = ops.next(room)) {
+    if (action.kind == ActionKind::begin) ops.begun(action.chunk);
+    granted = granted || action.kind == ActionKind::grant;
+    if (action.kind != ActionKind::contribute) continue;
+    EXPECT_TRUE(granted) << "a grant behind a contribution is late";
+    contributions.emplace_back(action.node, action.index);
+  }
+  using Pairs = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
+  EXPECT_EQ(contributions, (Pairs{{2, 0}, {0, 0}, {2, 1}, {0, 1}}));
+}
+
+TEST(GroupOps, RawContributionsWaitForResultsAndCompressedOnesDoNot) {
+  for (const bool compressed : {false, true}) {
+    GroupShape shape;
+    shape.chunk_bytes = 64;
+    shape.eager_bytes = 0;
+    shape.contribution_window = 2;
+    shape.ranks = {{0}, {1}, {2}};
+    GroupOps ops(shape);
+    OpId op = kNoOp;
+    const auto body = all_reduce_of(16 * 12);
+    ops.on_submit(0, kX, body, 0, 1, op);
+    if (compressed) ops.compress(op);
+    const Room room{8, 8, 8, 8};
+    for (const std::uint32_t node : {1u, 2u}) ASSERT_TRUE(ops.on_announce(node, kX, body, op));
+    ASSERT_EQ(ops.next(room).kind, ActionKind::announce);
+    ASSERT_TRUE(ops.on_grant(1, kX, ops.op(op).chunks.chunk(1, 0), 4));
+    const auto contributions = [&] {
+      std::uint32_t count = 0;
+      for (Action action = ops.next(room); action.kind != ActionKind::none;
+           action = ops.next(room)) {
+        count += action.kind == ActionKind::contribute ? 1 : 0;
+      }
+      return count;
+    };
+    EXPECT_EQ(contributions(), compressed ? 4u : 2u);
+    ops.on_result(1, op);
+    EXPECT_EQ(contributions(), compressed ? 0u : 1u);
+  }
+}
+
+TEST(ContributionWindow, IsOnWhatANodeSendsInAll) {
+  EXPECT_EQ(contribution_window(256 << 10, 2), 0xffffffffu);
+  EXPECT_EQ(contribution_window(256 << 10, 3), 4u);
+  EXPECT_EQ(contribution_window(256 << 10, 64), 2u);
+  EXPECT_EQ(contribution_window(64 << 10, 5), 8u);
+}
+
 TEST(GroupOps, UsesOfOneTensorRunInTheirOrder) {
   GroupOpsNet net(three_nodes(), 5);
   for (std::uint32_t rank = 0; rank < 3; ++rank) {

@@ -222,8 +222,6 @@ TEST(CommandLine, PrintsAndEnds) {
 
 TEST(CheckConfig, RefusesSettingsThatContradictEachOther) {
   EXPECT_THAT(error_of_arguments({"--heartbeat=3s"}), HasSubstr("heartbeat: 3s is too rare"));
-  EXPECT_THAT(error_of_arguments({"--eager-bytes=64KiB", "--chunk-bytes=16KiB"}),
-              HasSubstr("eager_bytes"));
   EXPECT_THAT(error_of_arguments({"--listen=0.0.0.0:7700"}), HasSubstr("advertise: must be set"));
   EXPECT_EQ(error_of_arguments({"--listen=0.0.0.0:7700", "--advertise=10.0.0.1:0"}), "");
   EXPECT_THAT(error_of_arguments({"--advertise=[::]:1"}), HasSubstr("wildcard"));

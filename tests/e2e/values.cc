@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "codec/half.h"
+#include "base/half.h"
 
 namespace tern::e2e {
 namespace {
@@ -29,19 +29,13 @@ std::uint64_t mixed(std::uint64_t seed, std::uint64_t rank, std::uint64_t index)
 
 double as_double(float value) noexcept { return static_cast<double>(value); }
 double as_double(double value) noexcept { return value; }
-double as_double(F16 value) noexcept { return static_cast<double>(codec::f16_to_f32(value.bits)); }
-double as_double(Bf16 value) noexcept {
-  return static_cast<double>(codec::bf16_to_f32(value.bits));
-}
+double as_double(F16 value) noexcept { return static_cast<double>(f16_to_f32(value.bits)); }
+double as_double(Bf16 value) noexcept { return static_cast<double>(bf16_to_f32(value.bits)); }
 
 void set(double value, float& out) noexcept { out = static_cast<float>(value); }
 void set(double value, double& out) noexcept { out = value; }
-void set(double value, F16& out) noexcept {
-  out.bits = codec::f32_to_f16(static_cast<float>(value));
-}
-void set(double value, Bf16& out) noexcept {
-  out.bits = codec::f32_to_bf16(static_cast<float>(value));
-}
+void set(double value, F16& out) noexcept { out.bits = f32_to_f16(static_cast<float>(value)); }
+void set(double value, Bf16& out) noexcept { out.bits = f32_to_bf16(static_cast<float>(value)); }
 
 template <typename T>
 constexpr double kEpsilon = 0;

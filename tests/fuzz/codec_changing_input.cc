@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "codec/codec.h"
-#include "codec/kernel_target.h"
+#include "codec/target/target.h"
 #include "fuzz_input.h"
 
 using namespace tern;
@@ -62,17 +62,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::Bytes bytes(data, size);
   const codec::Recipe recipe = fuzz::take_recipe(bytes);
   std::vector<float> input = fuzz::take_floats(bytes);
-  for (const std::string_view target : codec::supported_targets()) {
-    TERN_CHECK(codec::force_target(target));
+  for (const std::string_view target : codec::target::supported()) {
+    TERN_CHECK(codec::target::force(target));
     std::vector<float> residual(input.size(), 0.0f);
     std::vector<std::byte> payload(codec::encode_bound(recipe, input.size()));
     codec::EncodeRequest request;
     request.input = input;
-    request.residual = residual.data();
+    request.state = residual.data();
     request.fixed_scale_max = 2.0f;
     wire::BlockHeader header;
     writer.start(&input);
-    const codec::EncodeResult result = codec::encode(recipe, request, payload, header);
+    const codec::EncodeResult result =
+        codec::encode(recipe, request, payload, header, fuzz::workspace());
     writer.stop();
     for (const float value : residual) TERN_CHECK(std::isfinite(value));
     if (result.nonfinite) {
@@ -81,7 +82,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     payload.resize(result.payload_bytes);
     std::vector<float> out(input.size());
-    TERN_CHECK(codec::decode(header, payload, out) == codec::DecodeStatus::ok);
+    TERN_CHECK(codec::decode(header, payload, out, fuzz::workspace()) == codec::DecodeStatus::ok);
   }
   return 0;
 }

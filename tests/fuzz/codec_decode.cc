@@ -7,7 +7,8 @@
 
 #include "base/check.h"
 #include "codec/codec.h"
-#include "codec/kernel_target.h"
+#include "codec/target/target.h"
+#include "fuzz_input.h"
 
 using namespace tern;
 
@@ -21,13 +22,22 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<float> first;
   std::vector<float> first_sums;
   codec::DecodeStatus first_status = codec::DecodeStatus::ok;
-  for (const std::string_view target : codec::supported_targets()) {
-    TERN_CHECK(codec::force_target(target));
+  for (const std::string_view target : codec::target::supported()) {
+    TERN_CHECK(codec::target::force(target));
     std::vector<float> out(header.elements, 1.0f);
     std::vector<float> sums(header.elements, 1.0f);
-    const auto status = codec::decode(header, payload, out);
-    TERN_CHECK(codec::decode_add(header, payload, sums) == status);
-    if (target == codec::supported_targets().front()) {
+    const auto status = codec::decode(header, payload, out, fuzz::workspace());
+    TERN_CHECK(codec::decode_add(header, payload, sums, fuzz::workspace()) == status);
+    std::vector<float> shift(header.elements, 0.5f);
+    std::uint64_t step = header.stream_step;
+    const codec::ShiftStream stream{shift.data(), &step, 0.25f, 1.0f};
+    codec::decode_shifted(header, payload, stream, sums, fuzz::workspace());
+    std::fill(sums.begin(), sums.end(), 1.0f);
+    codec::decode_add(header, payload, sums, fuzz::workspace());
+    const std::size_t native = header.elements * dtype_bytes(static_cast<DType>(header.dtype));
+    std::vector<std::byte> last(native, std::byte{1}), elements(native);
+    codec::decode_lossless(header, payload, last, elements, fuzz::workspace());
+    if (target == codec::target::supported().front()) {
       first = out;
       first_sums = sums;
       first_status = status;

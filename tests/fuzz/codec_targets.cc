@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "codec/codec.h"
-#include "codec/kernel_target.h"
+#include "codec/target/target.h"
 #include "fuzz_input.h"
 
 using namespace tern;
@@ -21,16 +21,17 @@ struct Outcome {
 
 Outcome encode_with(std::string_view target, const codec::Recipe& recipe,
                     const std::vector<float>& input, float state_scale) {
-  TERN_CHECK(codec::force_target(target));
+  TERN_CHECK(codec::target::force(target));
   Outcome outcome;
   outcome.residual.assign(input.size(), 0.125f);
   codec::EncodeRequest request;
   request.input = input;
-  request.residual = outcome.residual.data();
+  request.state = outcome.residual.data();
   request.state_scale = state_scale;
   request.fixed_scale_max = 3.0f;
   outcome.payload.resize(codec::encode_bound(recipe, input.size()));
-  outcome.result = codec::encode(recipe, request, outcome.payload, outcome.header);
+  outcome.result =
+      codec::encode(recipe, request, outcome.payload, outcome.header, fuzz::workspace());
   outcome.payload.resize(outcome.result.payload_bytes);
   return outcome;
 }
@@ -43,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const float state_scale = (bytes.take<std::uint8_t>() & 1) != 0 ? 0.5f : 1.0f;
   const std::vector<float> input = fuzz::take_floats(bytes);
   const Outcome reference = encode_with("scalar", recipe, input, state_scale);
-  for (const std::string_view target : codec::supported_targets()) {
+  for (const std::string_view target : codec::target::supported()) {
     const Outcome outcome = encode_with(target, recipe, input, state_scale);
     TERN_CHECK(outcome.result.nonfinite == reference.result.nonfinite);
     TERN_CHECK(outcome.header == reference.header);
@@ -52,7 +53,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                             4 * input.size()) == 0);
     if (outcome.result.nonfinite) continue;
     std::vector<float> out(input.size());
-    TERN_CHECK(codec::decode(outcome.header, outcome.payload, out) == codec::DecodeStatus::ok);
+    TERN_CHECK(codec::decode(outcome.header, outcome.payload, out, fuzz::workspace()) ==
+               codec::DecodeStatus::ok);
   }
   return 0;
 }

@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <span>
 #include <vector>
 
 #include "codec/recipe.h"
+#include "codec/workspace.h"
 
 namespace tern::fuzz {
 
@@ -30,10 +32,49 @@ class Bytes {
   std::span<const std::uint8_t> rest_;
 };
 
+inline codec::Workspace& workspace() {
+  static codec::Workspace memory;
+  return memory;
+}
+
 // Any recipe that the grammar can say.
 inline codec::Recipe take_recipe(Bytes& bytes) {
+  static constexpr const char* kStaged[] = {"none(fp16)",
+                                            "ef(fp8)",
+                                            "ef(fp8:format=e5m2,block=64)",
+                                            "ef(mxfp8)",
+                                            "ef(mxfp4)",
+                                            "ef(int:bits=8)",
+                                            "ef(int:bits=4,round=stochastic)",
+                                            "none(int:bits=3)",
+                                            "none(qsgd)",
+                                            "ef(qsgd:levels=1,norm=2)",
+                                            "ef(terngrad)",
+                                            "none(terngrad:clip=2.5)",
+                                            "none(natural)",
+                                            "ef(onebit)",
+                                            "ef(bitmask:keep=3)",
+                                            "none(bitmask:keep=7,round=off)",
+                                            "ef(lloyd:bits=4)",
+                                            "ef(lloyd:bits=1+huffman)",
+                                            "ef(topk:p=0.01)",
+                                            "ef(topk:k=5,exact=on+int:bits=8)",
+                                            "none(randk:p=0.1)",
+                                            "ef(blocksparse:p=0.25,block=64+qsgd)",
+                                            "ef(3lc:s=1.5,scale=64+huffman)",
+                                            "ef(int:bits=4+zrun)",
+                                            "ef(int:bits=8+gzip)",
+                                            "ef(int:bits=8+zstd)",
+                                            "ef(int:bits=4+lz4)",
+                                            "diana(randk:p=0.25+qsgd:levels=4+zrun)",
+                                            "ef21(topk:p=0.1)",
+                                            "diana(natural+huffman)"};
   const auto choice = bytes.take<std::uint8_t>();
   codec::Recipe recipe;
+  if (choice >= 128) {
+    const bool known = codec::parse_recipe_quick(kStaged[choice % std::size(kStaged)], recipe);
+    return known ? recipe : codec::Recipe{};
+  }
   recipe.compressor = choice % 8 == 0 ? codec::Compressor::bf16 : codec::Compressor::threelc;
   recipe.memory = (choice & 8) != 0 ? codec::Memory::ef : codec::Memory::none;
   recipe.layout = (choice & 16) != 0 ? codec::Layout::paper : codec::Layout::tile;

@@ -242,6 +242,11 @@ TEST(FrozenLayout, Kinds) {
   EXPECT_EQ(static_cast<int>(PacketKind::tensor_stats_reply), 12);
   EXPECT_EQ(static_cast<int>(PacketKind::done), 13);
   EXPECT_EQ(static_cast<int>(PacketKind::goodbye), 14);
+  EXPECT_EQ(static_cast<int>(PacketKind::tensor_state), 15);
+  EXPECT_EQ(static_cast<int>(PacketKind::tensor_state_reply), 16);
+  EXPECT_EQ(static_cast<int>(StateAction::size), 1);
+  EXPECT_EQ(static_cast<int>(StateAction::export_part), 2);
+  EXPECT_EQ(static_cast<int>(StateAction::import_parts), 3);
 }
 
 }  // namespace

@@ -103,6 +103,8 @@ TEST_F(ShmLayoutPage, PacketSizesAgree) {
       {"TensorDeclaredPacket", sizeof(TensorDeclaredPacket)},
       {"TensorReleasePacket", sizeof(TensorReleasePacket)},
       {"TensorStatsPacket", sizeof(TensorStatsPacket)},
+      {"TensorStatePacket", sizeof(TensorStatePacket)},
+      {"TensorStateReplyPacket", sizeof(TensorStateReplyPacket)},
       {"DonePacket, also every failure", sizeof(DonePacket)},
   };
   for (const auto& [name, bytes] : sizes) {

@@ -66,6 +66,17 @@ std::uint64_t Client::declare(const TensorSpec& spec) {
   return send(packet);
 }
 
+std::uint64_t Client::move_state(std::uint64_t tensor, shm::StateAction action,
+                                 std::uint64_t offset, std::uint64_t bytes) {
+  auto packet = shm::make_packet<shm::TensorStatePacket>(PacketKind::tensor_state, next_request_);
+  packet.group = group.group;
+  packet.tensor = tensor;
+  packet.offset = offset;
+  packet.bytes = bytes;
+  packet.action = static_cast<std::uint32_t>(action);
+  return send(packet);
+}
+
 std::uint64_t Client::release(std::uint64_t tensor) {
   auto packet =
       shm::make_packet<shm::TensorReleasePacket>(PacketKind::tensor_release, next_request_);

@@ -80,6 +80,8 @@ class Client {
   std::uint64_t leave();
   std::uint64_t declare(const TensorSpec& spec);
   std::uint64_t release(std::uint64_t tensor);
+  std::uint64_t move_state(std::uint64_t tensor, shm::StateAction action, std::uint64_t offset = 0,
+                           std::uint64_t bytes = 0);
   std::uint64_t goodbye();
   bool ready() const { return segment_.lane_count() > 0; }
   bool answered(std::uint64_t request) const { return answers_.contains(request); }

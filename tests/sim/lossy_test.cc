@@ -31,10 +31,15 @@ std::uint64_t raw_bytes(const Cluster& cluster, const Cluster::Pending& pending,
 }
 
 class Recipe : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Recipes, Recipe,
-                         testing::Values("bf16", "ef(bf16)", "3lc:s=1", "3lc:s=1.75",
-                                         "none(3lc:s=1)", "3lc:s=1,scale=256",
-                                         "3lc:s=1,scale=tensor", "3lc:s=1.5,layout=paper"));
+INSTANTIATE_TEST_SUITE_P(
+    Recipes, Recipe,
+    testing::Values("bf16", "ef(bf16)", "3lc:s=1", "3lc:s=1.75", "none(3lc:s=1)",
+                    "3lc:s=1,scale=256", "3lc:s=1,scale=tensor", "3lc:s=1.5,layout=paper",
+                    "ef(3lc:s=1+huffman)", "ef(int:bits=4)", "ef(lloyd:bits=3+huffman)",
+                    "ef(onebit)", "ef(topk:p=0.05+int:bits=8)", "ef(randk:p=0.1)",
+                    "none(blocksparse:p=0.25,block=64)", "none(qsgd:levels=4)",
+                    "diana(qsgd:levels=4)", "diana(randk:p=0.25+qsgd:levels=4+zrun)",
+                    "diana(blocksparse:p=0.25,block=64)", "ef21(topk:p=0.1,exact=on)"));
 
 TEST_P(Recipe, ManyStepsMatchTheReferenceForEveryTypeAndReduction) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
@@ -159,6 +164,60 @@ TEST_P(AlwaysExact, TheSumIsExact) {
   Tensor plain = *tensors[0];
   plain.spec.role = Role::exact;
   EXPECT_EQ(got == cluster.reference->all_reduce(request, &plain, 0, inputs), true);
+}
+
+// The floor decides what is compressed, not the size up to which ops are eager.
+TEST(Lossy, ATensorThatCouldBeEagerIsCompressed) {
+  DaemonShape shape;
+  shape.eager_bytes = 16 << 10;
+  Cluster cluster({1, 1}, shape);
+  cluster.join();
+  const std::uint64_t count = (shape.eager_bytes - 64) / sizeof(float);
+  const auto inputs = inputs_of(DType::f32, count, 2);
+  const auto request = all_reduce(DType::f32, count);
+  const auto tensors = cluster.declare(gradient("3lc:s=1", DType::f32, count));
+  const auto pending = cluster.submit(request, inputs, tensors);
+  cluster.finish(pending);
+  cluster.expect_all(pending, Errc::ok);
+  EXPECT_EQ(
+      cluster.output(pending, 0) == cluster.reference->all_reduce(request, tensors[0], 0, inputs),
+      true);
+  const std::uint64_t sent =
+      cluster.result(pending, 0).bytes_sent + cluster.result(pending, 1).bytes_sent;
+  EXPECT_LT(sent, count * sizeof(float) / 8);
+}
+
+// One rank's own recipe for the op, without a word to the others.
+TEST(Lossy, OneNodeThatCompressesMakesNoOpEager) {
+  DaemonShape shape;
+  shape.eager_bytes = 16 << 10;
+  Cluster cluster({1, 1, 1}, shape);
+  cluster.join();
+  const std::uint64_t count = 1000;
+  const auto inputs = inputs_of(DType::f32, count, 3);
+  const auto tensors = cluster.declare(gradient("none(raw)", DType::f32, count));
+  for (std::uint32_t compressing = 0; compressing < 3; ++compressing) {
+    std::vector<std::uint64_t> tickets, outputs;
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+      auto request = all_reduce(DType::f32, count);
+      request.input = cluster.ranks[rank]->allocate(inputs[rank].size());
+      request.output = cluster.ranks[rank]->allocate(inputs[rank].size());
+      if (rank == compressing) request.recipe = "none(bf16)";
+      std::copy(inputs[rank].begin(), inputs[rank].end(), cluster.ranks[rank]->at(request.input));
+      outputs.push_back(request.output);
+      tickets.push_back(cluster.ranks[rank]->submit(request, tensors[rank]));
+    }
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+      Client& client = *cluster.ranks[rank];
+      ASSERT_TRUE(cluster.world.run_until([&] { return client.done(tickets[rank]); }));
+      EXPECT_EQ(client.result(tickets[rank]).status, Errc::ok);
+      EXPECT_EQ(std::memcmp(client.at(outputs[rank]), cluster.ranks[0]->at(outputs[0]),
+                            count * sizeof(float)),
+                0);
+    }
+    cluster.forget_arenas();
+  }
+  cluster.leave_all();
 }
 
 // A step that overflowed: everybody sees it, and error feedback goes on as if the step had not

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "codec/accumulate.h"
+#include "codec/draw_key.h"
 
 namespace tern::sim {
 namespace {
@@ -55,9 +56,8 @@ bool Reference::is_lossy(const OpRequest& op, const Tensor* tensor) const {
   const bool narrow_float =
       op.dtype == DType::f32 || op.dtype == DType::f16 || op.dtype == DType::bf16;
   const bool sums = op.reduction == Reduction::sum || op.reduction == Reduction::average;
-  return op.kind == shm::OpKind::all_reduce && narrow_float && sums && nodes() > 1 &&
-         bytes > group_.eager_bytes && bytes >= group_.lossy_min_bytes &&
-         codec::is_lossy(recipe_of(op, *tensor));
+  return op.kind == shm::OpKind::all_reduce && narrow_float && sums && nodes() > 1 && bytes > 0 &&
+         bytes >= group_.lossy_min_bytes && codec::is_lossy(recipe_of(op, *tensor));
 }
 
 std::vector<float>& Reference::residual(std::uint64_t tensor, std::uint32_t node,
@@ -111,7 +111,12 @@ Bytes Reference::all_reduce(const OpRequest& op, const Tensor* tensor, std::uint
   Work work{op, tensor, sequence, inputs, {}, std::vector<float>(nodes(), 0.0f), Bytes(bytes)};
   if (op.count == 0) return work.output;
   const Part all{0, static_cast<std::uint32_t>(op.count)};
-  if (bytes <= group_.eager_bytes) {
+  // What is compressed, with loss or without, takes two legs.
+  const bool floats = op.dtype == DType::f32 || op.dtype == DType::f16 || op.dtype == DType::bf16;
+  const bool lossless = tensor != nullptr && floats && nodes() > 1 &&
+                        bytes >= group_.lossy_min_bytes &&
+                        codec::is_lossless(recipe_of(op, *tensor));
+  if (bytes <= group_.eager_bytes && !lossless && !is_lossy(op, tensor)) {
     // One hop: every node adds the announced contributions in the order of nodes.
     Bytes sum(op.count * codec::accumulator_bytes(op.dtype));
     for (std::uint32_t node = 0; node < nodes(); ++node) {
@@ -144,35 +149,58 @@ Bytes Reference::all_reduce(const OpRequest& op, const Tensor* tensor, std::uint
 
 // ---- Lossy --------------------------------------------------------------------------------------
 
-bool Reference::encode(Work& work, std::uint32_t node, Part part, std::span<const float> input,
-                       float state_scale, DType delivered, float fixed_max, Bytes& payload,
-                       wire::BlockHeader& header) {
-  payload.assign(codec::encode_bound(work.recipe, part.elements), std::byte{0});
+bool Reference::encode(Work& work, std::uint32_t node, std::uint64_t chunk, bool broadcast_leg,
+                       Part part, std::span<const float> input, float state_scale, float fixed_max,
+                       std::vector<float>& values) {
+  Bytes payload(codec::encode_bound(work.recipe, part.elements));
+  values.resize(part.elements);
   codec::EncodeRequest request;
   request.input = input;
-  if (codec::needs_residual(work.recipe)) {
-    request.residual = residual(work.tensor->id, node, work.op.count).data() + part.begin;
+  if (codec::has_memory(work.recipe)) {
+    request.state = residual(work.tensor->id, node, work.op.count).data() + part.begin;
   }
   request.state_scale = state_scale;
-  request.delivered = delivered;
+  request.delivered = broadcast_leg ? work.op.dtype : DType::f32;
   request.fixed_scale_max = fixed_max;
   request.stream_step = work.sequence;
-  const auto result = codec::encode(work.recipe, request, payload, header);
-  payload.resize(result.payload_bytes);
-  return !result.nonfinite;
+  std::uint64_t* step = nullptr;
+  if (codec::needs_shift(work.recipe)) {
+    step = &steps_[{work.tensor->id, node, chunk}];
+    request.stream_step = *step;
+    request.alpha =
+        codec::shift_alpha(work.recipe, group_.chunk_bytes / dtype_bytes(work.op.dtype));
+    request.delivered_out = values.data();
+    request.exact =
+        *step == 0 && work.recipe.memory == codec::Memory::ef21 && work.op.dtype == DType::f32;
+    if (request.exact) payload.resize(std::max(payload.size(), sizeof(float) * part.elements));
+  }
+  request.key =
+      codec::DrawKey{0, work.tensor->id, work.sequence, node, broadcast_leg, chunk}.mixed();
+  request.sparsify = !broadcast_leg || codec::sparsifies_results(work.recipe);
+  auto& codebook = codebooks_[{work.tensor->id, node, chunk}];
+  codebook.resize(codec::kCodebookLevels);
+  request.codebook = codebook.data();
+  wire::BlockHeader header;
+  const auto result = codec::encode(work.recipe, request, payload, header, workspace_);
+  if (result.nonfinite) return false;
+  if (step != nullptr) {
+    ++*step;
+  } else {
+    payload.resize(result.payload_bytes);
+    TERN_CHECK(codec::decode(header, payload, values, workspace_) == codec::DecodeStatus::ok);
+  }
+  return true;
 }
 
-Bytes Reference::lossy_sum(Work& work, std::uint32_t owner, Part part) {
+Bytes Reference::lossy_sum(Work& work, std::uint32_t owner, std::uint64_t chunk, Part part) {
   Bytes sum = sum_local(work, owner, part);
   for (std::uint32_t step = 1; step < nodes(); ++step) {
     const std::uint32_t node = (owner + step) % nodes();
     Bytes own = sum_local(work, node, part);
-    Bytes payload;
-    wire::BlockHeader header;
-    if (encode(work, node, part, {as_floats(own), part.elements}, work.op.state_scale, DType::f32,
-               work.reduce_max[node], payload, header)) {
-      TERN_CHECK(codec::decode_add(header, payload, {as_floats(sum), part.elements}) ==
-                 codec::DecodeStatus::ok);
+    std::vector<float> values;
+    if (encode(work, node, chunk, false, part, {as_floats(own), part.elements}, work.op.state_scale,
+               work.reduce_max[node], values)) {
+      for (std::uint32_t i = 0; i < part.elements; ++i) as_floats(sum)[i] += values[i];
     } else {
       const Bytes raw = contribution(work, node, part);
       codec::accumulate(work.op.dtype, work.op.reduction, raw.data(), part.elements, 1.0f,
@@ -186,19 +214,17 @@ Bytes Reference::lossy_sum(Work& work, std::uint32_t owner, Part part) {
   return sum;
 }
 
-void Reference::deliver(Work& work, std::uint32_t owner, Part part, const Bytes& sum,
-                        float fixed_max, bool parked) {
+void Reference::deliver(Work& work, std::uint32_t owner, std::uint64_t chunk, Part part,
+                        const Bytes& sum, float fixed_max, bool parked) {
   const DType dtype = work.op.dtype;
   std::byte* out = work.output.data() + part.begin * dtype_bytes(dtype);
   Bytes input = sum;
   if (parked) std::fill(input.begin(), input.end(), std::byte{0});
-  Bytes payload;
-  wire::BlockHeader header;
-  const bool raw = work.recipe.scale_elements == 0 && !parked;
-  if (!raw && encode(work, owner, part, {as_floats(input), part.elements},
-                     parked ? 1.0f : work.op.state_scale, dtype, fixed_max, payload, header)) {
-    std::vector<float> values(part.elements);
-    TERN_CHECK(codec::decode(header, payload, values) == codec::DecodeStatus::ok);
+  std::vector<float> values;
+  const bool raw =
+      (codec::scans_tensor(work.recipe) && !parked) || codec::results_are_raw(work.recipe);
+  if (!raw && encode(work, owner, chunk, true, part, {as_floats(input), part.elements},
+                     parked ? 1.0f : work.op.state_scale, fixed_max, values)) {
     codec::from_f32(dtype, values.data(), part.elements, out);
   } else {
     codec::accumulate_finish(dtype, Reduction::sum, sum.data(), part.elements, group_.size, out);
@@ -224,10 +250,11 @@ void Reference::scan(Work& work, const shm::Sharding& sharding) {
 }
 
 void Reference::lossy_op(Work& work, const shm::Sharding& sharding) {
-  const bool whole = work.recipe.scale_elements == 0;
+  const bool whole = codec::scans_tensor(work.recipe);
   if (whole) scan(work, sharding);
   struct Parked {
     std::uint32_t owner;
+    std::uint64_t chunk;
     Part part;
     Bytes sum;
   };
@@ -237,24 +264,26 @@ void Reference::lossy_op(Work& work, const shm::Sharding& sharding) {
     const Part part{sharding.chunk_begin(chunk),
                     static_cast<std::uint32_t>(sharding.chunk_size(chunk))};
     const std::uint32_t owner = sharding.owner(chunk);
-    Bytes sum = lossy_sum(work, owner, part);
+    Bytes sum = lossy_sum(work, owner, chunk, part);
     if (!whole) {
-      deliver(work, owner, part, sum, 0.0f, false);
+      deliver(work, owner, chunk, part, sum, 0.0f, false);
       continue;
     }
     float* kept = residual(work.tensor->id, owner, work.op.count).data() + part.begin;
     const auto found = codec::scan_max({as_floats(sum), part.elements}, kept, work.op.state_scale);
     if (found.nonfinite || found.max > std::numeric_limits<float>::max() / 2) {
-      deliver(work, owner, part, sum, 0.0f, false);
+      deliver(work, owner, chunk, part, sum, 0.0f, false);
       continue;
     }
     result_max[owner] = std::max(result_max[owner], found.max);
     for (std::uint32_t i = 0; i < part.elements; ++i) {
       kept[i] = as_floats(sum)[i] + work.op.state_scale * kept[i];
     }
-    parked.push_back({owner, part, std::move(sum)});
+    parked.push_back({owner, chunk, part, std::move(sum)});
   }
-  for (auto& one : parked) deliver(work, one.owner, one.part, one.sum, result_max[one.owner], true);
+  for (auto& one : parked) {
+    deliver(work, one.owner, one.chunk, one.part, one.sum, result_max[one.owner], true);
+  }
 }
 
 }  // namespace tern::sim

@@ -8,6 +8,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "client.h"
@@ -58,17 +59,21 @@ class Reference {
   Bytes contribution(const Work& work, std::uint32_t node, Part part) const;
   void exact_chunk(Work& work, std::uint32_t owner, Part part) const;
   void lossy_op(Work& work, const shm::Sharding& sharding);
-  Bytes lossy_sum(Work& work, std::uint32_t owner, Part part);
+  Bytes lossy_sum(Work& work, std::uint32_t owner, std::uint64_t chunk, Part part);
   void scan(Work& work, const shm::Sharding& sharding);
-  // False: not finite. Then the block is not to be used.
-  bool encode(Work& work, std::uint32_t node, Part part, std::span<const float> input,
-              float state_scale, DType delivered, float fixed_max, Bytes& payload,
-              wire::BlockHeader& header);
-  void deliver(Work& work, std::uint32_t owner, Part part, const Bytes& sum, float fixed_max,
-               bool parked);
+  // False: not finite. Then `values`, what the readers of the block get, is not to be used.
+  bool encode(Work& work, std::uint32_t node, std::uint64_t chunk, bool broadcast_leg, Part part,
+              std::span<const float> input, float state_scale, float fixed_max,
+              std::vector<float>& values);
+  void deliver(Work& work, std::uint32_t owner, std::uint64_t chunk, Part part, const Bytes& sum,
+               float fixed_max, bool parked);
 
   GroupView group_;
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<float>> residuals_;
+  // Under diana and ef21: how many blocks a node has sent of a chunk of a tensor.
+  std::map<std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>, std::uint64_t> steps_;
+  std::map<std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>, std::vector<float>> codebooks_;
+  codec::Workspace workspace_;
 };
 
 // Elements of a dtype from plain floats, and back.

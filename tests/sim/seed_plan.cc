@@ -22,7 +22,15 @@ const std::vector<std::string> kRecipes = {"raw",
                                            "none(3lc:s=1.5)",
                                            "ef(3lc:s=1,scale=256)",
                                            "3lc:s=1,scale=tensor",
-                                           "3lc:s=1.25,layout=paper"};
+                                           "3lc:s=1.25,layout=paper",
+                                           "ef(int:bits=4)",
+                                           "ef(topk:p=0.05+int:bits=8)",
+                                           "ef(lloyd:bits=3+huffman)",
+                                           "diana(qsgd:levels=4)",
+                                           "ef21(topk:p=0.1)",
+                                           "none(blocksparse:p=0.25,block=64)",
+                                           "lossless",
+                                           "xordelta"};
 
 std::uint64_t random_count(Random& random, DType dtype) {
   const std::uint64_t chunk = kChunkBytes / dtype_bytes(dtype);

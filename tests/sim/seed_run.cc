@@ -236,9 +236,11 @@ Bytes SeedRun::output_of(std::uint32_t rank, std::size_t index) const {
 
 void SeedRun::check_op(std::size_t index, bool troubled) {
   const PlannedOp& op = (*ops_)[index];
-  SCOPED_TRACE(testing::Message() << "op " << index << " " << dtype_name(op.request.dtype) << " x "
-                                  << op.request.count << " "
-                                  << reduction_name(op.request.reduction));
+  SCOPED_TRACE(testing::Message()
+               << "op " << index << " " << dtype_name(op.request.dtype) << " x " << op.request.count
+               << " " << reduction_name(op.request.reduction) << " '"
+               << (op.tensor < 0 ? "" : plan_.tensors[static_cast<std::size_t>(op.tensor)].recipe)
+               << "' '" << op.request.recipe << "' scale " << op.request.state_scale);
   std::vector<std::uint32_t> succeeded;
   bool failed = false;
   for (std::uint32_t r = 0; r < size(); ++r) {

@@ -32,7 +32,7 @@ TEST(BlockHeader, LayoutIsFrozen) {
   header.scale_elements = 0x0c0b0a09;
   header.payload_bytes = 0x100f0e0d;
   header.stream_step = 0x1817161514131211;
-  header.reserved = 0x201f1e1d1c1b1a19;
+  header.stages = {0x19, 0x1a, 0x1b, 0x1c, 0x1e1d, 0x201f};
   HeaderBytes bytes{};
   write_block_header(header, bytes);
   for (std::size_t i = 0; i < 32; ++i) EXPECT_EQ(std::to_integer<std::size_t>(bytes[i]), i + 1);
@@ -76,7 +76,7 @@ TEST(BlockHeader, EachFieldIsChecked) {
   using H = BlockHeader;
   EXPECT_EQ(error_after([](H& h) { h.version = 0; }), BlockError::bad_version);
   EXPECT_EQ(error_after([](H& h) { h.version = 2; }), BlockError::bad_version);
-  EXPECT_EQ(error_after([](H& h) { h.codec = 3; }), BlockError::bad_codec);
+  EXPECT_EQ(error_after([](H& h) { h.codec = 6; }), BlockError::bad_codec);
   EXPECT_EQ(error_after([](H& h) { h.dtype = 1; }), BlockError::bad_dtype);
   EXPECT_EQ(error_after([](H& h) { h.flags = 0x10; }), BlockError::bad_flags);
   EXPECT_EQ(error_after([](H& h) { h.flags = 0x80; }), BlockError::bad_flags);
@@ -94,7 +94,7 @@ TEST(BlockHeader, EachFieldIsChecked) {
   EXPECT_EQ(error_after([](H& h) { h.payload_bytes = 0xffffffff; }), BlockError::bad_payload_bytes);
   EXPECT_EQ(error_after([](H& h) { h.flags = 0; }), BlockError::bad_payload_bytes);
   EXPECT_EQ(error_after([](H& h) { h.flags |= kBlockAllZero; }), BlockError::bad_payload_bytes);
-  EXPECT_EQ(error_after([](H& h) { h.reserved = 1; }), BlockError::bad_reserved);
+  EXPECT_EQ(error_after([](H& h) { h.stages.bits = 1; }), BlockError::bad_stages);
 }
 
 TEST(BlockHeader, RawPayloadIsElementsTimesTheType) {
@@ -117,7 +117,7 @@ TEST(BlockHeader, RawPayloadIsElementsTimesTheType) {
 }
 
 TEST(BlockHeader, EveryErrorHasAName) {
-  for (int i = 0; i <= static_cast<int>(BlockError::bad_reserved); ++i) {
+  for (int i = 0; i <= static_cast<int>(BlockError::bad_stages); ++i) {
     EXPECT_NE(block_error_name(static_cast<BlockError>(i)), "unknown");
   }
 }

@@ -255,6 +255,29 @@ typedef struct {
 
 TERN_API tern_status tern_tensor_get_stats(tern_tensor* tensor, tern_tensor_stats* stats);
 
+/* What a lossy recipe remembers between steps (the residual of error feedback, the shifts of diana
+ * and ef21) for checkpoints. Each node has a part of it; all ranks of a node get the same part, so
+ * one of them saves it. Call it on every node when no operation on the tensor is in flight, else
+ * TERN_ERR_WOULD_BLOCK. Parts are plain bytes that may be stored and moved between machines of the
+ * same byte order. Each call needs as much free arena as it moves bytes, and blocks until the
+ * daemon has answered. Codebooks that some recipes start from, and what xordelta saw last, are not
+ * state: without them the first step after a restart sends some more bytes.
+ *
+ * tern_tensor_state_bytes: how many bytes this node's part has, its header included.
+ * tern_tensor_export_state: writes the part to memory of `capacity` bytes and its length to *bytes.
+ * tern_tensor_import_state: takes the place of what the tensor remembers now. Import on every node,
+ * and let no operation begin before all have (tern_barrier). With the nodes and ranks placed as
+ * they were, each node needs its own part only, and more do no harm. In another layout error
+ * feedback needs the parts of all nodes and adds them up; diana and ef21 cannot move and answer
+ * TERN_ERR_STATE_MISMATCH, as does a part of another tensor or memory. Values that are not finite
+ * are refused; what the tensor then remembers is neither what it was nor what was given, so import
+ * again or release it. */
+TERN_API tern_status tern_tensor_state_bytes(tern_tensor* tensor, uint64_t* bytes);
+TERN_API tern_status tern_tensor_export_state(tern_tensor* tensor, void* part, uint64_t capacity,
+                                              uint64_t* bytes);
+TERN_API tern_status tern_tensor_import_state(tern_tensor* tensor, const void* const* parts,
+                                              const uint64_t* part_bytes, uint32_t count);
+
 /* ---- Operations ---------------------------------------------------------------------------------
  */
 

@@ -20,6 +20,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "tern.h"
 
@@ -139,6 +140,28 @@ class [[nodiscard]] Ticket {
 class Tensor {
  public:
   explicit Tensor(std::shared_ptr<detail::TensorOwner> owner) noexcept : owner_(std::move(owner)) {}
+
+  // What the recipe remembers of the tensor on this node, for a checkpoint
+  // (tern_tensor_export_state).
+  std::vector<std::byte> export_state() const {
+    std::uint64_t bytes = 0;
+    throw_if_failed(tern_tensor_state_bytes(get(), &bytes));
+    std::vector<std::byte> part(bytes);
+    throw_if_failed(tern_tensor_export_state(get(), part.data(), part.size(), &bytes));
+    return part;
+  }
+
+  // From one part, this node's own, or from all nodes' parts (tern_tensor_import_state).
+  void import_state(std::span<const std::vector<std::byte>> parts) const {
+    std::vector<const void*> data;
+    std::vector<std::uint64_t> bytes;
+    for (const auto& part : parts) {
+      data.push_back(part.data());
+      bytes.push_back(part.size());
+    }
+    throw_if_failed(tern_tensor_import_state(get(), data.data(), bytes.data(),
+                                             static_cast<std::uint32_t>(parts.size())));
+  }
 
   tern_tensor_stats stats() const {
     tern_tensor_stats stats = {};

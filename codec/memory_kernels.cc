@@ -1,0 +1,150 @@
+// Explicit vectors for what sums energies, because the order of additions is part of the result;
+// the rest is plain loops.
+#define HWY_DISABLED_TARGETS HWY_SSSE3
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "codec/memory_kernels.cc"
+#include "codec/memory_kernels.h"
+
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <bit>
+
+#include "codec/kernels.h"
+#include "codec/target/highway_table.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tern::codec::HWY_NAMESPACE {
+
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+inline constexpr hn::ScalableTag<float> kMemoryFloats;
+inline constexpr hn::ScalableTag<std::uint32_t> kMemoryBits;
+inline constexpr std::size_t kMemoryLanes = HWY_LANES(float);
+using MemoryFloat = hn::Vec<decltype(kMemoryFloats)>;
+using MemoryBits = hn::Vec<decltype(kMemoryBits)>;
+inline constexpr std::size_t kPrefetchAhead = 512;  // elements
+
+HWY_INLINE void note_tail(float value, std::uint32_t& largest) noexcept {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value) & 0x7fffffffu;
+  largest = largest < bits ? bits : largest;
+}
+
+template <bool kWithState>
+std::uint32_t compensate_all(const float* input, const float* state, float scale, std::size_t count,
+                             float* sum, float* energy_lanes) noexcept {
+  constexpr std::size_t kVectors = kScanLanes / kMemoryLanes;
+  MemoryFloat energy[kVectors];
+  MemoryBits largest[kVectors];
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    energy[v] = hn::LoadU(kMemoryFloats, energy_lanes + v * kMemoryLanes);
+    largest[v] = hn::Zero(kMemoryBits);
+  }
+  const MemoryFloat factor = hn::Set(kMemoryFloats, scale);
+  const MemoryBits magnitude = hn::Set(kMemoryBits, 0x7fffffffu);
+  std::size_t i = 0;
+  for (; i + kScanLanes <= count; i += kScanLanes) {
+    for (std::size_t line = 0; line < kScanLanes; line += 16) {
+      __builtin_prefetch(input + i + line + kPrefetchAhead);
+      if constexpr (kWithState) __builtin_prefetch(state + i + line + kPrefetchAhead, 1);
+    }
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      const std::size_t at = i + v * kMemoryLanes;
+      MemoryFloat value = hn::LoadU(kMemoryFloats, input + at);
+      energy[v] = hn::Add(energy[v], hn::Mul(value, value));
+      if constexpr (kWithState) {
+        value = hn::Add(value, hn::Mul(factor, hn::LoadU(kMemoryFloats, state + at)));
+      }
+      largest[v] = hn::Max(largest[v], hn::And(hn::BitCast(kMemoryBits, value), magnitude));
+      hn::StoreU(value, kMemoryFloats, sum + at);
+    }
+  }
+  auto most = largest[0];
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    hn::StoreU(energy[v], kMemoryFloats, energy_lanes + v * kMemoryLanes);
+    most = hn::Max(most, largest[v]);
+  }
+  std::uint32_t result = hn::GetLane(hn::MaxOfLanes(kMemoryBits, most));
+  for (std::size_t lane = 0; i + lane < count; ++lane) {
+    float value = input[i + lane];
+    energy_lanes[lane] += value * value;
+    if constexpr (kWithState) value = value + scale * state[i + lane];
+    note_tail(value, result);
+    sum[i + lane] = value;
+  }
+  return result;
+}
+
+std::uint32_t compensate(const float* input, const float* state, float scale, std::size_t count,
+                         float* sum, float* energy_lanes) noexcept {
+  return state == nullptr ? compensate_all<false>(input, input, scale, count, sum, energy_lanes)
+                          : compensate_all<true>(input, state, scale, count, sum, energy_lanes);
+}
+
+void leave(const float* sum, const float* decoded, std::size_t count, float* left,
+           float* energy_lanes) noexcept {
+  constexpr std::size_t kVectors = kResidualLanes / kMemoryLanes;
+  MemoryFloat energy[kVectors];
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    energy[v] = hn::LoadU(kMemoryFloats, energy_lanes + v * kMemoryLanes);
+  }
+  std::size_t i = 0;
+  for (; i + kResidualLanes <= count; i += kResidualLanes) {
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      const std::size_t at = i + v * kMemoryLanes;
+      const MemoryFloat difference =
+          hn::Sub(hn::LoadU(kMemoryFloats, sum + at), hn::LoadU(kMemoryFloats, decoded + at));
+      hn::StoreU(difference, kMemoryFloats, left + at);
+      energy[v] = hn::Add(energy[v], hn::Mul(difference, difference));
+    }
+  }
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    hn::StoreU(energy[v], kMemoryFloats, energy_lanes + v * kMemoryLanes);
+  }
+  for (std::size_t lane = 0; i + lane < count; ++lane) {
+    const float difference = sum[i + lane] - decoded[i + lane];
+    left[i + lane] = difference;
+    energy_lanes[lane] += difference * difference;
+  }
+}
+
+void advance(float* __restrict shift, float scale, float alpha, const float* __restrict decoded,
+             std::size_t count, float* __restrict out) noexcept {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float before = scale * shift[i];
+    out[i] = before + decoded[i];
+    shift[i] = before + alpha * decoded[i];
+  }
+}
+
+void add(float* __restrict accumulator, const float* __restrict values,
+         std::size_t count) noexcept {
+  for (std::size_t i = 0; i < count; ++i) accumulator[i] += values[i];
+}
+
+const MemoryKernels kMemory = {compensate, leave, advance, add};
+inline const MemoryKernels* memory_table() noexcept { return &kMemory; }
+
+#else
+
+inline const MemoryKernels* memory_table() noexcept { return nullptr; }
+
+#endif
+
+}  // namespace tern::codec::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tern::codec {
+
+TERN_CODEC_HIGHWAY_TABLE(MemoryKernels, memory_highway, memory_table)
+
+const MemoryKernels& memory_kernels() noexcept {
+  return target::choose(memory_highway, kMemoryScalar);
+}
+
+}  // namespace tern::codec
+#endif

@@ -1,0 +1,51 @@
+// The reference of MemoryKernels. An element's energy goes to lane i % lanes, in the order of
+// elements.
+#include <bit>
+
+#include "codec/kernels.h"
+#include "codec/memory_kernels.h"
+
+namespace tern::codec {
+namespace {
+
+std::uint32_t compensate(const float* input, const float* state, float scale, std::size_t count,
+                         float* sum, float* energy_lanes) noexcept {
+  std::uint32_t largest = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    float value = input[i];
+    energy_lanes[i % kScanLanes] += value * value;
+    if (state != nullptr) value = value + scale * state[i];
+    const std::uint32_t bits = magnitude_bits(value);
+    largest = largest < bits ? bits : largest;
+    sum[i] = value;
+  }
+  return largest;
+}
+
+void leave(const float* sum, const float* decoded, std::size_t count, float* left,
+           float* energy_lanes) noexcept {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float difference = sum[i] - decoded[i];
+    left[i] = difference;
+    energy_lanes[i % kResidualLanes] += difference * difference;
+  }
+}
+
+void advance(float* shift, float scale, float alpha, const float* decoded, std::size_t count,
+             float* out) noexcept {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float before = scale * shift[i];
+    out[i] = before + decoded[i];
+    shift[i] = before + alpha * decoded[i];
+  }
+}
+
+void add(float* accumulator, const float* values, std::size_t count) noexcept {
+  for (std::size_t i = 0; i < count; ++i) accumulator[i] += values[i];
+}
+
+}  // namespace
+
+const MemoryKernels kMemoryScalar = {compensate, leave, advance, add};
+
+}  // namespace tern::codec

@@ -1,0 +1,16 @@
+#include "codec/workspace.h"
+
+#include <cstdlib>
+#include <new>
+
+namespace tern::codec {
+
+// calloc takes so much from the system as pages that cost nothing until they are written.
+Workspace::Workspace()
+    : memory_(static_cast<std::byte*>(std::calloc(kParts * kPartBytes + kBytesSlack, 1))) {
+  if (!memory_) throw std::bad_alloc();
+}
+
+void Workspace::Free::operator()(std::byte* memory) const noexcept { std::free(memory); }
+
+}  // namespace tern::codec

@@ -1,0 +1,67 @@
+#include "daemon/codec_state.h"
+
+#include <utility>
+
+namespace tern::daemon {
+namespace {
+
+bool keeps_streams(const codec::Recipe& recipe) noexcept {
+  return codec::needs_shift(recipe) || recipe.compressor == codec::Compressor::xordelta;
+}
+
+bool has_codebooks(const codec::Recipe& recipe) noexcept {
+  return recipe.quantizer.kind == codec::quantizer::Kind::lloyd;
+}
+
+std::uint64_t chunks_of(const CodecState::Shape& shape) noexcept {
+  return (shape.count + shape.chunk_elements - 1) / shape.chunk_elements;
+}
+
+}  // namespace
+
+// Zero pages until the first use.
+CodecState::Floats CodecState::zeros(std::uint64_t count) {
+  return {static_cast<float*>(std::calloc(count, sizeof(float))), &std::free};
+}
+
+std::uint64_t CodecState::bytes_of(const codec::Recipe& recipe, const Shape& shape) noexcept {
+  const std::uint64_t element = sizeof(float);
+  std::uint64_t bytes = 0;
+  if (codec::has_memory(recipe) || keeps_streams(recipe)) bytes += shape.count * element;
+  // Of every other node this one hears its contributions to the chunks owned here, and its results.
+  if (keeps_streams(recipe)) {
+    bytes += 2 * shape.count * element * (shape.nodes - 1) / shape.nodes;
+  }
+  if (has_codebooks(recipe)) bytes += chunks_of(shape) * codec::kCodebookLevels * element;
+  return bytes;
+}
+
+bool CodecState::allocate(const codec::Recipe& recipe, const Shape& shape) {
+  dtype_ = shape.dtype;
+  alpha_ = codec::needs_shift(recipe) ? codec::shift_alpha(recipe, shape.chunk_elements) : 1.0f;
+  bytes_ = bytes_of(recipe, shape);
+  const std::uint64_t chunks = chunks_of(shape);
+  if (codec::has_memory(recipe) || keeps_streams(recipe)) {
+    sender_ = zeros(shape.count);
+    if (!sender_) return false;
+  }
+  if (has_codebooks(recipe)) {
+    codebooks_ = zeros(chunks * codec::kCodebookLevels);
+    if (!codebooks_) return false;
+  }
+  if (!keeps_streams(recipe)) return true;
+  sender_steps_.assign(chunks, 0);
+  for (std::uint32_t node = 0; node < shape.nodes; ++node) {
+    const bool other = node != shape.self;
+    received_.push_back(other ? zeros(shape.count) : Floats(nullptr, &std::free));
+    receiver_steps_.emplace_back(other ? chunks : 0, 0);
+    if (other && !received_.back()) return false;
+  }
+  return true;
+}
+
+void CodecState::adopt_residual(CodecState& other) noexcept {
+  if (!has_streams() && !other.has_streams()) sender_ = std::move(other.sender_);
+}
+
+}  // namespace tern::daemon

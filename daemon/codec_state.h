@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/dtype.h"
+#include "codec/codec.h"
+#include "codec/recipe.h"
+
+namespace tern::daemon {
+
+// What a node remembers of one tensor between ops. Each lane reads and writes what belongs to its
+// own chunks only. A stream is what one sender says of one chunk: of a chunk this node contributes
+// to another owner, or, for a chunk it owns, of the result; so one array serves both legs.
+class CodecState {
+ public:
+  struct Shape {
+    std::uint64_t count = 0;  // elements of the tensor
+    std::uint64_t chunk_elements = 1;
+    std::uint32_t nodes = 1;
+    std::uint32_t self = 0;
+    DType dtype = DType::f32;
+  };
+
+  CodecState() = default;
+  // What `recipe` needs, all zero. False: no memory.
+  [[nodiscard]] bool allocate(const codec::Recipe& recipe, const Shape& shape);
+
+  // What allocate() will take of memory once all chunks have been used.
+  static std::uint64_t bytes_of(const codec::Recipe& recipe, const Shape& shape) noexcept;
+  std::uint64_t bytes() const noexcept { return bytes_; }
+  bool empty() const noexcept { return !sender_; }
+
+  // Error feedback survives a new declaration of the same tensor: takes the other's residual.
+  void adopt_residual(CodecState& other) noexcept;
+
+  // Null where the recipe has none. `begin` is the chunk's first element.
+  float* sender(std::uint64_t begin) const noexcept {
+    return sender_ ? sender_.get() + begin : nullptr;
+  }
+  float* codebook(std::uint32_t chunk) const noexcept {
+    return codebooks_ ? codebooks_.get() + chunk * codec::kCodebookLevels : nullptr;
+  }
+  // xordelta: the last elements of the chunk, in their own type.
+  std::span<std::byte> sent_bytes(std::uint64_t begin, std::uint32_t elements) const noexcept {
+    return bytes_at(sender_.get(), begin, elements);
+  }
+  std::span<std::byte> received_bytes(std::uint32_t node, std::uint64_t begin,
+                                      std::uint32_t elements) const noexcept {
+    return bytes_at(received_[node].get(), begin, elements);
+  }
+
+  bool has_streams() const noexcept { return !sender_steps_.empty(); }
+  // How many blocks the sender's stream of the chunk has had; 0: its state is to be zeroed first.
+  std::uint64_t& sender_step(std::uint32_t chunk) noexcept { return sender_steps_[chunk]; }
+  std::uint64_t& receiver_step(std::uint32_t node, std::uint32_t chunk) noexcept {
+    return receiver_steps_[node][chunk];
+  }
+  codec::ShiftStream stream(std::uint32_t node, std::uint32_t chunk, std::uint64_t begin,
+                            float state_scale) noexcept {
+    return {received_[node].get() + begin, &receiver_steps_[node][chunk], alpha_, state_scale};
+  }
+  // How far a shift moves; 1 unless the recipe has a shift.
+  float alpha() const noexcept { return alpha_; }
+
+ private:
+  using Floats = std::unique_ptr<float, decltype(&std::free)>;
+
+  static Floats zeros(std::uint64_t count);
+  std::span<std::byte> bytes_at(float* floats, std::uint64_t begin,
+                                std::uint32_t elements) const noexcept {
+    auto* const bytes = static_cast<std::byte*>(static_cast<void*>(floats));
+    return {bytes + begin * dtype_bytes(dtype_), elements * dtype_bytes(dtype_)};
+  }
+
+  DType dtype_ = DType::f32;
+  float alpha_ = 1.0f;
+  std::uint64_t bytes_ = 0;
+  Floats sender_{nullptr, &std::free};
+  Floats codebooks_{nullptr, &std::free};
+  std::vector<Floats> received_;  // by sender; only the chunks of which it has a stream to us
+  std::vector<std::uint64_t> sender_steps_;                 // by chunk
+  std::vector<std::vector<std::uint64_t>> receiver_steps_;  // by node, chunk
+};
+
+}  // namespace tern::daemon

@@ -1,0 +1,229 @@
+#include "daemon/state_part.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+namespace tern::daemon {
+namespace {
+
+constexpr std::uint16_t kVersion = 1;
+
+template <typename T>
+void put(std::byte*& at, const T& value) noexcept {
+  std::memcpy(at, &value, sizeof value);
+  at += sizeof value;
+}
+
+template <typename T>
+T take(const std::byte*& at) noexcept {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  at += sizeof value;
+  return value;
+}
+
+void put_floats(std::byte*& at, const float* values, std::uint64_t count) noexcept {
+  std::memcpy(at, values, count * sizeof(float));
+  at += count * sizeof(float);
+}
+
+bool all_finite(const std::byte* at, std::uint64_t count) noexcept {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (!std::isfinite(take<float>(at))) return false;
+  }
+  return true;
+}
+
+float float_at(const std::byte* floats, std::uint64_t index) noexcept {
+  const std::byte* at = floats + index * sizeof(float);
+  return take<float>(at);
+}
+
+// The part's header, or nothing if these bytes do not begin with one that fits into them.
+bool read_header(std::span<const std::byte> bytes, StatePartHeader& header) noexcept {
+  if (bytes.size() < sizeof header) return false;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  return header.magic == kStatePartMagic && header.version == kVersion &&
+         header.bytes >= sizeof header && header.bytes <= bytes.size() && header.nodes >= 1 &&
+         header.node < header.nodes && header.chunk_elements >= 1;
+}
+
+}  // namespace
+
+StatePart::StatePart(codec::Memory memory, float alpha, const CodecState::Shape& shape,
+                     std::uint64_t spread) {
+  header_.magic = kStatePartMagic;
+  header_.version = kVersion;
+  header_.memory = static_cast<std::uint8_t>(memory);
+  header_.dtype = static_cast<std::uint8_t>(shape.dtype);
+  header_.node = shape.self;
+  header_.nodes = shape.nodes;
+  header_.count = shape.count;
+  header_.chunk_elements = shape.chunk_elements;
+  header_.spread = spread % shape.nodes;
+  header_.alpha_bits = std::bit_cast<std::uint32_t>(alpha);
+  header_.bytes = sizeof(StatePartHeader);
+  if (memory == codec::Memory::none) return;
+  header_.bytes = record_offset((shape.count + shape.chunk_elements - 1) / shape.chunk_elements);
+}
+
+bool StatePart::shifts() const noexcept {
+  const auto memory = static_cast<codec::Memory>(header_.memory);
+  return memory == codec::Memory::diana || memory == codec::Memory::ef21;
+}
+
+std::uint64_t StatePart::chunk_size(std::uint64_t chunk) const noexcept {
+  return std::min(header_.chunk_elements, header_.count - chunk_begin(chunk));
+}
+
+std::vector<std::uint32_t> StatePart::senders(std::uint64_t chunk) const {
+  std::vector<std::uint32_t> nodes;
+  if (!shifts()) return nodes;
+  if (owner(chunk) != header_.node) return {owner(chunk)};
+  for (std::uint32_t node = 0; node < header_.nodes; ++node) {
+    if (node != header_.node) nodes.push_back(node);
+  }
+  return nodes;
+}
+
+std::uint64_t StatePart::record_offset(std::uint64_t chunk) const noexcept {
+  std::uint64_t offset = sizeof(StatePartHeader);
+  const std::uint64_t floats = std::min(chunk_begin(chunk), header_.count) * sizeof(float);
+  if (!shifts()) return offset + floats;
+  for (std::uint64_t i = 0; i < chunk; ++i) {
+    const std::uint64_t streams = 1 + (owner(i) == header_.node ? header_.nodes - 1 : 1);
+    offset += streams * (sizeof(std::uint64_t) + chunk_size(i) * sizeof(float));
+  }
+  return offset;
+}
+
+Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layout,
+                              std::uint64_t& own) const {
+  same_layout = false;
+  std::uint64_t seen = 0;
+  std::uint32_t nodes = 0;
+  std::size_t at = 0;
+  while (at < parts.size()) {
+    StatePartHeader part{};
+    if (!read_header(parts.subspan(at), part)) {
+      return fail(Errc::invalid_argument, "these bytes are no part that an export has written");
+    }
+    if (part.memory != header_.memory || part.count != header_.count) {
+      return fail(Errc::state_mismatch, "the part is of " + std::to_string(part.count) +
+                                            " elements with memory " + std::to_string(part.memory) +
+                                            ", the tensor of " + std::to_string(header_.count) +
+                                            " with memory " + std::to_string(header_.memory));
+    }
+    const bool first = nodes == 0;
+    if (!first && (part.nodes != nodes || part.node >= 64)) {
+      return fail(Errc::invalid_argument, "the parts are of different exports");
+    }
+    nodes = part.nodes;
+    if ((seen >> (part.node & 63) & 1) != 0) {
+      return fail(Errc::invalid_argument,
+                  "the part of node " + std::to_string(part.node) + " is given twice");
+    }
+    seen |= std::uint64_t{1} << (part.node & 63);
+    StatePartHeader mine = header_;
+    mine.dtype = part.dtype;
+    if (std::memcmp(&part, &mine, sizeof part) == 0) {
+      same_layout = true;
+      own = at;
+    }
+    // What refold_chunk reads must be there.
+    if (!shifts() && header_.memory != 0 &&
+        part.bytes != sizeof part + part.count * sizeof(float)) {
+      return fail(Errc::invalid_argument, "a part is not as long as its header says");
+    }
+    at += part.bytes;
+  }
+  if (nodes == 0) return fail(Errc::invalid_argument, "there is no part");
+  if (same_layout || header_.memory == 0) return {};
+  if (shifts()) {
+    return fail(Errc::state_mismatch,
+                "a shift belongs to its nodes and owners; this state is of another layout (" +
+                    std::to_string(nodes) + " nodes, now " + std::to_string(header_.nodes) +
+                    "). Start from zero: do not import it");
+  }
+  if (nodes > 64 || seen != (nodes == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << nodes) - 1)) {
+    return fail(Errc::invalid_argument,
+                "to fold error feedback into another layout the parts of "
+                "all " +
+                    std::to_string(nodes) + " nodes are needed");
+  }
+  return {};
+}
+
+void StatePart::export_chunk(CodecState& state, std::uint32_t chunk,
+                             std::span<std::byte> part) const {
+  std::byte* at = part.data() + record_offset(chunk);
+  const std::uint64_t begin = chunk_begin(chunk);
+  const std::uint64_t count = chunk_size(chunk);
+  const auto nodes = senders(chunk);
+  if (shifts()) {
+    put(at, state.sender_step(chunk));
+    for (const std::uint32_t node : nodes) put(at, state.receiver_step(node, chunk));
+  }
+  put_floats(at, state.sender(begin), count);
+  for (const std::uint32_t node : nodes) {
+    put_floats(at, state.stream(node, chunk, begin, 1.0f).shift, count);
+  }
+}
+
+bool StatePart::import_chunk(CodecState& state, std::uint32_t chunk,
+                             std::span<const std::byte> part) const {
+  const std::byte* at = part.data() + record_offset(chunk);
+  const std::uint64_t begin = chunk_begin(chunk);
+  const std::uint64_t count = chunk_size(chunk);
+  const auto nodes = senders(chunk);
+  const std::size_t steps = shifts() ? 1 + nodes.size() : 0;
+  // A copy of our own: the client's memory may change between the check and the use.
+  const std::uint64_t all = (1 + nodes.size()) * count;
+  std::vector<std::byte> record(steps * sizeof(std::uint64_t) + all * sizeof(float));
+  std::memcpy(record.data(), at, record.size());
+  at = record.data();
+  if (!all_finite(at + steps * sizeof(std::uint64_t), all)) return false;
+  if (shifts()) {
+    state.sender_step(chunk) = take<std::uint64_t>(at);
+    for (const std::uint32_t node : nodes) {
+      state.receiver_step(node, chunk) = take<std::uint64_t>(at);
+    }
+  }
+  std::memcpy(state.sender(begin), at, count * sizeof(float));
+  at += count * sizeof(float);
+  for (const std::uint32_t node : nodes) {
+    std::memcpy(state.stream(node, chunk, begin, 1.0f).shift, at, count * sizeof(float));
+    at += count * sizeof(float);
+  }
+  return true;
+}
+
+bool StatePart::refold_chunk(CodecState& state, std::uint32_t chunk,
+                             std::span<const std::byte> parts) const {
+  const std::uint64_t begin = chunk_begin(chunk);
+  const std::uint64_t count = chunk_size(chunk);
+  const bool owned = owner(chunk) == header_.node;
+  const bool contributor = (owner(chunk) + 1) % header_.nodes == header_.node;
+  std::vector<float> folded(count, 0.0f);
+  for (std::size_t at = 0; at < parts.size();) {
+    StatePartHeader part{};
+    if (!read_header(parts.subspan(at), part)) return false;  // they changed since check()
+    if (part.bytes != sizeof part + header_.count * sizeof(float)) return false;
+    const std::byte* const floats = parts.data() + at + sizeof part;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const std::uint64_t old_chunk = (begin + i) / part.chunk_elements;
+      const bool was_owned = (old_chunk + part.spread) % part.nodes == part.node;
+      if (was_owned ? owned : contributor) folded[i] += float_at(floats, begin + i);
+    }
+    at += part.bytes;
+  }
+  if (!std::all_of(folded.begin(), folded.end(), [](float v) { return std::isfinite(v); })) {
+    return false;
+  }
+  std::copy(folded.begin(), folded.end(), state.sender(begin));
+  return true;
+}
+
+}  // namespace tern::daemon

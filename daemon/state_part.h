@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "codec/recipe.h"
+#include "daemon/codec_state.h"
+#include "shm/sharding.h"
+#include "wire/layout_check.h"
+
+namespace tern::daemon {
+
+// One node's part of a tensor's codec state, for checkpoints: this header, then a record for each
+// chunk in order. A record is the sender's floats; under diana and ef21 it begins with the counts
+// of blocks (u64) of the sender's stream and of each stream that the node receives, and the shifts
+// of these follow the sender's, in the order of the senders' node numbers. docs/codecs.md has the
+// page.
+struct StatePartHeader {
+  std::uint32_t magic;
+  std::uint16_t version;
+  std::uint8_t memory;  // codec::Memory
+  std::uint8_t dtype;
+  std::uint32_t node;  // whose part it is
+  std::uint32_t nodes;
+  std::uint64_t count;           // elements of the tensor
+  std::uint64_t chunk_elements;  // with nodes and spread this is the map of owners
+  std::uint64_t spread;
+  std::uint32_t alpha_bits;
+  std::uint32_t reserved0;
+  std::uint64_t bytes;  // of the whole part
+  std::uint64_t reserved1;
+};
+TERN_FORMAT_STRUCT(StatePartHeader, 64);
+
+inline constexpr std::uint32_t kStatePartMagic = 0x31505354;  // "TSP1"
+
+// Where things lie in the parts of one tensor, and the copying. The lanes share it: each copies the
+// records of its own chunks, so that state is only ever touched by the lane it belongs to.
+class StatePart {
+ public:
+  StatePart(codec::Memory memory, float alpha, const CodecState::Shape& shape,
+            std::uint64_t spread);
+
+  std::uint64_t bytes() const noexcept { return header_.bytes; }
+  const StatePartHeader& header() const noexcept { return header_; }
+
+  // Reads the header of each part, of foreign bytes. Null, or why these parts are no state of this
+  // tensor; `same_layout` tells whether our own part is among them and fits as it is, and `own`
+  // where it begins.
+  Result<void> check(std::span<const std::byte> parts, bool& same_layout, std::uint64_t& own) const;
+
+  void export_chunk(CodecState& state, std::uint32_t chunk, std::span<std::byte> part) const;
+  // False: a value is not finite, or a record is not one; the state is as it was.
+  bool import_chunk(CodecState& state, std::uint32_t chunk, std::span<const std::byte> part) const;
+  // Error feedback from parts of another layout: what was left unsent on either leg is added up,
+  // and handed to one contributor and to the owner of the chunk's elements.
+  bool refold_chunk(CodecState& state, std::uint32_t chunk, std::span<const std::byte> parts) const;
+
+ private:
+  std::uint32_t owner(std::uint64_t chunk) const noexcept {
+    return static_cast<std::uint32_t>((chunk + header_.spread) % header_.nodes);
+  }
+  std::uint64_t chunk_begin(std::uint64_t chunk) const noexcept {
+    return chunk * header_.chunk_elements;
+  }
+  std::uint64_t chunk_size(std::uint64_t chunk) const noexcept;
+  std::vector<std::uint32_t> senders(std::uint64_t chunk) const;
+  std::uint64_t record_offset(std::uint64_t chunk) const noexcept;
+  bool shifts() const noexcept;
+
+  StatePartHeader header_{};
+};
+
+struct TensorState;
+
+// One export or import under way. Made and freed by the conductor; the lanes read it.
+struct StateMove {
+  StatePart part;
+  TensorState* tensor = nullptr;
+  std::span<std::byte> room{};  // in the client's arena: foreign, may change at any time
+  bool imports = false;
+  bool same_layout = false;
+  std::uint64_t own = 0;  // where in room our own part begins
+  // The conductor's.
+  std::uint64_t client = 0;
+  std::uint64_t request = 0;
+  std::uint32_t lanes_left = 0;
+  Errc verdict = Errc::ok;
+  std::string text{};
+};
+
+}  // namespace tern::daemon

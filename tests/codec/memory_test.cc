@@ -1,0 +1,276 @@
+// What memories promise, in the loops that they are made for: error feedback, DIANA and EF21, on
+// quadratics with known optima. Every value goes through blocks, as between two daemons.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "codec_harness.h"
+
+namespace tern::codec {
+namespace {
+
+constexpr std::size_t kNodes = 8;
+constexpr std::size_t kDimensions = 20;
+using Vector = std::vector<double>;
+
+// One node's stream to the owner: both ends, which must agree on every bit.
+class Stream {
+ public:
+  Stream(const Recipe& recipe, std::uint64_t node, std::size_t count = kDimensions)
+      : recipe_(recipe),
+        node_(node),
+        sender_(has_memory(recipe) ? count : 0, 0.0f),
+        shift_(count, 0.0f) {}
+
+  std::vector<float> send(std::span<const float> values) {
+    EncodeRequest request;
+    std::vector<float> delivered(values.size());
+    request.stream_step = step_;
+    request.key = mixed_key(mixed_key(99, node_), step_);
+    request.alpha = shift_alpha(recipe_, values.size());
+    request.delivered_out = delivered.data();
+    request.exact = recipe_.memory == Memory::ef21 && step_ == 0;
+    const auto block = encode_block(recipe_, values, sender_, request);
+    EXPECT_FALSE(block.result.nonfinite);
+    ++step_;
+    std::vector<float> out(values.size());
+    const ShiftStream stream{shift_.data(), &received_, request.alpha, 1.0f};
+    const auto status = needs_shift(recipe_)
+                            ? decode_shifted(block.header, block.payload, stream, out, workspace())
+                            : decode(block.header, block.payload, out, workspace());
+    EXPECT_EQ(decode_status_name(status), "ok");
+    if (needs_shift(recipe_)) {
+      EXPECT_EQ(bits_of(shift_), bits_of(sender_));
+      EXPECT_EQ(bits_of(out), bits_of(delivered));
+    }
+    return out;
+  }
+
+  const std::vector<float>& sender() const { return sender_; }
+
+ private:
+  Recipe recipe_;
+  std::uint64_t node_;
+  std::uint64_t step_ = 0, received_ = 0;
+  std::vector<float> sender_, shift_;
+};
+
+// f_i(x) = 1/2 (x - b_i)' A (x - b_i), eigenvalues 1 to 10: the optimum is the mean of the b_i, and
+// no node's gradient vanishes there.
+struct Quadratics {
+  Vector eigenvalues;
+  std::vector<Vector> optima;
+  Vector optimum = Vector(kDimensions, 0.0);
+
+  explicit Quadratics(std::uint64_t seed) {
+    for (std::size_t i = 0; i < kDimensions; ++i) {
+      eigenvalues.push_back(1.0 + 9.0 * static_cast<double>(i) / (kDimensions - 1));
+    }
+    for (std::size_t node = 0; node < kNodes; ++node) {
+      const auto values = gaussian(kDimensions, seed + node);
+      optima.emplace_back(values.begin(), values.end());
+      for (std::size_t i = 0; i < kDimensions; ++i) {
+        optimum[i] += optima[node][i] / static_cast<double>(kNodes);
+      }
+    }
+  }
+
+  std::vector<float> gradient(std::size_t node, const Vector& x) const {
+    std::vector<float> result(kDimensions);
+    for (std::size_t i = 0; i < kDimensions; ++i) {
+      result[i] = static_cast<float>(eigenvalues[i] * (x[i] - optima[node][i]));
+    }
+    return result;
+  }
+
+  // ||x - x*||^2 / ||x0 - x*||^2 with x0 = 0.
+  double error(const Vector& x) const {
+    double above = 0, below = 0;
+    for (std::size_t i = 0; i < kDimensions; ++i) {
+      above += (x[i] - optimum[i]) * (x[i] - optimum[i]);
+      below += optimum[i] * optimum[i];
+    }
+    return above / below;
+  }
+};
+
+struct Descent {
+  double last = 0;      // error at the end
+  double smallest = 1;  // of the errors after the first hundred steps
+};
+
+Descent descend(const std::string& text, std::size_t steps, double rate) {
+  const Quadratics problem(11);
+  const Recipe recipe = recipe_of(text);
+  std::vector<Stream> streams;
+  for (std::size_t node = 0; node < kNodes; ++node) streams.emplace_back(recipe, node);
+  Vector x(kDimensions, 0.0);
+  Descent result;
+  for (std::size_t step = 0; step < steps; ++step) {
+    Vector mean(kDimensions, 0.0);
+    for (std::size_t node = 0; node < kNodes; ++node) {
+      const auto heard = streams[node].send(problem.gradient(node, x));
+      for (std::size_t i = 0; i < kDimensions; ++i) {
+        mean[i] += static_cast<double>(heard[i]) / static_cast<double>(kNodes);
+      }
+    }
+    for (std::size_t i = 0; i < kDimensions; ++i) x[i] -= rate * mean[i];
+    if (!std::isfinite(problem.error(x)) || problem.error(x) > 1e15) return {1e300, 1.0};
+    if (step >= 100) result.smallest = std::min(result.smallest, problem.error(x));
+  }
+  result.last = problem.error(x);
+  return result;
+}
+
+double diana_rate(const std::string& text) {
+  const double variance = omega(recipe_of(text), kDimensions);
+  EXPECT_GT(variance, 0.0) << text;
+  return 1.0 / (10.0 * (1.0 + 6.0 * variance / static_cast<double>(kNodes)));
+}
+
+class Unbiased : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Recipes, Unbiased,
+                         testing::Values("terngrad", "qsgd:levels=1,norm=2", "randk:k=5",
+                                         "randk:k=1", "natural", "randk:k=5+terngrad",
+                                         "blocksparse:k=2,block=5", "qsgd:levels=4",
+                                         "int:bits=4,round=stochastic"));
+
+// Mishchenko et al., arXiv:1901.09269: with full gradients DIANA goes to the exact optimum,
+// linearly; compressing the gradients themselves stops at a distance that the variance decides.
+TEST_P(Unbiased, DianaConvergesWhereDirectCompressionStalls) {
+  const double rate = diana_rate("none(" + GetParam() + ")");
+  const std::size_t steps = GetParam() == "randk:k=1" ? 3000 : 1000;
+  EXPECT_LT(descend("diana(" + GetParam() + ")", steps, rate).last, 1e-9);
+  const double variance = omega(recipe_of("none(" + GetParam() + ")"), kDimensions);
+  // What is left grows with the variance (1/8: natural).
+  EXPECT_GT(descend("none(" + GetParam() + ")", steps, rate).last, variance > 1 ? 1e-3 : 1e-5);
+}
+
+TEST(Diana, AlphaIsTheInverseOfOnePlusOmega) {
+  EXPECT_FLOAT_EQ(shift_alpha(recipe_of("diana(randk:k=5)"), kDimensions), 0.25f);
+  EXPECT_FLOAT_EQ(shift_alpha(recipe_of("diana(natural)"), kDimensions), 8.0f / 9.0f);
+  // Independent sparsification of differences: alpha is the share (ISEGA, arXiv:1901.09437).
+  EXPECT_FLOAT_EQ(shift_alpha(recipe_of("diana(blocksparse:p=0.25,block=1)"), 20), 0.25f);
+  EXPECT_FLOAT_EQ(shift_alpha(recipe_of("diana:alpha=0.5(natural)"), kDimensions), 0.5f);
+  EXPECT_EQ(shift_alpha(recipe_of("ef21(topk:k=1)"), kDimensions), 1.0f);
+}
+
+// One alpha serves all chunks of a tensor, the short last one too.
+TEST(Diana, AShortChunkVariesNoMoreThanALongOne) {
+  for (const char* const text : {"diana(randk:p=0.25)", "diana(randk:p=0.01+natural)",
+                                 "diana(blocksparse:p=0.3,block=64)", "diana(qsgd:levels=4)"}) {
+    const Recipe recipe = recipe_of(text);
+    const double largest = omega(recipe, 65536);
+    for (std::size_t count = 1; count < 3000; ++count) {
+      ASSERT_LE(omega(recipe, count), largest * (1 + 1e-6)) << text << " " << count;
+    }
+  }
+}
+
+TEST(Diana, AnAlphaThatIsTooLargeBlowsUp) {
+  const double rate = diana_rate("none(randk:k=1)");
+  EXPECT_GT(descend("diana:alpha=1(randk:k=1)", 1000, rate).last, 1e10);
+}
+
+// Richtarik, Sokolov, Fatkhullin, "EF21": with a contractive compressor the differences vanish,
+// where the compressed gradients themselves would leave an error for ever.
+TEST(Ef21, ConvergesWithTopkWhereTheGradientsThemselvesDoNot) {
+  for (const std::string sparsifier : {"topk:k=1,exact=on", "topk:k=5,exact=on"}) {
+    EXPECT_LT(descend("ef21(" + sparsifier + ")", 3000, 0.02).last, 1e-9) << sparsifier;
+    EXPECT_GT(descend("none(" + sparsifier + ")", 3000, 0.02).last, 1e-2) << sparsifier;
+  }
+  EXPECT_LT(descend("ef21(onebit)", 3000, 0.02).last, 1e-9);
+  EXPECT_LT(descend("ef21(3lc:s=1)", 3000, 0.02).last, 1e-9);
+}
+
+TEST(Ef21, TheFirstBlockIsExact) {
+  Stream stream(recipe_of("ef21(topk:k=1,exact=on)"), 0);
+  const auto values = gaussian(kDimensions, 5);
+  EXPECT_EQ(bits_of(stream.send(values)), bits_of(values));
+}
+
+TEST(ShiftStream, AGapIsRefusedAndStepZeroBeginsAnew) {
+  const Recipe recipe = recipe_of("diana(qsgd:levels=4)");
+  std::vector<float> sender(64, 0.0f), shift(64, 3.0f), out(64);
+  std::uint64_t step = 7;
+  const ShiftStream stream{shift.data(), &step, shift_alpha(recipe, 64), 1.0f};
+  EncodeRequest request;
+  request.alpha = stream.alpha;
+  request.stream_step = 9;
+  const auto values = gaussian(64, 5);
+  auto block = encode_block(recipe, values, sender, request);
+  EXPECT_EQ(decode_shifted(block.header, block.payload, stream, out, workspace()),
+            DecodeStatus::state_gap);
+  EXPECT_EQ(step, 7u);
+  EXPECT_EQ(shift[0], 3.0f);
+  sender.assign(64, 0.0f);
+  request.stream_step = 0;
+  block = encode_block(recipe, values, sender, request);
+  EXPECT_EQ(decode_shifted(block.header, block.payload, stream, out, workspace()),
+            DecodeStatus::ok);
+  EXPECT_EQ(step, 1u);
+  EXPECT_EQ(bits_of(shift), bits_of(sender));
+}
+
+class ErrorFeedback : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Recipes, ErrorFeedback,
+                         testing::Values("ef(bf16)", "ef(fp8)", "ef(mxfp4)", "ef(int:bits=4)",
+                                         "ef(int:bits=2,round=stochastic)",
+                                         "ef(qsgd:levels=1,norm=2)", "ef(terngrad)", "ef(natural)",
+                                         "ef(onebit)", "ef(bitmask:keep=3)", "ef(lloyd:bits=2)",
+                                         "ef(lloyd:bits=4+huffman)", "ef(3lc:s=1.75)",
+                                         "ef(3lc:s=1+huffman)", "ef(topk:p=0.01)",
+                                         "ef(topk:p=0.05,exact=on+int:bits=8)", "ef(randk:p=0.1)",
+                                         "ef(blocksparse:p=0.1,block=64+qsgd:levels=4)"));
+
+// What was decoded so far and what is kept add up to what came in; and what is kept stays bounded,
+// which is what makes the memory worth having.
+TEST_P(ErrorFeedback, Telescopes) {
+  constexpr std::size_t kCount = 5000, kSteps = 200;
+  const Recipe recipe = recipe_of(GetParam());
+  Stream stream(recipe, 0, kCount);
+  Vector in(kCount, 0.0), out(kCount, 0.0);
+  double energy = 0;
+  for (std::size_t step = 0; step < kSteps; ++step) {
+    const auto values = gaussian(kCount, 1000 + step);
+    const auto heard = stream.send(values);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      in[i] += static_cast<double>(values[i]);
+      out[i] += static_cast<double>(heard[i]);
+      energy += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+    }
+  }
+  double largest = 0, worst = 0, kept = 0;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const double left = static_cast<double>(stream.sender()[i]);
+    largest = std::max(largest, std::abs(left));
+    kept += left * left;
+    worst = std::max(worst, std::abs(out[i] + left - in[i]));
+  }
+  EXPECT_LT(worst, static_cast<double>(kSteps) * std::ldexp(1.0, -22) * (largest + 5));
+  EXPECT_LT(kept, energy);  // less than everything: it does come out again
+}
+
+// The 3LC paper's pull: the server compresses the change of the model once, and what it keeps back
+// is the distance of the workers' replicas to its model.
+TEST(ErrorFeedbackInvariant, ReplicaPlusServerResidualIsTheModel) {
+  constexpr std::size_t kCount = 5000;
+  Stream pull(recipe_of("3lc:s=1.5"), 0, kCount);
+  Vector model(kCount, 0.0), replica(kCount, 0.0);
+  for (std::size_t step = 0; step < 100; ++step) {
+    const auto change = gaussian(kCount, 77 + step, 0.01f);
+    const auto heard = pull.send(change);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      model[i] += static_cast<double>(change[i]);
+      replica[i] += static_cast<double>(heard[i]);
+    }
+  }
+  for (std::size_t i = 0; i < kCount; ++i) {
+    ASSERT_NEAR(replica[i] + static_cast<double>(pull.sender()[i]), model[i], 1e-5);
+  }
+}
+
+}  // namespace
+}  // namespace tern::codec

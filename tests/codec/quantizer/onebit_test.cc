@@ -1,0 +1,66 @@
+#include "quantizing.h"
+
+namespace tern::codec::quantizer {
+namespace {
+
+Params onebit(std::uint32_t block = 0) { return {.kind = Kind::onebit, .block = block}; }
+
+TEST(Onebit, SameBytesOnEveryTargetAndByPieces) {
+  for (const std::uint32_t block : {0u, 64u, 100u, 4096u}) expect_same_everywhere(onebit(block));
+}
+
+TEST(Onebit, HostileBytes) {
+  for (const std::uint32_t block : {0u, 64u, 100u}) expect_hostile_bytes_do_no_harm(onebit(block));
+}
+
+TEST(Onebit, WorkedBytes) {
+  const std::vector<float> values = {1.0f, -2.0f, 3.0f, -4.0f, 0.0f, -0.0f, 4.0f, -3.0f, 2.0f};
+  const Coded codes = coded(onebit(), values);
+  // The means -3 and 10 / 6.
+  EXPECT_EQ(codes.body, (std::vector<std::byte>{std::byte{0x75}, std::byte{0x01}}));
+  const auto back = decoded(onebit(), codes, values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_EQ(back[i], values[i] < 0.0f ? -3.0f : 10.0f / 6.0f) << i;
+  }
+}
+
+TEST(Onebit, NoTwoOtherLevelsAreNearer) {
+  const auto values = gaussian(1000, 4);
+  const auto back = decoded(onebit(), coded(onebit(), values), values.size());
+  const double best = squared_error(back, values);
+  for (const float factor : {0.9f, 0.99f, 1.01f, 1.1f}) {
+    auto other = back;
+    for (float& value : other) value *= factor;
+    EXPECT_GT(squared_error(other, values), best);
+  }
+  // 1 - 2/pi of the energy of a Gaussian.
+  EXPECT_NEAR(best / energy(values), 0.36338, 0.03);
+}
+
+TEST(Onebit, SpecialValues) {
+  constexpr float kLarge = std::numeric_limits<float>::max();
+  for (const std::vector<float>& values :
+       {std::vector<float>(5, 0.0f), std::vector<float>(70, kLarge),
+        std::vector<float>(70, -kLarge),
+        std::vector<float>(6, std::numeric_limits<float>::denorm_min())}) {
+    const Coded codes = coded(onebit(), values);
+    ASSERT_TRUE(codes.ok);
+    EXPECT_EQ(decoded(onebit(), codes, values.size()), values);
+  }
+  EXPECT_LT(omega(onebit(), 10), 0.0);
+}
+
+TEST(Onebit, RefusesMeansOnTheWrongSideAndBitsBeyondTheEnd) {
+  const auto values = gaussian(13, 4);
+  Coded codes = coded(onebit(), values);
+  std::vector<float> out(13);
+  codes.body[1] |= std::byte{0x80};
+  EXPECT_FALSE(dequantize(onebit(), codes.side.data(), codes.body.data(), out));
+  codes.body[1] &= std::byte{0x1f};
+  EXPECT_TRUE(dequantize(onebit(), codes.side.data(), codes.body.data(), out));
+  codes.side[3] ^= std::byte{0x80};
+  EXPECT_FALSE(dequantize(onebit(), codes.side.data(), codes.body.data(), out));
+}
+
+}  // namespace
+}  // namespace tern::codec::quantizer

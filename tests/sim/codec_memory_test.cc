@@ -1,0 +1,239 @@
+// What the memories and sparsifiers of recipes are for, between whole daemons: descents that reach
+// the optimum or do not, and streams that survive a failed operation.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "cluster.h"
+
+namespace tern::sim {
+namespace {
+
+constexpr std::uint64_t kCount = 4096;
+constexpr std::uint32_t kNodes = 8;
+
+DaemonShape small_ops() {
+  DaemonShape shape;
+  shape.eager_bytes = 64;
+  return shape;
+}
+
+TensorSpec tensor(const std::string& recipe, Role role, DType dtype = DType::f32) {
+  TensorSpec spec;
+  spec.name = "t";
+  spec.count = kCount;
+  spec.dtype = dtype;
+  spec.role = role;
+  spec.recipe = recipe;
+  return spec;
+}
+
+// 1/2 sum of e_j (x_j - b_ij)^2 on node i, with 1 <= e_j <= 2.
+struct Problem {
+  std::vector<std::vector<float>> optima;  // by node
+  std::vector<double> optimum = std::vector<double>(kCount, 0.0);
+
+  explicit Problem(bool common) {
+    for (std::uint32_t node = 0; node < kNodes; ++node) {
+      optima.push_back(values_of(kCount, common ? 7 : 100 + node));
+      for (std::uint64_t i = 0; i < kCount; ++i) {
+        optimum[i] += static_cast<double>(optima[node][i]) / kNodes;
+      }
+    }
+  }
+  static double eigenvalue(std::uint64_t i) { return 1.0 + static_cast<double>(i % 64) / 63.0; }
+  Bytes gradient(std::uint32_t node, const std::vector<double>& x) const {
+    std::vector<float> values(kCount);
+    for (std::uint64_t i = 0; i < kCount; ++i) {
+      values[i] = static_cast<float>(eigenvalue(i) * (x[i] - static_cast<double>(optima[node][i])));
+    }
+    return bytes_of(DType::f32, values);
+  }
+  double error(const std::vector<double>& x) const {
+    double above = 0, below = 0;
+    for (std::uint64_t i = 0; i < kCount; ++i) {
+      above += (x[i] - optimum[i]) * (x[i] - optimum[i]);
+      below += optimum[i] * optimum[i];
+    }
+    return above / below;
+  }
+};
+
+// The error after gradient descent whose every step is one average between eight daemons.
+double descend(const std::string& recipe, const Problem& problem, int steps, double rate) {
+  Cluster cluster(std::vector<std::uint32_t>(kNodes, 1), small_ops());
+  cluster.join();
+  const auto tensors = cluster.declare(tensor(recipe, Role::gradient));
+  std::vector<double> x(kCount, 0.0);
+  for (int step = 0; step < steps; ++step) {
+    std::vector<Bytes> gradients;
+    for (std::uint32_t node = 0; node < kNodes; ++node) {
+      gradients.push_back(problem.gradient(node, x));
+    }
+    const auto mean = floats_of(
+        DType::f32,
+        cluster.reduce(all_reduce(DType::f32, kCount, Reduction::average), gradients, tensors));
+    for (std::uint64_t i = 0; i < kCount; ++i) x[i] -= rate * static_cast<double>(mean[i]);
+    cluster.forget_arenas();
+  }
+  cluster.leave_all();
+  return problem.error(x);
+}
+
+TEST(Memories, DianaReachesTheOptimumWhereDirectCompressionStalls) {
+  const Problem problem(false);
+  for (const std::string compressor :
+       {"qsgd:levels=4,block=64", "blocksparse:p=0.25,block=64", "randk:p=0.5+natural"}) {
+    EXPECT_LT(descend("diana(" + compressor + ")", problem, 250, 0.1), 1e-8) << compressor;
+    EXPECT_GT(descend("none(" + compressor + ")", problem, 250, 0.1), 1e-4) << compressor;
+  }
+}
+
+TEST(Memories, Ef21ReachesTheOptimumWithTopk) {
+  const Problem problem(false);
+  EXPECT_LT(descend("ef21(topk:p=0.1,exact=on)", problem, 250, 0.1), 1e-6);
+  EXPECT_GT(descend("none(topk:p=0.1,exact=on)", problem, 250, 0.1), 1e-3);
+}
+
+// arXiv:1901.09437: with a common optimum, one eighth of the blocks from each of eight workers,
+// chosen independently, costs about twice the iterations of sending all.
+TEST(Memories, IndependentBlocksCostFewIterations) {
+  const Problem problem(true);
+  const double all = descend("raw", problem, 40, 0.5);
+  const double some = descend("none(blocksparse:p=0.125,block=64)", problem, 120, 0.25);
+  EXPECT_LT(all, 1e-9);
+  EXPECT_LT(some, 1e-6);
+}
+
+TEST(Lossless, AllReduceGivesTheSameBitsInFewerBytes) {
+  for (const std::string recipe : {"lossless", "xordelta"}) {
+    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+      Cluster cluster({1, 2, 1}, small_ops());
+      cluster.join();
+      const auto tensors = cluster.declare(tensor(recipe, Role::weights, dtype));
+      for (std::uint64_t step = 0; step < 3; ++step) {
+        const auto inputs = inputs_of(dtype, kCount, 4, step + 1);
+        const auto request = all_reduce(dtype, kCount);
+        const auto pending = cluster.submit(request, inputs, tensors);
+        cluster.finish(pending);
+        cluster.expect_all(pending, Errc::ok);
+        EXPECT_EQ(cluster.output(pending, 3) ==
+                      cluster.reference->all_reduce(request, tensors[0], step, inputs),
+                  true)
+            << recipe << " " << dtype_name(dtype) << " step " << step;
+        cluster.forget_arenas();
+      }
+      cluster.leave_all();
+    }
+  }
+}
+
+// What overflows in the type of the tensor travels raw and leaves no infinity in the residual.
+TEST(Memories, ASumThatOverflowsF16LeavesTheResidualUnhurt) {
+  for (const std::string recipe : {"ef(int:bits=4)", "ef(lloyd:bits=2)", "ef(topk:p=0.1)"}) {
+    Cluster cluster({1, 1}, small_ops());
+    cluster.join();
+    const auto tensors = cluster.declare(tensor(recipe, Role::gradient, DType::f16));
+    const std::vector<float> large(kCount, 40000.0f);
+    const std::vector<Bytes> inputs(2, bytes_of(DType::f16, large));
+    const auto sums =
+        floats_of(DType::f16, cluster.reduce(all_reduce(DType::f16, kCount), inputs, tensors));
+    EXPECT_TRUE(std::any_of(sums.begin(), sums.end(), [](float v) { return std::isinf(v); }));
+    cluster.forget_arenas();
+    const auto normal = inputs_of(DType::f16, kCount, 2, 3);
+    const auto pending = cluster.submit(all_reduce(DType::f16, kCount), normal, tensors);
+    cluster.finish(pending);
+    cluster.expect_all(pending, Errc::ok);
+    EXPECT_LT(cluster.result(pending, 0).bytes_sent, 2 * kCount * 2 / 3) << recipe;
+    for (const float value : floats_of(DType::f16, cluster.output(pending, 0))) {
+      ASSERT_TRUE(std::isfinite(value)) << recipe;
+    }
+  }
+}
+
+// The role decides whether there is state: an operation cannot claim another one.
+TEST(Memories, AnOperationsRoleIsThatOfItsTensor) {
+  Cluster cluster({1, 1}, small_ops());
+  cluster.join();
+  const auto tensors = cluster.declare(tensor("ef21(topk:p=0.1)", Role::exact));
+  for (Tensor* lying : tensors) lying->spec.role = Role::gradient;
+  const auto pending =
+      cluster.submit(all_reduce(DType::f32, kCount), inputs_of(DType::f32, kCount, 2), tensors);
+  cluster.finish(pending);
+  cluster.expect_all(pending, Errc::invalid_argument, "role");
+}
+
+OpRequest broadcast_from(std::uint32_t root) {
+  OpRequest request = all_reduce(DType::f32, kCount);
+  request.kind = shm::OpKind::broadcast;
+  request.root = root;
+  return request;
+}
+
+// Weights that hardly change: what they were is known on both sides.
+TEST(Lossless, XorDeltaSendsWhatHasChanged) {
+  Cluster cluster({1, 1, 1}, small_ops());
+  cluster.join();
+  const auto tensors = cluster.declare(tensor("xordelta", Role::weights));
+  auto weights = values_of(kCount, 3);
+  std::vector<std::uint64_t> sent;
+  for (std::uint64_t step = 0; step < 6; ++step) {
+    const std::uint32_t root = step == 4 ? 1 : 0;  // another root has a stream of its own
+    for (std::uint64_t i = step; i < kCount; i += 50) weights[i] += 1.0f;
+    const std::vector<Bytes> inputs(3, bytes_of(DType::f32, weights));
+    const auto pending = cluster.submit(broadcast_from(root), inputs, tensors);
+    cluster.finish(pending);
+    cluster.expect_all(pending, Errc::ok);
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(cluster.output(pending, rank) == inputs[0], true) << "step " << step;
+    }
+    sent.push_back(cluster.result(pending, root).bytes_sent);
+    cluster.forget_arenas();
+  }
+  EXPECT_LT(sent[1], kCount * 4 * 2 / 8);  // two receivers; two in a hundred have changed
+  EXPECT_LT(sent[5], kCount * 4 * 2 / 8);
+}
+
+// An operation that fails may have moved one end of a stream and not the other.
+TEST(Streams, AFailedOperationIsFollowedByRightOnes) {
+  for (const std::string recipe : {"diana(qsgd:levels=4)", "ef21(topk:p=0.1)"}) {
+    Cluster cluster({1, 1, 1}, small_ops());
+    cluster.join();
+    const auto tensors = cluster.declare(tensor(recipe, Role::gradient));
+    const auto good = inputs_of(DType::f32, kCount, 3, 9);
+    const auto exact =
+        floats_of(DType::f32, cluster.reduce(all_reduce(DType::f32, kCount), good, {}));
+    cluster.reduce(all_reduce(DType::f32, kCount), good, tensors);
+    // A wrong count on one rank alone is refused at its submission; a cancel fails the op
+    // everywhere.
+    const auto doomed = cluster.submit(all_reduce(DType::f32, kCount), good, tensors);
+    cluster.ranks[1]->cancel(doomed.tickets[1]);
+    cluster.finish(doomed);
+    double error = 1;
+    for (int step = 0; step < 60; ++step) {
+      const auto pending = cluster.submit(all_reduce(DType::f32, kCount), good, tensors);
+      cluster.finish(pending);
+      const bool ok = cluster.result(pending, 0).status == Errc::ok;
+      // Only the first may find the ends apart; it says so and mends it.
+      if (step > 0) cluster.expect_all(pending, Errc::ok);
+      if (ok) {
+        const auto got = floats_of(DType::f32, cluster.output(pending, 0));
+        double above = 0, below = 0;
+        for (std::uint64_t i = 0; i < kCount; ++i) {
+          above += std::pow(static_cast<double>(got[i] - exact[i]), 2);
+          below += std::pow(static_cast<double>(exact[i]), 2);
+        }
+        error = above / below;
+      }
+      cluster.forget_arenas();
+    }
+    EXPECT_LT(error, 1e-6) << recipe;  // the shifts have learnt the constant input
+    cluster.leave_all();
+  }
+}
+
+}  // namespace
+}  // namespace tern::sim

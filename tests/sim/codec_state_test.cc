@@ -1,0 +1,194 @@
+// Codec state out of whole daemons and into others, as a checkpoint would carry it.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "cluster.h"
+#include "daemon/state_part.h"
+
+namespace tern::sim {
+namespace {
+
+constexpr std::uint64_t kCount = 30'000;  // two chunks and a bit, so that owners differ
+
+TensorSpec gradient(const std::string& recipe) {
+  TensorSpec spec;
+  spec.name = "g";
+  spec.count = kCount;
+  spec.dtype = DType::f32;
+  spec.role = Role::gradient;
+  spec.recipe = recipe;
+  return spec;
+}
+
+DaemonShape small_chunks() {
+  DaemonShape shape;
+  shape.lanes = 2;
+  shape.chunk_bytes = 16 << 10;
+  return shape;
+}
+
+// A cluster with one tensor.
+struct Nodes {
+  Cluster cluster;
+  std::vector<Tensor*> tensors;
+
+  Nodes(std::vector<std::uint32_t> ranks_of_node, const std::string& recipe)
+      : cluster(std::move(ranks_of_node), small_chunks()) {
+    cluster.join();
+    tensors = cluster.declare(gradient(recipe));
+  }
+
+  Bytes step(std::uint64_t number) {
+    const auto inputs = inputs_of(DType::f32, kCount, cluster.size(), number + 1);
+    const Bytes result = cluster.reduce(all_reduce(DType::f32, kCount), inputs, tensors);
+    cluster.forget_arenas();
+    return result;
+  }
+
+  Bytes export_part(std::uint32_t rank) {
+    Client& client = *cluster.ranks[rank];
+    std::uint64_t request = client.move_state(tensors[rank]->id, shm::StateAction::size);
+    EXPECT_TRUE(cluster.await(client, request));
+    const std::uint64_t bytes = client.answer<shm::TensorStateReplyPacket>(request)->bytes;
+    const std::uint64_t at = client.allocate(bytes);
+    request = client.move_state(tensors[rank]->id, shm::StateAction::export_part, at, bytes);
+    EXPECT_TRUE(cluster.await(client, request));
+    EXPECT_EQ(client.status_of(request).detail, "");
+    const Bytes part(client.at(at), client.at(at) + bytes);
+    client.forget_arena();
+    return part;
+  }
+
+  OpResult import_parts(std::uint32_t rank, const std::vector<Bytes>& parts) {
+    Client& client = *cluster.ranks[rank];
+    Bytes all;
+    for (const Bytes& part : parts) all.insert(all.end(), part.begin(), part.end());
+    const std::uint64_t at = client.allocate(all.size());
+    std::copy(all.begin(), all.end(), client.at(at));
+    const std::uint64_t request =
+        client.move_state(tensors[rank]->id, shm::StateAction::import_parts, at, all.size());
+    EXPECT_TRUE(cluster.await(client, request));
+    client.forget_arena();
+    return client.status_of(request);
+  }
+};
+
+std::vector<float> floats_after_header(const Bytes& part) {
+  std::vector<float> values((part.size() - sizeof(daemon::StatePartHeader)) / sizeof(float));
+  std::memcpy(values.data(), part.data() + sizeof(daemon::StatePartHeader),
+              values.size() * sizeof(float));
+  return values;
+}
+
+class Checkpoint : public testing::TestWithParam<std::string> {};
+// None of them draws: the numbers of uses begin anew after a restart, and with them the draws.
+INSTANTIATE_TEST_SUITE_P(Recipes, Checkpoint,
+                         testing::Values("3lc:s=1", "ef(int:bits=4)", "ef21(topk:p=0.1,exact=on)"));
+
+TEST_P(Checkpoint, GoesOnWithTheSameBitsAfterARestart) {
+  Nodes first({1, 2, 1}, GetParam());
+  for (std::uint64_t step = 0; step < 3; ++step) first.step(step);
+  const std::vector<std::uint32_t> rank_of_node = {0, 1, 3};
+  std::vector<Bytes> parts;
+  for (const std::uint32_t rank : rank_of_node) parts.push_back(first.export_part(rank));
+  EXPECT_EQ(first.export_part(2) == parts[1], true) << "two ranks of a node have the same part";
+
+  Nodes second({1, 2, 1}, GetParam());
+  const std::uint32_t node_of_rank[] = {0, 1, 1, 2};
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    const OpResult done = second.import_parts(rank, {parts[node_of_rank[rank]]});
+    EXPECT_EQ(done.status, Errc::ok) << done.detail;
+  }
+  for (std::uint64_t step = 3; step < 6; ++step) {
+    EXPECT_EQ(second.step(step) == first.step(step), true) << "step " << step;
+  }
+}
+
+TEST(Checkpoint, ErrorFeedbackIsFoldedIntoAnotherLayout) {
+  Nodes three({1, 1, 1}, "3lc:s=1");
+  for (std::uint64_t step = 0; step < 3; ++step) three.step(step);
+  std::vector<Bytes> parts;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) parts.push_back(three.export_part(rank));
+
+  Nodes two({1, 1}, "3lc:s=1");
+  std::vector<double> kept(kCount, 0.0), expected(kCount, 0.0);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(two.import_parts(rank, {parts[0], parts[2]}).status, Errc::invalid_argument);
+    const OpResult done = two.import_parts(rank, parts);
+    ASSERT_EQ(done.status, Errc::ok) << done.detail;
+    const auto values = floats_after_header(two.export_part(rank));
+    for (std::uint64_t i = 0; i < kCount; ++i) kept[i] += static_cast<double>(values[i]);
+  }
+  double energy = 0;
+  for (const Bytes& part : parts) {
+    const auto values = floats_after_header(part);
+    for (std::uint64_t i = 0; i < kCount; ++i) {
+      expected[i] += static_cast<double>(values[i]);
+      energy += std::abs(static_cast<double>(values[i]));
+    }
+  }
+  EXPECT_GT(energy, 100.0);
+  for (std::uint64_t i = 0; i < kCount; ++i) ASSERT_NEAR(kept[i], expected[i], 1e-4);
+}
+
+TEST(Checkpoint, AShiftDoesNotMoveToAnotherLayout) {
+  Nodes three({1, 1, 1}, "diana(qsgd:levels=4)");
+  three.step(0);
+  std::vector<Bytes> parts;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) parts.push_back(three.export_part(rank));
+  Nodes two({1, 1}, "diana(qsgd:levels=4)");
+  const OpResult refused = two.import_parts(0, parts);
+  EXPECT_EQ(refused.status, Errc::state_mismatch);
+  EXPECT_NE(refused.detail.find("3 nodes, now 2"), std::string::npos) << refused.detail;
+  Nodes other({1, 1, 1}, "3lc:s=1");
+  EXPECT_EQ(other.import_parts(0, {parts[0]}).status, Errc::state_mismatch);
+}
+
+TEST(Checkpoint, ForeignBytesAreRefused) {
+  Nodes nodes({1, 1}, "3lc:s=1");
+  nodes.step(0);
+  Bytes part = nodes.export_part(0);
+  Bytes poisoned = part;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(poisoned.data() + sizeof(daemon::StatePartHeader) + 400, &nan, sizeof(nan));
+  const OpResult refused = nodes.import_parts(0, {poisoned});
+  EXPECT_EQ(refused.status, Errc::invalid_argument);
+  EXPECT_NE(refused.detail.find("not finite"), std::string::npos);
+  EXPECT_EQ(nodes.import_parts(0, {Bytes(100, std::byte{7})}).status, Errc::invalid_argument);
+  part.resize(part.size() - 4);
+  EXPECT_EQ(nodes.import_parts(0, {part}).status, Errc::invalid_argument);
+  // Outside the arena, and too small.
+  Client& client = *nodes.cluster.ranks[0];
+  for (const auto& [offset, bytes] :
+       {std::pair<std::uint64_t, std::uint64_t>{~std::uint64_t{0}, 64},
+        {0, ~std::uint64_t{0}},
+        {0, 64}}) {
+    const std::uint64_t request =
+        client.move_state(nodes.tensors[0]->id, shm::StateAction::export_part, offset, bytes);
+    EXPECT_TRUE(nodes.cluster.await(client, request));
+    EXPECT_EQ(client.status_of(request).status, Errc::invalid_argument);
+  }
+  nodes.step(1);
+}
+
+// One rank alone has submitted: the operation waits, and the state may move at any moment.
+TEST(Checkpoint, WaitsForNoOperation) {
+  Nodes nodes({1, 1}, "3lc:s=1");
+  Client& client = *nodes.cluster.ranks[0];
+  OpRequest request = all_reduce(DType::f32, kCount);
+  request.input = client.allocate(4 * kCount);
+  request.output = request.input;
+  client.submit(request, nodes.tensors[0]);
+  const std::uint64_t at = client.allocate(4 * kCount + 64);
+  const std::uint64_t asked =
+      client.move_state(nodes.tensors[0]->id, shm::StateAction::export_part, at, 4 * kCount + 64);
+  EXPECT_TRUE(nodes.cluster.await(client, asked));
+  EXPECT_EQ(client.status_of(asked).status, Errc::would_block);
+}
+
+}  // namespace
+}  // namespace tern::sim
