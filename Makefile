@@ -10,13 +10,14 @@ export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full bench lint format clean
+.PHONY: help demo test test-full bench study lint format clean
 
 help:
 	@echo 'make demo       train MNIST over a 100 Mbit/s link, raw and with 3LC, and compare'
 	@echo 'make test       all tests, sanitizers, a fuzz smoke and lints; under 30 minutes on 2 cores'
 	@echo 'make test-full  everything at length: full sanitizer suites, longer fuzzing, kill campaign'
 	@echo 'make bench      codecs, and all-reduce beside Gloo and iperf3 on shaped links'
+	@echo 'make study      every codec on recorded gradients and weights; rewrites the study in docs/codecs.md'
 	@echo 'make lint       layer, tidy, docs and format checks, clang-tidy on changed files'
 	@echo 'make format     apply clang-format to all files'
 	@echo 'make clean      remove build/'
@@ -40,6 +41,12 @@ bench:
 	cmake --preset release
 	cmake --build --preset release --target ternd ternctl tern-bench
 	$(PYTHON) tools/bench.py $(BENCH_FLAGS)
+
+study:
+	tools/install_dependencies.sh demo
+	cmake --preset release
+	cmake --build --preset release --target tern-bench train_mnist train_chars
+	$(PYTHON) tools/study.py $(STUDY_FLAGS)
 
 lint:
 	tools/install_dependencies.sh test
