@@ -34,8 +34,11 @@ constexpr std::uint64_t split(std::uint64_t joined) noexcept {
   return (pairs & kOne) | (pairs >> kBits & kOne) << 8;
 }
 
+// Inlined always, so that a kernel of a vector target is not left for a call to the baseline's
+// code.
 template <unsigned kBits>
-void pack(const std::uint8_t* codes, std::size_t count, std::uint8_t* out) noexcept {
+[[gnu::always_inline]] inline void pack(const std::uint8_t* codes, std::size_t count,
+                                        std::uint8_t* out) noexcept {
   // Whole words while there is room for them, because three or five bytes are several stores. What
   // is too much is written over by the next.
   for (; packed_bytes(count, kBits) >= 8; count -= 8, codes += 8, out += kBits) {
@@ -58,7 +61,8 @@ void pack(const std::uint8_t* codes, std::size_t count, std::uint8_t* out) noexc
 }
 
 template <unsigned kBits>
-void unpack(const std::uint8_t* bytes, std::size_t count, std::uint8_t* codes) noexcept {
+[[gnu::always_inline]] inline void unpack(const std::uint8_t* bytes, std::size_t count,
+                                          std::uint8_t* codes) noexcept {
   for (; packed_bytes(count, kBits) >= 8; count -= 8, codes += 8, bytes += kBits) {
     std::uint64_t word;
     std::memcpy(&word, bytes, 8);

@@ -159,7 +159,8 @@ TEST(Checkpoint, ForeignBytesAreRefused) {
   EXPECT_EQ(refused.status, Errc::invalid_argument);
   EXPECT_NE(refused.detail.find("not finite"), std::string::npos);
   EXPECT_EQ(nodes.import_parts(0, {Bytes(100, std::byte{7})}).status, Errc::invalid_argument);
-  part.resize(part.size() - 4);
+  ASSERT_GT(part.size(), 4u);
+  part.erase(part.end() - 4, part.end());
   EXPECT_EQ(nodes.import_parts(0, {part}).status, Errc::invalid_argument);
   // Outside the arena, and too small.
   Client& client = *nodes.cluster.ranks[0];
