@@ -250,7 +250,7 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
   for (auto& [rank, joiner] : group.joiners) {
     if (!joiner.proven) continue;
     auto node = std::find_if(nodes.begin(), nodes.end(),
-                             [&](const Node& one) { return one.id == joiner.node; });
+                             [&id = joiner.node](const Node& one) { return one.id == id; });
     if (node == nodes.end()) {
       nodes.push_back(Node{joiner.link, joiner.node, text_of(joiner.says, "address"), {}, false});
       node = nodes.end() - 1;

@@ -41,7 +41,8 @@ class Sender {
 TEST_P(TransportConformance, LinksCarryAllSizesInOrderBothWays) {
   connect_links();
   Sender from_a(*a), from_b(*b);
-  for (const std::size_t size : {0, 1, 63, 64, 65, 4096, 16 << 10, (16 << 10) - 88, 100'000}) {
+  for (const std::size_t size :
+       {0u, 1u, 63u, 64u, 65u, 4096u, 16u << 10, (16u << 10) - 88, 100'000u}) {
     from_a.send(size);
     from_b.send(size + 1);
   }

@@ -112,7 +112,7 @@ TEST_F(LinkTest, FramesSentBeforeItIsOpenArrive) {
 
 TEST_F(LinkTest, SendCopyNeedsNoMemoryOfTheCaller) {
   connect();
-  for (const std::size_t size : {0, 10, 64, 65, 500}) {
+  for (const std::size_t size : {0u, 10u, 64u, 65u, 500u}) {
     auto payload = pattern(size, size);
     const auto rest = pattern(300, 2);
     auto expected = payload;

@@ -3,11 +3,6 @@
 
 #include "entropy_harness.h"
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define TERN_COUNT_ALLOCATIONS 1
-#endif
-
-#ifdef TERN_COUNT_ALLOCATIONS
 // glibc's own names behind malloc, so that the libraries' calls are counted as well.
 extern "C" {
 void* __libc_malloc(std::size_t size);
@@ -33,13 +28,11 @@ void* realloc(void* memory, std::size_t size) {
   return __libc_realloc(memory, size);
 }
 }
-#endif
 
 namespace tern::codec::entropy {
 namespace {
 
 TEST(EntropyAllocation, NothingIsAllocatedAfterScratchWasMade) {
-#ifdef TERN_COUNT_ALLOCATIONS
   install_test_books();
   const std::size_t size = std::size_t{4} << 20;
   const ByteVector in = draw("gaussian", size);
@@ -57,7 +50,6 @@ TEST(EntropyAllocation, NothingIsAllocatedAfterScratchWasMade) {
     EXPECT_EQ(after, before) << static_cast<int>(kind);
   }
   ASSERT_TRUE(install_codebooks({}).has_value());
-#endif
 }
 
 }  // namespace
