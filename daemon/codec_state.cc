@@ -5,10 +5,6 @@
 namespace tern::daemon {
 namespace {
 
-bool keeps_streams(const codec::Recipe& recipe) noexcept {
-  return codec::needs_shift(recipe) || recipe.compressor == codec::Compressor::xordelta;
-}
-
 bool has_codebooks(const codec::Recipe& recipe) noexcept {
   return recipe.quantizer.kind == codec::quantizer::Kind::lloyd;
 }
@@ -19,6 +15,14 @@ std::uint64_t chunks_of(const CodecState::Shape& shape) noexcept {
 
 }  // namespace
 
+bool CodecState::has_streams(const codec::Recipe& recipe) noexcept {
+  return codec::needs_shift(recipe) || recipe.compressor == codec::Compressor::xordelta;
+}
+
+float CodecState::alpha_of(const codec::Recipe& recipe, const Shape& shape) noexcept {
+  return codec::needs_shift(recipe) ? codec::shift_alpha(recipe, shape.chunk_elements) : 1.0f;
+}
+
 // Zero pages until the first use.
 CodecState::Floats CodecState::zeros(std::uint64_t count) {
   return {static_cast<float*>(std::calloc(count, sizeof(float))), &std::free};
@@ -27,9 +31,9 @@ CodecState::Floats CodecState::zeros(std::uint64_t count) {
 std::uint64_t CodecState::bytes_of(const codec::Recipe& recipe, const Shape& shape) noexcept {
   const std::uint64_t element = sizeof(float);
   std::uint64_t bytes = 0;
-  if (codec::has_memory(recipe) || keeps_streams(recipe)) bytes += shape.count * element;
+  if (codec::has_memory(recipe) || has_streams(recipe)) bytes += shape.count * element;
   // Of every other node this one hears its contributions to the chunks owned here, and its results.
-  if (keeps_streams(recipe)) {
+  if (has_streams(recipe)) {
     bytes += 2 * shape.count * element * (shape.nodes - 1) / shape.nodes;
   }
   if (has_codebooks(recipe)) bytes += chunks_of(shape) * codec::kCodebookLevels * element;
@@ -37,11 +41,11 @@ std::uint64_t CodecState::bytes_of(const codec::Recipe& recipe, const Shape& sha
 }
 
 bool CodecState::allocate(const codec::Recipe& recipe, const Shape& shape) {
-  dtype_ = shape.dtype;
-  alpha_ = codec::needs_shift(recipe) ? codec::shift_alpha(recipe, shape.chunk_elements) : 1.0f;
+  shape_ = shape;
+  alpha_ = alpha_of(recipe, shape);
   bytes_ = bytes_of(recipe, shape);
   const std::uint64_t chunks = chunks_of(shape);
-  if (codec::has_memory(recipe) || keeps_streams(recipe)) {
+  if (codec::has_memory(recipe) || has_streams(recipe)) {
     sender_ = zeros(shape.count);
     if (!sender_) return false;
   }
@@ -49,7 +53,7 @@ bool CodecState::allocate(const codec::Recipe& recipe, const Shape& shape) {
     codebooks_ = zeros(chunks * codec::kCodebookLevels);
     if (!codebooks_) return false;
   }
-  if (!keeps_streams(recipe)) return true;
+  if (!has_streams(recipe)) return true;
   sender_steps_.assign(chunks, 0);
   for (std::uint32_t node = 0; node < shape.nodes; ++node) {
     const bool other = node != shape.self;
@@ -60,8 +64,10 @@ bool CodecState::allocate(const codec::Recipe& recipe, const Shape& shape) {
   return true;
 }
 
-void CodecState::adopt_residual(CodecState& other) noexcept {
-  if (!has_streams() && !other.has_streams()) sender_ = std::move(other.sender_);
+bool CodecState::adopt_residual(CodecState& other) noexcept {
+  if (shape_ != other.shape_ || has_streams() || other.has_streams()) return false;
+  if (other.sender_) sender_ = std::move(other.sender_);
+  return true;
 }
 
 }  // namespace tern::daemon

@@ -24,6 +24,8 @@ class CodecState {
     std::uint32_t nodes = 1;
     std::uint32_t self = 0;
     DType dtype = DType::f32;
+
+    bool operator==(const Shape&) const = default;
   };
 
   CodecState() = default;
@@ -32,11 +34,17 @@ class CodecState {
 
   // What allocate() will take of memory once all chunks have been used.
   static std::uint64_t bytes_of(const codec::Recipe& recipe, const Shape& shape) noexcept;
+  // How far a shift moves; 1 unless the recipe has a shift.
+  static float alpha_of(const codec::Recipe& recipe, const Shape& shape) noexcept;
+  // Whether the blocks of a chunk are counted, because each builds on the one before.
+  static bool has_streams(const codec::Recipe& recipe) noexcept;
   std::uint64_t bytes() const noexcept { return bytes_; }
   bool empty() const noexcept { return !sender_; }
 
   // Error feedback survives a new declaration of the same tensor: takes the other's residual.
-  void adopt_residual(CodecState& other) noexcept;
+  // False, and nothing is taken, if the chunks, the nodes or this node's number are others: what
+  // was owed of a result would become what is owed of a contribution.
+  bool adopt_residual(CodecState& other) noexcept;
 
   // Null where the recipe has none. `begin` is the chunk's first element.
   float* sender(std::uint64_t begin) const noexcept {
@@ -64,7 +72,6 @@ class CodecState {
                             float state_scale) noexcept {
     return {received_[node].get() + begin, &receiver_steps_[node][chunk], alpha_, state_scale};
   }
-  // How far a shift moves; 1 unless the recipe has a shift.
   float alpha() const noexcept { return alpha_; }
 
  private:
@@ -74,10 +81,11 @@ class CodecState {
   std::span<std::byte> bytes_at(float* floats, std::uint64_t begin,
                                 std::uint32_t elements) const noexcept {
     auto* const bytes = static_cast<std::byte*>(static_cast<void*>(floats));
-    return {bytes + begin * dtype_bytes(dtype_), elements * dtype_bytes(dtype_)};
+    const std::size_t width = dtype_bytes(shape_.dtype);
+    return {bytes + begin * width, elements * width};
   }
 
-  DType dtype_ = DType::f32;
+  Shape shape_;
   float alpha_ = 1.0f;
   std::uint64_t bytes_ = 0;
   Floats sender_{nullptr, &std::free};

@@ -135,7 +135,7 @@ void Conductor::on_event(const Event& event) {
       break;
     case EventKind::group_removed:
       if (++group.lanes_removed < group.lane_count) break;
-      for (auto& [id, tensor] : group.tensors) keep_state(tensor);
+      for (auto& [id, tensor] : group.tensors) keep_state(group.uid_of_user, tensor);
       for (const auto& lane : group.lanes) group_of_lane_group_.erase(lane.get());
       groups_.erase(group.number);
       break;
@@ -147,7 +147,7 @@ void Conductor::on_event(const Event& event) {
     case EventKind::tensor_dropped: {
       const auto tensor = group.tensors.find(event.tensor->id);
       if (tensor == group.tensors.end() || ++tensor->second.dropped < group.lane_count) break;
-      keep_state(tensor->second);
+      keep_state(group.uid_of_user, tensor->second);
       group.tensors.erase(tensor);
       break;
     }

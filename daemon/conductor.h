@@ -118,6 +118,7 @@ class Conductor final : public ControlSender,
   struct KeptState {  // codec state of a tensor that nobody has declared at present
     std::shared_ptr<TensorState> state;
     std::uint64_t expires_ns = 0;
+    std::uint32_t uid = 0;  // whose quota it counts against
   };
 
   // Clients (conductor_clients.cc).
@@ -135,12 +136,16 @@ class Conductor final : public ControlSender,
   template <typename Packet>
   void answer_packet(std::uint64_t client, const Packet& packet);
   std::string check_access(const shm::PeerCredentials& credentials) const;
-  Result<std::shared_ptr<TensorState>> make_tensor(const Client& client, MemberGroup& group,
-                                                   const shm::TensorDeclarePacket& packet,
-                                                   const std::string& name,
-                                                   std::uint32_t generation);
+  // What a declaration says, without codec state.
+  Result<std::shared_ptr<TensorState>> describe_tensor(const MemberGroup& group,
+                                                       const shm::TensorDeclarePacket& packet,
+                                                       const std::string& name,
+                                                       std::uint32_t generation) const;
+  // `freed` bytes of the user's are given back for it.
+  Result<void> allocate_state(const Client& client, const MemberGroup& group, TensorState& state,
+                              std::uint64_t freed) const;
   void release_tensor(MemberGroup& group, std::uint64_t id);
-  void keep_state(DeclaredTensor& tensor);
+  void keep_state(std::uint32_t uid, DeclaredTensor& tensor);
   static CodecState::Shape codec_shape(const MemberGroup& group, const TensorState& state);
   std::uint64_t state_bytes_of(std::uint32_t uid) const;
 

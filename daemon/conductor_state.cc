@@ -15,15 +15,16 @@ void Conductor::on_tensor_state(Client& client, const shm::TensorStatePacket& pa
     answer(client.id, request, code, text);
   };
   MemberGroup* group = group_by_number(packet.group);
-  if (group == nullptr || rank_of_client(*group, client.id) == nullptr ||
-      !group->tensors.contains(packet.tensor)) {
-    return refuse(Errc::unknown_tensor, "the tensor is not declared");
+  const MemberRank* rank = group != nullptr ? rank_of_client(*group, client.id) : nullptr;
+  if (rank == nullptr || !group->tensors.contains(packet.tensor) ||
+      (group->tensors.at(packet.tensor).holders & group->bit_of(*rank)) == 0) {
+    return refuse(Errc::unknown_tensor, "this rank has not declared the tensor");
   }
   if (group->ended) return refuse(group->end_code, group->end_text);
   TensorState& state = *group->tensors.at(packet.tensor).state;
   const auto memory = state.codec.empty() ? codec::Memory::none : state.recipe.memory;
-  auto move = std::make_unique<StateMove>(StateMove{
-      StatePart(memory, state.codec.alpha(), codec_shape(*group, state), state.id & 0x7fffffff)});
+  auto move = std::make_unique<StateMove>(StateMove{StatePart(
+      memory, state.codec.alpha(), codec_shape(*group, state), state.id & shm::kSpreadMask)});
   const auto action = static_cast<shm::StateAction>(packet.action);
   if (action == shm::StateAction::size) {
     return state_moved(client.id, request, move->part.bytes());

@@ -16,13 +16,16 @@ bool terminated(std::span<const char> text) noexcept {
 }
 
 // FNV-1a over name and generation: the same on all nodes, and another one when a name is declared
-// again, so that uses of the old and the new declaration cannot be mixed up.
+// again, so that uses of the old and the new declaration cannot be mixed up. The bits that choose
+// the owners of chunks come from the name alone, so that residuals fit the next declaration.
 std::uint64_t tensor_id(const std::string& name, std::uint32_t generation) noexcept {
   std::uint64_t hash = 0xcbf29ce484222325;
   const auto mix = [&hash](unsigned char byte) { hash = (hash ^ byte) * 0x100000001b3; };
   for (const char c : name) mix(static_cast<unsigned char>(c));
   mix(0);
+  const std::uint64_t of_name = hash;
   for (int shift = 0; shift < 32; shift += 8) mix(static_cast<unsigned char>(generation >> shift));
+  hash = (hash & ~shm::kSpreadMask) | (of_name & shm::kSpreadMask);
   return hash == 0 ? 1 : hash;
 }
 
@@ -41,6 +44,13 @@ std::string problem_of(const codec::Recipe& recipe, const CodecState::Shape& sha
            std::string(dtype_name(shape.dtype)) + " tensor itself; keep or code less";
   }
   return {};
+}
+
+// Whether a block of one can be the next of the other's.
+bool same_streams(const TensorState& a, const TensorState& b, const CodecState::Shape& shape) {
+  if (a.compresses != b.compresses || !a.compresses) return a.compresses == b.compresses;
+  return CodecState::has_streams(a.recipe) == CodecState::has_streams(b.recipe) &&
+         CodecState::alpha_of(a.recipe, shape) == CodecState::alpha_of(b.recipe, shape);
 }
 
 }  // namespace
@@ -63,14 +73,15 @@ std::uint64_t Conductor::state_bytes_of(std::uint32_t uid) const {
     if (group->uid_of_user != uid) continue;
     for (const auto& [id, tensor] : group->tensors) bytes += tensor.state->state_bytes();
   }
+  for (const auto& [key, kept] : kept_states_) {
+    if (kept.uid == uid) bytes += kept.state->state_bytes();
+  }
   return bytes;
 }
 
-Result<std::shared_ptr<TensorState>> Conductor::make_tensor(const Client& client,
-                                                            MemberGroup& group,
-                                                            const shm::TensorDeclarePacket& packet,
-                                                            const std::string& name,
-                                                            std::uint32_t generation) {
+Result<std::shared_ptr<TensorState>> Conductor::describe_tensor(
+    const MemberGroup& group, const shm::TensorDeclarePacket& packet, const std::string& name,
+    std::uint32_t generation) const {
   auto state = std::make_shared<TensorState>();
   state->id = tensor_id(name, generation);
   state->name = name;
@@ -94,21 +105,29 @@ Result<std::shared_ptr<TensorState>> Conductor::make_tensor(const Client& client
   const bool floats =
       state->dtype == DType::f32 || state->dtype == DType::f16 || state->dtype == DType::bf16;
   const bool lossy = codec::is_lossy(*recipe) && role_may_be_lossy(state->role) && !state->exempt;
-  const bool compresses = floats && shape.nodes > 1 && (lossy || codec::is_lossless(*recipe));
-  if (!compresses) return state;
-  if (const std::string problem = problem_of(*recipe, shape); !problem.empty()) {
-    return fail(Errc::bad_recipe, problem);
+  state->compresses = floats && shape.nodes > 1 && (lossy || codec::is_lossless(*recipe));
+  if (state->compresses) {
+    if (const std::string problem = problem_of(*recipe, shape); !problem.empty()) {
+      return fail(Errc::bad_recipe, problem);
+    }
   }
-  const std::uint64_t bytes = CodecState::bytes_of(*recipe, shape);
-  if (state_bytes_of(client.credentials.uid) + bytes > settings_.max_state_bytes) {
+  return state;
+}
+
+Result<void> Conductor::allocate_state(const Client& client, const MemberGroup& group,
+                                       TensorState& state, std::uint64_t freed) const {
+  if (!state.compresses) return {};
+  const CodecState::Shape shape = codec_shape(group, state);
+  const std::uint64_t bytes = CodecState::bytes_of(state.recipe, shape);
+  if (state_bytes_of(client.credentials.uid) - freed + bytes > settings_.max_state_bytes) {
     return fail(Errc::quota_exceeded, "codec state of " + std::to_string(bytes) +
                                           " bytes more exceeds max_state_bytes = " +
                                           std::to_string(settings_.max_state_bytes));
   }
-  if (!state->codec.allocate(*recipe, shape)) {
+  if (!state.codec.allocate(state.recipe, shape)) {
     return fail(Errc::out_of_memory, "no memory for the tensor's codec state");
   }
-  return state;
+  return {};
 }
 
 void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket& packet) {
@@ -146,8 +165,7 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
   if (group->tensors.size() >= settings_.max_tensors) {
     return refuse(Errc::quota_exceeded, "the group has max_tensors tensors");
   }
-  const auto index = static_cast<std::uint32_t>(rank - group->ranks.data());
-  const std::uint64_t bit = std::uint64_t{1} << index;
+  const std::uint64_t bit = group->bit_of(*rank);
   const std::string name = packet.name;
   for (const auto& [id, tensor] : group->tensors) {
     if (tensor.state->name == name && (tensor.holders & bit) != 0) {
@@ -155,21 +173,20 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
     }
   }
   const std::uint32_t generation = rank->declarations[name];
-  auto made = make_tensor(client, *group, packet, name, generation);
-  if (!made) return refuse(made.error().code, made.error().text);
-  const std::uint64_t id = (*made)->id;
+  const auto described = describe_tensor(*group, packet, name, generation);
+  if (!described) return refuse(described.error().code, described.error().text);
+  const std::uint64_t id = (*described)->id;
   auto found = group->tensors.find(id);
   if (found != group->tensors.end()) {
     const TensorState& other = *found->second.state;
-    const TensorState& mine = **made;
+    const TensorState& mine = **described;
     if (other.name != name || found->second.holders == 0) {
       return refuse(Errc::already_exists, "the name " + name + " cannot be told from " +
                                               other.name + "; choose another name");
     }
     if (other.dtype != mine.dtype || other.count != mine.count || other.role != mine.role ||
         other.recipe.memory != mine.recipe.memory || other.exempt != mine.exempt ||
-        other.one_lane != mine.one_lane || other.codec.alpha() != mine.codec.alpha() ||
-        other.codec.has_streams() != mine.codec.has_streams()) {
+        other.one_lane != mine.one_lane || !same_streams(other, mine, codec_shape(*group, mine))) {
       return refuse(Errc::mismatch, "another rank of this node declared " + name + " as " +
                                         std::to_string(other.count) + " x " +
                                         std::string(dtype_name(other.dtype)) + " " +
@@ -178,18 +195,22 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
     }
   } else {
     DeclaredTensor tensor;
-    tensor.state = *made;
+    tensor.state = *described;
     const std::string key = std::to_string(client.credentials.uid) + "/" + client.job + "/" + name;
+    const auto kept = kept_states_.find(key);
+    const std::uint64_t freed = kept != kept_states_.end() ? kept->second.state->state_bytes() : 0;
+    const auto allocated = allocate_state(client, *group, *tensor.state, freed);
+    if (!allocated) return refuse(allocated.error().code, allocated.error().text);
     if (!tensor.state->codec.empty() && used_states_.insert(key).second) {
       // The only tensor of this name in the job: its state outlives the declaration.
       tensor.state_key = key;
-      if (const auto kept = kept_states_.find(key); kept != kept_states_.end()) {
-        if (kept->second.state->count == tensor.state->count && !kept->second.state->doubtful) {
-          tensor.state->codec.adopt_residual(kept->second.state->codec);
-        } else {
+      if (kept != kept_states_.end()) {
+        TensorState& last = *kept->second.state;
+        if (last.doubtful || !tensor.state->codec.adopt_residual(last.codec)) {
           ++counters_.state_resets;
           bump(tensor.state->lanes[0].resets, std::uint64_t{1});
-          spdlog::info("the codec state of {} was reset: other size, or an op was in flight", name);
+          spdlog::info("the codec state of {} was reset: another layout, or an op was in flight",
+                       name);
         }
         kept_states_.erase(kept);
       }
@@ -218,11 +239,11 @@ void Conductor::release_tensor(MemberGroup& group, std::uint64_t id) {
   command_all(group, drop);
 }
 
-void Conductor::keep_state(DeclaredTensor& tensor) {
+void Conductor::keep_state(std::uint32_t uid, DeclaredTensor& tensor) {
   if (tensor.state_key.empty()) return;
   used_states_.erase(tensor.state_key);
   if (settings_.state_ttl_ns > 0) {
-    kept_states_[tensor.state_key] = {tensor.state, clock_.now_ns() + settings_.state_ttl_ns};
+    kept_states_[tensor.state_key] = {tensor.state, clock_.now_ns() + settings_.state_ttl_ns, uid};
   }
 }
 
@@ -231,7 +252,7 @@ void Conductor::on_tensor_release(Client& client, const shm::TensorReleasePacket
   MemberRank* rank = group != nullptr ? rank_of_client(*group, client.id) : nullptr;
   const auto found = rank != nullptr ? group->tensors.find(packet.tensor)
                                      : std::map<std::uint64_t, DeclaredTensor>::iterator{};
-  const std::uint64_t bit = rank != nullptr ? std::uint64_t{1} << (rank - group->ranks.data()) : 0;
+  const std::uint64_t bit = rank != nullptr ? group->bit_of(*rank) : 0;
   if (rank == nullptr || found == group->tensors.end() || (found->second.holders & bit) == 0) {
     return answer(client.id, packet.header.request, Errc::unknown_tensor,
                   "the tensor is not declared");

@@ -214,9 +214,8 @@ class LaneGroup {
   const char* deliver_block(collective::OpId op, std::uint32_t number, std::uint32_t sender,
                             std::span<const std::byte> block);
   void copy_to_other_ranks(collective::OpId op, const Part& part);
-  void send_to_all(collective::OpId op, const wire::FrameHeader& header,
-                   std::span<const std::byte> prefix, std::span<const std::byte> body,
-                   std::uint64_t cookie);
+  void send_to_all(const wire::FrameHeader& header, std::span<const std::byte> prefix,
+                   std::span<const std::byte> body, std::uint64_t cookie);
   void finish_raw(collective::ChunkId chunk, Reduction reduction, bool nonfinite);
   bool finish_lossy(collective::OpId op, std::uint32_t number, std::span<const float> sum,
                     float state_scale);

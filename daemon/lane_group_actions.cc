@@ -300,7 +300,7 @@ void LaneGroup::publish(const Action& action) {
     pin(op);
     const auto cookie =
         lane_->make_token(FrameToken::Leg::result, nodes_ - 1, this, op, nullptr, kNone);
-    send_to_all(op, header, prefix, body, cookie);
+    send_to_all(header, prefix, body, cookie);
   }
   for (std::uint32_t i = 0; i < local_ranks_; ++i) {
     std::byte* output = rank_of(op, i).output + where.begin * element;

@@ -43,7 +43,10 @@ bool LaneGroup::encode_lossy(OpId op, std::uint32_t number, Leg leg, std::span<c
           .mixed();
   request.sparsify = leg == Leg::reduce || codec::sparsifies_results(data.recipe);
   request.alpha = state.alpha();
-  request.codebook = state.codebook(number);
+  // Levels of another number of bits are no beginning for these.
+  if (data.recipe.quantizer.bits == data.tensor->recipe.quantizer.bits) {
+    request.codebook = state.codebook(number);
+  }
   if (leg == Leg::broadcast && shifts) {
     request.delivered_out = static_cast<float*>(static_cast<void*>(lane_->scratch(1).data()));
   }
@@ -172,7 +175,7 @@ bool LaneGroup::send_lossless_result(OpId op, std::uint32_t number,
                 result.size());
     copy_to_other_ranks(op, where);
   }
-  send_to_all(op, frame(wire::FrameKind::result, op, number, 2), {}, memory.first(used), cookie);
+  send_to_all(frame(wire::FrameKind::result, op, number, 2), {}, memory.first(used), cookie);
   return true;
 }
 

@@ -192,9 +192,8 @@ wire::FrameHeader LaneGroup::frame(wire::FrameKind kind, OpId op, std::uint32_t 
   return header;
 }
 
-void LaneGroup::send_to_all(OpId, const wire::FrameHeader& header,
-                            std::span<const std::byte> prefix, std::span<const std::byte> body,
-                            std::uint64_t cookie) {
+void LaneGroup::send_to_all(const wire::FrameHeader& header, std::span<const std::byte> prefix,
+                            std::span<const std::byte> body, std::uint64_t cookie) {
   // Every node begins with the one after it, so that not all send to one at a time.
   for (std::uint32_t step = 1; step < nodes_; ++step) {
     lane_->send(*peers_[(self_ + step) % nodes_], header, prefix, body, cookie);
@@ -242,7 +241,7 @@ bool LaneGroup::finish_lossy(OpId op, std::uint32_t number, std::span<const floa
   } else {
     problem = deliver_block(op, number, self_, memory.first(bytes));
   }
-  send_to_all(op, frame(wire::FrameKind::result, op, number, 2), {}, memory.first(bytes), cookie);
+  send_to_all(frame(wire::FrameKind::result, op, number, 2), {}, memory.first(bytes), cookie);
   if (problem != nullptr) ops_.fail(op, Errc::internal, collective::kNobody, problem);
   return true;
 }
@@ -287,7 +286,7 @@ void LaneGroup::finish_raw(ChunkId chunk, Reduction how, bool nonfinite) {
   std::memcpy(rank_of(op, 0).output + where.begin * dtype_bytes(type), result, bytes);
   copy_to_other_ranks(op, where);
   if (nodes_ > 1) {
-    send_to_all(op, header, prefix, {result, bytes}, cookie);
+    send_to_all(header, prefix, {result, bytes}, cookie);
   } else {
     pool->give(slab);
   }

@@ -91,6 +91,11 @@ struct MemberGroup {
   static constexpr std::size_t kFlights = 256;
   std::deque<Flight> flights;
   std::uint64_t flights_written_ns = 0;
+
+  // Of one of this group's ranks, in `holders`.
+  std::uint64_t bit_of(const MemberRank& rank) const noexcept {
+    return std::uint64_t{1} << (&rank - ranks.data());
+  }
 };
 
 // "3,7", for texts about ranks.

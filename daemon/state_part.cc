@@ -89,14 +89,20 @@ std::vector<std::uint32_t> StatePart::senders(std::uint64_t chunk) const {
 }
 
 std::uint64_t StatePart::record_offset(std::uint64_t chunk) const noexcept {
-  std::uint64_t offset = sizeof(StatePartHeader);
   const std::uint64_t floats = std::min(chunk_begin(chunk), header_.count) * sizeof(float);
-  if (!shifts()) return offset + floats;
-  for (std::uint64_t i = 0; i < chunk; ++i) {
-    const std::uint64_t streams = 1 + (owner(i) == header_.node ? header_.nodes - 1 : 1);
-    offset += streams * (sizeof(std::uint64_t) + chunk_size(i) * sizeof(float));
-  }
-  return offset;
+  if (!shifts()) return sizeof(StatePartHeader) + floats;
+  if (chunk == 0) return sizeof(StatePartHeader);
+  // All chunks before the last one have the same size; one that is owned has a stream of every
+  // node, another one two.
+  const std::uint64_t first_owned = (header_.node + header_.nodes - header_.spread) % header_.nodes;
+  const std::uint64_t before = chunk - 1;
+  const std::uint64_t owned =
+      before > first_owned ? (before - first_owned - 1) / header_.nodes + 1 : 0;
+  const auto record = [](std::uint64_t streams, std::uint64_t elements) {
+    return streams * (sizeof(std::uint64_t) + elements * sizeof(float));
+  };
+  return sizeof(StatePartHeader) + record(streams_of(before), chunk_size(before)) +
+         record(owned * header_.nodes + (before - owned) * 2, header_.chunk_elements);
 }
 
 Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layout,

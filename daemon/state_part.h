@@ -69,6 +69,10 @@ class StatePart {
   }
   std::uint64_t chunk_size(std::uint64_t chunk) const noexcept;
   std::vector<std::uint32_t> senders(std::uint64_t chunk) const;
+  // Under shifts, the node's own among them.
+  std::uint64_t streams_of(std::uint64_t chunk) const noexcept {
+    return owner(chunk) == header_.node ? header_.nodes : 2;
+  }
   std::uint64_t record_offset(std::uint64_t chunk) const noexcept;
   bool shifts() const noexcept;
 

@@ -37,6 +37,7 @@ struct TensorState {
   codec::Recipe recipe;
   bool exempt = false;
   bool one_lane = false;
+  bool compresses = false;  // on the wire: the recipe applies to its dtype, role and group
   std::int32_t priority = 0;
   std::uint64_t generation = 0;
   CodecState codec;

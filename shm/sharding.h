@@ -44,6 +44,10 @@ struct Sharding {
   }
 };
 
+// The bits of a tensor's id that choose the owners of its chunks; so few that chunk + spread cannot
+// wrap.
+inline constexpr std::uint64_t kSpreadMask = 0x7fffffff;
+
 // tensor is 0 for an anonymous op. REQUIRES: dtype valid, chunk_bytes >= 64, nodes and lanes >= 1.
 inline Sharding make_sharding(std::uint64_t tensor, std::uint64_t sequence, std::uint64_t count,
                               DType dtype, std::uint64_t chunk_bytes, std::uint32_t nodes,
@@ -52,8 +56,7 @@ inline Sharding make_sharding(std::uint64_t tensor, std::uint64_t sequence, std:
   sharding.count = count;
   sharding.chunk_elements = chunk_bytes / dtype_bytes(dtype);
   sharding.chunk_count = (count + sharding.chunk_elements - 1) / sharding.chunk_elements;
-  // Small enough that chunk + spread cannot wrap.
-  sharding.spread = (tensor != 0 ? tensor : sequence) & 0x7fffffff;
+  sharding.spread = (tensor != 0 ? tensor : sequence) & kSpreadMask;
   sharding.nodes = nodes;
   sharding.lanes = lanes;
   sharding.one_lane = one_lane;
