@@ -1,0 +1,51 @@
+#!/bin/sh
+# Installs into a folder that the build does not know, moves it, and builds the first program against it
+# by pkg-config and by CMake's find_package, as somebody else's project would. Without a daemon it must
+# say so.
+#
+#   install_test.sh CMAKE SOURCE_DIR BUILD_DIR CC
+set -eu
+cmake=$1 source=$2 build=$3 compiler=$4
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT INT TERM
+
+fail() {
+  echo "install_test: $1" >&2
+  exit 1
+}
+
+says_daemon_absent() {
+  rm -f "$work/id"
+  if TERN_SOCKET=$work/no-daemon.sock LD_LIBRARY_PATH=$libraries "$1" "$work/id" 0 1 2>"$work/said"; then
+    fail "$1 found a daemon that is not there"
+  fi
+  grep -q 'no ternd listens' "$work/said" || fail "$1 says: $(cat "$work/said")"
+}
+
+"$cmake" --install "$build" --prefix "$work/first" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+mv "$work/first" "$work/prefix"
+pc=$(find "$work/prefix" -name tern.pc)
+[ -n "$pc" ] || fail 'tern.pc is not installed'
+libraries=$(dirname "$(find "$work/prefix" -name libtern.so)")
+for program in sbin/ternd bin/ternctl; do
+  LD_LIBRARY_PATH=$libraries "$work/prefix/$program" --version >/dev/null ||
+    fail "$program does not run"
+done
+
+# Split into words on purpose: these are flags.
+flags=$(PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --cflags --libs tern)
+"$compiler" "$source/examples/first_program/first_program.c" $flags -o "$work/by_pkg_config"
+says_daemon_absent "$work/by_pkg_config"
+
+mkdir "$work/project"
+cat >"$work/project/CMakeLists.txt" <<EOF
+cmake_minimum_required(VERSION 3.16)
+project(outside C)
+find_package(tern 0.1 REQUIRED)
+add_executable(by_cmake "$source/examples/first_program/first_program.c")
+target_link_libraries(by_cmake PRIVATE tern::tern)
+EOF
+"$cmake" -S "$work/project" -B "$work/project/build" -DCMAKE_C_COMPILER="$compiler" \
+  -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+"$cmake" --build "$work/project/build" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+says_daemon_absent "$work/project/build/by_cmake"
