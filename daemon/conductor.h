@@ -73,6 +73,10 @@ class Conductor final : public ControlSender,
             std::function<void(std::uint32_t)> wake_lane);
   ~Conductor() override;
 
+  // Groups keep what they have agreed on; everything that comes after sees the new settings. Those
+  // of another thread's parts, `link` and `cores`, must be what they were.
+  void change_settings(ConductorSettings settings) { settings_ = std::move(settings); }
+
   int do_work();
   std::uint64_t next_deadline_ns() const;
   net::AcceptorSink& acceptor_sink() { return *this; }

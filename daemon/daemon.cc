@@ -11,6 +11,7 @@
 #include "daemon/client_server.h"
 #include "daemon/codebooks.h"
 #include "daemon/conductor.h"
+#include "daemon/config/settings.h"
 #include "daemon/control/control_server.h"
 #include "daemon/hmac.h"
 #include "daemon/lane_thread.h"
@@ -44,6 +45,13 @@ std::uint64_t rss_bytes() {
   return resident * static_cast<unsigned long long>(::sysconf(_SC_PAGESIZE));
 }
 
+Status check_recipe(const Config& config) {
+  if (auto recipe = codec::parse_recipe(config.default_gradient_recipe); !recipe) {
+    return fail(Errc::bad_recipe, "default_gradient_recipe: " + recipe.error().text);
+  }
+  return {};
+}
+
 wire::NodeId random_node() {
   wire::NodeId node;
   random_bytes(std::as_writable_bytes(std::span(&node, 1)));
@@ -74,6 +82,7 @@ struct Daemon::Parts final : ControlVerbs {
   };
 
   Config config;
+  std::function<Result<Config>()> read_again;
   SteadyClock clock;
   std::uint64_t started_ns = 0;
   wire::NodeId self = random_node();
@@ -87,10 +96,13 @@ struct Daemon::Parts final : ControlVerbs {
   std::unique_ptr<ControlServer> control;
   net::Endpoint listening;
   std::atomic<bool> stop{false};
+  std::atomic<bool> reload{false};
 
   Result<nlohmann::json> handle(std::string_view verb, const nlohmann::json& args,
                                 const Credentials& credentials) override;
   Status open(const Config& given);
+  ConductorSettings conductor_settings() const;
+  void apply_changes();
   int do_work();
   void finish();
 };
@@ -102,9 +114,7 @@ Status Daemon::Parts::open(const Config& given) {
     return fail(Errc::invalid_argument,
                 "kernel_target: this machine cannot run " + config.kernel_target);
   }
-  if (auto recipe = codec::parse_recipe(config.default_gradient_recipe); !recipe) {
-    return fail(Errc::bad_recipe, "default_gradient_recipe: " + recipe.error().text);
-  }
+  if (auto recipe = check_recipe(config); !recipe) return recipe;
   if (auto books = load_codebooks(config.codebook_dir); !books) {
     return tl::unexpected(books.error());
   }
@@ -148,6 +158,16 @@ Status Daemon::Parts::open(const Config& given) {
     lanes.push_back(std::move(parts));
   }
 
+  conductor = std::make_unique<Conductor>(
+      conductor_settings(), clock, *transport, self, std::move(lane_pointers), *clients,
+      [this](std::uint32_t lane) { lanes[lane]->thread->wake(); });
+  incoming.target = &conductor->acceptor_sink();
+  acceptor = std::move(*accept);
+  clients->start(*conductor);
+  return {};
+}
+
+ConductorSettings Daemon::Parts::conductor_settings() const {
   ConductorSettings settings;
   settings.version = kVersion;
   const Endpoint advertise = advertised_endpoint(config, listening.port);
@@ -161,7 +181,7 @@ Status Daemon::Parts::open(const Config& given) {
   settings.join_timeout_max_ns = config.join_timeout_max_ns;
   settings.spin_ns = config.spin_ns;
   settings.state_ttl_ns = config.state_ttl_ns;
-  settings.cores = idle.cores;
+  settings.cores = std::thread::hardware_concurrency();
   settings.active_chunks = 2 * config.result_slabs;
   settings.verify = config.verify;
   settings.default_gradient_recipe = config.default_gradient_recipe;
@@ -174,14 +194,30 @@ Status Daemon::Parts::open(const Config& given) {
   settings.allowed_uids = config.allowed_uids;
   settings.allowed_gids = config.allowed_gids;
   settings.flight_directory = flight_directory(config);
-  settings.link = lane_settings.link;
-  conductor = std::make_unique<Conductor>(
-      std::move(settings), clock, *transport, self, std::move(lane_pointers), *clients,
-      [this](std::uint32_t lane) { lanes[lane]->thread->wake(); });
-  incoming.target = &conductor->acceptor_sink();
-  acceptor = std::move(*accept);
-  clients->start(*conductor);
-  return {};
+  settings.link = link_settings(config);
+  return settings;
+}
+
+void Daemon::Parts::apply_changes() {
+  auto fresh = read_again();
+  if (auto recipe = fresh ? check_recipe(*fresh) : Status{}; !recipe) {
+    fresh = tl::unexpected(recipe.error());
+  }
+  if (!fresh) {
+    spdlog::error("the configuration stays as it was: {}", fresh.error().text);
+    return;
+  }
+  for (const SettingChange& change : config_changes(config, *fresh)) {
+    if (change.reloadable) {
+      spdlog::info("{}: {}, was {}", change.name, change.after, change.before);
+    } else {
+      spdlog::warn("{}: stays {} until a restart", change.name, change.before);
+    }
+  }
+  config = with_reloadable(config, *fresh);
+  spdlog::set_level(spdlog::level::from_str(config.log_level));
+  conductor->change_settings(conductor_settings());
+  spdlog::info("the configuration was read again");
 }
 
 int Daemon::Parts::do_work() {
@@ -256,8 +292,10 @@ Daemon::~Daemon() {
   parts_->lanes.clear();
 }
 
-Result<std::unique_ptr<Daemon>> Daemon::create(const Config& config) {
+Result<std::unique_ptr<Daemon>> Daemon::create(const Config& config,
+                                               std::function<Result<Config>()> read_again) {
   auto parts = std::make_unique<Parts>();
+  parts->read_again = std::move(read_again);
   if (auto opened = parts->open(config); !opened) return tl::unexpected(opened.error());
   ControlOptions options;
   options.path = config.control_socket;
@@ -275,12 +313,18 @@ void Daemon::run() {
                net::to_text(parts.listening), parts.config.socket, parts.config.lanes,
                codec::target::name());
   while (!parts.stop.load(std::memory_order_acquire)) {
+    if (parts.reload.exchange(false, std::memory_order_acq_rel)) parts.apply_changes();
     if (parts.do_work() > 0) continue;
     const std::uint64_t now = parts.clock.now_ns();
     const std::uint64_t deadline = parts.conductor->next_deadline_ns();
     if (deadline > now) parts.loop.wait(std::min(deadline - now, kMaxSleepNs));
   }
   parts.finish();
+}
+
+void Daemon::request_reload() noexcept {
+  parts_->reload.store(true, std::memory_order_release);
+  parts_->loop.wake();
 }
 
 void Daemon::request_stop() noexcept {

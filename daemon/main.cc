@@ -17,8 +17,19 @@ namespace {
 
 tern::daemon::Daemon* g_daemon = nullptr;
 
-void on_signal(int) {
-  if (g_daemon != nullptr) g_daemon->request_stop();
+void on_signal(int number) {
+  if (g_daemon == nullptr) return;
+  if (number == SIGHUP) {
+    g_daemon->request_reload();
+  } else {
+    g_daemon->request_stop();
+  }
+}
+
+tern::Result<tern::daemon::Config> read_config(const std::vector<std::string>& arguments) {
+  auto line = tern::daemon::parse_command_line(arguments, tern::daemon::kVersion);
+  if (!line) return tl::unexpected(line.error());
+  return std::move(line->config);
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -34,7 +45,8 @@ int run(const std::vector<std::string>& arguments) {
   spdlog::set_default_logger(spdlog::stderr_color_mt("ternd"));
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");
   spdlog::set_level(spdlog::level::from_str(line->config.log_level));
-  auto daemon = tern::daemon::Daemon::create(line->config);
+  auto daemon =
+      tern::daemon::Daemon::create(line->config, [arguments] { return read_config(arguments); });
   if (!daemon) {
     std::fprintf(stderr, "ternd: %s\n", daemon.error().text.c_str());
     return 1;
@@ -44,11 +56,13 @@ int run(const std::vector<std::string>& arguments) {
   action.sa_handler = on_signal;
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGHUP, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   (*daemon)->run();
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGTERM, &ignore, nullptr);
+  sigaction(SIGHUP, &ignore, nullptr);
   g_daemon = nullptr;
   daemon->reset();
   spdlog::info("stopped");

@@ -5,7 +5,10 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/e2e/rank_process.h"
@@ -230,6 +233,51 @@ TEST(Operator, StopsAnIdleDaemonAtOnce) {
   const auto exit = cluster[0].process().wait_exit();
   ASSERT_TRUE(exit.has_value());
   EXPECT_EQ(exit->status, 0);
+}
+
+void write_file(const std::string& path, std::string_view text) {
+  std::ofstream(path, std::ios::trunc) << text;
+}
+
+std::string file_text(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(Operator, ChangesSettingsOfARunningDaemon) {
+  TemporaryFolder folder;
+  const std::string config = folder.path() + "/ternd.toml";
+  write_file(config, "[codec]\ndefault_gradient_recipe = \"bf16\"\n");
+  Cluster cluster(1, {"--config", config});
+  ASSERT_TRUE(cluster.running());
+  Ranks ranks(cluster, {1});
+  ASSERT_EQ(ranks.join(), "");
+  const auto recipe_of = [&](const std::string& name) {
+    EXPECT_TRUE(ranks[0].ask("declare group=g name=" + name + " count=10000 role=gradient").ok());
+    for (const json& tensor : cluster[0].ask("tensors")) {
+      if (tensor["name"].get<std::string>() == name) return tensor["recipe"].get<std::string>();
+    }
+    return std::string("not there");
+  };
+  const auto logged = [&](const std::string& text) {
+    return eventually(
+        [&] { return file_text(cluster[0].log_path()).find(text) != std::string::npos; });
+  };
+  EXPECT_EQ(recipe_of("before"), "none(bf16)");
+
+  // What needs a restart stays, and is named.
+  write_file(config, "[codec]\ndefault_gradient_recipe = \"fp16\"\n[lanes]\nlanes = 3\n");
+  cluster[0].process().signal(SIGHUP);
+  ASSERT_TRUE(logged("the configuration was read again")) << file_text(cluster[0].log_path());
+  EXPECT_TRUE(logged("lanes: stays 1 until a restart")) << file_text(cluster[0].log_path());
+  EXPECT_EQ(recipe_of("after"), "none(fp16)");
+  EXPECT_EQ(cluster[0].ask("status")["lanes"], 1);
+
+  // A mistake leaves everything as it was.
+  write_file(config, "[codec]\ndefault_gradient_recipe = \"3lc:s=1\"\nlossy_min = 1\n");
+  cluster[0].process().signal(SIGHUP);
+  ASSERT_TRUE(logged("unknown key \"lossy_min\"")) << file_text(cluster[0].log_path());
+  EXPECT_EQ(recipe_of("mistake"), "none(fp16)");
 }
 
 TEST(Operator, IsToldThatADaemonRunsAlready) {
