@@ -10,7 +10,7 @@ export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full bench study lint format clean
+.PHONY: help demo test test-full bench study accuracy lint format clean
 
 help:
 	@echo 'make demo       train MNIST over a 100 Mbit/s link, raw and with 3LC, and compare'
@@ -18,6 +18,7 @@ help:
 	@echo 'make test-full  everything at length: full sanitizer suites, longer fuzzing, kill campaign'
 	@echo 'make bench      codecs, and all-reduce beside Gloo and iperf3 on shaped links'
 	@echo 'make study      every codec on recorded gradients and weights; rewrites the study in docs/codecs.md'
+	@echo 'make accuracy   trains with every family of recipes; rewrites the table in docs/codecs.md'
 	@echo 'make lint       layer, tidy, docs and format checks, clang-tidy on changed files'
 	@echo 'make format     apply clang-format to all files'
 	@echo 'make clean      remove build/'
@@ -47,6 +48,12 @@ study:
 	cmake --preset release
 	cmake --build --preset release --target tern-bench train_mnist train_chars
 	$(PYTHON) tools/study.py $(STUDY_FLAGS)
+
+accuracy:
+	tools/install_dependencies.sh demo
+	cmake --preset release
+	cmake --build --preset release --target ternd ternctl train_mnist
+	$(PYTHON) tools/accuracy.py $(ACCURACY_FLAGS)
 
 lint:
 	tools/install_dependencies.sh test

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 
+import bench_codec
 from bench_daemon import measure_idle, measure_system_calls
 from bench_report import all_aims, finish_rows, markdown, rate_gbit, text_table
 from nodes import Link, Nodes, NodesError
@@ -36,12 +37,12 @@ FULL = {"sizes": [4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB],
         "recipes": ["raw", "bf16", "3lc:s=1", "3lc:s=1,scale=16384"],
         "many": {4: ["1gbit", "unshaped"], 8: ["1gbit", "unshaped"]},
         "many_size": 4 * MIB, "seconds": 4.0, "iperf_seconds": 3, "idle_seconds": 5.0,
-        "codec": ["--size-mib", "64", "--iterations", "12"]}
+        "codec": ["--size-mib", "64", "--iterations", "12"], "codec_aims": (64, 6)}
 QUICK = FULL | {"sizes": [4 * KIB, MIB, 64 * MIB], "links": ["1gbit", "10gbit"],
                 "recipes": ["raw", "3lc:s=1"], "many": {4: ["unshaped"]}, "seconds": 1.5,
                 "iperf_seconds": 2, "idle_seconds": 3.0,
                 "codec": ["--size-mib", "16", "--iterations", "5", "--recipe", "raw", "bf16",
-                          "3lc:s=1", "3lc:s=1,scale=16384"]}
+                          "3lc:s=1", "3lc:s=1,scale=16384"], "codec_aims": (16, 3)}
 
 
 def say(text):
@@ -52,6 +53,9 @@ def run_codec(options, plan):
     say("== codecs")
     subprocess.run([options.programs / "tern-bench", "codec", "--json", options.out / "codec.json",
                     *plan["codec"]], check=True)
+    rows = bench_codec.measure(options.programs / "tern-bench", *plan["codec_aims"], options.out)
+    say(bench_codec.markdown(rows))
+    return rows
 
 
 def run_iperf(nodes, seconds):
@@ -209,6 +213,8 @@ def record(result):
                                          "real_time", "aims", "idle", "system_calls")}
     line["links"] = [{"link": section["link"], "iperf3_gbit": section["iperf3_gbit"]}
                      for section in result["sections"] if section["iperf3_gbit"]]
+    line["codec_aims"] = [{key: row[key] for key in ("aim", "recipe", "gb_per_s", "measured", "limit")}
+                          for row in result["codec_aims"]]
     line["rows"] = [{key: row[key] for key in keys if row.get(key) is not None}
                     for section in result["sections"] for row in section["rows"]]
     path = ROOT / "bench/history/allreduce.jsonl"
@@ -228,8 +234,7 @@ def run(options):
     for program in ("ternd", "ternctl", "tern-bench"):
         if not (options.programs / program).exists():
             raise NodesError(f"{options.programs / program} is not there; run make bench")
-    if options.codec:
-        run_codec(options, plan)
+    codec_aims = run_codec(options, plan) if options.codec else []
     real_time = take_real_time(options)
     say("\n== all-reduce" + (", in the real-time class" if real_time else ""))
     sections, idle, calls = run_pair(options, plan, logs)
@@ -239,7 +244,7 @@ def run(options):
               "commit": commit_name(), "processor": processor_name(), "cores": os.cpu_count(),
               "kernel": os.uname().release, "real_time": real_time, "quick": options.quick,
               "input": options.input or "gaussian", "sections": sections, "idle": idle,
-              "system_calls": calls, "aims": aims}
+              "system_calls": calls, "aims": aims, "codec_aims": codec_aims}
     (options.out / "allreduce.json").write_text(json.dumps(result, indent=1) + "\n",
                                                 encoding="utf-8")
     report = markdown(result)

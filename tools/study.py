@@ -19,10 +19,9 @@ import sys
 
 import study_plan as plan
 import study_report
+from page_section import replace_section
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BEGIN = "<!-- study:begin -->"
-END = "<!-- study:end -->"
 
 
 class StudyError(Exception):
@@ -215,16 +214,6 @@ def processor_name():
     return "unknown"
 
 
-def write_section(path, section):
-    text = path.read_text(encoding="utf-8")
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise StudyError(f"{path} has not exactly one {BEGIN} and {END}")
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    path.write_text(f"{before}{BEGIN}\n{section}\n{END}{after}", encoding="utf-8")
-    say(f"written: {path}")
-
-
 def run(options):
     for program in ("tern-bench", *(model["program"] for model in plan.MODELS.values())):
         if not (options.programs / program).exists():
@@ -252,7 +241,7 @@ def run(options):
                             options.images], check=False)
     if drawn.returncode != 0:
         raise StudyError("the pictures could not be drawn")
-    write_section(options.page, study_report.section(result))
+    replace_section(options.page, "study", study_report.section(result))
 
 
 def main():
@@ -272,7 +261,7 @@ def main():
     try:
         run(options)
         return 0
-    except StudyError as error:
+    except (StudyError, ValueError) as error:
         print(f"study: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
