@@ -56,11 +56,13 @@ FAMILIES = {
 REASONS = [
     (r"none\(qsgd.*norm=2", "unbiased, but its noise grows with the root of the chunk's length"),
     (r"none\((topk|3lc|onebit|lloyd)", "biased without memory: what a step leaves out is never sent"),
-    (r"ef\((randk|blocksparse)", "a value waits 1/p steps on average; with momentum 0.9 it comes late and overshoots"),
+    (r"ef\((randk|blocksparse)",
+     "a value waits 1/p steps on average; with momentum 0.9 it comes late and overshoots"),
     (r"ef21\(3lc", "3LC takes too little off the difference in a step for its shift to follow"),
     (r"ef21\(topk", "the shift follows by the share p a step, and is behind while the gradient turns"),
     (r"diana", "the shift removes the noise of what stays the same; a batch's gradient is new every step"),
-    (r"none\((randk|blocksparse|qsgd|terngrad|int|natural)", "unbiased, but its noise is too much for this rate"),
+    (r"none\((randk|blocksparse|qsgd|terngrad|int|natural)",
+     "unbiased, but its noise is too much for this rate"),
     (r"3lc|onebit|lloyd:bits=1|ef\(", "what it owes comes late, and this rate does not wait"),
 ]
 
@@ -161,9 +163,9 @@ def section(result):
            f"{RANKS_PER_NODE} workers each, seed {', '.join(map(str, result['seeds']))}; accuracy on "
            f"images that were not trained on, in %, and the points to raw at the same rate. Bold: more "
            f"than {100 * MAX_ACCURACY_LOSS:.1f} points below it. Ratio: bytes raw by bytes sent, both "
-           "legs together. "
-           + ", ".join(f"Raw reaches {100 * row['test_accuracy']:.2f} at the rate {rate}"
-                       for rate, row in raws.items()) + ".")
+           "legs together. Raw reaches "
+           + " and ".join(f"{100 * row['test_accuracy']:.2f} at the rate {rate}"
+                          for rate, row in raws.items()) + ".")
     yield ""
     yield "| family | recipe | ratio | " + " | ".join(f"rate {rate}" for rate in raws) + " | why |"
     yield "|---|---|---|" + "---|" * len(raws) + "---|"
