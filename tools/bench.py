@@ -18,8 +18,9 @@ import sys
 
 import bench_codec
 from bench_daemon import measure_idle, measure_system_calls
-from bench_report import all_aims, finish_rows, markdown, rate_gbit, text_table
+from bench_report import all_aims, figures, finish_rows, markdown, rate_gbit, text_table
 from nodes import Link, Nodes, NodesError
+from page_section import replace_section
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KIB = 1024
@@ -222,6 +223,10 @@ def record(result):
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
     say(f"recorded: {path.relative_to(ROOT)}")
+    page = ROOT / "docs/benchmarks.md"
+    replace_section(page, "figures", figures(result))
+    if result["codec_aims"]:
+        replace_section(page, "codec-aims", bench_codec.markdown(result["codec_aims"]))
 
 
 def run(options):
@@ -242,7 +247,7 @@ def run(options):
     aims = all_aims(sections, idle)
     result = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
               "commit": commit_name(), "processor": processor_name(), "cores": os.cpu_count(),
-              "kernel": os.uname().release, "real_time": real_time, "quick": options.quick,
+              "kernel": os.uname().release.split("-")[0], "real_time": real_time, "quick": options.quick,
               "input": options.input or "gaussian", "sections": sections, "idle": idle,
               "system_calls": calls, "aims": aims, "codec_aims": codec_aims}
     (options.out / "allreduce.json").write_text(json.dumps(result, indent=1) + "\n",
@@ -262,7 +267,7 @@ def stop_on_signal(number, _frame):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--quick", action="store_true", help="few sizes, links and rounds")
-    parser.add_argument("--record", action="store_true", help="add a line to bench/history")
+    parser.add_argument("--record", action="store_true", help="add a line to bench/history, and write docs/benchmarks.md")
     parser.add_argument("--links", nargs="+", choices=list(LINKS), help="of two nodes")
     parser.add_argument("--recipes", nargs="+", help="besides Gloo")
     parser.add_argument("--seconds", type=float, help="for each size, all contestants together")

@@ -124,11 +124,59 @@ def all_aims(sections, idle):
     ]
 
 
+def figures_table(sections):
+    """A line for each link and size: Gloo's time, and how many times faster each recipe is."""
+    contestants = [row["contestant"] for row in sections[0]["rows"] if row["bytes"] == 4 * KIB]
+    recipes = [name for name in contestants if name != "gloo"]
+    lines = []
+    for section in sections:
+        for gloo in (row for row in section["rows"] if row["contestant"] == "gloo"):
+            same = {row["contestant"]: row for row in section["rows"]
+                    if row["bytes"] == gloo["bytes"]}
+            of_iperf3 = same["tern raw"]["of_iperf3"] if gloo["bytes"] >= MIB else None
+            lines.append((str(section["nodes"]), section["link"], size_text(gloo["bytes"]),
+                          f"{gloo['median_us']:,.0f} us",
+                          *(cell(same[name]["vs_gloo"] if name in same else None, ".2f")
+                            for name in recipes), cell(of_iperf3, ".2f")))
+    names = [f"`{name.removeprefix('tern ')}`" for name in recipes]
+    return markdown_table(("nodes", "link", "size", "Gloo", *names, "raw / iperf3"), lines)
+
+
+def aims_table(aims):
+    verdicts = {True: "met", False: "**missed**", None: "not measured"}
+    return markdown_table(("aim", "wanted", "measured", ""), [
+        (row["aim"], row["limit"], cell(row["measured"], ".3g"), verdicts[row["met"]])
+        for row in aims])
+
+
+def environment(result):
+    return (f"{result['processor']}, {result['cores']} cores, Linux {result['kernel']}, "
+            f"{'real-time' if result['real_time'] else 'ordinary'} class, inputs {result['input']}")
+
+
+def calls_text(result):
+    for case, calls in (result["system_calls"] or {}).items():
+        listed = ", ".join(f"{name} {count:g}" for name, count in calls.items())
+        yield (f"System calls of one daemon for each raw operation of {case}: "
+               f"{sum(calls.values()):.1f} ({listed}).")
+
+
+def figures(result):
+    """The section of docs/benchmarks.md."""
+    iperf = ", ".join(f"{section['link']} " + " + ".join(f"{way:.2f}" for way in section["iperf3_gbit"])
+                      for section in result["sections"] if section["iperf3_gbit"])
+    return "\n".join([
+        f"Of {result['commit']}, {result['date'][:10]}: {environment(result)}.\n",
+        "Gloo's median time, and how many times faster than Gloo Tern is with each recipe in the same "
+        "rounds. The last column is raw's goodput by that of `iperf3 --bidir`.\n",
+        figures_table(result["sections"]) + "\n",
+        f"iperf3 --bidir, Gbit/s each way: {iperf}.\n",
+        aims_table(result["aims"]) + "\n",
+        *(line + "\n" for line in calls_text(result))])
+
+
 def markdown(result):
-    parts = [f"# Benchmarks of {result['commit']}, {result['date']}\n",
-             f"{result['processor']}, {result['cores']} cores, Linux {result['kernel']}, "
-             f"{'real-time' if result['real_time'] else 'ordinary'} scheduling, "
-             f"inputs {result['input']}.\n"]
+    parts = [f"# Benchmarks of {result['commit']}, {result['date']}\n", environment(result) + ".\n"]
     for section in result["sections"]:
         parts.append(f"## {heading(section)}\n")
         parts.append(markdown_table(COLUMNS, map(cells, section["rows"])) + "\n")
@@ -136,13 +184,7 @@ def markdown(result):
     parts.append(markdown_table(("state", "% of a core", "MiB resident"), [
         (state, f"{seen['core_percent']:.3f}", f"{seen['resident_mib']:.1f}")
         for state, seen in result["idle"].items()]) + "\n")
-    for case, calls in (result["system_calls"] or {}).items():
-        listed = ", ".join(f"{name} {count:g}" for name, count in calls.items())
-        parts.append(f"System calls of one daemon for each raw operation of {case}: "
-                     f"{sum(calls.values()):.1f} ({listed}).\n")
+    parts += [line + "\n" for line in calls_text(result)]
     parts.append("## Aims\n")
-    verdicts = {True: "met", False: "MISSED", None: "not measured"}
-    parts.append(markdown_table(("aim", "wanted", "measured", ""), [
-        (row["aim"], row["limit"], cell(row["measured"], ".3g"), verdicts[row["met"]])
-        for row in result["aims"]]))
+    parts.append(aims_table(result["aims"]))
     return "\n".join(parts) + "\n"
