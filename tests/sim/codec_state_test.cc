@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 
@@ -105,6 +106,55 @@ TEST_P(Checkpoint, GoesOnWithTheSameBitsAfterARestart) {
   }
   for (std::uint64_t step = 3; step < 6; ++step) {
     EXPECT_EQ(second.step(step) == first.step(step), true) << "step " << step;
+  }
+}
+
+// The value that makes a part unsound is in its last chunk, so that others are taken before it.
+Bytes poisoned(const Bytes& part) {
+  Bytes result = part;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(result.data() + result.size() - sizeof(nan), &nan, sizeof(nan));
+  return result;
+}
+
+TEST_P(Checkpoint, ARefusedImportIsMendedByAGoodOne) {
+  Nodes first({1, 1, 1}, GetParam());
+  for (std::uint64_t step = 0; step < 3; ++step) first.step(step);
+  std::vector<Bytes> parts;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) parts.push_back(first.export_part(rank));
+
+  Nodes second({1, 1, 1}, GetParam());
+  second.step(7);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    const OpResult refused = second.import_parts(rank, {poisoned(parts[rank])});
+    EXPECT_EQ(refused.status, Errc::invalid_argument);
+  }
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    const OpResult done = second.import_parts(rank, {parts[rank]});
+    EXPECT_EQ(done.status, Errc::ok) << done.detail;
+  }
+  for (std::uint64_t step = 3; step < 6; ++step) {
+    EXPECT_EQ(second.step(step) == first.step(step), true) << "step " << step;
+  }
+}
+
+// What the headers already show to be wrong moves nothing.
+TEST_P(Checkpoint, AMismatchLeavesTheStateAsItWas) {
+  Nodes tried({1, 1}, GetParam()), untouched({1, 1}, GetParam());
+  EXPECT_EQ(tried.step(0) == untouched.step(0), true);
+  const Bytes part = tried.export_part(0);
+  Bytes other_count = part, other_memory = part, short_part = part;
+  other_count[offsetof(daemon::StatePartHeader, count)] ^= std::byte{1};
+  other_memory[offsetof(daemon::StatePartHeader, memory)] ^= std::byte{3};
+  short_part.resize(part.size() - 4);
+  EXPECT_EQ(tried.import_parts(0, {other_count}).status, Errc::state_mismatch);
+  EXPECT_EQ(tried.import_parts(0, {other_memory}).status, Errc::state_mismatch);
+  EXPECT_EQ(tried.import_parts(0, {short_part}).status, Errc::invalid_argument);
+  EXPECT_EQ(tried.import_parts(0, {part, part}).status, Errc::invalid_argument);
+  EXPECT_EQ(tried.import_parts(0, {Bytes(100, std::byte{7})}).status, Errc::invalid_argument);
+  EXPECT_EQ(tried.export_part(0) == part, true);
+  for (std::uint64_t step = 1; step < 4; ++step) {
+    EXPECT_EQ(tried.step(step) == untouched.step(step), true) << "step " << step;
   }
 }
 
