@@ -184,12 +184,15 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
       // The only tensor of this name in the job: its state outlives the declaration.
       tensor.state_key = key;
       if (const auto kept = kept_states_.find(key); kept != kept_states_.end()) {
-        if (kept->second.state->count == tensor.state->count && !kept->second.state->doubtful) {
-          tensor.state->codec.adopt_residual(kept->second.state->codec);
+        TensorState& before = *kept->second.state;
+        if (before.count == tensor.state->count && !before.doubtful && !before.half_imported) {
+          tensor.state->codec.adopt_residual(before.codec);
         } else {
           ++counters_.state_resets;
           bump(tensor.state->lanes[0].resets, std::uint64_t{1});
-          spdlog::info("the codec state of {} was reset: other size, or an op was in flight", name);
+          spdlog::info(
+              "the codec state of {} was reset: other size, an op in flight, or half imported",
+              name);
         }
         kept_states_.erase(kept);
       }

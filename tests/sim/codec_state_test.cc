@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -29,17 +30,30 @@ DaemonShape small_chunks() {
   DaemonShape shape;
   shape.lanes = 2;
   shape.chunk_bytes = 16 << 10;
+  shape.state_ttl_ns = 60 * kSecond;
   return shape;
 }
 
 // A cluster with one tensor.
 struct Nodes {
   Cluster cluster;
+  std::string recipe;
   std::vector<Tensor*> tensors;
 
-  Nodes(std::vector<std::uint32_t> ranks_of_node, const std::string& recipe)
-      : cluster(std::move(ranks_of_node), small_chunks()) {
+  Nodes(std::vector<std::uint32_t> ranks_of_node, const std::string& recipe_text)
+      : cluster(std::move(ranks_of_node), small_chunks()), recipe(recipe_text) {
     cluster.join();
+    tensors = cluster.declare(gradient(recipe));
+  }
+
+  // Residuals survive this.
+  void release_and_declare_anew() {
+    for (std::uint32_t rank = 0; rank < cluster.size(); ++rank) {
+      Client& client = *cluster.ranks[rank];
+      EXPECT_TRUE(cluster.await(client, client.release(tensors[rank]->id)));
+    }
+    // The lanes give the old tensor back.
+    cluster.world.run_until([] { return false; }, kSecond / 100);
     tensors = cluster.declare(gradient(recipe));
   }
 
@@ -136,6 +150,31 @@ TEST_P(Checkpoint, ARefusedImportIsMendedByAGoodOne) {
   for (std::uint64_t step = 3; step < 6; ++step) {
     EXPECT_EQ(second.step(step) == first.step(step), true) << "step " << step;
   }
+}
+
+// A tensor leaves its residual to its next declaration, but not one that was half imported.
+TEST_P(Checkpoint, ATensorReleasedAfterARefusedImportBeginsFromZero) {
+  Nodes nodes({1, 1}, GetParam());
+  nodes.step(0);
+  const Bytes part = nodes.export_part(0);
+  EXPECT_EQ(nodes.import_parts(0, {poisoned(part)}).status, Errc::invalid_argument);
+  nodes.release_and_declare_anew();
+  const Bytes anew = nodes.export_part(0);
+  ASSERT_EQ(anew.size(), part.size());
+  EXPECT_TRUE(std::all_of(anew.begin() + sizeof(daemon::StatePartHeader), anew.end(),
+                          [](std::byte byte) { return byte == std::byte{0}; }));
+  nodes.step(1);
+  nodes.step(2);
+}
+
+TEST(Checkpoint, AResidualThatWasImportedInTheEndOutlivesItsDeclaration) {
+  Nodes nodes({1, 1}, "ef(int:bits=4)");
+  nodes.step(0);
+  const Bytes part = nodes.export_part(0);
+  EXPECT_EQ(nodes.import_parts(0, {poisoned(part)}).status, Errc::invalid_argument);
+  EXPECT_EQ(nodes.import_parts(0, {part}).status, Errc::ok);
+  nodes.release_and_declare_anew();
+  EXPECT_EQ(floats_after_header(nodes.export_part(0)), floats_after_header(part));
 }
 
 // What the headers already show to be wrong moves nothing.
