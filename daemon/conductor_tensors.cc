@@ -206,11 +206,13 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
       tensor.state_key = key;
       if (kept != kept_states_.end()) {
         TensorState& last = *kept->second.state;
-        if (last.doubtful || !tensor.state->codec.adopt_residual(last.codec)) {
+        if (last.doubtful || last.half_imported ||
+            !tensor.state->codec.adopt_residual(last.codec)) {
           ++counters_.state_resets;
           bump(tensor.state->lanes[0].resets, std::uint64_t{1});
-          spdlog::info("the codec state of {} was reset: another layout, or an op was in flight",
-                       name);
+          spdlog::info(
+              "the codec state of {} was reset: another layout, an op in flight, or half imported",
+              name);
         }
         kept_states_.erase(kept);
       }

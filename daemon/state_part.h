@@ -93,6 +93,7 @@ struct StateMove {
   std::uint64_t client = 0;
   std::uint64_t request = 0;
   std::uint32_t lanes_left = 0;
+  bool taken = false;  // a lane may have imported chunks
   Errc verdict = Errc::ok;
   std::string text{};
 };

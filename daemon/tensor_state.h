@@ -43,6 +43,9 @@ struct TensorState {
   CodecState codec;
   // An op was in flight when its epoch ended: what the residual holds may have been sent or not.
   std::atomic<bool> doubtful{false};
+  // The last import failed, perhaps after some chunks: neither what was nor what was given. The
+  // conductor's.
+  bool half_imported = false;
   std::array<TensorLaneStats, shm::kMaxLanes> lanes;
 
   std::uint64_t state_bytes() const noexcept { return codec.bytes(); }

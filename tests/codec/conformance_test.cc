@@ -135,6 +135,40 @@ TEST_P(CodecConformance, OneInfiniteStepThenHalfTheLossScale) {
   }
 }
 
+// Whatever is finite gives a block of finite values, or is refused and changes nothing; and what a
+// residual keeps is all that is missing.
+TEST_P(CodecConformance, SpecialValuesGiveBlocksOfFiniteValues) {
+  constexpr float kTiny = std::numeric_limits<float>::denorm_min();
+  constexpr float kLarge = std::numeric_limits<float>::max();
+  for (const float value : {0.0f, -0.0f, kTiny, -3 * kTiny, 0x1p-126f, 1.0f, -0.75f, kLarge}) {
+    for (const bool mixed : {false, true}) {
+      for (const std::size_t count : {1u, 4u, 5u, 6u, 63u, 64u, 65u, 4097u}) {
+        std::vector<float> input(count, value);
+        for (std::size_t i = 0; mixed && i < count; i += 3) input[i] = i % 2 == 0 ? -0.0f : -value;
+        std::vector<float> residual(needs_residual(recipe_) ? count : 0, 0.0f);
+        const auto block =
+            encode_block(recipe_, input, residual, request_for(input, residual), count % 5);
+        for (const float kept : residual) ASSERT_TRUE(std::isfinite(kept)) << value;
+        if (block.result.nonfinite) {
+          EXPECT_GT(std::abs(value), 1.0f);  // a scale that overflows
+          EXPECT_EQ(residual, std::vector<float>(residual.size(), 0.0f));
+          continue;
+        }
+        const auto decoded = decode_block(block, count % 3);
+        for (std::size_t i = 0; i < count; ++i) {
+          ASSERT_TRUE(std::isfinite(decoded[i])) << value << ' ' << count;
+          ASSERT_TRUE(value != 0.0f || decoded[i] == 0.0f) << count;
+          if (residual.empty()) continue;
+          const double sum = static_cast<double>(decoded[i]) + static_cast<double>(residual[i]);
+          ASSERT_NEAR(sum, static_cast<double>(input[i]),
+                      0x1p-22 * std::abs(static_cast<double>(value)) + 0x1p-149)
+              << value << ' ' << count;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(CodecConformance, DamagedBlocksAreRefusedOrStayInside) {
   const auto input = gaussian(3000, 6);
   auto residual = residual_for(input.size());

@@ -5,13 +5,15 @@
 //   join group= id= rank= size= [timeout= op_timeout= verify= seed=]    leave group=
 //   declare group= name= count= [dtype= role= recipe= exempt=]     release name=
 //   submit op= group= [kind= tensor= count= dtype= reduction= data= draw= root= place= prescale=
-//   recipe=] wait op= [ms= tolerance=]            cancel op=                stats name= stream
+//   recipe=] wait op= [ms= tolerance= mean=]      cancel op=                stats name= stream
 //   group= ops= [count= large= window= tensors= recipe=]    until an op fails, or ops= are done
+//   save group= name= file=              load group= name= file=            codec state
 //   fork                                 a child that lives on with every descriptor until stdin
 //   ends
 //
 // `place` is out, in (in place) or heap (memory outside the arena). An answer to wait has the
-// result's checksum and how many elements differ from what the reduction must give.
+// result's checksum and how many elements differ from what the reduction must give; with `mean`
+// also the errors, relative to it, of the result and of the mean of all results of that name.
 
 #include <poll.h>
 #include <unistd.h>

@@ -9,9 +9,6 @@
 #include "wire/crc32c.h"
 
 namespace tern::e2e {
-namespace {
-
-constexpr std::int64_t kWaitMs = 60'000;
 
 std::string failed(tern_status status) {
   const std::string detail = tern_error_detail();
@@ -24,6 +21,10 @@ std::string outcome(tern_status status) { return status == TERN_OK ? "ok" : fail
 std::string invalid(const std::string& text) {
   return "error " + std::to_string(TERN_ERR_INTERNAL) + " e2e_rank: " + text;
 }
+
+namespace {
+
+constexpr std::int64_t kWaitMs = 60'000;
 
 tern_role role_of(const std::string& name) {
   if (name == "gradient") return TERN_GRADIENT;
@@ -69,6 +70,8 @@ std::string RankSession::run(const Command& command) {
   if (command.verb == "wait") return wait(command);
   if (command.verb == "stats") return stats(command);
   if (command.verb == "stream") return stream(command);
+  if (command.verb == "save") return save(command);
+  if (command.verb == "load") return load(command);
   if (command.verb == "cancel") {
     return outcome(tern_cancel(client_, ops_[command.text("op")].ticket));
   }
@@ -246,7 +249,8 @@ std::string RankSession::submit(const Command& command) {
   return text;
 }
 
-std::string RankSession::finish(Op& op, std::int64_t ms, double tolerance, bool& running) {
+std::string RankSession::finish(Op& op, std::int64_t ms, double tolerance, const std::string& mean,
+                                bool& running) {
   const tern_status status = tern_wait(client_, op.ticket, ms);
   running = status == TERN_ERR_TIMEOUT;
   if (status != TERN_OK) {
@@ -261,16 +265,17 @@ std::string RankSession::finish(Op& op, std::int64_t ms, double tolerance, bool&
   char text[128];
   std::snprintf(text, sizeof(text), "ok crc=%08x wrong=%llu error=%g", wire::crc32c(output),
                 static_cast<unsigned long long>(comparison.wrong), comparison.max_error);
+  const std::string further = mean.empty() ? "" : errors(op, mean);
   give_back(op);
-  return text;
+  return text + further;
 }
 
 std::string RankSession::wait(const Command& command) {
   const auto found = ops_.find(command.text("op"));
   if (found == ops_.end()) return invalid("no such op");
   bool running = false;
-  const std::string text =
-      finish(found->second, command.number("ms", kWaitMs), command.real("tolerance", -1), running);
+  const std::string text = finish(found->second, command.number("ms", kWaitMs),
+                                  command.real("tolerance", -1), command.text("mean"), running);
   if (!running) ops_.erase(found);
   return text;
 }
@@ -298,7 +303,7 @@ std::string RankSession::stream(const Command& command) {
   std::uint32_t crc = 0;
   const auto take = [&] {
     bool running = false;
-    const std::string text = finish(flying.front(), kWaitMs, tolerance, running);
+    const std::string text = finish(flying.front(), kWaitMs, tolerance, "", running);
     const auto checksum = text.find("crc=");
     if (running) {
       problem = invalid("hang: an op has not ended after a minute");

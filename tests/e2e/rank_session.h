@@ -22,6 +22,11 @@ struct Command {
 };
 Command parse_command(const std::string& line);
 
+// Answers: of a call that failed, of any call, and of a command that makes no sense.
+std::string failed(tern_status status);
+std::string outcome(tern_status status);
+std::string invalid(const std::string& text);
+
 class RankSession {
  public:
   RankSession() = default;
@@ -39,6 +44,11 @@ class RankSession {
     tern_tensor* handle = nullptr;
     std::uint64_t count = 0;
     DType dtype = DType::f32;
+  };
+  // Results of one tensor for one input, added up.
+  struct Mean {
+    std::vector<double> sum;
+    int results = 0;
   };
   struct Op {
     tern_ticket ticket = 0;
@@ -63,17 +73,22 @@ class RankSession {
   std::string submit(const Command& command);
   std::string wait(const Command& command);
   std::string stats(const Command& command);
+  std::string save(const Command& command);
+  std::string load(const Command& command);
   std::string stream(const Command& command);
 
   tern_status start(const Command& command, Op& op);
   bool place(Op& op, const std::string& where);
-  std::string finish(Op& op, std::int64_t ms, double tolerance, bool& running);
+  std::string finish(Op& op, std::int64_t ms, double tolerance, const std::string& mean,
+                     bool& running);
   void give_back(Op& op);
+  std::string errors(const Op& op, const std::string& mean);
 
   tern_client* client_ = nullptr;
   std::map<std::string, Group> groups_;
   std::map<std::string, Tensor> tensors_;
   std::map<std::string, Op> ops_;
+  std::map<std::string, Mean> means_;
 };
 
 }  // namespace tern::e2e

@@ -215,6 +215,36 @@ Comparison compare_reduced(const Draw& draw, std::uint32_t ranks, double toleran
   });
 }
 
+std::vector<double> reduced(const Draw& draw, std::uint32_t ranks, std::size_t count) {
+  std::vector<double> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = dispatch(draw.dtype, [&](auto type) {
+      if constexpr (std::is_integral_v<decltype(type)>) {
+        return static_cast<double>(reduced_integer<decltype(type)>(draw, ranks, i));
+      } else {
+        double slack = 0;
+        return reduced_float<decltype(type)>(draw, ranks, i, slack);
+      }
+    });
+  }
+  return values;
+}
+
+std::vector<double> as_doubles(DType dtype, std::span<const std::byte> values) {
+  return dispatch(dtype, [&](auto type) {
+    std::vector<double> result;
+    for (std::size_t i = 0; i < values.size() / sizeof(type); ++i) {
+      const auto value = element<decltype(type)>(values, i);
+      if constexpr (std::is_integral_v<decltype(type)>) {
+        result.push_back(static_cast<double>(value));
+      } else {
+        result.push_back(as_double(value));
+      }
+    }
+    return result;
+  });
+}
+
 Comparison compare_broadcast(const Draw& draw, std::uint32_t root,
                              std::span<const std::byte> output) {
   std::vector<std::byte> expected(output.size());

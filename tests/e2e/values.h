@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/dtype.h"
 
@@ -34,6 +35,9 @@ void fill(const Draw& draw, std::uint32_t rank, std::span<std::byte> out);
 // `tolerance` is absolute; negative: none for whole data, and for real data what roundings can add.
 Comparison compare_reduced(const Draw& draw, std::uint32_t ranks, double tolerance,
                            std::span<const std::byte> output);
+// What compare_reduced compares with, and any array of a float type, as doubles.
+std::vector<double> reduced(const Draw& draw, std::uint32_t ranks, std::size_t count);
+std::vector<double> as_doubles(DType dtype, std::span<const std::byte> values);
 Comparison compare_broadcast(const Draw& draw, std::uint32_t root,
                              std::span<const std::byte> output);
 

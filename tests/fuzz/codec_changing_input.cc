@@ -54,12 +54,73 @@ class Writer {
   std::thread thread_;
 };
 
+// Never destroyed, because its thread never ends.
+Writer& writer() {
+  static Writer& one = *new Writer;
+  return one;
+}
+
+struct LosslessCase {
+  codec::Recipe recipe;
+  DType dtype = DType::f32;
+};
+
+// Choices of take_recipe that others stand for as well are lossless recipes here.
+constexpr std::uint8_t kFirstLossless = 254;
+
+LosslessCase take_lossless(fuzz::Bytes& bytes) {
+  static constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
+  LosslessCase chosen;
+  chosen.recipe.compressor = bytes.take<std::uint8_t>() == kFirstLossless
+                                 ? codec::Compressor::lossless
+                                 : codec::Compressor::xordelta;
+  chosen.dtype = kTypes[bytes.take<std::uint8_t>() % std::size(kTypes)];
+  return chosen;
+}
+
+// Blocks of one stream, between a sender's and a reader's copy of what was sent last. Nobody knows
+// which values a block took, but both ends must have the same.
+void follow_stream(const LosslessCase& chosen, std::vector<float>& input) {
+  const std::span<const std::byte> elements = std::as_bytes(std::span(input));
+  std::vector<std::byte> sender(elements.begin(), elements.end());
+  std::vector<std::byte> reader = sender;
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    const std::vector<std::byte> before = sender;
+    std::vector<std::byte> payload(elements.size());
+    wire::BlockHeader header;
+    writer().start(&input);
+    const std::uint32_t length = codec::encode_lossless(
+        chosen.recipe, chosen.dtype, elements, sender, step, payload, header, fuzz::workspace());
+    writer().stop();
+    TERN_CHECK(length == 0 || length < elements.size());
+    if (length == 0) {
+      TERN_CHECK(sender == before);
+      continue;
+    }
+    payload.resize(length);
+    payload.shrink_to_fit();  // so that one byte read too far is found
+    std::vector<std::byte> out(elements.size());
+    TERN_CHECK(codec::decode_lossless(header, payload, reader, out, fuzz::workspace()) ==
+               codec::DecodeStatus::ok);
+    TERN_CHECK(reader == sender);
+    if (chosen.recipe.compressor == codec::Compressor::xordelta) TERN_CHECK(out == sender);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  // Never destroyed, because its thread never ends.
-  static Writer& writer = *new Writer;
   fuzz::Bytes bytes(data, size);
+  if (size != 0 && data[0] >= kFirstLossless) {
+    const LosslessCase chosen = take_lossless(bytes);
+    const std::vector<float> values = fuzz::take_floats(bytes);
+    for (const std::string_view target : codec::target::supported()) {
+      TERN_CHECK(codec::target::force(target));
+      std::vector<float> input = values;
+      follow_stream(chosen, input);
+    }
+    return 0;
+  }
   const codec::Recipe recipe = fuzz::take_recipe(bytes);
   std::vector<float> input = fuzz::take_floats(bytes);
   for (const std::string_view target : codec::target::supported()) {
@@ -71,10 +132,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     request.state = residual.data();
     request.fixed_scale_max = 2.0f;
     wire::BlockHeader header;
-    writer.start(&input);
+    writer().start(&input);
     const codec::EncodeResult result =
         codec::encode(recipe, request, payload, header, fuzz::workspace());
-    writer.stop();
+    writer().stop();
     for (const float value : residual) TERN_CHECK(std::isfinite(value));
     if (result.nonfinite) {
       for (float& value : input) value = std::isfinite(value) ? value : 1.0f;

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 
@@ -28,17 +30,30 @@ DaemonShape small_chunks() {
   DaemonShape shape;
   shape.lanes = 2;
   shape.chunk_bytes = 16 << 10;
+  shape.state_ttl_ns = 60 * kSecond;
   return shape;
 }
 
 // A cluster with one tensor.
 struct Nodes {
   Cluster cluster;
+  std::string recipe;
   std::vector<Tensor*> tensors;
 
-  Nodes(std::vector<std::uint32_t> ranks_of_node, const std::string& recipe)
-      : cluster(std::move(ranks_of_node), small_chunks()) {
+  Nodes(std::vector<std::uint32_t> ranks_of_node, const std::string& recipe_text)
+      : cluster(std::move(ranks_of_node), small_chunks()), recipe(recipe_text) {
     cluster.join();
+    tensors = cluster.declare(gradient(recipe));
+  }
+
+  // Residuals survive this.
+  void release_and_declare_anew() {
+    for (std::uint32_t rank = 0; rank < cluster.size(); ++rank) {
+      Client& client = *cluster.ranks[rank];
+      EXPECT_TRUE(cluster.await(client, client.release(tensors[rank]->id)));
+    }
+    // The lanes give the old tensor back.
+    cluster.world.run_until([] { return false; }, kSecond / 100);
     tensors = cluster.declare(gradient(recipe));
   }
 
@@ -105,6 +120,80 @@ TEST_P(Checkpoint, GoesOnWithTheSameBitsAfterARestart) {
   }
   for (std::uint64_t step = 3; step < 6; ++step) {
     EXPECT_EQ(second.step(step) == first.step(step), true) << "step " << step;
+  }
+}
+
+// The value that makes a part unsound is in its last chunk, so that others are taken before it.
+Bytes poisoned(const Bytes& part) {
+  Bytes result = part;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(result.data() + result.size() - sizeof(nan), &nan, sizeof(nan));
+  return result;
+}
+
+TEST_P(Checkpoint, ARefusedImportIsMendedByAGoodOne) {
+  Nodes first({1, 1, 1}, GetParam());
+  for (std::uint64_t step = 0; step < 3; ++step) first.step(step);
+  std::vector<Bytes> parts;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) parts.push_back(first.export_part(rank));
+
+  Nodes second({1, 1, 1}, GetParam());
+  second.step(7);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    const OpResult refused = second.import_parts(rank, {poisoned(parts[rank])});
+    EXPECT_EQ(refused.status, Errc::invalid_argument);
+  }
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    const OpResult done = second.import_parts(rank, {parts[rank]});
+    EXPECT_EQ(done.status, Errc::ok) << done.detail;
+  }
+  for (std::uint64_t step = 3; step < 6; ++step) {
+    EXPECT_EQ(second.step(step) == first.step(step), true) << "step " << step;
+  }
+}
+
+// A tensor leaves its residual to its next declaration, but not one that was half imported.
+TEST_P(Checkpoint, ATensorReleasedAfterARefusedImportBeginsFromZero) {
+  Nodes nodes({1, 1}, GetParam());
+  nodes.step(0);
+  const Bytes part = nodes.export_part(0);
+  EXPECT_EQ(nodes.import_parts(0, {poisoned(part)}).status, Errc::invalid_argument);
+  nodes.release_and_declare_anew();
+  const Bytes anew = nodes.export_part(0);
+  ASSERT_EQ(anew.size(), part.size());
+  EXPECT_TRUE(std::all_of(anew.begin() + sizeof(daemon::StatePartHeader), anew.end(),
+                          [](std::byte byte) { return byte == std::byte{0}; }));
+  nodes.step(1);
+  nodes.step(2);
+}
+
+TEST(Checkpoint, AResidualThatWasImportedInTheEndOutlivesItsDeclaration) {
+  Nodes nodes({1, 1}, "ef(int:bits=4)");
+  nodes.step(0);
+  const Bytes part = nodes.export_part(0);
+  EXPECT_EQ(nodes.import_parts(0, {poisoned(part)}).status, Errc::invalid_argument);
+  EXPECT_EQ(nodes.import_parts(0, {part}).status, Errc::ok);
+  nodes.release_and_declare_anew();
+  EXPECT_EQ(floats_after_header(nodes.export_part(0)), floats_after_header(part));
+}
+
+// What the headers already show to be wrong moves nothing.
+TEST_P(Checkpoint, AMismatchLeavesTheStateAsItWas) {
+  Nodes tried({1, 1}, GetParam()), untouched({1, 1}, GetParam());
+  EXPECT_EQ(tried.step(0) == untouched.step(0), true);
+  const Bytes part = tried.export_part(0);
+  Bytes other_count = part, other_memory = part, short_part = part;
+  other_count[offsetof(daemon::StatePartHeader, count)] ^= std::byte{1};
+  other_memory[offsetof(daemon::StatePartHeader, memory)] ^= std::byte{3};
+  short_part.resize(part.size() - 4);
+  EXPECT_EQ(tried.import_parts(0, {other_count}).status, Errc::state_mismatch);
+  EXPECT_EQ(tried.import_parts(0, {other_memory}).status, Errc::state_mismatch);
+  EXPECT_EQ(tried.import_parts(0, {short_part}).status, Errc::invalid_argument);
+  EXPECT_EQ(tried.import_parts(0, {part, part}).status, Errc::invalid_argument);
+  EXPECT_EQ(tried.import_parts(0, {Bytes(100, std::byte{7})}).status, Errc::invalid_argument);
+  EXPECT_EQ(tried.export_part(0) == part, true);
+  for (std::uint64_t step = 1; step < 4; ++step) {
+    EXPECT_EQ(tried.step(step) == untouched.step(step), true) << "step " << step;
   }
 }
 

@@ -93,7 +93,8 @@ inline void install_test_books() {
   std::vector<Codebook> books;
   for (const char* name : kDistributions) {
     std::array<std::uint64_t, 256> histogram{};
-    for (const std::byte byte : draw(name, 20000, 99)) ++histogram[std::to_integer<std::size_t>(byte)];
+    for (const std::byte byte : draw(name, 20000, 99))
+      ++histogram[std::to_integer<std::size_t>(byte)];
     books.push_back(train_codebook(name, histogram));
   }
   ASSERT_TRUE(install_codebooks(std::move(books)).has_value());

@@ -37,6 +37,30 @@ TEST(Onebit, NoTwoOtherLevelsAreNearer) {
   EXPECT_NEAR(best / energy(values), 0.36338, 0.03);
 }
 
+// A level for each sign leaves |x|^2 - P^2 / p - N^2 / n, where P and N are the sums of magnitudes
+// and p and n the counts of the two sides; one level for both, as in EF-signSGD, leaves |x|^2 -
+// (P + N)^2 / (p + n), which is never less.
+TEST(Onebit, ContractsAtLeastAsTheScaledSign) {
+  const auto left_of = [](const std::vector<float>& values) {
+    const auto back = decoded(onebit(), coded(onebit(), values), values.size());
+    return squared_error(back, values) / energy(values);
+  };
+  EXPECT_NEAR(left_of(kVector), 1 - (6.0 * 6.0 / 5 + 8.5 * 8.5 / 3) / 38.75, 1e-6);
+  EXPECT_LT(left_of(kVector), 0.3217742);
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    auto values = gaussian(1 + seed * 7, seed);
+    if (seed % 2 == 1) {
+      for (float& value : values) value = value * value * value + 0.3f;
+    }
+    double sum = 0;
+    for (const float value : values) sum += std::fabs(static_cast<double>(value));
+    const double sign = 1 - sum * sum / (static_cast<double>(values.size()) * energy(values));
+    EXPECT_LE(left_of(values), sign + 1e-6) << seed;
+  }
+  // Equal magnitudes, of both signs or of one, are sent as they are.
+  EXPECT_EQ(left_of({3.0f, -3.0f, -3.0f}), 0.0);
+}
+
 TEST(Onebit, SpecialValues) {
   constexpr float kLarge = std::numeric_limits<float>::max();
   for (const std::vector<float>& values :
