@@ -26,7 +26,7 @@ inline constexpr hn::ScalableTag<std::uint32_t> kMemoryBits;
 inline constexpr std::size_t kMemoryLanes = HWY_LANES(float);
 using MemoryFloat = hn::Vec<decltype(kMemoryFloats)>;
 using MemoryBits = hn::Vec<decltype(kMemoryBits)>;
-inline constexpr std::size_t kPrefetchAhead = 512;  // elements
+inline constexpr std::size_t kPrefetchAhead = 512;  // elements, to the second level
 
 HWY_INLINE void note_tail(float value, std::uint32_t& largest) noexcept {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value) & 0x7fffffffu;
@@ -48,8 +48,8 @@ std::uint32_t compensate_all(const float* input, const float* state, float scale
   std::size_t i = 0;
   for (; i + kScanLanes <= count; i += kScanLanes) {
     for (std::size_t line = 0; line < kScanLanes; line += 16) {
-      __builtin_prefetch(input + i + line + kPrefetchAhead);
-      if constexpr (kWithState) __builtin_prefetch(state + i + line + kPrefetchAhead, 1);
+      __builtin_prefetch(input + i + line + kPrefetchAhead, 0, 2);
+      if constexpr (kWithState) __builtin_prefetch(state + i + line + kPrefetchAhead, 0, 2);
     }
     for (std::size_t v = 0; v < kVectors; ++v) {
       const std::size_t at = i + v * kMemoryLanes;
