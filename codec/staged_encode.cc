@@ -249,6 +249,23 @@ class Encoding {
   }
 
   void remember() noexcept {
+    if (needs_shift(recipe_)) return remember_shift();
+    float* const left = needs_residual(recipe_) ? request_.state : nullptr;
+    if (sparse_) {
+      // What was dropped is left as it is, and a pass over zeros is spared.
+      float* const kept = workspace_.kept().data();
+      const std::uint32_t* const positions = workspace_.positions().data();
+      if (request_.delivered != DType::f32) round_as_delivered(kept, body_.kept);
+      for (std::size_t i = 0; i < body_.kept; ++i) sums_[positions[i]] -= kept[i];
+      memory_kernels().keep(sums_, count_, left, left_lanes_);
+      return;
+    }
+    float* const dense = workspace_.decoded().data();
+    if (request_.delivered != DType::f32) round_as_delivered(dense, count_);
+    memory_kernels().leave(sums_, dense, count_, left != nullptr ? left : sums_, left_lanes_);
+  }
+
+  void remember_shift() noexcept {
     float* const dense = workspace_.decoded().data();
     if (sparse_) {
       const float* const kept = workspace_.kept().data();
@@ -256,16 +273,10 @@ class Encoding {
       std::fill_n(dense, count_, 0.0f);
       for (std::size_t i = 0; i < body_.kept; ++i) dense[positions[i]] = kept[i];
     }
-    if (needs_shift(recipe_)) {
-      memory_kernels().leave(sums_, dense, count_, sums_, left_lanes_);
-      float* const out = request_.delivered_out != nullptr ? request_.delivered_out : sums_;
-      memory_kernels().advance(request_.state, request_.state_scale, request_.alpha, dense, count_,
-                               out);
-      return;
-    }
-    if (request_.delivered != DType::f32) round_as_delivered(dense, count_);
-    float* const left = needs_residual(recipe_) ? request_.state : sums_;
-    memory_kernels().leave(sums_, dense, count_, left, left_lanes_);
+    memory_kernels().leave(sums_, dense, count_, sums_, left_lanes_);
+    float* const out = request_.delivered_out != nullptr ? request_.delivered_out : sums_;
+    memory_kernels().advance(request_.state, request_.state_scale, request_.alpha, dense, count_,
+                             out);
   }
 
   void round_as_delivered(float* values, std::size_t all) noexcept {
