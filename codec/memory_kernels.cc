@@ -26,7 +26,7 @@ inline constexpr hn::ScalableTag<std::uint32_t> kMemoryBits;
 inline constexpr std::size_t kMemoryLanes = HWY_LANES(float);
 using MemoryFloat = hn::Vec<decltype(kMemoryFloats)>;
 using MemoryBits = hn::Vec<decltype(kMemoryBits)>;
-inline constexpr std::size_t kPrefetchAhead = 512;  // elements
+inline constexpr std::size_t kPrefetchAhead = 512;  // elements, to the second level
 
 HWY_INLINE void note_tail(float value, std::uint32_t& largest) noexcept {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value) & 0x7fffffffu;
@@ -48,8 +48,8 @@ std::uint32_t compensate_all(const float* input, const float* state, float scale
   std::size_t i = 0;
   for (; i + kScanLanes <= count; i += kScanLanes) {
     for (std::size_t line = 0; line < kScanLanes; line += 16) {
-      __builtin_prefetch(input + i + line + kPrefetchAhead);
-      if constexpr (kWithState) __builtin_prefetch(state + i + line + kPrefetchAhead, 1);
+      __builtin_prefetch(input + i + line + kPrefetchAhead, 0, 2);
+      if constexpr (kWithState) __builtin_prefetch(state + i + line + kPrefetchAhead, 0, 2);
     }
     for (std::size_t v = 0; v < kVectors; ++v) {
       const std::size_t at = i + v * kMemoryLanes;
@@ -84,8 +84,12 @@ std::uint32_t compensate(const float* input, const float* state, float scale, st
                           : compensate_all<true>(input, state, scale, count, sum, energy_lanes);
 }
 
-void leave(const float* sum, const float* decoded, std::size_t count, float* left,
-           float* energy_lanes) noexcept {
+// What is left of sums is their difference to what the reader sees, or they themselves.
+enum class Left { difference, sum, unwanted };
+
+template <Left kLeft>
+void leave_all(const float* sum, const float* decoded, std::size_t count, float* left,
+               float* energy_lanes) noexcept {
   constexpr std::size_t kVectors = kResidualLanes / kMemoryLanes;
   MemoryFloat energy[kVectors];
   for (std::size_t v = 0; v < kVectors; ++v) {
@@ -95,20 +99,33 @@ void leave(const float* sum, const float* decoded, std::size_t count, float* lef
   for (; i + kResidualLanes <= count; i += kResidualLanes) {
     for (std::size_t v = 0; v < kVectors; ++v) {
       const std::size_t at = i + v * kMemoryLanes;
-      const MemoryFloat difference =
-          hn::Sub(hn::LoadU(kMemoryFloats, sum + at), hn::LoadU(kMemoryFloats, decoded + at));
-      hn::StoreU(difference, kMemoryFloats, left + at);
-      energy[v] = hn::Add(energy[v], hn::Mul(difference, difference));
+      MemoryFloat value = hn::LoadU(kMemoryFloats, sum + at);
+      if constexpr (kLeft == Left::difference) {
+        value = hn::Sub(value, hn::LoadU(kMemoryFloats, decoded + at));
+      }
+      if constexpr (kLeft != Left::unwanted) hn::StoreU(value, kMemoryFloats, left + at);
+      energy[v] = hn::Add(energy[v], hn::Mul(value, value));
     }
   }
   for (std::size_t v = 0; v < kVectors; ++v) {
     hn::StoreU(energy[v], kMemoryFloats, energy_lanes + v * kMemoryLanes);
   }
   for (std::size_t lane = 0; i + lane < count; ++lane) {
-    const float difference = sum[i + lane] - decoded[i + lane];
-    left[i + lane] = difference;
-    energy_lanes[lane] += difference * difference;
+    float value = sum[i + lane];
+    if constexpr (kLeft == Left::difference) value -= decoded[i + lane];
+    if constexpr (kLeft != Left::unwanted) left[i + lane] = value;
+    energy_lanes[lane] += value * value;
   }
+}
+
+void leave(const float* sum, const float* decoded, std::size_t count, float* left,
+           float* energy_lanes) noexcept {
+  leave_all<Left::difference>(sum, decoded, count, left, energy_lanes);
+}
+
+void keep(const float* sum, std::size_t count, float* left, float* energy_lanes) noexcept {
+  left == nullptr ? leave_all<Left::unwanted>(sum, nullptr, count, left, energy_lanes)
+                  : leave_all<Left::sum>(sum, nullptr, count, left, energy_lanes);
 }
 
 void advance(float* __restrict shift, float scale, float alpha, const float* __restrict decoded,
@@ -125,7 +142,7 @@ void add(float* __restrict accumulator, const float* __restrict values,
   for (std::size_t i = 0; i < count; ++i) accumulator[i] += values[i];
 }
 
-const MemoryKernels kMemory = {compensate, leave, advance, add};
+const MemoryKernels kMemory = {compensate, leave, keep, advance, add};
 inline const MemoryKernels* memory_table() noexcept { return &kMemory; }
 
 #else

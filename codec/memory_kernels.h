@@ -14,6 +14,8 @@ struct MemoryKernels {
   // left = sum - decoded, its energy to kResidualLanes lanes. `left` may be `sum`.
   void (*leave)(const float* sum, const float* decoded, std::size_t count, float* left,
                 float* energy_lanes) noexcept;
+  // left = sum (null: not wanted), its energy to kResidualLanes lanes.
+  void (*keep)(const float* sum, std::size_t count, float* left, float* energy_lanes) noexcept;
   // out = scale * shift + decoded; shift = scale * shift + alpha * decoded.
   void (*advance)(float* shift, float scale, float alpha, const float* decoded, std::size_t count,
                   float* out) noexcept;

@@ -31,6 +31,14 @@ void leave(const float* sum, const float* decoded, std::size_t count, float* lef
   }
 }
 
+void keep(const float* sum, std::size_t count, float* left, float* energy_lanes) noexcept {
+  for (std::size_t i = 0; i < count; ++i) {
+    const float value = sum[i];
+    if (left != nullptr) left[i] = value;
+    energy_lanes[i % kResidualLanes] += value * value;
+  }
+}
+
 void advance(float* shift, float scale, float alpha, const float* decoded, std::size_t count,
              float* out) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
@@ -46,6 +54,6 @@ void add(float* accumulator, const float* values, std::size_t count) noexcept {
 
 }  // namespace
 
-const MemoryKernels kMemoryScalar = {compensate, leave, advance, add};
+const MemoryKernels kMemoryScalar = {compensate, leave, keep, advance, add};
 
 }  // namespace tern::codec

@@ -33,8 +33,9 @@ struct StagedBody {
   quantizer::Sizes sizes;
 };
 
-// Pieces of about this many elements stay in the first-level cache from one pass to the next.
-inline constexpr std::size_t kPieceElements = 4096;
+// Pieces of about this many elements: three arrays of them stay in the first-level cache from one
+// step to the next.
+inline constexpr std::size_t kPieceElements = 1024;
 
 // Calls visit(begin, count, side, body) for each piece, or once if the quantizer needs the whole;
 // stops at the first that returns false.

@@ -39,13 +39,13 @@ class Encoding {
         sparse_(request.sparsify && recipe.sparsifier.kind != sparsifier::Kind::none) {}
 
   EncodeResult run(wire::BlockHeader& header_out) noexcept {
-    if (!sum() || !choose() || !write_codes(header_out) || !(in_pieces() || decode())) {
+    if (!(in_pieces() ? encode_pieces() : encode_whole(header_out))) {
       EncodeResult result;
       result.nonfinite = true;
       header_out = {};
       return result;
     }
-    TERN_CHECK(in_pieces() ? remember_pieces() : remember());
+    in_pieces() ? remember_pieces() : remember();
     finish_header(header_out);
     EncodeResult result;
     result.payload_bytes = static_cast<std::uint32_t>(used_);
@@ -55,6 +55,60 @@ class Encoding {
   }
 
  private:
+  bool encode_whole(wire::BlockHeader& header) noexcept {
+    return sum() && choose() && write_codes(header) && decode();
+  }
+
+  bool in_pieces() const noexcept {
+    return !sparse_ && !needs_shift(recipe_) && !is_threelc(recipe_) &&
+           request_.delivered == DType::f32 && quantizer::piece_elements(recipe_.quantizer) != 0;
+  }
+
+  // Memory works while a piece is computed: a quarter of the next one is asked for before each
+  // step, because more at once would have to wait. Past the end it is a hint that does nothing.
+  void fetch_quarter(std::size_t begin, std::size_t count, std::size_t quarter) const noexcept {
+    constexpr std::size_t kLine = 16;
+    const std::size_t part = count / 4;
+    const std::size_t first = begin + quarter * part;
+    for (std::size_t i = first; i < first + part; i += kLine) {
+      __builtin_prefetch(request_.input.data() + i, 0, 2);
+      __builtin_prefetch(request_.state + i, 0, 2);
+    }
+  }
+
+  // All steps on one piece, which stays in the first-level cache, while memory fetches the next
+  // one. The state must not change before all sums are known to be finite: until then what is left
+  // of them is kept in sums_.
+  bool encode_pieces() noexcept {
+    body_.params = recipe_.quantizer;
+    body_.kept = count_;
+    const bool coded = recipe_.entropy.kind != entropy::Kind::none;
+    place_codes(coded);
+    const bool with_state = needs_residual(recipe_);
+    float* const sums = workspace_.kept().data();
+    float* const seen = workspace_.decoded().data();
+    const bool fits = for_each_piece(
+        body_, side_, codes_,
+        [&](std::size_t begin, std::size_t count, std::byte* side, std::byte* body) noexcept {
+          const float* const state = with_state ? request_.state + begin : nullptr;
+          if (with_state) fetch_quarter(begin + count, count, 0);
+          const std::uint32_t largest =
+              memory_kernels().compensate(request_.input.data() + begin, state,
+                                          request_.state_scale, count, sums, input_lanes_);
+          if (largest >= kInfinityBits) return false;
+          if (with_state) fetch_quarter(begin + count, count, 1);
+          if (!quantize({sums, count}, begin, side, body)) return false;
+          if (with_state) fetch_quarter(begin + count, count, 2);
+          TERN_CHECK(quantizer::dequantize(body_.params, side, body, {seen, count}));
+          if (with_state) fetch_quarter(begin + count, count, 3);
+          float* const left = with_state ? sums_ + begin : sums;
+          memory_kernels().leave(sums, seen, count, left, left_lanes_);
+          return true;
+        });
+    if (fits) finish_codes(coded);
+    return fits;
+  }
+
   // What is to be sent, in memory that nobody else can write to.
   bool sum() noexcept {
     const float* const state = has_memory(recipe_) ? request_.state : nullptr;
@@ -92,29 +146,40 @@ class Encoding {
   bool write_codes(wire::BlockHeader& header) noexcept {
     const bool coded = recipe_.entropy.kind != entropy::Kind::none && !exact_;
     if (!exact_ && is_threelc(recipe_)) return write_threelc(header, coded);
+    place_codes(coded);
+    const bool fits = for_each_piece(
+        body_, side_, codes_,
+        [&](std::size_t begin, std::size_t count, std::byte* side, std::byte* body) noexcept {
+          return quantize({values_ + begin, count}, begin, side, body);
+        });
+    if (fits) finish_codes(coded);
+    return fits;
+  }
+
+  void place_codes(bool coded) noexcept {
     body_.sizes = quantizer::sizes(body_.params, body_.kept);
     side_ = payload_.data() + used_;
     used_ += body_.sizes.side;
     codes_ = coded ? workspace_.bytes().data() : payload_.data() + used_;
-    const bool contractive = recipe_.memory == Memory::ef || recipe_.memory == Memory::ef21;
-    const bool fits = for_each_piece(
-        body_, side_, codes_,
-        [&](std::size_t begin, std::size_t count, std::byte* side, std::byte* body) noexcept {
-          quantizer::Input input;
-          input.values = {values_ + begin, count};
-          input.key = request_.key;
-          input.position = static_cast<std::uint32_t>(begin);
-          input.contractive = contractive;
-          input.codebook = request_.codebook;
-          return quantizer::quantize(body_.params, input, side, body);
-        });
-    if (!fits) return false;
+  }
+
+  bool quantize(std::span<const float> values, std::size_t begin, std::byte* side,
+                std::byte* body) noexcept {
+    quantizer::Input input;
+    input.values = values;
+    input.key = request_.key;
+    input.position = static_cast<std::uint32_t>(begin);
+    input.contractive = recipe_.memory == Memory::ef || recipe_.memory == Memory::ef21;
+    input.codebook = request_.codebook;
+    return quantizer::quantize(body_.params, input, side, body);
+  }
+
+  void finish_codes(bool coded) noexcept {
     if (coded) {
       code_body();
     } else {
       used_ += body_.sizes.body;
     }
-    return true;
   }
 
   bool write_threelc(wire::BlockHeader& header, bool coded) noexcept {
@@ -130,11 +195,7 @@ class Encoding {
     header.flags = threelc_header_.flags;
     body_.sizes = {0, result.payload_bytes};
     std::memcpy(length, &result.payload_bytes, kLengthBytes);
-    if (coded) {
-      code_body();
-    } else {
-      used_ += body_.sizes.body;
-    }
+    finish_codes(coded);
     return true;
   }
 
@@ -183,28 +244,28 @@ class Encoding {
         });
   }
 
-  // Each piece is still in the first-level cache when it is compared with what it was.
-  bool in_pieces() const noexcept {
-    return !sparse_ && !needs_shift(recipe_) && !is_threelc(recipe_) &&
-           request_.delivered == DType::f32 && quantizer::piece_elements(body_.params) != 0;
+  void remember_pieces() noexcept {
+    if (needs_residual(recipe_)) std::memcpy(request_.state, sums_, sizeof(float) * count_);
   }
 
-  bool remember_pieces() noexcept {
-    const std::byte* const side = side_;
-    const std::byte* const codes = codes_;
-    float* const seen = workspace_.decoded().data();
-    float* const left = needs_residual(recipe_) ? request_.state : sums_;
-    return for_each_piece(
-        body_, side, codes,
-        [&](std::size_t begin, std::size_t count, const std::byte* piece_side,
-            const std::byte* piece) noexcept {
-          if (!quantizer::dequantize(body_.params, piece_side, piece, {seen, count})) return false;
-          memory_kernels().leave(sums_ + begin, seen, count, left + begin, left_lanes_);
-          return true;
-        });
+  void remember() noexcept {
+    if (needs_shift(recipe_)) return remember_shift();
+    float* const left = needs_residual(recipe_) ? request_.state : nullptr;
+    if (sparse_) {
+      // What was dropped is left as it is, and a pass over zeros is spared.
+      float* const kept = workspace_.kept().data();
+      const std::uint32_t* const positions = workspace_.positions().data();
+      if (request_.delivered != DType::f32) round_as_delivered(kept, body_.kept);
+      for (std::size_t i = 0; i < body_.kept; ++i) sums_[positions[i]] -= kept[i];
+      memory_kernels().keep(sums_, count_, left, left_lanes_);
+      return;
+    }
+    float* const dense = workspace_.decoded().data();
+    if (request_.delivered != DType::f32) round_as_delivered(dense, count_);
+    memory_kernels().leave(sums_, dense, count_, left != nullptr ? left : sums_, left_lanes_);
   }
 
-  bool remember() noexcept {
+  void remember_shift() noexcept {
     float* const dense = workspace_.decoded().data();
     if (sparse_) {
       const float* const kept = workspace_.kept().data();
@@ -212,17 +273,10 @@ class Encoding {
       std::fill_n(dense, count_, 0.0f);
       for (std::size_t i = 0; i < body_.kept; ++i) dense[positions[i]] = kept[i];
     }
-    if (needs_shift(recipe_)) {
-      memory_kernels().leave(sums_, dense, count_, sums_, left_lanes_);
-      float* const out = request_.delivered_out != nullptr ? request_.delivered_out : sums_;
-      memory_kernels().advance(request_.state, request_.state_scale, request_.alpha, dense, count_,
-                               out);
-      return true;
-    }
-    if (request_.delivered != DType::f32) round_as_delivered(dense, count_);
-    float* const left = needs_residual(recipe_) ? request_.state : sums_;
-    memory_kernels().leave(sums_, dense, count_, left, left_lanes_);
-    return true;
+    memory_kernels().leave(sums_, dense, count_, sums_, left_lanes_);
+    float* const out = request_.delivered_out != nullptr ? request_.delivered_out : sums_;
+    memory_kernels().advance(request_.state, request_.state_scale, request_.alpha, dense, count_,
+                             out);
   }
 
   void round_as_delivered(float* values, std::size_t all) noexcept {

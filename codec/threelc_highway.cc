@@ -62,7 +62,8 @@ struct ScanState {
   }
 };
 
-// Far enough ahead to hide memory, near enough to stay in the first-level cache.
+// Far enough ahead to hide memory. Into the second-level cache: there are fewer places in which the
+// first one waits for memory, and lines from the second come in time.
 constexpr std::size_t kPrefetchElements = 512;
 
 template <bool kWithResidual>
@@ -77,8 +78,9 @@ std::uint32_t scan_elements(const float* input, const float* residual, float sta
   std::size_t i = 0;
   for (; i + kScanLanes <= count; i += kScanLanes) {
     for (std::size_t line = 0; line < kScanLanes; line += 16) {
-      __builtin_prefetch(input + i + line + kPrefetchElements);
-      if constexpr (kWithResidual) __builtin_prefetch(residual + i + line + kPrefetchElements);
+      __builtin_prefetch(input + i + line + kPrefetchElements, 0, 2);
+      if constexpr (kWithResidual)
+        __builtin_prefetch(residual + i + line + kPrefetchElements, 0, 2);
     }
     state.step<kWithResidual>(input + i, residual + i, factor);
   }

@@ -114,19 +114,40 @@ void exclusive_or(const std::uint8_t* a, const std::uint8_t* b, std::size_t byte
   kScalarLossless.exclusive_or(a + i, b + i, bytes - i, out + i);
 }
 
-std::size_t equal_bytes(const std::uint8_t* a, const std::uint8_t* b, std::size_t bytes) noexcept {
-  std::size_t i = 0;
-  for (; i + 64 <= bytes; i += 64) {
-    auto differs = hn::Zero(kLong);
-    for (std::size_t j = i; j < i + 64; j += kLongBytes) {
-      differs = hn::Or(differs, hn::Xor(hn::LoadU(kLong, a + j), hn::LoadU(kLong, b + j)));
+template <typename Word>
+HWY_INLINE void changes(const std::uint8_t* a, const std::uint8_t* b, std::size_t words,
+                        std::uint64_t* masks) noexcept {
+  using Tag = hn::CappedTag<Word, 64 / sizeof(Word)>;
+  constexpr Tag kTag;
+  constexpr std::size_t kLanes = hn::MaxLanes(Tag());
+  for (std::size_t word = 0; word < words; ++word) {
+    std::uint64_t mask = 0;
+    for (std::size_t i = 0; i < 64; i += kLanes) {
+      const std::size_t at = (64 * word + i) * sizeof(Word);
+      const auto load = [&](const std::uint8_t* bytes)
+                            HWY_ATTR { return hn::BitCast(kTag, hn::LoadU(kLong, bytes + at)); };
+      std::uint8_t bits[8] = {};
+      hn::StoreMaskBits(kTag, hn::Ne(load(a), load(b)), bits);
+      std::uint32_t low;
+      std::memcpy(&low, bits, sizeof(low));
+      mask |= std::uint64_t{low} << i;
     }
-    if (!hn::AllTrue(kLong, hn::Eq(differs, hn::Zero(kLong)))) break;
+    masks[word] = mask;
   }
-  return i;
 }
 
-const LosslessKernels kKernels = {split16, split32, join16, join32, exclusive_or, equal_bytes};
+void changes16(const std::uint8_t* a, const std::uint8_t* b, std::size_t words,
+               std::uint64_t* masks) noexcept {
+  changes<std::uint16_t>(a, b, words, masks);
+}
+
+void changes32(const std::uint8_t* a, const std::uint8_t* b, std::size_t words,
+               std::uint64_t* masks) noexcept {
+  changes<std::uint32_t>(a, b, words, masks);
+}
+
+const LosslessKernels kKernels = {split16,      split32,   join16,   join32,
+                                  exclusive_or, changes16, changes32};
 inline const LosslessKernels* lossless_table() noexcept { return &kKernels; }
 
 #else

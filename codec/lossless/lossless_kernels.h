@@ -20,9 +20,12 @@ struct LosslessKernels {
   // out = a ^ b. `out` may be `b`.
   void (*exclusive_or)(const std::uint8_t* a, const std::uint8_t* b, std::size_t bytes,
                        std::uint8_t* out) noexcept;
-  // The bytes of `a` and `b` up to the first place of a stretch of 64 bytes that differs.
-  std::size_t (*equal_bytes)(const std::uint8_t* a, const std::uint8_t* b,
-                             std::size_t bytes) noexcept;
+  // Bit i % 64 of masks[i / 64] says that element i of `a` is not that of `b`, for `words` words of
+  // 64 elements of two or four bytes.
+  void (*changes16)(const std::uint8_t* a, const std::uint8_t* b, std::size_t words,
+                    std::uint64_t* masks) noexcept;
+  void (*changes32)(const std::uint8_t* a, const std::uint8_t* b, std::size_t words,
+                    std::uint64_t* masks) noexcept;
 };
 
 extern const LosslessKernels kScalarLossless;

@@ -37,16 +37,23 @@ void exclusive_or(const std::uint8_t* a, const std::uint8_t* b, std::size_t byte
   for (std::size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::uint8_t>(a[i] ^ b[i]);
 }
 
-std::size_t equal_bytes(const std::uint8_t* a, const std::uint8_t* b, std::size_t bytes) noexcept {
-  std::size_t i = 0;
-  while (i + 64 <= bytes && std::memcmp(a + i, b + i, 64) == 0) i += 64;
-  return i;
+template <typename Word>
+void changes(const std::uint8_t* a, const std::uint8_t* b, std::size_t words,
+             std::uint64_t* masks) noexcept {
+  for (std::size_t word = 0; word < words; ++word) {
+    std::uint64_t mask = 0;
+    for (std::size_t bit = 0; bit < 64; ++bit) {
+      const std::size_t at = (64 * word + bit) * sizeof(Word);
+      mask |= std::uint64_t{std::memcmp(a + at, b + at, sizeof(Word)) != 0} << bit;
+    }
+    masks[word] = mask;
+  }
 }
 
 }  // namespace
 
-const LosslessKernels kScalarLossless = {split<std::uint16_t>, split<std::uint32_t>,
-                                         join<std::uint16_t>,  join<std::uint32_t>,
-                                         exclusive_or,         equal_bytes};
+const LosslessKernels kScalarLossless = {
+    split<std::uint16_t>, split<std::uint32_t>,   join<std::uint16_t>,   join<std::uint32_t>,
+    exclusive_or,         changes<std::uint16_t>, changes<std::uint32_t>};
 
 }  // namespace tern::codec::lossless

@@ -3,6 +3,8 @@
 //           unchanged elements before a changed one, 255 for 255 unchanged ones and no changed one
 //   dense   a split block of all differences: the first block of a stream, where all has changed
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 
 #include "codec/lossless/lossless.h"
@@ -53,14 +55,16 @@ void apply(std::span<const std::byte> differences, std::span<const std::byte> ga
   }
 }
 
-// Reads `in` once. `last` changes only at the end, by what was written: whatever happened to `in`
-// meanwhile, both ends agree.
+// `last` changes only at the end, by what was written: whatever happens to `in` meanwhile, both
+// ends agree. A difference of zero, from an element that changed back before it was read again,
+// does no harm.
 template <typename Word>
 std::size_t sparse_encode(std::span<const std::byte> in, std::span<std::byte> last,
                           std::span<std::byte> out, std::span<std::byte> work) noexcept {
   constexpr std::size_t kWidth = sizeof(Word);
   if (out.size() < kSparseHeader) return 0;
   const LosslessKernels& kernels = active_kernels();
+  const auto find_changes = kWidth == 2 ? kernels.changes16 : kernels.changes32;
   // Differences fill `out` from the front while gaps, of one byte each, fill `work`; at most one
   // gap byte comes with an element, so `work` is long enough.
   std::byte* to = out.data() + kSparseHeader;
@@ -71,24 +75,36 @@ std::size_t sparse_encode(std::span<const std::byte> in, std::span<std::byte> la
   const auto room = [&] {
     return end - to >= static_cast<std::ptrdiff_t>(kWidth) + (gap - work.data());
   };
-  for (std::size_t byte = 0; byte < in.size();) {
-    byte += kernels.equal_bytes(raw(in) + byte, raw(last) + byte, in.size() - byte);
-    const std::size_t stop = std::min(byte + 64, in.size());
-    for (; byte < stop; byte += kWidth) {
-      Word now;
-      Word before;
-      std::memcpy(&now, in.data() + byte, kWidth);
-      std::memcpy(&before, last.data() + byte, kWidth);
-      const auto difference = static_cast<Word>(now ^ before);
-      if (difference == 0) continue;
-      for (; byte / kWidth - next >= kLongGap; next += kLongGap) *gap++ = std::byte{kLongGap};
-      *gap++ = static_cast<std::byte>(byte / kWidth - next);
-      if (!room()) return 0;
-      std::memcpy(to, &difference, kWidth);
-      to += kWidth;
-      next = byte / kWidth + 1;
-      ++changed;
+  const auto put = [&](std::size_t element) {
+    Word now;
+    Word before;
+    std::memcpy(&now, in.data() + element * kWidth, kWidth);
+    std::memcpy(&before, last.data() + element * kWidth, kWidth);
+    for (; element - next >= kLongGap; next += kLongGap) *gap++ = std::byte{kLongGap};
+    *gap++ = static_cast<std::byte>(element - next);
+    if (!room()) return false;
+    const auto difference = static_cast<Word>(now ^ before);
+    std::memcpy(to, &difference, kWidth);
+    to += kWidth;
+    next = element + 1;
+    ++changed;
+    return true;
+  };
+  const std::size_t elements = in.size() / kWidth;
+  std::array<std::uint64_t, 16> masks;
+  std::size_t element = 0;
+  while (element + 64 <= elements) {
+    const std::size_t words = std::min(masks.size(), (elements - element) / 64);
+    find_changes(raw(in) + element * kWidth, raw(last) + element * kWidth, words, masks.data());
+    for (std::size_t word = 0; word < words; ++word, element += 64) {
+      for (std::uint64_t mask = masks[word]; mask != 0; mask &= mask - 1) {
+        if (!put(element + static_cast<std::size_t>(std::countr_zero(mask)))) return 0;
+      }
     }
+  }
+  for (; element < elements; ++element) {
+    const std::size_t at = element * kWidth;
+    if (std::memcmp(in.data() + at, last.data() + at, kWidth) != 0 && !put(element)) return 0;
   }
   const auto gap_bytes = static_cast<std::size_t>(gap - work.data());
   if (static_cast<std::size_t>(end - to) < gap_bytes) return 0;

@@ -71,7 +71,7 @@ bool write(const Params& params, const Input& input, std::byte* side, std::byte*
   for (std::size_t i = 0; i < elements; i += kStride) {
     const std::size_t count = std::min(kStride, elements - i);
     kernels.assign(input.values.data() + i, count, middles, levels.size() - 1, codes);
-    pack_codes(codes, count, bits, reinterpret_cast<std::uint8_t*>(body) + packed_bytes(i, bits));
+    kernels.pack(codes, count, bits, reinterpret_cast<std::uint8_t*>(body) + packed_bytes(i, bits));
   }
   return true;
 }
@@ -91,8 +91,8 @@ bool read(const Params& params, const std::byte* side, const std::byte* body,
   std::uint8_t codes[kStride];
   for (std::size_t i = 0; i < out.size(); i += kStride) {
     const std::size_t count = std::min(kStride, out.size() - i);
-    unpack_codes(bytes + packed_bytes(i, bits), count, bits, codes);
-    kernels.look_up(codes, count, levels.data(), out.data() + i);
+    kernels.unpack(bytes + packed_bytes(i, bits), count, bits, codes);
+    kernels.look_up(codes, count, levels.data(), levels.size(), out.data() + i);
   }
   return true;
 }

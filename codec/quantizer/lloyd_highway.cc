@@ -1,5 +1,7 @@
-// The lloyd kernels for every vector target. Middles are counted one by one for four vectors of
-// values together, without a branch; looking levels up is a plain loop of gathers.
+// The lloyd kernels for every vector target. Where a vector holds all levels, a permutation looks
+// them up, and a binary search finds how many middles lie below a value. Where it does not, middles
+// are counted one by one for four vectors of values together, without a branch, and levels are
+// gathered.
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 
 #undef HWY_TARGET_INCLUDE
@@ -7,6 +9,9 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <array>
+
+#include "codec/quantizer/bit_packing-inl.h"
 #include "codec/quantizer/lloyd_kernels.h"
 #include "codec/target/highway_table.h"
 
@@ -23,8 +28,38 @@ constexpr FloatTag kFloats;
 constexpr IntTag kInts;
 constexpr std::size_t kLanes = hn::MaxLanes(FloatTag());
 
-void assign(const float* __restrict values, std::size_t count, const float* __restrict middles,
-            std::size_t middle_count, std::uint8_t* __restrict codes) noexcept {
+// Requires: middle_count + 1 == 2^kSteps <= kLanes.
+template <unsigned kSteps>
+HWY_INLINE std::size_t search_middles(const float* __restrict values, std::size_t count,
+                                      const float* __restrict middles,
+                                      std::uint8_t* __restrict codes) noexcept {
+  constexpr std::int32_t kLevels = 1 << kSteps;
+  const hn::Rebind<std::uint8_t, IntTag> narrow;
+  HWY_ALIGN float padded[kLanes] = {};
+  for (std::int32_t j = 0; j + 1 < kLevels; ++j) padded[j] = middles[j];
+  const auto table = hn::Load(kFloats, padded);
+  const auto first = hn::Set(kFloats, padded[kLevels / 2 - 1]);
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const auto value = hn::LoadU(kFloats, values + i);
+    const auto step_if_above = [&](auto middle, std::int32_t step) HWY_ATTR {
+      const auto above = hn::RebindMask(kInts, hn::Gt(value, middle));
+      return hn::IfThenElseZero(above, hn::Set(kInts, step));
+    };
+    auto below = step_if_above(first, kLevels / 2);
+    HWY_UNROLL(4)
+    for (std::int32_t step = kLevels / 4; step != 0; step /= 2) {
+      const auto at = hn::IndicesFromVec(kFloats, hn::Add(below, hn::Set(kInts, step - 1)));
+      below = hn::Add(below, step_if_above(hn::TableLookupLanes(table, at), step));
+    }
+    hn::StoreU(hn::DemoteTo(narrow, below), narrow, codes + i);
+  }
+  return i;
+}
+
+HWY_INLINE std::size_t count_middles(const float* __restrict values, std::size_t count,
+                                     const float* __restrict middles, std::size_t middle_count,
+                                     std::uint8_t* __restrict codes) noexcept {
   const hn::Rebind<std::uint8_t, IntTag> narrow;
   std::size_t i = 0;
   for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
@@ -52,15 +87,53 @@ void assign(const float* __restrict values, std::size_t count, const float* __re
     hn::StoreU(hn::DemoteTo(narrow, below2), narrow, codes + i + 2 * kLanes);
     hn::StoreU(hn::DemoteTo(narrow, below3), narrow, codes + i + 3 * kLanes);
   }
-  kLloydScalar.assign(values + i, count - i, middles, middle_count, codes + i);
+  return i;
+}
+
+void assign(const float* __restrict values, std::size_t count, const float* __restrict middles,
+            std::size_t middle_count, std::uint8_t* __restrict codes) noexcept {
+  std::size_t done = 0;
+  if (middle_count == 15 && kLanes >= 16) {
+    done = search_middles<4>(values, count, middles, codes);
+  } else if (middle_count == 7 && kLanes >= 8) {
+    done = search_middles<3>(values, count, middles, codes);
+  } else {
+    done = count_middles(values, count, middles, middle_count, codes);
+  }
+  kLloydScalar.assign(values + done, count - done, middles, middle_count, codes + done);
 }
 
 void look_up(const std::uint8_t* __restrict codes, std::size_t count,
-             const float* __restrict levels, float* __restrict out) noexcept {
-  for (std::size_t i = 0; i < count; ++i) out[i] = levels[codes[i]];
+             const float* __restrict levels, std::size_t level_count,
+             float* __restrict out) noexcept {
+  std::size_t i = 0;
+  if (level_count <= kLanes) {
+    const hn::Rebind<std::uint8_t, IntTag> narrow;
+    HWY_ALIGN float padded[kLanes] = {};
+    for (std::size_t j = 0; j < level_count; ++j) padded[j] = levels[j];
+    const auto table = hn::Load(kFloats, padded);
+    for (; i + kLanes <= count; i += kLanes) {
+      const auto at = hn::PromoteTo(kInts, hn::LoadU(narrow, codes + i));
+      hn::StoreU(hn::TableLookupLanes(table, hn::IndicesFromVec(kFloats, at)), kFloats, out + i);
+    }
+  }
+  for (; i < count; ++i) out[i] = levels[codes[i]];
 }
 
-const LloydKernels kKernels = {assign, look_up};
+void pack(const std::uint8_t* codes, std::size_t count, unsigned bits, std::uint8_t* out) noexcept {
+  constexpr std::array kPack = {pack_codes<1>, pack_codes<2>, pack_codes<3>,
+                                pack_codes<4>, pack_codes<5>, pack_codes<6>};
+  kPack[bits - 1](codes, count, out);
+}
+
+void unpack(const std::uint8_t* bytes, std::size_t count, unsigned bits,
+            std::uint8_t* codes) noexcept {
+  constexpr std::array kUnpack = {unpack_codes<1>, unpack_codes<2>, unpack_codes<3>,
+                                  unpack_codes<4>, unpack_codes<5>, unpack_codes<6>};
+  kUnpack[bits - 1](bytes, count, codes);
+}
+
+const LloydKernels kKernels = {assign, look_up, pack, unpack};
 inline const LloydKernels* lloyd_table() noexcept { return &kKernels; }
 
 #else

@@ -7,12 +7,17 @@
 namespace tern::codec::quantizer {
 
 struct LloydKernels {
-  // A code is the number of `middles` that lie below the value.
+  // A code is the number of `middles`, ascending ones, that lie below the value.
   void (*assign)(const float* values, std::size_t count, const float* middles,
                  std::size_t middle_count, std::uint8_t* codes) noexcept;
-  // Requires: every code below the number of levels.
+  // Requires: every code below `level_count`.
   void (*look_up)(const std::uint8_t* codes, std::size_t count, const float* levels,
-                  float* out) noexcept;
+                  std::size_t level_count, float* out) noexcept;
+  // The order of bit_order.h, 1 to 6 bits.
+  void (*pack)(const std::uint8_t* codes, std::size_t count, unsigned bits,
+               std::uint8_t* out) noexcept;
+  void (*unpack)(const std::uint8_t* bytes, std::size_t count, unsigned bits,
+                 std::uint8_t* codes) noexcept;
 };
 
 const LloydKernels& lloyd_kernels() noexcept;

@@ -1,5 +1,6 @@
 // The scalar target: the plainest form of the lloyd kernels.
 #include "codec/quantizer/lloyd_kernels.h"
+#include "codec/quantizer/pack.h"
 
 namespace tern::codec::quantizer {
 namespace {
@@ -13,13 +14,13 @@ void assign(const float* values, std::size_t count, const float* middles, std::s
   }
 }
 
-void look_up(const std::uint8_t* codes, std::size_t count, const float* levels,
+void look_up(const std::uint8_t* codes, std::size_t count, const float* levels, std::size_t,
              float* out) noexcept {
   for (std::size_t i = 0; i < count; ++i) out[i] = levels[codes[i]];
 }
 
 }  // namespace
 
-const LloydKernels kLloydScalar = {assign, look_up};
+const LloydKernels kLloydScalar = {assign, look_up, pack_codes, unpack_codes};
 
 }  // namespace tern::codec::quantizer

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "codec/quantizer/lloyd_kernels.h"
+
 namespace tern::codec::quantizer {
 namespace {
 
@@ -40,15 +42,6 @@ struct Cell {
   double error = 0.0;
   std::size_t count = 0;
 };
-
-// How many middles are below the value.
-std::size_t cell_of(float value, const float* middles, std::size_t levels) noexcept {
-  std::size_t cell = 0;
-  for (std::size_t step = levels / 2; step != 0; step /= 2) {
-    cell += value > middles[cell + step - 1] ? step : 0;
-  }
-  return cell;
-}
 
 void reseed(std::span<Cell> cells, std::span<float> levels) noexcept {
   for (std::size_t i = 0; i < levels.size(); ++i) {
@@ -102,13 +95,22 @@ double improve(const Sample& sample, std::span<float> levels) noexcept {
   float middles[kMostLevels];
   find_middles(levels, middles);
   Cell cells[kMostLevels];
-  for (std::size_t i = 0; i < sample.count; i += sample.stride) {
-    const float value = sample.values[i];
-    const std::size_t at = cell_of(value, middles, levels.size());
-    const double error = static_cast<double>(value) - static_cast<double>(levels[at]);
-    cells[at].sum += static_cast<double>(value);
-    cells[at].error += error * error;
-    ++cells[at].count;
+  constexpr std::size_t kBatch = 512;
+  float values[kBatch];
+  std::uint8_t codes[kBatch];
+  for (std::size_t i = 0; i < sample.count;) {
+    std::size_t count = 0;
+    for (; count < kBatch && i < sample.count; i += sample.stride)
+      values[count++] = sample.values[i];
+    lloyd_kernels().assign(values, count, middles, levels.size() - 1, codes);
+    for (std::size_t j = 0; j < count; ++j) {
+      Cell& cell = cells[codes[j]];
+      const auto value = static_cast<double>(values[j]);
+      const double error = value - static_cast<double>(levels[codes[j]]);
+      cell.sum += value;
+      cell.error += error * error;
+      ++cell.count;
+    }
   }
   double total = 0.0;
   for (std::size_t i = 0; i < levels.size(); ++i) {

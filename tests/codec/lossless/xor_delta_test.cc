@@ -56,6 +56,22 @@ void change(ByteVector& bytes, DType dtype, double part, std::uint64_t seed) {
   }
 }
 
+TEST_P(XorDelta, EveryTargetWritesTheSameBytes) {
+  for (const DType dtype : kFloatTypes) {
+    for (const std::size_t count : kCounts) {
+      const ByteVector before = special_array(dtype, count);
+      ByteVector in = before;
+      change(in, dtype, 0.02, count);
+      sent_ = before;
+      const ByteVector here = coded(dtype, in, in.size() + 300, count % 3);
+      sent_ = before;
+      target::force("scalar");
+      EXPECT_TRUE(here == coded(dtype, in, in.size() + 300));
+      target::force(GetParam());
+    }
+  }
+}
+
 TEST_P(XorDelta, BothEndsFollowAStream) {
   for (const DType dtype : kFloatTypes) {
     for (const std::size_t count : kCounts) {
