@@ -25,12 +25,13 @@ const char* kind_name(std::uint16_t kind) noexcept {
   return "unknown op";
 }
 
-// Everything that ranks must agree on; `rank`, eager bytes and prescale are each node's own.
+// Everything that ranks must agree on; `rank`, eager bytes, prescale and lost streams are each
+// node's own.
 bool same_op(const wire::AnnounceBody& a, const wire::AnnounceBody& b) noexcept {
   return a.count == b.count && a.kind == b.kind && a.dtype == b.dtype &&
          a.reduction == b.reduction && a.role == b.role && a.memory == b.memory &&
          a.alpha_bits == b.alpha_bits && a.state_scale_bits == b.state_scale_bits &&
-         a.one_lane == b.one_lane && a.exempt == b.exempt && a.root == b.root &&
+         a.flags == b.flags && a.root == b.root &&
          a.generation == b.generation;
 }
 
@@ -167,7 +168,7 @@ void GroupOps::describe(Op& op, const wire::AnnounceBody& body) {
   op.said = body;
   op.described = true;
   const auto dtype = static_cast<DType>(body.dtype);
-  const bool one_lane = body.one_lane != 0;
+  const bool one_lane = (body.flags & wire::kAnnounceOneLane) != 0;
   const bool broadcast = is_kind(body, shm::OpKind::broadcast);
   op.root_node = broadcast ? node_of_rank(body.root) : 0;
   const auto sharding = shm::make_sharding(op.key.tensor, op.key.sequence, body.count, dtype,

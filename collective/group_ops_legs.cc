@@ -256,7 +256,7 @@ Action GroupOps::running_action(OpId id, const Room& room) {
     // Chunk by chunk round the owners, each node from the one after it: so everybody receives from
     // one at a time, and first chunks are complete early. Raw ones are paced by the results, or the
     // network's queues would put them in another order; parked sums have no results to wait for.
-    const bool paced = !op.compressed && op.said.one_lane == 0;
+    const bool paced = !op.compressed && (op.said.flags & wire::kAnnounceOneLane) == 0;
     std::uint32_t best = nodes_;
     for (std::uint32_t step = 1; step < nodes_; ++step) {
       const std::uint32_t node = (self + step) % nodes_;

@@ -68,6 +68,12 @@ class CodecState {
   std::uint64_t& receiver_step(std::uint32_t node, std::uint32_t chunk) noexcept {
     return receiver_steps_[node][chunk];
   }
+  // What comes of the chunk's streams next is refused, unless it begins anew.
+  void lose_received(std::uint32_t chunk) noexcept {
+    for (auto& steps : receiver_steps_) {
+      if (!steps.empty()) steps[chunk] = kLost;
+    }
+  }
   codec::ShiftStream stream(std::uint32_t node, std::uint32_t chunk, std::uint64_t begin,
                             float state_scale) noexcept {
     return {received_[node].get() + begin, &receiver_steps_[node][chunk], alpha_, state_scale};
@@ -75,6 +81,9 @@ class CodecState {
   float alpha() const noexcept { return alpha_; }
 
  private:
+  // No stream gets so far.
+  static constexpr std::uint64_t kLost = ~std::uint64_t{0};
+
   using Floats = std::unique_ptr<float, decltype(&std::free)>;
 
   static Floats zeros(std::uint64_t count);

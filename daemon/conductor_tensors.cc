@@ -60,7 +60,7 @@ bool same_streams(const TensorState& a, const TensorState& b, const CodecState::
 CodecState::Shape Conductor::codec_shape(const MemberGroup& group, const TensorState& state) {
   CodecState::Shape shape;
   shape.count = state.count;
-  shape.chunk_elements = group.chunk_bytes / dtype_bytes(state.dtype);
+  shape.chunk_elements = shm::chunk_elements(group.chunk_bytes, state.dtype);
   shape.nodes = static_cast<std::uint32_t>(group.addresses.size());
   shape.self = group.node;
   shape.dtype = state.dtype;

@@ -61,6 +61,7 @@ int Lane::do_work() {
     if (peer->link && !peer->lost) work += peer->link->tick();
   }
   work += drain_clients();
+  finish_state_moves(false);
   for (LaneGroup* group : groups_) {
     const int actions = group->run_actions(kActionsPerRound);
     pages_touched_ = pages_touched_ || actions > 0;
@@ -97,6 +98,23 @@ int Lane::drain_clients() {
     while (client.taken < until && take_entry(client)) ++work;
   }
   return work;
+}
+
+void Lane::finish_state_moves(bool at_once) {
+  if (state_moves_.empty()) return;
+  const auto has_older = [](const auto& client) {
+    return !client->dropping && client->taken < client->before_move;
+  };
+  if (!at_once && std::any_of(clients_.begin(), clients_.end(), has_older)) return;
+  for (const Command& command : state_moves_) {
+    Event event;
+    event.kind = EventKind::state_moved;
+    event.group = command.group;
+    event.move = command.move;
+    command.group->move_state(*command.move, event);
+    report(event);
+  }
+  state_moves_.clear();
 }
 
 // False: there is none.
@@ -203,6 +221,10 @@ int Lane::run_commands() {
 }
 
 void Lane::run_command(const Command& command) {
+  if (command.kind == CommandKind::drop_client || command.kind == CommandKind::remove_group ||
+      command.kind == CommandKind::drop_tensor) {
+    finish_state_moves(true);  // while all that they refer to is there
+  }
   switch (command.kind) {
     case CommandKind::add_client: {
       auto client = std::make_unique<LaneClient>();
@@ -253,20 +275,14 @@ void Lane::run_command(const Command& command) {
     case CommandKind::drop_tensor:
       command.group->drop_tensor(command.tensor);
       break;
-    case CommandKind::move_state: {
-      // What the clients submitted before somebody asked for the state counts as in flight.
+    case CommandKind::move_state:
+      // What the clients submitted before somebody asked for the state counts as in flight. It is
+      // taken in its turn, because it may speak of tensors in commands that come after this one.
       for (auto& client : clients_) {
-        while (take_entry(*client)) {
-        }
+        client->before_move = client->taken + client->submissions.size();
       }
-      Event event;
-      event.kind = EventKind::state_moved;
-      event.group = command.group;
-      event.move = command.move;
-      command.group->move_state(*command.move, event);
-      report(event);
+      state_moves_.push_back(command);
       break;
-    }
     case CommandKind::adopt_connection:
       adopt(command);
       break;

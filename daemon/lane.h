@@ -33,11 +33,12 @@ struct LaneClient {
   shm::RingConsumer<shm::SubmitEntry> submissions;
   shm::RingProducer<shm::CompletionEntry> completions;
   std::uint64_t watch = 0;
-  std::uint64_t taken = 0;      // entries
-  std::uint32_t uses = 0;       // (op, rank) pairs that refer to its memory
-  bool dropping = false;        // it is gone: nothing is written to its rings
-  bool drop_requested = false;  // by the conductor
-  bool rang = false;            // has completions that the doorbell does not know
+  std::uint64_t taken = 0;        // entries
+  std::uint64_t before_move = 0;  // so many entries are older than the state moves that wait
+  std::uint32_t uses = 0;         // (op, rank) pairs that refer to its memory
+  bool dropping = false;          // it is gone: nothing is written to its rings
+  bool drop_requested = false;    // by the conductor
+  bool rang = false;              // has completions that the doorbell does not know
 };
 
 // What a link is filling at the moment.
@@ -151,6 +152,7 @@ class Lane final : private net::LinkSink {
   void adopt(const Command& command);
   int drain_clients();
   bool take_entry(LaneClient& client);
+  void finish_state_moves(bool at_once);
   int settle();  // clients, groups, links and ranks that can be let go
   void ring_doorbells();
   LanePeer* peer_of(net::Link& link);
@@ -184,6 +186,7 @@ class Lane final : private net::LinkSink {
   std::uint32_t results_in_flight_ = 0;
 
   std::vector<std::unique_ptr<LaneClient>> clients_;
+  std::vector<Command> state_moves_;  // that wait until older entries have been taken
   std::vector<LaneGroup*> groups_;
   std::unordered_map<std::uint64_t, LaneGroup*> groups_by_token_;
   std::unordered_map<std::uint64_t, LaneGroup*> groups_by_number_;

@@ -207,6 +207,10 @@ bool LaneGroup::on_frame(LanePeer& peer, std::uint32_t node, const wire::FrameHe
         if (receiving.eager_slab != kNone) receiving.eager_pool->give(receiving.eager_slab);
         return false;
       }
+      if (const auto tensor = tensors_.find(key.tensor);
+          body.restart_streams != 0 && tensor != tensors_.end()) {
+        restart_streams(*tensor->second);
+      }
       OpId op = collective::kNoOp;
       const bool ok = ops_.on_announce(node, key, body, op);
       if (receiving.eager_slab != kNone) {

@@ -191,7 +191,10 @@ class LaneGroup {
   const char* decode_block(collective::OpId op, std::uint32_t number, std::uint32_t sender,
                            const wire::BlockHeader& header, std::span<const std::byte> payload,
                            std::span<float> out);
-  void reset_streams(collective::OpId op);
+  void lose_streams(collective::OpId op);
+  void restart_streams(TensorState& tensor);
+  template <typename Use>
+  bool for_each_chunk(const TensorState& tensor, Use use) const;
   bool contribute_lossless(collective::OpId op, std::uint32_t node, wire::FrameHeader header,
                            const Part& part);
   bool send_lossless_result(collective::OpId op, std::uint32_t number,

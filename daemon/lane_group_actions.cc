@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "codec/accumulate.h"
 #include "daemon/lane.h"
@@ -79,6 +80,10 @@ void LaneGroup::announce(OpId op) {
   wire::AnnounceBody body = ops_.op(op).said;
   body.rank = setup_.shape.ranks[self_][0];
   body.eager_bytes = 0;
+  if (TensorState* const tensor = data_[op].tensor; tensor != nullptr) {
+    bool& lost = tensor->lanes[setup_.shape.lane].streams_lost;
+    body.restart_streams = std::exchange(lost, false) ? 1 : 0;
+  }
   std::span<const std::byte> eager;
   const bool broadcast = body.kind == static_cast<std::uint16_t>(shm::OpKind::broadcast);
   if (ops_.op(op).eager && body.count > 0 && (!broadcast || ops_.op(op).root_node == self_)) {
@@ -373,7 +378,7 @@ void LaneGroup::complete(OpId op) {
   }
   if (ended.failed) {
     forget_parked(op);
-    reset_streams(op);
+    lose_streams(op);
   }
   if (!ended.failed && ended.verifying) compare_checksums(op);
   if (ended.failed && setup_.shape.lanes > 1 && !ops_.ended()) {

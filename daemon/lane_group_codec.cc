@@ -206,18 +206,40 @@ const char* LaneGroup::deliver_lossless(OpId op, std::uint32_t number, std::uint
   return nullptr;
 }
 
-// A failed op may have moved one end of a stream and not the other: the sender begins anew, and the
-// readers follow when they see step 0.
-void LaneGroup::reset_streams(OpId op) {
-  OpData& data = data_[op];
-  if (data.tensor == nullptr || !data.tensor->codec.has_streams()) return;
-  const auto& chunks = ops_.op(op).chunks;
-  for (std::uint32_t node = 0; node < nodes_; ++node) {
-    for (std::uint32_t i = 0; i < chunks.owned(node); ++i) {
-      data.tensor->codec.sender_step(chunks.chunk(node, i)) = 0;
-    }
+// Calls use(chunk) for this lane's chunks until one returns false.
+template <typename Use>
+bool LaneGroup::for_each_chunk(const TensorState& tensor, Use use) const {
+  const auto sharding =
+      shm::make_sharding(tensor.id, 0, tensor.count, tensor.dtype, setup_.shape.chunk_bytes, nodes_,
+                         setup_.shape.lanes, tensor.one_lane);
+  for (std::uint64_t i = 0; i < sharding.chunk_count; ++i) {
+    if (sharding.lane(i) == setup_.shape.lane && !use(static_cast<std::uint32_t>(i))) return false;
   }
-  bump(data.tensor->lanes[setup_.shape.lane].resets, std::uint64_t{1});
+  return true;
+}
+
+// A failed op may have moved one end of a stream and not the other, and it may have failed on this
+// node alone. What we send begins anew. What we receive is refused until it does, which the next
+// announcement asks of the others.
+void LaneGroup::lose_streams(OpId op) {
+  TensorState* const tensor = data_[op].tensor;
+  if (tensor == nullptr || !tensor->codec.has_streams()) return;
+  restart_streams(*tensor);
+  for_each_chunk(*tensor, [this, tensor](std::uint32_t chunk) {
+    tensor->codec.lose_received(chunk);
+    return true;
+  });
+  tensor->lanes[setup_.shape.lane].streams_lost = true;
+  bump(tensor->lanes[setup_.shape.lane].resets, std::uint64_t{1});
+}
+
+// Readers follow when they see step 0.
+void LaneGroup::restart_streams(TensorState& tensor) {
+  if (!tensor.codec.has_streams()) return;
+  for_each_chunk(tensor, [&tensor](std::uint32_t chunk) {
+    tensor.codec.sender_step(chunk) = 0;
+    return true;
+  });
 }
 
 // Exports or imports the records of this lane's chunks.
@@ -232,22 +254,16 @@ void LaneGroup::move_state(const StateMove& move, Event& outcome) {
     }
   }
   TensorState& tensor = *move.tensor;
-  const auto sharding =
-      shm::make_sharding(tensor.id, 0, tensor.count, tensor.dtype, setup_.shape.chunk_bytes, nodes_,
-                         setup_.shape.lanes, tensor.one_lane);
-  for (std::uint64_t i = 0; i < sharding.chunk_count; ++i) {
-    if (sharding.lane(i) != setup_.shape.lane) continue;
-    const auto chunk = static_cast<std::uint32_t>(i);
+  const bool sound = for_each_chunk(tensor, [&](std::uint32_t chunk) {
     if (!move.imports) {
       move.part.export_chunk(tensor.codec, chunk, move.room);
-      continue;
+      return true;
     }
-    const bool sound = move.same_layout
-                           ? move.part.import_chunk(tensor.codec, chunk,
-                                                    move.room.subspan(move.own, move.part.bytes()))
-                           : move.part.refold_chunk(tensor.codec, chunk, move.room);
-    if (!sound) return fail(Errc::invalid_argument, "the state holds values that are not finite");
-  }
+    return move.same_layout ? move.part.import_chunk(tensor.codec, chunk,
+                                                     move.room.subspan(move.own, move.part.bytes()))
+                            : move.part.refold_chunk(tensor.codec, chunk, move.room);
+  });
+  if (!sound) return fail(Errc::invalid_argument, "the state holds values that are not finite");
 }
 
 }  // namespace tern::daemon

@@ -103,9 +103,9 @@ bool LaneGroup::may_replace(const codec::Recipe& recipe, const codec::Recipe& de
     problem = objection;
     return false;
   }
-  const std::size_t element = dtype_bytes(static_cast<DType>(entry.dtype));
-  const std::size_t chunk = setup_.shape.chunk_bytes / element;
-  if (codec::encode_bound(recipe, chunk) > chunk * element) {
+  const auto dtype = static_cast<DType>(entry.dtype);
+  const std::size_t chunk = shm::chunk_elements(setup_.shape.chunk_bytes, dtype);
+  if (codec::encode_bound(recipe, chunk) > chunk * dtype_bytes(dtype)) {
     problem = "blocks of the recipe may be longer than the tensor itself";
     return false;
   }
@@ -223,8 +223,8 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   body.dtype = entry.dtype;
   body.reduction = entry.reduction;
   body.role = entry.role;
-  body.one_lane = tensor != nullptr && tensor->one_lane ? 1 : 0;
-  body.exempt = tensor != nullptr && tensor->exempt ? 1 : 0;
+  if (tensor != nullptr && tensor->one_lane) body.flags |= wire::kAnnounceOneLane;
+  if (tensor != nullptr && tensor->exempt) body.flags |= wire::kAnnounceExempt;
   body.root = entry.kind == static_cast<std::uint16_t>(OpKind::broadcast) ? entry.root : 0;
   body.rank = setup_.shape.ranks[self_][local_rank];
   body.generation = tensor != nullptr ? tensor->generation : 0;
@@ -254,9 +254,9 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   rank.input = arena.data() + entry.input_offset;
   rank.output = arena.data() + entry.output_offset;
   rank.prescale = std::bit_cast<float>(entry.prescale_bits);
-  const auto sharding =
-      shm::make_sharding(entry.tensor, entry.sequence, entry.count, static_cast<DType>(entry.dtype),
-                         setup_.shape.chunk_bytes, nodes_, setup_.shape.lanes, body.one_lane != 0);
+  const auto sharding = shm::make_sharding(
+      entry.tensor, entry.sequence, entry.count, static_cast<DType>(entry.dtype),
+      setup_.shape.chunk_bytes, nodes_, setup_.shape.lanes, tensor != nullptr && tensor->one_lane);
   for (std::uint32_t lane = 0; lane < setup_.shape.lanes; ++lane) {
     if (sharding.uses_lane(lane)) rank.lanes |= 1u << lane;
   }

@@ -19,6 +19,8 @@ struct alignas(64) TensorLaneStats {
   std::atomic<std::uint64_t> encode_ns{0}, queue_ns{0}, wire_ns{0}, decode_ns{0}, wait_ns{0};
   std::atomic<std::uint64_t> raw_fallbacks{0}, resets{0};
   std::atomic<double> input_energy{0}, residual_energy{0};  // of the last op
+  // The lane's own: blocks of streams were lost, and nobody has been told yet.
+  bool streams_lost = false;
 };
 
 // One writer: a plain load and store is enough.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "wire/block.h"
 
 namespace tern::shm {
 
@@ -48,13 +49,18 @@ struct Sharding {
 // wrap.
 inline constexpr std::uint64_t kSpreadMask = 0x7fffffff;
 
+// A chunk is one block, which has room for so many elements and no more.
+inline std::uint64_t chunk_elements(std::uint64_t chunk_bytes, DType dtype) noexcept {
+  return std::min<std::uint64_t>(chunk_bytes / dtype_bytes(dtype), wire::kMaxBlockElements);
+}
+
 // tensor is 0 for an anonymous op. REQUIRES: dtype valid, chunk_bytes >= 64, nodes and lanes >= 1.
 inline Sharding make_sharding(std::uint64_t tensor, std::uint64_t sequence, std::uint64_t count,
                               DType dtype, std::uint64_t chunk_bytes, std::uint32_t nodes,
                               std::uint32_t lanes, bool one_lane) noexcept {
   Sharding sharding{};
   sharding.count = count;
-  sharding.chunk_elements = chunk_bytes / dtype_bytes(dtype);
+  sharding.chunk_elements = chunk_elements(chunk_bytes, dtype);
   sharding.chunk_count = (count + sharding.chunk_elements - 1) / sharding.chunk_elements;
   sharding.spread = (tensor != 0 ? tensor : sequence) & kSpreadMask;
   sharding.nodes = nodes;

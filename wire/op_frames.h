@@ -12,22 +12,26 @@ namespace tern::wire {
 // What a node says of an op when all its ranks have submitted it. Two announcements of one op must
 // be equal in everything but `rank`, which names the rank that the node speaks for in an error, and
 // `eager_bytes`: an all_reduce that a node announces without its values takes the two legs.
+inline constexpr std::uint8_t kAnnounceOneLane = 1;  // all chunks of an owner are on one lane
+inline constexpr std::uint8_t kAnnounceExempt = 2;
+
 struct AnnounceBody {
   std::uint64_t count;  // elements
   std::uint16_t kind;   // shm::OpKind
   std::uint8_t dtype;
   std::uint8_t reduction;
   std::uint8_t role;
-  std::uint8_t memory;  // codec memory of the declaration: 0 none, 1 ef, 2 diana, 3 ef21,
-                        // 4 none, but xordelta remembers the last values
-  std::uint8_t one_lane;
-  std::uint8_t exempt;
-  std::uint32_t root;              // rank, broadcast only
-  std::uint32_t rank;              // lowest rank of the node that sends this
-  std::uint32_t eager_bytes;       // bytes of the contribution that follow; 0 where there is none
-  std::uint32_t prescale_bits;     // f32 applied already; for the error text only
-  std::uint64_t generation;        // of the tensor's declaration
-  std::uint32_t alpha_bits;        // f32, of a shift (diana): both ends must move it alike
+  std::uint8_t memory;           // codec memory of the declaration: 0 none, 1 ef, 2 diana, 3 ef21,
+                                 // 4 none, but xordelta remembers the last values
+  std::uint8_t flags;            // kAnnounceOneLane, kAnnounceExempt: of the declaration
+  std::uint8_t restart_streams;  // 1: this node has lost blocks of the tensor's streams (xordelta,
+                                 // diana, ef21); whoever sends one begins it anew
+  std::uint32_t root;            // rank, broadcast only
+  std::uint32_t rank;            // lowest rank of the node that sends this
+  std::uint32_t eager_bytes;     // bytes of the contribution that follow; 0 where there is none
+  std::uint32_t prescale_bits;   // f32 applied already; for the error text only
+  std::uint64_t generation;      // of the tensor's declaration
+  std::uint32_t alpha_bits;      // f32, of a shift (diana): both ends must move it alike
   std::uint32_t state_scale_bits;  // f32, of the op under diana and ef21, else 0: as alpha
 };
 TERN_FORMAT_STRUCT(AnnounceBody, 48);

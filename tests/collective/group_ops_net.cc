@@ -57,7 +57,7 @@ bool GroupOpsNet::submit(std::uint32_t rank, OpKey key, wire::AnnounceBody body,
                          std::int32_t priority) {
   Node& node = nodes_[node_of_rank_[rank]];
   body.rank = rank;
-  if (shape_.park) body.one_lane = 1;
+  if (shape_.park) body.flags = wire::kAnnounceOneLane;
   OpId op = kNoOp;
   const auto result =
       node.ops->on_submit(rank - first_rank_[node_of_rank_[rank]], key, body, priority, now_ns, op);

@@ -156,6 +156,31 @@ INSTANTIATE_TEST_SUITE_P(
                       Layout{"FourNodesThreeLanes", {2, 1, 1, 2}, {3, 3, 3, 3}, ""}),
     [](const auto& one) { return std::string(one.param.name); });
 
+// ---- Chunks of the largest size
+
+// A block has room for 2^20 elements, fewer than 4 MiB hold of the small types.
+TEST(LargestChunks, HoldEveryType) {
+  Cluster cluster(2, {"--chunk-bytes", "4MiB"});
+  ASSERT_TRUE(cluster.running());
+  Ranks ranks(cluster, {1, 1});
+  ASSERT_EQ(ranks.join(), "");
+  for (const char* dtype : {"u8", "bf16", "f16", "f32"}) {
+    ranks.ask_all(std::string("submit op=x group=g count=5000001 data=whole dtype=") + dtype);
+    EXPECT_EQ(disagreement(ranks.ask_all("wait op=x")), "") << dtype;
+  }
+  for (const char* recipe : {"bf16", "ef(int:bits=4)", "lossless"}) {
+    const std::string name = std::string("t") + recipe[0];
+    for (const Reply& reply :
+         ranks.ask_all("declare group=g count=5000001 role=gradient dtype=bf16 name=" + name +
+                       " recipe=" + recipe)) {
+      // bf16 does not make a bf16 tensor smaller; that is for the recipe to say.
+      ASSERT_TRUE(reply.ok()) << reply;
+    }
+    ranks.ask_all("submit op=x group=g data=real tensor=" + name);
+    EXPECT_EQ(disagreement(ranks.ask_all("wait op=x tolerance=100")), "") << recipe;
+  }
+}
+
 // ---- The same bits
 // ----------------------------------------------------------------------------------
 

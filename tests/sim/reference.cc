@@ -168,7 +168,7 @@ bool Reference::encode(Work& work, std::uint32_t node, std::uint64_t chunk, bool
     step = &steps_[{work.tensor->id, node, chunk}];
     request.stream_step = *step;
     request.alpha =
-        codec::shift_alpha(work.recipe, group_.chunk_bytes / dtype_bytes(work.op.dtype));
+        codec::shift_alpha(work.recipe, shm::chunk_elements(group_.chunk_bytes, work.op.dtype));
     request.delivered_out = values.data();
     request.exact =
         *step == 0 && work.recipe.memory == codec::Memory::ef21 && work.op.dtype == DType::f32;
