@@ -172,7 +172,12 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
       return refuse(Errc::already_exists, "the tensor " + name + " is declared already");
     }
   }
-  const std::uint32_t generation = rank->declarations[name];
+  const auto declared = rank->declarations.find(name);
+  if (declared == rank->declarations.end() && rank->declarations.size() >= settings_.max_tensors) {
+    return refuse(Errc::quota_exceeded,
+                  "this rank has declared max_tensors names; use names again, or leave and join");
+  }
+  const std::uint32_t generation = declared == rank->declarations.end() ? 0 : declared->second;
   const auto described = describe_tensor(*group, packet, name, generation);
   if (!described) return refuse(described.error().code, described.error().text);
   const std::uint64_t id = (*described)->id;

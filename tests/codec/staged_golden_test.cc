@@ -5,13 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
 
-#include "codec/entropy/codebook.h"
+#include "base/half.h"
 #include "codec_harness.h"
+#include "golden_book.h"
 
 namespace tern::codec {
 namespace {
@@ -19,54 +21,56 @@ namespace {
 namespace fs = std::filesystem;
 
 // Names that do not change when the grammar grows.
-const std::map<std::string, std::string> kGolden = {
-    {"bf16_zstd", "none(bf16+zstd)"},
-    {"raw_topk_exact", "none(topk:k=9,exact=on)"},
-    {"raw_topk_sampled", "none(topk:p=0.05)"},
-    {"raw_randk", "none(randk:p=0.1)"},
-    {"qsgd4_blocksparse", "none(blocksparse:p=0.25,block=64+qsgd:levels=4)"},
-    {"fp16", "none(fp16)"},
-    {"fp8_e4m3", "none(fp8:format=e4m3,block=64)"},
-    {"fp8_e5m2", "none(fp8:format=e5m2)"},
-    {"mxfp8_e4m3", "none(mxfp8:format=e4m3)"},
-    {"mxfp8_e5m2", "none(mxfp8:format=e5m2)"},
-    {"mxfp4", "none(mxfp4)"},
-    {"int2", "none(int:bits=2,block=64)"},
-    {"int3", "none(int:bits=3)"},
-    {"int4", "none(int:bits=4)"},
-    {"int5_stochastic", "none(int:bits=5,round=stochastic)"},
-    {"int8", "none(int:bits=8)"},
-    {"qsgd1", "none(qsgd:levels=1)"},
-    {"qsgd4_two_norm", "none(qsgd:levels=4,norm=2)"},
-    {"qsgd100", "none(qsgd:levels=100)"},
-    {"terngrad", "none(terngrad)"},
-    {"natural", "none(natural)"},
-    {"onebit", "none(onebit:block=64)"},
-    {"bitmask3", "none(bitmask:keep=3)"},
-    {"bitmask7_truncated", "none(bitmask:keep=7,round=off)"},
-    {"lloyd1", "none(lloyd:bits=1)"},
-    {"lloyd3", "none(lloyd:bits=3)"},
-    {"lloyd4_huffman", "none(lloyd:bits=4+huffman)"},
-    {"lloyd6", "none(lloyd:bits=6)"},
-    {"int4_huffman", "none(int:bits=4+huffman)"},
-    {"int4_book", "none(int:bits=4+huffman:book=golden)"},
-    {"int2_zrun", "none(int:bits=2,block=512+zrun)"},
-    {"int8_gzip", "none(int:bits=8+gzip)"},
-    {"int8_zstd", "none(int:bits=8+zstd)"},
-    {"int2_lz4", "none(int:bits=2+lz4)"},
-    {"3lc_huffman", "none(3lc:s=1,scale=64+huffman)"},
-    {"lossless", "none(lossless)"},
-    {"xordelta", "none(xordelta)"},
+struct Case {
+  std::string recipe;
+  DType dtype = DType::f32;  // of lossless recipes
+  std::uint64_t step = 3;    // at 0 xordelta knows nothing of what was sent before
 };
-
-entropy::Codebook golden_book() {
-  std::array<std::uint64_t, 256> histogram{};
-  for (std::size_t symbol = 0; symbol < 256; ++symbol) {
-    const auto distance = symbol > 119 ? symbol - 119 : 119 - symbol;
-    histogram[symbol] = 1000000 / (1 + distance * distance);
-  }
-  return entropy::train_codebook("golden", histogram);
-}
+const std::map<std::string, Case> kGolden = {
+    {"bf16_zstd", {"none(bf16+zstd)"}},
+    {"raw_topk_exact", {"none(topk:k=9,exact=on)"}},
+    {"raw_topk_sampled", {"none(topk:p=0.05)"}},
+    {"raw_topk_bitmap", {"none(topk:p=0.3)"}},
+    {"raw_randk", {"none(randk:p=0.1)"}},
+    {"qsgd4_blocksparse", {"none(blocksparse:p=0.25,block=64+qsgd:levels=4)"}},
+    {"fp16", {"none(fp16)"}},
+    {"fp8_e4m3", {"none(fp8:format=e4m3,block=64)"}},
+    {"fp8_e5m2", {"none(fp8:format=e5m2)"}},
+    {"mxfp8_e4m3", {"none(mxfp8:format=e4m3)"}},
+    {"mxfp8_e5m2", {"none(mxfp8:format=e5m2)"}},
+    {"mxfp4", {"none(mxfp4)"}},
+    {"int2", {"none(int:bits=2,block=64)"}},
+    {"int3", {"none(int:bits=3)"}},
+    {"int4", {"none(int:bits=4)"}},
+    {"int5_stochastic", {"none(int:bits=5,round=stochastic)"}},
+    {"int8", {"none(int:bits=8)"}},
+    {"qsgd1", {"none(qsgd:levels=1)"}},
+    {"qsgd4_two_norm", {"none(qsgd:levels=4,norm=2)"}},
+    {"qsgd100", {"none(qsgd:levels=100)"}},
+    {"terngrad", {"none(terngrad)"}},
+    {"natural", {"none(natural)"}},
+    {"onebit", {"none(onebit:block=64)"}},
+    {"bitmask3", {"none(bitmask:keep=3)"}},
+    {"bitmask7_truncated", {"none(bitmask:keep=7,round=off)"}},
+    {"lloyd1", {"none(lloyd:bits=1)"}},
+    {"lloyd3", {"none(lloyd:bits=3)"}},
+    {"lloyd4_huffman", {"none(lloyd:bits=4+huffman)"}},
+    {"lloyd6", {"none(lloyd:bits=6)"}},
+    {"int4_huffman", {"none(int:bits=4+huffman)"}},
+    {"int4_book", {"none(int:bits=4+huffman:book=golden)"}},
+    {"int2_zrun", {"none(int:bits=2,block=512+zrun)"}},
+    {"int8_gzip", {"none(int:bits=8+gzip)"}},
+    {"int8_zstd", {"none(int:bits=8+zstd)"}},
+    {"int2_lz4", {"none(int:bits=2+lz4)"}},
+    {"3lc_huffman", {"none(3lc:s=1,scale=64+huffman)"}},
+    {"lossless", {"none(lossless)"}},
+    {"xordelta", {"none(xordelta)"}},
+    {"lossless_bf16", {"none(lossless)", DType::bf16}},
+    {"lossless_f16", {"none(lossless)", DType::f16}},
+    {"xordelta_first", {"none(xordelta)", DType::f32, 0}},
+    {"xordelta_bf16", {"none(xordelta)", DType::bf16}},
+    {"xordelta_first_bf16", {"none(xordelta)", DType::bf16, 0}},
+};
 
 // The same on every machine: not by the standard library's distributions.
 std::vector<float> golden_values() {
@@ -107,43 +111,57 @@ std::vector<std::byte> unhex(std::string_view text) {
   return bytes;
 }
 
-// What xordelta saw before: the same values, but for some.
-std::vector<float> last_values() {
+std::vector<std::byte> elements_of(const std::vector<float>& values, DType dtype) {
+  std::vector<std::byte> elements(values.size() * dtype_bytes(dtype));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (dtype == DType::f32) {
+      std::memcpy(elements.data() + 4 * i, &values[i], 4);
+    } else {
+      const std::uint16_t half =
+          dtype == DType::f16 ? f32_to_f16(values[i]) : f32_to_bf16(values[i]);
+      std::memcpy(elements.data() + 2 * i, &half, 2);
+    }
+  }
+  return elements;
+}
+
+// What xordelta saw before: nothing, or the same values, but for some.
+std::vector<std::byte> last_elements(DType dtype, std::uint64_t step) {
   std::vector<float> values = golden_values();
   for (std::size_t i = 0; i < values.size(); i += 31) values[i] += 1.0f;
-  return values;
+  std::vector<std::byte> elements = elements_of(values, dtype);
+  if (step == 0) std::fill(elements.begin(), elements.end(), std::byte{0});
+  return elements;
 }
 
 struct Golden {
   std::vector<std::byte> block, values;
 };
 
-Golden make(const std::string& text) {
-  const Recipe recipe = recipe_of(text);
+Golden make(const Case& one) {
+  const Recipe recipe = recipe_of(one.recipe);
   const auto input = golden_values();
   Golden golden;
   wire::BlockHeader header;
   std::vector<std::byte> payload(8192);
-  std::vector<float> out(input.size());
   if (is_lossless(recipe)) {
-    auto last = last_values();
-    payload.resize(encode_lossless(recipe, DType::f32, std::as_bytes(std::span(input)),
-                                   std::as_writable_bytes(std::span(last)), 3, payload, header,
-                                   workspace()));
-    out = input;
+    golden.values = elements_of(input, one.dtype);
+    auto last = last_elements(one.dtype, one.step);
+    payload.resize(encode_lossless(recipe, one.dtype, golden.values, last, one.step, payload,
+                                   header, workspace()));
   } else {
     EncodeRequest request;
     request.input = input;
     request.key = 77;
-    request.stream_step = 3;
+    request.stream_step = one.step;
     payload.resize(encode(recipe, request, payload, header, workspace()).payload_bytes);
+    std::vector<float> out(input.size());
     EXPECT_EQ(decode(header, payload, out, workspace()), DecodeStatus::ok);
+    golden.values = elements_of(out, DType::f32);
   }
   golden.block.resize(wire::kBlockHeaderBytes);
   wire::write_block_header(header, std::span(golden.block).first<wire::kBlockHeaderBytes>());
   golden.block.insert(golden.block.end(), payload.begin(), payload.end());
-  const auto bytes = std::as_bytes(std::span(out));
-  golden.values.assign(bytes.begin(), bytes.end());
   return golden;
 }
 
@@ -165,12 +183,12 @@ Golden read(const std::string& name) {
 
 TEST(StagedGolden, EveryBlockDecodesToItsValuesOnEveryTarget) {
   ASSERT_TRUE(entropy::install_codebooks({golden_book()}).has_value());
-  for (const auto& [name, recipe] : kGolden) {
+  for (const auto& [name, one] : kGolden) {
     SCOPED_TRACE(name);
     if (std::getenv("TERN_WRITE_GOLDEN") != nullptr && !fs::exists(path_of(name))) {
-      const Golden made = make(recipe);
+      const Golden made = make(one);
       fs::create_directories(path_of(name).parent_path());
-      std::ofstream(path_of(name)) << "# " << recipe << "\n# block\n"
+      std::ofstream(path_of(name)) << "# " << one.recipe << "\n# block\n"
                                    << hex(made.block) << "# values\n"
                                    << hex(made.values);
     }
@@ -186,10 +204,8 @@ TEST(StagedGolden, EveryBlockDecodesToItsValuesOnEveryTarget) {
         ASSERT_EQ(decode(header, payload, values, workspace()), DecodeStatus::ok);
         std::memcpy(out.data(), values.data(), out.size());
       } else {
-        auto last = last_values();
-        ASSERT_EQ(decode_lossless(header, payload, std::as_writable_bytes(std::span(last)), out,
-                                  workspace()),
-                  DecodeStatus::ok);
+        auto last = last_elements(one.dtype, one.step);
+        ASSERT_EQ(decode_lossless(header, payload, last, out, workspace()), DecodeStatus::ok);
       }
       EXPECT_TRUE(out == golden.values) << target;
     }
@@ -199,14 +215,14 @@ TEST(StagedGolden, EveryBlockDecodesToItsValuesOnEveryTarget) {
 // Libraries may compress better one day; what we write ourselves stays byte for byte.
 TEST(StagedGolden, TheEncodersStillWriteThem) {
   ASSERT_TRUE(entropy::install_codebooks({golden_book()}).has_value());
-  for (const auto& [name, recipe] : kGolden) {
-    const auto kind = recipe_of(recipe).entropy.kind;
+  for (const auto& [name, one] : kGolden) {
+    const auto kind = recipe_of(one.recipe).entropy.kind;
     if (kind == entropy::Kind::gzip || kind == entropy::Kind::zstd || kind == entropy::Kind::lz4) {
       continue;
     }
     for (const std::string& target : target_names()) {
       const ForcedTarget forced(target);
-      EXPECT_TRUE(make(recipe).block == read(name).block) << name << " " << target;
+      EXPECT_TRUE(make(one).block == read(name).block) << name << " " << target;
     }
   }
 }

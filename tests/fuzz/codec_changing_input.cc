@@ -60,27 +60,9 @@ Writer& writer() {
   return one;
 }
 
-struct LosslessCase {
-  codec::Recipe recipe;
-  DType dtype = DType::f32;
-};
-
-// Choices of take_recipe that others stand for as well are lossless recipes here.
-constexpr std::uint8_t kFirstLossless = 254;
-
-LosslessCase take_lossless(fuzz::Bytes& bytes) {
-  static constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
-  LosslessCase chosen;
-  chosen.recipe.compressor = bytes.take<std::uint8_t>() == kFirstLossless
-                                 ? codec::Compressor::lossless
-                                 : codec::Compressor::xordelta;
-  chosen.dtype = kTypes[bytes.take<std::uint8_t>() % std::size(kTypes)];
-  return chosen;
-}
-
 // Blocks of one stream, between a sender's and a reader's copy of what was sent last. Nobody knows
 // which values a block took, but both ends must have the same.
-void follow_stream(const LosslessCase& chosen, std::vector<float>& input) {
+void follow_stream(const fuzz::LosslessCase& chosen, std::vector<float>& input) {
   const std::span<const std::byte> elements = std::as_bytes(std::span(input));
   std::vector<std::byte> sender(elements.begin(), elements.end());
   std::vector<std::byte> reader = sender;
@@ -111,8 +93,8 @@ void follow_stream(const LosslessCase& chosen, std::vector<float>& input) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Bytes bytes(data, size);
-  if (size != 0 && data[0] >= kFirstLossless) {
-    const LosslessCase chosen = take_lossless(bytes);
+  if (size != 0 && data[0] >= fuzz::kFirstLossless) {
+    const fuzz::LosslessCase chosen = fuzz::take_lossless(bytes);
     const std::vector<float> values = fuzz::take_floats(bytes);
     for (const std::string_view target : codec::target::supported()) {
       TERN_CHECK(codec::target::force(target));

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/dtype.h"
 #include "codec/recipe.h"
 #include "codec/workspace.h"
 
@@ -83,6 +84,24 @@ inline codec::Recipe take_recipe(Bytes& bytes) {
   recipe.scale_elements = 64u * (bytes.take<std::uint8_t>() % 80u);
   recipe.s = 1.0f + static_cast<float>(bytes.take<std::uint8_t>()) / 256.0f;
   return recipe;
+}
+
+struct LosslessCase {
+  codec::Recipe recipe;
+  DType dtype = DType::f32;
+};
+
+// Choices of take_recipe that others stand for as well are lossless recipes here.
+inline constexpr std::uint8_t kFirstLossless = 254;
+
+inline LosslessCase take_lossless(Bytes& bytes) {
+  static constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
+  LosslessCase chosen;
+  chosen.recipe.compressor = bytes.take<std::uint8_t>() == kFirstLossless
+                                 ? codec::Compressor::lossless
+                                 : codec::Compressor::xordelta;
+  chosen.dtype = kTypes[bytes.take<std::uint8_t>() % std::size(kTypes)];
+  return chosen;
 }
 
 // The rest as floats: four bytes each, or, to get long chunks out of short inputs, one byte each.

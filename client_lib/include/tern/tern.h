@@ -270,8 +270,9 @@ TERN_API tern_status tern_tensor_get_stats(tern_tensor* tensor, tern_tensor_stat
  * they were, each node needs its own part only, and more do no harm. In another layout error
  * feedback needs the parts of all nodes and adds them up; diana and ef21 cannot move and answer
  * TERN_ERR_STATE_MISMATCH, as does a part of another tensor or memory. Values that are not finite
- * are refused; what the tensor then remembers is neither what it was nor what was given, so import
- * again or release it. */
+ * are refused, and TERN_ERR_WOULD_BLOCK says that operations on the tensor are under way; what the
+ * tensor then remembers may be neither what it was nor what was given, so import again or release
+ * it. */
 TERN_API tern_status tern_tensor_state_bytes(tern_tensor* tensor, uint64_t* bytes);
 TERN_API tern_status tern_tensor_export_state(tern_tensor* tensor, void* part, uint64_t capacity,
                                               uint64_t* bytes);
@@ -334,7 +335,8 @@ TERN_API tern_status tern_wait_any(tern_client* client, const tern_ticket* ticke
                                    int64_t timeout_ms, size_t* index);
 
 /* Asks for the end of an op; it then fails on all ranks with TERN_ERR_CANCELLED unless it was
- * faster. The ticket is still to be waited for. */
+ * faster: a rank to which it has ended well already keeps its result. The ticket is still to be
+ * waited for. */
 TERN_API tern_status tern_cancel(tern_client* client, tern_ticket ticket);
 
 /* A descriptor that polls readable when at least one ticket may have ended since the last call of
