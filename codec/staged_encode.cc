@@ -245,7 +245,7 @@ class Encoding {
   }
 
   void remember_pieces() noexcept {
-    if (needs_residual(recipe_)) std::memcpy(request_.state, sums_, sizeof(float) * count_);
+    if (needs_residual(recipe_)) std::copy_n(sums_, count_, request_.state);
   }
 
   void remember() noexcept {

@@ -225,7 +225,7 @@ void LaneGroup::lose_streams(OpId op) {
   TensorState* const tensor = data_[op].tensor;
   if (tensor == nullptr || !tensor->codec.has_streams()) return;
   restart_streams(*tensor);
-  for_each_chunk(*tensor, [this, tensor](std::uint32_t chunk) {
+  for_each_chunk(*tensor, [tensor](std::uint32_t chunk) {
     tensor->codec.lose_received(chunk);
     return true;
   });
