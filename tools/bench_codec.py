@@ -11,7 +11,9 @@ from bench_report import markdown_table
 
 COMPUTE = "arithmetic, not memory, is the bound on this processor"
 DRAWS = "a draw of 32 bits an element, so that the bytes are the same on every target"
-STAGES = "stages run one after the other over pieces that stay in the first-level cache"
+STAGES = "quantise, dequantise, subtract: arithmetic, at most 9 GB/s even in cache"
+SPARSE = "every value is still compensated and scanned: one and a half passes"
+COPY = "the result is copied to what is remembered"
 HUFFMAN = "one table look-up a symbol; the prototype coded several symbols a look-up"
 
 DELTA_SEED = 1
@@ -47,18 +49,18 @@ AIMS = [
     ("Huffman alone, decode", SYMBOLS, "decode", 1.4, "5.4-13.7", HUFFMAN),
     ("lossless f32 encode", "none(lossless)", "encode", 0.4, "3.9", HUFFMAN),
     ("lossless f32 decode", "none(lossless)", "decode", 0.4, "3.9", HUFFMAN),
-    ("top-1 % with residual", "ef(topk:p=0.01)", "encode", 0.75, "6.6", STAGES),
-    ("top-1 % without", "none(topk:p=0.01)", "encode", 1.4, "15.8", STAGES),
+    ("top-1 % with residual", "ef(topk:p=0.01)", "encode", 0.75, "6.6", SPARSE),
+    ("top-1 % without", "none(topk:p=0.01)", "encode", 1.4, "15.8", SPARSE),
     ("random-1 % without residual", "none(randk:p=0.01)", "encode", 5.0, "61",
-     "the whole chunk is scanned for values that are not finite before anything is written"),
-    ("random-1 % with residual", "ef(randk:p=0.01)", "encode", 0.8, "8.1", STAGES),
+     "all values are scanned for NaN and energy before anything is written"),
+    ("random-1 % with residual", "ef(randk:p=0.01)", "encode", 0.8, "8.1", SPARSE),
 ]
 # The same of a bf16 tensor, of which DELTA_CHANGED of the values change between two steps.
 DELTA_AIMS = [
     ("bf16 lossless encode", "none(lossless)", "encode", 0.35, "3.6", HUFFMAN),
     ("bf16 lossless decode", "none(lossless)", "decode", 0.3, "2.85", HUFFMAN),
     ("bf16 XOR delta, 2 % changed, encode", "none(xordelta)", "encode", 0.8, "7.4-8.0", STAGES),
-    ("bf16 XOR delta, 2 % changed, decode", "none(xordelta)", "decode", 1.2, "11-13", STAGES),
+    ("bf16 XOR delta, 2 % changed, decode", "none(xordelta)", "decode", 1.2, "11-13", COPY),
 ]
 
 

@@ -19,7 +19,7 @@ feedback reads and writes the residual, 8 bytes more, a shift likewise at both e
 | `lloyd` | 2^b - 1 comparisons without a branch; training on 4,096 values, twice | one table look-up | 4 + b/8 | O(n 2^b); 2^b levels |
 | `topk` by sample | 1 comparison, and 1 move of what is kept; threshold from a sample | scatter of p n | 4 + p (b/8 + position) | O(n); positions of p n |
 | `topk:exact=on` | some twenty counting passes through cache | the same | the same | O(20 n) |
-| `randk`, `blocksparse` | p draws; untouched values are not even read | redraws p n positions | 4 p + p b/8 | O(p n) without memory, O(n) with |
+| `randk`, `blocksparse` | 1 scan for NaN and energy, p draws | redraws p n positions | 4 p + p b/8 | O(n) |
 | `huffman` | of a byte of codes: 1 count, 1 look-up, shift, or | 1 look-up for 1 to 2 symbols | in cache | O(n); 256 lengths, tables of some KiB |
 | static `huffman` | the same without the count | the same | in cache | O(n); nothing in the block |
 | `gzip`, `zstd`, `lz4` | of a byte: hash, look-up, comparison of a match; then Huffman or FSE (not lz4) | copy of matches | in cache, tables of 64 KiB to 1 MiB beside | O(n) with large constants |
