@@ -31,8 +31,7 @@ bool same_op(const wire::AnnounceBody& a, const wire::AnnounceBody& b) noexcept 
   return a.count == b.count && a.kind == b.kind && a.dtype == b.dtype &&
          a.reduction == b.reduction && a.role == b.role && a.memory == b.memory &&
          a.alpha_bits == b.alpha_bits && a.state_scale_bits == b.state_scale_bits &&
-         a.flags == b.flags && a.root == b.root &&
-         a.generation == b.generation;
+         a.flags == b.flags && a.root == b.root && a.generation == b.generation;
 }
 
 int describe_to(std::span<char> out, const wire::AnnounceBody& body) noexcept {

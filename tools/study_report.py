@@ -308,7 +308,9 @@ def in_short(result):
         f"leaves an error of {of(weights, 'ef21(3lc:s=1)', 'error')} with "
         f"{of(weights, 'ef21(3lc:s=1)', 'bits_per_value')} bits, `bf16` "
         f"{of(weights, 'none(bf16)', 'error')} with 16. The price is a copy at the sender and at every "
-        "reader, and a first step of 32 bits.",
+        "reader, and a first step of 32 bits. (ternd compresses tensors of the roles `gradient` and "
+        "`delta` with loss; those of the role `weights` it sends bit for bit, so that such a recipe is "
+        "for weights that are sent as a `delta`.)",
     ]
     return "\n".join(f"* {line}" for line in lines)
 
