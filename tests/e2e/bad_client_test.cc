@@ -48,7 +48,7 @@ class BadClient : public ::testing::Test {
 TEST_F(BadClient, SendsGarbageOnTheSocket) {
   work_meanwhile();
   std::mt19937_64 random(7);
-  for (const std::size_t bytes : {1, 7, 15, 16, 17, 127, 128, 129, 2000, 4096, 5000}) {
+  for (const std::size_t bytes : {1u, 7u, 15u, 16u, 17u, 127u, 128u, 129u, 2000u, 4096u, 5000u}) {
     HostileClient client(cluster[0].socket());
     std::vector<std::byte> packet(bytes);
     for (auto& byte : packet) byte = static_cast<std::byte>(random());

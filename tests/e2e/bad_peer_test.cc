@@ -45,7 +45,7 @@ class BadPeer : public ::testing::Test {
 
 TEST_F(BadPeer, SendsNoise) {
   std::mt19937_64 random(3);
-  for (const std::size_t bytes : {1, 10, 87, 88, 89, 168, 1000, 100'000}) {
+  for (const std::size_t bytes : {1u, 10u, 87u, 88u, 89u, 168u, 1000u, 100'000u}) {
     std::vector<std::byte> noise(bytes);
     for (auto& byte : noise) byte = static_cast<std::byte>(random());
     HostilePeer peer(port);
@@ -206,7 +206,7 @@ TEST_F(BadPeer, GuessesGroupsOnALane) {
   std::uint64_t sequence = 0;
   for (const auto kind : {FrameKind::announce, FrameKind::grant, FrameKind::contribution,
                           FrameKind::result, FrameKind::op_fail, FrameKind::verify}) {
-    for (const std::size_t bytes : {0, 8, 48, 192, 70'000}) {
+    for (const std::size_t bytes : {0u, 8u, 48u, 192u, 70'000u}) {
       wire::FrameHeader header;
       header.kind = static_cast<std::uint8_t>(kind);
       header.link_seq = ++sequence;

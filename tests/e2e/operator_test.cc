@@ -217,7 +217,7 @@ TEST(Operator, StopsADaemonInTheMiddleOfTheWork) {
 
   // The same programs, after the daemon has come back.
   ASSERT_TRUE(cluster[0].restart());
-  for (const std::size_t rank : {0, 1}) {
+  for (const std::size_t rank : {0u, 1u}) {
     ranks[rank].ask("disconnect");
     ASSERT_TRUE(ranks[rank].connect().ok());
   }
