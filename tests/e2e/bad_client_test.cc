@@ -243,6 +243,7 @@ TEST_F(BadClient, Floods) {
 TEST_F(BadClient, NeverSaysHello) {
   work_meanwhile();
   std::vector<HostileClient> silent;
+  silent.reserve(100);
   for (int i = 0; i < 100; ++i) silent.emplace_back(cluster[0].socket());
   for (auto& client : silent) EXPECT_TRUE(client.is_thrown_out());
 }

@@ -118,8 +118,15 @@ TEST_F(BadPeer, SpeaksNonsenseToTheConductor) {
           "{\"t\":\"join\",\"uid\":\"" + uid + "\",\"rank\":-1,\"size\":1}",
           "{\"t\":\"join\",\"uid\":\"" + uid + "\",\"rank\":0,\"size\":1e99}",
           "{\"t\":\"join\",\"uid\":\"" + uid + "\",\"rank\":0,\"size\":1,\"node\":[],\"nonce\":{}}",
-          "{\"t\":\"join\",\"uid\":\"" + uid + "\",\"rank\":0,\"size\":1,\"node\":\"" + uid +
-              "\",\"nonce\":\"" + uid + "\",\"lanes\":-5,\"chunk_bytes\":\"x\"}",
+          nlohmann::json{{"t", "join"},
+                         {"uid", uid},
+                         {"rank", 0},
+                         {"size", 1},
+                         {"node", uid},
+                         {"nonce", uid},
+                         {"lanes", -5},
+                         {"chunk_bytes", "x"}}
+              .dump(),
           "{\"t\":\"proof\",\"uid\":\"" + uid + "\",\"rank\":0,\"hmac\":\"\"}",
           "{\"t\":\"members\",\"uid\":\"" + uid + "\",\"body\":\"{}\",\"hmac\":\"00\"}",
           "{\"t\":\"start\",\"uid\":\"" + uid + "\",\"epoch\":1}",
@@ -224,6 +231,7 @@ TEST_F(BadPeer, GuessesGroupsOnALane) {
 
 TEST_F(BadPeer, OpensManyConnections) {
   std::vector<HostilePeer> peers;
+  peers.reserve(300);
   for (int i = 0; i < 300; ++i) peers.emplace_back(port);
   for (std::uint16_t i = 0; i < 100; ++i) {
     peers[i].send(HostilePeer::hello_frame(HostilePeer::hello_body(0, 2000u + i)));
