@@ -21,13 +21,13 @@ struct ControlOptions {
   std::size_t max_clients = 32;  // one more is told so and closed
   // Of one answer. A client's next request is read only when it has taken the answer to the one
   // before, so that max_clients * max_answer_bytes bounds what is queued.
-  std::size_t max_answer_bytes = 16 * 1024 * 1024;
+  std::size_t max_answer_bytes = std::size_t{16} * 1024 * 1024;
   // Neither a whole request nor the taking of a whole answer may last longer.
   std::chrono::milliseconds idle_timeout{30'000};
 };
 
 // The longest request, with its line feed; part of the protocol.
-inline constexpr std::size_t kMaxControlRequestBytes = 64 * 1024;
+inline constexpr std::size_t kMaxControlRequestBytes = std::size_t{64} * 1024;
 
 // Serves line-delimited JSON on a Unix stream socket (docs/control-protocol.md). Everything happens
 // in handlers of the io_context; nothing blocks.
