@@ -46,8 +46,6 @@ bool read(const Params& params, const std::byte*, const std::byte* body,
   return true;
 }
 
-double biased(const Params&, std::size_t) noexcept { return -1.0; }
-
 }  // namespace
 
 const Implementation kBitmask = {sizes_of, piece, write, read, biased};

@@ -35,8 +35,6 @@ bool read(const Params& params, const std::byte* side, const std::byte* body,
   return (kernels().*format).decode(side, body, block, out);
 }
 
-double biased(const Params&, std::size_t) noexcept { return -1.0; }
-
 template <Fp8Kernels SmallFloatKernels::*format>
 constexpr Implementation kRow = {sizes_of, piece, write<format>, read<format>, biased};
 

@@ -39,8 +39,6 @@ bool read_fp16(const Params&, const std::byte*, const std::byte* body,
   return kernels().from_fp16(body, out.size(), out.data()) < kFp16Infinity;
 }
 
-double biased(const Params&, std::size_t) noexcept { return -1.0; }
-
 }  // namespace
 
 const Implementation kBf16 = {sizes_of, piece, write_bf16, read_bf16, biased};

@@ -15,6 +15,9 @@ struct Implementation {
   double (*omega)(const Params& params, std::size_t elements) noexcept;
 };
 
+// The omega of those that are not unbiased.
+inline double biased(const Params&, std::size_t) noexcept { return -1.0; }
+
 extern const Implementation kBf16;
 extern const Implementation kBitmask;
 extern const Implementation kFp16;

@@ -97,8 +97,6 @@ bool read(const Params& params, const std::byte* side, const std::byte* body,
   return true;
 }
 
-double biased(const Params&, std::size_t) noexcept { return -1.0; }
-
 }  // namespace
 
 const Implementation kLloyd = {sizes_of, piece, write, read, biased};

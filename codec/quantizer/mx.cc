@@ -32,8 +32,6 @@ bool read(const Params&, const std::byte* side, const std::byte* body,
   return (kernels().*format).decode(side, body, out);
 }
 
-double biased(const Params&, std::size_t) noexcept { return -1.0; }
-
 template <unsigned bits, MxKernels SmallFloatKernels::*format>
 constexpr Implementation kRow = {sizes_of<bits>, piece, write<format>, read<format>, biased};
 
