@@ -1,0 +1,59 @@
+#pragma once
+
+// The log of choices: what was sent how, so that a run can be repeated bit for bit. A text file,
+// one record on a line, fields separated by a space:
+//
+//   tern-choices 1
+//   op <tensor> <use> <lane> <probe> <broadcast> <reduce> ...
+//   chunk <tensor> <use> <lane> <leg> <chunk> <recipe>
+//
+// An `op` record holds from the tensor's use-th operation on: results travel as `broadcast`,
+// contributions as `reduce`, one recipe for each other node in order; the first `probe` of those to
+// each node raw. A `chunk` record is of one block that was made otherwise, because the choice
+// changed in the middle of the operation; leg is 1 for a contribution and 2 for a result. `tensor`
+// is a name, with `%` and two hexadecimal digits for each byte that is a space, a control character
+// or `%`. Each node has a log of its own.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace tern::tuner {
+
+struct LoggedOp {
+  std::string tensor;
+  std::uint64_t use = 0;
+  std::uint32_t lane = 0;
+  std::uint32_t probe_chunks = 0;
+  std::string broadcast;
+  std::vector<std::string> reduce;
+
+  friend bool operator==(const LoggedOp&, const LoggedOp&) = default;
+};
+
+struct LoggedChunk {
+  std::string tensor;
+  std::uint64_t use = 0;
+  std::uint32_t lane = 0;
+  std::uint32_t leg = 1;
+  std::uint32_t chunk = 0;
+  std::string recipe;
+
+  friend bool operator==(const LoggedChunk&, const LoggedChunk&) = default;
+};
+
+struct ChoiceLog {
+  std::vector<LoggedOp> ops;  // in the order of the file
+  std::vector<LoggedChunk> chunks;
+};
+
+std::string choice_log_head();  // the first line
+std::string format(const LoggedOp& op);
+std::string format(const LoggedChunk& chunk);
+// The error names the line.
+Result<ChoiceLog> parse_choice_log(std::string_view text);
+
+}  // namespace tern::tuner

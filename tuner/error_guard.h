@@ -1,0 +1,67 @@
+#pragma once
+
+// Watches one tensor for signs that the loss harms it, and says which level it may have at present.
+
+#include <cstdint>
+#include <string_view>
+
+#include "tuner/level.h"
+
+namespace tern::tuner {
+
+struct GuardSettings {
+  std::uint64_t first_ops = 10;    // a tensor's first ops go no further than `conservative`
+  std::uint64_t caution_ops = 64;  // an alarm holds for so long
+  double norm_change = 4.0;        // so many times longer or shorter than usual is sudden
+};
+
+enum class Alarm : std::uint8_t { none, first_ops, residual_growth, nonfinite, norm_change };
+std::string_view alarm_text(Alarm alarm) noexcept;
+
+// Energies are sums of squares over all of an op that was encoded on this node; 0 where nothing
+// was.
+struct ErrorSample {
+  double input_energy = 0.0;
+  double residual_energy = 0.0;
+  bool nonfinite = false;
+};
+
+class ErrorGuard {
+ public:
+  ErrorGuard(Level level, Bounds bounds, const GuardSettings& settings);
+
+  void set_bounds(Level level, Bounds bounds) noexcept {
+    level_ = level;
+    bounds_ = bounds;
+  }
+
+  // After each op.
+  void observe(const ErrorSample& sample) noexcept;
+
+  // What the next op may lose.
+  Bounds bounds() const noexcept;
+  Level level() const noexcept {
+    return cautious_ops_ > 0 && cautious_level_ < level_ ? cautious_level_ : level_;
+  }
+  Alarm alarm() const noexcept;  // why it is not the tensor's own level
+  std::uint64_t alarms() const noexcept { return alarms_; }
+  double residual_ratio() const noexcept { return residual_ratio_; }
+  std::uint64_t ops() const noexcept { return ops_; }
+
+ private:
+  void raise(Alarm alarm) noexcept;
+
+  Level level_;
+  Bounds bounds_;
+  GuardSettings settings_;
+  std::uint64_t ops_ = 0;
+  std::uint64_t cautious_ops_ = 0;  // still to go
+  Level cautious_level_ = Level::lossless;
+  Alarm alarm_ = Alarm::none;
+  std::uint64_t alarms_ = 0;
+  std::uint32_t growths_ = 0;
+  double usual_energy_ = 0.0;
+  double residual_ratio_ = 0.0;
+};
+
+}  // namespace tern::tuner

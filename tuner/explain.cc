@@ -1,0 +1,101 @@
+// Why a choice was made, in words.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tuner/tuner.h"
+
+namespace tern::tuner {
+namespace {
+
+std::string duration(double ns) {
+  if (ns >= 1e9) return fmt::format("{:.2f} s", ns / 1e9);
+  if (ns >= 1e6) return fmt::format("{:.1f} ms", ns / 1e6);
+  return fmt::format("{:.0f} us", ns / 1e3);
+}
+
+// Why a candidate is not in use.
+std::string verdict_of(const TensorPolicy& policy, const Candidate& candidate,
+                       const CandidateRecord& record, bool allowed, double ns, double chosen_ns) {
+  if (!record.measured) return "not measured on this tensor yet";
+  if (!allowed) {
+    return fmt::format("would leave out {:.4g} of the energy, allowed is {:.4g}",
+                       record.cautious_loss(), policy.guard().bounds().loss);
+  }
+  const std::string cost =
+      ns > chosen_ns ? fmt::format("{:.0f} % slower", 100.0 * (ns / chosen_ns - 1.0))
+                     : fmt::format("{:.0f} % faster, but not by enough or for long enough",
+                                   100.0 * (1.0 - ns / chosen_ns));
+  return candidate.lossless ? cost + ", loses nothing" : cost;
+}
+
+}  // namespace
+
+std::string Tuner::choice_text(const Choice& choice) const {
+  const auto& reduce = choice.reduce;
+  const auto name = [this](CandidateIndex one) { return candidates_[one].recipe; };
+  const bool same = std::all_of(reduce.begin(), reduce.end(),
+                                [&](CandidateIndex one) { return one == reduce[0]; });
+  if (same && !reduce.empty() && reduce[0] == choice.broadcast) return name(choice.broadcast);
+  std::string out;
+  for (std::size_t i = 0; i < reduce.size() && (i == 0 || !same); ++i) {
+    out += (i == 0 ? "" : "|") + name(reduce[i]);
+  }
+  return out + " -> " + name(choice.broadcast);
+}
+
+Tuner::TensorView Tuner::view(TensorKey key) const {
+  const Tensor& tensor = tensors_.at(key);
+  const TensorPolicy& policy = *tensor.policy;
+  const Circumstances now = circumstances(tensor);
+  const ErrorGuard& guard = policy.guard();
+  TensorView view;
+  view.name = tensor.info.name;
+  view.level = tensor.info.bounds ? "bounds" : std::string(level_name(tensor.info.level));
+  view.recipe = choice_text(policy.choice());
+  view.alarm = alarm_text(guard.alarm());
+  view.bound_loss = guard.bounds().loss;
+  view.bound_residual = guard.bounds().residual;
+  view.residual = guard.residual_ratio();
+  view.measured_ns = policy.last_measured_ns();
+  view.ops = policy.ops();
+  view.switches = policy.switches();
+  view.alarms = guard.alarms();
+  for (const RateWindow* peer : now.peers) {
+    if (!peer->known()) continue;
+    view.rate = view.rate == 0.0 ? peer->mean() : std::min(view.rate, peer->mean());
+  }
+  const CandidateIndex used = policy.choice().broadcast;
+  const double chosen_ns = policy.expected_ns(used, now);
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    const auto index = static_cast<CandidateIndex>(i);
+    const CandidateRecord& record = policy.records()[i];
+    const Prediction prediction = policy.predicted(index, now);
+    CandidateView one;
+    one.recipe = candidates_[i].recipe;
+    one.allowed = policy.allowed(index);
+    one.measured = record.measured;
+    one.tried = record.tried;
+    one.predicted_ns = prediction.total_ns;
+    one.work_ns = prediction.work_ns;
+    one.wire_ns = prediction.wire_ns;
+    one.measured_ns = record.tried ? policy.expected_ns(index, now) : 0.0;
+    one.ratio = record.wire > 0.0 ? 1.0 / record.wire : 0.0;
+    one.loss = record.loss;
+    if (index == used) {
+      one.verdict = "in use";
+      view.bottleneck = prediction.wire_ns > prediction.work_ns ? "the link" : "the lane";
+    } else {
+      one.verdict = verdict_of(policy, candidates_[i], record, one.allowed,
+                               policy.expected_ns(index, now), chosen_ns);
+    }
+    view.candidates.push_back(std::move(one));
+  }
+  view.reason = fmt::format("{}: about {} an operation, {} for raw; the bottleneck is {}",
+                            reason_text(policy.reason()), duration(chosen_ns),
+                            duration(policy.expected_ns(kRaw, now)), view.bottleneck);
+  return view;
+}
+
+}  // namespace tern::tuner

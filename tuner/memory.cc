@@ -1,0 +1,119 @@
+// What the tuner has learnt, as a document: what candidates do to tensors, how fast codecs and
+// links are. A tensor's residual is not here, it belongs to the codec state.
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "tuner/tuner.h"
+
+namespace tern::tuner {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kVersion = 1;
+
+json to_json(const CandidateRecord& record) {
+  return {{"wire", record.wire},
+          {"loss", record.loss},
+          {"loss_spread", record.loss_spread},
+          {"fit", record.fit},
+          {"tried", record.tried}};
+}
+
+// A number of the document, in bounds.
+double number(const json& object, const char* name, double min, double max) {
+  const double value = object.at(name).get<double>();
+  if (!std::isfinite(value) || value < min || value > max) {
+    throw std::out_of_range(fmt::format("{} is {}, not in [{}, {}]", name, value, min, max));
+  }
+  return value;
+}
+
+CandidateRecord record_of(const json& object) {
+  CandidateRecord record;
+  record.measured = true;
+  record.wire = number(object, "wire", 0.0, 8.0);
+  record.loss = number(object, "loss", 0.0, 1e6);
+  record.loss_spread = number(object, "loss_spread", 0.0, 1e6);
+  record.fit = number(object, "fit", 0.01, 100.0);
+  record.tried = object.at("tried").get<bool>();
+  return record;
+}
+
+}  // namespace
+
+json Tuner::remember() const {
+  json tensors = json::object();
+  const auto add = [&tensors](const std::string& name, const std::string& recipe,
+                              const CandidateRecord& record) {
+    if (record.measured && recipe != "raw") tensors[name][recipe] = to_json(record);
+  };
+  for (const auto& [name, remembered] : remembered_) {
+    for (const auto& [recipe, record] : remembered.records) add(name, recipe, record);
+  }
+  for (const auto& [key, tensor] : tensors_) {
+    const auto records = tensor.policy->records();
+    for (std::size_t i = 0; i < candidates_.size(); ++i) {
+      add(tensor.info.name, candidates_[i].recipe, records[i]);
+    }
+  }
+  json speeds = json::object();
+  for (std::size_t i = 1; i < candidates_.size(); ++i) {
+    for (std::size_t size = 0; size < kSizeClasses; ++size) {
+      const Speed& one = speeds_[i][size];
+      if (!one.known) continue;
+      speeds[candidates_[i].recipe][std::to_string(size)] = {{"encode_ns", one.encode_ns},
+                                                             {"decode_ns", one.decode_ns}};
+    }
+  }
+  json peers = json::object();
+  for (const auto& [key, peer] : peers_) {
+    if (peer.window.known()) peers[key] = peer.window.mean();
+  }
+  return {{"version", kVersion}, {"tensors", tensors},       {"speeds", speeds},
+          {"peers", peers},      {"byte_ns", lane_.byte_ns}, {"chunk_ns", lane_.chunk_ns}};
+}
+
+Status Tuner::recall(const json& memory) {
+  std::map<std::string, Remembered> tensors;
+  auto speeds = speeds_;
+  std::map<PeerKey, double> rates;
+  LaneCost lane;
+  try {
+    if (memory.at("version").get<int>() != kVersion) {
+      return fail(Errc::version_mismatch, fmt::format("it is not of version {}", kVersion));
+    }
+    for (const auto& [name, recipes] : memory.at("tensors").items()) {
+      for (const auto& [recipe, object] : recipes.items()) {
+        tensors[name].records[recipe] = record_of(object);
+      }
+    }
+    for (std::size_t i = 1; i < candidates_.size(); ++i) {
+      const auto found = memory.at("speeds").find(candidates_[i].recipe);
+      if (found == memory.at("speeds").end()) continue;
+      for (std::size_t size = 0; size < kSizeClasses; ++size) {
+        const auto one = found->find(std::to_string(size));
+        if (one == found->end()) continue;
+        speeds[i][size] = {number(*one, "encode_ns", 0.0, 1e6), number(*one, "decode_ns", 0.0, 1e6),
+                           true};
+      }
+    }
+    for (const auto& [key, rate] : memory.at("peers").items()) {
+      rates[key] = rate.get<double>();
+    }
+    lane.byte_ns = number(memory, "byte_ns", 0.01, 100.0);
+    lane.chunk_ns = number(memory, "chunk_ns", 1.0, 1e7);
+  } catch (const std::exception& error) {
+    return fail(Errc::invalid_argument, error.what());
+  }
+  remembered_ = std::move(tensors);
+  speeds_ = std::move(speeds);
+  lane_ = lane;
+  for (const auto& [key, rate] : rates) peers_[key].window.observe(rate, false);
+  return {};
+}
+
+}  // namespace tern::tuner

@@ -1,0 +1,47 @@
+#pragma once
+
+// What a link delivers, from samples of bytes per second.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace tern::tuner {
+
+// A sender that compresses well does not fill its link, and what it measures then is itself. Such a
+// sample (`limited`) only shows that the link is at least so fast: it may raise the estimate and
+// never lower it. (BBR's rule for application-limited samples: Cardwell et al., ACM Queue 14(5),
+// 2016, "delivery rate samples".)
+class RateWindow {
+ public:
+  static constexpr std::size_t kSamples = 8;
+
+  void observe(double bytes_per_s, bool limited) noexcept;
+
+  bool known() const noexcept { return count_ > 0; }
+  std::size_t count() const noexcept { return count_; }
+  // 0 is the newest.
+  double sample(std::size_t age) const noexcept { return samples_[age]; }
+  // Of a sample in a mean over all of them; they sum to one.
+  double weight(std::size_t age) const noexcept;
+  double mean() const noexcept;
+  double median() const noexcept;
+  // How often two samples in a row were so far from the rest that the rest was forgotten.
+  std::uint64_t changes() const noexcept { return changes_; }
+  // The newest sample is far above the others, or only a lower bound: the link may be faster than
+  // all that is known of it.
+  bool may_be_faster() const noexcept { return may_be_faster_; }
+  // Samples since the last one that a full link made: how old the knowledge is.
+  std::uint64_t limited_since() const noexcept { return limited_since_; }
+
+ private:
+  void forget_before_change() noexcept;
+
+  std::array<double, kSamples> samples_{};  // newest first
+  std::size_t count_ = 0;
+  std::uint64_t changes_ = 0;
+  std::uint64_t limited_since_ = 0;
+  bool may_be_faster_ = false;
+};
+
+}  // namespace tern::tuner

@@ -1,0 +1,145 @@
+#pragma once
+
+// The choice for one tensor, op by op.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tuner/candidate.h"
+#include "tuner/cost_model.h"
+#include "tuner/error_guard.h"
+#include "tuner/rate_window.h"
+
+namespace tern::tuner {
+
+// How the next op is sent. Blocks say how they are encoded, so each node chooses for itself.
+struct Choice {
+  std::vector<CandidateIndex> reduce;  // contributions, by peer
+  CandidateIndex broadcast = kRaw;     // results: the owner encodes them once, for all
+  // So many of the op's first contributions to each peer travel raw, to see what the link can do.
+  std::uint8_t probe_chunks = 0;
+
+  friend bool operator==(const Choice&, const Choice&) = default;
+};
+
+enum class Reason : std::uint8_t {
+  start,            // nothing is known yet
+  fastest,          // the least predicted time
+  alarm,            // what was in use is not allowed at present
+  alarm_over,       // a bolder recipe is allowed again
+  link_changed,     // the fastest since the link delivers another rate
+  trial,            // one op, to compare with what the model says
+  nothing_allowed,  // but raw
+};
+std::string_view reason_text(Reason reason) noexcept;
+
+struct PolicySettings {
+  double switch_gain = 0.08;  // predicted, to leave a recipe for another at once
+  double small_gain = 0.02;   // and if it has been seen for `patience` ops in a row
+  std::uint32_t patience = 12;
+  std::uint32_t dwell = 2;         // ops between two switches
+  std::uint32_t trial_every = 64;  // ops
+  double trial_loss = 0.25;        // a recipe predicted slower than this is not tried
+  double probe_budget = 0.01;      // share of the time that probes of the link may take
+  std::uint32_t probe_every = 16;  // ops, at least
+  std::uint8_t probe_chunks = 4;
+  double slack = 0.02;  // a safer recipe for a peer that is not the bottleneck
+};
+
+// What the tuner knows of a candidate and this tensor.
+struct CandidateRecord {
+  bool measured = false;     // on this tensor's values
+  double wire = 1.0;         // bytes of a block by those of its elements
+  double loss = 0.0;         // share of the energy that an encoding leaves out
+  double loss_spread = 0.0;  // mean distance of samples from it
+  double fit = 1.0;          // measured time of ops by predicted
+  std::uint64_t fit_op = 0;  // the last op that was measured
+  bool tried = false;
+
+  // Not exceeded but by the odd sample.
+  double cautious_loss() const noexcept { return loss + 2.0 * loss_spread; }
+};
+
+// What the policy is told before each op.
+struct Circumstances {
+  std::span<const RateWindow* const> peers;  // what is delivered to each; null: nothing known
+  // What peers say they deliver to us: nobody gains by being faster than these. 0: unknown.
+  std::span<const double> inbound;
+  std::span<const CodecCost> costs;  // by candidate; `wire` is not used
+  LaneCost lane;
+  double round_trip_ns = 0.0;
+  double assumed_rate = 1.25e9;  // bytes per second, while nothing is known
+};
+
+class TensorPolicy {
+ public:
+  TensorPolicy(std::span<const Candidate> candidates, OpShape shape, Level level, Bounds bounds,
+               const PolicySettings& settings, const GuardSettings& guard);
+
+  void set_bounds(Level level, Bounds bounds) noexcept { guard_.set_bounds(level, bounds); }
+
+  // For the next op.
+  const Choice& decide(const Circumstances& circumstances);
+
+  void observe_sample(CandidateIndex candidate, double wire, double loss) noexcept;
+  // An op has ended that was sent by `choice`, so long after it was granted.
+  void observe_op(const Choice& choice, double measured_ns, const ErrorSample& error,
+                  const Circumstances& circumstances) noexcept;
+
+  const Choice& choice() const noexcept { return choice_; }
+  Reason reason() const noexcept { return reason_; }
+  const ErrorGuard& guard() const noexcept { return guard_; }
+  const OpShape& shape() const noexcept { return shape_; }
+  std::span<const CandidateRecord> records() const noexcept { return records_; }
+  std::span<CandidateRecord> records() noexcept { return records_; }
+  bool allowed(CandidateIndex candidate) const noexcept;
+  // Of an op that all nodes send by this candidate, as of the last decision.
+  Prediction predicted(CandidateIndex candidate, const Circumstances& circumstances) const noexcept;
+  double expected_ns(CandidateIndex candidate, const Circumstances& circumstances) const noexcept;
+  double last_measured_ns() const noexcept { return last_measured_ns_; }
+  std::uint64_t switches() const noexcept { return switches_; }
+  std::uint64_t ops() const noexcept { return guard_.ops(); }
+
+ private:
+  struct Pair {
+    CandidateIndex reduce = kRaw;
+    CandidateIndex broadcast = kRaw;
+    friend bool operator==(const Pair&, const Pair&) = default;
+  };
+
+  double time_of(const Pair& pair, const Circumstances& circumstances) const noexcept;
+  double model_ns(const Pair& pair, const Circumstances& circumstances,
+                  double speedup) const noexcept;
+  double fit_of(CandidateIndex candidate) const noexcept;
+  const RateWindow* slowest(const Circumstances& circumstances) const noexcept;
+  Pair best_pair(const Circumstances& circumstances, double& ns) const noexcept;
+  Pair choose(const Circumstances& circumstances);
+  bool plan_trial(const Circumstances& circumstances, const Pair& current, Pair& trial);
+  bool plan_probe(const Circumstances& circumstances, const Pair& current);
+  void spread(const Pair& pair, const Circumstances& circumstances);
+  bool pays_for_chunks(const Pair& pair) const noexcept;
+
+  std::span<const Candidate> candidates_;
+  OpShape shape_;
+  PolicySettings settings_;
+  ErrorGuard guard_;
+  std::vector<CandidateRecord> records_;
+  Choice choice_;
+  Pair kept_;  // the choice, without trials
+  Reason reason_ = Reason::start;
+  std::uint64_t decisions_ = 0;
+  std::uint64_t switched_at_ = 0;
+  std::uint64_t probed_at_ = 0;
+  std::uint32_t hasty_probes_ = 0;  // in a row
+  std::uint64_t link_changes_ = 0;
+  bool was_alarmed_ = false;
+  Pair better_;                   // what small gains have pointed to
+  std::uint32_t better_for_ = 0;  // ops in a row
+  std::uint32_t next_trial_ = 0;  // whose turn it is
+  std::uint64_t switches_ = 0;
+  double last_measured_ns_ = 0.0;
+};
+
+}  // namespace tern::tuner

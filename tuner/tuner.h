@@ -1,0 +1,170 @@
+#pragma once
+
+// The tuner: for each tensor the recipe that is predicted to be fastest among those that its level
+// allows. Pure policy: no thread, no clock, no I/O; for given calls the answers are the same.
+// Source of the break-even algebra and of the shadow measurement: docs/tuner.md.
+//
+// Threads: one at a time. It allocates; it is not for lanes.
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "tuner/candidate.h"
+#include "tuner/choice_log.h"
+#include "tuner/cost_model.h"
+#include "tuner/level.h"
+#include "tuner/rate_window.h"
+#include "tuner/tensor_policy.h"
+
+namespace tern::tuner {
+
+using TensorKey = std::uint64_t;  // the caller's
+using PeerKey = std::string;      // what stays the same across a restart: the peer's address
+
+struct TensorInfo {
+  std::string name;  // what stays the same across a restart
+  OpShape shape;
+  Level level = Level::balanced;
+  std::optional<Bounds> bounds;  // instead of the level's
+  std::vector<PeerKey> peers;    // nodes - 1, in the order of Choice::reduce
+};
+
+// A chunk was encoded and decoded by a candidate off the wire.
+struct SampleMeasurement {
+  CandidateIndex candidate = kRaw;
+  std::uint64_t bytes = 0;  // of the elements
+  std::uint64_t block_bytes = 0;
+  double encode_ns = 0.0;
+  double decode_ns = 0.0;
+  double loss = 0.0;  // energy left out by the energy of what was encoded
+};
+
+// An op, or one lane's part of it, has ended.
+struct OpMeasurement {
+  Choice choice;
+  double ns = 0.0;  // from the grant to the end
+  ErrorSample error;
+  // What the lane itself measured of `choice`, for the bytes that it encoded or decoded; 0:
+  // nothing.
+  std::uint64_t encoded_bytes = 0;
+  double encode_ns = 0.0;
+};
+
+// What a lane did in an interval.
+struct LaneMeasurement {
+  double busy_ns = 0.0;
+  double codec_ns = 0.0;  // of that
+  std::uint64_t wire_bytes = 0;
+  std::uint64_t blocks = 0;
+};
+
+struct Settings {
+  PolicySettings policy;
+  GuardSettings guard;
+};
+
+class Tuner {
+ public:
+  // REQUIRES: 1 .. kMaxCandidates of them, raw first.
+  explicit Tuner(std::vector<Candidate> candidates, Settings settings = {});
+  ~Tuner();
+  Tuner(const Tuner&) = delete;
+  Tuner& operator=(const Tuner&) = delete;
+
+  std::span<const Candidate> candidates() const noexcept { return candidates_; }
+
+  void add_tensor(TensorKey key, TensorInfo info);
+  void remove_tensor(TensorKey key);
+  bool has_tensor(TensorKey key) const noexcept { return tensors_.contains(key); }
+  // Another level or bounds from the next op on; what was learnt stays.
+  void set_bounds(TensorKey key, Level level, std::optional<Bounds> bounds);
+
+  // How the tensor's next op is sent. REQUIRES: has_tensor(key).
+  const Choice& decide(TensorKey key);
+
+  void observe_sample(TensorKey key, const SampleMeasurement& sample);
+  void observe_op(TensorKey key, const OpMeasurement& op);
+  void observe_rate(const PeerKey& peer, double bytes_per_s, bool limited);
+  // What the peer says it delivers to us, and how long an answer takes.
+  void observe_peer(const PeerKey& peer, double inbound_bytes_per_s, double round_trip_ns);
+  void observe_lane(const LaneMeasurement& lane);
+  // Speed of a candidate on values of no tensor, measured before there are any.
+  void calibrate(const SampleMeasurement& sample);
+
+  // ---- Why (explain.cc) ----
+  struct CandidateView {
+    std::string recipe;
+    bool allowed = false, measured = false, tried = false;
+    double predicted_ns = 0.0, work_ns = 0.0, wire_ns = 0.0;
+    double measured_ns = 0.0;  // what ops took, if it was in use: predicted by the model, corrected
+    double ratio = 1.0, loss = 0.0;
+    std::string verdict;  // why it is used, or not
+  };
+  struct TensorView {
+    std::string name, level, recipe, reason, alarm, bottleneck;
+    double bound_loss = 0.0, bound_residual = 0.0, residual = 0.0, rate = 0.0, measured_ns = 0.0;
+    std::uint64_t ops = 0, switches = 0, alarms = 0;
+    std::vector<CandidateView> candidates;
+  };
+  TensorView view(TensorKey key) const;
+  std::string choice_text(const Choice& choice) const;
+  const TensorPolicy& policy(TensorKey key) const;
+
+  // ---- Across a restart (memory.cc) ----
+  nlohmann::json remember() const;
+  // Nothing of a damaged memory is taken.
+  Status recall(const nlohmann::json& memory);
+
+ private:
+  static constexpr std::size_t kSizeClasses = 4;
+  struct Speed {
+    double encode_ns = 0.0, decode_ns = 0.0;  // for each byte
+    bool known = false;
+  };
+  struct Peer {
+    RateWindow window;
+    double inbound = 0.0;
+    double round_trip_ns = 0.0;
+  };
+  struct Tensor {
+    TensorInfo info;
+    std::size_t size_class = 0;
+    std::unique_ptr<TensorPolicy> policy;
+    std::vector<Peer*> peers;
+  };
+  // What is known of a tensor that is not declared at present.
+  struct Remembered {
+    std::map<std::string, CandidateRecord> records;  // by recipe
+  };
+
+  static std::size_t size_class(std::uint64_t chunk_bytes) noexcept;
+  Speed speed(CandidateIndex candidate, std::size_t size_class) const noexcept;
+  void learn_speed(CandidateIndex candidate, const SampleMeasurement& sample);
+  // Fills costs_, peers_ and inbound_, to which the answer refers.
+  Circumstances circumstances(const Tensor& tensor) const;
+
+  std::vector<Candidate> candidates_;
+  Settings settings_;
+  std::vector<std::array<Speed, kSizeClasses>> speeds_;  // by candidate
+  double strain_ = 1.0;  // time of coding on a lane by that in the shadow
+  LaneCost lane_;
+  // Normal equations of the lane's own work, faded: [bytes^2, bytes blocks, blocks^2], right side.
+  std::array<double, 3> lane_matrix_{};
+  std::array<double, 2> lane_vector_{};
+  std::map<PeerKey, Peer> peers_;
+  std::map<TensorKey, Tensor> tensors_;
+  std::map<std::string, Remembered> remembered_;
+  mutable std::vector<CodecCost> costs_;
+  mutable std::vector<const RateWindow*> windows_;
+  mutable std::vector<double> inbound_;
+};
+
+}  // namespace tern::tuner
