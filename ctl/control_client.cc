@@ -202,12 +202,12 @@ Result<json> read_answer(const std::string& path, std::string_view verb, std::st
 
 }  // namespace
 
-Result<json> ask_daemon(const std::string& socket_path, std::string_view verb,
+Result<json> ask_daemon(const std::string& socket_path, std::string_view verb, const json& args,
                         std::chrono::milliseconds timeout) {
   Connection connection(socket_path, timeout);
   if (auto status = connection.open(); !status) return tl::unexpected(status.error());
   const json request{
-      {"v", wire::kControlProtocol}, {"id", kRequestId}, {"verb", verb}, {"args", json::object()}};
+      {"v", wire::kControlProtocol}, {"id", kRequestId}, {"verb", verb}, {"args", args}};
   if (auto status = connection.send(request.dump() + "\n"); !status) {
     return tl::unexpected(status.error());
   }

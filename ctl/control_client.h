@@ -12,7 +12,8 @@ namespace tern::ctl {
 // Connects, asks one question and waits for the answer, all within `timeout`. The error's text is
 // for people, with what to do; its code says which case it is: daemon_absent, permission_denied,
 // version_mismatch, timeout, protocol_error, or what the daemon said.
+// `args` is an object.
 Result<nlohmann::json> ask_daemon(const std::string& socket_path, std::string_view verb,
-                                  std::chrono::milliseconds timeout);
+                                  const nlohmann::json& args, std::chrono::milliseconds timeout);
 
 }  // namespace tern::ctl

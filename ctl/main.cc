@@ -25,6 +25,7 @@ constexpr double kMaxSeconds = 86'400;
 
 struct Request {
   std::string verb;
+  std::string argument;
   std::string socket_path = "/run/tern/control.sock";
   double timeout_s = 5;
   double watch_s = 0;  // 0: once
@@ -65,8 +66,10 @@ ExitCode run(const Request& request) {
   const Verb* const verb = find_verb(request.verb);
   const auto timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(request.timeout_s * 1e3));
+  json args = json::object();
+  if (!request.argument.empty()) args[std::string(verb->argument.name)] = request.argument;
   while (true) {
-    const auto result = ask_daemon(request.socket_path, request.verb, timeout);
+    const auto result = ask_daemon(request.socket_path, request.verb, args, timeout);
     if (!result) {
       fmt::print(stderr, "ternctl: {}\n", result.error().text);
       return exit_code_of(result.error().code);
@@ -121,9 +124,14 @@ int main_of(int argc, char** argv) {
   app.require_subcommand(0, 1);  // without one we say it better
   app.fallthrough();
   for (const Verb& verb : verbs()) {
-    app.add_subcommand(std::string(verb.name), std::string(verb.help))->callback([&request, &verb] {
-      request.verb = verb.name;
-    });
+    CLI::App* const command = app.add_subcommand(std::string(verb.name), std::string(verb.help));
+    command->callback([&request, &verb] { request.verb = verb.name; });
+    if (verb.argument.name.empty()) continue;
+    command
+        ->add_option(std::string(verb.argument.name), request.argument,
+                     std::string(verb.argument.help))
+        ->type_name(std::string(verb.argument.placeholder))
+        ->required(verb.argument.required);
   }
   add_exit_codes(app);
   try {

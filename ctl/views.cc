@@ -8,6 +8,7 @@
 
 #include "ctl/fields.h"
 #include "ctl/table.h"
+#include "ctl/tuner_views.h"
 
 namespace tern::ctl {
 namespace {
@@ -191,6 +192,13 @@ constexpr std::array kVerbs{
     Verb{"peers", "Links to the daemons of other nodes", render_peers},
     Verb{"groups", "Groups, and which ranks they wait for", render_groups},
     Verb{"tensors", "Declared tensors: recipes, ratios and where the time goes", render_tensors},
+    Verb{"tuner", "Tensors whose recipe the tuner chooses: what, and why", render_tuner},
+    Verb{"explain", "Why a tensor is sent as it is, and what other recipes would cost",
+         render_explain,
+         Argument{"tensor", "TENSOR", "Its name, or job/name", true}},
+    Verb{"policy", "The rules for tensors that say nothing of their own; with RULES, sets them",
+         render_policy,
+         Argument{"set", "RULES", "PATTERN what ...; PATTERN what ... (see docs/tuner.md)", false}},
     Verb{"counters", "All counters of the daemon", render_counters},
     Verb{"version", "Versions of the daemon and its formats", render_version},
 };

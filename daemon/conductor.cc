@@ -46,6 +46,7 @@ int Conductor::do_work() {
     on_control_message(kSelf, message);
   }
   work += drain_events();
+  if (tuning_ != nullptr) work += tuning_->do_work();
   work += flush_commands();
   expire_joins();
   expire_silent_clients();
@@ -135,7 +136,11 @@ void Conductor::on_event(const Event& event) {
       break;
     case EventKind::group_removed:
       if (++group.lanes_removed < group.lane_count) break;
-      for (auto& [id, tensor] : group.tensors) keep_state(group.uid_of_user, tensor);
+      for (auto& [id, tensor] : group.tensors) {
+        if (tuning_ != nullptr) tuning_->end(*tensor.state);
+        keep_state(group.uid_of_user, tensor);
+      }
+      if (tuning_ != nullptr) tuning_->group_ended(group);
       for (const auto& lane : group.lanes) group_of_lane_group_.erase(lane.get());
       groups_.erase(group.number);
       break;
@@ -147,6 +152,7 @@ void Conductor::on_event(const Event& event) {
     case EventKind::tensor_dropped: {
       const auto tensor = group.tensors.find(event.tensor->id);
       if (tensor == group.tensors.end() || ++tensor->second.dropped < group.lane_count) break;
+      if (tuning_ != nullptr) tuning_->end(*tensor->second.state);
       keep_state(group.uid_of_user, tensor->second);
       group.tensors.erase(tensor);
       break;
@@ -178,11 +184,31 @@ void Conductor::on_event(const Event& event) {
       break;
     case EventKind::op_record:
       record_flight(group, event);
+      if (const TensorState* state = tensor_of(group, event.record.tensor);
+          state != nullptr && tuning_ != nullptr && event.code == Errc::ok) {
+        tuning_->on_op(group, *state, event.record);
+      }
+      break;
+    case EventKind::choice_used:
+      if (const TensorState* state = tensor_of(group, event.tensor_id)) {
+        tuning_->on_choice_used(group, *state, event.lane, event.sequence,
+                                static_cast<std::uint32_t>(event.number));
+      }
+      break;
+    case EventKind::chunk_choice:
+      if (const TensorState* state = tensor_of(group, event.tensor_id)) {
+        tuning_->on_chunk_choice(group, *state, event.lane, event.sequence, event.number);
+      }
       break;
     case EventKind::client_dropped:
     case EventKind::client_misbehaved:
       break;
   }
+}
+
+const TensorState* Conductor::tensor_of(const MemberGroup& group, std::uint64_t id) const {
+  const auto found = group.tensors.find(id);
+  return found == group.tensors.end() ? nullptr : found->second.state.get();
 }
 
 bool Conductor::idle() const {

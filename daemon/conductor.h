@@ -22,6 +22,7 @@
 #include "daemon/lane.h"
 #include "daemon/member_group.h"
 #include "daemon/state_part.h"
+#include "daemon/tuning.h"
 #include "shm/packet_socket.h"
 
 namespace tern::daemon {
@@ -76,6 +77,10 @@ class Conductor final : public ControlSender,
   // Groups keep what they have agreed on; everything that comes after sees the new settings. Those
   // of another thread's parts, `link` and `cores`, must be what they were.
   void change_settings(ConductorSettings settings) { settings_ = std::move(settings); }
+
+  // Who chooses for `recipe=auto`, before the first client; outlives the conductor. Without it auto is
+  // raw.
+  void set_tuning(Tuning* tuning) { tuning_ = tuning; }
 
   int do_work();
   std::uint64_t next_deadline_ns() const;
@@ -141,13 +146,17 @@ class Conductor final : public ControlSender,
   void answer_packet(std::uint64_t client, const Packet& packet);
   std::string check_access(const shm::PeerCredentials& credentials) const;
   // What a declaration says, without codec state.
+  // `replay` is the log of choices that the recipe names, or empty.
   Result<std::shared_ptr<TensorState>> describe_tensor(const MemberGroup& group,
                                                        const shm::TensorDeclarePacket& packet,
                                                        const std::string& name,
-                                                       std::uint32_t generation) const;
+                                                       std::uint32_t generation,
+                                                       std::string& replay) const;
   // `freed` bytes of the user's are given back for it.
   Result<void> allocate_state(const Client& client, const MemberGroup& group, TensorState& state,
                               std::uint64_t freed) const;
+  // With what the tuner has chosen at present.
+  std::string recipe_text(const TensorState& state) const;
   void release_tensor(MemberGroup& group, std::uint64_t id);
   void keep_state(std::uint32_t uid, DeclaredTensor& tensor);
   static CodecState::Shape codec_shape(const MemberGroup& group, const TensorState& state);
@@ -172,6 +181,7 @@ class Conductor final : public ControlSender,
   MemberGroup* group_by_number(std::uint64_t number);
   MemberGroup* group_by_epoch(const std::string& uid, std::int64_t epoch);
   MemberRank* rank_of_client(MemberGroup& group, std::uint64_t client);
+  const TensorState* tensor_of(const MemberGroup& group, std::uint64_t id) const;
   static std::string node_name(const MemberGroup& group, std::uint32_t node);
 
   // Lanes.
@@ -208,6 +218,7 @@ class Conductor final : public ControlSender,
   std::vector<std::unique_ptr<StateMove>> moves_;
   std::deque<nlohmann::json> inbox_;          // messages from this daemon to itself
   std::vector<std::deque<Command>> backlog_;  // commands that did not fit in a lane's ring
+  Tuning* tuning_ = nullptr;
   std::uint64_t next_group_ = 1;
   bool stopping_ = false;
 

@@ -225,7 +225,7 @@ nlohmann::json Conductor::report_tensors() const {
                       {"dtype", dtype_name(state.dtype)},
                       {"count", state.count},
                       {"role", role_name(state.role)},
-                      {"recipe", codec::canonical_text(state.recipe)},
+                      {"recipe", recipe_text(state)},
                       {"ops", totals.ops},
                       {"bytes_raw", totals.bytes_raw},
                       {"bytes_sent", totals.bytes_sent},
@@ -285,6 +285,7 @@ nlohmann::json Conductor::report_counters() const {
       {"nonfinite_chunks", &LaneCounters::nonfinite_chunks,
        "chunks sent raw because of a NaN or an infinity"},
       {"sleeps", &LaneCounters::sleeps, "times a lane went to sleep"},
+      {"samples", &LaneCounters::samples, "samples of tensors taken for the tuner"},
   };
   for (const Row& row : kRows) {
     std::uint64_t sum = 0;
@@ -292,6 +293,7 @@ nlohmann::json Conductor::report_counters() const {
       sum += (lane->counters().*row.value).load(std::memory_order_relaxed);
     add(row.name, sum, row.help);
   }
+  if (tuning_ != nullptr) rows.update(tuning_->counters());
   return rows;
 }
 

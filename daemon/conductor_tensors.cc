@@ -81,7 +81,7 @@ std::uint64_t Conductor::state_bytes_of(std::uint32_t uid) const {
 
 Result<std::shared_ptr<TensorState>> Conductor::describe_tensor(
     const MemberGroup& group, const shm::TensorDeclarePacket& packet, const std::string& name,
-    std::uint32_t generation) const {
+    std::uint32_t generation, std::string& replay) const {
   auto state = std::make_shared<TensorState>();
   state->id = tensor_id(name, generation);
   state->name = name;
@@ -91,9 +91,19 @@ Result<std::shared_ptr<TensorState>> Conductor::describe_tensor(
   state->exempt = packet.exempt != 0;
   state->priority = packet.priority;
   state->generation = generation;
-  const std::string text = packet.recipe[0] != '\0'         ? packet.recipe
-                           : role_may_be_lossy(state->role) ? settings_.default_gradient_recipe
-                                                            : "raw";
+  std::string text = packet.recipe;
+  if (text.empty() && tuning_ != nullptr) {
+    text = tuning_->policy().advice(group.job, name).recipe;
+  }
+  if (text.empty()) {
+    text = role_may_be_lossy(state->role) ? settings_.default_gradient_recipe : "raw";
+  }
+  // A log of choices stands in for the tuner that has written it.
+  constexpr std::string_view kReplay = "replay:";
+  if (text.starts_with(kReplay)) {
+    replay = text.substr(kReplay.size());
+    text = "auto";
+  }
   auto recipe = codec::parse_recipe(text);
   if (!recipe) return fail(Errc::bad_recipe, recipe.error().text);
   state->recipe = *recipe;
@@ -104,8 +114,12 @@ Result<std::shared_ptr<TensorState>> Conductor::describe_tensor(
   const CodecState::Shape shape = codec_shape(group, *state);
   const bool floats =
       state->dtype == DType::f32 || state->dtype == DType::f16 || state->dtype == DType::bf16;
-  const bool lossy = codec::is_lossy(*recipe) && role_may_be_lossy(state->role) && !state->exempt;
-  state->compresses = floats && shape.nodes > 1 && (lossy || codec::is_lossless(*recipe));
+  const bool may_lose = role_may_be_lossy(state->role) && !state->exempt;
+  const bool lossy = codec::is_lossy(*recipe) && may_lose;
+  const bool tuned = recipe->automatic && tuning_ != nullptr;
+  state->compresses = floats && shape.nodes > 1 && (lossy || tuned || codec::is_lossless(*recipe));
+  // All that the tuner may choose for what may be lossy has error feedback.
+  if (tuned && state->compresses && may_lose) state->recipe.memory = codec::Memory::ef;
   if (state->compresses) {
     if (const std::string problem = problem_of(*recipe, shape); !problem.empty()) {
       return fail(Errc::bad_recipe, problem);
@@ -147,10 +161,13 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
     return refuse(Errc::invalid_argument, "the recipe's or level's text does not end");
   }
   const std::string level = packet.level;
-  if (!level.empty() && level != "lossless" && level != "conservative" && level != "balanced" &&
-      level != "aggressive") {
-    return refuse(Errc::invalid_argument,
-                  "level is one of lossless, conservative, balanced, aggressive");
+  if (TuningAdvice advice; !level.empty()) {
+    const auto read = read_advice(level, advice);
+    if (!read || !advice.recipe.empty()) {
+      return refuse(Errc::invalid_argument,
+                    "level is one of lossless, conservative, balanced, aggressive, or a bound as "
+                    "loss<=0.01 or residual<=2");
+    }
   }
   if (dtype_bytes(static_cast<DType>(packet.dtype)) == 0) {
     return refuse(Errc::invalid_argument, "unknown dtype " + std::to_string(packet.dtype));
@@ -178,7 +195,8 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
                   "this rank has declared max_tensors names; use names again, or leave and join");
   }
   const std::uint32_t generation = declared == rank->declarations.end() ? 0 : declared->second;
-  const auto described = describe_tensor(*group, packet, name, generation);
+  std::string replay;
+  const auto described = describe_tensor(*group, packet, name, generation, replay);
   if (!described) return refuse(described.error().code, described.error().text);
   const std::uint64_t id = (*described)->id;
   auto found = group->tensors.find(id);
@@ -206,6 +224,10 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
     const std::uint64_t freed = kept != kept_states_.end() ? kept->second.state->state_bytes() : 0;
     const auto allocated = allocate_state(client, *group, *tensor.state, freed);
     if (!allocated) return refuse(allocated.error().code, allocated.error().text);
+    if (tuning_ != nullptr && tensor.state->compresses && tensor.state->recipe.automatic) {
+      const auto begun = tuning_->begin(*group, *tensor.state, level, replay);
+      if (!begun) return refuse(begun.error().code, begun.error().text);
+    }
     if (!tensor.state->codec.empty() && used_states_.insert(key).second) {
       // The only tensor of this name in the job: its state outlives the declaration.
       tensor.state_key = key;
@@ -236,6 +258,12 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
   reply.next_sequence = 0;
   reply.one_lane = found->second.state->one_lane ? 1 : 0;
   answer_packet(client.id, reply);
+}
+
+std::string Conductor::recipe_text(const TensorState& state) const {
+  const std::string text = codec::canonical_text(state.recipe);
+  if (tuning_ == nullptr || !state.tuning) return text;
+  return text + ": " + tuning_->choice_text(state);
 }
 
 void Conductor::release_tensor(MemberGroup& group, std::uint64_t id) {
@@ -292,7 +320,7 @@ void Conductor::on_tensor_stats(Client& client, const shm::TensorReleasePacket& 
   reply.wait_ns = totals.wait_ns;
   reply.raw_fallbacks = totals.raw_fallbacks;
   reply.state_bytes = state.state_bytes();
-  std::strncpy(reply.recipe, codec::canonical_text(state.recipe).c_str(), sizeof(reply.recipe) - 1);
+  std::strncpy(reply.recipe, recipe_text(state).c_str(), sizeof(reply.recipe) - 1);
   answer_packet(client.id, reply);
 }
 

@@ -52,6 +52,12 @@ Status check_recipe(const Config& config) {
   return {};
 }
 
+// Empty if there is none.
+std::string text_argument(const nlohmann::json& args, const char* name) {
+  const auto found = args.find(name);
+  return found != args.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 wire::NodeId random_node() {
   wire::NodeId node;
   random_bytes(std::as_writable_bytes(std::span(&node, 1)));
@@ -89,6 +95,8 @@ struct Daemon::Parts final : ControlVerbs {
   net::EventLoop loop;
   std::unique_ptr<net::Transport> transport;
   std::vector<std::unique_ptr<LaneParts>> lanes;
+  std::unique_ptr<Tuning> tuning;
+  std::unique_ptr<Shadow> shadow;
   std::unique_ptr<ClientServer> clients;
   std::unique_ptr<Conductor> conductor;
   LateSink incoming;
@@ -101,11 +109,28 @@ struct Daemon::Parts final : ControlVerbs {
   Result<nlohmann::json> handle(std::string_view verb, const nlohmann::json& args,
                                 const Credentials& credentials) override;
   Status open(const Config& given);
+  Status open_tuning();
   ConductorSettings conductor_settings() const;
   void apply_changes();
   int do_work();
   void finish();
 };
+
+Status Daemon::Parts::open_tuning() {
+  TuningSettings settings;
+  settings.candidates = split_candidates(config.candidates);
+  settings.policy = config.policy;
+  settings.choice_directory = config.choice_directory;
+  if (!config.state_directory.empty()) {
+    settings.memory_file = config.state_directory + "/tuner.json";
+  }
+  auto created = Tuning::create(settings, clock);
+  if (!created) return tl::unexpected(created.error());
+  tuning = std::move(*created);
+  shadow = std::make_unique<Shadow>(tuning->recipes(), config.lanes, [this] { loop.wake(); });
+  tuning->set_shadow(shadow.get());
+  return {};
+}
 
 Status Daemon::Parts::open(const Config& given) {
   config = given;
@@ -118,6 +143,7 @@ Status Daemon::Parts::open(const Config& given) {
   if (auto books = load_codebooks(config.codebook_dir); !books) {
     return tl::unexpected(books.error());
   }
+  if (auto tuned = open_tuning(); !tuned) return tuned;
   if (config.transport != "tcp") {
     return fail(Errc::unsupported, "transport: this version has tcp only");
   }
@@ -153,14 +179,17 @@ Status Daemon::Parts::open(const Config& given) {
     lane_settings.lane = i;
     parts->lane = std::make_unique<Lane>(lane_settings, clock, *parts->transport, self,
                                          &parts->loop, [this] { loop.wake(); });
+    parts->lane->set_shadow(shadow.get());
     parts->thread = std::make_unique<LaneThread>(parts->loop, *parts->lane, clock, idle);
     lane_pointers.push_back(parts->lane.get());
     lanes.push_back(std::move(parts));
   }
 
+  tuning->set_lanes(lane_pointers);
   conductor = std::make_unique<Conductor>(
       conductor_settings(), clock, *transport, self, std::move(lane_pointers), *clients,
       [this](std::uint32_t lane) { lanes[lane]->thread->wake(); });
+  conductor->set_tuning(tuning.get());
   incoming.target = &conductor->acceptor_sink();
   acceptor = std::move(*accept);
   clients->start(*conductor);
@@ -217,6 +246,11 @@ void Daemon::Parts::apply_changes() {
   config = with_reloadable(config, *fresh);
   spdlog::set_level(spdlog::level::from_str(config.log_level));
   conductor->change_settings(conductor_settings());
+  if (config.policy != tuning->policy().text()) {
+    if (auto changed = tuning->set_policy(config.policy); !changed) {
+      spdlog::error("the policy stays as it was: {}", changed.error().text);
+    }
+  }
   spdlog::info("the configuration was read again");
 }
 
@@ -243,10 +277,11 @@ void Daemon::Parts::finish() {
   work_until(clock.now_ns() + kFlushNs / 2, [] { return false; });
   conductor->say_goodbye();
   work_until(clock.now_ns() + kFlushNs / 2, [] { return false; });
+  tuning->save();
 }
 
-Result<nlohmann::json> Daemon::Parts::handle(std::string_view verb, const nlohmann::json&,
-                                             const Credentials&) {
+Result<nlohmann::json> Daemon::Parts::handle(std::string_view verb, const nlohmann::json& args,
+                                             const Credentials& credentials) {
   if (verb == "status") {
     return nlohmann::json{
         {"version", kVersion},
@@ -270,6 +305,21 @@ Result<nlohmann::json> Daemon::Parts::handle(std::string_view verb, const nlohma
   if (verb == "groups") return conductor->report_groups();
   if (verb == "tensors") return conductor->report_tensors();
   if (verb == "counters") return conductor->report_counters();
+  if (verb == "tuner") return tuning->report();
+  if (verb == "explain") return tuning->explain(text_argument(args, "tensor"));
+  if (verb == "policy") {
+    if (args.contains("set")) {
+      if (credentials.uid != 0 && credentials.uid != ::geteuid()) {
+        return fail(Errc::permission_denied,
+                    "only root and the daemon's own user may change the policy");
+      }
+      if (auto changed = tuning->set_policy(text_argument(args, "set")); !changed) {
+        return tl::unexpected(changed.error());
+      }
+      spdlog::info("the policy is now: {}", tuning->policy().text());
+    }
+    return nlohmann::json{{"policy", tuning->policy().text()}};
+  }
   if (verb == "version") {
     return nlohmann::json{{"version", kVersion},
                           {"wire", wire::kWireProtocol},
@@ -278,7 +328,7 @@ Result<nlohmann::json> Daemon::Parts::handle(std::string_view verb, const nlohma
   }
   return fail(Errc::unsupported,
               "unknown verb; this daemon knows status, clients, peers, groups, "
-              "tensors, counters, version");
+              "tensors, counters, tuner, explain, policy, version");
 }
 
 Daemon::Daemon(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -290,6 +340,7 @@ Daemon::~Daemon() {
   parts_->acceptor.reset();
   parts_->conductor.reset();
   parts_->lanes.clear();
+  parts_->shadow.reset();
 }
 
 Result<std::unique_ptr<Daemon>> Daemon::create(const Config& config,
@@ -309,6 +360,7 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const Config& config,
 void Daemon::run() {
   Parts& parts = *parts_;
   for (auto& lane : parts.lanes) lane->thread->start();
+  parts.shadow->start();
   spdlog::info("ternd {} listens on {} (plaintext) and {}, {} lanes, kernels {}", kVersion,
                net::to_text(parts.listening), parts.config.socket, parts.config.lanes,
                codec::target::name());

@@ -20,6 +20,8 @@ constexpr std::uint64_t kTimerNs = 50'000'000;
 // has read. A round reports at most a few per op it ends.
 constexpr std::size_t kEventReserve = 2048;
 constexpr std::size_t kRecordWake = 3072;
+// The tuner hears of its ops at most so often: waking another thread costs more than a small op.
+constexpr std::uint64_t kTunerWakeNs = 2'000'000;
 
 }  // namespace
 
@@ -55,6 +57,7 @@ Lane::~Lane() {
 
 int Lane::do_work() {
   if (events_->write_available() < kEventReserve) return 0;
+  const std::uint64_t begin = clock_.now_ns();
   int work = run_commands();
   work += transport_.poll();
   for (auto& peer : peers_) {
@@ -71,6 +74,7 @@ int Lane::do_work() {
   ring_doorbells();
   if (reported_ && wake_conductor_) wake_conductor_();
   reported_ = false;
+  if (work > 0) bump(counters_.busy_ns, clock_.now_ns() - begin);
   return work;
 }
 
@@ -391,6 +395,9 @@ void Lane::report(const Event& event) {
   // Records of ops that went well can wait for the conductor's next round.
   if (event.kind != EventKind::op_record || event.code != Errc::ok ||
       events_->write_available() < kRecordWake) {
+    reported_ = true;
+  } else if (event.record.tuned != 0 && event.record.ended_ns >= tuner_woken_ns_ + kTunerWakeNs) {
+    tuner_woken_ns_ = event.record.ended_ns;
     reported_ = true;
   }
 }

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "codec/workspace.h"
 #include "collective/group_ops.h"
+#include "daemon/bump.h"
 #include "daemon/lane_exchange.h"
 #include "daemon/lane_settings.h"
 #include "daemon/slab_pool.h"
@@ -27,6 +28,7 @@
 namespace tern::daemon {
 
 class LaneGroup;
+class Shadow;
 
 struct LaneClient {
   ClientMemory* memory = nullptr;
@@ -90,6 +92,8 @@ class Lane final : private net::LinkSink {
   Lane& operator=(const Lane&) = delete;
 
   int do_work();
+  // Where samples of tensors go; before the lane runs. Without it the tuner learns nothing new.
+  void set_shadow(Shadow* shadow) { shadow_ = shadow; }
 
   // Between prepare_sleep() and end_sleep() clients and the conductor wake the lane's event loop.
   // False: there is work already, do not sleep.
@@ -137,6 +141,7 @@ class Lane final : private net::LinkSink {
   SlabPool& result_slabs() { return result_slabs_; }
   codec::Workspace& codec_workspace() { return codec_workspace_; }
   std::span<std::byte> scratch(std::uint32_t index) { return scratch_.slab(index); }
+  Shadow* shadow() { return shadow_; }
 
  private:
   net::PayloadPlace place_payload(net::Link& link, const wire::FrameHeader& header) override;
@@ -155,6 +160,11 @@ class Lane final : private net::LinkSink {
   void finish_state_moves(bool at_once);
   int settle();  // clients, groups, links and ranks that can be let go
   void ring_doorbells();
+  void count_block(std::size_t bytes) noexcept {
+    if (bytes == 0) return;  // a grant
+    bump(counters_.block_bytes, std::uint64_t{bytes});
+    bump(counters_.blocks, std::uint64_t{1});
+  }
   LanePeer* peer_of(net::Link& link);
   LaneGroup* group_of(const wire::FrameHeader& header, const LanePeer& peer, std::uint32_t& node,
                       bool& protocol_ok);
@@ -169,6 +179,8 @@ class Lane final : private net::LinkSink {
   net::EventLoop* loop_;
   std::function<void()> wake_conductor_;
   bool reported_ = false;
+  Shadow* shadow_ = nullptr;
+  std::uint64_t tuner_woken_ns_ = 0;
   // On the heap: a few hundred kilobytes each.
   std::unique_ptr<CommandRing> commands_ = std::make_unique<CommandRing>();
   std::unique_ptr<EventRing> events_ = std::make_unique<EventRing>();

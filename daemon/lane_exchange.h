@@ -69,6 +69,8 @@ enum class EventKind : std::uint8_t {
   op_failed,          // group, tensor_id, sequence, code, number = rank, lanes, text
   state_moved,        // group, move, code, text
   op_record,          // record: for the flight recorder; dropped when the ring is nearly full
+  choice_used,        // group, tensor_id, sequence, number = version: how ops are sent from now on
+  chunk_choice,       // group, tensor_id, sequence, number = leg << 40 | candidate << 32 | chunk
 };
 
 // One line of the flight recorder.
@@ -77,6 +79,11 @@ struct OpRecord {
   std::uint64_t submitted_ns = 0, started_ns = 0, ended_ns = 0;
   std::uint16_t kind = 0, lane = 0;
   std::uint8_t dtype = 0, reduction = 0, lossy = 0, eager = 0;
+  // For the tuner, of ops whose recipe it chose.
+  std::uint8_t tuned = 0, nonfinite = 0;
+  std::uint32_t choice = 0;  // its version
+  std::uint64_t encode_ns = 0, encoded_bytes = 0;
+  double input_energy = 0, residual_energy = 0;
 };
 
 struct Event {

@@ -20,7 +20,9 @@ LaneGroup::LaneGroup(GroupSetup setup)
       data_(ops_.slots()),
       ranks_(std::size_t{ops_.slots()} * local_ranks_),
       eager_slabs_(std::size_t{ops_.slots()} * nodes_, kNone),
-      chunks_(setup_.shape.active_chunks) {
+      choices_(std::size_t{ops_.slots()} * nodes_, tuner::kRaw),
+      chunks_(setup_.shape.active_chunks),
+      rates_(nodes_) {
   if (setup_.shape.verify) checksums_.resize(std::size_t{ops_.slots()} * setup_.size);
   for (auto& chunk : chunks_) {
     chunk.slabs.assign(nodes_, kNone);

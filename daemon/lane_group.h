@@ -94,6 +94,18 @@ class LaneGroup {
   std::uint32_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
   std::uint64_t completed() const { return completed_.load(std::memory_order_relaxed); }
   std::vector<WaitingOp> waiting() const { return waiting_.read(); }
+  // What the link to a node has delivered, as of the end of the last op that the tuner chose for.
+  struct PeerRate {
+    double bytes_per_s = 0.0;
+    double round_trip_ns = 0.0;
+    bool limited = true;
+  };
+  PeerRate rate(std::uint32_t node) const {
+    const RateCell& cell = rates_[node];
+    return {cell.bytes_per_s.load(std::memory_order_relaxed),
+            cell.round_trip_ns.load(std::memory_order_relaxed),
+            cell.limited.load(std::memory_order_relaxed)};
+  }
 
   bool ready_reported = false;
   bool remove_requested = false;
@@ -115,6 +127,13 @@ class LaneGroup {
     codec::Recipe recipe;
     bool lossy = false;
     bool lossless = false;  // compressed, bit for bit
+    // Set: the tuner has chosen, and `lossy` and `lossless` say what it may choose.
+    TensorTuning* tuning = nullptr;
+    std::uint32_t choice = 0;      // its version
+    std::uint8_t probe_chunks = 0;
+    bool replayed = false;
+    bool nonfinite = false;
+    std::uint64_t encoded_bytes = 0;  // of elements
     float state_scale = 1.0f;
     std::uint32_t pins = 0;   // frames that borrow or fill the clients' memory
     bool scanned = false;     // scale=tensor: reduce_max is known
@@ -132,6 +151,10 @@ class LaneGroup {
     std::uint32_t accumulator = kNone;
     std::vector<std::uint32_t> slabs;  // per node, with a reserved receive slab
     std::vector<std::uint32_t> bytes;  // of the block in it
+  };
+  struct RateCell {  // written by the lane, read by the conductor
+    std::atomic<double> bytes_per_s{0.0}, round_trip_ns{0.0};
+    std::atomic<bool> limited{true};
   };
   struct Part {  // the elements of one chunk
     std::uint64_t begin = 0;
@@ -182,7 +205,7 @@ class LaneGroup {
   std::span<const float> local_f32(collective::OpId op, const Part& part);
   enum class Leg : std::uint8_t { reduce = 1, broadcast = 2 };
   bool encode_lossy(collective::OpId op, std::uint32_t number, Leg leg,
-                    std::span<const float> input, float state_scale, float fixed_max,
+                    const codec::Recipe& recipe, std::span<const float> input, float state_scale, float fixed_max,
                     std::span<std::byte> slab, std::uint32_t& bytes);
   bool encode_lossless(collective::OpId op, std::uint32_t number, const codec::Recipe& recipe,
                        std::span<const std::byte> input, std::span<std::byte> slab,
@@ -196,15 +219,30 @@ class LaneGroup {
   template <typename Use>
   bool for_each_chunk(const TensorState& tensor, Use use) const;
   bool contribute_lossless(collective::OpId op, std::uint32_t node, wire::FrameHeader header,
-                           const Part& part);
-  bool send_lossless_result(collective::OpId op, std::uint32_t number,
+                           const Part& part, const codec::Recipe& recipe);
+  bool send_lossless_result(collective::OpId op, std::uint32_t number, const codec::Recipe& recipe,
                             std::span<const std::byte> result);
   const char* deliver_lossless(collective::OpId op, std::uint32_t number, std::uint32_t sender,
                                const wire::BlockHeader& header, std::span<const std::byte> payload,
                                std::span<std::byte> out);
   void deliver_floats(collective::OpId op, const Part& part, const float* values);
   void contribute_raw(collective::OpId op, std::uint32_t node, wire::FrameHeader header,
-                      const Part& part, bool nonfinite);
+                      const Part& part, const codec::Recipe& recipe, bool nonfinite);
+
+  // What the tuner chooses (lane_group_tuning.cc).
+  const codec::Recipe& recipe_of(collective::OpId op, std::uint32_t number, Leg leg,
+                                 std::uint32_t node);
+  void take_choice(collective::OpId op);
+  void read_rates();
+  bool chooses_raw(collective::OpId op) const;
+  void offer_sample(collective::OpId op, const Part& part);
+  bool contribute_owed(collective::OpId op, std::uint32_t node, wire::FrameHeader header,
+                       const Part& part);
+  bool add_owed(collective::OpId op, std::uint32_t number, std::span<float> sum);
+  void note_owed(collective::OpId op, std::uint32_t number);
+  tuner::CandidateIndex& choice_of(collective::OpId op, std::uint32_t node) {
+    return choices_[op * nodes_ + node];
+  }
   void scan_reduce_leg(collective::OpId op);
   bool park_sum(collective::ChunkId chunk);
   void finish_parked(const collective::Action& action);
@@ -219,9 +257,10 @@ class LaneGroup {
   void copy_to_other_ranks(collective::OpId op, const Part& part);
   void send_to_all(const wire::FrameHeader& header, std::span<const std::byte> prefix,
                    std::span<const std::byte> body, std::uint64_t cookie);
-  void finish_raw(collective::ChunkId chunk, Reduction reduction, bool nonfinite);
-  bool finish_lossy(collective::OpId op, std::uint32_t number, std::span<const float> sum,
-                    float state_scale);
+  void finish_raw(collective::ChunkId chunk, const codec::Recipe& recipe, Reduction reduction,
+                  bool nonfinite);
+  bool finish_lossy(collective::OpId op, std::uint32_t number, const codec::Recipe& recipe,
+                    std::span<const float> sum, float state_scale);
   void scale_sum(collective::ChunkId chunk);
   void release_chunk(collective::ChunkId chunk);
   wire::FrameHeader frame(wire::FrameKind kind, collective::OpId op, std::uint32_t chunk,
@@ -250,9 +289,11 @@ class LaneGroup {
   std::vector<OpRank> ranks_;                           // op slot x local rank
   std::vector<std::uint32_t> eager_slabs_;              // op slot x node
   std::vector<std::uint32_t> checksums_;                // op slot x rank, with verify
+  std::vector<tuner::CandidateIndex> choices_;          // op slot x node; of results at our own
   std::vector<ChunkData> chunks_;                       // by ChunkId
   std::vector<std::unique_ptr<SlabPool>> eager_pools_;  // by node
   std::vector<TensorState*> dropping_;                  // to be reported when no op uses them
+  std::vector<RateCell> rates_;         // by node
   std::atomic<std::uint32_t> in_flight_{0};
   std::atomic<std::uint64_t> completed_{0};
   SnapshotTable<WaitingOp, 16> waiting_;

@@ -17,6 +17,13 @@ using collective::ActionKind;
 using collective::ChunkId;
 using collective::OpId;
 
+namespace {
+
+// An op that sends less than this shows nothing of a link.
+constexpr std::uint64_t kRateBytes = 64 << 10;
+
+}  // namespace
+
 int LaneGroup::run_actions(int budget) {
   int done = 0;
   while (done < budget) {
@@ -140,15 +147,20 @@ void LaneGroup::contribute(const Action& action) {
   const std::uint32_t number = ops_.op(op).chunks.chunk(action.node, action.index);
   const Part where = part(op, number);
   const auto header = frame(wire::FrameKind::contribution, op, number, 1);
-  if (!data.lossy) return contribute_raw(op, action.node, header, where, false);
+  if (data.tuning != nullptr) offer_sample(op, where);
+  const codec::Recipe& recipe = recipe_of(op, number, Leg::reduce, action.node);
+  if (!data.lossy || !codec::is_lossy(recipe)) {
+    if (data.tuning != nullptr && contribute_owed(op, action.node, header, where)) return;
+    return contribute_raw(op, action.node, header, where, recipe, false);
+  }
   if (codec::scans_tensor(data.recipe) && !data.scanned) scan_reduce_leg(op);
   const std::uint32_t slab = lane_->send_slabs().take();
   const auto memory = lane_->send_slabs().slab(slab);
   std::uint32_t bytes = 0;
-  if (!encode_lossy(op, number, Leg::reduce, local_f32(op, where), data.state_scale,
+  if (!encode_lossy(op, number, Leg::reduce, recipe, local_f32(op, where), data.state_scale,
                     data.reduce_max, memory, bytes)) {
     lane_->send_slabs().give(slab);
-    return contribute_raw(op, action.node, header, where, true);
+    return contribute_raw(op, action.node, header, where, recipe, true);
   }
   data.bytes_raw += std::uint64_t{where.elements} * dtype_bytes(dtype(op));
   data.bytes_sent += bytes;
@@ -206,22 +218,28 @@ void LaneGroup::add(const Action& action) {
 
 void LaneGroup::finish(ChunkId chunk) {
   const OpId op = ops_.op_of(chunk);
-  if (data_[op].lossy) {
+  OpData& data = data_[op];
+  const std::uint32_t number = ops_.chunk_number(chunk);
+  const codec::Recipe& recipe = recipe_of(op, number, Leg::broadcast, self_);
+  const std::span<float> sum{
+      static_cast<float*>(
+          static_cast<void*>(lane_->accumulators().slab(chunks_[chunk].accumulator).data())),
+      part(op, number).elements};
+  if (data.lossy && codec::is_lossy(recipe)) {
     scale_sum(chunk);
-    if (codec::scans_tensor(data_[op].recipe) && park_sum(chunk)) {
+    if (codec::scans_tensor(recipe) && park_sum(chunk)) {
       release_chunk(chunk);
       return ops_.parked(chunk);
     }
-    const std::uint32_t number = ops_.chunk_number(chunk);
-    const auto* sum = static_cast<const float*>(
-        static_cast<const void*>(lane_->accumulators().slab(chunks_[chunk].accumulator).data()));
-    const bool raw = codec::results_are_raw(data_[op].recipe);
-    const bool sent =
-        !raw && !codec::scans_tensor(data_[op].recipe) &&
-        finish_lossy(op, number, {sum, part(op, number).elements}, data_[op].state_scale);
-    if (!sent) finish_raw(chunk, Reduction::sum, !raw);
+    const bool raw = codec::results_are_raw(recipe);
+    const bool sent = !raw && !codec::scans_tensor(recipe) &&
+                      finish_lossy(op, number, recipe, sum, data.state_scale);
+    if (!sent) finish_raw(chunk, recipe, Reduction::sum, !raw);
+  } else if (data.tuning != nullptr && data.tuning->owes(number) != 0) {
+    scale_sum(chunk);
+    finish_raw(chunk, recipe, Reduction::sum, !add_owed(op, number, sum));
   } else {
-    finish_raw(chunk, reduction(op), false);
+    finish_raw(chunk, recipe, reduction(op), false);
   }
   release_chunk(chunk);
   ops_.finished(chunk);
@@ -252,7 +270,7 @@ void LaneGroup::finish_parked(const Action& action) {
   const Part where = part(op, number);
   auto* zeros = static_cast<float*>(static_cast<void*>(lane_->scratch(0).data()));
   std::fill(zeros, zeros + where.elements, 0.0f);
-  TERN_CHECK(finish_lossy(op, number, {zeros, where.elements}, 1.0f));  // finite, as park_sum saw
+  TERN_CHECK(finish_lossy(op, number, data_[op].recipe, {zeros, where.elements}, 1.0f));  // finite, as park_sum saw
   ops_.finished_parked(op);
 }
 
@@ -293,7 +311,7 @@ void LaneGroup::publish(const Action& action) {
   const std::size_t element = dtype_bytes(dtype(op));
   const std::span<const std::byte> body{rank_of(op, root).input + where.begin * element,
                                         where.elements * element};
-  if (nodes_ > 1 && !send_lossless_result(op, number, body)) {
+  if (nodes_ > 1 && !send_lossless_result(op, number, data_[op].recipe, body)) {
     auto header = frame(wire::FrameKind::result, op, number, 2);
     header.flags = wire::kFlagRawBlock;
     std::byte prefix[wire::kBlockHeaderBytes];
@@ -316,6 +334,10 @@ void LaneGroup::publish(const Action& action) {
 
 void LaneGroup::reduce_eager(OpId op) {
   const auto& said = ops_.op(op).said;
+  if (data_[op].tuning != nullptr) {
+    if (data_[op].started_ns == 0) data_[op].started_ns = lane_->clock().now_ns();
+    offer_sample(op, {0, static_cast<std::uint32_t>(said.count)});
+  }
   const std::size_t bytes = said.count * dtype_bytes(dtype(op));
   const auto count = static_cast<std::uint32_t>(said.count);
   const Part all{0, count};
@@ -409,7 +431,9 @@ void LaneGroup::finalize(OpId op) {
   const Errc code = ended.failed ? ended.status : data.verdict;
   const char* text = ended.failed ? ended.text : data.verdict_text;
   const std::uint64_t now = lane_->clock().now_ns();
+  if (data.tuning != nullptr && data.bytes_raw >= kRateBytes) read_rates();
   auto& counters = lane_->mutable_counters();
+  bump(counters.codec_ns, data.encode_ns + data.decode_ns);
   if (ended.submitted != 0) {
     bump(code == Errc::ok ? counters.ops_completed : counters.ops_failed, std::uint64_t{1});
     OpRecord record;
@@ -426,6 +450,13 @@ void LaneGroup::finalize(OpId op) {
     record.reduction = ended.said.reduction;
     record.lossy = data.lossy ? 1 : 0;
     record.eager = ended.eager ? 1 : 0;
+    record.tuned = data.tuning != nullptr ? 1 : 0;
+    record.nonfinite = data.nonfinite ? 1 : 0;
+    record.choice = data.choice;
+    record.encode_ns = data.encode_ns;
+    record.encoded_bytes = data.encoded_bytes;
+    record.input_energy = data.input_energy;
+    record.residual_energy = data.residual_energy;
     lane_->record(*this, record, code, text);
   }
   if (data.tensor != nullptr && code == Errc::ok) {
@@ -441,7 +472,7 @@ void LaneGroup::finalize(OpId op) {
     bump(stats.wait_ns, started - data.submitted_ns);
     bump(stats.queue_ns, encoded - started);
     bump(stats.wire_ns, now - encoded > busy ? now - encoded - busy : 0);
-    if (data.lossy) {
+    if (data.lossy && data.input_energy > 0) {
       stats.input_energy.store(data.input_energy, std::memory_order_relaxed);
       stats.residual_energy.store(data.residual_energy, std::memory_order_relaxed);
     }

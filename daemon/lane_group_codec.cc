@@ -15,8 +15,8 @@ using collective::OpId;
 
 // True: the block is in slab. False: a value is not finite, nothing has changed, the chunk goes
 // raw.
-bool LaneGroup::encode_lossy(OpId op, std::uint32_t number, Leg leg, std::span<const float> input,
-                             float state_scale, float fixed_max, std::span<std::byte> slab,
+bool LaneGroup::encode_lossy(OpId op, std::uint32_t number, Leg leg, const codec::Recipe& recipe,
+                             std::span<const float> input, float state_scale, float fixed_max, std::span<std::byte> slab,
                              std::uint32_t& bytes) {
   OpData& data = data_[op];
   CodecState& state = data.tensor->codec;
@@ -29,22 +29,22 @@ bool LaneGroup::encode_lossy(OpId op, std::uint32_t number, Leg leg, std::span<c
   request.fixed_scale_max = fixed_max;
   request.stream_step = sequence;
   // Not state.has_streams(): an op may override xordelta, whose stream then stands still.
-  const bool shifts = codec::needs_shift(data.recipe);
+  const bool shifts = codec::needs_shift(recipe);
   if (shifts) {
     request.stream_step = state.sender_step(number);
     if (request.stream_step == 0) std::fill_n(request.state, input.size(), 0.0f);
     // A slab has no room for f32 values of a tensor of two bytes per element: its shift has to
     // learn.
     request.exact = request.stream_step == 0 && dtype(op) == DType::f32 &&
-                    data.recipe.memory == codec::Memory::ef21;
+                    recipe.memory == codec::Memory::ef21;
   }
   request.key =
       codec::DrawKey{setup_.seed, data.tensor->id, sequence, self_, leg == Leg::broadcast, number}
           .mixed();
-  request.sparsify = leg == Leg::reduce || codec::sparsifies_results(data.recipe);
+  request.sparsify = leg == Leg::reduce || codec::sparsifies_results(recipe);
   request.alpha = state.alpha();
   // Levels of another number of bits are no beginning for these.
-  if (data.recipe.quantizer.bits == data.tensor->recipe.quantizer.bits) {
+  if (recipe.quantizer.bits == data.tensor->recipe.quantizer.bits) {
     request.codebook = state.codebook(number);
   }
   if (leg == Leg::broadcast && shifts) {
@@ -52,7 +52,7 @@ bool LaneGroup::encode_lossy(OpId op, std::uint32_t number, Leg leg, std::span<c
   }
   wire::BlockHeader header;
   const std::uint64_t begin = lane_->clock().now_ns();
-  const auto result = codec::encode(data.recipe, request, slab.subspan(wire::kBlockHeaderBytes),
+  const auto result = codec::encode(recipe, request, slab.subspan(wire::kBlockHeaderBytes),
                                     header, lane_->codec_workspace());
   const std::uint64_t end = lane_->clock().now_ns();
   data.encode_ns += end - begin;
@@ -60,11 +60,14 @@ bool LaneGroup::encode_lossy(OpId op, std::uint32_t number, Leg leg, std::span<c
   if (result.nonfinite) {
     bump(lane_->mutable_counters().nonfinite_chunks, std::uint64_t{1});
     bump(data.tensor->lanes[setup_.shape.lane].raw_fallbacks, std::uint64_t{1});
+    data.nonfinite = true;
     return false;
   }
   if (shifts) ++state.sender_step(number);
   wire::write_block_header(header, slab.first<wire::kBlockHeaderBytes>());
   bytes = static_cast<std::uint32_t>(wire::kBlockHeaderBytes) + result.payload_bytes;
+  data.encoded_bytes += input.size() * dtype_bytes(dtype(op));
+  if (data.tuning != nullptr) note_owed(op, number);
   data.input_energy += result.input_energy;
   data.residual_energy += result.residual_energy;
   return true;
@@ -93,6 +96,7 @@ bool LaneGroup::encode_lossless(OpId op, std::uint32_t number, const codec::Reci
   data.encode_ns += lane_->clock().now_ns() - begin;
   if (data.first_encode_ns == 0) data.first_encode_ns = begin;
   if (payload == 0) return false;
+  data.encoded_bytes += input.size();
   if (delta) ++data.tensor->codec.sender_step(number);
   wire::write_block_header(header, slab.first<wire::kBlockHeaderBytes>());
   bytes = static_cast<std::uint32_t>(wire::kBlockHeaderBytes) + payload;
@@ -117,9 +121,9 @@ const char* LaneGroup::decode_block(OpId op, std::uint32_t number, std::uint32_t
 }
 
 bool LaneGroup::contribute_lossless(OpId op, std::uint32_t node, wire::FrameHeader header,
-                                    const Part& part) {
+                                    const Part& part, const codec::Recipe& recipe) {
   OpData& data = data_[op];
-  if (!data.lossless) return false;
+  if (!data.lossless || !codec::is_lossless(recipe)) return false;
   const std::size_t bytes = part.elements * dtype_bytes(dtype(op));
   const std::uint32_t slab = lane_->send_slabs().take();
   if (slab == kNone) return false;
@@ -132,10 +136,10 @@ bool LaneGroup::contribute_lossless(OpId op, std::uint32_t node, wire::FrameHead
     input = own.first(bytes);
   }
   // Of contributions nobody keeps the last ones: each goes to another owner than the result.
-  codec::Recipe recipe = data.recipe;
-  recipe.compressor = codec::Compressor::lossless;
+  codec::Recipe here = recipe;
+  here.compressor = codec::Compressor::lossless;
   std::uint32_t used = 0;
-  if (!encode_lossless(op, header.chunk, recipe, input, memory, used)) {
+  if (!encode_lossless(op, header.chunk, here, input, memory, used)) {
     lane_->send_slabs().give(slab);
     return false;
   }
@@ -149,19 +153,19 @@ bool LaneGroup::contribute_lossless(OpId op, std::uint32_t node, wire::FrameHead
 
 // Sends the elements of a chunk to all, if a lossless codec makes them fewer bytes. The outputs of
 // the ranks here are the caller's part, but for an all-reduce.
-bool LaneGroup::send_lossless_result(OpId op, std::uint32_t number,
+bool LaneGroup::send_lossless_result(OpId op, std::uint32_t number, const codec::Recipe& recipe,
                                      std::span<const std::byte> result) {
   OpData& data = data_[op];
-  if (!data.lossless || nodes_ == 1) return false;
+  if (!data.lossless || !codec::is_lossless(recipe) || nodes_ == 1) return false;
   const std::uint32_t slab = lane_->result_slabs().take();
   if (slab == kNone) return false;
   const auto memory = lane_->result_slabs().slab(slab);
-  codec::Recipe recipe = data.recipe;
+  codec::Recipe here = recipe;
   const bool broadcast =
       ops_.op(op).said.kind == static_cast<std::uint16_t>(shm::OpKind::broadcast);
-  if (!broadcast) recipe.compressor = codec::Compressor::lossless;
+  if (!broadcast) here.compressor = codec::Compressor::lossless;
   std::uint32_t used = 0;
-  if (!encode_lossless(op, number, recipe, result, memory, used)) {
+  if (!encode_lossless(op, number, here, result, memory, used)) {
     lane_->result_slabs().give(slab);
     return false;
   }

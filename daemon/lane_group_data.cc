@@ -217,13 +217,13 @@ void LaneGroup::scale_sum(ChunkId chunk) {
 }
 
 // True: sent and delivered. False: a value is not finite, the (scaled) sum has to go raw.
-bool LaneGroup::finish_lossy(OpId op, std::uint32_t number, std::span<const float> sum,
-                             float state_scale) {
+bool LaneGroup::finish_lossy(OpId op, std::uint32_t number, const codec::Recipe& recipe,
+                             std::span<const float> sum, float state_scale) {
   const Part where = part(op, number);
   const std::uint32_t slab = lane_->result_slabs().take();
   const auto memory = lane_->result_slabs().slab(slab);
   std::uint32_t bytes = 0;
-  if (!encode_lossy(op, number, Leg::broadcast, sum, state_scale, data_[op].result_max, memory,
+  if (!encode_lossy(op, number, Leg::broadcast, recipe, sum, state_scale, data_[op].result_max, memory,
                     bytes)) {
     lane_->result_slabs().give(slab);
     return false;
@@ -236,7 +236,7 @@ bool LaneGroup::finish_lossy(OpId op, std::uint32_t number, std::span<const floa
   // Everybody decodes the same bytes, the owner too; before they are sent, because a lost link
   // gives the slab back at once.
   const char* problem = nullptr;
-  if (codec::needs_shift(data.recipe)) {
+  if (codec::needs_shift(recipe)) {
     deliver_floats(op, where, as_floats(lane_->scratch(1).data()));
   } else {
     problem = deliver_block(op, number, self_, memory.first(bytes));
@@ -246,7 +246,8 @@ bool LaneGroup::finish_lossy(OpId op, std::uint32_t number, std::span<const floa
   return true;
 }
 
-void LaneGroup::finish_raw(ChunkId chunk, Reduction how, bool nonfinite) {
+void LaneGroup::finish_raw(ChunkId chunk, const codec::Recipe& recipe, Reduction how,
+                           bool nonfinite) {
   const OpId op = ops_.op_of(chunk);
   const DType type = dtype(op);
   const std::uint32_t number = ops_.chunk_number(chunk);
@@ -264,7 +265,7 @@ void LaneGroup::finish_raw(ChunkId chunk, Reduction how, bool nonfinite) {
     result = pool->slab(slab).data();
   }
   codec::accumulate_finish(type, how, sum, where.elements, setup_.size, result);
-  if (send_lossless_result(op, number, {result, bytes})) {
+  if (send_lossless_result(op, number, recipe, {result, bytes})) {
     if (narrows) pool->give(slab);
     return;
   }
@@ -293,7 +294,7 @@ void LaneGroup::finish_raw(ChunkId chunk, Reduction how, bool nonfinite) {
 }
 
 void LaneGroup::contribute_raw(OpId op, std::uint32_t node, wire::FrameHeader header,
-                               const Part& part, bool nonfinite) {
+                               const Part& part, const codec::Recipe& recipe, bool nonfinite) {
   const DType type = dtype(op);
   const std::size_t bytes = part.elements * dtype_bytes(type);
   std::byte prefix[wire::kBlockHeaderBytes];
@@ -301,7 +302,7 @@ void LaneGroup::contribute_raw(OpId op, std::uint32_t node, wire::FrameHeader he
       codec::raw_block_header(type, part.elements, nonfinite, ops_.op(op).key.sequence),
       std::span<std::byte, wire::kBlockHeaderBytes>(prefix));
   OpData& data = data_[op];
-  if (contribute_lossless(op, node, header, part)) return;
+  if (contribute_lossless(op, node, header, part, recipe)) return;
   header.flags = wire::kFlagRawBlock;
   data.bytes_raw += bytes;
   data.bytes_sent += bytes + wire::kBlockHeaderBytes;

@@ -164,13 +164,19 @@ bool LaneGroup::choose_recipe(const shm::SubmitEntry& entry, const TensorState* 
   const bool float_type = dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
   // A broadcast that fits in its announcement has one leg on all nodes.
   const bool broadcast = entry.kind == static_cast<std::uint16_t>(OpKind::broadcast);
-  data.lossless = codec::is_lossless(data.recipe) && float_type && nodes_ > 1 &&
+  // The tuner may take any of its candidates, as far as the op may have one.
+  data.tuning = tensor != nullptr && data.recipe.automatic ? tensor->tuning.get() : nullptr;
+  const bool tuned = data.tuning != nullptr;
+  data.lossless = ((tuned && !broadcast) || codec::is_lossless(data.recipe)) && float_type && nodes_ > 1 &&
                   bytes >= setup_.lossy_min_bytes &&
                   bytes > (broadcast ? setup_.shape.eager_bytes : 0);
   data.lossy = tensor != nullptr && !tensor->exempt && role_may_be_lossy(tensor->role) &&
                entry.kind == static_cast<std::uint16_t>(OpKind::all_reduce) && float_type &&
                (reduction == Reduction::sum || reduction == Reduction::average) && nodes_ > 1 &&
-               bytes > 0 && bytes >= setup_.lossy_min_bytes && codec::is_lossy(data.recipe);
+               bytes > 0 && bytes >= setup_.lossy_min_bytes &&
+               (tuned || codec::is_lossy(data.recipe));
+  const bool all_reduce = entry.kind == static_cast<std::uint16_t>(OpKind::all_reduce);
+  if (!all_reduce || (!data.lossless && !data.lossy)) data.tuning = nullptr;
   return true;
 }
 
@@ -246,7 +252,12 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
     data.pins = data_[op].pins;  // a result cannot be here, but a late abandon may
     data_[op] = data;
     const bool all_reduce = entry.kind == static_cast<std::uint16_t>(OpKind::all_reduce);
-    if (data.lossy || (data.lossless && all_reduce)) ops_.compress(op);
+    if (data.tuning != nullptr) {
+      take_choice(op);
+      if (!chooses_raw(op)) ops_.compress(op);
+    } else if (data.lossy || (data.lossless && all_reduce)) {
+      ops_.compress(op);
+    }
   }
   OpRank& rank = rank_of(op, local_rank);
   rank.ticket = entry.ticket;

@@ -57,6 +57,7 @@ void Lane::give_receive_slab(std::uint32_t slab) { receive_slabs_.give(slab); }
 void Lane::send(LanePeer& peer, const wire::FrameHeader& header, std::span<const std::byte> prefix,
                 std::span<const std::byte> body, std::uint64_t cookie) {
   if (peer.link->state() == net::LinkState::lost) return acked(cookie);
+  count_block(prefix.size() + body.size());
   peer.link->send(header, prefix, body, cookie);
 }
 
@@ -158,6 +159,7 @@ bool Lane::on_frame(net::Link& link, const wire::FrameHeader& header,
   LaneGroup* group = nullptr;
   if (protocol_ok) group = group_of(header, *peer, node, protocol_ok);
   if (group != nullptr && group == peer->receiving.group) {
+    count_block(header.payload_bytes);
     protocol_ok = group->on_frame(*peer, node, header, place, payload_valid);
   } else if (peer->receiving.group != nullptr) {
     peer->receiving.group->on_abandoned(*peer);  // the group ended while the payload came

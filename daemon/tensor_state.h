@@ -8,7 +8,9 @@
 
 #include "base/dtype.h"
 #include "codec/recipe.h"
+#include "daemon/bump.h"
 #include "daemon/codec_state.h"
+#include "daemon/tensor_tuning.h"
 #include "shm/layout.h"
 
 namespace tern::daemon {
@@ -21,13 +23,8 @@ struct alignas(64) TensorLaneStats {
   std::atomic<double> input_energy{0}, residual_energy{0};  // of the last op
   // The lane's own: blocks of streams were lost, and nobody has been told yet.
   bool streams_lost = false;
+  std::uint32_t choice_reported = ~std::uint32_t{0};  // version
 };
-
-// One writer: a plain load and store is enough.
-template <typename T>
-void bump(std::atomic<T>& value, T delta) noexcept {
-  value.store(value.load(std::memory_order_relaxed) + delta, std::memory_order_relaxed);
-}
 
 // A declared tensor and its codec state. Made and freed by the conductor.
 struct TensorState {
@@ -43,6 +40,7 @@ struct TensorState {
   std::int32_t priority = 0;
   std::uint64_t generation = 0;
   CodecState codec;
+  std::unique_ptr<TensorTuning> tuning;  // null: the recipe is what was declared
   // An op was in flight when its epoch ended: what the residual holds may have been sent or not.
   std::atomic<bool> doubtful{false};
   // The last import failed, perhaps after some chunks: neither what was nor what was given. The

@@ -28,6 +28,9 @@ class FaultyConnection final : public Connection, private ConnectionSink {
   // Everything is copied, so the sender's memory is never read later.
   std::size_t queued_bytes() const override { return 0; }
   std::uint64_t received_bytes() const override { return inner_ ? inner_->received_bytes() : 0; }
+  DeliveryRate delivery_rate() const override {
+    return inner_ ? inner_->delivery_rate() : DeliveryRate{};
+  }
 
   // Passes on what is due. Calls no sink.
   int pump(std::uint64_t now);

@@ -51,6 +51,9 @@ const Link::Identity& Link::identity() const noexcept { return state_->identity;
 const LinkStats& Link::stats() const noexcept { return state_->stats; }
 std::uint64_t Link::unacked_frames() const noexcept { return state_->unacked.size(); }
 std::uint64_t Link::unacked_bytes() const noexcept { return state_->unacked_bytes; }
+DeliveryRate Link::delivery_rate() const {
+  return state_->state == LinkState::open ? state_->connection->delivery_rate() : DeliveryRate{};
+}
 
 void Link::on_open(Connection&) { state_->say_hello(wire::FrameKind::hello); }
 bool Link::on_header(Connection&, const wire::FrameHeader& header, PayloadPlace& place) {

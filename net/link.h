@@ -113,6 +113,8 @@ class Link final : private ConnectionSink {
   const LinkStats& stats() const noexcept;
   std::uint64_t unacked_frames() const noexcept;
   std::uint64_t unacked_bytes() const noexcept;
+  // Of the present connection; nothing known while there is none.
+  DeliveryRate delivery_rate() const;
 
  private:
   void on_open(Connection& connection) override;

@@ -60,6 +60,14 @@ class ConnectionSink {
   virtual void on_closed(Connection& connection, Errc reason, const char* text) = 0;
 };
 
+// How fast the carrier has lately brought bytes to the other side.
+struct DeliveryRate {
+  double bytes_per_s = 0.0;  // 0: it does not know
+  // The sender had too little to send, so that the carrier may be faster.
+  bool limited = true;
+  std::uint64_t round_trip_ns = 0;  // the shortest of late
+};
+
 class Connection {
  public:
   // Closes; no event comes afterwards. What is still queued is offered to the carrier once more, so
@@ -75,6 +83,8 @@ class Connection {
   // Bytes that have arrived since the start; that it grows shows that the other side lives, also in
   // the middle of a long frame.
   virtual std::uint64_t received_bytes() const = 0;
+  // From what the other side has acknowledged to the carrier. May make a system call.
+  virtual DeliveryRate delivery_rate() const { return {}; }
 };
 
 // A connection that was accepted by the conductor and whose hello has been read, on its way to a

@@ -61,6 +61,7 @@ TensorPolicy::TensorPolicy(std::span<const Candidate> candidates, OpShape shape,
 // A lossy recipe is not used before it has been measured on this tensor.
 bool TensorPolicy::allowed(CandidateIndex candidate) const noexcept {
   if (candidate == kRaw) return true;
+  if ((excluded_ >> candidate & 1) != 0) return false;
   const CandidateRecord& record = records_[candidate];
   if (!record.measured) return false;
   return candidates_[candidate].lossless || record.cautious_loss() <= guard_.bounds().loss;

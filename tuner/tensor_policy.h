@@ -80,6 +80,9 @@ class TensorPolicy {
 
   void set_bounds(Level level, Bounds bounds) noexcept { guard_.set_bounds(level, bounds); }
 
+  // Candidates that the tensor cannot have, as bits.
+  void exclude(std::uint32_t candidates) noexcept { excluded_ = candidates; }
+
   // For the next op.
   const Choice& decide(const Circumstances& circumstances);
 
@@ -125,6 +128,7 @@ class TensorPolicy {
   OpShape shape_;
   PolicySettings settings_;
   ErrorGuard guard_;
+  std::uint32_t excluded_ = 0;
   std::vector<CandidateRecord> records_;
   Choice choice_;
   Pair kept_;  // the choice, without trials

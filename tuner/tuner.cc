@@ -40,6 +40,7 @@ void Tuner::add_tensor(TensorKey key, TensorInfo info) {
   tensor.policy = std::make_unique<TensorPolicy>(candidates_, info.shape, info.level,
                                                  info.bounds.value_or(bounds_of(info.level)),
                                                  settings_.policy, settings_.guard);
+  tensor.policy->exclude(info.unusable);
   for (const PeerKey& peer : info.peers) tensor.peers.push_back(&peers_[peer]);
   const auto known = remembered_.find(info.name);
   if (known != remembered_.end()) {

@@ -34,6 +34,7 @@ struct TensorInfo {
   OpShape shape;
   Level level = Level::balanced;
   std::optional<Bounds> bounds;  // instead of the level's
+  std::uint32_t unusable = 0;    // candidates that the tensor cannot have, as bits
   std::vector<PeerKey> peers;    // nodes - 1, in the order of Choice::reduce
 };
 

@@ -55,10 +55,16 @@ struct Config {
 
   // [codec]
   std::string kernel_target = "auto";
-  std::string default_gradient_recipe = "raw";
+  std::string default_gradient_recipe = "auto";
   std::string codebook_dir;
   std::uint64_t lossy_min_bytes = std::uint64_t{8} * 1024;
   std::uint64_t state_ttl_ns = 0;
+
+  // [tuner]
+  std::string candidates;  // empty: the usual ones
+  std::string policy;
+  std::string choice_directory;  // empty: no logs of choices
+  std::string state_directory;   // empty: what is learnt ends with the daemon
 
   // [limits]
   std::uint32_t max_clients = 256;

@@ -121,6 +121,15 @@ constexpr std::array kSettings{
     number("codec", "state_ttl", Kind::duration, &Config::state_ttl_ns, 0, 30 * kDay, kReload,
            "Codec state is kept for so long after the last rank of its job has left."),
 
+    number("tuner", "candidates", Kind::text, &Config::candidates, 0, 2'000, kRestart,
+           "Recipes that auto chooses among, separated by spaces, raw first; empty: the usual ones."),
+    number("tuner", "policy", Kind::text, &Config::policy, 0, 4'000, kReload,
+           "Rules for tensors that say nothing of their own: PATTERN what ...; PATTERN what ..."),
+    number("tuner", "choice_directory", Kind::text, &Config::choice_directory, 0, 4'000, kRestart,
+           "Where each epoch's log of choices goes, for recipe=replay:FILE; empty: none is kept."),
+    number("tuner", "state_directory", Kind::text, &Config::state_directory, 0, 4'000, kRestart,
+           "Where what the tuner has learnt is kept across restarts; empty: nowhere."),
+
     number("limits", "max_clients", Kind::count, &Config::max_clients, 1, 4'096, kReload,
            "Connected local processes."),
     number("limits", "max_clients_per_user", Kind::count, &Config::max_clients_per_user, 1, 4'096,

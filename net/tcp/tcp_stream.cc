@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "net/tcp/delivery_rate.h"
 #include "wire/crc32c.h"
 
 namespace tern::net {
@@ -22,6 +23,10 @@ void OutgoingQueue::push(const OutgoingFrame& frame) {
   }
   ring_[next_ & (ring_.size() - 1)] = frame;
   ++next_;
+}
+
+DeliveryRate TcpStream::delivery_rate() noexcept {
+  return phase_ == Phase::open ? socket_delivery_rate(socket_.native_handle()) : DeliveryRate{};
 }
 
 void TcpStream::send(const OutgoingFrame& frame) {

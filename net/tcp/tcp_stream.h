@@ -62,6 +62,7 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   void send(const OutgoingFrame& frame);
   std::size_t queued_bytes() const noexcept { return queued_bytes_; }
   std::uint64_t received_bytes() const noexcept { return received_bytes_; }
+  DeliveryRate delivery_rate() noexcept;
   int poll();
 
  private:

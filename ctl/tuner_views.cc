@@ -1,0 +1,92 @@
+#include "ctl/tuner_views.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "ctl/fields.h"
+#include "ctl/table.h"
+
+namespace tern::ctl {
+namespace {
+
+using nlohmann::json;
+
+constexpr Align kRight = Align::right;
+constexpr double kUs = 1e-6;
+
+bool flag(const json& object, std::string_view key) {
+  const auto value = object.find(key);
+  return value != object.end() && value->is_boolean() && value->get<bool>();
+}
+
+}  // namespace
+
+std::string render_tuner(const json& tensors) {
+  if (tensors.empty()) return "No tensor is tuned.\n";
+  Table table({{"TENSOR"},
+               {"LEVEL"},
+               {"RECIPE"},
+               {"OPS", kRight},
+               {"SWITCHES", kRight},
+               {"LINK MBIT/S", kRight},
+               {"MEASURED", kRight},
+               {"OWES", kRight}});
+  for (const json& tensor : tensors) {
+    table.add_row({text_field(tensor, "name"), text_field(tensor, "level"),
+                   text_field(tensor, "recipe"), count_field(tensor, "ops"),
+                   count_field(tensor, "switches"), fraction_field(tensor, "link_mbit_s"),
+                   time_field(tensor, "measured_us", kUs),
+                   fraction_field(tensor, "residual_ratio")});
+    table.add_note(text_field(tensor, "reason"));
+    if (const std::string alarm = text_field(tensor, "alarm"); alarm != "-" && !alarm.empty()) {
+      table.add_note("careful: " + alarm);
+    }
+  }
+  return table.text();
+}
+
+std::string render_explain(const json& tensors) {
+  std::string text;
+  for (const json& tensor : tensors) {
+    text += fmt::format(
+        "{}/{} in group {}: {}\n  {}\n  level {}: an encoding may leave out {} of the energy, the "
+        "residual may be {} times the gradient and is {}\n",
+        text_field(tensor, "job"), text_field(tensor, "name"), text_field(tensor, "group"),
+        text_field(tensor, "recipe"), text_field(tensor, "reason"), text_field(tensor, "level"),
+        fraction_field(tensor, "allowed_loss"), fraction_field(tensor, "allowed_residual"),
+        fraction_field(tensor, "residual_ratio"));
+    if (flag(tensor, "replayed")) text += "  its choices are replayed from a log\n";
+    if (const std::string alarm = text_field(tensor, "alarm"); alarm != "-" && !alarm.empty()) {
+      text += "  careful: " + alarm + "\n";
+    }
+    Table table({{"RECIPE"},
+                 {"PREDICTED", kRight},
+                 {"OF THE LANE", kRight},
+                 {"OF THE LINK", kRight},
+                 {"FROM OPS", kRight},
+                 {"RATIO", kRight},
+                 {"LOSS", kRight},
+                 {"WHY"}});
+    const auto candidates = tensor.find("candidates");
+    if (candidates == tensor.end() || !candidates->is_array()) continue;
+    for (const json& one : *candidates) {
+      table.add_row({text_field(one, "recipe"), time_field(one, "predicted_us", kUs),
+                     time_field(one, "work_us", kUs), time_field(one, "wire_us", kUs),
+                     flag(one, "tried") ? time_field(one, "expected_us", kUs) : "-",
+                     ratio_field(one, "ratio"), fraction_field(one, "loss"),
+                     text_field(one, "verdict")});
+    }
+    text += table.text();
+  }
+  return text;
+}
+
+std::string render_policy(const json& policy) {
+  const std::string text = text_field(policy, "policy");
+  return text.empty() || text == "-"
+             ? "No rules: tensors that say nothing of their own are balanced.\n"
+             : text + "\n";
+}
+
+}  // namespace tern::ctl

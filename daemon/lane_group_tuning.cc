@@ -1,0 +1,155 @@
+// Ops whose recipe the tuner chooses: what is sent how, samples for its shadow, and residuals that a
+// lossy recipe left to a lossless one.
+
+#include <algorithm>
+
+#include "codec/accumulate.h"
+#include "daemon/lane.h"
+#include "daemon/lane_group.h"
+#include "daemon/shadow.h"
+
+namespace tern::daemon {
+
+using collective::OpId;
+
+// At the submission of an op: one choice for all of it, unless a new one comes in its middle.
+void LaneGroup::take_choice(OpId op) {
+  OpData& data = data_[op];
+  TensorTuning& tuning = *data.tuning;
+  const std::uint32_t lane = setup_.shape.lane;
+  const std::span<tuner::CandidateIndex> choice =
+      std::span(choices_).subspan(std::size_t{op} * nodes_, nodes_);
+  const std::uint64_t use = ops_.op(op).key.sequence;
+  if (!tuning.replay.empty()) {
+    data.replayed = true;
+    std::fill(choice.begin(), choice.end(), tuner::kRaw);
+    if (const auto* record = tuning.replay[lane].op(use)) {
+      std::copy(record->by_node.begin(), record->by_node.end(), choice.begin());
+      data.probe_chunks = record->probe_chunks;
+    }
+    return;
+  }
+  data.choice = tuning.read(choice, data.probe_chunks);
+  std::uint32_t& reported = data.tensor->lanes[lane].choice_reported;
+  if (reported == data.choice) return;
+  reported = data.choice;
+  Event event;
+  event.kind = EventKind::choice_used;
+  event.group = this;
+  event.tensor_id = data.tensor->id;
+  event.sequence = use;
+  event.number = data.choice;
+  lane_->report(event);
+}
+
+// One look at the carrier for each peer and op that is large enough to say something.
+void LaneGroup::read_rates() {
+  for (std::uint32_t node = 0; node < nodes_; ++node) {
+    if (peers_[node] == nullptr || !peers_[node]->link) continue;
+    const net::DeliveryRate rate = peers_[node]->link->delivery_rate();
+    RateCell& cell = rates_[node];
+    cell.bytes_per_s.store(rate.bytes_per_s, std::memory_order_relaxed);
+    cell.limited.store(rate.limited, std::memory_order_relaxed);
+    cell.round_trip_ns.store(static_cast<double>(rate.round_trip_ns), std::memory_order_relaxed);
+  }
+}
+
+bool LaneGroup::chooses_raw(OpId op) const {
+  const auto begin = choices_.begin() + static_cast<std::ptrdiff_t>(std::size_t{op} * nodes_);
+  return std::all_of(begin, begin + nodes_, [](auto one) { return one == tuner::kRaw; });
+}
+
+// Of one block. `node`: the owner that a contribution goes to; this node for a result.
+const codec::Recipe& LaneGroup::recipe_of(OpId op, std::uint32_t number, Leg leg,
+                                          std::uint32_t node) {
+  OpData& data = data_[op];
+  if (data.tuning == nullptr) return data.recipe;
+  TensorTuning& tuning = *data.tuning;
+  // The first chunks of each owner, whatever the order in which they go out.
+  if (leg == Leg::reduce && number / nodes_ < data.probe_chunks) return tuning.recipe(tuner::kRaw);
+  tuner::CandidateIndex candidate = choice_of(op, node);
+  const std::uint64_t use = ops_.op(op).key.sequence;
+  if (data.replayed) {
+    const std::uint64_t place = std::uint64_t{number} * 2 + (leg == Leg::broadcast ? 1 : 0);
+    const auto* other = tuning.replay[setup_.shape.lane].chunk(use, place);
+    return tuning.recipe(other != nullptr ? other->candidate : candidate);
+  }
+  if (tuning.version() == data.choice) return tuning.recipe(candidate);
+  const tuner::CandidateIndex now = tuning.now(node);
+  if (now != candidate && tuning.logged) {
+    Event event;
+    event.kind = EventKind::chunk_choice;
+    event.group = this;
+    event.tensor_id = data.tensor->id;
+    event.sequence = use;
+    event.number = std::uint64_t{static_cast<std::uint8_t>(leg)} << 40 |
+                   std::uint64_t{now} << 32 | number;
+    lane_->report(event);
+  }
+  return tuning.recipe(now);
+}
+
+void LaneGroup::offer_sample(OpId op, const Part& part) {
+  OpData& data = data_[op];
+  Shadow* const shadow = lane_->shadow();
+  const std::uint32_t lane = lane_->settings().lane;
+  if (shadow == nullptr || !data.tuning->sample_wanted.load(std::memory_order_relaxed) ||
+      part.elements == 0 || !shadow->has_room(lane)) {
+    return;
+  }
+  data.tuning->sample_wanted.store(false, std::memory_order_relaxed);
+  const Part sample{part.begin, std::min(part.elements, Shadow::kSampleElements)};
+  const float* residual = data.tensor->codec.sender(sample.begin);
+  shadow->offer(lane, data.tuning->number(), dtype(op), local_f32(op, sample), residual,
+                data.state_scale);
+  bump(lane_->mutable_counters().samples, std::uint64_t{1});
+}
+
+// ---- Residuals
+
+void LaneGroup::note_owed(OpId op, std::uint32_t number) { data_[op].tuning->owes(number) = 1; }
+
+// Adds what earlier blocks of the chunk left out, in full; the residual is zero then. False: a value
+// is not finite, and the residual stays.
+bool LaneGroup::add_owed(OpId op, std::uint32_t number, std::span<float> sum) {
+  OpData& data = data_[op];
+  float* const residual = data.tensor->codec.sender(part(op, number).begin);
+  if (residual == nullptr || codec::scan_max(sum, residual, data.state_scale).nonfinite) {
+    return false;
+  }
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    sum[i] += data.state_scale * residual[i];
+    residual[i] = 0.0f;
+  }
+  data.tuning->owes(number) = 0;
+  return true;
+}
+
+// A contribution that loses nothing pays back what is owed: raw, from a slab. False: nothing is.
+bool LaneGroup::contribute_owed(OpId op, std::uint32_t node, wire::FrameHeader header,
+                                const Part& part) {
+  OpData& data = data_[op];
+  if (data.tuning->owes(header.chunk) == 0) return false;
+  const DType type = dtype(op);
+  const std::size_t bytes = part.elements * dtype_bytes(type);
+  const std::span<const float> input = local_f32(op, part);
+  auto* const sum = static_cast<float*>(static_cast<void*>(lane_->scratch(1).data()));
+  std::copy(input.begin(), input.end(), sum);
+  if (!add_owed(op, header.chunk, {sum, part.elements})) return false;
+  const std::uint32_t slab = lane_->send_slabs().take();
+  const auto memory = lane_->send_slabs().slab(slab);
+  codec::from_f32(type, sum, part.elements, memory.data());
+  std::byte prefix[wire::kBlockHeaderBytes];
+  wire::write_block_header(
+      codec::raw_block_header(type, part.elements, false, ops_.op(op).key.sequence),
+      std::span<std::byte, wire::kBlockHeaderBytes>(prefix));
+  header.flags = wire::kFlagRawBlock;
+  data.bytes_raw += bytes;
+  data.bytes_sent += bytes + wire::kBlockHeaderBytes;
+  const auto cookie = lane_->make_token(FrameToken::Leg::contribution, 1, nullptr,
+                                        collective::kNoOp, &lane_->send_slabs(), slab);
+  lane_->send(*peers_[node], header, prefix, memory.first(bytes), cookie);
+  return true;
+}
+
+}  // namespace tern::daemon

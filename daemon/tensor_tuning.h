@@ -1,0 +1,118 @@
+#pragma once
+
+// What the tuner has chosen for one tensor, as lanes read it, and what lanes keep for it.
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "codec/recipe.h"
+#include "tuner/tensor_policy.h"
+
+namespace tern::daemon {
+
+// The recipes by the tuner's candidate numbers; the same for all tensors of the daemon.
+using CandidateRecipes = std::vector<codec::Recipe>;
+
+// A log of choices as one lane of one tensor looks things up in it. Both are sorted.
+struct ReplayedLane {
+  struct Op {
+    std::uint64_t use = 0;
+    std::uint8_t probe_chunks = 0;
+    std::vector<tuner::CandidateIndex> by_node;  // at this node's own place: results
+  };
+  struct Chunk {
+    std::uint64_t use = 0;
+    std::uint64_t place = 0;  // chunk * 2 + (leg - 1)
+    tuner::CandidateIndex candidate = tuner::kRaw;
+    auto key() const noexcept { return std::pair(use, place); }
+  };
+  std::vector<Op> ops;
+  std::vector<Chunk> chunks;
+
+  // The record that holds for the use-th op; null before the first.
+  const Op* op(std::uint64_t use) const noexcept {
+    const auto after = std::upper_bound(ops.begin(), ops.end(), use,
+                                        [](std::uint64_t at, const Op& op) { return at < op.use; });
+    return after == ops.begin() ? nullptr : &*(after - 1);
+  }
+  const Chunk* chunk(std::uint64_t use, std::uint64_t place) const noexcept {
+    const auto found = std::lower_bound(
+        chunks.begin(), chunks.end(), std::pair(use, place),
+        [](const Chunk& chunk, const auto& key) { return chunk.key() < key; });
+    return found != chunks.end() && found->key() == std::pair(use, place) ? &*found : nullptr;
+  }
+};
+
+class TensorTuning {
+ public:
+  TensorTuning(std::shared_ptr<const CandidateRecipes> recipes, std::uint64_t number,
+               std::uint32_t nodes, std::uint32_t self, std::uint64_t chunks)
+      : recipes_(std::move(recipes)),
+        number_(number),
+        self_(self),
+        by_node_(nodes),
+        owed_(chunks, 0) {}
+
+  // Of no other tensor of this daemon, ever.
+  std::uint64_t number() const noexcept { return number_; }
+  const codec::Recipe& recipe(tuner::CandidateIndex candidate) const noexcept {
+    return (*recipes_)[candidate];
+  }
+
+  // ---- The conductor's ----
+  void publish(std::uint32_t version, const tuner::Choice& choice) noexcept {
+    version_.fetch_add(1, std::memory_order_acq_rel);  // odd: being written
+    std::size_t peer = 0;
+    for (std::size_t node = 0; node < by_node_.size(); ++node) {
+      const auto one = node == self_ ? choice.broadcast : choice.reduce[peer++];
+      by_node_[node].store(one, std::memory_order_relaxed);
+    }
+    probe_chunks_.store(choice.probe_chunks, std::memory_order_relaxed);
+    version_.store(2 * version, std::memory_order_release);
+  }
+
+  // ---- The lanes' ----
+  // Null: the choice is as it was when it had this version. Else a consistent copy of the new one.
+  std::uint32_t read(std::span<tuner::CandidateIndex> by_node, std::uint8_t& probe_chunks) const
+      noexcept {
+    for (;;) {
+      const std::uint32_t before = version_.load(std::memory_order_acquire);
+      for (std::size_t node = 0; node < by_node_.size(); ++node) {
+        by_node[node] = by_node_[node].load(std::memory_order_acquire);
+      }
+      probe_chunks = probe_chunks_.load(std::memory_order_acquire);
+      if ((before & 1) == 0 && version_.load(std::memory_order_acquire) == before) {
+        return before / 2;
+      }
+    }
+  }
+  std::uint32_t version() const noexcept { return version_.load(std::memory_order_acquire) / 2; }
+  tuner::CandidateIndex now(std::uint32_t node) const noexcept {
+    return by_node_[node].load(std::memory_order_relaxed);
+  }
+
+  // A sample of the tensor's values is wanted; the lane that takes one clears it.
+  std::atomic<bool> sample_wanted{true};
+  // Changes are reported, for the log of choices.
+  bool logged = false;
+  std::vector<ReplayedLane> replay;  // by lane; empty: the tuner chooses
+
+  // The residual of this chunk holds something: its next block pays it back, however it is sent.
+  // Each lane touches its own chunks.
+  std::uint8_t& owes(std::uint32_t chunk) noexcept { return owed_[chunk]; }
+
+ private:
+  std::shared_ptr<const CandidateRecipes> recipes_;
+  std::uint64_t number_;
+  std::uint32_t self_;
+  std::atomic<std::uint32_t> version_{0};
+  std::vector<std::atomic<tuner::CandidateIndex>> by_node_;
+  std::atomic<std::uint8_t> probe_chunks_{0};
+  std::vector<std::uint8_t> owed_;
+};
+
+}  // namespace tern::daemon

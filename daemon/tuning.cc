@@ -1,0 +1,443 @@
+#include "daemon/tuning.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "daemon/lane.h"
+
+namespace tern::daemon {
+namespace {
+
+constexpr std::uint64_t kLanesEveryNs = 50'000'000;
+constexpr std::uint64_t kSaveEveryNs = 60'000'000'000;
+constexpr std::uint64_t kSampleEveryNs = 20'000'000;
+// Share of the lanes' work that the shadow may take in the long run.
+constexpr double kShadowShare = 0.005;
+// An op that began with another choice than this long ago gets a new one in its middle.
+constexpr std::uint64_t kRound = 1;
+
+std::string file_name(const MemberGroup& group) {
+  return "choices-" + group.uid.substr(0, 8) + "-" + std::to_string(group.epoch) + "-" +
+         std::to_string(group.node) + ".log";
+}
+
+}  // namespace
+
+std::vector<std::string> split_candidates(const std::string& text) {
+  std::istringstream words(text);
+  std::vector<std::string> candidates;
+  for (std::string word; words >> word;) candidates.push_back(word);
+  return candidates;
+}
+
+Result<std::unique_ptr<Tuning>> Tuning::create(const TuningSettings& settings, const Clock& clock) {
+  std::vector<tuner::Candidate> candidates;
+  for (const std::string& text : settings.candidates) candidates.push_back({text, false});
+  if (candidates.empty()) candidates = tuner::usual_candidates();
+  if (candidates.size() > tuner::kMaxCandidates) {
+    return fail(Errc::invalid_argument,
+                "candidates: at most " + std::to_string(tuner::kMaxCandidates) + " recipes");
+  }
+  auto recipes = std::make_shared<CandidateRecipes>();
+  for (tuner::Candidate& candidate : candidates) {
+    auto recipe = codec::parse_recipe(candidate.recipe);
+    if (!recipe) return fail(Errc::bad_recipe, "candidates: " + recipe.error().text);
+    const bool lossy = codec::is_lossy(*recipe);
+    if (recipe->automatic || (lossy && recipe->memory != codec::Memory::ef) ||
+        codec::scans_tensor(*recipe) || recipe->compressor == codec::Compressor::xordelta) {
+      return fail(Errc::bad_recipe,
+                  "candidates: " + candidate.recipe +
+                      " cannot be one: they are raw, lossless, and recipes ef(...) without "
+                      "scale=tensor, between which the tuner may change at any chunk");
+    }
+    candidate.lossless = !lossy;
+    recipes->push_back(*recipe);
+  }
+  if (candidates.front().recipe != "raw") {
+    return fail(Errc::bad_recipe, "candidates: the first must be raw");
+  }
+  auto policy = TuningPolicy::parse(settings.policy);
+  if (!policy) return tl::unexpected(policy.error());
+  std::unique_ptr<Tuning> tuning(
+      new Tuning(settings, clock, std::move(candidates), std::move(recipes), std::move(*policy)));
+  tuning->load();
+  return tuning;
+}
+
+Tuning::Tuning(TuningSettings settings, const Clock& clock,
+               std::vector<tuner::Candidate> candidates,
+               std::shared_ptr<const CandidateRecipes> recipes, TuningPolicy policy)
+    : settings_(std::move(settings)),
+      clock_(clock),
+      recipes_(std::move(recipes)),
+      policy_(std::move(policy)),
+      tuner_(std::move(candidates)),
+      saved_ns_(clock.now_ns()) {}
+
+Tuning::~Tuning() = default;
+
+void Tuning::set_lanes(std::vector<Lane*> lanes) { lanes_ = std::move(lanes); }
+
+// ---- Policy
+
+// A declaration goes before the policy, a policy before the default.
+Status Tuning::resolve_level(const Tuned& tuned, tuner::Level& level,
+                             std::optional<tuner::Bounds>& bounds) const {
+  TuningAdvice advice = policy_.advice(tuned.job, tuned.name);
+  if (!tuned.own_level.empty()) {
+    advice = {};
+    if (auto read = read_advice(tuned.own_level, advice); !read) return read;
+  }
+  level = tuned.lossy ? advice.level.value_or(tuner::Level::balanced) : tuner::Level::lossless;
+  bounds.reset();
+  if (tuned.lossy && (advice.loss || advice.residual)) bounds = advice.bounds(level);
+  return {};
+}
+
+Status Tuning::set_policy(const std::string& text) {
+  auto policy = TuningPolicy::parse(text);
+  if (!policy) return tl::unexpected(policy.error());
+  policy_ = std::move(*policy);
+  for (auto& [number, tuned] : tensors_) {
+    tuner::Level level{};
+    std::optional<tuner::Bounds> bounds;
+    if (resolve_level(tuned, level, bounds)) tuner_.set_bounds(number, level, bounds);
+    publish(number, tuned);
+  }
+  return {};
+}
+
+// ---- Tensors
+
+Status Tuning::begin(MemberGroup& group, TensorState& state, const std::string& level,
+                     const std::string& replay) {
+  const auto nodes = static_cast<std::uint32_t>(group.addresses.size());
+  const std::uint64_t chunk = shm::chunk_elements(group.chunk_bytes, state.dtype);
+  const std::uint64_t chunks = (state.count + chunk - 1) / chunk;
+  const std::uint64_t number = next_number_++;
+  Tuned tuned;
+  tuned.name = state.name;
+  tuned.job = group.job;
+  tuned.group = group.uid.substr(0, 8);
+  tuned.own_level = level;
+  tuned.lanes = group.lane_count;
+  tuned.lead_lane = static_cast<std::uint32_t>((state.id & shm::kSpreadMask) % group.lane_count);
+  tuned.self = group.node;
+  tuned.lossy = codec::needs_residual(state.recipe);
+  tuner::TensorInfo info;
+  info.name = group.job + "/" + state.name;
+  info.shape.bytes = state.count * dtype_bytes(state.dtype);
+  info.shape.chunk_bytes = chunk * dtype_bytes(state.dtype);
+  info.shape.eager_bytes = group.lanes.front()->setup().shape.eager_bytes;
+  info.shape.nodes = nodes;
+  info.shape.lanes = group.lane_count;
+  for (std::uint32_t node = 0; node < nodes; ++node) {
+    if (node != group.node) tuned.peers.push_back(group.addresses[node]);
+  }
+  info.peers = tuned.peers;
+  for (std::size_t i = 0; i < recipes_->size(); ++i) {
+    const codec::Recipe& recipe = (*recipes_)[i];
+    const bool fits = !codec::is_lossy(recipe) ||
+                      (tuned.lossy && codec::encode_bound(recipe, chunk) <=
+                                          chunk * dtype_bytes(state.dtype));
+    if (!fits) info.unusable |= 1u << i;
+  }
+  if (auto resolved = resolve_level(tuned, info.level, info.bounds); !resolved) return resolved;
+  state.tuning = std::make_unique<TensorTuning>(recipes_, number, nodes, group.node, chunks);
+  tuned.tuning = state.tuning.get();
+  if (!replay.empty()) {
+    if (auto loaded = load_replay(replay, group, state, *state.tuning); !loaded) {
+      state.tuning.reset();
+      return loaded;
+    }
+  }
+  state.tuning->logged = log_of(group) != nullptr;
+  state.tuning->sample_wanted = state.tuning->replay.empty();
+  tuner_.add_tensor(number, std::move(info));
+  publish(number, tensors_.emplace(number, std::move(tuned)).first->second);
+  return {};
+}
+
+void Tuning::end(const TensorState& state) {
+  if (!state.tuning) return;
+  tensors_.erase(state.tuning->number());
+  tuner_.remove_tensor(state.tuning->number());
+}
+
+void Tuning::publish(std::uint64_t number, Tuned& tuned) {
+  const tuner::Choice& choice = tuner_.decide(number);
+  ++decisions_;
+  if (!tuned.published.empty() && tuned.published.back().choice == choice) return;
+  const tuner::TensorPolicy& policy = tuner_.policy(number);
+  if (policy.switches() != tuned.switches && !tuned.published.empty()) {
+    tuned.switches = policy.switches();
+    ++switches_;
+    spdlog::info("tensor {}: {}, was {}: {}", tuned.name, tuner_.choice_text(choice),
+                 tuner_.choice_text(tuned.published.back().choice),
+                 tuner_.view(number).reason);
+  }
+  const std::uint32_t version =
+      tuned.published.empty() ? 1 : tuned.published.back().version + 1;
+  if (tuned.published.size() == kHistory) tuned.published.pop_front();
+  tuned.published.push_back({version, choice});
+  tuned.tuning->publish(version, choice);
+}
+
+// ---- What has happened
+
+void Tuning::observe_rates(const MemberGroup& group, const Tuned& tuned, std::uint32_t lane) {
+  std::size_t peer = 0;
+  for (std::uint32_t node = 0; node < group.addresses.size(); ++node) {
+    if (node == tuned.self) continue;
+    const std::string& address = tuned.peers[peer++];
+    const LaneGroup::PeerRate seen = group.lanes[lane]->rate(node);
+    if (seen.bytes_per_s <= 0.0) continue;
+    // Each lane has its own share of the link.
+    const double rate = seen.bytes_per_s * tuned.lanes;
+    double& last = last_rates_[address + "#" + std::to_string(lane)];
+    // The kernel keeps a sample until it has a better one: the same again is no news.
+    tuner_.observe_rate(address, rate, seen.limited || rate == last);
+    last = rate;
+    tuner_.observe_peer(address, 0.0, seen.round_trip_ns);
+  }
+}
+
+void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord& record) {
+  if (record.tuned == 0 || !state.tuning) return;
+  const auto found = tensors_.find(state.tuning->number());
+  if (found == tensors_.end() || record.lane != found->second.lead_lane) return;
+  Tuned& tuned = found->second;
+  observe_rates(group, tuned, record.lane);
+  const auto used = std::find_if(
+      tuned.published.begin(), tuned.published.end(),
+      [&record](const Published& one) { return one.version == record.choice; });
+  if (used == tuned.published.end()) return;
+  tuner::OpMeasurement op;
+  op.choice = used->choice;
+  // What rides in the announcement has no start of its own.
+  if (record.eager == 0 && record.started_ns != 0) {
+    op.ns = static_cast<double>(record.ended_ns - record.started_ns);
+  }
+  op.error.input_energy = record.input_energy;
+  op.error.residual_energy = record.residual_energy;
+  op.error.nonfinite = record.nonfinite != 0;
+  op.encoded_bytes = record.encoded_bytes;
+  op.encode_ns = static_cast<double>(record.encode_ns);
+  tuner_.observe_op(found->first, op);
+  publish(found->first, tuned);
+}
+
+void Tuning::observe_lanes() {
+  const std::uint64_t now = clock_.now_ns();
+  if (now < lanes_seen_ns_ + kLanesEveryNs) return;
+  lanes_seen_ns_ = now;
+  LaneTotals totals;
+  for (const Lane* lane : lanes_) {
+    const LaneCounters& counters = lane->counters();
+    totals.busy_ns += counters.busy_ns.load(std::memory_order_relaxed);
+    totals.codec_ns += counters.codec_ns.load(std::memory_order_relaxed);
+    totals.block_bytes += counters.block_bytes.load(std::memory_order_relaxed);
+    totals.blocks += counters.blocks.load(std::memory_order_relaxed);
+  }
+  if (totals.blocks < lane_totals_.blocks + 16) return;
+  tuner::LaneMeasurement lane;
+  lane.busy_ns = static_cast<double>(totals.busy_ns - lane_totals_.busy_ns);
+  lane.codec_ns = static_cast<double>(totals.codec_ns - lane_totals_.codec_ns);
+  lane.wire_bytes = totals.block_bytes - lane_totals_.block_bytes;
+  lane.blocks = totals.blocks - lane_totals_.blocks;
+  lane_totals_ = totals;
+  tuner_.observe_lane(lane);
+}
+
+int Tuning::take_results() {
+  if (shadow_ == nullptr) return 0;
+  int taken = 0;
+  for (ShadowResult result; shadow_->pop(result); ++taken) {
+    if (result.tensor == 0) {
+      tuner_.calibrate(result.sample);
+      continue;
+    }
+    tuner_.observe_sample(result.tensor, result.sample);
+    const auto found = tensors_.find(result.tensor);
+    if (found == tensors_.end()) continue;
+    found->second.sampled_ns = clock_.now_ns();
+    // The first of all ops may take long where nothing is known: it need not wait for its end.
+    const bool last = result.sample.candidate + 1u == recipes_->size();
+    if (last && tuner_.policy(result.tensor).ops() < kRound) publish(found->first, found->second);
+  }
+  return taken;
+}
+
+// One tensor after the other, as often as the shadow's budget allows.
+void Tuning::want_samples() {
+  if (shadow_ == nullptr || tensors_.empty()) return;
+  const std::uint64_t now = clock_.now_ns();
+  std::uint64_t busy_ns = 0;
+  for (const Lane* lane : lanes_) {
+    busy_ns += lane->counters().busy_ns.load(std::memory_order_relaxed);
+  }
+  if (static_cast<double>(shadow_->cpu_ns()) > kShadowShare * static_cast<double>(busy_ns)) return;
+  auto next = tensors_.lower_bound(next_sample_);
+  if (next == tensors_.end()) next = tensors_.begin();
+  next_sample_ = next->first + 1;
+  Tuned& tuned = next->second;
+  if (!tuned.tuning->replay.empty() || now < tuned.sampled_ns + kSampleEveryNs) return;
+  tuned.tuning->sample_wanted.store(true, std::memory_order_relaxed);
+}
+
+int Tuning::do_work() {
+  const int work = take_results();
+  observe_lanes();
+  want_samples();
+  if (!settings_.memory_file.empty() && clock_.now_ns() >= saved_ns_ + kSaveEveryNs) save();
+  return work;
+}
+
+// ---- The log of choices
+
+std::ofstream* Tuning::log_of(const MemberGroup& group) {
+  if (settings_.choice_directory.empty()) return nullptr;
+  const auto found = logs_.find(group.number);
+  if (found != logs_.end()) return found->second.is_open() ? &found->second : nullptr;
+  const std::string path = settings_.choice_directory + "/" + file_name(group);
+  std::ofstream& log = logs_[group.number];
+  log.open(path, std::ios::trunc);
+  if (!(log << tuner::choice_log_head())) {
+    spdlog::warn("cannot write the log of choices {}: this epoch cannot be replayed", path);
+    log.close();
+    return nullptr;
+  }
+  return &log;
+}
+
+void Tuning::on_choice_used(MemberGroup& group, const TensorState& state, std::uint32_t lane,
+                            std::uint64_t use, std::uint32_t version) {
+  std::ofstream* const log = log_of(group);
+  const auto found = state.tuning ? tensors_.find(state.tuning->number()) : tensors_.end();
+  if (log == nullptr || found == tensors_.end()) return;
+  for (const Published& one : found->second.published) {
+    if (one.version != version) continue;
+    tuner::LoggedOp op;
+    op.tensor = state.name;
+    op.use = use;
+    op.lane = lane;
+    op.probe_chunks = one.choice.probe_chunks;
+    op.broadcast = tuner_.candidates()[one.choice.broadcast].recipe;
+    for (const auto index : one.choice.reduce) {
+      op.reduce.push_back(tuner_.candidates()[index].recipe);
+    }
+    *log << tuner::format(op) << std::flush;
+    if (!*log) {
+      spdlog::warn("the log of choices of group {} cannot be written any more; it ends here",
+                   group.uid.substr(0, 8));
+      log->close();
+    }
+  }
+}
+
+void Tuning::on_chunk_choice(MemberGroup& group, const TensorState& state, std::uint32_t lane,
+                             std::uint64_t use, std::uint64_t what) {
+  std::ofstream* const log = log_of(group);
+  if (log == nullptr) return;
+  tuner::LoggedChunk chunk;
+  chunk.tensor = state.name;
+  chunk.use = use;
+  chunk.lane = lane;
+  chunk.leg = static_cast<std::uint32_t>(what >> 40);
+  chunk.chunk = static_cast<std::uint32_t>(what);
+  chunk.recipe = tuner_.candidates()[(what >> 32) & 0xff].recipe;
+  *log << tuner::format(chunk);
+}
+
+Status Tuning::load_replay(const std::string& name, const MemberGroup& group,
+                           const TensorState& state, TensorTuning& tuning) const {
+  if (settings_.choice_directory.empty()) {
+    return fail(Errc::bad_recipe, "replay: the daemon has no choice_directory");
+  }
+  if (name.empty() || name.find('/') != std::string::npos) {
+    return fail(Errc::bad_recipe, "replay: give the name of a file in choice_directory");
+  }
+  std::ifstream file(settings_.choice_directory + "/" + name);
+  std::stringstream text;
+  if (!(text << file.rdbuf())) {
+    return fail(Errc::bad_recipe, "replay: " + name + " cannot be read in choice_directory");
+  }
+  const auto log = tuner::parse_choice_log(text.str());
+  if (!log) return fail(Errc::bad_recipe, "replay: " + name + ": " + log.error().text);
+  const auto index_of = [this](const std::string& recipe) {
+    const auto candidates = tuner_.candidates();
+    const auto found = std::find_if(candidates.begin(), candidates.end(),
+                                    [&](const auto& one) { return one.recipe == recipe; });
+    return static_cast<std::size_t>(found - candidates.begin());
+  };
+  const auto nodes = group.addresses.size();
+  tuning.replay.resize(group.lane_count);
+  const auto misfit = [&](const std::string& what) {
+    return fail(Errc::bad_recipe, "replay: " + name + ": " + what);
+  };
+  for (const tuner::LoggedOp& op : log->ops) {
+    if (op.tensor != state.name) continue;
+    if (op.lane >= group.lane_count || op.reduce.size() + 1 != nodes) {
+      return misfit("it is of a group with other lanes or nodes");
+    }
+    ReplayedLane::Op record;
+    record.use = op.use;
+    record.probe_chunks = static_cast<std::uint8_t>(std::min(op.probe_chunks, 255u));
+    std::size_t peer = 0;
+    for (std::size_t node = 0; node < nodes; ++node) {
+      const std::string& recipe = node == group.node ? op.broadcast : op.reduce[peer++];
+      const std::size_t index = index_of(recipe);
+      if (index == recipes_->size()) return misfit(recipe + " is none of the candidates");
+      record.by_node.push_back(static_cast<tuner::CandidateIndex>(index));
+    }
+    tuning.replay[op.lane].ops.push_back(std::move(record));
+  }
+  for (const tuner::LoggedChunk& chunk : log->chunks) {
+    if (chunk.tensor != state.name) continue;
+    const std::size_t index = index_of(chunk.recipe);
+    if (chunk.lane >= group.lane_count || index == recipes_->size()) {
+      return misfit("a block's lane or recipe is unknown here");
+    }
+    tuning.replay[chunk.lane].chunks.push_back(
+        {chunk.use, std::uint64_t{chunk.chunk} * 2 + (chunk.leg - 1),
+         static_cast<tuner::CandidateIndex>(index)});
+  }
+  for (ReplayedLane& lane : tuning.replay) {
+    std::stable_sort(lane.ops.begin(), lane.ops.end(),
+                     [](const auto& a, const auto& b) { return a.use < b.use; });
+    std::stable_sort(lane.chunks.begin(), lane.chunks.end(),
+                     [](const auto& a, const auto& b) { return a.key() < b.key(); });
+  }
+  return {};
+}
+
+// ---- Across a restart
+
+void Tuning::load() {
+  if (settings_.memory_file.empty() || !std::filesystem::exists(settings_.memory_file)) return;
+  std::ifstream file(settings_.memory_file);
+  const auto document = nlohmann::json::parse(file, nullptr, false);
+  const Status recalled = document.is_discarded()
+                              ? Status(fail(Errc::corrupt_data, "it is not a JSON document"))
+                              : tuner_.recall(document);
+  if (recalled) return;
+  spdlog::warn("what the tuner had learnt is lost: {}: {}", settings_.memory_file,
+               recalled.error().text);
+}
+
+void Tuning::save() {
+  saved_ns_ = clock_.now_ns();
+  if (settings_.memory_file.empty()) return;
+  const std::string fresh = settings_.memory_file + ".new";
+  std::ofstream file(fresh);
+  file << tuner_.remember().dump() << "\n";
+  file.close();
+  std::error_code error;
+  if (file) std::filesystem::rename(fresh, settings_.memory_file, error);
+  if (!file || error) spdlog::warn("cannot write what the tuner has learnt to {}", fresh);
+}
+
+}  // namespace tern::daemon

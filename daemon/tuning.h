@@ -1,0 +1,128 @@
+#pragma once
+
+// The conductor's part of tuning: it tells tuner::Tuner what lanes and shadow have measured,
+// publishes its choices to the lanes, and keeps logs, policy and memory. docs/tuner.md.
+
+#include <cstdint>
+#include <deque>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "daemon/member_group.h"
+#include "daemon/shadow.h"
+#include "daemon/tuning_policy.h"
+#include "tuner/tuner.h"
+
+namespace tern::daemon {
+
+struct TuningSettings {
+  std::vector<std::string> candidates;  // recipes; empty: the usual ones
+  std::string policy;
+  std::string choice_directory;  // of logs of choices; empty: none are written or replayed
+  std::string memory_file;       // what was learnt, across restarts; empty: nowhere
+};
+
+// The text of a setting to its recipes: separated by spaces, raw first.
+std::vector<std::string> split_candidates(const std::string& text);
+
+class Tuning {
+ public:
+  static Result<std::unique_ptr<Tuning>> create(const TuningSettings& settings, const Clock& clock);
+  ~Tuning();
+
+  std::shared_ptr<const CandidateRecipes> recipes() const { return recipes_; }
+  // Where samples come from; without one the tuner knows nothing and stays raw. Outlives this.
+  void set_shadow(Shadow* shadow) { shadow_ = shadow; }
+  void set_lanes(std::vector<Lane*> lanes);
+
+  // ---- Policy ----
+  const TuningPolicy& policy() const { return policy_; }
+  // Of tensors that are tuned at present and from now on.
+  Status set_policy(const std::string& text);
+
+  // ---- Tensors ----
+  // `level` is the declaration's text, perhaps empty; `replay` the name of a log, or empty.
+  Status begin(MemberGroup& group, TensorState& state, const std::string& level,
+               const std::string& replay);
+  void end(const TensorState& state);
+  void group_ended(const MemberGroup& group) { logs_.erase(group.number); }
+
+  // ---- What has happened ----
+  void on_op(MemberGroup& group, const TensorState& state, const OpRecord& record);
+  void on_choice_used(MemberGroup& group, const TensorState& state, std::uint32_t lane,
+                      std::uint64_t use, std::uint32_t version);
+  void on_chunk_choice(MemberGroup& group, const TensorState& state, std::uint32_t lane,
+                       std::uint64_t use, std::uint64_t what);
+  int do_work();
+  void save();
+
+  // ---- For the operator ----
+  std::string choice_text(const TensorState& state) const;
+  nlohmann::json report() const;
+  Result<nlohmann::json> explain(const std::string& tensor) const;
+  nlohmann::json counters() const;
+
+ private:
+  struct Published {
+    std::uint32_t version = 0;
+    tuner::Choice choice;
+  };
+  struct Tuned {
+    TensorTuning* tuning = nullptr;
+    std::string name, job, group;
+    std::string own_level;  // of the declaration
+    std::uint32_t lead_lane = 0;
+    std::uint32_t lanes = 1;
+    std::uint32_t self = 0;
+    std::vector<std::string> peers;
+    std::deque<Published> published;
+    std::uint64_t switches = 0;
+    std::uint64_t sampled_ns = 0;
+    std::uint64_t ops_at_sample = 0;
+    bool lossy = false;  // its role allows it
+  };
+  static constexpr std::size_t kHistory = 64;
+
+  Tuning(TuningSettings settings, const Clock& clock, std::vector<tuner::Candidate> candidates,
+         std::shared_ptr<const CandidateRecipes> recipes, TuningPolicy policy);
+  Status resolve_level(const Tuned& tuned, tuner::Level& level,
+                       std::optional<tuner::Bounds>& bounds) const;
+  Status load_replay(const std::string& name, const MemberGroup& group, const TensorState& state,
+                     TensorTuning& tuning) const;
+  void load();
+  void publish(std::uint64_t number, Tuned& tuned);
+  void observe_rates(const MemberGroup& group, const Tuned& tuned, std::uint32_t lane);
+  void observe_lanes();
+  int take_results();
+  void want_samples();
+  nlohmann::json describe(std::uint64_t number, const Tuned& tuned, bool all) const;
+  std::ofstream* log_of(const MemberGroup& group);
+
+  TuningSettings settings_;
+  const Clock& clock_;
+  std::shared_ptr<const CandidateRecipes> recipes_;
+  TuningPolicy policy_;
+  tuner::Tuner tuner_;
+  Shadow* shadow_ = nullptr;
+  std::vector<Lane*> lanes_;
+  std::map<std::uint64_t, Tuned> tensors_;  // by TensorTuning::number
+  std::map<std::uint64_t, std::ofstream> logs_;  // by group number
+  std::map<std::string, double> last_rates_;     // by peer and lane
+  std::uint64_t next_number_ = 1;
+  std::uint64_t next_sample_ = 0;  // whose turn it is
+  std::uint64_t lanes_seen_ns_ = 0;
+  std::uint64_t saved_ns_ = 0;
+  std::uint64_t decisions_ = 0, switches_ = 0;
+  struct LaneTotals {
+    std::uint64_t busy_ns = 0, codec_ns = 0, block_bytes = 0, blocks = 0;
+  };
+  LaneTotals lane_totals_;
+};
+
+}  // namespace tern::daemon

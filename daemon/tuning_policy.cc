@@ -1,0 +1,102 @@
+#include "daemon/tuning_policy.h"
+
+#include <fnmatch.h>
+
+#include <charconv>
+
+#include "codec/recipe.h"
+
+namespace tern::daemon {
+namespace {
+
+bool take_prefix(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(separator), text.size());
+    if (end > 0) parts.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+Status read_bound(std::string_view word, std::string_view text, double max,
+                  std::optional<double>& bound) {
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !(value >= 0.0 && value <= max)) {
+    return fail(Errc::invalid_argument, std::string(word) + ": the bound is a number from 0 to " +
+                                            std::to_string(static_cast<int>(max)));
+  }
+  bound = value;
+  return {};
+}
+
+}  // namespace
+
+tuner::Bounds TuningAdvice::bounds(tuner::Level fallback) const noexcept {
+  tuner::Bounds bounds = tuner::bounds_of(level.value_or(fallback));
+  if (loss) bounds.loss = *loss;
+  if (residual) bounds.residual = *residual;
+  return bounds;
+}
+
+Status read_advice(std::string_view word, TuningAdvice& advice) {
+  if (const auto level = tuner::parse_level(word)) {
+    advice.level = level;
+    return {};
+  }
+  std::string_view rest = word;
+  if (take_prefix(rest, "loss<=")) return read_bound(word, rest, 1.0, advice.loss);
+  if (take_prefix(rest, "residual<=")) return read_bound(word, rest, 1000.0, advice.residual);
+  if (take_prefix(rest, "recipe=")) {
+    if (!rest.starts_with("replay:")) {
+      const auto recipe = codec::parse_recipe(rest);
+      if (!recipe) return fail(Errc::bad_recipe, recipe.error().text);
+    }
+    advice.recipe = rest;
+    return {};
+  }
+  return fail(Errc::invalid_argument,
+              std::string(word) +
+                  " is none of lossless, conservative, balanced, aggressive, loss<=NUMBER, "
+                  "residual<=NUMBER, recipe=TEXT");
+}
+
+Result<TuningPolicy> TuningPolicy::parse(std::string_view text) {
+  TuningPolicy policy;
+  policy.text_ = text;
+  for (const std::string_view rule_text : split(text, ';')) {
+    const auto words = split(rule_text, ' ');
+    if (words.empty()) continue;
+    if (words.size() == 1) {
+      return fail(Errc::invalid_argument, "policy: the rule \"" + std::string(rule_text) +
+                                              "\" says nothing after its pattern");
+    }
+    Rule rule;
+    rule.pattern = words[0];
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      if (auto read = read_advice(words[i], rule.advice); !read) {
+        return fail(read.error().code, "policy: " + read.error().text);
+      }
+    }
+    policy.rules_.push_back(std::move(rule));
+  }
+  return policy;
+}
+
+TuningAdvice TuningPolicy::advice(const std::string& job, const std::string& name) const {
+  for (const Rule& rule : rules_) {
+    const bool with_job = rule.pattern.find('/') != std::string::npos;
+    const std::string subject = with_job ? job + "/" + name : name;
+    if (::fnmatch(rule.pattern.c_str(), subject.c_str(), 0) == 0) return rule.advice;
+  }
+  return {};
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,89 @@
+// What the operator sees of the tuner: docs/control-protocol.md describes every field.
+
+#include <algorithm>
+
+#include "daemon/lane.h"
+#include "daemon/tuning.h"
+
+namespace tern::daemon {
+
+std::string Tuning::choice_text(const TensorState& state) const {
+  const auto found = state.tuning ? tensors_.find(state.tuning->number()) : tensors_.end();
+  if (found == tensors_.end() || found->second.published.empty()) return "raw";
+  return tuner_.choice_text(found->second.published.back().choice);
+}
+
+nlohmann::json Tuning::describe(std::uint64_t number, const Tuned& tuned, bool all) const {
+  const tuner::Tuner::TensorView view = tuner_.view(number);
+  nlohmann::json row = {{"group", tuned.group},
+                        {"job", tuned.job},
+                        {"name", tuned.name},
+                        {"level", view.level},
+                        {"recipe", view.recipe},
+                        {"replayed", !tuned.tuning->replay.empty()},
+                        {"reason", view.reason},
+                        {"alarm", view.alarm},
+                        {"allowed_loss", view.bound_loss},
+                        {"allowed_residual", view.bound_residual},
+                        {"residual_ratio", view.residual},
+                        {"link_mbit_s", view.rate * 8.0 / 1e6},
+                        {"measured_us", view.measured_ns / 1e3},
+                        {"bottleneck", view.bottleneck},
+                        {"ops", view.ops},
+                        {"switches", view.switches},
+                        {"alarms", view.alarms}};
+  if (!all) return row;
+  nlohmann::json candidates = nlohmann::json::array();
+  for (const auto& one : view.candidates) {
+    candidates.push_back({{"recipe", one.recipe},
+                          {"allowed", one.allowed},
+                          {"measured", one.measured},
+                          {"tried", one.tried},
+                          {"predicted_us", one.predicted_ns / 1e3},
+                          {"expected_us", one.measured_ns / 1e3},
+                          {"work_us", one.work_ns / 1e3},
+                          {"wire_us", one.wire_ns / 1e3},
+                          {"ratio", one.ratio},
+                          {"loss", one.loss},
+                          {"verdict", one.verdict}});
+  }
+  row["candidates"] = std::move(candidates);
+  return row;
+}
+
+nlohmann::json Tuning::report() const {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const auto& [number, tuned] : tensors_) rows.push_back(describe(number, tuned, false));
+  return rows;
+}
+
+Result<nlohmann::json> Tuning::explain(const std::string& tensor) const {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const auto& [number, tuned] : tensors_) {
+    if (tuned.name == tensor || tuned.job + "/" + tuned.name == tensor) {
+      rows.push_back(describe(number, tuned, true));
+    }
+  }
+  if (rows.empty()) {
+    return fail(Errc::unknown_tensor,
+                "no tensor " + tensor + " is tuned at present; `ternctl tuner` lists those that are");
+  }
+  return rows;
+}
+
+nlohmann::json Tuning::counters() const {
+  nlohmann::json rows = nlohmann::json::object();
+  const auto add = [&rows](const char* name, std::uint64_t value, const char* unit,
+                           const char* help) {
+    rows[name] = {{"value", value}, {"unit", unit}, {"help", help}};
+  };
+  add("tuner_decisions", decisions_, "1", "times the tuner chose a recipe");
+  add("tuner_switches", switches_, "1", "times it chose another one than before, trials excepted");
+  add("tuner_shadow_ns", shadow_ != nullptr ? shadow_->cpu_ns() : 0, "ns",
+      "time spent measuring recipes that were not in use");
+  add("tuner_shadow_disturbed", shadow_ != nullptr ? shadow_->disturbed() : 0, "1",
+      "measurements in whose middle something else needed the core");
+  return rows;
+}
+
+}  // namespace tern::daemon
