@@ -54,6 +54,7 @@ struct AllreduceOptions {
   std::uint32_t max_rounds = 400;
   std::uint32_t pause_us = 0;
   double idle_seconds = 0;
+  bool all_times = false;
   std::size_t pools = 3;
   std::uint64_t seed = 1;
   std::string input_file;
@@ -225,7 +226,7 @@ class AllreduceBench {
   }
 
   nlohmann::json report(Row& row, std::size_t count) const {
-    std::vector<double>& seconds = row.seconds;
+    std::vector<double> seconds = row.seconds;
     std::ranges::sort(seconds);
     const double middle = median(seconds);
     const auto bytes = static_cast<double>(count * sizeof(float));
@@ -238,6 +239,8 @@ class AllreduceBench {
                            {"p99_us", 1e6 * quantile(seconds, 0.99)},
                            {"min_us", 1e6 * seconds.front()},
                            {"algorithm_gb_per_s", 1e-9 * bytes / middle}};
+    // In the order of the rounds, which all contestants have in common.
+    if (options_.all_times) line["seconds"] = row.seconds;
     const std::optional<Traffic> traffic = row.contestant->traffic();
     if (traffic) line.update(traffic_json(since(*traffic, *row.before)));
     return line;
@@ -336,6 +339,7 @@ void add_allreduce_command(CLI::App& app) {
       ->check(CLI::PositiveNumber);
   command->add_option("--max-rounds", options->max_rounds, "However short they are");
   command->add_option("--pause-us", options->pause_us, "Between operations, for a shaped link");
+  command->add_flag("--all-times", options->all_times, "Print the time of every round");
   command->add_option("--idle", options->idle_seconds, "Seconds to stay idle after the join");
   command->add_option("--pools", options->pools, "Pools of inputs")->check(CLI::PositiveNumber);
   command->add_option("--seed", options->seed, "Of the Gaussian inputs");

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Compares `recipe=auto` with every static recipe of its level and with raw, on shaped links.
+
+All contestants take turns in one run, so that what disturbs the machine disturbs all of them. A pair is a
+round of auto and the same round of another contestant; the ratio of their times has a confidence interval
+by bootstrap. auto passes where the interval reaches 1.05.
+"""
+
+import argparse
+import json
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+
+from bench import LINKS, refill_us, run_ranks, say, take_real_time
+from nodes import Link, Nodes, NodesError
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MIB = 1 << 20
+STATIC = ["raw", "lossless", "ef(bf16)", "ef(int:bits=8)", "ef(int:bits=4)", "3lc:s=1"]
+PLAN = {"unshaped": [64 * MIB, 4 * MIB, MIB // 16], "10gbit": [64 * MIB, 4 * MIB, MIB // 16],
+        "1gbit": [16 * MIB, MIB, MIB // 16], "100mbit": [4 * MIB, MIB // 4]}
+WITHIN = 1.05
+RESAMPLES = 2000
+
+
+def interval(ratios, generator):
+    """The 95 % bootstrap interval of the median of the ratios."""
+    medians = sorted(statistics.median(generator.choices(ratios, k=len(ratios)))
+                     for _ in range(RESAMPLES))
+    return medians[int(0.025 * RESAMPLES)], medians[int(0.975 * RESAMPLES)]
+
+
+def compare(auto, other, generator):
+    ratios = [mine / theirs for mine, theirs in zip(auto["seconds"], other["seconds"])]
+    low, high = interval(ratios, generator)
+    return {"median": statistics.median(ratios), "low": low, "high": high, "passes": low <= WITHIN}
+
+
+def judge(rows, generator):
+    named = {row["contestant"].removeprefix("tern "): row for row in rows}
+    auto = named.pop("auto")
+    best = min(named, key=lambda name: named[name]["median_us"])
+    return {"auto_us": auto["median_us"], "recipe": auto["recipe"], "ratio": auto["ratio"],
+            "best": best, "best_us": named[best]["median_us"], "raw_us": named["raw"]["median_us"],
+            "vs_best": compare(auto, named[best], generator),
+            "vs_raw": compare(auto, named["raw"], generator),
+            "all_us": {name: row["median_us"] for name, row in named.items()}}
+
+
+def measure(options, generator):
+    logs = options.out / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    results = []
+    nodes = Nodes("tern-bench-tuner", options.programs, logs, loopback=options.loopback)
+    try:
+        for name in options.links:
+            link = LINKS.get(name, Link(None))
+            if nodes.network:
+                nodes.network.shape(link)
+            pause = refill_us(link) if nodes.network else 0
+            for size in options.sizes or PLAN[name]:
+                daemons = nodes.start_daemons()
+                rows = run_ranks(nodes, f"{name}-{size}", lambda _: [
+                    "--bytes", size, "--seconds", options.seconds, "--pause-us", pause,
+                    "--min-rounds", options.rounds, "--settle", options.settle, "--all-times",
+                    "--seed", options.seed, *input_words(options), "--recipe", "auto", *STATIC])
+                if options.explain:
+                    say(subprocess.run([options.programs / "ternctl", "--socket",
+                                        nodes.control_socket(0), "tuner"], check=False,
+                                       capture_output=True, text=True).stdout)
+                nodes.stop(daemons)
+                result = judge(rows, generator) | {"link": name, "bytes": size}
+                results.append(result)
+                say(line(result))
+    finally:
+        nodes.close()
+    return results
+
+
+def input_words(options):
+    return ["--input", options.input] if options.input else []
+
+
+def line(result):
+    def text(pair):
+        return (f"{pair['median']:.3f} ({pair['low']:.3f} to {pair['high']:.3f})"
+                f"{'' if pair['passes'] else ' FAILS'}")
+    return (f"{result['link']:>9} {result['bytes'] / MIB:8.3f} MiB: auto {result['auto_us']:10.0f} us "
+            f"[{result['recipe']}], best {result['best']} {result['best_us']:.0f} us, raw "
+            f"{result['raw_us']:.0f} us; auto/best {text(result['vs_best'])}, auto/raw "
+            f"{text(result['vs_raw'])}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--links", nargs="+", choices=list(PLAN), default=list(PLAN))
+    parser.add_argument("--sizes", nargs="+", type=int)
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each size, all together")
+    parser.add_argument("--rounds", type=int, default=9, help="at least, for each size")
+    parser.add_argument("--settle", type=int, default=40, help="operations before the clock runs")
+    parser.add_argument("--input", help="a .npy file of f32 instead of Gaussians")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--explain", action="store_true", help="show `ternctl tuner` of each case")
+    parser.add_argument("--no-real-time", dest="real_time", action="store_false")
+    parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/tuner")
+    parser.add_argument("--loopback", action="store_true")
+    options = parser.parse_args()
+    take_real_time(options)
+    say(f"seed {options.seed}")
+    try:
+        results = measure(options, random.Random(options.seed))
+    except (NodesError, subprocess.CalledProcessError) as error:
+        print(f"bench_tuner: {error}", file=sys.stderr)
+        return 1
+    (options.out / "links.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    failed = [result for result in results
+              if not (result["vs_best"]["passes"] and result["vs_raw"]["passes"])]
+    say(f"{len(results) - len(failed)} of {len(results)} cases pass")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
