@@ -78,8 +78,8 @@ class Conductor final : public ControlSender,
   // of another thread's parts, `link` and `cores`, must be what they were.
   void change_settings(ConductorSettings settings) { settings_ = std::move(settings); }
 
-  // Who chooses for `recipe=auto`, before the first client; outlives the conductor. Without it auto is
-  // raw.
+  // Who chooses for `recipe=auto`, before the first client; outlives the conductor. Without it auto
+  // is raw.
   void set_tuning(Tuning* tuning) { tuning_ = tuning; }
 
   int do_work();

@@ -129,7 +129,7 @@ class LaneGroup {
     bool lossless = false;  // compressed, bit for bit
     // Set: the tuner has chosen, and `lossy` and `lossless` say what it may choose.
     TensorTuning* tuning = nullptr;
-    std::uint32_t choice = 0;      // its version
+    std::uint32_t choice = 0;  // its version
     std::uint8_t probe_chunks = 0;
     bool replayed = false;
     bool nonfinite = false;
@@ -204,8 +204,8 @@ class LaneGroup {
   void write_own_contribution(collective::OpId op, const Part& part, std::byte* out);
   std::span<const float> local_f32(collective::OpId op, const Part& part);
   enum class Leg : std::uint8_t { reduce = 1, broadcast = 2 };
-  bool encode_lossy(collective::OpId op, std::uint32_t number, Leg leg,
-                    const codec::Recipe& recipe, std::span<const float> input, float state_scale, float fixed_max,
+  bool encode_lossy(collective::OpId op, std::uint32_t number, Leg leg, const codec::Recipe& recipe,
+                    std::span<const float> input, float state_scale, float fixed_max,
                     std::span<std::byte> slab, std::uint32_t& bytes);
   bool encode_lossless(collective::OpId op, std::uint32_t number, const codec::Recipe& recipe,
                        std::span<const std::byte> input, std::span<std::byte> slab,
@@ -293,7 +293,7 @@ class LaneGroup {
   std::vector<ChunkData> chunks_;                       // by ChunkId
   std::vector<std::unique_ptr<SlabPool>> eager_pools_;  // by node
   std::vector<TensorState*> dropping_;                  // to be reported when no op uses them
-  std::vector<RateCell> rates_;         // by node
+  std::vector<RateCell> rates_;                         // by node
   std::atomic<std::uint32_t> in_flight_{0};
   std::atomic<std::uint64_t> completed_{0};
   SnapshotTable<WaitingOp, 16> waiting_;

@@ -221,10 +221,9 @@ void LaneGroup::finish(ChunkId chunk) {
   OpData& data = data_[op];
   const std::uint32_t number = ops_.chunk_number(chunk);
   const codec::Recipe& recipe = recipe_of(op, number, Leg::broadcast, self_);
-  const std::span<float> sum{
-      static_cast<float*>(
-          static_cast<void*>(lane_->accumulators().slab(chunks_[chunk].accumulator).data())),
-      part(op, number).elements};
+  const std::span<float> sum{static_cast<float*>(static_cast<void*>(
+                                 lane_->accumulators().slab(chunks_[chunk].accumulator).data())),
+                             part(op, number).elements};
   if (data.lossy && codec::is_lossy(recipe)) {
     scale_sum(chunk);
     if (codec::scans_tensor(recipe) && park_sum(chunk)) {
@@ -270,7 +269,8 @@ void LaneGroup::finish_parked(const Action& action) {
   const Part where = part(op, number);
   auto* zeros = static_cast<float*>(static_cast<void*>(lane_->scratch(0).data()));
   std::fill(zeros, zeros + where.elements, 0.0f);
-  TERN_CHECK(finish_lossy(op, number, data_[op].recipe, {zeros, where.elements}, 1.0f));  // finite, as park_sum saw
+  TERN_CHECK(finish_lossy(op, number, data_[op].recipe, {zeros, where.elements},
+                          1.0f));  // finite, as park_sum saw
   ops_.finished_parked(op);
 }
 

@@ -16,8 +16,8 @@ using collective::OpId;
 // True: the block is in slab. False: a value is not finite, nothing has changed, the chunk goes
 // raw.
 bool LaneGroup::encode_lossy(OpId op, std::uint32_t number, Leg leg, const codec::Recipe& recipe,
-                             std::span<const float> input, float state_scale, float fixed_max, std::span<std::byte> slab,
-                             std::uint32_t& bytes) {
+                             std::span<const float> input, float state_scale, float fixed_max,
+                             std::span<std::byte> slab, std::uint32_t& bytes) {
   OpData& data = data_[op];
   CodecState& state = data.tensor->codec;
   const std::uint64_t sequence = ops_.op(op).key.sequence;
@@ -35,8 +35,8 @@ bool LaneGroup::encode_lossy(OpId op, std::uint32_t number, Leg leg, const codec
     if (request.stream_step == 0) std::fill_n(request.state, input.size(), 0.0f);
     // A slab has no room for f32 values of a tensor of two bytes per element: its shift has to
     // learn.
-    request.exact = request.stream_step == 0 && dtype(op) == DType::f32 &&
-                    recipe.memory == codec::Memory::ef21;
+    request.exact =
+        request.stream_step == 0 && dtype(op) == DType::f32 && recipe.memory == codec::Memory::ef21;
   }
   request.key =
       codec::DrawKey{setup_.seed, data.tensor->id, sequence, self_, leg == Leg::broadcast, number}
@@ -52,8 +52,8 @@ bool LaneGroup::encode_lossy(OpId op, std::uint32_t number, Leg leg, const codec
   }
   wire::BlockHeader header;
   const std::uint64_t begin = lane_->clock().now_ns();
-  const auto result = codec::encode(recipe, request, slab.subspan(wire::kBlockHeaderBytes),
-                                    header, lane_->codec_workspace());
+  const auto result = codec::encode(recipe, request, slab.subspan(wire::kBlockHeaderBytes), header,
+                                    lane_->codec_workspace());
   const std::uint64_t end = lane_->clock().now_ns();
   data.encode_ns += end - begin;
   if (data.first_encode_ns == 0) data.first_encode_ns = begin;

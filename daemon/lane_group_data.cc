@@ -223,8 +223,8 @@ bool LaneGroup::finish_lossy(OpId op, std::uint32_t number, const codec::Recipe&
   const std::uint32_t slab = lane_->result_slabs().take();
   const auto memory = lane_->result_slabs().slab(slab);
   std::uint32_t bytes = 0;
-  if (!encode_lossy(op, number, Leg::broadcast, recipe, sum, state_scale, data_[op].result_max, memory,
-                    bytes)) {
+  if (!encode_lossy(op, number, Leg::broadcast, recipe, sum, state_scale, data_[op].result_max,
+                    memory, bytes)) {
     lane_->result_slabs().give(slab);
     return false;
   }

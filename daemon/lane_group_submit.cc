@@ -167,8 +167,8 @@ bool LaneGroup::choose_recipe(const shm::SubmitEntry& entry, const TensorState* 
   // The tuner may take any of its candidates, as far as the op may have one.
   data.tuning = tensor != nullptr && data.recipe.automatic ? tensor->tuning.get() : nullptr;
   const bool tuned = data.tuning != nullptr;
-  data.lossless = ((tuned && !broadcast) || codec::is_lossless(data.recipe)) && float_type && nodes_ > 1 &&
-                  bytes >= setup_.lossy_min_bytes &&
+  data.lossless = ((tuned && !broadcast) || codec::is_lossless(data.recipe)) && float_type &&
+                  nodes_ > 1 && bytes >= setup_.lossy_min_bytes &&
                   bytes > (broadcast ? setup_.shape.eager_bytes : 0);
   data.lossy = tensor != nullptr && !tensor->exempt && role_may_be_lossy(tensor->role) &&
                entry.kind == static_cast<std::uint16_t>(OpKind::all_reduce) && float_type &&

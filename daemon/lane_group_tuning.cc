@@ -1,5 +1,5 @@
-// Ops whose recipe the tuner chooses: what is sent how, samples for its shadow, and residuals that a
-// lossy recipe left to a lossless one.
+// Ops whose recipe the tuner chooses: what is sent how, samples for its shadow, and residuals that
+// a lossy recipe left to a lossless one.
 
 #include <algorithm>
 
@@ -82,8 +82,8 @@ const codec::Recipe& LaneGroup::recipe_of(OpId op, std::uint32_t number, Leg leg
     event.group = this;
     event.tensor_id = data.tensor->id;
     event.sequence = use;
-    event.number = std::uint64_t{static_cast<std::uint8_t>(leg)} << 40 |
-                   std::uint64_t{now} << 32 | number;
+    event.number =
+        std::uint64_t{static_cast<std::uint8_t>(leg)} << 40 | std::uint64_t{now} << 32 | number;
     lane_->report(event);
   }
   return tuning.recipe(now);
@@ -109,8 +109,8 @@ void LaneGroup::offer_sample(OpId op, const Part& part) {
 
 void LaneGroup::note_owed(OpId op, std::uint32_t number) { data_[op].tuning->owes(number) = 1; }
 
-// Adds what earlier blocks of the chunk left out, in full; the residual is zero then. False: a value
-// is not finite, and the residual stays.
+// Adds what earlier blocks of the chunk left out, in full; the residual is zero then. False: a
+// value is not finite, and the residual stays.
 bool LaneGroup::add_owed(OpId op, std::uint32_t number, std::span<float> sum) {
   OpData& data = data_[op];
   float* const residual = data.tensor->codec.sender(part(op, number).begin);

@@ -113,8 +113,8 @@ void Shadow::calibrate(Bench& bench) {
   slot.elements = kSampleElements;
   for (std::uint32_t i = 0; i < kSampleElements; ++i) {
     // The sum of four uniform draws is bell-shaped enough to time codecs on.
-    slot.values[i] = random_unit(1, 4 * i) + random_unit(1, 4 * i + 1) +
-                     random_unit(1, 4 * i + 2) + random_unit(1, 4 * i + 3) - 2.0f;
+    slot.values[i] = random_unit(1, 4 * i) + random_unit(1, 4 * i + 1) + random_unit(1, 4 * i + 2) +
+                     random_unit(1, 4 * i + 3) - 2.0f;
   }
   measure(slot, bench);
 }

@@ -1,8 +1,8 @@
 #pragma once
 
 // Measures recipes that are not in use. A lane copies a few values of a tensor on their way to the
-// wire; one thread of the lowest priority encodes and decodes the copy with every candidate. It runs
-// only while a core has nothing else to do (SCHED_IDLE), and its times are those of its own
+// wire; one thread of the lowest priority encodes and decodes the copy with every candidate. It
+// runs only while a core has nothing else to do (SCHED_IDLE), and its times are those of its own
 // execution (CLOCK_THREAD_CPUTIME_ID), so that nobody who interrupts it counts.
 
 #include <atomic>

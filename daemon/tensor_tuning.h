@@ -40,9 +40,9 @@ struct ReplayedLane {
     return after == ops.begin() ? nullptr : &*(after - 1);
   }
   const Chunk* chunk(std::uint64_t use, std::uint64_t place) const noexcept {
-    const auto found = std::lower_bound(
-        chunks.begin(), chunks.end(), std::pair(use, place),
-        [](const Chunk& chunk, const auto& key) { return chunk.key() < key; });
+    const auto found =
+        std::lower_bound(chunks.begin(), chunks.end(), std::pair(use, place),
+                         [](const Chunk& chunk, const auto& key) { return chunk.key() < key; });
     return found != chunks.end() && found->key() == std::pair(use, place) ? &*found : nullptr;
   }
 };
@@ -77,8 +77,8 @@ class TensorTuning {
 
   // ---- The lanes' ----
   // Null: the choice is as it was when it had this version. Else a consistent copy of the new one.
-  std::uint32_t read(std::span<tuner::CandidateIndex> by_node, std::uint8_t& probe_chunks) const
-      noexcept {
+  std::uint32_t read(std::span<tuner::CandidateIndex> by_node,
+                     std::uint8_t& probe_chunks) const noexcept {
     for (;;) {
       const std::uint32_t before = version_.load(std::memory_order_acquire);
       for (std::size_t node = 0; node < by_node_.size(); ++node) {

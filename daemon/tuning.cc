@@ -19,9 +19,12 @@ constexpr double kShadowShare = 0.005;
 // An op that began with another choice than this long ago gets a new one in its middle.
 constexpr std::uint64_t kRound = 1;
 
-std::string file_name(const MemberGroup& group) {
-  return "choices-" + group.uid.substr(0, 8) + "-" + std::to_string(group.epoch) + "-" +
-         std::to_string(group.node) + ".log";
+// A log is named by group and epoch; each node keeps the part that it wrote.
+std::string log_name(const MemberGroup& group) {
+  return "choices-" + group.uid.substr(0, 8) + "-" + std::to_string(group.epoch);
+}
+std::string part_name(const std::string& log, const MemberGroup& group) {
+  return log + "-" + std::to_string(group.node) + ".log";
 }
 
 }  // namespace
@@ -140,9 +143,9 @@ Status Tuning::begin(MemberGroup& group, TensorState& state, const std::string& 
   info.peers = tuned.peers;
   for (std::size_t i = 0; i < recipes_->size(); ++i) {
     const codec::Recipe& recipe = (*recipes_)[i];
-    const bool fits = !codec::is_lossy(recipe) ||
-                      (tuned.lossy && codec::encode_bound(recipe, chunk) <=
-                                          chunk * dtype_bytes(state.dtype));
+    const bool fits =
+        !codec::is_lossy(recipe) ||
+        (tuned.lossy && codec::encode_bound(recipe, chunk) <= chunk * dtype_bytes(state.dtype));
     if (!fits) info.unusable |= 1u << i;
   }
   if (auto resolved = resolve_level(tuned, info.level, info.bounds); !resolved) return resolved;
@@ -176,11 +179,9 @@ void Tuning::publish(std::uint64_t number, Tuned& tuned) {
     tuned.switches = policy.switches();
     ++switches_;
     spdlog::info("tensor {}: {}, was {}: {}", tuned.name, tuner_.choice_text(choice),
-                 tuner_.choice_text(tuned.published.back().choice),
-                 tuner_.view(number).reason);
+                 tuner_.choice_text(tuned.published.back().choice), tuner_.view(number).reason);
   }
-  const std::uint32_t version =
-      tuned.published.empty() ? 1 : tuned.published.back().version + 1;
+  const std::uint32_t version = tuned.published.empty() ? 1 : tuned.published.back().version + 1;
   if (tuned.published.size() == kHistory) tuned.published.pop_front();
   tuned.published.push_back({version, choice});
   tuned.tuning->publish(version, choice);
@@ -211,9 +212,9 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   if (found == tensors_.end() || record.lane != found->second.lead_lane) return;
   Tuned& tuned = found->second;
   observe_rates(group, tuned, record.lane);
-  const auto used = std::find_if(
-      tuned.published.begin(), tuned.published.end(),
-      [&record](const Published& one) { return one.version == record.choice; });
+  const auto used =
+      std::find_if(tuned.published.begin(), tuned.published.end(),
+                   [&record](const Published& one) { return one.version == record.choice; });
   if (used == tuned.published.end()) return;
   tuner::OpMeasurement op;
   op.choice = used->choice;
@@ -302,7 +303,7 @@ std::ofstream* Tuning::log_of(const MemberGroup& group) {
   if (settings_.choice_directory.empty()) return nullptr;
   const auto found = logs_.find(group.number);
   if (found != logs_.end()) return found->second.is_open() ? &found->second : nullptr;
-  const std::string path = settings_.choice_directory + "/" + file_name(group);
+  const std::string path = settings_.choice_directory + "/" + part_name(log_name(group), group);
   std::ofstream& log = logs_[group.number];
   log.open(path, std::ios::trunc);
   if (!(log << tuner::choice_log_head())) {
@@ -358,12 +359,14 @@ Status Tuning::load_replay(const std::string& name, const MemberGroup& group,
     return fail(Errc::bad_recipe, "replay: the daemon has no choice_directory");
   }
   if (name.empty() || name.find('/') != std::string::npos) {
-    return fail(Errc::bad_recipe, "replay: give the name of a file in choice_directory");
+    return fail(Errc::bad_recipe,
+                "replay: give the name of a log in choice_directory, as choices-0123abcd-1");
   }
-  std::ifstream file(settings_.choice_directory + "/" + name);
+  const std::string part = part_name(name, group);
+  std::ifstream file(settings_.choice_directory + "/" + part);
   std::stringstream text;
   if (!(text << file.rdbuf())) {
-    return fail(Errc::bad_recipe, "replay: " + name + " cannot be read in choice_directory");
+    return fail(Errc::bad_recipe, "replay: " + part + " cannot be read in choice_directory");
   }
   const auto log = tuner::parse_choice_log(text.str());
   if (!log) return fail(Errc::bad_recipe, "replay: " + name + ": " + log.error().text);
@@ -401,9 +404,9 @@ Status Tuning::load_replay(const std::string& name, const MemberGroup& group,
     if (chunk.lane >= group.lane_count || index == recipes_->size()) {
       return misfit("a block's lane or recipe is unknown here");
     }
-    tuning.replay[chunk.lane].chunks.push_back(
-        {chunk.use, std::uint64_t{chunk.chunk} * 2 + (chunk.leg - 1),
-         static_cast<tuner::CandidateIndex>(index)});
+    tuning.replay[chunk.lane].chunks.push_back({chunk.use,
+                                                std::uint64_t{chunk.chunk} * 2 + (chunk.leg - 1),
+                                                static_cast<tuner::CandidateIndex>(index)});
   }
   for (ReplayedLane& lane : tuning.replay) {
     std::stable_sort(lane.ops.begin(), lane.ops.end(),

@@ -111,7 +111,7 @@ class Tuning {
   tuner::Tuner tuner_;
   Shadow* shadow_ = nullptr;
   std::vector<Lane*> lanes_;
-  std::map<std::uint64_t, Tuned> tensors_;  // by TensorTuning::number
+  std::map<std::uint64_t, Tuned> tensors_;       // by TensorTuning::number
   std::map<std::uint64_t, std::ofstream> logs_;  // by group number
   std::map<std::string, double> last_rates_;     // by peer and lane
   std::uint64_t next_number_ = 1;

@@ -65,8 +65,9 @@ Result<nlohmann::json> Tuning::explain(const std::string& tensor) const {
     }
   }
   if (rows.empty()) {
-    return fail(Errc::unknown_tensor,
-                "no tensor " + tensor + " is tuned at present; `ternctl tuner` lists those that are");
+    return fail(
+        Errc::unknown_tensor,
+        "no tensor " + tensor + " is tuned at present; `ternctl tuner` lists those that are");
   }
   return rows;
 }

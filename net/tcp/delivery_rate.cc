@@ -16,8 +16,8 @@ DeliveryRate socket_delivery_rate(int socket) noexcept {
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return {};
   // An older kernel fills in less.
   if (bytes < offsetof(tcp_info, tcpi_delivery_rate) + sizeof(info.tcpi_delivery_rate)) return {};
-  return {static_cast<double>(info.tcpi_delivery_rate),
-          info.tcpi_delivery_rate_app_limited != 0, std::uint64_t{info.tcpi_min_rtt} * 1000};
+  return {static_cast<double>(info.tcpi_delivery_rate), info.tcpi_delivery_rate_app_limited != 0,
+          std::uint64_t{info.tcpi_min_rtt} * 1000};
 }
 
 }  // namespace tern::net

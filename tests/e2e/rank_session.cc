@@ -139,6 +139,7 @@ std::string RankSession::declare(const Command& command) {
   const auto group = groups_.find(command.text("group"));
   if (group == groups_.end()) return invalid("no such group");
   const std::string name = command.text("name"), recipe = command.text("recipe");
+  const std::string level = command.text("level");
   Tensor tensor;
   if (!parse_dtype(command.text("dtype", "f32"), tensor.dtype)) return invalid("no such dtype");
   tensor.count = static_cast<std::uint64_t>(command.number("count"));
@@ -148,6 +149,7 @@ std::string RankSession::declare(const Command& command) {
   options.dtype = static_cast<tern_dtype>(tensor.dtype);
   options.role = role_of(command.text("role", "exact"));
   options.recipe = recipe.empty() ? nullptr : recipe.c_str();
+  options.level = level.empty() ? nullptr : level.c_str();
   options.exempt = static_cast<std::uint32_t>(command.number("exempt"));
   options.priority = static_cast<std::int32_t>(command.number("priority"));
   const auto status = tern_tensor_declare(group->second.handle, &options, &tensor.handle);

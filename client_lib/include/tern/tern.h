@@ -217,10 +217,13 @@ typedef struct {
   tern_dtype dtype;
   tern_role role;
   const char* recipe; /* NULL: the daemon's policy. Its memory is fixed for the epoch: "3lc:s=1" is
-                         "ef(3lc:s=1,scale=4096)". docs/codecs.md has the grammar. */
-  const char* level;  /* NULL, or lossless | conservative | balanced | aggressive for recipe=auto */
-  int32_t priority;   /* higher goes first; 0 normal */
-  uint32_t exempt;    /* 1: never compressed lossily, whatever role and recipe say */
+                         "ef(3lc:s=1,scale=4096)"; "auto" lets the tuner choose, operation by
+                         operation. docs/codecs.md has the grammar. */
+  /* For recipe "auto": NULL (the daemon's policy, else balanced), lossless, conservative, balanced
+     or aggressive, or a bound: "loss<=0.01", "residual<=2". 1..15 bytes; docs/tuner.md. */
+  const char* level;
+  int32_t priority; /* higher goes first; 0 normal */
+  uint32_t exempt;  /* 1: never compressed lossily, whatever role and recipe say */
 } tern_tensor_options;
 #define TERN_TENSOR_OPTIONS_INIT \
   { sizeof(tern_tensor_options), 0, NULL, 0, TERN_F32, TERN_EXACT, NULL, NULL, 0, 0 }
