@@ -1,0 +1,213 @@
+// The tuner between real daemons: what it shows, what it may not do, and that its choices can be
+// replayed bit for bit.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/rank_process.h"
+
+namespace tern::e2e {
+namespace {
+
+class Tuner : public ::testing::Test {
+ protected:
+  static constexpr const char* kCount = "200001";
+
+  Tuner()
+      : cluster(2, {"--chunk-bytes", "64KiB", "--lanes", "2"},
+                {{"--choice-directory", logs_of(0)}, {"--choice-directory", logs_of(1)}}) {}
+
+  // Before the cluster has a folder: a fixed place of each node's own.
+  std::string logs_of(int node) {
+    const std::string path = folder.path() + "/logs" + std::to_string(node);
+    std::filesystem::create_directory(path);
+    return path;
+  }
+
+  void begin(const std::string& what, const std::vector<int>& ranks_per_node = {2, 1}) {
+    ASSERT_TRUE(cluster.running());
+    ranks = Ranks(cluster, ranks_per_node);
+    ASSERT_EQ(ranks.join("g", "seed=5"), "");
+    for (const Reply& reply : ranks.ask_all(
+             "declare group=g name=t role=gradient count=" + std::string(kCount) + " " + what)) {
+      ASSERT_TRUE(reply.ok()) << what << ": " << reply;
+    }
+  }
+
+  // One average of the inputs of that draw; all ranks must have the same bits. Rank 0's answer.
+  Reply step(const std::string& draw, const std::string& more = "") {
+    for (const Reply& reply : ranks.ask_all(
+             "submit op=x group=g tensor=t data=real reduction=average draw=" + draw + more)) {
+      EXPECT_TRUE(reply.ok()) << reply;
+    }
+    const auto replies = ranks.ask_all("wait op=x tolerance=1e30 mean=t");
+    EXPECT_EQ(disagreement(replies), "");
+    return replies[0];
+  }
+
+  std::vector<std::string> steps(int count) {
+    std::vector<std::string> sums;
+    for (int draw = 0; draw < count; ++draw) {
+      sums.push_back(step(std::to_string(draw)).field("crc"));
+    }
+    return sums;
+  }
+
+  // The log of the only group so far, as a name for recipe=replay:.
+  std::string only_log() {
+    std::string name;
+    for (const auto& entry : std::filesystem::directory_iterator(logs_of(0))) {
+      EXPECT_TRUE(name.empty()) << "more than one log";
+      name = entry.path().filename().string();
+    }
+    const std::string end = "-0.log";
+    EXPECT_GT(name.size(), end.size());
+    return name.substr(0, name.size() - end.size());
+  }
+
+  void write_logs(const std::string& name, const std::string& records) {
+    for (int node = 0; node < 2; ++node) {
+      std::ofstream(logs_of(node) + "/" + name + "-" + std::to_string(node) + ".log")
+          << "tern-choices 1\n"
+          << records;
+    }
+  }
+
+  TemporaryFolder folder;
+  Cluster cluster;
+  Ranks ranks;
+};
+
+TEST_F(Tuner, IsTheDefaultOfGradientsAndSaysWhy) {
+  begin("");
+  for (int i = 0; i < 30; ++i) step(std::to_string(i));
+  const auto rows = cluster[0].ask("tuner");
+  ASSERT_TRUE(rows.is_array() && rows.size() == 1) << rows;
+  EXPECT_EQ(rows[0].value("name", ""), "t");
+  EXPECT_EQ(rows[0].value("level", ""), "balanced");
+  EXPECT_GE(rows[0].value("ops", 0), 1);
+  EXPECT_NE(rows[0].value("reason", ""), "");
+  const Reply stats = ranks[0].ask("stats group=g name=t");
+  EXPECT_EQ(stats.field("recipe").rfind("auto", 0), 0u) << stats;
+  // Its samples have reached every candidate.
+  const std::string explained = cluster[0].ternctl({"explain", "t"});
+  for (const char* candidate : {"raw", "lossless", "bf16", "int:bits=8", "int:bits=4", "3lc:s=1"}) {
+    EXPECT_NE(explained.find(candidate), std::string::npos) << explained;
+  }
+  EXPECT_GE(cluster[0].counter("samples") + cluster[1].counter("samples"), 1);
+  int exit_code = 0;
+  const std::string unknown = cluster[0].ternctl({"explain", "nobody"}, &exit_code);
+  EXPECT_EQ(exit_code, 1);
+  EXPECT_NE(unknown.find("ternctl tuner"), std::string::npos) << unknown;
+}
+
+TEST_F(Tuner, LosslessMeansTheBitsOfRaw) {
+  begin("recipe=raw");
+  const auto raw = steps(12);
+  ranks = Ranks();
+  begin("recipe=auto level=lossless");
+  EXPECT_EQ(steps(12), raw);
+}
+
+TEST_F(Tuner, APolicyHoldsForTensorsThatSayNothing) {
+  int exit_code = 1;
+  EXPECT_NE(cluster[0].ternctl({"policy", "t lossless"}, &exit_code).find("t lossless"),
+            std::string::npos);
+  EXPECT_EQ(exit_code, 0);
+  cluster[1].ternctl({"policy", "t lossless"});
+  begin("");
+  steps(3);
+  EXPECT_EQ(cluster[0].ask("tuner")[0].value("level", ""), "lossless");
+  // At once, for tensors that are there already.
+  cluster[0].ternctl({"policy", "* aggressive"});
+  EXPECT_EQ(cluster[0].ask("tuner")[0].value("level", ""), "aggressive");
+  // What makes no sense changes nothing.
+  const std::string refused = cluster[0].ternctl({"policy", "t bold"}, &exit_code);
+  EXPECT_EQ(exit_code, 1);
+  EXPECT_NE(refused.find("balanced"), std::string::npos) << refused;
+  EXPECT_EQ(cluster[0].ask("policy").value("policy", ""), "* aggressive");
+  // A hint of the tensor's own goes before it.
+  ranks = Ranks();
+  begin("recipe=auto level=loss<=0.001");
+  steps(2);
+  EXPECT_EQ(cluster[0].ask("tuner")[0].value("allowed_loss", 1.0), 0.001);
+}
+
+TEST_F(Tuner, ItsLogGivesTheSameBitsAgain) {
+  begin("recipe=auto");
+  const auto first = steps(40);
+  const std::string log = only_log();
+  ranks = Ranks();
+  begin("recipe=replay:" + log);
+  EXPECT_EQ(steps(40), first);
+}
+
+// Recipes that differ by leg, node and chunk, probes, and a change in the middle of an operation.
+TEST_F(Tuner, ReplaysWhateverALogSays) {
+  std::string records;
+  for (const std::string lane : {"0", "1"}) {
+    records += "op t 0 " + lane + " 0 raw raw\n";
+    records += "op t 2 " + lane + " 1 ef(int:bits=4) 3lc:s=1\n";
+    records += "op t 4 " + lane + " 0 lossless ef(bf16)\n";
+    records += "op t 6 " + lane + " 0 raw raw\n";
+    for (int chunk = 0; chunk < 12; ++chunk) {
+      records += "chunk t 3 " + lane + " 1 " + std::to_string(chunk) + " ef(int:bits=8)\n";
+    }
+  }
+  write_logs("mixed", records);
+  begin("recipe=raw");
+  const auto raw = steps(9);
+  ranks = Ranks();
+  begin("recipe=replay:mixed");
+  const auto first = steps(9);
+  EXPECT_EQ(std::vector(first.begin(), first.begin() + 2),
+            std::vector(raw.begin(), raw.begin() + 2));
+  EXPECT_NE(first[2], raw[2]);
+  // The first raw operation pays back what was left out; after it nothing is owed.
+  EXPECT_NE(first[6], raw[6]);
+  EXPECT_EQ(std::vector(first.begin() + 7, first.end()), std::vector(raw.begin() + 7, raw.end()));
+  ranks = Ranks();
+  begin("recipe=replay:mixed");
+  EXPECT_EQ(steps(9), first);
+}
+
+TEST_F(Tuner, ALossIsPaidBackWhenARecipeWithoutLossFollows) {
+  std::string records;
+  for (const std::string lane : {"0", "1"}) {
+    records += "op t 0 " + lane + " 0 3lc:s=1 3lc:s=1\nop t 5 " + lane + " 0 raw raw\n";
+  }
+  write_logs("paid", records);
+  begin("recipe=replay:paid");
+  for (int i = 0; i < 4; ++i) step("1");
+  EXPECT_GT(std::strtod(step("1").field("of_mean").c_str(), nullptr), 1e-3);
+  const Reply last = step("1");
+  EXPECT_LT(std::strtod(last.field("of_mean").c_str(), nullptr), 1e-5) << last;
+}
+
+TEST_F(Tuner, AnswersALogThatDoesNotFit) {
+  write_logs("alien", "op t 0 7 0 raw raw\n");
+  write_logs("broken", "op t zero 0 0 raw raw\n");
+  write_logs("strange", "op t 0 0 0 raw ef(onebit)\n");
+  ASSERT_TRUE(cluster.running());
+  ranks = Ranks(cluster, {1, 1});
+  ASSERT_EQ(ranks.join("g", ""), "");
+  const auto refusal = [this](const std::string& log) {
+    const Reply reply =
+        ranks[0].ask("declare group=g name=t role=gradient count=20000 recipe=replay:" + log);
+    EXPECT_FALSE(reply.ok()) << log;
+    return reply.text;
+  };
+  EXPECT_NE(refusal("nothing").find("choice_directory"), std::string::npos);
+  EXPECT_NE(refusal("../x").find("name of a log"), std::string::npos);
+  EXPECT_NE(refusal("alien").find("other lanes or nodes"), std::string::npos);
+  EXPECT_NE(refusal("broken").find("line 2"), std::string::npos);
+  EXPECT_NE(refusal("strange").find("none of the candidates"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tern::e2e
