@@ -10,7 +10,6 @@ import time
 from nodes import NodesError
 
 RANKS_PER_NODE = 2
-RANKS = 2 * RANKS_PER_NODE
 STEPS = 800
 RUN_SECONDS = 600.0
 MAX_ACCURACY_LOSS = 0.005
@@ -55,9 +54,9 @@ def follow(stdout, progress):
             progress.show(int(done), int(steps), float(accuracy), float(seconds))
 
 
-def wait_for_workers(workers):
+def wait_for_workers(workers, seconds):
     """Returns when all have ended well; a NodesError as soon as one has not, or time is up."""
-    deadline = time.monotonic() + RUN_SECONDS
+    deadline = time.monotonic() + seconds
     waiting = dict(enumerate(workers))
     while waiting:
         for rank, worker in list(waiting.items()):
@@ -67,20 +66,22 @@ def wait_for_workers(workers):
             if worker.returncode != 0:
                 raise NodesError(f"rank {rank} ended with status {worker.returncode}")
         if time.monotonic() > deadline:
-            raise NodesError(f"the training did not end within {RUN_SECONDS:.0f} s")
+            raise NodesError(f"the training did not end within {seconds:.0f} s")
         time.sleep(0.05)
 
 
-def train(nodes, index, recipe, steps, more=(), stream=sys.stdout):
+def train(nodes, index, recipe, steps, more=(), stream=sys.stdout, ranks_per_node=RANKS_PER_NODE,
+          seconds=RUN_SECONDS):
     """Runs all ranks with one recipe and returns their reports in the order of ranks. Progress goes
     to the stream."""
+    ranks = nodes.count * ranks_per_node
     folder = nodes.folder / f"run{index}"
     folder.mkdir()
     bytes_before = nodes.network.bytes_sent() if nodes.network else None
     workers = []
-    for rank in range(RANKS):
-        node = rank // RANKS_PER_NODE
-        words = [nodes.programs / "train_mnist", "--rank", rank, "--size", RANKS,
+    for rank in range(ranks):
+        node = rank // ranks_per_node
+        words = [nodes.programs / "train_mnist", "--rank", rank, "--size", ranks,
                  "--group-id-file", folder / "group", "--socket", nodes.socket(node),
                  "--recipe", recipe, "--steps", steps, "--result", folder / f"rank{rank}.json"]
         words += ["--progress"] if rank == 0 else []
@@ -91,30 +92,32 @@ def train(nodes, index, recipe, steps, more=(), stream=sys.stdout):
     reader = threading.Thread(target=follow, args=(workers[0].stdout, progress), daemon=True)
     reader.start()
     try:
-        wait_for_workers(workers)
+        wait_for_workers(workers, seconds)
         reader.join(5.0)
     except NodesError as error:
-        names = [f"run{index}-rank{rank}" for rank in range(RANKS)] + ["ternd0", "ternd1"]
+        names = [f"run{index}-rank{rank}" for rank in range(ranks)]
+        names += [f"ternd{node}" for node in range(nodes.count)]
         tails = [tail for tail in map(nodes.log_tail, names) if tail]
         raise NodesError("\n".join([str(error), *tails])) from None
     finally:
         progress.end()
     nodes.stop(workers)
     reports = [json.loads((folder / f"rank{rank}.json").read_text(encoding="utf-8"))
-               for rank in range(RANKS)]
+               for rank in range(ranks)]
     link_bytes = None if bytes_before is None else nodes.network.bytes_sent() - bytes_before
     return reports, link_bytes
 
 
-def summarize(recipe, reports, link_bytes):
-    """One row of the result. Bytes are those of one node, the mean of both."""
+def summarize(recipe, reports, link_bytes, ranks_per_node=RANKS_PER_NODE):
+    """One row of the result. Bytes are those of one node, the mean of all."""
     steps = reports[0]["steps"]
-    first_of_nodes = reports[::RANKS_PER_NODE]
+    first_of_nodes = reports[::ranks_per_node]
+    nodes = len(first_of_nodes)
     row = {
         "recipe": recipe,
         "steps": steps,
         "step_ms": reports[0]["step_ms"],
-        "wire_bytes_per_step": sum(report["wire_bytes_per_step"] for report in first_of_nodes) / 2,
+        "wire_bytes_per_step": sum(report["wire_bytes_per_step"] for report in first_of_nodes) / nodes,
         "test_accuracy": reports[0]["test_accuracy"],
         "weights_agree": all(report["weights_agree"] for report in reports)
                          and len({report["weights_checksum"] for report in reports}) == 1,
@@ -122,7 +125,7 @@ def summarize(recipe, reports, link_bytes):
                      for point in reports[0]["accuracy"]],
     }
     if link_bytes is not None:
-        row["link_bytes_per_step"] = link_bytes / 2 / steps
+        row["link_bytes_per_step"] = link_bytes / nodes / steps
     return row
 
 
