@@ -18,7 +18,7 @@ import sys
 
 from nodes import Link, Nodes, NodesError
 from page_section import replace_section
-from training import MAX_ACCURACY_LOSS, RANKS_PER_NODE, STEPS, loses_accuracy, summarize, train
+from training import DIVERGED, MAX_ACCURACY_LOSS, RANKS_PER_NODE, STEPS, loses_accuracy, summarize, train
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SEEDS = [1]
@@ -65,10 +65,6 @@ REASONS = [
      "unbiased, but its noise is too much for this rate"),
     (r"3lc|onebit|lloyd:bits=1|ef\(", "what it owes comes late, and this rate does not wait"),
 ]
-
-# What a worker says when it stops because of it.
-DIVERGED = re.compile(r"the loss is not finite at step (\d+)")
-
 
 def reason(recipe):
     return next(text for pattern, text in REASONS if re.match(pattern, recipe))

@@ -14,6 +14,8 @@ STEPS = 800
 RUN_SECONDS = 600.0
 MAX_ACCURACY_LOSS = 0.005
 
+# What a worker says when it stops because of it.
+DIVERGED = re.compile(r"the loss is not finite at step (\d+)")
 PROGRESS = re.compile(r"step (\d+) of (\d+) loss (\S+) accuracy (\S+) seconds (\S+)")
 
 
