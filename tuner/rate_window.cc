@@ -6,61 +6,90 @@
 namespace tern::tuner {
 namespace {
 
+using Samples = std::array<double, RateWindow::kSamples>;
+
 constexpr double kFade = 0.8;           // weight of a sample by that of the next newer one
 constexpr double kChange = 1.6;         // so many times off the median is no noise
+constexpr double kBeyondNoise = 1.25;   // of a lower bound, which errs downwards
 constexpr double kWorthRaising = 1.05;  // below that a bound says nothing new
 
+// [count - 1][age]: the weight of a sample among so many.
+constexpr auto kWeights = [] {
+  std::array<Samples, RateWindow::kSamples> weights{};
+  for (std::size_t count = 1; count <= RateWindow::kSamples; ++count) {
+    double sum = 0.0;
+    double one = 1.0;
+    for (std::size_t age = 0; age < count; ++age, one *= kFade) sum += one;
+    one = 1.0 / sum;
+    for (std::size_t age = 0; age < count; ++age, one *= kFade) weights[count - 1][age] = one;
+  }
+  return weights;
+}();
+
+// Of the samples from `first` to `end`; 0 if there are none.
+double median_of(const Samples& samples, std::size_t first, std::size_t end) noexcept {
+  Samples sorted{};
+  std::size_t count = 0;
+  for (std::size_t i = first; i < end && i < samples.size(); ++i, ++count) {
+    std::size_t place = count;
+    for (; place > 0 && sorted[place - 1] > samples[i]; --place) sorted[place] = sorted[place - 1];
+    sorted[place] = samples[i];
+  }
+  return sorted[count / 2];
+}
+
 }  // namespace
+
+void RateWindow::push(double bytes_per_s) noexcept {
+  for (std::size_t age = kSamples - 1; age > 0; --age) samples_[age] = samples_[age - 1];
+  samples_[0] = bytes_per_s;
+  count_ = std::min(count_ + 1, kSamples);
+}
 
 void RateWindow::observe(double bytes_per_s, bool limited) noexcept {
   if (!(bytes_per_s > 0.0) || !std::isfinite(bytes_per_s)) return;
   const double before = median();
+  may_be_faster_ = known() && bytes_per_s > (limited ? kBeyondNoise : kChange) * before;
   if (limited) {
     ++limited_since_;
-    may_be_faster_ = false;
-    if (known() && bytes_per_s < kWorthRaising * mean()) return;
+    if (known() && bytes_per_s < kWorthRaising * mean_) return;
+    if (newest_is_bound_) {
+      samples_[0] = std::max(samples_[0], bytes_per_s);
+    } else {
+      push(bytes_per_s);
+    }
+    newest_is_bound_ = true;
   } else {
     limited_since_ = 0;
+    const bool after_bound = newest_is_bound_;
+    // A full link that is slower than a bound: that was a burst, or is long ago.
+    if (after_bound && bytes_per_s < samples_[0]) {
+      samples_[0] = bytes_per_s;
+    } else {
+      push(bytes_per_s);
+    }
+    newest_is_bound_ = false;
+    forget_before_change(after_bound);
   }
-  may_be_faster_ = known() && bytes_per_s > kChange * before;
-  std::move_backward(samples_.begin(), samples_.end() - 1, samples_.end());
-  samples_[0] = bytes_per_s;
-  count_ = std::min(count_ + 1, kSamples);
-  forget_before_change();
+  mean_ = 0.0;
+  for (std::size_t age = 0; age < count_; ++age) mean_ += weight(age) * samples_[age];
 }
 
-void RateWindow::forget_before_change() noexcept {
+void RateWindow::forget_before_change(bool after_bound) noexcept {
   if (count_ < 3) return;
-  std::array<double, kSamples> older{};
-  std::copy(samples_.begin() + 2, samples_.begin() + static_cast<std::ptrdiff_t>(count_),
-            older.begin());
-  const std::size_t n = count_ - 2;
-  std::sort(older.begin(), older.begin() + static_cast<std::ptrdiff_t>(n));
-  const double median = older[n / 2];
-  const bool faster = samples_[0] > kChange * median && samples_[1] > kChange * median;
+  const double median = median_of(samples_, 2, count_);
+  // What has come before as a lower bound needs to be above the noise only.
+  const double enough = after_bound ? kBeyondNoise : kChange;
+  const bool faster = samples_[0] > kChange * median && samples_[1] > enough * median;
   const bool slower = samples_[0] * kChange < median && samples_[1] * kChange < median;
   if (!faster && !slower) return;
-  count_ = 2;
+  count_ = faster && after_bound ? 1 : 2;
   ++changes_;
-  may_be_faster_ = faster && limited_since_ > 0;
+  may_be_faster_ = false;
 }
 
-double RateWindow::weight(std::size_t age) const noexcept {
-  const double all = (1.0 - std::pow(kFade, static_cast<double>(count_))) / (1.0 - kFade);
-  return std::pow(kFade, static_cast<double>(age)) / all;
-}
+double RateWindow::weight(std::size_t age) const noexcept { return kWeights[count_ - 1][age]; }
 
-double RateWindow::mean() const noexcept {
-  double sum = 0.0;
-  for (std::size_t i = 0; i < count_; ++i) sum += weight(i) * samples_[i];
-  return sum;
-}
-
-double RateWindow::median() const noexcept {
-  std::array<double, kSamples> sorted = samples_;
-  const auto end = sorted.begin() + static_cast<std::ptrdiff_t>(count_);
-  std::sort(sorted.begin(), end);
-  return count_ == 0 ? 0.0 : sorted[count_ / 2];
-}
+double RateWindow::median() const noexcept { return median_of(samples_, 0, count_); }
 
 }  // namespace tern::tuner

@@ -11,7 +11,8 @@ namespace tern::tuner {
 // A sender that compresses well does not fill its link, and what it measures then is itself. Such a
 // sample (`limited`) only shows that the link is at least so fast: it may raise the estimate and
 // never lower it. (BBR's rule for application-limited samples: Cardwell et al., ACM Queue 14(5),
-// 2016, "delivery rate samples".)
+// 2016, "delivery rate samples".) A single one may be a burst that a shaper let through, so that
+// there is at most one in the window, and alone it proves no change: it is a reason to look.
 class RateWindow {
  public:
   static constexpr std::size_t kSamples = 8;
@@ -24,23 +25,26 @@ class RateWindow {
   double sample(std::size_t age) const noexcept { return samples_[age]; }
   // Of a sample in a mean over all of them; they sum to one.
   double weight(std::size_t age) const noexcept;
-  double mean() const noexcept;
+  double mean() const noexcept { return mean_; }
   double median() const noexcept;
-  // How often two samples in a row were so far from the rest that the rest was forgotten.
+  // How often the newest samples were so far from the rest that the rest was forgotten.
   std::uint64_t changes() const noexcept { return changes_; }
-  // The newest sample is far above the others, or only a lower bound: the link may be faster than
-  // all that is known of it.
+  // The newest sample was far above the others: the link may be faster than all that is known of
+  // it.
   bool may_be_faster() const noexcept { return may_be_faster_; }
   // Samples since the last one that a full link made: how old the knowledge is.
   std::uint64_t limited_since() const noexcept { return limited_since_; }
 
  private:
-  void forget_before_change() noexcept;
+  void push(double bytes_per_s) noexcept;
+  void forget_before_change(bool after_bound) noexcept;
 
   std::array<double, kSamples> samples_{};  // newest first
   std::size_t count_ = 0;
+  double mean_ = 0.0;
   std::uint64_t changes_ = 0;
   std::uint64_t limited_since_ = 0;
+  bool newest_is_bound_ = false;
   bool may_be_faster_ = false;
 };
 

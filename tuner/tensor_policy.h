@@ -2,6 +2,7 @@
 
 // The choice for one tensor, op by op.
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "tuner/candidate.h"
 #include "tuner/cost_model.h"
+#include "tuner/drift.h"
 #include "tuner/error_guard.h"
 #include "tuner/rate_window.h"
 
@@ -41,7 +43,7 @@ struct PolicySettings {
   std::uint32_t patience = 12;
   std::uint32_t dwell = 2;         // ops between two switches
   std::uint32_t trial_every = 64;  // ops
-  double trial_loss = 0.25;        // a recipe predicted slower than this is not tried
+  double trial_budget = 0.001;     // share of the time that trials of each recipe may lose
   double probe_budget = 0.01;      // share of the time that probes of the link may take
   std::uint32_t probe_every = 16;  // ops, at least
   std::uint8_t probe_chunks = 4;
@@ -54,7 +56,7 @@ struct CandidateRecord {
   double wire = 1.0;         // bytes of a block by those of its elements
   double loss = 0.0;         // share of the energy that an encoding leaves out
   double loss_spread = 0.0;  // mean distance of samples from it
-  double fit = 1.0;          // measured time of ops by predicted
+  double fit = 1.0;          // measured time of ops by predicted, by that of the others
   std::uint64_t fit_op = 0;  // the last op that was measured
   bool tried = false;
 
@@ -109,23 +111,39 @@ class TensorPolicy {
     friend bool operator==(const Pair&, const Pair&) = default;
   };
 
-  double time_of(const Pair& pair, const Circumstances& circumstances) const noexcept;
-  double model_ns(const Pair& pair, const Circumstances& circumstances,
+  // What does not depend on the pair, once for each decision.
+  struct Outlook {
+    const RateWindow* link = nullptr;  // the slowest; null: nothing is known
+    std::size_t count = 0;             // of what it has delivered
+    std::array<double, RateWindow::kSamples> weights{};
+    std::array<double, RateWindow::kSamples> ns_per_byte{};
+    std::array<double, kMaxCandidates> fits{};  // square root of fit_of
+  };
+
+  Outlook outlook(const Circumstances& circumstances) const noexcept;
+  OpParts parts(const Pair& pair, const Circumstances& circumstances) const noexcept;
+  double time_of(const Pair& pair, const Circumstances& circumstances,
+                 const Outlook& outlook) const noexcept;
+  double model_ns(const Pair& pair, const Circumstances& circumstances, const Outlook& outlook,
                   double speedup) const noexcept;
   double fit_of(CandidateIndex candidate) const noexcept;
   const RateWindow* slowest(const Circumstances& circumstances) const noexcept;
-  Pair best_pair(const Circumstances& circumstances, double& ns) const noexcept;
-  Pair choose(const Circumstances& circumstances);
-  bool plan_trial(const Circumstances& circumstances, const Pair& current, Pair& trial);
-  bool plan_probe(const Circumstances& circumstances, const Pair& current);
+  Pair best_pair(const Circumstances& circumstances, const Outlook& outlook,
+                 double& ns) const noexcept;
+  Pair choose(const Circumstances& circumstances, const Outlook& outlook);
+  bool plan_trial(const Circumstances& circumstances, const Outlook& outlook, const Pair& current,
+                  Pair& trial);
+  std::uint8_t probe_length() const noexcept;
+  bool plan_probe(const Circumstances& circumstances, const Outlook& outlook, const Pair& current);
   void spread(const Pair& pair, const Circumstances& circumstances);
-  bool pays_for_chunks(const Pair& pair) const noexcept;
 
   std::span<const Candidate> candidates_;
   OpShape shape_;
   PolicySettings settings_;
   ErrorGuard guard_;
   std::vector<CandidateRecord> records_;
+  std::vector<std::uint64_t> tried_at_;  // decision of the last trial, by candidate
+  Drift common_fit_;  // measured time of ops by predicted, of whatever was in use
   Choice choice_;
   Pair kept_;  // the choice, without trials
   Reason reason_ = Reason::start;
