@@ -67,7 +67,8 @@ class Node {
   }
 
   void observe(const tuner::Choice& choice, std::size_t op, const WorldState& state, double ns,
-               const NodeOutcome& outcome, double inbound, double norm, Noises& noises) {
+               const NodeOutcome& outcome, double inbound, double norm, const tuner::Choice& other,
+               Noises& noises) {
     observe_rate(state, outcome, noises);
     tuner_.observe_peer(peer_, inbound, world_.round_trip_ns() * noises.factor());
     tuner_.observe_lane({outcome.busy_ns, outcome.codec_ns,
@@ -78,6 +79,9 @@ class Node {
     // The residual is what this op leaves of the gradient and of what was owed before.
     const double input = norm * norm * noises.factor();
     residual_ = loss(choice.reduce.front(), op) * (residual_ + input);
+    if (other.broadcast != choice.broadcast || other.reduce != choice.reduce) {
+      measured.others = std::min(other.broadcast, other.reduce.front());
+    }
     measured.error = {input, residual_, false};
     measured.encoded_bytes = static_cast<std::uint64_t>(outcome.contribution_bytes);
     measured.encode_ns = outcome.contribution_ns;
@@ -193,7 +197,7 @@ ContestResult run_contest(TunerWorld& world, const Trace& trace, const ContestSe
       if (nodes[i].loses_too_much(choices[i], op)) ++result.violations;
       if (i == 0 && choices[i].probe_chunks > 0) ++result.probes;
       nodes[i].observe(choices[i], op, state, outcome.ns, outcome.nodes[i], inbound[i], norm,
-                       noises);
+                       choices[1 - i], noises);
     }
   }
   result.switches = nodes[0].policy().switches();

@@ -20,8 +20,17 @@ Trace named(Trace trace, std::string name) {
   return trace;
 }
 
+// A machine on which codecs are slow, so that fast links are better off without.
+constexpr double kSlowCodecs = 4.0;
+
+std::vector<Trace> with_slow_codecs(std::size_t ops, std::uint64_t seed) {
+  auto traces = all_traces(ops, seed);
+  for (Trace& trace : traces) trace.name += ", slow codecs";
+  return traces;
+}
+
 std::vector<Trace> stalling(std::size_t ops, std::uint64_t) {
-  return {named(constant_trace(10.0, ops), "int8 stalls, 10")};
+  return {named(constant_trace(10.0, ops), "3LC stalls, 10")};
 }
 
 std::vector<Trace> swinging(std::size_t ops, std::uint64_t) {
@@ -46,8 +55,11 @@ std::vector<Trace> recorded(std::size_t ops, std::uint64_t seed) {
 
 std::vector<Scenario> all_scenarios(const TunerSamples& samples, double bytes) {
   std::vector<Scenario> result = {{{}, all_traces, false}};
+  Oddity slow;
+  slow.codecs = kSlowCodecs;
+  result.push_back({slow, with_slow_codecs, false});
   Oddity stalls;
-  stalls.recipe = "ef(int:bits=8)";
+  stalls.recipe = "3lc:s=1";
   stalls.stall_every = 4;
   stalls.stall_ns = 1e6;
   result.push_back({stalls, stalling, false});

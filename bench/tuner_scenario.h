@@ -14,7 +14,7 @@ namespace tern::bench {
 struct ScenarioOptions {
   tuner::Level level = tuner::Level::balanced;
   std::vector<double> bytes = {4.0 * (1 << 20), 100e6};
-  std::size_t ops = 2000;
+  std::size_t ops = 3000;
   std::uint64_t first_seed = 1;
   std::size_t seeds = 1;
   std::vector<std::string> traces;  // only these; empty: all

@@ -32,18 +32,21 @@ TunerWorld::TunerWorld(const TunerSamples& samples, double bytes, Oddity oddity)
   }
 }
 
-double TunerWorld::swing(tuner::CandidateIndex candidate, std::size_t op) const {
+// Of a codec, by what was recorded. Raw is none.
+double TunerWorld::slowness(tuner::CandidateIndex candidate, std::size_t op) const {
+  if (candidate == tuner::kRaw) return 1.0;
   if (oddity_.swing == 0.0 || samples_.candidates[candidate].candidate.recipe != oddity_.recipe) {
-    return 1.0;
+    return oddity_.codecs;
   }
   const double part =
       static_cast<double>(op % oddity_.period) / static_cast<double>(oddity_.period);
-  return 1.0 + oddity_.swing * std::sin(2.0 * M_PI * std::floor(part * kPhases) / kPhases);
+  return oddity_.codecs *
+         (1.0 + oddity_.swing * std::sin(2.0 * M_PI * std::floor(part * kPhases) / kPhases));
 }
 
 StageCost TunerWorld::cost(tuner::CandidateIndex candidate, std::size_t op, double noise) const {
   const RecordedCandidate& one = samples_.candidates[candidate];
-  const double factor = kOnLane * noise * swing(candidate, op);
+  const double factor = kOnLane * noise * slowness(candidate, op);
   StageCost cost;
   cost.encode_ns = one.mean.encode_ns * factor;
   cost.decode_ns = one.mean.decode_ns * factor;
@@ -147,8 +150,8 @@ double TunerWorld::best_ns(const WorldState& state, std::size_t op,
 CodecSample TunerWorld::shadow(tuner::CandidateIndex candidate, std::size_t op) const {
   const auto& samples = samples_.candidates[candidate].samples;
   CodecSample sample = samples[op % samples.size()];
-  sample.encode_ns *= swing(candidate, op);
-  sample.decode_ns *= swing(candidate, op);
+  sample.encode_ns *= slowness(candidate, op);
+  sample.decode_ns *= slowness(candidate, op);
   return sample;
 }
 

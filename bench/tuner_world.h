@@ -25,13 +25,14 @@ struct Sending {
 };
 Sending sending_of(const tuner::Choice& choice);
 
-// What the tuner's model has no term for.
+// How a world differs from the one that was recorded; the tuner's model has no term for most of it.
 struct Oddity {
   std::string recipe;  // whose encoder ...
   std::uint32_t stall_every = 0;
   double stall_ns = 0.0;      // ... stops for so long at every so many blocks on a lane
   double swing = 0.0;         // ... takes up to so much longer or shorter, depending on the data,
   std::size_t period = 200;   // which returns after so many ops
+  double codecs = 1.0;        // all of them take so many times longer than those that were recorded
   bool recorded_ops = false;  // times are those of the real daemon
 };
 
@@ -72,7 +73,7 @@ class TunerWorld {
   static constexpr double kOnLane = 1.1;
 
   std::uint64_t place(const WorldState& state, std::size_t op);
-  double swing(tuner::CandidateIndex candidate, std::size_t op) const;
+  double slowness(tuner::CandidateIndex candidate, std::size_t op) const;
   StageCost cost(tuner::CandidateIndex candidate, std::size_t op, double noise) const;
   double recorded_ns(tuner::CandidateIndex candidate, double rate) const;
 

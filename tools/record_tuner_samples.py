@@ -54,8 +54,8 @@ def record_ops(options, gradient, recipes):
                     "--bytes", size, "--input", gradient, "--min-rounds", rounds,
                     "--max-rounds", rounds, "--settle", 2, "--recipe", *recipes])
                 nodes.stop(daemons)
-                for row in rows:
-                    recipe = row["recipe"] if "recipe" in row else row["contestant"]
+                # Rows have canonical texts; their order is that of the options.
+                for recipe, row in zip(recipes, rows, strict=True):
                     ops.append({"recipe": recipe, "bytes": row["bytes"],
                                 "rate": 125e6 * bench.rate_gbit(bench.LINKS[name]),
                                 "ns": round(1e3 * row["median_us"])})

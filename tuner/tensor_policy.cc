@@ -7,12 +7,13 @@
 namespace tern::tuner {
 namespace {
 
-constexpr double kSampleWeight = 0.3;    // of a new sample of ratio or loss
-constexpr double kFirstFitWeight = 0.5;  // of a recipe's first op in what is peculiar to it
-constexpr double kFitWeight = 0.1;       // and of a later one
-constexpr double kFitHalfLife = 512.0;   // ops until half of what was measured is forgotten
-constexpr double kFitLimit = 4.0;        // an op further off than this was disturbed
-constexpr double kUnknownSpread = 0.25;  // of the first sample's loss
+constexpr double kSampleWeight = 0.2;     // of a new sample of ratio or loss
+constexpr std::uint32_t kProbation = 12;  // ops that show what is peculiar to a recipe
+constexpr std::uint64_t kAgreement = 64;  // ops that it holds
+constexpr double kFitWeight = 0.1;        // of an op in that, at least
+constexpr double kFitHalfLife = 1024.0;   // ops until half of what was measured is forgotten
+constexpr double kFitLimit = 4.0;         // an op further off than this was disturbed
+constexpr double kUnknownSpread = 0.25;   // of the first sample's loss
 constexpr std::uint32_t kHastyProbes = 3;
 constexpr double kWireBound = 1.25;  // wire's time by the lane's of an op that fills its link
 // So many times faster: what a link could be that has not been full for a while.
@@ -44,6 +45,8 @@ std::string_view reason_text(Reason reason) noexcept {
       return "the link delivers another rate";
     case Reason::trial:
       return "one operation as a trial";
+    case Reason::agreement:
+      return "other nodes send so, and it is hardly slower";
     case Reason::nothing_allowed:
       return "nothing else is allowed";
   }
@@ -183,7 +186,8 @@ TensorPolicy::Pair TensorPolicy::best_pair(const Circumstances& circumstances,
     for (CandidateIndex broadcast = 0; broadcast < count; ++broadcast) {
       if (!allowed(broadcast)) continue;
       const Pair pair{reduce, broadcast};
-      const double time = time_of(pair, circumstances, outlook);
+      double time = time_of(pair, circumstances, outlook);
+      if (reduce != broadcast) time *= 1.0 + settings_.mixed_loss;
       if (time >= ns) continue;
       ns = time;
       best = pair;
@@ -213,11 +217,24 @@ TensorPolicy::Pair TensorPolicy::choose(const Circumstances& circumstances,
     return pair;
   };
   if (!may_stay) return take(best, Reason::alarm);
+  // An op waits for all nodes. If they differ where it matters little, they meet at the safer one.
+  const double now = time_of(kept_, circumstances, outlook);
+  if (others_ && *others_ < kept_.broadcast && allowed(*others_)) {
+    const Pair theirs{*others_, *others_};
+    if (time_of(theirs, circumstances, outlook) < (1.0 + settings_.agreement_loss) * now) {
+      agreed_until_ = decisions_ + kAgreement;
+      return take(theirs, Reason::agreement);
+    }
+  }
   if (best == kept_) {
     better_for_ = 0;
     return kept_;
   }
-  const double gain = 1.0 - best_ns / time_of(kept_, circumstances, outlook);
+  const double gain = 1.0 - best_ns / now;
+  if (decisions_ < agreed_until_ && gain < settings_.agreement_loss && !link_changed) {
+    better_for_ = 0;
+    return kept_;
+  }
   // Nobody must wait for raw: it is the promise.
   const double at_once = best == Pair{} ? settings_.small_gain : settings_.switch_gain;
   const Reason reason = alarm_over     ? Reason::alarm_over
@@ -363,40 +380,51 @@ const Choice& TensorPolicy::decide(const Circumstances& circumstances) {
   return choice_;
 }
 
-// Measured time by predicted is what all recipes have in common, such as a busy machine or a term
-// that the model lacks, and what is peculiar to one.
 void TensorPolicy::observe_op(const Choice& choice, double measured_ns, const ErrorSample& error,
-                              const Circumstances& circumstances) noexcept {
+                              const Circumstances& circumstances,
+                              std::optional<CandidateIndex> others) noexcept {
   guard_.observe(error);
   last_measured_ns_ = measured_ns;
-  // Of choices that differ by peer, or that probe, nothing is learnt: the model is of plain ones.
-  const bool plain = choice.probe_chunks == 0 && !choice.reduce.empty() &&
+  others_ = others;
+  // Of choices that differ by node, or that probe, nothing is learnt: the model is of plain ones.
+  const bool plain = !others && choice.probe_chunks == 0 && !choice.reduce.empty() &&
                      std::all_of(choice.reduce.begin(), choice.reduce.end(),
                                  [&](CandidateIndex one) { return one == choice.reduce[0]; });
   if (!plain || !(measured_ns > 0.0)) return;
   const Pair pair{choice.reduce[0], choice.broadcast};
   const double model = model_ns(pair, circumstances, outlook(circumstances), 1.0);
-  const double fit = std::clamp(measured_ns / model, 1.0 / kFitLimit, kFitLimit);
+  learn_fit(pair, std::clamp(measured_ns / model, 1.0 / kFitLimit, kFitLimit));
+}
+
+// Measured time by predicted is what all recipes have in common, such as a busy machine or a term
+// that the model lacks, and what is peculiar to one. The first ops by a recipe show the latter, by
+// comparison with the one before; what changes later while it stays in use is the former.
+void TensorPolicy::learn_fit(const Pair& pair, double fit) noexcept {
   const double reduce_fit = fit_of(pair.reduce);
   const double broadcast_fit = fit_of(pair.broadcast);
   const double own = std::sqrt(reduce_fit * broadcast_fit);
-  const bool in_use = pair == kept_;
+  CandidateRecord& first = records_[pair.broadcast];
+  const bool only = std::none_of(records_.begin(), records_.end(), [&](const auto& record) {
+    return record.tried && &record != &first;
+  });
+  const bool settled = only || (pair == kept_ && first.uses >= kProbation);
+  if (settled) common_fit_.observe(fit / own);
   const double rest = fit / (common_fit_.value() * own);
-  if (in_use) common_fit_.observe(fit / own);
   const auto learn = [&](CandidateIndex candidate, double before) {
     CandidateRecord& record = records_[candidate];
-    const double weight = record.tried ? kFitWeight : kFirstFitWeight;
-    // Of a recipe that stays in use it cannot be told what is peculiar to it.
-    if (!in_use) {
-      record.fit = std::clamp(before * std::pow(rest, weight), 1.0 / kFitLimit, kFitLimit);
-    } else {
-      record.fit = before;
-    }
+    const double weight =
+        settled ? 0.0 : std::max(kFitWeight, 1.0 / (1.0 + static_cast<double>(record.uses)));
+    record.fit = std::clamp(before * std::pow(rest, weight), 1.0 / kFitLimit, kFitLimit);
     record.fit_op = guard_.ops();
     record.tried = true;
+    ++record.uses;
   };
   learn(pair.reduce, reduce_fit);
   if (pair.broadcast != pair.reduce) learn(pair.broadcast, broadcast_fit);
+  // What has not been used for long must show itself again.
+  for (CandidateRecord& record : records_) {
+    if (record.uses > 1 && guard_.ops() - record.fit_op > kProbation * 8) record.uses = 1;
+  }
 }
 
 }  // namespace tern::tuner

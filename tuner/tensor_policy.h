@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,12 +35,15 @@ enum class Reason : std::uint8_t {
   link_changed,     // the fastest since the link delivers another rate
   trial,            // one op, to compare with what the model says
   nothing_allowed,  // but raw
+  agreement,        // others send by a safer recipe, and it is hardly slower
 };
 std::string_view reason_text(Reason reason) noexcept;
 
 struct PolicySettings {
   double switch_gain = 0.08;  // predicted, to leave a recipe for another at once
-  double small_gain = 0.02;   // and if it has been seen for `patience` ops in a row
+  double mixed_loss = 0.04;   // two recipes at once count as so much slower than they are predicted
+  double agreement_loss = 0.15;  // how much slower a recipe may be that others use
+  double small_gain = 0.02;      // and if it has been seen for `patience` ops in a row
   std::uint32_t patience = 12;
   std::uint32_t dwell = 2;         // ops between two switches
   std::uint32_t trial_every = 64;  // ops
@@ -59,9 +63,11 @@ struct CandidateRecord {
   double fit = 1.0;          // measured time of ops by predicted, by that of the others
   std::uint64_t fit_op = 0;  // the last op that was measured
   bool tried = false;
+  std::uint32_t uses = 0;  // measured ops of late
 
-  // Not exceeded but by the odd sample.
-  double cautious_loss() const noexcept { return loss + 2.0 * loss_spread; }
+  // The loss of whole ops is the mean over their chunks; with some ten samples that count, it is
+  // hardly above this. (1.6 standard errors, 1.25 mean distances to a standard deviation.)
+  double cautious_loss() const noexcept { return loss + 0.6 * loss_spread; }
 };
 
 // What the policy is told before each op.
@@ -86,9 +92,11 @@ class TensorPolicy {
   const Choice& decide(const Circumstances& circumstances);
 
   void observe_sample(CandidateIndex candidate, double wire, double loss) noexcept;
-  // An op has ended that was sent by `choice`, so long after it was granted.
+  // An op has ended that was sent by `choice`, so long after it was granted. `others`: the safest
+  // recipe by which other nodes sent theirs; none: not known, or all by this one.
   void observe_op(const Choice& choice, double measured_ns, const ErrorSample& error,
-                  const Circumstances& circumstances) noexcept;
+                  const Circumstances& circumstances,
+                  std::optional<CandidateIndex> others = {}) noexcept;
 
   const Choice& choice() const noexcept { return choice_; }
   Reason reason() const noexcept { return reason_; }
@@ -131,6 +139,7 @@ class TensorPolicy {
   Pair best_pair(const Circumstances& circumstances, const Outlook& outlook,
                  double& ns) const noexcept;
   Pair choose(const Circumstances& circumstances, const Outlook& outlook);
+  void learn_fit(const Pair& pair, double fit) noexcept;
   bool plan_trial(const Circumstances& circumstances, const Outlook& outlook, const Pair& current,
                   Pair& trial);
   std::uint8_t probe_length() const noexcept;
@@ -142,7 +151,9 @@ class TensorPolicy {
   PolicySettings settings_;
   ErrorGuard guard_;
   std::vector<CandidateRecord> records_;
-  std::vector<std::uint64_t> tried_at_;  // decision of the last trial, by candidate
+  std::vector<std::uint64_t> tried_at_;   // decision of the last trial, by candidate
+  std::optional<CandidateIndex> others_;  // how other nodes sent the last op, if otherwise
+  std::uint64_t agreed_until_ = 0;        // decision
   Drift common_fit_;  // measured time of ops by predicted, of whatever was in use
   Choice choice_;
   Pair kept_;  // the choice, without trials

@@ -149,7 +149,7 @@ void Tuner::observe_op(TensorKey key, const OpMeasurement& op) {
   if (found == tensors_.end()) return;
   Tensor& tensor = found->second;
   if (op.choice.reduce.size() != tensor.peers.size()) return;
-  tensor.policy->observe_op(op.choice, op.ns, op.error, circumstances(tensor));
+  tensor.policy->observe_op(op.choice, op.ns, op.error, circumstances(tensor), op.others);
   // What coding takes on a lane whose core others use too.
   const CandidateIndex used = op.choice.broadcast;
   const bool uniform = std::all_of(op.choice.reduce.begin(), op.choice.reduce.end(),

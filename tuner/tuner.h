@@ -53,6 +53,8 @@ struct OpMeasurement {
   Choice choice;
   double ns = 0.0;  // from the grant to the end
   ErrorSample error;
+  // The safest candidate by which other nodes sent theirs; none: not known, or all by this choice.
+  std::optional<CandidateIndex> others;
   // What the lane itself measured of `choice`, for the bytes that it encoded or decoded; 0:
   // nothing.
   std::uint64_t encoded_bytes = 0;

@@ -83,7 +83,7 @@ TEST_P(Simulation, OtherLinks) {
 
 // The model has no term for these.
 TEST_P(Simulation, RecipesThatTheModelCannotExpress) {
-  for (const auto& result : run({"int8 stalls, 10", "3LC by data, 1", "norm jumps, 1"})) {
+  for (const auto& result : run({"3LC stalls, 10", "3LC by data, 1", "norm jumps, 1"})) {
     EXPECT_LE(result.regret(), 0.05) << result.trace;
     expect_safe(result);
   }
