@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <charconv>
 
 namespace tern::tuner {
@@ -62,6 +62,7 @@ std::vector<std::string_view> words_of(std::string_view line) {
 const char* parse_line(std::string_view line, ChoiceLog& log) {
   const auto words = words_of(line);
   if (words.size() < 2) return "a record has a kind and fields";
+  if (std::find(words.begin(), words.end(), "") != words.end()) return "a field is empty";
   if (words[0] == "op") {
     LoggedOp op;
     if (words.size() < 7) return "an op record has at least six fields";

@@ -9,8 +9,8 @@ constexpr double kNsPerSecond = 1e9;
 
 }  // namespace
 
-Prediction predict(const OpShape& shape, const CodecCost& reduce, const CodecCost& broadcast,
-                   const LaneCost& lane, double rate, double round_trip_ns) noexcept {
+OpParts parts_of(const OpShape& shape, const CodecCost& reduce, const CodecCost& broadcast,
+                 const LaneCost& lane, double round_trip_ns) noexcept {
   const double nodes = shape.nodes;
   const double bytes = static_cast<double>(shape.bytes);
   const double share = bytes / nodes;            // of one owner
@@ -18,35 +18,41 @@ Prediction predict(const OpShape& shape, const CodecCost& reduce, const CodecCos
   const double chunk = std::min(bytes, static_cast<double>(shape.chunk_bytes));
   const double blocks = 4.0 * foreign / chunk;  // sent and received, on both legs
   const double leg_bytes = foreign * (reduce.wire + broadcast.wire);  // sent; as many come
-  Prediction result;
-  result.work_ns =
+  OpParts parts;
+  parts.work_ns =
       (foreign * (reduce.encode_ns + reduce.decode_ns) + share * broadcast.encode_ns +
        bytes * broadcast.decode_ns + 2.0 * leg_bytes * lane.byte_ns + blocks * lane.chunk_ns) /
       shape.lanes;
   // To each peer goes the same; all links are filled at once.
-  const double peer_bytes = share * (reduce.wire + broadcast.wire);
-  result.wire_ns = peer_bytes / rate * kNsPerSecond;
-  const double through =
-      chunk * (reduce.encode_ns + reduce.decode_ns + broadcast.encode_ns + broadcast.decode_ns) +
-      chunk * (reduce.wire + broadcast.wire) / rate * kNsPerSecond;
+  parts.peer_bytes = share * (reduce.wire + broadcast.wire);
+  parts.chunk_ns =
+      chunk * (reduce.encode_ns + reduce.decode_ns + broadcast.encode_ns + broadcast.decode_ns);
+  parts.chunk_bytes = chunk * (reduce.wire + broadcast.wire);
   // Announce and grant, then a leg each way.
-  result.fixed_ns =
-      2.0 * round_trip_ns + std::min(through, 0.5 * (result.work_ns + result.wire_ns));
-  result.total_ns = std::max(result.work_ns, result.wire_ns) + result.fixed_ns;
-  return result;
+  parts.fixed_ns = 2.0 * round_trip_ns;
+  return parts;
+}
+
+OpParts parts_of_eager(const OpShape& shape, const CodecCost& raw, const LaneCost& lane,
+                       double round_trip_ns) noexcept {
+  const double peers = shape.nodes - 1.0;
+  const double bytes = static_cast<double>(shape.bytes);
+  OpParts parts;
+  parts.work_ns =
+      peers * (bytes * raw.decode_ns + 2.0 * bytes * lane.byte_ns + 2.0 * lane.chunk_ns);
+  parts.peer_bytes = bytes;
+  parts.fixed_ns = 0.5 * round_trip_ns;
+  return parts;
+}
+
+Prediction predict(const OpShape& shape, const CodecCost& reduce, const CodecCost& broadcast,
+                   const LaneCost& lane, double rate, double round_trip_ns) noexcept {
+  return parts_of(shape, reduce, broadcast, lane, round_trip_ns).at(kNsPerSecond / rate);
 }
 
 Prediction predict_eager(const OpShape& shape, const CodecCost& raw, const LaneCost& lane,
                          double rate, double round_trip_ns) noexcept {
-  const double peers = shape.nodes - 1.0;
-  const double bytes = static_cast<double>(shape.bytes);
-  Prediction result;
-  result.work_ns = (peers * bytes * raw.decode_ns + 2.0 * peers * bytes * lane.byte_ns +
-                    2.0 * peers * lane.chunk_ns);
-  result.wire_ns = bytes / rate * kNsPerSecond;
-  result.fixed_ns = 0.5 * round_trip_ns;
-  result.total_ns = std::max(result.work_ns, result.wire_ns) + result.fixed_ns;
-  return result;
+  return parts_of_eager(shape, raw, lane, round_trip_ns).at(kNsPerSecond / rate);
 }
 
 }  // namespace tern::tuner

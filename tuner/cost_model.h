@@ -36,6 +36,32 @@ struct Prediction {
   double fixed_ns = 0.0;  // what overlaps with nothing
 };
 
+// What an op by a pair of recipes is made of, whatever the link: the same formula for many rates.
+struct OpParts {
+  double work_ns = 0.0;      // of each lane
+  double peer_bytes = 0.0;   // that go to each peer
+  double chunk_ns = 0.0;     // of one chunk through all stages but the wire
+  double chunk_bytes = 0.0;  // of its blocks, on both legs
+  double fixed_ns = 0.0;
+
+  Prediction at(double ns_per_byte) const noexcept {
+    Prediction result;
+    result.work_ns = work_ns;
+    result.wire_ns = peer_bytes * ns_per_byte;
+    const double through = chunk_ns + chunk_bytes * ns_per_byte;
+    const double half = 0.5 * (work_ns + result.wire_ns);
+    result.fixed_ns = fixed_ns + (through < half ? through : half);
+    result.total_ns = (work_ns > result.wire_ns ? work_ns : result.wire_ns) + result.fixed_ns;
+    return result;
+  }
+};
+
+OpParts parts_of(const OpShape& shape, const CodecCost& reduce, const CodecCost& broadcast,
+                 const LaneCost& lane, double round_trip_ns) noexcept;
+// Of a raw op in one hop.
+OpParts parts_of_eager(const OpShape& shape, const CodecCost& raw, const LaneCost& lane,
+                       double round_trip_ns) noexcept;
+
 // Two legs: contributions by `reduce`, results by `broadcast`, the same on all nodes. `rate`: bytes
 // per second to the slowest peer, with all peers sending.
 Prediction predict(const OpShape& shape, const CodecCost& reduce, const CodecCost& broadcast,

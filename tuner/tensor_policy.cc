@@ -7,14 +7,19 @@
 namespace tern::tuner {
 namespace {
 
-constexpr double kSampleWeight = 0.3;    // of a new sample of ratio or loss
-constexpr double kFitWeight = 0.25;      // of a new op in the ratio of measured to predicted
-constexpr double kFitHalfLife = 256.0;   // ops until half of what was measured is forgotten
-constexpr double kFitLimit = 4.0;        // an op further off than this was disturbed
-constexpr double kUnknownSpread = 0.25;  // of the first sample's loss
+constexpr double kSampleWeight = 0.2;     // of a new sample of ratio or loss
+constexpr std::uint32_t kProbation = 12;  // ops that show what is peculiar to a recipe
+constexpr std::uint64_t kAgreement = 64;  // ops that it holds
+constexpr double kFitWeight = 0.1;        // of an op in that, at least
+constexpr double kFitHalfLife = 1024.0;   // ops until half of what was measured is forgotten
+constexpr double kFitLimit = 4.0;         // an op further off than this was disturbed
+constexpr double kUnknownSpread = 0.25;   // of the first sample's loss
 constexpr std::uint32_t kHastyProbes = 3;
+constexpr double kWireBound = 1.25;  // wire's time by the lane's of an op that fills its link
 // So many times faster: what a link could be that has not been full for a while.
 constexpr double kHidden = 16.0;
+
+constexpr double kNsPerSecond = 1e9;
 
 double slowest_inbound(const Circumstances& circumstances) noexcept {
   double slowest = 0.0;
@@ -40,6 +45,8 @@ std::string_view reason_text(Reason reason) noexcept {
       return "the link delivers another rate";
     case Reason::trial:
       return "one operation as a trial";
+    case Reason::agreement:
+      return "other nodes send so, and it is hardly slower";
     case Reason::nothing_allowed:
       return "nothing else is allowed";
   }
@@ -53,7 +60,8 @@ TensorPolicy::TensorPolicy(std::span<const Candidate> candidates, OpShape shape,
       shape_(shape),
       settings_(settings),
       guard_(level, bounds, guard),
-      records_(candidates.size()) {
+      records_(candidates.size()),
+      tried_at_(candidates.size()) {
   choice_.reduce.assign(shape.nodes - 1, kRaw);
   records_[kRaw].measured = true;
 }
@@ -93,83 +101,94 @@ const RateWindow* TensorPolicy::slowest(const Circumstances& circumstances) cons
   return found;
 }
 
-// The mean over what the slowest link has delivered of late, and not the time at the mean rate: a
-// link that is slow now and then costs more than its mean says. `speedup` asks for another link.
-double TensorPolicy::model_ns(const Pair& pair, const Circumstances& circumstances,
-                              double speedup) const noexcept {
+TensorPolicy::Outlook TensorPolicy::outlook(const Circumstances& circumstances) const noexcept {
+  Outlook result;
+  result.link = slowest(circumstances);
+  const double inbound = slowest_inbound(circumstances);
+  const auto ns_per_byte = [inbound](double rate) {
+    return kNsPerSecond / (inbound > 0.0 ? std::min(rate, inbound) : rate);
+  };
+  if (result.link == nullptr) {
+    result.count = 1;
+    result.weights[0] = 1.0;
+    result.ns_per_byte[0] = ns_per_byte(circumstances.assumed_rate);
+  } else {
+    result.count = result.link->count();
+    for (std::size_t age = 0; age < result.count; ++age) {
+      result.weights[age] = result.link->weight(age);
+      result.ns_per_byte[age] = ns_per_byte(result.link->sample(age));
+    }
+  }
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    result.fits[i] = std::sqrt(fit_of(static_cast<CandidateIndex>(i)));
+  }
+  return result;
+}
+
+OpParts TensorPolicy::parts(const Pair& pair, const Circumstances& circumstances) const noexcept {
   CodecCost reduce = circumstances.costs[pair.reduce];
   CodecCost broadcast = circumstances.costs[pair.broadcast];
   reduce.wire = records_[pair.reduce].wire;
   broadcast.wire = records_[pair.broadcast].wire;
   const bool eager =
       pair.reduce == kRaw && pair.broadcast == kRaw && shape_.bytes <= shape_.eager_bytes;
-  const double inbound = slowest_inbound(circumstances);
-  const auto at = [&](double rate) {
-    if (inbound > 0.0) rate = std::min(rate, inbound);
-    rate *= speedup;
-    return eager ? predict_eager(shape_, reduce, circumstances.lane, rate,
-                                 circumstances.round_trip_ns)
-                       .total_ns
-                 : predict(shape_, reduce, broadcast, circumstances.lane, rate,
-                           circumstances.round_trip_ns)
-                       .total_ns;
-  };
-  const RateWindow* link = slowest(circumstances);
-  if (link == nullptr) return at(circumstances.assumed_rate);
+  return eager
+             ? parts_of_eager(shape_, reduce, circumstances.lane, circumstances.round_trip_ns)
+             : parts_of(shape_, reduce, broadcast, circumstances.lane, circumstances.round_trip_ns);
+}
+
+// The mean over what the slowest link has delivered of late, and not the time at the mean rate: a
+// link that is slow now and then costs more than its mean says. `speedup` asks for another link.
+double TensorPolicy::model_ns(const Pair& pair, const Circumstances& circumstances,
+                              const Outlook& outlook, double speedup) const noexcept {
+  const OpParts op = parts(pair, circumstances);
   double sum = 0.0;
-  for (std::size_t age = 0; age < link->count(); ++age) {
-    sum += link->weight(age) * at(link->sample(age));
+  for (std::size_t i = 0; i < outlook.count; ++i) {
+    sum += outlook.weights[i] * op.at(outlook.ns_per_byte[i] / speedup).total_ns;
   }
   return sum;
 }
 
-// What measured ops say of the model. Of a recipe that has not been used for long it fades into
-// what they say of the present one: that is what has changed for all.
+// What is peculiar to a recipe. It fades: the link or the load may be another now.
 double TensorPolicy::fit_of(CandidateIndex candidate) const noexcept {
-  const CandidateRecord& now = records_[kept_.reduce];
-  const double common = now.tried ? now.fit : 1.0;
   const CandidateRecord& record = records_[candidate];
-  if (!record.tried) return common;
+  if (!record.tried || record.fit == 1.0) return 1.0;
   const double age = static_cast<double>(guard_.ops() - record.fit_op);
-  const double memory = std::exp2(-age / kFitHalfLife);
-  return std::pow(record.fit, memory) * std::pow(common, 1.0 - memory);
+  return std::pow(record.fit, std::exp2(-age / kFitHalfLife));
 }
 
-double TensorPolicy::time_of(const Pair& pair, const Circumstances& circumstances) const noexcept {
-  return model_ns(pair, circumstances, 1.0) *
-         std::sqrt(fit_of(pair.reduce) * fit_of(pair.broadcast));
+double TensorPolicy::time_of(const Pair& pair, const Circumstances& circumstances,
+                             const Outlook& outlook) const noexcept {
+  return model_ns(pair, circumstances, outlook, 1.0) * common_fit_.value() *
+         outlook.fits[pair.reduce] * outlook.fits[pair.broadcast];
 }
 
 double TensorPolicy::expected_ns(CandidateIndex candidate,
                                  const Circumstances& circumstances) const noexcept {
-  return time_of({candidate, candidate}, circumstances);
+  return time_of({candidate, candidate}, circumstances, outlook(circumstances));
 }
 
 Prediction TensorPolicy::predicted(CandidateIndex candidate,
                                    const Circumstances& circumstances) const noexcept {
-  CodecCost cost = circumstances.costs[candidate];
-  cost.wire = records_[candidate].wire;
   const RateWindow* link = slowest(circumstances);
   const double rate = link != nullptr ? link->mean() : circumstances.assumed_rate;
-  if (candidate == kRaw && shape_.bytes <= shape_.eager_bytes) {
-    return predict_eager(shape_, cost, circumstances.lane, rate, circumstances.round_trip_ns);
-  }
-  return predict(shape_, cost, cost, circumstances.lane, rate, circumstances.round_trip_ns);
+  return parts({candidate, candidate}, circumstances).at(kNsPerSecond / rate);
 }
 
 // ---- Decision
 
 TensorPolicy::Pair TensorPolicy::best_pair(const Circumstances& circumstances,
-                                           double& ns) const noexcept {
+                                           const Outlook& outlook, double& ns) const noexcept {
   Pair best;
-  ns = time_of(best, circumstances);
+  ns = time_of(best, circumstances, outlook);
   const auto count = static_cast<CandidateIndex>(candidates_.size());
   for (CandidateIndex reduce = 0; reduce < count; ++reduce) {
     if (!allowed(reduce)) continue;
     for (CandidateIndex broadcast = 0; broadcast < count; ++broadcast) {
       if (!allowed(broadcast)) continue;
       const Pair pair{reduce, broadcast};
-      const double time = time_of(pair, circumstances);
+      double time = time_of(pair, circumstances, outlook);
+      if (reduce != broadcast) time *= 1.0 + settings_.mixed_loss;
       if (time >= ns) continue;
       ns = time;
       best = pair;
@@ -178,9 +197,10 @@ TensorPolicy::Pair TensorPolicy::best_pair(const Circumstances& circumstances,
   return best;
 }
 
-TensorPolicy::Pair TensorPolicy::choose(const Circumstances& circumstances) {
+TensorPolicy::Pair TensorPolicy::choose(const Circumstances& circumstances,
+                                        const Outlook& outlook) {
   double best_ns = 0.0;
-  const Pair best = best_pair(circumstances, best_ns);
+  const Pair best = best_pair(circumstances, outlook, best_ns);
   std::uint64_t changes = 0;
   for (const RateWindow* peer : circumstances.peers)
     changes += peer != nullptr ? peer->changes() : 0;
@@ -198,11 +218,24 @@ TensorPolicy::Pair TensorPolicy::choose(const Circumstances& circumstances) {
     return pair;
   };
   if (!may_stay) return take(best, Reason::alarm);
+  // An op waits for all nodes. If they differ where it matters little, they meet at the safer one.
+  const double now = time_of(kept_, circumstances, outlook);
+  if (others_ && *others_ < kept_.broadcast && allowed(*others_)) {
+    const Pair theirs{*others_, *others_};
+    if (time_of(theirs, circumstances, outlook) < (1.0 + settings_.agreement_loss) * now) {
+      agreed_until_ = decisions_ + kAgreement;
+      return take(theirs, Reason::agreement);
+    }
+  }
   if (best == kept_) {
     better_for_ = 0;
     return kept_;
   }
-  const double gain = 1.0 - best_ns / time_of(kept_, circumstances);
+  const double gain = 1.0 - best_ns / now;
+  if (decisions_ < agreed_until_ && gain < settings_.agreement_loss && !link_changed) {
+    better_for_ = 0;
+    return kept_;
+  }
   // Nobody must wait for raw: it is the promise.
   const double at_once = best == Pair{} ? settings_.small_gain : settings_.switch_gain;
   const Reason reason = alarm_over     ? Reason::alarm_over
@@ -221,49 +254,61 @@ TensorPolicy::Pair TensorPolicy::choose(const Circumstances& circumstances) {
   return kept_;
 }
 
-// A recipe that the model puts close behind is used for one op now and then: the model may be
-// wrong. All nodes try at the same op, by its number.
-bool TensorPolicy::plan_trial(const Circumstances& circumstances, const Pair& current,
-                              Pair& trial) {
+// The model may be wrong of a recipe that is not in use: it is used for one op now and then, the
+// more rarely the more that costs if the model is right; raw too, for ever. All nodes try at the
+// same op, by its number.
+bool TensorPolicy::plan_trial(const Circumstances& circumstances, const Outlook& outlook,
+                              const Pair& current, Pair& trial) {
   if (settings_.trial_every == 0 ||
       decisions_ % settings_.trial_every != settings_.trial_every / 2) {
     return false;
   }
-  const double now = time_of(current, circumstances);
+  const double now = time_of(current, circumstances, outlook);
   const auto count = static_cast<std::uint32_t>(candidates_.size());
   for (std::uint32_t step = 1; step <= count; ++step) {
     const auto candidate = static_cast<CandidateIndex>((next_trial_ + step) % count);
     const Pair pair{candidate, candidate};
     if (pair == current || !allowed(candidate)) continue;
-    if (time_of(pair, circumstances) > (1.0 + settings_.trial_loss) * now) continue;
+    const double loss = time_of(pair, circumstances, outlook) / now - 1.0;
+    const double idle = static_cast<double>(decisions_ - tried_at_[candidate]);
+    if (loss > settings_.trial_budget * idle) continue;
     next_trial_ = candidate;
+    tried_at_[candidate] = decisions_;
     trial = pair;
     return true;
   }
   return false;
 }
 
-bool TensorPolicy::pays_for_chunks(const Pair& pair) const noexcept {
-  return shape_.bytes / shape_.nodes >= 4 * settings_.probe_chunks * shape_.chunk_bytes ||
-         pair.reduce == kRaw;
+// Enough chunks back to back to fill the link for a while, but not much of the op.
+std::uint8_t TensorPolicy::probe_length() const noexcept {
+  const std::uint64_t chunks = shape_.bytes / shape_.nodes / shape_.chunk_bytes;
+  return static_cast<std::uint8_t>(std::min<std::uint64_t>(settings_.probe_chunks, chunks / 2));
 }
 
 // Whether a few chunks are sent raw to see the link. Not if the link has been full of late, nor if
-// even a far better link would change nothing; and only so often that it costs next to nothing.
-bool TensorPolicy::plan_probe(const Circumstances& circumstances, const Pair& current) {
-  if (current.reduce == kRaw) return false;
-  const RateWindow* link = slowest(circumstances);
-  const bool hasty = link != nullptr && link->may_be_faster() && hasty_probes_ < kHastyProbes;
+// even a far better link would change nothing. At once if there is a sign that the link is faster,
+// otherwise only so often that it costs next to nothing.
+bool TensorPolicy::plan_probe(const Circumstances& circumstances, const Outlook& outlook,
+                              const Pair& current) {
+  if (current.reduce == kRaw || probe_length() < 2) return false;
+  const RateWindow* link = outlook.link;
+  const Prediction now = predicted(current.reduce, circumstances);
+  // The link should have been full, and was not.
+  const bool idle_link =
+      link != nullptr && link->limited_since() > 0 && now.wire_ns > kWireBound * now.work_ns;
+  const bool sign = link != nullptr && (link->may_be_faster() || idle_link);
+  if (!sign) hasty_probes_ = 0;
+  const bool hasty = sign && hasty_probes_ < kHastyProbes;
   if (!hasty) {
     if (decisions_ < probed_at_ + settings_.probe_every) return false;
-    hasty_probes_ = 0;
     if (link != nullptr && link->limited_since() < settings_.probe_every / 2) return false;
   }
-  double best = model_ns(current, circumstances, kHidden);
+  double best = model_ns(current, circumstances, outlook, kHidden);
   Pair fastest = current;
   for (CandidateIndex one = 0; one < candidates_.size(); ++one) {
     if (!allowed(one)) continue;
-    const double time = model_ns({one, one}, circumstances, kHidden);
+    const double time = model_ns({one, one}, circumstances, outlook, kHidden);
     if (time < (1.0 - settings_.switch_gain) * best) {
       best = time;
       fastest = {one, one};
@@ -271,11 +316,9 @@ bool TensorPolicy::plan_probe(const Circumstances& circumstances, const Pair& cu
   }
   if (fastest == current) return false;
   const double rate = link != nullptr ? link->mean() : circumstances.assumed_rate;
-  const std::uint64_t bytes =
-      std::min(settings_.probe_chunks * shape_.chunk_bytes, shape_.bytes / shape_.nodes);
-  const double cost =
-      static_cast<double>(bytes) * (1.0 - records_[current.reduce].wire) / rate * 1e9;
-  const double every = cost / (settings_.probe_budget * time_of(current, circumstances));
+  const double bytes = static_cast<double>(probe_length() * shape_.chunk_bytes);
+  const double cost = bytes * (1.0 - records_[current.reduce].wire) / rate * kNsPerSecond;
+  const double every = cost / (settings_.probe_budget * time_of(current, circumstances, outlook));
   if (!hasty && static_cast<double>(decisions_ - probed_at_) < every) return false;
   if (hasty) ++hasty_probes_;
   probed_at_ = decisions_;
@@ -324,43 +367,65 @@ void TensorPolicy::spread(const Pair& pair, const Circumstances& circumstances) 
 
 const Choice& TensorPolicy::decide(const Circumstances& circumstances) {
   ++decisions_;
-  kept_ = choose(circumstances);
+  const Outlook now = outlook(circumstances);
+  kept_ = choose(circumstances, now);
   choice_.probe_chunks = 0;
   Pair trial;
-  if (plan_trial(circumstances, kept_, trial)) {
+  if (plan_trial(circumstances, now, kept_, trial)) {
     choice_.broadcast = trial.broadcast;
     std::fill(choice_.reduce.begin(), choice_.reduce.end(), trial.reduce);
     return choice_;
   }
   spread(kept_, circumstances);
-  if (pays_for_chunks(kept_) && plan_probe(circumstances, kept_)) {
-    choice_.probe_chunks = settings_.probe_chunks;
-  }
+  if (plan_probe(circumstances, now, kept_)) choice_.probe_chunks = probe_length();
   return choice_;
 }
 
 void TensorPolicy::observe_op(const Choice& choice, double measured_ns, const ErrorSample& error,
-                              const Circumstances& circumstances) noexcept {
+                              const Circumstances& circumstances,
+                              std::optional<CandidateIndex> others) noexcept {
   guard_.observe(error);
   last_measured_ns_ = measured_ns;
-  // Of choices that differ by peer, or that probe, nothing is learnt: the model is of plain ones.
-  const bool plain = choice.probe_chunks == 0 && !choice.reduce.empty() &&
+  others_ = others;
+  // Of choices that differ by node, or that probe, nothing is learnt: the model is of plain ones.
+  const bool plain = !others && choice.probe_chunks == 0 && !choice.reduce.empty() &&
                      std::all_of(choice.reduce.begin(), choice.reduce.end(),
                                  [&](CandidateIndex one) { return one == choice.reduce[0]; });
   if (!plain || !(measured_ns > 0.0)) return;
-  const double model = model_ns({choice.reduce[0], choice.broadcast}, circumstances, 1.0);
-  const double fit = std::clamp(measured_ns / model, 1.0 / kFitLimit, kFitLimit);
-  const auto learn = [&](CandidateIndex candidate) {
+  const Pair pair{choice.reduce[0], choice.broadcast};
+  const double model = model_ns(pair, circumstances, outlook(circumstances), 1.0);
+  learn_fit(pair, std::clamp(measured_ns / model, 1.0 / kFitLimit, kFitLimit));
+}
+
+// Measured time by predicted is what all recipes have in common, such as a busy machine or a term
+// that the model lacks, and what is peculiar to one. The first ops by a recipe show the latter, by
+// comparison with the one before; what changes later while it stays in use is the former.
+void TensorPolicy::learn_fit(const Pair& pair, double fit) noexcept {
+  const double reduce_fit = fit_of(pair.reduce);
+  const double broadcast_fit = fit_of(pair.broadcast);
+  const double own = std::sqrt(reduce_fit * broadcast_fit);
+  CandidateRecord& first = records_[pair.broadcast];
+  const bool only = std::none_of(records_.begin(), records_.end(), [&](const auto& record) {
+    return record.tried && &record != &first;
+  });
+  const bool settled = only || (pair == kept_ && first.uses >= kProbation);
+  if (settled) common_fit_.observe(fit / own);
+  const double rest = fit / (common_fit_.value() * own);
+  const auto learn = [&](CandidateIndex candidate, double before) {
     CandidateRecord& record = records_[candidate];
-    // What was learnt long ago counts for what it still is.
-    record.fit = record.tried
-                     ? std::pow(fit_of(candidate), 1.0 - kFitWeight) * std::pow(fit, kFitWeight)
-                     : fit;
+    const double weight =
+        settled ? 0.0 : std::max(kFitWeight, 1.0 / (1.0 + static_cast<double>(record.uses)));
+    record.fit = std::clamp(before * std::pow(rest, weight), 1.0 / kFitLimit, kFitLimit);
     record.fit_op = guard_.ops();
     record.tried = true;
+    ++record.uses;
   };
-  learn(choice.reduce[0]);
-  if (choice.broadcast != choice.reduce[0]) learn(choice.broadcast);
+  learn(pair.reduce, reduce_fit);
+  if (pair.broadcast != pair.reduce) learn(pair.broadcast, broadcast_fit);
+  // What has not been used for long must show itself again.
+  for (CandidateRecord& record : records_) {
+    if (record.uses > 1 && guard_.ops() - record.fit_op > kProbation * 8) record.uses = 1;
+  }
 }
 
 }  // namespace tern::tuner

@@ -2,13 +2,16 @@
 
 // The choice for one tensor, op by op.
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "tuner/candidate.h"
 #include "tuner/cost_model.h"
+#include "tuner/drift.h"
 #include "tuner/error_guard.h"
 #include "tuner/rate_window.h"
 
@@ -32,16 +35,19 @@ enum class Reason : std::uint8_t {
   link_changed,     // the fastest since the link delivers another rate
   trial,            // one op, to compare with what the model says
   nothing_allowed,  // but raw
+  agreement,        // others send by a safer recipe, and it is hardly slower
 };
 std::string_view reason_text(Reason reason) noexcept;
 
 struct PolicySettings {
   double switch_gain = 0.08;  // predicted, to leave a recipe for another at once
-  double small_gain = 0.02;   // and if it has been seen for `patience` ops in a row
+  double mixed_loss = 0.04;   // two recipes at once count as so much slower than they are predicted
+  double agreement_loss = 0.15;  // how much slower a recipe may be that others use
+  double small_gain = 0.02;      // and if it has been seen for `patience` ops in a row
   std::uint32_t patience = 12;
   std::uint32_t dwell = 2;         // ops between two switches
   std::uint32_t trial_every = 64;  // ops
-  double trial_loss = 0.25;        // a recipe predicted slower than this is not tried
+  double trial_budget = 0.001;     // share of the time that trials of each recipe may lose
   double probe_budget = 0.01;      // share of the time that probes of the link may take
   std::uint32_t probe_every = 16;  // ops, at least
   std::uint8_t probe_chunks = 4;
@@ -54,12 +60,14 @@ struct CandidateRecord {
   double wire = 1.0;         // bytes of a block by those of its elements
   double loss = 0.0;         // share of the energy that an encoding leaves out
   double loss_spread = 0.0;  // mean distance of samples from it
-  double fit = 1.0;          // measured time of ops by predicted
+  double fit = 1.0;          // measured time of ops by predicted, by that of the others
   std::uint64_t fit_op = 0;  // the last op that was measured
   bool tried = false;
+  std::uint32_t uses = 0;  // measured ops of late
 
-  // Not exceeded but by the odd sample.
-  double cautious_loss() const noexcept { return loss + 2.0 * loss_spread; }
+  // The loss of whole ops is the mean over their chunks; with some ten samples that count, it is
+  // hardly above this. (1.6 standard errors, 1.25 mean distances to a standard deviation.)
+  double cautious_loss() const noexcept { return loss + 0.6 * loss_spread; }
 };
 
 // What the policy is told before each op.
@@ -87,9 +95,11 @@ class TensorPolicy {
   const Choice& decide(const Circumstances& circumstances);
 
   void observe_sample(CandidateIndex candidate, double wire, double loss) noexcept;
-  // An op has ended that was sent by `choice`, so long after it was granted.
+  // An op has ended that was sent by `choice`, so long after it was granted. `others`: the safest
+  // recipe by which other nodes sent theirs; none: not known, or all by this one.
   void observe_op(const Choice& choice, double measured_ns, const ErrorSample& error,
-                  const Circumstances& circumstances) noexcept;
+                  const Circumstances& circumstances,
+                  std::optional<CandidateIndex> others = {}) noexcept;
 
   const Choice& choice() const noexcept { return choice_; }
   Reason reason() const noexcept { return reason_; }
@@ -112,17 +122,32 @@ class TensorPolicy {
     friend bool operator==(const Pair&, const Pair&) = default;
   };
 
-  double time_of(const Pair& pair, const Circumstances& circumstances) const noexcept;
-  double model_ns(const Pair& pair, const Circumstances& circumstances,
+  // What does not depend on the pair, once for each decision.
+  struct Outlook {
+    const RateWindow* link = nullptr;  // the slowest; null: nothing is known
+    std::size_t count = 0;             // of what it has delivered
+    std::array<double, RateWindow::kSamples> weights{};
+    std::array<double, RateWindow::kSamples> ns_per_byte{};
+    std::array<double, kMaxCandidates> fits{};  // square root of fit_of
+  };
+
+  Outlook outlook(const Circumstances& circumstances) const noexcept;
+  OpParts parts(const Pair& pair, const Circumstances& circumstances) const noexcept;
+  double time_of(const Pair& pair, const Circumstances& circumstances,
+                 const Outlook& outlook) const noexcept;
+  double model_ns(const Pair& pair, const Circumstances& circumstances, const Outlook& outlook,
                   double speedup) const noexcept;
   double fit_of(CandidateIndex candidate) const noexcept;
   const RateWindow* slowest(const Circumstances& circumstances) const noexcept;
-  Pair best_pair(const Circumstances& circumstances, double& ns) const noexcept;
-  Pair choose(const Circumstances& circumstances);
-  bool plan_trial(const Circumstances& circumstances, const Pair& current, Pair& trial);
-  bool plan_probe(const Circumstances& circumstances, const Pair& current);
+  Pair best_pair(const Circumstances& circumstances, const Outlook& outlook,
+                 double& ns) const noexcept;
+  Pair choose(const Circumstances& circumstances, const Outlook& outlook);
+  void learn_fit(const Pair& pair, double fit) noexcept;
+  bool plan_trial(const Circumstances& circumstances, const Outlook& outlook, const Pair& current,
+                  Pair& trial);
+  std::uint8_t probe_length() const noexcept;
+  bool plan_probe(const Circumstances& circumstances, const Outlook& outlook, const Pair& current);
   void spread(const Pair& pair, const Circumstances& circumstances);
-  bool pays_for_chunks(const Pair& pair) const noexcept;
 
   std::span<const Candidate> candidates_;
   OpShape shape_;
@@ -130,6 +155,10 @@ class TensorPolicy {
   ErrorGuard guard_;
   std::uint32_t excluded_ = 0;
   std::vector<CandidateRecord> records_;
+  std::vector<std::uint64_t> tried_at_;   // decision of the last trial, by candidate
+  std::optional<CandidateIndex> others_;  // how other nodes sent the last op, if otherwise
+  std::uint64_t agreed_until_ = 0;        // decision
+  Drift common_fit_;  // measured time of ops by predicted, of whatever was in use
   Choice choice_;
   Pair kept_;  // the choice, without trials
   Reason reason_ = Reason::start;

@@ -9,8 +9,7 @@ namespace tern::tuner {
 namespace {
 
 constexpr double kSpeedWeight = 0.3;  // of a new measurement
-constexpr double kStrainWeight = 0.05;
-constexpr double kLaneFade = 0.98;  // of what lanes did before
+constexpr double kLaneFade = 0.98;    // of what lanes did before
 // Raw is not encoded, and adding is one pass over memory.
 constexpr double kAddNs = 0.15;
 // Until anything is measured, a codec is taken for a slow one: nothing is lost by sending raw.
@@ -95,7 +94,7 @@ Circumstances Tuner::circumstances(const Tensor& tensor) const {
   costs_.resize(candidates_.size());
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
     const Speed known = speed(static_cast<CandidateIndex>(i), tensor.size_class);
-    const double strain = i == kRaw ? 1.0 : strain_;
+    const double strain = i == kRaw ? 1.0 : strain_.value();
     costs_[i] = {known.encode_ns * strain, known.decode_ns * strain, 1.0};
   }
   windows_.clear();
@@ -151,7 +150,7 @@ void Tuner::observe_op(TensorKey key, const OpMeasurement& op) {
   if (found == tensors_.end()) return;
   Tensor& tensor = found->second;
   if (op.choice.reduce.size() != tensor.peers.size()) return;
-  tensor.policy->observe_op(op.choice, op.ns, op.error, circumstances(tensor));
+  tensor.policy->observe_op(op.choice, op.ns, op.error, circumstances(tensor), op.others);
   // What coding takes on a lane whose core others use too.
   const CandidateIndex used = op.choice.broadcast;
   const bool uniform = std::all_of(op.choice.reduce.begin(), op.choice.reduce.end(),
@@ -159,8 +158,7 @@ void Tuner::observe_op(TensorKey key, const OpMeasurement& op) {
   const Speed shadow = speed(used, tensor.size_class);
   if (used == kRaw || !uniform || op.encoded_bytes == 0 || !shadow.known) return;
   const double here = op.encode_ns / static_cast<double>(op.encoded_bytes);
-  const double strain = std::clamp(here / shadow.encode_ns, 0.5, 4.0);
-  strain_ += kStrainWeight * (strain - strain_);
+  strain_.observe(std::clamp(here / shadow.encode_ns, 0.25, 8.0));
 }
 
 void Tuner::observe_rate(const PeerKey& peer, double bytes_per_s, bool limited) {

@@ -20,6 +20,7 @@
 #include "tuner/candidate.h"
 #include "tuner/choice_log.h"
 #include "tuner/cost_model.h"
+#include "tuner/drift.h"
 #include "tuner/level.h"
 #include "tuner/rate_window.h"
 #include "tuner/tensor_policy.h"
@@ -53,6 +54,8 @@ struct OpMeasurement {
   Choice choice;
   double ns = 0.0;  // from the grant to the end
   ErrorSample error;
+  // The safest candidate by which other nodes sent theirs; none: not known, or all by this choice.
+  std::optional<CandidateIndex> others;
   // What the lane itself measured of `choice`, for the bytes that it encoded or decoded; 0:
   // nothing.
   std::uint64_t encoded_bytes = 0;
@@ -155,7 +158,7 @@ class Tuner {
   std::vector<Candidate> candidates_;
   Settings settings_;
   std::vector<std::array<Speed, kSizeClasses>> speeds_;  // by candidate
-  double strain_ = 1.0;  // time of coding on a lane by that in the shadow
+  Drift strain_;  // time of coding on a lane by that in the shadow
   LaneCost lane_;
   // Normal equations of the lane's own work, faded: [bytes^2, bytes blocks, blocks^2], right side.
   std::array<double, 3> lane_matrix_{};

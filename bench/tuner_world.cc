@@ -1,0 +1,158 @@
+#include "bench/tuner_world.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace tern::bench {
+namespace {
+
+constexpr double kBytesPerGbit = 1e9 / 8.0;
+constexpr double kPhases = 16.0;  // of a swing; the times between them are taken for those at them
+
+}  // namespace
+
+Sending sending_of(const tuner::Choice& choice) {
+  return {choice.reduce.front(), choice.broadcast, choice.probe_chunks};
+}
+
+TunerWorld::TunerWorld(const TunerSamples& samples, double bytes, Oddity oddity)
+    : samples_(samples), bytes_(bytes), oddity_(std::move(oddity)) {
+  for (const RecordedCandidate& one : samples_.candidates) {
+    std::vector<RecordedOp> ops;
+    for (const RecordedOp& op : samples_.ops) {
+      if (op.recipe == one.candidate.recipe && std::abs(std::log2(op.bytes / bytes)) < 1.0) {
+        ops.push_back(op);
+      }
+    }
+    std::sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) { return a.rate < b.rate; });
+    TERN_CHECK(!oddity_.recorded_ops || !ops.empty());
+    recorded_.push_back(std::move(ops));
+  }
+}
+
+// Of a codec, by what was recorded. Raw is none.
+double TunerWorld::slowness(tuner::CandidateIndex candidate, std::size_t op) const {
+  if (candidate == tuner::kRaw) return 1.0;
+  if (oddity_.swing == 0.0 || samples_.candidates[candidate].candidate.recipe != oddity_.recipe) {
+    return oddity_.codecs;
+  }
+  const double part =
+      static_cast<double>(op % oddity_.period) / static_cast<double>(oddity_.period);
+  return oddity_.codecs *
+         (1.0 + oddity_.swing * std::sin(2.0 * M_PI * std::floor(part * kPhases) / kPhases));
+}
+
+StageCost TunerWorld::cost(tuner::CandidateIndex candidate, std::size_t op, double noise) const {
+  const RecordedCandidate& one = samples_.candidates[candidate];
+  const double factor = kOnLane * noise * slowness(candidate, op);
+  StageCost cost;
+  cost.encode_ns = one.mean.encode_ns * factor;
+  cost.decode_ns = one.mean.decode_ns * factor;
+  cost.wire = one.mean.wire;
+  if (one.candidate.recipe == oddity_.recipe) {
+    cost.stall_every = oddity_.stall_every;
+    cost.stall_ns = oddity_.stall_ns;
+  }
+  return cost;
+}
+
+PipelineOutcome TunerWorld::run(const WorldState& state, std::size_t op,
+                                const std::array<Sending, 2>& sending, const Noise& noise) const {
+  PipelineSetting setting;
+  setting.bytes = bytes_;
+  setting.chunk_bytes = samples_.chunk_bytes;
+  setting.rate = state.gbit * kBytesPerGbit * noise.rate;
+  setting.round_trip_ns = kRoundTripNs;
+  setting.byte_ns = samples_.lane_byte_ns * noise.lane;
+  setting.chunk_ns = samples_.lane_chunk_ns * noise.lane;
+  setting.load = state.load;
+  std::array<NodePlan, 2> plans;
+  for (std::size_t i = 0; i < 2; ++i) {
+    plans[i] = {cost(sending[i].reduce, op, noise.codec),
+                cost(sending[i].broadcast, op, noise.codec), sending[i].probe_chunks,
+                cost(tuner::kRaw, op, noise.codec)};
+  }
+  PipelineOutcome outcome = run_pipeline(setting, plans);
+  if (!oddity_.recorded_ops) return outcome;
+  // What was measured is of whole ops by one recipe; a mixed one is taken to lie between.
+  double ns = 1.0;
+  for (const Sending& one : sending) {
+    const double rate = state.gbit * kBytesPerGbit;
+    const double chunks = std::max(1.0, 0.5 * bytes_ / samples_.chunk_bytes);
+    const double probed = std::min(1.0, one.probe_chunks / chunks);
+    const double reduce =
+        probed * recorded_ns(tuner::kRaw, rate) + (1.0 - probed) * recorded_ns(one.reduce, rate);
+    ns *= std::pow(reduce * recorded_ns(one.broadcast, rate), 0.25);
+  }
+  // Noise moves the measured time as it moves the computed one.
+  const bool noisy = noise.rate != 1.0 || noise.codec != 1.0 || noise.lane != 1.0;
+  const double factor = noisy ? outcome.ns / run(state, op, sending, Noise{}).ns : 1.0;
+  if (!noisy) outcome.ns = ns;
+  if (noisy) outcome.ns = ns * factor;
+  return outcome;
+}
+
+// Between two measured rates along a straight line of logarithms.
+double TunerWorld::recorded_ns(tuner::CandidateIndex candidate, double rate) const {
+  const auto& ops = recorded_[candidate];
+  const auto above = std::find_if(ops.begin(), ops.end(),
+                                  [rate](const RecordedOp& op) { return op.rate >= rate; });
+  if (above == ops.end()) return ops.back().ns;
+  if (above == ops.begin()) return ops.front().ns;
+  const auto below = above - 1;
+  const double part = std::log(rate / below->rate) / std::log(above->rate / below->rate);
+  return below->ns * std::pow(above->ns / below->ns, part);
+}
+
+std::uint64_t TunerWorld::place(const WorldState& state, std::size_t op) {
+  const double phase = oddity_.swing == 0.0
+                           ? 0.0
+                           : std::floor(static_cast<double>(op % oddity_.period) * kPhases /
+                                        static_cast<double>(oddity_.period));
+  return places_.try_emplace({state.gbit, state.load, phase}, places_.size()).first->second;
+}
+
+double TunerWorld::expected_ns(const WorldState& state, std::size_t op,
+                               const std::array<Sending, 2>& sending) {
+  std::uint64_t key = place(state, op);
+  for (const Sending& one : sending) {
+    key = (key << 20) | (std::uint64_t{one.reduce} << 14) | (std::uint64_t{one.broadcast} << 8) |
+          one.probe_chunks;
+  }
+  const auto found = times_.find(key);
+  if (found != times_.end()) return found->second;
+  const double ns = run(state, op, sending, Noise{}).ns;
+  times_.emplace(key, ns);
+  return ns;
+}
+
+double TunerWorld::best_ns(const WorldState& state, std::size_t op,
+                           const std::vector<bool>& allowed) {
+  std::uint64_t key = place(state, op);
+  for (const bool one : allowed) key = (key << 1) | (one ? 1u : 0u);
+  const auto found = best_.find(key);
+  if (found != best_.end()) return found->second;
+  double best = expected_ns(state, op, Sending{});
+  for (std::size_t reduce = 0; reduce < allowed.size(); ++reduce) {
+    for (std::size_t broadcast = 0; broadcast < allowed.size(); ++broadcast) {
+      if (!allowed[reduce] || !allowed[broadcast]) continue;
+      const Sending both{static_cast<tuner::CandidateIndex>(reduce),
+                         static_cast<tuner::CandidateIndex>(broadcast), 0};
+      best = std::min(best, expected_ns(state, op, both));
+    }
+  }
+  best_.emplace(key, best);
+  return best;
+}
+
+CodecSample TunerWorld::shadow(tuner::CandidateIndex candidate, std::size_t op) const {
+  const auto& samples = samples_.candidates[candidate].samples;
+  CodecSample sample = samples[op % samples.size()];
+  sample.encode_ns *= slowness(candidate, op);
+  sample.decode_ns *= slowness(candidate, op);
+  return sample;
+}
+
+}  // namespace tern::bench

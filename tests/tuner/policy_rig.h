@@ -1,0 +1,76 @@
+#pragma once
+
+// A policy with a link and seven candidates that cost and lose about what the real ones do.
+
+#include <initializer_list>
+#include <vector>
+
+#include "tuner/tensor_policy.h"
+
+namespace tern::tuner {
+
+enum : CandidateIndex { kLossless = 1, kBf16, kInt8, kInt4, kThreeLc, kSparse };
+
+inline constexpr double kGbit = 125e6;  // bytes per second
+inline constexpr ErrorSample kCalm{1.0, 0.0, false};
+
+struct Rig {
+  explicit Rig(Level level, double gbit = 1.0, std::uint32_t nodes = 2,
+               std::uint64_t bytes = 64 << 20, PolicySettings settings = quiet(),
+               GuardSettings guard = {0, 64, 4.0})
+      : candidates(usual_candidates()), windows(nodes - 1), policy([&] {
+          OpShape shape;
+          shape.bytes = bytes;
+          shape.nodes = nodes;
+          shape.eager_bytes = 64 << 10;
+          return TensorPolicy(candidates, shape, level, bounds_of(level), settings, guard);
+        }()) {
+    for (RateWindow& window : windows) peers.push_back(&window);
+    for (std::size_t peer = 0; peer < windows.size(); ++peer) set_rate(peer, gbit);
+  }
+
+  // Without trials, whose ops tests would otherwise have to step over.
+  static PolicySettings quiet() {
+    PolicySettings settings;
+    settings.trial_every = 0;
+    return settings;
+  }
+
+  void set_rate(std::size_t peer, double gbit) {
+    for (int i = 0; i < 8; ++i) windows[peer].observe(gbit * kGbit, false);
+  }
+
+  void measure(CandidateIndex one) { policy.observe_sample(one, wires[one], losses[one]); }
+  void measure_all() {
+    for (CandidateIndex one = 1; one < candidates.size(); ++one) measure(one);
+  }
+
+  Circumstances now() const {
+    Circumstances result;
+    result.peers = peers;
+    result.costs = costs;
+    result.round_trip_ns = 50e3;
+    return result;
+  }
+
+  const Choice& decide() { return policy.decide(now()); }
+  // An op that takes as long as the model says, times a factor.
+  Choice step(double factor = 1.0, const ErrorSample& error = kCalm) {
+    const Choice choice = decide();
+    policy.observe_op(choice, factor * policy.predicted(choice.broadcast, now()).total_ns, error,
+                      now());
+    return choice;
+  }
+
+  std::vector<Candidate> candidates;
+  std::vector<double> wires = {1.0, 0.85, 0.5, 0.25, 0.13, 0.02, 0.006};
+  std::vector<double> losses = {0.0, 0.0, 2e-6, 1e-4, 0.03, 0.8, 0.99};
+  std::vector<CodecCost> costs = {{0.0, 0.15, 1.0}, {0.4, 0.4, 1.0},  {0.15, 0.15, 1.0},
+                                  {0.25, 0.2, 1.0}, {0.25, 0.2, 1.0}, {0.3, 0.1, 1.0},
+                                  {0.25, 0.08, 1.0}};
+  std::vector<RateWindow> windows;
+  std::vector<const RateWindow*> peers;
+  TensorPolicy policy;
+};
+
+}  // namespace tern::tuner

@@ -1,0 +1,109 @@
+#include "tuner/rate_window.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace tern::tuner {
+namespace {
+
+RateWindow filled(double rate, int count = 8) {
+  RateWindow window;
+  for (int i = 0; i < count; ++i) window.observe(rate, false);
+  return window;
+}
+
+TEST(RateWindow, KnowsNothingAtFirst) {
+  const RateWindow window;
+  EXPECT_FALSE(window.known());
+  EXPECT_EQ(window.mean(), 0.0);
+  EXPECT_EQ(window.median(), 0.0);
+}
+
+TEST(RateWindow, WeightsSumToOneAndFavourTheNewest) {
+  for (int count = 1; count <= 8; ++count) {
+    const RateWindow window = filled(1e9, count);
+    double sum = 0.0;
+    for (std::size_t age = 0; age < window.count(); ++age) {
+      sum += window.weight(age);
+      if (age > 0) {
+        EXPECT_LT(window.weight(age), window.weight(age - 1));
+      }
+    }
+    EXPECT_NEAR(sum, 1.0, 1e-12);
+    EXPECT_NEAR(window.mean(), 1e9, 1.0);
+  }
+}
+
+TEST(RateWindow, LimitedSamplesOnlyRaise) {
+  RateWindow window = filled(1e9);
+  for (int i = 0; i < 20; ++i) {
+    window.observe(1e6, true);
+    EXPECT_NEAR(window.mean(), 1e9, 1.0);
+  }
+  EXPECT_EQ(window.limited_since(), 20u);
+  window.observe(1.2e9, true);
+  EXPECT_GT(window.mean(), 1e9);
+}
+
+TEST(RateWindow, LimitedSamplesAreAllItHasUntilTheLinkIsFull) {
+  RateWindow window;
+  window.observe(2e8, true);
+  EXPECT_TRUE(window.known());
+  EXPECT_EQ(window.mean(), 2e8);
+  window.observe(3e8, true);
+  EXPECT_EQ(window.count(), 1u);
+  EXPECT_EQ(window.mean(), 3e8);
+}
+
+// A token bucket lets bursts through at the speed of the machine, however slow the link is.
+TEST(RateWindow, BurstsAloneAreNoChange) {
+  RateWindow window = filled(1e8);
+  for (int i = 0; i < 50; ++i) window.observe(5e9, true);
+  EXPECT_EQ(window.changes(), 0u);
+  EXPECT_TRUE(window.may_be_faster());
+  EXPECT_EQ(window.sample(1), 1e8);
+  window.observe(1e8, false);
+  EXPECT_NEAR(window.mean(), 1e8, 1.0);
+}
+
+TEST(RateWindow, ForgetsAfterTwoFullSamplesFarOff) {
+  for (const double rate : {1e7, 2e9}) {
+    RateWindow window = filled(2e8);
+    window.observe(rate, false);
+    EXPECT_EQ(window.changes(), 0u);
+    window.observe(rate, false);
+    EXPECT_EQ(window.changes(), 1u);
+    EXPECT_NEAR(window.mean(), rate, 1.0);
+  }
+}
+
+TEST(RateWindow, ABoundAndAFullSampleAreEnough) {
+  RateWindow window = filled(1e8);
+  window.observe(1.5e8, true);
+  EXPECT_TRUE(window.may_be_faster());
+  window.observe(3e9, false);
+  EXPECT_EQ(window.changes(), 1u);
+  EXPECT_NEAR(window.mean(), 3e9, 1.0);
+}
+
+TEST(RateWindow, NoiseAndASpikeAreNoChange) {
+  RateWindow window;
+  for (int i = 0; i < 100; ++i) window.observe(1e9 * (1.0 + 0.2 * std::sin(i * 1.7)), false);
+  window.observe(3e7, false);
+  for (int i = 0; i < 5; ++i) window.observe(1e9, false);
+  EXPECT_EQ(window.changes(), 0u);
+}
+
+TEST(RateWindow, RefusesWhatIsNoRate) {
+  RateWindow window = filled(1e9);
+  for (const double bad : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN(),
+                           std::numeric_limits<double>::infinity()}) {
+    window.observe(bad, false);
+    EXPECT_NEAR(window.mean(), 1e9, 1.0);
+  }
+}
+
+}  // namespace
+}  // namespace tern::tuner

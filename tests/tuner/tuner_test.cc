@@ -1,0 +1,118 @@
+#include "tuner/tuner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/tuner/tuner_rig.h"
+
+namespace tern::tuner {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Tuner, ChoosesByWhatItWasTold) {
+  Tuner tuner(usual_candidates(), no_first_ops());
+  tuner.add_tensor(1, tensor("w"));
+  EXPECT_EQ(tuner.decide(1).broadcast, kRaw);
+  measure_all(tuner, 1);
+  for (int i = 0; i < 8; ++i) tuner.observe_rate("b", 12.5e6, false);
+  tuner.decide(1);
+  EXPECT_EQ(tuner.candidates()[tuner.decide(1).broadcast].recipe, "3lc:s=1");
+  tuner.set_bounds(1, Level::lossless, std::nullopt);
+  EXPECT_EQ(tuner.candidates()[tuner.decide(1).broadcast].recipe, "lossless");
+  tuner.set_bounds(1, Level::balanced, Bounds{0.05, 1.0});
+  tuner.decide(1);
+  tuner.decide(1);
+  EXPECT_EQ(tuner.candidates()[tuner.decide(1).broadcast].recipe, "ef(int:bits=4)");
+}
+
+TEST(Tuner, TheSameCallsGetTheSameAnswers) {
+  const std::uint64_t seed = 3;
+  RecordProperty("seed", static_cast<int>(seed));
+  const auto run = [&] {
+    Tuner tuner(usual_candidates());
+    tuner.add_tensor(1, tensor("w"));
+    std::mt19937_64 engine(seed);
+    std::vector<Choice> choices;
+    for (int op = 0; op < 2000; ++op) {
+      random_observations(tuner, 1, engine);
+      choices.push_back(tuner.decide(1));
+      OpMeasurement measured;
+      measured.choice = choices.back();
+      measured.ns = 1e6 * static_cast<double>(1 + engine() % 100);
+      measured.error = {1.0, 0.1, engine() % 200 == 0};
+      tuner.observe_op(1, measured);
+    }
+    return choices;
+  };
+  EXPECT_EQ(run(), run());
+}
+
+TEST(Tuner, ExplainsItself) {
+  Tuner tuner(usual_candidates(), no_first_ops());
+  tuner.add_tensor(1, tensor("w"));
+  measure_all(tuner, 1);
+  for (int i = 0; i < 8; ++i) tuner.observe_rate("b", 12.5e6, false);
+  tuner.decide(1);
+  tuner.decide(1);
+  const Tuner::TensorView view = tuner.view(1);
+  EXPECT_EQ(view.name, "w");
+  EXPECT_EQ(view.level, "balanced");
+  EXPECT_EQ(view.recipe, "3lc:s=1");
+  EXPECT_THAT(view.reason, HasSubstr("bottleneck is"));
+  ASSERT_EQ(view.candidates.size(), usual_candidates().size());
+  for (const auto& one : view.candidates) {
+    EXPECT_FALSE(one.verdict.empty());
+    EXPECT_GT(one.predicted_ns, 0.0);
+  }
+  EXPECT_EQ(view.candidates[5].verdict, "in use");
+  EXPECT_THAT(view.candidates[6].verdict, HasSubstr("allowed is 0.93"));
+  EXPECT_THAT(view.candidates[0].verdict, HasSubstr("% slower"));
+}
+
+TEST(Tuner, AnUnmeasuredCandidateSaysSo) {
+  Tuner tuner(usual_candidates());
+  tuner.add_tensor(1, tensor("w"));
+  tuner.decide(1);
+  EXPECT_THAT(tuner.view(1).candidates[3].verdict, HasSubstr("not measured"));
+}
+
+TEST(Tuner, ChoicesHaveWords) {
+  const Tuner tuner(usual_candidates());
+  EXPECT_EQ(tuner.choice_text({{0, 0}, 0, 0}), "raw");
+  EXPECT_EQ(tuner.choice_text({{5, 5}, 4, 0}), "3lc:s=1 -> ef(int:bits=4)");
+  EXPECT_EQ(tuner.choice_text({{5, 2}, 5, 0}), "3lc:s=1|ef(bf16) -> 3lc:s=1");
+}
+
+TEST(Tuner, ObservationsOfATensorThatIsGoneAreLeftOut) {
+  Tuner tuner(usual_candidates());
+  tuner.add_tensor(1, tensor("w"));
+  tuner.remove_tensor(1);
+  EXPECT_FALSE(tuner.has_tensor(1));
+  measure_all(tuner, 1);
+  tuner.observe_op(1, {});
+  tuner.remove_tensor(1);
+  tuner.add_tensor(1, tensor("other"));
+  EXPECT_FALSE(tuner.policy(1).allowed(1));
+}
+
+// 0.7 ns a byte and 9 us a block.
+TEST(Tuner, LearnsWhatALaneCosts) {
+  Tuner tuner(usual_candidates());
+  tuner.add_tensor(1, tensor("w"));
+  std::mt19937_64 engine(11);
+  for (int i = 0; i < 400; ++i) {
+    const std::uint64_t blocks = 20 + engine() % 100;
+    const std::uint64_t bytes = blocks * (1000 + engine() % 250'000);
+    const double work = 0.7 * static_cast<double>(bytes) + 9000.0 * static_cast<double>(blocks);
+    tuner.observe_lane({work + 5e6, 5e6, bytes, blocks});
+  }
+  const auto memory = tuner.remember();
+  EXPECT_NEAR(memory.at("byte_ns").get<double>(), 0.7, 0.05);
+  EXPECT_NEAR(memory.at("chunk_ns").get<double>(), 9000.0, 1500.0);
+}
+
+}  // namespace
+}  // namespace tern::tuner
