@@ -63,6 +63,13 @@ struct LanePeer {
   Receiving receiving;
   std::vector<std::byte> small;   // payloads of frames that carry no block
   std::vector<std::byte> result;  // a block of the broadcast leg, decoded as soon as it is complete
+  // For the comparison of its speed with ours: what it was sent and has added of us, what we have
+  // added of it, in bytes of elements; and the same as of the last look.
+  struct Work {
+    std::uint64_t sent_bytes = 0, peer_ns = 0;
+    std::uint64_t added_bytes = 0, added_ns = 0;
+  };
+  Work work, work_seen;
   bool lost = false;
   bool stranger = false;  // it connected without being expected, and where it listens is unknown
   Errc lost_code = Errc::ok;

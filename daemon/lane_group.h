@@ -98,12 +98,16 @@ class LaneGroup {
   struct PeerRate {
     double bytes_per_s = 0.0;
     double round_trip_ns = 0.0;
+    double inbound = 0.0;        // bytes per second from there, as the peer says
+    double decode_strain = 1.0;  // what adding a block takes there by what it takes here
     bool limited = true;
   };
   PeerRate rate(std::uint32_t node) const {
     const RateCell& cell = rates_[node];
     return {cell.bytes_per_s.load(std::memory_order_relaxed),
             cell.round_trip_ns.load(std::memory_order_relaxed),
+            cell.inbound.load(std::memory_order_relaxed),
+            cell.decode_strain.load(std::memory_order_relaxed),
             cell.limited.load(std::memory_order_relaxed)};
   }
 
@@ -153,7 +157,7 @@ class LaneGroup {
     std::vector<std::uint32_t> bytes;  // of the block in it
   };
   struct RateCell {  // written by the lane, read by the conductor
-    std::atomic<double> bytes_per_s{0.0}, round_trip_ns{0.0};
+    std::atomic<double> bytes_per_s{0.0}, round_trip_ns{0.0}, inbound{0.0}, decode_strain{1.0};
     std::atomic<bool> limited{true};
   };
   struct Part {  // the elements of one chunk
@@ -234,6 +238,7 @@ class LaneGroup {
                                  std::uint32_t node);
   void take_choice(collective::OpId op);
   void read_rates();
+  static void compare_speed(LanePeer& peer, RateCell& cell);
   bool chooses_raw(collective::OpId op) const;
   void offer_sample(collective::OpId op, const Part& part);
   bool contribute_owed(collective::OpId op, std::uint32_t node, wire::FrameHeader header,

@@ -147,6 +147,7 @@ void LaneGroup::contribute(const Action& action) {
   const std::uint32_t number = ops_.op(op).chunks.chunk(action.node, action.index);
   const Part where = part(op, number);
   const auto header = frame(wire::FrameKind::contribution, op, number, 1);
+  peers_[action.node]->work.sent_bytes += where.elements * dtype_bytes(dtype(op));
   if (data.tuning != nullptr) offer_sample(op, where);
   const codec::Recipe& recipe = recipe_of(op, number, Leg::reduce, action.node);
   if (!data.lossy || !codec::is_lossy(recipe)) {
@@ -212,6 +213,8 @@ void LaneGroup::add(const Action& action) {
   lane_->receive_slabs().give(chunk.slabs[action.node]);
   chunk.slabs[action.node] = kNone;
   peers_[action.node]->link->add_decode_ns(decode_ns);
+  peers_[action.node]->work.added_ns += decode_ns;
+  peers_[action.node]->work.added_bytes += where.elements * dtype_bytes(dtype(action.op));
   if (first) ops_.begun(action.chunk);
   ops_.added(action.chunk, action.node);
 }

@@ -51,7 +51,37 @@ void LaneGroup::read_rates() {
     cell.bytes_per_s.store(rate.bytes_per_s, std::memory_order_relaxed);
     cell.limited.store(rate.limited, std::memory_order_relaxed);
     cell.round_trip_ns.store(static_cast<double>(rate.round_trip_ns), std::memory_order_relaxed);
+    // What a sender with little to send has seen of its link is no news to the other side.
+    peers_[node]->link->report_delivered(
+        rate.limited ? 0 : static_cast<std::uint64_t>(rate.bytes_per_s));
+    cell.inbound.store(static_cast<double>(peers_[node]->link->stats().peer_delivers),
+                       std::memory_order_relaxed);
+    compare_speed(*peers_[node], cell);
   }
+}
+
+// By what both sides have taken for the other's blocks since the last look, which are mostly of the
+// same recipe.
+void LaneGroup::compare_speed(LanePeer& peer, RateCell& cell) {
+  constexpr std::uint64_t kEnoughBytes = 1 << 20;
+  constexpr double kWeight = 0.2;
+  peer.work.peer_ns = peer.link->stats().peer_decode_ns;
+  const LanePeer::Work& now = peer.work;
+  const LanePeer::Work& seen = peer.work_seen;
+  if (now.sent_bytes < seen.sent_bytes + kEnoughBytes ||
+      now.added_bytes < seen.added_bytes + kEnoughBytes || now.peer_ns <= seen.peer_ns ||
+      now.added_ns <= seen.added_ns) {
+    return;
+  }
+  const auto per_byte = [](std::uint64_t ns, std::uint64_t bytes) {
+    return static_cast<double>(ns) / static_cast<double>(bytes);
+  };
+  const double there = per_byte(now.peer_ns - seen.peer_ns, now.sent_bytes - seen.sent_bytes);
+  const double here = per_byte(now.added_ns - seen.added_ns, now.added_bytes - seen.added_bytes);
+  const double last = cell.decode_strain.load(std::memory_order_relaxed);
+  const double strain = std::clamp(there / here, 0.125, 8.0);
+  cell.decode_strain.store(last + kWeight * (strain - last), std::memory_order_relaxed);
+  peer.work_seen = peer.work;
 }
 
 bool LaneGroup::chooses_raw(OpId op) const {

@@ -202,7 +202,8 @@ void Tuning::observe_rates(const MemberGroup& group, const Tuned& tuned, std::ui
     // The kernel keeps a sample until it has a better one: the same again is no news.
     tuner_.observe_rate(address, rate, seen.limited || rate == last);
     last = rate;
-    tuner_.observe_peer(address, 0.0, seen.round_trip_ns);
+    tuner_.observe_peer(address, seen.inbound * tuned.lanes, seen.round_trip_ns,
+                        seen.decode_strain);
   }
 }
 

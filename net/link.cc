@@ -46,6 +46,7 @@ bool Link::offer(std::unique_ptr<Incoming>& incoming, const wire::HelloBody& hel
 int Link::tick() { return state_->tick(); }
 std::uint64_t Link::next_deadline_ns() const noexcept { return state_->next_deadline_ns(); }
 void Link::add_decode_ns(std::uint64_t ns) noexcept { state_->decode_ns += ns; }
+void Link::report_delivered(std::uint64_t bytes_per_s) noexcept { state_->delivered = bytes_per_s; }
 LinkState Link::state() const noexcept { return state_->state; }
 const Link::Identity& Link::identity() const noexcept { return state_->identity; }
 const LinkStats& Link::stats() const noexcept { return state_->stats; }

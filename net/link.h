@@ -35,6 +35,7 @@ struct LinkStats {
   std::uint64_t bad_payloads = 0,
                 refused_frames = 0;  // refused: gap, replay of an old one, bad header
   std::uint64_t peer_decode_ns = 0;  // from the peer's acks
+  std::uint64_t peer_delivers = 0;   // bytes per second from there to here, as it says; 0: unknown
   std::uint64_t acked_bytes = 0;
   std::uint64_t round_trip_ns = 0;  // smoothed, from sequenced frame to its ack
 };
@@ -107,7 +108,9 @@ class Link final : private ConnectionSink {
   // Ends the link on this side at once, without on_lost.
   void close();
 
-  void add_decode_ns(std::uint64_t ns) noexcept;  // reported to the peer in acks
+  // Reported to the peer in acks: time spent on its blocks, and what the carrier brings to it.
+  void add_decode_ns(std::uint64_t ns) noexcept;
+  void report_delivered(std::uint64_t bytes_per_s) noexcept;
   LinkState state() const noexcept;
   const Identity& identity() const noexcept;
   const LinkStats& stats() const noexcept;

@@ -91,6 +91,7 @@ void Link::State::finish_control(const wire::FrameHeader& header, bool payload_v
       wire::AckBody body;
       std::memcpy(&body, control_payload.data(), sizeof body);
       stats.peer_decode_ns = body.decode_ns;
+      stats.peer_delivers = body.delivered;
       break;
     }
     default:

@@ -108,6 +108,7 @@ bool Link::State::send_ack(std::uint64_t now) {
   body.bytes = stats.bytes_received;
   body.receiver_ns = now;
   body.decode_ns = decode_ns;
+  body.delivered = delivered;
   if (!send_control(wire::FrameKind::ack, std::as_bytes(std::span(&body, 1)))) {
     // All places are queued behind data: one of those frames will tell.
     ack_blocked_until_ns = now + settings.ack_delay_ns;

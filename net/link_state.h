@@ -104,7 +104,8 @@ struct Link::State {
   std::uint64_t reported = 0;         // next_receive when the last ack frame went out
   std::uint64_t ack_blocked_until_ns = 0;
   std::uint64_t decode_ns = 0;
-  bool announced = false;  // place_payload has been called, on_frame not yet
+  std::uint64_t delivered = 0;  // bytes per second
+  bool announced = false;       // place_payload has been called, on_frame not yet
   wire::FrameHeader announced_header;
   PayloadPlace announced_place;
   std::array<std::byte, sizeof(wire::RefuseBody)> control_payload;

@@ -100,11 +100,14 @@ Circumstances Tuner::circumstances(const Tensor& tensor) const {
   windows_.clear();
   inbound_.clear();
   double round_trip_ns = 0.0;
+  double decode_strain = 1.0;  // of the slowest, for which all wait
   for (const Peer* peer : tensor.peers) {
     windows_.push_back(&peer->window);
     inbound_.push_back(peer->inbound);
     round_trip_ns = std::max(round_trip_ns, peer->round_trip_ns);
+    decode_strain = std::max(decode_strain, peer->decode_strain);
   }
+  for (CodecCost& cost : costs_) cost.decode_ns *= decode_strain;
   Circumstances now;
   now.peers = windows_;
   now.inbound = inbound_;
@@ -165,10 +168,12 @@ void Tuner::observe_rate(const PeerKey& peer, double bytes_per_s, bool limited) 
   peers_[peer].window.observe(bytes_per_s, limited);
 }
 
-void Tuner::observe_peer(const PeerKey& peer, double inbound_bytes_per_s, double round_trip_ns) {
+void Tuner::observe_peer(const PeerKey& peer, double inbound_bytes_per_s, double round_trip_ns,
+                         double decode_strain) {
   Peer& known = peers_[peer];
   known.inbound = inbound_bytes_per_s;
   known.round_trip_ns = round_trip_ns;
+  known.decode_strain = decode_strain;
 }
 
 // Least squares over the recent past: work = bytes * byte_ns + blocks * chunk_ns, drawn towards

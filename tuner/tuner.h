@@ -97,8 +97,10 @@ class Tuner {
   void observe_sample(TensorKey key, const SampleMeasurement& sample);
   void observe_op(TensorKey key, const OpMeasurement& op);
   void observe_rate(const PeerKey& peer, double bytes_per_s, bool limited);
-  // What the peer says it delivers to us, and how long an answer takes.
-  void observe_peer(const PeerKey& peer, double inbound_bytes_per_s, double round_trip_ns);
+  // What the peer says it delivers to us, how long an answer takes, and how much longer it decodes
+  // than we do.
+  void observe_peer(const PeerKey& peer, double inbound_bytes_per_s, double round_trip_ns,
+                    double decode_strain = 1.0);
   void observe_lane(const LaneMeasurement& lane);
   // Speed of a candidate on values of no tensor, measured before there are any.
   void calibrate(const SampleMeasurement& sample);
@@ -137,6 +139,7 @@ class Tuner {
     RateWindow window;
     double inbound = 0.0;
     double round_trip_ns = 0.0;
+    double decode_strain = 1.0;
   };
   struct Tensor {
     TensorInfo info;

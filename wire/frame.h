@@ -113,7 +113,7 @@ struct AckBody {
   std::uint64_t bytes;        // payload bytes of all sequenced frames received on this link
   std::uint64_t receiver_ns;  // the receiver's clock when it wrote this
   std::uint64_t decode_ns;    // time the receiver has spent decoding this link's blocks, in total
-  std::uint64_t reserved;
+  std::uint64_t delivered;    // bytes per second that its carrier brings to the sender; 0: unknown
 };
 TERN_FORMAT_STRUCT(AckBody, 32);
 

@@ -156,13 +156,15 @@ TEST_F(LinkTest, AcksTravelInFramesOfTheOtherDirection) {
   EXPECT_EQ(sink_a.acked[1], 1) << "the answer has acknowledged it, with no time passed";
 }
 
-TEST_F(LinkTest, TellsThePeerItsDecodeTime) {
+TEST_F(LinkTest, TellsThePeerItsDecodeTimeAndRate) {
   connect();
   b->add_decode_ns(1234);
+  b->report_delivered(125'000'000);
   const auto payload = pattern(10, 1);
   send(*a, 1, payload);
   run_for(20 * kMillisecond);
   EXPECT_EQ(a->stats().peer_decode_ns, 1234u);
+  EXPECT_EQ(a->stats().peer_delivers, 125'000'000u);
 }
 
 TEST_F(LinkTest, AWrongPayloadIsReportedAndTheLinkGoesOn) {

@@ -113,6 +113,7 @@ TEST(FrozenFrame, SmallBodiesStayAsTheyAre) {
   EXPECT_EQ(offsetof(AckBody, bytes), 0u);
   EXPECT_EQ(offsetof(AckBody, receiver_ns), 8u);
   EXPECT_EQ(offsetof(AckBody, decode_ns), 16u);
+  EXPECT_EQ(offsetof(AckBody, delivered), 24u);
 }
 
 std::vector<std::byte> golden(const std::string& name) {
