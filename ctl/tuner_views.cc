@@ -47,6 +47,7 @@ std::string render_tuner(const json& tensors) {
 }
 
 std::string render_explain(const json& tensors) {
+  if (tensors.empty()) return "No tensor of that name is tuned.\n";
   std::string text;
   for (const json& tensor : tensors) {
     text += fmt::format(

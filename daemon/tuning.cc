@@ -211,6 +211,7 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   if (record.tuned == 0 || !state.tuning) return;
   const auto found = tensors_.find(state.tuning->number());
   if (found == tensors_.end() || record.lane != found->second.lead_lane) return;
+  const Spent spent(*this);
   Tuned& tuned = found->second;
   observe_rates(group, tuned, record.lane);
   const auto used =
@@ -291,6 +292,8 @@ void Tuning::want_samples() {
 }
 
 int Tuning::do_work() {
+  if (tensors_.empty() && shadow_ == nullptr) return 0;
+  const Spent spent(*this);
   const int work = take_results();
   observe_lanes();
   want_samples();

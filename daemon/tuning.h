@@ -88,6 +88,18 @@ class Tuning {
     bool lossy = false;  // its role allows it
   };
   static constexpr std::size_t kHistory = 64;
+  // Adds the time of a scope to what the tuner has cost.
+  class Spent {
+   public:
+    explicit Spent(Tuning& tuning) : tuning_(tuning), begin_(tuning.clock_.now_ns()) {}
+    ~Spent() { tuning_.spent_ns_ += tuning_.clock_.now_ns() - begin_; }
+    Spent(const Spent&) = delete;
+    Spent& operator=(const Spent&) = delete;
+
+   private:
+    Tuning& tuning_;
+    std::uint64_t begin_;
+  };
 
   Tuning(TuningSettings settings, const Clock& clock, std::vector<tuner::Candidate> candidates,
          std::shared_ptr<const CandidateRecipes> recipes, TuningPolicy policy);
@@ -119,6 +131,7 @@ class Tuning {
   std::uint64_t lanes_seen_ns_ = 0;
   std::uint64_t saved_ns_ = 0;
   std::uint64_t decisions_ = 0, switches_ = 0;
+  std::uint64_t spent_ns_ = 0;  // on the conductor's thread
   struct LaneTotals {
     std::uint64_t busy_ns = 0, codec_ns = 0, block_bytes = 0, blocks = 0;
   };

@@ -80,6 +80,7 @@ nlohmann::json Tuning::counters() const {
   };
   add("tuner_decisions", decisions_, "1", "times the tuner chose a recipe");
   add("tuner_switches", switches_, "1", "times it chose another one than before, trials excepted");
+  add("tuner_ns", spent_ns_, "ns", "time the conductor has spent on the tuner");
   add("tuner_shadow_ns", shadow_ != nullptr ? shadow_->cpu_ns() : 0, "ns",
       "time spent measuring recipes that were not in use");
   add("tuner_shadow_disturbed", shadow_ != nullptr ? shadow_->disturbed() : 0, "1",
