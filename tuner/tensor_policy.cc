@@ -237,7 +237,8 @@ TensorPolicy::Pair TensorPolicy::choose(const Circumstances& circumstances,
   const Reason reason = alarm_over     ? Reason::alarm_over
                         : link_changed ? Reason::link_changed
                                        : Reason::fastest;
-  if (gain > at_once && (link_changed || decisions_ >= switched_at_ + settings_.dwell)) {
+  if (gain > at_once &&
+      (link_changed || switches_ == 0 || decisions_ >= switched_at_ + settings_.dwell)) {
     return take(best, reason);
   }
   if (gain > settings_.small_gain) {
