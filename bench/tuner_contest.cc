@@ -182,8 +182,10 @@ ContestResult run_contest(TunerWorld& world, const Trace& trace, const ContestSe
     OpRecord record;
     record.first = sending[0];
     record.tuner_ns = world.expected_ns(state, op, sending);
-    record.oracle_ns =
+    const auto best =
         world.best_ns(state, op, allowed_now(world, nodes[0].policy().guard().bounds().loss));
+    record.oracle_ns = best.single_ns;
+    record.pair_ns = best.pair_ns;
     record.raw_ns = world.expected_ns(state, op, Sending{});
     result.ops.push_back(record);
     for (std::size_t i = 0; i < usual.size(); ++i) {
@@ -221,6 +223,12 @@ double ContestResult::oracle_ns() const {
 double ContestResult::raw_ns() const {
   double sum = 0.0;
   for (const OpRecord& op : ops) sum += op.raw_ns;
+  return sum;
+}
+
+double ContestResult::pair_ns() const {
+  double sum = 0.0;
+  for (const OpRecord& op : ops) sum += op.pair_ns;
   return sum;
 }
 

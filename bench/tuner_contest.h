@@ -21,7 +21,8 @@ struct ContestSetting {
 
 struct OpRecord {
   double tuner_ns = 0.0;   // all times as expected, without noise
-  double oracle_ns = 0.0;  // the best pair of recipes that the level and alarms allow at this op
+  double oracle_ns = 0.0;  // the best recipe that the level and alarms allow at this op
+  double pair_ns = 0.0;    // the best pair of them, one for each leg
   double raw_ns = 0.0;
   Sending first;  // of node 0
 };
@@ -40,6 +41,7 @@ struct ContestResult {
   double tuner_ns() const;
   double oracle_ns() const;
   double raw_ns() const;
+  double pair_ns() const;
   double regret() const { return tuner_ns() / oracle_ns() - 1.0; }
   double best_static_ns() const;
   // The largest time of so many ops in a row by that of raw, minus 1.

@@ -128,19 +128,22 @@ double TunerWorld::expected_ns(const WorldState& state, std::size_t op,
   return ns;
 }
 
-double TunerWorld::best_ns(const WorldState& state, std::size_t op,
-                           const std::vector<bool>& allowed) {
+TunerWorld::Best TunerWorld::best_ns(const WorldState& state, std::size_t op,
+                                     const std::vector<bool>& allowed) {
   std::uint64_t key = place(state, op);
   for (const bool one : allowed) key = (key << 1) | (one ? 1u : 0u);
   const auto found = best_.find(key);
   if (found != best_.end()) return found->second;
-  double best = expected_ns(state, op, Sending{});
+  const double raw = expected_ns(state, op, Sending{});
+  Best best{raw, raw};
   for (std::size_t reduce = 0; reduce < allowed.size(); ++reduce) {
     for (std::size_t broadcast = 0; broadcast < allowed.size(); ++broadcast) {
       if (!allowed[reduce] || !allowed[broadcast]) continue;
       const Sending both{static_cast<tuner::CandidateIndex>(reduce),
                          static_cast<tuner::CandidateIndex>(broadcast), 0};
-      best = std::min(best, expected_ns(state, op, both));
+      const double ns = expected_ns(state, op, both);
+      best.pair_ns = std::min(best.pair_ns, ns);
+      if (reduce == broadcast) best.single_ns = std::min(best.single_ns, ns);
     }
   }
   best_.emplace(key, best);

@@ -58,8 +58,13 @@ class TunerWorld {
   double expected_ns(const WorldState& state, std::size_t op, const Sending& both) {
     return expected_ns(state, op, {both, both});
   }
-  // Of all pairs of allowed candidates, the same on both nodes.
-  double best_ns(const WorldState& state, std::size_t op, const std::vector<bool>& allowed);
+  // Of the allowed candidates, the same on both nodes: by one for all, and by a pair of them, one
+  // for each leg.
+  struct Best {
+    double single_ns = 0.0;
+    double pair_ns = 0.0;
+  };
+  Best best_ns(const WorldState& state, std::size_t op, const std::vector<bool>& allowed);
 
   PipelineOutcome run(const WorldState& state, std::size_t op,
                       const std::array<Sending, 2>& sending, const Noise& noise) const;
@@ -83,7 +88,7 @@ class TunerWorld {
   std::vector<std::vector<RecordedOp>> recorded_;  // by candidate, of a size near to bytes_
   std::map<std::array<double, 3>, std::uint64_t> places_;
   std::unordered_map<std::uint64_t, double> times_;
-  std::unordered_map<std::uint64_t, double> best_;
+  std::unordered_map<std::uint64_t, Best> best_;
 };
 
 }  // namespace tern::bench

@@ -10,6 +10,7 @@ namespace {
 constexpr double kSampleWeight = 0.2;     // of a new sample of ratio or loss
 constexpr std::uint32_t kProbation = 12;  // ops that show what is peculiar to a recipe
 constexpr std::uint64_t kAgreement = 64;  // ops that it holds
+constexpr double kLeaveAgreement = 0.15;  // a gain that ends it
 constexpr double kFitWeight = 0.1;        // of an op in that, at least
 constexpr double kFitHalfLife = 1024.0;   // ops until half of what was measured is forgotten
 constexpr double kFitLimit = 4.0;         // an op further off than this was disturbed
@@ -177,22 +178,18 @@ Prediction TensorPolicy::predicted(CandidateIndex candidate,
 
 // ---- Decision
 
+// One recipe for both legs: two would gain a few percent at best (docs/tuner.md), and all nodes
+// would have to find the same two.
 TensorPolicy::Pair TensorPolicy::best_pair(const Circumstances& circumstances,
                                            const Outlook& outlook, double& ns) const noexcept {
   Pair best;
   ns = time_of(best, circumstances, outlook);
-  const auto count = static_cast<CandidateIndex>(candidates_.size());
-  for (CandidateIndex reduce = 0; reduce < count; ++reduce) {
-    if (!allowed(reduce)) continue;
-    for (CandidateIndex broadcast = 0; broadcast < count; ++broadcast) {
-      if (!allowed(broadcast)) continue;
-      const Pair pair{reduce, broadcast};
-      double time = time_of(pair, circumstances, outlook);
-      if (reduce != broadcast) time *= 1.0 + settings_.mixed_loss;
-      if (time >= ns) continue;
-      ns = time;
-      best = pair;
-    }
+  for (CandidateIndex one = 1; one < candidates_.size(); ++one) {
+    if (!allowed(one)) continue;
+    const double time = time_of({one, one}, circumstances, outlook);
+    if (time >= ns) continue;
+    ns = time;
+    best = {one, one};
   }
   return best;
 }
@@ -220,7 +217,7 @@ TensorPolicy::Pair TensorPolicy::choose(const Circumstances& circumstances,
   if (!may_stay) return take(best, Reason::alarm);
   // An op waits for all nodes. If they differ where it matters little, they meet at the safer one.
   const double now = time_of(kept_, circumstances, outlook);
-  if (others_ && *others_ < kept_.broadcast && allowed(*others_)) {
+  if (others_ && *others_ < kept_.broadcast && allowed(*others_) && decisions_ >= agreed_until_) {
     const Pair theirs{*others_, *others_};
     if (time_of(theirs, circumstances, outlook) < (1.0 + settings_.agreement_loss) * now) {
       agreed_until_ = decisions_ + kAgreement;
@@ -232,7 +229,7 @@ TensorPolicy::Pair TensorPolicy::choose(const Circumstances& circumstances,
     return kept_;
   }
   const double gain = 1.0 - best_ns / now;
-  if (decisions_ < agreed_until_ && gain < settings_.agreement_loss && !link_changed) {
+  if (decisions_ < agreed_until_ && gain < kLeaveAgreement && !link_changed) {
     better_for_ = 0;
     return kept_;
   }
@@ -241,7 +238,8 @@ TensorPolicy::Pair TensorPolicy::choose(const Circumstances& circumstances,
   const Reason reason = alarm_over     ? Reason::alarm_over
                         : link_changed ? Reason::link_changed
                                        : Reason::fastest;
-  if (gain > at_once && (link_changed || decisions_ >= switched_at_ + settings_.dwell)) {
+  if (gain > at_once &&
+      (link_changed || switches_ == 0 || decisions_ >= switched_at_ + settings_.dwell)) {
     return take(best, reason);
   }
   if (gain > settings_.small_gain) {
@@ -256,28 +254,24 @@ TensorPolicy::Pair TensorPolicy::choose(const Circumstances& circumstances,
 
 // The model may be wrong of a recipe that is not in use: it is used for one op now and then, the
 // more rarely the more that costs if the model is right; raw too, for ever. All nodes try at the
-// same op, by its number.
+// same recipe at the same op, by its number.
 bool TensorPolicy::plan_trial(const Circumstances& circumstances, const Outlook& outlook,
                               const Pair& current, Pair& trial) {
   if (settings_.trial_every == 0 ||
       decisions_ % settings_.trial_every != settings_.trial_every / 2) {
     return false;
   }
-  const double now = time_of(current, circumstances, outlook);
-  const auto count = static_cast<std::uint32_t>(candidates_.size());
-  for (std::uint32_t step = 1; step <= count; ++step) {
-    const auto candidate = static_cast<CandidateIndex>((next_trial_ + step) % count);
-    const Pair pair{candidate, candidate};
-    if (pair == current || !allowed(candidate)) continue;
-    const double loss = time_of(pair, circumstances, outlook) / now - 1.0;
-    const double idle = static_cast<double>(decisions_ - tried_at_[candidate]);
-    if (loss > settings_.trial_budget * idle) continue;
-    next_trial_ = candidate;
-    tried_at_[candidate] = decisions_;
-    trial = pair;
-    return true;
-  }
-  return false;
+  const auto candidate =
+      static_cast<CandidateIndex>((decisions_ / settings_.trial_every) % candidates_.size());
+  const Pair pair{candidate, candidate};
+  if (pair == current || !allowed(candidate)) return false;
+  const double loss =
+      time_of(pair, circumstances, outlook) / time_of(current, circumstances, outlook) - 1.0;
+  const double idle = static_cast<double>(decisions_ - tried_at_[candidate]);
+  if (loss > settings_.trial_budget * idle) return false;
+  tried_at_[candidate] = decisions_;
+  trial = pair;
+  return true;
 }
 
 // Enough chunks back to back to fill the link for a while, but not much of the op.

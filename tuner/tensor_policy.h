@@ -40,13 +40,12 @@ enum class Reason : std::uint8_t {
 std::string_view reason_text(Reason reason) noexcept;
 
 struct PolicySettings {
-  double switch_gain = 0.08;  // predicted, to leave a recipe for another at once
-  double mixed_loss = 0.04;   // two recipes at once count as so much slower than they are predicted
-  double agreement_loss = 0.15;  // how much slower a recipe may be that others use
-  double small_gain = 0.02;      // and if it has been seen for `patience` ops in a row
+  double switch_gain = 0.08;    // predicted, to leave a recipe for another at once
+  double agreement_loss = 0.5;  // how much slower a recipe may be that others use
+  double small_gain = 0.02;     // and if it has been seen for `patience` ops in a row
   std::uint32_t patience = 12;
   std::uint32_t dwell = 2;         // ops between two switches
-  std::uint32_t trial_every = 64;  // ops
+  std::uint32_t trial_every = 32;  // ops
   double trial_budget = 0.001;     // share of the time that trials of each recipe may lose
   double probe_budget = 0.01;      // share of the time that probes of the link may take
   std::uint32_t probe_every = 16;  // ops, at least
@@ -170,7 +169,6 @@ class TensorPolicy {
   bool was_alarmed_ = false;
   Pair better_;                   // what small gains have pointed to
   std::uint32_t better_for_ = 0;  // ops in a row
-  std::uint32_t next_trial_ = 0;  // whose turn it is
   std::uint64_t switches_ = 0;
   double last_measured_ns_ = 0.0;
 };

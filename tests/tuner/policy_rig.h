@@ -45,6 +45,13 @@ struct Rig {
     for (CandidateIndex one = 1; one < candidates.size(); ++one) measure(one);
   }
 
+  void slow_codecs(double factor) {
+    for (std::size_t i = 1; i < costs.size(); ++i) {
+      costs[i].encode_ns *= factor;
+      costs[i].decode_ns *= factor;
+    }
+  }
+
   Circumstances now() const {
     Circumstances result;
     result.peers = peers;

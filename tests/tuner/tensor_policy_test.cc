@@ -50,11 +50,7 @@ TEST(TensorPolicy, BusyCoresGetRaw) {
   Rig rig(Level::balanced, 10.0);
   rig.measure_all();
   EXPECT_NE(rig.decide().broadcast, kRaw);
-  for (CodecCost& cost : rig.costs) {
-    cost.encode_ns *= 8.0;
-    cost.decode_ns *= 8.0;
-  }
-  rig.costs[kRaw] = {0.0, 0.15, 1.0};
+  rig.slow_codecs(8.0);
   for (int op = 0; op < 5; ++op) rig.step();
   EXPECT_EQ(rig.decide().broadcast, kRaw);
 }
@@ -134,6 +130,7 @@ TEST(TensorPolicy, DoesNotFlapUnderNoise) {
 TEST(TensorPolicy, ASlowerLinkIsAnsweredAtTheNextOp) {
   Rig rig(Level::balanced, 100.0);
   rig.measure_all();
+  rig.slow_codecs(4.0);
   for (int op = 0; op < 20; ++op) rig.step();
   const CandidateIndex before = rig.decide().broadcast;
   EXPECT_NE(before, kThreeLc);
@@ -143,10 +140,11 @@ TEST(TensorPolicy, ASlowerLinkIsAnsweredAtTheNextOp) {
 
 // Who compresses well does not fill the link: a probe shows what it can do, once there is a sign.
 TEST(TensorPolicy, ProbesAtASignAndSwitches) {
-  Rig rig(Level::balanced, 0.1);
+  Rig rig(Level::balanced, 1.0);
   rig.measure_all();
+  rig.slow_codecs(4.0);
   for (int op = 0; op < 100; ++op) EXPECT_EQ(rig.step().probe_chunks, 0u) << op;
-  rig.windows[0].observe(0.9 * kGbit, true);
+  rig.windows[0].observe(2.0 * kGbit, true);
   const Choice probing = rig.step();
   EXPECT_GT(probing.probe_chunks, 1u);
   EXPECT_EQ(probing.broadcast, kThreeLc);
@@ -170,6 +168,7 @@ TEST(TensorPolicy, DoesNotProbeWhereNothingCouldChange) {
 TEST(TensorPolicy, ProbesKeepToTheirBudget) {
   Rig rig(Level::balanced, 1.0);
   rig.measure_all();
+  rig.slow_codecs(4.0);
   double extra = 0.0;
   double all = 0.0;
   for (int op = 0; op < 5000; ++op) {
