@@ -20,8 +20,10 @@ constexpr std::uint64_t kTimerNs = 50'000'000;
 // has read. A round reports at most a few per op it ends.
 constexpr std::size_t kEventReserve = 2048;
 constexpr std::size_t kRecordWake = 3072;
-// The tuner hears of its ops at most so often: waking another thread costs more than a small op.
-constexpr std::uint64_t kTunerWakeNs = 2'000'000;
+// The tuner hears of its ops at most so often, for waking another thread costs more than a small
+// op; of those that took another time than usual sooner.
+constexpr std::uint64_t kTunerWakeNs = 20'000'000;
+constexpr std::uint64_t kSurpriseNs = 2'000'000;
 
 }  // namespace
 
@@ -396,7 +398,9 @@ void Lane::report(const Event& event) {
   if (event.kind != EventKind::op_record || event.code != Errc::ok ||
       events_->write_available() < kRecordWake) {
     reported_ = true;
-  } else if (event.record.tuned != 0 && event.record.ended_ns >= tuner_woken_ns_ + kTunerWakeNs) {
+  } else if (event.record.tuned != 0 &&
+             event.record.ended_ns >=
+                 tuner_woken_ns_ + (event.record.surprising != 0 ? kSurpriseNs : kTunerWakeNs)) {
     tuner_woken_ns_ = event.record.ended_ns;
     reported_ = true;
   }

@@ -248,6 +248,7 @@ bool LaneGroup::on_frame(LanePeer& peer, std::uint32_t node, const wire::FrameHe
               block.dtype != static_cast<std::uint8_t>(dtype(op))) {
             problem = "the block is not what its frame says";
           } else {
+            note_result(op, block);
             copy_to_other_ranks(op, where);
           }
         }

@@ -137,6 +137,7 @@ class LaneGroup {
     std::uint8_t probe_chunks = 0;
     bool replayed = false;
     bool nonfinite = false;
+    std::uint8_t others = OpRecord::kUnknown;
     std::uint64_t encoded_bytes = 0;  // of elements
     float state_scale = 1.0f;
     std::uint32_t pins = 0;   // frames that borrow or fill the clients' memory
@@ -237,6 +238,8 @@ class LaneGroup {
   const codec::Recipe& recipe_of(collective::OpId op, std::uint32_t number, Leg leg,
                                  std::uint32_t node);
   void take_choice(collective::OpId op);
+  void note_result(collective::OpId op, const wire::BlockHeader& header);
+  bool is_surprising(const OpData& data, std::uint64_t now_ns) const;
   void read_rates();
   static void compare_speed(LanePeer& peer, RateCell& cell);
   bool chooses_raw(collective::OpId op) const;

@@ -456,6 +456,8 @@ void LaneGroup::finalize(OpId op) {
     record.tuned = data.tuning != nullptr ? 1 : 0;
     record.nonfinite = data.nonfinite ? 1 : 0;
     record.choice = data.choice;
+    record.others = data.others;
+    if (data.tuning != nullptr) record.surprising = is_surprising(data, now) ? 1 : 0;
     record.encode_ns = data.encode_ns;
     record.encoded_bytes = data.encoded_bytes;
     record.input_energy = data.input_energy;

@@ -136,6 +136,7 @@ const char* LaneGroup::deliver_block(OpId op, std::uint32_t number, std::uint32_
   if (header.elements != part.elements || header.payload_bytes != payload.size()) {
     return "the block's sizes differ from the chunk's";
   }
+  if (sender != self_) note_result(op, header);
   const DType type = dtype(op);
   const std::uint64_t begin = lane_->clock().now_ns();
   std::byte* output = rank_of(op, 0).output + part.begin * dtype_bytes(type);

@@ -2,6 +2,7 @@
 // a lossy recipe left to a lossless one.
 
 #include <algorithm>
+#include <utility>
 
 #include "codec/accumulate.h"
 #include "daemon/lane.h"
@@ -40,6 +41,27 @@ void LaneGroup::take_choice(OpId op) {
   event.sequence = use;
   event.number = data.choice;
   lane_->report(event);
+}
+
+// A result of another node: by which candidate it was made.
+void LaneGroup::note_result(OpId op, const wire::BlockHeader& header) {
+  OpData& data = data_[op];
+  if (data.tuning == nullptr || (header.flags & wire::kBlockNonfiniteRaw) != 0) return;
+  const std::size_t candidate = data.tuning->candidate_of(header);
+  if (candidate < tuner::kMaxCandidates) {
+    data.others = std::min(data.others, static_cast<std::uint8_t>(candidate));
+  }
+}
+
+// The tuner hears of these at once, and of others when it is convenient.
+bool LaneGroup::is_surprising(const OpData& data, std::uint64_t now_ns) const {
+  constexpr std::uint64_t kFirstOps = 16;
+  constexpr double kUsual = 1.4;
+  TensorLaneStats& stats = data.tensor->lanes[setup_.shape.lane];
+  const auto took = static_cast<double>(now_ns - data.submitted_ns);
+  const double usual = std::exchange(stats.usual_ns, took);
+  return stats.ops.load(std::memory_order_relaxed) < kFirstOps || took > kUsual * usual ||
+         took * kUsual < usual;
 }
 
 // One look at the carrier for each peer and op that is large enough to say something.

@@ -23,6 +23,7 @@ struct alignas(64) TensorLaneStats {
   std::atomic<double> input_energy{0}, residual_energy{0};  // of the last op
   // The lane's own: blocks of streams were lost, and nobody has been told yet.
   bool streams_lost = false;
+  double usual_ns = 0.0;
   std::uint32_t choice_reported = ~std::uint32_t{0};  // version
 };
 

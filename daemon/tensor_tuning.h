@@ -63,6 +63,22 @@ class TensorTuning {
     return (*recipes_)[candidate];
   }
 
+  // Which candidate makes such blocks; kMaxCandidates: none.
+  std::size_t candidate_of(const wire::BlockHeader& header) const noexcept {
+    for (std::size_t i = 0; i < recipes_->size(); ++i) {
+      const codec::Recipe& recipe = (*recipes_)[i];
+      if (static_cast<std::uint8_t>(recipe.compressor) != header.codec) continue;
+      if (recipe.compressor != codec::Compressor::staged) return i;
+      if (recipe.sparsifier.kind ==
+              static_cast<codec::sparsifier::Kind>(header.stages.sparsifier) &&
+          recipe.quantizer.kind == static_cast<codec::quantizer::Kind>(header.stages.quantizer) &&
+          (header.stages.bits == 0 || recipe.quantizer.bits == header.stages.bits)) {
+        return i;
+      }
+    }
+    return tuner::kMaxCandidates;
+  }
+
   // ---- The conductor's ----
   void publish(std::uint32_t version, const tuner::Choice& choice) noexcept {
     version_.fetch_add(1, std::memory_order_acq_rel);  // odd: being written

@@ -15,7 +15,7 @@ constexpr std::uint64_t kLanesEveryNs = 50'000'000;
 constexpr std::uint64_t kSaveEveryNs = 60'000'000'000;
 constexpr std::uint64_t kSampleEveryNs = 20'000'000;
 // Share of the lanes' work that the shadow may take in the long run.
-constexpr double kShadowShare = 0.005;
+constexpr double kShadowShare = 0.003;
 // An op that began with another choice than this long ago gets a new one in its middle.
 constexpr std::uint64_t kRound = 1;
 
@@ -227,6 +227,9 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   op.error.input_energy = record.input_energy;
   op.error.residual_energy = record.residual_energy;
   op.error.nonfinite = record.nonfinite != 0;
+  if (record.others < recipes_->size() && record.others != used->choice.broadcast) {
+    op.others = record.others;
+  }
   op.encoded_bytes = record.encoded_bytes;
   op.encode_ns = static_cast<double>(record.encode_ns);
   tuner_.observe_op(found->first, op);
@@ -440,7 +443,8 @@ void Tuning::save() {
   if (settings_.memory_file.empty()) return;
   const std::string fresh = settings_.memory_file + ".new";
   std::ofstream file(fresh);
-  file << tuner_.remember().dump() << "\n";
+  // Names are bytes of applications, not always UTF-8.
+  file << tuner_.remember().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
   file.close();
   std::error_code error;
   if (file) std::filesystem::rename(fresh, settings_.memory_file, error);
