@@ -7,7 +7,6 @@
 namespace tern::codec {
 namespace {
 
-using entropy::Params;
 using QuantizerKind = quantizer::Kind;
 using SparsifierKind = sparsifier::Kind;
 using EntropyKind = entropy::Kind;

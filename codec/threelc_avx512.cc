@@ -280,8 +280,8 @@ const ThreelcKernels* threelc_avx512() noexcept {
   // What gains nothing from intrinsics stays in the portable form.
   const ThreelcKernels* const portable = threelc_highway(HWY_AVX3);
   if (portable == nullptr) return nullptr;
-  static const ThreelcKernels kernels = {portable->scan, quantize, portable->expand, unpack};
-  return &kernels;
+  static const ThreelcKernels kKernels = {portable->scan, quantize, portable->expand, unpack};
+  return &kKernels;
 }
 
 }  // namespace tern::codec

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
-#include <cstring>
 
 #include "base/check.h"
 #include "collective/op_sets.h"
@@ -215,7 +214,7 @@ bool GroupOps::agrees(OpId id, const wire::AnnounceBody& body) {
   char text[sizeof(Op::text)];
   int used = describe_to(text, op.said);
   if (used > 0 && static_cast<std::size_t>(used) + 3 < sizeof(text)) {
-    std::memcpy(text + used, ", ", 2);
+    std::copy_n(", ", 2, text + used);
     used += 2;
     describe_to(std::span(text).subspan(static_cast<std::size_t>(used)), body);
   }

@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 // Above the largest answer of any daemon (16 MiB): a bound on what a stranger at the socket can
 // make us hold.
-constexpr std::size_t kMaxAnswerBytes = 64 * 1024 * 1024;
+constexpr std::size_t kMaxAnswerBytes = std::size_t{64} << 20;
 constexpr std::uint64_t kRequestId = 1;
 
 tl::unexpected<Error> no_daemon(const std::string& path, std::string_view why) {

@@ -30,6 +30,16 @@ std::string joined(std::initializer_list<std::string> parts) {
   return all;
 }
 
+std::string loss_of(const std::string& address, const std::vector<std::uint32_t>& ranks,
+                    const std::string& why) {
+  std::string list;
+  for (const auto rank : ranks) {
+    if (!list.empty()) list += ',';
+    list += std::to_string(rank);
+  }
+  return "the daemon at " + address + " (ranks " + list + ") was lost: " + why;
+}
+
 }  // namespace
 
 std::string join_proof(std::span<const std::byte> secret, const std::string& uid,
@@ -357,10 +367,7 @@ void Coordinator::on_link_lost(LinkRef link, const std::string& why) {
     std::erase_if(group.joiners, [link](const auto& one) { return one.second.link == link; });
     for (const Node& node : group.nodes) {
       if (node.link != link) continue;
-      std::string ranks;
-      for (const auto rank : node.ranks) ranks += (ranks.empty() ? "" : ",") + std::to_string(rank);
-      end_epoch(uid, group, Errc::peer_lost,
-                "the daemon at " + node.address + " (ranks " + ranks + ") was lost: " + why);
+      end_epoch(uid, group, Errc::peer_lost, loss_of(node.address, node.ranks, why));
       break;
     }
   }

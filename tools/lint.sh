@@ -1,12 +1,13 @@
 #!/bin/sh
-# The static checks. Needs a configured build/release (its compile_commands.json).
+# The static checks. Needs a configured build/release (its compile_commands.json); with a configured
+# build/asan clang-tidy reads the fuzz targets too, which no other preset has.
 #
 #   lint.sh         clang-tidy on the files that differ from the main branch
 #   lint.sh --all   clang-tidy on all files
 set -u
 cd "$(dirname "$0")/.."
 python=${PYTHON:-/usr/bin/python3}
-build=build/release
+builds='build/release build/asan'
 # clang-tidy takes some seconds a file; a change of more files than this is checked in part here and
 # as a whole by `make test-full`.
 max_tidy_files=12
@@ -22,8 +23,8 @@ check_format() {
   git ls-files -z '*.cc' '*.h' '*.c' '*.hpp' | xargs -0 -r clang-format --dry-run --Werror
 }
 
-# The sources to check: in the compilation database, and changed against where this branch left the
-# main one. On the main branch itself, or in a shallow clone: the last commit's.
+# The sources to check: changed against where this branch left the main one. On the main branch
+# itself, or in a shallow clone: the last commit's.
 tidy_files() {
   if [ "${1:-}" = --all ]; then
     git ls-files '*.cc'
@@ -33,28 +34,48 @@ tidy_files() {
       base=$(git rev-parse -q --verify HEAD~1 || git rev-parse HEAD)
     fi
     git diff --name-only --diff-filter=d "$base" -- '*.cc' | head -n "$max_tidy_files"
-  fi | while read -r file; do
-    grep -qF "/$file\"" "$build/compile_commands.json" && echo "$file"
+  fi
+}
+
+# The first build that compiles the file.
+build_of() {
+  for build in $builds; do
+    if grep -qsF "/$1\"" "$build/compile_commands.json"; then
+      echo "$build"
+      return 0
+    fi
+  done
+  return 1
+}
+
+# Of file names: lines of a build and a file of it.
+with_builds() {
+  while read -r file; do
+    if build=$(build_of "$file"); then
+      echo "$build $file"
+    else
+      echo "not checked, for no build here compiles it: $file" >&2
+    fi
   done
 }
 
 check_tidy() {
-  files=$(tidy_files "${1:-}")
+  files=$(tidy_files "${1:-}" | with_builds)
   if [ -z "$files" ]; then
     echo "no changed source"
     return 0
   fi
-  echo "$files" | xargs -P "$(nproc)" -n 1 clang-tidy --quiet -p "$build" 2>/dev/null
+  echo "$files" | xargs -P "$(nproc)" -n 2 clang-tidy --quiet -p 2>/dev/null
 }
 
 step 'layers' "$python" tools/check_layers.py
 step 'tidy rules' "$python" tools/check_tidy.py
 step 'documents' "$python" tools/check_docs.py
 step 'clang-format' check_format
-if [ -f "$build/compile_commands.json" ]; then
+if [ -f build/release/compile_commands.json ]; then
   step 'clang-tidy' check_tidy "${1:-}"
 else
-  echo "no $build/compile_commands.json: run cmake --preset release first" >&2
+  echo "no build/release/compile_commands.json: run cmake --preset release first" >&2
   failed=1
 fi
 exit $failed

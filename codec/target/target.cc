@@ -25,8 +25,8 @@ bool has_vbmi2() noexcept {
 class Registry {
  public:
   static const Registry& get() noexcept {
-    static const Registry registry;
-    return registry;
+    static const Registry kRegistry;
+    return kRegistry;
   }
 
   std::span<const std::string_view> names() const noexcept { return {names_.data(), count_}; }

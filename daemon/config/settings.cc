@@ -192,7 +192,7 @@ std::string value_text(const Config& config, const Setting& setting) {
 }
 
 std::string value_toml(const Config& config, const Setting& setting) {
-  const std::string text = value_text(config, setting);
+  std::string text = value_text(config, setting);
   if (setting.kind == SettingKind::flag || setting.kind == SettingKind::count) return text;
   if (setting.kind == SettingKind::id_list) {
     return fmt::format("[{}]", fmt::join(field<std::vector<std::uint32_t>>(config, setting), ", "));

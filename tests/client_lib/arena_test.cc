@@ -7,8 +7,10 @@
 namespace tern::client_lib {
 namespace {
 
+constexpr std::uint64_t kPiece = Arena::kAlignment;  // the smallest
+
 TEST(Arena, GivesAlignedPiecesUntilFull) {
-  Arena arena(4 * 64);
+  Arena arena(4 * kPiece);
   EXPECT_EQ(arena.allocate(1), 0u);
   EXPECT_EQ(arena.allocate(65), 64u);
   EXPECT_EQ(arena.allocate(64), 192u);
@@ -17,7 +19,7 @@ TEST(Arena, GivesAlignedPiecesUntilFull) {
 }
 
 TEST(Arena, JoinsFreedNeighboursOnBothSides) {
-  Arena arena(3 * 64);
+  Arena arena(3 * kPiece);
   const std::uint64_t a = *arena.allocate(64);
   const std::uint64_t b = *arena.allocate(64);
   const std::uint64_t c = *arena.allocate(64);
@@ -29,14 +31,14 @@ TEST(Arena, JoinsFreedNeighboursOnBothSides) {
 }
 
 TEST(Arena, TakesTheSmallestHoleThatFits) {
-  Arena arena(64 * 64);
-  const std::uint64_t large = *arena.allocate(8 * 64);
+  Arena arena(64 * kPiece);
+  const std::uint64_t large = *arena.allocate(8 * kPiece);
   (void)arena.allocate(64);
-  const std::uint64_t small = *arena.allocate(2 * 64);
+  const std::uint64_t small = *arena.allocate(2 * kPiece);
   (void)arena.allocate(64);
   arena.free(large);
   arena.free(small);
-  EXPECT_EQ(arena.allocate(2 * 64), small);
+  EXPECT_EQ(arena.allocate(2 * kPiece), small);
 }
 
 TEST(Arena, RefusesToFreeWhatIsNotAllocated) {

@@ -95,8 +95,10 @@ TEST_F(Groups, ARejoinTellsHowManyOpsWereCompleted) {
 }
 
 TEST_F(Groups, ManyThreadsMayAskAtOnce) {
+  constexpr int kThreads = 4;
   std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
+  threads.reserve(kThreads);
+  for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([this, t] {
       for (int i = 0; i < 25; ++i) {
         const std::string name = std::to_string(t * 100 + i);

@@ -57,9 +57,11 @@ TEST_F(Stress, ManyThreadsShareTheHandles) {
 }
 
 TEST_F(Stress, ADyingDaemonEndsAllThreads) {
+  constexpr int kThreads = 4;
   daemon.set_ops(Ops::hold);
   std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
+  threads.reserve(kThreads);
+  for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([this] {
       std::vector<float> values(100);
       tern_op op = f32_op(values.data(), values.data(), values.size());

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <iterator>
 #include <thread>
 
 #include "tests/client_lib/fixture.h"
@@ -179,8 +180,9 @@ TEST_F(Tickets, TwoThreadsMayWaitForDifferentOnes) {
   daemon.set_ops(Ops::hold);
   const tern_ticket tickets[2] = {submit_any(), submit_any()};
   std::vector<std::thread> threads;
+  threads.reserve(std::size(tickets));
   tern_status results[2] = {TERN_ERR_INTERNAL, TERN_ERR_INTERNAL};
-  for (int i = 0; i < 2; ++i) {
+  for (std::size_t i = 0; i < std::size(tickets); ++i) {
     threads.emplace_back([&, i] { results[i] = tern_wait(client, tickets[i], TERN_FOREVER); });
   }
   daemon.await_entries(2);

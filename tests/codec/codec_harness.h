@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -44,15 +45,21 @@ class Guarded {
   T* data() { return storage_.data() + begin_; }
   std::span<T> span() { return {data(), count_}; }
   bool intact() const {
-    for (std::size_t i = 0; i < storage_.size(); ++i) {
-      if (i >= begin_ && i < begin_ + count_) continue;
-      if (std::memcmp(&storage_[i], &guard_, sizeof(T)) != 0) return false;
-    }
-    return true;
+    const std::span<const T> all(storage_);
+    return are_guards(all.first(begin_)) && are_guards(all.subspan(begin_ + count_));
   }
 
  private:
   static constexpr std::size_t kGuard = 128;
+
+  // By their bits: a guard may be a NaN, and zeros differ.
+  bool are_guards(std::span<const T> elements) const {
+    const auto guard = std::as_bytes(std::span(&guard_, 1));
+    return std::ranges::all_of(elements, [guard](const T& element) {
+      return std::ranges::equal(std::as_bytes(std::span(&element, 1)), guard);
+    });
+  }
+
   std::size_t count_;
   std::size_t begin_;
   T guard_;

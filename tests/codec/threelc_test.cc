@@ -29,7 +29,7 @@ EncodedBlock expect_like_oracle(const Recipe& recipe, const std::vector<float>& 
   const oracle::Step step =
       oracle::quantize(input, recipe.memory == Memory::ef ? residual : std::vector<float>{},
                        recipe.s, recipe.scale_elements, request.state_scale, tensor_max);
-  const EncodedBlock block = encode_block(recipe, input, residual, request, shift);
+  EncodedBlock block = encode_block(recipe, input, residual, request, shift);
   EXPECT_FALSE(block.result.nonfinite);
   const auto expected =
       oracle::payload(step, recipe.layout == Layout::paper, recipe.zero_run, recipe.pad_digit);
@@ -194,11 +194,12 @@ TEST_P(Threelc, OneTileIsThePaperLayout) {
 }
 
 TEST_P(Threelc, EveryQuintupleSurvives) {
-  std::vector<float> input(5 * 243);
-  for (std::size_t i = 0; i < 243; ++i) {
+  constexpr std::size_t kQuintuples = 243;
+  std::vector<float> input(5 * kQuintuples);
+  for (std::size_t i = 0; i < kQuintuples; ++i) {
     std::size_t rest = i;
     for (std::size_t k = 5; k-- > 0; rest /= 3) {
-      input[k * 243 + i] = static_cast<float>(rest % 3) - 1.0f;
+      input[k * kQuintuples + i] = static_cast<float>(rest % 3) - 1.0f;
     }
   }
   std::vector<float> none;

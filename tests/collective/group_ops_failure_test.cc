@@ -89,7 +89,7 @@ TEST(GroupOpsFailure, CancelInTheMiddleOfTheDataLegs) {
     shape.ranks_of_node = {2, 1, 1};
     GroupOpsNet net(shape, seed);
     for (std::uint32_t rank = 0; rank < net.ranks(); ++rank)
-      net.submit(rank, kX, all_reduce_of(16 * 30));
+      net.submit(rank, kX, all_reduce_of(kChunk * 30));
     for (std::uint64_t i = 0; i < seed && net.step(); ++i) {
     }
     const OpId op = net.ops(1).find(kX);
@@ -201,7 +201,7 @@ TEST(GroupOpsFailure, OthersFinishWhenANodeIsCutOffAndTheGroupEnds) {
     shape.ranks_of_node = {1, 2, 1, 1};
     GroupOpsNet net(shape, seed);
     for (std::uint32_t rank = 0; rank < net.ranks(); ++rank)
-      net.submit(rank, kX, all_reduce_of(16 * 30));
+      net.submit(rank, kX, all_reduce_of(kChunk * 30));
     for (std::uint64_t i = 0; i < seed * 3 && net.step(); ++i) {
     }
     net.cut(3);
@@ -218,14 +218,14 @@ TEST(GroupOpsFailure, OthersFinishWhenANodeIsCutOffAndTheGroupEnds) {
 
 TEST(GroupOpsProtocol, RefusesWhatIsOutOfTurn) {
   GroupShape shape;
-  shape.chunk_bytes = 64;
+  shape.chunk_bytes = kChunkBytes;
   shape.eager_bytes = 16;
   shape.ranks = {{0}, {1}};
   GroupOps ops(shape);
   const Room room{4, 4, 4, 4};
   OpId op = kNoOp;
   ChunkId chunk = kNoOp;
-  auto body = all_reduce_of(16 * 8);
+  auto body = all_reduce_of(kChunk * 8);
   EXPECT_FALSE(ops.on_grant(1, kX, 0, 1)) << "of an op nobody has heard of";
   EXPECT_FALSE(ops.expect_contribution(1, kX, 0, chunk));
   EXPECT_FALSE(ops.expect_result(1, kX, 0, op));
@@ -293,13 +293,13 @@ TEST(GroupOpsProtocol, RefusesAGrantOfAnOpThatAllAnnouncedEagerly) {
 
 TEST(GroupOpsProtocol, RefusesContributionsOutOfOrder) {
   GroupShape shape;
-  shape.chunk_bytes = 64;
+  shape.chunk_bytes = kChunkBytes;
   shape.eager_bytes = 0;
   shape.ranks = {{0}, {1}};
   GroupOps ops(shape);
   OpId op = kNoOp;
-  ops.on_submit(0, kX, all_reduce_of(16 * 8), 0, 1, op);
-  ops.on_announce(1, kX, all_reduce_of(16 * 8), op);
+  ops.on_submit(0, kX, all_reduce_of(kChunk * 8), 0, 1, op);
+  ops.on_announce(1, kX, all_reduce_of(kChunk * 8), op);
   const Room room{2, 2, 4, 4};
   ASSERT_EQ(ops.next(room).kind, ActionKind::announce);
   const Action grant = ops.next(room);

@@ -25,9 +25,13 @@ wire::AnnounceBody all_reduce_of(std::uint64_t count, DType dtype = DType::f32,
 wire::AnnounceBody broadcast_of(std::uint64_t count, std::uint32_t root);
 wire::AnnounceBody barrier();
 
+// The chunks of all tests: 16 elements of f32.
+constexpr std::uint64_t kChunkBytes = 64;
+constexpr std::uint64_t kChunk = kChunkBytes / sizeof(float);
+
 struct NetShape {
   std::vector<std::uint32_t> ranks_of_node;  // how many
-  std::uint64_t chunk_bytes = 64;
+  std::uint64_t chunk_bytes = kChunkBytes;
   std::uint64_t eager_bytes = 0;
   std::uint32_t max_ops = 8;
   std::uint32_t active_chunks = 4;

@@ -53,7 +53,7 @@ std::vector<Planned> random_ops(Random& random, const GroupOpsNet& net) {
   for (std::uint64_t i = 0; i < 24; ++i) {
     const std::uint64_t tensor = random.below(6);  // 0 is anonymous
     const OpKey key{tensor, uses[tensor]++};
-    const std::uint64_t count = random.one_in(4) ? random.below(16) : random.below(16 * 20);
+    const std::uint64_t count = random.one_in(4) ? random.below(kChunk) : random.below(kChunk * 20);
     const auto root = static_cast<std::uint32_t>(random.below(net.ranks()));
     wire::AnnounceBody body = all_reduce_of(count);
     if (tensor == 0 && random.one_in(3))

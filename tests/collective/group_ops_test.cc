@@ -27,7 +27,7 @@ TEST(GroupOps, AllReduceOfManyChunksCompletesOnAllRanks) {
     shape.ranks_of_node.assign(nodes, 1);
     GroupOpsNet net(shape, nodes);
     for (std::uint32_t rank = 0; rank < nodes; ++rank)
-      net.submit(rank, kX, all_reduce_of(16 * 40 + 3));
+      net.submit(rank, kX, all_reduce_of(kChunk * 40 + 3));
     net.run();
     net.expect_all(kX, Errc::ok);
     net.expect_clean();
@@ -39,8 +39,8 @@ TEST(GroupOps, MinimalRoomIsEnough) {
   for (std::uint32_t nodes = 1; nodes <= 16; ++nodes) {
     GroupOpsNet net(minimal(nodes), 100 + nodes);
     for (std::uint32_t rank = 0; rank < nodes; ++rank) {
-      net.submit(rank, kX, all_reduce_of(16 * 20));
-      net.submit(rank, kY, all_reduce_of(16 * 9), 3);
+      net.submit(rank, kX, all_reduce_of(kChunk * 20));
+      net.submit(rank, kY, all_reduce_of(kChunk * 9), 3);
     }
     net.run();
     net.expect_all(kX, Errc::ok);
@@ -58,14 +58,14 @@ TEST(GroupOps, AnOpThatOneRankHasNotSubmittedDoesNotBlockTheNext) {
     shape.active_chunks = 1;
     GroupOpsNet net(shape, seed);
     for (const std::uint32_t rank : {0u, 1u}) {
-      net.submit(rank, kX, all_reduce_of(16 * 6));
-      net.submit(rank, kY, all_reduce_of(16 * 6));
+      net.submit(rank, kX, all_reduce_of(kChunk * 6));
+      net.submit(rank, kY, all_reduce_of(kChunk * 6));
     }
-    net.submit(2, kY, all_reduce_of(16 * 6));
+    net.submit(2, kY, all_reduce_of(kChunk * 6));
     net.run();
     net.expect_all(kY, Errc::ok);
     EXPECT_FALSE(net.done(0, kX));
-    net.submit(2, kX, all_reduce_of(16 * 6));
+    net.submit(2, kX, all_reduce_of(kChunk * 6));
     net.run();
     net.expect_all(kX, Errc::ok);
     net.expect_clean();
@@ -98,7 +98,7 @@ TEST(GroupOps, EagerOpsBroadcastsAndBarriersComplete) {
     GroupOpsNet net(shape, eager_bytes);
     for (std::uint32_t rank = 0; rank < net.ranks(); ++rank) {
       net.submit(rank, {0, 0}, barrier());
-      net.submit(rank, {0, 1}, broadcast_of(16 * 10 + 1, 5));
+      net.submit(rank, {0, 1}, broadcast_of(kChunk * 10 + 1, 5));
       net.submit(rank, {0, 2}, all_reduce_of(16));
       net.submit(rank, {0, 3}, broadcast_of(0, 1));
       net.submit(rank, {0, 4}, all_reduce_of(0));
@@ -153,12 +153,12 @@ TEST(EagerLimit, IsOnWhatANodeSendsInAllButLeavesAFewPackets) {
 TEST(GroupOps, GrantsFirstThenContributesRoundTheOwnersFromTheNextNode) {
   GroupShape shape;
   shape.node = 1;
-  shape.chunk_bytes = 64;
+  shape.chunk_bytes = kChunkBytes;
   shape.eager_bytes = 0;
   shape.ranks = {{0}, {1}, {2}};
   GroupOps ops(shape);
   OpId op = kNoOp;
-  const auto body = all_reduce_of(16 * 6);
+  const auto body = all_reduce_of(kChunk * 6);
   ops.on_submit(0, kX, body, 0, 1, op);
   const Room room{8, 8, 8, 8};
   ASSERT_EQ(ops.next(room).kind, ActionKind::announce);
@@ -182,13 +182,13 @@ TEST(GroupOps, GrantsFirstThenContributesRoundTheOwnersFromTheNextNode) {
 TEST(GroupOps, RawContributionsWaitForResultsAndCompressedOnesDoNot) {
   for (const bool compressed : {false, true}) {
     GroupShape shape;
-    shape.chunk_bytes = 64;
+    shape.chunk_bytes = kChunkBytes;
     shape.eager_bytes = 0;
     shape.contribution_window = 2;
     shape.ranks = {{0}, {1}, {2}};
     GroupOps ops(shape);
     OpId op = kNoOp;
-    const auto body = all_reduce_of(16 * 12);
+    const auto body = all_reduce_of(kChunk * 12);
     ops.on_submit(0, kX, body, 0, 1, op);
     if (compressed) ops.compress(op);
     const Room room{8, 8, 8, 8};
@@ -257,8 +257,8 @@ TEST(GroupOps, HigherPriorityIsGrantedFirst) {
   GroupOpsNet net(shape, 1);
   net.hold_frames = true;
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
-    net.submit(rank, kX, all_reduce_of(16 * 20));
-    net.submit(rank, kY, all_reduce_of(16 * 20), 9);
+    net.submit(rank, kX, all_reduce_of(kChunk * 20));
+    net.submit(rank, kY, all_reduce_of(kChunk * 20), 9);
   }
   net.run();
   net.hold_frames = false;

@@ -89,7 +89,7 @@ class TernctlTest : public ::testing::Test {
     });
   }
 
-  ProgramResult ternctl(std::vector<std::string> arguments, ProgramOptions options = {}) {
+  ProgramResult ternctl(const std::vector<std::string>& arguments, ProgramOptions options = {}) {
     options.environment.push_back("TERN_CONTROL_SOCKET=" + path_);
     return run_program(TERN_TERNCTL, arguments, options);
   }

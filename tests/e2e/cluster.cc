@@ -64,8 +64,8 @@ std::string DaemonProcess::ternctl(const std::vector<std::string>& arguments,
   return result.out + result.err;
 }
 
-Cluster::Cluster(int nodes, std::vector<std::string> options,
-                 std::vector<std::vector<std::string>> per_node) {
+Cluster::Cluster(int nodes, const std::vector<std::string>& options,
+                 const std::vector<std::vector<std::string>>& per_node) {
   for (std::size_t node = 0; node < static_cast<std::size_t>(nodes); ++node) {
     auto all = options;
     if (node < per_node.size()) all.insert(all.end(), per_node[node].begin(), per_node[node].end());

@@ -49,8 +49,8 @@ class DaemonProcess {
 class Cluster {
  public:
   // Each daemon gets `options` and then its own row of `per_node`, if there is one.
-  explicit Cluster(int nodes, std::vector<std::string> options = {},
-                   std::vector<std::vector<std::string>> per_node = {});
+  explicit Cluster(int nodes, const std::vector<std::string>& options = {},
+                   const std::vector<std::vector<std::string>>& per_node = {});
   ~Cluster();  // prints the logs of a failed test
 
   DaemonProcess& operator[](std::size_t node) { return *daemons_[node]; }

@@ -113,6 +113,10 @@ TEST_P(Collectives, LetNobodyPastABarrierAlone) {
   for (const Reply& reply : ranks.ask_all("wait op=b")) EXPECT_TRUE(reply.ok()) << reply;
 }
 
+std::string use_of(const std::string& tensor, int round) {
+  return "submit group=g tensor=" + tensor + " op=" + tensor + std::to_string(round);
+}
+
 // Every rank submits the same uses in an order of its own; only uses of one tensor are ordered.
 TEST_P(Collectives, MatchNamedOpsByName) {
   const std::vector<std::string> names{"a", "b", "c", "d", "e"};
@@ -127,10 +131,7 @@ TEST_P(Collectives, MatchNamedOpsByName) {
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       for (std::size_t i = 0; i < names.size(); ++i) {
         const std::string& name = names[(i * (rank % 4 + 1) + rank) % names.size()];
-        ASSERT_TRUE(
-            ranks[rank]
-                .ask("submit group=g tensor=" + name + " op=" + name + std::to_string(round))
-                .ok());
+        ASSERT_TRUE(ranks[rank].ask(use_of(name, round)).ok());
       }
     }
   }

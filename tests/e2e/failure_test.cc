@@ -102,7 +102,7 @@ TEST_P(Failure, OfADaemon) {
   start_stream();
   cluster[0].process().kill();
   const auto begin = std::chrono::steady_clock::now();
-  for (const std::size_t rank : {0, 1}) {
+  for (const std::size_t rank : {0u, 1u}) {
     const Reply reply = ranks[rank].reply();
     EXPECT_EQ(reply.code, TERN_ERR_DAEMON_LOST) << reply;
   }
@@ -113,7 +113,7 @@ TEST_P(Failure, OfADaemon) {
       std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(waited).count()));
   ASSERT_TRUE(cluster[0].restart());
   before[0] = cluster[0].holdings();
-  for (const std::size_t rank : {0, 1}) {
+  for (const std::size_t rank : {0u, 1u}) {
     ranks[rank].ask("disconnect");
     ASSERT_TRUE(ranks[rank].connect().ok());
   }
@@ -124,11 +124,11 @@ TEST_P(Failure, OfADaemon) {
 TEST_P(Failure, OfTheCoordinatorsNode) {
   start_stream();
   cluster[2].process().kill();
-  for (const std::size_t rank : {3, 4}) ranks[rank].process().kill();
+  for (const std::size_t rank : {3u, 4u}) ranks[rank].process().kill();
   expect_loss({0, 1, 2}, cluster[2].address());
   ASSERT_TRUE(cluster[2].restart());
   before[2] = cluster[2].holdings();
-  for (const std::size_t rank : {3, 4}) ranks.replace(rank, cluster, 2);
+  for (const std::size_t rank : {3u, 4u}) ranks.replace(rank, cluster, 2);
   // The id names the daemon that was lost, but its restarted successor learns it from its own
   // ranks.
   expect_recovery({0, 1, 2});
@@ -165,7 +165,7 @@ TEST_P(Failure, OfARankThatStandsStill) {
   ASSERT_EQ(ranks.join("g", "op_timeout=1500"), "");
   start_stream();
   ranks[2].process().signal(SIGSTOP);
-  for (const std::size_t rank : {0, 1, 3, 4}) {
+  for (const std::size_t rank : {0u, 1u, 3u, 4u}) {
     const Reply reply = ranks[rank].reply();
     EXPECT_EQ(reply.code, TERN_ERR_OP_TIMEOUT) << reply;
     EXPECT_THAT(reply.text, HasSubstr("rank 2"));
@@ -181,7 +181,7 @@ TEST_P(Failure, OfNobodyWhenARankLeaves) {
   const Reply ended = ranks[0].ask("wait op=x");
   EXPECT_EQ(ended.code, TERN_ERR_GROUP_LEFT) << ended;
   EXPECT_THAT(ended.text, HasSubstr("rank 1"));
-  for (const std::size_t rank : {0, 2, 3, 4}) ranks[rank].ask("leave group=g");
+  for (const std::size_t rank : {0u, 2u, 3u, 4u}) ranks[rank].ask("leave group=g");
   ASSERT_EQ(ranks.rejoin(), "");
   EXPECT_EQ(disagreement(ranks.ask_all("stream group=g ops=60")), "");
 }

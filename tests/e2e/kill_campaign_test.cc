@@ -74,7 +74,8 @@ class Campaign {
 
  private:
   static constexpr int kNodeOfRank[] = {0, 0, 1, 2, 2};
-  static constexpr std::size_t kLinks = 2 * 4;  // two peers, three lanes and the conductor
+  // Two peers, three lanes and the conductor.
+  static constexpr std::size_t kLinks = std::size_t{2} * 4;
 
   std::int64_t completed() {
     std::int64_t all = 0;

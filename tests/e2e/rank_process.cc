@@ -62,9 +62,10 @@ std::string Ranks::join(const std::string& name, const std::string& options, std
 }
 
 std::string Ranks::rejoin(const std::string& name, const std::string& options) {
+  const std::string join = "join group=" + name + " id=" + id_ +
+                           " size=" + std::to_string(ranks_.size()) + " " + options + " rank=";
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    ranks_[rank]->tell("join group=" + name + " id=" + id_ + " rank=" + std::to_string(rank) +
-                       " size=" + std::to_string(ranks_.size()) + " " + options);
+    ranks_[rank]->tell(join + std::to_string(rank));
   }
   std::string problems;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {

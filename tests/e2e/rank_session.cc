@@ -245,7 +245,7 @@ std::string RankSession::submit(const Command& command) {
   Op& op = ops_[command.text("op")] = Op{};
   const tern_status status = start(command, op);
   if (status == TERN_OK) return "ok";
-  const std::string text = failed(status);
+  std::string text = failed(status);
   give_back(op);
   ops_.erase(command.text("op"));
   return text;
@@ -256,7 +256,7 @@ std::string RankSession::finish(Op& op, std::int64_t ms, double tolerance, const
   const tern_status status = tern_wait(client_, op.ticket, ms);
   running = status == TERN_ERR_TIMEOUT;
   if (status != TERN_OK) {
-    const std::string text = failed(status);
+    std::string text = failed(status);
     if (!running) give_back(op);
     return text;
   }
@@ -276,8 +276,8 @@ std::string RankSession::wait(const Command& command) {
   const auto found = ops_.find(command.text("op"));
   if (found == ops_.end()) return invalid("no such op");
   bool running = false;
-  const std::string text = finish(found->second, command.number("ms", kWaitMs),
-                                  command.real("tolerance", -1), command.text("mean"), running);
+  std::string text = finish(found->second, command.number("ms", kWaitMs),
+                            command.real("tolerance", -1), command.text("mean"), running);
   if (!running) ops_.erase(found);
   return text;
 }
@@ -291,12 +291,15 @@ std::string RankSession::stream(const Command& command) {
   const std::string recipe = command.text("recipe");
   const auto window = static_cast<std::size_t>(command.number("window", 8));
   const double tolerance = recipe.empty() ? -1 : 1e30;
+  const std::string prefix = group + "/";
+  const std::string declaration = "declare group=" + group +
+                                  (recipe.empty() ? "" : " role=gradient recipe=" + recipe) +
+                                  " name=";
   for (std::int64_t i = 0; i < tensors; ++i) {
     const std::string name = "stream" + std::to_string(i);
-    if (tensors_.contains(group + "/" + name)) continue;
-    const std::string answer = declare(parse_command(
-        "declare group=" + group + " name=" + name + " count=" + (i == 0 ? large : count) +
-        (recipe.empty() ? "" : " role=gradient recipe=" + recipe)));
+    if (tensors_.contains(prefix + name)) continue;
+    std::string answer =
+        declare(parse_command(declaration + name + " count=" + (i == 0 ? large : count)));
     if (answer != "ok") return answer;
   }
   std::deque<Op> flying;
@@ -318,14 +321,14 @@ std::string RankSession::stream(const Command& command) {
     }
     flying.pop_front();
   };
+  const std::string submission = "submit group=" + group;
   for (std::int64_t i = 0; (ops == 0 || i < ops) && problem.empty(); ++i) {
     const std::string what = tensors > 0 ? " tensor=stream" + std::to_string(i % tensors)
                                          : " count=" + (i % 5 == 4 ? large : count);
     while (flying.size() >= window) take();
     flying.emplace_back();
     const tern_status status =
-        start(parse_command("submit group=" + group + what + " draw=" + std::to_string(i)),
-              flying.back());
+        start(parse_command(submission + what + " draw=" + std::to_string(i)), flying.back());
     if (status == TERN_OK) continue;
     if (problem.empty()) problem = failed(status);
     give_back(flying.back());

@@ -1,5 +1,6 @@
 // A foreign block: parse its header, decode it on every target. All targets must agree on the
 // status and, if it is ok, on the bits; the sanitizers see to it that nobody leaves a span.
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -49,7 +50,7 @@ Outcome decode_with(std::string_view target, const wire::BlockHeader& header,
 bool same_sums(const std::vector<float>& a, const std::vector<float>& b) {
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (std::isnan(a[i]) && std::isnan(b[i])) continue;
-    if (std::memcmp(&a[i], &b[i], sizeof(float)) != 0) return false;
+    if (std::bit_cast<std::uint32_t>(a[i]) != std::bit_cast<std::uint32_t>(b[i])) return false;
   }
   return true;
 }
@@ -61,8 +62,8 @@ bool install_book() {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const bool has_book = install_book();
-  TERN_CHECK(has_book);
+  static const bool kHasBook = install_book();
+  TERN_CHECK(kHasBook);
   const auto bytes = std::as_bytes(std::span(data, size));
   wire::BlockHeader header;
   if (wire::parse_block_header(bytes, header) != wire::BlockError::none) return 0;

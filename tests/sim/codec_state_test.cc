@@ -59,7 +59,7 @@ struct Nodes {
 
   Bytes step(std::uint64_t number) {
     const auto inputs = inputs_of(DType::f32, kCount, cluster.size(), number + 1);
-    const Bytes result = cluster.reduce(all_reduce(DType::f32, kCount), inputs, tensors);
+    Bytes result = cluster.reduce(all_reduce(DType::f32, kCount), inputs, tensors);
     cluster.forget_arenas();
     return result;
   }
@@ -73,7 +73,7 @@ struct Nodes {
     request = client.move_state(tensors[rank]->id, shm::StateAction::export_part, at, bytes);
     EXPECT_TRUE(cluster.await(client, request));
     EXPECT_EQ(client.status_of(request).detail, "");
-    const Bytes part(client.at(at), client.at(at) + bytes);
+    Bytes part(client.at(at), client.at(at) + bytes);
     client.forget_arena();
     return part;
   }
@@ -109,6 +109,7 @@ TEST_P(Checkpoint, GoesOnWithTheSameBitsAfterARestart) {
   for (std::uint64_t step = 0; step < 3; ++step) first.step(step);
   const std::vector<std::uint32_t> rank_of_node = {0, 1, 3};
   std::vector<Bytes> parts;
+  parts.reserve(rank_of_node.size());
   for (const std::uint32_t rank : rank_of_node) parts.push_back(first.export_part(rank));
   EXPECT_EQ(first.export_part(2) == parts[1], true) << "two ranks of a node have the same part";
 

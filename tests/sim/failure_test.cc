@@ -21,7 +21,8 @@ TensorSpec weight(std::uint64_t count = kLarge) {
 }
 
 // Rank 2 submits `other`; all the rest `request`.
-Cluster::Pending submit_differently(Cluster& cluster, const OpRequest& request, OpRequest other) {
+Cluster::Pending submit_differently(Cluster& cluster, const OpRequest& request,
+                                    const OpRequest& other) {
   Cluster::Pending pending;
   pending.request = request;
   for (std::uint32_t rank = 0; rank < cluster.size(); ++rank) {

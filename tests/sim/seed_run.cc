@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
 
 namespace tern::sim {
 namespace {
@@ -19,8 +19,8 @@ bool same_value(const Bytes& a, const Bytes& b, DType dtype) {
   const auto x = floats_of(dtype, a);
   const auto y = floats_of(dtype, b);
   for (std::size_t i = 0; i < x.size(); ++i) {
-    if (std::memcmp(&x[i], &y[i], sizeof(float)) != 0 && !(std::isnan(x[i]) && std::isnan(y[i])))
-      return false;
+    const bool same = std::bit_cast<std::uint32_t>(x[i]) == std::bit_cast<std::uint32_t>(y[i]);
+    if (!same && !(std::isnan(x[i]) && std::isnan(y[i]))) return false;
   }
   return true;
 }

@@ -4,11 +4,13 @@
 #include "entropy_harness.h"
 
 // glibc's own names behind malloc, so that the libraries' calls are counted as well.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): glibc named them.
 extern "C" {
 void* __libc_malloc(std::size_t size);
 void* __libc_calloc(std::size_t count, std::size_t size);
 void* __libc_realloc(void* memory, std::size_t size);
 }
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
 namespace {
 thread_local std::size_t allocations = 0;

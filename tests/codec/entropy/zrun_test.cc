@@ -6,7 +6,7 @@ namespace {
 class ZeroRun : public testing::TestWithParam<std::string> {
  protected:
   ByteVector coded(const ByteVector& in) {
-    const ByteVector out = encoded({Kind::zrun, {}}, in, in.size() + in.size() / 128 + 2, scratch_);
+    ByteVector out = encoded({Kind::zrun, {}}, in, in.size() + in.size() / 128 + 2, scratch_);
     EXPECT_EQ(decoded(Kind::zrun, out, in.size(), scratch_).bytes, in);
     return out;
   }

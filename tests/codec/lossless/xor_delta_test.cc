@@ -98,10 +98,11 @@ TEST_P(XorDelta, TwoPercentChangedIsTwelveTimesShorter) {
 }
 
 TEST_P(XorDelta, BlockIsTheDocumentedOne) {
-  ByteVector in(2 * 600);
+  constexpr std::size_t kBytes = 2;  // of an element
+  ByteVector in(kBytes * 600);
   start(in.size());
-  in[2 * 3] = std::byte{0x11};
-  in[2 * 300 + 1] = std::byte{0x22};
+  in[kBytes * 3] = std::byte{0x11};
+  in[kBytes * 300 + 1] = std::byte{0x22};
   const ByteVector block = step(DType::bf16, in);
   const std::vector<int> expected = {0, 2, 0, 0, 0, 0x11, 0, 0, 0x22, 3, 255, 41};
   ASSERT_EQ(block.size(), expected.size());

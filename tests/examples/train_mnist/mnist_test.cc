@@ -22,8 +22,8 @@ class Mnist : public testing::Test {
   ~Mnist() override { std::filesystem::remove_all(folder_); }
 
   std::string write(const std::string& name, const Bytes& bytes) const {
-    const std::string path = folder_ + "/" + name;
-    const gzFile file = gzopen(path.c_str(), "wb");
+    std::string path = folder_ + "/" + name;
+    gzFile file = gzopen(path.c_str(), "wb");
     EXPECT_EQ(gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())),
               static_cast<int>(bytes.size()));
     gzclose(file);

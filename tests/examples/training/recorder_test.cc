@@ -3,11 +3,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <span>
 #include <stdexcept>
 
 namespace tern::training {
@@ -73,7 +74,8 @@ TEST_F(RecorderTest, AFileIsAHeaderAndTheValues) {
   EXPECT_EQ(static_cast<unsigned char>(bytes[8]) + 10U, bytes.size() - 24);
   EXPECT_NE(bytes.find("'descr': '<f4', 'fortran_order': False, 'shape': (2, 3,)"),
             std::string::npos);
-  EXPECT_EQ(std::memcmp(bytes.data() + bytes.size() - 24, flat_.data(), 24), 0);
+  const auto written = std::as_bytes(std::span(bytes).last(24));
+  EXPECT_TRUE(std::ranges::equal(written, std::as_bytes(std::span(flat_).first(6))));
 }
 
 TEST_F(RecorderTest, WithoutAFolderNothingIsWritten) {
