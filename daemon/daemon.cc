@@ -1,5 +1,6 @@
 #include "daemon/daemon.h"
 
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -15,6 +16,8 @@
 #include "daemon/control/control_server.h"
 #include "daemon/hmac.h"
 #include "daemon/lane_thread.h"
+#include "daemon/service/supervisor.h"
+#include "daemon/service/watchdog.h"
 #include "daemon/version.h"
 #include "net/event_loop_asio.h"
 #include "net/tcp/tcp_transport.h"
@@ -27,6 +30,8 @@ constexpr std::uint64_t kGraceNs = 2'000'000'000;
 // And what was said to clients and peers has so long to leave.
 constexpr std::uint64_t kFlushNs = 200'000'000;
 constexpr std::uint64_t kMaxSleepNs = 1'000'000'000;
+// A lane is asked for signs of life also where no supervisor has set a limit.
+constexpr std::uint64_t kLaneTimeoutNs = 20'000'000'000;
 
 net::LinkSettings link_settings(const Config& config) {
   net::LinkSettings settings;
@@ -50,6 +55,14 @@ Status check_recipe(const Config& config) {
     return fail(Errc::bad_recipe, "default_gradient_recipe: " + recipe.error().text);
   }
   return {};
+}
+
+// As the supervisor handed it over, or made here.
+Result<shm::PacketListener> client_listener(const Config& config) {
+  auto handed_over = take_client_socket(config.socket);
+  if (!handed_over) return tl::unexpected(handed_over.error());
+  if (*handed_over) return shm::PacketListener::adopt(std::move(*handed_over));
+  return shm::PacketListener::bind(config.socket, static_cast<mode_t>(config.socket_mode));
 }
 
 wire::NodeId random_node() {
@@ -97,12 +110,19 @@ struct Daemon::Parts final : ControlVerbs {
   net::Endpoint listening;
   std::atomic<bool> stop{false};
   std::atomic<bool> reload{false};
+  Supervisor supervisor;
+  std::unique_ptr<Watchdog> watchdog;
+  std::vector<std::size_t> silent_lanes;
+  std::vector<std::string> waiting_settings;  // changed in the file, until a restart
+  std::uint64_t status_due_ns = 0;
 
   Result<nlohmann::json> handle(std::string_view verb, const nlohmann::json& args,
                                 const Credentials& credentials) override;
   Status open(const Config& given);
   ConductorSettings conductor_settings() const;
   void apply_changes();
+  void watch_lanes(std::uint64_t now_ns);
+  std::string status_text() const;
   int do_work();
   void finish();
 };
@@ -121,9 +141,9 @@ Status Daemon::Parts::open(const Config& given) {
   if (config.transport != "tcp") {
     return fail(Errc::unsupported, "transport: this version has tcp only");
   }
-  auto server = ClientServer::create(loop, config.socket, config.socket_mode);
-  if (!server) return tl::unexpected(server.error());
-  clients = std::move(*server);
+  auto listener = client_listener(config);
+  if (!listener) return tl::unexpected(listener.error());
+  clients = std::make_unique<ClientServer>(loop, std::move(*listener));
   net::TcpSettings tcp;
   tcp.send_buffer_bytes = static_cast<int>(config.socket_send_buffer_bytes);
   tcp.receive_buffer_bytes = static_cast<int>(config.socket_receive_buffer_bytes);
@@ -147,6 +167,7 @@ Status Daemon::Parts::open(const Config& given) {
   idle.cores = std::thread::hardware_concurrency();
   idle.lanes = config.lanes;
   std::vector<Lane*> lane_pointers;
+  std::vector<SignOfLife*> signs;
   for (std::uint32_t i = 0; i < config.lanes; ++i) {
     auto parts = std::make_unique<LaneParts>();
     parts->transport = std::make_unique<net::TcpTransport>(parts->loop, tcp);
@@ -155,12 +176,17 @@ Status Daemon::Parts::open(const Config& given) {
                                          &parts->loop, [this] { loop.wake(); });
     parts->thread = std::make_unique<LaneThread>(parts->loop, *parts->lane, clock, idle);
     lane_pointers.push_back(parts->lane.get());
+    signs.push_back(&parts->thread->sign_of_life());
     lanes.push_back(std::move(parts));
   }
 
   conductor = std::make_unique<Conductor>(
       conductor_settings(), clock, *transport, self, std::move(lane_pointers), *clients,
       [this](std::uint32_t lane) { lanes[lane]->thread->wake(); });
+  const std::uint64_t timeout_ns = Supervisor::watchdog_ns();
+  watchdog =
+      std::make_unique<Watchdog>(timeout_ns > 0 ? timeout_ns : kLaneTimeoutNs, std::move(signs),
+                                 [this](std::size_t lane) { lanes[lane]->thread->wake(); });
   incoming.target = &conductor->acceptor_sink();
   acceptor = std::move(*accept);
   clients->start(*conductor);
@@ -207,17 +233,44 @@ void Daemon::Parts::apply_changes() {
     spdlog::error("the configuration stays as it was: {}", fresh.error().text);
     return;
   }
+  waiting_settings.clear();
   for (const SettingChange& change : config_changes(config, *fresh)) {
     if (change.reloadable) {
       spdlog::info("{}: {}, was {}", change.name, change.after, change.before);
     } else {
       spdlog::warn("{}: stays {} until a restart", change.name, change.before);
+      waiting_settings.emplace_back(change.name);
     }
   }
   config = with_reloadable(config, *fresh);
   spdlog::set_level(spdlog::level::from_str(config.log_level));
   conductor->change_settings(conductor_settings());
   spdlog::info("the configuration was read again");
+}
+
+void Daemon::Parts::watch_lanes(std::uint64_t now_ns) {
+  if (watchdog->tick(now_ns)) supervisor.alive();
+  if (auto silent = watchdog->silent(now_ns); silent != silent_lanes) {
+    silent_lanes = std::move(silent);
+    status_due_ns = now_ns;
+    if (silent_lanes.empty()) spdlog::info("all lanes answer again");
+    for (const std::size_t lane : silent_lanes) spdlog::error("lane {} does not answer", lane);
+  }
+  if (now_ns < status_due_ns) return;
+  status_due_ns = now_ns + kMaxSleepNs;
+  supervisor.status(status_text());
+}
+
+std::string Daemon::Parts::status_text() const {
+  std::string text = fmt::format("{} clients, {} groups, {} peers; listens on {} (plaintext)",
+                                 conductor->client_count(), conductor->group_count(),
+                                 conductor->peer_count(), net::to_text(listening));
+  if (!silent_lanes.empty())
+    text += fmt::format("; silent lanes: {}", fmt::join(silent_lanes, ", "));
+  if (!waiting_settings.empty()) {
+    text += fmt::format("; until a restart without effect: {}", fmt::join(waiting_settings, ", "));
+  }
+  return text;
 }
 
 int Daemon::Parts::do_work() {
@@ -230,6 +283,7 @@ int Daemon::Parts::do_work() {
 
 void Daemon::Parts::finish() {
   spdlog::info("stopping: waiting for operations in flight");
+  supervisor.stopping();
   clients->stop_accepting();
   conductor->begin_stop();
   const auto work_until = [this](std::uint64_t deadline, auto done) {
@@ -263,6 +317,8 @@ Result<nlohmann::json> Daemon::Parts::handle(std::string_view verb, const nlohma
         {"transport", transport->name()},
         {"kernel_target", codec::target::name()},
         {"plaintext", true},
+        {"silent_lanes", silent_lanes},
+        {"waiting_settings", waiting_settings},
         {"rss_bytes", rss_bytes()}};
   }
   if (verb == "clients") return conductor->report_clients();
@@ -312,11 +368,19 @@ void Daemon::run() {
   spdlog::info("ternd {} listens on {} (plaintext) and {}, {} lanes, kernels {}", kVersion,
                net::to_text(parts.listening), parts.config.socket, parts.config.lanes,
                codec::target::name());
+  parts.supervisor.ready(parts.status_text());
   while (!parts.stop.load(std::memory_order_acquire)) {
-    if (parts.reload.exchange(false, std::memory_order_acq_rel)) parts.apply_changes();
-    if (parts.do_work() > 0) continue;
+    if (parts.reload.exchange(false, std::memory_order_acq_rel)) {
+      parts.supervisor.reloading();
+      parts.apply_changes();
+      parts.supervisor.ready(parts.status_text());
+    }
+    const int work = parts.do_work();
     const std::uint64_t now = parts.clock.now_ns();
-    const std::uint64_t deadline = parts.conductor->next_deadline_ns();
+    parts.watch_lanes(now);
+    if (work > 0) continue;
+    const std::uint64_t deadline =
+        std::min(parts.conductor->next_deadline_ns(), parts.watchdog->next_deadline_ns());
     if (deadline > now) parts.loop.wait(std::min(deadline - now, kMaxSleepNs));
   }
   parts.finish();

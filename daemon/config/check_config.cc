@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <cstdlib>
+#include <cstring>
+
 #include "daemon/config/config.h"
 #include "daemon/config/settings.h"
 #include "daemon/config/units.h"
@@ -49,6 +52,10 @@ Endpoint advertised_endpoint(const Config& config, std::uint16_t bound_port) {
 
 std::string flight_directory(const Config& config) {
   if (!config.flight_directory.empty()) return config.flight_directory;
+  // Of the supervisor; several are separated by colons.
+  if (const char* given = std::getenv("STATE_DIRECTORY"); given != nullptr && *given == '/') {
+    return std::string(given, std::strcspn(given, ":"));
+  }
   const std::size_t slash = config.control_socket.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : config.control_socket.substr(0, slash);

@@ -70,13 +70,14 @@ struct Config {
 
   // [diagnostics]
   std::string log_level = "info";
-  std::string flight_directory;  // empty: the directory of the control socket
+  std::string flight_directory;  // empty: see flight_directory()
 };
 
 // The address that other nodes are told. bound_port is the port that listens, for port 0.
 Endpoint advertised_endpoint(const Config& config, std::uint16_t bound_port);
 
-// The directory of the flight recorder's files.
+// The directory of the flight recorder's files: as configured, or the state directory of the
+// supervisor ($STATE_DIRECTORY), or that of the control socket.
 std::string flight_directory(const Config& config);
 
 }  // namespace tern::daemon

@@ -137,7 +137,9 @@ constexpr std::array kSettings{
     choice("diagnostics", "log_level", &Config::log_level, "error|warning|info|debug", kReload,
            "The least severe lines that are logged."),
     number("diagnostics", "flight_directory", Kind::text, &Config::flight_directory, 0, 4'000,
-           kReload, "Where the flight recorder writes; empty: beside control_socket."),
+           kReload,
+           "Where the flight recorder writes; empty: in $STATE_DIRECTORY, else beside "
+           "control_socket."),
 };
 
 }  // namespace
