@@ -11,7 +11,8 @@ demo_packages='build-essential cmake ninja-build pkg-config
   libbenchmark-dev libisal-dev zlib1g-dev libzstd-dev libdeflate-dev liblz4-dev
   iproute2 procps python3 python3-matplotlib'
 test_packages="$demo_packages
-  git ccache clang clang-format clang-tidy libclang-rt-14-dev libgloo-dev iperf3 python3-numpy"
+  git ccache clang clang-format clang-tidy libclang-rt-14-dev libgloo-dev iperf3 python3-numpy
+  libibverbs-dev ibverbs-providers ibverbs-utils perftest rdma-core qemu-system-x86 busybox-static kmod systemd"
 
 case "${1:-}" in
   demo) packages=$demo_packages ;;
