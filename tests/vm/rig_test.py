@@ -26,7 +26,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         note = pathlib.Path(folder) / "note"
         check(guest("--writable", folder, "--environment", "WORD=a b", "--", "bash", "-c",
-                    f"echo said $WORD; cat /proc/1/comm; touch /root/x; echo written >{note}; exit 3"),
+                    f"echo said $WORD; cat /proc/1/comm; touch /usr/x; echo written >{note}; exit 3"),
               3, "said a b", "Read-only file system")
         assert note.read_text(encoding="utf-8") == "written\n"
     check(guest("--systemd", "--", "bash", "-c", "cat /proc/1/comm; echo >/etc/written && echo wrote; exit 4"),
