@@ -36,6 +36,7 @@ test:
 
 test-full:
 	tools/install_dependencies.sh test
+	tools/make_deb.sh
 	$(PYTHON) tools/run_tests.py --full
 
 bench:

@@ -42,7 +42,7 @@ done
 "$work/first/bin/ternctl" --help | sed -n '/^Subcommands:/,/^$/s/^  \([a-z][a-z-]*\).*/\1/p' >"$work/verbs"
 [ -s "$work/verbs" ] || fail 'ternctl --help lists no verb'
 while read -r verb; do
-  grep -q "^\.B $verb\b" "$work/first/share/man/man1/ternctl.1" || fail "ternctl.1 does not know $verb"
+  grep -Eq "^\.BR? $verb\b" "$work/first/share/man/man1/ternctl.1" || fail "ternctl.1 does not know $verb"
 done <"$work/verbs"
 grep -o 'TERN_API [^;]*' "$source/client_lib/include/tern/tern.h" | sed -n 's/.*\(tern_[a-z_]*\)(.*/\1/p' |
   while read -r name; do
