@@ -2,6 +2,8 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -11,7 +13,9 @@
 #include <thread>
 
 #include "ctl/control_client.h"
+#include "ctl/doctor.h"
 #include "ctl/exit_code.h"
+#include "ctl/health.h"
 #include "ctl/views.h"
 
 namespace tern::ctl {
@@ -22,12 +26,15 @@ using nlohmann::json;
 // sizeof(sockaddr_un::sun_path) less the zero.
 constexpr std::size_t kMaxSocketPathBytes = 107;
 constexpr double kMaxSeconds = 86'400;
+constexpr std::string_view kHealth = "health";
+constexpr std::string_view kDoctor = "doctor";
 
 struct Request {
   std::string verb;
   std::string socket_path = "/run/tern/control.sock";
   double timeout_s = 5;
   double watch_s = 0;  // 0: once
+  double patience_s = 60;
   bool as_json = false;
 };
 
@@ -61,19 +68,78 @@ void print(const Request& request, const Verb& verb, const json& result) {
   std::fflush(stdout);
 }
 
-ExitCode run(const Request& request) {
-  const Verb* const verb = find_verb(request.verb);
+Result<json> ask(const Request& request, std::string_view verb) {
   const auto timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(request.timeout_s * 1e3));
-  while (true) {
-    const auto result = ask_daemon(request.socket_path, request.verb, timeout);
-    if (!result) {
-      fmt::print(stderr, "ternctl: {}\n", result.error().text);
-      return exit_code_of(result.error().code);
+  return ask_daemon(request.socket_path, verb, timeout);
+}
+
+// One line whatever happens, because that is what monitoring shows.
+ExitCode show_health(const Request& request) {
+  std::array<json, 3> answers;
+  constexpr std::array<std::string_view, 3> kQuestions{"status", "peers", "groups"};
+  for (std::size_t i = 0; i < kQuestions.size(); ++i) {
+    auto answer = ask(request, kQuestions[i]);
+    if (!answer) {
+      const std::string& text = answer.error().text;
+      fmt::print("FAULT: {}\n", std::string_view(text).substr(0, text.find('\n')));
+      return exit_code_of(answer.error().code);
     }
-    print(request, *verb, *result);
+    answers[i] = std::move(*answer);
+  }
+  const Health health = judge_health(answers[0], answers[1], answers[2], request.patience_s);
+  if (request.as_json) {
+    fmt::print("{}\n", json{{"well", health.well}, {"line", health.line}}.dump(
+                           -1, ' ', false, json::error_handler_t::replace));
+  } else {
+    fmt::print("{}\n", health.line);
+  }
+  std::fflush(stdout);
+  return health.well ? ExitCode::ok : ExitCode::unwell;
+}
+
+ExitCode show_findings(const Request& request) {
+  std::array<json, 4> answers;
+  constexpr std::array<std::string_view, 4> kQuestions{"status", "host", "peers", "counters"};
+  for (std::size_t i = 0; i < kQuestions.size(); ++i) {
+    auto answer = ask(request, kQuestions[i]);
+    if (!answer) {
+      fmt::print(stderr, "ternctl: {}\n", answer.error().text);
+      return exit_code_of(answer.error().code);
+    }
+    answers[i] = std::move(*answer);
+  }
+  const auto findings = examine(read_machine(), answers[0], answers[1], answers[2], answers[3]);
+  const std::string text =
+      request.as_json
+          ? findings_json(findings).dump(2, ' ', false, json::error_handler_t::replace) + '\n'
+          : render_findings(findings);
+  fmt::print("{}", text);
+  const bool fault = std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.grade == Grade::fault;
+  });
+  return fault ? ExitCode::unwell : ExitCode::ok;
+}
+
+ExitCode show_answer(const Request& request) {
+  const auto result = ask(request, request.verb);
+  if (!result) {
+    fmt::print(stderr, "ternctl: {}\n", result.error().text);
+    return exit_code_of(result.error().code);
+  }
+  print(request, *find_verb(request.verb), *result);
+  return ExitCode::ok;
+}
+
+ExitCode run(const Request& request) {
+  while (true) {
+    const bool health = request.verb == kHealth;
+    const ExitCode code = health                    ? show_health(request)
+                          : request.verb == kDoctor ? show_findings(request)
+                                                    : show_answer(request);
     if (std::ferror(stdout) != 0) return ExitCode::failed;
-    if (request.watch_s <= 0) return ExitCode::ok;
+    // Watching for health is watching for the fault to come and go.
+    if (request.watch_s <= 0 || (code != ExitCode::ok && !health)) return code;
     std::this_thread::sleep_for(std::chrono::duration<double>(request.watch_s));
   }
 }
@@ -93,7 +159,8 @@ CLI::Validator seconds_from(double min) {
 void add_exit_codes(CLI::App& app) {
   app.footer(
       "Exit status: 0 success, 1 the daemon answered with an error, 2 wrong usage, 3 no daemon,\n"
-      "4 access refused, 5 daemon and ternctl are of different versions, 6 no answer in time.");
+      "4 access refused, 5 daemon and ternctl are of different versions, 6 no answer in time,\n"
+      "7 health or doctor found a fault.");
 }
 
 int main_of(int argc, char** argv) {
@@ -125,6 +192,15 @@ int main_of(int argc, char** argv) {
       request.verb = verb.name;
     });
   }
+  app.add_subcommand(std::string(kDoctor), "What makes this node slow or deaf, and the remedy")
+      ->callback([&request] { request.verb = kDoctor; });
+  app.add_subcommand(std::string(kHealth), "One line and an exit status, for monitoring")
+      ->callback([&request] { request.verb = kHealth; })
+      ->add_option("--patience", request.patience_s,
+                   "Seconds that an operation may wait for ranks before it is a fault")
+      ->check(seconds_from(0.001))
+      ->capture_default_str()
+      ->type_name("SECONDS");
   add_exit_codes(app);
   try {
     app.parse(argc, argv);

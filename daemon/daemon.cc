@@ -15,6 +15,7 @@
 #include "daemon/config/settings.h"
 #include "daemon/control/control_server.h"
 #include "daemon/hmac.h"
+#include "daemon/host_report.h"
 #include "daemon/lane_thread.h"
 #include "daemon/service/supervisor.h"
 #include "daemon/service/watchdog.h"
@@ -321,6 +322,7 @@ Result<nlohmann::json> Daemon::Parts::handle(std::string_view verb, const nlohma
         {"waiting_settings", waiting_settings},
         {"rss_bytes", rss_bytes()}};
   }
+  if (verb == "host") return report_host(flight_directory(config));
   if (verb == "clients") return conductor->report_clients();
   if (verb == "peers") return conductor->report_peers();
   if (verb == "groups") return conductor->report_groups();
@@ -333,7 +335,7 @@ Result<nlohmann::json> Daemon::Parts::handle(std::string_view verb, const nlohma
                           {"control", wire::kControlProtocol}};
   }
   return fail(Errc::unsupported,
-              "unknown verb; this daemon knows status, clients, peers, groups, "
+              "unknown verb; this daemon knows status, host, clients, peers, groups, "
               "tensors, counters, version");
 }
 
