@@ -17,6 +17,8 @@
 #include "daemon/hmac.h"
 #include "daemon/host_report.h"
 #include "daemon/lane_thread.h"
+#include "daemon/metrics/families.h"
+#include "daemon/metrics/metrics_server.h"
 #include "daemon/service/supervisor.h"
 #include "daemon/service/watchdog.h"
 #include "daemon/version.h"
@@ -108,6 +110,7 @@ struct Daemon::Parts final : ControlVerbs {
   LateSink incoming;
   std::unique_ptr<net::Acceptor> acceptor;
   std::unique_ptr<ControlServer> control;
+  std::unique_ptr<MetricsServer> metrics;
   net::Endpoint listening;
   std::atomic<bool> stop{false};
   std::atomic<bool> reload{false};
@@ -124,6 +127,7 @@ struct Daemon::Parts final : ControlVerbs {
   void apply_changes();
   void watch_lanes(std::uint64_t now_ns);
   std::string status_text() const;
+  nlohmann::json report_status() const;
   int do_work();
   void finish();
 };
@@ -260,6 +264,10 @@ void Daemon::Parts::watch_lanes(std::uint64_t now_ns) {
   if (now_ns < status_due_ns) return;
   status_due_ns = now_ns + kMaxSleepNs;
   supervisor.status(status_text());
+  if (metrics) {
+    metrics->publish(
+        metric_families(report_status(), conductor->report_peers(), conductor->report_counters()));
+  }
 }
 
 std::string Daemon::Parts::status_text() const {
@@ -300,28 +308,30 @@ void Daemon::Parts::finish() {
   work_until(clock.now_ns() + kFlushNs / 2, [] { return false; });
 }
 
+nlohmann::json Daemon::Parts::report_status() const {
+  return {{"version", kVersion},
+          {"node_id", node_text(self)},
+          {"pid", ::getpid()},
+          {"uptime_s", static_cast<double>(clock.now_ns() - started_ns) / 1e9},
+          {"listen", net::to_text(listening)},
+          {"advertise", to_text(net::Endpoint{advertised_endpoint(config, listening.port).host,
+                                              advertised_endpoint(config, listening.port).port})},
+          {"lanes", config.lanes},
+          {"clients", conductor->client_count()},
+          {"groups", conductor->group_count()},
+          {"peers", conductor->peer_count()},
+          {"transport", transport->name()},
+          {"kernel_target", codec::target::name()},
+          {"plaintext", true},
+          {"silent_lanes", silent_lanes},
+          {"waiting_settings", waiting_settings},
+          {"metrics", metrics ? net::to_text({config.metrics_listen.host, metrics->port()}) : ""},
+          {"rss_bytes", rss_bytes()}};
+}
+
 Result<nlohmann::json> Daemon::Parts::handle(std::string_view verb, const nlohmann::json&,
                                              const Credentials&) {
-  if (verb == "status") {
-    return nlohmann::json{
-        {"version", kVersion},
-        {"node_id", node_text(self)},
-        {"pid", ::getpid()},
-        {"uptime_s", static_cast<double>(clock.now_ns() - started_ns) / 1e9},
-        {"listen", net::to_text(listening)},
-        {"advertise", to_text(net::Endpoint{advertised_endpoint(config, listening.port).host,
-                                            advertised_endpoint(config, listening.port).port})},
-        {"lanes", config.lanes},
-        {"clients", conductor->client_count()},
-        {"groups", conductor->group_count()},
-        {"peers", conductor->peer_count()},
-        {"transport", transport->name()},
-        {"kernel_target", codec::target::name()},
-        {"plaintext", true},
-        {"silent_lanes", silent_lanes},
-        {"waiting_settings", waiting_settings},
-        {"rss_bytes", rss_bytes()}};
-  }
+  if (verb == "status") return report_status();
   if (verb == "host") return report_host(flight_directory(config));
   if (verb == "clients") return conductor->report_clients();
   if (verb == "peers") return conductor->report_peers();
@@ -361,6 +371,11 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const Config& config,
   auto control = ControlServer::create(parts->loop.impl().io, options, *parts);
   if (!control) return tl::unexpected(control.error());
   parts->control = std::move(*control);
+  if (const Endpoint& listen = config.metrics_listen; !listen.host.empty()) {
+    auto metrics = MetricsServer::create(listen.host, listen.port);
+    if (!metrics) return tl::unexpected(metrics.error());
+    parts->metrics = std::move(*metrics);
+  }
   return std::unique_ptr<Daemon>(new Daemon(std::move(parts)));
 }
 

@@ -9,12 +9,12 @@ set -eu
 demo_packages='build-essential cmake ninja-build pkg-config
   libhwy-dev libboost1.81-dev libexpected-dev libfmt-dev libspdlog-dev libtomlplusplus-dev
   libcli11-dev nlohmann-json3-dev libssl-dev libeigen3-dev libgtest-dev libgmock-dev
-  libbenchmark-dev libisal-dev libsystemd-dev zlib1g-dev libzstd-dev libdeflate-dev liblz4-dev
+  libbenchmark-dev libisal-dev libsystemd-dev prometheus-cpp-dev zlib1g-dev libzstd-dev libdeflate-dev liblz4-dev
   iproute2 procps python3 python3-matplotlib'
 deb_packages="$demo_packages
   debhelper git lintian man-db"
 test_packages="$deb_packages
-  git ccache clang clang-format clang-tidy libclang-rt-14-dev libgloo-dev iperf3 python3-numpy
+  git ccache clang clang-format clang-tidy libclang-rt-14-dev libgloo-dev iperf3 python3-numpy prometheus
   libibverbs-dev ibverbs-providers ibverbs-utils perftest rdma-core qemu-system-x86 busybox-static kmod systemd"
 
 case "${1:-}" in

@@ -70,6 +70,7 @@ struct Config {
 
   // [diagnostics]
   std::string log_level = "info";
+  Endpoint metrics_listen;       // empty host: none
   std::string flight_directory;  // empty: see flight_directory()
 };
 

@@ -136,6 +136,9 @@ constexpr std::array kSettings{
 
     choice("diagnostics", "log_level", &Config::log_level, "error|warning|info|debug", kReload,
            "The least severe lines that are logged."),
+    number(
+        "diagnostics", "metrics_listen", Kind::endpoint, &Config::metrics_listen, 0, 0, kRestart,
+        "Address on which Prometheus may fetch metrics by HTTP, without encryption; empty: none."),
     number("diagnostics", "flight_directory", Kind::text, &Config::flight_directory, 0, 4'000,
            kReload,
            "Where the flight recorder writes; empty: in $STATE_DIRECTORY, else beside "
