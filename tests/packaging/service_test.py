@@ -162,8 +162,12 @@ def reload():
     run("systemctl", "reload", "ternd")
     eventually(lambda: logged("the configuration stays as it was"), "the refusal of a mistake")
     check(main_pid() == before, "a mistake ends nothing")
+    run("systemctl", "stop", "ternd.socket", "ternd.service")
+    run("systemctl", "start", "ternd", status=1)
+    check(shown("ExecMainStatus") == "2" and shown("NRestarts") == "0", "a mistake is not tried again and again")
     CONFIG.write_text("[lanes]\nlanes = 2\n", encoding="utf-8")
-    run("systemctl", "restart", "ternd")
+    run("systemctl", "reset-failed", "ternd")
+    run("systemctl", "start", "ternd")
     check(status()["lanes"] == 2, "the setting after a restart")
 
 
@@ -185,9 +189,10 @@ def hang_lane():
 
 def instance():
     (CONFIG.parent / "ib0.toml").write_text('[network]\nlisten = "127.0.0.1:7701"\n', encoding="utf-8")
-    run("systemctl", "start", "ternd@ib0")
+    run("systemctl", "enable", "--now", "ternd@ib0")
     check(status("--socket", "/run/tern/ib0/control.sock")["listen"] == "127.0.0.1:7701", "the instance")
-    run("systemctl", "stop", "ternd@ib0.service", "ternd@ib0.socket")
+    check(shown("ActiveState", "ternd@ib0.socket") == "active", "the socket of the instance")
+    run("systemctl", "disable", "--now", "ternd@ib0.service", "ternd@ib0.socket")
     (CONFIG.parent / "ib0.toml").unlink()
 
 
