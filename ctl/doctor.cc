@@ -16,6 +16,8 @@ using nlohmann::json;
 
 // An arena of the default size, and what lanes hold.
 constexpr std::uint64_t kMemlockEnough = std::uint64_t{4} << 30;
+// From here on raw is as fast as most recipes.
+constexpr std::uint64_t kFastMbit = 10'000;
 // Of flight records, which have at most some hundred kilobytes each.
 constexpr std::uint64_t kFreeEnough = std::uint64_t{100} << 20;
 
@@ -74,6 +76,26 @@ std::string host_of(const std::string& endpoint) {
   return bracketed ? host.substr(1, host.size() - 2) : host;
 }
 
+const Interface* interface_of(const Machine& machine, const std::string& address) {
+  const auto found =
+      std::find_if(machine.interfaces.begin(), machine.interfaces.end(),
+                   [&](const Interface& interface) { return interface.address == address; });
+  return found == machine.interfaces.end() ? nullptr : &*found;
+}
+
+Finding examine_network(const Machine& machine, const json& status) {
+  const Interface* const interface =
+      interface_of(machine, host_of(text_field(status, "advertise")));
+  if (interface == nullptr || interface->speed_mbit == 0) {
+    return {Grade::good, "network", "the interface does not say how fast its link is", ""};
+  }
+  const std::string found =
+      fmt::format("{} at {} Mbit/s", interface->name, human_count(interface->speed_mbit));
+  if (interface->speed_mbit >= kFastMbit) return {Grade::good, "network", found, ""};
+  return {Grade::advice, "network", found,
+          "at this speed compress gradients, docs/codecs.md; or listen on a faster interface"};
+}
+
 Finding examine_port(const Machine& machine, const json& status) {
   const std::string advertise = text_field(status, "advertise");
   const std::string host = host_of(advertise);
@@ -83,8 +105,7 @@ Finding examine_port(const Machine& machine, const json& status) {
   }
   const bool is_address = host.find_first_not_of("0123456789.") == std::string::npos ||
                           host.find(':') != std::string::npos;
-  const auto& own = machine.addresses;
-  if (is_address && !own.empty() && std::find(own.begin(), own.end(), host) == own.end()) {
+  if (is_address && !machine.interfaces.empty() && interface_of(machine, host) == nullptr) {
     return {Grade::advice, "port", advertise + " is no address of this machine",
             "right behind address translation only; else correct `advertise`"};
   }
@@ -157,9 +178,11 @@ constexpr std::string_view grade_name(Grade grade) {
 
 std::vector<Finding> examine(const Machine& machine, const json& status, const json& host,
                              const json& peers, const json& counters) {
-  return {examine_lanes(status), examine_peers(peers, counters), examine_port(machine, status),
-          examine_memlock(host), examine_huge_pages(machine),    examine_cpu(machine, status),
-          examine_records(host), examine_clock(machine)};
+  return {examine_lanes(status),         examine_peers(peers, counters),
+          examine_port(machine, status), examine_network(machine, status),
+          examine_memlock(host),         examine_huge_pages(machine),
+          examine_cpu(machine, status),  examine_records(host),
+          examine_clock(machine)};
 }
 
 std::string render_findings(const std::vector<Finding>& findings) {

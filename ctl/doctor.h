@@ -2,6 +2,7 @@
 
 // Looks for what makes a node slow or deaf before a job finds out, and says what to do about it.
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -17,11 +18,18 @@ struct Finding {
   std::string remedy;   // empty where all is good
 };
 
+// An address of this machine, and the interface that has it.
+struct Interface {
+  std::string name;
+  std::string address;
+  std::uint64_t speed_mbit = 0;  // of its link; 0: it does not say
+};
+
 // What is read of the machine itself; empty where it cannot be read.
 struct Machine {
-  std::string cpu_flags;               // of /proc/cpuinfo, one space around each
-  std::string huge_pages;              // .../transparent_hugepage/shmem_enabled
-  std::vector<std::string> addresses;  // of its interfaces
+  std::string cpu_flags;   // of /proc/cpuinfo, one space around each
+  std::string huge_pages;  // .../transparent_hugepage/shmem_enabled
+  std::vector<Interface> interfaces;
   bool clock_synchronized = true;
 };
 

@@ -3,6 +3,7 @@
 #include <sys/timex.h>
 
 #include <array>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 
@@ -40,18 +41,25 @@ std::string address_text(const sockaddr& address) {
                                                                                    : text.data();
 }
 
-std::vector<std::string> own_addresses() {
-  std::vector<std::string> addresses;
+// 0 where there is no link, or one that is not of a wire.
+std::uint64_t speed_mbit(const std::string& interface) {
+  const std::string line = first_line(("/sys/class/net/" + interface + "/speed").c_str());
+  const bool is_number = !line.empty() && line.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? std::strtoull(line.c_str(), nullptr, 10) : 0;
+}
+
+std::vector<Interface> own_interfaces() {
+  std::vector<Interface> interfaces;
   ifaddrs* first = nullptr;
-  if (::getifaddrs(&first) != 0) return addresses;
+  if (::getifaddrs(&first) != 0) return interfaces;
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> all(first, ::freeifaddrs);
   for (const ifaddrs* one = first; one != nullptr; one = one->ifa_next) {
     if (one->ifa_addr == nullptr) continue;
     if (std::string text = address_text(*one->ifa_addr); !text.empty()) {
-      addresses.push_back(std::move(text));
+      interfaces.push_back({one->ifa_name, std::move(text), speed_mbit(one->ifa_name)});
     }
   }
-  return addresses;
+  return interfaces;
 }
 
 }  // namespace
@@ -60,7 +68,7 @@ Machine read_machine() {
   Machine machine;
   machine.cpu_flags = cpu_flags();
   machine.huge_pages = first_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
-  machine.addresses = own_addresses();
+  machine.interfaces = own_interfaces();
   timex clock{};
   machine.clock_synchronized = ::adjtimex(&clock) != TIME_ERROR;
   return machine;

@@ -47,6 +47,7 @@ Result<Fd> take_client_socket(const std::string& path) {
   const int count = sd_listen_fds(1);
   if (count < 0) return fail_errno(Errc::io_error, "the sockets of systemd", -count);
   std::vector<Fd> handed_over;
+  handed_over.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) handed_over.emplace_back(SD_LISTEN_FDS_START + i);
   if (handed_over.empty()) return Fd();
   if (handed_over.size() > 1) {

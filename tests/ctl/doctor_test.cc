@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 struct Node {
   Machine machine{.cpu_flags = " sse2 avx2 ",
                   .huge_pages = "always within_size [advise] never deny force",
-                  .addresses = {"127.0.0.1", "10.0.0.5"},
+                  .interfaces = {{"lo", "127.0.0.1", 0}, {"eth0", "10.0.0.5", 25000}},
                   .clock_synchronized = true};
   json status{
       {"advertise", "10.0.0.5:7700"}, {"kernel_target", "avx2"}, {"silent_lanes", json::array()}};
@@ -83,6 +83,15 @@ TEST(Doctor, SeesAnAddressThatOthersCannotReach) {
   EXPECT_EQ(node.about("port").grade, Grade::good);
 }
 
+TEST(Doctor, SeesASlowLink) {
+  Node node;
+  EXPECT_THAT(node.about("network").text, HasSubstr("eth0 at 25,000 Mbit/s"));
+  node.machine.interfaces[1].speed_mbit = 1000;
+  expect(node.about("network"), Grade::advice, "1,000 Mbit/s", "compress gradients");
+  node.machine.interfaces[1].speed_mbit = 0;
+  EXPECT_EQ(node.about("network").grade, Grade::good);
+}
+
 TEST(Doctor, SeesThatRecordsCannotBeWritten) {
   Node node;
   node.host["flight_free_bytes"] = 1u << 20;
@@ -118,7 +127,8 @@ TEST(Doctor, PrintsTheRemedyBelowWhatItIsFor) {
 
 TEST(Doctor, ReadsThisMachine) {
   const Machine machine = read_machine();
-  EXPECT_THAT(machine.addresses, ::testing::Contains("127.0.0.1"));
+  EXPECT_THAT(machine.interfaces,
+              ::testing::Contains(::testing::Field(&Interface::address, "127.0.0.1")));
   EXPECT_THAT(machine.cpu_flags, ::testing::EndsWith(" "));
 }
 
