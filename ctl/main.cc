@@ -3,14 +3,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "ctl/control_client.h"
 #include "ctl/doctor.h"
@@ -56,6 +57,11 @@ ExitCode exit_code_of(Errc code) {
   }
 }
 
+ExitCode explain(const Error& error) {
+  fmt::print(stderr, "ternctl: {}\n", error.text);
+  return exit_code_of(error.code);
+}
+
 void print(const Request& request, const Verb& verb, const json& result) {
   // Watched, each answer is one line, for programs that read as it comes.
   const std::string text = !request.as_json ? verb.render(result)
@@ -74,46 +80,49 @@ Result<json> ask(const Request& request, std::string_view verb) {
   return ask_daemon(request.socket_path, verb, timeout);
 }
 
+// The answers in the order of the verbs, or the first error.
+Result<std::vector<json>> ask_all(const Request& request,
+                                  std::initializer_list<std::string_view> verbs) {
+  std::vector<json> answers;
+  for (const std::string_view verb : verbs) {
+    auto answer = ask(request, verb);
+    if (!answer) return tl::unexpected(std::move(answer.error()));
+    answers.push_back(std::move(*answer));
+  }
+  return answers;
+}
+
+std::string json_text(const json& result, int indent) {
+  return result.dump(indent, ' ', false, json::error_handler_t::replace);
+}
+
 // One line whatever happens, because that is what monitoring shows.
 ExitCode show_health(const Request& request) {
-  std::array<json, 3> answers;
-  constexpr std::array<std::string_view, 3> kQuestions{"status", "peers", "groups"};
-  for (std::size_t i = 0; i < kQuestions.size(); ++i) {
-    auto answer = ask(request, kQuestions[i]);
-    if (!answer) {
-      const std::string& text = answer.error().text;
-      fmt::print("FAULT: {}\n", std::string_view(text).substr(0, text.find('\n')));
-      return exit_code_of(answer.error().code);
-    }
-    answers[i] = std::move(*answer);
-  }
-  const Health health = judge_health(answers[0], answers[1], answers[2], request.patience_s);
-  if (request.as_json) {
-    fmt::print("{}\n", json{{"well", health.well}, {"line", health.line}}.dump(
-                           -1, ' ', false, json::error_handler_t::replace));
+  const auto answers = ask_all(request, {"status", "peers", "groups"});
+  Health health;
+  ExitCode code = ExitCode::ok;
+  if (answers) {
+    health = judge_health((*answers)[0], (*answers)[1], (*answers)[2], request.patience_s);
+    if (!health.well) code = ExitCode::unwell;
   } else {
-    fmt::print("{}\n", health.line);
+    const std::string& text = answers.error().text;
+    health.line = "FAULT: " + text.substr(0, text.find('\n'));
+    code = exit_code_of(answers.error().code);
   }
+  const std::string line =
+      request.as_json ? json_text({{"well", health.well}, {"line", health.line}}, -1) : health.line;
+  fmt::print("{}\n", line);
   std::fflush(stdout);
-  return health.well ? ExitCode::ok : ExitCode::unwell;
+  return code;
 }
 
 ExitCode show_findings(const Request& request) {
-  std::array<json, 4> answers;
-  constexpr std::array<std::string_view, 4> kQuestions{"status", "host", "peers", "counters"};
-  for (std::size_t i = 0; i < kQuestions.size(); ++i) {
-    auto answer = ask(request, kQuestions[i]);
-    if (!answer) {
-      fmt::print(stderr, "ternctl: {}\n", answer.error().text);
-      return exit_code_of(answer.error().code);
-    }
-    answers[i] = std::move(*answer);
-  }
-  const auto findings = examine(read_machine(), answers[0], answers[1], answers[2], answers[3]);
+  const auto answers = ask_all(request, {"status", "host", "peers", "counters"});
+  if (!answers) return explain(answers.error());
+  const auto findings =
+      examine(read_machine(), (*answers)[0], (*answers)[1], (*answers)[2], (*answers)[3]);
   const std::string text =
-      request.as_json
-          ? findings_json(findings).dump(2, ' ', false, json::error_handler_t::replace) + '\n'
-          : render_findings(findings);
+      request.as_json ? json_text(findings_json(findings), 2) + '\n' : render_findings(findings);
   fmt::print("{}", text);
   const bool fault = std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.grade == Grade::fault;
@@ -123,10 +132,7 @@ ExitCode show_findings(const Request& request) {
 
 ExitCode show_answer(const Request& request) {
   const auto result = ask(request, request.verb);
-  if (!result) {
-    fmt::print(stderr, "ternctl: {}\n", result.error().text);
-    return exit_code_of(result.error().code);
-  }
+  if (!result) return explain(result.error());
   print(request, *find_verb(request.verb), *result);
   return ExitCode::ok;
 }

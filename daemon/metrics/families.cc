@@ -1,5 +1,6 @@
 #include "daemon/metrics/families.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -49,14 +50,6 @@ constexpr Metric kOfLinks[] = {
      "Time from a frame to its acknowledgement."},
 };
 
-void set(ClientMetric& metric, MetricType type, double value) {
-  if (type == MetricType::Counter) {
-    metric.counter.value = value;
-  } else {
-    metric.gauge.value = value;
-  }
-}
-
 std::string text_of(const json& row, const char* field) {
   const auto found = row.is_object() ? row.find(field) : row.end();
   return found != row.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -64,14 +57,23 @@ std::string text_of(const json& row, const char* field) {
 
 MetricFamily family_of(const Metric& metric) { return {metric.name, metric.help, metric.type, {}}; }
 
-// The row's number with these labels, if the row has it.
+// The row's number with these labels, if the row has it. Rows with equal labels, two links to one
+// peer, become one: what is counted is added, else the largest is shown.
 void add_row(MetricFamily& family, const Metric& metric, const json& row,
              std::vector<ClientMetric::Label> labels) {
   const auto found = row.is_object() ? row.find(metric.field) : row.end();
   if (found == row.end() || !found->is_number()) return;
+  const double number = found->get<double>() * metric.scale;
+  const auto same = std::find_if(family.metric.begin(), family.metric.end(),
+                                 [&](const ClientMetric& other) { return other.label == labels; });
+  if (same != family.metric.end()) {
+    same->counter.value += number;
+    same->gauge.value = std::max(same->gauge.value, number);
+    return;
+  }
   ClientMetric value;
   value.label = std::move(labels);
-  set(value, metric.type, found->get<double>() * metric.scale);
+  value.counter.value = value.gauge.value = number;  // the type says which counts
   family.metric.push_back(std::move(value));
 }
 

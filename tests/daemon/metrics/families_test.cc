@@ -1,5 +1,6 @@
 #include "daemon/metrics/families.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <prometheus/text_serializer.h>
 
@@ -10,6 +11,7 @@ namespace tern::daemon {
 namespace {
 
 using nlohmann::json;
+using ::testing::HasSubstr;
 
 std::string text_of(const json& status, const json& peers, const json& counters) {
   return prometheus::TextSerializer().Serialize(metric_families(status, peers, counters));
@@ -47,6 +49,21 @@ TEST(MetricFamilies, HaveBaseUnitsAndTotals) {
       "# HELP tern_joins_total ranks that joined.\n"
       "# TYPE tern_joins_total counter\n"
       "tern_joins_total 5\n");
+}
+
+TEST(MetricFamilies, HaveOneSeriesForTwoLinksToOnePeer) {
+  const auto link = [](int bytes, double round_trip_us) {
+    return json{{"node_id", "ab"},
+                {"address", "10.0.0.2:7700"},
+                {"lane", "control"},
+                {"bytes_sent", bytes},
+                {"round_trip_us", round_trip_us}};
+  };
+  const std::string text =
+      text_of(json::object(), json::array({link(7, 250), link(5, 100)}), json::object());
+  const std::string labels = "{node=\"ab\",address=\"10.0.0.2:7700\",lane=\"control\"}";
+  EXPECT_THAT(text, HasSubstr("tern_link_sent_bytes_total" + labels + " 12\n"));
+  EXPECT_THAT(text, HasSubstr("tern_link_round_trip_seconds" + labels + " 0.00025\n"));
 }
 
 TEST(MetricFamilies, LeaveOutWhatIsMissing) {
