@@ -122,6 +122,7 @@ std::string in_child_with(const std::vector<int>& sockets,
   const pid_t child = ::fork();
   if (child == 0) {
     std::vector<int> moved;  // out of the way first: one may be another's place
+    moved.reserve(sockets.size());
     for (const int fd : sockets) moved.push_back(::fcntl(fd, F_DUPFD, 100));
     const int out = ::fcntl(ends[1], F_DUPFD, 100);
     for (std::size_t i = 0; i < moved.size(); ++i) ::dup2(moved[i], 3 + static_cast<int>(i));
