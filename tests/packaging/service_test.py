@@ -100,6 +100,8 @@ def install(debs):
     check(os.stat("/run/tern/ternd.sock").st_mode & 0o777 == 0o666, "mode of the clients' socket")
     check(os.stat("/run/tern/control.sock").st_mode & 0o777 == 0o660, "mode of the control socket")
     run("runuser", "-u", "nobody", "--", "ternctl", "status", status=4)
+    check(run("ternctl", "health").startswith("OK: "), "the daemon's health")
+    check("memory lock: enough may be locked" in run("ternctl", "doctor"), "the limit of locked memory")
 
 
 def record_exposure():
