@@ -10,7 +10,7 @@ export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full bench study accuracy lint format clean
+.PHONY: help demo test test-full bench study accuracy deb lint format clean
 
 help:
 	@echo 'make demo       train MNIST over a 100 Mbit/s link, raw and with 3LC, and compare'
@@ -19,6 +19,7 @@ help:
 	@echo 'make bench      codecs, and all-reduce beside Gloo and iperf3 on shaped links'
 	@echo 'make study      every codec on recorded gradients and weights; rewrites the study in docs/codecs.md'
 	@echo 'make accuracy   trains with every family of recipes; rewrites the table in docs/codecs.md'
+	@echo 'make deb        Debian packages in build/deb, checked by lintian'
 	@echo 'make lint       layer, tidy, docs and format checks, clang-tidy on changed files'
 	@echo 'make format     apply clang-format to all files'
 	@echo 'make clean      remove build/'
@@ -35,6 +36,7 @@ test:
 
 test-full:
 	tools/install_dependencies.sh test
+	tools/make_deb.sh
 	$(PYTHON) tools/run_tests.py --full
 
 bench:
@@ -54,6 +56,10 @@ accuracy:
 	cmake --preset release
 	cmake --build --preset release --target ternd ternctl train_mnist
 	$(PYTHON) tools/accuracy.py $(ACCURACY_FLAGS)
+
+deb:
+	tools/install_dependencies.sh deb
+	tools/make_deb.sh
 
 lint:
 	tools/install_dependencies.sh test

@@ -11,6 +11,7 @@ enum class ExitCode : int {
   permission_denied = 4,  // by the socket's mode or by the daemon
   version_mismatch = 5,   // daemon and ternctl are of different times
   no_answer = 6,          // too late, cut off, or not the protocol
+  unwell = 7,             // `health` or `doctor` found a fault
 };
 
 }  // namespace tern::ctl

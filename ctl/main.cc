@@ -2,16 +2,21 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "ctl/control_client.h"
+#include "ctl/doctor.h"
 #include "ctl/exit_code.h"
+#include "ctl/health.h"
 #include "ctl/views.h"
 
 namespace tern::ctl {
@@ -22,6 +27,8 @@ using nlohmann::json;
 // sizeof(sockaddr_un::sun_path) less the zero.
 constexpr std::size_t kMaxSocketPathBytes = 107;
 constexpr double kMaxSeconds = 86'400;
+constexpr std::string_view kHealth = "health";
+constexpr std::string_view kDoctor = "doctor";
 
 struct Request {
   std::string verb;
@@ -29,6 +36,7 @@ struct Request {
   std::string socket_path = "/run/tern/control.sock";
   double timeout_s = 5;
   double watch_s = 0;  // 0: once
+  double patience_s = 60;
   bool as_json = false;
 };
 
@@ -50,6 +58,11 @@ ExitCode exit_code_of(Errc code) {
   }
 }
 
+ExitCode explain(const Error& error) {
+  fmt::print(stderr, "ternctl: {}\n", error.text);
+  return exit_code_of(error.code);
+}
+
 void print(const Request& request, const Verb& verb, const json& result) {
   // Watched, each answer is one line, for programs that read as it comes.
   const std::string text = !request.as_json ? verb.render(result)
@@ -62,21 +75,82 @@ void print(const Request& request, const Verb& verb, const json& result) {
   std::fflush(stdout);
 }
 
-ExitCode run(const Request& request) {
-  const Verb* const verb = find_verb(request.verb);
+Result<json> ask(const Request& request, std::string_view verb) {
   const auto timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(request.timeout_s * 1e3));
   json args = json::object();
-  if (!request.argument.empty()) args[std::string(verb->argument.name)] = request.argument;
+  if (const Verb* const asked = find_verb(verb); asked != nullptr && !request.argument.empty()) {
+    args[std::string(asked->argument.name)] = request.argument;
+  }
+  return ask_daemon(request.socket_path, verb, args, timeout);
+}
+
+// The answers in the order of the verbs, or the first error.
+Result<std::vector<json>> ask_all(const Request& request,
+                                  std::initializer_list<std::string_view> verbs) {
+  std::vector<json> answers;
+  for (const std::string_view verb : verbs) {
+    auto answer = ask(request, verb);
+    if (!answer) return tl::unexpected(std::move(answer.error()));
+    answers.push_back(std::move(*answer));
+  }
+  return answers;
+}
+
+std::string json_text(const json& result, int indent) {
+  return result.dump(indent, ' ', false, json::error_handler_t::replace);
+}
+
+// One line whatever happens, because that is what monitoring shows.
+ExitCode show_health(const Request& request) {
+  const auto answers = ask_all(request, {"status", "peers", "groups"});
+  Health health;
+  ExitCode code = ExitCode::ok;
+  if (answers) {
+    health = judge_health((*answers)[0], (*answers)[1], (*answers)[2], request.patience_s);
+    if (!health.well) code = ExitCode::unwell;
+  } else {
+    const std::string& text = answers.error().text;
+    health.line = "FAULT: " + text.substr(0, text.find('\n'));
+    code = exit_code_of(answers.error().code);
+  }
+  const std::string line =
+      request.as_json ? json_text({{"well", health.well}, {"line", health.line}}, -1) : health.line;
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+  return code;
+}
+
+ExitCode show_findings(const Request& request) {
+  const auto answers = ask_all(request, {"status", "host", "peers", "counters"});
+  if (!answers) return explain(answers.error());
+  const auto findings =
+      examine(read_machine(), (*answers)[0], (*answers)[1], (*answers)[2], (*answers)[3]);
+  const std::string text =
+      request.as_json ? json_text(findings_json(findings), 2) + '\n' : render_findings(findings);
+  fmt::print("{}", text);
+  const bool fault = std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.grade == Grade::fault;
+  });
+  return fault ? ExitCode::unwell : ExitCode::ok;
+}
+
+ExitCode show_answer(const Request& request) {
+  const auto result = ask(request, request.verb);
+  if (!result) return explain(result.error());
+  print(request, *find_verb(request.verb), *result);
+  return ExitCode::ok;
+}
+
+ExitCode run(const Request& request) {
   while (true) {
-    const auto result = ask_daemon(request.socket_path, request.verb, args, timeout);
-    if (!result) {
-      fmt::print(stderr, "ternctl: {}\n", result.error().text);
-      return exit_code_of(result.error().code);
-    }
-    print(request, *verb, *result);
+    const bool health = request.verb == kHealth;
+    const ExitCode code = health                    ? show_health(request)
+                          : request.verb == kDoctor ? show_findings(request)
+                                                    : show_answer(request);
     if (std::ferror(stdout) != 0) return ExitCode::failed;
-    if (request.watch_s <= 0) return ExitCode::ok;
+    // Watching for health is watching for the fault to come and go.
+    if (request.watch_s <= 0 || (code != ExitCode::ok && !health)) return code;
     std::this_thread::sleep_for(std::chrono::duration<double>(request.watch_s));
   }
 }
@@ -96,7 +170,8 @@ CLI::Validator seconds_from(double min) {
 void add_exit_codes(CLI::App& app) {
   app.footer(
       "Exit status: 0 success, 1 the daemon answered with an error, 2 wrong usage, 3 no daemon,\n"
-      "4 access refused, 5 daemon and ternctl are of different versions, 6 no answer in time.");
+      "4 access refused, 5 daemon and ternctl are of different versions, 6 no answer in time,\n"
+      "7 health or doctor found a fault.");
 }
 
 int main_of(int argc, char** argv) {
@@ -133,6 +208,15 @@ int main_of(int argc, char** argv) {
         ->type_name(std::string(verb.argument.placeholder))
         ->required(verb.argument.required);
   }
+  app.add_subcommand(std::string(kDoctor), "What makes this node slow or deaf, and the remedy")
+      ->callback([&request] { request.verb = kDoctor; });
+  app.add_subcommand(std::string(kHealth), "One line and an exit status, for monitoring")
+      ->callback([&request] { request.verb = kHealth; })
+      ->add_option("--patience", request.patience_s,
+                   "Seconds that an operation may wait for ranks before it is a fault")
+      ->check(seconds_from(0.001))
+      ->capture_default_str()
+      ->type_name("SECONDS");
   add_exit_codes(app);
   try {
     app.parse(argc, argv);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ctl/fields.h"
+#include "ctl/human.h"
 #include "ctl/table.h"
 #include "ctl/tuner_views.h"
 
@@ -25,6 +26,18 @@ std::string yes_no(const json& object, std::string_view key, std::string_view ye
   const auto value = object.find(key);
   if (value == object.end() || !value->is_boolean()) return "-";
   return std::string(value->get<bool>() ? yes : no);
+}
+
+// "a, b"; empty if the field is no list or has nothing in it.
+std::string list_field(const json& object, std::string_view key) {
+  std::string text;
+  const auto list = object.find(key);
+  if (list == object.end() || !list->is_array()) return text;
+  for (const json& item : *list) {
+    if (!text.empty()) text += ", ";
+    text += printable(item.is_string() ? item.get<std::string>() : item.dump());
+  }
+  return text;
 }
 
 std::string render_status(const json& status) {
@@ -46,6 +59,12 @@ std::string render_status(const json& status) {
   line("groups", count_field(status, "groups"));
   line("peers", count_field(status, "peers"));
   line("memory", bytes_field(status, "rss_bytes"));
+  if (const std::string lanes = list_field(status, "silent_lanes"); !lanes.empty()) {
+    line("silent lanes", lanes);
+  }
+  if (const std::string names = list_field(status, "waiting_settings"); !names.empty()) {
+    line("need restart", names);
+  }
   return text;
 }
 

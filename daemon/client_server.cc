@@ -10,14 +10,6 @@ constexpr int kPacketsPerRound = 16;
 
 }  // namespace
 
-Result<std::unique_ptr<ClientServer>> ClientServer::create(net::EventLoop& loop,
-                                                           const std::string& path,
-                                                           std::uint32_t mode) {
-  auto listener = shm::PacketListener::bind(path, static_cast<mode_t>(mode));
-  if (!listener) return tl::unexpected(listener.error());
-  return std::unique_ptr<ClientServer>(new ClientServer(loop, std::move(*listener)));
-}
-
 ClientServer::ClientServer(net::EventLoop& loop, shm::PacketListener listener)
     : loop_(loop), listener_(std::move(listener)) {}
 

@@ -18,8 +18,7 @@ namespace tern::daemon {
 class ClientServer final : public ClientPort {
  public:
   // REQUIRES: the loop and the conductor given to start() outlive the server.
-  static Result<std::unique_ptr<ClientServer>> create(net::EventLoop& loop, const std::string& path,
-                                                      std::uint32_t mode);
+  ClientServer(net::EventLoop& loop, shm::PacketListener listener);
   ~ClientServer() override;
 
   void start(Conductor& conductor);
@@ -42,7 +41,6 @@ class ClientServer final : public ClientPort {
     bool closing = false;  // the conductor has been told
   };
 
-  ClientServer(net::EventLoop& loop, shm::PacketListener listener);
   void accept_clients();
   void read_client(std::uint64_t id);
   void close(std::uint64_t id, Connection& connection);

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/check.h"
+#include "daemon/service/log.h"
 
 namespace tern::daemon {
 namespace {
@@ -121,7 +122,8 @@ void Conductor::on_event(const Event& event) {
   if (event.kind == EventKind::client_misbehaved) {
     const auto found = clients_.find(event.client->id);
     if (found == clients_.end()) return;
-    spdlog::warn("client {}: {}; it is disconnected", event.client->id, event.text);
+    log_about({.job = found->second->job}, spdlog::level::warn, "client {}: {}; it is disconnected",
+              event.client->id, event.text);
     ++counters_.bad_packets;
     return drop_client(*found->second, event.text);
   }
@@ -157,12 +159,13 @@ void Conductor::on_event(const Event& event) {
       group.tensors.erase(tensor);
       break;
     }
-    case EventKind::link_lost:
-      end_group(
-          group, event.code == Errc::shutting_down ? Errc::peer_lost : event.code,
-          "lost " + node_name(group, static_cast<std::uint32_t>(event.number)) + ": " + event.text,
-          true);
+    case EventKind::link_lost: {
+      const std::string peer = node_name(group, static_cast<std::uint32_t>(event.number));
+      const LogScope scope({.peer = peer});
+      end_group(group, event.code == Errc::shutting_down ? Errc::peer_lost : event.code,
+                "lost " + peer + ": " + event.text, true);
       break;
+    }
     case EventKind::op_failed: {
       Command command;
       command.kind = CommandKind::fail_op;
@@ -231,8 +234,9 @@ void Conductor::record_flight(MemberGroup& group, const Event& event) {
     const auto tensor = group.tensors.find(event.record.tensor);
     return tensor == group.tensors.end() ? "(anonymous)" : tensor->second.state->name;
   }();
-  spdlog::warn("group {} epoch {}: op {} of {} failed: {}: {}", group.uid.substr(0, 8), group.epoch,
-               event.record.sequence, name, errc_name(event.code), event.text);
+  log_about({.job = group.job, .group = short_uid(group.uid), .tensor = name}, spdlog::level::warn,
+            "group {} epoch {}: op {} of {} failed: {}: {}", short_uid(group.uid), group.epoch,
+            event.record.sequence, name, errc_name(event.code), event.text);
   // The end of the group writes the record again; a storm of failures must not become one of files.
   if (!group.ended && clock_.now_ns() - group.flights_written_ns >= kIdleNs) {
     group.flights_written_ns = clock_.now_ns();
@@ -344,7 +348,8 @@ void Conductor::on_incoming(std::unique_ptr<net::Incoming> incoming, const wire:
 
 void Conductor::on_refused(const std::string& from, Errc reason, const char* text) {
   ++counters_.hellos_refused;
-  spdlog::warn("refused a connection from {}: {}: {}", from, errc_name(reason), text);
+  log_about({.peer = from}, spdlog::level::warn, "refused a connection from {}: {}: {}", from,
+            errc_name(reason), text);
 }
 
 void Conductor::say_goodbye() {

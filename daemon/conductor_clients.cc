@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "daemon/conductor.h"
+#include "daemon/service/log.h"
 #include "shm/wakeup.h"
 
 namespace tern::daemon {
@@ -69,8 +70,9 @@ void Conductor::on_client_packet(std::uint64_t id, std::span<const std::byte> by
   if (bytes.size() >= sizeof(header)) std::memcpy(&header, bytes.data(), sizeof(header));
   const auto bad = [&](const char* why) {
     ++counters_.bad_packets;
-    spdlog::warn("client {} (pid {}, uid {}): {}; it is disconnected", id, client.credentials.pid,
-                 client.credentials.uid, why);
+    log_about({.job = client.job}, spdlog::level::warn,
+              "client {} (pid {}, uid {}): {}; it is disconnected", id, client.credentials.pid,
+              client.credentials.uid, why);
     answer(id, header.request, Errc::protocol_error, why);
     drop_client(client, why);
   };
@@ -199,8 +201,8 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
   welcome.segment_bytes = client.memory->segment.segment_bytes();
   welcome.eager_bytes = settings_.eager_bytes;
   port_.reply(client.id, shm::packet_bytes(welcome), descriptors);
-  spdlog::info("client {} connected: pid {}, uid {}, job {}", client.id, client.credentials.pid,
-               client.credentials.uid, client.job);
+  log_about({.job = client.job}, spdlog::level::info, "client {} connected: pid {}, uid {}, job {}",
+            client.id, client.credentials.pid, client.credentials.uid, client.job);
 }
 
 // ---- The end of a client
@@ -278,8 +280,8 @@ void Conductor::drop_client(Client& client, const char* why) {
     clients_.erase(client.id);
     return;
   }
-  spdlog::info("client {} (pid {}, job {}) is gone: {}", client.id, client.credentials.pid,
-               client.job, why);
+  log_about({.job = client.job}, spdlog::level::info, "client {} (pid {}, job {}) is gone: {}",
+            client.id, client.credentials.pid, client.job, why);
   Command drop;
   drop.kind = CommandKind::drop_client;
   drop.client = client.memory.get();

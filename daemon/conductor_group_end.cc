@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "daemon/conductor.h"
+#include "daemon/service/log.h"
 
 namespace tern::daemon {
 
@@ -18,8 +19,8 @@ void Conductor::end_group(MemberGroup& group, Errc code, const std::string& text
   group.end_text = text;
   ++counters_.groups_ended;
   if (code != Errc::group_left) {
-    spdlog::warn("group {} epoch {} ended: {}: {}", group.uid.substr(0, 8), group.epoch,
-                 errc_name(code), text);
+    log_about(log_fields(group), spdlog::level::warn, "group {} epoch {} ended: {}: {}",
+              short_uid(group.uid), group.epoch, errc_name(code), text);
     write_flights(group);
   }
   if (tell_coordinator) {

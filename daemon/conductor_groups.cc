@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "daemon/conductor.h"
 #include "daemon/hmac.h"
+#include "daemon/service/log.h"
 
 namespace tern::daemon {
 namespace {
@@ -124,8 +125,9 @@ void Conductor::refuse_join(JoinSet& set, std::uint32_t rank, Errc code, const s
   const auto found = set.ranks.find(rank);
   if (found == set.ranks.end()) return;
   ++counters_.joins_refused;
-  spdlog::warn("rank {} of group {} was refused: {}: {}", rank, short_group_uid(set.id),
-               errc_name(code), text);
+  const std::string uid = short_group_uid(set.id);
+  log_about({.group = uid}, spdlog::level::warn, "rank {} of group {} was refused: {}: {}", rank,
+            uid, errc_name(code), text);
   answer(found->second.client, found->second.request, code, text);
   set.ranks.erase(found);
 }
@@ -236,7 +238,8 @@ void Conductor::on_members(LinkRef from, const std::string& uid, const nlohmann:
   if (proof.empty() || !equal_constant_time(bytes_of(proof), bytes_of(text_of(message, "hmac"))) ||
       !body.is_object()) {
     ++counters_.bad_control_messages;
-    spdlog::warn("group {}: the coordinator's list of members is not proven", uid.substr(0, 8));
+    log_about({.group = short_uid(uid)}, spdlog::level::warn,
+              "group {}: the coordinator's list of members is not proven", short_uid(uid));
     refuse_epoch(from, uid, message);
     while (!set.ranks.empty()) refuse_join(set, set.ranks.begin()->first, Errc::rank_lost, kGone);
     joins_.erase(uid);
@@ -316,8 +319,9 @@ void Conductor::make_group(JoinSet& set, const nlohmann::json& body) {
   if (!sound || gone) {
     const Errc code = gone ? Errc::rank_lost : Errc::protocol_error;
     const char* text = gone ? kGone : "a node cannot take part with these parameters";
-    spdlog::warn("group {}: the coordinator's list of members does not fit this node: {}",
-                 group.uid.substr(0, 8), text);
+    log_about(log_fields(group), spdlog::level::warn,
+              "group {}: the coordinator's list of members does not fit this node: {}",
+              short_uid(group.uid), text);
     send(group.coordinator, {{"t", "ended"},
                              {"uid", group.uid},
                              {"epoch", group.epoch},
@@ -351,9 +355,10 @@ void Conductor::make_group(JoinSet& set, const nlohmann::json& body) {
     group.lanes.push_back(std::make_unique<LaneGroup>(setup));
     group_of_lane_group_[group.lanes.back().get()] = &group;
   }
-  spdlog::info("group {} epoch {}: {} ranks on {} nodes, {} of them here, {} lanes",
-               group.uid.substr(0, 8), group.epoch, group.size, group.addresses.size(),
-               group.ranks.size(), group.lane_count);
+  log_about(log_fields(group), spdlog::level::info,
+            "group {} epoch {}: {} ranks on {} nodes, {} of them here, {} lanes",
+            short_uid(group.uid), group.epoch, group.size, group.addresses.size(),
+            group.ranks.size(), group.lane_count);
   Command add;
   add.kind = CommandKind::add_group;
   command_all(group, add);

@@ -7,6 +7,7 @@
 
 #include "codec/entropy/codebook.h"
 #include "daemon/conductor.h"
+#include "daemon/service/log.h"
 
 namespace tern::daemon {
 namespace {
@@ -237,7 +238,9 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
             !tensor.state->codec.adopt_residual(last.codec)) {
           ++counters_.state_resets;
           bump(tensor.state->lanes[0].resets, std::uint64_t{1});
-          spdlog::info(
+          log_about(
+              {.job = group->job, .group = short_uid(group->uid), .tensor = name},
+              spdlog::level::info,
               "the codec state of {} was reset: another layout, an op in flight, or half imported",
               name);
         }

@@ -1,5 +1,6 @@
 #include "daemon/daemon.h"
 
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -14,7 +15,12 @@
 #include "daemon/config/settings.h"
 #include "daemon/control/control_server.h"
 #include "daemon/hmac.h"
+#include "daemon/host_report.h"
 #include "daemon/lane_thread.h"
+#include "daemon/metrics/families.h"
+#include "daemon/metrics/metrics_server.h"
+#include "daemon/service/supervisor.h"
+#include "daemon/service/watchdog.h"
 #include "daemon/version.h"
 #include "net/event_loop_asio.h"
 #include "net/tcp/tcp_transport.h"
@@ -27,6 +33,8 @@ constexpr std::uint64_t kGraceNs = 2'000'000'000;
 // And what was said to clients and peers has so long to leave.
 constexpr std::uint64_t kFlushNs = 200'000'000;
 constexpr std::uint64_t kMaxSleepNs = 1'000'000'000;
+// A lane is asked for signs of life also where no supervisor has set a limit.
+constexpr std::uint64_t kLaneTimeoutNs = 20'000'000'000;
 
 net::LinkSettings link_settings(const Config& config) {
   net::LinkSettings settings;
@@ -56,6 +64,14 @@ Status check_recipe(const Config& config) {
 std::string text_argument(const nlohmann::json& args, const char* name) {
   const auto found = args.find(name);
   return found != args.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+// As the supervisor handed it over, or made here.
+Result<shm::PacketListener> client_listener(const Config& config) {
+  auto handed_over = take_client_socket(config.socket);
+  if (!handed_over) return tl::unexpected(handed_over.error());
+  if (*handed_over) return shm::PacketListener::adopt(std::move(*handed_over));
+  return shm::PacketListener::bind(config.socket, static_cast<mode_t>(config.socket_mode));
 }
 
 wire::NodeId random_node() {
@@ -102,9 +118,15 @@ struct Daemon::Parts final : ControlVerbs {
   LateSink incoming;
   std::unique_ptr<net::Acceptor> acceptor;
   std::unique_ptr<ControlServer> control;
+  std::unique_ptr<MetricsServer> metrics;
   net::Endpoint listening;
   std::atomic<bool> stop{false};
   std::atomic<bool> reload{false};
+  Supervisor supervisor;
+  std::unique_ptr<Watchdog> watchdog;
+  std::vector<std::size_t> silent_lanes;
+  std::vector<std::string> waiting_settings;  // changed in the file, until a restart
+  std::uint64_t status_due_ns = 0;
 
   Result<nlohmann::json> handle(std::string_view verb, const nlohmann::json& args,
                                 const Credentials& credentials) override;
@@ -112,6 +134,9 @@ struct Daemon::Parts final : ControlVerbs {
   Status open_tuning();
   ConductorSettings conductor_settings() const;
   void apply_changes();
+  void watch_lanes(std::uint64_t now_ns);
+  std::string status_text() const;
+  nlohmann::json report_status() const;
   int do_work();
   void finish();
 };
@@ -121,8 +146,8 @@ Status Daemon::Parts::open_tuning() {
   settings.candidates = split_candidates(config.candidates);
   settings.policy = config.policy;
   settings.choice_directory = config.choice_directory;
-  if (!config.state_directory.empty()) {
-    settings.memory_file = config.state_directory + "/tuner.json";
+  if (const std::string directory = state_directory(config); !directory.empty()) {
+    settings.memory_file = directory + "/tuner.json";
   }
   auto created = Tuning::create(settings, clock);
   if (!created) return tl::unexpected(created.error());
@@ -147,9 +172,9 @@ Status Daemon::Parts::open(const Config& given) {
   if (config.transport != "tcp") {
     return fail(Errc::unsupported, "transport: this version has tcp only");
   }
-  auto server = ClientServer::create(loop, config.socket, config.socket_mode);
-  if (!server) return tl::unexpected(server.error());
-  clients = std::move(*server);
+  auto listener = client_listener(config);
+  if (!listener) return tl::unexpected(listener.error());
+  clients = std::make_unique<ClientServer>(loop, std::move(*listener));
   net::TcpSettings tcp;
   tcp.send_buffer_bytes = static_cast<int>(config.socket_send_buffer_bytes);
   tcp.receive_buffer_bytes = static_cast<int>(config.socket_receive_buffer_bytes);
@@ -173,6 +198,7 @@ Status Daemon::Parts::open(const Config& given) {
   idle.cores = std::thread::hardware_concurrency();
   idle.lanes = config.lanes;
   std::vector<Lane*> lane_pointers;
+  std::vector<SignOfLife*> signs;
   for (std::uint32_t i = 0; i < config.lanes; ++i) {
     auto parts = std::make_unique<LaneParts>();
     parts->transport = std::make_unique<net::TcpTransport>(parts->loop, tcp);
@@ -182,6 +208,7 @@ Status Daemon::Parts::open(const Config& given) {
     parts->lane->set_shadow(shadow.get());
     parts->thread = std::make_unique<LaneThread>(parts->loop, *parts->lane, clock, idle);
     lane_pointers.push_back(parts->lane.get());
+    signs.push_back(&parts->thread->sign_of_life());
     lanes.push_back(std::move(parts));
   }
 
@@ -190,6 +217,10 @@ Status Daemon::Parts::open(const Config& given) {
       conductor_settings(), clock, *transport, self, std::move(lane_pointers), *clients,
       [this](std::uint32_t lane) { lanes[lane]->thread->wake(); });
   conductor->set_tuning(tuning.get());
+  const std::uint64_t timeout_ns = Supervisor::watchdog_ns();
+  watchdog =
+      std::make_unique<Watchdog>(timeout_ns > 0 ? timeout_ns : kLaneTimeoutNs, std::move(signs),
+                                 [this](std::size_t lane) { lanes[lane]->thread->wake(); });
   incoming.target = &conductor->acceptor_sink();
   acceptor = std::move(*accept);
   clients->start(*conductor);
@@ -236,11 +267,13 @@ void Daemon::Parts::apply_changes() {
     spdlog::error("the configuration stays as it was: {}", fresh.error().text);
     return;
   }
+  waiting_settings.clear();
   for (const SettingChange& change : config_changes(config, *fresh)) {
     if (change.reloadable) {
       spdlog::info("{}: {}, was {}", change.name, change.after, change.before);
     } else {
       spdlog::warn("{}: stays {} until a restart", change.name, change.before);
+      waiting_settings.emplace_back(change.name);
     }
   }
   config = with_reloadable(config, *fresh);
@@ -254,6 +287,35 @@ void Daemon::Parts::apply_changes() {
   spdlog::info("the configuration was read again");
 }
 
+void Daemon::Parts::watch_lanes(std::uint64_t now_ns) {
+  if (watchdog->tick(now_ns)) supervisor.alive();
+  if (auto silent = watchdog->silent(now_ns); silent != silent_lanes) {
+    silent_lanes = std::move(silent);
+    status_due_ns = now_ns;
+    if (silent_lanes.empty()) spdlog::info("all lanes answer again");
+    for (const std::size_t lane : silent_lanes) spdlog::error("lane {} does not answer", lane);
+  }
+  if (now_ns < status_due_ns) return;
+  status_due_ns = now_ns + kMaxSleepNs;
+  supervisor.status(status_text());
+  if (metrics) {
+    metrics->publish(
+        metric_families(report_status(), conductor->report_peers(), conductor->report_counters()));
+  }
+}
+
+std::string Daemon::Parts::status_text() const {
+  std::string text = fmt::format("{} clients, {} groups, {} peers; listens on {} (plaintext)",
+                                 conductor->client_count(), conductor->group_count(),
+                                 conductor->peer_count(), net::to_text(listening));
+  if (!silent_lanes.empty())
+    text += fmt::format("; silent lanes: {}", fmt::join(silent_lanes, ", "));
+  if (!waiting_settings.empty()) {
+    text += fmt::format("; until a restart without effect: {}", fmt::join(waiting_settings, ", "));
+  }
+  return text;
+}
+
 int Daemon::Parts::do_work() {
   int work = loop.poll();
   work += acceptor->poll();
@@ -264,6 +326,7 @@ int Daemon::Parts::do_work() {
 
 void Daemon::Parts::finish() {
   spdlog::info("stopping: waiting for operations in flight");
+  supervisor.stopping();
   clients->stop_accepting();
   conductor->begin_stop();
   const auto work_until = [this](std::uint64_t deadline, auto done) {
@@ -280,26 +343,31 @@ void Daemon::Parts::finish() {
   tuning->save();
 }
 
+nlohmann::json Daemon::Parts::report_status() const {
+  return {{"version", kVersion},
+          {"node_id", node_text(self)},
+          {"pid", ::getpid()},
+          {"uptime_s", static_cast<double>(clock.now_ns() - started_ns) / 1e9},
+          {"listen", net::to_text(listening)},
+          {"advertise", to_text(net::Endpoint{advertised_endpoint(config, listening.port).host,
+                                              advertised_endpoint(config, listening.port).port})},
+          {"lanes", config.lanes},
+          {"clients", conductor->client_count()},
+          {"groups", conductor->group_count()},
+          {"peers", conductor->peer_count()},
+          {"transport", transport->name()},
+          {"kernel_target", codec::target::name()},
+          {"plaintext", true},
+          {"silent_lanes", silent_lanes},
+          {"waiting_settings", waiting_settings},
+          {"metrics", metrics ? net::to_text({config.metrics_listen.host, metrics->port()}) : ""},
+          {"rss_bytes", rss_bytes()}};
+}
+
 Result<nlohmann::json> Daemon::Parts::handle(std::string_view verb, const nlohmann::json& args,
                                              const Credentials& credentials) {
-  if (verb == "status") {
-    return nlohmann::json{
-        {"version", kVersion},
-        {"node_id", node_text(self)},
-        {"pid", ::getpid()},
-        {"uptime_s", static_cast<double>(clock.now_ns() - started_ns) / 1e9},
-        {"listen", net::to_text(listening)},
-        {"advertise", to_text(net::Endpoint{advertised_endpoint(config, listening.port).host,
-                                            advertised_endpoint(config, listening.port).port})},
-        {"lanes", config.lanes},
-        {"clients", conductor->client_count()},
-        {"groups", conductor->group_count()},
-        {"peers", conductor->peer_count()},
-        {"transport", transport->name()},
-        {"kernel_target", codec::target::name()},
-        {"plaintext", true},
-        {"rss_bytes", rss_bytes()}};
-  }
+  if (verb == "status") return report_status();
+  if (verb == "host") return report_host(flight_directory(config));
   if (verb == "clients") return conductor->report_clients();
   if (verb == "peers") return conductor->report_peers();
   if (verb == "groups") return conductor->report_groups();
@@ -327,7 +395,7 @@ Result<nlohmann::json> Daemon::Parts::handle(std::string_view verb, const nlohma
                           {"control", wire::kControlProtocol}};
   }
   return fail(Errc::unsupported,
-              "unknown verb; this daemon knows status, clients, peers, groups, "
+              "unknown verb; this daemon knows status, host, clients, peers, groups, "
               "tensors, counters, tuner, explain, policy, version");
 }
 
@@ -354,6 +422,11 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const Config& config,
   auto control = ControlServer::create(parts->loop.impl().io, options, *parts);
   if (!control) return tl::unexpected(control.error());
   parts->control = std::move(*control);
+  if (const Endpoint& listen = config.metrics_listen; !listen.host.empty()) {
+    auto metrics = MetricsServer::create(listen.host, listen.port);
+    if (!metrics) return tl::unexpected(metrics.error());
+    parts->metrics = std::move(*metrics);
+  }
   return std::unique_ptr<Daemon>(new Daemon(std::move(parts)));
 }
 
@@ -364,11 +437,19 @@ void Daemon::run() {
   spdlog::info("ternd {} listens on {} (plaintext) and {}, {} lanes, kernels {}", kVersion,
                net::to_text(parts.listening), parts.config.socket, parts.config.lanes,
                codec::target::name());
+  parts.supervisor.ready(parts.status_text());
   while (!parts.stop.load(std::memory_order_acquire)) {
-    if (parts.reload.exchange(false, std::memory_order_acq_rel)) parts.apply_changes();
-    if (parts.do_work() > 0) continue;
+    if (parts.reload.exchange(false, std::memory_order_acq_rel)) {
+      parts.supervisor.reloading();
+      parts.apply_changes();
+      parts.supervisor.ready(parts.status_text());
+    }
+    const int work = parts.do_work();
     const std::uint64_t now = parts.clock.now_ns();
-    const std::uint64_t deadline = parts.conductor->next_deadline_ns();
+    parts.watch_lanes(now);
+    if (work > 0) continue;
+    const std::uint64_t deadline =
+        std::min(parts.conductor->next_deadline_ns(), parts.watchdog->next_deadline_ns());
     if (deadline > now) parts.loop.wait(std::min(deadline - now, kMaxSleepNs));
   }
   parts.finish();

@@ -70,6 +70,8 @@ struct LanePeer {
     std::uint64_t added_bytes = 0, added_ns = 0;
   };
   Work work, work_seen;
+  // The link's count of bytes at the last look at its rate, and when that was.
+  std::uint64_t rate_bytes = 0, rate_ns = 0;
   bool lost = false;
   bool stranger = false;  // it connected without being expected, and where it listens is unknown
   Errc lost_code = Errc::ok;

@@ -240,7 +240,7 @@ class LaneGroup {
   void take_choice(collective::OpId op);
   void note_result(collective::OpId op, const wire::BlockHeader& header);
   bool is_surprising(const OpData& data, std::uint64_t now_ns) const;
-  void read_rates();
+  void read_rates(const OpData& data, std::uint64_t now_ns);
   static void compare_speed(LanePeer& peer, RateCell& cell);
   bool chooses_raw(collective::OpId op) const;
   void offer_sample(collective::OpId op, const Part& part);

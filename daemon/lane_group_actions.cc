@@ -434,7 +434,7 @@ void LaneGroup::finalize(OpId op) {
   const Errc code = ended.failed ? ended.status : data.verdict;
   const char* text = ended.failed ? ended.text : data.verdict_text;
   const std::uint64_t now = lane_->clock().now_ns();
-  if (data.tuning != nullptr && data.bytes_raw >= kRateBytes) read_rates();
+  if (data.tuning != nullptr && data.bytes_raw >= kRateBytes) read_rates(data, now);
   auto& counters = lane_->mutable_counters();
   bump(counters.codec_ns, data.encode_ns + data.decode_ns);
   if (ended.submitted != 0) {

@@ -64,21 +64,38 @@ bool LaneGroup::is_surprising(const OpData& data, std::uint64_t now_ns) const {
          took * kUsual < usual;
 }
 
-// One look at the carrier for each peer and op that is large enough to say something.
-void LaneGroup::read_rates() {
+// One look at the carrier for each peer and op that is large enough to say something. A carrier may
+// take itself for full in a short burst; a link has been full only if what went over it, in this op
+// or since the last look, comes near the rate that it claims.
+void LaneGroup::read_rates(const OpData& data, std::uint64_t now_ns) {
+  constexpr double kFull = 0.6;
+  constexpr double kImpossible = 1.2;
+  const auto rate_of = [](std::uint64_t bytes, std::uint64_t ns) {
+    return ns == 0 ? 0.0 : 1e9 * static_cast<double>(bytes) / static_cast<double>(ns);
+  };
+  const double op_rate = data.started_ns == 0
+                             ? 0.0
+                             : rate_of(data.bytes_sent / (nodes_ - 1), now_ns - data.started_ns);
   for (std::uint32_t node = 0; node < nodes_; ++node) {
     if (peers_[node] == nullptr || !peers_[node]->link) continue;
-    const net::DeliveryRate rate = peers_[node]->link->delivery_rate();
+    LanePeer& peer = *peers_[node];
+    const net::DeliveryRate rate = peer.link->delivery_rate();
+    const std::uint64_t bytes = peer.link->stats().bytes_sent;
+    const double used = std::max(op_rate, rate_of(bytes - peer.rate_bytes, now_ns - peer.rate_ns));
+    peer.rate_bytes = bytes;
+    peer.rate_ns = now_ns;
+    const bool limited =
+        rate.limited || used < kFull * rate.bytes_per_s || op_rate > kImpossible * rate.bytes_per_s;
     RateCell& cell = rates_[node];
-    cell.bytes_per_s.store(rate.bytes_per_s, std::memory_order_relaxed);
-    cell.limited.store(rate.limited, std::memory_order_relaxed);
+    cell.bytes_per_s.store(rate.bytes_per_s > 0.0 ? std::max(rate.bytes_per_s, op_rate) : 0.0,
+                           std::memory_order_relaxed);
+    cell.limited.store(limited, std::memory_order_relaxed);
     cell.round_trip_ns.store(static_cast<double>(rate.round_trip_ns), std::memory_order_relaxed);
     // What a sender with little to send has seen of its link is no news to the other side.
-    peers_[node]->link->report_delivered(
-        rate.limited ? 0 : static_cast<std::uint64_t>(rate.bytes_per_s));
-    cell.inbound.store(static_cast<double>(peers_[node]->link->stats().peer_delivers),
+    peer.link->report_delivered(limited ? 0 : static_cast<std::uint64_t>(rate.bytes_per_s));
+    cell.inbound.store(static_cast<double>(peer.link->stats().peer_delivers),
                        std::memory_order_relaxed);
-    compare_speed(*peers_[node], cell);
+    compare_speed(peer, cell);
   }
 }
 

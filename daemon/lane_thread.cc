@@ -37,6 +37,7 @@ void LaneThread::run() {
   }
   std::uint64_t idle_since = 0;
   while (!stop_.load(std::memory_order_acquire)) {
+    sign_of_life_.answer();
     if (lane_.do_work() > 0) {
       idle_since = 0;
       continue;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "daemon/lane.h"
+#include "daemon/service/sign_of_life.h"
 #include "net/event_loop.h"
 
 namespace tern::daemon {
@@ -29,6 +30,7 @@ class LaneThread {
   void start();
   void stop();  // and wait for its end
   void wake() noexcept { loop_.wake(); }
+  SignOfLife& sign_of_life() noexcept { return sign_of_life_; }
 
  private:
   void run();
@@ -38,6 +40,7 @@ class LaneThread {
   const Clock& clock_;
   Idle idle_;
   std::atomic<bool> stop_{false};
+  SignOfLife sign_of_life_;
   std::thread thread_;
 };
 

@@ -6,11 +6,13 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "daemon/config/command_line.h"
 #include "daemon/daemon.h"
+#include "daemon/service/journal_sink.h"
 #include "daemon/version.h"
 
 namespace {
@@ -32,6 +34,17 @@ tern::Result<tern::daemon::Config> read_config(const std::vector<std::string>& a
   return std::move(line->config);
 }
 
+void start_log(const std::string& level) {
+  if (tern::daemon::stderr_is_journal()) {
+    spdlog::set_default_logger(
+        std::make_shared<spdlog::logger>("ternd", tern::daemon::make_journal_sink()));
+  } else {
+    spdlog::set_default_logger(spdlog::stderr_color_mt("ternd"));
+    spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");
+  }
+  spdlog::set_level(spdlog::level::from_str(level));
+}
+
 int run(const std::vector<std::string>& arguments) {
   auto line = tern::daemon::parse_command_line(arguments, tern::daemon::kVersion);
   if (!line) {
@@ -42,9 +55,7 @@ int run(const std::vector<std::string>& arguments) {
     std::fputs(line->print->c_str(), stdout);
     return 0;
   }
-  spdlog::set_default_logger(spdlog::stderr_color_mt("ternd"));
-  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");
-  spdlog::set_level(spdlog::level::from_str(line->config.log_level));
+  start_log(line->config.log_level);
   auto daemon =
       tern::daemon::Daemon::create(line->config, [arguments] { return read_config(arguments); });
   if (!daemon) {

@@ -9,11 +9,13 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "daemon/control_frames.h"
 #include "daemon/group_id.h"
 #include "daemon/lane_group.h"
+#include "daemon/service/log.h"
 
 namespace tern::daemon {
 
@@ -97,6 +99,13 @@ struct MemberGroup {
     return std::uint64_t{1} << (&rank - ranks.data());
   }
 };
+
+// The first eight digits of a uid, for logs.
+inline std::string_view short_uid(std::string_view uid) { return uid.substr(0, 8); }
+
+inline LogFields log_fields(const MemberGroup& group) {
+  return {.job = group.job, .group = short_uid(group.uid)};
+}
 
 // "3,7", for texts about ranks.
 inline std::string join_numbers(const std::vector<std::uint32_t>& numbers) {

@@ -220,10 +220,12 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   if (used == tuned.published.end()) return;
   tuner::OpMeasurement op;
   op.choice = used->choice;
-  // What rides in the announcement has no start of its own.
-  if (record.eager == 0 && record.started_ns != 0) {
-    op.ns = static_cast<double>(record.ended_ns - record.started_ns);
-  }
+  // What rides in the announcement has no start of its own; for a tensor that may, its other ops
+  // are timed alike, waits for other ranks included, which are the same whatever the recipe.
+  const tuner::OpShape& shape = tuner_.policy(found->first).shape();
+  const bool small = shape.bytes <= shape.eager_bytes;
+  const std::uint64_t began = small ? record.submitted_ns : record.started_ns;
+  if (began != 0) op.ns = static_cast<double>(record.ended_ns - began);
   op.error.input_energy = record.input_energy;
   op.error.residual_energy = record.residual_energy;
   op.error.nonfinite = record.nonfinite != 0;

@@ -233,6 +233,12 @@ Result<PacketListener> PacketListener::bind(const std::string& path, mode_t mode
   return listener;
 }
 
+PacketListener PacketListener::adopt(Fd fd) noexcept {
+  PacketListener listener;
+  listener.fd_ = std::move(fd);
+  return listener;
+}
+
 PacketListener& PacketListener::operator=(PacketListener&& other) noexcept {
   if (this == &other) return *this;
   unlink_path();
@@ -245,7 +251,7 @@ PacketListener::~PacketListener() { unlink_path(); }
 
 // Only the owner of a descriptor unlinks: a moved-from listener has none.
 void PacketListener::unlink_path() noexcept {
-  if (fd_) ::unlink(path_.c_str());
+  if (fd_ && !path_.empty()) ::unlink(path_.c_str());
 }
 
 Result<PacketSocket> PacketListener::accept() const {

@@ -72,6 +72,9 @@ class PacketListener {
   // A socket file that nobody listens on is replaced; already_exists if somebody does. mode is that
   // of the file.
   static Result<PacketListener> bind(const std::string& path, mode_t mode);
+  // A socket that somebody else made and bound, and whose path stays theirs. REQUIRES: it listens
+  // and does not block.
+  static PacketListener adopt(Fd fd) noexcept;
 
   PacketListener() noexcept = default;
   PacketListener(PacketListener&& other) noexcept = default;
@@ -86,7 +89,7 @@ class PacketListener {
   void unlink_path() noexcept;
 
   Fd fd_;
-  std::string path_;
+  std::string path_;  // empty: not ours to unlink
 };
 
 // A packet of exactly the struct's size, or nothing. The header is not looked at.

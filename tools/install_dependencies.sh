@@ -2,22 +2,27 @@
 # Installs what Tern needs from Debian 12's own packages, and nothing that is there already.
 #
 #   install_dependencies.sh demo   enough to build and to run the demonstration
+#   install_dependencies.sh deb    enough to build the Debian packages
 #   install_dependencies.sh test   that, and what the tests, fuzzers, lints and benchmarks need
 set -eu
 
 demo_packages='build-essential cmake ninja-build pkg-config
   libhwy-dev libboost1.81-dev libexpected-dev libfmt-dev libspdlog-dev libtomlplusplus-dev
   libcli11-dev nlohmann-json3-dev libssl-dev libeigen3-dev libgtest-dev libgmock-dev
-  libbenchmark-dev libisal-dev zlib1g-dev libzstd-dev libdeflate-dev liblz4-dev
+  libbenchmark-dev libisal-dev libsystemd-dev prometheus-cpp-dev zlib1g-dev libzstd-dev libdeflate-dev liblz4-dev
   iproute2 procps python3 python3-matplotlib'
-test_packages="$demo_packages
-  git ccache clang clang-format clang-tidy libclang-rt-14-dev libgloo-dev iperf3 python3-numpy"
+deb_packages="$demo_packages
+  debhelper git lintian man-db"
+test_packages="$deb_packages
+  git ccache clang clang-format clang-tidy libclang-rt-14-dev libgloo-dev iperf3 python3-numpy prometheus
+  libibverbs-dev ibverbs-providers ibverbs-utils perftest rdma-core qemu-system-x86 busybox-static kmod systemd"
 
 case "${1:-}" in
   demo) packages=$demo_packages ;;
+  deb) packages=$deb_packages ;;
   test) packages=$test_packages ;;
   *)
-    echo "usage: $0 demo|test" >&2
+    echo "usage: $0 demo|deb|test" >&2
     exit 2
     ;;
 esac

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <cstdlib>
+#include <cstring>
+
 #include "daemon/config/config.h"
 #include "daemon/config/settings.h"
 #include "daemon/config/units.h"
@@ -47,8 +50,16 @@ Endpoint advertised_endpoint(const Config& config, std::uint16_t bound_port) {
   return endpoint;
 }
 
+std::string state_directory(const Config& config) {
+  if (!config.state_directory.empty()) return config.state_directory;
+  // Of the supervisor; several are separated by colons.
+  const char* const given = std::getenv("STATE_DIRECTORY");
+  return given != nullptr && *given == '/' ? std::string(given, std::strcspn(given, ":")) : "";
+}
+
 std::string flight_directory(const Config& config) {
   if (!config.flight_directory.empty()) return config.flight_directory;
+  if (std::string given = state_directory(config); !given.empty()) return given;
   const std::size_t slash = config.control_socket.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : config.control_socket.substr(0, slash);

@@ -20,6 +20,7 @@ struct Given {
   bool version = false;
   bool sample_config = false;
   bool settings_markdown = false;
+  bool settings_manual = false;
   std::map<std::string_view, std::string> values;  // by name of the setting
 };
 
@@ -115,6 +116,8 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
                "Print a file of all settings with their defaults and exit");
   app.add_flag("--print-settings-markdown", given.settings_markdown,
                "Print the page of all settings and exit");
+  app.add_flag("--print-settings-manual", given.settings_manual,
+               "Print the manual page of all settings and exit");
   add_settings(app, given);
   try {
     // CLI11 takes arguments from the back.
@@ -135,6 +138,7 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
   if (given.version) line.print = fmt::format("ternd {}\n", version);
   if (given.sample_config) line.print = sample_config();
   if (given.settings_markdown) line.print = settings_markdown();
+  if (given.settings_manual) line.print = settings_manual(version);
   if (line.print) return line;
 
   if (!given.config_file.empty()) {

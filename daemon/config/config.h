@@ -64,7 +64,7 @@ struct Config {
   std::string candidates;  // empty: the usual ones
   std::string policy;
   std::string choice_directory;  // empty: no logs of choices
-  std::string state_directory;   // empty: what is learnt ends with the daemon
+  std::string state_directory;   // empty: see state_directory()
 
   // [limits]
   std::uint32_t max_clients = 256;
@@ -76,13 +76,19 @@ struct Config {
 
   // [diagnostics]
   std::string log_level = "info";
-  std::string flight_directory;  // empty: the directory of the control socket
+  Endpoint metrics_listen;       // empty host: none
+  std::string flight_directory;  // empty: see flight_directory()
 };
 
 // The address that other nodes are told. bound_port is the port that listens, for port 0.
 Endpoint advertised_endpoint(const Config& config, std::uint16_t bound_port);
 
-// The directory of the flight recorder's files.
+// Where what was learnt is kept: as set, else what the supervisor gives ($STATE_DIRECTORY), else
+// empty: nowhere.
+std::string state_directory(const Config& config);
+
+// The directory of the flight recorder's files: as configured, or the state directory of the
+// supervisor ($STATE_DIRECTORY), or that of the control socket.
 std::string flight_directory(const Config& config);
 
 }  // namespace tern::daemon

@@ -12,6 +12,17 @@ std::string default_markdown(const Config& defaults, const Setting& setting) {
   return fmt::format("`{}`", text);
 }
 
+// What troff would take for a request or an escape means itself.
+std::string troff(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '\\' || c == '-') escaped += '\\';
+    escaped += c == '\\' ? 'e' : c;
+  }
+  if (escaped.starts_with('.') || escaped.starts_with('\'')) escaped.insert(0, "\\&");
+  return escaped;
+}
+
 }  // namespace
 
 std::string sample_config() {
@@ -62,6 +73,35 @@ std::string settings_markdown() {
                         allowed_values(row), row.reloadable ? "yes" : "restart", row.help);
   }
   return text;
+}
+
+std::string settings_manual(std::string_view version) {
+  const Config defaults;
+  std::string text = fmt::format(
+      ".TH TERND.TOML 5 \"\" \"Tern {}\" \"Tern Manual\"\n"
+      ".SH NAME\nternd.toml \\- settings of the Tern daemon\n"
+      ".SH DESCRIPTION\n"
+      "A TOML file that\n.BR ternd (8)\nreads when it is given with\n.BR \\-\\-config .\n"
+      "Each setting belongs in the table that heads its section here. Sizes are whole numbers "
+      "with\n"
+      "B, KiB, MiB, GiB or TiB; times with ns, us, ms, s, min or h. A file with a mistake is "
+      "refused\n"
+      "as a whole, and every mistake is named by file, line and column.\n"
+      ".PP\n"
+      "SIGHUP reads the file again. Settings marked\n.I restart\nwait for the next start.\n"
+      ".SH SETTINGS\n",
+      version);
+  std::string_view section;
+  for (const Setting& row : settings()) {
+    if (row.section != section) {
+      section = row.section;
+      text += fmt::format(".SS [{}]\n", section);
+    }
+    text += fmt::format(".TP\n\\fB{}\\fR = {}\n{}\nAllowed: {}.{}\n", row.name,
+                        troff(value_toml(defaults, row)), troff(row.help),
+                        troff(allowed_values(row)), row.reloadable ? "" : "\n.I Restart.");
+  }
+  return text + ".SH SEE ALSO\n.BR ternctl (1),\n.BR ternd (8)\n";
 }
 
 }  // namespace tern::daemon

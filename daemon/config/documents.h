@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace tern::daemon {
 
@@ -9,5 +10,8 @@ std::string sample_config();
 
 // docs/settings.md.
 std::string settings_markdown();
+
+// The manual page ternd.toml(5).
+std::string settings_manual(std::string_view version);
 
 }  // namespace tern::daemon

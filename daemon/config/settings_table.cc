@@ -121,14 +121,16 @@ constexpr std::array kSettings{
     number("codec", "state_ttl", Kind::duration, &Config::state_ttl_ns, 0, 30 * kDay, kReload,
            "Codec state is kept for so long after the last rank of its job has left."),
 
-    number("tuner", "candidates", Kind::text, &Config::candidates, 0, 2'000, kRestart,
-           "Recipes that auto chooses among, separated by spaces, raw first; empty: the usual ones."),
+    number(
+        "tuner", "candidates", Kind::text, &Config::candidates, 0, 2'000, kRestart,
+        "Recipes that auto chooses among, separated by spaces, raw first; empty: the usual ones."),
     number("tuner", "policy", Kind::text, &Config::policy, 0, 4'000, kReload,
            "Rules for tensors that say nothing of their own: PATTERN what ...; PATTERN what ..."),
     number("tuner", "choice_directory", Kind::text, &Config::choice_directory, 0, 4'000, kRestart,
            "Where each epoch's log of choices goes, for recipe=replay:FILE; empty: none is kept."),
     number("tuner", "state_directory", Kind::text, &Config::state_directory, 0, 4'000, kRestart,
-           "Where what the tuner has learnt is kept across restarts; empty: nowhere."),
+           "Where what the tuner has learnt is kept across restarts; empty: in $STATE_DIRECTORY, "
+           "else nowhere."),
 
     number("limits", "max_clients", Kind::count, &Config::max_clients, 1, 4'096, kReload,
            "Connected local processes."),
@@ -145,8 +147,13 @@ constexpr std::array kSettings{
 
     choice("diagnostics", "log_level", &Config::log_level, "error|warning|info|debug", kReload,
            "The least severe lines that are logged."),
+    number(
+        "diagnostics", "metrics_listen", Kind::endpoint, &Config::metrics_listen, 0, 0, kRestart,
+        "Address on which Prometheus may fetch metrics by HTTP, without encryption; empty: none."),
     number("diagnostics", "flight_directory", Kind::text, &Config::flight_directory, 0, 4'000,
-           kReload, "Where the flight recorder writes; empty: beside control_socket."),
+           kReload,
+           "Where the flight recorder writes; empty: in $STATE_DIRECTORY, else beside "
+           "control_socket."),
 };
 
 }  // namespace

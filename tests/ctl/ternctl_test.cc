@@ -170,6 +170,31 @@ TEST_F(TernctlTest, WatchAsksUntilTheDaemonIsGone) {
   EXPECT_THAT(result.err, HasSubstr("shutting_down"));
 }
 
+TEST_F(TernctlTest, HealthIsALineAndAnExitStatus) {
+  json silent = json::array();
+  serve([&](std::string_view verb) -> Result<json> {
+    if (verb == "status") return json{{"lanes", 2}, {"silent_lanes", silent}};
+    EXPECT_TRUE(verb == "peers" || verb == "groups") << verb;
+    return json::array();
+  });
+  const auto well = ternctl({"health"});
+  EXPECT_EQ(well.exit_code, 0) << well.err;
+  EXPECT_THAT(well.out, HasSubstr("OK: up -, 2 lanes"));
+  silent = {1};
+  const auto unwell = ternctl({"health"});
+  EXPECT_EQ(unwell.exit_code, 7);
+  EXPECT_EQ(unwell.out, "FAULT: lane 1 does not answer\n");
+  EXPECT_EQ(unwell.err, "");
+  EXPECT_EQ(json::parse(ternctl({"health", "--json"}).out)["well"], false);
+}
+
+TEST_F(TernctlTest, HealthOfAnAbsentDaemonIsALineToo) {
+  const auto result = ternctl({"health"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(result.out, "FAULT: no ternd answers at " + path_ + ": the socket does not exist.\n");
+  EXPECT_EQ(result.err, "");
+}
+
 TEST_F(TernctlTest, AnAbsentDaemonIsNamedWithTheRemedy) {
   const auto result = ternctl({"status"});
   EXPECT_EQ(result.exit_code, 3);

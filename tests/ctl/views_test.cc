@@ -43,6 +43,16 @@ TEST(Views, StatusIsOneGlance) {
   EXPECT_THAT(text, HasSubstr("  memory        1.5 GiB\n"));
 }
 
+TEST(Views, StatusNamesSilentLanesAndSettingsThatNeedARestartIfThereAreAny) {
+  const std::string text =
+      render("status", R"({"silent_lanes":[1,3],"waiting_settings":["lanes","a\nb"]})");
+  EXPECT_THAT(text, HasSubstr("  silent lanes  1, 3\n"));
+  EXPECT_THAT(text, HasSubstr("  need restart  lanes, a?b\n"));
+  const std::string well = render("status", R"({"silent_lanes":[],"waiting_settings":[]})");
+  EXPECT_THAT(well, Not(HasSubstr("silent")));
+  EXPECT_THAT(well, Not(HasSubstr("restart")));
+}
+
 TEST(Views, TensorsShowRatiosAndTimes) {
   const std::string text = render("tensors", R"json([{"group":"1f2e3d4c","name":"w","dtype":"f32",
       "count":1000000,"role":"gradient","recipe":"ef(3lc:s=1,scale=4096)","ops":10,

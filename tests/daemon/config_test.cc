@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -17,6 +18,7 @@ namespace tern::daemon {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // The error of a file with this text, or "" if it is accepted.
 std::string error_of(std::string_view toml) {
@@ -216,6 +218,8 @@ TEST(CommandLine, PrintsAndEnds) {
   EXPECT_EQ(parse_command_line({"--print-sample-config"}, "1.2.3")->print.value(), sample_config());
   EXPECT_EQ(parse_command_line({"--print-settings-markdown"}, "1.2.3")->print.value(),
             settings_markdown());
+  EXPECT_EQ(parse_command_line({"--print-settings-manual"}, "1.2.3")->print.value(),
+            settings_manual("1.2.3"));
   const std::string help = parse_command_line({"--help"}, "1.2.3")->print.value();
   for (const Setting& row : settings()) EXPECT_THAT(help, HasSubstr(std::string(row.help)));
 }
@@ -228,6 +232,16 @@ TEST(CheckConfig, RefusesSettingsThatContradictEachOther) {
   EXPECT_THAT(error_of_arguments({"--socket=/a", "--control-socket=/a"}), HasSubstr("same path"));
 }
 
+TEST(Config, TheManualPageNamesEverySettingAndEscapesWhatTroffWouldTake) {
+  const std::string page = settings_manual("1.2.3");
+  EXPECT_THAT(page, ::testing::StartsWith(".TH TERND.TOML 5 \"\" \"Tern 1.2.3\""));
+  for (const Setting& row : settings()) {
+    EXPECT_THAT(page, HasSubstr("\n\\fB" + std::string(row.name) + "\\fR = ")) << row.name;
+  }
+  EXPECT_THAT(page, HasSubstr("N \\- 1"));
+  EXPECT_THAT(page, Not(HasSubstr("\n\n")));
+}
+
 TEST(Config, TheAdvertisedEndpointFollowsTheOneThatListens) {
   Config config;
   config.listen = {"10.0.0.1", 0};
@@ -236,7 +250,17 @@ TEST(Config, TheAdvertisedEndpointFollowsTheOneThatListens) {
   EXPECT_EQ(advertised_endpoint(config, 4242), (Endpoint{"node7", 4242}));
   config.advertise.port = 9;
   EXPECT_EQ(advertised_endpoint(config, 4242), (Endpoint{"node7", 9}));
+}
+
+TEST(Config, FlightRecordsGoWhereToldElseToTheStateDirectoryElseBesideTheControlSocket) {
+  Config config;
+  ::unsetenv("STATE_DIRECTORY");
   EXPECT_EQ(flight_directory(config), "/run/tern");
+  ::setenv("STATE_DIRECTORY", "/var/lib/tern:/var/lib/other", 1);
+  EXPECT_EQ(flight_directory(config), "/var/lib/tern");
+  config.flight_directory = "/srv/records";
+  EXPECT_EQ(flight_directory(config), "/srv/records");
+  ::unsetenv("STATE_DIRECTORY");
 }
 
 TEST(Config, AReloadTakesOnlyWhatMayChange) {

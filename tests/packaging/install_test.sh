@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs into a folder that the build does not know, moves it, and builds the first program against it
-# by pkg-config and by CMake's find_package, as somebody else's project would. Without a daemon it must
-# say so.
+# Installs into a folder that the build does not know, looks at what a service needs, moves the folder, and
+# builds the first program against it by pkg-config and by CMake's find_package, as somebody else's project
+# would. Without a daemon it must say so.
 #
 #   install_test.sh CMAKE SOURCE_DIR BUILD_DIR CC
 set -eu
@@ -23,6 +23,36 @@ says_daemon_absent() {
 }
 
 "$cmake" --install "$build" --prefix "$work/first" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+
+# The units run the program that was installed, with the configuration that was installed.
+units=$work/first/lib/systemd/system
+for unit in ternd.service ternd@.service ternd.socket ternd@.socket; do
+  [ -f "$units/$unit" ] || fail "$unit is not installed"
+  ! grep -n '@TERN' "$units/$unit" || fail "$unit has a place without a value"
+done
+grep -q "^ExecStart=$work/first/sbin/ternd --config $work/first/etc/tern/ternd.toml\$" "$units/ternd.service" ||
+  fail "ternd.service starts another program"
+[ -f "$work/first/lib/sysusers.d/tern.conf" ] && [ -f "$work/first/lib/tmpfiles.d/tern.conf" ] ||
+  fail 'no user or no folder for the service'
+"$work/first/sbin/ternd" --config "$work/first/etc/tern/ternd.toml" --help >/dev/null ||
+  fail 'the sample configuration is refused'
+for page in man1/ternctl.1 man1/tern-bench.1 man3/tern.3 man5/ternd.toml.5 man8/ternd.8; do
+  [ -s "$work/first/share/man/$page" ] || fail "$page is not installed"
+done
+"$work/first/bin/ternctl" --help | sed -n '/^Subcommands:/,/^$/s/^  \([a-z][a-z-]*\).*/\1/p' >"$work/verbs"
+[ -s "$work/verbs" ] || fail 'ternctl --help lists no verb'
+while read -r verb; do
+  grep -Eq "^\.BR? $verb\b" "$work/first/share/man/man1/ternctl.1" || fail "ternctl.1 does not know $verb"
+done <"$work/verbs"
+grep -o 'TERN_API [^;]*' "$source/client_lib/include/tern/tern.h" | sed -n 's/.*\(tern_[a-z_]*\)(.*/\1/p' |
+  while read -r name; do
+    grep -q "$name(" "$work/first/share/man/man3/tern.3" || fail "tern.3 does not know $name"
+  done
+# A second installation leaves an operator's configuration alone.
+echo '# mine' >"$work/first/etc/tern/ternd.toml"
+"$cmake" --install "$build" --prefix "$work/first" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+[ "$(cat "$work/first/etc/tern/ternd.toml")" = '# mine' ] || fail 'the configuration was replaced'
+
 mv "$work/first" "$work/prefix"
 pc=$(find "$work/prefix" -name tern.pc)
 [ -n "$pc" ] || fail 'tern.pc is not installed'

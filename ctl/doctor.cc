@@ -1,0 +1,208 @@
+#include "ctl/doctor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "ctl/fields.h"
+#include "ctl/human.h"
+
+namespace tern::ctl {
+namespace {
+
+using nlohmann::json;
+
+// An arena of the default size, and what lanes hold.
+constexpr std::uint64_t kMemlockEnough = std::uint64_t{4} << 30;
+// From here on raw is as fast as most recipes.
+constexpr std::uint64_t kFastMbit = 10'000;
+// Of flight records, which have at most some hundred kilobytes each.
+constexpr std::uint64_t kFreeEnough = std::uint64_t{100} << 20;
+
+std::uint64_t number_field(const json& object, std::string_view key) {
+  const auto value = object.is_object() ? object.find(key) : object.end();
+  return value != object.end() && value->is_number_unsigned() ? value->get<std::uint64_t>() : 0;
+}
+
+bool flag_field(const json& object, std::string_view key) {
+  const auto value = object.is_object() ? object.find(key) : object.end();
+  return value != object.end() && value->is_boolean() && value->get<bool>();
+}
+
+Finding examine_memlock(const json& host) {
+  const std::uint64_t limit = number_field(host, "memlock_bytes");
+  if (limit >= kMemlockEnough) return {Grade::good, "memory lock", "enough may be locked", ""};
+  return {Grade::advice, "memory lock",
+          fmt::format("the daemon may lock {} at most", human_bytes(static_cast<double>(limit))),
+          "RDMA registers memory, which locks it: LimitMEMLOCK=infinity in the unit, or `ulimit -l "
+          "unlimited` before starting it by hand"};
+}
+
+Finding examine_huge_pages(const Machine& machine) {
+  const auto begin = machine.huge_pages.find('[');
+  const auto end = machine.huge_pages.find(']');
+  if (begin == std::string::npos || end == std::string::npos || end < begin) {
+    return {Grade::advice, "huge pages", "the kernel does not say whether it uses them",
+            "a kernel with CONFIG_TRANSPARENT_HUGEPAGE saves time on large arenas"};
+  }
+  const std::string mode = machine.huge_pages.substr(begin + 1, end - begin - 1);
+  if (mode == "never" || mode == "deny") {
+    return {Grade::advice, "huge pages", "off for shared memory",
+            "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled"};
+  }
+  return {Grade::good, "huge pages", "shared memory: " + mode, ""};
+}
+
+Finding examine_cpu(const Machine& machine, const json& status) {
+  const std::string target = text_field(status, "kernel_target");
+  const bool has_avx2 = machine.cpu_flags.find(" avx2 ") != std::string::npos;
+  const bool uses_vectors = target.starts_with("avx");
+  if (uses_vectors || (!has_avx2 && target != "scalar")) {
+    return {Grade::good, "processor", "codecs use " + target, ""};
+  }
+  if (has_avx2) {
+    return {Grade::advice, "processor", "has AVX2, but codecs use " + target,
+            "set kernel_target = \"auto\" and restart the daemon"};
+  }
+  return {Grade::advice, "processor", "has no vectors that codecs could use",
+          "prefer recipe raw: encoding may take longer than it saves"};
+}
+
+std::string host_of(const std::string& endpoint) {
+  const std::string host = endpoint.substr(0, endpoint.rfind(':'));
+  const bool bracketed = host.size() > 1 && host.front() == '[' && host.back() == ']';
+  return bracketed ? host.substr(1, host.size() - 2) : host;
+}
+
+const Interface* interface_of(const Machine& machine, const std::string& address) {
+  const auto found =
+      std::find_if(machine.interfaces.begin(), machine.interfaces.end(),
+                   [&](const Interface& interface) { return interface.address == address; });
+  return found == machine.interfaces.end() ? nullptr : &*found;
+}
+
+Finding examine_network(const Machine& machine, const json& status) {
+  const Interface* const interface =
+      interface_of(machine, host_of(text_field(status, "advertise")));
+  if (interface == nullptr || interface->speed_mbit == 0) {
+    return {Grade::good, "network", "the interface does not say how fast its link is", ""};
+  }
+  const std::string found =
+      fmt::format("{} at {} Mbit/s", interface->name, human_count(interface->speed_mbit));
+  if (interface->speed_mbit >= kFastMbit) return {Grade::good, "network", found, ""};
+  return {Grade::advice, "network", found,
+          "at this speed compress gradients, docs/codecs.md; or listen on a faster interface"};
+}
+
+Finding examine_port(const Machine& machine, const json& status) {
+  const std::string advertise = text_field(status, "advertise");
+  const std::string host = host_of(advertise);
+  if (host == "localhost" || host == "::1" || host.starts_with("127.")) {
+    return {Grade::advice, "port", advertise + " is for this machine only",
+            "to work with other nodes set listen to an address that they reach, and restart"};
+  }
+  const bool is_address = host.find_first_not_of("0123456789.") == std::string::npos ||
+                          host.find(':') != std::string::npos;
+  if (is_address && !machine.interfaces.empty() && interface_of(machine, host) == nullptr) {
+    return {Grade::advice, "port", advertise + " is no address of this machine",
+            "right behind address translation only; else correct `advertise`"};
+  }
+  return {Grade::good, "port", "other nodes are told " + advertise, ""};
+}
+
+Finding examine_records(const json& host) {
+  const std::string directory = text_field(host, "flight_directory");
+  if (!flag_field(host, "flight_writable")) {
+    return {Grade::fault, "flight records", "the daemon cannot write to " + directory,
+            "give that directory to its user; under systemd add ReadWritePaths= in a drop-in"};
+  }
+  const std::uint64_t free = number_field(host, "flight_free_bytes");
+  if (free < kFreeEnough) {
+    return {Grade::advice, "flight records",
+            fmt::format("{} has {} left", directory, human_bytes(static_cast<double>(free))),
+            "make room, or set flight_directory to another disk"};
+  }
+  return {Grade::good, "flight records", "in " + directory, ""};
+}
+
+Finding examine_lanes(const json& status) {
+  const auto silent = status.is_object() ? status.find("silent_lanes") : status.end();
+  if (silent != status.end() && silent->is_array() && !silent->empty()) {
+    return {Grade::fault, "lanes", "no answer from lanes " + silent->dump(),
+            "systemctl restart ternd, and send the log with a report"};
+  }
+  return {Grade::good, "lanes", "all answer", ""};
+}
+
+Finding examine_peers(const json& peers, const json& counters) {
+  std::size_t broken = 0;
+  for (const json& peer : peers.is_array() ? peers : json::array()) {
+    const std::string state = text_field(peer, "state");
+    broken += state == "resuming" || state == "closed" ? 1 : 0;
+  }
+  if (broken > 0) {
+    return {Grade::fault, "peers", fmt::format("{} links are broken", broken),
+            "`ternctl peers` names them; is the daemon there up, and its port open?"};
+  }
+  const auto row = counters.is_object() ? counters.find("hellos_refused") : counters.end();
+  if (row != counters.end() && number_field(*row, "value") > 0) {
+    return {Grade::advice, "peers",
+            fmt::format("{} connections were refused at their hello", number_field(*row, "value")),
+            "the log says why: another version of the wire protocol needs an upgrade, a stranger a "
+            "firewall"};
+  }
+  return {Grade::good, "peers", "no link is broken, none was refused", ""};
+}
+
+Finding examine_clock(const Machine& machine) {
+  if (machine.clock_synchronized) return {Grade::good, "clock", "synchronized", ""};
+  return {Grade::advice, "clock", "not synchronized",
+          "logs of several nodes cannot be compared: install chrony or systemd-timesyncd"};
+}
+
+constexpr std::string_view grade_name(Grade grade) {
+  switch (grade) {
+    case Grade::good:
+      return "good";
+    case Grade::advice:
+      return "advice";
+    case Grade::fault:
+      return "fault";
+  }
+  return "fault";
+}
+
+}  // namespace
+
+std::vector<Finding> examine(const Machine& machine, const json& status, const json& host,
+                             const json& peers, const json& counters) {
+  return {examine_lanes(status),         examine_peers(peers, counters),
+          examine_port(machine, status), examine_network(machine, status),
+          examine_memlock(host),         examine_huge_pages(machine),
+          examine_cpu(machine, status),  examine_records(host),
+          examine_clock(machine)};
+}
+
+std::string render_findings(const std::vector<Finding>& findings) {
+  std::string text;
+  for (const Finding& finding : findings) {
+    text += fmt::format("{:<7} {}: {}\n", grade_name(finding.grade), finding.subject, finding.text);
+    if (!finding.remedy.empty()) text += fmt::format("        -> {}\n", finding.remedy);
+  }
+  return text;
+}
+
+json findings_json(const std::vector<Finding>& findings) {
+  json rows = json::array();
+  for (const Finding& finding : findings) {
+    rows.push_back({{"grade", grade_name(finding.grade)},
+                    {"subject", finding.subject},
+                    {"text", finding.text},
+                    {"remedy", finding.remedy}});
+  }
+  return rows;
+}
+
+}  // namespace tern::ctl

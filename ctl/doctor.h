@@ -1,0 +1,47 @@
+#pragma once
+
+// Looks for what makes a node slow or deaf before a job finds out, and says what to do about it.
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace tern::ctl {
+
+enum class Grade { good, advice, fault };
+
+struct Finding {
+  Grade grade = Grade::good;
+  std::string subject;  // "memory lock"
+  std::string text;     // what was found
+  std::string remedy;   // empty where all is good
+};
+
+// An address of this machine, and the interface that has it.
+struct Interface {
+  std::string name;
+  std::string address;
+  std::uint64_t speed_mbit = 0;  // of its link; 0: it does not say
+};
+
+// What is read of the machine itself; empty where it cannot be read.
+struct Machine {
+  std::string cpu_flags;   // of /proc/cpuinfo, one space around each
+  std::string huge_pages;  // .../transparent_hugepage/shmem_enabled
+  std::vector<Interface> interfaces;
+  bool clock_synchronized = true;
+};
+
+Machine read_machine();
+
+// `status`, `host`, `peers` and `counters` are the daemon's answers.
+std::vector<Finding> examine(const Machine& machine, const nlohmann::json& status,
+                             const nlohmann::json& host, const nlohmann::json& peers,
+                             const nlohmann::json& counters);
+
+// For people: a line for each, with the remedy below it.
+std::string render_findings(const std::vector<Finding>& findings);
+nlohmann::json findings_json(const std::vector<Finding>& findings);
+
+}  // namespace tern::ctl

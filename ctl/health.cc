@@ -1,0 +1,81 @@
+#include "ctl/health.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "ctl/fields.h"
+
+namespace tern::ctl {
+namespace {
+
+using nlohmann::json;
+
+// Text that a program reads at a glance has a bound; the tables have the rest.
+constexpr std::size_t kShownFaults = 5;
+
+// The rows of a field, or none if it is missing or something else.
+const json& rows_of(const json& object, std::string_view key) {
+  static const json kNone = json::array();
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return found != object.end() && found->is_array() ? *found : kNone;
+}
+
+void add_links(const json& peers, std::vector<std::string>& faults) {
+  if (!peers.is_array()) return;
+  for (const json& peer : peers) {
+    const std::string state = text_field(peer, "state");
+    if (state != "resuming" && state != "closed") continue;
+    faults.push_back(fmt::format("the link of lane {} to {} is {}", text_field(peer, "lane"),
+                                 text_field(peer, "address"), state));
+  }
+}
+
+void add_groups(const json& groups, double patience_s, std::vector<std::string>& faults) {
+  if (!groups.is_array()) return;
+  for (const json& group : groups) {
+    if (text_field(group, "state") == "failed") {
+      faults.push_back(
+          fmt::format("group {} failed: {}", text_field(group, "uid"), text_field(group, "error")));
+    }
+    for (const json& op : rows_of(group, "waiting")) {
+      const auto seconds = op.is_object() ? op.find("seconds") : op.end();
+      if (seconds == op.end() || !seconds->is_number() || seconds->get<double>() <= patience_s) {
+        continue;
+      }
+      faults.push_back(fmt::format("group {}: {} of {} waits for ranks {} for {}",
+                                   text_field(group, "uid"), text_field(op, "op"),
+                                   text_field(op, "tensor"), ranks_field(op, "ranks"),
+                                   time_field(op, "seconds", 1)));
+    }
+  }
+}
+
+}  // namespace
+
+Health judge_health(const json& status, const json& peers, const json& groups, double patience_s) {
+  std::vector<std::string> faults;
+  for (const json& lane : rows_of(status, "silent_lanes")) {
+    faults.push_back(fmt::format("lane {} does not answer", lane.dump()));
+  }
+  add_links(peers, faults);
+  add_groups(groups, patience_s, faults);
+  if (faults.empty()) {
+    return {true, fmt::format("OK: up {}, {} lanes, {} clients, {} groups, {} peers",
+                              time_field(status, "uptime_s", 1), count_field(status, "lanes"),
+                              count_field(status, "clients"), count_field(status, "groups"),
+                              count_field(status, "peers"))};
+  }
+  std::string line = "FAULT: ";
+  for (std::size_t i = 0; i < std::min(faults.size(), kShownFaults); ++i) {
+    line += (i > 0 ? "; " : "") + faults[i];
+  }
+  if (faults.size() > kShownFaults) {
+    line += fmt::format("; and {} more", faults.size() - kShownFaults);
+  }
+  return {false, line};
+}
+
+}  // namespace tern::ctl

@@ -1,0 +1,77 @@
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <sys/timex.h>
+
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+
+#include "ctl/doctor.h"
+
+namespace tern::ctl {
+namespace {
+
+std::string first_line(const char* path) {
+  std::string line;
+  std::ifstream file(path);
+  std::getline(file, line);
+  return line;
+}
+
+std::string cpu_flags() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("flags")) return line.substr(line.find(':') + 1) + " ";
+  }
+  return "";
+}
+
+std::string address_text(const sockaddr& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const void* from = static_cast<const void*>(&address);
+  if (address.sa_family == AF_INET) {
+    from = &static_cast<const sockaddr_in*>(from)->sin_addr;
+  } else if (address.sa_family == AF_INET6) {
+    from = &static_cast<const sockaddr_in6*>(from)->sin6_addr;
+  } else {
+    return "";
+  }
+  return ::inet_ntop(address.sa_family, from, text.data(), text.size()) == nullptr ? ""
+                                                                                   : text.data();
+}
+
+// 0 where there is no link, or one that is not of a wire.
+std::uint64_t speed_mbit(const std::string& interface) {
+  const std::string line = first_line(("/sys/class/net/" + interface + "/speed").c_str());
+  const bool is_number = !line.empty() && line.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? std::strtoull(line.c_str(), nullptr, 10) : 0;
+}
+
+std::vector<Interface> own_interfaces() {
+  std::vector<Interface> interfaces;
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) != 0) return interfaces;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> all(first, ::freeifaddrs);
+  for (const ifaddrs* one = first; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr) continue;
+    if (std::string text = address_text(*one->ifa_addr); !text.empty()) {
+      interfaces.push_back({one->ifa_name, std::move(text), speed_mbit(one->ifa_name)});
+    }
+  }
+  return interfaces;
+}
+
+}  // namespace
+
+Machine read_machine() {
+  Machine machine;
+  machine.cpu_flags = cpu_flags();
+  machine.huge_pages = first_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+  machine.interfaces = own_interfaces();
+  timex clock{};
+  machine.clock_synchronized = ::adjtimex(&clock) != TIME_ERROR;
+  return machine;
+}
+
+}  // namespace tern::ctl

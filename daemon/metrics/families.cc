@@ -1,0 +1,130 @@
+#include "daemon/metrics/families.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+namespace tern::daemon {
+namespace {
+
+using nlohmann::json;
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+// A number of a row, and the metric that it becomes; `scale` makes base units of it.
+struct Metric {
+  const char* field;
+  const char* name;
+  MetricType type;
+  double scale;
+  const char* help;
+};
+
+constexpr Metric kOfDaemon[] = {
+    {"clients", "tern_clients", MetricType::Gauge, 1, "Connected local processes."},
+    {"groups", "tern_groups", MetricType::Gauge, 1, "Groups with a rank on this node."},
+    {"peers", "tern_peers", MetricType::Gauge, 1, "Other nodes that lanes are linked to."},
+    {"lanes", "tern_lanes", MetricType::Gauge, 1, "Data threads."},
+    {"rss_bytes", "tern_resident_memory_bytes", MetricType::Gauge, 1,
+     "Resident memory of the daemon."},
+    {"uptime_s", "tern_uptime_seconds", MetricType::Gauge, 1, "Time since the daemon started."},
+};
+
+constexpr Metric kOfLinks[] = {
+    {"bytes_sent", "tern_link_sent_bytes_total", MetricType::Counter, 1, "Bytes sent on a link."},
+    {"bytes_received", "tern_link_received_bytes_total", MetricType::Counter, 1,
+     "Bytes received on a link."},
+    {"frames_sent", "tern_link_sent_frames_total", MetricType::Counter, 1,
+     "Frames sent on a link."},
+    {"frames_received", "tern_link_received_frames_total", MetricType::Counter, 1,
+     "Frames received on a link."},
+    {"resumes", "tern_link_resumes_total", MetricType::Counter, 1,
+     "Times that a link was opened again after its connection broke."},
+    {"replayed_frames", "tern_link_replayed_frames_total", MetricType::Counter, 1,
+     "Frames sent again after a link was opened again."},
+    {"unacked_frames", "tern_link_unacked_frames", MetricType::Gauge, 1,
+     "Frames that the peer has not acknowledged."},
+    {"round_trip_us", "tern_link_round_trip_seconds", MetricType::Gauge, 1e-6,
+     "Time from a frame to its acknowledgement."},
+};
+
+std::string text_of(const json& row, const char* field) {
+  const auto found = row.is_object() ? row.find(field) : row.end();
+  return found != row.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+MetricFamily family_of(const Metric& metric) { return {metric.name, metric.help, metric.type, {}}; }
+
+// The row's number with these labels, if the row has it. Rows with equal labels, two links to one
+// peer, become one: what is counted is added, else the largest is shown.
+void add_row(MetricFamily& family, const Metric& metric, const json& row,
+             std::vector<ClientMetric::Label> labels) {
+  const auto found = row.is_object() ? row.find(metric.field) : row.end();
+  if (found == row.end() || !found->is_number()) return;
+  const double number = found->get<double>() * metric.scale;
+  const auto same = std::find_if(family.metric.begin(), family.metric.end(),
+                                 [&](const ClientMetric& other) { return other.label == labels; });
+  if (same != family.metric.end()) {
+    same->counter.value += number;
+    same->gauge.value = std::max(same->gauge.value, number);
+    return;
+  }
+  ClientMetric value;
+  value.label = std::move(labels);
+  value.counter.value = value.gauge.value = number;  // the type says which counts
+  family.metric.push_back(std::move(value));
+}
+
+void add_family(std::vector<MetricFamily>& families, MetricFamily family) {
+  if (!family.metric.empty()) families.push_back(std::move(family));
+}
+
+}  // namespace
+
+std::vector<MetricFamily> metric_families(const json& status, const json& peers,
+                                          const json& counters) {
+  std::vector<MetricFamily> families;
+  const Metric info{"info", "tern_build_info", MetricType::Gauge, 1,
+                    "Always 1; the labels say what runs."};
+  MetricFamily build = family_of(info);
+  add_row(build, info, {{"info", 1}},
+          {{"version", text_of(status, "version")},
+           {"kernel_target", text_of(status, "kernel_target")},
+           {"transport", text_of(status, "transport")}});
+  add_family(families, std::move(build));
+  for (const Metric& metric : kOfDaemon) {
+    MetricFamily family = family_of(metric);
+    add_row(family, metric, status, {});
+    add_family(families, std::move(family));
+  }
+  const Metric silent{"silent", "tern_silent_lanes", MetricType::Gauge, 1,
+                      "Lanes that do not answer the conductor; 0 in health."};
+  if (const auto lanes = status.find("silent_lanes"); lanes != status.end() && lanes->is_array()) {
+    MetricFamily family = family_of(silent);
+    add_row(family, silent, {{"silent", lanes->size()}}, {});
+    add_family(families, std::move(family));
+  }
+  for (const Metric& metric : kOfLinks) {
+    MetricFamily family = family_of(metric);
+    for (const json& row : peers) {
+      add_row(family, metric, row,
+              {{"node", text_of(row, "node_id")},
+               {"address", text_of(row, "address")},
+               {"lane", text_of(row, "lane")}});
+    }
+    add_family(families, std::move(family));
+  }
+  for (const auto& [name, counter] : counters.items()) {
+    const std::string metric_name = "tern_" + name + "_total",
+                      help = text_of(counter, "help") + ".";
+    const Metric metric{"value", metric_name.c_str(), MetricType::Counter, 1, help.c_str()};
+    MetricFamily family = family_of(metric);
+    add_row(family, metric, counter, {});
+    add_family(families, std::move(family));
+  }
+  return families;
+}
+
+}  // namespace tern::daemon

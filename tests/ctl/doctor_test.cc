@@ -1,0 +1,136 @@
+#include "ctl/doctor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace tern::ctl {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+// A node where all is good; each test spoils one thing.
+struct Node {
+  Machine machine{.cpu_flags = " sse2 avx2 ",
+                  .huge_pages = "always within_size [advise] never deny force",
+                  .interfaces = {{"lo", "127.0.0.1", 0}, {"eth0", "10.0.0.5", 25000}},
+                  .clock_synchronized = true};
+  json status{
+      {"advertise", "10.0.0.5:7700"}, {"kernel_target", "avx2"}, {"silent_lanes", json::array()}};
+  json host{{"memlock_bytes", std::numeric_limits<std::uint64_t>::max()},
+            {"flight_directory", "/var/lib/tern"},
+            {"flight_writable", true},
+            {"flight_free_bytes", std::uint64_t{1} << 40}};
+  json peers = json::array({{{"state", "up"}}});
+  json counters{{"hellos_refused", {{"value", 0}}}};
+
+  std::vector<Finding> findings() const { return examine(machine, status, host, peers, counters); }
+  Finding about(const std::string& subject) const {
+    for (const Finding& finding : findings()) {
+      if (finding.subject == subject) return finding;
+    }
+    return {Grade::fault, "", "nobody looked", ""};
+  }
+};
+
+void expect(const Finding& finding, Grade grade, const char* text, const char* remedy) {
+  EXPECT_EQ(finding.grade, grade);
+  EXPECT_THAT(finding.text, HasSubstr(text));
+  EXPECT_THAT(finding.remedy, HasSubstr(remedy));
+}
+
+TEST(Doctor, FindsAGoodNodeGoodAndAdvisesNothing) {
+  for (const Finding& finding : Node().findings()) {
+    EXPECT_EQ(finding.grade, Grade::good) << finding.subject << ": " << finding.text;
+    EXPECT_EQ(finding.remedy, "") << finding.subject;
+  }
+}
+
+TEST(Doctor, SaysHowToLockMoreMemory) {
+  Node node;
+  node.host["memlock_bytes"] = 8u << 20;
+  expect(node.about("memory lock"), Grade::advice, "8 MiB", "LimitMEMLOCK=infinity");
+}
+
+TEST(Doctor, SaysHowToTurnHugePagesOn) {
+  Node node;
+  node.machine.huge_pages = "always within_size advise [never] deny force";
+  expect(node.about("huge pages"), Grade::advice, "off", "echo advise");
+  node.machine.huge_pages = "";
+  expect(node.about("huge pages"), Grade::advice, "does not say", "CONFIG_TRANSPARENT_HUGEPAGE");
+}
+
+TEST(Doctor, SeesVectorsThatAreNotUsedOrNotThere) {
+  Node node;
+  node.status["kernel_target"] = "scalar";
+  expect(node.about("processor"), Grade::advice, "codecs use scalar", "kernel_target");
+  node.machine.cpu_flags = " sse2 ";
+  expect(node.about("processor"), Grade::advice, "no vectors", "raw");
+}
+
+TEST(Doctor, SeesAnAddressThatOthersCannotReach) {
+  Node node;
+  node.status["advertise"] = "127.0.0.1:7700";
+  expect(node.about("port"), Grade::advice, "this machine only", "listen");
+  node.status["advertise"] = "[::1]:7700";
+  expect(node.about("port"), Grade::advice, "this machine only", "listen");
+  node.status["advertise"] = "192.0.2.9:7700";
+  expect(node.about("port"), Grade::advice, "no address of this machine", "advertise");
+  node.status["advertise"] = "node5.cluster:7700";  // a name: others may resolve it
+  EXPECT_EQ(node.about("port").grade, Grade::good);
+}
+
+TEST(Doctor, SeesASlowLink) {
+  Node node;
+  EXPECT_THAT(node.about("network").text, HasSubstr("eth0 at 25,000 Mbit/s"));
+  node.machine.interfaces[1].speed_mbit = 1000;
+  expect(node.about("network"), Grade::advice, "1,000 Mbit/s", "compress gradients");
+  node.machine.interfaces[1].speed_mbit = 0;
+  EXPECT_EQ(node.about("network").grade, Grade::good);
+}
+
+TEST(Doctor, SeesThatRecordsCannotBeWritten) {
+  Node node;
+  node.host["flight_free_bytes"] = 1u << 20;
+  expect(node.about("flight records"), Grade::advice, "1 MiB left", "room");
+  node.host["flight_writable"] = false;
+  expect(node.about("flight records"), Grade::fault, "/var/lib/tern", "ReadWritePaths");
+}
+
+TEST(Doctor, SeesSilentLanesBrokenLinksRefusedPeersAndAFreeRunningClock) {
+  Node node;
+  node.status["silent_lanes"] = {2};
+  expect(node.about("lanes"), Grade::fault, "[2]", "restart");
+  node.counters["hellos_refused"]["value"] = 3u;
+  expect(node.about("peers"), Grade::advice, "3 connections", "version");
+  node.peers[0]["state"] = "resuming";
+  expect(node.about("peers"), Grade::fault, "1 links", "ternctl peers");
+  node.machine.clock_synchronized = false;
+  expect(node.about("clock"), Grade::advice, "not synchronized", "chrony");
+}
+
+TEST(Doctor, IsNotConfusedByAnotherVersionsAnswers) {
+  for (const char* text : {"null", "[]", "7", R"({"silent_lanes":7,"hellos_refused":[]})"}) {
+    const json odd = json::parse(text);
+    EXPECT_EQ(examine({}, odd, odd, odd, odd).size(), Node().findings().size()) << text;
+  }
+}
+
+TEST(Doctor, PrintsTheRemedyBelowWhatItIsFor) {
+  EXPECT_EQ(render_findings({{Grade::good, "clock", "synchronized", ""},
+                             {Grade::fault, "lanes", "silent", "restart"}}),
+            "good    clock: synchronized\nfault   lanes: silent\n        -> restart\n");
+}
+
+TEST(Doctor, ReadsThisMachine) {
+  const Machine machine = read_machine();
+  EXPECT_THAT(machine.interfaces,
+              ::testing::Contains(::testing::Field(&Interface::address, "127.0.0.1")));
+  EXPECT_THAT(machine.cpu_flags, ::testing::EndsWith(" "));
+}
+
+}  // namespace
+}  // namespace tern::ctl

@@ -1,0 +1,77 @@
+#include "daemon/metrics/families.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <prometheus/text_serializer.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace tern::daemon {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+std::string text_of(const json& status, const json& peers, const json& counters) {
+  return prometheus::TextSerializer().Serialize(metric_families(status, peers, counters));
+}
+
+TEST(MetricFamilies, HaveBaseUnitsAndTotals) {
+  const json status{{"version", "0.1.0"}, {"kernel_target", "avx2"}, {"transport", "tcp"},
+                    {"clients", 3},       {"rss_bytes", 4096},       {"silent_lanes", {1, 2}}};
+  const json peers{{{"node_id", "ab"},
+                    {"address", "10.0.0.2:7700"},
+                    {"lane", "0"},
+                    {"bytes_sent", 7},
+                    {"round_trip_us", 250.0}}};
+  const json counters{{"joins", {{"value", 5}, {"unit", "1"}, {"help", "ranks that joined"}}}};
+  EXPECT_EQ(
+      text_of(status, peers, counters),
+      "# HELP tern_build_info Always 1; the labels say what runs.\n"
+      "# TYPE tern_build_info gauge\n"
+      "tern_build_info{version=\"0.1.0\",kernel_target=\"avx2\",transport=\"tcp\"} 1\n"
+      "# HELP tern_clients Connected local processes.\n"
+      "# TYPE tern_clients gauge\n"
+      "tern_clients 3\n"
+      "# HELP tern_resident_memory_bytes Resident memory of the daemon.\n"
+      "# TYPE tern_resident_memory_bytes gauge\n"
+      "tern_resident_memory_bytes 4096\n"
+      "# HELP tern_silent_lanes Lanes that do not answer the conductor; 0 in health.\n"
+      "# TYPE tern_silent_lanes gauge\n"
+      "tern_silent_lanes 2\n"
+      "# HELP tern_link_sent_bytes_total Bytes sent on a link.\n"
+      "# TYPE tern_link_sent_bytes_total counter\n"
+      "tern_link_sent_bytes_total{node=\"ab\",address=\"10.0.0.2:7700\",lane=\"0\"} 7\n"
+      "# HELP tern_link_round_trip_seconds Time from a frame to its acknowledgement.\n"
+      "# TYPE tern_link_round_trip_seconds gauge\n"
+      "tern_link_round_trip_seconds{node=\"ab\",address=\"10.0.0.2:7700\",lane=\"0\"} 0.00025\n"
+      "# HELP tern_joins_total ranks that joined.\n"
+      "# TYPE tern_joins_total counter\n"
+      "tern_joins_total 5\n");
+}
+
+TEST(MetricFamilies, HaveOneSeriesForTwoLinksToOnePeer) {
+  const auto link = [](int bytes, double round_trip_us) {
+    return json{{"node_id", "ab"},
+                {"address", "10.0.0.2:7700"},
+                {"lane", "control"},
+                {"bytes_sent", bytes},
+                {"round_trip_us", round_trip_us}};
+  };
+  const std::string text =
+      text_of(json::object(), json::array({link(7, 250), link(5, 100)}), json::object());
+  const std::string labels = "{node=\"ab\",address=\"10.0.0.2:7700\",lane=\"control\"}";
+  EXPECT_THAT(text, HasSubstr("tern_link_sent_bytes_total" + labels + " 12\n"));
+  EXPECT_THAT(text, HasSubstr("tern_link_round_trip_seconds" + labels + " 0.00025\n"));
+}
+
+TEST(MetricFamilies, LeaveOutWhatIsMissing) {
+  EXPECT_EQ(text_of(json::object(), json::array({7, json::object()}), json::object()),
+            "# HELP tern_build_info Always 1; the labels say what runs.\n"
+            "# TYPE tern_build_info gauge\n"
+            "tern_build_info{version=\"\",kernel_target=\"\",transport=\"\"} 1\n");
+}
+
+}  // namespace
+}  // namespace tern::daemon

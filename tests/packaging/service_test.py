@@ -1,0 +1,256 @@
+#!/usr/bin/python3
+"""The Debian packages under a real systemd: run by root in a guest, with build/deb filled by `make deb`.
+
+    service_test.py FOLDER_WITH_DEBS
+
+Installs, uses, hurts, upgrades, removes and purges the service, and prints each step.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import pwd
+import re
+import signal
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+CONFIG = pathlib.Path("/etc/tern/ternd.toml")
+STATE = pathlib.Path("/var/lib/tern")
+# Emulated machines are slow; this only ends what hangs.
+PATIENCE_S = 120
+
+
+def run(*words, status=0, **options):
+    print("   " + " ".join(map(str, words))[:110], flush=True)
+    done = subprocess.run(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          check=False, **options)
+    if done.returncode != status:
+        fail(f"{' '.join(map(str, words))}: status {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+def fail(text):
+    print(f"FAILED: {text}", flush=True)
+    journal = subprocess.run(["journalctl", "--no-pager", "-n", "40", "-u", "ternd*"], capture_output=True, text=True,
+                             check=False)
+    print(journal.stdout, flush=True)
+    sys.exit(1)
+
+
+def check(condition, text):
+    if not condition:
+        fail(text)
+
+
+def eventually(condition, text):
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            fail(f"not within {PATIENCE_S} s: {text}")
+        time.sleep(0.1)
+
+
+def step(text):
+    print(f"-- {text}", flush=True)
+
+
+def shown(name, unit="ternd.service"):
+    return run("systemctl", "show", "--property", name, "--value", unit).strip()
+
+
+def main_pid():
+    return int(shown("MainPID"))
+
+
+def status(*options):
+    return json.loads(run("ternctl", "--timeout", "60", "--json", *options, "status"))
+
+
+def logged(text, *options):
+    return text in run("journalctl", "--no-pager", "--output", "cat", *options)
+
+
+def user_exists():
+    with contextlib.suppress(KeyError):
+        return bool(pwd.getpwnam("tern"))
+    return False
+
+
+# ---- Steps, in their order
+
+
+def install(debs):
+    # Images for containers bring a policy that no package may start a service.
+    pathlib.Path("/usr/sbin/policy-rc.d").unlink(missing_ok=True)
+    # Indexing all manual pages takes minutes under emulation.
+    pathlib.Path("/var/lib/man-db/auto-update").unlink(missing_ok=True)
+    run("dpkg", "--install", *debs)
+    check(shown("ActiveState") == "active", "the service is not active after the installation")
+    check(shown("SubState", "ternd.socket") == "running", "the socket unit has not handed over its socket")
+    check(pwd.getpwuid(os.stat(f"/proc/{main_pid()}").st_uid).pw_name == "tern", "the daemon is not of the user tern")
+    check(status()["pid"] == main_pid(), "ternctl does not see the daemon")
+    check("listens on 127.0.0.1:7700 (plaintext)" in shown("StatusText"), shown("StatusText"))
+    check(logged("ternd 0", "SYSLOG_IDENTIFIER=ternd"), "the journal has no line of the daemon")
+    # Handed over before the daemon ran, and not replaced by it.
+    check(os.stat("/run/tern/ternd.sock").st_mode & 0o777 == 0o666, "mode of the clients' socket")
+    check(os.stat("/run/tern/control.sock").st_mode & 0o777 == 0o660, "mode of the control socket")
+    run("runuser", "-u", "nobody", "--", "ternctl", "status", status=4)
+    check(run("ternctl", "health").startswith("OK: "), "the daemon's health")
+    check("memory lock: enough may be locked" in run("ternctl", "doctor"), "the limit of locked memory")
+
+
+def record_exposure():
+    text = run("systemd-analyze", "security", "--no-pager", "ternd.service")
+    exposure = float(re.search(r"exposure level for \S+: ([0-9.]+)", text)[1])
+    print(f"exposure {exposure}", flush=True)
+    check(exposure < 2.0, text)
+
+
+def documents():
+    for page in ("ternd", "ternctl", "tern-bench", "ternd.toml", "tern"):
+        check("SYNOPSIS" in run("man", page) or page == "ternd.toml", f"man {page}")
+    check("status" in run("bash", "-c", "source /usr/share/bash-completion/completions/ternctl; COMP_WORDS=(ternctl sta);"
+                          "COMP_CWORD=1; _ternctl; echo ${COMPREPLY[@]}"), "the completion of ternctl")
+
+
+def compile_client(folder):
+    flags = run("pkg-config", "--cflags", "--libs", "tern").split()
+    run("cc", HERE / "client.c", *flags, "-o", folder / "client")
+    return folder / "client"
+
+
+def start_client(program):
+    """As another user, because that is whose programs connect."""
+    client = subprocess.Popen(["runuser", "-u", "nobody", "--", str(program)], stdout=subprocess.PIPE, text=True,
+                              env={**os.environ, "TERN_JOB": "resnet"})
+    for line in ("reduced 1 2 3\n", "waits\n"):
+        said = client.stdout.readline()
+        check(said == line, f"the client says {said!r}")
+    return client
+
+
+def kill_under_client(program):
+    client = start_client(program)
+    rows = json.loads(run("ternctl", "--json", "clients"))
+    check([row["uid"] for row in rows] == [pwd.getpwnam("nobody").pw_uid], f"the daemon sees the users {rows}")
+    check(logged("connected: pid", "TERN_JOB=resnet"), "the journal does not know the job")
+    before, entries = main_pid(), sorted(os.listdir("/run/tern"))
+    os.kill(before, signal.SIGKILL)
+    check(client.stdout.read() == "daemon lost\nreduced 1 2 3\ndone\n", "the client after the kill")
+    check(client.wait() == 0, "the client's status")
+    check(main_pid() not in (0, before), "no new daemon")
+    check(sorted(os.listdir("/run/tern")) == entries, f"left in /run/tern: {os.listdir('/run/tern')}")
+    users = {pwd.getpwnam(name).pw_uid for name in ("tern", "nobody")}
+    left = [path for path in pathlib.Path("/dev/shm").iterdir() if path.lstat().st_uid in users]
+    check(not left, f"left in /dev/shm: {left}")
+    eventually(lambda: status()["clients"] == 0, "the client is forgotten")
+
+
+def reload():
+    CONFIG.write_text('[ops]\nop_timeout = "7s"\n[lanes]\nlanes = 2\n', encoding="utf-8")
+    before = main_pid()
+    run("systemctl", "reload", "ternd")
+    eventually(lambda: logged("op_timeout: 7s, was 10min"), "the reload")
+    eventually(lambda: shown("ActiveState") == "active", "the end of the reload")
+    check(main_pid() == before, "a reload is no restart")
+    check(status()["waiting_settings"] == ["lanes"], "the settings that wait for a restart")
+    check("without effect: lanes" in shown("StatusText"), shown("StatusText"))
+    CONFIG.write_text("[ops]\nop_timeout = 7\n", encoding="utf-8")
+    run("systemctl", "reload", "ternd")
+    eventually(lambda: logged("the configuration stays as it was"), "the refusal of a mistake")
+    check(main_pid() == before, "a mistake ends nothing")
+    run("systemctl", "stop", "ternd.socket", "ternd.service")
+    run("systemctl", "start", "ternd", status=1)
+    check(shown("ExecMainStatus") == "2" and shown("NRestarts") == "0", "a mistake is not tried again and again")
+    CONFIG.write_text("[lanes]\nlanes = 2\n", encoding="utf-8")
+    run("systemctl", "reset-failed", "ternd")
+    run("systemctl", "start", "ternd")
+    check(status()["lanes"] == 2, "the setting after a restart")
+
+
+def hang_lane():
+    fed = shown("WatchdogTimestampMonotonic")
+    eventually(lambda: shown("WatchdogTimestampMonotonic") != fed, "the watchdog is fed while all is well")
+    before, restarts = main_pid(), int(shown("NRestarts"))
+    with subprocess.Popen([sys.executable, str(HERE / "hold_thread.py"), str(before), "tern-lane1"],
+                          stdout=subprocess.PIPE, text=True) as holder:
+        check(holder.stdout.readline() == "held\n", "the thread of lane 1 is not held")
+        # The conductor still works, and says whom it misses.
+        eventually(lambda: status()["silent_lanes"] == [1] or main_pid() != before, "the silent lane is named")
+        check(logged("lane 1 does not answer"), "the journal names the lane")
+        eventually(lambda: int(shown("NRestarts")) == restarts + 1, "the watchdog restarts the service")
+    check(logged("Watchdog timeout", "_PID=1"), "it was the watchdog that restarted the service")
+    eventually(lambda: main_pid() not in (0, before), "a new daemon")
+    check(status()["silent_lanes"] == [], "all lanes answer")
+
+
+def instance():
+    (CONFIG.parent / "ib0.toml").write_text('[network]\nlisten = "127.0.0.1:7701"\n', encoding="utf-8")
+    run("systemctl", "enable", "--now", "ternd@ib0")
+    check(status("--socket", "/run/tern/ib0/control.sock")["listen"] == "127.0.0.1:7701", "the instance")
+    check(shown("ActiveState", "ternd@ib0.socket") == "active", "the socket of the instance")
+    run("systemctl", "disable", "--now", "ternd@ib0.service", "ternd@ib0.socket")
+    (CONFIG.parent / "ib0.toml").unlink()
+
+
+def upgrade(debs, folder):
+    record = STATE / "flight-of-before.json"
+    record.write_text("{}", encoding="utf-8")
+    config = CONFIG.read_text(encoding="utf-8")
+    tree = folder / "newer"
+    run("dpkg-deb", "--raw-extract", next(deb for deb in debs if deb.name.startswith("ternd_")), tree)
+    control = tree / "DEBIAN/control"
+    text = control.read_text(encoding="utf-8")
+    control.write_text(re.sub(r"(?m)^Version: (.*)$", r"Version: \1+newer", text), encoding="utf-8")
+    run("dpkg-deb", "--build", "-Znone", tree, folder / "newer.deb")
+    before = main_pid()
+    run("dpkg", "--install", folder / "newer.deb")
+    check(main_pid() not in (0, before), "an upgrade starts the new daemon")
+    check(CONFIG.read_text(encoding="utf-8") == config and record.exists(), "an upgrade keeps configuration and state")
+
+
+def remove_and_purge():
+    run("dpkg", "--remove", "ternd", "libtern-dev")
+    check(not pathlib.Path("/usr/sbin/ternd").exists(), "the program after a removal")
+    check(shown("LoadState") in ("not-found", "masked"), "the unit after a removal")
+    check(CONFIG.exists() and STATE.exists(), "a removal keeps configuration and state")
+    run("pgrep", "-x", "ternd", status=1)
+    run("dpkg", "--purge", "ternd", "tern-tools", "libtern-dev", "libtern1")
+    left = [path for path in (CONFIG.parent, STATE, pathlib.Path("/run/tern"), pathlib.Path("/usr/share/tern"),
+                              pathlib.Path("/etc/systemd/system/multi-user.target.wants/ternd.service"),
+                              pathlib.Path("/etc/systemd/system/sockets.target.wants/ternd.socket"))
+            if path.exists() or path.is_symlink()]
+    check(not left, f"left by the purge: {left}")
+    check(not user_exists(), "the user is left by the purge")
+    check(not re.search(r"\b(ternd|tern-tools|libtern\S*)\b", run("dpkg-query", "--show", "--showformat", "${Package} ")),
+          "dpkg remembers the packages")
+
+
+def main():
+    folder = pathlib.Path("/tmp/service_test")
+    folder.mkdir()
+    folder.chmod(0o755)
+    debs = sorted(path for path in pathlib.Path(sys.argv[1]).glob("*.deb") if "-dbgsym" not in path.name)
+    check(len(debs) == 4, f"not the four packages: {debs}")
+    for text, action in (
+            ("the packages install, the service starts, notifies and answers", lambda: install(debs)),
+            ("the sandbox", record_exposure),
+            ("manual pages and completion", documents),
+            ("SIGKILL leaves no trace, and clients connect again", lambda: kill_under_client(compile_client(folder))),
+            ("a reload applies what it can and names the rest", reload),
+            ("a lane that hangs is caught by the watchdog", hang_lane),
+            ("a second fabric has a daemon of its own", instance),
+            ("an upgrade keeps configuration and state", lambda: upgrade(debs, folder)),
+            ("removal and purge", remove_and_purge)):
+        step(text)
+        action()
+    print("PASSED", flush=True)
+
+
+if __name__ == "__main__":
+    main()
