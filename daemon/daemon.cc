@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "codec/target/target.h"
+#include "daemon/carrier.h"
 #include "daemon/client_server.h"
 #include "daemon/codebooks.h"
 #include "daemon/conductor.h"
@@ -76,7 +77,8 @@ struct LateSink final : net::AcceptorSink {
 struct Daemon::Parts final : ControlVerbs {
   struct LaneParts {
     net::EventLoop loop;
-    std::unique_ptr<net::Transport> transport;
+    std::unique_ptr<net::Transport> tcp;
+    std::unique_ptr<net::Transport> rdma;  // null: TCP alone
     std::unique_ptr<Lane> lane;
     std::unique_ptr<LaneThread> thread;
   };
@@ -95,6 +97,7 @@ struct Daemon::Parts final : ControlVerbs {
   std::unique_ptr<net::Acceptor> acceptor;
   std::unique_ptr<ControlServer> control;
   net::Endpoint listening;
+  std::string carriers;
   std::atomic<bool> stop{false};
   std::atomic<bool> reload{false};
 
@@ -118,9 +121,9 @@ Status Daemon::Parts::open(const Config& given) {
   if (auto books = load_codebooks(config.codebook_dir); !books) {
     return tl::unexpected(books.error());
   }
-  if (config.transport != "tcp") {
-    return fail(Errc::unsupported, "transport: this version has tcp only");
-  }
+  auto probed = probe_carriers(config);
+  if (!probed) return tl::unexpected(probed.error());
+  carriers = std::move(*probed);
   auto server = ClientServer::create(loop, config.socket, config.socket_mode);
   if (!server) return tl::unexpected(server.error());
   clients = std::move(*server);
@@ -149,10 +152,12 @@ Status Daemon::Parts::open(const Config& given) {
   std::vector<Lane*> lane_pointers;
   for (std::uint32_t i = 0; i < config.lanes; ++i) {
     auto parts = std::make_unique<LaneParts>();
-    parts->transport = std::make_unique<net::TcpTransport>(parts->loop, tcp);
+    parts->tcp = std::make_unique<net::TcpTransport>(parts->loop, tcp);
+    parts->rdma = make_rdma_transport(config, *parts->tcp, parts->loop, clock, i);
     lane_settings.lane = i;
-    parts->lane = std::make_unique<Lane>(lane_settings, clock, *parts->transport, self,
-                                         &parts->loop, [this] { loop.wake(); });
+    parts->lane =
+        std::make_unique<Lane>(lane_settings, clock, parts->rdma ? *parts->rdma : *parts->tcp, self,
+                               &parts->loop, [this] { loop.wake(); });
     parts->thread = std::make_unique<LaneThread>(parts->loop, *parts->lane, clock, idle);
     lane_pointers.push_back(parts->lane.get());
     lanes.push_back(std::move(parts));
@@ -260,7 +265,8 @@ Result<nlohmann::json> Daemon::Parts::handle(std::string_view verb, const nlohma
         {"clients", conductor->client_count()},
         {"groups", conductor->group_count()},
         {"peers", conductor->peer_count()},
-        {"transport", transport->name()},
+        {"transport", config.transport},
+        {"carriers", carriers},
         {"kernel_target", codec::target::name()},
         {"plaintext", true},
         {"rss_bytes", rss_bytes()}};
@@ -312,6 +318,7 @@ void Daemon::run() {
   spdlog::info("ternd {} listens on {} (plaintext) and {}, {} lanes, kernels {}", kVersion,
                net::to_text(parts.listening), parts.config.socket, parts.config.lanes,
                codec::target::name());
+  spdlog::info("transport {}: {}", parts.config.transport, parts.carriers);
   while (!parts.stop.load(std::memory_order_acquire)) {
     if (parts.reload.exchange(false, std::memory_order_acq_rel)) parts.apply_changes();
     if (parts.do_work() > 0) continue;

@@ -28,6 +28,7 @@ class FaultyConnection final : public Connection, private ConnectionSink {
   // Everything is copied, so the sender's memory is never read later.
   std::size_t queued_bytes() const override { return 0; }
   std::uint64_t received_bytes() const override { return inner_ ? inner_->received_bytes() : 0; }
+  Carriage carriage() const override { return inner_ ? inner_->carriage() : Carriage{}; }
 
   // Passes on what is due. Calls no sink.
   int pump(std::uint64_t now);

@@ -49,6 +49,9 @@ void Link::add_decode_ns(std::uint64_t ns) noexcept { state_->decode_ns += ns; }
 LinkState Link::state() const noexcept { return state_->state; }
 const Link::Identity& Link::identity() const noexcept { return state_->identity; }
 const LinkStats& Link::stats() const noexcept { return state_->stats; }
+Carriage Link::carriage() const noexcept {
+  return state_->connection ? state_->connection->carriage() : Carriage{};
+}
 std::uint64_t Link::unacked_frames() const noexcept { return state_->unacked.size(); }
 std::uint64_t Link::unacked_bytes() const noexcept { return state_->unacked_bytes; }
 

@@ -60,6 +60,13 @@ class ConnectionSink {
   virtual void on_closed(Connection& connection, Errc reason, const char* text) = 0;
 };
 
+// What a connection travels on, for people. The texts live until the next poll().
+struct Carriage {
+  const char* name = "";
+  const char* note = "";        // the device, or why it is not another carrier
+  std::uint64_t failovers = 0;  // to this peer, from a carrier that failed
+};
+
 class Connection {
  public:
   // Closes; no event comes afterwards. What is still queued is offered to the carrier once more, so
@@ -75,6 +82,10 @@ class Connection {
   // Bytes that have arrived since the start; that it grows shows that the other side lives, also in
   // the middle of a long frame.
   virtual std::uint64_t received_bytes() const = 0;
+  virtual Carriage carriage() const { return {}; }
+  // False: the carrier protects payloads by itself, and the peer does not look at their CRC. May
+  // change while the connection lives.
+  virtual bool wants_payload_crc() const { return true; }
 };
 
 // A connection that was accepted by the conductor and whose hello has been read, on its way to a
@@ -82,6 +93,8 @@ class Connection {
 class Incoming {
  public:
   virtual ~Incoming() = default;
+  wire::HelloBody hello;
+  std::string from;  // the peer's address, without the port
 };
 
 class Transport {
@@ -95,6 +108,14 @@ class Transport {
                                             ConnectionSink& sink) = 0;
   // Moves bytes and delivers events; returns the amount of work done.
   virtual int poll() = 0;
+  // Before the thread sleeps on its event loop. False: there is work already, do not sleep.
+  virtual bool prepare_sleep() { return true; }
+  // Frames' bodies will often lie in this memory, which stays where it is until forget_memory: a
+  // hint for carriers that must register memory. Forgetting it REQUIRES that no frame in it is
+  // under way; what is forgotten here may be unmapped, or given back to the kernel and then be told
+  // anew.
+  virtual void remember_memory(std::span<const std::byte>) {}
+  virtual void forget_memory(std::span<const std::byte>) {}
 };
 
 class AcceptorSink {

@@ -22,6 +22,7 @@ class TcpConnection final : public Connection {
   void send(const OutgoingFrame& frame) override { stream_->send(frame); }
   std::size_t queued_bytes() const override { return stream_->queued_bytes(); }
   std::uint64_t received_bytes() const override { return stream_->received_bytes(); }
+  Carriage carriage() const override { return {"tcp", "", 0}; }
 
  private:
   std::shared_ptr<TcpStream> stream_;
