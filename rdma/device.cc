@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -118,6 +119,8 @@ Status Device::open_port(const RdmaSettings& settings, ibv_device& device, std::
   port_ = port;
   context_.reset(ibv_open_device(&device));
   if (!context_) return fail_errno(Errc::io_error, name_ + " cannot be opened", errno);
+  node_ = std::string("/dev/infiniband/") + device.dev_name;
+  if (::access(node_.c_str(), F_OK) != 0) node_.clear();
   ibv_port_attr attributes{};
   if (const int error = ibv_query_port(context_.get(), port, &attributes); error != 0) {
     return fail_errno(Errc::io_error, name_ + " cannot be asked for its state", error);
@@ -203,6 +206,9 @@ bool Device::has_failed(std::string& why) {
       failure_ = "the port " + name_ + " went down";
     }
     ibv_ack_async_event(&event);
+  }
+  if (failure_.empty() && !node_.empty() && ::access(node_.c_str(), F_OK) != 0) {
+    failure_ = "the device " + name_ + " was removed";
   }
   why = failure_;
   return !failure_.empty();

@@ -35,7 +35,9 @@ class Device {
   // The bytes are only read by the device; nothing of this process is ever opened to a peer.
   Result<MemoryRegion> register_memory(void* memory, std::size_t bytes, int access);
 
-  // Reads the events of the device. True: it, or its port, is gone, and `why` says so.
+  // Reads the events of the device and looks for its node. True: it, or its port, is gone, and `why`
+  // says so. A driver that cannot take itself from its users tells no event, and waits until they have
+  // closed the device.
   bool has_failed(std::string& why);
 
  private:
@@ -51,6 +53,7 @@ class Device {
   std::uint16_t lid_ = 0;
   ibv_mtu mtu_{};
   std::uint32_t max_queue_depth_ = 0;
+  std::string node_;     // below /dev; empty: it could not be seen
   std::string failure_;  // set once
 
   DeviceHandle context_;

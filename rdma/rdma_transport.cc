@@ -11,6 +11,8 @@ namespace {
 // While frames come by RDMA the control connections are looked at once in so many rounds, since
 // that costs a system call.
 constexpr std::uint32_t kControlEvery = 64;
+// Between two looks at a device that has told of no event.
+constexpr std::uint64_t kCheckDeviceNs = 500'000'000;
 
 class RdmaConnection final : public net::Connection {
  public:
@@ -101,12 +103,15 @@ void RdmaTransport::drop_device() {
 // A device that fails takes its queue pairs with it at once: their own errors may come late or
 // never.
 int RdmaTransport::check_device() {
-  if (!device_event_ || !device_) return 0;
+  if (!device_) return 0;
+  const std::uint64_t now = clock_.now_ns();
+  if (!device_event_ && now < next_check_ns_) return 0;
   device_event_ = false;
+  next_check_ns_ = now + kCheckDeviceNs;
   std::string why;
   if (!device_->has_failed(why)) return 0;
   device_trouble_ = why;
-  next_open_ns_ = clock_.now_ns() + settings_.retry_ns;
+  next_open_ns_ = now + settings_.retry_ns;
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     const std::shared_ptr<RdmaStream> stream = streams_[i];
     stream->device_failed(why);

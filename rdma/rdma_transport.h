@@ -88,6 +88,7 @@ class RdmaTransport final : public net::Transport {
   std::shared_ptr<Device> device_;
   std::string device_trouble_;
   std::uint64_t next_open_ns_ = 0;
+  std::uint64_t next_check_ns_ = 0;
   bool device_event_ = false;  // to be read
   std::uint64_t event_watch_ = 0;
   std::uint64_t completion_watch_ = 0;

@@ -15,9 +15,11 @@ import sys
 import tempfile
 import time
 
+BEGIN = time.monotonic()
+
 PROGRAMS = pathlib.Path(sys.argv[1])
-STEPS = 60
-SECONDS = 120
+STEPS = 20
+SECONDS = 40
 RECIPE = "3lc:s=1"
 SETTINGS = {"rdma_retry": "1s", "rdma_timeout_exponent": 10, "rdma_retry_count": 3}
 
@@ -26,11 +28,15 @@ def call(*words, check=True):
     return subprocess.run([str(word) for word in words], check=check, capture_output=True, text=True).stdout
 
 
+def say(text):
+    print(f"{time.monotonic() - BEGIN:5.0f} s  {text}", flush=True)
+
+
 def wait_for(what, condition):
     deadline = time.monotonic() + SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            sys.exit(f"did not happen: {what}")
+            sys.exit(f"did not happen: {what}\n{Pair.last.log(0)}\n{Pair.last.log(1)}\n{Pair.last.lanes()}")
         time.sleep(0.05)
 
 
@@ -38,6 +44,7 @@ class Pair:
     """Two daemons on this machine, told apart by port."""
 
     def __init__(self, transport, limits=(), addresses=("127.0.0.1", "127.0.0.1"), **more):
+        Pair.last = self
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tern-rdma-"))
         self.daemons = []
         for node in range(2):
@@ -125,7 +132,7 @@ def disturbed(expected, what, disturb, restore=restore_device):
     restore()
     pair.close()
     assert checksum == expected, f"{what}: other bits"
-    print(f"{what}: the same bits, {failovers} failovers", flush=True)
+    say(f"{what}: the same bits, {failovers} failovers")
     return failovers
 
 
@@ -135,10 +142,10 @@ def main():
     checksum, row = over("auto")
     assert row["transport"] == "rdma" and "rxe0" in row["transport_note"], row
     assert checksum == expected, "RDMA gives other bits than TCP"
-    print(f"over RDMA ({row['transport_note']}): the same bits as over TCP", flush=True)
+    say(f"over RDMA ({row['transport_note']}): the same bits as over TCP")
     checksum, row = over("auto", rdma_payload_crc="false", lanes=2, spin="1ms")
     assert checksum == expected and row["transport"] == "rdma", row
-    print("two lanes, no payload CRC: the same bits", flush=True)
+    say("two lanes, no payload CRC: the same bits")
 
     checksum, row = over("auto", peer_transports="127.0.0.1=tcp")
     assert checksum == expected and row["transport"] == "tcp", row
@@ -158,7 +165,7 @@ def main():
         row["transport_note"] for row in pair.lanes() if row["transport"] == "tcp" and row["transport_note"]) or notes)
     assert pair.end_training(ranks) == expected
     assert any("memory-lock limit is 64 KiB" in note for note in notes), notes
-    print(f"memory-lock limit: {notes[0]}", flush=True)
+    say(f"memory-lock limit: {notes[0]}")
     pair.close()
 
     # A daemon that is killed: the group ends with an error, in bounded time.
@@ -170,7 +177,7 @@ def main():
     _, errors = ranks[0].communicate(timeout=SECONDS)
     assert ranks[0].returncode != 0 and ("lost" in errors or "peer" in errors), errors
     ranks[1].communicate(timeout=SECONDS)
-    print("peer killed: " + errors.strip().split("\n")[-1], flush=True)
+    say("peer killed: " + errors.strip().split("\n")[-1])
     pair.close()
 
     # Without a device: auto uses TCP, rdma refuses to start.
@@ -181,7 +188,7 @@ def main():
     for daemon in pair.daemons:
         assert daemon.wait(SECONDS) != 0
     assert "no RDMA device" in pair.log(0), pair.log(0)
-    print("no device: " + pair.log(0).strip().split("\n")[-1], flush=True)
+    say("no device: " + pair.log(0).strip().split("\n")[-1])
 
 
 if __name__ == "__main__":
