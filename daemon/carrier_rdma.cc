@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "daemon/carrier.h"
 #include "daemon/config/settings.h"
 #include "rdma/device.h"
@@ -5,6 +7,8 @@
 
 namespace tern::daemon {
 namespace {
+
+constexpr std::uint64_t kMinSetupNs = 20'000'000;
 
 rdma::Choice choice_of(const std::string& transport) {
   if (transport == "tcp") return rdma::Choice::never;
@@ -25,6 +29,9 @@ rdma::RdmaSettings rdma_settings(const Config& config) {
   settings.max_registered_bytes = config.rdma_max_registered_bytes;
   settings.payload_crc = config.rdma_payload_crc;
   settings.retry_ns = config.rdma_retry_ns;
+  // Within an attempt of the link to connect, which gives up after half of resume_timeout.
+  settings.setup_timeout_ns =
+      std::min(settings.setup_timeout_ns, std::max(kMinSetupNs, config.resume_timeout_ns * 2 / 5));
   settings.choice = choice_of(config.transport);
   // check_config() has read it before.
   const auto peers = parse_peer_transports(config.peer_transports);

@@ -35,9 +35,9 @@ class Device {
   // The bytes are only read by the device; nothing of this process is ever opened to a peer.
   Result<MemoryRegion> register_memory(void* memory, std::size_t bytes, int access);
 
-  // Reads the events of the device and looks for its node. True: it, or its port, is gone, and `why`
-  // says so. A driver that cannot take itself from its users tells no event, and waits until they have
-  // closed the device.
+  // Reads the events of the device and looks for its node. True: it, or its port, is gone, and
+  // `why` says so. A driver that cannot take itself from its users tells no event, and waits until
+  // they have closed the device.
   bool has_failed(std::string& why);
 
  private:

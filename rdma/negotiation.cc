@@ -31,6 +31,7 @@ bool RdmaStream::pass_hello(const net::OutgoingFrame& frame) {
   control_given_ += bytes.size();
   control_->send({bytes, {}});
   mode_ = Mode::asking;
+  asked_ = true;
   return true;
 }
 
@@ -57,11 +58,16 @@ bool RdmaStream::make_path(std::string& why) {
   return true;
 }
 
+// Where RDMA is required there is nothing to do meanwhile.
+bool RdmaStream::must_wait(const PeerTrouble& trouble) const {
+  return choice_ != Choice::required && transport_.clock().now_ns() < trouble.retry_at_ns;
+}
+
 // The accepting side, which knows that the peer understands. The peer waits for an answer.
 void RdmaStream::begin_offer() {
   const PeerTrouble& trouble = transport_.trouble(peer_);
   std::string why = trouble.text;
-  if (transport_.clock().now_ns() < trouble.retry_at_ns) {
+  if (must_wait(trouble)) {
     decline(why, false);
     retry_at_ns_ = trouble.retry_at_ns;
     return;
@@ -78,7 +84,7 @@ void RdmaStream::begin_offer() {
 void RdmaStream::take_offer(const wire::RdmaBody& remote) {
   const PeerTrouble& trouble = transport_.trouble(peer_);
   std::string why = trouble.text;
-  if (transport_.clock().now_ns() < trouble.retry_at_ns) return decline(why, false);
+  if (must_wait(trouble)) return decline(why, false);
   if (!make_path(why)) return decline(why, true);
   if (const Status started = path_->start(remote); !started) {
     return decline(started.error().text, true);
@@ -176,7 +182,7 @@ void RdmaStream::handle_own_frame(const wire::FrameHeader& header) {
       return close(Errc::protocol_error, why);
     }
   }
-  const bool may_be_asked = connects_ && (mode_ == Mode::asking || mode_ == Mode::control);
+  const bool may_be_asked = asked_ && (mode_ == Mode::asking || mode_ == Mode::control);
   if (kind == wire::FrameKind::rdma_offer && may_be_asked) return take_offer(parsed.body);
   if (kind == wire::FrameKind::rdma_accept && mode_ == Mode::offered) {
     return take_accept(parsed.body);
@@ -200,7 +206,7 @@ int RdmaStream::poll_negotiation() {
   if (mode_ == Mode::control) {
     const bool is_due = retry_at_ns_ != 0 && now >= retry_at_ns_ && !connects_ && peer_has_rdma_;
     // The last frames of ours must have left the memory that the next ones take.
-    if (!is_due || control_->queued_bytes() != 0) return 0;
+    if (!is_due || own_end_ > control_given_ - control_->queued_bytes()) return 0;
     begin_offer();
     return 1;
   }
@@ -227,6 +233,11 @@ int RdmaStream::poll_negotiation() {
   }
   if (now >= deadline_ns_) {
     const std::string why = "the set-up of RDMA was not finished in time";
+    // The peer sends nothing by RDMA before it is told that both are ready.
+    if (mode_ == Mode::probing) {
+      decline(why, true);
+      return work + 1;
+    }
     note_failure(why);
     close(Errc::timeout, why);
     return work + 1;

@@ -70,6 +70,7 @@ class RdmaStream final : private net::ConnectionSink, private MessageSink {
   void take_accept(const wire::RdmaBody& remote);
   void take_ready();
   void take_decline(const wire::RefuseBody& body);
+  bool must_wait(const PeerTrouble& trouble) const;
   bool make_path(std::string& why);
   void decline(const std::string& why, bool is_failure);
   void stay_on_control(const std::string& why, bool is_failure);
@@ -99,6 +100,7 @@ class RdmaStream final : private net::ConnectionSink, private MessageSink {
   std::string where_;  // the peer's address, for texts
   Mode mode_ = Mode::greeting;
   bool connects_ = false;
+  bool asked_ = false;  // its hello has the bit, so the peer may offer
   Choice choice_ = Choice::if_possible;
   bool peer_has_rdma_ = false;
   std::string note_;               // why it is not on RDMA; on RDMA, the device

@@ -8,9 +8,9 @@
 namespace tern::rdma {
 namespace {
 
-// While frames come by RDMA the control connections are looked at once in so many rounds, since
-// that costs a system call.
-constexpr std::uint32_t kControlEvery = 64;
+// While RDMA keeps the lane busy the control connections are looked at this rarely, since that
+// costs a system call.
+constexpr std::uint64_t kControlNs = 1'000'000;
 // Between two looks at a device that has told of no event.
 constexpr std::uint64_t kCheckDeviceNs = 500'000'000;
 
@@ -29,10 +29,6 @@ class RdmaConnection final : public net::Connection {
  private:
   std::shared_ptr<RdmaStream> stream_;
 };
-
-std::string text_of(const wire::NodeId& node) {
-  return std::to_string(node.high) + "-" + std::to_string(node.low);
-}
 
 }  // namespace
 
@@ -151,7 +147,8 @@ std::unique_ptr<net::Connection> RdmaTransport::connect(const net::Endpoint& end
 
 std::unique_ptr<net::Connection> RdmaTransport::adopt(std::unique_ptr<net::Incoming> incoming,
                                                       net::ConnectionSink& sink) {
-  auto stream = std::make_shared<RdmaStream>(*this, sink, text_of(incoming->hello.node));
+  // Not by its node id, which is new after each restart: what is known of peers must not grow.
+  auto stream = std::make_shared<RdmaStream>(*this, sink, incoming->from);
   auto connection = hold(stream);
   stream->adopt(std::move(incoming));
   return connection;
@@ -166,14 +163,20 @@ int RdmaTransport::poll() {
     work += stream->poll();
     uses_control = uses_control || stream->is_on_control();
   }
-  if (work == 0 || uses_control || ++rounds_ % kControlEvery == 0) {
+  const std::uint64_t now = clock_.now_ns();
+  had_control_ = uses_control || control_due_ || streams_.empty() || now >= next_control_ns_;
+  if (had_control_) {
+    control_due_ = false;
+    next_control_ns_ = now + kControlNs;
     work += control_.poll();
   }
   return work;
 }
 
 bool RdmaTransport::prepare_sleep() {
-  bool may_sleep = !device_event_;
+  // What the event loop has noticed of the control connections must be read before.
+  control_due_ = !had_control_;
+  bool may_sleep = !device_event_ && !control_due_;
   for (const auto& stream : streams_) may_sleep = stream->arm() && may_sleep;
   return may_sleep && control_.prepare_sleep();
 }

@@ -94,7 +94,9 @@ class RdmaTransport final : public net::Transport {
   std::uint64_t completion_watch_ = 0;
 
   std::vector<std::shared_ptr<RdmaStream>> streams_;
-  std::uint32_t rounds_ = 0;  // since the control transport had its turn
+  std::uint64_t next_control_ns_ = 0;  // when the control transport has its turn, at the latest
+  bool control_due_ = false;           // before anybody sleeps
+  bool had_control_ = false;           // in the last poll()
 };
 
 }  // namespace tern::rdma

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Frames over one link beside perftest, on one RDMA device of this machine, in one run.
 
-    bench_rdma.py PROGRAMS [DEVICE]
+    bench_rdma.py PROGRAMS [DEVICE [ROUNDS]]
 
 PROGRAMS is the folder of tern-bench. Both ends are on this machine. Without a card, in a guest:
 tests/vm/run_in_guest.py --timeout 900 -- tests/vm/with_rxe.sh tools/bench_rdma.py build/release/bin
@@ -22,7 +22,7 @@ PROGRAMS = sys.argv[1]
 DEVICE = sys.argv[2] if len(sys.argv) > 2 else "rxe0"
 FRAME_BYTES = 256 << 10
 FRAMES = 400
-ROUNDS = 3
+ROUNDS = 3 if len(sys.argv) < 4 else int(sys.argv[3])
 GID = "1"
 
 
@@ -37,7 +37,8 @@ def both_ends(listen, connect):
                 return done.stdout
             if server.poll() is not None:
                 break
-        sys.exit(f"{' '.join(connect)}: {done.stderr}{done.stdout}")
+        server.kill()
+        sys.exit(f"{' '.join(connect)}: {done.stderr}{done.stdout}{server.stderr.read()}")
     finally:
         server.kill()
         server.wait()
