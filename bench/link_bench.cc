@@ -8,6 +8,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -22,6 +23,7 @@ constexpr wire::NodeId kListens{2, 2};
 constexpr wire::NodeId kConnects{1, 1};
 // Frames under way, as a lane has slabs.
 constexpr std::uint64_t kWindow = 64;
+constexpr std::uint64_t kSleepNs = 500'000;  // within the delay of an ack
 constexpr std::uint64_t kEndNs = 60'000'000'000;
 
 struct LinkOptions {
@@ -71,9 +73,16 @@ class End final : public net::LinkSink, public net::AcceptorSink {
 
  private:
   net::Transport& transport() { return rdma_ ? *rdma_ : tcp_; }
+  // As a lane does: with few cores it sleeps when there is nothing to do, since whoever spins takes
+  // the core from those who have.
+  void work() {
+    int done = transport().poll();
+    if (link_) done += link_->tick();
+    if (done > 0 || spins_ || !transport().prepare_sleep()) return;
+    loop_.wait(kSleepNs);
+  }
   void step() {
-    transport().poll();
-    if (link_) link_->tick();
+    work();
     if (lost_) throw std::runtime_error("the link was lost: " + lost_text_);
   }
   template <typename Done>
@@ -120,6 +129,7 @@ class End final : public net::LinkSink, public net::AcceptorSink {
   }
 
   LinkOptions options_;
+  const bool spins_ = std::thread::hardware_concurrency() > 2;
   SteadyClock clock_;
   net::EventLoop loop_;
   net::TcpTransport tcp_{loop_, {}};
@@ -140,10 +150,7 @@ void End::listen() {
     (*acceptor)->poll();
     transport().poll();
   }
-  while (!lost_) {  // by the other end's goodbye
-    transport().poll();
-    link_->tick();
-  }
+  while (!lost_) work();  // until the other end's goodbye
   fmt::print(R"({{"received_frames": {}, {}}})"
              "\n",
              received_, R"("end": ")" + lost_text_ + "\"");

@@ -5,8 +5,8 @@
 
 PROGRAMS is the folder of tern-bench. Both ends are on this machine. Without a card, in a guest:
 tests/vm/run_in_guest.py --timeout 900 -- tests/vm/with_rxe.sh tools/bench_rdma.py build/release/bin
-There the ratios say something and the absolute figures nothing. Counts of system calls need strace, counts
-of instructions valgrind; without them these rows are left out, and a line says so.
+There the ratios say something and the absolute figures nothing. Counts of system calls need strace; without it
+they are left out, and a line says so.
 """
 
 import json
@@ -73,18 +73,6 @@ def system_calls(port, transport):
             if name != "total" and calls - counts[0].get(name, 0) > 4}
 
 
-def instructions(port, transport):
-    """Per frame, of the data path: inside poll() of the transport and Link::send()."""
-    counts = []
-    for run, frames in enumerate((100, 300)):
-        with tempfile.NamedTemporaryFile(mode="r", encoding="utf-8") as log:
-            link(port + run, transport, "--no-payload-crc", frames=frames, small=1,
-                 under=("valgrind", "--tool=callgrind", f"--callgrind-out-file={log.name}",
-                        "--toggle-collect=*DataPath::post*", "--toggle-collect=*DataPath::deliver*"))
-            counts.append(int(re.search(r"^(?:summary|totals): (\d+)", log.read(), re.MULTILINE)[1]))
-    return round((counts[1] - counts[0]) / 200)
-
-
 def main():
     rounds = []
     for number in range(ROUNDS):
@@ -104,12 +92,11 @@ def main():
     for name, value in medians.items():
         print(f"{name:34} {value:9.1f}  {value / (bandwidth if 'MB/s' in name else latency):6.2f} of perftest")
     print(json.dumps(link(7890, "rdma")))
-    for tool, measure in (("strace", system_calls), ("valgrind", instructions)):
-        if not shutil.which(tool):
-            print(f"{measure.__name__}: {tool} is not installed")
-            continue
-        for transport in ("rdma", "tcp") if tool == "strace" else ("rdma",):
-            print(f"{measure.__name__} per frame, {transport}: {measure(7900 if tool == 'strace' else 7950, transport)}", flush=True)
+    if not shutil.which("strace"):
+        print("system calls: strace is not installed")
+        return
+    for port, transport in ((7900, "rdma"), (7910, "tcp")):
+        print(f"system calls per frame, {transport}: {system_calls(port, transport)}", flush=True)
 
 
 if __name__ == "__main__":
