@@ -19,7 +19,7 @@ BEGIN = time.monotonic()
 
 PROGRAMS = pathlib.Path(sys.argv[1])
 STEPS = 20
-SECONDS = 40
+SECONDS = 120
 RECIPE = "3lc:s=1"
 SETTINGS = {"rdma_retry": "1s", "rdma_timeout_exponent": 10, "rdma_retry_count": 3}
 
