@@ -53,6 +53,7 @@ std::string render_status(const json& status) {
   line("advertise", text_field(status, "advertise"));
   line("transport", fmt::format("{}, {}", text_field(status, "transport"),
                                 yes_no(status, "plaintext", "not encrypted", "encrypted")));
+  line("carriers", text_field(status, "carriers"));
   line("lanes", count_field(status, "lanes"));
   line("kernels", text_field(status, "kernel_target"));
   line("clients", count_field(status, "clients"));
@@ -104,7 +105,9 @@ std::string render_peers(const json& peers) {
                {"FRAMES RECEIVED", kRight},
                {"UNACKED", kRight},
                {"RESUMES", kRight},
-               {"REPLAYED", kRight}});
+               {"REPLAYED", kRight},
+               {"FAILOVERS", kRight},
+               {"NOTE"}});
   for (const json& peer : peers) {
     table.add_row({text_field(peer, "node_id"), text_field(peer, "address"),
                    text_field(peer, "lane"), text_field(peer, "state"),
@@ -112,7 +115,8 @@ std::string render_peers(const json& peers) {
                    bytes_field(peer, "bytes_sent"), bytes_field(peer, "bytes_received"),
                    count_field(peer, "frames_sent"), count_field(peer, "frames_received"),
                    count_field(peer, "unacked_frames"), count_field(peer, "resumes"),
-                   count_field(peer, "replayed_frames")});
+                   count_field(peer, "replayed_frames"), count_field(peer, "failovers"),
+                   text_field(peer, "transport_note")});
   }
   return table.text();
 }

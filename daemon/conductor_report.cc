@@ -36,7 +36,9 @@ nlohmann::json peer_row(const std::string& node, const std::string& address,
           {"resumes", stats.resumes},
           {"replayed_frames", stats.replayed_frames},
           {"unacked_frames", unacked_frames},
-          {"transport", transport}};
+          {"transport", transport},
+          {"transport_note", ""},
+          {"failovers", 0}};
 }
 
 const char* group_state(const MemberGroup& group) noexcept {
@@ -114,7 +116,9 @@ nlohmann::json Conductor::report_peers() const {
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
     for (const auto& row : lanes_[lane]->peers()) {
       rows.push_back(peer_row(node_text(row.id), addresses[node_text(row.id)], std::to_string(lane),
-                              row.state, row.stats, row.unacked_frames, transport_name_));
+                              row.state, row.stats, row.unacked_frames, row.carrier));
+      rows.back()["transport_note"] = row.carrier_note;
+      rows.back()["failovers"] = row.failovers;
     }
   }
   return rows;

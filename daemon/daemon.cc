@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "codec/target/target.h"
+#include "daemon/carrier.h"
 #include "daemon/client_server.h"
 #include "daemon/codebooks.h"
 #include "daemon/conductor.h"
@@ -98,7 +99,8 @@ struct LateSink final : net::AcceptorSink {
 struct Daemon::Parts final : ControlVerbs {
   struct LaneParts {
     net::EventLoop loop;
-    std::unique_ptr<net::Transport> transport;
+    std::unique_ptr<net::Transport> tcp;
+    std::unique_ptr<net::Transport> rdma;  // null: TCP alone
     std::unique_ptr<Lane> lane;
     std::unique_ptr<LaneThread> thread;
   };
@@ -120,6 +122,7 @@ struct Daemon::Parts final : ControlVerbs {
   std::unique_ptr<ControlServer> control;
   std::unique_ptr<MetricsServer> metrics;
   net::Endpoint listening;
+  std::string carriers;
   std::atomic<bool> stop{false};
   std::atomic<bool> reload{false};
   Supervisor supervisor;
@@ -169,9 +172,9 @@ Status Daemon::Parts::open(const Config& given) {
     return tl::unexpected(books.error());
   }
   if (auto tuned = open_tuning(); !tuned) return tuned;
-  if (config.transport != "tcp") {
-    return fail(Errc::unsupported, "transport: this version has tcp only");
-  }
+  auto probed = probe_carriers(config);
+  if (!probed) return tl::unexpected(probed.error());
+  carriers = std::move(*probed);
   auto listener = client_listener(config);
   if (!listener) return tl::unexpected(listener.error());
   clients = std::make_unique<ClientServer>(loop, std::move(*listener));
@@ -201,10 +204,12 @@ Status Daemon::Parts::open(const Config& given) {
   std::vector<SignOfLife*> signs;
   for (std::uint32_t i = 0; i < config.lanes; ++i) {
     auto parts = std::make_unique<LaneParts>();
-    parts->transport = std::make_unique<net::TcpTransport>(parts->loop, tcp);
+    parts->tcp = std::make_unique<net::TcpTransport>(parts->loop, tcp);
+    parts->rdma = make_rdma_transport(config, *parts->tcp, parts->loop, clock, i);
     lane_settings.lane = i;
-    parts->lane = std::make_unique<Lane>(lane_settings, clock, *parts->transport, self,
-                                         &parts->loop, [this] { loop.wake(); });
+    parts->lane =
+        std::make_unique<Lane>(lane_settings, clock, parts->rdma ? *parts->rdma : *parts->tcp, self,
+                               &parts->loop, [this] { loop.wake(); });
     parts->lane->set_shadow(shadow.get());
     parts->thread = std::make_unique<LaneThread>(parts->loop, *parts->lane, clock, idle);
     lane_pointers.push_back(parts->lane.get());
@@ -355,7 +360,8 @@ nlohmann::json Daemon::Parts::report_status() const {
           {"clients", conductor->client_count()},
           {"groups", conductor->group_count()},
           {"peers", conductor->peer_count()},
-          {"transport", transport->name()},
+          {"transport", config.transport},
+          {"carriers", carriers},
           {"kernel_target", codec::target::name()},
           {"plaintext", true},
           {"silent_lanes", silent_lanes},
@@ -437,6 +443,7 @@ void Daemon::run() {
   spdlog::info("ternd {} listens on {} (plaintext) and {}, {} lanes, kernels {}", kVersion,
                net::to_text(parts.listening), parts.config.socket, parts.config.lanes,
                codec::target::name());
+  spdlog::info("transport {}: {}", parts.config.transport, parts.carriers);
   parts.supervisor.ready(parts.status_text());
   while (!parts.stop.load(std::memory_order_acquire)) {
     if (parts.reload.exchange(false, std::memory_order_acq_rel)) {

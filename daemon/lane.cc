@@ -45,6 +45,20 @@ Lane::Lane(const LaneSettings& settings, const Clock& clock, net::Transport& tra
   tokens_.resize(tokens);
   free_tokens_.resize(tokens);
   for (std::uint32_t i = 0; i < tokens; ++i) free_tokens_[i] = tokens - 1 - i;
+  remember_slabs();
+}
+
+// Those that frames are sent from.
+void Lane::remember_slabs() {
+  for (const SlabPool* pool : {&accumulators_, &send_slabs_, &result_slabs_}) {
+    transport_.remember_memory(pool->memory());
+  }
+}
+
+void Lane::forget_slabs() {
+  for (const SlabPool* pool : {&accumulators_, &send_slabs_, &result_slabs_}) {
+    transport_.forget_memory(pool->memory());
+  }
 }
 
 Lane::~Lane() {
@@ -55,6 +69,8 @@ Lane::~Lane() {
   for (auto& peer : peers_) {
     if (peer->link) peer->link->close();
   }
+  for (const auto& client : clients_) transport_.forget_memory(client->memory->segment.arena());
+  forget_slabs();
 }
 
 int Lane::do_work() {
@@ -180,7 +196,7 @@ void Lane::ring_doorbells() {
 }
 
 bool Lane::prepare_sleep() {
-  bool idle = commands_->read_available() == 0;
+  bool idle = commands_->read_available() == 0 && transport_.prepare_sleep();
   for (auto& client : clients_) {
     if (client->dropping) continue;
     shm::announce_sleep(client->memory->segment.lane_rings(settings_.lane));
@@ -243,6 +259,7 @@ void Lane::run_command(const Command& command) {
         const int eventfd = command.client->eventfds[settings_.lane].get();
         client->watch = loop_->watch(eventfd, [eventfd] { shm::drain_eventfd(eventfd); });
       }
+      transport_.remember_memory(client->memory->segment.arena());
       clients_.push_back(std::move(client));
       break;
     }
@@ -353,6 +370,7 @@ int Lane::settle() {
     }
     for (LaneGroup* group : groups_) group->forget(client);
     if (loop_ != nullptr) loop_->unwatch(client.watch);
+    transport_.forget_memory(client.memory->segment.arena());
     Event event;
     event.kind = EventKind::client_dropped;
     event.client = client.memory;
@@ -381,10 +399,13 @@ void Lane::drop_idle_pages(std::uint64_t now_ns) {
   }
   if (drop_pages_ns_ == 0) drop_pages_ns_ = now_ns + settings_.keep_pages_ns;
   if (now_ns < drop_pages_ns_) return;
+  // A carrier that knows these pages must learn that others take their place.
+  forget_slabs();
   for (SlabPool* pool :
        {&accumulators_, &receive_slabs_, &send_slabs_, &result_slabs_, &scratch_}) {
     pool->drop_pages();
   }
+  remember_slabs();
   for (LaneGroup* group : groups_) group->drop_pages();
   pages_touched_ = false;
   drop_pages_ns_ = 0;

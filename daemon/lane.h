@@ -122,6 +122,9 @@ class Lane final : private net::LinkSink {
     std::uint8_t reserved[7] = {};
     net::LinkStats stats;
     std::uint64_t unacked_frames = 0;
+    std::uint64_t failovers = 0;
+    char carrier[16] = {};  // what frames travel on, and why not on another carrier
+    char carrier_note[232] = {};
   };
   // From any thread: the state of the links as of the last tenth of a second.
   std::vector<PeerSnapshot> peers() const;
@@ -180,6 +183,8 @@ class Lane final : private net::LinkSink {
   void acked(std::uint64_t cookie);
   void publish_peers();
   void drop_idle_pages(std::uint64_t now_ns);
+  void remember_slabs();
+  void forget_slabs();
 
   LaneSettings settings_;
   const Clock& clock_;

@@ -87,8 +87,8 @@ void LaneGroup::read_rates(const OpData& data, std::uint64_t now_ns) {
     const bool limited =
         rate.limited || used < kFull * rate.bytes_per_s || op_rate > kImpossible * rate.bytes_per_s;
     RateCell& cell = rates_[node];
-    cell.bytes_per_s.store(rate.bytes_per_s > 0.0 ? std::max(rate.bytes_per_s, op_rate) : 0.0,
-                           std::memory_order_relaxed);
+    // A carrier that does not know its rate has at least had that of the op.
+    cell.bytes_per_s.store(std::max(rate.bytes_per_s, op_rate), std::memory_order_relaxed);
     cell.limited.store(limited, std::memory_order_relaxed);
     cell.round_trip_ns.store(static_cast<double>(rate.round_trip_ns), std::memory_order_relaxed);
     // What a sender with little to send has seen of its link is no news to the other side.

@@ -204,8 +204,15 @@ void Lane::publish_peers() {
   std::vector<PeerSnapshot> rows;
   rows.reserve(peers_.size());
   for (const auto& peer : peers_) {
-    rows.push_back(
-        {peer->id, peer->link->state(), {}, peer->link->stats(), peer->link->unacked_frames()});
+    PeerSnapshot& row = rows.emplace_back();
+    row.id = peer->id;
+    row.state = peer->link->state();
+    row.stats = peer->link->stats();
+    row.unacked_frames = peer->link->unacked_frames();
+    const net::Carriage carriage = peer->link->carriage();
+    row.failovers = carriage.failovers;
+    std::strncpy(row.carrier, carriage.name, sizeof(row.carrier) - 1);
+    std::strncpy(row.carrier_note, carriage.note, sizeof(row.carrier_note) - 1);
   }
   peer_table_.write(rows);
 }

@@ -49,6 +49,8 @@ class SlabPool {
     TERN_CHECK(index < count_);
     return {base_ + std::size_t{index} * slab_bytes_, slab_bytes_};
   }
+  // All slabs.
+  std::span<std::byte> memory() const noexcept { return {base_, mapping_bytes()}; }
   std::uint32_t free_count() const noexcept { return static_cast<std::uint32_t>(free_.size()); }
   std::uint32_t count() const noexcept { return count_; }
   // Gives the pages back to the kernel; the contents of all slabs are lost. REQUIRES: all are free.

@@ -31,6 +31,7 @@ class FaultyConnection final : public Connection, private ConnectionSink {
   DeliveryRate delivery_rate() const override {
     return inner_ ? inner_->delivery_rate() : DeliveryRate{};
   }
+  Carriage carriage() const override { return inner_ ? inner_->carriage() : Carriage{}; }
 
   // Passes on what is due. Calls no sink.
   int pump(std::uint64_t now);

@@ -48,6 +48,7 @@ class FaultyTransport final : public Transport {
   std::unique_ptr<Connection> adopt(std::unique_ptr<Incoming> incoming,
                                     ConnectionSink& sink) override;
   int poll() override;
+  bool prepare_sleep() override { return inner_.prepare_sleep(); }
 
   // From the next frame on.
   void set_settings(const FaultSettings& settings) { settings_ = settings; }

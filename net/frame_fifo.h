@@ -21,6 +21,7 @@ struct FrameRecord {
   std::array<std::byte, kHeadBytes> head;
   std::uint32_t head_bytes = 0;
   std::uint32_t payload_bytes = 0;
+  bool has_crc = true;  // of the payload, in the header
   std::span<const std::byte> body;
   std::uint64_t cookie = 0;
   std::uint64_t sent_ns = 0;      // when it was last given to a connection

@@ -50,6 +50,9 @@ void Link::report_delivered(std::uint64_t bytes_per_s) noexcept { state_->delive
 LinkState Link::state() const noexcept { return state_->state; }
 const Link::Identity& Link::identity() const noexcept { return state_->identity; }
 const LinkStats& Link::stats() const noexcept { return state_->stats; }
+Carriage Link::carriage() const noexcept {
+  return state_->connection ? state_->connection->carriage() : Carriage{};
+}
 std::uint64_t Link::unacked_frames() const noexcept { return state_->unacked.size(); }
 std::uint64_t Link::unacked_bytes() const noexcept { return state_->unacked_bytes; }
 DeliveryRate Link::delivery_rate() const {

@@ -114,6 +114,7 @@ class Link final : private ConnectionSink {
   LinkState state() const noexcept;
   const Identity& identity() const noexcept;
   const LinkStats& stats() const noexcept;
+  Carriage carriage() const noexcept;  // of the connection, if there is one
   std::uint64_t unacked_frames() const noexcept;
   std::uint64_t unacked_bytes() const noexcept;
   // Of the present connection; nothing known while there is none.

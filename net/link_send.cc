@@ -44,7 +44,8 @@ void Link::State::seal(FrameRecord& record, const wire::FrameHeader& header,
   sealed.link_seq = unacked.next() - 1;
   sealed.ack_seq = next_receive - 1;
   sealed.payload_bytes = static_cast<std::uint32_t>(payload_bytes);
-  sealed.payload_crc = wire::crc32c(body, wire::crc32c(prefix));
+  record.has_crc = !connection || connection->wants_payload_crc();
+  sealed.payload_crc = record.has_crc ? wire::crc32c(body, wire::crc32c(prefix)) : 0;
   wire::seal_frame_header(sealed);
   std::memcpy(record.head.data(), &sealed, sizeof sealed);
   if (!prefix.empty()) {
@@ -65,7 +66,19 @@ void Link::State::send_new(FrameRecord& record) {
   note_told();
 }
 
+// The frame was sealed for a carrier that needs no CRC, and now leaves on another.
+void Link::State::add_payload_crc(FrameRecord& record) {
+  wire::FrameHeader sealed;
+  std::memcpy(&sealed, record.head.data(), sizeof sealed);
+  const auto prefix = std::span(record.head).first(record.head_bytes).subspan(sizeof sealed);
+  sealed.payload_crc = wire::crc32c(record.body, wire::crc32c(prefix));
+  wire::seal_frame_header(sealed);
+  std::memcpy(record.head.data(), &sealed, sizeof sealed);
+  record.has_crc = true;
+}
+
 void Link::State::transmit(FrameRecord& record, std::uint64_t now) {
+  if (!record.has_crc && connection->wants_payload_crc()) add_payload_crc(record);
   offset += record.head_bytes + record.body.size();
   record.end_offset = offset;
   record.sent_ns = now;

@@ -139,6 +139,7 @@ struct Link::State {
   // link_send.cc
   void seal(FrameRecord& record, const wire::FrameHeader& header, std::span<const std::byte> prefix,
             std::span<const std::byte> body);
+  void add_payload_crc(FrameRecord& record);
   void transmit(FrameRecord& record, std::uint64_t now);
   void send_new(FrameRecord& record);
   bool send_control(std::span<const std::byte> frame);

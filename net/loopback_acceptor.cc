@@ -68,7 +68,10 @@ bool LoopbackAcceptor::Impl::examine(const Unfinished& candidate) {
            error != wire::HelloError::bad_payload_crc);
     return true;
   }
-  sink.on_incoming(std::make_unique<LoopbackIncoming>(candidate.pipe), parsed.header, hello.body);
+  auto incoming = std::make_unique<LoopbackIncoming>(candidate.pipe);
+  incoming->hello = hello.body;
+  incoming->from = candidate.pipe->ends[0].at.host;
+  sink.on_incoming(std::move(incoming), parsed.header, hello.body);
   return true;
 }
 

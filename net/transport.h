@@ -68,6 +68,13 @@ struct DeliveryRate {
   std::uint64_t round_trip_ns = 0;  // the shortest of late
 };
 
+// What a connection travels on, for people. The texts live until the next poll().
+struct Carriage {
+  const char* name = "";
+  const char* note = "";        // the device, or why it is not another carrier
+  std::uint64_t failovers = 0;  // to this peer, from a carrier that failed
+};
+
 class Connection {
  public:
   // Closes; no event comes afterwards. What is still queued is offered to the carrier once more, so
@@ -85,6 +92,10 @@ class Connection {
   virtual std::uint64_t received_bytes() const = 0;
   // From what the other side has acknowledged to the carrier. May make a system call.
   virtual DeliveryRate delivery_rate() const { return {}; }
+  virtual Carriage carriage() const { return {}; }
+  // False: the carrier protects payloads by itself, and the peer does not look at their CRC. May
+  // change while the connection lives.
+  virtual bool wants_payload_crc() const { return true; }
 };
 
 // A connection that was accepted by the conductor and whose hello has been read, on its way to a
@@ -92,6 +103,8 @@ class Connection {
 class Incoming {
  public:
   virtual ~Incoming() = default;
+  wire::HelloBody hello;
+  std::string from;  // the peer's address, without the port
 };
 
 class Transport {
@@ -105,6 +118,14 @@ class Transport {
                                             ConnectionSink& sink) = 0;
   // Moves bytes and delivers events; returns the amount of work done.
   virtual int poll() = 0;
+  // Before the thread sleeps on its event loop. False: there is work already, do not sleep.
+  virtual bool prepare_sleep() { return true; }
+  // Frames' bodies will often lie in this memory, which stays where it is until forget_memory: a
+  // hint for carriers that must register memory. Forgetting it REQUIRES that no frame in it is
+  // under way; what is forgotten here may be unmapped, or given back to the kernel and then be told
+  // anew.
+  virtual void remember_memory(std::span<const std::byte>) {}
+  virtual void forget_memory(std::span<const std::byte>) {}
 };
 
 class AcceptorSink {

@@ -12,10 +12,10 @@ demo_packages='build-essential cmake ninja-build pkg-config
   libbenchmark-dev libisal-dev libsystemd-dev prometheus-cpp-dev zlib1g-dev libzstd-dev libdeflate-dev liblz4-dev
   iproute2 procps python3 python3-matplotlib'
 deb_packages="$demo_packages
-  debhelper git lintian man-db"
+  debhelper git libibverbs-dev lintian man-db"
 test_packages="$deb_packages
   git ccache clang clang-format clang-tidy libclang-rt-14-dev libgloo-dev iperf3 python3-numpy prometheus
-  libibverbs-dev ibverbs-providers ibverbs-utils perftest rdma-core qemu-system-x86 busybox-static kmod systemd"
+  ibverbs-providers ibverbs-utils perftest rdma-core qemu-system-x86 busybox-static kmod systemd"
 
 case "${1:-}" in
   demo) packages=$demo_packages ;;

@@ -19,6 +19,10 @@ bool is_known(std::uint8_t kind) noexcept {
     case FrameKind::ack:
     case FrameKind::heartbeat:
     case FrameKind::goodbye:
+    case FrameKind::rdma_offer:
+    case FrameKind::rdma_accept:
+    case FrameKind::rdma_ready:
+    case FrameKind::rdma_decline:
     case FrameKind::control:
     case FrameKind::announce:
     case FrameKind::grant:

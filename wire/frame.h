@@ -25,6 +25,11 @@ enum class FrameKind : std::uint8_t {
   ack = 4,     // payload: AckBody
   heartbeat = 5,
   goodbye = 6,  // orderly end of the daemon: the link is lost at once, no resume
+  // Between the transports, which never pass them on to a link; wire/rdma.h. link_seq is zero.
+  rdma_offer = 7,     // payload: RdmaBody
+  rdma_accept = 8,    // payload: RdmaBody
+  rdma_ready = 9,     // no payload
+  rdma_decline = 10,  // payload: RefuseBody
   // Sequenced: delivered once and in order.
   control = 16,       // between conductors; payload: one JSON object
   announce = 17,      // payload: AnnounceBody, then the eager contribution if there is one

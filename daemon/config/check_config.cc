@@ -33,8 +33,34 @@ Status check_addresses(const Config& config) {
 
 }  // namespace
 
+Result<std::map<std::string, std::string>> parse_peer_transports(std::string_view text) {
+  std::map<std::string, std::string> choices;
+  while (!text.empty()) {
+    const std::size_t comma = text.find(',');
+    std::string_view entry = text.substr(0, comma);
+    text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
+    while (entry.starts_with(' ')) entry.remove_prefix(1);
+    while (entry.ends_with(' ')) entry.remove_suffix(1);
+    const std::size_t equals = entry.find('=');
+    const std::string_view host = entry.substr(0, equals);
+    const std::string_view choice =
+        equals == std::string_view::npos ? std::string_view() : entry.substr(equals + 1);
+    if (!is_host(host) || (choice != "auto" && choice != "tcp" && choice != "rdma")) {
+      return fail(Errc::invalid_argument,
+                  fmt::format("peer_transports: \"{}\" is no host=transport; allowed: entries like "
+                              "10.0.0.7=tcp with auto, tcp or rdma, with commas between them",
+                              entry));
+    }
+    choices[std::string(host)] = choice;
+  }
+  return choices;
+}
+
 Status check_config(const Config& config) {
   if (auto status = check_addresses(config); !status) return status;
+  if (auto choices = parse_peer_transports(config.peer_transports); !choices) {
+    return tl::unexpected(choices.error());
+  }
   if (config.heartbeat_ns > config.peer_timeout_ns / 2) {
     return refuse(
         fmt::format("heartbeat: {} is too rare for peer_timeout = {}; "

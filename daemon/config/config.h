@@ -21,13 +21,28 @@ struct Config {
   // [network]
   Endpoint listen{"127.0.0.1", 7700};  // port 0: the kernel chooses
   Endpoint advertise;                  // empty host: as listen; see advertised_endpoint()
-  std::string transport = "tcp";
+  std::string transport = "auto";
+  std::string peer_transports;  // host=transport, with commas
   std::uint64_t handshake_timeout_ns = 5'000'000'000;
   std::uint64_t peer_timeout_ns = 5'000'000'000;
   std::uint64_t resume_timeout_ns = 2'000'000'000;
   std::uint64_t heartbeat_ns = 1'000'000'000;
   std::uint64_t socket_send_buffer_bytes = 0;     // 0: the kernel's
   std::uint64_t socket_receive_buffer_bytes = 0;  // 0: the kernel's
+
+  // [rdma]
+  std::string rdma_devices;            // empty: all
+  std::uint32_t rdma_gid_index = 255;  // 255: the best
+  std::uint64_t rdma_mtu_bytes = 0;    // 0: the port's
+  std::uint32_t rdma_service_level = 0;
+  std::uint32_t rdma_traffic_class = 0;
+  std::uint32_t rdma_timeout_exponent = 14;
+  std::uint32_t rdma_retry_count = 7;
+  std::uint32_t rdma_receive_slots = 64;
+  std::uint64_t rdma_slot_bytes = std::uint64_t{64} * 1024;
+  std::uint64_t rdma_max_registered_bytes = 8ULL << 30;
+  bool rdma_payload_crc = true;
+  std::uint64_t rdma_retry_ns = 10'000'000'000;
 
   // [local]
   std::string socket = "/run/tern/ternd.sock";

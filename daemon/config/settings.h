@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -73,6 +74,9 @@ Status set_ids(Config& config, const Setting& setting, std::vector<std::uint32_t
 // What holds between settings: checked once, after file and command line. The error names the
 // settings.
 Status check_config(const Config& config);
+
+// "10.0.0.7=tcp,10.0.0.8=rdma" as (address, transport). The error names the entry that is wrong.
+Result<std::map<std::string, std::string>> parse_peer_transports(std::string_view text);
 
 // One setting that differs between two configurations, in its text form.
 struct SettingChange {

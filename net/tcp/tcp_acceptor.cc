@@ -157,8 +157,10 @@ bool TcpAcceptor::State::check_hello(Unfinished& candidate) {
       Error socket_error;
       const bool is_v6 = candidate.socket.local_endpoint(socket_error).protocol() == tcp::v6();
       Fd fd(candidate.socket.release(socket_error));
-      sink.on_incoming(std::make_unique<TcpIncoming>(std::move(fd), is_v6), parsed.header,
-                       hello.body);
+      auto incoming = std::make_unique<TcpIncoming>(std::move(fd), is_v6);
+      incoming->hello = hello.body;
+      incoming->from = candidate.from.substr(0, candidate.from.rfind(':'));
+      sink.on_incoming(std::move(incoming), parsed.header, hello.body);
       return true;
     }
   }

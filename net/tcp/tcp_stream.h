@@ -14,6 +14,7 @@
 
 #include "base/fd.h"
 #include "net/event_loop_asio.h"
+#include "net/outgoing_queue.h"
 #include "net/tcp/tcp_transport.h"
 #include "net/transport.h"
 #include "wire/frame.h"
@@ -28,23 +29,6 @@ struct TcpIncoming final : Incoming {
 };
 
 void configure(boost::asio::ip::tcp::socket& socket, const TcpSettings& settings);
-
-// Frames on their way out. A ring that grows to its high-water mark.
-class OutgoingQueue {
- public:
-  bool empty() const noexcept { return first_ == next_; }
-  std::size_t size() const noexcept { return next_ - first_; }
-  const OutgoingFrame& at(std::size_t index) const noexcept {
-    return ring_[(first_ + index) & (ring_.size() - 1)];
-  }
-  void push(const OutgoingFrame& frame);
-  void pop() noexcept { ++first_; }
-
- private:
-  std::vector<OutgoingFrame> ring_;  // size is a power of two
-  std::size_t first_ = 0;
-  std::size_t next_ = 0;
-};
 
 // Shared by the Connection that its user holds, the transport, and waits in progress. Once the user
 // has destroyed the Connection, sink is null and nothing is done any more.

@@ -23,6 +23,7 @@ class TcpConnection final : public Connection {
   std::size_t queued_bytes() const override { return stream_->queued_bytes(); }
   std::uint64_t received_bytes() const override { return stream_->received_bytes(); }
   DeliveryRate delivery_rate() const override { return stream_->delivery_rate(); }
+  Carriage carriage() const override { return {"tcp", "", 0}; }
 
  private:
   std::shared_ptr<TcpStream> stream_;

@@ -93,7 +93,7 @@ def qemu_command(options, kernel, folder):
         program("qemu-system-x86_64"), "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(options.cpus),
         "-m", options.memory, "-nodefaults", "-display", "none", "-no-reboot",
         "-kernel", kernel.image, "-initrd", make_initramfs(kernel, folder),
-        "-append", "console=ttyS0 quiet panic=-1 net.ifnames=0",
+        "-append", "console=ttyS0 quiet panic=-1 net.ifnames=0 tsc=reliable clocksource=tsc",
         "-serial", f"file:{folder / 'console'}",  # the kernel's words
         "-chardev", "stdio,id=output,signal=off", "-serial", "chardev:output",  # the command's
         *share("host", "/", ",readonly=on"), *share("exchange", exchange)]

@@ -1,0 +1,57 @@
+#pragma once
+
+// The memory that a lane sends from, as its device knows it: told beforehand, registered when the
+// first frame leaves from there, and within a limit.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rdma/device.h"
+
+namespace tern::rdma {
+
+// Thread: the lane's.
+class LaneMemory {
+ public:
+  explicit LaneMemory(std::uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+
+  void remember(std::span<const std::byte> memory);
+  void forget(std::span<const std::byte> memory);
+  // Registered memory is that of one device; with another one everything is registered anew. Null:
+  // no device. REQUIRES: no queue pair of the old device is left.
+  void use(std::shared_ptr<Device> device);
+
+  // The local key of a region that holds these bytes. None: they must be copied to memory that is
+  // registered, because nobody told of them, or they are beyond the limit.
+  std::optional<std::uint32_t> key_of(std::span<const std::byte> bytes);
+
+  std::uint64_t registered_bytes() const noexcept { return registered_bytes_; }
+  // Why the last registration failed; empty: none did.
+  const std::string& trouble() const noexcept { return trouble_; }
+
+ private:
+  struct Known {
+    std::span<const std::byte> memory;
+    MemoryRegion region;
+    bool refused = false;  // by the device or the limit: not tried again
+    bool holds(std::span<const std::byte> bytes) const noexcept {
+      return bytes.data() >= memory.data() &&
+             bytes.data() + bytes.size() <= memory.data() + memory.size();
+    }
+  };
+  void register_now(Known& known);
+
+  std::uint64_t limit_bytes_;
+  std::uint64_t registered_bytes_ = 0;
+  std::shared_ptr<Device> device_;
+  std::vector<Known> known_;
+  std::size_t last_ = 0;  // where the last bytes were found
+  std::string trouble_;
+};
+
+}  // namespace tern::rdma

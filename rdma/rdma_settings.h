@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace tern::rdma {
+
+enum class Choice : std::uint8_t {
+  if_possible,  // RDMA where both ends can, else the connection stays where it is
+  never,
+  required,  // a connection that RDMA cannot carry is closed
+};
+
+struct RdmaSettings {
+  // Names of devices, with commas between them, each perhaps with `:port`; empty: all. Lane i takes
+  // the i-th usable port, round and round.
+  std::string devices;
+  int gid_index = -1;     // -1: the best of the port's table
+  std::uint32_t mtu = 0;  // bytes of a packet's payload; 0: what the port is set to
+  std::uint8_t service_level = 0;
+  std::uint8_t traffic_class = 0;
+  std::uint8_t timeout = 14;         // of a packet: 4.096 us times two to this power
+  std::uint8_t retry_count = 7;      // then the queue pair fails
+  std::uint32_t receive_slots = 64;  // of each connection, for messages from the peer
+  std::uint32_t slot_bytes = 64 << 10;
+  std::uint64_t max_registered_bytes = 8ull << 30;  // of clients' and the lane's memory, per lane
+  bool payload_crc = true;
+  Choice choice = Choice::if_possible;
+  std::map<std::string, Choice> peer_choices;    // by address, for those that are treated otherwise
+  std::uint64_t setup_timeout_ns = 900'000'000;  // from the offer to the first frame over RDMA
+  std::uint64_t retry_ns = 10'000'000'000;       // after a failure RDMA is tried again
+};
+
+}  // namespace tern::rdma

@@ -1,0 +1,265 @@
+#include "rdma/rdma_stream.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "wire/crc32c.h"
+
+namespace tern::rdma {
+namespace {
+
+// How long the end of a connection may wait for what was sent last.
+constexpr std::uint64_t kDrainNs = 100'000'000;
+// How long what has arrived may wait for completions of our own after the peer has closed.
+constexpr std::uint64_t kLingerNs = 200'000'000;
+
+}  // namespace
+
+RdmaStream::RdmaStream(RdmaTransport& transport, net::ConnectionSink& sink, std::string peer)
+    : transport_(transport), sink_(&sink), peer_(std::move(peer)) {}
+
+RdmaStream::~RdmaStream() = default;
+
+void RdmaStream::connect_to(const net::Endpoint& endpoint) {
+  connects_ = true;
+  where_ = to_text(endpoint);
+  choice_ = transport_.choice_for(endpoint.host);
+  control_ = transport_.control().connect(endpoint, *this);
+}
+
+void RdmaStream::adopt(std::unique_ptr<net::Incoming> incoming) {
+  where_ = incoming->from;
+  choice_ = transport_.choice_for(incoming->from);
+  peer_has_rdma_ = (incoming->hello.features & wire::kFeatureRdma) != 0;
+  control_ = transport_.control().adopt(std::move(incoming), *this);
+  mode_ = Mode::control;
+  if (!peer_has_rdma_) {
+    stay_on_control("the peer has no RDMA, or is told not to use it", false);
+  } else if (choice_ == Choice::never) {
+    peer_has_rdma_ = false;
+    decline("the settings say so", false);
+  } else {
+    begin_offer();
+  }
+}
+
+void RdmaStream::detach() {
+  // Given up by its user: by this set-up, if it took long.
+  const std::uint64_t half = transport_.settings().setup_timeout_ns / 2;
+  if (is_holding() && path_ && transport_.clock().now_ns() + half >= deadline_ns_) {
+    note_failure("its set-up was not finished in time");
+  }
+  if (mode_ == Mode::rdma && path_ && !control_over_) path_->drain(kDrainNs);
+  // What was sent last leaves on the control connection, where the peer must not wait for RDMA.
+  if (is_holding() && !held_.empty()) {
+    if (mode_ == Mode::asking) {
+      flush_held();
+    } else {
+      decline("the connection is closing", false);
+    }
+  }
+  sink_ = nullptr;
+  connection_ = nullptr;
+  mode_ = Mode::closed;
+  if (path_) path_->close();
+  path_.reset();
+  control_.reset();
+}
+
+void RdmaStream::close(Errc reason, std::string text) {
+  mode_ = Mode::closed;
+  if (path_) path_->close();
+  path_.reset();
+  control_.reset();
+  over_text_ = std::move(text);
+  sink_->on_closed(*connection_, reason, over_text_.c_str());
+}
+
+void RdmaStream::device_failed(const std::string& why) {
+  if (sink_ == nullptr || !path_) return;
+  if (mode_ == Mode::rdma) {
+    ++transport_.mutable_counters().failovers;
+    ++transport_.trouble(peer_).failovers;
+    note_failure(why);
+    close(Errc::io_error, "RDMA failed: " + why);
+  } else {
+    decline(why, true);
+  }
+}
+
+// ---- Outgoing
+
+void RdmaStream::send(const net::OutgoingFrame& frame) {
+  if (mode_ == Mode::closed || (mode_ == Mode::greeting && pass_hello(frame))) return;
+  if (is_holding()) {
+    held_.push(frame);
+    held_bytes_ += frame.head.size() + frame.body.size();
+  } else if (mode_ == Mode::rdma) {
+    path_->send(frame);
+  } else {
+    control_given_ += frame.head.size() + frame.body.size();
+    control_->send(frame);
+  }
+}
+
+// Frames of our own on the control connection are not the user's, who counts the bytes of his.
+std::size_t RdmaStream::queued_bytes() const {
+  std::size_t bytes = held_bytes_ + (path_ ? path_->queued_bytes() : 0);
+  if (!control_) return bytes;
+  const std::uint64_t queued = control_->queued_bytes();
+  const std::uint64_t taken = control_given_ - queued;
+  const std::uint64_t own = own_end_ > taken ? std::min(own_bytes_, own_end_ - taken) : 0;
+  return bytes + static_cast<std::size_t>(queued - own);
+}
+
+std::uint64_t RdmaStream::received_bytes() const noexcept {
+  return path_received_ + (path_ ? path_->received_bytes() : 0) +
+         (control_ ? control_->received_bytes() : 0);
+}
+
+net::Carriage RdmaStream::carriage() const noexcept {
+  return {mode_ == Mode::rdma ? "rdma"
+          : is_holding()      ? "settling"
+                              : "tcp",
+          note_.c_str(), transport_.trouble(peer_).failovers};
+}
+
+net::DeliveryRate RdmaStream::delivery_rate() const {
+  return mode_ == Mode::rdma || !control_ ? net::DeliveryRate{} : control_->delivery_rate();
+}
+
+// ---- Events of the queue pair
+
+int RdmaStream::poll() {
+  if (sink_ == nullptr || mode_ == Mode::closed) return 0;
+  if (mode_ != Mode::rdma) return poll_negotiation();
+  const std::shared_ptr<DataPath> path = path_;
+  const int work = path->poll(*this);
+  if (sink_ == nullptr || mode_ != Mode::rdma) return work + 1;
+  if (path->has_failed() && !control_over_) {
+    const std::string why = path->failure();
+    device_failed(why);
+    return work + 1;
+  }
+  if (control_over_ && work == 0 &&
+      (!path->has_waiting() || path->has_failed() ||
+       transport_.clock().now_ns() >= over_ns_ + kLingerNs)) {
+    close(over_reason_, std::move(over_text_));
+    return 1;
+  }
+  return work;
+}
+
+bool RdmaStream::arm() {
+  if (sink_ == nullptr || !path_) return true;
+  return path_->arm() && !control_over_;
+}
+
+void RdmaStream::on_message(std::span<const std::byte> bytes) {
+  if (mode_ != Mode::rdma) {
+    note_failure("the peer broke the order of the RDMA set-up");
+    close(Errc::protocol_error, "a frame came over RDMA before it was due");
+    return;
+  }
+  if (!in_frame_) {
+    if (!begin_frame(bytes)) return;
+    bytes = bytes.subspan(wire::kFrameHeaderBytes);
+  }
+  if (bytes.size() > header_.payload_bytes - payload_done_) {
+    close(Errc::corrupt_data, "a message goes beyond the end of its frame");
+    return;
+  }
+  take_payload(bytes);
+  if (payload_done_ < header_.payload_bytes) return;
+  in_frame_ = false;
+  const bool valid = !checks_crc_ || payload_crc_ == header_.payload_crc;
+  sink_->on_frame(*connection_, header_, place_, valid);
+}
+
+bool RdmaStream::begin_frame(std::span<const std::byte> bytes) {
+  const wire::ParsedFrame parsed = wire::parse_frame_header(bytes);
+  const bool is_own = wire::is_rdma(static_cast<wire::FrameKind>(parsed.header.kind));
+  if (parsed.error != wire::ParseError::none || is_own) {
+    close(Errc::corrupt_data,
+          is_own ? "a frame of the set-up came over RDMA" : wire::parse_error_text(parsed.error));
+    return false;
+  }
+  header_ = parsed.header;
+  place_ = {};
+  payload_done_ = 0;
+  payload_crc_ = 0;
+  const bool accepted = sink_->on_header(*connection_, header_, place_);
+  if (sink_ == nullptr) return false;
+  if (!accepted) {
+    close(Errc::corrupt_data, "a frame was refused");
+    return false;
+  }
+  in_frame_ = true;
+  return true;
+}
+
+// To the place, or nowhere if the payload is thrown away.
+void RdmaStream::take_payload(std::span<const std::byte> bytes) {
+  if (checks_crc_) payload_crc_ = wire::crc32c(bytes, payload_crc_);
+  std::size_t offset = payload_done_;
+  payload_done_ += bytes.size();
+  for (const auto place : {place_.prefix, place_.body}) {
+    if (offset >= place.size()) {
+      offset -= place.size();
+      continue;
+    }
+    const std::size_t count = std::min(bytes.size(), place.size() - offset);
+    if (count > 0) std::memcpy(place.data() + offset, bytes.data(), count);
+    bytes = bytes.subspan(count);
+    offset = 0;
+  }
+}
+
+// ---- Events of the control connection
+
+void RdmaStream::on_open(net::Connection&) { sink_->on_open(*connection_); }
+
+bool RdmaStream::on_header(net::Connection&, const wire::FrameHeader& header,
+                           net::PayloadPlace& place) {
+  const auto kind = static_cast<wire::FrameKind>(header.kind);
+  if (wire::is_rdma(kind)) {
+    const std::size_t bytes = kind == wire::FrameKind::rdma_ready     ? 0
+                              : kind == wire::FrameKind::rdma_decline ? sizeof(wire::RefuseBody)
+                                                                      : sizeof(wire::RdmaBody);
+    if (header.payload_bytes != bytes) return false;
+    place.body = std::span(own_payload_).first(bytes);
+    return true;
+  }
+  // Any other answer to the hello than an offer is that of a peer without RDMA.
+  if (mode_ == Mode::asking)
+    stay_on_control("the peer has no RDMA, or is told not to use it", false);
+  if (sink_ == nullptr || mode_ == Mode::closed) return false;
+  // The peer holds its frames, or sends them by RDMA.
+  if (mode_ == Mode::rdma || mode_ == Mode::accepted || mode_ == Mode::probing) return false;
+  return sink_->on_header(*connection_, header, place);
+}
+
+void RdmaStream::on_frame(net::Connection&, const wire::FrameHeader& header,
+                          const net::PayloadPlace& place, bool payload_valid) {
+  if (!wire::is_rdma(static_cast<wire::FrameKind>(header.kind))) {
+    sink_->on_frame(*connection_, header, place, payload_valid);
+  } else if (payload_valid) {
+    handle_own_frame(header);
+  } else {
+    close(Errc::corrupt_data, "a frame of the RDMA set-up has a wrong CRC");
+  }
+}
+
+void RdmaStream::on_closed(net::Connection&, Errc reason, const char* text) {
+  if (mode_ == Mode::rdma) {
+    control_over_ = true;
+    over_reason_ = reason;
+    over_text_ = text;
+    over_ns_ = transport_.clock().now_ns();
+    return;
+  }
+  close(reason, text);
+}
+
+}  // namespace tern::rdma

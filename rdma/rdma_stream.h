@@ -1,0 +1,144 @@
+#pragma once
+
+// One connection: rdma_stream.cc has its life and its frames, negotiation.cc how it is moved to a
+// queue pair (wire/rdma.h has the frames of that).
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "net/outgoing_queue.h"
+#include "net/transport.h"
+#include "rdma/data_path.h"
+#include "rdma/rdma_transport.h"
+#include "wire/hello.h"
+#include "wire/rdma.h"
+
+namespace tern::rdma {
+
+// Shared by the Connection that its user holds and the transport. Once the user has destroyed the
+// Connection, sink is null and nothing is done any more.
+class RdmaStream final : private net::ConnectionSink, private MessageSink {
+ public:
+  // `peer` is the key of what is known of the peer.
+  RdmaStream(RdmaTransport& transport, net::ConnectionSink& sink, std::string peer);
+  ~RdmaStream() override;
+
+  void connect_to(const net::Endpoint& endpoint);
+  void adopt(std::unique_ptr<net::Incoming> incoming);
+  void attach(net::Connection& connection) noexcept { connection_ = &connection; }
+  void detach();
+  bool is_detached() const noexcept { return sink_ == nullptr; }
+
+  void send(const net::OutgoingFrame& frame);
+  std::size_t queued_bytes() const;
+  std::uint64_t received_bytes() const noexcept;
+  net::Carriage carriage() const noexcept;
+  // Of the control connection while frames travel there; a queue pair counts nothing of the kind.
+  net::DeliveryRate delivery_rate() const;
+  bool wants_payload_crc() const noexcept { return mode_ != Mode::rdma || checks_crc_; }
+
+  int poll();
+  bool arm();
+  const DataPath* path() const noexcept { return path_.get(); }
+  bool is_on_control() const noexcept { return mode_ != Mode::rdma; }
+  // The device is gone: `why` says how.
+  void device_failed(const std::string& why);
+
+ private:
+  // What frames of the user travel on, or that they are held until that is settled.
+  enum class Mode : std::uint8_t {
+    greeting,  // connecting side, the hello has not been sent: on the control connection
+    asking,    // its hello has asked for an offer: held
+    offered,   // accepting side, has offered: held
+    probing,   // and has been accepted: held until the empty message has arrived
+    accepted,  // connecting side, has accepted: held until ready
+    control,
+    rdma,
+    closed,
+  };
+
+  bool is_holding() const noexcept {
+    return mode_ == Mode::asking || mode_ == Mode::offered || mode_ == Mode::probing ||
+           mode_ == Mode::accepted;
+  }
+  void close(Errc reason, std::string text);
+
+  // negotiation.cc
+  bool pass_hello(const net::OutgoingFrame& frame);
+  void begin_offer();
+  void take_offer(const wire::RdmaBody& remote);
+  void take_accept(const wire::RdmaBody& remote);
+  void take_ready();
+  void take_decline(const wire::RefuseBody& body);
+  bool must_wait(const PeerTrouble& trouble) const;
+  bool make_path(std::string& why);
+  void decline(const std::string& why, bool is_failure);
+  void stay_on_control(const std::string& why, bool is_failure);
+  void move_to_rdma();
+  void flush_held();
+  void send_own(std::span<const std::byte> frame);
+  int poll_negotiation();
+  void note_failure(const std::string& why);
+  void handle_own_frame(const wire::FrameHeader& header);
+
+  // From the control connection.
+  void on_open(net::Connection&) override;
+  bool on_header(net::Connection&, const wire::FrameHeader& header,
+                 net::PayloadPlace& place) override;
+  void on_frame(net::Connection&, const wire::FrameHeader& header, const net::PayloadPlace& place,
+                bool payload_valid) override;
+  void on_closed(net::Connection&, Errc reason, const char* text) override;
+  // From the queue pair.
+  void on_message(std::span<const std::byte> bytes) override;
+  bool begin_frame(std::span<const std::byte> bytes);
+  void take_payload(std::span<const std::byte> bytes);
+
+  RdmaTransport& transport_;
+  net::ConnectionSink* sink_;
+  net::Connection* connection_ = nullptr;
+  std::string peer_;
+  std::string where_;  // the peer's address, for texts
+  Mode mode_ = Mode::greeting;
+  bool connects_ = false;
+  bool asked_ = false;  // its hello has the bit, so the peer may offer
+  Choice choice_ = Choice::if_possible;
+  bool peer_has_rdma_ = false;
+  std::string note_;               // why it is not on RDMA; on RDMA, the device
+  std::uint64_t deadline_ns_ = 0;  // of the negotiation
+  std::string failed_text_;        // RDMA is required and cannot be had: closed in the next poll()
+  std::uint64_t retry_at_ns_ = 0;  // on control: when to offer again; 0: never
+
+  std::unique_ptr<net::Connection> control_;
+  std::uint64_t control_given_ = 0;  // bytes, and where in them our own frames lie
+  std::uint64_t own_end_ = 0;
+  std::uint64_t own_bytes_ = 0;
+  std::shared_ptr<DataPath> path_;
+  std::uint64_t path_received_ = 0;  // by paths that are gone
+  net::OutgoingQueue held_;
+  std::size_t held_bytes_ = 0;
+
+  // The control connection has ended; what has arrived by RDMA before is still delivered.
+  bool control_over_ = false;
+  Errc over_reason_ = Errc::ok;
+  std::string over_text_;
+  std::uint64_t over_ns_ = 0;
+
+  // Own frames, borrowed by the control connection.
+  wire::HelloFrame hello_;
+  wire::RdmaFrame setup_frame_;
+  wire::FrameHeader ready_frame_;
+  wire::RdmaDeclineFrame decline_frame_;
+  std::array<std::byte, sizeof(wire::RefuseBody)> own_payload_;
+
+  // A frame that arrives by RDMA.
+  bool in_frame_ = false;
+  bool checks_crc_ = true;
+  wire::FrameHeader header_;
+  net::PayloadPlace place_;
+  std::size_t payload_done_ = 0;
+  std::uint32_t payload_crc_ = 0;
+};
+
+}  // namespace tern::rdma

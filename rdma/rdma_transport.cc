@@ -1,0 +1,185 @@
+#include "rdma/rdma_transport.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "rdma/rdma_stream.h"
+
+namespace tern::rdma {
+namespace {
+
+// While RDMA keeps the lane busy the control connections are looked at this rarely, since that
+// costs a system call.
+constexpr std::uint64_t kControlNs = 1'000'000;
+// Between two looks at a device that has told of no event.
+constexpr std::uint64_t kCheckDeviceNs = 500'000'000;
+
+class RdmaConnection final : public net::Connection {
+ public:
+  explicit RdmaConnection(std::shared_ptr<RdmaStream> stream) : stream_(std::move(stream)) {
+    stream_->attach(*this);
+  }
+  ~RdmaConnection() override { stream_->detach(); }
+  void send(const net::OutgoingFrame& frame) override { stream_->send(frame); }
+  std::size_t queued_bytes() const override { return stream_->queued_bytes(); }
+  std::uint64_t received_bytes() const override { return stream_->received_bytes(); }
+  net::Carriage carriage() const override { return stream_->carriage(); }
+  net::DeliveryRate delivery_rate() const override { return stream_->delivery_rate(); }
+  bool wants_payload_crc() const override { return stream_->wants_payload_crc(); }
+
+ private:
+  std::shared_ptr<RdmaStream> stream_;
+};
+
+}  // namespace
+
+RdmaTransport::RdmaTransport(net::Transport& control, net::EventLoop& loop, const Clock& clock,
+                             const RdmaSettings& settings, std::uint32_t lane)
+    : control_(control),
+      loop_(loop),
+      clock_(clock),
+      settings_(settings),
+      lane_(lane),
+      memory_(settings.max_registered_bytes) {}
+
+RdmaTransport::~RdmaTransport() {
+  for (const auto& stream : streams_) TERN_CHECK(stream->is_detached());
+  drop_device();
+}
+
+// ---- The device
+
+std::shared_ptr<Device> RdmaTransport::device(std::string& why) {
+  const std::uint64_t now = clock_.now_ns();
+  if (!device_ && (next_open_ns_ == 0 || now >= next_open_ns_)) {
+    next_open_ns_ = now + settings_.retry_ns;
+    auto opened = Device::open(settings_, lane_);
+    if (opened) {
+      device_ = std::move(*opened);
+      watch_device();
+    } else {
+      device_trouble_ = opened.error().text;
+    }
+  }
+  if (!device_) why = device_trouble_;
+  return device_;
+}
+
+Choice RdmaTransport::choice_for(std::string_view host) const {
+  // An IPv4 peer of a socket that takes both.
+  constexpr std::string_view kMapped = "[::ffff:";
+  if (host.starts_with(kMapped)) {
+    host.remove_prefix(kMapped.size());
+    host.remove_suffix(1);
+  }
+  const auto found = settings_.peer_choices.find(std::string(host));
+  return found == settings_.peer_choices.end() ? settings_.choice : found->second;
+}
+
+void RdmaTransport::watch_device() {
+  memory_.use(device_);
+  event_watch_ = loop_.watch(device_->context()->async_fd, [this] { device_event_ = true; });
+  completion_watch_ = loop_.watch(device_->channel()->fd, [this] {
+    ibv_cq* queue = nullptr;
+    void* path = nullptr;
+    while (device_ && ibv_get_cq_event(device_->channel(), &queue, &path) == 0) {
+      ibv_ack_cq_events(queue, 1);
+      static_cast<DataPath*>(path)->disarm();
+    }
+  });
+}
+
+void RdmaTransport::drop_device() {
+  if (!device_) return;
+  loop_.unwatch(event_watch_);
+  loop_.unwatch(completion_watch_);
+  memory_.use(nullptr);
+  device_.reset();
+}
+
+// A device that fails takes its queue pairs with it at once: their own errors may come late or
+// never.
+int RdmaTransport::check_device() {
+  if (!device_) return 0;
+  const std::uint64_t now = clock_.now_ns();
+  if (!device_event_ && now < next_check_ns_) return 0;
+  device_event_ = false;
+  next_check_ns_ = now + kCheckDeviceNs;
+  std::string why;
+  if (!device_->has_failed(why)) return 0;
+  device_trouble_ = why;
+  next_open_ns_ = now + settings_.retry_ns;
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    const std::shared_ptr<RdmaStream> stream = streams_[i];
+    stream->device_failed(why);
+  }
+  drop_device();
+  return 1;
+}
+
+DataPathCounters RdmaTransport::data_path_counters() const noexcept {
+  DataPathCounters total;
+  for (const auto& stream : streams_) {
+    if (stream->path() == nullptr) continue;
+    const DataPathCounters& one = stream->path()->counters();
+    total.messages_sent += one.messages_sent;
+    total.messages_received += one.messages_received;
+    total.posts += one.posts;
+    total.copied_bytes += one.copied_bytes;
+    total.inline_messages += one.inline_messages;
+  }
+  return total;
+}
+
+// ---- Connections
+
+std::unique_ptr<net::Connection> RdmaTransport::hold(std::shared_ptr<RdmaStream> stream) {
+  streams_.push_back(stream);
+  return std::make_unique<RdmaConnection>(std::move(stream));
+}
+
+std::unique_ptr<net::Connection> RdmaTransport::connect(const net::Endpoint& endpoint,
+                                                        net::ConnectionSink& sink) {
+  auto stream = std::make_shared<RdmaStream>(*this, sink, to_text(endpoint));
+  auto connection = hold(stream);
+  stream->connect_to(endpoint);
+  return connection;
+}
+
+std::unique_ptr<net::Connection> RdmaTransport::adopt(std::unique_ptr<net::Incoming> incoming,
+                                                      net::ConnectionSink& sink) {
+  // Not by its node id, which is new after each restart: what is known of peers must not grow.
+  auto stream = std::make_shared<RdmaStream>(*this, sink, incoming->from);
+  auto connection = hold(stream);
+  stream->adopt(std::move(incoming));
+  return connection;
+}
+
+int RdmaTransport::poll() {
+  std::erase_if(streams_, [](const auto& stream) { return stream->is_detached(); });
+  int work = check_device();
+  bool uses_control = false;
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    const std::shared_ptr<RdmaStream> stream = streams_[i];
+    work += stream->poll();
+    uses_control = uses_control || stream->is_on_control();
+  }
+  const std::uint64_t now = clock_.now_ns();
+  had_control_ = uses_control || control_due_ || streams_.empty() || now >= next_control_ns_;
+  if (had_control_) {
+    control_due_ = false;
+    next_control_ns_ = now + kControlNs;
+    work += control_.poll();
+  }
+  return work;
+}
+
+bool RdmaTransport::prepare_sleep() {
+  // What the event loop has noticed of the control connections must be read before.
+  control_due_ = !had_control_;
+  bool may_sleep = !device_event_ && !control_due_;
+  for (const auto& stream : streams_) may_sleep = stream->arm() && may_sleep;
+  return may_sleep && control_.prepare_sleep();
+}
+
+}  // namespace tern::rdma

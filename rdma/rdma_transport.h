@@ -1,0 +1,102 @@
+#pragma once
+
+// Frames over RDMA, beside a transport that opens connections and carries their set-up: each
+// connection begins on it, is moved to a queue pair where both ends can, and stays on it where one
+// cannot. A queue pair that fails closes the connection; the link above opens another, which stays
+// on the other transport until some time has passed, and is then moved again.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "net/event_loop.h"
+#include "net/transport.h"
+#include "rdma/data_path.h"
+#include "rdma/device.h"
+#include "rdma/lane_memory.h"
+#include "rdma/rdma_settings.h"
+
+namespace tern::rdma {
+
+class RdmaStream;
+
+struct RdmaCounters {
+  std::uint64_t opened = 0;     // connections that were moved to a queue pair
+  std::uint64_t declined = 0;   // set-ups that ended on the other transport
+  std::uint64_t failovers = 0;  // queue pairs that failed under frames
+};
+
+// What one connection's set-up or failure leaves behind for the next one to the same peer.
+struct PeerTrouble {
+  std::uint64_t retry_at_ns = 0;
+  std::uint64_t failovers = 0;
+  std::string text;
+};
+
+class RdmaTransport final : public net::Transport {
+ public:
+  // `control` carries the connections; it, the loop and the clock outlive the transport. `lane`
+  // chooses among several ports.
+  RdmaTransport(net::Transport& control, net::EventLoop& loop, const Clock& clock,
+                const RdmaSettings& settings, std::uint32_t lane);
+  ~RdmaTransport() override;
+
+  const char* name() const noexcept override { return "rdma"; }
+  std::unique_ptr<net::Connection> connect(const net::Endpoint& endpoint,
+                                           net::ConnectionSink& sink) override;
+  std::unique_ptr<net::Connection> adopt(std::unique_ptr<net::Incoming> incoming,
+                                         net::ConnectionSink& sink) override;
+  int poll() override;
+  bool prepare_sleep() override;
+  void remember_memory(std::span<const std::byte> memory) override { memory_.remember(memory); }
+  void forget_memory(std::span<const std::byte> memory) override { memory_.forget(memory); }
+
+  const RdmaCounters& counters() const noexcept { return counters_; }
+  // Of the queue pairs that exist now, together.
+  DataPathCounters data_path_counters() const noexcept;
+
+  // ---- For RdmaStream
+  // The device, opened now if it is not. Null: `why` says why there is none.
+  std::shared_ptr<Device> device(std::string& why);
+  Choice choice_for(std::string_view host) const;
+  net::Transport& control() { return control_; }
+  const Clock& clock() const { return clock_; }
+  const RdmaSettings& settings() const { return settings_; }
+  LaneMemory& memory() { return memory_; }
+  RdmaCounters& mutable_counters() { return counters_; }
+  PeerTrouble& trouble(const std::string& peer) { return troubles_[peer]; }
+
+ private:
+  void watch_device();
+  void drop_device();
+  int check_device();
+  std::unique_ptr<net::Connection> hold(std::shared_ptr<RdmaStream> stream);
+
+  net::Transport& control_;
+  net::EventLoop& loop_;
+  const Clock& clock_;
+  RdmaSettings settings_;
+  std::uint32_t lane_;
+  LaneMemory memory_;
+  RdmaCounters counters_;
+  std::unordered_map<std::string, PeerTrouble> troubles_;
+
+  std::shared_ptr<Device> device_;
+  std::string device_trouble_;
+  std::uint64_t next_open_ns_ = 0;
+  std::uint64_t next_check_ns_ = 0;
+  bool device_event_ = false;  // to be read
+  std::uint64_t event_watch_ = 0;
+  std::uint64_t completion_watch_ = 0;
+
+  std::vector<std::shared_ptr<RdmaStream>> streams_;
+  std::uint64_t next_control_ns_ = 0;  // when the control transport has its turn, at the latest
+  bool control_due_ = false;           // before anybody sleeps
+  bool had_control_ = false;           // in the last poll()
+};
+
+}  // namespace tern::rdma

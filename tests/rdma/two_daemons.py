@@ -1,0 +1,195 @@
+#!/usr/bin/python3
+"""Two daemons and the training example over Soft-RoCE; run by with_rxe.sh in a guest.
+
+    two_daemons.py PROGRAMS
+
+PROGRAMS is the folder of ternd, ternctl and train_mnist. Every case trains with a fixed recipe, and the
+weights must have the bits that they have over TCP, whatever happens to the device meanwhile.
+"""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+BEGIN = time.monotonic()
+
+PROGRAMS = pathlib.Path(sys.argv[1])
+STEPS = 20
+SECONDS = 120
+RECIPE = "3lc:s=1"
+SETTINGS = {"rdma_retry": "1s", "rdma_timeout_exponent": 10, "rdma_retry_count": 3}
+
+
+def call(*words, check=True):
+    return subprocess.run([str(word) for word in words], check=check, capture_output=True, text=True).stdout
+
+
+def say(text):
+    print(f"{time.monotonic() - BEGIN:5.0f} s  {text}", flush=True)
+
+
+def wait_for(what, condition):
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            sys.exit(f"did not happen: {what}\n{Pair.last.log(0)}\n{Pair.last.log(1)}\n{Pair.last.lanes()}")
+        time.sleep(0.05)
+
+
+class Pair:
+    """Two daemons on this machine, told apart by port."""
+
+    def __init__(self, transport, limits=(), addresses=("127.0.0.1", "127.0.0.1"), **more):
+        Pair.last = self
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tern-rdma-"))
+        self.daemons = []
+        for node in range(2):
+            home = self.folder / str(node)
+            home.mkdir()
+            options = {"listen": f"{addresses[node]}:{7710 + node}", "transport": transport,
+                       "socket": home / "ternd.sock", "control-socket": home / "control.sock",
+                       **{key.replace("_", "-"): value for key, value in (SETTINGS | more).items()}}
+            words = [PROGRAMS / "ternd", *(f"--{key}={value}" for key, value in options.items())]
+            log = (home / "log").open("w", encoding="utf-8")
+            self.daemons.append(subprocess.Popen([*limits, *map(str, words)], stdout=log, stderr=log))
+        wait_for("the daemons start", lambda: all((self.home(node) / "control.sock").exists() for node in range(2))
+                 or any(daemon.poll() is not None for daemon in self.daemons))
+
+    def home(self, node):
+        return self.folder / str(node)
+
+    def log(self, node):
+        return (self.home(node) / "log").read_text(encoding="utf-8")
+
+    def report(self, node, verb):
+        if self.daemons[node].poll() is not None:
+            sys.exit(f"a daemon has ended, status {self.daemons[node].returncode}:\n{self.log(node)}")
+        return json.loads(call(PROGRAMS / "ternctl", "--socket", self.home(node) / "control.sock", "--json", verb))
+
+    def lanes(self, node=0):
+        return [row for row in self.report(node, "peers") if row["lane"] != "control"]
+
+    def begin_training(self, steps=STEPS):
+        (self.folder / "group").unlink(missing_ok=True)
+        return [subprocess.Popen(
+            [str(word) for word in (PROGRAMS / "train_mnist", "--rank", rank, "--size", 2, "--steps", steps,
+                                    "--socket", self.home(rank) / "ternd.sock", "--group-id-file", self.folder / "group",
+                                    "--recipe", RECIPE, "--result", self.folder / f"rank{rank}.json")],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for rank in range(2)]
+
+    def end_training(self, ranks):
+        for rank, process in enumerate(ranks):
+            _, errors = process.communicate(timeout=SECONDS)
+            if process.returncode != 0:
+                sys.exit(f"rank {rank}: {errors}\n{self.log(0)}\n{self.log(1)}")
+        reports = [json.loads((self.folder / f"rank{rank}.json").read_text(encoding="utf-8")) for rank in range(2)]
+        checksums = {report["weights_checksum"] for report in reports}
+        assert len(checksums) == 1, checksums
+        return checksums.pop()
+
+    def train(self):
+        return self.end_training(self.begin_training())
+
+    def close(self):
+        for daemon in self.daemons:
+            daemon.terminate()
+        for daemon in self.daemons:
+            daemon.wait(SECONDS)
+        shutil.rmtree(self.folder)
+
+
+def restore_device():
+    call("ip", "link", "set", "d0", "up")
+    if "rxe0" not in call("rdma", "link", "show"):
+        call("rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "d0")
+
+
+def over(transport, **more):
+    """Trains undisturbed; the checksum of the weights and the rows of the links while it ran."""
+    pair = Pair(transport, **more)
+    ranks = pair.begin_training()
+    rows = []
+    wait_for("the link is up", lambda: rows.extend(
+        row for row in pair.lanes() if row["state"] == "up" and row["transport"] != "settling") or rows)
+    checksum = pair.end_training(ranks)
+    pair.close()
+    return checksum, rows[0]
+
+
+def disturbed(expected, what, disturb, restore=restore_device):
+    """Trains while `disturb` happens. The bits are those of TCP, and the failure is counted."""
+    pair = Pair("auto", resume_timeout="20s", peer_timeout="20s")
+    ranks = pair.begin_training(STEPS)
+    wait_for("frames travel over RDMA", lambda: any(
+        row["transport"] == "rdma" and row["frames_sent"] > 200 for row in pair.lanes()))
+    disturb()
+    checksum = pair.end_training(ranks)
+    failovers = sum(row["failovers"] for node in range(2) for row in pair.lanes(node))
+    restore()
+    pair.close()
+    assert checksum == expected, f"{what}: other bits"
+    say(f"{what}: the same bits, {failovers} failovers")
+    return failovers
+
+
+def main():
+    expected, row = over("tcp")
+    assert row["transport"] == "tcp", row
+    checksum, row = over("auto")
+    assert row["transport"] == "rdma" and "rxe0" in row["transport_note"], row
+    assert checksum == expected, "RDMA gives other bits than TCP"
+    say(f"over RDMA ({row['transport_note']}): the same bits as over TCP")
+    checksum, row = over("auto", rdma_payload_crc="false", lanes=2, spin="1ms")
+    assert checksum == expected and row["transport"] == "rdma", row
+    say("two lanes, no payload CRC: the same bits")
+
+    checksum, row = over("auto", peer_transports="127.0.0.1=tcp")
+    assert checksum == expected and row["transport"] == "tcp", row
+
+    assert disturbed(expected, "link down", lambda: call("ip", "link", "set", "d0", "down")) > 0
+    assert disturbed(expected, "device deleted", lambda: call("rdma", "link", "delete", "rxe0")) > 0
+    shaping = ("tc", "qdisc", "replace", "dev", "lo", "root", "netem")
+    disturbed(expected, "delay of 2 ms and 1 % loss", lambda: call(*shaping, "delay", "2ms", "loss", "1%"),
+              lambda: call("tc", "qdisc", "delete", "dev", "lo", "root"))
+
+    # Without the right to lock memory, TCP carries on and says why.
+    pair = Pair("auto", limits=("setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock",
+                                "prlimit", "--memlock=65536"))
+    ranks = pair.begin_training()
+    notes = []
+    wait_for("a link says why", lambda: notes.extend(
+        row["transport_note"] for row in pair.lanes() if row["transport"] == "tcp" and row["transport_note"]) or notes)
+    assert pair.end_training(ranks) == expected
+    assert any("memory-lock limit is 64 KiB" in note for note in notes), notes
+    say(f"memory-lock limit: {notes[0]}")
+    pair.close()
+
+    # A daemon that is killed: the group ends with an error, in bounded time.
+    pair = Pair("rdma", peer_timeout="2s", resume_timeout="1s")
+    ranks = pair.begin_training(100000)
+    wait_for("frames travel over RDMA", lambda: any(
+        row["transport"] == "rdma" and row["frames_sent"] > 100 for row in pair.lanes()))
+    pair.daemons[1].kill()
+    _, errors = ranks[0].communicate(timeout=SECONDS)
+    assert ranks[0].returncode != 0 and ("lost" in errors or "peer" in errors), errors
+    ranks[1].communicate(timeout=SECONDS)
+    say("peer killed: " + errors.strip().split("\n")[-1])
+    pair.close()
+
+    # Without a device: auto uses TCP, rdma refuses to start.
+    call("rdma", "link", "delete", "rxe0")
+    checksum, row = over("auto")
+    assert checksum == expected and row["transport"] == "tcp" and "no RDMA device" in row["transport_note"], row
+    pair = Pair("rdma")
+    for daemon in pair.daemons:
+        assert daemon.wait(SECONDS) != 0
+    assert "no RDMA device" in pair.log(0), pair.log(0)
+    say("no device: " + pair.log(0).strip().split("\n")[-1])
+
+
+if __name__ == "__main__":
+    main()
