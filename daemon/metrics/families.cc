@@ -117,9 +117,15 @@ std::vector<MetricFamily> metric_families(const json& status, const json& peers,
     add_family(families, std::move(family));
   }
   for (const auto& [name, counter] : counters.items()) {
-    const std::string metric_name = "tern_" + name + "_total",
+    // Prometheus wants base units.
+    constexpr std::string_view kNs = "_ns";
+    const bool nanoseconds = text_of(counter, "unit") == "ns" && name.ends_with(kNs);
+    const std::string base =
+        nanoseconds ? name.substr(0, name.size() - kNs.size()) + "_seconds" : name;
+    const std::string metric_name = "tern_" + base + "_total",
                       help = text_of(counter, "help") + ".";
-    const Metric metric{"value", metric_name.c_str(), MetricType::Counter, 1, help.c_str()};
+    const Metric metric{"value", metric_name.c_str(), MetricType::Counter,
+                        nanoseconds ? 1e-9 : 1.0, help.c_str()};
     MetricFamily family = family_of(metric);
     add_row(family, metric, counter, {});
     add_family(families, std::move(family));
