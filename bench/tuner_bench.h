@@ -1,5 +1,6 @@
 #pragma once
 
+// NOLINTNEXTLINE(readability-identifier-naming): the library named it.
 namespace CLI {
 class App;
 }

@@ -39,10 +39,10 @@ struct Shadow::Bench {
   codec::Workspace workspace;
   std::vector<float> residual = std::vector<float>(kSampleElements);
   std::vector<float> decoded = std::vector<float>(kSampleElements);
-  std::vector<std::byte> elements = std::vector<std::byte>(4 * kSampleElements);
-  std::vector<std::byte> elements_out = std::vector<std::byte>(4 * kSampleElements);
+  std::vector<std::byte> elements = std::vector<std::byte>(std::size_t{4} * kSampleElements);
+  std::vector<std::byte> elements_out = std::vector<std::byte>(std::size_t{4} * kSampleElements);
   // Room for any recipe's worst case.
-  std::vector<std::byte> block = std::vector<std::byte>(16 * kSampleElements + 4096);
+  std::vector<std::byte> block = std::vector<std::byte>(std::size_t{16} * kSampleElements + 4096);
 };
 
 Shadow::Shadow(std::shared_ptr<const CandidateRecipes> recipes, std::uint32_t lanes,

@@ -93,7 +93,8 @@ Result<TuningPolicy> TuningPolicy::parse(std::string_view text) {
 TuningAdvice TuningPolicy::advice(const std::string& job, const std::string& name) const {
   for (const Rule& rule : rules_) {
     const bool with_job = rule.pattern.find('/') != std::string::npos;
-    const std::string subject = with_job ? job + "/" + name : name;
+    std::string subject = name;
+    if (with_job) subject.insert(0, job + "/");
     if (::fnmatch(rule.pattern.c_str(), subject.c_str(), 0) == 0) return rule.advice;
   }
   return {};

@@ -142,7 +142,7 @@ Status Device::open_port(const RdmaSettings& settings, ibv_device& device, std::
     return fail_errno(Errc::io_error, name_ + " does not tell its limits", error);
   }
   max_queue_depth_ = static_cast<std::uint32_t>(std::min(limits.max_qp_wr, limits.max_cqe / 4));
-  if (const Status chosen = choose_gid(settings, attributes.link_layer == IBV_LINK_LAYER_ETHERNET);
+  if (Status chosen = choose_gid(settings, attributes.link_layer == IBV_LINK_LAYER_ETHERNET);
       !chosen) {
     return chosen;
   }

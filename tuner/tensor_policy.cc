@@ -184,7 +184,7 @@ TensorPolicy::Pair TensorPolicy::best_pair(const Circumstances& circumstances,
                                            const Outlook& outlook, double& ns) const noexcept {
   Pair best;
   ns = time_of(best, circumstances, outlook);
-  for (CandidateIndex one = 1; one < candidates_.size(); ++one) {
+  for (CandidateIndex one = 1; one < candidate_count(); ++one) {
     if (!allowed(one)) continue;
     const double time = time_of({one, one}, circumstances, outlook);
     if (time >= ns) continue;
@@ -300,7 +300,7 @@ bool TensorPolicy::plan_probe(const Circumstances& circumstances, const Outlook&
   }
   double best = model_ns(current, circumstances, outlook, kHidden);
   Pair fastest = current;
-  for (CandidateIndex one = 0; one < candidates_.size(); ++one) {
+  for (CandidateIndex one = 0; one < candidate_count(); ++one) {
     if (!allowed(one)) continue;
     const double time = model_ns({one, one}, circumstances, outlook, kHidden);
     if (time < (1.0 - settings_.switch_gain) * best) {
@@ -341,7 +341,7 @@ void TensorPolicy::spread(const Pair& pair, const Circumstances& circumstances) 
   for (std::size_t peer = 0; peer < choice_.reduce.size(); ++peer) {
     const RateWindow* link = circumstances.peers[peer];
     if (link == nullptr || !link->known()) continue;
-    for (CandidateIndex one = 0; one < candidates_.size(); ++one) {
+    for (CandidateIndex one = 0; one < candidate_count(); ++one) {
       if (one == pair.reduce || !allowed(one)) continue;
       if (records_[one].loss >= records_[pair.reduce].loss) continue;
       const double wire_ns = share * (records_[one].wire + results.wire) / link->mean() * 1e9;
@@ -418,7 +418,8 @@ void TensorPolicy::learn_fit(const Pair& pair, double fit) noexcept {
   if (pair.broadcast != pair.reduce) learn(pair.broadcast, broadcast_fit);
   // What has not been used for long must show itself again.
   for (CandidateRecord& record : records_) {
-    if (record.uses > 1 && guard_.ops() - record.fit_op > kProbation * 8) record.uses = 1;
+    if (record.uses > 1 && guard_.ops() - record.fit_op > std::uint64_t{kProbation} * 8)
+      record.uses = 1;
   }
 }
 

@@ -115,6 +115,9 @@ class TensorPolicy {
   std::uint64_t ops() const noexcept { return guard_.ops(); }
 
  private:
+  CandidateIndex candidate_count() const noexcept {
+    return static_cast<CandidateIndex>(candidates_.size());
+  }
   struct Pair {
     CandidateIndex reduce = kRaw;
     CandidateIndex broadcast = kRaw;

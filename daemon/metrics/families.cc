@@ -124,8 +124,8 @@ std::vector<MetricFamily> metric_families(const json& status, const json& peers,
         nanoseconds ? name.substr(0, name.size() - kNs.size()) + "_seconds" : name;
     const std::string metric_name = "tern_" + base + "_total",
                       help = text_of(counter, "help") + ".";
-    const Metric metric{"value", metric_name.c_str(), MetricType::Counter,
-                        nanoseconds ? 1e-9 : 1.0, help.c_str()};
+    const Metric metric{"value", metric_name.c_str(), MetricType::Counter, nanoseconds ? 1e-9 : 1.0,
+                        help.c_str()};
     MetricFamily family = family_of(metric);
     add_row(family, metric, counter, {});
     add_family(families, std::move(family));

@@ -44,8 +44,8 @@ bool DaemonProcess::restart() {
 }
 
 nlohmann::json DaemonProcess::ask(std::string_view verb) const {
-  auto answer = ctl::ask_daemon(control_socket(), verb, nlohmann::json::object(),
-                                std::chrono::seconds(20));
+  auto answer =
+      ctl::ask_daemon(control_socket(), verb, nlohmann::json::object(), std::chrono::seconds(20));
   return answer ? *answer : nlohmann::json();
 }
 

@@ -24,7 +24,7 @@ class Tuner : public ::testing::Test {
 
   // Before the cluster has a folder: a fixed place of each node's own.
   std::string logs_of(int node) {
-    const std::string path = folder.path() + "/logs" + std::to_string(node);
+    std::string path = folder.path() + "/logs" + std::to_string(node);
     std::filesystem::create_directory(path);
     return path;
   }
@@ -41,8 +41,9 @@ class Tuner : public ::testing::Test {
 
   // One average of the inputs of that draw; all ranks must have the same bits. Rank 0's answer.
   Reply step(const std::string& draw, const std::string& more = "") {
-    for (const Reply& reply : ranks.ask_all(
-             "submit op=x group=g tensor=t data=real reduction=average draw=" + draw + more)) {
+    std::string command = "submit op=x group=g tensor=t data=real reduction=average draw=" + draw;
+    command += more;
+    for (const Reply& reply : ranks.ask_all(command)) {
       EXPECT_TRUE(reply.ok()) << reply;
     }
     const auto replies = ranks.ask_all("wait op=x tolerance=1e30 mean=t");
@@ -52,6 +53,7 @@ class Tuner : public ::testing::Test {
 
   std::vector<std::string> steps(int count) {
     std::vector<std::string> sums;
+    sums.reserve(static_cast<std::size_t>(count));
     for (int draw = 0; draw < count; ++draw) {
       sums.push_back(step(std::to_string(draw)).field("crc"));
     }
@@ -151,12 +153,13 @@ TEST_F(Tuner, ItsLogGivesTheSameBitsAgain) {
 TEST_F(Tuner, ReplaysWhateverALogSays) {
   std::string records;
   for (const std::string lane : {"0", "1"}) {
-    records += "op t 0 " + lane + " 0 raw raw\n";
-    records += "op t 2 " + lane + " 1 ef(int:bits=4) 3lc:s=1\n";
-    records += "op t 4 " + lane + " 0 lossless ef(bf16)\n";
-    records += "op t 6 " + lane + " 0 raw raw\n";
+    records.append("op t 0 ").append(lane).append(" 0 raw raw\n");
+    records.append("op t 2 ").append(lane).append(" 1 ef(int:bits=4) 3lc:s=1\n");
+    records.append("op t 4 ").append(lane).append(" 0 lossless ef(bf16)\n");
+    records.append("op t 6 ").append(lane).append(" 0 raw raw\n");
     for (int chunk = 0; chunk < 12; ++chunk) {
-      records += "chunk t 3 " + lane + " 1 " + std::to_string(chunk) + " ef(int:bits=8)\n";
+      records.append("chunk t 3 ").append(lane).append(" 1 ");
+      records.append(std::to_string(chunk)).append(" ef(int:bits=8)\n");
     }
   }
   write_logs("mixed", records);
@@ -179,7 +182,8 @@ TEST_F(Tuner, ReplaysWhateverALogSays) {
 TEST_F(Tuner, ALossIsPaidBackWhenARecipeWithoutLossFollows) {
   std::string records;
   for (const std::string lane : {"0", "1"}) {
-    records += "op t 0 " + lane + " 0 3lc:s=1 3lc:s=1\nop t 5 " + lane + " 0 raw raw\n";
+    records.append("op t 0 ").append(lane).append(" 0 3lc:s=1 3lc:s=1\n");
+    records.append("op t 5 ").append(lane).append(" 0 raw raw\n");
   }
   write_logs("paid", records);
   begin("recipe=replay:paid");

@@ -42,7 +42,9 @@ struct Rig {
 
   void measure(CandidateIndex one) { policy.observe_sample(one, wires[one], losses[one]); }
   void measure_all() {
-    for (CandidateIndex one = 1; one < candidates.size(); ++one) measure(one);
+    for (std::size_t one = 1; one < candidates.size(); ++one) {
+      measure(static_cast<CandidateIndex>(one));
+    }
   }
 
   void slow_codecs(double factor) {
@@ -63,7 +65,7 @@ struct Rig {
   const Choice& decide() { return policy.decide(now()); }
   // An op that takes as long as the model says, times a factor.
   Choice step(double factor = 1.0, const ErrorSample& error = kCalm) {
-    const Choice choice = decide();
+    Choice choice = decide();
     policy.observe_op(choice, factor * policy.predicted(choice.broadcast, now()).total_ns, error,
                       now());
     return choice;

@@ -14,12 +14,12 @@ constexpr double kLarge = 100e6;
 constexpr std::uint64_t kFirstSeed = 1;
 
 const TunerSamples& samples() {
-  static const TunerSamples result = [] {
+  static const TunerSamples kSamples = [] {
     auto read = read_tuner_samples(TERN_TUNER_SAMPLES);
     if (!read) throw std::runtime_error(read.error().text);
     return *read;
   }();
-  return result;
+  return kSamples;
 }
 
 class Simulation : public testing::TestWithParam<double> {

@@ -12,8 +12,8 @@ namespace {
 TEST(TensorPolicy, SendsRawUntilSomethingIsMeasured) {
   Rig rig(Level::aggressive, 0.1);
   EXPECT_EQ(rig.decide(), (Choice{{kRaw}, kRaw, 0}));
-  for (CandidateIndex one = 1; one < rig.candidates.size(); ++one) {
-    EXPECT_FALSE(rig.policy.allowed(one));
+  for (std::size_t one = 1; one < rig.candidates.size(); ++one) {
+    EXPECT_FALSE(rig.policy.allowed(static_cast<CandidateIndex>(one)));
   }
   rig.measure(kInt8);
   EXPECT_TRUE(rig.policy.allowed(kInt8));
