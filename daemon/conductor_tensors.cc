@@ -103,6 +103,7 @@ Result<std::shared_ptr<TensorState>> Conductor::describe_tensor(
   constexpr std::string_view kReplay = "replay:";
   if (text.starts_with(kReplay)) {
     replay = text.substr(kReplay.size());
+    if (replay.empty()) return fail(Errc::bad_recipe, "replay: give the name of a log");
     text = "auto";
   }
   auto recipe = codec::parse_recipe(text);
@@ -243,6 +244,8 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
               spdlog::level::info,
               "the codec state of {} was reset: another layout, an op in flight, or half imported",
               name);
+        } else if (tensor.state->tuning) {
+          tensor.state->tuning->owe_all();
         }
         kept_states_.erase(kept);
       }

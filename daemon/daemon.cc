@@ -387,6 +387,7 @@ Result<nlohmann::json> Daemon::Parts::handle(std::string_view verb, const nlohma
         return fail(Errc::permission_denied,
                     "only root and the daemon's own user may change the policy");
       }
+      if (!args["set"].is_string()) return fail(Errc::invalid_argument, "set is a text of rules");
       if (auto changed = tuning->set_policy(text_argument(args, "set")); !changed) {
         return tl::unexpected(changed.error());
       }

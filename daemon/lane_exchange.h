@@ -81,6 +81,7 @@ struct OpRecord {
   std::uint8_t dtype = 0, reduction = 0, lossy = 0, eager = 0;
   // For the tuner, of ops whose recipe it chose.
   std::uint8_t tuned = 0, nonfinite = 0;
+  std::uint8_t mixed = 0;          // not all of it was sent by its choice
   std::uint8_t surprising = 0;     // it took another time than usual, or there is no usual yet
   std::uint8_t others = kUnknown;  // the safest candidate by which other nodes sent their results
   static constexpr std::uint8_t kUnknown = 0xff;

@@ -136,6 +136,7 @@ class LaneGroup {
     std::uint32_t choice = 0;  // its version
     std::uint8_t probe_chunks = 0;
     bool replayed = false;
+    bool mixed = false;  // another choice came in its middle
     bool nonfinite = false;
     std::uint8_t others = OpRecord::kUnknown;
     std::uint64_t encoded_bytes = 0;  // of elements
@@ -247,7 +248,6 @@ class LaneGroup {
   bool contribute_owed(collective::OpId op, std::uint32_t node, wire::FrameHeader header,
                        const Part& part);
   bool add_owed(collective::OpId op, std::uint32_t number, std::span<float> sum);
-  void note_owed(collective::OpId op, std::uint32_t number);
   tuner::CandidateIndex& choice_of(collective::OpId op, std::uint32_t node) {
     return choices_[op * nodes_ + node];
   }

@@ -151,7 +151,8 @@ void LaneGroup::contribute(const Action& action) {
   if (data.tuning != nullptr) offer_sample(op, where);
   const codec::Recipe& recipe = recipe_of(op, number, Leg::reduce, action.node);
   if (!data.lossy || !codec::is_lossy(recipe)) {
-    if (data.tuning != nullptr && contribute_owed(op, action.node, header, where)) return;
+    if (data.lossy && data.tuning != nullptr && contribute_owed(op, action.node, header, where))
+      return;
     return contribute_raw(op, action.node, header, where, recipe, false);
   }
   if (codec::scans_tensor(data.recipe) && !data.scanned) scan_reduce_leg(op);
@@ -237,7 +238,7 @@ void LaneGroup::finish(ChunkId chunk) {
     const bool sent = !raw && !codec::scans_tensor(recipe) &&
                       finish_lossy(op, number, recipe, sum, data.state_scale);
     if (!sent) finish_raw(chunk, recipe, Reduction::sum, !raw);
-  } else if (data.tuning != nullptr && data.tuning->owes(number) != 0) {
+  } else if (data.lossy && data.tuning != nullptr && data.tuning->owes(number) != 0) {
     scale_sum(chunk);
     finish_raw(chunk, recipe, Reduction::sum, !add_owed(op, number, sum));
   } else {
@@ -457,6 +458,7 @@ void LaneGroup::finalize(OpId op) {
     record.nonfinite = data.nonfinite ? 1 : 0;
     record.choice = data.choice;
     record.others = data.others;
+    record.mixed = data.mixed ? 1 : 0;
     if (data.tuning != nullptr) record.surprising = is_surprising(data, now) ? 1 : 0;
     record.encode_ns = data.encode_ns;
     record.encoded_bytes = data.encoded_bytes;

@@ -67,7 +67,7 @@ bool LaneGroup::encode_lossy(OpId op, std::uint32_t number, Leg leg, const codec
   wire::write_block_header(header, slab.first<wire::kBlockHeaderBytes>());
   bytes = static_cast<std::uint32_t>(wire::kBlockHeaderBytes) + result.payload_bytes;
   data.encoded_bytes += input.size() * dtype_bytes(dtype(op));
-  if (data.tuning != nullptr) note_owed(op, number);
+  if (data.tensor->tuning) data.tensor->tuning->owes(number) = 1;
   data.input_energy += result.input_energy;
   data.residual_energy += result.residual_energy;
   return true;
@@ -263,6 +263,7 @@ void LaneGroup::move_state(const StateMove& move, Event& outcome) {
       move.part.export_chunk(tensor.codec, chunk, move.room);
       return true;
     }
+    if (tensor.tuning && codec::needs_residual(tensor.recipe)) tensor.tuning->owes(chunk) = 1;
     return move.same_layout ? move.part.import_chunk(tensor.codec, chunk,
                                                      move.room.subspan(move.own, move.part.bytes()))
                             : move.part.refold_chunk(tensor.codec, chunk, move.room);

@@ -31,6 +31,7 @@ void LaneGroup::take_choice(OpId op) {
     return;
   }
   data.choice = tuning.read(choice, data.probe_chunks);
+  if (!tuning.logged) return;
   std::uint32_t& reported = data.tensor->lanes[lane].choice_reported;
   if (reported == data.choice) return;
   reported = data.choice;
@@ -47,6 +48,7 @@ void LaneGroup::take_choice(OpId op) {
 void LaneGroup::note_result(OpId op, const wire::BlockHeader& header) {
   OpData& data = data_[op];
   if (data.tuning == nullptr || (header.flags & wire::kBlockNonfiniteRaw) != 0) return;
+  if (data.tuning->makes(choice_of(op, self_), header)) return;  // as this node
   const std::size_t candidate = data.tuning->candidate_of(header);
   if (candidate < tuner::kMaxCandidates) {
     data.others = std::min(data.others, static_cast<std::uint8_t>(candidate));
@@ -145,6 +147,7 @@ const codec::Recipe& LaneGroup::recipe_of(OpId op, std::uint32_t number, Leg leg
   }
   if (tuning.version() == data.choice) return tuning.recipe(candidate);
   const tuner::CandidateIndex now = tuning.now(node);
+  data.mixed = data.mixed || now != candidate;
   if (now != candidate && tuning.logged) {
     Event event;
     event.kind = EventKind::chunk_choice;
@@ -175,8 +178,6 @@ void LaneGroup::offer_sample(OpId op, const Part& part) {
 }
 
 // ---- Residuals
-
-void LaneGroup::note_owed(OpId op, std::uint32_t number) { data_[op].tuning->owes(number) = 1; }
 
 // Adds what earlier blocks of the chunk left out, in full; the residual is zero then. False: a
 // value is not finite, and the residual stays.

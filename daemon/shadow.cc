@@ -147,6 +147,8 @@ bool Shadow::measure_one(const Slot& slot, tuner::CandidateIndex candidate, doub
   if (lossless) codec::from_f32(slot.dtype, values.data(), slot.elements, bench.elements.data());
   std::copy_n(slot.residual.begin(), slot.elements, bench.residual.begin());
 
+  // Zeros lose nothing by any recipe, and show nothing.
+  if (!lossless && !(energy > 0.0)) return false;
   const std::uint64_t wall = now_ns(CLOCK_MONOTONIC);
   const std::uint64_t begin = now_ns(CLOCK_THREAD_CPUTIME_ID);
   if (lossless) {

@@ -63,18 +63,22 @@ class TensorTuning {
     return (*recipes_)[candidate];
   }
 
-  // Which candidate makes such blocks; kMaxCandidates: none.
+  // Whether blocks of this candidate look so. Those of 3LC do whatever their s is.
+  bool makes(tuner::CandidateIndex candidate, const wire::BlockHeader& header) const noexcept {
+    const codec::Recipe& recipe = (*recipes_)[candidate];
+    const auto raw = static_cast<std::uint8_t>(wire::CodecId::raw);
+    // What does not become shorter travels raw.
+    if (codec::is_lossless(recipe) && header.codec == raw) return true;
+    if (static_cast<std::uint8_t>(recipe.compressor) != header.codec) return false;
+    if (recipe.compressor != codec::Compressor::staged) return true;
+    return static_cast<std::uint8_t>(recipe.sparsifier.kind) == header.stages.sparsifier &&
+           static_cast<std::uint8_t>(recipe.quantizer.kind) == header.stages.quantizer &&
+           (header.stages.bits == 0 || recipe.quantizer.bits == header.stages.bits);
+  }
+  // The safest candidate that makes such blocks; kMaxCandidates: none.
   std::size_t candidate_of(const wire::BlockHeader& header) const noexcept {
     for (std::size_t i = 0; i < recipes_->size(); ++i) {
-      const codec::Recipe& recipe = (*recipes_)[i];
-      if (static_cast<std::uint8_t>(recipe.compressor) != header.codec) continue;
-      if (recipe.compressor != codec::Compressor::staged) return i;
-      if (recipe.sparsifier.kind ==
-              static_cast<codec::sparsifier::Kind>(header.stages.sparsifier) &&
-          recipe.quantizer.kind == static_cast<codec::quantizer::Kind>(header.stages.quantizer) &&
-          (header.stages.bits == 0 || recipe.quantizer.bits == header.stages.bits)) {
-        return i;
-      }
+      if (makes(static_cast<tuner::CandidateIndex>(i), header)) return i;
     }
     return tuner::kMaxCandidates;
   }
@@ -85,17 +89,20 @@ class TensorTuning {
     std::size_t peer = 0;
     for (std::size_t node = 0; node < by_node_.size(); ++node) {
       const auto one = node == self_ ? choice.broadcast : choice.reduce[peer++];
-      by_node_[node].store(one, std::memory_order_relaxed);
+      // Release: who sees this also sees that the version is odd.
+      by_node_[node].store(one, std::memory_order_release);
     }
-    probe_chunks_.store(choice.probe_chunks, std::memory_order_relaxed);
+    probe_chunks_.store(choice.probe_chunks, std::memory_order_release);
     version_.store(2 * version, std::memory_order_release);
   }
 
   // ---- The lanes' ----
-  // Null: the choice is as it was when it had this version. Else a consistent copy of the new one.
+  // A consistent copy of the choice; its version. 0, and raw for all: the conductor was interrupted
+  // in the middle of publishing, for which no lane waits.
   std::uint32_t read(std::span<tuner::CandidateIndex> by_node,
                      std::uint8_t& probe_chunks) const noexcept {
-    for (;;) {
+    constexpr int kTries = 64;
+    for (int i = 0; i < kTries; ++i) {
       const std::uint32_t before = version_.load(std::memory_order_acquire);
       for (std::size_t node = 0; node < by_node_.size(); ++node) {
         by_node[node] = by_node_[node].load(std::memory_order_acquire);
@@ -105,6 +112,9 @@ class TensorTuning {
         return before / 2;
       }
     }
+    std::fill(by_node.begin(), by_node.end(), tuner::kRaw);
+    probe_chunks = 0;
+    return 0;
   }
   std::uint32_t version() const noexcept { return version_.load(std::memory_order_acquire) / 2; }
   tuner::CandidateIndex now(std::uint32_t node) const noexcept {
@@ -119,7 +129,10 @@ class TensorTuning {
 
   // The residual of this chunk holds something: its next block pays it back, however it is sent.
   // Each lane touches its own chunks.
+  // REQUIRES: the tensor has a residual.
   std::uint8_t& owes(std::uint32_t chunk) noexcept { return owed_[chunk]; }
+  // Before any lane knows the tensor: its residual comes from an earlier declaration.
+  void owe_all() noexcept { std::fill(owed_.begin(), owed_.end(), std::uint8_t{1}); }
 
  private:
   std::shared_ptr<const CandidateRecipes> recipes_;

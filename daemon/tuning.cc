@@ -149,10 +149,12 @@ Status Tuning::begin(MemberGroup& group, TensorState& state, const std::string& 
     if (!fits) info.unusable |= 1u << i;
   }
   if (auto resolved = resolve_level(tuned, info.level, info.bounds); !resolved) return resolved;
-  state.tuning = std::make_unique<TensorTuning>(recipes_, number, nodes, group.node, chunks);
+  // Its bytes are bounded by the quota of the residual that they belong to.
+  state.tuning =
+      std::make_unique<TensorTuning>(recipes_, number, nodes, group.node, tuned.lossy ? chunks : 0);
   tuned.tuning = state.tuning.get();
   if (!replay.empty()) {
-    if (auto loaded = load_replay(replay, group, state, *state.tuning); !loaded) {
+    if (auto loaded = load_replay(replay, group, state, info.unusable, *state.tuning); !loaded) {
       state.tuning.reset();
       return loaded;
     }
@@ -225,14 +227,15 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   const tuner::OpShape& shape = tuner_.policy(found->first).shape();
   const bool small = shape.bytes <= shape.eager_bytes;
   const std::uint64_t began = small ? record.submitted_ns : record.started_ns;
-  if (began != 0) op.ns = static_cast<double>(record.ended_ns - began);
+  const bool plain = record.mixed == 0;
+  if (began != 0 && plain) op.ns = static_cast<double>(record.ended_ns - began);
   op.error.input_energy = record.input_energy;
   op.error.residual_energy = record.residual_energy;
   op.error.nonfinite = record.nonfinite != 0;
   if (record.others < recipes_->size() && record.others != used->choice.broadcast) {
     op.others = record.others;
   }
-  op.encoded_bytes = record.encoded_bytes;
+  op.encoded_bytes = plain ? record.encoded_bytes : 0;
   op.encode_ns = static_cast<double>(record.encode_ns);
   tuner_.observe_op(found->first, op);
   publish(found->first, tuned);
@@ -312,10 +315,17 @@ std::ofstream* Tuning::log_of(const MemberGroup& group) {
   if (settings_.choice_directory.empty()) return nullptr;
   const auto found = logs_.find(group.number);
   if (found != logs_.end()) return found->second.is_open() ? &found->second : nullptr;
-  const std::string path = settings_.choice_directory + "/" + part_name(log_name(group), group);
+  // An epoch's number may come again after a restart of the coordinator: no log is overwritten.
+  std::string path;
+  std::error_code error;
+  for (int again = 1; again < 1000; ++again) {
+    const std::string name = log_name(group) + (again == 1 ? "" : "-" + std::to_string(again));
+    path = settings_.choice_directory + "/" + part_name(name, group);
+    if (!std::filesystem::exists(path, error)) break;
+  }
   std::ofstream& log = logs_[group.number];
-  log.open(path, std::ios::trunc);
-  if (!(log << tuner::choice_log_head())) {
+  if (!std::filesystem::exists(path, error)) log.open(path);
+  if (!log.is_open() || !(log << tuner::choice_log_head())) {
     spdlog::warn("cannot write the log of choices {}: this epoch cannot be replayed", path);
     log.close();
     return nullptr;
@@ -328,7 +338,11 @@ void Tuning::on_choice_used(MemberGroup& group, const TensorState& state, std::u
   std::ofstream* const log = log_of(group);
   const auto found = state.tuning ? tensors_.find(state.tuning->number()) : tensors_.end();
   if (log == nullptr || found == tensors_.end()) return;
-  for (const Published& one : found->second.published) {
+  // Version 0 is raw for all: see TensorTuning::read().
+  const Published raw{0, {std::vector<tuner::CandidateIndex>(found->second.peers.size()), 0, 0}};
+  std::vector<Published> known(found->second.published.begin(), found->second.published.end());
+  known.push_back(raw);
+  for (const Published& one : known) {
     if (one.version != version) continue;
     tuner::LoggedOp op;
     op.tensor = state.name;
@@ -363,7 +377,8 @@ void Tuning::on_chunk_choice(MemberGroup& group, const TensorState& state, std::
 }
 
 Status Tuning::load_replay(const std::string& name, const MemberGroup& group,
-                           const TensorState& state, TensorTuning& tuning) const {
+                           const TensorState& state, std::uint32_t unusable,
+                           TensorTuning& tuning) const {
   if (settings_.choice_directory.empty()) {
     return fail(Errc::bad_recipe, "replay: the daemon has no choice_directory");
   }
@@ -403,6 +418,7 @@ Status Tuning::load_replay(const std::string& name, const MemberGroup& group,
       const std::string& recipe = node == group.node ? op.broadcast : op.reduce[peer++];
       const std::size_t index = index_of(recipe);
       if (index == recipes_->size()) return misfit(recipe + " is none of the candidates");
+      if ((unusable >> index & 1) != 0) return misfit("this tensor cannot have " + recipe);
       record.by_node.push_back(static_cast<tuner::CandidateIndex>(index));
     }
     tuning.replay[op.lane].ops.push_back(std::move(record));
@@ -410,12 +426,17 @@ Status Tuning::load_replay(const std::string& name, const MemberGroup& group,
   for (const tuner::LoggedChunk& chunk : log->chunks) {
     if (chunk.tensor != state.name) continue;
     const std::size_t index = index_of(chunk.recipe);
-    if (chunk.lane >= group.lane_count || index == recipes_->size()) {
+    if (chunk.lane >= group.lane_count || index == recipes_->size() ||
+        (unusable >> index & 1) != 0) {
       return misfit("a block's lane or recipe is unknown here");
     }
     tuning.replay[chunk.lane].chunks.push_back({chunk.use,
                                                 std::uint64_t{chunk.chunk} * 2 + (chunk.leg - 1),
                                                 static_cast<tuner::CandidateIndex>(index)});
+  }
+  if (std::all_of(tuning.replay.begin(), tuning.replay.end(),
+                  [](const ReplayedLane& lane) { return lane.ops.empty(); })) {
+    return misfit("it says nothing of " + state.name);
   }
   for (ReplayedLane& lane : tuning.replay) {
     std::stable_sort(lane.ops.begin(), lane.ops.end(),
@@ -429,7 +450,10 @@ Status Tuning::load_replay(const std::string& name, const MemberGroup& group,
 // ---- Across a restart
 
 void Tuning::load() {
-  if (settings_.memory_file.empty() || !std::filesystem::exists(settings_.memory_file)) return;
+  std::error_code error;
+  if (settings_.memory_file.empty() || !std::filesystem::exists(settings_.memory_file, error)) {
+    return;
+  }
   std::ifstream file(settings_.memory_file);
   const auto document = nlohmann::json::parse(file, nullptr, false);
   const Status recalled = document.is_discarded()

@@ -105,8 +105,9 @@ class Tuning {
          std::shared_ptr<const CandidateRecipes> recipes, TuningPolicy policy);
   Status resolve_level(const Tuned& tuned, tuner::Level& level,
                        std::optional<tuner::Bounds>& bounds) const;
+  // `unusable`: candidates that the tensor cannot have, as bits.
   Status load_replay(const std::string& name, const MemberGroup& group, const TensorState& state,
-                     TensorTuning& tuning) const;
+                     std::uint32_t unusable, TensorTuning& tuning) const;
   void load();
   void publish(std::uint64_t number, Tuned& tuned);
   void observe_rates(const MemberGroup& group, const Tuned& tuned, std::uint32_t lane);

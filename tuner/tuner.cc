@@ -8,8 +8,9 @@
 namespace tern::tuner {
 namespace {
 
-constexpr double kSpeedWeight = 0.3;  // of a new measurement
-constexpr double kLaneFade = 0.98;    // of what lanes did before
+constexpr std::size_t kMaxRemembered = 4'096;  // tensors
+constexpr double kSpeedWeight = 0.3;           // of a new measurement
+constexpr double kLaneFade = 0.98;             // of what lanes did before
 // Raw is not encoded, and adding is one pass over memory.
 constexpr double kAddNs = 0.15;
 // Until anything is measured, a codec is taken for a slow one: nothing is lost by sending raw.
@@ -55,6 +56,8 @@ void Tuner::add_tensor(TensorKey key, TensorInfo info) {
 void Tuner::remove_tensor(TensorKey key) {
   const auto found = tensors_.find(key);
   if (found == tensors_.end()) return;
+  // Names of jobs that never come back must not pile up: somebody makes room.
+  if (remembered_.size() >= kMaxRemembered) remembered_.erase(remembered_.begin());
   Remembered& remembered = remembered_[found->second.info.name];
   const auto records = found->second.policy->records();
   for (std::size_t i = 0; i < candidates_.size(); ++i) {

@@ -18,8 +18,8 @@ class Tuner : public ::testing::Test {
  protected:
   static constexpr const char* kCount = "200001";
 
-  Tuner()
-      : cluster(2, {"--chunk-bytes", "64KiB", "--lanes", "2"},
+  explicit Tuner(const std::string& state_ttl = "0s")
+      : cluster(2, {"--chunk-bytes", "64KiB", "--lanes", "2", "--state-ttl", state_ttl},
                 {{"--choice-directory", logs_of(0)}, {"--choice-directory", logs_of(1)}}) {}
 
   // Before the cluster has a folder: a fixed place of each node's own.
@@ -191,6 +191,31 @@ TEST_F(Tuner, ALossIsPaidBackWhenARecipeWithoutLossFollows) {
   EXPECT_GT(std::strtod(step("1").field("of_mean").c_str(), nullptr), 1e-3);
   const Reply last = step("1");
   EXPECT_LT(std::strtod(last.field("of_mean").c_str(), nullptr), 1e-5) << last;
+}
+
+class TunerAcrossDeclarations : public Tuner {
+ protected:
+  TunerAcrossDeclarations() : Tuner("10min") {}
+};
+
+TEST_F(TunerAcrossDeclarations, AnAdoptedResidualIsPaidBackToo) {
+  std::string lossy;
+  std::string calm;
+  for (const std::string lane : {"0", "1"}) {
+    lossy.append("op t 0 ").append(lane).append(" 0 3lc:s=1 3lc:s=1\n");
+    calm.append("op t 0 ").append(lane).append(" 0 raw raw\n");
+  }
+  write_logs("lossy", lossy);
+  write_logs("calm", calm);
+  begin("recipe=raw");
+  const std::string truth = step("1").field("crc");
+  ranks = Ranks();
+  begin("recipe=replay:lossy");
+  step("1");
+  ranks = Ranks();
+  begin("recipe=replay:calm");
+  EXPECT_NE(step("1").field("crc"), truth) << "what was owed is part of it";
+  EXPECT_EQ(step("1").field("crc"), truth);
 }
 
 TEST_F(Tuner, AnswersALogThatDoesNotFit) {

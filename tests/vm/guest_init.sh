@@ -41,6 +41,10 @@ done
 $bb chmod 755 /newroot/run
 $bb mkdir /newroot/run/vm
 $bb mount --move /exchange /newroot/run/vm
+while read -r folder; do
+  $bb mkdir -p "/newroot$folder"
+  $bb mount --bind "/host$folder" "/newroot$folder"
+done </newroot/run/vm/shown
 number=0
 while read -r folder; do
   $bb mkdir -p "/newroot$folder" 2>/dev/null

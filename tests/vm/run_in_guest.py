@@ -22,6 +22,7 @@ import tempfile
 from guest_kernel import KernelMissing, find_kernel
 
 HERE = pathlib.Path(__file__).resolve().parent
+PROJECT = HERE.parent.parent
 SKIPPED, TIMED_OUT, DIED = 77, 124, 125
 # What mounting the root needs; everything else is loaded from the mounted root.
 BOOT_MODULES = ("virtio_pci", "9p", "9pnet_virtio", "overlay")
@@ -76,6 +77,10 @@ def write_exchange(options, kernel, folder):
         f"#!/bin/bash\n{''.join(environment)}cd {shlex.quote(os.getcwd())}\nexec {shlex.join(options.command)}\n",
         encoding="utf-8")
     (exchange / "modules").write_text("\n".join(module_files(kernel, MODULES)) + "\n", encoding="utf-8")
+    # The guest has its own of these folders; a tree that lies in one is to be seen all the same.
+    hidden = [path for path in {PROJECT, pathlib.Path.cwd()} if path.is_relative_to("/tmp")
+              or path.is_relative_to("/var/tmp") or path.is_relative_to("/run")]
+    (exchange / "shown").write_text("".join(f"{path}\n" for path in sorted(hidden)), encoding="utf-8")
     (exchange / "writable").write_text("".join(f"{path}\n" for path in options.writable), encoding="utf-8")
     (exchange / "settings").write_text(
         f"mode={'systemd' if options.systemd else 'plain'}\nkernel_modules={kernel.root / 'lib/modules' / kernel.version}\n",
