@@ -182,6 +182,17 @@ void RdmaStream::handle_own_frame(const wire::FrameHeader& header) {
       return close(Errc::protocol_error, why);
     }
   }
+  // An answer to what has not left yet: from then on frames would be counted as taken that TCP
+  // still has to read.
+  const std::size_t queued = control_->queued_bytes();
+  const bool own_unread = own_end_ > control_given_ - queued;
+  const bool is_answer =
+      kind == wire::FrameKind::rdma_accept || kind == wire::FrameKind::rdma_ready;
+  if ((kind == wire::FrameKind::rdma_offer && own_unread) || (is_answer && queued > 0)) {
+    note_failure("the peer answered the RDMA set-up before it can have read it");
+    return close(Errc::protocol_error,
+                 "the peer answered the RDMA set-up before it can have read it");
+  }
   const bool may_be_asked = asked_ && (mode_ == Mode::asking || mode_ == Mode::control);
   if (kind == wire::FrameKind::rdma_offer && may_be_asked) return take_offer(parsed.body);
   if (kind == wire::FrameKind::rdma_accept && mode_ == Mode::offered) {

@@ -91,6 +91,8 @@ void RdmaStream::device_failed(const std::string& why) {
 // ---- Outgoing
 
 void RdmaStream::send(const net::OutgoingFrame& frame) {
+  // RDMA was insisted on and cannot be had: nothing goes over TCP until the next poll() closes.
+  if (!failed_text_.empty()) return;
   if (mode_ == Mode::closed || (mode_ == Mode::greeting && pass_hello(frame))) return;
   if (is_holding()) {
     held_.push(frame);
@@ -235,6 +237,10 @@ bool RdmaStream::on_header(net::Connection&, const wire::FrameHeader& header,
   if (mode_ == Mode::asking)
     stay_on_control("the peer has no RDMA, or is told not to use it", false);
   if (sink_ == nullptr || mode_ == Mode::closed) return false;
+  if (!failed_text_.empty()) {
+    close(Errc::unreachable, failed_text_);
+    return false;
+  }
   // The peer holds its frames, or sends them by RDMA.
   if (mode_ == Mode::rdma || mode_ == Mode::accepted || mode_ == Mode::probing) return false;
   return sink_->on_header(*connection_, header, place);

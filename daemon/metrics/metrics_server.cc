@@ -27,8 +27,11 @@ class MetricsServer::Snapshot final : public prometheus::Collectable {
 
 class MetricsServer::Http {
  public:
-  // Throws what CivetWeb throws. One thread serves: scrapes come seconds apart.
-  explicit Http(const std::string& address) : exposer(address, 1) {}
+  // Throws what CivetWeb throws. Somebody who connects and says nothing holds one of the threads,
+  // and not for long.
+  explicit Http(const std::string& address)
+      : exposer(std::vector<std::string>{"listening_ports", address, "num_threads", "4",
+                                         "request_timeout_ms", "2000"}) {}
   prometheus::Exposer exposer;
 };
 
