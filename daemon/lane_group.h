@@ -240,6 +240,7 @@ class LaneGroup {
                                  std::uint32_t node);
   void take_choice(collective::OpId op);
   void note_result(collective::OpId op, const wire::BlockHeader& header);
+  void describe_choice(const OpData& data, std::uint64_t now_ns, OpRecord& record) const;
   bool is_surprising(const OpData& data, std::uint64_t now_ns) const;
   void read_rates(const OpData& data, std::uint64_t now_ns);
   static void compare_speed(LanePeer& peer, RateCell& cell);

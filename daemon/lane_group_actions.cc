@@ -454,16 +454,7 @@ void LaneGroup::finalize(OpId op) {
     record.reduction = ended.said.reduction;
     record.lossy = data.lossy ? 1 : 0;
     record.eager = ended.eager ? 1 : 0;
-    record.tuned = data.tuning != nullptr ? 1 : 0;
-    record.nonfinite = data.nonfinite ? 1 : 0;
-    record.choice = data.choice;
-    record.others = data.others;
-    record.mixed = data.mixed ? 1 : 0;
-    if (data.tuning != nullptr) record.surprising = is_surprising(data, now) ? 1 : 0;
-    record.encode_ns = data.encode_ns;
-    record.encoded_bytes = data.encoded_bytes;
-    record.input_energy = data.input_energy;
-    record.residual_energy = data.residual_energy;
+    if (data.tuning != nullptr) describe_choice(data, now, record);
     lane_->record(*this, record, code, text);
   }
   if (data.tensor != nullptr && code == Errc::ok) {

@@ -66,6 +66,19 @@ bool LaneGroup::is_surprising(const OpData& data, std::uint64_t now_ns) const {
          took * kUsual < usual;
 }
 
+void LaneGroup::describe_choice(const OpData& data, std::uint64_t now_ns, OpRecord& record) const {
+  record.tuned = 1;
+  record.nonfinite = data.nonfinite ? 1 : 0;
+  record.choice = data.choice;
+  record.others = data.others;
+  record.mixed = data.mixed ? 1 : 0;
+  record.surprising = is_surprising(data, now_ns) ? 1 : 0;
+  record.encode_ns = data.encode_ns;
+  record.encoded_bytes = data.encoded_bytes;
+  record.input_energy = data.input_energy;
+  record.residual_energy = data.residual_energy;
+}
+
 // One look at the carrier for each peer and op that is large enough to say something. A carrier may
 // take itself for full in a short burst; a link has been full only if what went over it, in this op
 // or since the last look, comes near the rate that it claims.
