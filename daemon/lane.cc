@@ -69,7 +69,7 @@ Lane::~Lane() {
   for (auto& peer : peers_) {
     if (peer->link) peer->link->close();
   }
-  for (const auto& client : clients_) transport_.forget_memory(client->memory->segment.arena());
+  for (const auto& client : clients_) transport_.forget_memory(client->arena);
   forget_slabs();
 }
 
@@ -259,7 +259,8 @@ void Lane::run_command(const Command& command) {
         const int eventfd = command.client->eventfds[settings_.lane].get();
         client->watch = loop_->watch(eventfd, [eventfd] { shm::drain_eventfd(eventfd); });
       }
-      transport_.remember_memory(client->memory->segment.arena());
+      client->arena = client->memory->segment.arena();
+      transport_.remember_memory(client->arena);
       clients_.push_back(std::move(client));
       break;
     }
@@ -370,7 +371,7 @@ int Lane::settle() {
     }
     for (LaneGroup* group : groups_) group->forget(client);
     if (loop_ != nullptr) loop_->unwatch(client.watch);
-    transport_.forget_memory(client.memory->segment.arena());
+    transport_.forget_memory(client.arena);
     Event event;
     event.kind = EventKind::client_dropped;
     event.client = client.memory;

@@ -32,6 +32,8 @@ class Shadow;
 
 struct LaneClient {
   ClientMemory* memory = nullptr;
+  // What the transport was told of; the conductor may have unmapped it when the lane ends.
+  std::span<const std::byte> arena;
   shm::RingConsumer<shm::SubmitEntry> submissions;
   shm::RingProducer<shm::CompletionEntry> completions;
   std::uint64_t watch = 0;
