@@ -254,8 +254,9 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
     const bool all_reduce = entry.kind == static_cast<std::uint16_t>(OpKind::all_reduce);
     if (data.tuning != nullptr) {
       take_choice(op);
-      // A small tensor, of one chunk, that owes something pays on the two legs.
-      const bool owes = data.lossy && data.tuning->owes(0) != 0;
+      // A tensor of one chunk, which is this lane's, that owes something pays on the two legs.
+      const bool small = entry.count * dtype_bytes(tensor->dtype) <= setup_.shape.eager_bytes;
+      const bool owes = small && data.lossy && data.tuning->owes(0) != 0;
       if (!chooses_raw(op) || owes) ops_.compress(op);
     } else if (data.lossy || (data.lossless && all_reduce)) {
       ops_.compress(op);

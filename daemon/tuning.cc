@@ -16,8 +16,6 @@ constexpr std::uint64_t kSaveEveryNs = 60'000'000'000;
 constexpr std::uint64_t kSampleEveryNs = 20'000'000;
 // Share of the lanes' work that the shadow may take in the long run.
 constexpr double kShadowShare = 0.003;
-// An op that began with another choice than this long ago gets a new one in its middle.
-constexpr std::uint64_t kRound = 1;
 
 // A log is named by group and epoch; each node keeps the part that it wrote.
 std::string log_name(const MemberGroup& group) {
@@ -277,7 +275,7 @@ int Tuning::take_results() {
     found->second.sampled_ns = clock_.now_ns();
     // The first of all ops may take long where nothing is known: it need not wait for its end.
     const bool last = result.sample.candidate + 1u == recipes_->size();
-    if (last && tuner_.policy(result.tensor).ops() < kRound) publish(found->first, found->second);
+    if (last && tuner_.policy(result.tensor).ops() == 0) publish(found->first, found->second);
   }
   return taken;
 }
