@@ -159,6 +159,12 @@ void find_recoveries(const Trace& trace, ContestResult& result) {
   }
 }
 
+double total(const std::vector<OpRecord>& ops, double OpRecord::*time) {
+  double sum = 0.0;
+  for (const OpRecord& op : ops) sum += op.*time;
+  return sum;
+}
+
 }  // namespace
 
 ContestResult run_contest(TunerWorld& world, const Trace& trace, const ContestSetting& setting) {
@@ -208,29 +214,10 @@ ContestResult run_contest(TunerWorld& world, const Trace& trace, const ContestSe
   return result;
 }
 
-double ContestResult::tuner_ns() const {
-  double sum = 0.0;
-  for (const OpRecord& op : ops) sum += op.tuner_ns;
-  return sum;
-}
-
-double ContestResult::oracle_ns() const {
-  double sum = 0.0;
-  for (const OpRecord& op : ops) sum += op.oracle_ns;
-  return sum;
-}
-
-double ContestResult::raw_ns() const {
-  double sum = 0.0;
-  for (const OpRecord& op : ops) sum += op.raw_ns;
-  return sum;
-}
-
-double ContestResult::pair_ns() const {
-  double sum = 0.0;
-  for (const OpRecord& op : ops) sum += op.pair_ns;
-  return sum;
-}
+double ContestResult::tuner_ns() const { return total(ops, &OpRecord::tuner_ns); }
+double ContestResult::oracle_ns() const { return total(ops, &OpRecord::oracle_ns); }
+double ContestResult::raw_ns() const { return total(ops, &OpRecord::raw_ns); }
+double ContestResult::pair_ns() const { return total(ops, &OpRecord::pair_ns); }
 
 double ContestResult::best_static_ns() const {
   double best = 0.0;
