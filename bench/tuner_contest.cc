@@ -56,7 +56,17 @@ class Node {
     }
   }
 
-  const tuner::Choice& decide() { return tuner_.decide(kTensor); }
+  tuner::Choice decide() { return tuner_.decide(kTensor); }
+  // As the leading node sends, if this one may. What is said of it is said in the announcement.
+  tuner::Choice follow(const tuner::Choice& lead) {
+    tuner::Choice choice = decide();
+    led_ = policy().allowed(lead.broadcast);
+    if (!led_) return choice;
+    choice.broadcast = lead.broadcast;
+    choice.reduce.assign(1, lead.broadcast);
+    choice.trial = lead.trial;
+    return choice;
+  }
   const tuner::TensorPolicy& policy() const { return tuner_.policy(kTensor); }
   double delivered() const { return window_.mean(); }
 
@@ -74,15 +84,14 @@ class Node {
     tuner_.observe_lane({outcome.busy_ns, outcome.codec_ns,
                          static_cast<std::uint64_t>(outcome.wire_bytes), outcome.blocks});
     tuner::OpMeasurement measured;
-    measured.choice = choice;
-    measured.ns = ns;
+    measured.op.choice = choice;
+    measured.op.led = led_;
+    measured.op.alike = other.broadcast == choice.broadcast && other.reduce == choice.reduce;
+    measured.op.ns = ns;
     // The residual is what this op leaves of the gradient and of what was owed before.
     const double input = norm * norm * noises.factor();
     residual_ = loss(choice.reduce.front(), op) * (residual_ + input);
-    if (other.broadcast != choice.broadcast || other.reduce != choice.reduce) {
-      measured.others = std::min(other.broadcast, other.reduce.front());
-    }
-    measured.error = {input, residual_, false};
+    measured.op.error = {input, residual_, false};
     measured.encoded_bytes = static_cast<std::uint64_t>(outcome.contribution_bytes);
     measured.encode_ns = outcome.contribution_ns;
     tuner_.observe_op(kTensor, measured);
@@ -131,6 +140,7 @@ class Node {
   std::string peer_;
   tuner::Tuner tuner_;
   tuner::RateWindow window_;
+  bool led_ = false;
   double residual_ = 0.0;
   double shadow_ns_ = 0.0;
   std::size_t unmeasured_ = 0;
@@ -183,7 +193,8 @@ ContestResult run_contest(TunerWorld& world, const Trace& trace, const ContestSe
         setting.norm_jumps.end()) {
       norm *= kNormJump;
     }
-    const std::array<tuner::Choice, 2> choices = {nodes[0].decide(), nodes[1].decide()};
+    const tuner::Choice lead = nodes[0].decide();
+    const std::array<tuner::Choice, 2> choices = {lead, nodes[1].follow(lead)};
     const std::array<Sending, 2> sending = {sending_of(choices[0]), sending_of(choices[1])};
     OpRecord record;
     record.first = sending[0];

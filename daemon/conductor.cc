@@ -195,7 +195,7 @@ void Conductor::on_event(const Event& event) {
     case EventKind::choice_used:
       if (const TensorState* state = tensor_of(group, event.tensor_id)) {
         tuning_->on_choice_used(group, *state, event.lane, event.sequence,
-                                static_cast<std::uint32_t>(event.number));
+                                ChoiceUsed::unpacked(event.number));
       }
       break;
     case EventKind::chunk_choice:

@@ -267,9 +267,9 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
 }
 
 std::string Conductor::recipe_text(const TensorState& state) const {
-  const std::string text = codec::canonical_text(state.recipe);
-  if (tuning_ == nullptr || !state.tuning) return text;
-  return text + ": " + tuning_->choice_text(state);
+  std::string text = codec::canonical_text(state.recipe);
+  if (tuning_ != nullptr && state.tuning) text += ": " + tuning_->choice_text(state);
+  return text;
 }
 
 void Conductor::release_tensor(MemberGroup& group, std::uint64_t id) {

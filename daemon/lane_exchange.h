@@ -69,8 +69,25 @@ enum class EventKind : std::uint8_t {
   op_failed,          // group, tensor_id, sequence, code, number = rank, lanes, text
   state_moved,        // group, move, code, text
   op_record,          // record: for the flight recorder; dropped when the ring is nearly full
-  choice_used,        // group, tensor_id, sequence, number = version: how ops are sent from now on
-  chunk_choice,       // group, tensor_id, sequence, number = leg << 40 | candidate << 32 | chunk
+  choice_used,   // group, tensor_id, sequence, number = ChoiceUsed: how ops are sent from now on
+  chunk_choice,  // group, tensor_id, sequence, number = leg << 40 | candidate << 32 | chunk
+};
+
+// How a lane sends an op: by a version of the tuner's choice, or all of it by one candidate,
+// because the leading node does.
+struct ChoiceUsed {
+  static constexpr std::uint8_t kVersion = 0xff;
+  std::uint32_t version = 0;
+  std::uint8_t lead = kVersion;
+  std::uint8_t probe_chunks = 0;
+
+  std::uint64_t packed() const noexcept {
+    return std::uint64_t{probe_chunks} << 40 | std::uint64_t{lead} << 32 | version;
+  }
+  static ChoiceUsed unpacked(std::uint64_t number) noexcept {
+    return {static_cast<std::uint32_t>(number), static_cast<std::uint8_t>(number >> 32),
+            static_cast<std::uint8_t>(number >> 40)};
+  }
 };
 
 // One line of the flight recorder.
@@ -81,10 +98,12 @@ struct OpRecord {
   std::uint8_t dtype = 0, reduction = 0, lossy = 0, eager = 0;
   // For the tuner, of ops whose recipe it chose.
   std::uint8_t tuned = 0, nonfinite = 0;
-  std::uint8_t mixed = 0;          // not all of it was sent by its choice
-  std::uint8_t surprising = 0;     // it took another time than usual, or there is no usual yet
-  std::uint8_t others = kUnknown;  // the safest candidate by which other nodes sent their results
-  static constexpr std::uint8_t kUnknown = 0xff;
+  std::uint8_t mixed = 0;       // not all of it was sent by its choice
+  std::uint8_t surprising = 0;  // it took another time than usual, or there is no usual yet
+  std::uint8_t alike = 1;       // other nodes' results came by the same recipe
+  std::uint8_t lead = kNone;    // the candidate that it was sent by because the leading node did
+  std::uint8_t lead_is_trial = 0;
+  static constexpr std::uint8_t kNone = 0xff;
   std::uint32_t choice = 0;  // its version
   std::uint64_t encode_ns = 0, encoded_bytes = 0;
   double input_energy = 0, residual_energy = 0;

@@ -215,6 +215,7 @@ bool LaneGroup::on_frame(LanePeer& peer, std::uint32_t node, const wire::FrameHe
       }
       OpId op = collective::kNoOp;
       const bool ok = ops_.on_announce(node, key, body, op);
+      if (ok && op != collective::kNoOp && node == kLeader) on_lead(op, body);
       if (receiving.eager_slab != kNone) {
         if (ok && op != collective::kNoOp && !ops_.op(op).failed) {
           eager_slab(op, node) = receiving.eager_slab;

@@ -116,6 +116,7 @@ class LaneGroup {
 
  private:
   static constexpr std::uint32_t kNone = SlabPool::kNone;
+  static constexpr std::uint32_t kLeader = 0;  // the node whose tuner chooses for all
 
   struct OpRank {  // of one local rank
     std::uint64_t ticket = 0;
@@ -126,6 +127,11 @@ class LaneGroup {
     bool present = false;
     bool told = false;
   };
+  struct Lead {  // by which candidate the leading node sends
+    std::uint8_t candidate = OpRecord::kNone;
+    bool trial = false;
+    std::uint16_t list = 0;  // in which `candidate` is a number
+  };
   struct OpData {
     TensorState* tensor = nullptr;
     codec::Recipe recipe;
@@ -135,10 +141,15 @@ class LaneGroup {
     TensorTuning* tuning = nullptr;
     std::uint32_t choice = 0;  // its version
     std::uint8_t probe_chunks = 0;
+    bool trial = false;  // so is the choice
+    Lead lead;
+    bool settled = false;    // how it is sent, before its first block
+    bool led = false;        // as the leading node does,
+    bool overruled = false;  // which is not what was chosen here
     bool replayed = false;
     bool mixed = false;  // another choice came in its middle
     bool nonfinite = false;
-    std::uint8_t others = OpRecord::kUnknown;
+    bool alike = true;                // no other node sent its results otherwise
     std::uint64_t encoded_bytes = 0;  // of elements
     float state_scale = 1.0f;
     std::uint32_t pins = 0;   // frames that borrow or fill the clients' memory
@@ -239,6 +250,10 @@ class LaneGroup {
   const codec::Recipe& recipe_of(collective::OpId op, std::uint32_t number, Leg leg,
                                  std::uint32_t node);
   void take_choice(collective::OpId op);
+  void describe_lead(collective::OpId op, wire::AnnounceBody& body);
+  void on_lead(collective::OpId op, const wire::AnnounceBody& body);
+  void settle_choice(collective::OpId op);
+  void log_choice(collective::OpId op);
   void note_result(collective::OpId op, const wire::BlockHeader& header);
   void describe_choice(const OpData& data, std::uint64_t now_ns, OpRecord& record) const;
   bool is_surprising(const OpData& data, std::uint64_t now_ns) const;

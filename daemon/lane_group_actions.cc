@@ -90,6 +90,7 @@ void LaneGroup::announce(OpId op) {
   if (TensorState* const tensor = data_[op].tensor; tensor != nullptr) {
     bool& lost = tensor->lanes[setup_.shape.lane].streams_lost;
     body.restart_streams = std::exchange(lost, false) ? 1 : 0;
+    if (self_ == kLeader) describe_lead(op, body);
   }
   std::span<const std::byte> eager;
   const bool broadcast = body.kind == static_cast<std::uint16_t>(shm::OpKind::broadcast);
@@ -339,6 +340,7 @@ void LaneGroup::publish(const Action& action) {
 void LaneGroup::reduce_eager(OpId op) {
   const auto& said = ops_.op(op).said;
   if (data_[op].tuning != nullptr) {
+    settle_choice(op);
     if (data_[op].started_ns == 0) data_[op].started_ns = lane_->clock().now_ns();
     offer_sample(op, {0, static_cast<std::uint32_t>(said.count)});
   }

@@ -250,6 +250,7 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   if (first) {
     for (std::uint32_t i = 0; i < local_ranks_; ++i) rank_of(op, i) = OpRank{};
     data.pins = data_[op].pins;  // a result cannot be here, but a late abandon may
+    data.lead = data_[op].lead;  // the leading node may have announced it before
     data_[op] = data;
     const bool all_reduce = entry.kind == static_cast<std::uint16_t>(OpKind::all_reduce);
     if (data.tuning != nullptr) {

@@ -30,29 +30,63 @@ void LaneGroup::take_choice(OpId op) {
     }
     return;
   }
-  data.choice = tuning.read(choice, data.probe_chunks);
-  if (!tuning.logged) return;
-  std::uint32_t& reported = data.tensor->lanes[lane].choice_reported;
-  if (reported == data.choice) return;
-  reported = data.choice;
+  data.choice = tuning.read(choice, data.probe_chunks, data.trial);
+}
+
+// An op waits for the slowest of its nodes, so that they had better send it alike: as node 0 does.
+void LaneGroup::describe_lead(OpId op, wire::AnnounceBody& body) {
+  const OpData& data = data_[op];
+  if (data.tuning == nullptr || data.replayed) return;
+  body.lead = static_cast<std::uint8_t>(choice_of(op, self_) + 1);
+  body.lead_is_trial = data.trial ? 1 : 0;
+  body.candidates = data.tuning->list();
+}
+
+// The announcement may come before this node's own submission: what it says is judged later.
+void LaneGroup::on_lead(OpId op, const wire::AnnounceBody& body) {
+  const auto candidate = static_cast<std::uint8_t>(body.lead - 1);  // none: OpRecord::kNone
+  data_[op].lead = {candidate, body.lead_is_trial != 0, body.candidates};
+}
+
+// Before the first block of an op: all nodes have announced it.
+void LaneGroup::settle_choice(OpId op) {
+  OpData& data = data_[op];
+  data.settled = true;
+  if (data.replayed) return;
+  TensorTuning& tuning = *data.tuning;
+  const std::uint8_t lead = data.lead.candidate;
+  data.led = lead != OpRecord::kNone && data.lead.list == tuning.list() && tuning.may_use(lead);
+  if (data.led && choice_of(op, self_) != lead) {
+    for (std::uint32_t node = 0; node < nodes_; ++node) choice_of(op, node) = lead;
+    data.overruled = true;
+  }
+  if (tuning.logged) log_choice(op);
+}
+
+// A log says from which use on how ops are sent; one that is settled out of turn needs a line.
+void LaneGroup::log_choice(OpId op) {
+  const OpData& data = data_[op];
+  TensorLaneStats& stats = data.tensor->lanes[setup_.shape.lane];
+  ChoiceUsed used{data.choice};
+  if (data.overruled) used = {0, data.lead.candidate, data.probe_chunks};
+  const std::uint64_t use = ops_.op(op).key.sequence;
+  const bool in_turn = std::exchange(stats.settled_use, use) + 1 == use;
+  const bool same = std::exchange(stats.settled_choice, used.packed()) == used.packed();
+  if (in_turn && same) return;
   Event event;
   event.kind = EventKind::choice_used;
   event.group = this;
   event.tensor_id = data.tensor->id;
   event.sequence = use;
-  event.number = data.choice;
+  event.number = used.packed();
   lane_->report(event);
 }
 
-// A result of another node: by which candidate it was made.
+// A result of another node: whether it was made as here.
 void LaneGroup::note_result(OpId op, const wire::BlockHeader& header) {
   OpData& data = data_[op];
   if (data.tuning == nullptr || (header.flags & wire::kBlockNonfiniteRaw) != 0) return;
-  if (data.tuning->makes(choice_of(op, self_), header)) return;  // as this node
-  const std::size_t candidate = data.tuning->candidate_of(header);
-  if (candidate < tuner::kMaxCandidates) {
-    data.others = std::min(data.others, static_cast<std::uint8_t>(candidate));
-  }
+  data.alike = data.alike && data.tuning->makes(choice_of(op, self_), header);
 }
 
 // The tuner hears of these at once, and of others when it is convenient.
@@ -70,7 +104,9 @@ void LaneGroup::describe_choice(const OpData& data, std::uint64_t now_ns, OpReco
   record.tuned = 1;
   record.nonfinite = data.nonfinite ? 1 : 0;
   record.choice = data.choice;
-  record.others = data.others;
+  record.alike = data.alike ? 1 : 0;
+  record.lead = data.led ? data.lead.candidate : OpRecord::kNone;
+  record.lead_is_trial = data.lead.trial ? 1 : 0;
   record.mixed = data.mixed ? 1 : 0;
   record.surprising = is_surprising(data, now_ns) ? 1 : 0;
   record.encode_ns = data.encode_ns;
@@ -88,6 +124,7 @@ void LaneGroup::read_rates(const OpData& data, std::uint64_t now_ns) {
   const auto rate_of = [](std::uint64_t bytes, std::uint64_t ns) {
     return ns == 0 ? 0.0 : 1e9 * static_cast<double>(bytes) / static_cast<double>(ns);
   };
+  std::uint64_t slowest = 0;  // of what full links have shown
   const double op_rate = data.started_ns == 0
                              ? 0.0
                              : rate_of(data.bytes_sent / (nodes_ - 1), now_ns - data.started_ns);
@@ -106,11 +143,16 @@ void LaneGroup::read_rates(const OpData& data, std::uint64_t now_ns) {
     cell.bytes_per_s.store(std::max(rate.bytes_per_s, op_rate), std::memory_order_relaxed);
     cell.limited.store(limited, std::memory_order_relaxed);
     cell.round_trip_ns.store(static_cast<double>(rate.round_trip_ns), std::memory_order_relaxed);
-    // What a sender with little to send has seen of its link is no news to the other side.
-    peer.link->report_delivered(limited ? 0 : static_cast<std::uint64_t>(rate.bytes_per_s));
+    // What a sender with little to send has seen of its link is no news to others.
+    const auto delivered = static_cast<std::uint64_t>(rate.bytes_per_s);
+    if (!limited && (slowest == 0 || delivered < slowest)) slowest = delivered;
     cell.inbound.store(static_cast<double>(peer.link->stats().peer_delivers),
                        std::memory_order_relaxed);
     compare_speed(peer, cell);
+  }
+  // An op waits for the slowest link of all, whoever is at its ends.
+  for (LanePeer* const peer : peers_) {
+    if (peer != nullptr && peer->link) peer->link->report_delivered(slowest);
   }
 }
 
@@ -149,6 +191,7 @@ const codec::Recipe& LaneGroup::recipe_of(OpId op, std::uint32_t number, Leg leg
   OpData& data = data_[op];
   if (data.tuning == nullptr) return data.recipe;
   TensorTuning& tuning = *data.tuning;
+  if (!data.settled) settle_choice(op);
   // The first chunks of each owner, whatever the order in which they go out.
   if (leg == Leg::reduce && number / nodes_ < data.probe_chunks) return tuning.recipe(tuner::kRaw);
   tuner::CandidateIndex candidate = choice_of(op, node);
@@ -158,7 +201,7 @@ const codec::Recipe& LaneGroup::recipe_of(OpId op, std::uint32_t number, Leg leg
     const auto* other = tuning.replay[setup_.shape.lane].chunk(use, place);
     return tuning.recipe(other != nullptr ? other->candidate : candidate);
   }
-  if (tuning.version() == data.choice) return tuning.recipe(candidate);
+  if (data.led || tuning.version() == data.choice) return tuning.recipe(candidate);
   const tuner::CandidateIndex now = tuning.now(node);
   data.mixed = data.mixed || now != candidate;
   if (now != candidate && tuning.logged) {

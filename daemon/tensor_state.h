@@ -24,7 +24,9 @@ struct alignas(64) TensorLaneStats {
   // The lane's own: blocks of streams were lost, and nobody has been told yet.
   bool streams_lost = false;
   double usual_ns = 0.0;
-  std::uint32_t choice_reported = ~std::uint32_t{0};  // version
+  // For the log of choices: the last op that was settled, and how it was sent.
+  std::uint64_t settled_use = ~std::uint64_t{0};
+  std::uint64_t settled_choice = ~std::uint64_t{0};  // ChoiceUsed
 };
 
 // A declared tensor and its codec state. Made and freed by the conductor.

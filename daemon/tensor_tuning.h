@@ -49,9 +49,10 @@ struct ReplayedLane {
 
 class TensorTuning {
  public:
-  TensorTuning(std::shared_ptr<const CandidateRecipes> recipes, std::uint64_t number,
-               std::uint32_t nodes, std::uint32_t self, std::uint64_t chunks)
+  TensorTuning(std::shared_ptr<const CandidateRecipes> recipes, std::uint16_t list,
+               std::uint64_t number, std::uint32_t nodes, std::uint32_t self, std::uint64_t chunks)
       : recipes_(std::move(recipes)),
+        list_(list),
         number_(number),
         self_(self),
         by_node_(nodes),
@@ -62,6 +63,9 @@ class TensorTuning {
   const codec::Recipe& recipe(tuner::CandidateIndex candidate) const noexcept {
     return (*recipes_)[candidate];
   }
+
+  // AnnounceBody::candidates: equal for equal lists of candidates.
+  std::uint16_t list() const noexcept { return list_; }
 
   // Whether blocks of this candidate look so. Those of 3LC do whatever their s is.
   bool makes(tuner::CandidateIndex candidate, const wire::BlockHeader& header) const noexcept {
@@ -75,14 +79,6 @@ class TensorTuning {
            static_cast<std::uint8_t>(recipe.quantizer.kind) == header.stages.quantizer &&
            (header.stages.bits == 0 || recipe.quantizer.bits == header.stages.bits);
   }
-  // The safest candidate that makes such blocks; kMaxCandidates: none.
-  std::size_t candidate_of(const wire::BlockHeader& header) const noexcept {
-    for (std::size_t i = 0; i < recipes_->size(); ++i) {
-      if (makes(static_cast<tuner::CandidateIndex>(i), header)) return i;
-    }
-    return tuner::kMaxCandidates;
-  }
-
   // ---- The conductor's ----
   void publish(std::uint32_t version, const tuner::Choice& choice) noexcept {
     version_.fetch_add(1, std::memory_order_acq_rel);  // odd: being written
@@ -93,14 +89,24 @@ class TensorTuning {
       by_node_[node].store(one, std::memory_order_release);
     }
     probe_chunks_.store(choice.probe_chunks, std::memory_order_release);
+    trial_.store(choice.trial, std::memory_order_release);
     version_.store(2 * version, std::memory_order_release);
   }
 
+  // Candidates that the tensor may have at present, as bits.
+  void allow(std::uint32_t candidates) noexcept {
+    allowed_.store(candidates, std::memory_order_relaxed);
+  }
+
   // ---- The lanes' ----
+  bool may_use(std::uint32_t candidate) const noexcept {
+    return candidate < recipes_->size() &&
+           (allowed_.load(std::memory_order_relaxed) >> candidate & 1) != 0;
+  }
   // A consistent copy of the choice; its version. 0, and raw for all: the conductor was interrupted
   // in the middle of publishing, for which no lane waits.
-  std::uint32_t read(std::span<tuner::CandidateIndex> by_node,
-                     std::uint8_t& probe_chunks) const noexcept {
+  std::uint32_t read(std::span<tuner::CandidateIndex> by_node, std::uint8_t& probe_chunks,
+                     bool& trial) const noexcept {
     constexpr int kTries = 64;
     for (int i = 0; i < kTries; ++i) {
       const std::uint32_t before = version_.load(std::memory_order_acquire);
@@ -108,12 +114,14 @@ class TensorTuning {
         by_node[node] = by_node_[node].load(std::memory_order_acquire);
       }
       probe_chunks = probe_chunks_.load(std::memory_order_acquire);
+      trial = trial_.load(std::memory_order_acquire);
       if ((before & 1) == 0 && version_.load(std::memory_order_acquire) == before) {
         return before / 2;
       }
     }
     std::fill(by_node.begin(), by_node.end(), tuner::kRaw);
     probe_chunks = 0;
+    trial = false;
     return 0;
   }
   std::uint32_t version() const noexcept { return version_.load(std::memory_order_acquire) / 2; }
@@ -136,11 +144,14 @@ class TensorTuning {
 
  private:
   std::shared_ptr<const CandidateRecipes> recipes_;
+  std::uint16_t list_;
   std::uint64_t number_;
   std::uint32_t self_;
   std::atomic<std::uint32_t> version_{0};
   std::vector<std::atomic<tuner::CandidateIndex>> by_node_;
   std::atomic<std::uint8_t> probe_chunks_{0};
+  std::atomic<bool> trial_{false};
+  std::atomic<std::uint32_t> allowed_{1u << tuner::kRaw};
   std::vector<std::uint8_t> owed_;
 };
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "daemon/lane.h"
+#include "wire/crc32c.h"
 
 namespace tern::daemon {
 namespace {
@@ -23,6 +24,19 @@ std::string log_name(const MemberGroup& group) {
 }
 std::string part_name(const std::string& log, const MemberGroup& group) {
   return log + "-" + std::to_string(group.node) + ".log";
+}
+
+tuner::Choice all_by(tuner::CandidateIndex candidate, tuner::Choice choice) {
+  choice.broadcast = candidate;
+  std::fill(choice.reduce.begin(), choice.reduce.end(), candidate);
+  return choice;
+}
+
+// What tells lists of candidates apart.
+std::uint16_t list_of(std::span<const tuner::Candidate> candidates) {
+  std::string text;
+  for (const tuner::Candidate& one : candidates) text += one.recipe + " ";
+  return static_cast<std::uint16_t>(wire::crc32c(std::as_bytes(std::span(text))));
 }
 
 }  // namespace
@@ -76,6 +90,7 @@ Tuning::Tuning(TuningSettings settings, const Clock& clock,
       recipes_(std::move(recipes)),
       policy_(std::move(policy)),
       tuner_(std::move(candidates)),
+      list_(list_of(tuner_.candidates())),
       saved_ns_(clock.now_ns()) {}
 
 Tuning::~Tuning() = default;
@@ -148,8 +163,8 @@ Status Tuning::begin(MemberGroup& group, TensorState& state, const std::string& 
   }
   if (auto resolved = resolve_level(tuned, info.level, info.bounds); !resolved) return resolved;
   // Its bytes are bounded by the quota of the residual that they belong to.
-  state.tuning =
-      std::make_unique<TensorTuning>(recipes_, number, nodes, group.node, tuned.lossy ? chunks : 0);
+  state.tuning = std::make_unique<TensorTuning>(recipes_, list_, number, nodes, group.node,
+                                                tuned.lossy ? chunks : 0);
   tuned.tuning = state.tuning.get();
   if (!replay.empty()) {
     if (auto loaded = load_replay(replay, group, state, info.unusable, *state.tuning); !loaded) {
@@ -173,6 +188,12 @@ void Tuning::end(const TensorState& state) {
 void Tuning::publish(std::uint64_t number, Tuned& tuned) {
   const tuner::Choice& choice = tuner_.decide(number);
   ++decisions_;
+  std::uint32_t allowed = 0;
+  for (std::size_t i = 0; i < recipes_->size(); ++i) {
+    const auto one = static_cast<tuner::CandidateIndex>(i);
+    if (tuner_.policy(number).allowed(one)) allowed |= 1u << i;
+  }
+  tuned.tuning->allow(allowed);
   if (!tuned.published.empty() && tuned.published.back().choice == choice) return;
   const tuner::TensorPolicy& policy = tuner_.policy(number);
   if (policy.switches() != tuned.switches && !tuned.published.empty()) {
@@ -218,8 +239,15 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
       std::find_if(tuned.published.begin(), tuned.published.end(),
                    [&record](const Published& one) { return one.version == record.choice; });
   if (used == tuned.published.end()) return;
-  tuner::OpMeasurement op;
+  tuner::OpMeasurement measured;
+  tuner::SentOp& op = measured.op;
   op.choice = used->choice;
+  op.led = record.lead < recipes_->size();
+  if (op.led) {
+    op.choice.trial = record.lead_is_trial != 0;
+    if (op.choice.broadcast != record.lead) op.choice = all_by(record.lead, op.choice);
+  }
+  op.alike = record.alike != 0;
   // What rides in the announcement has no start of its own; for a tensor that may, its other ops
   // are timed alike, waits for other ranks included, which are the same whatever the recipe.
   const tuner::OpShape& shape = tuner_.policy(found->first).shape();
@@ -230,12 +258,9 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   op.error.input_energy = record.input_energy;
   op.error.residual_energy = record.residual_energy;
   op.error.nonfinite = record.nonfinite != 0;
-  if (record.others < recipes_->size() && record.others != used->choice.broadcast) {
-    op.others = record.others;
-  }
-  op.encoded_bytes = plain ? record.encoded_bytes : 0;
-  op.encode_ns = static_cast<double>(record.encode_ns);
-  tuner_.observe_op(found->first, op);
+  measured.encoded_bytes = plain ? record.encoded_bytes : 0;
+  measured.encode_ns = static_cast<double>(record.encode_ns);
+  tuner_.observe_op(found->first, measured);
   publish(found->first, tuned);
 }
 
@@ -332,31 +357,35 @@ std::ofstream* Tuning::log_of(const MemberGroup& group) {
 }
 
 void Tuning::on_choice_used(MemberGroup& group, const TensorState& state, std::uint32_t lane,
-                            std::uint64_t use, std::uint32_t version) {
+                            std::uint64_t use, const ChoiceUsed& used) {
   std::ofstream* const log = log_of(group);
   const auto found = state.tuning ? tensors_.find(state.tuning->number()) : tensors_.end();
   if (log == nullptr || found == tensors_.end()) return;
+  const Tuned& tuned = found->second;
   // Version 0 is raw for all: see TensorTuning::read().
-  const Published raw{0, {std::vector<tuner::CandidateIndex>(found->second.peers.size()), 0, 0}};
-  std::vector<Published> known(found->second.published.begin(), found->second.published.end());
-  known.push_back(raw);
-  for (const Published& one : known) {
-    if (one.version != version) continue;
-    tuner::LoggedOp op;
-    op.tensor = state.name;
-    op.use = use;
-    op.lane = lane;
-    op.probe_chunks = one.choice.probe_chunks;
-    op.broadcast = tuner_.candidates()[one.choice.broadcast].recipe;
-    for (const auto index : one.choice.reduce) {
-      op.reduce.push_back(tuner_.candidates()[index].recipe);
-    }
-    *log << tuner::format(op) << std::flush;
-    if (!*log) {
-      spdlog::warn("the log of choices of group {} cannot be written any more; it ends here",
-                   group.uid.substr(0, 8));
-      log->close();
-    }
+  tuner::Choice choice{std::vector<tuner::CandidateIndex>(tuned.peers.size()), 0, 0};
+  if (used.lead != ChoiceUsed::kVersion) {
+    choice.probe_chunks = used.probe_chunks;
+    choice = all_by(used.lead, std::move(choice));
+  } else if (used.version != 0) {
+    const auto known =
+        std::find_if(tuned.published.begin(), tuned.published.end(),
+                     [&used](const Published& one) { return one.version == used.version; });
+    if (known == tuned.published.end()) return;
+    choice = known->choice;
+  }
+  tuner::LoggedOp op;
+  op.tensor = state.name;
+  op.use = use;
+  op.lane = lane;
+  op.probe_chunks = choice.probe_chunks;
+  op.broadcast = tuner_.candidates()[choice.broadcast].recipe;
+  for (const auto index : choice.reduce) op.reduce.push_back(tuner_.candidates()[index].recipe);
+  *log << tuner::format(op) << std::flush;
+  if (!*log) {
+    spdlog::warn("the log of choices of group {} cannot be written any more; it ends here",
+                 group.uid.substr(0, 8));
+    log->close();
   }
 }
 

@@ -56,7 +56,7 @@ class Tuning {
   // ---- What has happened ----
   void on_op(MemberGroup& group, const TensorState& state, const OpRecord& record);
   void on_choice_used(MemberGroup& group, const TensorState& state, std::uint32_t lane,
-                      std::uint64_t use, std::uint32_t version);
+                      std::uint64_t use, const ChoiceUsed& used);
   void on_chunk_choice(MemberGroup& group, const TensorState& state, std::uint32_t lane,
                        std::uint64_t use, std::uint64_t what);
   int do_work();
@@ -122,6 +122,7 @@ class Tuning {
   std::shared_ptr<const CandidateRecipes> recipes_;
   TuningPolicy policy_;
   tuner::Tuner tuner_;
+  std::uint16_t list_;  // which list of candidates it is, for other nodes
   Shadow* shadow_ = nullptr;
   std::vector<Lane*> lanes_;
   std::map<std::uint64_t, Tuned> tensors_;       // by TensorTuning::number

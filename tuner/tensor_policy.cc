@@ -9,11 +9,9 @@ namespace {
 
 constexpr double kSampleWeight = 0.2;     // of a new sample of ratio or loss
 constexpr std::uint32_t kProbation = 12;  // ops that show what is peculiar to a recipe
-constexpr std::uint64_t kAgreement = 64;  // ops that it holds
-constexpr double kLeaveAgreement = 0.15;  // a gain that ends it
 constexpr double kFitWeight = 0.1;        // of an op in that, at least
 constexpr double kFitHalfLife = 1024.0;   // ops until half of what was measured is forgotten
-constexpr double kFitLimit = 4.0;         // an op further off than this was disturbed
+constexpr double kFitLimit = 2.0;         // an op further off than this was disturbed
 constexpr double kUnknownSpread = 0.25;   // of the first sample's loss
 constexpr std::uint32_t kHastyProbes = 3;
 constexpr double kWireBound = 1.25;  // wire's time by the lane's of an op that fills its link
@@ -46,8 +44,8 @@ std::string_view reason_text(Reason reason) noexcept {
       return "the link delivers another rate";
     case Reason::trial:
       return "one operation as a trial";
-    case Reason::agreement:
-      return "other nodes send so, and it is hardly slower";
+    case Reason::followed:
+      return "the leading node has chosen it";
     case Reason::nothing_allowed:
       return "nothing else is allowed";
   }
@@ -194,10 +192,18 @@ TensorPolicy::Pair TensorPolicy::best_pair(const Circumstances& circumstances,
   return best;
 }
 
+TensorPolicy::Pair TensorPolicy::take(const Pair& pair, Reason reason) {
+  if (!(pair == kept_)) {
+    ++switches_;
+    switched_at_ = decisions_;
+    reason_ = reason;
+  }
+  better_for_ = 0;
+  return pair;
+}
+
 TensorPolicy::Pair TensorPolicy::choose(const Circumstances& circumstances,
                                         const Outlook& outlook) {
-  double best_ns = 0.0;
-  const Pair best = best_pair(circumstances, outlook, best_ns);
   std::uint64_t changes = 0;
   for (const RateWindow* peer : circumstances.peers)
     changes += peer != nullptr ? peer->changes() : 0;
@@ -205,34 +211,15 @@ TensorPolicy::Pair TensorPolicy::choose(const Circumstances& circumstances,
   const bool alarmed = guard_.alarm() != Alarm::none;
   const bool alarm_over = std::exchange(was_alarmed_, alarmed) && !alarmed;
   const bool may_stay = allowed(kept_.reduce) && allowed(kept_.broadcast);
-  const auto take = [&](const Pair& pair, Reason reason) {
-    if (!(pair == kept_)) {
-      ++switches_;
-      switched_at_ = decisions_;
-      reason_ = pair == Pair{} && !may_stay ? Reason::nothing_allowed : reason;
-    }
-    better_for_ = 0;
-    return pair;
-  };
-  if (!may_stay) return take(best, Reason::alarm);
-  // An op waits for all nodes. If they differ where it matters little, they meet at the safer one.
-  const double now = time_of(kept_, circumstances, outlook);
-  if (others_ && *others_ < kept_.broadcast && allowed(*others_) && decisions_ >= agreed_until_) {
-    const Pair theirs{*others_, *others_};
-    if (time_of(theirs, circumstances, outlook) < (1.0 + settings_.agreement_loss) * now) {
-      agreed_until_ = decisions_ + kAgreement;
-      return take(theirs, Reason::agreement);
-    }
-  }
+  if (led_ && may_stay) return kept_;
+  double best_ns = 0.0;
+  const Pair best = best_pair(circumstances, outlook, best_ns);
+  if (!may_stay) return take(best, best == Pair{} ? Reason::nothing_allowed : Reason::alarm);
   if (best == kept_) {
     better_for_ = 0;
     return kept_;
   }
-  const double gain = 1.0 - best_ns / now;
-  if (decisions_ < agreed_until_ && gain < kLeaveAgreement && !link_changed) {
-    better_for_ = 0;
-    return kept_;
-  }
+  const double gain = 1.0 - best_ns / time_of(kept_, circumstances, outlook);
   // Nobody must wait for raw: it is the promise.
   const double at_once = best == Pair{} ? settings_.small_gain : settings_.switch_gain;
   const Reason reason = alarm_over     ? Reason::alarm_over
@@ -254,10 +241,10 @@ TensorPolicy::Pair TensorPolicy::choose(const Circumstances& circumstances,
 
 // The model may be wrong of a recipe that is not in use: it is used for one op now and then, the
 // more rarely the more that costs if the model is right; raw too, for ever. All nodes try at the
-// same recipe at the same op, by its number.
+// same recipe at the same op, as the leading one says.
 bool TensorPolicy::plan_trial(const Circumstances& circumstances, const Outlook& outlook,
                               const Pair& current, Pair& trial) {
-  if (settings_.trial_every == 0 ||
+  if (led_ || settings_.trial_every == 0 ||
       decisions_ % settings_.trial_every != settings_.trial_every / 2) {
     return false;
   }
@@ -265,10 +252,11 @@ bool TensorPolicy::plan_trial(const Circumstances& circumstances, const Outlook&
       static_cast<CandidateIndex>((decisions_ / settings_.trial_every) % candidates_.size());
   const Pair pair{candidate, candidate};
   if (pair == current || !allowed(candidate)) return false;
-  const double loss =
-      time_of(pair, circumstances, outlook) / time_of(current, circumstances, outlook) - 1.0;
+  const double now = time_of(current, circumstances, outlook);
+  const double loss = time_of(pair, circumstances, outlook) - now;
   const double idle = static_cast<double>(decisions_ - tried_at_[candidate]);
-  if (loss > settings_.trial_budget * idle) return false;
+  if (loss > settings_.trial_budget * idle * now) return false;
+  if (loss > settings_.trial_loss * time_of({}, circumstances, outlook)) return false;
   tried_at_[candidate] = decisions_;
   trial = pair;
   return true;
@@ -298,17 +286,14 @@ bool TensorPolicy::plan_probe(const Circumstances& circumstances, const Outlook&
     if (decisions_ < probed_at_ + settings_.probe_every) return false;
     if (link != nullptr && link->limited_since() < settings_.probe_every / 2) return false;
   }
-  double best = model_ns(current, circumstances, outlook, kHidden);
-  Pair fastest = current;
-  for (CandidateIndex one = 0; one < candidate_count(); ++one) {
+  const double best = model_ns(current, circumstances, outlook, kHidden);
+  bool would_change = false;
+  for (CandidateIndex one = 0; one < candidate_count() && !would_change; ++one) {
     if (!allowed(one)) continue;
-    const double time = model_ns({one, one}, circumstances, outlook, kHidden);
-    if (time < (1.0 - settings_.switch_gain) * best) {
-      best = time;
-      fastest = {one, one};
-    }
+    would_change = model_ns({one, one}, circumstances, outlook, kHidden) <
+                   (1.0 - settings_.switch_gain) * best;
   }
-  if (fastest == current) return false;
+  if (!would_change) return false;
   const double rate = link != nullptr ? link->mean() : circumstances.assumed_rate;
   const double bytes = static_cast<double>(probe_length() * shape_.chunk_bytes);
   const double cost = bytes * (1.0 - records_[current.reduce].wire) / rate * kNsPerSecond;
@@ -365,7 +350,8 @@ const Choice& TensorPolicy::decide(const Circumstances& circumstances) {
   kept_ = choose(circumstances, now);
   choice_.probe_chunks = 0;
   Pair trial;
-  if (plan_trial(circumstances, now, kept_, trial)) {
+  choice_.trial = plan_trial(circumstances, now, kept_, trial);
+  if (choice_.trial) {
     choice_.broadcast = trial.broadcast;
     std::fill(choice_.reduce.begin(), choice_.reduce.end(), trial.reduce);
     return choice_;
@@ -375,20 +361,22 @@ const Choice& TensorPolicy::decide(const Circumstances& circumstances) {
   return choice_;
 }
 
-void TensorPolicy::observe_op(const Choice& choice, double measured_ns, const ErrorSample& error,
-                              const Circumstances& circumstances,
-                              std::optional<CandidateIndex> others) noexcept {
-  guard_.observe(error);
-  last_measured_ns_ = measured_ns;
-  others_ = others;
+void TensorPolicy::observe_op(const SentOp& op, const Circumstances& circumstances) noexcept {
+  guard_.observe(op.error);
+  last_measured_ns_ = op.ns;
+  led_ = op.led;
+  const Choice& choice = op.choice;
+  if (op.led && !choice.trial) {
+    kept_ = take({choice.broadcast, choice.broadcast}, Reason::followed);
+  }
   // Of choices that differ by node, or that probe, nothing is learnt: the model is of plain ones.
-  const bool plain = !others && choice.probe_chunks == 0 && !choice.reduce.empty() &&
+  const bool plain = op.alike && choice.probe_chunks == 0 && !choice.reduce.empty() &&
                      std::all_of(choice.reduce.begin(), choice.reduce.end(),
                                  [&](CandidateIndex one) { return one == choice.reduce[0]; });
-  if (!plain || !(measured_ns > 0.0)) return;
+  if (!plain || !(op.ns > 0.0)) return;
   const Pair pair{choice.reduce[0], choice.broadcast};
   const double model = model_ns(pair, circumstances, outlook(circumstances), 1.0);
-  learn_fit(pair, std::clamp(measured_ns / model, 1.0 / kFitLimit, kFitLimit));
+  learn_fit(pair, std::clamp(op.ns / model, 1.0 / kFitLimit, kFitLimit));
 }
 
 // Measured time by predicted is what all recipes have in common, such as a busy machine or a term

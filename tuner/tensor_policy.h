@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,12 +16,13 @@
 
 namespace tern::tuner {
 
-// How the next op is sent. Blocks say how they are encoded, so each node chooses for itself.
+// How the next op is sent. Blocks say how they are encoded, so that no receiver need know it.
 struct Choice {
   std::vector<CandidateIndex> reduce;  // contributions, by peer
   CandidateIndex broadcast = kRaw;     // results: the owner encodes them once, for all
   // So many of the op's first contributions to each peer travel raw, to see what the link can do.
   std::uint8_t probe_chunks = 0;
+  bool trial = false;  // of one op, by a recipe that is not thought to be the fastest
 
   friend bool operator==(const Choice&, const Choice&) = default;
 };
@@ -35,18 +35,18 @@ enum class Reason : std::uint8_t {
   link_changed,     // the fastest since the link delivers another rate
   trial,            // one op, to compare with what the model says
   nothing_allowed,  // but raw
-  agreement,        // others send by a safer recipe, and it is hardly slower
+  followed,         // the leading node has chosen it
 };
 std::string_view reason_text(Reason reason) noexcept;
 
 struct PolicySettings {
-  double switch_gain = 0.08;    // predicted, to leave a recipe for another at once
-  double agreement_loss = 0.5;  // how much slower a recipe may be that others use
-  double small_gain = 0.02;     // and if it has been seen for `patience` ops in a row
+  double switch_gain = 0.08;  // predicted, to leave a recipe for another at once
+  double small_gain = 0.02;   // and if it has been seen for `patience` ops in a row
   std::uint32_t patience = 12;
   std::uint32_t dwell = 2;         // ops between two switches
   std::uint32_t trial_every = 32;  // ops
   double trial_budget = 0.001;     // share of the time that trials of each recipe may lose
+  double trial_loss = 0.4;         // of a raw op's time, that one trial may lose
   double probe_budget = 0.01;      // share of the time that probes of the link may take
   std::uint32_t probe_every = 16;  // ops, at least
   std::uint8_t probe_chunks = 4;
@@ -67,6 +67,15 @@ struct CandidateRecord {
   // The loss of whole ops is the mean over their chunks; with some ten samples that count, it is
   // hardly above this. (1.6 standard errors, 1.25 mean distances to a standard deviation.)
   double cautious_loss() const noexcept { return loss + 0.6 * loss_spread; }
+};
+
+// How an op was sent, and what came of it.
+struct SentOp {
+  Choice choice;
+  bool led = false;   // the choice was the leading node's
+  bool alike = true;  // all nodes sent by the same recipe, as far as is known
+  double ns = 0.0;    // from the grant to the end; 0: not known
+  ErrorSample error;
 };
 
 // What the policy is told before each op.
@@ -90,15 +99,13 @@ class TensorPolicy {
   // Candidates that the tensor cannot have, as bits.
   void exclude(std::uint32_t candidates) noexcept { excluded_ = candidates; }
 
-  // For the next op.
+  // For the next op. An op waits for all of its nodes, so that one of them, the group's first,
+  // leads: as long as this node's ops are led, it keeps to what they were sent by.
   const Choice& decide(const Circumstances& circumstances);
 
   void observe_sample(CandidateIndex candidate, double wire, double loss) noexcept;
-  // An op has ended that was sent by `choice`, so long after it was granted. `others`: the safest
-  // recipe by which other nodes sent theirs; none: not known, or all by this one.
-  void observe_op(const Choice& choice, double measured_ns, const ErrorSample& error,
-                  const Circumstances& circumstances,
-                  std::optional<CandidateIndex> others = {}) noexcept;
+  // An op has ended, so long after it was granted.
+  void observe_op(const SentOp& op, const Circumstances& circumstances) noexcept;
 
   const Choice& choice() const noexcept { return choice_; }
   Reason reason() const noexcept { return reason_; }
@@ -144,6 +151,7 @@ class TensorPolicy {
   Pair best_pair(const Circumstances& circumstances, const Outlook& outlook,
                  double& ns) const noexcept;
   Pair choose(const Circumstances& circumstances, const Outlook& outlook);
+  Pair take(const Pair& pair, Reason reason);
   void learn_fit(const Pair& pair, double fit) noexcept;
   bool plan_trial(const Circumstances& circumstances, const Outlook& outlook, const Pair& current,
                   Pair& trial);
@@ -157,9 +165,8 @@ class TensorPolicy {
   ErrorGuard guard_;
   std::uint32_t excluded_ = 0;
   std::vector<CandidateRecord> records_;
-  std::vector<std::uint64_t> tried_at_;   // decision of the last trial, by candidate
-  std::optional<CandidateIndex> others_;  // how other nodes sent the last op, if otherwise
-  std::uint64_t agreed_until_ = 0;        // decision
+  std::vector<std::uint64_t> tried_at_;  // decision of the last trial, by candidate
+  bool led_ = false;                     // the last op was sent as the leading node chose
   Drift common_fit_;  // measured time of ops by predicted, of whatever was in use
   Choice choice_;
   Pair kept_;  // the choice, without trials

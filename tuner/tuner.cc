@@ -151,19 +151,20 @@ void Tuner::observe_sample(TensorKey key, const SampleMeasurement& sample) {
       sample.loss);
 }
 
-void Tuner::observe_op(TensorKey key, const OpMeasurement& op) {
+void Tuner::observe_op(TensorKey key, const OpMeasurement& measured) {
   const auto found = tensors_.find(key);
   if (found == tensors_.end()) return;
   Tensor& tensor = found->second;
-  if (op.choice.reduce.size() != tensor.peers.size()) return;
-  tensor.policy->observe_op(op.choice, op.ns, op.error, circumstances(tensor), op.others);
+  const Choice& choice = measured.op.choice;
+  if (choice.reduce.size() != tensor.peers.size()) return;
+  tensor.policy->observe_op(measured.op, circumstances(tensor));
   // What coding takes on a lane whose core others use too.
-  const CandidateIndex used = op.choice.broadcast;
-  const bool uniform = std::all_of(op.choice.reduce.begin(), op.choice.reduce.end(),
+  const CandidateIndex used = choice.broadcast;
+  const bool uniform = std::all_of(choice.reduce.begin(), choice.reduce.end(),
                                    [used](CandidateIndex one) { return one == used; });
   const Speed shadow = speed(used, tensor.size_class);
-  if (used == kRaw || !uniform || op.encoded_bytes == 0 || !shadow.known) return;
-  const double here = op.encode_ns / static_cast<double>(op.encoded_bytes);
+  if (used == kRaw || !uniform || measured.encoded_bytes == 0 || !shadow.known) return;
+  const double here = measured.encode_ns / static_cast<double>(measured.encoded_bytes);
   strain_.observe(std::clamp(here / shadow.encode_ns, 0.25, 8.0));
 }
 

@@ -51,12 +51,8 @@ struct SampleMeasurement {
 
 // An op, or one lane's part of it, has ended.
 struct OpMeasurement {
-  Choice choice;
-  double ns = 0.0;  // from the grant to the end
-  ErrorSample error;
-  // The safest candidate by which other nodes sent theirs; none: not known, or all by this choice.
-  std::optional<CandidateIndex> others;
-  // What the lane itself measured of `choice`, for the bytes that it encoded or decoded; 0:
+  SentOp op;
+  // What the lane itself measured of the choice, for the bytes that it encoded or decoded; 0:
   // nothing.
   std::uint64_t encoded_bytes = 0;
   double encode_ns = 0.0;
@@ -95,7 +91,7 @@ class Tuner {
   const Choice& decide(TensorKey key);
 
   void observe_sample(TensorKey key, const SampleMeasurement& sample);
-  void observe_op(TensorKey key, const OpMeasurement& op);
+  void observe_op(TensorKey key, const OpMeasurement& measured);
   void observe_rate(const PeerKey& peer, double bytes_per_s, bool limited);
   // What the peer says it delivers to us, how long an answer takes, and how much longer it decodes
   // than we do.

@@ -10,7 +10,8 @@
 namespace tern::wire {
 
 // What a node says of an op when all its ranks have submitted it. Two announcements of one op must
-// be equal in everything but `rank`, which names the rank that the node speaks for in an error, and
+// be equal in everything but `lead` and what belongs to it, `restart_streams`,
+// `rank`, which names the rank that the node speaks for in an error, and
 // `eager_bytes`: an all_reduce that a node announces without its values takes the two legs.
 inline constexpr std::uint8_t kAnnounceOneLane = 1;  // all chunks of an owner are on one lane
 inline constexpr std::uint8_t kAnnounceExempt = 2;
@@ -33,8 +34,12 @@ struct AnnounceBody {
   std::uint64_t generation;      // of the tensor's declaration
   std::uint32_t alpha_bits;      // f32, of a shift (diana): both ends must move it alike
   std::uint32_t state_scale_bits;  // f32, of the op under diana and ef21, else 0: as alpha
+  std::uint8_t lead;               // the tuner's candidate that this node sends by, plus 1; 0: none
+  std::uint8_t lead_is_trial;      // 1: for this op only
+  std::uint16_t candidates;        // CRC of the list that `lead` counts in
+  std::uint32_t reserved;
 };
-TERN_FORMAT_STRUCT(AnnounceBody, 48);
+TERN_FORMAT_STRUCT(AnnounceBody, 56);
 
 struct OpFailBody {
   std::int32_t code;   // tern::Errc

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -147,6 +148,33 @@ TEST_F(Tuner, ItsLogGivesTheSameBitsAgain) {
   ranks = Ranks();
   begin("recipe=replay:" + log);
   EXPECT_EQ(steps(40), first);
+}
+
+// An operation waits for the slowest of its nodes: they send it alike, as the first of them
+// chooses.
+TEST_F(Tuner, NodesSendAsTheFirstOfThemChooses) {
+  cluster[0].ternctl({"policy", "t lossless"});
+  begin("");
+  const auto last_choice = [this](int node) {
+    std::ifstream log(logs_of(node) + "/" + only_log() + "-" + std::to_string(node) + ".log");
+    std::string last;
+    for (std::string line; std::getline(log, line);) {
+      std::istringstream words(line);
+      std::string kind, tensor, use, lane, probes, choice;
+      words >> kind >> tensor >> use >> lane >> probes;
+      if (kind == "op" && lane == "0" && std::getline(words, choice)) last = choice;
+    }
+    return last;
+  };
+  // Until its own samples are there, the other node may send nothing but raw.
+  int ops = 0;
+  do {
+    steps(10);
+    ops += 10;
+  } while (ops < 1000 && (last_choice(0) != last_choice(1) || ops < 100));
+  EXPECT_EQ(last_choice(0), last_choice(1));
+  EXPECT_TRUE(last_choice(1) == " raw raw" || last_choice(1) == " lossless lossless");
+  EXPECT_EQ(cluster[1].ask("tuner")[0].value("level", ""), "balanced");
 }
 
 // Recipes that differ by leg, node and chunk, probes, and a change in the middle of an operation.

@@ -66,9 +66,24 @@ struct Rig {
   // An op that takes as long as the model says, times a factor.
   Choice step(double factor = 1.0, const ErrorSample& error = kCalm) {
     Choice choice = decide();
-    policy.observe_op(choice, factor * policy.predicted(choice.broadcast, now()).total_ns, error,
-                      now());
+    SentOp op;
+    op.choice = choice;
+    op.ns = factor * policy.predicted(choice.broadcast, now()).total_ns;
+    op.error = error;
+    policy.observe_op(op, now());
     return choice;
+  }
+  // An op that is sent as another node chose.
+  void step_led(CandidateIndex lead, bool trial = false) {
+    SentOp op;
+    op.choice = decide();
+    op.choice.broadcast = lead;
+    op.choice.trial = trial;
+    std::fill(op.choice.reduce.begin(), op.choice.reduce.end(), lead);
+    op.led = true;
+    op.ns = policy.predicted(lead, now()).total_ns;
+    op.error = kCalm;
+    policy.observe_op(op, now());
   }
 
   std::vector<Candidate> candidates;

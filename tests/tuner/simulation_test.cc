@@ -107,6 +107,13 @@ TEST_P(Simulation, SlowCodecsOnSteps) {
   }
 }
 
+TEST_P(Simulation, SlowCodecsOnTheMarkovLink) {
+  for (const auto& result : run({"Markov 100 and 6.4, slow codecs"})) {
+    EXPECT_LE(result.regret(), 0.08);
+    EXPECT_EQ(result.violations, 0u);
+  }
+}
+
 // The model has no term for these.
 TEST_P(Simulation, RecipesThatTheModelCannotExpress) {
   for (const auto& result : run({"3LC stalls, 10", "3LC by data, 1", "norm jumps, 1"})) {

@@ -79,7 +79,8 @@ TEST(TensorPolicy, TheBoundIsHard) {
       EXPECT_TRUE(within(choice.broadcast));
       for (const CandidateIndex reduce : choice.reduce) EXPECT_TRUE(within(reduce));
       const double length = engine() % 50 == 0 ? 100.0 : 1.0;
-      rig.policy.observe_op(choice, 1e6, {length, 0.0, engine() % 90 == 0}, rig.now());
+      rig.policy.observe_op({choice, false, true, 1e6, {length, 0.0, engine() % 90 == 0}},
+                            rig.now());
     }
     EXPECT_GT(rig.policy.guard().alarms(), 0u);
   }
@@ -198,7 +199,7 @@ TEST(TensorPolicy, LearnsThatTheModelIsWrongOfARecipe) {
     reduce.wire = rig.wires[choice.reduce[0]];
     broadcast.wire = rig.wires[choice.broadcast];
     const double ns = predict(shape, reduce, broadcast, {}, 10.0 * kGbit, 50e3).total_ns;
-    rig.policy.observe_op(choice, slow ? 3.0 * ns : ns, kCalm, rig.now());
+    rig.policy.observe_op({choice, false, true, slow ? 3.0 * ns : ns, kCalm}, rig.now());
   }
   EXPECT_LT(used, 50);
 }
@@ -238,9 +239,49 @@ TEST(TensorPolicy, EqualPeersGetTheSame) {
   for (const CandidateIndex one : choice.reduce) EXPECT_EQ(one, choice.reduce[0]);
 }
 
+TEST(TensorPolicy, KeepsToWhatTheLeadingNodeSendsBy) {
+  Rig rig(Level::balanced, 0.1);
+  rig.measure_all();
+  for (int op = 0; op < 20; ++op) rig.step();
+  ASSERT_EQ(rig.decide().broadcast, kThreeLc);
+  for (int op = 0; op < 100; ++op) {
+    rig.step_led(kRaw);
+    ASSERT_EQ(rig.decide().broadcast, kRaw);
+  }
+  EXPECT_EQ(rig.policy.reason(), Reason::followed);
+}
+
+TEST(TensorPolicy, DoesNotKeepToATrialOfTheLeadingNode) {
+  Rig rig(Level::balanced, 0.1);
+  rig.measure_all();
+  for (int op = 0; op < 20; ++op) rig.step_led(kThreeLc);
+  const std::uint64_t switches = rig.policy.switches();
+  rig.step_led(kRaw, true);
+  EXPECT_EQ(rig.decide().broadcast, kThreeLc);
+  EXPECT_EQ(rig.policy.switches(), switches);
+}
+
+TEST(TensorPolicy, ChoosesAgainWhenNobodyLeads) {
+  Rig rig(Level::balanced, 0.1);
+  rig.measure_all();
+  for (int op = 0; op < 20; ++op) rig.step_led(kRaw);
+  rig.step();
+  EXPECT_EQ(rig.decide().broadcast, kThreeLc);
+}
+
+TEST(TensorPolicy, AnAlarmGoesBeforeTheLeadingNode) {
+  Rig rig(Level::balanced, 0.1);
+  rig.measure_all();
+  for (int op = 0; op < 20; ++op) rig.step_led(kThreeLc);
+  rig.step(1.0, {1.0, 0.0, true});
+  EXPECT_FALSE(rig.policy.allowed(kThreeLc));
+  EXPECT_NE(rig.decide().broadcast, kThreeLc);
+}
+
 TEST(TensorPolicy, EveryReasonHasWords) {
-  for (const Reason reason : {Reason::start, Reason::fastest, Reason::alarm, Reason::alarm_over,
-                              Reason::link_changed, Reason::trial, Reason::nothing_allowed}) {
+  for (const Reason reason :
+       {Reason::start, Reason::fastest, Reason::alarm, Reason::alarm_over, Reason::link_changed,
+        Reason::trial, Reason::followed, Reason::nothing_allowed}) {
     EXPECT_FALSE(reason_text(reason).empty());
   }
 }

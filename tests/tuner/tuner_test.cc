@@ -40,9 +40,9 @@ TEST(Tuner, TheSameCallsGetTheSameAnswers) {
       random_observations(tuner, 1, engine);
       choices.push_back(tuner.decide(1));
       OpMeasurement measured;
-      measured.choice = choices.back();
-      measured.ns = 1e6 * static_cast<double>(1 + engine() % 100);
-      measured.error = {1.0, 0.1, engine() % 200 == 0};
+      measured.op.choice = choices.back();
+      measured.op.ns = 1e6 * static_cast<double>(1 + engine() % 100);
+      measured.op.error = {1.0, 0.1, engine() % 200 == 0};
       tuner.observe_op(1, measured);
     }
     return choices;
