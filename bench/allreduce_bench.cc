@@ -64,8 +64,13 @@ struct AllreduceOptions {
 struct Row {
   std::unique_ptr<Contestant> contestant;
   std::vector<double> seconds;    // of rank 0 only: the slowest rank's, a round each
+  std::vector<double> at;         // when it began, in Unix time
   std::optional<Traffic> before;  // what it had sent before the clock ran
 };
+
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -185,6 +190,7 @@ class AllreduceBench {
         std::this_thread::sleep_for(std::chrono::microseconds(options_.pause_us));
       }
       meeting_.align();
+      const double at = unix_seconds();
       const auto begin = Clock::now();
       contestant.all_reduce();
       slot.seconds = seconds_since(begin);
@@ -193,6 +199,7 @@ class AllreduceBench {
         check(contestant, samples);
         meeting_.meet();  // before a rank that is ahead shows its next samples
       } else if (options_.rank == 0) {
+        row.at.push_back(at);
         row.seconds.push_back(
             std::ranges::max(meeting_.slots(), {}, &Meeting::Slot::seconds).seconds);
       }
@@ -240,7 +247,10 @@ class AllreduceBench {
                            {"min_us", 1e6 * seconds.front()},
                            {"algorithm_gb_per_s", 1e-9 * bytes / middle}};
     // In the order of the rounds, which all contestants have in common.
-    if (options_.all_times) line["seconds"] = row.seconds;
+    if (options_.all_times) {
+      line["seconds"] = row.seconds;
+      line["at"] = row.at;
+    }
     const std::optional<Traffic> traffic = row.contestant->traffic();
     if (traffic) line.update(traffic_json(since(*traffic, *row.before)));
     return line;
@@ -339,7 +349,8 @@ void add_allreduce_command(CLI::App& app) {
       ->check(CLI::PositiveNumber);
   command->add_option("--max-rounds", options->max_rounds, "However short they are");
   command->add_option("--pause-us", options->pause_us, "Between operations, for a shaped link");
-  command->add_flag("--all-times", options->all_times, "Print the time of every round");
+  command->add_flag("--all-times", options->all_times,
+                    "Print the time of every round, and when it was");
   command->add_option("--idle", options->idle_seconds, "Seconds to stay idle after the join");
   command->add_option("--pools", options->pools, "Pools of inputs")->check(CLI::PositiveNumber);
   command->add_option("--seed", options->seed, "Of the Gaussian inputs");

@@ -260,7 +260,8 @@ class LaneGroup {
   void read_rates(const OpData& data, std::uint64_t now_ns);
   static void compare_speed(LanePeer& peer, RateCell& cell);
   bool chooses_raw(collective::OpId op) const;
-  void offer_sample(collective::OpId op, const Part& part);
+  bool owns_all(collective::OpId op) const;
+  void offer_sample(collective::OpId op, const Part& part, const float* residual);
   bool contribute_owed(collective::OpId op, std::uint32_t node, wire::FrameHeader header,
                        const Part& part);
   bool add_owed(collective::OpId op, std::uint32_t number, std::span<float> sum);

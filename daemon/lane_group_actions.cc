@@ -133,6 +133,10 @@ void LaneGroup::grant(const Action& action) {
     }
   }
   if (data_[action.op].started_ns == 0) data_[action.op].started_ns = lane_->clock().now_ns();
+  if (data_[action.op].tuning != nullptr && owns_all(action.op)) {  // and contributes nothing
+    const std::uint32_t first = ops_.op(action.op).chunks.chunk(self_, action.index);
+    offer_sample(action.op, part(action.op, first), nullptr);
+  }
   auto header = frame(wire::FrameKind::grant, action.op,
                       ops_.op(action.op).chunks.chunk(self_, action.index), 1);
   header.count = action.count;
@@ -149,7 +153,7 @@ void LaneGroup::contribute(const Action& action) {
   const Part where = part(op, number);
   const auto header = frame(wire::FrameKind::contribution, op, number, 1);
   peers_[action.node]->work.sent_bytes += where.elements * dtype_bytes(dtype(op));
-  if (data.tuning != nullptr) offer_sample(op, where);
+  if (data.tuning != nullptr) offer_sample(op, where, data.tensor->codec.sender(where.begin));
   const codec::Recipe& recipe = recipe_of(op, number, Leg::reduce, action.node);
   if (!data.lossy || !codec::is_lossy(recipe)) {
     if (data.lossy && data.tuning != nullptr && contribute_owed(op, action.node, header, where))
@@ -342,7 +346,8 @@ void LaneGroup::reduce_eager(OpId op) {
   if (data_[op].tuning != nullptr) {
     settle_choice(op);
     if (data_[op].started_ns == 0) data_[op].started_ns = lane_->clock().now_ns();
-    offer_sample(op, {0, static_cast<std::uint32_t>(said.count)});
+    offer_sample(op, {0, static_cast<std::uint32_t>(said.count)},
+                 data_[op].tensor->codec.sender(0));
   }
   const std::size_t bytes = said.count * dtype_bytes(dtype(op));
   const auto count = static_cast<std::uint32_t>(said.count);

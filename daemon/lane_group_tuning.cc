@@ -89,15 +89,17 @@ void LaneGroup::note_result(OpId op, const wire::BlockHeader& header) {
   data.alike = data.alike && data.tuning->makes(choice_of(op, self_), header);
 }
 
-// The tuner hears of these at once, and of others when it is convenient.
+// The tuner hears of these at once, and of others when it is convenient: to wake it costs as much
+// as a short op.
 bool LaneGroup::is_surprising(const OpData& data, std::uint64_t now_ns) const {
   constexpr std::uint64_t kFirstOps = 16;
   constexpr double kUsual = 1.4;
+  constexpr double kShortNs = 1e6;
   TensorLaneStats& stats = data.tensor->lanes[setup_.shape.lane];
   const auto took = static_cast<double>(now_ns - data.submitted_ns);
   const double usual = std::exchange(stats.usual_ns, took);
-  return stats.ops.load(std::memory_order_relaxed) < kFirstOps || took > kUsual * usual ||
-         took * kUsual < usual;
+  if (stats.ops.load(std::memory_order_relaxed) < kFirstOps) return true;
+  return std::max(took, usual) > kShortNs && (took > kUsual * usual || took * kUsual < usual);
 }
 
 void LaneGroup::describe_choice(const OpData& data, std::uint64_t now_ns, OpRecord& record) const {
@@ -217,7 +219,15 @@ const codec::Recipe& LaneGroup::recipe_of(OpId op, std::uint32_t number, Leg leg
   return tuning.recipe(now);
 }
 
-void LaneGroup::offer_sample(OpId op, const Part& part) {
+bool LaneGroup::owns_all(OpId op) const {
+  const auto& chunks = ops_.op(op).chunks;
+  for (std::uint32_t node = 0; node < nodes_; ++node) {
+    if (node != self_ && chunks.owned(node) > 0) return false;
+  }
+  return true;
+}
+
+void LaneGroup::offer_sample(OpId op, const Part& part, const float* residual) {
   OpData& data = data_[op];
   Shadow* const shadow = lane_->shadow();
   const std::uint32_t lane = lane_->settings().lane;
@@ -227,7 +237,6 @@ void LaneGroup::offer_sample(OpId op, const Part& part) {
   }
   data.tuning->sample_wanted.store(false, std::memory_order_relaxed);
   const Part sample{part.begin, std::min(part.elements, Shadow::kSampleElements)};
-  const float* residual = data.tensor->codec.sender(sample.begin);
   shadow->offer(lane, data.tuning->number(), dtype(op), local_f32(op, sample), residual,
                 data.state_scale);
   bump(lane_->mutable_counters().samples, std::uint64_t{1});

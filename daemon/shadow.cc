@@ -91,11 +91,13 @@ void Shadow::offer(std::uint32_t lane, std::uint64_t tensor, DType dtype,
 
 void Shadow::run() {
   pthread_setname_np(pthread_self(), "tern-shadow");
+  Bench bench;
+  // A few milliseconds, once, and at once: where no core is ever idle, nothing would be known for
+  // seconds.
+  calibrate(bench);
   const sched_param none{};
   // Not permitted in some sandboxes: then the thread is an ordinary one and rarely runs anyway.
   pthread_setschedparam(pthread_self(), SCHED_IDLE, &none);
-  Bench bench;
-  calibrate(bench);
   while (!stop_.load(std::memory_order_acquire)) {
     work_.acquire();
     for (auto& slot : slots_) {

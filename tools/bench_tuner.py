@@ -1,9 +1,11 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Compares `recipe=auto` with every static recipe of its level and with raw, on shaped links.
 
 All contestants take turns in one run, so that what disturbs the machine disturbs all of them. A pair is a
 round of auto and the same round of another contestant; the ratio of their times has a confidence interval
 by bootstrap. auto passes where the interval reaches 1.05.
+
+--changing runs through several links in one run; the first rounds after a change are reported apart.
 """
 
 import argparse
@@ -13,6 +15,8 @@ import random
 import statistics
 import subprocess
 import sys
+import threading
+import time
 
 from bench import LINKS, refill_us, run_ranks, say, take_real_time
 from nodes import Link, Nodes, NodesError
@@ -22,6 +26,9 @@ MIB = 1 << 20
 STATIC = ["raw", "lossless", "ef(bf16)", "ef(int:bits=8)", "ef(int:bits=4)", "3lc:s=1"]
 PLAN = {"unshaped": [64 * MIB, 4 * MIB, MIB // 16], "10gbit": [64 * MIB, 4 * MIB, MIB // 16],
         "1gbit": [16 * MIB, MIB, MIB // 16], "100mbit": [4 * MIB, MIB // 4]}
+COURSE = ["1gbit", "10gbit", "100mbit", "unshaped", "1gbit", "100mbit"]  # of a link that changes
+COURSE_BYTES = 4 * MIB
+FIRST_ROUNDS = 3  # after a change
 WITHIN = 1.05
 RESAMPLES = 2000
 
@@ -48,6 +55,72 @@ def judge(rows, generator):
             "vs_best": compare(auto, named[best], generator),
             "vs_raw": compare(auto, named["raw"], generator),
             "all_us": {name: row["median_us"] for name, row in named.items()}}
+
+
+def rounds(row, begin, end):
+    """The times of the rounds that began and ended in that span, in their order."""
+    return [seconds for at, seconds in zip(row["at"], row["seconds"])
+            if begin <= at and at + seconds < end]
+
+
+def judge_course(rows, changes, generator):
+    """One result for each link of the course, and one of the first rounds after all changes."""
+    results, first = [], {"auto": [], "best": [], "raw": []}
+    for (begin, name), (end, _) in zip(changes, changes[1:]):
+        # A round is of all contestants: those of one link are as many for each.
+        spans = {row["contestant"]: rounds(row, begin, end) for row in rows}
+        count = min(map(len, spans.values()))
+        cut = [row | {"seconds": spans[row["contestant"]][FIRST_ROUNDS:count]} for row in rows]
+        for row in cut:
+            row["median_us"] = 1e6 * statistics.median(row["seconds"])
+        result = judge(cut, generator) | {"link": name, "bytes": COURSE_BYTES, "rounds": count}
+        result["first"] = {key: [1e6 * one for one in spans[f"tern {recipe}"][:FIRST_ROUNDS]]
+                           for key, recipe in (("auto", "auto"), ("best", result["best"]),
+                                               ("raw", "raw"))}
+        for key, values in result["first"].items():
+            first[key] += values
+        results.append(result)
+    return results, {key: statistics.median(values) for key, values in first.items()}
+
+
+def measure_course(options, generator):
+    """All contestants take turns while the link changes under them."""
+    logs = options.out / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    nodes = Nodes("tern-bench-tuner", options.programs, logs)
+    changes = []
+    ended = threading.Event()
+
+    def change():
+        for name in COURSE:
+            nodes.network.shape(LINKS.get(name, Link(None)))
+            changes.append((time.time(), name))
+            if ended.wait(options.changing):
+                break
+        changes.append((time.time(), None))
+        nodes.network.shape(Link(None))  # what is still to come need not crawl
+
+    try:
+        if not nodes.network:
+            raise NodesError("a link that changes needs network namespaces, and so root")
+        nodes.network.shape(LINKS[COURSE[0]])
+        nodes.start_daemons()
+        changing = threading.Thread(target=change)
+        rows = run_ranks(nodes, "course", lambda _: [
+            "--bytes", COURSE_BYTES, "--seconds", options.changing * len(COURSE),
+            "--min-rounds", options.rounds, "--settle", options.settle, "--all-times",
+            "--idle", 0.01, "--pause-us", options.pause_us, "--seed", options.seed,
+            *input_words(options), "--recipe", "auto", *STATIC], on_event=changing.start)
+        ended.set()
+        changing.join()
+    finally:
+        nodes.close()
+    results, first = judge_course(rows, changes, generator)
+    for result in results:
+        say(f"{line(result)}; {result['rounds']} rounds")
+    say(f"the first {FIRST_ROUNDS} rounds after a change: auto {first['auto']:.0f} us, "
+        f"best {first['best']:.0f} us, raw {first['raw']:.0f} us")
+    return results
 
 
 def measure(options, generator):
@@ -100,6 +173,9 @@ def main():
     parser.add_argument("--sizes", nargs="+", type=int)
     parser.add_argument("--seconds", type=float, default=10.0, help="for each size, all together")
     parser.add_argument("--rounds", type=int, default=9, help="at least, for each size")
+    parser.add_argument("--changing", type=float, metavar="SECONDS",
+                        help="one run whose link changes so often, in place of --links")
+    parser.add_argument("--pause-us", type=int, default=2000, help="between operations of --changing")
     parser.add_argument("--settle", type=int, default=40, help="operations before the clock runs")
     parser.add_argument("--input", help="a .npy file of f32 instead of Gaussians")
     parser.add_argument("--seed", type=int, default=1)
@@ -112,11 +188,13 @@ def main():
     take_real_time(options)
     say(f"seed {options.seed}")
     try:
-        results = measure(options, random.Random(options.seed))
+        run = measure_course if options.changing else measure
+        results = run(options, random.Random(options.seed))
     except (NodesError, subprocess.CalledProcessError) as error:
         print(f"bench_tuner: {error}", file=sys.stderr)
         return 1
-    (options.out / "links.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    name = "changing.json" if options.changing else "links.json"
+    (options.out / name).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     failed = [result for result in results
               if not (result["vs_best"]["passes"] and result["vs_raw"]["passes"])]
     say(f"{len(results) - len(failed)} of {len(results)} cases pass")

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """How long the MNIST example trains until it reaches an accuracy, on ten nodes, with every recipe of
 the tuner's and with `auto` at every level.
 

@@ -142,6 +142,8 @@ class Tuner {
     std::size_t size_class = 0;
     std::unique_ptr<TensorPolicy> policy;
     std::vector<Peer*> peers;
+    // From one lane to the other, wake-ups included, as ops in one hop show; 0: not known.
+    double hop_ns = 0.0;
   };
   // What is known of a tensor that is not declared at present.
   struct Remembered {
@@ -151,6 +153,7 @@ class Tuner {
   static std::size_t size_class(std::uint64_t chunk_bytes) noexcept;
   Speed speed(CandidateIndex candidate, std::size_t size_class) const noexcept;
   void learn_speed(CandidateIndex candidate, const SampleMeasurement& sample);
+  void learn_hop(Tensor& tensor, const SentOp& op) const;
   // Fills costs_, peers_ and inbound_, to which the answer refers.
   Circumstances circumstances(const Tensor& tensor) const;
 

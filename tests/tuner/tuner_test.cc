@@ -50,6 +50,31 @@ TEST(Tuner, TheSameCallsGetTheSameAnswers) {
   EXPECT_EQ(run(), run());
 }
 
+// One hop against four: of a small tensor the wake-ups are most of the time.
+TEST(Tuner, SmallTensorsStayRawWhereAHopIsLong) {
+  for (const double hop_ns : {10e3, 100e3}) {
+    Tuner tuner(usual_candidates(), no_first_ops());
+    TensorInfo info = tensor("w");
+    info.shape.bytes = 64 << 10;
+    info.shape.eager_bytes = 64 << 10;
+    tuner.add_tensor(1, info);
+    measure_all(tuner, 1);
+    for (int i = 0; i < 8; ++i) tuner.observe_rate("b", 312e6, false);
+    tuner.observe_peer("b", 312e6, 20e3);
+    const std::vector<CandidateIndex> raw(info.peers.size(), kRaw);
+    const double work_ns = tuner.view(1).candidates[kRaw].predicted_ns;
+    for (int op = 0; op < 20; ++op) {
+      OpMeasurement measured;
+      measured.op.choice = {raw, kRaw};
+      measured.op.ns = work_ns + hop_ns;
+      measured.op.error = {1.0, 0.0, false};
+      tuner.observe_op(1, measured);
+    }
+    tuner.decide(1);
+    EXPECT_EQ(tuner.decide(1).broadcast == kRaw, hop_ns == 100e3) << hop_ns;
+  }
+}
+
 TEST(Tuner, ExplainsItself) {
   Tuner tuner(usual_candidates(), no_first_ops());
   tuner.add_tensor(1, tensor("w"));
