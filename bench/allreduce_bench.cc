@@ -144,9 +144,9 @@ class AllreduceBench {
 
   void measure(std::size_t count) {
     std::vector<Row> rows;
-    if (gloo_) rows.push_back({gloo_->contestant(count), {}, {}});
+    if (gloo_) rows.push_back({gloo_->contestant(count), {}, {}, {}});
     for (const std::string& recipe : options_.recipes) {
-      rows.push_back({tern_->contestant(recipe, count), {}, {}});
+      rows.push_back({tern_->contestant(recipe, count), {}, {}, {}});
     }
     turns_.resize(rows.size());
     std::iota(turns_.begin(), turns_.end(), std::size_t{0});

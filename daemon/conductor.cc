@@ -305,10 +305,14 @@ void Conductor::on_control_message(LinkRef from, const nlohmann::json& message) 
   }
 }
 
-void Conductor::on_control_link_lost(LinkRef link, const std::string& why) {
+void Conductor::on_control_link_lost(LinkRef link, bool worked, const std::string& why) {
   coordinator_.on_link_lost(link, why);
   for (auto& [uid, set] : joins_) {
     if (set.coordinator != link) continue;
+    if (worked) {
+      ask_again(set);
+      continue;
+    }
     std::vector<std::uint32_t> ranks;
     for (const auto& [rank, joining] : set.ranks) ranks.push_back(rank);
     for (const auto rank : ranks) {

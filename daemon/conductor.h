@@ -173,6 +173,7 @@ class Conductor final : public ControlSender,
   void start_group(MemberGroup& group);
   void end_group(MemberGroup& group, Errc code, const std::string& text, bool tell_coordinator);
   void remove_if_unused(MemberGroup& group);
+  void ask_again(JoinSet& set);
   void refuse_join(JoinSet& set, std::uint32_t rank, Errc code, const std::string& text);
   void leave(MemberGroup& group, MemberRank& rank, std::uint64_t request);
   void rank_released(MemberGroup& group, MemberRank& rank);
@@ -195,7 +196,7 @@ class Conductor final : public ControlSender,
 
   // Links.
   void on_control_message(LinkRef from, const nlohmann::json& message) override;
-  void on_control_link_lost(LinkRef link, const std::string& why) override;
+  void on_control_link_lost(LinkRef link, bool worked, const std::string& why) override;
   void on_incoming(std::unique_ptr<net::Incoming> incoming, const wire::FrameHeader& header,
                    const wire::HelloBody& hello) override;
   void on_refused(const std::string& from, Errc reason, const char* text) override;

@@ -121,6 +121,17 @@ void Conductor::on_group_join(Client& client, const shm::GroupJoinPacket& packet
   send(set.coordinator, joining.message);
 }
 
+// A link that has worked may be to a daemon that was restarted since: what was asked on it is asked
+// again on a new one. That one has not worked yet, so that this happens once.
+void Conductor::ask_again(JoinSet& set) {
+  set.coordinator = links_.open({set.id.host, set.id.port});
+  set.missing.clear();
+  for (auto& [rank, joining] : set.ranks) {
+    joining.challenged = false;
+    send(set.coordinator, joining.message);
+  }
+}
+
 void Conductor::refuse_join(JoinSet& set, std::uint32_t rank, Errc code, const std::string& text) {
   const auto found = set.ranks.find(rank);
   if (found == set.ranks.end()) return;

@@ -87,7 +87,7 @@ int ControlLinks::do_work() {
     }
     const auto gone = std::move(peers_[i]);
     peers_.erase(peers_.begin() + static_cast<std::ptrdiff_t>(i));
-    sink_.on_control_link_lost(gone->ref, gone->why);
+    sink_.on_control_link_lost(gone->ref, gone->link->stats().frames_received > 0, gone->why);
     ++work;
   }
   return work;

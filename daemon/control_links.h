@@ -21,7 +21,8 @@ class ControlLinks final : private net::LinkSink {
    public:
     virtual ~Sink() = default;
     virtual void on_control_message(LinkRef from, const nlohmann::json& message) = 0;
-    virtual void on_control_link_lost(LinkRef link, const std::string& why) = 0;
+    // `worked`: the other end had answered on it.
+    virtual void on_control_link_lost(LinkRef link, bool worked, const std::string& why) = 0;
   };
 
   ControlLinks(net::Transport& transport, const Clock& clock, const net::LinkSettings& settings,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <sstream>
+#include <utility>
 
 #include "daemon/lane.h"
 #include "wire/crc32c.h"
@@ -261,7 +262,18 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   measured.encoded_bytes = plain ? record.encoded_bytes : 0;
   measured.encode_ns = static_cast<double>(record.encode_ns);
   tuner_.observe_op(found->first, measured);
-  publish(found->first, tuned);
+  if (!std::exchange(tuned.to_decide, true)) to_decide_.push_back(found->first);
+}
+
+// Short ops come by the dozen: one decision for all of them.
+void Tuning::decide() {
+  for (const std::uint64_t number : to_decide_) {
+    const auto found = tensors_.find(number);
+    if (found == tensors_.end()) continue;
+    found->second.to_decide = false;
+    publish(number, found->second);
+  }
+  to_decide_.clear();
 }
 
 void Tuning::observe_lanes() {
@@ -326,6 +338,7 @@ int Tuning::do_work() {
   if (tensors_.empty() && shadow_ == nullptr) return 0;
   const Spent spent(*this);
   const int work = take_results();
+  decide();
   observe_lanes();
   want_samples();
   if (!settings_.memory_file.empty() && clock_.now_ns() >= saved_ns_ + kSaveEveryNs) save();

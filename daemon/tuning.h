@@ -86,6 +86,7 @@ class Tuning {
     std::uint64_t sampled_ns = 0;
     std::uint64_t ops_at_sample = 0;
     bool lossy = false;  // its role allows it
+    bool to_decide = false;
   };
   static constexpr std::size_t kHistory = 64;
   // Adds the time of a scope to what the tuner has cost.
@@ -110,6 +111,7 @@ class Tuning {
                      std::uint32_t unusable, TensorTuning& tuning) const;
   void load();
   void publish(std::uint64_t number, Tuned& tuned);
+  void decide();
   void observe_rates(const MemberGroup& group, const Tuned& tuned, std::uint32_t lane);
   void observe_lanes();
   int take_results();
@@ -126,6 +128,7 @@ class Tuning {
   Shadow* shadow_ = nullptr;
   std::vector<Lane*> lanes_;
   std::map<std::uint64_t, Tuned> tensors_;       // by TensorTuning::number
+  std::vector<std::uint64_t> to_decide_;         // of which an op has ended
   std::map<std::uint64_t, std::ofstream> logs_;  // by group number
   std::map<std::string, double> last_rates_;     // by peer and lane
   std::uint64_t next_number_ = 1;

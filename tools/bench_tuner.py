@@ -6,10 +6,12 @@ round of auto and the same round of another contestant; the ratio of their times
 by bootstrap. auto passes where the interval reaches 1.05.
 
 --changing runs through several links in one run; the first rounds after a change are reported apart.
+--cost runs auto alone, and says what share of the daemons' processor time the tuner takes.
 """
 
 import argparse
 import json
+import os
 import pathlib
 import random
 import statistics
@@ -55,6 +57,50 @@ def judge(rows, generator):
             "vs_best": compare(auto, named[best], generator),
             "vs_raw": compare(auto, named["raw"], generator),
             "all_us": {name: row["median_us"] for name, row in named.items()}}
+
+
+def processor_seconds(process):
+    """Of a process so far, all threads, user and kernel."""
+    stat = pathlib.Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8")
+    user, system = stat.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def tuner_seconds(options, nodes, node):
+    text = subprocess.run([options.programs / "ternctl", "--json", "--socket",
+                           nodes.control_socket(node), "counters"], check=True,
+                          capture_output=True, text=True).stdout
+    counters = {name: row["value"] for name, row in json.loads(text).items()}
+    return 1e-9 * (counters["tuner_ns"] + counters["tuner_shadow_ns"])
+
+
+def measure_cost(options, generator):
+    """Nothing but auto, at full speed."""
+    del generator
+    logs = options.out / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    nodes = Nodes("tern-bench-tuner", options.programs, logs, loopback=options.loopback)
+    results = []
+    try:
+        for name in options.links:
+            if nodes.network:
+                nodes.network.shape(LINKS.get(name, Link(None)))
+            for size in options.sizes or PLAN[name]:
+                daemons = nodes.start_daemons()
+                rows = run_ranks(nodes, f"{name}-{size}", lambda _: [
+                    "--bytes", size, "--seconds", options.seconds, "--max-rounds", 1000000,
+                    "--seed", options.seed, "--recipe", "auto"])
+                spent = sum(tuner_seconds(options, nodes, node) for node in range(nodes.count))
+                used = sum(map(processor_seconds, daemons))
+                nodes.stop(daemons)
+                results.append({"link": name, "bytes": size, "tuner_seconds": spent,
+                                "daemon_seconds": used, "rounds": rows[0]["rounds"]})
+                say(f"{name:>9} {size / MIB:8.3f} MiB: {rows[0]['rounds']} operations, the tuner "
+                    f"{1e3 * spent:.1f} ms of {used:.2f} s of the daemons' processor time, "
+                    f"{100 * spent / used:.2f} %")
+    finally:
+        nodes.close()
+    return results
 
 
 def rounds(row, begin, end):
@@ -175,6 +221,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=9, help="at least, for each size")
     parser.add_argument("--changing", type=float, metavar="SECONDS",
                         help="one run whose link changes so often, in place of --links")
+    parser.add_argument("--cost", action="store_true", help="what the tuner costs, in place of times")
     parser.add_argument("--pause-us", type=int, default=2000, help="between operations of --changing")
     parser.add_argument("--settle", type=int, default=40, help="operations before the clock runs")
     parser.add_argument("--input", help="a .npy file of f32 instead of Gaussians")
@@ -188,13 +235,16 @@ def main():
     take_real_time(options)
     say(f"seed {options.seed}")
     try:
-        run = measure_course if options.changing else measure
+        run = (measure_cost if options.cost else measure_course if options.changing
+               else measure)
         results = run(options, random.Random(options.seed))
     except (NodesError, subprocess.CalledProcessError) as error:
         print(f"bench_tuner: {error}", file=sys.stderr)
         return 1
-    name = "changing.json" if options.changing else "links.json"
+    name = "cost.json" if options.cost else "changing.json" if options.changing else "links.json"
     (options.out / name).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if options.cost:
+        return 0
     failed = [result for result in results
               if not (result["vs_best"]["passes"] and result["vs_raw"]["passes"])]
     say(f"{len(results) - len(failed)} of {len(results)} cases pass")

@@ -129,6 +129,27 @@ TEST(Membership, ARejoinGetsTheNextEpochAndTheLastCommonOp) {
   cluster.leave_all();
 }
 
+// The link to the coordinator still stands for the daemon that is gone: whenever the join comes,
+// nobody but a daemon hears of that.
+TEST(Membership, AJoinSurvivesThatItsCoordinatorWasJustRestarted) {
+  for (std::uint64_t moment = 0; moment < 120; moment += 3) {
+    Cluster cluster({1, 1}, {}, 1 + moment);
+    cluster.join();
+    cluster.world.close(*cluster.ranks[1]);
+    cluster.world.kill(0);
+    cluster.world.restart(0);
+    for (std::uint64_t i = 0; i < moment; ++i) cluster.world.step();
+    cluster.ranks[0] = &cluster.world.connect(0, "job", 8 << 20);
+    cluster.ranks[1] = &cluster.world.connect(1, "job", 8 << 20);
+    ASSERT_TRUE(cluster.world.run_until(
+        [&] { return cluster.ranks[0]->ready() && cluster.ranks[1]->ready(); }));
+    cluster.join();
+    ASSERT_FALSE(HasFatalFailure()) << "moment " << moment;
+    cluster.reduce(all_reduce(DType::f32, 100), inputs_of(DType::f32, 100, 2));
+    cluster.leave_all();
+  }
+}
+
 TEST(Membership, LeavingFailsWhatTheRankHadNotSubmittedAndOnlyThat) {
   Cluster cluster({1, 1, 1});
   cluster.join();
