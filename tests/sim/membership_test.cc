@@ -136,6 +136,7 @@ TEST(Membership, AJoinSurvivesThatItsCoordinatorWasJustRestarted) {
     Cluster cluster({1, 1}, {}, 1 + moment);
     cluster.join();
     cluster.world.close(*cluster.ranks[1]);
+    cluster.ranks[1] = nullptr;
     cluster.world.kill(0);
     cluster.world.restart(0);
     for (std::uint64_t i = 0; i < moment; ++i) cluster.world.step();
