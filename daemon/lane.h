@@ -134,6 +134,12 @@ class Lane final : private net::LinkSink {
   // ---- For LaneGroup ----
   const Clock& clock() const { return clock_; }
   std::size_t client_count() const { return clients_.size(); }
+  // A frame with a payload, sent or received: what the tuner knows of a lane's work.
+  void count_block(std::size_t bytes) noexcept {
+    if (bytes == 0) return;  // a grant
+    bump(counters_.block_bytes, std::uint64_t{bytes});
+    bump(counters_.blocks, std::uint64_t{1});
+  }
   LaneCounters& mutable_counters() { return counters_; }
   LanePeer& peer(const wire::NodeId& id, const net::Endpoint& endpoint);
   LaneClient* client(std::uint64_t id);
@@ -174,11 +180,6 @@ class Lane final : private net::LinkSink {
   void finish_state_moves(bool at_once);
   int settle();  // clients, groups, links and ranks that can be let go
   void ring_doorbells();
-  void count_block(std::size_t bytes) noexcept {
-    if (bytes == 0) return;  // a grant
-    bump(counters_.block_bytes, std::uint64_t{bytes});
-    bump(counters_.blocks, std::uint64_t{1});
-  }
   LanePeer* peer_of(net::Link& link);
   LaneGroup* group_of(const wire::FrameHeader& header, const LanePeer& peer, std::uint32_t& node,
                       bool& protocol_ok);

@@ -369,6 +369,28 @@ void LaneGroup::drop_pages() {
   for (auto& pool : eager_pools_) pool->drop_pages();
 }
 
+// A line of the flight recorder, and what the tuner is told.
+void LaneGroup::record_op(OpId op, std::uint64_t now, Errc code, const char* text) {
+  const auto& ended = ops_.op(op);
+  const OpData& data = data_[op];
+  OpRecord record;
+  record.tensor = ended.key.tensor;
+  record.sequence = ended.key.sequence;
+  record.count = ended.said.count;
+  record.bytes_sent = data.bytes_sent;
+  record.submitted_ns = data.submitted_ns;
+  record.started_ns = data.started_ns;
+  record.ended_ns = now;
+  record.kind = ended.said.kind;
+  record.lane = static_cast<std::uint16_t>(setup_.shape.lane);
+  record.dtype = ended.said.dtype;
+  record.reduction = ended.said.reduction;
+  record.lossy = data.lossy ? 1 : 0;
+  record.eager = ended.eager ? 1 : 0;
+  if (data.tuning != nullptr) describe_choice(data, now, record);
+  lane_->record(*this, record, code, text);
+}
+
 void LaneGroup::publish_waiting() {
   in_flight_.store(ops_.ops_in_flight(), std::memory_order_relaxed);
   completed_.store(ops_.ops_completed(), std::memory_order_relaxed);

@@ -207,6 +207,7 @@ class LaneGroup {
   void send_failure(collective::OpId op);
   void complete(collective::OpId op);
   void finalize(collective::OpId op);
+  void record_op(collective::OpId op, std::uint64_t now_ns, Errc code, const char* text);
   void pin(collective::OpId op) { ++data_[op].pins; }
   void unpin(collective::OpId op);
 

@@ -119,6 +119,7 @@ void LaneGroup::announce(OpId op) {
   for (LanePeer* peer : peers_) {
     if (peer == nullptr || peer->link->state() == net::LinkState::lost) continue;
     peer->link->send_copy(header, std::as_bytes(std::span(&body, 1)), eager);
+    lane_->count_block(sizeof(body) + eager.size());
   }
 }
 
@@ -442,27 +443,10 @@ void LaneGroup::finalize(OpId op) {
   const Errc code = ended.failed ? ended.status : data.verdict;
   const char* text = ended.failed ? ended.text : data.verdict_text;
   const std::uint64_t now = lane_->clock().now_ns();
-  if (data.tuning != nullptr && data.bytes_raw >= kRateBytes) read_rates(data, now);
   auto& counters = lane_->mutable_counters();
   bump(counters.codec_ns, data.encode_ns + data.decode_ns);
   if (ended.submitted != 0) {
     bump(code == Errc::ok ? counters.ops_completed : counters.ops_failed, std::uint64_t{1});
-    OpRecord record;
-    record.tensor = ended.key.tensor;
-    record.sequence = ended.key.sequence;
-    record.count = ended.said.count;
-    record.bytes_sent = data.bytes_sent;
-    record.submitted_ns = data.submitted_ns;
-    record.started_ns = data.started_ns;
-    record.ended_ns = now;
-    record.kind = ended.said.kind;
-    record.lane = static_cast<std::uint16_t>(setup_.shape.lane);
-    record.dtype = ended.said.dtype;
-    record.reduction = ended.said.reduction;
-    record.lossy = data.lossy ? 1 : 0;
-    record.eager = ended.eager ? 1 : 0;
-    if (data.tuning != nullptr) describe_choice(data, now, record);
-    lane_->record(*this, record, code, text);
   }
   if (data.tensor != nullptr && code == Errc::ok) {
     TensorLaneStats& stats = data.tensor->lanes[setup_.shape.lane];
@@ -490,6 +474,9 @@ void LaneGroup::finalize(OpId op) {
     --clients_[i]->uses;
     lane_->tell(*clients_[i], rank.ticket, code, text, data.bytes_sent);
   }
+  // The rest keeps nobody waiting.
+  if (data.tuning != nullptr && data.bytes_raw >= kRateBytes) read_rates(data, now);
+  if (ended.submitted != 0) record_op(op, now, code, text);
   ops_.release(op);
   if (!ops_.in_use(op)) {
     data = OpData{};

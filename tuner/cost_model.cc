@@ -23,6 +23,8 @@ OpParts parts_of(const OpShape& shape, const CodecCost& reduce, const CodecCost&
       (foreign * (reduce.encode_ns + reduce.decode_ns) + share * broadcast.encode_ns +
        bytes * broadcast.decode_ns + 2.0 * leg_bytes * lane.byte_ns + blocks * lane.chunk_ns) /
       shape.lanes;
+  // Each lane announces the op to each peer.
+  parts.work_ns += 2.0 * (nodes - 1.0) * lane.chunk_ns;
   // To each peer goes the same; all links are filled at once.
   parts.peer_bytes = share * (reduce.wire + broadcast.wire);
   parts.chunk_ns =
