@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -156,6 +157,58 @@ Finding examine_peers(const json& peers, const json& counters) {
   return {Grade::good, "peers", "no link is broken, none was refused", ""};
 }
 
+Finding examine_rdma(const Machine& machine) {
+  if (machine.rdma_ports.empty()) {
+    return {Grade::good, "RDMA", "no device: frames travel by TCP", ""};
+  }
+  std::string active, down;
+  for (const RdmaPort& port : machine.rdma_ports) {
+    const bool is_active = port.state == "ACTIVE";
+    std::string& list = is_active ? active : down;
+    if (!list.empty()) list += ", ";
+    list += fmt::format("{} port {} ({})", printable(port.device), printable(port.port),
+                        printable(is_active ? port.link_layer : port.state));
+  }
+  if (down.empty()) return {Grade::good, "RDMA", "active: " + active, ""};
+  return {Grade::advice, "RDMA", "not active: " + down,
+          "cable, switch, and for RoCE `ip link set DEV up`; InfiniBand needs a subnet manager"};
+}
+
+// Peers say these over the control link, which leads to the coordinators of groups.
+Finding examine_versions(const json& status, const json& peers) {
+  const std::string own = text_field(status, "version");
+  std::string others;
+  for (const json& peer : peers.is_array() ? peers : json::array()) {
+    const std::string theirs = text_field(peer, "software");
+    if (theirs == "-" || theirs == own) continue;
+    others += fmt::format("{}{} runs {}", others.empty() ? "" : ", ", text_field(peer, "address"),
+                          theirs);
+  }
+  if (others.empty()) return {Grade::good, "versions", "no peer runs another", ""};
+  return {Grade::advice, "versions", fmt::format("{}, this node {}", others, own),
+          "they understand each other as long as the wire protocol is the same; upgrade all nodes"};
+}
+
+Finding examine_skew(const json& peers) {
+  constexpr double kNoticeableMs = 100;  // log lines of two nodes come in the wrong order
+  std::string others;
+  for (const json& peer : peers.is_array() ? peers : json::array()) {
+    const auto skew = peer.is_object() ? peer.find("calendar_skew_ms") : peer.end();
+    if (!peer.is_object() || skew == peer.end() || !skew->is_number()) continue;
+    const double ms = skew->get<double>();
+    const double error = peer.value("calendar_error_ms", json(0.0)).is_number()
+                             ? peer.value("calendar_error_ms", json(0.0)).get<double>()
+                             : 0.0;
+    if (std::abs(ms) - error < kNoticeableMs) continue;
+    others += fmt::format("{}that of {} is {} {}", others.empty() ? "" : ", ",
+                          text_field(peer, "address"), human_seconds(std::abs(ms) / 1e3),
+                          ms > 0 ? "ahead" : "behind");
+  }
+  if (others.empty()) return {Grade::good, "clocks of peers", "none is known to differ", ""};
+  return {Grade::advice, "clocks of peers", others,
+          "logs of these nodes cannot be compared: chrony on all, with one source"};
+}
+
 Finding examine_clock(const Machine& machine) {
   if (machine.clock_synchronized) return {Grade::good, "clock", "synchronized", ""};
   return {Grade::advice, "clock", "not synchronized",
@@ -182,7 +235,12 @@ std::vector<Finding> examine(const Machine& machine, const json& status, const j
           examine_port(machine, status), examine_network(machine, status),
           examine_memlock(host),         examine_huge_pages(machine),
           examine_cpu(machine, status),  examine_records(host),
-          examine_clock(machine)};
+          examine_rdma(machine),         examine_versions(status, peers),
+          examine_clock(machine),        examine_skew(peers)};
+}
+
+std::vector<Finding> examine_machine(const Machine& machine) {
+  return {examine_huge_pages(machine), examine_rdma(machine), examine_clock(machine)};
 }
 
 std::string render_findings(const std::vector<Finding>& findings) {

@@ -25,20 +25,34 @@ struct Interface {
   std::uint64_t speed_mbit = 0;  // of its link; 0: it does not say
 };
 
+// A port of an RDMA device, as the kernel names and describes it.
+struct RdmaPort {
+  std::string device;
+  std::string port;
+  std::string state;       // "ACTIVE"
+  std::string link_layer;  // "InfiniBand" or "Ethernet"
+};
+
 // What is read of the machine itself; empty where it cannot be read.
 struct Machine {
   std::string cpu_flags;   // of /proc/cpuinfo, one space around each
   std::string huge_pages;  // .../transparent_hugepage/shmem_enabled
   std::vector<Interface> interfaces;
   bool clock_synchronized = true;
+  std::vector<RdmaPort> rdma_ports = {};
 };
 
 Machine read_machine();
+// From a directory like /sys/class/infiniband.
+std::vector<RdmaPort> read_rdma_ports(const std::string& directory);
 
 // `status`, `host`, `peers` and `counters` are the daemon's answers.
 std::vector<Finding> examine(const Machine& machine, const nlohmann::json& status,
                              const nlohmann::json& host, const nlohmann::json& peers,
                              const nlohmann::json& counters);
+
+// What can be said while no daemon answers.
+std::vector<Finding> examine_machine(const Machine& machine);
 
 // For people: a line for each, with the remedy below it.
 std::string render_findings(const std::vector<Finding>& findings);

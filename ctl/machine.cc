@@ -2,10 +2,13 @@
 #include <ifaddrs.h>
 #include <sys/timex.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
+#include <tuple>
 
 #include "ctl/doctor.h"
 
@@ -64,11 +67,32 @@ std::vector<Interface> own_interfaces() {
 
 }  // namespace
 
+std::vector<RdmaPort> read_rdma_ports(const std::string& directory) {
+  namespace fs = std::filesystem;
+  std::vector<RdmaPort> ports;
+  std::error_code ignored;  // no such directory: no device
+  for (const auto& device : fs::directory_iterator(directory, ignored)) {
+    for (const auto& port : fs::directory_iterator(device.path() / "ports", ignored)) {
+      // "4: ACTIVE"
+      const std::string state = first_line((port.path() / "state").c_str());
+      const auto colon = state.find(": ");
+      ports.push_back({device.path().filename(), port.path().filename(),
+                       colon == std::string::npos ? state : state.substr(colon + 2),
+                       first_line((port.path() / "link_layer").c_str())});
+    }
+  }
+  std::sort(ports.begin(), ports.end(), [](const RdmaPort& a, const RdmaPort& b) {
+    return std::tie(a.device, a.port) < std::tie(b.device, b.port);
+  });
+  return ports;
+}
+
 Machine read_machine() {
   Machine machine;
   machine.cpu_flags = cpu_flags();
   machine.huge_pages = first_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
   machine.interfaces = own_interfaces();
+  machine.rdma_ports = read_rdma_ports("/sys/class/infiniband");
   timex clock{};
   machine.clock_synchronized = ::adjtimex(&clock) != TIME_ERROR;
   return machine;

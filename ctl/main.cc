@@ -4,19 +4,25 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "ctl/control_client.h"
+#include "ctl/counters_command.h"
 #include "ctl/doctor.h"
+#include "ctl/dump_command.h"
 #include "ctl/exit_code.h"
 #include "ctl/health.h"
+#include "ctl/session.h"
+#include "ctl/top_command.h"
+#include "ctl/trace_command.h"
 #include "ctl/views.h"
 
 namespace tern::ctl {
@@ -28,61 +34,44 @@ using nlohmann::json;
 constexpr std::size_t kMaxSocketPathBytes = 107;
 constexpr double kMaxSeconds = 86'400;
 constexpr std::string_view kHealth = "health";
-constexpr std::string_view kDoctor = "doctor";
+constexpr std::string_view kTraceFile = "tern-trace.json";
+constexpr std::string_view kCounters = "counters";
 
 struct Request {
+  Session session;
   std::string verb;
   std::string argument;
-  std::string socket_path = "/run/tern/control.sock";
-  double timeout_s = 5;
   double watch_s = 0;  // 0: once
   double patience_s = 60;
-  bool as_json = false;
+  std::string counters_file;  // empty: the daemon is asked
+  std::string output;
+  std::vector<std::string> traces;
+  TopOptions top;
+  bool once = false;
+  // Of a verb that is more than a question; empty: it is one.
+  std::function<ExitCode(const Request&)> run;
 };
-
-ExitCode exit_code_of(Errc code) {
-  switch (code) {
-    case Errc::ok:
-      return ExitCode::ok;
-    case Errc::daemon_absent:
-      return ExitCode::daemon_absent;
-    case Errc::permission_denied:
-      return ExitCode::permission_denied;
-    case Errc::version_mismatch:
-      return ExitCode::version_mismatch;
-    case Errc::timeout:
-    case Errc::protocol_error:
-      return ExitCode::no_answer;
-    default:
-      return ExitCode::failed;
-  }
-}
-
-ExitCode explain(const Error& error) {
-  fmt::print(stderr, "ternctl: {}\n", error.text);
-  return exit_code_of(error.code);
-}
 
 void print(const Request& request, const Verb& verb, const json& result) {
   // Watched, each answer is one line, for programs that read as it comes.
-  const std::string text = !request.as_json ? verb.render(result)
-                                            : result.dump(request.watch_s > 0 ? -1 : 2, ' ', false,
-                                                          json::error_handler_t::replace) +
-                                                  '\n';
-  const bool clear = request.watch_s > 0 && !request.as_json && ::isatty(STDOUT_FILENO) == 1;
+  const std::string text =
+      !request.session.as_json
+          ? verb.render(result)
+          : result.dump(request.watch_s > 0 ? -1 : 2, ' ', false, json::error_handler_t::replace) +
+                '\n';
+  const bool clear =
+      request.watch_s > 0 && !request.session.as_json && ::isatty(STDOUT_FILENO) == 1;
   if (clear) std::fputs("\x1b[H\x1b[2J", stdout);
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
 }
 
 Result<json> ask(const Request& request, std::string_view verb) {
-  const auto timeout =
-      std::chrono::milliseconds(static_cast<std::int64_t>(request.timeout_s * 1e3));
   json args = json::object();
   if (const Verb* const asked = find_verb(verb); asked != nullptr && !request.argument.empty()) {
     args[std::string(asked->argument.name)] = request.argument;
   }
-  return ask_daemon(request.socket_path, verb, args, timeout);
+  return request.session.ask(verb, args);
 }
 
 // The answers in the order of the verbs, or the first error.
@@ -95,10 +84,6 @@ Result<std::vector<json>> ask_all(const Request& request,
     answers.push_back(std::move(*answer));
   }
   return answers;
-}
-
-std::string json_text(const json& result, int indent) {
-  return result.dump(indent, ' ', false, json::error_handler_t::replace);
 }
 
 // One line whatever happens, because that is what monitoring shows.
@@ -114,8 +99,9 @@ ExitCode show_health(const Request& request) {
     health.line = "FAULT: " + text.substr(0, text.find('\n'));
     code = exit_code_of(answers.error().code);
   }
-  const std::string line =
-      request.as_json ? json_text({{"well", health.well}, {"line", health.line}}, -1) : health.line;
+  const std::string line = request.session.as_json
+                               ? json_text({{"well", health.well}, {"line", health.line}}, -1)
+                               : health.line;
   fmt::print("{}\n", line);
   std::fflush(stdout);
   return code;
@@ -123,16 +109,18 @@ ExitCode show_health(const Request& request) {
 
 ExitCode show_findings(const Request& request) {
   const auto answers = ask_all(request, {"status", "host", "peers", "counters"});
-  if (!answers) return explain(answers.error());
+  const ExitCode answered = answers ? ExitCode::ok : explain(answers.error());
+  // Without a daemon the machine can still be looked at.
   const auto findings =
-      examine(read_machine(), (*answers)[0], (*answers)[1], (*answers)[2], (*answers)[3]);
-  const std::string text =
-      request.as_json ? json_text(findings_json(findings), 2) + '\n' : render_findings(findings);
+      answers ? examine(read_machine(), (*answers)[0], (*answers)[1], (*answers)[2], (*answers)[3])
+              : examine_machine(read_machine());
+  const std::string text = request.session.as_json ? json_text(findings_json(findings), 2) + '\n'
+                                                   : render_findings(findings);
   fmt::print("{}", text);
   const bool fault = std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.grade == Grade::fault;
   });
-  return fault ? ExitCode::unwell : ExitCode::ok;
+  return answers && fault ? ExitCode::unwell : answered;
 }
 
 ExitCode show_answer(const Request& request) {
@@ -142,12 +130,32 @@ ExitCode show_answer(const Request& request) {
   return ExitCode::ok;
 }
 
+// Of the daemon, or of its file when it does not answer.
+ExitCode show_counters(const Request& request) {
+  const Verb& verb = *find_verb(kCounters);
+  Result<FileCounters> file = FileCounters{};
+  if (request.counters_file.empty()) {
+    const auto result = ask(request, kCounters);
+    if (result) print(request, verb, *result);
+    if (result) return ExitCode::ok;
+    const Errc code = result.error().code;
+    if (code != Errc::daemon_absent && code != Errc::timeout && code != Errc::protocol_error) {
+      return explain(result.error());
+    }
+    file = last_counters(request.session, result.error());
+  } else {
+    file = counters_of_file(request.counters_file);
+  }
+  if (!file) return explain(file.error());
+  fmt::print(stderr, "{}\n", file->note);
+  print(request, verb, file->counters);
+  return ExitCode::ok;
+}
+
 ExitCode run(const Request& request) {
   while (true) {
     const bool health = request.verb == kHealth;
-    const ExitCode code = health                    ? show_health(request)
-                          : request.verb == kDoctor ? show_findings(request)
-                                                    : show_answer(request);
+    const ExitCode code = request.run ? request.run(request) : show_answer(request);
     if (std::ferror(stdout) != 0) return ExitCode::failed;
     // Watching for health is watching for the fault to come and go.
     if (request.watch_s <= 0 || (code != ExitCode::ok && !health)) return code;
@@ -167,6 +175,82 @@ CLI::Validator seconds_from(double min) {
       "");
 }
 
+void set_run(Request& request, std::string_view verb, ExitCode (*run)(const Request&)) {
+  request.verb = verb;
+  request.run = run;
+}
+
+void add_top(CLI::App& app, Request& request) {
+  CLI::App* const top =
+      app.add_subcommand("top", "What jobs, tensors, peers and lanes do at present, as rates");
+  top->add_option("view", request.top.view, "jobs, tensors, peers or lanes")
+      ->type_name("VIEW")
+      ->capture_default_str();
+  top->add_option("--sort", request.top.sort, "Column, by its name in --json")->type_name("KEY");
+  top->add_flag("--reverse", request.top.reversed, "Sort the other way round");
+  top->add_option("--interval", request.top.interval_s, "Seconds between two looks")
+      ->check(seconds_from(0.01))
+      ->capture_default_str()
+      ->type_name("SECONDS");
+  top->add_option("--batch", request.top.batch, "Print so many frames as plain text and end")
+      ->check(CLI::Range(1, 1'000'000))
+      ->type_name("N");
+  top->add_flag("--once", request.once, "As --batch 1");
+  top->callback([&request] {
+    if (request.once) request.top.batch = 1;
+    set_run(request, "top",
+            [](const Request& asked) { return show_top(asked.session, asked.top); });
+  });
+}
+
+void add_trace(CLI::App& app, Request& request) {
+  CLI::App* const trace =
+      app.add_subcommand("trace", "Records what lanes do, as a trace that Perfetto opens");
+  trace->require_subcommand(1)->fallthrough();
+  trace->add_subcommand("start", "Begins to record; the newest events of each lane are kept")
+      ->callback([&request] {
+        set_run(request, "trace", [](const Request& asked) { return start_trace(asked.session); });
+      });
+  trace->add_subcommand("status", "Whether a trace is being recorded")->callback([&request] {
+    set_run(request, "trace",
+            [](const Request& asked) { return show_trace_status(asked.session); });
+  });
+  CLI::App* const stop = trace->add_subcommand("stop", "Ends it, and writes what was recorded");
+  stop->add_option("--output", request.output, "File to write; - is the standard output")
+      ->type_name("FILE")
+      ->default_str(std::string(kTraceFile));
+  stop->callback([&request] {
+    set_run(request, "trace", [](const Request& asked) {
+      return stop_trace(asked.session,
+                        asked.output.empty() ? std::string(kTraceFile) : asked.output);
+    });
+  });
+  CLI::App* const merge =
+      trace->add_subcommand("merge", "Makes one trace of those of several nodes, on one clock");
+  merge->add_option("traces", request.traces, "Traces; the clock is that of the first")
+      ->required()
+      ->type_name("FILE");
+  merge->add_option("--output", request.output, "File to write; - is the standard output")
+      ->required()
+      ->type_name("FILE");
+  merge->callback([&request] {
+    set_run(request, "trace",
+            [](const Request& asked) { return merge_trace_files(asked.traces, asked.output); });
+  });
+}
+
+void add_dump(CLI::App& app, Request& request) {
+  CLI::App* const dump = app.add_subcommand(
+      "dump", "One archive to attach to a bug report: no tensor contents, no keys");
+  dump->add_option("--output", request.output,
+                   "File to write, else tern-dump-HOST-TIME.tar.gz here")
+      ->type_name("FILE");
+  dump->callback([&request] {
+    set_run(request, "dump",
+            [](const Request& asked) { return write_dump(asked.session, asked.output); });
+  });
+}
+
 void add_exit_codes(CLI::App& app) {
   app.footer(
       "Exit status: 0 success, 1 the daemon answered with an error, 2 wrong usage, 3 no daemon,\n"
@@ -178,7 +262,7 @@ int main_of(int argc, char** argv) {
   Request request;
   CLI::App app("Looks inside the Tern daemon of this node.", "ternctl");
   app.set_version_flag("--version", "ternctl " TERN_VERSION);
-  app.add_option("--socket", request.socket_path, "Control socket of the daemon")
+  app.add_option("--socket", request.session.socket_path, "Control socket of the daemon")
       ->envname("TERN_CONTROL_SOCKET")
       ->check(CLI::Validator(
           [](const std::string& path) {
@@ -188,14 +272,14 @@ int main_of(int argc, char** argv) {
           ""))
       ->capture_default_str()
       ->type_name("PATH");
-  app.add_option("--timeout", request.timeout_s, "Seconds to wait for the daemon")
+  app.add_option("--timeout", request.session.timeout_s, "Seconds to wait for the daemon")
       ->check(seconds_from(0.001))
       ->capture_default_str()
       ->type_name("SECONDS");
   app.add_option("--watch", request.watch_s, "Ask again every so many seconds, until interrupted")
       ->check(seconds_from(0.01))
       ->type_name("SECONDS");
-  app.add_flag("--json", request.as_json, "Print the daemon's result as JSON");
+  app.add_flag("--json", request.session.as_json, "Print the daemon's result as JSON");
   app.require_subcommand(0, 1);  // without one we say it better
   app.fallthrough();
   for (const Verb& verb : verbs()) {
@@ -208,10 +292,20 @@ int main_of(int argc, char** argv) {
         ->type_name(std::string(verb.argument.placeholder))
         ->required(verb.argument.required);
   }
-  app.add_subcommand(std::string(kDoctor), "What makes this node slow or deaf, and the remedy")
-      ->callback([&request] { request.verb = kDoctor; });
+  app.get_subcommand(std::string(kCounters))
+      ->add_option("--file", request.counters_file,
+                   "Read them from this file instead, also of a daemon that has died")
+      ->type_name("PATH");
+  app.get_subcommand(std::string(kCounters))->callback([&request] {
+    set_run(request, kCounters, show_counters);
+  });
+  app.add_subcommand("doctor", "What makes this node slow or deaf, and the remedy")
+      ->callback([&request] { set_run(request, "doctor", show_findings); });
+  add_top(app, request);
+  add_trace(app, request);
+  add_dump(app, request);
   app.add_subcommand(std::string(kHealth), "One line and an exit status, for monitoring")
-      ->callback([&request] { request.verb = kHealth; })
+      ->callback([&request] { set_run(request, kHealth, show_health); })
       ->add_option("--patience", request.patience_s,
                    "Seconds that an operation may wait for ranks before it is a fault")
       ->check(seconds_from(0.001))
@@ -237,6 +331,9 @@ int main_of(int argc, char** argv) {
 }  // namespace tern::ctl
 
 int main(int argc, char** argv) {
+  // What cannot be written is an error like others, with what to do about it.
+  std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
   try {
     return tern::ctl::main_of(argc, argv);
   } catch (const std::exception& error) {

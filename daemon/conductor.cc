@@ -124,7 +124,7 @@ void Conductor::on_event(const Event& event) {
     if (found == clients_.end()) return;
     log_about({.job = found->second->job}, spdlog::level::warn, "client {}: {}; it is disconnected",
               event.client->id, event.text);
-    ++counters_.bad_packets;
+    ++counters_->bad_packets;
     return drop_client(*found->second, event.text);
   }
   const auto owner = group_of_lane_group_.find(event.group);
@@ -297,10 +297,11 @@ void Conductor::send(LinkRef to, const nlohmann::json& message) {
 }
 
 void Conductor::on_control_message(LinkRef from, const nlohmann::json& message) {
+  if (text_of(message, "t") == "about") return links_.on_about(from, message);
   bool understood = coordinator_.on_message(from, message);
   if (!understood) understood = on_member_message(from, message);
   if (!understood) {
-    ++counters_.bad_control_messages;
+    ++counters_->bad_control_messages;
     spdlog::warn("a control message that nobody understands was ignored");
   }
 }
@@ -346,12 +347,12 @@ void Conductor::on_incoming(std::unique_ptr<net::Incoming> incoming, const wire:
     adopt.hello = hello;
     command(hello.lane, adopt);
   } else {
-    ++counters_.hellos_refused;  // closed: a group never uses more lanes than its nodes have
+    ++counters_->hellos_refused;  // closed: a group never uses more lanes than its nodes have
   }
 }
 
 void Conductor::on_refused(const std::string& from, Errc reason, const char* text) {
-  ++counters_.hellos_refused;
+  ++counters_->hellos_refused;
   log_about({.peer = from}, spdlog::level::warn, "refused a connection from {}: {}: {}", from,
             errc_name(reason), text);
 }

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "daemon/control_links.h"
 #include "daemon/coordinator.h"
+#include "daemon/counter_table.h"
 #include "daemon/lane.h"
 #include "daemon/member_group.h"
 #include "daemon/state_part.h"
@@ -82,6 +83,15 @@ class Conductor final : public ControlSender,
   // is raw.
   void set_tuning(Tuning* tuning) { tuning_ = tuning; }
 
+  // What peers are told of this daemon: its version, and what its calendar is ahead of its clock.
+  void set_about(std::function<nlohmann::json()> about) {
+    about_ = about;
+    links_.set_about(std::move(about));
+  }
+
+  // Where the conductor counts, before the first client; outlives the conductor.
+  void count_in(ConductorCounters& counters) { counters_ = &counters; }
+
   int do_work();
   std::uint64_t next_deadline_ns() const;
   net::AcceptorSink& acceptor_sink() { return *this; }
@@ -103,6 +113,8 @@ class Conductor final : public ControlSender,
   nlohmann::json report_groups() const;
   nlohmann::json report_tensors() const;
   nlohmann::json report_counters() const;
+  // Numbers and ids of groups and tensors, and their names.
+  nlohmann::json report_names() const;
   std::size_t client_count() const { return clients_.size(); }
   std::size_t group_count() const { return groups_.size(); }
   std::size_t peer_count() const;
@@ -220,14 +232,12 @@ class Conductor final : public ControlSender,
   std::deque<nlohmann::json> inbox_;          // messages from this daemon to itself
   std::vector<std::deque<Command>> backlog_;  // commands that did not fit in a lane's ring
   Tuning* tuning_ = nullptr;
+  std::function<nlohmann::json()> about_;
   std::uint64_t next_group_ = 1;
   bool stopping_ = false;
 
-  struct Counters {
-    std::uint64_t clients_accepted = 0, clients_refused = 0, clients_lost = 0, bad_packets = 0;
-    std::uint64_t joins = 0, joins_refused = 0, groups_ended = 0;
-    std::uint64_t hellos_refused = 0, bad_control_messages = 0, state_resets = 0;
-  } counters_;
+  ConductorCounters own_counters_;
+  ConductorCounters* counters_ = &own_counters_;
 };
 
 }  // namespace tern::daemon

@@ -69,7 +69,7 @@ void Conductor::on_client_packet(std::uint64_t id, std::span<const std::byte> by
   shm::PacketHeader header{};
   if (bytes.size() >= sizeof(header)) std::memcpy(&header, bytes.data(), sizeof(header));
   const auto bad = [&](const char* why) {
-    ++counters_.bad_packets;
+    ++counters_->bad_packets;
     log_about({.job = client.job}, spdlog::level::warn,
               "client {} (pid {}, uid {}): {}; it is disconnected", id, client.credentials.pid,
               client.credentials.uid, why);
@@ -125,7 +125,7 @@ void Conductor::on_client_packet(std::uint64_t id, std::span<const std::byte> by
 void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
   const std::uint64_t request = packet.header.request;
   const auto refuse = [&](Errc code, const std::string& text) {
-    ++counters_.clients_refused;
+    ++counters_->clients_refused;
     spdlog::warn("client pid {} uid {} was refused: {}", client.credentials.pid,
                  client.credentials.uid, text);
     answer(client.id, request, code, text);
@@ -190,7 +190,7 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
   client.job = packet.job;
   client.arena_bytes = packet.arena_bytes;
   client.memory = std::move(memory);
-  ++counters_.clients_accepted;
+  ++counters_->clients_accepted;
   Command add;
   add.kind = CommandKind::add_client;
   add.client = client.memory.get();
@@ -239,7 +239,7 @@ void Conductor::expire_silent_clients() {
       silent.push_back(client.get());
   }
   for (Client* client : silent) {
-    ++counters_.clients_refused;
+    ++counters_->clients_refused;
     spdlog::warn("client pid {} uid {} has not said hello in time; it is disconnected",
                  client->credentials.pid, client->credentials.uid);
     drop_client(*client, "it did not say hello");
@@ -250,7 +250,7 @@ void Conductor::drop_client(Client& client, const char* why) {
   if (client.dropping) return;
   client.dropping = true;
   const bool lost = !client.goodbye && client.memory;
-  if (lost) ++counters_.clients_lost;
+  if (lost) ++counters_->clients_lost;
   for (auto& [uid, set] : joins_) {
     std::vector<std::uint32_t> ranks;
     for (const auto& [rank, joining] : set.ranks) {

@@ -17,7 +17,7 @@ void Conductor::end_group(MemberGroup& group, Errc code, const std::string& text
   group.ended = true;
   group.end_code = code;
   group.end_text = text;
-  ++counters_.groups_ended;
+  ++counters_->groups_ended;
   if (code != Errc::group_left) {
     log_about(log_fields(group), spdlog::level::warn, "group {} epoch {} ended: {}: {}",
               short_uid(group.uid), group.epoch, errc_name(code), text);

@@ -117,7 +117,7 @@ void Conductor::on_group_join(Client& client, const shm::GroupJoinPacket& packet
       {"verify", packet.verify != 0 || settings_.verify},
       {"seed", static_cast<std::int64_t>(packet.seed)},
       {"completed", static_cast<std::int64_t>(packet.completed_ops)}};
-  ++counters_.joins;
+  ++counters_->joins;
   send(set.coordinator, joining.message);
 }
 
@@ -135,7 +135,7 @@ void Conductor::ask_again(JoinSet& set) {
 void Conductor::refuse_join(JoinSet& set, std::uint32_t rank, Errc code, const std::string& text) {
   const auto found = set.ranks.find(rank);
   if (found == set.ranks.end()) return;
-  ++counters_.joins_refused;
+  ++counters_->joins_refused;
   const std::string uid = short_group_uid(set.id);
   log_about({.group = uid}, spdlog::level::warn, "rank {} of group {} was refused: {}: {}", rank,
             uid, errc_name(code), text);
@@ -248,7 +248,7 @@ void Conductor::on_members(LinkRef from, const std::string& uid, const nlohmann:
   const auto body = nlohmann::json::parse(text, nullptr, false);
   if (proof.empty() || !equal_constant_time(bytes_of(proof), bytes_of(text_of(message, "hmac"))) ||
       !body.is_object()) {
-    ++counters_.bad_control_messages;
+    ++counters_->bad_control_messages;
     log_about({.group = short_uid(uid)}, spdlog::level::warn,
               "group {}: the coordinator's list of members is not proven", short_uid(uid));
     refuse_epoch(from, uid, message);

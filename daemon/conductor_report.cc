@@ -24,6 +24,7 @@ const char* state_name(net::LinkState state) noexcept {
 nlohmann::json peer_row(const std::string& node, const std::string& address,
                         const std::string& lane, net::LinkState state, const net::LinkStats& stats,
                         std::uint64_t unacked_frames, const char* transport) {
+  const bool known = stats.clock_error_ns != net::LinkStats::kUnknown;
   return {{"node_id", node},
           {"address", address},
           {"lane", lane},
@@ -38,7 +39,36 @@ nlohmann::json peer_row(const std::string& node, const std::string& address,
           {"unacked_frames", unacked_frames},
           {"transport", transport},
           {"transport_note", ""},
-          {"failovers", 0}};
+          {"failovers", 0},
+          {"clock_offset_ns", known ? nlohmann::json(stats.clock_offset_ns) : nlohmann::json()},
+          {"clock_error_ns", known ? nlohmann::json(stats.clock_error_ns) : nlohmann::json()}};
+}
+
+// How far the calendar of each peer is ahead of ours: by way of the clocks, whose distance the
+// surest of the links to it tells.
+void add_skews(const std::map<std::string, std::int64_t>& calendars, std::int64_t own_calendar_ns,
+               nlohmann::json& rows) {
+  struct Clock {
+    double ahead_ns, error_ns;
+  };
+  std::map<std::string, Clock> clocks;
+  for (const nlohmann::json& row : rows) {
+    if (row["clock_error_ns"].is_null()) continue;
+    const Clock seen{row["clock_offset_ns"].get<double>(), row["clock_error_ns"].get<double>()};
+    const auto [at, fresh] = clocks.emplace(row["node_id"].get<std::string>(), seen);
+    if (!fresh && seen.error_ns < at->second.error_ns) at->second = seen;
+  }
+  for (nlohmann::json& row : rows) {
+    const std::string node = row["node_id"];
+    const auto calendar = calendars.find(node);
+    const auto clock = clocks.find(node);
+    if (row["lane"] != "control" || calendar == calendars.end() || clock == clocks.end()) continue;
+    // In floating point: a peer may say anything of its calendar.
+    row["calendar_skew_ms"] = (clock->second.ahead_ns + static_cast<double>(calendar->second) -
+                               static_cast<double>(own_calendar_ns)) /
+                              1e6;
+    row["calendar_error_ms"] = clock->second.error_ns / 1e6;
+  }
 }
 
 const char* group_state(const MemberGroup& group) noexcept {
@@ -101,6 +131,7 @@ nlohmann::json Conductor::report_clients() const {
 nlohmann::json Conductor::report_peers() const {
   nlohmann::json rows = nlohmann::json::array();
   std::map<std::string, std::string> addresses;
+  std::map<std::string, std::int64_t> calendars;  // of peers that have said
   for (const auto& [number, group] : groups_) {
     const auto& setup = group->lanes.front()->setup();
     for (std::size_t i = 0; i < setup.node_ids.size(); ++i) {
@@ -112,6 +143,8 @@ nlohmann::json Conductor::report_peers() const {
     rows.push_back(peer_row(
         row.peer, row.address.empty() && known != addresses.end() ? known->second : row.address,
         "control", row.state, row.stats, row.unacked_frames, transport_name_));
+    if (!row.software.empty()) rows.back()["software"] = row.software;
+    if (!row.software.empty() && about_) calendars[row.peer] = row.calendar_ns;
   }
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
     for (const auto& row : lanes_[lane]->peers()) {
@@ -121,6 +154,7 @@ nlohmann::json Conductor::report_peers() const {
       rows.back()["failovers"] = row.failovers;
     }
   }
+  add_skews(calendars, about_ ? number_of(about_(), "calendar_ns") : 0, rows);
   return rows;
 }
 
@@ -250,54 +284,48 @@ nlohmann::json Conductor::report_tensors() const {
 
 nlohmann::json Conductor::report_counters() const {
   nlohmann::json rows = nlohmann::json::object();
-  const auto add = [&rows](const char* name, std::uint64_t value, const char* help) {
-    rows[name] = {{"value", value}, {"unit", "1"}, {"help", help}};
+  const auto add = [&rows](const counters::CounterText& text, std::uint64_t value) {
+    rows[std::string(text.name)] = {
+        {"value", value},
+        {"unit", text.unit},
+        {"help", text.help},
+        {"kind", text.kind == counters::Kind::gauge ? "gauge" : "counter"}};
   };
-  add("clients_accepted", counters_.clients_accepted, "clients that completed the hand-shake");
-  add("clients_refused", counters_.clients_refused, "clients refused by policy, quota or version");
-  add("clients_lost", counters_.clients_lost, "clients that ended without saying goodbye");
-  add("bad_packets", counters_.bad_packets, "clients disconnected for breaking the protocol");
-  add("joins", counters_.joins, "ranks of this node that asked to join a group");
-  add("joins_refused", counters_.joins_refused, "joins that failed");
-  add("groups_ended", counters_.groups_ended, "epochs of groups that have ended");
-  add("hellos_refused", counters_.hellos_refused,
-      "connections of other daemons refused at their hello");
-  add("bad_control_messages", counters_.bad_control_messages,
-      "control messages that were not understood");
-  add("state_resets", counters_.state_resets, "codec states that were set to zero");
-  struct Row {
-    const char* name;
-    std::atomic<std::uint64_t> LaneCounters::*value;
-    const char* help;
-  };
-  static constexpr Row kRows[] = {
-      {"ops_completed", &LaneCounters::ops_completed,
-       "operations that succeeded, per lane they ran on"},
-      {"ops_failed", &LaneCounters::ops_failed, "operations that failed, per lane they ran on"},
-      {"entries", &LaneCounters::entries, "entries taken from submission rings"},
-      {"bad_entries", &LaneCounters::bad_entries,
-       "entries refused: out of the arena, unknown dtype, ..."},
-      {"unknown_group_frames", &LaneCounters::unknown_group_frames,
-       "frames of groups that are not (any more) known"},
-      {"bad_frames", &LaneCounters::bad_frames,
-       "frames that broke the protocol; each closed its link"},
-      {"bad_blocks", &LaneCounters::bad_blocks, "blocks that could not be decoded"},
-      {"bad_payloads", &LaneCounters::bad_payloads, "payloads that did not match their checksum"},
-      {"links_lost", &LaneCounters::links_lost, "links between lanes that were lost"},
-      {"dropped_records", &LaneCounters::dropped_records,
-       "flight records dropped because the conductor was behind"},
-      {"nonfinite_chunks", &LaneCounters::nonfinite_chunks,
-       "chunks sent raw because of a NaN or an infinity"},
-      {"sleeps", &LaneCounters::sleeps, "times a lane went to sleep"},
-      {"samples", &LaneCounters::samples, "samples of tensors taken for the tuner"},
-  };
-  for (const Row& row : kRows) {
-    std::uint64_t sum = 0;
-    for (const Lane* lane : lanes_)
-      sum += (lane->counters().*row.value).load(std::memory_order_relaxed);
-    add(row.name, sum, row.help);
+  for (const auto& row : conductor_counters()) {
+    add(row.text, (counters_->*row.value).load(std::memory_order_relaxed));
   }
-  if (tuning_ != nullptr) rows.update(tuning_->counters());
+  for (const auto& row : lane_counters()) {
+    std::uint64_t sum = 0;
+    nlohmann::json of_lanes = nlohmann::json::array();
+    for (const Lane* lane : lanes_) {
+      of_lanes.push_back((lane->counters().*row.value).load(std::memory_order_relaxed));
+      sum += of_lanes.back().get<std::uint64_t>();
+    }
+    add(row.text, sum);
+    rows[std::string(row.text.name)]["lanes"] = std::move(of_lanes);
+  }
+  if (tuning_ != nullptr) {
+    const auto values = tuning_->counter_values();
+    for (std::size_t i = 0; i < values.size(); ++i) add(tuner_counters()[i], values[i]);
+  }
+  return rows;
+}
+
+nlohmann::json Conductor::report_names() const {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const auto& [number, group] : groups_) {
+    nlohmann::json tensors = nlohmann::json::object();
+    for (const auto& [id, tensor] : group->tensors) {
+      tensors[std::to_string(id)] = tensor.state->name;
+    }
+    rows.push_back({{"number", number},
+                    {"uid", group->uid.substr(0, 8)},
+                    {"epoch", group->epoch},
+                    {"job", group->job},
+                    {"node", group->node},
+                    {"nodes", group->addresses},
+                    {"tensors", std::move(tensors)}});
+  }
   return rows;
 }
 

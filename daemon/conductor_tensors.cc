@@ -237,7 +237,7 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
         TensorState& last = *kept->second.state;
         if (last.doubtful || last.half_imported ||
             !tensor.state->codec.adopt_residual(last.codec)) {
-          ++counters_.state_resets;
+          ++counters_->state_resets;
           bump(tensor.state->lanes[0].resets, std::uint64_t{1});
           log_about(
               {.job = group->job, .group = short_uid(group->uid), .tensor = name},

@@ -9,6 +9,9 @@ constexpr std::size_t kMaxMessageBytes = 1 << 20;
 // Peers that connect without being asked: enough for any cluster of this version, not without
 // limit.
 constexpr std::size_t kMaxPeers = 1024;
+// Calendars are set while a daemon runs.
+constexpr std::uint64_t kAboutNs = 600'000'000'000;
+constexpr std::size_t kMaxSoftwareBytes = 32;
 
 }  // namespace
 
@@ -62,18 +65,39 @@ bool ControlLinks::is_open(LinkRef link) const {
 
 void ControlLinks::send(LinkRef to, const nlohmann::json& message) {
   for (auto& peer : peers_) {
-    if (peer->ref != to || peer->lost) continue;
-    const std::string text = message.dump();
-    wire::FrameHeader header;
-    header.kind = static_cast<std::uint8_t>(wire::FrameKind::control);
-    peer->link->send_copy(header, std::as_bytes(std::span(text.data(), text.size())));
+    if (peer->ref == to && !peer->lost) send(*peer, message);
+  }
+}
+
+void ControlLinks::send(Peer& peer, const nlohmann::json& message) {
+  const std::string text = message.dump();
+  wire::FrameHeader header;
+  header.kind = static_cast<std::uint8_t>(wire::FrameKind::control);
+  peer.link->send_copy(header, std::as_bytes(std::span(text.data(), text.size())));
+}
+
+void ControlLinks::tell_about(Peer& peer) {
+  const std::uint64_t now = clock_.now_ns();
+  if (!about_ || now < peer.about_due_ns || peer.link->state() != net::LinkState::open) return;
+  peer.about_due_ns = now + kAboutNs;
+  send(peer, about_());
+}
+
+void ControlLinks::on_about(LinkRef from, const nlohmann::json& message) {
+  for (auto& peer : peers_) {
+    if (peer->ref != from) continue;
+    ++peer->abouts;
+    peer->software = text_of(message, "software").substr(0, kMaxSoftwareBytes);
+    peer->calendar_ns = number_of(message, "calendar_ns");
   }
 }
 
 int ControlLinks::do_work() {
   int work = transport_.poll();
   for (std::size_t i = 0; i < peers_.size(); ++i) {
-    if (!peers_[i]->lost) work += peers_[i]->link->tick();
+    if (peers_[i]->lost) continue;
+    work += peers_[i]->link->tick();
+    tell_about(*peers_[i]);
   }
   // Outside the links' callbacks, where the sink may open and send as it likes.
   auto received = std::move(received_);
@@ -87,7 +111,8 @@ int ControlLinks::do_work() {
     }
     const auto gone = std::move(peers_[i]);
     peers_.erase(peers_.begin() + static_cast<std::ptrdiff_t>(i));
-    sink_.on_control_link_lost(gone->ref, gone->link->stats().frames_received > 0, gone->why);
+    sink_.on_control_link_lost(gone->ref, gone->link->stats().frames_received > gone->abouts,
+                               gone->why);
     ++work;
   }
   return work;
@@ -113,7 +138,8 @@ std::vector<ControlLinks::Row> ControlLinks::rows() const {
     const wire::NodeId node = peer->link->identity().peer;
     rows.push_back({node_text(node),
                     peer->endpoint.host.empty() ? "" : net::to_text(peer->endpoint),
-                    peer->link->state(), peer->link->stats(), peer->link->unacked_frames()});
+                    peer->link->state(), peer->link->stats(), peer->link->unacked_frames(),
+                    peer->software, peer->calendar_ns});
   }
   return rows;
 }

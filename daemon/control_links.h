@@ -4,6 +4,7 @@
 // known by its address, one that was opened to it by its peer's node id.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -37,12 +38,19 @@ class ControlLinks final : private net::LinkSink {
   std::uint64_t next_deadline_ns() const;
   void say_goodbye();
 
+  // What each peer is told when its link opens, and now and then after that: `t` is "about".
+  void set_about(std::function<nlohmann::json()> about) { about_ = std::move(about); }
+  // What the peer says of itself.
+  void on_about(LinkRef from, const nlohmann::json& message);
+
   struct Row {
     std::string peer;  // node id, or the address while it is not known
     std::string address;
     net::LinkState state;
     net::LinkStats stats;
     std::uint64_t unacked_frames;
+    std::string software;          // version of the peer's daemon; empty: it has not said
+    std::int64_t calendar_ns = 0;  // what its calendar is ahead of its own clock
   };
   std::vector<Row> rows() const;
 
@@ -55,6 +63,10 @@ class ControlLinks final : private net::LinkSink {
     std::vector<std::byte> buffer;
     bool lost = false;
     std::string why;
+    std::uint64_t about_due_ns = 0;
+    std::uint64_t abouts = 0;  // received: they answer nothing
+    std::string software;
+    std::int64_t calendar_ns = 0;
   };
 
   net::PayloadPlace place_payload(net::Link& link, const wire::FrameHeader& header) override;
@@ -63,6 +75,8 @@ class ControlLinks final : private net::LinkSink {
   void on_abandoned(net::Link&, const wire::FrameHeader&, const net::PayloadPlace&) override {}
   void on_acked(net::Link&, std::uint64_t) override {}
   void on_lost(net::Link& link, Errc reason, const char* text) override;
+  void send(Peer& peer, const nlohmann::json& message);
+  void tell_about(Peer& peer);
   Peer* peer_of(const net::Link& link);
   Peer& add(const wire::NodeId& node, const net::Endpoint& endpoint, bool active);
 
@@ -71,6 +85,7 @@ class ControlLinks final : private net::LinkSink {
   net::LinkSettings settings_;
   wire::NodeId self_;
   Sink& sink_;
+  std::function<nlohmann::json()> about_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<std::pair<LinkRef, nlohmann::json>> received_;
   LinkRef next_ref_ = 1;

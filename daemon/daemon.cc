@@ -23,6 +23,7 @@
 #include "daemon/service/supervisor.h"
 #include "daemon/service/watchdog.h"
 #include "daemon/version.h"
+#include "daemon/window.h"
 #include "net/event_loop_asio.h"
 #include "net/tcp/tcp_transport.h"
 
@@ -109,6 +110,7 @@ struct Daemon::Parts final : ControlVerbs {
   std::function<Result<Config>()> read_again;
   SteadyClock clock;
   std::uint64_t started_ns = 0;
+  std::unique_ptr<Window> window;  // first: the others count in its file
   wire::NodeId self = random_node();
   net::EventLoop loop;
   std::unique_ptr<net::Transport> transport;
@@ -138,6 +140,7 @@ struct Daemon::Parts final : ControlVerbs {
   ConductorSettings conductor_settings() const;
   void apply_changes();
   void watch_lanes(std::uint64_t now_ns);
+  void publish_metrics();
   std::string status_text() const;
   nlohmann::json report_status() const;
   int do_work();
@@ -303,7 +306,12 @@ void Daemon::Parts::watch_lanes(std::uint64_t now_ns) {
   if (now_ns < status_due_ns) return;
   status_due_ns = now_ns + kMaxSleepNs;
   supervisor.status(status_text());
-  if (metrics) {
+  window->tick();
+}
+
+// Between two rounds of do_work, when somebody has asked.
+void Daemon::Parts::publish_metrics() {
+  if (metrics && metrics->wanted()) {
     metrics->publish(
         metric_families(report_status(), conductor->report_peers(), conductor->report_counters()));
   }
@@ -401,9 +409,10 @@ Result<nlohmann::json> Daemon::Parts::handle(std::string_view verb, const nlohma
                           {"shm", wire::kShmAbi},
                           {"control", wire::kControlProtocol}};
   }
+  if (Window::knows(verb)) return window->handle(verb, args);
   return fail(Errc::unsupported,
-              "unknown verb; this daemon knows status, host, clients, peers, groups, "
-              "tensors, counters, tuner, explain, policy, version");
+              "unknown verb; this daemon knows status, host, clients, peers, groups, tensors, "
+              "counters, tuner, explain, policy, trace, settings, log, version");
 }
 
 Daemon::Daemon(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -412,6 +421,7 @@ Daemon::~Daemon() {
   if (!parts_) return;
   for (auto& lane : parts_->lanes) lane->thread->stop();
   parts_->control.reset();
+  parts_->metrics.reset();
   parts_->acceptor.reset();
   parts_->conductor.reset();
   parts_->lanes.clear();
@@ -429,8 +439,15 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const Config& config,
   auto control = ControlServer::create(parts->loop.impl().io, options, *parts);
   if (!control) return tl::unexpected(control.error());
   parts->control = std::move(*control);
+  std::vector<Lane*> lanes;
+  for (const auto& lane : parts->lanes) lanes.push_back(lane->lane.get());
+  auto window = Window::create(parts->config, parts->clock, std::move(lanes), *parts->conductor,
+                               *parts->tuning);
+  if (!window) return tl::unexpected(window.error());
+  parts->window = std::move(*window);
   if (const Endpoint& listen = config.metrics_listen; !listen.host.empty()) {
-    auto metrics = MetricsServer::create(listen.host, listen.port);
+    auto metrics =
+        MetricsServer::create(listen.host, listen.port, [loop = &parts->loop] { loop->wake(); });
     if (!metrics) return tl::unexpected(metrics.error());
     parts->metrics = std::move(*metrics);
   }
@@ -455,6 +472,7 @@ void Daemon::run() {
     const int work = parts.do_work();
     const std::uint64_t now = parts.clock.now_ns();
     parts.watch_lanes(now);
+    parts.publish_metrics();
     if (work > 0) continue;
     const std::uint64_t deadline =
         std::min(parts.conductor->next_deadline_ns(), parts.watchdog->next_deadline_ns());

@@ -44,6 +44,7 @@ Lane::Lane(const LaneSettings& settings, const Clock& clock, net::Transport& tra
   const std::uint32_t tokens = settings.send_slabs + settings.result_slabs;
   tokens_.resize(tokens);
   free_tokens_.resize(tokens);
+  wire_events_.resize(tokens);
   for (std::uint32_t i = 0; i < tokens; ++i) free_tokens_[i] = tokens - 1 - i;
   remember_slabs();
 }
@@ -92,7 +93,7 @@ int Lane::do_work() {
   ring_doorbells();
   if (reported_ && wake_conductor_) wake_conductor_();
   reported_ = false;
-  if (work > 0) bump(counters_.busy_ns, clock_.now_ns() - begin);
+  if (work > 0) bump(counters_->busy_ns, clock_.now_ns() - begin);
   return work;
 }
 
@@ -155,10 +156,10 @@ bool Lane::take_entry(LaneClient& client) {
     return false;
   }
   ++client.taken;
-  bump(counters_.entries, std::uint64_t{1});
+  bump(counters_->entries, std::uint64_t{1});
   const auto found = groups_by_number_.find(entry.group);
   if (found == groups_by_number_.end() || !found->second->uses_client(client)) {
-    bump(counters_.bad_entries, std::uint64_t{1});
+    bump(counters_->bad_entries, std::uint64_t{1});
     tell(client, entry.ticket, Errc::unknown_group, "no such group for this client", 0);
     return true;
   }
@@ -334,6 +335,7 @@ int Lane::settle() {
   if (timer) {
     next_timer_ns_ = now + kTimerNs;
     publish_peers();
+    publish_gauges();
   }
   for (LaneGroup* group : groups_) {
     if (timer) group->on_timer(now);
@@ -430,7 +432,7 @@ void Lane::report(const Event& event) {
 
 void Lane::record(LaneGroup& group, const OpRecord& record, Errc code, const char* text) {
   if (events_->write_available() < kEventReserve) {
-    bump(counters_.dropped_records, std::uint64_t{1});
+    bump(counters_->dropped_records, std::uint64_t{1});
     return;
   }
   Event event;

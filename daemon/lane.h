@@ -21,6 +21,7 @@
 #include "daemon/lane_settings.h"
 #include "daemon/slab_pool.h"
 #include "daemon/snapshot_table.h"
+#include "daemon/trace_ring.h"
 #include "net/event_loop.h"
 #include "net/link.h"
 #include "net/transport.h"
@@ -105,6 +106,9 @@ class Lane final : private net::LinkSink {
   int do_work();
   // Where samples of tensors go; before the lane runs. Without it the tuner learns nothing new.
   void set_shadow(Shadow* shadow) { shadow_ = shadow; }
+  // Where the lane counts, before it runs: memory that others read after the daemon's death too. It
+  // outlives the lane.
+  void count_in(LaneCounters& counters) { counters_ = &counters; }
 
   // Between prepare_sleep() and end_sleep() clients and the conductor wake the lane's event loop.
   // False: there is work already, do not sleep.
@@ -115,7 +119,8 @@ class Lane final : private net::LinkSink {
 
   CommandRing& commands() { return *commands_; }
   EventRing& events() { return *events_; }
-  const LaneCounters& counters() const { return counters_; }
+  const LaneCounters& counters() const { return *counters_; }
+  TraceRing& trace() { return trace_; }
   const LaneSettings& settings() const { return settings_; }
 
   struct PeerSnapshot {
@@ -137,10 +142,10 @@ class Lane final : private net::LinkSink {
   // A frame with a payload, sent or received: what the tuner knows of a lane's work.
   void count_block(std::size_t bytes) noexcept {
     if (bytes == 0) return;  // a grant
-    bump(counters_.block_bytes, std::uint64_t{bytes});
-    bump(counters_.blocks, std::uint64_t{1});
+    bump(counters_->block_bytes, std::uint64_t{bytes});
+    bump(counters_->blocks, std::uint64_t{1});
   }
-  LaneCounters& mutable_counters() { return counters_; }
+  LaneCounters& mutable_counters() { return *counters_; }
   LanePeer& peer(const wire::NodeId& id, const net::Endpoint& endpoint);
   LaneClient* client(std::uint64_t id);
   void tell(LaneClient& client, std::uint64_t ticket, Errc code, const char* text,
@@ -184,7 +189,11 @@ class Lane final : private net::LinkSink {
   LaneGroup* group_of(const wire::FrameHeader& header, const LanePeer& peer, std::uint32_t& node,
                       bool& protocol_ok);
   void acked(std::uint64_t cookie);
+  void trace_departure(const LanePeer& peer, const wire::FrameHeader& header, std::uint64_t bytes,
+                       std::uint64_t cookie);
+  void trace_arrival(TraceEvent& event);
   void publish_peers();
+  void publish_gauges();
   void drop_idle_pages(std::uint64_t now_ns);
   void remember_slabs();
   void forget_slabs();
@@ -201,7 +210,9 @@ class Lane final : private net::LinkSink {
   // On the heap: a few hundred kilobytes each.
   std::unique_ptr<CommandRing> commands_ = std::make_unique<CommandRing>();
   std::unique_ptr<EventRing> events_ = std::make_unique<EventRing>();
-  LaneCounters counters_;
+  LaneCounters own_counters_;
+  LaneCounters* counters_ = &own_counters_;
+  TraceRing trace_;
 
   SlabPool accumulators_;   // sums of chunks this node owns; a raw result is sent from there
   SlabPool receive_slabs_;  // contributions of other nodes
@@ -211,6 +222,7 @@ class Lane final : private net::LinkSink {
   codec::Workspace codec_workspace_;
   std::vector<FrameToken> tokens_;
   std::vector<std::uint32_t> free_tokens_;
+  std::vector<TraceEvent> wire_events_;  // of the tokens; begin_ns 0: not traced
   std::uint32_t contributions_in_flight_ = 0;
   std::uint32_t results_in_flight_ = 0;
 

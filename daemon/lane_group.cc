@@ -294,6 +294,12 @@ bool LaneGroup::on_frame(LanePeer& peer, std::uint32_t node, const wire::FrameHe
   }
 }
 
+void LaneGroup::unpin(OpId op) {
+  TERN_CHECK(data_[op].pins > 0);
+  --data_[op].pins;
+  if (data_[op].pins == 0 && ops_.in_use(op) && ops_.op(op).completing) finalize(op);
+}
+
 void LaneGroup::frame_acked(OpId op) { unpin(op); }
 
 // ---- Ends

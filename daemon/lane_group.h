@@ -19,6 +19,7 @@
 #include "daemon/slab_pool.h"
 #include "daemon/snapshot_table.h"
 #include "daemon/tensor_state.h"
+#include "daemon/trace_ring.h"
 #include "net/link.h"
 
 namespace tern::daemon {
@@ -246,6 +247,15 @@ class LaneGroup {
   void deliver_floats(collective::OpId op, const Part& part, const float* values);
   void contribute_raw(collective::OpId op, std::uint32_t node, wire::FrameHeader header,
                       const Part& part, const codec::Recipe& recipe, bool nonfinite);
+
+  // For `ternctl trace` (lane_group_trace.cc); only while it is on.
+  struct CodecTime {
+    std::uint64_t begin_ns, end_ns;
+    std::uint64_t bytes;  // of the block
+  };
+  void trace_codec(TraceKind kind, collective::OpId op, std::uint32_t number, std::uint32_t node,
+                   const wire::BlockHeader& header, const CodecTime& time);
+  void trace_op(collective::OpId op, Errc code, std::uint64_t now_ns);
 
   // What the tuner chooses (lane_group_tuning.cc).
   const codec::Recipe& recipe_of(collective::OpId op, std::uint32_t number, Leg leg,

@@ -431,12 +431,6 @@ void LaneGroup::complete(OpId op) {
   if (data_[op].pins == 0) finalize(op);
 }
 
-void LaneGroup::unpin(OpId op) {
-  TERN_CHECK(data_[op].pins > 0);
-  --data_[op].pins;
-  if (data_[op].pins == 0 && ops_.in_use(op) && ops_.op(op).completing) finalize(op);
-}
-
 void LaneGroup::finalize(OpId op) {
   const auto& ended = ops_.op(op);
   OpData& data = data_[op];
@@ -445,6 +439,7 @@ void LaneGroup::finalize(OpId op) {
   const std::uint64_t now = lane_->clock().now_ns();
   auto& counters = lane_->mutable_counters();
   bump(counters.codec_ns, data.encode_ns + data.decode_ns);
+  if (lane_->trace().on()) trace_op(op, code, now);
   if (ended.submitted != 0) {
     bump(code == Errc::ok ? counters.ops_completed : counters.ops_failed, std::uint64_t{1});
   }

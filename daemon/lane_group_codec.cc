@@ -66,6 +66,9 @@ bool LaneGroup::encode_lossy(OpId op, std::uint32_t number, Leg leg, const codec
   if (shifts) ++state.sender_step(number);
   wire::write_block_header(header, slab.first<wire::kBlockHeaderBytes>());
   bytes = static_cast<std::uint32_t>(wire::kBlockHeaderBytes) + result.payload_bytes;
+  if (lane_->trace().on()) {
+    trace_codec(TraceKind::encode, op, number, self_, header, {begin, end, bytes});
+  }
   data.encoded_bytes += input.size() * dtype_bytes(dtype(op));
   if (data.tensor->tuning) data.tensor->tuning->owes(number) = 1;
   data.input_energy += result.input_energy;
@@ -93,13 +96,17 @@ bool LaneGroup::encode_lossless(OpId op, std::uint32_t number, const codec::Reci
   const std::uint32_t payload = codec::encode_lossless(recipe, dtype(op), input, last, step,
                                                        slab.subspan(wire::kBlockHeaderBytes),
                                                        header, lane_->codec_workspace());
-  data.encode_ns += lane_->clock().now_ns() - begin;
+  const std::uint64_t end = lane_->clock().now_ns();
+  data.encode_ns += end - begin;
   if (data.first_encode_ns == 0) data.first_encode_ns = begin;
   if (payload == 0) return false;
   data.encoded_bytes += input.size();
   if (delta) ++data.tensor->codec.sender_step(number);
   wire::write_block_header(header, slab.first<wire::kBlockHeaderBytes>());
   bytes = static_cast<std::uint32_t>(wire::kBlockHeaderBytes) + payload;
+  if (lane_->trace().on()) {
+    trace_codec(TraceKind::encode, op, number, self_, header, {begin, end, bytes});
+  }
   return true;
 }
 

@@ -123,6 +123,10 @@ const char* LaneGroup::add_block(OpId op, std::uint32_t number, std::uint32_t se
   }
   decode_ns = lane_->clock().now_ns() - begin;
   data_[op].decode_ns += decode_ns;
+  if (lane_->trace().on()) {
+    trace_codec(TraceKind::decode, op, number, sender, header,
+                {begin, begin + decode_ns, block.size()});
+  }
   return nullptr;
 }
 
@@ -166,7 +170,11 @@ const char* LaneGroup::deliver_block(OpId op, std::uint32_t number, std::uint32_
     if (!direct) codec::from_f32(type, out, part.elements, output);
   }
   copy_to_other_ranks(op, part);
-  data_[op].decode_ns += lane_->clock().now_ns() - begin;
+  const std::uint64_t end = lane_->clock().now_ns();
+  data_[op].decode_ns += end - begin;
+  if (lane_->trace().on()) {
+    trace_codec(TraceKind::decode, op, number, sender, header, {begin, end, block.size()});
+  }
   return nullptr;
 }
 

@@ -45,6 +45,7 @@ void Lane::acked(std::uint64_t cookie) {
   if (--token.unacked > 0) return;
   --(token.leg == FrameToken::Leg::contribution ? contributions_in_flight_ : results_in_flight_);
   if (token.slab != SlabPool::kNone) token.pool->give(token.slab);
+  if (wire_events_[cookie - 1].begin_ns != 0) trace_arrival(wire_events_[cookie - 1]);
   LaneGroup* group = token.group;
   const collective::OpId op = token.op;
   token = FrameToken{};
@@ -58,7 +59,34 @@ void Lane::send(LanePeer& peer, const wire::FrameHeader& header, std::span<const
                 std::span<const std::byte> body, std::uint64_t cookie) {
   if (peer.link->state() == net::LinkState::lost) return acked(cookie);
   count_block(prefix.size() + body.size());
+  if (trace_.on()) trace_departure(peer, header, prefix.size() + body.size(), cookie);
   peer.link->send(header, prefix, body, cookie);
+}
+
+// ---- Trace
+// ----------------------------------------------------------------------------------------
+
+void Lane::trace_departure(const LanePeer& peer, const wire::FrameHeader& header,
+                           std::uint64_t bytes, std::uint64_t cookie) {
+  if (cookie == 0) return;  // a grant
+  TraceEvent& event = wire_events_[cookie - 1];
+  const auto found = groups_by_token_.find(header.group);
+  if (event.begin_ns != 0 || found == groups_by_token_.end()) return;
+  event.kind = TraceKind::wire;
+  event.begin_ns = clock_.now_ns();
+  event.group = found->second->setup().number;
+  event.tensor = header.tensor;
+  event.sequence = header.op_seq;
+  event.chunk = header.chunk;
+  event.bytes = bytes;
+  const std::uint32_t node = found->second->node_of(peer);
+  event.node = static_cast<std::uint16_t>(node == collective::kNobody ? 0xffff : node);
+}
+
+void Lane::trace_arrival(TraceEvent& event) {
+  event.end_ns = clock_.now_ns();
+  if (trace_.on()) trace_.record(event);
+  event = TraceEvent{};
 }
 
 // ---- Links
@@ -117,7 +145,7 @@ LaneGroup* Lane::group_of(const wire::FrameHeader& header, const LanePeer& peer,
                           std::uint32_t& node, bool& protocol_ok) {
   const auto found = groups_by_token_.find(header.group);
   if (found == groups_by_token_.end()) {
-    bump(counters_.unknown_group_frames,
+    bump(counters_->unknown_group_frames,
          std::uint64_t{1});  // late frames of an ended epoch, mostly
     return nullptr;
   }
@@ -165,7 +193,7 @@ bool Lane::on_frame(net::Link& link, const wire::FrameHeader& header,
     peer->receiving.group->on_abandoned(*peer);  // the group ended while the payload came
   }
   peer->receiving = Receiving{};
-  if (!protocol_ok) bump(counters_.bad_frames, std::uint64_t{1});
+  if (!protocol_ok) bump(counters_->bad_frames, std::uint64_t{1});
   return protocol_ok;
 }
 
@@ -180,7 +208,7 @@ void Lane::on_acked(net::Link&, std::uint64_t cookie) { acked(cookie); }
 void Lane::on_lost(net::Link& link, Errc reason, const char* text) {
   LanePeer* peer = peer_of(link);
   peer->lost = true;
-  bump(counters_.links_lost, std::uint64_t{1});
+  bump(counters_->links_lost, std::uint64_t{1});
   for (LaneGroup* group : groups_) {
     const std::uint32_t node = group->node_of(*peer);
     if (node == collective::kNobody) continue;
@@ -215,6 +243,15 @@ void Lane::publish_peers() {
     std::strncpy(row.carrier_note, carriage.note, sizeof(row.carrier_note) - 1);
   }
   peer_table_.write(rows);
+}
+
+void Lane::publish_gauges() {
+  std::uint64_t ops = 0;
+  for (const LaneGroup* group : groups_) ops += group->in_flight();
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  counters_->ops_now.store(ops, kRelaxed);
+  counters_->unacked_now.store(contributions_in_flight_ + results_in_flight_, kRelaxed);
+  counters_->waiting_now.store(receive_slabs_.count() - receive_slabs_.free_count(), kRelaxed);
 }
 
 std::vector<Lane::PeerSnapshot> Lane::peers() const { return peer_table_.read(); }

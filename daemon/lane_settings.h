@@ -23,7 +23,7 @@ struct LaneSettings {
   std::size_t block_bytes() const { return chunk_bytes + wire::kBlockHeaderBytes; }
 };
 
-// Written by the lane, read by the conductor.
+// Written by the lane, read by anybody; daemon/counter_table.h documents each.
 struct LaneCounters {
   std::atomic<std::uint64_t> ops_completed{0}, ops_failed{0};
   std::atomic<std::uint64_t> entries{0}, bad_entries{0};
@@ -34,6 +34,8 @@ struct LaneCounters {
   // and blocks travelled meanwhile.
   std::atomic<std::uint64_t> busy_ns{0}, codec_ns{0}, block_bytes{0}, blocks{0};
   std::atomic<std::uint64_t> samples{0};
+  // How much waits, as of the last tenth of a second.
+  std::atomic<std::uint64_t> ops_now{0}, unacked_now{0}, waiting_now{0};
 };
 
 }  // namespace tern::daemon

@@ -13,7 +13,9 @@
 #include "daemon/config/command_line.h"
 #include "daemon/daemon.h"
 #include "daemon/service/journal_sink.h"
+#include "daemon/service/recent_log.h"
 #include "daemon/version.h"
+#include "daemon/window.h"
 
 namespace {
 
@@ -42,6 +44,7 @@ void start_log(const std::string& level) {
     spdlog::set_default_logger(spdlog::stderr_color_mt("ternd"));
     spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");
   }
+  spdlog::default_logger()->sinks().push_back(tern::daemon::recent_log_sink());
   spdlog::set_level(spdlog::level::from_str(level));
 }
 
@@ -53,6 +56,10 @@ int run(const std::vector<std::string>& arguments) {
   }
   if (line->print) {
     std::fputs(line->print->c_str(), stdout);
+    return 0;
+  }
+  if (line->print_counters) {
+    std::fputs(tern::daemon::counters_markdown().c_str(), stdout);
     return 0;
   }
   start_log(line->config.log_level);

@@ -197,6 +197,7 @@ void Tuning::publish(std::uint64_t number, Tuned& tuned) {
   tuned.tuning->allow(allowed);
   if (!tuned.published.empty() && tuned.published.back().choice == choice) return;
   const tuner::TensorPolicy& policy = tuner_.policy(number);
+  const bool stays = policy.switches() != tuned.switches || tuned.published.empty();
   if (policy.switches() != tuned.switches && !tuned.published.empty()) {
     tuned.switches = policy.switches();
     ++switches_;
@@ -207,6 +208,7 @@ void Tuning::publish(std::uint64_t number, Tuned& tuned) {
   if (tuned.published.size() == kHistory) tuned.published.pop_front();
   tuned.published.push_back({version, choice});
   tuned.tuning->publish(version, choice);
+  if (change_sink_) tell_change(number, tuned, stays);
 }
 
 // ---- What has happened

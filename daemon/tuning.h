@@ -3,9 +3,11 @@
 // The conductor's part of tuning: it tells tuner::Tuner what lanes and shadow have measured,
 // publishes its choices to the lanes, and keeps logs, policy and memory. docs/tuner.md.
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -16,6 +18,7 @@
 #include "base/result.h"
 #include "daemon/member_group.h"
 #include "daemon/shadow.h"
+#include "daemon/tracer.h"
 #include "daemon/tuning_policy.h"
 #include "tuner/tuner.h"
 
@@ -40,6 +43,10 @@ class Tuning {
   // Where samples come from; without one the tuner knows nothing and stays raw. Outlives this.
   void set_shadow(Shadow* shadow) { shadow_ = shadow; }
   void set_lanes(std::vector<Lane*> lanes);
+  // Is told whenever a tensor is sent otherwise from now on.
+  void set_change_sink(std::function<void(const RecipeChange&)> sink) {
+    change_sink_ = std::move(sink);
+  }
 
   // ---- Policy ----
   const TuningPolicy& policy() const { return policy_; }
@@ -66,7 +73,7 @@ class Tuning {
   std::string choice_text(const TensorState& state) const;
   nlohmann::json report() const;
   Result<nlohmann::json> explain(const std::string& tensor) const;
-  nlohmann::json counters() const;
+  std::array<std::uint64_t, 5> counter_values() const;
 
  private:
   struct Published {
@@ -112,6 +119,7 @@ class Tuning {
   void load();
   void publish(std::uint64_t number, Tuned& tuned);
   void decide();
+  void tell_change(std::uint64_t number, const Tuned& tuned, bool stays) const;
   void observe_rates(const MemberGroup& group, const Tuned& tuned, std::uint32_t lane);
   void observe_lanes();
   int take_results();
@@ -126,6 +134,7 @@ class Tuning {
   tuner::Tuner tuner_;
   std::uint16_t list_;  // which list of candidates it is, for other nodes
   Shadow* shadow_ = nullptr;
+  std::function<void(const RecipeChange&)> change_sink_;
   std::vector<Lane*> lanes_;
   std::map<std::uint64_t, Tuned> tensors_;       // by TensorTuning::number
   std::vector<std::uint64_t> to_decide_;         // of which an op has ended

@@ -13,6 +13,14 @@ std::string Tuning::choice_text(const TensorState& state) const {
   return tuner_.choice_text(found->second.published.back().choice);
 }
 
+void Tuning::tell_change(std::uint64_t number, const Tuned& tuned, bool stays) const {
+  const auto& published = tuned.published;
+  const std::string from =
+      published.size() > 1 ? tuner_.choice_text(published[published.size() - 2].choice) : "";
+  change_sink_({tuned.group, tuned.job, tuned.name, from,
+                tuner_.choice_text(published.back().choice), tuner_.view(number).reason, !stays});
+}
+
 nlohmann::json Tuning::describe(std::uint64_t number, const Tuned& tuned, bool all) const {
   const tuner::Tuner::TensorView view = tuner_.view(number);
   nlohmann::json row = {{"group", tuned.group},
@@ -72,20 +80,10 @@ Result<nlohmann::json> Tuning::explain(const std::string& tensor) const {
   return rows;
 }
 
-nlohmann::json Tuning::counters() const {
-  nlohmann::json rows = nlohmann::json::object();
-  const auto add = [&rows](const char* name, std::uint64_t value, const char* unit,
-                           const char* help) {
-    rows[name] = {{"value", value}, {"unit", unit}, {"help", help}};
-  };
-  add("tuner_decisions", decisions_, "1", "times the tuner chose a recipe");
-  add("tuner_switches", switches_, "1", "times it chose another one than before, trials excepted");
-  add("tuner_ns", spent_ns_, "ns", "time the conductor has spent on the tuner");
-  add("tuner_shadow_ns", shadow_ != nullptr ? shadow_->cpu_ns() : 0, "ns",
-      "time spent measuring recipes that were not in use");
-  add("tuner_shadow_disturbed", shadow_ != nullptr ? shadow_->disturbed() : 0, "1",
-      "measurements in whose middle something else needed the core");
-  return rows;
+// In the order of tuner_counters().
+std::array<std::uint64_t, 5> Tuning::counter_values() const {
+  return {decisions_, switches_, spent_ns_, shadow_ != nullptr ? shadow_->cpu_ns() : 0,
+          shadow_ != nullptr ? shadow_->disturbed() : 0};
 }
 
 }  // namespace tern::daemon

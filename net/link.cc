@@ -125,6 +125,9 @@ int Link::State::tick_open(std::uint64_t now) {
     return send_ack(now) ? 1 : 0;
   }
   if (now >= sent_ns + settings.heartbeat_ns && now >= ack_blocked_until_ns) {
+    // Nobody acknowledges on a link at rest.
+    clock_offset.widen(now);
+    report_clock();
     if (send_control(wire::FrameKind::heartbeat)) return 1;
     ack_blocked_until_ns = now + settings.ack_delay_ns;
   }

@@ -38,6 +38,10 @@ struct LinkStats {
   std::uint64_t peer_delivers = 0;   // bytes per second from there to here, as it says; 0: unknown
   std::uint64_t acked_bytes = 0;
   std::uint64_t round_trip_ns = 0;  // smoothed, from sequenced frame to its ack
+  // The peer's clock less ours, from its acks; the error is kUnknown before the first.
+  std::int64_t clock_offset_ns = 0;
+  std::uint64_t clock_error_ns = kUnknown;
+  static constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
 };
 
 class Link;

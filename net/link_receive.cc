@@ -92,6 +92,7 @@ void Link::State::finish_control(const wire::FrameHeader& header, bool payload_v
       std::memcpy(&body, control_payload.data(), sizeof body);
       stats.peer_decode_ns = body.decode_ns;
       stats.peer_delivers = body.delivered;
+      note_clock(header.ack_seq, body.receiver_ns);
       break;
     }
     default:
@@ -122,6 +123,19 @@ void Link::State::on_frame(const wire::FrameHeader& header, const PayloadPlace& 
     send_control(std::as_bytes(std::span(&frame, 1)));
   }
   lose(Errc::protocol_error, "the peer sent a frame that breaks the protocol");
+}
+
+// Before the acknowledged frames are forgotten.
+void Link::State::note_clock(std::uint64_t ack_seq, std::uint64_t receiver_ns) {
+  const bool sent_here = ack_seq >= unacked.first() && ack_seq < unacked.next();
+  clock_offset.note(sent_here ? unacked.at(ack_seq).sent_ns : 0, receiver_ns, clock.now_ns());
+  report_clock();
+}
+
+void Link::State::report_clock() {
+  const ClockOffset::Estimate estimate = clock_offset.estimate();
+  stats.clock_offset_ns = estimate.ns;
+  stats.clock_error_ns = estimate.known ? estimate.error_ns : LinkStats::kUnknown;
 }
 
 // False: the peer acknowledges what it cannot have received. Believing it would free memory that

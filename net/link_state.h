@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "net/clock_offset.h"
 #include "net/frame_fifo.h"
 #include "net/link.h"
 #include "wire/hello.h"
@@ -105,7 +106,8 @@ struct Link::State {
   std::uint64_t ack_blocked_until_ns = 0;
   std::uint64_t decode_ns = 0;
   std::uint64_t delivered = 0;  // bytes per second
-  bool announced = false;       // place_payload has been called, on_frame not yet
+  ClockOffset clock_offset;
+  bool announced = false;  // place_payload has been called, on_frame not yet
   wire::FrameHeader announced_header;
   PayloadPlace announced_place;
   std::array<std::byte, sizeof(wire::RefuseBody)> control_payload;
@@ -154,6 +156,8 @@ struct Link::State {
   bool begin_control(const wire::FrameHeader& header, PayloadPlace& place);
   void finish_control(const wire::FrameHeader& header, bool payload_valid);
   void on_frame(const wire::FrameHeader& header, const PayloadPlace& place, bool payload_valid);
+  void note_clock(std::uint64_t ack_seq, std::uint64_t receiver_ns);
+  void report_clock();
   bool take_ack(std::uint64_t ack_seq);
   void release_through(std::uint64_t seq);
 };

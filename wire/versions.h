@@ -10,5 +10,6 @@ inline constexpr std::uint16_t kWireProtocolMin = 1;
 inline constexpr std::uint16_t kWireProtocol = 1;
 inline constexpr std::uint16_t kShmAbi = 1;
 inline constexpr std::uint16_t kControlProtocol = 1;
+inline constexpr std::uint16_t kCountersFile = 1;
 
 }  // namespace tern::wire

@@ -21,6 +21,7 @@ struct Given {
   bool sample_config = false;
   bool settings_markdown = false;
   bool settings_manual = false;
+  bool counters_markdown = false;
   std::map<std::string_view, std::string> values;  // by name of the setting
 };
 
@@ -118,6 +119,8 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
                "Print the page of all settings and exit");
   app.add_flag("--print-settings-manual", given.settings_manual,
                "Print the manual page of all settings and exit");
+  app.add_flag("--print-counters-markdown", given.counters_markdown,
+               "Print the page of all counters, metrics and trace events and exit");
   add_settings(app, given);
   try {
     // CLI11 takes arguments from the back.
@@ -139,7 +142,8 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
   if (given.sample_config) line.print = sample_config();
   if (given.settings_markdown) line.print = settings_markdown();
   if (given.settings_manual) line.print = settings_manual(version);
-  if (line.print) return line;
+  line.print_counters = given.counters_markdown;
+  if (line.print || line.print_counters) return line;
 
   if (!given.config_file.empty()) {
     if (auto status = apply_config_file(line.config, given.config_file); !status) {

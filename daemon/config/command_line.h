@@ -17,6 +17,7 @@ struct CommandLine {
   // Set by --help, --version and the --print options: print this and end with success. The config
   // is then of no use.
   std::optional<std::string> print;
+  bool print_counters = false;  // a page that is made elsewhere: counters_markdown()
 };
 
 // `arguments` are those after the program's name. Every setting is an option, `--op-timeout 5s` or

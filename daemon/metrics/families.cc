@@ -1,6 +1,8 @@
 #include "daemon/metrics/families.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -32,6 +34,11 @@ constexpr Metric kOfDaemon[] = {
     {"uptime_s", "tern_uptime_seconds", MetricType::Gauge, 1, "Time since the daemon started."},
 };
 
+constexpr Metric kBuildInfo{"info", "tern_build_info", MetricType::Gauge, 1,
+                            "Always 1; the labels say what runs."};
+constexpr Metric kSilentLanes{"silent", "tern_silent_lanes", MetricType::Gauge, 1,
+                              "Lanes that do not answer the conductor; 0 in health."};
+
 constexpr Metric kOfLinks[] = {
     {"bytes_sent", "tern_link_sent_bytes_total", MetricType::Counter, 1, "Bytes sent on a link."},
     {"bytes_received", "tern_link_received_bytes_total", MetricType::Counter, 1,
@@ -57,24 +64,41 @@ std::string text_of(const json& row, const char* field) {
 
 MetricFamily family_of(const Metric& metric) { return {metric.name, metric.help, metric.type, {}}; }
 
-// The row's number with these labels, if the row has it. Rows with equal labels, two links to one
-// peer, become one: what is counted is added, else the largest is shown.
+// The row's number with these labels, if the row has it. Requires: no other row has the same.
 void add_row(MetricFamily& family, const Metric& metric, const json& row,
              std::vector<ClientMetric::Label> labels) {
   const auto found = row.is_object() ? row.find(metric.field) : row.end();
   if (found == row.end() || !found->is_number()) return;
-  const double number = found->get<double>() * metric.scale;
-  const auto same = std::find_if(family.metric.begin(), family.metric.end(),
-                                 [&](const ClientMetric& other) { return other.label == labels; });
-  if (same != family.metric.end()) {
-    same->counter.value += number;
-    same->gauge.value = std::max(same->gauge.value, number);
-    return;
-  }
   ClientMetric value;
   value.label = std::move(labels);
-  value.counter.value = value.gauge.value = number;  // the type says which counts
+  value.counter.value = value.gauge.value =
+      found->get<double>() * metric.scale;  // the type says which counts
   family.metric.push_back(std::move(value));
+}
+
+struct LinkRow {
+  std::vector<ClientMetric::Label> labels;
+  json numbers;
+};
+
+// Rows with equal labels, two links to one peer, become one: what is counted is added, else the
+// largest is shown. In the order in which they came.
+std::vector<LinkRow> merged_links(const json& peers) {
+  std::vector<LinkRow> links;
+  std::map<std::array<std::string, 3>, std::size_t> known;
+  for (const json& row : peers) {
+    const std::array key{text_of(row, "node_id"), text_of(row, "address"), text_of(row, "lane")};
+    const auto [at, fresh] = known.emplace(key, links.size());
+    if (fresh) links.push_back({{{"node", key[0]}, {"address", key[1]}, {"lane", key[2]}}, {}});
+    for (const Metric& metric : kOfLinks) {
+      const auto found = row.is_object() ? row.find(metric.field) : row.end();
+      if (found == row.end() || !found->is_number()) continue;
+      json& sum = links[at->second].numbers[metric.field];
+      const double number = found->get<double>(), last = sum.is_null() ? 0.0 : sum.get<double>();
+      sum = metric.type == MetricType::Counter ? last + number : std::max(last, number);
+    }
+  }
+  return links;
 }
 
 void add_family(std::vector<MetricFamily>& families, MetricFamily family) {
@@ -83,13 +107,32 @@ void add_family(std::vector<MetricFamily>& families, MetricFamily family) {
 
 }  // namespace
 
+std::vector<MetricText> metric_texts() {
+  std::vector<MetricText> texts;
+  const auto add = [&texts](const Metric& metric) {
+    texts.push_back(
+        {metric.name, metric.type == MetricType::Counter ? "counter" : "gauge", metric.help});
+  };
+  add(kBuildInfo);
+  for (const Metric& metric : kOfDaemon) add(metric);
+  add(kSilentLanes);
+  for (const Metric& metric : kOfLinks) add(metric);
+  return texts;
+}
+
+std::string metric_name(const std::string& counter, const std::string& unit, bool only_grows) {
+  constexpr std::string_view kNs = "_ns";
+  const bool nanoseconds = unit == "ns" && counter.ends_with(kNs);
+  return "tern_" +
+         (nanoseconds ? counter.substr(0, counter.size() - kNs.size()) + "_seconds" : counter) +
+         (only_grows ? "_total" : "");
+}
+
 std::vector<MetricFamily> metric_families(const json& status, const json& peers,
                                           const json& counters) {
   std::vector<MetricFamily> families;
-  const Metric info{"info", "tern_build_info", MetricType::Gauge, 1,
-                    "Always 1; the labels say what runs."};
-  MetricFamily build = family_of(info);
-  add_row(build, info, {{"info", 1}},
+  MetricFamily build = family_of(kBuildInfo);
+  add_row(build, kBuildInfo, {{"info", 1}},
           {{"version", text_of(status, "version")},
            {"kernel_target", text_of(status, "kernel_target")},
            {"transport", text_of(status, "transport")}});
@@ -99,33 +142,24 @@ std::vector<MetricFamily> metric_families(const json& status, const json& peers,
     add_row(family, metric, status, {});
     add_family(families, std::move(family));
   }
-  const Metric silent{"silent", "tern_silent_lanes", MetricType::Gauge, 1,
-                      "Lanes that do not answer the conductor; 0 in health."};
   if (const auto lanes = status.find("silent_lanes"); lanes != status.end() && lanes->is_array()) {
-    MetricFamily family = family_of(silent);
-    add_row(family, silent, {{"silent", lanes->size()}}, {});
+    MetricFamily family = family_of(kSilentLanes);
+    add_row(family, kSilentLanes, {{"silent", lanes->size()}}, {});
     add_family(families, std::move(family));
   }
+  const std::vector<LinkRow> links = merged_links(peers);
   for (const Metric& metric : kOfLinks) {
     MetricFamily family = family_of(metric);
-    for (const json& row : peers) {
-      add_row(family, metric, row,
-              {{"node", text_of(row, "node_id")},
-               {"address", text_of(row, "address")},
-               {"lane", text_of(row, "lane")}});
-    }
+    for (const LinkRow& link : links) add_row(family, metric, link.numbers, link.labels);
     add_family(families, std::move(family));
   }
   for (const auto& [name, counter] : counters.items()) {
-    // Prometheus wants base units.
-    constexpr std::string_view kNs = "_ns";
-    const bool nanoseconds = text_of(counter, "unit") == "ns" && name.ends_with(kNs);
-    const std::string base =
-        nanoseconds ? name.substr(0, name.size() - kNs.size()) + "_seconds" : name;
-    const std::string metric_name = "tern_" + base + "_total",
-                      help = text_of(counter, "help") + ".";
-    const Metric metric{"value", metric_name.c_str(), MetricType::Counter, nanoseconds ? 1e-9 : 1.0,
-                        help.c_str()};
+    const std::string unit = text_of(counter, "unit"), help = text_of(counter, "help") + ".";
+    const bool only_grows = text_of(counter, "kind") != "gauge";
+    const std::string full_name = metric_name(name, unit, only_grows);
+    const Metric metric{"value", full_name.c_str(),
+                        only_grows ? MetricType::Counter : MetricType::Gauge,
+                        unit == "ns" ? 1e-9 : 1.0, help.c_str()};
     MetricFamily family = family_of(metric);
     add_row(family, metric, counter, {});
     add_family(families, std::move(family));

@@ -6,9 +6,19 @@
 #include <prometheus/metric_family.h>
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <vector>
 
 namespace tern::daemon {
+
+// One line of documentation.
+struct MetricText {
+  std::string name, type, help;
+};
+// Of all but the counters, whose own table documents them.
+std::vector<MetricText> metric_texts();
+// The metric that a counter becomes: `tern_` before it, base units, and `_total` if it only grows.
+std::string metric_name(const std::string& counter, const std::string& unit, bool only_grows);
 
 // From the results of `status`, `peers` and `counters`. A field that is missing is left out.
 std::vector<prometheus::MetricFamily> metric_families(const nlohmann::json& status,

@@ -3,6 +3,7 @@
 #include <prometheus/metric_family.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,12 +13,18 @@
 namespace tern::daemon {
 
 // Answers GET /metrics over HTTP, in plaintext and to everyone who can connect, on threads of its
-// own. What it answers was published before: a scrape never waits for the conductor.
+// own. A scrape asks the conductor to publish, a second apart at least, and waits for it no longer
+// than half a second: a conductor that hangs is shown as it was.
 class MetricsServer {
  public:
-  // Port 0: the kernel chooses. The error says which address cannot be had.
-  static Result<std::unique_ptr<MetricsServer>> create(const std::string& host, std::uint16_t port);
+  // Port 0: the kernel chooses. The error says which address cannot be had. `wake` makes the
+  // conductor look at wanted(); it is called on other threads.
+  static Result<std::unique_ptr<MetricsServer>> create(const std::string& host, std::uint16_t port,
+                                                       std::function<void()> wake);
   ~MetricsServer();
+
+  // Somebody waits for publish(). Costs nothing while nobody scrapes.
+  bool wanted() const noexcept;
 
   // Thread: one at a time.
   void publish(std::vector<prometheus::MetricFamily> families);

@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -123,6 +126,53 @@ TEST(Doctor, PrintsTheRemedyBelowWhatItIsFor) {
   EXPECT_EQ(render_findings({{Grade::good, "clock", "synchronized", ""},
                              {Grade::fault, "lanes", "silent", "restart"}}),
             "good    clock: synchronized\nfault   lanes: silent\n        -> restart\n");
+}
+
+TEST(Doctor, SeesPortsOfRdmaDevicesThatAreNotActive) {
+  Node node;
+  expect(node.about("RDMA"), Grade::good, "no device", "");
+  node.machine.rdma_ports = {{"mlx5_0", "1", "ACTIVE", "InfiniBand"}};
+  expect(node.about("RDMA"), Grade::good, "mlx5_0 port 1 (InfiniBand)", "");
+  node.machine.rdma_ports.push_back({"rxe0", "1", "DOWN", "Ethernet"});
+  expect(node.about("RDMA"), Grade::advice, "not active: rxe0 port 1 (DOWN)", "ip link set");
+}
+
+TEST(Doctor, ReadsRdmaDevicesAsTheKernelShowsThem) {
+  char directory[] = "/tmp/tern_doctor_XXXXXX";
+  ASSERT_NE(::mkdtemp(directory), nullptr);
+  const std::filesystem::path port = std::string(directory) + "/rxe0/ports/1";
+  std::filesystem::create_directories(port);
+  std::ofstream(port / "state") << "4: ACTIVE\n";
+  std::ofstream(port / "link_layer") << "Ethernet\n";
+  const auto ports = read_rdma_ports(directory);
+  std::filesystem::remove_all(directory);
+  ASSERT_EQ(ports.size(), 1u);
+  EXPECT_EQ(ports[0].device, "rxe0");
+  EXPECT_EQ(ports[0].port, "1");
+  EXPECT_EQ(ports[0].state, "ACTIVE");
+  EXPECT_EQ(ports[0].link_layer, "Ethernet");
+  EXPECT_TRUE(read_rdma_ports("/nonexistent").empty());
+}
+
+TEST(Doctor, ComparesVersionsAndCalendarsWithThoseOfPeers) {
+  Node node;
+  node.status["version"] = "0.1.0";
+  node.peers = json::array({{{"state", "up"},
+                             {"lane", "control"},
+                             {"address", "10.0.0.6:7700"},
+                             {"software", "0.1.0"},
+                             {"calendar_skew_ms", -40.0},
+                             {"calendar_error_ms", 0.5}}});
+  expect(node.about("versions"), Grade::good, "no peer", "");
+  expect(node.about("clocks of peers"), Grade::good, "none", "");
+  node.peers[0]["software"] = "0.2.0";
+  node.peers[0]["calendar_skew_ms"] = -2500.0;
+  expect(node.about("versions"), Grade::advice, "10.0.0.6:7700 runs 0.2.0, this node 0.1.0",
+         "upgrade");
+  expect(node.about("clocks of peers"), Grade::advice, "10.0.0.6:7700 is 2.5 s behind", "chrony");
+  // What may be a matter of the measurement is not held against the peer.
+  node.peers[0]["calendar_error_ms"] = 2450.0;
+  expect(node.about("clocks of peers"), Grade::good, "none", "");
 }
 
 TEST(Doctor, ReadsThisMachine) {

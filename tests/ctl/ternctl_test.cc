@@ -195,6 +195,14 @@ TEST_F(TernctlTest, HealthOfAnAbsentDaemonIsALineToo) {
   EXPECT_EQ(result.err, "");
 }
 
+TEST_F(TernctlTest, DoctorLooksAtTheMachineWithoutADaemonToo) {
+  const auto result = ternctl({"doctor"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, HasSubstr("no ternd answers"));
+  EXPECT_THAT(result.out, HasSubstr("huge pages: "));
+  EXPECT_THAT(result.out, HasSubstr("RDMA: "));
+}
+
 TEST_F(TernctlTest, AnAbsentDaemonIsNamedWithTheRemedy) {
   const auto result = ternctl({"status"});
   EXPECT_EQ(result.exit_code, 3);

@@ -99,7 +99,10 @@ def install(debs):
     # Handed over before the daemon ran, and not replaced by it.
     check(os.stat("/run/tern/ternd.sock").st_mode & 0o777 == 0o666, "mode of the clients' socket")
     check(os.stat("/run/tern/control.sock").st_mode & 0o777 == 0o660, "mode of the control socket")
+    check(os.stat("/run/tern/control.counters").st_mode & 0o777 == 0o640, "mode of the counters file")
     run("runuser", "-u", "nobody", "--", "ternctl", "status", status=4)
+    run("runuser", "-u", "nobody", "--", "ternctl", "counters", "--file", "/run/tern/control.counters", status=4)
+    check("clients_accepted" in run("ternctl", "counters", "--file", "/run/tern/control.counters"), "the counters file")
     check(run("ternctl", "health").startswith("OK: "), "the daemon's health")
     check("memory lock: enough may be locked" in run("ternctl", "doctor"), "the limit of locked memory")
 

@@ -66,6 +66,16 @@ TEST(MetricFamilies, HaveOneSeriesForTwoLinksToOnePeer) {
   EXPECT_THAT(text, HasSubstr("tern_link_round_trip_seconds" + labels + " 0.00025\n"));
 }
 
+TEST(MetricFamilies, KnowGaugesAndNanosecondsOfCounters) {
+  const json counters{
+      {"lane_ops", {{"value", 3}, {"unit", "1"}, {"help", "in flight"}, {"kind", "gauge"}}},
+      {"tuner_ns", {{"value", 5e8}, {"unit", "ns"}, {"help", "time"}, {"kind", "counter"}}}};
+  const std::string text = text_of(json::object(), json::array(), counters);
+  EXPECT_THAT(text, HasSubstr("# TYPE tern_lane_ops gauge\ntern_lane_ops 3\n"));
+  EXPECT_THAT(text, HasSubstr("# TYPE tern_tuner_seconds_total counter\n"
+                              "tern_tuner_seconds_total 0.5\n"));
+}
+
 TEST(MetricFamilies, LeaveOutWhatIsMissing) {
   EXPECT_EQ(text_of(json::object(), json::array({7, json::object()}), json::object()),
             "# HELP tern_build_info Always 1; the labels say what runs.\n"

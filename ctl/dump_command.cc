@@ -1,0 +1,190 @@
+#include "ctl/dump_command.h"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "counters/counters_file.h"
+#include "ctl/archive.h"
+#include "ctl/counters_command.h"
+#include "ctl/doctor.h"
+#include "ctl/output_file.h"
+
+namespace tern::ctl {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr std::array kAnswers{"version", "status", "settings", "host",     "clients",
+                              "peers",   "groups", "tensors",  "counters", "tuner"};
+constexpr std::size_t kMaxFlights = 8;
+constexpr std::uintmax_t kMaxFlightBytes = 1 << 20;
+// Where the daemon does not hand out its log. A constant: nothing of anybody's gets into the shell.
+constexpr const char* kJournal =
+    "timeout 10 journalctl --unit=ternd --lines=500 --no-pager --output=short-iso 2>&1";
+
+// The members, and what could not be had.
+class Dump {
+ public:
+  void add(std::string name, std::string text) {
+    files_.push_back({std::move(name), std::move(text)});
+  }
+  void miss(const std::string& what, const std::string& why) {
+    missing_ += fmt::format("{}: {}\n", what, why.substr(0, why.find('\n')));
+  }
+  Status write(const std::string& path, const std::string& folder) {
+    const std::int64_t now = std::time(nullptr);
+    utsname machine{};
+    ::uname(&machine);
+    std::string tar = tar_member(
+        {folder + "/README",
+         fmt::format("What `ternctl dump` of ternctl {} found on {} ({} {}).\n\nMissing:\n{}",
+                     TERN_VERSION, machine.nodename, machine.sysname, machine.release,
+                     missing_.empty() ? "nothing\n" : missing_)},
+        now);
+    for (const ArchivedFile& file : files_) {
+      tar += tar_member({folder + "/" + file.name, file.text}, now);
+    }
+    auto packed = gzipped(tar + archive_end());
+    if (!packed) return tl::unexpected(packed.error());
+    auto output = OutputFile::create(path);
+    if (!output) return tl::unexpected(output.error());
+    output->write(*packed);
+    return output->finish();
+  }
+  std::size_t count() const noexcept { return files_.size() + 1; }
+  bool complete() const noexcept { return missing_.empty(); }
+
+ private:
+  std::vector<ArchivedFile> files_;
+  std::string missing_;
+};
+
+std::string journal() {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(kJournal, "r"), ::pclose);
+  std::string text;
+  std::array<char, 4096> piece{};
+  while (pipe) {
+    const std::size_t count = std::fread(piece.data(), 1, piece.size(), pipe.get());
+    if (count == 0) break;
+    text.append(piece.data(), count);
+  }
+  return text;
+}
+
+void add_log(const Session& session, Dump& dump) {
+  const auto lines = session.ask("log");
+  std::string text;
+  for (const json& line : lines && lines->is_array() ? *lines : json::array()) {
+    if (line.is_string()) text += line.get<std::string>() + "\n";
+  }
+  if (lines) return dump.add("log", text);
+  text = journal();
+  if (text.empty()) return dump.miss("log", "neither from the daemon nor in the journal");
+  dump.add("log", "From the journal:\n" + text);
+}
+
+// Where the daemon writes them, or, while it says nothing, where it does unless it is told
+// otherwise.
+std::vector<std::string> flight_directories(const json& host, const Session& session) {
+  const auto told = host.is_object() ? host.find("flight_directory") : host.end();
+  if (host.is_object() && told != host.end() && told->is_string()) {
+    return {told->get<std::string>()};
+  }
+  return {fs::path(session.socket_path).parent_path(), "/var/lib/tern"};
+}
+
+// The newest ones; they hold names, sizes and times of operations.
+void add_flights(const std::vector<std::string>& directories, Dump& dump) {
+  std::vector<fs::directory_entry> found;
+  for (const std::string& directory : directories) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(directory, error)) {
+      const std::string name = entry.path().filename();
+      std::error_code of_entry;
+      if (name.starts_with("flight-") && name.size() < 60 && entry.is_regular_file(of_entry)) {
+        found.push_back(entry);
+      }
+    }
+    if (error) dump.miss("flight records", directory + ": " + error.message());
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    std::error_code ignored;
+    return a.last_write_time(ignored) > b.last_write_time(ignored);
+  });
+  for (std::size_t i = 0; i < std::min(found.size(), kMaxFlights); ++i) {
+    std::ifstream file(found[i].path());
+    std::error_code ignored;
+    if (!file || found[i].file_size(ignored) > kMaxFlightBytes) {
+      dump.miss(found[i].path(), "cannot be read, or is too large");
+      continue;
+    }
+    dump.add("flights/" + found[i].path().filename().string(),
+             {std::istreambuf_iterator<char>(file), {}});
+  }
+}
+
+std::string default_folder() {
+  utsname machine{};
+  ::uname(&machine);
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y%m%dT%H%M%SZ", &parts);
+  return fmt::format("tern-dump-{:.32}-{}", machine.nodename, text.data());
+}
+
+}  // namespace
+
+ExitCode write_dump(const Session& session, std::string path) {
+  Dump dump;
+  json answers = json::object();
+  bool alive = true;
+  for (const char* verb : kAnswers) {
+    auto answer = alive ? session.ask(verb) : Result<json>(json());
+    if (alive && answer) {
+      dump.add(fmt::format("{}.json", verb), json_text(*answer, 2) + "\n");
+      answers[verb] = std::move(*answer);
+    } else if (alive) {
+      dump.miss(verb, answer.error().text);
+      // One that is gone is not asked again and again.
+      alive = answer.error().code != Errc::daemon_absent && answer.error().code != Errc::timeout;
+    } else {
+      dump.miss(verb, "the daemon does not answer");
+    }
+  }
+  const Machine machine = read_machine();
+  const bool whole = answers.contains("status") && answers.contains("host") &&
+                     answers.contains("peers") && answers.contains("counters");
+  dump.add("doctor", render_findings(whole ? examine(machine, answers["status"], answers["host"],
+                                                     answers["peers"], answers["counters"])
+                                           : examine_machine(machine)));
+  if (auto file = counters_of_file(counters::path_beside(session.socket_path)); file) {
+    dump.add("counters-file.json",
+             json_text({{"note", file->note}, {"counters", file->counters}}, 2) + "\n");
+  } else {
+    dump.miss("counters file", file.error().text);
+  }
+  add_log(session, dump);
+  add_flights(flight_directories(answers.value("host", json()), session), dump);
+  const std::string folder = default_folder();
+  if (path.empty()) path = folder + ".tar.gz";
+  if (auto status = dump.write(path, folder); !status) return explain(status.error());
+  fmt::print(stderr, "{} files in {}{}\n", dump.count(), path,
+             dump.complete() ? "" : "; README inside says what is missing");
+  return ExitCode::ok;
+}
+
+}  // namespace tern::ctl

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "ctl/exit_code.h"
+
+namespace tern::ctl {
+
+// Which daemon is asked, and how.
+struct Session {
+  std::string socket_path = "/run/tern/control.sock";
+  double timeout_s = 5;
+  bool as_json = false;
+
+  Result<nlohmann::json> ask(std::string_view verb, const nlohmann::json& args) const;
+  Result<nlohmann::json> ask(std::string_view verb) const;
+};
+
+ExitCode exit_code_of(Errc code);
+
+// Prints the error for people, and gives the exit status that goes with it.
+ExitCode explain(const Error& error);
+
+// As one text; bytes that are no UTF-8 are replaced. indent -1: one line.
+std::string json_text(const nlohmann::json& value, int indent);
+
+}  // namespace tern::ctl

@@ -1,0 +1,274 @@
+// What each view of `ternctl top` shows.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "ctl/fields.h"
+#include "ctl/human.h"
+#include "ctl/top.h"
+
+namespace tern::ctl {
+namespace {
+
+using nlohmann::json;
+
+constexpr Align kLeft = Align::left;
+constexpr std::array<const char*, 5> kStages{"encode_ms", "queue_ms", "wire_ms", "decode_ms",
+                                             "wait_ms"};
+
+double number_at(const json& object, std::string_view key) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return object.is_object() && found != object.end() && found->is_number() ? found->get<double>()
+                                                                           : 0.0;
+}
+
+// The rows of an answer that is a list.
+const json& rows_of(const json& answer) {
+  static const json kNone = json::array();
+  return answer.is_array() ? answer : kNone;
+}
+
+TopCell text_cell(std::string text) { return {std::move(text), 0, true}; }
+TopCell field_cell(const json& row, std::string_view key) {
+  return text_cell(text_field(row, key));
+}
+TopCell count_cell(double count) {
+  return {human_count(static_cast<std::uint64_t>(std::max(0.0, count))), count, false};
+}
+TopCell rate_cell(double per_s) { return {fmt::format("{:.1f}", per_s), per_s, false}; }
+TopCell bytes_cell(double per_s) { return {human_bytes(per_s), per_s, false}; }
+// Of a time: "37%".
+TopCell share_cell(double share) { return {fmt::format("{:.0f}%", 100 * share), share, false}; }
+
+// Numbers that only grow, summed under a name in both samples; what began anew counts from zero.
+class Growth {
+ public:
+  using Totals = std::map<std::string, double, std::less<>>;
+
+  void add_before(const std::string& name, const json& row) { add(before_[name], row); }
+  void add_now(const std::string& name, const json& row) { add(now_[name], row); }
+
+  double of(const std::string& name, std::string_view key) const {
+    const double last = at(before_, name, key), present = at(now_, name, key);
+    return present >= last ? present - last : present;
+  }
+
+ private:
+  static void add(Totals& totals, const json& row) {
+    if (!row.is_object()) return;
+    for (const auto& [key, value] : row.items()) {
+      if (value.is_number()) totals[key] += value.get<double>();
+    }
+  }
+  static double at(const std::map<std::string, Totals, std::less<>>& all, const std::string& name,
+                   std::string_view key) {
+    const auto found = all.find(name);
+    if (found == all.end()) return 0;
+    const auto value = found->second.find(key);
+    return value == found->second.end() ? 0 : value->second;
+  }
+
+  std::map<std::string, Totals, std::less<>> before_, now_;
+};
+
+double seconds_between(const TopSample& before, const TopSample& now) {
+  return std::max(1e-3, now.at_s - before.at_s);
+}
+
+// Traffic of tensors: bytes a second raw and sent, the ratio, and where the time went.
+void add_traffic(std::vector<TopCell>& cells, const Growth& growth, const std::string& name,
+                 double seconds) {
+  const double raw = growth.of(name, "bytes_raw"), sent = growth.of(name, "bytes_sent");
+  cells.push_back(bytes_cell(raw / seconds));
+  cells.push_back(bytes_cell(sent / seconds));
+  const double ratio = sent > 0 ? raw / sent : 0;
+  cells.push_back({sent > 0 ? human_ratio(ratio) : "-", ratio, false});
+  double whole = 0;
+  for (const char* stage : kStages) whole += growth.of(name, stage);
+  for (const char* stage : kStages) {
+    cells.push_back(share_cell(whole > 0 ? growth.of(name, stage) / whole : 0));
+  }
+}
+
+constexpr std::array kTrafficColumns{TopColumn{"raw_s", "RAW/S"},   TopColumn{"sent_s", "SENT/S"},
+                                     TopColumn{"ratio", "RATIO"},   TopColumn{"encode", "ENCODE"},
+                                     TopColumn{"queue", "QUEUE"},   TopColumn{"wire", "WIRE"},
+                                     TopColumn{"decode", "DECODE"}, TopColumn{"wait", "WAIT"}};
+
+template <std::size_t... kSizes>
+constexpr auto joined(const std::array<TopColumn, kSizes>&... parts) {
+  std::array<TopColumn, (kSizes + ...)> all{};
+  auto at = all.begin();
+  ((at = std::copy(parts.begin(), parts.end(), at)), ...);
+  return all;
+}
+
+// ---- Jobs
+
+constexpr auto kJobColumns =
+    joined(std::array{TopColumn{"job", "JOB", kLeft}, TopColumn{"clients", "CLIENTS"},
+                      TopColumn{"groups", "GROUPS"}, TopColumn{"in_flight", "IN FLIGHT"},
+                      TopColumn{"waiting", "WAITING"}, TopColumn{"ops_s", "OPS/S"}},
+           kTrafficColumns);
+
+std::vector<std::vector<TopCell>> job_rows(const TopSample& before, const TopSample& now) {
+  struct Job {
+    double clients = 0, groups = 0, in_flight = 0, waiting = 0;
+  };
+  std::map<std::string, Job> jobs;
+  Growth growth;
+  for (const json& client : rows_of(now.clients)) ++jobs[text_field(client, "job")].clients;
+  const auto add_sample = [&growth](const TopSample& sample, auto add) {
+    std::map<std::string, std::string> job_of;
+    for (const json& group : rows_of(sample.groups)) {
+      job_of[text_field(group, "uid")] = text_field(group, "job");
+      (growth.*add)(text_field(group, "job"), group);
+    }
+    for (const json& tensor : rows_of(sample.tensors)) {
+      (growth.*add)(job_of[text_field(tensor, "group")], tensor);
+    }
+  };
+  add_sample(before, &Growth::add_before);
+  add_sample(now, &Growth::add_now);
+  for (const json& group : rows_of(now.groups)) {
+    Job& job = jobs[text_field(group, "job")];
+    ++job.groups;
+    job.in_flight += number_at(group, "ops_in_flight");
+    const auto waiting = group.is_object() ? group.find("waiting") : group.end();
+    if (group.is_object() && waiting != group.end() && waiting->is_array()) {
+      job.waiting += static_cast<double>(waiting->size());
+    }
+  }
+  std::vector<std::vector<TopCell>> rows;
+  const double seconds = seconds_between(before, now);
+  for (const auto& [name, job] : jobs) {
+    std::vector<TopCell> cells{
+        text_cell(name),         count_cell(job.clients),
+        count_cell(job.groups),  count_cell(job.in_flight),
+        count_cell(job.waiting), rate_cell(growth.of(name, "ops_completed") / seconds)};
+    add_traffic(cells, growth, name, seconds);
+    rows.push_back(std::move(cells));
+  }
+  return rows;
+}
+
+// ---- Tensors
+
+constexpr auto kTensorColumns =
+    joined(std::array{TopColumn{"tensor", "TENSOR", kLeft}, TopColumn{"group", "GROUP", kLeft},
+                      TopColumn{"ops_s", "OPS/S"}},
+           kTrafficColumns,
+           std::array{TopColumn{"residual", "RESIDUAL"}, TopColumn{"recipe", "RECIPE", kLeft}});
+
+std::vector<std::vector<TopCell>> tensor_rows(const TopSample& before, const TopSample& now) {
+  const auto name_of = [](const json& tensor) {
+    return text_field(tensor, "group") + "/" + text_field(tensor, "name");
+  };
+  Growth growth;
+  for (const json& tensor : rows_of(before.tensors)) growth.add_before(name_of(tensor), tensor);
+  for (const json& tensor : rows_of(now.tensors)) growth.add_now(name_of(tensor), tensor);
+  std::vector<std::vector<TopCell>> rows;
+  const double seconds = seconds_between(before, now);
+  for (const json& tensor : rows_of(now.tensors)) {
+    const std::string name = name_of(tensor);
+    std::vector<TopCell> cells{field_cell(tensor, "name"), field_cell(tensor, "group"),
+                               rate_cell(growth.of(name, "ops") / seconds)};
+    add_traffic(cells, growth, name, seconds);
+    const double residual = number_at(tensor, "residual_ratio");
+    cells.push_back({fmt::format("{:.3g}", residual), residual, false});
+    cells.push_back(field_cell(tensor, "recipe"));
+    rows.push_back(std::move(cells));
+  }
+  return rows;
+}
+
+// ---- Peers
+
+constexpr std::array kPeerColumns{
+    TopColumn{"address", "ADDRESS", kLeft}, TopColumn{"lane", "LANE", kLeft},
+    TopColumn{"state", "STATE", kLeft},     TopColumn{"transport", "TRANSPORT", kLeft},
+    TopColumn{"sent_s", "SENT/S"},          TopColumn{"received_s", "RECEIVED/S"},
+    TopColumn{"frames_s", "FRAMES/S"},      TopColumn{"round_trip_us", "ROUND TRIP"},
+    TopColumn{"unacked", "UNACKED"},        TopColumn{"resumes", "RESUMES"}};
+
+std::vector<std::vector<TopCell>> peer_rows(const TopSample& before, const TopSample& now) {
+  const auto name_of = [](const json& peer) {
+    return text_field(peer, "node_id") + "/" + text_field(peer, "lane");
+  };
+  Growth growth;
+  for (const json& peer : rows_of(before.peers)) growth.add_before(name_of(peer), peer);
+  for (const json& peer : rows_of(now.peers)) growth.add_now(name_of(peer), peer);
+  std::vector<std::vector<TopCell>> rows;
+  const double seconds = seconds_between(before, now);
+  for (const json& peer : rows_of(now.peers)) {
+    const std::string name = name_of(peer);
+    rows.push_back(
+        {field_cell(peer, "address"),
+         field_cell(peer, "lane"),
+         field_cell(peer, "state"),
+         field_cell(peer, "transport"),
+         bytes_cell(growth.of(name, "bytes_sent") / seconds),
+         bytes_cell(growth.of(name, "bytes_received") / seconds),
+         rate_cell((growth.of(name, "frames_sent") + growth.of(name, "frames_received")) / seconds),
+         {time_field(peer, "round_trip_us", 1e-6), number_at(peer, "round_trip_us"), false},
+         count_cell(number_at(peer, "unacked_frames")),
+         count_cell(number_at(peer, "resumes"))});
+  }
+  return rows;
+}
+
+// ---- Lanes
+
+constexpr std::array kLaneColumns{
+    TopColumn{"lane", "LANE", kLeft},  TopColumn{"busy", "BUSY"},
+    TopColumn{"codec", "CODEC"},       TopColumn{"ops_s", "OPS/S"},
+    TopColumn{"blocks_s", "BLOCKS/S"}, TopColumn{"bytes_s", "BYTES/S"},
+    TopColumn{"sleeps_s", "SLEEPS/S"}, TopColumn{"in_flight", "IN FLIGHT"},
+    TopColumn{"unacked", "UNACKED"},   TopColumn{"waiting", "WAITING"}};
+
+// The counters of one lane, as a row.
+json lane_of(const json& counters, std::size_t lane) {
+  json row = json::object();
+  if (!counters.is_object()) return row;
+  for (const auto& [name, counter] : counters.items()) {
+    const auto lanes = counter.is_object() ? counter.find("lanes") : counter.end();
+    if (!counter.is_object() || lanes == counter.end() || !lanes->is_array()) continue;
+    if (lane < lanes->size() && (*lanes)[lane].is_number()) row[name] = (*lanes)[lane];
+  }
+  return row;
+}
+
+std::vector<std::vector<TopCell>> lane_rows(const TopSample& before, const TopSample& now) {
+  std::vector<std::vector<TopCell>> rows;
+  const double seconds = seconds_between(before, now);
+  const auto lanes = static_cast<std::size_t>(number_at(now.status, "lanes"));
+  for (std::size_t lane = 0; lane < std::min<std::size_t>(lanes, 1024); ++lane) {
+    const std::string name = std::to_string(lane);
+    Growth growth;
+    const json present = lane_of(now.counters, lane);
+    growth.add_before(name, lane_of(before.counters, lane));
+    growth.add_now(name, present);
+    const auto per_s = [&](std::string_view key) { return growth.of(name, key) / seconds; };
+    rows.push_back({text_cell(name), share_cell(per_s("lane_busy_ns") / 1e9),
+                    share_cell(per_s("lane_codec_ns") / 1e9), rate_cell(per_s("ops_completed")),
+                    rate_cell(per_s("blocks")), bytes_cell(per_s("block_bytes")),
+                    rate_cell(per_s("sleeps")), count_cell(number_at(present, "lane_ops")),
+                    count_cell(number_at(present, "lane_unacked_blocks")),
+                    count_cell(number_at(present, "lane_waiting_blocks"))});
+  }
+  return rows;
+}
+
+constexpr std::array kViews{TopView{"jobs", "sent_s", kJobColumns, job_rows},
+                            TopView{"tensors", "sent_s", kTensorColumns, tensor_rows},
+                            TopView{"peers", "sent_s", kPeerColumns, peer_rows},
+                            TopView{"lanes", "lane", kLaneColumns, lane_rows}};
+
+}  // namespace
+
+std::span<const TopView> top_views() { return kViews; }
+
+}  // namespace tern::ctl

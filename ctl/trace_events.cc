@@ -1,0 +1,150 @@
+#include "ctl/trace_events.h"
+
+#include <fmt/format.h>
+
+#include "ctl/human.h"
+
+namespace tern::ctl {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint64_t kTunerTid = 1000;  // below the lanes, which are 1, 2, ...
+
+// Fields of the daemon's answer, which may be of another version.
+const json& field(const json& object, std::string_view key) {
+  static const json kNone;
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return object.is_object() && found != object.end() ? *found : kNone;
+}
+std::string text_at(const json& object, std::string_view key) {
+  const json& value = field(object, key);
+  return value.is_string() ? printable(value.get<std::string>()) : std::string();
+}
+std::uint64_t number_at(const json& object, std::string_view key) {
+  const json& value = field(object, key);
+  const bool is_count =
+      value.is_number_unsigned() || (value.is_number_integer() && value.get<std::int64_t>() >= 0);
+  return is_count ? value.get<std::uint64_t>() : 0;
+}
+
+}  // namespace
+
+TraceEvents::TraceEvents(const json& summary, Emit emit)
+    : summary_(summary), emit_(std::move(emit)) {
+  pid_ = std::max<std::uint64_t>(1, number_at(summary, "pid"));
+  for (const json& group : field(summary, "groups")) {
+    groups_[number_at(group, "number")] = {text_at(group, "uid"), text_at(group, "job"),
+                                           field(group, "nodes"), field(group, "tensors")};
+  }
+}
+
+json TraceEvents::base(std::string_view phase, std::uint64_t tid, double ns) const {
+  return {{"ph", phase}, {"pid", pid_}, {"tid", tid}, {"ts", ns / 1e3}};
+}
+
+void TraceEvents::add_name(std::string_view what, std::uint64_t tid, const std::string& name) {
+  emit_({{"ph", "M"}, {"pid", pid_}, {"tid", tid}, {"name", what}, {"args", {{"name", name}}}});
+}
+
+void TraceEvents::add_node() {
+  add_name("process_name", 0, "ternd " + text_at(summary_, "node_id").substr(0, 8));
+  for (std::uint64_t lane = 0; lane < number_at(summary_, "lanes"); ++lane) {
+    add_name("thread_name", lane + 1, fmt::format("lane {}", lane));
+  }
+  add_name("thread_name", kTunerTid, "tuner");
+  for (const json& change : field(summary_, "changes")) {
+    json event = base("i", kTunerTid, static_cast<double>(number_at(change, "at_ns")));
+    event["s"] = "p";
+    event["cat"] = "recipe";
+    event["name"] =
+        fmt::format("recipe of {}: {}", text_at(change, "tensor"), text_at(change, "to"));
+    event["args"] = {{"job", text_at(change, "job")},
+                     {"group", text_at(change, "group")},
+                     {"tensor", text_at(change, "tensor")},
+                     {"from", text_at(change, "from")},
+                     {"to", text_at(change, "to")},
+                     {"reason", text_at(change, "reason")},
+                     {"trial", field(change, "trial") == true}};
+    emit_(event);
+  }
+}
+
+// Whose it is.
+json TraceEvents::describe(const json& event) const {
+  json args{{"sequence", number_at(event, "sequence")}, {"bytes", number_at(event, "bytes")}};
+  if (event.contains("bytes_raw")) args["bytes_raw"] = number_at(event, "bytes_raw");
+  if (event.contains("result")) args["result"] = text_at(event, "result");
+  if (event.contains("codec")) args["codec"] = text_at(event, "codec");
+  const std::uint64_t tensor = number_at(event, "tensor");
+  args["tensor"] = fmt::format("#{}", number_at(event, "sequence"));
+  const auto found = groups_.find(number_at(event, "group"));
+  if (found != groups_.end()) {
+    args["group"] = found->second.uid;
+    args["job"] = found->second.job;
+    if (tensor != 0) args["tensor"] = text_at(found->second.tensors, std::to_string(tensor));
+  }
+  if (event.contains("chunk")) {
+    args["chunk"] = number_at(event, "chunk");
+    const std::uint64_t node = number_at(event, "node");
+    const bool known = found != groups_.end() && found->second.nodes.is_array() &&
+                       node < found->second.nodes.size() && found->second.nodes[node].is_string();
+    if (known) args["node"] = printable(found->second.nodes[node].get<std::string>());
+  }
+  return args;
+}
+
+void TraceEvents::add_event(std::uint64_t lane, const json& event) {
+  const std::string kind = text_at(event, "kind");
+  const auto begin = static_cast<double>(number_at(event, "begin_ns"));
+  const double end = std::max(begin, static_cast<double>(number_at(event, "end_ns")));
+  if (kind.empty() || begin == 0) return;
+  json args = describe(event);
+  const std::string tensor = args["tensor"];
+  if (kind == "encode" || kind == "decode") {
+    json slice = base("X", lane + 1, begin);
+    slice["dur"] = (end - begin) / 1e3;
+    slice["cat"] = "codec";
+    slice["name"] = fmt::format("{} {}", kind, text_at(event, "codec"));
+    slice["args"] = std::move(args);
+    return emit_(slice);
+  }
+  // What overlaps on a lane: a pair for each, held together by an id of this process.
+  const std::string name = kind == "op" ? fmt::format("{} {}", text_at(event, "op"), tensor) : kind;
+  json first = base("b", lane + 1, begin);
+  first["cat"] = kind;
+  first["name"] = name;
+  first["id2"] = {{"local", fmt::format("0x{:x}", next_id_++)}};
+  json last = first;
+  last["ph"] = "e";
+  last["ts"] = end / 1e3;
+  first["args"] = std::move(args);
+  emit_(first);
+  emit_(last);
+}
+
+void TraceEvents::add_lane(std::uint64_t lane, const json& page) {
+  const json& events = field(page, "events");
+  const std::uint64_t dropped = number_at(page, "dropped");
+  dropped_ += dropped;
+  if (dropped > 0 && events.is_array() && !events.empty()) {
+    json note = base("i", lane + 1, static_cast<double>(number_at(events.front(), "begin_ns")));
+    note["s"] = "t";
+    note["cat"] = "trace";
+    note["name"] = fmt::format("{} older events were dropped", dropped);
+    emit_(note);
+  }
+  for (const json& event : events) add_event(lane, event);
+}
+
+json TraceEvents::other_data() const {
+  return {{"node_id", text_at(summary_, "node_id")},
+          {"software", text_at(summary_, "software")},
+          {"steady_ns", number_at(summary_, "steady_ns")},
+          {"wall_ns", number_at(summary_, "wall_ns")},
+          {"clocks", field(summary_, "clocks")},
+          {"dropped_events", dropped_},
+          {"dropped_recipe_changes", number_at(summary_, "changes_dropped")}};
+}
+
+}  // namespace tern::ctl

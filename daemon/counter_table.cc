@@ -1,0 +1,122 @@
+#include "daemon/counter_table.h"
+
+#include <array>
+
+namespace tern::daemon {
+namespace {
+
+using counters::CounterText;
+using counters::Kind;
+using Conductor = ConductorCounters;
+
+constexpr std::array kOfConductor{
+    CounterRow<Conductor>{{"clients_accepted", "1", "clients that completed the hand-shake"},
+                          &Conductor::clients_accepted},
+    CounterRow<Conductor>{{"clients_refused", "1", "clients refused by policy, quota or version"},
+                          &Conductor::clients_refused},
+    CounterRow<Conductor>{{"clients_lost", "1", "clients that ended without saying goodbye"},
+                          &Conductor::clients_lost},
+    CounterRow<Conductor>{{"bad_packets", "1", "clients disconnected for breaking the protocol"},
+                          &Conductor::bad_packets},
+    CounterRow<Conductor>{{"joins", "1", "ranks of this node that asked to join a group"},
+                          &Conductor::joins},
+    CounterRow<Conductor>{{"joins_refused", "1", "joins that failed"}, &Conductor::joins_refused},
+    CounterRow<Conductor>{{"groups_ended", "1", "epochs of groups that have ended"},
+                          &Conductor::groups_ended},
+    CounterRow<Conductor>{
+        {"hellos_refused", "1", "connections of other daemons refused at their hello"},
+        &Conductor::hellos_refused},
+    CounterRow<Conductor>{
+        {"bad_control_messages", "1", "control messages that were not understood"},
+        &Conductor::bad_control_messages},
+    CounterRow<Conductor>{{"state_resets", "1", "codec states that were set to zero"},
+                          &Conductor::state_resets},
+};
+
+constexpr std::array kOfLanes{
+    CounterRow<LaneCounters>{
+        {"ops_completed", "1", "operations that succeeded, per lane they ran on"},
+        &LaneCounters::ops_completed},
+    CounterRow<LaneCounters>{{"ops_failed", "1", "operations that failed, per lane they ran on"},
+                             &LaneCounters::ops_failed},
+    CounterRow<LaneCounters>{{"entries", "1", "entries taken from submission rings"},
+                             &LaneCounters::entries},
+    CounterRow<LaneCounters>{
+        {"bad_entries", "1", "entries refused: out of the arena, unknown dtype and the like"},
+        &LaneCounters::bad_entries},
+    CounterRow<LaneCounters>{
+        {"unknown_group_frames", "1", "frames of groups that are not (any more) known"},
+        &LaneCounters::unknown_group_frames},
+    CounterRow<LaneCounters>{
+        {"bad_frames", "1", "frames that broke the protocol; each closed its link"},
+        &LaneCounters::bad_frames},
+    CounterRow<LaneCounters>{{"bad_blocks", "1", "blocks that could not be decoded"},
+                             &LaneCounters::bad_blocks},
+    CounterRow<LaneCounters>{{"bad_payloads", "1", "payloads that did not match their checksum"},
+                             &LaneCounters::bad_payloads},
+    CounterRow<LaneCounters>{{"links_lost", "1", "links between lanes that were lost"},
+                             &LaneCounters::links_lost},
+    CounterRow<LaneCounters>{
+        {"dropped_records", "1", "flight records dropped because the conductor was behind"},
+        &LaneCounters::dropped_records},
+    CounterRow<LaneCounters>{
+        {"nonfinite_chunks", "1", "chunks sent raw because of a NaN or an infinity"},
+        &LaneCounters::nonfinite_chunks},
+    CounterRow<LaneCounters>{{"sleeps", "1", "times a lane went to sleep"}, &LaneCounters::sleeps},
+    CounterRow<LaneCounters>{{"lane_busy_ns", "ns", "time of lanes in rounds that did work"},
+                             &LaneCounters::busy_ns},
+    CounterRow<LaneCounters>{{"lane_codec_ns", "ns", "time of lanes in encoding and decoding"},
+                             &LaneCounters::codec_ns},
+    CounterRow<LaneCounters>{
+        {"block_bytes", "bytes", "bytes of blocks that lanes have sent and received"},
+        &LaneCounters::block_bytes},
+    CounterRow<LaneCounters>{{"blocks", "1", "blocks that lanes have sent and received"},
+                             &LaneCounters::blocks},
+    CounterRow<LaneCounters>{{"samples", "1", "samples of tensors taken for the tuner"},
+                             &LaneCounters::samples},
+    CounterRow<LaneCounters>{
+        {"lane_ops", "1", "operations in flight, per lane they run on", Kind::gauge},
+        &LaneCounters::ops_now},
+    CounterRow<LaneCounters>{{"lane_unacked_blocks", "1",
+                              "blocks sent that not all receivers have acknowledged", Kind::gauge},
+                             &LaneCounters::unacked_now},
+    CounterRow<LaneCounters>{
+        {"lane_waiting_blocks", "1",
+         "blocks of other nodes that wait to be added, or room for them", Kind::gauge},
+        &LaneCounters::waiting_now},
+};
+
+constexpr std::array kOfTuner{
+    CounterText{"tuner_decisions", "1", "times the tuner chose a recipe"},
+    CounterText{"tuner_switches", "1", "times it chose another one than before, trials excepted"},
+    CounterText{"tuner_ns", "ns", "time the conductor has spent on the tuner"},
+    CounterText{"tuner_shadow_ns", "ns", "time spent measuring recipes that were not in use"},
+    CounterText{"tuner_shadow_disturbed", "1",
+                "measurements in whose middle something else needed the core"},
+};
+
+// The file has as many words for each as the struct has fields.
+static_assert(sizeof(ConductorCounters) == kOfConductor.size() * sizeof(std::uint64_t));
+static_assert(sizeof(LaneCounters) == kOfLanes.size() * sizeof(std::uint64_t));
+
+template <typename Rows>
+counters::Block block_of(const Rows& rows, std::uint32_t instances) {
+  counters::Block block;
+  for (const auto& row : rows) block.texts.push_back(row.text);
+  block.instances = instances;
+  return block;
+}
+
+}  // namespace
+
+std::span<const CounterRow<ConductorCounters>> conductor_counters() { return kOfConductor; }
+std::span<const CounterRow<LaneCounters>> lane_counters() { return kOfLanes; }
+std::span<const CounterText> tuner_counters() { return kOfTuner; }
+
+std::vector<counters::Block> counter_blocks(std::uint32_t lanes) {
+  counters::Block of_tuner;
+  of_tuner.texts.assign(kOfTuner.begin(), kOfTuner.end());
+  return {block_of(kOfConductor, 1), of_tuner, block_of(kOfLanes, lanes)};
+}
+
+}  // namespace tern::daemon

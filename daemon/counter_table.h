@@ -1,0 +1,47 @@
+#pragma once
+
+// All that the daemon counts, and the one line that documents each: `ternctl counters`, the
+// counters file, the metrics and docs/counters.md are made of these tables.
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "counters/counters_file.h"
+#include "daemon/lane_settings.h"
+
+namespace tern::daemon {
+
+// Written by the conductor, read by anybody.
+struct ConductorCounters {
+  std::atomic<std::uint64_t> clients_accepted{0}, clients_refused{0}, clients_lost{0};
+  std::atomic<std::uint64_t> bad_packets{0}, joins{0}, joins_refused{0}, groups_ended{0};
+  std::atomic<std::uint64_t> hellos_refused{0}, bad_control_messages{0}, state_resets{0};
+};
+
+template <typename Counters>
+struct CounterRow {
+  counters::CounterText text;
+  std::atomic<std::uint64_t> Counters::*value;
+};
+
+// In the order of the struct's fields.
+std::span<const CounterRow<ConductorCounters>> conductor_counters();
+std::span<const CounterRow<LaneCounters>> lane_counters();
+// Those of the tuner, which come from its own parts: Tuning::counter_values().
+std::span<const counters::CounterText> tuner_counters();
+
+// Blocks of the counters file.
+inline constexpr std::size_t kConductorBlock = 0, kTunerBlock = 1, kLaneBlock = 2;
+std::vector<counters::Block> counter_blocks(std::uint32_t lanes);
+
+// Counters made in words of the counters file.
+template <typename Counters>
+Counters& counters_in(std::span<std::uint64_t> words) {
+  static_assert(sizeof(std::atomic<std::uint64_t>) == sizeof(std::uint64_t) &&
+                std::atomic<std::uint64_t>::is_always_lock_free);
+  return *new (words.data()) Counters;
+}
+
+}  // namespace tern::daemon

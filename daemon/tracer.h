@@ -1,0 +1,55 @@
+#pragma once
+
+// The conductor's side of `ternctl trace`: turns the lanes' rings on and off, keeps what only the
+// conductor knows (names, changes of recipe), and hands it all out page by page.
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "daemon/lane.h"
+
+namespace tern::daemon {
+
+// The tuner sends a tensor otherwise from now on.
+struct RecipeChange {
+  std::string group, job, tensor;
+  std::string from, to;  // `from` is empty for its first choice
+  std::string reason;
+  bool trial = false;  // to compare, not to stay
+};
+
+class Tracer {
+ public:
+  // The lanes outlive it.
+  Tracer(const Clock& clock, std::vector<Lane*> lanes) : clock_(clock), lanes_(std::move(lanes)) {}
+
+  // `args` of the verb: action, and lane and from of a page. `describe` is
+  // Conductor::report_names().
+  Result<nlohmann::json> handle(const nlohmann::json& args, const nlohmann::json& names,
+                                const nlohmann::json& peers);
+  bool on() const noexcept { return on_; }
+  void on_recipe_change(const RecipeChange& change);
+  // Groups and tensors that are there now: they may be gone when the trace is read.
+  void remember(const nlohmann::json& names);
+
+ private:
+  nlohmann::json summary(const nlohmann::json& peers) const;
+  Result<nlohmann::json> page(std::uint64_t lane, std::uint64_t from) const;
+
+  const Clock& clock_;
+  std::vector<Lane*> lanes_;
+  bool on_ = false;
+  bool ever_ = false;
+  std::uint64_t started_ns_ = 0, stopped_ns_ = 0;
+  std::deque<nlohmann::json> changes_;
+  std::uint64_t changes_dropped_ = 0;
+  std::map<std::uint64_t, nlohmann::json> groups_;  // by number
+};
+
+}  // namespace tern::daemon

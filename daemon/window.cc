@@ -1,0 +1,135 @@
+#include "daemon/window.h"
+
+#include <unistd.h>
+
+#include <ctime>
+#include <utility>
+
+#include "daemon/config/settings.h"
+#include "daemon/counter_table.h"
+#include "daemon/service/recent_log.h"
+#include "daemon/version.h"
+
+namespace tern::daemon {
+namespace {
+
+constexpr std::string_view kRemoved = "(removed)";
+
+std::uint64_t calendar_now_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+// Who may connect to the control socket, for which one must be able to write, may read.
+std::uint32_t readable_by_askers(std::uint32_t socket_mode) {
+  return 0600 | (socket_mode & 0022) << 1;
+}
+
+// A secret in a setting, or the way to one.
+bool is_secret(std::string_view name) {
+  for (const std::string_view part : {"key", "secret", "password", "token"}) {
+    if (name.find(part) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+// Something that fails says with which file, so that a line may name what the settings hide.
+nlohmann::json report_log(const Config& config) {
+  std::vector<std::string> lines = recent_log();
+  for (const Setting& setting : settings()) {
+    const std::string secret = is_secret(setting.name) ? value_text(config, setting) : "";
+    if (secret.empty()) continue;
+    for (std::string& line : lines) {
+      for (auto at = line.find(secret); at != std::string::npos; at = line.find(secret, at)) {
+        line.replace(at, secret.size(), kRemoved);
+        at += kRemoved.size();
+      }
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
+Window::Window(const Config& config, const Clock& clock, std::vector<Lane*> lanes,
+               Conductor& conductor, Tuning& tuning)
+    : config_(config),
+      clock_(clock),
+      conductor_(conductor),
+      tuning_(tuning),
+      tracer_(clock, std::move(lanes)) {}
+
+Result<std::unique_ptr<Window>> Window::create(const Config& config, const Clock& clock,
+                                               std::vector<Lane*> lanes, Conductor& conductor,
+                                               Tuning& tuning) {
+  counters::Writer writer;
+  writer.pid = static_cast<std::uint64_t>(::getpid());
+  writer.started_ns = calendar_now_ns();
+  writer.node_id = node_text(conductor.self());
+  writer.software = kVersion;
+  const auto blocks = counter_blocks(static_cast<std::uint32_t>(lanes.size()));
+  auto file = counters::CountersFile::create(counters::path_beside(config.control_socket),
+                                             readable_by_askers(config.control_socket_mode), writer,
+                                             blocks);
+  if (!file) return tl::unexpected(file.error());
+  std::unique_ptr<Window> window(new Window(config, clock, lanes, conductor, tuning));
+  window->file_ = std::move(*file);
+  for (std::uint32_t i = 0; i < lanes.size(); ++i) {
+    lanes[i]->count_in(counters_in<LaneCounters>(window->file_.words(kLaneBlock, i)));
+  }
+  conductor.count_in(counters_in<ConductorCounters>(window->file_.words(kConductorBlock, 0)));
+  conductor.set_about([self = window.get()] { return self->about(); });
+  tuning.set_change_sink([self = window.get()](const RecipeChange& change) {
+    self->tracer_.on_recipe_change(change);
+  });
+  return window;
+}
+
+nlohmann::json Window::about() const {
+  return {{"t", "about"},
+          {"software", kVersion},
+          {"calendar_ns", static_cast<std::int64_t>(calendar_now_ns() - clock_.now_ns())}};
+}
+
+void Window::tick() {
+  const auto words = file_.words(kTunerBlock, 0);
+  const auto values = tuning_.counter_values();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::atomic_ref(words[i]).store(values[i], std::memory_order_relaxed);
+  }
+  file_.touch(calendar_now_ns());
+  if (tracer_.on()) tracer_.remember(conductor_.report_names());
+}
+
+Result<nlohmann::json> Window::handle(std::string_view verb, const nlohmann::json& args) {
+  if (verb == "settings") return report_settings(config_);
+  if (verb == "log") return report_log(config_);
+  // A page of events needs neither, and there may be many of them.
+  const bool reads = text_of(args, "action") == "read";
+  auto answer = tracer_.handle(args, reads ? nlohmann::json() : conductor_.report_names(),
+                               reads ? nlohmann::json() : conductor_.report_peers());
+  if (answer && answer->contains("state")) {
+    (*answer)["node_id"] = node_text(conductor_.self());
+    (*answer)["software"] = kVersion;
+    (*answer)["pid"] = ::getpid();
+  }
+  return answer;
+}
+
+nlohmann::json report_settings(const Config& config) {
+  nlohmann::json rows = nlohmann::json::array();
+  const Config defaults;
+  for (const Setting& setting : settings()) {
+    const std::string value = value_text(config, setting);
+    const bool changed = value != value_text(defaults, setting);
+    rows.push_back({{"section", setting.section},
+                    {"name", setting.name},
+                    {"value", is_secret(setting.name) && changed ? std::string(kRemoved) : value},
+                    {"changed", changed}});
+  }
+  return rows;
+}
+
+}  // namespace tern::daemon

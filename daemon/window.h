@@ -1,0 +1,56 @@
+#pragma once
+
+// What tools look at beyond the conductor's reports: the counters file, traces, the settings in
+// force and the last lines of the log.
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "counters/counters_file.h"
+#include "daemon/conductor.h"
+#include "daemon/config/config.h"
+#include "daemon/tracer.h"
+#include "daemon/tuning.h"
+
+namespace tern::daemon {
+
+class Window {
+ public:
+  // From here on all count in the file beside the control socket, so before the lanes run. What is
+  // given outlives the window, but for lanes, conductor and tuning: they end first.
+  static Result<std::unique_ptr<Window>> create(const Config& config, const Clock& clock,
+                                                std::vector<Lane*> lanes, Conductor& conductor,
+                                                Tuning& tuning);
+
+  static bool knows(std::string_view verb) {
+    return verb == "trace" || verb == "settings" || verb == "log";
+  }
+  Result<nlohmann::json> handle(std::string_view verb, const nlohmann::json& args);
+  // Once a second.
+  void tick();
+
+ private:
+  Window(const Config& config, const Clock& clock, std::vector<Lane*> lanes, Conductor& conductor,
+         Tuning& tuning);
+  nlohmann::json about() const;
+
+  const Config& config_;
+  const Clock& clock_;
+  Conductor& conductor_;
+  Tuning& tuning_;
+  counters::CountersFile file_;
+  Tracer tracer_;
+};
+
+// Settings in force, without what must not leave the daemon.
+nlohmann::json report_settings(const Config& config);
+
+// The page docs/counters.md: counters, metrics and events of a trace.
+std::string counters_markdown();
+
+}  // namespace tern::daemon
