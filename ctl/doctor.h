@@ -31,6 +31,7 @@ struct Machine {
   std::string huge_pages;  // .../transparent_hugepage/shmem_enabled
   std::vector<Interface> interfaces;
   bool clock_synchronized = true;
+  std::int64_t unix_s = 0;
 };
 
 Machine read_machine();

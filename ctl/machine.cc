@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <memory>
 
@@ -71,6 +72,7 @@ Machine read_machine() {
   machine.interfaces = own_interfaces();
   timex clock{};
   machine.clock_synchronized = ::adjtimex(&clock) != TIME_ERROR;
+  machine.unix_s = std::time(nullptr);
   return machine;
 }
 

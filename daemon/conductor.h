@@ -196,7 +196,8 @@ class Conductor final : public ControlSender,
 
   // Links.
   void on_control_message(LinkRef from, const nlohmann::json& message) override;
-  void on_control_link_lost(LinkRef link, bool worked, const std::string& why) override;
+  void on_control_link_lost(LinkRef link, Errc reason, bool worked,
+                            const std::string& why) override;
   void on_incoming(std::unique_ptr<net::Incoming> incoming, const wire::FrameHeader& header,
                    const wire::HelloBody& hello) override;
   void on_refused(const std::string& from, Errc reason, const char* text) override;
@@ -227,6 +228,7 @@ class Conductor final : public ControlSender,
     std::uint64_t clients_accepted = 0, clients_refused = 0, clients_lost = 0, bad_packets = 0;
     std::uint64_t joins = 0, joins_refused = 0, groups_ended = 0;
     std::uint64_t hellos_refused = 0, bad_control_messages = 0, state_resets = 0;
+    std::uint64_t peers_not_trusted = 0;
   } counters_;
 };
 

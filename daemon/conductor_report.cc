@@ -111,7 +111,9 @@ nlohmann::json Conductor::report_peers() const {
     const auto known = addresses.find(row.peer);
     rows.push_back(peer_row(
         row.peer, row.address.empty() && known != addresses.end() ? known->second : row.address,
-        "control", row.state, row.stats, row.unacked_frames, transport_name_));
+        "control", row.state, row.stats, row.unacked_frames,
+        *row.carriage.name == '\0' ? transport_name_ : row.carriage.name));
+    rows.back()["transport_note"] = row.carriage.note;
   }
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
     for (const auto& row : lanes_[lane]->peers()) {
@@ -262,6 +264,8 @@ nlohmann::json Conductor::report_counters() const {
   add("groups_ended", counters_.groups_ended, "epochs of groups that have ended");
   add("hellos_refused", counters_.hellos_refused,
       "connections of other daemons refused at their hello");
+  add("peers_not_trusted", counters_.peers_not_trusted,
+      "connections that TLS or the settings of one end refused, in either direction");
   add("bad_control_messages", counters_.bad_control_messages,
       "control messages that were not understood");
   add("state_resets", counters_.state_resets, "codec states that were set to zero");

@@ -21,8 +21,8 @@ class ControlLinks final : private net::LinkSink {
    public:
     virtual ~Sink() = default;
     virtual void on_control_message(LinkRef from, const nlohmann::json& message) = 0;
-    // `worked`: the other end had answered on it.
-    virtual void on_control_link_lost(LinkRef link, bool worked, const std::string& why) = 0;
+    virtual void on_control_link_lost(LinkRef link, Errc reason, bool worked,
+                                      const std::string& why) = 0;
   };
 
   ControlLinks(net::Transport& transport, const Clock& clock, const net::LinkSettings& settings,
@@ -43,6 +43,7 @@ class ControlLinks final : private net::LinkSink {
     net::LinkState state;
     net::LinkStats stats;
     std::uint64_t unacked_frames;
+    net::Carriage carriage;
   };
   std::vector<Row> rows() const;
 
@@ -54,6 +55,7 @@ class ControlLinks final : private net::LinkSink {
     std::unique_ptr<net::Link> link;
     std::vector<std::byte> buffer;
     bool lost = false;
+    Errc reason = Errc::ok;
     std::string why;
   };
 
