@@ -209,6 +209,28 @@ Finding examine_skew(const json& peers) {
           "logs of these nodes cannot be compared: chrony on all, with one source"};
 }
 
+Finding examine_security(const Machine& machine, const json& status) {
+  const std::string mode = text_field(status, "peer_security");
+  if (mode == "plaintext") {
+    return {Grade::advice, "security", "what nodes send each other is neither encrypted nor proved",
+            "peer_security = \"tls\" or \"key\", docs/security.md: five commands"};
+  }
+  constexpr std::int64_t kDay = 86'400;
+  const auto certificates = status.is_object() ? status.find("certificates") : status.end();
+  for (const json& one : certificates != status.end() ? *certificates : json::array()) {
+    const auto end = one.find("not_after_s");
+    if (end == one.end() || !end->is_number_integer()) continue;
+    const std::int64_t left_s = end->get<std::int64_t>() - machine.unix_s;
+    const std::string found = fmt::format("the certificate of {} ends on {}",
+                                          text_field(one, "subject"), text_field(one, "expires"));
+    if (left_s < 30 * kDay) {
+      return {left_s < 0 ? Grade::fault : Grade::advice, "security", found,
+              "`ternctl pki issue` makes a new one, `systemctl reload ternd` reads it"};
+    }
+  }
+  return {Grade::good, "security", "between nodes: " + mode, ""};
+}
+
 Finding examine_clock(const Machine& machine) {
   if (machine.clock_synchronized) return {Grade::good, "clock", "synchronized", ""};
   return {Grade::advice, "clock", "not synchronized",
@@ -231,12 +253,19 @@ constexpr std::string_view grade_name(Grade grade) {
 
 std::vector<Finding> examine(const Machine& machine, const json& status, const json& host,
                              const json& peers, const json& counters) {
-  return {examine_lanes(status),         examine_peers(peers, counters),
-          examine_port(machine, status), examine_network(machine, status),
-          examine_memlock(host),         examine_huge_pages(machine),
-          examine_cpu(machine, status),  examine_records(host),
-          examine_rdma(machine),         examine_versions(status, peers),
-          examine_clock(machine),        examine_skew(peers)};
+  return {examine_lanes(status),
+          examine_peers(peers, counters),
+          examine_port(machine, status),
+          examine_network(machine, status),
+          examine_memlock(host),
+          examine_huge_pages(machine),
+          examine_cpu(machine, status),
+          examine_records(host),
+          examine_rdma(machine),
+          examine_versions(status, peers),
+          examine_clock(machine),
+          examine_skew(peers),
+          examine_security(machine, status)};
 }
 
 std::vector<Finding> examine_machine(const Machine& machine) {

@@ -40,6 +40,7 @@ struct Machine {
   std::vector<Interface> interfaces;
   bool clock_synchronized = true;
   std::vector<RdmaPort> rdma_ports = {};
+  std::int64_t unix_s = 0;
 };
 
 Machine read_machine();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -95,6 +96,7 @@ Machine read_machine() {
   machine.rdma_ports = read_rdma_ports("/sys/class/infiniband");
   timex clock{};
   machine.clock_synchronized = ::adjtimex(&clock) != TIME_ERROR;
+  machine.unix_s = std::time(nullptr);
   return machine;
 }
 

@@ -20,6 +20,7 @@
 #include "ctl/dump_command.h"
 #include "ctl/exit_code.h"
 #include "ctl/health.h"
+#include "ctl/pki_commands.h"
 #include "ctl/session.h"
 #include "ctl/top_command.h"
 #include "ctl/trace_command.h"
@@ -311,6 +312,8 @@ int main_of(int argc, char** argv) {
       ->check(seconds_from(0.001))
       ->capture_default_str()
       ->type_name("SECONDS");
+  PkiAction pki_action;
+  add_pki_commands(app, pki_action);
   add_exit_codes(app);
   try {
     app.parse(argc, argv);
@@ -318,6 +321,12 @@ int main_of(int argc, char** argv) {
     const bool asked = error.get_exit_code() == 0;  // --help, --version
     app.exit(error);
     return static_cast<int>(asked ? ExitCode::ok : ExitCode::usage);
+  }
+  if (pki_action) {
+    const auto made = pki_action();
+    if (!made) return static_cast<int>(explain(made.error()));
+    fmt::print("{}", *made);
+    return static_cast<int>(ExitCode::ok);
   }
   if (request.verb.empty()) {
     std::fputs("ternctl: say what to show, for example `ternctl status`; --help lists all\n",

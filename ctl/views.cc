@@ -53,6 +53,12 @@ std::string render_status(const json& status) {
   line("advertise", text_field(status, "advertise"));
   line("transport", fmt::format("{}, {}", text_field(status, "transport"),
                                 yes_no(status, "plaintext", "not encrypted", "encrypted")));
+  line("security", text_field(status, "peer_security"));
+  const auto certificates = status.find("certificates");
+  for (const json& one : certificates != status.end() ? *certificates : json::array()) {
+    line(text_field(one, "kind") == "authority" ? "authority" : "certificate",
+         fmt::format("{}, until {}", text_field(one, "subject"), text_field(one, "expires")));
+  }
   line("carriers", text_field(status, "carriers"));
   line("lanes", count_field(status, "lanes"));
   line("kernels", text_field(status, "kernel_target"));

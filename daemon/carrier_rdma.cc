@@ -32,11 +32,13 @@ rdma::RdmaSettings rdma_settings(const Config& config) {
   // Within an attempt of the link to connect, which gives up after half of resume_timeout.
   settings.setup_timeout_ns =
       std::min(settings.setup_timeout_ns, std::max(kMinSetupNs, config.resume_timeout_ns * 2 / 5));
-  settings.choice = choice_of(config.transport);
+  // Nothing that was to be encrypted leaves in the clear unless the settings say so.
+  const bool forbidden = encrypts_peers(config) && !config.rdma_unencrypted;
+  settings.choice = forbidden ? rdma::Choice::never : choice_of(config.transport);
   // check_config() has read it before.
   const auto peers = parse_peer_transports(config.peer_transports);
   for (const auto& [host, transport] : *peers) {
-    settings.peer_choices[host] = choice_of(transport);
+    settings.peer_choices[host] = forbidden ? rdma::Choice::never : choice_of(transport);
   }
   return settings;
 }
@@ -53,7 +55,11 @@ bool wants_rdma(const rdma::RdmaSettings& settings) {
 
 Result<std::string> probe_carriers(const Config& config) {
   const rdma::RdmaSettings settings = rdma_settings(config);
-  if (!wants_rdma(settings)) return std::string("TCP, as configured");
+  if (!wants_rdma(settings)) {
+    const bool by_security = config.transport != "tcp" && encrypts_peers(config);
+    return std::string(by_security ? "TCP inside TLS; RDMA would not encrypt (rdma_unencrypted)"
+                                   : "TCP, as configured");
+  }
   std::string names;
   for (std::uint32_t lane = 0; lane < config.lanes; ++lane) {
     const auto device = rdma::Device::open(settings, lane);
@@ -65,7 +71,8 @@ Result<std::string> probe_carriers(const Config& config) {
     }
     names += (names.empty() ? "" : ", ") + (*device)->name();
   }
-  return "RDMA over " + names + " where the peer has it too, else TCP";
+  return "RDMA over " + names + " where the peer has it too, " +
+         (encrypts_peers(config) ? "tensors not encrypted there, else TCP inside TLS" : "else TCP");
 }
 
 std::unique_ptr<net::Transport> make_rdma_transport(const Config& config, net::Transport& tcp,

@@ -162,6 +162,7 @@ void Conductor::on_event(const Event& event) {
     case EventKind::link_lost: {
       const std::string peer = node_name(group, static_cast<std::uint32_t>(event.number));
       const LogScope scope({.peer = peer});
+      if (event.code == Errc::permission_denied) ++counters_->peers_not_trusted;
       end_group(group, event.code == Errc::shutting_down ? Errc::peer_lost : event.code,
                 "lost " + peer + ": " + event.text, true);
       break;
@@ -306,7 +307,13 @@ void Conductor::on_control_message(LinkRef from, const nlohmann::json& message) 
   }
 }
 
-void Conductor::on_control_link_lost(LinkRef link, bool worked, const std::string& why) {
+void Conductor::on_control_link_lost(LinkRef link, Errc reason, bool worked,
+                                     const std::string& why) {
+  const bool is_refusal = reason == Errc::permission_denied;
+  if (is_refusal) {
+    ++counters_->peers_not_trusted;
+    spdlog::warn("no link to a peer: {}", why);
+  }
   coordinator_.on_link_lost(link, why);
   for (auto& [uid, set] : joins_) {
     if (set.coordinator != link) continue;
@@ -317,7 +324,7 @@ void Conductor::on_control_link_lost(LinkRef link, bool worked, const std::strin
     std::vector<std::uint32_t> ranks;
     for (const auto& [rank, joining] : set.ranks) ranks.push_back(rank);
     for (const auto rank : ranks) {
-      refuse_join(set, rank, Errc::unreachable,
+      refuse_join(set, rank, is_refusal ? Errc::permission_denied : Errc::unreachable,
                   "the group's coordinator at " + set.id.host + ":" + std::to_string(set.id.port) +
                       " cannot be reached: " + why);
     }
@@ -353,6 +360,7 @@ void Conductor::on_incoming(std::unique_ptr<net::Incoming> incoming, const wire:
 
 void Conductor::on_refused(const std::string& from, Errc reason, const char* text) {
   ++counters_->hellos_refused;
+  if (reason == Errc::permission_denied) ++counters_->peers_not_trusted;
   log_about({.peer = from}, spdlog::level::warn, "refused a connection from {}: {}: {}", from,
             errc_name(reason), text);
 }

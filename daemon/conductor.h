@@ -208,7 +208,8 @@ class Conductor final : public ControlSender,
 
   // Links.
   void on_control_message(LinkRef from, const nlohmann::json& message) override;
-  void on_control_link_lost(LinkRef link, bool worked, const std::string& why) override;
+  void on_control_link_lost(LinkRef link, Errc reason, bool worked,
+                            const std::string& why) override;
   void on_incoming(std::unique_ptr<net::Incoming> incoming, const wire::FrameHeader& header,
                    const wire::HelloBody& hello) override;
   void on_refused(const std::string& from, Errc reason, const char* text) override;

@@ -142,7 +142,9 @@ nlohmann::json Conductor::report_peers() const {
     const auto known = addresses.find(row.peer);
     rows.push_back(peer_row(
         row.peer, row.address.empty() && known != addresses.end() ? known->second : row.address,
-        "control", row.state, row.stats, row.unacked_frames, transport_name_));
+        "control", row.state, row.stats, row.unacked_frames,
+        *row.carriage.name == '\0' ? transport_name_ : row.carriage.name));
+    rows.back()["transport_note"] = row.carriage.note;
     if (!row.software.empty()) rows.back()["software"] = row.software;
     if (!row.software.empty() && about_) calendars[row.peer] = row.calendar_ns;
   }

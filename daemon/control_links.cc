@@ -111,8 +111,8 @@ int ControlLinks::do_work() {
     }
     const auto gone = std::move(peers_[i]);
     peers_.erase(peers_.begin() + static_cast<std::ptrdiff_t>(i));
-    sink_.on_control_link_lost(gone->ref, gone->link->stats().frames_received > gone->abouts,
-                               gone->why);
+    const bool worked = gone->link->stats().frames_received > gone->abouts;
+    sink_.on_control_link_lost(gone->ref, gone->reason, worked, gone->why);
     ++work;
   }
   return work;
@@ -139,7 +139,7 @@ std::vector<ControlLinks::Row> ControlLinks::rows() const {
     rows.push_back({node_text(node),
                     peer->endpoint.host.empty() ? "" : net::to_text(peer->endpoint),
                     peer->link->state(), peer->link->stats(), peer->link->unacked_frames(),
-                    peer->software, peer->calendar_ns});
+                    peer->software, peer->calendar_ns, peer->link->carriage()});
   }
   return rows;
 }
@@ -175,9 +175,10 @@ bool ControlLinks::on_frame(net::Link& link, const wire::FrameHeader& header,
   return true;
 }
 
-void ControlLinks::on_lost(net::Link& link, Errc, const char* text) {
+void ControlLinks::on_lost(net::Link& link, Errc reason, const char* text) {
   Peer* peer = peer_of(link);
   peer->lost = true;
+  peer->reason = reason;
   peer->why = text;
 }
 

@@ -22,8 +22,8 @@ class ControlLinks final : private net::LinkSink {
    public:
     virtual ~Sink() = default;
     virtual void on_control_message(LinkRef from, const nlohmann::json& message) = 0;
-    // `worked`: the other end had answered on it.
-    virtual void on_control_link_lost(LinkRef link, bool worked, const std::string& why) = 0;
+    virtual void on_control_link_lost(LinkRef link, Errc reason, bool worked,
+                                      const std::string& why) = 0;
   };
 
   ControlLinks(net::Transport& transport, const Clock& clock, const net::LinkSettings& settings,
@@ -51,6 +51,7 @@ class ControlLinks final : private net::LinkSink {
     std::uint64_t unacked_frames;
     std::string software;          // version of the peer's daemon; empty: it has not said
     std::int64_t calendar_ns = 0;  // what its calendar is ahead of its own clock
+    net::Carriage carriage;
   };
   std::vector<Row> rows() const;
 
@@ -62,6 +63,7 @@ class ControlLinks final : private net::LinkSink {
     std::unique_ptr<net::Link> link;
     std::vector<std::byte> buffer;
     bool lost = false;
+    Errc reason = Errc::ok;
     std::string why;
     std::uint64_t about_due_ns = 0;
     std::uint64_t abouts = 0;  // received: they answer nothing

@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <cstdio>
+#include <ctime>
+#include <optional>
 #include <thread>
 
 #include "codec/target/target.h"
@@ -20,6 +22,7 @@
 #include "daemon/lane_thread.h"
 #include "daemon/metrics/families.h"
 #include "daemon/metrics/metrics_server.h"
+#include "daemon/peer_security.h"
 #include "daemon/service/supervisor.h"
 #include "daemon/service/watchdog.h"
 #include "daemon/version.h"
@@ -113,6 +116,7 @@ struct Daemon::Parts final : ControlVerbs {
   std::unique_ptr<Window> window;  // first: the others count in its file
   wire::NodeId self = random_node();
   net::EventLoop loop;
+  std::optional<PeerSecurity> security;
   std::unique_ptr<net::Transport> transport;
   std::vector<std::unique_ptr<LaneParts>> lanes;
   std::unique_ptr<Tuning> tuning;
@@ -175,6 +179,9 @@ Status Daemon::Parts::open(const Config& given) {
     return tl::unexpected(books.error());
   }
   if (auto tuned = open_tuning(); !tuned) return tuned;
+  auto secured = PeerSecurity::create(config);
+  if (!secured) return tl::unexpected(secured.error());
+  security = std::move(*secured);
   auto probed = probe_carriers(config);
   if (!probed) return tl::unexpected(probed.error());
   carriers = std::move(*probed);
@@ -184,6 +191,8 @@ Status Daemon::Parts::open(const Config& given) {
   net::TcpSettings tcp;
   tcp.send_buffer_bytes = static_cast<int>(config.socket_send_buffer_bytes);
   tcp.receive_buffer_bytes = static_cast<int>(config.socket_receive_buffer_bytes);
+  tcp.tls = security->source();
+  tcp.loopback_only = config.peer_security == "local";
   transport = std::make_unique<net::TcpTransport>(loop, tcp);
   net::AcceptorSettings accepting;
   accepting.hello_timeout_ns = config.handshake_timeout_ns;
@@ -285,6 +294,9 @@ void Daemon::Parts::apply_changes() {
     }
   }
   config = with_reloadable(config, *fresh);
+  if (auto renewed = security->reload(config); !renewed) {
+    spdlog::error("certificates and keys stay as they were: {}", renewed.error().text);
+  }
   spdlog::set_level(spdlog::level::from_str(config.log_level));
   conductor->change_settings(conductor_settings());
   if (config.policy != tuning->policy().text()) {
@@ -305,6 +317,7 @@ void Daemon::Parts::watch_lanes(std::uint64_t now_ns) {
   }
   if (now_ns < status_due_ns) return;
   status_due_ns = now_ns + kMaxSleepNs;
+  security->watch(std::time(nullptr));
   supervisor.status(status_text());
   window->tick();
 }
@@ -318,9 +331,9 @@ void Daemon::Parts::publish_metrics() {
 }
 
 std::string Daemon::Parts::status_text() const {
-  std::string text = fmt::format("{} clients, {} groups, {} peers; listens on {} (plaintext)",
-                                 conductor->client_count(), conductor->group_count(),
-                                 conductor->peer_count(), net::to_text(listening));
+  std::string text = fmt::format(
+      "{} clients, {} groups, {} peers; listens on {} ({})", conductor->client_count(),
+      conductor->group_count(), conductor->peer_count(), net::to_text(listening), security->text());
   if (!silent_lanes.empty())
     text += fmt::format("; silent lanes: {}", fmt::join(silent_lanes, ", "));
   if (!waiting_settings.empty()) {
@@ -357,25 +370,27 @@ void Daemon::Parts::finish() {
 }
 
 nlohmann::json Daemon::Parts::report_status() const {
-  return {{"version", kVersion},
-          {"node_id", node_text(self)},
-          {"pid", ::getpid()},
-          {"uptime_s", static_cast<double>(clock.now_ns() - started_ns) / 1e9},
-          {"listen", net::to_text(listening)},
-          {"advertise", to_text(net::Endpoint{advertised_endpoint(config, listening.port).host,
-                                              advertised_endpoint(config, listening.port).port})},
-          {"lanes", config.lanes},
-          {"clients", conductor->client_count()},
-          {"groups", conductor->group_count()},
-          {"peers", conductor->peer_count()},
-          {"transport", config.transport},
-          {"carriers", carriers},
-          {"kernel_target", codec::target::name()},
-          {"plaintext", true},
-          {"silent_lanes", silent_lanes},
-          {"waiting_settings", waiting_settings},
-          {"metrics", metrics ? net::to_text({config.metrics_listen.host, metrics->port()}) : ""},
-          {"rss_bytes", rss_bytes()}};
+  nlohmann::json status = {
+      {"version", kVersion},
+      {"node_id", node_text(self)},
+      {"pid", ::getpid()},
+      {"uptime_s", static_cast<double>(clock.now_ns() - started_ns) / 1e9},
+      {"listen", net::to_text(listening)},
+      {"advertise", to_text(net::Endpoint{advertised_endpoint(config, listening.port).host,
+                                          advertised_endpoint(config, listening.port).port})},
+      {"lanes", config.lanes},
+      {"clients", conductor->client_count()},
+      {"groups", conductor->group_count()},
+      {"peers", conductor->peer_count()},
+      {"transport", config.transport},
+      {"carriers", carriers},
+      {"kernel_target", codec::target::name()},
+      {"silent_lanes", silent_lanes},
+      {"waiting_settings", waiting_settings},
+      {"metrics", metrics ? net::to_text({config.metrics_listen.host, metrics->port()}) : ""},
+      {"rss_bytes", rss_bytes()}};
+  security->report(status);
+  return status;
 }
 
 Result<nlohmann::json> Daemon::Parts::handle(std::string_view verb, const nlohmann::json& args,
@@ -458,9 +473,10 @@ void Daemon::run() {
   Parts& parts = *parts_;
   for (auto& lane : parts.lanes) lane->thread->start();
   parts.shadow->start();
-  spdlog::info("ternd {} listens on {} (plaintext) and {}, {} lanes, kernels {}", kVersion,
-               net::to_text(parts.listening), parts.config.socket, parts.config.lanes,
-               codec::target::name());
+  spdlog::info("ternd {} listens on {} ({}) and {}, {} lanes, kernels {}", kVersion,
+               net::to_text(parts.listening), parts.security->text(), parts.config.socket,
+               parts.config.lanes, codec::target::name());
+  parts.security->announce();
   spdlog::info("transport {}: {}", parts.config.transport, parts.carriers);
   parts.supervisor.ready(parts.status_text());
   while (!parts.stop.load(std::memory_order_acquire)) {

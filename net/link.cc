@@ -67,7 +67,9 @@ void Link::on_frame(Connection&, const wire::FrameHeader& header, const PayloadP
                     bool payload_valid) {
   state_->on_frame(header, place, payload_valid);
 }
-void Link::on_closed(Connection&, Errc, const char* text) { state_->break_connection(text); }
+void Link::on_closed(Connection&, Errc reason, const char* text) {
+  state_->connection_closed(reason, text);
+}
 
 int Link::State::tick() {
   const std::uint64_t now = clock.now_ns();
@@ -180,6 +182,16 @@ void Link::State::break_connection(const char* why) {
     attempt_ns = 0;
   }
   drop_connection();
+}
+
+void Link::State::connection_closed(Errc reason, const char* text) {
+  // Whoever is not accepted now will not be the next moment. A link that was open goes on trying:
+  // a stranger on the way must not be able to end it by one forged alert.
+  if (reason == Errc::permission_denied && !was_open && identity.active) {
+    lose(reason, "could not connect to " + to_text(identity.endpoint) + ": " + text);
+  } else {
+    break_connection(text);
+  }
 }
 
 void Link::State::release_all() {

@@ -121,10 +121,11 @@ std::uint64_t RdmaStream::received_bytes() const noexcept {
 }
 
 net::Carriage RdmaStream::carriage() const noexcept {
-  return {mode_ == Mode::rdma ? "rdma"
-          : is_holding()      ? "settling"
-                              : "tcp",
-          note_.c_str(), transport_.trouble(peer_).failovers};
+  const char* name = "rdma";
+  if (mode_ != Mode::rdma) {
+    name = is_holding() ? "settling" : control_ ? control_->carriage().name : "tcp";
+  }
+  return {name, note_.c_str(), transport_.trouble(peer_).failovers};
 }
 
 net::DeliveryRate RdmaStream::delivery_rate() const {

@@ -16,6 +16,7 @@ import subprocess
 import sys
 
 from nodes import Link, Nodes, NodesError
+from nodes_security import MODES
 from training import (MAX_ACCURACY_LOSS, RANKS_PER_NODE, STEPS, compare, loses_accuracy, summarize,
                       train)
 
@@ -71,8 +72,9 @@ def run(options):
         if not (options.programs / program).exists():
             raise NodesError(f"{options.programs / program} is not there; run make demo")
     nodes = Nodes("tern-demo", options.programs, out / "logs", link=LINK,
-                  loopback=options.loopback, settings=SETTINGS)
+                  loopback=options.loopback, settings=SETTINGS, mode=options.security)
     try:
+        print(f"daemons talk by peer_security = {options.security}")
         if nodes.network:
             print(f"two nodes, {RANKS_PER_NODE} workers each, joined by a link of {RATE} each way")
         else:
@@ -117,6 +119,8 @@ def main():
                         help="folder with ternd, ternctl and train_mnist")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/demo")
     parser.add_argument("--loopback", action="store_true", help="without namespaces and shaping")
+    parser.add_argument("--security", choices=MODES, default="plaintext",
+                        help="how the two daemons know each other")
     options = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop_on_signal)

@@ -17,6 +17,8 @@ import tempfile
 import time
 from dataclasses import dataclass
 
+from nodes_security import security_settings
+
 INTERFACE = "tern0"
 PORT = 7700
 START_SECONDS = 20.0
@@ -139,14 +141,17 @@ class Nodes:
     """Processes on the nodes of a network, among them a daemon each.
 
     `name` is that of the program that uses them: one of a name runs at a time. `settings` is TOML that
-    every daemon gets besides its addresses.
+    every daemon gets besides its addresses. `mode`, plaintext, tls or key, is how daemons that are
+    started from then on know each other.
     """
 
-    def __init__(self, name, programs, logs, *, count=2, link=Link(None), loopback=False, settings=""):
+    def __init__(self, name, programs, logs, *, count=2, link=Link(None), loopback=False, settings="",
+                 mode="plaintext"):
         self.programs = pathlib.Path(programs)
         self.logs = pathlib.Path(logs)
         self.count = count
         self.settings = settings
+        self.mode = mode
         self.processes = []
         self.network = None
         self.why_no_network = "asked for by --loopback"
@@ -200,11 +205,14 @@ class Nodes:
             folder = self.folder / f"node{node}"
             folder.mkdir(exist_ok=True)
             address = f"{self.address(node)}:{PORT if self.network else PORT + 1 + node}"
+            security = security_settings(self.mode, self.programs, self.folder, self.address(node),
+                                         node)
             config = folder / "ternd.toml"
             config.write_text(
                 f'[network]\nlisten = "{address}"\nadvertise = "{address}"\n\n'
                 f'[local]\nsocket = "{self.socket(node)}"\n'
-                f'control_socket = "{self.control_socket(node)}"\n\n{self.settings}',
+                f'control_socket = "{self.control_socket(node)}"\n\n'
+                f"[security]\n{security}\n{self.settings}",
                 encoding="utf-8")
             daemons.append(self.start(node, f"ternd{node}",
                                       [self.programs / "ternd", "--config", config]))

@@ -52,6 +52,12 @@ std::string_view reason_text(Reason reason) noexcept {
   return "";
 }
 
+Choice all_by(CandidateIndex candidate, Choice choice) {
+  choice.broadcast = candidate;
+  std::fill(choice.reduce.begin(), choice.reduce.end(), candidate);
+  return choice;
+}
+
 TensorPolicy::TensorPolicy(std::span<const Candidate> candidates, OpShape shape, Level level,
                            Bounds bounds, const PolicySettings& settings,
                            const GuardSettings& guard)

@@ -27,6 +27,9 @@ struct Choice {
   friend bool operator==(const Choice&, const Choice&) = default;
 };
 
+// All of it by one candidate.
+Choice all_by(CandidateIndex candidate, Choice choice);
+
 enum class Reason : std::uint8_t {
   start,            // nothing is known yet
   fastest,          // the least predicted time

@@ -31,7 +31,45 @@ Status check_addresses(const Config& config) {
   return {};
 }
 
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+Status check_security(const Config& config) {
+  if (config.peer_security == "local" && !is_loopback(config.listen.host)) {
+    return refuse(
+        fmt::format("peer_security: listen = {} can be reached from other machines, and \"local\" "
+                    "encrypts nothing; set peer_security = \"tls\" or \"key\" (`ternctl pki` makes "
+                    "what they need), or \"plaintext\" in a network that you trust",
+                    config.listen.host));
+  }
+  if (config.peer_security == "tls" &&
+      (config.tls_ca_file.empty() || config.tls_certificate_file.empty() ||
+       config.tls_key_file.empty())) {
+    return refuse(
+        "peer_security: tls needs tls_ca_file, tls_certificate_file and tls_key_file; "
+        "`ternctl pki init-ca` and `ternctl pki issue` make them");
+  }
+  if (config.peer_security == "key" && config.cluster_key_file.empty()) {
+    return refuse("peer_security: key needs cluster_key_file; `ternctl pki new-key` makes one");
+  }
+  const bool asks_rdma =
+      config.transport == "rdma" || config.peer_transports.find("=rdma") != std::string::npos;
+  if (encrypts_peers(config) && asks_rdma && !config.rdma_unencrypted) {
+    return refuse(fmt::format(
+        "transport: rdma does not encrypt tensors, and peer_security = \"{}\" wants "
+        "them encrypted; set transport = \"tcp\", or rdma_unencrypted = true if you trust "
+        "the fabric",
+        config.peer_security));
+  }
+  return {};
+}
+
 }  // namespace
+
+bool encrypts_peers(const Config& config) {
+  return config.peer_security == "tls" || config.peer_security == "key";
+}
 
 Result<std::map<std::string, std::string>> parse_peer_transports(std::string_view text) {
   std::map<std::string, std::string> choices;
@@ -58,6 +96,7 @@ Result<std::map<std::string, std::string>> parse_peer_transports(std::string_vie
 
 Status check_config(const Config& config) {
   if (auto status = check_addresses(config); !status) return status;
+  if (auto status = check_security(config); !status) return status;
   if (auto choices = parse_peer_transports(config.peer_transports); !choices) {
     return tl::unexpected(choices.error());
   }

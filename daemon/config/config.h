@@ -30,6 +30,14 @@ struct Config {
   std::uint64_t socket_send_buffer_bytes = 0;     // 0: the kernel's
   std::uint64_t socket_receive_buffer_bytes = 0;  // 0: the kernel's
 
+  // [security]
+  std::string peer_security = "local";
+  std::string tls_ca_file;
+  std::string tls_certificate_file;
+  std::string tls_key_file;
+  std::string cluster_key_file;
+  bool rdma_unencrypted = false;
+
   // [rdma]
   std::string rdma_devices;            // empty: all
   std::uint32_t rdma_gid_index = 255;  // 255: the best
@@ -94,6 +102,9 @@ struct Config {
   Endpoint metrics_listen;       // empty host: none
   std::string flight_directory;  // empty: see flight_directory()
 };
+
+// What travels between nodes is encrypted: peer_security is tls or key.
+bool encrypts_peers(const Config& config);
 
 // The address that other nodes are told. bound_port is the port that listens, for port 0.
 Endpoint advertised_endpoint(const Config& config, std::uint16_t bound_port);

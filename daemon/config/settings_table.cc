@@ -69,6 +69,20 @@ constexpr std::array kSettings{
     number("network", "socket_receive_buffer", Kind::size, &Config::socket_receive_buffer_bytes, 0,
            kGiB, kRestart, "Kernel buffer of each link for receiving; 0: the kernel decides."),
 
+    choice("security", "peer_security", &Config::peer_security, "local|tls|key|plaintext", kRestart,
+           "How nodes know each other: tls by certificates, key by a key that all share, plaintext "
+           "not at all; local: plaintext too, but only while listen is on this machine."),
+    number("security", "tls_ca_file", Kind::text, &Config::tls_ca_file, 0, 4'000, kReload,
+           "Certificates of the cluster's authorities, in PEM; only who they vouch for is a peer."),
+    number("security", "tls_certificate_file", Kind::text, &Config::tls_certificate_file, 0, 4'000,
+           kReload, "This node's certificate, in PEM; its names include the host of advertise."),
+    number("security", "tls_key_file", Kind::text, &Config::tls_key_file, 0, 4'000, kReload,
+           "The certificate's private key, in PEM; closed to other users."),
+    number("security", "cluster_key_file", Kind::text, &Config::cluster_key_file, 0, 4'000, kReload,
+           "Keys of 64 hexadecimal digits, a line each: the first is offered, each is accepted."),
+    plain("security", "rdma_unencrypted", Kind::flag, &Config::rdma_unencrypted, kRestart,
+          "Allows RDMA, which never encrypts tensors, although peer_security is tls or key."),
+
     number(
         "rdma", "rdma_devices", Kind::text, &Config::rdma_devices, 0, 1'000, kRestart,
         "Devices, with commas, each perhaps with :port; lanes are striped over them; empty: all."),

@@ -147,6 +147,15 @@ std::vector<MetricFamily> metric_families(const json& status, const json& peers,
     add_row(family, kSilentLanes, {{"silent", lanes->size()}}, {});
     add_family(families, std::move(family));
   }
+  const Metric expiry{"not_after_s", "tern_certificate_expiry_timestamp_seconds", MetricType::Gauge,
+                      1, "Until when a certificate of this node, or of an authority, is valid."};
+  MetricFamily certificates = family_of(expiry);
+  const auto rows = status.find("certificates");
+  for (const json& row : rows != status.end() ? *rows : json::array()) {
+    add_row(certificates, expiry, row,
+            {{"kind", text_of(row, "kind")}, {"subject", text_of(row, "subject")}});
+  }
+  add_family(families, std::move(certificates));
   const std::vector<LinkRow> links = merged_links(peers);
   for (const Metric& metric : kOfLinks) {
     MetricFamily family = family_of(metric);

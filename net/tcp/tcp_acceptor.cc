@@ -1,14 +1,12 @@
-#include <algorithm>
-#include <array>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
-#include <cstring>
 #include <deque>
+#include <memory>
 
 #include "net/event_loop_asio.h"
+#include "net/tcp/greeting.h"
 #include "net/tcp/tcp_stream.h"
 #include "net/tcp/tcp_transport.h"
-#include "wire/hello.h"
 
 namespace tern::net {
 
@@ -21,21 +19,16 @@ namespace {
 // After accept() has failed, usually for want of descriptors.
 constexpr std::uint64_t kAcceptRetry = 100'000'000;
 
-// A connection whose hello is not complete.
-struct Unfinished {
-  explicit Unfinished(tcp::socket socket_in) : socket(std::move(socket_in)) {}
-  tcp::socket socket;
-  std::string from;
-  std::uint64_t deadline_ns = 0;
-  bool readable = true;
-  bool over = false;
-  std::size_t have = 0;
-  std::array<std::byte, sizeof(wire::HelloFrame)> bytes;
-};
+// A refused peer has so long to read why.
+constexpr std::uint64_t kLinger = 1'000'000'000;
 
-std::string text_of(const tcp::endpoint& endpoint) {
-  return to_text({endpoint.address().to_string(), endpoint.port()});
-}
+struct Unfinished {
+  Unfinished(tcp::socket socket, const TlsSource* tls) : greeting(std::move(socket), tls) {}
+  Greeting greeting;
+  std::uint64_t deadline_ns = 0;
+  bool is_ready = true;  // something may be read, or written
+  bool is_refused = false;
+};
 
 }  // namespace
 
@@ -51,9 +44,8 @@ struct TcpAcceptor::State : std::enable_shared_from_this<TcpAcceptor::State> {
 
   void accept_next();
   bool examine(const std::shared_ptr<Unfinished>& candidate);
-  bool receive(Unfinished& candidate, std::size_t wanted);
-  bool check_hello(Unfinished& candidate);
-  bool refuse(Unfinished& candidate, Errc reason, const char* text, bool say_so);
+  bool advance(const std::shared_ptr<Unfinished>& candidate);
+  void give_up(Unfinished& candidate, Errc reason, const char* text);
   int poll();
 
   EventLoop& loop;
@@ -79,94 +71,51 @@ void TcpAcceptor::State::accept_next() {
       return;
     }
     configure(socket, self->tcp_settings);
-    auto candidate = std::make_shared<Unfinished>(std::move(socket));
+    auto candidate = std::make_shared<Unfinished>(std::move(socket), self->tcp_settings.tls);
     candidate->deadline_ns = now + self->settings.hello_timeout_ns;
-    Error ignored;
-    candidate->from = text_of(candidate->socket.remote_endpoint(ignored));
     self->unfinished.push_back(std::move(candidate));
     self->accept_next();
   });
 }
 
-bool TcpAcceptor::State::refuse(Unfinished& candidate, Errc reason, const char* text, bool say_so) {
-  Error ignored;
-  if (say_so) {
-    const wire::RefuseFrame frame = wire::make_refuse(reason, text);
-    candidate.socket.write_some(asio::const_buffer(&frame, sizeof frame), ignored);
-    candidate.socket.shutdown(tcp::socket::shutdown_send, ignored);
-  }
-  candidate.socket.close(ignored);
-  sink.on_refused(candidate.from, reason, text);
-  return true;
-}
-
-// False: there are not `wanted` bytes yet, or the connection is over.
-bool TcpAcceptor::State::receive(Unfinished& candidate, std::size_t wanted) {
-  while (candidate.have < wanted) {
-    Error error;
-    const auto room = std::span(candidate.bytes).subspan(candidate.have, wanted - candidate.have);
-    candidate.have +=
-        candidate.socket.read_some(asio::mutable_buffer(room.data(), room.size()), error);
-    if (error == asio::error::would_block || error == asio::error::try_again) return false;
-    if (error) {
-      candidate.over =
-          refuse(candidate, Errc::io_error, "the connection ended before a hello", false);
-      return false;
-    }
-    // Whoever does not speak Tern at all is not kept until the deadline.
-    const std::size_t checked = std::min(candidate.have, sizeof wire::kFrameMagic);
-    if (std::memcmp(candidate.bytes.data(), &wire::kFrameMagic, checked) != 0) {
-      candidate.over = refuse(candidate, Errc::protocol_error,
-                              wire::parse_error_text(wire::ParseError::bad_magic), false);
-      return false;
-    }
-  }
-  return true;
+void TcpAcceptor::State::give_up(Unfinished& candidate, Errc reason, const char* text) {
+  if (candidate.is_refused) return;  // it was lingering
+  candidate.greeting.refuse(reason, text);
+  sink.on_refused(candidate.greeting.from(), reason, text);
 }
 
 // True: it is finished, one way or the other.
 bool TcpAcceptor::State::examine(const std::shared_ptr<Unfinished>& candidate) {
-  if (candidate->readable) {
-    candidate->readable = false;
-    const bool header = receive(*candidate, wire::kFrameHeaderBytes);
-    if (candidate->over || (header && check_hello(*candidate))) return true;
-    candidate->socket.async_wait(tcp::socket::wait_read,
-                                 [candidate](const Error&) { candidate->readable = true; });
+  if (candidate->is_ready) {
+    candidate->is_ready = false;
+    if (advance(candidate)) return true;
   }
   if (clock.now_ns() < candidate->deadline_ns) return false;
-  return refuse(*candidate, Errc::timeout, "no hello came in time", false);
+  give_up(*candidate, Errc::timeout, "no hello came in time");
+  return true;
 }
 
-bool TcpAcceptor::State::check_hello(Unfinished& candidate) {
-  const wire::ParsedFrame parsed = wire::parse_frame_header(candidate.bytes);
-  if (parsed.error != wire::ParseError::none) {
-    return refuse(candidate, Errc::protocol_error, wire::parse_error_text(parsed.error), false);
-  }
-  // Before the rest is awaited: another frame may have less of it.
-  wire::HelloError error = wire::HelloError::none;
-  if (parsed.header.kind != static_cast<std::uint8_t>(wire::FrameKind::hello)) {
-    error = wire::HelloError::wrong_kind;
-  } else if (parsed.header.payload_bytes != sizeof(wire::HelloBody)) {
-    error = wire::HelloError::wrong_size;
-  } else {
-    if (!receive(candidate, candidate.bytes.size())) return candidate.over;
-    const auto payload = std::span(candidate.bytes).subspan(wire::kFrameHeaderBytes);
-    const wire::ParsedHello hello = wire::parse_hello(parsed.header, payload);
-    error = hello.error;
-    if (error == wire::HelloError::none) {
-      Error socket_error;
-      const bool is_v6 = candidate.socket.local_endpoint(socket_error).protocol() == tcp::v6();
-      Fd fd(candidate.socket.release(socket_error));
-      auto incoming = std::make_unique<TcpIncoming>(std::move(fd), is_v6);
-      incoming->hello = hello.body;
-      incoming->from = candidate.from.substr(0, candidate.from.rfind(':'));
-      sink.on_incoming(std::move(incoming), parsed.header, hello.body);
+bool TcpAcceptor::State::advance(const std::shared_ptr<Unfinished>& candidate) {
+  Greeting& greeting = candidate->greeting;
+  auto awaited = tcp::socket::wait_read;
+  if (!candidate->is_refused) {
+    const Greeting::Step step = greeting.advance();
+    if (step == Greeting::Step::greeted) {
+      std::unique_ptr<TcpIncoming> incoming = greeting.take();
+      const wire::HelloBody hello = incoming->hello;
+      sink.on_incoming(std::move(incoming), greeting.header(), hello);
       return true;
     }
+    if (step == Greeting::Step::wants_write) awaited = tcp::socket::wait_write;
+    if (step == Greeting::Step::refused) {
+      candidate->is_refused = true;
+      candidate->deadline_ns = clock.now_ns() + kLinger;
+      sink.on_refused(greeting.from(), greeting.reason(), greeting.text().c_str());
+    }
   }
-  // A hello that was damaged on its way is not answered: the peer shall try again, not give up.
-  return refuse(candidate, wire::hello_error_code(error), wire::hello_error_text(error),
-                error != wire::HelloError::bad_payload_crc);
+  if (candidate->is_refused && greeting.has_left()) return true;
+  greeting.socket().async_wait(awaited, [candidate](const Error&) { candidate->is_ready = true; });
+  return false;
 }
 
 int TcpAcceptor::State::poll() {
@@ -175,7 +124,7 @@ int TcpAcceptor::State::poll() {
   for (; unfinished.size() > settings.max_unfinished; ++work) {
     const auto oldest = std::move(unfinished.front());
     unfinished.pop_front();
-    refuse(*oldest, Errc::quota_exceeded, "too many connections without a hello", false);
+    give_up(*oldest, Errc::quota_exceeded, "too many connections without a hello");
   }
   for (std::size_t i = 0; i < unfinished.size();) {
     const std::shared_ptr<Unfinished> candidate = unfinished[i];
@@ -195,7 +144,7 @@ TcpAcceptor::~TcpAcceptor() {
   state_->closed = true;
   Error ignored;
   state_->listener.close(ignored);
-  for (const auto& candidate : state_->unfinished) candidate->socket.close(ignored);
+  for (const auto& candidate : state_->unfinished) candidate->greeting.socket().close(ignored);
 }
 
 Endpoint TcpAcceptor::endpoint() const {

@@ -31,10 +31,16 @@ int TcpStream::poll() {
     case Phase::failed:
       return close(Errc::unreachable, text_.c_str());
     case Phase::opened:
-      phase_ = Phase::open;
       readable_ = writable_ = true;
+      if (settings_.tls != nullptr) {
+        phase_ = Phase::securing;
+        return secure();
+      }
+      phase_ = Phase::open;
       sink_->on_open(*connection_);
       return 1;
+    case Phase::securing:
+      return readable_ || writable_ ? secure() : 0;
     case Phase::open:
       break;
   }
@@ -52,6 +58,7 @@ int TcpStream::close(Errc reason, const char* text) {
 
 int TcpStream::close_after(const Error& error) {
   if (error == asio::error::eof) return close(Errc::io_error, "the peer closed the connection");
+  if (tls_ && tls_->reason() != Errc::ok) return close(tls_->reason(), tls_->trouble().c_str());
   text_ = error.message();
   return close(Errc::io_error, text_.c_str());
 }
@@ -65,7 +72,8 @@ int TcpStream::read() {
     std::array<asio::mutable_buffer, 3> buffers;
     const std::size_t asked = gather_read(buffers);
     Error error;
-    const std::size_t count = socket_.read_some(buffers, error);
+    const std::size_t count =
+        tls_ ? read_secure(buffers, error) : socket_.read_some(buffers, error);
     if (error == asio::error::would_block || error == asio::error::try_again) {
       wait_readable();
       break;
@@ -76,7 +84,7 @@ int TcpStream::read() {
     budget -= std::min(budget, count);
     // Fewer bytes than there was room for: the socket is empty now, and one more read that says so
     // can be spared.
-    if (count < asked) wait_readable();
+    if (count < asked && !(tls_ && tls_->is_over())) wait_readable();
     take_payload(count);
     take_staged();
     if (sink_ == nullptr || phase_ != Phase::open) return reads;
@@ -193,6 +201,7 @@ void TcpStream::finish_frame() {
 // Writing.
 
 int TcpStream::write(std::size_t budget) {
+  if (tls_) return write_secure(budget);
   int writes = 0;
   while (writable_ && !queue_.empty() && budget > 0) {
     std::array<asio::const_buffer, kBuffersPerWrite> buffers;
@@ -254,6 +263,7 @@ void TcpStream::drop_written(std::size_t bytes) noexcept {
 void TcpStream::detach() {
   // As much as the socket takes at once.
   if (phase_ == Phase::open && writable_) write(queued_bytes_);
+  if (phase_ == Phase::open && tls_) tls_->say_end();
   sink_ = nullptr;
   connection_ = nullptr;
   phase_ = Phase::closed;

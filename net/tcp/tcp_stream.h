@@ -1,6 +1,7 @@
 #pragma once
 
-// One TCP connection's bytes: tcp_transport.cc opens it, tcp_stream.cc reads and writes frames.
+// One TCP connection's bytes: tcp_transport.cc opens it, tcp_stream.cc reads and writes frames,
+// tcp_secure.cc does so inside TLS.
 
 #include <array>
 #include <boost/asio/buffer.hpp>
@@ -16,6 +17,7 @@
 #include "net/event_loop_asio.h"
 #include "net/outgoing_queue.h"
 #include "net/tcp/tcp_transport.h"
+#include "net/tls/tls_session.h"
 #include "net/transport.h"
 #include "wire/frame.h"
 
@@ -26,6 +28,7 @@ struct TcpIncoming final : Incoming {
   TcpIncoming(Fd fd_in, bool is_v6_in) : fd(std::move(fd_in)), is_v6(is_v6_in) {}
   Fd fd;
   bool is_v6;
+  std::unique_ptr<TlsSession> tls;  // null: plaintext
 };
 
 void configure(boost::asio::ip::tcp::socket& socket, const TcpSettings& settings);
@@ -37,8 +40,7 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   TcpStream(EventLoop::Impl& loop, const TcpSettings& settings, ConnectionSink& sink);
 
   void connect_to(const Endpoint& endpoint);
-  void adopt(boost::asio::ip::tcp::socket::native_handle_type fd,
-             const boost::asio::ip::tcp& protocol);
+  void adopt(TcpIncoming& incoming);
   void attach(Connection& connection) noexcept { connection_ = &connection; }
   void detach();
   bool is_detached() const noexcept { return sink_ == nullptr; }
@@ -47,10 +49,11 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   std::size_t queued_bytes() const noexcept { return queued_bytes_; }
   std::uint64_t received_bytes() const noexcept { return received_bytes_; }
   DeliveryRate delivery_rate() noexcept;
+  Carriage carriage() const noexcept;
   int poll();
 
  private:
-  enum class Phase : std::uint8_t { opening, opened, open, failed, closed };
+  enum class Phase : std::uint8_t { opening, opened, securing, open, failed, closed };
   using Error = boost::system::error_code;
 
   // Enough for many small frames in one read, little to copy of a large one.
@@ -72,6 +75,9 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   void finish_frame();
   std::span<std::byte> rest_of_place(bool& in_body) const noexcept;
   int write(std::size_t budget);
+  int write_secure(std::size_t budget);
+  std::size_t read_secure(std::span<const boost::asio::mutable_buffer> buffers, Error& error);
+  int secure();
   std::size_t gather_write(std::array<boost::asio::const_buffer, kBuffersPerWrite>& buffers,
                            std::size_t& count) const noexcept;
   void drop_written(std::size_t bytes) noexcept;
@@ -85,7 +91,9 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   boost::asio::ip::tcp::resolver resolver_;
   std::vector<boost::asio::ip::tcp::endpoint> addresses_;  // still to be tried, last first
   Phase phase_ = Phase::opening;
-  std::string text_;  // the peer's name, then the reason of a failure
+  std::string text_;                 // the peer's name, then the reason of a failure
+  std::string host_;                 // that was dialled
+  std::unique_ptr<TlsSession> tls_;  // null: plaintext
 
   // Incoming. Staged bytes are those in staging_ from staged_begin_ to staged_end_.
   bool readable_ = false;

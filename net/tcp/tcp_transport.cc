@@ -23,7 +23,7 @@ class TcpConnection final : public Connection {
   std::size_t queued_bytes() const override { return stream_->queued_bytes(); }
   std::uint64_t received_bytes() const override { return stream_->received_bytes(); }
   DeliveryRate delivery_rate() const override { return stream_->delivery_rate(); }
-  Carriage carriage() const override { return {"tcp", "", 0}; }
+  Carriage carriage() const override { return stream_->carriage(); }
 
  private:
   std::shared_ptr<TcpStream> stream_;
@@ -51,6 +51,7 @@ TcpStream::TcpStream(EventLoop::Impl& loop, const TcpSettings& settings, Connect
 
 void TcpStream::connect_to(const Endpoint& endpoint) {
   text_ = to_text(endpoint);
+  host_ = endpoint.host;
   Error error;
   const auto address = asio::ip::make_address(endpoint.host, error);
   if (error) {
@@ -74,9 +75,14 @@ void TcpStream::resolve(const Endpoint& endpoint) {
 
 void TcpStream::try_next_address(const Error& last_error) {
   Error error = last_error;
+  bool is_beyond_loopback = false;
   while (!addresses_.empty()) {
     const tcp::endpoint address = addresses_.back();
     addresses_.pop_back();
+    if (settings_.loopback_only && !address.address().is_loopback()) {
+      is_beyond_loopback = true;
+      continue;
+    }
     Error ignored;
     socket_.close(ignored);
     socket_.open(address.protocol(), error);
@@ -92,13 +98,18 @@ void TcpStream::try_next_address(const Error& last_error) {
     });
     return;
   }
-  text_ += ": " + (error ? error.message() : "the name has no address");
+  text_ += is_beyond_loopback ? std::string(
+                                    ": is not on this machine, and nothing here is encrypted "
+                                    "(peer_security = \"local\"): set peer_security")
+                              : ": " + (error ? error.message() : "the name has no address");
   phase_ = Phase::failed;
 }
 
-void TcpStream::adopt(tcp::socket::native_handle_type fd, const tcp& protocol) {
+void TcpStream::adopt(TcpIncoming& incoming) {
+  tls_ = std::move(incoming.tls);
+  const tcp::socket::native_handle_type fd = incoming.fd.release();
   Error error;
-  socket_.assign(protocol, fd, error);
+  socket_.assign(incoming.is_v6 ? tcp::v6() : tcp::v4(), fd, error);
   if (error) {
     ::close(fd);
     text_ = error.message();
@@ -132,7 +143,7 @@ std::unique_ptr<Connection> TcpTransport::adopt(std::unique_ptr<Incoming> incomi
   auto stream = std::make_shared<TcpStream>(loop_.impl(), settings_, sink);
   streams_.push_back(stream);
   auto connection = std::make_unique<TcpConnection>(stream);
-  stream->adopt(mine->fd.release(), mine->is_v6 ? tcp::v6() : tcp::v4());
+  stream->adopt(*mine);
   return connection;
 }
 

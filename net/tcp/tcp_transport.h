@@ -1,6 +1,6 @@
 #pragma once
 
-// Frames over TCP, on Boost.Asio's reactor with direct scatter reads and writes.
+// Frames over TCP, on Boost.Asio's reactor with direct scatter reads and writes; or inside TLS.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "net/event_loop.h"
+#include "net/tls/tls_context.h"
 #include "net/transport.h"
 
 namespace tern::net {
@@ -19,6 +20,10 @@ struct TcpSettings {
   int receive_buffer_bytes = 0;
   // What one connection may read, and write, in one poll() before the next one has its turn.
   std::size_t bytes_per_poll = 1 << 20;
+  // Every connection is TLS from its first byte on; null: plaintext. Outlives all connections.
+  const TlsSource* tls = nullptr;
+  // Connects to addresses of this machine alone.
+  bool loopback_only = false;
 };
 
 class TcpStream;

@@ -20,7 +20,8 @@ struct Node {
   Machine machine{.cpu_flags = " sse2 avx2 ",
                   .huge_pages = "always within_size [advise] never deny force",
                   .interfaces = {{"lo", "127.0.0.1", 0}, {"eth0", "10.0.0.5", 25000}},
-                  .clock_synchronized = true};
+                  .clock_synchronized = true,
+                  .unix_s = 1'800'000'000};
   json status{
       {"advertise", "10.0.0.5:7700"}, {"kernel_target", "avx2"}, {"silent_lanes", json::array()}};
   json host{{"memlock_bytes", std::numeric_limits<std::uint64_t>::max()},
@@ -56,6 +57,27 @@ TEST(Doctor, SaysHowToLockMoreMemory) {
   Node node;
   node.host["memlock_bytes"] = 8u << 20;
   expect(node.about("memory lock"), Grade::advice, "8 MiB", "LimitMEMLOCK=infinity");
+}
+
+TEST(Doctor, WarnsOfPlaintext) {
+  Node node;
+  node.status["peer_security"] = "plaintext";
+  expect(node.about("security"), Grade::advice, "neither encrypted", "peer_security");
+}
+
+TEST(Doctor, WarnsOfCertificatesThatEnd) {
+  Node node;
+  node.status["peer_security"] = "tls";
+  const auto ends = [&](std::int64_t days) {
+    node.status["certificates"] =
+        json::array({{{"subject", "node1"},
+                      {"expires", "some day"},
+                      {"not_after_s", node.machine.unix_s + days * 86'400}}});
+    return node.about("security");
+  };
+  expect(ends(31), Grade::good, "tls", "");
+  expect(ends(29), Grade::advice, "node1 ends on some day", "ternctl pki issue");
+  expect(ends(-1), Grade::fault, "node1 ends on some day", "reload ternd");
 }
 
 TEST(Doctor, SaysHowToTurnHugePagesOn) {

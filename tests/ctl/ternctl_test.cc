@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <boost/asio/io_context.hpp>
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -102,6 +103,25 @@ class TernctlTest : public ::testing::Test {
   daemon::SocketFile stranger_;
   std::thread thread_;
 };
+
+TEST_F(TernctlTest, MakesCertificatesAndKeysWithoutADaemon) {
+  const std::string folder = directory_ + "/ca";
+  const auto run = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "pki");
+    return run_program(TERN_TERNCTL, words);
+  };
+  EXPECT_EQ(run({"init-ca", folder, "--name", "lab"}).exit_code, 0);
+  EXPECT_EQ(run({"issue", folder, "node1", "10.0.0.1", "--days", "7"}).exit_code, 0);
+  const auto shown = run({"show", folder + "/node1.pem"});
+  EXPECT_THAT(shown.out, HasSubstr("names       node1, 10.0.0.1\n  issued by   lab\n"));
+  EXPECT_EQ(run({"new-key", folder + "/key"}).exit_code, 0);
+  const auto again = run({"new-key", folder + "/key"});
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_THAT(again.err, HasSubstr("exists already"));
+  EXPECT_EQ(run({"issue", folder}).exit_code, 2);
+  EXPECT_EQ(run({}).exit_code, 2);
+  std::filesystem::remove_all(folder);
+}
 
 TEST_F(TernctlTest, PrintsATableForPeople) {
   serve([](std::string_view verb) -> Result<json> {

@@ -17,6 +17,7 @@
 namespace tern::daemon {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -227,9 +228,41 @@ TEST(CommandLine, PrintsAndEnds) {
 TEST(CheckConfig, RefusesSettingsThatContradictEachOther) {
   EXPECT_THAT(error_of_arguments({"--heartbeat=3s"}), HasSubstr("heartbeat: 3s is too rare"));
   EXPECT_THAT(error_of_arguments({"--listen=0.0.0.0:7700"}), HasSubstr("advertise: must be set"));
-  EXPECT_EQ(error_of_arguments({"--listen=0.0.0.0:7700", "--advertise=10.0.0.1:0"}), "");
+  EXPECT_EQ(error_of_arguments(
+                {"--listen=0.0.0.0:7700", "--advertise=10.0.0.1:0", "--peer-security=plaintext"}),
+            "");
   EXPECT_THAT(error_of_arguments({"--advertise=[::]:1"}), HasSubstr("wildcard"));
   EXPECT_THAT(error_of_arguments({"--socket=/a", "--control-socket=/a"}), HasSubstr("same path"));
+}
+
+TEST(CheckConfig, RefusesToBeOpenToOthersWithoutASecurity) {
+  for (const char* listen : {"127.0.0.1:1", "127.9.9.9:1", "localhost:1", "[::1]:1"}) {
+    EXPECT_EQ(error_of_arguments({std::string("--listen=") + listen}), "") << listen;
+  }
+  for (const char* listen : {"10.0.0.1:1", "[fd00::1]:1", "node1:1"}) {
+    EXPECT_THAT(error_of_arguments({std::string("--listen=") + listen}),
+                AllOf(HasSubstr("peer_security: "), HasSubstr("\"tls\""), HasSubstr("ternctl pki"),
+                      HasSubstr("\"plaintext\"")))
+        << listen;
+  }
+}
+
+TEST(CheckConfig, WantsTheFilesThatASecurityNeeds) {
+  EXPECT_THAT(error_of_arguments({"--peer-security=tls", "--tls-ca-file=a", "--tls-key-file=b"}),
+              HasSubstr("tls_certificate_file"));
+  EXPECT_THAT(error_of_arguments({"--peer-security=key"}), HasSubstr("cluster_key_file"));
+}
+
+TEST(CheckConfig, RefusesRdmaThatWouldNotEncrypt) {
+  const std::vector<std::string> key{"--peer-security=key", "--cluster-key-file=a"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), key.begin(), key.end());
+    return error_of_arguments(more);
+  };
+  EXPECT_EQ(with({"--transport=auto"}), "");
+  EXPECT_THAT(with({"--transport=rdma"}), HasSubstr("rdma_unencrypted = true"));
+  EXPECT_THAT(with({"--peer-transports=10.0.0.1=rdma"}), HasSubstr("rdma_unencrypted = true"));
+  EXPECT_EQ(with({"--transport=rdma", "--rdma-unencrypted=true"}), "");
 }
 
 TEST(Config, TheManualPageNamesEverySettingAndEscapesWhatTroffWouldTake) {

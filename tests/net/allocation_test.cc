@@ -1,6 +1,7 @@
 // Counts every allocation of the program, so that the promise of none per frame can be checked.
 
 #include <gtest/gtest.h>
+#include <openssl/crypto.h>
 
 #include <algorithm>
 #include <array>
@@ -10,10 +11,32 @@
 #include "base/clock.h"
 #include "net/link.h"
 #include "net/tcp/tcp_transport.h"
+#include "tests/net/tls_files.h"
 
 namespace {
+
 std::uint64_t allocations = 0;
+
+// OpenSSL takes a few bytes for each record and gives them back: what it holds must not grow.
+std::int64_t held_by_openssl = 0;
+
+void* count_malloc(std::size_t size, const char*, int) {
+  ++held_by_openssl;
+  return std::malloc(size);
 }
+void* count_realloc(void* memory, std::size_t size, const char*, int) {
+  if (memory == nullptr) ++held_by_openssl;
+  return std::realloc(memory, size);
+}
+void count_free(void* memory, const char*, int) {
+  if (memory != nullptr) --held_by_openssl;
+  std::free(memory);
+}
+
+// Before OpenSSL allocates anything.
+const bool counts_openssl = CRYPTO_set_mem_functions(count_malloc, count_realloc, count_free) == 1;
+
+}  // namespace
 
 void* operator new(std::size_t size) {
   ++allocations;
@@ -54,12 +77,13 @@ class CountingSink final : public LinkSink, public AcceptorSink {
   std::array<std::byte, 300'000> memory_{};
 };
 
-TEST(TcpAllocations, NoneForAFrameOnceWarm) {
+void expect_no_allocations(const TcpSettings& settings) {
   ManualClock clock;
   EventLoop loop;
-  TcpTransport transport(loop, {});
+  TcpTransport transport(loop, settings);
   static CountingSink sink_a, sink_b;
-  auto acceptor = TcpAcceptor::create(loop, {"127.0.0.1", 0}, clock, {}, {}, sink_b);
+  sink_a.received = sink_b.received = 0;
+  auto acceptor = TcpAcceptor::create(loop, {"127.0.0.1", 0}, clock, {}, settings, sink_b);
   ASSERT_TRUE(acceptor) << acceptor.error().text;
   const Endpoint target = (*acceptor)->endpoint();
   Link a(transport, clock, {}, {{1, 1}, {2, 2}, 0, target, true}, sink_a);
@@ -89,10 +113,25 @@ TEST(TcpAllocations, NoneForAFrameOnceWarm) {
   exchange(100);
   exchange(100);
   const std::uint64_t before = allocations;
+  const std::int64_t held_before = held_by_openssl;
   exchange(100);
   EXPECT_EQ(sink_a.received, 600u);
   EXPECT_EQ(sink_b.received, 300u);
   EXPECT_EQ(allocations - before, 0u);
+  EXPECT_EQ(held_by_openssl - held_before, 0);
+}
+
+TEST(TcpAllocations, NoneForAFrameOnceWarm) { expect_no_allocations({}); }
+
+TEST(TlsAllocations, NoneForAFrameOnceWarm) {
+  ASSERT_TRUE(counts_openssl);
+  TlsFiles files;
+  const auto source =
+      TlsFiles::source(TlsContext::with_certificates(files.node("one", {"127.0.0.1"})));
+  EXPECT_GT(held_by_openssl, 0);
+  TcpSettings settings;
+  settings.tls = source.get();
+  expect_no_allocations(settings);
 }
 
 }  // namespace

@@ -1,39 +1,11 @@
 #include "net/tcp/tcp_transport.h"
-#include "tests/net/transport_conformance.h"
+#include "tests/net/tcp_world.h"
 
 namespace tern::net {
 namespace {
 
-class TcpWorld final : public ConformanceWorld {
- public:
-  explicit TcpWorld(const TcpSettings& settings) : settings_(settings) {}
-  Transport& transport_a() override { return a_; }
-  Transport& transport_b() override { return b_; }
-  std::unique_ptr<Acceptor> make_acceptor(const Clock& clock, const AcceptorSettings& settings,
-                                          AcceptorSink& sink) override {
-    auto acceptor =
-        TcpAcceptor::create(loop_b_, {"127.0.0.1", 0}, clock, settings, settings_, sink);
-    EXPECT_TRUE(acceptor) << acceptor.error().text;
-    return acceptor ? std::move(*acceptor) : nullptr;
-  }
-  void breathe() override {
-    loop_a_.wait(500'000);
-    loop_b_.poll();
-  }
-
- private:
-  TcpSettings settings_;
-  EventLoop loop_a_, loop_b_;
-  TcpTransport a_{loop_a_, settings_};
-  TcpTransport b_{loop_b_, settings_};
-};
-
 ConformanceParam tcp(const char* name, const TcpSettings& settings) {
   return {name, [settings] { return std::make_unique<TcpWorld>(settings); }};
-}
-
-std::string name_of(const ::testing::TestParamInfo<ConformanceParam>& each) {
-  return each.param.name;
 }
 
 // Small buffers and turns, so that reads and writes end in every place.
@@ -42,7 +14,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(tcp("tcp", {}), tcp("tcp_small_turns", {.bytes_per_poll = 5000}),
                       tcp("tcp_small_buffers",
                           {.send_buffer_bytes = 16384, .receive_buffer_bytes = 16384})),
-    name_of);
+    name_of_world);
 
 TEST(TcpTransport, ResolvesNames) {
   EventLoop loop;

@@ -94,7 +94,7 @@ def install(debs):
     check(shown("SubState", "ternd.socket") == "running", "the socket unit has not handed over its socket")
     check(pwd.getpwuid(os.stat(f"/proc/{main_pid()}").st_uid).pw_name == "tern", "the daemon is not of the user tern")
     check(status()["pid"] == main_pid(), "ternctl does not see the daemon")
-    check("listens on 127.0.0.1:7700 (plaintext)" in shown("StatusText"), shown("StatusText"))
+    check("listens on 127.0.0.1:7700 (plaintext, this machine only)" in shown("StatusText"), shown("StatusText"))
     check(logged("ternd 0", "SYSLOG_IDENTIFIER=ternd"), "the journal has no line of the daemon")
     # Handed over before the daemon ran, and not replaced by it.
     check(os.stat("/run/tern/ternd.sock").st_mode & 0o777 == 0o666, "mode of the clients' socket")

@@ -51,6 +51,7 @@ class Pair:
             home = self.folder / str(node)
             home.mkdir()
             options = {"listen": f"{addresses[node]}:{7710 + node}", "transport": transport,
+                       "peer-security": "plaintext",
                        "socket": home / "ternd.sock", "control-socket": home / "control.sock",
                        **{key.replace("_", "-"): value for key, value in (SETTINGS | more).items()}}
             words = [PROGRAMS / "ternd", *(f"--{key}={value}" for key, value in options.items())]
@@ -149,6 +150,17 @@ def main():
 
     checksum, row = over("auto", peer_transports="127.0.0.1=tcp")
     assert checksum == expected and row["transport"] == "tcp", row
+
+    # With a cluster key tensors stay inside TLS unless the settings say that RDMA may carry them.
+    key = pathlib.Path(tempfile.mkdtemp(prefix="tern-key-")) / "cluster.key"
+    call(PROGRAMS / "ternctl", "pki", "new-key", key)
+    secure = {"peer_security": "key", "cluster_key_file": key}
+    checksum, row = over("auto", **secure)
+    assert checksum == expected and row["transport"] == "tls", row
+    checksum, row = over("rdma", rdma_unencrypted="true", **secure)
+    assert checksum == expected and row["transport"] == "rdma", row
+    say("a cluster key: TLS, and RDMA where it is allowed, with the same bits")
+    shutil.rmtree(key.parent)
 
     assert disturbed(expected, "link down", lambda: call("ip", "link", "set", "d0", "down")) > 0
     assert disturbed(expected, "device deleted", lambda: call("rdma", "link", "delete", "rxe0")) > 0

@@ -51,6 +51,17 @@ TEST(MetricFamilies, HaveBaseUnitsAndTotals) {
       "tern_joins_total 5\n");
 }
 
+TEST(MetricFamilies, SayUntilWhenCertificatesAreValid) {
+  const json status{
+      {"certificates",
+       json::array({{{"kind", "node"}, {"subject", "node1"}, {"not_after_s", 1'800'000'000}},
+                    {{"kind", "authority"}, {"subject", "lab"}, {"not_after_s", 1'900'000'000}}})}};
+  const std::string text = text_of(status, json::array(), json::object());
+  EXPECT_THAT(text, HasSubstr("tern_certificate_expiry_timestamp_seconds{kind=\"node\",subject="
+                              "\"node1\"} 1800000000\n"));
+  EXPECT_THAT(text, HasSubstr("{kind=\"authority\",subject=\"lab\"} 1900000000\n"));
+}
+
 TEST(MetricFamilies, HaveOneSeriesForTwoLinksToOnePeer) {
   const auto link = [](int bytes, double round_trip_us) {
     return json{{"node_id", "ab"},

@@ -1,0 +1,88 @@
+// A TcpStream inside TLS.
+
+#include <algorithm>
+
+#include "net/tcp/tcp_stream.h"
+
+namespace tern::net {
+
+namespace asio = boost::asio;
+
+Carriage TcpStream::carriage() const noexcept {
+  if (!tls_) return {"tcp", "", 0};
+  return {"tls", tls_->peer_text().c_str(), 0};
+}
+
+// The hand-shake of the side that connects; the acceptor does that of the other.
+int TcpStream::secure() {
+  if (!tls_) {
+    tls_ = TlsSession::connecting(settings_.tls->current(), socket_.native_handle(), host_);
+  }
+  readable_ = writable_ = false;
+  switch (tls_->handshake()) {
+    case TlsStep::done:
+      phase_ = Phase::open;
+      readable_ = writable_ = true;
+      sink_->on_open(*connection_);
+      return 1;
+    case TlsStep::wants_read:
+      wait_readable();
+      return 1;
+    case TlsStep::wants_write:
+      wait_writable();
+      return 1;
+    case TlsStep::ended:
+    case TlsStep::failed:
+      break;
+  }
+  return close(tls_->reason(), tls_->trouble().c_str());
+}
+
+std::size_t TcpStream::read_secure(std::span<const asio::mutable_buffer> buffers, Error& error) {
+  std::size_t total = 0;
+  TlsStep step = TlsStep::done;
+  for (const asio::mutable_buffer& buffer : buffers) {
+    if (buffer.size() == 0) continue;
+    total += tls_->read({static_cast<std::byte*>(buffer.data()), buffer.size()}, step);
+    if (step != TlsStep::done) break;
+  }
+  if (total > 0) return total;
+  if (step == TlsStep::wants_read || step == TlsStep::wants_write) {
+    error = asio::error::would_block;
+  } else {
+    error = step == TlsStep::ended ? Error(asio::error::eof) : Error(asio::error::connection_reset);
+  }
+  return 0;
+}
+
+// Fills the session's buffer from many frames, and sends it in one call.
+int TcpStream::write_secure(std::size_t budget) {
+  int writes = 0;
+  while (writable_ && budget > 0 && (!queue_.empty() || tls_->has_unsent())) {
+    std::array<asio::const_buffer, kBuffersPerWrite> buffers;
+    std::size_t count = 0;
+    gather_write(buffers, count);
+    std::size_t taken = 0;
+    TlsStep step = TlsStep::done;
+    for (const asio::const_buffer& buffer : std::span(buffers).first(count)) {
+      const std::size_t bytes =
+          tls_->write({static_cast<const std::byte*>(buffer.data()), buffer.size()}, step);
+      taken += bytes;
+      if (bytes < buffer.size()) break;
+    }
+    drop_written(taken);
+    budget -= std::min(budget, taken);
+    if (step == TlsStep::done) step = tls_->flush();
+    if (step == TlsStep::wants_write) {
+      wait_writable();
+    } else if (step != TlsStep::done) {
+      // As in write(): reading ends with the same error, after what the peer sent before.
+      writable_ = false;
+      readable_ = true;
+    }
+    ++writes;
+  }
+  return writes;
+}
+
+}  // namespace tern::net

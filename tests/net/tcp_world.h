@@ -1,0 +1,42 @@
+#pragma once
+
+// Two daemons' transports over real sockets of this machine, for the conformance suite.
+
+#include <memory>
+#include <utility>
+
+#include "net/tcp/tcp_transport.h"
+#include "tests/net/transport_conformance.h"
+
+namespace tern::net {
+
+class TcpWorld : public ConformanceWorld {
+ public:
+  explicit TcpWorld(const TcpSettings& settings) : TcpWorld(settings, settings) {}
+  TcpWorld(const TcpSettings& settings_a, const TcpSettings& settings_b)
+      : settings_b_(settings_b), a_(loop_a_, settings_a), b_(loop_b_, settings_b) {}
+  Transport& transport_a() override { return a_; }
+  Transport& transport_b() override { return b_; }
+  std::unique_ptr<Acceptor> make_acceptor(const Clock& clock, const AcceptorSettings& settings,
+                                          AcceptorSink& sink) override {
+    auto acceptor =
+        TcpAcceptor::create(loop_b_, {"127.0.0.1", 0}, clock, settings, settings_b_, sink);
+    EXPECT_TRUE(acceptor) << acceptor.error().text;
+    return acceptor ? std::move(*acceptor) : nullptr;
+  }
+  void breathe() override {
+    loop_a_.wait(500'000);
+    loop_b_.poll();
+  }
+
+ private:
+  TcpSettings settings_b_;
+  EventLoop loop_a_, loop_b_;
+  TcpTransport a_, b_;
+};
+
+inline std::string name_of_world(const ::testing::TestParamInfo<ConformanceParam>& each) {
+  return each.param.name;
+}
+
+}  // namespace tern::net
