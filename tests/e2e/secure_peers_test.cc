@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 
 using Options = std::vector<std::string>;
 
-pki::Validity days(int from, int to) {
+pki::Validity days(std::int64_t from, std::int64_t to) {
   const std::int64_t now = std::time(nullptr);
   return {now + from * 86'400, now + to * 86'400};
 }

@@ -34,7 +34,7 @@ void count_free(void* memory, const char*, int) {
 }
 
 // Before OpenSSL allocates anything.
-const bool counts_openssl = CRYPTO_set_mem_functions(count_malloc, count_realloc, count_free) == 1;
+const bool kCountsOpenssl = CRYPTO_set_mem_functions(count_malloc, count_realloc, count_free) == 1;
 
 }  // namespace
 
@@ -124,7 +124,7 @@ void expect_no_allocations(const TcpSettings& settings) {
 TEST(TcpAllocations, NoneForAFrameOnceWarm) { expect_no_allocations({}); }
 
 TEST(TlsAllocations, NoneForAFrameOnceWarm) {
-  ASSERT_TRUE(counts_openssl);
+  ASSERT_TRUE(kCountsOpenssl);
   TlsFiles files;
   const auto source =
       TlsFiles::source(TlsContext::with_certificates(files.node("one", {"127.0.0.1"})));

@@ -27,7 +27,7 @@ class TlsFiles {
   TlsFiles(const TlsFiles&) = delete;
   TlsFiles& operator=(const TlsFiles&) = delete;
 
-  static pki::Validity days_from_now(int from, int to) {
+  static pki::Validity days_from_now(std::int64_t from, std::int64_t to) {
     const std::int64_t now = std::time(nullptr);
     return {now + from * 86'400, now + to * 86'400};
   }
@@ -44,7 +44,7 @@ class TlsFiles {
     return {authority + "/ca.pem", files->certificate, files->key};
   }
   std::string cluster_key(const std::string& name) {
-    const std::string path = folder_ + "/" + name;
+    std::string path = folder_ + "/" + name;
     EXPECT_TRUE(pki::make_cluster_key(path));
     return path;
   }
