@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
 #include <ctime>
 #include <optional>
 #include <thread>
@@ -47,15 +46,6 @@ net::LinkSettings link_settings(const Config& config) {
   settings.peer_timeout_ns = config.peer_timeout_ns;
   settings.resume_timeout_ns = config.resume_timeout_ns;
   return settings;
-}
-
-std::uint64_t rss_bytes() {
-  unsigned long long size = 0, resident = 0;
-  if (FILE* file = std::fopen("/proc/self/statm", "r")) {
-    if (std::fscanf(file, "%llu %llu", &size, &resident) != 2) resident = 0;
-    std::fclose(file);
-  }
-  return resident * static_cast<unsigned long long>(::sysconf(_SC_PAGESIZE));
 }
 
 Status check_recipe(const Config& config) {

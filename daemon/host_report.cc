@@ -4,6 +4,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -21,6 +22,15 @@ nlohmann::json report_host(const std::string& flight_directory) {
           {"flight_directory", flight_directory},
           {"flight_writable", ::access(flight_directory.c_str(), W_OK | X_OK) == 0},
           {"flight_free_bytes", mounted ? std::uint64_t{disk.f_bavail} * disk.f_frsize : 0}};
+}
+
+std::uint64_t rss_bytes() {
+  unsigned long long size = 0, resident = 0;
+  if (FILE* file = std::fopen("/proc/self/statm", "r")) {
+    if (std::fscanf(file, "%llu %llu", &size, &resident) != 2) resident = 0;
+    std::fclose(file);
+  }
+  return resident * static_cast<unsigned long long>(::sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace tern::daemon
