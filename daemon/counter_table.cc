@@ -27,14 +27,14 @@ constexpr std::array kOfConductor{
         {"hellos_refused", "1", "connections of other daemons refused at their hello"},
         &Conductor::hellos_refused},
     CounterRow<Conductor>{
-        {"peers_not_trusted", "1",
-         "connections that TLS or the settings of one end refused, in either direction"},
-        &Conductor::peers_not_trusted},
-    CounterRow<Conductor>{
         {"bad_control_messages", "1", "control messages that were not understood"},
         &Conductor::bad_control_messages},
     CounterRow<Conductor>{{"state_resets", "1", "codec states that were set to zero"},
                           &Conductor::state_resets},
+    CounterRow<Conductor>{
+        {"peers_not_trusted", "1",
+         "connections that TLS or the settings of one end refused, in either direction"},
+        &Conductor::peers_not_trusted},
 };
 
 constexpr std::array kOfLanes{
