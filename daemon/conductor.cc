@@ -58,6 +58,7 @@ int Conductor::do_work() {
 
 std::uint64_t Conductor::next_deadline_ns() const {
   std::uint64_t deadline = std::min(clock_.now_ns() + kIdleNs, links_.next_deadline_ns());
+  if (tuning_ != nullptr) deadline = std::min(deadline, tuning_->next_deadline_ns());
   for (const auto& [uid, set] : joins_) {
     for (const auto& [rank, joining] : set.ranks)
       deadline = std::min(deadline, joining.deadline_ns);

@@ -20,9 +20,10 @@ constexpr std::uint64_t kTimerNs = 50'000'000;
 // has read. A round reports at most a few per op it ends.
 constexpr std::size_t kEventReserve = 2048;
 constexpr std::size_t kRecordWake = 3072;
-// The tuner hears of its ops at most so often, for waking another thread costs more than a small
-// op; of those that took another time than usual sooner.
-constexpr std::uint64_t kTunerWakeNs = 20'000'000;
+// To wake another thread costs more than a small op: the conductor looks by itself while ops are
+// tuned (Tuning::next_deadline_ns), is woken if it may have stopped, and for ops that took another
+// time than usual.
+constexpr std::uint64_t kTunerWakeNs = 1'000'000'000;
 constexpr std::uint64_t kSurpriseNs = 2'000'000;
 
 }  // namespace

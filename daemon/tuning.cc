@@ -14,8 +14,12 @@ namespace tern::daemon {
 namespace {
 
 constexpr std::uint64_t kLanesEveryNs = 50'000'000;
+constexpr std::uint64_t kLookEveryNs = 20'000'000;
+constexpr std::uint64_t kActiveNs = 1'000'000'000;  // since the last op; after that lanes wake us
 constexpr std::uint64_t kSaveEveryNs = 60'000'000'000;
 constexpr std::uint64_t kSampleEveryNs = 20'000'000;
+constexpr std::uint64_t kSampleEveryOps = 16;  // of tensors up to kSmallBytes
+constexpr std::uint64_t kSmallBytes = 1 << 20;
 // Share of the lanes' work that the shadow may take in the long run.
 constexpr double kShadowShare = 0.003;
 
@@ -222,6 +226,7 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   const auto found = tensors_.find(state.tuning->number());
   if (found == tensors_.end() || record.lane != found->second.lead_lane) return;
   const Spent spent(*this);
+  op_seen_ns_ = clock_.now_ns();
   Tuned& tuned = found->second;
   observe_rates(group, tuned, record.lane);
   const auto used =
@@ -319,7 +324,22 @@ void Tuning::want_samples() {
   next_sample_ = next->first + 1;
   Tuned& tuned = next->second;
   if (!tuned.tuning->replay.empty() || now < tuned.sampled_ns + kSampleEveryNs) return;
+  // Of a small tensor the copy is a good part of an op.
+  const tuner::TensorPolicy& policy = tuner_.policy(next->first);
+  if (policy.shape().bytes <= kSmallBytes && policy.ops() > kSampleEveryOps &&
+      policy.ops() < tuned.ops_at_sample + kSampleEveryOps) {
+    return;
+  }
+  tuned.ops_at_sample = policy.ops();
   tuned.tuning->sample_wanted.store(true, std::memory_order_relaxed);
+}
+
+// A lane that has finished a short op does not wake the conductor, which would take a core from the
+// clients that go on now: for as long as ops are tuned, it comes by itself.
+std::uint64_t Tuning::next_deadline_ns() const {
+  const std::uint64_t now = clock_.now_ns();
+  const bool active = op_seen_ns_ != 0 && now < op_seen_ns_ + kActiveNs;
+  return active ? now + kLookEveryNs : ~std::uint64_t{0};
 }
 
 int Tuning::do_work() {

@@ -67,6 +67,7 @@ class Tuning {
   void on_chunk_choice(MemberGroup& group, const TensorState& state, std::uint32_t lane,
                        std::uint64_t use, std::uint64_t what);
   int do_work();
+  std::uint64_t next_deadline_ns() const;
   void save();
 
   // ---- For the operator ----
@@ -143,6 +144,7 @@ class Tuning {
   std::uint64_t next_number_ = 1;
   std::uint64_t next_sample_ = 0;  // whose turn it is
   std::uint64_t lanes_seen_ns_ = 0;
+  std::uint64_t op_seen_ns_ = 0;
   std::uint64_t saved_ns_ = 0;
   std::uint64_t decisions_ = 0, switches_ = 0;
   std::uint64_t spent_ns_ = 0;  // on the conductor's thread
