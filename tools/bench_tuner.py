@@ -154,8 +154,8 @@ def measure_course(options, generator):
         changing = threading.Thread(target=change)
         rows = run_ranks(nodes, "course", lambda _: [
             "--bytes", COURSE_BYTES, "--seconds", options.changing * len(COURSE),
-            "--min-rounds", options.rounds, "--settle", options.settle, "--all-times",
-            "--idle", 0.01, "--pause-us", options.pause_us, "--seed", options.seed,
+            "--min-rounds", options.rounds, "--max-rounds", 1000000, "--settle", options.settle,
+            "--all-times", "--idle", 0.01, "--pause-us", options.pause_us, "--seed", options.seed,
             *input_words(options), "--recipe", "auto", *STATIC], on_event=changing.start)
         ended.set()
         changing.join()
