@@ -6,23 +6,10 @@
 
 #include "base/check.h"
 #include "collective/op_sets.h"
+#include "shm/op_kind_name.h"
 
 namespace tern::collective {
 namespace {
-
-const char* kind_name(std::uint16_t kind) noexcept {
-  switch (static_cast<shm::OpKind>(kind)) {
-    case shm::OpKind::all_reduce:
-      return "all_reduce";
-    case shm::OpKind::broadcast:
-      return "broadcast";
-    case shm::OpKind::barrier:
-      return "barrier";
-    case shm::OpKind::cancel:
-      break;
-  }
-  return "unknown op";
-}
 
 // Everything that ranks must agree on; `rank`, eager bytes, prescale and lost streams are each
 // node's own.
@@ -45,7 +32,7 @@ int describe_to(std::span<char> out, const wire::AnnounceBody& body) noexcept {
   }
   return std::snprintf(
       out.data(), out.size(), "rank %u says %s %llu %.*s %.*s (%.*s, memory %u, gen %llu)",
-      body.rank, kind_name(body.kind), static_cast<unsigned long long>(body.count),
+      body.rank, shm::op_kind_name(body.kind), static_cast<unsigned long long>(body.count),
       static_cast<int>(dtype.size()), dtype.data(), static_cast<int>(reduction.size()),
       reduction.data(), static_cast<int>(role.size()), role.data(), body.memory,
       static_cast<unsigned long long>(body.generation));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "daemon/conductor.h"
+#include "shm/op_kind_name.h"
 
 namespace tern::daemon {
 namespace {
@@ -77,20 +78,6 @@ const char* group_state(const MemberGroup& group) noexcept {
   const bool leaving = std::any_of(group.ranks.begin(), group.ranks.end(),
                                    [](const MemberRank& rank) { return rank.leaving; });
   return leaving ? "leaving" : "running";
-}
-
-const char* kind_name(std::uint64_t kind) noexcept {
-  switch (static_cast<shm::OpKind>(kind)) {
-    case shm::OpKind::all_reduce:
-      return "all_reduce";
-    case shm::OpKind::broadcast:
-      return "broadcast";
-    case shm::OpKind::barrier:
-      return "barrier";
-    case shm::OpKind::cancel:
-      break;
-  }
-  return "unknown";
 }
 
 double ms(std::uint64_t ns) { return static_cast<double>(ns) / 1e6; }
@@ -207,7 +194,7 @@ nlohmann::json Conductor::report_groups() const {
         waiting.push_back(
             {{"tensor", tensor == group->tensors.end() ? "#" + std::to_string(op.sequence)
                                                        : tensor->second.state->name},
-             {"op", kind_name(op.kind)},
+             {"op", shm::op_kind_name(op.kind)},
              {"ranks", ranks},
              {"seconds", static_cast<double>(now - op.since_ns) / 1e9}});
       }

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "daemon/control_frames.h"
+#include "shm/op_kind_name.h"
 #include "wire/block.h"
 
 namespace tern::daemon {
@@ -19,20 +20,6 @@ constexpr std::array<const char*, 6> kCodecs{"raw",    "bf16",     "3lc",
 
 std::string codec_name(const TraceEvent& event) {
   return event.codec < kCodecs.size() ? kCodecs[event.codec] : "unknown";
-}
-
-const char* op_name(std::uint16_t kind) {
-  switch (static_cast<shm::OpKind>(kind)) {
-    case shm::OpKind::all_reduce:
-      return "all_reduce";
-    case shm::OpKind::broadcast:
-      return "broadcast";
-    case shm::OpKind::barrier:
-      return "barrier";
-    case shm::OpKind::cancel:
-      break;
-  }
-  return "unknown";
 }
 
 std::uint64_t wall_ns() {
@@ -55,7 +42,7 @@ nlohmann::json row_of(const TraceEvent& event) {
                      {"sequence", event.sequence},
                      {"bytes", event.bytes}};
   if (is_of_op(event.kind)) {
-    row["op"] = op_name(event.node);
+    row["op"] = shm::op_kind_name(event.node);
     row["bytes_raw"] = event.bytes_raw;
     row["result"] = errc_name(static_cast<Errc>(event.codec));
   } else {

@@ -179,14 +179,13 @@ void Tuning::end(const TensorState& state) {
 void Tuning::publish(std::uint64_t number, Tuned& tuned) {
   const tuner::Choice& choice = tuner_.decide(number);
   ++decisions_;
+  const tuner::TensorPolicy& policy = tuner_.policy(number);
   std::uint32_t allowed = 0;
   for (std::size_t i = 0; i < recipes_->size(); ++i) {
-    const auto one = static_cast<tuner::CandidateIndex>(i);
-    if (tuner_.policy(number).allowed(one)) allowed |= 1u << i;
+    if (policy.allowed(static_cast<tuner::CandidateIndex>(i))) allowed |= 1u << i;
   }
   tuned.tuning->allow(allowed);
   if (!tuned.published.empty() && tuned.published.back().choice == choice) return;
-  const tuner::TensorPolicy& policy = tuner_.policy(number);
   const bool stays = policy.switches() != tuned.switches || tuned.published.empty();
   if (policy.switches() != tuned.switches && !tuned.published.empty()) {
     tuned.switches = policy.switches();
