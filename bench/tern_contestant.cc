@@ -15,7 +15,7 @@ constexpr std::int64_t kTimeoutMs = 60'000;
 Client connect(const TernNode::Options& options) {
   tern_connect_options connection = TERN_CONNECT_OPTIONS_INIT;
   connection.socket_path = options.socket.empty() ? nullptr : options.socket.c_str();
-  connection.job = "bench";
+  connection.job = options.job.c_str();
   connection.arena_bytes = options.max_bytes + (std::uint64_t{1} << 20);
   return Client(connection);
 }

@@ -14,6 +14,7 @@ class TernNode {
   struct Options {
     std::string socket;         // empty: the default of libtern
     std::string group_id_file;  // rank 0 writes it, the others wait for it
+    std::string job = "bench";
     std::int32_t rank = 0;
     std::int32_t size = 1;
     std::uint64_t max_bytes = 0;  // of a tensor
@@ -23,6 +24,8 @@ class TernNode {
 
   // `values` of the arena, in place; one tensor at a time is measured.
   std::unique_ptr<Contestant> contestant(const std::string& recipe, std::size_t count);
+  Group& group() { return group_; }
+  std::span<float> memory() { return memory_; }  // max_bytes of the arena
 
  private:
   Client client_;

@@ -188,15 +188,16 @@ std::vector<std::vector<TopCell>> tensor_rows(const TopSample& before, const Top
 // ---- Peers
 
 constexpr std::array kPeerColumns{
-    TopColumn{"address", "ADDRESS", kLeft}, TopColumn{"lane", "LANE", kLeft},
-    TopColumn{"state", "STATE", kLeft},     TopColumn{"transport", "TRANSPORT", kLeft},
+    TopColumn{"address", "ADDRESS", kLeft}, TopColumn{"group", "GROUP", kLeft},
+    TopColumn{"lane", "LANE", kLeft},       TopColumn{"state", "STATE", kLeft},     TopColumn{"transport", "TRANSPORT", kLeft},
     TopColumn{"sent_s", "SENT/S"},          TopColumn{"received_s", "RECEIVED/S"},
     TopColumn{"frames_s", "FRAMES/S"},      TopColumn{"round_trip_us", "ROUND TRIP"},
     TopColumn{"unacked", "UNACKED"},        TopColumn{"resumes", "RESUMES"}};
 
 std::vector<std::vector<TopCell>> peer_rows(const TopSample& before, const TopSample& now) {
   const auto name_of = [](const json& peer) {
-    return text_field(peer, "node_id") + "/" + text_field(peer, "lane");
+    return text_field(peer, "node_id") + "/" + text_field(peer, "group") + "/" +
+           text_field(peer, "lane");
   };
   Growth growth;
   for (const json& peer : rows_of(before.peers)) growth.add_before(name_of(peer), peer);
@@ -207,6 +208,7 @@ std::vector<std::vector<TopCell>> peer_rows(const TopSample& before, const TopSa
     const std::string name = name_of(peer);
     rows.push_back(
         {field_cell(peer, "address"),
+         field_cell(peer, "group"),
          field_cell(peer, "lane"),
          field_cell(peer, "state"),
          field_cell(peer, "transport"),

@@ -101,6 +101,7 @@ std::string render_peers(const json& peers) {
   if (peers.empty()) return "No peer is linked.\n";
   Table table({{"NODE"},
                {"ADDRESS"},
+               {"GROUP"},
                {"LANE", kRight},
                {"STATE"},
                {"TRANSPORT"},
@@ -116,7 +117,7 @@ std::string render_peers(const json& peers) {
                {"NOTE"}});
   for (const json& peer : peers) {
     table.add_row({text_field(peer, "node_id"), text_field(peer, "address"),
-                   text_field(peer, "lane"), text_field(peer, "state"),
+                   text_field(peer, "group"), text_field(peer, "lane"), text_field(peer, "state"),
                    text_field(peer, "transport"), time_field(peer, "round_trip_us", kUs),
                    bytes_field(peer, "bytes_sent"), bytes_field(peer, "bytes_received"),
                    count_field(peer, "frames_sent"), count_field(peer, "frames_received"),

@@ -47,7 +47,10 @@ int Conductor::do_work() {
     on_control_message(kSelf, message);
   }
   work += drain_events();
-  if (tuning_ != nullptr) work += tuning_->do_work();
+  if (tuning_ != nullptr) {
+    work += tuning_->do_work();
+    weigh_jobs();
+  }
   work += flush_commands();
   expire_joins();
   expire_silent_clients();

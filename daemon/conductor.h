@@ -185,6 +185,7 @@ class Conductor final : public ControlSender,
   void start_group(MemberGroup& group);
   void end_group(MemberGroup& group, Errc code, const std::string& text, bool tell_coordinator);
   void remove_if_unused(MemberGroup& group);
+  void weigh_jobs();
   void ask_again(JoinSet& set);
   void refuse_join(JoinSet& set, std::uint32_t rank, Errc code, const std::string& text);
   void leave(MemberGroup& group, MemberRank& rank, std::uint64_t request);
@@ -233,6 +234,7 @@ class Conductor final : public ControlSender,
   std::deque<nlohmann::json> inbox_;          // messages from this daemon to itself
   std::vector<std::deque<Command>> backlog_;  // commands that did not fit in a lane's ring
   Tuning* tuning_ = nullptr;
+  std::uint64_t weighed_by_ = 0;  // Tuning::policy_version()
   std::function<nlohmann::json()> about_;
   std::uint64_t next_group_ = 1;
   bool stopping_ = false;

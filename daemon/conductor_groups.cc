@@ -34,6 +34,11 @@ bool parse_address(const std::string& text, net::Endpoint& endpoint) {
   return true;
 }
 
+// The same for all groups of one user's job, on this node.
+std::uint64_t job_number(const std::string& job, std::uint32_t user) {
+  return std::hash<std::string>{}(std::to_string(user) + '/' + job);
+}
+
 }  // namespace
 
 void Conductor::on_group_mint(Client& client, std::uint64_t request) {
@@ -277,6 +282,7 @@ void Conductor::make_group(JoinSet& set, const nlohmann::json& body) {
   setup.epoch = group.epoch;
   setup.size = group.size;
   setup.token = group_token(set.id.secret, group.uid, group.epoch, text_of(body, "incarnation"));
+  setup.link = link_number(set.id);
   setup.op_timeout_ns = static_cast<std::uint64_t>(number_of(body, "op_timeout_ms")) * kMs;
   setup.seed = static_cast<std::uint64_t>(number_of(body, "seed"));
   setup.lossy_min_bytes = static_cast<std::uint64_t>(number_of(body, "lossy_min"));
@@ -361,6 +367,8 @@ void Conductor::make_group(JoinSet& set, const nlohmann::json& body) {
   const Client& first = *clients_.at(group.ranks.front().client);
   group.job = first.job;
   group.uid_of_user = first.credentials.uid;
+  setup.job = job_number(group.job, group.uid_of_user);
+  setup.weight = tuning_ != nullptr ? tuning_->policy().weight(group.job) : 1;
   for (std::uint32_t lane = 0; lane < group.lane_count; ++lane) {
     setup.shape.lane = lane;
     group.lanes.push_back(std::make_unique<LaneGroup>(setup));
@@ -374,6 +382,18 @@ void Conductor::make_group(JoinSet& set, const nlohmann::json& body) {
   add.kind = CommandKind::add_group;
   command_all(group, add);
   groups_[group.number] = std::move(made);
+}
+
+// After the operator has changed the policy.
+void Conductor::weigh_jobs() {
+  if (weighed_by_ == tuning_->policy_version()) return;
+  weighed_by_ = tuning_->policy_version();
+  for (const auto& [number, group] : groups_) {
+    Command weigh;
+    weigh.kind = CommandKind::set_weight;
+    weigh.number = tuning_->policy().weight(group->job);
+    if (!group->removing) command_all(*group, weigh);
+  }
 }
 
 void Conductor::start_group(MemberGroup& group) {

@@ -23,11 +23,12 @@ const char* state_name(net::LinkState state) noexcept {
 }
 
 nlohmann::json peer_row(const std::string& node, const std::string& address,
-                        const std::string& lane, net::LinkState state, const net::LinkStats& stats,
+                        const std::string& group, const std::string& lane, net::LinkState state, const net::LinkStats& stats,
                         std::uint64_t unacked_frames, const char* transport) {
   const bool known = stats.clock_error_ns != net::LinkStats::kUnknown;
   return {{"node_id", node},
           {"address", address},
+          {"group", group},
           {"lane", lane},
           {"state", state_name(state)},
           {"round_trip_us", static_cast<double>(stats.round_trip_ns) / 1000.0},
@@ -129,7 +130,7 @@ nlohmann::json Conductor::report_peers() const {
     const auto known = addresses.find(row.peer);
     rows.push_back(peer_row(
         row.peer, row.address.empty() && known != addresses.end() ? known->second : row.address,
-        "control", row.state, row.stats, row.unacked_frames,
+        "", "control", row.state, row.stats, row.unacked_frames,
         *row.carriage.name == '\0' ? transport_name_ : row.carriage.name));
     rows.back()["transport_note"] = row.carriage.note;
     if (!row.software.empty()) rows.back()["software"] = row.software;
@@ -137,8 +138,8 @@ nlohmann::json Conductor::report_peers() const {
   }
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
     for (const auto& row : lanes_[lane]->peers()) {
-      rows.push_back(peer_row(node_text(row.id), addresses[node_text(row.id)], std::to_string(lane),
-                              row.state, row.stats, row.unacked_frames, row.carrier));
+      rows.push_back(peer_row(node_text(row.id), addresses[node_text(row.id)],
+                              group_of_link(row.group), std::to_string(lane), row.state, row.stats, row.unacked_frames, row.carrier));
       rows.back()["transport_note"] = row.carrier_note;
       rows.back()["failovers"] = row.failovers;
     }

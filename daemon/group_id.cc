@@ -1,5 +1,7 @@
 #include "daemon/group_id.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 
 #include "base/check.h"
@@ -110,5 +112,17 @@ std::string format_group_id(const GroupId& id) {
 }
 
 std::string short_group_uid(const GroupId& id) { return to_hex(id.uid).substr(0, 8); }
+
+std::uint64_t link_number(const GroupId& id) noexcept {
+  std::uint64_t number = 0;
+  for (std::size_t i = 0; i < sizeof(number); ++i) {
+    number = number << 8 | std::to_integer<std::uint64_t>(id.uid[i]);
+  }
+  return number;
+}
+
+std::string group_of_link(std::uint64_t number) {
+  return number == 0 ? "" : fmt::format("{:08x}", number >> 32);
+}
 
 }  // namespace tern::daemon

@@ -41,4 +41,9 @@ std::string format_group_id(const GroupId& id);
 // The first eight digits of the uid, for logs and tables. Never the secret.
 std::string short_group_uid(const GroupId& id);
 
+// The first eight bytes of the uid: what nodes tell the links of their groups apart by.
+std::uint64_t link_number(const GroupId& id) noexcept;
+// Of the group that a link belongs to, as short_group_uid(); empty for those of conductors.
+std::string group_of_link(std::uint64_t number);
+
 }  // namespace tern::daemon

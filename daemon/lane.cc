@@ -85,16 +85,27 @@ int Lane::do_work() {
   }
   work += drain_clients();
   finish_state_moves(false);
-  for (LaneGroup* group : groups_) {
-    const int actions = group->run_actions(kActionsPerRound);
-    pages_touched_ = pages_touched_ || actions > 0;
-    work += actions;
-  }
+  work += run_groups(begin);
   work += settle();
   ring_doorbells();
   if (reported_ && wake_conductor_) wake_conductor_();
   reported_ = false;
   if (work > 0) bump(counters_->busy_ns, clock_.now_ns() - begin);
+  return work;
+}
+
+int Lane::run_groups(std::uint64_t now_ns) {
+  for (LaneGroup* group : groups_) {
+    if (group->ops().live_ops() > 0) group->job().busy_ns = now_ns;
+  }
+  load_ = {};
+  for (const auto& job : jobs_) load_.count(*job, now_ns);
+  int work = 0;
+  for (LaneGroup* group : groups_) {
+    const int actions = group->run_actions(load_.turn(group->job(), kActionsPerRound));
+    pages_touched_ = pages_touched_ || actions > 0;
+    work += actions;
+  }
   return work;
 }
 
@@ -295,6 +306,9 @@ void Lane::run_command(const Command& command) {
     case CommandKind::remove_group:
       command.group->remove_requested = true;
       break;
+    case CommandKind::set_weight:
+      command.group->job().weight = static_cast<std::uint32_t>(command.number);
+      break;
     case CommandKind::add_tensor:
       command.group->add_tensor(command.tensor);
       break;
@@ -382,13 +396,10 @@ int Lane::settle() {
     clients_.erase(clients_.begin() + static_cast<std::ptrdiff_t>(i));
     ++work;
   }
-  for (std::size_t i = 0; i < peers_.size();) {
-    if (peers_[i]->lost && peers_[i]->groups == 0) {
-      peers_.erase(peers_.begin() + static_cast<std::ptrdiff_t>(i));
-    } else {
-      ++i;
-    }
-  }
+  work += settle_links(now);
+  std::erase_if(jobs_, [](const auto& job) {
+    return job->groups == 0 && job->held == LaneJob::Held{};
+  });
   if (pages_touched_) drop_idle_pages(now);
   return work;
 }

@@ -18,6 +18,7 @@
 #include "collective/group_ops.h"
 #include "daemon/bump.h"
 #include "daemon/lane_exchange.h"
+#include "daemon/lane_job.h"
 #include "daemon/lane_settings.h"
 #include "daemon/slab_pool.h"
 #include "daemon/snapshot_table.h"
@@ -59,10 +60,14 @@ struct Receiving {
   bool refused = false;  // the header broke the protocol; the link ends with the frame
 };
 
+// The link of one group, over all its epochs, to one of its nodes: jobs that shared a link would wait
+// for each other's frames.
 struct LanePeer {
   wire::NodeId id;
+  std::uint64_t group = 0;  // GroupSetup::link
   std::unique_ptr<net::Link> link;
-  std::uint32_t groups = 0;
+  std::uint32_t groups = 0;     // epochs that use it
+  std::uint64_t unused_ns = 0;  // since when none does
   Receiving receiving;
   std::vector<std::byte> small;   // payloads of frames that carry no block
   std::vector<std::byte> result;  // a block of the broadcast leg, decoded as soon as it is complete
@@ -86,6 +91,7 @@ struct FrameToken {
   enum class Leg : std::uint8_t { none, contribution, result };
   Leg leg = Leg::none;
   std::uint32_t unacked = 0;
+  LaneJob* job = nullptr;
   LaneGroup* group = nullptr;
   collective::OpId op = collective::kNoOp;  // pinned, if set
   SlabPool* pool = nullptr;
@@ -125,6 +131,7 @@ class Lane final : private net::LinkSink {
 
   struct PeerSnapshot {
     wire::NodeId id;
+    std::uint64_t group = 0;  // GroupSetup::link
     net::LinkState state{};
     std::uint8_t reserved[7] = {};
     net::LinkStats stats;
@@ -146,20 +153,23 @@ class Lane final : private net::LinkSink {
     bump(counters_->blocks, std::uint64_t{1});
   }
   LaneCounters& mutable_counters() { return *counters_; }
-  LanePeer& peer(const wire::NodeId& id, const net::Endpoint& endpoint);
+  LanePeer& peer(const wire::NodeId& id, std::uint64_t group, const net::Endpoint& endpoint);
+  LaneJob& job(std::uint64_t key);
   LaneClient* client(std::uint64_t id);
   void tell(LaneClient& client, std::uint64_t ticket, Errc code, const char* text,
             std::uint64_t bytes_sent);
   void report(const Event& event);
   void record(LaneGroup& group, const OpRecord& record, Errc code, const char* text);
   // 0 if none is free. The returned cookie is given to Link::send for each of `receivers` sends.
-  std::uint64_t make_token(FrameToken::Leg leg, std::uint32_t receivers, LaneGroup* group,
-                           collective::OpId op, SlabPool* pool, std::uint32_t slab);
+  std::uint64_t make_token(LaneJob& job, FrameToken::Leg leg, std::uint32_t receivers,
+                           LaneGroup* group, collective::OpId op, SlabPool* pool,
+                           std::uint32_t slab);
   // Link::send for frames that borrow memory: on a lost link the token is given back at once.
   void send(LanePeer& peer, const wire::FrameHeader& header, std::span<const std::byte> prefix,
             std::span<const std::byte> body, std::uint64_t cookie);
-  collective::Room room() const;
-  void give_receive_slab(std::uint32_t slab);
+  collective::Room room() const;  // what nobody holds
+  // What a job may take now, of a group with so many nodes.
+  collective::Room room(const LaneJob& job, std::uint32_t nodes) const;
   SlabPool& accumulators() { return accumulators_; }
   SlabPool& receive_slabs() { return receive_slabs_; }
   SlabPool& send_slabs() { return send_slabs_; }
@@ -183,7 +193,9 @@ class Lane final : private net::LinkSink {
   int drain_clients();
   bool take_entry(LaneClient& client);
   void finish_state_moves(bool at_once);
+  int run_groups(std::uint64_t now_ns);
   int settle();  // clients, groups, links and ranks that can be let go
+  int settle_links(std::uint64_t now_ns);
   void ring_doorbells();
   LanePeer* peer_of(net::Link& link);
   LaneGroup* group_of(const wire::FrameHeader& header, const LanePeer& peer, std::uint32_t& node,
@@ -229,6 +241,8 @@ class Lane final : private net::LinkSink {
   std::vector<std::unique_ptr<LaneClient>> clients_;
   std::vector<Command> state_moves_;  // that wait until older entries have been taken
   std::vector<LaneGroup*> groups_;
+  std::vector<std::unique_ptr<LaneJob>> jobs_;
+  LaneLoad load_;
   std::unordered_map<std::uint64_t, LaneGroup*> groups_by_token_;
   std::unordered_map<std::uint64_t, LaneGroup*> groups_by_number_;
   std::vector<std::unique_ptr<LanePeer>> peers_;
@@ -236,7 +250,7 @@ class Lane final : private net::LinkSink {
   std::uint64_t next_timer_ns_ = 0;
   bool pages_touched_ = false;       // since they were dropped
   std::uint64_t drop_pages_ns_ = 0;  // when they will be; 0 while anything is in flight
-  static constexpr std::size_t kSnapshots = 128;
+  static constexpr std::size_t kSnapshots = 512;
   SnapshotTable<PeerSnapshot, kSnapshots> peer_table_;
 };
 

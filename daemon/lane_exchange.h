@@ -35,6 +35,7 @@ enum class CommandKind : std::uint8_t {
   end_group,         // group, code, text: all its ops fail
   rank_left,         // group, number = local rank; answered by rank_released
   remove_group,      // group; answered by group_removed
+  set_weight,        // group, number: of its job, from 1
   add_tensor,        // group, tensor
   drop_tensor,       // group, tensor; answered by tensor_dropped
   adopt_connection,  // incoming (the lane's now), hello

@@ -41,16 +41,20 @@ LaneGroup::LaneGroup(GroupSetup setup)
 
 void LaneGroup::attach(Lane& lane) {
   lane_ = &lane;
+  job_ = &lane.job(setup_.job);
+  job_->weight = setup_.weight;
+  ++job_->groups;
   for (std::uint32_t i = 0; i < local_ranks_; ++i)
     clients_[i] = lane.client(setup_.local_clients[i]);
   for (std::uint32_t node = 0; node < nodes_; ++node) {
     if (node == self_) continue;
-    peers_[node] = &lane.peer(setup_.node_ids[node], setup_.endpoints[node]);
+    peers_[node] = &lane.peer(setup_.node_ids[node], setup_.link, setup_.endpoints[node]);
     ++peers_[node]->groups;
   }
 }
 
 void LaneGroup::detach() {
+  --job_->groups;
   for (LanePeer* peer : peers_) {
     if (peer != nullptr) --peer->groups;
   }
@@ -60,7 +64,7 @@ bool LaneGroup::is_untouched() const { return !op_seen_; }
 
 void LaneGroup::renew_peer(std::uint32_t node) {
   --peers_[node]->groups;
-  peers_[node] = &lane_->peer(setup_.node_ids[node], setup_.endpoints[node]);
+  peers_[node] = &lane_->peer(setup_.node_ids[node], setup_.link, setup_.endpoints[node]);
   ++peers_[node]->groups;
 }
 
@@ -179,7 +183,7 @@ void LaneGroup::on_abandoned(LanePeer& peer) {
   Receiving& receiving = peer.receiving;
   if (receiving.pinned_op != collective::kNoOp) unpin(receiving.pinned_op);
   if (receiving.eager_slab != kNone) receiving.eager_pool->give(receiving.eager_slab);
-  if (receiving.orphaned) lane_->give_receive_slab(receiving.receive_slab);
+  if (receiving.orphaned) give_receive_slab(receiving.receive_slab);
 }
 
 bool LaneGroup::on_frame(LanePeer& peer, std::uint32_t node, const wire::FrameHeader& header,
@@ -228,7 +232,7 @@ bool LaneGroup::on_frame(LanePeer& peer, std::uint32_t node, const wire::FrameHe
     case wire::FrameKind::grant:
       return header.payload_bytes == 0 && ops_.on_grant(node, key, header.chunk, header.count);
     case wire::FrameKind::contribution:
-      if (receiving.orphaned) lane_->give_receive_slab(receiving.receive_slab);
+      if (receiving.orphaned) give_receive_slab(receiving.receive_slab);
       if (receiving.chunk == collective::kNoOp || receiving.orphaned) return true;
       chunks_[receiving.chunk].bytes[node] = header.payload_bytes;
       ops_.on_contribution(node, receiving.chunk);

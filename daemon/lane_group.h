@@ -26,12 +26,16 @@ namespace tern::daemon {
 
 class Lane;
 struct LaneClient;
+struct LaneJob;
 struct LanePeer;
 
 // What the conductor knows of a group when its epoch starts.
 struct GroupSetup {
   std::uint64_t number = 0;  // this daemon's, for SubmitEntry::group
   std::uint64_t token = 0;   // for frames: only who knows the secret can derive it
+  std::uint64_t link = 0;    // public bytes of the group's id, by which nodes name its links
+  std::uint64_t job = 0;     // what groups of one job on this node have in common
+  std::uint32_t weight = 1;  // of the job, against others on this node
   std::uint32_t epoch = 1;
   std::uint32_t size = 1;
   std::uint64_t op_timeout_ns = 0;
@@ -91,6 +95,7 @@ class LaneGroup {
 
   const GroupSetup& setup() const { return setup_; }
   const collective::GroupOps& ops() const { return ops_; }
+  LaneJob& job() const { return *job_; }
   // From any thread.
   std::uint32_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
   std::uint64_t completed() const { return completed_.load(std::memory_order_relaxed); }
@@ -194,7 +199,6 @@ class LaneGroup {
   void cancel(LaneClient& client, const shm::SubmitEntry& entry);
 
   // Actions (lane_group_actions.cc).
-  collective::Room room() const;
   void carry_out(const collective::Action& action);
   void announce(collective::OpId op);
   void grant(const collective::Action& action);
@@ -299,6 +303,7 @@ class LaneGroup {
                     std::span<const float> sum, float state_scale);
   void scale_sum(collective::ChunkId chunk);
   void release_chunk(collective::ChunkId chunk);
+  void give_receive_slab(std::uint32_t slab);
   wire::FrameHeader frame(wire::FrameKind kind, collective::OpId op, std::uint32_t chunk,
                           std::uint8_t leg) const;
   OpRank& rank_of(collective::OpId op, std::uint32_t local_rank) {
@@ -317,6 +322,7 @@ class LaneGroup {
   std::uint32_t local_ranks_;
   std::uint32_t self_;
   Lane* lane_ = nullptr;
+  LaneJob* job_ = nullptr;  // the lane's, from attach() to detach()
   std::vector<LanePeer*> peers_;      // by node; null for this node
   std::vector<LaneClient*> clients_;  // by local rank; null once dropped
   bool op_seen_ = false;              // in this epoch, from here or from another node

@@ -27,7 +27,7 @@ constexpr std::uint64_t kRateBytes = 64 << 10;
 int LaneGroup::run_actions(int budget) {
   int done = 0;
   while (done < budget) {
-    const Action action = ops_.next(lane_->room());
+    const Action action = ops_.next(lane_->room(*job_, nodes_));
     if (action.kind == ActionKind::none) break;
     carry_out(action);
     ++done;
@@ -132,6 +132,8 @@ void LaneGroup::grant(const Action& action) {
     for (std::uint32_t node = 0; node < nodes_; ++node) {
       data.slabs[node] = node == self_ ? kNone : lane_->receive_slabs().take();
     }
+    ++job_->held.accumulators;
+    job_->held.receive_slabs += nodes_ - 1;
   }
   if (data_[action.op].started_ns == 0) data_[action.op].started_ns = lane_->clock().now_ns();
   if (data_[action.op].tuning != nullptr && owns_all(action.op)) {  // and contributes nothing
@@ -172,7 +174,7 @@ void LaneGroup::contribute(const Action& action) {
   }
   data.bytes_raw += std::uint64_t{where.elements} * dtype_bytes(dtype(op));
   data.bytes_sent += bytes;
-  const auto cookie = lane_->make_token(FrameToken::Leg::contribution, 1, nullptr,
+  const auto cookie = lane_->make_token(*job_, FrameToken::Leg::contribution, 1, nullptr,
                                         collective::kNoOp, &lane_->send_slabs(), slab);
   lane_->send(*peers_[action.node], header, {}, memory.first(bytes), cookie);
 }
@@ -217,7 +219,7 @@ void LaneGroup::add(const Action& action) {
     ops_.fail(action.op, Errc::corrupt_data, collective::kNobody, text);
     return;
   }
-  lane_->receive_slabs().give(chunk.slabs[action.node]);
+  give_receive_slab(chunk.slabs[action.node]);
   chunk.slabs[action.node] = kNone;
   peers_[action.node]->link->add_decode_ns(decode_ns);
   peers_[action.node]->work.added_ns += decode_ns;
@@ -294,10 +296,18 @@ void LaneGroup::forget_parked(OpId op) {
   }
 }
 
+void LaneGroup::give_receive_slab(std::uint32_t slab) {
+  lane_->receive_slabs().give(slab);
+  --job_->held.receive_slabs;
+}
+
 void LaneGroup::release_chunk(ChunkId chunk) {
   ChunkData& data = chunks_[chunk];
   data.op = collective::kNoOp;
-  if (data.accumulator != kNone) lane_->accumulators().give(data.accumulator);
+  if (data.accumulator != kNone) {
+    lane_->accumulators().give(data.accumulator);
+    --job_->held.accumulators;
+  }
   data.accumulator = kNone;
   for (std::uint32_t node = 0; node < nodes_; ++node) {
     if (data.slabs[node] == kNone) continue;
@@ -305,7 +315,7 @@ void LaneGroup::release_chunk(ChunkId chunk) {
     if (receiving.group == this && receiving.receive_slab == data.slabs[node]) {
       receiving.orphaned = true;  // being filled: given back when that ends
     } else {
-      lane_->receive_slabs().give(data.slabs[node]);
+      give_receive_slab(data.slabs[node]);
     }
     data.slabs[node] = kNone;
   }
@@ -332,7 +342,7 @@ void LaneGroup::publish(const Action& action) {
     data_[op].bytes_sent += (body.size() + sizeof(prefix)) * (nodes_ - 1);
     pin(op);
     const auto cookie =
-        lane_->make_token(FrameToken::Leg::result, nodes_ - 1, this, op, nullptr, kNone);
+        lane_->make_token(*job_, FrameToken::Leg::result, nodes_ - 1, this, op, nullptr, kNone);
     send_to_all(header, prefix, body, cookie);
   }
   for (std::uint32_t i = 0; i < local_ranks_; ++i) {

@@ -152,7 +152,7 @@ bool LaneGroup::contribute_lossless(OpId op, std::uint32_t node, wire::FrameHead
   }
   data.bytes_raw += bytes;
   data.bytes_sent += used;
-  const auto cookie = lane_->make_token(FrameToken::Leg::contribution, 1, nullptr,
+  const auto cookie = lane_->make_token(*job_, FrameToken::Leg::contribution, 1, nullptr,
                                         collective::kNoOp, &lane_->send_slabs(), slab);
   lane_->send(*peers_[node], header, {}, memory.first(used), cookie);
   return true;
@@ -178,7 +178,7 @@ bool LaneGroup::send_lossless_result(OpId op, std::uint32_t number, const codec:
   }
   data.bytes_raw += result.size() * (nodes_ - 1);
   data.bytes_sent += std::uint64_t{used} * (nodes_ - 1);
-  const auto cookie = lane_->make_token(FrameToken::Leg::result, nodes_ - 1, nullptr,
+  const auto cookie = lane_->make_token(*job_, FrameToken::Leg::result, nodes_ - 1, nullptr,
                                         collective::kNoOp, &lane_->result_slabs(), slab);
   if (!broadcast) {
     const Part where = part(op, number);

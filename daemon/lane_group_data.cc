@@ -240,7 +240,7 @@ bool LaneGroup::finish_lossy(OpId op, std::uint32_t number, const codec::Recipe&
   OpData& data = data_[op];
   data.bytes_raw += std::uint64_t{where.elements} * dtype_bytes(dtype(op)) * (nodes_ - 1);
   data.bytes_sent += std::uint64_t{bytes} * (nodes_ - 1);
-  const auto cookie = lane_->make_token(FrameToken::Leg::result, nodes_ - 1, nullptr,
+  const auto cookie = lane_->make_token(*job_, FrameToken::Leg::result, nodes_ - 1, nullptr,
                                         collective::kNoOp, &lane_->result_slabs(), slab);
   // Everybody decodes the same bytes, the owner too; before they are sent, because a lost link
   // gives the slab back at once.
@@ -291,7 +291,7 @@ void LaneGroup::finish_raw(ChunkId chunk, const codec::Recipe& recipe, Reduction
     data.bytes_raw += bytes * (nodes_ - 1);
     data.bytes_sent += (bytes + wire::kBlockHeaderBytes) * (nodes_ - 1);
   }
-  const auto cookie = lane_->make_token(FrameToken::Leg::result, nodes_ - 1, nullptr,
+  const auto cookie = lane_->make_token(*job_, FrameToken::Leg::result, nodes_ - 1, nullptr,
                                         collective::kNoOp, pool, slab);
   std::memcpy(rank_of(op, 0).output + where.begin * dtype_bytes(type), result, bytes);
   copy_to_other_ranks(op, where);
@@ -299,6 +299,7 @@ void LaneGroup::finish_raw(ChunkId chunk, const codec::Recipe& recipe, Reduction
     send_to_all(header, prefix, {result, bytes}, cookie);
   } else {
     pool->give(slab);
+    if (!narrows) --job_->held.accumulators;
   }
 }
 
@@ -318,7 +319,7 @@ void LaneGroup::contribute_raw(OpId op, std::uint32_t node, wire::FrameHeader he
   if (single_plain_input(op)) {
     pin(op);
     const auto cookie =
-        lane_->make_token(FrameToken::Leg::contribution, 1, this, op, nullptr, kNone);
+        lane_->make_token(*job_, FrameToken::Leg::contribution, 1, this, op, nullptr, kNone);
     lane_->send(*peers_[node], header, prefix,
                 {rank_of(op, 0).input + part.begin * dtype_bytes(type), bytes}, cookie);
     return;
@@ -326,7 +327,7 @@ void LaneGroup::contribute_raw(OpId op, std::uint32_t node, wire::FrameHeader he
   const std::uint32_t slab = lane_->send_slabs().take();
   const auto memory = lane_->send_slabs().slab(slab);
   write_own_contribution(op, part, memory.data());
-  const auto cookie = lane_->make_token(FrameToken::Leg::contribution, 1, nullptr,
+  const auto cookie = lane_->make_token(*job_, FrameToken::Leg::contribution, 1, nullptr,
                                         collective::kNoOp, &lane_->send_slabs(), slab);
   lane_->send(*peers_[node], header, prefix, memory.first(bytes), cookie);
 }

@@ -12,6 +12,10 @@ namespace {
 
 // Payloads that are no blocks: failures, checksums, what announcements say.
 constexpr std::size_t kSmallPayloadBytes = 4096;
+// A link that no epoch uses is closed after so long: the next epoch usually begins sooner.
+constexpr std::uint64_t kUnusedNs = 10'000'000'000;
+// Links that peers have opened and this node has not asked for yet.
+constexpr std::ptrdiff_t kMaxUnasked = 256;
 
 }  // namespace
 
@@ -27,14 +31,44 @@ collective::Room Lane::room() const {
   return room;
 }
 
-std::uint64_t Lane::make_token(FrameToken::Leg leg, std::uint32_t receivers, LaneGroup* group,
-                               collective::OpId op, SlabPool* pool, std::uint32_t slab) {
+collective::Room Lane::room(const LaneJob& job, std::uint32_t nodes) const {
+  const auto left = [&](std::uint32_t count, std::uint32_t free, std::uint32_t held,
+                        std::uint32_t least) {
+    const std::uint32_t share = load_.share(job, count, least, jobs_.size());
+    return held < share ? std::min(free, share - held) : 0;
+  };
+  // A grant needs a slab for every other node.
+  const std::uint32_t others = std::max(nodes, 2u) - 1;
+  const collective::Room free = room();
+  collective::Room room;
+  room.accumulators = left(accumulators_.count(), free.accumulators, job.held.accumulators, 1);
+  room.receive_slabs =
+      left(receive_slabs_.count(), free.receive_slabs, job.held.receive_slabs, others);
+  room.contributions = left(settings_.send_slabs, free.contributions, job.held.contributions, 1);
+  room.results = left(settings_.result_slabs, free.results, job.held.results, 1);
+  return room;
+}
+
+LaneJob& Lane::job(std::uint64_t key) {
+  for (auto& job : jobs_) {
+    if (job->key == key) return *job;
+  }
+  jobs_.push_back(std::make_unique<LaneJob>());
+  jobs_.back()->key = key;
+  return *jobs_.back();
+}
+
+std::uint64_t Lane::make_token(LaneJob& job, FrameToken::Leg leg, std::uint32_t receivers,
+                               LaneGroup* group, collective::OpId op, SlabPool* pool,
+                               std::uint32_t slab) {
   if (receivers == 0) return 0;
   TERN_CHECK(!free_tokens_.empty());  // room() counts the same things
   const std::uint32_t index = free_tokens_.back();
   free_tokens_.pop_back();
-  tokens_[index] = FrameToken{leg, receivers, group, op, pool, slab};
-  ++(leg == FrameToken::Leg::contribution ? contributions_in_flight_ : results_in_flight_);
+  tokens_[index] = FrameToken{leg, receivers, &job, group, op, pool, slab};
+  const bool contribution = leg == FrameToken::Leg::contribution;
+  ++(contribution ? contributions_in_flight_ : results_in_flight_);
+  ++(contribution ? job.held.contributions : job.held.results);
   return index + 1;
 }
 
@@ -43,8 +77,11 @@ void Lane::acked(std::uint64_t cookie) {
   FrameToken& token = tokens_[cookie - 1];
   TERN_CHECK(token.unacked > 0);
   if (--token.unacked > 0) return;
-  --(token.leg == FrameToken::Leg::contribution ? contributions_in_flight_ : results_in_flight_);
+  const bool contribution = token.leg == FrameToken::Leg::contribution;
+  --(contribution ? contributions_in_flight_ : results_in_flight_);
+  --(contribution ? token.job->held.contributions : token.job->held.results);
   if (token.slab != SlabPool::kNone) token.pool->give(token.slab);
+  if (token.pool == &accumulators_) --token.job->held.accumulators;
   if (wire_events_[cookie - 1].begin_ns != 0) trace_arrival(wire_events_[cookie - 1]);
   LaneGroup* group = token.group;
   const collective::OpId op = token.op;
@@ -52,8 +89,6 @@ void Lane::acked(std::uint64_t cookie) {
   free_tokens_.push_back(static_cast<std::uint32_t>(cookie - 1));
   if (group != nullptr) group->frame_acked(op);
 }
-
-void Lane::give_receive_slab(std::uint32_t slab) { receive_slabs_.give(slab); }
 
 void Lane::send(LanePeer& peer, const wire::FrameHeader& header, std::span<const std::byte> prefix,
                 std::span<const std::byte> body, std::uint64_t cookie) {
@@ -92,10 +127,10 @@ void Lane::trace_arrival(TraceEvent& event) {
 // ---- Links
 // ----------------------------------------------------------------------------------------
 
-LanePeer& Lane::peer(const wire::NodeId& id, const net::Endpoint& endpoint) {
+LanePeer& Lane::peer(const wire::NodeId& id, std::uint64_t group, const net::Endpoint& endpoint) {
   const bool addressed = endpoint.port != 0;
   for (auto& peer : peers_) {
-    if (peer->id != id || peer->lost) continue;
+    if (peer->id != id || peer->group != group || peer->lost) continue;
     // Made for a connection that was meant for somebody else, a daemon that was here before: it
     // could not begin a link of its own.
     if (peer->stranger && addressed) {
@@ -106,6 +141,7 @@ LanePeer& Lane::peer(const wire::NodeId& id, const net::Endpoint& endpoint) {
   }
   auto peer = std::make_unique<LanePeer>();
   peer->id = id;
+  peer->group = group;
   peer->stranger = self_ < id && !addressed;
   peer->small.resize(kSmallPayloadBytes);
   peer->result.resize(settings_.block_bytes());
@@ -113,6 +149,7 @@ LanePeer& Lane::peer(const wire::NodeId& id, const net::Endpoint& endpoint) {
   identity.self = self_;
   identity.peer = id;
   identity.lane = static_cast<std::uint16_t>(settings_.lane);
+  identity.group = group;
   identity.endpoint = endpoint;
   identity.active = self_ < id && addressed;
   peer->link = std::make_unique<net::Link>(transport_, clock_, settings_.link, identity,
@@ -123,15 +160,20 @@ LanePeer& Lane::peer(const wire::NodeId& id, const net::Endpoint& endpoint) {
 
 void Lane::adopt(const Command& command) {
   std::unique_ptr<net::Incoming> incoming(command.incoming);
-  // A peer may connect before this lane knows that it will need it.
-  LanePeer* known = &peer(command.hello.node, {});
+  // A peer may connect before this lane knows that it will need it; one that is turned away comes
+  // again.
+  const auto unasked = std::count_if(peers_.begin(), peers_.end(),
+                                     [](const auto& peer) { return peer->groups == 0; });
+  if (unasked >= kMaxUnasked) return;
+  const wire::HelloBody& hello = command.hello;
+  LanePeer* known = &peer(hello.node, hello.group, {});
   superseding_ = true;
-  const bool taken = known->link->offer(incoming, command.hello);
+  const bool taken = known->link->offer(incoming, hello);
   superseding_ = false;
   if (taken) return;
   // The old session is over on the other side; this one begins a new link.
-  known = &peer(command.hello.node, {});
-  known->link->offer(incoming, command.hello);
+  known = &peer(hello.node, hello.group, {});
+  known->link->offer(incoming, hello);
 }
 
 LanePeer* Lane::peer_of(net::Link& link) {
@@ -208,13 +250,14 @@ void Lane::on_acked(net::Link&, std::uint64_t cookie) { acked(cookie); }
 void Lane::on_lost(net::Link& link, Errc reason, const char* text) {
   LanePeer* peer = peer_of(link);
   peer->lost = true;
-  bump(counters_->links_lost, std::uint64_t{1});
+  if (peer->groups > 0) bump(counters_->links_lost, std::uint64_t{1});
   for (LaneGroup* group : groups_) {
     const std::uint32_t node = group->node_of(*peer);
     if (node == collective::kNobody) continue;
     // A new epoch may have begun on a link that the other side had given up before, which shows
-    // only when it begins another. As long as nothing was said on it, nothing is lost with it.
-    if (superseding_ && group->is_untouched()) {
+    // only when it begins another, or just now closes because it was not used. As long as nothing
+    // was said on it, nothing is lost with it.
+    if ((superseding_ || reason == Errc::shutting_down) && group->is_untouched()) {
       group->renew_peer(node);
       continue;
     }
@@ -228,12 +271,29 @@ void Lane::on_lost(net::Link& link, Errc reason, const char* text) {
   }
 }
 
+int Lane::settle_links(std::uint64_t now_ns) {
+  int work = 0;
+  for (auto& peer : peers_) {
+    if (peer->groups > 0) {
+      peer->unused_ns = 0;
+    } else if (peer->unused_ns == 0) {
+      peer->unused_ns = now_ns;
+    } else if (!peer->lost && now_ns - peer->unused_ns >= kUnusedNs) {
+      peer->link->say_goodbye();
+      ++work;
+    }
+  }
+  std::erase_if(peers_, [](const auto& peer) { return peer->lost && peer->groups == 0; });
+  return work;
+}
+
 void Lane::publish_peers() {
   std::vector<PeerSnapshot> rows;
   rows.reserve(peers_.size());
   for (const auto& peer : peers_) {
     PeerSnapshot& row = rows.emplace_back();
     row.id = peer->id;
+    row.group = peer->group;
     row.state = peer->link->state();
     row.stats = peer->link->stats();
     row.unacked_frames = peer->link->unacked_frames();

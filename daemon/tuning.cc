@@ -108,6 +108,7 @@ Status Tuning::set_policy(const std::string& text) {
   auto policy = TuningPolicy::parse(text);
   if (!policy) return tl::unexpected(policy.error());
   policy_ = std::move(*policy);
+  ++policy_version_;
   for (auto& [number, tuned] : tensors_) {
     tuner::Level level{};
     std::optional<tuner::Bounds> bounds;

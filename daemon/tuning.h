@@ -50,6 +50,7 @@ class Tuning {
 
   // ---- Policy ----
   const TuningPolicy& policy() const { return policy_; }
+  std::uint64_t policy_version() const { return policy_version_; }  // another after every change
   // Of tensors that are tuned at present and from now on.
   Status set_policy(const std::string& text);
 
@@ -132,6 +133,7 @@ class Tuning {
   const Clock& clock_;
   std::shared_ptr<const CandidateRecipes> recipes_;
   TuningPolicy policy_;
+  std::uint64_t policy_version_ = 0;
   tuner::Tuner tuner_;
   std::uint16_t list_;  // which list of candidates it is, for other nodes
   Shadow* shadow_ = nullptr;

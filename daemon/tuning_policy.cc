@@ -37,6 +37,23 @@ Status read_bound(std::string_view word, std::string_view text, double max,
   return {};
 }
 
+Status read_weight(std::string_view text, std::string_view pattern, std::uint32_t& weight) {
+  constexpr std::uint32_t kMaxWeight = 100;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), weight);
+  if (error != std::errc{} || end != text.data() + text.size() || weight < 1 ||
+      weight > kMaxWeight) {
+    return fail(Errc::invalid_argument, "policy: weight=" + std::string(text) +
+                                            ": a weight is a whole number from 1 to " +
+                                            std::to_string(kMaxWeight));
+  }
+  if (!pattern.ends_with("/*")) {
+    return fail(Errc::invalid_argument, "policy: weights are of jobs; write JOB/* weight=" +
+                                            std::string(text) + " in place of the pattern " +
+                                            std::string(pattern));
+  }
+  return {};
+}
+
 }  // namespace
 
 tuner::Bounds TuningAdvice::bounds(tuner::Level fallback) const noexcept {
@@ -68,36 +85,57 @@ Status read_advice(std::string_view word, TuningAdvice& advice) {
                   "residual<=NUMBER, recipe=TEXT");
 }
 
+Status TuningPolicy::read_rule(std::string_view text, Rule& rule) {
+  const auto words = split(text, ' ');
+  if (words.empty()) return {};
+  rule.pattern = words[0];
+  if (words.size() == 1) {
+    return fail(Errc::invalid_argument, "policy: the rule \"" + std::string(text) +
+                                            "\" says nothing after its pattern");
+  }
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    std::string_view word = words[i];
+    if (take_prefix(word, "weight=")) {
+      if (auto read = read_weight(word, rule.pattern, rule.weight); !read) return read;
+      continue;
+    }
+    rule.advises = true;
+    if (auto read = read_advice(words[i], rule.advice); !read) {
+      return fail(read.error().code, "policy: " + read.error().text);
+    }
+  }
+  return {};
+}
+
 Result<TuningPolicy> TuningPolicy::parse(std::string_view text) {
   TuningPolicy policy;
   policy.text_ = text;
   for (const std::string_view rule_text : split(text, ';')) {
-    const auto words = split(rule_text, ' ');
-    if (words.empty()) continue;
-    if (words.size() == 1) {
-      return fail(Errc::invalid_argument, "policy: the rule \"" + std::string(rule_text) +
-                                              "\" says nothing after its pattern");
-    }
     Rule rule;
-    rule.pattern = words[0];
-    for (std::size_t i = 1; i < words.size(); ++i) {
-      if (auto read = read_advice(words[i], rule.advice); !read) {
-        return fail(read.error().code, "policy: " + read.error().text);
-      }
-    }
-    policy.rules_.push_back(std::move(rule));
+    if (auto read = read_rule(rule_text, rule); !read) return tl::unexpected(read.error());
+    if (!rule.pattern.empty()) policy.rules_.push_back(std::move(rule));
   }
   return policy;
 }
 
 TuningAdvice TuningPolicy::advice(const std::string& job, const std::string& name) const {
   for (const Rule& rule : rules_) {
+    if (!rule.advises) continue;
     const bool with_job = rule.pattern.find('/') != std::string::npos;
     std::string subject = name;
     if (with_job) subject.insert(0, job + "/");
     if (::fnmatch(rule.pattern.c_str(), subject.c_str(), 0) == 0) return rule.advice;
   }
   return {};
+}
+
+std::uint32_t TuningPolicy::weight(const std::string& job) const {
+  for (const Rule& rule : rules_) {
+    if (rule.weight == 0) continue;
+    const std::string of_job = rule.pattern.substr(0, rule.pattern.find('/'));
+    if (::fnmatch(of_job.c_str(), job.c_str(), 0) == 0) return rule.weight;
+  }
+  return 1;
 }
 
 }  // namespace tern::daemon

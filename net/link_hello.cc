@@ -37,6 +37,7 @@ void Link::State::connect(std::uint64_t now) {
 void Link::State::say_hello(wire::FrameKind kind) {
   wire::HelloBody body;
   body.lane = identity.lane;
+  body.group = identity.group;
   body.resume = was_open ? 1 : 0;
   body.node = identity.self;
   body.expected_node = identity.peer;
@@ -85,7 +86,7 @@ bool Link::State::offer(std::unique_ptr<Incoming>& incoming, const wire::HelloBo
     refuse(std::move(incoming), Errc::peer_lost, "it was restarted since it was last heard of");
     return true;
   }
-  if (hello.lane != identity.lane ||
+  if (hello.lane != identity.lane || hello.group != identity.group ||
       (identity.peer != wire::NodeId{} && hello.node != identity.peer)) {
     refuse(std::move(incoming), Errc::protocol_error, "the hello is for another link");
     return true;
@@ -150,7 +151,7 @@ void Link::State::finish_hello_reply(const wire::FrameHeader& header) {
     return;
   }
   if (hello.session != session || hello.lane != identity.lane ||
-      !fits_unacked(hello.next_receive)) {
+      hello.group != identity.group || !fits_unacked(hello.next_receive)) {
     lose(Errc::protocol_error, where + " answered with a hello that does not fit this link");
     return;
   }

@@ -103,7 +103,8 @@ struct HelloBody {
   NodeId expected_node;            // of the receiver, all zero if only its address is known
   std::uint64_t session = 0;       // chosen at random by the side that connects first
   std::uint64_t next_receive = 1;  // the link_seq the sender of this body expects next
-  std::uint64_t reserved[2] = {};
+  std::uint64_t group = 0;         // whose link it is, by public bytes of the id; 0: of conductors
+  std::uint64_t reserved = 0;
 };
 TERN_FORMAT_STRUCT(HelloBody, 80);
 

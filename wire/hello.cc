@@ -9,7 +9,7 @@ namespace tern::wire {
 namespace {
 
 HelloError check(const FrameHeader& header, const HelloBody& body) noexcept {
-  if (header.link_seq != 0 || body.reserved[0] != 0 || body.reserved[1] != 0) {
+  if (header.link_seq != 0 || body.reserved != 0) {
     return HelloError::reserved_not_zero;
   }
   if (body.version_min == 0 || body.version_min > body.version_max) return HelloError::bad_value;

@@ -34,7 +34,7 @@ struct FrozenHeader {
 
 struct FrozenHello {
   std::uint16_t version_min, version_max, lane, resume;
-  std::uint64_t features, node[2], expected_node[2], session, next_receive, reserved[2];
+  std::uint64_t features, node[2], expected_node[2], session, next_receive, group, reserved;
 };
 
 TEST(FrozenFrame, NumbersAreThoseOfVersionOne) {
@@ -101,7 +101,8 @@ TEST(FrozenFrame, HelloFieldsStayWhereTheyAre) {
   EXPECT_SAME_PLACE(HelloBody, FrozenHello, expected_node, 32);
   EXPECT_SAME_PLACE(HelloBody, FrozenHello, session, 48);
   EXPECT_SAME_PLACE(HelloBody, FrozenHello, next_receive, 56);
-  EXPECT_SAME_PLACE(HelloBody, FrozenHello, reserved, 64);
+  EXPECT_SAME_PLACE(HelloBody, FrozenHello, group, 64);
+  EXPECT_SAME_PLACE(HelloBody, FrozenHello, reserved, 72);
   EXPECT_EQ(offsetof(NodeId, high), 0u);
   EXPECT_EQ(offsetof(NodeId, low), 8u);
 }

@@ -1,0 +1,157 @@
+#!/usr/bin/python3
+"""What a job that floods the nodes leaves to others: a small operation's time alone and beside it.
+
+    bench_fairness.py [--rate 1gbit] [--rounds 5] [--recipe raw] [--small-kib 64] [--loopback]
+
+Two nodes. In every round a latency-bound job measures all-reduces of a small tensor, first alone, then
+while another job keeps several operations of 64 MiB in flight; the figure is the median of the rounds'
+ratios. Then two jobs flood at once, with weights 3 and 1, and the ratio of their speeds is shown.
+"""
+
+import argparse
+import json
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+from bench import KIB, LINKS, run_ranks
+from nodes import Link, Nodes, NodesError
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+WEIGHTS = (3, 1)
+
+
+class Flood:
+    """A job on all nodes that never rests. Its speed is that of the seconds between two looks."""
+
+    def __init__(self, nodes, job, recipe, in_flight):
+        self._nodes = nodes
+        self._speeds = []
+        folder = nodes.folder / job
+        folder.mkdir()
+        self._ranks = [nodes.start(rank, f"{job}-rank{rank}", [
+            nodes.programs / "tern-bench", "flood", "--folder", folder, "--rank", rank,
+            "--size", nodes.count, "--socket", nodes.socket(rank), "--job", job,
+            "--recipe", recipe, "--in-flight", in_flight]) for rank in reversed(range(nodes.count))]
+        if not self._ranks[-1].stdout.readline():
+            raise NodesError(f"{job} does not run:\n" + nodes.log_tail(f"{job}-rank0"))
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self._ranks[-1].stdout:
+            self._speeds.append(json.loads(line)["bytes_per_s"])
+
+    def forget(self):
+        self._speeds.clear()
+
+    def speed(self):
+        if not self._speeds:
+            raise NodesError("the flood has ended nothing in a second:\n"
+                             + self._nodes.log_tail("ternd0"))
+        return statistics.mean(self._speeds)
+
+    def stop(self):
+        for rank in self._ranks:
+            rank.kill()
+        self._reader.join()
+        self._nodes.stop(self._ranks)
+
+
+def small_times(nodes, name, options):
+    row = run_ranks(nodes, name, lambda _: [
+        "--bytes", options.small_kib * KIB, "--recipe", "raw", "--seconds", options.seconds,
+        "--max-rounds", 100000, "--warm-up", 20])[0]
+    return {"median_us": row["median_us"], "p99_us": row["p99_us"], "rounds": row["rounds"]}
+
+
+def beside_a_flood(nodes, options, number):
+    alone = small_times(nodes, f"alone-{number}", options)
+    flood = Flood(nodes, f"flood-{number}", options.recipe, options.in_flight)
+    flood.forget()
+    beside = small_times(nodes, f"beside-{number}", options)
+    speed = flood.speed()
+    flood.stop()
+    return {"alone": alone, "beside": beside, "flood_bytes_per_s": speed}
+
+
+def by_weight(nodes, options):
+    rules = "; ".join(f"heavy{i}/* weight={weight}" for i, weight in enumerate(WEIGHTS))
+    for node in range(nodes.count):
+        subprocess.run([nodes.programs / "ternctl", "--socket", nodes.control_socket(node), "policy",
+                        rules], check=True, stdout=subprocess.DEVNULL)
+    floods = [Flood(nodes, f"heavy{i}", options.recipe, options.in_flight)
+              for i in range(len(WEIGHTS))]
+    for flood in floods:
+        flood.forget()
+    time.sleep(3 * options.seconds)
+    speeds = [flood.speed() for flood in floods]
+    for flood in floods:
+        flood.stop()
+    return speeds
+
+
+def report(rounds, speeds):
+    for kind in ("median_us", "p99_us"):
+        alone = statistics.median(one["alone"][kind] for one in rounds)
+        beside = statistics.median(one["beside"][kind] for one in rounds)
+        ratios = sorted(one["beside"][kind] / one["alone"][kind] for one in rounds)
+        print(f"{kind:10} alone {alone:9.0f}  beside {beside:9.0f}  ratio "
+              f"{statistics.median(ratios):5.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+    flood = statistics.median(one["flood_bytes_per_s"] for one in rounds)
+    print(f"the flood meanwhile: {flood / 1e6:.0f} MB/s")
+    if speeds:
+        print(f"floods with weights {WEIGHTS[0]} and {WEIGHTS[1]}: {speeds[0] / 1e6:.0f} and "
+              f"{speeds[1] / 1e6:.0f} MB/s, ratio {speeds[0] / speeds[1]:.2f}")
+
+
+def run(options):
+    logs = options.out / "logs"
+    shutil.rmtree(logs, ignore_errors=True)
+    logs.mkdir(parents=True)
+    nodes = Nodes("tern-bench-fairness", options.programs, logs,
+                  link=LINKS.get(options.rate, Link(options.rate)), loopback=options.loopback)
+    try:
+        if not nodes.network:
+            print(f"on the loopback interface, which is not shaped ({nodes.why_no_network})")
+        nodes.start_daemons()
+        rounds = []
+        for number in range(options.rounds):
+            rounds.append(beside_a_flood(nodes, options, number))
+            print(f"round {number + 1} of {options.rounds}: p99 "
+                  f"{rounds[-1]['alone']['p99_us']:.0f} us alone, "
+                  f"{rounds[-1]['beside']['p99_us']:.0f} us beside the flood", flush=True)
+        speeds = by_weight(nodes, options) if options.weights else []
+        report(rounds, speeds)
+        (options.out / "fairness.json").write_text(
+            json.dumps({"rounds": rounds, "weights": list(WEIGHTS), "bytes_per_s": speeds}, indent=2),
+            encoding="utf-8")
+    finally:
+        nodes.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/bench-fairness")
+    parser.add_argument("--rate", default="1gbit", help="of the link each way, in the words of tc")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
+    parser.add_argument("--recipe", default="raw", help="of the flood")
+    parser.add_argument("--in-flight", type=int, default=2, help="operations of the flood")
+    parser.add_argument("--small-kib", type=int, default=64, help="size of the small operation")
+    parser.add_argument("--no-weights", dest="weights", action="store_false")
+    parser.add_argument("--loopback", action="store_true")
+    try:
+        run(parser.parse_args())
+    except NodesError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
