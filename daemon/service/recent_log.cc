@@ -8,12 +8,12 @@ namespace {
 constexpr std::size_t kLines = 500;
 
 const std::shared_ptr<spdlog::sinks::ringbuffer_sink_mt>& ring() {
-  static const auto sink = [] {
+  static const auto kSink = [] {
     auto made = std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(kLines);
     made->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
     return made;
   }();
-  return sink;
+  return kSink;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ import pathlib
 import socket
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SKIPPED = 77
@@ -20,6 +21,15 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def await_listener(process, port):
+    """An emulator that finds nobody at the other end of its cable gives up at once."""
+    listening = f"0100007F:{port:04X} 00000000:0000 0A"
+    while listening not in pathlib.Path("/proc/net/tcp").read_text(encoding="utf-8"):
+        if process.poll() is not None:
+            break  # skipped, or why not
+        time.sleep(0.05)
 
 
 def guest(number, cable, *command):
@@ -33,6 +43,7 @@ def main():
     bench = f"{sys.argv[1]}/tern-bench"
     port = free_port()
     listening = guest(1, f"listen=127.0.0.1:{port}", bench, "link", "--transport", "rdma", "--listen", "10.9.0.1:7790")
+    await_listener(listening, port)
     # The other guest may be up first: it tries until the listening one is.
     connecting = guest(2, f"connect=127.0.0.1:{port}", "bash", "-c",
                        f"for i in $(seq 20); do {bench} link --transport rdma --connect 10.9.0.1:7790 --frames 50 "

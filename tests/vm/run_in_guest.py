@@ -11,10 +11,12 @@ up, 125 that the guest died. README.md beside this file says more.
 
 import argparse
 import contextlib
+import ctypes
 import os
 import pathlib
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -110,10 +112,16 @@ def qemu_command(options, kernel, folder):
     return [str(word) for word in command]
 
 
+def die_with_parent():
+    """Runs in a child before exec: nobody waits for a guest whose caller was killed."""
+    set_parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl(2)
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+
+
 def run_guest(options, kernel, folder):
     try:
         subprocess.run(qemu_command(options, kernel, folder), stdin=subprocess.DEVNULL, timeout=options.timeout,
-                       check=False)
+                       preexec_fn=die_with_parent, check=False)
     except subprocess.TimeoutExpired:
         print(f"\nrun_in_guest.py: not done after {options.timeout} s", file=sys.stderr)
         show_console(folder)
