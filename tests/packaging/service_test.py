@@ -67,6 +67,11 @@ def main_pid():
     return int(shown("MainPID"))
 
 
+def await_other_than(before):
+    # The new process has a number before it listens.
+    eventually(lambda: main_pid() not in (0, before) and shown("ActiveState") == "active", "a new daemon")
+
+
 def status(*options):
     return json.loads(run("ternctl", "--timeout", "60", "--json", *options, "status"))
 
@@ -188,7 +193,7 @@ def hang_lane():
         check(logged("lane 1 does not answer"), "the journal names the lane")
         eventually(lambda: int(shown("NRestarts")) == restarts + 1, "the watchdog restarts the service")
     check(logged("Watchdog timeout", "_PID=1"), "it was the watchdog that restarted the service")
-    eventually(lambda: main_pid() not in (0, before), "a new daemon")
+    await_other_than(before)
     check(status()["silent_lanes"] == [], "all lanes answer")
 
 
