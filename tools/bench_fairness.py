@@ -5,7 +5,9 @@
 
 Two nodes. In every round a latency-bound job measures all-reduces of a small tensor, first alone, then
 while another job keeps several operations of 64 MiB in flight; the figure is the median of the rounds'
-ratios. Then two jobs flood at once, with weights 3 and 1, and the ratio of their speeds is shown.
+ratios. It does so back to back, where its own operations queue behind each other on a shaped link, and
+with pauses, as a job that computes. Then two jobs flood at once, with weights 3 and 1, and the ratio of
+their speeds is shown.
 """
 
 import argparse
@@ -23,6 +25,7 @@ from nodes import Link, Nodes, NodesError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WEIGHTS = (3, 1)
+PAUSES_US = {"back to back": 0, "with pauses": 2000}
 
 
 class Flood:
@@ -63,10 +66,13 @@ class Flood:
 
 
 def small_times(nodes, name, options):
-    row = run_ranks(nodes, name, lambda _: [
-        "--bytes", options.small_kib * KIB, "--recipe", "raw", "--seconds", options.seconds,
-        "--max-rounds", 100000, "--warm-up", 20])[0]
-    return {"median_us": row["median_us"], "p99_us": row["p99_us"], "rounds": row["rounds"]}
+    times = {}
+    for kind, pause_us in PAUSES_US.items():
+        row = run_ranks(nodes, f"{name}-{pause_us}", lambda _, pause_us=pause_us: [
+            "--bytes", options.small_kib * KIB, "--recipe", "raw", "--seconds", options.seconds,
+            "--max-rounds", 100000, "--warm-up", 20, "--pause-us", pause_us])[0]
+        times[kind] = {key: row[key] for key in ("median_us", "p99_us", "rounds")}
+    return times
 
 
 def beside_a_flood(nodes, options, number):
@@ -96,12 +102,14 @@ def by_weight(nodes, options):
 
 
 def report(rounds, speeds):
-    for kind in ("median_us", "p99_us"):
-        alone = statistics.median(one["alone"][kind] for one in rounds)
-        beside = statistics.median(one["beside"][kind] for one in rounds)
-        ratios = sorted(one["beside"][kind] / one["alone"][kind] for one in rounds)
-        print(f"{kind:10} alone {alone:9.0f}  beside {beside:9.0f}  ratio "
-              f"{statistics.median(ratios):5.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+    for kind in PAUSES_US:
+        for figure in ("median_us", "p99_us"):
+            alone = [one["alone"][kind][figure] for one in rounds]
+            beside = [one["beside"][kind][figure] for one in rounds]
+            ratios = sorted(b / a for a, b in zip(alone, beside))
+            print(f"{kind:13} {figure:10} alone {statistics.median(alone):8.0f}  beside "
+                  f"{statistics.median(beside):8.0f}  ratio {statistics.median(ratios):6.2f} "
+                  f"({ratios[0]:.2f} to {ratios[-1]:.2f})")
     flood = statistics.median(one["flood_bytes_per_s"] for one in rounds)
     print(f"the flood meanwhile: {flood / 1e6:.0f} MB/s")
     if speeds:
@@ -122,9 +130,7 @@ def run(options):
         rounds = []
         for number in range(options.rounds):
             rounds.append(beside_a_flood(nodes, options, number))
-            print(f"round {number + 1} of {options.rounds}: p99 "
-                  f"{rounds[-1]['alone']['p99_us']:.0f} us alone, "
-                  f"{rounds[-1]['beside']['p99_us']:.0f} us beside the flood", flush=True)
+            print(f"round {number + 1} of {options.rounds}", flush=True)
         speeds = by_weight(nodes, options) if options.weights else []
         report(rounds, speeds)
         (options.out / "fairness.json").write_text(

@@ -22,7 +22,7 @@ void TcpStream::send(const OutgoingFrame& frame) {
   queued_bytes_ += frame.head.size() + frame.body.size();
 }
 
-int TcpStream::poll() {
+int TcpStream::poll(std::size_t budget) {
   if (sink_ == nullptr) return 0;
   switch (phase_) {
     case Phase::opening:
@@ -44,8 +44,8 @@ int TcpStream::poll() {
     case Phase::open:
       break;
   }
-  const int written = write(settings_.bytes_per_poll);
-  return written + (sink_ != nullptr && phase_ == Phase::open ? read() : 0);
+  const int written = write(budget);
+  return written + (sink_ != nullptr && phase_ == Phase::open ? read(budget) : 0);
 }
 
 int TcpStream::close(Errc reason, const char* text) {
@@ -65,8 +65,7 @@ int TcpStream::close_after(const Error& error) {
 
 // Reading.
 
-int TcpStream::read() {
-  std::size_t budget = settings_.bytes_per_poll;
+int TcpStream::read(std::size_t budget) {
   int reads = 0;
   while (readable_ && budget > 0) {
     std::array<asio::mutable_buffer, 3> buffers;

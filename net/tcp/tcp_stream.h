@@ -50,7 +50,10 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   std::uint64_t received_bytes() const noexcept { return received_bytes_; }
   DeliveryRate delivery_rate() noexcept;
   Carriage carriage() const noexcept;
-  int poll();
+  // There is something to read, or room for what is to be written.
+  bool is_ready() const noexcept { return readable_ || (writable_ && !queue_.empty()); }
+  // Moves about `budget` bytes each way.
+  int poll(std::size_t budget);
 
  private:
   enum class Phase : std::uint8_t { opening, opened, securing, open, failed, closed };
@@ -67,7 +70,7 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   int close(Errc reason, const char* text);
   int close_after(const Error& error);
 
-  int read();
+  int read(std::size_t budget);
   std::size_t gather_read(std::array<boost::asio::mutable_buffer, 3>& buffers) noexcept;
   void take_payload(std::size_t count);
   void take_staged();

@@ -13,6 +13,9 @@ using asio::ip::tcp;
 
 namespace {
 
+// A shorter turn would not be worth its system calls.
+constexpr std::size_t kLeastTurnBytes = 128 << 10;
+
 class TcpConnection final : public Connection {
  public:
   explicit TcpConnection(std::shared_ptr<TcpStream> stream) : stream_(std::move(stream)) {
@@ -150,11 +153,17 @@ std::unique_ptr<Connection> TcpTransport::adopt(std::unique_ptr<Incoming> incomi
 int TcpTransport::poll() {
   int work = loop_.poll();
   std::erase_if(streams_, [](const auto& stream) { return stream->is_detached(); });
-  // Each connection has a bounded turn, and another one begins each time. Callbacks may append.
+  // Each connection has a bounded turn, shorter the more of them are busy, and another one begins
+  // each time. Callbacks may append.
   const std::size_t count = streams_.size();
+  const auto busy = std::count_if(streams_.begin(), streams_.end(),
+                                  [](const auto& stream) { return stream->is_ready(); });
+  const std::size_t turn =
+      std::max(settings_.bytes_per_poll / std::max<std::size_t>(static_cast<std::size_t>(busy), 1),
+               kLeastTurnBytes);
   for (std::size_t i = 0; i < count; ++i) {
     const std::shared_ptr<TcpStream> stream = streams_[(next_ + i) % count];
-    work += stream->poll();
+    work += stream->poll(turn);
   }
   ++next_;
   return work;
