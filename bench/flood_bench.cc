@@ -50,8 +50,7 @@ void run_flood(const FloodOptions& options) {
     std::ranges::copy(inputs.next(count), values.begin());
     places.push_back({node.group().declare<float>("flood" + std::to_string(i), count, TERN_GRADIENT,
                                                   options.recipe),
-                      values,
-                      std::nullopt});
+                      values, std::nullopt});
   }
   // An average of equal values stays what it is, so that nothing has to be filled anew.
   const auto submit = [&](Place& place) {
@@ -79,8 +78,8 @@ void run_flood(const FloodOptions& options) {
 
 void add_flood_command(CLI::App& app) {
   auto options = std::make_shared<FloodOptions>();
-  CLI::App* const command =
-      app.add_subcommand("flood", "One rank of a job that keeps its nodes busy until it is stopped");
+  CLI::App* const command = app.add_subcommand(
+      "flood", "One rank of a job that keeps its nodes busy until it is stopped");
   command->add_option("--folder", options->folder, "A new folder that all ranks have in common")
       ->required()
       ->check(CLI::ExistingDirectory);

@@ -187,12 +187,17 @@ std::vector<std::vector<TopCell>> tensor_rows(const TopSample& before, const Top
 
 // ---- Peers
 
-constexpr std::array kPeerColumns{
-    TopColumn{"address", "ADDRESS", kLeft}, TopColumn{"group", "GROUP", kLeft},
-    TopColumn{"lane", "LANE", kLeft},       TopColumn{"state", "STATE", kLeft},     TopColumn{"transport", "TRANSPORT", kLeft},
-    TopColumn{"sent_s", "SENT/S"},          TopColumn{"received_s", "RECEIVED/S"},
-    TopColumn{"frames_s", "FRAMES/S"},      TopColumn{"round_trip_us", "ROUND TRIP"},
-    TopColumn{"unacked", "UNACKED"},        TopColumn{"resumes", "RESUMES"}};
+constexpr std::array kPeerColumns{TopColumn{"address", "ADDRESS", kLeft},
+                                  TopColumn{"group", "GROUP", kLeft},
+                                  TopColumn{"lane", "LANE", kLeft},
+                                  TopColumn{"state", "STATE", kLeft},
+                                  TopColumn{"transport", "TRANSPORT", kLeft},
+                                  TopColumn{"sent_s", "SENT/S"},
+                                  TopColumn{"received_s", "RECEIVED/S"},
+                                  TopColumn{"frames_s", "FRAMES/S"},
+                                  TopColumn{"round_trip_us", "ROUND TRIP"},
+                                  TopColumn{"unacked", "UNACKED"},
+                                  TopColumn{"resumes", "RESUMES"}};
 
 std::vector<std::vector<TopCell>> peer_rows(const TopSample& before, const TopSample& now) {
   const auto name_of = [](const json& peer) {

@@ -23,8 +23,9 @@ const char* state_name(net::LinkState state) noexcept {
 }
 
 nlohmann::json peer_row(const std::string& node, const std::string& address,
-                        const std::string& group, const std::string& lane, net::LinkState state, const net::LinkStats& stats,
-                        std::uint64_t unacked_frames, const char* transport) {
+                        const std::string& group, const std::string& lane, net::LinkState state,
+                        const net::LinkStats& stats, std::uint64_t unacked_frames,
+                        const char* transport) {
   const bool known = stats.clock_error_ns != net::LinkStats::kUnknown;
   return {{"node_id", node},
           {"address", address},
@@ -129,8 +130,8 @@ nlohmann::json Conductor::report_peers() const {
   for (const auto& row : links_.rows()) {
     const auto known = addresses.find(row.peer);
     rows.push_back(peer_row(
-        row.peer, row.address.empty() && known != addresses.end() ? known->second : row.address,
-        "", "control", row.state, row.stats, row.unacked_frames,
+        row.peer, row.address.empty() && known != addresses.end() ? known->second : row.address, "",
+        "control", row.state, row.stats, row.unacked_frames,
         *row.carriage.name == '\0' ? transport_name_ : row.carriage.name));
     rows.back()["transport_note"] = row.carriage.note;
     if (!row.software.empty()) rows.back()["software"] = row.software;
@@ -139,7 +140,8 @@ nlohmann::json Conductor::report_peers() const {
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
     for (const auto& row : lanes_[lane]->peers()) {
       rows.push_back(peer_row(node_text(row.id), addresses[node_text(row.id)],
-                              group_of_link(row.group), std::to_string(lane), row.state, row.stats, row.unacked_frames, row.carrier));
+                              group_of_link(row.group), std::to_string(lane), row.state, row.stats,
+                              row.unacked_frames, row.carrier));
       rows.back()["transport_note"] = row.carrier_note;
       rows.back()["failovers"] = row.failovers;
     }

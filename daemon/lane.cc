@@ -397,9 +397,8 @@ int Lane::settle() {
     ++work;
   }
   work += settle_links(now);
-  std::erase_if(jobs_, [](const auto& job) {
-    return job->groups == 0 && job->held == LaneJob::Held{};
-  });
+  std::erase_if(jobs_,
+                [](const auto& job) { return job->groups == 0 && job->held == LaneJob::Held{}; });
   if (pages_touched_) drop_idle_pages(now);
   return work;
 }

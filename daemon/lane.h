@@ -60,8 +60,8 @@ struct Receiving {
   bool refused = false;  // the header broke the protocol; the link ends with the frame
 };
 
-// The link of one group, over all its epochs, to one of its nodes: jobs that shared a link would wait
-// for each other's frames.
+// The link of one group, over all its epochs, to one of its nodes: jobs that shared a link would
+// wait for each other's frames.
 struct LanePeer {
   wire::NodeId id;
   std::uint64_t group = 0;  // GroupSetup::link

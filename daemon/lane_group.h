@@ -322,7 +322,7 @@ class LaneGroup {
   std::uint32_t local_ranks_;
   std::uint32_t self_;
   Lane* lane_ = nullptr;
-  LaneJob* job_ = nullptr;  // the lane's, from attach() to detach()
+  LaneJob* job_ = nullptr;            // the lane's, from attach() to detach()
   std::vector<LanePeer*> peers_;      // by node; null for this node
   std::vector<LaneClient*> clients_;  // by local rank; null once dropped
   bool op_seen_ = false;              // in this epoch, from here or from another node

@@ -47,8 +47,8 @@ struct LaneLoad {
   std::uint32_t share(const LaneJob& job, std::uint32_t count, std::uint32_t least,
                       std::size_t jobs) const noexcept {
     if (jobs <= 1) return count;
-    const std::uint64_t part = active > 1 ? std::uint64_t{count} * job.weight / weight
-                                          : count - count / kReservedPart;
+    const std::uint64_t part =
+        active > 1 ? std::uint64_t{count} * job.weight / weight : count - count / kReservedPart;
     return std::max(static_cast<std::uint32_t>(part), least);
   }
 

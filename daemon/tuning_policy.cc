@@ -47,9 +47,9 @@ Status read_weight(std::string_view text, std::string_view pattern, std::uint32_
                                             std::to_string(kMaxWeight));
   }
   if (!pattern.ends_with("/*")) {
-    return fail(Errc::invalid_argument, "policy: weights are of jobs; write JOB/* weight=" +
-                                            std::string(text) + " in place of the pattern " +
-                                            std::string(pattern));
+    return fail(Errc::invalid_argument,
+                "policy: weights are of jobs; write JOB/* weight=" + std::string(text) +
+                    " in place of the pattern " + std::string(pattern));
   }
   return {};
 }
@@ -90,8 +90,8 @@ Status TuningPolicy::read_rule(std::string_view text, Rule& rule) {
   if (words.empty()) return {};
   rule.pattern = words[0];
   if (words.size() == 1) {
-    return fail(Errc::invalid_argument, "policy: the rule \"" + std::string(text) +
-                                            "\" says nothing after its pattern");
+    return fail(Errc::invalid_argument,
+                "policy: the rule \"" + std::string(text) + "\" says nothing after its pattern");
   }
   for (std::size_t i = 1; i < words.size(); ++i) {
     std::string_view word = words[i];

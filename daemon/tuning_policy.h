@@ -7,8 +7,8 @@
 //
 // PATTERN is a shell pattern (fnmatch(3)) for the tensor's name or, with a slash in it, for
 // job/name. `what` is a level (lossless, conservative, balanced, aggressive), `loss<=NUMBER`,
-// `residual<=NUMBER`, or `recipe=TEXT`. Of a job, `JOB/* weight=NUMBER` says what share of a node it
-// has against other jobs; the first such rule that fits holds, whatever other rules say.
+// `residual<=NUMBER`, or `recipe=TEXT`. Of a job, `JOB/* weight=NUMBER` says what share of a node
+// it has against other jobs; the first such rule that fits holds, whatever other rules say.
 
 #include <optional>
 #include <string>

@@ -74,7 +74,7 @@ class Link final : private ConnectionSink {
     wire::NodeId self;
     wire::NodeId peer;  // all zero: learnt from the peer's hello (active links to an address only)
     std::uint16_t lane = 0;
-    Endpoint endpoint;    // where to connect; unused on passive links
+    Endpoint endpoint;        // where to connect; unused on passive links
     bool active = false;      // this side connects
     std::uint64_t group = 0;  // which of the links between two lanes
   };

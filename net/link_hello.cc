@@ -150,8 +150,8 @@ void Link::State::finish_hello_reply(const wire::FrameHeader& header) {
     lose(Errc::peer_lost, where + " was restarted");
     return;
   }
-  if (hello.session != session || hello.lane != identity.lane ||
-      hello.group != identity.group || !fits_unacked(hello.next_receive)) {
+  if (hello.session != session || hello.lane != identity.lane || hello.group != identity.group ||
+      !fits_unacked(hello.next_receive)) {
     lose(Errc::protocol_error, where + " answered with a hello that does not fit this link");
     return;
   }

@@ -174,9 +174,7 @@ TEST_F(Sharing, AFloodLeavesHalfToAnActiveJob) {
 TEST_F(Sharing, AJobThatIsAloneMayUseAll) {
   Job flood = start("flood");
   std::uint32_t most = 0;
-  look = [&] {
-    most = std::max(most, DaemonShape{}.receive_slabs - lane(0).room().receive_slabs);
-  };
+  look = [&] { most = std::max(most, DaemonShape{}.receive_slabs - lane(0).room().receive_slabs); };
   const auto large = submit(flood, kCount);
   ASSERT_TRUE(world.run_until([&] { return ended(flood, large); }));
   expect_sums(flood, large, kCount);
