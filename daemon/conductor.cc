@@ -172,6 +172,7 @@ void Conductor::on_event(const Event& event) {
       break;
     }
     case EventKind::op_failed: {
+      if (group.removing) break;  // its ops have ended, and a lane may have let it go already
       Command command;
       command.kind = CommandKind::fail_op;
       command.code = event.code;

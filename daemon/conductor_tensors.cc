@@ -273,6 +273,7 @@ std::string Conductor::recipe_text(const TensorState& state) const {
 }
 
 void Conductor::release_tensor(MemberGroup& group, std::uint64_t id) {
+  if (group.removing) return;  // it goes with the group, which a lane may have let go already
   DeclaredTensor& tensor = group.tensors.at(id);
   Command drop;
   drop.kind = CommandKind::drop_tensor;

@@ -289,5 +289,21 @@ TEST(Membership, ManyTensorsMayBeDeclaredBeforeALaneLooks) {
   cluster.leave_all();
 }
 
+// Its lanes may have let the group go when the last of them says that the rank has left.
+TEST(Membership, LeavingAndDyingAtOnceLeavesNothing) {
+  DaemonShape shape;
+  shape.lanes = 2;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    Cluster cluster({1}, shape, seed);
+    cluster.join();
+    cluster.declare({"a", 100'000});
+    cluster.ranks[0]->leave();
+    cluster.world.close(*cluster.ranks[0]);
+    cluster.ranks[0] = nullptr;
+    ASSERT_TRUE(cluster.world.run_until([&] { return cluster.world.find_leak().empty(); }))
+        << "seed " << seed << ": " << cluster.world.find_leak();
+  }
+}
+
 }  // namespace
 }  // namespace tern::sim
