@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/check.h"
+#include "daemon/foreign_json.h"
 #include "daemon/service/log.h"
 
 namespace tern::daemon {
@@ -284,7 +285,7 @@ void Conductor::write_flights(const MemberGroup& group) const {
   const std::string path = settings_.flight_directory + "/flight-" + group.uid.substr(0, 8) + "-" +
                            std::to_string(group.epoch) + ".json";
   std::ofstream out(path + ".new");
-  out << file.dump(1) << "\n";
+  out << json_text(file, 1) << "\n";
   out.close();
   if (!out || std::rename((path + ".new").c_str(), path.c_str()) != 0) {
     spdlog::warn("cannot write the flight record {}", path);

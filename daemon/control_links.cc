@@ -2,10 +2,14 @@
 
 #include <algorithm>
 
+#include "daemon/foreign_json.h"
+
 namespace tern::daemon {
 namespace {
 
 constexpr std::size_t kMaxMessageBytes = 1 << 20;
+// Asked without end, a daemon would keep its answers for one that takes none.
+constexpr std::size_t kMaxUnackedBytes = 16 << 20;
 // Peers that connect without being asked: enough for any cluster of this version, not without
 // limit.
 constexpr std::size_t kMaxPeers = 1024;
@@ -70,7 +74,14 @@ void ControlLinks::send(LinkRef to, const nlohmann::json& message) {
 }
 
 void ControlLinks::send(Peer& peer, const nlohmann::json& message) {
-  const std::string text = message.dump();
+  const std::string text = json_text(message);
+  if (peer.link->unacked_bytes() + text.size() > kMaxUnackedBytes) {
+    peer.link->close();
+    peer.lost = true;
+    peer.reason = Errc::protocol_error;
+    peer.why = "the peer does not acknowledge what it is told";
+    return;
+  }
   wire::FrameHeader header;
   header.kind = static_cast<std::uint8_t>(wire::FrameKind::control);
   peer.link->send_copy(header, std::as_bytes(std::span(text.data(), text.size())));
@@ -169,6 +180,7 @@ bool ControlLinks::on_frame(net::Link& link, const wire::FrameHeader& header,
   }
   const std::string_view text(static_cast<const char*>(static_cast<const void*>(place.body.data())),
                               place.body.size());
+  if (is_too_deep(text)) return false;
   auto message = nlohmann::json::parse(text, nullptr, false);
   if (!message.is_object()) return false;
   received_.emplace_back(peer->ref, std::move(message));

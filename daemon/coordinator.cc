@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "collective/group_ops.h"
+#include "daemon/foreign_json.h"
 #include "daemon/hmac.h"
 
 namespace tern::daemon {
@@ -157,7 +158,8 @@ void Coordinator::on_join(LinkRef from, const std::string& uid, const nlohmann::
   joiner.node = text_of(message, "node");
   joiner.nonce = text_of(message, "nonce");
   joiner.says = message;
-  if (!parse_node(joiner.node) || joiner.nonce.size() != 32 || joiner.says.dump().size() > 4096) {
+  if (!parse_node(joiner.node) || joiner.nonce.size() != 32 ||
+      json_text(joiner.says).size() > 4096) {
     return refuse(from, uid, rank_number, Errc::protocol_error, "the join message is malformed");
   }
   Joiner& stored = group.joiners[rank_number] = std::move(joiner);
@@ -308,7 +310,7 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
   for (const Node& node : nodes) {
     body["nodes"].push_back({{"id", node.id}, {"address", node.address}, {"ranks", node.ranks}});
   }
-  const std::string text = body.dump();
+  const std::string text = json_text(body);
   ++group.epoch;
   group.phase = Phase::starting;
   group.left.clear();

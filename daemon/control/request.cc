@@ -3,6 +3,7 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 
+#include "daemon/foreign_json.h"
 #include "wire/versions.h"
 
 namespace tern::daemon {
@@ -11,31 +12,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMaxVerbBytes = 64;
-// Copying and printing JSON recurse once a level, so a line of brackets would exhaust the stack.
-constexpr int kMaxDepth = 16;
 
-bool is_too_deep(std::string_view line) noexcept {
-  int depth = 0;
-  bool in_text = false;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (in_text && c == '\\') {
-      ++i;
-    } else if (c == '"') {
-      in_text = !in_text;
-    } else if (!in_text && (c == '[' || c == '{')) {
-      if (++depth > kMaxDepth) return true;
-    } else if (!in_text && (c == ']' || c == '}')) {
-      --depth;
-    }
-  }
-  return false;
-}
-
-// Names may hold any bytes of clients; what is not UTF-8 is replaced.
-std::string line_of(const json& answer) {
-  return answer.dump(-1, ' ', false, json::error_handler_t::replace) + '\n';
-}
+std::string line_of(const json& answer) { return json_text(answer) + '\n'; }
 
 json envelope(const json& id) { return {{"v", wire::kControlProtocol}, {"id", id}}; }
 

@@ -215,6 +215,28 @@ TEST_F(BadClient, ScribblesOverItsRings) {
   }
 }
 
+// The daemon writes them in reports, in its log, and in the flight record of a lost rank.
+TEST_F(BadClient, HasNamesThatAreNoText) {
+  work_meanwhile();
+  const std::int64_t lost = cluster[0].counter("clients_lost");
+  {
+    HostileClient client(cluster[0].socket());
+    ASSERT_TRUE(client.hello(1 << 20, "job \xff\xfe"));
+    const std::uint64_t group = client.join_alone();
+    ASSERT_NE(group, 0u);
+    const auto tensor = client.declare(group, "tensor \xc3\x28");
+    ASSERT_TRUE(tensor.has_value());
+    auto entry = HostileClient::good_entry(group, 0);
+    entry.tensor = *tensor;
+    ASSERT_TRUE(client.submit(entry));
+    ASSERT_TRUE(client.completion().has_value());
+    EXPECT_EQ(cluster[0].ask("clients").size(), 2u);
+    EXPECT_EQ(cluster[0].ask("tensors").size(), 4u);  // three are of the good job
+  }
+  EXPECT_TRUE(eventually([&] { return cluster[0].counter("clients_lost") == lost + 1; }));
+  EXPECT_TRUE(eventually([&] { return cluster[0].ask("clients").size() == 1; }));
+}
+
 TEST_F(BadClient, Floods) {
   work_meanwhile();
   {

@@ -54,7 +54,13 @@ TEST_F(BadPeer, SendsNoise) {
   }
   HostilePeer silent(port);
   EXPECT_TRUE(silent.is_thrown_out());
-  EXPECT_TRUE(eventually([&] { return cluster[0].counter("hellos_refused") >= 8; }));
+  const auto hello = HostilePeer::hello_frame(HostilePeer::hello_body(0, 9));
+  for (const std::size_t bytes : {std::size_t{5}, sizeof(wire::FrameHeader), hello.size() - 1}) {
+    HostilePeer stops(port);  // half-way through a good one
+    ASSERT_TRUE(stops.send(std::span(hello).first(bytes)));
+    EXPECT_TRUE(stops.is_thrown_out()) << bytes;
+  }
+  EXPECT_TRUE(eventually([&] { return cluster[0].counter("hellos_refused") >= 11; }));
 }
 
 TEST_F(BadPeer, SendsBadHellos) {
@@ -100,9 +106,13 @@ TEST_F(BadPeer, SpeaksNonsenseToTheConductor) {
   const auto open = [&](HostilePeer& peer) {
     return peer.hello(HostilePeer::hello_body(wire::kConductorLane, ++node));
   };
-  const std::string deep(5000, '[');
+  const std::string deep(5000, '['), uid_of_nobody(32, 'b');
+  // To copy or to print it would exhaust a stack.
+  const std::string deep_join = "{\"t\":\"join\",\"rank\":0,\"size\":2,\"uid\":\"" + uid_of_nobody +
+                                "\",\"seed\":" + std::string(400'000, '[') +
+                                std::string(400'000, ']') + "}";
   for (const std::string& text : {std::string("not json"), std::string("[1,2]"), std::string("7"),
-                                  deep, std::string("{\"t\":")}) {
+                                  deep, deep_join, std::string("{\"t\":")}) {
     HostilePeer peer(port);
     ASSERT_TRUE(open(peer));
     ASSERT_TRUE(peer.send(peer.control(text)));
@@ -156,6 +166,19 @@ TEST_F(BadPeer, SpeaksNonsenseToTheConductor) {
     }
   }
   EXPECT_TRUE(eventually([&] { return cluster[0].ask("status").is_object(); }));
+}
+
+// Every join is answered, and it acknowledges no answer.
+TEST_F(BadPeer, AsksAndTakesNoAnswer) {
+  HostilePeer peer(port);
+  ASSERT_TRUE(peer.hello(HostilePeer::hello_body(wire::kConductorLane, 250)));
+  const std::string join =
+      nlohmann::json{{"t", "join"}, {"uid", std::string(32, 'c')}, {"rank", 7}, {"size", 1}}.dump();
+  std::size_t asked = 0;
+  while (asked < 1'000'000 && peer.send(peer.control(join)) && peer.drain()) ++asked;
+  EXPECT_TRUE(peer.is_thrown_out());
+  EXPECT_LT(asked, 1'000'000u);
+  EXPECT_GT(asked, 1000u);
 }
 
 TEST_F(BadPeer, BreaksTheSequence) {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,12 +35,21 @@ class HostileClient {
   // The next packet; nothing when the daemon has closed the connection or patience has run out.
   std::optional<shm::Packet> receive() {
     std::optional<shm::Packet> packet;
-    eventually([&] {
-      auto got = socket_.receive();
-      if (got) packet = std::move(*got);
-      return packet.has_value() || got.error().code != Errc::would_block;
-    });
+    eventually(
+        [&] {
+          auto got = socket_.receive();
+          if (got) packet = std::move(*got);
+          return packet.has_value() || got.error().code != Errc::would_block;
+        },
+        kPatience, socket_.fd());
     return packet;
+  }
+  // Takes what has come, and forgets it; false when the daemon has closed the connection.
+  bool drain() {
+    while (true) {
+      auto got = socket_.receive();
+      if (!got) return got.error().code == Errc::would_block;
+    }
   }
 
   // Sends a packet and takes the answer as Answer; nothing if it is another.
@@ -90,6 +100,19 @@ class HostileClient {
     return joined ? joined->group : 0;
   }
 
+  // A small tensor of that group; its id.
+  std::optional<std::uint64_t> declare(std::uint64_t group, const char* name = "tensor") {
+    auto declare = shm::make_packet<shm::TensorDeclarePacket>(shm::PacketKind::tensor_declare, 4);
+    declare.group = group;
+    declare.count = 16;
+    std::snprintf(declare.name, sizeof(declare.name), "%s", name);
+    if (!socket_.send(shm::packet_bytes(declare))) return std::nullopt;
+    const auto packet = receive();
+    shm::TensorDeclaredPacket declared;
+    if (!packet || !shm::read_packet(packet->bytes, declared)) return std::nullopt;
+    return declared.tensor;
+  }
+
   // An all-reduce that is right in everything.
   static shm::SubmitEntry good_entry(std::uint64_t group, std::uint64_t sequence) {
     shm::SubmitEntry entry{};
@@ -117,6 +140,18 @@ class HostileClient {
     const bool got =
         eventually([&] { return completions_.try_pop(entry) == shm::RingResult::ok; }, patience);
     return got ? std::optional(entry) : std::nullopt;
+  }
+
+  void forget_completions() {
+    shm::CompletionEntry entry;
+    while (completions_.try_pop(entry) == shm::RingResult::ok) {
+    }
+  }
+
+  // Whether the lane has taken every entry from the ring.
+  bool all_taken() {
+    shm::RingIndex& index = segment_.lane_rings(0).submit;
+    return std::atomic_ref(index.head).load() == std::atomic_ref(index.tail).load();
   }
 
   // Whether the daemon has closed the connection.

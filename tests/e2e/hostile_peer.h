@@ -96,18 +96,25 @@ class HostilePeer {
       return count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR);
     });
   }
+  // Takes what has come, and forgets it; false when the daemon has closed the connection.
+  bool drain() {
+    std::byte bytes[4096];
+    ssize_t count = 1;
+    while (count > 0) count = ::recv(socket_.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
+    return count < 0 && (errno == EAGAIN || errno == EINTR);
+  }
   void shut() { ::shutdown(socket_.get(), SHUT_WR); }
 
  private:
   bool receive(std::span<std::byte> bytes) {
     std::size_t have = 0;
-    return eventually([&] {
-             const ssize_t count =
-                 ::recv(socket_.get(), bytes.data() + have, bytes.size() - have, MSG_DONTWAIT);
-             if (count > 0) have += static_cast<std::size_t>(count);
-             return have == bytes.size() || count == 0;
-           }) &&
-           have == bytes.size();
+    const auto has_all = [&] {
+      const ssize_t count =
+          ::recv(socket_.get(), bytes.data() + have, bytes.size() - have, MSG_DONTWAIT);
+      if (count > 0) have += static_cast<std::size_t>(count);
+      return have == bytes.size() || count == 0;
+    };
+    return eventually(has_all, kPatience, socket_.get()) && have == bytes.size();
   }
 
   Fd socket_;

@@ -19,13 +19,15 @@ namespace tern::e2e {
 // So long a test waits before it calls something a hang; far beyond every timeout of the daemons.
 inline constexpr std::chrono::seconds kPatience{60};
 
-// True as soon as condition() is; false when patience has run out.
+// True as soon as condition() is; false when patience has run out. What makes it true may show on
+// `fd` first.
 template <typename Condition>
-bool eventually(Condition condition, std::chrono::milliseconds patience = kPatience) {
+bool eventually(Condition condition, std::chrono::milliseconds patience = kPatience, int fd = -1) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (!condition()) {
     if (std::chrono::steady_clock::now() >= deadline) return false;
-    ::poll(nullptr, 0, 5);
+    pollfd entry{fd, POLLIN, 0};  // a negative one is left out
+    ::poll(&entry, 1, 5);
   }
   return true;
 }
