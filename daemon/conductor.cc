@@ -3,6 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 
@@ -48,6 +50,7 @@ int Conductor::do_work() {
     on_control_message(kSelf, message);
   }
   work += drain_events();
+  write_due_flights();
   if (tuning_ != nullptr) {
     work += tuning_->do_work();
     weigh_jobs();
@@ -143,6 +146,7 @@ void Conductor::on_event(const Event& event) {
       break;
     case EventKind::group_removed:
       if (++group.lanes_removed < group.lane_count) break;
+      if (group.flights_due) write_flights(group);
       for (auto& [id, tensor] : group.tensors) {
         if (tuning_ != nullptr) tuning_->end(*tensor.state);
         keep_state(group.uid_of_user, tensor);
@@ -244,14 +248,21 @@ void Conductor::record_flight(MemberGroup& group, const Event& event) {
   log_about({.job = group.job, .group = short_uid(group.uid), .tensor = name}, spdlog::level::warn,
             "group {} epoch {}: op {} of {} failed: {}: {}", short_uid(group.uid), group.epoch,
             event.record.sequence, name, errc_name(event.code), event.text);
-  // The end of the group writes the record again; a storm of failures must not become one of files.
-  if (!group.ended && clock_.now_ns() - group.flights_written_ns >= kIdleNs) {
-    group.flights_written_ns = clock_.now_ns();
-    write_flights(group);
+  group.flights_due = true;
+}
+
+// A storm of failures must not become one of files.
+void Conductor::write_due_flights() {
+  const std::uint64_t now = clock_.now_ns();
+  for (auto& [number, group] : groups_) {
+    if (!group->flights_due || now - group->flights_written_ns < kIdleNs) continue;
+    group->flights_written_ns = now;
+    write_flights(*group);
   }
 }
 
-void Conductor::write_flights(const MemberGroup& group) const {
+void Conductor::write_flights(MemberGroup& group) const {
+  group.flights_due = false;
   if (settings_.flight_directory.empty() || group.flights.empty()) return;
   nlohmann::json ops = nlohmann::json::array();
   const std::uint64_t now = clock_.now_ns();
@@ -288,7 +299,8 @@ void Conductor::write_flights(const MemberGroup& group) const {
   out << json_text(file, 1) << "\n";
   out.close();
   if (!out || std::rename((path + ".new").c_str(), path.c_str()) != 0) {
-    spdlog::warn("cannot write the flight record {}", path);
+    spdlog::warn("cannot write the flight record {}: {}", path, std::strerror(errno));
+    std::remove((path + ".new").c_str());
   }
 }
 

@@ -205,7 +205,8 @@ class Conductor final : public ControlSender,
   int drain_events();
   void on_event(const Event& event);
   void record_flight(MemberGroup& group, const Event& event);
-  void write_flights(const MemberGroup& group) const;
+  void write_due_flights();
+  void write_flights(MemberGroup& group) const;
 
   // Links.
   void on_control_message(LinkRef from, const nlohmann::json& message) override;

@@ -21,7 +21,7 @@ void Conductor::end_group(MemberGroup& group, Errc code, const std::string& text
   if (code != Errc::group_left) {
     log_about(log_fields(group), spdlog::level::warn, "group {} epoch {} ended: {}: {}",
               short_uid(group.uid), group.epoch, errc_name(code), text);
-    write_flights(group);
+    group.flights_due = true;
   }
   if (tell_coordinator) {
     send(group.coordinator, {{"t", "ended"},

@@ -93,6 +93,7 @@ struct MemberGroup {
   static constexpr std::size_t kFlights = 256;
   std::deque<Flight> flights;
   std::uint64_t flights_written_ns = 0;
+  bool flights_due = false;  // to be written once what the lanes have reported is taken
 
   // Of one of this group's ranks, in `holders`.
   std::uint64_t bit_of(const MemberRank& rank) const noexcept {

@@ -3,10 +3,13 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <sstream>
 #include <utility>
 
+#include "daemon/foreign_json.h"
 #include "daemon/lane.h"
 #include "wire/crc32c.h"
 
@@ -375,12 +378,14 @@ void Tuning::save() {
   if (settings_.memory_file.empty()) return;
   const std::string fresh = settings_.memory_file + ".new";
   std::ofstream file(fresh);
-  // Names are bytes of applications, not always UTF-8.
-  file << tuner_.remember().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+  file << json_text(tuner_.remember()) << "\n";
   file.close();
   std::error_code error;
   if (file) std::filesystem::rename(fresh, settings_.memory_file, error);
-  if (!file || error) spdlog::warn("cannot write what the tuner has learnt to {}", fresh);
+  if (file && !error) return;
+  spdlog::warn("cannot write what the tuner has learnt to {}: {}; what it had learnt before stays",
+               fresh, error ? error.message() : std::strerror(errno));
+  std::filesystem::remove(fresh, error);
 }
 
 }  // namespace tern::daemon

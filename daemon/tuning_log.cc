@@ -3,6 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <sstream>
 
@@ -70,8 +72,8 @@ void Tuning::on_choice_used(MemberGroup& group, const TensorState& state, std::u
   for (const auto index : choice.reduce) op.reduce.push_back(tuner_.candidates()[index].recipe);
   *log << tuner::format(op) << std::flush;
   if (!*log) {
-    spdlog::warn("the log of choices of group {} cannot be written any more; it ends here",
-                 group.uid.substr(0, 8));
+    spdlog::warn("the log of choices of group {} cannot be written any more: {}; it ends here",
+                 group.uid.substr(0, 8), std::strerror(errno));
     log->close();
   }
 }
