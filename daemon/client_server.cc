@@ -78,7 +78,10 @@ void ClientServer::read_client(std::uint64_t id) {
     if (found == connections_.end() || found->second.closing || found->second.died) return;
     auto packet = found->second.socket.receive();
     if (!packet) {
-      if (packet.error().code != Errc::would_block) close(id, found->second);
+      const Errc code = packet.error().code;
+      // Too large a one is not kept; what is not there is no packet of Tern, and it is told so.
+      if (code == Errc::protocol_error) return conductor_->on_client_packet(id, {});
+      if (code != Errc::would_block) close(id, found->second);
       return;
     }
     conductor_->on_client_packet(id, packet->bytes);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <functional>
 #include <random>
@@ -52,8 +53,14 @@ TEST_F(BadClient, SendsGarbageOnTheSocket) {
     HostileClient client(cluster[0].socket());
     std::vector<std::byte> packet(bytes);
     for (auto& byte : packet) byte = static_cast<std::byte>(random());
-    static_cast<void>(client.socket().send(packet));
-    if (bytes > shm::kMaxPacketBytes) continue;  // our own side refuses
+    // Not by PacketSocket, which refuses what is too large.
+    ASSERT_EQ(::send(client.socket().fd(), packet.data(), bytes, MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes));
+    const auto answer = client.receive();
+    shm::DonePacket said;
+    ASSERT_TRUE(answer && shm::read_packet(answer->bytes, said)) << bytes << " bytes";
+    EXPECT_EQ(said.status, static_cast<std::int32_t>(Errc::protocol_error)) << bytes << " bytes";
+    EXPECT_STREQ(said.detail, "it sent what is not a packet of Tern") << bytes << " bytes";
     EXPECT_TRUE(client.is_thrown_out()) << bytes << " bytes";
   }
   // Right in its header, wrong behind it; and a second hello.
