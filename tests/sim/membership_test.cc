@@ -296,7 +296,10 @@ TEST(Membership, LeavingAndDyingAtOnceLeavesNothing) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     Cluster cluster({1}, shape, seed);
     cluster.join();
-    cluster.declare({"a", 100'000});
+    TensorSpec spec;
+    spec.name = "a";
+    spec.count = 100'000;
+    cluster.declare(spec);
     cluster.ranks[0]->leave();
     cluster.world.close(*cluster.ranks[0]);
     cluster.ranks[0] = nullptr;
