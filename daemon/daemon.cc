@@ -24,6 +24,7 @@
 #include "daemon/peer_security.h"
 #include "daemon/service/supervisor.h"
 #include "daemon/service/watchdog.h"
+#include "daemon/verbs.h"
 #include "daemon/version.h"
 #include "daemon/window.h"
 #include "net/event_loop_asio.h"
@@ -55,12 +56,6 @@ Status check_recipe(const Config& config) {
   return {};
 }
 
-// Empty if there is none.
-std::string text_argument(const nlohmann::json& args, const char* name) {
-  const auto found = args.find(name);
-  return found != args.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
 // As the supervisor handed it over, or made here.
 Result<shm::PacketListener> client_listener(const Config& config) {
   auto handed_over = take_client_socket(config.socket);
@@ -90,7 +85,7 @@ struct LateSink final : net::AcceptorSink {
   }
 };
 
-struct Daemon::Parts final : ControlVerbs {
+struct Daemon::Parts {
   struct LaneParts {
     net::EventLoop loop;
     std::unique_ptr<net::Transport> tcp;
@@ -115,6 +110,7 @@ struct Daemon::Parts final : ControlVerbs {
   std::unique_ptr<Conductor> conductor;
   LateSink incoming;
   std::unique_ptr<net::Acceptor> acceptor;
+  Verbs verbs;
   std::unique_ptr<ControlServer> control;
   std::unique_ptr<MetricsServer> metrics;
   net::Endpoint listening;
@@ -127,8 +123,6 @@ struct Daemon::Parts final : ControlVerbs {
   std::vector<std::string> waiting_settings;  // changed in the file, until a restart
   std::uint64_t status_due_ns = 0;
 
-  Result<nlohmann::json> handle(std::string_view verb, const nlohmann::json& args,
-                                const Credentials& credentials) override;
   Status open(const Config& given);
   Status open_tuning();
   ConductorSettings conductor_settings() const;
@@ -383,43 +377,6 @@ nlohmann::json Daemon::Parts::report_status() const {
   return status;
 }
 
-Result<nlohmann::json> Daemon::Parts::handle(std::string_view verb, const nlohmann::json& args,
-                                             const Credentials& credentials) {
-  if (verb == "status") return report_status();
-  if (verb == "host") return report_host(flight_directory(config));
-  if (verb == "clients") return conductor->report_clients();
-  if (verb == "peers") return conductor->report_peers();
-  if (verb == "groups") return conductor->report_groups();
-  if (verb == "tensors") return conductor->report_tensors();
-  if (verb == "counters") return conductor->report_counters();
-  if (verb == "tuner") return tuning->report();
-  if (verb == "explain") return tuning->explain(text_argument(args, "tensor"));
-  if (verb == "policy") {
-    if (args.contains("set")) {
-      if (credentials.uid != 0 && credentials.uid != ::geteuid()) {
-        return fail(Errc::permission_denied,
-                    "only root and the daemon's own user may change the policy");
-      }
-      if (!args["set"].is_string()) return fail(Errc::invalid_argument, "set is a text of rules");
-      if (auto changed = tuning->set_policy(text_argument(args, "set")); !changed) {
-        return tl::unexpected(changed.error());
-      }
-      spdlog::info("the policy is now: {}", tuning->policy().text());
-    }
-    return nlohmann::json{{"policy", tuning->policy().text()}};
-  }
-  if (verb == "version") {
-    return nlohmann::json{{"version", kVersion},
-                          {"wire", wire::kWireProtocol},
-                          {"shm", wire::kShmAbi},
-                          {"control", wire::kControlProtocol}};
-  }
-  if (Window::knows(verb)) return window->handle(verb, args);
-  return fail(Errc::unsupported,
-              "unknown verb; this daemon knows status, host, clients, peers, groups, tensors, "
-              "counters, tuner, explain, policy, trace, settings, log, version");
-}
-
 Daemon::Daemon(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 
 Daemon::~Daemon() {
@@ -441,7 +398,7 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const Config& config,
   ControlOptions options;
   options.path = config.control_socket;
   options.mode = config.control_socket_mode;
-  auto control = ControlServer::create(parts->loop.impl().io, options, *parts);
+  auto control = ControlServer::create(parts->loop.impl().io, options, parts->verbs);
   if (!control) return tl::unexpected(control.error());
   parts->control = std::move(*control);
   std::vector<Lane*> lanes;
@@ -450,6 +407,9 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const Config& config,
                                *parts->tuning);
   if (!window) return tl::unexpected(window.error());
   parts->window = std::move(*window);
+  parts->verbs.set_sources({parts->conductor.get(), parts->tuning.get(), parts->window.get(),
+                            [all = parts.get()] { return all->report_status(); },
+                            [all = parts.get()] { return flight_directory(all->config); }});
   if (const Endpoint& listen = config.metrics_listen; !listen.host.empty()) {
     auto metrics =
         MetricsServer::create(listen.host, listen.port, [loop = &parts->loop] { loop->wake(); });

@@ -1,0 +1,39 @@
+#pragma once
+
+// The verbs of the control socket: docs/control-protocol.md has the shape of every answer.
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "daemon/conductor.h"
+#include "daemon/control/control_verbs.h"
+#include "daemon/tuning.h"
+#include "daemon/window.h"
+
+namespace tern::daemon {
+
+// Who knows the answers. All outlive the verbs; the window is there before the first question.
+struct VerbSources {
+  Conductor* conductor = nullptr;
+  Tuning* tuning = nullptr;
+  Window* window = nullptr;
+  std::function<nlohmann::json()> status;
+  std::function<std::string()> flight_directory;
+};
+
+class Verbs final : public ControlVerbs {
+ public:
+  void set_sources(VerbSources sources) { sources_ = std::move(sources); }
+
+  Result<nlohmann::json> handle(std::string_view verb, const nlohmann::json& args,
+                                const Credentials& credentials) override;
+
+ private:
+  Result<nlohmann::json> policy(const nlohmann::json& args, const Credentials& credentials);
+
+  VerbSources sources_;
+};
+
+}  // namespace tern::daemon
