@@ -39,11 +39,13 @@ Result<shm::Packet> Requests::call(std::span<std::byte> question, shm::PacketKin
     lock.unlock();
     const Status sent = send(question, deadline);
     lock.lock();
-    if (!sent && sent.error().code != Errc::timeout) {
+    const bool closed = !sent && sent.error().code != Errc::timeout;
+    if (closed) take_last_words();
+    if (closed && !waiting.answer) {
       break_with(Errc::daemon_lost, "ternd closed the connection");
     }
-    answer = sent ? wait_answer(lock, waiting, deadline)
-                  : Result<shm::Packet>(tl::unexpected(sent.error()));
+    answer = sent || waiting.answer ? wait_answer(lock, waiting, deadline)
+                                    : Result<shm::Packet>(tl::unexpected(sent.error()));
   }
   if (answer) {
     lock.unlock();
@@ -74,6 +76,15 @@ Result<shm::Packet> Requests::wait_answer(std::unique_lock<std::mutex>& lock, Wa
     changed_.notify_all();
   }
   return std::move(*waiting.answer);
+}
+
+// Why the daemon has closed the connection, if it said so. REQUIRES: mutex_ held.
+void Requests::take_last_words() {
+  while (!receiving_ && broken_ == Errc::ok) {
+    Result<shm::Packet> packet = receive(0);
+    if (!packet) return;
+    take(std::move(packet));
+  }
 }
 
 // REQUIRES: mutex_ held.

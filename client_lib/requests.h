@@ -78,6 +78,7 @@ class Requests {
   Result<shm::Packet> judge(shm::Packet packet, shm::PacketKind answer_kind);
   Status send(std::span<const std::byte> question, Deadline deadline) noexcept;
   Result<shm::Packet> receive(int poll_ms) noexcept;
+  void take_last_words();
   void take(Result<shm::Packet> packet);
   void post_bytes(std::span<std::byte> question) noexcept;
   void undo_late_join(const shm::Packet& packet) noexcept;

@@ -158,6 +158,14 @@ std::span<std::uint64_t> CountersFile::words(std::size_t block, std::uint32_t in
           place.words};
 }
 
+Status CountersFile::admit_group(const std::function<bool(gid_t)>& may) {
+  struct stat info {};
+  if (::fstat(fd_.get(), &info) != 0) return fail_errno(Errc::io_error, path_, errno);
+  const mode_t mode = S_IRUSR | S_IWUSR | (may(info.st_gid) ? S_IRGRP : 0);
+  if (::fchmod(fd_.get(), mode) != 0) return fail_errno(Errc::io_error, path_, errno);
+  return {};
+}
+
 void CountersFile::touch(std::uint64_t now_ns) noexcept {
   if (bytes_ == nullptr) return;
   auto* const written =

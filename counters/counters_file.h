@@ -2,7 +2,10 @@
 
 // The daemon's side of the counters file.
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,6 +53,9 @@ class CountersFile {
   CountersFile(CountersFile&& other) noexcept;
   CountersFile& operator=(CountersFile&& other) noexcept;
   ~CountersFile();  // removes the file, unless another has taken its place
+
+  // Whether members of the file's group may read it too, which `may` says of that group.
+  Status admit_group(const std::function<bool(gid_t)>& may);
 
   // The words of one instance, all zero at first; they stay mapped as long as this object.
   std::span<std::uint64_t> words(std::size_t block, std::uint32_t instance) const;

@@ -48,8 +48,8 @@ tl::unexpected<Error> connect_error(const std::string& path, int error_number) {
     case EPERM:
       return fail(
           Errc::permission_denied,
-          fmt::format("user {} may not connect to {}.\nUse sudo, or join the group that owns the "
-                      "socket; control_socket_mode in ternd.toml decides who may.",
+          fmt::format("user {} may not connect to {}.\nUse sudo; control_socket_mode in ternd.toml "
+                      "and the mode of the folder decide who may.",
                       ::geteuid(), path));
     default:
       return fail_errno(Errc::io_error, path, error_number);
@@ -185,8 +185,11 @@ tl::unexpected<Error> daemon_error(std::string_view verb, const json& answer) {
                     newer ? "ternctl is too old for this ternd: upgrade ternctl."
                           : "ternd is too old for this ternctl: upgrade ternd and restart it."));
   }
-  return fail(code, fmt::format("the daemon refuses `{}`: {} ({})", verb, printable(text),
-                                errc_name(code)));
+  const char* const remedy = code == Errc::permission_denied
+                                 ? "\nUse sudo, or have the daemon's configuration name you."
+                                 : "";
+  return fail(code, fmt::format("the daemon refuses `{}`: {} ({}){}", verb, printable(text),
+                                errc_name(code), remedy));
 }
 
 Result<json> read_answer(const std::string& path, std::string_view verb, std::string_view line) {

@@ -50,6 +50,12 @@ json json_of(const counters::Snapshot& snapshot) {
 
 Result<FileCounters> counters_of_file(const std::string& path) {
   const auto snapshot = counters::read_counters(path);
+  if (!snapshot && snapshot.error().code == Errc::permission_denied) {
+    return fail(Errc::permission_denied,
+                snapshot.error().text +
+                    "; it is for the daemon's user, and for its group where the setting observers "
+                    "names that: use sudo");
+  }
   if (!snapshot) return tl::unexpected(snapshot.error());
   return FileCounters{json_of(*snapshot), note_of(path, *snapshot)};
 }

@@ -47,7 +47,8 @@ Machine read_machine();
 // From a directory like /sys/class/infiniband.
 std::vector<RdmaPort> read_rdma_ports(const std::string& directory);
 
-// `status`, `host`, `peers` and `counters` are the daemon's answers.
+// `status`, `host`, `peers` and `counters` are the daemon's answers; null: it does not show that to
+// this user.
 std::vector<Finding> examine(const Machine& machine, const nlohmann::json& status,
                              const nlohmann::json& host, const nlohmann::json& peers,
                              const nlohmann::json& counters);

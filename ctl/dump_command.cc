@@ -90,6 +90,7 @@ void add_log(const Session& session, Dump& dump) {
     if (line.is_string()) text += line.get<std::string>() + "\n";
   }
   if (lines) return dump.add("log", text);
+  if (lines.error().code == Errc::permission_denied) return dump.miss("log", lines.error().text);
   text = journal();
   if (text.empty()) return dump.miss("log", "neither from the daemon nor in the journal");
   dump.add("log", "From the journal:\n" + text);
@@ -166,11 +167,11 @@ ExitCode write_dump(const Session& session, std::string path) {
     }
   }
   const Machine machine = read_machine();
-  const bool whole = answers.contains("status") && answers.contains("host") &&
-                     answers.contains("peers") && answers.contains("counters");
-  dump.add("doctor", render_findings(whole ? examine(machine, answers["status"], answers["host"],
-                                                     answers["peers"], answers["counters"])
-                                           : examine_machine(machine)));
+  // What this user is not shown is null, which the doctor understands.
+  dump.add("doctor", render_findings(alive && answers.contains("status")
+                                         ? examine(machine, answers["status"], answers["host"],
+                                                   answers["peers"], answers["counters"])
+                                         : examine_machine(machine)));
   if (auto file = counters_of_file(counters::path_beside(session.socket_path)); file) {
     dump.add("counters-file.json",
              json_text({{"note", file->note}, {"counters", file->counters}}, 2) + "\n");

@@ -63,10 +63,11 @@ Health judge_health(const json& status, const json& peers, const json& groups, d
   add_links(peers, faults);
   add_groups(groups, patience_s, faults);
   if (faults.empty()) {
-    return {true, fmt::format("OK: up {}, {} lanes, {} clients, {} groups, {} peers",
+    return {true, fmt::format("OK: up {}, {} lanes, {} clients, {} groups, {} peers{}",
                               time_field(status, "uptime_s", 1), count_field(status, "lanes"),
                               count_field(status, "clients"), count_field(status, "groups"),
-                              count_field(status, "peers"))};
+                              count_field(status, "peers"),
+                              peers.is_null() ? " of this user; links are for observers" : "")};
   }
   std::string line = "FAULT: ";
   for (std::size_t i = 0; i < std::min(faults.size(), kShownFaults); ++i) {

@@ -75,12 +75,16 @@ Result<json> ask(const Request& request, std::string_view verb) {
   return request.session.ask(verb, args);
 }
 
-// The answers in the order of the verbs, or the first error.
+// `status` and the others in their order, null where this user is not shown the answer; or the
+// first error.
 Result<std::vector<json>> ask_all(const Request& request,
-                                  std::initializer_list<std::string_view> verbs) {
+                                  std::initializer_list<std::string_view> others) {
   std::vector<json> answers;
-  for (const std::string_view verb : verbs) {
-    auto answer = ask(request, verb);
+  auto status = request.session.ask("status");
+  if (!status) return tl::unexpected(std::move(status.error()));
+  answers.push_back(std::move(*status));
+  for (const std::string_view verb : others) {
+    auto answer = request.session.ask_for_shown(verb);
     if (!answer) return tl::unexpected(std::move(answer.error()));
     answers.push_back(std::move(*answer));
   }
@@ -89,7 +93,7 @@ Result<std::vector<json>> ask_all(const Request& request,
 
 // One line whatever happens, because that is what monitoring shows.
 ExitCode show_health(const Request& request) {
-  const auto answers = ask_all(request, {"status", "peers", "groups"});
+  const auto answers = ask_all(request, {"peers", "groups"});
   Health health;
   ExitCode code = ExitCode::ok;
   if (answers) {
@@ -109,7 +113,7 @@ ExitCode show_health(const Request& request) {
 }
 
 ExitCode show_findings(const Request& request) {
-  const auto answers = ask_all(request, {"status", "host", "peers", "counters"});
+  const auto answers = ask_all(request, {"host", "peers", "counters"});
   const ExitCode answered = answers ? ExitCode::ok : explain(answers.error());
   // Without a daemon the machine can still be looked at.
   const auto findings =

@@ -19,6 +19,18 @@ Result<json> Session::ask(std::string_view verb, const json& args) const {
 
 Result<json> Session::ask(std::string_view verb) const { return ask(verb, json::object()); }
 
+Result<json> Session::ask_for_shown(std::string_view verb) const {
+  auto answer = ask(verb);
+  if (!answer && answer.error().code == Errc::permission_denied) return json();
+  return answer;
+}
+
+std::string for_observers(std::string_view what) {
+  return fmt::format(
+      "{} shown to observers alone: use sudo, or have the daemon's setting `observers` name you",
+      what);
+}
+
 ExitCode exit_code_of(Errc code) {
   switch (code) {
     case Errc::ok:

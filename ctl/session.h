@@ -17,7 +17,12 @@ struct Session {
 
   Result<nlohmann::json> ask(std::string_view verb, const nlohmann::json& args) const;
   Result<nlohmann::json> ask(std::string_view verb) const;
+  // Null for what the daemon does not show to this user: the other answers have their worth.
+  Result<nlohmann::json> ask_for_shown(std::string_view verb) const;
 };
+
+// "peers are shown to observers alone", and what to do about it.
+std::string for_observers(std::string_view what);
 
 ExitCode exit_code_of(Errc code);
 

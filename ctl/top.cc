@@ -7,6 +7,7 @@
 
 #include "ctl/fields.h"
 #include "ctl/human.h"
+#include "ctl/session.h"
 
 namespace tern::ctl {
 
@@ -17,6 +18,11 @@ const TopView* find_top_view(std::string_view name) {
   const auto found = std::find_if(views.begin(), views.end(),
                                   [&](const TopView& view) { return view.name == name; });
   return found == views.end() ? nullptr : &*found;
+}
+
+std::string hidden_note(const TopView& view, const TopSample& now) {
+  if (!(now.*view.source).is_null()) return "";
+  return for_observers(fmt::format("{} are", view.name));
 }
 
 std::optional<std::size_t> column_of(const TopView& view, std::string_view key) {
@@ -48,6 +54,7 @@ std::string render_top(const TopView& view, const TopSample& before, const TopSa
                   time_field(now.status, "uptime_s", 1), count_field(now.status, "lanes"),
                   count_field(now.status, "clients"), count_field(now.status, "groups"),
                   count_field(now.status, "peers"), bytes_field(now.status, "rss_bytes"));
+  if (const std::string note = hidden_note(view, now); !note.empty()) return text + note + "\n";
   text += fmt::format("{}, by {}, over {}\n\n", view.name, view.columns[sort_column].key,
                       human_seconds(now.at_s - before.at_s));
   std::vector<Column> columns;

@@ -17,6 +17,7 @@ namespace tern::ctl {
 // The daemon's answers of one moment.
 struct TopSample {
   double at_s = 0;  // on any clock
+  // Null: not shown to this user.
   nlohmann::json status, clients, groups, tensors, peers, counters;
 };
 
@@ -42,11 +43,15 @@ struct TopView {
   std::string_view sort;  // by which column, unless somebody chooses
   std::span<const TopColumn> columns;
   std::vector<std::vector<TopCell>> (*rows)(const TopSample& before, const TopSample& now);
+  nlohmann::json TopSample::*source;  // without which there is nothing to show
 };
 
 // jobs, tensors, peers, lanes.
 std::span<const TopView> top_views();
 const TopView* find_top_view(std::string_view name);
+
+// Why the view cannot be shown to this user; empty if it can.
+std::string hidden_note(const TopView& view, const TopSample& now);
 
 // The place of the column; nothing if the view has none of that key.
 std::optional<std::size_t> column_of(const TopView& view, std::string_view key);

@@ -31,7 +31,7 @@ Result<TopSample> take_sample(const Session& session) {
        {Part{"status", &TopSample::status}, Part{"clients", &TopSample::clients},
         Part{"groups", &TopSample::groups}, Part{"tensors", &TopSample::tensors},
         Part{"peers", &TopSample::peers}, Part{"counters", &TopSample::counters}}) {
-    auto result = session.ask(verb);
+    auto result = answer == &TopSample::status ? session.ask(verb) : session.ask_for_shown(verb);
     if (!result) return tl::unexpected(result.error());
     sample.*answer = std::move(*result);
   }
@@ -51,6 +51,9 @@ ExitCode print_frames(const Session& session, const TopOptions& options, const T
                       std::size_t sort) {
   auto before = take_sample(session);
   if (!before) return explain(before.error());
+  if (const std::string note = hidden_note(view, *before); !note.empty()) {
+    return explain({Errc::permission_denied, note});
+  }
   for (int frame = 0; frame < options.batch; ++frame) {
     std::this_thread::sleep_for(std::chrono::duration<double>(options.interval_s));
     auto now = take_sample(session);

@@ -269,10 +269,11 @@ std::vector<std::vector<TopCell>> lane_rows(const TopSample& before, const TopSa
   return rows;
 }
 
-constexpr std::array kViews{TopView{"jobs", "sent_s", kJobColumns, job_rows},
-                            TopView{"tensors", "sent_s", kTensorColumns, tensor_rows},
-                            TopView{"peers", "sent_s", kPeerColumns, peer_rows},
-                            TopView{"lanes", "lane", kLaneColumns, lane_rows}};
+constexpr std::array kViews{
+    TopView{"jobs", "sent_s", kJobColumns, job_rows, &TopSample::groups},
+    TopView{"tensors", "sent_s", kTensorColumns, tensor_rows, &TopSample::tensors},
+    TopView{"peers", "sent_s", kPeerColumns, peer_rows, &TopSample::peers},
+    TopView{"lanes", "lane", kLaneColumns, lane_rows, &TopSample::counters}};
 
 }  // namespace
 

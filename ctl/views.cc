@@ -65,7 +65,11 @@ std::string render_status(const json& status) {
   line("clients", count_field(status, "clients"));
   line("groups", count_field(status, "groups"));
   line("peers", count_field(status, "peers"));
-  line("memory", bytes_field(status, "rss_bytes"));
+  if (text_field(status, "standing") == "user") {
+    line("shown", "what is this user's; observers see all");
+  } else {
+    line("memory", bytes_field(status, "rss_bytes"));
+  }
   if (const std::string lanes = list_field(status, "silent_lanes"); !lanes.empty()) {
     line("silent lanes", lanes);
   }

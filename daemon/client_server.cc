@@ -1,6 +1,7 @@
 #include "daemon/client_server.h"
 
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
 
 namespace tern::daemon {
 namespace {
@@ -112,6 +113,10 @@ void ClientServer::reply(std::uint64_t client, std::span<const std::byte> packet
 void ClientServer::disconnect(std::uint64_t client) {
   const auto found = connections_.find(client);
   if (found == connections_.end()) return;
+  // A socket that is closed with packets unread takes along what was said last.
+  ::shutdown(found->second.socket.fd(), SHUT_RD);
+  while (found->second.socket.receive()) {
+  }
   unwatch(found->second);
   connections_.erase(found);
 }

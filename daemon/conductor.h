@@ -22,6 +22,7 @@
 #include "daemon/counter_table.h"
 #include "daemon/lane.h"
 #include "daemon/member_group.h"
+#include "daemon/scope.h"
 #include "daemon/state_part.h"
 #include "daemon/tuning.h"
 #include "shm/packet_socket.h"
@@ -57,7 +58,11 @@ struct ConductorSettings {
   std::uint32_t max_clients = 256;
   std::uint32_t max_clients_per_user = 64;
   std::uint32_t max_groups = 256;
+  std::uint32_t max_groups_per_user = 128;
   std::uint32_t max_tensors = 65536;
+  std::uint32_t max_tensors_per_user = 32768;
+  std::uint32_t max_ops_in_flight_per_user = 16384;
+  std::uint32_t max_links_per_user = 4096;
   std::uint64_t max_arena_bytes = 64ULL << 30;
   std::uint64_t max_state_bytes = 16ULL << 30;
   std::vector<std::uint32_t> allowed_uids, allowed_gids;
@@ -108,16 +113,17 @@ class Conductor final : public ControlSender,
   void say_goodbye();
 
   // ---- For the operator (conductor_report.cc) ----
-  nlohmann::json report_clients() const;
+  nlohmann::json report_clients(const Scope& scope) const;
   nlohmann::json report_peers() const;
-  nlohmann::json report_groups() const;
-  nlohmann::json report_tensors() const;
+  nlohmann::json report_groups(const Scope& scope) const;
+  nlohmann::json report_tensors(const Scope& scope) const;
   nlohmann::json report_counters() const;
   // Numbers and ids of groups and tensors, and their names.
   nlohmann::json report_names() const;
-  std::size_t client_count() const { return clients_.size(); }
-  std::size_t group_count() const { return groups_.size(); }
-  std::size_t peer_count() const;
+  std::size_t client_count(const Scope& scope = Scope::of_all()) const;
+  std::size_t group_count(const Scope& scope = Scope::of_all()) const;
+  // Other daemons: those that are linked, or those in the groups of one user.
+  std::size_t peer_count(const Scope& scope = Scope::of_all()) const;
   wire::NodeId self() const { return self_; }
 
   void send(LinkRef to, const nlohmann::json& message) override;
@@ -173,6 +179,25 @@ class Conductor final : public ControlSender,
   void keep_state(std::uint32_t uid, DeclaredTensor& tensor);
   static CodecState::Shape codec_shape(const MemberGroup& group, const TensorState& state);
   std::uint64_t state_bytes_of(std::uint32_t uid) const;
+
+  // Limits, also those of one user (conductor_quotas.cc). A problem is empty if there is none.
+  struct UserShare {
+    std::uint64_t groups = 0, ops_in_flight = 0, links = 0;
+  };
+  // `joining` is the uid of a group of which the user begins another epoch.
+  UserShare share_of(std::uint32_t user, const std::string& joining) const;
+  std::string connection_problem(std::uint32_t user) const;
+  std::string hello_problem(const Client& client, std::uint64_t arena_bytes) const;
+  std::string join_problem(std::uint32_t user, const std::string& uid) const;
+  std::string tensor_problem(std::uint32_t user) const;
+  std::string link_problem(const JoinSet& set, const nlohmann::json& body) const;
+  // Counts and logs it, and answers.
+  void refuse_quota(const Client& client, std::uint64_t request, const std::string& text);
+  void count_quota_refusal(const Client& client, const std::string& text);
+  // False if the epoch would take too much: then this node's ranks and the coordinator know.
+  bool admit_epoch(JoinSet& set, const nlohmann::json& body);
+  static std::vector<std::uint32_t> users_of(
+      const MemberGroup& group, const std::map<std::uint64_t, std::unique_ptr<Client>>& clients);
 
   // Groups (conductor_groups.cc).
   void on_group_mint(Client& client, std::uint64_t request);
@@ -231,6 +256,7 @@ class Conductor final : public ControlSender,
   std::map<LaneGroup*, MemberGroup*> group_of_lane_group_;
   std::map<std::string, KeptState> kept_states_;
   std::set<std::string> used_states_;
+  std::map<std::uint32_t, std::uint64_t> refusal_logged_ns_;  // by user
   std::vector<std::unique_ptr<StateMove>> moves_;
   std::deque<nlohmann::json> inbox_;          // messages from this daemon to itself
   std::vector<std::deque<Command>> backlog_;  // commands that did not fit in a lane's ring

@@ -59,6 +59,12 @@ void Conductor::on_client_connected(std::uint64_t id, shm::PeerCredentials crede
   client->id = id;
   client->credentials = std::move(credentials);
   client->connected_ns = clock_.now_ns();
+  if (const std::string problem = connection_problem(client->credentials.uid); !problem.empty()) {
+    ++counters_->clients_refused;
+    constexpr std::uint64_t kFirstRequest = 1;  // its hello
+    refuse_quota(*client, kFirstRequest, problem);
+    return port_.disconnect(id);
+  }
   clients_[id] = std::move(client);
 }
 
@@ -126,8 +132,12 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
   const std::uint64_t request = packet.header.request;
   const auto refuse = [&](Errc code, const std::string& text) {
     ++counters_->clients_refused;
-    spdlog::warn("client pid {} uid {} was refused: {}", client.credentials.pid,
-                 client.credentials.uid, text);
+    if (code == Errc::quota_exceeded) {
+      count_quota_refusal(client, text);
+    } else {
+      spdlog::warn("client pid {} uid {} was refused: {}", client.credentials.pid,
+                   client.credentials.uid, text);
+    }
     answer(client.id, request, code, text);
     drop_client(client, "it was refused");
   };
@@ -144,28 +154,8 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
   if (const std::string why = check_access(client.credentials); !why.empty()) {
     return refuse(Errc::permission_denied, why);
   }
-  std::uint32_t of_user = 0;
-  std::uint64_t arena_of_user = 0;
-  for (const auto& [id, other] : clients_) {
-    if (!other->memory || other->credentials.uid != client.credentials.uid) continue;
-    ++of_user;
-    arena_of_user += other->arena_bytes;
-  }
-  if (clients_.size() > settings_.max_clients) {
-    return refuse(Errc::quota_exceeded, "the daemon has max_clients = " +
-                                            std::to_string(settings_.max_clients) + " clients");
-  }
-  if (of_user >= settings_.max_clients_per_user) {
-    return refuse(Errc::quota_exceeded, "this user has max_clients_per_user = " +
-                                            std::to_string(settings_.max_clients_per_user) +
-                                            " clients");
-  }
-  if (packet.arena_bytes == 0 || packet.arena_bytes > settings_.max_arena_bytes ||
-      arena_of_user + packet.arena_bytes > settings_.max_arena_bytes) {
-    return refuse(Errc::quota_exceeded,
-                  "an arena of " + std::to_string(packet.arena_bytes) + " bytes beside " +
-                      std::to_string(arena_of_user) +
-                      " exceeds max_arena_bytes = " + std::to_string(settings_.max_arena_bytes));
+  if (const std::string problem = hello_problem(client, packet.arena_bytes); !problem.empty()) {
+    return refuse(Errc::quota_exceeded, problem);
   }
   // Spinning helps only where every lane and client has a core of its own.
   const bool cores_suffice = settings_.cores > lanes_.size() + clients_.size();

@@ -63,12 +63,11 @@ void Conductor::on_group_join(Client& client, const shm::GroupJoinPacket& packet
     return answer(client.id, request, Errc::invalid_argument,
                   "rank must be 0 .. size-1 and size 1 .. 1024");
   }
-  if (groups_.size() + joins_.size() >= settings_.max_groups) {
-    return answer(
-        client.id, request, Errc::quota_exceeded,
-        "the daemon has max_groups = " + std::to_string(settings_.max_groups) + " groups");
-  }
   const std::string uid = to_hex(id->uid);
+  if (const std::string problem = join_problem(client.credentials.uid, uid); !problem.empty()) {
+    ++counters_->joins_refused;
+    return refuse_quota(client, request, problem);
+  }
   const auto rank = static_cast<std::uint32_t>(packet.rank);
   const bool here = id->host == settings_.advertise.host && id->port == settings_.advertise.port;
   const auto known = joins_.find(uid);
@@ -94,6 +93,7 @@ void Conductor::on_group_join(Client& client, const shm::GroupJoinPacket& packet
   set.coordinator = here ? kSelf : links_.open({id->host, id->port});
   JoiningRank& joining = set.ranks[rank];
   joining.client = client.id;
+  joining.user = client.credentials.uid;
   joining.request = request;
   joining.rank = rank;
   std::array<std::byte, 16> nonce;
@@ -261,7 +261,7 @@ void Conductor::on_members(LinkRef from, const std::string& uid, const nlohmann:
     joins_.erase(uid);
     return;
   }
-  make_group(set, body);
+  if (admit_epoch(set, body)) make_group(set, body);
   std::erase_if(joins_, [](const auto& one) { return one.second.ranks.empty(); });
 }
 
@@ -364,6 +364,7 @@ void Conductor::make_group(JoinSet& set, const nlohmann::json& body) {
     setup.local_clients.push_back(joining.client);
     set.ranks.erase(rank);
   }
+  group.users = users_of(group, clients_);
   const Client& first = *clients_.at(group.ranks.front().client);
   group.job = first.job;
   group.uid_of_user = first.credentials.uid;

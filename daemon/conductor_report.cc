@@ -86,11 +86,11 @@ double ms(std::uint64_t ns) { return static_cast<double>(ns) / 1e6; }
 
 }  // namespace
 
-nlohmann::json Conductor::report_clients() const {
+nlohmann::json Conductor::report_clients(const Scope& scope) const {
   nlohmann::json rows = nlohmann::json::array();
   const std::uint64_t now = clock_.now_ns();
   for (const auto& [id, client] : clients_) {
-    if (!client->memory) continue;
+    if (!client->memory || !scope.has(client->credentials.uid)) continue;
     std::uint64_t groups = 0, in_flight = 0, completed = 0;
     for (const auto& [number, group] : groups_) {
       const bool member = std::any_of(
@@ -150,18 +150,41 @@ nlohmann::json Conductor::report_peers() const {
   return rows;
 }
 
-std::size_t Conductor::peer_count() const {
+std::size_t Conductor::client_count(const Scope& scope) const {
+  return static_cast<std::size_t>(
+      std::count_if(clients_.begin(), clients_.end(), [&scope](const auto& one) {
+        return scope.has_all() || (one.second->memory && scope.has(one.second->credentials.uid));
+      }));
+}
+
+std::size_t Conductor::group_count(const Scope& scope) const {
+  return static_cast<std::size_t>(
+      std::count_if(groups_.begin(), groups_.end(),
+                    [&scope](const auto& one) { return scope.has(one.second->users); }));
+}
+
+std::size_t Conductor::peer_count(const Scope& scope) const {
   std::set<std::string> nodes;
-  for (const Lane* lane : lanes_) {
-    for (const auto& row : lane->peers()) nodes.insert(node_text(row.id));
+  if (scope.has_all()) {
+    for (const Lane* lane : lanes_) {
+      for (const auto& row : lane->peers()) nodes.insert(node_text(row.id));
+    }
+    return nodes.size();
+  }
+  for (const auto& [number, group] : groups_) {
+    if (group->ended || !scope.has(group->users)) continue;
+    for (const wire::NodeId& id : group->lanes.front()->setup().node_ids) {
+      if (id != self_) nodes.insert(node_text(id));
+    }
   }
   return nodes.size();
 }
 
-nlohmann::json Conductor::report_groups() const {
+nlohmann::json Conductor::report_groups(const Scope& scope) const {
   nlohmann::json rows = nlohmann::json::array();
   const std::uint64_t now = clock_.now_ns();
   for (const auto& [uid, set] : joins_) {
+    if (!scope.has(set.users())) continue;
     nlohmann::json ranks = nlohmann::json::array();
     for (const auto& [rank, joining] : set.ranks) ranks.push_back(rank);
     rows.push_back(
@@ -181,6 +204,7 @@ nlohmann::json Conductor::report_groups() const {
          {"error", ""}});
   }
   for (const auto& [number, group] : groups_) {
+    if (!scope.has(group->users)) continue;
     nlohmann::json local = nlohmann::json::array();
     for (const auto& rank : group->ranks) local.push_back(rank.rank);
     std::uint64_t in_flight = 0, completed = 0;
@@ -244,9 +268,10 @@ TensorTotals total(const TensorState& state) noexcept {
   return totals;
 }
 
-nlohmann::json Conductor::report_tensors() const {
+nlohmann::json Conductor::report_tensors(const Scope& scope) const {
   nlohmann::json rows = nlohmann::json::array();
   for (const auto& [number, group] : groups_) {
+    if (!scope.has(group->users)) continue;
     for (const auto& [id, tensor] : group->tensors) {
       const TensorState& state = *tensor.state;
       const TensorTotals totals = total(state);

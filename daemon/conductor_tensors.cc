@@ -154,6 +154,7 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
     return answer(client.id, request, Errc::unknown_group, "this client is not in that group");
   }
   const auto refuse = [&](Errc code, const std::string& text) {
+    if (code == Errc::quota_exceeded) return refuse_quota(client, request, text);
     answer(client.id, request, code, text);
   };
   if (!terminated(packet.name) || packet.name[0] == '\0') {
@@ -181,9 +182,6 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
     return refuse(Errc::invalid_argument, "count must be 1 .. 2^40");
   }
   if (group->ended) return refuse(group->end_code, group->end_text);
-  if (group->tensors.size() >= settings_.max_tensors) {
-    return refuse(Errc::quota_exceeded, "the group has max_tensors tensors");
-  }
   const std::uint64_t bit = group->bit_of(*rank);
   const std::string name = packet.name;
   for (const auto& [id, tensor] : group->tensors) {
@@ -192,9 +190,11 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
     }
   }
   const auto declared = rank->declarations.find(name);
-  if (declared == rank->declarations.end() && rank->declarations.size() >= settings_.max_tensors) {
-    return refuse(Errc::quota_exceeded,
-                  "this rank has declared max_tensors names; use names again, or leave and join");
+  if (declared == rank->declarations.end() &&
+      rank->declarations.size() >= settings_.max_tensors_per_user) {
+    return refuse(Errc::quota_exceeded, "this rank has declared max_tensors_per_user = " +
+                                            std::to_string(settings_.max_tensors_per_user) +
+                                            " names; use names again, or leave and join");
   }
   const std::uint32_t generation = declared == rank->declarations.end() ? 0 : declared->second;
   std::string replay;
@@ -219,6 +219,9 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
                                         codec::canonical_text(other.recipe));
     }
   } else {
+    if (const std::string problem = tensor_problem(client.credentials.uid); !problem.empty()) {
+      return refuse(Errc::quota_exceeded, problem);
+    }
     DeclaredTensor tensor;
     tensor.state = *described;
     const std::string key = std::to_string(client.credentials.uid) + "/" + client.job + "/" + name;

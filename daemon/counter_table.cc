@@ -35,6 +35,9 @@ constexpr std::array kOfConductor{
         {"peers_not_trusted", "1",
          "connections that TLS or the settings of one end refused, in either direction"},
         &Conductor::peers_not_trusted},
+    CounterRow<Conductor>{
+        {"quota_refusals", "1", "requests of local users that a limit of [limits] refused"},
+        &Conductor::quota_refusals},
 };
 
 constexpr std::array kOfLanes{

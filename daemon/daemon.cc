@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "codec/target/target.h"
+#include "daemon/access.h"
 #include "daemon/carrier.h"
 #include "daemon/client_server.h"
 #include "daemon/codebooks.h"
@@ -110,6 +111,7 @@ struct Daemon::Parts {
   std::unique_ptr<Conductor> conductor;
   LateSink incoming;
   std::unique_ptr<net::Acceptor> acceptor;
+  Access access;
   Verbs verbs;
   std::unique_ptr<ControlServer> control;
   std::unique_ptr<MetricsServer> metrics;
@@ -130,7 +132,7 @@ struct Daemon::Parts {
   void watch_lanes(std::uint64_t now_ns);
   void publish_metrics();
   std::string status_text() const;
-  nlohmann::json report_status() const;
+  nlohmann::json report_status(const Scope& scope) const;
   int do_work();
   void finish();
 };
@@ -159,6 +161,7 @@ Status Daemon::Parts::open(const Config& given) {
                 "kernel_target: this machine cannot run " + config.kernel_target);
   }
   if (auto recipe = check_recipe(config); !recipe) return recipe;
+  access = Access::create(config);
   if (auto books = load_codebooks(config.codebook_dir); !books) {
     return tl::unexpected(books.error());
   }
@@ -249,7 +252,11 @@ ConductorSettings Daemon::Parts::conductor_settings() const {
   settings.max_clients = config.max_clients;
   settings.max_clients_per_user = config.max_clients_per_user;
   settings.max_groups = config.max_groups;
+  settings.max_groups_per_user = config.max_groups_per_user;
   settings.max_tensors = config.max_tensors;
+  settings.max_tensors_per_user = config.max_tensors_per_user;
+  settings.max_ops_in_flight_per_user = config.max_ops_in_flight_per_user;
+  settings.max_links_per_user = config.max_links_per_user;
   settings.max_arena_bytes = config.max_arena_bytes;
   settings.max_state_bytes = config.max_state_bytes;
   settings.allowed_uids = config.allowed_uids;
@@ -282,6 +289,8 @@ void Daemon::Parts::apply_changes() {
     spdlog::error("certificates and keys stay as they were: {}", renewed.error().text);
   }
   spdlog::set_level(spdlog::level::from_str(config.log_level));
+  access = Access::create(config);
+  window->admit(access);
   conductor->change_settings(conductor_settings());
   if (config.policy != tuning->policy().text()) {
     if (auto changed = tuning->set_policy(config.policy); !changed) {
@@ -309,8 +318,8 @@ void Daemon::Parts::watch_lanes(std::uint64_t now_ns) {
 // Between two rounds of do_work, when somebody has asked.
 void Daemon::Parts::publish_metrics() {
   if (metrics && metrics->wanted()) {
-    metrics->publish(
-        metric_families(report_status(), conductor->report_peers(), conductor->report_counters()));
+    metrics->publish(metric_families(report_status(Scope::of_all()), conductor->report_peers(),
+                                     conductor->report_counters()));
   }
 }
 
@@ -353,7 +362,7 @@ void Daemon::Parts::finish() {
   tuning->save();
 }
 
-nlohmann::json Daemon::Parts::report_status() const {
+nlohmann::json Daemon::Parts::report_status(const Scope& scope) const {
   nlohmann::json status = {
       {"version", kVersion},
       {"node_id", node_text(self)},
@@ -363,16 +372,17 @@ nlohmann::json Daemon::Parts::report_status() const {
       {"advertise", to_text(net::Endpoint{advertised_endpoint(config, listening.port).host,
                                           advertised_endpoint(config, listening.port).port})},
       {"lanes", config.lanes},
-      {"clients", conductor->client_count()},
-      {"groups", conductor->group_count()},
-      {"peers", conductor->peer_count()},
+      {"clients", conductor->client_count(scope)},
+      {"groups", conductor->group_count(scope)},
+      {"peers", conductor->peer_count(scope)},
       {"transport", config.transport},
       {"carriers", carriers},
       {"kernel_target", codec::target::name()},
       {"silent_lanes", silent_lanes},
       {"waiting_settings", waiting_settings},
-      {"metrics", metrics ? net::to_text({config.metrics_listen.host, metrics->port()}) : ""},
-      {"rss_bytes", rss_bytes()}};
+      {"metrics", metrics ? net::to_text({config.metrics_listen.host, metrics->port()}) : ""}};
+  // Grows with the arenas of all.
+  if (scope.has_all()) status["rss_bytes"] = rss_bytes();
   security->report(status);
   return status;
 }
@@ -403,13 +413,14 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const Config& config,
   parts->control = std::move(*control);
   std::vector<Lane*> lanes;
   for (const auto& lane : parts->lanes) lanes.push_back(lane->lane.get());
-  auto window = Window::create(parts->config, parts->clock, std::move(lanes), *parts->conductor,
-                               *parts->tuning);
+  auto window = Window::create(parts->config, parts->access, parts->clock, std::move(lanes),
+                               *parts->conductor, *parts->tuning);
   if (!window) return tl::unexpected(window.error());
   parts->window = std::move(*window);
-  parts->verbs.set_sources({parts->conductor.get(), parts->tuning.get(), parts->window.get(),
-                            [all = parts.get()] { return all->report_status(); },
-                            [all = parts.get()] { return flight_directory(all->config); }});
+  parts->verbs.set_sources(
+      {&parts->access, parts->conductor.get(), parts->tuning.get(), parts->window.get(),
+       [all = parts.get()](const Scope& scope) { return all->report_status(scope); },
+       [all = parts.get()] { return flight_directory(all->config); }});
   if (const Endpoint& listen = config.metrics_listen; !listen.host.empty()) {
     auto metrics =
         MetricsServer::create(listen.host, listen.port, [loop = &parts->loop] { loop->wake(); });

@@ -2,7 +2,10 @@
 
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -48,6 +51,21 @@ void start_log(const std::string& level) {
   spdlog::set_level(spdlog::level::from_str(level));
 }
 
+// Records and logs of choices name jobs and tensors, which are not for everybody. The sockets have
+// modes of their own.
+void close_files_to_others() { ::umask(::umask(S_IRWXO) | S_IRWXO); }
+
+// As the unit has it. A client takes some descriptors, and the usual limit of 1024 is for programs
+// that select().
+constexpr rlim_t kDescriptors = 65'536;
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kDescriptors) return;
+  limit.rlim_cur = std::min(limit.rlim_max, kDescriptors);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int run(const std::vector<std::string>& arguments) {
   auto line = tern::daemon::parse_command_line(arguments, tern::daemon::kVersion);
   if (!line) {
@@ -63,6 +81,8 @@ int run(const std::vector<std::string>& arguments) {
     return 0;
   }
   start_log(line->config.log_level);
+  close_files_to_others();
+  raise_descriptor_limit();
   auto daemon =
       tern::daemon::Daemon::create(line->config, [arguments] { return read_config(arguments); });
   if (!daemon) {

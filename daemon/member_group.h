@@ -22,6 +22,7 @@ namespace tern::daemon {
 // A rank of this node that has asked to join and waits for the others.
 struct JoiningRank {
   std::uint64_t client = 0;
+  std::uint32_t user = 0;
   std::uint64_t request = 0;
   std::uint32_t rank = 0;
   std::string nonce;
@@ -36,6 +37,12 @@ struct JoinSet {
   LinkRef coordinator = kSelf;
   std::map<std::uint32_t, JoiningRank> ranks;
   std::vector<std::uint32_t> missing;  // as last heard
+
+  std::vector<std::uint32_t> users() const {
+    std::vector<std::uint32_t> users;
+    for (const auto& [number, joining] : ranks) users.push_back(joining.user);
+    return users;
+  }
 };
 
 struct MemberRank {
@@ -63,6 +70,7 @@ struct MemberGroup {
   std::string uid;
   std::string job;
   std::uint32_t uid_of_user = 0;
+  std::vector<std::uint32_t> users;  // of each rank of this node, also when its client is gone
   LinkRef coordinator = kSelf;
   std::uint32_t epoch = 0;
   std::uint32_t size = 0;

@@ -133,13 +133,15 @@ Status Tuning::begin(MemberGroup& group, TensorState& state, const std::string& 
   tuned.name = state.name;
   tuned.job = group.job;
   tuned.group = group.uid.substr(0, 8);
+  tuned.users = group.users;
   tuned.own_level = level;
   tuned.lanes = group.lane_count;
   tuned.lead_lane = static_cast<std::uint32_t>((state.id & shm::kSpreadMask) % group.lane_count);
   tuned.self = group.node;
   tuned.lossy = codec::needs_residual(state.recipe);
   tuner::TensorInfo info;
-  info.name = group.job + "/" + state.name;
+  // Under which it is remembered: of each user apart.
+  info.name = std::to_string(group.uid_of_user) + "/" + group.job + "/" + state.name;
   info.shape.bytes = state.count * dtype_bytes(state.dtype);
   info.shape.chunk_bytes = chunk * dtype_bytes(state.dtype);
   info.shape.eager_bytes = group.lanes.front()->setup().shape.eager_bytes;

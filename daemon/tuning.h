@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "daemon/member_group.h"
+#include "daemon/scope.h"
 #include "daemon/shadow.h"
 #include "daemon/tracer.h"
 #include "daemon/tuning_policy.h"
@@ -73,8 +74,9 @@ class Tuning {
 
   // ---- For the operator ----
   std::string choice_text(const TensorState& state) const;
-  nlohmann::json report() const;
-  Result<nlohmann::json> explain(const std::string& tensor) const;
+  nlohmann::json report(const Scope& scope) const;
+  // Others' tensors are unknown, as those that nobody has.
+  Result<nlohmann::json> explain(const std::string& tensor, const Scope& scope) const;
   std::array<std::uint64_t, 5> counter_values() const;
 
  private:
@@ -85,7 +87,8 @@ class Tuning {
   struct Tuned {
     TensorTuning* tuning = nullptr;
     std::string name, job, group;
-    std::string own_level;  // of the declaration
+    std::vector<std::uint32_t> users;  // of the group
+    std::string own_level;             // of the declaration
     std::uint32_t lead_lane = 0;
     std::uint32_t lanes = 1;
     std::uint32_t self = 0;

@@ -59,15 +59,18 @@ nlohmann::json Tuning::describe(std::uint64_t number, const Tuned& tuned, bool a
   return row;
 }
 
-nlohmann::json Tuning::report() const {
+nlohmann::json Tuning::report(const Scope& scope) const {
   nlohmann::json rows = nlohmann::json::array();
-  for (const auto& [number, tuned] : tensors_) rows.push_back(describe(number, tuned, false));
+  for (const auto& [number, tuned] : tensors_) {
+    if (scope.has(tuned.users)) rows.push_back(describe(number, tuned, false));
+  }
   return rows;
 }
 
-Result<nlohmann::json> Tuning::explain(const std::string& tensor) const {
+Result<nlohmann::json> Tuning::explain(const std::string& tensor, const Scope& scope) const {
   nlohmann::json rows = nlohmann::json::array();
   for (const auto& [number, tuned] : tensors_) {
+    if (!scope.has(tuned.users)) continue;
     if (tuned.name == tensor || tuned.job + "/" + tuned.name == tensor) {
       rows.push_back(describe(number, tuned, true));
     }

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "daemon/access.h"
 #include "daemon/conductor.h"
 #include "daemon/control/control_verbs.h"
 #include "daemon/tuning.h"
@@ -16,10 +17,11 @@ namespace tern::daemon {
 
 // Who knows the answers. All outlive the verbs; the window is there before the first question.
 struct VerbSources {
+  const Access* access = nullptr;
   Conductor* conductor = nullptr;
   Tuning* tuning = nullptr;
   Window* window = nullptr;
-  std::function<nlohmann::json()> status;
+  std::function<nlohmann::json(const Scope&)> status;
   std::function<std::string()> flight_directory;
 };
 
@@ -31,7 +33,7 @@ class Verbs final : public ControlVerbs {
                                 const Credentials& credentials) override;
 
  private:
-  Result<nlohmann::json> policy(const nlohmann::json& args, const Credentials& credentials);
+  Result<nlohmann::json> policy(const nlohmann::json& args);
 
   VerbSources sources_;
 };

@@ -1,5 +1,7 @@
 #include "daemon/window.h"
 
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <ctime>
@@ -20,11 +22,6 @@ std::uint64_t calendar_now_ns() {
   ::clock_gettime(CLOCK_REALTIME, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
          static_cast<std::uint64_t>(now.tv_nsec);
-}
-
-// Who may connect to the control socket, for which one must be able to write, may read.
-std::uint32_t readable_by_askers(std::uint32_t socket_mode) {
-  return 0600 | (socket_mode & 0022) << 1;
 }
 
 // A secret in a setting, or the way to one.
@@ -61,9 +58,9 @@ Window::Window(const Config& config, const Clock& clock, std::vector<Lane*> lane
       tuning_(tuning),
       tracer_(clock, std::move(lanes)) {}
 
-Result<std::unique_ptr<Window>> Window::create(const Config& config, const Clock& clock,
-                                               std::vector<Lane*> lanes, Conductor& conductor,
-                                               Tuning& tuning) {
+Result<std::unique_ptr<Window>> Window::create(const Config& config, const Access& access,
+                                               const Clock& clock, std::vector<Lane*> lanes,
+                                               Conductor& conductor, Tuning& tuning) {
   counters::Writer writer;
   writer.pid = static_cast<std::uint64_t>(::getpid());
   writer.started_ns = calendar_now_ns();
@@ -71,11 +68,11 @@ Result<std::unique_ptr<Window>> Window::create(const Config& config, const Clock
   writer.software = kVersion;
   const auto blocks = counter_blocks(static_cast<std::uint32_t>(lanes.size()));
   auto file = counters::CountersFile::create(counters::path_beside(config.control_socket),
-                                             readable_by_askers(config.control_socket_mode), writer,
-                                             blocks);
+                                             S_IRUSR | S_IWUSR, writer, blocks);
   if (!file) return tl::unexpected(file.error());
   std::unique_ptr<Window> window(new Window(config, clock, lanes, conductor, tuning));
   window->file_ = std::move(*file);
+  window->admit(access);
   for (std::uint32_t i = 0; i < lanes.size(); ++i) {
     lanes[i]->count_in(counters_in<LaneCounters>(window->file_.words(kLaneBlock, i)));
   }
@@ -85,6 +82,13 @@ Result<std::unique_ptr<Window>> Window::create(const Config& config, const Clock
     self->tracer_.on_recipe_change(change);
   });
   return window;
+}
+
+void Window::admit(const Access& access) {
+  if (auto done = file_.admit_group([&](gid_t group) { return access.is_observed_by(group); });
+      !done) {
+    spdlog::warn("who may read the counters file stays as it was: {}", done.error().text);
+  }
 }
 
 nlohmann::json Window::about() const {

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "counters/counters_file.h"
+#include "daemon/access.h"
 #include "daemon/conductor.h"
 #include "daemon/config/config.h"
 #include "daemon/tracer.h"
@@ -23,13 +24,13 @@ class Window {
  public:
   // From here on all count in the file beside the control socket, so before the lanes run. What is
   // given outlives the window, but for lanes, conductor and tuning: they end first.
-  static Result<std::unique_ptr<Window>> create(const Config& config, const Clock& clock,
-                                                std::vector<Lane*> lanes, Conductor& conductor,
-                                                Tuning& tuning);
+  static Result<std::unique_ptr<Window>> create(const Config& config, const Access& access,
+                                                const Clock& clock, std::vector<Lane*> lanes,
+                                                Conductor& conductor, Tuning& tuning);
 
-  static bool knows(std::string_view verb) {
-    return verb == "trace" || verb == "settings" || verb == "log";
-  }
+  // The file's group reads it if its members may see everything.
+  void admit(const Access& access);
+  // The verbs trace, settings and log.
   Result<nlohmann::json> handle(std::string_view verb, const nlohmann::json& args);
   // Once a second.
   void tick();

@@ -2,10 +2,12 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "daemon/config/config.h"
 #include "daemon/config/settings.h"
 #include "daemon/config/units.h"
+#include "daemon/config/user_list.h"
 
 namespace tern::daemon {
 namespace {
@@ -65,6 +67,27 @@ Status check_security(const Config& config) {
   return {};
 }
 
+Status check_access(const Config& config) {
+  for (const auto& [name, text] : {std::pair{"observers", &config.observers},
+                                   std::pair{"administrators", &config.administrators}}) {
+    if (auto list = parse_user_list(*text); !list) {
+      return refuse(fmt::format("{}: {}", name, list.error().text));
+    }
+  }
+  return {};
+}
+
+// One group must fit.
+Status check_limits(const Config& config) {
+  if (config.max_ops_in_flight_per_user < config.max_ops_in_flight) {
+    return refuse(
+        fmt::format("max_ops_in_flight_per_user: {} leaves a user no group, for each reserves "
+                    "max_ops_in_flight = {}; allowed: at least that",
+                    config.max_ops_in_flight_per_user, config.max_ops_in_flight));
+  }
+  return {};
+}
+
 }  // namespace
 
 bool encrypts_peers(const Config& config) {
@@ -97,6 +120,8 @@ Result<std::map<std::string, std::string>> parse_peer_transports(std::string_vie
 Status check_config(const Config& config) {
   if (auto status = check_addresses(config); !status) return status;
   if (auto status = check_security(config); !status) return status;
+  if (auto status = check_access(config); !status) return status;
+  if (auto status = check_limits(config); !status) return status;
   if (auto choices = parse_peer_transports(config.peer_transports); !choices) {
     return tl::unexpected(choices.error());
   }

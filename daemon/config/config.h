@@ -56,7 +56,9 @@ struct Config {
   std::string socket = "/run/tern/ternd.sock";
   std::uint32_t socket_mode = 0666;
   std::string control_socket = "/run/tern/control.sock";
-  std::uint32_t control_socket_mode = 0660;
+  std::uint32_t control_socket_mode = 0666;  // who sees what is Access's to say
+  std::string observers = "@tern";           // see parse_user_list()
+  std::string administrators;
   std::vector<std::uint32_t> allowed_uids;  // both lists empty: everyone who can reach the socket
   std::vector<std::uint32_t> allowed_gids;
 
@@ -93,7 +95,11 @@ struct Config {
   std::uint32_t max_clients = 256;
   std::uint32_t max_clients_per_user = 64;
   std::uint32_t max_groups = 256;
+  std::uint32_t max_groups_per_user = 128;
   std::uint32_t max_tensors = 65'536;
+  std::uint32_t max_tensors_per_user = 32'768;
+  std::uint32_t max_ops_in_flight_per_user = 16'384;
+  std::uint32_t max_links_per_user = 4'096;
   std::uint64_t max_arena_bytes = 64ULL << 30;
   std::uint64_t max_state_bytes = 16ULL << 30;
 

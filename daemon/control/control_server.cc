@@ -1,6 +1,7 @@
 #include "daemon/control/control_server.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
@@ -8,6 +9,8 @@
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
+#include <cerrno>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,10 +32,23 @@ Credentials credentials_of(Socket& socket) {
   socklen_t size = sizeof(peer);
   if (::getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
     // Nobody is the one who may do nothing.
-    return {0, static_cast<uid_t>(-1), static_cast<gid_t>(-1)};
+    return {0, static_cast<uid_t>(-1), static_cast<gid_t>(-1), {}};
   }
-  return {peer.pid, peer.uid, peer.gid};
+  Credentials credentials{peer.pid, peer.uid, peer.gid, {}};
+  // With too small a buffer the kernel answers ERANGE and the length that it needs.
+  size = 0;
+  const int fd = socket.native_handle();
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, nullptr, &size) != 0 && errno == ERANGE) {
+    credentials.groups.resize(size / sizeof(gid_t));
+    if (::getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, credentials.groups.data(), &size) != 0) {
+      credentials.groups.clear();
+    }
+  }
+  return credentials;
 }
+
+// Those who must get in to end what others do.
+bool is_privileged(uid_t uid) noexcept { return uid == 0 || uid == ::geteuid(); }
 
 }  // namespace
 
@@ -53,7 +69,13 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     void start() { read_line(); }
 
     // Tells why and closes, without ever becoming one of the clients that are served.
-    void refuse(Errc code, std::string_view text) { write({error_line(code, text), true}); }
+    void refuse(Errc code, std::string_view text) {
+      refused_ = true;
+      write({error_line(code, text), true});
+    }
+
+    uid_t user() const noexcept { return credentials_.uid; }
+    bool is_refused() const noexcept { return refused_; }
 
     void close() {
       if (server_ == nullptr) return;
@@ -113,6 +135,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
 
     Impl* server_;  // nullptr: closed
     Credentials credentials_;
+    bool refused_ = false;  // on its way out
     Socket socket_;
     asio::steady_timer timer_;
     std::string input_;
@@ -158,14 +181,30 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
   }
 
   void welcome(Socket socket) {
-    const bool full = sessions_.size() >= options_.max_clients;
-    // Those that are told to go away need a bound too.
-    if (sessions_.size() >= 2 * options_.max_clients) return;
-    sessions_.push_back(std::make_shared<Session>(*this, std::move(socket)));
-    if (full) {
-      sessions_.back()->refuse(Errc::quota_exceeded, "too many control clients; try again later");
+    auto session = std::make_shared<Session>(*this, std::move(socket));
+    const uid_t user = session->user();
+    const bool privileged = is_privileged(user);
+    std::size_t of_user = 0, of_others = 0, refused = 0;
+    for (const auto& other : sessions_) {
+      const bool same = other->user() == user;
+      // Those that are told to go away need a bound too; a flood of others' is not this one's.
+      if (other->is_refused()) {
+        refused += same || !privileged ? 1 : 0;
+        continue;
+      }
+      of_user += same ? 1 : 0;
+      of_others += is_privileged(other->user()) ? 0 : 1;
+    }
+    if (refused >= options_.max_clients) return;
+    sessions_.push_back(session);
+    if (of_user >= options_.max_clients_per_user) {
+      session->refuse(Errc::quota_exceeded,
+                      "too many control clients: user " + std::to_string(user) + " has " +
+                          std::to_string(of_user) + ", as many as one may; try again later");
+    } else if (!privileged && of_others >= options_.max_clients) {
+      session->refuse(Errc::quota_exceeded, "too many control clients; try again later");
     } else {
-      sessions_.back()->start();
+      session->start();
     }
   }
 

@@ -18,9 +18,12 @@ namespace tern::daemon {
 struct ControlOptions {
   std::string path;
   std::uint32_t mode = 0660;
-  std::size_t max_clients = 32;  // one more is told so and closed
+  // One more is told so and closed. Root and the daemon's own user get in when others have taken
+  // all places.
+  std::size_t max_clients = 32;
+  std::size_t max_clients_per_user = 8;
   // Of one answer. A client's next request is read only when it has taken the answer to the one
-  // before, so that max_clients * max_answer_bytes bounds what is queued.
+  // before, so that the clients times max_answer_bytes bound what is queued.
   std::size_t max_answer_bytes = std::size_t{16} * 1024 * 1024;
   // Neither a whole request nor the taking of a whole answer may last longer.
   std::chrono::milliseconds idle_timeout{30'000};

@@ -4,17 +4,19 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 
 namespace tern::daemon {
 
-// Who connected, as the kernel says (SO_PEERCRED): as of connect(), and pid 0 from outside of our
-// PID namespace.
+// Who connected, as the kernel says (SO_PEERCRED, SO_PEERGROUPS): as of connect(), and pid 0 from
+// outside of our PID namespace.
 struct Credentials {
   pid_t pid = 0;
   uid_t uid = 0;
   gid_t gid = 0;
+  std::vector<gid_t> groups;  // supplementary
 };
 
 // Answers the verbs of the control socket; docs/control-protocol.md has the shape of every result.

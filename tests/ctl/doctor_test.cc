@@ -138,10 +138,27 @@ TEST(Doctor, SeesSilentLanesBrokenLinksRefusedPeersAndAFreeRunningClock) {
 }
 
 TEST(Doctor, IsNotConfusedByAnotherVersionsAnswers) {
-  for (const char* text : {"null", "[]", "7", R"({"silent_lanes":7,"hellos_refused":[]})"}) {
+  EXPECT_FALSE(examine({}, json(), json(), json(), json()).empty());
+  for (const char* text : {"[]", "7", R"({"silent_lanes":7,"hellos_refused":[]})"}) {
     const json odd = json::parse(text);
     EXPECT_EQ(examine({}, odd, odd, odd, odd).size(), Node().findings().size()) << text;
   }
+}
+
+TEST(Doctor, SaysWhatItIsNotShownInsteadOfJudgingIt) {
+  const Node node;
+  const auto findings = examine(node.machine, node.status, json(), json(), json());
+  std::string subjects;
+  for (const Finding& finding : findings) {
+    subjects += finding.subject + ",";
+    if (finding.subject == "rights") {
+      EXPECT_EQ(finding.grade, Grade::advice);
+      EXPECT_THAT(finding.remedy, HasSubstr("observers"));
+    } else {
+      EXPECT_EQ(finding.grade, Grade::good) << finding.subject;
+    }
+  }
+  EXPECT_EQ(subjects, "lanes,port,network,huge pages,processor,RDMA,clock,security,rights,");
 }
 
 TEST(Doctor, PrintsTheRemedyBelowWhatItIsFor) {

@@ -31,6 +31,13 @@ TEST(Health, IsOneLineOfNumbersWhenAllIsWell) {
   EXPECT_EQ(health.line, "OK: up 2 h 5 min, 2 lanes, 3 clients, 1 groups, 4 peers");
 }
 
+TEST(Health, WhoIsNotShownLinksIsToldSo) {
+  const Health health = judge_health(kStatus, json(), waiting_group(59), kPatience);
+  EXPECT_TRUE(health.well);
+  EXPECT_THAT(health.line, HasSubstr("4 peers of this user; links are for observers"));
+  EXPECT_FALSE(judge_health(kStatus, json(), waiting_group(61), kPatience).well);
+}
+
 TEST(Health, NamesSilentLanesBrokenLinksAndFailedOrLateGroups) {
   json status = kStatus;
   status["silent_lanes"] = {1};

@@ -91,6 +91,21 @@ TEST(Top, JobsGatherTheirGroupsClientsAndTensors) {
   EXPECT_EQ(rows[0]["ops_s"], 50.0);
 }
 
+TEST(Top, WhatAUserIsNotShownIsSaidSoAndTheRestIsThere) {
+  TopSample own = now();
+  own.peers = own.counters = json();
+  for (const char* name : {"peers", "lanes"}) {
+    const TopView& view = *find_top_view(name);
+    EXPECT_EQ(hidden_note(view, now()), "") << name;
+    const std::string note = hidden_note(view, own);
+    EXPECT_THAT(note, HasSubstr(std::string(name) + " are shown to observers alone"));
+    const TopRows rows = top_rows(view, own, own, 0, false);
+    EXPECT_THAT(render_top(view, own, own, rows, 0), HasSubstr(note));
+  }
+  EXPECT_EQ(hidden_note(*find_top_view("jobs"), own), "");
+  EXPECT_EQ(hidden_note(*find_top_view("tensors"), own), "");
+}
+
 TEST(Top, PeersAndLanesShowQueues) {
   const json peers = rows_of("peers");
   ASSERT_EQ(peers.size(), 1u);

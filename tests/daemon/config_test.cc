@@ -13,6 +13,7 @@
 #include "daemon/config/documents.h"
 #include "daemon/config/settings.h"
 #include "daemon/config/units.h"
+#include "daemon/config/user_list.h"
 
 namespace tern::daemon {
 namespace {
@@ -294,6 +295,53 @@ TEST(Config, FlightRecordsGoWhereToldElseToTheStateDirectoryElseBesideTheControl
   config.flight_directory = "/srv/records";
   EXPECT_EQ(flight_directory(config), "/srv/records");
   ::unsetenv("STATE_DIRECTORY");
+}
+
+TEST(UserList, TellsUsersFromGroupsAndNamesFromNumbers) {
+  const auto list =
+      parse_user_list(" alice, 1000,@gpu , @1001,bob.b-2@example.com,LAB\\carol,svc$");
+  ASSERT_TRUE(list) << list.error().text;
+  EXPECT_EQ(list->users.names,
+            (std::vector<std::string>{"alice", "bob.b-2@example.com", "LAB\\carol", "svc$"}));
+  EXPECT_EQ(list->users.numbers, (std::vector<std::uint32_t>{1000}));
+  EXPECT_EQ(list->groups.names, (std::vector<std::string>{"gpu"}));
+  EXPECT_EQ(list->groups.numbers, (std::vector<std::uint32_t>{1001}));
+  for (const char* empty : {"", "  "}) {
+    const auto none = parse_user_list(empty);
+    ASSERT_TRUE(none);
+    EXPECT_TRUE(none->users.names.empty() && none->users.numbers.empty());
+    EXPECT_TRUE(none->groups.names.empty() && none->groups.numbers.empty());
+  }
+  EXPECT_EQ(parse_user_list("4294967294")->users.numbers.front(), 4294967294u);
+}
+
+TEST(UserList, NamesTheEntryThatIsWrong) {
+  for (const std::string wrong : {"@", "@@gpu", "-alice", "a b", "a:b", "a/b", "4294967295",
+                                  "@4294967295", "99999999999", "a;b"}) {
+    const auto list = parse_user_list("alice," + wrong);
+    ASSERT_FALSE(list) << wrong;
+    EXPECT_THAT(list.error().text, HasSubstr("\"" + wrong + "\" is no user or group; allowed:"));
+  }
+  for (const char* wrong : {",", "alice,", ",alice", "alice,,bob"}) {
+    EXPECT_FALSE(parse_user_list(wrong)) << wrong;
+  }
+  EXPECT_FALSE(parse_user_list(std::string(257, 'a')));
+}
+
+TEST(Config, ListsOfUsersAreChecked) {
+  EXPECT_THAT(error_of_arguments({"--observers", "@gpu,@"}),
+              HasSubstr("observers: \"@\" is no user or group"));
+  EXPECT_THAT(error_of_arguments({"--administrators=alice bob"}),
+              HasSubstr("administrators: \"alice bob\" is no user or group"));
+  EXPECT_EQ(error_of_arguments({"--observers", "", "--administrators", "alice,@1001"}), "");
+}
+
+TEST(Config, AUsersOperationsHaveRoomForAGroup) {
+  EXPECT_THAT(
+      error_of_arguments({"--max-ops-in-flight", "64", "--max-ops-in-flight-per-user", "63"}),
+      HasSubstr("max_ops_in_flight_per_user: 63 leaves a user no group"));
+  EXPECT_EQ(error_of_arguments({"--max-ops-in-flight", "64", "--max-ops-in-flight-per-user", "64"}),
+            "");
 }
 
 TEST(Config, AReloadTakesOnlyWhatMayChange) {

@@ -63,6 +63,14 @@ class ControlServerTest : public ::testing::Test {
     server_ = *std::move(server);
   }
 
+  // As another user, which root alone can be.
+  Fd connect_as(uid_t user) {
+    EXPECT_EQ(::seteuid(user), 0);
+    Fd fd = connect();
+    EXPECT_EQ(::seteuid(0), 0);
+    return fd;
+  }
+
   Fd connect() {
     Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     sockaddr_un address{};
@@ -105,6 +113,12 @@ class ControlServerTest : public ::testing::Test {
       line.pop_back();
       return line;
     }
+  }
+
+  // Not if it has been sent away.
+  bool is_served(const Fd& fd) {
+    const json answer = ask(fd, R"({"v":1,"id":1,"verb":"echo"})");
+    return answer.is_object() && answer["ok"] == true;
   }
 
   json ask(const Fd& fd, std::string_view line) {
@@ -160,6 +174,10 @@ TEST_F(ControlServerTest, KnowsWhoAsks) {
   EXPECT_EQ(handler_.last.pid, ::getpid());
   EXPECT_EQ(handler_.last.uid, ::getuid());
   EXPECT_EQ(handler_.last.gid, ::getgid());
+  std::vector<gid_t> groups(static_cast<std::size_t>(::getgroups(0, nullptr)));
+  ASSERT_EQ(::getgroups(static_cast<int>(groups.size()), groups.data()),
+            static_cast<int>(groups.size()));
+  EXPECT_THAT(handler_.last.groups, ::testing::UnorderedElementsAreArray(groups));
 }
 
 TEST_F(ControlServerTest, GarbageGetsAnErrorAndTheEnd) {
@@ -275,17 +293,46 @@ TEST_F(ControlServerTest, WhoNeitherAsksNorTakesAnswersIsClosed) {
   EXPECT_EQ(receive_line(silent), "");
 }
 
-TEST_F(ControlServerTest, OneClientTooManyIsToldSo) {
-  options_.max_clients = 2;
+TEST_F(ControlServerTest, OneUsersClientTooManyIsToldSo) {
+  options_.max_clients_per_user = 2;
   start();
   const Fd a = connect();
   const Fd b = connect();
   EXPECT_EQ(ask(a, R"({"v":1,"id":1,"verb":"echo"})")["ok"], true);
   EXPECT_EQ(ask(b, R"({"v":1,"id":1,"verb":"echo"})")["ok"], true);
   const Fd c = connect();
-  EXPECT_EQ(json::parse(receive_line(c))["error"]["code"], "quota_exceeded");
+  const json refused = json::parse(receive_line(c));
+  EXPECT_EQ(refused["error"]["code"], "quota_exceeded");
+  EXPECT_THAT(refused["error"]["text"].get<std::string>(),
+              HasSubstr("user " + std::to_string(::geteuid()) + " has 2"));
   EXPECT_EQ(receive_line(c), "");
   EXPECT_EQ(ask(a, R"({"v":1,"id":2,"verb":"echo"})")["ok"], true);
+}
+
+TEST_F(ControlServerTest, AFloodOfOneUserLeavesRoomForOthersAndForRoot) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can connect as other users";
+  constexpr uid_t kUsers = 1'000'000;
+  options_.mode = 0666;
+  options_.max_clients = 4;
+  options_.max_clients_per_user = 3;
+  ASSERT_EQ(::chmod(directory_.c_str(), 0755), 0);
+  start();
+  std::vector<Fd> flood;
+  for (int i = 0; i < 20; ++i) flood.push_back(connect_as(kUsers));
+  for (std::size_t i = 0; i < flood.size(); ++i) EXPECT_EQ(is_served(flood[i]), i < 3) << i;
+  // One place is left, and the next of another user finds the house full.
+  const Fd other = connect_as(kUsers + 1);
+  EXPECT_TRUE(is_served(other));
+  EXPECT_EQ(handler_.last.uid, kUsers + 1);
+  const Fd late = connect_as(kUsers + 2);
+  EXPECT_EQ(json::parse(receive_line(late))["error"]["code"], "quota_exceeded");
+  // Root is never kept out by them, and not without bound either.
+  std::vector<Fd> roots;
+  for (int i = 0; i < 4; ++i) roots.push_back(connect());
+  for (std::size_t i = 0; i < roots.size(); ++i) EXPECT_EQ(is_served(roots[i]), i < 3) << i;
+  flood.clear();
+  while (server_->client_count() > 4) io_.run_one();
+  EXPECT_TRUE(is_served(connect_as(kUsers + 2)));
 }
 
 TEST_F(ControlServerTest, AClientThatVanishesIsForgotten) {

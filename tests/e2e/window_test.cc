@@ -78,9 +78,11 @@ TEST(Window, CountersAreReadAfterTheDaemonWasKilled) {
 }
 
 TEST(Window, CountersAreForThoseWhoMayAsk) {
-  for (const auto& [socket_mode, file_mode] :
-       std::map<std::string, unsigned>{{"0600", 0600}, {"0660", 0640}, {"0666", 0644}}) {
-    Cluster cluster(1, {"--control-socket-mode", socket_mode});
+  // The file's group is that of the daemon.
+  const std::string own = "@" + std::to_string(::getegid());
+  for (const auto& [observers, file_mode] : std::map<std::string, unsigned>{
+           {"", 0600}, {own, 0640}, {"@4000000000", 0600}, {"4000000001, " + own, 0640}}) {
+    Cluster cluster(1, {"--observers", observers});
     ASSERT_TRUE(cluster.running());
     struct stat info {};
     ASSERT_EQ(::stat(counters_of(cluster[0]).c_str(), &info), 0);

@@ -103,9 +103,12 @@ def install(debs):
     check(logged("ternd 0", "SYSLOG_IDENTIFIER=ternd"), "the journal has no line of the daemon")
     # Handed over before the daemon ran, and not replaced by it.
     check(os.stat("/run/tern/ternd.sock").st_mode & 0o777 == 0o666, "mode of the clients' socket")
-    check(os.stat("/run/tern/control.sock").st_mode & 0o777 == 0o660, "mode of the control socket")
+    check(os.stat("/run/tern/control.sock").st_mode & 0o777 == 0o666, "mode of the control socket")
     check(os.stat("/run/tern/control.counters").st_mode & 0o777 == 0o640, "mode of the counters file")
-    run("runuser", "-u", "nobody", "--", "ternctl", "status", status=4)
+    # Who is not in the group tern sees what is his, and members see all.
+    check("what is this user's" in run("runuser", "-u", "nobody", "--", "ternctl", "status"), "a stranger's status")
+    run("runuser", "-u", "nobody", "--", "ternctl", "counters", status=4)
+    check("clients_accepted" in run("runuser", "-u", "nobody", "-g", "tern", "--", "ternctl", "counters"), "a member's counters")
     run("runuser", "-u", "nobody", "--", "ternctl", "counters", "--file", "/run/tern/control.counters", status=4)
     check("clients_accepted" in run("ternctl", "counters", "--file", "/run/tern/control.counters"), "the counters file")
     check(run("ternctl", "health").startswith("OK: "), "the daemon's health")

@@ -11,9 +11,11 @@ namespace tern::sim {
 
 using shm::PacketKind;
 
-Client::Client(World& world, std::size_t daemon, std::uint64_t id)
+Client::Client(World& world, std::size_t daemon, std::uint64_t id, std::uint32_t user)
     : world_(world), daemon_(daemon), id_(id) {
-  world_.daemon(daemon_).conductor->on_client_connected(id_, {});
+  shm::PeerCredentials credentials;
+  credentials.uid = user;
+  world_.daemon(daemon_).conductor->on_client_connected(id_, std::move(credentials));
 }
 
 template <typename Packet>

@@ -47,6 +47,7 @@ void VirtualDaemon::start(const net::FaultSettings& faults) {
   settings.active_chunks = shape.active_chunks;
   settings.op_timeout_ns = shape.op_timeout_ns;
   settings.state_ttl_ns = shape.state_ttl_ns;
+  if (shape.adjust) shape.adjust(settings);
   conductor = std::make_unique<daemon::Conductor>(settings, world_.clock, control, self, pointers,
                                                   *this, [](std::uint32_t) {});
   acceptor = std::make_unique<net::LoopbackAcceptor>(
@@ -154,8 +155,9 @@ std::uint64_t World::links_lost() const {
   return lost;
 }
 
-Client& World::connect(std::size_t daemon, const std::string& job, std::uint64_t arena_bytes) {
-  clients_.push_back(std::make_unique<Client>(*this, daemon, next_client_++));
+Client& World::connect(std::size_t daemon, const std::string& job, std::uint64_t arena_bytes,
+                       std::uint32_t user) {
+  clients_.push_back(std::make_unique<Client>(*this, daemon, next_client_++, user));
   clients_.back()->hello(job, arena_bytes);
   return *clients_.back();
 }

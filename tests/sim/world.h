@@ -59,6 +59,8 @@ struct DaemonShape {
   std::uint32_t max_ops = 16;
   std::uint64_t op_timeout_ns = 30'000'000'000;
   std::uint64_t state_ttl_ns = 0;
+  // What a test wants beyond that.
+  std::function<void(daemon::ConductorSettings&)> adjust;
 };
 
 class VirtualDaemon;
@@ -84,7 +86,7 @@ class World {
 
   // A process that connects to the daemon; its hello is under way.
   Client& connect(std::size_t daemon, const std::string& job = "job",
-                  std::uint64_t arena_bytes = 1 << 20);
+                  std::uint64_t arena_bytes = 1 << 20, std::uint32_t user = 0);
   Client* client(std::uint64_t id);
   void close(Client& client);  // its process ends
   const std::vector<std::unique_ptr<Client>>& clients() const { return clients_; }
