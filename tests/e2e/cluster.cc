@@ -82,6 +82,15 @@ Cluster::~Cluster() {
   }
 }
 
+void Cluster::open_to_all() const {
+  namespace fs = std::filesystem;
+  constexpr auto kSearch = fs::perms::others_read | fs::perms::others_exec;
+  fs::permissions(folder_.path(), kSearch, fs::perm_options::add);
+  for (const auto& daemon : daemons_) {
+    fs::permissions(daemon->folder(), kSearch, fs::perm_options::add);
+  }
+}
+
 bool Cluster::running() const noexcept {
   for (const auto& daemon : daemons_) {
     if (!daemon->running()) return false;

@@ -57,6 +57,8 @@ class Cluster {
   std::size_t size() const noexcept { return daemons_.size(); }
   bool running() const noexcept;
   const std::string& folder() const noexcept { return folder_.path(); }
+  // Other users reach the sockets.
+  void open_to_all() const;
 
  private:
   TemporaryFolder folder_;

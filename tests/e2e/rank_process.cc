@@ -23,8 +23,12 @@ std::ostream& operator<<(std::ostream& out, const Reply& reply) {
   return out << "[" << reply.code << "] " << reply.text;
 }
 
-RankProcess::RankProcess(const DaemonProcess& daemon)
-    : daemon_(&daemon), process_(TERN_E2E_RANK, {}, daemon.folder() + "/ranks.log") {}
+RankProcess::RankProcess(const DaemonProcess& daemon, uid_t user)
+    : daemon_(&daemon),
+      process_(TERN_E2E_RANK,
+               user == 0 ? std::vector<std::string>{}
+                         : std::vector<std::string>{"--user", std::to_string(user)},
+               daemon.folder() + "/ranks.log") {}
 
 void RankProcess::tell(const std::string& command) { process_.write_line(command); }
 
@@ -45,10 +49,11 @@ Reply RankProcess::connect(const std::string& job, std::uint64_t arena_bytes) {
              " arena=" + std::to_string(arena_bytes));
 }
 
-Ranks::Ranks(Cluster& cluster, const std::vector<int>& ranks_per_node, const std::string& job) {
+Ranks::Ranks(Cluster& cluster, const std::vector<int>& ranks_per_node, const std::string& job,
+             uid_t user) {
   for (std::size_t node = 0; node < ranks_per_node.size(); ++node) {
     for (int i = 0; i < ranks_per_node[node]; ++i) {
-      ranks_.push_back(std::make_unique<RankProcess>(cluster[node]));
+      ranks_.push_back(std::make_unique<RankProcess>(cluster[node], user));
       ranks_.back()->connect(job);
     }
   }

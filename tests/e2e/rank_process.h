@@ -27,7 +27,9 @@ std::ostream& operator<<(std::ostream& out, const Reply& reply);
 
 class RankProcess {
  public:
-  explicit RankProcess(const DaemonProcess& daemon);
+  // `user` other than root's: the process is that user's, for which the test must be root, and the
+  // daemon's folder open to him (see open_to_all()).
+  explicit RankProcess(const DaemonProcess& daemon, uid_t user = 0);
 
   void tell(const std::string& command);
   Reply reply(std::chrono::milliseconds patience = kPatience);
@@ -50,7 +52,8 @@ class Ranks {
  public:
   Ranks() = default;
   // ranks_per_node[i] processes on daemon i: ranks are numbered node by node. Connects them all.
-  Ranks(Cluster& cluster, const std::vector<int>& ranks_per_node, const std::string& job = "test");
+  Ranks(Cluster& cluster, const std::vector<int>& ranks_per_node, const std::string& job = "test",
+        uid_t user = 0);
 
   // Mints an id at the daemon of rank `mints_at` and joins as group `name`. Empty, or what went
   // wrong.
