@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "base/check.h"
 #include "daemon/foreign_json.h"
@@ -59,8 +60,20 @@ int Conductor::do_work() {
   expire_joins();
   expire_silent_clients();
   const std::uint64_t now = clock_.now_ns();
+  // At once after a join has failed: a user must not pile up links by joins that go nowhere.
+  if (std::exchange(join_failed_, false) || now >= links_due_ns_) {
+    links_due_ns_ = now + kIdleNs;
+    links_.close_unused(coordinator_links());
+  }
   std::erase_if(kept_states_, [now](const auto& kept) { return kept.second.expires_ns <= now; });
   return work;
+}
+
+std::set<LinkRef> Conductor::coordinator_links() const {
+  std::set<LinkRef> links;
+  for (const auto& [uid, set] : joins_) links.insert(set.coordinator);
+  for (const auto& [number, group] : groups_) links.insert(group->coordinator);
+  return links;
 }
 
 std::uint64_t Conductor::next_deadline_ns() const {

@@ -212,6 +212,7 @@ class Conductor final : public ControlSender,
   void remove_if_unused(MemberGroup& group);
   void weigh_jobs();
   void ask_again(JoinSet& set);
+  std::set<LinkRef> coordinator_links() const;
   void refuse_join(JoinSet& set, std::uint32_t rank, Errc code, const std::string& text);
   void leave(MemberGroup& group, MemberRank& rank, std::uint64_t request);
   void rank_released(MemberGroup& group, MemberRank& rank);
@@ -258,6 +259,8 @@ class Conductor final : public ControlSender,
   std::set<std::string> used_states_;
   std::map<std::uint32_t, std::uint64_t> refusal_logged_ns_;  // by user
   std::vector<std::unique_ptr<StateMove>> moves_;
+  bool join_failed_ = false;
+  std::uint64_t links_due_ns_ = 0;            // when links are looked at that nobody may need
   std::deque<nlohmann::json> inbox_;          // messages from this daemon to itself
   std::vector<std::deque<Command>> backlog_;  // commands that did not fit in a lane's ring
   Tuning* tuning_ = nullptr;

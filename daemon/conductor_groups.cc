@@ -146,6 +146,7 @@ void Conductor::refuse_join(JoinSet& set, std::uint32_t rank, Errc code, const s
             uid, errc_name(code), text);
   answer(found->second.client, found->second.request, code, text);
   set.ranks.erase(found);
+  join_failed_ = true;
 }
 
 void Conductor::expire_joins() {

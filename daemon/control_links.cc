@@ -10,6 +10,8 @@ namespace {
 constexpr std::size_t kMaxMessageBytes = 1 << 20;
 // Asked without end, a daemon would keep its answers for one that takes none.
 constexpr std::size_t kMaxUnackedBytes = 16 << 20;
+// The next join of a job usually comes sooner.
+constexpr std::uint64_t kUnusedNs = 10'000'000'000;
 // Peers that connect without being asked: enough for any cluster of this version, not without
 // limit.
 constexpr std::size_t kMaxPeers = 1024;
@@ -65,6 +67,22 @@ bool ControlLinks::is_open(LinkRef link) const {
   return std::any_of(peers_.begin(), peers_.end(), [link](const auto& peer) {
     return peer->ref == link && !peer->lost && peer->link->state() == net::LinkState::open;
   });
+}
+
+void ControlLinks::close_unused(const std::set<LinkRef>& in_use) {
+  const std::uint64_t now = clock_.now_ns();
+  for (auto& peer : peers_) {
+    const bool opened_here = !peer->endpoint.host.empty();
+    if (peer->lost || !opened_here || in_use.contains(peer->ref)) {
+      peer->unused_ns = 0;
+    } else if (peer->link->state() == net::LinkState::connecting) {
+      peer->link->say_goodbye();  // nobody waits for the answer any more
+    } else if (peer->unused_ns == 0) {
+      peer->unused_ns = now;
+    } else if (now - peer->unused_ns >= kUnusedNs) {
+      peer->link->say_goodbye();
+    }
+  }
 }
 
 void ControlLinks::send(LinkRef to, const nlohmann::json& message) {

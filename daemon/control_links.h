@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ class ControlLinks final : private net::LinkSink {
   LinkRef open(const net::Endpoint& endpoint);
   void adopt(std::unique_ptr<net::Incoming> incoming, const wire::HelloBody& hello);
   bool is_open(LinkRef link) const;
+  // Closes links that this daemon opened and does not need: at once while they are not open, else
+  // after a while. `in_use` are those that it needs.
+  void close_unused(const std::set<LinkRef>& in_use);
   void send(LinkRef to, const nlohmann::json& message);
   int do_work();  // timers and deliveries; the transport is polled in here
   std::uint64_t next_deadline_ns() const;
@@ -65,6 +69,7 @@ class ControlLinks final : private net::LinkSink {
     bool lost = false;
     Errc reason = Errc::ok;
     std::string why;
+    std::uint64_t unused_ns = 0;  // since when; 0: in use
     std::uint64_t about_due_ns = 0;
     std::uint64_t abouts = 0;  // received: they answer nothing
     std::string software;

@@ -289,6 +289,48 @@ TEST(Membership, ManyTensorsMayBeDeclaredBeforeALaneLooks) {
   cluster.leave_all();
 }
 
+std::size_t control_links(Cluster& cluster, std::size_t daemon) {
+  std::size_t links = 0;
+  for (const auto& row : cluster.world.daemon(daemon).conductor->report_peers()) {
+    links += row["lane"] == "control" ? 1 : 0;
+  }
+  return links;
+}
+
+TEST(Membership, ALinkToACoordinatorIsClosedAWhileAfterItsLastGroup) {
+  Cluster cluster({1, 1});
+  cluster.join();
+  EXPECT_EQ(control_links(cluster, 1), 1u);
+  for (Client* client : cluster.ranks) {
+    const auto leave = client->leave();
+    ASSERT_TRUE(cluster.await(*client, leave));
+  }
+  cluster.world.run_for(5 * kSecond);
+  EXPECT_EQ(control_links(cluster, 1), 1u);  // the next join would use it
+  cluster.world.run_for(10 * kSecond);
+  EXPECT_EQ(control_links(cluster, 1), 0u);
+  EXPECT_EQ(control_links(cluster, 0), 0u);
+  cluster.leave_all();
+}
+
+TEST(Membership, JoinsThatGoNowhereLeaveNoLinks) {
+  Cluster cluster({1, 1});
+  const std::string id = cluster.mint();
+  JoinOptions options;
+  options.timeout_ms = 10;
+  for (int i = 0; i < 50; ++i) {
+    // Another port each time, where nobody listens.
+    std::string nowhere = id;
+    const auto port = nowhere.find(':', nowhere.find(':') + 1) + 1;
+    nowhere.replace(port, nowhere.find(':', port) - port, std::to_string(20'000 + i));
+    const auto request = cluster.ranks[1]->join(nowhere, 1, 2, options);
+    ASSERT_TRUE(cluster.await(*cluster.ranks[1], request));
+    EXPECT_EQ(cluster.ranks[1]->status_of(request).status, Errc::unreachable);
+    EXPECT_LE(control_links(cluster, 1), 1u);
+  }
+  cluster.leave_all();
+}
+
 // Its lanes may have let the group go when the last of them says that the rank has left.
 TEST(Membership, LeavingAndDyingAtOnceLeavesNothing) {
   DaemonShape shape;
