@@ -75,13 +75,12 @@ void ControlLinks::close_unused(const std::set<LinkRef>& in_use) {
     const bool opened_here = !peer->endpoint.host.empty();
     if (peer->lost || !opened_here || in_use.contains(peer->ref)) {
       peer->unused_ns = 0;
-    } else if (peer->link->state() == net::LinkState::connecting) {
-      peer->link->say_goodbye();  // nobody waits for the answer any more
-    } else if (peer->unused_ns == 0) {
-      peer->unused_ns = now;
-    } else if (now - peer->unused_ns >= kUnusedNs) {
-      peer->link->say_goodbye();
+      continue;
     }
+    if (peer->unused_ns == 0) peer->unused_ns = now;
+    // While it is not open yet nobody waits for its answer any more.
+    const bool opened = peer->link->state() != net::LinkState::connecting;
+    if (!opened || now - peer->unused_ns >= kUnusedNs) peer->link->say_goodbye();
   }
 }
 
