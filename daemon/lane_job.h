@@ -52,11 +52,11 @@ struct LaneLoad {
     return std::max(static_cast<std::uint32_t>(part), least);
   }
 
-  // Actions of a group in one round of `most`.
+  // Actions of a group in one round of `most`: at least one, also for a job lighter than all that
+  // have been counted.
   int turn(const LaneJob& job, int most) const noexcept {
-    return active <= 1 ? most
-                       : static_cast<int>(std::min<std::uint64_t>(
-                             job.weight / least_weight, static_cast<std::uint64_t>(most)));
+    if (active <= 1) return most;
+    return std::clamp(static_cast<int>(job.weight / least_weight), 1, most);
   }
 };
 

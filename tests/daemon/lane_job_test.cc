@@ -42,6 +42,11 @@ TEST(LaneLoad, ATurnHasABound) {
   EXPECT_EQ(load_of(jobs).turn(jobs[0], 4), 4);
 }
 
+TEST(LaneLoad, WhoWasNotCountedHasATurnAllTheSame) {
+  const std::vector<LaneJob> jobs = {job_of(5), job_of(5)};
+  EXPECT_EQ(load_of(jobs).turn(job_of(1, LaneLoad::kActiveNs + 1), 4), 1);
+}
+
 TEST(LaneLoad, AShareIsNeverTooSmallToGetOn) {
   const std::vector<LaneJob> jobs = {job_of(1), job_of(100)};
   EXPECT_EQ(load_of(jobs).share(jobs[0], 64, 15, 2), 15u);
