@@ -122,7 +122,8 @@ def run(options):
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
     nodes = Nodes("tern-bench-fairness", options.programs, logs,
-                  link=LINKS.get(options.rate, Link(options.rate)), loopback=options.loopback)
+                  link=LINKS.get(options.rate, Link(options.rate)), loopback=options.loopback,
+                  settings=options.settings)
     try:
         if not nodes.network:
             print(f"on the loopback interface, which is not shaped ({nodes.why_no_network})")
@@ -152,6 +153,7 @@ def main():
     parser.add_argument("--in-flight", type=int, default=2, help="operations of the flood")
     parser.add_argument("--small-kib", type=int, default=64, help="size of the small operation")
     parser.add_argument("--no-weights", dest="weights", action="store_false")
+    parser.add_argument("--settings", default="", help="TOML that the daemons get besides")
     parser.add_argument("--loopback", action="store_true")
     try:
         run(parser.parse_args())

@@ -9,6 +9,7 @@ A test that skips itself must be listed in tests/allowed_skips.txt, or it counts
 """
 
 import argparse
+import concurrent.futures
 import fnmatch
 import json
 import os
@@ -107,6 +108,22 @@ def ctest_stage(stage):
     return outcome
 
 
+def fuzz(build, name, runs):
+    # New inputs go to the build folder; the recorded corpus is only read.
+    found = ROOT / build / "corpus" / name
+    found.mkdir(parents=True, exist_ok=True)
+    recorded = ROOT / "tests/fuzz/corpus" / name
+    command = [f"{build}/fuzz/{name}", f"-runs={runs}", f"-max_len={FUZZ_MAX_BYTES}",
+               "-seed=1", "-timeout=60", f"-artifact_prefix={build}/{name}-", found]
+    command += [recorded] if recorded.is_dir() else []
+    log = ROOT / build / f"{name}.log"
+    with log.open("w", encoding="utf-8") as stream:
+        good = run(command, stdout=stream, stderr=subprocess.STDOUT)
+    if not good:
+        print(log.read_text(encoding="utf-8", errors="replace")[-4000:])
+    return good
+
+
 def fuzz_stage(stage):
     outcome = Outcome()
     build = f"build/{stage['preset']}"
@@ -121,23 +138,13 @@ def fuzz_stage(stage):
     if not run(["ninja", "-C", build, *targets]):
         outcome.failures.append("building the fuzz targets")
         return outcome
-    for target in targets:
-        name = target.removeprefix("fuzz/")
-        # New inputs go to the build folder; the recorded corpus is only read.
-        found = ROOT / build / "corpus" / name
-        found.mkdir(parents=True, exist_ok=True)
-        recorded = ROOT / "tests/fuzz/corpus" / name
-        command = [f"{build}/{target}", f"-runs={stage['runs']}", f"-max_len={FUZZ_MAX_BYTES}",
-                   "-seed=1", "-timeout=60", f"-artifact_prefix={build}/{name}-", found]
-        command += [recorded] if recorded.is_dir() else []
-        log = ROOT / build / f"{name}.log"
-        with log.open("w", encoding="utf-8") as stream:
-            good = run(command, stdout=stream, stderr=subprocess.STDOUT)
-        if good:
-            outcome.passed += 1
-        else:
-            print(log.read_text(encoding="utf-8", errors="replace")[-4000:])
-            outcome.failures.append(f"fuzz target {name}")
+    with concurrent.futures.ThreadPoolExecutor(int(JOBS)) as pool:
+        good = pool.map(lambda target: fuzz(build, target.removeprefix("fuzz/"), stage["runs"]), targets)
+        for target, is_good in zip(targets, good):
+            if is_good:
+                outcome.passed += 1
+            else:
+                outcome.failures.append(target.replace("fuzz/", "fuzz target "))
     return outcome
 
 
