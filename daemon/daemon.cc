@@ -104,6 +104,7 @@ struct Daemon::Parts {
   net::EventLoop loop;
   std::optional<PeerSecurity> security;
   std::unique_ptr<net::Transport> transport;
+  ActiveJobs active_jobs;
   std::vector<std::unique_ptr<LaneParts>> lanes;
   std::unique_ptr<Tuning> tuning;
   std::unique_ptr<Shadow> shadow;
@@ -210,6 +211,7 @@ Status Daemon::Parts::open(const Config& given) {
         std::make_unique<Lane>(lane_settings, clock, parts->rdma ? *parts->rdma : *parts->tcp, self,
                                &parts->loop, [this] { loop.wake(); });
     parts->lane->set_shadow(shadow.get());
+    parts->lane->share(active_jobs);
     parts->thread = std::make_unique<LaneThread>(parts->loop, *parts->lane, clock, idle);
     lane_pointers.push_back(parts->lane.get());
     signs.push_back(&parts->thread->sign_of_life());

@@ -96,10 +96,14 @@ int Lane::do_work() {
 
 int Lane::run_groups(std::uint64_t now_ns) {
   for (LaneGroup* group : groups_) {
-    if (group->ops().live_ops() > 0) group->job().busy_ns = now_ns;
+    if (group->ops().live_ops() == 0) continue;
+    group->job().busy_ns = now_ns;
+    if (group->setup().node_ids.size() > 1) group->job().wire_ns = now_ns;
   }
   load_ = {};
   for (const auto& job : jobs_) load_.count(*job, now_ns);
+  active_jobs_->publish(settings_.lane, load_.wire_jobs);
+  share_links(now_ns);
   int work = 0;
   for (LaneGroup* group : groups_) {
     const int actions = group->run_actions(load_.turn(group->job(), kActionsPerRound));

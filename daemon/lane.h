@@ -20,6 +20,7 @@
 #include "daemon/lane_exchange.h"
 #include "daemon/lane_job.h"
 #include "daemon/lane_settings.h"
+#include "daemon/lane_share.h"
 #include "daemon/slab_pool.h"
 #include "daemon/snapshot_table.h"
 #include "daemon/trace_ring.h"
@@ -115,6 +116,8 @@ class Lane final : private net::LinkSink {
   // Where the lane counts, before it runs: memory that others read after the daemon's death too. It
   // outlives the lane.
   void count_in(LaneCounters& counters) { counters_ = &counters; }
+  // What all lanes of the node know together, before they run; it outlives them.
+  void share(ActiveJobs& jobs) { active_jobs_ = &jobs; }
 
   // Between prepare_sleep() and end_sleep() clients and the conductor wake the lane's event loop.
   // False: there is work already, do not sleep.
@@ -196,6 +199,7 @@ class Lane final : private net::LinkSink {
   int run_groups(std::uint64_t now_ns);
   int settle();  // clients, groups, links and ranks that can be let go
   int settle_links(std::uint64_t now_ns);
+  void share_links(std::uint64_t now_ns);
   void ring_doorbells();
   LanePeer* peer_of(net::Link& link);
   LaneGroup* group_of(const wire::FrameHeader& header, const LanePeer& peer, std::uint32_t& node,
@@ -243,6 +247,10 @@ class Lane final : private net::LinkSink {
   std::vector<LaneGroup*> groups_;
   std::vector<std::unique_ptr<LaneJob>> jobs_;
   LaneLoad load_;
+  ActiveJobs own_active_jobs_;
+  ActiveJobs* active_jobs_ = &own_active_jobs_;
+  LaneShare share_;
+  bool links_bound_ = false;
   std::unordered_map<std::uint64_t, LaneGroup*> groups_by_token_;
   std::unordered_map<std::uint64_t, LaneGroup*> groups_by_number_;
   std::vector<std::unique_ptr<LanePeer>> peers_;

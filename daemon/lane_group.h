@@ -96,6 +96,7 @@ class LaneGroup {
   const GroupSetup& setup() const { return setup_; }
   const collective::GroupOps& ops() const { return ops_; }
   LaneJob& job() const { return *job_; }
+  const std::vector<LanePeer*>& peers() const { return peers_; }  // by node; null for this one
   // From any thread.
   std::uint32_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
   std::uint64_t completed() const { return completed_.load(std::memory_order_relaxed); }

@@ -5,8 +5,13 @@
 // links of its own, queue behind nobody else's.
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+
+#include "shm/layout.h"
 
 namespace tern::daemon {
 
@@ -15,7 +20,9 @@ struct LaneJob {
   std::uint64_t key = 0;  // of the job on this node
   std::uint32_t weight = 1;
   std::uint32_t groups = 0;
+  std::uint32_t links = 0;    // as of the last look at what links share
   std::uint64_t busy_ns = 0;  // when it last had an op in flight
+  std::uint64_t wire_ns = 0;  // and one with other nodes
 
   struct Held {
     std::uint32_t accumulators = 0, receive_slabs = 0, contributions = 0, results = 0;
@@ -34,12 +41,16 @@ struct LaneLoad {
   std::uint32_t active = 0;  // jobs
   std::uint32_t weight = 0;  // of all of them
   std::uint32_t least_weight = 1;
+  std::uint64_t wire_jobs = 0;  // those active with other nodes, for ActiveJobs
 
   void count(const LaneJob& job, std::uint64_t now_ns) noexcept {
     if (job.busy_ns == 0 || now_ns - job.busy_ns > kActiveNs) return;
     least_weight = active == 0 ? job.weight : std::min(least_weight, job.weight);
     ++active;
     weight += job.weight;
+    if (job.wire_ns != 0 && now_ns - job.wire_ns <= kActiveNs) {
+      wire_jobs |= std::uint64_t{1} << (job.key % 64);
+    }
   }
 
   // How many of `count` the job may hold, of which it needs `least` to get on. REQUIRES: the job
@@ -52,12 +63,38 @@ struct LaneLoad {
     return std::max(static_cast<std::uint32_t>(part), least);
   }
 
+  // Of what active jobs share, of a job with this weight.
+  double part(std::uint32_t of) const noexcept {
+    return active <= 1 ? 1.0 : std::min(static_cast<double>(of) / weight, 1.0);
+  }
+
   // Actions of a group in one round of `most`: at least one, also for a job lighter than all that
   // have been counted.
   int turn(const LaneJob& job, int most) const noexcept {
     if (active <= 1) return most;
     return std::clamp(static_cast<int>(job.weight / least_weight), 1, most);
   }
+};
+
+// Which jobs are active on any lane of this node: two that never meet on a lane share the link.
+class ActiveJobs {
+ public:
+  // A bit for each job; two jobs may have the same, and then are taken for one.
+  void publish(std::uint32_t lane, std::uint64_t jobs) noexcept {
+    std::atomic<std::uint64_t>& mine = lanes_[lane].jobs;
+    if (mine.load(std::memory_order_relaxed) != jobs) mine.store(jobs, std::memory_order_relaxed);
+  }
+  bool several() const noexcept {
+    std::uint64_t all = 0;
+    for (const Slot& lane : lanes_) all |= lane.jobs.load(std::memory_order_relaxed);
+    return std::popcount(all) > 1;
+  }
+
+ private:
+  struct alignas(64) Slot {
+    std::atomic<std::uint64_t> jobs{0};
+  };
+  std::array<Slot, shm::kMaxLanes> lanes_;
 };
 
 }  // namespace tern::daemon

@@ -287,6 +287,37 @@ int Lane::settle_links(std::uint64_t now_ns) {
   return work;
 }
 
+// While jobs share the node; all links are free again in the round in which they no longer do.
+void Lane::share_links(std::uint64_t now_ns) {
+  if (!active_jobs_->several()) {
+    if (!links_bound_) return;
+    links_bound_ = false;
+    for (const auto& peer : peers_) {
+      if (peer->link) peer->link->bound_queue(0);
+    }
+    return;
+  }
+  if (!share_.due(now_ns)) return;
+  links_bound_ = true;
+  std::uint64_t acked_bytes = 0;
+  for (const auto& peer : peers_) acked_bytes += peer->link ? peer->link->stats().acked_bytes : 0;
+  share_.look(acked_bytes, now_ns);
+  const auto for_links = [this](auto&& action) {
+    for (const LaneGroup* group : groups_) {
+      for (LanePeer* peer : group->peers()) {
+        if (peer != nullptr && peer->link && !peer->lost) action(group->job(), *peer->link);
+      }
+    }
+  };
+  for (const auto& job : jobs_) job->links = 0;
+  for_links([](LaneJob& job, net::Link&) { ++job.links; });
+  for_links([&](const LaneJob& job, net::Link& link) {
+    const double part = load_.part(job.weight);
+    const double least = load_.part(load_.least_weight);
+    link.bound_queue(share_.bound(part, least, job.links, link.delivery_rate().round_trip_ns));
+  });
+}
+
 void Lane::publish_peers() {
   std::vector<PeerSnapshot> rows;
   rows.reserve(peers_.size());

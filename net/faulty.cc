@@ -32,6 +32,9 @@ class FaultyConnection final : public Connection, private ConnectionSink {
     return inner_ ? inner_->delivery_rate() : DeliveryRate{};
   }
   Carriage carriage() const override { return inner_ ? inner_->carriage() : Carriage{}; }
+  void bound_queue(std::size_t bytes) override {
+    if (inner_) inner_->bound_queue(bytes);
+  }
 
   // Passes on what is due. Calls no sink.
   int pump(std::uint64_t now);

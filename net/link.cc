@@ -59,6 +59,10 @@ DeliveryRate Link::delivery_rate() const {
   return state_->state == LinkState::open ? state_->connection->delivery_rate() : DeliveryRate{};
 }
 
+void Link::bound_queue(std::size_t bytes) {
+  if (state_->state == LinkState::open) state_->connection->bound_queue(bytes);
+}
+
 void Link::on_open(Connection&) { state_->say_hello(wire::FrameKind::hello); }
 bool Link::on_header(Connection&, const wire::FrameHeader& header, PayloadPlace& place) {
   return state_->on_header(header, place);

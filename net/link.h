@@ -124,6 +124,8 @@ class Link final : private ConnectionSink {
   std::uint64_t unacked_bytes() const noexcept;
   // Of the present connection; nothing known while there is none.
   DeliveryRate delivery_rate() const;
+  // Connection::bound_queue of the present connection; one that is opened later has no bound.
+  void bound_queue(std::size_t bytes);
 
  private:
   void on_open(Connection& connection) override;

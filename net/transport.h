@@ -93,6 +93,9 @@ class Connection {
   // From what the other side has acknowledged to the carrier. May make a system call.
   virtual DeliveryRate delivery_rate() const { return {}; }
   virtual Carriage carriage() const { return {}; }
+  // Keeps no more than about so many bytes of what was sent below, where other connections' frames
+  // would wait behind them; 0: as many as are good for this one. A hint.
+  virtual void bound_queue(std::size_t) {}
   // False: the carrier protects payloads by itself, and the peer does not look at their CRC. May
   // change while the connection lives.
   virtual bool wants_payload_crc() const { return true; }

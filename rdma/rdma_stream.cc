@@ -132,6 +132,11 @@ net::DeliveryRate RdmaStream::delivery_rate() const {
   return mode_ == Mode::rdma || !control_ ? net::DeliveryRate{} : control_->delivery_rate();
 }
 
+// A card shares by queue pair, and has nothing waiting but its own work.
+void RdmaStream::bound_queue(std::size_t bytes) {
+  if (mode_ != Mode::rdma && control_) control_->bound_queue(bytes);
+}
+
 // ---- Events of the queue pair
 
 int RdmaStream::poll() {

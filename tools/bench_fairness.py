@@ -123,7 +123,7 @@ def run(options):
     logs.mkdir(parents=True)
     nodes = Nodes("tern-bench-fairness", options.programs, logs,
                   link=LINKS.get(options.rate, Link(options.rate)), loopback=options.loopback,
-                  settings=options.settings)
+                  daemon_options=options.daemon_option)
     try:
         if not nodes.network:
             print(f"on the loopback interface, which is not shaped ({nodes.why_no_network})")
@@ -153,7 +153,8 @@ def main():
     parser.add_argument("--in-flight", type=int, default=2, help="operations of the flood")
     parser.add_argument("--small-kib", type=int, default=64, help="size of the small operation")
     parser.add_argument("--no-weights", dest="weights", action="store_false")
-    parser.add_argument("--settings", default="", help="TOML that the daemons get besides")
+    parser.add_argument("--daemon-option", action="append", default=[], metavar="--NAME=VALUE",
+                        help="of ternd's command line, as --daemon-option=--socket-send-buffer=96KiB")
     parser.add_argument("--loopback", action="store_true")
     try:
         run(parser.parse_args())

@@ -141,16 +141,17 @@ class Nodes:
     """Processes on the nodes of a network, among them a daemon each.
 
     `name` is that of the program that uses them: one of a name runs at a time. `settings` is TOML that
-    every daemon gets besides its addresses. `mode`, plaintext, tls or key, is how daemons that are
-    started from then on know each other.
+    every daemon gets besides its addresses, `daemon_options` are words of its command line. `mode`,
+    plaintext, tls or key, is how daemons that are started from then on know each other.
     """
 
     def __init__(self, name, programs, logs, *, count=2, link=Link(None), loopback=False, settings="",
-                 mode="plaintext"):
+                 mode="plaintext", daemon_options=()):
         self.programs = pathlib.Path(programs)
         self.logs = pathlib.Path(logs)
         self.count = count
         self.settings = settings
+        self.daemon_options = list(daemon_options)
         self.mode = mode
         self.processes = []
         self.network = None
@@ -215,7 +216,8 @@ class Nodes:
                 f"[security]\n{security}\n{self.settings}",
                 encoding="utf-8")
             daemons.append(self.start(node, f"ternd{node}",
-                                      [self.programs / "ternd", "--config", config]))
+                                      [self.programs / "ternd", "--config", config,
+                                       *self.daemon_options]))
         for node, daemon in enumerate(daemons):
             self._await_daemon(node, daemon)
         return daemons

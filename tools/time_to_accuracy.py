@@ -119,12 +119,12 @@ def cell(row):
 
 
 def markdown(result):
-    names = list(result["links"])
+    names = [name for name in LINKS if name in result["links"]]
     lines = [f"Written by `tools/time_to_accuracy.py`: {result['nodes']} nodes, one process each, on one "
              f"machine of two cores; seconds to {100 * result['target']:.2f} % (half a point below raw "
              f"after {result['steps']} steps, seed {result['seed']}).", "",
              "| recipe | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
-    for label in next(iter(result["links"].values())):
+    for label in result["links"][names[0]]:
         cells = [cell(result["links"][name].get(label)) for name in names]
         lines.append(f"| `{label}` | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"

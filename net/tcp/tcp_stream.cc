@@ -16,6 +16,10 @@ DeliveryRate TcpStream::delivery_rate() noexcept {
   return phase_ == Phase::open ? socket_delivery_rate(socket_.native_handle()) : DeliveryRate{};
 }
 
+void TcpStream::bound_queue(std::size_t bytes) noexcept {
+  if (phase_ == Phase::open) send_bound_.set(socket_.native_handle(), bytes);
+}
+
 void TcpStream::send(const OutgoingFrame& frame) {
   if (phase_ == Phase::failed || phase_ == Phase::closed) return;
   queue_.push(frame);

@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "net/event_loop_asio.h"
 #include "net/outgoing_queue.h"
+#include "net/tcp/send_bound.h"
 #include "net/tcp/tcp_transport.h"
 #include "net/tls/tls_session.h"
 #include "net/transport.h"
@@ -50,6 +51,7 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   std::uint64_t received_bytes() const noexcept { return received_bytes_; }
   DeliveryRate delivery_rate() noexcept;
   Carriage carriage() const noexcept;
+  void bound_queue(std::size_t bytes) noexcept;
   // There is something to read, or room for what is to be written.
   bool is_ready() const noexcept { return readable_ || (writable_ && !queue_.empty()); }
   // Moves about `budget` bytes each way.
@@ -114,6 +116,7 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   OutgoingQueue queue_;
   std::size_t front_done_ = 0;  // bytes of the oldest frame that are written
   std::size_t queued_bytes_ = 0;
+  SendBound send_bound_;
 
   WaitMemory read_memory_;
   WaitMemory write_memory_;

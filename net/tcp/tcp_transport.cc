@@ -27,6 +27,7 @@ class TcpConnection final : public Connection {
   std::uint64_t received_bytes() const override { return stream_->received_bytes(); }
   DeliveryRate delivery_rate() const override { return stream_->delivery_rate(); }
   Carriage carriage() const override { return stream_->carriage(); }
+  void bound_queue(std::size_t bytes) override { stream_->bound_queue(bytes); }
 
  private:
   std::shared_ptr<TcpStream> stream_;
@@ -50,7 +51,11 @@ void configure(tcp::socket& socket, const TcpSettings& settings) {
 }
 
 TcpStream::TcpStream(EventLoop::Impl& loop, const TcpSettings& settings, ConnectionSink& sink)
-    : settings_(settings), sink_(&sink), socket_(loop.io), resolver_(loop.io) {}
+    : settings_(settings),
+      sink_(&sink),
+      socket_(loop.io),
+      resolver_(loop.io),
+      send_bound_(settings.send_buffer_bytes > 0) {}
 
 void TcpStream::connect_to(const Endpoint& endpoint) {
   text_ = to_text(endpoint);

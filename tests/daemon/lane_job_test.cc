@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "daemon/lane_share.h"
+
 namespace tern::daemon {
 namespace {
 
@@ -61,6 +63,77 @@ TEST(LaneLoad, WhoWasIdleForLongHasNoShareButARoomIsKept) {
 TEST(LaneLoad, WhoWasBusyJustNowStillCounts) {
   const std::vector<LaneJob> jobs = {job_of(1), job_of(1, LaneLoad::kActiveNs)};
   EXPECT_EQ(load_of(jobs).share(jobs[0], 64, 1, 2), 32u);
+}
+
+// ---- ActiveJobs
+
+TEST(LaneLoad, KnowsTheJobsThatAreActiveWithOtherNodes) {
+  LaneJob near = job_of(1), far = job_of(1), rested = job_of(1);
+  near.key = 3;
+  far.key = 64 + 5;
+  far.wire_ns = kNow;
+  rested.key = 6;
+  rested.wire_ns = kNow - LaneLoad::kActiveNs - 1;
+  EXPECT_EQ(load_of({near, far, rested}).wire_jobs, std::uint64_t{1} << 5);
+}
+
+TEST(ActiveJobs, TwoOnDifferentLanesShareTheNode) {
+  ActiveJobs jobs;
+  EXPECT_FALSE(jobs.several());
+  jobs.publish(0, 1);
+  jobs.publish(1, 1);
+  EXPECT_FALSE(jobs.several());
+  jobs.publish(15, 2);
+  EXPECT_TRUE(jobs.several());
+  jobs.publish(15, 0);
+  EXPECT_FALSE(jobs.several());
+}
+
+// ---- LaneShare
+
+constexpr auto kLeast = static_cast<std::size_t>(LaneShare::kLeastBytes);
+
+// 100 MB/s over links of 0.1 ms.
+LaneShare share_of_a_full_lane() {
+  LaneShare share;
+  for (std::uint64_t look = 0; look < 20; ++look) {
+    share.look(look * 2'000'000, kNow + look * LaneShare::kLookNs);
+  }
+  return share;
+}
+
+TEST(LaneShare, KeepsThePathBusyAndHalfAMillisecondWaiting) {
+  EXPECT_EQ(share_of_a_full_lane().bound(1.0, 1.0, 1, 100'000), 10'000u + 50'000u);
+}
+
+TEST(LaneShare, DividesByWeightSoThatTheLightestHasEnough) {
+  const LaneShare share = share_of_a_full_lane();
+  EXPECT_EQ(share.bound(0.25, 0.25, 1, 0), kLeast);
+  EXPECT_EQ(share.bound(0.75, 0.25, 1, 0), 3 * kLeast);
+}
+
+TEST(LaneShare, ALinkOfManyHasEnoughToo) {
+  EXPECT_EQ(share_of_a_full_lane().bound(0.5, 0.5, 15, 100'000), kLeast);
+}
+
+TEST(LaneShare, RemembersTheFastestForAWhile) {
+  LaneShare share = share_of_a_full_lane();
+  const std::size_t full = share.bound(1.0, 1.0, 1, 1'000'000);
+  std::uint64_t now = kNow + 19 * LaneShare::kLookNs;
+  const auto look_at_nothing = [&](int times) {
+    for (int i = 0; i < times; ++i) share.look(38'000'000, now += LaneShare::kLookNs);
+  };
+  look_at_nothing(1);
+  EXPECT_GT(share.bound(1.0, 1.0, 1, 1'000'000), full * 9 / 10);
+  look_at_nothing(1000);
+  EXPECT_LT(share.bound(1.0, 1.0, 1, 1'000'000), kLeast + 1000);
+}
+
+TEST(LaneShare, APauseIsNoRate) {
+  LaneShare share;
+  share.look(0, kNow);
+  share.look(1'000'000'000, kNow + 1'000'000'000);
+  EXPECT_EQ(share.bound(1.0, 1.0, 1, 100'000), kLeast);
 }
 
 }  // namespace

@@ -1,0 +1,55 @@
+#pragma once
+
+// What a lane's links may leave in the kernel while several jobs are active on the node. All that a
+// flood has there beyond what keeps its path busy only waits in the queue of the interface, and
+// what another job sends waits behind it. In such a queue links share the path as they share its
+// places, so that here weights act on a link too.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace tern::daemon {
+
+class LaneShare {
+ public:
+  static constexpr std::uint64_t kLookNs = 20'000'000;
+  static constexpr double kQueueSeconds = 0.0005;
+  // Less of one link would cost more in wake-ups than it spares others in waiting.
+  static constexpr double kLeastBytes = 32 << 10;
+  // A bound that slows the links must not make the next one: what they carried at their fastest is
+  // forgotten by half in about a second and a half.
+  static constexpr double kMemory = 0.99;
+
+  bool due(std::uint64_t now_ns) const noexcept { return now_ns - looked_ns_ >= kLookNs; }
+
+  // `acked_bytes`: of all links, since ever.
+  void look(std::uint64_t acked_bytes, std::uint64_t now_ns) noexcept {
+    const std::uint64_t ns = now_ns - looked_ns_;
+    // After a pause, or when a link is gone, this is only where the next interval begins.
+    const bool known = looked_ns_ != 0 && ns <= 10 * kLookNs && acked_bytes >= acked_bytes_;
+    const double now = known ? static_cast<double>(acked_bytes - acked_bytes_) * 1e9 /
+                                   static_cast<double>(std::max<std::uint64_t>(ns, 1))
+                             : 0.0;
+    bytes_per_s_ = std::max(now, bytes_per_s_ * kMemory);
+    acked_bytes_ = acked_bytes;
+    looked_ns_ = now_ns;
+  }
+
+  // Of one of a job's `links`. `part` is the job's of all active ones', `least` the smallest of
+  // them.
+  std::size_t bound(double part, double least, std::uint32_t links,
+                    std::uint64_t round_trip_ns) const noexcept {
+    const double on_path = bytes_per_s_ * static_cast<double>(round_trip_ns) / 1e9;
+    const double queue = std::max(bytes_per_s_ * kQueueSeconds, kLeastBytes / least);
+    const double bytes = (on_path + part * queue) / std::max(links, 1u);
+    return static_cast<std::size_t>(std::max(bytes, kLeastBytes));
+  }
+
+ private:
+  std::uint64_t looked_ns_ = 0;
+  std::uint64_t acked_bytes_ = 0;
+  double bytes_per_s_ = 0.0;
+};
+
+}  // namespace tern::daemon

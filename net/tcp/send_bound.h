@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+
+namespace tern::net {
+
+// The size of a socket's send buffer, which bounds what of one connection waits in the kernel and
+// in the queue of the interface. Without a bound the kernel sizes it, as ever.
+class SendBound {
+ public:
+  // `fixed`: the size is a setting, and stays.
+  explicit SendBound(bool fixed) noexcept : fixed_(fixed) {}
+
+  // 0: no bound. Makes system calls only for a change of more than an eighth. A kernel that cannot
+  // take a size back (before Linux 5.14) is not asked to change it.
+  void set(int socket, std::size_t bytes) noexcept;
+
+ private:
+  bool fixed_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace tern::net
