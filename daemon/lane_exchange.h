@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "net/transport.h"
 #include "shm/segment.h"
+#include "tuner/error_guard.h"
 #include "wire/frame.h"
 
 namespace tern::daemon {
@@ -98,7 +99,7 @@ struct OpRecord {
   std::uint16_t kind = 0, lane = 0;
   std::uint8_t dtype = 0, reduction = 0, lossy = 0, eager = 0;
   // For the tuner, of ops whose recipe it chose.
-  std::uint8_t tuned = 0, nonfinite = 0;
+  std::uint8_t tuned = 0;
   std::uint8_t mixed = 0;       // not all of it was sent by its choice
   std::uint8_t surprising = 0;  // it took another time than usual, or there is no usual yet
   std::uint8_t alike = 1;       // other nodes' results came by the same recipe
@@ -107,7 +108,7 @@ struct OpRecord {
   static constexpr std::uint8_t kNone = 0xff;
   std::uint32_t choice = 0;  // its version
   std::uint64_t encode_ns = 0, encoded_bytes = 0;
-  double input_energy = 0, residual_energy = 0;
+  tuner::ErrorSample error;
 };
 
 struct Event {

@@ -154,8 +154,7 @@ class LaneGroup {
     bool led = false;        // as the leading node does,
     bool overruled = false;  // which is not what was chosen here
     bool replayed = false;
-    bool mixed = false;  // another choice came in its middle
-    bool nonfinite = false;
+    bool mixed = false;               // another choice came in its middle
     bool alike = true;                // no other node sent its results otherwise
     std::uint64_t encoded_bytes = 0;  // of elements
     float state_scale = 1.0f;
@@ -166,7 +165,7 @@ class LaneGroup {
     std::uint64_t submitted_ns = 0, started_ns = 0, first_encode_ns = 0;
     std::uint64_t encode_ns = 0, decode_ns = 0;
     std::uint64_t bytes_raw = 0, bytes_sent = 0;
-    double input_energy = 0, residual_energy = 0;
+    tuner::ErrorSample error;
     Errc verdict = Errc::ok;  // of the comparison of checksums
     char verdict_text[120] = {};
   };

@@ -466,9 +466,9 @@ void LaneGroup::finalize(OpId op) {
     bump(stats.wait_ns, started - data.submitted_ns);
     bump(stats.queue_ns, encoded - started);
     bump(stats.wire_ns, now - encoded > busy ? now - encoded - busy : 0);
-    if (data.lossy && data.input_energy > 0) {
-      stats.input_energy.store(data.input_energy, std::memory_order_relaxed);
-      stats.residual_energy.store(data.residual_energy, std::memory_order_relaxed);
+    if (data.lossy && data.error.energy() > 0) {
+      stats.input_energy.store(data.error.energy(), std::memory_order_relaxed);
+      stats.residual_energy.store(data.error.residual_energy(), std::memory_order_relaxed);
     }
   }
   for (std::uint32_t i = 0; i < local_ranks_; ++i) {

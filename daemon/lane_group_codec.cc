@@ -60,7 +60,7 @@ bool LaneGroup::encode_lossy(OpId op, std::uint32_t number, Leg leg, const codec
   if (result.nonfinite) {
     bump(lane_->mutable_counters().nonfinite_chunks, std::uint64_t{1});
     bump(data.tensor->lanes[setup_.shape.lane].raw_fallbacks, std::uint64_t{1});
-    data.nonfinite = true;
+    data.error.nonfinite = true;
     return false;
   }
   if (shifts) ++state.sender_step(number);
@@ -71,8 +71,11 @@ bool LaneGroup::encode_lossy(OpId op, std::uint32_t number, Leg leg, const codec
   }
   data.encoded_bytes += input.size() * dtype_bytes(dtype(op));
   if (data.tensor->tuning) data.tensor->tuning->owes(number) = 1;
-  data.input_energy += result.input_energy;
-  data.residual_energy += result.residual_energy;
+  tuner::EncodedPart& encoded =
+      leg == Leg::broadcast ? data.error.results : data.error.contributions;
+  encoded.energy += result.input_energy;
+  encoded.elements += input.size();
+  encoded.residual_energy += result.residual_energy;
   return true;
 }
 

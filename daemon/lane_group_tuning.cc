@@ -104,7 +104,6 @@ bool LaneGroup::is_surprising(const OpData& data, std::uint64_t now_ns) const {
 
 void LaneGroup::describe_choice(const OpData& data, std::uint64_t now_ns, OpRecord& record) const {
   record.tuned = 1;
-  record.nonfinite = data.nonfinite ? 1 : 0;
   record.choice = data.choice;
   record.alike = data.alike ? 1 : 0;
   record.lead = data.led ? data.lead.candidate : OpRecord::kNone;
@@ -113,8 +112,7 @@ void LaneGroup::describe_choice(const OpData& data, std::uint64_t now_ns, OpReco
   record.surprising = is_surprising(data, now_ns) ? 1 : 0;
   record.encode_ns = data.encode_ns;
   record.encoded_bytes = data.encoded_bytes;
-  record.input_energy = data.input_energy;
-  record.residual_energy = data.residual_energy;
+  record.error = data.error;
 }
 
 // One look at the carrier for each peer and op that is large enough to say something. A carrier may

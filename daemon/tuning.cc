@@ -254,9 +254,7 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   const std::uint64_t began = small ? record.submitted_ns : record.started_ns;
   const bool plain = record.mixed == 0;
   if (began != 0 && plain) op.ns = static_cast<double>(record.ended_ns - began);
-  op.error.input_energy = record.input_energy;
-  op.error.residual_energy = record.residual_energy;
-  op.error.nonfinite = record.nonfinite != 0;
+  op.error = record.error;
   measured.encoded_bytes = plain ? record.encoded_bytes : 0;
   measured.encode_ns = static_cast<double>(record.encode_ns);
   tuner_.observe_op(found->first, measured);

@@ -6,8 +6,13 @@
 namespace tern::tuner {
 namespace {
 
-constexpr double kUsualWeight = 0.1;  // of an op in the usual energy
+constexpr double kUsualWeight = 0.1;  // of an op in what is usual
+constexpr double kFirstSpread = 0.5;  // until some ops have shown how much lengths vary
 constexpr std::uint32_t kMaxDoublings = 6;
+
+double share_of(const EncodedPart& part, std::uint64_t elements) noexcept {
+  return static_cast<double>(part.elements) / static_cast<double>(elements);
+}
 
 }  // namespace
 
@@ -40,19 +45,39 @@ void ErrorGuard::observe(const ErrorSample& sample) noexcept {
   ++ops_;
   if (cautious_ops_ > 0 && --cautious_ops_ == 0) alarm_ = Alarm::none;
   if (sample.nonfinite) return raise(Alarm::nonfinite);
-  if (!(sample.input_energy > 0.0)) return;
-  residual_ratio_ = std::sqrt(sample.residual_energy / sample.input_energy);
-  const bool was_usual = usual_energy_ > 0.0;
-  const double length_change = was_usual ? std::sqrt(sample.input_energy / usual_energy_) : 1.0;
-  const bool sudden =
-      length_change > settings_.norm_change || length_change * settings_.norm_change < 1.0;
-  // After a jump the new length is the usual one.
-  usual_energy_ = sudden || !was_usual
-                      ? sample.input_energy
-                      : usual_energy_ + kUsualWeight * (sample.input_energy - usual_energy_);
-  if (sudden) return raise(Alarm::norm_change);
+  if (!(sample.energy() > 0.0)) return;
+  observe(sample.contributions, contributions_);
+  observe(sample.results, results_);
+  residual_ratio_ = std::max(contributions_.residual_ratio, results_.residual_ratio);
+  if (contributions_.sudden || results_.sudden) return raise(Alarm::norm_change);
   // What an op owes is owed by the recipe it had; a safer one pays it back in the next op.
   if (residual_ratio_ > bounds_.residual) raise(Alarm::residual_growth);
+}
+
+// By leg, because sums of many ranks are longer than what one contributes, and against what is
+// usual, because small batches have gradients whose lengths differ by much from step to step: a
+// short one is neither a new phase, nor is what is owed too much for it.
+void ErrorGuard::observe(const EncodedPart& part, Usual& usual) const noexcept {
+  usual.sudden = false;
+  usual.residual_ratio = 0.0;
+  if (!(part.energy > 0.0)) return;
+  const double length = 0.5 * std::log(part.energy);
+  if (part.elements != usual.elements) {
+    // Other chunks are encoded than before: their length is no news.
+    const double others =
+        usual.elements == 0 ? part.energy : usual.energy * share_of(part, usual.elements);
+    usual = {part.elements, others, length, usual.elements == 0 ? kFirstSpread : usual.spread};
+  } else {
+    const double distance = std::abs(length - usual.length);
+    usual.sudden =
+        distance > std::max(std::log(settings_.norm_change), settings_.norm_spreads * usual.spread);
+    // After a jump the new length is the usual one.
+    const double weight = usual.sudden ? 1.0 : kUsualWeight;
+    usual.length += weight * (length - usual.length);
+    usual.energy += weight * (part.energy - usual.energy);
+    usual.spread += kUsualWeight * (distance - usual.spread);
+  }
+  usual.residual_ratio = std::sqrt(part.residual_energy / std::max(usual.energy, part.energy));
 }
 
 void ErrorGuard::raise(Alarm alarm) noexcept {

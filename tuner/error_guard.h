@@ -12,18 +12,29 @@ namespace tern::tuner {
 struct GuardSettings {
   std::uint64_t first_ops = 10;    // a tensor's first ops go no further than `conservative`
   std::uint64_t caution_ops = 64;  // an alarm holds for so long
-  double norm_change = 4.0;        // so many times longer or shorter than usual is sudden
+  double norm_change = 4.0;        // so many times longer or shorter than usual is sudden, or
+  double norm_spreads = 6.0;       // so many mean distances, where lengths vary more by nature
 };
 
 enum class Alarm : std::uint8_t { none, first_ops, residual_growth, nonfinite, norm_change };
 std::string_view alarm_text(Alarm alarm) noexcept;
 
-// Energies are sums of squares over all of an op that was encoded on this node; 0 where nothing
-// was.
-struct ErrorSample {
-  double input_energy = 0.0;
+// Of one leg of an op, over what of it was encoded on this node.
+struct EncodedPart {
+  // Sums of squares: of what came in, and of what is owed now.
+  double energy = 0.0;
   double residual_energy = 0.0;
+  std::uint64_t elements = 0;
+};
+
+struct ErrorSample {
+  EncodedPart contributions, results;
   bool nonfinite = false;
+
+  double energy() const noexcept { return contributions.energy + results.energy; }
+  double residual_energy() const noexcept {
+    return contributions.residual_energy + results.residual_energy;
+  }
 };
 
 class ErrorGuard {
@@ -50,6 +61,16 @@ class ErrorGuard {
 
  private:
   void raise(Alarm alarm) noexcept;
+  // Running means of what a leg has encoded.
+  struct Usual {
+    std::uint64_t elements = 0;
+    double energy = 0.0;
+    double length = 0.0;  // its logarithm, and the distance from that
+    double spread = 0.0;
+    bool sudden = false;  // the last one
+    double residual_ratio = 0.0;
+  };
+  void observe(const EncodedPart& part, Usual& usual) const noexcept;
 
   Level level_;
   Bounds bounds_;
@@ -60,8 +81,8 @@ class ErrorGuard {
   Alarm alarm_ = Alarm::none;
   std::uint64_t alarms_ = 0;
   std::uint32_t growths_ = 0;
-  double usual_energy_ = 0.0;
-  double residual_ratio_ = 0.0;
+  Usual contributions_, results_;
+  double residual_ratio_ = 0.0;  // the larger one of the legs
 };
 
 }  // namespace tern::tuner

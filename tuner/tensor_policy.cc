@@ -311,7 +311,8 @@ bool TensorPolicy::plan_probe(const Circumstances& circumstances, const Outlook&
 }
 
 // A peer that the op does not wait for gains nothing from loss: it gets the safest recipe that does
-// not make it, or the lane, the bottleneck.
+// not make it, or the lane, the bottleneck. Links may all go through one interface, so that what
+// one gets is taken from the others: their times are added up.
 void TensorPolicy::spread(const Pair& pair, const Circumstances& circumstances) {
   choice_.broadcast = pair.broadcast;
   std::fill(choice_.reduce.begin(), choice_.reduce.end(), pair.reduce);
@@ -329,21 +330,28 @@ void TensorPolicy::spread(const Pair& pair, const Circumstances& circumstances) 
   const double limit = op.total_ns * (1.0 + settings_.slack) - op.fixed_ns;
   const double share = static_cast<double>(shape_.bytes) / shape_.nodes;
   double work = op.work_ns;
+  double wire = 0.0;
+  for (const RateWindow* link : circumstances.peers) {
+    if (link == nullptr || !link->known()) continue;
+    wire += share * (cost.wire + results.wire) / link->mean() * kNsPerSecond;
+  }
   for (std::size_t peer = 0; peer < choice_.reduce.size(); ++peer) {
     const RateWindow* link = circumstances.peers[peer];
     if (link == nullptr || !link->known()) continue;
     for (CandidateIndex one = 0; one < candidate_count(); ++one) {
       if (one == pair.reduce || !allowed(one)) continue;
       if (records_[one].loss >= records_[pair.reduce].loss) continue;
-      const double wire_ns = share * (records_[one].wire + results.wire) / link->mean() * 1e9;
+      const double more_wire =
+          share * (records_[one].wire - cost.wire) / link->mean() * kNsPerSecond;
       const double more_work =
           share *
           (circumstances.costs[one].encode_ns - cost.encode_ns +
            circumstances.costs[one].decode_ns - cost.decode_ns +
            2.0 * (records_[one].wire - cost.wire) * circumstances.lane.byte_ns) /
           shape_.lanes;
-      if (wire_ns > limit || work + more_work > limit) continue;
+      if (wire + more_wire > limit || work + more_work > limit) continue;
       work += more_work;
+      wire += more_wire;
       choice_.reduce[peer] = one;
       break;  // candidates come from the safest on
     }

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <random>
+
 namespace tern::tuner {
 namespace {
 
@@ -12,8 +15,10 @@ ErrorGuard guard_of(Level level, const GuardSettings& settings = kNoFirstOps) {
 }
 
 ErrorSample sample(double input, double residual_ratio = 0.0) {
-  return {input * input, input * input * residual_ratio * residual_ratio, false};
+  return {{input * input, input * input * residual_ratio * residual_ratio, 1000}, {}, false};
 }
+
+constexpr ErrorSample kNotFinite{{1.0, 0.0, 1000}, {}, true};
 
 TEST(Levels, GrowAndHaveNames) {
   Bounds last{-1.0, -1.0};
@@ -60,24 +65,69 @@ TEST(ErrorGuard, ANormThatJumpsIsCautiousForAWhile) {
   }
 }
 
+TEST(ErrorGuard, SumsAreLongerThanContributions) {
+  ErrorGuard guard = guard_of(Level::balanced);
+  for (int op = 0; op < 30; ++op) {
+    // Of ten ranks, and the choice encodes now one leg, now the other, now both.
+    ErrorSample sample;
+    if (op % 3 != 0) sample.contributions = {1.0, 0.0, 9000};
+    if (op % 3 != 1) sample.results = {100.0, 0.0, 1000};
+    guard.observe(sample);
+  }
+  EXPECT_EQ(guard.alarms(), 0u);
+  guard.observe({{1.0, 0.0, 9000}, {1e5, 0.0, 1000}, false});
+  EXPECT_EQ(guard.alarm(), Alarm::norm_change);
+}
+
+TEST(ErrorGuard, AnotherPartOfTheTensorIsNoChange) {
+  ErrorGuard guard = guard_of(Level::balanced);
+  for (int op = 0; op < 10; ++op) guard.observe({{1.0, 0.0, 1000}, {}, false});
+  for (int op = 0; op < 10; ++op) guard.observe({{30.0, 0.0, 9000}, {}, false});
+  EXPECT_EQ(guard.alarms(), 0u);
+}
+
+TEST(ErrorGuard, SmallBatchesHaveLengthsThatVary) {
+  constexpr std::uint64_t kSeed = 7;
+  std::mt19937_64 engine(kSeed);
+  ErrorGuard guard = guard_of(Level::balanced);
+  for (int op = 0; op < 2000; ++op) {
+    // By a factor of up to seven either way.
+    guard.observe(sample(std::exp(static_cast<double>(engine() % 4000) / 1000.0 - 2.0)));
+  }
+  EXPECT_EQ(guard.alarms(), 0u) << "seed " << kSeed;
+  guard.observe(sample(1e6));
+  EXPECT_EQ(guard.alarm(), Alarm::norm_change);
+}
+
 TEST(ErrorGuard, AValueThatIsNotFiniteIsAnAlarm) {
   ErrorGuard guard = guard_of(Level::balanced);
   guard.observe(sample(1.0));
-  guard.observe({1.0, 0.0, true});
+  guard.observe(kNotFinite);
   EXPECT_EQ(guard.alarm(), Alarm::nonfinite);
   EXPECT_EQ(guard.bounds(), bounds_of(Level::conservative));
 }
 
 TEST(ErrorGuard, ASecondAlarmGoesAnotherRungDown) {
   ErrorGuard guard = guard_of(Level::aggressive);
-  guard.observe({1.0, 0.0, true});
+  guard.observe(kNotFinite);
   EXPECT_EQ(guard.level(), Level::balanced);
-  guard.observe({1.0, 0.0, true});
+  guard.observe(kNotFinite);
   EXPECT_EQ(guard.level(), Level::conservative);
-  guard.observe({1.0, 0.0, true});
-  guard.observe({1.0, 0.0, true});
+  guard.observe(kNotFinite);
+  guard.observe(kNotFinite);
   EXPECT_EQ(guard.level(), Level::lossless);
   EXPECT_EQ(guard.bounds().loss, 0.0);
+}
+
+TEST(ErrorGuard, AShortGradientDoesNotMakeAResidualLong) {
+  ErrorGuard guard = guard_of(Level::balanced);
+  for (int op = 0; op < 100; ++op) {
+    // What is owed is twice the usual gradient, and some gradients are three times shorter.
+    const double length = op % 5 == 4 ? 0.33 : 1.0;
+    guard.observe({{length * length, 4.0, 1000}, {}, false});
+  }
+  EXPECT_EQ(guard.alarms(), 0u);
+  EXPECT_NEAR(guard.residual_ratio(), 2.0, 0.3);
 }
 
 TEST(ErrorGuard, AResidualThatOutgrowsIsTriedEverMoreRarely) {
@@ -103,7 +153,7 @@ TEST(ErrorGuard, AResidualWithinTheBoundIsNone) {
 
 TEST(ErrorGuard, ExplicitBoundsHoldUnderAlarmsToo) {
   ErrorGuard guard(Level::balanced, {0.0005, 0.01}, kNoFirstOps);
-  guard.observe({1.0, 0.0, true});
+  guard.observe(kNotFinite);
   EXPECT_EQ(guard.bounds().loss, 0.0005);
   EXPECT_EQ(guard.bounds().residual, 0.01);
 }

@@ -12,7 +12,8 @@ namespace tern::tuner {
 enum : CandidateIndex { kLossless = 1, kBf16, kInt8, kInt4, kThreeLc, kSparse };
 
 inline constexpr double kGbit = 125e6;  // bytes per second
-inline constexpr ErrorSample kCalm{1.0, 0.0, false};
+inline constexpr ErrorSample kCalm{{1.0, 0.0, 1000}, {}, false};
+inline constexpr ErrorSample kNotFinite{{1.0, 0.0, 1000}, {}, true};
 
 struct Rig {
   explicit Rig(Level level, double gbit = 1.0, std::uint32_t nodes = 2,

@@ -79,8 +79,8 @@ TEST(TensorPolicy, TheBoundIsHard) {
       EXPECT_TRUE(within(choice.broadcast));
       for (const CandidateIndex reduce : choice.reduce) EXPECT_TRUE(within(reduce));
       const double length = engine() % 50 == 0 ? 100.0 : 1.0;
-      rig.policy.observe_op({choice, false, true, 1e6, {length, 0.0, engine() % 90 == 0}},
-                            rig.now());
+      rig.policy.observe_op(
+          {choice, false, true, 1e6, {{length, 0.0, 1000}, {}, engine() % 90 == 0}}, rig.now());
     }
     EXPECT_GT(rig.policy.guard().alarms(), 0u);
   }
@@ -91,7 +91,7 @@ TEST(TensorPolicy, AnAlarmTakesEffectAtTheNextOpAndEnds) {
   rig.measure_all();
   rig.step();
   EXPECT_EQ(rig.step().broadcast, kThreeLc);
-  rig.step(1.0, {1.0, 0.0, true});
+  rig.step(1.0, kNotFinite);
   for (int op = 0; op < 8; ++op) {
     EXPECT_EQ(rig.step().broadcast, kInt8) << op;
     EXPECT_EQ(rig.policy.reason(), Reason::alarm);
@@ -273,7 +273,7 @@ TEST(TensorPolicy, AnAlarmGoesBeforeTheLeadingNode) {
   Rig rig(Level::balanced, 0.1);
   rig.measure_all();
   for (int op = 0; op < 20; ++op) rig.step_led(kThreeLc);
-  rig.step(1.0, {1.0, 0.0, true});
+  rig.step(1.0, kNotFinite);
   EXPECT_FALSE(rig.policy.allowed(kThreeLc));
   EXPECT_NE(rig.decide().broadcast, kThreeLc);
 }

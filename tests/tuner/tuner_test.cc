@@ -42,7 +42,7 @@ TEST(Tuner, TheSameCallsGetTheSameAnswers) {
       OpMeasurement measured;
       measured.op.choice = choices.back();
       measured.op.ns = 1e6 * static_cast<double>(1 + engine() % 100);
-      measured.op.error = {1.0, 0.1, engine() % 200 == 0};
+      measured.op.error = {{1.0, 0.1, 1000}, {}, engine() % 200 == 0};
       tuner.observe_op(1, measured);
     }
     return choices;
@@ -67,7 +67,7 @@ TEST(Tuner, SmallTensorsStayRawWhereAHopIsLong) {
       OpMeasurement measured;
       measured.op.choice = {raw, kRaw};
       measured.op.ns = work_ns + hop_ns;
-      measured.op.error = {1.0, 0.0, false};
+      measured.op.error = {{1.0, 0.0, 1000}, {}, false};
       tuner.observe_op(1, measured);
     }
     tuner.decide(1);
