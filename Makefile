@@ -28,7 +28,7 @@ demo:
 	tools/install_dependencies.sh demo
 	cmake --preset release
 	cmake --build --preset release --target ternd ternctl train_mnist
-	$(PYTHON) tools/demo.py
+	$(PYTHON) tools/demo.py $(DEMO_FLAGS)
 
 test:
 	tools/install_dependencies.sh test
