@@ -42,7 +42,7 @@ test-full:
 bench:
 	tools/install_dependencies.sh test
 	cmake --preset release
-	cmake --build --preset release --target ternd ternctl tern-bench
+	cmake --build --preset release --target ternd ternctl tern-bench train_mnist
 	$(PYTHON) tools/bench.py $(BENCH_FLAGS)
 
 study:
