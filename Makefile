@@ -28,7 +28,7 @@ demo:
 	tools/install_dependencies.sh demo
 	cmake --preset release
 	cmake --build --preset release --target ternd ternctl train_mnist
-	$(PYTHON) tools/demo.py
+	$(PYTHON) tools/demo.py $(DEMO_FLAGS)
 
 test:
 	tools/install_dependencies.sh test
@@ -42,7 +42,7 @@ test-full:
 bench:
 	tools/install_dependencies.sh test
 	cmake --preset release
-	cmake --build --preset release --target ternd ternctl tern-bench
+	cmake --build --preset release --target ternd ternctl tern-bench train_mnist
 	$(PYTHON) tools/bench.py $(BENCH_FLAGS)
 
 study:

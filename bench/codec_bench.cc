@@ -39,8 +39,9 @@ void install_books(const CodecOptions& options) {
 }
 
 void run_codec(CodecOptions options) {
-  for (const std::string& target : options.targets) {
+  for (std::string& target : options.targets) {
     if (!codec::target::force(target)) give_up("this machine has no target " + target);
+    target = codec::target::name();  // which one `auto` is here
   }
   codec::target::force("auto");
   install_books(options);

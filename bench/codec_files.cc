@@ -211,7 +211,7 @@ class FilesBench {
 void run_files(const CodecOptions& options, const std::vector<codec::Recipe>& recipes) {
   FilesBench bench(options);
   std::vector<std::string> targets = options.targets;
-  if (targets.empty()) targets.emplace_back("auto");
+  if (targets.empty()) targets.emplace_back(codec::target::name());
   fmt::print("{} values of {}, {} elements of {}\n", bench.values().steps(), options.inputs.front(),
              bench.values().count(), dtype_name(bench.values().dtype()));
   FilesBench::print_heading();

@@ -204,7 +204,8 @@ class Conductor final : public ControlSender,
   void on_group_join(Client& client, const shm::GroupJoinPacket& packet);
   void on_group_leave(Client& client, std::uint64_t request, std::uint64_t number);
   void on_members(LinkRef from, const std::string& uid, const nlohmann::json& message);
-  void refuse_epoch(LinkRef from, const std::string& uid, const nlohmann::json& message);
+  std::string refuse_epoch(LinkRef from, const std::string& uid, const nlohmann::json& message,
+                           const JoinSet& waiting);
   bool on_member_message(LinkRef from, const nlohmann::json& message);
   void make_group(JoinSet& set, const nlohmann::json& body);
   void start_group(MemberGroup& group);

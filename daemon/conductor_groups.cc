@@ -17,7 +17,6 @@ constexpr std::uint64_t kDefaultJoinNs = 60'000'000'000;
 // How long the links of a new epoch may take to open.
 constexpr std::uint64_t kStartNs = 30'000'000'000;
 constexpr std::uint64_t kMs = 1'000'000;
-constexpr const char* kGone = "a rank of the group went while the others joined; join again";
 
 // "host:port" or "[v6]:port", as the members sent it.
 bool parse_address(const std::string& text, net::Endpoint& endpoint) {
@@ -32,6 +31,31 @@ bool parse_address(const std::string& text, net::Endpoint& endpoint) {
     return false;
   endpoint.port = static_cast<std::uint16_t>(port);
   return true;
+}
+
+std::string gone_text(const std::vector<std::uint32_t>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + join_numbers(ranks) +
+         " went while the others joined; join again";
+}
+
+constexpr const char* kNotProven = "the coordinator's list of members is not proven";
+
+// The ranks that a list of members, not proven yet, places on a node.
+std::vector<std::uint32_t> ranks_on(const std::string& node, const nlohmann::json& body) {
+  std::vector<std::uint32_t> numbers;
+  const auto nodes = body.find("nodes");
+  if (nodes == body.end() || !nodes->is_array()) return numbers;
+  for (const auto& one : *nodes) {
+    if (!one.is_object() || text_of(one, "id") != node) continue;
+    const auto ranks = one.find("ranks");
+    if (ranks == one.end() || !ranks->is_array()) continue;
+    for (const auto& rank : *ranks) {
+      if (rank.is_number_unsigned() && numbers.size() < collective::kMaxLocalRanks) {
+        numbers.push_back(rank.get<std::uint32_t>());
+      }
+    }
+  }
+  return numbers;
 }
 
 // The same for all groups of one user's job, on this node.
@@ -204,7 +228,7 @@ bool Conductor::on_member_message(LinkRef from, const nlohmann::json& message) {
     return false;
   const auto found = joins_.find(uid);
   if (found == joins_.end() || found->second.coordinator != from) {
-    if (type == "members") refuse_epoch(from, uid, message);
+    if (type == "members") refuse_epoch(from, uid, message, {});
     return true;
   }
   JoinSet& set = found->second;
@@ -233,16 +257,21 @@ bool Conductor::on_member_message(LinkRef from, const nlohmann::json& message) {
   return true;
 }
 
-// Ranks that the list names are not here any more: they went while the epoch began. The others must
-// not wait for this node.
-void Conductor::refuse_epoch(LinkRef from, const std::string& uid, const nlohmann::json& message) {
+// Ranks that the list names are not here any more, but for those of `waiting`: they went while the
+// epoch began. The others must not wait for this node.
+std::string Conductor::refuse_epoch(LinkRef from, const std::string& uid,
+                                    const nlohmann::json& message, const JoinSet& waiting) {
   const auto body = nlohmann::json::parse(text_of(message, "body"), nullptr, false);
-  if (!body.is_object()) return;
+  if (!body.is_object()) return kNotProven;
+  std::vector<std::uint32_t> gone = ranks_on(node_text(self_), body);
+  std::erase_if(gone, [&](std::uint32_t rank) { return waiting.ranks.contains(rank); });
+  std::string text = gone.empty() ? kNotProven : gone_text(gone);
   send(from, {{"t", "ended"},
               {"uid", uid},
               {"epoch", number_of(body, "epoch")},
               {"code", static_cast<int>(Errc::rank_lost)},
-              {"text", kGone}});
+              {"text", text}});
+  return text;
 }
 
 void Conductor::on_members(LinkRef from, const std::string& uid, const nlohmann::json& message) {
@@ -255,10 +284,11 @@ void Conductor::on_members(LinkRef from, const std::string& uid, const nlohmann:
   if (proof.empty() || !equal_constant_time(bytes_of(proof), bytes_of(text_of(message, "hmac"))) ||
       !body.is_object()) {
     ++counters_->bad_control_messages;
-    log_about({.group = short_uid(uid)}, spdlog::level::warn,
-              "group {}: the coordinator's list of members is not proven", short_uid(uid));
-    refuse_epoch(from, uid, message);
-    while (!set.ranks.empty()) refuse_join(set, set.ranks.begin()->first, Errc::rank_lost, kGone);
+    log_about({.group = short_uid(uid)}, spdlog::level::warn, "group {}: {}", short_uid(uid),
+              kNotProven);
+    // The proof is for the nonce of the lowest rank, which may be the one that went.
+    const std::string why = refuse_epoch(from, uid, message, set);
+    while (!set.ranks.empty()) refuse_join(set, set.ranks.begin()->first, Errc::rank_lost, why);
     joins_.erase(uid);
     return;
   }
@@ -330,13 +360,15 @@ void Conductor::make_group(JoinSet& set, const nlohmann::json& body) {
     group.addresses.push_back(text_of(node, "address"));
   }
   sound = sound && setup.shape.node != collective::kNobody;
-  bool gone = false;
+  std::vector<std::uint32_t> gone;
   for (std::size_t i = 0; sound && i < setup.shape.ranks[setup.shape.node].size(); ++i) {
-    gone = gone || !set.ranks.contains(setup.shape.ranks[setup.shape.node][i]);
+    const std::uint32_t rank = setup.shape.ranks[setup.shape.node][i];
+    if (!set.ranks.contains(rank)) gone.push_back(rank);
   }
-  if (!sound || gone) {
-    const Errc code = gone ? Errc::rank_lost : Errc::protocol_error;
-    const char* text = gone ? kGone : "a node cannot take part with these parameters";
+  if (!sound || !gone.empty()) {
+    const Errc code = sound ? Errc::rank_lost : Errc::protocol_error;
+    const std::string text =
+        sound ? gone_text(gone) : "a node cannot take part with these parameters";
     log_about(log_fields(group), spdlog::level::warn,
               "group {}: the coordinator's list of members does not fit this node: {}",
               short_uid(group.uid), text);

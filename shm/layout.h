@@ -76,7 +76,7 @@ enum class OpKind : std::uint16_t {
   barrier = 3,
   cancel = 4,  // ticket names the op to cancel; has no completion of its own
   // Reserved: reduce 5, reduce_scatter 6, all_gather 7, all_gather_v 8, all_to_all 9,
-  // all_to_all_v 10, gather 11, scatter 12, send 13, receive 14, group_split 15.
+  // all_to_all_v 10, gather 11, scatter 12, send 13, receive 14, group_split 15, submit_many 16.
 };
 
 // One submitted op, written to every lane that owns a chunk of it (docs/architecture.md, "Lanes").

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """The benchmarks: codecs, and all-reduce between nodes beside Gloo and iperf3, link by link.
 
-Writes build/bench/codec.json, build/bench/allreduce.json and build/bench/report.md, and prints a table
-for each link and what is aimed for beside what was measured. docs/benchmarks.md says how to read them.
+Writes build/bench/codec.json, codec_recorded.json, allreduce.json and report.md, and prints a table for
+each link and what is aimed for beside what was measured. docs/benchmarks.md says how to read them.
 """
 
 import argparse
@@ -54,9 +54,13 @@ def run_codec(options, plan):
     say("== codecs")
     subprocess.run([options.programs / "tern-bench", "codec", "--json", options.out / "codec.json",
                     *plan["codec"]], check=True)
-    rows = bench_codec.measure(options.programs / "tern-bench", *plan["codec_aims"], options.out)
-    say(bench_codec.markdown(rows))
-    return rows
+    rows = json.loads((options.out / "codec.json").read_text(encoding="utf-8"))["rows"]
+    aims = bench_codec.measure(options.programs / "tern-bench", *plan["codec_aims"], options.out,
+                               {row["target"] for row in rows})
+    say(bench_codec.markdown(aims))
+    say("\n== codecs on a recorded gradient")
+    recorded = bench_codec.measure_recorded(options.programs, *plan["codec_aims"], options.out)
+    return aims, recorded
 
 
 def run_iperf(nodes, seconds):
@@ -214,8 +218,8 @@ def record(result):
                                          "real_time", "aims", "idle", "system_calls")}
     line["links"] = [{"link": section["link"], "iperf3_gbit": section["iperf3_gbit"]}
                      for section in result["sections"] if section["iperf3_gbit"]]
-    line["codec_aims"] = [{key: row[key] for key in ("aim", "recipe", "gb_per_s", "measured", "limit")}
-                          for row in result["codec_aims"]]
+    line["codec_aims"] = [{key: row[key] for key in ("aim", "recipe", "target", "gb_per_s", "measured",
+                                                     "limit")} for row in result["codec_aims"]]
     line["rows"] = [{key: row[key] for key in keys if row.get(key) is not None}
                     for section in result["sections"] for row in section["rows"]]
     path = ROOT / "bench/history/allreduce.jsonl"
@@ -236,10 +240,11 @@ def run(options):
     logs = options.out / "logs"
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
-    for program in ("ternd", "ternctl", "tern-bench"):
+    programs = ["ternd", "ternctl", "tern-bench"] + (["train_mnist"] if options.codec else [])
+    for program in programs:
         if not (options.programs / program).exists():
             raise NodesError(f"{options.programs / program} is not there; run make bench")
-    codec_aims = run_codec(options, plan) if options.codec else []
+    codec_aims, recorded = run_codec(options, plan) if options.codec else ([], [])
     real_time = take_real_time(options)
     say("\n== all-reduce" + (", in the real-time class" if real_time else ""))
     sections, idle, calls = run_pair(options, plan, logs)
@@ -249,13 +254,15 @@ def run(options):
               "commit": commit_name(), "processor": processor_name(), "cores": os.cpu_count(),
               "kernel": os.uname().release.split("-")[0], "real_time": real_time, "quick": options.quick,
               "input": options.input or "gaussian", "sections": sections, "idle": idle,
-              "system_calls": calls, "aims": aims, "codec_aims": codec_aims}
+              "system_calls": calls, "aims": aims, "codec_aims": codec_aims,
+              "codec_recorded": recorded}
     (options.out / "allreduce.json").write_text(json.dumps(result, indent=1) + "\n",
                                                 encoding="utf-8")
-    report = markdown(result)
+    report = markdown(result, bench_codec.recorded_markdown(recorded) if recorded else "")
     (options.out / "report.md").write_text(report, encoding="utf-8")
     say(report[report.index("## Daemon"):])
-    say(f"written: {options.out}/allreduce.json, report.md" + (", codec.json" if options.codec else ""))
+    say(f"written: {options.out}/allreduce.json, report.md"
+        + (", codec.json, codec_recorded.json" if options.codec else ""))
     if options.record:
         record(result)
 

@@ -68,6 +68,8 @@ def run(options):
     out = options.out
     shutil.rmtree(out / "logs", ignore_errors=True)
     (out / "logs").mkdir(parents=True)
+    if options.data and not list(options.data.glob("*-ubyte.gz")):
+        raise NodesError(f"{options.data} has no files of MNIST (*-ubyte.gz)")
     for program in ("ternd", "ternctl", "train_mnist"):
         if not (options.programs / program).exists():
             raise NodesError(f"{options.programs / program} is not there; run make demo")
@@ -80,10 +82,13 @@ def run(options):
         else:
             print(f"two nodes, {RANKS_PER_NODE} workers each, on the loopback interface: the link "
                   f"is not shaped, so that times say little ({nodes.why_no_network})")
+        if options.data:
+            print(f"images: {options.data}")
+        data = ["--data", options.data.resolve()] if options.data else []
         nodes.start_daemons()
         rows = []
         for index, recipe in enumerate(RECIPES):
-            reports, link_bytes = train(nodes, index, recipe, options.steps)
+            reports, link_bytes = train(nodes, index, recipe, options.steps, data)
             rows.append(summarize(recipe, reports, link_bytes))
     finally:
         # A second Ctrl-C must not leave namespaces behind.
@@ -118,6 +123,9 @@ def main():
     parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin",
                         help="folder with ternd, ternctl and train_mnist")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/demo")
+    parser.add_argument("--data", type=pathlib.Path,
+                        help="folder with MNIST's files (*-ubyte.gz), as for train_mnist; without it "
+                             "the 10,000 images of the repository")
     parser.add_argument("--loopback", action="store_true", help="without namespaces and shaping")
     parser.add_argument("--security", choices=MODES, default="plaintext",
                         help="how the two daemons know each other")

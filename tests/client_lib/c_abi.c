@@ -78,6 +78,7 @@ LAYOUT(tern_op, counts, 88);
 _Static_assert(sizeof(tern_status) == 4, "tern_status");
 _Static_assert(sizeof(tern_dtype) == 4, "tern_dtype");
 _Static_assert(sizeof(tern_ticket) == 8, "tern_ticket");
+_Static_assert(sizeof(tern_group_id) == 256, "tern_group_id travels between programs as it is");
 _Static_assert(TERN_ERR_INTERNAL == 34, "error numbers");
 _Static_assert(TERN_U8 == 6 && TERN_PRODUCT == 4 && TERN_WEIGHTS == 3, "enum numbers");
 

@@ -13,4 +13,16 @@ std::vector<std::byte> HostilePeer::sealed(wire::FrameHeader header,
   return bytes;
 }
 
+std::optional<HostilePeer::Received> HostilePeer::receive_frame() {
+  while (true) {
+    std::vector<std::byte> head(sizeof(wire::FrameHeader));
+    if (!receive(head)) return std::nullopt;
+    const auto parsed = wire::parse_frame_header(head);
+    if (parsed.error != wire::ParseError::none) return std::nullopt;
+    Received frame{parsed.header, std::vector<std::byte>(parsed.header.payload_bytes)};
+    if (!receive(frame.payload)) return std::nullopt;
+    if (wire::is_sequenced(static_cast<wire::FrameKind>(frame.header.kind))) return frame;
+  }
+}
+
 }  // namespace tern::e2e

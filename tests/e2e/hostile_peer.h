@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -84,9 +85,24 @@ class HostilePeer {
     header.link_seq = ++sequence_;
     return frame(header, payload);
   }
+  // The same of a header that says more.
+  std::vector<std::byte> next(wire::FrameKind kind, wire::FrameHeader header,
+                              std::span<const std::byte> payload) {
+    header.kind = static_cast<std::uint8_t>(kind);
+    header.link_seq = ++sequence_;
+    return frame(header, payload);
+  }
   std::vector<std::byte> control(std::string_view text) {
     return next(wire::FrameKind::control, std::as_bytes(std::span(text)));
   }
+
+  // The next sequenced frame, whatever it is; nothing when the daemon has closed or patience is
+  // out.
+  struct Received {
+    wire::FrameHeader header;
+    std::vector<std::byte> payload;
+  };
+  std::optional<Received> receive_frame();
 
   // Whether the daemon closes the connection.
   bool is_thrown_out() {
@@ -107,6 +123,7 @@ class HostilePeer {
 
  private:
   bool receive(std::span<std::byte> bytes) {
+    if (bytes.empty()) return true;
     std::size_t have = 0;
     const auto has_all = [&] {
       const ssize_t count =

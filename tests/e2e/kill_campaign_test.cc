@@ -1,5 +1,6 @@
-// Random deaths, one after the other, on a cluster that works all the time. $TERN_KILLS says how
-// many, $TERN_SEED repeats a run that failed.
+// Random deaths, one after the other: in the middle of a stream of ops, and while ranks join or
+// declare. Every survivor hears who was lost. $TERN_KILLS says how many, $TERN_SEED repeats the
+// choices of a run that failed.
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -8,7 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -36,26 +39,21 @@ class Campaign {
 
   // One death and the recovery from it. What went wrong, or empty.
   std::string round() {
-    const std::uint64_t ops = random_() % 150;
-    const std::int64_t done = completed();
-    ranks_.tell_all("stream group=g ops=0 tensors=" + std::to_string(random_() % 4) +
-                    " window=" + std::to_string(1 + random_() % 16) + " large=120000");
-    if (!eventually([&] { return completed() >= done + static_cast<std::int64_t>(ops); })) {
-      return "the stream does not move";
-    }
     choose_victims();
-    strike();
-    std::string problems;
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      if (dead_ranks_.contains(rank)) continue;
-      const Reply reply = ranks_[rank].reply();
-      const bool told = reply.code == TERN_ERR_RANK_LOST || reply.code == TERN_ERR_PEER_LOST ||
-                        reply.code == TERN_ERR_DAEMON_LOST;
-      if (!told)
-        problems += "rank " + std::to_string(rank) + " got [" + std::to_string(reply.code) + "] " +
-                    reply.text + "; ";
+    outside_.clear();
+    problems_.clear();
+    switch (random_() % 8) {
+      case 0:
+        strike_in_join();
+        break;
+      case 1:
+        strike_in_declaration();
+        break;
+      default:
+        strike_in_stream();
+        break;
     }
-    return problems.empty() ? recover() : story_ + ": " + problems;
+    return problems_.empty() ? recover() : story_ + ": " + problems_;
   }
 
   // With all ranks gone no daemon holds anything of them.
@@ -77,11 +75,124 @@ class Campaign {
   // Two peers, three lanes and the conductor.
   static constexpr std::size_t kLinks = std::size_t{2} * 4;
 
-  std::int64_t completed() {
+  // Of all daemons.
+  std::int64_t counted(const std::string& name) {
     std::int64_t all = 0;
     for (std::size_t node = 0; node < 3; ++node)
-      all += std::max<std::int64_t>(0, cluster_[node].counter("ops_completed"));
+      all += std::max<std::int64_t>(0, cluster_[node].counter(name));
     return all;
+  }
+
+  void strike_in_stream() {
+    const auto ops = static_cast<std::int64_t>(random_() % 150);
+    const std::int64_t done = counted("ops_completed");
+    ranks_.tell_all("stream group=g ops=0 tensors=" + std::to_string(random_() % 4) +
+                    " window=" + std::to_string(1 + random_() % 16) + " large=120000");
+    if (!eventually([&] { return counted("ops_completed") >= done + ops; })) {
+      problems_ += "the stream does not move";
+      return;
+    }
+    strike();
+    for (const std::size_t rank : survivors()) expect_told(rank, ranks_[rank].reply());
+  }
+
+  // When a random number of the joins has reached a daemon; the others are on their way.
+  void strike_in_join() {
+    story_ += " while ranks join";
+    for (const Reply& left : ranks_.ask_all("leave group=g")) {
+      if (!left.ok()) problems_ += "leave: " + left.text + "; ";
+    }
+    const auto come = static_cast<std::int64_t>(random_() % (ranks_.size() + 1));
+    const std::int64_t before = counted("joins");
+    const std::string join = "join group=g timeout=4000 id=" + ranks_.id() +
+                             " size=" + std::to_string(ranks_.size()) + " rank=";
+    const auto tell = [&](std::size_t rank) { ranks_[rank].tell(join + std::to_string(rank)); };
+    std::size_t rank = 0;
+    for (; static_cast<std::int64_t>(rank) < come; ++rank) tell(rank);
+    if (!eventually([&] { return counted("joins") >= before + come; })) {
+      problems_ += "the joins do not arrive; ";
+    }
+    for (; rank < ranks_.size(); ++rank) tell(rank);
+    strike();
+    std::vector<std::size_t> joined;
+    for (const std::size_t survivor : survivors()) {
+      const Reply reply = ranks_[survivor].reply();
+      if (reply.ok()) {
+        joined.push_back(survivor);
+      } else {
+        outside_.insert(survivor);
+        expect_told(survivor, reply);
+      }
+    }
+    expect_told_at_work(joined);
+  }
+
+  void strike_in_declaration() {
+    story_ += " while ranks declare a tensor";
+    ranks_.tell_all("declare group=g name=declared role=gradient recipe=3lc:s=1 count=100000");
+    strike();
+    std::vector<std::size_t> declared;
+    for (const std::size_t rank : survivors()) {
+      const Reply reply = ranks_[rank].reply();
+      if (reply.ok()) {
+        declared.push_back(rank);
+      } else {
+        expect_told(rank, reply);
+      }
+    }
+    expect_told_at_work(declared);
+  }
+
+  std::vector<std::size_t> survivors() {
+    std::vector<std::size_t> alive;
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (!dead_ranks_.contains(rank)) alive.push_back(rank);
+    }
+    return alive;
+  }
+
+  // Whoever was in the group when the strike came hears of it with the next ops at the latest.
+  void expect_told_at_work(const std::vector<std::size_t>& ranks) {
+    for (const std::size_t rank : ranks) ranks_[rank].tell("stream group=g ops=0");
+    for (const std::size_t rank : ranks) expect_told(rank, ranks_[rank].reply());
+  }
+
+  // A join ends with what was waited for, everything else with what was lost. A rank whose own
+  // daemon has died knows no more than that.
+  void expect_told(std::size_t rank, const Reply& reply) {
+    const bool in_join = outside_.contains(rank);
+    bool told = reply.code == TERN_ERR_DAEMON_LOST &&
+                dead_nodes_.contains(static_cast<std::size_t>(kNodeOfRank[rank]));
+    for (const tern_status code : {TERN_ERR_RANK_LOST, TERN_ERR_PEER_LOST}) {
+      told = told || (reply.code == code && names_a_victim(reply.text));
+    }
+    for (const tern_status code : {TERN_ERR_TIMEOUT, TERN_ERR_UNREACHABLE}) {
+      told = told || (in_join && reply.code == code && names_a_victim(reply.text));
+    }
+    if (told) return;
+    problems_ += "rank " + std::to_string(rank) + " got [" + std::to_string(reply.code) + "] " +
+                 reply.text + "; ";
+  }
+
+  // By "rank 3", "ranks 3,4" or a daemon's address; the ranks of a dead daemon are lost with it.
+  bool names_a_victim(const std::string& text) {
+    for (const auto node : dead_nodes_) {
+      if (text.find(cluster_[node].address()) != std::string::npos) return true;
+    }
+    static const std::regex kRanks("ranks? ([0-9,]+)");
+    for (std::sregex_iterator found(text.begin(), text.end(), kRanks), end; found != end; ++found) {
+      std::istringstream numbers((*found)[1].str());
+      for (std::string number; std::getline(numbers, number, ',');) {
+        if (number.empty()) continue;
+        const std::size_t rank = std::stoul(number);
+        if (rank < ranks_.size() &&
+            (dead_ranks_.contains(rank) ||
+             dead_nodes_.contains(static_cast<std::size_t>(kNodeOfRank[rank])))) {
+          return true;
+        }
+      }
+    }
+    return false;
   }
 
   void choose_victims() {
@@ -129,7 +240,7 @@ class Campaign {
         ranks_[rank].ask("disconnect");
         const Reply connected = ranks_[rank].connect();
         if (!connected.ok()) return story_ + ": connect: " + connected.text;
-      } else {
+      } else if (!outside_.contains(rank)) {
         const Reply left = ranks_[rank].ask("leave group=g");
         if (!left.ok()) return story_ + ": leave: " + left.text;
       }
@@ -143,7 +254,8 @@ class Campaign {
   Ranks ranks_;
   std::vector<Holdings> idle_;
   std::set<std::size_t> dead_ranks_, dead_nodes_;
-  std::string story_;
+  std::set<std::size_t> outside_;  // survivors whose join has failed
+  std::string story_, problems_;
 };
 
 TEST(KillCampaign, EverySurvivorIsToldAndGoesOn) {

@@ -141,6 +141,39 @@ TEST_F(Tuner, APolicyHoldsForTensorsThatSayNothing) {
   EXPECT_EQ(cluster[0].ask("tuner")[0].value("allowed_loss", 1.0), 0.001);
 }
 
+// `auto` for one op: where the tensor has a tuner, that one; where its recipe is fixed, raw, which
+// pays nothing back and leaves the residual as it was.
+TEST_F(Tuner, AnOpMayAskForIt) {
+  begin("recipe=auto");
+  for (int i = 0; i < 30; ++i) step(std::to_string(i), " recipe=auto");
+  const auto rows = cluster[0].ask("tuner");
+  ASSERT_TRUE(rows.is_array() && rows.size() == 1) << rows;
+  EXPECT_GE(rows[0].value("ops", 0), 1);
+  ranks = Ranks();
+  begin("recipe=raw");
+  const std::string exact = step("1").field("crc");
+  ranks = Ranks();
+  begin("recipe=3lc:s=1");
+  EXPECT_NE(step("1").field("crc"), exact);
+  EXPECT_EQ(step("1", " recipe=auto").field("crc"), exact);
+  EXPECT_EQ(cluster[0].ask("tuner").size(), 0u);
+}
+
+// A delta may lose what a gradient may, and what it loses comes later.
+TEST_F(Tuner, HasDeltasToo) {
+  ASSERT_TRUE(cluster.running());
+  ranks = Ranks(cluster, {1, 1});
+  ASSERT_EQ(ranks.join("g", "seed=5"), "");
+  for (const Reply& reply :
+       ranks.ask_all("declare group=g name=t role=delta count=" + std::string(kCount))) {
+    ASSERT_TRUE(reply.ok()) << reply;
+  }
+  for (int i = 0; i < 30; ++i) step(std::to_string(i));
+  const auto rows = cluster[0].ask("tuner");
+  ASSERT_TRUE(rows.is_array() && rows.size() == 1) << rows;
+  EXPECT_GE(rows[0].value("ops", 0), 1);
+}
+
 TEST_F(Tuner, ItsLogGivesTheSameBitsAgain) {
   begin("recipe=auto");
   const auto first = steps(40);

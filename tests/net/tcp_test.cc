@@ -1,3 +1,7 @@
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include "net/tcp/tcp_transport.h"
 #include "tests/net/tcp_world.h"
 
@@ -30,6 +34,48 @@ TEST(TcpTransport, ResolvesNames) {
     loop.wait(1'000'000);
   }
   EXPECT_EQ(raw.opened, 1) << raw.closed_text;
+}
+
+// Of all TCP connections of this process: how many, and how many send small frames at once.
+struct Connections {
+  int all = 0, without_delay = 0;
+};
+Connections connections() {
+  Connections seen;
+  for (int fd = 0; fd < 256; ++fd) {
+    sockaddr_storage address{};
+    socklen_t bytes = sizeof(address);
+    sockaddr* const generic = static_cast<sockaddr*>(static_cast<void*>(&address));
+    if (::getpeername(fd, generic, &bytes) != 0 || address.ss_family != AF_INET) continue;
+    int no_delay = 0;
+    bytes = sizeof(no_delay);
+    EXPECT_EQ(::getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &no_delay, &bytes), 0);
+    ++seen.all;
+    seen.without_delay += no_delay != 0 ? 1 : 0;
+  }
+  return seen;
+}
+
+// A grant of a hundred bytes must not wait for an acknowledgement (Nagle's algorithm), on either
+// end.
+TEST(TcpTransport, SendsSmallFramesAtOnce) {
+  EventLoop loop;
+  SteadyClock clock;
+  RecordingAcceptorSink sink;
+  auto acceptor = TcpAcceptor::create(loop, {"127.0.0.1", 0}, clock, {}, {}, sink);
+  ASSERT_TRUE(acceptor) << acceptor.error().text;
+  TcpTransport transport(loop, {});
+  RawSink raw;
+  const auto connection = transport.connect((*acceptor)->endpoint(), raw);
+  Connections seen;
+  for (int i = 0; i < 30'000 && (raw.opened == 0 || seen.all < 2); ++i) {
+    transport.poll();
+    loop.wait(1'000'000);
+    seen = connections();
+  }
+  ASSERT_EQ(raw.opened, 1) << raw.closed_text;
+  EXPECT_EQ(seen.all, 2);
+  EXPECT_EQ(seen.without_delay, 2);
 }
 
 TEST(TcpTransport, ANameThatDoesNotExistIsUnreachable) {

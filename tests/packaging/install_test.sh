@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs into a folder that the build does not know, looks at what a service needs, moves the folder, and
-# builds the first program against it by pkg-config and by CMake's find_package, as somebody else's project
-# would. Without a daemon it must say so.
+# Installs into a folder that the build does not know, looks at what a service needs and what the library
+# needs and shows, moves the folder, and builds the first program against it by pkg-config and by CMake's
+# find_package, and README's, as somebody else's project would. Without a daemon they must say so.
 #
 #   install_test.sh CMAKE SOURCE_DIR BUILD_DIR CC
 set -eu
@@ -62,10 +62,30 @@ for program in sbin/ternd bin/ternctl; do
     fail "$program does not run"
 done
 
+# The library needs nothing but the C and C++ runtime, and shows nothing but versioned functions of its ABI.
+library=$libraries/libtern.so.1
+readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' >"$work/needed"
+grep -q '^libc\.so' "$work/needed" || fail "readelf says nothing of $library"
+! grep -Ev '^(libc|libm|libstdc\+\+|libgcc_s|ld-linux[a-z0-9_-]*)\.so' "$work/needed" >"$work/strange" ||
+  fail "libtern needs $(tr '\n' ' ' <"$work/strange")"
+# The version itself is listed as an absolute symbol.
+nm -D --defined-only "$library" | sed -n 's/^[0-9a-f]* [^A] //p' >"$work/shown"
+! grep -Ev '^tern_[a-z_]+@@TERN_1$' "$work/shown" >"$work/strange" ||
+  fail "libtern shows $(tr '\n' ' ' <"$work/strange")"
+grep -o 'TERN_API [^;]*' "$source/client_lib/include/tern/tern.h" | sed -n 's/.*\(tern_[a-z_]*\)(.*/\1/p' |
+  while read -r name; do
+    grep -q "^$name@@TERN_1\$" "$work/shown" || fail "libtern does not show $name"
+  done
+
 # Split into words on purpose: these are flags.
 flags=$(PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --cflags --libs tern)
 "$compiler" "$source/examples/first_program/first_program.c" $flags -o "$work/by_pkg_config"
 says_daemon_absent "$work/by_pkg_config"
+# README's program, which is another text.
+sed -n '/^```c$/,/^```$/p' "$source/README.md" | sed '/^```/d' >"$work/of_readme.c"
+grep -q 'tern_all_reduce' "$work/of_readme.c" || fail 'README has no program in C'
+"$compiler" -Wall -Wextra -Werror "$work/of_readme.c" $flags -o "$work/of_readme"
+says_daemon_absent "$work/of_readme"
 
 mkdir "$work/project"
 cat >"$work/project/CMakeLists.txt" <<EOF

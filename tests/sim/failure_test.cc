@@ -251,8 +251,10 @@ TEST(Failure, NonsenseEntriesHurtOnlyTheirSender) {
   expect_refused(request, 0, Errc::invalid_argument);
   expect_refused(all_reduce(DType::f32, 100), 12345, Errc::unknown_tensor);
   request = all_reduce(DType::f32, 100);
-  request.kind = static_cast<shm::OpKind>(9);
-  expect_refused(request, 0, Errc::invalid_argument);
+  for (std::uint16_t reserved = 5; reserved <= 17; ++reserved) {
+    request.kind = static_cast<shm::OpKind>(reserved);
+    expect_refused(request, 0, Errc::invalid_argument);
+  }
   request.kind = shm::OpKind::broadcast;
   request.root = 2;
   expect_refused(request, 0, Errc::invalid_argument);

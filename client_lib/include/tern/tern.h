@@ -159,7 +159,7 @@ TERN_API tern_status tern_free(tern_client* client, void* memory);
 
 /* Names a group and proves the right to join it; printable text, zero-terminated. It travels from
  * the rank that mints it to the others by the application's own means (a file, torchrun's store,
- * MPI, Slurm). It contains a secret: whoever has it can join. */
+ * MPI, Slurm). It contains a secret: whoever has it can join. Its size never changes. */
 typedef struct {
   char text[256];
 } tern_group_id;
