@@ -184,7 +184,14 @@ void Link::State::break_connection(const char* why) {
   drop_connection();
 }
 
+void Link::State::break_for_breach(const char* why) {
+  sink.on_breach(link, why);
+  break_connection(why);
+}
+
 void Link::State::connection_closed(Errc reason, const char* text) {
+  // What came were no frames, or not those that could come now.
+  if (reason == Errc::corrupt_data || reason == Errc::protocol_error) sink.on_breach(link, text);
   // Whoever is not accepted now will not be the next moment. A link that was open goes on trying:
   // a stranger on the way must not be able to end it by one forged alert.
   if (reason == Errc::permission_denied && !was_open && identity.active) {

@@ -64,6 +64,9 @@ class LinkSink {
   // For good. All memory of unacknowledged frames is free again (their cookies are passed to
   // on_acked before, so that the owner has one place to release). Do not destroy the link in here.
   virtual void on_lost(Link& link, Errc reason, const char* text) = 0;
+  // The peer has broken the protocol, or its connection was cut off inside a frame. That has cost
+  // it the connection; the link may be resumed.
+  virtual void on_breach(Link& /*link*/, const char* /*text*/) {}
 };
 
 enum class LinkState : std::uint8_t { connecting, open, broken, lost };

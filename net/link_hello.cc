@@ -71,6 +71,7 @@ void Link::State::open(std::uint64_t peer_next_receive, std::uint16_t common_ver
 
 void Link::State::refuse(std::unique_ptr<Incoming> incoming, Errc code, const char* text) {
   ++stats.refused_frames;
+  if (code == Errc::protocol_error) sink.on_breach(link, text);
   refusal = std::make_unique<Refusal>(transport, std::move(incoming), code, text,
                                       clock.now_ns() + kRefusalLinger);
 }

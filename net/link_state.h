@@ -122,6 +122,7 @@ struct Link::State {
   std::uint64_t attempt_timeout_ns() const noexcept { return settings.resume_timeout_ns / 2; }
   void drop_connection();
   void break_connection(const char* why);
+  void break_for_breach(const char* why);
   void connection_closed(Errc reason, const char* text);
   void lose(Errc reason, std::string text);
   void release_all();
