@@ -197,6 +197,7 @@ class LaneGroup {
                    const shm::SubmitEntry& entry, const char*& problem) const;
   void refuse(LaneClient& client, std::uint64_t ticket, Errc code, const char* text);
   void cancel(LaneClient& client, const shm::SubmitEntry& entry);
+  void tell_submitted(collective::OpId op);
 
   // Actions (lane_group_actions.cc).
   void carry_out(const collective::Action& action);

@@ -201,6 +201,18 @@ void LaneGroup::cancel(LaneClient& client, const shm::SubmitEntry& entry) {
   }
 }
 
+void LaneGroup::tell_submitted(OpId op) {
+  const wire::SubmittedBody body{ops_.op(op).submitted};
+  const auto header = frame(wire::FrameKind::submitted, op, 0, 0);
+  for (LanePeer* peer : peers_) {
+    if (peer == nullptr || peer->link->state() == net::LinkState::lost ||
+        (peer->link->peer_features() & wire::kFeatureSubmitted) == 0) {
+      continue;
+    }
+    peer->link->send_copy(header, std::as_bytes(std::span(&body, 1)));
+  }
+}
+
 void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   if (entry.kind == static_cast<std::uint16_t>(OpKind::cancel)) return cancel(client, entry);
   op_seen_ = true;

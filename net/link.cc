@@ -49,6 +49,7 @@ void Link::add_decode_ns(std::uint64_t ns) noexcept { state_->decode_ns += ns; }
 void Link::report_delivered(std::uint64_t bytes_per_s) noexcept { state_->delivered = bytes_per_s; }
 LinkState Link::state() const noexcept { return state_->state; }
 const Link::Identity& Link::identity() const noexcept { return state_->identity; }
+std::uint64_t Link::peer_features() const noexcept { return state_->peer_features; }
 const LinkStats& Link::stats() const noexcept { return state_->stats; }
 Carriage Link::carriage() const noexcept {
   return state_->connection ? state_->connection->carriage() : Carriage{};

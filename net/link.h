@@ -121,6 +121,8 @@ class Link final : private ConnectionSink {
   void report_delivered(std::uint64_t bytes_per_s) noexcept;
   LinkState state() const noexcept;
   const Identity& identity() const noexcept;
+  // HelloBody::features of the peer's last hello.
+  std::uint64_t peer_features() const noexcept;
   const LinkStats& stats() const noexcept;
   Carriage carriage() const noexcept;  // of the connection, if there is one
   std::uint64_t unacked_frames() const noexcept;

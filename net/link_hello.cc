@@ -43,6 +43,7 @@ void Link::State::say_hello(wire::FrameKind kind) {
   body.expected_node = identity.peer;
   body.session = session;
   body.next_receive = next_receive;
+  body.features = wire::kFeatureSubmitted;
   const wire::HelloFrame frame = wire::make_hello(kind, body);
   send_control(std::as_bytes(std::span(&frame, 1)));
 }
@@ -128,6 +129,7 @@ void Link::State::accept(std::unique_ptr<Incoming> incoming, const wire::HelloBo
   }
   if (state == LinkState::lost) return;  // closed in a callback
   identity.peer = hello.node;
+  peer_features = hello.features;
   session = hello.session;
   connection = transport.adopt(std::move(incoming), events);
   say_hello(wire::FrameKind::hello_reply);
@@ -157,6 +159,7 @@ void Link::State::finish_hello_reply(const wire::FrameHeader& header) {
     return;
   }
   identity.peer = hello.node;
+  peer_features = hello.features;
   open(hello.next_receive, parsed.version);
 }
 

@@ -78,6 +78,7 @@ struct Link::State {
   LinkStats stats;
   std::uint64_t session = 0;  // zero on a passive link before its first hello
   std::uint16_t version = wire::kWireProtocol;
+  std::uint64_t peer_features = 0;
   bool was_open = false;
   bool closed_here = false;  // by close(): no callbacks any more
 
