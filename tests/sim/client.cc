@@ -11,10 +11,8 @@ namespace tern::sim {
 
 using shm::PacketKind;
 
-Client::Client(World& world, std::size_t daemon, std::uint64_t id, std::uint32_t user)
+Client::Client(World& world, std::size_t daemon, std::uint64_t id, shm::PeerCredentials credentials)
     : world_(world), daemon_(daemon), id_(id) {
-  shm::PeerCredentials credentials;
-  credentials.uid = user;
   world_.daemon(daemon_).conductor->on_client_connected(id_, std::move(credentials));
 }
 

@@ -66,7 +66,7 @@ struct OpResult {
 
 class Client {
  public:
-  Client(World& world, std::size_t daemon, std::uint64_t id, std::uint32_t user);
+  Client(World& world, std::size_t daemon, std::uint64_t id, shm::PeerCredentials credentials);
 
   std::uint64_t id() const { return id_; }
   std::size_t daemon() const { return daemon_; }

@@ -103,6 +103,36 @@ class Quotas : public ::testing::Test {
   World world{1};
 };
 
+// Only those may connect whom the configuration lists, by uid or by any of their groups.
+TEST_F(Quotas, UsersWhoAreNotListedAreRefused) {
+  add_daemon([](auto& settings) {
+    settings.allowed_uids = {kAlice};
+    settings.allowed_gids = {50, 60};
+  });
+  const auto credentials = [](uid_t uid, gid_t gid, std::vector<gid_t> groups) {
+    shm::PeerCredentials known;
+    known.uid = uid;
+    known.gid = gid;
+    known.groups = std::move(groups);
+    return known;
+  };
+  Client* const allowed[] = {&world.connect_as(0, credentials(kAlice, 7, {})),
+                             &world.connect_as(0, credentials(kBob, 60, {})),
+                             &world.connect_as(0, credentials(kBob, 7, {8, 50}))};
+  for (Client* client : allowed) {
+    EXPECT_TRUE(world.run_until([&] { return client->ready(); }, kSecond));
+  }
+  Client& refused = world.connect_as(0, credentials(kBob, kAlice, {8, 9}));
+  constexpr std::uint64_t kHello = 1;
+  const OpResult result = await(refused, kHello);
+  EXPECT_EQ(result.status, Errc::permission_denied);
+  EXPECT_TRUE(contains(result.detail, "uid 1002 is not in allowed_uids")) << result.detail;
+  EXPECT_TRUE(refused.lost());
+  const auto counters = world.daemon(0).conductor->report_counters();
+  EXPECT_EQ(counters["clients_refused"]["value"], 1u);
+  EXPECT_EQ(counters["clients_accepted"]["value"], 3u);
+}
+
 TEST_F(Quotas, LinksBeyondAUsersAreRefusedOnEveryNode) {
   add_daemon();
   add_daemon([](auto& settings) { settings.max_links_per_user = 1; });

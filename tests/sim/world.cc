@@ -157,7 +157,15 @@ std::uint64_t World::links_lost() const {
 
 Client& World::connect(std::size_t daemon, const std::string& job, std::uint64_t arena_bytes,
                        std::uint32_t user) {
-  clients_.push_back(std::make_unique<Client>(*this, daemon, next_client_++, user));
+  shm::PeerCredentials credentials;
+  credentials.uid = user;
+  return connect_as(daemon, std::move(credentials), job, arena_bytes);
+}
+
+Client& World::connect_as(std::size_t daemon, shm::PeerCredentials credentials,
+                          const std::string& job, std::uint64_t arena_bytes) {
+  clients_.push_back(
+      std::make_unique<Client>(*this, daemon, next_client_++, std::move(credentials)));
   clients_.back()->hello(job, arena_bytes);
   return *clients_.back();
 }

@@ -87,6 +87,8 @@ class World {
   // A process that connects to the daemon; its hello is under way.
   Client& connect(std::size_t daemon, const std::string& job = "job",
                   std::uint64_t arena_bytes = 1 << 20, std::uint32_t user = 0);
+  Client& connect_as(std::size_t daemon, shm::PeerCredentials credentials,
+                     const std::string& job = "job", std::uint64_t arena_bytes = 1 << 20);
   Client* client(std::uint64_t id);
   void close(Client& client);  // its process ends
   const std::vector<std::unique_ptr<Client>>& clients() const { return clients_; }
