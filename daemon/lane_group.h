@@ -195,7 +195,6 @@ class LaneGroup {
                      wire::AnnounceBody& body, const char*& problem) const;
   bool may_replace(const codec::Recipe& recipe, const codec::Recipe& declared,
                    const shm::SubmitEntry& entry, const char*& problem) const;
-  void refuse(LaneClient& client, std::uint64_t ticket, Errc code, const char* text);
   void cancel(LaneClient& client, const shm::SubmitEntry& entry);
   void tell_submitted(collective::OpId op);
 
