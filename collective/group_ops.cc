@@ -62,7 +62,7 @@ GroupOps::GroupOps(GroupShape shape)
   for (std::uint32_t i = 0; i < shape_.active_chunks; ++i) {
     free_chunks_[i] = shape_.active_chunks - 1 - i;
   }
-  for (auto* list : {&to_announce_, &to_fail_remote_, &to_complete_, &running_})
+  for (auto* list : {&to_announce_, &to_fail_remote_, &to_complete_, &to_tell_, &running_})
     list->reserve(slots);
 }
 
@@ -290,6 +290,18 @@ bool GroupOps::on_announce(std::uint32_t node, const OpKey& key, const wire::Ann
   return true;
 }
 
+bool GroupOps::on_submitted(std::uint32_t node, const OpKey& key, std::uint64_t ranks) {
+  if ((ranks & ~low_bits(static_cast<std::uint32_t>(shape_.ranks[node].size()))) != 0) return false;
+  OpId id = find(key);
+  if (id == kNoOp) {
+    if (superseded(key) || ended_) return true;
+    id = create(key);  // it will be announced or fail, as one that has been announced will
+    if (id == kNoOp) return true;  // no room for what nobody here knows
+  }
+  progress(id, node).submitted |= ranks;
+  return true;
+}
+
 void GroupOps::start(OpId id) {
   Op& op = ops_[id];
   op.started = true;
@@ -327,8 +339,9 @@ std::size_t GroupOps::missing_ranks(OpId id, std::span<std::uint32_t> out) const
   for (std::uint32_t node = 0; node < nodes_; ++node) {
     const auto& ranks = shape_.ranks[node];
     if (node != shape_.node && (op.announced & bit(node)) != 0) continue;
+    const std::uint64_t here = node == shape_.node ? op.submitted : progress(id, node).submitted;
     for (std::uint32_t i = 0; i < ranks.size(); ++i) {
-      if (node == shape_.node && (op.submitted & bit(i)) != 0) continue;
+      if ((here & bit(i)) != 0) continue;
       if (count < out.size()) out[count] = ranks[i];
       ++count;
     }

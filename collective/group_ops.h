@@ -85,12 +85,13 @@ enum class ActionKind : std::uint8_t {
   begin_add,   // accumulator of `chunk` = this node's own contribution + that of `node`, as in add
   add,         // accumulator of `chunk` += contribution of `node`; its slab is free
   finish,      // the sum of `chunk` is complete: encode, send to all, deliver
-  finish_parked,  // likewise chunk `index`, whose sum was parked until all sums were known
-  publish,        // broadcast: send chunk `index` of this node's input to all, deliver
-  reduce_eager,   // add all eager contributions in node order, deliver
-  verify,         // compute the results' checksums, send them to all
-  fail_remote,    // send the op's failure to every other node
-  complete,       // tell every local rank that submitted; then release() when nothing is in use
+  finish_parked,   // likewise chunk `index`, whose sum was parked until all sums were known
+  publish,         // broadcast: send chunk `index` of this node's input to all, deliver
+  reduce_eager,    // add all eager contributions in node order, deliver
+  verify,          // compute the results' checksums, send them to all
+  fail_remote,     // send the op's failure to every other node
+  tell_submitted,  // send every other node which ranks of this one have submitted the op
+  complete,        // tell every local rank that submitted; then release() when nothing is in use
 };
 
 struct Action {
@@ -115,6 +116,7 @@ struct Op {
   std::int32_t priority = 0;
   std::uint64_t order = 0;
   std::uint64_t submitted = 0;  // local ranks, by their index on this node
+  std::uint64_t told = 0;       // of these, those that the other nodes know of
   std::uint64_t announced = 0;  // nodes
   std::uint64_t verified = 0;   // nodes whose checksums are here
   std::uint64_t first_submit_ns = 0;
@@ -158,6 +160,8 @@ class GroupOps {
   void on_op_fail(std::uint32_t node, const OpKey& key, Errc code, std::uint32_t about_rank,
                   std::string_view text);
   bool on_verify(std::uint32_t node, const OpKey& key, OpId& op);
+  // `ranks` of the node, by their index there, have submitted an op that waits for its others.
+  bool on_submitted(std::uint32_t node, const OpKey& key, std::uint64_t ranks);
 
   // ---- Failures that begin here ----
 
@@ -170,6 +174,9 @@ class GroupOps {
   void end(Errc code, std::string_view text);
   // Ops older than timeout_ns that not all ranks have submitted fail, naming who is missing.
   void expire(std::uint64_t now_ns, std::uint64_t timeout_ns);
+  // Of ops that have waited for ranks of this node for so long, the other nodes are told which have
+  // come.
+  void tell_late(std::uint64_t now_ns, std::uint64_t after_ns);
 
   // ---- Actions ----
 
@@ -207,8 +214,8 @@ class GroupOps {
   Errc end_code() const noexcept { return end_code_; }
   std::string_view end_text() const noexcept { return end_text_; }
   std::uint32_t node_of_rank(std::uint32_t rank) const noexcept;
-  // Ranks that have not submitted op: exact for this node, all ranks of a node that has not
-  // announced. Returns how many; writes at most out.size().
+  // Ranks that have not submitted op: exact for this node, of another as it has told last. Returns
+  // how many; writes at most out.size().
   std::size_t missing_ranks(OpId op, std::span<std::uint32_t> out) const noexcept;
   std::uint32_t slots() const noexcept { return static_cast<std::uint32_t>(ops_.size()); }
   bool in_use(OpId id) const noexcept { return used_[id]; }
@@ -219,6 +226,7 @@ class GroupOps {
     std::uint32_t sent = 0;         // contributions sent to it
     std::uint32_t contributed = 0;  // contributions it has sent us
     std::uint32_t results = 0;      // results it has sent us
+    std::uint64_t submitted = 0;    // ranks of that node, as it has told
   };
   struct Chunk {
     OpId op = kNoOp;
@@ -271,6 +279,7 @@ class GroupOps {
   std::vector<OpId> to_announce_;
   std::vector<OpId> to_fail_remote_;
   std::vector<OpId> to_complete_;
+  std::vector<OpId> to_tell_;
   std::vector<OpId> running_;  // started, not eager; by priority, then order
   std::unordered_map<std::uint64_t, std::vector<OpId>> by_tensor_;  // live ops of each tensor
   std::unordered_map<std::uint64_t, Uses> uses_;

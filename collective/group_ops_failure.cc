@@ -31,6 +31,7 @@ void GroupOps::fail_here(OpId id, Errc code, std::uint32_t about_rank, std::stri
   copy_text(op.text, text);
   running_.erase(std::remove(running_.begin(), running_.end(), id), running_.end());
   to_announce_.erase(std::remove(to_announce_.begin(), to_announce_.end(), id), to_announce_.end());
+  to_tell_.erase(std::remove(to_tell_.begin(), to_tell_.end(), id), to_tell_.end());
   if (std::find(to_complete_.begin(), to_complete_.end(), id) == to_complete_.end()) {
     to_complete_.push_back(id);
   }
@@ -113,6 +114,17 @@ void GroupOps::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
                             i == 0 ? "" : ",", missing[i]);
     }
     fail(id, Errc::op_timeout, count > 0 ? missing[0] : kNobody, text);
+  }
+}
+
+void GroupOps::tell_late(std::uint64_t now_ns, std::uint64_t after_ns) {
+  if (nodes_ == 1 || local_ranks_ == 1 || ended_) return;
+  for (OpId id = 0; id < ops_.size(); ++id) {
+    if (!used_[id]) continue;
+    const Op& op = ops_[id];
+    if (op.failed || op.submitted == op.told || op.submitted == all_local()) continue;
+    if (now_ns - op.first_submit_ns < after_ns) continue;
+    if (std::find(to_tell_.begin(), to_tell_.end(), id) == to_tell_.end()) to_tell_.push_back(id);
   }
 }
 

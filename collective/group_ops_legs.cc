@@ -176,6 +176,14 @@ Action GroupOps::next(const Room& room) {
     action.op = id;
     return action;
   }
+  if (!to_tell_.empty()) {
+    const OpId id = to_tell_.back();
+    to_tell_.pop_back();
+    ops_[id].told = ops_[id].submitted;
+    action.kind = ActionKind::tell_submitted;
+    action.op = id;
+    return action;
+  }
   if (!to_announce_.empty()) {
     const OpId id = to_announce_.front();
     to_announce_.erase(to_announce_.begin());

@@ -140,6 +140,8 @@ int Conductor::drain_events() {
 
 void Conductor::on_event(const Event& event) {
   if (event.kind == EventKind::client_dropped) return client_dropped(event.client);
+  if (event.kind == EventKind::entry_refused) return on_entry_refused(event);
+  if (event.kind == EventKind::peer_refused) return log_peer(node_text(event.peer), event.text);
   if (event.kind == EventKind::client_misbehaved) {
     const auto found = clients_.find(event.client->id);
     if (found == clients_.end()) return;
@@ -229,6 +231,8 @@ void Conductor::on_event(const Event& event) {
       break;
     case EventKind::client_dropped:
     case EventKind::client_misbehaved:
+    case EventKind::entry_refused:
+    case EventKind::peer_refused:
       break;
   }
 }
@@ -334,7 +338,7 @@ void Conductor::on_control_message(LinkRef from, const nlohmann::json& message) 
   if (!understood) understood = on_member_message(from, message);
   if (!understood) {
     ++counters_->bad_control_messages;
-    spdlog::warn("a control message that nobody understands was ignored");
+    log_peer(links_.name_of(from), "a control message that nobody understands was ignored");
   }
 }
 
@@ -377,7 +381,7 @@ void Conductor::on_control_link_lost(LinkRef link, Errc reason, bool worked,
 void Conductor::on_incoming(std::unique_ptr<net::Incoming> incoming, const wire::FrameHeader&,
                             const wire::HelloBody& hello) {
   if (hello.lane == wire::kConductorLane) {
-    links_.adopt(std::move(incoming), hello);
+    if (!links_.adopt(std::move(incoming), hello)) refuse_hello(hello, "there are too many");
   } else if (hello.lane < lanes_.size()) {
     Command adopt;
     adopt.kind = CommandKind::adopt_connection;
@@ -385,7 +389,8 @@ void Conductor::on_incoming(std::unique_ptr<net::Incoming> incoming, const wire:
     adopt.hello = hello;
     command(hello.lane, adopt);
   } else {
-    ++counters_->hellos_refused;  // closed: a group never uses more lanes than its nodes have
+    // Closed: a group never uses more lanes than its nodes have.
+    refuse_hello(hello, "there is no lane " + std::to_string(hello.lane));
   }
 }
 

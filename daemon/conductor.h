@@ -21,6 +21,7 @@
 #include "daemon/coordinator.h"
 #include "daemon/counter_table.h"
 #include "daemon/lane.h"
+#include "daemon/log_limit.h"
 #include "daemon/member_group.h"
 #include "daemon/scope.h"
 #include "daemon/state_part.h"
@@ -199,6 +200,20 @@ class Conductor final : public ControlSender,
   static std::vector<std::uint32_t> users_of(
       const MemberGroup& group, const std::map<std::uint64_t, std::unique_ptr<Client>>& clients);
 
+  // Refusals (conductor_refusals.cc): counted, logged, answered. The lines are limited.
+  void on_entry_refused(const Event& event);
+  struct Request {
+    const Client& client;
+    std::uint64_t number = 0;
+    std::string_view group = {};
+  };
+  void log_refusal(const Request& request, const char* what, Errc code, const std::string& text);
+  void refuse_join(const Request& join, Errc code, const std::string& text);
+  void refuse_declaration(const Request& declaration, Errc code, const std::string& text);
+  void log_peer(const std::string& peer, const std::string& text);
+  void refuse_hello(const wire::HelloBody& hello, const std::string& text);
+  void on_control_breach(const std::string& peer, const std::string& text) override;
+
   // Groups (conductor_groups.cc).
   void on_group_mint(Client& client, std::uint64_t request);
   void on_group_join(Client& client, const shm::GroupJoinPacket& packet);
@@ -258,7 +273,9 @@ class Conductor final : public ControlSender,
   std::map<LaneGroup*, MemberGroup*> group_of_lane_group_;
   std::map<std::string, KeptState> kept_states_;
   std::set<std::string> used_states_;
-  std::map<std::uint32_t, std::uint64_t> refusal_logged_ns_;  // by user
+  LogLimit<std::uint32_t> user_log_;
+  LogLimit<std::uint64_t> client_log_;
+  LogLimit<std::string> peer_log_;
   std::vector<std::unique_ptr<StateMove>> moves_;
   bool join_failed_ = false;
   std::uint64_t links_due_ns_ = 0;            // when links are looked at that nobody may need

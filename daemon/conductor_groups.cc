@@ -78,14 +78,18 @@ void Conductor::on_group_mint(Client& client, std::uint64_t request) {
 void Conductor::on_group_join(Client& client, const shm::GroupJoinPacket& packet) {
   const std::uint64_t request = packet.header.request;
   if (stopping_) return answer(client.id, request, Errc::shutting_down, "the daemon is stopping");
+  std::string group;  // what is known of it so far
+  const auto refuse = [&](Errc code, const std::string& text) {
+    refuse_join({client, request, group}, code, text);
+  };
   if (std::memchr(packet.id, '\0', sizeof(packet.id)) == nullptr) {
-    return answer(client.id, request, Errc::invalid_argument, "the group id's text does not end");
+    return refuse(Errc::invalid_argument, "the group id's text does not end");
   }
   const auto id = parse_group_id(packet.id);
-  if (!id) return answer(client.id, request, id.error().code, id.error().text);
+  if (!id) return refuse(id.error().code, id.error().text);
+  group = short_group_uid(*id);
   if (packet.size < 1 || packet.size > 1024 || packet.rank < 0 || packet.rank >= packet.size) {
-    return answer(client.id, request, Errc::invalid_argument,
-                  "rank must be 0 .. size-1 and size 1 .. 1024");
+    return refuse(Errc::invalid_argument, "rank must be 0 .. size-1 and size 1 .. 1024");
   }
   const std::string uid = to_hex(id->uid);
   if (const std::string problem = join_problem(client.credentials.uid, uid); !problem.empty()) {
@@ -98,17 +102,16 @@ void Conductor::on_group_join(Client& client, const shm::GroupJoinPacket& packet
   if (known != joins_.end()) {
     // The first join of this node fixed the id; another secret for the same uid cannot be right.
     if (known->second.id != *id) {
-      return answer(client.id, request, Errc::bad_secret, "the group id's secret is wrong");
+      return refuse(Errc::bad_secret, "the group id's secret is wrong");
     }
     for (const auto& [other, joining] : known->second.ranks) {
       if (joining.client != client.id) continue;
-      return answer(client.id, request, Errc::invalid_argument,
+      return refuse(Errc::invalid_argument,
                     "this process is joining already, as rank " + std::to_string(other));
     }
     if (known->second.ranks.contains(rank)) {
-      return answer(
-          client.id, request, Errc::rank_taken,
-          "rank " + std::to_string(rank) + " has been taken by another process of this node");
+      return refuse(Errc::rank_taken, "rank " + std::to_string(rank) +
+                                          " has been taken by another process of this node");
     }
   }
   if (here) coordinator_.learn(*id);
@@ -164,11 +167,8 @@ void Conductor::ask_again(JoinSet& set) {
 void Conductor::refuse_join(JoinSet& set, std::uint32_t rank, Errc code, const std::string& text) {
   const auto found = set.ranks.find(rank);
   if (found == set.ranks.end()) return;
-  ++counters_->joins_refused;
-  const std::string uid = short_group_uid(set.id);
-  log_about({.group = uid}, spdlog::level::warn, "rank {} of group {} was refused: {}: {}", rank,
-            uid, errc_name(code), text);
-  answer(found->second.client, found->second.request, code, text);
+  const Client& client = *clients_.at(found->second.client);  // which takes its joins with it
+  refuse_join({client, found->second.request, short_group_uid(set.id)}, code, text);
   set.ranks.erase(found);
   join_failed_ = true;
 }

@@ -13,8 +13,6 @@
 namespace tern::daemon {
 namespace {
 
-// One user's refusals may be many; the counter has all of them.
-constexpr std::uint64_t kLogEveryNs = 1'000'000'000;
 // Connections there may be for each client: one that comes and one that goes.
 constexpr std::size_t kConnectionsPerClient = 2;
 // An eighth of the joins that a coordinator holds for all.
@@ -28,10 +26,8 @@ std::string limit(const char* name, std::uint64_t value) {
 
 void Conductor::count_quota_refusal(const Client& client, const std::string& text) {
   ++counters_->quota_refusals;
-  const std::uint64_t now = clock_.now_ns();
-  std::erase_if(refusal_logged_ns_,
-                [now](const auto& one) { return now - one.second >= kLogEveryNs; });
-  if (!refusal_logged_ns_.emplace(client.credentials.uid, now).second) return;
+  // By user: those without a hello are another client each time.
+  if (!user_log_.admits(client.credentials.uid, clock_.now_ns())) return;
   log_about({.job = client.job}, spdlog::level::warn, "client pid {} uid {} was refused: {}",
             client.credentials.pid, client.credentials.uid, text);
 }

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "codec/entropy/codebook.h"
@@ -45,6 +46,13 @@ std::string problem_of(const codec::Recipe& recipe, const CodecState::Shape& sha
            std::string(dtype_name(shape.dtype)) + " tensor itself; keep or code less";
   }
   return {};
+}
+
+// What ranks must agree on, for an error.
+std::string declaration_text(const TensorState& state) {
+  return std::to_string(state.count) + " " + std::string(dtype_name(state.dtype)) + " (" +
+         std::string(role_name(state.role)) + (state.exempt ? ", exempt" : "") + ", recipe " +
+         codec::canonical_text(state.recipe) + ")";
 }
 
 // Whether a block of one can be the next of the other's.
@@ -154,8 +162,7 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
     return answer(client.id, request, Errc::unknown_group, "this client is not in that group");
   }
   const auto refuse = [&](Errc code, const std::string& text) {
-    if (code == Errc::quota_exceeded) return refuse_quota(client, request, text);
-    answer(client.id, request, code, text);
+    refuse_declaration({client, request, short_uid(group->uid)}, code, text);
   };
   if (!terminated(packet.name) || packet.name[0] == '\0') {
     return refuse(Errc::invalid_argument, "a tensor's name must have 1 to 127 bytes");
@@ -212,11 +219,11 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
     if (other.dtype != mine.dtype || other.count != mine.count || other.role != mine.role ||
         other.recipe.memory != mine.recipe.memory || other.exempt != mine.exempt ||
         other.one_lane != mine.one_lane || !same_streams(other, mine, codec_shape(*group, mine))) {
-      return refuse(Errc::mismatch, "another rank of this node declared " + name + " as " +
-                                        std::to_string(other.count) + " x " +
-                                        std::string(dtype_name(other.dtype)) + " " +
-                                        std::string(role_name(other.role)) + " with recipe " +
-                                        codec::canonical_text(other.recipe));
+      const auto holder = static_cast<std::size_t>(std::countr_zero(found->second.holders));
+      return refuse(Errc::mismatch, name + ": rank " + std::to_string(group->ranks[holder].rank) +
+                                        " says " + declaration_text(other) + ", rank " +
+                                        std::to_string(rank->rank) + " says " +
+                                        declaration_text(mine));
     }
   } else {
     if (const std::string problem = tensor_problem(client.credentials.uid); !problem.empty()) {

@@ -54,13 +54,13 @@ LinkRef ControlLinks::open(const net::Endpoint& endpoint) {
   return add({}, endpoint, true).ref;
 }
 
-void ControlLinks::adopt(std::unique_ptr<net::Incoming> incoming, const wire::HelloBody& hello) {
+bool ControlLinks::adopt(std::unique_ptr<net::Incoming> incoming, const wire::HelloBody& hello) {
   for (auto& peer : peers_) {
     if (peer->lost || peer->node != hello.node || !peer->endpoint.host.empty()) continue;
-    if (peer->link->offer(incoming, hello)) return;
+    if (peer->link->offer(incoming, hello)) return true;
   }
-  if (peers_.size() >= kMaxPeers) return;  // the connection is closed
-  add(hello.node, {}, false).link->offer(incoming, hello);
+  if (peers_.size() >= kMaxPeers) return false;
+  return add(hello.node, {}, false).link->offer(incoming, hello);
 }
 
 bool ControlLinks::is_open(LinkRef link) const {
@@ -97,6 +97,7 @@ void ControlLinks::send(Peer& peer, const nlohmann::json& message) {
     peer.lost = true;
     peer.reason = Errc::protocol_error;
     peer.why = "the peer does not acknowledge what it is told";
+    sink_.on_control_breach(name_of(peer), peer.why);
     return;
   }
   wire::FrameHeader header;
@@ -202,6 +203,22 @@ bool ControlLinks::on_frame(net::Link& link, const wire::FrameHeader& header,
   if (!message.is_object()) return false;
   received_.emplace_back(peer->ref, std::move(message));
   return true;
+}
+
+void ControlLinks::on_breach(net::Link& link, const char* text) {
+  sink_.on_control_breach(name_of(*peer_of(link)), text);
+}
+
+std::string ControlLinks::name_of(const Peer& peer) {
+  return peer.endpoint.host.empty() ? node_text(peer.link->identity().peer)
+                                    : net::to_text(peer.endpoint);
+}
+
+std::string ControlLinks::name_of(LinkRef link) const {
+  for (const auto& peer : peers_) {
+    if (peer->ref == link) return name_of(*peer);
+  }
+  return "";
 }
 
 void ControlLinks::on_lost(net::Link& link, Errc reason, const char* text) {

@@ -25,6 +25,8 @@ class ControlLinks final : private net::LinkSink {
     virtual void on_control_message(LinkRef from, const nlohmann::json& message) = 0;
     virtual void on_control_link_lost(LinkRef link, Errc reason, bool worked,
                                       const std::string& why) = 0;
+    // The peer broke the protocol, and has lost its connection by it. Only to be noted.
+    virtual void on_control_breach(const std::string& peer, const std::string& text) = 0;
   };
 
   ControlLinks(net::Transport& transport, const Clock& clock, const net::LinkSettings& settings,
@@ -32,8 +34,11 @@ class ControlLinks final : private net::LinkSink {
   ~ControlLinks() override;
 
   LinkRef open(const net::Endpoint& endpoint);
-  void adopt(std::unique_ptr<net::Incoming> incoming, const wire::HelloBody& hello);
+  // False: there are too many; the connection is closed.
+  bool adopt(std::unique_ptr<net::Incoming> incoming, const wire::HelloBody& hello);
   bool is_open(LinkRef link) const;
+  // Its address, or its node id where that is not known.
+  std::string name_of(LinkRef link) const;
   // Closes links that this daemon opened and does not need: at once while they are not open, else
   // after a while. `in_use` are those that it needs.
   void close_unused(const std::set<LinkRef>& in_use);
@@ -82,6 +87,8 @@ class ControlLinks final : private net::LinkSink {
   void on_abandoned(net::Link&, const wire::FrameHeader&, const net::PayloadPlace&) override {}
   void on_acked(net::Link&, std::uint64_t) override {}
   void on_lost(net::Link& link, Errc reason, const char* text) override;
+  void on_breach(net::Link& link, const char* text) override;
+  static std::string name_of(const Peer& peer);
   void send(Peer& peer, const nlohmann::json& message);
   void tell_about(Peer& peer);
   Peer* peer_of(const net::Link& link);

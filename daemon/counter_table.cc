@@ -38,6 +38,14 @@ constexpr std::array kOfConductor{
     CounterRow<Conductor>{
         {"quota_refusals", "1", "requests of local users that a limit of [limits] refused"},
         &Conductor::quota_refusals},
+    CounterRow<Conductor>{
+        {"bad_control_frames", "1",
+         "frames between conductors that broke the protocol or were cut off; each closed its "
+         "connection"},
+        &Conductor::bad_control_frames},
+    CounterRow<Conductor>{
+        {"declarations_refused", "1", "declarations of tensors that were refused, limits excepted"},
+        &Conductor::declarations_refused},
 };
 
 constexpr std::array kOfLanes{
@@ -55,7 +63,8 @@ constexpr std::array kOfLanes{
         {"unknown_group_frames", "1", "frames of groups that are not (any more) known"},
         &LaneCounters::unknown_group_frames},
     CounterRow<LaneCounters>{
-        {"bad_frames", "1", "frames that broke the protocol; each closed its link"},
+        {"bad_frames", "1",
+         "frames that broke the protocol or were cut off; each closed its connection"},
         &LaneCounters::bad_frames},
     CounterRow<LaneCounters>{{"bad_blocks", "1", "blocks that could not be decoded"},
                              &LaneCounters::bad_blocks},
@@ -69,6 +78,10 @@ constexpr std::array kOfLanes{
     CounterRow<LaneCounters>{
         {"nonfinite_chunks", "1", "chunks sent raw because of a NaN or an infinity"},
         &LaneCounters::nonfinite_chunks},
+    CounterRow<LaneCounters>{
+        {"links_turned_away", "1",
+         "links of other daemons turned away because too many wait for a group"},
+        &LaneCounters::links_turned_away},
     CounterRow<LaneCounters>{{"sleeps", "1", "times a lane went to sleep"}, &LaneCounters::sleeps},
     CounterRow<LaneCounters>{{"lane_busy_ns", "ns", "time of lanes in rounds that did work"},
                              &LaneCounters::busy_ns},

@@ -19,6 +19,7 @@ struct ConductorCounters {
   std::atomic<std::uint64_t> bad_packets{0}, joins{0}, joins_refused{0}, groups_ended{0};
   std::atomic<std::uint64_t> hellos_refused{0}, bad_control_messages{0}, state_resets{0};
   std::atomic<std::uint64_t> peers_not_trusted{0}, quota_refusals{0};
+  std::atomic<std::uint64_t> bad_control_frames{0}, declarations_refused{0};
 };
 
 template <typename Counters>

@@ -19,6 +19,8 @@ constexpr std::uint64_t kTimerNs = 50'000'000;
 // Events must not be lost; with less room than this the lane does nothing new until the conductor
 // has read. A round reports at most a few per op it ends.
 constexpr std::size_t kEventReserve = 2048;
+// A client may be refused at every entry; the log says it once a second.
+constexpr std::uint64_t kRefusalEveryNs = 1'000'000'000;
 constexpr std::size_t kRecordWake = 3072;
 // To wake another thread costs more than a small op: the conductor looks by itself while ops are
 // tuned (Tuning::next_deadline_ns), is woken if it may have stopped, and for ops that took another
@@ -175,8 +177,7 @@ bool Lane::take_entry(LaneClient& client) {
   bump(counters_->entries, std::uint64_t{1});
   const auto found = groups_by_number_.find(entry.group);
   if (found == groups_by_number_.end() || !found->second->uses_client(client)) {
-    bump(counters_->bad_entries, std::uint64_t{1});
-    tell(client, entry.ticket, Errc::unknown_group, "no such group for this client", 0);
+    refuse(client, entry.ticket, Errc::unknown_group, "no such group for this client");
     return true;
   }
   found->second->submit(client, entry);
@@ -202,6 +203,20 @@ void Lane::tell(LaneClient& client, std::uint64_t ticket, Errc code, const char*
     return;
   }
   client.rang = true;
+}
+
+void Lane::refuse(LaneClient& client, std::uint64_t ticket, Errc code, const char* text) {
+  bump(counters_->bad_entries, std::uint64_t{1});
+  tell(client, ticket, code, text, 0);
+  const std::uint64_t now = clock_.now_ns();
+  if (now < client.refusal_due_ns) return;
+  client.refusal_due_ns = now + kRefusalEveryNs;
+  Event event;
+  event.kind = EventKind::entry_refused;
+  event.client = client.memory;
+  event.code = code;
+  std::strncpy(event.text, text, sizeof(event.text) - 1);
+  report_for_log(event);
 }
 
 void Lane::ring_doorbells() {
@@ -443,6 +458,11 @@ void Lane::report(const Event& event) {
     tuner_woken_ns_ = event.record.ended_ns;
     reported_ = true;
   }
+}
+
+// Left out while the conductor is behind: the counters have it.
+void Lane::report_for_log(const Event& event) {
+  if (events_->write_available() >= kEventReserve) report(event);
 }
 
 void Lane::record(LaneGroup& group, const OpRecord& record, Errc code, const char* text) {

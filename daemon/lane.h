@@ -40,12 +40,13 @@ struct LaneClient {
   shm::RingConsumer<shm::SubmitEntry> submissions;
   shm::RingProducer<shm::CompletionEntry> completions;
   std::uint64_t watch = 0;
-  std::uint64_t taken = 0;        // entries
-  std::uint64_t before_move = 0;  // so many entries are older than the state moves that wait
-  std::uint32_t uses = 0;         // (op, rank) pairs that refer to its memory
-  bool dropping = false;          // it is gone: nothing is written to its rings
-  bool drop_requested = false;    // by the conductor
-  bool rang = false;              // has completions that the doorbell does not know
+  std::uint64_t taken = 0;           // entries
+  std::uint64_t before_move = 0;     // so many entries are older than the state moves that wait
+  std::uint32_t uses = 0;            // (op, rank) pairs that refer to its memory
+  std::uint64_t refusal_due_ns = 0;  // when the conductor may hear of another refused entry
+  bool dropping = false;             // it is gone: nothing is written to its rings
+  bool drop_requested = false;       // by the conductor
+  bool rang = false;                 // has completions that the doorbell does not know
 };
 
 // What a link is filling at the moment.
@@ -82,6 +83,8 @@ struct LanePeer {
   // The link's count of bytes at the last look at its rate, and when that was.
   std::uint64_t rate_bytes = 0, rate_ns = 0;
   bool lost = false;
+  bool served = false;    // epochs have used it
+  bool reported = false;  // to speak of groups that are not known, though none has used it
   bool stranger = false;  // it connected without being expected, and where it listens is unknown
   Errc lost_code = Errc::ok;
   char lost_text[120] = {};
@@ -161,6 +164,8 @@ class Lane final : private net::LinkSink {
   LaneClient* client(std::uint64_t id);
   void tell(LaneClient& client, std::uint64_t ticket, Errc code, const char* text,
             std::uint64_t bytes_sent);
+  // Tells the client, counts, and says it to the conductor's log.
+  void refuse(LaneClient& client, std::uint64_t ticket, Errc code, const char* text);
   void report(const Event& event);
   void record(LaneGroup& group, const OpRecord& record, Errc code, const char* text);
   // 0 if none is free. The returned cookie is given to Link::send for each of `receivers` sends.
@@ -189,10 +194,13 @@ class Lane final : private net::LinkSink {
                     const net::PayloadPlace& place) override;
   void on_acked(net::Link& link, std::uint64_t cookie) override;
   void on_lost(net::Link& link, Errc reason, const char* text) override;
+  void on_breach(net::Link& link, const char* text) override;
 
   int run_commands();
   void run_command(const Command& command);
   void adopt(const Command& command);
+  void report_for_log(const Event& event);
+  void report_peer(const wire::NodeId& peer, const char* text);
   int drain_clients();
   bool take_entry(LaneClient& client);
   void finish_state_moves(bool at_once);

@@ -63,6 +63,8 @@ struct Command {
 enum class EventKind : std::uint8_t {
   client_dropped,     // client
   client_misbehaved,  // client, text: its ring is corrupt
+  entry_refused,      // client, text: for the log, at most one a second of each client
+  peer_refused,       // peer, text: what another daemon sent; for the log
   group_ready,        // group: all its links are open
   group_removed,      // group
   rank_released,      // group, number = local rank: no op uses its memory any more
@@ -121,6 +123,7 @@ struct Event {
   LaneGroup* group = nullptr;
   TensorState* tensor = nullptr;
   StateMove* move = nullptr;
+  wire::NodeId peer;
   std::uint64_t tensor_id = 0;
   std::uint64_t sequence = 0;
   OpRecord record;

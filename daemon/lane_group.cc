@@ -9,6 +9,13 @@ namespace tern::daemon {
 
 using collective::OpId;
 
+namespace {
+
+// In a job that runs well, ranks of a node are not so far apart, and nobody need be told.
+constexpr std::uint64_t kLateNs = 100'000'000;
+
+}  // namespace
+
 LaneGroup::LaneGroup(GroupSetup setup)
     : setup_(std::move(setup)),
       ops_(setup_.shape),
@@ -172,6 +179,9 @@ net::PayloadPlace LaneGroup::place_payload(LanePeer& peer, std::uint32_t node,
         protocol_ok = false;
       }
       break;
+    case wire::FrameKind::submitted:
+      if (header.payload_bytes != sizeof(wire::SubmittedBody)) protocol_ok = false;
+      break;
     default:
       break;
   }
@@ -293,6 +303,11 @@ bool LaneGroup::on_frame(LanePeer& peer, std::uint32_t node, const wire::FrameHe
       }
       return ops_.on_verify(node, key, op);
     }
+    case wire::FrameKind::submitted: {
+      wire::SubmittedBody body;
+      std::memcpy(&body, place.body.data(), sizeof(body));
+      return ops_.on_submitted(node, key, body.ranks);
+    }
     default:
       return false;
   }
@@ -363,6 +378,7 @@ void LaneGroup::report_released_ranks() {
 }
 
 void LaneGroup::on_timer(std::uint64_t now_ns) {
+  ops_.tell_late(now_ns, kLateNs);
   if (setup_.op_timeout_ns != 0 && !ops_.ended()) ops_.expire(now_ns, setup_.op_timeout_ns);
   publish_waiting();
 }

@@ -195,8 +195,8 @@ class LaneGroup {
                      wire::AnnounceBody& body, const char*& problem) const;
   bool may_replace(const codec::Recipe& recipe, const codec::Recipe& declared,
                    const shm::SubmitEntry& entry, const char*& problem) const;
-  void refuse(LaneClient& client, std::uint64_t ticket, Errc code, const char* text);
   void cancel(LaneClient& client, const shm::SubmitEntry& entry);
+  void tell_submitted(collective::OpId op);
 
   // Actions (lane_group_actions.cc).
   void carry_out(const collective::Action& action);

@@ -77,6 +77,9 @@ void LaneGroup::carry_out(const Action& action) {
     case ActionKind::fail_remote:
       send_failure(action.op);
       break;
+    case ActionKind::tell_submitted:
+      tell_submitted(action.op);
+      break;
     case ActionKind::complete:
       complete(action.op);
       break;

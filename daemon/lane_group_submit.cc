@@ -180,11 +180,6 @@ bool LaneGroup::choose_recipe(const shm::SubmitEntry& entry, const TensorState* 
   return true;
 }
 
-void LaneGroup::refuse(LaneClient& client, std::uint64_t ticket, Errc code, const char* text) {
-  bump(lane_->mutable_counters().bad_entries, std::uint64_t{1});
-  lane_->tell(client, ticket, code, text, 0);
-}
-
 void LaneGroup::cancel(LaneClient& client, const shm::SubmitEntry& entry) {
   for (OpId op = 0; op < ops_.slots(); ++op) {
     if (!ops_.in_use(op)) continue;
@@ -201,6 +196,18 @@ void LaneGroup::cancel(LaneClient& client, const shm::SubmitEntry& entry) {
   }
 }
 
+void LaneGroup::tell_submitted(OpId op) {
+  const wire::SubmittedBody body{ops_.op(op).submitted};
+  const auto header = frame(wire::FrameKind::submitted, op, 0, 0);
+  for (LanePeer* peer : peers_) {
+    if (peer == nullptr || peer->link->state() == net::LinkState::lost ||
+        (peer->link->peer_features() & wire::kFeatureSubmitted) == 0) {
+      continue;
+    }
+    peer->link->send_copy(header, std::as_bytes(std::span(&body, 1)));
+  }
+}
+
 void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   if (entry.kind == static_cast<std::uint16_t>(OpKind::cancel)) return cancel(client, entry);
   op_seen_ = true;
@@ -208,8 +215,8 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   TensorState* tensor = nullptr;
   if (const char* problem = check_entry(client, entry, local_rank, tensor)) {
     const bool unknown = entry.tensor != 0 && tensor == nullptr && !tensors_.contains(entry.tensor);
-    return refuse(client, entry.ticket, unknown ? Errc::unknown_tensor : Errc::invalid_argument,
-                  problem);
+    return lane_->refuse(client, entry.ticket,
+                         unknown ? Errc::unknown_tensor : Errc::invalid_argument, problem);
   }
   if (ops_.ended()) {
     lane_->tell(client, entry.ticket, ops_.end_code(), ops_.end_text().data(), 0);
@@ -219,7 +226,7 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   wire::AnnounceBody body{};
   const char* problem = nullptr;
   if (!choose_recipe(entry, tensor, data, body, problem)) {
-    return refuse(client, entry.ticket, Errc::bad_recipe, problem);
+    return lane_->refuse(client, entry.ticket, Errc::bad_recipe, problem);
   }
   data.tensor = tensor;
   data.state_scale = std::bit_cast<float>(entry.state_scale_bits);
@@ -240,12 +247,12 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   const bool first = ops_.find(key) == collective::kNoOp || ops_.op(ops_.find(key)).submitted == 0;
   const auto result = ops_.on_submit(local_rank, key, body, entry.priority, data.submitted_ns, op);
   if (result == collective::GroupOps::SubmitResult::too_many) {
-    return refuse(client, entry.ticket, Errc::would_block,
-                  "more operations than max_ops_in_flight");
+    return lane_->refuse(client, entry.ticket, Errc::would_block,
+                         "more operations than max_ops_in_flight");
   }
   if (result == collective::GroupOps::SubmitResult::duplicate) {
-    return refuse(client, entry.ticket, Errc::invalid_argument,
-                  "this use of the tensor has been submitted before");
+    return lane_->refuse(client, entry.ticket, Errc::invalid_argument,
+                         "this use of the tensor has been submitted before");
   }
   if (first) {
     for (std::uint32_t i = 0; i < local_ranks_; ++i) rank_of(op, i) = OpRank{};

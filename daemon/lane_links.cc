@@ -1,7 +1,9 @@
 // The lane's side of its links: where frames come in, and the memory of those that went out.
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "daemon/lane.h"
@@ -164,8 +166,11 @@ void Lane::adopt(const Command& command) {
   // again.
   const auto unasked = std::count_if(peers_.begin(), peers_.end(),
                                      [](const auto& peer) { return peer->groups == 0; });
-  if (unasked >= kMaxUnasked) return;
   const wire::HelloBody& hello = command.hello;
+  if (unasked >= kMaxUnasked) {
+    bump(counters_->links_turned_away, std::uint64_t{1});
+    return report_peer(hello.node, "its link was turned away: too many wait for a group");
+  }
   LanePeer* known = &peer(hello.node, hello.group, {});
   superseding_ = true;
   const bool taken = known->link->offer(incoming, hello);
@@ -235,7 +240,10 @@ bool Lane::on_frame(net::Link& link, const wire::FrameHeader& header,
     peer->receiving.group->on_abandoned(*peer);  // the group ended while the payload came
   }
   peer->receiving = Receiving{};
-  if (!protocol_ok) bump(counters_->bad_frames, std::uint64_t{1});
+  // On a link that groups have used, these are late frames of an ended epoch.
+  if (group == nullptr && protocol_ok && !peer->served && !std::exchange(peer->reported, true)) {
+    report_peer(peer->id, "it sends frames of a group that is not known here");
+  }
   return protocol_ok;
 }
 
@@ -246,6 +254,22 @@ void Lane::on_abandoned(net::Link& link, const wire::FrameHeader&, const net::Pa
 }
 
 void Lane::on_acked(net::Link&, std::uint64_t cookie) { acked(cookie); }
+
+void Lane::on_breach(net::Link& link, const char* text) {
+  bump(counters_->bad_frames, std::uint64_t{1});
+  char line[sizeof(Event::text)];
+  std::snprintf(line, sizeof(line), "its connection to lane %u was closed: %s", settings_.lane,
+                text);
+  report_peer(peer_of(link)->id, line);
+}
+
+void Lane::report_peer(const wire::NodeId& peer, const char* text) {
+  Event event;
+  event.kind = EventKind::peer_refused;
+  event.peer = peer;
+  std::strncpy(event.text, text, sizeof(event.text) - 1);
+  report_for_log(event);
+}
 
 void Lane::on_lost(net::Link& link, Errc reason, const char* text) {
   LanePeer* peer = peer_of(link);
@@ -276,6 +300,7 @@ int Lane::settle_links(std::uint64_t now_ns) {
   for (auto& peer : peers_) {
     if (peer->groups > 0) {
       peer->unused_ns = 0;
+      peer->served = true;
     } else if (peer->unused_ns == 0) {
       peer->unused_ns = now_ns;
     } else if (!peer->lost && now_ns - peer->unused_ns >= kUnusedNs) {

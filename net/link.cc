@@ -49,6 +49,7 @@ void Link::add_decode_ns(std::uint64_t ns) noexcept { state_->decode_ns += ns; }
 void Link::report_delivered(std::uint64_t bytes_per_s) noexcept { state_->delivered = bytes_per_s; }
 LinkState Link::state() const noexcept { return state_->state; }
 const Link::Identity& Link::identity() const noexcept { return state_->identity; }
+std::uint64_t Link::peer_features() const noexcept { return state_->peer_features; }
 const LinkStats& Link::stats() const noexcept { return state_->stats; }
 Carriage Link::carriage() const noexcept {
   return state_->connection ? state_->connection->carriage() : Carriage{};
@@ -188,7 +189,14 @@ void Link::State::break_connection(const char* why) {
   drop_connection();
 }
 
+void Link::State::break_for_breach(const char* why) {
+  sink.on_breach(link, why);
+  break_connection(why);
+}
+
 void Link::State::connection_closed(Errc reason, const char* text) {
+  // What came were no frames, or not those that could come now.
+  if (reason == Errc::corrupt_data || reason == Errc::protocol_error) sink.on_breach(link, text);
   // Whoever is not accepted now will not be the next moment. A link that was open goes on trying:
   // a stranger on the way must not be able to end it by one forged alert.
   if (reason == Errc::permission_denied && !was_open && identity.active) {

@@ -64,6 +64,9 @@ class LinkSink {
   // For good. All memory of unacknowledged frames is free again (their cookies are passed to
   // on_acked before, so that the owner has one place to release). Do not destroy the link in here.
   virtual void on_lost(Link& link, Errc reason, const char* text) = 0;
+  // The peer has broken the protocol, or its connection was cut off inside a frame. That has cost
+  // it the connection; the link may be resumed.
+  virtual void on_breach(Link& /*link*/, const char* /*text*/) {}
 };
 
 enum class LinkState : std::uint8_t { connecting, open, broken, lost };
@@ -118,6 +121,8 @@ class Link final : private ConnectionSink {
   void report_delivered(std::uint64_t bytes_per_s) noexcept;
   LinkState state() const noexcept;
   const Identity& identity() const noexcept;
+  // HelloBody::features of the peer's last hello.
+  std::uint64_t peer_features() const noexcept;
   const LinkStats& stats() const noexcept;
   Carriage carriage() const noexcept;  // of the connection, if there is one
   std::uint64_t unacked_frames() const noexcept;

@@ -43,6 +43,7 @@ void Link::State::say_hello(wire::FrameKind kind) {
   body.expected_node = identity.peer;
   body.session = session;
   body.next_receive = next_receive;
+  body.features = wire::kFeatureSubmitted;
   const wire::HelloFrame frame = wire::make_hello(kind, body);
   send_control(std::as_bytes(std::span(&frame, 1)));
 }
@@ -71,6 +72,7 @@ void Link::State::open(std::uint64_t peer_next_receive, std::uint16_t common_ver
 
 void Link::State::refuse(std::unique_ptr<Incoming> incoming, Errc code, const char* text) {
   ++stats.refused_frames;
+  if (code == Errc::protocol_error) sink.on_breach(link, text);
   refusal = std::make_unique<Refusal>(transport, std::move(incoming), code, text,
                                       clock.now_ns() + kRefusalLinger);
 }
@@ -127,6 +129,7 @@ void Link::State::accept(std::unique_ptr<Incoming> incoming, const wire::HelloBo
   }
   if (state == LinkState::lost) return;  // closed in a callback
   identity.peer = hello.node;
+  peer_features = hello.features;
   session = hello.session;
   connection = transport.adopt(std::move(incoming), events);
   say_hello(wire::FrameKind::hello_reply);
@@ -156,6 +159,7 @@ void Link::State::finish_hello_reply(const wire::FrameHeader& header) {
     return;
   }
   identity.peer = hello.node;
+  peer_features = hello.features;
   open(hello.next_receive, parsed.version);
 }
 

@@ -74,7 +74,7 @@ bool Link::State::begin_control(const wire::FrameHeader& header, PayloadPlace& p
 void Link::State::finish_control(const wire::FrameHeader& header, bool payload_valid) {
   if (!payload_valid) {
     ++stats.bad_payloads;
-    break_connection("the payload of a control frame has a wrong CRC");
+    break_for_breach("the payload of a control frame has a wrong CRC");
     return;
   }
   switch (static_cast<wire::FrameKind>(header.kind)) {
@@ -100,7 +100,7 @@ void Link::State::finish_control(const wire::FrameHeader& header, bool payload_v
   }
   if (!take_ack(header.ack_seq)) {
     ++stats.refused_frames;
-    break_connection("the peer acknowledged what was not sent");
+    break_for_breach("the peer acknowledged what was not sent");
   }
 }
 
@@ -117,12 +117,14 @@ void Link::State::on_frame(const wire::FrameHeader& header, const PayloadPlace& 
   untold_bytes += header.payload_bytes;
   if (!payload_valid) ++stats.bad_payloads;
   if (sink.on_frame(link, header, place, payload_valid) || state == LinkState::lost) return;
+  constexpr const char* kBreach = "the peer sent a frame that breaks the protocol";
+  sink.on_breach(link, kBreach);
   if (state == LinkState::open) {
     const wire::RefuseFrame frame =
         wire::make_refuse(Errc::protocol_error, "a frame broke the protocol");
     send_control(std::as_bytes(std::span(&frame, 1)));
   }
-  lose(Errc::protocol_error, "the peer sent a frame that breaks the protocol");
+  lose(Errc::protocol_error, kBreach);
 }
 
 // Before the acknowledged frames are forgotten.

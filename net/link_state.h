@@ -78,6 +78,7 @@ struct Link::State {
   LinkStats stats;
   std::uint64_t session = 0;  // zero on a passive link before its first hello
   std::uint16_t version = wire::kWireProtocol;
+  std::uint64_t peer_features = 0;
   bool was_open = false;
   bool closed_here = false;  // by close(): no callbacks any more
 
@@ -122,6 +123,7 @@ struct Link::State {
   std::uint64_t attempt_timeout_ns() const noexcept { return settings.resume_timeout_ns / 2; }
   void drop_connection();
   void break_connection(const char* why);
+  void break_for_breach(const char* why);
   void connection_closed(Errc reason, const char* text);
   void lose(Errc reason, std::string text);
   void release_all();

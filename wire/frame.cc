@@ -30,6 +30,7 @@ bool is_known(std::uint8_t kind) noexcept {
     case FrameKind::result:
     case FrameKind::op_fail:
     case FrameKind::verify:
+    case FrameKind::submitted:
       return true;
   }
   return false;

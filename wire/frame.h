@@ -38,6 +38,7 @@ enum class FrameKind : std::uint8_t {
   result = 20,        // broadcast leg; payload: block header, block
   op_fail = 21,       // payload: OpFailBody
   verify = 22,        // payload: VerifyBody per rank of the node
+  submitted = 23,     // payload: SubmittedBody; only to a peer whose hello has kFeatureSubmitted
 };
 
 // Bits of FrameHeader::flags.
@@ -90,6 +91,10 @@ struct NodeId {
 };
 
 inline constexpr std::uint16_t kConductorLane = 0xffff;
+
+// Bit of HelloBody::features: the sender understands frames of the kind `submitted`. Bit 0 is in
+// wire/rdma.h.
+inline constexpr std::uint64_t kFeatureSubmitted = 2;
 
 // Payload of hello and hello_reply.
 struct HelloBody {

@@ -54,4 +54,10 @@ struct VerifyBody {
 };
 TERN_FORMAT_STRUCT(VerifyBody, 8);
 
+// Of an op that waits for ranks of the sending node, so that none that has come is blamed.
+struct SubmittedBody {
+  std::uint64_t ranks;  // bits: those that have submitted it, by their place among the node's ranks
+};
+TERN_FORMAT_STRUCT(SubmittedBody, 8);
+
 }  // namespace tern::wire

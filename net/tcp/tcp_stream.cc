@@ -61,7 +61,11 @@ int TcpStream::close(Errc reason, const char* text) {
 }
 
 int TcpStream::close_after(const Error& error) {
-  if (error == asio::error::eof) return close(Errc::io_error, "the peer closed the connection");
+  if (error == asio::error::eof) {
+    const bool inside = in_frame_ || staged_end_ > staged_begin_;
+    return inside ? close(Errc::corrupt_data, "the connection ended inside a frame")
+                  : close(Errc::io_error, "the peer closed the connection");
+  }
   if (tls_ && tls_->reason() != Errc::ok) return close(tls_->reason(), tls_->trouble().c_str());
   text_ = error.message();
   return close(Errc::io_error, text_.c_str());

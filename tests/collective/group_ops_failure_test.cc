@@ -123,6 +123,40 @@ TEST(GroupOpsFailure, TimeoutNamesTheMissingRanks) {
   net.expect_clean();
 }
 
+// Also where the node that runs out of patience is not the late one.
+TEST(GroupOpsFailure, TimeoutBlamesNoRankThatHasSubmitted) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    NetShape shape;
+    shape.ranks_of_node = {2, 3, 1};
+    GroupOpsNet net(shape, seed);
+    for (const std::uint32_t rank : {0u, 2u, 4u}) net.submit(rank, kX, all_reduce_of(100));
+    for (const std::uint32_t node : {0u, 1u}) net.ops(node).tell_late(100, 10);
+    net.run();
+    net.submit(1, kX, all_reduce_of(100));
+    net.run();
+    net.ops(0).expire(1001, 1000);
+    net.run();
+    for (const std::uint32_t rank : {0u, 1u, 2u, 4u}) {
+      const Outcome heard = net.outcome(rank, kX);
+      EXPECT_EQ(heard.code, Errc::op_timeout);
+      EXPECT_EQ(heard.text, "after 0 ms not submitted by rank 3, 5");
+      EXPECT_EQ(heard.about, 3u);
+    }
+    for (const std::uint32_t rank : {3u, 5u}) net.submit(rank, kX, all_reduce_of(100));
+    net.run();
+    net.expect_all(kX, Errc::op_timeout);
+    net.expect_clean();
+  }
+}
+
+TEST(GroupOpsFailure, ASubmissionOfRanksThatThereAreNotBreaksTheProtocol) {
+  NetShape shape;
+  shape.ranks_of_node = {2, 2};
+  GroupOpsNet net(shape, 1);
+  EXPECT_FALSE(net.ops(0).on_submitted(1, kX, 0b100));
+  EXPECT_EQ(net.ops(0).live_ops(), 0u);
+}
+
 TEST(GroupOpsFailure, ARankThatLeftFailsWhatWaitsForIt) {
   NetShape shape;
   shape.ranks_of_node = {2, 1};

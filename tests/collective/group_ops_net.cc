@@ -234,6 +234,11 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
       frame.text = op.text;
       send_all(self, frame);
       break;
+    case ActionKind::tell_submitted:
+      frame.kind = wire::FrameKind::submitted;
+      frame.ranks = op.submitted;
+      send_all(self, frame);
+      break;
     case ActionKind::complete: {
       std::vector<ChunkId> held;
       for (const auto& [chunk, owner] : node.chunk_op) {
@@ -285,6 +290,9 @@ void GroupOpsNet::deliver(std::uint32_t from, std::uint32_t to, const Frame& fra
       break;
     case wire::FrameKind::verify:
       EXPECT_TRUE(ops.on_verify(from, frame.key, op));
+      break;
+    case wire::FrameKind::submitted:
+      EXPECT_TRUE(ops.on_submitted(from, frame.key, frame.ranks));
       break;
     default:
       FAIL();

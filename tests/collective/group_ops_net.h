@@ -86,6 +86,7 @@ class GroupOpsNet {
     OpKey key;
     wire::AnnounceBody body{};
     std::uint32_t chunk = 0, count = 0;
+    std::uint64_t ranks = 0;
     Errc code = Errc::ok;
     std::uint32_t about = 0;
     std::string text;

@@ -82,8 +82,20 @@ TEST(GroupOps, ANodeAnnouncesWhenItsLastRankHasSubmitted) {
   std::uint32_t missing[8] = {};
   ASSERT_EQ(net.ops(1).missing_ranks(net.ops(1).find(kX), missing), 1u);
   EXPECT_EQ(missing[0], 4u);
-  // Node 0 knows only that node 1 has not spoken.
+  // Node 0 knows only that node 1 has not spoken, until that says which of its ranks have come.
   EXPECT_EQ(net.ops(0).missing_ranks(net.ops(0).find(kX), missing), 3u);
+  net.ops(1).tell_late(net.now_ns + 9, 10);
+  net.run();
+  EXPECT_EQ(net.ops(0).missing_ranks(net.ops(0).find(kX), missing), 3u) << "not before its time";
+  net.ops(1).tell_late(net.now_ns + 10, 10);
+  net.run();
+  ASSERT_EQ(net.ops(0).missing_ranks(net.ops(0).find(kX), missing), 1u);
+  EXPECT_EQ(missing[0], 4u);
+  // What is known is not said again.
+  const std::uint64_t moved = net.frames_moved;
+  net.ops(1).tell_late(net.now_ns + 100, 10);
+  net.run();
+  EXPECT_EQ(net.frames_moved, moved);
   net.submit(4, kX, all_reduce_of(100));
   net.run();
   net.expect_all(kX, Errc::ok);

@@ -159,6 +159,15 @@ TEST_F(BadClient, SubmitsBadEntries) {
         << one.name << ": " << ended->detail;
     EXPECT_NE(ended->detail[0], '\0') << one.name;
   }
+  EXPECT_GE(cluster[0].counter("bad_entries"), static_cast<std::int64_t>(cases.size()));
+  // The first of them; a line a second is enough.
+  EXPECT_TRUE(cluster[0].logs(
+      "an entry of its ring was refused: invalid_argument: unknown kind of operation"));
+  HostileClient stranger(cluster[0].socket());
+  ASSERT_TRUE(stranger.hello());
+  ASSERT_TRUE(stranger.submit(HostileClient::good_entry(group, 0)));
+  ASSERT_TRUE(stranger.completion().has_value());
+  EXPECT_TRUE(cluster[0].logs("unknown_group: no such group for this client"));
   ASSERT_TRUE(client.submit(HostileClient::good_entry(group, 0)));
   const auto ended = client.completion();
   ASSERT_TRUE(ended.has_value());
@@ -168,7 +177,6 @@ TEST_F(BadClient, SubmitsBadEntries) {
   EXPECT_EQ(client.completion()->status, static_cast<std::int32_t>(Errc::invalid_argument));
   ASSERT_TRUE(client.submit(HostileClient::good_entry(group, 1)));
   EXPECT_EQ(client.completion()->status, static_cast<std::int32_t>(Errc::invalid_argument));
-  EXPECT_GE(cluster[0].counter("bad_entries"), static_cast<std::int64_t>(cases.size()));
 }
 
 TEST_F(BadClient, ScribblesOverItsRings) {
@@ -330,6 +338,74 @@ TEST_F(BadClient, IsRefusedAJoin) {
   EXPECT_EQ(disagreement(ranks.ask_all("stream group=g ops=20")), "");
   const Reply again = ranks[1].ask("join group=h rank=1 size=3 timeout=300 id=" + id);
   EXPECT_FALSE(again.ok()) << again;
+}
+
+// Where no coordinator has to be asked.
+TEST_F(BadClient, IsRefusedAJoinOnItsOwnNode) {
+  work_meanwhile();
+  Ranks ranks(cluster, {3});
+  const std::string id = ranks[0].ask("mint").field("id");
+  ranks[0].tell("join group=g rank=0 size=2 id=" + id);
+  ASSERT_TRUE(eventually([&] { return cluster[0].ask("groups").size() == 2; }));
+  const std::int64_t before_all = cluster[0].counter("joins_refused");
+  std::string forged = id;
+  forged.back() = forged.back() == '0' ? '1' : '0';
+  EXPECT_EQ(ranks[1].ask("join group=g rank=1 size=2 id=" + forged).code, TERN_ERR_BAD_SECRET);
+  EXPECT_TRUE(cluster[0].logs("was refused: bad_secret: the group id's secret is wrong"));
+  EXPECT_EQ(ranks[2].ask("join group=g rank=0 size=2 id=" + id).code, TERN_ERR_RANK_TAKEN);
+  EXPECT_TRUE(cluster[0].logs("was refused: rank_taken: rank 0 has been taken"));
+  EXPECT_EQ(cluster[0].counter("joins_refused"), before_all + 2);
+
+  // What the library would not send.
+  struct Case {
+    const char* says;
+    std::function<void(shm::GroupJoinPacket&)> change;
+  };
+  const std::vector<Case> cases{
+      {"the group id's text does not end",
+       [](auto& join) { std::memset(join.id, 'x', sizeof(join.id)); }},
+      {"was refused: invalid_argument: rank must be", [](auto& join) { join.rank = 2; }},
+      {"its join was refused: invalid_argument", [](auto& join) { join.id[3] = '!'; }}};
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    HostileClient client(cluster[0].socket());
+    ASSERT_TRUE(client.hello());
+    auto join = shm::make_packet<shm::GroupJoinPacket>(shm::PacketKind::group_join, 2);
+    std::memcpy(join.id, id.c_str(), id.size() + 1);
+    join.size = 2;
+    cases[i].change(join);
+    const auto answer = client.ask<shm::DonePacket>(join);
+    ASSERT_TRUE(answer.has_value()) << cases[i].says;
+    EXPECT_EQ(answer->status, static_cast<std::int32_t>(Errc::invalid_argument)) << answer->detail;
+    EXPECT_TRUE(cluster[0].logs(cases[i].says));
+    EXPECT_EQ(cluster[0].counter("joins_refused"), before_all + 3 + static_cast<std::int64_t>(i));
+  }
+  // None of it has harmed the group.
+  ranks[1].tell("join group=g rank=1 size=2 id=" + id);
+  for (const std::size_t rank : {0u, 1u}) EXPECT_TRUE(ranks[rank].reply().ok());
+  for (const std::size_t rank : {0u, 1u}) ranks[rank].tell("stream group=g ops=20");
+  EXPECT_EQ(disagreement({ranks[0].reply(), ranks[1].reply()}), "");
+}
+
+TEST_F(BadClient, DeclaresOtherThanTheOtherRanksOfItsNode) {
+  work_meanwhile();
+  Ranks ranks(cluster, {3});
+  ASSERT_EQ(ranks.join(), "");
+  ASSERT_TRUE(ranks[0].ask("declare group=g name=t count=1000").ok());
+  const Reply sized = ranks[1].ask("declare group=g name=t count=1001");
+  EXPECT_EQ(sized.code, TERN_ERR_MISMATCH) << sized;
+  EXPECT_THAT(sized.text, HasSubstr("rank 0 says 1000 f32"));
+  EXPECT_THAT(sized.text, HasSubstr("rank 1 says 1001 f32"));
+  EXPECT_TRUE(cluster[0].logs("its declaration of a tensor was refused: mismatch: t: rank 0 says"));
+  const Reply typed = ranks[2].ask("declare group=g name=t count=1000 dtype=i32");
+  EXPECT_EQ(typed.code, TERN_ERR_MISMATCH) << typed;
+  EXPECT_THAT(typed.text, HasSubstr("rank 2 says 1000 i32"));
+  EXPECT_EQ(cluster[0].counter("declarations_refused"), 2);
+  // Who declares as the first one did is taken.
+  for (const std::size_t rank : {1u, 2u}) {
+    ASSERT_TRUE(ranks[rank].ask("declare group=g name=t count=1000").ok());
+  }
+  ranks.ask_all("submit op=x group=g tensor=t");
+  EXPECT_EQ(disagreement(ranks.ask_all("wait op=x")), "");
 }
 
 TEST_F(BadClient, DiffersFromTheOtherRanks) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <functional>
 #include <random>
 #include <string>
@@ -16,6 +17,9 @@ namespace tern::e2e {
 namespace {
 
 using wire::FrameKind;
+
+const std::string kToConductor = "its connection to the conductor was closed: ";
+const std::string kToLane = "its connection to lane 0 was closed: ";
 
 class BadPeer : public ::testing::Test {
  protected:
@@ -99,6 +103,9 @@ TEST_F(BadPeer, SendsBadHellos) {
     peer.send(HostilePeer::sealed(header, payload));
     EXPECT_TRUE(peer.is_thrown_out()) << one.name;
   }
+  // All but the last, which may come from one that has not heard of a restart.
+  EXPECT_GE(cluster[0].counter("hellos_refused"), static_cast<std::int64_t>(cases.size()) - 1);
+  EXPECT_TRUE(cluster[0].logs("its connection was refused: there is no lane 40"));
 }
 
 TEST_F(BadPeer, SpeaksNonsenseToTheConductor) {
@@ -118,6 +125,8 @@ TEST_F(BadPeer, SpeaksNonsenseToTheConductor) {
     ASSERT_TRUE(peer.send(peer.control(text)));
     EXPECT_TRUE(peer.is_thrown_out()) << text.substr(0, 20);
   }
+  EXPECT_EQ(cluster[0].counter("bad_control_frames"), 6);
+  EXPECT_TRUE(cluster[0].logs(kToConductor + "the peer sent a frame that breaks the protocol"));
   {
     // Objects with fields of wrong types and values; the link stays or not, the daemon does.
     HostilePeer peer(port);
@@ -147,6 +156,7 @@ TEST_F(BadPeer, SpeaksNonsenseToTheConductor) {
       peer.send(peer.control(text));
     }
     EXPECT_TRUE(eventually([&] { return cluster[0].counter("bad_control_messages") > 0; }));
+    EXPECT_TRUE(cluster[0].logs("a control message that nobody understands was ignored"));
   }
   {
     HostilePeer peer(port);  // larger than any control message
@@ -154,6 +164,7 @@ TEST_F(BadPeer, SpeaksNonsenseToTheConductor) {
     const std::vector<std::byte> large(2 << 20, std::byte{' '});
     peer.send(peer.next(FrameKind::control, large));
     EXPECT_TRUE(peer.is_thrown_out());
+    EXPECT_TRUE(eventually([&] { return cluster[0].counter("bad_control_frames") == 7; }));
   }
   {
     HostilePeer peer(port);  // thousands of joins of groups that nobody knows
@@ -179,41 +190,70 @@ TEST_F(BadPeer, AsksAndTakesNoAnswer) {
   EXPECT_TRUE(peer.is_thrown_out());
   EXPECT_LT(asked, 1'000'000u);
   EXPECT_GT(asked, 1000u);
+  EXPECT_TRUE(cluster[0].logs(kToConductor + "the peer does not acknowledge what it is told"));
+  EXPECT_EQ(cluster[0].counter("bad_control_frames"), 1);
 }
 
 TEST_F(BadPeer, BreaksTheSequence) {
   std::uint64_t node = 300;
   const std::string_view text = "{\"t\":\"nothing\"}";
   const auto bytes = std::as_bytes(std::span(text));
-  const std::vector<std::function<void(HostilePeer&)>> breaches{
-      [&](HostilePeer& peer) {  // a gap
-        peer.next(FrameKind::control, bytes);
-        peer.send(peer.next(FrameKind::control, bytes));
-      },
-      [&](HostilePeer& peer) {  // an acknowledgement of what was never sent
-        wire::FrameHeader header;
-        header.kind = static_cast<std::uint8_t>(FrameKind::heartbeat);
-        header.ack_seq = 1'000'000;
-        peer.send(HostilePeer::frame(header, {}));
-      },
-      [&](HostilePeer& peer) {  // a header that does not match its checksum
-        auto frame = peer.control(text);
-        frame[30] ^= std::byte{4};
-        peer.send(frame);
-      },
-      [&](HostilePeer& peer) {  // cut in the middle
-        const auto frame = peer.control(text);
-        peer.send(std::span(frame).first(frame.size() - 3));
-        peer.shut();
-      },
-      [&](HostilePeer& peer) {  // a second hello
-        peer.send(HostilePeer::hello_frame(HostilePeer::hello_body(wire::kConductorLane, 1)));
-      }};
-  for (std::size_t i = 0; i < breaches.size(); ++i) {
-    HostilePeer peer(port);
-    ASSERT_TRUE(peer.hello(HostilePeer::hello_body(wire::kConductorLane, ++node))) << i;
-    breaches[i](peer);
-    EXPECT_TRUE(peer.is_thrown_out()) << i;
+  struct Breach {
+    const char* says;
+    std::function<void(HostilePeer&)> commit;
+  };
+  const std::vector<Breach> breaches{
+      {"a frame was refused",  // a gap
+       [&](HostilePeer& peer) {
+         peer.next(FrameKind::control, bytes);
+         peer.send(peer.next(FrameKind::control, bytes));
+       }},
+      {"the peer acknowledged what was not sent",
+       [&](HostilePeer& peer) {
+         wire::FrameHeader header;
+         header.kind = static_cast<std::uint8_t>(FrameKind::heartbeat);
+         header.ack_seq = 1'000'000;
+         peer.send(HostilePeer::frame(header, {}));
+       }},
+      {"the frame header's CRC is wrong",
+       [&](HostilePeer& peer) {
+         auto frame = peer.control(text);
+         frame[30] ^= std::byte{4};
+         peer.send(frame);
+       }},
+      {"the connection ended inside a frame",
+       [&](HostilePeer& peer) {
+         const auto frame = peer.control(text);
+         peer.send(std::span(frame).first(frame.size() - 3));
+         peer.shut();
+       }},
+      {"the connection ended inside a frame",  // and inside its header
+       [&](HostilePeer& peer) {
+         const auto frame = peer.control(text);
+         peer.send(std::span(frame).first(20));
+         peer.shut();
+       }},
+      {"a frame was refused",  // a second hello
+       [&](HostilePeer& peer) {
+         peer.send(HostilePeer::hello_frame(HostilePeer::hello_body(wire::kConductorLane, 1)));
+       }}};
+  for (const std::uint16_t lane : {wire::kConductorLane, std::uint16_t{0}}) {
+    const bool conductor = lane == wire::kConductorLane;
+    const std::string counter = conductor ? "bad_control_frames" : "bad_frames";
+    for (std::size_t i = 0; i < breaches.size(); ++i) {
+      const std::int64_t seen = cluster[0].counter(counter);
+      HostilePeer peer(port);
+      ASSERT_TRUE(peer.hello(HostilePeer::hello_body(lane, ++node))) << i;
+      breaches[i].commit(peer);
+      EXPECT_TRUE(peer.is_thrown_out()) << i;
+      EXPECT_TRUE(eventually([&] { return cluster[0].counter(counter) == seen + 1; }))
+          << counter << ", breach " << i;
+      char who[64];
+      std::snprintf(who, sizeof(who),
+                    "the daemon 0000000070656572%016llx: ", static_cast<unsigned long long>(node));
+      EXPECT_TRUE(cluster[0].logs(who + (conductor ? kToConductor : kToLane) + breaches[i].says))
+          << who << breaches[i].says;
+    }
   }
   {
     HostilePeer peer(port);  // the same frame again is dropped or refused, never taken twice
@@ -222,6 +262,10 @@ TEST_F(BadPeer, BreaksTheSequence) {
     const std::int64_t seen = cluster[0].counter("bad_control_messages");
     for (int i = 0; i < 5; ++i) peer.send(frame);
     EXPECT_TRUE(eventually([&] { return cluster[0].counter("bad_control_messages") == seen + 1; }));
+    EXPECT_TRUE(eventually([&] {
+      return cluster[0].counter("bad_control_frames") ==
+             static_cast<std::int64_t>(breaches.size()) + 1;
+    }));
     peer.shut();
     EXPECT_TRUE(peer.is_thrown_out());
     EXPECT_EQ(cluster[0].counter("bad_control_messages"), seen + 1);
@@ -250,6 +294,7 @@ TEST_F(BadPeer, GuessesGroupsOnALane) {
     }
   }
   EXPECT_TRUE(eventually([&] { return cluster[0].counter("unknown_group_frames") >= seen + 30; }));
+  EXPECT_TRUE(cluster[0].logs("it sends frames of a group that is not known here"));
 }
 
 TEST_F(BadPeer, OpensManyConnections) {
@@ -260,6 +305,21 @@ TEST_F(BadPeer, OpensManyConnections) {
     peers[i].send(HostilePeer::hello_frame(HostilePeer::hello_body(0, 2000u + i)));
   }
   EXPECT_TRUE(cluster[0].ask("status").is_object());
+  peers.clear();
+}
+
+TEST_F(BadPeer, OpensManyLinksOfNoGroup) {
+  std::vector<HostilePeer> peers;
+  std::uint64_t node = 3000;
+  bool taken = true;
+  while (taken && peers.size() < 800) {
+    peers.emplace_back(port);
+    taken = peers.back().hello(HostilePeer::hello_body(0, ++node));
+  }
+  EXPECT_FALSE(taken);
+  EXPECT_GE(peers.size(), 257u);
+  EXPECT_EQ(cluster[0].counter("links_turned_away"), 1);
+  EXPECT_TRUE(cluster[0].logs("its link was turned away: too many wait for a group"));
   peers.clear();
 }
 

@@ -55,6 +55,13 @@ std::int64_t DaemonProcess::counter(const std::string& name) const {
   return found == counters.end() ? -1 : found->value("value", std::int64_t{-1});
 }
 
+bool DaemonProcess::logs(const std::string& text) const {
+  constexpr std::size_t kAll = 1 << 30;
+  constexpr std::chrono::seconds kSoon{20};
+  return eventually([&] { return tail_of(log_path(), kAll).find(text) != std::string::npos; },
+                    kSoon);
+}
+
 std::string DaemonProcess::ternctl(const std::vector<std::string>& arguments,
                                    int* exit_code) const {
   std::vector<std::string> all{"--socket", control_socket()};

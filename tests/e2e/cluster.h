@@ -29,6 +29,8 @@ class DaemonProcess {
   std::string control_socket() const { return folder_ + "/control.sock"; }
   std::string log_path() const { return folder_ + "/log"; }
   std::string folder() const { return folder_; }
+  // Whether its log says so, now or soon.
+  bool logs(const std::string& text) const;
 
   // The answer of the control socket; null if there is none.
   nlohmann::json ask(std::string_view verb) const;

@@ -5,7 +5,7 @@
 //   join group= id= rank= size= [timeout= op_timeout= verify= seed=]    leave group=
 //   declare group= name= count= [dtype= role= recipe= exempt=]     release name=
 //   submit op= group= [kind= tensor= count= dtype= reduction= data= draw= root= place= prescale=
-//   recipe=] wait op= [ms= tolerance= mean=]      cancel op=                stats name= stream
+//   recipe=] wait op= [ms= tolerance= mean= scribble=]     cancel op=       stats name= stream
 //   group= ops= [count= large= window= tensors= recipe=]    until an op fails, or ops= are done
 //   save group= name= file=              load group= name= file=            codec state
 //   fork                                 a child that lives on with every descriptor until stdin
@@ -13,7 +13,8 @@
 //
 // `place` is out, in (in place) or heap (memory outside the arena). An answer to wait has the
 // result's checksum and how many elements differ from what the reduction must give; with `mean`
-// also the errors, relative to it, of the result and of the mean of all results of that name.
+// also the errors, relative to it, of the result and of the mean of all results of that name;
+// with `scribble` the rank writes over its output until the op has ended.
 
 #include <grp.h>
 #include <poll.h>

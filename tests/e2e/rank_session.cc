@@ -1,5 +1,7 @@
 #include "tests/e2e/rank_session.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -251,9 +253,25 @@ std::string RankSession::submit(const Command& command) {
   return text;
 }
 
+// Waits, and meanwhile writes where the result is to be, as no application may.
+tern_status RankSession::scribble(const Op& op, std::int64_t ms) {
+  constexpr std::size_t kStride = 4096;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
+  std::uint8_t value = 0;
+  tern_status status = TERN_ERR_TIMEOUT;
+  while (status == TERN_ERR_TIMEOUT && std::chrono::steady_clock::now() < deadline) {
+    ++value;
+    for (std::size_t at = 0; at < op.bytes; at += kStride) {
+      std::atomic_ref<std::byte>(op.output[at]).store(std::byte{value}, std::memory_order_relaxed);
+    }
+    status = tern_test(client_, op.ticket);
+  }
+  return status;
+}
+
 std::string RankSession::finish(Op& op, std::int64_t ms, double tolerance, const std::string& mean,
                                 bool& running) {
-  const tern_status status = tern_wait(client_, op.ticket, ms);
+  const tern_status status = op.scribbles ? scribble(op, ms) : tern_wait(client_, op.ticket, ms);
   running = status == TERN_ERR_TIMEOUT;
   if (status != TERN_OK) {
     std::string text = failed(status);
@@ -276,6 +294,7 @@ std::string RankSession::wait(const Command& command) {
   const auto found = ops_.find(command.text("op"));
   if (found == ops_.end()) return invalid("no such op");
   bool running = false;
+  found->second.scribbles = command.number("scribble") != 0;
   std::string text = finish(found->second, command.number("ms", kWaitMs),
                             command.real("tolerance", -1), command.text("mean"), running);
   if (!running) ops_.erase(found);

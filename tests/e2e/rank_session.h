@@ -60,6 +60,7 @@ class RankSession {
     std::byte* input = nullptr;
     std::byte* output = nullptr;
     std::size_t bytes = 0;
+    bool scribbles = false;       // writes over its output until the op has ended
     std::vector<void*> arena;     // to be given back
     std::vector<std::byte> heap;  // input and output, where the arena is not used
   };
@@ -79,6 +80,7 @@ class RankSession {
 
   tern_status start(const Command& command, Op& op);
   bool place(Op& op, const std::string& where);
+  tern_status scribble(const Op& op, std::int64_t ms);
   std::string finish(Op& op, std::int64_t ms, double tolerance, const std::string& mean,
                      bool& running);
   void give_back(Op& op);

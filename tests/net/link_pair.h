@@ -66,6 +66,7 @@ class RecordingSink final : public LinkSink {
     if (also_on_frame) also_on_frame(link);
     return accept;
   }
+  void on_breach(Link&, const char*) override { ++breaches; }
   void on_abandoned(Link&, const wire::FrameHeader&, const PayloadPlace&) override {
     EXPECT_TRUE(placing_);
     placing_ = false;
@@ -90,6 +91,7 @@ class RecordingSink final : public LinkSink {
   bool accept = true;
   int placed = 0;
   int abandoned = 0;
+  int breaches = 0;
   int lost = 0;
   Errc lost_reason = Errc::ok;
   std::string lost_text;

@@ -356,8 +356,10 @@ TEST_F(LinkTest, AFrameThatBreaksTheProtocolLosesBothSides) {
   send(*a, 1, payload);
   settle();
   EXPECT_EQ(sink_b.lost_reason, Errc::protocol_error);
+  EXPECT_EQ(sink_b.breaches, 1);
   EXPECT_EQ(sink_a.lost, 1);
   EXPECT_EQ(sink_a.lost_reason, Errc::protocol_error);
+  EXPECT_EQ(sink_a.breaches, 0) << "it is told of its own";
 }
 
 TEST_F(LinkTest, TheSinkMaySendAndCloseFromItsCallbacks) {

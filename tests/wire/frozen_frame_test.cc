@@ -59,6 +59,8 @@ TEST(FrozenFrame, NumbersAreThoseOfVersionOne) {
   EXPECT_EQ(static_cast<int>(FrameKind::result), 20);
   EXPECT_EQ(static_cast<int>(FrameKind::op_fail), 21);
   EXPECT_EQ(static_cast<int>(FrameKind::verify), 22);
+  EXPECT_EQ(static_cast<int>(FrameKind::submitted), 23);
+  EXPECT_EQ(kFeatureSubmitted, 2u);
 }
 
 #define EXPECT_SAME_PLACE(ours, frozen, field, at)     \
@@ -202,6 +204,19 @@ TEST(FrozenFrame, GoldenGrant) {
   EXPECT_EQ(header.count, 4u);
   EXPECT_EQ(header.payload_bytes, 0u);
   EXPECT_EQ(header.payload_crc, 0u);
+}
+
+TEST(FrozenFrame, GoldenSubmitted) {
+  const auto bytes = golden("submitted.hex");
+  const FrameHeader header = check_round_trip(bytes);
+  EXPECT_EQ(header.kind, 23);
+  EXPECT_EQ(header.tensor, 9u);
+  EXPECT_EQ(header.op_seq, 11u);
+  EXPECT_EQ(header.source_node, 1);
+  SubmittedBody body;
+  ASSERT_EQ(bytes.size(), kFrameHeaderBytes + sizeof body);
+  std::memcpy(&body, bytes.data() + kFrameHeaderBytes, sizeof body);
+  EXPECT_EQ(body.ranks, 0b1011u);
 }
 
 }  // namespace
