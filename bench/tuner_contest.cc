@@ -91,7 +91,7 @@ class Node {
     // The residual is what this op leaves of the gradient and of what was owed before.
     const double input = norm * norm * noises.factor();
     residual_ = loss(choice.reduce.front(), op) * (residual_ + input);
-    measured.op.error = {input, residual_, false};
+    measured.op.error = {{input, residual_, 1}, {}, false};
     measured.encoded_bytes = static_cast<std::uint64_t>(outcome.contribution_bytes);
     measured.encode_ns = outcome.contribution_ns;
     tuner_.observe_op(kTensor, measured);

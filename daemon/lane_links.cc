@@ -267,7 +267,7 @@ void Lane::report_peer(const wire::NodeId& peer, const char* text) {
   Event event;
   event.kind = EventKind::peer_refused;
   event.peer = peer;
-  std::strncpy(event.text, text, sizeof(event.text) - 1);
+  std::snprintf(event.text, sizeof(event.text), "%s", text);
   report_for_log(event);
 }
 
