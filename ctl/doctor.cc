@@ -157,7 +157,18 @@ Finding examine_peers(const json& peers, const json& counters) {
   return {Grade::good, "peers", "no link is broken, none was refused", ""};
 }
 
-Finding examine_rdma(const Machine& machine) {
+// Empty, or why the daemon cannot use what the machine has. What it found when it started counts no
+// more once a link has come to RDMA.
+std::string rdma_problem(const json& status, const json& peers) {
+  constexpr std::string_view kCannot = "TCP: ";  // as opposed to "TCP, as configured"
+  for (const json& peer : peers.is_array() ? peers : json::array()) {
+    if (text_field(peer, "transport") == "rdma") return "";
+  }
+  const std::string carriers = text_field(status, "carriers");
+  return carriers.starts_with(kCannot) ? carriers.substr(kCannot.size()) : "";
+}
+
+Finding examine_rdma(const Machine& machine, const json& status, const json& peers) {
   if (machine.rdma_ports.empty()) {
     return {Grade::good, "RDMA", "no device: frames travel by TCP", ""};
   }
@@ -169,7 +180,12 @@ Finding examine_rdma(const Machine& machine) {
     list += fmt::format("{} port {} ({})", printable(port.device), printable(port.port),
                         printable(is_active ? port.link_layer : port.state));
   }
-  if (down.empty()) return {Grade::good, "RDMA", "active: " + active, ""};
+  if (down.empty()) {
+    const std::string problem = rdma_problem(status, peers);
+    if (problem.empty()) return {Grade::good, "RDMA", "active: " + active, ""};
+    return {Grade::advice, "RDMA", "active: " + active + "; but for the daemon " + problem,
+            "docs/rdma.md, setting up; then restart the daemon"};
+  }
   return {Grade::advice, "RDMA", "not active: " + down,
           "cable, switch, and for RoCE `ip link set DEV up`; InfiniBand needs a subnet manager"};
 }
@@ -261,7 +277,7 @@ std::vector<Finding> examine(const Machine& machine, const json& status, const j
   findings.push_back(examine_huge_pages(machine));
   findings.push_back(examine_cpu(machine, status));
   if (!host.is_null()) findings.push_back(examine_records(host));
-  findings.push_back(examine_rdma(machine));
+  findings.push_back(examine_rdma(machine, status, peers));
   if (!peers.is_null()) findings.push_back(examine_versions(status, peers));
   findings.push_back(examine_clock(machine));
   if (!peers.is_null()) findings.push_back(examine_skew(peers));
@@ -276,7 +292,8 @@ std::vector<Finding> examine(const Machine& machine, const json& status, const j
 }
 
 std::vector<Finding> examine_machine(const Machine& machine) {
-  return {examine_huge_pages(machine), examine_rdma(machine), examine_clock(machine)};
+  return {examine_huge_pages(machine), examine_rdma(machine, nullptr, nullptr),
+          examine_clock(machine)};
 }
 
 std::string render_findings(const std::vector<Finding>& findings) {

@@ -59,17 +59,33 @@ std::string memory_lock_limit() {
          " KiB: raise it (LimitMEMLOCK=infinity in the service's unit, or ulimit -l unlimited)";
 }
 
+std::string node_of(const ibv_device& device) {
+  return std::string("/dev/infiniband/") + device.dev_name;
+}
+
 std::string remedy_of_open(int error) {
   switch (error) {
+    case EPERM:  // by the cgroup's list of devices
+      return "; install the drop-in share/tern/drop-ins/rdma.conf for its unit, "
+             "docs/operations.md";
     case EACCES:
-    case EPERM:
-      return "; the daemon's user needs to read and write /dev/infiniband/uverbs*";
+      return "; the daemon's user needs to read and write it";
     case ENOENT:
     case ENXIO:
-      return "; there is no /dev/infiniband/uverbs* for it: load the module ib_uverbs";
+      return "; load the module ib_uverbs";
     default:
       return "";
   }
+}
+
+// Empty, or why the device cannot be opened. libibverbs would wait 5 s for a node that it cannot
+// open to change (open_cdev_robust()), in the lane that asks.
+std::string node_problem(ibv_device& device) {
+  const std::string node = node_of(device);
+  if (::access(node.c_str(), R_OK | W_OK) == 0) return "";
+  const int error = errno;
+  return std::string("; ") + ibv_get_device_name(&device) + ": " + node +
+         " cannot be opened: " + std::strerror(error) + remedy_of_open(error);
 }
 
 }  // namespace
@@ -87,11 +103,14 @@ Result<std::shared_ptr<Device>> Device::open(const RdmaSettings& settings, std::
   std::string reasons;
   for (int i = 0; i < count; ++i) {
     ibv_device* handle = list.get()[i];
+    if (const std::string problem = node_problem(*handle); !problem.empty()) {
+      reasons += problem;
+      continue;
+    }
     const DeviceHandle probe(ibv_open_device(handle));
     if (!probe) {
-      const int error = errno;
       reasons += std::string("; ") + ibv_get_device_name(handle) +
-                 " cannot be opened: " + std::strerror(error) + remedy_of_open(error);
+                 " cannot be opened: " + std::strerror(errno);
       continue;
     }
     ibv_device_attr attributes{};
@@ -119,8 +138,7 @@ Status Device::open_port(const RdmaSettings& settings, ibv_device& device, std::
   port_ = port;
   context_.reset(ibv_open_device(&device));
   if (!context_) return fail_errno(Errc::io_error, name_ + " cannot be opened", errno);
-  node_ = std::string("/dev/infiniband/") + device.dev_name;
-  if (::access(node_.c_str(), F_OK) != 0) node_.clear();
+  node_ = node_of(device);
   ibv_port_attr attributes{};
   if (const int error = ibv_query_port(context_.get(), port, &attributes); error != 0) {
     return fail_errno(Errc::io_error, name_ + " cannot be asked for its state", error);
@@ -207,7 +225,7 @@ bool Device::has_failed(std::string& why) {
     }
     ibv_ack_async_event(&event);
   }
-  if (failure_.empty() && !node_.empty() && ::access(node_.c_str(), F_OK) != 0) {
+  if (failure_.empty() && ::access(node_.c_str(), F_OK) != 0) {
     failure_ = "the device " + name_ + " was removed";
   }
   why = failure_;

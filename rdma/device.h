@@ -53,7 +53,7 @@ class Device {
   std::uint16_t lid_ = 0;
   ibv_mtu mtu_{};
   std::uint32_t max_queue_depth_ = 0;
-  std::string node_;     // below /dev; empty: it could not be seen
+  std::string node_;     // /dev/infiniband/uverbs0
   std::string failure_;  // set once
 
   DeviceHandle context_;

@@ -176,6 +176,19 @@ TEST(Doctor, SeesPortsOfRdmaDevicesThatAreNotActive) {
   expect(node.about("RDMA"), Grade::advice, "not active: rxe0 port 1 (DOWN)", "ip link set");
 }
 
+TEST(Doctor, SaysWhyTheDaemonCannotUseARdmaDevice) {
+  Node node;
+  node.machine.rdma_ports = {{"mlx5_0", "1", "ACTIVE", "InfiniBand"}};
+  node.status["carriers"] = "TCP, as configured";
+  expect(node.about("RDMA"), Grade::good, "active", "");
+  node.status["carriers"] = "TCP: no RDMA device is usable; mlx5_0: no permission";
+  expect(node.about("RDMA"), Grade::advice, "mlx5_0: no permission", "docs/rdma.md");
+  node.peers = nullptr;  // shown to observers alone
+  expect(node.about("RDMA"), Grade::advice, "mlx5_0: no permission", "docs/rdma.md");
+  node.peers = json::array({{{"state", "up"}, {"transport", "rdma"}}});
+  expect(node.about("RDMA"), Grade::good, "active", "");
+}
+
 TEST(Doctor, ReadsRdmaDevicesAsTheKernelShowsThem) {
   char directory[] = "/tmp/tern_doctor_XXXXXX";
   ASSERT_NE(::mkdtemp(directory), nullptr);

@@ -7,7 +7,6 @@ Installs, uses, hurts, upgrades, removes and purges the service, and prints each
 """
 
 import contextlib
-import json
 import os
 import pathlib
 import pwd
@@ -15,56 +14,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
+
+from service import (CONFIG, check, compile_program, eventually, exposure, find_packages, install_packages, logged,
+                     main_pid, run, shown, step, ternctl)
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-CONFIG = pathlib.Path("/etc/tern/ternd.toml")
 STATE = pathlib.Path("/var/lib/tern")
-# Emulated machines are slow; this only ends what hangs.
-PATIENCE_S = 120
-
-
-def run(*words, status=0, **options):
-    print("   " + " ".join(map(str, words))[:110], flush=True)
-    done = subprocess.run(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          check=False, **options)
-    if done.returncode != status:
-        fail(f"{' '.join(map(str, words))}: status {done.returncode}\n{done.stdout}")
-    return done.stdout
-
-
-def fail(text):
-    print(f"FAILED: {text}", flush=True)
-    journal = subprocess.run(["journalctl", "--no-pager", "-n", "40", "-u", "ternd*"], capture_output=True, text=True,
-                             check=False)
-    print(journal.stdout, flush=True)
-    sys.exit(1)
-
-
-def check(condition, text):
-    if not condition:
-        fail(text)
-
-
-def eventually(condition, text):
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > deadline:
-            fail(f"not within {PATIENCE_S} s: {text}")
-        time.sleep(0.1)
-
-
-def step(text):
-    print(f"-- {text}", flush=True)
-
-
-def shown(name, unit="ternd.service"):
-    return run("systemctl", "show", "--property", name, "--value", unit).strip()
-
-
-def main_pid():
-    return int(shown("MainPID"))
 
 
 def await_other_than(before):
@@ -73,11 +28,7 @@ def await_other_than(before):
 
 
 def status(*options):
-    return json.loads(run("ternctl", "--timeout", "60", "--json", *options, "status"))
-
-
-def logged(text, *options):
-    return text in run("journalctl", "--no-pager", "--output", "cat", *options)
+    return ternctl(*options, "status")
 
 
 def user_exists():
@@ -90,11 +41,7 @@ def user_exists():
 
 
 def install(debs):
-    # Images for containers bring a policy that no package may start a service.
-    pathlib.Path("/usr/sbin/policy-rc.d").unlink(missing_ok=True)
-    # Indexing all manual pages takes minutes under emulation.
-    pathlib.Path("/var/lib/man-db/auto-update").unlink(missing_ok=True)
-    run("dpkg", "--install", *debs)
+    install_packages(debs)
     check(shown("ActiveState") == "active", "the service is not active after the installation")
     check(shown("SubState", "ternd.socket") == "running", "the socket unit has not handed over its socket")
     check(pwd.getpwuid(os.stat(f"/proc/{main_pid()}").st_uid).pw_name == "tern", "the daemon is not of the user tern")
@@ -115,11 +62,8 @@ def install(debs):
     check("memory lock: enough may be locked" in run("ternctl", "doctor"), "the limit of locked memory")
 
 
-def record_exposure():
-    text = run("systemd-analyze", "security", "--no-pager", "ternd.service")
-    exposure = float(re.search(r"exposure level for \S+: ([0-9.]+)", text)[1])
-    print(f"exposure {exposure}", flush=True)
-    check(exposure < 2.0, text)
+def sandbox():
+    check(exposure("ternd.service") < 2.0, "the sandbox is too open")
 
 
 def documents():
@@ -127,12 +71,6 @@ def documents():
         check("SYNOPSIS" in run("man", page) or page == "ternd.toml", f"man {page}")
     check("status" in run("bash", "-c", "source /usr/share/bash-completion/completions/ternctl; COMP_WORDS=(ternctl sta);"
                           "COMP_CWORD=1; _ternctl; echo ${COMPREPLY[@]}"), "the completion of ternctl")
-
-
-def compile_client(folder):
-    flags = run("pkg-config", "--cflags", "--libs", "tern").split()
-    run("cc", HERE / "client.c", *flags, "-o", folder / "client")
-    return folder / "client"
 
 
 def start_client(program):
@@ -147,7 +85,7 @@ def start_client(program):
 
 def kill_under_client(program):
     client = start_client(program)
-    rows = json.loads(run("ternctl", "--json", "clients"))
+    rows = ternctl("clients")
     check([row["uid"] for row in rows] == [pwd.getpwnam("nobody").pw_uid], f"the daemon sees the users {rows}")
     check(logged("connected: pid", "TERN_JOB=resnet"), "the journal does not know the job")
     before, entries = main_pid(), sorted(os.listdir("/run/tern"))
@@ -246,13 +184,13 @@ def main():
     folder = pathlib.Path("/tmp/service_test")
     folder.mkdir()
     folder.chmod(0o755)
-    debs = sorted(path for path in pathlib.Path(sys.argv[1]).glob("*.deb") if "-dbgsym" not in path.name)
-    check(len(debs) == 4, f"not the four packages: {debs}")
+    debs = find_packages(sys.argv[1])
     for text, action in (
             ("the packages install, the service starts, notifies and answers", lambda: install(debs)),
-            ("the sandbox", record_exposure),
+            ("the sandbox", sandbox),
             ("manual pages and completion", documents),
-            ("SIGKILL leaves no trace, and clients connect again", lambda: kill_under_client(compile_client(folder))),
+            ("SIGKILL leaves no trace, and clients connect again",
+             lambda: kill_under_client(compile_program(HERE / "client.c", folder))),
             ("a reload applies what it can and names the rest", reload),
             ("a lane that hangs is caught by the watchdog", hang_lane),
             ("a second fabric has a daemon of its own", instance),
