@@ -81,9 +81,10 @@ bool Client::idle(std::uint32_t seen, std::uint64_t remaining_ns, bool& spun) {
     }
   }
   if (remaining_ns == 0) return false;
-  if (!spun && segment_.spin_ns() != 0) {
+  const std::uint64_t spin_ns =
+      spun ? 0 : std::min<std::uint64_t>(segment_.spin_ns(), remaining_ns);
+  if (spin_ns != 0) {
     spun = true;
-    const std::uint64_t spin_ns = std::min<std::uint64_t>(segment_.spin_ns(), remaining_ns);
     while (SteadyClock().now_ns() - now_ns < spin_ns) {
       if (shm::read_doorbell(segment_.header()) != seen) return true;
       relax();

@@ -64,8 +64,8 @@ int Conductor::do_work() {
   if (std::exchange(join_failed_, false) || now >= links_due_ns_) {
     links_due_ns_ = now + kIdleNs;
     links_.close_unused(coordinator_links());
+    expire_states(now);
   }
-  std::erase_if(kept_states_, [now](const auto& kept) { return kept.second.expires_ns <= now; });
   return work;
 }
 
@@ -164,7 +164,7 @@ void Conductor::on_event(const Event& event) {
       if (group.flights_due) write_flights(group);
       for (auto& [id, tensor] : group.tensors) {
         if (tuning_ != nullptr) tuning_->end(*tensor.state);
-        keep_state(group.uid_of_user, tensor);
+        keep_state(group, tensor);
       }
       if (tuning_ != nullptr) tuning_->group_ended(group);
       for (const auto& lane : group.lanes) group_of_lane_group_.erase(lane.get());
@@ -179,10 +179,13 @@ void Conductor::on_event(const Event& event) {
       const auto tensor = group.tensors.find(event.tensor->id);
       if (tensor == group.tensors.end() || ++tensor->second.dropped < group.lane_count) break;
       if (tuning_ != nullptr) tuning_->end(*tensor->second.state);
-      keep_state(group.uid_of_user, tensor->second);
+      keep_state(group, tensor->second);
       group.tensors.erase(tensor);
       break;
     }
+    case EventKind::state_reset:
+      counters_->state_resets += event.number;
+      break;
     case EventKind::link_lost: {
       const std::string peer = node_name(group, static_cast<std::uint32_t>(event.number));
       const LogScope scope({.peer = peer});

@@ -147,7 +147,12 @@ class Conductor final : public ControlSender,
     std::shared_ptr<TensorState> state;
     std::uint64_t expires_ns = 0;
     std::uint32_t uid = 0;  // whose quota it counts against
+    std::string group;      // uid of the group that left it
   };
+
+  // A codec state with a history that is gone, by user, and group and tensor: when the tensor is
+  // declared again in an epoch of this group, its state has been reset.
+  using LostStates = std::map<std::uint32_t, std::map<std::string, std::uint64_t>>;  // expires_ns
 
   // Clients (conductor_clients.cc).
   void on_hello(Client& client, const shm::HelloPacket& packet);
@@ -159,6 +164,7 @@ class Conductor final : public ControlSender,
   void on_tensor_stats(Client& client, const shm::TensorReleasePacket& packet);
   void on_goodbye(Client& client, std::uint64_t request);
   void drop_client(Client& client, const char* why);
+  void say_whether_to_spin();
   void client_dropped(ClientMemory* memory);
   void answer(std::uint64_t client, std::uint64_t request, Errc code, const std::string& text);
   template <typename Packet>
@@ -177,7 +183,12 @@ class Conductor final : public ControlSender,
   // With what the tuner has chosen at present.
   std::string recipe_text(const TensorState& state) const;
   void release_tensor(MemberGroup& group, std::uint64_t id);
-  void keep_state(std::uint32_t uid, DeclaredTensor& tensor);
+  // Of a tensor that no lane uses any more.
+  void keep_state(const MemberGroup& group, DeclaredTensor& tensor);
+  void count_reset(const MemberGroup& group, TensorState& state);
+  bool take_lost_state(const MemberGroup& group, const std::string& name);
+  void remember_lost_state(std::uint32_t user, const std::string& group, const std::string& name);
+  void expire_states(std::uint64_t now_ns);
   static CodecState::Shape codec_shape(const MemberGroup& group, const TensorState& state);
   std::uint64_t state_bytes_of(std::uint32_t uid) const;
 
@@ -276,6 +287,7 @@ class Conductor final : public ControlSender,
   LogLimit<std::uint32_t> user_log_;
   LogLimit<std::uint64_t> client_log_;
   LogLimit<std::string> peer_log_;
+  LostStates lost_states_;
   std::vector<std::unique_ptr<StateMove>> moves_;
   bool join_failed_ = false;
   std::uint64_t links_due_ns_ = 0;            // when links are looked at that nobody may need

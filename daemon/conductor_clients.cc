@@ -157,12 +157,9 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
   if (const std::string problem = hello_problem(client, packet.arena_bytes); !problem.empty()) {
     return refuse(Errc::quota_exceeded, problem);
   }
-  // Spinning helps only where every lane and client has a core of its own.
-  const bool cores_suffice = settings_.cores > lanes_.size() + clients_.size();
   const auto lane_count = static_cast<std::uint32_t>(lanes_.size());
-  auto segment =
-      shm::Segment::create(lane_count, packet.arena_bytes,
-                           cores_suffice ? static_cast<std::uint32_t>(settings_.spin_ns) : 0);
+  auto segment = shm::Segment::create(lane_count, packet.arena_bytes,
+                                      static_cast<std::uint32_t>(settings_.spin_ns));
   if (!segment) return refuse(segment.error().code, segment.error().text);
   auto notify = shm::make_notify_pair();
   if (!notify) return refuse(notify.error().code, notify.error().text);
@@ -181,6 +178,7 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
   client.arena_bytes = packet.arena_bytes;
   client.memory = std::move(memory);
   ++counters_->clients_accepted;
+  say_whether_to_spin();
   Command add;
   add.kind = CommandKind::add_client;
   add.client = client.memory.get();
@@ -193,6 +191,15 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
   port_.reply(client.id, shm::packet_bytes(welcome), descriptors);
   log_about({.job = client.job}, spdlog::level::info, "client {} connected: pid {}, uid {}, job {}",
             client.id, client.credentials.pid, client.credentials.uid, client.job);
+}
+
+// Spinning helps only while every lane and every client can have a core of its own.
+void Conductor::say_whether_to_spin() {
+  std::size_t count = lanes_.size();
+  for (const auto& [id, client] : clients_) count += client->memory ? 1 : 0;
+  for (auto& [id, client] : clients_) {
+    if (client->memory) client->memory->segment.set_cores_are_few(settings_.cores <= count);
+  }
 }
 
 // ---- The end of a client
@@ -286,6 +293,7 @@ void Conductor::client_dropped(ClientMemory* memory) {
   }
   port_.disconnect(memory->id);
   clients_.erase(found);
+  say_whether_to_spin();
 }
 
 }  // namespace tern::daemon

@@ -263,6 +263,7 @@ TensorTotals total(const TensorState& state) noexcept {
     input += read(lane.input_energy);
     residual += read(lane.residual_energy);
   }
+  totals.resets += state.resets.load(std::memory_order_relaxed);
   totals.input_energy = input;
   totals.residual_energy = residual;
   return totals;

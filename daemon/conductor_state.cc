@@ -76,7 +76,10 @@ void Conductor::on_state_moved(const Event& event) {
   // A lane with an operation in flight refuses before it takes anything.
   if (event.code != Errc::would_block) move->taken = move->imports;
   if (--move->lanes_left != 0) return;
-  if (move->taken) move->tensor->half_imported = move->verdict != Errc::ok;
+  if (move->taken) {
+    move->tensor->half_imported = move->verdict != Errc::ok;
+    move->tensor->imported = true;
+  }
   if (clients_.contains(move->client)) {
     if (move->verdict == Errc::ok) {
       state_moved(move->client, move->request, move->part.bytes());

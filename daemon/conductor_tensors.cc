@@ -240,26 +240,23 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
       const auto begun = tuning_->begin(*group, *tensor.state, level, replay);
       if (!begun) return refuse(begun.error().code, begun.error().text);
     }
+    bool reset = !tensor.state->codec.empty() && take_lost_state(*group, name);
     if (!tensor.state->codec.empty() && used_states_.insert(key).second) {
       // The only tensor of this name in the job: its state outlives the declaration.
       tensor.state_key = key;
       if (kept != kept_states_.end()) {
         TensorState& last = *kept->second.state;
+        const bool had_history = last.has_history();
         if (last.doubtful || last.half_imported ||
             !tensor.state->codec.adopt_residual(last.codec)) {
-          ++counters_->state_resets;
-          bump(tensor.state->lanes[0].resets, std::uint64_t{1});
-          log_about(
-              {.job = group->job, .group = short_uid(group->uid), .tensor = name},
-              spdlog::level::info,
-              "the codec state of {} was reset: another layout, an op in flight, or half imported",
-              name);
+          reset = reset || had_history;
         } else if (tensor.state->tuning) {
           tensor.state->tuning->owe_all();
         }
         kept_states_.erase(kept);
       }
     }
+    if (reset) count_reset(*group, *tensor.state);
     found = group->tensors.emplace(id, std::move(tensor)).first;
     Command add;
     add.kind = CommandKind::add_tensor;
@@ -291,12 +288,68 @@ void Conductor::release_tensor(MemberGroup& group, std::uint64_t id) {
   command_all(group, drop);
 }
 
-void Conductor::keep_state(std::uint32_t uid, DeclaredTensor& tensor) {
-  if (tensor.state_key.empty()) return;
-  used_states_.erase(tensor.state_key);
-  if (settings_.state_ttl_ns > 0) {
-    kept_states_[tensor.state_key] = {tensor.state, clock_.now_ns() + settings_.state_ttl_ns, uid};
+void Conductor::keep_state(const MemberGroup& group, DeclaredTensor& tensor) {
+  const std::string& name = tensor.state->name;
+  const bool had_history = tensor.state->has_history();
+  for (auto& [number, other] : groups_) {
+    if (other->uid != group.uid || other->removing) continue;
+    for (auto& [id, next] : other->tensors) {
+      if (next.state == tensor.state || next.state->name != name || next.state->codec.empty() ||
+          !next.state_key.empty()) {
+        continue;
+      }
+      // It was declared again before the lanes had let go of this one, and has begun at zero.
+      next.state_key = std::move(tensor.state_key);
+      if (had_history) count_reset(*other, *next.state);
+      return;
+    }
   }
+  if (!tensor.state_key.empty()) {
+    used_states_.erase(tensor.state_key);
+    if (settings_.state_ttl_ns > 0) {
+      kept_states_[tensor.state_key] = {tensor.state, clock_.now_ns() + settings_.state_ttl_ns,
+                                        group.uid_of_user, group.uid};
+      return;
+    }
+  }
+  if (had_history) remember_lost_state(group.uid_of_user, group.uid, name);
+}
+
+void Conductor::remember_lost_state(std::uint32_t user, const std::string& group,
+                                    const std::string& name) {
+  // Beyond this many a reset is not noticed, which is better than memory without a bound.
+  auto& lost = lost_states_[user];
+  if (lost.size() < settings_.max_tensors_per_user) {
+    lost[group + "/" + name] = clock_.now_ns() + settings_.join_timeout_max_ns;
+  }
+}
+
+void Conductor::count_reset(const MemberGroup& group, TensorState& state) {
+  ++counters_->state_resets;
+  bump(state.resets, std::uint64_t{1});
+  log_about({.job = group.job, .group = short_uid(group.uid), .tensor = state.name},
+            spdlog::level::info,
+            "the codec state of {} was reset: not kept (state_ttl), another layout or memory, an "
+            "op in flight, or half imported",
+            state.name);
+}
+
+bool Conductor::take_lost_state(const MemberGroup& group, const std::string& name) {
+  const auto of_user = lost_states_.find(group.uid_of_user);
+  return of_user != lost_states_.end() && of_user->second.erase(group.uid + "/" + name) != 0;
+}
+
+void Conductor::expire_states(std::uint64_t now_ns) {
+  std::erase_if(kept_states_, [&](const auto& one) {
+    const KeptState& kept = one.second;
+    if (kept.expires_ns > now_ns) return false;
+    if (kept.state->has_history()) remember_lost_state(kept.uid, kept.group, kept.state->name);
+    return true;
+  });
+  for (auto& [user, lost] : lost_states_) {
+    std::erase_if(lost, [now_ns](const auto& one) { return one.second <= now_ns; });
+  }
+  std::erase_if(lost_states_, [](const auto& one) { return one.second.empty(); });
 }
 
 void Conductor::on_tensor_release(Client& client, const shm::TensorReleasePacket& packet) {

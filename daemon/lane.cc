@@ -234,7 +234,11 @@ bool Lane::prepare_sleep() {
     shm::announce_sleep(client->memory->segment.lane_rings(settings_.lane));
     if (!client->submissions.empty()) idle = false;
   }
-  if (!idle) end_sleep();
+  if (idle) {
+    bump(counters_->sleeps, std::uint64_t{1});
+  } else {
+    end_sleep();
+  }
   return idle;
 }
 

@@ -268,6 +268,7 @@ class Lane final : private net::LinkSink {
   std::uint64_t drop_pages_ns_ = 0;  // when they will be; 0 while anything is in flight
   static constexpr std::size_t kSnapshots = 512;
   SnapshotTable<PeerSnapshot, kSnapshots> peer_table_;
+  std::vector<PeerSnapshot> peer_rows_;  // of the next snapshot; as many as there were links
 };
 
 }  // namespace tern::daemon

@@ -75,6 +75,7 @@ enum class EventKind : std::uint8_t {
   op_record,          // record: for the flight recorder; dropped when the ring is nearly full
   choice_used,   // group, tensor_id, sequence, number = ChoiceUsed: how ops are sent from now on
   chunk_choice,  // group, tensor_id, sequence, number = leg << 40 | candidate << 32 | chunk
+  state_reset,   // group, tensor_id, number: so many parts of its codec state are zero again
 };
 
 // How a lane sends an op: by a version of the tuner's choice, or all of it by one candidate,

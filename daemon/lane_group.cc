@@ -30,7 +30,10 @@ LaneGroup::LaneGroup(GroupSetup setup)
       choices_(std::size_t{ops_.slots()} * nodes_, tuner::kRaw),
       chunks_(setup_.shape.active_chunks),
       rates_(nodes_) {
-  if (setup_.shape.verify) checksums_.resize(std::size_t{ops_.slots()} * setup_.size);
+  if (setup_.shape.verify) {
+    checksums_.resize(std::size_t{ops_.slots()} * setup_.size);
+    verify_bodies_.resize(local_ranks_);
+  }
   for (auto& chunk : chunks_) {
     chunk.slabs.assign(nodes_, kNone);
     chunk.bytes.assign(nodes_, 0);

@@ -238,6 +238,7 @@ class LaneGroup {
                            const wire::BlockHeader& header, std::span<const std::byte> payload,
                            std::span<float> out);
   void lose_streams(collective::OpId op);
+  void count_resets(TensorState& tensor, std::uint64_t resets);
   void restart_streams(TensorState& tensor);
   template <typename Use>
   bool for_each_chunk(const TensorState& tensor, Use use) const;
@@ -331,6 +332,7 @@ class LaneGroup {
   std::vector<OpRank> ranks_;                           // op slot x local rank
   std::vector<std::uint32_t> eager_slabs_;              // op slot x node
   std::vector<std::uint32_t> checksums_;                // op slot x rank, with verify
+  std::vector<wire::VerifyBody> verify_bodies_;         // by local rank, with verify
   std::vector<tuner::CandidateIndex> choices_;          // op slot x node; of results at our own
   std::vector<ChunkData> chunks_;                       // by ChunkId
   std::vector<std::unique_ptr<SlabPool>> eager_pools_;  // by node

@@ -291,12 +291,12 @@ void LaneGroup::finish_parked(const Action& action) {
 
 // What a failed op had parked is neither sum nor residual any more.
 void LaneGroup::forget_parked(OpId op) {
-  for (const std::uint32_t index : ops_.parked_indices(op)) {
+  const auto parked = ops_.parked_indices(op);
+  for (const std::uint32_t index : parked) {
     const Part where = part(op, ops_.op(op).chunks.chunk(self_, index));
-    float* residual = data_[op].tensor->codec.sender(where.begin);
-    std::fill(residual, residual + where.elements, 0.0f);
-    bump(data_[op].tensor->lanes[setup_.shape.lane].resets, std::uint64_t{1});
+    std::fill_n(data_[op].tensor->codec.sender(where.begin), where.elements, 0.0f);
   }
+  if (!parked.empty()) count_resets(*data_[op].tensor, parked.size());
 }
 
 void LaneGroup::give_receive_slab(std::uint32_t slab) {
@@ -455,6 +455,11 @@ void LaneGroup::finalize(OpId op) {
   if (lane_->trace().on()) trace_op(op, code, now);
   if (ended.submitted != 0) {
     bump(code == Errc::ok ? counters.ops_completed : counters.ops_failed, std::uint64_t{1});
+  }
+  // Lossless codecs keep nothing of an all-reduce.
+  const bool broadcast = ended.said.kind == static_cast<std::uint16_t>(shm::OpKind::broadcast);
+  if (data.tensor != nullptr && (data.lossy || (data.lossless && broadcast))) {
+    data.tensor->lanes[setup_.shape.lane].state_touched = true;
   }
   if (data.tensor != nullptr && code == Errc::ok) {
     TensorLaneStats& stats = data.tensor->lanes[setup_.shape.lane];

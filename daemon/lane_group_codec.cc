@@ -244,7 +244,19 @@ void LaneGroup::lose_streams(OpId op) {
     return true;
   });
   tensor->lanes[setup_.shape.lane].streams_lost = true;
-  bump(tensor->lanes[setup_.shape.lane].resets, std::uint64_t{1});
+  count_resets(*tensor, 1);
+}
+
+// With the epoch all of the state ends: the next declaration counts that.
+void LaneGroup::count_resets(TensorState& tensor, std::uint64_t resets) {
+  if (ops_.ended()) return;
+  bump(tensor.lanes[setup_.shape.lane].resets, resets);
+  Event event;
+  event.kind = EventKind::state_reset;
+  event.group = this;
+  event.tensor_id = tensor.id;
+  event.number = resets;
+  lane_->report(event);
 }
 
 // Readers follow when they see step 0.

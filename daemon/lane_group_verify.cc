@@ -17,7 +17,6 @@ void LaneGroup::send_checksums(OpId op) {
   const auto& ranks = setup_.shape.ranks[self_];
   const auto& chunks = ops_.op(op).chunks;
   const std::size_t element = dtype_bytes(dtype(op));
-  std::vector<wire::VerifyBody> bodies(ranks.size());
   for (std::uint32_t i = 0; i < local_ranks_; ++i) {
     std::uint32_t crc = 0;
     if (ops_.op(op).eager) {
@@ -31,13 +30,13 @@ void LaneGroup::send_checksums(OpId op) {
         }
       }
     }
-    bodies[i] = {ranks[i], crc};
+    verify_bodies_[i] = {ranks[i], crc};
     checksums_[std::size_t{op} * setup_.size + ranks[i]] = crc;
   }
   const auto header = frame(wire::FrameKind::verify, op, 0, 0);
   for (LanePeer* peer : peers_) {
     if (peer == nullptr || peer->link->state() == net::LinkState::lost) continue;
-    peer->link->send_copy(header, std::as_bytes(std::span(bodies)));
+    peer->link->send_copy(header, std::as_bytes(std::span(verify_bodies_)));
   }
   ops_.verified_here(op);
 }

@@ -344,10 +344,9 @@ void Lane::share_links(std::uint64_t now_ns) {
 }
 
 void Lane::publish_peers() {
-  std::vector<PeerSnapshot> rows;
-  rows.reserve(peers_.size());
+  peer_rows_.clear();
   for (const auto& peer : peers_) {
-    PeerSnapshot& row = rows.emplace_back();
+    PeerSnapshot& row = peer_rows_.emplace_back();
     row.id = peer->id;
     row.group = peer->group;
     row.state = peer->link->state();
@@ -358,7 +357,7 @@ void Lane::publish_peers() {
     std::strncpy(row.carrier, carriage.name, sizeof(row.carrier) - 1);
     std::strncpy(row.carrier_note, carriage.note, sizeof(row.carrier_note) - 1);
   }
-  peer_table_.write(rows);
+  peer_table_.write(peer_rows_);
 }
 
 void Lane::publish_gauges() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cmath>
@@ -23,6 +24,8 @@ struct alignas(64) TensorLaneStats {
   std::atomic<double> input_energy{0}, residual_energy{0};  // of the last op
   // The lane's own: blocks of streams were lost, and nobody has been told yet.
   bool streams_lost = false;
+  // The lane's own: an op, whole or failed, may have left something in the codec state.
+  bool state_touched = false;
   double usual_ns = 0.0;
   // For the log of choices: the last op that was settled, and how it was sent.
   std::uint64_t settled_use = ~std::uint64_t{0};
@@ -49,9 +52,20 @@ struct TensorState {
   // The last import failed, perhaps after some chunks: neither what was nor what was given. The
   // conductor's.
   bool half_imported = false;
+  bool imported = false;  // something, once; the conductor's
+  // Resets that came with the declaration, beside those of the lanes. The conductor's.
+  std::atomic<std::uint64_t> resets{0};
   std::array<TensorLaneStats, shm::kMaxLanes> lanes;
 
   std::uint64_t state_bytes() const noexcept { return codec.bytes(); }
+  // Whether the codec state may hold something that a reset would lose. REQUIRES: no lane uses it.
+  bool has_history() const noexcept {
+    if (codec.empty()) return false;
+    if (imported || doubtful.load(std::memory_order_relaxed)) return true;
+    if (tuning) return tuning->owes_any();
+    return std::any_of(lanes.begin(), lanes.end(),
+                       [](const TensorLaneStats& lane) { return lane.state_touched; });
+  }
 };
 
 // The sums over all lanes.

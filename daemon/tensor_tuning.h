@@ -141,6 +141,10 @@ class TensorTuning {
   std::uint8_t& owes(std::uint32_t chunk) noexcept { return owed_[chunk]; }
   // Before any lane knows the tensor: its residual comes from an earlier declaration.
   void owe_all() noexcept { std::fill(owed_.begin(), owed_.end(), std::uint8_t{1}); }
+  // After the last lane has let go of it.
+  bool owes_any() const noexcept {
+    return std::any_of(owed_.begin(), owed_.end(), [](std::uint8_t owed) { return owed != 0; });
+  }
 
  private:
   std::shared_ptr<const CandidateRecipes> recipes_;

@@ -50,8 +50,10 @@ struct SegmentHeader {
   std::uint64_t completion_entries_offset;  // lane_count * kRingEntries * sizeof(CompletionEntry)
   std::uint64_t arena_offset;               // page aligned
   std::uint64_t arena_bytes;
-  std::uint32_t spin_ns;  // how long a client may spin before it sleeps; 0 where cores are few
-  std::uint32_t reserved0;
+  std::uint32_t spin_ns;  // how long a client may spin before it sleeps
+  // Written by the daemon at any time: 1 while lanes and clients are no fewer than cores, and then
+  // no client spins.
+  std::uint32_t cores_are_few;
   std::uint64_t reserved1;
 
   // The client sleeps on this word by futex; lanes add 1 after they have published completions.

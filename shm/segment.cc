@@ -138,6 +138,16 @@ Status Segment::read_header() {
   return {};
 }
 
+std::uint32_t Segment::spin_ns() const noexcept {
+  const std::atomic_ref<std::uint32_t> few(header_->cores_are_few);
+  return few.load(std::memory_order_relaxed) != 0 ? 0 : shape_.spin_ns;
+}
+
+void Segment::set_cores_are_few(bool few) noexcept {
+  std::atomic_ref<std::uint32_t>(header_->cores_are_few)
+      .store(few ? 1 : 0, std::memory_order_relaxed);
+}
+
 RingMemory<SubmitEntry> Segment::submit_ring(std::uint32_t lane) const noexcept {
   auto* entries = reinterpret_cast<SubmitEntry*>(base_ + shape_.submit_offset);
   return {&header_->lanes[lane].submit, {entries + std::size_t{lane} * kRingEntries, kRingEntries}};

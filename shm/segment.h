@@ -17,7 +17,7 @@ namespace tern::shm {
 inline constexpr std::uint64_t kMaxArenaBytes = std::uint64_t{1} << 44;
 
 // Owns the descriptor and the mapping. All that it answers comes from private copies taken when it
-// was made: the other side may overwrite the header at any time.
+// was made, but for one flag: the other side may overwrite the header at any time.
 class Segment {
  public:
   // Daemon side. A memfd of fixed size (sealed against shrinking and growing, so that no client can
@@ -55,7 +55,10 @@ class Segment {
   std::size_t arena_bytes() const noexcept { return shape_.arena_bytes; }
   std::size_t segment_bytes() const noexcept { return shape_.segment_bytes; }
   std::uint32_t lane_count() const noexcept { return shape_.lane_count; }
-  std::uint32_t spin_ns() const noexcept { return shape_.spin_ns; }
+  // How long a client may spin at present; 0 while cores are few.
+  std::uint32_t spin_ns() const noexcept;
+  // Daemon side, at any time.
+  void set_cores_are_few(bool few) noexcept;
   int fd() const noexcept { return fd_.get(); }
 
   // Forgets the mapping without touching it: in a forked child the addresses may be somebody

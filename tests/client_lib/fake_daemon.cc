@@ -377,6 +377,11 @@ void FakeDaemon::corrupt_completion_ring(std::uint32_t lane) {
   shm::ring_doorbell(header, sessions_.back()->notify.get());
 }
 
+void FakeDaemon::set_cores_are_few(bool few) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& session : sessions_) session->segment.set_cores_are_few(few);
+}
+
 std::vector<Seen> FakeDaemon::seen() {
   const std::lock_guard lock(mutex_);
   return seen_;

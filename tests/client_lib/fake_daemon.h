@@ -59,7 +59,8 @@ class FakeDaemon {
   void complete_held_on_lane(std::uint32_t lane, Errc status, const char* detail);
   void inject(std::uint32_t lane, const shm::CompletionEntry& entry);
   void corrupt_completion_ring(std::uint32_t lane);
-  void die();  // as a killed process: all descriptors and mappings go
+  void set_cores_are_few(bool few);  // in the segments of all clients
+  void die();                        // as a killed process: all descriptors and mappings go
 
   // ---- What it saw. The await functions return when it is so.
   std::vector<Seen> seen();

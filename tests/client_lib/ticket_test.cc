@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <iterator>
@@ -201,6 +202,28 @@ TEST_F(Spinning, EndsAlike) {
   for (int i = 0; i < 100; ++i) {
     ASSERT_EQ(tern_wait(client, submit_any(), TERN_FOREVER), TERN_OK);
   }
+}
+
+class LongSpinning : public ClientTest {
+ protected:
+  LongSpinning() : ClientTest({.spin_ns = 4'000'000'000}) {}
+};
+
+// A thread that spins does not give up its core by itself; one that sleeps does.
+TEST_F(LongSpinning, EndsWhenCoresBecomeFew) {
+  daemon.set_ops(Ops::hold);
+  const tern_ticket ticket = submit_any();
+  daemon.set_cores_are_few(true);
+  const auto sleeps = [] {
+    rusage usage{};
+    EXPECT_EQ(::getrusage(RUSAGE_THREAD, &usage), 0);
+    return usage.ru_nvcsw;
+  };
+  const long before = sleeps();
+  EXPECT_EQ(tern_wait(client, ticket, 50), TERN_ERR_TIMEOUT);
+  EXPECT_GT(sleeps(), before);
+  daemon.complete_held();
+  EXPECT_EQ(tern_wait(client, ticket, TERN_FOREVER), TERN_OK);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -28,6 +29,7 @@ TEST(Operator, SeesDaemonClientsPeersGroupsTensorsAndCounters) {
        ranks.ask_all("declare group=g name=layer1 count=200000 role=gradient recipe=3lc:s=1")) {
     ASSERT_TRUE(reply.ok()) << reply;
   }
+  const auto begin = std::chrono::steady_clock::now();
   for (int use = 0; use < 3; ++use) {
     ranks.ask_all("submit op=x group=g tensor=layer1 data=real draw=" + std::to_string(use));
     ASSERT_EQ(disagreement(ranks.ask_all("wait op=x tolerance=100")), "");
@@ -81,6 +83,14 @@ TEST(Operator, SeesDaemonClientsPeersGroupsTensorsAndCounters) {
   EXPECT_EQ(tensors[0]["ops"], 3);
   EXPECT_EQ(tensors[0]["state_bytes"], 800000);
   EXPECT_GT(tensors[0]["ratio"], 10.0);
+  double spent_ms = 0;
+  for (const char* part : {"encode_ms", "queue_ms", "wire_ms", "decode_ms", "wait_ms"}) {
+    EXPECT_GT(tensors[0][part], 0.0) << part;
+    spent_ms += tensors[0][part].get<double>();
+  }
+  // Of each of the two lanes, and of ops that came one after the other.
+  const std::chrono::duration<double, std::milli> passed = std::chrono::steady_clock::now() - begin;
+  EXPECT_LE(spent_ms, 2 * passed.count());
 
   EXPECT_EQ(cluster[0].counter("clients_accepted"), 2);
   EXPECT_EQ(cluster[0].counter("ops_failed"), 0);

@@ -40,7 +40,7 @@ TEST(FrozenLayout, SegmentHeader) {
   FIELD(SegmentHeader, arena_offset, 32, 8);
   FIELD(SegmentHeader, arena_bytes, 40, 8);
   FIELD(SegmentHeader, spin_ns, 48, 4);
-  FIELD(SegmentHeader, reserved0, 52, 4);
+  FIELD(SegmentHeader, cores_are_few, 52, 4);
   FIELD(SegmentHeader, reserved1, 56, 8);
   FIELD(SegmentHeader, doorbell, 64, 4);
   FIELD(SegmentHeader, doorbell_padding, 68, 60);

@@ -30,6 +30,10 @@ TEST(Segment, BothSidesSeeTheSameMemory) {
   ASSERT_TRUE(mapped) << mapped.error().text;
   EXPECT_EQ(mapped->lane_count(), 3u);
   EXPECT_EQ(mapped->spin_ns(), 700u);
+  made->set_cores_are_few(true);
+  EXPECT_EQ(mapped->spin_ns(), 0u);
+  made->set_cores_are_few(false);
+  EXPECT_EQ(mapped->spin_ns(), 700u);
   EXPECT_EQ(mapped->arena_bytes(), 12288u);
   EXPECT_EQ(made->segment_bytes(), Segment::bytes_for(3, 10000));
 

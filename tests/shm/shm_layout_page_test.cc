@@ -49,6 +49,7 @@ TEST_F(ShmLayoutPage, HeaderAgrees) {
   ROW(text, "u64", SegmentHeader, arena_offset);
   ROW(text, "u64", SegmentHeader, arena_bytes);
   ROW(text, "u32", SegmentHeader, spin_ns);
+  ROW(text, "u32", SegmentHeader, cores_are_few);
   ROW(text, "u32", SegmentHeader, doorbell);
   ROW(text, "u32", SegmentHeader, sleepers);
   ROW(text, "u32", SegmentHeader, fd_armed);

@@ -110,6 +110,8 @@ class Client {
   void push_raw(std::uint32_t lane, const shm::SubmitEntry& entry);
   void cancel(std::uint64_t ticket);
   int poll();  // takes completions
+  // How long it may spin before it sleeps.
+  std::uint32_t spin_ns() const { return segment_.spin_ns(); }
   bool done(std::uint64_t ticket) const { return results_.contains(ticket); }
   const OpResult& result(std::uint64_t ticket) const { return results_.at(ticket); }
   std::size_t in_flight() const { return waiting_.size(); }

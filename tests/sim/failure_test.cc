@@ -10,6 +10,8 @@ namespace tern::sim {
 namespace {
 
 constexpr std::uint64_t kLarge = 20'011;
+// Of simulated time, for what follows the end of a timeout.
+constexpr std::uint64_t kSlackNs = kSecond / 2;
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -126,8 +128,12 @@ TEST(Failure, OpTimeoutNamesWhoIsMissingAndTheGroupLivesOn) {
   std::vector<std::uint64_t> tickets;
   for (const std::uint32_t rank : {0u, 1u})
     tickets.push_back(cluster.ranks[rank]->submit(all_reduce(DType::f32, kLarge)));
-  ASSERT_TRUE(cluster.world.run_until(
-      [&] { return cluster.ranks[0]->done(tickets[0]) && cluster.ranks[1]->done(tickets[1]); }));
+  const auto ended = [&] {
+    return cluster.ranks[0]->done(tickets[0]) && cluster.ranks[1]->done(tickets[1]);
+  };
+  const std::uint64_t timeout_ns = 5 * kSecond;  // of the options
+  EXPECT_FALSE(cluster.world.run_until(ended, timeout_ns - kSlackNs)) << "too early";
+  ASSERT_TRUE(cluster.world.run_until(ended, 2 * kSlackNs)) << "too late";
   for (const std::uint32_t rank : {0u, 1u}) {
     EXPECT_EQ(cluster.ranks[rank]->result(tickets[rank]).status, Errc::op_timeout);
     EXPECT_EQ(cluster.ranks[rank]->result(tickets[rank]).detail,
@@ -179,8 +185,13 @@ TEST(Failure, ADeadDaemonIsNamedAndTheRestCanStartAgain) {
     tickets.push_back(cluster.ranks[rank]->submit(all_reduce(DType::f32, kLarge)));
   cluster.world.run_for(1'000'000);
   cluster.world.kill(2);
+  // What the links allow a peer that says nothing, and no more.
+  const net::LinkSettings link;
+  const std::uint64_t limit = link.peer_timeout_ns + link.resume_timeout_ns + kSlackNs;
   for (const std::uint32_t rank : {0u, 1u}) {
-    ASSERT_TRUE(cluster.world.run_until([&] { return cluster.ranks[rank]->done(tickets[rank]); }));
+    ASSERT_TRUE(
+        cluster.world.run_until([&] { return cluster.ranks[rank]->done(tickets[rank]); }, limit))
+        << "the dead daemon was not noticed in time";
     const OpResult& result = cluster.ranks[rank]->result(tickets[rank]);
     EXPECT_EQ(result.status, Errc::peer_lost);
     EXPECT_TRUE(contains(result.detail, "node2:7000")) << result.detail;
@@ -206,8 +217,10 @@ TEST(Failure, ADeadClientIsNamed) {
   cluster.world.close(*cluster.ranks[1]);
   cluster.ranks.erase(cluster.ranks.begin() + 1);
   tickets.erase(tickets.begin() + 1);
+  // Nothing has to time out for this: the kernel tells of a process that ends.
   for (std::uint32_t i = 0; i < 2; ++i) {
-    ASSERT_TRUE(cluster.world.run_until([&] { return cluster.ranks[i]->done(tickets[i]); }));
+    ASSERT_TRUE(
+        cluster.world.run_until([&] { return cluster.ranks[i]->done(tickets[i]); }, kSlackNs));
     EXPECT_EQ(cluster.ranks[i]->result(tickets[i]).status, Errc::rank_lost);
     EXPECT_TRUE(contains(cluster.ranks[i]->result(tickets[i]).detail, "lost rank 1"));
   }

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
+
+#include "wire/crc32c.h"
 
 namespace tern::sim {
 namespace {
@@ -70,6 +73,7 @@ void SeedRun::run() {
   }
   leave_all();
   counts_.rounds = world_.rounds;
+  counts_.ended_ns = world_.clock.now_ns();
 }
 
 // ---- Ops ----------------------------------------------------------------------------------------
@@ -249,6 +253,7 @@ void SeedRun::check_op(std::size_t index, bool troubled) {
       continue;
     }
     const OpResult& result = ranks_[r].client->result(ranks_[r].tickets[index]);
+    note_outcome(r, index);
     if (result.status == Errc::ok) {
       succeeded.push_back(r);
       ++counts_.ops_ok;
@@ -265,6 +270,15 @@ void SeedRun::check_op(std::size_t index, bool troubled) {
   }
   check_bits(index, succeeded);
   if (failed && op.tensor >= 0) tainted_[static_cast<std::size_t>(op.tensor)] = true;
+}
+
+void SeedRun::note_outcome(std::uint32_t rank, std::size_t index) {
+  const OpResult& result = ranks_[rank].client->result(ranks_[rank].tickets[index]);
+  std::uint32_t& crc = counts_.outcomes_crc;
+  const auto code = static_cast<std::int32_t>(result.status);
+  crc = wire::crc32c(std::as_bytes(std::span(&code, 1)), crc);
+  crc = wire::crc32c(std::as_bytes(std::span(result.detail)), crc);
+  if (result.status == Errc::ok) crc = wire::crc32c(output_of(rank, index), crc);
 }
 
 void SeedRun::check_bits(std::size_t index, const std::vector<std::uint32_t>& succeeded) {

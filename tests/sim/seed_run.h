@@ -17,6 +17,10 @@ namespace tern::sim {
 
 struct RunCounts {
   std::uint64_t ops_ok = 0, ops_failed = 0, rejoins = 0, links_lost = 0, rounds = 0;
+  std::uint64_t ended_ns = 0;      // on the clock of the run
+  std::uint32_t outcomes_crc = 0;  // of every op on every rank: status, text, and the result's bits
+
+  bool operator==(const RunCounts&) const = default;
 };
 
 class SeedRun {
@@ -49,6 +53,7 @@ class SeedRun {
   void make_trouble();
   void heal();
   void check_op(std::size_t index, bool troubled);
+  void note_outcome(std::uint32_t rank, std::size_t index);
   void check_bits(std::size_t index, const std::vector<std::uint32_t>& succeeded);
   bool allowed(Errc code) const;
   void leave_all();

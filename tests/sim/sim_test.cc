@@ -51,5 +51,20 @@ TEST(Simulation, EverySeedKeepsThePromises) {
   }
 }
 
+// What is random in a daemon, its secrets, decides nothing.
+TEST(Simulation, OneSeedIsOneRun) {
+  constexpr std::uint64_t kSeeds = 50;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(testing::Message() << "TERN_SIM_SEED=" << seed);
+    SeedRun first(seed), second(seed);
+    first.run();
+    second.run();
+    ASSERT_FALSE(HasFailure());
+    EXPECT_EQ(first.counts().rounds, second.counts().rounds);
+    EXPECT_EQ(first.counts().outcomes_crc, second.counts().outcomes_crc);
+    ASSERT_TRUE(first.counts() == second.counts());
+  }
+}
+
 }  // namespace
 }  // namespace tern::sim

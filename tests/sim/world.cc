@@ -20,22 +20,25 @@ VirtualDaemon::~VirtualDaemon() { stop(); }
 void VirtualDaemon::start(const net::FaultSettings& faults) {
   const wire::NodeId self{world_.random.below(~std::uint64_t{0}),
                           world_.random.below(~std::uint64_t{0}) | 1};
-  const auto add_transport = [&]() -> net::Transport& {
+  const auto add_transport = [&](bool of_lane) -> net::Transport& {
     carriers.push_back(std::make_unique<net::LoopbackTransport>(world_.network, at));
     transports.push_back(std::make_unique<net::FaultyTransport>(
         *carriers.back(), world_.clock, faults, world_.random.below(~std::uint64_t{0})));
-    return *transports.back();
+    taps.push_back(std::make_unique<TappedTransport>(*transports.back(), world_.tap, of_lane));
+    return *taps.back();
   };
-  net::Transport& control = add_transport();
+  net::Transport& control = add_transport(false);
   daemon::LaneSettings lane;
   lane.chunk_bytes = shape.chunk_bytes;
   lane.receive_slabs = shape.receive_slabs;
   lane.send_slabs = shape.send_slabs;
   lane.result_slabs = shape.result_slabs;
+  if (shape.tuner) start_tuner();
   std::vector<daemon::Lane*> pointers;
   for (lane.lane = 0; lane.lane < shape.lanes; ++lane.lane) {
-    net::Transport& transport = add_transport();
+    net::Transport& transport = add_transport(true);
     lanes.push_back(std::make_unique<daemon::Lane>(lane, world_.clock, transport, self));
+    lanes.back()->set_shadow(shadow.get());
     pointers.push_back(lanes.back().get());
   }
   daemon::ConductorSettings settings;
@@ -48,10 +51,19 @@ void VirtualDaemon::start(const net::FaultSettings& faults) {
   settings.op_timeout_ns = shape.op_timeout_ns;
   settings.state_ttl_ns = shape.state_ttl_ns;
   if (shape.adjust) shape.adjust(settings);
+  if (tuning) tuning->set_lanes(pointers);
   conductor = std::make_unique<daemon::Conductor>(settings, world_.clock, control, self, pointers,
                                                   *this, [](std::uint32_t) {});
+  conductor->set_tuning(tuning.get());
   acceptor = std::make_unique<net::LoopbackAcceptor>(
       world_.network, at, world_.clock, net::AcceptorSettings{}, conductor->acceptor_sink());
+}
+
+void VirtualDaemon::start_tuner() {
+  tuning = std::move(*daemon::Tuning::create({}, world_.clock));
+  shadow = std::make_unique<daemon::Shadow>(tuning->recipes(), shape.lanes, [] {});
+  tuning->set_shadow(shadow.get());
+  shadow->start();
 }
 
 // In the order of daemon.cc.
@@ -59,12 +71,18 @@ void VirtualDaemon::stop() {
   acceptor.reset();
   conductor.reset();
   lanes.clear();
+  shadow.reset();
+  tuning.reset();
+  taps.clear();
   transports.clear();
   carriers.clear();
 }
 
 int VirtualDaemon::step(std::size_t part) {
-  if (part > 0) return lanes[part - 1]->do_work();
+  if (part > 0) {
+    const LaneCode lane(true);
+    return lanes[part - 1]->do_work();
+  }
   return acceptor->poll() + conductor->do_work();
 }
 

@@ -16,8 +16,11 @@
 #include "base/clock.h"
 #include "daemon/conductor.h"
 #include "daemon/lane.h"
+#include "daemon/shadow.h"
+#include "daemon/tuning.h"
 #include "net/faulty.h"
 #include "net/loopback.h"
+#include "tapped_transport.h"
 
 namespace tern::sim {
 
@@ -59,6 +62,8 @@ struct DaemonShape {
   std::uint32_t max_ops = 16;
   std::uint64_t op_timeout_ns = 30'000'000'000;
   std::uint64_t state_ttl_ns = 0;
+  // With a tuner, whose shadow is a thread that measures real time: not one run for one seed.
+  bool tuner = false;
   // What a test wants beyond that.
   std::function<void(daemon::ConductorSettings&)> adjust;
 };
@@ -100,6 +105,8 @@ class World {
   // False if `done` did not come true within so much simulated time.
   bool run_until(const std::function<bool()>& done, std::uint64_t limit_ns = 100'000'000'000);
   void run_for(std::uint64_t ns);
+  // Sees every frame that a daemon sends.
+  Tap tap;
   // Called in every round, for what the clients' programs do; returns work done.
   std::function<int()> actors;
 
@@ -144,11 +151,16 @@ class VirtualDaemon final : public daemon::ClientPort {
   net::Endpoint at;
   std::vector<std::unique_ptr<net::LoopbackTransport>> carriers;  // the conductor's first
   std::vector<std::unique_ptr<net::FaultyTransport>> transports;
+  std::vector<std::unique_ptr<TappedTransport>> taps;
+  std::unique_ptr<daemon::Tuning> tuning;  // these two: null without a tuner
+  std::unique_ptr<daemon::Shadow> shadow;
   std::vector<std::unique_ptr<daemon::Lane>> lanes;
   std::unique_ptr<daemon::Conductor> conductor;
   std::unique_ptr<net::LoopbackAcceptor> acceptor;
 
  private:
+  void start_tuner();
+
   World& world_;
 };
 

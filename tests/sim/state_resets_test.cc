@@ -1,0 +1,216 @@
+// Codec state that begins at zero again: each time is counted, and shown in the row of the tensor.
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cluster.h"
+
+namespace tern::sim {
+namespace {
+
+constexpr std::uint64_t kCount = 30'000;
+constexpr std::uint64_t kKept = 60 * kSecond;  // a state_ttl
+
+DaemonShape shape_with(std::uint64_t state_ttl_ns) {
+  DaemonShape shape;
+  shape.lanes = 2;
+  shape.eager_bytes = 64;
+  shape.state_ttl_ns = state_ttl_ns;
+  return shape;
+}
+
+struct Nodes {
+  Cluster cluster;
+  TensorSpec spec;
+  std::vector<Tensor*> tensors;
+
+  Nodes(const std::string& recipe, std::uint64_t state_ttl_ns)
+      : cluster({1, 2}, shape_with(state_ttl_ns)) {
+    spec.name = "g";
+    spec.count = kCount;
+    spec.role = Role::gradient;
+    spec.recipe = recipe;
+    cluster.join();
+    declare();
+  }
+
+  void declare() { tensors = cluster.declare(spec); }
+  void step() {
+    cluster.reduce(all_reduce(DType::f32, spec.count),
+                   inputs_of(DType::f32, spec.count, cluster.size()), tensors);
+    cluster.forget_arenas();
+  }
+  void release() {
+    for (std::uint32_t rank = 0; rank < cluster.size(); ++rank) {
+      Client& client = *cluster.ranks[rank];
+      EXPECT_TRUE(cluster.await(client, client.release(tensors[rank]->id)));
+    }
+  }
+  void let_the_lanes_let_go() { cluster.world.run_for(kSecond / 100); }
+  void next_epoch() {
+    for (Client* client : cluster.ranks) ASSERT_TRUE(cluster.await(*client, client->leave()));
+    cluster.join();
+    declare();
+  }
+  // The counter of a node, which its tensor's row must agree with.
+  std::uint64_t counted(std::size_t node) {
+    daemon::Conductor& conductor = *cluster.world.daemon(node).conductor;
+    return conductor.report_counters()["state_resets"]["value"].get<std::uint64_t>();
+  }
+  std::uint64_t shown(std::size_t node) {
+    daemon::Conductor& conductor = *cluster.world.daemon(node).conductor;
+    std::uint64_t resets = 0;
+    for (const auto& row : conductor.report_tensors(daemon::Scope::of_all())) {
+      resets += row["resets"].get<std::uint64_t>();
+    }
+    return resets;
+  }
+  void expect_resets(std::uint64_t resets) {
+    for (const std::size_t node : {0u, 1u}) {
+      EXPECT_EQ(counted(node), resets) << "node " << node;
+      EXPECT_EQ(shown(node), resets) << "node " << node;
+    }
+  }
+};
+
+TEST(StateResets, OfShiftsComeWithEveryEpoch) {
+  for (const std::string recipe : {"diana(qsgd:levels=4)", "ef21(topk:p=0.1)"}) {
+    for (const std::uint64_t ttl : {std::uint64_t{0}, kKept}) {
+      Nodes nodes(recipe, ttl);
+      nodes.step();
+      nodes.expect_resets(0);
+      nodes.next_epoch();
+      nodes.expect_resets(1);
+      nodes.step();
+      nodes.expect_resets(1);
+    }
+  }
+}
+
+TEST(StateResets, OfResidualsComeWithAnEpochUnlessTheyAreKept) {
+  for (const std::uint64_t ttl : {std::uint64_t{0}, kKept}) {
+    Nodes nodes("3lc:s=1", ttl);
+    nodes.step();
+    nodes.next_epoch();
+    nodes.expect_resets(ttl == 0 ? 1 : 0);
+  }
+}
+
+TEST(StateResets, OfAResidualThatWasNotKeptLongEnough) {
+  Nodes nodes("3lc:s=1", kSecond);
+  nodes.step();
+  for (Client* client : nodes.cluster.ranks) {
+    ASSERT_TRUE(nodes.cluster.await(*client, client->leave()));
+  }
+  nodes.cluster.world.run_for(5 * kSecond);
+  nodes.cluster.join();
+  nodes.declare();
+  nodes.expect_resets(1);
+}
+
+TEST(StateResets, OfLastValuesComeWithAnEpochAfterABroadcast) {
+  Nodes nodes("xordelta", kKept);
+  nodes.step();  // an all-reduce leaves no values
+  nodes.next_epoch();
+  nodes.expect_resets(0);
+  OpRequest broadcast = all_reduce(DType::f32, kCount);
+  broadcast.kind = shm::OpKind::broadcast;
+  nodes.cluster.reduce(broadcast, inputs_of(DType::f32, kCount, 3), nodes.tensors);
+  nodes.next_epoch();
+  nodes.expect_resets(1);
+}
+
+TEST(StateResets, OfATensorThatNobodyHasUsedAreNone) {
+  for (const std::string recipe : {"3lc:s=1", "diana(qsgd:levels=4)"}) {
+    Nodes nodes(recipe, 0);
+    nodes.next_epoch();
+    nodes.expect_resets(0);
+    // Below lossy_min_bytes it travels raw, and its state stays zero.
+    nodes.release();
+    nodes.let_the_lanes_let_go();
+    nodes.spec.count = 100;
+    nodes.declare();
+    nodes.step();
+    nodes.next_epoch();
+    nodes.expect_resets(0);
+  }
+}
+
+// Rank 0 alone has submitted when the epoch ends. What its node owes may have been sent or not; the
+// other node has begun nothing.
+TEST(StateResets, OfAResidualWithAnOpInFlightAtTheEndOfTheEpoch) {
+  Nodes nodes("3lc:s=1", kKept);
+  nodes.step();
+  OpRequest request = all_reduce(DType::f32, kCount);
+  request.input = request.output = nodes.cluster.ranks[0]->allocate(4 * kCount);
+  nodes.cluster.ranks[0]->submit(request, nodes.tensors[0]);
+  nodes.cluster.world.run_for(kSecond / 100);
+  nodes.next_epoch();
+  EXPECT_EQ(nodes.counted(0), 1u);
+  EXPECT_EQ(nodes.shown(0), 1u);
+  EXPECT_EQ(nodes.counted(1), 0u);
+  EXPECT_EQ(nodes.shown(1), 0u);
+  nodes.step();
+}
+
+TEST(StateResets, ComeWithAnotherSize) {
+  for (const std::uint64_t ttl : {std::uint64_t{0}, kKept}) {
+    Nodes nodes("3lc:s=1", ttl);
+    nodes.step();
+    nodes.release();
+    nodes.let_the_lanes_let_go();
+    nodes.spec.count = kCount + 5;
+    nodes.declare();
+    nodes.expect_resets(1);
+    nodes.step();
+  }
+}
+
+TEST(StateResets, ComeWithTheSameSizeUnlessTheResidualIsKept) {
+  for (const std::uint64_t ttl : {std::uint64_t{0}, kKept}) {
+    Nodes nodes("3lc:s=1", ttl);
+    nodes.step();
+    nodes.release();
+    nodes.let_the_lanes_let_go();
+    nodes.declare();
+    nodes.expect_resets(ttl == 0 ? 1 : 0);
+  }
+}
+
+// The lanes have not let go of the old tensor when the new one is made.
+TEST(StateResets, OfATensorThatIsDeclaredAgainAtOnce) {
+  for (const std::uint64_t ttl : {std::uint64_t{0}, kKept}) {
+    Nodes nodes("3lc:s=1", ttl);
+    nodes.step();
+    for (std::uint32_t rank = 0; rank < nodes.cluster.size(); ++rank) {
+      nodes.cluster.ranks[rank]->release(nodes.tensors[rank]->id);
+    }
+    nodes.declare();
+    nodes.let_the_lanes_let_go();
+    nodes.expect_resets(1);
+    // From here on it is as any other.
+    nodes.step();
+    nodes.next_epoch();
+    EXPECT_EQ(nodes.counted(0), ttl == 0 ? 2u : 1u);
+  }
+}
+
+TEST(StateResets, OfTheStreamsOfAnOpThatFails) {
+  Nodes nodes("diana(qsgd:levels=4)", 0);
+  nodes.step();
+  const auto doomed =
+      nodes.cluster.submit(all_reduce(DType::f32, kCount),
+                           inputs_of(DType::f32, kCount, nodes.cluster.size()), nodes.tensors);
+  nodes.cluster.ranks[1]->cancel(doomed.tickets[1]);
+  nodes.cluster.finish(doomed);
+  nodes.let_the_lanes_let_go();
+  ASSERT_EQ(nodes.cluster.result(doomed, 0).status, Errc::cancelled);
+  for (const std::size_t node : {0u, 1u}) {
+    EXPECT_GT(nodes.counted(node), 0u);
+    EXPECT_EQ(nodes.counted(node), nodes.shown(node));
+  }
+}
+
+}  // namespace
+}  // namespace tern::sim
