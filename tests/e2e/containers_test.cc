@@ -29,7 +29,9 @@ class NewPidNamespace {
   NewPidNamespace(const NewPidNamespace&) = delete;
   NewPidNamespace& operator=(const NewPidNamespace&) = delete;
   ~NewPidNamespace() {
-    if (made_) EXPECT_EQ(::setns(own_.get(), CLONE_NEWPID), 0) << std::strerror(errno);
+    if (made_) {
+      EXPECT_EQ(::setns(own_.get(), CLONE_NEWPID), 0) << std::strerror(errno);
+    }
   }
   bool made() const noexcept { return made_; }
 
