@@ -28,13 +28,16 @@ static void reduce(tern_client* client) {
 }
 
 int main(void) {
+  tern_connect_options options = TERN_CONNECT_OPTIONS_INIT;
   tern_client* client;
   tern_group_id id;
   tern_join_options join = TERN_JOIN_OPTIONS_INIT;
   tern_group* group;
   tern_status status;
   setvbuf(stdout, NULL, _IOLBF, 0);
-  check("connect", tern_connect(NULL, &client));
+  /* An emulated machine on a busy one takes longer than the default to start a daemon. */
+  options.timeout_ms = 120000;
+  check("connect", tern_connect(&options, &client));
   reduce(client);
   check("mint", tern_group_mint(client, &id));
   join.size = 2;
@@ -43,7 +46,7 @@ int main(void) {
   status = tern_group_join(client, &id, &join, &group);
   printf("%s\n", status == TERN_ERR_DAEMON_LOST ? "daemon lost" : tern_strerror(status));
   tern_disconnect(client);
-  check("connect", tern_connect(NULL, &client));
+  check("connect", tern_connect(&options, &client));
   reduce(client);
   check("disconnect", tern_disconnect(client));
   printf("done\n");
