@@ -70,6 +70,7 @@ TEST(TcpTransport, SendsSmallFramesAtOnce) {
   Connections seen;
   for (int i = 0; i < 30'000 && (raw.opened == 0 || seen.all < 2); ++i) {
     transport.poll();
+    (*acceptor)->poll();
     loop.wait(1'000'000);
     seen = connections();
   }

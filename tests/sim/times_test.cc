@@ -68,7 +68,7 @@ TEST_P(TensorTimes, OfALateRankAreTheOthersWait) {
   constexpr std::uint64_t kLateNs = 300'000'000;
   const double total = run_op(kLateNs);
   const Times early = times(0), late = times(1);
-  EXPECT_GE(early.wait, ms(kLateNs));
+  EXPECT_GE(early.wait, 0.999 * ms(kLateNs));  // a round of the lanes is not wait
   EXPECT_LT(early.wire + early.queue, ms(kLateNs));
   EXPECT_LT(late.sum(), ms(kLateNs));
   EXPECT_LE(early.sum(), total);
