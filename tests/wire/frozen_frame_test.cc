@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <fstream>
@@ -15,6 +16,7 @@
 #include "wire/frame.h"
 #include "wire/hello.h"
 #include "wire/op_frames.h"
+#include "wire/rdma.h"
 
 namespace tern::wire {
 namespace {
@@ -217,6 +219,63 @@ TEST(FrozenFrame, GoldenSubmitted) {
   ASSERT_EQ(bytes.size(), kFrameHeaderBytes + sizeof body);
   std::memcpy(&body, bytes.data() + kFrameHeaderBytes, sizeof body);
   EXPECT_EQ(body.ranks, 0b1011u);
+}
+
+// The set-up of RDMA: what was parsed and made again has the same bytes.
+RdmaBody check_rdma(const std::string& name, FrameKind kind) {
+  const auto bytes = golden(name);
+  const FrameHeader header = check_round_trip(bytes);
+  const ParsedRdma parsed = parse_rdma(header, std::span(bytes).subspan(kFrameHeaderBytes));
+  EXPECT_EQ(parsed.error, RdmaError::none) << rdma_error_text(parsed.error);
+  const RdmaFrame again = make_rdma(kind, parsed.body);
+  EXPECT_EQ(bytes.size(), sizeof again);
+  if (bytes.size() == sizeof again) {
+    EXPECT_EQ(std::memcmp(&again, bytes.data(), sizeof again), 0);
+  }
+  return parsed.body;
+}
+
+TEST(FrozenFrame, GoldenRdmaOffer) {
+  const RdmaBody body = check_rdma("rdma_offer.hex", FrameKind::rdma_offer);
+  EXPECT_EQ(body.gid_type, 2);
+  EXPECT_EQ(body.mtu, 5);
+  EXPECT_EQ(body.qp_number, 0x123456u);
+  EXPECT_EQ(body.packet_number, 0xabcdefu);
+  EXPECT_EQ(body.lid, 0);
+  const std::array<std::uint8_t, 16> gid{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 9, 0, 1};
+  EXPECT_EQ(body.gid, gid);
+  EXPECT_EQ(body.receive_slots, 64u);
+  EXPECT_EQ(body.slot_bytes, 65536u);
+  EXPECT_EQ(body.features, 1u);
+}
+
+TEST(FrozenFrame, GoldenRdmaAccept) {
+  const RdmaBody body = check_rdma("rdma_accept.hex", FrameKind::rdma_accept);
+  EXPECT_EQ(body.gid_type, 0);
+  EXPECT_EQ(body.mtu, 5);
+  EXPECT_EQ(body.qp_number, 0x11u);
+  EXPECT_EQ(body.packet_number, 0xfffeu);
+  EXPECT_EQ(body.lid, 0x107);
+  for (std::size_t i = 0; i < body.gid.size(); ++i) EXPECT_EQ(body.gid[i], 0xf0 + i);
+  EXPECT_EQ(body.receive_slots, 4096u);
+  EXPECT_EQ(body.slot_bytes, 4096u);
+  EXPECT_EQ(body.features, 0u);
+}
+
+TEST(FrozenFrame, GoldenRdmaReady) {
+  const auto bytes = golden("rdma_ready.hex");
+  check_round_trip(bytes);
+  const FrameHeader again = make_rdma_ready();
+  ASSERT_EQ(bytes.size(), sizeof again);
+  EXPECT_EQ(std::memcmp(&again, bytes.data(), sizeof again), 0);
+}
+
+TEST(FrozenFrame, GoldenRdmaDecline) {
+  const auto bytes = golden("rdma_decline.hex");
+  check_round_trip(bytes);
+  const RdmaDeclineFrame again = make_rdma_decline(Errc::unsupported, "another version of RDMA");
+  ASSERT_EQ(bytes.size(), sizeof again);
+  EXPECT_EQ(std::memcmp(&again, bytes.data(), sizeof again), 0);
 }
 
 }  // namespace
