@@ -29,7 +29,7 @@ std::string upper(std::string text) {
 
 std::string raw(std::span<const std::byte> bytes) {
   std::string text(bytes.size(), '\0');
-  std::memcpy(text.data(), bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(text.data(), bytes.data(), bytes.size());
   return text;
 }
 
