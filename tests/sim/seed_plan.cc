@@ -55,7 +55,7 @@ DaemonShape random_daemon(Random& random, std::size_t nodes) {
   shape.eager_bytes = random.one_in(3) ? 0 : 1 << random.between(6, 12);
   shape.lossy_min_bytes = random.one_in(2) ? 0 : 2048;
   const bool tight = random.one_in(3);
-  const auto others = static_cast<std::uint32_t>(nodes - 1);
+  const auto others = static_cast<std::uint32_t>(std::max<std::size_t>(nodes - 1, 1));
   shape.receive_slabs = tight ? others : others * static_cast<std::uint32_t>(random.between(1, 8));
   shape.send_slabs = tight ? 1 : static_cast<std::uint32_t>(random.between(1, 8));
   shape.result_slabs = tight ? 1 : static_cast<std::uint32_t>(random.between(1, 8));
@@ -146,7 +146,7 @@ const char* trouble_name(Trouble trouble) {
 Plan make_plan(std::uint64_t seed) {
   Random random(seed * 0x9e3779b97f4a7c15u + 77);
   Plan plan;
-  const std::size_t nodes = random.between(2, random.one_in(4) ? 6 : 4);
+  const std::size_t nodes = random.between(1, random.one_in(32) ? 16 : random.one_in(4) ? 6 : 4);
   for (std::size_t i = 0; i < nodes; ++i) {
     plan.daemons.push_back(random_daemon(random, nodes));
     for (std::uint64_t rank = random.between(1, 3); rank > 0; --rank)
@@ -158,6 +158,7 @@ Plan make_plan(std::uint64_t seed) {
   }
   plan.verify = random.one_in(4);
   plan.trouble = static_cast<Trouble>(random.below(7));
+  if (nodes == 1 && plan.trouble == Trouble::partition) plan.trouble = Trouble::none;
   plan.ops = random_ops(random, plan, random.between(6, 16));
   plan.ops_after = random_ops(random, plan, 4);
   if (plan.trouble == Trouble::none || plan.trouble == Trouble::slow) {

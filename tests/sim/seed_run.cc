@@ -7,6 +7,7 @@
 #include <cmath>
 #include <span>
 
+#include "daemon/codec_state.h"
 #include "wire/crc32c.h"
 
 namespace tern::sim {
@@ -170,6 +171,7 @@ bool SeedRun::run_ops(const std::vector<PlannedOp>& ops, bool troubled) {
     return false;
   }
   ops_ = &ops;
+  taint_streams();
   for (std::size_t i = 0; i < ops.size() && !testing::Test::HasFailure(); ++i)
     check_op(i, troubled);
   ops_ = nullptr;
@@ -270,6 +272,21 @@ void SeedRun::check_op(std::size_t index, bool troubled) {
   }
   check_bits(index, succeeded);
   if (failed && op.tensor >= 0) tainted_[static_cast<std::size_t>(op.tensor)] = true;
+}
+
+// A use that fails begins the streams of its tensor anew, under earlier uses that are under way too.
+void SeedRun::taint_streams() {
+  for (std::size_t index = 0; index < ops_->size(); ++index) {
+    const int tensor = (*ops_)[index].tensor;
+    if (tensor < 0) continue;
+    const auto at = static_cast<std::size_t>(tensor);
+    const auto recipe = codec::parse_recipe(plan_.tensors[at].recipe);
+    if (!recipe || !daemon::CodecState::has_streams(*recipe)) continue;
+    for (const Rank& rank : ranks_) {
+      if (rank.lost || rank.client->result(rank.tickets[index]).status != Errc::ok)
+        tainted_[at] = true;
+    }
+  }
 }
 
 void SeedRun::note_outcome(std::uint32_t rank, std::size_t index) {

@@ -52,6 +52,7 @@ class SeedRun {
   bool run_ops(const std::vector<PlannedOp>& ops, bool troubled);
   void make_trouble();
   void heal();
+  void taint_streams();
   void check_op(std::size_t index, bool troubled);
   void note_outcome(std::uint32_t rank, std::size_t index);
   void check_bits(std::size_t index, const std::vector<std::uint32_t>& succeeded);
