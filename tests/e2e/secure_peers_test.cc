@@ -9,12 +9,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "pki/authority.h"
 #include "tests/e2e/hostile_peer.h"
 #include "tests/e2e/rank_process.h"
+#include "tests/e2e/unpacked.h"
 
 namespace tern::e2e {
 namespace {
@@ -111,6 +113,35 @@ TEST_F(SecurePeers, WorkByAKey) {
   Cluster cluster(2, keyed("key"));
   expect_work(cluster, "tls");
   EXPECT_THAT(cluster[0].ternctl({"peers"}), HasSubstr("the cluster key"));
+}
+
+TEST_F(SecurePeers, ADumpHasNoneOfTheirKeys) {
+  const Options by_certificate = certified("one", "127.0.0.1"), by_key = keyed("key");
+  Cluster cluster(2, {}, {by_certificate, by_key});
+  ASSERT_TRUE(cluster.running());
+  std::string all;
+  for (const std::size_t node : {0u, 1u}) {
+    const std::string at = cluster.folder() + "/dump" + std::to_string(node);
+    int exit_code = -1;
+    const std::string said =
+        cluster[node].ternctl({"dump", "--output", at + ".tar.gz"}, &exit_code);
+    ASSERT_EQ(exit_code, 0) << said;
+    all += unpacked(at + ".tar.gz", at);
+  }
+  EXPECT_THAT(all, AllOf(HasSubstr("TLS by certificates"), HasSubstr("TLS by the cluster key")));
+
+  std::istringstream pem(text_of(by_certificate.back()));
+  for (std::string line; std::getline(pem, line);) {
+    EXPECT_EQ(all.find(line), std::string::npos) << line;
+  }
+  const std::string digits = text_of(by_key.back()).substr(0, 64);
+  ASSERT_EQ(digits.size(), 64u);
+  EXPECT_EQ(all.find(digits.substr(0, 16)), std::string::npos);
+  EXPECT_EQ(all.find(digits.substr(48)), std::string::npos);
+  std::string bytes;
+  for (std::size_t i = 0; i < 32; i += 2)
+    bytes += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
+  EXPECT_EQ(all.find(bytes), std::string::npos);
 }
 
 TEST_F(SecurePeers, StayInPlaintextWhereTheyAreTold) {

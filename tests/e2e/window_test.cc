@@ -20,6 +20,7 @@
 #include "tests/ctl/run_program.h"
 #include "tests/ctl/trace_schema.h"
 #include "tests/e2e/rank_process.h"
+#include "tests/e2e/unpacked.h"
 
 namespace tern::e2e {
 namespace {
@@ -263,20 +264,6 @@ TEST_F(Trace, IsNotLostWhenItCannotBeWritten) {
 }
 
 // ---- Dump
-
-std::string unpacked(const std::string& archive, const std::string& into) {
-  fs::create_directory(into);
-  const auto tar = ctl::run_program("/usr/bin/tar", {"xzf", archive, "-C", into});
-  EXPECT_EQ(tar.exit_code, 0) << tar.err;
-  std::string all;
-  for (const auto& entry : fs::recursive_directory_iterator(into)) {
-    if (!entry.is_regular_file()) continue;
-    std::ifstream file(entry.path());
-    all += "\n==== " + entry.path().filename().string() + "\n";
-    all.append(std::istreambuf_iterator<char>(file), {});
-  }
-  return all;
-}
 
 TEST(Window, ADumpHoldsWhatAReportNeedsAndNoSecret) {
   Cluster cluster(2);
