@@ -23,7 +23,7 @@ constexpr wire::NodeId kListens{2, 2};
 constexpr wire::NodeId kConnects{1, 1};
 // Frames under way, as a lane has slabs.
 constexpr std::uint64_t kWindow = 64;
-constexpr std::uint64_t kSleepNs = 500'000;  // within the delay of an ack
+constexpr std::uint64_t kLongestSleepNs = 100'000'000;
 constexpr std::uint64_t kEndNs = 60'000'000'000;
 
 struct LinkOptions {
@@ -34,6 +34,7 @@ struct LinkOptions {
   std::uint64_t frames = 2000;
   std::uint32_t small_bytes = 64;
   std::uint64_t small_frames = 2000;
+  bool spins = std::thread::hardware_concurrency() > 2;
   RdmaOptions rdma;
 };
 
@@ -41,6 +42,13 @@ net::Endpoint endpoint_of(const std::string& text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos) throw std::runtime_error("write host:port, not " + text);
   return {text.substr(0, colon), static_cast<std::uint16_t>(std::stoul(text.substr(colon + 1)))};
+}
+
+// Programs that are traced, or run under emulation, are slow to connect.
+net::LinkSettings patient() {
+  net::LinkSettings settings;
+  settings.resume_timeout_ns = settings.peer_timeout_ns = 30'000'000'000;
+  return settings;
 }
 
 wire::FrameHeader header_of(wire::FrameKind kind) {
@@ -73,13 +81,16 @@ class End final : public net::LinkSink, public net::AcceptorSink {
 
  private:
   net::Transport& transport() { return rdma_ ? *rdma_ : tcp_; }
-  // As a lane does: with few cores it sleeps when there is nothing to do, since whoever spins takes
-  // the core from those who have.
+  // As a lane does, which with few cores sleeps until its links have something to do: whoever spins
+  // takes the core from those who have.
   void work() {
     int done = transport().poll();
     if (link_) done += link_->tick();
-    if (done > 0 || spins_ || !transport().prepare_sleep()) return;
-    loop_.wait(kSleepNs);
+    if (done > 0 || options_.spins || !transport().prepare_sleep()) return;
+    const std::uint64_t now = clock_.now_ns();
+    const std::uint64_t deadline =
+        std::min(link_ ? link_->next_deadline_ns() : now, now + kLongestSleepNs);
+    if (deadline > now) loop_.wait(deadline - now);
   }
   void step() {
     work();
@@ -119,7 +130,7 @@ class End final : public net::LinkSink, public net::AcceptorSink {
                    const wire::HelloBody& hello) override {
     if (!link_) {
       link_ = std::make_unique<net::Link>(
-          transport(), clock_, net::LinkSettings{},
+          transport(), clock_, patient(),
           net::Link::Identity{kListens, hello.node, hello.lane, {}, false}, *this);
     }
     link_->offer(incoming, hello);
@@ -129,7 +140,6 @@ class End final : public net::LinkSink, public net::AcceptorSink {
   }
 
   LinkOptions options_;
-  const bool spins_ = std::thread::hardware_concurrency() > 2;
   SteadyClock clock_;
   net::EventLoop loop_;
   net::TcpTransport tcp_{loop_, {}};
@@ -186,7 +196,7 @@ std::vector<double> End::latencies() {
 
 void End::measure() {
   link_ = std::make_unique<net::Link>(
-      transport(), clock_, net::LinkSettings{},
+      transport(), clock_, patient(),
       net::Link::Identity{kConnects, kListens, 0, endpoint_of(options_.connect), true}, *this);
   step_until([&] { return link_->state() == net::LinkState::open; });
   const std::vector<double> us = latencies();
@@ -229,6 +239,8 @@ void add_link_command(CLI::App& app) {
   command->add_option("--small-frames", options->small_frames)->check(CLI::Range(1, 1 << 30));
   command->add_option("--device", options->rdma.device, "RDMA device; the first usable one");
   command->add_option("--gid-index", options->rdma.gid_index);
+  command->add_flag("--spin,!--no-spin", options->spins,
+                    "Never sleep, or whenever idle; the default depends on the number of cores");
   command->add_flag("!--no-payload-crc", options->rdma.payload_crc,
                     "Over RDMA the queue pairs alone protect payloads; give it at both ends");
   command->callback([options] {

@@ -102,7 +102,7 @@ int DataPath::deliver(MessageSink& sink) {
     ++delivered;
     if (message.bytes > 0) {
       sink.on_message(
-          slots_.bytes().subspan(std::size_t{message.slot} * settings_.slot_bytes, message.bytes));
+          slots_.bytes().subspan(std::size_t{message.slot} * slot_stride_, message.bytes));
       if (!pair_) return delivered;
       ++consumed_;
     }
@@ -120,9 +120,8 @@ void DataPath::repost() {
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint32_t slot = free_slots_.back();
       free_slots_.pop_back();
-      std::byte* place = slots_.bytes().data() + std::size_t{slot} * settings_.slot_bytes;
-      sges[i] = {reinterpret_cast<std::uintptr_t>(place), settings_.slot_bytes,
-                 slots_region_->lkey};
+      std::byte* place = slots_.bytes().data() + std::size_t{slot} * slot_stride_;
+      sges[i] = {reinterpret_cast<std::uintptr_t>(place), slot_bytes_, slots_region_->lkey};
       requests[i] = {slot, i + 1 < count ? &requests[i + 1] : nullptr, &sges[i], 1};
     }
     ibv_recv_wr* bad = nullptr;
@@ -154,9 +153,14 @@ bool DataPath::add_part(Batch& batch) {
   if (queue_.empty() || credits() == 0 || posted_count_ - completed_ >= send_depth_) return false;
   const net::OutgoingFrame& frame = queue_.at(0);
   const std::size_t frame_bytes = frame.head.size() + frame.body.size();
-  const std::size_t bytes = std::min<std::size_t>(frame_bytes - front_done_, remote_slot_bytes_);
   const std::size_t head_done = std::min(front_done_, frame.head.size());
-  const auto head = frame.head.subspan(head_done, std::min(frame.head.size() - head_done, bytes));
+  const std::size_t head_left = frame.head.size() - head_done;
+  // Bodies are cut where a slot without its room for a head would be full, so that a body of a
+  // whole number of such pieces has no small one at its end.
+  const std::size_t limit =
+      remote_slot_bytes_ - kHeadRoom + std::min<std::size_t>(head_left, kHeadRoom);
+  const std::size_t bytes = std::min(frame_bytes - front_done_, limit);
+  const auto head = frame.head.subspan(head_done, std::min(head_left, bytes));
   const auto body = frame.body.subspan(front_done_ - head_done, bytes - head.size());
 
   ibv_sge* sges = batch.sges[batch.count];
@@ -188,12 +192,15 @@ bool DataPath::add_part(Batch& batch) {
     queue_.pop();
     front_done_ = 0;
   }
+  if (front_done_ == 0 || must_wake_peer()) request.send_flags |= IBV_SEND_SOLICITED;
   return true;
 }
 
 bool DataPath::add_credit(Batch& batch) {
   if (posted_count_ - completed_ >= send_depth_) return false;
-  add_request(batch, 0, false).num_sge = 0;
+  ibv_send_wr& request = add_request(batch, 0, false);
+  request.num_sge = 0;
+  request.send_flags |= IBV_SEND_SOLICITED;
   return true;
 }
 
@@ -250,12 +257,14 @@ void DataPath::ping() {
 bool DataPath::arm() {
   if (!pair_) return true;
   if (has_failed()) return false;  // poll() tells
-  if (!armed_) {
-    if (ibv_req_notify_cq(completions_.get(), 0) != 0) {
+  // Completions of what was sent are never solicited.
+  const Armed wanted = is_idle() && !has_waiting() ? Armed::solicited : Armed::all;
+  if (armed_ < wanted) {
+    if (ibv_req_notify_cq(completions_.get(), wanted == Armed::solicited ? 1 : 0) != 0) {
       fail(device_->name() + ": its completion queue cannot be armed");
       return false;
     }
-    armed_ = true;
+    armed_ = wanted;
   }
   // What came between the last look and the arming makes no event.
   return reap() == 0;

@@ -10,6 +10,10 @@
 // queue. A message without bytes tells only that. Such messages need no credit: the receiver keeps
 // kSpareSlots for them.
 //
+// The last message of a frame, one without bytes, and one in a quarter of the receiver's slots
+// carry the mark of a solicited event, so that a receiver that sleeps is woken for each frame and
+// not for each message.
+//
 // A frame's memory is free when its messages have been completed by the device. The peer may
 // acknowledge a frame before the completion has been seen here, so a message is delivered only when
 // all those of ours have completed that its sender had consumed.
@@ -70,9 +74,11 @@ class DataPath {
   bool is_idle() const noexcept { return completed_ == posted_count_; }
   // Something that has arrived waits for completions of what was sent before it.
   bool has_waiting() const noexcept { return first_arrived_ != next_arrived_; }
-  // Lets the completion channel tell of the next completion. False: there is one already.
+  // Lets the completion channel tell of what is waited for: while messages of ours are under way,
+  // of the next completion; else of the next message that its sender has marked (solicited). False:
+  // something has come already.
   bool arm();
-  void disarm() noexcept { armed_ = false; }
+  void disarm() noexcept { armed_ = Armed::no; }
   // Sends what can be sent within the time, if the queue pair works.
   void drain(std::uint64_t limit_ns);
   // Destroys the queue pair: no memory of a frame is read afterwards.
@@ -88,7 +94,11 @@ class DataPath {
       16;  // messages posted, or completions polled, in one call
   static constexpr std::uint32_t kMaxSges = 2;
   static constexpr std::uint32_t kInlineBytes = 256;
+  // Of a slot, for what comes before a body: a header and what a link copies beside it.
+  static constexpr std::uint32_t kHeadRoom = 256;
 
+  // In the order of how much is told.
+  enum class Armed : std::uint8_t { no, solicited, all };
   struct PostedMessage {
     std::uint32_t frame_bytes = 0;
     std::uint64_t staging_end = 0;
@@ -125,6 +135,8 @@ class DataPath {
   ibv_send_wr& add_request(Batch& batch, std::uint32_t frame_bytes, bool is_data);
   int flush(Batch& batch);
   std::uint32_t credits() const noexcept { return remote_slots_ - (sent_data_ - peer_consumed_); }
+  // A receiver that sleeps through the parts of a long frame must wake before it has no slot left.
+  bool must_wake_peer() const noexcept { return sent_data_ % (remote_slots_ / 4) == 0; }
   void fail(std::string why);
 
   std::shared_ptr<Device> device_;
@@ -132,7 +144,7 @@ class DataPath {
   LaneMemory& memory_;
   std::string failure_;
   DataPathCounters counters_;
-  bool armed_ = false;
+  Armed armed_ = Armed::no;
   std::uint32_t packet_number_ = 0;
   std::uint32_t inline_bytes_ = 0;
   std::uint32_t send_depth_ = kSendDepth;
@@ -161,6 +173,8 @@ class DataPath {
   std::uint64_t first_arrived_ = 0;
   std::uint64_t next_arrived_ = 0;
   std::vector<std::uint32_t> free_slots_;
+  std::uint32_t slot_bytes_ = 0;
+  std::size_t slot_stride_ = 0;
   Mapping slots_;
 
   // Destroyed from the last to the first.

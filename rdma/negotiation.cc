@@ -20,7 +20,10 @@ bool RdmaStream::pass_hello(const net::OutgoingFrame& frame) {
     return false;
   }
   std::string why = "the settings say so";
-  if (choice_ == Choice::never || !transport_.device(why)) {
+  const bool has_device = choice_ != Choice::never && transport_.device(why) != nullptr;
+  // A device that is gone for now is no reason never to be asked: the peer asks again and again.
+  const bool may_have_again = choice_ == Choice::if_possible && transport_.has_had_device();
+  if (!has_device && !may_have_again) {
     stay_on_control(why, false);
     return mode_ == Mode::closed;
   }

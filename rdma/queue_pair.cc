@@ -31,11 +31,15 @@ std::string mtu_text(std::uint8_t mtu) { return std::to_string(128u << mtu); }
 }  // namespace
 
 std::size_t DataPath::staging_bytes() const noexcept {
-  return std::max(kStagingBytes, 4 * std::size_t{settings_.slot_bytes});
+  return std::max(kStagingBytes, 4 * std::size_t{slot_bytes_});
 }
 
 DataPath::DataPath(std::shared_ptr<Device> device, const RdmaSettings& settings, LaneMemory& memory)
-    : device_(std::move(device)), settings_(settings), memory_(memory) {}
+    : device_(std::move(device)), settings_(settings), memory_(memory) {
+  constexpr std::size_t kPage = 4096;
+  slot_bytes_ = std::min(settings_.slot_bytes + kHeadRoom, wire::kMaxRdmaSlotBytes);
+  slot_stride_ = (slot_bytes_ + kPage - 1) / kPage * kPage;
+}
 
 Result<std::shared_ptr<DataPath>> DataPath::create(std::shared_ptr<Device> device,
                                                    const RdmaSettings& settings,
@@ -49,7 +53,7 @@ Result<std::shared_ptr<DataPath>> DataPath::create(std::shared_ptr<Device> devic
 
 Status DataPath::create_memory() {
   const std::size_t slot_count = settings_.receive_slots + kSpareSlots;
-  slots_ = Mapping::make(slot_count * settings_.slot_bytes);
+  slots_ = Mapping::make(slot_count * slot_stride_);
   staging_ = Mapping::make(staging_bytes());
   if (slots_.bytes().empty() || staging_.bytes().empty()) {
     return tern::fail(Errc::out_of_memory, "no memory for the buffers of an RDMA connection");
@@ -121,7 +125,7 @@ wire::RdmaBody DataPath::local() const {
   body.lid = device_->lid();
   std::memcpy(body.gid.data(), device_->gid().raw, body.gid.size());
   body.receive_slots = settings_.receive_slots;
-  body.slot_bytes = settings_.slot_bytes;
+  body.slot_bytes = slot_bytes_;
   body.features = settings_.payload_crc ? 0 : wire::kRdmaNoPayloadCrc;
   return body;
 }
@@ -152,7 +156,7 @@ Status DataPath::start(const wire::RdmaBody& remote) {
         "v2): set rdma_gid_index on both nodes");
   }
   remote_slots_ = remote.receive_slots;
-  remote_slot_bytes_ = std::min(remote.slot_bytes, settings_.slot_bytes);
+  remote_slot_bytes_ = std::min(remote.slot_bytes, slot_bytes_);
   ibv_qp_attr attributes = path_to(remote);
   int error = ibv_modify_qp(pair_.get(), &attributes,
                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |

@@ -57,6 +57,7 @@ std::shared_ptr<Device> RdmaTransport::device(std::string& why) {
     auto opened = Device::open(settings_, lane_);
     if (opened) {
       device_ = std::move(*opened);
+      has_had_device_ = true;
       watch_device();
     } else {
       device_trouble_ = opened.error().text;

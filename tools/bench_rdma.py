@@ -1,14 +1,17 @@
 #!/usr/bin/python3
 """Frames over one link beside perftest, on one RDMA device of this machine, in one run.
 
-    bench_rdma.py PROGRAMS [DEVICE [ROUNDS]]
+    bench_rdma.py PROGRAMS [--device NAME] [--gid-index N] [--rounds N] [--frames N]
 
 PROGRAMS is the folder of tern-bench. Both ends are on this machine. Without a card, in a guest:
 tests/vm/run_in_guest.py --timeout 900 -- tests/vm/with_rxe.sh tools/bench_rdma.py build/release/bin
-There the ratios say something and the absolute figures nothing. Counts of system calls need strace; without it
-they are left out, and a line says so.
+There the ratios say something and the absolute figures nothing. A round runs everything once, every other one in
+reverse order; a figure is the median of all rounds, its ratio to perftest that of the medians, with the least and the
+greatest ratio of one round. System calls need strace; without it they are left out, and a line says so.
 """
 
+import argparse
+import collections
 import json
 import re
 import shutil
@@ -18,12 +21,23 @@ import sys
 import tempfile
 import time
 
-PROGRAMS = sys.argv[1]
-DEVICE = sys.argv[2] if len(sys.argv) > 2 else "rxe0"
 FRAME_BYTES = 256 << 10
-FRAMES = 400
-ROUNDS = 3 if len(sys.argv) < 4 else int(sys.argv[3])
-GID = "1"
+MESSAGE_BYTES = 64 << 10  # what frames are cut into: rdma_slot_bytes
+# The first word of what Soft-RoCE's provider writes to its device (rdma/ib_user_verbs.h), as strace prints it.
+PROVIDER_CALLS = {r"\34": "doorbell", r"\27": "arming"}
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(description="Frames over RDMA beside perftest.")
+    parser.add_argument("programs")
+    parser.add_argument("--device", default="rxe0")
+    parser.add_argument("--gid-index", default="1")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--frames", type=int, default=400)
+    return parser.parse_args()
+
+
+OPTIONS = parse_options()
 
 
 def both_ends(listen, connect):
@@ -34,6 +48,7 @@ def both_ends(listen, connect):
             time.sleep(0.2)
             done = subprocess.run(connect, capture_output=True, text=True, check=False)
             if done.returncode == 0:
+                server.wait(60)
                 return done.stdout
             if server.poll() is not None:
                 break
@@ -45,7 +60,7 @@ def both_ends(listen, connect):
 
 
 def perftest(program, size, count):
-    words = [program, "-d", DEVICE, "-x", GID, "-F", "-s", str(size), "-n", str(count)]
+    words = [program, "-d", OPTIONS.device, "-x", OPTIONS.gid_index, "-F", "-s", str(size), "-n", str(count)]
     out = both_ends(words, words + ["127.0.0.1"])
     rows = [line.split() for line in out.split("\n") if re.match(rf"^\s*{size}\s", line)]
     if not rows:
@@ -53,50 +68,98 @@ def perftest(program, size, count):
     return rows[-1]
 
 
-def link(port, transport, *more, frames=FRAMES, small=300, under=()):
-    where = f"127.0.0.1:{port}"
-    words = [f"{PROGRAMS}/tern-bench", "link", "--transport", transport, *more]
-    out = both_ends([*words, "--listen", where],
-                    [*under, *words, "--connect", where, "--frames", str(frames), "--small-frames", str(small)])
+def write_bandwidth(size):
+    """MB/s; perftest counts in MiB."""
+    return float(perftest("ib_write_bw", size, OPTIONS.frames * FRAME_BYTES // size)[3]) * 1.048576
+
+
+def link(transport, *more, frames=None, small=1, under=((), ())):
+    where = f"127.0.0.1:{link.port}"
+    link.port += 1  # the last one may not be free yet
+    words = [f"{OPTIONS.programs}/tern-bench", "link", "--transport", transport, *more]
+    if transport == "rdma":
+        words += ["--device", OPTIONS.device, "--gid-index", OPTIONS.gid_index]
+    out = both_ends([*under[0], *words, "--listen", where],
+                    [*under[1], *words, "--connect", where, "--frames", str(frames or OPTIONS.frames),
+                     "--small-frames", str(small)])
     return json.loads(out.strip().split("\n")[-1])
 
 
-def system_calls(port, transport):
-    """Per frame of FRAME_BYTES, at the sending end: more frames less fewer, so that the set-up falls out."""
-    counts = []
-    for run, frames in enumerate((200, 600)):
-        with tempfile.NamedTemporaryFile(mode="r", encoding="utf-8") as log:
-            link(port + run, transport, frames=frames, small=1, under=("strace", "-f", "-c", "-U", "name,calls", "-o", log.name))
-            counts.append({words[0]: int(words[1]) for words in map(str.split, log)
-                           if len(words) == 2 and words[1].isdigit()})
-    return {name: round((calls - counts[0].get(name, 0)) / 400, 3) for name, calls in counts[1].items()
-            if name != "total" and calls - counts[0].get(name, 0) > 4}
+link.port = 7800
+
+
+def latency(transport, *more):
+    return link(transport, *more, frames=1, small=300)["latency_us"]
+
+
+def run_round(is_reversed):
+    measures = {
+        "ib_write_bw, 64 KiB, MB/s": lambda: write_bandwidth(MESSAGE_BYTES),
+        "ib_write_bw, 256 KiB, MB/s": lambda: write_bandwidth(FRAME_BYTES),
+        "link rdma, no payload CRC, MB/s": lambda: link("rdma", "--no-payload-crc")["mb_per_s"],
+        "link rdma, MB/s": lambda: link("rdma")["mb_per_s"],
+        "link tcp, MB/s": lambda: link("tcp")["mb_per_s"],
+        "ib_send_lat, 64 B, us": lambda: float(perftest("ib_send_lat", 64, 300)[4]),
+        "link rdma, 64 B, both spin, us": lambda: latency("rdma", "--no-payload-crc", "--spin"),
+        "link rdma, 64 B, us": lambda: latency("rdma", "--no-payload-crc", "--no-spin"),
+        "link tcp, 64 B, us": lambda: latency("tcp", "--no-spin"),
+    }
+    row = {}
+    for name in reversed(measures) if is_reversed else measures:
+        row[name] = round(measures[name](), 2)
+    return {name: row[name] for name in measures}
+
+
+def print_ratios(rounds):
+    for name in rounds[0]:
+        reference = "ib_write_bw, 64 KiB, MB/s" if "MB/s" in name else "ib_send_lat, 64 B, us"
+        mine = [row[name] for row in rounds]
+        ratios = [row[name] / row[reference] for row in rounds]
+        ratio = statistics.median(mine) / statistics.median(row[reference] for row in rounds)
+        print(f"{name:32} {statistics.median(mine):9.1f}  {ratio:5.2f} of perftest, {min(ratios):.2f} to {max(ratios):.2f}")
+
+
+def calls_in(log):
+    """Names of system calls, those to the device by what its provider asks there."""
+    counts = collections.Counter()
+    for line in log:
+        found = re.match(r'\d+ +(\w+)\((?:\d+<([^>]*)>)?(?:, "(\\[0-7]+))?', line)
+        if not found:
+            continue
+        name, path, written = found.groups()
+        if name == "write" and path and "uverbs" in path:
+            name = "provider's " + PROVIDER_CALLS.get(written, "write")
+        counts[name] += 1
+    return counts
+
+
+def system_calls(transport, *more):
+    """Per frame at the sending and the receiving end: a long run less a short one, so that the set-up falls out."""
+    short, long = OPTIONS.frames // 2, OPTIONS.frames * 3 // 2
+    counts = {}
+    for frames in (short, long):
+        with (tempfile.NamedTemporaryFile(mode="r", encoding="utf-8") as receiver,
+              tempfile.NamedTemporaryFile(mode="r", encoding="utf-8") as sender):
+            under = [("strace", "-f", "-y", "-s", "4", "-o", log.name) for log in (receiver, sender)]
+            link(transport, *more, frames=frames, under=under)
+            counts[frames] = {"sender": calls_in(sender), "receiver": calls_in(receiver)}
+    return {end: {name: round((calls - counts[short][end][name]) / (long - short), 3)
+                  for name, calls in counts[long][end].most_common() if calls - counts[short][end][name] > 4}
+            for end in ("sender", "receiver")}
 
 
 def main():
     rounds = []
-    for number in range(ROUNDS):
-        port = 7800 + 10 * number
-        rounds.append({
-            "ib_write_bw 64 KiB, MB/s": float(perftest("ib_write_bw", 65536, 1000)[3]) * 1.048576,
-            "link rdma, no payload CRC, MB/s": link(port, "rdma", "--no-payload-crc")["mb_per_s"],
-            "link rdma, MB/s": link(port + 1, "rdma")["mb_per_s"],
-            "link tcp, MB/s": link(port + 2, "tcp")["mb_per_s"],
-            "ib_send_lat 64 B, us": float(perftest("ib_send_lat", 64, 300)[4]),
-            "link rdma 64 B, us": link(port + 3, "rdma", frames=1)["latency_us"],
-            "link tcp 64 B, us": link(port + 4, "tcp", frames=1)["latency_us"],
-        })
+    for number in range(OPTIONS.rounds):
+        rounds.append(run_round(number % 2 == 1))
         print(json.dumps(rounds[-1]), flush=True)
-    medians = {name: statistics.median(row[name] for row in rounds) for name in rounds[0]}
-    bandwidth, latency = medians["ib_write_bw 64 KiB, MB/s"], medians["ib_send_lat 64 B, us"]
-    for name, value in medians.items():
-        print(f"{name:34} {value:9.1f}  {value / (bandwidth if 'MB/s' in name else latency):6.2f} of perftest")
-    print(json.dumps(link(7890, "rdma")))
+    print_ratios(rounds)
+    print(json.dumps(link("rdma", "--no-payload-crc")), flush=True)
     if not shutil.which("strace"):
         print("system calls: strace is not installed")
         return
-    for port, transport in ((7900, "rdma"), (7910, "tcp")):
-        print(f"system calls per frame, {transport}: {system_calls(port, transport)}", flush=True)
+    for words in (("rdma", "--no-payload-crc", "--spin"), ("rdma", "--no-payload-crc", "--no-spin"), ("tcp", "--no-spin")):
+        print(f"system calls per frame, {' '.join(words)}: {json.dumps(system_calls(*words))}", flush=True)
 
 
 if __name__ == "__main__":

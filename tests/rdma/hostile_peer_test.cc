@@ -130,7 +130,7 @@ class HostilePeer : public ::testing::Test, private net::ConnectionSink {
     request.num_sge = 1;
     request.opcode = opcode;
     request.imm_data = htonl(consumed);
-    request.send_flags = IBV_SEND_SIGNALED;
+    request.send_flags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
     request.wr.rdma.remote_addr = reinterpret_cast<std::uintptr_t>(target_.data());
     request.wr.rdma.rkey = 0x100;
     ibv_send_wr* bad = nullptr;

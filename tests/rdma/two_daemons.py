@@ -10,6 +10,7 @@ weights must have the bits that they have over TCP, whatever happens to the devi
 import json
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -137,6 +138,68 @@ def disturbed(expected, what, disturb, restore=restore_device):
     return failovers
 
 
+def on_carrier(pair, carrier):
+    rows = [row for node in range(2) for row in pair.lanes(node)]
+    return bool(rows) and all(row["state"] == "up" and row["transport"] == carrier for row in rows)
+
+
+def comes_back(expected, what, disturb):
+    """RDMA fails in mid-training, TCP takes over, and after rdma_retry frames are on RDMA again."""
+    pair = Pair("auto", resume_timeout="20s", peer_timeout="20s")
+    ranks = pair.begin_training()
+    wait_for("frames travel over RDMA", lambda: any(
+        row["transport"] == "rdma" and row["frames_sent"] > 200 for row in pair.lanes()))
+    disturb()
+    # So that the training is not over before RDMA is back.
+    for rank in ranks:
+        rank.send_signal(signal.SIGSTOP)
+    wait_for("the links are on TCP", lambda: on_carrier(pair, "tcp"))
+    failovers = [row["failovers"] for node in range(2) for row in pair.lanes(node)]
+    restore_device()
+    wait_for("the links are on RDMA again", lambda: on_carrier(pair, "rdma"))
+    before = sum(row["frames_sent"] for row in pair.lanes())
+    for rank in ranks:
+        rank.send_signal(signal.SIGCONT)
+    wait_for("frames travel over RDMA again", lambda: any(
+        row["transport"] == "rdma" and row["frames_sent"] > before + 50 for row in pair.lanes()))
+    checksum = pair.end_training(ranks)
+    pair.close()
+    assert checksum == expected, f"{what}, and back: other bits"
+    assert max(failovers) > 0, failovers
+    say(f"{what}, TCP, and back on RDMA after rdma_retry: the same bits")
+
+
+def devices_of_lanes(pair):
+    return [{row["lane"]: row["transport_note"] for row in pair.lanes(node) if row["transport"] == "rdma"}
+            for node in range(2)]
+
+
+def striped(expected):
+    """Two devices: each lane has one, and when one goes its lane moves to the other."""
+    call("ip", "link", "add", "d1", "type", "dummy")
+    call("ip", "address", "add", "10.9.1.1/24", "dev", "d1")
+    call("ip", "link", "set", "d1", "up", "mtu", "9000")
+    call("rdma", "link", "add", "rxe1", "type", "rxe", "netdev", "d1")
+    pair = Pair("auto", lanes=2, resume_timeout="20s", peer_timeout="20s")
+    ranks = pair.begin_training()
+    wait_for("two lanes on two devices", lambda: all(
+        sorted(note.split(":")[0] for note in notes.values()) == ["rxe0", "rxe1"] for notes in devices_of_lanes(pair)))
+    say(f"two devices: {devices_of_lanes(pair)[0]}")
+    wait_for("both carry frames", lambda: all(row["frames_sent"] > 100 for row in pair.lanes()))
+    call("rdma", "link", "delete", "rxe1")
+    for rank in ranks:
+        rank.send_signal(signal.SIGSTOP)
+    wait_for("both lanes are on the device that is left", lambda: all(
+        [note.split(":")[0] for note in notes.values()] == ["rxe0", "rxe0"] for notes in devices_of_lanes(pair)))
+    for rank in ranks:
+        rank.send_signal(signal.SIGCONT)
+    checksum = pair.end_training(ranks)
+    pair.close()
+    call("ip", "link", "delete", "d1")
+    assert checksum == expected, "two devices: other bits"
+    say("two devices, one of them deleted, its lane moves to the other: the same bits")
+
+
 def main():
     expected, row = over("tcp")
     assert row["transport"] == "tcp", row
@@ -164,6 +227,9 @@ def main():
 
     assert disturbed(expected, "link down", lambda: call("ip", "link", "set", "d0", "down")) > 0
     assert disturbed(expected, "device deleted", lambda: call("rdma", "link", "delete", "rxe0")) > 0
+    comes_back(expected, "link down", lambda: call("ip", "link", "set", "d0", "down"))
+    comes_back(expected, "device deleted", lambda: call("rdma", "link", "delete", "rxe0"))
+    striped(expected)
     shaping = ("tc", "qdisc", "replace", "dev", "lo", "root", "netem")
     disturbed(expected, "delay of 2 ms and 1 % loss", lambda: call(*shaping, "delay", "2ms", "loss", "1%"),
               lambda: call("tc", "qdisc", "delete", "dev", "lo", "root"))
