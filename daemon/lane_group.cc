@@ -329,8 +329,7 @@ void LaneGroup::frame_acked(OpId op) { unpin(op); }
 
 void LaneGroup::end(Errc code, const char* text) {
   for (OpId op = 0; op < ops_.slots(); ++op) {
-    if (!ops_.in_use(op) || data_[op].tensor == nullptr || !data_[op].lossy) continue;
-    data_[op].tensor->doubtful.store(true, std::memory_order_relaxed);
+    if (ops_.in_use(op)) doubt(op);
   }
   ops_.end(code, text);
 }

@@ -237,7 +237,9 @@ class LaneGroup {
   const char* decode_block(collective::OpId op, std::uint32_t number, std::uint32_t sender,
                            const wire::BlockHeader& header, std::span<const std::byte> payload,
                            std::span<float> out);
+  void lose_state(collective::OpId op);
   void lose_streams(collective::OpId op);
+  void doubt(collective::OpId op);
   void count_resets(TensorState& tensor, std::uint64_t resets);
   void restart_streams(TensorState& tensor);
   template <typename Use>

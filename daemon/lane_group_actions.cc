@@ -423,10 +423,7 @@ void LaneGroup::complete(OpId op) {
     if (slab != kNone) eager_pools_[node]->give(slab);
     slab = kNone;
   }
-  if (ended.failed) {
-    forget_parked(op);
-    lose_streams(op);
-  }
+  if (ended.failed) lose_state(op);
   if (!ended.failed && ended.verifying) compare_checksums(op);
   if (ended.failed && setup_.shape.lanes > 1 && !ops_.ended()) {
     Event event;

@@ -232,6 +232,19 @@ bool LaneGroup::for_each_chunk(const TensorState& tensor, Use use) const {
   return true;
 }
 
+void LaneGroup::lose_state(OpId op) {
+  forget_parked(op);
+  lose_streams(op);
+  // The first rank that leaves ends ops, and the last one the epoch.
+  if (ops_.op(op).status == Errc::group_left) doubt(op);
+}
+
+// How much of what the residual was about has been delivered, nobody knows.
+void LaneGroup::doubt(OpId op) {
+  if (data_[op].tensor == nullptr || !data_[op].lossy || !ops_.op(op).started) return;
+  data_[op].tensor->doubtful.store(true, std::memory_order_relaxed);
+}
+
 // A failed op may have moved one end of a stream and not the other, and it may have failed on this
 // node alone. What we send begins anew. What we receive is refused until it does, which the next
 // announcement asks of the others.

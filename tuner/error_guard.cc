@@ -55,8 +55,9 @@ void ErrorGuard::observe(const ErrorSample& sample) noexcept {
 }
 
 // By leg, because sums of many ranks are longer than what one contributes, and against what is
-// usual, because small batches have gradients whose lengths differ by much from step to step: a
-// short one is neither a new phase, nor is what is owed too much for it.
+// usual, because small batches have gradients whose lengths differ by much from step to step: one
+// that happens to fit the weights is short, which is no new phase, nor is what is owed too much for
+// it.
 void ErrorGuard::observe(const EncodedPart& part, Usual& usual) const noexcept {
   usual.sudden = false;
   usual.residual_ratio = 0.0;
@@ -69,13 +70,18 @@ void ErrorGuard::observe(const EncodedPart& part, Usual& usual) const noexcept {
     usual = {part.elements, others, length, usual.elements == 0 ? kFirstSpread : usual.spread};
   } else {
     const double distance = std::abs(length - usual.length);
-    usual.sudden =
+    const bool far =
         distance > std::max(std::log(settings_.norm_change), settings_.norm_spreads * usual.spread);
-    // After a jump the new length is the usual one.
-    const double weight = usual.sudden ? 1.0 : kUsualWeight;
-    usual.length += weight * (length - usual.length);
-    usual.energy += weight * (part.energy - usual.energy);
-    usual.spread += kUsualWeight * (distance - usual.spread);
+    const bool is_short = far && length < usual.length;
+    usual.short_ops = is_short ? usual.short_ops + 1 : 0;
+    usual.sudden = far && (!is_short || usual.short_ops >= settings_.norm_short_ops);
+    if (!far || usual.sudden) {
+      // After a jump the new length is the usual one.
+      const double weight = usual.sudden ? 1.0 : kUsualWeight;
+      usual.length += weight * (length - usual.length);
+      usual.energy += weight * (part.energy - usual.energy);
+      usual.spread += kUsualWeight * (distance - usual.spread);
+    }
   }
   usual.residual_ratio = std::sqrt(part.residual_energy / std::max(usual.energy, part.energy));
 }

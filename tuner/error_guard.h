@@ -10,10 +10,11 @@
 namespace tern::tuner {
 
 struct GuardSettings {
-  std::uint64_t first_ops = 10;    // a tensor's first ops go no further than `conservative`
-  std::uint64_t caution_ops = 64;  // an alarm holds for so long
-  double norm_change = 4.0;        // so many times longer or shorter than usual is sudden, or
-  double norm_spreads = 6.0;       // so many mean distances, where lengths vary more by nature
+  std::uint64_t first_ops = 10;      // a tensor's first ops go no further than `conservative`
+  std::uint64_t caution_ops = 64;    // an alarm holds for so long
+  double norm_change = 4.0;          // so many times longer or shorter than usual is sudden, or
+  double norm_spreads = 6.0;         // so many mean distances, where lengths vary more by nature
+  std::uint32_t norm_short_ops = 4;  // a shorter one is a change when it lasts for so many
 };
 
 enum class Alarm : std::uint8_t { none, first_ops, residual_growth, nonfinite, norm_change };
@@ -67,7 +68,8 @@ class ErrorGuard {
     double energy = 0.0;
     double length = 0.0;  // its logarithm, and the distance from that
     double spread = 0.0;
-    bool sudden = false;  // the last one
+    std::uint32_t short_ops = 0;  // in a row
+    bool sudden = false;          // the last one
     double residual_ratio = 0.0;
   };
   void observe(const EncodedPart& part, Usual& usual) const noexcept;

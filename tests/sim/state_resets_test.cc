@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cluster.h"
+#include "wire/frame.h"
 
 namespace tern::sim {
 namespace {
@@ -148,6 +149,32 @@ TEST(StateResets, OfAnOpThatHasNotBegunAreNone) {
   nodes.cluster.world.run_for(kSecond / 100);
   nodes.next_epoch();
   nodes.expect_resets(0);
+}
+
+// The epoch ends when a first contribution is on its way: nobody knows what was delivered of it.
+TEST(StateResets, OfResidualsComeWithAnEpochThatEndsUnderAnOp) {
+  Nodes nodes("3lc:s=1", kKept);
+  nodes.step();
+  bool contributed = false;
+  nodes.cluster.world.tap = [&](const net::OutgoingFrame& frame) {
+    const wire::FrameHeader header = wire::parse_frame_header(frame.head).header;
+    contributed =
+        contributed || header.kind == static_cast<std::uint8_t>(wire::FrameKind::contribution);
+  };
+  const auto pending =
+      nodes.cluster.submit(all_reduce(DType::f32, kCount),
+                           inputs_of(DType::f32, kCount, nodes.cluster.size()), nodes.tensors);
+  ASSERT_TRUE(nodes.cluster.world.run_until([&] { return contributed; }));
+  nodes.next_epoch();
+  nodes.cluster.expect_all(pending, Errc::group_left);
+  nodes.expect_resets(1);
+  // What it begins with is zero, as the reference of the new epoch does.
+  nodes.cluster.forget_arenas();
+  const OpRequest request = all_reduce(DType::f32, kCount);
+  const auto inputs = inputs_of(DType::f32, kCount, nodes.cluster.size());
+  const Bytes output = nodes.cluster.reduce(request, inputs, nodes.tensors);
+  EXPECT_EQ(output == nodes.cluster.reference->all_reduce(request, nodes.tensors[0], 0, inputs),
+            true);
 }
 
 TEST(StateResets, ComeWithAnotherSize) {

@@ -47,12 +47,21 @@ TEST(ErrorGuard, FirstOpsAreConservative) {
   EXPECT_EQ(guard.alarms(), 0u);
 }
 
+// So many of the first ops with the new length.
+int ops_until_alarm(ErrorGuard& guard, double length) {
+  for (int op = 1; op <= 20; ++op) {
+    guard.observe(sample(length));
+    if (guard.alarm() != Alarm::none) return op;
+  }
+  return 0;
+}
+
 TEST(ErrorGuard, ANormThatJumpsIsCautiousForAWhile) {
   for (const double jump : {5.0, 0.2}) {
     ErrorGuard guard = guard_of(Level::balanced);
-    for (int op = 0; op < 10; ++op) guard.observe(sample(1.0));
+    for (int op = 0; op < 40; ++op) guard.observe(sample(1.0));
     EXPECT_EQ(guard.alarm(), Alarm::none);
-    guard.observe(sample(jump));
+    EXPECT_EQ(ops_until_alarm(guard, jump), jump > 1.0 ? 1 : 4);
     EXPECT_EQ(guard.alarm(), Alarm::norm_change);
     EXPECT_EQ(guard.level(), Level::conservative);
     // The new length is the usual one: no second alarm, and after eight ops all is as before.
@@ -63,6 +72,15 @@ TEST(ErrorGuard, ANormThatJumpsIsCautiousForAWhile) {
     EXPECT_EQ(guard.level(), Level::balanced);
     EXPECT_EQ(guard.alarms(), 1u);
   }
+}
+
+TEST(ErrorGuard, AShortOneNowAndThenIsNoChange) {
+  ErrorGuard guard = guard_of(Level::balanced);
+  for (int op = 0; op < 200; ++op) guard.observe(sample(op % 20 >= 18 ? 0.05 : 1.0));
+  EXPECT_EQ(guard.alarms(), 0u);
+  EXPECT_NEAR(guard.residual_ratio(), 0.0, 1e-9);
+  guard.observe(sample(1e3));
+  EXPECT_EQ(guard.alarm(), Alarm::norm_change);
 }
 
 TEST(ErrorGuard, SumsAreLongerThanContributions) {
