@@ -397,13 +397,6 @@ void Conductor::on_incoming(std::unique_ptr<net::Incoming> incoming, const wire:
   }
 }
 
-void Conductor::on_refused(const std::string& from, Errc reason, const char* text) {
-  ++counters_->hellos_refused;
-  if (reason == Errc::permission_denied) ++counters_->peers_not_trusted;
-  log_about({.peer = from}, spdlog::level::warn, "refused a connection from {}: {}: {}", from,
-            errc_name(reason), text);
-}
-
 void Conductor::say_goodbye() {
   links_.say_goodbye();
   Command goodbye;

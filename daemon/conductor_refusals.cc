@@ -49,6 +49,16 @@ void Conductor::log_peer(const std::string& peer, const std::string& text) {
   log_about({.peer = peer}, spdlog::level::warn, "the daemon {}: {}", peer, text);
 }
 
+void Conductor::on_refused(const std::string& from, Errc reason, const char* text) {
+  ++counters_->hellos_refused;
+  if (reason == Errc::permission_denied) ++counters_->peers_not_trusted;
+  // Every connection has a port of its own: the same reason to the same host is said once.
+  const std::string host = from.substr(0, from.rfind(':'));
+  if (!peer_log_.admits(host + text, clock_.now_ns())) return;
+  log_about({.peer = from}, spdlog::level::warn, "refused a connection from {}: {}: {}", from,
+            errc_name(reason), text);
+}
+
 void Conductor::refuse_hello(const wire::HelloBody& hello, const std::string& text) {
   ++counters_->hellos_refused;
   log_peer(node_text(hello.node), "its connection was refused: " + text);

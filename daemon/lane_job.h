@@ -21,6 +21,7 @@ struct LaneJob {
   std::uint32_t weight = 1;
   std::uint32_t groups = 0;
   std::uint32_t links = 0;    // as of the last look at what links share
+  std::uint64_t backlog = 0;  // bytes under way on the link that has most, of late
   std::uint64_t busy_ns = 0;  // when it last had an op in flight
   std::uint64_t wire_ns = 0;  // and one with other nodes
 

@@ -334,12 +334,20 @@ void Lane::share_links(std::uint64_t now_ns) {
       }
     }
   };
-  for (const auto& job : jobs_) job->links = 0;
-  for_links([](LaneJob& job, net::Link&) { ++job.links; });
+  for (const auto& job : jobs_) {
+    job->links = 0;
+    job->backlog -= job->backlog / 4;  // a look may come between two of its ops
+  }
+  for_links([](LaneJob& job, const net::Link& link) {
+    ++job.links;
+    job.backlog = std::max(job.backlog, link.unacked_bytes());
+  });
   for_links([&](const LaneJob& job, net::Link& link) {
     const double part = load_.part(job.weight);
     const double least = load_.part(load_.least_weight);
-    link.bound_queue(share_.bound(part, least, job.links, link.delivery_rate().round_trip_ns));
+    const bool is_light = job.backlog <= LaneShare::kLightBytes;
+    link.bound_queue(
+        is_light ? 0 : share_.bound(part, least, job.links, link.delivery_rate().round_trip_ns));
   });
 }
 

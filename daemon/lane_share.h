@@ -14,26 +14,34 @@ namespace tern::daemon {
 class LaneShare {
  public:
   static constexpr std::uint64_t kLookNs = 20'000'000;
-  static constexpr double kQueueSeconds = 0.0005;
+  // Acks come in lumps of half a mebibyte, which are much of what a shorter time carries.
+  static constexpr std::uint64_t kRateNs = 100'000'000;
+  static constexpr double kQueueSeconds = 0.00025;
   // Less of one link would cost more in wake-ups than it spares others in waiting.
-  static constexpr double kLeastBytes = 32 << 10;
+  static constexpr double kLeastBytes = 16 << 10;
+  // A job with no more than this under way on any link, such as one whose ops are small, is not
+  // what others wait for: its links have no bound, or it would send its own op in pieces.
+  static constexpr std::uint64_t kLightBytes = 96 << 10;
   // A bound that slows the links must not make the next one: what they carried at their fastest is
   // forgotten by half in about a second and a half.
-  static constexpr double kMemory = 0.99;
+  static constexpr double kMemory = 0.95;
 
   bool due(std::uint64_t now_ns) const noexcept { return now_ns - looked_ns_ >= kLookNs; }
 
   // `acked_bytes`: of all links, since ever.
   void look(std::uint64_t acked_bytes, std::uint64_t now_ns) noexcept {
-    const std::uint64_t ns = now_ns - looked_ns_;
+    looked_ns_ = now_ns;
+    const std::uint64_t ns = now_ns - rated_ns_;
+    const bool lost_links = acked_bytes < acked_bytes_;
+    if (rated_ns_ != 0 && ns < kRateNs && !lost_links) return;
     // After a pause, or when a link is gone, this is only where the next interval begins.
-    const bool known = looked_ns_ != 0 && ns <= 10 * kLookNs && acked_bytes >= acked_bytes_;
-    const double now = known ? static_cast<double>(acked_bytes - acked_bytes_) * 1e9 /
-                                   static_cast<double>(std::max<std::uint64_t>(ns, 1))
-                             : 0.0;
+    const bool known = rated_ns_ != 0 && ns <= 2 * kRateNs && !lost_links;
+    const double now =
+        known ? static_cast<double>(acked_bytes - acked_bytes_) * 1e9 / static_cast<double>(ns)
+              : 0.0;
     bytes_per_s_ = std::max(now, bytes_per_s_ * kMemory);
     acked_bytes_ = acked_bytes;
-    looked_ns_ = now_ns;
+    rated_ns_ = now_ns;
   }
 
   // Of one of a job's `links`. `part` is the job's of all active ones', `least` the smallest of
@@ -48,6 +56,7 @@ class LaneShare {
 
  private:
   std::uint64_t looked_ns_ = 0;
+  std::uint64_t rated_ns_ = 0;  // the beginning of the interval, and what was acked then
   std::uint64_t acked_bytes_ = 0;
   double bytes_per_s_ = 0.0;
 };

@@ -8,12 +8,17 @@ namespace tern::net {
 // in the queue of the interface. Without a bound the kernel sizes it, as ever.
 class SendBound {
  public:
+  // While there is a bound, a write is one record of no more than this: the kernel lets a socket
+  // that is not full have one more packet, which else is one of 64 KiB.
+  static constexpr std::size_t kRecordBytes = 16 << 10;
+
   // `fixed`: the size is a setting, and stays.
   explicit SendBound(bool fixed) noexcept : fixed_(fixed) {}
 
   // 0: no bound. Makes system calls only for a change of more than an eighth. A kernel that cannot
   // take a size back (before Linux 5.14) is not asked to change it.
   void set(int socket, std::size_t bytes) noexcept;
+  bool is_set() const noexcept { return bytes_ > 0; }
 
  private:
   bool fixed_;

@@ -61,7 +61,7 @@ int TcpStream::write_secure(std::size_t budget) {
   while (writable_ && budget > 0 && (!queue_.empty() || tls_->has_unsent())) {
     std::array<asio::const_buffer, kBuffersPerWrite> buffers;
     std::size_t count = 0;
-    gather_write(buffers, count);
+    gather_write(buffers, count, settings_.bytes_per_poll);
     std::size_t taken = 0;
     TlsStep step = TlsStep::done;
     for (const asio::const_buffer& buffer : std::span(buffers).first(count)) {

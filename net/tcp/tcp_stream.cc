@@ -213,9 +213,13 @@ int TcpStream::write(std::size_t budget) {
   while (writable_ && !queue_.empty() && budget > 0) {
     std::array<asio::const_buffer, kBuffersPerWrite> buffers;
     std::size_t count = 0;
-    const std::size_t asked = gather_write(buffers, count);
+    const bool bound = send_bound_.is_set();
+    const std::size_t asked =
+        gather_write(buffers, count, bound ? SendBound::kRecordBytes : settings_.bytes_per_poll);
     Error error;
-    const std::size_t written = socket_.write_some(std::span(buffers).first(count), error);
+    const std::size_t written =
+        socket_.send(std::span(buffers).first(count),
+                     bound ? asio::socket_base::message_end_of_record : 0, error);
     if (error == asio::error::would_block || error == asio::error::try_again) {
       wait_writable();
       break;
@@ -236,13 +240,14 @@ int TcpStream::write(std::size_t budget) {
 }
 
 std::size_t TcpStream::gather_write(std::array<asio::const_buffer, kBuffersPerWrite>& buffers,
-                                    std::size_t& count) const noexcept {
+                                    std::size_t& count, std::size_t limit) const noexcept {
   std::size_t asked = 0;
   std::size_t skip = front_done_;
   const auto add = [&](std::span<const std::byte> bytes) {
     const std::size_t skipped = std::min(skip, bytes.size());
     skip -= skipped;
     bytes = bytes.subspan(skipped);
+    bytes = bytes.first(std::min(bytes.size(), limit - asked));
     if (bytes.empty()) return;
     buffers[count++] = asio::const_buffer(bytes.data(), bytes.size());
     asked += bytes.size();
@@ -250,7 +255,7 @@ std::size_t TcpStream::gather_write(std::array<asio::const_buffer, kBuffersPerWr
   for (std::size_t i = 0; i < queue_.size() && count + 2 <= buffers.size(); ++i) {
     add(queue_.at(i).head);
     add(queue_.at(i).body);
-    if (asked >= settings_.bytes_per_poll) break;
+    if (asked >= limit) break;
   }
   return asked;
 }

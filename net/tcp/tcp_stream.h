@@ -84,7 +84,7 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   std::size_t read_secure(std::span<const boost::asio::mutable_buffer> buffers, Error& error);
   int secure();
   std::size_t gather_write(std::array<boost::asio::const_buffer, kBuffersPerWrite>& buffers,
-                           std::size_t& count) const noexcept;
+                           std::size_t& count, std::size_t limit) const noexcept;
   void drop_written(std::size_t bytes) noexcept;
   void wait_readable();
   void wait_writable();

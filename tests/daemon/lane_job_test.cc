@@ -102,8 +102,8 @@ LaneShare share_of_a_full_lane() {
   return share;
 }
 
-TEST(LaneShare, KeepsThePathBusyAndHalfAMillisecondWaiting) {
-  EXPECT_EQ(share_of_a_full_lane().bound(1.0, 1.0, 1, 100'000), 10'000u + 50'000u);
+TEST(LaneShare, KeepsThePathBusyAndAQuarterOfAMillisecondWaiting) {
+  EXPECT_EQ(share_of_a_full_lane().bound(1.0, 1.0, 1, 100'000), 10'000u + 25'000u);
 }
 
 TEST(LaneShare, DividesByWeightSoThatTheLightestHasEnough) {
@@ -127,6 +127,17 @@ TEST(LaneShare, RemembersTheFastestForAWhile) {
   EXPECT_GT(share.bound(1.0, 1.0, 1, 1'000'000), full * 9 / 10);
   look_at_nothing(1000);
   EXPECT_LT(share.bound(1.0, 1.0, 1, 1'000'000), kLeast + 1000);
+}
+
+TEST(LaneShare, ALumpOfAcksIsNoRate) {
+  LaneShare share;
+  std::uint64_t acked = 0;
+  // 2.5 MB in every fifth look and nothing between: 25 MB/s.
+  for (std::uint64_t look = 0; look < 50; ++look) {
+    if (look % 5 == 4) acked += 2'500'000;
+    share.look(acked, kNow + look * LaneShare::kLookNs);
+  }
+  EXPECT_EQ(share.bound(1.0, 1.0, 1, 10'000'000), 250'000u + kLeast);
 }
 
 TEST(LaneShare, APauseIsNoRate) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <fstream>
 #include <functional>
 #include <random>
 #include <string>
@@ -65,6 +66,23 @@ TEST_F(BadPeer, SendsNoise) {
     EXPECT_TRUE(stops.is_thrown_out()) << bytes;
   }
   EXPECT_TRUE(eventually([&] { return cluster[0].counter("hellos_refused") >= 11; }));
+}
+
+TEST_F(BadPeer, ComesAgainAndAgainAndFillsNoLog) {
+  constexpr int kTimes = 300;
+  const std::vector<std::byte> zeros(88);
+  for (int i = 0; i < kTimes; ++i) {
+    HostilePeer peer(port);
+    peer.send(zeros);
+    EXPECT_TRUE(peer.is_thrown_out()) << i;
+  }
+  EXPECT_TRUE(eventually([&] { return cluster[0].counter("hellos_refused") >= kTimes; }));
+  // One a second.
+  std::ifstream log(cluster[0].log_path());
+  int lines = 0;
+  for (std::string line; std::getline(log, line);) lines += line.find("refused a co") != line.npos;
+  EXPECT_GT(lines, 0);
+  EXPECT_LT(lines, kTimes / 2);
 }
 
 TEST_F(BadPeer, SendsBadHellos) {
