@@ -1,6 +1,7 @@
 // A TcpStream inside TLS.
 
 #include <algorithm>
+#include <cstring>
 
 #include "net/tcp/tcp_stream.h"
 
@@ -55,6 +56,29 @@ std::size_t TcpStream::read_secure(std::span<const asio::mutable_buffer> buffers
   return 0;
 }
 
+// Small buffers share a record: one costs as much as it does to encrypt some KiB.
+std::size_t TcpStream::write_records(std::span<const asio::const_buffer> buffers, TlsStep& step) {
+  std::array<std::byte, 4096> together;
+  std::size_t taken = 0;
+  while (!buffers.empty()) {
+    std::size_t count = 0, bytes = 0;
+    for (; count < buffers.size() && bytes + buffers[count].size() <= together.size(); ++count) {
+      std::memcpy(together.data() + bytes, buffers[count].data(), buffers[count].size());
+      bytes += buffers[count].size();
+    }
+    std::span<const std::byte> record = std::span(together).first(bytes);
+    if (count == 0) {  // a large one
+      record = {static_cast<const std::byte*>(buffers[0].data()), buffers[0].size()};
+      count = 1;
+    }
+    const std::size_t written = tls_->write(record, step);
+    taken += written;
+    if (written < record.size()) break;
+    buffers = buffers.subspan(count);
+  }
+  return taken;
+}
+
 // Fills the session's buffer from many frames, and sends it in one call.
 int TcpStream::write_secure(std::size_t budget) {
   int writes = 0;
@@ -62,14 +86,8 @@ int TcpStream::write_secure(std::size_t budget) {
     std::array<asio::const_buffer, kBuffersPerWrite> buffers;
     std::size_t count = 0;
     gather_write(buffers, count, settings_.bytes_per_poll);
-    std::size_t taken = 0;
     TlsStep step = TlsStep::done;
-    for (const asio::const_buffer& buffer : std::span(buffers).first(count)) {
-      const std::size_t bytes =
-          tls_->write({static_cast<const std::byte*>(buffer.data()), buffer.size()}, step);
-      taken += bytes;
-      if (bytes < buffer.size()) break;
-    }
+    const std::size_t taken = write_records(std::span(buffers).first(count), step);
     drop_written(taken);
     budget -= std::min(budget, taken);
     if (step == TlsStep::done) step = tls_->flush();

@@ -81,6 +81,7 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   std::span<std::byte> rest_of_place(bool& in_body) const noexcept;
   int write(std::size_t budget);
   int write_secure(std::size_t budget);
+  std::size_t write_records(std::span<const boost::asio::const_buffer> buffers, TlsStep& step);
   std::size_t read_secure(std::span<const boost::asio::mutable_buffer> buffers, Error& error);
   int secure();
   std::size_t gather_write(std::array<boost::asio::const_buffer, kBuffersPerWrite>& buffers,
