@@ -319,7 +319,8 @@ void Conductor::write_flights(MemberGroup& group) const {
   out << json_text(file, 1) << "\n";
   out.close();
   if (!out || std::rename((path + ".new").c_str(), path.c_str()) != 0) {
-    spdlog::warn("cannot write the flight record {}: {}", path, std::strerror(errno));
+    log_about(log_fields(group), spdlog::level::warn, "cannot write the flight record {}: {}", path,
+              std::strerror(errno));
     std::remove((path + ".new").c_str());
   }
 }
@@ -350,7 +351,8 @@ void Conductor::on_control_link_lost(LinkRef link, Errc reason, bool worked,
   const bool is_refusal = reason == Errc::permission_denied;
   if (is_refusal) {
     ++counters_->peers_not_trusted;
-    spdlog::warn("no link to a peer: {}", why);
+    const std::string peer = links_.name_of(link);
+    log_about({.peer = peer}, spdlog::level::warn, "no link to a peer: {}", why);
   }
   coordinator_.on_link_lost(link, why);
   for (auto& [uid, set] : joins_) {

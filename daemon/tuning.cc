@@ -11,6 +11,7 @@
 
 #include "daemon/foreign_json.h"
 #include "daemon/lane.h"
+#include "daemon/service/log.h"
 #include "wire/crc32c.h"
 
 namespace tern::daemon {
@@ -196,8 +197,9 @@ void Tuning::publish(std::uint64_t number, Tuned& tuned) {
   if (policy.switches() != tuned.switches && !tuned.published.empty()) {
     tuned.switches = policy.switches();
     ++switches_;
-    spdlog::info("tensor {}: {}, was {}: {}", tuned.name, tuner_.choice_text(choice),
-                 tuner_.choice_text(tuned.published.back().choice), tuner_.view(number).reason);
+    log_about({.job = tuned.job, .group = tuned.group, .tensor = tuned.name}, spdlog::level::info,
+              "tensor {}: {}, was {}: {}", tuned.name, tuner_.choice_text(choice),
+              tuner_.choice_text(tuned.published.back().choice), tuner_.view(number).reason);
   }
   const std::uint32_t version = tuned.published.empty() ? 1 : tuned.published.back().version + 1;
   if (tuned.published.size() == kHistory) tuned.published.pop_front();

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "daemon/service/log.h"
 #include "daemon/tuning.h"
 
 namespace tern::daemon {
@@ -38,7 +39,8 @@ std::ofstream* Tuning::log_of(const MemberGroup& group) {
   std::ofstream& log = logs_[group.number];
   if (!std::filesystem::exists(path, error)) log.open(path);
   if (!log.is_open() || !(log << tuner::choice_log_head())) {
-    spdlog::warn("cannot write the log of choices {}: this epoch cannot be replayed", path);
+    log_about(log_fields(group), spdlog::level::warn,
+              "cannot write the log of choices {}: this epoch cannot be replayed", path);
     log.close();
     return nullptr;
   }
@@ -72,8 +74,10 @@ void Tuning::on_choice_used(MemberGroup& group, const TensorState& state, std::u
   for (const auto index : choice.reduce) op.reduce.push_back(tuner_.candidates()[index].recipe);
   *log << tuner::format(op) << std::flush;
   if (!*log) {
-    spdlog::warn("the log of choices of group {} cannot be written any more: {}; it ends here",
-                 group.uid.substr(0, 8), std::strerror(errno));
+    log_about({.job = group.job, .group = short_uid(group.uid), .tensor = state.name},
+              spdlog::level::warn,
+              "the log of choices of group {} cannot be written any more: {}; it ends here",
+              short_uid(group.uid), std::strerror(errno));
     log->close();
   }
 }

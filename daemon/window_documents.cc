@@ -41,7 +41,8 @@ std::string counters_markdown() {
   text +=
       "\n## Other metrics\n\nThe unit is in the name: bytes, seconds, or a number of things. Those "
       "of "
-      "links have the labels\n`node`, `address` and `lane`.\n\n| metric | kind | meaning "
+      "links have the labels\n`node`, `address` and `lane`, those of certificates `kind` and "
+      "`subject`.\n\n| metric | kind | meaning "
       "|\n|---|---|---|\n";
   for (const MetricText& metric : metric_texts()) {
     text += fmt::format("| `{}` | {} | {} |\n", metric.name, metric.type, metric.help);

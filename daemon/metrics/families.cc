@@ -39,6 +39,10 @@ constexpr Metric kBuildInfo{"info", "tern_build_info", MetricType::Gauge, 1,
 constexpr Metric kSilentLanes{"silent", "tern_silent_lanes", MetricType::Gauge, 1,
                               "Lanes that do not answer the conductor; 0 in health."};
 
+constexpr Metric kCertificateExpiry{
+    "not_after_s", "tern_certificate_expiry_timestamp_seconds", MetricType::Gauge, 1,
+    "Until when a certificate of this node, or of an authority, is valid."};
+
 constexpr Metric kOfLinks[] = {
     {"bytes_sent", "tern_link_sent_bytes_total", MetricType::Counter, 1, "Bytes sent on a link."},
     {"bytes_received", "tern_link_received_bytes_total", MetricType::Counter, 1,
@@ -116,6 +120,7 @@ std::vector<MetricText> metric_texts() {
   add(kBuildInfo);
   for (const Metric& metric : kOfDaemon) add(metric);
   add(kSilentLanes);
+  add(kCertificateExpiry);
   for (const Metric& metric : kOfLinks) add(metric);
   return texts;
 }
@@ -147,12 +152,10 @@ std::vector<MetricFamily> metric_families(const json& status, const json& peers,
     add_row(family, kSilentLanes, {{"silent", lanes->size()}}, {});
     add_family(families, std::move(family));
   }
-  const Metric expiry{"not_after_s", "tern_certificate_expiry_timestamp_seconds", MetricType::Gauge,
-                      1, "Until when a certificate of this node, or of an authority, is valid."};
-  MetricFamily certificates = family_of(expiry);
+  MetricFamily certificates = family_of(kCertificateExpiry);
   const auto rows = status.find("certificates");
   for (const json& row : rows != status.end() ? *rows : json::array()) {
-    add_row(certificates, expiry, row,
+    add_row(certificates, kCertificateExpiry, row,
             {{"kind", text_of(row, "kind")}, {"subject", text_of(row, "subject")}});
   }
   add_family(families, std::move(certificates));

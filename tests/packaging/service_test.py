@@ -11,6 +11,7 @@ import os
 import pathlib
 import pwd
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -143,8 +144,7 @@ def instance():
     run("systemctl", "enable", "--now", "ternd@ib0")
     check(status("--socket", "/run/tern/ib0/control.sock")["listen"] == "127.0.0.1:7701", "the instance")
     check(shown("ActiveState", "ternd@ib0.socket") == "active", "the socket of the instance")
-    run("systemctl", "disable", "--now", "ternd@ib0.service", "ternd@ib0.socket")
-    (CONFIG.parent / "ib0.toml").unlink()
+    # It stays, for the upgrade and the removal.
 
 
 def upgrade(debs, folder):
@@ -157,13 +157,17 @@ def upgrade(debs, folder):
     text = control.read_text(encoding="utf-8")
     control.write_text(re.sub(r"(?m)^Version: (.*)$", r"Version: \1+newer", text), encoding="utf-8")
     run("dpkg-deb", "--build", "-Znone", tree, folder / "newer.deb")
-    before = main_pid()
+    before, before_of_instance = main_pid(), main_pid("ternd@ib0")
     run("dpkg", "--install", folder / "newer.deb")
     check(main_pid() not in (0, before), "an upgrade starts the new daemon")
+    check(main_pid("ternd@ib0") not in (0, before_of_instance), "and that of an instance")
     check(CONFIG.read_text(encoding="utf-8") == config and record.exists(), "an upgrade keeps configuration and state")
 
 
 def remove_and_purge():
+    key = CONFIG.parent / "cluster.key"
+    run("ternctl", "pki", "new-key", key)
+    shutil.chown(key, "tern", "tern")
     run("dpkg", "--remove", "ternd", "libtern-dev")
     check(not pathlib.Path("/usr/sbin/ternd").exists(), "the program after a removal")
     check(shown("LoadState") in ("not-found", "masked"), "the unit after a removal")
@@ -172,7 +176,8 @@ def remove_and_purge():
     run("dpkg", "--purge", "ternd", "tern-tools", "libtern-dev", "libtern1")
     left = [path for path in (CONFIG.parent, STATE, pathlib.Path("/run/tern"), pathlib.Path("/usr/share/tern"),
                               pathlib.Path("/etc/systemd/system/multi-user.target.wants/ternd.service"),
-                              pathlib.Path("/etc/systemd/system/sockets.target.wants/ternd.socket"))
+                              pathlib.Path("/etc/systemd/system/sockets.target.wants/ternd.socket"),
+                              *pathlib.Path("/etc/systemd/system").glob("*/ternd@*"))
             if path.exists() or path.is_symlink()]
     check(not left, f"left by the purge: {left}")
     check(not user_exists(), "the user is left by the purge")

@@ -5,6 +5,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 namespace tern::daemon {
@@ -49,6 +50,36 @@ TEST(MetricFamilies, HaveBaseUnitsAndTotals) {
       "# HELP tern_joins_total ranks that joined.\n"
       "# TYPE tern_joins_total counter\n"
       "tern_joins_total 5\n");
+}
+
+// Of everything that the daemon may say of itself: docs/counters.md is made from these texts.
+TEST(MetricFamilies, AreAllInTheTexts) {
+  const json status{
+      {"version", "0.1.0"},
+      {"silent_lanes", json::array()},
+      {"clients", 1},
+      {"groups", 1},
+      {"peers", 1},
+      {"lanes", 1},
+      {"rss_bytes", 1},
+      {"uptime_s", 1},
+      {"certificates",
+       json::array({{{"kind", "node"}, {"subject", "node1"}, {"not_after_s", 1'800'000'000}}})}};
+  const json peers{{{"node_id", "ab"},
+                    {"lane", "0"},
+                    {"bytes_sent", 1},
+                    {"bytes_received", 1},
+                    {"frames_sent", 1},
+                    {"frames_received", 1},
+                    {"resumes", 1},
+                    {"replayed_frames", 1},
+                    {"unacked_frames", 1},
+                    {"round_trip_us", 1.0}}};
+  std::set<std::string> families, texts;
+  for (const auto& family : metric_families(status, peers, json::object()))
+    families.insert(family.name);
+  for (const MetricText& text : metric_texts()) texts.insert(text.name);
+  EXPECT_EQ(families, texts);
 }
 
 TEST(MetricFamilies, SayUntilWhenCertificatesAreValid) {
