@@ -89,7 +89,7 @@ class End final : public net::LinkSink, public net::AcceptorSink {
     if (done > 0 || options_.spins || !transport().prepare_sleep()) return;
     const std::uint64_t now = clock_.now_ns();
     const std::uint64_t deadline =
-        std::min(link_ ? link_->next_deadline_ns() : now, now + kLongestSleepNs);
+        std::min(link_ ? link_->next_deadline_ns() : ~std::uint64_t{0}, now + kLongestSleepNs);
     if (deadline > now) loop_.wait(deadline - now);
   }
   void step() {

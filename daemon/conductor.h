@@ -286,7 +286,7 @@ class Conductor final : public ControlSender,
   std::set<std::string> used_states_;
   LogLimit<std::uint32_t> user_log_;
   LogLimit<std::uint64_t> client_log_;
-  LogLimit<std::string> peer_log_;
+  LogLimit<std::string> peer_log_, refusal_log_;
   LostStates lost_states_;
   std::vector<std::unique_ptr<StateMove>> moves_;
   bool join_failed_ = false;

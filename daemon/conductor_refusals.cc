@@ -52,9 +52,9 @@ void Conductor::log_peer(const std::string& peer, const std::string& text) {
 void Conductor::on_refused(const std::string& from, Errc reason, const char* text) {
   ++counters_->hellos_refused;
   if (reason == Errc::permission_denied) ++counters_->peers_not_trusted;
-  // Every connection has a port of its own: the same reason to the same host is said once.
+  // Every connection has a port of its own, and may have a text of the stranger's.
   const std::string host = from.substr(0, from.rfind(':'));
-  if (!peer_log_.admits(host + text, clock_.now_ns())) return;
+  if (!refusal_log_.admits(host + std::string(errc_name(reason)), clock_.now_ns())) return;
   log_about({.peer = from}, spdlog::level::warn, "refused a connection from {}: {}: {}", from,
             errc_name(reason), text);
 }

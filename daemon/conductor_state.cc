@@ -79,6 +79,8 @@ void Conductor::on_state_moved(const Event& event) {
   if (move->taken) {
     move->tensor->half_imported = move->verdict != Errc::ok;
     move->tensor->imported = true;
+    // What an op that failed has left in doubt is not there any more.
+    if (move->verdict == Errc::ok) move->tensor->doubtful.store(false, std::memory_order_relaxed);
   }
   if (clients_.contains(move->client)) {
     if (move->verdict == Errc::ok) {

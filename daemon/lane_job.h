@@ -20,10 +20,11 @@ struct LaneJob {
   std::uint64_t key = 0;  // of the job on this node
   std::uint32_t weight = 1;
   std::uint32_t groups = 0;
-  std::uint32_t links = 0;    // as of the last look at what links share
-  std::uint64_t backlog = 0;  // bytes under way on the link that has most, of late
-  std::uint64_t busy_ns = 0;  // when it last had an op in flight
-  std::uint64_t wire_ns = 0;  // and one with other nodes
+  std::uint32_t links = 0;      // as of the last look at what links share
+  std::uint64_t under_way = 0;  // bytes on its links, at that look
+  std::uint64_t backlog = 0;    // bytes under way on its links, of late
+  std::uint64_t busy_ns = 0;    // when it last had an op in flight
+  std::uint64_t wire_ns = 0;    // and one with other nodes
 
   struct Held {
     std::uint32_t accumulators = 0, receive_slabs = 0, contributions = 0, results = 0;

@@ -336,18 +336,19 @@ void Lane::share_links(std::uint64_t now_ns) {
   };
   for (const auto& job : jobs_) {
     job->links = 0;
-    job->backlog -= job->backlog / 4;  // a look may come between two of its ops
+    job->under_way = 0;
   }
   for_links([](LaneJob& job, const net::Link& link) {
     ++job.links;
-    job.backlog = std::max(job.backlog, link.unacked_bytes());
+    job.under_way += link.unacked_bytes();
   });
+  for (const auto& job : jobs_) job->backlog = LaneShare::backlog(job->backlog, job->under_way);
   for_links([&](const LaneJob& job, net::Link& link) {
     const double part = load_.part(job.weight);
     const double least = load_.part(load_.least_weight);
-    const bool is_light = job.backlog <= LaneShare::kLightBytes;
+    const std::uint64_t round_trip = link.delivery_rate().round_trip_ns;
     link.bound_queue(
-        is_light ? 0 : share_.bound(part, least, job.links, link.delivery_rate().round_trip_ns));
+        LaneShare::is_light(job.backlog) ? 0 : share_.bound(part, least, job.links, round_trip));
   });
 }
 

@@ -19,12 +19,20 @@ class LaneShare {
   static constexpr double kQueueSeconds = 0.00025;
   // Less of one link would cost more in wake-ups than it spares others in waiting.
   static constexpr double kLeastBytes = 16 << 10;
-  // A job with no more than this under way on any link, such as one whose ops are small, is not
-  // what others wait for: its links have no bound, or it would send its own op in pieces.
+  // A job with no more than this under way on all its links, such as one whose ops are small, is
+  // not what others wait for: its links have no bound, or it would send its own op in pieces.
   static constexpr std::uint64_t kLightBytes = 96 << 10;
   // A bound that slows the links must not make the next one: what they carried at their fastest is
   // forgotten by half in about a second and a half.
   static constexpr double kMemory = 0.95;
+
+  static bool is_light(std::uint64_t backlog) noexcept { return backlog <= kLightBytes; }
+  // Of what a job had under way at looks before, and has now. A look may come between two of its
+  // ops, or while it computes: mebibytes are forgotten in about a second, which is how long a job
+  // counts as active.
+  static std::uint64_t backlog(std::uint64_t before, std::uint64_t now) noexcept {
+    return std::max(now, before - before / 16);
+  }
 
   bool due(std::uint64_t now_ns) const noexcept { return now_ns - looked_ns_ >= kLookNs; }
 

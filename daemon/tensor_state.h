@@ -47,7 +47,8 @@ struct TensorState {
   std::uint64_t generation = 0;
   CodecState codec;
   std::unique_ptr<TensorTuning> tuning;  // null: the recipe is what was declared
-  // An op was in flight when its epoch ended: what the residual holds may have been sent or not.
+  // An op was under way when its epoch ended or a rank left: what the residual holds may have been
+  // sent or not.
   std::atomic<bool> doubtful{false};
   // The last import failed, perhaps after some chunks: neither what was nor what was given. The
   // conductor's.

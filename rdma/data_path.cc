@@ -258,7 +258,8 @@ bool DataPath::arm() {
   if (!pair_) return true;
   if (has_failed()) return false;  // poll() tells
   // Completions of what was sent are never solicited.
-  const Armed wanted = is_idle() && !has_waiting() ? Armed::solicited : Armed::all;
+  const bool waits_for_marks = remote_marks_ && is_idle() && !has_waiting();
+  const Armed wanted = waits_for_marks ? Armed::solicited : Armed::all;
   if (armed_ < wanted) {
     if (ibv_req_notify_cq(completions_.get(), wanted == Armed::solicited ? 1 : 0) != 0) {
       fail(device_->name() + ": its completion queue cannot be armed");

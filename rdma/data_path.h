@@ -76,7 +76,7 @@ class DataPath {
   bool has_waiting() const noexcept { return first_arrived_ != next_arrived_; }
   // Lets the completion channel tell of what is waited for: while messages of ours are under way,
   // of the next completion; else of the next message that its sender has marked (solicited). False:
-  // something has come already.
+  // something has come already. A peer that does not mark is listened to for all.
   bool arm();
   void disarm() noexcept { armed_ = Armed::no; }
   // Sends what can be sent within the time, if the queue pair works.
@@ -158,6 +158,7 @@ class DataPath {
   std::uint32_t sent_data_ = 0;  // messages that need a credit; these three modulo 2^32
   std::uint32_t completed_data_ = 0;
   std::uint32_t peer_consumed_ = 0;
+  bool remote_marks_ = false;
   std::uint32_t remote_slots_ = 0;
   std::uint32_t remote_slot_bytes_ = 0;
   std::vector<PostedMessage> posted_;  // of number n at n modulo size

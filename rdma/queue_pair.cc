@@ -126,7 +126,7 @@ wire::RdmaBody DataPath::local() const {
   std::memcpy(body.gid.data(), device_->gid().raw, body.gid.size());
   body.receive_slots = settings_.receive_slots;
   body.slot_bytes = slot_bytes_;
-  body.features = settings_.payload_crc ? 0 : wire::kRdmaNoPayloadCrc;
+  body.features = wire::kRdmaMarks | (settings_.payload_crc ? 0 : wire::kRdmaNoPayloadCrc);
   return body;
 }
 
@@ -156,6 +156,7 @@ Status DataPath::start(const wire::RdmaBody& remote) {
         "v2): set rdma_gid_index on both nodes");
   }
   remote_slots_ = remote.receive_slots;
+  remote_marks_ = (remote.features & wire::kRdmaMarks) != 0;
   remote_slot_bytes_ = std::min(remote.slot_bytes, slot_bytes_);
   ibv_qp_attr attributes = path_to(remote);
   int error = ibv_modify_qp(pair_.get(), &attributes,

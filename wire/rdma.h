@@ -31,6 +31,8 @@ inline constexpr std::uint16_t kRdmaVersion = 1;
 // Bit of RdmaBody::features: payloads need no CRC where a queue pair protects them. In force if
 // both sides set it.
 inline constexpr std::uint64_t kRdmaNoPayloadCrc = 1;
+// The sender of this body marks what a receiver that sleeps must wake for (solicited events).
+inline constexpr std::uint64_t kRdmaMarks = 2;
 
 enum class GidType : std::uint8_t { infiniband = 0, roce_v1 = 1, roce_v2 = 2 };
 

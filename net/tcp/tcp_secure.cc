@@ -90,7 +90,9 @@ int TcpStream::write_secure(std::size_t budget) {
     const std::size_t taken = write_records(std::span(buffers).first(count), step);
     drop_written(taken);
     budget -= std::min(budget, taken);
-    if (step == TlsStep::done) step = tls_->flush();
+    if (step == TlsStep::done) {
+      step = tls_->flush(send_bound_.is_set() ? SendBound::kRecordBytes : 0);
+    }
     if (step == TlsStep::wants_write) {
       wait_writable();
     } else if (step != TlsStep::done) {

@@ -214,10 +214,12 @@ std::size_t TlsSession::write(std::span<const std::byte> from, TlsStep& step) {
   return total;
 }
 
-TlsStep TlsSession::flush() {
+TlsStep TlsSession::flush(std::size_t limit) {
   while (out_begin_ < out_end_) {
-    const ssize_t count = ::send(socket_, out_.get() + out_begin_, out_end_ - out_begin_,
-                                 MSG_NOSIGNAL | MSG_DONTWAIT);
+    const std::size_t left = out_end_ - out_begin_;
+    const ssize_t count =
+        ::send(socket_, out_.get() + out_begin_, limit > 0 ? std::min(left, limit) : left,
+               MSG_NOSIGNAL | MSG_DONTWAIT | (limit > 0 ? MSG_EOR : 0));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return TlsStep::wants_write;
     if (count < 0) return TlsStep::failed;

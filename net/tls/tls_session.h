@@ -51,7 +51,8 @@ class TlsSession {
   // Encrypts what there is room for; what was taken is not read again. REQUIRES: handshake() done.
   std::size_t write(std::span<const std::byte> from, TlsStep& step);
   // Sends what has been encrypted.
-  TlsStep flush();
+  // `limit`: as records of the socket of no more than that; 0: as the kernel likes.
+  TlsStep flush(std::size_t limit = 0);
   bool has_unsent() const noexcept { return out_begin_ < out_end_; }
   // Nothing comes any more, whatever the socket says.
   bool is_over() const noexcept { return has_failed_ || has_ended_; }

@@ -129,6 +129,20 @@ TEST(LaneShare, RemembersTheFastestForAWhile) {
   EXPECT_LT(share.bound(1.0, 1.0, 1, 1'000'000), kLeast + 1000);
 }
 
+TEST(LaneShare, AJobIsLightWhenItHasHadLittleUnderWayForAWhile) {
+  EXPECT_TRUE(LaneShare::is_light(64 << 10));
+  // Bursts of 4 MiB with 0.4 s between them are a flood all the time.
+  std::uint64_t backlog = 0;
+  for (int look = 0; look < 200; ++look) {
+    backlog = LaneShare::backlog(backlog, look % 21 == 0 ? 4 << 20 : 0);
+    EXPECT_FALSE(LaneShare::is_light(backlog)) << look;
+  }
+  std::uint64_t looks = 0;
+  for (; !LaneShare::is_light(backlog); ++looks) backlog = LaneShare::backlog(backlog, 30'000);
+  EXPECT_GT(looks * LaneShare::kLookNs, 500'000'000u);
+  EXPECT_LT(looks * LaneShare::kLookNs, 2'000'000'000u);
+}
+
 TEST(LaneShare, ALumpOfAcksIsNoRate) {
   LaneShare share;
   std::uint64_t acked = 0;
