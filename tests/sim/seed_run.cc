@@ -274,7 +274,8 @@ void SeedRun::check_op(std::size_t index, bool troubled) {
   if (failed && op.tensor >= 0) tainted_[static_cast<std::size_t>(op.tensor)] = true;
 }
 
-// A use that fails begins the streams of its tensor anew, under earlier uses that are under way too.
+// A use that fails begins the streams of its tensor anew, under earlier uses that are under way
+// too.
 void SeedRun::taint_streams() {
   for (std::size_t index = 0; index < ops_->size(); ++index) {
     const int tensor = (*ops_)[index].tensor;
