@@ -19,7 +19,7 @@ class LaneShare {
   static constexpr double kQueueSeconds = 0.00025;
   // Less of one link would cost more in wake-ups than it spares others in waiting.
   static constexpr double kLeastBytes = 16 << 10;
-  // A job with no more than this under way on all its links, such as one whose ops are small, is
+  // A job with no more than this under way on all its links of a lane, as one of small ops, is
   // not what others wait for: its links have no bound, or it would send its own op in pieces.
   static constexpr std::uint64_t kLightBytes = 96 << 10;
   // A bound that slows the links must not make the next one: what they carried at their fastest is
