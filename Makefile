@@ -63,7 +63,7 @@ deb:
 
 lint:
 	tools/install_dependencies.sh test
-	cmake --preset release
+	cmake --preset tidy
 	PYTHON=$(PYTHON) tools/lint.sh
 
 format:

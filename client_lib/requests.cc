@@ -20,7 +20,7 @@ shm::PacketHeader header_of(std::span<const std::byte> bytes) noexcept {
   return header;
 }
 
-Errc known_code(std::int32_t status) noexcept {
+Errc failure_code(std::int32_t status) noexcept {
   return status > 0 && status < kErrcCount ? static_cast<Errc>(status) : Errc::internal;
 }
 
@@ -133,7 +133,7 @@ Result<shm::Packet> Requests::judge(shm::Packet packet, shm::PacketKind answer_k
     if (!shm::read_packet(packet.bytes, done)) return lose_answer();
     if (done.status != 0) {
       const std::size_t length = ::strnlen(done.detail, sizeof done.detail);
-      return fail(known_code(done.status), std::string(done.detail, length));
+      return fail(failure_code(done.status), std::string(done.detail, length));
     }
   }
   if (kind != answer_kind) return lose_answer();

@@ -25,6 +25,10 @@ target_compile_options(tern_flags INTERFACE
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # GCC 12 sees overlaps in every concatenation of std::string (GCC bug 105651).
   target_compile_options(tern_flags INTERFACE -Wno-restrict)
+  # In a unity build it takes a source for a header, whose unnamed namespace should not be in a class.
+  if(CMAKE_UNITY_BUILD)
+    target_compile_options(tern_flags INTERFACE -Wno-subobject-linkage)
+  endif()
 endif()
 if(TERN_WERROR)
   target_compile_options(tern_flags INTERFACE -Werror)

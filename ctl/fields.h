@@ -11,6 +11,11 @@ namespace tern::ctl {
 std::string text_field(const nlohmann::json& object, std::string_view key);
 std::string count_field(const nlohmann::json& object, std::string_view key);
 std::string bytes_field(const nlohmann::json& object, std::string_view key);
+// Units of time_field.
+inline constexpr double kSecond = 1;
+inline constexpr double kMs = 1e-3;
+inline constexpr double kUs = 1e-6;
+
 // The field's unit as seconds: 1e-3 for milliseconds.
 std::string time_field(const nlohmann::json& object, std::string_view key, double unit_s);
 std::string ratio_field(const nlohmann::json& object, std::string_view key);

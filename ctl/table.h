@@ -7,6 +7,7 @@
 namespace tern::ctl {
 
 enum class Align { left, right };
+inline constexpr Align kRight = Align::right;
 
 struct Column {
   std::string_view title;

@@ -12,9 +12,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr Align kRight = Align::right;
-constexpr double kUs = 1e-6;
-
 bool flag(const json& object, std::string_view key) {
   const auto value = object.find(key);
   return value != object.end() && value->is_boolean() && value->get<bool>();

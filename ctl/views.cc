@@ -16,11 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr Align kRight = Align::right;
-constexpr double kSecond = 1;
-constexpr double kMs = 1e-3;
-constexpr double kUs = 1e-6;
-
 std::string yes_no(const json& object, std::string_view key, std::string_view yes,
                    std::string_view no) {
   const auto value = object.find(key);

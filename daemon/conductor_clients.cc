@@ -11,14 +11,6 @@
 #include "shm/wakeup.h"
 
 namespace tern::daemon {
-namespace {
-
-bool terminated(std::span<const char> text) noexcept {
-  return std::memchr(text.data(), '\0', text.size()) != nullptr;
-}
-
-}  // namespace
-
 void Conductor::answer(std::uint64_t client, std::uint64_t request, Errc code,
                        const std::string& text) {
   auto packet = shm::make_packet<shm::DonePacket>(shm::PacketKind::done, request);
@@ -147,7 +139,7 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
                                               std::to_string(packet.abi_max) + ", the daemon " +
                                               std::to_string(wire::kShmAbi));
   }
-  if (!terminated(packet.job) || packet.job[0] == '\0') {
+  if (!shm::terminated(packet.job) || packet.job[0] == '\0') {
     return refuse(Errc::invalid_argument, "the job's label must have 1 to 63 bytes");
   }
   if (stopping_) return refuse(Errc::shutting_down, "the daemon is stopping");

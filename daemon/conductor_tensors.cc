@@ -13,10 +13,6 @@
 namespace tern::daemon {
 namespace {
 
-bool terminated(std::span<const char> text) noexcept {
-  return std::memchr(text.data(), '\0', text.size()) != nullptr;
-}
-
 // FNV-1a over name and generation: the same on all nodes, and another one when a name is declared
 // again, so that uses of the old and the new declaration cannot be mixed up. The bits that choose
 // the owners of chunks come from the name alone, so that residuals fit the next declaration.
@@ -164,10 +160,10 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
   const auto refuse = [&](Errc code, const std::string& text) {
     refuse_declaration({client, request, short_uid(group->uid)}, code, text);
   };
-  if (!terminated(packet.name) || packet.name[0] == '\0') {
+  if (!shm::terminated(packet.name) || packet.name[0] == '\0') {
     return refuse(Errc::invalid_argument, "a tensor's name must have 1 to 127 bytes");
   }
-  if (!terminated(packet.recipe) || !terminated(packet.level)) {
+  if (!shm::terminated(packet.recipe) || !shm::terminated(packet.level)) {
     return refuse(Errc::invalid_argument, "the recipe's or level's text does not end");
   }
   const std::string level = packet.level;

@@ -11,7 +11,7 @@ namespace tern::daemon {
 namespace {
 
 constexpr std::size_t kMaxChanges = 4096;
-constexpr std::size_t kMaxGroups = 256;
+constexpr std::size_t kMaxNamedGroups = 256;
 // Of one answer: some hundred kilobytes, and a few milliseconds of the conductor's time.
 constexpr std::size_t kPageEvents = 4096;
 
@@ -63,7 +63,7 @@ void Tracer::remember(const nlohmann::json& names) {
     const std::uint64_t number = group["number"].get<std::uint64_t>();
     const auto known = groups_.find(number);
     if (known == groups_.end()) {
-      if (groups_.size() < kMaxGroups) groups_.emplace(number, group);
+      if (groups_.size() < kMaxNamedGroups) groups_.emplace(number, group);
     } else {
       known->second["tensors"].update(group["tensors"]);
     }

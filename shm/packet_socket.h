@@ -105,6 +105,11 @@ std::span<const std::byte> packet_bytes(const T& packet) noexcept {
   return std::as_bytes(std::span<const T, 1>(&packet, 1));
 }
 
+// Whether a text field of a packet ends inside the field.
+inline bool terminated(std::span<const char> text) noexcept {
+  return std::memchr(text.data(), '\0', text.size()) != nullptr;
+}
+
 // A zeroed packet with its header filled.
 template <typename T>
 T make_packet(PacketKind kind, std::uint64_t request) noexcept {

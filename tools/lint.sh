@@ -1,13 +1,13 @@
 #!/bin/sh
-# The static checks. Needs a configured build/release (its compile_commands.json); with a configured
-# build/asan clang-tidy reads the fuzz targets too, which no other preset has.
+# The static checks. clang-tidy needs the compile commands of a configured build/tidy: the other builds
+# compile several files as one, or have no fuzz targets.
 #
 #   lint.sh         clang-tidy on the files that differ from the main branch
 #   lint.sh --all   clang-tidy on all files
 set -u
 cd "$(dirname "$0")/.."
 python=${PYTHON:-/usr/bin/python3}
-builds='build/release build/asan'
+build=build/tidy
 # clang-tidy takes some seconds a file; a change of more files than this is checked in part here and
 # as a whole by `make test-full`.
 max_tidy_files=12
@@ -37,22 +37,11 @@ tidy_files() {
   fi
 }
 
-# The first build that compiles the file.
-build_of() {
-  for build in $builds; do
-    if grep -qsF "/$1\"" "$build/compile_commands.json"; then
-      echo "$build"
-      return 0
-    fi
-  done
-  return 1
-}
-
-# Of file names: lines of a build and a file of it.
-with_builds() {
+# Of file names those that the build compiles.
+compiled() {
   while read -r file; do
-    if build=$(build_of "$file"); then
-      echo "$build $file"
+    if grep -qsF "/$file\"" "$build/compile_commands.json"; then
+      echo "$file"
     else
       echo "not checked, for no build here compiles it: $file" >&2
     fi
@@ -60,22 +49,22 @@ with_builds() {
 }
 
 check_tidy() {
-  files=$(tidy_files "${1:-}" | with_builds)
+  files=$(tidy_files "${1:-}" | compiled)
   if [ -z "$files" ]; then
     echo "no changed source"
     return 0
   fi
-  echo "$files" | xargs -P "$(nproc)" -n 2 clang-tidy --quiet -p 2>/dev/null
+  echo "$files" | xargs -P "$(nproc)" -n 1 clang-tidy --quiet -p "$build" 2>/dev/null
 }
 
 step 'layers' "$python" tools/check_layers.py
 step 'tidy rules' "$python" tools/check_tidy.py
 step 'documents' "$python" tools/check_docs.py
 step 'clang-format' check_format
-if [ -f build/release/compile_commands.json ]; then
+if [ -f "$build/compile_commands.json" ]; then
   step 'clang-tidy' check_tidy "${1:-}"
 else
-  echo "no build/release/compile_commands.json: run cmake --preset release first" >&2
+  echo "no $build/compile_commands.json: run cmake --preset tidy first" >&2
   failed=1
 fi
 exit $failed

@@ -149,9 +149,7 @@ def fuzz_stage(stage):
 
 
 def lint_stage(stage, full):
-    # Only asan has the fuzz targets, so without it "all files" would not be all.
-    good = all(configure(preset) for preset in ["release"] + (["asan"] if full else []))
-    good = good and run(["tools/lint.sh"] + (["--all"] if full else []))
+    good = configure("tidy") and run(["tools/lint.sh"] + (["--all"] if full else []))
     return Outcome(passed=1) if good else Outcome(failures=["lint"])
 
 

@@ -9,7 +9,7 @@ namespace {
 
 using shm::PacketKind;
 
-constexpr std::size_t kHeld = 16;
+constexpr std::size_t kHeldClients = 16;
 constexpr std::size_t kBody = sizeof(shm::PacketHeader);
 
 template <typename Packet>
@@ -184,7 +184,7 @@ std::uint64_t ClientFuzzer::round() {
   auto client = std::make_unique<HostileClient>(daemon_.socket());
   if (mutator_.one_in(16)) {
     held_.push_back(std::move(client));
-    if (held_.size() > kHeld) held_.pop_front();
+    if (held_.size() > kHeldClients) held_.pop_front();
     return 1;
   }
   if (mutator_.one_in(8)) {

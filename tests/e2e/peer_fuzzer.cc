@@ -7,7 +7,7 @@ namespace {
 using nlohmann::json;
 using wire::FrameKind;
 
-constexpr std::size_t kHeld = 16;
+constexpr std::size_t kHeldPeers = 16;
 
 std::span<const std::byte> as_bytes(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -75,7 +75,7 @@ std::uint64_t PeerFuzzer::round() {
   auto peer = std::make_unique<HostilePeer>(daemon_.port());
   if (mutator_.one_in(16)) {
     held_.push_back(std::move(peer));
-    if (held_.size() > kHeld) held_.pop_front();
+    if (held_.size() > kHeldPeers) held_.pop_front();
     return 1;
   }
   if (mutator_.one_in(8)) {

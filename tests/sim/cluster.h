@@ -162,6 +162,10 @@ class Cluster {
   std::unique_ptr<Reference> reference;
 };
 
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 inline OpRequest all_reduce(DType dtype, std::uint64_t count,
                             Reduction reduction = Reduction::sum) {
   OpRequest request;

@@ -13,7 +13,7 @@
 namespace tern::sim {
 namespace {
 
-constexpr std::uint64_t kCount = 4096;
+constexpr std::uint64_t kElements = 4096;
 constexpr std::uint32_t kNodes = 8;
 
 DaemonShape small_ops() {
@@ -25,7 +25,7 @@ DaemonShape small_ops() {
 TensorSpec tensor(const std::string& recipe, Role role, DType dtype = DType::f32) {
   TensorSpec spec;
   spec.name = "t";
-  spec.count = kCount;
+  spec.count = kElements;
   spec.dtype = dtype;
   spec.role = role;
   spec.recipe = recipe;
@@ -35,27 +35,27 @@ TensorSpec tensor(const std::string& recipe, Role role, DType dtype = DType::f32
 // 1/2 sum of e_j (x_j - b_ij)^2 on node i, with 1 <= e_j <= 2.
 struct Problem {
   std::vector<std::vector<float>> optima;  // by node
-  std::vector<double> optimum = std::vector<double>(kCount, 0.0);
+  std::vector<double> optimum = std::vector<double>(kElements, 0.0);
 
   explicit Problem(bool common) {
     for (std::uint32_t node = 0; node < kNodes; ++node) {
-      optima.push_back(values_of(kCount, common ? 7 : 100 + node));
-      for (std::uint64_t i = 0; i < kCount; ++i) {
+      optima.push_back(values_of(kElements, common ? 7 : 100 + node));
+      for (std::uint64_t i = 0; i < kElements; ++i) {
         optimum[i] += static_cast<double>(optima[node][i]) / kNodes;
       }
     }
   }
   static double eigenvalue(std::uint64_t i) { return 1.0 + static_cast<double>(i % 64) / 63.0; }
   Bytes gradient(std::uint32_t node, const std::vector<double>& x) const {
-    std::vector<float> values(kCount);
-    for (std::uint64_t i = 0; i < kCount; ++i) {
+    std::vector<float> values(kElements);
+    for (std::uint64_t i = 0; i < kElements; ++i) {
       values[i] = static_cast<float>(eigenvalue(i) * (x[i] - static_cast<double>(optima[node][i])));
     }
     return bytes_of(DType::f32, values);
   }
   double error(const std::vector<double>& x) const {
     double above = 0, below = 0;
-    for (std::uint64_t i = 0; i < kCount; ++i) {
+    for (std::uint64_t i = 0; i < kElements; ++i) {
       above += (x[i] - optimum[i]) * (x[i] - optimum[i]);
       below += optimum[i] * optimum[i];
     }
@@ -68,7 +68,7 @@ double descend(const std::string& recipe, const Problem& problem, int steps, dou
   Cluster cluster(std::vector<std::uint32_t>(kNodes, 1), small_ops());
   cluster.join();
   const auto tensors = cluster.declare(tensor(recipe, Role::gradient));
-  std::vector<double> x(kCount, 0.0);
+  std::vector<double> x(kElements, 0.0);
   for (int step = 0; step < steps; ++step) {
     std::vector<Bytes> gradients;
     for (std::uint32_t node = 0; node < kNodes; ++node) {
@@ -76,8 +76,8 @@ double descend(const std::string& recipe, const Problem& problem, int steps, dou
     }
     const auto mean = floats_of(
         DType::f32,
-        cluster.reduce(all_reduce(DType::f32, kCount, Reduction::average), gradients, tensors));
-    for (std::uint64_t i = 0; i < kCount; ++i) x[i] -= rate * static_cast<double>(mean[i]);
+        cluster.reduce(all_reduce(DType::f32, kElements, Reduction::average), gradients, tensors));
+    for (std::uint64_t i = 0; i < kElements; ++i) x[i] -= rate * static_cast<double>(mean[i]);
     cluster.forget_arenas();
   }
   cluster.leave_all();
@@ -116,8 +116,8 @@ TEST(Lossless, AllReduceGivesTheSameBitsInFewerBytes) {
       cluster.join();
       const auto tensors = cluster.declare(tensor(recipe, Role::weights, dtype));
       for (std::uint64_t step = 0; step < 3; ++step) {
-        const auto inputs = inputs_of(dtype, kCount, 4, step + 1);
-        const auto request = all_reduce(dtype, kCount);
+        const auto inputs = inputs_of(dtype, kElements, 4, step + 1);
+        const auto request = all_reduce(dtype, kElements);
         const auto pending = cluster.submit(request, inputs, tensors);
         cluster.finish(pending);
         cluster.expect_all(pending, Errc::ok);
@@ -138,17 +138,17 @@ TEST(Memories, ASumThatOverflowsF16LeavesTheResidualUnhurt) {
     Cluster cluster({1, 1}, small_ops());
     cluster.join();
     const auto tensors = cluster.declare(tensor(recipe, Role::gradient, DType::f16));
-    const std::vector<float> large(kCount, 40000.0f);
+    const std::vector<float> large(kElements, 40000.0f);
     const std::vector<Bytes> inputs(2, bytes_of(DType::f16, large));
     const auto sums =
-        floats_of(DType::f16, cluster.reduce(all_reduce(DType::f16, kCount), inputs, tensors));
+        floats_of(DType::f16, cluster.reduce(all_reduce(DType::f16, kElements), inputs, tensors));
     EXPECT_TRUE(std::any_of(sums.begin(), sums.end(), [](float v) { return std::isinf(v); }));
     cluster.forget_arenas();
-    const auto normal = inputs_of(DType::f16, kCount, 2, 3);
-    const auto pending = cluster.submit(all_reduce(DType::f16, kCount), normal, tensors);
+    const auto normal = inputs_of(DType::f16, kElements, 2, 3);
+    const auto pending = cluster.submit(all_reduce(DType::f16, kElements), normal, tensors);
     cluster.finish(pending);
     cluster.expect_all(pending, Errc::ok);
-    EXPECT_LT(cluster.result(pending, 0).bytes_sent, 2 * kCount * 2 / 3) << recipe;
+    EXPECT_LT(cluster.result(pending, 0).bytes_sent, 2 * kElements * 2 / 3) << recipe;
     for (const float value : floats_of(DType::f16, cluster.output(pending, 0))) {
       ASSERT_TRUE(std::isfinite(value)) << recipe;
     }
@@ -161,14 +161,14 @@ TEST(Memories, AnOperationsRoleIsThatOfItsTensor) {
   cluster.join();
   const auto tensors = cluster.declare(tensor("ef21(topk:p=0.1)", Role::exact));
   for (Tensor* lying : tensors) lying->spec.role = Role::gradient;
-  const auto pending =
-      cluster.submit(all_reduce(DType::f32, kCount), inputs_of(DType::f32, kCount, 2), tensors);
+  const auto pending = cluster.submit(all_reduce(DType::f32, kElements),
+                                      inputs_of(DType::f32, kElements, 2), tensors);
   cluster.finish(pending);
   cluster.expect_all(pending, Errc::invalid_argument, "role");
 }
 
 OpRequest broadcast_from(std::uint32_t root) {
-  OpRequest request = all_reduce(DType::f32, kCount);
+  OpRequest request = all_reduce(DType::f32, kElements);
   request.kind = shm::OpKind::broadcast;
   request.root = root;
   return request;
@@ -179,11 +179,11 @@ TEST(Lossless, XorDeltaSendsWhatHasChanged) {
   Cluster cluster({1, 1, 1}, small_ops());
   cluster.join();
   const auto tensors = cluster.declare(tensor("xordelta", Role::weights));
-  auto weights = values_of(kCount, 3);
+  auto weights = values_of(kElements, 3);
   std::vector<std::uint64_t> sent;
   for (std::uint64_t step = 0; step < 6; ++step) {
     const std::uint32_t root = step == 4 ? 1 : 0;  // another root has a stream of its own
-    for (std::uint64_t i = step; i < kCount; i += 50) weights[i] += 1.0f;
+    for (std::uint64_t i = step; i < kElements; i += 50) weights[i] += 1.0f;
     const std::vector<Bytes> inputs(3, bytes_of(DType::f32, weights));
     const auto pending = cluster.submit(broadcast_from(root), inputs, tensors);
     cluster.finish(pending);
@@ -194,8 +194,8 @@ TEST(Lossless, XorDeltaSendsWhatHasChanged) {
     sent.push_back(cluster.result(pending, root).bytes_sent);
     cluster.forget_arenas();
   }
-  EXPECT_LT(sent[1], kCount * 4 * 2 / 8);  // two receivers; two in a hundred have changed
-  EXPECT_LT(sent[5], kCount * 4 * 2 / 8);
+  EXPECT_LT(sent[1], kElements * 4 * 2 / 8);  // two receivers; two in a hundred have changed
+  EXPECT_LT(sent[5], kElements * 4 * 2 / 8);
 }
 
 // An operation that fails may have moved one end of a stream and not the other.
@@ -204,18 +204,18 @@ TEST(Streams, AFailedOperationIsFollowedByRightOnes) {
     Cluster cluster({1, 1, 1}, small_ops());
     cluster.join();
     const auto tensors = cluster.declare(tensor(recipe, Role::gradient));
-    const auto good = inputs_of(DType::f32, kCount, 3, 9);
+    const auto good = inputs_of(DType::f32, kElements, 3, 9);
     const auto exact =
-        floats_of(DType::f32, cluster.reduce(all_reduce(DType::f32, kCount), good, {}));
-    cluster.reduce(all_reduce(DType::f32, kCount), good, tensors);
+        floats_of(DType::f32, cluster.reduce(all_reduce(DType::f32, kElements), good, {}));
+    cluster.reduce(all_reduce(DType::f32, kElements), good, tensors);
     // A wrong count on one rank alone is refused at its submission; a cancel fails the op
     // everywhere.
-    const auto doomed = cluster.submit(all_reduce(DType::f32, kCount), good, tensors);
+    const auto doomed = cluster.submit(all_reduce(DType::f32, kElements), good, tensors);
     cluster.ranks[1]->cancel(doomed.tickets[1]);
     cluster.finish(doomed);
     double error = 1;
     for (int step = 0; step < 60; ++step) {
-      const auto pending = cluster.submit(all_reduce(DType::f32, kCount), good, tensors);
+      const auto pending = cluster.submit(all_reduce(DType::f32, kElements), good, tensors);
       cluster.finish(pending);
       const bool ok = cluster.result(pending, 0).status == Errc::ok;
       // What failed has left the ends apart, and the announcement of the next op mends it.
@@ -223,7 +223,7 @@ TEST(Streams, AFailedOperationIsFollowedByRightOnes) {
       if (ok) {
         const auto got = floats_of(DType::f32, cluster.output(pending, 0));
         double above = 0, below = 0;
-        for (std::uint64_t i = 0; i < kCount; ++i) {
+        for (std::uint64_t i = 0; i < kElements; ++i) {
           above += std::pow(static_cast<double>(got[i] - exact[i]), 2);
           below += std::pow(static_cast<double>(exact[i]), 2);
         }
@@ -247,13 +247,13 @@ int cancel_broadcasts(std::uint64_t seed) {
   cluster.join();
   Random random(seed);
   const auto tensors = cluster.declare(tensor("xordelta", Role::weights));
-  auto weights = values_of(kCount, 3);
+  auto weights = values_of(kElements, 3);
   for (int step = 0; step < 60; ++step) {
     // One or two ops under way; the first of them may be cancelled.
     std::vector<Cluster::Pending> pending;
     const std::uint64_t ops = 1 + random.below(2);
     for (std::uint64_t op = 0; op < ops; ++op) {
-      for (std::uint64_t i = random.below(50); i < kCount; i += 50) weights[i] += 1.0f;
+      for (std::uint64_t i = random.below(50); i < kElements; i += 50) weights[i] += 1.0f;
       const std::vector<Bytes> inputs(3, bytes_of(DType::f32, weights));
       pending.push_back(cluster.submit(broadcast_from(0), inputs, tensors));
     }
@@ -298,8 +298,8 @@ TEST(CancelledStreams, OfShiftsGiveAllRanksTheSameBits) {
     Random random(seed);
     const auto tensors = cluster.declare(tensor(recipe, Role::gradient));
     for (std::uint64_t step = 0; step < 30; ++step) {
-      const auto op = cluster.submit(all_reduce(DType::f32, kCount),
-                                     inputs_of(DType::f32, kCount, 3, step), tensors);
+      const auto op = cluster.submit(all_reduce(DType::f32, kElements),
+                                     inputs_of(DType::f32, kElements, 3, step), tensors);
       const bool cancels = random.one_in(2);
       if (cancels) {
         const auto rank = static_cast<std::uint32_t>(random.below(3));

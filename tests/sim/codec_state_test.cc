@@ -14,12 +14,12 @@
 namespace tern::sim {
 namespace {
 
-constexpr std::uint64_t kCount = 30'000;  // two chunks and a bit, so that owners differ
+constexpr std::uint64_t kGradientCount = 30'000;  // two chunks and a bit, so that owners differ
 
-TensorSpec gradient(const std::string& recipe) {
+TensorSpec tensor_of(const std::string& recipe) {
   TensorSpec spec;
   spec.name = "g";
-  spec.count = kCount;
+  spec.count = kGradientCount;
   spec.dtype = DType::f32;
   spec.role = Role::gradient;
   spec.recipe = recipe;
@@ -43,7 +43,7 @@ struct Nodes {
   Nodes(std::vector<std::uint32_t> ranks_of_node, const std::string& recipe_text)
       : cluster(std::move(ranks_of_node), small_chunks()), recipe(recipe_text) {
     cluster.join();
-    tensors = cluster.declare(gradient(recipe));
+    tensors = cluster.declare(tensor_of(recipe));
   }
 
   // Residuals survive this.
@@ -54,12 +54,12 @@ struct Nodes {
     }
     // The lanes give the old tensor back.
     cluster.world.run_until([] { return false; }, kSecond / 100);
-    tensors = cluster.declare(gradient(recipe));
+    tensors = cluster.declare(tensor_of(recipe));
   }
 
   Bytes step(std::uint64_t number) {
-    const auto inputs = inputs_of(DType::f32, kCount, cluster.size(), number + 1);
-    Bytes result = cluster.reduce(all_reduce(DType::f32, kCount), inputs, tensors);
+    const auto inputs = inputs_of(DType::f32, kGradientCount, cluster.size(), number + 1);
+    Bytes result = cluster.reduce(all_reduce(DType::f32, kGradientCount), inputs, tensors);
     cluster.forget_arenas();
     return result;
   }
@@ -205,24 +205,24 @@ TEST(Checkpoint, ErrorFeedbackIsFoldedIntoAnotherLayout) {
   for (std::uint32_t rank = 0; rank < 3; ++rank) parts.push_back(three.export_part(rank));
 
   Nodes two({1, 1}, "3lc:s=1");
-  std::vector<double> kept(kCount, 0.0), expected(kCount, 0.0);
+  std::vector<double> kept(kGradientCount, 0.0), expected(kGradientCount, 0.0);
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(two.import_parts(rank, {parts[0], parts[2]}).status, Errc::invalid_argument);
     const OpResult done = two.import_parts(rank, parts);
     ASSERT_EQ(done.status, Errc::ok) << done.detail;
     const auto values = floats_after_header(two.export_part(rank));
-    for (std::uint64_t i = 0; i < kCount; ++i) kept[i] += static_cast<double>(values[i]);
+    for (std::uint64_t i = 0; i < kGradientCount; ++i) kept[i] += static_cast<double>(values[i]);
   }
   double energy = 0;
   for (const Bytes& part : parts) {
     const auto values = floats_after_header(part);
-    for (std::uint64_t i = 0; i < kCount; ++i) {
+    for (std::uint64_t i = 0; i < kGradientCount; ++i) {
       expected[i] += static_cast<double>(values[i]);
       energy += std::abs(static_cast<double>(values[i]));
     }
   }
   EXPECT_GT(energy, 100.0);
-  for (std::uint64_t i = 0; i < kCount; ++i) ASSERT_NEAR(kept[i], expected[i], 1e-4);
+  for (std::uint64_t i = 0; i < kGradientCount; ++i) ASSERT_NEAR(kept[i], expected[i], 1e-4);
 }
 
 TEST(Checkpoint, AShiftDoesNotMoveToAnotherLayout) {
@@ -270,13 +270,13 @@ TEST(Checkpoint, ForeignBytesAreRefused) {
 TEST(Checkpoint, WaitsForNoOperation) {
   Nodes nodes({1, 1}, "3lc:s=1");
   Client& client = *nodes.cluster.ranks[0];
-  OpRequest request = all_reduce(DType::f32, kCount);
-  request.input = client.allocate(4 * kCount);
+  OpRequest request = all_reduce(DType::f32, kGradientCount);
+  request.input = client.allocate(4 * kGradientCount);
   request.output = request.input;
   client.submit(request, nodes.tensors[0]);
-  const std::uint64_t at = client.allocate(4 * kCount + 64);
-  const std::uint64_t asked =
-      client.move_state(nodes.tensors[0]->id, shm::StateAction::export_part, at, 4 * kCount + 64);
+  const std::uint64_t at = client.allocate(4 * kGradientCount + 64);
+  const std::uint64_t asked = client.move_state(nodes.tensors[0]->id, shm::StateAction::export_part,
+                                                at, 4 * kGradientCount + 64);
   EXPECT_TRUE(nodes.cluster.await(client, asked));
   EXPECT_EQ(client.status_of(asked).status, Errc::would_block);
 }

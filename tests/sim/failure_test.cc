@@ -9,15 +9,11 @@
 namespace tern::sim {
 namespace {
 
-constexpr std::uint64_t kLarge = 20'011;
+constexpr std::uint64_t kChunksCount = 20'011;
 // Of simulated time, for what follows the end of a timeout.
 constexpr std::uint64_t kSlackNs = kSecond / 2;
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-TensorSpec weight(std::uint64_t count = kLarge) {
+TensorSpec weight(std::uint64_t count = kChunksCount) {
   TensorSpec spec;
   spec.name = "w";
   spec.count = count;
@@ -42,14 +38,14 @@ TEST(Failure, MismatchOfAnonymousOpsSaysWhoSaidWhat) {
   shape.lanes = 3;
   Cluster cluster({2, 1, 1}, shape);
   cluster.join();
-  const OpRequest plain = all_reduce(DType::f32, kLarge);
+  const OpRequest plain = all_reduce(DType::f32, kChunksCount);
   OpRequest root = plain;
   root.kind = shm::OpKind::broadcast;
   const std::vector<std::pair<OpRequest, std::string>> others = {
-      {all_reduce(DType::f32, kLarge - 1), std::to_string(kLarge - 1)},
+      {all_reduce(DType::f32, kChunksCount - 1), std::to_string(kChunksCount - 1)},
       {all_reduce(DType::f32, 3), "3 f32"},  // another number of lanes, and eager
-      {all_reduce(DType::i32, kLarge), "i32"},
-      {all_reduce(DType::f32, kLarge, Reduction::min), "min"},
+      {all_reduce(DType::i32, kChunksCount), "i32"},
+      {all_reduce(DType::f32, kChunksCount, Reduction::min), "min"},
       {root, "broadcast"}};
   for (const auto& [other, word] : others) {
     const auto pending = submit_differently(cluster, plain, other);
@@ -59,7 +55,7 @@ TEST(Failure, MismatchOfAnonymousOpsSaysWhoSaidWhat) {
     cluster.forget_arenas();
   }
   // The group goes on.
-  cluster.reduce(plain, inputs_of(DType::f32, kLarge, 4));
+  cluster.reduce(plain, inputs_of(DType::f32, kChunksCount, 4));
   cluster.leave_all();
 }
 
@@ -72,8 +68,8 @@ TEST(Failure, MismatchOfARoleBetweenNodes) {
     spec.role = client == cluster.ranks[0] ? Role::gradient : Role::weights;
     tensors.push_back(client->adopt_declare(client->declare(spec), spec));
   }
-  const auto pending =
-      cluster.submit(all_reduce(DType::f32, kLarge), inputs_of(DType::f32, kLarge, 2), tensors);
+  const auto pending = cluster.submit(all_reduce(DType::f32, kChunksCount),
+                                      inputs_of(DType::f32, kChunksCount, 2), tensors);
   cluster.finish(pending);
   cluster.expect_all(pending, Errc::mismatch, "gradient");
   cluster.expect_all(pending, Errc::mismatch, "weights");
@@ -127,7 +123,7 @@ TEST(Failure, OpTimeoutNamesWhoIsMissingAndTheGroupLivesOn) {
   cluster.join(options);
   std::vector<std::uint64_t> tickets;
   for (const std::uint32_t rank : {0u, 1u})
-    tickets.push_back(cluster.ranks[rank]->submit(all_reduce(DType::f32, kLarge)));
+    tickets.push_back(cluster.ranks[rank]->submit(all_reduce(DType::f32, kChunksCount)));
   const auto ended = [&] {
     return cluster.ranks[0]->done(tickets[0]) && cluster.ranks[1]->done(tickets[1]);
   };
@@ -140,11 +136,11 @@ TEST(Failure, OpTimeoutNamesWhoIsMissingAndTheGroupLivesOn) {
               "after 5000 ms not submitted by rank 2, 3");
   }
   for (const std::uint32_t rank : {2u, 3u}) {
-    const auto late = cluster.ranks[rank]->submit(all_reduce(DType::f32, kLarge));
+    const auto late = cluster.ranks[rank]->submit(all_reduce(DType::f32, kChunksCount));
     ASSERT_TRUE(cluster.world.run_until([&] { return cluster.ranks[rank]->done(late); }));
     EXPECT_EQ(cluster.ranks[rank]->result(late).status, Errc::op_timeout);
   }
-  cluster.reduce(all_reduce(DType::f32, kLarge), inputs_of(DType::f32, kLarge, 4));
+  cluster.reduce(all_reduce(DType::f32, kChunksCount), inputs_of(DType::f32, kChunksCount, 4));
   cluster.leave_all();
 }
 
@@ -159,7 +155,7 @@ TEST(Failure, UnlikeOrdersDoNotDeadlockWithMinimalMemory) {
   TensorSpec other = weight();
   other.name = "y";
   const auto y = cluster.declare(other);
-  const auto request = all_reduce(DType::f32, kLarge);
+  const auto request = all_reduce(DType::f32, kChunksCount);
   std::vector<std::uint64_t> first(3), second(3);
   for (const std::uint32_t rank : {0u, 1u}) {
     first[rank] = cluster.ranks[rank]->submit(request, x[rank]);
@@ -182,7 +178,7 @@ TEST(Failure, ADeadDaemonIsNamedAndTheRestCanStartAgain) {
   cluster.join();
   std::vector<std::uint64_t> tickets;
   for (const std::uint32_t rank : {0u, 1u})
-    tickets.push_back(cluster.ranks[rank]->submit(all_reduce(DType::f32, kLarge)));
+    tickets.push_back(cluster.ranks[rank]->submit(all_reduce(DType::f32, kChunksCount)));
   cluster.world.run_for(1'000'000);
   cluster.world.kill(2);
   // What the links allow a peer that says nothing, and no more.
@@ -204,7 +200,7 @@ TEST(Failure, ADeadDaemonIsNamedAndTheRestCanStartAgain) {
   }
   cluster.join();
   EXPECT_EQ(cluster.ranks[0]->group.epoch, 2u);
-  cluster.reduce(all_reduce(DType::f32, kLarge), inputs_of(DType::f32, kLarge, 3));
+  cluster.reduce(all_reduce(DType::f32, kChunksCount), inputs_of(DType::f32, kChunksCount, 3));
   cluster.leave_all();
 }
 

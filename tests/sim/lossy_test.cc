@@ -12,10 +12,10 @@
 namespace tern::sim {
 namespace {
 
-constexpr std::uint64_t kCount = 10'000;
+constexpr std::uint64_t kLossyCount = 10'000;
 
 TensorSpec gradient(const std::string& recipe, DType dtype = DType::f32,
-                    std::uint64_t count = kCount) {
+                    std::uint64_t count = kLossyCount) {
   TensorSpec spec;
   spec.name = "g";
   spec.count = count;
@@ -50,9 +50,9 @@ TEST_P(Recipe, ManyStepsMatchTheReferenceForEveryTypeAndReduction) {
       cluster.join();
       const auto tensors = cluster.declare(gradient(GetParam(), dtype));
       for (std::uint64_t step = 0; step < 4; ++step) {
-        auto request = all_reduce(dtype, kCount, reduction);
+        auto request = all_reduce(dtype, kLossyCount, reduction);
         if (step == 2) request.state_scale = 0.5f;
-        const auto inputs = inputs_of(dtype, kCount, 4, step + 1);
+        const auto inputs = inputs_of(dtype, kLossyCount, 4, step + 1);
         const Bytes got = cluster.reduce(request, inputs, tensors);
         EXPECT_EQ(got == cluster.reference->all_reduce(request, tensors[0], step, inputs), true)
             << dtype_name(dtype) << " " << reduction_name(reduction) << " step " << step;
@@ -89,16 +89,16 @@ TEST(Lossy, DeliveredAndResidualsTelescope) {
   Cluster cluster({1, 1, 1});
   cluster.join();
   const auto tensors = cluster.declare(gradient("3lc:s=1"));
-  std::vector<double> inputs_total(kCount, 0.0), delivered_total(kCount, 0.0);
+  std::vector<double> inputs_total(kLossyCount, 0.0), delivered_total(kLossyCount, 0.0);
   constexpr std::uint64_t kSteps = 30;
   for (std::uint64_t step = 0; step < kSteps; ++step) {
-    const auto inputs = inputs_of(DType::f32, kCount, 3, step + 1);
-    const auto request = all_reduce(DType::f32, kCount);
+    const auto inputs = inputs_of(DType::f32, kLossyCount, 3, step + 1);
+    const auto request = all_reduce(DType::f32, kLossyCount);
     const Bytes got = cluster.reduce(request, inputs, tensors);
     ASSERT_EQ(got == cluster.reference->all_reduce(request, tensors[0], step, inputs), true)
         << step;
     const auto delivered = floats_of(DType::f32, got);
-    for (std::uint64_t i = 0; i < kCount; ++i) {
+    for (std::uint64_t i = 0; i < kLossyCount; ++i) {
       delivered_total[i] += static_cast<double>(delivered[i]);
       for (const auto& input : inputs) {
         float value = 0;
@@ -109,10 +109,11 @@ TEST(Lossy, DeliveredAndResidualsTelescope) {
     cluster.forget_arenas();
   }
   double worst = 0, largest_residual = 0;
-  for (std::uint64_t i = 0; i < kCount; ++i) {
+  for (std::uint64_t i = 0; i < kLossyCount; ++i) {
     double kept = 0;
     for (std::uint32_t node = 0; node < 3; ++node) {
-      kept += static_cast<double>(cluster.reference->residual(tensors[0]->id, node, kCount)[i]);
+      kept +=
+          static_cast<double>(cluster.reference->residual(tensors[0]->id, node, kLossyCount)[i]);
     }
     largest_residual = std::max(largest_residual, std::abs(kept));
     worst = std::max(worst, std::abs(delivered_total[i] + kept - inputs_total[i]));
@@ -125,10 +126,10 @@ TEST(Lossy, ALossyOpSendsFewerBytes) {
   Cluster cluster({1, 1});
   cluster.join();
   const auto tensors = cluster.declare(gradient("3lc:s=1"));
-  const auto pending =
-      cluster.submit(all_reduce(DType::f32, kCount), inputs_of(DType::f32, kCount, 2), tensors);
+  const auto pending = cluster.submit(all_reduce(DType::f32, kLossyCount),
+                                      inputs_of(DType::f32, kLossyCount, 2), tensors);
   cluster.finish(pending);
-  EXPECT_LT(raw_bytes(cluster, pending, 0), kCount * 4 / 8);
+  EXPECT_LT(raw_bytes(cluster, pending, 0), kLossyCount * 4 / 8);
 }
 
 // A model's change is no less a difference than a gradient: the same bits, and as few of them.
@@ -140,13 +141,13 @@ TEST(Lossy, ADeltaIsCompressedAsAGradientIs) {
     TensorSpec spec = gradient("3lc:s=1");
     spec.role = role;
     const auto tensors = cluster.declare(spec);
-    const auto request = all_reduce(DType::f32, kCount);
+    const auto request = all_reduce(DType::f32, kLossyCount);
     for (std::uint64_t step = 0; step < 3; ++step) {
-      const auto inputs = inputs_of(DType::f32, kCount, 2, step + 1);
+      const auto inputs = inputs_of(DType::f32, kLossyCount, 2, step + 1);
       const auto pending = cluster.submit(request, inputs, tensors);
       cluster.finish(pending);
       cluster.expect_all(pending, Errc::ok);
-      EXPECT_LT(raw_bytes(cluster, pending, 0), kCount * 4 / 8) << role_name(role);
+      EXPECT_LT(raw_bytes(cluster, pending, 0), kLossyCount * 4 / 8) << role_name(role);
       const Bytes got = cluster.output(pending, 0);
       EXPECT_EQ(got == cluster.reference->all_reduce(request, tensors[0], step, inputs), true)
           << role_name(role) << " step " << step;
@@ -170,11 +171,11 @@ struct Exempt {
 class AlwaysExact : public testing::TestWithParam<Exempt> {};
 INSTANTIATE_TEST_SUITE_P(
     Why, AlwaysExact,
-    testing::Values(Exempt{"exempt", Role::gradient, true, kCount, Reduction::sum},
+    testing::Values(Exempt{"exempt", Role::gradient, true, kLossyCount, Reduction::sum},
                     Exempt{"small", Role::gradient, false, 200, Reduction::sum},
-                    Exempt{"exact", Role::exact, false, kCount, Reduction::sum},
-                    Exempt{"weights", Role::weights, false, kCount, Reduction::average},
-                    Exempt{"max", Role::gradient, false, kCount, Reduction::max}),
+                    Exempt{"exact", Role::exact, false, kLossyCount, Reduction::sum},
+                    Exempt{"weights", Role::weights, false, kLossyCount, Reduction::average},
+                    Exempt{"max", Role::gradient, false, kLossyCount, Reduction::max}),
     [](const auto& one) { return std::string(one.param.name); });
 
 TEST_P(AlwaysExact, TheSumIsExact) {
@@ -257,24 +258,24 @@ TEST(Lossy, AnInfinityReachesAllRanksAndLeavesTheResidualUnhurt) {
     cluster.join();
     const auto tensors = cluster.declare(gradient(recipe));
     for (std::uint64_t step = 0; step < 6; ++step) {
-      auto request = all_reduce(DType::f32, kCount);
-      auto inputs = inputs_of(DType::f32, kCount, 3, step + 1);
+      auto request = all_reduce(DType::f32, kLossyCount);
+      auto inputs = inputs_of(DType::f32, kLossyCount, 3, step + 1);
       if (step == 2) {
-        auto values = values_of(kCount, 5);
+        auto values = values_of(kLossyCount, 5);
         for (float& value : values) value = std::numeric_limits<float>::infinity();
         inputs[1] = bytes_of(DType::f32, values);
       }
       if (step == 3) request.state_scale = 0.5f;
       const Bytes got = cluster.reduce(request, inputs, tensors);
-      const auto before = cluster.reference->residual(tensors[0]->id, 1, kCount);
+      const auto before = cluster.reference->residual(tensors[0]->id, 1, kLossyCount);
       EXPECT_EQ(got == cluster.reference->all_reduce(request, tensors[0], step, inputs), true)
           << recipe << " step " << step;
       if (step == 2) {
         for (const float value : floats_of(DType::f32, got)) ASSERT_FALSE(std::isfinite(value));
         // Node 1's contributions were all raw; so were its sums.
-        EXPECT_EQ(cluster.reference->residual(tensors[0]->id, 1, kCount), before);
+        EXPECT_EQ(cluster.reference->residual(tensors[0]->id, 1, kLossyCount), before);
       }
-      for (const float value : cluster.reference->residual(tensors[0]->id, 0, kCount)) {
+      for (const float value : cluster.reference->residual(tensors[0]->id, 0, kLossyCount)) {
         ASSERT_TRUE(std::isfinite(value));
       }
       cluster.forget_arenas();
@@ -290,20 +291,20 @@ TEST(Lossy, AnOpMayOverrideTheCompressorButNotTheMemory) {
     std::uint64_t step = 0;
     // No tuner has this tensor: auto is raw.
     for (const std::string recipe : {"", "raw", "bf16", "ef(3lc:s=1.5)", "auto", ""}) {
-      auto request = all_reduce(dtype, kCount);
+      auto request = all_reduce(dtype, kLossyCount);
       request.recipe = recipe;
-      const auto inputs = inputs_of(dtype, kCount, 3, step + 1);
+      const auto inputs = inputs_of(dtype, kLossyCount, 3, step + 1);
       const Bytes got = cluster.reduce(request, inputs, tensors);
       EXPECT_EQ(got == cluster.reference->all_reduce(request, tensors[0], step, inputs), true)
           << "recipe '" << recipe << "'";
       ++step;
     }
-    auto request = all_reduce(dtype, kCount);
+    auto request = all_reduce(dtype, kLossyCount);
     request.recipe = "ef(bf16)";
     TensorSpec spec = gradient("none(3lc:s=1)", dtype);
     spec.name = "without memory";
     const auto others = cluster.declare(spec);
-    const auto pending = cluster.submit(request, inputs_of(dtype, kCount, 3), others);
+    const auto pending = cluster.submit(request, inputs_of(dtype, kLossyCount, 3), others);
     cluster.finish(pending);
     cluster.expect_all(pending, Errc::bad_recipe, "memory");
     cluster.leave_all();

@@ -7,10 +7,6 @@
 namespace tern::sim {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST(Membership, JoinAgreesOnTheLeastOfWhatTheNodesHave) {
   Cluster cluster({1});
   DaemonShape larger;

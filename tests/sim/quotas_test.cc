@@ -14,10 +14,6 @@ using daemon::Scope;
 
 constexpr std::uint32_t kAlice = 1001, kBob = 1002;
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // Daemons, and clients of two users.
 class Quotas : public ::testing::Test {
  protected:

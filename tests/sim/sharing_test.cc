@@ -10,8 +10,8 @@
 namespace tern::sim {
 namespace {
 
-constexpr std::uint64_t kCount = 400'000;  // of the job that floods: a hundred chunks
-constexpr std::uint64_t kSmall = 100;      // travels with its announcement
+constexpr std::uint64_t kFloodCount = 400'000;  // of the job that floods: a hundred chunks
+constexpr std::uint64_t kSmall = 100;           // travels with its announcement
 
 // One rank of a job on each of two daemons.
 struct Job {
@@ -156,7 +156,7 @@ TEST_F(Sharing, AFloodLeavesHalfToAnActiveJob) {
       most_results = std::max(most_results, shape.result_slabs - room.results);
     }
   };
-  const auto large = submit(flood, kCount);
+  const auto large = submit(flood, kFloodCount);
   int small_ops = 0;
   while (!ended(flood, large)) {
     const auto small = submit(quiet, kSmall);
@@ -164,7 +164,7 @@ TEST_F(Sharing, AFloodLeavesHalfToAnActiveJob) {
     expect_sums(quiet, small, kSmall);
     ++small_ops;
   }
-  expect_sums(flood, large, kCount);
+  expect_sums(flood, large, kFloodCount);
   EXPECT_GT(small_ops, 3);
   EXPECT_GT(most_sends + most_results, 0u);
   EXPECT_LE(most_sends, DaemonShape{}.send_slabs / 2);
@@ -175,9 +175,9 @@ TEST_F(Sharing, AJobThatIsAloneMayUseAll) {
   Job flood = start("flood");
   std::uint32_t most = 0;
   look = [&] { most = std::max(most, DaemonShape{}.receive_slabs - lane(0).room().receive_slabs); };
-  const auto large = submit(flood, kCount);
+  const auto large = submit(flood, kFloodCount);
   ASSERT_TRUE(world.run_until([&] { return ended(flood, large); }));
-  expect_sums(flood, large, kCount);
+  expect_sums(flood, large, kFloodCount);
   EXPECT_EQ(most, DaemonShape{}.receive_slabs);
 }
 

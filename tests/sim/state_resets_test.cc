@@ -10,7 +10,7 @@
 namespace tern::sim {
 namespace {
 
-constexpr std::uint64_t kCount = 30'000;
+constexpr std::uint64_t kResidualCount = 30'000;
 constexpr std::uint64_t kKept = 60 * kSecond;  // a state_ttl
 
 DaemonShape shape_with(std::uint64_t state_ttl_ns) {
@@ -29,7 +29,7 @@ struct Nodes {
   Nodes(const std::string& recipe, std::uint64_t state_ttl_ns)
       : cluster({1, 2}, shape_with(state_ttl_ns)) {
     spec.name = "g";
-    spec.count = kCount;
+    spec.count = kResidualCount;
     spec.role = Role::gradient;
     spec.recipe = recipe;
     cluster.join();
@@ -115,9 +115,9 @@ TEST(StateResets, OfLastValuesComeWithAnEpochAfterABroadcast) {
   nodes.step();  // an all-reduce leaves no values
   nodes.next_epoch();
   nodes.expect_resets(0);
-  OpRequest broadcast = all_reduce(DType::f32, kCount);
+  OpRequest broadcast = all_reduce(DType::f32, kResidualCount);
   broadcast.kind = shm::OpKind::broadcast;
-  nodes.cluster.reduce(broadcast, inputs_of(DType::f32, kCount, 3), nodes.tensors);
+  nodes.cluster.reduce(broadcast, inputs_of(DType::f32, kResidualCount, 3), nodes.tensors);
   nodes.next_epoch();
   nodes.expect_resets(1);
 }
@@ -143,8 +143,8 @@ TEST(StateResets, OfATensorThatNobodyHasUsedAreNone) {
 TEST(StateResets, OfAnOpThatHasNotBegunAreNone) {
   Nodes nodes("3lc:s=1", kKept);
   nodes.step();
-  OpRequest request = all_reduce(DType::f32, kCount);
-  request.input = request.output = nodes.cluster.ranks[0]->allocate(4 * kCount);
+  OpRequest request = all_reduce(DType::f32, kResidualCount);
+  request.input = request.output = nodes.cluster.ranks[0]->allocate(4 * kResidualCount);
   nodes.cluster.ranks[0]->submit(request, nodes.tensors[0]);
   nodes.cluster.world.run_for(kSecond / 100);
   nodes.next_epoch();
@@ -161,17 +161,17 @@ TEST(StateResets, OfResidualsComeWithAnEpochThatEndsUnderAnOp) {
     contributed =
         contributed || header.kind == static_cast<std::uint8_t>(wire::FrameKind::contribution);
   };
-  const auto pending =
-      nodes.cluster.submit(all_reduce(DType::f32, kCount),
-                           inputs_of(DType::f32, kCount, nodes.cluster.size()), nodes.tensors);
+  const auto pending = nodes.cluster.submit(
+      all_reduce(DType::f32, kResidualCount),
+      inputs_of(DType::f32, kResidualCount, nodes.cluster.size()), nodes.tensors);
   ASSERT_TRUE(nodes.cluster.world.run_until([&] { return contributed; }));
   nodes.next_epoch();
   nodes.cluster.expect_all(pending, Errc::group_left);
   nodes.expect_resets(1);
   // What it begins with is zero, as the reference of the new epoch does.
   nodes.cluster.forget_arenas();
-  const OpRequest request = all_reduce(DType::f32, kCount);
-  const auto inputs = inputs_of(DType::f32, kCount, nodes.cluster.size());
+  const OpRequest request = all_reduce(DType::f32, kResidualCount);
+  const auto inputs = inputs_of(DType::f32, kResidualCount, nodes.cluster.size());
   const Bytes output = nodes.cluster.reduce(request, inputs, nodes.tensors);
   EXPECT_EQ(output == nodes.cluster.reference->all_reduce(request, nodes.tensors[0], 0, inputs),
             true);
@@ -183,7 +183,7 @@ TEST(StateResets, ComeWithAnotherSize) {
     nodes.step();
     nodes.release();
     nodes.let_the_lanes_let_go();
-    nodes.spec.count = kCount + 5;
+    nodes.spec.count = kResidualCount + 5;
     nodes.declare();
     nodes.expect_resets(1);
     nodes.step();
@@ -222,9 +222,9 @@ TEST(StateResets, OfATensorThatIsDeclaredAgainAtOnce) {
 TEST(StateResets, OfTheStreamsOfAnOpThatFails) {
   Nodes nodes("diana(qsgd:levels=4)", 0);
   nodes.step();
-  const auto doomed =
-      nodes.cluster.submit(all_reduce(DType::f32, kCount),
-                           inputs_of(DType::f32, kCount, nodes.cluster.size()), nodes.tensors);
+  const auto doomed = nodes.cluster.submit(
+      all_reduce(DType::f32, kResidualCount),
+      inputs_of(DType::f32, kResidualCount, nodes.cluster.size()), nodes.tensors);
   nodes.cluster.ranks[1]->cancel(doomed.tickets[1]);
   nodes.cluster.finish(doomed);
   nodes.let_the_lanes_let_go();

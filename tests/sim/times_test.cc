@@ -9,7 +9,7 @@
 namespace tern::sim {
 namespace {
 
-constexpr std::uint64_t kCount = 20'011;
+constexpr std::uint64_t kWeightCount = 20'011;
 
 double ms(std::uint64_t ns) { return static_cast<double>(ns) / 1e6; }
 
@@ -30,7 +30,7 @@ class TensorTimes : public testing::TestWithParam<std::string> {
     cluster.join();
     TensorSpec spec;
     spec.name = "w";
-    spec.count = kCount;
+    spec.count = kWeightCount;
     spec.role = Role::gradient;
     spec.recipe = GetParam();
     tensors = cluster.declare(spec);
@@ -41,8 +41,8 @@ class TensorTimes : public testing::TestWithParam<std::string> {
     std::vector<std::uint64_t> tickets;
     for (std::uint32_t rank = 0; rank < 2; ++rank) {
       if (rank == 1 && lateness_ns > 0) cluster.world.run_for(lateness_ns);
-      OpRequest request = all_reduce(DType::f32, kCount);
-      request.input = request.output = cluster.ranks[rank]->allocate(4 * kCount);
+      OpRequest request = all_reduce(DType::f32, kWeightCount);
+      request.input = request.output = cluster.ranks[rank]->allocate(4 * kWeightCount);
       tickets.push_back(cluster.ranks[rank]->submit(request, tensors[rank]));
     }
     for (std::uint32_t rank = 0; rank < 2; ++rank) {
