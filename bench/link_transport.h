@@ -19,7 +19,7 @@ struct RdmaOptions {
 // RDMA beside `tcp`; the error says why it cannot be had. In builds without libibverbs it never
 // can.
 Result<std::unique_ptr<net::Transport>> make_rdma(const RdmaOptions& options, net::Transport& tcp,
-                                                  net::EventLoop& loop, const Clock& clock);
+                                                  net::EventLoop& loop, const tern::Clock& clock);
 // What the transport counted, as text; empty of one that is not RDMA.
 std::string rdma_counters(const net::Transport& transport);
 

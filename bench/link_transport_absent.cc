@@ -3,7 +3,7 @@
 namespace tern::bench {
 
 Result<std::unique_ptr<net::Transport>> make_rdma(const RdmaOptions&, net::Transport&,
-                                                  net::EventLoop&, const Clock&) {
+                                                  net::EventLoop&, const tern::Clock&) {
   return fail(Errc::unsupported, "this build has no RDMA (libibverbs was not there)");
 }
 

@@ -6,7 +6,7 @@
 namespace tern::bench {
 
 Result<std::unique_ptr<net::Transport>> make_rdma(const RdmaOptions& options, net::Transport& tcp,
-                                                  net::EventLoop& loop, const Clock& clock) {
+                                                  net::EventLoop& loop, const tern::Clock& clock) {
   rdma::RdmaSettings settings;
   settings.devices = options.device;
   settings.gid_index = options.gid_index;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "ctl/address_findings.h"
 #include "ctl/fields.h"
 #include "ctl/human.h"
 
@@ -17,8 +18,6 @@ using nlohmann::json;
 
 // An arena of the default size, and what lanes hold.
 constexpr std::uint64_t kMemlockEnough = std::uint64_t{4} << 30;
-// From here on raw is as fast as most recipes.
-constexpr std::uint64_t kFastMbit = 10'000;
 // Of flight records, which have at most some hundred kilobytes each.
 constexpr std::uint64_t kFreeEnough = std::uint64_t{100} << 20;
 
@@ -56,9 +55,16 @@ Finding examine_huge_pages(const Machine& machine) {
   return {Grade::good, "huge pages", "shared memory: " + mode, ""};
 }
 
+constexpr const char* kNoVectorsRemedy =
+    "prefer recipe raw: encoding may take longer than it saves";
+
+bool has_flag(const Machine& machine, const std::string& flag) {
+  return machine.cpu_flags.find(" " + flag + " ") != std::string::npos;
+}
+
 Finding examine_cpu(const Machine& machine, const json& status) {
   const std::string target = text_field(status, "kernel_target");
-  const bool has_avx2 = machine.cpu_flags.find(" avx2 ") != std::string::npos;
+  const bool has_avx2 = has_flag(machine, "avx2");
   const bool uses_vectors = target.starts_with("avx");
   if (uses_vectors || (!has_avx2 && target != "scalar")) {
     return {Grade::good, "processor", "codecs use " + target, ""};
@@ -67,50 +73,34 @@ Finding examine_cpu(const Machine& machine, const json& status) {
     return {Grade::advice, "processor", "has AVX2, but codecs use " + target,
             "set kernel_target = \"auto\" and restart the daemon"};
   }
-  return {Grade::advice, "processor", "has no vectors that codecs could use",
-          "prefer recipe raw: encoding may take longer than it saves"};
+  return {Grade::advice, "processor", "has no vectors that codecs could use", kNoVectorsRemedy};
 }
 
-std::string host_of(const std::string& endpoint) {
-  const std::string host = endpoint.substr(0, endpoint.rfind(':'));
-  const bool bracketed = host.size() > 1 && host.front() == '[' && host.back() == ']';
-  return bracketed ? host.substr(1, host.size() - 2) : host;
-}
-
-const Interface* interface_of(const Machine& machine, const std::string& address) {
-  const auto found =
-      std::find_if(machine.interfaces.begin(), machine.interfaces.end(),
-                   [&](const Interface& interface) { return interface.address == address; });
-  return found == machine.interfaces.end() ? nullptr : &*found;
-}
-
-Finding examine_network(const Machine& machine, const json& status) {
-  const Interface* const interface =
-      interface_of(machine, host_of(text_field(status, "advertise")));
-  if (interface == nullptr || interface->speed_mbit == 0) {
-    return {Grade::good, "network", "the interface does not say how fast its link is", ""};
+// Before a daemon has chosen its kernels.
+Finding examine_cpu_alone(const Machine& machine) {
+  for (const auto& [flag, name] : {std::pair("avx512bw", "AVX-512"), std::pair("avx2", "AVX2"),
+                                   std::pair("sse4_1", "SSE4.1")}) {
+    if (has_flag(machine, flag)) {
+      return {Grade::good, "processor", std::string("has ") + name + " for codecs", ""};
+    }
   }
-  const std::string found =
-      fmt::format("{} at {} Mbit/s", interface->name, human_count(interface->speed_mbit));
-  if (interface->speed_mbit >= kFastMbit) return {Grade::good, "network", found, ""};
-  return {Grade::advice, "network", found,
-          "at this speed compress gradients, docs/codecs.md; or listen on a faster interface"};
+#if defined(__x86_64__)
+  return {Grade::advice, "processor", "has no vectors that codecs could use", kNoVectorsRemedy};
+#else
+  return {Grade::good, "processor", "the daemon will say what its codecs use", ""};
+#endif
 }
 
-Finding examine_port(const Machine& machine, const json& status) {
-  const std::string advertise = text_field(status, "advertise");
-  const std::string host = host_of(advertise);
-  if (host == "localhost" || host == "::1" || host.starts_with("127.")) {
-    return {Grade::advice, "port", advertise + " is for this machine only",
-            "to work with other nodes set listen to an address that they reach, and restart"};
+// Of this shell, from which a daemon may be started by hand.
+Finding examine_own_memlock(const Machine& machine) {
+  if (machine.memlock_bytes >= kMemlockEnough) {
+    return {Grade::good, "memory lock", "enough may be locked", ""};
   }
-  const bool is_address = host.find_first_not_of("0123456789.") == std::string::npos ||
-                          host.find(':') != std::string::npos;
-  if (is_address && !machine.interfaces.empty() && interface_of(machine, host) == nullptr) {
-    return {Grade::advice, "port", advertise + " is no address of this machine",
-            "right behind address translation only; else correct `advertise`"};
-  }
-  return {Grade::good, "port", "other nodes are told " + advertise, ""};
+  return {Grade::advice, "memory lock",
+          fmt::format("a daemon started here may lock {} at most",
+                      human_bytes(static_cast<double>(machine.memlock_bytes))),
+          "the unit has a limit of its own, systemctl start ternd; by hand `ulimit -l unlimited` "
+          "before it"};
 }
 
 Finding examine_records(const json& host) {
@@ -244,6 +234,15 @@ Finding examine_security(const Machine& machine, const json& status) {
               "`ternctl pki issue` makes a new one, `systemctl reload ternd` reads it"};
     }
   }
+  const std::string host = host_of(text_field(status, "advertise"));
+  for (const json& one : certificates != status.end() ? *certificates : json::array()) {
+    if (text_field(one, "kind") != "node" || is_for(one, host)) continue;
+    return {
+        Grade::fault, "security",
+        fmt::format("the certificate of {} is not for {}, which other nodes dial: they refuse it",
+                    text_field(one, "subject"), printable(host)),
+        "`ternctl pki issue` one with that name, or correct `advertise`"};
+  }
   return {Grade::good, "security", "between nodes: " + mode, ""};
 }
 
@@ -272,7 +271,7 @@ std::vector<Finding> examine(const Machine& machine, const json& status, const j
   std::vector<Finding> findings{examine_lanes(status)};
   if (!peers.is_null()) findings.push_back(examine_peers(peers, counters));
   findings.push_back(examine_port(machine, status));
-  findings.push_back(examine_network(machine, status));
+  findings.push_back(examine_network(machine));
   if (!host.is_null()) findings.push_back(examine_memlock(host));
   findings.push_back(examine_huge_pages(machine));
   findings.push_back(examine_cpu(machine, status));
@@ -292,8 +291,14 @@ std::vector<Finding> examine(const Machine& machine, const json& status, const j
 }
 
 std::vector<Finding> examine_machine(const Machine& machine) {
-  return {examine_huge_pages(machine), examine_rdma(machine, nullptr, nullptr),
-          examine_clock(machine)};
+  std::vector<Finding> findings{examine_own_port(machine)};
+  for (Finding& finding : examine_interfaces(machine)) findings.push_back(std::move(finding));
+  findings.push_back(examine_own_memlock(machine));
+  findings.push_back(examine_huge_pages(machine));
+  findings.push_back(examine_cpu_alone(machine));
+  findings.push_back(examine_rdma(machine, nullptr, nullptr));
+  findings.push_back(examine_clock(machine));
+  return findings;
 }
 
 std::string render_findings(const std::vector<Finding>& findings) {

@@ -3,6 +3,7 @@
 // Looks for what makes a node slow or deaf before a job finds out, and says what to do about it.
 
 #include <cstdint>
+#include <iosfwd>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -41,9 +42,18 @@ struct Machine {
   bool clock_synchronized = true;
   std::vector<RdmaPort> rdma_ports = {};
   std::int64_t unix_s = 0;
+  std::uint64_t memlock_bytes = 0;           // what this process may lock
+  bool default_port_taken = false;           // by anybody
+  std::vector<std::string> advertised = {};  // addresses of the daemon's advertised host
 };
 
-Machine read_machine();
+// Of ternd's default `listen`.
+inline constexpr std::uint16_t kDefaultPeerPort = 7700;
+
+// `advertise`: the daemon's, whose host is looked up; empty where no daemon answers.
+Machine read_machine(const std::string& advertise);
+// Whether a table like /proc/net/tcp has a listening socket with the port.
+bool listens_on(std::istream& table, std::uint16_t port);
 // From a directory like /sys/class/infiniband.
 std::vector<RdmaPort> read_rdma_ports(const std::string& directory);
 

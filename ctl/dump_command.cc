@@ -18,6 +18,7 @@
 #include "ctl/archive.h"
 #include "ctl/counters_command.h"
 #include "ctl/doctor.h"
+#include "ctl/fields.h"
 #include "ctl/output_file.h"
 
 namespace tern::ctl {
@@ -166,12 +167,14 @@ ExitCode write_dump(const Session& session, std::string path) {
       dump.miss(verb, "the daemon does not answer");
     }
   }
-  const Machine machine = read_machine();
+  const bool has_status = alive && answers.contains("status");
+  const Machine machine =
+      read_machine(has_status ? text_field(answers["status"], "advertise") : "");
   // What this user is not shown is null, which the doctor understands.
-  dump.add("doctor", render_findings(alive && answers.contains("status")
-                                         ? examine(machine, answers["status"], answers["host"],
-                                                   answers["peers"], answers["counters"])
-                                         : examine_machine(machine)));
+  dump.add("doctor",
+           render_findings(has_status ? examine(machine, answers["status"], answers["host"],
+                                                answers["peers"], answers["counters"])
+                                      : examine_machine(machine)));
   if (auto file = counters_of_file(counters::path_beside(session.socket_path)); file) {
     dump.add("counters-file.json",
              json_text({{"note", file->note}, {"counters", file->counters}}, 2) + "\n");

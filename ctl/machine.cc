@@ -1,5 +1,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <netdb.h>
+#include <sys/resource.h>
 #include <sys/timex.h>
 
 #include <algorithm>
@@ -9,8 +11,10 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <tuple>
 
+#include "ctl/address_findings.h"
 #include "ctl/doctor.h"
 
 namespace tern::ctl {
@@ -66,7 +70,41 @@ std::vector<Interface> own_interfaces() {
   return interfaces;
 }
 
+// Numbers stay what they are; a name that is not known has none.
+std::vector<std::string> addresses_of(const std::string& host) {
+  std::vector<std::string> addresses;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* first = nullptr;
+  if (host.empty() || ::getaddrinfo(host.c_str(), nullptr, &hints, &first) != 0) return addresses;
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(first, ::freeaddrinfo);
+  for (const addrinfo* one = first; one != nullptr; one = one->ai_next) {
+    if (std::string text = address_text(*one->ai_addr); !text.empty()) addresses.push_back(text);
+  }
+  return addresses;
+}
+
+std::uint64_t own_memlock() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 ? limit.rlim_cur : 0;
+}
+
 }  // namespace
+
+// A line of the table: "  0: 0100007F:1E14 00000000:0000 0A ...", where 0A is LISTEN.
+bool listens_on(std::istream& table, std::uint16_t port) {
+  std::string line;
+  std::getline(table, line);  // the titles
+  while (std::getline(table, line)) {
+    std::istringstream words(line);
+    std::string number, local, remote, state;
+    words >> number >> local >> remote >> state;
+    const auto colon = local.rfind(':');
+    if (state != "0A" || colon == std::string::npos) continue;
+    if (std::strtoul(local.c_str() + colon + 1, nullptr, 16) == port) return true;
+  }
+  return false;
+}
 
 std::vector<RdmaPort> read_rdma_ports(const std::string& directory) {
   namespace fs = std::filesystem;
@@ -88,7 +126,7 @@ std::vector<RdmaPort> read_rdma_ports(const std::string& directory) {
   return ports;
 }
 
-Machine read_machine() {
+Machine read_machine(const std::string& advertise) {
   Machine machine;
   machine.cpu_flags = cpu_flags();
   machine.huge_pages = first_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
@@ -97,6 +135,12 @@ Machine read_machine() {
   timex clock{};
   machine.clock_synchronized = ::adjtimex(&clock) != TIME_ERROR;
   machine.unix_s = std::time(nullptr);
+  machine.memlock_bytes = own_memlock();
+  for (const char* const table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream file(table);
+    machine.default_port_taken |= listens_on(file, kDefaultPeerPort);
+  }
+  machine.advertised = addresses_of(host_of(advertise));
   return machine;
 }
 

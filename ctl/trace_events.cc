@@ -21,7 +21,7 @@ std::string text_at(const json& object, std::string_view key) {
   const json& value = field(object, key);
   return value.is_string() ? printable(value.get<std::string>()) : std::string();
 }
-std::uint64_t number_at(const json& object, std::string_view key) {
+std::uint64_t count_at(const json& object, std::string_view key) {
   const json& value = field(object, key);
   const bool is_count =
       value.is_number_unsigned() || (value.is_number_integer() && value.get<std::int64_t>() >= 0);
@@ -32,10 +32,10 @@ std::uint64_t number_at(const json& object, std::string_view key) {
 
 TraceEvents::TraceEvents(const json& summary, Emit emit)
     : summary_(summary), emit_(std::move(emit)) {
-  pid_ = std::max<std::uint64_t>(1, number_at(summary, "pid"));
+  pid_ = std::max<std::uint64_t>(1, count_at(summary, "pid"));
   for (const json& group : field(summary, "groups")) {
-    groups_[number_at(group, "number")] = {text_at(group, "uid"), text_at(group, "job"),
-                                           field(group, "nodes"), field(group, "tensors")};
+    groups_[count_at(group, "number")] = {text_at(group, "uid"), text_at(group, "job"),
+                                          field(group, "nodes"), field(group, "tensors")};
   }
 }
 
@@ -49,12 +49,12 @@ void TraceEvents::add_name(std::string_view what, std::uint64_t tid, const std::
 
 void TraceEvents::add_node() {
   add_name("process_name", 0, "ternd " + text_at(summary_, "node_id").substr(0, 8));
-  for (std::uint64_t lane = 0; lane < number_at(summary_, "lanes"); ++lane) {
+  for (std::uint64_t lane = 0; lane < count_at(summary_, "lanes"); ++lane) {
     add_name("thread_name", lane + 1, fmt::format("lane {}", lane));
   }
   add_name("thread_name", kTunerTid, "tuner");
   for (const json& change : field(summary_, "changes")) {
-    json event = base("i", kTunerTid, static_cast<double>(number_at(change, "at_ns")));
+    json event = base("i", kTunerTid, static_cast<double>(count_at(change, "at_ns")));
     event["s"] = "p";
     event["cat"] = "recipe";
     event["name"] =
@@ -72,21 +72,21 @@ void TraceEvents::add_node() {
 
 // Whose it is.
 json TraceEvents::describe(const json& event) const {
-  json args{{"sequence", number_at(event, "sequence")}, {"bytes", number_at(event, "bytes")}};
-  if (event.contains("bytes_raw")) args["bytes_raw"] = number_at(event, "bytes_raw");
+  json args{{"sequence", count_at(event, "sequence")}, {"bytes", count_at(event, "bytes")}};
+  if (event.contains("bytes_raw")) args["bytes_raw"] = count_at(event, "bytes_raw");
   if (event.contains("result")) args["result"] = text_at(event, "result");
   if (event.contains("codec")) args["codec"] = text_at(event, "codec");
-  const std::uint64_t tensor = number_at(event, "tensor");
-  args["tensor"] = fmt::format("#{}", number_at(event, "sequence"));
-  const auto found = groups_.find(number_at(event, "group"));
+  const std::uint64_t tensor = count_at(event, "tensor");
+  args["tensor"] = fmt::format("#{}", count_at(event, "sequence"));
+  const auto found = groups_.find(count_at(event, "group"));
   if (found != groups_.end()) {
     args["group"] = found->second.uid;
     args["job"] = found->second.job;
     if (tensor != 0) args["tensor"] = text_at(found->second.tensors, std::to_string(tensor));
   }
   if (event.contains("chunk")) {
-    args["chunk"] = number_at(event, "chunk");
-    const std::uint64_t node = number_at(event, "node");
+    args["chunk"] = count_at(event, "chunk");
+    const std::uint64_t node = count_at(event, "node");
     const bool known = found != groups_.end() && found->second.nodes.is_array() &&
                        node < found->second.nodes.size() && found->second.nodes[node].is_string();
     if (known) args["node"] = printable(found->second.nodes[node].get<std::string>());
@@ -96,8 +96,8 @@ json TraceEvents::describe(const json& event) const {
 
 void TraceEvents::add_event(std::uint64_t lane, const json& event) {
   const std::string kind = text_at(event, "kind");
-  const auto begin = static_cast<double>(number_at(event, "begin_ns"));
-  const double end = std::max(begin, static_cast<double>(number_at(event, "end_ns")));
+  const auto begin = static_cast<double>(count_at(event, "begin_ns"));
+  const double end = std::max(begin, static_cast<double>(count_at(event, "end_ns")));
   if (kind.empty() || begin == 0) return;
   json args = describe(event);
   const std::string tensor = args["tensor"];
@@ -125,10 +125,10 @@ void TraceEvents::add_event(std::uint64_t lane, const json& event) {
 
 void TraceEvents::add_lane(std::uint64_t lane, const json& page) {
   const json& events = field(page, "events");
-  const std::uint64_t dropped = number_at(page, "dropped");
+  const std::uint64_t dropped = count_at(page, "dropped");
   dropped_ += dropped;
   if (dropped > 0 && events.is_array() && !events.empty()) {
-    json note = base("i", lane + 1, static_cast<double>(number_at(events.front(), "begin_ns")));
+    json note = base("i", lane + 1, static_cast<double>(count_at(events.front(), "begin_ns")));
     note["s"] = "t";
     note["cat"] = "trace";
     note["name"] = fmt::format("{} older events were dropped", dropped);
@@ -140,11 +140,11 @@ void TraceEvents::add_lane(std::uint64_t lane, const json& page) {
 json TraceEvents::other_data() const {
   return {{"node_id", text_at(summary_, "node_id")},
           {"software", text_at(summary_, "software")},
-          {"steady_ns", number_at(summary_, "steady_ns")},
-          {"wall_ns", number_at(summary_, "wall_ns")},
+          {"steady_ns", count_at(summary_, "steady_ns")},
+          {"wall_ns", count_at(summary_, "wall_ns")},
           {"clocks", field(summary_, "clocks")},
           {"dropped_events", dropped_},
-          {"dropped_recipe_changes", number_at(summary_, "changes_dropped")}};
+          {"dropped_recipe_changes", count_at(summary_, "changes_dropped")}};
 }
 
 }  // namespace tern::ctl

@@ -3,11 +3,6 @@
 #include <algorithm>
 
 namespace tern::tuner {
-namespace {
-
-constexpr double kNsPerSecond = 1e9;
-
-}  // namespace
 
 OpParts parts_of(const OpShape& shape, const CodecCost& reduce, const CodecCost& broadcast,
                  const LaneCost& lane, double round_trip_ns) noexcept {

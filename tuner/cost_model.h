@@ -8,6 +8,8 @@
 
 namespace tern::tuner {
 
+inline constexpr double kNsPerSecond = 1e9;
+
 struct OpShape {
   std::uint64_t bytes = 0;  // of the tensor, in its own type
   std::uint64_t chunk_bytes = 256 << 10;

@@ -18,8 +18,6 @@ constexpr double kWireBound = 1.25;  // wire's time by the lane's of an op that 
 // So many times faster: what a link could be that has not been full for a while.
 constexpr double kHidden = 16.0;
 
-constexpr double kNsPerSecond = 1e9;
-
 double slowest_inbound(const Circumstances& circumstances) noexcept {
   double slowest = 0.0;
   for (const double rate : circumstances.inbound) {

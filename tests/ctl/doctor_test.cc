@@ -8,6 +8,7 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 namespace tern::ctl {
 namespace {
@@ -21,9 +22,13 @@ struct Node {
                   .huge_pages = "always within_size [advise] never deny force",
                   .interfaces = {{"lo", "127.0.0.1", 0}, {"eth0", "10.0.0.5", 25000}},
                   .clock_synchronized = true,
-                  .unix_s = 1'800'000'000};
-  json status{
-      {"advertise", "10.0.0.5:7700"}, {"kernel_target", "avx2"}, {"silent_lanes", json::array()}};
+                  .unix_s = 1'800'000'000,
+                  .memlock_bytes = std::numeric_limits<std::uint64_t>::max(),
+                  .advertised = {"10.0.0.5"}};
+  json status{{"listen", "0.0.0.0:7700"},
+              {"advertise", "10.0.0.5:7700"},
+              {"kernel_target", "avx2"},
+              {"silent_lanes", json::array()}};
   json host{{"memlock_bytes", std::numeric_limits<std::uint64_t>::max()},
             {"flight_directory", "/var/lib/tern"},
             {"flight_writable", true},
@@ -32,8 +37,13 @@ struct Node {
   json counters{{"hellos_refused", {{"value", 0}}}};
 
   std::vector<Finding> findings() const { return examine(machine, status, host, peers, counters); }
-  Finding about(const std::string& subject) const {
-    for (const Finding& finding : findings()) {
+  Finding about(const std::string& subject) const { return find(findings(), subject); }
+  // Of what is said while no daemon answers.
+  Finding alone_about(const std::string& subject) const {
+    return find(examine_machine(machine), subject);
+  }
+  static Finding find(const std::vector<Finding>& findings, const std::string& subject) {
+    for (const Finding& finding : findings) {
       if (finding.subject == subject) return finding;
     }
     return {Grade::fault, "", "nobody looked", ""};
@@ -103,9 +113,76 @@ TEST(Doctor, SeesAnAddressThatOthersCannotReach) {
   node.status["advertise"] = "[::1]:7700";
   expect(node.about("port"), Grade::advice, "this machine only", "listen");
   node.status["advertise"] = "192.0.2.9:7700";
+  node.machine.advertised = {"192.0.2.9"};
   expect(node.about("port"), Grade::advice, "no address of this machine", "advertise");
-  node.status["advertise"] = "node5.cluster:7700";  // a name: others may resolve it
-  EXPECT_EQ(node.about("port").grade, Grade::good);
+  node.status["advertise"] = "node5.cluster:7700";
+  expect(node.about("port"), Grade::advice, "node5.cluster:7700 is no address of", "advertise");
+  for (const char* const own : {"10.0.0.5", "127.0.1.1"}) {
+    node.machine.advertised = {own};
+    expect(node.about("port"), Grade::good, "told node5.cluster:7700", "");
+  }
+  node.machine.advertised.clear();
+  expect(node.about("port"), Grade::fault, "node5.cluster has no address", "/etc/hosts");
+}
+
+TEST(Doctor, SeesThatTheDaemonDoesNotListenWhereOthersDial) {
+  Node node;
+  node.status["listen"] = "127.0.0.1:7700";
+  expect(node.about("port"), Grade::fault,
+         "told 10.0.0.5:7700, but the daemon listens on 127.0.0.1", "0.0.0.0");
+  node.status["listen"] = "10.0.0.5:7700";
+  expect(node.about("port"), Grade::good, "told 10.0.0.5:7700", "");
+}
+
+TEST(Doctor, SeesACertificateForAnotherName) {
+  Node node;
+  node.status["peer_security"] = "tls";
+  const auto security = [&](const json& names, const char* kind = "node") {
+    node.status["certificates"] =
+        json::array({{{"kind", kind},
+                      {"subject", "node5"},
+                      {"names", names},
+                      {"expires", "some day"},
+                      {"not_after_s", node.machine.unix_s + 100 * 86'400}}});
+    return node.about("security");
+  };
+  expect(security({"node5", "10.0.0.5"}), Grade::good, "tls", "");
+  expect(security({"node5"}), Grade::fault, "node5 is not for 10.0.0.5", "ternctl pki issue");
+  expect(security({"tern CA"}, "authority"), Grade::good, "tls", "");
+  node.status["advertise"] = "Node5.cluster:7700";
+  expect(security({"node5.CLUSTER"}), Grade::good, "tls", "");
+  expect(security({"*.cluster"}), Grade::good, "tls", "");
+  expect(security({"*.other", "cluster"}), Grade::fault, "not for Node5.cluster", "advertise");
+}
+
+TEST(Doctor, LooksAtPortLinksMemoryAndProcessorWithoutADaemon) {
+  Node node;
+  expect(node.alone_about("port"), Grade::good, "7700 is free", "");
+  expect(node.alone_about("network"), Grade::good, "eth0 at 25,000 Mbit/s", "");
+  expect(node.alone_about("memory lock"), Grade::good, "enough", "");
+  expect(node.alone_about("processor"), Grade::good, "AVX2", "");
+  node.machine.default_port_taken = true;
+  node.machine.interfaces[1].speed_mbit = 1000;
+  node.machine.memlock_bytes = 8 << 20;
+  expect(node.alone_about("port"), Grade::advice, "taken", "ss -ltnp");
+  expect(node.alone_about("network"), Grade::advice, "1,000 Mbit/s", "compress gradients");
+  expect(node.alone_about("memory lock"), Grade::advice, "8 MiB", "systemctl start ternd");
+  node.machine.interfaces.clear();
+  EXPECT_EQ(node.alone_about("network").grade, Grade::good);
+}
+
+TEST(Doctor, ReadsTheTableOfSockets) {
+  std::istringstream table(
+      "  sl  local_address rem_address   st tx_queue rx_queue tr\n"
+      "   0: 0100007F:1E14 00000000:0000 0A 00000000:00000000 00:00000000\n"
+      "   1: 0100007F:1E15 0100007F:9C40 01 00000000:00000000 00:00000000\n"
+      "odd\n");
+  EXPECT_TRUE(listens_on(table, 0x1e14));
+  for (const std::uint16_t port : std::vector<std::uint16_t>{0x1e15, 0x9c40, 1}) {
+    table.clear();
+    table.seekg(0);
+    EXPECT_FALSE(listens_on(table, port)) << port;
+  }
 }
 
 TEST(Doctor, SeesASlowLink) {
@@ -228,7 +305,8 @@ TEST(Doctor, ComparesVersionsAndCalendarsWithThoseOfPeers) {
 }
 
 TEST(Doctor, ReadsThisMachine) {
-  const Machine machine = read_machine();
+  const Machine machine = read_machine("127.0.0.1:7700");
+  EXPECT_THAT(machine.advertised, ::testing::ElementsAre("127.0.0.1"));
   EXPECT_THAT(machine.interfaces,
               ::testing::Contains(::testing::Field(&Interface::address, "127.0.0.1")));
   EXPECT_THAT(machine.cpu_flags, ::testing::EndsWith(" "));

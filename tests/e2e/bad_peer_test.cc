@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <cstdio>
@@ -25,7 +26,8 @@ const std::string kToLane = "its connection to lane 0 was closed: ";
 
 class BadPeer : public ::testing::Test {
  protected:
-  BadPeer() : cluster(2, {"--handshake-timeout", "300ms"}) {}
+  explicit BadPeer(const std::string& peer_timeout = "1s")
+      : cluster(2, {"--handshake-timeout", "300ms", "--peer-timeout", peer_timeout}) {}
 
   void SetUp() override {
     ASSERT_TRUE(cluster.running());
@@ -344,6 +346,40 @@ TEST_F(BadPeer, OpensManyLinksOfNoGroup) {
   EXPECT_EQ(cluster[0].counter("links_turned_away"), 1);
   EXPECT_TRUE(cluster[0].logs("its link was turned away: too many wait for a group"));
   peers.clear();
+}
+
+// So patient that the first strangers are still there when the last ones come.
+class BadPeersOfAPatientDaemon : public BadPeer {
+ protected:
+  BadPeersOfAPatientDaemon() : BadPeer("60s") {}
+
+  // For the daemons too, which inherit it.
+  static void SetUpTestSuite() {
+    rlimit limit{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+    ASSERT_GE(limit.rlim_max, 4096u);
+    limit.rlim_cur = 4096;
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  }
+};
+
+TEST_F(BadPeersOfAPatientDaemon, AreTurnedAwayWhenThereAreTooMany) {
+  std::vector<HostilePeer> peers;
+  std::uint64_t node = 5000;
+  bool taken = true;
+  while (taken && peers.size() < 2000) {
+    peers.emplace_back(port);
+    taken = peers.back().hello(HostilePeer::hello_body(wire::kConductorLane, ++node));
+  }
+  EXPECT_FALSE(taken);
+  EXPECT_GE(peers.size(), 1000u);
+  EXPECT_TRUE(eventually([&] { return cluster[0].counter("hellos_refused") == 1; }));
+  EXPECT_TRUE(cluster[0].logs("its connection was refused: there are too many"));
+  // There is room again when they have gone.
+  peers.clear();
+  EXPECT_TRUE(eventually([&] {
+    return HostilePeer(port).hello(HostilePeer::hello_body(wire::kConductorLane, ++node));
+  }));
 }
 
 }  // namespace

@@ -1,8 +1,112 @@
 #include "tests/e2e/hostile_peer.h"
 
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <sys/socket.h>
+
 #include <algorithm>
+#include <cerrno>
 
 namespace tern::e2e {
+
+HostilePeer::HostilePeer(int port, SSL_CTX* tls)
+    : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  sockaddr generic{};
+  std::memcpy(&generic, &address, sizeof(generic));
+  if (::connect(socket_.get(), &generic, sizeof(address)) != 0) socket_.reset();
+  if (!socket_) return;
+  ::fcntl(socket_.get(), F_SETFL, O_NONBLOCK);
+  const int at_once = 1;
+  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof(at_once));
+  if (tls == nullptr) return;
+  ::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes without MSG_NOSIGNAL
+  ssl_.reset(SSL_new(tls));
+  SSL_set_fd(ssl_.get(), socket_.get());
+  SSL_set_connect_state(ssl_.get());
+  const bool is_secure = eventually(
+      [&] {
+        const int done = SSL_do_handshake(ssl_.get());
+        return done == 1 || SSL_get_error(ssl_.get(), done) != SSL_ERROR_WANT_READ;
+      },
+      kPatience, socket_.get());
+  if (!is_secure || SSL_is_init_finished(ssl_.get()) == 0) socket_.reset();
+}
+
+std::optional<std::size_t> HostilePeer::try_read(std::span<std::byte> bytes) {
+  if (!socket_) return 0;
+  if (!ssl_) {
+    const ssize_t count = ::recv(socket_.get(), bytes.data(), bytes.size(), 0);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+    return count < 0 ? 0 : static_cast<std::size_t>(count);
+  }
+  const int count = SSL_read(ssl_.get(), bytes.data(), static_cast<int>(bytes.size()));
+  if (count > 0) return static_cast<std::size_t>(count);
+  const int error = SSL_get_error(ssl_.get(), count);
+  if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) return std::nullopt;
+  return 0;
+}
+
+std::optional<std::size_t> HostilePeer::try_write(std::span<const std::byte> bytes) {
+  if (!socket_) return 0;
+  if (!ssl_) {
+    const ssize_t count = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+    return count < 0 ? 0 : static_cast<std::size_t>(count);
+  }
+  const int count = SSL_write(ssl_.get(), bytes.data(), static_cast<int>(bytes.size()));
+  if (count > 0) return static_cast<std::size_t>(count);
+  const int error = SSL_get_error(ssl_.get(), count);
+  if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) return std::nullopt;
+  return 0;
+}
+
+bool HostilePeer::send(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    if (const auto count = try_write(bytes)) {
+      if (*count == 0) return false;
+      bytes = bytes.subspan(*count);
+      continue;
+    }
+    pollfd entry{socket_.get(), POLLOUT, 0};
+    if (::poll(&entry, 1, 1000) <= 0) return false;
+  }
+  return true;
+}
+
+bool HostilePeer::receive(std::span<std::byte> bytes) {
+  if (bytes.empty()) return true;
+  std::size_t have = 0;
+  const auto has_all = [&] {
+    const auto count = try_read(bytes.subspan(have));
+    have += count.value_or(0);
+    return have == bytes.size() || count == 0u;
+  };
+  return eventually(has_all, kPatience, socket_.get()) && have == bytes.size();
+}
+
+bool HostilePeer::is_thrown_out() {
+  return eventually([&] {
+    std::byte bytes[4096];
+    return try_read(bytes) == 0u;
+  });
+}
+
+bool HostilePeer::drain() {
+  std::byte bytes[4096];
+  while (const auto count = try_read(bytes)) {
+    if (*count == 0) return false;
+  }
+  return true;
+}
+
+void HostilePeer::shut() { ::shutdown(socket_.get(), SHUT_WR); }
 
 std::vector<std::byte> HostilePeer::sealed(wire::FrameHeader header,
                                            std::span<const std::byte> payload) {

@@ -3,11 +3,10 @@
 // What connects to a daemon's port and is no daemon: it writes frames, and things like frames, by
 // hand.
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
+#include <openssl/ssl.h>
 
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -22,28 +21,12 @@ namespace tern::e2e {
 
 class HostilePeer {
  public:
-  explicit HostilePeer(int port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    sockaddr generic{};
-    std::memcpy(&generic, &address, sizeof(generic));
-    if (::connect(socket_.get(), &generic, sizeof(address)) != 0) socket_.reset();
-  }
+  // `tls`: it speaks inside TLS, with what proofs that has; null: in plaintext.
+  explicit HostilePeer(int port, SSL_CTX* tls = nullptr);
 
+  bool is_secure() const { return socket_ && ssl_; }
   // False when the daemon has closed, or takes nothing for a second.
-  bool send(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      pollfd entry{socket_.get(), POLLOUT, 0};
-      if (::poll(&entry, 1, 1000) <= 0) return false;
-      const ssize_t count =
-          ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (count <= 0) return false;
-      bytes = bytes.subspan(static_cast<std::size_t>(count));
-    }
-    return true;
-  }
+  bool send(std::span<const std::byte> bytes);
 
   // A frame whose sizes and checksums fit.
   static std::vector<std::byte> frame(wire::FrameHeader header,
@@ -105,36 +88,19 @@ class HostilePeer {
   std::optional<Received> receive_frame();
 
   // Whether the daemon closes the connection.
-  bool is_thrown_out() {
-    return eventually([&] {
-      std::byte bytes[4096];
-      const ssize_t count = ::recv(socket_.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
-      return count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR);
-    });
-  }
+  bool is_thrown_out();
   // Takes what has come, and forgets it; false when the daemon has closed the connection.
-  bool drain() {
-    std::byte bytes[4096];
-    ssize_t count = 1;
-    while (count > 0) count = ::recv(socket_.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
-    return count < 0 && (errno == EAGAIN || errno == EINTR);
-  }
-  void shut() { ::shutdown(socket_.get(), SHUT_WR); }
+  bool drain();
+  void shut();
 
  private:
-  bool receive(std::span<std::byte> bytes) {
-    if (bytes.empty()) return true;
-    std::size_t have = 0;
-    const auto has_all = [&] {
-      const ssize_t count =
-          ::recv(socket_.get(), bytes.data() + have, bytes.size() - have, MSG_DONTWAIT);
-      if (count > 0) have += static_cast<std::size_t>(count);
-      return have == bytes.size() || count == 0;
-    };
-    return eventually(has_all, kPatience, socket_.get()) && have == bytes.size();
-  }
+  // Bytes moved; 0: the daemon has closed; nothing: later.
+  std::optional<std::size_t> try_read(std::span<std::byte> bytes);
+  std::optional<std::size_t> try_write(std::span<const std::byte> bytes);
+  bool receive(std::span<std::byte> bytes);
 
   Fd socket_;
+  std::unique_ptr<SSL, void (*)(SSL*)> ssl_{nullptr, SSL_free};
   std::uint64_t sequence_ = 0;
 };
 

@@ -72,14 +72,22 @@ std::vector<std::byte> PeerFuzzer::lane_frame() {
 }
 
 std::uint64_t PeerFuzzer::round() {
-  auto peer = std::make_unique<HostilePeer>(daemon_.port());
+  // Before TLS too: noise, and connections that say nothing.
+  auto peer = std::make_unique<HostilePeer>(daemon_.port(), mutator_.one_in(8) ? nullptr : tls_);
+  const bool speaks_as_expected = tls_ == nullptr || peer->is_secure();
   if (mutator_.one_in(16)) {
     held_.push_back(std::move(peer));
     if (held_.size() > kHeldPeers) held_.pop_front();
     return 1;
   }
-  if (mutator_.one_in(8)) {
-    peer->send(mutator_.noise(3000));
+  if (mutator_.one_in(8) || !speaks_as_expected) {
+    auto noise = mutator_.noise(3000);
+    // The beginning of a record of a hand-shake.
+    if (tls_ != nullptr && noise.size() > 2 && mutator_.one_in(2)) {
+      noise[0] = std::byte{0x16};
+      noise[1] = std::byte{3};
+    }
+    peer->send(noise);
     return 1;
   }
   const bool conductor = mutator_.one_in(2);

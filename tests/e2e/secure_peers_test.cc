@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "pki/authority.h"
 #include "tests/e2e/hostile_peer.h"
+#include "tests/e2e/peer_proofs.h"
 #include "tests/e2e/rank_process.h"
 #include "tests/e2e/unpacked.h"
 
@@ -24,43 +24,13 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-using Options = std::vector<std::string>;
-
-pki::Validity days(std::int64_t from, std::int64_t to) {
-  const std::int64_t now = std::time(nullptr);
-  return {now + from * 86'400, now + to * 86'400};
-}
-
 std::string text_of(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-class SecurePeers : public ::testing::Test {
+class SecurePeers : public ::testing::Test, protected PeerProofs {
  protected:
-  // The files of a node of `cluster`, as options of its daemon.
-  Options certified(const std::string& cluster, const std::string& name,
-                    pki::Validity validity = days(-1, 100)) {
-    const std::string authority = folder.path() + "/" + cluster;
-    if (!std::filesystem::exists(authority)) {
-      EXPECT_TRUE(pki::make_authority(authority, cluster, days(-10, 1000)));
-    }
-    const std::string own = folder.path() + "/node" + std::to_string(++nodes);
-    const auto files = pki::issue({authority, own, {name}, validity});
-    EXPECT_TRUE(files) << files.error().text;
-    return {"--peer-security",        "tls",
-            "--tls-ca-file",          authority + "/ca.pem",
-            "--tls-certificate-file", files->certificate,
-            "--tls-key-file",         files->key};
-  }
-  Options keyed(const std::string& name) {
-    const std::string path = folder.path() + "/" + name;
-    if (!std::filesystem::exists(path)) {
-      EXPECT_TRUE(pki::make_cluster_key(path));
-    }
-    return {"--peer-security", "key", "--cluster-key-file", path};
-  }
-
   // A rank at each of two daemons: the second one's dials the first.
   static void expect_work(Cluster& cluster, const std::string& transport) {
     ASSERT_TRUE(cluster.running());
@@ -96,9 +66,6 @@ class SecurePeers : public ::testing::Test {
     EXPECT_THAT(text_of(cluster[0].log_path()), HasSubstr(says_listener));
     EXPECT_THAT(text_of(cluster[1].log_path()), HasSubstr(says_dialler));
   }
-
-  TemporaryFolder folder;
-  int nodes = 0;
 };
 
 TEST_F(SecurePeers, WorkByCertificates) {

@@ -68,11 +68,13 @@ class ClientFuzzer final : public SocketFuzzer {
   std::deque<std::unique_ptr<HostileClient>> held_;  // connected, and silent
 };
 
-// Hellos and frames at the port for peers. `uid` is that of a group of others.
+// Hellos and frames at the port for peers. `uid` is that of a group of others. `tls`, where it is
+// not null, is what a daemon of this cluster has: what comes inside is no better for it.
 class PeerFuzzer final : public SocketFuzzer {
  public:
-  PeerFuzzer(const DaemonProcess& daemon, std::uint64_t seed, std::string uid)
-      : SocketFuzzer(daemon, seed), uid_(std::move(uid)) {}
+  PeerFuzzer(const DaemonProcess& daemon, std::uint64_t seed, std::string uid,
+             SSL_CTX* tls = nullptr)
+      : SocketFuzzer(daemon, seed), uid_(std::move(uid)), tls_(tls) {}
   std::uint64_t round() override;
 
  private:
@@ -81,6 +83,7 @@ class PeerFuzzer final : public SocketFuzzer {
   std::vector<std::byte> lane_frame();
 
   std::string uid_;
+  SSL_CTX* tls_;
   std::uint64_t node_ = 0;
   std::uint64_t sequence_ = 0;  // of the lane's link at work
   std::deque<std::unique_ptr<HostilePeer>> held_;

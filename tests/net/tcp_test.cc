@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include "net/tcp/tcp_transport.h"
+#include "tests/net/sent_over_tcp.h"
 #include "tests/net/tcp_world.h"
 
 namespace tern::net {
@@ -19,6 +20,32 @@ INSTANTIATE_TEST_SUITE_P(
                       tcp("tcp_small_buffers",
                           {.send_buffer_bytes = 16384, .receive_buffer_bytes = 16384})),
     name_of_world);
+
+class TcpPackets : public TransportConformance {
+ protected:
+  // How many packets a frame of this many bytes needs.
+  std::uint64_t packets_of(std::size_t bytes, std::size_t bound) {
+    raw_a->bound_queue(bound);
+    const auto frame = sealed(block_header(1), pattern(bytes, 1));
+    const std::uint64_t before = sent_over_tcp().packets;
+    const std::size_t had = raw_sink_b.payloads.size();
+    raw_a->send({frame, {}});
+    EXPECT_TRUE(until([&] { return raw_sink_b.payloads.size() == had + 1; }));
+    EXPECT_EQ(raw_sink_b.payloads.back(), pattern(bytes, 1));
+    return sent_over_tcp().packets - before;
+  }
+};
+
+// The loopback interface carries 64 KiB in a packet; a socket with a bound makes none of more than
+// 16 KiB, because the kernel lets it have one more than its bound allows.
+TEST_P(TcpPackets, AreSmallWhileTheQueueIsBounded) {
+  constexpr std::size_t kBytes = 4 << 20, kBound = 64 << 10;
+  connect_raw();
+  EXPECT_GE(packets_of(kBytes, kBound), kBytes / (16 << 10));
+  EXPECT_LT(packets_of(kBytes, 0), kBytes / (16 << 10));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tcp, TcpPackets, ::testing::Values(tcp("tcp", {})), name_of_world);
 
 TEST(TcpTransport, ResolvesNames) {
   EventLoop loop;

@@ -218,6 +218,46 @@ TEST_F(ForeignTls, OfVersion12Alone) {
   EXPECT_THAT(accepted.refused[0].second, HasSubstr("no TLS 1.3"));
 }
 
+// ---- A listener that is no daemon, made of OpenSSL alone.
+
+TEST_F(TlsRefusal, AListenerOfVersion12Alone) {
+  const CertificateFiles own = files.node("one", {"127.0.0.1"});
+  const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context(SSL_CTX_new(TLS_server_method()),
+                                                             SSL_CTX_free);
+  ASSERT_EQ(SSL_CTX_use_certificate_chain_file(context.get(), own.certificate.c_str()), 1);
+  ASSERT_EQ(SSL_CTX_use_PrivateKey_file(context.get(), own.key.c_str(), SSL_FILETYPE_PEM), 1);
+  SSL_CTX_set_max_proto_version(context.get(), TLS1_2_VERSION);
+  boost::asio::io_context io;
+  boost::asio::ip::tcp::acceptor listener(io, {boost::asio::ip::make_address("127.0.0.1"), 0});
+  listener.non_blocking(true);
+  boost::asio::ip::tcp::socket socket(io);
+  std::unique_ptr<SSL, void (*)(SSL*)> ssl(nullptr, SSL_free);
+
+  listen(good());  // nobody dials it; it is stepped along
+  source_a = TlsFiles::source(good());
+  TcpSettings settings;
+  settings.tls = source_a.get();
+  transport.emplace(loop, settings);
+  link.emplace(
+      *transport, clock, LinkSettings{},
+      Link::Identity{{1, 1}, {2, 2}, 0, {"127.0.0.1", listener.local_endpoint().port()}, true},
+      sink);
+  EXPECT_TRUE(step_until([&] {
+    boost::system::error_code error;
+    if (ssl) {
+      SSL_do_handshake(ssl.get());
+    } else if (listener.accept(socket, error); !error) {
+      socket.non_blocking(true);
+      ssl.reset(SSL_new(context.get()));
+      SSL_set_fd(ssl.get(), socket.native_handle());
+      SSL_set_accept_state(ssl.get());
+    }
+    return sink.lost == 1;
+  }));
+  EXPECT_EQ(sink.lost_reason, Errc::permission_denied);
+  EXPECT_THAT(sink.lost_text, HasSubstr("the peer has no TLS 1.3, and nothing older is spoken"));
+}
+
 // ---- Files
 
 TEST(TlsContext, RefusesAKeyThatEverybodyCanRead) {

@@ -1,5 +1,6 @@
 // The conformance suite over TLS, with certificates and with a cluster key.
 
+#include "tests/net/sent_over_tcp.h"
 #include "tests/net/tcp_world.h"
 #include "tests/net/tls_files.h"
 
@@ -56,6 +57,32 @@ INSTANTIATE_TEST_SUITE_P(
                       tls("certificates_small_buffers", with_certificates,
                           {.send_buffer_bytes = 16384, .receive_buffer_bytes = 16384})),
     name_of_world);
+
+class TlsRecords : public TransportConformance {};
+
+// Each record has 22 bytes of its own, and costs as much as it does to encrypt some KiB.
+TEST_P(TlsRecords, AreSharedBySmallFrames) {
+  constexpr std::uint64_t kRecordBytes = 22, kFrames = 100, kHead = 90;
+  connect_raw();
+  std::vector<std::vector<std::byte>> frames;
+  std::uint64_t bytes = 0;
+  for (std::uint64_t i = 0; i < kFrames; ++i) {
+    frames.push_back(sealed(block_header(i), pattern(60, i)));
+    bytes += frames.back().size();
+  }
+  const SentOverTcp before = sent_over_tcp();
+  for (const auto& frame : frames) {
+    raw_a->send({std::span(frame).first(kHead), std::span(frame).subspan(kHead)});
+  }
+  ASSERT_TRUE(until([&] { return raw_sink_b.payloads.size() == kFrames; }));
+  const std::uint64_t sent = sent_over_tcp().bytes - before.bytes;
+  EXPECT_GE(sent, bytes + kRecordBytes);
+  EXPECT_LT(sent, bytes + kRecordBytes * kFrames / 4);
+  for (std::uint64_t i = 0; i < kFrames; ++i) EXPECT_EQ(raw_sink_b.payloads[i], pattern(60, i));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tls, TlsRecords, ::testing::Values(tls("certificates", with_certificates)),
+                         name_of_world);
 
 }  // namespace
 }  // namespace tern::net

@@ -65,6 +65,17 @@ def install(debs):
 
 def sandbox():
     check(exposure("ternd.service") < 2.0, "the sandbox is too open")
+    # There is no such device here: that systemd takes the drop-in, and that the service lives with it.
+    drop_ins = pathlib.Path("/etc/systemd/system/ternd.service.d")
+    drop_ins.mkdir()
+    shutil.copy("/usr/share/tern/drop-ins/cuda.conf", drop_ins)
+    run("systemctl", "daemon-reload")
+    run("systemctl", "restart", "ternd")
+    check("char-nvidia rw" in shown("DeviceAllow") and shown("ProcSubset") == "all", shown("DeviceAllow"))
+    check(shown("ActiveState") == "active", "the service with the drop-in for CUDA")
+    shutil.rmtree(drop_ins)
+    run("systemctl", "daemon-reload")
+    run("systemctl", "restart", "ternd")
 
 
 def documents():

@@ -8,9 +8,12 @@ shown to either is his own, nothing of the other's can be touched, and who takes
 Carol is a member of the group tern.
 """
 
+import contextlib
+import json
 import os
 import pathlib
 import pwd
+import socket
 import sys
 
 from ranks import Job, Rank
@@ -175,6 +178,28 @@ def take_too_much(program, jobs):
     other.end()
 
 
+# ---- Telling
+
+
+def tell_the_journal(jobs):
+    """What happens to a job, a group, a tensor or a peer is found by the journal's field of that."""
+    one, other = jobs["bob"].ranks
+    one.tell("reduce", 1)
+    other.process.kill()
+    check(one.reply().startswith("error "), "an operation goes on without its other rank")
+    about = ("TERN_JOB=bob-job", "TERN_TENSOR=bob-layer")
+    eventually(lambda: logged("of bob-layer failed", *about), "the journal has the operation by job and tensor")
+    group = json.loads(run("journalctl", "--output", "json", "--lines", "1", *about))["TERN_GROUP"]
+    check(logged(f"group {group} epoch", f"TERN_GROUP={group}"), "the journal has nothing by the group")
+    check(not logged("bob-", "TERN_JOB=alice-job"), "a line of Bob's has Alice's field")
+    with socket.create_connection(("127.0.0.1", 7700)) as stranger:
+        name = f"127.0.0.1:{stranger.getsockname()[1]}"
+        stranger.sendall(b"GET / HTTP/1.0\r\n\r\n" * 20)
+        with contextlib.suppress(ConnectionError):
+            stranger.recv(1)
+    eventually(lambda: logged("refused a connection", f"TERN_PEER={name}"), "the journal has a stranger by his address")
+
+
 def end_of_one(jobs):
     for rank in jobs["bob"].ranks:
         rank.process.kill()
@@ -197,6 +222,7 @@ def main():
             ("nobody can open the other's memory, nor the daemons'", lambda: touch(jobs)),
             ("nobody joins a group without its secret", lambda: join_with_a_wrong_secret(program, jobs)),
             ("who takes too much is refused, alone", lambda: take_too_much(program, jobs)),
+            ("the journal tells whom a line is about", lambda: tell_the_journal(jobs)),
             ("the end of one does not touch the other", lambda: end_of_one(jobs))):
         step(text)
         action()

@@ -11,7 +11,7 @@ namespace tern::sim {
 namespace {
 
 constexpr std::uint64_t kFloodCount = 400'000;  // of the job that floods: a hundred chunks
-constexpr std::uint64_t kSmall = 100;           // travels with its announcement
+constexpr std::uint64_t kEagerCount = 100;      // travels with its announcement
 
 // One rank of a job on each of two daemons.
 struct Job {
@@ -121,9 +121,9 @@ TEST_F(Sharing, LinksThatNoEpochUsesAreClosedAndNotLost) {
   EXPECT_EQ(links(0), 1u);
   EXPECT_EQ(links(1), 1u);
   EXPECT_EQ(world.links_lost(), 0u);
-  const auto tickets = submit(first, kSmall);
+  const auto tickets = submit(first, kEagerCount);
   ASSERT_TRUE(world.run_until([&] { return ended(first, tickets); }));
-  expect_sums(first, tickets, kSmall);
+  expect_sums(first, tickets, kEagerCount);
 }
 
 // The moment at which one side closes a link and the other begins to use it again.
@@ -134,18 +134,18 @@ TEST_F(Sharing, AnEpochMayBeginWhileItsLinksAreClosed) {
     leave(job);
     world.run_for(10 * kSecond + static_cast<std::uint64_t>(i - 20) * 50'000'000);
     join(job);
-    const auto tickets = submit(job, kSmall);
+    const auto tickets = submit(job, kEagerCount);
     ASSERT_TRUE(world.run_until([&] { return ended(job, tickets); }));
-    expect_sums(job, tickets, kSmall);
+    expect_sums(job, tickets, kEagerCount);
   }
 }
 
 TEST_F(Sharing, AFloodLeavesHalfToAnActiveJob) {
   Job flood = start("flood");
   Job quiet = start("quiet");
-  const auto first = submit(quiet, kSmall);
+  const auto first = submit(quiet, kEagerCount);
   ASSERT_TRUE(world.run_until([&] { return ended(quiet, first); }));
-  expect_sums(quiet, first, kSmall);
+  expect_sums(quiet, first, kEagerCount);
 
   std::uint32_t most_sends = 0, most_results = 0;
   look = [&] {
@@ -159,9 +159,9 @@ TEST_F(Sharing, AFloodLeavesHalfToAnActiveJob) {
   const auto large = submit(flood, kFloodCount);
   int small_ops = 0;
   while (!ended(flood, large)) {
-    const auto small = submit(quiet, kSmall);
+    const auto small = submit(quiet, kEagerCount);
     ASSERT_TRUE(world.run_until([&] { return ended(quiet, small); }));
-    expect_sums(quiet, small, kSmall);
+    expect_sums(quiet, small, kEagerCount);
     ++small_ops;
   }
   expect_sums(flood, large, kFloodCount);

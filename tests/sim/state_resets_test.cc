@@ -21,12 +21,12 @@ DaemonShape shape_with(std::uint64_t state_ttl_ns) {
   return shape;
 }
 
-struct Nodes {
+struct Epochs {
   Cluster cluster;
   TensorSpec spec;
   std::vector<Tensor*> tensors;
 
-  Nodes(const std::string& recipe, std::uint64_t state_ttl_ns)
+  Epochs(const std::string& recipe, std::uint64_t state_ttl_ns)
       : cluster({1, 2}, shape_with(state_ttl_ns)) {
     spec.name = "g";
     spec.count = kResidualCount;
@@ -78,7 +78,7 @@ struct Nodes {
 TEST(StateResets, OfShiftsComeWithEveryEpoch) {
   for (const std::string recipe : {"diana(qsgd:levels=4)", "ef21(topk:p=0.1)"}) {
     for (const std::uint64_t ttl : {std::uint64_t{0}, kKept}) {
-      Nodes nodes(recipe, ttl);
+      Epochs nodes(recipe, ttl);
       nodes.step();
       nodes.expect_resets(0);
       nodes.next_epoch();
@@ -91,7 +91,7 @@ TEST(StateResets, OfShiftsComeWithEveryEpoch) {
 
 TEST(StateResets, OfResidualsComeWithAnEpochUnlessTheyAreKept) {
   for (const std::uint64_t ttl : {std::uint64_t{0}, kKept}) {
-    Nodes nodes("3lc:s=1", ttl);
+    Epochs nodes("3lc:s=1", ttl);
     nodes.step();
     nodes.next_epoch();
     nodes.expect_resets(ttl == 0 ? 1 : 0);
@@ -99,7 +99,7 @@ TEST(StateResets, OfResidualsComeWithAnEpochUnlessTheyAreKept) {
 }
 
 TEST(StateResets, OfAResidualThatWasNotKeptLongEnough) {
-  Nodes nodes("3lc:s=1", kSecond);
+  Epochs nodes("3lc:s=1", kSecond);
   nodes.step();
   for (Client* client : nodes.cluster.ranks) {
     ASSERT_TRUE(nodes.cluster.await(*client, client->leave()));
@@ -111,7 +111,7 @@ TEST(StateResets, OfAResidualThatWasNotKeptLongEnough) {
 }
 
 TEST(StateResets, OfLastValuesComeWithAnEpochAfterABroadcast) {
-  Nodes nodes("xordelta", kKept);
+  Epochs nodes("xordelta", kKept);
   nodes.step();  // an all-reduce leaves no values
   nodes.next_epoch();
   nodes.expect_resets(0);
@@ -124,7 +124,7 @@ TEST(StateResets, OfLastValuesComeWithAnEpochAfterABroadcast) {
 
 TEST(StateResets, OfATensorThatNobodyHasUsedAreNone) {
   for (const std::string recipe : {"3lc:s=1", "diana(qsgd:levels=4)"}) {
-    Nodes nodes(recipe, 0);
+    Epochs nodes(recipe, 0);
     nodes.next_epoch();
     nodes.expect_resets(0);
     // Below lossy_min_bytes it travels raw, and its state stays zero.
@@ -141,7 +141,7 @@ TEST(StateResets, OfATensorThatNobodyHasUsedAreNone) {
 // Rank 0 alone has submitted when the epoch ends: without the others nothing was granted, and
 // nothing of what its node owes was sent.
 TEST(StateResets, OfAnOpThatHasNotBegunAreNone) {
-  Nodes nodes("3lc:s=1", kKept);
+  Epochs nodes("3lc:s=1", kKept);
   nodes.step();
   OpRequest request = all_reduce(DType::f32, kResidualCount);
   request.input = request.output = nodes.cluster.ranks[0]->allocate(4 * kResidualCount);
@@ -153,7 +153,7 @@ TEST(StateResets, OfAnOpThatHasNotBegunAreNone) {
 
 // The epoch ends when a first contribution is on its way: nobody knows what was delivered of it.
 TEST(StateResets, OfResidualsComeWithAnEpochThatEndsUnderAnOp) {
-  Nodes nodes("3lc:s=1", kKept);
+  Epochs nodes("3lc:s=1", kKept);
   nodes.step();
   bool contributed = false;
   nodes.cluster.world.tap = [&](const net::OutgoingFrame& frame) {
@@ -179,7 +179,7 @@ TEST(StateResets, OfResidualsComeWithAnEpochThatEndsUnderAnOp) {
 
 TEST(StateResets, ComeWithAnotherSize) {
   for (const std::uint64_t ttl : {std::uint64_t{0}, kKept}) {
-    Nodes nodes("3lc:s=1", ttl);
+    Epochs nodes("3lc:s=1", ttl);
     nodes.step();
     nodes.release();
     nodes.let_the_lanes_let_go();
@@ -192,7 +192,7 @@ TEST(StateResets, ComeWithAnotherSize) {
 
 TEST(StateResets, ComeWithTheSameSizeUnlessTheResidualIsKept) {
   for (const std::uint64_t ttl : {std::uint64_t{0}, kKept}) {
-    Nodes nodes("3lc:s=1", ttl);
+    Epochs nodes("3lc:s=1", ttl);
     nodes.step();
     nodes.release();
     nodes.let_the_lanes_let_go();
@@ -204,7 +204,7 @@ TEST(StateResets, ComeWithTheSameSizeUnlessTheResidualIsKept) {
 // The lanes have not let go of the old tensor when the new one is made.
 TEST(StateResets, OfATensorThatIsDeclaredAgainAtOnce) {
   for (const std::uint64_t ttl : {std::uint64_t{0}, kKept}) {
-    Nodes nodes("3lc:s=1", ttl);
+    Epochs nodes("3lc:s=1", ttl);
     nodes.step();
     for (std::uint32_t rank = 0; rank < nodes.cluster.size(); ++rank) {
       nodes.cluster.ranks[rank]->release(nodes.tensors[rank]->id);
@@ -220,7 +220,7 @@ TEST(StateResets, OfATensorThatIsDeclaredAgainAtOnce) {
 }
 
 TEST(StateResets, OfTheStreamsOfAnOpThatFails) {
-  Nodes nodes("diana(qsgd:levels=4)", 0);
+  Epochs nodes("diana(qsgd:levels=4)", 0);
   nodes.step();
   const auto doomed = nodes.cluster.submit(
       all_reduce(DType::f32, kResidualCount),

@@ -1,7 +1,10 @@
 #!/usr/bin/python3
 """Debian's Prometheus fetches and stores the metrics of a daemon, and promtool finds nothing to say of them.
 
-    scrape_test.py TERND PROMETHEUS PROMTOOL
+    scrape_test.py PROGRAMS PROMETHEUS PROMTOOL
+
+Two daemons that prove themselves by certificates, and a training of two ranks between them: so the page
+has the metrics of links and certificates too.
 """
 
 import contextlib
@@ -59,7 +62,7 @@ def stored(prometheus, query):
 
 
 def check_alerts_and_dashboard(promtool, page):
-    """They are well formed, and speak of metrics that there are. Links have none while there is no peer."""
+    """They are well formed, and speak of metrics that there are."""
     rules = ROOT / "packaging/prometheus/tern.rules.yml"
     verdict = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True, check=False)
     if verdict.returncode != 0:
@@ -67,21 +70,42 @@ def check_alerts_and_dashboard(promtool, page):
     dashboard = (ROOT / "packaging/prometheus/dashboard.json").read_text(encoding="utf-8")
     panels = json.loads(dashboard)["panels"]
     expressions = [target["expr"] for panel in panels for target in panel["targets"]]
-    source = (ROOT / "daemon/metrics/families.cc").read_text(encoding="utf-8")
     for name in set(re.findall(r"\btern_[a-z_]+", "\n".join(expressions) + rules.read_text(encoding="utf-8"))):
-        if f"\n{name}" not in page and f'"{name}"' not in source:
+        if f"\n{name}" not in page:
             sys.exit(f"alerts or dashboard speak of {name}, which there is not")
 
 
+def certified(programs, folder, number):
+    """A daemon's options; with them it proves that it is of this cluster."""
+    authority, own = folder / "authority", folder / f"node{number}"
+    ternctl = [programs / "ternctl", "pki"]
+    if number == 0:
+        subprocess.run([*ternctl, "init-ca", authority], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*ternctl, "issue", authority, "127.0.0.1", "--out", own], check=True, stdout=subprocess.DEVNULL)
+    return ["--peer-security", "tls", "--tls-ca-file", authority / "ca.pem", "--tls-certificate-file",
+            own / "127.0.0.1.pem", "--tls-key-file", own / "127.0.0.1.key"]
+
+
 def main():
-    ternd, program, promtool = sys.argv[1:]
+    programs, program, promtool = map(pathlib.Path, sys.argv[1:])
     metrics, prometheus = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as processes:
         folder = pathlib.Path(name)
-        processes.enter_context(running(
-            ternd, "--listen", "127.0.0.1:0", "--socket", folder / "sock", "--control-socket", folder / "control",
-            "--lanes", "2", "--metrics-listen", metrics, log=folder / "ternd.log"))
-        page = eventually(lambda: "tern_lanes" in (text := fetch(f"http://{metrics}/metrics")) and text, "metrics")
+        for number in range(2):
+            processes.enter_context(running(
+                programs / "ternd", "--listen", "127.0.0.1:0", "--socket", folder / f"sock{number}", "--control-socket",
+                folder / f"control{number}", "--lanes", "2", *certified(programs, folder, number),
+                *(["--metrics-listen", metrics] if number == 0 else []), log=folder / f"ternd{number}.log"))
+            # Longer than this test lasts; it is killed at the end.
+            processes.enter_context(running(
+                programs / "train_mnist", "--rank", number, "--size", 2, "--group-id-file", folder / "group", "--socket",
+                folder / f"sock{number}", "--recipe", "3lc:s=1", "--steps", 10_000_000, log=folder / f"rank{number}.log"))
+            eventually(lambda number=number: (folder / f"sock{number}").exists(), f"daemon {number}")
+        page = eventually(lambda: "tern_link_sent_bytes_total{" in (text := fetch(f"http://{metrics}/metrics")) and text,
+                          "metrics of links")
+        for family in ("tern_link_round_trip_seconds{", "tern_certificate_expiry_timestamp_seconds{"):
+            if f"\n{family}" not in page:
+                sys.exit(f"no {family} on\n{page}")
         verdict = subprocess.run([promtool, "check", "metrics"], input=page, capture_output=True, text=True, check=False)
         if verdict.returncode != 0 or verdict.stderr:
             sys.exit(f"promtool: {verdict.stderr}\n{page}")
@@ -92,7 +116,8 @@ def main():
         processes.enter_context(running(
             program, f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}",
             f"--web.listen-address={prometheus}", log=folder / "prometheus.log"))
-        for query, value in (("up", "1"), ("tern_lanes", "2"), ("tern_silent_lanes", "0"), ("tern_joins_total", "0")):
+        for query, value in (("up", "1"), ("tern_lanes", "2"), ("tern_silent_lanes", "0"), ("tern_peers", "1"),
+                             ("sum(tern_link_sent_bytes_total) > bool 0", "1")):
             got = eventually(lambda query=query: stored(prometheus, query), f"{query} in Prometheus")
             if got != value:
                 sys.exit(f"{query} is {got} in Prometheus, not {value}")

@@ -1,0 +1,85 @@
+// The example trains on real data through real daemons, and what protects the links between them
+// changes not a bit of what it learns.
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/cluster.h"
+#include "tests/e2e/peer_proofs.h"
+
+namespace tern::e2e {
+namespace {
+
+constexpr int kRanksOfNode = 2;
+constexpr int kSteps = 120;
+
+class Training : public ::testing::TestWithParam<std::string> {
+ protected:
+  // Two ranks on each of two nodes; the report of each, or null where a rank failed.
+  static std::vector<nlohmann::json> train(Cluster& cluster, const std::string& recipe) {
+    std::vector<Process> processes;
+    std::vector<nlohmann::json> reports;
+    const int size = kRanksOfNode * static_cast<int>(cluster.size());
+    const auto report_of = [&](int rank) {
+      return cluster.folder() + "/report" + std::to_string(rank) + ".json";
+    };
+    for (int rank = 0; rank < size; ++rank) {
+      const DaemonProcess& daemon = cluster[static_cast<std::size_t>(rank / kRanksOfNode)];
+      processes.emplace_back(
+          TERN_TRAIN_MNIST,
+          Options{"--rank", std::to_string(rank), "--size", std::to_string(size), "--group-id-file",
+                  cluster.folder() + "/group", "--socket", daemon.socket(), "--recipe", recipe,
+                  "--steps", std::to_string(kSteps), "--warm-up", "20", "--result",
+                  report_of(rank)},
+          daemon.folder() + "/ranks.log");
+    }
+    for (int rank = 0; rank < size; ++rank) {
+      const auto exit = processes[static_cast<std::size_t>(rank)].wait_exit();
+      EXPECT_TRUE(exit && exit->status == 0)
+          << "rank " << rank << ": "
+          << tail_of(cluster[static_cast<std::size_t>(rank / kRanksOfNode)].folder() +
+                     "/ranks.log");
+      std::ifstream file(report_of(rank));
+      reports.push_back(nlohmann::json::parse(file, nullptr, false));
+    }
+    return reports;
+  }
+
+  PeerProofs proofs;
+};
+
+TEST_P(Training, LearnsTheSameInPlaintextByCertificatesAndByAKey) {
+  const std::vector<std::vector<Options>> protections{
+      {{"--peer-security", "plaintext"}, {"--peer-security", "plaintext"}},
+      {proofs.certified("one", "127.0.0.1"), proofs.certified("one", "127.0.0.1")},
+      {proofs.keyed("key"), proofs.keyed("key")}};
+  nlohmann::json plaintext;
+  for (const auto& options : protections) {
+    SCOPED_TRACE(options[0][1]);
+    Cluster cluster(2, {}, options);
+    ASSERT_TRUE(cluster.running());
+    ASSERT_EQ(cluster[0].ask("status")["peer_security"], options[0][1]);
+    const std::vector<nlohmann::json> reports = train(cluster, GetParam());
+    for (const nlohmann::json& report : reports) {
+      ASSERT_TRUE(report.is_object());
+      EXPECT_TRUE(report["weights_agree"].get<bool>());
+      EXPECT_GT(report["wire_bytes_per_step"].get<double>(), 0);
+    }
+    EXPECT_GT(reports[0]["test_accuracy"].get<double>(), 0.85);
+    if (plaintext.is_null()) plaintext = reports[0];
+    EXPECT_EQ(reports[0]["weights_checksum"], plaintext["weights_checksum"]);
+    EXPECT_EQ(reports[0]["last_loss"], plaintext["last_loss"]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Recipes, Training, ::testing::Values("raw", "3lc:s=1"),
+                         [](const auto& name) {
+                           return std::string(name.param == "raw" ? "Raw" : "Threelc");
+                         });
+
+}  // namespace
+}  // namespace tern::e2e
