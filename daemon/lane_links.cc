@@ -342,13 +342,16 @@ void Lane::share_links(std::uint64_t now_ns) {
     ++job.links;
     job.under_way += link.unacked_bytes();
   });
-  for (const auto& job : jobs_) job->backlog = LaneShare::backlog(job->backlog, job->under_way);
+  std::uint32_t heavy_weight = 0;
+  for (const auto& job : jobs_) {
+    job->backlog = LaneShare::backlog(job->backlog, job->under_way);
+    if (!LaneShare::is_light(job->backlog)) heavy_weight += job->weight;
+  }
   for_links([&](const LaneJob& job, net::Link& link) {
-    const double part = load_.part(job.weight);
-    const double least = load_.part(load_.least_weight);
-    const std::uint64_t round_trip = link.delivery_rate().round_trip_ns;
-    link.bound_queue(
-        LaneShare::is_light(job.backlog) ? 0 : share_.bound(part, least, job.links, round_trip));
+    if (LaneShare::is_light(job.backlog)) return link.bound_queue(0);
+    const LaneShare::Parts parts{load_.part(job.weight), load_.part(load_.least_weight),
+                                 static_cast<double>(job.weight) / heavy_weight};
+    link.bound_queue(share_.bound(parts, job.links, link.delivery_rate().round_trip_ns));
   });
 }
 

@@ -20,8 +20,9 @@ class LaneShare {
   // Less of one link would cost more in wake-ups than it spares others in waiting.
   static constexpr double kLeastBytes = 16 << 10;
   // A job with no more than this under way on all its links of a lane, as one of small ops, is
-  // not what others wait for: its links have no bound, or it would send its own op in pieces.
-  static constexpr std::uint64_t kLightBytes = 96 << 10;
+  // not what others wait for: its links have no bound, or it would send its own op in pieces. Of
+  // ops of 64 KiB back to back two are under way at times: the acks of one come with the next.
+  static constexpr std::uint64_t kLightBytes = 160 << 10;
   // A bound that slows the links must not make the next one: what they carried at their fastest is
   // forgotten by half in about a second and a half.
   static constexpr double kMemory = 0.95;
@@ -52,13 +53,19 @@ class LaneShare {
     rated_ns_ = now_ns;
   }
 
-  // Of one of a job's `links`. `part` is the job's of all active ones', `least` the smallest of
-  // them.
-  std::size_t bound(double part, double least, std::uint32_t links,
+  // A job's of all active ones, by weight.
+  struct Parts {
+    double of_queue = 1.0;
+    double least_of_queue = 1.0;  // the smallest that a job has
+    double of_path = 1.0;         // of those that are not light: the others fill no path
+  };
+
+  // Of one of a job's `links`.
+  std::size_t bound(const Parts& parts, std::uint32_t links,
                     std::uint64_t round_trip_ns) const noexcept {
-    const double on_path = bytes_per_s_ * static_cast<double>(round_trip_ns) / 1e9;
-    const double queue = std::max(bytes_per_s_ * kQueueSeconds, kLeastBytes / least);
-    const double bytes = (on_path + part * queue) / std::max(links, 1u);
+    const double path = bytes_per_s_ * static_cast<double>(round_trip_ns) / 1e9;
+    const double queue = std::max(bytes_per_s_ * kQueueSeconds, kLeastBytes / parts.least_of_queue);
+    const double bytes = (parts.of_path * path + parts.of_queue * queue) / std::max(links, 1u);
     return static_cast<std::size_t>(std::max(bytes, kLeastBytes));
   }
 

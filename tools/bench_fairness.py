@@ -8,6 +8,9 @@ while another job keeps several operations of 64 MiB in flight; the figure is th
 ratios. It does so back to back, where its own operations queue behind each other on a shaped link, and
 with pauses, as a job that computes. Then two jobs flood at once, with weights 3 and 1, and the ratio of
 their speeds is shown.
+
+As in tools/bench.py all processes run in the real-time class where that is allowed. The link's token
+bucket is small: a wire has none, and through a large one a small operation after a pause goes for free.
 """
 
 import argparse
@@ -20,7 +23,7 @@ import sys
 import threading
 import time
 
-from bench import KIB, LINKS, run_ranks
+from bench import KIB, run_ranks, take_real_time
 from nodes import Link, Nodes, NodesError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -122,7 +125,7 @@ def run(options):
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
     nodes = Nodes("tern-bench-fairness", options.programs, logs,
-                  link=LINKS.get(options.rate, Link(options.rate)), loopback=options.loopback,
+                  link=Link(options.rate, burst=options.burst), loopback=options.loopback,
                   daemon_options=options.daemon_option)
     try:
         if not nodes.network:
@@ -147,6 +150,10 @@ def main():
     parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/bench-fairness")
     parser.add_argument("--rate", default="1gbit", help="of the link each way, in the words of tc")
+    parser.add_argument("--burst", default="32kb",
+                        help="of the link's token bucket: what leaves faster than the rate after a pause")
+    parser.add_argument("--no-real-time", dest="real_time", action="store_false",
+                        help="stay in the ordinary scheduling class, where what else runs decides the p99")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
     parser.add_argument("--recipe", default="raw", help="of the flood")
@@ -156,8 +163,11 @@ def main():
     parser.add_argument("--daemon-option", action="append", default=[], metavar="--NAME=VALUE",
                         help="of ternd's command line, as --daemon-option=--socket-send-buffer=96KiB")
     parser.add_argument("--loopback", action="store_true")
+    options = parser.parse_args()
+    if not take_real_time(options):
+        print("in the ordinary scheduling class: what else runs on this machine decides the p99")
     try:
-        run(parser.parse_args())
+        run(options)
     except NodesError as error:
         sys.exit(str(error))
 

@@ -103,30 +103,30 @@ LaneShare share_of_a_full_lane() {
 }
 
 TEST(LaneShare, KeepsThePathBusyAndAQuarterOfAMillisecondWaiting) {
-  EXPECT_EQ(share_of_a_full_lane().bound(1.0, 1.0, 1, 100'000), 10'000u + 25'000u);
+  EXPECT_EQ(share_of_a_full_lane().bound({1.0, 1.0, 1.0}, 1, 100'000), 10'000u + 25'000u);
 }
 
 TEST(LaneShare, DividesByWeightSoThatTheLightestHasEnough) {
   const LaneShare share = share_of_a_full_lane();
-  EXPECT_EQ(share.bound(0.25, 0.25, 1, 0), kLeast);
-  EXPECT_EQ(share.bound(0.75, 0.25, 1, 0), 3 * kLeast);
+  EXPECT_EQ(share.bound({0.25, 0.25, 1.0}, 1, 0), kLeast);
+  EXPECT_EQ(share.bound({0.75, 0.25, 1.0}, 1, 0), 3 * kLeast);
 }
 
 TEST(LaneShare, ALinkOfManyHasEnoughToo) {
-  EXPECT_EQ(share_of_a_full_lane().bound(0.5, 0.5, 15, 100'000), kLeast);
+  EXPECT_EQ(share_of_a_full_lane().bound({0.5, 0.5, 1.0}, 15, 100'000), kLeast);
 }
 
 TEST(LaneShare, RemembersTheFastestForAWhile) {
   LaneShare share = share_of_a_full_lane();
-  const std::size_t full = share.bound(1.0, 1.0, 1, 1'000'000);
+  const std::size_t full = share.bound({1.0, 1.0, 1.0}, 1, 1'000'000);
   std::uint64_t now = kNow + 19 * LaneShare::kLookNs;
   const auto look_at_nothing = [&](int times) {
     for (int i = 0; i < times; ++i) share.look(38'000'000, now += LaneShare::kLookNs);
   };
   look_at_nothing(1);
-  EXPECT_GT(share.bound(1.0, 1.0, 1, 1'000'000), full * 9 / 10);
+  EXPECT_GT(share.bound({1.0, 1.0, 1.0}, 1, 1'000'000), full * 9 / 10);
   look_at_nothing(1000);
-  EXPECT_LT(share.bound(1.0, 1.0, 1, 1'000'000), kLeast + 1000);
+  EXPECT_LT(share.bound({1.0, 1.0, 1.0}, 1, 1'000'000), kLeast + 1000);
 }
 
 TEST(LaneShare, AJobIsLightWhenItHasHadLittleUnderWayForAWhile) {
@@ -151,14 +151,14 @@ TEST(LaneShare, ALumpOfAcksIsNoRate) {
     if (look % 5 == 4) acked += 2'500'000;
     share.look(acked, kNow + look * LaneShare::kLookNs);
   }
-  EXPECT_EQ(share.bound(1.0, 1.0, 1, 10'000'000), 250'000u + kLeast);
+  EXPECT_EQ(share.bound({1.0, 1.0, 1.0}, 1, 10'000'000), 250'000u + kLeast);
 }
 
 TEST(LaneShare, APauseIsNoRate) {
   LaneShare share;
   share.look(0, kNow);
   share.look(1'000'000'000, kNow + 1'000'000'000);
-  EXPECT_EQ(share.bound(1.0, 1.0, 1, 100'000), kLeast);
+  EXPECT_EQ(share.bound({1.0, 1.0, 1.0}, 1, 100'000), kLeast);
 }
 
 }  // namespace
