@@ -1,4 +1,5 @@
-// By itself: the kernel's linux/tcp.h and libc's netinet/tcp.h, which Asio includes, are for different files.
+// By itself: the kernel's linux/tcp.h and libc's netinet/tcp.h, which Asio includes, are for
+// different files.
 
 #include "tests/net/sent_over_tcp.h"
 
