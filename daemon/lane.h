@@ -82,6 +82,7 @@ struct LanePeer {
   Work work, work_seen;
   // The link's count of bytes at the last look at its rate, and when that was.
   std::uint64_t rate_bytes = 0, rate_ns = 0;
+  std::uint64_t round_trip_ns = 0;  // as of the last look at what links share
   bool lost = false;
   bool served = false;    // epochs have used it
   bool reported = false;  // to speak of groups that are not known, though none has used it

@@ -330,7 +330,7 @@ void Lane::share_links(std::uint64_t now_ns) {
   const auto for_links = [this](auto&& action) {
     for (const LaneGroup* group : groups_) {
       for (LanePeer* peer : group->peers()) {
-        if (peer != nullptr && peer->link && !peer->lost) action(group->job(), *peer->link);
+        if (peer != nullptr && peer->link && !peer->lost) action(group->job(), *peer);
       }
     }
   };
@@ -338,20 +338,30 @@ void Lane::share_links(std::uint64_t now_ns) {
     job->links = 0;
     job->under_way = 0;
   }
-  for_links([](LaneJob& job, const net::Link& link) {
+  for_links([](LaneJob& job, LanePeer& peer) {
     ++job.links;
-    job.under_way += link.unacked_bytes();
+    job.under_way += peer.link->unacked_bytes();
+    peer.round_trip_ns = peer.link->delivery_rate().round_trip_ns;
   });
   std::uint32_t heavy_weight = 0;
   for (const auto& job : jobs_) {
     job->backlog = LaneShare::backlog(job->backlog, job->under_way);
     if (!LaneShare::is_light(job->backlog)) heavy_weight += job->weight;
   }
-  for_links([&](const LaneJob& job, net::Link& link) {
-    if (LaneShare::is_light(job.backlog)) return link.bound_queue(0);
+  // A link that was opened while others filled the path has never seen it empty.
+  const auto round_trip_to = [this](const wire::NodeId& node) {
+    std::uint64_t shortest = 0;
+    for (const auto& peer : peers_) {
+      if (peer->id != node || peer->round_trip_ns == 0) continue;
+      shortest = shortest == 0 ? peer->round_trip_ns : std::min(shortest, peer->round_trip_ns);
+    }
+    return shortest;
+  };
+  for_links([&](const LaneJob& job, LanePeer& peer) {
+    if (LaneShare::is_light(job.backlog)) return peer.link->bound_queue(0);
     const LaneShare::Parts parts{load_.part(job.weight), load_.part(load_.least_weight),
                                  static_cast<double>(job.weight) / heavy_weight};
-    link.bound_queue(share_.bound(parts, job.links, link.delivery_rate().round_trip_ns));
+    peer.link->bound_queue(share_.bound(parts, job.links, round_trip_to(peer.id)));
   });
 }
 
