@@ -76,7 +76,8 @@ std::vector<std::string> addresses_of(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* first = nullptr;
-  if (host.empty() || ::getaddrinfo(host.c_str(), nullptr, &hints, &first) != 0) return addresses;
+  if (host.empty() || host == "-" || ::getaddrinfo(host.c_str(), nullptr, &hints, &first) != 0)
+    return addresses;
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(first, ::freeaddrinfo);
   for (const addrinfo* one = first; one != nullptr; one = one->ai_next) {
     if (std::string text = address_text(*one->ai_addr); !text.empty()) addresses.push_back(text);

@@ -343,10 +343,11 @@ void Lane::share_links(std::uint64_t now_ns) {
     job.under_way += peer.link->unacked_bytes();
     peer.round_trip_ns = peer.link->delivery_rate().round_trip_ns;
   });
-  std::uint32_t heavy_weight = 0;
+  // Those that fill the path at this moment: a job between two of its bursts leaves it to others.
+  std::uint32_t filling = 0;
   for (const auto& job : jobs_) {
     job->backlog = LaneShare::backlog(job->backlog, job->under_way);
-    if (!LaneShare::is_light(job->backlog)) heavy_weight += job->weight;
+    if (!LaneShare::is_light(job->under_way)) filling += job->weight;
   }
   // A link that was opened while others filled the path has never seen it empty.
   const auto round_trip_to = [this](const wire::NodeId& node) {
@@ -359,8 +360,10 @@ void Lane::share_links(std::uint64_t now_ns) {
   };
   for_links([&](const LaneJob& job, LanePeer& peer) {
     if (LaneShare::is_light(job.backlog)) return peer.link->bound_queue(0);
+    const bool fills = !LaneShare::is_light(job.under_way);
+    const std::uint32_t all = filling + (fills ? 0 : job.weight);
     const LaneShare::Parts parts{load_.part(job.weight), load_.part(load_.least_weight),
-                                 static_cast<double>(job.weight) / heavy_weight};
+                                 static_cast<double>(job.weight) / all};
     peer.link->bound_queue(share_.bound(parts, job.links, round_trip_to(peer.id)));
   });
 }

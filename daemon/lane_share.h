@@ -57,7 +57,7 @@ class LaneShare {
   struct Parts {
     double of_queue = 1.0;
     double least_of_queue = 1.0;  // the smallest that a job has
-    double of_path = 1.0;         // of those that are not light: the others fill no path
+    double of_path = 1.0;         // of those that fill it now
   };
 
   // Of one of a job's `links`.

@@ -122,7 +122,7 @@ TEST(Doctor, SeesAnAddressThatOthersCannotReach) {
     expect(node.about("port"), Grade::good, "told node5.cluster:7700", "");
   }
   node.machine.advertised.clear();
-  expect(node.about("port"), Grade::fault, "node5.cluster has no address", "/etc/hosts");
+  expect(node.about("port"), Grade::advice, "node5.cluster has no address", "/etc/hosts");
 }
 
 TEST(Doctor, SeesThatTheDaemonDoesNotListenWhereOthersDial) {
@@ -132,6 +132,17 @@ TEST(Doctor, SeesThatTheDaemonDoesNotListenWhereOthersDial) {
          "told 10.0.0.5:7700, but the daemon listens on 127.0.0.1", "0.0.0.0");
   node.status["listen"] = "10.0.0.5:7700";
   expect(node.about("port"), Grade::good, "told 10.0.0.5:7700", "");
+  // One of the addresses of a name is enough, for all are dialled.
+  node.machine.interfaces.push_back({"eth0", "2001:db8::5", 25000});
+  node.machine.advertised = {"2001:db8::5", "10.0.0.5"};
+  expect(node.about("port"), Grade::good, "told", "");
+  node.machine.advertised = {"2001:db8::5"};
+  expect(node.about("port"), Grade::fault, "listens on 10.0.0.5 alone", "0.0.0.0");
+  // A machine's own name, which leads to itself and is where nobody else comes.
+  node.status["advertise"] = "node5:7700";
+  node.machine.advertised = {"127.0.1.1"};
+  node.status["listen"] = "127.0.1.1:7700";
+  expect(node.about("port"), Grade::fault, "listens on 127.0.1.1 alone", "0.0.0.0");
 }
 
 TEST(Doctor, SeesACertificateForAnotherName) {
@@ -149,10 +160,19 @@ TEST(Doctor, SeesACertificateForAnotherName) {
   expect(security({"node5", "10.0.0.5"}), Grade::good, "tls", "");
   expect(security({"node5"}), Grade::fault, "node5 is not for 10.0.0.5", "ternctl pki issue");
   expect(security({"tern CA"}, "authority"), Grade::good, "tls", "");
-  node.status["advertise"] = "Node5.cluster:7700";
-  expect(security({"node5.CLUSTER"}), Grade::good, "tls", "");
-  expect(security({"*.cluster"}), Grade::good, "tls", "");
-  expect(security({"*.other", "cluster"}), Grade::fault, "not for Node5.cluster", "advertise");
+  node.status["advertise"] = "Node5.lab.cluster:7700";
+  expect(security({"node5.LAB.cluster"}), Grade::good, "tls", "");
+  expect(security({"*.lab.cluster"}), Grade::good, "tls", "");
+  for (const char* const other : {"*.cluster", "*.other.cluster", "lab.cluster"}) {
+    expect(security({other}), Grade::fault, "not for Node5.lab.cluster", "advertise");
+  }
+  node.status["advertise"] = "short.cluster:7700";  // peers take no star for all of a domain
+  expect(security({"*.cluster"}), Grade::fault, "not for short.cluster", "advertise");
+  node.status["advertise"] = "[2001:db8:0::5]:7700";
+  expect(security({"2001:db8::5"}), Grade::good, "tls", "");
+  // Without names the subject's counts.
+  node.status["advertise"] = "node5:7700";
+  expect(security(json::array()), Grade::good, "tls", "");
 }
 
 TEST(Doctor, LooksAtPortLinksMemoryAndProcessorWithoutADaemon) {
@@ -162,9 +182,17 @@ TEST(Doctor, LooksAtPortLinksMemoryAndProcessorWithoutADaemon) {
   expect(node.alone_about("memory lock"), Grade::good, "enough", "");
   expect(node.alone_about("processor"), Grade::good, "AVX2", "");
   node.machine.default_port_taken = true;
-  node.machine.interfaces[1].speed_mbit = 1000;
   node.machine.memlock_bytes = 8 << 20;
   expect(node.alone_about("port"), Grade::advice, "taken", "ss -ltnp");
+  node.machine.interfaces = {{"lo", "127.0.0.1", 0},
+                             {"eth1", "10.0.1.5", 1000},
+                             {"eth0", "10.0.0.5", 25000},
+                             {"eth1", "fe80::6", 1000},
+                             {"eth0", "fe80::5", 25000}};
+  int links = 0;
+  for (const Finding& finding : examine_machine(node.machine))
+    links += finding.subject == "network";
+  EXPECT_EQ(links, 2);
   expect(node.alone_about("network"), Grade::advice, "1,000 Mbit/s", "compress gradients");
   expect(node.alone_about("memory lock"), Grade::advice, "8 MiB", "systemctl start ternd");
   node.machine.interfaces.clear();

@@ -112,6 +112,13 @@ TEST(LaneShare, DividesByWeightSoThatTheLightestHasEnough) {
   EXPECT_EQ(share.bound({0.75, 0.25, 1.0}, 1, 0), 3 * kLeast);
 }
 
+TEST(LaneShare, DividesThePathAmongThoseThatFillIt) {
+  const LaneShare share = share_of_a_full_lane();
+  EXPECT_EQ(share.bound({0.75, 0.25, 1.0}, 1, 1'000'000), 100'000u + 3 * kLeast);
+  EXPECT_EQ(share.bound({0.75, 0.25, 0.75}, 1, 1'000'000), 75'000u + 3 * kLeast);
+  EXPECT_EQ(share.bound({0.25, 0.25, 0.25}, 1, 1'000'000), 25'000u + kLeast);
+}
+
 TEST(LaneShare, ALinkOfManyHasEnoughToo) {
   EXPECT_EQ(share_of_a_full_lane().bound({0.5, 0.5, 1.0}, 15, 100'000), kLeast);
 }
@@ -130,7 +137,8 @@ TEST(LaneShare, RemembersTheFastestForAWhile) {
 }
 
 TEST(LaneShare, AJobIsLightWhenItHasHadLittleUnderWayForAWhile) {
-  EXPECT_TRUE(LaneShare::is_light(64 << 10));
+  EXPECT_TRUE(LaneShare::is_light(128 << 10));  // two ops of 64 KiB
+  EXPECT_FALSE(LaneShare::is_light(256 << 10));
   // Bursts of 4 MiB with 0.4 s between them are a flood all the time.
   std::uint64_t backlog = 0;
   for (int look = 0; look < 200; ++look) {

@@ -26,8 +26,9 @@ const std::string kToLane = "its connection to lane 0 was closed: ";
 
 class BadPeer : public ::testing::Test {
  protected:
-  explicit BadPeer(const std::string& peer_timeout = "1s")
-      : cluster(2, {"--handshake-timeout", "300ms", "--peer-timeout", peer_timeout}) {}
+  explicit BadPeer(const std::string& handshake_timeout = "300ms",
+                   const std::string& peer_timeout = "1s")
+      : cluster(2, {"--handshake-timeout", handshake_timeout, "--peer-timeout", peer_timeout}) {}
 
   void SetUp() override {
     ASSERT_TRUE(cluster.running());
@@ -351,7 +352,7 @@ TEST_F(BadPeer, OpensManyLinksOfNoGroup) {
 // So patient that the first strangers are still there when the last ones come.
 class BadPeersOfAPatientDaemon : public BadPeer {
  protected:
-  BadPeersOfAPatientDaemon() : BadPeer("60s") {}
+  BadPeersOfAPatientDaemon() : BadPeer("20s", "60s") {}
 
   // For the daemons too, which inherit it.
   static void SetUpTestSuite() {

@@ -38,7 +38,8 @@ class Training : public ::testing::TestWithParam<std::string> {
           daemon.folder() + "/ranks.log");
     }
     for (int rank = 0; rank < size; ++rank) {
-      const auto exit = processes[static_cast<std::size_t>(rank)].wait_exit();
+      const auto exit =
+          processes[static_cast<std::size_t>(rank)].wait_exit(std::chrono::minutes(5));
       EXPECT_TRUE(exit && exit->status == 0)
           << "rank " << rank << ": "
           << tail_of(cluster[static_cast<std::size_t>(rank / kRanksOfNode)].folder() +

@@ -185,6 +185,8 @@ def tell_the_journal(jobs):
     """What happens to a job, a group, a tensor or a peer is found by the journal's field of that."""
     one, other = jobs["bob"].ranks
     one.tell("reduce", 1)
+    eventually(lambda: any(row["job"] == "bob-job" and row["ops_in_flight"] > 0 for row in ternctl("groups")),
+               "the operation has begun")
     other.process.kill()
     check(one.reply().startswith("error "), "an operation goes on without its other rank")
     about = ("TERN_JOB=bob-job", "TERN_TENSOR=bob-layer")

@@ -96,11 +96,11 @@ def main():
                 programs / "ternd", "--listen", "127.0.0.1:0", "--socket", folder / f"sock{number}", "--control-socket",
                 folder / f"control{number}", "--lanes", "2", *certified(programs, folder, number),
                 *(["--metrics-listen", metrics] if number == 0 else []), log=folder / f"ternd{number}.log"))
+            eventually(lambda number=number: (folder / f"sock{number}").exists(), f"daemon {number}")
             # Longer than this test lasts; it is killed at the end.
             processes.enter_context(running(
                 programs / "train_mnist", "--rank", number, "--size", 2, "--group-id-file", folder / "group", "--socket",
                 folder / f"sock{number}", "--recipe", "3lc:s=1", "--steps", 10_000_000, log=folder / f"rank{number}.log"))
-            eventually(lambda number=number: (folder / f"sock{number}").exists(), f"daemon {number}")
         page = eventually(lambda: "tern_link_sent_bytes_total{" in (text := fetch(f"http://{metrics}/metrics")) and text,
                           "metrics of links")
         for family in ("tern_link_round_trip_seconds{", "tern_certificate_expiry_timestamp_seconds{"):
