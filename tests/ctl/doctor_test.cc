@@ -154,7 +154,7 @@ TEST(Doctor, SeesACertificateForAnotherName) {
                       {"subject", "node5"},
                       {"names", names},
                       {"expires", "some day"},
-                      {"not_after_s", node.machine.unix_s + 100 * 86'400}}});
+                      {"not_after_s", node.machine.unix_s + std::int64_t{100} * 86'400}}});
     return node.about("security");
   };
   expect(security({"node5", "10.0.0.5"}), Grade::good, "tls", "");

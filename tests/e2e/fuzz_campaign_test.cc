@@ -39,7 +39,7 @@ class Job {
   ~Job() { stop(); }
 
   std::string begin() {
-    if (const std::string problem = ranks_.join(); !problem.empty()) return problem;
+    if (std::string problem = ranks_.join(); !problem.empty()) return problem;
     thread_ = std::thread([this] {
       while (problem_.empty() && !stop_) {
         problem_ = disagreement(ranks_.ask_all("stream group=g ops=200 tensors=3 large=60000"));
@@ -107,6 +107,7 @@ class FuzzCampaign : public ::testing::Test {
   void run(std::unique_ptr<SocketFuzzer> fuzzer, const std::vector<std::string>& counters) {
     const Holdings before = cluster_[0].holdings();
     std::vector<std::int64_t> counted;
+    counted.reserve(counters.size());
     for (const auto& name : counters) counted.push_back(cluster_[0].counter(name));
     ASSERT_TRUE(eventually([&] { return job_.ops() >= 400; }));
     const auto began = std::chrono::steady_clock::now();
