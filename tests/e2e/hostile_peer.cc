@@ -39,32 +39,26 @@ HostilePeer::HostilePeer(int port, SSL_CTX* tls)
   if (!is_secure || SSL_is_init_finished(ssl_.get()) == 0) socket_.reset();
 }
 
+std::optional<std::size_t> HostilePeer::moved(ssize_t count) const {
+  if (count > 0) return static_cast<std::size_t>(count);
+  if (!ssl_)
+    return count < 0 && (errno == EAGAIN || errno == EINTR) ? std::nullopt
+                                                            : std::optional(std::size_t{0});
+  const int error = SSL_get_error(ssl_.get(), static_cast<int>(count));
+  const bool later = error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE;
+  return later ? std::nullopt : std::optional(std::size_t{0});
+}
+
 std::optional<std::size_t> HostilePeer::try_read(std::span<std::byte> bytes) {
   if (!socket_) return 0;
-  if (!ssl_) {
-    const ssize_t count = ::recv(socket_.get(), bytes.data(), bytes.size(), 0);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
-    return count < 0 ? 0 : static_cast<std::size_t>(count);
-  }
-  const int count = SSL_read(ssl_.get(), bytes.data(), static_cast<int>(bytes.size()));
-  if (count > 0) return static_cast<std::size_t>(count);
-  const int error = SSL_get_error(ssl_.get(), count);
-  if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) return std::nullopt;
-  return 0;
+  return moved(ssl_ ? SSL_read(ssl_.get(), bytes.data(), static_cast<int>(bytes.size()))
+                    : ::recv(socket_.get(), bytes.data(), bytes.size(), 0));
 }
 
 std::optional<std::size_t> HostilePeer::try_write(std::span<const std::byte> bytes) {
   if (!socket_) return 0;
-  if (!ssl_) {
-    const ssize_t count = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
-    return count < 0 ? 0 : static_cast<std::size_t>(count);
-  }
-  const int count = SSL_write(ssl_.get(), bytes.data(), static_cast<int>(bytes.size()));
-  if (count > 0) return static_cast<std::size_t>(count);
-  const int error = SSL_get_error(ssl_.get(), count);
-  if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) return std::nullopt;
-  return 0;
+  return moved(ssl_ ? SSL_write(ssl_.get(), bytes.data(), static_cast<int>(bytes.size()))
+                    : ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
 }
 
 bool HostilePeer::send(std::span<const std::byte> bytes) {

@@ -97,6 +97,8 @@ class HostilePeer {
   // Bytes moved; 0: the daemon has closed; nothing: later.
   std::optional<std::size_t> try_read(std::span<std::byte> bytes);
   std::optional<std::size_t> try_write(std::span<const std::byte> bytes);
+  // What the last call of the system or of OpenSSL says, as these two.
+  std::optional<std::size_t> moved(ssize_t count) const;
   bool receive(std::span<std::byte> bytes);
 
   Fd socket_;
