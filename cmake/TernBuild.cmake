@@ -35,7 +35,7 @@ if(TERN_WERROR)
 endif()
 if(TERN_SANITIZE)
   target_compile_options(tern_flags INTERFACE
-    -fsanitize=${TERN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+    -fsanitize=${TERN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(tern_flags INTERFACE -fsanitize=${TERN_SANITIZE})
   target_compile_definitions(tern_flags INTERFACE _GLIBCXX_ASSERTIONS)
   if(TERN_SANITIZE MATCHES thread)
@@ -43,6 +43,14 @@ if(TERN_SANITIZE)
   endif()
 endif()
 target_include_directories(tern_flags INTERFACE "${PROJECT_SOURCE_DIR}")
+
+# For what follows in a folder, where nothing loops over tensors: under sanitizers it would take longer to
+# compile than to run, and -O0 halves the former.
+macro(tern_compile_quickly)
+  if(TERN_SANITIZE)
+    add_compile_options(-O0)
+  endif()
+endmacro()
 
 find_package(Threads REQUIRED)
 

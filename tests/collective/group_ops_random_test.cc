@@ -146,7 +146,9 @@ std::uint64_t first_seed() {
   const char* text = std::getenv("TERN_SEED");
   return text != nullptr ? std::strtoull(text, nullptr, 10) : 1;
 }
-std::uint64_t seed_count() { return std::getenv("TERN_SEED") != nullptr ? 1 : 300; }
+std::uint64_t seed_count() {
+  return std::getenv("TERN_SEED") != nullptr ? 1 : TERN_GROUP_OPS_SEEDS;
+}
 
 // TERN_SEED=n repeats one seed.
 TEST(GroupOpsRandom, EverythingCompletes) {
