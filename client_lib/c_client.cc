@@ -5,6 +5,7 @@
 #include <string>
 
 #include "client_lib/handles.h"
+#include "client_lib/sized_struct.h"
 
 using namespace tern::client_lib;
 using tern::Errc;
@@ -24,8 +25,11 @@ std::string text_or(const char* text, const char* variable, const char* otherwis
   return from_environment != nullptr && *from_environment != '\0' ? from_environment : otherwise;
 }
 
-tern_status connect(const tern_connect_options& options, tern_client** client) {
-  if (options.struct_size < sizeof options) return refuse("options.struct_size is too small");
+tern_status connect(const tern_connect_options& passed, tern_client** client) {
+  tern_connect_options options;
+  if (const tern_status status = read_struct(passed, "options", options); status != TERN_OK) {
+    return status;
+  }
   if (options.reserved != 0) return refuse("options.reserved must be 0");
   if (!is_timeout(options.timeout_ms)) return refuse("options.timeout_ms must be -1 or more");
   if (options.arena_bytes > tern::shm::kMaxArenaBytes) return refuse("arena_bytes is above 16 TiB");

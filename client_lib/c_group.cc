@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "client_lib/handles.h"
+#include "client_lib/sized_struct.h"
 
 using namespace tern::client_lib;
 using tern::Result;
@@ -26,9 +27,12 @@ std::unique_ptr<Handle> take_handle(std::vector<std::unique_ptr<Handle>>& handle
   return taken;
 }
 
-tern_status join(tern_client& client, const tern_group_id& id, const tern_join_options& options,
+tern_status join(tern_client& client, const tern_group_id& id, const tern_join_options& passed,
                  tern_group** group) {
-  if (options.struct_size < sizeof options) return refuse("options.struct_size is too small");
+  tern_join_options options;
+  if (const tern_status status = read_struct(passed, "options", options); status != TERN_OK) {
+    return status;
+  }
   const std::size_t length = ::strnlen(id.text, sizeof id.text);
   if (length == 0 || length == sizeof id.text) return refuse("the group id is empty or has no end");
   if (options.size < 1 || options.size > kMaxRanks) return refuse("size must be 1..1024");
@@ -64,8 +68,11 @@ bool read_text(const char* text, std::size_t max_bytes, std::string_view& out) n
   return length >= 1 && length <= max_bytes;
 }
 
-tern_status declare(tern_group& group, const tern_tensor_options& options, tern_tensor** tensor) {
-  if (options.struct_size < sizeof options) return refuse("options.struct_size is too small");
+tern_status declare(tern_group& group, const tern_tensor_options& passed, tern_tensor** tensor) {
+  tern_tensor_options options;
+  if (const tern_status status = read_struct(passed, "options", options); status != TERN_OK) {
+    return status;
+  }
   if (options.reserved != 0) return refuse("options.reserved must be 0");
   DeclareOptions given;
   if (options.name == nullptr || !read_text(options.name, 127, given.name)) {
@@ -136,14 +143,16 @@ tern_status tern_group_leave(tern_group* group) {
 tern_status tern_group_get_info(tern_group* group, tern_group_info* info) {
   if (group == nullptr || info == nullptr) return refuse("group or info is NULL");
   return guarded(*group->owner, [&]() -> tern_status {
-    if (info->struct_size < sizeof *info) return refuse("info.struct_size is too small");
+    if (const tern_status status = check_size(*info, "info"); status != TERN_OK) return status;
     const GroupState& state = *group->state;
-    info->rank = state.rank;
-    info->size = state.size;
-    info->node = state.node;
-    info->node_count = static_cast<std::int32_t>(state.node_count);
-    info->epoch = state.epoch;
-    info->last_common_op = state.last_common_op;
+    tern_group_info known = TERN_GROUP_INFO_INIT;
+    known.rank = state.rank;
+    known.size = state.size;
+    known.node = state.node;
+    known.node_count = static_cast<std::int32_t>(state.node_count);
+    known.epoch = state.epoch;
+    known.last_common_op = state.last_common_op;
+    write_struct(known, info);
     return TERN_OK;
   });
 }
@@ -173,27 +182,28 @@ tern_status tern_tensor_release(tern_tensor* tensor) {
 tern_status tern_tensor_get_stats(tern_tensor* tensor, tern_tensor_stats* stats) {
   if (tensor == nullptr || stats == nullptr) return refuse("tensor or stats is NULL");
   return guarded(*tensor->owner->owner, [&]() -> tern_status {
-    if (stats->struct_size < sizeof *stats) return refuse("stats.struct_size is too small");
+    if (const tern_status status = check_size(*stats, "stats"); status != TERN_OK) return status;
     const auto answer = tensor->owner->owner->client->stats(*tensor->state);
     if (!answer) return report_error(answer.error());
-    stats->reserved = 0;
-    stats->ops = answer->ops;
-    stats->bytes_raw = answer->bytes_raw;
-    stats->bytes_sent = answer->bytes_sent;
-    stats->ratio = answer->bytes_sent == 0 ? 1.0
-                                           : static_cast<double>(answer->bytes_raw) /
-                                                 static_cast<double>(answer->bytes_sent);
-    stats->residual_ratio = std::bit_cast<double>(answer->residual_ratio_bits);
-    stats->encode_ns = answer->encode_ns;
-    stats->queue_ns = answer->queue_ns;
-    stats->wire_ns = answer->wire_ns;
-    stats->decode_ns = answer->decode_ns;
-    stats->wait_ns = answer->wait_ns;
-    stats->raw_fallbacks = answer->raw_fallbacks;
-    stats->state_bytes = answer->state_bytes;
-    static_assert(sizeof stats->recipe == sizeof answer->recipe);
-    std::memcpy(stats->recipe, answer->recipe, sizeof stats->recipe);
-    stats->recipe[sizeof stats->recipe - 1] = '\0';
+    tern_tensor_stats known = TERN_TENSOR_STATS_INIT;
+    known.ops = answer->ops;
+    known.bytes_raw = answer->bytes_raw;
+    known.bytes_sent = answer->bytes_sent;
+    known.ratio = answer->bytes_sent == 0 ? 1.0
+                                          : static_cast<double>(answer->bytes_raw) /
+                                                static_cast<double>(answer->bytes_sent);
+    known.residual_ratio = std::bit_cast<double>(answer->residual_ratio_bits);
+    known.encode_ns = answer->encode_ns;
+    known.queue_ns = answer->queue_ns;
+    known.wire_ns = answer->wire_ns;
+    known.decode_ns = answer->decode_ns;
+    known.wait_ns = answer->wait_ns;
+    known.raw_fallbacks = answer->raw_fallbacks;
+    known.state_bytes = answer->state_bytes;
+    static_assert(sizeof known.recipe == sizeof answer->recipe);
+    std::memcpy(known.recipe, answer->recipe, sizeof known.recipe);
+    known.recipe[sizeof known.recipe - 1] = '\0';
+    write_struct(known, stats);
     return TERN_OK;
   });
 }

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "client_lib/handles.h"
+#include "client_lib/sized_struct.h"
 
 using namespace tern::client_lib;
 using tern::Result;
@@ -21,7 +22,6 @@ bool overlap(const void* a, const void* b, std::uint64_t bytes) noexcept {
 // What is reserved must be as a program of this version leaves it: a later meaning is refused, not
 // ignored.
 tern_status check_reserved(const tern_op& op) noexcept {
-  if (op.struct_size < sizeof op) return refuse("op.struct_size is too small");
   if (op.reserved != 0) return refuse("op.reserved must be 0");
   if (op.wait_event != 0 || op.signal_event != 0 || op.counts != nullptr) {
     set_error_detail("device events and per-rank counts are reserved for a later version");
@@ -86,7 +86,10 @@ tern_status read_recipe(const tern_op& op, OpRequest& request) {
   return TERN_OK;
 }
 
-tern_status read_op(const tern_group& group, const tern_op& op, OpRequest& request) {
+// `op`: what the caller passed, as this version knows it.
+tern_status read_op(const tern_group& group, const tern_op& passed, tern_op& op,
+                    OpRequest& request) {
+  if (const tern_status sized = read_struct(passed, "op", op); sized != TERN_OK) return sized;
   request.group = group.state;
   request.priority = op.priority;
   tern_status status = check_reserved(op);
@@ -112,11 +115,15 @@ tern_status tern_all_reduce(tern_group* group, const tern_op* op, tern_ticket* t
   }
   return guarded(*group->owner, [&]() -> tern_status {
     *ticket = 0;
+    tern_op known;
     OpRequest request;
     request.kind = tern::shm::OpKind::all_reduce;
-    if (const tern_status status = read_op(*group, *op, request); status != TERN_OK) return status;
-    if (raw(op->reduction) > TERN_PRODUCT) return refuse("reduction is not one of tern_reduction");
-    request.reduction = static_cast<tern::Reduction>(raw(op->reduction));
+    if (const tern_status status = read_op(*group, *op, known, request); status != TERN_OK) {
+      return status;
+    }
+    if (raw(known.reduction) > TERN_PRODUCT)
+      return refuse("reduction is not one of tern_reduction");
+    request.reduction = static_cast<tern::Reduction>(raw(known.reduction));
     if (request.reduction == tern::Reduction::average && !tern::dtype_is_float(request.dtype)) {
       return refuse("average is for floating-point types only");
     }
@@ -130,12 +137,15 @@ tern_status tern_broadcast(tern_group* group, const tern_op* op, tern_ticket* ti
   }
   return guarded(*group->owner, [&]() -> tern_status {
     *ticket = 0;
+    tern_op known;
     OpRequest request;
     request.kind = tern::shm::OpKind::broadcast;
-    if (const tern_status status = read_op(*group, *op, request); status != TERN_OK) return status;
-    if (op->root < 0 || op->root >= group->state->size) return refuse("root must be 0..size-1");
-    request.root = static_cast<std::uint32_t>(op->root);
-    request.input_matters = op->root == group->state->rank;
+    if (const tern_status status = read_op(*group, *op, known, request); status != TERN_OK) {
+      return status;
+    }
+    if (known.root < 0 || known.root >= group->state->size) return refuse("root must be 0..size-1");
+    request.root = static_cast<std::uint32_t>(known.root);
+    request.input_matters = known.root == group->state->rank;
     return submit(*group, request, ticket);
   });
 }
