@@ -101,6 +101,7 @@ Result<std::shared_ptr<Device>> Device::open(const RdmaSettings& settings, std::
   }
   std::vector<std::shared_ptr<Device>> usable;
   std::string reasons;
+  bool is_down = false;  // one of them is, for now
   for (int i = 0; i < count; ++i) {
     ibv_device* handle = list.get()[i];
     if (const std::string problem = node_problem(*handle); !problem.empty()) {
@@ -123,12 +124,14 @@ Result<std::shared_ptr<Device>> Device::open(const RdmaSettings& settings, std::
         usable.push_back(std::move(device));
       } else {
         reasons += "; " + opened.error().text;
+        is_down = is_down || opened.error().code == Errc::unreachable;
       }
     }
   }
   if (usable.empty()) {
     if (reasons.empty()) reasons = "; none is named " + settings.devices;
-    return fail(Errc::unsupported, "no RDMA device is usable" + reasons);
+    return fail(is_down ? Errc::unreachable : Errc::unsupported,
+                "no RDMA device is usable" + reasons);
   }
   return usable[lane % usable.size()];
 }

@@ -17,7 +17,7 @@ namespace tern::rdma {
 class Device {
  public:
   // The `lane`-th usable port of those that the settings allow. The error's text says for each why
-  // it is not usable and what to do about it.
+  // it is not usable and what to do about it. Errc::unreachable: a port is down, and may come up.
   static Result<std::shared_ptr<Device>> open(const RdmaSettings& settings, std::uint32_t lane);
 
   ibv_context* context() const noexcept { return context_.get(); }

@@ -21,9 +21,10 @@ bool RdmaStream::pass_hello(const net::OutgoingFrame& frame) {
   }
   std::string why = "the settings say so";
   const bool has_device = choice_ != Choice::never && transport_.device(why) != nullptr;
-  // A device that is gone for now is no reason never to be asked: the peer asks again and again.
-  const bool may_have_again = choice_ == Choice::if_possible && transport_.has_had_device();
-  if (!has_device && !may_have_again) {
+  // A device that is gone or down for now is no reason never to be asked: the peer asks again and
+  // again.
+  const bool may_have_later = choice_ == Choice::if_possible && transport_.may_have_device();
+  if (!has_device && !may_have_later) {
     stay_on_control(why, false);
     return mode_ == Mode::closed;
   }

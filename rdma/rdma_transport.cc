@@ -57,10 +57,11 @@ std::shared_ptr<Device> RdmaTransport::device(std::string& why) {
     auto opened = Device::open(settings_, lane_);
     if (opened) {
       device_ = std::move(*opened);
-      has_had_device_ = true;
+      may_have_device_ = true;
       watch_device();
     } else {
       device_trouble_ = opened.error().text;
+      may_have_device_ = may_have_device_ || opened.error().code == Errc::unreachable;
     }
   }
   if (!device_) why = device_trouble_;

@@ -62,8 +62,8 @@ class RdmaTransport final : public net::Transport {
   // ---- For RdmaStream
   // The device, opened now if it is not. Null: `why` says why there is none.
   std::shared_ptr<Device> device(std::string& why);
-  // There was one, now or earlier.
-  bool has_had_device() const { return has_had_device_; }
+  // There was one, or there is one that cannot be used for now: its port is down, say.
+  bool may_have_device() const { return may_have_device_; }
   Choice choice_for(std::string_view host) const;
   net::Transport& control() { return control_; }
   const Clock& clock() const { return clock_; }
@@ -88,7 +88,7 @@ class RdmaTransport final : public net::Transport {
   std::unordered_map<std::string, PeerTrouble> troubles_;
 
   std::shared_ptr<Device> device_;
-  bool has_had_device_ = false;
+  bool may_have_device_ = false;
   std::string device_trouble_;
   std::uint64_t next_open_ns_ = 0;
   std::uint64_t next_check_ns_ = 0;

@@ -143,6 +143,25 @@ def on_carrier(pair, carrier):
     return bool(rows) and all(row["state"] == "up" and row["transport"] == carrier for row in rows)
 
 
+def ends_on_rdma(pair, ranks):
+    """From TCP, without a usable device, to RDMA with it. The checksum and the failovers until then."""
+    # So that the training is not over before RDMA is there.
+    for rank in ranks:
+        rank.send_signal(signal.SIGSTOP)
+    wait_for("the links are on TCP", lambda: on_carrier(pair, "tcp"))
+    failovers = [row["failovers"] for node in range(2) for row in pair.lanes(node)]
+    restore_device()
+    wait_for("the links are on RDMA", lambda: on_carrier(pair, "rdma"))
+    before = {row["lane"]: row["frames_sent"] for row in pair.lanes()}
+    for rank in ranks:
+        rank.send_signal(signal.SIGCONT)
+    wait_for("these frames travel over RDMA", lambda: any(
+        row["transport"] == "rdma" and row["frames_sent"] > before.get(row["lane"], 0) for row in pair.lanes()))
+    checksum = pair.end_training(ranks)
+    pair.close()
+    return checksum, max(failovers)
+
+
 def comes_back(expected, what, disturb):
     """RDMA fails in mid-training, TCP takes over, and after rdma_retry frames are on RDMA again."""
     pair = Pair("auto", resume_timeout="20s", peer_timeout="20s")
@@ -150,23 +169,21 @@ def comes_back(expected, what, disturb):
     wait_for("frames travel over RDMA", lambda: any(
         row["transport"] == "rdma" and row["frames_sent"] > 200 for row in pair.lanes()))
     disturb()
-    # So that the training is not over before RDMA is back.
-    for rank in ranks:
-        rank.send_signal(signal.SIGSTOP)
-    wait_for("the links are on TCP", lambda: on_carrier(pair, "tcp"))
-    failovers = [row["failovers"] for node in range(2) for row in pair.lanes(node)]
-    restore_device()
-    wait_for("the links are on RDMA again", lambda: on_carrier(pair, "rdma"))
-    before = {row["lane"]: row["frames_sent"] for row in pair.lanes()}
-    for rank in ranks:
-        rank.send_signal(signal.SIGCONT)
-    wait_for("frames travel over RDMA again", lambda: any(
-        row["transport"] == "rdma" and row["frames_sent"] > before.get(row["lane"], 0) for row in pair.lanes()))
-    checksum = pair.end_training(ranks)
-    pair.close()
+    checksum, failovers = ends_on_rdma(pair, ranks)
     assert checksum == expected, f"{what}, and back: other bits"
-    assert max(failovers) > 0, failovers
+    assert failovers > 0
     say(f"{what}, TCP, and back on RDMA after rdma_retry: the same bits")
+
+
+def comes_late(expected):
+    """A device whose port is down when the daemons start is used once it is up."""
+    call("ip", "link", "set", "d0", "down")
+    pair = Pair("auto", resume_timeout="20s", peer_timeout="20s")
+    ranks = pair.begin_training()
+    wait_for("there are links", pair.lanes)
+    checksum, _ = ends_on_rdma(pair, ranks)
+    assert checksum == expected, "link down at first: other bits"
+    say("link down at first, TCP, and RDMA after rdma_retry: the same bits")
 
 
 def devices_of_lanes(pair):
@@ -229,6 +246,7 @@ def main():
     assert disturbed(expected, "device deleted", lambda: call("rdma", "link", "delete", "rxe0")) > 0
     comes_back(expected, "link down", lambda: call("ip", "link", "set", "d0", "down"))
     comes_back(expected, "device deleted", lambda: call("rdma", "link", "delete", "rxe0"))
+    comes_late(expected)
     striped(expected)
     shaping = ("tc", "qdisc", "replace", "dev", "lo", "root", "netem")
     disturbed(expected, "delay of 2 ms and 1 % loss", lambda: call(*shaping, "delay", "2ms", "loss", "1%"),
