@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/cores.h"
 #include "codec/target/target.h"
 #include "daemon/access.h"
 #include "daemon/carrier.h"
@@ -198,7 +199,7 @@ Status Daemon::Parts::open(const Config& given) {
   LaneThread::Idle idle;
   idle.spin_ns = config.spin_ns;
   idle.pin = config.pin_lanes;
-  idle.cores = std::thread::hardware_concurrency();
+  idle.cores = usable_cores();
   idle.lanes = config.lanes;
   std::vector<Lane*> lane_pointers;
   std::vector<SignOfLife*> signs;
@@ -247,7 +248,7 @@ ConductorSettings Daemon::Parts::conductor_settings() const {
   settings.join_timeout_max_ns = config.join_timeout_max_ns;
   settings.spin_ns = config.spin_ns;
   settings.state_ttl_ns = config.state_ttl_ns;
-  settings.cores = std::thread::hardware_concurrency();
+  settings.cores = usable_cores();
   settings.active_chunks = 2 * config.result_slabs;
   settings.verify = config.verify;
   settings.default_gradient_recipe = config.default_gradient_recipe;
