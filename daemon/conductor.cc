@@ -348,8 +348,9 @@ void Conductor::on_control_message(LinkRef from, const nlohmann::json& message) 
 
 void Conductor::on_control_link_lost(LinkRef link, Errc reason, bool worked,
                                      const std::string& why) {
-  const bool is_refusal = reason == Errc::permission_denied;
-  if (is_refusal) {
+  const bool is_distrust = reason == Errc::permission_denied;
+  const bool is_refusal = is_distrust || reason == Errc::version_mismatch;
+  if (is_distrust) {
     ++counters_->peers_not_trusted;
     const std::string peer = links_.name_of(link);
     log_about({.peer = peer}, spdlog::level::warn, "no link to a peer: {}", why);
@@ -364,7 +365,7 @@ void Conductor::on_control_link_lost(LinkRef link, Errc reason, bool worked,
     std::vector<std::uint32_t> ranks;
     for (const auto& [rank, joining] : set.ranks) ranks.push_back(rank);
     for (const auto rank : ranks) {
-      refuse_join(set, rank, is_refusal ? Errc::permission_denied : Errc::unreachable,
+      refuse_join(set, rank, is_refusal ? reason : Errc::unreachable,
                   "the group's coordinator at " + set.id.host + ":" + std::to_string(set.id.port) +
                       " cannot be reached: " + why);
     }

@@ -218,6 +218,7 @@ class Conductor final : public ControlSender,
     std::uint64_t number = 0;
     std::string_view group = {};
   };
+  void log_user(const Client& client, const std::string& what);
   void log_refusal(const Request& request, const char* what, Errc code, const std::string& text);
   void refuse_join(const Request& join, Errc code, const std::string& text);
   void refuse_declaration(const Request& declaration, Errc code, const std::string& text);

@@ -68,9 +68,7 @@ void Conductor::on_client_packet(std::uint64_t id, std::span<const std::byte> by
   if (bytes.size() >= sizeof(header)) std::memcpy(&header, bytes.data(), sizeof(header));
   const auto bad = [&](const char* why) {
     ++counters_->bad_packets;
-    log_about({.job = client.job}, spdlog::level::warn,
-              "client {} (pid {}, uid {}): {}; it is disconnected", id, client.credentials.pid,
-              client.credentials.uid, why);
+    log_user(client, std::string("is disconnected: ") + why);
     answer(id, header.request, Errc::protocol_error, why);
     drop_client(client, why);
   };
@@ -127,8 +125,7 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
     if (code == Errc::quota_exceeded) {
       count_quota_refusal(client, text);
     } else {
-      spdlog::warn("client pid {} uid {} was refused: {}", client.credentials.pid,
-                   client.credentials.uid, text);
+      log_user(client, "was refused: " + text);
     }
     answer(client.id, request, code, text);
     drop_client(client, "it was refused");
@@ -229,8 +226,7 @@ void Conductor::expire_silent_clients() {
   }
   for (Client* client : silent) {
     ++counters_->clients_refused;
-    spdlog::warn("client pid {} uid {} has not said hello in time; it is disconnected",
-                 client->credentials.pid, client->credentials.uid);
+    log_user(*client, "is disconnected: it has not said hello in time");
     drop_client(*client, "it did not say hello");
   }
 }

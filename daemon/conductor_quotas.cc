@@ -26,10 +26,7 @@ std::string limit(const char* name, std::uint64_t value) {
 
 void Conductor::count_quota_refusal(const Client& client, const std::string& text) {
   ++counters_->quota_refusals;
-  // By user: those without a hello are another client each time.
-  if (!user_log_.admits(client.credentials.uid, clock_.now_ns())) return;
-  log_about({.job = client.job}, spdlog::level::warn, "client pid {} uid {} was refused: {}",
-            client.credentials.pid, client.credentials.uid, text);
+  log_user(client, "was refused: " + text);
 }
 
 void Conductor::refuse_quota(const Client& client, std::uint64_t request, const std::string& text) {

@@ -19,6 +19,13 @@ void Conductor::log_refusal(const Request& request, const char* what, Errc code,
             client.credentials.uid, what, errc_name(code), text);
 }
 
+// By user: whoever connects again and again is another client each time.
+void Conductor::log_user(const Client& client, const std::string& what) {
+  if (!user_log_.admits(client.credentials.uid, clock_.now_ns())) return;
+  log_about({.job = client.job}, spdlog::level::warn, "client pid {} uid {} {}",
+            client.credentials.pid, client.credentials.uid, what);
+}
+
 // The lane has counted it and told the client.
 void Conductor::on_entry_refused(const Event& event) {
   const auto found = clients_.find(event.client->id);

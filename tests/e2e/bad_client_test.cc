@@ -75,6 +75,7 @@ TEST_F(BadClient, SendsGarbageOnTheSocket) {
     client.receive();
   }
   EXPECT_GE(cluster[0].counter("bad_packets"), 8);
+  EXPECT_TRUE(cluster[0].logs("is disconnected: it sent what is not a packet of Tern"));
 }
 
 TEST_F(BadClient, AsksForWhatIsNotAllowed) {
@@ -105,6 +106,8 @@ TEST_F(BadClient, AsksForWhatIsNotAllowed) {
         << one.name << ": " << answer->detail;
     EXPECT_TRUE(client.is_thrown_out()) << one.name;
   }
+  EXPECT_EQ(cluster[0].counter("clients_refused"), static_cast<std::int64_t>(cases.size()));
+  EXPECT_TRUE(cluster[0].logs("was refused: "));
 }
 
 TEST_F(BadClient, SubmitsBadEntries) {
@@ -192,10 +195,8 @@ TEST_F(BadClient, ScribblesOverItsRings) {
     };
     switch (round % 6) {
       case 0:
-        store(rings.submit.tail, random());
-        break;
       case 1:
-        store(rings.submit.tail, shm::kRingEntries + 1);
+        store(rings.submit.tail, round % 6 == 0 ? random() : shm::kRingEntries + 1);
         break;
       case 2: {  // a full ring of noise
         const auto ring = client.segment().submit_ring(0);
@@ -224,10 +225,9 @@ TEST_F(BadClient, ScribblesOverItsRings) {
     }
     client.wake();
     // Thrown out where the damage shows; in any case its death below is taken well.
-    if (round % 6 <= 1) {
-      EXPECT_TRUE(client.is_thrown_out()) << round;
-    }
+    EXPECT_TRUE(round % 6 > 1 || client.is_thrown_out()) << round;
   }
+  EXPECT_TRUE(cluster[0].logs("is gone: its submission ring is corrupt"));
 }
 
 // The daemon writes them in reports, in its log, and in the flight record of a lost rank.
@@ -267,6 +267,7 @@ TEST_F(BadClient, Floods) {
       }
       return cluster[0].ask("clients").size() == 1;
     })) << next;
+    EXPECT_TRUE(cluster[0].logs("is gone: its completion ring is full or corrupt"));
   }
   {
     // Asks and never reads the answers.
@@ -283,6 +284,7 @@ TEST_F(BadClient, NeverSaysHello) {
   silent.reserve(100);
   for (int i = 0; i < 100; ++i) silent.emplace_back(cluster[0].socket());
   for (auto& client : silent) EXPECT_TRUE(client.is_thrown_out());
+  EXPECT_EQ(cluster[0].counter("clients_refused"), 100);
 }
 
 TEST_F(BadClient, FindsQuotasOnClientsAndArenas) {
@@ -442,6 +444,8 @@ TEST_F(BadClient, DiffersFromTheOtherRanks) {
       }
     }
   }
+  EXPECT_GE(cluster[0].counter("ops_failed"), static_cast<std::int64_t>(2 * cases.size()));
+  EXPECT_TRUE(cluster[0].logs("failed: mismatch: "));
   // The group goes on.
   EXPECT_EQ(disagreement(ranks.ask_all("stream group=g ops=20")), "");
   // Roles differ by declaration: between nodes the first use tells.
@@ -486,6 +490,8 @@ TEST(StateQuota, RefusesADeclarationAndTakesItAfterARelease) {
   const Reply refused = ranks[0].ask(declare + "b");
   EXPECT_EQ(refused.code, TERN_ERR_QUOTA_EXCEEDED) << refused;
   EXPECT_THAT(refused.text, HasSubstr("max_state_bytes"));
+  EXPECT_EQ(cluster[0].counter("quota_refusals"), 1);
+  EXPECT_TRUE(cluster[0].logs("more exceeds max_state_bytes"));
   ASSERT_TRUE(ranks[0].ask("release group=g name=a").ok());
   EXPECT_TRUE(eventually([&] { return ranks[0].ask(declare + "b").ok(); }));
 }

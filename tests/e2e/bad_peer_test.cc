@@ -1,8 +1,11 @@
 // What may come to a daemon's port: none of it is believed, and the job beside it does not notice.
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <cstdio>
@@ -10,10 +13,14 @@
 #include <functional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "base/errc.h"
+#include "base/fd.h"
 #include "tests/e2e/hostile_peer.h"
 #include "tests/e2e/rank_process.h"
+#include "wire/hello.h"
 #include "wire/op_frames.h"
 
 namespace tern::e2e {
@@ -51,6 +58,58 @@ class BadPeer : public ::testing::Test {
   Holdings before;
   int port = 0;
 };
+
+// A coordinator that refuses every hello, as a daemon of another wire version does.
+class ForeignCoordinator {
+ public:
+  ForeignCoordinator() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sockaddr generic{};
+    std::memcpy(&generic, &address, sizeof(generic));
+    EXPECT_EQ(::bind(socket_.get(), &generic, sizeof(address)), 0);
+    EXPECT_EQ(::listen(socket_.get(), 16), 0);
+    socklen_t bytes = sizeof(generic);
+    EXPECT_EQ(::getsockname(socket_.get(), &generic, &bytes), 0);
+    std::memcpy(&address, &generic, sizeof(address));
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~ForeignCoordinator() {
+    ::shutdown(socket_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  int port() const { return port_; }
+
+ private:
+  void serve() {
+    const auto refusal = wire::make_refuse(Errc::version_mismatch, "it speaks protocol 9 only");
+    std::vector<Fd> refused;
+    for (;;) {
+      Fd peer(::accept(socket_.get(), nullptr, nullptr));
+      if (!peer) return;
+      wire::HelloFrame hello;
+      static_cast<void>(::recv(peer.get(), &hello, sizeof(hello), MSG_WAITALL));
+      static_cast<void>(::send(peer.get(), &refusal, sizeof(refusal), MSG_NOSIGNAL));
+      refused.push_back(std::move(peer));
+    }
+  }
+  Fd socket_;
+  int port_ = 0;
+  std::thread thread_;
+};
+
+TEST_F(BadPeer, CoordinatesInAnotherVersion) {
+  const ForeignCoordinator coordinator;
+  RankProcess rank(cluster[0]);
+  ASSERT_TRUE(rank.connect().ok());
+  const std::string id = "tern1:127.0.0.1:" + std::to_string(coordinator.port()) + ":" +
+                         std::string(32, 'a') + ":" + std::string(64, 'b');
+  const Reply refused = rank.ask("join group=x rank=0 size=2 id=" + id);
+  EXPECT_EQ(refused.code, TERN_ERR_VERSION_MISMATCH) << refused;
+  EXPECT_THAT(refused.text, testing::HasSubstr("it speaks protocol 9 only"));
+}
 
 TEST_F(BadPeer, SendsNoise) {
   std::mt19937_64 random(3);
