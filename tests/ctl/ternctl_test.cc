@@ -140,7 +140,7 @@ TEST_F(TernctlTest, PrintsATableForPeople) {
 
 TEST_F(TernctlTest, PrintsTheResultAsJsonForPrograms) {
   const json peers = json::parse(R"([{"node_id":"n2","lane":0,"round_trip_us":85.5}])");
-  serve([&](std::string_view) -> Result<json> { return peers; });
+  serve([peers](std::string_view) -> Result<json> { return peers; });
   const auto result = ternctl({"--json", "peers"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(json::parse(result.out), peers);
@@ -191,8 +191,9 @@ TEST_F(TernctlTest, WatchAsksUntilTheDaemonIsGone) {
 }
 
 TEST_F(TernctlTest, HealthIsALineAndAnExitStatus) {
-  json silent = json::array();
+  std::atomic<bool> is_silent = false;
   serve([&](std::string_view verb) -> Result<json> {
+    const json silent = is_silent ? json{1} : json::array();
     if (verb == "status") return json{{"lanes", 2}, {"silent_lanes", silent}};
     EXPECT_TRUE(verb == "peers" || verb == "groups") << verb;
     return json::array();
@@ -200,7 +201,7 @@ TEST_F(TernctlTest, HealthIsALineAndAnExitStatus) {
   const auto well = ternctl({"health"});
   EXPECT_EQ(well.exit_code, 0) << well.err;
   EXPECT_THAT(well.out, HasSubstr("OK: up -, 2 lanes"));
-  silent = {1};
+  is_silent = true;
   const auto unwell = ternctl({"health"});
   EXPECT_EQ(unwell.exit_code, 7);
   EXPECT_EQ(unwell.out, "FAULT: lane 1 does not answer\n");

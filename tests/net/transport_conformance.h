@@ -117,9 +117,10 @@ class TransportConformance : public ::testing::TestWithParam<ConformanceParam> {
   }
   // Time moves too, slowly enough that no timeout of the links fires while something happens.
   ::testing::AssertionResult until(const std::function<bool()>& condition) {
-    for (int i = 0; i < kRounds; ++i) {
+    for (int idle_rounds = 0; idle_rounds < kRounds;) {
       if (condition()) return ::testing::AssertionSuccess();
       if (step() == 0) {
+        ++idle_rounds;
         world->breathe();
         clock.advance_ns(100'000);
       }

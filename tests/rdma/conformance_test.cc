@@ -2,6 +2,7 @@
 // on beside it: that it is woken.
 
 #include <string_view>
+#include <thread>
 
 #include "net/tcp/tcp_transport.h"
 #include "rdma/rdma_transport.h"
@@ -27,7 +28,11 @@ class RdmaWorld final : public ConformanceWorld {
     return acceptor ? std::move(*acceptor) : nullptr;
   }
   void breathe() override {
-    if (a_.prepare_sleep() && b_.prepare_sleep()) loop_a_.wait(500'000);
+    if (a_.prepare_sleep() && b_.prepare_sleep()) {
+      loop_a_.wait(500'000);
+    } else {
+      std::this_thread::yield();  // the device may need this core
+    }
     loop_b_.poll();
   }
   // B as a lane before it sleeps: it looks until it may.
