@@ -2,44 +2,26 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
+#include <utility>
 
 #include "shm/layout.h"
+#include "tests/layout_page.h"
 
 namespace tern::shm {
 namespace {
 
-class ShmLayoutPage : public ::testing::Test {
- protected:
-  void SetUp() override {
-    std::ifstream file(TERN_SHM_LAYOUT_PAGE);
-    ASSERT_TRUE(file) << TERN_SHM_LAYOUT_PAGE;
-    page_.assign(std::istreambuf_iterator<char>(file), {});
-  }
+const testing::LayoutPage& page() {
+  static const testing::LayoutPage page(TERN_SHM_LAYOUT_PAGE);
+  return page;
+}
 
-  // The part under a heading, up to the next.
-  std::string section(const std::string& heading) const {
-    const std::size_t begin = page_.find("## " + heading);
-    EXPECT_NE(begin, std::string::npos) << heading;
-    return page_.substr(begin, page_.find("\n#", begin) - begin);
-  }
-
-  static void expect_row(const std::string& text, std::size_t offset, const std::string& type,
-                         const std::string& field) {
-    const std::string row = "| " + std::to_string(offset) + " | " + type + " | `" + field + "`";
-    EXPECT_NE(text.find(row), std::string::npos) << row;
-  }
-
-  std::string page_;
-};
-
+// Texts are given in characters.
 #define ROW(text, type, struct_name, field) \
-  expect_row(text, offsetof(struct_name, field), type, #field)
+  testing::expect_row(text, offsetof(struct_name, field), type, #field)
 
-TEST_F(ShmLayoutPage, HeaderAgrees) {
-  const std::string text = section("Header");
+TEST(ShmLayoutPage, HeaderAgrees) {
+  const std::string text = page().section("Header");
   ROW(text, "u32", SegmentHeader, magic);
   ROW(text, "u16", SegmentHeader, abi);
   ROW(text, "u16", SegmentHeader, lane_count);
@@ -55,18 +37,20 @@ TEST_F(ShmLayoutPage, HeaderAgrees) {
   ROW(text, "u32", SegmentHeader, fd_armed);
 }
 
-TEST_F(ShmLayoutPage, LaneAgrees) {
-  const std::string text = section("Lane");
-  expect_row(text, offsetof(LaneRings, submit) + offsetof(RingIndex, head), "u64", "submit.head");
-  expect_row(text, offsetof(LaneRings, submit) + offsetof(RingIndex, tail), "u64", "submit.tail");
-  expect_row(text, offsetof(LaneRings, completion), "u64", "completion.head");
-  expect_row(text, offsetof(LaneRings, completion) + offsetof(RingIndex, tail), "u64",
-             "completion.tail");
+TEST(ShmLayoutPage, LaneAgrees) {
+  const std::string text = page().section("Lane");
+  testing::expect_row(text, offsetof(LaneRings, submit) + offsetof(RingIndex, head), "u64",
+                      "submit.head");
+  testing::expect_row(text, offsetof(LaneRings, submit) + offsetof(RingIndex, tail), "u64",
+                      "submit.tail");
+  testing::expect_row(text, offsetof(LaneRings, completion), "u64", "completion.head");
+  testing::expect_row(text, offsetof(LaneRings, completion) + offsetof(RingIndex, tail), "u64",
+                      "completion.tail");
   ROW(text, "u32", LaneRings, lane_sleeps);
 }
 
-TEST_F(ShmLayoutPage, EntriesAgree) {
-  const std::string submit = section("SubmitEntry");
+TEST(ShmLayoutPage, EntriesAgree) {
+  const std::string submit = page().section("SubmitEntry");
   ROW(submit, "u64", SubmitEntry, ticket);
   ROW(submit, "u16", SubmitEntry, kind);
   ROW(submit, "u8", SubmitEntry, dtype);
@@ -85,14 +69,14 @@ TEST_F(ShmLayoutPage, EntriesAgree) {
   ROW(submit, "u32", SubmitEntry, prescale_bits);
   ROW(submit, "u32", SubmitEntry, state_scale_bits);
   ROW(submit, "48 chars", SubmitEntry, recipe);
-  const std::string completion = section("CompletionEntry");
+  const std::string completion = page().section("CompletionEntry");
   ROW(completion, "u64", CompletionEntry, ticket);
   ROW(completion, "i32", CompletionEntry, status);
   ROW(completion, "u64", CompletionEntry, bytes_sent);
   ROW(completion, "192 chars", CompletionEntry, detail);
 }
 
-TEST_F(ShmLayoutPage, PacketSizesAgree) {
+TEST(ShmLayoutPage, PacketSizesAgree) {
   const std::pair<const char*, std::size_t> sizes[] = {
       {"HelloPacket", sizeof(HelloPacket)},
       {"WelcomePacket", sizeof(WelcomePacket)},
@@ -110,7 +94,7 @@ TEST_F(ShmLayoutPage, PacketSizesAgree) {
   };
   for (const auto& [name, bytes] : sizes) {
     const std::string cells = std::string(name) + " | " + std::to_string(bytes) + " |";
-    EXPECT_NE(page_.find(cells), std::string::npos) << cells;
+    EXPECT_NE(page().text().find(cells), std::string::npos) << cells;
   }
 }
 
