@@ -9,7 +9,7 @@ namespace tern {
 
 std::uint32_t usable_cores() noexcept {
   cpu_set_t allowed;
-  // It fails where the machine has more cores than the set has bits: nobody has fenced us in.
+  // It fails where the machine has more cores than the set has bits.
   const int count = ::sched_getaffinity(0, sizeof(allowed), &allowed) == 0
                         ? CPU_COUNT(&allowed)
                         : static_cast<int>(std::thread::hardware_concurrency());

@@ -25,7 +25,7 @@ std::string text_or(const char* text, const char* variable, const char* otherwis
   return from_environment != nullptr && *from_environment != '\0' ? from_environment : otherwise;
 }
 
-tern_status connect(const tern_connect_options& passed, tern_client** client) {
+tern_status connect(const tern_connect_options* passed, tern_client** client) {
   tern_connect_options options;
   if (const tern_status status = read_struct(passed, "options", options); status != TERN_OK) {
     return status;
@@ -64,7 +64,7 @@ tern_status tern_connect(const tern_connect_options* options, tern_client** clie
     if (client == nullptr) return refuse("client is NULL");
     *client = nullptr;
     const tern_connect_options defaults = TERN_CONNECT_OPTIONS_INIT;
-    return connect(options != nullptr ? *options : defaults, client);
+    return connect(options != nullptr ? options : &defaults, client);
   });
 }
 

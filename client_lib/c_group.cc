@@ -27,7 +27,7 @@ std::unique_ptr<Handle> take_handle(std::vector<std::unique_ptr<Handle>>& handle
   return taken;
 }
 
-tern_status join(tern_client& client, const tern_group_id& id, const tern_join_options& passed,
+tern_status join(tern_client& client, const tern_group_id& id, const tern_join_options* passed,
                  tern_group** group) {
   tern_join_options options;
   if (const tern_status status = read_struct(passed, "options", options); status != TERN_OK) {
@@ -68,7 +68,7 @@ bool read_text(const char* text, std::size_t max_bytes, std::string_view& out) n
   return length >= 1 && length <= max_bytes;
 }
 
-tern_status declare(tern_group& group, const tern_tensor_options& passed, tern_tensor** tensor) {
+tern_status declare(tern_group& group, const tern_tensor_options* passed, tern_tensor** tensor) {
   tern_tensor_options options;
   if (const tern_status status = read_struct(passed, "options", options); status != TERN_OK) {
     return status;
@@ -125,7 +125,7 @@ tern_status tern_group_join(tern_client* client, const tern_group_id* id,
   }
   return guarded(*client, [&] {
     *group = nullptr;
-    return join(*client, *id, *options, group);
+    return join(*client, *id, options, group);
   });
 }
 
@@ -143,7 +143,7 @@ tern_status tern_group_leave(tern_group* group) {
 tern_status tern_group_get_info(tern_group* group, tern_group_info* info) {
   if (group == nullptr || info == nullptr) return refuse("group or info is NULL");
   return guarded(*group->owner, [&]() -> tern_status {
-    if (const tern_status status = check_size(*info, "info"); status != TERN_OK) return status;
+    if (const tern_status status = check_size(info, "info"); status != TERN_OK) return status;
     const GroupState& state = *group->state;
     tern_group_info known = TERN_GROUP_INFO_INIT;
     known.rank = state.rank;
@@ -164,7 +164,7 @@ tern_status tern_tensor_declare(tern_group* group, const tern_tensor_options* op
   }
   return guarded(*group->owner, [&] {
     *tensor = nullptr;
-    return declare(*group, *options, tensor);
+    return declare(*group, options, tensor);
   });
 }
 
@@ -182,7 +182,7 @@ tern_status tern_tensor_release(tern_tensor* tensor) {
 tern_status tern_tensor_get_stats(tern_tensor* tensor, tern_tensor_stats* stats) {
   if (tensor == nullptr || stats == nullptr) return refuse("tensor or stats is NULL");
   return guarded(*tensor->owner->owner, [&]() -> tern_status {
-    if (const tern_status status = check_size(*stats, "stats"); status != TERN_OK) return status;
+    if (const tern_status status = check_size(stats, "stats"); status != TERN_OK) return status;
     const auto answer = tensor->owner->owner->client->stats(*tensor->state);
     if (!answer) return report_error(answer.error());
     tern_tensor_stats known = TERN_TENSOR_STATS_INIT;

@@ -87,7 +87,7 @@ tern_status read_recipe(const tern_op& op, OpRequest& request) {
 }
 
 // `op`: what the caller passed, as this version knows it.
-tern_status read_op(const tern_group& group, const tern_op& passed, tern_op& op,
+tern_status read_op(const tern_group& group, const tern_op* passed, tern_op& op,
                     OpRequest& request) {
   if (const tern_status sized = read_struct(passed, "op", op); sized != TERN_OK) return sized;
   request.group = group.state;
@@ -118,7 +118,7 @@ tern_status tern_all_reduce(tern_group* group, const tern_op* op, tern_ticket* t
     tern_op known;
     OpRequest request;
     request.kind = tern::shm::OpKind::all_reduce;
-    if (const tern_status status = read_op(*group, *op, known, request); status != TERN_OK) {
+    if (const tern_status status = read_op(*group, op, known, request); status != TERN_OK) {
       return status;
     }
     if (raw(known.reduction) > TERN_PRODUCT)
@@ -140,7 +140,7 @@ tern_status tern_broadcast(tern_group* group, const tern_op* op, tern_ticket* ti
     tern_op known;
     OpRequest request;
     request.kind = tern::shm::OpKind::broadcast;
-    if (const tern_status status = read_op(*group, *op, known, request); status != TERN_OK) {
+    if (const tern_status status = read_op(*group, op, known, request); status != TERN_OK) {
       return status;
     }
     if (known.root < 0 || known.root >= group->state->size) return refuse("root must be 0..size-1");

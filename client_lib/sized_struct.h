@@ -14,7 +14,8 @@
 
 namespace tern::client_lib {
 
-// The bytes of a struct in the first header that had it. They never change: later fields go behind.
+// The bytes of a struct in the first header that had it. They never change: later fields go behind,
+// and leave no padding, which nobody sets.
 template <typename Struct>
 inline constexpr std::size_t kFirstBytes = 0;
 template <>
@@ -33,13 +34,14 @@ inline constexpr std::size_t kFirstBytes<tern_op> = 96;
 // More than any version will have: such a struct_size was never set.
 inline constexpr std::size_t kMaxStructBytes = 4096;
 
+// By pointer: a reference would promise that all of it is there.
 template <typename Struct>
-tern_status check_size(const Struct& given, const char* name) {
+tern_status check_size(const Struct* given, const char* name) {
   static_assert(kFirstBytes<Struct> > 0 && sizeof(Struct) >= kFirstBytes<Struct>);
-  if (given.struct_size >= kFirstBytes<Struct> && given.struct_size <= kMaxStructBytes) {
+  if (given->struct_size >= kFirstBytes<Struct> && given->struct_size <= kMaxStructBytes) {
     return TERN_OK;
   }
-  set_error_detail(std::string(name) + ".struct_size is " + std::to_string(given.struct_size) +
+  set_error_detail(std::string(name) + ".struct_size is " + std::to_string(given->struct_size) +
                    ", which no tern.h has: initialise the struct with its _INIT macro");
   return TERN_ERR_INVALID_ARGUMENT;
 }
@@ -47,10 +49,10 @@ tern_status check_size(const Struct& given, const char* name) {
 // What the caller gave, with zero in fields that its header does not have. Refused: a field in use
 // that this version does not know.
 template <typename Struct>
-tern_status read_struct(const Struct& given, const char* name, Struct& known) {
+tern_status read_struct(const Struct* given, const char* name, Struct& known) {
   if (const tern_status status = check_size(given, name); status != TERN_OK) return status;
-  const std::size_t size = given.struct_size;
-  const void* const begin = &given;
+  const std::size_t size = given->struct_size;
+  const void* const begin = given;
   known = {};
   std::memcpy(&known, begin, std::min(size, sizeof known));
   const auto* const bytes = static_cast<const unsigned char*>(begin);
@@ -65,14 +67,15 @@ tern_status read_struct(const Struct& given, const char* name, Struct& known) {
 }
 
 // Fills as much of the caller's struct as its header has; zero in what this version does not know.
-// REQUIRES: check_size(*taken).
+// REQUIRES: check_size(taken).
 template <typename Struct>
 void write_struct(Struct known, Struct* taken) {
   const std::size_t size = taken->struct_size;
+  const std::size_t common = std::min(size, sizeof known);
   known.struct_size = taken->struct_size;
-  void* const begin = taken;
-  std::memset(begin, 0, size);
-  std::memcpy(begin, &known, std::min(size, sizeof known));
+  auto* const begin = static_cast<unsigned char*>(static_cast<void*>(taken));
+  std::memcpy(begin, &known, common);
+  std::memset(begin + common, 0, size - common);
 }
 
 }  // namespace tern::client_lib

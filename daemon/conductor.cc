@@ -145,8 +145,7 @@ void Conductor::on_event(const Event& event) {
   if (event.kind == EventKind::client_misbehaved) {
     const auto found = clients_.find(event.client->id);
     if (found == clients_.end()) return;
-    log_about({.job = found->second->job}, spdlog::level::warn, "client {}: {}; it is disconnected",
-              event.client->id, event.text);
+    log_user(*found->second, std::string("is disconnected: ") + event.text);
     ++counters_->bad_packets;
     return drop_client(*found->second, event.text);
   }
@@ -367,7 +366,7 @@ void Conductor::on_control_link_lost(LinkRef link, Errc reason, bool worked,
     for (const auto rank : ranks) {
       refuse_join(set, rank, is_refusal ? reason : Errc::unreachable,
                   "the group's coordinator at " + set.id.host + ":" + std::to_string(set.id.port) +
-                      " cannot be reached: " + why);
+                      (is_refusal ? " takes no link: " : " cannot be reached: ") + why);
     }
   }
   std::erase_if(joins_, [](const auto& one) { return one.second.ranks.empty(); });

@@ -19,7 +19,8 @@ void Conductor::log_refusal(const Request& request, const char* what, Errc code,
             client.credentials.uid, what, errc_name(code), text);
 }
 
-// By user: whoever connects again and again is another client each time.
+// By user: whoever connects again and again is another client each time. One of his programs may so
+// hide what another is refused for a second; the counters have both.
 void Conductor::log_user(const Client& client, const std::string& what) {
   if (!user_log_.admits(client.credentials.uid, clock_.now_ns())) return;
   log_about({.job = client.job}, spdlog::level::warn, "client pid {} uid {} {}",

@@ -97,6 +97,8 @@ struct Daemon::Parts {
   };
 
   Config config;
+  // Asked once: conductor and lanes decide alike whether to spin.
+  const std::uint32_t cores = usable_cores();
   std::function<Result<Config>()> read_again;
   SteadyClock clock;
   std::uint64_t started_ns = 0;
@@ -199,7 +201,7 @@ Status Daemon::Parts::open(const Config& given) {
   LaneThread::Idle idle;
   idle.spin_ns = config.spin_ns;
   idle.pin = config.pin_lanes;
-  idle.cores = usable_cores();
+  idle.cores = cores;
   idle.lanes = config.lanes;
   std::vector<Lane*> lane_pointers;
   std::vector<SignOfLife*> signs;
@@ -248,7 +250,7 @@ ConductorSettings Daemon::Parts::conductor_settings() const {
   settings.join_timeout_max_ns = config.join_timeout_max_ns;
   settings.spin_ns = config.spin_ns;
   settings.state_ttl_ns = config.state_ttl_ns;
-  settings.cores = usable_cores();
+  settings.cores = cores;
   settings.active_chunks = 2 * config.result_slabs;
   settings.verify = config.verify;
   settings.default_gradient_recipe = config.default_gradient_recipe;

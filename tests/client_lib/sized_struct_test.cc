@@ -36,7 +36,7 @@ Later<Struct> later(Struct known, std::uint64_t added) {
 
 TEST(SizedStruct, AFieldThatTheProgramDoesNotHaveIsZero) {
   Grown passed{16, 7, 8, ~std::uint64_t{0}}, known{};
-  ASSERT_EQ(read_struct(passed, "grown", known), TERN_OK);
+  ASSERT_EQ(read_struct(&passed, "grown", known), TERN_OK);
   EXPECT_EQ(known.flags, 7u);
   EXPECT_EQ(known.count, 8u);
   EXPECT_EQ(known.added, 0u);
@@ -55,7 +55,7 @@ TEST(SizedStruct, SizesOfNoHeaderAreRefused) {
   for (const std::uint32_t size : {0u, 4u, 15u, 4097u, ~0u}) {
     const Grown passed{size, 0, 0, 0};
     Grown known{};
-    EXPECT_EQ(read_struct(passed, "grown", known), TERN_ERR_INVALID_ARGUMENT) << size;
+    EXPECT_EQ(read_struct(&passed, "grown", known), TERN_ERR_INVALID_ARGUMENT) << size;
   }
 }
 

@@ -9,11 +9,13 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/errc.h"
@@ -87,7 +89,7 @@ class ForeignCoordinator {
     const auto refusal = wire::make_refuse(Errc::version_mismatch, "it speaks protocol 9 only");
     std::vector<Fd> refused;
     for (;;) {
-      Fd peer(::accept(socket_.get(), nullptr, nullptr));
+      Fd peer(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!peer) return;
       wire::HelloFrame hello;
       static_cast<void>(::recv(peer.get(), &hello, sizeof(hello), MSG_WAITALL));

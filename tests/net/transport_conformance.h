@@ -117,7 +117,8 @@ class TransportConformance : public ::testing::TestWithParam<ConformanceParam> {
   }
   // Time moves too, slowly enough that no timeout of the links fires while something happens.
   ::testing::AssertionResult until(const std::function<bool()>& condition) {
-    for (int idle_rounds = 0; idle_rounds < kRounds;) {
+    int idle_rounds = 0;
+    for (int rounds = 0; idle_rounds < kRounds && rounds < 100 * kRounds; ++rounds) {
       if (condition()) return ::testing::AssertionSuccess();
       if (step() == 0) {
         ++idle_rounds;

@@ -171,7 +171,7 @@ def comes_back(expected, what, disturb):
     disturb()
     checksum, failovers = ends_on_rdma(pair, ranks)
     assert checksum == expected, f"{what}, and back: other bits"
-    assert failovers > 0
+    assert failovers > 0, f"{what}: no failover was counted"
     say(f"{what}, TCP, and back on RDMA after rdma_retry: the same bits")
 
 

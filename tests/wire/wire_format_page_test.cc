@@ -1,5 +1,5 @@
 // docs/wire-format.md and the block header of docs/codecs.md repeat the layout for readers; here
-// they are compared with the code.
+// they are compared with the code. A new field or kind belongs in the code, the page and here.
 
 #include <gtest/gtest.h>
 

@@ -15,6 +15,8 @@
  * dies ends every wait with TERN_ERR_DAEMON_LOST.
  *  - Sizes of structs: every options struct begins with struct_size. Initialise it with the _INIT
  * macro beside it; fields that a later version adds are then zero, which always means "as before".
+ * A field in use that the library does not know gives TERN_ERR_UNSUPPORTED; of a struct that the
+ * library fills, as much is filled as the program has, and the rest is zero.
  */
 #ifndef TERN_TERN_H
 #define TERN_TERN_H
@@ -182,8 +184,8 @@ typedef struct {
 
 /* Joins the group and returns when all ranks have. A second join with the same id, after the group
  * failed and was left, starts the next epoch. TERN_ERR_BAD_SECRET, TERN_ERR_RANK_TAKEN,
- * TERN_ERR_WRONG_SIZE, TERN_ERR_TIMEOUT (the detail names the missing ranks), TERN_ERR_UNREACHABLE.
- */
+ * TERN_ERR_WRONG_SIZE, TERN_ERR_TIMEOUT (the detail names the missing ranks), TERN_ERR_UNREACHABLE;
+ * TERN_ERR_PERMISSION_DENIED or TERN_ERR_VERSION_MISMATCH where the other daemons take no link. */
 TERN_API tern_status tern_group_join(tern_client* client, const tern_group_id* id,
                                      const tern_join_options* options, tern_group** group);
 
