@@ -50,7 +50,7 @@ inline tern_status refuse(const char* text) noexcept {
 // Runs the body of a C function: a fresh detail, no exception out.
 template <typename Body>
 tern_status guarded(Body&& body) noexcept {
-  set_error_detail({});
+  set_error_detail("");
   try {
     return body();
   } catch (const std::bad_alloc&) {
@@ -65,7 +65,7 @@ tern_status guarded(Body&& body) noexcept {
 template <typename Body>
 tern_status guarded(const tern_client& owner, Body&& body) noexcept {
   if (owner.client->forked()) {
-    set_error_detail({});
+    set_error_detail("");
     return TERN_ERR_FORKED;
   }
   return guarded(static_cast<Body&&>(body));
