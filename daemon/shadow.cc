@@ -24,6 +24,15 @@ std::uint64_t now_ns(clockid_t clock) noexcept {
          static_cast<std::uint64_t>(time.tv_nsec);
 }
 
+class ThreadCpuClock final : public Clock {
+ public:
+  std::uint64_t now_ns() const noexcept override {
+    return tern::daemon::now_ns(CLOCK_THREAD_CPUTIME_ID);
+  }
+};
+
+const ThreadCpuClock kThreadCpuClock;
+
 double energy_of(std::span<const float> values, const float* residual) noexcept {
   double sum = 0.0;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -46,8 +55,11 @@ struct Shadow::Bench {
 };
 
 Shadow::Shadow(std::shared_ptr<const CandidateRecipes> recipes, std::uint32_t lanes,
-               std::function<void()> wake_conductor)
-    : recipes_(std::move(recipes)), wake_conductor_(std::move(wake_conductor)) {
+               std::function<void()> wake_conductor, const Clock* stopwatch)
+    : recipes_(std::move(recipes)),
+      wake_conductor_(std::move(wake_conductor)),
+      stopwatch_(stopwatch == nullptr ? kThreadCpuClock : *stopwatch),
+      bench_(std::make_unique<Bench>()) {
   for (std::uint32_t i = 0; i < lanes; ++i) {
     auto slot = std::make_unique<Slot>();
     slot->values.resize(kSampleElements);
@@ -91,24 +103,30 @@ void Shadow::offer(std::uint32_t lane, std::uint64_t tensor, DType dtype,
 
 void Shadow::run() {
   pthread_setname_np(pthread_self(), "tern-shadow");
-  Bench bench;
   // A few milliseconds, once, and at once: where no core is ever idle, nothing would be known for
   // seconds.
-  calibrate(bench);
+  calibrate();
   const sched_param none{};
   // Not permitted in some sandboxes: then the thread is an ordinary one and rarely runs anyway.
   pthread_setschedparam(pthread_self(), SCHED_IDLE, &none);
   while (!stop_.load(std::memory_order_acquire)) {
     work_.acquire();
-    for (auto& slot : slots_) {
-      if (!slot->full.load(std::memory_order_acquire)) continue;
-      measure(*slot, bench);
-      slot->full.store(false, std::memory_order_release);
-    }
+    do_work();
   }
 }
 
-void Shadow::calibrate(Bench& bench) {
+int Shadow::do_work() {
+  int measured = 0;
+  for (auto& slot : slots_) {
+    if (!slot->full.load(std::memory_order_acquire)) continue;
+    measure(*slot);
+    slot->full.store(false, std::memory_order_release);
+    ++measured;
+  }
+  return measured;
+}
+
+void Shadow::calibrate() {
   Slot slot;
   slot.values.resize(kSampleElements);
   slot.residual.assign(kSampleElements, 0.0f);
@@ -118,25 +136,26 @@ void Shadow::calibrate(Bench& bench) {
     slot.values[i] = random_unit(1, 4 * i) + random_unit(1, 4 * i + 1) + random_unit(1, 4 * i + 2) +
                      random_unit(1, 4 * i + 3) - 2.0f;
   }
-  measure(slot, bench);
+  measure(slot);
 }
 
-void Shadow::measure(const Slot& slot, Bench& bench) {
-  const std::uint64_t begin = now_ns(CLOCK_THREAD_CPUTIME_ID);
+void Shadow::measure(const Slot& slot) {
+  const std::uint64_t begin = stopwatch_.now_ns();
   const double energy =
       energy_of(std::span(slot.values).first(slot.elements), slot.residual.data());
   for (std::size_t i = 1; i < recipes_->size() && !stop_.load(std::memory_order_relaxed); ++i) {
     ShadowResult result;
-    if (measure_one(slot, static_cast<tuner::CandidateIndex>(i), energy, bench, result)) {
+    if (measure_one(slot, static_cast<tuner::CandidateIndex>(i), energy, result)) {
       results_->push(result);  // full: the conductor is behind, and will have newer ones
     }
   }
-  cpu_ns_.fetch_add(now_ns(CLOCK_THREAD_CPUTIME_ID) - begin, std::memory_order_relaxed);
+  cpu_ns_.fetch_add(stopwatch_.now_ns() - begin, std::memory_order_relaxed);
   wake_conductor_();
 }
 
 bool Shadow::measure_one(const Slot& slot, tuner::CandidateIndex candidate, double energy,
-                         Bench& bench, ShadowResult& result) {
+                         ShadowResult& result) {
+  Bench& bench = *bench_;
   const codec::Recipe& recipe = (*recipes_)[candidate];
   const std::size_t width = dtype_bytes(slot.dtype);
   const std::size_t bytes = slot.elements * width;
@@ -152,7 +171,7 @@ bool Shadow::measure_one(const Slot& slot, tuner::CandidateIndex candidate, doub
   // Zeros lose nothing by any recipe, and show nothing.
   if (!lossless && !(energy > 0.0)) return false;
   const std::uint64_t wall = now_ns(CLOCK_MONOTONIC);
-  const std::uint64_t begin = now_ns(CLOCK_THREAD_CPUTIME_ID);
+  const std::uint64_t begin = stopwatch_.now_ns();
   if (lossless) {
     payload = codec::encode_lossless(recipe, slot.dtype, std::span(bench.elements).first(bytes), {},
                                      1, bench.block, header, bench.workspace);
@@ -167,7 +186,7 @@ bool Shadow::measure_one(const Slot& slot, tuner::CandidateIndex candidate, doub
     payload = encoded.payload_bytes;
     loss = energy > 0.0 ? encoded.residual_energy / energy : 0.0;
   }
-  const std::uint64_t middle = now_ns(CLOCK_THREAD_CPUTIME_ID);
+  const std::uint64_t middle = stopwatch_.now_ns();
   const std::span<const std::byte> block = std::span(bench.block).first(payload);
   if (payload == 0) {
     payload = static_cast<std::uint32_t>(bytes);  // not shorter: it would travel raw
@@ -177,7 +196,7 @@ bool Shadow::measure_one(const Slot& slot, tuner::CandidateIndex candidate, doub
   } else {
     codec::decode_add(header, block, decoded, bench.workspace);
   }
-  const std::uint64_t end = now_ns(CLOCK_THREAD_CPUTIME_ID);
+  const std::uint64_t end = stopwatch_.now_ns();
   const auto took = static_cast<double>(now_ns(CLOCK_MONOTONIC) - wall);
   if (took > kDisturbed * static_cast<double>(end - begin)) {
     disturbed_.fetch_add(1, std::memory_order_relaxed);

@@ -3,7 +3,8 @@
 // Measures recipes that are not in use. A lane copies a few values of a tensor on their way to the
 // wire; one thread of the lowest priority encodes and decodes the copy with every candidate. It
 // runs only while a core has nothing else to do (SCHED_IDLE), and its times are those of its own
-// execution (CLOCK_THREAD_CPUTIME_ID), so that nobody who interrupts it counts.
+// execution (CLOCK_THREAD_CPUTIME_ID), so that nobody who interrupts it counts. Without a thread,
+// whoever owns it calls do_work(): the simulator, where measuring takes no time.
 
 #include <atomic>
 #include <boost/lockfree/spsc_queue.hpp>
@@ -15,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/dtype.h"
 #include "codec/recipe.h"
 #include "daemon/tensor_tuning.h"
@@ -31,12 +33,18 @@ class Shadow {
  public:
   static constexpr std::uint32_t kSampleElements = 16 << 10;
 
-  // wake_conductor is called from the shadow's thread when there are results.
+  // wake_conductor is called when there are results, by the thread that measures. `stopwatch` takes
+  // the times of codecs and outlives the shadow; null: the processor time of that thread.
   Shadow(std::shared_ptr<const CandidateRecipes> recipes, std::uint32_t lanes,
-         std::function<void()> wake_conductor);
+         std::function<void()> wake_conductor, const Clock* stopwatch = nullptr);
   ~Shadow();
 
-  void start();  // first of all it measures every candidate on values of a bell curve
+  // A thread that calibrates and then does the work there is.
+  void start();
+  // Measures every candidate on values of a bell curve.
+  void calibrate();
+  // Measures the samples that wait, and says how many.
+  int do_work();
 
   // ---- The lanes' ----
   bool has_room(std::uint32_t lane) const noexcept;
@@ -64,14 +72,15 @@ class Shadow {
   struct Bench;  // what measuring needs of memory
 
   void run();
-  void calibrate(Bench& bench);
-  void measure(const Slot& slot, Bench& bench);
-  bool measure_one(const Slot& slot, tuner::CandidateIndex candidate, double energy, Bench& bench,
+  void measure(const Slot& slot);
+  bool measure_one(const Slot& slot, tuner::CandidateIndex candidate, double energy,
                    ShadowResult& result);
 
   std::shared_ptr<const CandidateRecipes> recipes_;
   std::vector<std::unique_ptr<Slot>> slots_;  // by lane
   std::function<void()> wake_conductor_;
+  const Clock& stopwatch_;
+  std::unique_ptr<Bench> bench_;
   std::unique_ptr<Results> results_ = std::make_unique<Results>();
   std::atomic<std::uint64_t> cpu_ns_{0};
   std::atomic<std::uint64_t> disturbed_{0};

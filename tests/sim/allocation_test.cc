@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -110,11 +109,7 @@ TEST(LaneAllocations, NoneForAnOpThatIsVerified) {
 // Samples, measurements, choices: all of it is once for each candidate at most.
 TEST(LaneAllocations, NoneForAnOpThatTheTunerChoosesFor) {
   Allocations lanes("auto", true, true);
-  // The shadow has seen a sample and the tuner has made up its mind, on real time.
-  const auto patience = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (lanes.counter("tuner_switches") == 0 && std::chrono::steady_clock::now() < patience) {
-    lanes.work();
-  }
+  for (int i = 0; i < 40 && lanes.counter("tuner_switches") == 0; ++i) lanes.work();
   EXPECT_GT(lanes.counter("samples"), 0u);
   EXPECT_GT(lanes.counter("tuner_switches"), 0u) << "it never left raw";
   EXPECT_EQ(lanes.of_warm_work(), 0u);

@@ -61,9 +61,10 @@ void VirtualDaemon::start(const net::FaultSettings& faults) {
 
 void VirtualDaemon::start_tuner() {
   tuning = std::move(*daemon::Tuning::create({}, world_.clock));
-  shadow = std::make_unique<daemon::Shadow>(tuning->recipes(), shape.lanes, [] {});
+  shadow = std::make_unique<daemon::Shadow>(
+      tuning->recipes(), shape.lanes, [] {}, &world_.clock);
   tuning->set_shadow(shadow.get());
-  shadow->start();
+  shadow->calibrate();
 }
 
 // In the order of daemon.cc.
@@ -83,7 +84,8 @@ int VirtualDaemon::step(std::size_t part) {
     const LaneCode lane(true);
     return lanes[part - 1]->do_work();
   }
-  return acceptor->poll() + conductor->do_work();
+  const int measured = shadow == nullptr ? 0 : shadow->do_work();
+  return measured + acceptor->poll() + conductor->do_work();
 }
 
 std::uint64_t VirtualDaemon::next_deadline() const {

@@ -62,7 +62,7 @@ struct DaemonShape {
   std::uint32_t max_ops = 16;
   std::uint64_t op_timeout_ns = 30'000'000'000;
   std::uint64_t state_ttl_ns = 0;
-  // With a tuner, whose shadow is a thread that measures real time: not one run for one seed.
+  // With a tuner, whose shadow is one of the conductor's parts here: codecs take no time.
   bool tuner = false;
   // What a test wants beyond that.
   std::function<void(daemon::ConductorSettings&)> adjust;
