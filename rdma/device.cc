@@ -59,8 +59,8 @@ std::string memory_lock_limit() {
          " KiB: raise it (LimitMEMLOCK=infinity in the service's unit, or ulimit -l unlimited)";
 }
 
-std::string node_of(const ibv_device& device) {
-  return std::string("/dev/infiniband/") + device.dev_name;
+std::string node_of(const RdmaSettings& settings, const ibv_device& device) {
+  return settings.node_directory + "/" + device.dev_name;
 }
 
 std::string remedy_of_open(int error) {
@@ -80,8 +80,8 @@ std::string remedy_of_open(int error) {
 
 // Empty, or why the device cannot be opened. libibverbs would wait 5 s for a node that it cannot
 // open to change (open_cdev_robust()), in the lane that asks.
-std::string node_problem(ibv_device& device) {
-  const std::string node = node_of(device);
+std::string node_problem(const RdmaSettings& settings, ibv_device& device) {
+  const std::string node = node_of(settings, device);
   if (::access(node.c_str(), R_OK | W_OK) == 0) return "";
   const int error = errno;
   return std::string("; ") + ibv_get_device_name(&device) + ": " + node +
@@ -104,7 +104,7 @@ Result<std::shared_ptr<Device>> Device::open(const RdmaSettings& settings, std::
   bool is_down = false;  // one of them is, for now
   for (int i = 0; i < count; ++i) {
     ibv_device* handle = list.get()[i];
-    if (const std::string problem = node_problem(*handle); !problem.empty()) {
+    if (const std::string problem = node_problem(settings, *handle); !problem.empty()) {
       reasons += problem;
       continue;
     }
@@ -141,7 +141,7 @@ Status Device::open_port(const RdmaSettings& settings, ibv_device& device, std::
   port_ = port;
   context_.reset(ibv_open_device(&device));
   if (!context_) return fail_errno(Errc::io_error, name_ + " cannot be opened", errno);
-  node_ = node_of(device);
+  node_ = node_of(settings, device);
   ibv_port_attr attributes{};
   if (const int error = ibv_query_port(context_.get(), port, &attributes); error != 0) {
     return fail_errno(Errc::io_error, name_ + " cannot be asked for its state", error);

@@ -16,6 +16,8 @@ struct RdmaSettings {
   // Names of devices, with commas between them, each perhaps with `:port`; empty: all. Lane i takes
   // the i-th usable port, round and round.
   std::string devices;
+  // Of the kernel's nodes, uverbs0 and so on.
+  std::string node_directory = "/dev/infiniband";
   int gid_index = -1;     // -1: the best of the port's table
   std::uint32_t mtu = 0;  // bytes of a packet's payload; 0: what the port is set to
   std::uint8_t service_level = 0;

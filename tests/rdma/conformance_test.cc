@@ -1,19 +1,24 @@
-// The transport conformance suite over verbs: two transports on one device. And what a lane relies
-// on beside it: that it is woken.
+// The transport conformance suite over verbs, real ones or the mock's: two transports on one
+// device. And what a lane relies on beside it: that it is woken.
 
+#include <functional>
+#include <memory>
 #include <string_view>
 #include <thread>
 
 #include "net/tcp/tcp_transport.h"
 #include "rdma/rdma_transport.h"
 #include "tests/net/transport_conformance.h"
+#include "tests/rdma/verbs_under_test.h"
 
 namespace tern::net {
 namespace {
 
 class RdmaWorld final : public ConformanceWorld {
  public:
-  explicit RdmaWorld(const rdma::RdmaSettings& settings) : settings_(settings) {}
+  explicit RdmaWorld(const std::function<void(rdma::RdmaSettings&)>& adjust) {
+    if (adjust) adjust(settings_);
+  }
   // That the suite ran on verbs and not beside them.
   ~RdmaWorld() override {
     EXPECT_EQ(a_.counters().declined + b_.counters().declined, 0u);
@@ -46,7 +51,8 @@ class RdmaWorld final : public ConformanceWorld {
 
  private:
   SteadyClock clock_;
-  rdma::RdmaSettings settings_;
+  std::unique_ptr<rdma::VerbsUnderTest> verbs_ = rdma::VerbsUnderTest::make();
+  rdma::RdmaSettings settings_ = verbs_->settings();
   EventLoop loop_a_, loop_b_;
   TcpTransport tcp_a_{loop_a_, {}};
   TcpTransport tcp_b_{loop_b_, {}};
@@ -54,15 +60,14 @@ class RdmaWorld final : public ConformanceWorld {
   rdma::RdmaTransport b_{tcp_b_, loop_b_, clock_, settings_, 0};
 };
 
-ConformanceParam rdma_param(const char* name, const rdma::RdmaSettings& settings) {
-  return {name, [settings] { return std::make_unique<RdmaWorld>(settings); }};
+ConformanceParam rdma_param(const char* name,
+                            const std::function<void(rdma::RdmaSettings&)>& adjust = {}) {
+  return {name, [adjust] { return std::make_unique<RdmaWorld>(adjust); }};
 }
 
-rdma::RdmaSettings few_small_slots() {
-  rdma::RdmaSettings settings;
+void few_small_slots(rdma::RdmaSettings& settings) {
   settings.receive_slots = 8;
   settings.slot_bytes = 4096;
-  return settings;
 }
 
 std::string name_of(const ::testing::TestParamInfo<ConformanceParam>& each) {
@@ -71,8 +76,8 @@ std::string name_of(const ::testing::TestParamInfo<ConformanceParam>& each) {
 
 // Few and small slots, so that frames end everywhere and senders wait.
 INSTANTIATE_TEST_SUITE_P(Rdma, TransportConformance,
-                         ::testing::Values(rdma_param("rdma", {}),
-                                           rdma_param("rdma_small_slots", few_small_slots())),
+                         ::testing::Values(rdma_param("rdma"),
+                                           rdma_param("rdma_small_slots", few_small_slots)),
                          name_of);
 
 // Over a queue pair, past everything that sets it up.
@@ -115,8 +120,8 @@ TEST_P(RdmaFrames, WakeAReceiverThatSleeps) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Rdma, RdmaFrames,
-                         ::testing::Values(rdma_param("rdma", {}),
-                                           rdma_param("rdma_small_slots", few_small_slots())),
+                         ::testing::Values(rdma_param("rdma"),
+                                           rdma_param("rdma_small_slots", few_small_slots)),
                          name_of);
 
 class RdmaMessages : public RdmaFrames {};
@@ -130,7 +135,7 @@ TEST_P(RdmaMessages, OfAChunkAreAsFewAsSlotsAllow) {
   EXPECT_EQ(rdma().messages_of_a() - before, 4u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rdma, RdmaMessages, ::testing::Values(rdma_param("rdma", {})), name_of);
+INSTANTIATE_TEST_SUITE_P(Rdma, RdmaMessages, ::testing::Values(rdma_param("rdma")), name_of);
 
 }  // namespace
 }  // namespace tern::net

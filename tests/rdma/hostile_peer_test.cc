@@ -1,4 +1,4 @@
-// A peer that has real verbs and no manners: what it sends of its queue pair, and over it. The side
+// A peer that has verbs and no manners: what it sends of its queue pair, and over it. The side
 // under test is the accepting one; the other is made by hand.
 
 #include <arpa/inet.h>
@@ -14,6 +14,7 @@
 #include "net/tcp/tcp_transport.h"
 #include "rdma/rdma_transport.h"
 #include "tests/net/transport_conformance.h"
+#include "tests/rdma/verbs_under_test.h"
 
 namespace tern::rdma {
 namespace {
@@ -31,7 +32,7 @@ class HostilePeer : public ::testing::Test, private net::ConnectionSink {
     accepted_.take = [this](std::unique_ptr<net::Incoming> incoming, const wire::HelloBody&) {
       victim_ = rdma_.adopt(std::move(incoming), sink_);
     };
-    auto device = Device::open({}, 0);
+    auto device = Device::open(verbs_->settings(), 0);
     ASSERT_TRUE(device) << device.error().text;
     device_ = std::move(*device);
     connection_ = tcp_.connect(acceptor_->endpoint(), *this);
@@ -171,10 +172,11 @@ class HostilePeer : public ::testing::Test, private net::ConnectionSink {
   void on_closed(net::Connection&, Errc, const char*) override {}
 
   SteadyClock clock_;
+  std::unique_ptr<VerbsUnderTest> verbs_ = VerbsUnderTest::make();
   net::EventLoop loop_;
   net::TcpTransport tcp_{loop_, {}};
   net::TcpTransport victim_tcp_{loop_, {}};
-  RdmaTransport rdma_{victim_tcp_, loop_, clock_, {}, 0};
+  RdmaTransport rdma_{victim_tcp_, loop_, clock_, verbs_->settings(), 0};
   net::RecordingAcceptorSink accepted_;
   std::unique_ptr<net::Acceptor> acceptor_;
   net::RawSink sink_;
