@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 
@@ -56,12 +57,12 @@ int DataPath::reap() {
       if (done.status != IBV_WC_SUCCESS) {
         // The first error is the cause; those after it are work that was flushed.
         fail(device_->name() + ": " + ibv_wc_status_str(done.status));
-      } else if ((done.opcode & IBV_WC_RECV) != 0 && (done.wc_flags & IBV_WC_WITH_IMM) == 0) {
-        fail("the peer sent a message without its count of messages");
-      } else if ((done.opcode & IBV_WC_RECV) != 0) {
-        take_arrival(done);
-      } else {
+      } else if ((done.opcode & IBV_WC_RECV) == 0) {
         complete_through(done.wr_id);
+      } else if (done.opcode != IBV_WC_RECV || (done.wc_flags & IBV_WC_WITH_IMM) == 0) {
+        fail("the peer sent a message without its count of messages");
+      } else {
+        take_arrival(done);
       }
     }
     if (count < static_cast<int>(kBatch)) break;
@@ -100,12 +101,12 @@ int DataPath::deliver(MessageSink& sink) {
     if (static_cast<std::int32_t>(message.consumed - completed_data_) > 0) break;
     ++first_arrived_;
     ++delivered;
-    if (message.bytes > 0) {
+    if (message.bytes > 0 && !std::exchange(expects_probe_, false)) {
       sink.on_message(
           slots_.bytes().subspan(std::size_t{message.slot} * slot_stride_, message.bytes));
       if (!pair_) return delivered;
-      ++consumed_;
     }
+    consumed_ += message.bytes > 0 ? 1 : 0;
     free_slots_.push_back(message.slot);
   }
   repost();
@@ -247,9 +248,25 @@ int DataPath::flush(Batch& batch) {
   return static_cast<int>(batch.count);
 }
 
-void DataPath::ping() {
+void DataPath::probe() {
   Batch batch;
-  if (add_credit(batch)) flush(batch);
+  if (remote_probes_) {
+    add_probe(batch);
+  } else {
+    add_credit(batch);
+  }
+  flush(batch);
+}
+
+// Of zeros: nothing has been staged yet.
+void DataPath::add_probe(Batch& batch) {
+  const auto bytes = staging_.bytes().first(std::min(packet_bytes(), remote_slot_bytes_));
+  staging_end_ = bytes.size();
+  batch.sges[0][0] = {reinterpret_cast<std::uintptr_t>(bytes.data()),
+                      static_cast<std::uint32_t>(bytes.size()), staging_region_->lkey};
+  ibv_send_wr& request = add_request(batch, 0, true);
+  request.num_sge = 1;
+  request.send_flags |= IBV_SEND_SOLICITED;
 }
 
 // ---- Sleep and end
@@ -271,12 +288,22 @@ bool DataPath::arm() {
   return reap() == 0;
 }
 
-void DataPath::drain(std::uint64_t limit_ns) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit_ns);
-  while (pair_ && !has_failed() && std::chrono::steady_clock::now() < until) {
-    reap();
-    if (!has_failed() && post() == 0 && completed_ == posted_count_) break;
+void DataPath::drain(std::uint64_t limit_ns, std::uint64_t quiet_ns) {
+  using std::chrono::steady_clock;
+  const auto until = steady_clock::now() + std::chrono::nanoseconds(limit_ns);
+  auto quiet_until = steady_clock::now() + std::chrono::nanoseconds(quiet_ns);
+  while (pair_ && !has_failed()) {
+    const int work = reap() + (has_failed() ? 0 : post());
+    if (completed_ == posted_count_ && work == 0) break;
+    const auto now = steady_clock::now();
+    if (work > 0) quiet_until = now + std::chrono::nanoseconds(quiet_ns);
+    if (now >= until || now >= quiet_until) break;
   }
+}
+
+void DataPath::take_event(const Device::Broken& broken) {
+  if (!pair_ || (broken.handle != pair_.get() && broken.handle != completions_.get())) return;
+  fail(device_->name() + ": " + broken.why);
 }
 
 void DataPath::close() noexcept {

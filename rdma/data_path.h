@@ -17,6 +17,9 @@
 // A frame's memory is free when its messages have been completed by the device. The peer may
 // acknowledge a frame before the completion has been seen here, so a message is delivered only when
 // all those of ours have completed that its sender had consumed.
+//
+// The first message of each side is a probe: the set-up of a queue pair says nothing of what lies
+// between the ends, and a switch that drops large packets would be noticed under the first block.
 
 #include <cstddef>
 #include <cstdint>
@@ -59,8 +62,12 @@ class DataPath {
   wire::RdmaBody local() const;
   // Makes the queue pair ready to receive and to send.
   Status start(const wire::RdmaBody& remote);
-  // An empty message; is_idle() then says that it has arrived.
-  void ping();
+  // Shows that the peer can be reached. By a probe, a message of a packet as large as any, where it
+  // knows of probes, else by an empty message; is_idle() then says that it has arrived. Before
+  // anything else is sent.
+  void probe();
+  // Its own has arrived here, or it knows of none.
+  bool is_probed() const noexcept { return !expects_probe_; }
 
   void send(const net::OutgoingFrame& frame);
   // Of frames given to send(), those bytes that the device may still read.
@@ -79,12 +86,16 @@ class DataPath {
   // something has come already. A peer that does not mark is listened to for all.
   bool arm();
   void disarm() noexcept { armed_ = Armed::no; }
-  // Sends what can be sent within the time, if the queue pair works.
-  void drain(std::uint64_t limit_ns);
+  // Sends what can be sent within the time, if the queue pair works. A peer that has not answered
+  // for so long as `quiet_ns` is not there.
+  void drain(std::uint64_t limit_ns, std::uint64_t quiet_ns);
+  // An event of the device says so of its queue pair or completion queue.
+  void take_event(const Device::Broken& broken);
   // Destroys the queue pair: no memory of a frame is read afterwards.
   void close() noexcept;
 
   const Device& device() const noexcept { return *device_; }
+  std::uint32_t packet_bytes() const noexcept { return 128u << path_mtu_; }  // of payload, at most
   const DataPathCounters& counters() const noexcept { return counters_; }
 
  private:
@@ -130,6 +141,7 @@ class DataPath {
   void repost();
   int post();
   bool add_part(Batch& batch);
+  void add_probe(Batch& batch);
   bool add_credit(Batch& batch);
   bool stage(std::span<const std::byte> bytes, ibv_sge& sge);
   ibv_send_wr& add_request(Batch& batch, std::uint32_t frame_bytes, bool is_data);
@@ -159,6 +171,9 @@ class DataPath {
   std::uint32_t completed_data_ = 0;
   std::uint32_t peer_consumed_ = 0;
   bool remote_marks_ = false;
+  bool remote_probes_ = false;
+  bool expects_probe_ = false;
+  ibv_mtu path_mtu_{};
   std::uint32_t remote_slots_ = 0;
   std::uint32_t remote_slot_bytes_ = 0;
   std::vector<PostedMessage> posted_;  // of number n at n modulo size

@@ -142,8 +142,25 @@ Status Device::open_port(const RdmaSettings& settings, ibv_device& device, std::
   context_.reset(ibv_open_device(&device));
   if (!context_) return fail_errno(Errc::io_error, name_ + " cannot be opened", errno);
   node_ = node_of(settings, device);
+  ibv_device_attr limits{};
+  if (const int error = ibv_query_device(context_.get(), &limits); error != 0) {
+    return fail_errno(Errc::io_error, name_ + " does not tell its limits", error);
+  }
+  max_queue_depth_ = static_cast<std::uint32_t>(std::min(limits.max_qp_wr, limits.max_cqe / 4));
+  if (Status known = refresh(settings); !known) return known;
+  domain_.reset(ibv_alloc_pd(context_.get()));
+  if (!domain_) return fail_errno(Errc::io_error, name_ + " gives no protection domain", errno);
+  channel_.reset(ibv_create_comp_channel(context_.get()));
+  if (!channel_) return fail_errno(Errc::io_error, name_ + " gives no completion channel", errno);
+  for (const int fd : {channel_->fd, context_->async_fd}) {
+    ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+  }
+  return {};
+}
+
+Status Device::refresh(const RdmaSettings& settings) {
   ibv_port_attr attributes{};
-  if (const int error = ibv_query_port(context_.get(), port, &attributes); error != 0) {
+  if (const int error = ibv_query_port(context_.get(), port_, &attributes); error != 0) {
     return fail_errno(Errc::io_error, name_ + " cannot be asked for its state", error);
   }
   if (attributes.state != IBV_PORT_ACTIVE) {
@@ -158,23 +175,7 @@ Status Device::open_port(const RdmaSettings& settings, ibv_device& device, std::
       mtu_ = static_cast<ibv_mtu>(mtu_ - 1);
     }
   }
-  ibv_device_attr limits{};
-  if (const int error = ibv_query_device(context_.get(), &limits); error != 0) {
-    return fail_errno(Errc::io_error, name_ + " does not tell its limits", error);
-  }
-  max_queue_depth_ = static_cast<std::uint32_t>(std::min(limits.max_qp_wr, limits.max_cqe / 4));
-  if (Status chosen = choose_gid(settings, attributes.link_layer == IBV_LINK_LAYER_ETHERNET);
-      !chosen) {
-    return chosen;
-  }
-  domain_.reset(ibv_alloc_pd(context_.get()));
-  if (!domain_) return fail_errno(Errc::io_error, name_ + " gives no protection domain", errno);
-  channel_.reset(ibv_create_comp_channel(context_.get()));
-  if (!channel_) return fail_errno(Errc::io_error, name_ + " gives no completion channel", errno);
-  for (const int fd : {channel_->fd, context_->async_fd}) {
-    ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
-  }
-  return {};
+  return choose_gid(settings, attributes.link_layer == IBV_LINK_LAYER_ETHERNET);
 }
 
 Status Device::choose_gid(const RdmaSettings& settings, bool is_ethernet) {
@@ -218,13 +219,28 @@ Result<MemoryRegion> Device::register_memory(void* memory, std::size_t bytes, in
   return region;
 }
 
-bool Device::has_failed(std::string& why) {
+bool Device::has_failed(std::string& why, std::vector<Broken>& broken) {
   ibv_async_event event;
   while (failure_.empty() && ibv_get_async_event(context_.get(), &event) == 0) {
-    if (event.event_type == IBV_EVENT_DEVICE_FATAL)
-      failure_ = "the device " + name_ + " was removed";
-    if (event.event_type == IBV_EVENT_PORT_ERR && event.element.port_num == port_) {
-      failure_ = "the port " + name_ + " went down";
+    switch (event.event_type) {
+      case IBV_EVENT_DEVICE_FATAL:
+        failure_ = "the device " + name_ + " was removed";
+        break;
+      case IBV_EVENT_PORT_ERR:
+        if (event.element.port_num == port_) failure_ = "the port " + name_ + " went down";
+        break;
+      case IBV_EVENT_CQ_ERR:
+        broken.push_back({event.element.cq, "its completion queue has overrun or broken"});
+        break;
+      case IBV_EVENT_QP_FATAL:
+        broken.push_back({event.element.qp, "the device has given up a queue pair"});
+        break;
+      case IBV_EVENT_QP_REQ_ERR:
+      case IBV_EVENT_QP_ACCESS_ERR:
+        broken.push_back({event.element.qp, "the peer has broken the rules of a queue pair"});
+        break;
+      default:
+        break;
     }
     ibv_ack_async_event(&event);
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "rdma/rdma_settings.h"
@@ -35,10 +36,18 @@ class Device {
   // The bytes are only read by the device; nothing of this process is ever opened to a peer.
   Result<MemoryRegion> register_memory(void* memory, std::size_t bytes, int access);
 
+  // Asks for the port's state and addresses anew: an interface gets another address, a subnet
+  // manager gives another number. Errc::unreachable: the port is down.
+  Status refresh(const RdmaSettings& settings);
+
   // Reads the events of the device and looks for its node. True: it, or its port, is gone, and
   // `why` says so. A driver that cannot take itself from its users tells no event, and waits until
-  // they have closed the device.
-  bool has_failed(std::string& why);
+  // they have closed the device. What events say of single queue pairs is added to `broken`.
+  struct Broken {
+    const void* handle = nullptr;  // an ibv_qp or an ibv_cq, perhaps destroyed since
+    const char* why = nullptr;
+  };
+  bool has_failed(std::string& why, std::vector<Broken>& broken);
 
  private:
   Device() = default;

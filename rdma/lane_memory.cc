@@ -5,17 +5,30 @@
 namespace tern::rdma {
 
 void LaneMemory::remember(std::span<const std::byte> memory) {
-  if (!memory.empty()) known_.push_back({memory, nullptr, false});
+  for (std::size_t begin = 0; begin < memory.size(); begin += kPieceBytes) {
+    const std::size_t bytes = std::min(kPieceBytes + kOverlapBytes, memory.size() - begin);
+    known_.push_back({memory.subspan(begin, bytes), memory, nullptr, false});
+    if (begin + bytes == memory.size()) break;
+  }
 }
 
 void LaneMemory::forget(std::span<const std::byte> memory) {
-  const auto found = std::find_if(known_.begin(), known_.end(), [&](const Known& known) {
-    return known.memory.data() == memory.data() && known.memory.size() == memory.size();
+  std::erase_if(known_, [&](const Known& known) {
+    const bool is_of_it =
+        known.whole.data() == memory.data() && known.whole.size() == memory.size();
+    if (is_of_it && known.region) registered_bytes_ -= known.memory.size();
+    return is_of_it;
   });
-  if (found == known_.end()) return;
-  if (found->region) registered_bytes_ -= memory.size();
-  known_.erase(found);
   last_ = 0;
+  // There may be room for others now.
+  for (Known& known : known_) known.refused = false;
+  set_trouble("");
+}
+
+void LaneMemory::set_trouble(std::string text) {
+  if (text == trouble_) return;
+  trouble_ = std::move(text);
+  ++trouble_revision_;
 }
 
 void LaneMemory::use(std::shared_ptr<Device> device) {
@@ -25,7 +38,7 @@ void LaneMemory::use(std::shared_ptr<Device> device) {
     known.refused = false;
   }
   registered_bytes_ = 0;
-  trouble_.clear();
+  set_trouble("");
   device_ = std::move(device);
 }
 
@@ -45,15 +58,14 @@ void LaneMemory::register_now(Known& known) {
   known.refused = true;
   if (!device_) return;
   if (known.memory.size() > limit_bytes_ - std::min(limit_bytes_, registered_bytes_)) {
-    trouble_ = "the limit of registered memory is reached: frames are copied";
-    return;
+    return set_trouble("the limit of registered memory is reached (rdma_max_registered_bytes, " +
+                       std::to_string(limit_bytes_ >> 20) + " MiB for each lane)");
   }
   // The verbs take a pointer to what may be written, whatever the access flags say.
   auto region =
       device_->register_memory(const_cast<std::byte*>(known.memory.data()), known.memory.size(), 0);
   if (!region) {
-    trouble_ = region.error().text;
-    return;
+    return set_trouble(region.error().text);
   }
   known.region = std::move(*region);
   known.refused = false;

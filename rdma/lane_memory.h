@@ -1,7 +1,7 @@
 #pragma once
 
 // The memory that a lane sends from, as its device knows it: told beforehand, registered when the
-// first frame leaves from there, and within a limit.
+// first frame leaves from there, piece by piece, and within a limit.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "rdma/device.h"
+#include "wire/rdma.h"
 
 namespace tern::rdma {
 
@@ -31,12 +32,18 @@ class LaneMemory {
   std::optional<std::uint32_t> key_of(std::span<const std::byte> bytes);
 
   std::uint64_t registered_bytes() const noexcept { return registered_bytes_; }
-  // Why the last registration failed; empty: none did.
+  // Why frames are copied; empty: none has to be. Another revision: it has changed.
   const std::string& trouble() const noexcept { return trouble_; }
+  std::uint64_t trouble_revision() const noexcept { return trouble_revision_; }
 
  private:
+  // Pieces overlap by as much as the largest message, so that one of them holds any message. To
+  // register one is short, and does not hold up the lane as a whole arena would.
+  static constexpr std::size_t kPieceBytes = 64 << 20;
+  static constexpr std::size_t kOverlapBytes = wire::kMaxRdmaSlotBytes;
   struct Known {
     std::span<const std::byte> memory;
+    std::span<const std::byte> whole;  // that it is a piece of
     MemoryRegion region;
     bool refused = false;  // by the device or the limit: not tried again
     bool holds(std::span<const std::byte> bytes) const noexcept {
@@ -45,6 +52,7 @@ class LaneMemory {
     }
   };
   void register_now(Known& known);
+  void set_trouble(std::string text);
 
   std::uint64_t limit_bytes_;
   std::uint64_t registered_bytes_ = 0;
@@ -52,6 +60,7 @@ class LaneMemory {
   std::vector<Known> known_;
   std::size_t last_ = 0;  // where the last bytes were found
   std::string trouble_;
+  std::uint64_t trouble_revision_ = 0;
 };
 
 }  // namespace tern::rdma

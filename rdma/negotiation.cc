@@ -1,11 +1,18 @@
 // How a connection is moved to a queue pair, and how it stays where it is.
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
 #include "rdma/rdma_stream.h"
 
 namespace tern::rdma {
+namespace {
+
+// After each failure of a path the next attempt waits twice as long, this often.
+constexpr std::uint32_t kMaxDoublings = 6;
+
+}  // namespace
 
 // True: the frame was the hello, and has been sent with the bit that asks for an offer.
 bool RdmaStream::pass_hello(const net::OutgoingFrame& frame) {
@@ -25,7 +32,7 @@ bool RdmaStream::pass_hello(const net::OutgoingFrame& frame) {
   // again.
   const bool may_have_later = choice_ == Choice::if_possible && transport_.may_have_device();
   if (!has_device && !may_have_later) {
-    stay_on_control(why, false);
+    stay_on_control(why);
     return mode_ == Mode::closed;
   }
   wire::HelloBody body = hello.body;
@@ -52,6 +59,10 @@ void RdmaStream::send_own(std::span<const std::byte> frame) {
 bool RdmaStream::make_path(std::string& why) {
   const std::shared_ptr<Device> device = transport_.device(why);
   if (!device) return false;
+  if (const Status known = device->refresh(transport_.settings()); !known) {
+    why = known.error().text;
+    return false;
+  }
   auto path = DataPath::create(device, transport_.settings(), transport_.memory());
   if (!path) {
     why = path.error().text;
@@ -67,19 +78,27 @@ bool RdmaStream::must_wait(const PeerTrouble& trouble) const {
   return choice_ != Choice::required && transport_.clock().now_ns() < trouble.retry_at_ns;
 }
 
-// The accepting side, which knows that the peer understands. The peer waits for an answer.
+// The peer waits for an answer to its hello. For one that is sent away no queue pair is made.
+void RdmaStream::offer_before(const net::OutgoingFrame& frame) {
+  offer_due_ = false;
+  const wire::ParsedFrame parsed = wire::parse_frame_header(frame.head);
+  if (parsed.error == wire::ParseError::none &&
+      parsed.header.kind == static_cast<std::uint8_t>(wire::FrameKind::refuse)) {
+    return;
+  }
+  begin_offer();
+}
+
+// The accepting side, which knows that the peer understands.
 void RdmaStream::begin_offer() {
   const PeerTrouble& trouble = transport_.trouble(peer_);
   std::string why = trouble.text;
   if (must_wait(trouble)) {
-    decline(why, false);
+    decline(why);
     retry_at_ns_ = trouble.retry_at_ns;
     return;
   }
-  if (!make_path(why)) {
-    decline(why, true);
-    return;
-  }
+  if (!make_path(why)) return decline(why, Fault::ours);
   setup_frame_ = wire::make_rdma(wire::FrameKind::rdma_offer, path_->local());
   send_own(std::as_bytes(std::span(&setup_frame_, 1)));
   mode_ = Mode::offered;
@@ -88,10 +107,15 @@ void RdmaStream::begin_offer() {
 void RdmaStream::take_offer(const wire::RdmaBody& remote) {
   const PeerTrouble& trouble = transport_.trouble(peer_);
   std::string why = trouble.text;
-  if (must_wait(trouble)) return decline(why, false);
-  if (!make_path(why)) return decline(why, true);
+  if (must_wait(trouble)) return decline(why);
+  // Each makes a queue pair with its memory.
+  const std::uint64_t now = transport_.clock().now_ns();
+  if (now < next_offer_ns_) return decline("its offers come too often");
+  next_offer_ns_ =
+      now + std::min(transport_.settings().setup_timeout_ns, transport_.settings().retry_ns / 2);
+  if (!make_path(why)) return decline(why, Fault::ours);
   if (const Status started = path_->start(remote); !started) {
-    return decline(started.error().text, true);
+    return decline(started.error().text, Fault::path);
   }
   setup_frame_ = wire::make_rdma(wire::FrameKind::rdma_accept, path_->local());
   send_own(std::as_bytes(std::span(&setup_frame_, 1)));
@@ -102,11 +126,11 @@ void RdmaStream::take_offer(const wire::RdmaBody& remote) {
 
 void RdmaStream::take_accept(const wire::RdmaBody& remote) {
   if (const Status started = path_->start(remote); !started) {
-    return decline(started.error().text, true);
+    return decline(started.error().text, Fault::path);
   }
   checks_crc_ =
       transport_.settings().payload_crc || (remote.features & wire::kRdmaNoPayloadCrc) == 0;
-  path_->ping();
+  path_->probe();
   mode_ = Mode::probing;
 }
 
@@ -118,28 +142,34 @@ void RdmaStream::take_decline(const wire::RefuseBody& body) {
   for (char& c : text) {
     if (c != '\0' && (c < ' ' || c > '~')) c = '?';
   }
-  stay_on_control(std::string("the peer says: ") + text, false);
+  stay_on_control(std::string("the peer says: ") + text);
   // The side that offers tries again; the other one may have its reasons still.
   if (!connects_) retry_at_ns_ = transport_.clock().now_ns() + transport_.settings().retry_ns;
 }
 
-void RdmaStream::decline(const std::string& why, bool is_failure) {
-  if (is_failure) ++transport_.mutable_counters().declined;
+void RdmaStream::decline(const std::string& why) {
   decline_frame_ = wire::make_rdma_decline(Errc::unsupported, why.c_str());
   send_own(std::as_bytes(std::span(&decline_frame_, 1)));
-  stay_on_control(why, is_failure);
+  stay_on_control(why);
 }
 
-void RdmaStream::note_failure(const std::string& why) {
+void RdmaStream::decline(const std::string& why, Fault fault) {
+  ++transport_.mutable_counters().declined;
+  note_failure(why, fault);
+  decline(why);
+}
+
+void RdmaStream::note_failure(const std::string& why, Fault fault) {
   PeerTrouble& trouble = transport_.trouble(peer_);
-  trouble.retry_at_ns = transport_.clock().now_ns() + transport_.settings().retry_ns;
+  std::uint64_t delay_ns = transport_.settings().retry_ns;
+  if (fault == Fault::path) delay_ns <<= std::min(trouble.failures++, kMaxDoublings);
+  trouble.retry_at_ns = transport_.clock().now_ns() + delay_ns;
   trouble.text = why;
   retry_at_ns_ = trouble.retry_at_ns;
 }
 
 // Frames that were held leave on the control connection.
-void RdmaStream::stay_on_control(const std::string& why, bool is_failure) {
-  if (is_failure) note_failure(why);
+void RdmaStream::stay_on_control(const std::string& why) {
   if (path_) {
     path_received_ += path_->received_bytes();
     path_->close();
@@ -168,6 +198,8 @@ void RdmaStream::flush_held() {
 void RdmaStream::move_to_rdma() {
   mode_ = Mode::rdma;
   note_ = path_->device().name();
+  told_revision_ = 0;
+  opened_ns_ = transport_.clock().now_ns();
   retry_at_ns_ = 0;
   transport_.trouble(peer_).text.clear();
   ++transport_.mutable_counters().opened;
@@ -182,7 +214,7 @@ void RdmaStream::handle_own_frame(const wire::FrameHeader& header) {
     parsed = wire::parse_rdma(header, std::span(own_payload_).first(header.payload_bytes));
     if (parsed.error != wire::RdmaError::none) {
       const std::string why = wire::rdma_error_text(parsed.error);
-      note_failure(why);
+      note_failure(why, Fault::path);
       return close(Errc::protocol_error, why);
     }
   }
@@ -193,9 +225,9 @@ void RdmaStream::handle_own_frame(const wire::FrameHeader& header) {
   const bool is_answer =
       kind == wire::FrameKind::rdma_accept || kind == wire::FrameKind::rdma_ready;
   if ((kind == wire::FrameKind::rdma_offer && own_unread) || (is_answer && queued > 0)) {
-    note_failure("the peer answered the RDMA set-up before it can have read it");
-    return close(Errc::protocol_error,
-                 "the peer answered the RDMA set-up before it can have read it");
+    constexpr const char* kEarly = "the peer answered the RDMA set-up before it can have read it";
+    note_failure(kEarly, Fault::path);
+    return close(Errc::protocol_error, kEarly);
   }
   const bool may_be_asked = asked_ && (mode_ == Mode::asking || mode_ == Mode::control);
   if (kind == wire::FrameKind::rdma_offer && may_be_asked) return take_offer(parsed.body);
@@ -208,8 +240,8 @@ void RdmaStream::handle_own_frame(const wire::FrameHeader& header) {
     std::memcpy(&body, own_payload_.data(), sizeof body);
     return take_decline(body);
   }
-  note_failure("the peer broke the order of the RDMA set-up");
-  close(Errc::protocol_error, "the peer broke the order of the RDMA set-up");
+  note_failure(kBrokenOrder, Fault::path);
+  close(Errc::protocol_error, kBrokenOrder);
 }
 
 int RdmaStream::poll_negotiation() {
@@ -217,43 +249,54 @@ int RdmaStream::poll_negotiation() {
     close(Errc::unreachable, failed_text_);
     return 1;
   }
-  const std::uint64_t now = transport_.clock().now_ns();
+  if (offer_due_) {
+    offer_due_ = false;
+    begin_offer();
+    return 1;
+  }
   if (mode_ == Mode::control) {
-    const bool is_due = retry_at_ns_ != 0 && now >= retry_at_ns_ && !connects_ && peer_has_rdma_;
+    const bool is_due = retry_at_ns_ != 0 && transport_.clock().now_ns() >= retry_at_ns_ &&
+                        !connects_ && peer_has_rdma_;
     // The last frames of ours must have left the memory that the next ones take.
     if (!is_due || own_end_ > control_given_ - control_->queued_bytes()) return 0;
     begin_offer();
     return 1;
   }
-  if (!is_holding() || !path_) return 0;
+  return is_holding() && path_ ? poll_set_up() : 0;
+}
+
+// Before both are ready nothing is due over RDMA but the probes. The connecting side looks at the
+// queue pair until it has the peer's: what comes after it may be frames, whose turn is after ready.
+int RdmaStream::poll_set_up() {
   int work = 0;
-  // Before both are ready nothing is due but the arrival of the empty message.
-  if (mode_ == Mode::probing) {
-    const std::shared_ptr<DataPath> path = path_;
+  const std::shared_ptr<DataPath> path = path_;
+  const Mode before = mode_;
+  if (before == Mode::probing || (before == Mode::accepted && !path->is_probed())) {
     work = path->poll(*this);
-    if (sink_ == nullptr || mode_ != Mode::probing) return work + 1;
+    if (sink_ == nullptr || mode_ != before) return work + 1;
+    if (before == Mode::accepted && path->is_probed()) path->probe();
   }
-  if (path_->has_failed()) {
-    decline(path_->failure() +
-                ": can packets of RDMA (RoCE v2: UDP port 4791) pass both ways, and are "
-                "the MTUs of both interfaces alike?",
-            true);
+  if (path->has_failed()) {
+    decline(path->failure() + ": can RDMA packets of " + std::to_string(path->packet_bytes()) +
+                " bytes (RoCE v2: UDP port 4791) pass both ways? Look at firewalls, and at the "
+                "MTU of both interfaces and of the switches between them, or set rdma_mtu lower",
+            Fault::path);
     return work + 1;
   }
-  if (mode_ == Mode::probing && path_->is_idle()) {
+  if (mode_ == Mode::probing && path->is_idle() && path->is_probed()) {
     ready_frame_ = wire::make_rdma_ready();
     send_own(std::as_bytes(std::span(&ready_frame_, 1)));
     move_to_rdma();
     return work + 1;
   }
-  if (now >= deadline_ns_) {
+  if (transport_.clock().now_ns() >= deadline_ns_) {
     const std::string why = "the set-up of RDMA was not finished in time";
     // The peer sends nothing by RDMA before it is told that both are ready.
     if (mode_ == Mode::probing) {
-      decline(why, true);
+      decline(why, Fault::path);
       return work + 1;
     }
-    note_failure(why);
+    note_failure(why, Fault::path);
     close(Errc::timeout, why);
     return work + 1;
   }

@@ -126,7 +126,8 @@ wire::RdmaBody DataPath::local() const {
   std::memcpy(body.gid.data(), device_->gid().raw, body.gid.size());
   body.receive_slots = settings_.receive_slots;
   body.slot_bytes = slot_bytes_;
-  body.features = wire::kRdmaMarks | (settings_.payload_crc ? 0 : wire::kRdmaNoPayloadCrc);
+  body.features =
+      wire::kRdmaMarks | wire::kRdmaProbes | (settings_.payload_crc ? 0 : wire::kRdmaNoPayloadCrc);
   return body;
 }
 
@@ -157,8 +158,10 @@ Status DataPath::start(const wire::RdmaBody& remote) {
   }
   remote_slots_ = remote.receive_slots;
   remote_marks_ = (remote.features & wire::kRdmaMarks) != 0;
+  expects_probe_ = remote_probes_ = (remote.features & wire::kRdmaProbes) != 0;
   remote_slot_bytes_ = std::min(remote.slot_bytes, slot_bytes_);
   ibv_qp_attr attributes = path_to(remote);
+  path_mtu_ = attributes.path_mtu;
   int error = ibv_modify_qp(pair_.get(), &attributes,
                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);

@@ -9,8 +9,10 @@
 namespace tern::rdma {
 namespace {
 
-// How long the end of a connection may wait for what was sent last.
+// How long the end of a connection may wait for what was sent last, and for any sign of the peer:
+// the lane's other connections wait too.
 constexpr std::uint64_t kDrainNs = 100'000'000;
+constexpr std::uint64_t kDrainQuietNs = 20'000'000;
 // How long what has arrived may wait for completions of our own after the peer has closed.
 constexpr std::uint64_t kLingerNs = 200'000'000;
 
@@ -35,12 +37,12 @@ void RdmaStream::adopt(std::unique_ptr<net::Incoming> incoming) {
   control_ = transport_.control().adopt(std::move(incoming), *this);
   mode_ = Mode::control;
   if (!peer_has_rdma_) {
-    stay_on_control("the peer has no RDMA, or is told not to use it", false);
+    stay_on_control(kPeerHasNone);
   } else if (choice_ == Choice::never) {
     peer_has_rdma_ = false;
-    decline("the settings say so", false);
+    decline("the settings say so");
   } else {
-    begin_offer();
+    offer_due_ = true;
   }
 }
 
@@ -48,15 +50,15 @@ void RdmaStream::detach() {
   // Given up by its user: by this set-up, if it took long.
   const std::uint64_t half = transport_.settings().setup_timeout_ns / 2;
   if (is_holding() && path_ && transport_.clock().now_ns() + half >= deadline_ns_) {
-    note_failure("its set-up was not finished in time");
+    note_failure("its set-up was not finished in time", Fault::path);
   }
-  if (mode_ == Mode::rdma && path_ && !control_over_) path_->drain(kDrainNs);
+  if (mode_ == Mode::rdma && path_ && !control_over_) path_->drain(kDrainNs, kDrainQuietNs);
   // What was sent last leaves on the control connection, where the peer must not wait for RDMA.
   if (is_holding() && !held_.empty()) {
     if (mode_ == Mode::asking) {
       flush_held();
     } else {
-      decline("the connection is closing", false);
+      decline("the connection is closing");
     }
   }
   sink_ = nullptr;
@@ -76,16 +78,33 @@ void RdmaStream::close(Errc reason, std::string text) {
   sink_->on_closed(*connection_, reason, over_text_.c_str());
 }
 
-void RdmaStream::device_failed(const std::string& why) {
+void RdmaStream::fail_over(const std::string& why, Fault fault) {
   if (sink_ == nullptr || !path_) return;
   if (mode_ == Mode::rdma) {
+    PeerTrouble& trouble = transport_.trouble(peer_);
     ++transport_.mutable_counters().failovers;
-    ++transport_.trouble(peer_).failovers;
-    note_failure(why);
+    ++trouble.failovers;
+    // One that has worked for a while is no path that never works.
+    if (transport_.clock().now_ns() >= opened_ns_ + transport_.settings().retry_ns) {
+      trouble.failures = 0;
+    }
+    note_failure(why, fault);
     close(Errc::io_error, "RDMA failed: " + why);
   } else {
-    decline(why, true);
+    decline(why, fault);
   }
+}
+
+void RdmaStream::take_event(const Device::Broken& broken) {
+  if (path_) path_->take_event(broken);
+}
+
+void RdmaStream::tell_of_copies() {
+  const LaneMemory& memory = transport_.memory();
+  if (told_revision_ == memory.trouble_revision()) return;
+  told_revision_ = memory.trouble_revision();
+  note_ = path_->device().name();
+  if (!memory.trouble().empty()) note_ += "; frames are copied: " + memory.trouble();
 }
 
 // ---- Outgoing
@@ -94,6 +113,7 @@ void RdmaStream::send(const net::OutgoingFrame& frame) {
   // RDMA was insisted on and cannot be had: nothing goes over TCP until the next poll() closes.
   if (!failed_text_.empty()) return;
   if (mode_ == Mode::closed || (mode_ == Mode::greeting && pass_hello(frame))) return;
+  if (offer_due_) offer_before(frame);
   if (is_holding()) {
     held_.push(frame);
     held_bytes_ += frame.head.size() + frame.body.size();
@@ -125,7 +145,8 @@ net::Carriage RdmaStream::carriage() const noexcept {
   if (mode_ != Mode::rdma) {
     name = is_holding() ? "settling" : control_ ? control_->carriage().name : "tcp";
   }
-  return {name, note_.c_str(), transport_.trouble(peer_).failovers};
+  const PeerTrouble* trouble = transport_.find_trouble(peer_);
+  return {name, note_.c_str(), trouble == nullptr ? 0 : trouble->failovers};
 }
 
 net::DeliveryRate RdmaStream::delivery_rate() const {
@@ -147,26 +168,29 @@ int RdmaStream::poll() {
   if (sink_ == nullptr || mode_ != Mode::rdma) return work + 1;
   if (path->has_failed() && !control_over_) {
     const std::string why = path->failure();
-    device_failed(why);
+    fail_over(why, Fault::path);
     return work + 1;
   }
-  if (control_over_ && work == 0 &&
-      (!path->has_waiting() || path->has_failed() ||
-       transport_.clock().now_ns() >= over_ns_ + kLingerNs)) {
-    close(over_reason_, std::move(over_text_));
-    return 1;
+  if (control_over_) {
+    const bool has_more = work > 0 || (path->has_waiting() && !path->has_failed());
+    if (!has_more || transport_.clock().now_ns() >= over_ns_ + kLingerNs) {
+      close(over_reason_, std::move(over_text_));
+      return work + 1;
+    }
   }
+  tell_of_copies();
   return work;
 }
 
 bool RdmaStream::arm() {
-  if (sink_ == nullptr || !path_) return true;
+  if (sink_ == nullptr) return true;
+  if (!path_) return !offer_due_;
   return path_->arm() && !control_over_;
 }
 
 void RdmaStream::on_message(std::span<const std::byte> bytes) {
   if (mode_ != Mode::rdma) {
-    note_failure("the peer broke the order of the RDMA set-up");
+    note_failure(kBrokenOrder, Fault::path);
     close(Errc::protocol_error, "a frame came over RDMA before it was due");
     return;
   }
@@ -240,8 +264,7 @@ bool RdmaStream::on_header(net::Connection&, const wire::FrameHeader& header,
     return true;
   }
   // Any other answer to the hello than an offer is that of a peer without RDMA.
-  if (mode_ == Mode::asking)
-    stay_on_control("the peer has no RDMA, or is told not to use it", false);
+  if (mode_ == Mode::asking) stay_on_control(kPeerHasNone);
   if (sink_ == nullptr || mode_ == Mode::closed) return false;
   if (!failed_text_.empty()) {
     close(Errc::unreachable, failed_text_);

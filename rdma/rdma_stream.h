@@ -17,6 +17,9 @@
 
 namespace tern::rdma {
 
+inline constexpr const char* kPeerHasNone = "the peer has no RDMA, or is told not to use it";
+inline constexpr const char* kBrokenOrder = "the peer broke the order of the RDMA set-up";
+
 // Shared by the Connection that its user holds and the transport. Once the user has destroyed the
 // Connection, sink is null and nothing is done any more.
 class RdmaStream final : private net::ConnectionSink, private MessageSink {
@@ -45,9 +48,13 @@ class RdmaStream final : private net::ConnectionSink, private MessageSink {
   const DataPath* path() const noexcept { return path_.get(); }
   bool is_on_control() const noexcept { return mode_ != Mode::rdma; }
   // The device is gone: `why` says how.
-  void device_failed(const std::string& why);
+  void device_failed(const std::string& why) { fail_over(why, Fault::ours); }
+  void take_event(const Device::Broken& broken);
+  const std::string& peer() const noexcept { return peer_; }
 
  private:
+  // What an attempt failed by. A path is tried ever more rarely, since frames wait meanwhile.
+  enum class Fault : std::uint8_t { ours, path };
   // What frames of the user travel on, or that they are held until that is settled.
   enum class Mode : std::uint8_t {
     greeting,  // connecting side, the hello has not been sent: on the control connection
@@ -65,9 +72,12 @@ class RdmaStream final : private net::ConnectionSink, private MessageSink {
            mode_ == Mode::accepted;
   }
   void close(Errc reason, std::string text);
+  void fail_over(const std::string& why, Fault fault);
+  void tell_of_copies();
 
   // negotiation.cc
   bool pass_hello(const net::OutgoingFrame& frame);
+  void offer_before(const net::OutgoingFrame& frame);
   void begin_offer();
   void take_offer(const wire::RdmaBody& remote);
   void take_accept(const wire::RdmaBody& remote);
@@ -75,13 +85,15 @@ class RdmaStream final : private net::ConnectionSink, private MessageSink {
   void take_decline(const wire::RefuseBody& body);
   bool must_wait(const PeerTrouble& trouble) const;
   bool make_path(std::string& why);
-  void decline(const std::string& why, bool is_failure);
-  void stay_on_control(const std::string& why, bool is_failure);
+  void decline(const std::string& why);
+  void decline(const std::string& why, Fault fault);
+  void stay_on_control(const std::string& why);
   void move_to_rdma();
   void flush_held();
   void send_own(std::span<const std::byte> frame);
   int poll_negotiation();
-  void note_failure(const std::string& why);
+  void note_failure(const std::string& why, Fault fault);
+  int poll_set_up();
   void handle_own_frame(const wire::FrameHeader& header);
 
   // From the control connection.
@@ -103,13 +115,17 @@ class RdmaStream final : private net::ConnectionSink, private MessageSink {
   std::string where_;  // the peer's address, for texts
   Mode mode_ = Mode::greeting;
   bool connects_ = false;
-  bool asked_ = false;  // its hello has the bit, so the peer may offer
+  bool asked_ = false;      // its hello has the bit, so the peer may offer
+  bool offer_due_ = false;  // before the first frame to the peer
   Choice choice_ = Choice::if_possible;
   bool peer_has_rdma_ = false;
   std::string note_;               // why it is not on RDMA; on RDMA, the device
   std::uint64_t deadline_ns_ = 0;  // of the negotiation
   std::string failed_text_;        // RDMA is required and cannot be had: closed in the next poll()
   std::uint64_t retry_at_ns_ = 0;  // on control: when to offer again; 0: never
+  std::uint64_t next_offer_ns_ = 0;  // before that none of the peer's is taken
+  std::uint64_t opened_ns_ = 0;      // when it moved to RDMA
+  std::uint64_t told_revision_ = 0;  // of what the note says of copies
 
   std::unique_ptr<net::Connection> control_;
   std::uint64_t control_given_ = 0;  // bytes, and where in them our own frames lie

@@ -14,6 +14,8 @@ constexpr std::uint64_t kControlNs = 1'000'000;
 // Between two looks at a device that has told of no event.
 constexpr std::uint64_t kCheckDeviceNs = 500'000'000;
 
+constexpr std::size_t kManyTroubles = 256;
+
 class RdmaConnection final : public net::Connection {
  public:
   explicit RdmaConnection(std::shared_ptr<RdmaStream> stream) : stream_(std::move(stream)) {
@@ -57,6 +59,7 @@ std::shared_ptr<Device> RdmaTransport::device(std::string& why) {
     auto opened = Device::open(settings_, lane_);
     if (opened) {
       device_ = std::move(*opened);
+      for (auto& [peer, trouble] : troubles_) trouble.failures = 0;
       may_have_device_ = true;
       watch_device();
     } else {
@@ -109,7 +112,12 @@ int RdmaTransport::check_device() {
   device_event_ = false;
   next_check_ns_ = now + kCheckDeviceNs;
   std::string why;
-  if (!device_->has_failed(why)) return 0;
+  broken_.clear();
+  const bool has_failed = device_->has_failed(why, broken_);
+  for (const Device::Broken& one : broken_) {
+    for (const auto& stream : streams_) stream->take_event(one);
+  }
+  if (!has_failed) return 0;
   device_trouble_ = why;
   next_open_ns_ = now + settings_.retry_ns;
   for (std::size_t i = 0; i < streams_.size(); ++i) {
@@ -136,7 +144,23 @@ DataPathCounters RdmaTransport::data_path_counters() const noexcept {
 
 // ---- Connections
 
+const PeerTrouble* RdmaTransport::find_trouble(const std::string& peer) const noexcept {
+  const auto found = troubles_.find(peer);
+  return found == troubles_.end() ? nullptr : &found->second;
+}
+
+// Of peers that nobody is connected to; there may be ever new ones.
+void RdmaTransport::forget_old_troubles() {
+  if (troubles_.size() < kManyTroubles) return;
+  std::erase_if(troubles_, [&](const auto& one) {
+    return clock_.now_ns() >= one.second.retry_at_ns &&
+           std::none_of(streams_.begin(), streams_.end(),
+                        [&](const auto& stream) { return stream->peer() == one.first; });
+  });
+}
+
 std::unique_ptr<net::Connection> RdmaTransport::hold(std::shared_ptr<RdmaStream> stream) {
+  forget_old_troubles();
   streams_.push_back(stream);
   return std::make_unique<RdmaConnection>(std::move(stream));
 }

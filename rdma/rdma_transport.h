@@ -34,6 +34,7 @@ struct RdmaCounters {
 struct PeerTrouble {
   std::uint64_t retry_at_ns = 0;
   std::uint64_t failovers = 0;
+  std::uint32_t failures = 0;  // of the path to it, one after the other
   std::string text;
 };
 
@@ -71,12 +72,15 @@ class RdmaTransport final : public net::Transport {
   LaneMemory& memory() { return memory_; }
   RdmaCounters& mutable_counters() { return counters_; }
   PeerTrouble& trouble(const std::string& peer) { return troubles_[peer]; }
+  // Null: there was none.
+  const PeerTrouble* find_trouble(const std::string& peer) const noexcept;
 
  private:
   void watch_device();
   void drop_device();
   int check_device();
   std::unique_ptr<net::Connection> hold(std::shared_ptr<RdmaStream> stream);
+  void forget_old_troubles();
 
   net::Transport& control_;
   net::EventLoop& loop_;
@@ -93,6 +97,7 @@ class RdmaTransport final : public net::Transport {
   std::uint64_t next_open_ns_ = 0;
   std::uint64_t next_check_ns_ = 0;
   bool device_event_ = false;  // to be read
+  std::vector<Device::Broken> broken_;
   std::uint64_t event_watch_ = 0;
   std::uint64_t completion_watch_ = 0;
 

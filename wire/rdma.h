@@ -7,7 +7,8 @@
 //   hello (kFeatureRdma) ->
 //                        <- rdma_offer     its queue pair
 //   rdma_accept          ->                the other one; it receives from now on
-//                        <- an empty message over RDMA, which proves the path both ways
+//                        <- a probe over RDMA: a message of one packet as large as any
+//   the same             ->                which prove that such packets pass both ways
 //                        <- rdma_ready     both send over RDMA from now on
 //
 // rdma_decline instead of any of them: frames go on travelling on the connection.
@@ -33,6 +34,9 @@ inline constexpr std::uint16_t kRdmaVersion = 1;
 inline constexpr std::uint64_t kRdmaNoPayloadCrc = 1;
 // The sender of this body marks what a receiver that sleeps must wake for (solicited events).
 inline constexpr std::uint64_t kRdmaMarks = 2;
+// The sender of this body sends a probe before its first frame, and expects one. In force if both
+// sides set it; else the accepting side sends an empty message.
+inline constexpr std::uint64_t kRdmaProbes = 4;
 
 enum class GidType : std::uint8_t { infiniband = 0, roce_v1 = 1, roce_v2 = 2 };
 

@@ -120,6 +120,12 @@ class HostilePeer : public ::testing::Test, private net::ConnectionSink {
   void accept() {
     make_pair();
     send_setup(own_body());
+    // The victim's probe, and an answer.
+    ibv_wc probe{};
+    ASSERT_TRUE(until([&] { return ibv_poll_cq(completions_.get(), 1, &probe) == 1; }));
+    ASSERT_EQ(probe.status, IBV_WC_SUCCESS);
+    EXPECT_EQ(probe.byte_len, 128u << device_->mtu()) << "it is no packet as large as any";
+    post(probe.byte_len, 0);
     ASSERT_TRUE(until([&] { return ready_; }));
     EXPECT_STREQ(victim_->carriage().name, "rdma");
   }
@@ -212,6 +218,29 @@ TEST_F(HostilePeer, AForeignVersionIsRefused) {
   expect_closed("another version of RDMA");
 }
 
+// Of an earlier version, rather.
+TEST_F(HostilePeer, APeerThatKnowsNoProbesIsSentAnEmptyMessage) {
+  make_pair();
+  wire::RdmaBody body = own_body();
+  body.features &= ~wire::kRdmaProbes;
+  send_setup(body);
+  ASSERT_TRUE(until([&] { return ready_; }));
+  ibv_wc first{};
+  ASSERT_EQ(ibv_poll_cq(completions_.get(), 1, &first), 1);
+  EXPECT_EQ(first.byte_len, 0u);
+  EXPECT_STREQ(victim_->carriage().name, "rdma");
+}
+
+TEST_F(HostilePeer, AGidOfAnotherKindLeavesTheConnectionOnTcp) {
+  make_pair();
+  wire::RdmaBody body = own_body();
+  body.gid_type = static_cast<std::uint8_t>(wire::GidType::roce_v1);
+  send_setup(body);
+  ASSERT_TRUE(until([&] { return declined_; }));
+  EXPECT_STREQ(victim_->carriage().name, "tcp");
+  EXPECT_NE(std::string(victim_->carriage().note).find("rdma_gid_index"), std::string::npos);
+}
+
 TEST_F(HostilePeer, AQueuePairThatIsNotThereLeavesTheConnectionOnTcp) {
   make_pair();
   wire::RdmaBody body = own_body();
@@ -287,6 +316,16 @@ TEST_F(HostilePeer, AFrameOnTheControlConnectionAfterTheMoveClosesIt) {
   wire::seal_frame_header(header);
   connection_->send({std::as_bytes(std::span(&header, 1)), {}});
   ASSERT_TRUE(until([&] { return sink_.closed == 1; }));
+}
+
+// Verbs fail while the connection below lives.
+TEST_F(HostilePeer, AQueuePairThatVanishesFailsOver) {
+  accept();
+  pair_.reset();
+  const wire::FrameHeader header = net::block_header(1);
+  victim_->send({std::as_bytes(std::span(&header, 1)), {}});
+  expect_closed("RDMA failed");
+  EXPECT_EQ(rdma_.counters().failovers, 1u);
 }
 
 TEST_F(HostilePeer, ASecondAcceptClosesTheConnection) {
