@@ -69,7 +69,9 @@ bool RdmaStream::make_path(std::string& why) {
     return false;
   }
   path_ = std::move(*path);
-  deadline_ns_ = transport_.clock().now_ns() + transport_.settings().setup_timeout_ns;
+  // The side that offers gives up first, and says so; the other one only closes.
+  const std::uint64_t whole = transport_.settings().setup_timeout_ns;
+  deadline_ns_ = transport_.clock().now_ns() + (connects_ ? whole : whole / 3 * 2);
   return true;
 }
 

@@ -7,8 +7,7 @@ namespace tern::net {
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportConformance);
 
-std::vector<std::byte> TransportConformance::sealed(wire::FrameHeader header,
-                                                    std::span<const std::byte> payload) {
+std::vector<std::byte> sealed(wire::FrameHeader header, std::span<const std::byte> payload) {
   header.payload_bytes = static_cast<std::uint32_t>(payload.size());
   header.payload_crc = wire::crc32c(payload);
   wire::seal_frame_header(header);

@@ -76,6 +76,9 @@ class RawSink final : public ConnectionSink {
   std::vector<std::byte> payload;
 };
 
+// A whole frame, contiguous.
+std::vector<std::byte> sealed(wire::FrameHeader header, std::span<const std::byte> payload);
+
 class TransportConformance : public ::testing::TestWithParam<ConformanceParam> {
  protected:
   static constexpr wire::NodeId kNodeA{1, 1};
@@ -180,9 +183,6 @@ class TransportConformance : public ::testing::TestWithParam<ConformanceParam> {
     EXPECT_EQ(accepted.refused[0].first, reason) << accepted.refused[0].second;
     ASSERT_TRUE(until([&] { return raw_sink_a.closed == 1; }));
   }
-  static std::vector<std::byte> sealed(wire::FrameHeader header,
-                                       std::span<const std::byte> payload);
-
   ManualClock clock;
   LinkSettings settings;
   AcceptorSettings acceptor_settings;

@@ -1,0 +1,193 @@
+// Which device, port and carrier a connection takes, when it tries again, and what it says of it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/rdma/two_ends.h"
+
+namespace tern::rdma {
+namespace {
+
+using mock::DeviceShape;
+using mock::Port;
+using ::testing::HasSubstr;
+
+std::string note_of(const net::Connection& connection) { return connection.carriage().note; }
+
+TEST(Choice, LanesTakeTurnsOnAllPortsOfAllDevices) {
+  mock::Fabric fabric({{"one", {Port{}, Port{}}}, {"two", {Port{}, Port{}}}});
+  std::set<std::string> taken;
+  for (std::uint32_t lane = 0; lane < 4; ++lane) {
+    TwoEnds ends(fabric, {}, {}, lane);
+    ASSERT_TRUE(ends.connect_until("rdma"));
+    EXPECT_EQ(fabric.last_path.ah_attr.port_num, lane % 2 + 1);
+    taken.insert(note_of(*ends.a));
+  }
+  EXPECT_EQ(taken, (std::set<std::string>{"one:1", "one:2", "two:1", "two:2"}));
+}
+
+TEST(Choice, SettingsReachTheQueuePair) {
+  mock::Fabric fabric;
+  const auto adjust = [](RdmaSettings& settings) {
+    settings.mtu = 1500;  // 1024 is the next below
+    settings.service_level = 3;
+    settings.traffic_class = 106;
+    settings.timeout = 11;
+    settings.retry_count = 2;
+  };
+  TwoEnds ends(fabric, adjust, adjust);
+  ASSERT_TRUE(ends.connect_until("rdma"));
+  EXPECT_EQ(fabric.last_path.path_mtu, IBV_MTU_1024);
+  EXPECT_EQ(fabric.last_path.ah_attr.sl, 3);
+  EXPECT_EQ(fabric.last_path.ah_attr.grh.traffic_class, 106);
+  EXPECT_EQ(fabric.last_send_settings.timeout, 11);
+  EXPECT_EQ(fabric.last_send_settings.retry_cnt, 2);
+}
+
+TEST(Choice, TheSmallerOfTwoMtusIsTaken) {
+  mock::Fabric fabric({{"one", {Port{}}}, {"two", {Port{.mtu = IBV_MTU_1024}}}});
+  TwoEnds ends(
+      fabric, [](RdmaSettings& settings) { settings.devices = "one"; },
+      [](RdmaSettings& settings) { settings.devices = "two"; });
+  ASSERT_TRUE(ends.connect_until("rdma"));
+  EXPECT_EQ(fabric.last_path.path_mtu, IBV_MTU_1024);
+}
+
+// A required carrier that the peer has not is no reason to go over another one.
+TEST(Choice, ClosesWhereRdmaIsRequiredAndThePeerHasNone) {
+  mock::Fabric fabric;
+  TwoEnds ends(
+      fabric, [](RdmaSettings& settings) { settings.choice = Choice::required; },
+      [](RdmaSettings& settings) { settings.choice = Choice::never; });
+  ASSERT_TRUE(ends.connect());
+  ASSERT_TRUE(ends.until([&] { return ends.sink_a.closed == 1; }));
+  EXPECT_THAT(ends.sink_a.closed_text, HasSubstr("RDMA is required"));
+}
+
+TEST(Choice, APeerThatIsSentAwayCostsNoQueuePair) {
+  mock::Fabric fabric;
+  TwoEnds ends(fabric);
+  ASSERT_TRUE(ends.connect());
+  wire::FrameHeader header;
+  header.kind = static_cast<std::uint8_t>(wire::FrameKind::refuse);
+  const auto refuse = net::sealed(header, net::pattern(sizeof(wire::RefuseBody), 1));
+  ends.b->send({refuse, {}});
+  ASSERT_TRUE(ends.until([&] { return ends.sink_a.payloads.size() == 1; }));
+  EXPECT_EQ(fabric.calls.queue_pairs, 0u);
+}
+
+TEST(Choice, APathThatDropsLargePacketsIsNotTaken) {
+  mock::Fabric fabric;
+  fabric.carries_bytes = 1500;
+  fabric.tries = 20;
+  TwoEnds ends(fabric);
+  ASSERT_TRUE(ends.connect_until("tcp"));
+  EXPECT_THAT(note_of(*ends.b), HasSubstr("4096 bytes"));
+  EXPECT_THAT(note_of(*ends.b), HasSubstr("rdma_mtu"));
+  const auto small = [](RdmaSettings& settings) { settings.mtu = 1024; };
+  TwoEnds smaller(fabric, small, small);
+  ASSERT_TRUE(smaller.connect_until("rdma"));
+}
+
+// Frames wait while a set-up is under way, so one that never succeeds must become rare.
+TEST(Choice, APathThatNeverWorksIsTriedEverMoreRarely) {
+  mock::Fabric fabric;
+  fabric.loses_all = true;
+  fabric.tries = 3;
+  TwoEnds ends(fabric);
+  ASSERT_TRUE(ends.connect_until("tcp"));
+  ends.run_for(3600);
+  // After 10, 20, ... 640 s, and then each 640 s; both ends make a pair each time.
+  EXPECT_LE(fabric.calls.queue_pairs / 2, 12u);
+  EXPECT_GE(fabric.calls.queue_pairs / 2, 8u);
+  fabric.loses_all = false;
+  ends.run_for(1300);
+  EXPECT_EQ(TwoEnds::carrier_of(*ends.a), "rdma");
+  EXPECT_EQ(TwoEnds::carrier_of(*ends.b), "rdma");
+}
+
+TEST(Choice, AnAddressThatHasChangedIsAskedForAnew) {
+  mock::Fabric fabric;
+  TwoEnds ends(fabric);
+  ASSERT_TRUE(ends.connect_until("rdma"));
+  fabric.change_gid(0, 1, "10.0.0.77");
+  ASSERT_TRUE(ends.connect_until("rdma"));
+  EXPECT_EQ(fabric.last_path.ah_attr.grh.dgid.raw[15], 77);
+}
+
+TEST(Choice, APortThatWentDownIsUsedOnceItIsUp) {
+  mock::Fabric fabric;
+  TwoEnds ends(fabric);
+  ASSERT_TRUE(ends.connect_until("rdma"));
+  fabric.set_port(0, 1, IBV_PORT_DOWN);
+  ASSERT_TRUE(ends.until([&] { return ends.sink_a.closed == 1 && ends.sink_b.closed == 1; }));
+  EXPECT_THAT(ends.sink_a.closed_text, HasSubstr("mock0:1 went down"));
+  ASSERT_TRUE(ends.connect_until("tcp"));
+  EXPECT_EQ(ends.a->carriage().failovers, 1u);
+  fabric.set_port(0, 1, IBV_PORT_ACTIVE);
+  ends.run_for(25);
+  EXPECT_EQ(TwoEnds::carrier_of(*ends.a), "rdma");
+}
+
+TEST(Choice, ADeviceThatIsRemovedIsLeft) {
+  mock::Fabric fabric;
+  TwoEnds ends(fabric);
+  ASSERT_TRUE(ends.connect_until("rdma"));
+  fabric.remove(0);
+  ASSERT_TRUE(ends.until([&] { return ends.sink_a.closed == 1 && ends.sink_b.closed == 1; }));
+  EXPECT_THAT(ends.sink_a.closed_text, HasSubstr("was removed"));
+  EXPECT_EQ(fabric.open_contexts(), 0u);
+  ASSERT_TRUE(ends.connect_until("tcp"));
+}
+
+// A driver that waits until its users have closed the device tells of nothing.
+TEST(Choice, ADeviceWhoseNodeIsGoneIsLeft) {
+  mock::Fabric fabric;
+  TwoEnds ends(fabric);
+  ASSERT_TRUE(ends.connect_until("rdma"));
+  fabric.remove_node(0);
+  ends.run_for(1);
+  EXPECT_EQ(ends.sink_a.closed, 1);
+  EXPECT_EQ(ends.sink_b.closed, 1);
+}
+
+class BrokenQueue : public ::testing::TestWithParam<ibv_event_type> {};
+
+// Of these there is no completion: without the event a connection would wait for ever.
+TEST_P(BrokenQueue, IsFailedOver) {
+  mock::Fabric fabric;
+  TwoEnds ends(fabric);
+  ASSERT_TRUE(ends.connect_until("rdma"));
+  fabric.raise(0, GetParam());
+  ASSERT_TRUE(ends.until([&] { return ends.sink_a.closed == 1 && ends.sink_b.closed == 1; }));
+  EXPECT_THAT(ends.sink_a.closed_text, HasSubstr("RDMA failed: mock0:1"));
+  EXPECT_EQ(ends.transport_a.counters().failovers + ends.transport_b.counters().failovers, 2u)
+      << "of each end's own queue pair";
+}
+
+INSTANTIATE_TEST_SUITE_P(Events, BrokenQueue,
+                         ::testing::Values(IBV_EVENT_CQ_ERR, IBV_EVENT_QP_FATAL),
+                         [](const auto& each) {
+                           return each.param == IBV_EVENT_CQ_ERR ? "CompletionQueue" : "QueuePair";
+                         });
+
+// What the device takes fewer of than are wanted.
+TEST(Choice, AQueueTooDeepForTheDeviceNamesTheSetting) {
+  mock::Fabric fabric({{"mock0", {Port{}}, 32}});
+  TwoEnds ends(fabric);
+  ASSERT_TRUE(ends.connect_until("tcp"));
+  EXPECT_THAT(note_of(*ends.b), HasSubstr("lower rdma_receive_slots"));
+}
+
+TEST(Choice, MemoryThatMayNotBeLockedNamesTheLimit) {
+  mock::Fabric fabric;
+  fabric.max_registered_bytes = 1 << 20;
+  TwoEnds ends(fabric);
+  ASSERT_TRUE(ends.connect_until("tcp"));
+  EXPECT_THAT(note_of(*ends.b), HasSubstr("cannot register"));
+}
+
+}  // namespace
+}  // namespace tern::rdma

@@ -1,0 +1,163 @@
+// What is copied and what is registered, as the device's side counts it, and whose check sums.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/rdma/two_ends.h"
+
+namespace tern::rdma {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::size_t kBody = 256 << 10;
+constexpr std::size_t kMiB = 1 << 20;
+
+std::vector<std::byte> frame_of(std::size_t bytes) {
+  return net::sealed(net::block_header(1), net::pattern(bytes, 1));
+}
+
+TEST(Memory, ThatIsKnownIsSentWithoutACopy) {
+  mock::Fabric fabric;
+  TwoEnds ends(fabric);
+  ASSERT_TRUE(ends.connect_until("rdma"));
+  const auto frame = frame_of(kBody);
+  ends.transport_a.remember_memory(frame);
+  const std::uint64_t before = ends.transport_a.data_path_counters().copied_bytes;
+  ASSERT_TRUE(ends.carry(frame));
+  EXPECT_EQ(ends.transport_a.data_path_counters().copied_bytes - before, wire::kFrameHeaderBytes);
+  EXPECT_EQ(ends.sink_b.payloads.back(), net::pattern(kBody, 1));
+  ends.transport_a.forget_memory(frame);
+  ASSERT_TRUE(ends.carry(frame));
+  EXPECT_EQ(ends.transport_a.data_path_counters().copied_bytes - before,
+            2 * wire::kFrameHeaderBytes + kBody);
+}
+
+TEST(Memory, IsRegisteredOnceAndNotBeforeItIsUsed) {
+  mock::Fabric fabric;
+  TwoEnds ends(fabric);
+  ASSERT_TRUE(ends.connect_until("rdma"));
+  const auto frame = frame_of(kBody);
+  ends.transport_a.remember_memory(frame);
+  const std::uint64_t before = fabric.registrations;
+  const std::uint64_t bytes_before = fabric.registered_bytes;
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(ends.carry(frame));
+  EXPECT_EQ(fabric.registrations - before, 1u);
+  EXPECT_EQ(fabric.registered_bytes - bytes_before, frame.size());
+  ends.transport_a.forget_memory(frame);
+  EXPECT_EQ(fabric.registered_bytes, bytes_before);
+}
+
+// An arena is pinned where frames leave from, and frames across two pieces are not copied.
+TEST(Memory, OfAnArenaIsRegisteredPieceByPiece) {
+  mock::Fabric fabric;
+  TwoEnds ends(fabric);
+  ASSERT_TRUE(ends.connect_until("rdma"));
+  std::vector<std::byte> arena(200 * kMiB);
+  ends.transport_a.remember_memory(arena);
+  const auto frame = frame_of(kBody);
+  const std::uint64_t before = fabric.registered_bytes;
+  std::uint64_t copied = ends.transport_a.data_path_counters().copied_bytes;
+  for (const std::size_t at : {64 * kMiB - kBody / 2, 64 * kMiB - kBody / 2 + 4096}) {
+    std::copy(frame.begin(), frame.end(), arena.begin() + static_cast<std::ptrdiff_t>(at));
+    ASSERT_TRUE(ends.carry(std::span(arena).subspan(at, frame.size())));
+  }
+  EXPECT_EQ(fabric.registered_bytes - before, 65 * kMiB);
+  EXPECT_EQ(ends.transport_a.data_path_counters().copied_bytes - copied,
+            2 * wire::kFrameHeaderBytes);
+  // The end of the arena, which is no whole piece.
+  copied = ends.transport_a.data_path_counters().copied_bytes;
+  const std::size_t last = arena.size() - frame.size();
+  std::copy(frame.begin(), frame.end(), arena.begin() + static_cast<std::ptrdiff_t>(last));
+  ASSERT_TRUE(ends.carry(std::span(arena).subspan(last)));
+  EXPECT_EQ(fabric.registered_bytes - before, 65 * kMiB + 8 * kMiB);
+  EXPECT_EQ(ends.transport_a.data_path_counters().copied_bytes - copied, wire::kFrameHeaderBytes);
+  ends.transport_a.forget_memory(arena);
+  EXPECT_EQ(fabric.registered_bytes, before);
+}
+
+TEST(Memory, BeyondTheLimitIsCopiedAndSaidSo) {
+  mock::Fabric fabric;
+  const auto small = [](RdmaSettings& settings) { settings.max_registered_bytes = 300 << 10; };
+  TwoEnds ends(fabric, small);
+  ASSERT_TRUE(ends.connect_until("rdma"));
+  const auto first = frame_of(kBody), second = frame_of(kBody);
+  ends.transport_a.remember_memory(first);
+  ends.transport_a.remember_memory(second);
+  ASSERT_TRUE(ends.carry(first));
+  EXPECT_STREQ(ends.a->carriage().note, "mock0:1");
+  ASSERT_TRUE(ends.carry(second));
+  ends.step();
+  EXPECT_THAT(ends.a->carriage().note, HasSubstr("frames are copied"));
+  EXPECT_THAT(ends.a->carriage().note, HasSubstr("rdma_max_registered"));
+  // Room is found again.
+  ends.transport_a.forget_memory(first);
+  const std::uint64_t copied = ends.transport_a.data_path_counters().copied_bytes;
+  ASSERT_TRUE(ends.carry(second));
+  ends.step();
+  EXPECT_EQ(ends.transport_a.data_path_counters().copied_bytes - copied, wire::kFrameHeaderBytes);
+  EXPECT_STREQ(ends.a->carriage().note, "mock0:1");
+}
+
+TEST(Memory, ThatTheDeviceRefusesIsCopiedAndSaidSo) {
+  mock::Fabric fabric;
+  TwoEnds ends(fabric);
+  ASSERT_TRUE(ends.connect_until("rdma"));
+  fabric.max_registered_bytes = fabric.registered_bytes;
+  const auto frame = frame_of(kBody);
+  ends.transport_a.remember_memory(frame);
+  ASSERT_TRUE(ends.carry(frame));
+  ends.step();
+  EXPECT_EQ(ends.sink_b.payloads.back(), net::pattern(kBody, 1));
+  EXPECT_THAT(ends.a->carriage().note, HasSubstr("frames are copied: mock0:1 cannot register"));
+}
+
+// Each frame in as few messages as slots allow, small ones inline, one call for a batch.
+TEST(Memory, WorkIsGivenToTheDeviceInBatches) {
+  mock::Fabric fabric;
+  TwoEnds ends(fabric);
+  ASSERT_TRUE(ends.connect_until("rdma"));
+  const auto frame = frame_of(kBody);
+  ends.transport_a.remember_memory(frame);
+  const mock::Calls before = fabric.calls;
+  ASSERT_TRUE(ends.carry(frame));
+  EXPECT_EQ(fabric.calls.sends - before.sends, 4u);
+  EXPECT_EQ(fabric.calls.post_send - before.post_send, 1u);
+  EXPECT_EQ(fabric.calls.signalled - before.signalled, 1u) << "only the last of a batch";
+  EXPECT_EQ(fabric.calls.inlined - before.inlined, 0u);
+  const auto small = frame_of(100);
+  ASSERT_TRUE(ends.carry(small));
+  EXPECT_EQ(fabric.calls.inlined - before.inlined, 1u);
+}
+
+struct CrcCase {
+  bool a_checks, b_checks, is_checked;
+};
+class PayloadCrc : public ::testing::TestWithParam<CrcCase> {};
+
+// Left out where both ends say so, and only then.
+TEST_P(PayloadCrc, IsCheckedUnlessBothEndsLeaveItOut) {
+  mock::Fabric fabric;
+  TwoEnds ends(
+      fabric, [](RdmaSettings& settings) { settings.payload_crc = GetParam().a_checks; },
+      [](RdmaSettings& settings) { settings.payload_crc = GetParam().b_checks; });
+  ASSERT_TRUE(ends.connect_until("rdma"));
+  EXPECT_EQ(ends.a->wants_payload_crc(), GetParam().is_checked);
+  EXPECT_EQ(ends.b->wants_payload_crc(), GetParam().is_checked);
+  auto frame = frame_of(1000);
+  frame.back() ^= std::byte{1};
+  ASSERT_TRUE(ends.carry(frame));
+  EXPECT_EQ(ends.sink_b.all_valid, !GetParam().is_checked);
+}
+
+INSTANTIATE_TEST_SUITE_P(Settings, PayloadCrc,
+                         ::testing::Values(CrcCase{true, true, true}, CrcCase{true, false, true},
+                                           CrcCase{false, true, true},
+                                           CrcCase{false, false, false}),
+                         [](const auto& each) {
+                           return std::string(each.param.a_checks ? "On" : "Off") +
+                                  (each.param.b_checks ? "On" : "Off");
+                         });
+
+}  // namespace
+}  // namespace tern::rdma
