@@ -142,6 +142,10 @@ void Conductor::on_event(const Event& event) {
   if (event.kind == EventKind::client_dropped) return client_dropped(event.client);
   if (event.kind == EventKind::entry_refused) return on_entry_refused(event);
   if (event.kind == EventKind::peer_refused) return log_peer(node_text(event.peer), event.text);
+  if (event.kind == EventKind::carrier_changed) {
+    const std::string peer = node_text(event.peer);
+    return log_about({.peer = peer}, spdlog::level::info, "the daemon {}: {}", peer, event.text);
+  }
   if (event.kind == EventKind::client_misbehaved) {
     const auto found = clients_.find(event.client->id);
     if (found == clients_.end()) return;
@@ -235,6 +239,7 @@ void Conductor::on_event(const Event& event) {
     case EventKind::client_misbehaved:
     case EventKind::entry_refused:
     case EventKind::peer_refused:
+    case EventKind::carrier_changed:
       break;
   }
 }

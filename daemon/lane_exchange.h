@@ -65,6 +65,7 @@ enum class EventKind : std::uint8_t {
   client_misbehaved,  // client, text: its ring is corrupt
   entry_refused,      // client, text: for the log, at most one a second of each client
   peer_refused,       // peer, text: what another daemon sent; for the log
+  carrier_changed,    // peer, text: what its frames travel on, and why; for the log
   group_ready,        // group: all its links are open
   group_removed,      // group
   rank_released,      // group, number = local rank: no op uses its memory any more

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -368,6 +369,24 @@ void Lane::share_links(std::uint64_t now_ns) {
   });
 }
 
+// A line of the log for each peer and lane when it changes, not for each link.
+void Lane::tell_carrier(LanePeer& peer, const net::Carriage& carriage) {
+  const bool is_settled =
+      peer.link->state() == net::LinkState::open && std::string_view(carriage.name) != "settling";
+  if (!is_settled || *carriage.note == '\0') return;
+  Event event;
+  event.kind = EventKind::carrier_changed;
+  event.peer = peer.id;
+  std::snprintf(event.text, sizeof(event.text), "lane %u reaches it over %s: %s", settings_.lane,
+                carriage.name, carriage.note);
+  if (peer.told_carrier == event.text) return;
+  const bool is_known = std::any_of(peers_.begin(), peers_.end(), [&](const auto& other) {
+    return other->id == peer.id && other->told_carrier == event.text;
+  });
+  peer.told_carrier = event.text;
+  if (!is_known) report_for_log(event);
+}
+
 void Lane::publish_peers() {
   peer_rows_.clear();
   for (const auto& peer : peers_) {
@@ -378,6 +397,7 @@ void Lane::publish_peers() {
     row.stats = peer->link->stats();
     row.unacked_frames = peer->link->unacked_frames();
     const net::Carriage carriage = peer->link->carriage();
+    tell_carrier(*peer, carriage);
     row.failovers = carriage.failovers;
     std::strncpy(row.carrier, carriage.name, sizeof(row.carrier) - 1);
     std::strncpy(row.carrier_note, carriage.note, sizeof(row.carrier_note) - 1);

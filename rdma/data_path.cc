@@ -288,17 +288,18 @@ bool DataPath::arm() {
   return reap() == 0;
 }
 
-void DataPath::drain(std::uint64_t limit_ns, std::uint64_t quiet_ns) {
+bool DataPath::drain(std::uint64_t limit_ns, std::uint64_t quiet_ns) {
   using std::chrono::steady_clock;
   const auto until = steady_clock::now() + std::chrono::nanoseconds(limit_ns);
   auto quiet_until = steady_clock::now() + std::chrono::nanoseconds(quiet_ns);
   while (pair_ && !has_failed()) {
     const int work = reap() + (has_failed() ? 0 : post());
-    if (completed_ == posted_count_ && work == 0) break;
+    if (queue_.empty() && completed_ == posted_count_) return true;
     const auto now = steady_clock::now();
     if (work > 0) quiet_until = now + std::chrono::nanoseconds(quiet_ns);
     if (now >= until || now >= quiet_until) break;
   }
+  return false;
 }
 
 void DataPath::take_event(const Device::Broken& broken) {

@@ -87,8 +87,8 @@ class DataPath {
   bool arm();
   void disarm() noexcept { armed_ = Armed::no; }
   // Sends what can be sent within the time, if the queue pair works. A peer that has not answered
-  // for so long as `quiet_ns` is not there.
-  void drain(std::uint64_t limit_ns, std::uint64_t quiet_ns);
+  // for so long as `quiet_ns` is not there. False: something has not arrived.
+  bool drain(std::uint64_t limit_ns, std::uint64_t quiet_ns);
   // An event of the device says so of its queue pair or completion queue.
   void take_event(const Device::Broken& broken);
   // Destroys the queue pair: no memory of a frame is read afterwards.

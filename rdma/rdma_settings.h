@@ -23,7 +23,7 @@ struct RdmaSettings {
   std::uint8_t service_level = 0;
   std::uint8_t traffic_class = 0;
   std::uint8_t timeout = 14;         // of a packet: 4.096 us times two to this power
-  std::uint8_t retry_count = 7;      // then the queue pair fails
+  std::uint8_t retry_count = 6;      // then the queue pair fails; 7 is for ever to Soft-RoCE
   std::uint32_t receive_slots = 64;  // of each connection, for messages from the peer
   std::uint32_t slot_bytes = 64 << 10;
   std::uint64_t max_registered_bytes = 8ull << 30;  // of clients' and the lane's memory, per lane

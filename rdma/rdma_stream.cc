@@ -52,7 +52,10 @@ void RdmaStream::detach() {
   if (is_holding() && path_ && transport_.clock().now_ns() + half >= deadline_ns_) {
     note_failure("its set-up was not finished in time", Fault::path);
   }
-  if (mode_ == Mode::rdma && path_ && !control_over_) path_->drain(kDrainNs, kDrainQuietNs);
+  // Given up since it heard nothing, perhaps: the next connection is to be another one.
+  if (mode_ == Mode::rdma && path_ && !control_over_ && !path_->drain(kDrainNs, kDrainQuietNs)) {
+    note_failure("the peer did not take what was sent last", Fault::path);
+  }
   // What was sent last leaves on the control connection, where the peer must not wait for RDMA.
   if (is_holding() && !held_.empty()) {
     if (mode_ == Mode::asking) {

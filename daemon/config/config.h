@@ -45,7 +45,7 @@ struct Config {
   std::uint32_t rdma_service_level = 0;
   std::uint32_t rdma_traffic_class = 0;
   std::uint32_t rdma_timeout_exponent = 14;
-  std::uint32_t rdma_retry_count = 7;
+  std::uint32_t rdma_retry_count = 6;
   std::uint32_t rdma_receive_slots = 64;
   std::uint64_t rdma_slot_bytes = std::uint64_t{64} * 1024;
   std::uint64_t rdma_max_registered_bytes = 8ULL << 30;

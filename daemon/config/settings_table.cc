@@ -99,7 +99,8 @@ constexpr std::array kSettings{
     number("rdma", "rdma_timeout_exponent", Kind::count, &Config::rdma_timeout_exponent, 1, 31,
            kRestart, "A packet is sent again after 4.096 us times two to this power."),
     number("rdma", "rdma_retry_count", Kind::count, &Config::rdma_retry_count, 0, 7, kRestart,
-           "A packet is sent again so often before its queue pair fails and TCP takes over."),
+           "A packet is sent again so often before its queue pair fails and TCP takes over; to "
+           "Soft-RoCE 7 means for ever."),
     number("rdma", "rdma_receive_slots", Kind::count, &Config::rdma_receive_slots, 8, 4'096,
            kRestart, "Buffers of each connection for what arrives."),
     power("rdma", "rdma_slot_bytes", &Config::rdma_slot_bytes, 4 * kKiB, kMiB, kRestart,

@@ -1,0 +1,193 @@
+// What a frame costs a busy lane: no allocation and no system call. Both are of Tern's own code,
+// the mock's are left out, or are none.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "net/link.h"
+#include "tests/rdma/two_ends.h"
+
+namespace {
+
+std::uint64_t allocations = 0;
+
+void* count_and_allocate(std::size_t size) {
+  if (!tern::rdma::mock::is_inside()) ++allocations;
+  void* memory = std::malloc(size);
+  if (memory == nullptr) std::abort();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) { return count_and_allocate(size); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace tern::rdma {
+namespace {
+
+constexpr std::size_t kBody = 256 << 10;
+
+// Takes frames into one place.
+class PlaceSink final : public net::LinkSink {
+ public:
+  net::PayloadPlace place_payload(net::Link&, const wire::FrameHeader& header) override {
+    return {{}, std::span(memory_).first(header.payload_bytes)};
+  }
+  bool on_frame(net::Link&, const wire::FrameHeader&, const net::PayloadPlace&,
+                bool valid) override {
+    received += valid ? 1 : 0;
+    return true;
+  }
+  void on_abandoned(net::Link&, const wire::FrameHeader&, const net::PayloadPlace&) override {}
+  void on_acked(net::Link&, std::uint64_t) override { ++acked; }
+  void on_lost(net::Link&, Errc, const char* text) override { ADD_FAILURE() << text; }
+
+  std::uint64_t received = 0, acked = 0;
+
+ private:
+  std::vector<std::byte> memory_ = std::vector<std::byte>(kBody + 4096);
+};
+
+// Two links over RDMA, on two lanes of one thread.
+class BusyLinks {
+ public:
+  BusyLinks() {
+    settings_.node_directory = fabric_.nodes().string();
+    auto made = net::TcpAcceptor::create(loop_, {"127.0.0.1", 0}, clock_, {}, {}, accepted_);
+    EXPECT_TRUE(made);
+    acceptor_ = std::move(*made);
+    accepted_.take = [this](std::unique_ptr<net::Incoming> incoming, const wire::HelloBody& hello) {
+      b_.offer(incoming, hello);
+    };
+    a_ = std::make_unique<net::Link>(
+        transport_a_, clock_, net::LinkSettings{},
+        net::Link::Identity{{1, 1}, {2, 2}, 0, acceptor_->endpoint(), true}, sink_a);
+    transport_a_.remember_memory(payload_);
+    for (int i = 0; i < 20'000 && !is_open(); ++i) {
+      clock_.advance_ns(10'000);
+      acceptor_->poll();
+      if (round() == 0) loop_.wait(100'000);
+    }
+  }
+  bool is_open() const {
+    return a_->state() == net::LinkState::open && b_.state() == net::LinkState::open &&
+           std::strcmp(a_->carriage().name, "rdma") == 0;
+  }
+  int round() { return transport_a_.poll() + transport_b_.poll() + a_->tick() + b_.tick(); }
+  // Large frames one way and small ones back, and nothing else: time stands still.
+  void exchange(std::uint64_t frames) {
+    for (std::uint64_t i = 0; i < frames; ++i) {
+      wire::FrameHeader header;
+      header.kind = static_cast<std::uint8_t>(wire::FrameKind::contribution);
+      a_->send(header, {}, payload_, i + 1);
+      header.kind = static_cast<std::uint8_t>(wire::FrameKind::grant);
+      b_.send_copy(header, std::span(payload_).first(100));
+      for (int j = 0; j < 1000 && a_->unacked_bytes() > 8 * kBody; ++j) round();
+    }
+    // Acknowledgements of the last ones wait for a timer.
+    for (int j = 0; j < 1000; ++j) round();
+  }
+
+  PlaceSink sink_a, sink_b;
+
+ private:
+  mock::Fabric fabric_;
+  RdmaSettings settings_;
+  ManualClock clock_;
+  net::EventLoop loop_;
+  net::TcpTransport tcp_a_{loop_, {}}, tcp_b_{loop_, {}};
+  RdmaTransport transport_a_{tcp_a_, loop_, clock_, settings(), 0};
+  RdmaTransport transport_b_{tcp_b_, loop_, clock_, settings(), 0};
+  net::RecordingAcceptorSink accepted_;
+  std::unique_ptr<net::Acceptor> acceptor_;
+  std::vector<std::byte> payload_ = net::pattern(kBody, 1);
+  net::Link b_{transport_b_, clock_, {}, {{2, 2}, {1, 1}, 0, {}, false}, sink_b};
+  std::unique_ptr<net::Link> a_;
+
+  const RdmaSettings& settings() {
+    settings_.node_directory = fabric_.nodes().string();
+    return settings_;
+  }
+};
+
+TEST(FrameCost, NoAllocationOnceWarm) {
+  BusyLinks links;
+  ASSERT_TRUE(links.is_open());
+  // Records of frames that are not acknowledged yet keep their memory, and take turns.
+  for (int i = 0; i < 20; ++i) links.exchange(200);
+  const std::uint64_t before = allocations;
+  const std::uint64_t received = links.sink_b.received;
+  links.exchange(200);
+  EXPECT_EQ(links.sink_b.received - received, 200u);
+  EXPECT_EQ(allocations - before, 0u);
+}
+
+// In a process of its own, from which any system call but its end is a signal.
+void forbid_system_calls() {
+  struct sigaction action {};
+  action.sa_sigaction = [](int, siginfo_t* info, void*) {
+    // The handler may call what the filter lets through: write to the error output, and exit.
+    char text[64];
+    const int length = std::snprintf(text, sizeof text, "system call %d\n", info->si_syscall);
+    static_cast<void>(!::write(STDERR_FILENO, text, static_cast<std::size_t>(length)));
+    ::_exit(1);
+  };
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGSYS, &action, nullptr);
+  // The number, and of write() the descriptor: the handler's is the only one.
+  constexpr auto kNumber = static_cast<std::uint32_t>(offsetof(seccomp_data, nr));
+  constexpr auto kDescriptor = static_cast<std::uint32_t>(offsetof(seccomp_data, args));
+  std::array<sock_filter, 8> filter{{{BPF_LD | BPF_W | BPF_ABS, 0, 0, kNumber},
+                                     {BPF_JMP | BPF_JEQ | BPF_K, 5, 0, SYS_exit_group},
+                                     {BPF_JMP | BPF_JEQ | BPF_K, 4, 0, SYS_rt_sigreturn},
+                                     {BPF_JMP | BPF_JEQ | BPF_K, 0, 2, SYS_write},
+                                     {BPF_LD | BPF_W | BPF_ABS, 0, 0, kDescriptor},
+                                     {BPF_JMP | BPF_JEQ | BPF_K, 1, 0, STDERR_FILENO},
+                                     {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_TRAP},
+                                     {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}}};
+  sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+    std::perror("seccomp");
+    ::_exit(2);
+  }
+}
+
+void exchange_without_system_calls(std::uint64_t frames, bool also_a_call) {
+  BusyLinks links;
+  if (!links.is_open()) ::_exit(3);
+  links.exchange(200);
+  const std::uint64_t before = links.sink_b.received;
+  forbid_system_calls();
+  links.exchange(frames);
+  if (also_a_call) ::syscall(SYS_getpid);
+  ::_exit(links.sink_b.received - before == frames ? 0 : 4);
+}
+
+TEST(FrameCostDeathTest, NoSystemCallWhileBusy) {
+  EXPECT_EXIT(exchange_without_system_calls(500, false), ::testing::ExitedWithCode(0), "");
+}
+
+TEST(FrameCostDeathTest, ASystemCallIsSeen) {
+  EXPECT_EXIT(exchange_without_system_calls(1, true), ::testing::ExitedWithCode(1),
+              "system call " + std::to_string(SYS_getpid));
+}
+
+}  // namespace
+}  // namespace tern::rdma
