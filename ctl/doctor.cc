@@ -10,6 +10,7 @@
 #include "ctl/address_findings.h"
 #include "ctl/fields.h"
 #include "ctl/human.h"
+#include "ctl/rdma_findings.h"
 
 namespace tern::ctl {
 namespace {
@@ -147,39 +148,6 @@ Finding examine_peers(const json& peers, const json& counters) {
   return {Grade::good, "peers", "no link is broken, none was refused", ""};
 }
 
-// Empty, or why the daemon cannot use what the machine has. What it found when it started counts no
-// more once a link has come to RDMA.
-std::string rdma_problem(const json& status, const json& peers) {
-  constexpr std::string_view kCannot = "TCP: ";  // as opposed to "TCP, as configured"
-  for (const json& peer : peers.is_array() ? peers : json::array()) {
-    if (text_field(peer, "transport") == "rdma") return "";
-  }
-  const std::string carriers = text_field(status, "carriers");
-  return carriers.starts_with(kCannot) ? carriers.substr(kCannot.size()) : "";
-}
-
-Finding examine_rdma(const Machine& machine, const json& status, const json& peers) {
-  if (machine.rdma_ports.empty()) {
-    return {Grade::good, "RDMA", "no device: frames travel by TCP", ""};
-  }
-  std::string active, down;
-  for (const RdmaPort& port : machine.rdma_ports) {
-    const bool is_active = port.state == "ACTIVE";
-    std::string& list = is_active ? active : down;
-    if (!list.empty()) list += ", ";
-    list += fmt::format("{} port {} ({})", printable(port.device), printable(port.port),
-                        printable(is_active ? port.link_layer : port.state));
-  }
-  if (down.empty()) {
-    const std::string problem = rdma_problem(status, peers);
-    if (problem.empty()) return {Grade::good, "RDMA", "active: " + active, ""};
-    return {Grade::advice, "RDMA", "active: " + active + "; but for the daemon " + problem,
-            "docs/rdma.md, setting up; then restart the daemon"};
-  }
-  return {Grade::advice, "RDMA", "not active: " + down,
-          "cable, switch, and for RoCE `ip link set DEV up`; InfiniBand needs a subnet manager"};
-}
-
 // Peers say these over the control link, which leads to the coordinators of groups.
 Finding examine_versions(const json& status, const json& peers) {
   const std::string own = text_field(status, "version");
@@ -276,7 +244,9 @@ std::vector<Finding> examine(const Machine& machine, const json& status, const j
   findings.push_back(examine_huge_pages(machine));
   findings.push_back(examine_cpu(machine, status));
   if (!host.is_null()) findings.push_back(examine_records(host));
-  findings.push_back(examine_rdma(machine, status, peers));
+  for (Finding& finding : examine_rdma(machine, status, peers)) {
+    findings.push_back(std::move(finding));
+  }
   if (!peers.is_null()) findings.push_back(examine_versions(status, peers));
   findings.push_back(examine_clock(machine));
   if (!peers.is_null()) findings.push_back(examine_skew(peers));
@@ -296,7 +266,9 @@ std::vector<Finding> examine_machine(const Machine& machine) {
   findings.push_back(examine_own_memlock(machine));
   findings.push_back(examine_huge_pages(machine));
   findings.push_back(examine_cpu_alone(machine));
-  findings.push_back(examine_rdma(machine, nullptr, nullptr));
+  for (Finding& finding : examine_rdma(machine, nullptr, nullptr)) {
+    findings.push_back(std::move(finding));
+  }
   findings.push_back(examine_clock(machine));
   return findings;
 }

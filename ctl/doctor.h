@@ -32,6 +32,11 @@ struct RdmaPort {
   std::string port;
   std::string state;       // "ACTIVE"
   std::string link_layer;  // "InfiniBand" or "Ethernet"
+  bool has_gid = true;
+  bool has_roce_v2_gid = true;
+  std::string interface = {};       // of RoCE
+  std::uint32_t interface_mtu = 0;  // 0: it is not known
+  std::string node_problem = {};    // why this user cannot open the device's node
 };
 
 // What is read of the machine itself; empty where it cannot be read.
@@ -54,8 +59,8 @@ inline constexpr std::uint16_t kDefaultPeerPort = 7700;
 Machine read_machine(const std::string& advertise);
 // Whether a table like /proc/net/tcp has a listening socket with the port.
 bool listens_on(std::istream& table, std::uint16_t port);
-// From a directory like /sys/class/infiniband.
-std::vector<RdmaPort> read_rdma_ports(const std::string& directory);
+// From directories like /sys/class and /dev/infiniband.
+std::vector<RdmaPort> read_rdma_ports(const std::string& classes, const std::string& nodes);
 
 // `status`, `host`, `peers` and `counters` are the daemon's answers; null: it does not show that to
 // this user.

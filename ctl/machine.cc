@@ -3,10 +3,13 @@
 #include <netdb.h>
 #include <sys/resource.h>
 #include <sys/timex.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -107,18 +110,61 @@ bool listens_on(std::istream& table, std::uint16_t port) {
   return false;
 }
 
-std::vector<RdmaPort> read_rdma_ports(const std::string& directory) {
-  namespace fs = std::filesystem;
+namespace {
+
+namespace fs = std::filesystem;
+
+// Rows of the GID table that are not in use are zeros, and have no kind.
+void read_gids(const fs::path& port, const std::string& classes, RdmaPort& found) {
+  constexpr const char* kUnused = "0000:0000:0000:0000:0000:0000:0000:0000";
+  found.has_gid = found.has_roce_v2_gid = false;
+  std::error_code ignored;
+  for (const auto& gid : fs::directory_iterator(port / "gids", ignored)) {
+    const std::string value = first_line(gid.path().c_str());
+    if (value.empty() || value == kUnused) continue;
+    const fs::path row = gid.path().filename();
+    found.has_gid = true;
+    if (first_line((port / "gid_attrs/types" / row).c_str()) == "RoCE v2") {
+      found.has_roce_v2_gid = true;
+    }
+    const std::string interface = first_line((port / "gid_attrs/ndevs" / row).c_str());
+    if (interface.empty()) continue;
+    found.interface = interface;
+    const std::string mtu = first_line((fs::path(classes) / "net" / interface / "mtu").c_str());
+    found.interface_mtu = static_cast<std::uint32_t>(std::strtoul(mtu.c_str(), nullptr, 10));
+  }
+}
+
+// The kernel names the device of a node, and not the node of a device.
+std::string node_problem(const std::string& device, const std::string& classes,
+                         const std::string& nodes) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(classes + "/infiniband_verbs", ignored)) {
+    if (first_line((entry.path() / "ibdev").c_str()) != device) continue;
+    const std::string node = nodes + "/" + entry.path().filename().string();
+    if (::access(node.c_str(), R_OK | W_OK) == 0) return "";
+    return node + " cannot be opened by this user: " + std::strerror(errno);
+  }
+  return "it has no node below " + nodes;
+}
+
+}  // namespace
+
+std::vector<RdmaPort> read_rdma_ports(const std::string& classes, const std::string& nodes) {
   std::vector<RdmaPort> ports;
   std::error_code ignored;  // no such directory: no device
-  for (const auto& device : fs::directory_iterator(directory, ignored)) {
+  for (const auto& device : fs::directory_iterator(classes + "/infiniband", ignored)) {
     for (const auto& port : fs::directory_iterator(device.path() / "ports", ignored)) {
       // "4: ACTIVE"
       const std::string state = first_line((port.path() / "state").c_str());
       const auto colon = state.find(": ");
-      ports.push_back({device.path().filename(), port.path().filename(),
-                       colon == std::string::npos ? state : state.substr(colon + 2),
-                       first_line((port.path() / "link_layer").c_str())});
+      RdmaPort& found = ports.emplace_back();
+      found.device = device.path().filename();
+      found.port = port.path().filename();
+      found.state = colon == std::string::npos ? state : state.substr(colon + 2);
+      found.link_layer = first_line((port.path() / "link_layer").c_str());
+      found.node_problem = node_problem(found.device, classes, nodes);
+      read_gids(port.path(), classes, found);
     }
   }
   std::sort(ports.begin(), ports.end(), [](const RdmaPort& a, const RdmaPort& b) {
@@ -132,7 +178,7 @@ Machine read_machine(const std::string& advertise) {
   machine.cpu_flags = cpu_flags();
   machine.huge_pages = first_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
   machine.interfaces = own_interfaces();
-  machine.rdma_ports = read_rdma_ports("/sys/class/infiniband");
+  machine.rdma_ports = read_rdma_ports("/sys/class", "/dev/infiniband");
   timex clock{};
   machine.clock_synchronized = ::adjtimex(&clock) != TIME_ERROR;
   machine.unix_s = std::time(nullptr);

@@ -294,21 +294,95 @@ TEST(Doctor, SaysWhyTheDaemonCannotUseARdmaDevice) {
   expect(node.about("RDMA"), Grade::good, "active", "");
 }
 
+// What is to be said of RDMA beside the state of its ports.
+std::string rdma_advice(const Node& node) {
+  std::string advice;
+  for (const Finding& finding :
+       examine(node.machine, node.status, node.host, node.peers, node.counters)) {
+    if (finding.subject != "RDMA" || finding.grade == Grade::good) continue;
+    advice += finding.text + " -> " + finding.remedy + "\n";
+  }
+  return advice;
+}
+
+TEST(Doctor, SeesRdmaPortsWithoutAddressesOrWithSmallPackets) {
+  Node node;
+  RdmaPort port{"mlx5_0", "1", "ACTIVE", "Ethernet"};
+  port.interface = "eth7";
+  port.interface_mtu = 9000;
+  node.machine.rdma_ports = {port};
+  EXPECT_EQ(rdma_advice(node), "");
+  port.has_roce_v2_gid = false;
+  port.interface_mtu = 1500;
+  node.machine.rdma_ports = {port};
+  EXPECT_THAT(rdma_advice(node), HasSubstr("no GID of RoCE v2"));
+  EXPECT_THAT(rdma_advice(node), HasSubstr("eth7, whose MTU of 1500"));
+  EXPECT_THAT(rdma_advice(node), HasSubstr("ip link set eth7 mtu 9000"));
+  node.machine.rdma_ports = {{"mlx5_0", "1", "ACTIVE", "InfiniBand", false, false}};
+  EXPECT_THAT(rdma_advice(node), HasSubstr("subnet manager"));
+}
+
+TEST(Doctor, QuotesALinkThatHasNotComeToRdma) {
+  Node node;
+  node.machine.rdma_ports = {{"mlx5_0", "1", "ACTIVE", "InfiniBand"}};
+  node.status["carriers"] = "RDMA over mlx5_0:1 where the peer has it too, else TCP";
+  node.peers = json::array({{{"state", "up"},
+                             {"address", "10.0.0.6:7700"},
+                             {"transport", "tcp"},
+                             {"transport_note", "the peer says: its port is down"}}});
+  EXPECT_THAT(rdma_advice(node),
+              HasSubstr("10.0.0.6:7700 is on tcp: the peer says: its port is down"));
+  node.peers[0]["transport_note"] = "the settings say so";
+  EXPECT_EQ(rdma_advice(node), "");
+}
+
+// Without a daemon, which would say itself.
+TEST(Doctor, SeesARdmaNodeThatCannotBeOpened) {
+  Machine machine;
+  RdmaPort port{"mlx5_0", "1", "ACTIVE", "InfiniBand"};
+  port.node_problem = "/dev/infiniband/uverbs0 cannot be opened by this user: Permission denied";
+  machine.rdma_ports = {port};
+  EXPECT_THAT(render_findings(examine_machine(machine)),
+              HasSubstr("mlx5_0 port 1: /dev/infiniband/uverbs0 cannot be opened"));
+}
+
 TEST(Doctor, ReadsRdmaDevicesAsTheKernelShowsThem) {
   char directory[] = "/tmp/tern_doctor_XXXXXX";
   ASSERT_NE(::mkdtemp(directory), nullptr);
-  const std::filesystem::path port = std::string(directory) + "/rxe0/ports/1";
-  std::filesystem::create_directories(port);
-  std::ofstream(port / "state") << "4: ACTIVE\n";
-  std::ofstream(port / "link_layer") << "Ethernet\n";
-  const auto ports = read_rdma_ports(directory);
+  const std::filesystem::path root = directory;
+  const auto write = [&](const std::string& path, const char* line) {
+    std::filesystem::create_directories((root / path).parent_path());
+    std::ofstream(root / path) << line << "\n";
+  };
+  const std::string port = "infiniband/rxe0/ports/1/";
+  write(port + "state", "4: ACTIVE");
+  write(port + "link_layer", "Ethernet");
+  write(port + "gids/0", "fe80:0000:0000:0000:0000:00ff:fe00:0001");
+  write(port + "gid_attrs/types/0", "IB/RoCE v1");
+  write(port + "gid_attrs/ndevs/0", "eth7");
+  write(port + "gids/1", "0000:0000:0000:0000:0000:0000:0000:0000");
+  write("net/eth7/mtu", "1500");
+  write("infiniband_verbs/uverbs3/ibdev", "rxe0");
+  const auto ports = read_rdma_ports(directory, directory);
+  write("uverbs3", "");
+  write(port + "gids/1", "0000:0000:0000:0000:0000:ffff:0a00:0001");
+  write(port + "gid_attrs/types/1", "RoCE v2");
+  const auto later = read_rdma_ports(directory, directory);
   std::filesystem::remove_all(directory);
   ASSERT_EQ(ports.size(), 1u);
+  EXPECT_TRUE(ports[0].has_gid);
+  EXPECT_FALSE(ports[0].has_roce_v2_gid);
+  EXPECT_EQ(ports[0].interface, "eth7");
+  EXPECT_EQ(ports[0].interface_mtu, 1500u);
+  EXPECT_THAT(ports[0].node_problem, HasSubstr("uverbs3 cannot be opened"));
+  ASSERT_EQ(later.size(), 1u);
+  EXPECT_TRUE(later[0].has_roce_v2_gid);
+  EXPECT_EQ(later[0].node_problem, "");
   EXPECT_EQ(ports[0].device, "rxe0");
   EXPECT_EQ(ports[0].port, "1");
   EXPECT_EQ(ports[0].state, "ACTIVE");
   EXPECT_EQ(ports[0].link_layer, "Ethernet");
-  EXPECT_TRUE(read_rdma_ports("/nonexistent").empty());
+  EXPECT_TRUE(read_rdma_ports("/nonexistent", "/nonexistent").empty());
 }
 
 TEST(Doctor, ComparesVersionsAndCalendarsWithThoseOfPeers) {

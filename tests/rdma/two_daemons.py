@@ -118,6 +118,9 @@ def over(transport, **more):
     wait_for("the link is up", lambda: rows.extend(
         row for row in pair.lanes() if row["state"] == "up" and row["transport"] != "settling") or rows)
     checksum = pair.end_training(ranks)
+    if rows[0]["transport_note"]:
+        said = f"reaches it over {rows[0]['transport']}: {rows[0]['transport_note']}"
+        assert said[:120] in pair.log(0), f"the log does not say: {said}"
     pair.close()
     return checksum, rows[0]
 
@@ -158,6 +161,8 @@ def ends_on_rdma(pair, ranks):
     wait_for("these frames travel over RDMA", lambda: any(
         row["transport"] == "rdma" and row["frames_sent"] > before.get(row["lane"], 0) for row in pair.lanes()))
     checksum = pair.end_training(ranks)
+    for carrier in ("tcp", "rdma"):
+        assert f"reaches it over {carrier}: " in pair.log(0), pair.log(0)
     pair.close()
     return checksum, max(failovers)
 

@@ -94,6 +94,7 @@ TEST(FrozenRdma, NumbersAndPlacesAreThoseOfVersionOne) {
   EXPECT_EQ(kRdmaVersion, 1);
   EXPECT_EQ(kRdmaNoPayloadCrc, 1u);
   EXPECT_EQ(kRdmaMarks, 2u);
+  EXPECT_EQ(kRdmaProbes, 4u);
   EXPECT_EQ(static_cast<int>(FrameKind::rdma_offer), 7);
   EXPECT_EQ(static_cast<int>(FrameKind::rdma_accept), 8);
   EXPECT_EQ(static_cast<int>(FrameKind::rdma_ready), 9);
