@@ -224,12 +224,6 @@ void accumulate_first(DType dtype, Reduction reduction, const std::byte* own,
   accumulate(dtype, reduction, source, count, 1.0f, accumulator);
 }
 
-void accumulate_partial(DType dtype, Reduction reduction, const void* partial, std::size_t count,
-                        void* accumulator) noexcept {
-  const DType summed = dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
-  accumulate(summed, reduction, static_cast<const std::byte*>(partial), count, 1.0f, accumulator);
-}
-
 void accumulate_finish(DType dtype, Reduction reduction, const void* accumulator, std::size_t count,
                        std::uint32_t rank_count, std::byte* destination) noexcept {
   const bool average = reduction == Reduction::average;

@@ -32,10 +32,6 @@ void accumulate(DType dtype, Reduction reduction, const std::byte* source, std::
 void accumulate_first(DType dtype, Reduction reduction, const std::byte* own,
                       const std::byte* source, std::size_t count, void* accumulator) noexcept;
 
-// accumulate from another accumulator, for example one decoded or one per local rank.
-void accumulate_partial(DType dtype, Reduction reduction, const void* partial, std::size_t count,
-                        void* accumulator) noexcept;
-
 // Average multiplies by 1 / rank_count in the accumulator's type; then one rounding to the dtype,
 // to nearest even. `destination` may be the accumulator itself if the two have the same size.
 void accumulate_finish(DType dtype, Reduction reduction, const void* accumulator, std::size_t count,

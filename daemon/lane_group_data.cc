@@ -77,7 +77,9 @@ const char* LaneGroup::add_block(OpId op, std::uint32_t number, std::uint32_t se
                                  std::byte* accumulator, std::uint64_t& decode_ns) {
   const Part part = this->part(op, number);
   wire::BlockHeader header;
-  if (wire::parse_block_header(block, header) != wire::BlockError::none) return "bad block header";
+  if (const auto error = wire::parse_block_header(block, header); error != wire::BlockError::none) {
+    return wire::block_error_text(error);
+  }
   const auto payload = block.subspan(wire::kBlockHeaderBytes);
   if (header.elements != part.elements || header.payload_bytes != payload.size()) {
     return "the block's sizes differ from the chunk's";
@@ -135,7 +137,9 @@ const char* LaneGroup::deliver_block(OpId op, std::uint32_t number, std::uint32_
                                      std::span<const std::byte> block) {
   const Part part = this->part(op, number);
   wire::BlockHeader header;
-  if (wire::parse_block_header(block, header) != wire::BlockError::none) return "bad block header";
+  if (const auto error = wire::parse_block_header(block, header); error != wire::BlockError::none) {
+    return wire::block_error_text(error);
+  }
   const auto payload = block.subspan(wire::kBlockHeaderBytes);
   if (header.elements != part.elements || header.payload_bytes != payload.size()) {
     return "the block's sizes differ from the chunk's";

@@ -31,7 +31,6 @@ class LaneMemory {
   // registered, because nobody told of them, or they are beyond the limit.
   std::optional<std::uint32_t> key_of(std::span<const std::byte> bytes);
 
-  std::uint64_t registered_bytes() const noexcept { return registered_bytes_; }
   // Why frames are copied; empty: none has to be. Another revision: it has changed.
   const std::string& trouble() const noexcept { return trouble_; }
   std::uint64_t trouble_revision() const noexcept { return trouble_revision_; }

@@ -47,9 +47,4 @@ Prediction predict(const OpShape& shape, const CodecCost& reduce, const CodecCos
   return parts_of(shape, reduce, broadcast, lane, round_trip_ns).at(kNsPerSecond / rate);
 }
 
-Prediction predict_eager(const OpShape& shape, const CodecCost& raw, const LaneCost& lane,
-                         double rate, double round_trip_ns) noexcept {
-  return parts_of_eager(shape, raw, lane, round_trip_ns).at(kNsPerSecond / rate);
-}
-
 }  // namespace tern::tuner

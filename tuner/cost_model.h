@@ -69,8 +69,4 @@ OpParts parts_of_eager(const OpShape& shape, const CodecCost& raw, const LaneCos
 Prediction predict(const OpShape& shape, const CodecCost& reduce, const CodecCost& broadcast,
                    const LaneCost& lane, double rate, double round_trip_ns) noexcept;
 
-// A raw op in one hop.
-Prediction predict_eager(const OpShape& shape, const CodecCost& raw, const LaneCost& lane,
-                         double rate, double round_trip_ns) noexcept;
-
 }  // namespace tern::tuner

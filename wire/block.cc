@@ -85,28 +85,28 @@ BlockError check_threelc(const BlockHeader& header) noexcept {
 
 }  // namespace
 
-std::string_view block_error_name(BlockError error) noexcept {
+const char* block_error_text(BlockError error) noexcept {
   switch (error) {
     case BlockError::none:
-      return "none";
+      return "the block header is right";
     case BlockError::short_header:
-      return "short_header";
+      return "the block is shorter than its header";
     case BlockError::bad_version:
-      return "bad_version";
+      return "the block header has an unknown version";
     case BlockError::bad_codec:
-      return "bad_codec";
+      return "the block header names an unknown codec";
     case BlockError::bad_dtype:
-      return "bad_dtype";
+      return "the block header has a dtype that its codec has not";
     case BlockError::bad_flags:
-      return "bad_flags";
+      return "the block header has flags that its codec has not";
     case BlockError::bad_elements:
-      return "bad_elements";
+      return "the block header has no elements, or too many";
     case BlockError::bad_scale_elements:
-      return "bad_scale_elements";
+      return "the block header has a wrong number of elements for each scale";
     case BlockError::bad_payload_bytes:
-      return "bad_payload_bytes";
+      return "the block header has a payload size that its elements cannot have";
     case BlockError::bad_stages:
-      return "bad_stages";
+      return "the block header has stages that do not fit together";
   }
   return "unknown";
 }

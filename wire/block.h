@@ -132,7 +132,7 @@ enum class BlockError : std::uint8_t {
   bad_stages,
 };
 
-std::string_view block_error_name(BlockError error) noexcept;
+const char* block_error_text(BlockError error) noexcept;
 
 // Scales in a 3LC payload that is not all zero.
 constexpr std::uint32_t block_scale_count(std::uint32_t elements,

@@ -259,13 +259,6 @@ TEST_P(Accumulate, ProductOfFloats) {
             (std::vector<float>{8, -3}));
 }
 
-TEST_P(Accumulate, PartialsAreF32ForHalfTypes) {
-  const auto partial = gaussian(777, 1);
-  std::vector<float> sums(777, 1.0f);
-  accumulate_partial(DType::bf16, Reduction::sum, partial.data(), partial.size(), sums.data());
-  for (std::size_t i = 0; i < sums.size(); ++i) ASSERT_EQ(sums[i], 1.0f + partial[i]);
-}
-
 TEST_P(Accumulate, NanReachesTheResult) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     const std::vector<float> sums = {kNan, kInfinity, 1e30f};

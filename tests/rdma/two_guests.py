@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""A link over RDMA between two guests on one cable: two kernels, two devices, packets between them.
+"""Two guests on one cable: two kernels, two devices, and packets between them that can be lost.
 
     two_guests.py PROGRAMS
 
-PROGRAMS is the folder of tern-bench.
+PROGRAMS is the folder of ternd, ternctl and train_mnist. node_of_two.py is what runs in each.
 """
 
 import json
@@ -11,6 +11,7 @@ import pathlib
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -32,38 +33,53 @@ def await_listener(process, port):
         time.sleep(0.05)
 
 
-def guest(number, cable, *command):
-    rig = [sys.executable, ROOT / "tests/vm/run_in_guest.py", "--timeout", "300", "--cpus", "1", "--memory", "1G",
-           "--cable", cable, "--number", str(number), "--", ROOT / "tests/vm/with_rxe.sh", "--on", "eth0",
-           "--address", f"10.9.0.{number}/24", "--mtu", "1500"]
-    return subprocess.Popen([*map(str, rig), *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def guest(number, cable, folder):
+    rig = [sys.executable, ROOT / "tests/vm/run_in_guest.py", "--timeout", "900", "--cpus", "1", "--memory", "1G",
+           "--cable", cable, "--number", str(number), "--writable", folder,
+           "--", ROOT / "tests/vm/with_rxe.sh", "--on", "eth0", "--address", f"10.9.0.{number}/24", "--mtu", "1500",
+           "/usr/bin/python3", ROOT / "tests/rdma/node_of_two.py", number, folder, sys.argv[1]]
+    return subprocess.Popen([str(word) for word in rig], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def reports_of(out):
+    """By case, of one guest."""
+    lines = [json.loads(line.removeprefix("REPORT ")) for line in out.split("\n") if line.startswith("REPORT ")]
+    return {line["case"]: line for line in lines}
+
+
+def check(first, second):
+    expected = first["undisturbed"]["checksum"]
+    for case, report in first.items():
+        both = (report, second[case])
+        print(f"{case}: {', '.join(report['carriers'])}; failovers {[one['failovers'] for one in both]}, packets sent "
+              f"again {[one['repeats'] for one in both]}, until {report['seconds']} s; {report['notes'][0]}")
+        for one in both:
+            assert one["checksum"] == expected, f"{case}: other bits: {one}"
+    assert first["undisturbed"]["carriers"] == ["rdma"], first["undisturbed"]
+    assert sum(one["loss"]["repeats"] for one in (first, second)) > 0, "netem has lost no packet of RDMA"
+    assert sum(one["blocked"]["failovers"] for one in (first, second)) > 0, "no failover was counted"
+    assert first["small_packets"]["carriers"] == ["tcp"], first["small_packets"]
+    assert any("bytes (RoCE v2" in note for one in (first, second) for note in one["small_packets"]["notes"])
 
 
 def main():
-    bench = f"{sys.argv[1]}/tern-bench"
-    port = free_port()
-    listening = guest(1, f"listen=127.0.0.1:{port}", bench, "link", "--transport", "rdma", "--listen", "10.9.0.1:7790")
-    await_listener(listening, port)
-    # The other guest may be up first: it tries until the listening one is.
-    connecting = guest(2, f"connect=127.0.0.1:{port}", "bash", "-c",
-                       f"for i in $(seq 20); do {bench} link --transport rdma --connect 10.9.0.1:7790 --frames 50 "
-                       "--small-frames 50 2>&1 && exit 0; done; exit 1")
-    try:
-        out, _ = connecting.communicate()
-        if connecting.returncode == SKIPPED:
-            print(out)
-            return SKIPPED
-        if connecting.returncode != 0:
-            listening.kill()
-            sys.exit(f"status {connecting.returncode}:\n{out}\n{listening.communicate()[0]}")
-        heard, _ = listening.communicate()
-    finally:
-        for process in (listening, connecting):
-            process.kill()
-    report = json.loads(next(line for line in out.split("\n") if line.startswith("{")))
-    assert report["transport"] == "rdma" and report["frames"] == 50, report
-    assert '"received_frames": 100' in heard, heard
-    print(f"two guests, {report['note']}: {report['frames']} frames of {report['frame_bytes']} bytes arrived")
+    with tempfile.TemporaryDirectory(prefix="tern-guests-") as folder:
+        port = free_port()
+        listening = guest(1, f"listen=127.0.0.1:{port}", folder)
+        await_listener(listening, port)
+        connecting = guest(2, f"connect=127.0.0.1:{port}", folder)
+        try:
+            heard, _ = listening.communicate()
+            out, _ = connecting.communicate()
+        finally:
+            for process in (listening, connecting):
+                process.kill()
+    if SKIPPED in (listening.returncode, connecting.returncode):
+        print(heard)
+        return SKIPPED
+    if listening.returncode != 0 or connecting.returncode != 0:
+        sys.exit(f"status {listening.returncode} and {connecting.returncode}:\n{heard}\n{out}")
+    check(reports_of(heard), reports_of(out))
     return 0
 
 

@@ -29,7 +29,7 @@ SKIPPED, TIMED_OUT, DIED = 77, 124, 125
 # What mounting the root needs; everything else is loaded from the mounted root.
 BOOT_MODULES = ("virtio_pci", "9p", "9pnet_virtio", "overlay")
 # rxe refuses to start without crc32_generic.
-MODULES = ("virtio_net", "veth", "dummy", "tun", "sch_netem", "sch_tbf", "crc32_generic", "rdma_rxe", "rdma_ucm")
+MODULES = ("virtio_net", "veth", "dummy", "tun", "sch_netem", "sch_tbf", "sch_prio", "cls_u32", "act_gact", "act_police", "crc32_generic", "rdma_rxe", "rdma_ucm")
 
 
 def programs_missing():

@@ -116,9 +116,9 @@ TEST(BlockHeader, RawPayloadIsElementsTimesTheType) {
   EXPECT_EQ(check_block_header(header), BlockError::bad_scale_elements);
 }
 
-TEST(BlockHeader, EveryErrorHasAName) {
+TEST(BlockHeader, EveryErrorHasAText) {
   for (int i = 0; i <= static_cast<int>(BlockError::bad_stages); ++i) {
-    EXPECT_NE(block_error_name(static_cast<BlockError>(i)), "unknown");
+    EXPECT_STRNE(block_error_text(static_cast<BlockError>(i)), "unknown");
   }
 }
 
