@@ -37,7 +37,7 @@ if(TERN_SANITIZE)
   target_compile_options(tern_flags INTERFACE
     -fsanitize=${TERN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(tern_flags INTERFACE -fsanitize=${TERN_SANITIZE})
-  target_compile_definitions(tern_flags INTERFACE _GLIBCXX_ASSERTIONS)
+  target_compile_definitions(tern_flags INTERFACE _GLIBCXX_ASSERTIONS TERN_SANITIZES)
   if(TERN_SANITIZE MATCHES thread)
     target_compile_definitions(tern_flags INTERFACE TERN_SANITIZES_THREADS)
   endif()

@@ -182,6 +182,8 @@ def main():
     parser.add_argument("--full", action="store_true", help="everything at length")
     parser.add_argument("--stage", action="append", choices=list(stages), help="only this stage")
     options = parser.parse_args()
+    if options.full:
+        os.environ["TERN_TESTS_AT_LENGTH"] = "1"  # tests/rounds.h
 
     rows = []
     total = Outcome()

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <thread>
 
+#include "tests/rounds.h"
+
 namespace tern::codec {
 namespace {
 
@@ -193,7 +195,7 @@ TEST_P(CodecConformance, DamagedBlocksAreRefusedOrStayInside) {
   }
   std::mt19937_64 engine(3);
   auto payload = block.payload;
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < tests::rounds(3000); ++round) {
     payload[engine() % payload.size()] = static_cast<std::byte>(engine());
     status_of(block.header, payload);
   }
@@ -215,7 +217,7 @@ TEST_P(CodecConformance, InputThatChangesMeanwhileGivesAValidBlock) {
     }
   });
   std::vector<std::byte> out(encode_bound(recipe_, input.size()));
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < tests::rounds(200); ++round) {
     for (std::size_t i = 0; i < input.size(); i += 7) {
       std::atomic_ref<float>(input[i]).store(0.5f, std::memory_order_relaxed);
     }

@@ -253,8 +253,9 @@ def main():
     comes_back(expected, "device deleted", lambda: call("rdma", "link", "delete", "rxe0"))
     comes_late(expected)
     striped(expected)
+    # Packets of one device stay inside it: this is of the connection below. two_guests.py loses those of RDMA.
     shaping = ("tc", "qdisc", "replace", "dev", "lo", "root", "netem")
-    disturbed(expected, "delay of 2 ms and 1 % loss", lambda: call(*shaping, "delay", "2ms", "loss", "1%"),
+    disturbed(expected, "the control connection has 2 ms and 1 % loss", lambda: call(*shaping, "delay", "2ms", "loss", "1%"),
               lambda: call("tc", "qdisc", "delete", "dev", "lo", "root"))
 
     # Without the right to lock memory, TCP carries on and says why.

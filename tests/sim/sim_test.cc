@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "seed_run.h"
+#include "tests/rounds.h"
 
 namespace tern::sim {
 namespace {
@@ -53,8 +54,8 @@ TEST(Simulation, EverySeedKeepsThePromises) {
 
 // What is random in a daemon, its secrets, decides nothing.
 TEST(Simulation, OneSeedIsOneRun) {
-  constexpr std::uint64_t kSeeds = 50;
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  const auto seeds = static_cast<std::uint64_t>(tests::rounds(50));
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     SCOPED_TRACE(testing::Message() << "TERN_SIM_SEED=" << seed);
     SeedRun first(seed), second(seed);
     first.run();
