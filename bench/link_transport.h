@@ -14,6 +14,7 @@ struct RdmaOptions {
   std::string device;
   int gid_index = -1;
   bool payload_crc = true;
+  std::uint32_t slot_bytes = 64 << 10;
 };
 
 // RDMA beside `tcp`; the error says why it cannot be had. In builds without libibverbs it never

@@ -11,6 +11,7 @@ Result<std::unique_ptr<net::Transport>> make_rdma(const RdmaOptions& options, ne
   settings.devices = options.device;
   settings.gid_index = options.gid_index;
   settings.payload_crc = options.payload_crc;
+  settings.slot_bytes = options.slot_bytes;
   settings.choice = rdma::Choice::required;
   settings.setup_timeout_ns = 10'000'000'000;
   if (auto device = rdma::Device::open(settings, 0); !device) {

@@ -129,9 +129,12 @@ void read_gids(const fs::path& port, const std::string& classes, RdmaPort& found
     }
     const std::string interface = first_line((port / "gid_attrs/ndevs" / row).c_str());
     if (interface.empty()) continue;
+    const std::string text = first_line((fs::path(classes) / "net" / interface / "mtu").c_str());
+    const auto mtu = static_cast<std::uint32_t>(std::strtoul(text.c_str(), nullptr, 10));
+    // Of several, of VLANs say, the one with the smallest packets.
+    if (found.interface_mtu != 0 && mtu >= found.interface_mtu) continue;
     found.interface = interface;
-    const std::string mtu = first_line((fs::path(classes) / "net" / interface / "mtu").c_str());
-    found.interface_mtu = static_cast<std::uint32_t>(std::strtoul(mtu.c_str(), nullptr, 10));
+    found.interface_mtu = mtu;
   }
 }
 

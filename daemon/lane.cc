@@ -465,8 +465,10 @@ void Lane::report(const Event& event) {
 }
 
 // Left out while the conductor is behind: the counters have it.
-void Lane::report_for_log(const Event& event) {
-  if (events_->write_available() >= kEventReserve) report(event);
+bool Lane::report_for_log(const Event& event) {
+  if (events_->write_available() < kEventReserve) return false;
+  report(event);
+  return true;
 }
 
 void Lane::record(LaneGroup& group, const OpRecord& record, Errc code, const char* text) {

@@ -83,7 +83,7 @@ struct LanePeer {
   // The link's count of bytes at the last look at its rate, and when that was.
   std::uint64_t rate_bytes = 0, rate_ns = 0;
   std::uint64_t round_trip_ns = 0;  // as of the last look at what links share
-  std::string told_carrier;         // what the log says of it
+  std::string told_carrier;         // what the log has said of it
   bool lost = false;
   bool served = false;    // epochs have used it
   bool reported = false;  // to speak of groups that are not known, though none has used it
@@ -201,9 +201,11 @@ class Lane final : private net::LinkSink {
   int run_commands();
   void run_command(const Command& command);
   void adopt(const Command& command);
-  void report_for_log(const Event& event);
+  bool report_for_log(const Event& event);
   void report_peer(const wire::NodeId& peer, const char* text);
   void tell_carrier(LanePeer& peer, const net::Carriage& carriage);
+  std::vector<std::pair<wire::NodeId, std::string>>
+      told_carriers_;  // the last line about each node
   int drain_clients();
   bool take_entry(LaneClient& client);
   void finish_state_moves(bool at_once);

@@ -380,11 +380,21 @@ void Lane::tell_carrier(LanePeer& peer, const net::Carriage& carriage) {
   std::snprintf(event.text, sizeof(event.text), "lane %u reaches it over %s: %s", settings_.lane,
                 carriage.name, carriage.note);
   if (peer.told_carrier == event.text) return;
-  const bool is_known = std::any_of(peers_.begin(), peers_.end(), [&](const auto& other) {
-    return other->id == peer.id && other->told_carrier == event.text;
-  });
+  const auto last = std::find_if(told_carriers_.begin(), told_carriers_.end(),
+                                 [&](const auto& one) { return one.first == peer.id; });
+  const bool is_said = last != told_carriers_.end() && last->second == event.text;
+  if (!is_said && !report_for_log(event)) return;
   peer.told_carrier = event.text;
-  if (!is_known) report_for_log(event);
+  if (last != told_carriers_.end()) {
+    last->second = event.text;
+    return;
+  }
+  // Of nodes that are gone nothing need be known.
+  std::erase_if(told_carriers_, [this](const auto& one) {
+    return std::none_of(peers_.begin(), peers_.end(),
+                        [&](const auto& other) { return other->id == one.first; });
+  });
+  told_carriers_.emplace_back(peer.id, event.text);
 }
 
 void Lane::publish_peers() {

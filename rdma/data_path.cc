@@ -56,6 +56,7 @@ int DataPath::reap() {
     for (const ibv_wc& done : std::span(completions).first(static_cast<std::size_t>(count))) {
       if (done.status != IBV_WC_SUCCESS) {
         // The first error is the cause; those after it are work that was flushed.
+        lost_packets_ = lost_packets_ || (!has_failed() && done.status == IBV_WC_RETRY_EXC_ERR);
         fail(device_->name() + ": " + ibv_wc_status_str(done.status));
       } else if ((done.opcode & IBV_WC_RECV) == 0) {
         complete_through(done.wr_id);

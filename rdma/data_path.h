@@ -18,8 +18,9 @@
 // acknowledge a frame before the completion has been seen here, so a message is delivered only when
 // all those of ours have completed that its sender had consumed.
 //
-// The first message of each side is a probe: the set-up of a queue pair says nothing of what lies
-// between the ends, and a switch that drops large packets would be noticed under the first block.
+// The first message of each side is a probe, if both know of it: the set-up of a queue pair says
+// nothing of what lies between the ends, and a switch that drops large packets would be noticed
+// under the first block.
 
 #include <cstddef>
 #include <cstdint>
@@ -59,7 +60,7 @@ class DataPath {
   static Result<std::shared_ptr<DataPath>> create(std::shared_ptr<Device> device,
                                                   const RdmaSettings& settings, LaneMemory& memory);
   // What the peer must know.
-  wire::RdmaBody local() const;
+  const wire::RdmaBody& local() const noexcept { return local_; }
   // Makes the queue pair ready to receive and to send.
   Status start(const wire::RdmaBody& remote);
   // Shows that the peer can be reached. By a probe, a message of a packet as large as any, where it
@@ -75,8 +76,12 @@ class DataPath {
   std::uint64_t received_bytes() const noexcept { return received_bytes_; }
 
   int poll(MessageSink& sink);
+  // Takes in completions, and delivers nothing.
+  int look() { return pair_ && !has_failed() ? reap() : 0; }
   bool has_failed() const noexcept { return !failure_.empty(); }
   const std::string& failure() const noexcept { return failure_; }
+  // By packets that did not get through, as far as the device can tell.
+  bool has_lost_packets() const noexcept { return lost_packets_; }
   // All that was posted has arrived at the peer.
   bool is_idle() const noexcept { return completed_ == posted_count_; }
   // Something that has arrived waits for completions of what was sent before it.
@@ -131,6 +136,7 @@ class DataPath {
   Status create_queues();
   Status create_memory();
   std::size_t staging_bytes() const noexcept;
+  void describe_itself();
   ibv_qp_attr path_to(const wire::RdmaBody& remote) const;
 
   // data_path.cc
@@ -155,9 +161,11 @@ class DataPath {
   RdmaSettings settings_;
   LaneMemory& memory_;
   std::string failure_;
+  bool lost_packets_ = false;
   DataPathCounters counters_;
   Armed armed_ = Armed::no;
-  std::uint32_t packet_number_ = 0;
+  wire::RdmaBody local_;  // as of its making: the device may have another address since
+  std::uint8_t gid_index_ = 0;
   std::uint32_t inline_bytes_ = 0;
   std::uint32_t send_depth_ = kSendDepth;
 

@@ -31,7 +31,8 @@ class LaneMemory {
   // registered, because nobody told of them, or they are beyond the limit.
   std::optional<std::uint32_t> key_of(std::span<const std::byte> bytes);
 
-  // Why frames are copied; empty: none has to be. Another revision: it has changed.
+  // Why frames from memory that is known are copied; empty: none has to be. Another revision: it
+  // has changed.
   const std::string& trouble() const noexcept { return trouble_; }
   std::uint64_t trouble_revision() const noexcept { return trouble_revision_; }
 

@@ -12,6 +12,13 @@ namespace {
 // After each failure of a path the next attempt waits twice as long, this often.
 constexpr std::uint32_t kMaxDoublings = 6;
 
+std::string packets_hint(const DataPath& path) {
+  return ": can RDMA packets of " + std::to_string(path.packet_bytes()) +
+         " bytes (RoCE v2: UDP port 4791) pass both ways? Look at firewalls, and at the MTU of "
+         "both "
+         "interfaces and of the switches between them, or set rdma_mtu lower";
+}
+
 }  // namespace
 
 // True: the frame was the hello, and has been sent with the bit that asks for an offer.
@@ -71,7 +78,8 @@ bool RdmaStream::make_path(std::string& why) {
   path_ = std::move(*path);
   // The side that offers gives up first, and says so; the other one only closes.
   const std::uint64_t whole = transport_.settings().setup_timeout_ns;
-  deadline_ns_ = transport_.clock().now_ns() + (connects_ ? whole : whole / 3 * 2);
+  set_up_ns_ = transport_.clock().now_ns();
+  deadline_ns_ = set_up_ns_ + (connects_ ? whole : whole / 3 * 2);
   return true;
 }
 
@@ -146,7 +154,9 @@ void RdmaStream::take_decline(const wire::RefuseBody& body) {
   }
   stay_on_control(std::string("the peer says: ") + text);
   // The side that offers tries again; the other one may have its reasons still.
-  if (!connects_) retry_at_ns_ = transport_.clock().now_ns() + transport_.settings().retry_ns;
+  if (connects_) return;
+  retry_at_ns_ = transport_.clock().now_ns() +
+                 (transport_.settings().retry_ns << std::min(declines_++, kMaxDoublings));
 }
 
 void RdmaStream::decline(const std::string& why) {
@@ -163,11 +173,28 @@ void RdmaStream::decline(const std::string& why, Fault fault) {
 
 void RdmaStream::note_failure(const std::string& why, Fault fault) {
   PeerTrouble& trouble = transport_.trouble(peer_);
-  std::uint64_t delay_ns = transport_.settings().retry_ns;
-  if (fault == Fault::path) delay_ns <<= std::min(trouble.failures++, kMaxDoublings);
-  trouble.retry_at_ns = transport_.clock().now_ns() + delay_ns;
+  const std::uint64_t now = transport_.clock().now_ns();
+  // One that has worked for a while is no path that never works.
+  if (has_worked()) trouble.failures = 0;
   trouble.text = why;
+  // Connections to one peer fail together, which is one failure.
+  if (now >= trouble.retry_at_ns) {
+    const std::uint32_t doublings = fault == Fault::path ? trouble.failures++ : 0;
+    trouble.retry_at_ns =
+        now + (transport_.settings().retry_ns << std::min(doublings, kMaxDoublings));
+  }
   retry_at_ns_ = trouble.retry_at_ns;
+}
+
+// Where the peer waits for us it is told. Else what it says next may be on its way, and would have
+// lost its meaning.
+void RdmaStream::give_up_set_up(const std::string& why, Fault fault) {
+  if (mode_ == Mode::probing || (mode_ == Mode::accepted && !path_->is_probed())) {
+    return decline(why, fault);
+  }
+  ++transport_.mutable_counters().declined;
+  note_failure(why, fault);
+  close(Errc::io_error, why);
 }
 
 // Frames that were held leave on the control connection.
@@ -203,7 +230,10 @@ void RdmaStream::move_to_rdma() {
   told_revision_ = 0;
   opened_ns_ = transport_.clock().now_ns();
   retry_at_ns_ = 0;
-  transport_.trouble(peer_).text.clear();
+  declines_ = 0;
+  PeerTrouble& trouble = transport_.trouble(peer_);
+  trouble.text.clear();
+  trouble.retry_at_ns = 0;
   ++transport_.mutable_counters().opened;
   for (; !held_.empty(); held_.pop()) path_->send(held_.at(0));
   held_bytes_ = 0;
@@ -277,12 +307,13 @@ int RdmaStream::poll_set_up() {
     work = path->poll(*this);
     if (sink_ == nullptr || mode_ != before) return work + 1;
     if (before == Mode::accepted && path->is_probed()) path->probe();
+  } else if (before == Mode::accepted) {
+    work = path->look();
   }
   if (path->has_failed()) {
-    decline(path->failure() + ": can RDMA packets of " + std::to_string(path->packet_bytes()) +
-                " bytes (RoCE v2: UDP port 4791) pass both ways? Look at firewalls, and at the "
-                "MTU of both interfaces and of the switches between them, or set rdma_mtu lower",
-            Fault::path);
+    give_up_set_up(
+        path->has_lost_packets() ? path->failure() + packets_hint(*path) : path->failure(),
+        Fault::path);
     return work + 1;
   }
   if (mode_ == Mode::probing && path->is_idle() && path->is_probed()) {
@@ -295,7 +326,7 @@ int RdmaStream::poll_set_up() {
     const std::string why = "the set-up of RDMA was not finished in time";
     // The peer sends nothing by RDMA before it is told that both are ready.
     if (mode_ == Mode::probing) {
-      decline(why, Fault::path);
+      decline(why + packets_hint(*path), Fault::path);
       return work + 1;
     }
     note_failure(why, Fault::path);

@@ -87,11 +87,16 @@ Status DataPath::create_queues() {
   attributes.cap.max_recv_wr = slot_count;
   attributes.cap.max_send_sge = kMaxSges;
   attributes.cap.max_recv_sge = 1;
-  attributes.cap.max_inline_data = kInlineBytes;
   attributes.qp_type = IBV_QPT_RC;
-  pair_.reset(ibv_create_qp(device_->domain(), &attributes));
-  if (!pair_) {
-    return fail_errno(Errc::io_error, device_->name() + " gives no queue pair", errno);
+  // A device that carries less inline makes no queue pair, and tells its limit nowhere.
+  const ibv_qp_cap wanted = attributes.cap;
+  for (std::uint32_t bytes = kInlineBytes; !pair_; bytes = bytes > 32 ? bytes / 2 : 0) {
+    attributes.cap = wanted;
+    attributes.cap.max_inline_data = bytes;
+    pair_.reset(ibv_create_qp(device_->domain(), &attributes));
+    if (!pair_ && bytes == 0) {
+      return fail_errno(Errc::io_error, device_->name() + " gives no queue pair", errno);
+    }
   }
   inline_bytes_ = std::min(attributes.cap.max_inline_data, kInlineBytes);
 
@@ -99,7 +104,7 @@ Status DataPath::create_queues() {
   arrived_.resize(slot_count);
   free_slots_.reserve(slot_count);
   for (std::uint32_t slot = 0; slot < slot_count; ++slot) free_slots_.push_back(slot);
-  packet_number_ = random_packet_number();
+  describe_itself();
 
   ibv_qp_attr initial{};
   initial.qp_state = IBV_QPS_INIT;
@@ -116,25 +121,25 @@ Status DataPath::create_queues() {
   return {};
 }
 
-wire::RdmaBody DataPath::local() const {
-  wire::RdmaBody body;
+void DataPath::describe_itself() {
+  wire::RdmaBody& body = local_;
+  gid_index_ = device_->gid_index();
   body.gid_type = static_cast<std::uint8_t>(device_->gid_type());
   body.mtu = static_cast<std::uint8_t>(device_->mtu());
   body.qp_number = pair_->qp_num;
-  body.packet_number = packet_number_;
+  body.packet_number = random_packet_number();
   body.lid = device_->lid();
   std::memcpy(body.gid.data(), device_->gid().raw, body.gid.size());
   body.receive_slots = settings_.receive_slots;
   body.slot_bytes = slot_bytes_;
   body.features =
       wire::kRdmaMarks | wire::kRdmaProbes | (settings_.payload_crc ? 0 : wire::kRdmaNoPayloadCrc);
-  return body;
 }
 
 ibv_qp_attr DataPath::path_to(const wire::RdmaBody& remote) const {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
-  attributes.path_mtu = std::min(device_->mtu(), static_cast<ibv_mtu>(remote.mtu));
+  attributes.path_mtu = static_cast<ibv_mtu>(std::min(local_.mtu, remote.mtu));
   attributes.dest_qp_num = remote.qp_number;
   attributes.rq_psn = remote.packet_number;
   attributes.min_rnr_timer = kWaitForSlot;
@@ -143,14 +148,14 @@ ibv_qp_attr DataPath::path_to(const wire::RdmaBody& remote) const {
   attributes.ah_attr.dlid = remote.lid;
   attributes.ah_attr.is_global = 1;
   std::memcpy(attributes.ah_attr.grh.dgid.raw, remote.gid.data(), remote.gid.size());
-  attributes.ah_attr.grh.sgid_index = device_->gid_index();
+  attributes.ah_attr.grh.sgid_index = gid_index_;
   attributes.ah_attr.grh.hop_limit = kHopLimit;
   attributes.ah_attr.grh.traffic_class = settings_.traffic_class;
   return attributes;
 }
 
 Status DataPath::start(const wire::RdmaBody& remote) {
-  if (remote.gid_type != static_cast<std::uint8_t>(device_->gid_type())) {
+  if (remote.gid_type != local_.gid_type) {
     return tern::fail(
         Errc::mismatch,
         "the GIDs of the two ends are of different kinds (InfiniBand, RoCE v1 or RoCE "
@@ -175,7 +180,7 @@ Status DataPath::start(const wire::RdmaBody& remote) {
   }
   attributes = {};
   attributes.qp_state = IBV_QPS_RTS;
-  attributes.sq_psn = packet_number_;
+  attributes.sq_psn = local_.packet_number;
   attributes.timeout = settings_.timeout;
   attributes.retry_cnt = settings_.retry_count;
   attributes.rnr_retry = kForever;

@@ -29,9 +29,10 @@ struct RdmaSettings {
   std::uint64_t max_registered_bytes = 8ull << 30;  // of clients' and the lane's memory, per lane
   bool payload_crc = true;
   Choice choice = Choice::if_possible;
-  std::map<std::string, Choice> peer_choices;    // by address, for those that are treated otherwise
-  std::uint64_t setup_timeout_ns = 900'000'000;  // from the offer to the first frame over RDMA
-  std::uint64_t retry_ns = 10'000'000'000;       // after a failure RDMA is tried again
+  std::map<std::string, Choice> peer_choices;  // by address, for those that are treated otherwise
+  // Of the side that connects; the one that offers gives up after two thirds of it.
+  std::uint64_t setup_timeout_ns = 900'000'000;
+  std::uint64_t retry_ns = 10'000'000'000;  // after a failure RDMA is tried again
 };
 
 }  // namespace tern::rdma

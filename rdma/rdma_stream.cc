@@ -47,14 +47,20 @@ void RdmaStream::adopt(std::unique_ptr<net::Incoming> incoming) {
 }
 
 void RdmaStream::detach() {
+  const std::uint64_t now = transport_.clock().now_ns();
+  const std::uint64_t long_ns = transport_.settings().setup_timeout_ns;
   // Given up by its user: by this set-up, if it took long.
-  const std::uint64_t half = transport_.settings().setup_timeout_ns / 2;
-  if (is_holding() && path_ && transport_.clock().now_ns() + half >= deadline_ns_) {
+  if (is_holding() && path_ && now >= set_up_ns_ + long_ns / 2) {
     note_failure("its set-up was not finished in time", Fault::path);
   }
-  // Given up since it heard nothing, perhaps: the next connection is to be another one.
-  if (mode_ == Mode::rdma && path_ && !control_over_ && !path_->drain(kDrainNs, kDrainQuietNs)) {
-    note_failure("the peer did not take what was sent last", Fault::path);
+  if (mode_ == Mode::rdma && path_ && !control_over_) {
+    // Or since it heard nothing: the next connection is to be another one.
+    if (quiet_since_ns_ != 0 && now >= quiet_since_ns_ + long_ns) {
+      note_failure("nothing that was sent over RDMA arrived any more", Fault::path);
+    } else {
+      path_->drain(kDrainNs, kDrainQuietNs);
+      if (has_worked()) transport_.trouble(peer_).failures = 0;
+    }
   }
   // What was sent last leaves on the control connection, where the peer must not wait for RDMA.
   if (is_holding() && !held_.empty()) {
@@ -84,18 +90,18 @@ void RdmaStream::close(Errc reason, std::string text) {
 void RdmaStream::fail_over(const std::string& why, Fault fault) {
   if (sink_ == nullptr || !path_) return;
   if (mode_ == Mode::rdma) {
-    PeerTrouble& trouble = transport_.trouble(peer_);
     ++transport_.mutable_counters().failovers;
-    ++trouble.failovers;
-    // One that has worked for a while is no path that never works.
-    if (transport_.clock().now_ns() >= opened_ns_ + transport_.settings().retry_ns) {
-      trouble.failures = 0;
-    }
+    ++transport_.trouble(peer_).failovers;
     note_failure(why, fault);
     close(Errc::io_error, "RDMA failed: " + why);
   } else {
-    decline(why, fault);
+    give_up_set_up(why, fault);
   }
+}
+
+bool RdmaStream::has_worked() const {
+  return opened_ns_ != 0 &&
+         transport_.clock().now_ns() >= opened_ns_ + transport_.settings().retry_ns;
 }
 
 void RdmaStream::take_event(const Device::Broken& broken) {
@@ -116,7 +122,10 @@ void RdmaStream::send(const net::OutgoingFrame& frame) {
   // RDMA was insisted on and cannot be had: nothing goes over TCP until the next poll() closes.
   if (!failed_text_.empty()) return;
   if (mode_ == Mode::closed || (mode_ == Mode::greeting && pass_hello(frame))) return;
-  if (offer_due_) offer_before(frame);
+  if (offer_due_) {
+    offer_before(frame);
+    if (!failed_text_.empty()) return;
+  }
   if (is_holding()) {
     held_.push(frame);
     held_bytes_ += frame.head.size() + frame.body.size();
@@ -181,13 +190,18 @@ int RdmaStream::poll() {
       return work + 1;
     }
   }
+  if (work > 0 || path->is_idle()) {
+    quiet_since_ns_ = 0;
+  } else if (quiet_since_ns_ == 0) {
+    quiet_since_ns_ = transport_.clock().now_ns();
+  }
   tell_of_copies();
   return work;
 }
 
 bool RdmaStream::arm() {
-  if (sink_ == nullptr) return true;
-  if (!path_) return !offer_due_;
+  if (sink_ == nullptr || mode_ == Mode::closed) return true;
+  if (!path_) return !offer_due_ && failed_text_.empty();
   return path_->arm() && !control_over_;
 }
 
@@ -266,8 +280,12 @@ bool RdmaStream::on_header(net::Connection&, const wire::FrameHeader& header,
     place.body = std::span(own_payload_).first(bytes);
     return true;
   }
-  // Any other answer to the hello than an offer is that of a peer without RDMA.
-  if (mode_ == Mode::asking) stay_on_control(kPeerHasNone);
+  // Any other answer to the hello than an offer is that of a peer without RDMA, or of one that
+  // wants no connection at all and has its reasons.
+  if (mode_ == Mode::asking) {
+    if (kind == wire::FrameKind::refuse) return sink_->on_header(*connection_, header, place);
+    stay_on_control(kPeerHasNone);
+  }
   if (sink_ == nullptr || mode_ == Mode::closed) return false;
   if (!failed_text_.empty()) {
     close(Errc::unreachable, failed_text_);

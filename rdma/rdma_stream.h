@@ -60,7 +60,7 @@ class RdmaStream final : private net::ConnectionSink, private MessageSink {
     greeting,  // connecting side, the hello has not been sent: on the control connection
     asking,    // its hello has asked for an offer: held
     offered,   // accepting side, has offered: held
-    probing,   // and has been accepted: held until the empty message has arrived
+    probing,   // and has been accepted: held until the probes have arrived
     accepted,  // connecting side, has accepted: held until ready
     control,
     rdma,
@@ -93,6 +93,8 @@ class RdmaStream final : private net::ConnectionSink, private MessageSink {
   void send_own(std::span<const std::byte> frame);
   int poll_negotiation();
   void note_failure(const std::string& why, Fault fault);
+  void give_up_set_up(const std::string& why, Fault fault);
+  bool has_worked() const;
   int poll_set_up();
   void handle_own_frame(const wire::FrameHeader& header);
 
@@ -123,9 +125,12 @@ class RdmaStream final : private net::ConnectionSink, private MessageSink {
   std::uint64_t deadline_ns_ = 0;  // of the negotiation
   std::string failed_text_;        // RDMA is required and cannot be had: closed in the next poll()
   std::uint64_t retry_at_ns_ = 0;  // on control: when to offer again; 0: never
-  std::uint64_t next_offer_ns_ = 0;  // before that none of the peer's is taken
-  std::uint64_t opened_ns_ = 0;      // when it moved to RDMA
-  std::uint64_t told_revision_ = 0;  // of what the note says of copies
+  std::uint64_t next_offer_ns_ = 0;   // before that none of the peer's is taken
+  std::uint64_t set_up_ns_ = 0;       // when its set-up began
+  std::uint64_t opened_ns_ = 0;       // when it moved to RDMA
+  std::uint64_t quiet_since_ns_ = 0;  // something is under way, and nothing has come or gone since
+  std::uint32_t declines_ = 0;        // of our offers by the peer, one after the other
+  std::uint64_t told_revision_ = 0;   // of what the note says of copies
 
   std::unique_ptr<net::Connection> control_;
   std::uint64_t control_given_ = 0;  // bytes, and where in them our own frames lie

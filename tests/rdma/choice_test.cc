@@ -66,6 +66,33 @@ TEST(Choice, ClosesWhereRdmaIsRequiredAndThePeerHasNone) {
   EXPECT_THAT(ends.sink_a.closed_text, HasSubstr("RDMA is required"));
 }
 
+// Nor is the first frame of the accepting side sent over it.
+TEST(Choice, ClosesWhereTheAcceptingSideRequiresRdmaAndHasNone) {
+  mock::Fabric fabric;
+  fabric.set_port(0, 1, IBV_PORT_DOWN);
+  TwoEnds ends(fabric, {}, [](RdmaSettings& settings) { settings.choice = Choice::required; });
+  ASSERT_TRUE(ends.connect_saying_rdma());
+  const auto frame = net::sealed(net::block_header(1), net::pattern(100, 1));
+  ends.b->send({frame, {}});
+  ASSERT_TRUE(ends.until([&] { return ends.sink_b.closed == 1; }));
+  EXPECT_THAT(ends.sink_b.closed_text, HasSubstr("RDMA is required"));
+  ASSERT_TRUE(ends.until([&] { return ends.sink_a.closed == 1; }));
+  EXPECT_TRUE(ends.sink_a.payloads.empty());
+}
+
+// A refusal is not about RDMA.
+TEST(Choice, WhoeverRequiresRdmaIsToldWhyItIsRefused) {
+  mock::Fabric fabric;
+  TwoEnds ends(fabric, [](RdmaSettings& settings) { settings.choice = Choice::required; });
+  ASSERT_TRUE(ends.connect());
+  wire::FrameHeader header;
+  header.kind = static_cast<std::uint8_t>(wire::FrameKind::refuse);
+  const auto refuse = net::sealed(header, net::pattern(sizeof(wire::RefuseBody), 1));
+  ends.b->send({refuse, {}});
+  ASSERT_TRUE(ends.until([&] { return ends.sink_a.payloads.size() == 1; }));
+  EXPECT_EQ(ends.sink_a.closed, 0);
+}
+
 TEST(Choice, APeerThatIsSentAwayCostsNoQueuePair) {
   mock::Fabric fabric;
   TwoEnds ends(fabric);
@@ -172,6 +199,64 @@ INSTANTIATE_TEST_SUITE_P(Events, BrokenQueue,
                          [](const auto& each) {
                            return each.param == IBV_EVENT_CQ_ERR ? "CompletionQueue" : "QueuePair";
                          });
+
+// Each group has a connection of its own to a peer, and they fail together.
+TEST(Choice, ConnectionsThatFailTogetherAreOneFailure) {
+  mock::Fabric fabric;
+  fabric.loses_all = true;
+  fabric.tries = 1'000'000;
+  TwoEnds ends(fabric);
+  std::vector<std::unique_ptr<net::Connection>> connections;
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_TRUE(ends.connect());
+    connections.push_back(std::move(ends.a));
+    connections.push_back(std::move(ends.b));
+  }
+  const auto all_are = [&](const std::string& carrier) {
+    return std::all_of(connections.begin(), connections.end(),
+                       [&](const auto& one) { return TwoEnds::carrier_of(*one) == carrier; });
+  };
+  ASSERT_TRUE(ends.until([&] { return fabric.calls.queue_pairs == 16; }));
+  fabric.tries = 1;
+  ASSERT_TRUE(ends.until([&] { return all_are("tcp"); }));
+  fabric.loses_all = false;
+  ends.run_for(11);
+  EXPECT_TRUE(ends.until([&] { return all_are("rdma"); }));
+}
+
+// What came of a failure long ago does not make the next one worse.
+TEST(Choice, APathThatHasWorkedIsTriedSoonAgain) {
+  mock::Fabric fabric;
+  fabric.loses_all = true;
+  fabric.tries = 3;
+  TwoEnds ends(fabric);
+  ASSERT_TRUE(ends.connect_until("tcp"));
+  ends.run_for(200);  // attempts at 10, 30, 70, 150 s
+  fabric.loses_all = false;
+  ends.run_for(200);
+  ASSERT_EQ(TwoEnds::carrier_of(*ends.a), "rdma");
+  fabric.loses_all = true;
+  const auto frame = net::sealed(net::block_header(1), net::pattern(100, 1));
+  ends.a->send({frame, {}});
+  ASSERT_TRUE(ends.until([&] { return ends.sink_a.closed == 1 && ends.sink_b.closed == 1; }));
+  fabric.loses_all = false;
+  ASSERT_TRUE(ends.connect_until("tcp"));
+  ends.run_for(12);
+  EXPECT_EQ(TwoEnds::carrier_of(*ends.a), "rdma");
+}
+
+// Cards differ in what they carry inline, and refuse more.
+TEST(Choice, ADeviceThatCarriesLittleInlineIsUsed) {
+  for (const std::uint32_t most : {0u, 64u, 100u}) {
+    DeviceShape shape;
+    shape.max_inline = most;
+    mock::Fabric fabric({shape});
+    TwoEnds ends(fabric);
+    ASSERT_TRUE(ends.connect_until("rdma")) << most;
+    const auto frame = net::sealed(net::block_header(1), net::pattern(100, 1));
+    ASSERT_TRUE(ends.carry(frame));
+  }
+}
 
 // What the device takes fewer of than are wanted.
 TEST(Choice, AQueueTooDeepForTheDeviceNamesTheSetting) {

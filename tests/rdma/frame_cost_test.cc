@@ -3,9 +3,9 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -85,6 +85,10 @@ void forbid_system_calls() {
 }
 
 void exchange_without_system_calls(std::uint64_t frames, bool also_a_call) {
+  // What the mock takes and gives back comes from the heap that there is.
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, -1);
+  ::mallopt(M_TOP_PAD, 64 << 20);
   BusyLinks links;
   if (!links.is_open()) ::_exit(3);
   links.exchange(200);

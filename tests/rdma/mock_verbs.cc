@@ -11,6 +11,7 @@ class MockVerbs final : public VerbsUnderTest {
   RdmaSettings settings() const override {
     RdmaSettings settings;
     settings.node_directory = fabric_.nodes().string();
+    settings.setup_timeout_ns = kPatienceNs;
     return settings;
   }
 

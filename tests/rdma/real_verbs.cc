@@ -5,7 +5,11 @@ namespace {
 
 class RealVerbs final : public VerbsUnderTest {
  public:
-  RdmaSettings settings() const override { return {}; }
+  RdmaSettings settings() const override {
+    RdmaSettings settings;
+    settings.setup_timeout_ns = kPatienceNs;
+    return settings;
+  }
 };
 
 }  // namespace

@@ -40,7 +40,7 @@ class TwoEnds {
   }
 
   // B has been adopted, and has said nothing yet.
-  ::testing::AssertionResult connect() {
+  ::testing::AssertionResult connect(std::uint64_t features = 0) {
     a.reset();
     b.reset();
     sink_a = {};
@@ -51,6 +51,7 @@ class TwoEnds {
     wire::HelloBody body;
     body.node = {1, 1};
     body.session = 1;
+    body.features = features;
     hello_ = wire::make_hello(wire::FrameKind::hello, body);
     a->send({std::as_bytes(std::span(&hello_, 1)), {}});
     const auto came = until([&] { return accepted.offered.size() == 1; });
@@ -59,6 +60,8 @@ class TwoEnds {
     accepted.offered.clear();
     return ::testing::AssertionSuccess();
   }
+  // As if A had a device, whatever it has.
+  ::testing::AssertionResult connect_saying_rdma() { return connect(wire::kFeatureRdma); }
   ::testing::AssertionResult connect_until(const std::string& carrier) {
     const auto connected = connect();
     if (!connected) return connected;
@@ -91,6 +94,7 @@ class TwoEnds {
         transport_b.prepare_sleep();
         loop_.poll();
       }
+      EXPECT_TRUE(until([&] { return !is_settling(a) && !is_settling(b); }));
     }
   }
   // A frame from A to B, whose memory is A's until B has it and A knows.
@@ -98,6 +102,10 @@ class TwoEnds {
     const std::size_t had = sink_b.payloads.size();
     a->send({frame.first(wire::kFrameHeaderBytes), frame.subspan(wire::kFrameHeaderBytes)});
     return until([&] { return sink_b.payloads.size() == had + 1 && a->queued_bytes() == 0; });
+  }
+
+  static bool is_settling(const std::unique_ptr<net::Connection>& connection) {
+    return connection && carrier_of(*connection) == "settling";
   }
 
   ManualClock clock;

@@ -8,6 +8,9 @@
 
 namespace tern::rdma {
 
+// These tests are of what is sent and not of how fast, on whatever machine.
+inline constexpr std::uint64_t kPatienceNs = 60'000'000'000;
+
 class VerbsUnderTest {
  public:
   virtual ~VerbsUnderTest() = default;

@@ -47,7 +47,11 @@ void Fabric::Parts::tell(Completions& queue, const ibv_wc& done, bool solicited,
     raise(*reinterpret_cast<Context*>(queue.queue.context), event);
     return;
   }
-  const bool counts = !queue.armed_for_solicited || solicited || done.status != IBV_WC_SUCCESS;
+  if (!late) ring_for(queue, solicited, done.status == IBV_WC_SUCCESS);
+}
+
+void Fabric::Parts::ring_for(Completions& queue, bool solicited, bool succeeded) {
+  const bool counts = !queue.armed_for_solicited || solicited || !succeeded;
   if (!queue.armed || !counts || queue.queue.channel == nullptr) return;
   queue.armed = false;
   auto& channel = *reinterpret_cast<Channel*>(queue.queue.channel);
@@ -86,6 +90,7 @@ void Fabric::Parts::break_pair(Pair& pair) {
     done.wr_id = receive.wr_id;
     done.status = IBV_WC_WR_FLUSH_ERR;
     done.opcode = IBV_WC_RECV;
+    done.qp_num = pair.pair.qp_num;
     tell(*reinterpret_cast<Completions*>(pair.pair.recv_cq), done, false, 0, false);
   }
 }
@@ -105,7 +110,9 @@ Pair* Fabric::Parts::peer_of(const Pair& pair) {
   const bool joined = peer.attributes.dest_qp_num == pair.pair.qp_num &&
                       peer.attributes.rq_psn == pair.attributes.sq_psn;
   const bool receives = peer.pair.state == IBV_QPS_RTR || peer.pair.state == IBV_QPS_RTS;
-  return joined && receives && is_up(peer) ? &peer : nullptr;
+  const ibv_gid gid = gid_of(port_of(peer));
+  const bool is_there = std::memcmp(gid.raw, pair.attributes.ah_attr.grh.dgid.raw, sizeof gid) == 0;
+  return joined && receives && is_there && is_up(peer) ? &peer : nullptr;
 }
 
 bool Fabric::Parts::may_touch(const Pair& pair, const ibv_sge& place, int access) const {

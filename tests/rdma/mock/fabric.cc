@@ -27,6 +27,17 @@ Inside::Inside() noexcept { ++depth; }
 Inside::~Inside() { --depth; }
 bool is_inside() noexcept { return depth > 0; }
 
+ibv_gid gid_of(const Port& port) {
+  ibv_gid gid{};
+  gid.raw[10] = gid.raw[11] = 0xff;
+  require(::inet_pton(AF_INET, port.address.c_str(), &gid.raw[12]) == 1, "an address is none");
+  return gid;
+}
+
+void Fabric::Parts::require_all_acked() const {
+  require(events_not_acked == 0, "an event was not acknowledged");
+}
+
 Fabric::Parts& current() {
   require(the_fabric != nullptr, "there is no fabric");
   return the_fabric->parts();

@@ -83,7 +83,12 @@ struct Fabric::Parts {
   std::uint32_t next_key = 0x1100;
   std::uint32_t next_pair = 0x11;
 
+  std::uint64_t events_not_acked = 0;
+
   void progress();
+  // Verbs wait in a destroy for ever for what was not acknowledged.
+  void require_all_acked() const;
+  void ring_for(Completions& queue, bool solicited, bool succeeded);
   void tell(Completions& queue, const ibv_wc& done, bool solicited, std::uint32_t frees, bool late);
   void raise(Context& context, const ibv_async_event& event);
   void break_pair(Pair& pair);
@@ -99,6 +104,7 @@ struct Fabric::Parts {
   bool may_touch(const Pair& pair, const ibv_sge& place, int access) const;
 };
 
+ibv_gid gid_of(const Port& port);
 // The fabric that exists now.
 Fabric::Parts& current();
 

@@ -55,7 +55,11 @@ int poll_cq(ibv_cq* handle, int wanted, ibv_wc* done) {
     done[count] = first.done;
     queue.ready.pop_front();
   }
-  if (count == 0) queue.ready.swap(queue.late);
+  // Only now can they be polled, and make an event.
+  if (count == 0 && !queue.late.empty()) {
+    queue.ready.swap(queue.late);
+    parts.ring_for(queue, false, true);
+  }
   return count;
 }
 
@@ -219,8 +223,7 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, std::
     entry = {};
     entry.port_num = static_cast<std::uint32_t>(count);
     entry.gid_type = port.gid_type;
-    entry.gid.raw[10] = entry.gid.raw[11] = 0xff;
-    if (::inet_pton(AF_INET, port.address.c_str(), &entry.gid.raw[12]) != 1) --count;
+    entry.gid = tern::rdma::mock::gid_of(port);
   }
   return static_cast<ssize_t>(count);
 }
@@ -231,10 +234,11 @@ int ibv_get_async_event(ibv_context* handle, ibv_async_event* event) {
   if (!tern::rdma::mock::take_event(handle->async_fd)) return -1;
   *event = context.events.front();
   context.events.pop_front();
+  ++current().events_not_acked;
   return 0;
 }
 
-void ibv_ack_async_event(ibv_async_event*) {}
+void ibv_ack_async_event(ibv_async_event*) { --current().events_not_acked; }
 
 const char* ibv_port_state_str(ibv_port_state state) {
   return state == IBV_PORT_ACTIVE ? "PORT_ACTIVE" : "PORT_DOWN";
@@ -304,10 +308,11 @@ int ibv_get_cq_event(ibv_comp_channel* handle, ibv_cq** queue, void** context) {
   *queue = channel.events.front();
   *context = (*queue)->cq_context;
   channel.events.pop_front();
+  ++current().events_not_acked;
   return 0;
 }
 
-void ibv_ack_cq_events(ibv_cq*, unsigned) {}
+void ibv_ack_cq_events(ibv_cq*, unsigned count) { current().events_not_acked -= count; }
 
 ibv_cq* ibv_create_cq(ibv_context* context, int depth, void* cq_context, ibv_comp_channel* channel,
                       int) {
@@ -325,6 +330,7 @@ int ibv_destroy_cq(ibv_cq* queue) {
   for (const auto& [number, pair] : current().pairs) {
     if (pair.pair.send_cq == queue || pair.pair.recv_cq == queue) return EBUSY;
   }
+  current().require_all_acked();
   for (Channel& channel : current().channels) std::erase(channel.events, queue);
   tern::rdma::mock::erase(current().queues, queue);
   return 0;
@@ -338,6 +344,11 @@ ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* attributes) {
   const auto deepest = static_cast<std::uint32_t>(shape.max_queue_depth);
   if (attributes->cap.max_send_wr > deepest || attributes->cap.max_recv_wr > deepest) {
     errno = ENOMEM;
+    return nullptr;
+  }
+  // What is given is at least what was asked for, or nothing is.
+  if (attributes->cap.max_inline_data > shape.max_inline) {
+    errno = EINVAL;
     return nullptr;
   }
   ++current().fabric->calls.queue_pairs;
@@ -355,18 +366,26 @@ ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* attributes) {
   return &made.pair;
 }
 
-int ibv_modify_qp(ibv_qp* handle, ibv_qp_attr* wanted, int) {
+int ibv_modify_qp(ibv_qp* handle, ibv_qp_attr* wanted, int mask) {
   const Inside inside;
+  // What the transitions of a reliable connection need, no more and no less.
+  constexpr int kInit = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+  constexpr int kReceive = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                           IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  constexpr int kSend = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                        IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
   auto& pair = behind<Pair>(handle);
   ibv_qp_attr& own = pair.attributes;
   switch (wanted->qp_state) {
     case IBV_QPS_INIT:
+      if (pair.pair.state != IBV_QPS_RESET || mask != kInit) return EINVAL;
       own.port_num = wanted->port_num;
       own.qp_access_flags = wanted->qp_access_flags;
       break;
     case IBV_QPS_RTR: {
       const Port* port = tern::rdma::mock::port_of(handle->context, own.port_num);
-      if (pair.pair.state != IBV_QPS_INIT || port == nullptr || wanted->path_mtu > port->mtu) {
+      if (pair.pair.state != IBV_QPS_INIT || mask != kReceive || port == nullptr ||
+          wanted->path_mtu > port->mtu) {
         return EINVAL;
       }
       own.path_mtu = wanted->path_mtu;
@@ -378,7 +397,7 @@ int ibv_modify_qp(ibv_qp* handle, ibv_qp_attr* wanted, int) {
       break;
     }
     case IBV_QPS_RTS:
-      if (pair.pair.state != IBV_QPS_RTR) return EINVAL;
+      if (pair.pair.state != IBV_QPS_RTR || mask != kSend) return EINVAL;
       own.sq_psn = wanted->sq_psn;
       own.timeout = wanted->timeout;
       own.retry_cnt = wanted->retry_cnt;
@@ -394,6 +413,7 @@ int ibv_modify_qp(ibv_qp* handle, ibv_qp_attr* wanted, int) {
 
 int ibv_destroy_qp(ibv_qp* handle) {
   const Inside inside;
+  current().require_all_acked();
   for (Completions& queue : current().queues) {
     const auto is_of_it = [&](const tern::rdma::mock::Completion& one) {
       return one.done.qp_num == handle->qp_num;
