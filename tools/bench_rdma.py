@@ -1,18 +1,21 @@
 #!/usr/bin/python3
 """Frames over one link beside perftest, on one RDMA device of this machine, in one run.
 
-    bench_rdma.py PROGRAMS [--device NAME] [--gid-index N] [--rounds N] [--frames N]
+    bench_rdma.py PROGRAMS [--device NAME] [--gid-index N] [--rounds N] [--frames N] [--pairs N]
 
 PROGRAMS is the folder of tern-bench. Both ends are on this machine. Without a card, in a guest:
 tests/vm/run_in_guest.py --timeout 900 -- tests/vm/with_rxe.sh tools/bench_rdma.py build/release/bin
 There the ratios say something and the absolute figures nothing. A round runs everything once, every other one in
 reverse order; a figure is the median of all rounds, its ratio to perftest that of the medians, with the least and the
 greatest ratio of one round. System calls need strace; without it they are left out, and a line says so.
+--pairs: nothing but ib_write_bw and the link in turns, so often, and the median of the ratios of one turn with its 95 %
+interval by bootstrap. In a guest whose clock counts instructions (run_in_guest.py --icount) nothing else matters.
 """
 
 import argparse
 import collections
 import json
+import random
 import re
 import shutil
 import statistics
@@ -34,6 +37,7 @@ def parse_options():
     parser.add_argument("--gid-index", default="1")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--frames", type=int, default=400)
+    parser.add_argument("--pairs", type=int, default=0)
     return parser.parse_args()
 
 
@@ -148,7 +152,33 @@ def system_calls(transport, *more):
             for end in ("sender", "receiver")}
 
 
+def median_with_interval(values):
+    """And the 95 % interval of the median by bootstrap."""
+    draw = random.Random(1)
+    medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(2000))
+    return f"{statistics.median(values):.3f}, 95 % interval {medians[50]:.3f} to {medians[1949]:.3f}"
+
+
+def run_pairs(count):
+    measures = {
+        "ib_write_bw": lambda: write_bandwidth(MESSAGE_BYTES),
+        "link, no payload CRC": lambda: link("rdma", "--no-payload-crc")["mb_per_s"],
+        "link": lambda: link("rdma")["mb_per_s"],
+    }
+    rounds = []
+    for number in range(count):
+        # Whichever comes last is not always the same.
+        row = {name: measures[name]() for name in (reversed(measures) if number % 2 else measures)}
+        rounds.append(row)
+        print("MB/s: " + ", ".join(f"{name} {row[name]:.1f}" for name in measures), flush=True)
+    for name in list(measures)[1:]:
+        print(f"{name}: {median_with_interval([row[name] / row['ib_write_bw'] for row in rounds])} of ib_write_bw")
+
+
 def main():
+    if OPTIONS.pairs > 0:
+        run_pairs(OPTIONS.pairs)
+        return
     rounds = []
     for number in range(OPTIONS.rounds):
         rounds.append(run_round(number % 2 == 1))

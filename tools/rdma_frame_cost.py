@@ -9,6 +9,7 @@ frames. What the mock itself executes is left out: a device does that.
 
 import argparse
 import collections
+import datetime
 import json
 import pathlib
 import re
@@ -43,6 +44,10 @@ def count(program, frames, *more):
     return parts
 
 
+def commit():
+    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
@@ -54,7 +59,8 @@ def main():
     for name, more in (("payload CRC", ()), ("no payload CRC", ("no-crc",))):
         short, long = count(arguments.program, SHORT, *more), count(arguments.program, LONG, *more)
         each = {part: round((long[part] - short[part]) / (LONG - SHORT)) for part in long}
-        rows.append({"frame_bytes": 256 << 10, "what": name, "instructions": each})
+        rows.append({"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+                     "commit": commit(), "frame_bytes": 256 << 10, "what": name, "instructions": each})
         print(f"{name:15} " + ", ".join(f"{part} {each.get(part, 0):,}"
                                         for part in ("rdma", "link", "wire", "copies", "other", "mock")))
     if arguments.record:

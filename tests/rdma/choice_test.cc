@@ -46,6 +46,21 @@ TEST(Choice, SettingsReachTheQueuePair) {
   EXPECT_EQ(fabric.last_send_settings.retry_cnt, 2);
 }
 
+TEST(Choice, TakesTheGidOfRoceV2UnlessToldOtherwise) {
+  mock::Fabric fabric(
+      {{"mock0", {Port{.gid_types = {IBV_GID_TYPE_ROCE_V1, IBV_GID_TYPE_ROCE_V2}}}}});
+  TwoEnds best(fabric);
+  ASSERT_TRUE(best.connect_until("rdma"));
+  EXPECT_EQ(fabric.last_path.ah_attr.grh.sgid_index, 1);
+  const auto first = [](RdmaSettings& settings) { settings.gid_index = 0; };
+  TwoEnds chosen(fabric, first, first);
+  ASSERT_TRUE(chosen.connect_until("rdma"));
+  EXPECT_EQ(fabric.last_path.ah_attr.grh.sgid_index, 0);
+  TwoEnds different(fabric, first);
+  ASSERT_TRUE(different.connect_until("tcp"));
+  EXPECT_THAT(note_of(*different.a), HasSubstr("set rdma_gid_index on both nodes"));
+}
+
 TEST(Choice, TheSmallerOfTwoMtusIsTaken) {
   mock::Fabric fabric({{"one", {Port{}}}, {"two", {Port{.mtu = IBV_MTU_1024}}}});
   TwoEnds ends(

@@ -29,7 +29,11 @@ SKIPPED, TIMED_OUT, DIED = 77, 124, 125
 # What mounting the root needs; everything else is loaded from the mounted root.
 BOOT_MODULES = ("virtio_pci", "9p", "9pnet_virtio", "overlay")
 # rxe refuses to start without crc32_generic.
-MODULES = ("virtio_net", "veth", "dummy", "tun", "sch_netem", "sch_tbf", "sch_prio", "cls_u32", "act_gact", "act_police", "crc32_generic", "rdma_rxe", "rdma_ucm")
+MODULES = ("virtio_net", "veth", "dummy", "tun", "sch_netem", "sch_tbf", "sch_prio", "cls_u32", "act_gact", "act_police",
+           "crc32_generic", "rdma_rxe", "rdma_ucm")
+
+
+COUNTED = ("-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off")
 
 
 def programs_missing():
@@ -98,7 +102,8 @@ def qemu_command(options, kernel, folder):
     exchange = write_exchange(options, kernel, folder)
     command = [
         # `rep movsb`, the fastest copy of a processor that has erms, is emulated byte by byte.
-        program("qemu-system-x86_64"), "-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm", "-smp", str(options.cpus),
+        program("qemu-system-x86_64"), *(COUNTED if options.icount else ("-accel", "tcg,thread=multi")),
+        "-cpu", "max,-erms,-fsrm", "-smp", str(1 if options.icount else options.cpus),
         "-m", options.memory, "-nodefaults", "-display", "none", "-no-reboot",
         "-kernel", kernel.image, "-initrd", make_initramfs(kernel, folder),
         "-append", "console=ttyS0 quiet panic=-1 net.ifnames=0 tsc=reliable clocksource=tsc",
@@ -149,6 +154,8 @@ def parse_options():
     parser.add_argument("--timeout", type=float, default=300, metavar="SECONDS")
     parser.add_argument("--memory", default="2G")
     parser.add_argument("--cpus", type=int, default=2)
+    parser.add_argument("--icount", action="store_true",
+                        help="one processor whose clock counts its instructions, 1 ns each, whatever the host does")
     parser.add_argument("--cable", metavar="listen=HOST:PORT|connect=HOST:PORT",
                         help="joins the eth0 of two guests; start the one that listens first")
     parser.add_argument("--number", type=int, default=1, help="tells apart guests on one cable")

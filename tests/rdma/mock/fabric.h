@@ -20,8 +20,9 @@ namespace tern::rdma::mock {
 struct Port {
   ibv_port_state state = IBV_PORT_ACTIVE;
   ibv_mtu mtu = IBV_MTU_4096;
-  ibv_gid_type gid_type = IBV_GID_TYPE_ROCE_V2;
-  std::string address = "10.0.0.1";  // its only GID is this one
+  std::string address = "10.0.0.1";
+  // Its GIDs are this address, once of each kind.
+  std::vector<ibv_gid_type> gid_types = {IBV_GID_TYPE_ROCE_V2};
 };
 
 struct DeviceShape {

@@ -217,13 +217,17 @@ int ibv_query_port(ibv_context* context, std::uint8_t number, _compat_ibv_port_a
 ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, std::size_t room,
                              std::uint32_t, std::size_t) {
   std::size_t count = 0;
+  std::uint32_t number = 0;
   for (const Port& port : behind<Context>(context).device->shape.ports) {
-    if (count == room) break;
-    ibv_gid_entry& entry = entries[count++];
-    entry = {};
-    entry.port_num = static_cast<std::uint32_t>(count);
-    entry.gid_type = port.gid_type;
-    entry.gid = tern::rdma::mock::gid_of(port);
+    ++number;
+    for (std::uint32_t row = 0; row < port.gid_types.size() && count < room; ++row) {
+      ibv_gid_entry& entry = entries[count++];
+      entry = {};
+      entry.port_num = number;
+      entry.gid_index = row;
+      entry.gid_type = port.gid_types[row];
+      entry.gid = tern::rdma::mock::gid_of(port);
+    }
   }
   return static_cast<ssize_t>(count);
 }
