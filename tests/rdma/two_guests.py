@@ -52,7 +52,7 @@ def check(first, second):
     for case, report in first.items():
         both = (report, second[case])
         print(f"{case}: {', '.join(report['carriers'])}; failovers {[one['failovers'] for one in both]}, packets "
-              f"dropped {[one['dropped'] for one in both]}, until {report['seconds']} s; {report['notes'][0]}")
+              f"dropped {[one['dropped'] for one in both]}, until {report['seconds']} s; {(report['notes'] or ['-'])[0]}")
         for one in both:
             assert one["checksum"] == expected, f"{case}: other bits: {one}"
     assert first["undisturbed"]["carriers"] == ["rdma"], first["undisturbed"]
