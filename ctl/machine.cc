@@ -132,7 +132,7 @@ void read_gids(const fs::path& port, const std::string& classes, RdmaPort& found
     const std::string text = first_line((fs::path(classes) / "net" / interface / "mtu").c_str());
     const auto mtu = static_cast<std::uint32_t>(std::strtoul(text.c_str(), nullptr, 10));
     // Of several, of VLANs say, the one with the smallest packets.
-    if (found.interface_mtu != 0 && mtu >= found.interface_mtu) continue;
+    if (!found.interface.empty() && (mtu == 0 || mtu >= found.interface_mtu)) continue;
     found.interface = interface;
     found.interface_mtu = mtu;
   }

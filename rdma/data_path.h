@@ -84,6 +84,8 @@ class DataPath {
   bool has_lost_packets() const noexcept { return lost_packets_; }
   // All that was posted has arrived at the peer.
   bool is_idle() const noexcept { return completed_ == posted_count_; }
+  // Grows with all that completes or arrives.
+  std::uint64_t progress() const noexcept { return completed_ + next_arrived_; }
   // Something that has arrived waits for completions of what was sent before it.
   bool has_waiting() const noexcept { return first_arrived_ != next_arrived_; }
   // Lets the completion channel tell of what is waited for: while messages of ours are under way,

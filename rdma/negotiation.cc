@@ -155,12 +155,14 @@ void RdmaStream::take_decline(const wire::RefuseBody& body) {
   stay_on_control(std::string("the peer says: ") + text);
   // The side that offers tries again; the other one may have its reasons still.
   if (connects_) return;
-  retry_at_ns_ = transport_.clock().now_ns() +
-                 (transport_.settings().retry_ns << std::min(declines_++, kMaxDoublings));
+  const bool is_of_path = static_cast<Errc>(body.code) == Errc::unreachable;
+  const std::uint32_t doublings = is_of_path ? std::min(declines_++, kMaxDoublings) : 0;
+  retry_at_ns_ = transport_.clock().now_ns() + (transport_.settings().retry_ns << doublings);
 }
 
-void RdmaStream::decline(const std::string& why) {
-  decline_frame_ = wire::make_rdma_decline(Errc::unsupported, why.c_str());
+// The code tells the peer whether to try ever more rarely: `unreachable` is of the path.
+void RdmaStream::decline(const std::string& why, Errc code) {
+  decline_frame_ = wire::make_rdma_decline(code, why.c_str());
   send_own(std::as_bytes(std::span(&decline_frame_, 1)));
   stay_on_control(why);
 }
@@ -168,7 +170,7 @@ void RdmaStream::decline(const std::string& why) {
 void RdmaStream::decline(const std::string& why, Fault fault) {
   ++transport_.mutable_counters().declined;
   note_failure(why, fault);
-  decline(why);
+  decline(why, fault == Fault::path ? Errc::unreachable : Errc::unsupported);
 }
 
 void RdmaStream::note_failure(const std::string& why, Fault fault) {
@@ -232,8 +234,8 @@ void RdmaStream::move_to_rdma() {
   retry_at_ns_ = 0;
   declines_ = 0;
   PeerTrouble& trouble = transport_.trouble(peer_);
-  trouble.text.clear();
-  trouble.retry_at_ns = 0;
+  // Another connection may have failed just now, and waits.
+  if (opened_ns_ >= trouble.retry_at_ns) trouble.text.clear();
   ++transport_.mutable_counters().opened;
   for (; !held_.empty(); held_.pop()) path_->send(held_.at(0));
   held_bytes_ = 0;
@@ -329,8 +331,11 @@ int RdmaStream::poll_set_up() {
       decline(why + packets_hint(*path), Fault::path);
       return work + 1;
     }
-    note_failure(why, Fault::path);
-    close(Errc::timeout, why);
+    const bool has_probed = mode_ == Mode::accepted && path->is_probed();
+    const std::string text = has_probed ? why + packets_hint(*path) : why;
+    ++transport_.mutable_counters().declined;
+    note_failure(text, Fault::path);
+    close(Errc::timeout, text);
     return work + 1;
   }
   return work;

@@ -55,18 +55,23 @@ void RdmaStream::detach() {
   }
   if (mode_ == Mode::rdma && path_ && !control_over_) {
     // Or since it heard nothing: the next connection is to be another one.
-    if (quiet_since_ns_ != 0 && now >= quiet_since_ns_ + long_ns) {
+    const bool is_quiet = quiet_since_ns_ != 0 && now >= quiet_since_ns_ + long_ns;
+    const bool is_drained = !is_quiet && path_->drain(kDrainNs, kDrainQuietNs);
+    if (path_->has_failed()) {
+      note_failure(path_->failure(), Fault::path);
+    } else if (is_quiet) {
       note_failure("nothing that was sent over RDMA arrived any more", Fault::path);
-    } else {
-      path_->drain(kDrainNs, kDrainQuietNs);
-      if (has_worked()) transport_.trouble(peer_).failures = 0;
+    } else if (is_drained) {
+      forget_failures();
     }
   }
   // What was sent last leaves on the control connection, where the peer must not wait for RDMA.
   if (is_holding() && !held_.empty()) {
+    // After both probes the peer may use RDMA already, and would take a decline for a breach.
+    const bool may_be_over = mode_ == Mode::accepted && path_->is_probed();
     if (mode_ == Mode::asking) {
       flush_held();
-    } else {
+    } else if (!may_be_over) {
       decline("the connection is closing");
     }
   }
@@ -102,6 +107,10 @@ void RdmaStream::fail_over(const std::string& why, Fault fault) {
 bool RdmaStream::has_worked() const {
   return opened_ns_ != 0 &&
          transport_.clock().now_ns() >= opened_ns_ + transport_.settings().retry_ns;
+}
+
+void RdmaStream::forget_failures() {
+  if (has_worked()) transport_.trouble(peer_).failures = 0;
 }
 
 void RdmaStream::take_event(const Device::Broken& broken) {
@@ -186,11 +195,13 @@ int RdmaStream::poll() {
   if (control_over_) {
     const bool has_more = work > 0 || (path->has_waiting() && !path->has_failed());
     if (!has_more || transport_.clock().now_ns() >= over_ns_ + kLingerNs) {
+      forget_failures();
       close(over_reason_, std::move(over_text_));
       return work + 1;
     }
   }
-  if (work > 0 || path->is_idle()) {
+  if (path->is_idle() || path->progress() != progress_) {
+    progress_ = path->progress();
     quiet_since_ns_ = 0;
   } else if (quiet_since_ns_ == 0) {
     quiet_since_ns_ = transport_.clock().now_ns();

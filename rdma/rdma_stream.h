@@ -85,7 +85,7 @@ class RdmaStream final : private net::ConnectionSink, private MessageSink {
   void take_decline(const wire::RefuseBody& body);
   bool must_wait(const PeerTrouble& trouble) const;
   bool make_path(std::string& why);
-  void decline(const std::string& why);
+  void decline(const std::string& why, Errc code = Errc::unsupported);
   void decline(const std::string& why, Fault fault);
   void stay_on_control(const std::string& why);
   void move_to_rdma();
@@ -95,6 +95,7 @@ class RdmaStream final : private net::ConnectionSink, private MessageSink {
   void note_failure(const std::string& why, Fault fault);
   void give_up_set_up(const std::string& why, Fault fault);
   bool has_worked() const;
+  void forget_failures();
   int poll_set_up();
   void handle_own_frame(const wire::FrameHeader& header);
 
@@ -128,6 +129,7 @@ class RdmaStream final : private net::ConnectionSink, private MessageSink {
   std::uint64_t next_offer_ns_ = 0;   // before that none of the peer's is taken
   std::uint64_t set_up_ns_ = 0;       // when its set-up began
   std::uint64_t opened_ns_ = 0;       // when it moved to RDMA
+  std::uint64_t progress_ = 0;        // of the path, at the last look
   std::uint64_t quiet_since_ns_ = 0;  // something is under way, and nothing has come or gone since
   std::uint32_t declines_ = 0;        // of our offers by the peer, one after the other
   std::uint64_t told_revision_ = 0;   // of what the note says of copies

@@ -235,7 +235,7 @@ TEST(Choice, ConnectionsThatFailTogetherAreOneFailure) {
   fabric.tries = 1;
   ASSERT_TRUE(ends.until([&] { return all_are("tcp"); }));
   fabric.loses_all = false;
-  ends.run_for(11);
+  ends.run_for(10);
   EXPECT_TRUE(ends.until([&] { return all_are("rdma"); }));
 }
 
@@ -250,13 +250,29 @@ TEST(Choice, APathThatHasWorkedIsTriedSoonAgain) {
   fabric.loses_all = false;
   ends.run_for(200);
   ASSERT_EQ(TwoEnds::carrier_of(*ends.a), "rdma");
+  ends.a.reset();
+  ends.b.reset();
   fabric.loses_all = true;
-  const auto frame = net::sealed(net::block_header(1), net::pattern(100, 1));
-  ends.a->send({frame, {}});
-  ASSERT_TRUE(ends.until([&] { return ends.sink_a.closed == 1 && ends.sink_b.closed == 1; }));
-  fabric.loses_all = false;
   ASSERT_TRUE(ends.connect_until("tcp"));
+  fabric.loses_all = false;
   ends.run_for(12);
+  EXPECT_EQ(TwoEnds::carrier_of(*ends.a), "rdma");
+}
+
+// Nothing is held up by a port that is down.
+TEST(Choice, APortThatIsDownForLongIsUsedSoonAfterItIsUp) {
+  mock::Fabric fabric({{"one", {Port{}}}, {"two", {Port{.address = "10.0.0.2"}}}});
+  TwoEnds ends(
+      fabric, [](RdmaSettings& settings) { settings.devices = "one"; },
+      [](RdmaSettings& settings) { settings.devices = "two"; });
+  ASSERT_TRUE(ends.connect_until("rdma"));
+  fabric.set_port(0, 1, IBV_PORT_DOWN);
+  ASSERT_TRUE(ends.until([&] { return ends.sink_a.closed == 1 && ends.sink_b.closed == 1; }));
+  ASSERT_TRUE(ends.connect_until("tcp"));
+  ends.run_for(400);
+  ASSERT_EQ(TwoEnds::carrier_of(*ends.a), "tcp");
+  fabric.set_port(0, 1, IBV_PORT_ACTIVE);
+  ends.run_for(21);
   EXPECT_EQ(TwoEnds::carrier_of(*ends.a), "rdma");
 }
 

@@ -72,9 +72,15 @@ class Case:
         rows = json.loads(call(PROGRAMS / "ternctl", "--socket", self.home / "control.sock", "--json", "peers"))
         return [row for row in rows if row["lane"] != "control"]
 
-    def carries(self, transport, frames=0):
-        return any(row["transport"] == transport and row["state"] == "up" and row["frames_sent"] > frames
-                   for row in self.lanes())
+    def settled(self):
+        """The rows of lanes, once they all are up and on something."""
+        rows = self.lanes()
+        return rows if rows and all(row["state"] == "up" and row["transport"] in ("tcp", "rdma") for row in rows) else []
+
+    def uses_rdma(self):
+        """Or has: the other node may have blocked it already."""
+        rows = self.lanes()
+        return any(row["failovers"] > 0 or (row["transport"] == "rdma" and row["frames_sent"] > 50) for row in rows)
 
     def run(self):
         self.home.mkdir()
@@ -93,12 +99,12 @@ class Case:
                                     "--recipe", "3lc:s=1", "--result", self.home / "result.json")],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if self.amid:
-            wait_for("frames travel over RDMA", lambda: self.carries("rdma", 50), self.log)
+            wait_for("frames travel over RDMA", self.uses_rdma, self.log)
             self.amid()
-        else:
-            wait_for("a link is settled", lambda: self.carries("rdma") or self.carries("tcp"), self.log)
-        carriers = sorted({row["transport"] for row in self.lanes()})
-        notes = [row["transport_note"] for row in self.lanes()]
+        rows = []
+        wait_for("the links are settled", lambda: rows.extend(self.settled()) or rows or rank.poll() is not None, self.log)
+        carriers = sorted({row["transport"] for row in rows})
+        notes = [row["transport_note"] for row in rows]
         failovers = 0
         while rank.poll() is None:
             failovers = max([failovers, *(row["failovers"] for row in self.lanes())])
