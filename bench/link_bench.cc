@@ -34,7 +34,6 @@ struct LinkOptions {
   std::uint64_t frames = 2000;
   std::uint32_t small_bytes = 64;
   std::uint64_t small_frames = 2000;
-  std::uint64_t ack_delay_us = net::LinkSettings{}.ack_delay_ns / 1000;
   bool spins = std::thread::hardware_concurrency() > 2;
   RdmaOptions rdma;
 };
@@ -46,9 +45,8 @@ net::Endpoint endpoint_of(const std::string& text) {
 }
 
 // Programs that are traced, or run under emulation, are slow to connect.
-net::LinkSettings patient(const LinkOptions& options) {
+net::LinkSettings patient() {
   net::LinkSettings settings;
-  settings.ack_delay_ns = options.ack_delay_us * 1000;
   settings.resume_timeout_ns = settings.peer_timeout_ns = 30'000'000'000;
   return settings;
 }
@@ -132,7 +130,7 @@ class End final : public net::LinkSink, public net::AcceptorSink {
                    const wire::HelloBody& hello) override {
     if (!link_) {
       link_ = std::make_unique<net::Link>(
-          transport(), clock_, patient(options_),
+          transport(), clock_, patient(),
           net::Link::Identity{kListens, hello.node, hello.lane, {}, false}, *this);
     }
     link_->offer(incoming, hello);
@@ -198,7 +196,7 @@ std::vector<double> End::latencies() {
 
 void End::measure() {
   link_ = std::make_unique<net::Link>(
-      transport(), clock_, patient(options_),
+      transport(), clock_, patient(),
       net::Link::Identity{kConnects, kListens, 0, endpoint_of(options_.connect), true}, *this);
   step_until([&] { return link_->state() == net::LinkState::open; });
   const std::vector<double> us = latencies();
@@ -241,10 +239,6 @@ void add_link_command(CLI::App& app) {
   command->add_option("--small-frames", options->small_frames)->check(CLI::Range(1, 1 << 30));
   command->add_option("--device", options->rdma.device, "RDMA device; the first usable one");
   command->add_option("--gid-index", options->rdma.gid_index);
-  command
-      ->add_option("--ack-delay", options->ack_delay_us,
-                   "Microseconds that an acknowledgement waits for company")
-      ->check(CLI::Range(0, 1'000'000));
   command->add_option("--slot-bytes", options->rdma.slot_bytes, "Of RDMA: what frames are cut into")
       ->check(CLI::Range(4096, 1 << 20));
   command->add_flag("--spin,!--no-spin", options->spins,

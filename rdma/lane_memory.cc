@@ -58,7 +58,7 @@ void LaneMemory::register_now(Known& known) {
   known.refused = true;
   if (!device_) return;
   if (known.memory.size() > limit_bytes_ - std::min(limit_bytes_, registered_bytes_)) {
-    return set_trouble("the limit of registered memory is reached (rdma_max_registered_bytes, " +
+    return set_trouble("the limit of registered memory is reached (rdma_max_registered, " +
                        std::to_string(limit_bytes_ >> 20) + " MiB for each lane)");
   }
   // The verbs take a pointer to what may be written, whatever the access flags say.

@@ -15,8 +15,7 @@ constexpr std::uint32_t kMaxDoublings = 6;
 std::string packets_hint(const DataPath& path) {
   return ": can RDMA packets of " + std::to_string(path.packet_bytes()) +
          " bytes (RoCE v2: UDP port 4791) pass both ways? Look at firewalls, and at the MTU of "
-         "both "
-         "interfaces and of the switches between them, or set rdma_mtu lower";
+         "both interfaces and of the switches between them, or set rdma_mtu lower";
 }
 
 }  // namespace

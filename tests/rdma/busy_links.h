@@ -6,7 +6,6 @@
 #include <cstring>
 #include <memory>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "net/link.h"

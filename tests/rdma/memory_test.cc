@@ -89,7 +89,7 @@ TEST(Memory, BeyondTheLimitIsCopiedAndSaidSo) {
   ASSERT_TRUE(ends.carry(second));
   ends.step();
   EXPECT_THAT(ends.a->carriage().note, HasSubstr("frames are copied"));
-  EXPECT_THAT(ends.a->carriage().note, HasSubstr("rdma_max_registered"));
+  EXPECT_THAT(ends.a->carriage().note, HasSubstr("(rdma_max_registered, "));
   // Room is found again.
   ends.transport_a.forget_memory(first);
   const std::uint64_t copied = ends.transport_a.data_path_counters().copied_bytes;
