@@ -5,12 +5,11 @@
     check_docs.py --self-test   proves on made-up pages that dead links are found
 """
 
-import pathlib
 import re
-import subprocess
 import sys
-import tempfile
 import urllib.parse
+
+import lint_check
 
 LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)")
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*\s*$")
@@ -58,11 +57,7 @@ def check_page(root, name):
 
 
 def check(root):
-    root = pathlib.Path(root)
-    names = subprocess.run(
-        ["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
-        check=True, capture_output=True, text=True).stdout.split()
-    names = [name for name in names if (root / name).is_file()]
+    names = lint_check.tracked_files(root, "*.md")
     return [finding for name in names for finding in check_page(root, name)], len(names)
 
 
@@ -74,31 +69,9 @@ def self_test():
         "docs/a.md": "## Second part\n[up](../README.md)\n[dead](#third-part)\n[dead](a.cc)\n",
     }
     expected = ["README.md:7", "docs/a.md:3", "docs/a.md:4"]
-    with tempfile.TemporaryDirectory() as folder:
-        for name, text in tree.items():
-            path = pathlib.Path(folder, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        subprocess.run(["git", "init", "-q", folder], check=True)
-        findings, _ = check(folder)
-    found = sorted(finding.split(": ")[0] for finding in findings)
-    if found != expected:
-        print(f"self-test: expected {expected}, found {findings}")
-        return 1
-    print(f"self-test: {len(expected)} made-up dead links found, 5 good ones passed")
-    return 0
-
-
-def main(arguments):
-    if arguments == ["--self-test"]:
-        return self_test()
-    root = arguments[0] if arguments else pathlib.Path(__file__).resolve().parent.parent
-    findings, count = check(root)
-    for finding in findings:
-        print(finding)
-    print(f"{count} pages, {len(findings)} findings")
-    return 1 if findings or count == 0 else 0
+    return lint_check.self_test(check, tree, expected, lint_check.place,
+                                f"{len(expected)} made-up dead links found, 5 good ones passed")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(lint_check.run(check, self_test, "pages"))

@@ -7,10 +7,10 @@
 
 import pathlib
 import re
-import subprocess
 import sys
-import tempfile
 import tomllib
+
+import lint_check
 
 SOURCE_SUFFIXES = {".h", ".hpp", ".c", ".cc", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -20,13 +20,8 @@ PUBLIC_PREFIX = "tern/"
 
 def source_files(root):
     """Paths relative to root of all C++ files that git tracks or would track."""
-    listing = subprocess.run(
-        ["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard"],
-        check=True, capture_output=True, text=True).stdout.split("\n")
-    for name in listing:
-        path = pathlib.PurePosixPath(name)
-        if path.suffix in SOURCE_SUFFIXES and (root / path).is_file():
-            yield path
+    paths = map(pathlib.PurePosixPath, lint_check.tracked_files(root))
+    return [path for path in paths if path.suffix in SOURCE_SUFFIXES]
 
 
 def layer_of(path, table):
@@ -74,14 +69,11 @@ def check_table(table):
 
 
 def check(root):
-    root = pathlib.Path(root)
     table = tomllib.loads((root / "tools/layers.toml").read_text(encoding="utf-8"))
+    paths = source_files(root)
     findings = list(check_table(table))
-    count = 0
-    for path in source_files(root):
-        count += 1
-        findings += check_file(root, path, table)
-    return findings, count
+    findings += [finding for path in paths for finding in check_file(root, path, table)]
+    return findings, len(paths)
 
 
 def self_test():
@@ -100,31 +92,9 @@ def self_test():
     }
     expected = ["base/relative.cc:1", "base/up.cc:1", "client_lib/heavy.cc:1",
                 "net/tcp/skips.cc:1", "net/uses_tcp.cc:1", "stray/file.cc"]
-    with tempfile.TemporaryDirectory() as folder:
-        for name, text in tree.items():
-            path = pathlib.Path(folder, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        subprocess.run(["git", "init", "-q", folder], check=True)
-        findings, _ = check(folder)
-    found = sorted(finding.split(": ")[0] for finding in findings)
-    if found != expected:
-        print(f"self-test: expected {expected}, found {findings}")
-        return 1
-    print(f"self-test: {len(expected)} made-up violations found, 3 good files passed")
-    return 0
-
-
-def main(arguments):
-    if arguments == ["--self-test"]:
-        return self_test()
-    root = arguments[0] if arguments else pathlib.Path(__file__).resolve().parent.parent
-    findings, count = check(root)
-    for finding in findings:
-        print(finding)
-    print(f"{count} files, {len(findings)} findings")
-    return 1 if findings or count == 0 else 0
+    return lint_check.self_test(check, tree, expected, lint_check.place,
+                                f"{len(expected)} made-up violations found, 3 good files passed")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(lint_check.run(check, self_test, "files"))

@@ -8,10 +8,10 @@
 import fnmatch
 import pathlib
 import re
-import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass, field
+
+import lint_check
 
 MAX_LINES = 500
 CODE = ["*.h", "*.hpp", "*.c", "*.cc", "*.cu", "*.cuh"]
@@ -88,13 +88,6 @@ def matches(path, globs):
     return any(fnmatch.fnmatchcase(path, glob) for glob in globs)
 
 
-def tracked_files(root):
-    listing = subprocess.run(
-        ["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard"],
-        check=True, capture_output=True, text=True).stdout.split("\n")
-    return [name for name in listing if name and (root / name).is_file()]
-
-
 def text_of(path):
     """The file's text, or None for a binary file."""
     data = path.read_bytes()
@@ -121,8 +114,7 @@ def check_file(root, name):
 
 
 def check(root):
-    root = pathlib.Path(root)
-    names = tracked_files(root)
+    names = lint_check.tracked_files(root)
     return [finding for name in names for finding in check_file(root, name)], len(names)
 
 
@@ -133,31 +125,10 @@ def self_test():
     tree["wire/cast_is_fine.cc"] = "reinterpret_cast<int*>(q);\n"
     tree["base/long_enough.cc"] = "\n" * MAX_LINES
     expected = {rule.name for rule in LINE_RULES + NAME_RULES} | {"length"}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, text in tree.items():
-            path = pathlib.Path(folder, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        subprocess.run(["git", "init", "-q", folder], check=True)
-        findings, _ = check(folder)
-    found = [re.search(r"\[([\w-]+)\]", finding).group(1) for finding in findings]
-    if sorted(found) != sorted(expected):
-        print(f"self-test: expected one of each of {sorted(expected)}, found {findings}")
-        return 1
-    print(f"self-test: {len(expected)} rules found what they are for, 2 good files passed")
-    return 0
-
-
-def main(arguments):
-    if arguments == ["--self-test"]:
-        return self_test()
-    root = arguments[0] if arguments else pathlib.Path(__file__).resolve().parent.parent
-    findings, count = check(root)
-    for finding in findings:
-        print(finding)
-    print(f"{count} files, {len(findings)} findings")
-    return 1 if findings or count == 0 else 0
+    return lint_check.self_test(
+        check, tree, expected, lambda finding: re.search(r"\[([\w-]+)\]", finding).group(1),
+        f"{len(expected)} rules found what they are for, 2 good files passed")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(lint_check.run(check, self_test, "files"))
