@@ -4,13 +4,17 @@
 
 namespace tern::tests {
 
-// How often a test repeats what is random or one of many: all of it, but under a sanitizer a fifth,
-// since everything takes five times as long there. `make test-full` sets TERN_TESTS_AT_LENGTH.
-inline int rounds(int all) {
+// Whether a test should do less of what is random or one of many: under a sanitizer, where
+// everything takes five times as long. `make test-full` sets TERN_TESTS_AT_LENGTH.
+inline bool abridged() {
 #if defined(TERN_SANITIZES)
-  if (std::getenv("TERN_TESTS_AT_LENGTH") == nullptr) return all / 5;
+  return std::getenv("TERN_TESTS_AT_LENGTH") == nullptr;
+#else
+  return false;
 #endif
-  return all;
 }
+
+// How often a test repeats that: all of it, or a fifth.
+inline int rounds(int all) { return abridged() ? all / 5 : all; }
 
 }  // namespace tern::tests

@@ -11,13 +11,15 @@
 #include <vector>
 
 #include "tests/e2e/rank_process.h"
+#include "tests/rounds.h"
 
 namespace tern::e2e {
 namespace {
 
 class Tuner : public ::testing::Test {
  protected:
-  static constexpr const char* kCount = "200001";
+  // Some chunks for each lane of each node.
+  static std::string count() { return tests::abridged() ? "70001" : "200001"; }
 
   explicit Tuner(const std::string& state_ttl = "0s")
       : cluster(2, {"--chunk-bytes", "64KiB", "--lanes", "2", "--state-ttl", state_ttl},
@@ -34,8 +36,8 @@ class Tuner : public ::testing::Test {
     ASSERT_TRUE(cluster.running());
     ranks = Ranks(cluster, ranks_per_node);
     ASSERT_EQ(ranks.join("g", "seed=5"), "");
-    for (const Reply& reply : ranks.ask_all(
-             "declare group=g name=t role=gradient count=" + std::string(kCount) + " " + what)) {
+    for (const Reply& reply :
+         ranks.ask_all("declare group=g name=t role=gradient count=" + count() + " " + what)) {
       ASSERT_TRUE(reply.ok()) << what << ": " << reply;
     }
   }
@@ -164,8 +166,7 @@ TEST_F(Tuner, HasDeltasToo) {
   ASSERT_TRUE(cluster.running());
   ranks = Ranks(cluster, {1, 1});
   ASSERT_EQ(ranks.join("g", "seed=5"), "");
-  for (const Reply& reply :
-       ranks.ask_all("declare group=g name=t role=delta count=" + std::string(kCount))) {
+  for (const Reply& reply : ranks.ask_all("declare group=g name=t role=delta count=" + count())) {
     ASSERT_TRUE(reply.ok()) << reply;
   }
   for (int i = 0; i < 30; ++i) step(std::to_string(i));

@@ -1,0 +1,2 @@
+// Nothing: CMake makes precompiled headers for a target with a source.
+int main() {}
