@@ -90,6 +90,12 @@ void RateWindow::forget_before_change(bool after_bound) noexcept {
 
 double RateWindow::weight(std::size_t age) const noexcept { return kWeights[count_ - 1][age]; }
 
+bool RateWindow::clearly_faster_than(const RateWindow& other) const noexcept {
+  if (count_ < kSamples || other.count_ < kSamples) return false;
+  return *std::min_element(samples_.begin(), samples_.end()) >
+         kBeyondNoise * *std::max_element(other.samples_.begin(), other.samples_.end());
+}
+
 double RateWindow::median() const noexcept { return median_of(samples_, 0, count_); }
 
 }  // namespace tern::tuner

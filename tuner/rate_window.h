@@ -27,6 +27,9 @@ class RateWindow {
   double weight(std::size_t age) const noexcept;
   double mean() const noexcept { return mean_; }
   double median() const noexcept;
+  // Whether it has been beyond doubt: all of its samples are well above all of the other's, and
+  // there are as many of both as can be.
+  bool clearly_faster_than(const RateWindow& other) const noexcept;
   // How often the newest samples were so far from the rest that the rest was forgotten.
   std::uint64_t changes() const noexcept { return changes_; }
   // The newest sample was far above the others: the link may be faster than all that is known of

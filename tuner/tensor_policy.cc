@@ -310,7 +310,9 @@ bool TensorPolicy::plan_probe(const Circumstances& circumstances, const Outlook&
 
 // A peer that the op does not wait for gains nothing from loss: it gets the safest recipe that does
 // not make it, or the lane, the bottleneck. Links may all go through one interface, so that what
-// one gets is taken from the others: their times are added up.
+// one gets is taken from the others: their times are added up. Links that are equal and noisy would
+// each seem fast now and then beside the slowest one, so that only those count that are beyond
+// doubt.
 void TensorPolicy::spread(const Pair& pair, const Circumstances& circumstances) {
   choice_.broadcast = pair.broadcast;
   std::fill(choice_.reduce.begin(), choice_.reduce.end(), pair.reduce);
@@ -335,7 +337,7 @@ void TensorPolicy::spread(const Pair& pair, const Circumstances& circumstances) 
   }
   for (std::size_t peer = 0; peer < choice_.reduce.size(); ++peer) {
     const RateWindow* link = circumstances.peers[peer];
-    if (link == nullptr || !link->known()) continue;
+    if (link == nullptr || !link->clearly_faster_than(*slow)) continue;
     for (CandidateIndex one = 0; one < candidate_count(); ++one) {
       if (one == pair.reduce || !allowed(one)) continue;
       if (records_[one].loss >= records_[pair.reduce].loss) continue;

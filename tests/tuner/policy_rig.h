@@ -58,6 +58,7 @@ struct Rig {
   Circumstances now() const {
     Circumstances result;
     result.peers = peers;
+    result.inbound = inbound;
     result.costs = costs;
     result.round_trip_ns = 50e3;
     return result;
@@ -95,6 +96,7 @@ struct Rig {
                                   {0.25, 0.08, 1.0}};
   std::vector<RateWindow> windows;
   std::vector<const RateWindow*> peers;
+  std::vector<double> inbound;  // told by the peers, in bytes per second
   TensorPolicy policy;
 };
 

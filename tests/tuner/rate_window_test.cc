@@ -96,6 +96,17 @@ TEST(RateWindow, NoiseAndASpikeAreNoChange) {
   EXPECT_EQ(window.changes(), 0u);
 }
 
+TEST(RateWindow, IsClearlyFasterWhenNoSampleLeavesADoubt) {
+  RateWindow slow = filled(1e9);
+  EXPECT_TRUE(filled(1.3e9).clearly_faster_than(slow));
+  EXPECT_FALSE(filled(1.2e9).clearly_faster_than(slow));
+  EXPECT_FALSE(filled(1.3e9, 7).clearly_faster_than(slow));
+  EXPECT_FALSE(filled(1.3e9).clearly_faster_than(filled(1e9, 7)));
+  // Once as fast is enough.
+  slow.observe(1.5e9, false);
+  EXPECT_FALSE(filled(1.3e9).clearly_faster_than(slow));
+}
+
 TEST(RateWindow, RefusesWhatIsNoRate) {
   RateWindow window = filled(1e9);
   for (const double bad : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN(),
