@@ -15,7 +15,7 @@ struct Row {
 constexpr std::array<Row, 4> kLevels{{{"lossless", {0.0, 0.0}},
                                       {"conservative", {0.001, 0.05}},
                                       {"balanced", {0.93, 4.0}},
-                                      {"aggressive", {0.997, 12.0}}}};
+                                      {"aggressive", {0.997, 8.0}}}};
 
 }  // namespace
 
