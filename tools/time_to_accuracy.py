@@ -87,7 +87,7 @@ def measure(options):
         for recipe in STATIC:
             step_ms = trainer.run(LINKS[name], recipe, options.step_count)["step_ms"]
             needed = steps_to(learning[recipe], target, options.evaluate_every)
-            rows[recipe] = {"step_ms": step_ms,
+            rows[recipe] = {"step_ms": step_ms, "diverged": learning[recipe].get("diverged"),
                             "seconds": needed * step_ms / 1e3 if needed else None}
         for level in options.levels:
             whole = name in WHOLE
@@ -113,9 +113,9 @@ def text_of(row):
 def cell(row):
     if row is None or row.get("diverged"):
         return "diverges"
-    seconds = f"{row['seconds']:.1f} s" if row.get("seconds") else "-"
+    seconds = f"{row['seconds']:.1f} s " if row.get("seconds") else ""
     accuracy = f", {100 * row['test_accuracy']:.2f} %" if row.get("test_accuracy") else ""
-    return f"{seconds} ({row['step_ms']:.1f} ms a step{accuracy})"
+    return f"{seconds}({row['step_ms']:.1f} ms a step{accuracy})"
 
 
 def markdown(result):
