@@ -111,7 +111,9 @@ def text_of(row):
 
 
 def cell(row):
-    if row is None or row.get("diverged"):
+    if row is None:
+        return ""
+    if row.get("diverged"):
         return "diverges"
     seconds = f"{row['seconds']:.1f} s " if row.get("seconds") else ""
     accuracy = f", {100 * row['test_accuracy']:.2f} %" if row.get("test_accuracy") else ""

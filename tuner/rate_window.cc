@@ -8,10 +8,11 @@ namespace {
 
 using Samples = std::array<double, RateWindow::kSamples>;
 
-constexpr double kFade = 0.8;           // weight of a sample by that of the next newer one
-constexpr double kChange = 1.6;         // so many times off the median is no noise
-constexpr double kBeyondNoise = 1.25;   // of a lower bound, which errs downwards
-constexpr double kWorthRaising = 1.05;  // below that a bound says nothing new
+constexpr double kFade = 0.8;            // weight of a sample by that of the next newer one
+constexpr double kChange = 1.6;          // so many times off the median is no noise
+constexpr double kBeyondNoise = 1.25;    // of a lower bound, which errs downwards
+constexpr double kClearlyFaster = 1.25;  // so that noise decides nothing
+constexpr double kWorthRaising = 1.05;   // below that a bound says nothing new
 
 // [count - 1][age]: the weight of a sample among so many.
 constexpr auto kWeights = [] {
@@ -48,6 +49,7 @@ void RateWindow::push(double bytes_per_s) noexcept {
 
 void RateWindow::observe(double bytes_per_s, bool limited) noexcept {
   if (!(bytes_per_s > 0.0) || !std::isfinite(bytes_per_s)) return;
+  seen_[seen_count_++ % kSamples] = bytes_per_s;
   const double before = median();
   may_be_faster_ = known() && bytes_per_s > (limited ? kBeyondNoise : kChange) * before;
   if (limited) {
@@ -91,9 +93,12 @@ void RateWindow::forget_before_change(bool after_bound) noexcept {
 double RateWindow::weight(std::size_t age) const noexcept { return kWeights[count_ - 1][age]; }
 
 bool RateWindow::clearly_faster_than(const RateWindow& other) const noexcept {
-  if (count_ < kSamples || other.count_ < kSamples) return false;
-  return *std::min_element(samples_.begin(), samples_.end()) >
-         kBeyondNoise * *std::max_element(other.samples_.begin(), other.samples_.end());
+  if (seen_count_ < kSamples || other.seen_count_ < kSamples) return false;
+  double most_of_other = *std::max_element(other.seen_.begin(), other.seen_.end());
+  for (std::size_t age = 0; age < other.count_; ++age) {
+    most_of_other = std::max(most_of_other, other.samples_[age]);
+  }
+  return *std::min_element(seen_.begin(), seen_.end()) > kClearlyFaster * most_of_other;
 }
 
 double RateWindow::median() const noexcept { return median_of(samples_, 0, count_); }

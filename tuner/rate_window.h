@@ -27,8 +27,9 @@ class RateWindow {
   double weight(std::size_t age) const noexcept;
   double mean() const noexcept { return mean_; }
   double median() const noexcept;
-  // Whether it has been beyond doubt: all of its samples are well above all of the other's, and
-  // there are as many of both as can be.
+  // Whether it is beyond doubt: each of the last eight rates that were seen is well above each of
+  // the other's. Limited ones count too: they err downwards, and whom nobody waits for has no
+  // others.
   bool clearly_faster_than(const RateWindow& other) const noexcept;
   // How often the newest samples were so far from the rest that the rest was forgotten.
   std::uint64_t changes() const noexcept { return changes_; }
@@ -44,6 +45,8 @@ class RateWindow {
 
   std::array<double, kSamples> samples_{};  // newest first
   std::size_t count_ = 0;
+  std::array<double, kSamples> seen_{};  // the last ones, limited or not, in no order
+  std::uint64_t seen_count_ = 0;
   double mean_ = 0.0;
   std::uint64_t changes_ = 0;
   std::uint64_t limited_since_ = 0;

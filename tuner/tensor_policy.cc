@@ -310,9 +310,8 @@ bool TensorPolicy::plan_probe(const Circumstances& circumstances, const Outlook&
 
 // A peer that the op does not wait for gains nothing from loss: it gets the safest recipe that does
 // not make it, or the lane, the bottleneck. Links may all go through one interface, so that what
-// one gets is taken from the others: their times are added up. Links that are equal and noisy would
-// each seem fast now and then beside the slowest one, so that only those count that are beyond
-// doubt.
+// one gets is taken from the others: their times are added up. Beside a slow moment of another node
+// all links look free, so that only those count that are clearly faster than the slowest.
 void TensorPolicy::spread(const Pair& pair, const Circumstances& circumstances) {
   choice_.broadcast = pair.broadcast;
   std::fill(choice_.reduce.begin(), choice_.reduce.end(), pair.reduce);

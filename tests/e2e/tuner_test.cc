@@ -19,7 +19,7 @@ namespace {
 class Tuner : public ::testing::Test {
  protected:
   // Some chunks for each lane of each node.
-  static std::string count() { return tests::abridged() ? "70001" : "200001"; }
+  static std::string count() { return tests::abridged() ? "140001" : "200001"; }
 
   explicit Tuner(const std::string& state_ttl = "0s")
       : cluster(2, {"--chunk-bytes", "64KiB", "--lanes", "2", "--state-ttl", state_ttl},

@@ -96,15 +96,38 @@ TEST(RateWindow, NoiseAndASpikeAreNoChange) {
   EXPECT_EQ(window.changes(), 0u);
 }
 
-TEST(RateWindow, IsClearlyFasterWhenNoSampleLeavesADoubt) {
-  RateWindow slow = filled(1e9);
+TEST(RateWindow, IsClearlyFasterWhenNoRateLeavesADoubt) {
+  const RateWindow slow = filled(1e9);
   EXPECT_TRUE(filled(1.3e9).clearly_faster_than(slow));
   EXPECT_FALSE(filled(1.2e9).clearly_faster_than(slow));
   EXPECT_FALSE(filled(1.3e9, 7).clearly_faster_than(slow));
   EXPECT_FALSE(filled(1.3e9).clearly_faster_than(filled(1e9, 7)));
-  // Once as fast is enough.
-  slow.observe(1.5e9, false);
-  EXPECT_FALSE(filled(1.3e9).clearly_faster_than(slow));
+  // One rate is enough, on either side.
+  RateWindow once_fast = filled(1e9);
+  once_fast.observe(1.2e9, false);
+  EXPECT_FALSE(filled(1.4e9).clearly_faster_than(once_fast));
+  RateWindow once_slow = filled(1.5e9);
+  once_slow.observe(1.1e9, false);
+  EXPECT_FALSE(once_slow.clearly_faster_than(slow));
+  for (int i = 0; i < 7; ++i) once_slow.observe(1.5e9, false);
+  EXPECT_FALSE(once_slow.clearly_faster_than(slow));
+  once_slow.observe(1.5e9, false);
+  EXPECT_TRUE(once_slow.clearly_faster_than(slow));
+}
+
+TEST(RateWindow, LimitedRatesShowThatALinkIsClearlyFaster) {
+  const RateWindow slow = filled(1e9);
+  RateWindow idle;
+  for (int i = 0; i < 7; ++i) idle.observe(3e9, true);
+  EXPECT_FALSE(idle.clearly_faster_than(slow));
+  idle.observe(2e9, true);
+  EXPECT_TRUE(idle.clearly_faster_than(slow));
+  idle.observe(1.1e9, true);
+  EXPECT_FALSE(idle.clearly_faster_than(slow));
+  // What is known of the slow one from when it was full stays true while it is idle.
+  RateWindow idle_too = filled(4e9);
+  for (int i = 0; i < 8; ++i) idle_too.observe(1e8, true);
+  EXPECT_FALSE(filled(3e9).clearly_faster_than(idle_too));
 }
 
 TEST(RateWindow, RefusesWhatIsNoRate) {

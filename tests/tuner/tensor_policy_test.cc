@@ -231,6 +231,18 @@ TEST(TensorPolicy, AFastPeerIsSparedLossWhereAnotherIsTheBottleneck) {
   EXPECT_EQ(choice.broadcast, kThreeLc);
 }
 
+// It has little to send, and so its link is never full.
+TEST(TensorPolicy, AFastPeerIsSparedLossThoughItsLinkIsIdle) {
+  Rig rig(Level::balanced, 0.05, 3);
+  rig.windows[1] = RateWindow();
+  for (int i = 0; i < 8; ++i) rig.windows[1].observe(10.0 * kGbit, true);
+  rig.measure_all();
+  rig.step();
+  const Choice choice = rig.decide();
+  EXPECT_EQ(choice.reduce[0], kThreeLc);
+  EXPECT_LT(rig.losses[choice.reduce[1]], rig.losses[choice.reduce[0]]);
+}
+
 TEST(TensorPolicy, EqualPeersGetTheSame) {
   Rig rig(Level::balanced, 0.1, 4);
   rig.measure_all();
