@@ -171,6 +171,7 @@ class LaneGroup {
   };
   struct ChunkData {  // of a granted chunk this node owns
     collective::OpId op = collective::kNoOp;
+    bool begun = false;  // until then an accumulator is only promised
     std::uint32_t accumulator = kNone;
     std::vector<std::uint32_t> slabs;  // per node, with a reserved receive slab
     std::vector<std::uint32_t> bytes;  // of the block in it
@@ -203,6 +204,7 @@ class LaneGroup {
   void announce(collective::OpId op);
   void grant(const collective::Action& action);
   void contribute(const collective::Action& action);
+  std::byte* begin_sum(collective::ChunkId chunk);
   void add(const collective::Action& action);
   void finish(collective::ChunkId chunk);
   void publish(const collective::Action& action);

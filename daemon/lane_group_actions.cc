@@ -50,8 +50,7 @@ void LaneGroup::carry_out(const Action& action) {
       break;
     case ActionKind::begin: {
       const Part where = part(action.op, ops_.chunk_number(action.chunk));
-      sum_local(action.op, where,
-                lane_->accumulators().slab(chunks_[action.chunk].accumulator).data());
+      sum_local(action.op, where, begin_sum(action.chunk));
       ops_.begun(action.chunk);
       break;
     }
@@ -131,7 +130,8 @@ void LaneGroup::grant(const Action& action) {
     const ChunkId chunk = ops_.chunk_slot(action.op, action.index + i);
     ChunkData& data = chunks_[chunk];
     data.op = action.op;
-    data.accumulator = lane_->accumulators().take();
+    data.begun = false;
+    lane_->accumulators().promise();
     for (std::uint32_t node = 0; node < nodes_; ++node) {
       data.slabs[node] = node == self_ ? kNone : lane_->receive_slabs().take();
     }
@@ -198,12 +198,20 @@ void LaneGroup::scan_reduce_leg(OpId op) {
   }
 }
 
+std::byte* LaneGroup::begin_sum(ChunkId chunk) {
+  ChunkData& data = chunks_[chunk];
+  data.begun = true;
+  data.accumulator = lane_->accumulators().take_promised();
+  return lane_->accumulators().slab(data.accumulator).data();
+}
+
 void LaneGroup::add(const Action& action) {
   const Part where = part(action.op, ops_.chunk_number(action.chunk));
   ChunkData& chunk = chunks_[action.chunk];
   const auto slab = lane_->receive_slabs().slab(chunk.slabs[action.node]);
-  std::byte* accumulator = lane_->accumulators().slab(chunk.accumulator).data();
   const bool first = action.kind == ActionKind::begin_add;
+  std::byte* const accumulator =
+      first ? begin_sum(action.chunk) : lane_->accumulators().slab(chunk.accumulator).data();
   const std::byte* own = nullptr;
   if (first && single_plain_input(action.op)) {
     own = rank_of(action.op, 0).input + where.begin * dtype_bytes(dtype(action.op));
@@ -307,7 +315,10 @@ void LaneGroup::give_receive_slab(std::uint32_t slab) {
 void LaneGroup::release_chunk(ChunkId chunk) {
   ChunkData& data = chunks_[chunk];
   data.op = collective::kNoOp;
-  if (data.accumulator != kNone) {
+  if (!data.begun) {
+    lane_->accumulators().withdraw_promise();
+    --job_->held.accumulators;
+  } else if (data.accumulator != kNone) {
     lane_->accumulators().give(data.accumulator);
     --job_->held.accumulators;
   }

@@ -34,12 +34,24 @@ class SlabPool {
   SlabPool(const SlabPool&) = delete;
   SlabPool& operator=(const SlabPool&) = delete;
 
-  // kNone when all are taken.
+  // kNone when all are taken or promised.
   std::uint32_t take() noexcept {
-    if (free_.empty()) return kNone;
-    const std::uint32_t index = free_.back();
-    free_.pop_back();
-    return index;
+    if (free_count() == 0) return kNone;
+    return pop();
+  }
+  // A promise that take_promised() will find one. Who writes to it much later takes it then: the
+  // one given back last, which is still in the cache.
+  void promise() noexcept {
+    TERN_CHECK(free_count() > 0);
+    ++promised_;
+  }
+  std::uint32_t take_promised() noexcept {
+    withdraw_promise();
+    return pop();
+  }
+  void withdraw_promise() noexcept {
+    TERN_CHECK(promised_ > 0);
+    --promised_;
   }
   void give(std::uint32_t index) noexcept {
     TERN_CHECK(index < count_ && free_.size() < count_);
@@ -51,7 +63,9 @@ class SlabPool {
   }
   // All slabs.
   std::span<std::byte> memory() const noexcept { return {base_, mapping_bytes()}; }
-  std::uint32_t free_count() const noexcept { return static_cast<std::uint32_t>(free_.size()); }
+  std::uint32_t free_count() const noexcept {
+    return static_cast<std::uint32_t>(free_.size()) - promised_;
+  }
   std::uint32_t count() const noexcept { return count_; }
   // Gives the pages back to the kernel; the contents of all slabs are lost. REQUIRES: all are free.
   void drop_pages() noexcept {
@@ -62,9 +76,15 @@ class SlabPool {
 
  private:
   std::size_t mapping_bytes() const noexcept { return std::size_t{count_} * slab_bytes_; }
+  std::uint32_t pop() noexcept {
+    const std::uint32_t index = free_.back();
+    free_.pop_back();
+    return index;
+  }
 
   std::size_t slab_bytes_;
   std::uint32_t count_;
+  std::uint32_t promised_ = 0;
   std::byte* base_ = nullptr;
   std::vector<std::uint32_t> free_;
 };
