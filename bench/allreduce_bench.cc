@@ -57,7 +57,7 @@ struct AllreduceOptions {
   bool all_times = false;
   std::size_t pools = 3;
   std::uint64_t seed = 1;
-  std::string input_file;
+  std::vector<std::string> input_files;
 };
 
 // One contestant's share of a size.
@@ -90,12 +90,11 @@ double median(const std::vector<double>& sorted) {
 // One rank of the measurement.
 class AllreduceBench {
  public:
-  AllreduceBench(const AllreduceOptions& options, std::span<const float> file_values)
+  AllreduceBench(const AllreduceOptions& options, std::span<const std::vector<float>> recorded)
       : options_(options),
         meeting_(options.folder + "/meeting", options.rank, options.size),
         order_(options.seed),
-        inputs_(max_bytes() / sizeof(float), options.pools, options.seed + options.rank,
-                file_values) {}
+        inputs_(inputs(options, recorded)) {}
 
   void run() {
     try {
@@ -111,6 +110,13 @@ class AllreduceBench {
 
  private:
   std::uint64_t max_bytes() const { return std::ranges::max(options_.bytes); }
+
+  static Inputs inputs(const AllreduceOptions& options,
+                       std::span<const std::vector<float>> recorded) {
+    const std::size_t count = std::ranges::max(options.bytes) / sizeof(float);
+    const std::uint64_t seed = options.seed + options.rank;
+    return recorded.empty() ? Inputs(count, options.pools, seed) : Inputs(count, recorded, seed);
+  }
 
   void connect() {
     const auto rank = static_cast<std::int32_t>(options_.rank);
@@ -308,13 +314,14 @@ class AllreduceBench {
 
 void run_allreduce(const AllreduceOptions& options) {
   try {
-    std::vector<float> file_values;
-    if (!options.input_file.empty()) {
-      const Result<Tensor> tensor = read_tensor(options.input_file, std::nullopt);
+    std::vector<std::vector<float>> recorded;
+    for (const std::string& file : options.input_files) {
+      const Result<Tensor> tensor = read_tensor(file, std::nullopt);
       if (!tensor) throw std::runtime_error(tensor.error().text);
-      file_values = to_f32(*tensor);
+      if (tensor->count() == 0) throw std::runtime_error(file + " has no elements");
+      recorded.push_back(to_f32(*tensor));
     }
-    AllreduceBench(options, file_values).run();
+    AllreduceBench(options, recorded).run();
   } catch (const std::exception& error) {
     fmt::print(stderr, "rank {}: {}\n", options.rank, error.what());
     throw CLI::RuntimeError(1);
@@ -354,8 +361,9 @@ void add_allreduce_command(CLI::App& app) {
   command->add_option("--idle", options->idle_seconds, "Seconds to stay idle after the join");
   command->add_option("--pools", options->pools, "Pools of inputs")->check(CLI::PositiveNumber);
   command->add_option("--seed", options->seed, "Of the Gaussian inputs");
-  command->add_option("--input", options->input_file,
-                      "A .npy file (f32, f16 or bf16) instead of Gaussians");
+  command->add_option(
+      "--input", options->input_files,
+      "Instead of Gaussians one tensor at successive steps, .npy of f32, f16 or bf16");
   command->callback([options] {
     std::erase(options->recipes, "none");
     run_allreduce(*options);

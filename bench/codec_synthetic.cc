@@ -79,7 +79,7 @@ void run_synthetic(const CodecOptions& options, const std::vector<codec::Recipe>
     for (const auto name : codec::target::supported()) targets.emplace_back(name);
   }
   const std::size_t count = options.speed_elements();
-  Inputs inputs(count, options.pools, options.seed, {});
+  Inputs inputs(count, options.pools, options.seed);
   SpeedMeter meter(count);
   const double gigabytes = 4e-9 * static_cast<double>(count);
   nlohmann::json rows = nlohmann::json::array();

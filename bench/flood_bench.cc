@@ -43,7 +43,7 @@ void run_flood(const FloodOptions& options) {
     std::span<float> values;
     std::optional<Ticket> ticket;
   };
-  Inputs inputs(count, 1, static_cast<std::uint64_t>(options.rank), {});
+  Inputs inputs(count, 1, static_cast<std::uint64_t>(options.rank));
   std::vector<Place> places;
   for (std::uint32_t i = 0; i < options.in_flight; ++i) {
     const auto values = node.memory().subspan(i * count, count);

@@ -25,18 +25,25 @@ FloatArray::FloatArray(std::size_t count, float value)
   std::fill_n(data_.get(), count_, value);
 }
 
-Inputs::Inputs(std::size_t max_count, std::size_t pools, std::uint64_t seed,
-               std::span<const float> file_values)
-    : engine_(seed) {
+Inputs::Inputs(std::size_t max_count, std::size_t pools, std::uint64_t seed) : engine_(seed) {
   std::normal_distribution<float> normal(0.0f, 0.01f);
   for (std::size_t pool = 0; pool < pools; ++pool) {
     FloatArray& values = pools_.emplace_back(max_count + kSlack, 0.0f);
-    const std::size_t offset = engine_() % (kSlack * kSlack);
-    for (std::size_t i = 0; i < max_count + kSlack; ++i) {
-      values.data()[i] =
-          file_values.empty() ? normal(engine_) : file_values[(i + offset) % file_values.size()];
+    for (float& value : values.span()) value = normal(engine_);
+  }
+}
+
+Inputs::Inputs(std::size_t max_count, std::span<const std::vector<float>> recorded,
+               std::uint64_t seed)
+    : engine_(seed) {
+  for (const std::vector<float>& step : recorded) {
+    FloatArray& values = pools_.emplace_back(max_count + kSlack, 0.0f);
+    for (std::size_t i = 0; i < values.span().size(); ++i) {
+      values.data()[i] = step[i % step.size()];
     }
   }
+  // Ranks, whose seeds follow each other, are at unlike steps: no two have the same gradient.
+  turn_ = seed % pools_.size();
 }
 
 std::span<const float> Inputs::next(std::size_t count) {

@@ -28,10 +28,13 @@ class FloatArray {
 // life than in a training.
 class Inputs {
  public:
-  // Every input has up to `max_count` elements: Gaussian of mean 0 and deviation 0.01, or, where
-  // `file_values` is not empty, those repeated.
-  Inputs(std::size_t max_count, std::size_t pools, std::uint64_t seed,
-         std::span<const float> file_values);
+  // Every input has up to `max_count` elements, Gaussian of mean 0 and deviation 0.01.
+  Inputs(std::size_t max_count, std::size_t pools, std::uint64_t seed);
+
+  // Every input is of one of `recorded`, repeated: a tensor at successive steps. A pool for each,
+  // beginning with that of number `seed`.
+  // Requires: at least one, and none without elements.
+  Inputs(std::size_t max_count, std::span<const std::vector<float>> recorded, std::uint64_t seed);
 
   // Requires: count <= max_count. The sequence depends on the seed alone; the memory is whole cache
   // lines of a pool.

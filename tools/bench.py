@@ -36,6 +36,7 @@ LARGEST = {"100mbit": 16 * MIB}
 FULL = {"sizes": [4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB],
         "links": list(LINKS),
         "recipes": ["raw", "bf16", "3lc:s=1", "3lc:s=1,scale=16384"],
+        "recorded": ["1gbit"], "recorded_sizes": [16 * MIB],
         "many": {4: ["1gbit", "unshaped"], 8: ["1gbit", "unshaped"]},
         "many_size": 4 * MIB, "seconds": 4.0, "iperf_seconds": 3, "idle_seconds": 5.0,
         "codec": ["--size-mib", "64", "--iterations", "12"], "codec_aims": (64, 6)}
@@ -50,7 +51,7 @@ def say(text):
     print(text, flush=True)
 
 
-def run_codec(options, plan):
+def run_codec(options, plan, gradients):
     say("== codecs")
     subprocess.run([options.programs / "tern-bench", "codec", "--json", options.out / "codec.json",
                     *plan["codec"]], check=True)
@@ -59,7 +60,8 @@ def run_codec(options, plan):
                                {row["target"] for row in rows})
     say(bench_codec.markdown(aims))
     say("\n== codecs on a recorded gradient")
-    recorded = bench_codec.measure_recorded(options.programs, *plan["codec_aims"], options.out)
+    recorded = bench_codec.measure_recorded(options.programs / "tern-bench", gradients,
+                                            *plan["codec_aims"], options.out)
     return aims, recorded
 
 
@@ -126,12 +128,13 @@ def refill_us(link):
     return round(1.2 * 8e-3 * burst / rate_gbit(link))
 
 
-def contest(nodes, name, options, plan, link, sizes):
+def contest(nodes, name, options, plan, link, sizes, inputs):
+    """The rows of one link; `inputs` are files of one tensor at successive steps, or none for Gaussians."""
     pause = refill_us(link) if nodes.network else 0
 
     def words(rank):
         more = ["--gloo-address", nodes.address(rank)] if options.gloo else []
-        more += ["--input", options.input] if options.input else []
+        more += ["--input", *inputs] if inputs else []
         return [*more, "--bytes", ",".join(map(str, sizes)), "--seconds", plan["seconds"],
                 "--pause-us", pause, "--seed", options.seed, "--recipe", *plan["recipes"]]
     daemons = nodes.start_daemons()
@@ -140,8 +143,8 @@ def contest(nodes, name, options, plan, link, sizes):
     return rows
 
 
-def run_pair(options, plan, logs):
-    """Two nodes on every link."""
+def run_pair(options, plan, logs, gradients):
+    """Two nodes on every link; on some also with recorded gradients, if there are any."""
     sections = []
     nodes = Nodes("tern-bench", options.programs, logs, loopback=options.loopback)
     try:
@@ -155,9 +158,14 @@ def run_pair(options, plan, logs):
                 nodes.network.shape(link)
             iperf = run_iperf(nodes, plan["iperf_seconds"])
             sizes = [size for size in plan["sizes"] if size <= LARGEST.get(name, size)]
-            rows = contest(nodes, f"pair-{name}", options, plan, link, sizes)
+            rows = contest(nodes, f"pair-{name}", options, plan, link, sizes, options.input)
             sections.append(finish_rows(name, link, iperf, rows))
             say(text_table(sections[-1]))
+            if gradients and name in plan["recorded"]:
+                rows = contest(nodes, f"pair-{name}-recorded", options, plan, link,
+                               plan["recorded_sizes"], gradients)
+                sections.append(finish_rows(f"{name}, recorded", link, None, rows))
+                say(text_table(sections[-1]))
         if nodes.network:
             nodes.network.shape(Link(None))
         idle = measure_idle(nodes, run_ranks, plan["idle_seconds"])
@@ -178,7 +186,7 @@ def run_many(options, plan, logs):
                 if nodes.network:
                     nodes.network.shape(link)
                 rows = contest(nodes, f"many-{name}", options, plan, link,
-                               [plan["many_size"]])
+                               [plan["many_size"]], options.input)
                 sections.append(finish_rows(name, link, None, rows))
                 say(text_table(sections[-1]))
         finally:
@@ -240,20 +248,20 @@ def run(options):
     logs = options.out / "logs"
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
-    programs = ["ternd", "ternctl", "tern-bench"] + (["train_mnist"] if options.codec else [])
-    for program in programs:
+    for program in ("ternd", "ternctl", "tern-bench", "train_mnist"):
         if not (options.programs / program).exists():
             raise NodesError(f"{options.programs / program} is not there; run make bench")
-    codec_aims, recorded = run_codec(options, plan) if options.codec else ([], [])
+    gradients = bench_codec.record_gradients(options.programs, options.out)
+    codec_aims, recorded = run_codec(options, plan, gradients) if options.codec else ([], [])
     real_time = take_real_time(options)
     say("\n== all-reduce" + (", in the real-time class" if real_time else ""))
-    sections, idle, calls = run_pair(options, plan, logs)
+    sections, idle, calls = run_pair(options, plan, logs, [] if options.input else gradients)
     sections += run_many(options, plan, logs)
     aims = all_aims(sections, idle)
     result = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
               "commit": commit_name(), "processor": processor_name(), "cores": os.cpu_count(),
               "kernel": os.uname().release.split("-")[0], "real_time": real_time, "quick": options.quick,
-              "input": options.input or "gaussian", "sections": sections, "idle": idle,
+              "input": "recorded" if options.input else "gaussian", "sections": sections, "idle": idle,
               "system_calls": calls, "aims": aims, "codec_aims": codec_aims,
               "codec_recorded": recorded}
     (options.out / "allreduce.json").write_text(json.dumps(result, indent=1) + "\n",
@@ -284,7 +292,8 @@ def parse_arguments():
     parser.add_argument("--no-gloo", dest="gloo", action="store_false")
     parser.add_argument("--no-real-time", dest="real_time", action="store_false",
                         help="in the ordinary class, in which other work on the machine disturbs")
-    parser.add_argument("--input", help="a .npy file of f32 instead of Gaussians")
+    parser.add_argument("--input", nargs="+", metavar="FILE",
+                        help="instead of Gaussians one tensor at successive steps, .npy")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/bench")

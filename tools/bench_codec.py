@@ -116,15 +116,19 @@ def measure(program, size_mib, iterations, out, targets):
     return rows
 
 
-def measure_recorded(programs, size_mib, iterations, out):
-    """The usual recipes on what a training has recorded: eight successive gradients of one layer."""
+def record_gradients(programs, out):
+    """Eight successive gradients of one layer, as the files of a short training."""
     folder = pathlib.Path(out) / "recorded"
     shutil.rmtree(folder, ignore_errors=True)
     first, last = RECORDED_STEPS[0], RECORDED_STEPS[-1]
     subprocess.run([programs / "train_mnist", "--local", "--steps", str(last + 1), "--record", folder,
                     "--record-steps", f"{first}-{last}"], check=True)
-    files = [folder / f"grad_{RECORDED_TENSOR}_step{step}.npy" for step in RECORDED_STEPS]
-    rows = run(programs / "tern-bench", RECORDED_RECIPES,
+    return [folder / f"grad_{RECORDED_TENSOR}_step{step}.npy" for step in RECORDED_STEPS]
+
+
+def measure_recorded(program, files, size_mib, iterations, out):
+    """The usual recipes on what a training has recorded."""
+    rows = run(program, RECORDED_RECIPES,
                ["--size-mib", size_mib, "--iterations", iterations, "--input", *files],
                pathlib.Path(out) / "codec_recorded.json")
     return list(rows.values())
