@@ -1,7 +1,7 @@
 // The conversions for every vector target. They are the scalar functions of base/half.h in plain
 // loops: they have no branch, so the compiler vectorizes them for the target of the enclosing
 // namespace, and the bits are the reference's by construction.
-#define HWY_DISABLED_TARGETS HWY_SSSE3
+#include "codec/target/compiled.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/convert_highway.cc"
@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tern::codec::HWY_NAMESPACE {
 
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#if TERN_CODEC_HAS_KERNELS
 
 HWY_INLINE std::uint16_t load_u16(const std::byte* bytes) noexcept {
   std::uint16_t value;

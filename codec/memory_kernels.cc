@@ -1,23 +1,22 @@
 // Explicit vectors for what sums energies, because the order of additions is part of the result;
 // the rest is plain loops.
-#define HWY_DISABLED_TARGETS HWY_SSSE3
+#include "codec/target/compiled.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/memory_kernels.cc"
-#include "codec/memory_kernels.h"
-
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 #include <bit>
 
 #include "codec/kernels.h"
+#include "codec/memory_kernels.h"
 #include "codec/target/highway_table.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tern::codec::HWY_NAMESPACE {
 
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#if TERN_CODEC_HAS_KERNELS
 
 namespace hn = hwy::HWY_NAMESPACE;
 

@@ -2,7 +2,7 @@
 //
 // Quantizing goes column by column: the five runs of N columns are read together and their digits
 // are added up in 32-bit lanes, so that nothing crosses lanes until the bytes are narrowed.
-#define HWY_DISABLED_TARGETS HWY_SSSE3
+#include "codec/target/compiled.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/threelc_highway.cc"
@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tern::codec::HWY_NAMESPACE {
 
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#if TERN_CODEC_HAS_KERNELS
 
 namespace hn = hwy::HWY_NAMESPACE;
 

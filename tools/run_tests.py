@@ -41,8 +41,8 @@ def run(command, **options):
     return subprocess.run(command, cwd=ROOT, **options).returncode == 0
 
 
-def configure(preset):
-    return run(["cmake", "--preset", preset], stdout=subprocess.DEVNULL)
+def configure(preset, options=()):
+    return run(["cmake", "--preset", preset, *options], stdout=subprocess.DEVNULL)
 
 
 def names_of_tests(build, selection):
@@ -77,7 +77,7 @@ def read_junit(path, outcome):
 def ctest_stage(stage):
     outcome = Outcome()
     build = f"build/{stage['preset']}"
-    if not configure(stage["preset"]):
+    if not configure(stage["preset"], stage.get("options", ())):
         outcome.failures.append(f"configuring {stage['preset']}")
         return outcome
     selection = []
@@ -127,7 +127,7 @@ def fuzz(build, name, runs):
 def fuzz_stage(stage):
     outcome = Outcome()
     build = f"build/{stage['preset']}"
-    if not configure(stage["preset"]):
+    if not configure(stage["preset"], stage.get("options", ())):
         outcome.failures.append("configuring the fuzz targets")
         return outcome
     known = targets_of_build(build)

@@ -1,6 +1,6 @@
 // The loops of the entropy coders for every vector target. The Huffman loops are plain C++: what
 // they gain from a newer target is shifts by any register (BMI2).
-#define HWY_DISABLED_TARGETS HWY_SSSE3
+#include "codec/target/compiled.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/entropy/entropy_highway.cc"
@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tern::codec::entropy::HWY_NAMESPACE {
 
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#if TERN_CODEC_HAS_KERNELS
 
 namespace hn = hwy::HWY_NAMESPACE;
 

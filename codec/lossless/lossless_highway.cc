@@ -1,5 +1,5 @@
 // The loops for every vector target.
-#define HWY_DISABLED_TARGETS HWY_SSSE3
+#include "codec/target/compiled.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/lossless/lossless_highway.cc"
@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tern::codec::lossless::HWY_NAMESPACE {
 
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#if TERN_CODEC_HAS_KERNELS
 
 namespace hn = hwy::HWY_NAMESPACE;
 

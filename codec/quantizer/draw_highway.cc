@@ -1,5 +1,5 @@
 // The kernels of qsgd and terngrad for every vector target: the plain loops of draw_loops.h.
-#define HWY_DISABLED_TARGETS HWY_SSSE3
+#include "codec/target/compiled.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/quantizer/draw_highway.cc"
@@ -12,7 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tern::codec::quantizer::HWY_NAMESPACE {
 
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#if TERN_CODEC_HAS_KERNELS
 
 TERN_DRAW_TABLE(kTable);
 inline const DrawKernels* draw_table() noexcept { return &kTable; }

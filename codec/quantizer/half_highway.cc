@@ -1,6 +1,6 @@
 // bf16 and fp16 for every vector target: the functions of base/half.h in plain loops without a
 // branch, which the compiler vectorizes for the target of the enclosing namespace.
-#define HWY_DISABLED_TARGETS HWY_SSSE3
+#include "codec/target/compiled.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/quantizer/half_highway.cc"
@@ -17,7 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tern::codec::quantizer::HWY_NAMESPACE {
 
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#if TERN_CODEC_HAS_KERNELS
 
 template <std::uint16_t (*convert)(float) noexcept>
 std::int32_t to_half(const float* __restrict values, std::size_t count,

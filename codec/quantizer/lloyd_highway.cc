@@ -2,7 +2,7 @@
 // them up, and a binary search finds how many middles lie below a value. Where it does not, middles
 // are counted one by one for four vectors of values together, without a branch, and levels are
 // gathered.
-#define HWY_DISABLED_TARGETS HWY_SSSE3
+#include "codec/target/compiled.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/quantizer/lloyd_highway.cc"
@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tern::codec::quantizer::HWY_NAMESPACE {
 
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#if TERN_CODEC_HAS_KERNELS
 
 namespace hn = hwy::HWY_NAMESPACE;
 

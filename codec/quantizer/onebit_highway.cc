@@ -1,6 +1,6 @@
 // The onebit kernels for every vector target. Blocks of 16 elements; the rest is element by
 // element.
-#define HWY_DISABLED_TARGETS HWY_SSSE3
+#include "codec/target/compiled.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/quantizer/onebit_highway.cc"
@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tern::codec::quantizer::HWY_NAMESPACE {
 
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#if TERN_CODEC_HAS_KERNELS
 
 namespace hn = hwy::HWY_NAMESPACE;
 

@@ -1,6 +1,6 @@
 // natural and bitmask for every vector target, as plain loops, which the compiler vectorizes for
 // the target of the enclosing namespace.
-#define HWY_DISABLED_TARGETS HWY_SSSE3
+#include "codec/target/compiled.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/quantizer/plane_highway.cc"
@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tern::codec::quantizer::HWY_NAMESPACE {
 
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#if TERN_CODEC_HAS_KERNELS
 
 // A multiple of 8, so that the codes of a stripe end at a byte.
 inline constexpr std::size_t kPlaneStripe = 512;

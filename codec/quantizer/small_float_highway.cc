@@ -1,6 +1,6 @@
 // fp8 and MX for every vector target: the functions of small_float.h in plain loops, which the
 // compiler vectorizes for the target of the enclosing namespace.
-#define HWY_DISABLED_TARGETS HWY_SSSE3
+#include "codec/target/compiled.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/quantizer/small_float_highway.cc"
@@ -17,7 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tern::codec::quantizer::HWY_NAMESPACE {
 
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#if TERN_CODEC_HAS_KERNELS
 
 // Codes of four bits pass through a buffer of this many bytes, which stays in L1.
 inline constexpr std::size_t kStripe = 16 * kMxBlock;

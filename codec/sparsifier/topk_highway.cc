@@ -3,7 +3,7 @@
 // Gathering makes a mask of 64 elements and then writes positions from it four at a time whether
 // there are four or not: at one in a hundred a branch on every kept element would be guessed wrong
 // about once per element, and one on "more than four" is not.
-#define HWY_DISABLED_TARGETS HWY_SSSE3
+#include "codec/target/compiled.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/sparsifier/topk_highway.cc"
@@ -19,7 +19,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tern::codec::sparsifier::HWY_NAMESPACE {
 
-#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#if TERN_CODEC_HAS_KERNELS
 
 namespace hn = hwy::HWY_NAMESPACE;
 

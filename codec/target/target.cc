@@ -48,7 +48,9 @@ class Registry {
     if ((supported & HWY_AVX3) != 0 && has_vbmi2()) add("avx512_vbmi2", {HWY_AVX3, true});
     if ((supported & HWY_AVX3) != 0) add("avx512", {HWY_AVX3, false});
     if ((supported & HWY_AVX2) != 0) add("avx2", {HWY_AVX2, false});
+#ifndef TERN_FEW_SIMD_TARGETS
     if ((supported & HWY_SSE4) != 0) add("sse4", {HWY_SSE4, false});
+#endif
 #elif HWY_ARCH_ARM_A64
     if ((supported & HWY_NEON) != 0) add("neon", {HWY_NEON, false});
 #else

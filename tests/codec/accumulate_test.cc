@@ -8,7 +8,7 @@
 #include "codec_harness.h"
 
 namespace tern::codec {
-namespace {
+namespace accumulate_test {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -271,5 +271,5 @@ TEST_P(Accumulate, NanReachesTheResult) {
   }
 }
 
-}  // namespace
+}  // namespace accumulate_test
 }  // namespace tern::codec

@@ -8,7 +8,7 @@
 #include "codec/codec.h"
 
 namespace tern::codec {
-namespace {
+namespace codes_test {
 
 class BlockCodes : public testing::Test {
  protected:
@@ -50,5 +50,5 @@ TEST_F(BlockCodes, OfOtherBlocksAreNothing) {
   EXPECT_TRUE(block_codes(header_, {}, workspace_).empty());
 }
 
-}  // namespace
+}  // namespace codes_test
 }  // namespace tern::codec

@@ -8,7 +8,7 @@
 #include "tests/rounds.h"
 
 namespace tern::codec {
-namespace {
+namespace conformance_test {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -241,5 +241,5 @@ TEST_P(CodecConformance, InputThatChangesMeanwhileGivesAValidBlock) {
 }
 #endif
 
-}  // namespace
+}  // namespace conformance_test
 }  // namespace tern::codec

@@ -11,7 +11,7 @@
 #include "stream.h"
 
 namespace tern::codec {
-namespace {
+namespace convergence_test {
 
 constexpr std::size_t kNodes = 8;
 constexpr std::size_t kDimensions = 20;
@@ -146,5 +146,5 @@ TEST(Biased, ErrorFeedbackComesNearerAndEf21Arrives) {
   }
 }
 
-}  // namespace
+}  // namespace convergence_test
 }  // namespace tern::codec

@@ -12,7 +12,7 @@
 #include "stream.h"
 
 namespace tern::codec {
-namespace {
+namespace divergence_test {
 
 // f_i(x) = <a_i, x>^2 + 1/4 |x|^2 on three nodes. All have their optimum at 0. On the line
 // x = c (1, 1, 1) the gradient of f_i is c (2 a_i + 1/2): its largest element is -11/2 c, at i,
@@ -152,5 +152,5 @@ TEST(Divergence, SignsWithErrorFeedbackReachTheOptimum) {
   }
 }
 
-}  // namespace
+}  // namespace divergence_test
 }  // namespace tern::codec

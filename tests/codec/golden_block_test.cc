@@ -8,7 +8,7 @@
 #include "codec_harness.h"
 
 namespace tern::codec {
-namespace {
+namespace golden_block_test {
 
 std::vector<std::byte> read_hex(const std::filesystem::path& path) {
   std::ifstream file(path);
@@ -79,5 +79,5 @@ TEST(GoldenBlock, NonfiniteRawKeepsItsBytes) {
   EXPECT_EQ(values[1], std::numeric_limits<float>::infinity());
 }
 
-}  // namespace
+}  // namespace golden_block_test
 }  // namespace tern::codec

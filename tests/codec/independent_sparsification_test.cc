@@ -10,7 +10,7 @@
 #include "codec_harness.h"
 
 namespace tern::codec {
-namespace {
+namespace independent_sparsification_test {
 
 constexpr std::size_t kCount = 40;
 constexpr std::uint64_t kNodes = 8;
@@ -140,5 +140,5 @@ TEST_P(IndependentSparsification, IsegaIsDianaBitByBit) {
   EXPECT_LT(alike, 200);  // two blocks of eight coincide once in sixteen times
 }
 
-}  // namespace
+}  // namespace independent_sparsification_test
 }  // namespace tern::codec

@@ -9,7 +9,7 @@
 #include "codec_harness.h"
 
 namespace tern::codec {
-namespace {
+namespace linearity_test {
 
 constexpr std::size_t kCount = 1000;
 constexpr std::size_t kBlock = 64;
@@ -60,5 +60,5 @@ TEST_P(Linearity, SumOfDecodedBlocksIsTheStepTimesTheSumOfCodes) {
   }
 }
 
-}  // namespace
+}  // namespace linearity_test
 }  // namespace tern::codec

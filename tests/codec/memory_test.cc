@@ -8,7 +8,7 @@
 #include "stream.h"
 
 namespace tern::codec {
-namespace {
+namespace memory_test {
 
 constexpr std::size_t kDimensions = 20;
 using Vector = std::vector<double>;
@@ -121,5 +121,5 @@ TEST(ErrorFeedbackInvariant, ReplicaPlusServerResidualIsTheModel) {
   }
 }
 
-}  // namespace
+}  // namespace memory_test
 }  // namespace tern::codec

@@ -6,7 +6,7 @@
 #include <random>
 
 namespace tern::codec {
-namespace {
+namespace recipe_test {
 
 using testing::HasSubstr;
 
@@ -188,5 +188,5 @@ TEST(Recipe, HostileTextIsBoundedAndPrintable) {
   EXPECT_EQ(recipe.error().text.find('\x1b'), std::string::npos);
 }
 
-}  // namespace
+}  // namespace recipe_test
 }  // namespace tern::codec

@@ -16,7 +16,7 @@
 #include "golden_book.h"
 
 namespace tern::codec {
-namespace {
+namespace staged_golden_test {
 
 namespace fs = std::filesystem;
 
@@ -238,5 +238,5 @@ TEST(StagedGolden, AnUnknownCodebookIsRefused) {
       DecodeStatus::unknown_codebook);
 }
 
-}  // namespace
+}  // namespace staged_golden_test
 }  // namespace tern::codec

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace tern::codec {
-namespace {
+namespace target_test {
 
 TEST(Target, ScalarIsAlwaysThereAndLast) {
   ASSERT_FALSE(target::supported().empty());
@@ -21,5 +21,5 @@ TEST(Target, ForcingNamesTheTargetAndAutoReturnsToTheBest) {
   EXPECT_EQ(target::name(), target::supported().front());
 }
 
-}  // namespace
+}  // namespace target_test
 }  // namespace tern::codec

@@ -12,7 +12,7 @@
 #include "threelc_oracle.h"
 
 namespace tern::codec {
-namespace {
+namespace threelc_test {
 
 class Threelc : public testing::TestWithParam<std::string> {
  protected:
@@ -341,5 +341,5 @@ TEST_P(Threelc, EnergiesAreTheSameOnEveryTarget) {
   EXPECT_EQ(here.result.residual_energy, scalar.result.residual_energy);
 }
 
-}  // namespace
+}  // namespace threelc_test
 }  // namespace tern::codec

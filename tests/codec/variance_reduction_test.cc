@@ -11,7 +11,7 @@
 #include "stream.h"
 
 namespace tern::codec {
-namespace {
+namespace variance_reduction_test {
 
 constexpr std::size_t kNodes = 8, kSamples = 16, kDimensions = 10;
 constexpr double kRidge = 0.1, kRate = 0.062;
@@ -189,5 +189,5 @@ TEST_P(VarianceReduction, AndDianaAloneStall) {
   EXPECT_GT(descend(none, Variate::saga).smallest, 1e-4);
 }
 
-}  // namespace
+}  // namespace variance_reduction_test
 }  // namespace tern::codec

@@ -5,7 +5,7 @@
 #include <vector>
 
 namespace tern::collective {
-namespace {
+namespace chunk_map_test {
 
 using Ownership = ChunkMap::Ownership;
 
@@ -105,5 +105,5 @@ TEST(ChunkMap, OwnersOfDifferentTensorsStartAtDifferentNodes) {
   EXPECT_NE(sharding_of({4, 1, 1, 1, false}).owner(0), sharding_of({4, 1, 1, 2, false}).owner(0));
 }
 
-}  // namespace
+}  // namespace chunk_map_test
 }  // namespace tern::collective

@@ -3,7 +3,7 @@
 #include "group_ops_net.h"
 
 namespace tern::collective {
-namespace {
+namespace group_ops_failure_test {
 
 using testing::Test;
 
@@ -384,5 +384,5 @@ TEST(GroupOpsProtocol, MoreAnnouncementsThanAllowedAreRefused) {
   EXPECT_LE(accepted, 12u);
 }
 
-}  // namespace
+}  // namespace group_ops_failure_test
 }  // namespace tern::collective

@@ -8,7 +8,7 @@
 #include "group_ops_net.h"
 
 namespace tern::collective {
-namespace {
+namespace group_ops_random_test {
 
 struct Planned {
   OpKey key;
@@ -161,5 +161,5 @@ TEST(GroupOpsRandom, EverythingEndsWhenAnOpIsCancelled) {
     run_seed(first_seed() + i, true);
 }
 
-}  // namespace
+}  // namespace group_ops_random_test
 }  // namespace tern::collective

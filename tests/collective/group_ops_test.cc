@@ -3,7 +3,7 @@
 #include "group_ops_net.h"
 
 namespace tern::collective {
-namespace {
+namespace group_ops_test {
 
 constexpr OpKey kX{7, 0};
 constexpr OpKey kY{8, 0};
@@ -304,5 +304,5 @@ TEST(GroupOps, ASubmissionTwiceIsADuplicate) {
             GroupOps::SubmitResult::duplicate);
 }
 
-}  // namespace
+}  // namespace group_ops_test
 }  // namespace tern::collective

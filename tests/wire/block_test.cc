@@ -6,7 +6,7 @@
 #include <cstring>
 
 namespace tern::wire {
-namespace {
+namespace block_test {
 
 using HeaderBytes = std::array<std::byte, kBlockHeaderBytes>;
 
@@ -122,5 +122,5 @@ TEST(BlockHeader, EveryErrorHasAText) {
   }
 }
 
-}  // namespace
+}  // namespace block_test
 }  // namespace tern::wire

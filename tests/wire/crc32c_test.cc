@@ -6,7 +6,7 @@
 #include <string_view>
 
 namespace tern::wire {
-namespace {
+namespace crc32c_test {
 
 std::uint32_t of(std::string_view text, std::uint32_t crc = 0) {
   return crc32c(std::as_bytes(std::span(text.data(), text.size())), crc);
@@ -30,5 +30,5 @@ TEST(Crc32c, ContinuesAnEarlierResult) {
   }
 }
 
-}  // namespace
+}  // namespace crc32c_test
 }  // namespace tern::wire

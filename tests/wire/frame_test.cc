@@ -10,7 +10,7 @@
 #include "wire/crc32c.h"
 
 namespace tern::wire {
-namespace {
+namespace frame_test {
 
 using Bytes = std::array<std::byte, kFrameHeaderBytes>;
 
@@ -109,5 +109,5 @@ TEST(Frame, EveryErrorHasItsOwnText) {
   }
 }
 
-}  // namespace
+}  // namespace frame_test
 }  // namespace tern::wire

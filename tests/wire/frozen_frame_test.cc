@@ -19,7 +19,7 @@
 #include "wire/rdma.h"
 
 namespace tern::wire {
-namespace {
+namespace frozen_frame_test {
 
 struct FrozenHeader {
   std::uint32_t magic;
@@ -278,5 +278,5 @@ TEST(FrozenFrame, GoldenRdmaDecline) {
   EXPECT_EQ(std::memcmp(&again, bytes.data(), sizeof again), 0);
 }
 
-}  // namespace
+}  // namespace frozen_frame_test
 }  // namespace tern::wire

@@ -6,7 +6,7 @@
 #include <functional>
 
 namespace tern::wire {
-namespace {
+namespace hello_test {
 
 HelloBody sample() {
   HelloBody body;
@@ -80,5 +80,5 @@ TEST(Hello, ARefusalCarriesItsReasonAndCutsLongText) {
   EXPECT_EQ(std::string(frame.body.text), longest.substr(0, 247));
 }
 
-}  // namespace
+}  // namespace hello_test
 }  // namespace tern::wire

@@ -11,7 +11,7 @@
 #include "wire/crc32c.h"
 
 namespace tern::wire {
-namespace {
+namespace rdma_test {
 
 RdmaBody good_body() {
   RdmaBody body;
@@ -117,5 +117,5 @@ TEST(FrozenRdma, NumbersAndPlacesAreThoseOfVersionOne) {
   EXPECT_EQ(offsetof(RdmaBody, reserved), 48u);
 }
 
-}  // namespace
+}  // namespace rdma_test
 }  // namespace tern::wire

@@ -13,7 +13,7 @@
 #include "wire/rdma.h"
 
 namespace tern::wire {
-namespace {
+namespace wire_format_page_test {
 
 const testing::LayoutPage& page() {
   static const testing::LayoutPage page(TERN_WIRE_FORMAT_PAGE);
@@ -146,5 +146,5 @@ TEST(CodecsPage, BlockHeaderAgrees) {
   stage(offsetof(BlockStages, levels), "u16", "levels");
 }
 
-}  // namespace
+}  // namespace wire_format_page_test
 }  // namespace tern::wire

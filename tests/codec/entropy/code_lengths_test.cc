@@ -6,7 +6,7 @@
 #include "entropy_harness.h"
 
 namespace tern::codec::entropy {
-namespace {
+namespace code_lengths_test {
 
 constexpr std::array<std::uint64_t, 6> kTextbook = {45, 13, 12, 16, 9, 5};
 
@@ -121,5 +121,5 @@ TEST(HuffmanTables, EntriesHoldWholeSymbolsOnly) {
   EXPECT_EQ(table->entries[0b10010111011], 0x0300'0000'0302'0109u);
 }
 
-}  // namespace
+}  // namespace code_lengths_test
 }  // namespace tern::codec::entropy

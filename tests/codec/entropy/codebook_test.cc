@@ -3,7 +3,7 @@
 #include "entropy_harness.h"
 
 namespace tern::codec::entropy {
-namespace {
+namespace codebook_test {
 
 Codebook trained(const std::string& name = "weights-1", std::string_view on = "gaussian") {
   std::array<std::uint64_t, 256> histogram{};
@@ -80,5 +80,5 @@ TEST(Codebook, BlocksNameTheirBook) {
   ASSERT_TRUE(install_codebooks({}).has_value());
 }
 
-}  // namespace
+}  // namespace codebook_test
 }  // namespace tern::codec::entropy

@@ -3,7 +3,7 @@
 #include "entropy_harness.h"
 
 namespace tern::codec::entropy {
-namespace {
+namespace entropy_test {
 
 class EntropyConformance : public testing::TestWithParam<std::string> {
  protected:
@@ -132,5 +132,5 @@ TEST_P(EntropyConformance, EveryTargetWritesTheSameBytes) {
 INSTANTIATE_TEST_SUITE_P(Targets, EntropyConformance, testing::ValuesIn(target_names()),
                          [](const auto& tested) { return tested.param; });
 
-}  // namespace
+}  // namespace entropy_test
 }  // namespace tern::codec::entropy

@@ -2,7 +2,7 @@
 #include "entropy_harness.h"
 
 namespace tern::codec::entropy {
-namespace {
+namespace hostile_test {
 
 class HostileEntropy : public testing::TestWithParam<std::string> {
  protected:
@@ -100,5 +100,5 @@ TEST_P(HostileEntropy, IncompleteAndOverfullCodesAreRefused) {
 INSTANTIATE_TEST_SUITE_P(Targets, HostileEntropy, testing::ValuesIn(target_names()),
                          [](const auto& tested) { return tested.param; });
 
-}  // namespace
+}  // namespace hostile_test
 }  // namespace tern::codec::entropy

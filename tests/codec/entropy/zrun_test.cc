@@ -1,7 +1,7 @@
 #include "entropy_harness.h"
 
 namespace tern::codec::entropy {
-namespace {
+namespace zrun_test {
 
 class ZeroRun : public testing::TestWithParam<std::string> {
  protected:
@@ -50,5 +50,5 @@ TEST_P(ZeroRun, NeverExpandsBeyondItsBound) {
 INSTANTIATE_TEST_SUITE_P(Targets, ZeroRun, testing::ValuesIn(target_names()),
                          [](const auto& tested) { return tested.param; });
 
-}  // namespace
+}  // namespace zrun_test
 }  // namespace tern::codec::entropy

@@ -1,7 +1,7 @@
 #include "lossless_harness.h"
 
 namespace tern::codec::lossless {
-namespace {
+namespace split_test {
 
 class Split : public testing::TestWithParam<std::string> {
  protected:
@@ -93,5 +93,5 @@ TEST_P(Split, NoiseDoesNotFitAndPartsOfElementsAreRefused) {
 INSTANTIATE_TEST_SUITE_P(Targets, Split, testing::ValuesIn(target_names()),
                          [](const auto& tested) { return tested.param; });
 
-}  // namespace
+}  // namespace split_test
 }  // namespace tern::codec::lossless

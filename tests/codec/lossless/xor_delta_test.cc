@@ -1,7 +1,7 @@
 #include "lossless_harness.h"
 
 namespace tern::codec::lossless {
-namespace {
+namespace xor_delta_test {
 
 // A sender and a receiver of one stream.
 class XorDelta : public testing::TestWithParam<std::string> {
@@ -143,5 +143,5 @@ TEST_P(XorDelta, FailureLeavesLastAlone) {
 INSTANTIATE_TEST_SUITE_P(Targets, XorDelta, testing::ValuesIn(target_names()),
                          [](const auto& tested) { return tested.param; });
 
-}  // namespace
+}  // namespace xor_delta_test
 }  // namespace tern::codec::lossless

@@ -3,7 +3,7 @@
 #include "quantizer_harness.h"
 
 namespace tern::codec::quantizer {
-namespace {
+namespace every_target_test {
 
 struct Row {
   const char* name;
@@ -200,5 +200,5 @@ TEST(EveryQuantizer, ParametersThatDoNotExistAreNotValid) {
   EXPECT_TRUE(valid(of(Kind::mxfp4, 0, 32)));
 }
 
-}  // namespace
+}  // namespace every_target_test
 }  // namespace tern::codec::quantizer

@@ -3,7 +3,7 @@
 #include "quantizer_harness.h"
 
 namespace tern::codec::quantizer {
-namespace {
+namespace half_test {
 
 class Half : public testing::TestWithParam<std::string> {
  protected:
@@ -56,5 +56,5 @@ TEST_P(Half, ErrorIsHalfAUnitAtMost) {
   }
 }
 
-}  // namespace
+}  // namespace half_test
 }  // namespace tern::codec::quantizer

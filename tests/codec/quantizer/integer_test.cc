@@ -2,7 +2,7 @@
 #include "quantizer_harness.h"
 
 namespace tern::codec::quantizer {
-namespace {
+namespace integer_test {
 
 Params integer(unsigned bits, std::uint32_t block, bool stochastic = false) {
   Params params;
@@ -132,5 +132,5 @@ TEST_P(Integer, RoundsToNearestWhereAContractionNeedsIt) {
   EXPECT_NE(quantized(integer(8, 256, true), values, input), quantized(integer(8, 256), values));
 }
 
-}  // namespace
+}  // namespace integer_test
 }  // namespace tern::codec::quantizer

@@ -6,7 +6,7 @@
 #include "quantizing.h"
 
 namespace tern::codec::quantizer {
-namespace {
+namespace lloyd_test {
 
 Params lloyd(std::uint8_t bits) { return {.kind = Kind::lloyd, .bits = bits}; }
 
@@ -229,5 +229,5 @@ TEST(Pack, IsLittleEndianInBitsAndReversible) {
   }
 }
 
-}  // namespace
+}  // namespace lloyd_test
 }  // namespace tern::codec::quantizer

@@ -1,7 +1,7 @@
 #include "quantizing.h"
 
 namespace tern::codec::quantizer {
-namespace {
+namespace onebit_test {
 
 Params onebit(std::uint32_t block = 0) { return {.kind = Kind::onebit, .block = block}; }
 
@@ -86,5 +86,5 @@ TEST(Onebit, RefusesMeansOnTheWrongSideAndBitsBeyondTheEnd) {
   EXPECT_FALSE(dequantize(onebit(), codes.side.data(), codes.body.data(), out));
 }
 
-}  // namespace
+}  // namespace onebit_test
 }  // namespace tern::codec::quantizer

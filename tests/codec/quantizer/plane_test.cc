@@ -2,7 +2,7 @@
 #include "quantizer_harness.h"
 
 namespace tern::codec::quantizer {
-namespace {
+namespace plane_test {
 
 const Params kNaturalParams{.kind = Kind::natural};
 
@@ -130,5 +130,5 @@ TEST_P(Planes, BitmaskRefusesInfinity) {
   EXPECT_FALSE(dequantized(bitmask(7), codes, 2).ok);
 }
 
-}  // namespace
+}  // namespace plane_test
 }  // namespace tern::codec::quantizer

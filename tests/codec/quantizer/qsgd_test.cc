@@ -2,7 +2,7 @@
 #include "quantizing.h"
 
 namespace tern::codec::quantizer {
-namespace {
+namespace qsgd_test {
 
 Params qsgd(std::uint16_t levels, bool two_norm, std::uint32_t block = 0) {
   return {.kind = Kind::qsgd, .levels = levels, .block = block, .two_norm = two_norm};
@@ -108,5 +108,5 @@ TEST(Qsgd, SpecialValues) {
   }
 }
 
-}  // namespace
+}  // namespace qsgd_test
 }  // namespace tern::codec::quantizer

@@ -96,9 +96,9 @@ inline void expect_same_everywhere(const Params& params) {
 
 // Random bytes: no write beyond the output, and nothing that is not finite.
 inline void expect_hostile_bytes_do_no_harm(const Params& params) {
-  constexpr std::uint64_t kSeed = 21;
-  SCOPED_TRACE(testing::Message() << "seed " << kSeed);
-  std::mt19937_64 random(kSeed);
+  constexpr std::uint64_t kHostileSeed = 21;
+  SCOPED_TRACE(testing::Message() << "seed " << kHostileSeed);
+  std::mt19937_64 random(kHostileSeed);
   constexpr std::size_t kCount = 333;
   const Coded good = coded(params, gaussian(kCount, 2), {.values = {}, .key = 1});
   for (int i = 0; i < 2000; ++i) {

@@ -3,7 +3,7 @@
 #include "quantizer_harness.h"
 
 namespace tern::codec::quantizer {
-namespace {
+namespace small_float_test {
 
 class SmallFloats : public testing::TestWithParam<std::string> {
  protected:
@@ -136,5 +136,5 @@ TEST_P(SmallFloats, RefusesCodesThatDoNotExist) {
   }
 }
 
-}  // namespace
+}  // namespace small_float_test
 }  // namespace tern::codec::quantizer

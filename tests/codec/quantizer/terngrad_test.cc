@@ -1,7 +1,7 @@
 #include "quantizing.h"
 
 namespace tern::codec::quantizer {
-namespace {
+namespace terngrad_test {
 
 Params terngrad(float clip = 0.0f, std::uint32_t block = 0) {
   return {.kind = Kind::terngrad, .block = block, .clip = clip};
@@ -48,5 +48,5 @@ TEST(Terngrad, WorkedBytes) {
   EXPECT_EQ(decoded(terngrad(), codes, 8), values);
 }
 
-}  // namespace
+}  // namespace terngrad_test
 }  // namespace tern::codec::quantizer

@@ -5,7 +5,7 @@
 #include "sparsifier_harness.h"
 
 namespace tern::codec::sparsifier {
-namespace {
+namespace positions_test {
 
 std::vector<std::byte> written(const std::vector<std::uint32_t>& positions, std::size_t elements) {
   Guarded<std::byte> out(position_bytes(positions.size(), elements), 0, std::byte{0xa5});
@@ -96,5 +96,5 @@ TEST(Positions, RefuseDescendingLowParts) {
   EXPECT_FALSE(read_positions(bytes, 64, out, read));
 }
 
-}  // namespace
+}  // namespace positions_test
 }  // namespace tern::codec::sparsifier

@@ -5,7 +5,7 @@
 #include "sparsifier_harness.h"
 
 namespace tern::codec::sparsifier {
-namespace {
+namespace sparsifier_test {
 
 const Params kParams[] = {
     {.kind = Kind::topk, .share = 0.01f},
@@ -126,5 +126,5 @@ TEST(Sparsifier, ReaderKnowsNoOtherKind) {
   EXPECT_FALSE(read_section(static_cast<Kind>(200), bytes, 8, positions, read));
 }
 
-}  // namespace
+}  // namespace sparsifier_test
 }  // namespace tern::codec::sparsifier

@@ -5,7 +5,7 @@
 #include "sparsifier_harness.h"
 
 namespace tern::codec::sparsifier {
-namespace {
+namespace strata_test {
 
 constexpr int kDraws = 20000;
 
@@ -150,5 +150,5 @@ TEST(RandomK, IndependentMasksCostLittleAndSameMasksCostMuch) {
   EXPECT_GE(Descent::iterations(Descent::Masks::same), 8 * plain);
 }
 
-}  // namespace
+}  // namespace strata_test
 }  // namespace tern::codec::sparsifier

@@ -5,7 +5,7 @@
 #include "sparsifier_harness.h"
 
 namespace tern::codec::sparsifier {
-namespace {
+namespace topk_test {
 
 TEST(TopK, ExactKeepsTheLargestAndOfTiesTheFirst) {
   constexpr std::uint64_t kSeed = 8;
@@ -109,5 +109,5 @@ TEST(TopK, CapsEqualMagnitudesAtTheBound) {
 
 TEST(TopK, IsBiased) { EXPECT_LT(omega({.kind = Kind::topk, .share = 0.1f}, 100), 0.0); }
 
-}  // namespace
+}  // namespace topk_test
 }  // namespace tern::codec::sparsifier
