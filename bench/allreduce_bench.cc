@@ -314,6 +314,10 @@ class AllreduceBench {
 
 void run_allreduce(const AllreduceOptions& options) {
   try {
+    if (!options.input_files.empty() && options.input_files.size() < options.size) {
+      throw std::runtime_error(fmt::format("--input has {} files for {} ranks: give one for each",
+                                           options.input_files.size(), options.size));
+    }
     std::vector<std::vector<float>> recorded;
     for (const std::string& file : options.input_files) {
       const Result<Tensor> tensor = read_tensor(file, std::nullopt);
@@ -359,11 +363,13 @@ void add_allreduce_command(CLI::App& app) {
   command->add_flag("--all-times", options->all_times,
                     "Print the time of every round, and when it was");
   command->add_option("--idle", options->idle_seconds, "Seconds to stay idle after the join");
-  command->add_option("--pools", options->pools, "Pools of inputs")->check(CLI::PositiveNumber);
-  command->add_option("--seed", options->seed, "Of the Gaussian inputs");
+  command->add_option("--pools", options->pools, "Pools of Gaussian inputs")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--seed", options->seed, "Of the inputs and of the contestants' order");
   command->add_option(
       "--input", options->input_files,
-      "Instead of Gaussians one tensor at successive steps, .npy of f32, f16 or bf16");
+      "Instead of Gaussians one tensor at successive steps, as many as ranks or more: "
+      ".npy of f32, f16 or bf16");
   command->callback([options] {
     std::erase(options->recipes, "none");
     run_allreduce(*options);

@@ -35,9 +35,9 @@ Inputs::Inputs(std::size_t max_count, std::size_t pools, std::uint64_t seed) : e
 
 Inputs::Inputs(std::size_t max_count, std::span<const std::vector<float>> recorded,
                std::uint64_t seed)
-    : engine_(seed) {
+    : places_(1) {  // an element is the same parameter in every step
   for (const std::vector<float>& step : recorded) {
-    FloatArray& values = pools_.emplace_back(max_count + kSlack, 0.0f);
+    FloatArray& values = pools_.emplace_back(max_count, 0.0f);
     for (std::size_t i = 0; i < values.span().size(); ++i) {
       values.data()[i] = step[i % step.size()];
     }
@@ -48,8 +48,7 @@ Inputs::Inputs(std::size_t max_count, std::span<const std::vector<float>> record
 
 std::span<const float> Inputs::next(std::size_t count) {
   const FloatArray& pool = pools_[turn_++ % pools_.size()];
-  constexpr std::size_t kLine = 64 / sizeof(float);
-  return pool.span().subspan(engine_() % (kSlack / kLine) * kLine, count);
+  return pool.span().subspan(engine_() % places_ * kLine, count);
 }
 
 }  // namespace tern::bench

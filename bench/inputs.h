@@ -23,16 +23,16 @@ class FloatArray {
   std::unique_ptr<float, void (*)(void*)> data_;
 };
 
-// Inputs that no iteration repeats: several pools, each entered at another place every time. A
-// codec with a residual that sees zeros, a constant or one buffer again and again has an easier
-// life than in a training.
+// Inputs that are new in every iteration: several pools in turn, and Gaussian ones entered at
+// another place every time. A codec with a residual that sees zeros, a constant or one buffer again
+// and again has an easier life than in a training.
 class Inputs {
  public:
   // Every input has up to `max_count` elements, Gaussian of mean 0 and deviation 0.01.
   Inputs(std::size_t max_count, std::size_t pools, std::uint64_t seed);
 
-  // Every input is of one of `recorded`, repeated: a tensor at successive steps. A pool for each,
-  // beginning with that of number `seed`.
+  // A tensor at successive steps, over and over, beginning with step `seed`; each is repeated until
+  // it is long enough. Holds all of them at that length.
   // Requires: at least one, and none without elements.
   Inputs(std::size_t max_count, std::span<const std::vector<float>> recorded, std::uint64_t seed);
 
@@ -42,7 +42,9 @@ class Inputs {
 
  private:
   static constexpr std::size_t kSlack = std::size_t{1} << 16;
+  static constexpr std::size_t kLine = 64 / sizeof(float);
   std::mt19937_64 engine_;
+  std::size_t places_ = kSlack / kLine;  // at which a pool is entered
   std::size_t turn_ = 0;
   std::vector<FloatArray> pools_;
 };

@@ -288,10 +288,14 @@ class LaneGroup {
   tuner::CandidateIndex& choice_of(collective::OpId op, std::uint32_t node) {
     return choices_[op * nodes_ + node];
   }
+
+  // One scale for a whole tensor (lane_group_park.cc).
   void scan_reduce_leg(collective::OpId op);
   bool park_sum(collective::ChunkId chunk);
   void finish_parked(const collective::Action& action);
   void forget_parked(collective::OpId op);
+
+  // Steps of the actions and of delivery.
   void add_elements(collective::OpId op, const Part& part, const std::byte* elements,
                     const std::byte* own, std::byte* accumulator) const;
   const char* add_block(collective::OpId op, std::uint32_t number, std::uint32_t sender,

@@ -248,20 +248,22 @@ def run(options):
     logs = options.out / "logs"
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
-    for program in ("ternd", "ternctl", "tern-bench", "train_mnist"):
+    related = not options.input and not options.loopback and set(plan["links"]) & set(plan["recorded"])
+    records = options.codec or related
+    for program in ["ternd", "ternctl", "tern-bench"] + (["train_mnist"] if records else []):
         if not (options.programs / program).exists():
             raise NodesError(f"{options.programs / program} is not there; run make bench")
-    gradients = bench_codec.record_gradients(options.programs, options.out)
+    gradients = bench_codec.record_gradients(options.programs, options.out) if records else []
     codec_aims, recorded = run_codec(options, plan, gradients) if options.codec else ([], [])
     real_time = take_real_time(options)
     say("\n== all-reduce" + (", in the real-time class" if real_time else ""))
-    sections, idle, calls = run_pair(options, plan, logs, [] if options.input else gradients)
+    sections, idle, calls = run_pair(options, plan, logs, gradients if related else [])
     sections += run_many(options, plan, logs)
     aims = all_aims(sections, idle)
     result = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
               "commit": commit_name(), "processor": processor_name(), "cores": os.cpu_count(),
               "kernel": os.uname().release.split("-")[0], "real_time": real_time, "quick": options.quick,
-              "input": "recorded" if options.input else "gaussian", "sections": sections, "idle": idle,
+              "input": options.input or "gaussian", "sections": sections, "idle": idle,
               "system_calls": calls, "aims": aims, "codec_aims": codec_aims,
               "codec_recorded": recorded}
     (options.out / "allreduce.json").write_text(json.dumps(result, indent=1) + "\n",
@@ -293,7 +295,7 @@ def parse_arguments():
     parser.add_argument("--no-real-time", dest="real_time", action="store_false",
                         help="in the ordinary class, in which other work on the machine disturbs")
     parser.add_argument("--input", nargs="+", metavar="FILE",
-                        help="instead of Gaussians one tensor at successive steps, .npy")
+                        help="instead of Gaussians one tensor at successive steps, .npy, a file or more for each rank")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/bench")

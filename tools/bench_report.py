@@ -161,7 +161,8 @@ def aims_table(aims):
 
 def environment(result):
     return (f"{result['processor']}, {result['cores']} cores, Linux {result['kernel']}, "
-            f"{'real-time' if result['real_time'] else 'ordinary'} class, inputs {result['input']}")
+            f"{'real-time' if result['real_time'] else 'ordinary'} class, inputs "
+            f"{'recorded' if isinstance(result['input'], list) else result['input']}")
 
 
 def calls_text(result):

@@ -200,7 +200,7 @@ def measure(options, generator):
 
 
 def input_words(options):
-    return ["--input", options.input] if options.input else []
+    return ["--input", *options.input] if options.input else []
 
 
 def line(result):
@@ -224,7 +224,8 @@ def main():
     parser.add_argument("--cost", action="store_true", help="what the tuner costs, in place of times")
     parser.add_argument("--pause-us", type=int, default=2000, help="between operations of --changing")
     parser.add_argument("--settle", type=int, default=40, help="operations before the clock runs")
-    parser.add_argument("--input", help="a .npy file of f32 instead of Gaussians")
+    parser.add_argument("--input", nargs="+", metavar="FILE",
+                        help="instead of Gaussians one tensor at successive steps, .npy, a file or more for each rank")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--explain", action="store_true", help="show `ternctl tuner` of each case")
     parser.add_argument("--no-real-time", dest="real_time", action="store_false")

@@ -23,7 +23,9 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-JOBS = str(os.cpu_count() or 1)
+CORES = os.cpu_count() or 1
+# Many tests wait, for one another or for time to pass.
+JOBS = str(CORES + 1)
 CASE = re.compile(r"^\[\s*(OK|FAILED|SKIPPED)\s*\] (\S+?),?(?: where .*)? \(\d+ ms\)$", re.MULTILINE)
 # libFuzzer is given no more input than this; every parser of Tern has a smaller bound of its own.
 FUZZ_MAX_BYTES = 65536
@@ -138,7 +140,7 @@ def fuzz_stage(stage):
     if not run(["ninja", "-C", build, *targets]):
         outcome.failures.append("building the fuzz targets")
         return outcome
-    with concurrent.futures.ThreadPoolExecutor(int(JOBS)) as pool:
+    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
         good = pool.map(lambda target: fuzz(build, target.removeprefix("fuzz/"), stage["runs"]), targets)
         for target, is_good in zip(targets, good):
             if is_good:

@@ -2,15 +2,16 @@
 
 // For which of Highway's targets the kernels are compiled. Included before any header of Highway.
 
-// What has SSSE3 has SSE4 as well. Kernels for SSE4 are those for AVX2 with shorter vectors: a
-// sanitizer's build goes without, except for `make test-full`.
+// What has SSSE3 has SSE4 as well. Kernels for SSE4 are those for AVX2 with shorter vectors: builds
+// with sanitizers go without, but for the address sanitizer's in `make test-full`.
 #ifdef TERN_FEW_SIMD_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
 #else
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 #endif
 
-// Whether there are kernels for the target of the present pass. The scalar reference is faster than
-// Highway's emulation of vectors and serves processors with SSE2 alone, which Highway has to have.
+// Whether there are kernels for the target of the present pass. The baseline, which Highway
+// compiles in any case, is an emulation of vectors or, in newer versions of it, SSE2: there the
+// scalar reference serves.
 #define TERN_CODEC_HAS_KERNELS \
   (HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SSE2)
