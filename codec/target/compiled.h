@@ -10,8 +10,6 @@
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 #endif
 
-// Whether there are kernels for the target of the present pass. The baseline, which Highway
-// compiles in any case, is an emulation of vectors or, in newer versions of it, SSE2: there the
-// scalar reference serves.
-#define TERN_CODEC_HAS_KERNELS \
-  (HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SSE2)
+// Whether there are kernels for the target of the present pass. In place of Highway's emulation of
+// vectors the scalar reference serves.
+#define TERN_CODEC_HAS_KERNELS (HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128)

@@ -12,20 +12,18 @@
 
 // Defines `const Type* name(std::int64_t highway_target)` in the one pass in which HWY_ONCE is
 // true, from the function `table` of every target's namespace.
-#if HWY_ARCH_X86 && defined(TERN_FEW_SIMD_TARGETS)
-#define TERN_CODEC_HIGHWAY_TABLE(Type, name, table) \
-  const Type* name(std::int64_t target) noexcept {  \
-    if (target == HWY_AVX2) return N_AVX2::table(); \
-    if (target == HWY_AVX3) return N_AVX3::table(); \
-    return nullptr;                                 \
-  }
-#elif HWY_ARCH_X86
-#define TERN_CODEC_HIGHWAY_TABLE(Type, name, table) \
-  const Type* name(std::int64_t target) noexcept {  \
-    if (target == HWY_SSE4) return N_SSE4::table(); \
-    if (target == HWY_AVX2) return N_AVX2::table(); \
-    if (target == HWY_AVX3) return N_AVX3::table(); \
-    return nullptr;                                 \
+#if HWY_ARCH_X86
+#ifdef TERN_FEW_SIMD_TARGETS
+#define TERN_CODEC_SSE4_TABLE(table) nullptr
+#else
+#define TERN_CODEC_SSE4_TABLE(table) N_SSE4::table()
+#endif
+#define TERN_CODEC_HIGHWAY_TABLE(Type, name, table)              \
+  const Type* name(std::int64_t target) noexcept {               \
+    if (target == HWY_SSE4) return TERN_CODEC_SSE4_TABLE(table); \
+    if (target == HWY_AVX2) return N_AVX2::table();              \
+    if (target == HWY_AVX3) return N_AVX3::table();              \
+    return nullptr;                                              \
   }
 #elif HWY_ARCH_ARM_A64
 #define TERN_CODEC_HIGHWAY_TABLE(Type, name, table)        \
