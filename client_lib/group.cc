@@ -57,7 +57,8 @@ Result<std::shared_ptr<GroupState>> Client::join(const std::string& id,
   // too.
   const bool forever = options.timeout_ms < 0 || request_timeout_ms_ < 0;
   std::int64_t wait_ms = -1;
-  if (!forever && __builtin_add_overflow(options.timeout_ms, request_timeout_ms_, &wait_ms)) {
+  if (!forever && (__builtin_add_overflow(options.timeout_ms, request_timeout_ms_, &wait_ms) ||
+                   __builtin_add_overflow(wait_ms, shm::kJoinLastWordMs, &wait_ms))) {
     wait_ms = -1;
   }
   Result<shm::GroupJoinedPacket> joined = requests_.ask<shm::GroupJoinedPacket>(

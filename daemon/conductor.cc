@@ -58,6 +58,7 @@ int Conductor::do_work() {
   }
   work += flush_commands();
   expire_joins();
+  expire_starts();
   expire_silent_clients();
   const std::uint64_t now = clock_.now_ns();
   // At once after a join has failed: a user must not pile up links by joins that go nowhere.
@@ -93,6 +94,7 @@ std::uint64_t Conductor::next_deadline_ns() const {
   for (const auto& backlog : backlog_) {
     if (!backlog.empty()) deadline = clock_.now_ns() + 1'000'000;
   }
+  if (!inbox_.empty()) deadline = clock_.now_ns();
   return deadline;
 }
 
@@ -362,8 +364,9 @@ void Conductor::on_control_link_lost(LinkRef link, Errc reason, bool worked,
   coordinator_.on_link_lost(link, why);
   for (auto& [uid, set] : joins_) {
     if (set.coordinator != link) continue;
+    refuse_late_joins(set);
     if (worked) {
-      ask_again(set);
+      if (!set.ranks.empty()) ask_again(set);
       continue;
     }
     std::vector<std::uint32_t> ranks;

@@ -23,6 +23,7 @@
 #include "daemon/lane.h"
 #include "daemon/log_limit.h"
 #include "daemon/member_group.h"
+#include "daemon/member_list.h"
 #include "daemon/scope.h"
 #include "daemon/state_part.h"
 #include "daemon/tuning.h"
@@ -202,12 +203,12 @@ class Conductor final : public ControlSender,
   std::string hello_problem(const Client& client, std::uint64_t arena_bytes) const;
   std::string join_problem(std::uint32_t user, const std::string& uid) const;
   std::string tensor_problem(std::uint32_t user) const;
-  std::string link_problem(const JoinSet& set, const nlohmann::json& body) const;
+  std::string link_problem(const JoinSet& set, const MemberList& list) const;
   // Counts and logs it, and answers.
   void refuse_quota(const Client& client, std::uint64_t request, const std::string& text);
   void count_quota_refusal(const Client& client, const std::string& text);
   // False if the epoch would take too much: then this node's ranks and the coordinator know.
-  bool admit_epoch(JoinSet& set, const nlohmann::json& body);
+  bool admit_epoch(JoinSet& set, const MemberList& list);
   static std::vector<std::uint32_t> users_of(
       const MemberGroup& group, const std::map<std::uint64_t, std::unique_ptr<Client>>& clients);
 
@@ -226,25 +227,35 @@ class Conductor final : public ControlSender,
   void refuse_hello(const wire::HelloBody& hello, const std::string& text);
   void on_control_breach(const std::string& peer, const std::string& text) override;
 
-  // Groups (conductor_groups.cc).
-  void on_group_mint(Client& client, std::uint64_t request);
+  // Joins (conductor_joins.cc).
   void on_group_join(Client& client, const shm::GroupJoinPacket& packet);
+  void on_join_answer(LinkRef from, const std::string& type, const nlohmann::json& message);
+  void withdraw(const JoinSet& set, const JoiningRank& joining);
+  void ask_again(JoinSet& set);
+  void refuse_join(JoinSet& set, std::uint32_t rank, Errc code, const std::string& text);
+  void refuse_late_join(JoinSet& set, const JoiningRank& joining);
+  void refuse_late_joins(JoinSet& set);
+  void expire_join(JoinSet& set, JoiningRank& joining);
+  void expire_joins();
+
+  // Groups (conductor_groups.cc, conductor_group_end.cc).
+  void on_group_mint(Client& client, std::uint64_t request);
   void on_group_leave(Client& client, std::uint64_t request, std::uint64_t number);
-  void on_members(LinkRef from, const std::string& uid, const nlohmann::json& message);
-  std::string refuse_epoch(LinkRef from, const std::string& uid, const nlohmann::json& message,
-                           const JoinSet& waiting);
   bool on_member_message(LinkRef from, const nlohmann::json& message);
-  void make_group(JoinSet& set, const nlohmann::json& body);
+  void on_members(LinkRef from, const std::string& uid, const nlohmann::json& message);
+  // This node takes no part in an epoch; its ranks join in vain.
+  void refuse_epoch(JoinSet& set, std::int64_t epoch, Errc code, const std::string& text);
+  void end_epoch(LinkRef coordinator, const std::string& uid, std::int64_t epoch, Errc code,
+                 const std::string& text);
+  void make_group(JoinSet& set, const MemberList& list);
   void start_group(MemberGroup& group);
+  void expire_starts();
   void end_group(MemberGroup& group, Errc code, const std::string& text, bool tell_coordinator);
   void remove_if_unused(MemberGroup& group);
   void weigh_jobs();
-  void ask_again(JoinSet& set);
   std::set<LinkRef> coordinator_links() const;
-  void refuse_join(JoinSet& set, std::uint32_t rank, Errc code, const std::string& text);
   void leave(MemberGroup& group, MemberRank& rank, std::uint64_t request);
   void rank_released(MemberGroup& group, MemberRank& rank);
-  void expire_joins();
   void expire_silent_clients();
   MemberGroup* group_by_number(std::uint64_t number);
   MemberGroup* group_by_epoch(const std::string& uid, std::int64_t epoch);

@@ -242,7 +242,7 @@ void Conductor::drop_client(Client& client, const char* why) {
       if (joining.client == client.id) ranks.push_back(rank);
     }
     for (const auto rank : ranks) {
-      send(set.coordinator, {{"t", "withdraw"}, {"uid", uid}, {"rank", rank}});
+      withdraw(set, set.ranks.at(rank));
       set.ranks.erase(rank);
     }
   }

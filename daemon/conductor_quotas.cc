@@ -139,16 +139,8 @@ std::string Conductor::join_problem(std::uint32_t user, const std::string& uid) 
   return "";
 }
 
-std::string Conductor::link_problem(const JoinSet& set, const nlohmann::json& body) const {
-  const auto nodes = body.find("nodes");
-  const std::int64_t lanes = number_of(body, "lanes", 1);
-  // What makes no sense is refused for that reason.
-  if (nodes == body.end() || !nodes->is_array() || nodes->empty() ||
-      nodes->size() > collective::kMaxNodes || lanes < 1 ||
-      lanes > static_cast<std::int64_t>(lanes_.size())) {
-    return "";
-  }
-  const std::uint64_t links = (nodes->size() - 1) * static_cast<std::uint64_t>(lanes);
+std::string Conductor::link_problem(const JoinSet& set, const MemberList& list) const {
+  const std::uint64_t links = (list.nodes.size() - 1) * std::uint64_t{list.lanes};
   for (const std::uint32_t user : set.users()) {
     const std::uint64_t taken = share_of(user, to_hex(set.id.uid)).links;
     if (taken + links <= settings_.max_links_per_user) continue;
@@ -159,18 +151,11 @@ std::string Conductor::link_problem(const JoinSet& set, const nlohmann::json& bo
   return "";
 }
 
-bool Conductor::admit_epoch(JoinSet& set, const nlohmann::json& body) {
-  const std::string problem = link_problem(set, body);
+bool Conductor::admit_epoch(JoinSet& set, const MemberList& list) {
+  const std::string problem = link_problem(set, list);
   if (problem.empty()) return true;
   ++counters_->quota_refusals;
-  send(set.coordinator, {{"t", "ended"},
-                         {"uid", to_hex(set.id.uid)},
-                         {"epoch", number_of(body, "epoch")},
-                         {"code", static_cast<int>(Errc::quota_exceeded)},
-                         {"text", problem}});
-  while (!set.ranks.empty()) {
-    refuse_join(set, set.ranks.begin()->first, Errc::quota_exceeded, problem);
-  }
+  refuse_epoch(set, list.epoch, Errc::quota_exceeded, problem);
   return false;
 }
 

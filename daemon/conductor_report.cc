@@ -199,8 +199,10 @@ nlohmann::json Conductor::report_groups(const Scope& scope) const {
          {"ops_completed", 0},
          {"ops_in_flight", 0},
          {"waiting",
-          nlohmann::json::array(
-              {{{"tensor", "the group"}, {"op", "join"}, {"ranks", set.missing}, {"seconds", 0}}})},
+          nlohmann::json::array({{{"tensor", "the group"},
+                                  {"op", "join"},
+                                  {"ranks", set.missing.value_or(std::vector<std::uint32_t>())},
+                                  {"seconds", 0}}})},
          {"error", ""}});
   }
   for (const auto& [number, group] : groups_) {

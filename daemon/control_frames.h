@@ -1,6 +1,6 @@
 #pragma once
 
-// Names shared by both ends of the control links (docs/wire-format.md, "Control frames").
+// Names shared by both ends of the control links (docs/wire-format.md, "Control messages").
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -30,12 +30,14 @@ inline std::string node_text(const wire::NodeId& id) {
   return text;
 }
 
+// Only what node_text() writes: a node has one name.
 inline std::optional<wire::NodeId> parse_node(const std::string& text) {
   if (text.size() != 32) return std::nullopt;
   unsigned long long high = 0;
   unsigned long long low = 0;
   if (std::sscanf(text.c_str(), "%16llx%16llx", &high, &low) != 2) return std::nullopt;
-  return wire::NodeId{high, low};
+  const wire::NodeId id{high, low};
+  return node_text(id) == text ? std::optional(id) : std::nullopt;
 }
 
 // Foreign JSON: every field is optional until it has been looked at. `fallback` where it is missing

@@ -6,6 +6,7 @@
 #include "collective/group_ops.h"
 #include "daemon/foreign_json.h"
 #include "daemon/hmac.h"
+#include "daemon/member_list.h"
 
 namespace tern::daemon {
 namespace {
@@ -13,7 +14,6 @@ namespace {
 // Joins of groups that nobody here knows (yet) are held, but not without limit.
 constexpr std::size_t kMaxGroups = 4096;
 constexpr std::size_t kMaxJoiners = 8192;
-constexpr std::int64_t kMaxRanks = 1024;
 
 std::string random_hex() {
   std::array<std::byte, 16> bytes;
@@ -51,9 +51,8 @@ std::string join_proof(std::span<const std::byte> secret, const std::string& uid
   return to_hex(hmac_sha256(secret, {bytes_of(text)}));
 }
 
-std::string members_proof(std::span<const std::byte> secret, const std::string& member_nonce,
-                          const std::string& body) {
-  const std::string text = joined({"tern members", member_nonce, body});
+std::string members_proof(std::span<const std::byte> secret, const std::string& body) {
+  const std::string text = joined({"tern members", body});
   return to_hex(hmac_sha256(secret, {bytes_of(text)}));
 }
 
@@ -85,21 +84,18 @@ bool Coordinator::on_message(LinkRef from, const nlohmann::json& message) {
     on_join(from, uid, message);
     return true;
   }
+  if (type == "withdraw") {
+    on_withdraw(from, uid, message);
+    return true;
+  }
   const auto found = groups_.find(uid);
   if (type == "proof") {
     if (found != groups_.end()) on_proof(from, uid, message);
     return true;
   }
-  if (type != "ready" && type != "ended" && type != "left" && type != "withdraw") return false;
+  if (type != "ready" && type != "ended" && type != "left") return false;
   if (found == groups_.end()) return true;
   Group& group = found->second;
-  if (type == "withdraw") {
-    const auto joiner =
-        group.joiners.find(static_cast<std::uint32_t>(number_of(message, "rank", -1)));
-    if (joiner != group.joiners.end() && joiner->second.link == from) group.joiners.erase(joiner);
-    forget_strangers();
-    return true;
-  }
   // The rest speaks of the current epoch, and only its members may.
   const auto node = std::find_if(group.nodes.begin(), group.nodes.end(),
                                  [from](const Node& one) { return one.link == from; });
@@ -130,14 +126,24 @@ void Coordinator::on_join(LinkRef from, const std::string& uid, const nlohmann::
   const std::int64_t rank = number_of(message, "rank", -1);
   const std::int64_t size = number_of(message, "size", -1);
   const auto rank_number = static_cast<std::uint32_t>(rank);
+  Joiner joiner;
+  joiner.link = from;
+  joiner.node = text_of(message, "node");
+  joiner.nonce = text_of(message, "nonce");
+  joiner.says = message;
+  if (!parse_node(joiner.node) || !parse_address(text_of(message, "address")) ||
+      joiner.nonce.size() != kNonceDigits || json_text(joiner.says).size() > 4096) {
+    joiner.nonce.resize(std::min(joiner.nonce.size(), kNonceDigits));
+    return refuse(uid, rank_number, joiner, Errc::protocol_error, "the join message is malformed");
+  }
   if (size < 1 || size > kMaxRanks || rank < 0 || rank >= size) {
-    return refuse(from, uid, rank_number, Errc::invalid_argument,
+    return refuse(uid, rank_number, joiner, Errc::invalid_argument,
                   "rank must be 0 .. size-1 and size 1 .. 1024");
   }
   std::size_t joiners = 0;
   for (const auto& [other, group] : groups_) joiners += group.joiners.size();
   if (joiners >= kMaxJoiners || (!groups_.contains(uid) && !make_room())) {
-    return refuse(from, uid, rank_number, Errc::quota_exceeded,
+    return refuse(uid, rank_number, joiner, Errc::quota_exceeded,
                   "the coordinator has too many groups");
   }
   Group& group = groups_[uid];
@@ -146,21 +152,10 @@ void Coordinator::on_join(LinkRef from, const std::string& uid, const nlohmann::
     // Only a rank that has proven itself holds its place.
     if (waiting->second.proven) {
       return refuse(
-          from, uid, rank_number, Errc::rank_taken,
+          uid, rank_number, joiner, Errc::rank_taken,
           "rank " + std::to_string(rank) + " has joined from node " + waiting->second.node);
     }
-    refuse(waiting->second.link, uid, rank_number, Errc::rank_taken,
-           "another process joined first");
-    group.joiners.erase(waiting);
-  }
-  Joiner joiner;
-  joiner.link = from;
-  joiner.node = text_of(message, "node");
-  joiner.nonce = text_of(message, "nonce");
-  joiner.says = message;
-  if (!parse_node(joiner.node) || joiner.nonce.size() != 32 ||
-      json_text(joiner.says).size() > 4096) {
-    return refuse(from, uid, rank_number, Errc::protocol_error, "the join message is malformed");
+    drop(uid, group, rank_number, Errc::rank_taken, "another process joined first");
   }
   Joiner& stored = group.joiners[rank_number] = std::move(joiner);
   if (group.known) challenge(uid, rank_number, stored);
@@ -168,8 +163,11 @@ void Coordinator::on_join(LinkRef from, const std::string& uid, const nlohmann::
 
 void Coordinator::challenge(const std::string& uid, std::uint32_t rank, Joiner& joiner) {
   joiner.challenge = random_hex();
-  sender_.send(joiner.link,
-               {{"t", "challenge"}, {"uid", uid}, {"rank", rank}, {"nonce", joiner.challenge}});
+  sender_.send(joiner.link, {{"t", "challenge"},
+                             {"uid", uid},
+                             {"rank", rank},
+                             {"nonce", joiner.nonce},
+                             {"challenge", joiner.challenge}});
 }
 
 void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann::json& message) {
@@ -177,7 +175,8 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
   const auto rank = static_cast<std::uint32_t>(number_of(message, "rank", -1));
   const auto found = group.joiners.find(rank);
   if (found == group.joiners.end() || found->second.link != from ||
-      found->second.challenge.empty() || found->second.proven) {
+      found->second.nonce != text_of(message, "nonce") || found->second.challenge.empty() ||
+      found->second.proven) {
     return;
   }
   Joiner& joiner = found->second;
@@ -185,8 +184,7 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
   const std::string expected =
       join_proof(group.secret, uid, joiner.nonce, joiner.challenge, joiner.node, rank, size);
   if (!equal_constant_time(bytes_of(expected), bytes_of(text_of(message, "hmac")))) {
-    group.joiners.erase(found);
-    return refuse(from, uid, rank, Errc::bad_secret, "the group id's secret is wrong");
+    return drop(uid, group, rank, Errc::bad_secret, "the group id's secret is wrong");
   }
   // From here on the joiner is known to have the id.
   if (group.phase != Phase::gathering) {
@@ -194,30 +192,28 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
     for (const Node& node : group.nodes) {
       const bool taken = std::find(node.ranks.begin(), node.ranks.end(), rank) != node.ranks.end();
       if (node.id != joiner.node && node.address == address) {
+        const Joiner asks = joiner;
         // Another daemon answers at this node's address: the one in the group is gone.
         end_epoch(uid, group, Errc::peer_lost, "the daemon at " + address + " was restarted");
         // The next epoch may have begun at once, with fewer ranks than this joiner speaks of.
         if (!group.joiners.contains(rank)) {
-          return refuse(from, uid, rank, Errc::wrong_size,
+          return refuse(uid, rank, asks, Errc::wrong_size,
                         "the group's other ranks agreed on another size");
         }
         break;
       }
       if (taken && !group.left.contains(rank)) {
-        group.joiners.erase(found);
-        return refuse(from, uid, rank, Errc::rank_taken,
-                      "rank " + std::to_string(rank) + " is in use by node " + node.address);
+        return drop(uid, group, rank, Errc::rank_taken,
+                    "rank " + std::to_string(rank) + " is in use by node " + node.address);
       }
     }
   }
   for (const auto& [other_rank, other] : group.joiners) {
     const std::int64_t other_size = number_of(other.says, "size");
     if (!other.proven || other_size == size) continue;
-    const std::string text = "rank " + std::to_string(rank) + " says size " + std::to_string(size) +
-                             ", rank " + std::to_string(other_rank) + " says " +
-                             std::to_string(other_size);
-    group.joiners.erase(found);
-    return refuse(from, uid, rank, Errc::wrong_size, text);
+    return drop(uid, group, rank, Errc::wrong_size,
+                "rank " + std::to_string(rank) + " says size " + std::to_string(size) + ", rank " +
+                    std::to_string(other_rank) + " says " + std::to_string(other_size));
   }
   joiner.proven = true;
   group.size = static_cast<std::uint32_t>(size);
@@ -227,13 +223,37 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
   if (group.phase == Phase::gathering && proven == size) start_epoch(uid, group);
 }
 
-void Coordinator::refuse(LinkRef to, const std::string& uid, std::uint32_t rank, Errc code,
-                         const std::string& text) {
-  sender_.send(to, {{"t", "refused"},
-                    {"uid", uid},
-                    {"rank", rank},
-                    {"code", static_cast<int>(code)},
-                    {"text", text}});
+// Answered also if there is nothing to take back: what was said before, such as the list of members
+// of an epoch that has begun with this join, has arrived by then.
+void Coordinator::on_withdraw(LinkRef from, const std::string& uid, const nlohmann::json& message) {
+  const auto rank = static_cast<std::uint32_t>(number_of(message, "rank", -1));
+  const std::string nonce = text_of(message, "nonce");
+  if (nonce.size() != kNonceDigits) return;
+  if (const auto found = groups_.find(uid); found != groups_.end()) {
+    auto& joiners = found->second.joiners;
+    const auto joiner = joiners.find(rank);
+    if (joiner != joiners.end() && joiner->second.link == from && joiner->second.nonce == nonce) {
+      joiners.erase(joiner);
+      forget_strangers();
+    }
+  }
+  sender_.send(from, {{"t", "withdrawn"}, {"uid", uid}, {"rank", rank}, {"nonce", nonce}});
+}
+
+void Coordinator::refuse(const std::string& uid, std::uint32_t rank, const Joiner& joiner,
+                         Errc code, const std::string& text) {
+  sender_.send(joiner.link, {{"t", "refused"},
+                             {"uid", uid},
+                             {"rank", rank},
+                             {"nonce", joiner.nonce},
+                             {"code", static_cast<int>(code)},
+                             {"text", text}});
+}
+
+void Coordinator::drop(const std::string& uid, Group& group, std::uint32_t rank, Errc code,
+                       const std::string& text) {
+  const auto dropped = group.joiners.extract(rank);
+  refuse(uid, rank, dropped.mapped(), code, text);
 }
 
 // So that a member whose time runs out can say who was missing.
@@ -254,7 +274,6 @@ void Coordinator::tell_waiting(const std::string& uid, Group& group) {
 
 void Coordinator::start_epoch(const std::string& uid, Group& group) {
   std::vector<Node> nodes;  // in order of their lowest rank, because joiners are in order of rank
-  std::map<std::string, std::string> nonces;
   std::int64_t lanes = 16, chunk_bytes = 1 << 30, eager_bytes = 1 << 30, max_ops = 1 << 20;
   std::int64_t lossy_min = 0, op_timeout_ms = 0, common = -1;
   bool verify = false;
@@ -264,11 +283,12 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
     auto node = std::find_if(nodes.begin(), nodes.end(),
                              [&id = joiner.node](const Node& one) { return one.id == id; });
     if (node == nodes.end()) {
-      nodes.push_back(Node{joiner.link, joiner.node, text_of(joiner.says, "address"), {}, false});
+      nodes.push_back(
+          Node{joiner.link, joiner.node, text_of(joiner.says, "address"), {}, {}, false});
       node = nodes.end() - 1;
-      nonces[joiner.node] = joiner.nonce;
     }
     node->ranks.push_back(rank);
+    node->nonces.push_back(joiner.nonce);
     const auto& says = joiner.says;
     lanes = std::clamp<std::int64_t>(number_of(says, "lanes", 1), 1, lanes);
     chunk_bytes = std::clamp<std::int64_t>(number_of(says, "chunk_bytes"), 16 << 10, chunk_bytes);
@@ -288,7 +308,7 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
   }
   if (!problem.empty()) {
     for (const auto& [rank, joiner] : group.joiners) {
-      refuse(joiner.link, uid, rank, Errc::unsupported, problem);
+      refuse(uid, rank, joiner, Errc::unsupported, problem);
     }
     group.joiners.clear();
     return;
@@ -308,7 +328,10 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
                          {"last_common_op", group.epoch == 0 ? 0 : common},
                          {"nodes", nlohmann::json::array()}};
   for (const Node& node : nodes) {
-    body["nodes"].push_back({{"id", node.id}, {"address", node.address}, {"ranks", node.ranks}});
+    body["nodes"].push_back({{"id", node.id},
+                             {"address", node.address},
+                             {"ranks", node.ranks},
+                             {"nonces", node.nonces}});
   }
   const std::string text = json_text(body);
   ++group.epoch;
@@ -317,11 +340,9 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
   group.ranks = group.size;
   group.joiners.clear();
   group.nodes = std::move(nodes);
+  const std::string proof = members_proof(group.secret, text);
   for (const Node& node : group.nodes) {
-    sender_.send(node.link, {{"t", "members"},
-                             {"uid", uid},
-                             {"body", text},
-                             {"hmac", members_proof(group.secret, nonces[node.id], text)}});
+    sender_.send(node.link, {{"t", "members"}, {"uid", uid}, {"body", text}, {"hmac", proof}});
   }
 }
 

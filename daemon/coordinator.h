@@ -33,7 +33,7 @@ class Coordinator {
   struct Joiner {
     LinkRef link = 0;
     std::string node;   // node id, text
-    std::string nonce;  // the member's
+    std::string nonce;  // the member's; it names the join in all that is said of it
     std::string challenge;
     bool proven = false;
     nlohmann::json says;  // its join message
@@ -43,6 +43,7 @@ class Coordinator {
     std::string id;
     std::string address;
     std::vector<std::uint32_t> ranks;
+    std::vector<std::string> nonces;  // of their joins
     bool ready = false;
   };
   struct Group {
@@ -60,9 +61,13 @@ class Coordinator {
 
   void on_join(LinkRef from, const std::string& uid, const nlohmann::json& message);
   void on_proof(LinkRef from, const std::string& uid, const nlohmann::json& message);
+  void on_withdraw(LinkRef from, const std::string& uid, const nlohmann::json& message);
   void challenge(const std::string& uid, std::uint32_t rank, Joiner& joiner);
-  void refuse(LinkRef to, const std::string& uid, std::uint32_t rank, Errc code,
+  void refuse(const std::string& uid, std::uint32_t rank, const Joiner& joiner, Errc code,
               const std::string& text);
+  // Refuses one that has been taken in.
+  void drop(const std::string& uid, Group& group, std::uint32_t rank, Errc code,
+            const std::string& text);
   void tell_waiting(const std::string& uid, Group& group);
   void start_epoch(const std::string& uid, Group& group);
   void end_epoch(const std::string& uid, Group& group, Errc code, const std::string& text);
@@ -78,8 +83,8 @@ class Coordinator {
 std::string join_proof(std::span<const std::byte> secret, const std::string& uid,
                        const std::string& member_nonce, const std::string& challenge,
                        const std::string& node, std::int64_t rank, std::int64_t size);
-std::string members_proof(std::span<const std::byte> secret, const std::string& member_nonce,
-                          const std::string& body);
+// The body names the joins by their nonces, so that it is of use once only.
+std::string members_proof(std::span<const std::byte> secret, const std::string& body);
 std::uint64_t group_token(std::span<const std::byte> secret, const std::string& uid,
                           std::int64_t epoch, const std::string& incarnation);
 

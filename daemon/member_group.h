@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,9 @@
 
 namespace tern::daemon {
 
+// Clients and messages speak of milliseconds.
+inline constexpr std::uint64_t kNsPerMs = 1'000'000;
+
 // A rank of this node that has asked to join and waits for the others.
 struct JoiningRank {
   std::uint64_t client = 0;
@@ -27,7 +31,8 @@ struct JoiningRank {
   std::uint32_t rank = 0;
   std::string nonce;
   std::uint64_t deadline_ns = 0;
-  bool challenged = false;  // the coordinator knows the group
+  bool challenged = false;  // the coordinator knows the group, and has been sent a proof
+  std::string late;         // why it ends, once its time has run out: it is being withdrawn
   nlohmann::json message;
 };
 
@@ -36,7 +41,13 @@ struct JoinSet {
   GroupId id;
   LinkRef coordinator = kSelf;
   std::map<std::uint32_t, JoiningRank> ranks;
-  std::vector<std::uint32_t> missing;  // as last heard
+  std::optional<std::vector<std::uint32_t>> missing;  // as last heard
+
+  // Whether this very join does.
+  bool waits(std::uint32_t rank, const std::string& nonce) const {
+    const auto found = ranks.find(rank);
+    return found != ranks.end() && found->second.nonce == nonce;
+  }
 
   std::vector<std::uint32_t> users() const {
     std::vector<std::uint32_t> users;

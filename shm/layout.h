@@ -192,6 +192,10 @@ struct GroupMintedPacket {
 };
 TERN_FORMAT_STRUCT(GroupMintedPacket, 272);
 
+// A join is answered at the latest so long after its time: the coordinator has the last word, since
+// the epoch may be about to begin.
+inline constexpr std::int64_t kJoinLastWordMs = 1000;
+
 struct GroupJoinPacket {
   PacketHeader header;
   char id[256];

@@ -52,10 +52,17 @@ class CoordinatorTest : public testing::Test, public ControlSender {
   }
   void prove(LinkRef from, const json& join, const json& challenge,
              std::span<const std::byte> secret) {
-    const std::string proof = join_proof(secret, uid_, join["nonce"], challenge["nonce"],
+    const std::string proof = join_proof(secret, uid_, join["nonce"], challenge["challenge"],
                                          join["node"], join["rank"], join["size"]);
+    coordinator_.on_message(from, {{"t", "proof"},
+                                   {"uid", uid_},
+                                   {"rank", join["rank"]},
+                                   {"nonce", join["nonce"]},
+                                   {"hmac", proof}});
+  }
+  void withdraw(LinkRef from, const json& join) {
     coordinator_.on_message(
-        from, {{"t", "proof"}, {"uid", uid_}, {"rank", join["rank"]}, {"hmac", proof}});
+        from, {{"t", "withdraw"}, {"uid", uid_}, {"rank", join["rank"]}, {"nonce", join["nonce"]}});
   }
   void join(LinkRef from, const json& message) {
     coordinator_.on_message(from, message);
@@ -86,6 +93,7 @@ class CoordinatorTest : public testing::Test, public ControlSender {
     ASSERT_NE(refused, nullptr);
     EXPECT_EQ((*refused)["code"], static_cast<int>(code)) << *refused;
     EXPECT_NE((*refused)["text"].get<std::string>().find(word), std::string::npos) << *refused;
+    EXPECT_EQ((*refused)["nonce"].get<std::string>().size(), 32u) << *refused;
   }
 
   Coordinator coordinator_{*this};
@@ -108,7 +116,9 @@ TEST_F(CoordinatorTest, TheEpochBeginsWhenTheLastRankHasProvenItself) {
   EXPECT_EQ(body["nodes"][0]["ranks"], json::array({0}));
   EXPECT_EQ(body["nodes"][1]["ranks"], json::array({1, 2}));
   EXPECT_EQ((*last(kA, "members"))["hmac"],
-            members_proof(id_.secret, join_of(kA, 0, 3)["nonce"], (*last(kA, "members"))["body"]));
+            members_proof(id_.secret, (*last(kA, "members"))["body"]));
+  EXPECT_EQ(body["nodes"][1]["nonces"],
+            json::array({join_of(kB, 1, 3)["nonce"], join_of(kB, 2, 3)["nonce"]}));
   say(kA, "ready", 1);
   EXPECT_EQ(last(kA, "start"), nullptr);
   say(kB, "ready", 1);
@@ -182,6 +192,23 @@ TEST_F(CoordinatorTest, AProofForAnotherChallengeIsNoProof) {
   expect_refused(kA, Errc::bad_secret, "");
 }
 
+// It was under way when the rank joined anew; the new join has a challenge of its own.
+TEST_F(CoordinatorTest, AProofOfAnEarlierJoinIsNotTakenForOneOfTheLater) {
+  const json earlier = join_of(kA, 0, 1);
+  coordinator_.on_message(kA, earlier);
+  const json old = *last(kA, "challenge");
+  EXPECT_EQ(old["nonce"], earlier["nonce"]);
+  json later = earlier;
+  later["nonce"] = std::string(32, 'c');
+  coordinator_.on_message(kA, later);
+  prove(kA, earlier, old, id_.secret);
+  EXPECT_EQ(last(kA, "refused"), nullptr);
+  EXPECT_EQ(last(kA, "members"), nullptr);
+  EXPECT_EQ((*last(kA, "challenge"))["nonce"], later["nonce"]);
+  prove(kA, later, json(*last(kA, "challenge")), id_.secret);
+  EXPECT_NE(last(kA, "members"), nullptr);
+}
+
 TEST_F(CoordinatorTest, ARankThatIsTakenIsRefused) {
   join(kA, 0, 2);
   coordinator_.on_message(kB, join_of(kB, 0, 2));
@@ -221,12 +248,46 @@ TEST_F(CoordinatorTest, JoinsOfAnUnknownGroupWaitUntilItIsLearnt) {
 
 TEST_F(CoordinatorTest, WithdrawnRanksAreWaitedForAgain) {
   join(kA, 0, 2);
-  coordinator_.on_message(kB, {{"t", "withdraw"}, {"uid", uid_}, {"rank", 0}});  // not its rank
-  coordinator_.on_message(kA, {{"t", "withdraw"}, {"uid", uid_}, {"rank", 0}});
+  withdraw(kB, join_of(kB, 0, 2));  // not its rank
+  json older = join_of(kA, 0, 2);
+  older["nonce"] = std::string(32, 'b');
+  withdraw(kA, older);  // a join that was replaced
+  join(kB, 1, 2);
+  EXPECT_NE(last(kB, "members"), nullptr);
+  say(kB, "ended", 1, {{"code", 7}, {"text", "over"}});
+  sent_.clear();
+  join(kA, 0, 2);
+  withdraw(kA, join_of(kA, 0, 2));
   join(kB, 1, 2);
   EXPECT_EQ(last(kB, "members"), nullptr);
   join(kA, 0, 2);
   EXPECT_NE(last(kB, "members"), nullptr);
+}
+
+// The member tells by the order what became of its join.
+TEST_F(CoordinatorTest, AWithdrawalIsAnsweredAfterTheListThatItComesTooLateFor) {
+  join(kA, 0, 2);
+  join(kB, 1, 2);
+  withdraw(kA, join_of(kA, 0, 2));
+  ASSERT_FALSE(sent_.empty());
+  EXPECT_EQ(sent_.back().first, kA);
+  EXPECT_EQ(sent_.back().second["t"], "withdrawn");
+  EXPECT_EQ(sent_.back().second["uid"], uid_);
+  EXPECT_EQ(sent_.back().second["rank"], 0);
+  EXPECT_EQ(sent_.back().second["nonce"], join_of(kA, 0, 2)["nonce"]);
+  EXPECT_NE(last(kA, "members"), nullptr);
+  EXPECT_EQ(last(kA, "end"), nullptr);
+}
+
+TEST_F(CoordinatorTest, AWithdrawalOfAnUnknownGroupIsAnsweredAndOneWithoutANonceIsNot) {
+  uid_ = std::string(32, '7');
+  withdraw(kA, join_of(kA, 0, 2));
+  EXPECT_NE(last(kA, "withdrawn"), nullptr);
+  sent_.clear();
+  coordinator_.on_message(kA, {{"t", "withdraw"}, {"uid", uid_}, {"rank", 0}});
+  coordinator_.on_message(
+      kA, {{"t", "withdraw"}, {"uid", uid_}, {"rank", 0}, {"nonce", std::string(1000, 'a')}});
+  EXPECT_TRUE(sent_.empty());
 }
 
 TEST_F(CoordinatorTest, TheEndGoesToAllAndARejoinBeginsTheNextEpoch) {

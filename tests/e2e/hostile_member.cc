@@ -48,9 +48,10 @@ std::string HostileMember::join(const std::string& group_id, std::uint64_t node,
   conductor_->send(conductor_->control(says.dump()));
   const auto challenge = wait_for("challenge");
   if (!challenge) return "no challenge";
-  const std::string proof = daemon::join_proof(id_.secret, uid, nonce, text_of(*challenge, "nonce"),
-                                               self, rank, std::int64_t{size});
-  const json proves = {{"t", "proof"}, {"uid", uid}, {"rank", rank}, {"hmac", proof}};
+  const std::string proof = daemon::join_proof(
+      id_.secret, uid, nonce, text_of(*challenge, "challenge"), self, rank, std::int64_t{size});
+  const json proves = {
+      {"t", "proof"}, {"uid", uid}, {"rank", rank}, {"nonce", nonce}, {"hmac", proof}};
   conductor_->send(conductor_->control(proves.dump()));
   const auto members = wait_for("members");
   if (!members) return "no list of members";

@@ -17,9 +17,9 @@ std::span<const std::byte> as_bytes(const std::string& text) {
 
 // What a conductor says to another, with a field or two that are not so.
 std::string PeerFuzzer::message() {
-  static constexpr const char* kTypes[] = {"join",     "proof",     "members", "start",   "end",
-                                           "ended",    "left",      "ready",   "refused", "waiting",
-                                           "withdraw", "challenge", "about",   "nothing"};
+  static constexpr const char* kTypes[] = {
+      "join",    "proof",   "members",  "start",     "end",       "ended", "left",   "ready",
+      "refused", "waiting", "withdraw", "withdrawn", "challenge", "about", "nothing"};
   const std::string other(32, static_cast<char>('a' + mutator_.below(4)));
   json said = {{"t", kTypes[mutator_.below(std::size(kTypes))]},
                {"uid", mutator_.one_in(2) ? uid_ : other},
