@@ -244,7 +244,7 @@ class Conductor final : public ControlSender,
   bool on_member_message(LinkRef from, const nlohmann::json& message);
   void on_members(LinkRef from, const std::string& uid, const nlohmann::json& message);
   // This node takes no part in an epoch; its ranks join in vain.
-  void refuse_epoch(JoinSet& set, std::int64_t epoch, Errc code, const std::string& text);
+  void refuse_epoch(JoinSet& set, std::int64_t epoch, Errc code, const std::string& why);
   void end_epoch(LinkRef coordinator, const std::string& uid, std::int64_t epoch, Errc code,
                  const std::string& text);
   void make_group(JoinSet& set, const MemberList& list);

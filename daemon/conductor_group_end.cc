@@ -24,11 +24,7 @@ void Conductor::end_group(MemberGroup& group, Errc code, const std::string& text
     group.flights_due = true;
   }
   if (tell_coordinator) {
-    send(group.coordinator, {{"t", "ended"},
-                             {"uid", group.uid},
-                             {"epoch", group.epoch},
-                             {"code", static_cast<int>(code)},
-                             {"text", text}});
+    end_epoch(group.coordinator, group.uid, group.epoch, code, text);
   }
   Command end;
   end.kind = CommandKind::end_group;

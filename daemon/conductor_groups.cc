@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/check.h"
 #include "daemon/conductor.h"
 #include "daemon/foreign_json.h"
 #include "daemon/hmac.h"
@@ -86,7 +85,8 @@ bool Conductor::on_member_message(LinkRef from, const nlohmann::json& message) {
   const auto said = message.find("missing");
   if (said == message.end() || !said->is_array()) return true;
   for (const auto& one : *said) {
-    if (one.is_number_unsigned()) missing.push_back(one.get<std::uint32_t>());
+    if (!one.is_number_unsigned() || one.get<std::uint64_t>() >= kMaxRanks) continue;
+    if (missing.size() < kMaxRanks) missing.push_back(one.get<std::uint32_t>());
   }
   return true;
 }
@@ -100,8 +100,9 @@ void Conductor::end_epoch(LinkRef coordinator, const std::string& uid, std::int6
                      {"text", text}});
 }
 
-void Conductor::refuse_epoch(JoinSet& set, std::int64_t epoch, Errc code, const std::string& text) {
+void Conductor::refuse_epoch(JoinSet& set, std::int64_t epoch, Errc code, const std::string& why) {
   const std::string uid = to_hex(set.id.uid);
+  const std::string text = "the node " + net::to_text(settings_.advertise) + ": " + why;
   log_about({.group = short_uid(uid)}, spdlog::level::warn, "group {}: no part in epoch {}: {}",
             short_uid(uid), epoch, text);
   end_epoch(set.coordinator, uid, epoch, code, text);
@@ -126,7 +127,7 @@ void Conductor::on_members(LinkRef from, const std::string& uid, const nlohmann:
   if (own != nullptr && here.empty()) {
     return end_epoch(from, uid, list->epoch, Errc::rank_lost, gone_text(gone));
   }
-  if (set == nullptr) return;
+  if (set == nullptr) return;  // nor for a list that no coordinator sends
   const std::int64_t epoch = body.is_object() ? number_of(body, "epoch") : 0;
   // The coordinator proves that it knows the secret too.
   if (!equal_constant_time(bytes_of(members_proof(set->id.secret, text)),
@@ -134,10 +135,12 @@ void Conductor::on_members(LinkRef from, const std::string& uid, const nlohmann:
     ++counters_->bad_control_messages;
     refuse_epoch(*set, epoch, Errc::rank_lost, "the coordinator's list of members is not proven");
   } else if (!list) {
+    ++counters_->bad_control_messages;
     refuse_epoch(*set, epoch, list.error().code, list.error().text);
   } else if (own == nullptr || !can_work_with(*list, settings_, lanes_.size())) {
+    ++counters_->bad_control_messages;
     refuse_epoch(*set, epoch, Errc::protocol_error,
-                 "a node cannot take part with what the list of members says");
+                 "it cannot take part with what the coordinator's list of members says");
   } else if (!gone.empty()) {
     // Some went in the meantime. Those that have joined anew wait for the next epoch.
     end_epoch(from, uid, epoch, Errc::rank_lost, gone_text(gone));
@@ -166,7 +169,7 @@ void Conductor::make_group(JoinSet& set, const MemberList& list) {
   setup.size = group.size;
   setup.token = group_token(set.id.secret, group.uid, group.epoch, list.incarnation);
   setup.link = link_number(set.id);
-  setup.op_timeout_ns = list.op_timeout_ms * kNsPerMs;
+  setup.op_timeout_ns = ns_of_ms(list.op_timeout_ms);
   setup.seed = list.seed;
   setup.lossy_min_bytes = list.lossy_min_bytes;
   setup.shape.lanes = list.lanes;

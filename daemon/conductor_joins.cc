@@ -11,7 +11,7 @@ namespace tern::daemon {
 namespace {
 
 constexpr std::uint64_t kDefaultJoinNs = 60'000'000'000;
-constexpr std::uint64_t kLastWordNs = shm::kJoinLastWordMs * kNsPerMs;
+constexpr std::uint64_t kLastWordNs = ns_of_ms(shm::kJoinLastWordMs);
 
 }  // namespace
 
@@ -66,9 +66,8 @@ void Conductor::on_group_join(Client& client, const shm::GroupJoinPacket& packet
   std::array<std::byte, 16> nonce;
   random_bytes(nonce);
   joining.nonce = to_hex(nonce);
-  std::uint64_t timeout = packet.timeout_ms > 0
-                              ? static_cast<std::uint64_t>(packet.timeout_ms) * kNsPerMs
-                              : kDefaultJoinNs;
+  std::uint64_t timeout = kDefaultJoinNs;
+  if (packet.timeout_ms > 0) timeout = ns_of_ms(static_cast<std::uint64_t>(packet.timeout_ms));
   timeout = std::min(timeout, settings_.join_timeout_max_ns);
   joining.deadline_ns = clock_.now_ns() + timeout;
   joining.message = {
@@ -86,7 +85,7 @@ void Conductor::on_group_join(Client& client, const shm::GroupJoinPacket& packet
       {"lossy_min", settings_.lossy_min_bytes},
       {"op_timeout_ms", packet.op_timeout_ms > 0
                             ? packet.op_timeout_ms
-                            : static_cast<std::int64_t>(settings_.op_timeout_ns / kNsPerMs)},
+                            : static_cast<std::int64_t>(settings_.op_timeout_ns / ns_of_ms(1))},
       {"verify", packet.verify != 0 || settings_.verify},
       {"seed", static_cast<std::int64_t>(packet.seed)},
       {"completed", static_cast<std::int64_t>(packet.completed_ops)}};
@@ -116,7 +115,7 @@ void Conductor::refuse_join(JoinSet& set, std::uint32_t rank, Errc code, const s
 
 // An epoch may begin with it before the coordinator hears of that.
 void Conductor::withdraw(const JoinSet& set, const JoiningRank& joining) {
-  if (!joining.late.empty()) return;  // it has been
+  if (joining.late) return;  // it has been
   send(set.coordinator, {{"t", "withdraw"},
                          {"uid", to_hex(set.id.uid)},
                          {"rank", joining.rank},
@@ -143,25 +142,33 @@ void Conductor::on_join_answer(LinkRef from, const std::string& type,
     send(from, {{"t", "proof"}, {"uid", uid}, {"rank", rank}, {"nonce", nonce}, {"hmac", proof}});
   } else if (type == "refused") {
     refuse_join(set, rank, errc_of(message, "code"), text_of(message, "text"));
-  } else if (!joining.late.empty()) {
+  } else if (joining.late) {
     refuse_late_join(set, joining);
   }
   if (set.ranks.empty()) joins_.erase(found);
 }
 
-// The time of a join has run out. If the coordinator has its proof, the epoch may be about to begin
-// all the same: then it has the last word.
+// The time of a join has run out. The epoch may be about to begin all the same, so the coordinator
+// has the last word.
 void Conductor::expire_join(JoinSet& set, JoiningRank& joining) {
-  const std::string where = set.id.host + ":" + std::to_string(set.id.port);
+  const bool heard = set.coordinator == kSelf || links_.is_open(set.coordinator);
+  const bool was_late = joining.late;
   withdraw(set, joining);
-  if (joining.challenged && joining.late.empty()) {
-    joining.late = !set.missing ? "the coordinator at " + where + " did not answer"
-                   : set.missing->empty()
-                       ? "all ranks are there, but the group's last epoch has not ended"
-                       : "waited for rank " + join_numbers(*set.missing);
-    joining.deadline_ns = clock_.now_ns() + kLastWordNs;
+  joining.late = true;
+  joining.deadline_ns = clock_.now_ns() + kLastWordNs;
+  if (was_late || !(heard || joining.challenged)) refuse_late_join(set, joining);
+}
+
+void Conductor::refuse_late_join(JoinSet& set, const JoiningRank& joining) {
+  const std::string where = set.id.host + ":" + std::to_string(set.id.port);
+  if (joining.challenged && !set.missing) {
+    refuse_join(set, joining.rank, Errc::timeout,
+                "the coordinator at " + where + " did not answer in time");
   } else if (joining.challenged) {
-    refuse_late_join(set, joining);
+    refuse_join(set, joining.rank, Errc::timeout,
+                set.missing->empty()
+                    ? "all ranks are there, but the group's last epoch has not ended"
+                    : "waited for rank " + join_numbers(*set.missing));
   } else if (set.coordinator == kSelf || links_.is_open(set.coordinator)) {
     refuse_join(
         set, joining.rank, Errc::unknown_group,
@@ -172,16 +179,11 @@ void Conductor::expire_join(JoinSet& set, JoiningRank& joining) {
   }
 }
 
-void Conductor::refuse_late_join(JoinSet& set, const JoiningRank& joining) {
-  const std::string why = joining.late;
-  refuse_join(set, joining.rank, Errc::timeout, why);
-}
-
 // There is no last word on a link that is lost.
 void Conductor::refuse_late_joins(JoinSet& set) {
   std::vector<std::uint32_t> late;
   for (const auto& [rank, joining] : set.ranks) {
-    if (!joining.late.empty()) late.push_back(rank);
+    if (joining.late) late.push_back(rank);
   }
   for (const auto rank : late) refuse_late_join(set, set.ranks.at(rank));
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "collective/group_ops.h"
 #include "daemon/conductor.h"
 #include "daemon/hmac.h"
 #include "daemon/service/log.h"
@@ -144,9 +143,9 @@ std::string Conductor::link_problem(const JoinSet& set, const MemberList& list) 
   for (const std::uint32_t user : set.users()) {
     const std::uint64_t taken = share_of(user, to_hex(set.id.uid)).links;
     if (taken + links <= settings_.max_links_per_user) continue;
-    return "on the node " + net::to_text(settings_.advertise) + " user " + std::to_string(user) +
-           " has " + std::to_string(taken) + " links, and " + std::to_string(links) +
-           " more exceed " + limit("max_links_per_user", settings_.max_links_per_user);
+    return "user " + std::to_string(user) + " has " + std::to_string(taken) + " links, and " +
+           std::to_string(links) + " more exceed " +
+           limit("max_links_per_user", settings_.max_links_per_user);
   }
   return "";
 }

@@ -274,6 +274,7 @@ void Coordinator::tell_waiting(const std::string& uid, Group& group) {
 
 void Coordinator::start_epoch(const std::string& uid, Group& group) {
   std::vector<Node> nodes;  // in order of their lowest rank, because joiners are in order of rank
+  std::map<std::string, std::vector<std::string>> nonces;  // of their joins
   std::int64_t lanes = 16, chunk_bytes = 1 << 30, eager_bytes = 1 << 30, max_ops = 1 << 20;
   std::int64_t lossy_min = 0, op_timeout_ms = 0, common = -1;
   bool verify = false;
@@ -283,12 +284,11 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
     auto node = std::find_if(nodes.begin(), nodes.end(),
                              [&id = joiner.node](const Node& one) { return one.id == id; });
     if (node == nodes.end()) {
-      nodes.push_back(
-          Node{joiner.link, joiner.node, text_of(joiner.says, "address"), {}, {}, false});
+      nodes.push_back(Node{joiner.link, joiner.node, text_of(joiner.says, "address"), {}, false});
       node = nodes.end() - 1;
     }
     node->ranks.push_back(rank);
-    node->nonces.push_back(joiner.nonce);
+    nonces[joiner.node].push_back(joiner.nonce);
     const auto& says = joiner.says;
     lanes = std::clamp<std::int64_t>(number_of(says, "lanes", 1), 1, lanes);
     chunk_bytes = std::clamp<std::int64_t>(number_of(says, "chunk_bytes"), 16 << 10, chunk_bytes);
@@ -331,7 +331,7 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
     body["nodes"].push_back({{"id", node.id},
                              {"address", node.address},
                              {"ranks", node.ranks},
-                             {"nonces", node.nonces}});
+                             {"nonces", nonces[node.id]}});
   }
   const std::string text = json_text(body);
   ++group.epoch;

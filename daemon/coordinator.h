@@ -43,7 +43,6 @@ class Coordinator {
     std::string id;
     std::string address;
     std::vector<std::uint32_t> ranks;
-    std::vector<std::string> nonces;  // of their joins
     bool ready = false;
   };
   struct Group {

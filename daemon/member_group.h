@@ -3,9 +3,11 @@
 // What the conductor keeps of a group that ranks of this node are in, from the join of the first
 // rank to the last word of the lanes.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,8 +22,12 @@
 
 namespace tern::daemon {
 
-// Clients and messages speak of milliseconds.
-inline constexpr std::uint64_t kNsPerMs = 1'000'000;
+// Clients and messages speak of milliseconds. For ever is so long that a sum does not overflow.
+constexpr std::uint64_t ns_of_ms(std::uint64_t ms) noexcept {
+  constexpr std::uint64_t kNsPerMs = 1'000'000;
+  constexpr std::uint64_t kForEverMs = std::numeric_limits<std::uint64_t>::max() / 4 / kNsPerMs;
+  return std::min(ms, kForEverMs) * kNsPerMs;
+}
 
 // A rank of this node that has asked to join and waits for the others.
 struct JoiningRank {
@@ -32,7 +38,7 @@ struct JoiningRank {
   std::string nonce;
   std::uint64_t deadline_ns = 0;
   bool challenged = false;  // the coordinator knows the group, and has been sent a proof
-  std::string late;         // why it ends, once its time has run out: it is being withdrawn
+  bool late = false;        // its time has run out, and it has been withdrawn
   nlohmann::json message;
 };
 

@@ -192,8 +192,8 @@ struct GroupMintedPacket {
 };
 TERN_FORMAT_STRUCT(GroupMintedPacket, 272);
 
-// A join is answered at the latest so long after its time: the coordinator has the last word, since
-// the epoch may be about to begin.
+// The coordinator has the last word on a join whose time has run out, and so long for it. The epoch
+// may be about to begin; otherwise the join is answered then.
 inline constexpr std::int64_t kJoinLastWordMs = 1000;
 
 struct GroupJoinPacket {

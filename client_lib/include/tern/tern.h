@@ -175,8 +175,8 @@ typedef struct {
   int32_t size;          /* the same on all ranks, 1 .. 1024 */
   uint32_t verify;       /* 1: compare the results' checksums across ranks after every operation */
   uint64_t seed;         /* for recipes that draw random numbers; the same on all ranks */
-  int64_t timeout_ms;    /* how long to wait for the other ranks; 0: 60000. The group's coordinator
-                            has the last word, which may take a second more. */
+  int64_t timeout_ms;    /* how long to wait for the other ranks; 0: 60000. It takes up to
+                            a second more to end the wait, and more if the group begins just then */
   int64_t op_timeout_ms; /* an operation not submitted by all ranks for so long fails everywhere;
                             0: the daemon's setting (10 minutes) */
 } tern_join_options;
