@@ -103,6 +103,8 @@ Status Segment::map_memory() {
   if (memory == MAP_FAILED) {
     return fail_errno(Errc::out_of_memory, "cannot map the shared memory", errno);
   }
+  // A wish, granted where the operator allows huge pages for shared memory that asks for them.
+  (void)::madvise(memory, shape_.segment_bytes, MADV_HUGEPAGE);
   base_ = static_cast<std::byte*>(memory);
   header_ = static_cast<SegmentHeader*>(memory);
   return {};

@@ -6,8 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <functional>
+#include <string>
 
 namespace tern::shm {
 namespace {
@@ -94,6 +98,24 @@ TEST(Segment, AnOverwrittenHeaderChangesNothingForItsMaker) {
   RingConsumer<SubmitEntry> consumer(made->submit_ring(1));
   SubmitEntry got{};
   EXPECT_EQ(consumer.try_pop(got), RingResult::corrupt);
+}
+
+// Which has an effect where the operator lets shared memory have them (`ternctl doctor`).
+TEST(Segment, AsksForHugePagesWhereTheKernelHasThem) {
+  Result<Segment> made = Segment::create(1, 4 << 20, 0);
+  ASSERT_TRUE(made) << made.error().text;
+  char address[32];
+  std::snprintf(address, sizeof(address), "%" PRIxPTR "-",
+                reinterpret_cast<std::uintptr_t>(&made->header()));
+  std::ifstream maps("/proc/self/smaps");
+  std::string line, flags;
+  for (bool found = false; flags.empty() && std::getline(maps, line);) {
+    found = found || line.rfind(address, 0) == 0;
+    if (found && line.rfind("VmFlags:", 0) == 0) flags = line + ' ';
+  }
+  ASSERT_NE(flags, "");
+  const bool has_them = ::access("/sys/kernel/mm/transparent_hugepage/shmem_enabled", F_OK) == 0;
+  EXPECT_EQ(flags.find(" hg ") != std::string::npos, has_them) << flags;
 }
 
 TEST(SegmentMap, AcceptsAGoodHeader) {
