@@ -90,6 +90,12 @@ std::string node_problem(const RdmaSettings& settings, ibv_device& device) {
 
 }  // namespace
 
+bool Device::exists() {
+  int count = 0;
+  const DeviceList list(ibv_get_device_list(&count));
+  return list && count != 0;
+}
+
 Result<std::shared_ptr<Device>> Device::open(const RdmaSettings& settings, std::uint32_t lane) {
   int count = 0;
   const DeviceList list(ibv_get_device_list(&count));

@@ -20,6 +20,8 @@ class Device {
   // The `lane`-th usable port of those that the settings allow. The error's text says for each why
   // it is not usable and what to do about it. Errc::unreachable: a port is down, and may come up.
   static Result<std::shared_ptr<Device>> open(const RdmaSettings& settings, std::uint32_t lane);
+  // Whether the machine has any, usable or not.
+  static bool exists();
 
   ibv_context* context() const noexcept { return context_.get(); }
   ibv_pd* domain() const noexcept { return domain_.get(); }

@@ -14,6 +14,10 @@ constexpr std::uint64_t kControlNs = 1'000'000;
 // Between two looks at a device that has told of no event.
 constexpr std::uint64_t kCheckDeviceNs = 500'000'000;
 
+// Between two looks for one where there is none, which is a look into a directory. A device that is
+// there and cannot be used may take seconds to say so, and is tried after `rdma_retry`.
+constexpr std::uint64_t kLookForDeviceNs = 100'000'000;
+
 constexpr std::size_t kManyTroubles = 256;
 
 class RdmaConnection final : public net::Connection {
@@ -63,6 +67,9 @@ std::shared_ptr<Device> RdmaTransport::device(std::string& why) {
       may_have_device_ = true;
       watch_device();
     } else {
+      if (!Device::exists()) {
+        next_open_ns_ = now + std::min(settings_.retry_ns, kLookForDeviceNs);
+      }
       device_trouble_ = opened.error().text;
       may_have_device_ = may_have_device_ || opened.error().code == Errc::unreachable;
     }

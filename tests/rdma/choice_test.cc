@@ -184,6 +184,19 @@ TEST(Choice, ADeviceThatIsRemovedIsLeft) {
   ASSERT_TRUE(ends.connect_until("tcp"));
 }
 
+// What is said in the hello holds for the life of a link, so that a link must not be told of an
+// old look for devices.
+TEST(Choice, ADeviceThatHasJustComeIsUsedByTheNextConnection) {
+  mock::Fabric fabric;
+  fabric.remove(0);
+  TwoEnds ends(fabric);
+  ASSERT_TRUE(ends.connect_until("tcp"));
+  EXPECT_THAT(note_of(*ends.a), HasSubstr("there is no RDMA device"));
+  fabric.add(0);
+  ends.clock.advance_ns(200'000'000);
+  ASSERT_TRUE(ends.connect_until("rdma"));
+}
+
 // A driver that waits until its users have closed the device tells of nothing.
 TEST(Choice, ADeviceWhoseNodeIsGoneIsLeft) {
   mock::Fabric fabric;

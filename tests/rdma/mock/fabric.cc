@@ -113,6 +113,12 @@ void Fabric::remove_node(std::size_t device) {
   std::filesystem::remove(nodes_ / device_at(*parts_, device).device.dev_name);
 }
 
+void Fabric::add(std::size_t device) {
+  MockDevice& added = device_at(*parts_, device);
+  added.removed = false;
+  std::ofstream(nodes_ / added.device.dev_name) << "";
+}
+
 void Fabric::raise(std::size_t device, ibv_event_type type) {
   for (Context& context : parts_->contexts) {
     if (context.device != &device_at(*parts_, device)) continue;

@@ -72,6 +72,7 @@ class Fabric {
   void change_gid(std::size_t device, std::uint8_t port, std::string address);
   void remove(std::size_t device);  // with its node
   void remove_node(std::size_t device);
+  void add(std::size_t device);  // one that was removed, with its node
   // An event without further effects, of the newest queue pair if it is of one.
   void raise(std::size_t device, ibv_event_type type);
 
