@@ -165,11 +165,17 @@ TEST_F(CoordinatorTest, NonsenseInAJoinIsClampedOrRefused) {
     coordinator_.on_message(kB, message);
     expect_refused(kB, Errc::invalid_argument, "rank must be");
   }
-  sent_.clear();
-  json message = join_of(kB, 0, 1);
-  message["node"] = "nobody";
-  coordinator_.on_message(kB, message);
-  expect_refused(kB, Errc::protocol_error, "malformed");
+  // What the other members could not read is not handed on to them.
+  for (const auto& [key, value] : {std::pair{"node", "nobody"},
+                                   {"node", "0000000000000ABC0000000000000001"},
+                                   {"address", "nowhere"},
+                                   {"address", "host:0"}}) {
+    sent_.clear();
+    json message = join_of(kB, 0, 1);
+    message[key] = value;
+    coordinator_.on_message(kB, message);
+    expect_refused(kB, Errc::protocol_error, "malformed");
+  }
 }
 
 TEST_F(CoordinatorTest, AWrongSecretIsRefusedAndTheRankIsFree) {

@@ -260,7 +260,8 @@ TEST_F(BadPeer, SpeaksNonsenseToTheConductor) {
       char uid[33];
       std::snprintf(uid, sizeof(uid), "%032x", i);
       peer.send(peer.control(std::string("{\"t\":\"join\",\"rank\":0,\"size\":2,\"uid\":\"") + uid +
-                             "\",\"node\":\"" + uid + "\",\"nonce\":\"" + uid + "\"}"));
+                             "\",\"node\":\"" + uid + "\",\"nonce\":\"" + uid +
+                             "\",\"address\":\"127.0.0.1:1\"}"));
     }
   }
   EXPECT_TRUE(eventually([&] { return cluster[0].ask("status").is_object(); }));

@@ -69,7 +69,8 @@ bool HostilePeer::send(std::span<const std::byte> bytes) {
       continue;
     }
     pollfd entry{socket_.get(), POLLOUT, 0};
-    if (::poll(&entry, 1, 1000) <= 0) return false;
+    // Under sanitizers a daemon may take seconds for what its socket holds.
+    if (::poll(&entry, 1, 20'000) <= 0) return false;
   }
   return true;
 }
