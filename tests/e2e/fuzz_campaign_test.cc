@@ -22,7 +22,12 @@ namespace {
 
 // What a daemon may keep for good of however many inputs: caches that have a bound, and what the
 // allocator does not give back.
+#if defined(TERN_SANITIZES)
+// The address sanitizer keeps the last 256 MiB that were freed.
+constexpr std::int64_t kGrowthBytes = (256 + 128) << 20;
+#else
 constexpr std::int64_t kGrowthBytes = 32 << 20;
+#endif
 // A changed group id may name a living daemon by another of its addresses, and the link to it
 // stays.
 constexpr std::size_t kMoreLinks = 16;

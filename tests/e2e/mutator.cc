@@ -103,7 +103,7 @@ json Mutator::value() {
       return text();
     case 6: {  // nested, now and then far deeper than is allowed, if not than our own stack
       json deep = json::array();
-      for (std::uint64_t levels = below(one_in(50) ? 1000 : 24); levels > 0; --levels) {
+      for (std::uint64_t levels = below(one_in(50) ? 200 : 24); levels > 0; --levels) {
         json outer = json::array();
         outer.push_back(std::move(deep));
         deep = std::move(outer);
