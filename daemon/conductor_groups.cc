@@ -127,7 +127,7 @@ void Conductor::on_members(LinkRef from, const std::string& uid, const nlohmann:
   if (own != nullptr && here.empty()) {
     return end_epoch(from, uid, list->epoch, Errc::rank_lost, gone_text(gone));
   }
-  if (set == nullptr) return;  // nor for a list that no coordinator sends
+  if (set == nullptr) return;  // it names no join of this node, or cannot be read
   const std::int64_t epoch = body.is_object() ? number_of(body, "epoch") : 0;
   // The coordinator proves that it knows the secret too.
   if (!equal_constant_time(bytes_of(members_proof(set->id.secret, text)),
