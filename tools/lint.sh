@@ -20,10 +20,10 @@ step() {
 }
 
 check_format() {
-  git ls-files -z '*.cc' '*.h' '*.c' '*.hpp' | xargs -0 -r clang-format --dry-run --Werror
+  git ls-files -z --cached --others --exclude-standard '*.cc' '*.h' '*.c' '*.hpp' | xargs -0 -r clang-format --dry-run --Werror
 }
 
-# The sources to check: changed against where this branch left the main one. On the main branch
+# The sources to check: new to git, or changed against where this branch left the main one. On the main branch
 # itself, or in a shallow clone: the last commit's.
 tidy_files() {
   if [ "${1:-}" = --all ]; then
@@ -33,7 +33,10 @@ tidy_files() {
     if [ -z "$base" ] || [ "$base" = "$(git rev-parse HEAD)" ]; then
       base=$(git rev-parse -q --verify HEAD~1 || git rev-parse HEAD)
     fi
-    git diff --name-only --diff-filter=d "$base" -- '*.cc' | head -n "$max_tidy_files"
+    {
+      git ls-files --others --exclude-standard '*.cc'
+      git diff --name-only --diff-filter=d "$base" -- '*.cc'
+    } | head -n "$max_tidy_files"
   fi
 }
 
