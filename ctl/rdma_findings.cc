@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "ctl/fields.h"
+#include "ctl/human.h"
 
 namespace tern::ctl {
 namespace {
