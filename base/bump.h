@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-namespace tern::daemon {
+namespace tern {
 
 // One writer: a plain load and store is enough.
 template <typename T>
@@ -10,4 +10,4 @@ void bump(std::atomic<T>& value, T delta) noexcept {
   value.store(value.load(std::memory_order_relaxed) + delta, std::memory_order_relaxed);
 }
 
-}  // namespace tern::daemon
+}  // namespace tern

@@ -146,8 +146,7 @@ bool GroupOps::still_expected(const Op& op) const noexcept {
   return (op.submitted | left_local_) != all_local();
 }
 
-// ---- Submission and announcement
-// -----------------------------------------------------------------
+// ---- Submission and announcement ----------------------------------------------------------------
 
 void GroupOps::describe(Op& op, const wire::AnnounceBody& body) {
   op.said = body;
@@ -314,8 +313,7 @@ void GroupOps::start(OpId id) {
   if (!op.eager) check_delivered(id);
 }
 
-// ---- Look
-// -----------------------------------------------------------------------------------------
+// ---- Look ---------------------------------------------------------------------------------------
 
 std::uint32_t GroupOps::chunk_number(ChunkId chunk) const noexcept {
   const Chunk& slot = chunks_[chunk];

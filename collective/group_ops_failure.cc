@@ -19,8 +19,7 @@ void copy_text(std::span<char> out, std::string_view text) noexcept {
 
 }  // namespace
 
-// ---- Failure
-// --------------------------------------------------------------------------------------
+// ---- Failure ------------------------------------------------------------------------------------
 
 void GroupOps::fail_here(OpId id, Errc code, std::uint32_t about_rank, std::string_view text) {
   Op& op = ops_[id];

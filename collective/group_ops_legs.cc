@@ -8,8 +8,7 @@
 
 namespace tern::collective {
 
-// ---- Data legs
-// ------------------------------------------------------------------------------------
+// ---- Data legs ----------------------------------------------------------------------------------
 
 bool GroupOps::on_grant(std::uint32_t node, const OpKey& key, std::uint32_t chunk,
                         std::uint32_t count) {
@@ -147,8 +146,7 @@ bool GroupOps::on_verify(std::uint32_t node, const OpKey& key, OpId& id) {
   return true;
 }
 
-// ---- Actions
-// --------------------------------------------------------------------------------------
+// ---- Actions ------------------------------------------------------------------------------------
 
 void GroupOps::free_chunks(OpId id) {
   for (ChunkId chunk = 0; chunk < chunks_.size(); ++chunk) {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "daemon/conductor.h"
+#include "daemon/conductor/conductor.h"
 #include "net/event_loop.h"
 #include "shm/packet_socket.h"
 

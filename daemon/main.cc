@@ -15,10 +15,10 @@
 
 #include "daemon/config/command_line.h"
 #include "daemon/daemon.h"
+#include "daemon/operator/version.h"
+#include "daemon/operator/window.h"
 #include "daemon/service/journal_sink.h"
 #include "daemon/service/recent_log.h"
-#include "daemon/version.h"
-#include "daemon/window.h"
 
 namespace {
 

@@ -129,8 +129,7 @@ struct CompletionEntry {
 TERN_FORMAT_STRUCT(CompletionEntry, 256);
 static_assert(offsetof(CompletionEntry, detail) == 24);
 
-// ---- The hand-shake socket (SOCK_SEQPACKET): one packet, one struct
-// ------------------------------
+// ---- The hand-shake socket (SOCK_SEQPACKET): one packet, one struct -----------------------------
 
 inline constexpr std::uint32_t kPacketMagic = 0x4b504e54;  // "TNPK"
 inline constexpr std::size_t kMaxPacketBytes = 4096;

@@ -31,6 +31,13 @@ def layer_of(path, table):
     return max(fitting, key=len, default=None)
 
 
+def allowed(layer, table):
+    """The rows that the layer may include from, besides its own."""
+    rows = list(table)
+    may = table[layer]["may"]
+    return rows[:rows.index(layer)] if may == ["*"] else may
+
+
 def check_file(root, path, table):
     layer = layer_of(path, table)
     if layer is None:
@@ -54,17 +61,17 @@ def check_file(root, path, table):
             if bracket == '"' and not (row.get("beside") and (root / path.parent / target).exists()):
                 yield f'{path}:{number}: "{target}" is no path from the root; write folder/file.h'
             continue
-        if other != layer and other not in row["may"]:
+        if other != layer and other not in allowed(layer, table):
             yield f"{path}:{number}: {layer} must not include {target}; it may include " + (
                 ", ".join(row["may"]) or "nothing of Tern")
 
 
 def check_table(table):
     for layer, row in table.items():
-        for name in row["may"]:
+        for name in allowed(layer, table):
             if name not in table:
                 yield f"tools/layers.toml: {layer} names {name}, which has no row"
-            elif layer in table[name]["may"]:
+            elif layer in allowed(name, table):
                 yield f"tools/layers.toml: {layer} and {name} may include each other"
 
 

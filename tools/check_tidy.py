@@ -20,7 +20,7 @@ SCRIPTS = ["*.py", "*.sh", "Makefile", ".ci/*"]
 
 # Files that turn typed memory into bytes or back by their nature. Everyone else goes through them.
 CAST_FILES = ["wire/*", "shm/*", "codec/*", "client_lib/*", "net/*", "rdma/*", "tests/*", "bench/*",
-              "daemon/lane_*.cc", "daemon/client*.cc", "daemon/*socket*.cc"]
+              "daemon/lane/*.cc", "daemon/client*.cc", "daemon/*socket*.cc"]
 
 
 @dataclass
@@ -56,7 +56,7 @@ LINE_RULES = [
     LineRule("lane-lock", r"\bstd::(recursive_|shared_|timed_)?mutex\b|\bstd::condition_variable\b",
              ["daemon/lane*", "collective/*"],
              "a command ring to the lane or an event ring from it",
-             "std::mutex m;", "daemon/lane.h"),
+             "std::mutex m;", "daemon/lane/lane.h"),
     LineRule("isa-flag", r"(?<![\w-])-(march=|mavx|msse|mbmi)", BUILD,
              "Highway's run-time dispatch: a flag per file leaks into shared inline functions",
              "target_compile_options(x PRIVATE -mavx2)", "codec/CMakeLists.txt"),

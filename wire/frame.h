@@ -45,6 +45,9 @@ enum class FrameKind : std::uint8_t {
 inline constexpr std::uint8_t kFlagRawBlock =
     1;  // the block's payload is plain elements of the op's dtype
 
+// Which way a block goes: a contribution to its chunk's owner, or the owner's result to all.
+enum class Leg : std::uint8_t { none = 0, reduce = 1, broadcast = 2 };
+
 // Why each field: magic and version, because the first bytes of a connection may be anybody's;
 // link_seq, so that a lost or doubled frame shows as a gap; group, a token that only members can
 // derive; tensor, op_seq, chunk, leg and source_node, so that a block finds its place with no other
@@ -65,7 +68,7 @@ struct FrameHeader {
   std::uint32_t chunk = 0;
   std::uint32_t count = 0;  // grant: number of chunks
   std::uint16_t source_node = 0;
-  std::uint8_t leg = 0;  // 0 none, 1 reduce, 2 broadcast
+  std::uint8_t leg = 0;  // Leg
   std::uint8_t reserved0 = 0;
   std::uint32_t payload_bytes = 0;
   std::uint32_t payload_crc = 0;  // CRC32C; 0 when there is no payload

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "daemon/access/scope.h"
 #include "daemon/config/config.h"
 #include "daemon/control/control_verbs.h"
-#include "daemon/scope.h"
 
 namespace tern::daemon {
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "daemon/carrier.h"
+#include "daemon/carrier/carrier.h"
 #include "daemon/config/settings.h"
 #include "rdma/device.h"
 #include "rdma/rdma_transport.h"

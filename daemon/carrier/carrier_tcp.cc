@@ -1,4 +1,4 @@
-#include "daemon/carrier.h"
+#include "daemon/carrier/carrier.h"
 
 namespace tern::daemon {
 

@@ -1,4 +1,4 @@
-#include "daemon/peer_security.h"
+#include "daemon/carrier/peer_security.h"
 
 #include <spdlog/spdlog.h>
 

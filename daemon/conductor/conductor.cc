@@ -1,4 +1,4 @@
-#include "daemon/conductor.h"
+#include "daemon/conductor/conductor.h"
 
 #include <spdlog/spdlog.h>
 
@@ -10,8 +10,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "daemon/foreign_json.h"
+#include "daemon/control/foreign_json.h"
 #include "daemon/service/log.h"
+#include "shm/op_kind_name.h"
 
 namespace tern::daemon {
 namespace {
@@ -38,7 +39,9 @@ Conductor::Conductor(ConductorSettings settings, const Clock& clock, net::Transp
 Conductor::~Conductor() {
   for (const auto& backlog : backlog_) {
     for (const Command& command : backlog) {
-      const std::unique_ptr<net::Incoming> never_adopted(command.incoming);
+      if (const auto* adopt = std::get_if<command::AdoptConnection>(&command)) {
+        const std::unique_ptr<net::Incoming> never_adopted(adopt->incoming);
+      }
     }
   }
 }
@@ -98,19 +101,10 @@ std::uint64_t Conductor::next_deadline_ns() const {
   return deadline;
 }
 
-// ---- Lanes
-// ----------------------------------------------------------------------------------------
+// ---- Lanes --------------------------------------------------------------------------------------
 
 void Conductor::command(std::uint32_t lane, const Command& command) {
   backlog_[lane].push_back(command);
-  flush_commands();
-}
-
-void Conductor::command_all(const MemberGroup& group, Command command) {
-  for (std::uint32_t lane = 0; lane < group.lane_count; ++lane) {
-    command.group = group.lanes[lane].get();
-    backlog_[lane].push_back(command);
-  }
   flush_commands();
 }
 
@@ -133,117 +127,126 @@ int Conductor::drain_events() {
   for (Lane* lane : lanes_) {
     Event event;
     for (int i = 0; i < kEventsPerRound && lane->events().pop(event); ++i) {
-      on_event(event);
+      std::visit([&](const auto& what) { on(event.lane, what); }, event.what);
       ++work;
     }
   }
   return work;
 }
 
-void Conductor::on_event(const Event& event) {
-  if (event.kind == EventKind::client_dropped) return client_dropped(event.client);
-  if (event.kind == EventKind::entry_refused) return on_entry_refused(event);
-  if (event.kind == EventKind::peer_refused) return log_peer(node_text(event.peer), event.text);
-  if (event.kind == EventKind::carrier_changed) {
-    const std::string peer = node_text(event.peer);
-    return log_about({.peer = peer}, spdlog::level::info, "the daemon {}: {}", peer, event.text);
+// ---- What lanes tell ----------------------------------------------------------------------------
+
+void Conductor::on(std::uint32_t, const event::ClientDropped& event) {
+  client_dropped(event.client);
+}
+
+void Conductor::on(std::uint32_t, const event::ClientMisbehaved& event) {
+  const auto found = clients_.find(event.client->id);
+  if (found == clients_.end()) return;
+  log_user(*found->second, std::string("is disconnected: ") + event.text.c_str());
+  ++counters_->bad_packets;
+  drop_client(*found->second, event.text.c_str());
+}
+
+void Conductor::on(std::uint32_t, const event::PeerRefused& event) {
+  log_peer(node_text(event.peer), event.text.c_str());
+}
+
+void Conductor::on(std::uint32_t, const event::CarrierChanged& event) {
+  const std::string peer = node_text(event.peer);
+  log_about({.peer = peer}, spdlog::level::info, "the daemon {}: {}", peer, event.text.c_str());
+}
+
+// Null: the group is gone.
+MemberGroup* Conductor::group_of(const LaneGroup* lane_group) {
+  const auto owner = group_of_lane_group_.find(lane_group);
+  return owner == group_of_lane_group_.end() ? nullptr : owner->second;
+}
+
+void Conductor::on(std::uint32_t, const event::GroupReady& event) {
+  MemberGroup* const group = group_of(event.group);
+  if (group != nullptr && ++group->lanes_ready == group->lane_count && !group->ended) {
+    send(group->coordinator, {{"t", "ready"}, {"uid", group->uid}, {"epoch", group->epoch}});
   }
-  if (event.kind == EventKind::client_misbehaved) {
-    const auto found = clients_.find(event.client->id);
-    if (found == clients_.end()) return;
-    log_user(*found->second, std::string("is disconnected: ") + event.text);
-    ++counters_->bad_packets;
-    return drop_client(*found->second, event.text);
+}
+
+void Conductor::on(std::uint32_t, const event::GroupRemoved& event) {
+  MemberGroup* const group = group_of(event.group);
+  if (group == nullptr || ++group->lanes_removed < group->lane_count) return;
+  if (group->flights_due) write_flights(*group);
+  for (auto& [id, tensor] : group->tensors) {
+    if (tuning_ != nullptr) tuning_->end(*tensor.state);
+    keep_state(*group, tensor);
   }
-  const auto owner = group_of_lane_group_.find(event.group);
-  if (owner == group_of_lane_group_.end()) return;
-  MemberGroup& group = *owner->second;
-  switch (event.kind) {
-    case EventKind::group_ready:
-      if (++group.lanes_ready == group.lane_count && !group.ended) {
-        send(group.coordinator, {{"t", "ready"}, {"uid", group.uid}, {"epoch", group.epoch}});
-      }
-      break;
-    case EventKind::group_removed:
-      if (++group.lanes_removed < group.lane_count) break;
-      if (group.flights_due) write_flights(group);
-      for (auto& [id, tensor] : group.tensors) {
-        if (tuning_ != nullptr) tuning_->end(*tensor.state);
-        keep_state(group, tensor);
-      }
-      if (tuning_ != nullptr) tuning_->group_ended(group);
-      for (const auto& lane : group.lanes) group_of_lane_group_.erase(lane.get());
-      groups_.erase(group.number);
-      break;
-    case EventKind::rank_released: {
-      MemberRank& rank = group.ranks[event.number];
-      if (++rank.released == group.lane_count) rank_released(group, rank);
-      break;
-    }
-    case EventKind::tensor_dropped: {
-      const auto tensor = group.tensors.find(event.tensor->id);
-      if (tensor == group.tensors.end() || ++tensor->second.dropped < group.lane_count) break;
-      if (tuning_ != nullptr) tuning_->end(*tensor->second.state);
-      keep_state(group, tensor->second);
-      group.tensors.erase(tensor);
-      break;
-    }
-    case EventKind::state_reset:
-      counters_->state_resets += event.number;
-      break;
-    case EventKind::link_lost: {
-      const std::string peer = node_name(group, static_cast<std::uint32_t>(event.number));
-      const LogScope scope({.peer = peer});
-      if (event.code == Errc::permission_denied) ++counters_->peers_not_trusted;
-      end_group(group, event.code == Errc::shutting_down ? Errc::peer_lost : event.code,
-                "lost " + peer + ": " + event.text, true);
-      break;
-    }
-    case EventKind::op_failed: {
-      if (group.removing) break;  // its ops have ended, and a lane may have let it go already
-      Command command;
-      command.kind = CommandKind::fail_op;
-      command.code = event.code;
-      command.number = event.number;
-      command.tensor_id = event.tensor_id;
-      command.sequence = event.sequence;
-      std::memcpy(command.text, event.text, sizeof(command.text));
-      for (std::uint32_t lane = 0; lane < group.lane_count; ++lane) {
-        if (lane == event.lane || (event.lanes >> lane & 1) == 0) continue;
-        command.group = group.lanes[lane].get();
-        backlog_[lane].push_back(command);
-      }
-      flush_commands();
-      break;
-    }
-    case EventKind::state_moved:
-      on_state_moved(event);
-      break;
-    case EventKind::op_record:
-      record_flight(group, event);
-      if (const TensorState* state = tensor_of(group, event.record.tensor);
-          state != nullptr && tuning_ != nullptr && event.code == Errc::ok) {
-        tuning_->on_op(group, *state, event.record);
-      }
-      break;
-    case EventKind::choice_used:
-      if (const TensorState* state = tensor_of(group, event.tensor_id)) {
-        tuning_->on_choice_used(group, *state, event.lane, event.sequence,
-                                ChoiceUsed::unpacked(event.number));
-      }
-      break;
-    case EventKind::chunk_choice:
-      if (const TensorState* state = tensor_of(group, event.tensor_id)) {
-        tuning_->on_chunk_choice(group, *state, event.lane, event.sequence, event.number);
-      }
-      break;
-    case EventKind::client_dropped:
-    case EventKind::client_misbehaved:
-    case EventKind::entry_refused:
-    case EventKind::peer_refused:
-    case EventKind::carrier_changed:
-      break;
+  if (tuning_ != nullptr) tuning_->group_ended(*group);
+  for (const auto& lane : group->lanes) group_of_lane_group_.erase(lane.get());
+  groups_.erase(group->number);
+}
+
+void Conductor::on(std::uint32_t, const event::RankReleased& event) {
+  MemberGroup* const group = group_of(event.group);
+  if (group == nullptr) return;
+  MemberRank& rank = group->ranks[event.local_rank];
+  if (++rank.released == group->lane_count) rank_released(*group, rank);
+}
+
+void Conductor::on(std::uint32_t, const event::TensorDropped& event) {
+  MemberGroup* const group = group_of(event.group);
+  if (group == nullptr) return;
+  const auto tensor = group->tensors.find(event.tensor->id);
+  if (tensor == group->tensors.end() || ++tensor->second.dropped < group->lane_count) return;
+  if (tuning_ != nullptr) tuning_->end(*tensor->second.state);
+  keep_state(*group, tensor->second);
+  group->tensors.erase(tensor);
+}
+
+void Conductor::on(std::uint32_t, const event::StateReset& event) {
+  if (group_of(event.group) != nullptr) counters_->state_resets += event.resets;
+}
+
+void Conductor::on(std::uint32_t, const event::LinkLost& event) {
+  MemberGroup* const group = group_of(event.group);
+  if (group == nullptr) return;
+  const std::string peer = node_name(*group, event.node);
+  const LogScope scope({.peer = peer});
+  if (event.code == Errc::permission_denied) ++counters_->peers_not_trusted;
+  end_group(*group, event.code == Errc::shutting_down ? Errc::peer_lost : event.code,
+            "lost " + peer + ": " + event.text.c_str(), true);
+}
+
+void Conductor::on(std::uint32_t lane, const event::OpFailed& event) {
+  const MemberGroup* const group = group_of(event.group);
+  // A group that is being removed has no ops, and a lane may have let it go already.
+  if (group == nullptr || group->removing) return;
+  for (std::uint32_t other = 0; other < group->lane_count; ++other) {
+    if (other == lane || (event.lanes >> other & 1) == 0) continue;
+    backlog_[other].push_back(command::FailOp{group->lanes[other].get(), event.tensor,
+                                              event.sequence, event.code, event.about_rank,
+                                              event.text});
   }
+  flush_commands();
+}
+
+void Conductor::on(std::uint32_t, const event::OpEnded& event) {
+  MemberGroup* const group = group_of(event.group);
+  if (group == nullptr) return;
+  record_flight(*group, event);
+  const TensorState* const state = tensor_of(*group, event.record.tensor);
+  if (state != nullptr && tuning_ != nullptr && event.code == Errc::ok) {
+    tuning_->on_op(*group, *state, event.record);
+  }
+}
+
+void Conductor::on(std::uint32_t lane, const event::ChoiceInUse& event) {
+  MemberGroup* const group = group_of(event.group);
+  const TensorState* const state = group != nullptr ? tensor_of(*group, event.tensor) : nullptr;
+  if (state != nullptr) tuning_->on_choice_used(*group, *state, lane, event);
+}
+
+void Conductor::on(std::uint32_t lane, const event::ChunkChoice& event) {
+  MemberGroup* const group = group_of(event.group);
+  const TensorState* const state = group != nullptr ? tensor_of(*group, event.tensor) : nullptr;
+  if (state != nullptr) tuning_->on_chunk_choice(*group, *state, lane, event);
 }
 
 const TensorState* Conductor::tensor_of(const MemberGroup& group, std::uint64_t id) const {
@@ -260,12 +263,11 @@ bool Conductor::idle() const {
   return true;
 }
 
-// ---- The flight recorder
-// --------------------------------------------------------------------------
+// ---- The flight recorder ------------------------------------------------------------------------
 
-void Conductor::record_flight(MemberGroup& group, const Event& event) {
+void Conductor::record_flight(MemberGroup& group, const event::OpEnded& event) {
   if (group.flights.size() == MemberGroup::kFlights) group.flights.pop_front();
-  group.flights.push_back({event.record, event.code, event.text});
+  group.flights.push_back({event.record, event.code, event.text.c_str()});
   if (event.code == Errc::ok) return;
   const auto name = [&]() -> std::string {
     const auto tensor = group.tensors.find(event.record.tensor);
@@ -273,7 +275,7 @@ void Conductor::record_flight(MemberGroup& group, const Event& event) {
   }();
   log_about({.job = group.job, .group = short_uid(group.uid), .tensor = name}, spdlog::level::warn,
             "group {} epoch {}: op {} of {} failed: {}: {}", short_uid(group.uid), group.epoch,
-            event.record.sequence, name, errc_name(event.code), event.text);
+            event.record.sequence, name, errc_name(event.code), event.text.c_str());
   group.flights_due = true;
 }
 
@@ -298,9 +300,7 @@ void Conductor::write_flights(MemberGroup& group) const {
     ops.push_back(
         {{"tensor", tensor == group.tensors.end() ? "" : tensor->second.state->name},
          {"op", record.sequence},
-         {"kind", record.kind == 1   ? "all_reduce"
-                  : record.kind == 2 ? "broadcast"
-                                     : "barrier"},
+         {"kind", shm::op_kind_name(record.kind)},
          {"dtype", dtype_name(static_cast<DType>(record.dtype))},
          {"reduction", reduction_name(static_cast<Reduction>(record.reduction))},
          {"count", record.count},
@@ -331,8 +331,7 @@ void Conductor::write_flights(MemberGroup& group) const {
   }
 }
 
-// ---- Links
-// ----------------------------------------------------------------------------------------
+// ---- Links --------------------------------------------------------------------------------------
 
 void Conductor::send(LinkRef to, const nlohmann::json& message) {
   if (to == kSelf) {
@@ -396,11 +395,7 @@ void Conductor::on_incoming(std::unique_ptr<net::Incoming> incoming, const wire:
   if (hello.lane == wire::kConductorLane) {
     if (!links_.adopt(std::move(incoming), hello)) refuse_hello(hello, "there are too many");
   } else if (hello.lane < lanes_.size()) {
-    Command adopt;
-    adopt.kind = CommandKind::adopt_connection;
-    adopt.incoming = incoming.release();
-    adopt.hello = hello;
-    command(hello.lane, adopt);
+    command(hello.lane, command::AdoptConnection{incoming.release(), hello});
   } else {
     // Closed: a group never uses more lanes than its nodes have.
     refuse_hello(hello, "there is no lane " + std::to_string(hello.lane));
@@ -409,9 +404,7 @@ void Conductor::on_incoming(std::unique_ptr<net::Incoming> incoming, const wire:
 
 void Conductor::say_goodbye() {
   links_.say_goodbye();
-  Command goodbye;
-  goodbye.kind = CommandKind::goodbye;
-  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) command(lane, goodbye);
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) command(lane, command::Goodbye{});
 }
 
 }  // namespace tern::daemon

@@ -17,16 +17,16 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "daemon/control_links.h"
-#include "daemon/coordinator.h"
-#include "daemon/counter_table.h"
-#include "daemon/lane.h"
-#include "daemon/log_limit.h"
-#include "daemon/member_group.h"
-#include "daemon/member_list.h"
-#include "daemon/scope.h"
-#include "daemon/state_part.h"
-#include "daemon/tuning.h"
+#include "daemon/access/scope.h"
+#include "daemon/lane/lane.h"
+#include "daemon/membership/control_links.h"
+#include "daemon/membership/coordinator.h"
+#include "daemon/membership/member_group.h"
+#include "daemon/membership/member_list.h"
+#include "daemon/metrics/counter_table.h"
+#include "daemon/service/log_limit.h"
+#include "daemon/tensor/state_part.h"
+#include "daemon/tuning/tuning.h"
 #include "shm/packet_socket.h"
 
 namespace tern::daemon {
@@ -161,7 +161,6 @@ class Conductor final : public ControlSender,
   void on_tensor_release(Client& client, const shm::TensorReleasePacket& packet);
   void on_tensor_state(Client& client, const shm::TensorStatePacket& packet);
   void state_moved(std::uint64_t client, std::uint64_t request, std::uint64_t bytes);
-  void on_state_moved(const Event& event);
   void on_tensor_stats(Client& client, const shm::TensorReleasePacket& packet);
   void on_goodbye(Client& client, std::uint64_t request);
   void drop_client(Client& client, const char* why);
@@ -213,7 +212,6 @@ class Conductor final : public ControlSender,
       const MemberGroup& group, const std::map<std::uint64_t, std::unique_ptr<Client>>& clients);
 
   // Refusals (conductor_refusals.cc): counted, logged, answered. The lines are limited.
-  void on_entry_refused(const Event& event);
   struct Request {
     const Client& client;
     std::uint64_t number = 0;
@@ -265,11 +263,35 @@ class Conductor final : public ControlSender,
 
   // Lanes.
   void command(std::uint32_t lane, const Command& command);
-  void command_all(const MemberGroup& group, Command command);
+  // To all lanes of the group; the command's `group` is each one's own.
+  template <typename GroupCommand>
+  void command_all(const MemberGroup& group, GroupCommand command) {
+    for (std::uint32_t lane = 0; lane < group.lane_count; ++lane) {
+      command.group = group.lanes[lane].get();
+      backlog_[lane].push_back(command);
+    }
+    flush_commands();
+  }
   int flush_commands();
   int drain_events();
-  void on_event(const Event& event);
-  void record_flight(MemberGroup& group, const Event& event);
+  void on(std::uint32_t lane, const event::ClientDropped& event);
+  void on(std::uint32_t lane, const event::ClientMisbehaved& event);
+  void on(std::uint32_t lane, const event::EntryRefused& event);
+  void on(std::uint32_t lane, const event::PeerRefused& event);
+  void on(std::uint32_t lane, const event::CarrierChanged& event);
+  void on(std::uint32_t lane, const event::GroupReady& event);
+  void on(std::uint32_t lane, const event::GroupRemoved& event);
+  void on(std::uint32_t lane, const event::RankReleased& event);
+  void on(std::uint32_t lane, const event::TensorDropped& event);
+  void on(std::uint32_t lane, const event::LinkLost& event);
+  void on(std::uint32_t lane, const event::OpFailed& event);
+  void on(std::uint32_t lane, const event::StateMoved& event);
+  void on(std::uint32_t lane, const event::OpEnded& event);
+  void on(std::uint32_t lane, const event::ChoiceInUse& event);
+  void on(std::uint32_t lane, const event::ChunkChoice& event);
+  void on(std::uint32_t lane, const event::StateReset& event);
+  MemberGroup* group_of(const LaneGroup* lane_group);
+  void record_flight(MemberGroup& group, const event::OpEnded& event);
   void write_due_flights();
   void write_flights(MemberGroup& group) const;
 
@@ -293,7 +315,7 @@ class Conductor final : public ControlSender,
   std::map<std::uint64_t, std::unique_ptr<Client>> clients_;
   std::map<std::string, JoinSet> joins_;  // by uid
   std::map<std::uint64_t, std::unique_ptr<MemberGroup>> groups_;
-  std::map<LaneGroup*, MemberGroup*> group_of_lane_group_;
+  std::map<const LaneGroup*, MemberGroup*> group_of_lane_group_;
   std::map<std::string, KeptState> kept_states_;
   std::set<std::string> used_states_;
   LogLimit<std::uint32_t> user_log_;

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "daemon/conductor.h"
+#include "daemon/conductor/conductor.h"
 #include "daemon/service/log.h"
 #include "shm/wakeup.h"
 
@@ -168,9 +168,7 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
   client.memory = std::move(memory);
   ++counters_->clients_accepted;
   say_whether_to_spin();
-  Command add;
-  add.kind = CommandKind::add_client;
-  add.client = client.memory.get();
+  const command::AddClient add{client.memory.get()};
   for (std::uint32_t lane = 0; lane < lane_count; ++lane) command(lane, add);
   auto welcome = shm::make_packet<shm::WelcomePacket>(shm::PacketKind::welcome, request);
   welcome.abi = wire::kShmAbi;
@@ -191,8 +189,7 @@ void Conductor::say_whether_to_spin() {
   }
 }
 
-// ---- The end of a client
-// --------------------------------------------------------------------------
+// ---- The end of a client ------------------------------------------------------------------------
 
 void Conductor::on_goodbye(Client& client, std::uint64_t request) {
   client.goodbye = true;
@@ -267,9 +264,7 @@ void Conductor::drop_client(Client& client, const char* why) {
   }
   log_about({.job = client.job}, spdlog::level::info, "client {} (pid {}, job {}) is gone: {}",
             client.id, client.credentials.pid, client.job, why);
-  Command drop;
-  drop.kind = CommandKind::drop_client;
-  drop.client = client.memory.get();
+  const command::DropClient drop{client.memory.get()};
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) command(lane, drop);
 }
 

@@ -4,12 +4,10 @@
 
 #include <cstring>
 
-#include "daemon/conductor.h"
+#include "daemon/conductor/conductor.h"
 #include "daemon/service/log.h"
 
 namespace tern::daemon {
-
-// --------------------------------------------------------------------------------------
 
 void Conductor::end_group(MemberGroup& group, Errc code, const std::string& text,
                           bool tell_coordinator) {
@@ -26,11 +24,7 @@ void Conductor::end_group(MemberGroup& group, Errc code, const std::string& text
   if (tell_coordinator) {
     end_epoch(group.coordinator, group.uid, group.epoch, code, text);
   }
-  Command end;
-  end.kind = CommandKind::end_group;
-  end.code = code;
-  std::strncpy(end.text, text.c_str(), sizeof(end.text) - 1);
-  command_all(group, end);
+  command_all(group, command::EndGroup{nullptr, code, Sentence(text)});
   for (MemberRank& rank : group.ranks) {
     if (rank.joined || rank.left) continue;
     rank.left = true;  // its join has failed; it has no handle to leave with
@@ -51,10 +45,8 @@ void Conductor::on_group_leave(Client& client, std::uint64_t request, std::uint6
 void Conductor::leave(MemberGroup& group, MemberRank& rank, std::uint64_t request) {
   rank.leaving = true;
   rank.leave_request = request;
-  Command left;
-  left.kind = CommandKind::rank_left;
-  left.number = static_cast<std::uint64_t>(&rank - group.ranks.data());
-  command_all(group, left);
+  const auto index = static_cast<std::uint32_t>(&rank - group.ranks.data());
+  command_all(group, command::RankLeft{nullptr, index});
 }
 
 // No op of the group uses the rank's memory any more, on any lane.
@@ -91,9 +83,7 @@ void Conductor::remove_if_unused(MemberGroup& group) {
     if (!rank.left) return;
   }
   group.removing = true;
-  Command remove;
-  remove.kind = CommandKind::remove_group;
-  command_all(group, remove);
+  command_all(group, command::RemoveGroup{});
 }
 
 void Conductor::end_all(Errc code, const std::string& text) {
@@ -106,8 +96,7 @@ void Conductor::end_all(Errc code, const std::string& text) {
 
 void Conductor::begin_stop() { stopping_ = true; }
 
-// ---- Look-ups
-// -------------------------------------------------------------------------------------
+// ---- Look-ups -----------------------------------------------------------------------------------
 
 MemberGroup* Conductor::group_by_number(std::uint64_t number) {
   const auto found = groups_.find(number);

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "daemon/conductor.h"
-#include "daemon/foreign_json.h"
-#include "daemon/hmac.h"
+#include "daemon/conductor/conductor.h"
+#include "daemon/control/foreign_json.h"
+#include "daemon/membership/hmac.h"
 #include "daemon/service/log.h"
 
 namespace tern::daemon {
@@ -53,8 +53,7 @@ void Conductor::expire_starts() {
   }
 }
 
-// ---- Messages of the coordinator
-// ------------------------------------------------------------------
+// ---- Messages of the coordinator ----------------------------------------------------------------
 
 bool Conductor::on_member_message(LinkRef from, const nlohmann::json& message) {
   const std::string type = text_of(message, "t");
@@ -217,9 +216,7 @@ void Conductor::make_group(JoinSet& set, const MemberList& list) {
             "group {} epoch {}: {} ranks on {} nodes, {} of them here, {} lanes",
             short_uid(group.uid), group.epoch, group.size, group.addresses.size(),
             group.ranks.size(), group.lane_count);
-  Command add;
-  add.kind = CommandKind::add_group;
-  command_all(group, add);
+  command_all(group, command::AddGroup{});
   groups_[group.number] = std::move(made);
 }
 
@@ -228,10 +225,8 @@ void Conductor::weigh_jobs() {
   if (weighed_by_ == tuning_->policy_version()) return;
   weighed_by_ = tuning_->policy_version();
   for (const auto& [number, group] : groups_) {
-    Command weigh;
-    weigh.kind = CommandKind::set_weight;
-    weigh.number = tuning_->policy().weight(group->job);
-    if (!group->removing) command_all(*group, weigh);
+    const std::uint32_t weight = tuning_->policy().weight(group->job);
+    if (!group->removing) command_all(*group, command::SetWeight{nullptr, weight});
   }
 }
 

@@ -4,8 +4,8 @@
 #include <array>
 #include <cstring>
 
-#include "daemon/conductor.h"
-#include "daemon/hmac.h"
+#include "daemon/conductor/conductor.h"
+#include "daemon/membership/hmac.h"
 
 namespace tern::daemon {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "daemon/conductor.h"
-#include "daemon/hmac.h"
+#include "daemon/conductor/conductor.h"
+#include "daemon/membership/hmac.h"
 #include "daemon/service/log.h"
 
 namespace tern::daemon {

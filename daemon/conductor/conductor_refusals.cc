@@ -3,7 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
-#include "daemon/conductor.h"
+#include "daemon/conductor/conductor.h"
 #include "daemon/service/log.h"
 
 namespace tern::daemon {
@@ -28,10 +28,10 @@ void Conductor::log_user(const Client& client, const std::string& what) {
 }
 
 // The lane has counted it and told the client.
-void Conductor::on_entry_refused(const Event& event) {
+void Conductor::on(std::uint32_t, const event::EntryRefused& event) {
   const auto found = clients_.find(event.client->id);
   if (found == clients_.end()) return;
-  log_refusal({*found->second}, "an entry of its ring", event.code, event.text);
+  log_refusal({*found->second}, "an entry of its ring", event.code, event.text.c_str());
 }
 
 void Conductor::refuse_join(const Request& join, Errc code, const std::string& text) {

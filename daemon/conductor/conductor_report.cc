@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "daemon/conductor.h"
+#include "daemon/conductor/conductor.h"
 #include "shm/op_kind_name.h"
 
 namespace tern::daemon {

@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstring>
 
-#include "daemon/conductor.h"
-#include "daemon/state_part.h"
+#include "daemon/conductor/conductor.h"
+#include "daemon/tensor/state_part.h"
 
 namespace tern::daemon {
 
@@ -53,9 +53,7 @@ void Conductor::on_tensor_state(Client& client, const shm::TensorStatePacket& pa
   }
   if (memory == codec::Memory::none) return state_moved(client.id, request, move->part.bytes());
   move->lanes_left = group->lane_count;
-  Command command;
-  command.kind = CommandKind::move_state;
-  command.move = move.get();
+  const command::MoveState command{nullptr, move.get()};
   moves_.push_back(std::move(move));
   command_all(*group, command);
 }
@@ -67,11 +65,12 @@ void Conductor::state_moved(std::uint64_t client, std::uint64_t request, std::ui
   answer_packet(client, reply);
 }
 
-void Conductor::on_state_moved(const Event& event) {
+void Conductor::on(std::uint32_t, const event::StateMoved& event) {
+  if (group_of(event.group) == nullptr) return;
   StateMove* const move = event.move;
   if (event.code != Errc::ok && move->verdict == Errc::ok) {
     move->verdict = event.code;
-    move->text = event.text;
+    move->text = event.text.c_str();
   }
   // A lane with an operation in flight refuses before it takes anything.
   if (event.code != Errc::would_block) move->taken = move->imports;

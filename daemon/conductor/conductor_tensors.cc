@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "codec/entropy/codebook.h"
-#include "daemon/conductor.h"
+#include "daemon/conductor/conductor.h"
 #include "daemon/service/log.h"
 
 namespace tern::daemon {
@@ -59,8 +59,6 @@ bool same_streams(const TensorState& a, const TensorState& b, const CodecState::
 }
 
 }  // namespace
-
-// --------------------------------------------------------------------------------------
 
 CodecState::Shape Conductor::codec_shape(const MemberGroup& group, const TensorState& state) {
   CodecState::Shape shape;
@@ -254,10 +252,7 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
     }
     if (reset) count_reset(*group, *tensor.state);
     found = group->tensors.emplace(id, std::move(tensor)).first;
-    Command add;
-    add.kind = CommandKind::add_tensor;
-    add.tensor = found->second.state.get();
-    command_all(*group, add);
+    command_all(*group, command::AddTensor{nullptr, found->second.state.get()});
   }
   ++rank->declarations[name];
   found->second.holders |= bit;
@@ -278,10 +273,7 @@ std::string Conductor::recipe_text(const TensorState& state) const {
 void Conductor::release_tensor(MemberGroup& group, std::uint64_t id) {
   if (group.removing) return;  // it goes with the group, which a lane may have let go already
   DeclaredTensor& tensor = group.tensors.at(id);
-  Command drop;
-  drop.kind = CommandKind::drop_tensor;
-  drop.tensor = tensor.state.get();
-  command_all(group, drop);
+  command_all(group, command::DropTensor{nullptr, tensor.state.get()});
 }
 
 void Conductor::keep_state(const MemberGroup& group, DeclaredTensor& tensor) {

@@ -3,7 +3,7 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 
-#include "daemon/foreign_json.h"
+#include "daemon/control/foreign_json.h"
 #include "wire/versions.h"
 
 namespace tern::daemon {

@@ -1,10 +1,10 @@
-#include "daemon/lane.h"
+#include "daemon/lane/lane.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
-#include "daemon/lane_group.h"
+#include "daemon/lane/lane_group.h"
 #include "shm/wakeup.h"
 
 namespace tern::daemon {
@@ -68,7 +68,9 @@ void Lane::forget_slabs() {
 Lane::~Lane() {
   for (Command command; commands_->pop(command);) {
     // What the lane would have taken over is its to free.
-    const std::unique_ptr<net::Incoming> incoming(command.incoming);
+    if (const auto* adopt = std::get_if<command::AdoptConnection>(&command)) {
+      const std::unique_ptr<net::Incoming> incoming(adopt->incoming);
+    }
   }
   for (auto& peer : peers_) {
     if (peer->link) peer->link->close();
@@ -115,8 +117,7 @@ int Lane::run_groups(std::uint64_t now_ns) {
   return work;
 }
 
-// ---- Clients
-// --------------------------------------------------------------------------------------
+// ---- Clients ------------------------------------------------------------------------------------
 
 LaneClient* Lane::client(std::uint64_t id) {
   for (auto& client : clients_) {
@@ -147,13 +148,10 @@ void Lane::finish_state_moves(bool at_once) {
     return !client->dropping && client->taken < client->before_move;
   };
   if (!at_once && std::any_of(clients_.begin(), clients_.end(), has_older)) return;
-  for (const Command& command : state_moves_) {
-    Event event;
-    event.kind = EventKind::state_moved;
-    event.group = command.group;
-    event.move = command.move;
-    command.group->move_state(*command.move, event);
-    report(event);
+  for (const command::MoveState& command : state_moves_) {
+    event::StateMoved outcome{command.group, command.move, Errc::ok, {}};
+    command.group->move_state(*command.move, outcome);
+    report(outcome);
   }
   state_moves_.clear();
 }
@@ -166,11 +164,7 @@ bool Lane::take_entry(LaneClient& client) {
   if (result == shm::RingResult::would_block) return false;
   if (result == shm::RingResult::corrupt) {
     client.dropping = true;
-    Event event;
-    event.kind = EventKind::client_misbehaved;
-    event.client = client.memory;
-    std::strncpy(event.text, "its submission ring is corrupt", sizeof(event.text) - 1);
-    report(event);
+    report(event::ClientMisbehaved{client.memory, Sentence("its submission ring is corrupt")});
     return false;
   }
   ++client.taken;
@@ -195,11 +189,8 @@ void Lane::tell(LaneClient& client, std::uint64_t ticket, Errc code, const char*
   if (client.completions.try_push(entry) != shm::RingResult::ok) {
     // The library keeps fewer ops in flight than the ring holds: this is not the library.
     client.dropping = true;
-    Event event;
-    event.kind = EventKind::client_misbehaved;
-    event.client = client.memory;
-    std::strncpy(event.text, "its completion ring is full or corrupt", sizeof(event.text) - 1);
-    report(event);
+    report(
+        event::ClientMisbehaved{client.memory, Sentence("its completion ring is full or corrupt")});
     return;
   }
   client.rang = true;
@@ -211,12 +202,7 @@ void Lane::refuse(LaneClient& client, std::uint64_t ticket, Errc code, const cha
   const std::uint64_t now = clock_.now_ns();
   if (now < client.refusal_due_ns) return;
   client.refusal_due_ns = now + kRefusalEveryNs;
-  Event event;
-  event.kind = EventKind::entry_refused;
-  event.client = client.memory;
-  event.code = code;
-  std::strncpy(event.text, text, sizeof(event.text) - 1);
-  report_for_log(event);
+  report_for_log(event::EntryRefused{client.memory, code, Sentence(text)});
 }
 
 void Lane::ring_doorbells() {
@@ -265,8 +251,7 @@ std::uint64_t Lane::next_deadline_ns() const {
   return deadline;
 }
 
-// ---- Commands
-// -------------------------------------------------------------------------------------
+// ---- Commands -----------------------------------------------------------------------------------
 
 int Lane::run_commands() {
   int work = 0;
@@ -279,92 +264,89 @@ int Lane::run_commands() {
 }
 
 void Lane::run_command(const Command& command) {
-  if (command.kind == CommandKind::drop_client || command.kind == CommandKind::remove_group ||
-      command.kind == CommandKind::drop_tensor) {
-    finish_state_moves(true);  // while all that they refer to is there
+  std::visit([this](const auto& one) { run(one); }, command);
+}
+
+void Lane::run(const command::AddClient& add) {
+  auto client = std::make_unique<LaneClient>();
+  client->memory = add.client;
+  client->submissions =
+      shm::RingConsumer<shm::SubmitEntry>(add.client->segment.submit_ring(settings_.lane));
+  client->completions =
+      shm::RingProducer<shm::CompletionEntry>(add.client->segment.completion_ring(settings_.lane));
+  if (loop_ != nullptr) {
+    const int eventfd = add.client->eventfds[settings_.lane].get();
+    client->watch = loop_->watch(eventfd, [eventfd] { shm::drain_eventfd(eventfd); });
   }
-  switch (command.kind) {
-    case CommandKind::add_client: {
-      auto client = std::make_unique<LaneClient>();
-      client->memory = command.client;
-      client->submissions =
-          shm::RingConsumer<shm::SubmitEntry>(command.client->segment.submit_ring(settings_.lane));
-      client->completions = shm::RingProducer<shm::CompletionEntry>(
-          command.client->segment.completion_ring(settings_.lane));
-      if (loop_ != nullptr) {
-        const int eventfd = command.client->eventfds[settings_.lane].get();
-        client->watch = loop_->watch(eventfd, [eventfd] { shm::drain_eventfd(eventfd); });
-      }
-      client->arena = client->memory->segment.arena();
-      transport_.remember_memory(client->arena);
-      clients_.push_back(std::move(client));
-      break;
+  client->arena = client->memory->segment.arena();
+  transport_.remember_memory(client->arena);
+  clients_.push_back(std::move(client));
+}
+
+void Lane::run(const command::DropClient& drop) {
+  finish_state_moves(true);  // while all that they refer to is there
+  LaneClient* const client = this->client(drop.client->id);
+  if (client == nullptr) return;
+  client->dropping = true;
+  client->rang = false;
+  next_timer_ns_ = 0;
+  client->drop_requested = true;
+}
+
+void Lane::run(const command::AddGroup& add) {
+  add.group->attach(*this);
+  groups_.push_back(add.group);
+  groups_by_token_[add.group->setup().token] = add.group;
+  groups_by_number_[add.group->setup().number] = add.group;
+}
+
+void Lane::run(const command::EndGroup& end) { end.group->end(end.code, end.text.c_str()); }
+
+void Lane::run(const command::RankLeft& left) {
+  // What the rank submitted before it left counts as submitted.
+  for (auto& client : clients_) {
+    while (take_entry(*client)) {
     }
-    case CommandKind::drop_client:
-      if (LaneClient* client = this->client(command.client->id)) {
-        client->dropping = true;
-        client->rang = false;
-        next_timer_ns_ = 0;
-        client->drop_requested = true;
-      }
-      break;
-    case CommandKind::add_group:
-      command.group->attach(*this);
-      groups_.push_back(command.group);
-      groups_by_token_[command.group->setup().token] = command.group;
-      groups_by_number_[command.group->setup().number] = command.group;
-      break;
-    case CommandKind::end_group:
-      command.group->end(command.code, command.text);
-      break;
-    case CommandKind::rank_left:
-      // What the rank submitted before it left counts as submitted.
-      for (auto& client : clients_) {
-        while (take_entry(*client)) {
-        }
-      }
-      command.group->rank_left(static_cast<std::uint32_t>(command.number));
-      next_timer_ns_ = 0;
-      break;
-    case CommandKind::remove_group:
-      command.group->remove_requested = true;
-      break;
-    case CommandKind::set_weight:
-      command.group->job().weight = static_cast<std::uint32_t>(command.number);
-      break;
-    case CommandKind::add_tensor:
-      command.group->add_tensor(command.tensor);
-      break;
-    case CommandKind::drop_tensor:
-      command.group->drop_tensor(command.tensor);
-      break;
-    case CommandKind::move_state:
-      // What the clients submitted before somebody asked for the state counts as in flight. It is
-      // taken in its turn, because it may speak of tensors in commands that come after this one.
-      for (auto& client : clients_) {
-        client->before_move = client->taken + client->submissions.size();
-      }
-      state_moves_.push_back(command);
-      break;
-    case CommandKind::adopt_connection:
-      adopt(command);
-      break;
-    case CommandKind::fail_op:
-      if (!command.group->ops().ended()) {
-        command.group->fail_key({command.tensor_id, command.sequence}, command.code,
-                                static_cast<std::uint32_t>(command.number), command.text);
-      }
-      break;
-    case CommandKind::goodbye:
-      for (auto& peer : peers_) {
-        if (peer->link && !peer->lost) peer->link->say_goodbye();
-      }
-      break;
+  }
+  left.group->rank_left(left.local_rank);
+  next_timer_ns_ = 0;
+}
+
+void Lane::run(const command::RemoveGroup& remove) {
+  finish_state_moves(true);
+  remove.group->remove_requested = true;
+}
+
+void Lane::run(const command::SetWeight& set) { set.group->job().weight = set.weight; }
+
+void Lane::run(const command::AddTensor& add) { add.group->add_tensor(add.tensor); }
+
+void Lane::run(const command::DropTensor& drop) {
+  finish_state_moves(true);
+  drop.group->drop_tensor(drop.tensor);
+}
+
+// What the clients submitted before somebody asked for the state counts as in flight. It is taken
+// in its turn, because it may speak of tensors in commands that come after this one.
+void Lane::run(const command::MoveState& move) {
+  for (auto& client : clients_) client->before_move = client->taken + client->submissions.size();
+  state_moves_.push_back(move);
+}
+
+void Lane::run(const command::AdoptConnection& adopt) { this->adopt(adopt); }
+
+void Lane::run(const command::FailOp& fail) {
+  if (fail.group->ops().ended()) return;
+  fail.group->fail_key({fail.tensor, fail.sequence}, fail.code, fail.about_rank, fail.text.c_str());
+}
+
+void Lane::run(const command::Goodbye&) {
+  for (auto& peer : peers_) {
+    if (peer->link && !peer->lost) peer->link->say_goodbye();
   }
 }
 
-// ---- What can be let go
-// ---------------------------------------------------------------------------
+// ---- What can be let go -------------------------------------------------------------------------
 
 int Lane::settle() {
   int work = 0;
@@ -380,10 +362,7 @@ int Lane::settle() {
     work += group->settle();
     if (!group->ready_reported && group->all_links_open()) {
       group->ready_reported = true;
-      Event event;
-      event.kind = EventKind::group_ready;
-      event.group = group;
-      report(event);
+      report(event::GroupReady{group});
       ++work;
     }
   }
@@ -397,10 +376,7 @@ int Lane::settle() {
     groups_by_token_.erase(group->setup().token);
     groups_by_number_.erase(group->setup().number);
     groups_.erase(groups_.begin() + static_cast<std::ptrdiff_t>(i));
-    Event event;
-    event.kind = EventKind::group_removed;
-    event.group = group;
-    report(event);
+    report(event::GroupRemoved{group});
     ++work;
   }
   for (std::size_t i = 0; i < clients_.size();) {
@@ -412,10 +388,7 @@ int Lane::settle() {
     for (LaneGroup* group : groups_) group->forget(client);
     if (loop_ != nullptr) loop_->unwatch(client.watch);
     transport_.forget_memory(client.arena);
-    Event event;
-    event.kind = EventKind::client_dropped;
-    event.client = client.memory;
-    report(event);
+    report(event::ClientDropped{client.memory});
     clients_.erase(clients_.begin() + static_cast<std::ptrdiff_t>(i));
     ++work;
   }
@@ -448,41 +421,26 @@ void Lane::drop_idle_pages(std::uint64_t now_ns) {
   drop_pages_ns_ = 0;
 }
 
-void Lane::report(const Event& event) {
-  Event copy = event;
-  copy.lane = static_cast<std::uint16_t>(settings_.lane);
-  TERN_CHECK(events_->push(copy));  // do_work keeps kEventReserve free
-  // Records of ops that went well can wait for the conductor's next round.
-  if (event.kind != EventKind::op_record || event.code != Errc::ok ||
-      events_->write_available() < kRecordWake) {
-    reported_ = true;
-  } else if (event.record.tuned != 0 &&
-             event.record.ended_ns >=
-                 tuner_woken_ns_ + (event.record.surprising != 0 ? kSurpriseNs : kTunerWakeNs)) {
-    tuner_woken_ns_ = event.record.ended_ns;
-    reported_ = true;
-  }
-}
+bool Lane::has_room_for_log() const { return events_->write_available() >= kEventReserve; }
 
-// Left out while the conductor is behind: the counters have it.
-bool Lane::report_for_log(const Event& event) {
-  if (events_->write_available() < kEventReserve) return false;
-  report(event);
+// Whether the conductor is to be woken for it.
+bool Lane::is_urgent(const event::OpEnded& ended) {
+  // Records of ops that went well can wait for the conductor's next round.
+  if (ended.code != Errc::ok || events_->write_available() < kRecordWake) return true;
+  if (ended.record.tuned == 0) return false;
+  const std::uint64_t wait = ended.record.surprising != 0 ? kSurpriseNs : kTunerWakeNs;
+  if (ended.record.ended_ns < tuner_woken_ns_ + wait) return false;
+  tuner_woken_ns_ = ended.record.ended_ns;
   return true;
 }
 
-void Lane::record(LaneGroup& group, const OpRecord& record, Errc code, const char* text) {
+void Lane::record(const event::OpEnded& ended) {
   if (events_->write_available() < kEventReserve) {
     bump(counters_->dropped_records, std::uint64_t{1});
     return;
   }
-  Event event;
-  event.kind = EventKind::op_record;
-  event.group = &group;
-  event.code = code;
-  event.record = record;
-  std::strncpy(event.text, text, sizeof(event.text) - 1);
-  report(event);
+  push(ended);
+  reported_ = is_urgent(ended) || reported_;
 }
 
 }  // namespace tern::daemon

@@ -13,17 +13,18 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/bump.h"
+#include "base/check.h"
 #include "base/clock.h"
 #include "codec/workspace.h"
 #include "collective/group_ops.h"
-#include "daemon/bump.h"
-#include "daemon/lane_exchange.h"
-#include "daemon/lane_job.h"
-#include "daemon/lane_settings.h"
-#include "daemon/lane_share.h"
-#include "daemon/slab_pool.h"
-#include "daemon/snapshot_table.h"
-#include "daemon/trace_ring.h"
+#include "daemon/lane/lane_exchange.h"
+#include "daemon/lane/lane_job.h"
+#include "daemon/lane/lane_settings.h"
+#include "daemon/lane/lane_share.h"
+#include "daemon/lane/slab_pool.h"
+#include "daemon/lane/snapshot_table.h"
+#include "daemon/lane/trace_ring.h"
 #include "net/event_loop.h"
 #include "net/link.h"
 #include "net/transport.h"
@@ -168,8 +169,13 @@ class Lane final : private net::LinkSink {
             std::uint64_t bytes_sent);
   // Tells the client, counts, and says it to the conductor's log.
   void refuse(LaneClient& client, std::uint64_t ticket, Errc code, const char* text);
-  void report(const Event& event);
-  void record(LaneGroup& group, const OpRecord& record, Errc code, const char* text);
+  // Wakes the conductor at the end of the round.
+  template <typename What>
+  void report(const What& what) {
+    push(what);
+    reported_ = true;
+  }
+  void record(const event::OpEnded& ended);
   // 0 if none is free. The returned cookie is given to Link::send for each of `receivers` sends.
   std::uint64_t make_token(LaneJob& job, FrameToken::Leg leg, std::uint32_t receivers,
                            LaneGroup* group, collective::OpId op, SlabPool* pool,
@@ -200,8 +206,34 @@ class Lane final : private net::LinkSink {
 
   int run_commands();
   void run_command(const Command& command);
-  void adopt(const Command& command);
-  bool report_for_log(const Event& event);
+  void run(const command::AddClient& add);
+  void run(const command::DropClient& drop);
+  void run(const command::AddGroup& add);
+  void run(const command::EndGroup& end);
+  void run(const command::RankLeft& left);
+  void run(const command::RemoveGroup& remove);
+  void run(const command::SetWeight& set);
+  void run(const command::AddTensor& add);
+  void run(const command::DropTensor& drop);
+  void run(const command::AdoptConnection& adopt);
+  void run(const command::FailOp& fail);
+  void run(const command::MoveState& move);
+  void run(const command::Goodbye& goodbye);
+  void adopt(const command::AdoptConnection& command);
+  template <typename What>
+  void push(const What& what) {
+    // do_work keeps a reserve of the ring free.
+    TERN_CHECK(events_->push(Event{static_cast<std::uint16_t>(settings_.lane), what}));
+  }
+  bool has_room_for_log() const;
+  // Left out while the conductor is behind: the counters have it.
+  template <typename What>
+  bool report_for_log(const What& what) {
+    if (!has_room_for_log()) return false;
+    report(what);
+    return true;
+  }
+  bool is_urgent(const event::OpEnded& ended);
   void report_peer(const wire::NodeId& peer, const char* text);
   void tell_carrier(LanePeer& peer, const net::Carriage& carriage);
   std::vector<std::pair<wire::NodeId, std::string>>
@@ -256,7 +288,7 @@ class Lane final : private net::LinkSink {
   std::uint32_t results_in_flight_ = 0;
 
   std::vector<std::unique_ptr<LaneClient>> clients_;
-  std::vector<Command> state_moves_;  // that wait until older entries have been taken
+  std::vector<command::MoveState> state_moves_;  // that wait until older entries have been taken
   std::vector<LaneGroup*> groups_;
   std::vector<std::unique_ptr<LaneJob>> jobs_;
   LaneLoad load_;

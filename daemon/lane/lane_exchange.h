@@ -3,9 +3,14 @@
 // All that the conductor may ask of a lane, and all that a lane may tell the conductor. Both are
 // plain data on bounded rings; whoever frees an object behind a pointer is said beside it.
 
+#include <algorithm>
+#include <array>
 #include <boost/lockfree/spsc_queue.hpp>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <string_view>
+#include <variant>
 
 #include "base/errc.h"
 #include "base/fd.h"
@@ -29,55 +34,83 @@ struct ClientMemory {
   std::vector<Fd> eventfds;  // one per lane
 };
 
-enum class CommandKind : std::uint8_t {
-  add_client,        // client
-  drop_client,       // client; answered by client_dropped
-  add_group,         // group: the lane opens its links, answers group_ready
-  end_group,         // group, code, text: all its ops fail
-  rank_left,         // group, number = local rank; answered by rank_released
-  remove_group,      // group; answered by group_removed
-  set_weight,        // group, number: of its job, from 1
-  add_tensor,        // group, tensor
-  drop_tensor,       // group, tensor; answered by tensor_dropped
-  adopt_connection,  // incoming (the lane's now), hello
-  fail_op,     // group, tensor_id, sequence, code, number = rank, text: failed on another lane
-  move_state,  // group, move: copies a tensor's state; answered by state_moved
-  goodbye,     // tell all peers that the daemon ends
+// A text that travels by value; what does not fit is cut.
+class Sentence {
+ public:
+  Sentence() = default;
+  explicit Sentence(std::string_view text) noexcept {
+    std::memcpy(text_.data(), text.data(), std::min(text.size(), text_.size() - 1));
+  }
+  const char* c_str() const noexcept { return text_.data(); }
+
+ private:
+  std::array<char, 184> text_{};
 };
 
-struct Command {
-  CommandKind kind{};
-  Errc code = Errc::ok;
-  std::uint64_t number = 0;
+// ---- What the conductor asks of a lane ----------------------------------------------------------
+
+namespace command {
+
+struct AddClient {
   ClientMemory* client = nullptr;
+};
+struct DropClient {  // answered by event::ClientDropped
+  ClientMemory* client = nullptr;
+};
+struct AddGroup {  // the lane opens its links, answers event::GroupReady
+  LaneGroup* group = nullptr;
+};
+struct EndGroup {  // all its ops fail
+  LaneGroup* group = nullptr;
+  Errc code = Errc::ok;
+  Sentence text;
+};
+struct RankLeft {  // answered by event::RankReleased
+  LaneGroup* group = nullptr;
+  std::uint32_t local_rank = 0;
+};
+struct RemoveGroup {  // answered by event::GroupRemoved
+  LaneGroup* group = nullptr;
+};
+struct SetWeight {  // of the group's job, from 1
+  LaneGroup* group = nullptr;
+  std::uint32_t weight = 1;
+};
+struct AddTensor {
   LaneGroup* group = nullptr;
   TensorState* tensor = nullptr;
-  StateMove* move = nullptr;
-  net::Incoming* incoming = nullptr;
+};
+struct DropTensor {  // answered by event::TensorDropped
+  LaneGroup* group = nullptr;
+  TensorState* tensor = nullptr;
+};
+struct AdoptConnection {
+  net::Incoming* incoming = nullptr;  // the lane's now
   wire::HelloBody hello{};
-  std::uint64_t tensor_id = 0;
+};
+struct FailOp {  // it failed on another lane
+  LaneGroup* group = nullptr;
+  std::uint64_t tensor = 0;
   std::uint64_t sequence = 0;
-  char text[184] = {};
+  Errc code = Errc::ok;
+  std::uint32_t about_rank = 0;
+  Sentence text;
 };
+struct MoveState {  // copies a tensor's state; answered by event::StateMoved
+  LaneGroup* group = nullptr;
+  StateMove* move = nullptr;
+};
+struct Goodbye {};  // tell all peers that the daemon ends
 
-enum class EventKind : std::uint8_t {
-  client_dropped,     // client
-  client_misbehaved,  // client, text: its ring is corrupt
-  entry_refused,      // client, text: for the log, at most one a second of each client
-  peer_refused,       // peer, text: what another daemon sent; for the log
-  carrier_changed,    // peer, text: what its frames travel on, and why; for the log
-  group_ready,        // group: all its links are open
-  group_removed,      // group
-  rank_released,      // group, number = local rank: no op uses its memory any more
-  tensor_dropped,     // group, tensor
-  link_lost,          // group, number = node, code, text
-  op_failed,          // group, tensor_id, sequence, code, number = rank, lanes, text
-  state_moved,        // group, move, code, text
-  op_record,          // record: for the flight recorder; dropped when the ring is nearly full
-  choice_used,   // group, tensor_id, sequence, number = ChoiceUsed: how ops are sent from now on
-  chunk_choice,  // group, tensor_id, sequence, number = leg << 40 | candidate << 32 | chunk
-  state_reset,   // group, tensor_id, number: so many parts of its codec state are zero again
-};
+}  // namespace command
+
+using Command =
+    std::variant<command::AddClient, command::DropClient, command::AddGroup, command::EndGroup,
+                 command::RankLeft, command::RemoveGroup, command::SetWeight, command::AddTensor,
+                 command::DropTensor, command::AdoptConnection, command::FailOp, command::MoveState,
+                 command::Goodbye>;
+
+// ---- What a lane tells the conductor ------------------------------------------------------------
 
 // How a lane sends an op: by a version of the tuner's choice, or all of it by one candidate,
 // because the leading node does.
@@ -89,10 +122,6 @@ struct ChoiceUsed {
 
   std::uint64_t packed() const noexcept {
     return std::uint64_t{probe_chunks} << 40 | std::uint64_t{lead} << 32 | version;
-  }
-  static ChoiceUsed unpacked(std::uint64_t number) noexcept {
-    return {static_cast<std::uint32_t>(number), static_cast<std::uint8_t>(number >> 32),
-            static_cast<std::uint8_t>(number >> 40)};
   }
 };
 
@@ -115,21 +144,99 @@ struct OpRecord {
   tuner::ErrorSample error;
 };
 
-struct Event {
-  EventKind kind{};
-  std::uint16_t lane = 0;
-  Errc code = Errc::ok;
-  std::uint32_t lanes = 0;  // bits
-  std::uint64_t number = 0;
+namespace event {
+
+struct ClientDropped {
   ClientMemory* client = nullptr;
+};
+struct ClientMisbehaved {  // its ring is corrupt
+  ClientMemory* client = nullptr;
+  Sentence text;
+};
+struct EntryRefused {  // for the log, at most one a second of each client
+  ClientMemory* client = nullptr;
+  Errc code = Errc::ok;
+  Sentence text;
+};
+struct PeerRefused {  // what another daemon sent; for the log
+  wire::NodeId peer;
+  Sentence text;
+};
+struct CarrierChanged {  // what a peer's frames travel on, and why; for the log
+  wire::NodeId peer;
+  Sentence text;
+};
+struct GroupReady {  // all its links are open
+  LaneGroup* group = nullptr;
+};
+struct GroupRemoved {
+  LaneGroup* group = nullptr;
+};
+struct RankReleased {  // no op uses its memory any more
+  LaneGroup* group = nullptr;
+  std::uint32_t local_rank = 0;
+};
+struct TensorDropped {
   LaneGroup* group = nullptr;
   TensorState* tensor = nullptr;
-  StateMove* move = nullptr;
-  wire::NodeId peer;
-  std::uint64_t tensor_id = 0;
+};
+struct LinkLost {
+  LaneGroup* group = nullptr;
+  std::uint32_t node = 0;
+  Errc code = Errc::ok;
+  Sentence text;
+};
+struct OpFailed {
+  LaneGroup* group = nullptr;
+  std::uint64_t tensor = 0;
   std::uint64_t sequence = 0;
+  Errc code = Errc::ok;
+  std::uint32_t about_rank = 0;
+  std::uint32_t lanes = 0;  // that know of the op, as bits
+  Sentence text;
+};
+struct StateMoved {
+  LaneGroup* group = nullptr;
+  StateMove* move = nullptr;
+  Errc code = Errc::ok;
+  Sentence text;
+};
+struct OpEnded {  // for the flight recorder and the tuner; dropped when the ring is nearly full
+  LaneGroup* group = nullptr;
   OpRecord record;
-  char text[184] = {};
+  Errc code = Errc::ok;
+  Sentence text;
+};
+struct ChoiceInUse {  // how ops of the tensor are sent from this use on
+  LaneGroup* group = nullptr;
+  std::uint64_t tensor = 0;
+  std::uint64_t use = 0;
+  ChoiceUsed choice;
+};
+struct ChunkChoice {  // one block of an op was sent otherwise
+  LaneGroup* group = nullptr;
+  std::uint64_t tensor = 0;
+  std::uint64_t use = 0;
+  std::uint32_t chunk = 0;
+  wire::Leg leg = wire::Leg::none;
+  std::uint8_t candidate = 0;
+};
+struct StateReset {  // so many parts of the tensor's codec state are zero again
+  LaneGroup* group = nullptr;
+  std::uint64_t tensor = 0;
+  std::uint64_t resets = 0;
+};
+
+}  // namespace event
+
+struct Event {
+  std::uint16_t lane = 0;
+  std::variant<event::ClientDropped, event::ClientMisbehaved, event::EntryRefused,
+               event::PeerRefused, event::CarrierChanged, event::GroupReady, event::GroupRemoved,
+               event::RankReleased, event::TensorDropped, event::LinkLost, event::OpFailed,
+               event::StateMoved, event::OpEnded, event::ChoiceInUse, event::ChunkChoice,
+               event::StateReset>
+      what;
 };
 
 using CommandRing = boost::lockfree::spsc_queue<Command, boost::lockfree::capacity<1024>>;

@@ -1,9 +1,9 @@
-#include "daemon/lane_group.h"
+#include "daemon/lane/lane_group.h"
 
 #include <algorithm>
 
 #include "base/check.h"
-#include "daemon/lane.h"
+#include "daemon/lane/lane.h"
 
 namespace tern::daemon {
 
@@ -107,8 +107,7 @@ bool LaneGroup::idle() const {
          });
 }
 
-// ---- Frames
-// ---------------------------------------------------------------------------------------
+// ---- Frames -------------------------------------------------------------------------------------
 
 net::PayloadPlace LaneGroup::place_payload(LanePeer& peer, std::uint32_t node,
                                            const wire::FrameHeader& header, bool& protocol_ok) {
@@ -324,8 +323,7 @@ void LaneGroup::unpin(OpId op) {
 
 void LaneGroup::frame_acked(OpId op) { unpin(op); }
 
-// ---- Ends
-// -----------------------------------------------------------------------------------------
+// ---- Ends ---------------------------------------------------------------------------------------
 
 void LaneGroup::end(Errc code, const char* text) {
   for (OpId op = 0; op < ops_.slots(); ++op) {
@@ -350,11 +348,7 @@ void LaneGroup::report_dropped_tensors() {
     for (OpId op = 0; op < ops_.slots(); ++op) {
       if (ops_.in_use(op) && data_[op].tensor == tensor) return false;
     }
-    Event event;
-    event.kind = EventKind::tensor_dropped;
-    event.group = this;
-    event.tensor = tensor;
-    lane_->report(event);
+    lane_->report(event::TensorDropped{this, tensor});
     return true;
   });
 }
@@ -370,11 +364,7 @@ void LaneGroup::report_released_ranks() {
       if (ops_.in_use(op) && rank_of(op, rank).present && !rank_of(op, rank).told) return false;
     }
     clients_[rank] = nullptr;
-    Event event;
-    event.kind = EventKind::rank_released;
-    event.group = this;
-    event.number = rank;
-    lane_->report(event);
+    lane_->report(event::RankReleased{this, rank});
     return true;
   });
 }
@@ -416,7 +406,7 @@ void LaneGroup::record_op(OpId op, std::uint64_t now, Errc code, const char* tex
   record.lossy = data.lossy ? 1 : 0;
   record.eager = ended.eager ? 1 : 0;
   if (data.tuning != nullptr) describe_choice(data, now, record);
-  lane_->record(*this, record, code, text);
+  lane_->record({this, record, code, Sentence(text)});
 }
 
 void LaneGroup::publish_waiting() {

@@ -15,11 +15,11 @@
 #include "base/clock.h"
 #include "codec/codec.h"
 #include "collective/group_ops.h"
-#include "daemon/lane_exchange.h"
-#include "daemon/slab_pool.h"
-#include "daemon/snapshot_table.h"
-#include "daemon/tensor_state.h"
-#include "daemon/trace_ring.h"
+#include "daemon/lane/lane_exchange.h"
+#include "daemon/lane/slab_pool.h"
+#include "daemon/lane/snapshot_table.h"
+#include "daemon/lane/trace_ring.h"
+#include "daemon/tensor/tensor_state.h"
 #include "net/link.h"
 
 namespace tern::daemon {
@@ -88,7 +88,7 @@ class LaneGroup {
   void add_tensor(TensorState* tensor) { tensors_[tensor->id] = tensor; }
   void drop_tensor(TensorState* tensor);  // reported when the last op that uses it has ended
   void rank_left(std::uint32_t local_rank);
-  void move_state(const StateMove& move, Event& outcome);
+  void move_state(const StateMove& move, event::StateMoved& outcome);
   bool idle() const;  // nothing refers to it any more
   bool uses_client(const LaneClient& client) const;
   void forget(const LaneClient& client);

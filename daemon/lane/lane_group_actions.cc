@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "codec/accumulate.h"
-#include "daemon/lane.h"
-#include "daemon/lane_group.h"
+#include "daemon/lane/lane.h"
+#include "daemon/lane/lane_group.h"
 
 namespace tern::daemon {
 
@@ -351,8 +351,7 @@ void LaneGroup::reduce_eager(OpId op) {
   ops_.eager_reduced(op);
 }
 
-// ---- The end of an op
-// -----------------------------------------------------------------------------
+// ---- The end of an op ---------------------------------------------------------------------------
 
 void LaneGroup::send_failure(OpId op) {
   const auto& failed = ops_.op(op);
@@ -380,17 +379,13 @@ void LaneGroup::complete(OpId op) {
   if (ended.failed) lose_state(op);
   if (!ended.failed && ended.verifying) compare_checksums(op);
   if (ended.failed && setup_.shape.lanes > 1 && !ops_.ended()) {
-    Event event;
-    event.kind = EventKind::op_failed;
-    event.group = this;
-    event.tensor_id = ended.key.tensor;
-    event.sequence = ended.key.sequence;
-    event.code = ended.status;
-    event.number = ended.about_rank;
-    std::memcpy(event.text, ended.text, sizeof(ended.text));
     // Elsewhere nobody will ever submit it, and its failure would be remembered for nothing.
-    for (std::uint32_t i = 0; i < local_ranks_; ++i) event.lanes |= rank_of(op, i).lanes;
-    if (event.lanes != 0) lane_->report(event);
+    std::uint32_t lanes = 0;
+    for (std::uint32_t i = 0; i < local_ranks_; ++i) lanes |= rank_of(op, i).lanes;
+    if (lanes != 0) {
+      lane_->report(event::OpFailed{this, ended.key.tensor, ended.key.sequence, ended.status,
+                                    ended.about_rank, lanes, Sentence(ended.text)});
+    }
   }
   if (data_[op].pins == 0) finalize(op);
 }

@@ -5,9 +5,9 @@
 
 #include "codec/accumulate.h"
 #include "codec/draw_key.h"
-#include "daemon/lane.h"
-#include "daemon/lane_group.h"
-#include "daemon/state_part.h"
+#include "daemon/lane/lane.h"
+#include "daemon/lane/lane_group.h"
+#include "daemon/tensor/state_part.h"
 
 namespace tern::daemon {
 
@@ -264,12 +264,7 @@ void LaneGroup::lose_streams(OpId op) {
 void LaneGroup::count_resets(TensorState& tensor, std::uint64_t resets) {
   if (ops_.ended()) return;
   bump(tensor.lanes[setup_.shape.lane].resets, resets);
-  Event event;
-  event.kind = EventKind::state_reset;
-  event.group = this;
-  event.tensor_id = tensor.id;
-  event.number = resets;
-  lane_->report(event);
+  lane_->report(event::StateReset{this, tensor.id, resets});
 }
 
 // Readers follow when they see step 0.
@@ -282,10 +277,10 @@ void LaneGroup::restart_streams(TensorState& tensor) {
 }
 
 // Exports or imports the records of this lane's chunks.
-void LaneGroup::move_state(const StateMove& move, Event& outcome) {
+void LaneGroup::move_state(const StateMove& move, event::StateMoved& outcome) {
   const auto fail = [&outcome](Errc code, const char* text) {
     outcome.code = code;
-    std::strncpy(outcome.text, text, sizeof(outcome.text) - 1);
+    outcome.text = Sentence(text);
   };
   for (OpId op = 0; op < ops_.slots(); ++op) {
     if (ops_.in_use(op) && !ops_.op(op).completing && data_[op].tensor == move.tensor) {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "daemon/lane.h"
-#include "daemon/lane_group.h"
+#include "daemon/lane/lane.h"
+#include "daemon/lane/lane_group.h"
 
 namespace tern::daemon {
 

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "codec/entropy/codebook.h"
-#include "daemon/lane.h"
-#include "daemon/lane_group.h"
+#include "daemon/lane/lane.h"
+#include "daemon/lane/lane_group.h"
 
 namespace tern::daemon {
 

@@ -1,7 +1,7 @@
 // What a lane does for an op, as events of its trace.
 
-#include "daemon/lane.h"
-#include "daemon/lane_group.h"
+#include "daemon/lane/lane.h"
+#include "daemon/lane/lane_group.h"
 
 namespace tern::daemon {
 

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "codec/accumulate.h"
-#include "daemon/lane.h"
-#include "daemon/lane_group.h"
-#include "daemon/shadow.h"
+#include "daemon/lane/lane.h"
+#include "daemon/lane/lane_group.h"
+#include "daemon/lane/shadow.h"
 
 namespace tern::daemon {
 
@@ -73,13 +73,7 @@ void LaneGroup::log_choice(OpId op) {
   const bool in_turn = std::exchange(stats.settled_use, use) + 1 == use;
   const bool same = std::exchange(stats.settled_choice, used.packed()) == used.packed();
   if (in_turn && same) return;
-  Event event;
-  event.kind = EventKind::choice_used;
-  event.group = this;
-  event.tensor_id = data.tensor->id;
-  event.sequence = use;
-  event.number = used.packed();
-  lane_->report(event);
+  lane_->report(event::ChoiceInUse{this, data.tensor->id, use, used});
 }
 
 // A result of another node: whether it was made as here.
@@ -205,14 +199,8 @@ const codec::Recipe& LaneGroup::recipe_of(OpId op, std::uint32_t number, Leg leg
   const tuner::CandidateIndex now = tuning.now(node);
   data.mixed = data.mixed || now != candidate;
   if (now != candidate && tuning.logged) {
-    Event event;
-    event.kind = EventKind::chunk_choice;
-    event.group = this;
-    event.tensor_id = data.tensor->id;
-    event.sequence = use;
-    event.number =
-        std::uint64_t{static_cast<std::uint8_t>(leg)} << 40 | std::uint64_t{now} << 32 | number;
-    lane_->report(event);
+    lane_->report(
+        event::ChunkChoice{this, data.tensor->id, use, number, static_cast<wire::Leg>(leg), now});
   }
   return tuning.recipe(now);
 }

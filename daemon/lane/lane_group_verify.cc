@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "daemon/lane.h"
-#include "daemon/lane_group.h"
+#include "daemon/lane/lane.h"
+#include "daemon/lane/lane_group.h"
 #include "wire/crc32c.h"
 
 namespace tern::daemon {
 
 using collective::OpId;
-
-// ---------------------------------------------------------------------------------
 
 void LaneGroup::send_checksums(OpId op) {
   const auto& ranks = setup_.shape.ranks[self_];

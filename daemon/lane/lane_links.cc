@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "daemon/lane.h"
-#include "daemon/lane_group.h"
+#include "daemon/lane/lane.h"
+#include "daemon/lane/lane_group.h"
 
 namespace tern::daemon {
 namespace {
@@ -22,8 +22,7 @@ constexpr std::ptrdiff_t kMaxUnasked = 256;
 
 }  // namespace
 
-// ---- Memory of frames in flight
-// -------------------------------------------------------------------
+// ---- Memory of frames in flight -----------------------------------------------------------------
 
 collective::Room Lane::room() const {
   collective::Room room;
@@ -101,8 +100,7 @@ void Lane::send(LanePeer& peer, const wire::FrameHeader& header, std::span<const
   peer.link->send(header, prefix, body, cookie);
 }
 
-// ---- Trace
-// ----------------------------------------------------------------------------------------
+// ---- Trace --------------------------------------------------------------------------------------
 
 void Lane::trace_departure(const LanePeer& peer, const wire::FrameHeader& header,
                            std::uint64_t bytes, std::uint64_t cookie) {
@@ -127,8 +125,7 @@ void Lane::trace_arrival(TraceEvent& event) {
   event = TraceEvent{};
 }
 
-// ---- Links
-// ----------------------------------------------------------------------------------------
+// ---- Links --------------------------------------------------------------------------------------
 
 LanePeer& Lane::peer(const wire::NodeId& id, std::uint64_t group, const net::Endpoint& endpoint) {
   const bool addressed = endpoint.port != 0;
@@ -161,7 +158,7 @@ LanePeer& Lane::peer(const wire::NodeId& id, std::uint64_t group, const net::End
   return *peers_.back();
 }
 
-void Lane::adopt(const Command& command) {
+void Lane::adopt(const command::AdoptConnection& command) {
   std::unique_ptr<net::Incoming> incoming(command.incoming);
   // A peer may connect before this lane knows that it will need it; one that is turned away comes
   // again.
@@ -258,18 +255,14 @@ void Lane::on_acked(net::Link&, std::uint64_t cookie) { acked(cookie); }
 
 void Lane::on_breach(net::Link& link, const char* text) {
   bump(counters_->bad_frames, std::uint64_t{1});
-  char line[sizeof(Event::text)];
+  char line[sizeof(Sentence)];
   std::snprintf(line, sizeof(line), "its connection to lane %u was closed: %s", settings_.lane,
                 text);
   report_peer(peer_of(link)->id, line);
 }
 
 void Lane::report_peer(const wire::NodeId& peer, const char* text) {
-  Event event;
-  event.kind = EventKind::peer_refused;
-  event.peer = peer;
-  std::snprintf(event.text, sizeof(event.text), "%s", text);
-  report_for_log(event);
+  report_for_log(event::PeerRefused{peer, Sentence(text)});
 }
 
 void Lane::on_lost(net::Link& link, Errc reason, const char* text) {
@@ -286,13 +279,7 @@ void Lane::on_lost(net::Link& link, Errc reason, const char* text) {
       group->renew_peer(node);
       continue;
     }
-    Event event;
-    event.kind = EventKind::link_lost;
-    event.group = group;
-    event.number = node;
-    event.code = reason;
-    std::strncpy(event.text, text, sizeof(event.text) - 1);
-    report(event);
+    report(event::LinkLost{group, node, reason, Sentence(text)});
   }
 }
 
@@ -374,19 +361,17 @@ void Lane::tell_carrier(LanePeer& peer, const net::Carriage& carriage) {
   const bool is_settled =
       peer.link->state() == net::LinkState::open && std::string_view(carriage.name) != "settling";
   if (!is_settled || *carriage.note == '\0') return;
-  Event event;
-  event.kind = EventKind::carrier_changed;
-  event.peer = peer.id;
-  std::snprintf(event.text, sizeof(event.text), "lane %u reaches it over %s: %s", settings_.lane,
-                carriage.name, carriage.note);
-  if (peer.told_carrier == event.text) return;
+  char text[sizeof(Sentence)];
+  std::snprintf(text, sizeof(text), "lane %u reaches it over %s: %s", settings_.lane, carriage.name,
+                carriage.note);
+  if (peer.told_carrier == text) return;
   const auto last = std::find_if(told_carriers_.begin(), told_carriers_.end(),
                                  [&](const auto& one) { return one.first == peer.id; });
-  const bool is_said = last != told_carriers_.end() && last->second == event.text;
-  if (!is_said && !report_for_log(event)) return;
-  peer.told_carrier = event.text;
+  const bool is_said = last != told_carriers_.end() && last->second == text;
+  if (!is_said && !report_for_log(event::CarrierChanged{peer.id, Sentence(text)})) return;
+  peer.told_carrier = text;
   if (last != told_carriers_.end()) {
-    last->second = event.text;
+    last->second = text;
     return;
   }
   // Of nodes that are gone nothing need be known.
@@ -394,7 +379,7 @@ void Lane::tell_carrier(LanePeer& peer, const net::Carriage& carriage) {
     return std::none_of(peers_.begin(), peers_.end(),
                         [&](const auto& other) { return other->id == one.first; });
   });
-  told_carriers_.emplace_back(peer.id, event.text);
+  told_carriers_.emplace_back(peer.id, text);
 }
 
 void Lane::publish_peers() {

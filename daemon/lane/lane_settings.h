@@ -23,7 +23,7 @@ struct LaneSettings {
   std::size_t block_bytes() const { return chunk_bytes + wire::kBlockHeaderBytes; }
 };
 
-// Written by the lane, read by anybody; daemon/counter_table.h documents each.
+// Written by the lane, read by anybody; daemon/metrics/counter_table.h documents each.
 struct LaneCounters {
   std::atomic<std::uint64_t> ops_completed{0}, ops_failed{0};
   std::atomic<std::uint64_t> entries{0}, bad_entries{0};

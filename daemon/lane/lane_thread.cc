@@ -1,4 +1,4 @@
-#include "daemon/lane_thread.h"
+#include "daemon/lane/lane_thread.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -4,7 +4,7 @@
 #include <memory>
 #include <thread>
 
-#include "daemon/lane.h"
+#include "daemon/lane/lane.h"
 #include "daemon/service/sign_of_life.h"
 #include "net/event_loop.h"
 

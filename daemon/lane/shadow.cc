@@ -1,4 +1,4 @@
-#include "daemon/shadow.h"
+#include "daemon/lane/shadow.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "codec/recipe.h"
-#include "daemon/tensor_tuning.h"
+#include "daemon/tensor/tensor_tuning.h"
 #include "tuner/tuner.h"
 
 namespace tern::daemon {

@@ -1,8 +1,8 @@
-#include "daemon/control_links.h"
+#include "daemon/membership/control_links.h"
 
 #include <algorithm>
 
-#include "daemon/foreign_json.h"
+#include "daemon/control/foreign_json.h"
 
 namespace tern::daemon {
 namespace {

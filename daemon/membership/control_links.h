@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/control_frames.h"
+#include "daemon/membership/control_frames.h"
 #include "net/link.h"
 
 namespace tern::daemon {

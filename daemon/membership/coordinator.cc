@@ -1,12 +1,12 @@
-#include "daemon/coordinator.h"
+#include "daemon/membership/coordinator.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "collective/group_ops.h"
-#include "daemon/foreign_json.h"
-#include "daemon/hmac.h"
-#include "daemon/member_list.h"
+#include "daemon/control/foreign_json.h"
+#include "daemon/membership/hmac.h"
+#include "daemon/membership/member_list.h"
 
 namespace tern::daemon {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "daemon/control_frames.h"
-#include "daemon/group_id.h"
+#include "daemon/membership/control_frames.h"
+#include "daemon/membership/group_id.h"
 
 namespace tern::daemon {
 

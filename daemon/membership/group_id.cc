@@ -1,4 +1,4 @@
-#include "daemon/group_id.h"
+#include "daemon/membership/group_id.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "daemon/config/units.h"
-#include "daemon/hmac.h"
+#include "daemon/membership/hmac.h"
 
 namespace tern::daemon {
 namespace {

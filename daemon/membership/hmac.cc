@@ -1,4 +1,4 @@
-#include "daemon/hmac.h"
+#include "daemon/membership/hmac.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>

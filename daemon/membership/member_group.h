@@ -15,9 +15,9 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/control_frames.h"
-#include "daemon/group_id.h"
-#include "daemon/lane_group.h"
+#include "daemon/lane/lane_group.h"
+#include "daemon/membership/control_frames.h"
+#include "daemon/membership/group_id.h"
 #include "daemon/service/log.h"
 
 namespace tern::daemon {

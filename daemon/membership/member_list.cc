@@ -1,4 +1,4 @@
-#include "daemon/member_list.h"
+#include "daemon/membership/member_list.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,7 +6,7 @@
 
 #include "collective/group_ops.h"
 #include "daemon/config/units.h"
-#include "daemon/control_frames.h"
+#include "daemon/membership/control_frames.h"
 
 namespace tern::daemon {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "counters/counters_file.h"
-#include "daemon/lane_settings.h"
+#include "daemon/lane/lane_settings.h"
 
 namespace tern::daemon {
 

@@ -1,4 +1,4 @@
-#include "daemon/host_report.h"
+#include "daemon/operator/host_report.h"
 
 #include <sys/resource.h>
 #include <sys/statvfs.h>

@@ -1,9 +1,9 @@
-#include "daemon/tracer.h"
+#include "daemon/operator/tracer.h"
 
 #include <array>
 #include <ctime>
 
-#include "daemon/control_frames.h"
+#include "daemon/membership/control_frames.h"
 #include "shm/op_kind_name.h"
 #include "wire/block.h"
 

@@ -12,17 +12,10 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "daemon/lane.h"
+#include "daemon/lane/lane.h"
+#include "daemon/tuning/recipe_change.h"
 
 namespace tern::daemon {
-
-// The tuner sends a tensor otherwise from now on.
-struct RecipeChange {
-  std::string group, job, tensor;
-  std::string from, to;  // `from` is empty for its first choice
-  std::string reason;
-  bool trial = false;  // to compare, not to stay
-};
 
 class Tracer {
  public:

@@ -1,9 +1,9 @@
-#include "daemon/verbs.h"
+#include "daemon/operator/verbs.h"
 
 #include <spdlog/spdlog.h>
 
-#include "daemon/host_report.h"
-#include "daemon/version.h"
+#include "daemon/operator/host_report.h"
+#include "daemon/operator/version.h"
 #include "wire/versions.h"
 
 namespace tern::daemon {

@@ -7,11 +7,11 @@
 #include <string>
 #include <string_view>
 
-#include "daemon/access.h"
-#include "daemon/conductor.h"
+#include "daemon/access/access.h"
+#include "daemon/conductor/conductor.h"
 #include "daemon/control/control_verbs.h"
-#include "daemon/tuning.h"
-#include "daemon/window.h"
+#include "daemon/operator/window.h"
+#include "daemon/tuning/tuning.h"
 
 namespace tern::daemon {
 

@@ -1,4 +1,4 @@
-#include "daemon/window.h"
+#include "daemon/operator/window.h"
 
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "daemon/config/settings.h"
-#include "daemon/counter_table.h"
+#include "daemon/metrics/counter_table.h"
+#include "daemon/operator/version.h"
 #include "daemon/service/recent_log.h"
-#include "daemon/version.h"
 
 namespace tern::daemon {
 namespace {

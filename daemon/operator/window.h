@@ -12,11 +12,11 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "counters/counters_file.h"
-#include "daemon/access.h"
-#include "daemon/conductor.h"
+#include "daemon/access/access.h"
+#include "daemon/conductor/conductor.h"
 #include "daemon/config/config.h"
-#include "daemon/tracer.h"
-#include "daemon/tuning.h"
+#include "daemon/operator/tracer.h"
+#include "daemon/tuning/tuning.h"
 
 namespace tern::daemon {
 

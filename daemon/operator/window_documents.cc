@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
-#include "daemon/counter_table.h"
+#include "daemon/metrics/counter_table.h"
 #include "daemon/metrics/families.h"
-#include "daemon/window.h"
+#include "daemon/operator/window.h"
 
 namespace tern::daemon {
 namespace {

@@ -1,4 +1,4 @@
-#include "daemon/codec_state.h"
+#include "daemon/tensor/codec_state.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "daemon/state_part.h"
+#include "daemon/tensor/state_part.h"
 
 #include <algorithm>
 #include <bit>

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "codec/recipe.h"
-#include "daemon/codec_state.h"
+#include "daemon/tensor/codec_state.h"
 #include "shm/sharding.h"
 #include "wire/layout_check.h"
 

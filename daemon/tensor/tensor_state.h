@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <string>
 
+#include "base/bump.h"
 #include "base/dtype.h"
 #include "codec/recipe.h"
-#include "daemon/bump.h"
-#include "daemon/codec_state.h"
-#include "daemon/tensor_tuning.h"
+#include "daemon/tensor/codec_state.h"
+#include "daemon/tensor/tensor_tuning.h"
 #include "shm/layout.h"
 
 namespace tern::daemon {

@@ -1,4 +1,4 @@
-#include "daemon/tuning.h"
+#include "daemon/tuning/tuning.h"
 
 #include <spdlog/spdlog.h>
 
@@ -9,8 +9,8 @@
 #include <sstream>
 #include <utility>
 
-#include "daemon/foreign_json.h"
-#include "daemon/lane.h"
+#include "daemon/control/foreign_json.h"
+#include "daemon/lane/lane.h"
 #include "daemon/service/log.h"
 #include "wire/crc32c.h"
 

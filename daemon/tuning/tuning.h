@@ -16,11 +16,11 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "daemon/member_group.h"
-#include "daemon/scope.h"
-#include "daemon/shadow.h"
-#include "daemon/tracer.h"
-#include "daemon/tuning_policy.h"
+#include "daemon/access/scope.h"
+#include "daemon/lane/shadow.h"
+#include "daemon/membership/member_group.h"
+#include "daemon/tuning/recipe_change.h"
+#include "daemon/tuning/tuning_policy.h"
 #include "tuner/tuner.h"
 
 namespace tern::daemon {
@@ -64,10 +64,10 @@ class Tuning {
 
   // ---- What has happened ----
   void on_op(MemberGroup& group, const TensorState& state, const OpRecord& record);
-  void on_choice_used(MemberGroup& group, const TensorState& state, std::uint32_t lane,
-                      std::uint64_t use, const ChoiceUsed& used);
-  void on_chunk_choice(MemberGroup& group, const TensorState& state, std::uint32_t lane,
-                       std::uint64_t use, std::uint64_t what);
+  void on_choice_used(const MemberGroup& group, const TensorState& state, std::uint32_t lane,
+                      const event::ChoiceInUse& in_use);
+  void on_chunk_choice(const MemberGroup& group, const TensorState& state, std::uint32_t lane,
+                       const event::ChunkChoice& chosen);
   int do_work();
   std::uint64_t next_deadline_ns() const;
   void save();

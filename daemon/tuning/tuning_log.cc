@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "daemon/service/log.h"
-#include "daemon/tuning.h"
+#include "daemon/tuning/tuning.h"
 
 namespace tern::daemon {
 namespace {
@@ -47,8 +47,9 @@ std::ofstream* Tuning::log_of(const MemberGroup& group) {
   return &log;
 }
 
-void Tuning::on_choice_used(MemberGroup& group, const TensorState& state, std::uint32_t lane,
-                            std::uint64_t use, const ChoiceUsed& used) {
+void Tuning::on_choice_used(const MemberGroup& group, const TensorState& state, std::uint32_t lane,
+                            const event::ChoiceInUse& in_use) {
+  const ChoiceUsed& used = in_use.choice;
   std::ofstream* const log = log_of(group);
   const auto found = state.tuning ? tensors_.find(state.tuning->number()) : tensors_.end();
   if (log == nullptr || found == tensors_.end()) return;
@@ -67,7 +68,7 @@ void Tuning::on_choice_used(MemberGroup& group, const TensorState& state, std::u
   }
   tuner::LoggedOp op;
   op.tensor = state.name;
-  op.use = use;
+  op.use = in_use.use;
   op.lane = lane;
   op.probe_chunks = choice.probe_chunks;
   op.broadcast = tuner_.candidates()[choice.broadcast].recipe;
@@ -82,17 +83,17 @@ void Tuning::on_choice_used(MemberGroup& group, const TensorState& state, std::u
   }
 }
 
-void Tuning::on_chunk_choice(MemberGroup& group, const TensorState& state, std::uint32_t lane,
-                             std::uint64_t use, std::uint64_t what) {
+void Tuning::on_chunk_choice(const MemberGroup& group, const TensorState& state, std::uint32_t lane,
+                             const event::ChunkChoice& chosen) {
   std::ofstream* const log = log_of(group);
   if (log == nullptr) return;
   tuner::LoggedChunk chunk;
   chunk.tensor = state.name;
-  chunk.use = use;
+  chunk.use = chosen.use;
   chunk.lane = lane;
-  chunk.leg = static_cast<std::uint32_t>(what >> 40);
-  chunk.chunk = static_cast<std::uint32_t>(what);
-  chunk.recipe = tuner_.candidates()[(what >> 32) & 0xff].recipe;
+  chunk.leg = static_cast<std::uint32_t>(chosen.leg);
+  chunk.chunk = chosen.chunk;
+  chunk.recipe = tuner_.candidates()[chosen.candidate].recipe;
   *log << tuner::format(chunk);
 }
 

@@ -1,4 +1,4 @@
-#include "daemon/tuning_policy.h"
+#include "daemon/tuning/tuning_policy.h"
 
 #include <fnmatch.h>
 

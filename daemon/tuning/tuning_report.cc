@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "daemon/lane.h"
-#include "daemon/tuning.h"
+#include "daemon/lane/lane.h"
+#include "daemon/tuning/tuning.h"
 
 namespace tern::daemon {
 

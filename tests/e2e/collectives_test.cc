@@ -182,8 +182,7 @@ TEST(LargestChunks, HoldEveryType) {
   }
 }
 
-// ---- The same bits
-// ----------------------------------------------------------------------------------
+// ---- The same bits ------------------------------------------------------------------------------
 
 // Checksums of some ops under a fixed placement, which must not depend on anything else.
 std::vector<std::string> checksums(int lanes, const std::string& recipe) {

@@ -2,9 +2,9 @@
 
 #include <cstring>
 
-#include "daemon/control_frames.h"
-#include "daemon/coordinator.h"
-#include "daemon/hmac.h"
+#include "daemon/membership/control_frames.h"
+#include "daemon/membership/coordinator.h"
+#include "daemon/membership/hmac.h"
 #include "shm/sharding.h"
 
 namespace tern::e2e {

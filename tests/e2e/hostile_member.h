@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/group_id.h"
+#include "daemon/membership/group_id.h"
 #include "tests/e2e/hostile_peer.h"
 #include "wire/op_frames.h"
 

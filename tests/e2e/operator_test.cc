@@ -231,8 +231,7 @@ TEST(Operator, RunsSixteenNodes) {
   EXPECT_EQ(disagreement(ranks.ask_all("wait op=x")), "");
 }
 
-// ---- Stop and start
-// ---------------------------------------------------------------------------------
+// ---- Stop and start -----------------------------------------------------------------------------
 
 bool is_orderly_end(const Reply& reply) {
   return reply.code == TERN_ERR_SHUTTING_DOWN || reply.code == TERN_ERR_DAEMON_LOST ||
@@ -335,8 +334,7 @@ TEST(Operator, IsToldThatADaemonRunsAlready) {
   EXPECT_TRUE(cluster[0].ask("status").is_object());
 }
 
-// ---- Configuration
-// ----------------------------------------------------------------------------------
+// ---- Configuration ------------------------------------------------------------------------------
 
 struct BadFile {
   const char* name;

@@ -180,8 +180,7 @@ std::string RankSession::stats(const Command& command) {
          " state=" + std::to_string(stats.state_bytes) + " recipe=" + stats.recipe;
 }
 
-// ---- Operations
-// -------------------------------------------------------------------------------------
+// ---- Operations ---------------------------------------------------------------------------------
 
 bool RankSession::place(Op& op, const std::string& where) {
   if (op.bytes == 0) return true;

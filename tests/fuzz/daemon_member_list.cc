@@ -6,9 +6,9 @@
 
 #include "base/check.h"
 #include "collective/group_ops.h"
-#include "daemon/control_frames.h"
-#include "daemon/foreign_json.h"
-#include "daemon/member_list.h"
+#include "daemon/control/foreign_json.h"
+#include "daemon/membership/control_frames.h"
+#include "daemon/membership/member_list.h"
 
 using namespace tern;
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "daemon/codec_state.h"
-#include "daemon/state_part.h"
+#include "daemon/tensor/codec_state.h"
+#include "daemon/tensor/state_part.h"
 #include "fuzz_input.h"
 
 using namespace tern;

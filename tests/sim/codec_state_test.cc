@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "cluster.h"
-#include "daemon/state_part.h"
+#include "daemon/tensor/state_part.h"
 
 namespace tern::sim {
 namespace {

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cluster.h"
-#include "daemon/coordinator.h"
-#include "daemon/group_id.h"
-#include "daemon/hmac.h"
+#include "daemon/membership/coordinator.h"
+#include "daemon/membership/group_id.h"
+#include "daemon/membership/hmac.h"
 
 namespace tern::sim {
 namespace {

@@ -6,7 +6,7 @@
 #include <cctype>
 
 #include "cluster.h"
-#include "daemon/group_id.h"
+#include "daemon/membership/group_id.h"
 
 namespace tern::sim {
 namespace {

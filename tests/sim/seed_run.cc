@@ -7,7 +7,7 @@
 #include <cmath>
 #include <span>
 
-#include "daemon/codec_state.h"
+#include "daemon/tensor/codec_state.h"
 #include "wire/crc32c.h"
 
 namespace tern::sim {

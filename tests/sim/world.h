@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "daemon/conductor.h"
-#include "daemon/lane.h"
-#include "daemon/shadow.h"
-#include "daemon/tuning.h"
+#include "daemon/conductor/conductor.h"
+#include "daemon/lane/lane.h"
+#include "daemon/lane/shadow.h"
+#include "daemon/tuning/tuning.h"
 #include "net/faulty.h"
 #include "net/loopback.h"
 #include "tapped_transport.h"

@@ -6,17 +6,17 @@
  *
  * Rules that hold everywhere
  *  - Every function returns a tern_status; TERN_OK is 0. tern_error_detail() has the sentence that
- * goes with the last failure on the calling thread.
+ *    goes with the last failure on the calling thread.
  *  - Handles are thread-safe: any thread may use any handle. A handle must not be used after the
- * call that ends it. After fork() the child's handles answer TERN_ERR_FORKED and do no harm.
+ *    call that ends it. After fork() the child's handles answer TERN_ERR_FORKED and do no harm.
  *  - Nothing here aborts, prints, installs signal handlers or blocks without the timeout given to
- * it.
+ *    it.
  *  - Timeouts are milliseconds; 0 does not wait, TERN_FOREVER waits without limit. A daemon that
- * dies ends every wait with TERN_ERR_DAEMON_LOST.
+ *    dies ends every wait with TERN_ERR_DAEMON_LOST.
  *  - Sizes of structs: every options struct begins with struct_size. Initialise it with the _INIT
- * macro beside it; fields that a later version adds are then zero, which always means "as before".
- * A field in use that the library does not know gives TERN_ERR_UNSUPPORTED; of a struct that the
- * library fills, as much is filled as the program has, and the rest is zero.
+ *    macro beside it; fields that a later version adds are then zero, which always means "as
+ *    before". A field in use that the library does not know gives TERN_ERR_UNSUPPORTED; of a struct
+ *    that the library fills, as much is filled as the program has, and the rest is zero.
  */
 #ifndef TERN_TERN_H
 #define TERN_TERN_H

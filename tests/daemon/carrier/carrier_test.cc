@@ -1,6 +1,6 @@
 // Builds with libibverbs and builds without it: what the daemon says where there is no RDMA.
 
-#include "daemon/carrier.h"
+#include "daemon/carrier/carrier.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
-#include "daemon/lane_job.h"
+#include "daemon/lane/lane_job.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "daemon/lane_share.h"
+#include "daemon/lane/lane_share.h"
 
 namespace tern::daemon {
 namespace {

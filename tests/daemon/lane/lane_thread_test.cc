@@ -1,6 +1,6 @@
 // How a lane's thread spends its idle time, and where it runs.
 
-#include "daemon/lane_thread.h"
+#include "daemon/lane/lane_thread.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -115,10 +115,7 @@ TEST_F(LaneThreadTest, SpinsOnlyWhileLanesAndClientsHaveCoresOfTheirOwn) {
   memory.id = 7;
   memory.segment = std::move(*segment);
   memory.eventfds.push_back(std::move(*shm::make_eventfd()));
-  Command add;
-  add.kind = CommandKind::add_client;
-  add.client = &memory;
-  ASSERT_TRUE(lane->commands().push(add));
+  ASSERT_TRUE(lane->commands().push(command::AddClient{&memory}));
   await([&] { return sleeps() > 0; });  // with the client there are as many as cores
 }
 

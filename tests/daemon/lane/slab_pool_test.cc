@@ -1,4 +1,4 @@
-#include "daemon/slab_pool.h"
+#include "daemon/lane/slab_pool.h"
 
 #include <gtest/gtest.h>
 

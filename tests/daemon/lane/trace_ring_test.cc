@@ -1,4 +1,4 @@
-#include "daemon/trace_ring.h"
+#include "daemon/lane/trace_ring.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-#include "daemon/coordinator.h"
+#include "daemon/membership/coordinator.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "daemon/hmac.h"
+#include "daemon/membership/hmac.h"
 
 namespace tern::daemon {
 namespace {

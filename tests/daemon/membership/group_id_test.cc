@@ -1,4 +1,4 @@
-#include "daemon/group_id.h"
+#include "daemon/membership/group_id.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "daemon/hmac.h"
+#include "daemon/membership/hmac.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
-#include "daemon/member_list.h"
+#include "daemon/membership/member_list.h"
 
 #include <gtest/gtest.h>
 
 #include "collective/group_ops.h"
-#include "daemon/control_frames.h"
+#include "daemon/membership/control_frames.h"
 
 namespace tern::daemon {
 namespace {

@@ -1,4 +1,4 @@
-#include "daemon/counter_table.h"
+#include "daemon/metrics/counter_table.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/log_limit.h"
+#include "daemon/service/log_limit.h"
 
 #include <gtest/gtest.h>
 

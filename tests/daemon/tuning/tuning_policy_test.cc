@@ -1,4 +1,4 @@
-#include "daemon/tuning_policy.h"
+#include "daemon/tuning/tuning_policy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
