@@ -19,6 +19,7 @@ struct RunCounts {
   std::uint64_t ops_ok = 0, ops_failed = 0, rejoins = 0, links_lost = 0, rounds = 0;
   std::uint64_t ended_ns = 0;      // on the clock of the run
   std::uint32_t outcomes_crc = 0;  // of every op on every rank: status, text, and the result's bits
+  std::uint32_t results_crc = 0;   // the same without texts, and with one NaN for all: for records
 
   bool operator==(const RunCounts&) const = default;
 };
