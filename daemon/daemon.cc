@@ -210,9 +210,10 @@ Status Daemon::Parts::open(const Config& given) {
     parts->tcp = std::make_unique<net::TcpTransport>(parts->loop, tcp);
     parts->rdma = make_rdma_transport(config, *parts->tcp, parts->loop, clock, i);
     lane_settings.lane = i;
+    const LaneClients::Surroundings surroundings{clock, parts->rdma ? *parts->rdma : *parts->tcp,
+                                                 &parts->loop};
     parts->lane =
-        std::make_unique<Lane>(lane_settings, clock, parts->rdma ? *parts->rdma : *parts->tcp, self,
-                               &parts->loop, [this] { loop.wake(); });
+        std::make_unique<Lane>(lane_settings, surroundings, self, [this] { loop.wake(); });
     parts->lane->set_shadow(shadow.get());
     parts->lane->share(active_jobs);
     parts->thread = std::make_unique<LaneThread>(parts->loop, *parts->lane, clock, idle);

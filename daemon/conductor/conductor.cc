@@ -257,7 +257,7 @@ const TensorState* Conductor::tensor_of(const MemberGroup& group, std::uint64_t 
 bool Conductor::idle() const {
   for (const auto& [number, group] : groups_) {
     for (const auto& lane : group->lanes) {
-      if (lane->in_flight() > 0) return false;
+      if (lane->gauges().in_flight() > 0) return false;
     }
   }
   return true;

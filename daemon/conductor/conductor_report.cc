@@ -99,8 +99,8 @@ nlohmann::json Conductor::report_clients(const Scope& scope) const {
       if (!member) continue;
       ++groups;
       for (const auto& lane : group->lanes) {
-        in_flight = std::max<std::uint64_t>(in_flight, lane->in_flight());
-        completed = std::max(completed, lane->completed());
+        in_flight = std::max<std::uint64_t>(in_flight, lane->gauges().in_flight());
+        completed = std::max(completed, lane->gauges().completed());
       }
     }
     rows.push_back({{"id", id},
@@ -212,9 +212,9 @@ nlohmann::json Conductor::report_groups(const Scope& scope) const {
     std::uint64_t in_flight = 0, completed = 0;
     nlohmann::json waiting = nlohmann::json::array();
     for (const auto& lane : group->lanes) {
-      in_flight = std::max<std::uint64_t>(in_flight, lane->in_flight());
-      completed = std::max(completed, lane->completed());
-      for (const WaitingOp& op : lane->waiting()) {
+      in_flight = std::max<std::uint64_t>(in_flight, lane->gauges().in_flight());
+      completed = std::max(completed, lane->gauges().completed());
+      for (const WaitingOp& op : lane->gauges().waiting()) {
         const auto tensor = group->tensors.find(op.tensor);
         nlohmann::json ranks = nlohmann::json::array();
         for (std::size_t i = 0; i < std::min<std::size_t>(op.missing, WaitingOp::kShown); ++i) {

@@ -96,7 +96,7 @@ bool cancels(const shm::SubmitEntry& entry) noexcept {
 
 CheckedEntry check_entry(const shm::SubmitEntry& entry, const EntryPlace& place) {
   const auto refused = [](const char* problem, Errc code = Errc::invalid_argument) {
-    return CheckedEntry{nullptr, 0, code, problem};
+    return CheckedEntry{nullptr, 0, code, problem, {}};
   };
   const plan::Plan* const plan = plan::find(entry.kind);
   if (plan == nullptr) return refused("unknown kind of operation");
@@ -117,7 +117,7 @@ CheckedEntry check_entry(const shm::SubmitEntry& entry, const EntryPlace& place)
   if ((lanes >> place.group.lane & 1u) == 0) {
     return refused("the operation does not belong on this lane");
   }
-  return {plan, lanes, Errc::ok, nullptr};
+  return {plan, lanes, Errc::ok, nullptr, extents};
 }
 
 }  // namespace tern::daemon

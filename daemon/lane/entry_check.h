@@ -26,6 +26,7 @@ struct CheckedEntry {
   std::uint32_t lanes = 0;  // that have a chunk of the op, as bits
   Errc code = Errc::ok;
   const char* problem = nullptr;
+  plan::Extents extents{};  // of the rank that submits
 };
 
 // Here alone a number becomes a plan. `entry` is foreign, and a copy that its owner cannot change.

@@ -1,11 +1,9 @@
 #include "daemon/lane/lane.h"
 
 #include <algorithm>
-#include <cstring>
+#include <variant>
 
-#include "base/check.h"
-#include "daemon/lane/lane_group.h"
-#include "shm/wakeup.h"
+#include "base/bump.h"
 
 namespace tern::daemon {
 namespace {
@@ -16,53 +14,17 @@ constexpr int kEntriesPerRound = 32;
 // wire must not wait long for the codec.
 constexpr int kActionsPerRound = 4;
 constexpr std::uint64_t kTimerNs = 50'000'000;
-// Events must not be lost; with less room than this the lane does nothing new until the conductor
-// has read. A round reports at most a few per op it ends.
-constexpr std::size_t kEventReserve = 2048;
-// A client may be refused at every entry; the log says it once a second.
-constexpr std::uint64_t kRefusalEveryNs = 1'000'000'000;
-constexpr std::size_t kRecordWake = 3072;
-// To wake another thread costs more than a small op: the conductor looks by itself while ops are
-// tuned (Tuning::next_deadline_ns), is woken if it may have stopped, and for ops that took another
-// time than usual.
-constexpr std::uint64_t kTunerWakeNs = 1'000'000'000;
-constexpr std::uint64_t kSurpriseNs = 2'000'000;
 
 }  // namespace
 
-Lane::Lane(const LaneSettings& settings, const Clock& clock, net::Transport& transport,
-           wire::NodeId self, net::EventLoop* loop, std::function<void()> wake_conductor)
-    : settings_(settings),
-      clock_(clock),
-      transport_(transport),
-      self_(self),
-      loop_(loop),
+Lane::Lane(const LaneSettings& settings, const LaneClients::Surroundings& surroundings,
+           wire::NodeId self, std::function<void()> wake_conductor)
+    : transport_(surroundings.transport),
       wake_conductor_(std::move(wake_conductor)),
-      // A chunk of f16 has an f32 accumulator of twice its size.
-      accumulators_(2 * settings.result_slabs, 2 * settings.chunk_bytes),
-      receive_slabs_(settings.receive_slabs, settings.block_bytes()),
-      send_slabs_(settings.send_slabs, settings.block_bytes()),
-      result_slabs_(settings.result_slabs, settings.block_bytes()),
-      scratch_(2, 2 * settings.chunk_bytes) {
-  const std::uint32_t tokens = settings.send_slabs + settings.result_slabs;
-  tokens_.resize(tokens);
-  free_tokens_.resize(tokens);
-  wire_events_.resize(tokens);
-  for (std::uint32_t i = 0; i < tokens; ++i) free_tokens_[i] = tokens - 1 - i;
-  remember_slabs();
-}
-
-// Those that frames are sent from.
-void Lane::remember_slabs() {
-  for (const SlabPool* pool : {&accumulators_, &send_slabs_, &result_slabs_}) {
-    transport_.remember_memory(pool->memory());
-  }
-}
-
-void Lane::forget_slabs() {
-  for (const SlabPool* pool : {&accumulators_, &send_slabs_, &result_slabs_}) {
-    transport_.forget_memory(pool->memory());
-  }
+      resources_(settings, surroundings),
+      links_(resources_, transport_, self, static_cast<FrameSink&>(*this)),
+      sharing_(settings.lane) {
+  resources_.memory.tell(transport_);
 }
 
 Lane::~Lane() {
@@ -72,45 +34,39 @@ Lane::~Lane() {
       const std::unique_ptr<net::Incoming> incoming(adopt->incoming);
     }
   }
-  for (auto& peer : peers_) {
-    if (peer->link) peer->link->close();
-  }
-  for (const auto& client : clients_) transport_.forget_memory(client->arena);
-  forget_slabs();
+  resources_.memory.untell(transport_);
+}
+
+void Lane::count_in(LaneCounters& counters) {
+  resources_.counters = &counters;
+  resources_.clients.count_in(counters);
 }
 
 int Lane::do_work() {
-  if (events_->write_available() < kEventReserve) return 0;
-  const std::uint64_t begin = clock_.now_ns();
+  if (!resources_.reports.has_room()) return 0;
+  const std::uint64_t begin = resources_.clock.now_ns();
   int work = run_commands();
   work += transport_.poll();
-  for (auto& peer : peers_) {
-    if (peer->link && !peer->lost) work += peer->link->tick();
-  }
+  work += links_.tick();
+  work += resources_.executor->poll();
   work += drain_clients();
   finish_state_moves(false);
   work += run_groups(begin);
   work += settle();
-  ring_doorbells();
-  if (reported_ && wake_conductor_) wake_conductor_();
-  reported_ = false;
-  if (work > 0) bump(counters_->busy_ns, clock_.now_ns() - begin);
+  resources_.clients.ring_doorbells();
+  if (resources_.reports.take_urgent() && wake_conductor_) wake_conductor_();
+  if (work > 0) bump(resources_.counters->busy_ns, resources_.clock.now_ns() - begin);
   return work;
 }
 
 int Lane::run_groups(std::uint64_t now_ns) {
-  for (LaneGroup* group : groups_) {
-    if (group->ops().live_ops() == 0) continue;
-    group->job().busy_ns = now_ns;
-    if (group->setup().node_ids.size() > 1) group->job().wire_ns = now_ns;
-  }
-  load_ = {};
-  for (const auto& job : jobs_) load_.count(*job, now_ns);
-  active_jobs_->publish(settings_.lane, load_.wire_jobs);
-  share_links(now_ns);
+  sharing_.count(groups_, now_ns);
+  sharing_.bind_links(groups_, links_, now_ns);
+  const LaneLoad& load = sharing_.load();
   int work = 0;
   for (LaneGroup* group : groups_) {
-    const int actions = group->run_actions(load_.turn(group->job(), kActionsPerRound));
+    const int most = load.turn(group->core().job(), kActionsPerRound);
+    const int actions = group->run_actions(most, load, sharing_.jobs());
     pages_touched_ = pages_touched_ || actions > 0;
     work += actions;
   }
@@ -119,195 +75,98 @@ int Lane::run_groups(std::uint64_t now_ns) {
 
 // ---- Clients ------------------------------------------------------------------------------------
 
-LaneClient* Lane::client(std::uint64_t id) {
-  for (auto& client : clients_) {
-    if (client->memory->id == id) return client.get();
-  }
-  return nullptr;
-}
-
 int Lane::drain_clients() {
   int work = 0;
+  LaneClients& clients = resources_.clients;
   // By index: the commands that are run meanwhile may add clients.
-  for (std::size_t i = 0; i < clients_.size(); ++i) {
-    LaneClient& client = *clients_[i];
+  for (std::size_t i = 0; i < clients.size(); ++i) {
+    LaneClient& client = clients[i];
     if (client.dropping || client.submissions.empty()) continue;
     // The groups and tensors that these entries speak of are in commands older than the entries.
     const std::uint64_t until =
         client.taken + std::min<std::uint64_t>(client.submissions.size(), kEntriesPerRound);
     while (const int done = run_commands()) work += done;
-    if (client.submissions.corrupt()) take_entry(client);  // has no size; says so to the conductor
-    while (client.taken < until && take_entry(client)) ++work;
+    // A corrupt ring has no size; taking from it says so to the conductor.
+    if (client.submissions.corrupt()) clients.take_entry(client, *this);
+    while (client.taken < until && clients.take_entry(client, *this)) ++work;
   }
   return work;
 }
 
+void Lane::on_entry(LaneClient& client, const shm::SubmitEntry& entry) {
+  const auto found = groups_by_number_.find(entry.group);
+  if (found == groups_by_number_.end() || !found->second->uses_client(client)) {
+    return resources_.clients.refuse(client, entry.ticket, Errc::unknown_group,
+                                     "no such group for this client");
+  }
+  found->second->submit(client, entry);
+}
+
 void Lane::finish_state_moves(bool at_once) {
   if (state_moves_.empty()) return;
-  const auto has_older = [](const auto& client) {
-    return !client->dropping && client->taken < client->before_move;
-  };
-  if (!at_once && std::any_of(clients_.begin(), clients_.end(), has_older)) return;
+  if (!at_once && resources_.clients.has_older_than_move()) return;
   for (const command::MoveState& command : state_moves_) {
     event::StateMoved outcome{command.group, command.move, Errc::ok, {}};
     command.group->move_state(*command.move, outcome);
-    report(outcome);
+    resources_.reports.report(outcome);
   }
   state_moves_.clear();
 }
 
-// False: there is none.
-bool Lane::take_entry(LaneClient& client) {
-  if (client.dropping) return false;
-  shm::SubmitEntry entry;  // a copy of our own: what is checked is what is used
-  const auto result = client.submissions.try_pop(entry);
-  if (result == shm::RingResult::would_block) return false;
-  if (result == shm::RingResult::corrupt) {
-    client.dropping = true;
-    report(event::ClientMisbehaved{client.memory, Sentence("its submission ring is corrupt")});
-    return false;
-  }
-  ++client.taken;
-  bump(counters_->entries, std::uint64_t{1});
-  const auto found = groups_by_number_.find(entry.group);
-  if (found == groups_by_number_.end() || !found->second->uses_client(client)) {
-    refuse(client, entry.ticket, Errc::unknown_group, "no such group for this client");
-    return true;
-  }
-  found->second->submit(client, entry);
-  return true;
-}
-
-void Lane::tell(LaneClient& client, std::uint64_t ticket, Errc code, const char* text,
-                std::uint64_t bytes_sent) {
-  if (client.dropping) return;
-  shm::CompletionEntry entry{};
-  entry.ticket = ticket;
-  entry.status = static_cast<std::int32_t>(code);
-  entry.bytes_sent = bytes_sent;
-  std::strncpy(entry.detail, text, sizeof(entry.detail) - 1);
-  if (client.completions.try_push(entry) != shm::RingResult::ok) {
-    // The library keeps fewer ops in flight than the ring holds: this is not the library.
-    client.dropping = true;
-    report(
-        event::ClientMisbehaved{client.memory, Sentence("its completion ring is full or corrupt")});
-    return;
-  }
-  client.rang = true;
-}
-
-void Lane::refuse(LaneClient& client, std::uint64_t ticket, Errc code, const char* text) {
-  bump(counters_->bad_entries, std::uint64_t{1});
-  tell(client, ticket, code, text, 0);
-  const std::uint64_t now = clock_.now_ns();
-  if (now < client.refusal_due_ns) return;
-  client.refusal_due_ns = now + kRefusalEveryNs;
-  report_for_log(event::EntryRefused{client.memory, code, Sentence(text)});
-}
-
-void Lane::ring_doorbells() {
-  for (auto& client : clients_) {
-    if (!client->rang || client->dropping) continue;
-    client->rang = false;
-    shm::ring_doorbell(client->memory->segment.header(), client->memory->notify.get());
-  }
-}
-
 bool Lane::prepare_sleep() {
   bool idle = commands_->read_available() == 0 && transport_.prepare_sleep();
-  for (auto& client : clients_) {
-    if (client->dropping) continue;
-    shm::announce_sleep(client->memory->segment.lane_rings(settings_.lane));
-    if (!client->submissions.empty()) idle = false;
-  }
+  idle = resources_.clients.announce_sleep() && idle;
   if (idle) {
-    bump(counters_->sleeps, std::uint64_t{1});
+    bump(resources_.counters->sleeps, std::uint64_t{1});
   } else {
     end_sleep();
   }
   return idle;
 }
 
-void Lane::end_sleep() {
-  for (auto& client : clients_) {
-    if (!client->dropping) shm::end_sleep(client->memory->segment.lane_rings(settings_.lane));
-  }
-}
-
 std::uint64_t Lane::next_deadline_ns() const {
-  std::uint64_t deadline = next_timer_ns_;
-  bool busy = false;
-  for (const LaneGroup* group : groups_) {
-    if (group->ops().live_ops() > 0 || group->remove_requested || !group->ready_reported)
-      busy = true;
-  }
-  for (const auto& client : clients_) busy = busy || client->dropping;
+  const bool busy = resources_.clients.any_dropping() ||
+                    std::any_of(groups_.begin(), groups_.end(), [](LaneGroup* group) {
+                      return group->core().ops().live_ops() > 0 || group->remove_requested ||
+                             !group->ready_reported;
+                    });
   // Without an op in flight there is nothing to time out but the links.
-  if (!busy) deadline = clock_.now_ns() + 1'000'000'000;
-  for (const auto& peer : peers_) {
-    if (peer->link && !peer->lost) deadline = std::min(deadline, peer->link->next_deadline_ns());
-  }
-  if (drop_pages_ns_ != 0) deadline = std::min(deadline, drop_pages_ns_);
-  return deadline;
+  const std::uint64_t timer = busy ? next_timer_ns_ : resources_.clock.now_ns() + 1'000'000'000;
+  const std::uint64_t deadline = links_.next_deadline_ns(timer);
+  return drop_pages_ns_ != 0 ? std::min(deadline, drop_pages_ns_) : deadline;
 }
 
 // ---- Commands -----------------------------------------------------------------------------------
 
 int Lane::run_commands() {
   int work = 0;
-  Command command;
-  while (work < kCommandsPerRound && commands_->pop(command)) {
-    run_command(command);
-    ++work;
+  for (Command command; work < kCommandsPerRound && commands_->pop(command); ++work) {
+    std::visit([this](const auto& one) { run(one); }, command);
   }
   return work;
 }
 
-void Lane::run_command(const Command& command) {
-  std::visit([this](const auto& one) { run(one); }, command);
-}
-
-void Lane::run(const command::AddClient& add) {
-  auto client = std::make_unique<LaneClient>();
-  client->memory = add.client;
-  client->submissions =
-      shm::RingConsumer<shm::SubmitEntry>(add.client->segment.submit_ring(settings_.lane));
-  client->completions =
-      shm::RingProducer<shm::CompletionEntry>(add.client->segment.completion_ring(settings_.lane));
-  if (loop_ != nullptr) {
-    const int eventfd = add.client->eventfds[settings_.lane].get();
-    client->watch = loop_->watch(eventfd, [eventfd] { shm::drain_eventfd(eventfd); });
-  }
-  client->arena = client->memory->segment.arena();
-  transport_.remember_memory(client->arena);
-  clients_.push_back(std::move(client));
-}
+void Lane::run(const command::AddClient& add) { resources_.clients.add(*add.client); }
 
 void Lane::run(const command::DropClient& drop) {
   finish_state_moves(true);  // while all that they refer to is there
-  LaneClient* const client = this->client(drop.client->id);
-  if (client == nullptr) return;
-  client->dropping = true;
-  client->rang = false;
+  resources_.clients.request_drop(*drop.client);
   next_timer_ns_ = 0;
-  client->drop_requested = true;
 }
 
 void Lane::run(const command::AddGroup& add) {
-  add.group->attach(*this);
-  groups_.push_back(add.group);
-  groups_by_token_[add.group->setup().token] = add.group;
-  groups_by_number_[add.group->setup().number] = add.group;
+  LaneGroup* const group = add.group;
+  group->attach(resources_, links_, sharing_.job(group->setup().job));
+  groups_.push_back(group);
+  groups_by_token_[group->setup().token] = group;
+  groups_by_number_[group->setup().number] = group;
 }
 
 void Lane::run(const command::EndGroup& end) { end.group->end(end.code, end.text.c_str()); }
 
 void Lane::run(const command::RankLeft& left) {
   // What the rank submitted before it left counts as submitted.
-  for (auto& client : clients_) {
-    while (take_entry(*client)) {
-    }
-  }
+  resources_.clients.take_all(*this);
   left.group->rank_left(left.local_rank);
   next_timer_ns_ = 0;
 }
@@ -317,7 +176,7 @@ void Lane::run(const command::RemoveGroup& remove) {
   remove.group->remove_requested = true;
 }
 
-void Lane::run(const command::SetWeight& set) { set.group->job().weight = set.weight; }
+void Lane::run(const command::SetWeight& set) { set.group->core().job().weight = set.weight; }
 
 void Lane::run(const command::AddTensor& add) { add.group->add_tensor(add.tensor); }
 
@@ -329,118 +188,162 @@ void Lane::run(const command::DropTensor& drop) {
 // What the clients submitted before somebody asked for the state counts as in flight. It is taken
 // in its turn, because it may speak of tensors in commands that come after this one.
 void Lane::run(const command::MoveState& move) {
-  for (auto& client : clients_) client->before_move = client->taken + client->submissions.size();
+  resources_.clients.mark_before_move();
   state_moves_.push_back(move);
 }
 
-void Lane::run(const command::AdoptConnection& adopt) { this->adopt(adopt); }
+void Lane::run(const command::AdoptConnection& adopt) { links_.adopt(adopt); }
 
 void Lane::run(const command::FailOp& fail) {
-  if (fail.group->ops().ended()) return;
-  fail.group->fail_key({fail.tensor, fail.sequence}, fail.code, fail.about_rank, fail.text.c_str());
+  fail.group->fail_key({fail.tensor, fail.sequence},
+                       {fail.code, fail.about_rank, fail.text.c_str()});
 }
 
-void Lane::run(const command::Goodbye&) {
-  for (auto& peer : peers_) {
-    if (peer->link && !peer->lost) peer->link->say_goodbye();
+void Lane::run(const command::Goodbye&) { links_.say_goodbye(); }
+
+// ---- Frames -------------------------------------------------------------------------------------
+
+LaneGroup* Lane::group_of(const wire::FrameHeader& header, const LanePeer& peer,
+                          bool& protocol_ok) {
+  const auto found = groups_by_token_.find(header.group);
+  if (found == groups_by_token_.end()) {
+    // Late frames of an ended epoch, mostly.
+    bump(resources_.counters->unknown_group_frames, std::uint64_t{1});
+    return nullptr;
+  }
+  LaneGroup* const group = found->second;
+  const GroupSetup& setup = group->setup();
+  if (header.epoch != setup.epoch || header.source_node >= setup.node_ids.size() ||
+      setup.node_ids[header.source_node] != peer.id) {
+    protocol_ok = false;
+    return nullptr;
+  }
+  return group->core().ops().ended() ? nullptr : group;
+}
+
+bool Lane::place_frame(LanePeer& peer, const wire::FrameHeader& header, net::PayloadPlace& place) {
+  bool protocol_ok = true;
+  LaneGroup* const group = group_of(header, peer, protocol_ok);
+  if (group == nullptr) return true;  // looked at again when it has come whole
+  peer.receiving.group = group;
+  return group->place_payload(header.source_node, header, place);
+}
+
+bool Lane::take_frame(LanePeer& peer, const wire::FrameHeader& header,
+                      const ReceivedPayload& payload, bool& known) {
+  bool protocol_ok = true;
+  LaneGroup* const group = group_of(header, peer, protocol_ok);
+  known = group != nullptr;
+  if (!known || group != peer.receiving.group) {
+    abandon_frame(peer);  // the group ended while the payload came
+    return protocol_ok;
+  }
+  resources_.count_block(header.payload_bytes);
+  if (payload.valid) return group->on_frame(header.source_node, header, payload.place);
+  group->on_bad_payload(header.source_node, header);
+  return true;
+}
+
+void Lane::abandon_frame(LanePeer& peer) {
+  if (peer.receiving.group != nullptr) peer.receiving.group->on_abandoned(peer);
+}
+
+void Lane::on_link_lost(LanePeer& peer, Errc reason, const char* text, bool superseded) {
+  for (LaneGroup* group : groups_) {
+    const std::uint32_t node = group->core().node_of(peer);
+    if (node == collective::kNoSlot) continue;
+    // A new epoch may have begun on a link that the other side had given up before, which shows
+    // only when it begins another, or just now closes because it was not used. As long as nothing
+    // was said on it, nothing is lost with it.
+    if (superseded && group->is_untouched()) {
+      group->core().renew_peer(node);
+      continue;
+    }
+    resources_.reports.report(event::LinkLost{group, node, reason, Sentence(text)});
   }
 }
 
 // ---- What can be let go -------------------------------------------------------------------------
 
 int Lane::settle() {
-  int work = 0;
-  const std::uint64_t now = clock_.now_ns();
+  const std::uint64_t now = resources_.clock.now_ns();
   const bool timer = now >= next_timer_ns_;
   if (timer) {
     next_timer_ns_ = now + kTimerNs;
-    publish_peers();
+    links_.publish();
     publish_gauges();
   }
-  for (LaneGroup* group : groups_) {
-    if (timer) group->on_timer(now);
-    work += group->settle();
-    if (!group->ready_reported && group->all_links_open()) {
-      group->ready_reported = true;
-      report(event::GroupReady{group});
-      ++work;
-    }
-  }
-  for (std::size_t i = 0; i < groups_.size();) {
-    LaneGroup* group = groups_[i];
-    if (!group->remove_requested || !group->ops().ended() || !group->idle()) {
-      ++i;
-      continue;
-    }
-    group->detach();
-    groups_by_token_.erase(group->setup().token);
-    groups_by_number_.erase(group->setup().number);
-    groups_.erase(groups_.begin() + static_cast<std::ptrdiff_t>(i));
-    report(event::GroupRemoved{group});
+  int work = settle_groups(now, timer);
+  while (LaneClient* client = resources_.clients.droppable()) {
+    for (LaneGroup* group : groups_) group->forget(*client);
+    resources_.clients.drop(*client);
     ++work;
   }
-  for (std::size_t i = 0; i < clients_.size();) {
-    LaneClient& client = *clients_[i];
-    if (!client.drop_requested || client.uses != 0) {
-      ++i;
-      continue;
-    }
-    for (LaneGroup* group : groups_) group->forget(client);
-    if (loop_ != nullptr) loop_->unwatch(client.watch);
-    transport_.forget_memory(client.arena);
-    report(event::ClientDropped{client.memory});
-    clients_.erase(clients_.begin() + static_cast<std::ptrdiff_t>(i));
-    ++work;
-  }
-  work += settle_links(now);
-  std::erase_if(jobs_,
-                [](const auto& job) { return job->groups == 0 && job->held == LaneJob::Held{}; });
+  work += links_.settle(now);
+  sharing_.settle();
   if (pages_touched_) drop_idle_pages(now);
   return work;
 }
 
+int Lane::settle_groups(std::uint64_t now_ns, bool timer) {
+  int work = 0;
+  for (LaneGroup* group : groups_) {
+    if (timer) group->on_timer(now_ns);
+    work += group->settle();
+    if (group->ready_reported || !group->core().all_links_open()) continue;
+    group->ready_reported = true;
+    resources_.reports.report(event::GroupReady{group});
+    ++work;
+  }
+  for (std::size_t i = 0; i < groups_.size();) {
+    LaneGroup* const group = groups_[i];
+    if (!group->remove_requested || !group->core().ops().ended() || !group->idle()) {
+      ++i;
+      continue;
+    }
+    remove(*group);
+    ++work;
+  }
+  return work;
+}
+
+void Lane::remove(LaneGroup& group) {
+  group.detach();
+  groups_by_token_.erase(group.setup().token);
+  groups_by_number_.erase(group.setup().number);
+  std::erase(groups_, &group);
+  resources_.reports.report(event::GroupRemoved{&group});
+}
+
+void Lane::publish_gauges() {
+  std::uint64_t ops = 0;
+  for (const LaneGroup* group : groups_) ops += group->gauges().in_flight();
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  resources_.counters->ops_now.store(ops, kRelaxed);
+  resources_.counters->unacked_now.store(resources_.memory.frames_in_flight(), kRelaxed);
+  resources_.counters->waiting_now.store(resources_.memory.slabs_received(), kRelaxed);
+}
+
 // One deadline after the last op and none afterwards: a daemon at rest is not woken for this.
 void Lane::drop_idle_pages(std::uint64_t now_ns) {
-  bool busy = contributions_in_flight_ + results_in_flight_ > 0;
-  for (const LaneGroup* group : groups_) busy = busy || group->ops().live_ops() > 0;
+  const bool busy = resources_.memory.frames_in_flight() > 0 ||
+                    std::any_of(groups_.begin(), groups_.end(), [](LaneGroup* group) {
+                      return group->core().ops().live_ops() > 0;
+                    });
   if (busy) {
     drop_pages_ns_ = 0;
     return;
   }
-  if (drop_pages_ns_ == 0) drop_pages_ns_ = now_ns + settings_.keep_pages_ns;
+  if (drop_pages_ns_ == 0) drop_pages_ns_ = now_ns + resources_.settings.keep_pages_ns;
   if (now_ns < drop_pages_ns_) return;
   // A carrier that knows these pages must learn that others take their place.
-  forget_slabs();
-  for (SlabPool* pool :
-       {&accumulators_, &receive_slabs_, &send_slabs_, &result_slabs_, &scratch_}) {
-    pool->drop_pages();
-  }
-  remember_slabs();
+  resources_.memory.untell(transport_);
+  resources_.memory.drop_pages();
+  resources_.codec.scratch.drop_pages();
+  resources_.memory.tell(transport_);
   for (LaneGroup* group : groups_) group->drop_pages();
   pages_touched_ = false;
   drop_pages_ns_ = 0;
-}
-
-bool Lane::has_room_for_log() const { return events_->write_available() >= kEventReserve; }
-
-// Whether the conductor is to be woken for it.
-bool Lane::is_urgent(const event::OpEnded& ended) {
-  // Records of ops that went well can wait for the conductor's next round.
-  if (ended.code != Errc::ok || events_->write_available() < kRecordWake) return true;
-  if (ended.record.tuned == 0) return false;
-  const std::uint64_t wait = ended.record.surprising != 0 ? kSurpriseNs : kTunerWakeNs;
-  if (ended.record.ended_ns < tuner_woken_ns_ + wait) return false;
-  tuner_woken_ns_ = ended.record.ended_ns;
-  return true;
-}
-
-void Lane::record(const event::OpEnded& ended) {
-  if (events_->write_available() < kEventReserve) {
-    bump(counters_->dropped_records, std::uint64_t{1});
-    return;
-  }
-  push(ended);
-  reported_ = is_urgent(ended) || reported_;
 }
 
 }  // namespace tern::daemon

@@ -1,94 +1,56 @@
 #include "daemon/lane/lane_group.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <cstring>
 
+#include "base/bump.h"
 #include "base/check.h"
-#include "daemon/lane/lane.h"
 
 namespace tern::daemon {
 
+using collective::Action;
+using collective::ActionKind;
 using collective::OpId;
 
 namespace {
 
 // In a job that runs well, ranks of a node are not so far apart, and nobody need be told.
 constexpr std::uint64_t kLateNs = 100'000'000;
+// Blocks of one group that an executor may have at once.
+constexpr std::uint32_t kBlocksInFlight = 256;
 
 }  // namespace
 
 LaneGroup::LaneGroup(GroupSetup setup)
-    : setup_(std::move(setup)),
-      ops_(setup_.shape),
-      nodes_(ops_.nodes()),
-      local_ranks_(static_cast<std::uint32_t>(setup_.local_clients.size())),
-      self_(setup_.shape.node),
-      peers_(nodes_, nullptr),
-      clients_(local_ranks_, nullptr),
-      data_(ops_.slots()),
-      ranks_(std::size_t{ops_.slots()} * local_ranks_),
-      eager_slabs_(std::size_t{ops_.slots()} * nodes_, kNone),
-      choices_(std::size_t{ops_.slots()} * nodes_, tuner::kRaw),
-      chunks_(setup_.shape.active_chunks),
-      rates_(nodes_) {
-  if (setup_.shape.verify) {
-    checksums_.resize(std::size_t{ops_.slots()} * setup_.size);
-    verify_bodies_.resize(local_ranks_);
-  }
-  for (auto& chunk : chunks_) {
-    chunk.slabs.assign(nodes_, kNone);
-    chunk.bytes.assign(nodes_, 0);
-  }
-  // A peer may have max_ops_in_flight eager ops of its own in flight and as many that it has
-  // completed while this node still waits for a third node.
-  const std::uint32_t eager_count = 2 * setup_.shape.max_ops_in_flight;
-  for (std::uint32_t node = 0; node < nodes_; ++node) {
-    const bool used = setup_.shape.eager_bytes > 0;
-    eager_pools_.push_back(
-        std::make_unique<SlabPool>(used ? eager_count : 0, setup_.shape.eager_bytes));
-  }
-  leaving_.reserve(local_ranks_);
-}
+    : core_(std::move(setup)),
+      admission_(core_.setup()),
+      eager_(core_.setup().shape, core_.ops().slots()),
+      codec_(core_.ops(), core_.lane_ops(), eager_,
+             {core_.setup().number, core_.setup().seed, core_.setup().size}),
+      path_(codec_, *this, kBlocksInFlight),
+      tuning_(core_, codec_.values(), *this),
+      reduce_(core_, tuning_, path_, *this),
+      results_(core_, tuning_, path_, reduce_, *this),
+      verifier_(core_.setup().shape, core_.setup().size, core_.ops().slots()),
+      upkeep_(core_.ops(), core_.lane_ops()),
+      ledger_(core_, codec_.blocks(), tuning_, *this),
+      rates_(core_.nodes()),
+      releases_(core_, *this),
+      clients_(core_.setup().local_clients.size(), nullptr) {}
 
-void LaneGroup::attach(Lane& lane) {
-  lane_ = &lane;
-  job_ = &lane.job(setup_.job);
-  job_->weight = setup_.weight;
-  ++job_->groups;
-  for (std::uint32_t i = 0; i < local_ranks_; ++i)
-    clients_[i] = lane.client(setup_.local_clients[i]);
-  for (std::uint32_t node = 0; node < nodes_; ++node) {
-    if (node == self_) continue;
-    peers_[node] = &lane.peer(setup_.node_ids[node], setup_.link, setup_.endpoints[node]);
-    ++peers_[node]->groups;
+void LaneGroup::attach(LaneResources& resources, PeerSource& peers, LaneJob& job) {
+  core_.attach(resources, peers, job);
+  reduce_.attach();
+  codec_.blocks().attach(resources.codec, resources.trace, *resources.counters, resources.clock);
+  path_.use(*resources.executor);
+  for (std::size_t i = 0; i < clients_.size(); ++i) {
+    clients_[i] = resources.clients.find(setup().local_clients[i]);
   }
 }
 
-void LaneGroup::detach() {
-  --job_->groups;
-  for (LanePeer* peer : peers_) {
-    if (peer != nullptr) --peer->groups;
-  }
-}
-
-bool LaneGroup::is_untouched() const { return !op_seen_; }
-
-void LaneGroup::renew_peer(std::uint32_t node) {
-  --peers_[node]->groups;
-  peers_[node] = &lane_->peer(setup_.node_ids[node], setup_.link, setup_.endpoints[node]);
-  ++peers_[node]->groups;
-}
-
-std::uint32_t LaneGroup::node_of(const LanePeer& peer) const {
-  const auto found = std::find(peers_.begin(), peers_.end(), &peer);
-  return found == peers_.end() ? collective::kNoSlot
-                               : static_cast<std::uint32_t>(found - peers_.begin());
-}
-
-bool LaneGroup::all_links_open() const {
-  return std::all_of(peers_.begin(), peers_.end(), [](const LanePeer* peer) {
-    return peer == nullptr || (peer->link && peer->link->state() == net::LinkState::open);
-  });
-}
+void LaneGroup::detach() { core_.detach(); }
 
 bool LaneGroup::uses_client(const LaneClient& client) const {
   return std::find(clients_.begin(), clients_.end(), &client) != clients_.end();
@@ -101,332 +63,335 @@ void LaneGroup::forget(const LaneClient& client) {
 }
 
 bool LaneGroup::idle() const {
-  return ops_.live_ops() == 0 &&
-         std::none_of(peers_.begin(), peers_.end(), [this](const LanePeer* peer) {
+  return core_.ops().live_ops() == 0 &&
+         std::none_of(core_.peers().begin(), core_.peers().end(), [this](const LanePeer* peer) {
            return peer != nullptr && peer->receiving.group == this;
          });
 }
 
-// ---- Frames -------------------------------------------------------------------------------------
+// ---- Submission ---------------------------------------------------------------------------------
 
-net::PayloadPlace LaneGroup::place_payload(LanePeer& peer, std::uint32_t node,
-                                           const wire::FrameHeader& header, bool& protocol_ok) {
-  Receiving& receiving = peer.receiving;
-  const collective::OpKey key{header.tensor, header.op_seq};
-  net::PayloadPlace place;
-  switch (static_cast<wire::FrameKind>(header.kind)) {
-    case wire::FrameKind::announce: {
-      const std::size_t eager = header.payload_bytes - sizeof(wire::AnnounceBody);
-      if (header.payload_bytes < sizeof(wire::AnnounceBody) || eager > setup_.shape.eager_bytes) {
-        protocol_ok = false;
-        return place;
-      }
-      place.prefix = std::span(peer.small).first(sizeof(wire::AnnounceBody));
-      if (eager == 0) return place;
-      receiving.eager_pool = eager_pools_[node].get();
-      receiving.eager_slab = receiving.eager_pool->take();
-      if (receiving.eager_slab == kNone) {
-        protocol_ok = false;  // more eager ops than the group allows
-        return place;
-      }
-      place.body = receiving.eager_pool->slab(receiving.eager_slab).first(eager);
-      return place;
-    }
-    case wire::FrameKind::contribution: {
-      collective::ChunkId chunk = collective::kNoSlot;
-      protocol_ok = ops_.expect_contribution(node, key, header.chunk, chunk);
-      if (!protocol_ok || chunk == collective::kNoSlot) return place;
-      const std::uint32_t slab = chunks_[chunk].slabs[node];
-      const auto room = lane_->receive_slabs().slab(slab);
-      if (header.payload_bytes > room.size() || header.payload_bytes < wire::kBlockHeaderBytes) {
-        protocol_ok = false;
-        return place;
-      }
-      receiving.chunk = chunk;
-      receiving.receive_slab = slab;
-      place.body = room.first(header.payload_bytes);
-      return place;
-    }
-    case wire::FrameKind::result: {
-      OpId op = collective::kNoSlot;
-      protocol_ok = ops_.expect_result(node, key, header.chunk, op);
-      if (!protocol_ok || op == collective::kNoSlot) return place;
-      if (header.payload_bytes > peer.result.size() ||
-          header.payload_bytes < wire::kBlockHeaderBytes) {
-        protocol_ok = false;
-        return place;
-      }
-      receiving.op = op;
-      receiving.pinned_op = op;
-      pin(op);
-      const Part where = part(op, header.chunk);
-      const std::size_t bytes = where.elements * dtype_bytes(dtype(op));
-      const std::size_t offset = where.begin * dtype_bytes(dtype(op));
-      // Plain elements go straight to the first rank's output; no other copy is made.
-      if ((header.flags & wire::kFlagRawBlock) != 0 && rank_of(op, 0).present &&
-          header.payload_bytes == wire::kBlockHeaderBytes + bytes) {
-        place.prefix = std::span(peer.result).first(wire::kBlockHeaderBytes);
-        place.body = {rank_of(op, 0).output + offset, bytes};
-      } else {
-        place.body = std::span(peer.result).first(header.payload_bytes);
-      }
-      return place;
-    }
-    case wire::FrameKind::op_fail:
-      if (header.payload_bytes != sizeof(wire::OpFailBody)) protocol_ok = false;
-      break;
-    case wire::FrameKind::verify:
-      if (!setup_.shape.verify ||
-          header.payload_bytes != setup_.shape.ranks[node].size() * sizeof(wire::VerifyBody)) {
-        protocol_ok = false;
-      }
-      break;
-    case wire::FrameKind::submitted:
-      if (header.payload_bytes != sizeof(wire::SubmittedBody)) protocol_ok = false;
-      break;
-    default:
-      break;
-  }
-  if (protocol_ok) place.body = std::span(peer.small).first(header.payload_bytes);
-  return place;
+std::uint32_t LaneGroup::local_rank_of(const LaneClient& client) const {
+  const auto found = std::find(clients_.begin(), clients_.end(), &client);
+  return static_cast<std::uint32_t>(found - clients_.begin());
 }
 
-void LaneGroup::on_abandoned(LanePeer& peer) {
-  Receiving& receiving = peer.receiving;
-  if (receiving.pinned_op != collective::kNoSlot) unpin(receiving.pinned_op);
-  if (receiving.eager_slab != kNone) receiving.eager_pool->give(receiving.eager_slab);
-  if (receiving.orphaned) give_receive_slab(receiving.receive_slab);
-}
-
-bool LaneGroup::on_frame(LanePeer& peer, std::uint32_t node, const wire::FrameHeader& header,
-                         const net::PayloadPlace& place, bool payload_valid) {
-  const Receiving receiving = peer.receiving;
-  peer.receiving = Receiving{};
-  const collective::OpKey key{header.tensor, header.op_seq};
-  const auto kind = static_cast<wire::FrameKind>(header.kind);
+void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
+  if (cancels(entry)) return cancel(client, entry);
   op_seen_ = true;
-  if (!payload_valid) {
-    bump(lane_->mutable_counters().bad_payloads, std::uint64_t{1});
-    peer.receiving = receiving;
-    on_abandoned(peer);
-    peer.receiving = Receiving{};
-    char text[120];
-    std::snprintf(text, sizeof(text), "a payload from node %u did not match its checksum", node);
-    ops_.fail_key(key, {Errc::corrupt_data, collective::kNoRank, text});
-    return true;
+  LaneClients& clients = core_.resources().clients;
+  const std::uint32_t local_rank = local_rank_of(client);
+  const std::uint32_t rank = setup().shape.ranks[core_.self()][local_rank];
+  const auto named = tensors_.find(entry.tensor);
+  Admission::Admitted admitted = admission_.admit(
+      entry, {rank, client.arena.bytes, named != tensors_.end() ? named->second : nullptr});
+  if (const char* problem = admitted.checked.problem) {
+    return clients.refuse(client, entry.ticket, admitted.checked.code, problem);
   }
-  switch (kind) {
-    case wire::FrameKind::announce: {
-      wire::AnnounceBody body;
-      std::memcpy(&body, place.prefix.data(), sizeof(body));
-      if (dtype_bytes(static_cast<DType>(body.dtype)) == 0 || body.rank >= setup_.size ||
-          body.root >= setup_.size || body.eager_bytes != place.body.size() ||
-          body.count > (std::uint64_t{1} << 40)) {
-        if (receiving.eager_slab != kNone) receiving.eager_pool->give(receiving.eager_slab);
-        return false;
-      }
-      if (const auto tensor = tensors_.find(key.tensor);
-          body.restart_streams != 0 && tensor != tensors_.end()) {
-        restart_streams(*tensor->second);
-      }
-      OpId op = collective::kNoSlot;
-      const bool ok = ops_.on_announce(node, key, body, op);
-      if (ok && op != collective::kNoSlot && node == kLeader) on_lead(op, body);
-      if (receiving.eager_slab != kNone) {
-        if (ok && op != collective::kNoSlot && !ops_.op(op).failed) {
-          eager_slab(op, node) = receiving.eager_slab;
-        } else {
-          receiving.eager_pool->give(receiving.eager_slab);
-        }
-      }
-      return ok;
+  collective::GroupOps& ops = core_.ops();
+  if (ops.ended()) {
+    const collective::Departures& departures = ops.departures();
+    return clients.tell(client, {entry.ticket, departures.code(), departures.text().data(), 0});
+  }
+  admitted.op.submitted_ns = core_.now_ns();
+  const collective::OpKey key{entry.tensor, entry.sequence};
+  const OpId known = ops.find(key);
+  const bool first = known == collective::kNoSlot || ops.op(known).submitted == 0;
+  OpId op = collective::kNoSlot;
+  using Result = collective::GroupOps::SubmitResult;
+  switch (ops.on_submit({local_rank, key, admitted.body, entry.priority, admitted.op.submitted_ns},
+                        op)) {
+    case Result::accepted:
+      break;
+    case Result::too_many:
+      return clients.refuse(client, entry.ticket, Errc::would_block,
+                            "more operations than max_ops_in_flight");
+    case Result::duplicate:
+      return clients.refuse(client, entry.ticket, Errc::invalid_argument,
+                            "this use of the tensor has been submitted before");
+  }
+  if (first) {
+    core_.lane_ops().begin(op, admitted.op);
+    tuning_.begin(op);
+    // One that has failed before anybody said what it is has no plan.
+    if (!ops.op(op).failed && tuning_.compresses(op)) ops.compress(op);
+  }
+  const std::size_t element = dtype_bytes(static_cast<DType>(entry.dtype));
+  const plan::Extents& extents = admitted.checked.extents;
+  OpRank& slot = core_.lane_ops().ranks(op)[local_rank];
+  slot.ticket = entry.ticket;
+  slot.input = {&client.arena, entry.input_offset, extents.input * element, Space::host};
+  slot.output = {&client.arena, entry.output_offset, extents.output * element, Space::host};
+  slot.prescale = std::bit_cast<float>(entry.prescale_bits);
+  slot.lanes = admitted.checked.lanes;
+  slot.present = true;
+  slot.told = false;
+  ++client.uses;
+}
+
+void LaneGroup::cancel(const LaneClient& client, const shm::SubmitEntry& entry) {
+  const std::uint32_t local_rank = local_rank_of(client);
+  for (OpId op = 0; op < core_.ops().slots(); ++op) {
+    const OpRank& rank = core_.lane_ops().ranks(op)[local_rank];
+    if (!core_.ops().in_use(op) || !rank.present || rank.told || rank.ticket != entry.ticket) {
+      continue;
     }
-    case wire::FrameKind::grant:
-      return header.payload_bytes == 0 && ops_.on_grant(node, key, header.chunk, header.count);
-    case wire::FrameKind::contribution:
-      if (receiving.orphaned) give_receive_slab(receiving.receive_slab);
-      if (receiving.chunk == collective::kNoSlot || receiving.orphaned) return true;
-      chunks_[receiving.chunk].bytes[node] = header.payload_bytes;
-      ops_.on_contribution(node, receiving.chunk);
-      return true;
-    case wire::FrameKind::result: {
-      if (receiving.op == collective::kNoSlot) return true;
-      const OpId op = receiving.op;
-      if (!ops_.op(op).failed) {
-        ops_.delivering(node, op);
-        const Part where = part(op, header.chunk);
-        const char* problem = nullptr;
-        if (place.prefix.empty()) {
-          problem = deliver_block(op, header.chunk, node, place.body);
-        } else {
-          wire::BlockHeader block;
-          if (wire::parse_block_header(place.prefix, block) != wire::BlockError::none ||
-              block.codec != static_cast<std::uint8_t>(wire::CodecId::raw) ||
-              block.elements != where.elements || block.payload_bytes != place.body.size() ||
-              block.dtype != static_cast<std::uint8_t>(dtype(op))) {
-            problem = "the block is not what its frame says";
-          } else {
-            note_result(op, block);
-            copy_to_other_ranks(op, where);
-          }
-        }
-        if (problem != nullptr) {
-          bump(lane_->mutable_counters().bad_blocks, std::uint64_t{1});
-          char text[160];
-          std::snprintf(text, sizeof(text), "result of node %u for chunk %u: %s", node,
-                        header.chunk, problem);
-          ops_.fail(op, {Errc::corrupt_data, collective::kNoRank, text});
-          ops_.not_delivered(node, op);
-        } else {
-          ops_.delivered(node, op);
-        }
-      }
-      unpin(op);
-      return true;
-    }
-    case wire::FrameKind::op_fail: {
-      wire::OpFailBody body;
-      std::memcpy(&body, place.body.data(), sizeof(body));
-      body.text[sizeof(body.text) - 1] = '\0';
-      if (body.code <= 0 || body.code >= kErrcCount) return false;
-      ops_.on_op_fail(key, {static_cast<Errc>(body.code), body.rank, body.text});
-      return true;
-    }
-    case wire::FrameKind::verify: {
-      OpId op = collective::kNoSlot;
-      const auto& ranks = setup_.shape.ranks[node];
-      // Kept before on_verify, which may find that these were the last.
-      op = ops_.find(key);
-      if (op != collective::kNoSlot) {
-        for (std::size_t i = 0; i < ranks.size(); ++i) {
-          wire::VerifyBody body;
-          std::memcpy(&body, place.body.data() + i * sizeof(body), sizeof(body));
-          if (body.rank != ranks[i]) return false;
-          checksums_[std::size_t{op} * setup_.size + body.rank] = body.crc;
-        }
-      }
-      return ops_.on_verify(node, key, op);
-    }
-    case wire::FrameKind::submitted: {
-      wire::SubmittedBody body;
-      std::memcpy(&body, place.body.data(), sizeof(body));
-      return ops_.on_submitted(node, key, body.ranks);
-    }
-    default:
-      return false;
+    const std::uint32_t number = setup().shape.ranks[core_.self()][local_rank];
+    char text[64];
+    std::snprintf(text, sizeof(text), "cancelled by rank %u", number);
+    return core_.ops().fail(op, {Errc::cancelled, number, text});
   }
 }
 
-void LaneGroup::unpin(OpId op) {
-  TERN_CHECK(data_[op].pins > 0);
-  --data_[op].pins;
-  if (data_[op].pins == 0 && ops_.in_use(op) && ops_.op(op).completing) finalize(op);
+// ---- Actions ------------------------------------------------------------------------------------
+
+int LaneGroup::run_actions(int budget, const LaneLoad& load, std::size_t jobs) {
+  const FrameMemory& memory = core_.resources().memory;
+  int done = 0;
+  for (; done < budget; ++done) {
+    const Action action = core_.ops().next(memory.room(core_.job(), load, core_.nodes(), jobs));
+    if (action.kind == ActionKind::none) break;
+    carry_out(action);
+  }
+  return done;
 }
 
-void LaneGroup::frame_acked(OpId op) { unpin(op); }
+void LaneGroup::carry_out(const Action& action) {
+  switch (action.kind) {
+    case ActionKind::none:
+      break;
+    case ActionKind::announce:
+      return announce(action);
+    case ActionKind::grant:
+      return reduce_.grant(action);
+    case ActionKind::contribute:
+      return reduce_.contribute(action);
+    case ActionKind::begin:
+    case ActionKind::begin_add:
+    case ActionKind::add:
+      return reduce_.add(action);
+    case ActionKind::finish:
+      return results_.finish(action);
+    case ActionKind::finish_parked:
+      return results_.finish_parked(action);
+    case ActionKind::publish:
+      return results_.publish(action);
+    case ActionKind::reduce_eager:
+      return reduce_eager(action);
+    case ActionKind::verify:
+      return send_checksums(action);
+    case ActionKind::fail_remote:
+      return send_failure(action);
+    case ActionKind::tell_submitted:
+      return tell_submitted(action);
+    case ActionKind::complete:
+      return complete(action.op);
+  }
+}
+
+void LaneGroup::on_block(const BlockRequest& request, const BlockCompletion& completion) {
+  switch (request.verb) {
+    case BlockVerb::gather:
+      // The others have been told of a failure, and may have forgotten the op.
+      if (core_.op(request.op).failed) return core_.ops().done(request.action);
+      return announce_with(request.action, host_bytes(request.block).first(completion.bytes));
+    case BlockVerb::encode:
+      return reduce_.contributed(request, completion);
+    case BlockVerb::begin:
+    case BlockVerb::begin_add:
+    case BlockVerb::add:
+      return reduce_.added(request, completion);
+    case BlockVerb::finish:
+    case BlockVerb::finish_parked:
+    case BlockVerb::publish:
+      return results_.made(request, completion);
+    case BlockVerb::deliver:
+      return results_.delivered(request, completion);
+    case BlockVerb::reduce:
+      return core_.ops().done(request.action);
+  }
+}
+
+void LaneGroup::announce(const Action& action) {
+  const OpId op = action.op;
+  const collective::Op& about = core_.op(op);
+  const NodeValues& values = codec_.values();
+  const ChunkPart all = codec_.blocks().whole(op);
+  const bool sends_values = about.eager && about.announced_first.count > 0;
+  if (!sends_values || (about.plan->moves() && about.root_node != core_.self())) {
+    return announce_with(action, {});
+  }
+  const std::size_t bytes = codec_.blocks().bytes(op, all);
+  if (about.plan->moves()) return announce_with(action, {values.root_input(op, all), bytes});
+  if (values.is_plain(op)) return announce_with(action, {values.plain(op, all), bytes});
+  // Kept: this node must add exactly what the others get.
+  BlockRequest request;
+  request.verb = BlockVerb::gather;
+  request.op = op;
+  request.node = core_.self();
+  request.action = action;
+  request.slab = eager_.take(core_.self());
+  TERN_CHECK(request.slab != SlabPool::kNone);
+  eager_.keep(op, core_.self(), request.slab);
+  request.block = eager_.operand(core_.self(), request.slab);
+  path_.submit(request);
+}
+
+void LaneGroup::announce_with(const Action& action, std::span<const std::byte> values) {
+  const OpId op = action.op;
+  wire::AnnounceBody body = core_.op(op).announced_first;
+  body.rank = setup().shape.ranks[core_.self()][0];
+  body.eager_bytes = static_cast<std::uint32_t>(values.size());
+  LaneOp& data = core_.lane_op(op);
+  if (data.tensor != nullptr) {
+    body.restart_streams = upkeep_.take_lost(*data.tensor) ? 1 : 0;
+    tuning_.announce(op, body);
+  }
+  data.count_sent(values.size(), values.size(), core_.nodes() - 1);
+  const auto payload = std::as_bytes(std::span(&body, 1));
+  core_.tell_all(core_.header(wire::FrameKind::announce, op), payload, values);
+  for (const LanePeer* peer : core_.peers()) {
+    if (peer != nullptr && !peer->is_lost()) {
+      core_.resources().count_block(payload.size() + values.size());
+    }
+  }
+  core_.ops().done(action);
+}
+
+void LaneGroup::reduce_eager(const Action& action) {
+  if (core_.lane_op(action.op).encoding.tuning != nullptr) {
+    tuning_.settle(action.op);
+    core_.lane_op(action.op).start(core_.now_ns());
+    tuning_.offer_whole(action.op);
+  }
+  BlockRequest request;
+  request.verb = BlockVerb::reduce;
+  request.op = action.op;
+  request.action = action;
+  path_.submit(request);
+}
+
+void LaneGroup::send_checksums(const Action& action) {
+  const auto bodies = verifier_.take(action.op, codec_.blocks());
+  core_.tell_all(core_.header(wire::FrameKind::verify, action.op), std::as_bytes(bodies));
+  core_.ops().done(action);
+}
+
+void LaneGroup::send_failure(const Action& action) {
+  const collective::Op& failed = core_.op(action.op);
+  wire::OpFailBody body{};
+  body.code = static_cast<std::int32_t>(failed.status);
+  body.rank = failed.about_rank;
+  std::memcpy(body.text, failed.text, std::min(sizeof(body.text), sizeof(failed.text)));
+  core_.tell_all(core_.header(wire::FrameKind::op_fail, action.op),
+                 std::as_bytes(std::span(&body, 1)));
+  core_.ops().done(action);
+}
+
+void LaneGroup::tell_submitted(const Action& action) {
+  const wire::SubmittedBody body{core_.op(action.op).submitted};
+  const auto header = core_.header(wire::FrameKind::submitted, action.op);
+  for (LanePeer* peer : core_.peers()) {
+    if (peer == nullptr || peer->is_lost() ||
+        (peer->link->peer_features() & wire::kFeatureSubmitted) == 0) {
+      continue;
+    }
+    peer->link->send_copy(header, std::as_bytes(std::span(&body, 1)));
+  }
+  core_.ops().done(action);
+}
+
+// ---- The end of an op ---------------------------------------------------------------------------
+
+void LaneGroup::complete(OpId op) {
+  const collective::Op& ended = core_.op(op);
+  reduce_.release_all(op);
+  eager_.release(op);
+  if (ended.failed) {
+    const std::uint64_t resets = upkeep_.lose(op);
+    if (resets != 0) count_resets(*core_.lane_op(op).tensor, resets);
+    // Where nobody will ever submit it, its failure would be remembered for nothing.
+    const std::uint32_t lanes = core_.lane_ops().lanes(op);
+    if (setup().shape.lanes > 1 && !core_.ops().ended() && lanes != 0) {
+      core_.resources().reports.report(event::OpFailed{this, ended.key.tensor, ended.key.sequence,
+                                                       ended.status, ended.about_rank, lanes,
+                                                       Sentence(ended.text)});
+    }
+  }
+  if (core_.lane_op(op).pins == 0) finalize(op);
+}
+
+void LaneGroup::finalize(OpId op) {
+  const collective::Op& ended = core_.op(op);
+  Verifier::Verdict verdict;
+  if (ended.verifying && !ended.failed) verdict = verifier_.compare(op);
+  const OpLedger::Ending ending{ended.failed ? ended.status : verdict.code,
+                                ended.failed ? ended.text : verdict.text, core_.now_ns()};
+  LaneOp& data = core_.lane_op(op);
+  ledger_.count(op, ending);
+  const auto ranks = core_.lane_ops().ranks(op);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    OpRank& rank = ranks[i];
+    if (!rank.present || rank.told) continue;
+    rank.told = true;
+    if (clients_[i] == nullptr) continue;
+    --clients_[i]->uses;
+    core_.resources().clients.tell(*clients_[i],
+                                   {rank.ticket, ending.code, ending.text, data.bytes_sent});
+  }
+  // The rest keeps nobody waiting.
+  if (data.encoding.tuning != nullptr) rates_.look(data, core_.peers(), ending.now_ns);
+  ledger_.record(op, ending);
+  core_.ops().release(op);
+  if (core_.ops().in_use(op)) return;
+  core_.lane_ops().clear(op);
+  codec_.blocks().forget(op);
+  tuning_.forget(op);
+}
+
+void LaneGroup::frame_acked(OpId op) {
+  if (core_.unpin(op)) finalize(op);
+}
+
+// With the epoch all of the state ends: the next declaration counts that.
+void LaneGroup::count_resets(TensorState& tensor, std::uint64_t resets) {
+  if (core_.ops().ended()) return;
+  bump(tensor.lanes[setup().shape.lane].resets, resets);
+  core_.resources().reports.report(event::StateReset{this, tensor.id, resets});
+}
 
 // ---- Ends ---------------------------------------------------------------------------------------
 
 void LaneGroup::end(Errc code, const char* text) {
-  for (OpId op = 0; op < ops_.slots(); ++op) {
-    if (ops_.in_use(op)) doubt(op);
-  }
-  ops_.end(code, text);
+  upkeep_.doubt_all();
+  core_.ops().end(code, text);
 }
 
-void LaneGroup::fail_key(const collective::OpKey& key, Errc code, std::uint32_t rank,
-                         const char* text) {
-  ops_.fail_key(key, {code, rank, text});
+void LaneGroup::fail_key(const collective::OpKey& key, const collective::Failure& failure) {
+  if (!core_.ops().ended()) core_.ops().fail_key(key, failure);
 }
 
 void LaneGroup::drop_tensor(TensorState* tensor) {
   tensors_.erase(tensor->id);
-  dropping_.push_back(tensor);
-  report_dropped_tensors();
-}
-
-void LaneGroup::report_dropped_tensors() {
-  std::erase_if(dropping_, [this](TensorState* tensor) {
-    for (OpId op = 0; op < ops_.slots(); ++op) {
-      if (ops_.in_use(op) && data_[op].tensor == tensor) return false;
-    }
-    lane_->report(event::TensorDropped{this, tensor});
-    return true;
-  });
+  releases_.add_tensor(tensor);
+  settle();
 }
 
 void LaneGroup::rank_left(std::uint32_t local_rank) {
-  if (!ops_.ended()) ops_.on_rank_left(local_rank);
-  leaving_.push_back(local_rank);
-}
-
-void LaneGroup::report_released_ranks() {
-  std::erase_if(leaving_, [this](std::uint32_t rank) {
-    for (OpId op = 0; op < ops_.slots(); ++op) {
-      if (ops_.in_use(op) && rank_of(op, rank).present && !rank_of(op, rank).told) return false;
-    }
-    clients_[rank] = nullptr;
-    lane_->report(event::RankReleased{this, rank});
-    return true;
-  });
+  if (!core_.ops().ended()) core_.ops().on_rank_left(local_rank);
+  releases_.add_rank(local_rank);
 }
 
 void LaneGroup::on_timer(std::uint64_t now_ns) {
-  ops_.tell_late(now_ns, kLateNs);
-  if (setup_.op_timeout_ns != 0 && !ops_.ended()) ops_.expire(now_ns, setup_.op_timeout_ns);
-  publish_waiting();
+  core_.ops().tell_late(now_ns, kLateNs);
+  if (setup().op_timeout_ns != 0 && !core_.ops().ended()) {
+    core_.ops().expire(now_ns, setup().op_timeout_ns);
+  }
+  gauges_.publish(core_.ops());
 }
 
 int LaneGroup::settle() {
-  if (leaving_.empty() && dropping_.empty()) return 0;
-  const std::size_t before = leaving_.size() + dropping_.size();
-  report_released_ranks();
-  report_dropped_tensors();
-  return static_cast<int>(before - leaving_.size() - dropping_.size());
-}
-
-void LaneGroup::drop_pages() {
-  for (auto& pool : eager_pools_) pool->drop_pages();
-}
-
-// A line of the flight recorder, and what the tuner is told.
-void LaneGroup::record_op(OpId op, std::uint64_t now, Errc code, const char* text) {
-  const auto& ended = ops_.op(op);
-  const OpData& data = data_[op];
-  OpRecord record;
-  record.tensor = ended.key.tensor;
-  record.sequence = ended.key.sequence;
-  record.count = ended.announced_first.count;
-  record.bytes_sent = data.bytes_sent;
-  record.submitted_ns = data.submitted_ns;
-  record.started_ns = data.started_ns;
-  record.ended_ns = now;
-  record.kind = ended.announced_first.kind;
-  record.lane = static_cast<std::uint16_t>(setup_.shape.lane);
-  record.dtype = ended.announced_first.dtype;
-  record.reduction = ended.announced_first.reduction;
-  record.lossy = data.lossy ? 1 : 0;
-  record.eager = ended.eager ? 1 : 0;
-  if (data.tuning != nullptr) describe_choice(data, now, record);
-  lane_->record({this, record, code, Sentence(text)});
-}
-
-void LaneGroup::publish_waiting() {
-  in_flight_.store(ops_.ops_in_flight(), std::memory_order_relaxed);
-  completed_.store(ops_.ops_completed(), std::memory_order_relaxed);
-  std::array<WaitingOp, 16> rows;
-  std::size_t count = 0;
-  for (OpId op = 0; op < ops_.slots() && count < rows.size() && ops_.live_ops() > 0; ++op) {
-    const auto& waiting = ops_.op(op);
-    if (!ops_.in_use(op) || waiting.started || waiting.failed || waiting.submitted == 0) continue;
-    WaitingOp& row = rows[count++];
-    row.tensor = waiting.key.tensor;
-    row.sequence = waiting.key.sequence;
-    row.kind = waiting.announced_first.kind;
-    row.since_ns = waiting.first_submit_ns;
-    row.missing = ops_.missing_ranks(op, row.ranks);
-  }
-  waiting_.write(std::span(rows).first(count));
+  return releases_.settle([this](std::uint32_t rank) { clients_[rank] = nullptr; });
 }
 
 }  // namespace tern::daemon

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "daemon/lane/operand.h"
 
 namespace tern::daemon {
 
@@ -23,13 +24,13 @@ class SlabPool {
     void* memory = ::mmap(nullptr, mapping_bytes(), PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     TERN_CHECK(memory != MAP_FAILED);
-    base_ = static_cast<std::byte*>(memory);
+    region_ = {static_cast<std::byte*>(memory), mapping_bytes()};
     free_.resize(count);
     // Popped from the back: low indices first, so that few pages stay warm.
     for (std::uint32_t i = 0; i < count; ++i) free_[i] = count - 1 - i;
   }
   ~SlabPool() {
-    if (base_ != nullptr) ::munmap(base_, mapping_bytes());
+    if (region_.base != nullptr) ::munmap(region_.base, region_.bytes);
   }
   SlabPool(const SlabPool&) = delete;
   SlabPool& operator=(const SlabPool&) = delete;
@@ -59,18 +60,23 @@ class SlabPool {
   }
   std::span<std::byte> slab(std::uint32_t index) const noexcept {
     TERN_CHECK(index < count_);
-    return {base_ + std::size_t{index} * slab_bytes_, slab_bytes_};
+    return {region_.base + std::size_t{index} * slab_bytes_, slab_bytes_};
+  }
+  // The same as an operand, which is valid as long as the pool.
+  Operand operand(std::uint32_t index) const noexcept {
+    TERN_CHECK(index < count_);
+    return {&region_, std::uint64_t{index} * slab_bytes_, slab_bytes_, Space::host};
   }
   // All slabs.
-  std::span<std::byte> memory() const noexcept { return {base_, mapping_bytes()}; }
+  std::span<std::byte> memory() const noexcept { return {region_.base, region_.bytes}; }
   std::uint32_t free_count() const noexcept {
     return static_cast<std::uint32_t>(free_.size()) - promised_;
   }
   std::uint32_t count() const noexcept { return count_; }
   // Gives the pages back to the kernel; the contents of all slabs are lost. REQUIRES: all are free.
   void drop_pages() noexcept {
-    if (base_ != nullptr && free_.size() == count_) {
-      ::madvise(base_, mapping_bytes(), MADV_DONTNEED);
+    if (region_.base != nullptr && free_.size() == count_) {
+      ::madvise(region_.base, region_.bytes, MADV_DONTNEED);
     }
   }
 
@@ -85,7 +91,7 @@ class SlabPool {
   std::size_t slab_bytes_;
   std::uint32_t count_;
   std::uint32_t promised_ = 0;
-  std::byte* base_ = nullptr;
+  Region region_;
   std::vector<std::uint32_t> free_;
 };
 

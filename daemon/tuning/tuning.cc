@@ -215,7 +215,7 @@ void Tuning::observe_rates(const MemberGroup& group, const Tuned& tuned, std::ui
   for (std::uint32_t node = 0; node < group.addresses.size(); ++node) {
     if (node == tuned.self) continue;
     const std::string& address = tuned.peers[peer++];
-    const LaneGroup::PeerRate seen = group.lanes[lane]->rate(node);
+    const PeerRate seen = group.lanes[lane]->rates().of(node);
     if (seen.bytes_per_s <= 0.0) continue;
     // Each lane has its own share of the link.
     const double rate = seen.bytes_per_s * tuned.lanes;

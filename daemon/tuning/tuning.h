@@ -25,6 +25,8 @@
 
 namespace tern::daemon {
 
+class Lane;
+
 struct TuningSettings {
   std::vector<std::string> candidates;  // recipes; empty: the usual ones
   std::string policy;

@@ -23,8 +23,9 @@ std::size_t resident_pages(const daemon::SlabPool& pool) {
 }
 
 std::size_t resident_pages(daemon::Lane& lane) {
-  return resident_pages(lane.accumulators()) + resident_pages(lane.receive_slabs()) +
-         resident_pages(lane.send_slabs()) + resident_pages(lane.result_slabs());
+  return resident_pages(lane.memory().accumulators()) +
+         resident_pages(lane.memory().receive_slabs()) +
+         resident_pages(lane.memory().send_slabs()) + resident_pages(lane.memory().result_slabs());
 }
 
 class IdleMemory : public testing::Test {

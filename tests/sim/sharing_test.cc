@@ -151,7 +151,7 @@ TEST_F(Sharing, AFloodLeavesHalfToAnActiveJob) {
   look = [&] {
     for (std::size_t daemon = 0; daemon < 2; ++daemon) {
       const DaemonShape& shape = world.daemon(daemon).shape;
-      const collective::Room room = lane(daemon).room();
+      const collective::Room room = lane(daemon).memory().room();
       most_sends = std::max(most_sends, shape.send_slabs - room.contributions);
       most_results = std::max(most_results, shape.result_slabs - room.results);
     }
@@ -174,7 +174,9 @@ TEST_F(Sharing, AFloodLeavesHalfToAnActiveJob) {
 TEST_F(Sharing, AJobThatIsAloneMayUseAll) {
   Job flood = start("flood");
   std::uint32_t most = 0;
-  look = [&] { most = std::max(most, DaemonShape{}.receive_slabs - lane(0).room().receive_slabs); };
+  look = [&] {
+    most = std::max(most, DaemonShape{}.receive_slabs - lane(0).memory().room().receive_slabs);
+  };
   const auto large = submit(flood, kFloodCount);
   ASSERT_TRUE(world.run_until([&] { return ended(flood, large); }));
   expect_sums(flood, large, kFloodCount);

@@ -10,6 +10,8 @@
 
 namespace tern::sim {
 
+bool blocks_are_late() { return std::getenv("TERN_SIM_LATE_BLOCKS") != nullptr; }
+
 // ---- One daemon ---------------------------------------------------------------------------------
 
 VirtualDaemon::VirtualDaemon(World& world, std::size_t index, const DaemonShape& daemon_shape)
@@ -37,8 +39,13 @@ void VirtualDaemon::start(const net::FaultSettings& faults) {
   std::vector<daemon::Lane*> pointers;
   for (lane.lane = 0; lane.lane < shape.lanes; ++lane.lane) {
     net::Transport& transport = add_transport(true);
-    lanes.push_back(std::make_unique<daemon::Lane>(lane, world_.clock, transport, self));
+    lanes.push_back(std::make_unique<daemon::Lane>(
+        lane, daemon::LaneClients::Surroundings{world_.clock, transport}, self));
     lanes.back()->set_shadow(shadow.get());
+    if (blocks_are_late()) {
+      executors.push_back(std::make_unique<LateExecutor>(executors.size() + 1));
+      lanes.back()->set_executor(*executors.back());
+    }
     pointers.push_back(lanes.back().get());
   }
   daemon::ConductorSettings settings;
@@ -72,6 +79,7 @@ void VirtualDaemon::stop() {
   acceptor.reset();
   conductor.reset();
   lanes.clear();
+  executors.clear();
   shadow.reset();
   tuning.reset();
   taps.clear();
@@ -271,14 +279,15 @@ std::string World::find_leak() const {
     expect(i, "groups", daemons_[i]->conductor->group_count());
     const DaemonShape& shape = daemons_[i]->shape;
     for (const auto& lane : daemons_[i]->lanes) {
-      const collective::Room room = lane->room();
+      daemon::FrameMemory& memory = lane->memory();
+      const collective::Room room = memory.room();
       expect(i, "clients of a lane", lane->client_count());
-      expect(i, "accumulators", lane->accumulators().count() - room.accumulators);
+      expect(i, "accumulators", memory.accumulators().count() - room.accumulators);
       expect(i, "receive slabs", shape.receive_slabs - room.receive_slabs);
       expect(i, "contribution tokens", shape.send_slabs - room.contributions);
       expect(i, "result tokens", shape.result_slabs - room.results);
-      expect(i, "send slabs", lane->send_slabs().count() - lane->send_slabs().free_count());
-      expect(i, "result slabs", lane->result_slabs().count() - lane->result_slabs().free_count());
+      expect(i, "send slabs", memory.send_slabs().count() - memory.send_slabs().free_count());
+      expect(i, "result slabs", memory.result_slabs().count() - memory.result_slabs().free_count());
     }
   }
   return leaks;

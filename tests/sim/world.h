@@ -18,6 +18,7 @@
 #include "daemon/lane/lane.h"
 #include "daemon/lane/shadow.h"
 #include "daemon/tuning/tuning.h"
+#include "late_executor.h"
 #include "net/faulty.h"
 #include "net/loopback.h"
 #include "tapped_transport.h"
@@ -27,6 +28,9 @@ namespace tern::sim {
 inline constexpr std::uint64_t kSecond = 1'000'000'000;
 
 class Client;
+
+// Whether all daemons' blocks are done late and in a random order: TERN_SIM_LATE_BLOCKS is set.
+bool blocks_are_late();
 
 // Drawn the same on every machine; the standard's distributions are not.
 class Random {
@@ -154,6 +158,7 @@ class VirtualDaemon final : public daemon::ClientPort {
   std::vector<std::unique_ptr<TappedTransport>> taps;
   std::unique_ptr<daemon::Tuning> tuning;  // these two: null without a tuner
   std::unique_ptr<daemon::Shadow> shadow;
+  std::vector<std::unique_ptr<LateExecutor>> executors;  // with late blocks: of the lanes
   std::vector<std::unique_ptr<daemon::Lane>> lanes;
   std::unique_ptr<daemon::Conductor> conductor;
   std::unique_ptr<net::LoopbackAcceptor> acceptor;

@@ -71,7 +71,8 @@ class LaneThreadTest : public ::testing::Test {
     LaneSettings settings;
     settings.lane = number;
     settings.chunk_bytes = 4096;
-    lane = std::make_unique<Lane>(settings, clock, transport, wire::NodeId{1, 2}, &loop);
+    lane = std::make_unique<Lane>(settings, LaneClients::Surroundings{clock, transport, &loop},
+                                  wire::NodeId{1, 2});
     thread = std::make_unique<LaneThread>(loop, *lane, clock, idle);
     thread->start();
   }

@@ -1,0 +1,90 @@
+#include "daemon/lane/admission.h"
+
+#include <bit>
+
+#include "codec/recipe.h"
+#include "shm/sharding.h"
+
+namespace tern::daemon {
+namespace {
+
+// What the declaration of an op without a tensor would say.
+const ResolvedRecipe kAnonymous;
+
+}  // namespace
+
+Admission::Admitted Admission::admit(const shm::SubmitEntry& entry,
+                                     const Submitter& submitter) const {
+  Admitted admitted;
+  TensorState* const tensor = submitter.tensor;
+  admitted.checked = check_entry(
+      entry, {setup_.shape, setup_.size, submitter.rank, submitter.arena_bytes, tensor});
+  if (admitted.checked.problem != nullptr) return admitted;
+  const plan::Plan& plan = *admitted.checked.plan;
+  const ResolvedRecipe& declared = tensor != nullptr ? tensor->declared : kAnonymous;
+  ResolvedRecipe resolved = declared;
+  if (entry.recipe[0] != '\0') {
+    admitted.checked.problem = resolve(entry, tensor, resolved);
+    admitted.checked.code = Errc::bad_recipe;
+    if (admitted.checked.problem != nullptr) return admitted;
+  }
+  admitted.op.tensor = tensor;
+  admitted.op.encoding = encoding_of(entry, plan, resolved, tensor);
+
+  wire::AnnounceBody& body = admitted.body;
+  body.count = entry.count;
+  body.kind = entry.kind;
+  body.dtype = entry.dtype;
+  body.reduction = entry.reduction;
+  body.role = entry.role;
+  body.memory = declared.announced_memory;
+  body.alpha_bits = std::bit_cast<std::uint32_t>(declared.alpha);
+  body.state_scale_bits =
+      codec::needs_shift(declared.recipe) ? entry.state_scale_bits : std::uint32_t{0};
+  if (tensor != nullptr && tensor->declared.one_lane) body.flags |= wire::kAnnounceOneLane;
+  if (tensor != nullptr && tensor->exempt) body.flags |= wire::kAnnounceExempt;
+  body.root = plan.has_root ? entry.root : 0;
+  body.rank = submitter.rank;
+  body.generation = tensor != nullptr ? tensor->generation : 0;
+  return admitted;
+}
+
+const char* Admission::resolve(const shm::SubmitEntry& entry, const TensorState* tensor,
+                               ResolvedRecipe& resolved) const {
+  codec::Recipe own;
+  if (!setup_.recipe_texts->read(entry.recipe, own)) {
+    return "the operation's recipe cannot be read";
+  }
+  const auto dtype = static_cast<DType>(entry.dtype);
+  const RecipeTerms terms{.dtype = dtype,
+                          .role = tensor != nullptr ? tensor->role : Role::exact,
+                          .exempt = tensor != nullptr && tensor->exempt,
+                          .has_tuner = tensor != nullptr && tensor->tuning != nullptr,
+                          .nodes = setup_.shape.nodes(),
+                          .chunk_elements = shm::chunk_elements(setup_.shape.chunk_bytes, dtype)};
+  const OwnRecipe made = resolve_own(own, resolved, terms);
+  resolved = made.resolved;
+  return made.problem;
+}
+
+OpEncoding Admission::encoding_of(const shm::SubmitEntry& entry, const plan::Plan& plan,
+                                  const ResolvedRecipe& resolved, const TensorState* tensor) const {
+  OpEncoding encoding;
+  encoding.recipe = resolved.recipe;
+  encoding.state_scale = std::bit_cast<float>(entry.state_scale_bits);
+  const auto reduction = static_cast<Reduction>(entry.reduction);
+  const bool adds = reduction == Reduction::sum || reduction == Reduction::average;
+  const std::uint64_t bytes = entry.count * dtype_bytes(static_cast<DType>(entry.dtype));
+  const bool worth_it = bytes != 0 && bytes >= setup_.lossy_min_bytes;
+  // The tuner may take any of its candidates, as far as the op may have one.
+  TensorTuning* const tuning =
+      tensor != nullptr && resolved.tuned && plan.may_lose ? tensor->tuning.get() : nullptr;
+  // What moves and fits in its announcement has one leg on all nodes.
+  const bool fits = plan.moves() && bytes <= setup_.shape.eager_bytes;
+  encoding.lossless = (tuning != nullptr || resolved.lossless) && worth_it && !fits;
+  encoding.lossy = tensor != nullptr && plan.may_lose && resolved.lossy && adds && worth_it;
+  if (encoding.lossless || encoding.lossy) encoding.tuning = tuning;
+  return encoding;
+}
+
+}  // namespace tern::daemon

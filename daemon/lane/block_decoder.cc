@@ -1,0 +1,290 @@
+#include "daemon/lane/block_decoder.h"
+
+#include <algorithm>
+
+#include "codec/accumulate.h"
+#include "codec/codec.h"
+
+namespace tern::daemon {
+
+using collective::OpId;
+using wire::CodecId;
+
+namespace {
+
+constexpr const char* kMustBeExact = "a lossy block for an operation that must be exact";
+
+bool is_f32_inside(DType type) noexcept {
+  return codec::accumulator_bytes(type) == sizeof(float) && dtype_is_float(type);
+}
+
+const char* text_of(codec::DecodeStatus status) noexcept {
+  return status == codec::DecodeStatus::ok ? nullptr : codec::decode_status_name(status).data();
+}
+
+}  // namespace
+
+BlockDecoder::Block BlockDecoder::read(const BlockRequest& request,
+                                       std::span<const std::byte> bytes) const {
+  Block block;
+  const auto error = wire::parse_block_header(bytes, block.header);
+  if (error != wire::BlockError::none) {
+    block.problem = wire::block_error_text(error);
+    return block;
+  }
+  block.payload = bytes.subspan(wire::kBlockHeaderBytes);
+  if (block.header.elements != blocks_.part(request.op, request.number).elements ||
+      block.header.payload_bytes != block.payload.size()) {
+    block.problem = "the block's sizes differ from the chunk's";
+  }
+  return block;
+}
+
+const char* BlockDecoder::objection_to_elements(const BlockRequest& request,
+                                                const Block& block) const {
+  const bool raw = is(block, CodecId::raw);
+  const std::size_t bytes = blocks_.bytes(request.op, blocks_.part(request.op, request.number));
+  if (block.header.dtype != static_cast<std::uint8_t>(blocks_.dtype(request.op)) ||
+      (raw && block.payload.size() != bytes)) {
+    return raw ? "a raw block of another dtype" : "a block of another dtype";
+  }
+  return nullptr;
+}
+
+const char* BlockDecoder::objection_to_lossy(OpId op) const {
+  const auto role = static_cast<Role>(blocks_.op(op).announced_first.role);
+  return is_f32_inside(blocks_.dtype(op)) && role_may_be_lossy(role) ? nullptr : kMustBeExact;
+}
+
+void BlockDecoder::note(const BlockRequest& request, const Block& block, std::uint64_t begin_ns) {
+  const std::uint64_t end = blocks_.now_ns();
+  blocks_.stats(request.op).decode_ns += end - begin_ns;
+  blocks_.trace(TraceKind::decode, request, block.header, {begin_ns, end});
+}
+
+// ---- Contributions ------------------------------------------------------------------------------
+
+BlockCompletion BlockDecoder::begin(const BlockRequest& request) {
+  values_.sum(request.op, blocks_.part(request.op, request.number), host_bytes(request.sum).data());
+  return {};
+}
+
+BlockCompletion BlockDecoder::add(const BlockRequest& request) {
+  const OpId op = request.op;
+  const ChunkPart part = blocks_.part(op, request.number);
+  const std::byte* own = nullptr;  // what the sum begins with; else it has begun
+  if (request.verb == BlockVerb::begin_add) {
+    if (values_.is_plain(op)) {
+      own = values_.plain(op, part);
+    } else {
+      values_.sum(op, part, host_bytes(request.sum).data());
+    }
+  }
+  BlockCompletion done;
+  const Block block = read(request, host_bytes(request.block));
+  done.problem = block.problem;
+  if (done.problem != nullptr) return done;
+  const std::uint64_t begin = blocks_.now_ns();
+  done.problem = add_block(request, block, own);
+  if (done.problem != nullptr) return done;
+  done.work_ns = blocks_.now_ns() - begin;
+  blocks_.stats(op).decode_ns += done.work_ns;
+  blocks_.trace(TraceKind::decode, request, block.header, {begin, begin + done.work_ns});
+  return done;
+}
+
+const char* BlockDecoder::add_block(const BlockRequest& request, const Block& block,
+                                    const std::byte* own) {
+  if (is(block, CodecId::raw)) {
+    if (const char* problem = objection_to_elements(request, block)) return problem;
+    add_elements(request, block.payload.data(), own);
+    return nullptr;
+  }
+  if (is(block, CodecId::lossless)) {
+    if (const char* problem = objection_to_elements(request, block)) return problem;
+    const auto elements = blocks_.scratch(1).first(
+        blocks_.bytes(request.op, blocks_.part(request.op, request.number)));
+    const auto status =
+        codec::decode_lossless(block.header, block.payload, {}, elements, blocks_.workspace());
+    if (status != codec::DecodeStatus::ok) return text_of(status);
+    add_elements(request, elements.data(), own);
+    return nullptr;
+  }
+  return add_lossy(request, block, own);
+}
+
+void BlockDecoder::add_elements(const BlockRequest& request, const std::byte* elements,
+                                const std::byte* own) {
+  const OpId op = request.op;
+  const std::uint32_t count = blocks_.part(op, request.number).elements;
+  std::byte* const sum = host_bytes(request.sum).data();
+  if (own != nullptr) {
+    codec::accumulate_first(blocks_.dtype(op), blocks_.reduction(op), own, elements, count, sum);
+  } else {
+    codec::accumulate(blocks_.dtype(op), blocks_.reduction(op), elements, count, 1.0f, sum);
+  }
+}
+
+const char* BlockDecoder::add_lossy(const BlockRequest& request, const Block& block,
+                                    const std::byte* own) {
+  const OpId op = request.op;
+  const Reduction how = blocks_.reduction(op);
+  if (how != Reduction::sum && how != Reduction::average) return kMustBeExact;
+  if (const char* problem = objection_to_lossy(op)) return problem;
+  const TensorState* const tensor = blocks_.tensor(op);
+  if (tensor == nullptr || tensor->exempt) return kMustBeExact;
+  const std::uint32_t elements = blocks_.part(op, request.number).elements;
+  const std::span<float> sum{as_floats(host_bytes(request.sum).data()), elements};
+  if (own != nullptr) {
+    codec::accumulate_begin(blocks_.dtype(op), own, elements, 1.0f, sum.data());
+  }
+  if (!codec::needs_shift(tensor->recipe)) {
+    return text_of(codec::decode_add(block.header, block.payload, sum, blocks_.workspace()));
+  }
+  const std::span<float> values = blocks_.scratch_floats(1, elements);
+  if (const char* problem = decode_lossy(request, block, values)) return problem;
+  codec::accumulate(DType::f32, Reduction::sum, blocks_.scratch(1).data(), elements, 1.0f,
+                    sum.data());
+  return nullptr;
+}
+
+// ---- Results ------------------------------------------------------------------------------------
+
+BlockCompletion BlockDecoder::deliver(const BlockRequest& request) {
+  BlockCompletion done;
+  if (request.in_place) {
+    const auto error = wire::parse_block_header(host_bytes(request.block), done.header);
+    const ChunkPart part = blocks_.part(request.op, request.number);
+    const bool sound = error == wire::BlockError::none &&
+                       done.header.codec == static_cast<std::uint8_t>(CodecId::raw) &&
+                       done.header.elements == part.elements &&
+                       done.header.payload_bytes == blocks_.bytes(request.op, part) &&
+                       done.header.dtype == static_cast<std::uint8_t>(blocks_.dtype(request.op));
+    if (sound) {
+      values_.copy_to_other_ranks(request.op, part);
+    } else {
+      done.problem = "the block is not what its frame says";
+    }
+    return done;
+  }
+  const Block block = read(request, host_bytes(request.block));
+  done.header = block.header;
+  done.problem = block.problem != nullptr ? block.problem : deliver_block(request, block);
+  return done;
+}
+
+const char* BlockDecoder::deliver_own(const BlockRequest& request,
+                                      std::span<const std::byte> bytes) {
+  BlockRequest own = request;
+  own.node = blocks_.self();
+  const Block block = read(own, bytes);
+  return block.problem != nullptr ? block.problem : deliver_block(own, block);
+}
+
+const char* BlockDecoder::deliver_block(const BlockRequest& request, const Block& block) {
+  const OpId op = request.op;
+  const DType type = blocks_.dtype(op);
+  const ChunkPart part = blocks_.part(op, request.number);
+  const std::uint64_t begin = blocks_.now_ns();
+  if (is(block, CodecId::raw)) {
+    if (const char* problem = objection_to_elements(request, block)) return problem;
+    values_.deliver(op, part, block.payload.data());
+  } else if (is(block, CodecId::lossless) || is(block, CodecId::xordelta)) {
+    if (const char* problem = objection_to_elements(request, block)) return problem;
+    const std::span<std::byte> out{values_.output(op, part), blocks_.bytes(op, part)};
+    if (const char* problem = decode_lossless(request, block, out)) return problem;
+    values_.copy_to_other_ranks(op, part);
+  } else {
+    if (const char* problem = objection_to_lossy(op)) return problem;
+    const bool direct = type == DType::f32;
+    const std::span<float> out{
+        as_floats(direct ? values_.output(op, part) : blocks_.scratch(1).data()), part.elements};
+    if (const char* problem = decode_lossy(request, block, out)) return problem;
+    if (direct) {
+      values_.copy_to_other_ranks(op, part);
+    } else {
+      values_.deliver_floats(op, part, out.data());
+    }
+  }
+  note(request, block, begin);
+  return nullptr;
+}
+
+// The values that a lossy block stands for.
+const char* BlockDecoder::decode_lossy(const BlockRequest& request, const Block& block,
+                                       std::span<float> out) {
+  TensorState* const tensor = blocks_.tensor(request.op);
+  if (tensor == nullptr || tensor->exempt) return "a lossy block for an exempt tensor";
+  if (!codec::needs_shift(tensor->recipe)) {
+    return text_of(codec::decode(block.header, block.payload, out, blocks_.workspace()));
+  }
+  if (!tensor->codec.has_streams()) return "a difference to a shift that nobody keeps";
+  const auto stream = tensor->codec.stream(request.node, request.number,
+                                           blocks_.part(request.op, request.number).begin,
+                                           blocks_.encoding(request.op).state_scale);
+  return text_of(
+      codec::decode_shifted(block.header, block.payload, stream, out, blocks_.workspace()));
+}
+
+const char* BlockDecoder::decode_lossless(const BlockRequest& request, const Block& block,
+                                          std::span<std::byte> out) {
+  std::span<std::byte> last;
+  TensorState* const tensor = blocks_.tensor(request.op);
+  const bool delta = is(block, CodecId::xordelta);
+  if (delta) {
+    if (tensor == nullptr || tensor->recipe.compressor != codec::Compressor::xordelta ||
+        !tensor->codec.has_streams()) {
+      return "a difference to a value that nobody keeps";
+    }
+    const ChunkPart part = blocks_.part(request.op, request.number);
+    last = tensor->codec.received_bytes(request.node, part.begin, part.elements);
+    if (block.header.stream_step == 0) {
+      std::fill(last.begin(), last.end(), std::byte{0});
+    } else if (block.header.stream_step !=
+               tensor->codec.receiver_step(request.node, request.number)) {
+      return text_of(codec::DecodeStatus::state_gap);
+    }
+  }
+  const auto status =
+      codec::decode_lossless(block.header, block.payload, last, out, blocks_.workspace());
+  if (status != codec::DecodeStatus::ok) return text_of(status);
+  if (delta) {
+    tensor->codec.receiver_step(request.node, request.number) = block.header.stream_step + 1;
+  }
+  return nullptr;
+}
+
+// ---- Eager values -------------------------------------------------------------------------------
+
+BlockCompletion BlockDecoder::reduce(const BlockRequest& request) {
+  const OpId op = request.op;
+  const collective::Op& about = blocks_.op(op);
+  const ChunkPart all = blocks_.whole(op);
+  if (all.elements == 0) return {};
+  if (about.plan->moves()) {
+    const std::byte* const source = about.root_node == blocks_.self()
+                                        ? values_.root_input(op, all)
+                                        : host_bytes(eager_.kept(op, about.root_node)).data();
+    values_.copy_to_all_ranks(op, all, source);
+    return {};
+  }
+  // The same order on every node.
+  const DType type = blocks_.dtype(op);
+  const Reduction how = blocks_.reduction(op);
+  std::byte* const sum = blocks_.scratch(0).data();
+  for (std::uint32_t node = 0; node < blocks_.ops().nodes(); ++node) {
+    const Operand kept = eager_.kept(op, node);
+    const std::byte* const source = kept.empty() ? values_.plain(op, all) : host_bytes(kept).data();
+    if (node == 0) {
+      codec::accumulate_begin(type, source, all.elements, 1.0f, sum);
+    } else {
+      codec::accumulate(type, how, source, all.elements, 1.0f, sum);
+    }
+  }
+  codec::accumulate_finish(type, how, sum, all.elements, blocks_.identity().size,
+                           values_.output(op, all));
+  values_.copy_to_other_ranks(op, all);
+  return {};
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,58 @@
+#pragma once
+
+// Blocks to values: contributions into sums, results into outputs, eager values into both. A block
+// says itself how it is decoded; what a stream's reader remembers belongs to the declaration.
+
+#include <cstdint>
+#include <span>
+
+#include "daemon/lane/eager_inputs.h"
+#include "daemon/lane/node_values.h"
+#include "daemon/lane/op_blocks.h"
+
+namespace tern::daemon {
+
+class BlockDecoder {
+ public:
+  // Everything given outlives this.
+  BlockDecoder(OpBlocks& blocks, const NodeValues& values, const EagerInputs& eager)
+      : blocks_(blocks), values_(values), eager_(eager) {}
+
+  // Of BlockVerb; each requires what is said there. `add` is begin_add too.
+  BlockCompletion begin(const BlockRequest& request);
+  BlockCompletion add(const BlockRequest& request);
+  BlockCompletion deliver(const BlockRequest& request);
+  BlockCompletion reduce(const BlockRequest& request);
+  // A result that this node has made itself. Null, or why it makes no sense.
+  const char* deliver_own(const BlockRequest& request, std::span<const std::byte> bytes);
+
+ private:
+  struct Block {
+    wire::BlockHeader header;
+    std::span<const std::byte> payload;
+    const char* problem = nullptr;  // it is none of this chunk
+  };
+
+  Block read(const BlockRequest& request, std::span<const std::byte> bytes) const;
+  bool is(const Block& block, wire::CodecId codec) const noexcept {
+    return block.header.codec == static_cast<std::uint8_t>(codec);
+  }
+  // Null, or why a block of elements in their own type is none of this op's.
+  const char* objection_to_elements(const BlockRequest& request, const Block& block) const;
+  const char* objection_to_lossy(collective::OpId op) const;
+
+  const char* add_block(const BlockRequest& request, const Block& block, const std::byte* own);
+  const char* add_lossy(const BlockRequest& request, const Block& block, const std::byte* own);
+  void add_elements(const BlockRequest& request, const std::byte* elements, const std::byte* own);
+  const char* deliver_block(const BlockRequest& request, const Block& block);
+  const char* decode_lossy(const BlockRequest& request, const Block& block, std::span<float> out);
+  const char* decode_lossless(const BlockRequest& request, const Block& block,
+                              std::span<std::byte> out);
+  void note(const BlockRequest& request, const Block& block, std::uint64_t begin_ns);
+
+  OpBlocks& blocks_;
+  const NodeValues& values_;
+  const EagerInputs& eager_;
+};
+
+}  // namespace tern::daemon

@@ -1,0 +1,331 @@
+#include "daemon/lane/block_encoder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "base/bump.h"
+#include "base/check.h"
+#include "codec/accumulate.h"
+#include "codec/codec.h"
+#include "codec/draw_key.h"
+
+namespace tern::daemon {
+
+using collective::OpId;
+
+namespace {
+
+BlockCompletion elements_in(BlockForm form, std::size_t bytes, bool nonfinite = false) {
+  BlockCompletion done;
+  done.form = form;
+  done.bytes = static_cast<std::uint32_t>(bytes);
+  done.nonfinite = nonfinite;
+  return done;
+}
+
+}  // namespace
+
+// ---- Contributions ------------------------------------------------------------------------------
+
+BlockCompletion BlockEncoder::gather(const BlockRequest& request) {
+  const ChunkPart all = blocks_.whole(request.op);
+  values_.write(request.op, all, host_bytes(request.block).data());
+  return elements_in(BlockForm::elements, blocks_.bytes(request.op, all));
+}
+
+BlockCompletion BlockEncoder::encode(const BlockRequest& request) {
+  const OpId op = request.op;
+  const OpEncoding& encoding = blocks_.encoding(op);
+  const ChunkPart part = blocks_.part(op, request.number);
+  if (encoding.lossy && codec::is_lossy(*request.recipe)) {
+    if (codec::scans_tensor(encoding.recipe)) scan_contributions(op);
+    const Encoded encoded =
+        encode_lossy(request, {wire::Leg::reduce, values_.floats(op, part), encoding.state_scale});
+    if (!encoded.nonfinite) return elements_in(BlockForm::encoded, encoded.bytes);
+    return encode_exact(request, true);
+  }
+  if (owes(request)) {
+    // What loses nothing pays back what is owed, in plain elements.
+    const std::span<float> sum = blocks_.scratch_floats(1, part.elements);
+    const auto input = values_.floats(op, part);
+    std::copy(input.begin(), input.end(), sum.begin());
+    if (pay(request, sum)) {
+      codec::from_f32(blocks_.dtype(op), sum.data(), part.elements,
+                      host_bytes(request.block).data());
+      return elements_in(BlockForm::elements, blocks_.bytes(op, part));
+    }
+  }
+  return encode_exact(request, false);
+}
+
+BlockCompletion BlockEncoder::encode_exact(const BlockRequest& request, bool nonfinite) {
+  const OpId op = request.op;
+  const ChunkPart part = blocks_.part(op, request.number);
+  const std::size_t bytes = blocks_.bytes(op, part);
+  const bool plain = values_.is_plain(op);
+  if (blocks_.encoding(op).lossless && codec::is_lossless(*request.recipe)) {
+    if (!plain) values_.write(op, part, blocks_.scratch(1).data());
+    const std::byte* const input = plain ? values_.plain(op, part) : blocks_.scratch(1).data();
+    // Of contributions nobody keeps the last ones: each goes to another owner than the result.
+    codec::Recipe recipe = *request.recipe;
+    recipe.compressor = codec::Compressor::lossless;
+    const std::uint32_t used = encode_lossless(request, recipe, {input, bytes});
+    if (used != 0) return elements_in(BlockForm::encoded, used);
+  }
+  if (plain) return elements_in(BlockForm::input, bytes, nonfinite);
+  values_.write(op, part, host_bytes(request.block).data());
+  return elements_in(BlockForm::elements, bytes, nonfinite);
+}
+
+// ---- Results ------------------------------------------------------------------------------------
+
+BlockCompletion BlockEncoder::finish(const BlockRequest& request) {
+  const OpId op = request.op;
+  const OpEncoding& encoding = blocks_.encoding(op);
+  const codec::Recipe& recipe = *request.recipe;
+  const bool lossy = encoding.lossy && codec::is_lossy(recipe);
+  if (!lossy && !owes(request)) return finish_exact(request, blocks_.reduction(op), false);
+
+  const std::span<float> sum{as_floats(host_bytes(request.sum).data()),
+                             blocks_.part(op, request.number).elements};
+  // Average before encoding, so that the residual is taken against what is delivered.
+  if (blocks_.reduction(op) == Reduction::average) {
+    std::byte* const bytes = host_bytes(request.sum).data();
+    codec::accumulate_finish(DType::f32, Reduction::average, bytes, sum.size(),
+                             blocks_.identity().size, bytes);
+  }
+  if (!lossy) return finish_exact(request, Reduction::sum, !pay(request, sum));
+  const bool scans = codec::scans_tensor(recipe);
+  if (scans && park(request, sum)) return elements_in(BlockForm::parked, 0);
+  const bool raw = codec::results_are_raw(recipe);
+  if (!raw && !scans) {
+    const BlockCompletion done = finish_lossy(request, sum, encoding.state_scale);
+    if (done.form != BlockForm::none) return done;
+  }
+  return finish_exact(request, Reduction::sum, !raw);
+}
+
+BlockCompletion BlockEncoder::finish_parked(const BlockRequest& request) {
+  const auto zeros = blocks_.scratch_floats(0, blocks_.part(request.op, request.number).elements);
+  std::fill(zeros.begin(), zeros.end(), 0.0f);
+  const BlockCompletion done = finish_lossy(request, zeros, 1.0f);
+  TERN_CHECK(done.form == BlockForm::encoded);  // finite, as park() saw
+  return done;
+}
+
+// Form none: a value is not finite, the (scaled) sum has to go as it is.
+BlockCompletion BlockEncoder::finish_lossy(const BlockRequest& request, std::span<const float> sum,
+                                           float state_scale) {
+  const Encoded encoded = encode_lossy(request, {wire::Leg::broadcast, sum, state_scale});
+  BlockCompletion done;
+  if (encoded.nonfinite) return done;
+  done = elements_in(BlockForm::encoded, encoded.bytes);
+  // Everybody decodes the same bytes, the owner too.
+  if (codec::needs_shift(*request.recipe)) {
+    const ChunkPart part = blocks_.part(request.op, request.number);
+    values_.deliver_floats(request.op, part, blocks_.scratch_floats(1, part.elements).data());
+  } else {
+    done.problem = decoder_.deliver_own(request, host_bytes(request.block).first(encoded.bytes));
+  }
+  return done;
+}
+
+BlockCompletion BlockEncoder::finish_exact(const BlockRequest& request, Reduction how,
+                                           bool nonfinite) {
+  const OpId op = request.op;
+  const DType type = blocks_.dtype(op);
+  const ChunkPart part = blocks_.part(op, request.number);
+  const std::size_t bytes = blocks_.bytes(op, part);
+  const bool narrows = codec::accumulator_bytes(type) != dtype_bytes(type);
+  const bool shortens = blocks_.encoding(op).lossless && codec::is_lossless(*request.recipe);
+  std::byte* const sum = host_bytes(request.sum).data();
+  std::byte* result = sum;
+  if (narrows) {
+    result = shortens ? blocks_.scratch(1).data() : host_bytes(request.block).data();
+  }
+  codec::accumulate_finish(type, how, sum, part.elements, blocks_.identity().size, result);
+  values_.deliver(op, part, result);
+  if (shortens) {
+    // A result is another stream than the contributions, whose last values nobody keeps.
+    codec::Recipe recipe = *request.recipe;
+    recipe.compressor = codec::Compressor::lossless;
+    const std::uint32_t used = encode_lossless(request, recipe, {result, bytes});
+    if (used != 0) return elements_in(BlockForm::encoded, used);
+    if (narrows) std::memcpy(host_bytes(request.block).data(), result, bytes);
+  }
+  return elements_in(narrows ? BlockForm::elements : BlockForm::sum, bytes, nonfinite);
+}
+
+BlockCompletion BlockEncoder::publish(const BlockRequest& request) {
+  const OpId op = request.op;
+  const ChunkPart part = blocks_.part(op, request.number);
+  const std::size_t bytes = blocks_.bytes(op, part);
+  const std::byte* const input = values_.root_input(op, part);
+  BlockCompletion done = elements_in(BlockForm::input, bytes);
+  if (blocks_.encoding(op).lossless && codec::is_lossless(*request.recipe) &&
+      !request.block.empty()) {
+    const std::uint32_t used = encode_lossless(request, *request.recipe, {input, bytes});
+    if (used != 0) done = elements_in(BlockForm::encoded, used);
+  }
+  values_.copy_to_all_ranks(op, part, input);
+  return done;
+}
+
+// ---- Codecs -------------------------------------------------------------------------------------
+
+// Not finite: nothing has changed.
+BlockEncoder::Encoded BlockEncoder::encode_lossy(const BlockRequest& request,
+                                                 const LossyInput& input) {
+  const OpId op = request.op;
+  const codec::Recipe& recipe = *request.recipe;
+  TensorState& tensor = *blocks_.tensor(op);
+  CodecState& state = tensor.codec;
+  BlockStats& stats = blocks_.stats(op);
+  const bool result = input.leg == wire::Leg::broadcast;
+  const std::span<std::byte> slab = host_bytes(request.block);
+  codec::EncodeRequest encode;
+  encode.input = input.values;
+  encode.state = state.sender(blocks_.part(op, request.number).begin);
+  encode.state_scale = input.state_scale;
+  encode.delivered = result ? blocks_.dtype(op) : DType::f32;
+  encode.fixed_scale_max = result ? stats.results_max : stats.contributions_max.value_or(0.0f);
+  encode.stream_step = blocks_.sequence(op);
+  // Not state.has_streams(): an op may override xordelta, whose stream then stands still.
+  const bool shifts = codec::needs_shift(recipe);
+  if (shifts) {
+    encode.stream_step = state.sender_step(request.number);
+    if (encode.stream_step == 0) std::fill_n(encode.state, input.values.size(), 0.0f);
+    // A slab has no room for f32 values of a tensor of two bytes per element: its shift has to
+    // learn.
+    encode.exact = encode.stream_step == 0 && blocks_.dtype(op) == DType::f32 &&
+                   recipe.memory == codec::Memory::ef21;
+  }
+  encode.key = codec::DrawKey{blocks_.identity().seed, tensor.id, blocks_.sequence(op),
+                              blocks_.self(),          result,    request.number}
+                   .mixed();
+  encode.sparsify = !result || codec::sparsifies_results(recipe);
+  encode.alpha = state.alpha();
+  // Levels of another number of bits are no beginning for these.
+  if (recipe.quantizer.bits == tensor.recipe.quantizer.bits) {
+    encode.codebook = state.codebook(request.number);
+  }
+  if (result && shifts) encode.delivered_out = as_floats(blocks_.scratch(1).data());
+
+  wire::BlockHeader header;
+  const std::uint64_t begin = blocks_.now_ns();
+  const auto encoded = codec::encode(recipe, encode, slab.subspan(wire::kBlockHeaderBytes), header,
+                                     blocks_.workspace());
+  const std::uint64_t end = blocks_.now_ns();
+  stats.encode_ns += end - begin;
+  if (stats.first_encode_ns == 0) stats.first_encode_ns = begin;
+  if (encoded.nonfinite) {
+    bump(blocks_.counters().nonfinite_chunks, std::uint64_t{1});
+    bump(blocks_.lane_stats(op).raw_fallbacks, std::uint64_t{1});
+    stats.error.nonfinite = true;
+    return {0, true};
+  }
+  if (shifts) ++state.sender_step(request.number);
+  wire::write_block_header(header, slab.first<wire::kBlockHeaderBytes>());
+  blocks_.trace(TraceKind::encode, request, header, {begin, end});
+  stats.encoded_bytes += input.values.size() * dtype_bytes(blocks_.dtype(op));
+  if (tensor.tuning) tensor.tuning->owes(request.number) = 1;
+  tuner::EncodedPart& part = result ? stats.error.results : stats.error.contributions;
+  part.energy += encoded.input_energy;
+  part.elements += input.values.size();
+  part.residual_energy += encoded.residual_energy;
+  return {static_cast<std::uint32_t>(wire::kBlockHeaderBytes) + encoded.payload_bytes, false};
+}
+
+// 0: the block would not be shorter than the elements. `recipe` is lossless or xordelta.
+std::uint32_t BlockEncoder::encode_lossless(const BlockRequest& request,
+                                            const codec::Recipe& recipe,
+                                            std::span<const std::byte> input) {
+  const OpId op = request.op;
+  BlockStats& stats = blocks_.stats(op);
+  const ChunkPart part = blocks_.part(op, request.number);
+  const std::span<std::byte> slab = host_bytes(request.block);
+  std::span<std::byte> last;
+  std::uint64_t step = blocks_.sequence(op);
+  const bool delta = recipe.compressor == codec::Compressor::xordelta;
+  if (delta) {
+    CodecState& state = blocks_.tensor(op)->codec;
+    last = state.sent_bytes(part.begin, part.elements);
+    step = state.sender_step(request.number);
+    if (step == 0) std::fill(last.begin(), last.end(), std::byte{0});
+  }
+  wire::BlockHeader header;
+  const std::uint64_t begin = blocks_.now_ns();
+  const std::uint32_t payload =
+      codec::encode_lossless(recipe, blocks_.dtype(op), input, last, step,
+                             slab.subspan(wire::kBlockHeaderBytes), header, blocks_.workspace());
+  const std::uint64_t end = blocks_.now_ns();
+  stats.encode_ns += end - begin;
+  if (stats.first_encode_ns == 0) stats.first_encode_ns = begin;
+  if (payload == 0) return 0;
+  stats.encoded_bytes += input.size();
+  if (delta) ++blocks_.tensor(op)->codec.sender_step(request.number);
+  wire::write_block_header(header, slab.first<wire::kBlockHeaderBytes>());
+  blocks_.trace(TraceKind::encode, request, header, {begin, end});
+  return static_cast<std::uint32_t>(wire::kBlockHeaderBytes) + payload;
+}
+
+// ---- One scale for a whole tensor ---------------------------------------------------------------
+
+// One maximum over all that this node sends of the op.
+void BlockEncoder::scan_contributions(OpId op) {
+  BlockStats& stats = blocks_.stats(op);
+  if (stats.contributions_max) return;
+  stats.contributions_max = 0.0f;
+  const auto& chunks = blocks_.op(op).chunks;
+  for (std::uint32_t node = 0; node < blocks_.ops().nodes(); ++node) {
+    if (node == blocks_.self()) continue;
+    for (std::uint32_t i = 0; i < chunks.owned(node); ++i) {
+      const ChunkPart part = blocks_.part(op, chunks.chunk(node, i));
+      const float* const residual = blocks_.tensor(op)->codec.sender(part.begin);
+      const auto scan =
+          codec::scan_max(values_.floats(op, part), residual, blocks_.encoding(op).state_scale);
+      if (!scan.nonfinite) stats.contributions_max = std::max(*stats.contributions_max, scan.max);
+    }
+  }
+}
+
+// The sum waits as residual + sum in the residual's place. False: not finite, it goes raw at once.
+bool BlockEncoder::park(const BlockRequest& request, std::span<const float> sum) {
+  const OpId op = request.op;
+  const float state_scale = blocks_.encoding(op).state_scale;
+  float* const residual = blocks_.tensor(op)->codec.sender(blocks_.part(op, request.number).begin);
+  const auto scan = codec::scan_max(sum, residual, state_scale);
+  // Above this the scale, up to twice the maximum, would not be finite.
+  if (scan.nonfinite || scan.max > std::numeric_limits<float>::max() / 2) return false;
+  float& max = blocks_.stats(op).results_max;
+  max = std::max(max, scan.max);
+  for (std::size_t i = 0; i < sum.size(); ++i) residual[i] = sum[i] + state_scale * residual[i];
+  return true;
+}
+
+// ---- Residuals that a lossy recipe left to an exact one -----------------------------------------
+
+bool BlockEncoder::owes(const BlockRequest& request) const {
+  const OpEncoding& encoding = blocks_.encoding(request.op);
+  return encoding.lossy && encoding.tuning != nullptr && encoding.tuning->owes(request.number) != 0;
+}
+
+// Adds what earlier blocks of the chunk left out, in full; the residual is zero then. False: a
+// value is not finite, and the residual stays.
+bool BlockEncoder::pay(const BlockRequest& request, std::span<float> values) {
+  const OpEncoding& encoding = blocks_.encoding(request.op);
+  float* const residual =
+      blocks_.tensor(request.op)->codec.sender(blocks_.part(request.op, request.number).begin);
+  if (residual == nullptr || codec::scan_max(values, residual, encoding.state_scale).nonfinite) {
+    return false;
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] += encoding.state_scale * residual[i];
+    residual[i] = 0.0f;
+  }
+  encoding.tuning->owes(request.number) = 0;
+  return true;
+}
+
+}  // namespace tern::daemon

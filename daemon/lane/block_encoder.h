@@ -1,0 +1,63 @@
+#pragma once
+
+// Chunks to blocks: this node's contributions, and the results of chunks that it owns, which it
+// delivers to its own ranks too.
+
+#include <cstdint>
+#include <span>
+
+#include "daemon/lane/block_decoder.h"
+#include "daemon/lane/node_values.h"
+#include "daemon/lane/op_blocks.h"
+
+namespace tern::daemon {
+
+class BlockEncoder {
+ public:
+  // Everything given outlives this. The decoder reads results back, as every other node will.
+  BlockEncoder(OpBlocks& blocks, const NodeValues& values, BlockDecoder& decoder)
+      : blocks_(blocks), values_(values), decoder_(decoder) {}
+
+  // Of BlockVerb; each requires what is said there.
+  BlockCompletion gather(const BlockRequest& request);
+  BlockCompletion encode(const BlockRequest& request);
+  BlockCompletion finish(const BlockRequest& request);
+  BlockCompletion finish_parked(const BlockRequest& request);
+  BlockCompletion publish(const BlockRequest& request);
+
+ private:
+  struct Encoded {
+    std::uint32_t bytes = 0;  // 0: not encoded
+    bool nonfinite = false;
+  };
+
+  BlockCompletion encode_exact(const BlockRequest& request, bool nonfinite);
+  BlockCompletion finish_exact(const BlockRequest& request, Reduction how, bool nonfinite);
+  BlockCompletion finish_lossy(const BlockRequest& request, std::span<const float> sum,
+                               float state_scale);
+  BlockCompletion finish_lossless(const BlockRequest& request, std::span<const std::byte> result);
+
+  // ---- Codecs. What they write goes to request.block. ----
+  struct LossyInput {
+    wire::Leg leg;
+    std::span<const float> values;
+    float state_scale;
+  };
+  Encoded encode_lossy(const BlockRequest& request, const LossyInput& input);
+  std::uint32_t encode_lossless(const BlockRequest& request, const codec::Recipe& recipe,
+                                std::span<const std::byte> input);
+
+  // ---- One scale for a whole tensor: nothing can be encoded before its largest value is known ----
+  void scan_contributions(collective::OpId op);
+  bool park(const BlockRequest& request, std::span<const float> sum);
+
+  // ---- Residuals that a lossy recipe left to an exact one ----
+  bool owes(const BlockRequest& request) const;
+  bool pay(const BlockRequest& request, std::span<float> values);
+
+  OpBlocks& blocks_;
+  const NodeValues& values_;
+  BlockDecoder& decoder_;
+};
+
+}  // namespace tern::daemon

@@ -1,0 +1,94 @@
+#pragma once
+
+// A group on one lane, as its legs share it: the state machine of its ops, what the lane keeps of
+// each, its peers, and the frames that go to them.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "collective/group_ops.h"
+#include "daemon/lane/group_setup.h"
+#include "daemon/lane/lane_ops.h"
+#include "daemon/lane/lane_resources.h"
+#include "daemon/lane/peer.h"
+#include "wire/frame.h"
+
+namespace tern::daemon {
+
+// Opens the links of groups.
+class PeerSource {
+ public:
+  // The link of the group `group` to that node, opened if it is not.
+  virtual LanePeer& peer(const wire::NodeId& id, std::uint64_t group,
+                         const net::Endpoint& endpoint) = 0;
+
+ protected:
+  ~PeerSource() = default;
+};
+
+// A frame that carries elements or a block.
+struct BlockFrame {
+  wire::FrameHeader header;
+  std::span<const std::byte> prefix;  // a block's header, where that does not lie before the body
+  std::span<const std::byte> body;
+  Cookie cookie = 0;
+};
+
+class GroupCore {
+ public:
+  explicit GroupCore(GroupSetup setup);
+
+  // ---- Between these two it has links and may be used ----
+  void attach(LaneResources& resources, PeerSource& peers, LaneJob& job);
+  void detach();
+
+  const GroupSetup& setup() const noexcept { return setup_; }
+  std::uint32_t self() const noexcept { return setup_.shape.node; }
+  std::uint32_t nodes() const noexcept { return ops_.nodes(); }
+  collective::GroupOps& ops() noexcept { return ops_; }
+  const collective::GroupOps& ops() const noexcept { return ops_; }
+  const collective::Op& op(collective::OpId op) const noexcept { return ops_.op(op); }
+  LaneOps& lane_ops() noexcept { return lane_ops_; }
+  LaneOp& lane_op(collective::OpId op) noexcept { return lane_ops_[op]; }
+  LaneResources& resources() noexcept { return *resources_; }
+  LaneJob& job() const noexcept { return *job_; }
+  std::uint64_t now_ns() const noexcept { return resources_->clock.now_ns(); }
+  std::size_t bytes(collective::OpId op, std::uint64_t elements) const noexcept {
+    return elements * dtype_bytes(static_cast<DType>(ops_.op(op).announced_first.dtype));
+  }
+
+  // ---- Peers ----
+  const std::vector<LanePeer*>& peers() const noexcept { return peers_; }  // null for this node
+  LanePeer& peer(std::uint32_t node) noexcept { return *peers_[node]; }
+  std::uint32_t node_of(const LanePeer& peer) const noexcept;  // kNoSlot if not of this group
+  bool all_links_open() const;
+  void renew_peer(std::uint32_t node);
+
+  // ---- Frames ----
+  wire::FrameHeader header(wire::FrameKind kind, collective::OpId op) const noexcept;
+  wire::FrameHeader block_header(wire::Leg leg, collective::OpId op,
+                                 std::uint32_t number) const noexcept;
+  // A copy to each node that can be reached.
+  void tell_all(const wire::FrameHeader& header, std::span<const std::byte> payload,
+                std::span<const std::byte> values = {});
+  // On a lost link the cookie counts as acknowledged.
+  void send(std::uint32_t node, const BlockFrame& frame);
+  void send_to_all(const BlockFrame& frame);
+
+  // ---- Frames that borrow or fill the memory of an op's ranks ----
+  void pin(collective::OpId op) noexcept { ++lane_ops_[op].pins; }
+  // True: nothing borrows it any more, and it waits for that to end.
+  bool unpin(collective::OpId op) noexcept;
+
+ private:
+  GroupSetup setup_;
+  collective::GroupOps ops_;
+  LaneOps lane_ops_;
+  LaneResources* resources_ = nullptr;
+  PeerSource* source_ = nullptr;
+  LaneJob* job_ = nullptr;
+  std::vector<LanePeer*> peers_;  // by node
+};
+
+}  // namespace tern::daemon

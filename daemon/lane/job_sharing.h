@@ -1,0 +1,45 @@
+#pragma once
+
+// How the jobs of a lane share it: whose turn is how long, and what their links may leave in the
+// kernel while others have something to send.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "daemon/lane/lane_group.h"
+#include "daemon/lane/lane_job.h"
+#include "daemon/lane/lane_links.h"
+#include "daemon/lane/lane_share.h"
+
+namespace tern::daemon {
+
+class JobSharing {
+ public:
+  explicit JobSharing(std::uint32_t lane) : lane_(lane) {}
+
+  // What all lanes of the node know together; it outlives this.
+  void share(ActiveJobs& jobs) noexcept { active_jobs_ = &jobs; }
+
+  LaneJob& job(std::uint64_t key);
+  std::size_t jobs() const noexcept { return jobs_.size(); }
+  const LaneLoad& load() const noexcept { return load_; }
+  // At the beginning of a round: which jobs are active.
+  void count(const std::vector<LaneGroup*>& groups, std::uint64_t now_ns);
+  // While jobs share the node the queues of their links are bound; in the round in which they no
+  // longer do all links are free again.
+  void bind_links(const std::vector<LaneGroup*>& groups, LaneLinks& links, std::uint64_t now_ns);
+  // Forgets jobs without a group and a frame in flight.
+  void settle();
+
+ private:
+  std::uint32_t lane_;
+  std::vector<std::unique_ptr<LaneJob>> jobs_;
+  LaneLoad load_;
+  ActiveJobs own_active_jobs_;
+  ActiveJobs* active_jobs_ = &own_active_jobs_;
+  LaneShare share_;
+  bool links_bound_ = false;
+};
+
+}  // namespace tern::daemon

@@ -1,0 +1,160 @@
+#include "daemon/lane/lane_clients.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "shm/wakeup.h"
+
+namespace tern::daemon {
+namespace {
+
+// A client may be refused at every entry; the log says it once a second.
+constexpr std::uint64_t kRefusalEveryNs = 1'000'000'000;
+
+}  // namespace
+
+LaneClients::~LaneClients() {
+  for (const auto& client : clients_) {
+    surroundings_.transport.forget_memory({client->arena.base, client->arena.bytes});
+  }
+}
+
+void LaneClients::add(ClientMemory& memory) {
+  auto client = std::make_unique<LaneClient>();
+  client->memory = &memory;
+  client->submissions = shm::RingConsumer<shm::SubmitEntry>(memory.segment.submit_ring(lane_));
+  client->completions =
+      shm::RingProducer<shm::CompletionEntry>(memory.segment.completion_ring(lane_));
+  if (surroundings_.loop != nullptr) {
+    const int eventfd = memory.eventfds[lane_].get();
+    client->watch = surroundings_.loop->watch(eventfd, [eventfd] { shm::drain_eventfd(eventfd); });
+  }
+  const auto arena = memory.segment.arena();
+  client->arena = {arena.data(), arena.size()};
+  surroundings_.transport.remember_memory(arena);
+  clients_.push_back(std::move(client));
+}
+
+void LaneClients::request_drop(const ClientMemory& memory) {
+  LaneClient* const client = find(memory.id);
+  if (client == nullptr) return;
+  client->dropping = true;
+  client->rang = false;
+  client->drop_requested = true;
+}
+
+LaneClient* LaneClients::find(std::uint64_t id) noexcept {
+  for (auto& client : clients_) {
+    if (client->memory->id == id) return client.get();
+  }
+  return nullptr;
+}
+
+LaneClient* LaneClients::droppable() noexcept {
+  for (auto& client : clients_) {
+    if (client->drop_requested && client->uses == 0) return client.get();
+  }
+  return nullptr;
+}
+
+void LaneClients::drop(LaneClient& client) {
+  if (surroundings_.loop != nullptr) surroundings_.loop->unwatch(client.watch);
+  surroundings_.transport.forget_memory({client.arena.base, client.arena.bytes});
+  reports_.report(event::ClientDropped{client.memory});
+  std::erase_if(clients_, [&](const auto& one) { return one.get() == &client; });
+}
+
+bool LaneClients::any_dropping() const noexcept {
+  return std::any_of(clients_.begin(), clients_.end(),
+                     [](const auto& client) { return client->dropping; });
+}
+
+// ---- Entries ------------------------------------------------------------------------------------
+
+bool LaneClients::take_entry(LaneClient& client, EntrySink& sink) {
+  if (client.dropping) return false;
+  shm::SubmitEntry entry;
+  const auto result = client.submissions.try_pop(entry);
+  if (result == shm::RingResult::would_block) return false;
+  if (result == shm::RingResult::corrupt) {
+    misbehaves(client, "its submission ring is corrupt");
+    return false;
+  }
+  ++client.taken;
+  bump(counters_->entries, std::uint64_t{1});
+  sink.on_entry(client, entry);
+  return true;
+}
+
+void LaneClients::take_all(EntrySink& sink) {
+  for (auto& client : clients_) {
+    while (take_entry(*client, sink)) {
+    }
+  }
+}
+
+void LaneClients::mark_before_move() noexcept {
+  for (auto& client : clients_) client->before_move = client->taken + client->submissions.size();
+}
+
+bool LaneClients::has_older_than_move() const noexcept {
+  return std::any_of(clients_.begin(), clients_.end(), [](const auto& client) {
+    return !client->dropping && client->taken < client->before_move;
+  });
+}
+
+void LaneClients::misbehaves(LaneClient& client, const char* how) {
+  client.dropping = true;
+  reports_.report(event::ClientMisbehaved{client.memory, Sentence(how)});
+}
+
+// ---- Completions --------------------------------------------------------------------------------
+
+void LaneClients::tell(LaneClient& client, const Completion& completion) {
+  if (client.dropping) return;
+  shm::CompletionEntry entry{};
+  entry.ticket = completion.ticket;
+  entry.status = static_cast<std::int32_t>(completion.code);
+  entry.bytes_sent = completion.bytes_sent;
+  std::strncpy(entry.detail, completion.text, sizeof(entry.detail) - 1);
+  if (client.completions.try_push(entry) != shm::RingResult::ok) {
+    // The library keeps fewer ops in flight than the ring holds: this is not the library.
+    return misbehaves(client, "its completion ring is full or corrupt");
+  }
+  client.rang = true;
+}
+
+void LaneClients::refuse(LaneClient& client, std::uint64_t ticket, Errc code, const char* text) {
+  bump(counters_->bad_entries, std::uint64_t{1});
+  tell(client, {ticket, code, text, 0});
+  const std::uint64_t now = surroundings_.clock.now_ns();
+  if (now < client.refusal_due_ns) return;
+  client.refusal_due_ns = now + kRefusalEveryNs;
+  reports_.report_for_log(event::EntryRefused{client.memory, code, Sentence(text)});
+}
+
+void LaneClients::ring_doorbells() {
+  for (auto& client : clients_) {
+    if (!client->rang || client->dropping) continue;
+    client->rang = false;
+    shm::ring_doorbell(client->memory->segment.header(), client->memory->notify.get());
+  }
+}
+
+bool LaneClients::announce_sleep() {
+  bool idle = true;
+  for (auto& client : clients_) {
+    if (client->dropping) continue;
+    shm::announce_sleep(client->memory->segment.lane_rings(lane_));
+    if (!client->submissions.empty()) idle = false;
+  }
+  return idle;
+}
+
+void LaneClients::end_sleep() {
+  for (auto& client : clients_) {
+    if (!client->dropping) shm::end_sleep(client->memory->segment.lane_rings(lane_));
+  }
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,170 @@
+// Frames of other nodes: where a payload goes before it comes, and what it says when it has.
+
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "base/bump.h"
+#include "daemon/lane/lane_group.h"
+#include "plan/plans.h"
+
+namespace tern::daemon {
+
+using collective::OpId;
+using wire::FrameKind;
+
+namespace {
+
+// Payloads that are no blocks.
+bool place_small(LanePeer& peer, const wire::FrameHeader& header, std::size_t bytes,
+                 net::PayloadPlace& place) {
+  if (header.payload_bytes != bytes) return false;
+  place.body = std::span(peer.small).first(bytes);
+  return true;
+}
+
+}  // namespace
+
+bool LaneGroup::place_payload(std::uint32_t node, const wire::FrameHeader& header,
+                              net::PayloadPlace& place) {
+  LanePeer& peer = core_.peer(node);
+  switch (static_cast<FrameKind>(header.kind)) {
+    case FrameKind::announce:
+      return place_announce(node, header, place);
+    case FrameKind::contribution:
+      return reduce_.place_contribution(node, header, peer.receiving, place);
+    case FrameKind::result:
+      return results_.place(node, header, place);
+    case FrameKind::op_fail:
+      return place_small(peer, header, sizeof(wire::OpFailBody), place);
+    case FrameKind::verify:
+      return setup().shape.verify &&
+             place_small(peer, header, verifier_.payload_bytes(node), place);
+    case FrameKind::submitted:
+      return place_small(peer, header, sizeof(wire::SubmittedBody), place);
+    case FrameKind::grant:
+      return place_small(peer, header, 0, place);
+    default:
+      // It is refused when it has come whole: nobody knows how long such frames are.
+      return header.payload_bytes <= peer.small.size() &&
+             place_small(peer, header, header.payload_bytes, place);
+  }
+}
+
+bool LaneGroup::on_frame(std::uint32_t node, const wire::FrameHeader& header,
+                         const net::PayloadPlace& place) {
+  op_seen_ = true;
+  switch (static_cast<FrameKind>(header.kind)) {
+    case FrameKind::announce:
+      return accept_announce(node, header, place);
+    case FrameKind::grant:
+      return reduce_.accept_grant(node, header);
+    case FrameKind::contribution:
+      reduce_.accept_contribution(node, header, core_.peer(node).receiving);
+      return true;
+    case FrameKind::result:
+      results_.accept(node, header, place);
+      return true;
+    case FrameKind::op_fail:
+      return accept_op_fail(header, place);
+    case FrameKind::verify:
+      return accept_verify(node, header, place);
+    case FrameKind::submitted:
+      return accept_submitted(node, header, place);
+    default:
+      return false;
+  }
+}
+
+void LaneGroup::on_bad_payload(std::uint32_t node, const wire::FrameHeader& header) {
+  op_seen_ = true;
+  bump(core_.resources().counters->bad_payloads, std::uint64_t{1});
+  on_abandoned(core_.peer(node));
+  char text[120];
+  std::snprintf(text, sizeof(text), "a payload from node %u did not match its checksum", node);
+  core_.ops().fail_key({header.tensor, header.op_seq},
+                       {Errc::corrupt_data, collective::kNoRank, text});
+}
+
+void LaneGroup::on_abandoned(LanePeer& peer) {
+  const Receiving receiving = std::exchange(peer.receiving, Receiving{});
+  if (receiving.result_buffer != SlabPool::kNone) peer.results.give(receiving.result_buffer);
+  if (receiving.op != collective::kNoSlot) frame_acked(receiving.op);
+  if (receiving.eager_slab != SlabPool::kNone) {
+    eager_.give(core_.node_of(peer), receiving.eager_slab);
+  }
+  if (receiving.orphaned) reduce_.give_orphan(receiving.receive_slab);
+}
+
+// ---- Announcements ------------------------------------------------------------------------------
+
+bool LaneGroup::place_announce(std::uint32_t node, const wire::FrameHeader& header,
+                               net::PayloadPlace& place) {
+  if (header.payload_bytes < sizeof(wire::AnnounceBody)) return false;
+  const std::size_t values = header.payload_bytes - sizeof(wire::AnnounceBody);
+  if (values > setup().shape.eager_bytes) return false;
+  LanePeer& peer = core_.peer(node);
+  place.prefix = std::span(peer.small).first(sizeof(wire::AnnounceBody));
+  if (values == 0) return true;
+  const std::uint32_t slab = peer.receiving.eager_slab = eager_.take(node);
+  if (slab == SlabPool::kNone) return false;  // more eager ops than the group allows
+  place.body = host_bytes(eager_.operand(node, slab)).first(values);
+  return true;
+}
+
+bool LaneGroup::accept_announce(std::uint32_t node, const wire::FrameHeader& header,
+                                const net::PayloadPlace& place) {
+  const std::uint32_t slab = core_.peer(node).receiving.eager_slab;
+  wire::AnnounceBody body;
+  std::memcpy(&body, place.prefix.data(), sizeof(body));
+  const bool sound = dtype_bytes(static_cast<DType>(body.dtype)) != 0 && body.rank < setup().size &&
+                     body.root < setup().size && body.eager_bytes == place.body.size() &&
+                     body.count <= plan::kMaxElements;
+  OpId op = collective::kNoSlot;
+  if (sound) {
+    const auto tensor = tensors_.find(header.tensor);
+    if (body.restart_streams != 0 && tensor != tensors_.end()) {
+      upkeep_.restart_streams(*tensor->second);
+    }
+  }
+  const bool ok = sound && core_.ops().on_announce(node, {header.tensor, header.op_seq}, body, op);
+  const bool known = ok && op != collective::kNoSlot;
+  if (known && node == OpTuning::kLeader) tuning_.hear_lead(op, body);
+  if (slab == SlabPool::kNone) return ok;
+  if (known && !core_.op(op).failed) {
+    eager_.keep(op, node, slab);
+  } else {
+    eager_.give(node, slab);
+  }
+  return ok;
+}
+
+// ---- The rest -----------------------------------------------------------------------------------
+
+bool LaneGroup::accept_op_fail(const wire::FrameHeader& header, const net::PayloadPlace& place) {
+  wire::OpFailBody body;
+  std::memcpy(&body, place.body.data(), sizeof(body));
+  body.text[sizeof(body.text) - 1] = '\0';
+  if (body.code <= 0 || body.code >= kErrcCount) return false;
+  core_.ops().on_op_fail({header.tensor, header.op_seq},
+                         {static_cast<Errc>(body.code), body.rank, body.text});
+  return true;
+}
+
+bool LaneGroup::accept_verify(std::uint32_t node, const wire::FrameHeader& header,
+                              const net::PayloadPlace& place) {
+  const collective::OpKey key{header.tensor, header.op_seq};
+  // Kept before on_verify, which may find that these were the last.
+  OpId op = core_.ops().find(key);
+  if (op != collective::kNoSlot && !verifier_.accept(op, node, place.body)) return false;
+  return core_.ops().on_verify(node, key, op);
+}
+
+bool LaneGroup::accept_submitted(std::uint32_t node, const wire::FrameHeader& header,
+                                 const net::PayloadPlace& place) {
+  wire::SubmittedBody body;
+  std::memcpy(&body, place.body.data(), sizeof(body));
+  return core_.ops().on_submitted(node, {header.tensor, header.op_seq}, body.ranks);
+}
+
+}  // namespace tern::daemon

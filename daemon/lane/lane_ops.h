@@ -1,0 +1,94 @@
+#pragma once
+
+// What a lane keeps of each op in flight, beside what collective::GroupOps knows: where its ranks'
+// values lie, and how it may be sent.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "codec/recipe.h"
+#include "collective/slots.h"
+#include "daemon/lane/operand.h"
+#include "daemon/tensor/tensor_state.h"
+
+namespace tern::daemon {
+
+// How the blocks of an op may be encoded, whatever each of them comes out as.
+struct OpEncoding {
+  codec::Recipe recipe;
+  bool lossy = false;              // blocks of both legs may lose what the recipe drops
+  bool lossless = false;           // blocks may be shorter, bit for bit
+  TensorTuning* tuning = nullptr;  // not null: the tuner chooses among what both of these allow
+  float state_scale = 1.0f;
+};
+
+// Of one local rank.
+struct OpRank {
+  std::uint64_t ticket = 0;
+  Operand input;
+  Operand output;
+  float prescale = 1.0f;
+  std::uint32_t lanes = 0;  // that have a chunk of what it submitted, as bits
+  bool present = false;
+  bool told = false;
+};
+
+struct LaneOp {
+  TensorState* tensor = nullptr;
+  OpEncoding encoding;
+  std::uint32_t pins = 0;  // frames that borrow or fill the clients' memory
+  std::uint64_t submitted_ns = 0;
+  std::uint64_t started_ns = 0;
+  std::uint64_t bytes_raw = 0;
+  std::uint64_t bytes_sent = 0;
+
+  void start(std::uint64_t now_ns) noexcept {
+    if (started_ns == 0) started_ns = now_ns;
+  }
+  void count_sent(std::uint64_t raw, std::uint64_t sent, std::uint64_t receivers) noexcept {
+    bytes_raw += raw * receivers;
+    bytes_sent += sent * receivers;
+  }
+};
+
+class LaneOps {
+ public:
+  LaneOps(std::uint32_t slots, std::uint32_t local_ranks)
+      : local_ranks_(local_ranks), ops_(slots), ranks_(std::size_t{slots} * local_ranks) {}
+
+  std::uint32_t slots() const noexcept { return static_cast<std::uint32_t>(ops_.size()); }
+  LaneOp& operator[](collective::OpId op) noexcept { return ops_[op]; }
+  const LaneOp& operator[](collective::OpId op) const noexcept { return ops_[op]; }
+  std::span<OpRank> ranks(collective::OpId op) noexcept {
+    return {&ranks_[std::size_t{op} * local_ranks_], local_ranks_};
+  }
+  std::span<const OpRank> ranks(collective::OpId op) const noexcept {
+    return {&ranks_[std::size_t{op} * local_ranks_], local_ranks_};
+  }
+  // Lanes that have a chunk of what any rank submitted, as bits.
+  std::uint32_t lanes(collective::OpId op) const noexcept {
+    std::uint32_t lanes = 0;
+    for (const OpRank& rank : ranks(op)) lanes |= rank.lanes;
+    return lanes;
+  }
+
+  // The first rank has submitted the op. A frame that came before may have pinned it.
+  void begin(collective::OpId op, const LaneOp& begun) noexcept {
+    const std::uint32_t pins = ops_[op].pins;
+    ops_[op] = begun;
+    ops_[op].pins = pins;
+    for (OpRank& rank : ranks(op)) rank = OpRank{};
+  }
+  void clear(collective::OpId op) noexcept {
+    ops_[op] = LaneOp{};
+    for (OpRank& rank : ranks(op)) rank = OpRank{};
+  }
+
+ private:
+  std::uint32_t local_ranks_;
+  std::vector<LaneOp> ops_;
+  std::vector<OpRank> ranks_;  // op slot x local rank
+};
+
+}  // namespace tern::daemon

@@ -1,0 +1,120 @@
+#include "daemon/lane/node_values.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "codec/accumulate.h"
+
+namespace tern::daemon {
+
+using collective::OpId;
+
+namespace {
+
+std::byte* at(const Operand& operand, std::uint64_t offset) noexcept {
+  return host_bytes(operand).data() + offset;
+}
+
+}  // namespace
+
+// ---- Inputs -------------------------------------------------------------------------------------
+
+bool NodeValues::is_plain(OpId op) const noexcept {
+  const auto ranks = blocks_.ranks(op);
+  return ranks.size() == 1 && ranks[0].prescale == 1.0f &&
+         blocks_.op(op).plan->input_piece == nullptr;
+}
+
+const std::byte* NodeValues::plain(OpId op, const ChunkPart& part) const noexcept {
+  return at(blocks_.ranks(op)[0].input, part.begin * dtype_bytes(blocks_.dtype(op)));
+}
+
+void NodeValues::sum(OpId op, const ChunkPart& part, std::byte* out) const {
+  const DType type = blocks_.dtype(op);
+  const std::size_t element = dtype_bytes(type);
+  const std::size_t wide = codec::accumulator_bytes(type);
+  const collective::Op& about = blocks_.op(op);
+  plan::Shape shape;
+  shape.count = about.announced_first.count;
+  shape.dtype = type;
+  shape.root = about.announced_first.root;
+  shape.ranks = blocks_.identity().size;
+  const auto ranks = blocks_.ranks(op);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    shape.rank = blocks_.ops().shape().ranks[blocks_.self()][i];
+    plan::for_each_input_piece(
+        *about.plan, shape, {part.begin, part.elements},
+        [&](std::uint64_t first, plan::Range piece) {
+          const std::byte* const source = at(ranks[i].input, piece.begin * element);
+          std::byte* const sum = out + first * wide;
+          if (i == 0) {
+            codec::accumulate_begin(type, source, piece.count, ranks[i].prescale, sum);
+          } else {
+            codec::accumulate(type, blocks_.reduction(op), source, piece.count, ranks[i].prescale,
+                              sum);
+          }
+        });
+  }
+}
+
+void NodeValues::write(OpId op, const ChunkPart& part, std::byte* out) const {
+  std::byte* const wide = blocks_.scratch(0).data();
+  sum(op, part, wide);
+  const Reduction how = blocks_.reduction(op);
+  const Reduction plain = how == Reduction::average ? Reduction::sum : how;
+  codec::accumulate_finish(blocks_.dtype(op), plain, wide, part.elements, 1, out);
+}
+
+std::span<const float> NodeValues::floats(OpId op, const ChunkPart& part) const {
+  if (blocks_.dtype(op) == DType::f32 && is_plain(op)) {
+    return {as_floats(plain(op, part)), part.elements};
+  }
+  std::byte* const wide = blocks_.scratch(0).data();
+  sum(op, part, wide);
+  return {as_floats(wide), part.elements};
+}
+
+const std::byte* NodeValues::root_input(OpId op, const ChunkPart& part) const noexcept {
+  const auto& numbers = blocks_.ops().shape().ranks[blocks_.self()];
+  const auto root = static_cast<std::size_t>(
+      std::find(numbers.begin(), numbers.end(), blocks_.op(op).announced_first.root) -
+      numbers.begin());
+  return at(blocks_.ranks(op)[root].input, part.begin * dtype_bytes(blocks_.dtype(op)));
+}
+
+// ---- Outputs ------------------------------------------------------------------------------------
+
+std::byte* NodeValues::output(OpId op, const ChunkPart& part) const noexcept {
+  return at(blocks_.ranks(op)[0].output, part.begin * dtype_bytes(blocks_.dtype(op)));
+}
+
+void NodeValues::deliver(OpId op, const ChunkPart& part, const std::byte* elements) const {
+  std::byte* const out = output(op, part);
+  if (out != elements) std::memmove(out, elements, blocks_.bytes(op, part));
+  copy_to_other_ranks(op, part);
+}
+
+void NodeValues::deliver_floats(OpId op, const ChunkPart& part, const float* values) const {
+  codec::from_f32(blocks_.dtype(op), values, part.elements, output(op, part));
+  copy_to_other_ranks(op, part);
+}
+
+void NodeValues::copy_to_other_ranks(OpId op, const ChunkPart& part) const {
+  const auto ranks = blocks_.ranks(op);
+  const std::uint64_t offset = part.begin * dtype_bytes(blocks_.dtype(op));
+  for (const OpRank& rank : ranks.subspan(1)) {
+    if (rank.output == ranks[0].output) continue;
+    std::memmove(at(rank.output, offset), at(ranks[0].output, offset), blocks_.bytes(op, part));
+  }
+}
+
+void NodeValues::copy_to_all_ranks(OpId op, const ChunkPart& part,
+                                   const std::byte* elements) const {
+  const std::uint64_t offset = part.begin * dtype_bytes(blocks_.dtype(op));
+  for (const OpRank& rank : blocks_.ranks(op)) {
+    std::byte* const out = at(rank.output, offset);
+    if (out != elements) std::memmove(out, elements, blocks_.bytes(op, part));
+  }
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,45 @@
+#pragma once
+
+// The values of this node's ranks: what they contribute to an op, and where its result goes. Inputs
+// are read, and outputs written, in host memory.
+
+#include <cstddef>
+#include <span>
+
+#include "daemon/lane/op_blocks.h"
+
+namespace tern::daemon {
+
+class NodeValues {
+ public:
+  explicit NodeValues(OpBlocks& blocks) : blocks_(blocks) {}
+
+  // ---- Inputs ----
+  // One rank whose bytes are the node's contribution as they are.
+  bool is_plain(collective::OpId op) const noexcept;
+  // REQUIRES: is_plain(op).
+  const std::byte* plain(collective::OpId op, const ChunkPart& part) const noexcept;
+  // The sum of the ranks' values, in the accumulator's type.
+  void sum(collective::OpId op, const ChunkPart& part, std::byte* out) const;
+  // The same in the tensor's type: one rounding after the sum. Uses scratch 0.
+  void write(collective::OpId op, const ChunkPart& part, std::byte* out) const;
+  // The same in f32, in the input itself or in scratch 0.
+  std::span<const float> floats(collective::OpId op, const ChunkPart& part) const;
+  // Of the rank at a root, which is on this node.
+  const std::byte* root_input(collective::OpId op, const ChunkPart& part) const noexcept;
+
+  // ---- Outputs ----
+  // The first rank's; the others are copied from it.
+  std::byte* output(collective::OpId op, const ChunkPart& part) const noexcept;
+  void deliver(collective::OpId op, const ChunkPart& part, const std::byte* elements) const;
+  void deliver_floats(collective::OpId op, const ChunkPart& part, const float* values) const;
+  void copy_to_other_ranks(collective::OpId op, const ChunkPart& part) const;
+  // To every rank's output that is not `elements` itself.
+  void copy_to_all_ranks(collective::OpId op, const ChunkPart& part,
+                         const std::byte* elements) const;
+
+ private:
+  OpBlocks& blocks_;
+};
+
+}  // namespace tern::daemon

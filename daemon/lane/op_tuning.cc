@@ -1,0 +1,189 @@
+#include "daemon/lane/op_tuning.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/bump.h"
+#include "daemon/lane/shadow.h"
+
+namespace tern::daemon {
+
+using collective::OpId;
+
+// ---- An op's life -------------------------------------------------------------------------------
+
+void OpTuning::begin(OpId op) {
+  const Lead lead = choices_[op].lead;
+  Choice& choice = choices_[op] = Choice{};
+  choice.lead = lead;
+  const TensorTuning* const tuning = this->tuning(op);
+  if (tuning == nullptr) return;
+  const auto by_node = candidates(op);
+  if (tuning->replay.empty()) {
+    choice.version = tuning->read(by_node, choice.probe_chunks, choice.trial);
+    return;
+  }
+  choice.source = Source::replay;
+  std::fill(by_node.begin(), by_node.end(), tuner::kRaw);
+  if (const auto* record = tuning->replay[lane()].op(use(op))) {
+    std::copy(record->by_node.begin(), record->by_node.end(), by_node.begin());
+    choice.probe_chunks = record->probe_chunks;
+  }
+}
+
+bool OpTuning::compresses(OpId op) const noexcept {
+  const OpEncoding& encoding = core_.lane_op(op).encoding;
+  const collective::Op& about = core_.op(op);
+  if (encoding.tuning == nullptr) {
+    return encoding.lossy || (encoding.lossless && about.plan->may_lose);
+  }
+  const auto* const chosen = &candidates_[std::size_t{op} * core_.nodes()];
+  if (std::any_of(chosen, chosen + core_.nodes(), [](auto one) { return one != tuner::kRaw; })) {
+    return true;
+  }
+  // A tensor of one chunk, which is this lane's, that owes something pays on the two legs.
+  const bool small =
+      core_.bytes(op, about.announced_first.count) <= core_.setup().shape.eager_bytes;
+  return small && encoding.lossy && encoding.tuning->owes(0) != 0;
+}
+
+void OpTuning::announce(OpId op, wire::AnnounceBody& body) const noexcept {
+  const Choice& choice = choices_[op];
+  if (core_.self() != kLeader || tuning(op) == nullptr || choice.source == Source::replay) return;
+  const auto own = candidates_[std::size_t{op} * core_.nodes() + core_.self()];
+  body.lead = static_cast<std::uint8_t>(own + 1);
+  body.lead_is_trial = choice.trial ? 1 : 0;
+  body.candidates = tuning(op)->list();
+}
+
+void OpTuning::hear_lead(OpId op, const wire::AnnounceBody& body) noexcept {
+  const auto candidate = static_cast<std::uint8_t>(body.lead - 1);  // none: OpRecord::kNone
+  choices_[op].lead = {candidate, body.lead_is_trial != 0, body.candidates};
+}
+
+void OpTuning::settle(OpId op) {
+  Choice& choice = choices_[op];
+  const TensorTuning* const tuning = this->tuning(op);
+  if (tuning == nullptr || choice.phase == Phase::settled) return;
+  choice.phase = Phase::settled;
+  if (choice.source == Source::replay) return;
+  const std::uint8_t lead = choice.lead.candidate;
+  if (lead != OpRecord::kNone && choice.lead.list == tuning->list() && tuning->may_use(lead)) {
+    choice.source = Source::lead;
+    choice.overruled = candidate(op, core_.self()) != lead;
+    if (choice.overruled) std::ranges::fill(candidates(op), lead);
+  }
+  if (tuning->logged) log(op);
+}
+
+// A log says from which use on how ops are sent; one that is settled out of turn needs a line.
+void OpTuning::log(OpId op) {
+  const Choice& choice = choices_[op];
+  TensorState& tensor = *core_.lane_op(op).tensor;
+  TensorLaneStats& stats = tensor.lanes[lane()];
+  ChoiceUsed used{choice.version};
+  if (choice.overruled) used = {0, choice.lead.candidate, choice.probe_chunks};
+  const bool in_turn = std::exchange(stats.settled_use, use(op)) + 1 == use(op);
+  const bool same = std::exchange(stats.settled_choice, used.packed()) == used.packed();
+  if (in_turn && same) return;
+  core_.resources().reports.report(event::ChoiceInUse{&group_, tensor.id, use(op), used});
+}
+
+const codec::Recipe& OpTuning::recipe(OpId op, const Block& block) {
+  TensorTuning* const tuning = this->tuning(op);
+  if (tuning == nullptr) return core_.lane_op(op).encoding.recipe;
+  settle(op);
+  Choice& choice = choices_[op];
+  // The first chunks of each owner, whatever the order in which they go out.
+  if (block.leg == wire::Leg::reduce && block.number / core_.nodes() < choice.probe_chunks) {
+    return tuning->recipe(tuner::kRaw);
+  }
+  const tuner::CandidateIndex chosen = candidate(op, block.node);
+  if (choice.source == Source::replay) {
+    const std::uint64_t place =
+        std::uint64_t{block.number} * 2 + (block.leg == wire::Leg::broadcast ? 1 : 0);
+    const auto* const other = tuning->replay[lane()].chunk(use(op), place);
+    return tuning->recipe(other != nullptr ? other->candidate : chosen);
+  }
+  if (choice.source == Source::lead || tuning->version() == choice.version) {
+    return tuning->recipe(chosen);
+  }
+  const tuner::CandidateIndex now = tuning->now(block.node);
+  if (now != chosen) {
+    choice.mixed = true;
+    if (tuning->logged) {
+      core_.resources().reports.report(event::ChunkChoice{&group_, core_.lane_op(op).tensor->id,
+                                                          use(op), block.number, block.leg, now});
+    }
+  }
+  return tuning->recipe(now);
+}
+
+void OpTuning::compare(OpId op, const wire::BlockHeader& header) noexcept {
+  const TensorTuning* const tuning = this->tuning(op);
+  if (tuning == nullptr || (header.flags & wire::kBlockNonfiniteRaw) != 0) return;
+  Choice& choice = choices_[op];
+  choice.alike = choice.alike && tuning->makes(candidate(op, core_.self()), header);
+}
+
+void OpTuning::describe(OpId op, OpRecord& record) const noexcept {
+  if (tuning(op) == nullptr) return;
+  const Choice& choice = choices_[op];
+  record.tuned = 1;
+  record.choice = choice.version;
+  record.alike = choice.alike ? 1 : 0;
+  record.lead = choice.source == Source::lead ? choice.lead.candidate : OpRecord::kNone;
+  record.lead_is_trial = choice.lead.trial ? 1 : 0;
+  record.mixed = choice.mixed ? 1 : 0;
+}
+
+// ---- Samples ------------------------------------------------------------------------------------
+
+bool OpTuning::owns_all(OpId op) const noexcept {
+  const auto& chunks = core_.op(op).chunks;
+  for (std::uint32_t node = 0; node < core_.nodes(); ++node) {
+    if (node != core_.self() && chunks.owned(node) > 0) return false;
+  }
+  return true;
+}
+
+void OpTuning::offer_contribution(OpId op, std::uint32_t number) {
+  if (tuning(op) == nullptr) return;
+  const auto& sharding = core_.op(op).chunks.sharding();
+  const ChunkPart part{sharding.chunk_begin(number),
+                       static_cast<std::uint32_t>(sharding.chunk_size(number))};
+  offer(op, part, core_.lane_op(op).tensor->codec.sender(part.begin));
+}
+
+void OpTuning::offer_grant(OpId op, std::uint32_t index) {
+  if (tuning(op) == nullptr || !owns_all(op)) return;
+  const auto& chunks = core_.op(op).chunks;
+  const std::uint32_t number = chunks.chunk(core_.self(), index);
+  offer(op,
+        {chunks.sharding().chunk_begin(number),
+         static_cast<std::uint32_t>(chunks.sharding().chunk_size(number))},
+        nullptr);
+}
+
+void OpTuning::offer_whole(OpId op) {
+  if (tuning(op) == nullptr) return;
+  const auto count = static_cast<std::uint32_t>(core_.op(op).announced_first.count);
+  offer(op, {0, count}, core_.lane_op(op).tensor->codec.sender(0));
+}
+
+void OpTuning::offer(OpId op, const ChunkPart& part, const float* residual) {
+  Shadow* const shadow = core_.resources().shadow;
+  TensorTuning& tuning = *this->tuning(op);
+  if (shadow == nullptr || !tuning.sample_wanted.load(std::memory_order_relaxed) ||
+      part.elements == 0 || !shadow->has_room(lane())) {
+    return;
+  }
+  tuning.sample_wanted.store(false, std::memory_order_relaxed);
+  const ChunkPart sample{part.begin, std::min(part.elements, Shadow::kSampleElements)};
+  const auto dtype = static_cast<DType>(core_.op(op).announced_first.dtype);
+  shadow->offer(lane(), tuning.number(), dtype, values_.floats(op, sample), residual,
+                core_.lane_op(op).encoding.state_scale);
+  bump(core_.resources().counters->samples, std::uint64_t{1});
+}
+
+}  // namespace tern::daemon

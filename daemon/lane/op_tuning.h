@@ -1,0 +1,110 @@
+#pragma once
+
+// Ops whose recipe the tuner chooses: which candidate each block of an op is sent by, and what is
+// told of it.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "daemon/lane/group_core.h"
+#include "daemon/lane/node_values.h"
+#include "tuner/tensor_policy.h"
+#include "wire/block.h"
+#include "wire/op_frames.h"
+
+namespace tern::daemon {
+
+class OpTuning {
+ public:
+  // An op waits for the slowest of its nodes, so that they had better send it alike: as this node.
+  static constexpr std::uint32_t kLeader = 0;
+
+  // Everything given outlives this. Events name the group by `group`.
+  OpTuning(GroupCore& core, const NodeValues& values, LaneGroup& group)
+      : core_(core),
+        values_(values),
+        group_(group),
+        choices_(core.ops().slots()),
+        candidates_(std::size_t{core.ops().slots()} * core.nodes(), tuner::kRaw) {}
+
+  // ---- In the order of an op's life. Of ops that nothing is chosen for they do nothing. ----
+
+  // The first rank has submitted it: one choice for all of the op, unless a new one comes in its
+  // middle. What the leading node has said of it stays.
+  void begin(collective::OpId op);
+  // Whether its blocks are compressed, as far as it is known, so that it takes the two legs.
+  bool compresses(collective::OpId op) const noexcept;
+  // On the leading node: what the announcement says of it.
+  void announce(collective::OpId op, wire::AnnounceBody& body) const noexcept;
+  // What the leading node has announced. It may come before this node's own submission, and is
+  // judged later.
+  void hear_lead(collective::OpId op, const wire::AnnounceBody& body) noexcept;
+  // Before its first block: all nodes have announced it.
+  void settle(collective::OpId op);
+
+  struct Block {
+    std::uint32_t number = 0;  // of the chunk
+    wire::Leg leg = wire::Leg::reduce;
+    std::uint32_t node = 0;  // the owner that a contribution goes to; this node for a result
+  };
+  // By which recipe it is sent. Valid until the op ends.
+  const codec::Recipe& recipe(collective::OpId op, const Block& block);
+  // A result of another node: whether it was made as here.
+  void compare(collective::OpId op, const wire::BlockHeader& header) noexcept;
+  // What the tuner is to know of an op that has ended.
+  void describe(collective::OpId op, OpRecord& record) const noexcept;
+  void forget(collective::OpId op) noexcept { choices_[op] = Choice{}; }
+
+  // ---- Samples for the shadow, where one is wanted ----
+  void offer_contribution(collective::OpId op, std::uint32_t number);
+  // A node that owns all chunks of an op contributes nothing.
+  void offer_grant(collective::OpId op, std::uint32_t index);
+  void offer_whole(collective::OpId op);
+
+ private:
+  // By which candidate the leading node sends.
+  struct Lead {
+    std::uint8_t candidate = OpRecord::kNone;
+    bool trial = false;
+    std::uint16_t list = 0;  // in which `candidate` is a number
+  };
+  enum class Phase : std::uint8_t { open, settled };
+  // Whose choice the op is sent by.
+  enum class Source : std::uint8_t { own, lead, replay };
+  struct Choice {
+    Phase phase = Phase::open;
+    Source source = Source::own;
+    bool overruled = false;  // the leading node's is not what was chosen here
+    bool mixed = false;      // another choice came in the op's middle
+    bool alike = true;       // no other node sent its results otherwise
+    bool trial = false;      // the choice is made to compare, not to stay
+    std::uint8_t probe_chunks = 0;
+    std::uint32_t version = 0;
+    Lead lead;
+  };
+
+  tuner::CandidateIndex& candidate(collective::OpId op, std::uint32_t node) noexcept {
+    return candidates_[std::size_t{op} * core_.nodes() + node];
+  }
+  std::span<tuner::CandidateIndex> candidates(collective::OpId op) noexcept {
+    return {&candidate(op, 0), core_.nodes()};
+  }
+
+  TensorTuning* tuning(collective::OpId op) const noexcept {
+    return core_.lane_op(op).encoding.tuning;
+  }
+  std::uint64_t use(collective::OpId op) const noexcept { return core_.op(op).key.sequence; }
+  std::uint32_t lane() const noexcept { return core_.setup().shape.lane; }
+  void log(collective::OpId op);
+  bool owns_all(collective::OpId op) const noexcept;
+  void offer(collective::OpId op, const ChunkPart& part, const float* residual);
+
+  GroupCore& core_;
+  const NodeValues& values_;
+  LaneGroup& group_;
+  std::vector<Choice> choices_;                    // by op slot
+  std::vector<tuner::CandidateIndex> candidates_;  // op slot x node; of results at our own
+};
+
+}  // namespace tern::daemon

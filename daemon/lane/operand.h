@@ -1,0 +1,44 @@
+#pragma once
+
+// Where the bytes of a block or of a tensor lie. What encodes, adds and decodes is handed operands
+// and not pointers, so that memory which this processor cannot read needs another executor and no
+// other lane.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/check.h"
+
+namespace tern::daemon {
+
+// Who can read and write the memory.
+enum class Space : std::uint8_t { host };
+
+// Memory that stays where it is while operands refer to it: a client's arena, a pool of slabs.
+struct Region {
+  std::byte* base = nullptr;
+  std::size_t bytes = 0;
+};
+
+// A piece of a region. Owned by: whoever owns the region.
+struct Operand {
+  const Region* region = nullptr;  // null: no operand
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+  Space space = Space::host;
+
+  bool empty() const noexcept { return region == nullptr; }
+  Operand slice(std::uint64_t from, std::uint64_t length) const noexcept {
+    return {region, offset + from, length, space};
+  }
+  bool operator==(const Operand&) const = default;
+};
+
+// REQUIRES: the operand is in host memory.
+inline std::span<std::byte> host_bytes(const Operand& operand) noexcept {
+  TERN_CHECK(operand.space == Space::host && !operand.empty());
+  return {operand.region->base + operand.offset, operand.bytes};
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,98 @@
+#pragma once
+
+// The link of one group, over all its epochs, to one of its nodes: jobs that shared a link would
+// wait for each other's frames.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collective/slots.h"
+#include "daemon/lane/slab_pool.h"
+#include "net/link.h"
+#include "wire/frame.h"
+
+namespace tern::daemon {
+
+class LaneGroup;
+
+// Room for blocks of the broadcast leg, until they are delivered. There are as many as were ever
+// being delivered at once: one, where that happens within the frame.
+class ResultBuffers {
+ public:
+  explicit ResultBuffers(std::size_t bytes) : bytes_(bytes) {}
+
+  std::size_t bytes() const noexcept { return bytes_; }
+  std::uint32_t take() {
+    if (free_.empty()) {
+      buffers_.push_back(std::make_unique<Buffer>());
+      buffers_.back()->bytes.resize(bytes_);
+      buffers_.back()->region = {buffers_.back()->bytes.data(), bytes_};
+      free_.reserve(buffers_.size());
+      return static_cast<std::uint32_t>(buffers_.size() - 1);
+    }
+    const std::uint32_t index = free_.back();
+    free_.pop_back();
+    return index;
+  }
+  void give(std::uint32_t index) noexcept { free_.push_back(index); }
+  Operand operand(std::uint32_t index) const noexcept {
+    return {&buffers_[index]->region, 0, bytes_, Space::host};
+  }
+
+ private:
+  struct Buffer {
+    std::vector<std::byte> bytes;
+    Region region;
+  };
+
+  std::size_t bytes_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+  std::vector<std::uint32_t> free_;
+};
+
+// What a link is filling at the moment.
+struct Receiving {
+  LaneGroup* group = nullptr;
+  collective::OpId op = collective::kNoSlot;  // of a result: pinned until it is delivered
+  collective::ChunkId chunk = collective::kNoSlot;
+  std::uint32_t receive_slab = SlabPool::kNone;
+  bool orphaned = false;  // the slab's chunk has ended: give it back afterwards
+  std::uint32_t eager_slab = SlabPool::kNone;     // of the node's pool
+  std::uint32_t result_buffer = SlabPool::kNone;  // of the peer's
+  bool refused = false;  // the header broke the protocol; the link ends with the frame
+};
+
+struct LanePeer {
+  explicit LanePeer(std::size_t block_bytes) : results(block_bytes) {}
+
+  wire::NodeId id;
+  std::uint64_t group = 0;  // GroupSetup::link
+  std::unique_ptr<net::Link> link;
+  std::uint32_t groups = 0;     // epochs that use it
+  std::uint64_t unused_ns = 0;  // since when none does
+  Receiving receiving;
+  std::vector<std::byte> small;  // payloads of frames that carry no block
+  ResultBuffers results;
+  // For the comparison of its speed with ours: what it was sent and has added of us, what we have
+  // added of it, in bytes of elements; and the same at the last look.
+  struct Work {
+    std::uint64_t sent_bytes = 0, peer_ns = 0;
+    std::uint64_t added_bytes = 0, added_ns = 0;
+  };
+  Work work, work_seen;
+  // The link's count of bytes at the last look at its rate, and when that was.
+  std::uint64_t rate_bytes = 0, rate_ns = 0;
+  std::uint64_t round_trip_ns = 0;  // at the last look at what links share
+  std::string told_carrier;         // what the log has said of it
+  bool lost = false;
+  bool served = false;    // epochs have used it
+  bool reported = false;  // to speak of groups that are not known, though none has used it
+  bool stranger = false;  // it connected without being expected, and where it listens is unknown
+
+  // Whether it can still be sent to.
+  bool is_lost() const { return link->state() == net::LinkState::lost; }
+};
+
+}  // namespace tern::daemon

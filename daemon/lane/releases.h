@@ -1,0 +1,63 @@
+#pragma once
+
+// Tensors and ranks that the conductor wants back, until no op of the group uses them any more.
+
+#include <cstdint>
+#include <vector>
+
+#include "daemon/lane/group_core.h"
+
+namespace tern::daemon {
+
+class Releases {
+ public:
+  // `core` outlives this. Events name the group by `group`.
+  Releases(GroupCore& core, LaneGroup& group) : core_(core), group_(group) {
+    ranks_.reserve(core.setup().local_clients.size());
+  }
+
+  void add_tensor(TensorState* tensor) { tensors_.push_back(tensor); }
+  void add_rank(std::uint32_t local_rank) { ranks_.push_back(local_rank); }
+  // Reports what is free now. Calls forget(local rank) before the conductor hears of a rank.
+  // Returns how much that was.
+  template <typename Forget>
+  int settle(Forget forget) {
+    const std::size_t before = tensors_.size() + ranks_.size();
+    if (before == 0) return 0;
+    EventReports& reports = core_.resources().reports;
+    std::erase_if(ranks_, [&](std::uint32_t rank) {
+      if (uses_rank(rank)) return false;
+      forget(rank);
+      reports.report(event::RankReleased{&group_, rank});
+      return true;
+    });
+    std::erase_if(tensors_, [&](TensorState* tensor) {
+      if (uses_tensor(tensor)) return false;
+      reports.report(event::TensorDropped{&group_, tensor});
+      return true;
+    });
+    return static_cast<int>(before - tensors_.size() - ranks_.size());
+  }
+
+ private:
+  bool uses_rank(std::uint32_t local_rank) const noexcept {
+    for (collective::OpId op = 0; op < core_.ops().slots(); ++op) {
+      const OpRank& rank = core_.lane_ops().ranks(op)[local_rank];
+      if (core_.ops().in_use(op) && rank.present && !rank.told) return true;
+    }
+    return false;
+  }
+  bool uses_tensor(const TensorState* tensor) const noexcept {
+    for (collective::OpId op = 0; op < core_.ops().slots(); ++op) {
+      if (core_.ops().in_use(op) && core_.lane_op(op).tensor == tensor) return true;
+    }
+    return false;
+  }
+
+  GroupCore& core_;
+  LaneGroup& group_;
+  std::vector<TensorState*> tensors_;
+  std::vector<std::uint32_t> ranks_;  // local
+};
+
+}  // namespace tern::daemon

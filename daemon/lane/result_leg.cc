@@ -1,0 +1,193 @@
+#include "daemon/lane/result_leg.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/bump.h"
+#include "daemon/lane/raw_prefix.h"
+
+namespace tern::daemon {
+
+using collective::Action;
+using collective::ActionKind;
+using collective::OpId;
+
+// ---- Results that are made here -----------------------------------------------------------------
+
+BlockRequest ResultLeg::request_for(BlockVerb verb, const Action& action, std::uint32_t number) {
+  FrameMemory& memory = core_.resources().memory;
+  BlockRequest request;
+  request.verb = verb;
+  request.op = action.op;
+  request.number = number;
+  request.node = core_.self();
+  request.action = action;
+  request.cookie = memory.reserve(core_.job(), wire::Leg::broadcast);
+  request.slab = memory.result_slabs().take();
+  request.block = memory.result_slabs().operand(request.slab);
+  return request;
+}
+
+void ResultLeg::finish(const Action& action) {
+  const std::uint32_t number = core_.ops().chunk_number(action.chunk);
+  BlockRequest request = request_for(BlockVerb::finish, action, number);
+  request.recipe = &tuning_.recipe(action.op, {number, wire::Leg::broadcast, core_.self()});
+  request.sum = reduce_.chunks().sum(action.chunk);
+  path_.submit(request);
+}
+
+void ResultLeg::finish_parked(const Action& action) {
+  const std::uint32_t number = core_.op(action.op).chunks.chunk(core_.self(), action.index);
+  BlockRequest request = request_for(BlockVerb::finish_parked, action, number);
+  request.recipe = &core_.lane_op(action.op).encoding.recipe;
+  path_.submit(request);
+}
+
+void ResultLeg::publish(const Action& action) {
+  const std::uint32_t number = core_.op(action.op).chunks.chunk(core_.self(), action.index);
+  BlockRequest request = request_for(BlockVerb::publish, action, number);
+  request.recipe = &core_.lane_op(action.op).encoding.recipe;
+  path_.submit(request);
+}
+
+Operand ResultLeg::part_of(const Operand& whole, OpId op, std::uint32_t number) const {
+  const auto& sharding = core_.op(op).chunks.sharding();
+  return whole.slice(core_.bytes(op, sharding.chunk_begin(number)),
+                     core_.bytes(op, sharding.chunk_size(number)));
+}
+
+std::uint32_t ResultLeg::root_rank(OpId op) const {
+  const auto& ranks = core_.setup().shape.ranks[core_.self()];
+  const auto found = std::find(ranks.begin(), ranks.end(), core_.op(op).announced_first.root);
+  return static_cast<std::uint32_t>(found - ranks.begin());
+}
+
+BorrowedMemory ResultLeg::lend(const BlockRequest& request, const BlockCompletion& completion,
+                               Operand& body) {
+  FrameMemory& memory = core_.resources().memory;
+  if (completion.form == BlockForm::encoded || completion.form == BlockForm::elements) {
+    body = request.block.slice(0, completion.bytes);
+    return {nullptr, collective::kNoSlot, &memory.result_slabs(), request.slab};
+  }
+  memory.result_slabs().give(request.slab);
+  if (completion.form == BlockForm::sum) {
+    body = request.sum.slice(0, completion.bytes);
+    return {nullptr, collective::kNoSlot, &memory.accumulators(),
+            reduce_.chunks().lend_sum(request.action.chunk)};
+  }
+  body = part_of(core_.lane_ops().ranks(request.op)[root_rank(request.op)].input, request.op,
+                 request.number);
+  core_.pin(request.op);
+  return {&owner_, request.op, nullptr, SlabPool::kNone};
+}
+
+void ResultLeg::made(const BlockRequest& request, const BlockCompletion& completion) {
+  const Action& action = request.action;
+  const OpId op = request.op;
+  FrameMemory& memory = core_.resources().memory;
+  const bool parked = completion.form == BlockForm::parked;
+  const std::uint32_t receivers = core_.nodes() - 1;
+  if (parked || receivers == 0) {
+    memory.result_slabs().give(request.slab);
+    memory.withdraw(request.cookie);
+  } else {
+    Operand body;
+    const BorrowedMemory lent = lend(request, completion, body);
+    BlockFrame frame{core_.block_header(wire::Leg::broadcast, op, request.number),
+                     {},
+                     host_bytes(body),
+                     request.cookie};
+    const auto elements =
+        static_cast<std::uint32_t>(core_.op(op).chunks.sharding().chunk_size(request.number));
+    RawPrefix prefix;
+    if (completion.form != BlockForm::encoded) {
+      frame.header.flags = wire::kFlagRawBlock;
+      frame.prefix = prefix.write(core_.op(op), elements, completion.nonfinite);
+    }
+    core_.lane_op(op).count_sent(core_.bytes(op, elements), frame.prefix.size() + frame.body.size(),
+                                 receivers);
+    memory.lend(request.cookie, receivers, lent);
+    core_.send_to_all(frame);
+    if (completion.problem != nullptr) {
+      core_.ops().fail(op, {Errc::internal, collective::kNoRank, completion.problem});
+    }
+  }
+  if (action.kind == ActionKind::finish) reduce_.release(action.chunk);
+  if (parked) {
+    core_.ops().parked(action);
+  } else {
+    core_.ops().done(action);
+  }
+}
+
+// ---- Results of other nodes ---------------------------------------------------------------------
+
+bool ResultLeg::place(std::uint32_t node, const wire::FrameHeader& header,
+                      net::PayloadPlace& place) {
+  OpId op = collective::kNoSlot;
+  if (!core_.ops().expect_result(node, {header.tensor, header.op_seq}, header.chunk, op)) {
+    return false;
+  }
+  if (op == collective::kNoSlot) return true;
+  LanePeer& peer = core_.peer(node);
+  if (header.payload_bytes > peer.results.bytes() ||
+      header.payload_bytes < wire::kBlockHeaderBytes) {
+    return false;
+  }
+  Receiving& receiving = peer.receiving;
+  receiving.op = op;
+  receiving.result_buffer = peer.results.take();
+  core_.pin(op);
+  const auto buffer = host_bytes(peer.results.operand(receiving.result_buffer));
+  const OpRank& rank = core_.lane_ops().ranks(op)[0];
+  const std::uint64_t elements = core_.op(op).chunks.sharding().chunk_size(header.chunk);
+  // Plain elements go straight to the first rank's output; no other copy is made.
+  if ((header.flags & wire::kFlagRawBlock) != 0 && rank.present &&
+      header.payload_bytes == wire::kBlockHeaderBytes + core_.bytes(op, elements)) {
+    place.prefix = buffer.first(wire::kBlockHeaderBytes);
+    place.body = host_bytes(part_of(rank.output, op, header.chunk));
+  } else {
+    place.body = buffer.first(header.payload_bytes);
+  }
+  return true;
+}
+
+void ResultLeg::accept(std::uint32_t node, const wire::FrameHeader& header,
+                       const net::PayloadPlace& place) {
+  LanePeer& peer = core_.peer(node);
+  const Receiving& receiving = peer.receiving;
+  if (receiving.op == collective::kNoSlot) return;
+  BlockRequest request;
+  request.verb = BlockVerb::deliver;
+  request.in_place = !place.prefix.empty();
+  request.op = receiving.op;
+  request.number = header.chunk;
+  request.node = node;
+  request.slab = receiving.result_buffer;
+  request.block = peer.results.operand(request.slab)
+                      .slice(0, request.in_place ? place.prefix.size() : place.body.size());
+  core_.ops().delivering(node, request.op);
+  if (core_.op(request.op).failed) return delivered(request, {});
+  path_.submit(request);
+}
+
+void ResultLeg::delivered(const BlockRequest& request, const BlockCompletion& completion) {
+  const OpId op = request.op;
+  core_.peer(request.node).results.give(request.slab);
+  if (core_.op(op).failed) {
+    core_.ops().not_delivered(request.node, op);
+  } else if (completion.problem != nullptr) {
+    bump(core_.resources().counters->bad_blocks, std::uint64_t{1});
+    char text[160];
+    std::snprintf(text, sizeof(text), "result of node %u for chunk %u: %s", request.node,
+                  request.number, completion.problem);
+    core_.ops().fail(op, {Errc::corrupt_data, collective::kNoRank, text});
+    core_.ops().not_delivered(request.node, op);
+  } else {
+    tuning_.compare(op, completion.header);
+    core_.ops().delivered(request.node, op);
+  }
+  owner_.frame_acked(op);  // what the frame had pinned
+}
+
+}  // namespace tern::daemon

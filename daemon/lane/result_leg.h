@@ -1,0 +1,49 @@
+#pragma once
+
+// The way of results: an owner encodes its sum once, or a root its values, delivers it here, and
+// sends the same bytes to all; elsewhere it is delivered to the outputs.
+
+#include <cstdint>
+
+#include "daemon/lane/block_path.h"
+#include "daemon/lane/group_core.h"
+#include "daemon/lane/op_tuning.h"
+#include "daemon/lane/reduce_leg.h"
+
+namespace tern::daemon {
+
+class ResultLeg {
+ public:
+  // Everything given outlives this. Sums are the reduce leg's. `owner` is told when frames have let
+  // go of an op's memory.
+  ResultLeg(GroupCore& core, OpTuning& tuning, BlockPath& path, ReduceLeg& reduce,
+            MemoryOwner& owner)
+      : core_(core), tuning_(tuning), path_(path), reduce_(reduce), owner_(owner) {}
+
+  // ---- Actions, and what follows when their blocks are done ----
+  void finish(const collective::Action& action);
+  void finish_parked(const collective::Action& action);
+  void publish(const collective::Action& action);
+  void made(const BlockRequest& request, const BlockCompletion& completion);
+
+  // ---- Frames. False: the peer has broken the protocol. ----
+  bool place(std::uint32_t node, const wire::FrameHeader& header, net::PayloadPlace& place);
+  void accept(std::uint32_t node, const wire::FrameHeader& header, const net::PayloadPlace& place);
+  void delivered(const BlockRequest& request, const BlockCompletion& completion);
+
+ private:
+  BlockRequest request_for(BlockVerb verb, const collective::Action& action, std::uint32_t number);
+  Operand part_of(const Operand& whole, collective::OpId op, std::uint32_t number) const;
+  std::uint32_t root_rank(collective::OpId op) const;
+  // What the frame borrows, and where its body is.
+  BorrowedMemory lend(const BlockRequest& request, const BlockCompletion& completion,
+                      Operand& body);
+
+  GroupCore& core_;
+  OpTuning& tuning_;
+  BlockPath& path_;
+  ReduceLeg& reduce_;
+  MemoryOwner& owner_;
+};
+
+}  // namespace tern::daemon

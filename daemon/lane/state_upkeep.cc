@@ -1,0 +1,111 @@
+#include "daemon/lane/state_upkeep.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "shm/sharding.h"
+
+namespace tern::daemon {
+
+using collective::OpId;
+
+template <typename Use>
+bool StateUpkeep::for_each_chunk(const TensorState& tensor, Use use) const {
+  const collective::GroupShape& shape = ops_.shape();
+  const auto sharding = shm::make_sharding({.tensor = tensor.id,
+                                            .sequence = 0,
+                                            .count = tensor.count,
+                                            .dtype = tensor.dtype,
+                                            .chunk_bytes = shape.chunk_bytes,
+                                            .nodes = shape.nodes(),
+                                            .lanes = shape.lanes,
+                                            .one_lane = tensor.one_lane});
+  for (std::uint64_t i = 0; i < sharding.chunk_count; ++i) {
+    if (sharding.lane(i) == shape.lane && !use(static_cast<std::uint32_t>(i))) return false;
+  }
+  return true;
+}
+
+std::uint64_t StateUpkeep::lose(OpId op) {
+  const std::uint64_t resets = forget_parked(op) + lose_streams(op);
+  // The first rank that leaves ends ops, and the last one the epoch.
+  if (ops_.op(op).status == Errc::group_left) doubt(op);
+  return resets;
+}
+
+// What a failed op had parked is neither sum nor residual any more.
+std::uint64_t StateUpkeep::forget_parked(OpId op) {
+  const auto parked = ops_.parked_indices(op);
+  const auto& chunks = ops_.op(op).chunks;
+  for (const std::uint32_t index : parked) {
+    const std::uint32_t number = chunks.chunk(ops_.shape().node, index);
+    std::fill_n(lane_ops_[op].tensor->codec.sender(chunks.sharding().chunk_begin(number)),
+                chunks.sharding().chunk_size(number), 0.0f);
+  }
+  return parked.size();
+}
+
+// A failed op may have moved one end of a stream and not the other, and it may have failed on this
+// node alone. What we send begins anew. What we receive is refused until it does, which the next
+// announcement asks of the others.
+std::uint64_t StateUpkeep::lose_streams(OpId op) {
+  TensorState* const tensor = lane_ops_[op].tensor;
+  if (tensor == nullptr || !tensor->codec.has_streams()) return 0;
+  restart_streams(*tensor);
+  for_each_chunk(*tensor, [tensor](std::uint32_t chunk) {
+    tensor->codec.lose_received(chunk);
+    return true;
+  });
+  lane_of(*tensor).streams_lost = true;
+  return 1;
+}
+
+void StateUpkeep::doubt(OpId op) {
+  const LaneOp& data = lane_ops_[op];
+  if (data.tensor == nullptr || !data.encoding.lossy || !ops_.op(op).started) return;
+  data.tensor->doubtful.store(true, std::memory_order_relaxed);
+}
+
+void StateUpkeep::doubt_all() {
+  for (OpId op = 0; op < ops_.slots(); ++op) {
+    if (ops_.in_use(op)) doubt(op);
+  }
+}
+
+void StateUpkeep::restart_streams(TensorState& tensor) {
+  if (!tensor.codec.has_streams()) return;
+  for_each_chunk(tensor, [&tensor](std::uint32_t chunk) {
+    tensor.codec.sender_step(chunk) = 0;
+    return true;
+  });
+}
+
+bool StateUpkeep::take_lost(TensorState& tensor) noexcept {
+  return std::exchange(lane_of(tensor).streams_lost, false);
+}
+
+void StateUpkeep::move(const StateMove& move, event::StateMoved& outcome) {
+  const auto fail = [&outcome](Errc code, const char* text) {
+    outcome.code = code;
+    outcome.text = Sentence(text);
+  };
+  for (OpId op = 0; op < ops_.slots(); ++op) {
+    if (ops_.in_use(op) && !ops_.op(op).completing && lane_ops_[op].tensor == move.tensor) {
+      return fail(Errc::would_block, "operations on the tensor are in flight: wait for them first");
+    }
+  }
+  TensorState& tensor = *move.tensor;
+  const bool sound = for_each_chunk(tensor, [&](std::uint32_t chunk) {
+    if (!move.imports) {
+      move.part.export_chunk(tensor.codec, chunk, move.room);
+      return true;
+    }
+    if (tensor.tuning && codec::needs_residual(tensor.recipe)) tensor.tuning->owes(chunk) = 1;
+    return move.same_layout ? move.part.import_chunk(tensor.codec, chunk,
+                                                     move.room.subspan(move.own, move.part.bytes()))
+                            : move.part.refold_chunk(tensor.codec, chunk, move.room);
+  });
+  if (!sound) return fail(Errc::invalid_argument, "the state holds values that are not finite");
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,52 @@
+#pragma once
+
+// The codec state of tensors on one lane when it cannot go on as it was: after failures, for
+// checkpoints, at the end of an epoch.
+
+#include <cstdint>
+#include <span>
+
+#include "collective/group_ops.h"
+#include "daemon/lane/lane_exchange.h"
+#include "daemon/lane/lane_ops.h"
+#include "daemon/tensor/state_part.h"
+
+namespace tern::daemon {
+
+class StateUpkeep {
+ public:
+  // Everything given outlives this.
+  StateUpkeep(const collective::GroupOps& ops, const LaneOps& lane_ops)
+      : ops_(ops), lane_ops_(lane_ops) {}
+
+  // A failed op: what it has moved at one end of a stream only, and what it has parked, is lost.
+  // Returns how many parts of the state are zero again.
+  std::uint64_t lose(collective::OpId op);
+  // How much of what the residual was about has been delivered, nobody knows.
+  void doubt(collective::OpId op);
+  // Of all ops in flight, when the epoch ends.
+  void doubt_all();
+  // Another node has lost blocks of the tensor's streams: what this one sends begins anew. Readers
+  // follow when they see step 0.
+  void restart_streams(TensorState& tensor);
+  // Whether it has lost blocks of the tensor's streams since the last announcement, which is to say
+  // so.
+  bool take_lost(TensorState& tensor) noexcept;
+  // Exports or imports the records of this lane's chunks.
+  void move(const StateMove& move, event::StateMoved& outcome);
+
+ private:
+  // Calls use(chunk) for this lane's chunks until one returns false.
+  template <typename Use>
+  bool for_each_chunk(const TensorState& tensor, Use use) const;
+  std::uint64_t forget_parked(collective::OpId op);
+  std::uint64_t lose_streams(collective::OpId op);
+  TensorLaneStats& lane_of(TensorState& tensor) const noexcept {
+    return tensor.lanes[ops_.shape().lane];
+  }
+
+  const collective::GroupOps& ops_;
+  const LaneOps& lane_ops_;
+};
+
+}  // namespace tern::daemon
