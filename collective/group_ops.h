@@ -105,7 +105,7 @@ struct Action {
 
 struct Op {
   OpKey key;
-  wire::AnnounceBody said;  // what the first that spoke of the op said; `rank` is who
+  wire::AnnounceBody said;  // the first announcement; later ones must match it. `rank` sent it
   bool described = false;
   bool started = false;  // all nodes have announced
   bool failed = false;
