@@ -180,8 +180,8 @@ Prediction TensorPolicy::predicted(CandidateIndex candidate,
 
 // ---- Decision
 
-// One recipe for both legs: two would gain a few percent at best (docs/tuner.md), and all nodes
-// would have to find the same two.
+// One recipe for both legs. Two gain a few percent in most simulated cases, and about a fifth where
+// 3LC stalls (docs/tuner.md, "to best pair"); but all nodes would have to find the same two.
 TensorPolicy::Pair TensorPolicy::best_pair(const Circumstances& circumstances,
                                            const Outlook& outlook, double& ns) const noexcept {
   Pair best;
