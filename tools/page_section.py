@@ -5,8 +5,9 @@ import re
 LINE_COLUMNS = 100
 # What stays in one piece: a link, a code span, a word.
 PIECE = re.compile(r"(?:\[[^\]]*\]\([^)]*\)|`[^`]*`|\S)+")
-# A line must not begin with what Markdown takes for a list, a heading, a quotation or a table.
-NO_LINE_BEGIN = re.compile(r"(?:[-+*>|]|#+|\d+[.)])$")
+# A line must not begin with what Markdown takes for a list, a heading, a quotation or a table, nor
+# with the unit of the number before it.
+NO_LINE_BEGIN = re.compile(r"(?:[-+*>|]|#+|\d+[.)]|%[.,;:]?)$")
 ITEM = re.compile(r"\s*(?:[-*+]|\d+\.)\s+")
 KEPT = re.compile(r"\s*(?:\||#|!\[|<!--|>)")
 
