@@ -140,7 +140,7 @@ OpParts TensorPolicy::parts(const Pair& pair, const Circumstances& circumstances
              : parts_of(shape_, reduce, broadcast, circumstances.lane, circumstances.round_trip_ns);
 }
 
-// The mean over what the slowest link has delivered of late, and not the time at the mean rate: a
+// The mean of the times at the recent rates of the slowest link, and not the time at their mean: a
 // link that is slow now and then costs more than its mean says. `speedup` asks for another link.
 double TensorPolicy::model_ns(const Pair& pair, const Circumstances& circumstances,
                               const Outlook& outlook, double speedup) const noexcept {
