@@ -65,7 +65,7 @@ struct DeliveryRate {
   double bytes_per_s = 0.0;  // 0: it does not know
   // The sender had too little to send, so that the carrier may be faster.
   bool limited = true;
-  std::uint64_t round_trip_ns = 0;  // the shortest of late
+  std::uint64_t round_trip_ns = 0;  // the shortest recent one
 };
 
 // What a connection travels on, for people. The texts live until the next poll().

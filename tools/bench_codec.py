@@ -146,7 +146,8 @@ def related(row, measured):
 
 def markdown(rows):
     return markdown_table(
-        ("codec", "recipe", "target", "prototype GB/s", "GB/s", "of the pass", "aim", "", "why"),
+        ("codec", "recipe", "target", "prototype GB/s", "GB/s", "of the pass", "aim", "",
+         "supposed cause"),
         [(row["aim"], f"`{row['recipe']}`", row["target"], row["prototype_gb_per_s"],
           f"{row['gb_per_s']:.2f}", f"{row['measured']:.2f}", f"{row['limit']:.2f}",
           "met" if row["met"] else "**missed**", row["why"])

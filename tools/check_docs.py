@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Finds dead relative links in the Markdown files, anchors included.
+"""Finds dead relative links in the Markdown files, anchors included, and lines of more than 100
+columns outside tables and code.
 
-    check_docs.py [ROOT]        exit status 1 and one line for each dead link
-    check_docs.py --self-test   proves on made-up pages that dead links are found
+    check_docs.py [ROOT]        exit status 1 and one line for each finding
+    check_docs.py --self-test   proves on made-up pages that both are found
 """
 
 import re
@@ -10,6 +11,7 @@ import sys
 import urllib.parse
 
 import lint_check
+from page_section import LINE_COLUMNS
 
 LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)")
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*\s*$")
@@ -40,9 +42,21 @@ def anchors_of(text):
     return anchors
 
 
+def long_lines(text):
+    """(number, columns) of the lines that are too long; tables and fenced blocks cannot be wrapped."""
+    fenced = False
+    for number, line in enumerate(text.split("\n"), start=1):
+        if FENCE.match(line):
+            fenced = not fenced
+        elif not fenced and not line.lstrip().startswith("|") and len(line) > LINE_COLUMNS:
+            yield number, len(line)
+
+
 def check_page(root, name):
     page = root / name
     text = page.read_text(encoding="utf-8")
+    for number, columns in long_lines(text):
+        yield f"{name}:{number}: {columns} columns; instead: {LINE_COLUMNS} at most"
     for number, line in lines_outside_code(text):
         for target in LINK.findall(line):
             if re.match(r"[a-z][a-z0-9+.-]*:", target):
@@ -62,15 +76,18 @@ def check(root):
 
 
 def self_test():
+    long = "x" * (LINE_COLUMNS + 1)
     tree = {
         "README.md": "# A title\n[good](docs/a.md) [good](docs/a.md#second-part) [good](#a-title)\n"
                      "[web](https://example.org/x)\n```\n[in code](nowhere.md)\n```\n"
                      "[dead](docs/b.md)\n",
         "docs/a.md": "## Second part\n[up](../README.md)\n[dead](#third-part)\n[dead](a.cc)\n",
+        "docs/wide.md": f"{long}\n| {long} |\n```\n{long}\n```\n{long[:LINE_COLUMNS]}\n",
     }
-    expected = ["README.md:7", "docs/a.md:3", "docs/a.md:4"]
+    expected = ["README.md:7", "docs/a.md:3", "docs/a.md:4", "docs/wide.md:1"]
     return lint_check.self_test(check, tree, expected, lint_check.place,
-                                f"{len(expected)} made-up dead links found, 5 good ones passed")
+                                "3 made-up dead links and a long line found, 5 good links and 3 "
+                                "lines passed")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """Operations and memory traffic of each stage, argued from the code rather than measured."""
 
-COST_TABLE = """Operations are additions, comparisons, shifts and the like of one value, of which a
-vector of 8 or 16 is done at a time. Bytes are those that cross the second-level cache when a chunk of
-256 KiB is encoded, b bits a code: the chunk's sums and codes stay in it between passes, so that the
-passes over them cost operations only. Every encoder reads the value (4 bytes) and writes b/8; error
-feedback reads and writes the residual, 8 bytes more, a shift likewise at both ends. The yardstick
-`e[i] += x[i]` is one operation and 12 bytes.
+COST_TABLE = """Operations are additions, comparisons, shifts and the like of one value; a processor
+does 8 or 16 of them at a time as a vector. Bytes are those that cross the second-level cache when a
+chunk of 256 KiB is encoded, with b bits a code. The chunk's sums and codes stay in that cache
+between passes, so that the passes over them cost operations only. Every encoder reads the value (4
+bytes) and writes b/8. Error feedback reads and writes the residual, which is 8 bytes more; a shift
+does so at both ends. The yardstick `e[i] += x[i]` is one operation and 12 bytes.
 
 | stage | operations of a value, encode | decode | bytes, encode | complexity, working memory |
 |---|---|---|---|---|

@@ -309,8 +309,8 @@ def in_short(result):
         f"{of(weights, 'ef21(3lc:s=1)', 'bits_per_value')} bits, `bf16` "
         f"{of(weights, 'none(bf16)', 'error')} with 16. The price is a copy at the sender and at every "
         "reader, and a first step of 32 bits. (ternd compresses tensors of the roles `gradient` and "
-        "`delta` with loss; those of the role `weights` it sends bit for bit, so that such a recipe is "
-        "for weights that are sent as a `delta`.)",
+        "`delta` with loss, and sends tensors of the role `weights` bit for bit. Such a recipe is "
+        "therefore for weights that are sent as a `delta`.)",
     ]
     return "\n".join(f"* {line}" for line in lines)
 
@@ -339,7 +339,8 @@ def section(result):
         f"`{plan.TENSOR}`, and measures every recipe on steps {plan.LATE.start} to "
         f"{plan.LATE.stop - 1}. [benchmarks.md](benchmarks.md#recorded-tensors) says what the columns "
         "are and how to run a recipe on tensors of one's own; `tools/study.py --extra FOLDER` adds "
-        f"such to the study. Measured on {result['processor']}, {result['cores']} cores, one thread, "
+        f"such tensors to the study. Measured on {result['processor']}, {result['cores']} cores, "
+        "one thread, "
         f"tensors of {result['size_mib']} MiB, chunks of 256 KiB. Encode and decode are speeds by "
         "that of the pass `e[i] += x[i]`; state is bytes a value, at the sender + at each reader; "
         "*pays below* is the link in Gbit/s below which encoding, sending and decoding one after the "
@@ -353,7 +354,10 @@ def section(result):
         "end: max(1/E, 1/(ratio W), 1/D). Beyond the link at which a recipe's coder is the slowest of "
         "the three, more ratio buys nothing. *Sums* are those over all steps: with error feedback, or "
         "an unbiased recipe, they are much nearer than any one step. The figure is how many times "
-        "faster than raw.",
+        "faster than raw. Raw is charged for the link alone, and not for the processor time of "
+        "copying, checking and adding its bytes. That is why raw wins at 100 Gbit/s here, while in "
+        "the [tuner's simulation](tuner.md#what-it-makes-of-simulated-links), which charges raw for "
+        "this time, `3lc:s=1` takes 69 % less time than raw there.",
         *(links(data) for data in sets),
         "![Times faster than raw against the link](images/study_links.png)",
         "![Error against bits](images/study_error.png)",
@@ -367,15 +371,16 @@ def section(result):
         "![Bits with each coder](images/study_coders.png)",
         "### Dynamic and static codebooks",
         book_sentence(result["books"]) + " A dynamic book must count the codes first and travels in "
-        "every block; a static one does neither, and is wrong where the data are not what it learnt.",
+        "every block. A static book needs neither, and fits badly where the data are not what it learnt.",
         books(result["books"]),
         "### Lloyd against uniform levels",
         lloyd_sentence(sets),
         lloyd(sets),
         "### Lossless",
         "Signs and mantissas are noise; only exponents shrink, and they are a smaller part of wider "
-        "types. `xordelta` sends what differs from the values before: that helps weights, most of all "
-        "in bf16, of which a step changes few; gradients have nothing to differ from.",
+        "types. `xordelta` sends what differs from the values before. That helps weights, most of all "
+        "in bf16, because a step changes few bf16 values. Gradients have no earlier values to differ "
+        "from.",
         lossless(result["lossless"]),
         "### What a value costs",
         COST_TABLE,

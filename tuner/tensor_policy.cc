@@ -140,7 +140,7 @@ OpParts TensorPolicy::parts(const Pair& pair, const Circumstances& circumstances
              : parts_of(shape_, reduce, broadcast, circumstances.lane, circumstances.round_trip_ns);
 }
 
-// The mean over what the slowest link has delivered of late, and not the time at the mean rate: a
+// The mean of the times at the recent rates of the slowest link, and not the time at their mean: a
 // link that is slow now and then costs more than its mean says. `speedup` asks for another link.
 double TensorPolicy::model_ns(const Pair& pair, const Circumstances& circumstances,
                               const Outlook& outlook, double speedup) const noexcept {
@@ -180,8 +180,8 @@ Prediction TensorPolicy::predicted(CandidateIndex candidate,
 
 // ---- Decision
 
-// One recipe for both legs: two would gain a few percent at best (docs/tuner.md), and all nodes
-// would have to find the same two.
+// One recipe for both legs. Two gain a few percent in most simulated cases, and about a fifth where
+// 3LC stalls (docs/tuner.md, "to best pair"); but all nodes would have to find the same two.
 TensorPolicy::Pair TensorPolicy::best_pair(const Circumstances& circumstances,
                                            const Outlook& outlook, double& ns) const noexcept {
   Pair best;

@@ -152,8 +152,8 @@ void Tuner::observe_sample(TensorKey key, const SampleMeasurement& sample) {
 }
 
 // What a carrier calls a round trip is that of its packets. An op that needs one hop in place of
-// four saves the wake-ups too, which for a small one are most of its time. The least of late
-// counts: the rest is how much later other ranks submit.
+// four saves the wake-ups too, which for a small one are most of its time. The shortest
+// recent time counts: the rest is how much later other ranks submit.
 void Tuner::learn_hop(Tensor& tensor, const SentOp& op) const {
   constexpr double kForget = 1.02;
   const OpShape& shape = tensor.policy->shape();

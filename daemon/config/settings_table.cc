@@ -120,7 +120,7 @@ constexpr std::array kSettings{
     number("local", "control_socket", Kind::text, &Config::control_socket, 1, kSocketPath, kRestart,
            "Path of the socket of ternctl."),
     plain("local", "control_socket_mode", Kind::mode, &Config::control_socket_mode, kRestart,
-          "File mode of control_socket: who may ask at all; each sees his own jobs."),
+          "File mode of control_socket: who may ask at all; users see their own jobs."),
     number("local", "observers", Kind::text, &Config::observers, 0, 4'000, kReload,
            "Users, and with @ groups, that see the jobs of all users: alice, 1000, @gpu, @1001."),
     number("local", "administrators", Kind::text, &Config::administrators, 0, 4'000, kReload,

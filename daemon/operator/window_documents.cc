@@ -22,12 +22,10 @@ std::string counters_markdown() {
   std::string text =
       "# Counters, metrics and events\n\n"
       "This page is printed by `ternd --print-counters-markdown`; a test compares the two.\n\n"
-      "Counters are shown by `ternctl counters`, are in the [counters file](counters-file.md), and "
-      "with\n`metrics_listen` become metrics for Prometheus. A counter only grows, from the start "
-      "of "
-      "the daemon; a\ngauge goes up and down. Unit 1 is a number of things. As metrics times are "
-      "in "
-      "seconds.\n\n"
+      "`ternctl counters` shows the counters. They are in the\n"
+      "[counters file](counters-file.md), and with `metrics_listen` they become metrics for\n"
+      "Prometheus. A counter only grows, from the start of the daemon; a gauge goes up and down.\n"
+      "The unit 1 is a plain number. Metrics give times in seconds.\n\n"
       "## Counters of the conductor\n";
   text += kHead;
   for (const auto& row : conductor_counters()) text += counter_row(row.text);

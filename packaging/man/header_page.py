@@ -22,7 +22,7 @@ END = """.SH SEE ALSO
 .BR ternctl (1),
 .BR ternd (8)
 """
-SECTION = re.compile(r"/\* -{4} (.+?) -+\n \*/\n")
+SECTION = re.compile(r"/\* -{4} (.+?) -+ \*/\n")
 
 
 def escaped(line):

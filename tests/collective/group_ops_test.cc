@@ -49,7 +49,8 @@ TEST(GroupOps, MinimalRoomIsEnough) {
   }
 }
 
-// A and B submit X then Y; C submits Y, waits for it, and only then submits X.
+// docs/architecture.md, "Why grants": A and B submit X then Y; C submits Y, waits for it, and only
+// then submits X.
 // With room for one chunk an owner that reserved it for X as soon as it had X itself would never
 // get to Y.
 TEST(GroupOps, AnOpThatOneRankHasNotSubmittedDoesNotBlockTheNext) {

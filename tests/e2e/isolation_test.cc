@@ -1,5 +1,5 @@
-// Two users of one machine: what the second sees and can do of the first one's, and how much he can
-// take.
+// Two users of one machine: what the second sees of the first user's jobs, and how much the second
+// can do and take.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -13,10 +13,11 @@
  *    it.
  *  - Timeouts are milliseconds; 0 does not wait, TERN_FOREVER waits without limit. A daemon that
  *    dies ends every wait with TERN_ERR_DAEMON_LOST.
- *  - Sizes of structs: every options struct begins with struct_size. Initialise it with the _INIT
- *    macro beside it; fields that a later version adds are then zero, which always means "as
- *    before". A field in use that the library does not know gives TERN_ERR_UNSUPPORTED; of a struct
- *    that the library fills, as much is filled as the program has, and the rest is zero.
+ *  - Sizes of structs: every options struct begins with struct_size. Initialise the struct with the
+ *    _INIT macro beside it. A field that a later version adds is then zero, which always means "as
+ *    before". If a program uses a field that the library does not know, the call returns
+ *    TERN_ERR_UNSUPPORTED. A struct that the library fills is filled as far as struct_size says;
+ *    fields that the library does not know become zero.
  */
 #ifndef TERN_TERN_H
 #define TERN_TERN_H
@@ -37,8 +38,7 @@ extern "C" {
 #define TERN_ABI_VERSION 1
 #define TERN_FOREVER (-1)
 
-/* ---- Errors -------------------------------------------------------------------------------------
- */
+/* ---- Errors ---------------------------------------------------------------------------------- */
 
 typedef int32_t tern_status;
 enum {
@@ -90,8 +90,7 @@ TERN_API const char* tern_error_detail(void);
 /* The version of the library, "0.1.0". */
 TERN_API const char* tern_version(void);
 
-/* ---- Types --------------------------------------------------------------------------------------
- */
+/* ---- Types ----------------------------------------------------------------------------------- */
 
 typedef enum {
   TERN_F32 = 0,
@@ -112,19 +111,21 @@ typedef enum {
   TERN_PRODUCT = 4
 } tern_reduction;
 
-/* What a tensor is to the application. Only gradients and deltas may ever travel lossily. */
+/* What a tensor is to the application. Only gradients and deltas may ever travel lossily, and they
+ * do so by default: a gradient or delta without a recipe of its own has the daemon's setting
+ * default_gradient_recipe, which is "auto" at the level balanced unless the operator changes it.
+ * Use TERN_EXACT, TERN_WEIGHTS or `exempt` for values that must arrive bit for bit. */
 typedef enum { TERN_EXACT = 0, TERN_GRADIENT = 1, TERN_DELTA = 2, TERN_WEIGHTS = 3 } tern_role;
 
 typedef struct tern_client tern_client;
 typedef struct tern_group tern_group;
 typedef struct tern_tensor tern_tensor;
 
-/* Names one submitted operation of one client until the wait or test that reports its end. Never 0.
- */
+/* Names one submitted operation of one client, until a wait or test reports the operation's end.
+ * Never 0. */
 typedef uint64_t tern_ticket;
 
-/* ---- Connection ---------------------------------------------------------------------------------
- */
+/* ---- Connection ------------------------------------------------------------------------------ */
 
 typedef struct {
   uint32_t struct_size;
@@ -132,8 +133,8 @@ typedef struct {
   const char* socket_path; /* NULL: $TERN_SOCKET, else /run/tern/ternd.sock */
   const char* job;         /* label of the job, 1..63 bytes; NULL: $TERN_JOB, else "default".
                               Codec state is kept per user, job and tensor name. */
-  uint64_t arena_bytes;    /* address space for tern_alloc and copies; 0: 1 GiB. Pages cost memory
-                              only once touched. Counted against the user's quota. */
+  uint64_t arena_bytes;    /* address space for tern_alloc and copies; 0: 1 GiB. A page takes memory
+                              once it is touched. Counts against the user's quota. */
   int64_t timeout_ms; /* for the whole hand-shake, and for every later request to the daemon that
                          has no timeout of its own (mint, leave, declare, ...); 0: 5000 */
 } tern_connect_options;
@@ -156,8 +157,7 @@ TERN_API tern_status tern_alloc(tern_client* client, size_t bytes, void** memory
 /* Gives memory of tern_alloc back. NULL is ignored. Must not be used by an operation in flight. */
 TERN_API tern_status tern_free(tern_client* client, void* memory);
 
-/* ---- Groups -------------------------------------------------------------------------------------
- */
+/* ---- Groups ---------------------------------------------------------------------------------- */
 
 /* Names a group and proves the right to join it; printable text, zero-terminated. It travels from
  * the rank that mints it to the others by the application's own means (a file, torchrun's store,
@@ -172,21 +172,23 @@ TERN_API tern_status tern_group_mint(tern_client* client, tern_group_id* id);
 typedef struct {
   uint32_t struct_size;
   int32_t rank;          /* 0 .. size-1, each taken once */
-  int32_t size;          /* the same on all ranks, 1 .. 1024 */
+  int32_t size;          /* the same on all ranks, 1 .. 1024, on at most 64 nodes with at most 64
+                            ranks each */
   uint32_t verify;       /* 1: compare the results' checksums across ranks after every operation */
   uint64_t seed;         /* for recipes that draw random numbers; the same on all ranks */
-  int64_t timeout_ms;    /* how long to wait for the other ranks; 0: 60000. It takes up to
-                            a second more to end the wait, and more if the group begins just then */
+  int64_t timeout_ms;    /* how long to wait for the other ranks; 0: 60000. The call may return a
+                            second later than that, or later still if the group is just beginning */
   int64_t op_timeout_ms; /* an operation not submitted by all ranks for so long fails everywhere;
                             0: the daemon's setting (10 minutes) */
 } tern_join_options;
 #define TERN_JOIN_OPTIONS_INIT \
   { sizeof(tern_join_options), 0, 1, 0, 0, 0, 0 }
 
-/* Joins the group and returns when all ranks have. A second join with the same id, after the group
- * failed and was left, starts the next epoch. TERN_ERR_BAD_SECRET, TERN_ERR_RANK_TAKEN,
- * TERN_ERR_WRONG_SIZE, TERN_ERR_TIMEOUT (the detail names the missing ranks), TERN_ERR_UNREACHABLE;
- * TERN_ERR_PERMISSION_DENIED or TERN_ERR_VERSION_MISMATCH where the other daemons take no link. */
+/* Joins the group and returns when all ranks have joined. After the group has failed and has been
+ * left, a second join with the same id starts the next epoch. TERN_ERR_BAD_SECRET,
+ * TERN_ERR_RANK_TAKEN, TERN_ERR_WRONG_SIZE, TERN_ERR_TIMEOUT (the detail names the missing ranks),
+ * TERN_ERR_UNREACHABLE; TERN_ERR_PERMISSION_DENIED or TERN_ERR_VERSION_MISMATCH if another daemon
+ * refuses the link. */
 TERN_API tern_status tern_group_join(tern_client* client, const tern_group_id* id,
                                      const tern_join_options* options, tern_group** group);
 
@@ -209,8 +211,7 @@ typedef struct {
 
 TERN_API tern_status tern_group_get_info(tern_group* group, tern_group_info* info);
 
-/* ---- Tensors ------------------------------------------------------------------------------------
- */
+/* ---- Tensors --------------------------------------------------------------------------------- */
 
 typedef struct {
   uint32_t struct_size;
@@ -219,9 +220,11 @@ typedef struct {
   uint64_t count;   /* elements, > 0; the same on all ranks */
   tern_dtype dtype;
   tern_role role;
-  const char* recipe; /* NULL: the daemon's policy. Its memory is fixed for the epoch: "3lc:s=1" is
-                         "ef(3lc:s=1,scale=4096)"; "auto" lets the tuner choose, operation by
-                         operation. docs/codecs.md has the grammar. */
+  const char* recipe; /* NULL: the operator's policy, else "auto" for gradients and deltas (the
+                         setting default_gradient_recipe) and "raw" for the others. The memory of a
+                         recipe is fixed for the epoch: "3lc:s=1" is "ef(3lc:s=1,scale=4096)". With
+                         "auto" the tuner chooses for each operation. docs/codecs.md has the
+                         grammar. */
   /* For recipe "auto": NULL (the daemon's policy, else balanced), lossless, conservative, balanced
      or aggressive, or a bound: "loss<=0.01", "residual<=2". 1..15 bytes; docs/tuner.md. */
   const char* level;
@@ -231,14 +234,16 @@ typedef struct {
 #define TERN_TENSOR_OPTIONS_INIT \
   { sizeof(tern_tensor_options), 0, NULL, 0, TERN_F32, TERN_EXACT, NULL, NULL, 0, 0 }
 
-/* Declares a tensor in the group, with the memory that its recipe needs. Local: does not wait for
- * the other ranks; a difference between ranks fails the first operation with TERN_ERR_MISMATCH.
+/* Declares a tensor in the group, with the memory that its recipe needs. The call is local and does
+ * not wait for the other ranks. If ranks declare the tensor differently, the first operation on it
+ * fails with TERN_ERR_MISMATCH.
  * TERN_ERR_ALREADY_EXISTS, TERN_ERR_BAD_RECIPE (the detail points at the place),
  * TERN_ERR_QUOTA_EXCEEDED. */
 TERN_API tern_status tern_tensor_declare(tern_group* group, const tern_tensor_options* options,
                                          tern_tensor** tensor);
 
-/* Ends the declaration. Operations in flight keep it alive until they end. NULL is ignored. */
+/* Ends the declaration. Operations in flight keep the tensor alive until they end. NULL is ignored.
+ */
 TERN_API tern_status tern_tensor_release(tern_tensor* tensor);
 
 typedef struct {
@@ -246,7 +251,7 @@ typedef struct {
   uint32_t reserved;
   uint64_t ops;          /* completed operations */
   uint64_t bytes_raw;    /* what the blocks sent by this node would have been uncompressed */
-  uint64_t bytes_sent;   /* what they were, block headers included */
+  uint64_t bytes_sent;   /* what these blocks took, block headers included */
   double ratio;          /* bytes_raw / bytes_sent; 1 before the first operation */
   double residual_ratio; /* root of (energy of the residual / energy of the input), last op */
   uint64_t encode_ns, queue_ns, wire_ns, decode_ns, wait_ns; /* totals over all operations */
@@ -261,32 +266,31 @@ typedef struct {
 
 TERN_API tern_status tern_tensor_get_stats(tern_tensor* tensor, tern_tensor_stats* stats);
 
-/* What a lossy recipe remembers between steps (the residual of error feedback, the shifts of diana
- * and ef21) for checkpoints. Each node has a part of it; all ranks of a node get the same part, so
- * one of them saves it. Call it on every node when no operation on the tensor is in flight, else
- * TERN_ERR_WOULD_BLOCK. Parts are plain bytes that may be stored and moved between machines of the
- * same byte order. Each call needs as much free arena as it moves bytes, and blocks until the
- * daemon has answered. Codebooks that some recipes start from, and what xordelta saw last, are not
- * state: without them the first step after a restart sends some more bytes.
+/* The state that a lossy recipe keeps between steps (the residual of error feedback, the shifts of
+ * diana and ef21), for checkpoints. Each node has one part of the state. All ranks of a node get
+ * the same part, so one of them saves it. Call these functions on every node while no operation on
+ * the tensor is in flight; otherwise they return TERN_ERR_WOULD_BLOCK. A part is plain bytes and
+ * may be stored and moved between machines of the same byte order. Each call needs as much free
+ * arena as it moves bytes, and blocks until the daemon has answered. Codebooks that some recipes
+ * start from, and the last values of xordelta, are in no part: the first step after a restart sends
+ * some more bytes.
  *
  * tern_tensor_state_bytes: how many bytes this node's part has, its header included.
  * tern_tensor_export_state: writes the part to memory of `capacity` bytes and its length to *bytes.
- * tern_tensor_import_state: takes the place of what the tensor remembers now. Import on every node,
- * and let no operation begin before all have (tern_barrier). With the nodes and ranks placed as
- * they were, each node needs its own part only, and more do no harm. In another layout error
- * feedback needs the parts of all nodes and adds them up; diana and ef21 cannot move and answer
- * TERN_ERR_STATE_MISMATCH, as does a part of another tensor or memory. Values that are not finite
- * are refused, and TERN_ERR_WOULD_BLOCK says that operations on the tensor are under way; what the
- * tensor then remembers may be neither what it was nor what was given, so import again or release
- * it. */
+ * tern_tensor_import_state: replaces the state of the tensor. Import on every node, and begin no
+ * operation before all nodes have imported (tern_barrier). If nodes and ranks are placed as they
+ * were at the export, each node needs its own part only; further parts do no harm. In another
+ * layout, error feedback needs the parts of all nodes and adds them up. The shifts of diana and
+ * ef21 cannot move: they give TERN_ERR_STATE_MISMATCH, as does a part of another tensor or memory.
+ * Values that are not finite are refused. After a failed import the state may be neither the old
+ * nor the new one: import again or release the tensor. */
 TERN_API tern_status tern_tensor_state_bytes(tern_tensor* tensor, uint64_t* bytes);
 TERN_API tern_status tern_tensor_export_state(tern_tensor* tensor, void* part, uint64_t capacity,
                                               uint64_t* bytes);
 TERN_API tern_status tern_tensor_import_state(tern_tensor* tensor, const void* const* parts,
                                               const uint64_t* part_bytes, uint32_t count);
 
-/* ---- Operations ---------------------------------------------------------------------------------
- */
+/* ---- Operations ------------------------------------------------------------------------------ */
 
 /* One operation. input and output may be any pointers: in the arena they are used in place,
  * elsewhere they are copied. output == input (or NULL for "in place") is allowed; partial overlap
@@ -317,9 +321,10 @@ typedef struct {
   }
 
 /* Every rank's output becomes the reduction of all inputs, bit-identical on all ranks.
- * TERN_ERR_WOULD_BLOCK when too many operations are in flight (or not yet reported: 512 per
- * client), or their copies fill the arena: wait for one and submit again. TERN_ERR_OUT_OF_MEMORY
- * when a copy never fits: use a larger arena. */
+ * TERN_ERR_WOULD_BLOCK when too many operations are in flight or not yet reported (512 per client),
+ * or when their copies fill the arena: wait for one operation and submit again.
+ * TERN_ERR_OUT_OF_MEMORY when a copy has no room beside what tern_alloc has given out: use a larger
+ * arena. */
 TERN_API tern_status tern_all_reduce(tern_group* group, const tern_op* op, tern_ticket* ticket);
 
 /* Every rank's output becomes the root's input, bit for bit. The reduction is ignored. */
@@ -328,26 +333,27 @@ TERN_API tern_status tern_broadcast(tern_group* group, const tern_op* op, tern_t
 /* Ends when every rank has submitted it. */
 TERN_API tern_status tern_barrier(tern_group* group, tern_ticket* ticket);
 
-/* TERN_OK: the op has succeeded and the ticket is gone. TERN_ERR_TIMEOUT: still running (the ticket
- * stays, the memory is in use). Anything else: the op failed so and the ticket is gone. */
+/* TERN_OK: the op has succeeded and the ticket is gone. TERN_ERR_TIMEOUT: the op is still running;
+ * the ticket stays and the memory is in use. Any other status says why the op failed, and the
+ * ticket is gone. */
 TERN_API tern_status tern_wait(tern_client* client, tern_ticket ticket, int64_t timeout_ms);
 
-/* tern_wait that does not wait. */
+/* The same as tern_wait with a timeout of 0. */
 TERN_API tern_status tern_test(tern_client* client, tern_ticket ticket);
 
-/* Waits until one of the tickets has ended and tells which by *index; its status is returned as by
- * tern_wait. */
+/* Waits until one of the tickets has ended and writes its position to *index. Returns the status of
+ * that ticket as tern_wait does. */
 TERN_API tern_status tern_wait_any(tern_client* client, const tern_ticket* tickets, size_t count,
                                    int64_t timeout_ms, size_t* index);
 
-/* Asks for the end of an op; it then fails on all ranks with TERN_ERR_CANCELLED unless it was
- * faster: a rank to which it has ended well already keeps its result. The ticket is still to be
- * waited for. */
+/* Asks for the end of an op. The op then fails on all ranks with TERN_ERR_CANCELLED, unless the op
+ * has already completed: a rank on which it has completed keeps its result. Wait for the ticket all
+ * the same. */
 TERN_API tern_status tern_cancel(tern_client* client, tern_ticket ticket);
 
 /* A descriptor that polls readable when at least one ticket may have ended since the last call of
- * tern_test, tern_wait or tern_wait_any; it stays so while an ended ticket has not been reported.
- * Belongs to the client; only for poll, select and epoll. */
+ * tern_test, tern_wait or tern_wait_any. It stays readable while an ended ticket has not been
+ * reported. The descriptor belongs to the client and is only for poll, select and epoll. */
 TERN_API tern_status tern_fd(tern_client* client, int* fd);
 
 #ifdef __cplusplus

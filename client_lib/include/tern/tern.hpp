@@ -7,8 +7,9 @@
 //   tern::Tensor tensor = group.declare<float>("layer1.weight", count, TERN_GRADIENT);
 //   group.all_reduce(tensor, gradient).wait();
 //
-// Every handle keeps those alive that it needs, so that they may be destroyed in any order. A group
-// is left when the last Group, Tensor and Ticket of it is gone, the client disconnects likewise.
+// Every handle keeps alive the handles that it needs, so handles may be destroyed in any order. A
+// group is left when its last Group, Tensor and Ticket are gone. The client disconnects when the
+// last handle is gone.
 #ifndef TERN_TERN_HPP
 #define TERN_TERN_HPP
 
@@ -45,7 +46,7 @@ inline void throw_if_failed(tern_status status) {
   if (status != TERN_OK) throw Failure(status);
 }
 
-// The tern_dtype of a C++ type. 16-bit floats have none in C++20: use tern_op with TERN_F16,
+// The tern_dtype of a C++ type. C++20 has no types for 16-bit floats: use tern_op with TERN_F16 or
 // TERN_BF16.
 template <typename T>
 constexpr tern_dtype dtype_of() noexcept {
@@ -88,8 +89,9 @@ struct TensorOwner {
 
 }  // namespace detail
 
-// One operation in flight. Its memory is in use until it has ended: the destructor of a ticket that
-// was not waited for cancels the operation and waits, at most for the group's op_timeout.
+// One operation in flight. The operation uses its memory until it has ended. If nobody has waited
+// for the ticket, its destructor cancels the operation and waits for its end, at most for the
+// group's op_timeout.
 class [[nodiscard]] Ticket {
  public:
   Ticket(detail::GroupHandle group, tern_ticket ticket) noexcept
@@ -108,7 +110,7 @@ class [[nodiscard]] Ticket {
   // Returns when the operation has succeeded; throws Failure if it failed.
   void wait() { (void)wait_for(TERN_FOREVER); }
 
-  // Whether it has succeeded within timeout_ms (0: now). Throws Failure if it failed.
+  // Whether the operation has succeeded within timeout_ms (0: now). Throws Failure if it failed.
   bool wait_for(std::int64_t timeout_ms) {
     if (ticket_ == 0) return true;
     const tern_status status = tern_wait(group_->client.get(), ticket_, timeout_ms);
@@ -122,7 +124,7 @@ class [[nodiscard]] Ticket {
     if (ticket_ != 0) throw_if_failed(tern_cancel(group_->client.get(), ticket_));
   }
 
-  // For tern_wait_any; 0 when it has ended.
+  // For tern_wait_any; 0 when the operation has ended.
   tern_ticket get() const noexcept { return ticket_; }
 
  private:
@@ -141,7 +143,7 @@ class Tensor {
  public:
   explicit Tensor(std::shared_ptr<detail::TensorOwner> owner) noexcept : owner_(std::move(owner)) {}
 
-  // What the recipe remembers of the tensor on this node, for a checkpoint
+  // The state that the recipe keeps of the tensor on this node, for a checkpoint
   // (tern_tensor_export_state).
   std::vector<std::byte> export_state() const {
     std::uint64_t bytes = 0;
@@ -151,7 +153,7 @@ class Tensor {
     return part;
   }
 
-  // From one part, this node's own, or from all nodes' parts (tern_tensor_import_state).
+  // `parts`: this node's own part alone, or the parts of all nodes (tern_tensor_import_state).
   void import_state(std::span<const std::vector<std::byte>> parts) const {
     std::vector<const void*> data;
     std::vector<std::uint64_t> bytes;

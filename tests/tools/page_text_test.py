@@ -1,0 +1,106 @@
+#!/usr/bin/python3
+"""What tools write into pages: prose at 100 columns, tables as they are, the mark of speed-ups that a
+full token bucket made, and which families of recipes miss half a point of accuracy."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import accuracy  # noqa: E402
+import bench_report  # noqa: E402
+import page_section  # noqa: E402
+
+
+class Wrap(unittest.TestCase):
+    def lines(self, text):
+        return page_section.wrap(text).split("\n")
+
+    def test_prose_is_cut_at_100_columns_and_keeps_its_words(self):
+        text = "word " * 60 + "end"
+        lines = self.lines(text)
+        self.assertLessEqual(max(map(len, lines)), page_section.LINE_COLUMNS)
+        self.assertEqual(" ".join(lines), text)
+
+    def test_a_list_item_is_indented_below_its_first_word(self):
+        lines = self.lines("* " + "word " * 30 + "end")
+        self.assertTrue(lines[1].startswith("  word"))
+
+    def test_tables_headings_and_fenced_blocks_stay(self):
+        long = "x " * 80
+        text = f"| {long} |\n# {long}\n```\n{long}\n```"
+        self.assertEqual(page_section.wrap(text), text)
+
+    def test_code_spans_and_links_are_not_cut(self):
+        span = "`a b c`"
+        for words in range(80, 100):
+            lines = self.lines("y" * words + f" {span} [a link](to.md#there) " + "z " * 20)
+            self.assertTrue(any(span in line for line in lines))
+            self.assertTrue(any("[a link](to.md#there)" in line for line in lines))
+
+    def test_no_line_begins_like_a_list_or_with_a_percent_sign(self):
+        for words in range(85, 100):
+            for sign in ("-", "+", "%", "12."):
+                lines = self.lines("y" * words + f" 5 {sign} " + "z " * 20)
+                self.assertFalse([line for line in lines if line.split()[0] == sign], sign)
+
+    def test_a_section_replaces_only_what_is_between_its_marks(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder, "page.md")
+            page.write_text("before\n<!-- part:begin -->\nold\n<!-- part:end -->\nafter\n",
+                            encoding="utf-8")
+            page_section.replace_section(page, "part", "new")
+            self.assertEqual(page.read_text(encoding="utf-8"),
+                             "before\n<!-- part:begin -->\nnew\n<!-- part:end -->\nafter\n")
+            with self.assertRaises(ValueError):
+                page_section.replace_section(page, "missing", "new")
+
+
+class SpeedText(unittest.TestCase):
+    def text(self, speed, ratio):
+        return bench_report.speed_text({"vs_gloo": speed, "ratio": ratio})
+
+    def test_a_speed_up_above_the_compression_ratio_is_marked(self):
+        self.assertEqual(self.text(28.94, 28.73), f"28.94 {bench_report.BURST}")
+
+    def test_a_speed_up_within_the_ratio_is_not(self):
+        self.assertEqual(self.text(18.86, 28.63), "18.86")
+
+    def test_what_is_not_compressed_is_never_marked(self):
+        self.assertEqual(self.text(2.68, 1.0), "2.68")
+        self.assertEqual(self.text(2.68, None), "2.68")
+
+    def test_a_row_that_was_not_measured_is_a_dash(self):
+        self.assertEqual(bench_report.speed_text(None), "-")
+        self.assertEqual(self.text(None, 2.0), "-")
+
+
+def trained(*accuracies):
+    """A recipe's rows at the rates 0.1 and 0.02; None: it diverged."""
+    return {"rates": {rate: {"diverged": 9} if one is None else {"test_accuracy": one}
+                      for rate, one in zip(("0.1", "0.02"), accuracies)}}
+
+
+class Doubts(unittest.TestCase):
+    RESULT = {"seeds": [1], "raw": trained(0.977, 0.971),
+              "families": {"near": [trained(0.973, 0.90), trained(None, 0.97)],
+                           "late": [trained(None, 0.968)],
+                           "far": [trained(0.90, 0.95)]}}
+
+    def test_a_family_is_as_near_as_its_best_recipe(self):
+        self.assertEqual(accuracy.families_beyond(self.RESULT, "0.1", 0.977),
+                         "late (all diverge), far (-7.70)")
+        self.assertEqual(accuracy.families_beyond(self.RESULT, "0.02", 0.971), "far (-2.10)")
+
+    def test_at_any_rate_the_best_raw_is_the_limit(self):
+        self.assertEqual(accuracy.families_beyond(self.RESULT, None, 0.977),
+                         "late (-0.90), far (-2.70)")
+
+    def test_the_text_names_the_standard_error(self):
+        self.assertIn("1,500 images with 1 seed, and its standard error is 0.4 points",
+                      "\n".join(accuracy.doubts(self.RESULT)))
+
+
+if __name__ == "__main__":
+    unittest.main()
