@@ -128,8 +128,8 @@ void RdmaStream::take_offer(const wire::RdmaBody& remote) {
   }
   setup_frame_ = wire::make_rdma(wire::FrameKind::rdma_accept, path_->local());
   send_own(std::as_bytes(std::span(&setup_frame_, 1)));
-  checks_crc_ =
-      transport_.settings().payload_crc || (remote.features & wire::kRdmaNoPayloadCrc) == 0;
+  receiver_.check_payload(transport_.settings().payload_crc ||
+                          (remote.features & wire::kRdmaNoPayloadCrc) == 0);
   mode_ = Mode::accepted;
 }
 
@@ -137,8 +137,8 @@ void RdmaStream::take_accept(const wire::RdmaBody& remote) {
   if (const Status started = path_->start(remote); !started) {
     return decline(started.error().text, Fault::path);
   }
-  checks_crc_ =
-      transport_.settings().payload_crc || (remote.features & wire::kRdmaNoPayloadCrc) == 0;
+  receiver_.check_payload(transport_.settings().payload_crc ||
+                          (remote.features & wire::kRdmaNoPayloadCrc) == 0);
   path_->probe();
   mode_ = Mode::probing;
 }

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "wire/crc32c.h"
 
 namespace tern::rdma {
 namespace {
@@ -222,58 +221,30 @@ void RdmaStream::on_message(std::span<const std::byte> bytes) {
     close(Errc::protocol_error, "a frame came over RDMA before it was due");
     return;
   }
-  if (!in_frame_) {
+  if (!receiver_.is_inside()) {
     if (!begin_frame(bytes)) return;
     bytes = bytes.subspan(wire::kFrameHeaderBytes);
   }
-  if (bytes.size() > header_.payload_bytes - payload_done_) {
+  if (bytes.size() > receiver_.missing_bytes()) {
     close(Errc::corrupt_data, "a message goes beyond the end of its frame");
     return;
   }
-  take_payload(bytes);
-  if (payload_done_ < header_.payload_bytes) return;
-  in_frame_ = false;
-  const bool valid = !checks_crc_ || payload_crc_ == header_.payload_crc;
-  sink_->on_frame(*connection_, header_, place_, valid);
+  receiver_.copy_in(bytes);
+  if (receiver_.missing_bytes() == 0) receiver_.deliver(*sink_, *connection_);
 }
 
 bool RdmaStream::begin_frame(std::span<const std::byte> bytes) {
-  const wire::ParsedFrame parsed = wire::parse_frame_header(bytes);
-  const bool is_own = wire::is_rdma(static_cast<wire::FrameKind>(parsed.header.kind));
-  if (parsed.error != wire::ParseError::none || is_own) {
+  const wire::ParseError error = receiver_.read_header(bytes);
+  const bool is_own = wire::is_rdma(static_cast<wire::FrameKind>(receiver_.header().kind));
+  if (error != wire::ParseError::none || is_own) {
     close(Errc::corrupt_data,
-          is_own ? "a frame of the set-up came over RDMA" : wire::parse_error_text(parsed.error));
+          is_own ? "a frame of the set-up came over RDMA" : wire::parse_error_text(error));
     return false;
   }
-  header_ = parsed.header;
-  place_ = {};
-  payload_done_ = 0;
-  payload_crc_ = 0;
-  const bool accepted = sink_->on_header(*connection_, header_, place_);
+  const bool accepted = receiver_.announce(*sink_, *connection_);
   if (sink_ == nullptr) return false;
-  if (!accepted) {
-    close(Errc::corrupt_data, "a frame was refused");
-    return false;
-  }
-  in_frame_ = true;
-  return true;
-}
-
-// To the place, or nowhere if the payload is thrown away.
-void RdmaStream::take_payload(std::span<const std::byte> bytes) {
-  if (checks_crc_) payload_crc_ = wire::crc32c(bytes, payload_crc_);
-  std::size_t offset = payload_done_;
-  payload_done_ += bytes.size();
-  for (const auto place : {place_.prefix, place_.body}) {
-    if (offset >= place.size()) {
-      offset -= place.size();
-      continue;
-    }
-    const std::size_t count = std::min(bytes.size(), place.size() - offset);
-    if (count > 0) std::memcpy(place.data() + offset, bytes.data(), count);
-    bytes = bytes.subspan(count);
-    offset = 0;
-  }
+  if (!accepted) close(Errc::corrupt_data, net::FrameReceiver::kRefused);
+  return accepted;
 }
 
 // ---- Events of the control connection

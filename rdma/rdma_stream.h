@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "net/frame_receiver.h"
 #include "net/outgoing_queue.h"
 #include "net/transport.h"
 #include "rdma/data_path.h"
@@ -41,7 +42,9 @@ class RdmaStream final : private net::ConnectionSink, private MessageSink {
   // Of the control connection while frames travel there; a queue pair counts nothing of the kind.
   net::DeliveryRate delivery_rate() const;
   void bound_queue(std::size_t bytes);
-  bool wants_payload_crc() const noexcept { return mode_ != Mode::rdma || checks_crc_; }
+  bool wants_payload_crc() const noexcept {
+    return mode_ != Mode::rdma || receiver_.checks_payload();
+  }
 
   int poll();
   bool arm();
@@ -109,7 +112,6 @@ class RdmaStream final : private net::ConnectionSink, private MessageSink {
   // From the queue pair.
   void on_message(std::span<const std::byte> bytes) override;
   bool begin_frame(std::span<const std::byte> bytes);
-  void take_payload(std::span<const std::byte> bytes);
 
   RdmaTransport& transport_;
   net::ConnectionSink* sink_;
@@ -156,13 +158,7 @@ class RdmaStream final : private net::ConnectionSink, private MessageSink {
   wire::RdmaDeclineFrame decline_frame_;
   std::array<std::byte, sizeof(wire::RefuseBody)> own_payload_;
 
-  // A frame that arrives by RDMA.
-  bool in_frame_ = false;
-  bool checks_crc_ = true;
-  wire::FrameHeader header_;
-  net::PayloadPlace place_;
-  std::size_t payload_done_ = 0;
-  std::uint32_t payload_crc_ = 0;
+  net::FrameReceiver receiver_;  // of what arrives by RDMA
 };
 
 }  // namespace tern::rdma
