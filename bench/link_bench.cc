@@ -67,11 +67,12 @@ class End final : public net::LinkSink, public net::AcceptorSink {
       if (!rdma) throw std::runtime_error(rdma.error().text);
       rdma_ = std::move(*rdma);
     }
-    transport().remember_memory(out_);
+    const Status remembered = transport().remember_memory({out_, net::MemoryKind::host});
+    if (!remembered) throw std::runtime_error(remembered.error().text);
   }
   ~End() override {
     link_.reset();
-    transport().forget_memory(out_);
+    transport().forget_memory({out_, net::MemoryKind::host});
   }
   End(const End&) = delete;
   End& operator=(const End&) = delete;

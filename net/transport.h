@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/errc.h"
+#include "base/result.h"
 #include "wire/frame.h"
 
 namespace tern::net {
@@ -37,6 +38,18 @@ struct PayloadPlace {
 struct OutgoingFrame {
   std::span<const std::byte> head;  // frame header and the first bytes of the payload
   std::span<const std::byte> body;
+};
+
+// Where bytes lie.
+enum class MemoryKind : std::uint8_t {
+  host,    // the processor's own: every carrier sends from it
+  device,  // an accelerator's: the processor may be unable to read it
+};
+const char* memory_kind_name(MemoryKind kind) noexcept;
+
+struct Memory {
+  std::span<const std::byte> bytes;
+  MemoryKind kind;
 };
 
 class Connection;
@@ -123,12 +136,13 @@ class Transport {
   virtual int poll() = 0;
   // Before the thread sleeps on its event loop. False: there is work already, do not sleep.
   virtual bool prepare_sleep() { return true; }
-  // Frames' bodies will often lie in this memory, which stays where it is until forget_memory: a
-  // hint for carriers that must register memory. Forgetting it REQUIRES that no frame in it is
-  // under way; what is forgotten here may be unmapped, or given back to the kernel and then be told
-  // anew.
-  virtual void remember_memory(std::span<const std::byte>) {}
-  virtual void forget_memory(std::span<const std::byte>) {}
+  // Frames' bodies will often lie in this memory, which stays where it is until forget_memory:
+  // carriers that must register memory prepare for that. Errc::unsupported: the carrier cannot send
+  // from memory of this kind, and no frame may have its body there. Host memory is never refused.
+  [[nodiscard]] virtual Status remember_memory(const Memory& memory);
+  // Nothing happens for memory that was not remembered. REQUIRES: no frame in it is under way. What
+  // is forgotten may be unmapped, or given back to the kernel and then be remembered anew.
+  virtual void forget_memory(const Memory&) {}
 };
 
 class AcceptorSink {

@@ -135,6 +135,18 @@ int RdmaTransport::check_device() {
   return 1;
 }
 
+// ---- Memory
+
+Status RdmaTransport::remember_memory(const net::Memory& memory) {
+  Status status = Transport::remember_memory(memory);
+  if (status) memory_.remember(memory.bytes);
+  return status;
+}
+
+void RdmaTransport::forget_memory(const net::Memory& memory) {
+  if (memory.kind == net::MemoryKind::host) memory_.forget(memory.bytes);
+}
+
 DataPathCounters RdmaTransport::data_path_counters() const noexcept {
   DataPathCounters total;
   for (const auto& stream : streams_) {

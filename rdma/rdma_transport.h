@@ -53,8 +53,8 @@ class RdmaTransport final : public net::Transport {
                                          net::ConnectionSink& sink) override;
   int poll() override;
   bool prepare_sleep() override;
-  void remember_memory(std::span<const std::byte> memory) override { memory_.remember(memory); }
-  void forget_memory(std::span<const std::byte> memory) override { memory_.forget(memory); }
+  Status remember_memory(const net::Memory& memory) override;
+  void forget_memory(const net::Memory& memory) override;
 
   const RdmaCounters& counters() const noexcept { return counters_; }
   // Of the queue pairs that exist now, together.

@@ -28,6 +28,15 @@ constexpr std::size_t kRecordWake = 3072;
 constexpr std::uint64_t kTunerWakeNs = 1'000'000'000;
 constexpr std::uint64_t kSurpriseNs = 2'000'000;
 
+// Slabs and arenas are host memory, which no transport refuses.
+void remember_host(net::Transport& transport, std::span<const std::byte> bytes) {
+  TERN_CHECK(transport.remember_memory({bytes, net::MemoryKind::host}).has_value());
+}
+
+void forget_host(net::Transport& transport, std::span<const std::byte> bytes) {
+  transport.forget_memory({bytes, net::MemoryKind::host});
+}
+
 }  // namespace
 
 Lane::Lane(const LaneSettings& settings, const Clock& clock, net::Transport& transport,
@@ -55,13 +64,13 @@ Lane::Lane(const LaneSettings& settings, const Clock& clock, net::Transport& tra
 // Those that frames are sent from.
 void Lane::remember_slabs() {
   for (const SlabPool* pool : {&accumulators_, &send_slabs_, &result_slabs_}) {
-    transport_.remember_memory(pool->memory());
+    remember_host(transport_, pool->memory());
   }
 }
 
 void Lane::forget_slabs() {
   for (const SlabPool* pool : {&accumulators_, &send_slabs_, &result_slabs_}) {
-    transport_.forget_memory(pool->memory());
+    forget_host(transport_, pool->memory());
   }
 }
 
@@ -75,7 +84,7 @@ Lane::~Lane() {
   for (auto& peer : peers_) {
     if (peer->link) peer->link->close();
   }
-  for (const auto& client : clients_) transport_.forget_memory(client->arena);
+  for (const auto& client : clients_) forget_host(transport_, client->arena);
   forget_slabs();
 }
 
@@ -279,7 +288,7 @@ void Lane::run(const command::AddClient& add) {
     client->watch = loop_->watch(eventfd, [eventfd] { shm::drain_eventfd(eventfd); });
   }
   client->arena = client->memory->segment.arena();
-  transport_.remember_memory(client->arena);
+  remember_host(transport_, client->arena);
   clients_.push_back(std::move(client));
 }
 
@@ -387,7 +396,7 @@ int Lane::settle() {
     }
     for (LaneGroup* group : groups_) group->forget(client);
     if (loop_ != nullptr) loop_->unwatch(client.watch);
-    transport_.forget_memory(client.arena);
+    forget_host(transport_, client.arena);
     report(event::ClientDropped{client.memory});
     clients_.erase(clients_.begin() + static_cast<std::ptrdiff_t>(i));
     ++work;

@@ -52,7 +52,7 @@ class BusyLinks {
     a_ = std::make_unique<net::Link>(
         transport_a_, clock_, net::LinkSettings{},
         net::Link::Identity{{1, 1}, {2, 2}, 0, acceptor_->endpoint(), true}, sink_a);
-    transport_a_.remember_memory(payload_);
+    EXPECT_TRUE(transport_a_.remember_memory({payload_, net::MemoryKind::host}));
     for (int i = 0; i < 20'000 && !is_open(); ++i) {
       clock_.advance_ns(10'000);
       acceptor_->poll();

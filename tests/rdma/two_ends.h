@@ -104,6 +104,14 @@ class TwoEnds {
     return until([&] { return sink_b.payloads.size() == had + 1 && a->queued_bytes() == 0; });
   }
 
+  // Host memory that A sends from.
+  bool remember(std::span<const std::byte> memory) {
+    return transport_a.remember_memory({memory, net::MemoryKind::host}).has_value();
+  }
+  void forget(std::span<const std::byte> memory) {
+    transport_a.forget_memory({memory, net::MemoryKind::host});
+  }
+
   static bool is_settling(const std::unique_ptr<net::Connection>& connection) {
     return connection && carrier_of(*connection) == "settling";
   }
