@@ -7,20 +7,17 @@
 
 namespace tern::net {
 
-Link::Link(Transport& transport, const Clock& clock, const LinkSettings& settings,
-           Identity identity, LinkSink& sink)
-    : state_(new State(*this, *this, transport, clock, settings, std::move(identity), sink)) {}
+Link::Link(Transport& transport, const Clock& clock, Setup setup, LinkSink& sink)
+    : state_(new State(*this, {transport, clock, sink}, std::move(setup))) {}
 
-Link::State::State(Link& link_in, ConnectionSink& events_in, Transport& transport_in,
-                   const Clock& clock_in, const LinkSettings& settings_in, Identity identity_in,
-                   LinkSink& sink_in)
+Link::State::State(Link& link_in, const Surroundings& surroundings, Setup setup)
     : link(link_in),
-      events(events_in),
-      transport(transport_in),
-      clock(clock_in),
-      settings(settings_in),
-      identity(std::move(identity_in)),
-      sink(sink_in),
+      events(link_in),
+      transport(surroundings.transport),
+      clock(surroundings.clock),
+      settings(setup.settings),
+      identity(std::move(setup.identity)),
+      sink(surroundings.sink),
       give_up_ns(clock.now_ns() + settings.peer_timeout_ns + settings.resume_timeout_ns) {}
 
 Link::~Link() { close(); }

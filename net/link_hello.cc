@@ -21,9 +21,9 @@ std::uint64_t random_session() {
 
 }  // namespace
 
-Refusal::Refusal(Transport& transport, std::unique_ptr<Incoming> incoming, Errc code,
-                 const char* text, std::uint64_t deadline_ns)
-    : frame_(wire::make_refuse(code, text)), deadline_ns_(deadline_ns) {
+Refusal::Refusal(Transport& transport, std::unique_ptr<Incoming> incoming, const Reason& reason,
+                 std::uint64_t deadline_ns)
+    : frame_(wire::make_refuse(reason.code, reason.text)), deadline_ns_(deadline_ns) {
   connection_ = transport.adopt(std::move(incoming), *this);
   connection_->send({std::as_bytes(std::span(&frame_, 1)), {}});
 }
@@ -73,7 +73,7 @@ void Link::State::open(std::uint64_t peer_next_receive, std::uint16_t common_ver
 void Link::State::refuse(std::unique_ptr<Incoming> incoming, Errc code, const char* text) {
   ++stats.refused_frames;
   if (code == Errc::protocol_error) sink.on_breach(link, text);
-  refusal = std::make_unique<Refusal>(transport, std::move(incoming), code, text,
+  refusal = std::make_unique<Refusal>(transport, std::move(incoming), Refusal::Reason{code, text},
                                       clock.now_ns() + kRefusalLinger);
 }
 

@@ -45,7 +45,11 @@ class ControlFrames {
 // A connection that is being refused: it lives until the other side has read why and closed.
 class Refusal final : private ConnectionSink {
  public:
-  Refusal(Transport& transport, std::unique_ptr<Incoming> incoming, Errc code, const char* text,
+  struct Reason {
+    Errc code;
+    const char* text;
+  };
+  Refusal(Transport& transport, std::unique_ptr<Incoming> incoming, const Reason& reason,
           std::uint64_t deadline_ns);
   bool is_over(std::uint64_t now_ns) const noexcept { return closed_ || now_ns >= deadline_ns_; }
   std::uint64_t deadline_ns() const noexcept { return deadline_ns_; }
@@ -63,8 +67,12 @@ class Refusal final : private ConnectionSink {
 };
 
 struct Link::State {
-  State(Link& link_in, ConnectionSink& events_in, Transport& transport_in, const Clock& clock_in,
-        const LinkSettings& settings_in, Identity identity_in, LinkSink& sink_in);
+  struct Surroundings {
+    Transport& transport;
+    const Clock& clock;
+    LinkSink& sink;
+  };
+  State(Link& link_in, const Surroundings& surroundings, Setup setup);
 
   Link& link;
   ConnectionSink& events;

@@ -160,6 +160,11 @@ struct AcceptorSettings {
   std::uint32_t max_unfinished = 64;               // more: the oldest unfinished one is refused
 };
 
+struct Listening {
+  Endpoint at;
+  AcceptorSettings settings = {};
+};
+
 // Listens for other daemons, on the conductor's thread. Reads exactly the hello frame of each new
 // connection, within a deadline; bounds how many may be unfinished at once.
 class Acceptor {

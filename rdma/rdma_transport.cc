@@ -41,12 +41,11 @@ class RdmaConnection final : public net::Connection {
 }  // namespace
 
 RdmaTransport::RdmaTransport(net::Transport& control, net::EventLoop& loop, const Clock& clock,
-                             const RdmaSettings& settings, std::uint32_t lane)
+                             const RdmaSettings& settings)
     : control_(control),
       loop_(loop),
       clock_(clock),
       settings_(settings),
-      lane_(lane),
       memory_(settings.max_registered_bytes) {}
 
 RdmaTransport::~RdmaTransport() {
@@ -60,7 +59,7 @@ std::shared_ptr<Device> RdmaTransport::device(std::string& why) {
   const std::uint64_t now = clock_.now_ns();
   if (!device_ && (next_open_ns_ == 0 || now >= next_open_ns_)) {
     next_open_ns_ = now + settings_.retry_ns;
-    auto opened = Device::open(settings_, lane_);
+    auto opened = Device::open(settings_);
     if (opened) {
       device_ = std::move(*opened);
       for (auto& [peer, trouble] : troubles_) trouble.failures = 0;

@@ -40,10 +40,9 @@ struct PeerTrouble {
 
 class RdmaTransport final : public net::Transport {
  public:
-  // `control` carries the connections; it, the loop and the clock outlive the transport. `lane`
-  // chooses among several ports.
+  // `control` carries the connections; it, the loop and the clock outlive the transport.
   RdmaTransport(net::Transport& control, net::EventLoop& loop, const Clock& clock,
-                const RdmaSettings& settings, std::uint32_t lane);
+                const RdmaSettings& settings);
   ~RdmaTransport() override;
 
   const char* name() const noexcept override { return "rdma"; }
@@ -86,7 +85,6 @@ class RdmaTransport final : public net::Transport {
   net::EventLoop& loop_;
   const Clock& clock_;
   RdmaSettings settings_;
-  std::uint32_t lane_;
   LaneMemory memory_;
   RdmaCounters counters_;
   std::unordered_map<std::string, PeerTrouble> troubles_;

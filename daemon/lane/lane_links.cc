@@ -152,8 +152,9 @@ LanePeer& Lane::peer(const wire::NodeId& id, std::uint64_t group, const net::End
   identity.group = group;
   identity.endpoint = endpoint;
   identity.active = self_ < id && addressed;
-  peer->link = std::make_unique<net::Link>(transport_, clock_, settings_.link, identity,
-                                           static_cast<net::LinkSink&>(*this));
+  peer->link =
+      std::make_unique<net::Link>(transport_, clock_, net::Link::Setup{settings_.link, identity},
+                                  static_cast<net::LinkSink&>(*this));
   peers_.push_back(std::move(peer));
   return *peers_.back();
 }

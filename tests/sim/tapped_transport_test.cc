@@ -12,7 +12,7 @@ class TappedWorld final : public ConformanceWorld {
   Transport& transport_b() override { return tapped_b_; }
   std::unique_ptr<Acceptor> make_acceptor(const Clock& clock, const AcceptorSettings& settings,
                                           AcceptorSink& sink) override {
-    return std::make_unique<LoopbackAcceptor>(network_, Endpoint{"b", 1}, clock, settings, sink);
+    return std::make_unique<LoopbackAcceptor>(network_, clock, Listening{{"b", 1}, settings}, sink);
   }
   void breathe() override {}
 
