@@ -73,12 +73,12 @@ class ConnectionSink {
   virtual void on_closed(Connection& connection, Errc reason, const char* text) = 0;
 };
 
-// How fast the carrier has lately brought bytes to the other side.
+// How fast the carrier has brought bytes to the other side, as the carrier itself estimates it.
 struct DeliveryRate {
   double bytes_per_s = 0.0;  // 0: it does not know
   // The sender had too little to send, so that the carrier may be faster.
   bool limited = true;
-  std::uint64_t round_trip_ns = 0;  // the shortest of late
+  std::uint64_t round_trip_ns = 0;  // the shortest that the carrier remembers
 };
 
 // What a connection travels on, for people. The texts live until the next poll().
