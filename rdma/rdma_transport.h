@@ -9,7 +9,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
@@ -18,6 +17,7 @@
 #include "rdma/data_path.h"
 #include "rdma/device.h"
 #include "rdma/lane_memory.h"
+#include "rdma/peer_troubles.h"
 #include "rdma/rdma_settings.h"
 
 namespace tern::rdma {
@@ -28,14 +28,6 @@ struct RdmaCounters {
   std::uint64_t opened = 0;     // connections that were moved to a queue pair
   std::uint64_t declined = 0;   // set-ups that ended on the other transport
   std::uint64_t failovers = 0;  // queue pairs that failed under frames
-};
-
-// What one connection's set-up or failure leaves behind for the next one to the same peer.
-struct PeerTrouble {
-  std::uint64_t retry_at_ns = 0;
-  std::uint64_t failovers = 0;
-  std::uint32_t failures = 0;  // of the path to it, one after the other
-  std::string text;
 };
 
 class RdmaTransport final : public net::Transport {
@@ -70,16 +62,13 @@ class RdmaTransport final : public net::Transport {
   const RdmaSettings& settings() const { return settings_; }
   LaneMemory& memory() { return memory_; }
   RdmaCounters& mutable_counters() { return counters_; }
-  PeerTrouble& trouble(const std::string& peer) { return troubles_[peer]; }
-  // Null: there was none.
-  const PeerTrouble* find_trouble(const std::string& peer) const noexcept;
+  PeerTroubles& troubles() { return troubles_; }
 
  private:
   void watch_device();
   void drop_device();
   int check_device();
   std::unique_ptr<net::Connection> hold(std::shared_ptr<RdmaStream> stream);
-  void forget_old_troubles();
 
   net::Transport& control_;
   net::EventLoop& loop_;
@@ -87,7 +76,7 @@ class RdmaTransport final : public net::Transport {
   RdmaSettings settings_;
   LaneMemory memory_;
   RdmaCounters counters_;
-  std::unordered_map<std::string, PeerTrouble> troubles_;
+  PeerTroubles troubles_;
 
   std::shared_ptr<Device> device_;
   bool may_have_device_ = false;
