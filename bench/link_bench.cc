@@ -67,11 +67,12 @@ class End final : public net::LinkSink, public net::AcceptorSink {
       if (!rdma) throw std::runtime_error(rdma.error().text);
       rdma_ = std::move(*rdma);
     }
-    transport().remember_memory(out_);
+    const Status remembered = transport().remember_memory({out_, net::MemoryKind::host});
+    if (!remembered) throw std::runtime_error(remembered.error().text);
   }
   ~End() override {
     link_.reset();
-    transport().forget_memory(out_);
+    transport().forget_memory({out_, net::MemoryKind::host});
   }
   End(const End&) = delete;
   End& operator=(const End&) = delete;
@@ -130,8 +131,8 @@ class End final : public net::LinkSink, public net::AcceptorSink {
                    const wire::HelloBody& hello) override {
     if (!link_) {
       link_ = std::make_unique<net::Link>(
-          transport(), clock_, patient(),
-          net::Link::Identity{kListens, hello.node, hello.lane, {}, false}, *this);
+          transport(), clock_,
+          net::Link::Setup{patient(), {kListens, hello.node, hello.lane, {}, false}}, *this);
     }
     link_->offer(incoming, hello);
   }
@@ -153,8 +154,7 @@ class End final : public net::LinkSink, public net::AcceptorSink {
 };
 
 void End::listen() {
-  auto acceptor =
-      net::TcpAcceptor::create(loop_, endpoint_of(options_.listen), clock_, {}, {}, *this);
+  auto acceptor = net::TcpAcceptor::create(loop_, clock_, {endpoint_of(options_.listen)}, *this);
   if (!acceptor) throw std::runtime_error(acceptor.error().text);
   while (!link_) {
     (*acceptor)->poll();
@@ -196,8 +196,9 @@ std::vector<double> End::latencies() {
 
 void End::measure() {
   link_ = std::make_unique<net::Link>(
-      transport(), clock_, patient(),
-      net::Link::Identity{kConnects, kListens, 0, endpoint_of(options_.connect), true}, *this);
+      transport(), clock_,
+      net::Link::Setup{patient(), {kConnects, kListens, 0, endpoint_of(options_.connect), true}},
+      *this);
   step_until([&] { return link_->state() == net::LinkState::open; });
   const std::vector<double> us = latencies();
   const double bytes_per_s = throughput();

@@ -14,10 +14,10 @@ Result<std::unique_ptr<net::Transport>> make_rdma(const RdmaOptions& options, ne
   settings.slot_bytes = options.slot_bytes;
   settings.choice = rdma::Choice::required;
   settings.setup_timeout_ns = 10'000'000'000;
-  if (auto device = rdma::Device::open(settings, 0); !device) {
+  if (auto device = rdma::Device::open(settings); !device) {
     return tl::unexpected(device.error());
   }
-  return std::make_unique<rdma::RdmaTransport>(tcp, loop, clock, settings, 0);
+  return std::make_unique<rdma::RdmaTransport>(tcp, loop, clock, settings);
 }
 
 std::string rdma_counters(const net::Transport& transport) {

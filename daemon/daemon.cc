@@ -187,8 +187,8 @@ Status Daemon::Parts::open(const Config& given) {
   transport = std::make_unique<net::TcpTransport>(loop, tcp);
   net::AcceptorSettings accepting;
   accepting.hello_timeout_ns = config.handshake_timeout_ns;
-  auto accept = net::TcpAcceptor::create(loop, {config.listen.host, config.listen.port}, clock,
-                                         accepting, tcp, incoming);
+  auto accept = net::TcpAcceptor::create(
+      loop, clock, {{config.listen.host, config.listen.port}, accepting, tcp}, incoming);
   if (!accept) return tl::unexpected(accept.error());
   listening = (*accept)->endpoint();
 

@@ -49,6 +49,9 @@ class FaultyTransport final : public Transport {
                                     ConnectionSink& sink) override;
   int poll() override;
   bool prepare_sleep() override { return inner_.prepare_sleep(); }
+  // What is sent is copied here; whether that is possible is still the carrier's to say.
+  Status remember_memory(const Memory& memory) override { return inner_.remember_memory(memory); }
+  void forget_memory(const Memory& memory) override { inner_.forget_memory(memory); }
 
   // From the next frame on.
   void set_settings(const FaultSettings& settings) { settings_ = settings; }

@@ -1,8 +1,22 @@
 #include "net/frame_fifo.h"
 
 #include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "wire/crc32c.h"
 
 namespace tern::net {
+
+void FrameRecord::add_payload_crc() noexcept {
+  wire::FrameHeader sealed;
+  std::memcpy(&sealed, head.data(), sizeof sealed);
+  const auto prefix = std::span(head).first(head_bytes).subspan(sizeof sealed);
+  sealed.payload_crc = wire::crc32c(body, wire::crc32c(prefix));
+  wire::seal_frame_header(sealed);
+  std::memcpy(head.data(), &sealed, sizeof sealed);
+  has_crc = true;
+}
 
 FrameRecord& FrameFifo::push() {
   if (size() == ring_.size()) grow_ring();
@@ -14,9 +28,35 @@ FrameRecord& FrameFifo::push() {
   return *record;
 }
 
+void FrameFifo::seal(const wire::FrameHeader& header, const Payload& payload,
+                     bool with_payload_crc) {
+  const auto [prefix, body] = payload;
+  FrameRecord& record = at(next_ - 1);
+  const std::size_t payload_bytes = prefix.size() + body.size();
+  TERN_CHECK(wire::kFrameHeaderBytes + prefix.size() <= FrameRecord::kHeadBytes);
+  TERN_CHECK(payload_bytes <= wire::kMaxPayloadBytes);
+  wire::FrameHeader sealed = header;
+  sealed.magic = wire::kFrameMagic;
+  sealed.link_seq = next_ - 1;
+  sealed.payload_bytes = static_cast<std::uint32_t>(payload_bytes);
+  sealed.payload_crc = with_payload_crc ? wire::crc32c(body, wire::crc32c(prefix)) : 0;
+  wire::seal_frame_header(sealed);
+  std::memcpy(record.head.data(), &sealed, sizeof sealed);
+  if (!prefix.empty()) {
+    std::memcpy(record.head.data() + sizeof sealed, prefix.data(), prefix.size());
+  }
+  record.head_bytes = static_cast<std::uint32_t>(sizeof sealed + prefix.size());
+  record.payload_bytes = sealed.payload_bytes;
+  record.has_crc = with_payload_crc;
+  record.body = body;
+  record.sent_ns = 0;
+  bytes_ += payload_bytes;
+}
+
 void FrameFifo::pop() noexcept {
   FrameRecord& record = front();
   ++first_;
+  bytes_ -= record.payload_bytes;
   record.body = {};
   if (record.copied.capacity() > kKeepBytes) std::vector<std::byte>().swap(record.copied);
   free_.push_back(&record);  // has room: grow_pool reserves for all records

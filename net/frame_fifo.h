@@ -29,22 +29,36 @@ struct FrameRecord {
   std::vector<std::byte> copied;  // the body, where the link owns it
 
   OutgoingFrame outgoing() const noexcept { return {std::span(head).first(head_bytes), body}; }
+  // For a frame that was sealed without, and now leaves on a carrier that needs the CRC.
+  void add_payload_crc() noexcept;
 };
 
 // Records have stable addresses, because connections borrow their heads. They come in blocks and
 // are used again: beyond the high-water mark nothing is allocated.
 class FrameFifo {
  public:
+  struct Payload {
+    std::span<const std::byte> prefix;  // is copied to the head
+    std::span<const std::byte> body;    // is borrowed until pop()
+  };
+
   // Sequence numbers begin at 1.
   FrameRecord& push();
+  // Completes the newest record: its sequence number, its sizes and its CRCs. REQUIRES: once for
+  // each push(); the payload fits a frame, and its prefix the record.
+  void seal(const wire::FrameHeader& header, const Payload& payload, bool with_payload_crc);
   FrameRecord& front() noexcept { return at(first_); }
   void pop() noexcept;
   FrameRecord& at(std::uint64_t seq) noexcept { return *ring_[seq & (ring_.size() - 1)]; }
 
   bool empty() const noexcept { return first_ == next_; }
   std::uint64_t size() const noexcept { return next_ - first_; }
+  std::uint64_t bytes() const noexcept { return bytes_; }  // of payload
   std::uint64_t first() const noexcept { return first_; }  // oldest one not acknowledged
   std::uint64_t next() const noexcept { return next_; }    // the next push gets this number
+  bool holds(std::uint64_t seq) const noexcept { return seq >= first_ && seq < next_; }
+  // A peer that expects this frame next can be given it, and all after it.
+  bool may_continue_at(std::uint64_t seq) const noexcept { return seq >= first_ && seq <= next_; }
 
  private:
   static constexpr std::size_t kBlockRecords = 32;
@@ -59,6 +73,7 @@ class FrameFifo {
   std::vector<std::unique_ptr<FrameRecord[]>> blocks_;
   std::uint64_t first_ = 1;
   std::uint64_t next_ = 1;
+  std::uint64_t bytes_ = 0;
 };
 
 }  // namespace tern::net

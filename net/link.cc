@@ -7,21 +7,19 @@
 
 namespace tern::net {
 
-Link::Link(Transport& transport, const Clock& clock, const LinkSettings& settings,
-           Identity identity, LinkSink& sink)
-    : state_(new State(*this, *this, transport, clock, settings, std::move(identity), sink)) {}
+Link::Link(Transport& transport, const Clock& clock, Setup setup, LinkSink& sink)
+    : state_(new State(*this, {transport, clock, sink}, std::move(setup))) {}
 
-Link::State::State(Link& link_in, ConnectionSink& events_in, Transport& transport_in,
-                   const Clock& clock_in, const LinkSettings& settings_in, Identity identity_in,
-                   LinkSink& sink_in)
+Link::State::State(Link& link_in, const Surroundings& surroundings, Setup setup)
     : link(link_in),
-      events(events_in),
-      transport(transport_in),
-      clock(clock_in),
-      settings(settings_in),
-      identity(std::move(identity_in)),
-      sink(sink_in),
-      give_up_ns(clock.now_ns() + settings.peer_timeout_ns + settings.resume_timeout_ns) {}
+      events(link_in),
+      transport(surroundings.transport),
+      clock(surroundings.clock),
+      settings(setup.settings),
+      identity(std::move(setup.identity)),
+      sink(surroundings.sink),
+      give_up_ns(clock.now_ns() + settings.peer_timeout_ns + settings.resume_timeout_ns),
+      arrivals(settings) {}
 
 Link::~Link() { close(); }
 
@@ -34,7 +32,7 @@ void Link::say_goodbye() {
 void Link::close() {
   state_->closed_here = true;
   state_->state = LinkState::lost;
-  state_->announced = false;
+  state_->announced.reset();
   state_->refusal.reset();
   state_->connection.reset();
   state_->release_all();
@@ -45,8 +43,10 @@ bool Link::offer(std::unique_ptr<Incoming>& incoming, const wire::HelloBody& hel
 }
 int Link::tick() { return state_->tick(); }
 std::uint64_t Link::next_deadline_ns() const noexcept { return state_->next_deadline_ns(); }
-void Link::add_decode_ns(std::uint64_t ns) noexcept { state_->decode_ns += ns; }
-void Link::report_delivered(std::uint64_t bytes_per_s) noexcept { state_->delivered = bytes_per_s; }
+void Link::add_decode_ns(std::uint64_t ns) noexcept { state_->arrivals.add_decode_ns(ns); }
+void Link::report_delivered(std::uint64_t bytes_per_s) noexcept {
+  state_->arrivals.set_delivered(bytes_per_s);
+}
 LinkState Link::state() const noexcept { return state_->state; }
 const Link::Identity& Link::identity() const noexcept { return state_->identity; }
 std::uint64_t Link::peer_features() const noexcept { return state_->peer_features; }
@@ -55,7 +55,7 @@ Carriage Link::carriage() const noexcept {
   return state_->connection ? state_->connection->carriage() : Carriage{};
 }
 std::uint64_t Link::unacked_frames() const noexcept { return state_->unacked.size(); }
-std::uint64_t Link::unacked_bytes() const noexcept { return state_->unacked_bytes; }
+std::uint64_t Link::unacked_bytes() const noexcept { return state_->unacked.bytes(); }
 DeliveryRate Link::delivery_rate() const {
   return state_->state == LinkState::open ? state_->connection->delivery_rate() : DeliveryRate{};
 }
@@ -118,25 +118,13 @@ int Link::State::tick_open(std::uint64_t now) {
     break_connection("nothing was heard from the peer for too long");
     return 1;
   }
-  if (owes_ack()) {
-    if (untold_since_ns == 0) untold_since_ns = now;
-    const std::uint64_t frames = next_receive - 1 - told;
-    const bool due = frames >= settings.ack_frames || untold_bytes >= settings.ack_bytes ||
-                     now >= untold_since_ns + settings.ack_delay_ns;
-    if (due && now >= ack_blocked_until_ns) return send_ack(now) ? 1 : 0;
-  }
-  // Acks that travel in the headers of our own frames lack the report of speed in AckBody.
-  constexpr std::uint64_t kReportEveryAcks = 8;
-  if (next_receive >= reported + kReportEveryAcks * settings.ack_frames &&
-      now >= ack_blocked_until_ns) {
-    return send_ack(now) ? 1 : 0;
-  }
-  if (now >= sent_ns + settings.heartbeat_ns && now >= ack_blocked_until_ns) {
+  if (arrivals.is_ack_due(now)) return send_ack(now) ? 1 : 0;
+  if (now >= sent_ns + settings.heartbeat_ns && !arrivals.is_put_off(now)) {
     // Nobody acknowledges on a link at rest.
     clock_offset.widen(now);
     report_clock();
     if (send_control(wire::FrameKind::heartbeat)) return 1;
-    ack_blocked_until_ns = now + settings.ack_delay_ns;
+    arrivals.put_off(now);
   }
   return 0;
 }
@@ -156,12 +144,8 @@ std::uint64_t Link::State::next_deadline_ns() const noexcept {
       break;
     case LinkState::open:
       deadline = std::min(deadline, heard_ns + settings.peer_timeout_ns);
-      std::uint64_t next_send = sent_ns + settings.heartbeat_ns;
-      if (owes_ack()) {
-        const std::uint64_t since = untold_since_ns == 0 ? sent_ns : untold_since_ns;
-        next_send = std::min(next_send, since + settings.ack_delay_ns);
-      }
-      deadline = std::min(deadline, std::max(next_send, ack_blocked_until_ns));
+      deadline =
+          std::min(deadline, arrivals.next_send_ns(sent_ns, sent_ns + settings.heartbeat_ns));
       break;
   }
   return deadline;
@@ -174,8 +158,9 @@ void Link::State::drop_connection() {
   control.reset();
   offset = 0;
   if (announced) {
-    announced = false;
-    sink.on_abandoned(link, announced_header, announced_place);
+    const Announced abandoned = *announced;
+    announced.reset();
+    sink.on_abandoned(link, abandoned.header, abandoned.place);
   }
 }
 
@@ -209,7 +194,6 @@ void Link::State::connection_closed(Errc reason, const char* text) {
 void Link::State::release_all() {
   while (!unacked.empty()) {
     const std::uint64_t cookie = unacked.front().cookie;
-    unacked_bytes -= unacked.front().payload_bytes;
     unacked.pop();
     if (cookie != 0 && !closed_here) sink.on_acked(link, cookie);
   }

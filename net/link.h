@@ -82,8 +82,13 @@ class Link final : private ConnectionSink {
     std::uint64_t group = 0;  // which of the links between two lanes
   };
 
-  Link(Transport& transport, const Clock& clock, const LinkSettings& settings, Identity identity,
-       LinkSink& sink);
+  struct Setup {
+    LinkSettings settings;
+    Identity identity;
+  };
+
+  // The transport, the clock and the sink outlive the link.
+  Link(Transport& transport, const Clock& clock, Setup setup, LinkSink& sink);
   ~Link() override;
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;

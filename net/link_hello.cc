@@ -21,9 +21,9 @@ std::uint64_t random_session() {
 
 }  // namespace
 
-Refusal::Refusal(Transport& transport, std::unique_ptr<Incoming> incoming, Errc code,
-                 const char* text, std::uint64_t deadline_ns)
-    : frame_(wire::make_refuse(code, text)), deadline_ns_(deadline_ns) {
+Refusal::Refusal(Transport& transport, std::unique_ptr<Incoming> incoming, const Reason& reason,
+                 std::uint64_t deadline_ns)
+    : frame_(wire::make_refuse(reason.code, reason.text)), deadline_ns_(deadline_ns) {
   connection_ = transport.adopt(std::move(incoming), *this);
   connection_->send({std::as_bytes(std::span(&frame_, 1)), {}});
 }
@@ -42,7 +42,7 @@ void Link::State::say_hello(wire::FrameKind kind) {
   body.node = identity.self;
   body.expected_node = identity.peer;
   body.session = session;
-  body.next_receive = next_receive;
+  body.next_receive = arrivals.next();
   body.features = wire::kFeatureSubmitted;
   const wire::HelloFrame frame = wire::make_hello(kind, body);
   send_control(std::as_bytes(std::span(&frame, 1)));
@@ -60,9 +60,7 @@ void Link::State::open(std::uint64_t peer_next_receive, std::uint16_t common_ver
   was_open = true;
   heard_ns = now;
   heard_bytes = connection->received_bytes();
-  note_told();
-  reported = next_receive;
-  ack_blocked_until_ns = 0;
+  arrivals.restart();
   for (std::uint64_t seq = unacked.first(); seq < unacked.next(); ++seq) {
     FrameRecord& record = unacked.at(seq);
     if (record.sent_ns != 0) ++stats.replayed_frames;
@@ -73,7 +71,7 @@ void Link::State::open(std::uint64_t peer_next_receive, std::uint16_t common_ver
 void Link::State::refuse(std::unique_ptr<Incoming> incoming, Errc code, const char* text) {
   ++stats.refused_frames;
   if (code == Errc::protocol_error) sink.on_breach(link, text);
-  refusal = std::make_unique<Refusal>(transport, std::move(incoming), code, text,
+  refusal = std::make_unique<Refusal>(transport, std::move(incoming), Refusal::Reason{code, text},
                                       clock.now_ns() + kRefusalLinger);
 }
 
@@ -94,7 +92,7 @@ bool Link::State::offer(std::unique_ptr<Incoming>& incoming, const wire::HelloBo
     return true;
   }
   if (hello.session == session) {
-    if (identity.active || !fits_unacked(hello.next_receive)) {
+    if (identity.active || !unacked.may_continue_at(hello.next_receive)) {
       refuse(std::move(incoming), Errc::protocol_error, "the hello does not continue its session");
       return true;
     }
@@ -154,7 +152,7 @@ void Link::State::finish_hello_reply(const wire::FrameHeader& header) {
     return;
   }
   if (hello.session != session || hello.lane != identity.lane || hello.group != identity.group ||
-      !fits_unacked(hello.next_receive)) {
+      !unacked.may_continue_at(hello.next_receive)) {
     lose(Errc::protocol_error, where + " answered with a hello that does not fit this link");
     return;
   }

@@ -31,7 +31,7 @@ bool Link::State::on_header(const wire::FrameHeader& header, PayloadPlace& place
   if (!wire::is_sequenced(static_cast<wire::FrameKind>(header.kind))) {
     return begin_control(header, place);
   }
-  if (state != LinkState::open || header.version != version || header.link_seq != next_receive ||
+  if (state != LinkState::open || header.version != version || header.link_seq != arrivals.next() ||
       !take_ack(header.ack_seq)) {
     ++stats.refused_frames;
     return false;
@@ -41,9 +41,7 @@ bool Link::State::on_header(const wire::FrameHeader& header, PayloadPlace& place
   if (state != LinkState::open) return false;
   const std::size_t room = place.prefix.size() + place.body.size();
   TERN_CHECK(room == header.payload_bytes || room == 0);
-  announced = true;
-  announced_header = header;
-  announced_place = place;
+  announced = {header, place};
   return true;
 }
 
@@ -59,7 +57,7 @@ bool Link::State::begin_control(const wire::FrameHeader& header, PayloadPlace& p
       break;
     default:
       // The last sequenced frame before this one must have arrived.
-      fits = state == LinkState::open && header.link_seq == next_receive - 1;
+      fits = state == LinkState::open && header.link_seq == arrivals.newest();
       break;
   }
   if (!fits || header.payload_bytes != control_payload_bytes(kind)) {
@@ -110,11 +108,10 @@ void Link::State::on_frame(const wire::FrameHeader& header, const PayloadPlace& 
     finish_control(header, payload_valid);
     return;
   }
-  announced = false;
-  ++next_receive;
+  announced.reset();
+  arrivals.add(header.payload_bytes);
   ++stats.frames_received;
   stats.bytes_received += header.payload_bytes;
-  untold_bytes += header.payload_bytes;
   if (!payload_valid) ++stats.bad_payloads;
   if (sink.on_frame(link, header, place, payload_valid) || state == LinkState::lost) return;
   constexpr const char* kBreach = "the peer sent a frame that breaks the protocol";
@@ -129,8 +126,8 @@ void Link::State::on_frame(const wire::FrameHeader& header, const PayloadPlace& 
 
 // Before the acknowledged frames are forgotten.
 void Link::State::note_clock(std::uint64_t ack_seq, std::uint64_t receiver_ns) {
-  const bool sent_here = ack_seq >= unacked.first() && ack_seq < unacked.next();
-  clock_offset.note(sent_here ? unacked.at(ack_seq).sent_ns : 0, receiver_ns, clock.now_ns());
+  clock_offset.note(unacked.holds(ack_seq) ? unacked.at(ack_seq).sent_ns : 0, receiver_ns,
+                    clock.now_ns());
   report_clock();
 }
 
@@ -160,7 +157,6 @@ void Link::State::release_through(std::uint64_t seq) {
     const FrameRecord& record = unacked.front();
     const std::uint64_t cookie = record.cookie;
     stats.acked_bytes += record.payload_bytes;
-    unacked_bytes -= record.payload_bytes;
     unacked.pop();
     if (cookie != 0) sink.on_acked(link, cookie);
   }

@@ -8,44 +8,26 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "net/arrivals.h"
 #include "net/clock_offset.h"
+#include "net/control_frames.h"
 #include "net/frame_fifo.h"
 #include "net/link.h"
 #include "wire/hello.h"
 
 namespace tern::net {
 
-// Unsequenced frames on their way out. Nobody acknowledges them, so a place is used again when the
-// connection has taken its bytes.
-class ControlFrames {
- public:
-  static constexpr std::size_t kPlaces = 16;
-  struct Place {
-    std::array<std::byte, sizeof(wire::RefuseFrame)> bytes;
-    std::uint64_t end_offset = 0;
-  };
-  // Null when all are in use. `taken` is the connection's offset up to which bytes have left.
-  Place* next(std::uint64_t taken) noexcept {
-    Place& place = places_[next_];
-    if (place.end_offset > taken) return nullptr;
-    next_ = (next_ + 1) % kPlaces;
-    return &place;
-  }
-  void reset() noexcept {
-    for (auto& place : places_) place.end_offset = 0;
-  }
-
- private:
-  std::array<Place, kPlaces> places_;
-  std::size_t next_ = 0;
-};
-
 // A connection that is being refused: it lives until the other side has read why and closed.
 class Refusal final : private ConnectionSink {
  public:
-  Refusal(Transport& transport, std::unique_ptr<Incoming> incoming, Errc code, const char* text,
+  struct Reason {
+    Errc code;
+    const char* text;
+  };
+  Refusal(Transport& transport, std::unique_ptr<Incoming> incoming, const Reason& reason,
           std::uint64_t deadline_ns);
   bool is_over(std::uint64_t now_ns) const noexcept { return closed_ || now_ns >= deadline_ns_; }
   std::uint64_t deadline_ns() const noexcept { return deadline_ns_; }
@@ -63,8 +45,12 @@ class Refusal final : private ConnectionSink {
 };
 
 struct Link::State {
-  State(Link& link_in, ConnectionSink& events_in, Transport& transport_in, const Clock& clock_in,
-        const LinkSettings& settings_in, Identity identity_in, LinkSink& sink_in);
+  struct Surroundings {
+    Transport& transport;
+    const Clock& clock;
+    LinkSink& sink;
+  };
+  State(Link& link_in, const Surroundings& surroundings, Setup setup);
 
   Link& link;
   ConnectionSink& events;
@@ -94,23 +80,17 @@ struct Link::State {
 
   // Outgoing.
   FrameFifo unacked;
-  std::uint64_t unacked_bytes = 0;
   ControlFrames control;
   std::uint64_t sent_ns = 0;  // when anything was last sent
 
-  // Incoming. "Told" is what the peer knows of what has arrived here.
-  std::uint64_t next_receive = 1;
-  std::uint64_t told = 0;
-  std::uint64_t untold_bytes = 0;
-  std::uint64_t untold_since_ns = 0;  // zero: not noticed by tick() yet
-  std::uint64_t reported = 0;         // next_receive when the last ack frame went out
-  std::uint64_t ack_blocked_until_ns = 0;
-  std::uint64_t decode_ns = 0;
-  std::uint64_t delivered = 0;  // bytes per second
+  // Incoming.
+  Arrivals arrivals;
   ClockOffset clock_offset;
-  bool announced = false;  // place_payload has been called, on_frame not yet
-  wire::FrameHeader announced_header;
-  PayloadPlace announced_place;
+  struct Announced {
+    wire::FrameHeader header;
+    PayloadPlace place;
+  };
+  std::optional<Announced> announced;  // place_payload has been called, on_frame not yet
   std::array<std::byte, sizeof(wire::RefuseBody)> control_payload;
 
   // link.cc
@@ -137,21 +117,14 @@ struct Link::State {
   void finish_hello_reply(const wire::FrameHeader& header);
   void finish_refuse();
   void open(std::uint64_t peer_next_receive, std::uint16_t common_version);
-  bool fits_unacked(std::uint64_t peer_next_receive) const noexcept {
-    return peer_next_receive >= unacked.first() && peer_next_receive <= unacked.next();
-  }
 
   // link_send.cc
-  void seal(FrameRecord& record, const wire::FrameHeader& header, std::span<const std::byte> prefix,
-            std::span<const std::byte> body);
-  void add_payload_crc(FrameRecord& record);
+  void seal(const wire::FrameHeader& header, const FrameFifo::Payload& payload);
   void transmit(FrameRecord& record, std::uint64_t now);
   void send_new(FrameRecord& record);
   bool send_control(std::span<const std::byte> frame);
   bool send_control(wire::FrameKind kind, std::span<const std::byte> payload = {});
   bool send_ack(std::uint64_t now);
-  bool owes_ack() const noexcept { return next_receive - 1 != told; }
-  void note_told() noexcept;
   std::uint64_t taken() const noexcept { return offset - connection->queued_bytes(); }
 
   // link_receive.cc

@@ -1,10 +1,8 @@
 #include "net/loopback.h"
 
-#include <cstring>
-
 #include "base/check.h"
+#include "net/frame_receiver.h"
 #include "net/loopback_state.h"
-#include "wire/crc32c.h"
 
 namespace tern::net {
 
@@ -46,6 +44,7 @@ struct LoopbackTransport::Half {
   ConnectionSink* sink;
   bool open = false;
   bool closed = false;  // on_closed has been called
+  FrameReceiver receiver;
   bool mid_frame = false;
   std::uint64_t received_bytes = 0;
 
@@ -91,12 +90,6 @@ class LoopbackConnection final : public Connection {
   std::shared_ptr<LoopbackTransport::Half> half_;
 };
 
-std::size_t copy_to(std::span<std::byte> place, std::span<const std::byte> bytes) {
-  const std::size_t count = std::min(place.size(), bytes.size());
-  if (count > 0) std::memcpy(place.data(), bytes.data(), count);
-  return count;
-}
-
 }  // namespace
 
 void LoopbackTransport::Half::begin() {
@@ -140,34 +133,26 @@ void LoopbackTransport::Half::deliver(const LoopbackBytes& bytes) {
     close(Errc::corrupt_data, "the payload's bytes do not end where the header said");
     return;
   }
-  const wire::ParsedFrame parsed = wire::parse_frame_header(bytes);
-  if (parsed.error == wire::ParseError::too_short) {
+  const wire::ParseError error = receiver.read_header(bytes);
+  if (error == wire::ParseError::too_short) {
     mid_frame = true;
     return;
   }
-  if (parsed.error != wire::ParseError::none) {
-    close(Errc::corrupt_data, wire::parse_error_text(parsed.error));
+  if (error != wire::ParseError::none) {
+    close(Errc::corrupt_data, wire::parse_error_text(error));
     return;
   }
-  PayloadPlace place;
-  const bool accepted = sink->on_header(*connection, parsed.header, place);
+  const bool accepted = receiver.announce(*sink, *connection);
   if (sink == nullptr) return;
   if (!accepted) {
-    close(Errc::corrupt_data, "a frame was refused");
+    close(Errc::corrupt_data, FrameReceiver::kRefused);
     return;
   }
   const auto payload = std::span<const std::byte>(bytes).subspan(wire::kFrameHeaderBytes);
-  const std::size_t in_prefix = copy_to(place.prefix, payload);
-  copy_to(place.body, payload.subspan(in_prefix));
-  if (payload.size() < parsed.header.payload_bytes) {
-    mid_frame = true;
-    return;
-  }
-  const auto whole = payload.first(parsed.header.payload_bytes);
-  const bool valid = wire::crc32c(whole) == parsed.header.payload_crc;
-  // More bytes than the header said: what follows is no frame.
-  mid_frame = payload.size() > whole.size();
-  sink->on_frame(*connection, parsed.header, place, valid);
+  const std::size_t taken = receiver.copy_in(payload);
+  // Too few bytes, or more than the header said: what follows is no frame.
+  mid_frame = receiver.missing_bytes() > 0 || payload.size() > taken;
+  if (receiver.missing_bytes() == 0) receiver.deliver(*sink, *connection);
 }
 
 LoopbackTransport::LoopbackTransport(LoopbackNetwork& network, Endpoint self)

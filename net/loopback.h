@@ -61,8 +61,8 @@ class LoopbackTransport final : public Transport {
 class LoopbackAcceptor final : public Acceptor {
  public:
   // REQUIRES: no other acceptor lives on this endpoint.
-  LoopbackAcceptor(LoopbackNetwork& network, Endpoint endpoint, const Clock& clock,
-                   const AcceptorSettings& settings, AcceptorSink& sink);
+  LoopbackAcceptor(LoopbackNetwork& network, const Clock& clock, Listening listening,
+                   AcceptorSink& sink);
   ~LoopbackAcceptor() override;
 
   Endpoint endpoint() const override;

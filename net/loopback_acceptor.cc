@@ -5,9 +5,10 @@
 
 namespace tern::net {
 
-LoopbackAcceptor::LoopbackAcceptor(LoopbackNetwork& network, Endpoint endpoint, const Clock& clock,
-                                   const AcceptorSettings& settings, AcceptorSink& sink)
-    : impl_(new Impl{network.impl(), std::move(endpoint), clock, settings, sink, {}}) {
+LoopbackAcceptor::LoopbackAcceptor(LoopbackNetwork& network, const Clock& clock,
+                                   Listening listening, AcceptorSink& sink)
+    : impl_(
+          new Impl{network.impl(), std::move(listening.at), clock, listening.settings, sink, {}}) {
   TERN_CHECK(impl_->network.acceptors.emplace(impl_->at, impl_.get()).second);
 }
 

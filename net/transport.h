@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/errc.h"
+#include "base/result.h"
 #include "wire/frame.h"
 
 namespace tern::net {
@@ -39,6 +40,18 @@ struct OutgoingFrame {
   std::span<const std::byte> body;
 };
 
+// Where bytes lie.
+enum class MemoryKind : std::uint8_t {
+  host,    // the processor's own: every carrier sends from it
+  device,  // an accelerator's: the processor may be unable to read it
+};
+const char* memory_kind_name(MemoryKind kind) noexcept;
+
+struct Memory {
+  std::span<const std::byte> bytes;
+  MemoryKind kind;
+};
+
 class Connection;
 
 // Receives a connection's events, on the lane's thread, only from Transport::poll(). Any
@@ -60,12 +73,12 @@ class ConnectionSink {
   virtual void on_closed(Connection& connection, Errc reason, const char* text) = 0;
 };
 
-// How fast the carrier has lately brought bytes to the other side.
+// How fast the carrier has brought bytes to the other side, as the carrier itself estimates it.
 struct DeliveryRate {
   double bytes_per_s = 0.0;  // 0: it does not know
   // The sender had too little to send, so that the carrier may be faster.
   bool limited = true;
-  std::uint64_t round_trip_ns = 0;  // the shortest recent one
+  std::uint64_t round_trip_ns = 0;  // the shortest that the carrier remembers
 };
 
 // What a connection travels on, for people. The texts live until the next poll().
@@ -123,12 +136,13 @@ class Transport {
   virtual int poll() = 0;
   // Before the thread sleeps on its event loop. False: there is work already, do not sleep.
   virtual bool prepare_sleep() { return true; }
-  // Frames' bodies will often lie in this memory, which stays where it is until forget_memory: a
-  // hint for carriers that must register memory. Forgetting it REQUIRES that no frame in it is
-  // under way; what is forgotten here may be unmapped, or given back to the kernel and then be told
-  // anew.
-  virtual void remember_memory(std::span<const std::byte>) {}
-  virtual void forget_memory(std::span<const std::byte>) {}
+  // Frames' bodies will often lie in this memory, which stays where it is until forget_memory:
+  // carriers that must register memory prepare for that. Errc::unsupported: the carrier cannot send
+  // from memory of this kind, and no frame may have its body there. Host memory is never refused.
+  [[nodiscard]] virtual Status remember_memory(const Memory& memory);
+  // Nothing happens for memory that was not remembered. REQUIRES: no frame in it is under way. What
+  // is forgotten may be unmapped, or given back to the kernel and then be remembered anew.
+  virtual void forget_memory(const Memory&) {}
 };
 
 class AcceptorSink {
@@ -144,6 +158,11 @@ class AcceptorSink {
 struct AcceptorSettings {
   std::uint64_t hello_timeout_ns = 5'000'000'000;  // from accepted to a complete hello
   std::uint32_t max_unfinished = 64;               // more: the oldest unfinished one is refused
+};
+
+struct Listening {
+  Endpoint at;
+  AcceptorSettings settings = {};
 };
 
 // Listens for other daemons, on the conductor's thread. Reads exactly the hello frame of each new

@@ -166,7 +166,7 @@ class DataPath {
   bool lost_packets_ = false;
   DataPathCounters counters_;
   Armed armed_ = Armed::no;
-  wire::RdmaBody local_;  // as of its making: the device may have another address since
+  wire::RdmaBody local_;  // of when the path was made: the device may have got another address
   std::uint8_t gid_index_ = 0;
   std::uint32_t inline_bytes_ = 0;
   std::uint32_t send_depth_ = kSendDepth;

@@ -96,7 +96,7 @@ bool Device::exists() {
   return list && count != 0;
 }
 
-Result<std::shared_ptr<Device>> Device::open(const RdmaSettings& settings, std::uint32_t lane) {
+Result<std::shared_ptr<Device>> Device::open(const RdmaSettings& settings) {
   int count = 0;
   const DeviceList list(ibv_get_device_list(&count));
   if (!list || count == 0) {
@@ -139,7 +139,7 @@ Result<std::shared_ptr<Device>> Device::open(const RdmaSettings& settings, std::
     return fail(is_down ? Errc::unreachable : Errc::unsupported,
                 "no RDMA device is usable" + reasons);
   }
-  return usable[lane % usable.size()];
+  return usable[settings.lane % usable.size()];
 }
 
 Status Device::open_port(const RdmaSettings& settings, ibv_device& device, std::uint8_t port) {

@@ -19,7 +19,7 @@ class Device {
  public:
   // The `lane`-th usable port of those that the settings allow. The error's text says for each why
   // it is not usable and what to do about it. Errc::unreachable: a port is down, and may come up.
-  static Result<std::shared_ptr<Device>> open(const RdmaSettings& settings, std::uint32_t lane);
+  static Result<std::shared_ptr<Device>> open(const RdmaSettings& settings);
   // Whether the machine has any, usable or not.
   static bool exists();
 

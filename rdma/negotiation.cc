@@ -9,9 +9,6 @@
 namespace tern::rdma {
 namespace {
 
-// After each failure of a path the next attempt waits twice as long, this often.
-constexpr std::uint32_t kMaxDoublings = 6;
-
 std::string packets_hint(const DataPath& path) {
   return ": can RDMA packets of " + std::to_string(path.packet_bytes()) +
          " bytes (RoCE v2: UDP port 4791) pass both ways? Look at firewalls, and at the MTU of "
@@ -41,25 +38,10 @@ bool RdmaStream::pass_hello(const net::OutgoingFrame& frame) {
     stay_on_control(why);
     return mode_ == Mode::closed;
   }
-  wire::HelloBody body = hello.body;
-  body.features |= wire::kFeatureRdma;
-  hello_ = wire::make_hello(wire::FrameKind::hello, body);
-  const auto bytes = std::as_bytes(std::span(&hello_, 1));
-  control_given_ += bytes.size();
-  control_->send({bytes, {}});
+  control_.pass_hello_that_asks(hello.body);
   mode_ = Mode::asking;
   asked_ = true;
   return true;
-}
-
-void RdmaStream::send_own(std::span<const std::byte> frame) {
-  // Frames of ours that were taken long ago do not count any more.
-  const std::uint64_t taken = control_given_ - control_->queued_bytes();
-  if (own_end_ <= taken) own_bytes_ = 0;
-  control_given_ += frame.size();
-  own_end_ = control_given_;
-  own_bytes_ += frame.size();
-  control_->send({frame, {}});
 }
 
 bool RdmaStream::make_path(std::string& why) {
@@ -82,11 +64,6 @@ bool RdmaStream::make_path(std::string& why) {
   return true;
 }
 
-// Where RDMA is required there is nothing to do meanwhile.
-bool RdmaStream::must_wait(const PeerTrouble& trouble) const {
-  return choice_ != Choice::required && transport_.clock().now_ns() < trouble.retry_at_ns;
-}
-
 // The peer waits for an answer to its hello. For one that is sent away no queue pair is made.
 void RdmaStream::offer_before(const net::OutgoingFrame& frame) {
   offer_due_ = false;
@@ -100,36 +77,28 @@ void RdmaStream::offer_before(const net::OutgoingFrame& frame) {
 
 // The accepting side, which knows that the peer understands.
 void RdmaStream::begin_offer() {
-  const PeerTrouble& trouble = transport_.trouble(peer_);
-  std::string why = trouble.text;
-  if (must_wait(trouble)) {
+  std::string why = attempts_.trouble();
+  if (attempts_.must_wait(choice_)) {
     decline(why);
-    retry_at_ns_ = trouble.retry_at_ns;
+    attempts_.wait();
     return;
   }
   if (!make_path(why)) return decline(why, Fault::ours);
-  setup_frame_ = wire::make_rdma(wire::FrameKind::rdma_offer, path_->local());
-  send_own(std::as_bytes(std::span(&setup_frame_, 1)));
+  control_.send_set_up(wire::FrameKind::rdma_offer, path_->local());
   mode_ = Mode::offered;
 }
 
 void RdmaStream::take_offer(const wire::RdmaBody& remote) {
-  const PeerTrouble& trouble = transport_.trouble(peer_);
-  std::string why = trouble.text;
-  if (must_wait(trouble)) return decline(why);
-  // Each makes a queue pair with its memory.
-  const std::uint64_t now = transport_.clock().now_ns();
-  if (now < next_offer_ns_) return decline("its offers come too often");
-  next_offer_ns_ =
-      now + std::min(transport_.settings().setup_timeout_ns, transport_.settings().retry_ns / 2);
+  std::string why = attempts_.trouble();
+  if (attempts_.must_wait(choice_)) return decline(why);
+  if (!attempts_.may_take_offer()) return decline("its offers come too often");
   if (!make_path(why)) return decline(why, Fault::ours);
   if (const Status started = path_->start(remote); !started) {
     return decline(started.error().text, Fault::path);
   }
-  setup_frame_ = wire::make_rdma(wire::FrameKind::rdma_accept, path_->local());
-  send_own(std::as_bytes(std::span(&setup_frame_, 1)));
-  checks_crc_ =
-      transport_.settings().payload_crc || (remote.features & wire::kRdmaNoPayloadCrc) == 0;
+  control_.send_set_up(wire::FrameKind::rdma_accept, path_->local());
+  receiver_.check_payload(transport_.settings().payload_crc ||
+                          (remote.features & wire::kRdmaNoPayloadCrc) == 0);
   mode_ = Mode::accepted;
 }
 
@@ -137,13 +106,11 @@ void RdmaStream::take_accept(const wire::RdmaBody& remote) {
   if (const Status started = path_->start(remote); !started) {
     return decline(started.error().text, Fault::path);
   }
-  checks_crc_ =
-      transport_.settings().payload_crc || (remote.features & wire::kRdmaNoPayloadCrc) == 0;
+  receiver_.check_payload(transport_.settings().payload_crc ||
+                          (remote.features & wire::kRdmaNoPayloadCrc) == 0);
   path_->probe();
   mode_ = Mode::probing;
 }
-
-void RdmaStream::take_ready() { move_to_rdma(); }
 
 void RdmaStream::take_decline(const wire::RefuseBody& body) {
   char text[sizeof body.text + 1] = {};
@@ -154,37 +121,20 @@ void RdmaStream::take_decline(const wire::RefuseBody& body) {
   stay_on_control(std::string("the peer says: ") + text);
   // The side that offers tries again; the other one may have its reasons still.
   if (connects_) return;
-  const bool is_of_path = static_cast<Errc>(body.code) == Errc::unreachable;
-  const std::uint32_t doublings = is_of_path ? std::min(declines_++, kMaxDoublings) : 0;
-  retry_at_ns_ = transport_.clock().now_ns() + (transport_.settings().retry_ns << doublings);
+  attempts_.note_decline(static_cast<Errc>(body.code) == Errc::unreachable ? Fault::path
+                                                                           : Fault::ours);
 }
 
 // The code tells the peer whether to try ever more rarely: `unreachable` is of the path.
 void RdmaStream::decline(const std::string& why, Errc code) {
-  decline_frame_ = wire::make_rdma_decline(code, why.c_str());
-  send_own(std::as_bytes(std::span(&decline_frame_, 1)));
+  control_.send_decline(code, why.c_str());
   stay_on_control(why);
 }
 
 void RdmaStream::decline(const std::string& why, Fault fault) {
   ++transport_.mutable_counters().declined;
-  note_failure(why, fault);
+  attempts_.note_failure(why, fault);
   decline(why, fault == Fault::path ? Errc::unreachable : Errc::unsupported);
-}
-
-void RdmaStream::note_failure(const std::string& why, Fault fault) {
-  PeerTrouble& trouble = transport_.trouble(peer_);
-  const std::uint64_t now = transport_.clock().now_ns();
-  // One that has worked for a while is no path that never works.
-  if (has_worked()) trouble.failures = 0;
-  trouble.text = why;
-  // Connections to one peer fail together, which is one failure.
-  if (now >= trouble.retry_at_ns) {
-    const std::uint32_t doublings = fault == Fault::path ? trouble.failures++ : 0;
-    trouble.retry_at_ns =
-        now + (transport_.settings().retry_ns << std::min(doublings, kMaxDoublings));
-  }
-  retry_at_ns_ = trouble.retry_at_ns;
 }
 
 // Where the peer waits for us it is told. Else what it says next may be on its way, and would have
@@ -194,7 +144,7 @@ void RdmaStream::give_up_set_up(const std::string& why, Fault fault) {
     return decline(why, fault);
   }
   ++transport_.mutable_counters().declined;
-  note_failure(why, fault);
+  attempts_.note_failure(why, fault);
   close(Errc::io_error, why);
 }
 
@@ -205,7 +155,7 @@ void RdmaStream::stay_on_control(const std::string& why) {
     path_->close();
     path_.reset();
   }
-  note_ = why;
+  note_.stay(why);
   if (choice_ == Choice::required) {
     mode_ = Mode::control;
     failed_text_ =
@@ -217,49 +167,36 @@ void RdmaStream::stay_on_control(const std::string& why) {
 }
 
 void RdmaStream::flush_held() {
-  for (; !held_.empty(); held_.pop()) {
-    const net::OutgoingFrame& frame = held_.at(0);
-    control_given_ += frame.head.size() + frame.body.size();
-    control_->send(frame);
-  }
-  held_bytes_ = 0;
+  held_.release([&](const net::OutgoingFrame& frame) { control_.pass(frame); });
 }
 
 void RdmaStream::move_to_rdma() {
   mode_ = Mode::rdma;
-  note_ = path_->device().name();
-  told_revision_ = 0;
-  opened_ns_ = transport_.clock().now_ns();
-  retry_at_ns_ = 0;
-  declines_ = 0;
-  PeerTrouble& trouble = transport_.trouble(peer_);
-  // Another connection may have failed just now, and waits.
-  if (opened_ns_ >= trouble.retry_at_ns) trouble.text.clear();
+  note_.move_to(path_->device().name());
+  attempts_.note_opened();
   ++transport_.mutable_counters().opened;
-  for (; !held_.empty(); held_.pop()) path_->send(held_.at(0));
-  held_bytes_ = 0;
+  held_.release([&](const net::OutgoingFrame& frame) { path_->send(frame); });
 }
 
 void RdmaStream::handle_own_frame(const wire::FrameHeader& header) {
   const auto kind = static_cast<wire::FrameKind>(header.kind);
   wire::ParsedRdma parsed;
   if (kind == wire::FrameKind::rdma_offer || kind == wire::FrameKind::rdma_accept) {
-    parsed = wire::parse_rdma(header, std::span(own_payload_).first(header.payload_bytes));
+    parsed = wire::parse_rdma(header, control_.payload(header));
     if (parsed.error != wire::RdmaError::none) {
       const std::string why = wire::rdma_error_text(parsed.error);
-      note_failure(why, Fault::path);
+      attempts_.note_failure(why, Fault::path);
       return close(Errc::protocol_error, why);
     }
   }
   // An answer to what has not left yet: from then on frames would be counted as taken that TCP
   // still has to read.
-  const std::size_t queued = control_->queued_bytes();
-  const bool own_unread = own_end_ > control_given_ - queued;
   const bool is_answer =
       kind == wire::FrameKind::rdma_accept || kind == wire::FrameKind::rdma_ready;
-  if ((kind == wire::FrameKind::rdma_offer && own_unread) || (is_answer && queued > 0)) {
+  if ((kind == wire::FrameKind::rdma_offer && control_.has_own_waiting()) ||
+      (is_answer && control_.has_waiting())) {
     constexpr const char* kEarly = "the peer answered the RDMA set-up before it can have read it";
-    note_failure(kEarly, Fault::path);
+    attempts_.note_failure(kEarly, Fault::path);
     return close(Errc::protocol_error, kEarly);
   }
   const bool may_be_asked = asked_ && (mode_ == Mode::asking || mode_ == Mode::control);
@@ -267,13 +204,13 @@ void RdmaStream::handle_own_frame(const wire::FrameHeader& header) {
   if (kind == wire::FrameKind::rdma_accept && mode_ == Mode::offered) {
     return take_accept(parsed.body);
   }
-  if (kind == wire::FrameKind::rdma_ready && mode_ == Mode::accepted) return take_ready();
+  if (kind == wire::FrameKind::rdma_ready && mode_ == Mode::accepted) return move_to_rdma();
   if (kind == wire::FrameKind::rdma_decline && (is_holding() || mode_ == Mode::control)) {
     wire::RefuseBody body;
-    std::memcpy(&body, own_payload_.data(), sizeof body);
+    std::memcpy(&body, control_.payload(header).data(), sizeof body);
     return take_decline(body);
   }
-  note_failure(kBrokenOrder, Fault::path);
+  attempts_.note_failure(kBrokenOrder, Fault::path);
   close(Errc::protocol_error, kBrokenOrder);
 }
 
@@ -288,10 +225,9 @@ int RdmaStream::poll_negotiation() {
     return 1;
   }
   if (mode_ == Mode::control) {
-    const bool is_due = retry_at_ns_ != 0 && transport_.clock().now_ns() >= retry_at_ns_ &&
-                        !connects_ && peer_has_rdma_;
+    const bool is_due = !connects_ && peer_has_rdma_ && attempts_.is_due();
     // The last frames of ours must have left the memory that the next ones take.
-    if (!is_due || own_end_ > control_given_ - control_->queued_bytes()) return 0;
+    if (!is_due || control_.has_own_waiting()) return 0;
     begin_offer();
     return 1;
   }
@@ -318,8 +254,7 @@ int RdmaStream::poll_set_up() {
     return work + 1;
   }
   if (mode_ == Mode::probing && path->is_idle() && path->is_probed()) {
-    ready_frame_ = wire::make_rdma_ready();
-    send_own(std::as_bytes(std::span(&ready_frame_, 1)));
+    control_.send_ready();
     move_to_rdma();
     return work + 1;
   }
@@ -333,7 +268,7 @@ int RdmaStream::poll_set_up() {
     const bool has_probed = mode_ == Mode::accepted && path->is_probed();
     const std::string text = has_probed ? why + packets_hint(*path) : why;
     ++transport_.mutable_counters().declined;
-    note_failure(text, Fault::path);
+    attempts_.note_failure(text, Fault::path);
     close(Errc::timeout, text);
     return work + 1;
   }

@@ -13,9 +13,10 @@ enum class Choice : std::uint8_t {
 };
 
 struct RdmaSettings {
-  // Names of devices, with commas between them, each perhaps with `:port`; empty: all. Lane i takes
-  // the i-th usable port, round and round.
+  // Names of devices, with commas between them, each perhaps with `:port`; empty: all.
   std::string devices;
+  // Whose connections these are: lane i takes the i-th usable port, round and round.
+  std::uint32_t lane = 0;
   // Of the kernel's nodes, uverbs0 and so on.
   std::string node_directory = "/dev/infiniband";
   int gid_index = -1;     // -1: the best of the port's table

@@ -1,11 +1,5 @@
 #include "rdma/rdma_stream.h"
 
-#include <algorithm>
-#include <cstring>
-
-#include "base/check.h"
-#include "wire/crc32c.h"
-
 namespace tern::rdma {
 namespace {
 
@@ -19,7 +13,9 @@ constexpr std::uint64_t kLingerNs = 200'000'000;
 }  // namespace
 
 RdmaStream::RdmaStream(RdmaTransport& transport, net::ConnectionSink& sink, std::string peer)
-    : transport_(transport), sink_(&sink), peer_(std::move(peer)) {}
+    : transport_(transport),
+      sink_(&sink),
+      attempts_(transport.troubles(), std::move(peer), transport.clock(), transport.settings()) {}
 
 RdmaStream::~RdmaStream() = default;
 
@@ -27,14 +23,14 @@ void RdmaStream::connect_to(const net::Endpoint& endpoint) {
   connects_ = true;
   where_ = to_text(endpoint);
   choice_ = transport_.choice_for(endpoint.host);
-  control_ = transport_.control().connect(endpoint, *this);
+  control_.open(transport_.control().connect(endpoint, *this));
 }
 
 void RdmaStream::adopt(std::unique_ptr<net::Incoming> incoming) {
   where_ = incoming->from;
   choice_ = transport_.choice_for(incoming->from);
   peer_has_rdma_ = (incoming->hello.features & wire::kFeatureRdma) != 0;
-  control_ = transport_.control().adopt(std::move(incoming), *this);
+  control_.open(transport_.control().adopt(std::move(incoming), *this));
   mode_ = Mode::control;
   if (!peer_has_rdma_) {
     stay_on_control(kPeerHasNone);
@@ -51,18 +47,18 @@ void RdmaStream::detach() {
   const std::uint64_t long_ns = transport_.settings().setup_timeout_ns;
   // Given up by its user: by this set-up, if it took long.
   if (is_holding() && path_ && now >= set_up_ns_ + long_ns / 2) {
-    note_failure("its set-up was not finished in time", Fault::path);
+    attempts_.note_failure("its set-up was not finished in time", Fault::path);
   }
-  if (mode_ == Mode::rdma && path_ && !control_over_) {
-    // Or since it heard nothing: the next connection is to be another one.
-    const bool is_quiet = quiet_since_ns_ != 0 && now >= quiet_since_ns_ + long_ns;
+  if (mode_ == Mode::rdma && path_ && !control_end_) {
+    // Or since nothing was heard: the next connection is to be another one.
+    const bool is_quiet = silence_.lasts(now, long_ns);
     const bool is_drained = !is_quiet && path_->drain(kDrainNs, kDrainQuietNs);
     if (path_->has_failed()) {
-      note_failure(path_->failure(), Fault::path);
+      attempts_.note_failure(path_->failure(), Fault::path);
     } else if (is_quiet) {
-      note_failure("nothing that was sent over RDMA arrived any more", Fault::path);
+      attempts_.note_failure("nothing that was sent over RDMA arrived any more", Fault::path);
     } else if (is_drained) {
-      forget_failures();
+      attempts_.note_good_end();
     }
   }
   // What was sent last leaves on the control connection, where the peer must not wait for RDMA.
@@ -80,49 +76,32 @@ void RdmaStream::detach() {
   mode_ = Mode::closed;
   if (path_) path_->close();
   path_.reset();
-  control_.reset();
+  control_.close();
 }
 
 void RdmaStream::close(Errc reason, std::string text) {
   mode_ = Mode::closed;
   if (path_) path_->close();
   path_.reset();
-  control_.reset();
-  over_text_ = std::move(text);
-  sink_->on_closed(*connection_, reason, over_text_.c_str());
+  control_.close();
+  closed_text_ = std::move(text);
+  sink_->on_closed(*connection_, reason, closed_text_.c_str());
 }
 
 void RdmaStream::fail_over(const std::string& why, Fault fault) {
   if (sink_ == nullptr || !path_) return;
   if (mode_ == Mode::rdma) {
     ++transport_.mutable_counters().failovers;
-    ++transport_.trouble(peer_).failovers;
-    note_failure(why, fault);
+    attempts_.note_failover();
+    attempts_.note_failure(why, fault);
     close(Errc::io_error, "RDMA failed: " + why);
   } else {
     give_up_set_up(why, fault);
   }
 }
 
-bool RdmaStream::has_worked() const {
-  return opened_ns_ != 0 &&
-         transport_.clock().now_ns() >= opened_ns_ + transport_.settings().retry_ns;
-}
-
-void RdmaStream::forget_failures() {
-  if (has_worked()) transport_.trouble(peer_).failures = 0;
-}
-
 void RdmaStream::take_event(const Device::Broken& broken) {
   if (path_) path_->take_event(broken);
-}
-
-void RdmaStream::tell_of_copies() {
-  const LaneMemory& memory = transport_.memory();
-  if (told_revision_ == memory.trouble_revision()) return;
-  told_revision_ = memory.trouble_revision();
-  note_ = path_->device().name();
-  if (!memory.trouble().empty()) note_ += "; frames are copied: " + memory.trouble();
 }
 
 // ---- Outgoing
@@ -137,46 +116,39 @@ void RdmaStream::send(const net::OutgoingFrame& frame) {
   }
   if (is_holding()) {
     held_.push(frame);
-    held_bytes_ += frame.head.size() + frame.body.size();
   } else if (mode_ == Mode::rdma) {
     path_->send(frame);
   } else {
-    control_given_ += frame.head.size() + frame.body.size();
-    control_->send(frame);
+    control_.pass(frame);
   }
 }
 
-// Frames of our own on the control connection are not the user's, who counts the bytes of his.
 std::size_t RdmaStream::queued_bytes() const {
-  std::size_t bytes = held_bytes_ + (path_ ? path_->queued_bytes() : 0);
-  if (!control_) return bytes;
-  const std::uint64_t queued = control_->queued_bytes();
-  const std::uint64_t taken = control_given_ - queued;
-  const std::uint64_t own = own_end_ > taken ? std::min(own_bytes_, own_end_ - taken) : 0;
-  return bytes + static_cast<std::size_t>(queued - own);
+  return held_.bytes() + (path_ ? path_->queued_bytes() : 0) + control_.user_bytes();
 }
 
 std::uint64_t RdmaStream::received_bytes() const noexcept {
-  return path_received_ + (path_ ? path_->received_bytes() : 0) +
-         (control_ ? control_->received_bytes() : 0);
+  return path_received_ + (path_ ? path_->received_bytes() : 0) + control_.received_bytes();
 }
 
 net::Carriage RdmaStream::carriage() const noexcept {
   const char* name = "rdma";
   if (mode_ != Mode::rdma) {
-    name = is_holding() ? "settling" : control_ ? control_->carriage().name : "tcp";
+    name = is_holding()         ? "settling"
+           : control_.is_open() ? control_.connection().carriage().name
+                                : "tcp";
   }
-  const PeerTrouble* trouble = transport_.find_trouble(peer_);
-  return {name, note_.c_str(), trouble == nullptr ? 0 : trouble->failovers};
+  return {name, note_.text(), attempts_.failovers()};
 }
 
 net::DeliveryRate RdmaStream::delivery_rate() const {
-  return mode_ == Mode::rdma || !control_ ? net::DeliveryRate{} : control_->delivery_rate();
+  const bool knows = mode_ != Mode::rdma && control_.is_open();
+  return knows ? control_.connection().delivery_rate() : net::DeliveryRate{};
 }
 
 // A card shares by queue pair, and has nothing waiting but its own work.
 void RdmaStream::bound_queue(std::size_t bytes) {
-  if (mode_ != Mode::rdma && control_) control_->bound_queue(bytes);
+  if (mode_ != Mode::rdma && control_.is_open()) control_.connection().bound_queue(bytes);
 }
 
 // ---- Events of the queue pair
@@ -187,93 +159,60 @@ int RdmaStream::poll() {
   const std::shared_ptr<DataPath> path = path_;
   const int work = path->poll(*this);
   if (sink_ == nullptr || mode_ != Mode::rdma) return work + 1;
-  if (path->has_failed() && !control_over_) {
+  if (path->has_failed() && !control_end_) {
     const std::string why = path->failure();
     fail_over(why, Fault::path);
     return work + 1;
   }
-  if (control_over_) {
+  if (control_end_) {
     const bool has_more = work > 0 || (path->has_waiting() && !path->has_failed());
-    if (!has_more || transport_.clock().now_ns() >= over_ns_ + kLingerNs) {
-      forget_failures();
-      close(over_reason_, std::move(over_text_));
+    if (!has_more || transport_.clock().now_ns() >= control_end_->at_ns + kLingerNs) {
+      attempts_.note_good_end();
+      close(control_end_->reason, control_end_->text);
       return work + 1;
     }
   }
-  if (path->is_idle() || path->progress() != progress_) {
-    progress_ = path->progress();
-    quiet_since_ns_ = 0;
-  } else if (quiet_since_ns_ == 0) {
-    quiet_since_ns_ = transport_.clock().now_ns();
-  }
-  tell_of_copies();
+  silence_.look(path->is_idle(), path->progress(), [&] { return transport_.clock().now_ns(); });
+  note_.follow(path->device().name(), transport_.memory());
   return work;
 }
 
 bool RdmaStream::arm() {
   if (sink_ == nullptr || mode_ == Mode::closed) return true;
   if (!path_) return !offer_due_ && failed_text_.empty();
-  return path_->arm() && !control_over_;
+  return path_->arm() && !control_end_;
 }
 
 void RdmaStream::on_message(std::span<const std::byte> bytes) {
   if (mode_ != Mode::rdma) {
-    note_failure(kBrokenOrder, Fault::path);
+    attempts_.note_failure(kBrokenOrder, Fault::path);
     close(Errc::protocol_error, "a frame came over RDMA before it was due");
     return;
   }
-  if (!in_frame_) {
+  if (!receiver_.is_inside()) {
     if (!begin_frame(bytes)) return;
     bytes = bytes.subspan(wire::kFrameHeaderBytes);
   }
-  if (bytes.size() > header_.payload_bytes - payload_done_) {
+  if (bytes.size() > receiver_.missing_bytes()) {
     close(Errc::corrupt_data, "a message goes beyond the end of its frame");
     return;
   }
-  take_payload(bytes);
-  if (payload_done_ < header_.payload_bytes) return;
-  in_frame_ = false;
-  const bool valid = !checks_crc_ || payload_crc_ == header_.payload_crc;
-  sink_->on_frame(*connection_, header_, place_, valid);
+  receiver_.copy_in(bytes);
+  if (receiver_.missing_bytes() == 0) receiver_.deliver(*sink_, *connection_);
 }
 
 bool RdmaStream::begin_frame(std::span<const std::byte> bytes) {
-  const wire::ParsedFrame parsed = wire::parse_frame_header(bytes);
-  const bool is_own = wire::is_rdma(static_cast<wire::FrameKind>(parsed.header.kind));
-  if (parsed.error != wire::ParseError::none || is_own) {
+  const wire::ParseError error = receiver_.read_header(bytes);
+  const bool is_own = wire::is_rdma(static_cast<wire::FrameKind>(receiver_.header().kind));
+  if (error != wire::ParseError::none || is_own) {
     close(Errc::corrupt_data,
-          is_own ? "a frame of the set-up came over RDMA" : wire::parse_error_text(parsed.error));
+          is_own ? "a frame of the set-up came over RDMA" : wire::parse_error_text(error));
     return false;
   }
-  header_ = parsed.header;
-  place_ = {};
-  payload_done_ = 0;
-  payload_crc_ = 0;
-  const bool accepted = sink_->on_header(*connection_, header_, place_);
+  const bool accepted = receiver_.announce(*sink_, *connection_);
   if (sink_ == nullptr) return false;
-  if (!accepted) {
-    close(Errc::corrupt_data, "a frame was refused");
-    return false;
-  }
-  in_frame_ = true;
-  return true;
-}
-
-// To the place, or nowhere if the payload is thrown away.
-void RdmaStream::take_payload(std::span<const std::byte> bytes) {
-  if (checks_crc_) payload_crc_ = wire::crc32c(bytes, payload_crc_);
-  std::size_t offset = payload_done_;
-  payload_done_ += bytes.size();
-  for (const auto place : {place_.prefix, place_.body}) {
-    if (offset >= place.size()) {
-      offset -= place.size();
-      continue;
-    }
-    const std::size_t count = std::min(bytes.size(), place.size() - offset);
-    if (count > 0) std::memcpy(place.data() + offset, bytes.data(), count);
-    bytes = bytes.subspan(count);
-    offset = 0;
-  }
+  if (!accepted) close(Errc::corrupt_data, net::FrameReceiver::kRefused);
+  return accepted;
 }
 
 // ---- Events of the control connection
@@ -283,14 +222,7 @@ void RdmaStream::on_open(net::Connection&) { sink_->on_open(*connection_); }
 bool RdmaStream::on_header(net::Connection&, const wire::FrameHeader& header,
                            net::PayloadPlace& place) {
   const auto kind = static_cast<wire::FrameKind>(header.kind);
-  if (wire::is_rdma(kind)) {
-    const std::size_t bytes = kind == wire::FrameKind::rdma_ready     ? 0
-                              : kind == wire::FrameKind::rdma_decline ? sizeof(wire::RefuseBody)
-                                                                      : sizeof(wire::RdmaBody);
-    if (header.payload_bytes != bytes) return false;
-    place.body = std::span(own_payload_).first(bytes);
-    return true;
-  }
+  if (wire::is_rdma(kind)) return control_.place(header, place);
   // Any other answer to the hello than an offer is that of a peer without RDMA, or of one that
   // wants no connection at all and has its reasons.
   if (mode_ == Mode::asking) {
@@ -320,10 +252,7 @@ void RdmaStream::on_frame(net::Connection&, const wire::FrameHeader& header,
 
 void RdmaStream::on_closed(net::Connection&, Errc reason, const char* text) {
   if (mode_ == Mode::rdma) {
-    control_over_ = true;
-    over_reason_ = reason;
-    over_text_ = text;
-    over_ns_ = transport_.clock().now_ns();
+    control_end_ = {reason, text, transport_.clock().now_ns()};
     return;
   }
   close(reason, text);

@@ -18,8 +18,6 @@ constexpr std::uint64_t kCheckDeviceNs = 500'000'000;
 // there and cannot be used may take seconds to say so, and is tried after `rdma_retry`.
 constexpr std::uint64_t kLookForDeviceNs = 100'000'000;
 
-constexpr std::size_t kManyTroubles = 256;
-
 class RdmaConnection final : public net::Connection {
  public:
   explicit RdmaConnection(std::shared_ptr<RdmaStream> stream) : stream_(std::move(stream)) {
@@ -41,12 +39,11 @@ class RdmaConnection final : public net::Connection {
 }  // namespace
 
 RdmaTransport::RdmaTransport(net::Transport& control, net::EventLoop& loop, const Clock& clock,
-                             const RdmaSettings& settings, std::uint32_t lane)
+                             const RdmaSettings& settings)
     : control_(control),
       loop_(loop),
       clock_(clock),
       settings_(settings),
-      lane_(lane),
       memory_(settings.max_registered_bytes) {}
 
 RdmaTransport::~RdmaTransport() {
@@ -60,10 +57,10 @@ std::shared_ptr<Device> RdmaTransport::device(std::string& why) {
   const std::uint64_t now = clock_.now_ns();
   if (!device_ && (next_open_ns_ == 0 || now >= next_open_ns_)) {
     next_open_ns_ = now + settings_.retry_ns;
-    auto opened = Device::open(settings_, lane_);
+    auto opened = Device::open(settings_);
     if (opened) {
       device_ = std::move(*opened);
-      for (auto& [peer, trouble] : troubles_) trouble.failures = 0;
+      troubles_.forgive_paths();
       may_have_device_ = true;
       watch_device();
     } else {
@@ -129,10 +126,22 @@ int RdmaTransport::check_device() {
   next_open_ns_ = now + settings_.retry_ns;
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     const std::shared_ptr<RdmaStream> stream = streams_[i];
-    stream->device_failed(why);
+    stream->fail_over(why, Fault::ours);
   }
   drop_device();
   return 1;
+}
+
+// ---- Memory
+
+Status RdmaTransport::remember_memory(const net::Memory& memory) {
+  Status status = Transport::remember_memory(memory);
+  if (status) memory_.remember(memory.bytes);
+  return status;
+}
+
+void RdmaTransport::forget_memory(const net::Memory& memory) {
+  if (memory.kind == net::MemoryKind::host) memory_.forget(memory.bytes);
 }
 
 DataPathCounters RdmaTransport::data_path_counters() const noexcept {
@@ -151,23 +160,11 @@ DataPathCounters RdmaTransport::data_path_counters() const noexcept {
 
 // ---- Connections
 
-const PeerTrouble* RdmaTransport::find_trouble(const std::string& peer) const noexcept {
-  const auto found = troubles_.find(peer);
-  return found == troubles_.end() ? nullptr : &found->second;
-}
-
-// Of peers that nobody is connected to; there may be ever new ones.
-void RdmaTransport::forget_old_troubles() {
-  if (troubles_.size() < kManyTroubles) return;
-  std::erase_if(troubles_, [&](const auto& one) {
-    return clock_.now_ns() >= one.second.retry_at_ns &&
-           std::none_of(streams_.begin(), streams_.end(),
-                        [&](const auto& stream) { return stream->peer() == one.first; });
-  });
-}
-
 std::unique_ptr<net::Connection> RdmaTransport::hold(std::shared_ptr<RdmaStream> stream) {
-  forget_old_troubles();
+  troubles_.forget_old(clock_.now_ns(), [&](const std::string& peer) {
+    return std::any_of(streams_.begin(), streams_.end(),
+                       [&](const auto& one) { return one->peer() == peer; });
+  });
   streams_.push_back(stream);
   return std::make_unique<RdmaConnection>(std::move(stream));
 }

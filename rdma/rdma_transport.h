@@ -9,7 +9,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
@@ -18,6 +17,7 @@
 #include "rdma/data_path.h"
 #include "rdma/device.h"
 #include "rdma/lane_memory.h"
+#include "rdma/peer_troubles.h"
 #include "rdma/rdma_settings.h"
 
 namespace tern::rdma {
@@ -30,20 +30,11 @@ struct RdmaCounters {
   std::uint64_t failovers = 0;  // queue pairs that failed under frames
 };
 
-// What one connection's set-up or failure leaves behind for the next one to the same peer.
-struct PeerTrouble {
-  std::uint64_t retry_at_ns = 0;
-  std::uint64_t failovers = 0;
-  std::uint32_t failures = 0;  // of the path to it, one after the other
-  std::string text;
-};
-
 class RdmaTransport final : public net::Transport {
  public:
-  // `control` carries the connections; it, the loop and the clock outlive the transport. `lane`
-  // chooses among several ports.
+  // `control` carries the connections; it, the loop and the clock outlive the transport.
   RdmaTransport(net::Transport& control, net::EventLoop& loop, const Clock& clock,
-                const RdmaSettings& settings, std::uint32_t lane);
+                const RdmaSettings& settings);
   ~RdmaTransport() override;
 
   const char* name() const noexcept override { return "rdma"; }
@@ -53,8 +44,8 @@ class RdmaTransport final : public net::Transport {
                                          net::ConnectionSink& sink) override;
   int poll() override;
   bool prepare_sleep() override;
-  void remember_memory(std::span<const std::byte> memory) override { memory_.remember(memory); }
-  void forget_memory(std::span<const std::byte> memory) override { memory_.forget(memory); }
+  Status remember_memory(const net::Memory& memory) override;
+  void forget_memory(const net::Memory& memory) override;
 
   const RdmaCounters& counters() const noexcept { return counters_; }
   // Of the queue pairs that exist now, together.
@@ -71,25 +62,21 @@ class RdmaTransport final : public net::Transport {
   const RdmaSettings& settings() const { return settings_; }
   LaneMemory& memory() { return memory_; }
   RdmaCounters& mutable_counters() { return counters_; }
-  PeerTrouble& trouble(const std::string& peer) { return troubles_[peer]; }
-  // Null: there was none.
-  const PeerTrouble* find_trouble(const std::string& peer) const noexcept;
+  PeerTroubles& troubles() { return troubles_; }
 
  private:
   void watch_device();
   void drop_device();
   int check_device();
   std::unique_ptr<net::Connection> hold(std::shared_ptr<RdmaStream> stream);
-  void forget_old_troubles();
 
   net::Transport& control_;
   net::EventLoop& loop_;
   const Clock& clock_;
   RdmaSettings settings_;
-  std::uint32_t lane_;
   LaneMemory memory_;
   RdmaCounters counters_;
-  std::unordered_map<std::string, PeerTrouble> troubles_;
+  PeerTroubles troubles_;
 
   std::shared_ptr<Device> device_;
   bool may_have_device_ = false;

@@ -54,15 +54,15 @@ bool wants_rdma(const rdma::RdmaSettings& settings) {
 }  // namespace
 
 Result<std::string> probe_carriers(const Config& config) {
-  const rdma::RdmaSettings settings = rdma_settings(config);
+  rdma::RdmaSettings settings = rdma_settings(config);
   if (!wants_rdma(settings)) {
     const bool by_security = config.transport != "tcp" && encrypts_peers(config);
     return std::string(by_security ? "TCP inside TLS; RDMA would not encrypt (rdma_unencrypted)"
                                    : "TCP, as configured");
   }
   std::string names;
-  for (std::uint32_t lane = 0; lane < config.lanes; ++lane) {
-    const auto device = rdma::Device::open(settings, lane);
+  for (settings.lane = 0; settings.lane < config.lanes; ++settings.lane) {
+    const auto device = rdma::Device::open(settings);
     if (!device) {
       if (settings.choice == rdma::Choice::required) {
         return fail(device.error().code, "transport = \"rdma\": " + device.error().text);
@@ -78,9 +78,10 @@ Result<std::string> probe_carriers(const Config& config) {
 std::unique_ptr<net::Transport> make_rdma_transport(const Config& config, net::Transport& tcp,
                                                     net::EventLoop& loop, const Clock& clock,
                                                     std::uint32_t lane) {
-  const rdma::RdmaSettings settings = rdma_settings(config);
+  rdma::RdmaSettings settings = rdma_settings(config);
   if (!wants_rdma(settings)) return nullptr;
-  return std::make_unique<rdma::RdmaTransport>(tcp, loop, clock, settings, lane);
+  settings.lane = lane;
+  return std::make_unique<rdma::RdmaTransport>(tcp, loop, clock, settings);
 }
 
 }  // namespace tern::daemon

@@ -94,13 +94,14 @@ bool FrameMemory::acked(Cookie cookie, BorrowedMemory& memory) noexcept {
 
 void FrameMemory::tell(net::Transport& transport) const {
   for (const SlabPool* pool : {&accumulators_, &send_slabs_, &result_slabs_}) {
-    transport.remember_memory(pool->memory());
+    // Slabs are host memory, which no transport refuses.
+    TERN_CHECK(transport.remember_memory({pool->memory(), kind_of(Space::host)}).has_value());
   }
 }
 
 void FrameMemory::untell(net::Transport& transport) const {
   for (const SlabPool* pool : {&accumulators_, &send_slabs_, &result_slabs_}) {
-    transport.forget_memory(pool->memory());
+    transport.forget_memory({pool->memory(), kind_of(Space::host)});
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "shm/wakeup.h"
 
 namespace tern::daemon {
@@ -11,11 +12,15 @@ namespace {
 // A client may be refused at every entry; the log says it once a second.
 constexpr std::uint64_t kRefusalEveryNs = 1'000'000'000;
 
+net::Memory memory_of(const LaneClient& client) noexcept {
+  return {{client.arena.base, client.arena.bytes}, kind_of(Space::host)};
+}
+
 }  // namespace
 
 LaneClients::~LaneClients() {
   for (const auto& client : clients_) {
-    surroundings_.transport.forget_memory({client->arena.base, client->arena.bytes});
+    surroundings_.transport.forget_memory(memory_of(*client));
   }
 }
 
@@ -31,7 +36,8 @@ void LaneClients::add(ClientMemory& memory) {
   }
   const auto arena = memory.segment.arena();
   client->arena = {arena.data(), arena.size()};
-  surroundings_.transport.remember_memory(arena);
+  // Arenas are host memory, which no transport refuses.
+  TERN_CHECK(surroundings_.transport.remember_memory(memory_of(*client)).has_value());
   clients_.push_back(std::move(client));
 }
 
@@ -59,7 +65,7 @@ LaneClient* LaneClients::droppable() noexcept {
 
 void LaneClients::drop(LaneClient& client) {
   if (surroundings_.loop != nullptr) surroundings_.loop->unwatch(client.watch);
-  surroundings_.transport.forget_memory({client.arena.base, client.arena.bytes});
+  surroundings_.transport.forget_memory(memory_of(client));
   reports_.report(event::ClientDropped{client.memory});
   std::erase_if(clients_, [&](const auto& one) { return one.get() == &client; });
 }

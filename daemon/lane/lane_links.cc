@@ -55,8 +55,9 @@ LanePeer& LaneLinks::peer(const wire::NodeId& id, std::uint64_t group,
   identity.group = group;
   identity.endpoint = endpoint;
   identity.active = self_ < id && addressed;
-  peer->link = std::make_unique<net::Link>(transport_, resources_.clock, resources_.settings.link,
-                                           identity, static_cast<net::LinkSink&>(*this));
+  peer->link = std::make_unique<net::Link>(transport_, resources_.clock,
+                                           net::Link::Setup{resources_.settings.link, identity},
+                                           static_cast<net::LinkSink&>(*this));
   peers_.push_back(std::move(peer));
   return *peers_.back();
 }

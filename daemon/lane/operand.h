@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/check.h"
+#include "net/transport.h"
 
 namespace tern::daemon {
 
@@ -34,6 +35,15 @@ struct Operand {
   }
   bool operator==(const Operand&) const = default;
 };
+
+// As transports are told of it.
+inline net::MemoryKind kind_of(Space space) noexcept {
+  switch (space) {
+    case Space::host:
+      break;
+  }
+  return net::MemoryKind::host;
+}
 
 // REQUIRES: the operand is in host memory.
 inline std::span<std::byte> host_bytes(const Operand& operand) noexcept {

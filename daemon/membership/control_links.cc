@@ -41,8 +41,9 @@ ControlLinks::Peer& ControlLinks::add(const wire::NodeId& node, const net::Endpo
   identity.lane = wire::kConductorLane;
   identity.endpoint = endpoint;
   identity.active = active;
-  peer->link = std::make_unique<net::Link>(transport_, clock_, settings_, identity,
-                                           static_cast<net::LinkSink&>(*this));
+  peer->link =
+      std::make_unique<net::Link>(transport_, clock_, net::Link::Setup{settings_, identity},
+                                  static_cast<net::LinkSink&>(*this));
   peers_.push_back(std::move(peer));
   return *peers_.back();
 }

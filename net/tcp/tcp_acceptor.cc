@@ -33,12 +33,12 @@ struct Unfinished {
 }  // namespace
 
 struct TcpAcceptor::State : std::enable_shared_from_this<TcpAcceptor::State> {
-  State(EventLoop& loop_in, const Clock& clock_in, const AcceptorSettings& settings_in,
-        const TcpSettings& tcp_settings_in, AcceptorSink& sink_in)
+  State(EventLoop& loop_in, const Clock& clock_in, const TcpListening& listening,
+        AcceptorSink& sink_in)
       : loop(loop_in),
         clock(clock_in),
-        settings(settings_in),
-        tcp_settings(tcp_settings_in),
+        settings(listening.settings),
+        tcp_settings(listening.tcp),
         sink(sink_in),
         listener(loop_in.impl().io) {}
 
@@ -155,12 +155,11 @@ Endpoint TcpAcceptor::endpoint() const {
 
 int TcpAcceptor::poll() { return state_->poll(); }
 
-Result<std::unique_ptr<TcpAcceptor>> TcpAcceptor::create(EventLoop& loop, const Endpoint& listen,
-                                                         const Clock& clock,
-                                                         const AcceptorSettings& settings,
-                                                         const TcpSettings& tcp_settings,
+Result<std::unique_ptr<TcpAcceptor>> TcpAcceptor::create(EventLoop& loop, const Clock& clock,
+                                                         const TcpListening& listening,
                                                          AcceptorSink& sink) {
-  auto state = std::make_shared<State>(loop, clock, settings, tcp_settings, sink);
+  const Endpoint& listen = listening.at;
+  auto state = std::make_shared<State>(loop, clock, listening, sink);
   const auto failed = [&](const char* what, const Error& error) {
     return tern::fail(Errc::io_error, std::string("cannot ") + what + " " + to_text(listen) + ": " +
                                           error.message());
@@ -188,8 +187,8 @@ Result<std::unique_ptr<TcpAcceptor>> TcpAcceptor::create(EventLoop& loop, const 
   }
   listener.set_option(asio::socket_base::reuse_address(true), ignored);
   // Before listen(), so that the window offered in the handshake has the right scale.
-  if (tcp_settings.receive_buffer_bytes > 0) {
-    listener.set_option(asio::socket_base::receive_buffer_size(tcp_settings.receive_buffer_bytes),
+  if (listening.tcp.receive_buffer_bytes > 0) {
+    listener.set_option(asio::socket_base::receive_buffer_size(listening.tcp.receive_buffer_bytes),
                         ignored);
   }
   listener.bind(address, error);

@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "net/tcp/delivery_rate.h"
-#include "wire/crc32c.h"
 
 namespace tern::net {
 
@@ -62,7 +61,7 @@ int TcpStream::close(Errc reason, const char* text) {
 
 int TcpStream::close_after(const Error& error) {
   if (error == asio::error::eof) {
-    const bool inside = in_frame_ || staged_end_ > staged_begin_;
+    const bool inside = receiver_.is_inside() || staged_end_ > staged_begin_;
     return inside ? close(Errc::corrupt_data, "the connection ended inside a frame")
                   : close(Errc::io_error, "the peer closed the connection");
   }
@@ -92,14 +91,15 @@ int TcpStream::read(std::size_t budget) {
     // Fewer bytes than there was room for: the socket is empty now, and one more read that says so
     // can be spared.
     if (count < asked && !(tls_ && tls_->is_over())) wait_readable();
-    take_payload(count);
+    // What is not in the payload's place has been staged.
+    staged_end_ += receiver_.is_inside() ? count - receiver_.take_placed(count) : count;
     take_staged();
     if (sink_ == nullptr || phase_ != Phase::open) return reads;
   }
   return reads;
 }
 
-// Inside a frame nothing is staged: the payload goes to its place, and what follows it to staging_.
+// Inside a frame nothing is staged: the payload goes to its place, what follows it to staging_.
 std::size_t TcpStream::gather_read(std::array<asio::mutable_buffer, 3>& buffers) noexcept {
   std::size_t count = 0;
   std::size_t asked = 0;
@@ -109,10 +109,8 @@ std::size_t TcpStream::gather_read(std::array<asio::mutable_buffer, 3>& buffers)
     buffers[count++] = asio::mutable_buffer(bytes.data(), bytes.size());
     asked += bytes.size();
   };
-  if (in_frame_) {
-    bool in_body = false;
-    const auto first = rest_of_place(in_body);
-    const auto second = in_body ? std::span<std::byte>() : place_.body;
+  if (receiver_.is_inside()) {
+    const auto [first, second] = receiver_.open_places();
     to_end = first.size() + second.size() <= kReadBytes;
     const std::size_t in_first = std::min(first.size(), kReadBytes);
     add(first.first(in_first));
@@ -122,51 +120,15 @@ std::size_t TcpStream::gather_read(std::array<asio::mutable_buffer, 3>& buffers)
   return asked;
 }
 
-// What is left of the place's prefix, or of its body.
-std::span<std::byte> TcpStream::rest_of_place(bool& in_body) const noexcept {
-  const std::size_t prefix_bytes = place_.prefix.size();
-  in_body = payload_done_ >= prefix_bytes;
-  if (!in_body) return place_.prefix.subspan(payload_done_);
-  const std::size_t done = std::min(payload_done_ - prefix_bytes, place_.body.size());
-  return place_.body.subspan(done);
-}
-
-// `count` bytes have been read by gather_read's buffers; those that lie in the place are accounted
-// for here, the others are staged now.
-void TcpStream::take_payload(std::size_t count) {
-  while (in_frame_ && count > 0) {
-    bool in_body = false;
-    const auto rest = rest_of_place(in_body);
-    if (rest.empty()) break;
-    const std::size_t bytes = std::min(rest.size(), count);
-    payload_crc_ = wire::crc32c(rest.first(bytes), payload_crc_);
-    payload_done_ += bytes;
-    count -= bytes;
-  }
-  staged_end_ += count;
-}
-
 void TcpStream::take_staged() {
   while (sink_ != nullptr && phase_ == Phase::open) {
-    if (in_frame_) {
-      const std::size_t wanted = header_.payload_bytes - payload_done_;
-      const std::size_t bytes = std::min(wanted, staged_end_ - staged_begin_);
-      auto source = std::span<const std::byte>(staging_).subspan(staged_begin_, bytes);
-      payload_crc_ = wire::crc32c(source, payload_crc_);
-      while (!source.empty()) {
-        bool in_body = false;
-        const auto rest = rest_of_place(in_body);
-        if (rest.empty()) break;  // a payload that is thrown away
-        const std::size_t copied = std::min(rest.size(), source.size());
-        std::memcpy(rest.data(), source.data(), copied);
-        payload_done_ += copied;
-        source = source.subspan(copied);
-      }
-      payload_done_ += source.size();
-      staged_begin_ += bytes;
-      if (payload_done_ < header_.payload_bytes) break;
-      finish_frame();
-    } else if (staged_end_ - staged_begin_ < wire::kFrameHeaderBytes || !begin_frame()) {
+    const auto staged =
+        std::span<const std::byte>(staging_).subspan(staged_begin_, staged_end_ - staged_begin_);
+    if (receiver_.is_inside()) {
+      staged_begin_ += receiver_.copy_in(staged);
+      if (receiver_.missing_bytes() > 0) break;
+      receiver_.deliver(*sink_, *connection_);
+    } else if (staged.size() < wire::kFrameHeaderBytes || !begin_frame()) {
       break;
     }
   }
@@ -179,30 +141,16 @@ void TcpStream::take_staged() {
 }
 
 bool TcpStream::begin_frame() {
-  const wire::ParsedFrame parsed =
-      wire::parse_frame_header(std::span(staging_).subspan(staged_begin_));
-  if (parsed.error != wire::ParseError::none) {
-    close(Errc::corrupt_data, wire::parse_error_text(parsed.error));
+  const wire::ParseError error = receiver_.read_header(std::span(staging_).subspan(staged_begin_));
+  if (error != wire::ParseError::none) {
+    close(Errc::corrupt_data, wire::parse_error_text(error));
     return false;
   }
   staged_begin_ += wire::kFrameHeaderBytes;
-  header_ = parsed.header;
-  place_ = {};
-  payload_done_ = 0;
-  payload_crc_ = 0;
-  const bool accepted = sink_->on_header(*connection_, header_, place_);
+  const bool accepted = receiver_.announce(*sink_, *connection_);
   if (sink_ == nullptr) return false;
-  if (!accepted) {
-    close(Errc::corrupt_data, "a frame was refused");
-    return false;
-  }
-  in_frame_ = true;
-  return true;
-}
-
-void TcpStream::finish_frame() {
-  in_frame_ = false;
-  sink_->on_frame(*connection_, header_, place_, payload_crc_ == header_.payload_crc);
+  if (!accepted) close(Errc::corrupt_data, FrameReceiver::kRefused);
+  return accepted;
 }
 
 // Writing.

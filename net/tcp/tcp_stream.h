@@ -15,12 +15,12 @@
 
 #include "base/fd.h"
 #include "net/event_loop_asio.h"
+#include "net/frame_receiver.h"
 #include "net/outgoing_queue.h"
 #include "net/tcp/send_bound.h"
 #include "net/tcp/tcp_transport.h"
 #include "net/tls/tls_session.h"
 #include "net/transport.h"
-#include "wire/frame.h"
 
 namespace tern::net {
 
@@ -74,11 +74,8 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
 
   int read(std::size_t budget);
   std::size_t gather_read(std::array<boost::asio::mutable_buffer, 3>& buffers) noexcept;
-  void take_payload(std::size_t count);
   void take_staged();
   bool begin_frame();
-  void finish_frame();
-  std::span<std::byte> rest_of_place(bool& in_body) const noexcept;
   int write(std::size_t budget);
   int write_secure(std::size_t budget);
   std::size_t write_records(std::span<const boost::asio::const_buffer> buffers, TlsStep& step);
@@ -103,11 +100,7 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
 
   // Incoming. Staged bytes are those in staging_ from staged_begin_ to staged_end_.
   bool readable_ = false;
-  bool in_frame_ = false;
-  wire::FrameHeader header_;
-  PayloadPlace place_;
-  std::size_t payload_done_ = 0;
-  std::uint32_t payload_crc_ = 0;
+  FrameReceiver receiver_;
   std::uint64_t received_bytes_ = 0;
   std::size_t staged_begin_ = 0;
   std::size_t staged_end_ = 0;

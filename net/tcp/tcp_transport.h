@@ -50,14 +50,18 @@ class TcpTransport final : public Transport {
   std::size_t next_ = 0;
 };
 
+struct TcpListening {
+  // An empty host is every address, port 0 one that the kernel chooses.
+  Endpoint at;
+  AcceptorSettings settings = {};
+  TcpSettings tcp = {};  // of the connections
+};
+
 class TcpAcceptor final : public Acceptor {
  public:
-  // Listens on `listen`; an empty host is every address, port 0 one that the kernel chooses. A name
-  // is resolved here and now. The loop, clock and sink outlive the acceptor.
-  static Result<std::unique_ptr<TcpAcceptor>> create(EventLoop& loop, const Endpoint& listen,
-                                                     const Clock& clock,
-                                                     const AcceptorSettings& settings,
-                                                     const TcpSettings& tcp_settings,
+  // A name is resolved here and now. The loop, clock and sink outlive the acceptor.
+  static Result<std::unique_ptr<TcpAcceptor>> create(EventLoop& loop, const Clock& clock,
+                                                     const TcpListening& listening,
                                                      AcceptorSink& sink);
   ~TcpAcceptor() override;
 

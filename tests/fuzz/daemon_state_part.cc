@@ -65,14 +65,20 @@ void expect_finite(const Target& target, const daemon::CodecState& state) {
   }
 }
 
+// What is stored of a tensor, of all nodes.
+struct Stored {
+  std::span<const std::byte> parts;
+  std::span<const std::byte> own;  // of the same layout: this node's among them
+  bool same_layout = false;
+};
+
 // Every chunk of the tensor, by parts that have been checked or that have changed since.
-bool import_all(const Target& target, const daemon::StatePart& part, bool same_layout,
-                std::span<const std::byte> own, std::span<const std::byte> parts,
+bool import_all(const Target& target, const daemon::StatePart& part, const Stored& stored,
                 daemon::CodecState& state) {
   bool sound = true;
   for (std::uint32_t chunk = 0; chunk < target.chunks(); ++chunk) {
-    sound = (same_layout ? part.import_chunk(state, chunk, own)
-                         : part.refold_chunk(state, chunk, parts)) &&
+    sound = (stored.same_layout ? part.import_chunk(state, chunk, stored.own)
+                                : part.refold_chunk(state, chunk, stored.parts)) &&
             sound;
   }
   expect_finite(target, state);
@@ -103,12 +109,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return std::span<const std::byte>(parts).subspan(same_layout ? own : 0,
                                                      same_layout ? part.bytes() : 0);
   };
-  if (import_all(target, part, same_layout, mine(), parts, state) && same_layout) {
+  const Stored stored{parts, mine(), same_layout};
+  if (import_all(target, part, stored, state) && same_layout) {
     const auto again = exported(target, part, state);
     constexpr std::size_t kHeader = sizeof(daemon::StatePartHeader);
     TERN_CHECK(std::equal(again.begin() + kHeader, again.end(), mine().begin() + kHeader));
   }
   parts[change % parts.size()] ^= std::byte{0x81};
-  import_all(target, part, same_layout, mine(), parts, state);
+  import_all(target, part, stored, state);
   return 0;
 }

@@ -116,11 +116,11 @@ void run(std::span<const std::uint8_t> rest) {
   LoopbackNetwork network;
   LoopbackTransport transport(network, {"a", 1}), foreign_transport(network, {"b", 1});
   Acceptance accepted;
-  LoopbackAcceptor acceptor(network, {"b", 1}, clock, {}, accepted);
+  LoopbackAcceptor acceptor(network, clock, {{"b", 1}}, accepted);
   Sink sink;
   Silent silent;
   std::unique_ptr<Connection> foreign;
-  Link link(transport, clock, {}, {{1, 1}, {}, 0, {"b", 1}, true}, sink);
+  Link link(transport, clock, {{}, {{1, 1}, {}, 0, {"b", 1}, true}}, sink);
   const std::vector<std::byte> body(100, std::byte{1});
   wire::FrameHeader header;
   header.kind = static_cast<std::uint8_t>(wire::FrameKind::result);

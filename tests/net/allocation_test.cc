@@ -83,11 +83,11 @@ void expect_no_allocations(const TcpSettings& settings) {
   TcpTransport transport(loop, settings);
   static CountingSink sink_a, sink_b;
   sink_a.received = sink_b.received = 0;
-  auto acceptor = TcpAcceptor::create(loop, {"127.0.0.1", 0}, clock, {}, settings, sink_b);
+  auto acceptor = TcpAcceptor::create(loop, clock, {{"127.0.0.1", 0}, {}, settings}, sink_b);
   ASSERT_TRUE(acceptor) << acceptor.error().text;
   const Endpoint target = (*acceptor)->endpoint();
-  Link a(transport, clock, {}, {{1, 1}, {2, 2}, 0, target, true}, sink_a);
-  Link b(transport, clock, {}, {{2, 2}, {1, 1}, 0, {}, false}, sink_b);
+  Link a(transport, clock, {{}, {{1, 1}, {2, 2}, 0, target, true}}, sink_a);
+  Link b(transport, clock, {{}, {{2, 2}, {1, 1}, 0, {}, false}}, sink_b);
   sink_b.link = &b;
   const auto step = [&] {
     clock.advance_ns(10'000);

@@ -44,6 +44,40 @@ TEST_P(TransportConformance, FramesArriveInOrderBothWays) {
   EXPECT_GT(raw_a->received_bytes(), kFrames * wire::kFrameHeaderBytes);
 }
 
+TEST_P(TransportConformance, SendsFromHostMemoryThatItRemembersAndForgets) {
+  connect_raw();
+  const auto frame = sealed(block_header(1), pattern(50'000, 1));
+  const Memory memory{frame, MemoryKind::host};
+  for (std::size_t round = 1; round <= 2; ++round) {
+    const Status remembered = transport_a->remember_memory(memory);
+    ASSERT_TRUE(remembered) << remembered.error().text;
+    raw_a->send({std::span(frame).first(wire::kFrameHeaderBytes),
+                 std::span(frame).subspan(wire::kFrameHeaderBytes)});
+    ASSERT_TRUE(
+        until([&] { return raw_sink_b.payloads.size() == round && raw_a->queued_bytes() == 0; }));
+    EXPECT_EQ(raw_sink_b.payloads.back(), pattern(50'000, 1));
+    transport_a->forget_memory(memory);
+  }
+  EXPECT_TRUE(raw_sink_b.all_valid);
+}
+
+TEST_P(TransportConformance, RefusesDeviceMemoryWithASentence) {
+  const auto bytes = pattern(5000, 1);
+  const Memory memory{bytes, MemoryKind::device};
+  const Status remembered = transport_a->remember_memory(memory);
+  ASSERT_FALSE(remembered);
+  EXPECT_EQ(remembered.error().code, Errc::unsupported);
+  for (const char* part : {"device memory", "stage it through host memory", "transport "}) {
+    EXPECT_NE(remembered.error().text.find(part), std::string::npos) << remembered.error().text;
+  }
+  // It is not remembered, so that there is nothing to forget; the transport goes on.
+  transport_a->forget_memory(memory);
+  connect_raw();
+  const auto frame = sealed(block_header(1), pattern(100, 1));
+  raw_a->send({frame, {}});
+  EXPECT_TRUE(until([&] { return raw_sink_b.payloads.size() == 1; }));
+}
+
 TEST_P(TransportConformance, NobodyListeningIsUnreachable) {
   acceptor.reset();
   raw_a = transport_a->connect(target, raw_sink_a);

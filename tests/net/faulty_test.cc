@@ -109,11 +109,11 @@ class Campaign {
   FaultyTransport faulty_a_{loopback_a_, clock_, {}, random_()};
   FaultyTransport faulty_b_{loopback_b_, clock_, {}, random_()};
   RecordingAcceptorSink accepted_;
-  LoopbackAcceptor acceptor_{network_, at_b_, clock_, {}, accepted_};
+  LoopbackAcceptor acceptor_{network_, clock_, {at_b_}, accepted_};
   RecordingSink sink_a_, sink_b_;
   Sent sent_a_, sent_b_;
-  Link a_{faulty_a_, clock_, settings_, {{1, 1}, {2, 2}, 0, at_b_, true}, sink_a_};
-  Link b_{faulty_b_, clock_, settings_, {{2, 2}, {1, 1}, 0, {}, false}, sink_b_};
+  Link a_{faulty_a_, clock_, {settings_, {{1, 1}, {2, 2}, 0, at_b_, true}}, sink_a_};
+  Link b_{faulty_b_, clock_, {settings_, {{2, 2}, {1, 1}, 0, {}, false}}, sink_b_};
 };
 
 // TERN_SEED=n runs that seed alone; TERN_SEEDS=n changes how many are run.
@@ -144,11 +144,11 @@ TEST(Faulty, ALastFrameThatIsDroppedIsNoticedByTheNextHeartbeat) {
   LoopbackTransport inner(network, {"a", 1}), transport_b(network, {"b", 1});
   FaultyTransport transport(inner, clock, {}, 1);
   RecordingAcceptorSink accepted;
-  LoopbackAcceptor acceptor(network, {"b", 1}, clock, {}, accepted);
+  LoopbackAcceptor acceptor(network, clock, {{"b", 1}}, accepted);
   RecordingSink sink_a, sink_b;
   const LinkSettings settings;
-  Link a(transport, clock, settings, {{1, 1}, {2, 2}, 0, {"b", 1}, true}, sink_a);
-  Link b(transport_b, clock, settings, {{2, 2}, {1, 1}, 0, {}, false}, sink_b);
+  Link a(transport, clock, {settings, {{1, 1}, {2, 2}, 0, {"b", 1}, true}}, sink_a);
+  Link b(transport_b, clock, {settings, {{2, 2}, {1, 1}, 0, {}, false}}, sink_b);
   accepted.take = [&](std::unique_ptr<Incoming> incoming, const wire::HelloBody& hello) {
     b.offer(incoming, hello);
   };
@@ -181,11 +181,12 @@ TEST(Faulty, OneSeedIsOneRun) {
     const FaultSettings settings{.drop = 300'000, .duplicate = 300'000, .delay = 500'000};
     FaultyTransport transport(inner, clock, settings, seed);
     RecordingAcceptorSink accepted;
-    LoopbackAcceptor acceptor(network, {"b", 1}, clock, {}, accepted);
+    LoopbackAcceptor acceptor(network, clock, {{"b", 1}}, accepted);
     RecordingSink sink;
     // Nobody answers, so it says hello again and again.
-    Link link(transport, clock, {.peer_timeout_ns = 1'000'000 * kMillisecond},
-              {{1, 1}, {2, 2}, 0, {"b", 1}, true}, sink);
+    Link link(transport, clock,
+              {{.peer_timeout_ns = 1'000'000 * kMillisecond}, {{1, 1}, {2, 2}, 0, {"b", 1}, true}},
+              sink);
     for (int i = 0; i < 2000; ++i) {
       clock.advance_ns(100 * kMillisecond);
       link.tick();

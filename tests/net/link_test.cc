@@ -19,7 +19,7 @@ class LinkTest : public ::testing::Test {
   LinkTest()
       : transport_a(network, at_a),
         transport_b(network, at_b),
-        acceptor(network, at_b, clock, {}, accepted) {
+        acceptor(network, clock, {at_b}, accepted) {
     a = make_active();
     b = make_passive();
     accepted.take = [this](std::unique_ptr<Incoming> incoming, const wire::HelloBody& hello) {
@@ -29,12 +29,12 @@ class LinkTest : public ::testing::Test {
   }
 
   std::unique_ptr<Link> make_active() {
-    return std::make_unique<Link>(transport_a, clock, settings,
-                                  Link::Identity{kNodeA, kNodeB, 0, at_b, true}, sink_a);
+    return std::make_unique<Link>(transport_a, clock,
+                                  Link::Setup{settings, {kNodeA, kNodeB, 0, at_b, true}}, sink_a);
   }
   std::unique_ptr<Link> make_passive() {
-    return std::make_unique<Link>(transport_b, clock, settings,
-                                  Link::Identity{kNodeB, kNodeA, 0, {}, false}, sink_b);
+    return std::make_unique<Link>(transport_b, clock,
+                                  Link::Setup{settings, {kNodeB, kNodeA, 0, {}, false}}, sink_b);
   }
 
   int step() {
@@ -284,8 +284,8 @@ TEST_F(LinkTest, ARestartedDaemonIsNotTakenForTheOldOne) {
   connect();
   b->close();
   sink_b = {};
-  b = std::make_unique<Link>(transport_b, clock, settings,
-                             Link::Identity{{9, 9}, kNodeA, 0, {}, false}, sink_b);
+  b = std::make_unique<Link>(transport_b, clock,
+                             Link::Setup{settings, {{9, 9}, kNodeA, 0, {}, false}}, sink_b);
   run_for(100 * kMillisecond);
   EXPECT_EQ(sink_a.lost, 1);
   EXPECT_EQ(sink_a.lost_reason, Errc::peer_lost);
@@ -312,8 +312,8 @@ TEST_F(LinkTest, ANewSessionEndsTheOldLinkAndIsOfferedToANewOne) {
   RecordingSink sink_new;
   accepted.take = [&](std::unique_ptr<Incoming> incoming, const wire::HelloBody& hello) {
     EXPECT_FALSE(old->offer(incoming, hello));
-    b = std::make_unique<Link>(transport_b, clock, settings,
-                               Link::Identity{kNodeB, kNodeA, 0, {}, false}, sink_new);
+    b = std::make_unique<Link>(transport_b, clock,
+                               Link::Setup{settings, {kNodeB, kNodeA, 0, {}, false}}, sink_new);
     EXPECT_TRUE(b->offer(incoming, hello));
   };
   settle();
@@ -322,16 +322,16 @@ TEST_F(LinkTest, ANewSessionEndsTheOldLinkAndIsOfferedToANewOne) {
 }
 
 TEST_F(LinkTest, ThePeerIsLearntFromItsHello) {
-  a = std::make_unique<Link>(transport_a, clock, settings,
-                             Link::Identity{kNodeA, {}, 0, at_b, true}, sink_a);
+  a = std::make_unique<Link>(transport_a, clock, Link::Setup{settings, {kNodeA, {}, 0, at_b, true}},
+                             sink_a);
   connect();
   EXPECT_EQ(a->identity().peer, kNodeB);
 }
 
 TEST_F(LinkTest, WhenBothConnectTheLowerNodesSessionIsUsed) {
-  LoopbackAcceptor acceptor_a(network, at_a, clock, {}, accepted);
-  b = std::make_unique<Link>(transport_b, clock, settings,
-                             Link::Identity{kNodeB, kNodeA, 0, at_a, true}, sink_b);
+  LoopbackAcceptor acceptor_a(network, clock, {at_a}, accepted);
+  b = std::make_unique<Link>(transport_b, clock,
+                             Link::Setup{settings, {kNodeB, kNodeA, 0, at_a, true}}, sink_b);
   accepted.take = [&](std::unique_ptr<Incoming> incoming, const wire::HelloBody& hello) {
     EXPECT_TRUE((hello.node == kNodeA ? b : a)->offer(incoming, hello));
   };

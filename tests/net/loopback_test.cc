@@ -11,7 +11,7 @@ class LoopbackWorld : public ConformanceWorld {
   Transport& transport_b() override { return b_; }
   std::unique_ptr<Acceptor> make_acceptor(const Clock& clock, const AcceptorSettings& settings,
                                           AcceptorSink& sink) override {
-    return std::make_unique<LoopbackAcceptor>(network_, Endpoint{"b", 1}, clock, settings, sink);
+    return std::make_unique<LoopbackAcceptor>(network_, clock, Listening{{"b", 1}, settings}, sink);
   }
   void breathe() override {}
 

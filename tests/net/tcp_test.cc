@@ -51,7 +51,7 @@ TEST(TcpTransport, ResolvesNames) {
   EventLoop loop;
   SteadyClock clock;
   RecordingAcceptorSink sink;
-  auto acceptor = TcpAcceptor::create(loop, {"127.0.0.1", 0}, clock, {}, {}, sink);
+  auto acceptor = TcpAcceptor::create(loop, clock, {{"127.0.0.1", 0}}, sink);
   ASSERT_TRUE(acceptor) << acceptor.error().text;
   TcpTransport transport(loop, {});
   RawSink raw;
@@ -89,7 +89,7 @@ TEST(TcpTransport, SendsSmallFramesAtOnce) {
   EventLoop loop;
   SteadyClock clock;
   RecordingAcceptorSink sink;
-  auto acceptor = TcpAcceptor::create(loop, {"127.0.0.1", 0}, clock, {}, {}, sink);
+  auto acceptor = TcpAcceptor::create(loop, clock, {{"127.0.0.1", 0}}, sink);
   ASSERT_TRUE(acceptor) << acceptor.error().text;
   TcpTransport transport(loop, {});
   RawSink raw;
@@ -123,9 +123,9 @@ TEST(TcpAcceptor, APortInUseIsAnErrorWithText) {
   EventLoop loop;
   SteadyClock clock;
   RecordingAcceptorSink sink;
-  auto first = TcpAcceptor::create(loop, {"127.0.0.1", 0}, clock, {}, {}, sink);
+  auto first = TcpAcceptor::create(loop, clock, {{"127.0.0.1", 0}}, sink);
   ASSERT_TRUE(first);
-  auto second = TcpAcceptor::create(loop, (*first)->endpoint(), clock, {}, {}, sink);
+  auto second = TcpAcceptor::create(loop, clock, {(*first)->endpoint()}, sink);
   ASSERT_FALSE(second);
   EXPECT_NE(second.error().text.find("127.0.0.1"), std::string::npos) << second.error().text;
 }

@@ -20,7 +20,7 @@ class TcpWorld : public ConformanceWorld {
   std::unique_ptr<Acceptor> make_acceptor(const Clock& clock, const AcceptorSettings& settings,
                                           AcceptorSink& sink) override {
     auto acceptor =
-        TcpAcceptor::create(loop_b_, {"127.0.0.1", 0}, clock, settings, settings_b_, sink);
+        TcpAcceptor::create(loop_b_, clock, {{"127.0.0.1", 0}, settings, settings_b_}, sink);
     EXPECT_TRUE(acceptor) << acceptor.error().text;
     return acceptor ? std::move(*acceptor) : nullptr;
   }

@@ -41,7 +41,7 @@ class TlsRefusal : public ::testing::Test {
     if (context) source_b = TlsFiles::source(std::move(*context));
     TcpSettings settings;
     settings.tls = source_b.get();
-    auto made = TcpAcceptor::create(loop, {"127.0.0.1", 0}, clock, {}, settings, accepted);
+    auto made = TcpAcceptor::create(loop, clock, {{"127.0.0.1", 0}, {}, settings}, accepted);
     ASSERT_TRUE(made) << made.error().text;
     acceptor = std::move(*made);
   }
@@ -60,8 +60,8 @@ class TlsRefusal : public ::testing::Test {
     TcpSettings settings;
     settings.tls = source_a.get();
     transport.emplace(loop, settings);
-    link.emplace(*transport, clock, LinkSettings{},
-                 Link::Identity{{1, 1}, {2, 2}, 0, acceptor->endpoint(), true}, sink);
+    link.emplace(*transport, clock,
+                 Link::Setup{{}, {{1, 1}, {2, 2}, 0, acceptor->endpoint(), true}}, sink);
     EXPECT_TRUE(step_until([&] { return sink.lost == 1 && !accepted.refused.empty(); }));
     EXPECT_TRUE(accepted.offered.empty());
     ASSERT_EQ(accepted.refused.size(), 1u);
@@ -239,8 +239,8 @@ TEST_F(TlsRefusal, AListenerOfVersion12Alone) {
   settings.tls = source_a.get();
   transport.emplace(loop, settings);
   link.emplace(
-      *transport, clock, LinkSettings{},
-      Link::Identity{{1, 1}, {2, 2}, 0, {"127.0.0.1", listener.local_endpoint().port()}, true},
+      *transport, clock,
+      Link::Setup{{}, {{1, 1}, {2, 2}, 0, {"127.0.0.1", listener.local_endpoint().port()}, true}},
       sink);
   EXPECT_TRUE(step_until([&] {
     boost::system::error_code error;

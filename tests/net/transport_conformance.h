@@ -142,12 +142,12 @@ class TransportConformance : public ::testing::TestWithParam<ConformanceParam> {
     }
   }
   std::unique_ptr<Link> make_active(wire::NodeId expected = kNodeB) {
-    return std::make_unique<Link>(*transport_a, clock, settings,
-                                  Link::Identity{kNodeA, expected, 3, target, true}, sink_a);
+    return std::make_unique<Link>(
+        *transport_a, clock, Link::Setup{settings, {kNodeA, expected, 3, target, true}}, sink_a);
   }
   std::unique_ptr<Link> make_passive() {
-    return std::make_unique<Link>(world->transport_b(), clock, settings,
-                                  Link::Identity{kNodeB, kNodeA, 3, {}, false}, sink_b);
+    return std::make_unique<Link>(world->transport_b(), clock,
+                                  Link::Setup{settings, {kNodeB, kNodeA, 3, {}, false}}, sink_b);
   }
   void connect_links() {
     a = make_active();

@@ -43,16 +43,16 @@ class PlaceSink final : public net::LinkSink {
 class BusyLinks {
  public:
   explicit BusyLinks(bool payload_crc = true) : payload_crc_(payload_crc) {
-    auto made = net::TcpAcceptor::create(loop_, {"127.0.0.1", 0}, clock_, {}, {}, accepted_);
+    auto made = net::TcpAcceptor::create(loop_, clock_, {{"127.0.0.1", 0}}, accepted_);
     if (!made) return;
     acceptor_ = std::move(*made);
     accepted_.take = [this](std::unique_ptr<net::Incoming> incoming, const wire::HelloBody& hello) {
       b_.offer(incoming, hello);
     };
     a_ = std::make_unique<net::Link>(
-        transport_a_, clock_, net::LinkSettings{},
-        net::Link::Identity{{1, 1}, {2, 2}, 0, acceptor_->endpoint(), true}, sink_a);
-    transport_a_.remember_memory(payload_);
+        transport_a_, clock_,
+        net::Link::Setup{{}, {{1, 1}, {2, 2}, 0, acceptor_->endpoint(), true}}, sink_a);
+    EXPECT_TRUE(transport_a_.remember_memory({payload_, net::MemoryKind::host}));
     for (int i = 0; i < 20'000 && !is_open(); ++i) {
       clock_.advance_ns(10'000);
       acceptor_->poll();
@@ -93,12 +93,12 @@ class BusyLinks {
   ManualClock clock_;
   net::EventLoop loop_;
   net::TcpTransport tcp_a_{loop_, {}}, tcp_b_{loop_, {}};
-  RdmaTransport transport_a_{tcp_a_, loop_, clock_, settings(), 0};
-  RdmaTransport transport_b_{tcp_b_, loop_, clock_, settings(), 0};
+  RdmaTransport transport_a_{tcp_a_, loop_, clock_, settings()};
+  RdmaTransport transport_b_{tcp_b_, loop_, clock_, settings()};
   net::RecordingAcceptorSink accepted_;
   std::unique_ptr<net::Acceptor> acceptor_;
   std::vector<std::byte> payload_ = std::vector<std::byte>(kBody, std::byte{1});
-  net::Link b_{transport_b_, clock_, {}, {{2, 2}, {1, 1}, 0, {}, false}, sink_b};
+  net::Link b_{transport_b_, clock_, {{}, {{2, 2}, {1, 1}, 0, {}, false}}, sink_b};
   std::unique_ptr<net::Link> a_;
 };
 

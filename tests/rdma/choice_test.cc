@@ -20,7 +20,8 @@ TEST(Choice, LanesTakeTurnsOnAllPortsOfAllDevices) {
   mock::Fabric fabric({{"one", {Port{}, Port{}}}, {"two", {Port{}, Port{}}}});
   std::set<std::string> taken;
   for (std::uint32_t lane = 0; lane < 4; ++lane) {
-    TwoEnds ends(fabric, {}, {}, lane);
+    const auto of_lane = [lane](RdmaSettings& settings) { settings.lane = lane; };
+    TwoEnds ends(fabric, of_lane, of_lane);
     ASSERT_TRUE(ends.connect_until("rdma"));
     EXPECT_EQ(fabric.last_path.ah_attr.port_num, lane % 2 + 1);
     taken.insert(note_of(*ends.a));

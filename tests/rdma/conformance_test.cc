@@ -28,7 +28,7 @@ class RdmaWorld final : public ConformanceWorld {
   Transport& transport_b() override { return b_; }
   std::unique_ptr<Acceptor> make_acceptor(const Clock& clock, const AcceptorSettings& settings,
                                           AcceptorSink& sink) override {
-    auto acceptor = TcpAcceptor::create(loop_b_, {"127.0.0.1", 0}, clock, settings, {}, sink);
+    auto acceptor = TcpAcceptor::create(loop_b_, clock, {{"127.0.0.1", 0}, settings}, sink);
     EXPECT_TRUE(acceptor) << acceptor.error().text;
     return acceptor ? std::move(*acceptor) : nullptr;
   }
@@ -56,8 +56,8 @@ class RdmaWorld final : public ConformanceWorld {
   EventLoop loop_a_, loop_b_;
   TcpTransport tcp_a_{loop_a_, {}};
   TcpTransport tcp_b_{loop_b_, {}};
-  rdma::RdmaTransport a_{tcp_a_, loop_a_, clock_, settings_, 0};
-  rdma::RdmaTransport b_{tcp_b_, loop_b_, clock_, settings_, 0};
+  rdma::RdmaTransport a_{tcp_a_, loop_a_, clock_, settings_};
+  rdma::RdmaTransport b_{tcp_b_, loop_b_, clock_, settings_};
 };
 
 ConformanceParam rdma_param(const char* name,

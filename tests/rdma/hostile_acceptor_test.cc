@@ -16,12 +16,12 @@ using ::testing::HasSubstr;
 class HostileAcceptor : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto made = net::TcpAcceptor::create(loop_, {"127.0.0.1", 0}, clock_, {}, {}, accepted_);
+    auto made = net::TcpAcceptor::create(loop_, clock_, {{"127.0.0.1", 0}}, accepted_);
     ASSERT_TRUE(made);
     acceptor_ = std::move(*made);
     RdmaSettings settings;
     settings.node_directory = fabric_.nodes().string();
-    victim_transport_.emplace(victim_tcp_, loop_, clock_, settings, 0);
+    victim_transport_.emplace(victim_tcp_, loop_, clock_, settings);
     victim_ = victim_transport_->connect(acceptor_->endpoint(), sink_);
     ASSERT_TRUE(until([&] { return sink_.opened == 1; }));
     wire::HelloBody body;

@@ -26,13 +26,13 @@ constexpr int kRounds = 20'000;
 class HostilePeer : public ::testing::Test, private net::ConnectionSink {
  protected:
   void SetUp() override {
-    auto made = net::TcpAcceptor::create(loop_, {"127.0.0.1", 0}, clock_, {}, {}, accepted_);
+    auto made = net::TcpAcceptor::create(loop_, clock_, {{"127.0.0.1", 0}}, accepted_);
     ASSERT_TRUE(made) << made.error().text;
     acceptor_ = std::move(*made);
     accepted_.take = [this](std::unique_ptr<net::Incoming> incoming, const wire::HelloBody&) {
       victim_ = rdma_.adopt(std::move(incoming), sink_);
     };
-    auto device = Device::open(verbs_->settings(), 0);
+    auto device = Device::open(verbs_->settings());
     ASSERT_TRUE(device) << device.error().text;
     device_ = std::move(*device);
     connection_ = tcp_.connect(acceptor_->endpoint(), *this);
@@ -182,7 +182,7 @@ class HostilePeer : public ::testing::Test, private net::ConnectionSink {
   net::EventLoop loop_;
   net::TcpTransport tcp_{loop_, {}};
   net::TcpTransport victim_tcp_{loop_, {}};
-  RdmaTransport rdma_{victim_tcp_, loop_, clock_, verbs_->settings(), 0};
+  RdmaTransport rdma_{victim_tcp_, loop_, clock_, verbs_->settings()};
   net::RecordingAcceptorSink accepted_;
   std::unique_ptr<net::Acceptor> acceptor_;
   net::RawSink sink_;

@@ -22,12 +22,12 @@ TEST(Memory, ThatIsKnownIsSentWithoutACopy) {
   TwoEnds ends(fabric);
   ASSERT_TRUE(ends.connect_until("rdma"));
   const auto frame = frame_of(kBody);
-  ends.transport_a.remember_memory(frame);
+  ASSERT_TRUE(ends.remember(frame));
   const std::uint64_t before = ends.transport_a.data_path_counters().copied_bytes;
   ASSERT_TRUE(ends.carry(frame));
   EXPECT_EQ(ends.transport_a.data_path_counters().copied_bytes - before, wire::kFrameHeaderBytes);
   EXPECT_EQ(ends.sink_b.payloads.back(), net::pattern(kBody, 1));
-  ends.transport_a.forget_memory(frame);
+  ends.forget(frame);
   ASSERT_TRUE(ends.carry(frame));
   EXPECT_EQ(ends.transport_a.data_path_counters().copied_bytes - before,
             2 * wire::kFrameHeaderBytes + kBody);
@@ -38,13 +38,13 @@ TEST(Memory, IsRegisteredOnceAndNotBeforeItIsUsed) {
   TwoEnds ends(fabric);
   ASSERT_TRUE(ends.connect_until("rdma"));
   const auto frame = frame_of(kBody);
-  ends.transport_a.remember_memory(frame);
+  ASSERT_TRUE(ends.remember(frame));
   const std::uint64_t before = fabric.registrations;
   const std::uint64_t bytes_before = fabric.registered_bytes;
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(ends.carry(frame));
   EXPECT_EQ(fabric.registrations - before, 1u);
   EXPECT_EQ(fabric.registered_bytes - bytes_before, frame.size());
-  ends.transport_a.forget_memory(frame);
+  ends.forget(frame);
   EXPECT_EQ(fabric.registered_bytes, bytes_before);
 }
 
@@ -54,7 +54,7 @@ TEST(Memory, OfAnArenaIsRegisteredPieceByPiece) {
   TwoEnds ends(fabric);
   ASSERT_TRUE(ends.connect_until("rdma"));
   std::vector<std::byte> arena(200 * kMiB);
-  ends.transport_a.remember_memory(arena);
+  ASSERT_TRUE(ends.remember(arena));
   const auto frame = frame_of(kBody);
   const std::uint64_t before = fabric.registered_bytes;
   std::uint64_t copied = ends.transport_a.data_path_counters().copied_bytes;
@@ -72,7 +72,7 @@ TEST(Memory, OfAnArenaIsRegisteredPieceByPiece) {
   ASSERT_TRUE(ends.carry(std::span(arena).subspan(last)));
   EXPECT_EQ(fabric.registered_bytes - before, 65 * kMiB + 8 * kMiB);
   EXPECT_EQ(ends.transport_a.data_path_counters().copied_bytes - copied, wire::kFrameHeaderBytes);
-  ends.transport_a.forget_memory(arena);
+  ends.forget(arena);
   EXPECT_EQ(fabric.registered_bytes, before);
 }
 
@@ -82,8 +82,8 @@ TEST(Memory, BeyondTheLimitIsCopiedAndSaidSo) {
   TwoEnds ends(fabric, small);
   ASSERT_TRUE(ends.connect_until("rdma"));
   const auto first = frame_of(kBody), second = frame_of(kBody);
-  ends.transport_a.remember_memory(first);
-  ends.transport_a.remember_memory(second);
+  ASSERT_TRUE(ends.remember(first));
+  ASSERT_TRUE(ends.remember(second));
   ASSERT_TRUE(ends.carry(first));
   EXPECT_STREQ(ends.a->carriage().note, "mock0:1");
   ASSERT_TRUE(ends.carry(second));
@@ -91,7 +91,7 @@ TEST(Memory, BeyondTheLimitIsCopiedAndSaidSo) {
   EXPECT_THAT(ends.a->carriage().note, HasSubstr("frames are copied"));
   EXPECT_THAT(ends.a->carriage().note, HasSubstr("(rdma_max_registered, "));
   // Room is found again.
-  ends.transport_a.forget_memory(first);
+  ends.forget(first);
   const std::uint64_t copied = ends.transport_a.data_path_counters().copied_bytes;
   ASSERT_TRUE(ends.carry(second));
   ends.step();
@@ -105,7 +105,7 @@ TEST(Memory, ThatTheDeviceRefusesIsCopiedAndSaidSo) {
   ASSERT_TRUE(ends.connect_until("rdma"));
   fabric.max_registered_bytes = fabric.registered_bytes;
   const auto frame = frame_of(kBody);
-  ends.transport_a.remember_memory(frame);
+  ASSERT_TRUE(ends.remember(frame));
   ASSERT_TRUE(ends.carry(frame));
   ends.step();
   EXPECT_EQ(ends.sink_b.payloads.back(), net::pattern(kBody, 1));
@@ -118,7 +118,7 @@ TEST(Memory, WorkIsGivenToTheDeviceInBatches) {
   TwoEnds ends(fabric);
   ASSERT_TRUE(ends.connect_until("rdma"));
   const auto frame = frame_of(kBody);
-  ends.transport_a.remember_memory(frame);
+  ASSERT_TRUE(ends.remember(frame));
   const mock::Calls before = fabric.calls;
   ASSERT_TRUE(ends.carry(frame));
   EXPECT_EQ(fabric.calls.sends - before.sends, 4u);

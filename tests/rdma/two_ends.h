@@ -23,13 +23,9 @@ class TwoEnds {
   using Adjust = std::function<void(RdmaSettings&)>;
 
   // A connects, B accepts.
-  explicit TwoEnds(mock::Fabric& fabric, const Adjust& adjust_a = {}, const Adjust& adjust_b = {},
-                   std::uint32_t lane = 0)
-      : fabric_(fabric),
-        settings_a_(settings(adjust_a)),
-        settings_b_(settings(adjust_b)),
-        lane_(lane) {
-    auto made = net::TcpAcceptor::create(loop_, {"127.0.0.1", 0}, clock, {}, {}, accepted);
+  explicit TwoEnds(mock::Fabric& fabric, const Adjust& adjust_a = {}, const Adjust& adjust_b = {})
+      : fabric_(fabric), settings_a_(settings(adjust_a)), settings_b_(settings(adjust_b)) {
+    auto made = net::TcpAcceptor::create(loop_, clock, {{"127.0.0.1", 0}}, accepted);
     EXPECT_TRUE(made);
     acceptor_ = std::move(*made);
   }
@@ -104,6 +100,14 @@ class TwoEnds {
     return until([&] { return sink_b.payloads.size() == had + 1 && a->queued_bytes() == 0; });
   }
 
+  // Host memory that A sends from.
+  bool remember(std::span<const std::byte> memory) {
+    return transport_a.remember_memory({memory, net::MemoryKind::host}).has_value();
+  }
+  void forget(std::span<const std::byte> memory) {
+    transport_a.forget_memory({memory, net::MemoryKind::host});
+  }
+
   static bool is_settling(const std::unique_ptr<net::Connection>& connection) {
     return connection && carrier_of(*connection) == "settling";
   }
@@ -122,15 +126,14 @@ class TwoEnds {
 
   mock::Fabric& fabric_;
   RdmaSettings settings_a_, settings_b_;
-  std::uint32_t lane_;
   net::EventLoop loop_;
   net::TcpTransport tcp_a_{loop_, {}}, tcp_b_{loop_, {}};
   wire::HelloFrame hello_;
   std::unique_ptr<net::Acceptor> acceptor_;
 
  public:
-  RdmaTransport transport_a{tcp_a_, loop_, clock, settings_a_, lane_};
-  RdmaTransport transport_b{tcp_b_, loop_, clock, settings_b_, lane_};
+  RdmaTransport transport_a{tcp_a_, loop_, clock, settings_a_};
+  RdmaTransport transport_b{tcp_b_, loop_, clock, settings_b_};
   std::unique_ptr<net::Connection> a, b;
 };
 

@@ -25,7 +25,7 @@ class HostileCoordinator final : private daemon::ControlLinks::Sink, private net
         id_(daemon::mint_group_id("evil", 7000).value()),
         transport_(world.network, kAddress),
         links_(transport_, world.clock, {}, kNode, *this),
-        acceptor_(world.network, kAddress, world.clock, {}, *this) {}
+        acceptor_(world.network, world.clock, {kAddress}, *this) {}
 
   std::string id() const { return format_group_id(id_); }
   int do_work() { return acceptor_.poll() + links_.do_work(); }

@@ -42,10 +42,10 @@ class TappedTransport final : public net::Transport {
                                          net::ConnectionSink& sink) override;
   int poll() override;
   bool prepare_sleep() override { return inner_.prepare_sleep(); }
-  void remember_memory(std::span<const std::byte> memory) override {
-    inner_.remember_memory(memory);
+  Status remember_memory(const net::Memory& memory) override {
+    return inner_.remember_memory(memory);
   }
-  void forget_memory(std::span<const std::byte> memory) override { inner_.forget_memory(memory); }
+  void forget_memory(const net::Memory& memory) override { inner_.forget_memory(memory); }
 
  private:
   net::Transport& inner_;

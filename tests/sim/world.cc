@@ -63,7 +63,7 @@ void VirtualDaemon::start(const net::FaultSettings& faults) {
                                                   *this, [](std::uint32_t) {});
   conductor->set_tuning(tuning.get());
   acceptor = std::make_unique<net::LoopbackAcceptor>(
-      world_.network, at, world_.clock, net::AcceptorSettings{}, conductor->acceptor_sink());
+      world_.network, world_.clock, net::Listening{at}, conductor->acceptor_sink());
 }
 
 void VirtualDaemon::start_tuner() {

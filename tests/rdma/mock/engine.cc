@@ -34,9 +34,8 @@ void ring(int fd) {
 
 }  // namespace
 
-void Fabric::Parts::tell(Completions& queue, const ibv_wc& done, bool solicited,
-                         std::uint32_t frees, bool late) {
-  (late ? queue.late : queue.ready).push_back({done, frees});
+void Fabric::Parts::tell(Completions& queue, const Completion& completion) {
+  (completion.late ? queue.late : queue.ready).push_back({completion.done, completion.frees});
   if (queue.ready.size() + queue.late.size() > static_cast<std::size_t>(queue.queue.cqe)) {
     // An overrun, which breaks the queue: nothing of it may be relied on any more.
     queue.ready.clear();
@@ -47,7 +46,8 @@ void Fabric::Parts::tell(Completions& queue, const ibv_wc& done, bool solicited,
     raise(*reinterpret_cast<Context*>(queue.queue.context), event);
     return;
   }
-  if (!late) ring_for(queue, solicited, done.status == IBV_WC_SUCCESS);
+  if (completion.late) return;
+  ring_for(queue, completion.solicited, completion.done.status == IBV_WC_SUCCESS);
 }
 
 void Fabric::Parts::ring_for(Completions& queue, bool solicited, bool succeeded) {
@@ -74,8 +74,10 @@ void Fabric::Parts::complete(Pair& pair, const SendRequest& send, ibv_wc_status 
   done.status = status;
   done.opcode = send.request.opcode == IBV_WR_RDMA_WRITE ? IBV_WC_RDMA_WRITE : IBV_WC_SEND;
   done.qp_num = pair.pair.qp_num;
-  tell(*reinterpret_cast<Completions*>(pair.pair.send_cq), done, false,
-       std::exchange(pair.unsignalled, 0), fabric->completes_late && status == IBV_WC_SUCCESS);
+  tell(*reinterpret_cast<Completions*>(pair.pair.send_cq),
+       {.done = done,
+        .frees = std::exchange(pair.unsignalled, 0),
+        .late = fabric->completes_late && status == IBV_WC_SUCCESS});
 }
 
 // Everything that is posted comes back as flushed.
@@ -91,7 +93,7 @@ void Fabric::Parts::break_pair(Pair& pair) {
     done.status = IBV_WC_WR_FLUSH_ERR;
     done.opcode = IBV_WC_RECV;
     done.qp_num = pair.pair.qp_num;
-    tell(*reinterpret_cast<Completions*>(pair.pair.recv_cq), done, false, 0, false);
+    tell(*reinterpret_cast<Completions*>(pair.pair.recv_cq), {.done = done});
   }
 }
 
@@ -187,7 +189,7 @@ Fabric::Parts::Outcome Fabric::Parts::deliver(Pair& from, const SendRequest& sen
   auto& queue = *reinterpret_cast<Completions*>(to.pair.recv_cq);
   if (bytes.size() > place.length || !may_touch(to, place, IBV_ACCESS_LOCAL_WRITE)) {
     done.status = bytes.size() > place.length ? IBV_WC_LOC_LEN_ERR : IBV_WC_LOC_PROT_ERR;
-    tell(queue, done, false, 0, false);
+    tell(queue, {.done = done});
     break_pair(to);
     return fail(from, send, IBV_WC_REM_INV_REQ_ERR);
   }
@@ -198,7 +200,7 @@ Fabric::Parts::Outcome Fabric::Parts::deliver(Pair& from, const SendRequest& sen
     done.wc_flags = IBV_WC_WITH_IMM;
     done.imm_data = send.request.imm_data;
   }
-  tell(queue, done, (send.request.send_flags & IBV_SEND_SOLICITED) != 0, 0, false);
+  tell(queue, {.done = done, .solicited = (send.request.send_flags & IBV_SEND_SOLICITED) != 0});
   complete(from, send, IBV_WC_SUCCESS);
   from.sends.pop_front();
   return Outcome::done;

@@ -89,7 +89,13 @@ struct Fabric::Parts {
   // Verbs wait in a destroy for ever for what was not acknowledged.
   void require_all_acked() const;
   void ring_for(Completions& queue, bool solicited, bool succeeded);
-  void tell(Completions& queue, const ibv_wc& done, bool solicited, std::uint32_t frees, bool late);
+  struct Completion {
+    ibv_wc done{};
+    bool solicited = false;
+    std::uint32_t frees = 0;  // places of the send queue
+    bool late = false;        // seen only when the test says so
+  };
+  void tell(Completions& queue, const Completion& completion);
   void raise(Context& context, const ibv_async_event& event);
   void break_pair(Pair& pair);
 
