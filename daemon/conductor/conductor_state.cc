@@ -22,7 +22,7 @@ void Conductor::on_tensor_state(Client& client, const shm::TensorStatePacket& pa
   }
   if (group->ended) return refuse(group->end_code, group->end_text);
   TensorState& state = *group->tensors.at(packet.tensor).state;
-  const auto memory = state.codec.empty() ? codec::Memory::none : state.recipe.memory;
+  const auto memory = state.codec.empty() ? codec::Memory::none : state.declared.recipe.memory;
   auto move = std::make_unique<StateMove>(StateMove{StatePart(
       memory, state.codec.alpha(), codec_shape(*group, state), state.id & shm::kSpreadMask)});
   const auto action = static_cast<shm::StateAction>(packet.action);

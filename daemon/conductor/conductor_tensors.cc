@@ -6,7 +6,6 @@
 #include <bit>
 #include <cstring>
 
-#include "codec/entropy/codebook.h"
 #include "daemon/conductor/conductor.h"
 #include "daemon/service/log.h"
 
@@ -27,35 +26,11 @@ std::uint64_t tensor_id(const std::string& name, std::uint32_t generation) noexc
   return hash == 0 ? 1 : hash;
 }
 
-// What is wrong with a recipe here, beyond what its text shows; empty if nothing is.
-std::string problem_of(const codec::Recipe& recipe, const CodecState::Shape& shape) {
-  const char* const book = recipe.entropy.book.data();
-  if (recipe.entropy.kind == codec::entropy::Kind::huffman_static &&
-      !codec::entropy::has_codebook(book)) {
-    return std::string("this node has no codebook ") + book +
-           "; put its file into codebook_dir of every node and restart ternd";
-  }
-  // What slabs have room for; shorter chunks make shorter blocks.
-  if (codec::is_lossy(recipe) && codec::encode_bound(recipe, shape.chunk_elements) >
-                                     shape.chunk_elements * dtype_bytes(shape.dtype)) {
-    return "blocks of " + codec::canonical_text(recipe) + " may be longer than the " +
-           std::string(dtype_name(shape.dtype)) + " tensor itself; keep or code less";
-  }
-  return {};
-}
-
 // What ranks must agree on, for an error.
 std::string declaration_text(const TensorState& state) {
   return std::to_string(state.count) + " " + std::string(dtype_name(state.dtype)) + " (" +
          std::string(role_name(state.role)) + (state.exempt ? ", exempt" : "") + ", recipe " +
-         codec::canonical_text(state.recipe) + ")";
-}
-
-// Whether a block of one can be the next of the other's.
-bool same_streams(const TensorState& a, const TensorState& b, const CodecState::Shape& shape) {
-  if (a.compresses != b.compresses || !a.compresses) return a.compresses == b.compresses;
-  return CodecState::has_streams(a.recipe) == CodecState::has_streams(b.recipe) &&
-         CodecState::alpha_of(a.recipe, shape) == CodecState::alpha_of(b.recipe, shape);
+         codec::canonical_text(state.declared.recipe) + ")";
 }
 
 }  // namespace
@@ -108,41 +83,31 @@ Result<std::shared_ptr<TensorState>> Conductor::describe_tensor(
     if (replay.empty()) return fail(Errc::bad_recipe, "replay: give the name of a log");
     text = "auto";
   }
-  auto recipe = codec::parse_recipe(text);
-  if (!recipe) return fail(Errc::bad_recipe, recipe.error().text);
-  state->recipe = *recipe;
-  state->one_lane = codec::scans_tensor(*recipe);
-  if (state->one_lane && !codec::needs_residual(state->recipe)) {
-    return fail(Errc::bad_recipe, "scale=tensor needs error feedback: ef(3lc:scale=tensor)");
-  }
-  const CodecState::Shape shape = codec_shape(group, *state);
-  const bool floats =
-      state->dtype == DType::f32 || state->dtype == DType::f16 || state->dtype == DType::bf16;
-  const bool may_lose = role_may_be_lossy(state->role) && !state->exempt;
-  const bool lossy = codec::is_lossy(*recipe) && may_lose;
-  const bool tuned = recipe->automatic && tuning_ != nullptr;
-  state->compresses = floats && shape.nodes > 1 && (lossy || tuned || codec::is_lossless(*recipe));
-  // All that the tuner may choose for what may be lossy has error feedback.
-  if (tuned && state->compresses && may_lose) state->recipe.memory = codec::Memory::ef;
-  if (state->compresses) {
-    if (const std::string problem = problem_of(*recipe, shape); !problem.empty()) {
-      return fail(Errc::bad_recipe, problem);
-    }
-  }
+  const RecipeTerms terms{.dtype = state->dtype,
+                          .role = state->role,
+                          .exempt = state->exempt,
+                          .has_tuner = tuning_ != nullptr,
+                          .nodes = static_cast<std::uint32_t>(group.addresses.size()),
+                          .chunk_elements = shm::chunk_elements(group.chunk_bytes, state->dtype)};
+  const auto resolved = resolve_declared(text, terms);
+  if (!resolved) return fail(resolved.error().code, resolved.error().text);
+  state->declared = *resolved;
+  state->recipe = resolved->recipe;
+  state->one_lane = resolved->one_lane;
   return state;
 }
 
 Result<void> Conductor::allocate_state(const Client& client, const MemberGroup& group,
                                        TensorState& state, std::uint64_t freed) const {
-  if (!state.compresses) return {};
+  if (!state.declared.compresses()) return {};
   const CodecState::Shape shape = codec_shape(group, state);
-  const std::uint64_t bytes = CodecState::bytes_of(state.recipe, shape);
+  const std::uint64_t bytes = CodecState::bytes_of(state.declared.recipe, shape);
   if (state_bytes_of(client.credentials.uid) - freed + bytes > settings_.max_state_bytes) {
     return fail(Errc::quota_exceeded, "codec state of " + std::to_string(bytes) +
                                           " bytes more exceeds max_state_bytes = " +
                                           std::to_string(settings_.max_state_bytes));
   }
-  if (!state.codec.allocate(state.recipe, shape)) {
+  if (!state.codec.allocate(state.declared.recipe, shape)) {
     return fail(Errc::out_of_memory, "no memory for the tensor's codec state");
   }
   return {};
@@ -211,8 +176,7 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
                                               other.name + "; choose another name");
     }
     if (other.dtype != mine.dtype || other.count != mine.count || other.role != mine.role ||
-        other.recipe.memory != mine.recipe.memory || other.exempt != mine.exempt ||
-        other.one_lane != mine.one_lane || !same_streams(other, mine, codec_shape(*group, mine))) {
+        other.exempt != mine.exempt || !same_state(other.declared, mine.declared)) {
       const auto holder = static_cast<std::size_t>(std::countr_zero(found->second.holders));
       return refuse(Errc::mismatch, name + ": rank " + std::to_string(group->ranks[holder].rank) +
                                         " says " + declaration_text(other) + ", rank " +
@@ -230,7 +194,7 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
     const std::uint64_t freed = kept != kept_states_.end() ? kept->second.state->state_bytes() : 0;
     const auto allocated = allocate_state(client, *group, *tensor.state, freed);
     if (!allocated) return refuse(allocated.error().code, allocated.error().text);
-    if (tuning_ != nullptr && tensor.state->compresses && tensor.state->recipe.automatic) {
+    if (tensor.state->declared.tuned) {
       const auto begun = tuning_->begin(*group, *tensor.state, level, replay);
       if (!begun) return refuse(begun.error().code, begun.error().text);
     }
@@ -260,12 +224,12 @@ void Conductor::on_tensor_declare(Client& client, const shm::TensorDeclarePacket
       shm::make_packet<shm::TensorDeclaredPacket>(shm::PacketKind::tensor_declared, request);
   reply.tensor = id;
   reply.next_sequence = 0;
-  reply.one_lane = found->second.state->one_lane ? 1 : 0;
+  reply.one_lane = found->second.state->declared.one_lane ? 1 : 0;
   answer_packet(client.id, reply);
 }
 
 std::string Conductor::recipe_text(const TensorState& state) const {
-  std::string text = codec::canonical_text(state.recipe);
+  std::string text = codec::canonical_text(state.declared.recipe);
   if (tuning_ != nullptr && state.tuning) text += ": " + tuning_->choice_text(state);
   return text;
 }

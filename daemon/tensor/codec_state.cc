@@ -19,8 +19,8 @@ bool CodecState::has_streams(const codec::Recipe& recipe) noexcept {
   return codec::needs_shift(recipe) || recipe.compressor == codec::Compressor::xordelta;
 }
 
-float CodecState::alpha_of(const codec::Recipe& recipe, const Shape& shape) noexcept {
-  return codec::needs_shift(recipe) ? codec::shift_alpha(recipe, shape.chunk_elements) : 1.0f;
+float CodecState::alpha_of(const codec::Recipe& recipe, std::uint64_t chunk_elements) noexcept {
+  return codec::needs_shift(recipe) ? codec::shift_alpha(recipe, chunk_elements) : 1.0f;
 }
 
 // Zero pages until the first use.
@@ -42,7 +42,7 @@ std::uint64_t CodecState::bytes_of(const codec::Recipe& recipe, const Shape& sha
 
 bool CodecState::allocate(const codec::Recipe& recipe, const Shape& shape) {
   shape_ = shape;
-  alpha_ = alpha_of(recipe, shape);
+  alpha_ = alpha_of(recipe, shape.chunk_elements);
   bytes_ = bytes_of(recipe, shape);
   const std::uint64_t chunks = chunks_of(shape);
   if (codec::has_memory(recipe) || has_streams(recipe)) {

@@ -35,7 +35,7 @@ class CodecState {
   // What allocate() will take of memory once all chunks have been used.
   static std::uint64_t bytes_of(const codec::Recipe& recipe, const Shape& shape) noexcept;
   // How far a shift moves; 1 unless the recipe has a shift.
-  static float alpha_of(const codec::Recipe& recipe, const Shape& shape) noexcept;
+  static float alpha_of(const codec::Recipe& recipe, std::uint64_t chunk_elements) noexcept;
   // Whether the blocks of a chunk are counted, because each builds on the one before.
   static bool has_streams(const codec::Recipe& recipe) noexcept;
   std::uint64_t bytes() const noexcept { return bytes_; }

@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "codec/recipe.h"
 #include "daemon/tensor/codec_state.h"
+#include "daemon/tensor/recipe_resolver.h"
 #include "daemon/tensor/tensor_tuning.h"
 #include "shm/layout.h"
 
@@ -39,10 +40,10 @@ struct TensorState {
   DType dtype = DType::f32;
   Role role = Role::exact;
   std::uint64_t count = 0;
-  codec::Recipe recipe;
+  ResolvedRecipe declared;
+  codec::Recipe recipe;   // of `declared`, for lanes
+  bool one_lane = false;  // of `declared`, for lanes
   bool exempt = false;
-  bool one_lane = false;
-  bool compresses = false;  // on the wire: the recipe applies to its dtype, role and group
   std::int32_t priority = 0;
   std::uint64_t generation = 0;
   CodecState codec;

@@ -139,7 +139,7 @@ Status Tuning::begin(MemberGroup& group, TensorState& state, const std::string& 
   tuned.lanes = group.lane_count;
   tuned.lead_lane = static_cast<std::uint32_t>((state.id & shm::kSpreadMask) % group.lane_count);
   tuned.self = group.node;
-  tuned.lossy = codec::needs_residual(state.recipe);
+  tuned.lossy = codec::needs_residual(state.declared.recipe);
   tuner::TensorInfo info;
   // Under which it is remembered: of each user apart.
   info.name = std::to_string(group.uid_of_user) + "/" + group.job + "/" + state.name;
