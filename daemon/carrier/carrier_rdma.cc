@@ -75,12 +75,10 @@ Result<std::string> probe_carriers(const Config& config) {
          (encrypts_peers(config) ? "tensors not encrypted there, else TCP inside TLS" : "else TCP");
 }
 
-std::unique_ptr<net::Transport> make_rdma_transport(const Config& config, net::Transport& tcp,
-                                                    net::EventLoop& loop, const Clock& clock,
-                                                    std::uint32_t lane) {
+std::unique_ptr<net::Transport> make_rdma_transport(const Config& config, const LaneCarriage& of) {
   const rdma::RdmaSettings settings = rdma_settings(config);
   if (!wants_rdma(settings)) return nullptr;
-  return std::make_unique<rdma::RdmaTransport>(tcp, loop, clock, settings, lane);
+  return std::make_unique<rdma::RdmaTransport>(of.tcp, of.loop, of.clock, settings, of.lane);
 }
 
 }  // namespace tern::daemon

@@ -1,0 +1,369 @@
+// What the operator sees: docs/control-protocol.md describes every field.
+
+#include "daemon/conductor/reports.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "shm/op_kind_name.h"
+
+namespace tern::daemon {
+namespace {
+
+const char* state_name(net::LinkState state) noexcept {
+  switch (state) {
+    case net::LinkState::connecting:
+      return "connecting";
+    case net::LinkState::open:
+      return "up";
+    case net::LinkState::broken:
+      return "resuming";
+    case net::LinkState::lost:
+      return "closed";
+  }
+  return "unknown";
+}
+
+// One link to a peer, of the conductor or of a lane.
+struct PeerLink {
+  std::string node, address, group, lane;
+  net::LinkState state = net::LinkState::connecting;
+  const net::LinkStats& stats;
+  std::uint64_t unacked_frames = 0;
+  std::string transport, transport_note;
+  std::uint64_t failovers = 0;
+};
+
+nlohmann::json peer_row(const PeerLink& link) {
+  const net::LinkStats& stats = link.stats;
+  const bool known = stats.clock_error_ns != net::LinkStats::kUnknown;
+  return {{"node_id", link.node},
+          {"address", link.address},
+          {"group", link.group},
+          {"lane", link.lane},
+          {"state", state_name(link.state)},
+          {"round_trip_us", static_cast<double>(stats.round_trip_ns) / 1000.0},
+          {"bytes_sent", stats.bytes_sent},
+          {"bytes_received", stats.bytes_received},
+          {"frames_sent", stats.frames_sent},
+          {"frames_received", stats.frames_received},
+          {"resumes", stats.resumes},
+          {"replayed_frames", stats.replayed_frames},
+          {"unacked_frames", link.unacked_frames},
+          {"transport", link.transport},
+          {"transport_note", link.transport_note},
+          {"failovers", link.failovers},
+          {"clock_offset_ns", known ? nlohmann::json(stats.clock_offset_ns) : nlohmann::json()},
+          {"clock_error_ns", known ? nlohmann::json(stats.clock_error_ns) : nlohmann::json()}};
+}
+
+// How far the calendar of each peer is ahead of ours: by way of the clocks, whose distance the
+// surest of the links to it tells.
+void add_skews(const std::map<std::string, std::int64_t>& calendars, std::int64_t own_calendar_ns,
+               nlohmann::json& rows) {
+  struct Clock {
+    double ahead_ns, error_ns;
+  };
+  std::map<std::string, Clock> clocks;
+  for (const nlohmann::json& row : rows) {
+    if (row["clock_error_ns"].is_null()) continue;
+    const Clock seen{row["clock_offset_ns"].get<double>(), row["clock_error_ns"].get<double>()};
+    const auto [at, fresh] = clocks.emplace(row["node_id"].get<std::string>(), seen);
+    if (!fresh && seen.error_ns < at->second.error_ns) at->second = seen;
+  }
+  for (nlohmann::json& row : rows) {
+    const std::string node = row["node_id"];
+    const auto calendar = calendars.find(node);
+    const auto clock = clocks.find(node);
+    if (row["lane"] != "control" || calendar == calendars.end() || clock == clocks.end()) continue;
+    // In floating point: a peer may say anything of its calendar.
+    row["calendar_skew_ms"] = (clock->second.ahead_ns + static_cast<double>(calendar->second) -
+                               static_cast<double>(own_calendar_ns)) /
+                              1e6;
+    row["calendar_error_ms"] = clock->second.error_ns / 1e6;
+  }
+}
+
+const char* group_state(const MemberGroup& group) noexcept {
+  if (group.ended) return group.end_code == Errc::group_left ? "leaving" : "failed";
+  if (!group.started) return "joining";
+  const bool leaving = std::any_of(group.ranks.begin(), group.ranks.end(),
+                                   [](const MemberRank& rank) { return rank.leaving; });
+  return leaving ? "leaving" : "running";
+}
+
+// Every lane that has chunks of an op counts it.
+struct Progress {
+  std::uint64_t in_flight = 0, completed = 0;
+
+  void add(const MemberGroup& group) {
+    for (const auto& lane : group.lanes) {
+      in_flight = std::max<std::uint64_t>(in_flight, lane->in_flight());
+      completed = std::max(completed, lane->completed());
+    }
+  }
+};
+
+Progress progress_of(const MemberGroup& group) {
+  Progress progress;
+  progress.add(group);
+  return progress;
+}
+
+double ms(std::uint64_t ns) { return static_cast<double>(ns) / 1e6; }
+
+}  // namespace
+
+nlohmann::json Reports::clients(const Scope& scope) const {
+  nlohmann::json rows = nlohmann::json::array();
+  const std::uint64_t now = of_.outlets.clock.now_ns();
+  for (const auto& [id, client] : of_.clients.all()) {
+    if (!client->memory || !scope.has(client->credentials.uid)) continue;
+    std::uint64_t groups = 0;
+    Progress progress;
+    for (const auto& [number, group] : of_.groups.all()) {
+      if (group->rank_of_client(id) == nullptr) continue;
+      ++groups;
+      progress.add(*group);
+    }
+    rows.push_back({{"id", id},
+                    {"pid", client->credentials.pid},
+                    {"uid", client->credentials.uid},
+                    {"gid", client->credentials.gid},
+                    {"job", client->job},
+                    {"connected_s", static_cast<double>(now - client->connected_ns) / 1e9},
+                    {"arena_bytes", client->arena_bytes},
+                    {"groups", groups},
+                    {"ops_in_flight", progress.in_flight},
+                    {"ops_completed", progress.completed}});
+  }
+  return rows;
+}
+
+nlohmann::json Reports::peers() const {
+  nlohmann::json rows = nlohmann::json::array();
+  std::map<std::string, std::string> addresses;
+  std::map<std::string, std::int64_t> calendars;  // of peers that have said
+  for (const auto& [number, group] : of_.groups.all()) {
+    const auto& setup = group->lanes.front()->setup();
+    for (std::size_t i = 0; i < setup.node_ids.size(); ++i) {
+      addresses[node_text(setup.node_ids[i])] = group->addresses[i];
+    }
+  }
+  for (const auto& row : of_.links.rows()) {
+    const auto known = addresses.find(row.peer);
+    const bool has_address = !row.address.empty() || known == addresses.end();
+    rows.push_back(
+        peer_row({.node = row.peer,
+                  .address = has_address ? row.address : known->second,
+                  .group = "",
+                  .lane = "control",
+                  .state = row.state,
+                  .stats = row.stats,
+                  .unacked_frames = row.unacked_frames,
+                  .transport = *row.carriage.name == '\0' ? transport_name_ : row.carriage.name,
+                  .transport_note = row.carriage.note}));
+    if (!row.software.empty()) rows.back()["software"] = row.software;
+    if (!row.software.empty() && about_) calendars[row.peer] = row.calendar_ns;
+  }
+  for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+    for (const auto& row : lanes_[lane]->peers()) {
+      rows.push_back(peer_row({.node = node_text(row.id),
+                               .address = addresses[node_text(row.id)],
+                               .group = group_of_link(row.group),
+                               .lane = std::to_string(lane),
+                               .state = row.state,
+                               .stats = row.stats,
+                               .unacked_frames = row.unacked_frames,
+                               .transport = row.carrier,
+                               .transport_note = row.carrier_note,
+                               .failovers = row.failovers}));
+    }
+  }
+  add_skews(calendars, about_ ? number_of(about_(), "calendar_ns") : 0, rows);
+  return rows;
+}
+
+std::size_t Reports::client_count(const Scope& scope) const {
+  return static_cast<std::size_t>(
+      std::count_if(of_.clients.all().begin(), of_.clients.all().end(), [&scope](const auto& one) {
+        return scope.has_all() || (one.second->memory && scope.has(one.second->credentials.uid));
+      }));
+}
+
+std::size_t Reports::group_count(const Scope& scope) const {
+  return static_cast<std::size_t>(
+      std::count_if(of_.groups.all().begin(), of_.groups.all().end(),
+                    [&scope](const auto& one) { return scope.has(one.second->users); }));
+}
+
+std::size_t Reports::peer_count(const Scope& scope) const {
+  std::set<std::string> nodes;
+  if (scope.has_all()) {
+    for (const Lane* lane : lanes_) {
+      for (const auto& row : lane->peers()) nodes.insert(node_text(row.id));
+    }
+    return nodes.size();
+  }
+  for (const auto& [number, group] : of_.groups.all()) {
+    if (group->ended || !scope.has(group->users)) continue;
+    for (const wire::NodeId& id : group->lanes.front()->setup().node_ids) {
+      if (id != self()) nodes.insert(node_text(id));
+    }
+  }
+  return nodes.size();
+}
+
+// Of ranks that wait for their group.
+nlohmann::json Reports::joining_row(const std::string& uid, const JoinSet& set) {
+  nlohmann::json ranks = nlohmann::json::array();
+  for (const auto& [rank, joining] : set.ranks) ranks.push_back(rank);
+  return {{"uid", uid.substr(0, 8)},
+          {"job", ""},
+          {"epoch", 0},
+          {"state", "joining"},
+          {"size", set.ranks.empty() ? 0 : number_of(set.ranks.begin()->second.message, "size")},
+          {"nodes", 0},
+          {"local_ranks", ranks},
+          {"lanes", 0},
+          {"ops_completed", 0},
+          {"ops_in_flight", 0},
+          {"waiting",
+           nlohmann::json::array({{{"tensor", "the group"},
+                                   {"op", "join"},
+                                   {"ranks", set.missing.value_or(std::vector<std::uint32_t>())},
+                                   {"seconds", 0}}})},
+          {"error", ""}};
+}
+
+// Ops of the group that lanes keep waiting for some ranks.
+nlohmann::json Reports::waiting_rows(const MemberGroup& group) const {
+  const std::uint64_t now = of_.outlets.clock.now_ns();
+  nlohmann::json rows = nlohmann::json::array();
+  for (const auto& lane : group.lanes) {
+    for (const WaitingOp& op : lane->waiting()) {
+      const TensorState* const tensor = group.tensor(op.tensor);
+      nlohmann::json ranks = nlohmann::json::array();
+      for (std::size_t i = 0; i < std::min<std::size_t>(op.missing, WaitingOp::kShown); ++i) {
+        ranks.push_back(op.ranks[i]);
+      }
+      rows.push_back(
+          {{"tensor", tensor == nullptr ? "#" + std::to_string(op.sequence) : tensor->name},
+           {"op", shm::op_kind_name(op.kind)},
+           {"ranks", ranks},
+           {"seconds", static_cast<double>(now - op.since_ns) / 1e9}});
+    }
+  }
+  return rows;
+}
+
+nlohmann::json Reports::group_row(const MemberGroup& group) const {
+  nlohmann::json local = nlohmann::json::array();
+  for (const auto& rank : group.ranks) local.push_back(rank.rank);
+  const Progress progress = progress_of(group);
+  return {
+      {"uid", group.uid.substr(0, 8)},
+      {"job", group.job},
+      {"epoch", group.epoch},
+      {"state", group_state(group)},
+      {"size", group.size},
+      {"nodes", group.addresses.size()},
+      {"local_ranks", local},
+      {"lanes", group.lane_count},
+      {"ops_completed", progress.completed},
+      {"ops_in_flight", progress.in_flight},
+      {"waiting", waiting_rows(group)},
+      {"error", group.ended ? std::string(errc_name(group.end_code)) + ": " + group.end_text : ""}};
+}
+
+nlohmann::json Reports::groups(const Scope& scope) const {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const auto& [uid, set] : of_.joins.all()) {
+    if (scope.has(set.users())) rows.push_back(joining_row(uid, set));
+  }
+  for (const auto& [number, group] : of_.groups.all()) {
+    if (scope.has(group->users)) rows.push_back(group_row(*group));
+  }
+  return rows;
+}
+
+nlohmann::json Reports::tensors(const Scope& scope) const {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const auto& [number, group] : of_.groups.all()) {
+    if (!scope.has(group->users)) continue;
+    for (const auto& [id, tensor] : group->tensors) {
+      const TensorState& state = *tensor.state;
+      const TensorTotals totals = total(state);
+      rows.push_back({{"group", group->uid.substr(0, 8)},
+                      {"name", state.name},
+                      {"dtype", dtype_name(state.dtype)},
+                      {"count", state.count},
+                      {"role", role_name(state.role)},
+                      {"recipe", of_.tensors.recipe_text(state)},
+                      {"ops", totals.ops},
+                      {"bytes_raw", totals.bytes_raw},
+                      {"bytes_sent", totals.bytes_sent},
+                      {"ratio", totals.ratio()},
+                      {"residual_ratio", totals.residual_ratio()},
+                      {"encode_ms", ms(totals.encode_ns)},
+                      {"queue_ms", ms(totals.queue_ns)},
+                      {"wire_ms", ms(totals.wire_ns)},
+                      {"decode_ms", ms(totals.decode_ns)},
+                      {"wait_ms", ms(totals.wait_ns)},
+                      {"raw_fallbacks", totals.raw_fallbacks},
+                      {"state_bytes", state.state_bytes()},
+                      {"resets", totals.resets}});
+    }
+  }
+  return rows;
+}
+
+nlohmann::json Reports::counters() const {
+  nlohmann::json rows = nlohmann::json::object();
+  const auto add = [&rows](const counters::CounterText& text, std::uint64_t value) {
+    rows[std::string(text.name)] = {
+        {"value", value},
+        {"unit", text.unit},
+        {"help", text.help},
+        {"kind", text.kind == counters::Kind::gauge ? "gauge" : "counter"}};
+  };
+  for (const auto& row : conductor_counters()) {
+    add(row.text, ((*of_.outlets.counters).*row.value).load(std::memory_order_relaxed));
+  }
+  for (const auto& row : lane_counters()) {
+    std::uint64_t sum = 0;
+    nlohmann::json of_lanes = nlohmann::json::array();
+    for (const Lane* lane : lanes_) {
+      of_lanes.push_back((lane->counters().*row.value).load(std::memory_order_relaxed));
+      sum += of_lanes.back().get<std::uint64_t>();
+    }
+    add(row.text, sum);
+    rows[std::string(row.text.name)]["lanes"] = std::move(of_lanes);
+  }
+  if (of_.tuning != nullptr) {
+    const auto values = of_.tuning->counter_values();
+    for (std::size_t i = 0; i < values.size(); ++i) add(tuner_counters()[i], values[i]);
+  }
+  return rows;
+}
+
+nlohmann::json Reports::names() const {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const auto& [number, group] : of_.groups.all()) {
+    nlohmann::json tensors = nlohmann::json::object();
+    for (const auto& [id, tensor] : group->tensors) {
+      tensors[std::to_string(id)] = tensor.state->name;
+    }
+    rows.push_back({{"number", number},
+                    {"uid", group->uid.substr(0, 8)},
+                    {"epoch", group->epoch},
+                    {"job", group->job},
+                    {"node", group->node},
+                    {"nodes", group->addresses},
+                    {"tensors", std::move(tensors)}});
+  }
+  return rows;
+}
+
+}  // namespace tern::daemon
