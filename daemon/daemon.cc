@@ -24,9 +24,9 @@
 #include "daemon/metrics/families.h"
 #include "daemon/metrics/metrics_server.h"
 #include "daemon/operator/host_report.h"
+#include "daemon/operator/operator_view.h"
 #include "daemon/operator/verbs.h"
 #include "daemon/operator/version.h"
-#include "daemon/operator/window.h"
 #include "daemon/service/supervisor.h"
 #include "daemon/service/watchdog.h"
 #include "net/event_loop_asio.h"
@@ -87,8 +87,9 @@ struct LateSink final : net::AcceptorSink {
   }
 };
 
-struct Daemon::Parts {
-  struct LaneParts {
+// Everything that a daemon is made of, in the order in which it is made.
+struct Daemon::Composition {
+  struct LaneOfDaemon {
     net::EventLoop loop;
     std::unique_ptr<net::Transport> tcp;
     std::unique_ptr<net::Transport> rdma;  // null: TCP alone
@@ -102,13 +103,13 @@ struct Daemon::Parts {
   std::function<Result<Config>()> read_again;
   SteadyClock clock;
   std::uint64_t started_ns = 0;
-  std::unique_ptr<Window> window;  // first: the others count in its file
+  std::unique_ptr<OperatorView> view;  // first: the others count in its file
   wire::NodeId self = random_node();
   net::EventLoop loop;
   std::optional<PeerSecurity> security;
   std::unique_ptr<net::Transport> transport;
   ActiveJobs active_jobs;
-  std::vector<std::unique_ptr<LaneParts>> lanes;
+  std::vector<std::unique_ptr<LaneOfDaemon>> lanes;
   std::unique_ptr<Tuning> tuning;
   std::unique_ptr<Shadow> shadow;
   std::unique_ptr<ClientServer> clients;
@@ -131,6 +132,11 @@ struct Daemon::Parts {
 
   Status open(const Config& given);
   Status open_tuning();
+  Status open_sockets();
+  net::TcpSettings tcp_settings() const;
+  void open_lanes();
+  std::vector<Lane*> lane_pointers() const;
+  void open_conductor();
   ConductorSettings conductor_settings() const;
   void apply_changes();
   void watch_lanes(std::uint64_t now_ns);
@@ -141,7 +147,7 @@ struct Daemon::Parts {
   void finish();
 };
 
-Status Daemon::Parts::open_tuning() {
+Status Daemon::Composition::open_tuning() {
   TuningSettings settings;
   settings.candidates = split_candidates(config.candidates);
   settings.policy = config.policy;
@@ -157,7 +163,7 @@ Status Daemon::Parts::open_tuning() {
   return {};
 }
 
-Status Daemon::Parts::open(const Config& given) {
+Status Daemon::Composition::open(const Config& given) {
   config = given;
   started_ns = clock.now_ns();
   if (config.kernel_target != "auto" && !codec::target::force(config.kernel_target)) {
@@ -170,6 +176,14 @@ Status Daemon::Parts::open(const Config& given) {
     return tl::unexpected(books.error());
   }
   if (auto tuned = open_tuning(); !tuned) return tuned;
+  if (auto opened = open_sockets(); !opened) return opened;
+  open_lanes();
+  open_conductor();
+  return {};
+}
+
+// Where clients and other daemons connect. Nothing is accepted before the first poll.
+Status Daemon::Composition::open_sockets() {
   auto secured = PeerSecurity::create(config);
   if (!secured) return tl::unexpected(secured.error());
   security = std::move(*secured);
@@ -179,100 +193,93 @@ Status Daemon::Parts::open(const Config& given) {
   auto listener = client_listener(config);
   if (!listener) return tl::unexpected(listener.error());
   clients = std::make_unique<ClientServer>(loop, std::move(*listener));
+  transport = std::make_unique<net::TcpTransport>(loop, tcp_settings());
+  net::AcceptorSettings accepting;
+  accepting.hello_timeout_ns = config.handshake_timeout_ns;
+  auto accept = net::TcpAcceptor::create(
+      loop, clock, {{config.listen.host, config.listen.port}, accepting, tcp_settings()}, incoming);
+  if (!accept) return tl::unexpected(accept.error());
+  listening = (*accept)->endpoint();
+  acceptor = std::move(*accept);
+  return {};
+}
+
+net::TcpSettings Daemon::Composition::tcp_settings() const {
   net::TcpSettings tcp;
   tcp.send_buffer_bytes = static_cast<int>(config.socket_send_buffer_bytes);
   tcp.receive_buffer_bytes = static_cast<int>(config.socket_receive_buffer_bytes);
   tcp.tls = security->source();
   tcp.loopback_only = config.peer_security == "local";
-  transport = std::make_unique<net::TcpTransport>(loop, tcp);
-  net::AcceptorSettings accepting;
-  accepting.hello_timeout_ns = config.handshake_timeout_ns;
-  auto accept = net::TcpAcceptor::create(
-      loop, clock, {{config.listen.host, config.listen.port}, accepting, tcp}, incoming);
-  if (!accept) return tl::unexpected(accept.error());
-  listening = (*accept)->endpoint();
+  return tcp;
+}
 
-  LaneSettings lane_settings;
-  lane_settings.chunk_bytes = config.chunk_bytes;
-  lane_settings.receive_slabs = config.receive_slabs;
-  lane_settings.send_slabs = config.send_slabs;
-  lane_settings.result_slabs = config.result_slabs;
-  lane_settings.link = link_settings(config);
+void Daemon::Composition::open_lanes() {
+  LaneSettings settings;
+  settings.chunk_bytes = config.chunk_bytes;
+  settings.receive_slabs = config.receive_slabs;
+  settings.send_slabs = config.send_slabs;
+  settings.result_slabs = config.result_slabs;
+  settings.link = link_settings(config);
   LaneThread::Idle idle;
   idle.spin_ns = config.spin_ns;
   idle.pin = config.pin_lanes;
   idle.cores = cores;
   idle.lanes = config.lanes;
-  std::vector<Lane*> lane_pointers;
-  std::vector<SignOfLife*> signs;
   for (std::uint32_t i = 0; i < config.lanes; ++i) {
-    auto parts = std::make_unique<LaneParts>();
-    parts->tcp = std::make_unique<net::TcpTransport>(parts->loop, tcp);
-    parts->rdma = make_rdma_transport(config, *parts->tcp, parts->loop, clock, i);
-    lane_settings.lane = i;
-    const LaneClients::Surroundings surroundings{clock, parts->rdma ? *parts->rdma : *parts->tcp,
-                                                 &parts->loop};
-    parts->lane =
-        std::make_unique<Lane>(lane_settings, surroundings, self, [this] { loop.wake(); });
-    parts->lane->set_shadow(shadow.get());
-    parts->lane->share(active_jobs);
-    parts->thread = std::make_unique<LaneThread>(parts->loop, *parts->lane, clock, idle);
-    lane_pointers.push_back(parts->lane.get());
-    signs.push_back(&parts->thread->sign_of_life());
-    lanes.push_back(std::move(parts));
+    auto made = std::make_unique<LaneOfDaemon>();
+    made->tcp = std::make_unique<net::TcpTransport>(made->loop, tcp_settings());
+    made->rdma = make_rdma_transport(config, {*made->tcp, made->loop, clock, i});
+    settings.lane = i;
+    const LaneClients::Surroundings surroundings{clock, made->rdma ? *made->rdma : *made->tcp,
+                                                 &made->loop};
+    made->lane = std::make_unique<Lane>(settings, surroundings, self, [this] { loop.wake(); });
+    made->lane->set_shadow(shadow.get());
+    made->lane->share(active_jobs);
+    made->thread = std::make_unique<LaneThread>(made->loop, *made->lane, clock, idle);
+    lanes.push_back(std::move(made));
   }
-
-  tuning->set_lanes(lane_pointers);
-  conductor = std::make_unique<Conductor>(
-      conductor_settings(), clock, *transport, self, std::move(lane_pointers), *clients,
-      [this](std::uint32_t lane) { lanes[lane]->thread->wake(); });
-  conductor->set_tuning(tuning.get());
-  const std::uint64_t timeout_ns = Supervisor::watchdog_ns();
-  watchdog =
-      std::make_unique<Watchdog>(timeout_ns > 0 ? timeout_ns : kLaneTimeoutNs, std::move(signs),
-                                 [this](std::size_t lane) { lanes[lane]->thread->wake(); });
-  incoming.target = &conductor->acceptor_sink();
-  acceptor = std::move(*accept);
-  clients->start(*conductor);
-  return {};
 }
 
-ConductorSettings Daemon::Parts::conductor_settings() const {
+std::vector<Lane*> Daemon::Composition::lane_pointers() const {
+  std::vector<Lane*> pointers;
+  for (const auto& one : lanes) pointers.push_back(one->lane.get());
+  return pointers;
+}
+
+void Daemon::Composition::open_conductor() {
+  tuning->set_lanes(lane_pointers());
+  const auto wake_lane = [this](std::size_t lane) { lanes[lane]->thread->wake(); };
+  conductor = std::make_unique<Conductor>(
+      conductor_settings(), Conductor::Surroundings{clock, *transport, self, lane_pointers(),
+                                                    *clients, wake_lane, tuning.get()});
+  std::vector<SignOfLife*> signs;
+  for (const auto& one : lanes) signs.push_back(&one->thread->sign_of_life());
+  const std::uint64_t timeout_ns = Supervisor::watchdog_ns();
+  watchdog = std::make_unique<Watchdog>(timeout_ns > 0 ? timeout_ns : kLaneTimeoutNs,
+                                        std::move(signs), wake_lane);
+  incoming.target = conductor.get();
+  clients->start(*conductor);
+}
+
+ConductorSettings Daemon::Composition::conductor_settings() const {
   ConductorSettings settings;
-  settings.version = kVersion;
   const Endpoint advertise = advertised_endpoint(config, listening.port);
   settings.advertise = {advertise.host, advertise.port};
-  settings.chunk_bytes = config.chunk_bytes;
-  settings.eager_bytes = std::min(config.eager_bytes, config.chunk_bytes);
-  settings.lossy_min_bytes = config.lossy_min_bytes;
-  settings.max_ops_in_flight = config.max_ops_in_flight;
+  settings.ops = config;
+  settings.ops.eager_bytes = std::min(config.eager_bytes, config.chunk_bytes);
+  settings.tensors = config;
+  settings.admission = config;
+  settings.limits = config;
   settings.handshake_timeout_ns = config.handshake_timeout_ns;
-  settings.op_timeout_ns = config.op_timeout_ns;
-  settings.join_timeout_max_ns = config.join_timeout_max_ns;
   settings.spin_ns = config.spin_ns;
-  settings.state_ttl_ns = config.state_ttl_ns;
   settings.cores = cores;
   settings.active_chunks = 2 * config.result_slabs;
-  settings.verify = config.verify;
-  settings.default_gradient_recipe = config.default_gradient_recipe;
-  settings.max_clients = config.max_clients;
-  settings.max_clients_per_user = config.max_clients_per_user;
-  settings.max_groups = config.max_groups;
-  settings.max_groups_per_user = config.max_groups_per_user;
-  settings.max_tensors = config.max_tensors;
-  settings.max_tensors_per_user = config.max_tensors_per_user;
-  settings.max_ops_in_flight_per_user = config.max_ops_in_flight_per_user;
-  settings.max_links_per_user = config.max_links_per_user;
-  settings.max_arena_bytes = config.max_arena_bytes;
-  settings.max_state_bytes = config.max_state_bytes;
-  settings.allowed_uids = config.allowed_uids;
-  settings.allowed_gids = config.allowed_gids;
   settings.flight_directory = flight_directory(config);
   settings.link = link_settings(config);
   return settings;
 }
 
-void Daemon::Parts::apply_changes() {
+void Daemon::Composition::apply_changes() {
   auto fresh = read_again();
   if (auto recipe = fresh ? check_recipe(*fresh) : Status{}; !recipe) {
     fresh = tl::unexpected(recipe.error());
@@ -296,7 +303,7 @@ void Daemon::Parts::apply_changes() {
   }
   spdlog::set_level(spdlog::level::from_str(config.log_level));
   access = Access::create(config);
-  window->admit(access);
+  view->admit(access);
   conductor->change_settings(conductor_settings());
   if (config.policy != tuning->policy().text()) {
     if (auto changed = tuning->set_policy(config.policy); !changed) {
@@ -306,7 +313,7 @@ void Daemon::Parts::apply_changes() {
   spdlog::info("the configuration was read again");
 }
 
-void Daemon::Parts::watch_lanes(std::uint64_t now_ns) {
+void Daemon::Composition::watch_lanes(std::uint64_t now_ns) {
   if (watchdog->tick(now_ns)) supervisor.alive();
   if (auto silent = watchdog->silent(now_ns); silent != silent_lanes) {
     silent_lanes = std::move(silent);
@@ -318,21 +325,22 @@ void Daemon::Parts::watch_lanes(std::uint64_t now_ns) {
   status_due_ns = now_ns + kMaxSleepNs;
   security->watch(std::time(nullptr));
   supervisor.status(status_text());
-  window->tick();
+  view->tick();
 }
 
 // Between two rounds of do_work, when somebody has asked.
-void Daemon::Parts::publish_metrics() {
+void Daemon::Composition::publish_metrics() {
   if (metrics && metrics->wanted()) {
-    metrics->publish(metric_families(report_status(Scope::of_all()), conductor->report_peers(),
-                                     conductor->report_counters()));
+    metrics->publish(metric_families(report_status(Scope::of_all()), conductor->reports().peers(),
+                                     conductor->reports().counters()));
   }
 }
 
-std::string Daemon::Parts::status_text() const {
-  std::string text = fmt::format(
-      "{} clients, {} groups, {} peers; listens on {} ({})", conductor->client_count(),
-      conductor->group_count(), conductor->peer_count(), net::to_text(listening), security->text());
+std::string Daemon::Composition::status_text() const {
+  std::string text =
+      fmt::format("{} clients, {} groups, {} peers; listens on {} ({})",
+                  conductor->reports().client_count(), conductor->reports().group_count(),
+                  conductor->reports().peer_count(), net::to_text(listening), security->text());
   if (!silent_lanes.empty())
     text += fmt::format("; silent lanes: {}", fmt::join(silent_lanes, ", "));
   if (!waiting_settings.empty()) {
@@ -341,7 +349,7 @@ std::string Daemon::Parts::status_text() const {
   return text;
 }
 
-int Daemon::Parts::do_work() {
+int Daemon::Composition::do_work() {
   int work = loop.poll();
   work += acceptor->poll();
   work += clients->poll();
@@ -349,7 +357,7 @@ int Daemon::Parts::do_work() {
   return work;
 }
 
-void Daemon::Parts::finish() {
+void Daemon::Composition::finish() {
   spdlog::info("stopping: waiting for operations in flight");
   supervisor.stopping();
   clients->stop_accepting();
@@ -368,7 +376,7 @@ void Daemon::Parts::finish() {
   tuning->save();
 }
 
-nlohmann::json Daemon::Parts::report_status(const Scope& scope) const {
+nlohmann::json Daemon::Composition::report_status(const Scope& scope) const {
   nlohmann::json status = {
       {"version", kVersion},
       {"node_id", node_text(self)},
@@ -378,9 +386,9 @@ nlohmann::json Daemon::Parts::report_status(const Scope& scope) const {
       {"advertise", to_text(net::Endpoint{advertised_endpoint(config, listening.port).host,
                                           advertised_endpoint(config, listening.port).port})},
       {"lanes", config.lanes},
-      {"clients", conductor->client_count(scope)},
-      {"groups", conductor->group_count(scope)},
-      {"peers", conductor->peer_count(scope)},
+      {"clients", conductor->reports().client_count(scope)},
+      {"groups", conductor->reports().group_count(scope)},
+      {"peers", conductor->reports().peer_count(scope)},
       {"transport", config.transport},
       {"carriers", carriers},
       {"kernel_target", codec::target::name()},
@@ -393,85 +401,83 @@ nlohmann::json Daemon::Parts::report_status(const Scope& scope) const {
   return status;
 }
 
-Daemon::Daemon(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Daemon::Daemon(std::unique_ptr<Composition> composition) : composition_(std::move(composition)) {}
 
 Daemon::~Daemon() {
-  if (!parts_) return;
-  for (auto& lane : parts_->lanes) lane->thread->stop();
-  parts_->control.reset();
-  parts_->metrics.reset();
-  parts_->acceptor.reset();
-  parts_->conductor.reset();
-  parts_->lanes.clear();
-  parts_->shadow.reset();
+  if (!composition_) return;
+  for (auto& lane : composition_->lanes) lane->thread->stop();
+  composition_->control.reset();
+  composition_->metrics.reset();
+  composition_->acceptor.reset();
+  composition_->conductor.reset();
+  composition_->lanes.clear();
+  composition_->shadow.reset();
 }
 
 Result<std::unique_ptr<Daemon>> Daemon::create(const Config& config,
                                                std::function<Result<Config>()> read_again) {
-  auto parts = std::make_unique<Parts>();
-  parts->read_again = std::move(read_again);
-  if (auto opened = parts->open(config); !opened) return tl::unexpected(opened.error());
+  auto all = std::make_unique<Composition>();
+  all->read_again = std::move(read_again);
+  if (auto opened = all->open(config); !opened) return tl::unexpected(opened.error());
   ControlOptions options;
   options.path = config.control_socket;
   options.mode = config.control_socket_mode;
-  auto control = ControlServer::create(parts->loop.impl().io, options, parts->verbs);
+  auto control = ControlServer::create(all->loop.impl().io, options, all->verbs);
   if (!control) return tl::unexpected(control.error());
-  parts->control = std::move(*control);
-  std::vector<Lane*> lanes;
-  for (const auto& lane : parts->lanes) lanes.push_back(lane->lane.get());
-  auto window = Window::create(parts->config, parts->access, parts->clock, std::move(lanes),
-                               *parts->conductor, *parts->tuning);
-  if (!window) return tl::unexpected(window.error());
-  parts->window = std::move(*window);
-  parts->verbs.set_sources(
-      {&parts->access, parts->conductor.get(), parts->tuning.get(), parts->window.get(),
-       [all = parts.get()](const Scope& scope) { return all->report_status(scope); },
-       [all = parts.get()] { return flight_directory(all->config); }});
+  all->control = std::move(*control);
+  auto view = OperatorView::create(
+      all->config, all->access, {all->clock, all->lane_pointers(), *all->conductor, *all->tuning});
+  if (!view) return tl::unexpected(view.error());
+  all->view = std::move(*view);
+  all->verbs.set_sources(
+      {&all->access, all->conductor.get(), all->tuning.get(), all->view.get(),
+       [whole = all.get()](const Scope& scope) { return whole->report_status(scope); },
+       [whole = all.get()] { return flight_directory(whole->config); }});
   if (const Endpoint& listen = config.metrics_listen; !listen.host.empty()) {
     auto metrics =
-        MetricsServer::create(listen.host, listen.port, [loop = &parts->loop] { loop->wake(); });
+        MetricsServer::create(listen.host, listen.port, [loop = &all->loop] { loop->wake(); });
     if (!metrics) return tl::unexpected(metrics.error());
-    parts->metrics = std::move(*metrics);
+    all->metrics = std::move(*metrics);
   }
-  return std::unique_ptr<Daemon>(new Daemon(std::move(parts)));
+  return std::unique_ptr<Daemon>(new Daemon(std::move(all)));
 }
 
 void Daemon::run() {
-  Parts& parts = *parts_;
-  for (auto& lane : parts.lanes) lane->thread->start();
-  parts.shadow->start();
+  Composition& all = *composition_;
+  for (auto& lane : all.lanes) lane->thread->start();
+  all.shadow->start();
   spdlog::info("ternd {} listens on {} ({}) and {}, {} lanes, kernels {}", kVersion,
-               net::to_text(parts.listening), parts.security->text(), parts.config.socket,
-               parts.config.lanes, codec::target::name());
-  parts.security->announce();
-  spdlog::info("transport {}: {}", parts.config.transport, parts.carriers);
-  parts.supervisor.ready(parts.status_text());
-  while (!parts.stop.load(std::memory_order_acquire)) {
-    if (parts.reload.exchange(false, std::memory_order_acq_rel)) {
-      parts.supervisor.reloading();
-      parts.apply_changes();
-      parts.supervisor.ready(parts.status_text());
+               net::to_text(all.listening), all.security->text(), all.config.socket,
+               all.config.lanes, codec::target::name());
+  all.security->announce();
+  spdlog::info("transport {}: {}", all.config.transport, all.carriers);
+  all.supervisor.ready(all.status_text());
+  while (!all.stop.load(std::memory_order_acquire)) {
+    if (all.reload.exchange(false, std::memory_order_acq_rel)) {
+      all.supervisor.reloading();
+      all.apply_changes();
+      all.supervisor.ready(all.status_text());
     }
-    const int work = parts.do_work();
-    const std::uint64_t now = parts.clock.now_ns();
-    parts.watch_lanes(now);
-    parts.publish_metrics();
+    const int work = all.do_work();
+    const std::uint64_t now = all.clock.now_ns();
+    all.watch_lanes(now);
+    all.publish_metrics();
     if (work > 0) continue;
     const std::uint64_t deadline =
-        std::min(parts.conductor->next_deadline_ns(), parts.watchdog->next_deadline_ns());
-    if (deadline > now) parts.loop.wait(std::min(deadline - now, kMaxSleepNs));
+        std::min(all.conductor->next_deadline_ns(), all.watchdog->next_deadline_ns());
+    if (deadline > now) all.loop.wait(std::min(deadline - now, kMaxSleepNs));
   }
-  parts.finish();
+  all.finish();
 }
 
 void Daemon::request_reload() noexcept {
-  parts_->reload.store(true, std::memory_order_release);
-  parts_->loop.wake();
+  composition_->reload.store(true, std::memory_order_release);
+  composition_->loop.wake();
 }
 
 void Daemon::request_stop() noexcept {
-  parts_->stop.store(true, std::memory_order_release);
-  parts_->loop.wake();
+  composition_->stop.store(true, std::memory_order_release);
+  composition_->loop.wake();
 }
 
 }  // namespace tern::daemon

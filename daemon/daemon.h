@@ -27,9 +27,9 @@ class Daemon {
   void request_reload() noexcept;
 
  private:
-  struct Parts;
-  explicit Daemon(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  struct Composition;
+  explicit Daemon(std::unique_ptr<Composition> composition);
+  std::unique_ptr<Composition> composition_;
 };
 
 }  // namespace tern::daemon

@@ -15,8 +15,8 @@
 
 #include "daemon/config/command_line.h"
 #include "daemon/daemon.h"
+#include "daemon/operator/operator_view.h"
 #include "daemon/operator/version.h"
-#include "daemon/operator/window.h"
 #include "daemon/service/journal_sink.h"
 #include "daemon/service/recent_log.h"
 

@@ -17,17 +17,23 @@ namespace {
 // An entry of a directory may be as long as it likes; beyond this it is not believed.
 constexpr std::size_t kMaxEntryBytes = std::size_t{1} << 20;
 
-// Calls getpwnam_r or getgrnam_r with a buffer that is large enough. 0 and a null entry: there is
-// none of that name.
-template <typename Entry, typename LookUp>
-int look_up(LookUp look_up, const std::string& name, std::vector<char>& buffer, Entry& entry,
-            Entry*& found) {
+// An entry of the user or the group database, and the memory that it points into.
+template <typename Entry>
+struct Named {
+  Entry entry{};
+  Entry* found = nullptr;  // null: there is none of that name, or the look-up failed
   int error = ERANGE;
+  std::vector<char> buffer = {};
+};
+
+// Calls getpwnam_r or getgrnam_r with a buffer that is large enough.
+template <typename Entry, typename LookUp>
+void look_up(LookUp look_up, const std::string& name, Named<Entry>& named) {
+  std::vector<char>& buffer = named.buffer;
   for (buffer.resize(1024); buffer.size() <= kMaxEntryBytes; buffer.resize(2 * buffer.size())) {
-    error = look_up(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
-    if (error != ERANGE) break;
+    named.error = look_up(name.c_str(), &named.entry, buffer.data(), buffer.size(), &named.found);
+    if (named.error != ERANGE) break;
   }
-  return error;
 }
 
 void warn(std::string_view setting, const char* kind, const std::string& name, int error) {
@@ -45,23 +51,22 @@ UserIds resolve(std::string_view setting, const std::string& text, bool warns) {
   if (!list) return ids;  // check_config has refused it
   ids.users.assign(list->users.numbers.begin(), list->users.numbers.end());
   ids.groups.assign(list->groups.numbers.begin(), list->groups.numbers.end());
-  std::vector<char> buffer;
   for (const std::string& name : list->users.names) {
-    passwd entry{}, *found = nullptr;
-    const int error = look_up(::getpwnam_r, name, buffer, entry, found);
-    if (found != nullptr) {
-      ids.users.push_back(found->pw_uid);
+    Named<passwd> user;
+    look_up(::getpwnam_r, name, user);
+    if (user.found != nullptr) {
+      ids.users.push_back(user.found->pw_uid);
     } else if (warns) {
-      warn(setting, "user", name, error);
+      warn(setting, "user", name, user.error);
     }
   }
   for (const std::string& name : list->groups.names) {
-    group entry{}, *found = nullptr;
-    const int error = look_up(::getgrnam_r, name, buffer, entry, found);
-    if (found != nullptr) {
-      ids.groups.push_back(found->gr_gid);
+    Named<group> unix_group;
+    look_up(::getgrnam_r, name, unix_group);
+    if (unix_group.found != nullptr) {
+      ids.groups.push_back(unix_group.found->gr_gid);
     } else if (warns) {
-      warn(setting, "group", name, error);
+      warn(setting, "group", name, unix_group.error);
     }
   }
   return ids;

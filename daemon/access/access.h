@@ -1,6 +1,6 @@
 #pragma once
 
-// Who may use which verb of the control socket, and whose jobs he sees there.
+// Who may use which verb of the control socket, and whose jobs they see there.
 
 #include <sys/types.h>
 
@@ -20,7 +20,7 @@ namespace tern::daemon {
 
 // Each may do what those before it may.
 enum class Standing : std::uint8_t {
-  user,           // anybody: sees his own jobs
+  user,           // anybody: sees their own jobs
   observer,       // sees everything
   administrator,  // changes what all jobs get
 };
@@ -36,7 +36,7 @@ struct VerbRule {
 // Changing the policy, which the verb `policy` does when it is given rules.
 inline constexpr std::string_view kPolicySet = "policy set";
 
-// Every verb of the daemon. Those of users show each caller what his standing lets him see.
+// Every verb of the daemon. Those of users show each caller what their standing lets them see.
 inline constexpr std::array kVerbRules{
     VerbRule{"version", Standing::user},          VerbRule{"status", Standing::user},
     VerbRule{"clients", Standing::user},          VerbRule{"groups", Standing::user},

@@ -19,9 +19,15 @@ namespace tern::daemon {
 // what is asked for cannot be had.
 Result<std::string> probe_carriers(const Config& config);
 
+// What the carrier of one lane works with; all of it outlives the carrier.
+struct LaneCarriage {
+  net::Transport& tcp;
+  net::EventLoop& loop;
+  const Clock& clock;
+  std::uint32_t lane = 0;
+};
+
 // RDMA beside `tcp`, which carries its connections; null: TCP alone.
-std::unique_ptr<net::Transport> make_rdma_transport(const Config& config, net::Transport& tcp,
-                                                    net::EventLoop& loop, const Clock& clock,
-                                                    std::uint32_t lane);
+std::unique_ptr<net::Transport> make_rdma_transport(const Config& config, const LaneCarriage& of);
 
 }  // namespace tern::daemon

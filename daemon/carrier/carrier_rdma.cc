@@ -75,13 +75,11 @@ Result<std::string> probe_carriers(const Config& config) {
          (encrypts_peers(config) ? "tensors not encrypted there, else TCP inside TLS" : "else TCP");
 }
 
-std::unique_ptr<net::Transport> make_rdma_transport(const Config& config, net::Transport& tcp,
-                                                    net::EventLoop& loop, const Clock& clock,
-                                                    std::uint32_t lane) {
+std::unique_ptr<net::Transport> make_rdma_transport(const Config& config, const LaneCarriage& of) {
   rdma::RdmaSettings settings = rdma_settings(config);
   if (!wants_rdma(settings)) return nullptr;
-  settings.lane = lane;
-  return std::make_unique<rdma::RdmaTransport>(tcp, loop, clock, settings);
+  settings.lane = of.lane;
+  return std::make_unique<rdma::RdmaTransport>(of.tcp, of.loop, of.clock, settings);
 }
 
 }  // namespace tern::daemon

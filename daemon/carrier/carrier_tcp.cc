@@ -13,8 +13,7 @@ Result<std::string> probe_carriers(const Config& config) {
          (config.transport == "tcp" ? "" : kWithout);
 }
 
-std::unique_ptr<net::Transport> make_rdma_transport(const Config&, net::Transport&, net::EventLoop&,
-                                                    const Clock&, std::uint32_t) {
+std::unique_ptr<net::Transport> make_rdma_transport(const Config&, const LaneCarriage&) {
   return nullptr;
 }
 

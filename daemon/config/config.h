@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "daemon/config/config_sections.h"
+
 namespace tern::daemon {
 
 // A TCP address as text. The host is a name, an IPv4 or an IPv6 address, without brackets.
@@ -16,8 +18,8 @@ struct Endpoint {
 
 // What the daemon is told. The initialisers are the defaults; the table in settings.cc has the
 // name, the range and the meaning of each field, and every other form of a setting is made from it.
-// Durations are nanoseconds, sizes bytes.
-struct Config {
+// Durations are nanoseconds, sizes bytes. Sections that other parts take whole are bases.
+struct Config : OpSettings, TensorSettings, Admission, Limits {
   // [network]
   Endpoint listen{"127.0.0.1", 7700};  // port 0: the kernel chooses
   Endpoint advertise;                  // empty host: as listen; see advertised_endpoint()
@@ -59,8 +61,6 @@ struct Config {
   std::uint32_t control_socket_mode = 0666;  // who sees what is Access's to say
   std::string observers = "@tern";           // see parse_user_list()
   std::string administrators;
-  std::vector<std::uint32_t> allowed_uids;  // both lists empty: everyone who can reach the socket
-  std::vector<std::uint32_t> allowed_gids;
 
   // [lanes]
   std::uint32_t lanes = 1;
@@ -70,38 +70,15 @@ struct Config {
   std::uint32_t receive_slabs = 64;
   std::uint32_t result_slabs = 32;
 
-  // [ops]
-  std::uint64_t chunk_bytes = std::uint64_t{256} * 1024;  // a power of two
-  std::uint64_t eager_bytes = std::uint64_t{64} * 1024;
-  std::uint32_t max_ops_in_flight = 128;
-  std::uint64_t op_timeout_ns = 600'000'000'000;
-  std::uint64_t join_timeout_max_ns = 3'600'000'000'000;
-  bool verify = false;
-
   // [codec]
   std::string kernel_target = "auto";
-  std::string default_gradient_recipe = "auto";
   std::string codebook_dir;
-  std::uint64_t lossy_min_bytes = std::uint64_t{8} * 1024;
-  std::uint64_t state_ttl_ns = 0;
 
   // [tuner]
   std::string candidates;  // empty: the usual ones
   std::string policy;
   std::string choice_directory;  // empty: no logs of choices
   std::string state_directory;   // empty: see state_directory()
-
-  // [limits]
-  std::uint32_t max_clients = 256;
-  std::uint32_t max_clients_per_user = 64;
-  std::uint32_t max_groups = 256;
-  std::uint32_t max_groups_per_user = 128;
-  std::uint32_t max_tensors = 65'536;
-  std::uint32_t max_tensors_per_user = 32'768;
-  std::uint32_t max_ops_in_flight_per_user = 16'384;
-  std::uint32_t max_links_per_user = 4'096;
-  std::uint64_t max_arena_bytes = 64ULL << 30;
-  std::uint64_t max_state_bytes = 16ULL << 30;
 
   // [diagnostics]
   std::string log_level = "info";

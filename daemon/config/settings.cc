@@ -43,8 +43,8 @@ tl::unexpected<Error> refuse(const Setting& setting, std::string_view what) {
 }
 
 Status set_text(Config& config, const Setting& setting, std::string_view text) {
-  if (text.size() < setting.min) return refuse(setting, "is empty");
-  if (text.size() > setting.max) {
+  if (text.size() < setting.range.min) return refuse(setting, "is empty");
+  if (text.size() > setting.range.max) {
     return refuse(setting, fmt::format("has {} characters", text.size()));
   }
   // Control characters would garble logs and tables, and a zero would cut a path short.
@@ -65,7 +65,7 @@ Status set_choice(Config& config, const Setting& setting, std::string_view text)
 }
 
 Status set_endpoint(Config& config, const Setting& setting, std::string_view text) {
-  if (text.empty() && setting.min == 0) {
+  if (text.empty() && setting.range.min == 0) {
     field<Endpoint>(config, setting) = {};
     return {};
   }
@@ -150,17 +150,18 @@ std::string allowed_values(const Setting& setting) {
     case SettingKind::count:
     case SettingKind::size:
     case SettingKind::duration:
-      return fmt::format("{} to {}{}", number_text(setting, setting.min),
-                         number_text(setting, setting.max),
+      return fmt::format("{} to {}{}", number_text(setting, setting.range.min),
+                         number_text(setting, setting.range.max),
                          setting.power_of_two ? ", a power of two" : "");
     case SettingKind::text:
-      return setting.min == 0
-                 ? fmt::format("text of up to {} characters", setting.max)
-                 : fmt::format("text of {} to {} characters", setting.min, setting.max);
+      return setting.range.min == 0
+                 ? fmt::format("text of up to {} characters", setting.range.max)
+                 : fmt::format("text of {} to {} characters", setting.range.min, setting.range.max);
     case SettingKind::choice:
       return fmt::format("{}", fmt::join(split(setting.choices, '|'), ", "));
     case SettingKind::endpoint:
-      return setting.min == 0 ? "host:port, [IPv6]:port, or empty" : "host:port or [IPv6]:port";
+      return setting.range.min == 0 ? "host:port, [IPv6]:port, or empty"
+                                    : "host:port or [IPv6]:port";
     case SettingKind::mode:
       return "octal text, 0000 to 0777";
     case SettingKind::id_list:
@@ -238,7 +239,7 @@ Status set_from_text(Config& config, const Setting& setting, std::string_view te
 }
 
 Status set_from_number(Config& config, const Setting& setting, std::uint64_t value) {
-  if (value < setting.min || value > setting.max) {
+  if (value < setting.range.min || value > setting.range.max) {
     return refuse(setting, fmt::format("{} is out of range", number_text(setting, value)));
   }
   if (setting.power_of_two && !std::has_single_bit(value)) {

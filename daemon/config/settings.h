@@ -34,14 +34,16 @@ using SettingField =
 struct Setting {
   std::string_view section;  // the TOML table
   std::string_view name;     // the TOML key; `--name` on the command line, with - for _
-  SettingKind kind;
+  SettingKind kind = SettingKind::flag;
   SettingField field;
-  std::uint64_t min;
-  std::uint64_t max;
-  std::string_view choices;  // "a|b|c"; only of a choice
-  bool power_of_two;
-  bool reloadable;        // takes effect on SIGHUP, without a restart
-  std::string_view help;  // one sentence
+  struct Range {
+    std::uint64_t min = 0;
+    std::uint64_t max = 0;
+  } range = {};
+  std::string_view choices = {};  // "a|b|c"; only of a choice
+  bool power_of_two = false;
+  bool reloadable = false;  // takes effect on SIGHUP, without a restart
+  std::string_view help;    // one sentence
 };
 
 // All settings, section by section.

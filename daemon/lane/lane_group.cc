@@ -83,7 +83,7 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   const std::uint32_t local_rank = local_rank_of(client);
   const std::uint32_t rank = setup().shape.ranks[core_.self()][local_rank];
   const auto named = tensors_.find(entry.tensor);
-  Admission::Admitted admitted = admission_.admit(
+  OpAdmission::Admitted admitted = admission_.admit(
       entry, {rank, client.arena.bytes, named != tensors_.end() ? named->second : nullptr});
   if (const char* problem = admitted.checked.problem) {
     return clients.refuse(client, entry.ticket, admitted.checked.code, problem);

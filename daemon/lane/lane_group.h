@@ -9,12 +9,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "daemon/lane/admission.h"
 #include "daemon/lane/block_codec.h"
 #include "daemon/lane/block_path.h"
 #include "daemon/lane/eager_inputs.h"
 #include "daemon/lane/group_core.h"
 #include "daemon/lane/link_rates.h"
+#include "daemon/lane/op_admission.h"
 #include "daemon/lane/op_gauges.h"
 #include "daemon/lane/op_ledger.h"
 #include "daemon/lane/op_tuning.h"
@@ -105,7 +105,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   void count_resets(TensorState& tensor, std::uint64_t resets);
 
   GroupCore core_;
-  Admission admission_;
+  OpAdmission admission_;
   EagerInputs eager_;
   BlockCodec codec_;
   BlockPath path_;

@@ -21,9 +21,12 @@ constexpr std::size_t kMaxSoftwareBytes = 32;
 
 }  // namespace
 
-ControlLinks::ControlLinks(net::Transport& transport, const Clock& clock,
-                           const net::LinkSettings& settings, wire::NodeId self, Sink& sink)
-    : transport_(transport), clock_(clock), settings_(settings), self_(self), sink_(sink) {}
+ControlLinks::ControlLinks(const Base& base, Sink& sink)
+    : transport_(base.transport),
+      clock_(base.clock),
+      settings_(base.settings),
+      self_(base.self),
+      sink_(sink) {}
 
 ControlLinks::~ControlLinks() {
   for (auto& peer : peers_) peer->link->close();

@@ -29,8 +29,15 @@ class ControlLinks final : private net::LinkSink {
     virtual void on_control_breach(const std::string& peer, const std::string& text) = 0;
   };
 
-  ControlLinks(net::Transport& transport, const Clock& clock, const net::LinkSettings& settings,
-               wire::NodeId self, Sink& sink);
+  // What the links work with. The transport and the clock outlive them.
+  struct Base {
+    net::Transport& transport;
+    const Clock& clock;
+    net::LinkSettings settings;
+    wire::NodeId self;  // this daemon
+  };
+
+  ControlLinks(const Base& base, Sink& sink);
   ~ControlLinks() override;
 
   LinkRef open(const net::Endpoint& endpoint);

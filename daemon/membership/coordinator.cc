@@ -43,11 +43,10 @@ std::string loss_of(const std::string& address, const std::vector<std::uint32_t>
 
 }  // namespace
 
-std::string join_proof(std::span<const std::byte> secret, const std::string& uid,
-                       const std::string& member_nonce, const std::string& challenge,
-                       const std::string& node, std::int64_t rank, std::int64_t size) {
-  const std::string text = joined({"tern join", uid, member_nonce, challenge, node,
-                                   std::to_string(rank), std::to_string(size)});
+std::string join_proof(std::span<const std::byte> secret, const JoinProof& join) {
+  const std::string text =
+      joined({"tern join", join.uid, join.member_nonce, join.challenge, join.node,
+              std::to_string(join.rank), std::to_string(join.size)});
   return to_hex(hmac_sha256(secret, {bytes_of(text)}));
 }
 
@@ -134,16 +133,17 @@ void Coordinator::on_join(LinkRef from, const std::string& uid, const nlohmann::
   if (!parse_node(joiner.node) || !parse_address(text_of(message, "address")) ||
       joiner.nonce.size() != kNonceDigits || json_text(joiner.says).size() > 4096) {
     joiner.nonce.resize(std::min(joiner.nonce.size(), kNonceDigits));
-    return refuse(uid, rank_number, joiner, Errc::protocol_error, "the join message is malformed");
+    return refuse({uid, rank_number}, joiner, Errc::protocol_error,
+                  "the join message is malformed");
   }
   if (size < 1 || size > kMaxRanks || rank < 0 || rank >= size) {
-    return refuse(uid, rank_number, joiner, Errc::invalid_argument,
+    return refuse({uid, rank_number}, joiner, Errc::invalid_argument,
                   "rank must be 0 .. size-1 and size 1 .. 1024");
   }
   std::size_t joiners = 0;
   for (const auto& [other, group] : groups_) joiners += group.joiners.size();
   if (joiners >= kMaxJoiners || (!groups_.contains(uid) && !make_room())) {
-    return refuse(uid, rank_number, joiner, Errc::quota_exceeded,
+    return refuse({uid, rank_number}, joiner, Errc::quota_exceeded,
                   "the coordinator has too many groups");
   }
   Group& group = groups_[uid];
@@ -152,10 +152,10 @@ void Coordinator::on_join(LinkRef from, const std::string& uid, const nlohmann::
     // Only a rank that has proven itself holds its place.
     if (waiting->second.proven) {
       return refuse(
-          uid, rank_number, joiner, Errc::rank_taken,
+          {uid, rank_number}, joiner, Errc::rank_taken,
           "rank " + std::to_string(rank) + " has joined from node " + waiting->second.node);
     }
-    drop(uid, group, rank_number, Errc::rank_taken, "another process joined first");
+    drop({uid, rank_number}, Errc::rank_taken, "another process joined first");
   }
   Joiner& stored = group.joiners[rank_number] = std::move(joiner);
   if (group.known) challenge(uid, rank_number, stored);
@@ -182,9 +182,9 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
   Joiner& joiner = found->second;
   const std::int64_t size = number_of(joiner.says, "size");
   const std::string expected =
-      join_proof(group.secret, uid, joiner.nonce, joiner.challenge, joiner.node, rank, size);
+      join_proof(group.secret, {uid, joiner.nonce, joiner.challenge, joiner.node, rank, size});
   if (!equal_constant_time(bytes_of(expected), bytes_of(text_of(message, "hmac")))) {
-    return drop(uid, group, rank, Errc::bad_secret, "the group id's secret is wrong");
+    return drop({uid, rank}, Errc::bad_secret, "the group id's secret is wrong");
   }
   // From here on the joiner is known to have the id.
   if (group.phase != Phase::gathering) {
@@ -197,13 +197,13 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
         end_epoch(uid, group, Errc::peer_lost, "the daemon at " + address + " was restarted");
         // The next epoch may have begun at once, with fewer ranks than this joiner speaks of.
         if (!group.joiners.contains(rank)) {
-          return refuse(uid, rank, asks, Errc::wrong_size,
+          return refuse({uid, rank}, asks, Errc::wrong_size,
                         "the group's other ranks agreed on another size");
         }
         break;
       }
       if (taken && !group.left.contains(rank)) {
-        return drop(uid, group, rank, Errc::rank_taken,
+        return drop({uid, rank}, Errc::rank_taken,
                     "rank " + std::to_string(rank) + " is in use by node " + node.address);
       }
     }
@@ -211,7 +211,7 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
   for (const auto& [other_rank, other] : group.joiners) {
     const std::int64_t other_size = number_of(other.says, "size");
     if (!other.proven || other_size == size) continue;
-    return drop(uid, group, rank, Errc::wrong_size,
+    return drop({uid, rank}, Errc::wrong_size,
                 "rank " + std::to_string(rank) + " says size " + std::to_string(size) + ", rank " +
                     std::to_string(other_rank) + " says " + std::to_string(other_size));
   }
@@ -240,20 +240,19 @@ void Coordinator::on_withdraw(LinkRef from, const std::string& uid, const nlohma
   sender_.send(from, {{"t", "withdrawn"}, {"uid", uid}, {"rank", rank}, {"nonce", nonce}});
 }
 
-void Coordinator::refuse(const std::string& uid, std::uint32_t rank, const Joiner& joiner,
-                         Errc code, const std::string& text) {
+void Coordinator::refuse(const Place& place, const Joiner& joiner, Errc code,
+                         const std::string& text) {
   sender_.send(joiner.link, {{"t", "refused"},
-                             {"uid", uid},
-                             {"rank", rank},
+                             {"uid", place.uid},
+                             {"rank", place.rank},
                              {"nonce", joiner.nonce},
                              {"code", static_cast<int>(code)},
                              {"text", text}});
 }
 
-void Coordinator::drop(const std::string& uid, Group& group, std::uint32_t rank, Errc code,
-                       const std::string& text) {
-  const auto dropped = group.joiners.extract(rank);
-  refuse(uid, rank, dropped.mapped(), code, text);
+void Coordinator::drop(const Place& place, Errc code, const std::string& text) {
+  const auto dropped = groups_.at(place.uid).joiners.extract(place.rank);
+  refuse(place, dropped.mapped(), code, text);
 }
 
 // So that a member whose time runs out can say who was missing.
@@ -308,7 +307,7 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
   }
   if (!problem.empty()) {
     for (const auto& [rank, joiner] : group.joiners) {
-      refuse(uid, rank, joiner, Errc::unsupported, problem);
+      refuse({uid, rank}, joiner, Errc::unsupported, problem);
     }
     group.joiners.clear();
     return;

@@ -58,15 +58,19 @@ class Coordinator {
     std::uint64_t last_used = 0;  // order of the last join or mint
   };
 
+  // A rank of a group.
+  struct Place {
+    const std::string& uid;
+    std::uint32_t rank;
+  };
+
   void on_join(LinkRef from, const std::string& uid, const nlohmann::json& message);
   void on_proof(LinkRef from, const std::string& uid, const nlohmann::json& message);
   void on_withdraw(LinkRef from, const std::string& uid, const nlohmann::json& message);
   void challenge(const std::string& uid, std::uint32_t rank, Joiner& joiner);
-  void refuse(const std::string& uid, std::uint32_t rank, const Joiner& joiner, Errc code,
-              const std::string& text);
+  void refuse(const Place& place, const Joiner& joiner, Errc code, const std::string& text);
   // Refuses one that has been taken in.
-  void drop(const std::string& uid, Group& group, std::uint32_t rank, Errc code,
-            const std::string& text);
+  void drop(const Place& place, Errc code, const std::string& text);
   void tell_waiting(const std::string& uid, Group& group);
   void start_epoch(const std::string& uid, Group& group);
   void end_epoch(const std::string& uid, Group& group, Errc code, const std::string& text);
@@ -78,11 +82,14 @@ class Coordinator {
   std::uint64_t uses_ = 0;
 };
 
+// What a join is proven by.
+struct JoinProof {
+  std::string uid, member_nonce, challenge, node;
+  std::int64_t rank = 0, size = 0;
+};
 // What a member computes and the coordinator compares.
-std::string join_proof(std::span<const std::byte> secret, const std::string& uid,
-                       const std::string& member_nonce, const std::string& challenge,
-                       const std::string& node, std::int64_t rank, std::int64_t size);
-// The body names the joins by their nonces, so that it is of use once only.
+std::string join_proof(std::span<const std::byte> secret, const JoinProof& join);
+// The body names the joins by their nonces, which prevents replay.
 std::string members_proof(std::span<const std::byte> secret, const std::string& body);
 std::uint64_t group_token(std::span<const std::byte> secret, const std::string& uid,
                           std::int64_t epoch, const std::string& incarnation);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <limits>
 #include <map>
 #include <memory>
@@ -49,7 +48,7 @@ struct JoinSet {
   std::map<std::uint32_t, JoiningRank> ranks;
   std::optional<std::vector<std::uint32_t>> missing;  // as last heard
 
-  // Whether this very join does.
+  // Whether the rank waits by the join that has this nonce, and not by a later one.
   bool waits(std::uint32_t rank, const std::string& nonce) const {
     const auto found = ranks.find(rank);
     return found != ranks.end() && found->second.nonce == nonce;
@@ -109,21 +108,25 @@ struct MemberGroup {
   std::uint64_t start_deadline_ns = 0;
   std::map<std::uint64_t, DeclaredTensor> tensors;  // by id
 
-  // The flight recorder.
-  struct Flight {
-    OpRecord record;
-    Errc code = Errc::ok;
-    std::string text;
-  };
-  static constexpr std::size_t kFlights = 256;
-  std::deque<Flight> flights;
-  std::uint64_t flights_written_ns = 0;
-  bool flights_due = false;  // to be written once what the lanes have reported is taken
-
   // Of one of this group's ranks, in `holders`.
   std::uint64_t bit_of(const MemberRank& rank) const noexcept {
     return std::uint64_t{1} << (&rank - ranks.data());
   }
+
+  // Null: the client is not, or no longer, a rank of the group.
+  MemberRank* rank_of_client(std::uint64_t client) {
+    const auto found = std::find_if(ranks.begin(), ranks.end(), [client](const MemberRank& rank) {
+      return rank.client == client && !rank.left;
+    });
+    return found == ranks.end() ? nullptr : &*found;
+  }
+  // Null: no such tensor is declared.
+  const TensorState* tensor(std::uint64_t tensor_id) const {
+    const auto found = tensors.find(tensor_id);
+    return found == tensors.end() ? nullptr : found->second.state.get();
+  }
+  // "node 1 (10.0.0.7:7700, ranks 2,3)".
+  std::string node_name(std::uint32_t number_of_node) const;
 };
 
 // The first eight digits of a uid, for logs.
@@ -138,6 +141,11 @@ inline std::string join_numbers(const std::vector<std::uint32_t>& numbers) {
   std::string text;
   for (const auto number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
   return text;
+}
+
+inline std::string MemberGroup::node_name(std::uint32_t number_of_node) const {
+  return "node " + std::to_string(number_of_node) + " (" + addresses[number_of_node] + ", ranks " +
+         join_numbers(ranks_of_node[number_of_node]) + ")";
 }
 
 }  // namespace tern::daemon

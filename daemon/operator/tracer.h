@@ -23,7 +23,7 @@ class Tracer {
   Tracer(const Clock& clock, std::vector<Lane*> lanes) : clock_(clock), lanes_(std::move(lanes)) {}
 
   // `args` of the verb: action, and lane and from of a page. `describe` is
-  // Conductor::report_names().
+  // Reports::names().
   Result<nlohmann::json> handle(const nlohmann::json& args, const nlohmann::json& names,
                                 const nlohmann::json& peers);
   bool on() const noexcept { return on_; }

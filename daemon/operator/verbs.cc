@@ -32,11 +32,11 @@ Result<nlohmann::json> Verbs::handle(std::string_view verb, const nlohmann::json
     return status;
   }
   if (verb == "host") return report_host(sources_.flight_directory());
-  if (verb == "clients") return conductor.report_clients(scope);
-  if (verb == "peers") return conductor.report_peers();
-  if (verb == "groups") return conductor.report_groups(scope);
-  if (verb == "tensors") return conductor.report_tensors(scope);
-  if (verb == "counters") return conductor.report_counters();
+  if (verb == "clients") return conductor.reports().clients(scope);
+  if (verb == "peers") return conductor.reports().peers();
+  if (verb == "groups") return conductor.reports().groups(scope);
+  if (verb == "tensors") return conductor.reports().tensors(scope);
+  if (verb == "counters") return conductor.reports().counters();
   if (verb == "tuner") return sources_.tuning->report(scope);
   if (verb == "explain") return sources_.tuning->explain(text_argument(args, "tensor"), scope);
   if (verb == "policy") return policy(args);
@@ -46,7 +46,7 @@ Result<nlohmann::json> Verbs::handle(std::string_view verb, const nlohmann::json
                           {"shm", wire::kShmAbi},
                           {"control", wire::kControlProtocol}};
   }
-  return sources_.window->handle(verb, args);
+  return sources_.view->handle(verb, args);
 }
 
 Result<nlohmann::json> Verbs::policy(const nlohmann::json& args) {

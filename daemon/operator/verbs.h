@@ -10,17 +10,17 @@
 #include "daemon/access/access.h"
 #include "daemon/conductor/conductor.h"
 #include "daemon/control/control_verbs.h"
-#include "daemon/operator/window.h"
+#include "daemon/operator/operator_view.h"
 #include "daemon/tuning/tuning.h"
 
 namespace tern::daemon {
 
-// Who knows the answers. All outlive the verbs; the window is there before the first question.
+// Who knows the answers. All outlive the verbs; the view is there before the first question.
 struct VerbSources {
   const Access* access = nullptr;
   Conductor* conductor = nullptr;
   Tuning* tuning = nullptr;
-  Window* window = nullptr;
+  OperatorView* view = nullptr;
   std::function<nlohmann::json(const Scope&)> status;
   std::function<std::string()> flight_directory;
 };

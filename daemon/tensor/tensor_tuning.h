@@ -49,14 +49,26 @@ struct ReplayedLane {
 
 class TensorTuning {
  public:
-  TensorTuning(std::shared_ptr<const CandidateRecipes> recipes, std::uint16_t list,
-               std::uint64_t number, std::uint32_t nodes, std::uint32_t self, std::uint64_t chunks)
-      : recipes_(std::move(recipes)),
-        list_(list),
-        number_(number),
-        self_(self),
-        by_node_(nodes),
-        owed_(chunks, 0) {}
+  // The candidates of the daemon; the same for all its tensors.
+  struct Candidates {
+    std::shared_ptr<const CandidateRecipes> recipes;
+    std::uint16_t list = 0;
+  };
+  // The tensor among its daemon's and on its nodes.
+  struct Place {
+    std::uint64_t number = 0;
+    std::uint32_t nodes = 1;
+    std::uint32_t self = 0;    // this node
+    std::uint64_t chunks = 0;  // that have a residual
+  };
+
+  TensorTuning(Candidates candidates, const Place& place)
+      : recipes_(std::move(candidates.recipes)),
+        list_(candidates.list),
+        number_(place.number),
+        self_(place.self),
+        by_node_(place.nodes),
+        owed_(place.chunks, 0) {}
 
   // Of no other tensor of this daemon, ever.
   std::uint64_t number() const noexcept { return number_; }

@@ -43,7 +43,7 @@ std::vector<std::string> split_candidates(const std::string& text) {
   return candidates;
 }
 
-Result<std::unique_ptr<Tuning>> Tuning::create(const TuningSettings& settings, const Clock& clock) {
+Result<Tuning::Candidates> Tuning::read_candidates(const TuningSettings& settings) {
   std::vector<tuner::Candidate> candidates;
   for (const std::string& text : settings.candidates) candidates.push_back({text, false});
   if (candidates.empty()) candidates = tuner::usual_candidates();
@@ -69,22 +69,27 @@ Result<std::unique_ptr<Tuning>> Tuning::create(const TuningSettings& settings, c
   if (candidates.front().recipe != "raw") {
     return fail(Errc::bad_recipe, "candidates: the first must be raw");
   }
+  return Candidates{std::move(candidates), std::move(recipes)};
+}
+
+Result<std::unique_ptr<Tuning>> Tuning::create(const TuningSettings& settings, const Clock& clock) {
+  auto candidates = read_candidates(settings);
+  if (!candidates) return tl::unexpected(candidates.error());
   auto policy = TuningPolicy::parse(settings.policy);
   if (!policy) return tl::unexpected(policy.error());
   std::unique_ptr<Tuning> tuning(
-      new Tuning(settings, clock, std::move(candidates), std::move(recipes), std::move(*policy)));
+      new Tuning(settings, clock, std::move(*candidates), std::move(*policy)));
   tuning->load();
   return tuning;
 }
 
-Tuning::Tuning(TuningSettings settings, const Clock& clock,
-               std::vector<tuner::Candidate> candidates,
-               std::shared_ptr<const CandidateRecipes> recipes, TuningPolicy policy)
+Tuning::Tuning(TuningSettings settings, const Clock& clock, Candidates candidates,
+               TuningPolicy policy)
     : settings_(std::move(settings)),
       clock_(clock),
-      recipes_(std::move(recipes)),
+      recipes_(std::move(candidates.recipes)),
       policy_(std::move(policy)),
-      tuner_(std::move(candidates)),
+      tuner_(std::move(candidates.texts)),
       list_(list_of(tuner_.candidates())),
       saved_ns_(clock.now_ns()) {}
 
@@ -124,6 +129,28 @@ Status Tuning::set_policy(const std::string& text) {
 
 // ---- Tensors
 
+tuner::TensorInfo Tuning::info_of(const MemberGroup& group, const TensorState& state,
+                                  const Tuned& tuned) const {
+  const std::uint64_t chunk = shm::chunk_elements(group.chunk_bytes, state.dtype);
+  tuner::TensorInfo info;
+  // Under which it is remembered: of each user apart.
+  info.name = std::to_string(group.uid_of_user) + "/" + group.job + "/" + state.name;
+  info.shape.bytes = state.count * dtype_bytes(state.dtype);
+  info.shape.chunk_bytes = chunk * dtype_bytes(state.dtype);
+  info.shape.eager_bytes = group.lanes.front()->setup().shape.eager_bytes;
+  info.shape.nodes = static_cast<std::uint32_t>(group.addresses.size());
+  info.shape.lanes = group.lane_count;
+  info.peers = tuned.peers;
+  for (std::size_t i = 0; i < recipes_->size(); ++i) {
+    const codec::Recipe& recipe = (*recipes_)[i];
+    const bool fits =
+        !codec::is_lossy(recipe) ||
+        (tuned.lossy && codec::encode_bound(recipe, chunk) <= chunk * dtype_bytes(state.dtype));
+    if (!fits) info.unusable |= 1u << i;
+  }
+  return info;
+}
+
 Status Tuning::begin(MemberGroup& group, TensorState& state, const std::string& level,
                      const std::string& replay) {
   const auto nodes = static_cast<std::uint32_t>(group.addresses.size());
@@ -140,32 +167,18 @@ Status Tuning::begin(MemberGroup& group, TensorState& state, const std::string& 
   tuned.lead_lane = static_cast<std::uint32_t>((state.id & shm::kSpreadMask) % group.lane_count);
   tuned.self = group.node;
   tuned.lossy = codec::needs_residual(state.declared.recipe);
-  tuner::TensorInfo info;
-  // Under which it is remembered: of each user apart.
-  info.name = std::to_string(group.uid_of_user) + "/" + group.job + "/" + state.name;
-  info.shape.bytes = state.count * dtype_bytes(state.dtype);
-  info.shape.chunk_bytes = chunk * dtype_bytes(state.dtype);
-  info.shape.eager_bytes = group.lanes.front()->setup().shape.eager_bytes;
-  info.shape.nodes = nodes;
-  info.shape.lanes = group.lane_count;
   for (std::uint32_t node = 0; node < nodes; ++node) {
     if (node != group.node) tuned.peers.push_back(group.addresses[node]);
   }
-  info.peers = tuned.peers;
-  for (std::size_t i = 0; i < recipes_->size(); ++i) {
-    const codec::Recipe& recipe = (*recipes_)[i];
-    const bool fits =
-        !codec::is_lossy(recipe) ||
-        (tuned.lossy && codec::encode_bound(recipe, chunk) <= chunk * dtype_bytes(state.dtype));
-    if (!fits) info.unusable |= 1u << i;
-  }
+  tuner::TensorInfo info = info_of(group, state, tuned);
   if (auto resolved = resolve_level(tuned, info.level, info.bounds); !resolved) return resolved;
   // Its bytes are bounded by the quota of the residual that they belong to.
-  state.tuning = std::make_unique<TensorTuning>(recipes_, list_, number, nodes, group.node,
-                                                tuned.lossy ? chunks : 0);
+  state.tuning = std::make_unique<TensorTuning>(
+      TensorTuning::Candidates{recipes_, list_},
+      TensorTuning::Place{number, nodes, group.node, tuned.lossy ? chunks : 0});
   tuned.tuning = state.tuning.get();
   if (!replay.empty()) {
-    if (auto loaded = load_replay(replay, group, state, info.unusable, *state.tuning); !loaded) {
+    if (auto loaded = load_replay({replay, group, state, info.unusable}, *state.tuning); !loaded) {
       state.tuning.reset();
       return loaded;
     }

@@ -116,13 +116,31 @@ class Tuning {
     std::uint64_t begin_;
   };
 
-  Tuning(TuningSettings settings, const Clock& clock, std::vector<tuner::Candidate> candidates,
-         std::shared_ptr<const CandidateRecipes> recipes, TuningPolicy policy);
+  // The candidates of the settings, as texts and as recipes.
+  struct Candidates {
+    std::vector<tuner::Candidate> texts;
+    std::shared_ptr<const CandidateRecipes> recipes;
+  };
+  // One declaration that names a log of choices.
+  struct Replay {
+    const std::string& name;
+    const MemberGroup& group;
+    const TensorState& state;
+    std::uint32_t unusable = 0;  // candidates that the tensor cannot have, as bits
+  };
+
+  Tuning(TuningSettings settings, const Clock& clock, Candidates candidates, TuningPolicy policy);
+  static Result<Candidates> read_candidates(const TuningSettings& settings);
   Status resolve_level(const Tuned& tuned, tuner::Level& level,
                        std::optional<tuner::Bounds>& bounds) const;
-  // `unusable`: candidates that the tensor cannot have, as bits.
-  Status load_replay(const std::string& name, const MemberGroup& group, const TensorState& state,
-                     std::uint32_t unusable, TensorTuning& tuning) const;
+  Status load_replay(const Replay& replay, TensorTuning& tuning) const;
+  // What its blocks were sent by; the number of candidates: by none of them.
+  std::size_t index_of(const std::string& recipe) const;
+  Status replay_ops(const Replay& replay, const tuner::ChoiceLog& log, TensorTuning& tuning) const;
+  Status replay_chunks(const Replay& replay, const tuner::ChoiceLog& log,
+                       TensorTuning& tuning) const;
+  tuner::TensorInfo info_of(const MemberGroup& group, const TensorState& state,
+                            const Tuned& tuned) const;
   void load();
   void publish(std::uint64_t number, Tuned& tuned);
   void decide();

@@ -22,6 +22,10 @@ std::string part_name(const std::string& log, const MemberGroup& group) {
   return log + "-" + std::to_string(group.node) + ".log";
 }
 
+tl::unexpected<Error> misfit(const std::string& log, const std::string& what) {
+  return fail(Errc::bad_recipe, "replay: " + log + ": " + what);
+}
+
 }  // namespace
 
 std::ofstream* Tuning::log_of(const MemberGroup& group) {
@@ -97,39 +101,21 @@ void Tuning::on_chunk_choice(const MemberGroup& group, const TensorState& state,
   *log << tuner::format(chunk);
 }
 
-Status Tuning::load_replay(const std::string& name, const MemberGroup& group,
-                           const TensorState& state, std::uint32_t unusable,
-                           TensorTuning& tuning) const {
-  if (settings_.choice_directory.empty()) {
-    return fail(Errc::bad_recipe, "replay: the daemon has no choice_directory");
-  }
-  if (name.empty() || name.find('/') != std::string::npos) {
-    return fail(Errc::bad_recipe,
-                "replay: give the name of a log in choice_directory, as choices-0123abcd-1");
-  }
-  const std::string part = part_name(name, group);
-  std::ifstream file(settings_.choice_directory + "/" + part);
-  std::stringstream text;
-  if (!(text << file.rdbuf())) {
-    return fail(Errc::bad_recipe, "replay: " + part + " cannot be read in choice_directory");
-  }
-  const auto log = tuner::parse_choice_log(text.str());
-  if (!log) return fail(Errc::bad_recipe, "replay: " + name + ": " + log.error().text);
-  const auto index_of = [this](const std::string& recipe) {
-    const auto candidates = tuner_.candidates();
-    const auto found = std::find_if(candidates.begin(), candidates.end(),
-                                    [&](const auto& one) { return one.recipe == recipe; });
-    return static_cast<std::size_t>(found - candidates.begin());
-  };
+std::size_t Tuning::index_of(const std::string& recipe) const {
+  const auto candidates = tuner_.candidates();
+  const auto found = std::find_if(candidates.begin(), candidates.end(),
+                                  [&](const auto& one) { return one.recipe == recipe; });
+  return static_cast<std::size_t>(found - candidates.begin());
+}
+
+Status Tuning::replay_ops(const Replay& replay, const tuner::ChoiceLog& log,
+                          TensorTuning& tuning) const {
+  const MemberGroup& group = replay.group;
   const auto nodes = group.addresses.size();
-  tuning.replay.resize(group.lane_count);
-  const auto misfit = [&](const std::string& what) {
-    return fail(Errc::bad_recipe, "replay: " + name + ": " + what);
-  };
-  for (const tuner::LoggedOp& op : log->ops) {
-    if (op.tensor != state.name) continue;
+  for (const tuner::LoggedOp& op : log.ops) {
+    if (op.tensor != replay.state.name) continue;
     if (op.lane >= group.lane_count || op.reduce.size() + 1 != nodes) {
-      return misfit("it is of a group with other lanes or nodes");
+      return misfit(replay.name, "it is of a group with other lanes or nodes");
     }
     ReplayedLane::Op record;
     record.use = op.use;
@@ -138,26 +124,58 @@ Status Tuning::load_replay(const std::string& name, const MemberGroup& group,
     for (std::size_t node = 0; node < nodes; ++node) {
       const std::string& recipe = node == group.node ? op.broadcast : op.reduce[peer++];
       const std::size_t index = index_of(recipe);
-      if (index == recipes_->size()) return misfit(recipe + " is none of the candidates");
-      if ((unusable >> index & 1) != 0) return misfit("this tensor cannot have " + recipe);
+      if (index == recipes_->size()) {
+        return misfit(replay.name, recipe + " is none of the candidates");
+      }
+      if ((replay.unusable >> index & 1) != 0) {
+        return misfit(replay.name, "this tensor cannot have " + recipe);
+      }
       record.by_node.push_back(static_cast<tuner::CandidateIndex>(index));
     }
     tuning.replay[op.lane].ops.push_back(std::move(record));
   }
-  for (const tuner::LoggedChunk& chunk : log->chunks) {
-    if (chunk.tensor != state.name) continue;
+  return {};
+}
+
+Status Tuning::replay_chunks(const Replay& replay, const tuner::ChoiceLog& log,
+                             TensorTuning& tuning) const {
+  for (const tuner::LoggedChunk& chunk : log.chunks) {
+    if (chunk.tensor != replay.state.name) continue;
     const std::size_t index = index_of(chunk.recipe);
-    if (chunk.lane >= group.lane_count || index == recipes_->size() ||
-        (unusable >> index & 1) != 0) {
-      return misfit("a block's lane or recipe is unknown here");
+    if (chunk.lane >= replay.group.lane_count || index == recipes_->size() ||
+        (replay.unusable >> index & 1) != 0) {
+      return misfit(replay.name, "a block's lane or recipe is unknown here");
     }
     tuning.replay[chunk.lane].chunks.push_back({chunk.use,
                                                 std::uint64_t{chunk.chunk} * 2 + (chunk.leg - 1),
                                                 static_cast<tuner::CandidateIndex>(index)});
   }
+  return {};
+}
+
+Status Tuning::load_replay(const Replay& replay, TensorTuning& tuning) const {
+  const std::string& name = replay.name;
+  if (settings_.choice_directory.empty()) {
+    return fail(Errc::bad_recipe, "replay: the daemon has no choice_directory");
+  }
+  if (name.empty() || name.find('/') != std::string::npos) {
+    return fail(Errc::bad_recipe,
+                "replay: give the name of a log in choice_directory, as choices-0123abcd-1");
+  }
+  const std::string part = part_name(name, replay.group);
+  std::ifstream file(settings_.choice_directory + "/" + part);
+  std::stringstream text;
+  if (!(text << file.rdbuf())) {
+    return fail(Errc::bad_recipe, "replay: " + part + " cannot be read in choice_directory");
+  }
+  const auto log = tuner::parse_choice_log(text.str());
+  if (!log) return fail(Errc::bad_recipe, "replay: " + name + ": " + log.error().text);
+  tuning.replay.resize(replay.group.lane_count);
+  if (auto taken = replay_ops(replay, *log, tuning); !taken) return taken;
+  if (auto taken = replay_chunks(replay, *log, tuning); !taken) return taken;
   if (std::all_of(tuning.replay.begin(), tuning.replay.end(),
                   [](const ReplayedLane& lane) { return lane.ops.empty(); })) {
-    return misfit("it says nothing of " + state.name);
+    return misfit(name, "it says nothing of " + replay.state.name);
   }
   for (ReplayedLane& lane : tuning.replay) {
     std::stable_sort(lane.ops.begin(), lane.ops.end(),

@@ -49,7 +49,7 @@ std::string HostileMember::join(const std::string& group_id, std::uint64_t node,
   const auto challenge = wait_for("challenge");
   if (!challenge) return "no challenge";
   const std::string proof = daemon::join_proof(
-      id_.secret, uid, nonce, text_of(*challenge, "challenge"), self, rank, std::int64_t{size});
+      id_.secret, {uid, nonce, text_of(*challenge, "challenge"), self, rank, std::int64_t{size}});
   const json proves = {
       {"t", "proof"}, {"uid", uid}, {"rank", rank}, {"nonce", nonce}, {"hmac", proof}};
   conductor_->send(conductor_->control(proves.dump()));

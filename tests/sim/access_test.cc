@@ -36,7 +36,7 @@ Errc outcome(World& world, const Caller& caller, std::string& detail) {
 }
 
 std::int64_t refusals(World& world) {
-  return world.daemon(0).conductor->report_counters()["clients_refused"]["value"];
+  return world.daemon(0).conductor->reports().counters()["clients_refused"]["value"];
 }
 
 void expect_admission(const DaemonShape& shape, const std::vector<Caller>& callers) {
@@ -62,8 +62,8 @@ TEST(Access, EverybodyMayConnectWhereNobodyIsListed) {
 TEST(Access, AUserOrOneOfHisGroupsMustBeListed) {
   DaemonShape shape;
   shape.adjust = [](ConductorSettings& settings) {
-    settings.allowed_uids = {1001, 1002};
-    settings.allowed_gids = {50};
+    settings.admission.allowed_uids = {1001, 1002};
+    settings.admission.allowed_gids = {50};
   };
   expect_admission(shape, {{"a listed user", 1002, 7, {}, true},
                            {"by his primary group", 2000, 50, {7}, true},
@@ -76,10 +76,10 @@ TEST(Access, AUserOrOneOfHisGroupsMustBeListed) {
 
 TEST(Access, OneListAloneIsEnoughToShutOut) {
   DaemonShape shape;
-  shape.adjust = [](ConductorSettings& settings) { settings.allowed_gids = {50}; };
+  shape.adjust = [](ConductorSettings& settings) { settings.admission.allowed_gids = {50}; };
   expect_admission(shape,
                    {{"in the group", 2000, 7, {50}, true}, {"not in it", 2000, 7, {8}, false}});
-  shape.adjust = [](ConductorSettings& settings) { settings.allowed_uids = {1001}; };
+  shape.adjust = [](ConductorSettings& settings) { settings.admission.allowed_uids = {1001}; };
   expect_admission(shape, {{"the user", 1001, 7, {}, true}, {"another", 1002, 7, {}, false}});
 }
 

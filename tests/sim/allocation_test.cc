@@ -82,7 +82,10 @@ class Allocations {
     return allocations - before;
   }
   std::uint64_t counter(const std::string& name) {
-    return cluster.world.daemon(0).conductor->report_counters()[name]["value"].get<std::uint64_t>();
+    return cluster.world.daemon(0)
+        .conductor->reports()
+        .counters()[name]["value"]
+        .get<std::uint64_t>();
   }
 
   Cluster cluster;

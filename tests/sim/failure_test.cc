@@ -86,7 +86,7 @@ TEST(Failure, MismatchOfADeclarationOnOneNodeIsRefused) {
   EXPECT_EQ(refused.detail,
             "w: rank 0 says 20011 f32 (exact, recipe none(raw)), rank 1 says 5 f32 (exact, recipe "
             "none(raw))");
-  const auto counters = cluster.world.daemon(0).conductor->report_counters();
+  const auto counters = cluster.world.daemon(0).conductor->reports().counters();
   EXPECT_EQ(counters["declarations_refused"]["value"], 1u);
 }
 

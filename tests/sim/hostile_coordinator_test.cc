@@ -24,7 +24,7 @@ class HostileCoordinator final : private daemon::ControlLinks::Sink, private net
       : answer_(std::move(answer)),
         id_(daemon::mint_group_id("evil", 7000).value()),
         transport_(world.network, kAddress),
-        links_(transport_, world.clock, {}, kNode, *this),
+        links_({transport_, world.clock, {}, kNode}, *this),
         acceptor_(world.network, world.clock, {kAddress}, *this) {}
 
   std::string id() const { return format_group_id(id_); }
@@ -127,7 +127,8 @@ class HostileCoordinatorTest : public testing::Test {
     ASSERT_TRUE(cluster_.world.run_until([&] { return !evil_->heard("ended").is_null(); }));
     EXPECT_EQ(evil_->heard("ended")["code"], static_cast<int>(code));
     EXPECT_EQ(cluster_.world.daemon(0)
-                  .conductor->report_counters()["bad_control_messages"]["value"]
+                  .conductor->reports()
+                  .counters()["bad_control_messages"]["value"]
                   .get<int>(),
               1);
     expect_the_daemon_works();
@@ -211,7 +212,7 @@ TEST_F(HostileCoordinatorTest, AListOfEarlierJoinsChangesNothing) {
   EXPECT_FALSE(rank_.answered(request_));
   evil_->say(evil_->members(evil_->body(join).dump()));
   EXPECT_TRUE(cluster_.world.run_until(
-      [&] { return cluster_.world.daemon(0).conductor->group_count() == 1; }));
+      [&] { return cluster_.world.daemon(0).conductor->reports().group_count() == 1; }));
 }
 
 // Ranks that nobody has are not remembered.
@@ -224,7 +225,7 @@ TEST_F(HostileCoordinatorTest, EndlessMissingRanks) {
   });
   request_ = rank_.join(evil_->id(), 0, 2);
   const auto waits_for = [&] {
-    const auto rows = cluster_.world.daemon(0).conductor->report_groups(daemon::Scope::of_all());
+    const auto rows = cluster_.world.daemon(0).conductor->reports().groups(daemon::Scope::of_all());
     return rows.empty() ? 0 : rows[0]["waiting"][0]["ranks"].size();
   };
   ASSERT_TRUE(cluster_.world.run_until([&] { return waits_for() > 0; }));

@@ -20,12 +20,14 @@ constexpr std::uint64_t kSeeds = 20 * kMoments;
 
 std::uint64_t bad_messages(Cluster& cluster, std::size_t daemon) {
   return cluster.world.daemon(daemon)
-      .conductor->report_counters()["bad_control_messages"]["value"]
+      .conductor->reports()
+      .counters()["bad_control_messages"]["value"]
       .get<std::uint64_t>();
 }
 
 bool waits_for_rank_0(Cluster& cluster, std::size_t daemon) {
-  const auto rows = cluster.world.daemon(daemon).conductor->report_groups(daemon::Scope::of_all());
+  const auto rows =
+      cluster.world.daemon(daemon).conductor->reports().groups(daemon::Scope::of_all());
   return rows.size() == 1 && rows[0]["waiting"][0]["ranks"] == nlohmann::json::array({0});
 }
 
@@ -257,7 +259,8 @@ TEST(JoinRaces, ARankBesideItsCoordinatorIsToldAtOnceThatItsTimeHasRunOut) {
   const std::uint64_t join = cluster.ranks[0]->join(cluster.id, 0, 2, options);
   ASSERT_TRUE(cluster.world.run_until(
       [&] {
-        const auto rows = cluster.world.daemon(0).conductor->report_groups(daemon::Scope::of_all());
+        const auto rows =
+            cluster.world.daemon(0).conductor->reports().groups(daemon::Scope::of_all());
         return rows[0]["waiting"][0]["ranks"] == nlohmann::json::array({1});
       },
       5 * kSecond));

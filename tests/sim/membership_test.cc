@@ -229,7 +229,7 @@ TEST(Membership, ADeathDuringTheJoinIsToldToTheOthers) {
     // has begun on some node, nobody waits.
     std::size_t begun = 0;
     for (std::size_t node = 0; node < 3; ++node) {
-      begun += cluster.world.daemon(node).conductor->group_count();
+      begun += cluster.world.daemon(node).conductor->reports().group_count();
     }
     EXPECT_TRUE(answered == 3 || (answered == 0 && begun == 0))
         << answered << " answers, seed " << seed;
@@ -248,7 +248,7 @@ TEST(Membership, AClientInTwoGroupsLeavesBothWithItsGoodbye) {
   cluster.finish(pending);
   cluster.ranks[0]->goodbye();
   ASSERT_TRUE(cluster.world.run_until([&] { return cluster.ranks[0]->lost(); }));
-  EXPECT_EQ(cluster.world.daemon(0).conductor->report_counters()["clients_lost"]["value"], 0);
+  EXPECT_EQ(cluster.world.daemon(0).conductor->reports().counters()["clients_lost"]["value"], 0);
   // The other rank is told that its peer left, not that it was lost.
   const auto ticket = cluster.ranks[1]->submit(all_reduce(DType::f32, 10));
   ASSERT_TRUE(cluster.world.run_until([&] { return cluster.ranks[1]->done(ticket); }));
@@ -287,7 +287,7 @@ TEST(Membership, ManyTensorsMayBeDeclaredBeforeALaneLooks) {
 
 std::size_t control_links(Cluster& cluster, std::size_t daemon) {
   std::size_t links = 0;
-  for (const auto& row : cluster.world.daemon(daemon).conductor->report_peers()) {
+  for (const auto& row : cluster.world.daemon(daemon).conductor->reports().peers()) {
     links += row["lane"] == "control" ? 1 : 0;
   }
   return links;

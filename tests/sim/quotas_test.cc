@@ -89,7 +89,7 @@ class Quotas : public ::testing::Test {
     EXPECT_EQ(sum, floats(b.at(outputs[1])));
   }
   std::uint64_t refusals(std::size_t node) {
-    return world.daemon(node).conductor->report_counters()["quota_refusals"]["value"];
+    return world.daemon(node).conductor->reports().counters()["quota_refusals"]["value"];
   }
   static void expect_quota(const OpResult& result, const std::string& limit) {
     EXPECT_EQ(result.status, Errc::quota_exceeded) << result.detail;
@@ -101,7 +101,7 @@ class Quotas : public ::testing::Test {
 
 TEST_F(Quotas, LinksBeyondAUsersAreRefusedOnEveryNode) {
   add_daemon();
-  add_daemon([](auto& settings) { settings.max_links_per_user = 1; });
+  add_daemon([](auto& settings) { settings.limits.max_links_per_user = 1; });
   Client &a0 = connect(0, kAlice), &a1 = connect(1, kAlice);
   for (const OpResult& result : join({&a0, &a1})) ASSERT_EQ(result.status, Errc::ok);
   // The node that has room hears from the one that has not, whichever coordinates.
@@ -125,16 +125,18 @@ TEST_F(Quotas, LinksBeyondAUsersAreRefusedOnEveryNode) {
   // And what is given back can be had.
   await(a0, a0.leave());
   await(a1, a1.leave());
-  EXPECT_TRUE(world.run_until(
-      [&] { return world.daemon(1).conductor->group_count(Scope::of_user(kAlice)) == 1; }));
+  EXPECT_TRUE(world.run_until([&] {
+    return world.daemon(1).conductor->reports().group_count(Scope::of_user(kAlice)) == 1;
+  }));
   for (const OpResult& result : join({&b0, &b1}))
     EXPECT_EQ(result.status, Errc::ok) << result.detail;
   expect_works(b0, b1);
 }
 
 TEST_F(Quotas, OpsInFlightAreReservedAtTheJoin) {
-  add_daemon(
-      [](auto& settings) { settings.max_ops_in_flight_per_user = 32; });  // 16 for each group
+  add_daemon([](auto& settings) {
+    settings.limits.max_ops_in_flight_per_user = 32;
+  });  // 16 for each group
   Client &first = connect(0, kAlice), &second = connect(0, kAlice), &third = connect(0, kAlice);
   ASSERT_EQ(join({&first})[0].status, Errc::ok);
   // One that waits for others has reserved its share too, once for all its ranks here.
@@ -148,14 +150,15 @@ TEST_F(Quotas, OpsInFlightAreReservedAtTheJoin) {
   Client& other = connect(0, kBob);
   EXPECT_EQ(join({&other})[0].status, Errc::ok);
   await(first, first.leave());
-  EXPECT_TRUE(world.run_until(
-      [&] { return world.daemon(0).conductor->group_count(Scope::of_user(kAlice)) == 0; }));
+  EXPECT_TRUE(world.run_until([&] {
+    return world.daemon(0).conductor->reports().group_count(Scope::of_user(kAlice)) == 0;
+  }));
   EXPECT_EQ(join({&fourth})[0].status, Errc::ok);
 }
 
 TEST_F(Quotas, AGroupCountsAgainWhatItHasAgreedOn) {
-  add_daemon([](auto& settings) { settings.max_ops_in_flight_per_user = 20; });
-  add_daemon([](auto& settings) { settings.max_ops_in_flight = 4; });
+  add_daemon([](auto& settings) { settings.limits.max_ops_in_flight_per_user = 20; });
+  add_daemon([](auto& settings) { settings.ops.max_ops_in_flight = 4; });
   Client &a0 = connect(0, kAlice), &a1 = connect(1, kAlice);
   for (const OpResult& result : join({&a0, &a1})) ASSERT_EQ(result.status, Errc::ok);
   ASSERT_EQ(a0.group.max_ops_in_flight, 4u);
@@ -164,7 +167,7 @@ TEST_F(Quotas, AGroupCountsAgainWhatItHasAgreedOn) {
 }
 
 TEST_F(Quotas, GroupsOfAUserAreBoundedAndARejoinIsNoSecondOne) {
-  add_daemon([](auto& settings) { settings.max_groups_per_user = 1; });
+  add_daemon([](auto& settings) { settings.limits.max_groups_per_user = 1; });
   add_daemon();
   Client &a0 = connect(0, kAlice), &a1 = connect(0, kAlice);
   Client* a2 = &connect(1, kAlice);
@@ -177,7 +180,7 @@ TEST_F(Quotas, GroupsOfAUserAreBoundedAndARejoinIsNoSecondOne) {
   // The epoch fails; one rank is back before the other has left.
   world.close(*a2);
   EXPECT_TRUE(world.run_until([&] {
-    const auto groups = world.daemon(0).conductor->report_groups(Scope::of_user(kAlice));
+    const auto groups = world.daemon(0).conductor->reports().groups(Scope::of_user(kAlice));
     return groups.size() == 1 && groups[0]["state"] == "failed";
   }));
   await(a0, a0.leave());
@@ -193,7 +196,7 @@ TEST_F(Quotas, GroupsOfAUserAreBoundedAndARejoinIsNoSecondOne) {
 }
 
 TEST_F(Quotas, EpochsThatNobodyLeavesCountAgain) {
-  add_daemon([](auto& settings) { settings.max_groups_per_user = 2; });
+  add_daemon([](auto& settings) { settings.limits.max_groups_per_user = 2; });
   add_daemon();
   Client& hoarder = connect(0, kAlice);
   const std::string id = mint(hoarder);
@@ -212,8 +215,8 @@ TEST_F(Quotas, EpochsThatNobodyLeavesCountAgain) {
 
 TEST_F(Quotas, OneGroupHasRoomForAllItsRanks) {
   add_daemon([](auto& settings) {
-    settings.max_groups = 1;
-    settings.max_groups_per_user = 1;
+    settings.limits.max_groups = 1;
+    settings.limits.max_groups_per_user = 1;
   });
   Client &a = connect(0, kAlice), &b = connect(0, kAlice);
   for (const OpResult& result : join({&a, &b})) EXPECT_EQ(result.status, Errc::ok) << result.detail;
@@ -223,8 +226,8 @@ TEST_F(Quotas, OneGroupHasRoomForAllItsRanks) {
 
 TEST_F(Quotas, TensorsOfAUserAreBounded) {
   add_daemon([](auto& settings) {
-    settings.max_tensors_per_user = 3;
-    settings.max_tensors = 5;
+    settings.limits.max_tensors_per_user = 3;
+    settings.limits.max_tensors = 5;
   });
   Client &a = connect(0, kAlice), &b = connect(0, kAlice), &more = connect(0, kAlice);
   for (const OpResult& result : join({&a, &b})) ASSERT_EQ(result.status, Errc::ok);
@@ -246,8 +249,8 @@ TEST_F(Quotas, TensorsOfAUserAreBounded) {
 
 TEST_F(Quotas, ClientsAreThoseThatHaveSaidHello) {
   add_daemon([](auto& settings) {
-    settings.max_clients = 3;
-    settings.max_clients_per_user = 2;
+    settings.limits.max_clients = 3;
+    settings.limits.max_clients_per_user = 2;
   });
   connect(0, kAlice);
   connect(0, kAlice);
@@ -264,20 +267,20 @@ TEST_F(Quotas, ClientsAreThoseThatHaveSaidHello) {
 
 TEST_F(Quotas, ConnectionsThatNeverSayHelloAreBounded) {
   add_daemon([](auto& settings) {
-    settings.max_clients = 4;
-    settings.max_clients_per_user = 3;
+    settings.limits.max_clients = 4;
+    settings.limits.max_clients_per_user = 3;
   });
   daemon::Conductor& conductor = *world.daemon(0).conductor;
   std::uint64_t next = 1000;
   // How many of ten connections of the user are kept.
   const auto kept = [&](std::uint32_t user) {
-    const std::size_t before = conductor.client_count();
+    const std::size_t before = conductor.reports().client_count();
     for (int i = 0; i < 10; ++i) {
       shm::PeerCredentials credentials;
       credentials.uid = user;
       conductor.on_client_connected(next++, std::move(credentials));
     }
-    return conductor.client_count() - before;
+    return conductor.reports().client_count() - before;
   };
   EXPECT_EQ(kept(kAlice), 3u);
   EXPECT_EQ(refusals(0), 7u);
@@ -286,16 +289,16 @@ TEST_F(Quotas, ConnectionsThatNeverSayHelloAreBounded) {
   EXPECT_EQ(kept(kBob + 1), 1u);  // twice max_clients in all
   // They go when their time to say hello is over.
   world.run_for(10 * kSecond);
-  EXPECT_EQ(conductor.client_count(), 1u);
+  EXPECT_EQ(conductor.reports().client_count(), 1u);
   EXPECT_EQ(kept(kAlice), 3u);
 }
 
 TEST_F(Quotas, RanksThatWaitAreBounded) {
   add_daemon([](auto& settings) {
-    settings.max_clients = settings.max_clients_per_user = 4096;
-    settings.max_groups = 4096;
-    settings.max_groups_per_user = 4096;
-    settings.max_ops_in_flight_per_user = 1 << 20;
+    settings.limits.max_clients = settings.limits.max_clients_per_user = 4096;
+    settings.limits.max_groups = 4096;
+    settings.limits.max_groups_per_user = 4096;
+    settings.limits.max_ops_in_flight_per_user = 1 << 20;
   });
   // Each joins many groups, and none of them will ever be whole.
   std::vector<Client*> ranks;
@@ -330,29 +333,29 @@ TEST_F(Quotas, EachUserIsShownWhatIsHis) {
   world.run_for(kSecond / 10);
   const daemon::Conductor& conductor = *world.daemon(0).conductor;
   const Scope alice = Scope::of_user(kAlice), bob = Scope::of_user(kBob);
-  EXPECT_EQ(conductor.report_groups(alice).size(), 2u);
-  EXPECT_EQ(conductor.report_groups(bob).size(), 1u);
+  EXPECT_EQ(conductor.reports().groups(alice).size(), 2u);
+  EXPECT_EQ(conductor.reports().groups(bob).size(), 1u);
   // A group of two users is of both, from the join on.
   shared_b.join(id, 1, 3);
   world.run_for(kSecond / 10);
-  EXPECT_EQ(conductor.report_groups(bob).size(), 2u);
-  EXPECT_EQ(conductor.report_groups(Scope::of_all()).size(), 3u);
-  EXPECT_EQ(conductor.report_groups(Scope::of_user(7)).size(), 0u);
-  EXPECT_EQ(conductor.report_clients(alice).size(), 2u);
-  EXPECT_EQ(conductor.client_count(alice), 2u);
-  EXPECT_EQ(conductor.client_count(), 4u);
-  EXPECT_EQ(conductor.group_count(bob), 1u);
-  EXPECT_EQ(conductor.peer_count(alice), 1u);
-  EXPECT_EQ(conductor.peer_count(bob), 0u);
-  const auto bobs = conductor.report_tensors(bob);
+  EXPECT_EQ(conductor.reports().groups(bob).size(), 2u);
+  EXPECT_EQ(conductor.reports().groups(Scope::of_all()).size(), 3u);
+  EXPECT_EQ(conductor.reports().groups(Scope::of_user(7)).size(), 0u);
+  EXPECT_EQ(conductor.reports().clients(alice).size(), 2u);
+  EXPECT_EQ(conductor.reports().client_count(alice), 2u);
+  EXPECT_EQ(conductor.reports().client_count(), 4u);
+  EXPECT_EQ(conductor.reports().group_count(bob), 1u);
+  EXPECT_EQ(conductor.reports().peer_count(alice), 1u);
+  EXPECT_EQ(conductor.reports().peer_count(bob), 0u);
+  const auto bobs = conductor.reports().tensors(bob);
   ASSERT_EQ(bobs.size(), 1u);
   EXPECT_EQ(bobs[0]["name"], "bobs");
-  EXPECT_EQ(conductor.report_tensors(Scope::of_all()).size(), 2u);
+  EXPECT_EQ(conductor.reports().tensors(Scope::of_all()).size(), 2u);
   // A failed group stays its owner's.
   world.close(a1);
   EXPECT_TRUE(
-      world.run_until([&] { return conductor.report_groups(alice)[1]["state"] == "failed"; }));
-  EXPECT_EQ(conductor.report_groups(bob).size(), 2u);
+      world.run_until([&] { return conductor.reports().groups(alice)[1]["state"] == "failed"; }));
+  EXPECT_EQ(conductor.reports().groups(bob).size(), 2u);
 }
 
 }  // namespace

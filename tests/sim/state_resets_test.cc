@@ -57,12 +57,12 @@ struct Epochs {
   // The counter of a node, which its tensor's row must agree with.
   std::uint64_t counted(std::size_t node) {
     daemon::Conductor& conductor = *cluster.world.daemon(node).conductor;
-    return conductor.report_counters()["state_resets"]["value"].get<std::uint64_t>();
+    return conductor.reports().counters()["state_resets"]["value"].get<std::uint64_t>();
   }
   std::uint64_t shown(std::size_t node) {
     daemon::Conductor& conductor = *cluster.world.daemon(node).conductor;
     std::uint64_t resets = 0;
-    for (const auto& row : conductor.report_tensors(daemon::Scope::of_all())) {
+    for (const auto& row : conductor.reports().tensors(daemon::Scope::of_all())) {
       resets += row["resets"].get<std::uint64_t>();
     }
     return resets;

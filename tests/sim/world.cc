@@ -50,20 +50,21 @@ void VirtualDaemon::start(const net::FaultSettings& faults) {
   }
   daemon::ConductorSettings settings;
   settings.advertise = at;
-  settings.chunk_bytes = shape.chunk_bytes;
-  settings.eager_bytes = shape.eager_bytes;
-  settings.lossy_min_bytes = shape.lossy_min_bytes;
-  settings.max_ops_in_flight = shape.max_ops;
+  settings.ops.chunk_bytes = shape.chunk_bytes;
+  settings.ops.eager_bytes = shape.eager_bytes;
+  settings.tensors.default_gradient_recipe = "raw";
+  settings.tensors.lossy_min_bytes = shape.lossy_min_bytes;
+  settings.ops.max_ops_in_flight = shape.max_ops;
   settings.active_chunks = shape.active_chunks;
-  settings.op_timeout_ns = shape.op_timeout_ns;
-  settings.state_ttl_ns = shape.state_ttl_ns;
+  settings.ops.op_timeout_ns = shape.op_timeout_ns;
+  settings.tensors.state_ttl_ns = shape.state_ttl_ns;
   if (shape.adjust) shape.adjust(settings);
   if (tuning) tuning->set_lanes(pointers);
-  conductor = std::make_unique<daemon::Conductor>(settings, world_.clock, control, self, pointers,
-                                                  *this, [](std::uint32_t) {});
-  conductor->set_tuning(tuning.get());
-  acceptor = std::make_unique<net::LoopbackAcceptor>(
-      world_.network, world_.clock, net::Listening{at}, conductor->acceptor_sink());
+  conductor = std::make_unique<daemon::Conductor>(
+      settings, daemon::Conductor::Surroundings{world_.clock, control, self, pointers, *this,
+                                                [](std::uint32_t) {}, tuning.get()});
+  acceptor = std::make_unique<net::LoopbackAcceptor>(world_.network, world_.clock,
+                                                     net::Listening{at}, *conductor);
 }
 
 void VirtualDaemon::start_tuner() {
@@ -275,8 +276,8 @@ std::string World::find_leak() const {
   };
   for (std::size_t i = 0; i < daemons_.size(); ++i) {
     if (!daemons_[i]->running()) continue;
-    expect(i, "clients", daemons_[i]->conductor->client_count());
-    expect(i, "groups", daemons_[i]->conductor->group_count());
+    expect(i, "clients", daemons_[i]->conductor->reports().client_count());
+    expect(i, "groups", daemons_[i]->conductor->reports().group_count());
     const DaemonShape& shape = daemons_[i]->shape;
     for (const auto& lane : daemons_[i]->lanes) {
       daemon::FrameMemory& memory = lane->memory();

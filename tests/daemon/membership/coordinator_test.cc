@@ -52,8 +52,8 @@ class CoordinatorTest : public testing::Test, public ControlSender {
   }
   void prove(LinkRef from, const json& join, const json& challenge,
              std::span<const std::byte> secret) {
-    const std::string proof = join_proof(secret, uid_, join["nonce"], challenge["challenge"],
-                                         join["node"], join["rank"], join["size"]);
+    const std::string proof = join_proof(secret, {uid_, join["nonce"], challenge["challenge"],
+                                                  join["node"], join["rank"], join["size"]});
     coordinator_.on_message(from, {{"t", "proof"},
                                    {"uid", uid_},
                                    {"rank", join["rank"]},

@@ -1,4 +1,4 @@
-#include "daemon/lane/admission.h"
+#include "daemon/lane/op_admission.h"
 
 #include <bit>
 
@@ -13,8 +13,8 @@ const ResolvedRecipe kAnonymous;
 
 }  // namespace
 
-Admission::Admitted Admission::admit(const shm::SubmitEntry& entry,
-                                     const Submitter& submitter) const {
+OpAdmission::Admitted OpAdmission::admit(const shm::SubmitEntry& entry,
+                                         const Submitter& submitter) const {
   Admitted admitted;
   TensorState* const tensor = submitter.tensor;
   admitted.checked = check_entry(
@@ -49,8 +49,8 @@ Admission::Admitted Admission::admit(const shm::SubmitEntry& entry,
   return admitted;
 }
 
-const char* Admission::resolve(const shm::SubmitEntry& entry, const TensorState* tensor,
-                               ResolvedRecipe& resolved) const {
+const char* OpAdmission::resolve(const shm::SubmitEntry& entry, const TensorState* tensor,
+                                 ResolvedRecipe& resolved) const {
   codec::Recipe own;
   if (!setup_.recipe_texts->read(entry.recipe, own)) {
     return "the operation's recipe cannot be read";
@@ -67,8 +67,9 @@ const char* Admission::resolve(const shm::SubmitEntry& entry, const TensorState*
   return made.problem;
 }
 
-OpEncoding Admission::encoding_of(const shm::SubmitEntry& entry, const plan::Plan& plan,
-                                  const ResolvedRecipe& resolved, const TensorState* tensor) const {
+OpEncoding OpAdmission::encoding_of(const shm::SubmitEntry& entry, const plan::Plan& plan,
+                                    const ResolvedRecipe& resolved,
+                                    const TensorState* tensor) const {
   OpEncoding encoding;
   encoding.recipe = resolved.recipe;
   encoding.state_scale = std::bit_cast<float>(entry.state_scale_bits);

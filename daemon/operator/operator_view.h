@@ -20,13 +20,20 @@
 
 namespace tern::daemon {
 
-class Window {
+class OperatorView {
  public:
-  // From here on all count in the file beside the control socket, so before the lanes run. What is
-  // given outlives the window, but for lanes, conductor and tuning: they end first.
-  static Result<std::unique_ptr<Window>> create(const Config& config, const Access& access,
-                                                const Clock& clock, std::vector<Lane*> lanes,
-                                                Conductor& conductor, Tuning& tuning);
+  // What it shows, which ends before the view does. The clock outlives it.
+  struct Surroundings {
+    const Clock& clock;
+    std::vector<Lane*> lanes;
+    Conductor& conductor;
+    Tuning& tuning;
+  };
+
+  // From here on all count in the file beside the control socket, so before the lanes run.
+  // REQUIRES: the configuration outlives the view.
+  static Result<std::unique_ptr<OperatorView>> create(const Config& config, const Access& access,
+                                                      const Surroundings& around);
 
   // The file's group reads it if its members may see everything.
   void admit(const Access& access);
@@ -36,8 +43,7 @@ class Window {
   void tick();
 
  private:
-  Window(const Config& config, const Clock& clock, std::vector<Lane*> lanes, Conductor& conductor,
-         Tuning& tuning);
+  OperatorView(const Config& config, const Surroundings& around);
   nlohmann::json about() const;
 
   const Config& config_;

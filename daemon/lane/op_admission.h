@@ -12,10 +12,10 @@
 
 namespace tern::daemon {
 
-class Admission {
+class OpAdmission {
  public:
   // Everything given outlives this.
-  explicit Admission(const GroupSetup& setup) : setup_(setup) {}
+  explicit OpAdmission(const GroupSetup& setup) : setup_(setup) {}
 
   struct Submitter {
     std::uint32_t rank = 0;  // of the group

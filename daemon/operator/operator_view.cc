@@ -1,4 +1,4 @@
-#include "daemon/operator/window.h"
+#include "daemon/operator/operator_view.h"
 
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
@@ -50,72 +50,70 @@ nlohmann::json report_log(const Config& config) {
 
 }  // namespace
 
-Window::Window(const Config& config, const Clock& clock, std::vector<Lane*> lanes,
-               Conductor& conductor, Tuning& tuning)
+OperatorView::OperatorView(const Config& config, const Surroundings& around)
     : config_(config),
-      clock_(clock),
-      conductor_(conductor),
-      tuning_(tuning),
-      tracer_(clock, std::move(lanes)) {}
+      clock_(around.clock),
+      conductor_(around.conductor),
+      tuning_(around.tuning),
+      tracer_(around.clock, around.lanes) {}
 
-Result<std::unique_ptr<Window>> Window::create(const Config& config, const Access& access,
-                                               const Clock& clock, std::vector<Lane*> lanes,
-                                               Conductor& conductor, Tuning& tuning) {
+Result<std::unique_ptr<OperatorView>> OperatorView::create(const Config& config,
+                                                           const Access& access,
+                                                           const Surroundings& around) {
   counters::Writer writer;
   writer.pid = static_cast<std::uint64_t>(::getpid());
   writer.started_ns = calendar_now_ns();
-  writer.node_id = node_text(conductor.self());
+  writer.node_id = node_text(around.conductor.reports().self());
   writer.software = kVersion;
-  const auto blocks = counter_blocks(static_cast<std::uint32_t>(lanes.size()));
+  const auto blocks = counter_blocks(static_cast<std::uint32_t>(around.lanes.size()));
   auto file = counters::CountersFile::create(counters::path_beside(config.control_socket),
                                              S_IRUSR | S_IWUSR, writer, blocks);
   if (!file) return tl::unexpected(file.error());
-  std::unique_ptr<Window> window(new Window(config, clock, lanes, conductor, tuning));
-  window->file_ = std::move(*file);
-  window->admit(access);
-  for (std::uint32_t i = 0; i < lanes.size(); ++i) {
-    lanes[i]->count_in(counters_in<LaneCounters>(window->file_.words(kLaneBlock, i)));
+  std::unique_ptr<OperatorView> view(new OperatorView(config, around));
+  view->file_ = std::move(*file);
+  view->admit(access);
+  for (std::uint32_t i = 0; i < around.lanes.size(); ++i) {
+    around.lanes[i]->count_in(counters_in<LaneCounters>(view->file_.words(kLaneBlock, i)));
   }
-  conductor.count_in(counters_in<ConductorCounters>(window->file_.words(kConductorBlock, 0)));
-  conductor.set_about([self = window.get()] { return self->about(); });
-  tuning.set_change_sink([self = window.get()](const RecipeChange& change) {
-    self->tracer_.on_recipe_change(change);
-  });
-  return window;
+  around.conductor.attach(counters_in<ConductorCounters>(view->file_.words(kConductorBlock, 0)),
+                          [self = view.get()] { return self->about(); });
+  around.tuning.set_change_sink(
+      [self = view.get()](const RecipeChange& change) { self->tracer_.on_recipe_change(change); });
+  return view;
 }
 
-void Window::admit(const Access& access) {
+void OperatorView::admit(const Access& access) {
   if (auto done = file_.admit_group([&](gid_t group) { return access.is_observed_by(group); });
       !done) {
     spdlog::warn("who may read the counters file stays as it was: {}", done.error().text);
   }
 }
 
-nlohmann::json Window::about() const {
+nlohmann::json OperatorView::about() const {
   return {{"t", "about"},
           {"software", kVersion},
           {"calendar_ns", static_cast<std::int64_t>(calendar_now_ns() - clock_.now_ns())}};
 }
 
-void Window::tick() {
+void OperatorView::tick() {
   const auto words = file_.words(kTunerBlock, 0);
   const auto values = tuning_.counter_values();
   for (std::size_t i = 0; i < values.size(); ++i) {
     std::atomic_ref(words[i]).store(values[i], std::memory_order_relaxed);
   }
   file_.touch(calendar_now_ns());
-  if (tracer_.on()) tracer_.remember(conductor_.report_names());
+  if (tracer_.on()) tracer_.remember(conductor_.reports().names());
 }
 
-Result<nlohmann::json> Window::handle(std::string_view verb, const nlohmann::json& args) {
+Result<nlohmann::json> OperatorView::handle(std::string_view verb, const nlohmann::json& args) {
   if (verb == "settings") return report_settings(config_);
   if (verb == "log") return report_log(config_);
   // A page of events needs neither, and there may be many of them.
   const bool reads = text_of(args, "action") == "read";
-  auto answer = tracer_.handle(args, reads ? nlohmann::json() : conductor_.report_names(),
-                               reads ? nlohmann::json() : conductor_.report_peers());
+  auto answer = tracer_.handle(args, reads ? nlohmann::json() : conductor_.reports().names(),
+                               reads ? nlohmann::json() : conductor_.reports().peers());
   if (answer && answer->contains("state")) {
-    (*answer)["node_id"] = node_text(conductor_.self());
+    (*answer)["node_id"] = node_text(conductor_.reports().self());
     (*answer)["software"] = kVersion;
     (*answer)["pid"] = ::getpid();
   }

@@ -2,7 +2,7 @@
 
 #include "daemon/metrics/counter_table.h"
 #include "daemon/metrics/families.h"
-#include "daemon/operator/window.h"
+#include "daemon/operator/operator_view.h"
 
 namespace tern::daemon {
 namespace {

@@ -1,8 +1,11 @@
 // What the operator sees: docs/control-protocol.md describes every field.
 
-#include <algorithm>
+#include "daemon/conductor/reports.h"
 
-#include "daemon/conductor/conductor.h"
+#include <algorithm>
+#include <map>
+#include <set>
+
 #include "plan/plans.h"
 
 namespace tern::daemon {
@@ -22,16 +25,24 @@ const char* state_name(net::LinkState state) noexcept {
   return "unknown";
 }
 
-nlohmann::json peer_row(const std::string& node, const std::string& address,
-                        const std::string& group, const std::string& lane, net::LinkState state,
-                        const net::LinkStats& stats, std::uint64_t unacked_frames,
-                        const char* transport) {
+// One link to a peer, of the conductor or of a lane.
+struct PeerLink {
+  std::string node, address, group, lane;
+  net::LinkState state = net::LinkState::connecting;
+  const net::LinkStats& stats;
+  std::uint64_t unacked_frames = 0;
+  std::string transport, transport_note;
+  std::uint64_t failovers = 0;
+};
+
+nlohmann::json peer_row(const PeerLink& link) {
+  const net::LinkStats& stats = link.stats;
   const bool known = stats.clock_error_ns != net::LinkStats::kUnknown;
-  return {{"node_id", node},
-          {"address", address},
-          {"group", group},
-          {"lane", lane},
-          {"state", state_name(state)},
+  return {{"node_id", link.node},
+          {"address", link.address},
+          {"group", link.group},
+          {"lane", link.lane},
+          {"state", state_name(link.state)},
           {"round_trip_us", static_cast<double>(stats.round_trip_ns) / 1000.0},
           {"bytes_sent", stats.bytes_sent},
           {"bytes_received", stats.bytes_received},
@@ -39,10 +50,10 @@ nlohmann::json peer_row(const std::string& node, const std::string& address,
           {"frames_received", stats.frames_received},
           {"resumes", stats.resumes},
           {"replayed_frames", stats.replayed_frames},
-          {"unacked_frames", unacked_frames},
-          {"transport", transport},
-          {"transport_note", ""},
-          {"failovers", 0},
+          {"unacked_frames", link.unacked_frames},
+          {"transport", link.transport},
+          {"transport_note", link.transport_note},
+          {"failovers", link.failovers},
           {"clock_offset_ns", known ? nlohmann::json(stats.clock_offset_ns) : nlohmann::json()},
           {"clock_error_ns", known ? nlohmann::json(stats.clock_error_ns) : nlohmann::json()}};
 }
@@ -82,26 +93,39 @@ const char* group_state(const MemberGroup& group) noexcept {
   return leaving ? "leaving" : "running";
 }
 
+// Every lane that has chunks of an op counts it.
+struct Progress {
+  std::uint64_t in_flight = 0, completed = 0;
+
+  void add(const MemberGroup& group) {
+    for (const auto& lane : group.lanes) {
+      in_flight = std::max<std::uint64_t>(in_flight, lane->gauges().in_flight());
+      completed = std::max(completed, lane->gauges().completed());
+    }
+  }
+};
+
+Progress progress_of(const MemberGroup& group) {
+  Progress progress;
+  progress.add(group);
+  return progress;
+}
+
 double ms(std::uint64_t ns) { return static_cast<double>(ns) / 1e6; }
 
 }  // namespace
 
-nlohmann::json Conductor::report_clients(const Scope& scope) const {
+nlohmann::json Reports::clients(const Scope& scope) const {
   nlohmann::json rows = nlohmann::json::array();
-  const std::uint64_t now = clock_.now_ns();
-  for (const auto& [id, client] : clients_) {
+  const std::uint64_t now = of_.outlets.clock.now_ns();
+  for (const auto& [id, client] : of_.clients.all()) {
     if (!client->memory || !scope.has(client->credentials.uid)) continue;
-    std::uint64_t groups = 0, in_flight = 0, completed = 0;
-    for (const auto& [number, group] : groups_) {
-      const bool member = std::any_of(
-          group->ranks.begin(), group->ranks.end(),
-          [&client = *client](const auto& rank) { return rank.client == client.id && !rank.left; });
-      if (!member) continue;
+    std::uint64_t groups = 0;
+    Progress progress;
+    for (const auto& [number, group] : of_.groups.all()) {
+      if (group->rank_of_client(id) == nullptr) continue;
       ++groups;
-      for (const auto& lane : group->lanes) {
-        in_flight = std::max<std::uint64_t>(in_flight, lane->gauges().in_flight());
-        completed = std::max(completed, lane->gauges().completed());
-      }
+      progress.add(*group);
     }
     rows.push_back({{"id", id},
                     {"pid", client->credentials.pid},
@@ -111,59 +135,70 @@ nlohmann::json Conductor::report_clients(const Scope& scope) const {
                     {"connected_s", static_cast<double>(now - client->connected_ns) / 1e9},
                     {"arena_bytes", client->arena_bytes},
                     {"groups", groups},
-                    {"ops_in_flight", in_flight},
-                    {"ops_completed", completed}});
+                    {"ops_in_flight", progress.in_flight},
+                    {"ops_completed", progress.completed}});
   }
   return rows;
 }
 
-nlohmann::json Conductor::report_peers() const {
+nlohmann::json Reports::peers() const {
   nlohmann::json rows = nlohmann::json::array();
   std::map<std::string, std::string> addresses;
   std::map<std::string, std::int64_t> calendars;  // of peers that have said
-  for (const auto& [number, group] : groups_) {
+  for (const auto& [number, group] : of_.groups.all()) {
     const auto& setup = group->lanes.front()->setup();
     for (std::size_t i = 0; i < setup.node_ids.size(); ++i) {
       addresses[node_text(setup.node_ids[i])] = group->addresses[i];
     }
   }
-  for (const auto& row : links_.rows()) {
+  for (const auto& row : of_.links.rows()) {
     const auto known = addresses.find(row.peer);
-    rows.push_back(peer_row(
-        row.peer, row.address.empty() && known != addresses.end() ? known->second : row.address, "",
-        "control", row.state, row.stats, row.unacked_frames,
-        *row.carriage.name == '\0' ? transport_name_ : row.carriage.name));
-    rows.back()["transport_note"] = row.carriage.note;
+    const bool has_address = !row.address.empty() || known == addresses.end();
+    rows.push_back(
+        peer_row({.node = row.peer,
+                  .address = has_address ? row.address : known->second,
+                  .group = "",
+                  .lane = "control",
+                  .state = row.state,
+                  .stats = row.stats,
+                  .unacked_frames = row.unacked_frames,
+                  .transport = *row.carriage.name == '\0' ? transport_name_ : row.carriage.name,
+                  .transport_note = row.carriage.note}));
     if (!row.software.empty()) rows.back()["software"] = row.software;
     if (!row.software.empty() && about_) calendars[row.peer] = row.calendar_ns;
   }
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
     for (const auto& row : lanes_[lane]->peers()) {
-      rows.push_back(peer_row(node_text(row.id), addresses[node_text(row.id)],
-                              group_of_link(row.group), std::to_string(lane), row.state, row.stats,
-                              row.unacked_frames, row.carrier));
-      rows.back()["transport_note"] = row.carrier_note;
-      rows.back()["failovers"] = row.failovers;
+      rows.push_back(peer_row({.node = node_text(row.id),
+                               .address = addresses[node_text(row.id)],
+                               .group = group_of_link(row.group),
+                               .lane = std::to_string(lane),
+                               .state = row.state,
+                               .stats = row.stats,
+                               .unacked_frames = row.unacked_frames,
+                               .transport = row.carrier,
+                               .transport_note = row.carrier_note,
+                               .failovers = row.failovers}));
     }
   }
   add_skews(calendars, about_ ? number_of(about_(), "calendar_ns") : 0, rows);
   return rows;
 }
 
-std::size_t Conductor::client_count(const Scope& scope) const {
+std::size_t Reports::client_count(const Scope& scope) const {
   return static_cast<std::size_t>(
-      std::count_if(clients_.begin(), clients_.end(), [&scope](const auto& one) {
+      std::count_if(of_.clients.all().begin(), of_.clients.all().end(), [&scope](const auto& one) {
         return scope.has_all() || (one.second->memory && scope.has(one.second->credentials.uid));
       }));
 }
 
-std::size_t Conductor::group_count(const Scope& scope) const {
+std::size_t Reports::group_count(const Scope& scope) const {
   return static_cast<std::size_t>(
-      std::count_if(groups_.begin(), groups_.end(),
+      std::count_if(of_.groups.all().begin(), of_.groups.all().end(),
                     [&scope](const auto& one) { return scope.has(one.second->users); }));
 }
 
-std::size_t Conductor::peer_count(const Scope& scope) const {
+std::size_t Reports::peer_count(const Scope& scope) const {
   std::set<std::string> nodes;
   if (scope.has_all()) {
     for (const Lane* lane : lanes_) {
@@ -171,109 +206,91 @@ std::size_t Conductor::peer_count(const Scope& scope) const {
     }
     return nodes.size();
   }
-  for (const auto& [number, group] : groups_) {
+  for (const auto& [number, group] : of_.groups.all()) {
     if (group->ended || !scope.has(group->users)) continue;
     for (const wire::NodeId& id : group->lanes.front()->setup().node_ids) {
-      if (id != self_) nodes.insert(node_text(id));
+      if (id != self()) nodes.insert(node_text(id));
     }
   }
   return nodes.size();
 }
 
-nlohmann::json Conductor::report_groups(const Scope& scope) const {
+// Of ranks that wait for their group.
+nlohmann::json Reports::joining_row(const std::string& uid, const JoinSet& set) {
+  nlohmann::json ranks = nlohmann::json::array();
+  for (const auto& [rank, joining] : set.ranks) ranks.push_back(rank);
+  return {{"uid", uid.substr(0, 8)},
+          {"job", ""},
+          {"epoch", 0},
+          {"state", "joining"},
+          {"size", set.ranks.empty() ? 0 : number_of(set.ranks.begin()->second.message, "size")},
+          {"nodes", 0},
+          {"local_ranks", ranks},
+          {"lanes", 0},
+          {"ops_completed", 0},
+          {"ops_in_flight", 0},
+          {"waiting",
+           nlohmann::json::array({{{"tensor", "the group"},
+                                   {"op", "join"},
+                                   {"ranks", set.missing.value_or(std::vector<std::uint32_t>())},
+                                   {"seconds", 0}}})},
+          {"error", ""}};
+}
+
+// Ops of the group that lanes keep waiting for some ranks.
+nlohmann::json Reports::waiting_rows(const MemberGroup& group) const {
+  const std::uint64_t now = of_.outlets.clock.now_ns();
   nlohmann::json rows = nlohmann::json::array();
-  const std::uint64_t now = clock_.now_ns();
-  for (const auto& [uid, set] : joins_) {
-    if (!scope.has(set.users())) continue;
-    nlohmann::json ranks = nlohmann::json::array();
-    for (const auto& [rank, joining] : set.ranks) ranks.push_back(rank);
-    rows.push_back(
-        {{"uid", uid.substr(0, 8)},
-         {"job", ""},
-         {"epoch", 0},
-         {"state", "joining"},
-         {"size", set.ranks.empty() ? 0 : number_of(set.ranks.begin()->second.message, "size")},
-         {"nodes", 0},
-         {"local_ranks", ranks},
-         {"lanes", 0},
-         {"ops_completed", 0},
-         {"ops_in_flight", 0},
-         {"waiting",
-          nlohmann::json::array({{{"tensor", "the group"},
-                                  {"op", "join"},
-                                  {"ranks", set.missing.value_or(std::vector<std::uint32_t>())},
-                                  {"seconds", 0}}})},
-         {"error", ""}});
-  }
-  for (const auto& [number, group] : groups_) {
-    if (!scope.has(group->users)) continue;
-    nlohmann::json local = nlohmann::json::array();
-    for (const auto& rank : group->ranks) local.push_back(rank.rank);
-    std::uint64_t in_flight = 0, completed = 0;
-    nlohmann::json waiting = nlohmann::json::array();
-    for (const auto& lane : group->lanes) {
-      in_flight = std::max<std::uint64_t>(in_flight, lane->gauges().in_flight());
-      completed = std::max(completed, lane->gauges().completed());
-      for (const WaitingOp& op : lane->gauges().waiting()) {
-        const auto tensor = group->tensors.find(op.tensor);
-        nlohmann::json ranks = nlohmann::json::array();
-        for (std::size_t i = 0; i < std::min<std::size_t>(op.missing, WaitingOp::kShown); ++i) {
-          ranks.push_back(op.ranks[i]);
-        }
-        waiting.push_back(
-            {{"tensor", tensor == group->tensors.end() ? "#" + std::to_string(op.sequence)
-                                                       : tensor->second.state->name},
-             {"op", plan::name_of(op.kind)},
-             {"ranks", ranks},
-             {"seconds", static_cast<double>(now - op.since_ns) / 1e9}});
+  for (const auto& lane : group.lanes) {
+    for (const WaitingOp& op : lane->gauges().waiting()) {
+      const TensorState* const tensor = group.tensor(op.tensor);
+      nlohmann::json ranks = nlohmann::json::array();
+      for (std::size_t i = 0; i < std::min<std::size_t>(op.missing, WaitingOp::kShown); ++i) {
+        ranks.push_back(op.ranks[i]);
       }
+      rows.push_back(
+          {{"tensor", tensor == nullptr ? "#" + std::to_string(op.sequence) : tensor->name},
+           {"op", plan::name_of(op.kind)},
+           {"ranks", ranks},
+           {"seconds", static_cast<double>(now - op.since_ns) / 1e9}});
     }
-    rows.push_back(
-        {{"uid", group->uid.substr(0, 8)},
-         {"job", group->job},
-         {"epoch", group->epoch},
-         {"state", group_state(*group)},
-         {"size", group->size},
-         {"nodes", group->addresses.size()},
-         {"local_ranks", local},
-         {"lanes", group->lane_count},
-         {"ops_completed", completed},
-         {"ops_in_flight", in_flight},
-         {"waiting", waiting},
-         {"error",
-          group->ended ? std::string(errc_name(group->end_code)) + ": " + group->end_text : ""}});
   }
   return rows;
 }
 
-TensorTotals total(const TensorState& state) noexcept {
-  TensorTotals totals;
-  double input = 0, residual = 0;
-  for (const auto& lane : state.lanes) {
-    const auto read = [](const auto& value) { return value.load(std::memory_order_relaxed); };
-    // Every lane that has chunks of the tensor sees every op.
-    totals.ops = std::max(totals.ops, read(lane.ops));
-    totals.bytes_raw += read(lane.bytes_raw);
-    totals.bytes_sent += read(lane.bytes_sent);
-    totals.encode_ns += read(lane.encode_ns);
-    totals.queue_ns += read(lane.queue_ns);
-    totals.wire_ns += read(lane.wire_ns);
-    totals.decode_ns += read(lane.decode_ns);
-    totals.wait_ns += read(lane.wait_ns);
-    totals.raw_fallbacks += read(lane.raw_fallbacks);
-    totals.resets += read(lane.resets);
-    input += read(lane.input_energy);
-    residual += read(lane.residual_energy);
-  }
-  totals.resets += state.resets.load(std::memory_order_relaxed);
-  totals.input_energy = input;
-  totals.residual_energy = residual;
-  return totals;
+nlohmann::json Reports::group_row(const MemberGroup& group) const {
+  nlohmann::json local = nlohmann::json::array();
+  for (const auto& rank : group.ranks) local.push_back(rank.rank);
+  const Progress progress = progress_of(group);
+  return {
+      {"uid", group.uid.substr(0, 8)},
+      {"job", group.job},
+      {"epoch", group.epoch},
+      {"state", group_state(group)},
+      {"size", group.size},
+      {"nodes", group.addresses.size()},
+      {"local_ranks", local},
+      {"lanes", group.lane_count},
+      {"ops_completed", progress.completed},
+      {"ops_in_flight", progress.in_flight},
+      {"waiting", waiting_rows(group)},
+      {"error", group.ended ? std::string(errc_name(group.end_code)) + ": " + group.end_text : ""}};
 }
 
-nlohmann::json Conductor::report_tensors(const Scope& scope) const {
+nlohmann::json Reports::groups(const Scope& scope) const {
   nlohmann::json rows = nlohmann::json::array();
-  for (const auto& [number, group] : groups_) {
+  for (const auto& [uid, set] : of_.joins.all()) {
+    if (scope.has(set.users())) rows.push_back(joining_row(uid, set));
+  }
+  for (const auto& [number, group] : of_.groups.all()) {
+    if (scope.has(group->users)) rows.push_back(group_row(*group));
+  }
+  return rows;
+}
+
+nlohmann::json Reports::tensors(const Scope& scope) const {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const auto& [number, group] : of_.groups.all()) {
     if (!scope.has(group->users)) continue;
     for (const auto& [id, tensor] : group->tensors) {
       const TensorState& state = *tensor.state;
@@ -283,7 +300,7 @@ nlohmann::json Conductor::report_tensors(const Scope& scope) const {
                       {"dtype", dtype_name(state.dtype)},
                       {"count", state.count},
                       {"role", role_name(state.role)},
-                      {"recipe", recipe_text(state)},
+                      {"recipe", of_.tensors.recipe_text(state)},
                       {"ops", totals.ops},
                       {"bytes_raw", totals.bytes_raw},
                       {"bytes_sent", totals.bytes_sent},
@@ -302,7 +319,7 @@ nlohmann::json Conductor::report_tensors(const Scope& scope) const {
   return rows;
 }
 
-nlohmann::json Conductor::report_counters() const {
+nlohmann::json Reports::counters() const {
   nlohmann::json rows = nlohmann::json::object();
   const auto add = [&rows](const counters::CounterText& text, std::uint64_t value) {
     rows[std::string(text.name)] = {
@@ -312,7 +329,7 @@ nlohmann::json Conductor::report_counters() const {
         {"kind", text.kind == counters::Kind::gauge ? "gauge" : "counter"}};
   };
   for (const auto& row : conductor_counters()) {
-    add(row.text, (counters_->*row.value).load(std::memory_order_relaxed));
+    add(row.text, ((*of_.outlets.counters).*row.value).load(std::memory_order_relaxed));
   }
   for (const auto& row : lane_counters()) {
     std::uint64_t sum = 0;
@@ -324,16 +341,16 @@ nlohmann::json Conductor::report_counters() const {
     add(row.text, sum);
     rows[std::string(row.text.name)]["lanes"] = std::move(of_lanes);
   }
-  if (tuning_ != nullptr) {
-    const auto values = tuning_->counter_values();
+  if (of_.tuning != nullptr) {
+    const auto values = of_.tuning->counter_values();
     for (std::size_t i = 0; i < values.size(); ++i) add(tuner_counters()[i], values[i]);
   }
   return rows;
 }
 
-nlohmann::json Conductor::report_names() const {
+nlohmann::json Reports::names() const {
   nlohmann::json rows = nlohmann::json::array();
-  for (const auto& [number, group] : groups_) {
+  for (const auto& [number, group] : of_.groups.all()) {
     nlohmann::json tensors = nlohmann::json::object();
     for (const auto& [id, tensor] : group->tensors) {
       tensors[std::to_string(id)] = tensor.state->name;

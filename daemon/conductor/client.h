@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "daemon/lane/lane_exchange.h"
+#include "shm/packet_socket.h"
+
+namespace tern::daemon {
+
+// A connected process, from its connection to the last use of its memory.
+struct Client {
+  std::uint64_t id = 0;
+  shm::PeerCredentials credentials;
+  std::string job;
+  std::unique_ptr<ClientMemory> memory;  // after the hello
+  std::uint64_t arena_bytes = 0;
+  std::uint64_t connected_ns = 0;
+  std::uint32_t lanes_dropped = 0;  // that have let go of its memory
+  std::uint64_t goodbye_request = 0;
+  bool goodbye = false;  // it disconnects in order, and waits for the answer
+  bool dropping = false;
+  bool closed = false;
+};
+
+}  // namespace tern::daemon

@@ -1,0 +1,156 @@
+#include "daemon/conductor/clients.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/service/log.h"
+#include "shm/wakeup.h"
+
+namespace tern::daemon {
+
+Client* Clients::find(std::uint64_t id) const {
+  const auto found = clients_.find(id);
+  return found == clients_.end() ? nullptr : found->second.get();
+}
+
+std::unique_ptr<Client> Clients::make(std::uint64_t id, shm::PeerCredentials credentials) const {
+  auto client = std::make_unique<Client>();
+  client->id = id;
+  client->credentials = std::move(credentials);
+  client->connected_ns = outlets_.clock.now_ns();
+  return client;
+}
+
+void Clients::add(std::unique_ptr<Client> client) {
+  const std::uint64_t id = client->id;
+  clients_[id] = std::move(client);
+}
+
+// ---- The hello ----------------------------------------------------------------------------------
+
+Status Clients::check_hello(const shm::HelloPacket& packet) const {
+  if (packet.abi_min > wire::kShmAbi || packet.abi_max < wire::kShmAbi) {
+    return fail(Errc::version_mismatch, "the library speaks shared-memory ABI " +
+                                            std::to_string(packet.abi_min) + " to " +
+                                            std::to_string(packet.abi_max) + ", the daemon " +
+                                            std::to_string(wire::kShmAbi));
+  }
+  if (!shm::terminated(packet.job) || packet.job[0] == '\0') {
+    return fail(Errc::invalid_argument, "the job's label must have 1 to 63 bytes");
+  }
+  return {};
+}
+
+std::string Clients::access_problem(const shm::PeerCredentials& credentials) const {
+  const Admission& admission = settings_.admission;
+  if (admission.allowed_uids.empty() && admission.allowed_gids.empty()) return "";
+  const auto has = [](const auto& list, std::uint32_t id) {
+    return std::find(list.begin(), list.end(), id) != list.end();
+  };
+  if (has(admission.allowed_uids, credentials.uid) ||
+      has(admission.allowed_gids, credentials.gid)) {
+    return "";
+  }
+  for (const gid_t group : credentials.groups) {
+    if (has(admission.allowed_gids, group)) return "";
+  }
+  return "uid " + std::to_string(credentials.uid) +
+         " is not in allowed_uids or allowed_gids of the daemon's configuration";
+}
+
+// The client's end of the notifying pair is closed here once the welcome has passed it on.
+Status Clients::open(Client& client, const shm::HelloPacket& packet) {
+  const std::uint32_t lane_count = outlets_.lanes.lane_count();
+  auto segment = shm::Segment::create(lane_count, packet.arena_bytes,
+                                      static_cast<std::uint32_t>(settings_.spin_ns));
+  if (!segment) return tl::unexpected(segment.error());
+  auto notify = shm::make_notify_pair();
+  if (!notify) return tl::unexpected(notify.error());
+  auto memory = std::make_unique<ClientMemory>();
+  memory->id = client.id;
+  memory->segment = std::move(*segment);
+  memory->notify = std::move(notify->first);
+  std::vector<int> descriptors{memory->segment.fd(), notify->second.get()};
+  for (std::uint32_t lane = 0; lane < lane_count; ++lane) {
+    auto eventfd = shm::make_eventfd();
+    if (!eventfd) return tl::unexpected(eventfd.error());
+    memory->eventfds.push_back(std::move(*eventfd));
+    descriptors.push_back(memory->eventfds.back().get());
+  }
+  client.job = packet.job;
+  client.arena_bytes = packet.arena_bytes;
+  client.memory = std::move(memory);
+  ++outlets_.counters->clients_accepted;
+  say_whether_to_spin();
+  outlets_.lanes.send_to_all(command::AddClient{client.memory.get()});
+  auto welcome =
+      shm::make_packet<shm::WelcomePacket>(shm::PacketKind::welcome, packet.header.request);
+  welcome.abi = wire::kShmAbi;
+  welcome.lane_count = static_cast<std::uint16_t>(lane_count);
+  welcome.segment_bytes = client.memory->segment.segment_bytes();
+  welcome.eager_bytes = settings_.ops.eager_bytes;
+  outlets_.answers.send(client.id, welcome, descriptors);
+  log_about({.job = client.job}, spdlog::level::info, "client {} connected: pid {}, uid {}, job {}",
+            client.id, client.credentials.pid, client.credentials.uid, client.job);
+  return {};
+}
+
+void Clients::say_whether_to_spin() {
+  std::size_t count = outlets_.lanes.lane_count();
+  for (const auto& [id, client] : clients_) count += client->memory ? 1 : 0;
+  for (auto& [id, client] : clients_) {
+    if (client->memory) client->memory->segment.set_cores_are_few(settings_.cores <= count);
+  }
+}
+
+std::vector<Client*> Clients::silent() const {
+  const std::uint64_t now = outlets_.clock.now_ns();
+  std::vector<Client*> silent;
+  for (const auto& [id, client] : clients_) {
+    if (client->memory || client->dropping) continue;
+    if (now >= client->connected_ns + settings_.handshake_timeout_ns) {
+      silent.push_back(client.get());
+    }
+  }
+  return silent;
+}
+
+std::uint64_t Clients::next_deadline_ns() const {
+  std::uint64_t deadline = ~std::uint64_t{0};
+  for (const auto& [id, client] : clients_) {
+    if (client->memory || client->dropping) continue;
+    deadline = std::min(deadline, client->connected_ns + settings_.handshake_timeout_ns);
+  }
+  return deadline;
+}
+
+// ---- The end of a client ------------------------------------------------------------------------
+
+void Clients::let_go(Client& client, const char* why) {
+  if (!client.memory) {
+    outlets_.answers.disconnect(client.id);
+    clients_.erase(client.id);
+    return;
+  }
+  log_about({.job = client.job}, spdlog::level::info, "client {} (pid {}, job {}) is gone: {}",
+            client.id, client.credentials.pid, client.job, why);
+  outlets_.lanes.send_to_all(command::DropClient{client.memory.get()});
+}
+
+void Clients::on_dropped(const ClientMemory& memory) {
+  const auto found = clients_.find(memory.id);
+  if (found == clients_.end() || ++found->second->lanes_dropped < outlets_.lanes.lane_count()) {
+    return;
+  }
+  const Client& client = *found->second;
+  if (client.goodbye_request != 0 && !client.closed) {
+    outlets_.answers.done(client.id, client.goodbye_request, Errc::ok, "");
+  }
+  outlets_.answers.disconnect(client.id);
+  clients_.erase(found);
+  say_whether_to_spin();
+}
+
+}  // namespace tern::daemon

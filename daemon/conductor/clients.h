@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "daemon/conductor/client.h"
+#include "daemon/conductor/conductor_settings.h"
+#include "daemon/conductor/outlets.h"
+
+namespace tern::daemon {
+
+// The connected processes: from their connection, through their hello, to the last use of their
+// memory. Of groups and tensors it knows nothing.
+class Clients {
+ public:
+  using Map = std::map<std::uint64_t, std::unique_ptr<Client>>;
+
+  // REQUIRES: the settings outlive this; a change of them is seen.
+  Clients(const ConductorSettings& settings, const Outlets& outlets)
+      : settings_(settings), outlets_(outlets) {}
+
+  // Null: there is none.
+  Client* find(std::uint64_t id) const;
+  // REQUIRES: there is one.
+  const Client& at(std::uint64_t id) const { return *clients_.at(id); }
+  const Map& all() const { return clients_; }
+
+  // One that is connected and has not said hello.
+  std::unique_ptr<Client> make(std::uint64_t id, shm::PeerCredentials credentials) const;
+  void add(std::unique_ptr<Client> client);
+
+  // What is wrong with the hello itself, or with who says it.
+  Status check_hello(const shm::HelloPacket& packet) const;
+  // Empty if the user may connect.
+  std::string access_problem(const shm::PeerCredentials& credentials) const;
+  // Makes the client's memory, tells the lanes, and welcomes it.
+  // REQUIRES: check_hello() found nothing.
+  Status open(Client& client, const shm::HelloPacket& packet);
+
+  // Those that have not said hello in time: they hold descriptors and count as clients.
+  std::vector<Client*> silent() const;
+  // When the next of them is due.
+  std::uint64_t next_deadline_ns() const;
+
+  // The client is gone: its memory is freed when all lanes have let go of it, and it is forgotten.
+  // One that has no memory is forgotten at once.
+  void let_go(Client& client, const char* why);
+  // A lane has let go of the memory.
+  void on_dropped(const ClientMemory& memory);
+
+ private:
+  // Spinning helps only while every lane and every client can have a core of its own.
+  void say_whether_to_spin();
+
+  const ConductorSettings& settings_;
+  Outlets outlets_;
+  Map clients_;
+};
+
+}  // namespace tern::daemon

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "daemon/config/config_sections.h"
+#include "net/link.h"
+
+namespace tern::daemon {
+
+struct ConductorSettings {
+  net::Endpoint advertise;
+  OpSettings ops;
+  TensorSettings tensors;
+  Admission admission;
+  Limits limits;
+  std::uint64_t handshake_timeout_ns = 5'000'000'000;
+  std::uint64_t spin_ns = 20'000;
+  std::uint32_t cores = 1;
+  std::uint32_t active_chunks = 64;
+  std::string flight_directory;  // empty: no files are written
+  net::LinkSettings link;
+};
+
+}  // namespace tern::daemon

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "daemon/membership/control_frames.h"
+#include "daemon/membership/control_links.h"
+
+namespace tern::daemon {
+
+// Carries control messages to coordinators and members, wherever they are. What this daemon says to
+// itself waits in an inbox, so that nobody is called back in the middle of what he does.
+class ControlPost final : public ControlSender {
+ public:
+  // REQUIRES: the links outlive this.
+  ControlPost(ControlLinks& links, wire::NodeId self) : links_(links), self_(self) {}
+
+  // Who this daemon is to others.
+  const wire::NodeId& self() const { return self_; }
+
+  void send(LinkRef to, const nlohmann::json& message) override;
+
+  // The link to the coordinator at this address.
+  LinkRef open(const std::string& host, std::uint16_t port) { return links_.open({host, port}); }
+  // Whether a message sent now arrives, as far as is known.
+  bool reaches(LinkRef link) const { return link == kSelf || links_.is_open(link); }
+
+  bool has_mail() const { return !inbox_.empty(); }
+  // The oldest message from this daemon to itself. REQUIRES: has_mail().
+  nlohmann::json take();
+
+ private:
+  ControlLinks& links_;
+  wire::NodeId self_;
+  std::deque<nlohmann::json> inbox_;
+};
+
+}  // namespace tern::daemon

@@ -1,0 +1,218 @@
+#include "daemon/conductor/epochs.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "daemon/control/foreign_json.h"
+#include "daemon/membership/coordinator.h"
+#include "daemon/membership/hmac.h"
+#include "daemon/service/log.h"
+
+namespace tern::daemon {
+namespace {
+
+// How long the links of a new epoch may take to open.
+constexpr std::uint64_t kStartNs = 30'000'000'000;
+
+std::string gone_text(const std::vector<std::uint32_t>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + join_numbers(ranks) +
+         " went while the others joined; join again";
+}
+
+// The same for all groups of one user's job, on this node.
+std::uint64_t job_number(const std::string& job, std::uint32_t user) {
+  return std::hash<std::string>{}(std::to_string(user) + '/' + job);
+}
+
+// Each user once.
+std::vector<std::uint32_t> users_of(const MemberGroup& group, const Clients& clients) {
+  std::vector<std::uint32_t> users;
+  for (const MemberRank& rank : group.ranks) {
+    users.push_back(clients.at(rank.client).credentials.uid);
+  }
+  std::sort(users.begin(), users.end());
+  users.erase(std::unique(users.begin(), users.end()), users.end());
+  return users;
+}
+
+}  // namespace
+
+bool Epochs::on_message(LinkRef from, const nlohmann::json& message) {
+  const std::string type = text_of(message, "t");
+  if (type == "start" || type == "end") {
+    MemberGroup* const group =
+        partners_.groups.by_epoch(text_of(message, "uid"), number_of(message, "epoch"));
+    if (group == nullptr || group->coordinator != from) return true;
+    if (type == "start") {
+      partners_.groups.start(*group);
+    } else {
+      partners_.groups.end(*group, errc_of(message, "code"), text_of(message, "text"), false);
+      partners_.groups.remove_if_unused(*group);
+    }
+  } else if (type == "challenge" || type == "refused" || type == "withdrawn") {
+    partners_.joins.on_answer(from, type, message);
+  } else if (type == "members") {
+    on_members(from, message);
+  } else if (type == "waiting") {
+    partners_.joins.on_waiting(from, message);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+Epochs::Roll Epochs::call_roll(LinkRef from, const std::string& uid, const MemberList* list) const {
+  Roll roll;
+  roll.own = list != nullptr ? list->find(outlets_.post.self()) : nullptr;
+  roll.set = partners_.joins.find(from, uid);
+  for (std::size_t i = 0; roll.own != nullptr && i < roll.own->ranks.size(); ++i) {
+    const std::uint32_t rank = roll.own->ranks[i];
+    const bool waits = roll.set != nullptr && roll.set->waits(rank, roll.own->nonces[i]);
+    (waits ? roll.here : roll.gone).push_back(rank);
+  }
+  return roll;
+}
+
+bool Epochs::can_work_with(const MemberList& list) const {
+  const OpSettings& ops = settings_.ops;
+  return list.lanes <= outlets_.lanes.lane_count() && list.chunk_bytes >= (16 << 10) &&
+         list.chunk_bytes <= ops.chunk_bytes && list.eager_bytes <= ops.eager_bytes &&
+         list.max_ops <= ops.max_ops_in_flight;
+}
+
+void Epochs::on_members(LinkRef from, const nlohmann::json& message) {
+  const std::string uid = text_of(message, "uid");
+  const std::string text = text_of(message, "body");
+  const auto body =
+      is_too_deep(text) ? nlohmann::json() : nlohmann::json::parse(text, nullptr, false);
+  const auto list = parse_member_list(body);
+  const Roll roll = call_roll(from, uid, list ? &*list : nullptr);
+  // Whoever joins now is not meant, and the other nodes must not wait.
+  if (roll.own != nullptr && roll.here.empty()) {
+    return partners_.groups.tell_end(from,
+                                     {uid, list->epoch, Errc::rank_lost, gone_text(roll.gone)});
+  }
+  if (roll.set == nullptr) return;  // it names no join of this node, or cannot be read
+  JoinSet& set = *roll.set;
+  const std::int64_t epoch = body.is_object() ? number_of(body, "epoch") : 0;
+  // The coordinator proves that it knows the secret too.
+  if (!equal_constant_time(bytes_of(members_proof(set.id.secret, text)),
+                           bytes_of(text_of(message, "hmac")))) {
+    ++outlets_.counters->bad_control_messages;
+    refuse(set, epoch, {Errc::rank_lost, "the coordinator's list of members is not proven"});
+  } else if (!list) {
+    ++outlets_.counters->bad_control_messages;
+    refuse(set, epoch, list.error());
+  } else if (roll.own == nullptr || !can_work_with(*list)) {
+    ++outlets_.counters->bad_control_messages;
+    refuse(set, epoch,
+           {Errc::protocol_error,
+            "it cannot take part with what the coordinator's list of members says"});
+  } else if (!roll.gone.empty()) {
+    // Some went in the meantime. Those that have joined anew wait for the next epoch.
+    const std::string gone = gone_text(roll.gone);
+    partners_.groups.tell_end(from, {uid, epoch, Errc::rank_lost, gone});
+    for (const auto rank : roll.here) partners_.joins.refuse(set, rank, Errc::rank_lost, gone);
+  } else if (admit(set, *list)) {
+    begin(set, *list);
+  }
+  partners_.joins.forget_empty();
+}
+
+void Epochs::refuse(JoinSet& set, std::int64_t epoch, const Error& why) {
+  const std::string uid = to_hex(set.id.uid);
+  const std::string text = "the node " + net::to_text(settings_.advertise) + ": " + why.text;
+  log_about({.group = short_uid(uid)}, spdlog::level::warn, "group {}: no part in epoch {}: {}",
+            short_uid(uid), epoch, text);
+  partners_.groups.tell_end(set.coordinator, {uid, epoch, why.code, text});
+  partners_.joins.refuse_all(set, why.code, text);
+}
+
+bool Epochs::admit(JoinSet& set, const MemberList& list) {
+  const std::string problem = partners_.quotas.link_problem(set, list);
+  if (problem.empty()) return true;
+  ++outlets_.counters->quota_refusals;
+  refuse(set, list.epoch, {Errc::quota_exceeded, problem});
+  return false;
+}
+
+// ---- An epoch begins ----------------------------------------------------------------------------
+
+GroupSetup Epochs::setup_of(const JoinSet& set, const MemberList& list) const {
+  GroupSetup setup;
+  setup.epoch = list.epoch;
+  setup.size = list.size;
+  setup.token = group_token(set.id.secret, to_hex(set.id.uid), list.epoch, list.incarnation);
+  setup.link = link_number(set.id);
+  setup.op_timeout_ns = ns_of_ms(list.op_timeout_ms);
+  setup.seed = list.seed;
+  setup.lossy_min_bytes = list.lossy_min_bytes;
+  setup.shape.lanes = list.lanes;
+  setup.shape.chunk_bytes = list.chunk_bytes;
+  setup.shape.eager_bytes =
+      collective::eager_limit(list.eager_bytes, static_cast<std::uint32_t>(list.nodes.size()));
+  setup.shape.max_ops_in_flight = list.max_ops;
+  setup.shape.active_chunks = settings_.active_chunks;
+  setup.shape.verify = list.verify;
+  setup.shape.node =
+      static_cast<std::uint32_t>(list.find(outlets_.post.self()) - list.nodes.data());
+  for (const MemberList::Node& one : list.nodes) {
+    setup.node_ids.push_back(one.id);
+    setup.endpoints.push_back(one.endpoint);
+    setup.shape.ranks.push_back(one.ranks);
+  }
+  return setup;
+}
+
+void Epochs::add_ranks(MemberGroup& group, JoinSet& set, GroupSetup& setup) const {
+  for (const auto rank : setup.shape.ranks[group.node]) {
+    const JoiningRank joining = set.ranks.extract(rank).mapped();
+    MemberRank member;
+    member.rank = rank;
+    member.client = joining.client;
+    member.join_request = joining.request;
+    group.ranks.push_back(member);
+    setup.local_clients.push_back(joining.client);
+  }
+  group.users = users_of(group, partners_.clients);
+  const Client& first = partners_.clients.at(group.ranks.front().client);
+  group.job = first.job;
+  group.uid_of_user = first.credentials.uid;
+  setup.job = job_number(group.job, group.uid_of_user);
+  setup.weight = partners_.tuning != nullptr ? partners_.tuning->policy().weight(group.job) : 1;
+}
+
+void Epochs::begin(JoinSet& set, const MemberList& list) {
+  GroupSetup setup = setup_of(set, list);
+  setup.number = partners_.groups.next_number();
+  auto group = std::make_unique<MemberGroup>();
+  group->number = setup.number;
+  group->id = set.id;
+  group->uid = to_hex(set.id.uid);
+  group->coordinator = set.coordinator;
+  group->epoch = list.epoch;
+  group->size = list.size;
+  group->last_common_op = list.last_common_op;
+  group->start_deadline_ns = outlets_.clock.now_ns() + kStartNs;
+  group->node = setup.shape.node;
+  group->lane_count = setup.shape.lanes;
+  group->chunk_bytes = setup.shape.chunk_bytes;
+  group->eager_bytes = setup.shape.eager_bytes;
+  group->max_ops = setup.shape.max_ops_in_flight;
+  group->lossy_min_bytes = setup.lossy_min_bytes;
+  group->ranks_of_node = setup.shape.ranks;
+  for (const net::Endpoint& endpoint : setup.endpoints) {
+    group->addresses.push_back(net::to_text(endpoint));
+  }
+  add_ranks(*group, set, setup);
+  for (std::uint32_t lane = 0; lane < group->lane_count; ++lane) {
+    setup.shape.lane = lane;
+    group->lanes.push_back(std::make_unique<LaneGroup>(setup));
+  }
+  partners_.groups.add(std::move(group));
+}
+
+}  // namespace tern::daemon

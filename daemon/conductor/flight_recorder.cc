@@ -1,0 +1,97 @@
+#include "daemon/conductor/flight_recorder.h"
+
+#include <spdlog/spdlog.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "daemon/control/foreign_json.h"
+#include "daemon/service/log.h"
+#include "plan/plans.h"
+
+namespace tern::daemon {
+namespace {
+
+// Between two files of one group.
+constexpr std::uint64_t kFilesEveryNs = 1'000'000'000;
+
+}  // namespace
+
+void FlightRecorder::record(const MemberGroup& group, const event::OpEnded& event) {
+  Flights& flights = groups_[group.number];
+  if (flights.ops.size() == kFlights) flights.ops.pop_front();
+  flights.ops.push_back({event.record, event.code, event.text.c_str()});
+  if (event.code == Errc::ok) return;
+  const TensorState* const tensor = group.tensor(event.record.tensor);
+  const std::string name = tensor == nullptr ? "(anonymous)" : tensor->name;
+  log_about({.job = group.job, .group = short_uid(group.uid), .tensor = name}, spdlog::level::warn,
+            "group {} epoch {}: op {} of {} failed: {}: {}", short_uid(group.uid), group.epoch,
+            event.record.sequence, name, errc_name(event.code), event.text.c_str());
+  flights.due = true;
+}
+
+void FlightRecorder::write_if_due(const MemberGroup& group) {
+  const auto found = groups_.find(group.number);
+  if (found == groups_.end()) return;
+  const std::uint64_t now = clock_.now_ns();
+  Flights& flights = found->second;
+  if (!flights.due || now - flights.written_ns < kFilesEveryNs) return;
+  flights.written_ns = now;
+  write(group, flights);
+}
+
+void FlightRecorder::close(const MemberGroup& group) {
+  const auto found = groups_.find(group.number);
+  if (found == groups_.end()) return;
+  if (found->second.due) write(group, found->second);
+  groups_.erase(found);
+}
+
+nlohmann::json FlightRecorder::document(const MemberGroup& group, const Flights& flights) const {
+  nlohmann::json ops = nlohmann::json::array();
+  const std::uint64_t now = clock_.now_ns();
+  for (const auto& flight : flights.ops) {
+    const OpRecord& record = flight.record;
+    const TensorState* const tensor = group.tensor(record.tensor);
+    ops.push_back(
+        {{"tensor", tensor == nullptr ? "" : tensor->name},
+         {"op", record.sequence},
+         {"kind", plan::name_of(record.kind)},
+         {"dtype", dtype_name(static_cast<DType>(record.dtype))},
+         {"reduction", reduction_name(static_cast<Reduction>(record.reduction))},
+         {"count", record.count},
+         {"lane", record.lane},
+         {"lossy", record.lossy != 0},
+         {"eager", record.eager != 0},
+         {"bytes_sent", record.bytes_sent},
+         {"ended_us_ago", (now - record.ended_ns) / 1000},
+         {"wait_us", record.started_ns == 0 ? 0 : (record.started_ns - record.submitted_ns) / 1000},
+         {"total_us", (record.ended_ns - record.submitted_ns) / 1000},
+         {"status", errc_name(flight.code)},
+         {"text", flight.text}});
+  }
+  return {{"group", group.uid.substr(0, 8)},
+          {"job", group.job},
+          {"epoch", group.epoch},
+          {"error", group.end_text},
+          {"ops", std::move(ops)}};
+}
+
+void FlightRecorder::write(const MemberGroup& group, Flights& flights) const {
+  flights.due = false;
+  if (directory_.empty() || flights.ops.empty()) return;
+  const std::string path = directory_ + "/flight-" + group.uid.substr(0, 8) + "-" +
+                           std::to_string(group.epoch) + ".json";
+  std::ofstream out(path + ".new");
+  out << json_text(document(group, flights), 1) << "\n";
+  out.close();
+  if (!out || std::rename((path + ".new").c_str(), path.c_str()) != 0) {
+    log_about(log_fields(group), spdlog::level::warn, "cannot write the flight record {}: {}", path,
+              std::strerror(errno));
+    std::remove((path + ".new").c_str());
+  }
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+
+#include "base/clock.h"
+#include "daemon/membership/member_group.h"
+
+namespace tern::daemon {
+
+// Keeps the last ops of each group, and writes them to a file when the group or an op has failed.
+class FlightRecorder {
+ public:
+  // How many ops of a group are kept.
+  static constexpr std::size_t kFlights = 256;
+
+  // `directory`: empty, no files are written. REQUIRES: both outlive this; a change is seen.
+  FlightRecorder(const std::string& directory, const Clock& clock)
+      : directory_(directory), clock_(clock) {}
+
+  void record(const MemberGroup& group, const event::OpEnded& event);
+  // The group has failed: a file is due once what the lanes have reported is taken.
+  void group_failed(const MemberGroup& group) { groups_[group.number].due = true; }
+  // Writes what is due of this group, which may be never: a storm of failures must not become one
+  // of files.
+  void write_if_due(const MemberGroup& group);
+  // The group is being forgotten: what is due is written now.
+  void close(const MemberGroup& group);
+
+ private:
+  struct Flight {
+    OpRecord record;
+    Errc code = Errc::ok;
+    std::string text;
+  };
+  struct Flights {
+    std::deque<Flight> ops;  // the oldest first
+    std::uint64_t written_ns = 0;
+    bool due = false;
+  };
+
+  void write(const MemberGroup& group, Flights& flights) const;
+  nlohmann::json document(const MemberGroup& group, const Flights& flights) const;
+
+  const std::string& directory_;
+  const Clock& clock_;
+  std::map<std::uint64_t, Flights> groups_;  // by number
+};
+
+}  // namespace tern::daemon

@@ -1,0 +1,228 @@
+#include "daemon/conductor/groups.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/service/log.h"
+
+namespace tern::daemon {
+
+// ---- Which there are ----------------------------------------------------------------------------
+
+MemberGroup* Groups::by_number(std::uint64_t number) const {
+  const auto found = groups_.find(number);
+  return found == groups_.end() ? nullptr : found->second.get();
+}
+
+MemberGroup* Groups::by_epoch(const std::string& uid, std::int64_t epoch) const {
+  for (const auto& [number, group] : groups_) {
+    if (group->uid == uid && group->epoch == epoch) return group.get();
+  }
+  return nullptr;
+}
+
+MemberGroup* Groups::of_lane(const LaneGroup* lane_group) const {
+  const auto owner = of_lane_.find(lane_group);
+  return owner == of_lane_.end() ? nullptr : owner->second;
+}
+
+bool Groups::has_member(std::uint64_t client) const {
+  return std::any_of(groups_.begin(), groups_.end(), [client](const auto& one) {
+    return one.second->rank_of_client(client) != nullptr;
+  });
+}
+
+bool Groups::has_ops() const {
+  for (const auto& [number, group] : groups_) {
+    for (const auto& lane : group->lanes) {
+      if (lane->gauges().in_flight() > 0) return true;
+    }
+  }
+  return false;
+}
+
+void Groups::add_links(std::set<LinkRef>& links) const {
+  for (const auto& [number, group] : groups_) links.insert(group->coordinator);
+}
+
+std::uint64_t Groups::next_deadline_ns() const {
+  std::uint64_t deadline = ~std::uint64_t{0};
+  for (const auto& [number, group] : groups_) {
+    if (!group->started && !group->ended) deadline = std::min(deadline, group->start_deadline_ns);
+  }
+  return deadline;
+}
+
+// ---- An epoch begins ----------------------------------------------------------------------------
+
+void Groups::add(std::unique_ptr<MemberGroup> made) {
+  MemberGroup& group = *made;
+  for (const auto& lane : group.lanes) of_lane_[lane.get()] = &group;
+  log_about(log_fields(group), spdlog::level::info,
+            "group {} epoch {}: {} ranks on {} nodes, {} of them here, {} lanes",
+            short_uid(group.uid), group.epoch, group.size, group.addresses.size(),
+            group.ranks.size(), group.lane_count);
+  outlets_.lanes.send_to_group(group, command::AddGroup{});
+  groups_[group.number] = std::move(made);
+}
+
+void Groups::on_ready(MemberGroup& group) {
+  if (++group.lanes_ready != group.lane_count || group.ended) return;
+  outlets_.post.send(group.coordinator,
+                     {{"t", "ready"}, {"uid", group.uid}, {"epoch", group.epoch}});
+}
+
+void Groups::start(MemberGroup& group) {
+  if (group.started || group.ended) return;
+  group.started = true;
+  for (MemberRank& rank : group.ranks) {
+    if (rank.left) continue;
+    auto packet =
+        shm::make_packet<shm::GroupJoinedPacket>(shm::PacketKind::group_joined, rank.join_request);
+    packet.group = group.number;
+    packet.node = static_cast<std::int32_t>(group.node);
+    packet.node_count = static_cast<std::int32_t>(group.addresses.size());
+    packet.epoch = group.epoch;
+    packet.lane_count = group.lane_count;
+    packet.chunk_bytes = group.chunk_bytes;
+    packet.eager_bytes = group.eager_bytes;
+    packet.max_ops_in_flight = group.max_ops;
+    packet.last_common_op = group.last_common_op;
+    rank.joined = true;
+    outlets_.answers.send(rank.client, packet);
+  }
+}
+
+void Groups::end_late_starts() {
+  const std::uint64_t now = outlets_.clock.now_ns();
+  for (const auto& [number, group] : groups_) {
+    if (!group->started && !group->ended && now >= group->start_deadline_ns) {
+      end(*group, Errc::timeout, "the links between the nodes did not open in time", true);
+    }
+  }
+}
+
+void Groups::weigh(const TuningPolicy& policy) {
+  for (const auto& [number, group] : groups_) {
+    const std::uint32_t weight = policy.weight(group->job);
+    if (!group->removing) {
+      outlets_.lanes.send_to_group(*group, command::SetWeight{nullptr, weight});
+    }
+  }
+}
+
+// ---- A rank leaves ------------------------------------------------------------------------------
+
+void Groups::on_leave(std::uint64_t client, const shm::GroupLeavePacket& packet) {
+  MemberGroup* const group = by_number(packet.group);
+  MemberRank* const rank = group != nullptr ? group->rank_of_client(client) : nullptr;
+  if (rank == nullptr || rank->leaving) {
+    return outlets_.answers.done(client, packet.header.request, Errc::unknown_group,
+                                 "this client is not in that group");
+  }
+  leave(*group, *rank, packet.header.request);
+}
+
+void Groups::leave(MemberGroup& group, MemberRank& rank, std::uint64_t request) {
+  rank.leaving = true;
+  rank.leave_request = request;
+  const auto index = static_cast<std::uint32_t>(&rank - group.ranks.data());
+  outlets_.lanes.send_to_group(group, command::RankLeft{nullptr, index});
+}
+
+void Groups::rank_released(MemberRank& rank) {
+  rank.left = true;
+  if (rank.leave_request != 0) {
+    outlets_.answers.done(rank.client, rank.leave_request, Errc::ok, "");
+  }
+}
+
+void Groups::tell_left(const MemberGroup& group, const MemberRank& rank) {
+  if (group.ended) return;
+  outlets_.post.send(
+      group.coordinator,
+      {{"t", "left"}, {"uid", group.uid}, {"epoch", group.epoch}, {"rank", rank.rank}});
+}
+
+// ---- An epoch ends ------------------------------------------------------------------------------
+
+void Groups::tell_end(LinkRef coordinator, const EpochEnd& end) {
+  outlets_.post.send(coordinator, {{"t", "ended"},
+                                   {"uid", end.uid},
+                                   {"epoch", end.epoch},
+                                   {"code", static_cast<int>(end.code)},
+                                   {"text", end.text}});
+}
+
+void Groups::end(MemberGroup& group, Errc code, const std::string& text, bool tell_coordinator) {
+  if (group.ended) return;
+  group.ended = true;
+  group.end_code = code;
+  group.end_text = text;
+  ++outlets_.counters->groups_ended;
+  if (code != Errc::group_left) {
+    log_about(log_fields(group), spdlog::level::warn, "group {} epoch {} ended: {}: {}",
+              short_uid(group.uid), group.epoch, errc_name(code), text);
+    flights_.group_failed(group);
+  }
+  if (tell_coordinator) tell_end(group.coordinator, {group.uid, group.epoch, code, text});
+  outlets_.lanes.send_to_group(group, command::EndGroup{nullptr, code, Sentence(text)});
+  for (MemberRank& rank : group.ranks) {
+    if (rank.joined || rank.left) continue;
+    rank.left = true;  // its join has failed; it has no handle to leave with
+    outlets_.answers.done(rank.client, rank.join_request, code, text);
+  }
+  remove_if_unused(group);
+}
+
+void Groups::end_all(Errc code, const std::string& text) {
+  for (const auto& [number, group] : groups_) end(*group, code, text, true);
+}
+
+void Groups::lose_client(std::uint64_t client, const char* why) {
+  std::vector<MemberGroup*> affected;
+  for (const auto& [number, group] : groups_) {
+    if (group->rank_of_client(client) != nullptr) affected.push_back(group.get());
+  }
+  for (MemberGroup* group : affected) {
+    MemberRank& rank = *group->rank_of_client(client);
+    end(*group, Errc::rank_lost,
+        "lost rank " + std::to_string(rank.rank) + " on " + group->node_name(group->node) + ": " +
+            why,
+        true);
+    rank.left = true;
+    remove_if_unused(*group);
+  }
+}
+
+void Groups::lose_coordinator(LinkRef link, const std::string& why) {
+  std::vector<MemberGroup*> affected;
+  for (const auto& [number, group] : groups_) {
+    if (group->coordinator == link) affected.push_back(group.get());
+  }
+  for (MemberGroup* group : affected) {
+    end(*group, Errc::peer_lost,
+        "lost the group's coordinator at " + group->id.host + ":" + std::to_string(group->id.port) +
+            ": " + why,
+        false);
+    remove_if_unused(*group);
+  }
+}
+
+void Groups::remove_if_unused(MemberGroup& group) {
+  if (group.removing || !group.ended) return;
+  for (const MemberRank& rank : group.ranks) {
+    if (!rank.left) return;
+  }
+  group.removing = true;
+  outlets_.lanes.send_to_group(group, command::RemoveGroup{});
+}
+
+void Groups::forget(const MemberGroup& group) {
+  for (const auto& lane : group.lanes) of_lane_.erase(lane.get());
+  groups_.erase(group.number);
+}
+
+}  // namespace tern::daemon

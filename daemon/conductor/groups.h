@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "daemon/conductor/flight_recorder.h"
+#include "daemon/conductor/outlets.h"
+#include "daemon/membership/member_group.h"
+#include "daemon/tuning/tuning_policy.h"
+
+namespace tern::daemon {
+
+// The epochs that ranks of this node are in: start, departure of ranks, end, removal.
+class Groups {
+ public:
+  using Map = std::map<std::uint64_t, std::unique_ptr<MemberGroup>>;  // by number
+
+  struct EpochEnd {
+    std::string uid;
+    std::int64_t epoch = 0;
+    Errc code = Errc::ok;
+    std::string text;
+  };
+
+  // REQUIRES: what is given outlives this.
+  Groups(const Outlets& outlets, FlightRecorder& flights) : outlets_(outlets), flights_(flights) {}
+
+  // ---- Which there are; null: there is none
+  MemberGroup* by_number(std::uint64_t number) const;
+  MemberGroup* by_epoch(const std::string& uid, std::int64_t epoch) const;
+  MemberGroup* of_lane(const LaneGroup* lane_group) const;
+  const Map& all() const { return groups_; }
+  bool has_member(std::uint64_t client) const;
+  bool has_ops() const;  // some are in flight on a lane
+  // Where the coordinators are.
+  void add_links(std::set<LinkRef>& links) const;
+  // When the next group has waited too long for its start.
+  std::uint64_t next_deadline_ns() const;
+
+  // ---- An epoch begins
+  std::uint64_t next_number() { return next_number_++; }
+  void add(std::unique_ptr<MemberGroup> group);
+  // A lane has all its links.
+  void on_ready(MemberGroup& group);
+  // The coordinator says that all nodes are ready.
+  void start(MemberGroup& group);
+  void end_late_starts();
+  // After the operator has changed the policy.
+  void weigh(const TuningPolicy& policy);
+
+  // ---- A rank leaves
+  void on_leave(std::uint64_t client, const shm::GroupLeavePacket& packet);
+  // `request` is answered when all lanes have released the rank; 0: nobody asks.
+  void leave(MemberGroup& group, MemberRank& rank, std::uint64_t request);
+  // No op of the group uses the rank's memory any more, on any lane.
+  void rank_released(MemberRank& rank);
+  // Its tensors are released too: the coordinator is told.
+  void tell_left(const MemberGroup& group, const MemberRank& rank);
+
+  // ---- An epoch ends
+  void end(MemberGroup& group, Errc code, const std::string& text, bool tell_coordinator);
+  void tell_end(LinkRef coordinator, const EpochEnd& end);
+  void end_all(Errc code, const std::string& text);
+  void lose_client(std::uint64_t client, const char* why);
+  void lose_coordinator(LinkRef link, const std::string& why);
+  // When the epoch has ended and no rank of this node has a handle to it.
+  void remove_if_unused(MemberGroup& group);
+  // All lanes have let go of it.
+  void forget(const MemberGroup& group);
+
+ private:
+  Outlets outlets_;
+  FlightRecorder& flights_;
+  Map groups_;
+  std::map<const LaneGroup*, MemberGroup*> of_lane_;
+  std::uint64_t next_number_ = 1;
+};
+
+}  // namespace tern::daemon

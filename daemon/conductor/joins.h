@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "daemon/conductor/clients.h"
+#include "daemon/conductor/conductor_settings.h"
+#include "daemon/conductor/outlets.h"
+#include "daemon/conductor/refusals.h"
+#include "daemon/membership/member_group.h"
+
+namespace tern::daemon {
+
+// What a client asks for when a rank joins.
+struct JoinRequest {
+  GroupId id;
+  std::string uid;
+  std::uint32_t rank = 0;
+  shm::GroupJoinPacket packet{};
+};
+
+// The joins of this node's ranks, until their epoch begins or they are refused.
+class Joins {
+ public:
+  using Map = std::map<std::string, JoinSet>;  // by uid
+
+  // REQUIRES: what is given outlives this; a change of the settings is seen.
+  Joins(const ConductorSettings& settings, const Outlets& outlets, const Clients& clients,
+        Refusals& refusals)
+      : settings_(settings), outlets_(outlets), clients_(clients), refusals_(refusals) {}
+
+  const Map& all() const { return joins_; }
+  // The set that waits for this coordinator's word. Null: there is none.
+  JoinSet* find(LinkRef coordinator, const std::string& uid);
+  // Where the coordinators of joining groups are.
+  void add_links(std::set<LinkRef>& links) const;
+  std::uint64_t next_deadline_ns() const;
+  // Whether one has been refused since the last call.
+  bool take_failed() { return std::exchange(failed_, false); }
+
+  // ---- From clients
+  // What the packet asks for. `request.uid` tells how far it could be read.
+  Status read(const shm::GroupJoinPacket& packet, JoinRequest& request) const;
+  // Whether this daemon coordinates the group.
+  bool is_here(const GroupId& id) const;
+  // Begins a join, or refuses it. False: it was refused.
+  bool add(const Client& client, const JoinRequest& request);
+  // The client is gone: its joins are withdrawn.
+  void drop_client(std::uint64_t client);
+
+  // ---- From the coordinator
+  // `type` is challenge, refused or withdrawn.
+  void on_answer(LinkRef from, const std::string& type, const nlohmann::json& message);
+  void on_waiting(LinkRef from, const nlohmann::json& message);
+  // `worked`: the link has been open. `code` is that of a coordinator that takes no link, or ok.
+  void on_link_lost(LinkRef link, bool worked, Errc code, const std::string& why);
+
+  // ---- From the conductor
+  void refuse(JoinSet& set, std::uint32_t rank, Errc code, const std::string& text);
+  void refuse_all(JoinSet& set, Errc code, const std::string& text);
+  void end_all(Errc code, const std::string& text);
+  // Sets without ranks are forgotten; references to sets hold until then.
+  void forget_empty();
+  void expire();
+
+ private:
+  Status check(const Client& client, const JoinSet& set, const JoinRequest& request) const;
+  nlohmann::json message_of(const JoinRequest& request, const std::string& nonce) const;
+  void withdraw(const JoinSet& set, const JoiningRank& joining);
+  void prove(const JoinSet& set, JoiningRank& joining, const std::string& challenge);
+  void ask_again(JoinSet& set);
+  void expire_join(JoinSet& set, JoiningRank& joining);
+  void refuse_late(JoinSet& set, const JoiningRank& joining);
+  void refuse_all_late(JoinSet& set);
+
+  const ConductorSettings& settings_;
+  Outlets outlets_;
+  const Clients& clients_;
+  Refusals& refusals_;
+  Map joins_;
+  bool failed_ = false;
+};
+
+}  // namespace tern::daemon

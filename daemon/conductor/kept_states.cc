@@ -1,0 +1,83 @@
+#include "daemon/conductor/kept_states.h"
+
+namespace tern::daemon {
+
+std::string KeptStates::key_of(std::uint32_t user, const std::string& job,
+                               const std::string& name) {
+  return std::to_string(user) + "/" + job + "/" + name;
+}
+
+std::uint64_t KeptStates::bytes_of(const std::string& key) const {
+  const auto found = kept_.find(key);
+  return found == kept_.end() ? 0 : found->second.state->state_bytes();
+}
+
+std::uint64_t KeptStates::bytes_of_user(std::uint32_t user) const {
+  std::uint64_t bytes = 0;
+  for (const auto& [key, kept] : kept_) {
+    if (kept.user == user) bytes += kept.state->state_bytes();
+  }
+  return bytes;
+}
+
+bool KeptStates::adopt(const MemberGroup& group, const std::string& key, DeclaredTensor& tensor) {
+  if (tensor.state->codec.empty()) return false;
+  bool reset = take_lost(group, tensor.state->name);
+  if (!used_.insert(key).second) return reset;
+  // The only tensor of this name in the job: its state outlives the declaration.
+  tensor.state_key = key;
+  const auto found = kept_.find(key);
+  if (found == kept_.end()) return reset;
+  TensorState& last = *found->second.state;
+  const bool had_history = last.has_history();
+  if (last.doubtful || last.half_imported || !tensor.state->codec.adopt_residual(last.codec)) {
+    reset = reset || had_history;
+  } else if (tensor.state->tuning) {
+    tensor.state->tuning->owe_all();
+  }
+  kept_.erase(found);
+  return reset;
+}
+
+void KeptStates::keep(const MemberGroup& group, const DeclaredTensor& tensor) {
+  if (!tensor.state_key.empty()) {
+    used_.erase(tensor.state_key);
+    if (settings_.tensors.state_ttl_ns > 0) {
+      kept_[tensor.state_key] = {tensor.state, clock_.now_ns() + settings_.tensors.state_ttl_ns,
+                                 group.uid_of_user, group.uid};
+      return;
+    }
+  }
+  if (tensor.state->has_history()) {
+    remember_lost(group.uid_of_user, group.uid, tensor.state->name);
+  }
+}
+
+void KeptStates::remember_lost(std::uint32_t user, const std::string& group,
+                               const std::string& name) {
+  // Beyond this many a reset is not noticed, which is better than memory without a bound.
+  Lost& lost = lost_[user];
+  if (lost.size() < settings_.limits.max_tensors_per_user) {
+    lost[group + "/" + name] = clock_.now_ns() + settings_.ops.join_timeout_max_ns;
+  }
+}
+
+bool KeptStates::take_lost(const MemberGroup& group, const std::string& name) {
+  const auto of_user = lost_.find(group.uid_of_user);
+  return of_user != lost_.end() && of_user->second.erase(group.uid + "/" + name) != 0;
+}
+
+void KeptStates::expire(std::uint64_t now_ns) {
+  std::erase_if(kept_, [&](const auto& one) {
+    const Kept& kept = one.second;
+    if (kept.expires_ns > now_ns) return false;
+    if (kept.state->has_history()) remember_lost(kept.user, kept.group, kept.state->name);
+    return true;
+  });
+  for (auto& [user, lost] : lost_) {
+    std::erase_if(lost, [now_ns](const auto& one) { return one.second <= now_ns; });
+  }
+  std::erase_if(lost_, [](const auto& one) { return one.second.empty(); });
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "base/clock.h"
+#include "daemon/conductor/conductor_settings.h"
+#include "daemon/membership/member_group.h"
+
+namespace tern::daemon {
+
+// Codec state between two declarations of a tensor: what is kept for the next one, who uses what
+// was kept, and what was lost, so that the next declaration is known to begin at zero.
+class KeptStates {
+ public:
+  // REQUIRES: both outlive this; a change of the settings is seen.
+  KeptStates(const ConductorSettings& settings, const Clock& clock)
+      : settings_(settings), clock_(clock) {}
+
+  // Under which the state of a tensor is kept: of each user's job apart.
+  static std::string key_of(std::uint32_t user, const std::string& job, const std::string& name);
+
+  // What is kept under the key, in bytes; and of all of one user.
+  std::uint64_t bytes_of(const std::string& key) const;
+  std::uint64_t bytes_of_user(std::uint32_t user) const;
+
+  // A tensor is declared. If no other uses the key, its state outlives the declaration, and it
+  // takes over what is kept. True: something with a history was lost, now or before.
+  bool adopt(const MemberGroup& group, const std::string& key, DeclaredTensor& tensor);
+  // A tensor that no lane uses any more: its state is kept, or lost.
+  void keep(const MemberGroup& group, const DeclaredTensor& tensor);
+
+  // Forgets what nobody has declared again in time.
+  void expire(std::uint64_t now_ns);
+
+ private:
+  struct Kept {
+    std::shared_ptr<TensorState> state;
+    std::uint64_t expires_ns = 0;
+    std::uint32_t user = 0;  // whose quota it counts against
+    std::string group;       // uid of the group that left it
+  };
+  // By group and tensor, when it is forgotten: a tensor that is declared again in an epoch of this
+  // group has been reset.
+  using Lost = std::map<std::string, std::uint64_t>;
+
+  bool take_lost(const MemberGroup& group, const std::string& name);
+  void remember_lost(std::uint32_t user, const std::string& group, const std::string& name);
+
+  const ConductorSettings& settings_;
+  const Clock& clock_;
+  std::map<std::string, Kept> kept_;    // by key
+  std::set<std::string> used_;          // keys of declared tensors
+  std::map<std::uint32_t, Lost> lost_;  // by user
+};
+
+}  // namespace tern::daemon

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "daemon/conductor/clients.h"
+#include "daemon/conductor/conductor_settings.h"
+#include "daemon/conductor/groups.h"
+#include "daemon/conductor/joins.h"
+#include "daemon/conductor/kept_states.h"
+#include "daemon/membership/member_list.h"
+
+namespace tern::daemon {
+
+// What the daemon grants: the limits of all, and of each user, for clients, groups and tensors. It
+// counts what the other parts have, and changes nothing. A problem is empty if there is none.
+class Quotas {
+ public:
+  // What is counted. It outlives the quotas.
+  struct Counted {
+    const Clients& clients;
+    const Joins& joins;
+    const Groups& groups;
+    const KeptStates& kept;
+  };
+
+  // REQUIRES: the settings outlive this; a change of them is seen.
+  Quotas(const ConductorSettings& settings, const Counted& counted)
+      : settings_(settings), counted_(counted) {}
+
+  std::string connection_problem(std::uint32_t user) const;
+  std::string hello_problem(const Client& client, std::uint64_t arena_bytes) const;
+  std::string join_problem(std::uint32_t user, const std::string& uid) const;
+  std::string tensor_problem(std::uint32_t user) const;
+  // `freed` bytes of the user's codec state are given back for `bytes` more.
+  std::string state_problem(std::uint32_t user, std::uint64_t freed, std::uint64_t bytes) const;
+  // The epoch of these members begins.
+  std::string link_problem(const JoinSet& set, const MemberList& list) const;
+
+ private:
+  // What a user has of this node.
+  struct Share {
+    std::uint64_t groups = 0, ops_in_flight = 0, links = 0;
+  };
+  // `joining` is the uid of a group of which the user begins another epoch.
+  Share share_of(std::uint32_t user, const std::string& joining) const;
+  std::uint64_t state_bytes_of(std::uint32_t user) const;
+
+  const ConductorSettings& settings_;
+  Counted counted_;
+};
+
+}  // namespace tern::daemon

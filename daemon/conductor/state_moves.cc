@@ -1,0 +1,103 @@
+#include "daemon/conductor/state_moves.h"
+
+#include <cstring>
+#include <utility>
+
+#include "daemon/conductor/tensor_registry.h"
+
+namespace tern::daemon {
+
+void StateMoves::begin(const Client& client, const shm::TensorStatePacket& packet) {
+  const std::uint64_t request = packet.header.request;
+  const auto refuse = [&](Errc code, const std::string& text) {
+    outlets_.answers.done(client.id, request, code, text);
+  };
+  MemberGroup* const group = groups_.by_number(packet.group);
+  const MemberRank* const rank = group != nullptr ? group->rank_of_client(client.id) : nullptr;
+  const auto found = rank != nullptr ? group->tensors.find(packet.tensor)
+                                     : std::map<std::uint64_t, DeclaredTensor>::iterator{};
+  if (rank == nullptr || found == group->tensors.end() ||
+      (found->second.holders & group->bit_of(*rank)) == 0) {
+    return refuse(Errc::unknown_tensor, "this rank has not declared the tensor");
+  }
+  if (group->ended) return refuse(group->end_code, group->end_text);
+  TensorState& state = *found->second.state;
+  const auto memory = state.codec.empty() ? codec::Memory::none : state.declared.recipe.memory;
+  auto move = std::make_unique<StateMove>(StateMove{StatePart(
+      memory, state.codec.alpha(), codec_shape(*group, state), state.id & shm::kSpreadMask)});
+  const bool asks_size = static_cast<shm::StateAction>(packet.action) == shm::StateAction::size;
+  if (asks_size) return tell(client.id, request, move->part.bytes());
+  move->tensor = &state;
+  if (const Status prepared = prepare(*move, client, packet); !prepared) {
+    return refuse(prepared.error().code, prepared.error().text);
+  }
+  if (memory == codec::Memory::none) return tell(client.id, request, move->part.bytes());
+  move->lanes_left = group->lane_count;
+  const command::MoveState command{nullptr, move.get()};
+  moves_.push_back(std::move(move));
+  outlets_.lanes.send_to_group(*group, command);
+}
+
+Status StateMoves::prepare(StateMove& move, const Client& client,
+                           const shm::TensorStatePacket& packet) const {
+  const auto action = static_cast<shm::StateAction>(packet.action);
+  if (action != shm::StateAction::export_part && action != shm::StateAction::import_parts) {
+    return fail(Errc::invalid_argument, "no such action on a tensor's state");
+  }
+  const auto arena = client.memory->segment.arena();
+  if (packet.offset > arena.size() || packet.bytes > arena.size() - packet.offset) {
+    return fail(Errc::invalid_argument, "the room for the state is not inside the arena");
+  }
+  move.room = arena.subspan(packet.offset, packet.bytes);
+  move.client = client.id;
+  move.request = packet.header.request;
+  move.imports = action == shm::StateAction::import_parts;
+  if (move.imports) {
+    return move.part.check(move.room, move.same_layout, move.own);
+  }
+  if (move.room.size() < move.part.bytes()) {
+    return fail(Errc::invalid_argument,
+                "the part has " + std::to_string(move.part.bytes()) + " bytes");
+  }
+  std::memcpy(move.room.data(), &move.part.header(), sizeof(StatePartHeader));
+  return {};
+}
+
+void StateMoves::tell(std::uint64_t client, std::uint64_t request, std::uint64_t bytes) {
+  auto reply =
+      shm::make_packet<shm::TensorStateReplyPacket>(shm::PacketKind::tensor_state_reply, request);
+  reply.bytes = bytes;
+  outlets_.answers.send(client, reply);
+}
+
+void StateMoves::on_moved(const event::StateMoved& event) {
+  if (groups_.of_lane(event.group) == nullptr) return;
+  StateMove* const move = event.move;
+  if (event.code != Errc::ok && move->verdict == Errc::ok) {
+    move->verdict = event.code;
+    move->text = event.text.c_str();
+  }
+  // A lane with an operation in flight refuses before it takes anything.
+  if (event.code != Errc::would_block) move->taken = move->imports;
+  if (--move->lanes_left != 0) return;
+  finish(*move);
+  std::erase_if(moves_, [move](const auto& one) { return one.get() == move; });
+}
+
+void StateMoves::finish(const StateMove& move) {
+  if (move.taken) {
+    TensorState& tensor = *move.tensor;
+    tensor.half_imported = move.verdict != Errc::ok;
+    tensor.imported = true;
+    // What an op that failed has left in doubt is not there any more.
+    if (move.verdict == Errc::ok) tensor.doubtful.store(false, std::memory_order_relaxed);
+  }
+  if (clients_.find(move.client) == nullptr) return;
+  if (move.verdict == Errc::ok) {
+    tell(move.client, move.request, move.part.bytes());
+  } else {
+    outlets_.answers.done(move.client, move.request, move.verdict, move.text);
+  }
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,365 @@
+#include "daemon/conductor/tensor_registry.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "daemon/service/log.h"
+
+namespace tern::daemon {
+namespace {
+
+// FNV-1a over name and generation: the same on all nodes, and another one when a name is declared
+// again, so that uses of the old and the new declaration cannot be mixed up. The bits that choose
+// the owners of chunks come from the name alone, so that residuals fit the next declaration.
+std::uint64_t tensor_id(const std::string& name, std::uint32_t generation) noexcept {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  const auto mix = [&hash](unsigned char byte) { hash = (hash ^ byte) * 0x100000001b3; };
+  for (const char c : name) mix(static_cast<unsigned char>(c));
+  mix(0);
+  const std::uint64_t of_name = hash;
+  for (int shift = 0; shift < 32; shift += 8) mix(static_cast<unsigned char>(generation >> shift));
+  hash = (hash & ~shm::kSpreadMask) | (of_name & shm::kSpreadMask);
+  return hash == 0 ? 1 : hash;
+}
+
+// What ranks must agree on, for an error.
+std::string declaration_text(const TensorState& state) {
+  return std::to_string(state.count) + " " + std::string(dtype_name(state.dtype)) + " (" +
+         std::string(role_name(state.role)) + (state.exempt ? ", exempt" : "") + ", recipe " +
+         codec::canonical_text(state.declared.recipe) + ")";
+}
+
+RecipeTerms terms_of(const MemberGroup& group, const TensorState& state, bool has_tuner) {
+  return {.dtype = state.dtype,
+          .role = state.role,
+          .exempt = state.exempt,
+          .has_tuner = has_tuner,
+          .nodes = static_cast<std::uint32_t>(group.addresses.size()),
+          .chunk_elements = shm::chunk_elements(group.chunk_bytes, state.dtype)};
+}
+
+}  // namespace
+
+CodecState::Shape codec_shape(const MemberGroup& group, const TensorState& state) {
+  CodecState::Shape shape;
+  shape.count = state.count;
+  shape.chunk_elements = shm::chunk_elements(group.chunk_bytes, state.dtype);
+  shape.nodes = static_cast<std::uint32_t>(group.addresses.size());
+  shape.self = group.node;
+  shape.dtype = state.dtype;
+  return shape;
+}
+
+// ---- Declarations -------------------------------------------------------------------------------
+
+void TensorRegistry::declare(const Client& client, const shm::TensorDeclarePacket& packet) {
+  const std::uint64_t request = packet.header.request;
+  MemberGroup* const group = partners_.groups.by_number(packet.group);
+  MemberRank* const rank = group != nullptr ? group->rank_of_client(client.id) : nullptr;
+  if (rank == nullptr) {
+    return outlets_.answers.done(client.id, request, Errc::unknown_group,
+                                 "this client is not in that group");
+  }
+  Status done = check_packet(packet);
+  if (done) {
+    Declaration declaration{client, *group, *rank, packet, packet.name, {}, {}};
+    done = declare(declaration);
+  }
+  if (done) return;
+  partners_.refusals.declaration({client, request, short_uid(group->uid)}, done.error().code,
+                                 done.error().text);
+}
+
+// Foreign bytes: what they say, and nothing of whether it can be had.
+Status TensorRegistry::check_packet(const shm::TensorDeclarePacket& packet) const {
+  if (!shm::terminated(packet.name) || packet.name[0] == '\0') {
+    return fail(Errc::invalid_argument, "a tensor's name must have 1 to 127 bytes");
+  }
+  if (!shm::terminated(packet.recipe) || !shm::terminated(packet.level)) {
+    return fail(Errc::invalid_argument, "the recipe's or level's text does not end");
+  }
+  const std::string level = packet.level;
+  if (TuningAdvice advice; !level.empty()) {
+    const auto read = read_advice(level, advice);
+    if (!read || !advice.recipe.empty()) {
+      return fail(Errc::invalid_argument,
+                  "level is one of lossless, conservative, balanced, aggressive, or a bound as "
+                  "loss<=0.01 or residual<=2");
+    }
+  }
+  if (dtype_bytes(static_cast<DType>(packet.dtype)) == 0) {
+    return fail(Errc::invalid_argument, "unknown dtype " + std::to_string(packet.dtype));
+  }
+  if (packet.role > static_cast<std::uint8_t>(Role::weights)) {
+    return fail(Errc::invalid_argument, "unknown role " + std::to_string(packet.role));
+  }
+  if (packet.count == 0 || packet.count > (std::uint64_t{1} << 40)) {
+    return fail(Errc::invalid_argument, "count must be 1 .. 2^40");
+  }
+  return {};
+}
+
+// Whether this rank may declare the name now.
+Status TensorRegistry::check_rank(const Declaration& declaration) const {
+  const MemberGroup& group = declaration.group;
+  const MemberRank& rank = declaration.rank;
+  if (group.ended) return fail(group.end_code, group.end_text);
+  const std::uint64_t bit = group.bit_of(rank);
+  for (const auto& [id, tensor] : group.tensors) {
+    if (tensor.state->name == declaration.name && (tensor.holders & bit) != 0) {
+      return fail(Errc::already_exists, "the tensor " + declaration.name + " is declared already");
+    }
+  }
+  const std::uint32_t most = settings_.limits.max_tensors_per_user;
+  if (!rank.declarations.contains(declaration.name) && rank.declarations.size() >= most) {
+    return fail(Errc::quota_exceeded,
+                "this rank has declared max_tensors_per_user = " + std::to_string(most) +
+                    " names; use names again, or leave and join");
+  }
+  return {};
+}
+
+// The text of the recipe that holds: the declaration's, the policy's or the default.
+Result<std::string> TensorRegistry::recipe_of(Declaration& declaration) const {
+  std::string text = declaration.packet.recipe;
+  if (text.empty() && partners_.tuning != nullptr) {
+    text = partners_.tuning->policy().advice(declaration.group.job, declaration.name).recipe;
+  }
+  if (text.empty()) {
+    text = role_may_be_lossy(declaration.state->role) ? settings_.tensors.default_gradient_recipe
+                                                      : "raw";
+  }
+  // A log of choices stands in for the tuner that has written it.
+  constexpr std::string_view kReplay = "replay:";
+  if (!text.starts_with(kReplay)) return text;
+  declaration.replay = text.substr(kReplay.size());
+  if (declaration.replay.empty()) {
+    return fail(Errc::bad_recipe, "replay: give the name of a log");
+  }
+  return std::string("auto");
+}
+
+// Makes what the declaration says, without codec state.
+Status TensorRegistry::describe(Declaration& declaration) const {
+  const shm::TensorDeclarePacket& packet = declaration.packet;
+  const auto before = declaration.rank.declarations.find(declaration.name);
+  const std::uint32_t generation =
+      before == declaration.rank.declarations.end() ? 0 : before->second;
+  auto state = std::make_shared<TensorState>();
+  state->id = tensor_id(declaration.name, generation);
+  state->name = declaration.name;
+  state->dtype = static_cast<DType>(packet.dtype);
+  state->role = static_cast<Role>(packet.role);
+  state->count = packet.count;
+  state->exempt = packet.exempt != 0;
+  state->priority = packet.priority;
+  state->generation = generation;
+  declaration.state = state;
+  const auto text = recipe_of(declaration);
+  if (!text) return tl::unexpected(text.error());
+  const auto resolved =
+      resolve_declared(*text, terms_of(declaration.group, *state, partners_.tuning != nullptr));
+  if (!resolved) return tl::unexpected(resolved.error());
+  state->declared = *resolved;
+  state->recipe = resolved->recipe;
+  state->one_lane = resolved->one_lane;
+  return {};
+}
+
+Status TensorRegistry::declare(Declaration& declaration) {
+  if (Status checked = check_rank(declaration); !checked) return checked;
+  if (Status described = describe(declaration); !described) return described;
+  MemberGroup& group = declaration.group;
+  const std::uint64_t id = declaration.state->id;
+  const auto found = group.tensors.find(id);
+  const Status settled =
+      found != group.tensors.end() ? match(declaration, found->second) : add(declaration);
+  if (!settled) return settled;
+  DeclaredTensor& tensor = group.tensors.at(id);
+  ++declaration.rank.declarations[declaration.name];
+  tensor.holders |= group.bit_of(declaration.rank);
+  auto reply = shm::make_packet<shm::TensorDeclaredPacket>(shm::PacketKind::tensor_declared,
+                                                           declaration.packet.header.request);
+  reply.tensor = id;
+  reply.next_sequence = 0;
+  reply.one_lane = tensor.state->declared.one_lane ? 1 : 0;
+  outlets_.answers.send(declaration.client.id, reply);
+  return {};
+}
+
+// Another rank has declared the tensor: both must say the same.
+Status TensorRegistry::match(const Declaration& declaration, const DeclaredTensor& tensor) const {
+  const TensorState& other = *tensor.state;
+  const TensorState& mine = *declaration.state;
+  const std::string& name = declaration.name;
+  if (other.name != name || tensor.holders == 0) {
+    return fail(Errc::already_exists, "the name " + name + " cannot be told from " + other.name +
+                                          "; choose another name");
+  }
+  if (other.dtype == mine.dtype && other.count == mine.count && other.role == mine.role &&
+      other.exempt == mine.exempt && same_state(other.declared, mine.declared)) {
+    return {};
+  }
+  const auto holder = static_cast<std::size_t>(std::countr_zero(tensor.holders));
+  return fail(Errc::mismatch,
+              name + ": rank " + std::to_string(declaration.group.ranks[holder].rank) + " says " +
+                  declaration_text(other) + ", rank " + std::to_string(declaration.rank.rank) +
+                  " says " + declaration_text(mine));
+}
+
+// The first of this node's ranks to declare it.
+Status TensorRegistry::add(Declaration& declaration) {
+  const std::uint32_t user = declaration.client.credentials.uid;
+  MemberGroup& group = declaration.group;
+  if (std::string problem = partners_.quotas.tensor_problem(user); !problem.empty()) {
+    return fail(Errc::quota_exceeded, std::move(problem));
+  }
+  DeclaredTensor tensor;
+  tensor.state = declaration.state;
+  const std::string key = KeptStates::key_of(user, declaration.client.job, declaration.name);
+  if (Status made = allocate(declaration, partners_.kept.bytes_of(key)); !made) return made;
+  if (tensor.state->declared.tuned) {
+    if (Status begun = partners_.tuning->begin(group, *tensor.state, declaration.packet.level,
+                                               declaration.replay);
+        !begun) {
+      return begun;
+    }
+  }
+  if (partners_.kept.adopt(group, key, tensor)) count_reset(group, *tensor.state);
+  TensorState* const state = tensor.state.get();
+  group.tensors.emplace(state->id, std::move(tensor));
+  outlets_.lanes.send_to_group(group, command::AddTensor{nullptr, state});
+  return {};
+}
+
+Status TensorRegistry::allocate(const Declaration& declaration, std::uint64_t freed) const {
+  TensorState& state = *declaration.state;
+  if (!state.declared.compresses()) return {};
+  const CodecState::Shape shape = codec_shape(declaration.group, state);
+  const std::uint64_t bytes = CodecState::bytes_of(state.declared.recipe, shape);
+  const std::uint32_t user = declaration.client.credentials.uid;
+  if (std::string problem = partners_.quotas.state_problem(user, freed, bytes); !problem.empty()) {
+    return fail(Errc::quota_exceeded, std::move(problem));
+  }
+  if (!state.codec.allocate(state.declared.recipe, shape)) {
+    return fail(Errc::out_of_memory, "no memory for the tensor's codec state");
+  }
+  return {};
+}
+
+std::string TensorRegistry::recipe_text(const TensorState& state) const {
+  std::string text = codec::canonical_text(state.declared.recipe);
+  if (partners_.tuning != nullptr && state.tuning) {
+    text += ": " + partners_.tuning->choice_text(state);
+  }
+  return text;
+}
+
+// ---- The end of a declaration -------------------------------------------------------------------
+
+void TensorRegistry::drop(MemberGroup& group, std::uint64_t id) {
+  if (group.removing) return;  // it goes with the group, which a lane may have let go already
+  DeclaredTensor& tensor = group.tensors.at(id);
+  outlets_.lanes.send_to_group(group, command::DropTensor{nullptr, tensor.state.get()});
+}
+
+void TensorRegistry::release(const Client& client, const shm::TensorReleasePacket& packet) {
+  MemberGroup* const group = partners_.groups.by_number(packet.group);
+  const MemberRank* const rank = group != nullptr ? group->rank_of_client(client.id) : nullptr;
+  const auto found = rank != nullptr ? group->tensors.find(packet.tensor)
+                                     : std::map<std::uint64_t, DeclaredTensor>::iterator{};
+  const std::uint64_t bit = rank != nullptr ? group->bit_of(*rank) : 0;
+  if (rank == nullptr || found == group->tensors.end() || (found->second.holders & bit) == 0) {
+    return outlets_.answers.done(client.id, packet.header.request, Errc::unknown_tensor,
+                                 "the tensor is not declared");
+  }
+  found->second.holders &= ~bit;
+  if (found->second.holders == 0) drop(*group, packet.tensor);
+  outlets_.answers.done(client.id, packet.header.request, Errc::ok, "");
+}
+
+void TensorRegistry::release_all(MemberGroup& group, const MemberRank& rank) {
+  const std::uint64_t bit = group.bit_of(rank);
+  for (auto& [id, tensor] : group.tensors) {
+    if ((tensor.holders & bit) == 0) continue;
+    tensor.holders &= ~bit;
+    if (tensor.holders == 0) drop(group, id);
+  }
+}
+
+void TensorRegistry::on_dropped(MemberGroup& group, std::uint64_t id) {
+  const auto tensor = group.tensors.find(id);
+  if (tensor == group.tensors.end() || ++tensor->second.dropped < group.lane_count) return;
+  if (partners_.tuning != nullptr) partners_.tuning->end(*tensor->second.state);
+  keep(group, tensor->second);
+  group.tensors.erase(tensor);
+}
+
+void TensorRegistry::forget_all(MemberGroup& group) {
+  for (auto& [id, tensor] : group.tensors) {
+    if (partners_.tuning != nullptr) partners_.tuning->end(*tensor.state);
+    keep(group, tensor);
+  }
+}
+
+void TensorRegistry::keep(const MemberGroup& group, DeclaredTensor& tensor) {
+  for (const auto& [number, other] : partners_.groups.all()) {
+    if (other->uid != group.uid || other->removing) continue;
+    for (auto& [id, next] : other->tensors) {
+      if (next.state == tensor.state || next.state->name != tensor.state->name ||
+          next.state->codec.empty() || !next.state_key.empty()) {
+        continue;
+      }
+      // It was declared again before the lanes had let go of this one, and has begun at zero.
+      next.state_key = std::move(tensor.state_key);
+      if (tensor.state->has_history()) count_reset(*other, *next.state);
+      return;
+    }
+  }
+  partners_.kept.keep(group, tensor);
+}
+
+void TensorRegistry::count_reset(const MemberGroup& group, TensorState& state) {
+  ++outlets_.counters->state_resets;
+  bump(state.resets, std::uint64_t{1});
+  log_about({.job = group.job, .group = short_uid(group.uid), .tensor = state.name},
+            spdlog::level::info,
+            "the codec state of {} was reset: not kept (state_ttl), another layout or memory, an "
+            "op in flight, or half imported",
+            state.name);
+}
+
+// ---- Statistics ---------------------------------------------------------------------------------
+
+void TensorRegistry::tell_stats(const Client& client, const shm::TensorReleasePacket& packet) {
+  MemberGroup* const group = partners_.groups.by_number(packet.group);
+  const bool member = group != nullptr && group->rank_of_client(client.id) != nullptr;
+  const TensorState* const state = member ? group->tensor(packet.tensor) : nullptr;
+  if (state == nullptr) {
+    return outlets_.answers.done(client.id, packet.header.request, Errc::unknown_tensor,
+                                 "the tensor is not declared");
+  }
+  const TensorTotals totals = total(*state);
+  auto reply = shm::make_packet<shm::TensorStatsPacket>(shm::PacketKind::tensor_stats_reply,
+                                                        packet.header.request);
+  reply.ops = totals.ops;
+  reply.bytes_raw = totals.bytes_raw;
+  reply.bytes_sent = totals.bytes_sent;
+  const double ratio = totals.residual_ratio();
+  std::memcpy(&reply.residual_ratio_bits, &ratio, sizeof(ratio));
+  reply.encode_ns = totals.encode_ns;
+  reply.queue_ns = totals.queue_ns;
+  reply.wire_ns = totals.wire_ns;
+  reply.decode_ns = totals.decode_ns;
+  reply.wait_ns = totals.wait_ns;
+  reply.raw_fallbacks = totals.raw_fallbacks;
+  reply.state_bytes = state->state_bytes();
+  std::strncpy(reply.recipe, recipe_text(*state).c_str(), sizeof(reply.recipe) - 1);
+  outlets_.answers.send(client.id, reply);
+}
+
+}  // namespace tern::daemon

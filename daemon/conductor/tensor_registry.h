@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "daemon/conductor/client.h"
+#include "daemon/conductor/conductor_settings.h"
+#include "daemon/conductor/groups.h"
+#include "daemon/conductor/kept_states.h"
+#include "daemon/conductor/outlets.h"
+#include "daemon/conductor/quotas.h"
+#include "daemon/conductor/refusals.h"
+#include "daemon/tuning/tuning.h"
+
+namespace tern::daemon {
+
+// The declarations of tensors: what ranks agree on, until the last lane has let go. It keeps codec
+// state between declarations.
+class TensorRegistry {
+ public:
+  // Other parts that a declaration concerns. They outlive the registry.
+  struct Partners {
+    Groups& groups;
+    const Quotas& quotas;
+    KeptStates& kept;
+    Refusals& refusals;
+    Tuning* tuning;  // null: `auto` is raw
+  };
+
+  // REQUIRES: the settings outlive this; a change of them is seen.
+  TensorRegistry(const ConductorSettings& settings, const Outlets& outlets,
+                 const Partners& partners)
+      : settings_(settings), outlets_(outlets), partners_(partners) {}
+
+  // ---- From clients
+  void declare(const Client& client, const shm::TensorDeclarePacket& packet);
+  void release(const Client& client, const shm::TensorReleasePacket& packet);
+  void tell_stats(const Client& client, const shm::TensorReleasePacket& packet);
+
+  // ---- From lanes
+  // A lane has let go of the tensor.
+  void on_dropped(MemberGroup& group, std::uint64_t id);
+  // The rank has left: what it alone has declared is released.
+  void release_all(MemberGroup& group, const MemberRank& rank);
+  // All lanes have let go of the group.
+  void forget_all(MemberGroup& group);
+
+  // With what the tuner has chosen at present.
+  std::string recipe_text(const TensorState& state) const;
+
+ private:
+  // One rank's declaration on its way.
+  struct Declaration {
+    const Client& client;
+    MemberGroup& group;
+    MemberRank& rank;
+    const shm::TensorDeclarePacket& packet;
+    std::string name;
+    std::string replay;  // the log of choices that the recipe names, or empty
+    std::shared_ptr<TensorState> state;
+  };
+
+  Status check_packet(const shm::TensorDeclarePacket& packet) const;
+  Status check_rank(const Declaration& declaration) const;
+  Status describe(Declaration& declaration) const;
+  Result<std::string> recipe_of(Declaration& declaration) const;
+  Status declare(Declaration& declaration);
+  Status match(const Declaration& declaration, const DeclaredTensor& other) const;
+  Status add(Declaration& declaration);
+  Status allocate(const Declaration& declaration, std::uint64_t freed) const;
+  void drop(MemberGroup& group, std::uint64_t id);
+  void keep(const MemberGroup& group, DeclaredTensor& tensor);
+  void count_reset(const MemberGroup& group, TensorState& state);
+
+  const ConductorSettings& settings_;
+  Outlets outlets_;
+  Partners partners_;
+};
+
+// The shape of a tensor's codec state on this node.
+CodecState::Shape codec_shape(const MemberGroup& group, const TensorState& state);
+
+}  // namespace tern::daemon

@@ -1,0 +1,134 @@
+#include "daemon/conductor/epochs.h"
+
+#include "daemon/membership/coordinator.h"
+#include "part_rig.h"
+
+namespace tern::daemon::conductor_test {
+namespace {
+
+class EpochsTest : public PartRig {
+ protected:
+  void SetUp() override {
+    const Client& client = greet(connect(1));
+    JoinRequest request;
+    request.packet =
+        shm::make_packet<shm::GroupJoinPacket>(shm::PacketKind::group_join, kJoinRequest);
+    const std::string text = format_group_id(id_);
+    std::memcpy(request.packet.id, text.c_str(), text.size() + 1);
+    request.packet.size = 2;
+    auto packet = request.packet;
+    ASSERT_TRUE(joins_.read(packet, request));
+    ASSERT_TRUE(joins_.add(client, request));
+    nonce_ = joins_.all().at(uid_).ranks.at(0).nonce;
+    mail("join");
+  }
+  // A list of two nodes, this one with rank 0.
+  nlohmann::json body() const {
+    return {{"epoch", 1},
+            {"size", 2},
+            {"incarnation", std::string(32, 'a')},
+            {"last_common_op", 0},
+            {"lanes", kLanes},
+            {"chunk_bytes", 16 << 10},
+            {"eager_bytes", 1 << 10},
+            {"max_ops", 16},
+            {"lossy_min", 1024},
+            {"op_timeout_ms", 1000},
+            {"verify", false},
+            {"seed", 0},
+            {"nodes",
+             {{{"id", node_text(self_)},
+               {"address", "here:7000"},
+               {"ranks", nlohmann::json::array({0})},
+               {"nonces", nlohmann::json::array({nonce_})}},
+              {{"id", node_text({8, 8})},
+               {"address", "there:7000"},
+               {"ranks", nlohmann::json::array({1})},
+               {"nonces", nlohmann::json::array({std::string(32, 'b')})}}}}};
+  }
+  nlohmann::json members(const nlohmann::json& body) const {
+    const std::string text = body.dump();
+    return {
+        {"t", "members"}, {"uid", uid_}, {"body", text}, {"hmac", members_proof(id_.secret, text)}};
+  }
+  Errc refusal() const {
+    const auto answer = answer_to(kJoinRequest);
+    return answer ? answer->status : Errc::ok;
+  }
+
+  static constexpr std::uint64_t kJoinRequest = 500;
+  const GroupId id_ = *mint_group_id("here", 7000);
+  const std::string uid_ = to_hex(id_.uid);
+  std::string nonce_;
+  Epochs epochs_{settings_, outlets_, {clients_, joins_, groups_, quotas_, nullptr}};
+};
+
+TEST_F(EpochsTest, AListOfMembersMakesAGroupOfTheJoins) {
+  EXPECT_TRUE(epochs_.on_message(kSelf, members(body())));
+  EXPECT_TRUE(joins_.all().empty());
+  ASSERT_EQ(groups_.all().size(), 1u);
+  const MemberGroup& group = *groups_.all().begin()->second;
+  EXPECT_EQ(group.uid, uid_);
+  EXPECT_EQ(group.node, 0u);
+  EXPECT_EQ(group.job, "job");
+  EXPECT_EQ(group.lanes.size(), kLanes);
+  EXPECT_EQ(refusal(), Errc::ok);
+}
+
+TEST_F(EpochsTest, AListThatIsNotProvenIsRefused) {
+  auto forged = members(body());
+  forged["hmac"] = std::string(64, '0');
+  EXPECT_TRUE(epochs_.on_message(kSelf, forged));
+  EXPECT_EQ(refusal(), Errc::rank_lost);
+  EXPECT_TRUE(groups_.all().empty());
+  EXPECT_EQ(counters_->bad_control_messages, 1u);
+  EXPECT_EQ(mail("ended").size(), 1u);
+}
+
+TEST_F(EpochsTest, AListThisNodeCannotWorkWithIsRefused) {
+  auto lanes = body();
+  lanes["lanes"] = kLanes + 1;
+  EXPECT_TRUE(epochs_.on_message(kSelf, members(lanes)));
+  EXPECT_EQ(refusal(), Errc::protocol_error);
+  EXPECT_TRUE(groups_.all().empty());
+}
+
+TEST_F(EpochsTest, AListOfAnEarlierJoinEndsTheEpochAndLeavesTheJoin) {
+  auto stale = body();
+  stale["nodes"][0]["nonces"] = nlohmann::json::array({std::string(32, 'c')});
+  EXPECT_TRUE(epochs_.on_message(kSelf, members(stale)));
+  EXPECT_EQ(joins_.all().size(), 1u);
+  const auto sent = mail("ended");
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0]["code"], static_cast<int>(Errc::rank_lost));
+}
+
+TEST_F(EpochsTest, TooManyLinksAreAQuotaOfThisNode) {
+  settings_.limits.max_links_per_user = 1;
+  EXPECT_TRUE(epochs_.on_message(kSelf, members(body())));
+  EXPECT_EQ(refusal(), Errc::quota_exceeded);
+  EXPECT_EQ(counters_->quota_refusals, 1u);
+}
+
+TEST_F(EpochsTest, StartAndEndAreTheCoordinatorsToSay) {
+  epochs_.on_message(kSelf, members(body()));
+  MemberGroup& group = *groups_.all().begin()->second;
+  const nlohmann::json start = {{"t", "start"}, {"uid", uid_}, {"epoch", 1}};
+  EXPECT_TRUE(epochs_.on_message(kSelf + 1, start));
+  EXPECT_FALSE(group.started);
+  EXPECT_TRUE(epochs_.on_message(kSelf, start));
+  EXPECT_TRUE(group.started);
+  EXPECT_TRUE(epochs_.on_message(kSelf, {{"t", "end"},
+                                         {"uid", uid_},
+                                         {"epoch", 1},
+                                         {"code", static_cast<int>(Errc::peer_lost)},
+                                         {"text", "lost"}}));
+  EXPECT_EQ(group.end_code, Errc::peer_lost);
+}
+
+TEST_F(EpochsTest, OtherMessagesAreNotForMembers) {
+  EXPECT_FALSE(epochs_.on_message(kSelf, {{"t", "proof"}}));
+}
+
+}  // namespace
+}  // namespace tern::daemon::conductor_test

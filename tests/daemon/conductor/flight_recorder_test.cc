@@ -1,0 +1,94 @@
+#include "daemon/conductor/flight_recorder.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "part_rig.h"
+
+namespace tern::daemon::conductor_test {
+namespace {
+
+class FlightRecorderTest : public PartRig {
+ protected:
+  void SetUp() override {
+    settings_.flight_directory = ::testing::TempDir() + "flights-" + std::to_string(::getpid());
+    std::filesystem::create_directory(settings_.flight_directory);
+    greet(connect(1));
+    group_ = &add_group({1});
+  }
+  void TearDown() override { std::filesystem::remove_all(settings_.flight_directory); }
+
+  static event::OpEnded ended(std::uint64_t sequence, Errc code) {
+    event::OpEnded event;
+    event.record.sequence = sequence;
+    event.code = code;
+    event.text = Sentence(code == Errc::ok ? "" : "it failed");
+    return event;
+  }
+  std::string path() const {
+    return settings_.flight_directory + "/flight-" + group_->uid.substr(0, 8) + "-1.json";
+  }
+  bool is_written() const { return std::filesystem::exists(path()); }
+  nlohmann::json written() const {
+    std::ifstream file(path());
+    return nlohmann::json::parse(file);
+  }
+
+  MemberGroup* group_ = nullptr;
+};
+
+TEST_F(FlightRecorderTest, WritesNothingWhileAllGoesWell) {
+  flights_.record(*group_, ended(1, Errc::ok));
+  flights_.write_if_due(*group_);
+  flights_.close(*group_);
+  EXPECT_FALSE(is_written());
+}
+
+TEST_F(FlightRecorderTest, WritesTheLastOpsWhenOneHasFailed) {
+  for (std::uint64_t i = 0; i < FlightRecorder::kFlights; ++i) {
+    flights_.record(*group_, ended(i, Errc::ok));
+  }
+  flights_.record(*group_, ended(999, Errc::timeout));
+  flights_.write_if_due(*group_);
+  ASSERT_TRUE(is_written());
+  const auto ops = written()["ops"];
+  ASSERT_EQ(ops.size(), FlightRecorder::kFlights);
+  EXPECT_EQ(ops.front()["op"], 1);
+  EXPECT_EQ(ops.back()["op"], 999);
+  EXPECT_EQ(ops.back()["status"], errc_name(Errc::timeout));
+  EXPECT_EQ(ops.back()["text"], "it failed");
+}
+
+TEST_F(FlightRecorderTest, AStormOfFailuresIsOneFileASecond) {
+  flights_.record(*group_, ended(1, Errc::timeout));
+  flights_.write_if_due(*group_);
+  std::filesystem::remove(path());
+  flights_.record(*group_, ended(2, Errc::timeout));
+  flights_.write_if_due(*group_);
+  EXPECT_FALSE(is_written());
+  clock_.advance_ns(kSecond);
+  flights_.write_if_due(*group_);
+  EXPECT_TRUE(is_written());
+}
+
+TEST_F(FlightRecorderTest, AGroupThatFailedIsWrittenAtItsRemovalAtTheLatest) {
+  flights_.record(*group_, ended(1, Errc::ok));
+  groups_.end(*group_, Errc::peer_lost, "a peer was lost", false);
+  flights_.close(*group_);
+  ASSERT_TRUE(is_written());
+  EXPECT_EQ(written()["error"], "a peer was lost");
+}
+
+TEST_F(FlightRecorderTest, WithoutADirectoryNothingIsWritten) {
+  const std::string before = path();
+  settings_.flight_directory.clear();
+  flights_.record(*group_, ended(1, Errc::timeout));
+  flights_.write_if_due(*group_);
+  EXPECT_FALSE(std::filesystem::exists(before));
+  settings_.flight_directory = std::filesystem::path(before).parent_path().string();
+}
+
+}  // namespace
+}  // namespace tern::daemon::conductor_test

@@ -1,0 +1,124 @@
+#include "daemon/conductor/groups.h"
+
+#include "part_rig.h"
+
+namespace tern::daemon::conductor_test {
+namespace {
+
+class GroupsTest : public PartRig {
+ protected:
+  void SetUp() override {
+    greet(connect(1));
+    greet(connect(2));
+    group_ = &add_group({1, 2});
+    take_all();
+  }
+  void take_all() {
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane) commands_of(lane);
+  }
+  template <typename Kind>
+  std::size_t count_of(std::uint32_t lane) {
+    std::size_t count = 0;
+    for (const Command& command : commands_of(lane)) {
+      count += std::holds_alternative<Kind>(command) ? 1 : 0;
+    }
+    return count;
+  }
+
+  MemberGroup* group_ = nullptr;
+};
+
+TEST_F(GroupsTest, AreFoundByNumberEpochAndLane) {
+  EXPECT_EQ(groups_.by_number(group_->number), group_);
+  EXPECT_EQ(groups_.by_epoch(group_->uid, 1), group_);
+  EXPECT_EQ(groups_.by_epoch(group_->uid, 2), nullptr);
+  EXPECT_EQ(groups_.of_lane(group_->lanes[1].get()), group_);
+  EXPECT_TRUE(groups_.has_member(2));
+  EXPECT_FALSE(groups_.has_member(3));
+  groups_.forget(*group_);
+  EXPECT_TRUE(groups_.all().empty());
+}
+
+TEST_F(GroupsTest, AreReadyWhenAllLanesAre) {
+  groups_.on_ready(*group_);
+  EXPECT_TRUE(mail("ready").empty());
+  groups_.on_ready(*group_);
+  EXPECT_EQ(mail("ready").size(), 1u);
+}
+
+TEST_F(GroupsTest, AStartTellsEveryRankOnce) {
+  groups_.start(*group_);
+  groups_.start(*group_);
+  for (const std::uint64_t request : {101u, 102u}) {
+    ASSERT_TRUE(answer_to(request));
+    EXPECT_EQ(answer_to(request)->kind, shm::PacketKind::group_joined);
+  }
+  EXPECT_EQ(
+      std::count_if(port_.told.begin(), port_.told.end(),
+                    [](const Told& told) { return told.kind == shm::PacketKind::group_joined; }),
+      2);
+}
+
+TEST_F(GroupsTest, ThatDoNotStartInTimeEnd) {
+  EXPECT_EQ(groups_.next_deadline_ns(), clock_.now_ns() + kSecond);
+  groups_.end_late_starts();
+  EXPECT_FALSE(group_->ended);
+  clock_.advance_ns(kSecond);
+  groups_.end_late_starts();
+  EXPECT_TRUE(group_->ended);
+  EXPECT_EQ(group_->end_code, Errc::timeout);
+  // Nobody has a handle to a group that has not started.
+  EXPECT_EQ(answer_to(101)->status, Errc::timeout);
+  EXPECT_TRUE(group_->removing);
+}
+
+TEST_F(GroupsTest, AnEndIsToldToCoordinatorAndLanesOnce) {
+  groups_.start(*group_);
+  groups_.end(*group_, Errc::peer_lost, "a peer was lost", true);
+  groups_.end(*group_, Errc::timeout, "again", true);
+  const auto sent = mail("ended");
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0]["text"], "a peer was lost");
+  EXPECT_EQ(count_of<command::EndGroup>(0), 1u);
+  EXPECT_EQ(counters_->groups_ended, 1u);
+  // The ranks still have their handles.
+  EXPECT_FALSE(group_->removing);
+}
+
+TEST_F(GroupsTest, ARankThatLeavesIsAnsweredWhenItsMemoryIsReleased) {
+  groups_.start(*group_);
+  auto packet = shm::make_packet<shm::GroupLeavePacket>(shm::PacketKind::group_leave, 60);
+  packet.group = group_->number;
+  groups_.on_leave(1, packet);
+  EXPECT_EQ(count_of<command::RankLeft>(1), 1u);
+  EXPECT_FALSE(answer_to(60));
+  packet.header.request = 61;
+  groups_.on_leave(1, packet);
+  EXPECT_EQ(answer_to(61)->status, Errc::unknown_group);
+  groups_.rank_released(group_->ranks[0]);
+  EXPECT_EQ(answer_to(60)->status, Errc::ok);
+  groups_.tell_left(*group_, group_->ranks[0]);
+  EXPECT_EQ(mail("left").size(), 1u);
+}
+
+TEST_F(GroupsTest, AClientThatIsGoneEndsThem) {
+  groups_.start(*group_);
+  groups_.lose_client(2, "its process ended");
+  EXPECT_EQ(group_->end_code, Errc::rank_lost);
+  EXPECT_EQ(group_->end_text, "lost rank 1 on node 0 (here:7000, ranks 0,1): its process ended");
+  EXPECT_TRUE(group_->ranks[1].left);
+  EXPECT_FALSE(group_->removing);
+  groups_.lose_client(1, "its process ended");
+  EXPECT_TRUE(group_->removing);
+}
+
+TEST_F(GroupsTest, ACoordinatorThatIsLostIsNotTold) {
+  group_->coordinator = 5;
+  groups_.lose_coordinator(4, "it broke");
+  EXPECT_FALSE(group_->ended);
+  groups_.lose_coordinator(5, "it broke");
+  EXPECT_EQ(group_->end_code, Errc::peer_lost);
+}
+
+}  // namespace
+}  // namespace tern::daemon::conductor_test

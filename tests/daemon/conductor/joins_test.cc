@@ -1,0 +1,155 @@
+#include "daemon/conductor/joins.h"
+
+#include "part_rig.h"
+
+namespace tern::daemon::conductor_test {
+namespace {
+
+class JoinsTest : public PartRig {
+ protected:
+  shm::GroupJoinPacket packet_of(const GroupId& id, std::int32_t rank) {
+    auto packet = shm::make_packet<shm::GroupJoinPacket>(shm::PacketKind::group_join, ++request_);
+    const std::string text = format_group_id(id);
+    std::memcpy(packet.id, text.c_str(), text.size() + 1);
+    packet.rank = rank;
+    packet.size = 4;
+    packet.timeout_ms = 1000;
+    return packet;
+  }
+  bool join(const Client& client, std::int32_t rank) {
+    JoinRequest request;
+    EXPECT_TRUE(joins_.read(packet_of(id_, rank), request));
+    return joins_.add(client, request);
+  }
+  nlohmann::json about(std::uint32_t rank, const nlohmann::json& more) {
+    nlohmann::json message = {{"uid", to_hex(id_.uid)},
+                              {"rank", rank},
+                              {"nonce", joins_.all().at(to_hex(id_.uid)).ranks.at(rank).nonce}};
+    message.update(more);
+    return message;
+  }
+  Errc refusal() const { return answer_to(request_)->status; }
+
+  const GroupId id_ = *mint_group_id("here", 7000);
+  std::uint64_t request_ = 40;
+};
+
+TEST_F(JoinsTest, AreSentToTheCoordinator) {
+  ASSERT_TRUE(join(connect(1), 2));
+  const auto sent = mail("join");
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0]["rank"], 2);
+  EXPECT_EQ(sent[0]["size"], 4);
+  EXPECT_EQ(sent[0]["lanes"], kLanes);
+  EXPECT_EQ(counters_->joins, 1u);
+}
+
+TEST_F(JoinsTest, ThatCannotBeReadSayWhy) {
+  JoinRequest request;
+  auto packet = packet_of(id_, 0);
+  std::memset(packet.id, 'x', sizeof(packet.id));
+  EXPECT_FALSE(joins_.read(packet, request));
+  EXPECT_TRUE(request.uid.empty());
+  const Status outside = joins_.read(packet_of(id_, 4), request);
+  ASSERT_FALSE(outside);
+  EXPECT_EQ(outside.error().code, Errc::invalid_argument);
+  EXPECT_EQ(request.uid, to_hex(id_.uid));
+}
+
+TEST_F(JoinsTest, OfATakenRankAnotherSecretOrTheSameProcessAreRefused) {
+  const Client& first = connect(1);
+  const Client& second = connect(2);
+  ASSERT_TRUE(join(first, 0));
+  EXPECT_FALSE(join(second, 0));
+  EXPECT_EQ(refusal(), Errc::rank_taken);
+  EXPECT_FALSE(join(first, 1));
+  EXPECT_EQ(refusal(), Errc::invalid_argument);
+  GroupId forged = id_;
+  forged.secret[0] ^= std::byte{1};
+  JoinRequest request;
+  ASSERT_TRUE(joins_.read(packet_of(forged, 1), request));
+  EXPECT_FALSE(joins_.add(second, request));
+  EXPECT_EQ(refusal(), Errc::bad_secret);
+  EXPECT_EQ(counters_->joins_refused, 3u);
+}
+
+TEST_F(JoinsTest, AChallengeIsAnsweredWithAProof) {
+  ASSERT_TRUE(join(connect(1), 0));
+  joins_.on_answer(kSelf, "challenge", about(0, {{"challenge", "c"}}));
+  const auto sent = mail("proof");
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0]["hmac"].get<std::string>().size(), 64u);
+}
+
+TEST_F(JoinsTest, AnAnswerToAnEarlierJoinIsNotMeant) {
+  ASSERT_TRUE(join(connect(1), 0));
+  auto stale = about(0, {{"code", static_cast<int>(Errc::wrong_size)}, {"text", "no"}});
+  stale["nonce"] = std::string(32, '0');
+  joins_.on_answer(kSelf, "refused", stale);
+  EXPECT_EQ(joins_.all().size(), 1u);
+  joins_.on_answer(kSelf + 1, "refused", about(0, {{"code", 1}, {"text", "no"}}));
+  EXPECT_EQ(joins_.all().size(), 1u);
+}
+
+TEST_F(JoinsTest, ARefusalReachesTheClient) {
+  ASSERT_TRUE(join(connect(1), 0));
+  joins_.on_answer(
+      kSelf, "refused",
+      about(0, {{"code", static_cast<int>(Errc::wrong_size)}, {"text", "another size"}}));
+  EXPECT_EQ(refusal(), Errc::wrong_size);
+  EXPECT_TRUE(joins_.all().empty());
+  EXPECT_TRUE(joins_.take_failed());
+  EXPECT_FALSE(joins_.take_failed());
+}
+
+TEST_F(JoinsTest, ALateJoinWaitsForTheCoordinatorsLastWord) {
+  ASSERT_TRUE(join(connect(1), 0));
+  joins_.on_answer(kSelf, "challenge", about(0, {{"challenge", "c"}}));
+  joins_.on_waiting(kSelf, {{"uid", to_hex(id_.uid)}, {"missing", {1u, 3u}}});
+  mail("proof");
+  clock_.advance_ns(kSecond);
+  joins_.expire();
+  EXPECT_EQ(mail("withdraw").size(), 1u);
+  EXPECT_FALSE(answer_to(request_));
+  joins_.on_answer(kSelf, "withdrawn", about(0, nlohmann::json::object()));
+  EXPECT_EQ(refusal(), Errc::timeout);
+  EXPECT_EQ(answer_to(request_)->text, "waited for rank 1,3");
+  EXPECT_TRUE(joins_.all().empty());
+}
+
+TEST_F(JoinsTest, WithoutALastWordALateJoinIsRefusedAllTheSame) {
+  ASSERT_TRUE(join(connect(1), 0));
+  clock_.advance_ns(kSecond);
+  joins_.expire();
+  EXPECT_FALSE(answer_to(request_));
+  clock_.advance_ns(joins_.next_deadline_ns() - clock_.now_ns());
+  joins_.expire();
+  EXPECT_EQ(refusal(), Errc::unknown_group);
+}
+
+TEST_F(JoinsTest, OfAClientThatIsGoneAreWithdrawn) {
+  ASSERT_TRUE(join(connect(1), 0));
+  ASSERT_TRUE(join(connect(2), 1));
+  joins_.drop_client(1);
+  const auto sent = mail("withdraw");
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0]["rank"], 0);
+  EXPECT_EQ(joins_.all().at(to_hex(id_.uid)).ranks.size(), 1u);
+}
+
+TEST_F(JoinsTest, ALinkThatHasWorkedIsOpenedAgainAndOneThatHasNotRefusesAll) {
+  const GroupId far = *mint_group_id("there", 7000);
+  JoinRequest request;
+  ASSERT_TRUE(joins_.read(packet_of(far, 0), request));
+  ASSERT_TRUE(joins_.add(connect(1), request));
+  const LinkRef first = joins_.all().begin()->second.coordinator;
+  joins_.on_link_lost(first, true, Errc::ok, "it broke");
+  ASSERT_EQ(joins_.all().size(), 1u);
+  const LinkRef second = joins_.all().begin()->second.coordinator;
+  joins_.on_link_lost(second, false, Errc::ok, "nobody listens");
+  EXPECT_EQ(refusal(), Errc::unreachable);
+  EXPECT_TRUE(joins_.all().empty());
+}
+
+}  // namespace
+}  // namespace tern::daemon::conductor_test

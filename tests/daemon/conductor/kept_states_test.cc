@@ -1,0 +1,121 @@
+#include "daemon/conductor/kept_states.h"
+
+#include <gtest/gtest.h>
+
+namespace tern::daemon {
+namespace {
+
+class KeptStatesTest : public ::testing::Test {
+ protected:
+  KeptStatesTest() {
+    group_.uid = "0123456789abcdef";
+    group_.uid_of_user = 1000;
+    settings_.tensors.state_ttl_ns = 1'000;
+  }
+  // A tensor with error feedback in which an op has left something.
+  DeclaredTensor tensor(std::uint64_t count = 100) {
+    DeclaredTensor made;
+    made.state = std::make_shared<TensorState>();
+    made.state->name = "w";
+    codec::Recipe recipe;
+    EXPECT_TRUE(codec::parse_recipe_quick("ef(3lc:s=1)", recipe));
+    EXPECT_TRUE(
+        made.state->codec.allocate(recipe, {.count = count, .chunk_elements = 64, .nodes = 2}));
+    return made;
+  }
+  DeclaredTensor used_tensor() {
+    DeclaredTensor made = tensor();
+    made.state->lanes[0].state_touched = true;
+    made.state->codec.sender(0)[3] = 1.5f;
+    return made;
+  }
+
+  ManualClock clock_;
+  ConductorSettings settings_;
+  MemberGroup group_;
+  KeptStates kept_{settings_, clock_};
+  const std::string key_ = KeptStates::key_of(1000, "job", "w");
+};
+
+TEST_F(KeptStatesTest, TheNextDeclarationTakesThemOver) {
+  DeclaredTensor first = used_tensor();
+  EXPECT_FALSE(kept_.adopt(group_, key_, first));
+  EXPECT_EQ(first.state_key, key_);
+  kept_.keep(group_, first);
+  EXPECT_EQ(kept_.bytes_of(key_), first.state->state_bytes());
+  EXPECT_EQ(kept_.bytes_of_user(1000), first.state->state_bytes());
+  EXPECT_EQ(kept_.bytes_of_user(1001), 0u);
+  DeclaredTensor second = tensor();
+  EXPECT_FALSE(kept_.adopt(group_, key_, second));
+  EXPECT_EQ(second.state->codec.sender(0)[3], 1.5f);
+  EXPECT_EQ(kept_.bytes_of(key_), 0u);
+}
+
+TEST_F(KeptStatesTest, OfAnotherLayoutAreAReset) {
+  DeclaredTensor first = used_tensor();
+  kept_.adopt(group_, key_, first);
+  kept_.keep(group_, first);
+  DeclaredTensor larger = tensor(200);
+  EXPECT_TRUE(kept_.adopt(group_, key_, larger));
+}
+
+TEST_F(KeptStatesTest, ThatAreInDoubtAreAReset) {
+  DeclaredTensor first = used_tensor();
+  kept_.adopt(group_, key_, first);
+  first.state->doubtful = true;
+  kept_.keep(group_, first);
+  DeclaredTensor second = tensor();
+  EXPECT_TRUE(kept_.adopt(group_, key_, second));
+  EXPECT_EQ(second.state->codec.sender(0)[3], 0.0f);
+}
+
+TEST_F(KeptStatesTest, OneDeclarationAtATimeHasTheKey) {
+  DeclaredTensor first = tensor(), second = tensor();
+  EXPECT_FALSE(kept_.adopt(group_, key_, first));
+  EXPECT_FALSE(kept_.adopt(group_, key_, second));
+  EXPECT_TRUE(second.state_key.empty());
+  kept_.keep(group_, first);
+  DeclaredTensor third = tensor();
+  EXPECT_FALSE(kept_.adopt(group_, key_, third));
+  EXPECT_EQ(third.state_key, key_);
+}
+
+TEST_F(KeptStatesTest, ThatExpireAreLostAndKnownToBe) {
+  DeclaredTensor first = used_tensor();
+  kept_.adopt(group_, key_, first);
+  kept_.keep(group_, first);
+  kept_.expire(clock_.now_ns() + 999);
+  EXPECT_NE(kept_.bytes_of(key_), 0u);
+  kept_.expire(clock_.now_ns() + 1'000);
+  EXPECT_EQ(kept_.bytes_of(key_), 0u);
+  DeclaredTensor second = tensor(), third = tensor();
+  EXPECT_TRUE(kept_.adopt(group_, key_, second));
+  // It is told once.
+  kept_.keep(group_, second);
+  EXPECT_FALSE(kept_.adopt(group_, key_, third));
+}
+
+TEST_F(KeptStatesTest, WithoutATimeToLiveNothingIsKept) {
+  settings_.tensors.state_ttl_ns = 0;
+  DeclaredTensor first = used_tensor();
+  kept_.adopt(group_, key_, first);
+  kept_.keep(group_, first);
+  EXPECT_EQ(kept_.bytes_of(key_), 0u);
+  MemberGroup other;
+  other.uid = "another";
+  other.uid_of_user = 1000;
+  DeclaredTensor elsewhere = tensor(), here = tensor();
+  EXPECT_FALSE(kept_.adopt(other, key_, elsewhere));
+  EXPECT_TRUE(kept_.adopt(group_, key_, here));
+}
+
+TEST_F(KeptStatesTest, WhatHasNoHistoryIsNotMissed) {
+  settings_.tensors.state_ttl_ns = 0;
+  DeclaredTensor first = tensor(), second = tensor();
+  kept_.adopt(group_, key_, first);
+  kept_.keep(group_, first);
+  EXPECT_FALSE(kept_.adopt(group_, key_, second));
+}
+
+}  // namespace
+}  // namespace tern::daemon

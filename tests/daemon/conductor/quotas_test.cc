@@ -1,0 +1,105 @@
+#include "daemon/conductor/quotas.h"
+
+#include "part_rig.h"
+
+namespace tern::daemon::conductor_test {
+namespace {
+
+constexpr std::uint32_t kAlice = 1001, kBob = 1002;
+
+class QuotasTest : public PartRig {
+ protected:
+  static bool has(const std::string& problem, const char* setting) {
+    return problem.find(setting) != std::string::npos;
+  }
+};
+
+TEST_F(QuotasTest, ThereIsNoProblemOnAnIdleDaemon) {
+  EXPECT_EQ(quotas_.connection_problem(kAlice), "");
+  EXPECT_EQ(quotas_.hello_problem(connect(1, kAlice), 4096), "");
+  EXPECT_EQ(quotas_.join_problem(kAlice, "uid"), "");
+  EXPECT_EQ(quotas_.tensor_problem(kAlice), "");
+  EXPECT_EQ(quotas_.state_problem(kAlice, 0, 4096), "");
+}
+
+TEST_F(QuotasTest, SilentConnectionsCountForTheirUser) {
+  settings_.limits.max_clients_per_user = 2;
+  connect(1, kAlice);
+  connect(2, kAlice);
+  EXPECT_TRUE(has(quotas_.connection_problem(kAlice), "max_clients_per_user = 2"));
+  EXPECT_EQ(quotas_.connection_problem(kBob), "");
+  greet(*clients_.find(1));
+  EXPECT_EQ(quotas_.connection_problem(kAlice), "");
+}
+
+TEST_F(QuotasTest, ClientsAndArenasCountOnceTheyHaveSaidHello) {
+  settings_.limits.max_clients_per_user = 2;
+  settings_.limits.max_arena_bytes = 100'000;
+  greet(connect(1, kAlice), 65'536);
+  const Client& second = connect(2, kAlice);
+  EXPECT_EQ(quotas_.hello_problem(second, 30'000), "");
+  EXPECT_TRUE(has(quotas_.hello_problem(second, 65'536), "max_arena_bytes"));
+  EXPECT_TRUE(has(quotas_.hello_problem(second, 0), "max_arena_bytes"));
+  settings_.limits.max_clients = 1;
+  EXPECT_TRUE(has(quotas_.hello_problem(second, 4096), "max_clients = 1"));
+}
+
+TEST_F(QuotasTest, GroupsAndTheirOpsCountForEachUser) {
+  greet(connect(1, kAlice));
+  add_group({1});
+  settings_.limits.max_groups_per_user = 1;
+  EXPECT_TRUE(has(quotas_.join_problem(kAlice, "uid"), "max_groups_per_user = 1"));
+  EXPECT_EQ(quotas_.join_problem(kBob, "uid"), "");
+  settings_.limits.max_groups_per_user = 2;
+  settings_.limits.max_ops_in_flight_per_user = 16 + settings_.ops.max_ops_in_flight - 1;
+  EXPECT_TRUE(has(quotas_.join_problem(kAlice, "uid"), "max_ops_in_flight_per_user"));
+  settings_.limits.max_groups = 1;
+  EXPECT_TRUE(has(quotas_.join_problem(kBob, "uid"), "max_groups = 1"));
+}
+
+TEST_F(QuotasTest, AnEpochThatHasEndedMakesRoomForItsSuccessor) {
+  greet(connect(1, kAlice));
+  MemberGroup& group = add_group({1});
+  settings_.limits.max_groups_per_user = 1;
+  group.ended = true;
+  EXPECT_EQ(quotas_.join_problem(kAlice, group.uid), "");
+  EXPECT_TRUE(has(quotas_.join_problem(kAlice, "another"), "max_groups_per_user"));
+}
+
+TEST_F(QuotasTest, TensorsOfAGroupCountForItsUsersAlone) {
+  greet(connect(1, kAlice));
+  MemberGroup& group = add_group({1});
+  DeclaredTensor tensor;
+  tensor.state = std::make_shared<TensorState>();
+  group.tensors[1] = tensor;
+  settings_.limits.max_tensors_per_user = 1;
+  EXPECT_TRUE(has(quotas_.tensor_problem(kAlice), "max_tensors_per_user = 1"));
+  EXPECT_EQ(quotas_.tensor_problem(kBob), "");
+  settings_.limits.max_tensors = 1;
+  EXPECT_TRUE(has(quotas_.tensor_problem(kBob), "max_tensors = 1"));
+}
+
+TEST_F(QuotasTest, WhatIsFreedMakesRoomForCodecState) {
+  settings_.limits.max_state_bytes = 1000;
+  EXPECT_TRUE(has(quotas_.state_problem(kAlice, 0, 1001), "max_state_bytes = 1000"));
+  EXPECT_EQ(quotas_.state_problem(kAlice, 0, 1000), "");
+}
+
+TEST_F(QuotasTest, LinksOfAnEpochCountForTheUsersWhoJoin) {
+  greet(connect(1, kAlice));
+  add_group({1});  // one peer on each of two lanes
+  JoinSet set;
+  set.id = *mint_group_id("here", 7000);
+  set.ranks[0].user = kAlice;
+  MemberList list;
+  list.lanes = 2;
+  list.nodes.resize(3);
+  settings_.limits.max_links_per_user = 6;
+  EXPECT_EQ(quotas_.link_problem(set, list), "");
+  settings_.limits.max_links_per_user = 5;
+  EXPECT_EQ(quotas_.link_problem(set, list),
+            "user 1001 has 2 links, and 4 more exceed max_links_per_user = 5");
+}
+
+}  // namespace
+}  // namespace tern::daemon::conductor_test

@@ -1,0 +1,187 @@
+#include "daemon/conductor/tensor_registry.h"
+
+#include "part_rig.h"
+
+namespace tern::daemon::conductor_test {
+namespace {
+
+class TensorRegistryTest : public PartRig {
+ protected:
+  void SetUp() override {
+    greet(connect(1));
+    greet(connect(2));
+    group_ = &add_group({1, 2});
+    take_all();
+  }
+  void take_all() {
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane) commands_of(lane);
+  }
+  shm::TensorDeclarePacket packet(const char* name) {
+    auto made =
+        shm::make_packet<shm::TensorDeclarePacket>(shm::PacketKind::tensor_declare, ++request_);
+    made.group = group_->number;
+    made.count = 1000;
+    made.dtype = static_cast<std::uint8_t>(DType::f32);
+    made.role = static_cast<std::uint8_t>(Role::gradient);
+    std::strcpy(made.name, name);
+    std::strcpy(made.recipe, "ef(3lc:s=1)");
+    return made;
+  }
+  // What the client was told: ok, or the error.
+  Errc declare(std::uint64_t client, const shm::TensorDeclarePacket& packet) {
+    tensors_.declare(clients_.at(client), packet);
+    const auto answer = answer_to(packet.header.request);
+    EXPECT_TRUE(answer);
+    if (answer->kind == shm::PacketKind::tensor_declared) return Errc::ok;
+    text_ = answer->text;
+    return answer->status;
+  }
+  Errc declare(std::uint64_t client, const char* name) { return declare(client, packet(name)); }
+  void release(std::uint64_t client, std::uint64_t tensor) {
+    auto made =
+        shm::make_packet<shm::TensorReleasePacket>(shm::PacketKind::tensor_release, ++request_);
+    made.group = group_->number;
+    made.tensor = tensor;
+    tensors_.release(clients_.at(client), made);
+  }
+  std::size_t drops_of(std::uint32_t lane) {
+    std::size_t count = 0;
+    for (const Command& command : commands_of(lane)) {
+      count += std::holds_alternative<command::DropTensor>(command) ? 1 : 0;
+    }
+    return count;
+  }
+  const DeclaredTensor& only() const { return group_->tensors.begin()->second; }
+
+  MemberGroup* group_ = nullptr;
+  TensorRegistry tensors_{settings_, outlets_, {groups_, quotas_, kept_, refusals_, nullptr}};
+  std::uint64_t request_ = 200;
+  std::string text_;
+};
+
+TEST_F(TensorRegistryTest, LanesHearOfATensorOnce) {
+  EXPECT_EQ(declare(1, "w"), Errc::ok);
+  EXPECT_EQ(declare(2, "w"), Errc::ok);
+  ASSERT_EQ(group_->tensors.size(), 1u);
+  EXPECT_EQ(only().holders, 0b11u);
+  EXPECT_TRUE(only().state->declared.lossy);
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+    const auto taken = commands_of(lane);
+    ASSERT_EQ(taken.size(), 1u);
+    EXPECT_EQ(std::get<command::AddTensor>(taken[0]).tensor, only().state.get());
+  }
+}
+
+TEST_F(TensorRegistryTest, RanksMustAgree) {
+  ASSERT_EQ(declare(1, "w"), Errc::ok);
+  auto other = packet("w");
+  other.count = 999;
+  EXPECT_EQ(declare(2, other), Errc::mismatch);
+  EXPECT_EQ(text_,
+            "w: rank 0 says 1000 f32 (gradient, recipe ef(3lc:s=1)), rank 1 says 999 f32 "
+            "(gradient, recipe ef(3lc:s=1))");
+  auto memory = packet("w");
+  std::strcpy(memory.recipe, "none(3lc:s=1)");
+  EXPECT_EQ(declare(2, memory), Errc::mismatch);
+  auto sparser = packet("w");
+  std::strcpy(sparser.recipe, "ef(3lc:s=1.5)");
+  EXPECT_EQ(declare(2, sparser), Errc::ok);
+}
+
+TEST_F(TensorRegistryTest, MalformedPacketsAreRefused) {
+  auto nameless = packet("");
+  EXPECT_EQ(declare(1, nameless), Errc::invalid_argument);
+  auto endless = packet("w");
+  std::memset(endless.recipe, 'r', sizeof(endless.recipe));
+  EXPECT_EQ(declare(1, endless), Errc::invalid_argument);
+  auto level = packet("w");
+  std::strcpy(level.level, "reckless");
+  EXPECT_EQ(declare(1, level), Errc::invalid_argument);
+  auto dtype = packet("w");
+  dtype.dtype = 200;
+  EXPECT_EQ(declare(1, dtype), Errc::invalid_argument);
+  auto role = packet("w");
+  role.role = 99;
+  EXPECT_EQ(declare(1, role), Errc::invalid_argument);
+  auto empty = packet("w");
+  empty.count = 0;
+  EXPECT_EQ(declare(1, empty), Errc::invalid_argument);
+  auto recipe = packet("w");
+  std::strcpy(recipe.recipe, "3lx");
+  EXPECT_EQ(declare(1, recipe), Errc::bad_recipe);
+  EXPECT_TRUE(group_->tensors.empty());
+  EXPECT_EQ(counters_->declarations_refused, 7u);
+}
+
+TEST_F(TensorRegistryTest, StrangersToTheGroupAreRefused) {
+  greet(connect(3));
+  EXPECT_EQ(declare(3, "w"), Errc::unknown_group);
+}
+
+TEST_F(TensorRegistryTest, ANameIsDeclaredOnceByEachRankAtATime) {
+  ASSERT_EQ(declare(1, "w"), Errc::ok);
+  EXPECT_EQ(declare(1, "w"), Errc::already_exists);
+}
+
+TEST_F(TensorRegistryTest, ANameThatIsDeclaredAgainIsAnotherTensorWithTheSameOwners) {
+  ASSERT_EQ(declare(1, "w"), Errc::ok);
+  const std::uint64_t first = only().state->id;
+  release(1, first);
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+    EXPECT_EQ(drops_of(lane), 1u);
+    tensors_.on_dropped(*group_, first);
+  }
+  EXPECT_TRUE(group_->tensors.empty());
+  ASSERT_EQ(declare(1, "w"), Errc::ok);
+  EXPECT_NE(only().state->id, first);
+  EXPECT_EQ(only().state->id & shm::kSpreadMask, first & shm::kSpreadMask);
+}
+
+TEST_F(TensorRegistryTest, TheLastHolderReleasesTheTensor) {
+  ASSERT_EQ(declare(1, "w"), Errc::ok);
+  ASSERT_EQ(declare(2, "w"), Errc::ok);
+  take_all();
+  tensors_.release_all(*group_, group_->ranks[0]);
+  EXPECT_EQ(drops_of(0), 0u);
+  tensors_.release_all(*group_, group_->ranks[1]);
+  EXPECT_EQ(drops_of(0), 1u);
+}
+
+TEST_F(TensorRegistryTest, LimitsAreOfNamesTensorsAndState) {
+  settings_.limits.max_tensors_per_user = 1;
+  ASSERT_EQ(declare(1, "w"), Errc::ok);
+  EXPECT_EQ(declare(1, "v"), Errc::quota_exceeded);
+  EXPECT_NE(text_.find("names"), std::string::npos);
+  EXPECT_EQ(declare(2, "v"), Errc::quota_exceeded);
+  settings_.limits.max_tensors_per_user = 10;
+  settings_.limits.max_state_bytes = 1;
+  EXPECT_EQ(declare(2, "v"), Errc::quota_exceeded);
+  EXPECT_NE(text_.find("max_state_bytes = 1"), std::string::npos);
+  EXPECT_EQ(counters_->quota_refusals, 3u);
+}
+
+TEST_F(TensorRegistryTest, StateThatWasNotKeptIsAReset) {
+  ASSERT_EQ(declare(1, "w"), Errc::ok);
+  const std::uint64_t first = only().state->id;
+  only().state->lanes[0].state_touched = true;
+  release(1, first);
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) tensors_.on_dropped(*group_, first);
+  ASSERT_EQ(declare(1, "w"), Errc::ok);
+  EXPECT_EQ(only().state->resets, 1u);
+  EXPECT_EQ(counters_->state_resets, 1u);
+}
+
+TEST_F(TensorRegistryTest, StatisticsNeedADeclaredTensor) {
+  auto asks = shm::make_packet<shm::TensorReleasePacket>(shm::PacketKind::tensor_stats, 900);
+  asks.group = group_->number;
+  tensors_.tell_stats(clients_.at(1), asks);
+  EXPECT_EQ(answer_to(900)->status, Errc::unknown_tensor);
+  ASSERT_EQ(declare(1, "w"), Errc::ok);
+  asks.tensor = only().state->id;
+  asks.header.request = 901;
+  tensors_.tell_stats(clients_.at(1), asks);
+  EXPECT_EQ(answer_to(901)->kind, shm::PacketKind::tensor_stats_reply);
+}
+
+}  // namespace
+}  // namespace tern::daemon::conductor_test
