@@ -61,6 +61,11 @@ class PartRig : public ::testing::Test, private ControlLinks::Sink {
  protected:
   static constexpr std::uint32_t kLanes = 2;
 
+  std::vector<Lane*> pointers() const {
+    std::vector<Lane*> lanes;
+    for (const auto& lane : lanes_) lanes.push_back(lane.get());
+    return lanes;
+  }
   // Takes all commands that lane has been sent.
   std::vector<Command> commands_of(std::uint32_t lane) {
     std::vector<Command> taken;
@@ -182,11 +187,6 @@ class PartRig : public ::testing::Test, private ControlLinks::Sink {
     for (lane.lane = 0; lane.lane < kLanes; ++lane.lane) {
       lanes.push_back(std::make_unique<Lane>(lane, clock_, transport_, self_));
     }
-    return lanes;
-  }
-  std::vector<Lane*> pointers() const {
-    std::vector<Lane*> lanes;
-    for (const auto& lane : lanes_) lanes.push_back(lane.get());
     return lanes;
   }
 };

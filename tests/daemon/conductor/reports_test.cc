@@ -1,0 +1,70 @@
+#include "daemon/conductor/reports.h"
+
+#include "part_rig.h"
+
+namespace tern::daemon::conductor_test {
+namespace {
+
+constexpr std::uint32_t kAlice = 1001, kBob = 1002;
+
+class ReportsTest : public PartRig {
+ protected:
+  void SetUp() override {
+    greet(connect(1, kAlice));
+    greet(connect(2, kBob));
+    connect(3, kBob);  // says nothing
+    group_ = &add_group({1});
+  }
+
+  const Scope all_ = Scope::of_all(), alice_ = Scope::of_user(kAlice), bob_ = Scope::of_user(kBob);
+  MemberGroup* group_ = nullptr;
+  TensorRegistry tensors_{settings_, outlets_, {groups_, quotas_, kept_, refusals_, nullptr}};
+  Reports reports_{
+      {outlets_, clients_, joins_, groups_, tensors_, links_, nullptr}, pointers(), "loopback"};
+};
+
+TEST_F(ReportsTest, AUserSeesTheirOwn) {
+  EXPECT_EQ(reports_.clients(all_).size(), 2u);
+  ASSERT_EQ(reports_.clients(alice_).size(), 1u);
+  EXPECT_EQ(reports_.clients(alice_)[0]["groups"], 1);
+  EXPECT_EQ(reports_.groups(alice_).size(), 1u);
+  EXPECT_EQ(reports_.groups(bob_).size(), 0u);
+  EXPECT_EQ(reports_.client_count(bob_), 1u);
+  EXPECT_EQ(reports_.client_count(), 3u);
+  EXPECT_EQ(reports_.group_count(bob_), 0u);
+  EXPECT_EQ(reports_.peer_count(alice_), 1u);
+  EXPECT_EQ(reports_.peer_count(bob_), 0u);
+}
+
+TEST_F(ReportsTest, AGroupSaysHowFarItIs) {
+  EXPECT_EQ(reports_.groups(all_)[0]["state"], "joining");
+  groups_.start(*group_);
+  EXPECT_EQ(reports_.groups(all_)[0]["state"], "running");
+  groups_.leave(*group_, group_->ranks[0], 0);
+  EXPECT_EQ(reports_.groups(all_)[0]["state"], "leaving");
+  groups_.end(*group_, Errc::peer_lost, "a peer was lost", false);
+  EXPECT_EQ(reports_.groups(all_)[0]["state"], "failed");
+  EXPECT_EQ(reports_.groups(all_)[0]["error"],
+            std::string(errc_name(Errc::peer_lost)) + ": a peer was lost");
+}
+
+TEST_F(ReportsTest, CountersOfLanesAreSummedUp) {
+  ++counters_->joins;
+  const auto rows = reports_.counters();
+  EXPECT_EQ(rows["joins"]["value"], 1);
+  EXPECT_EQ(rows["ops_completed"]["lanes"].size(), kLanes);
+}
+
+TEST_F(ReportsTest, NamesAreOfGroupsAndTheirTensors) {
+  DeclaredTensor tensor;
+  tensor.state = std::make_shared<TensorState>();
+  tensor.state->name = "w";
+  group_->tensors[5] = tensor;
+  const auto rows = reports_.names();
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0]["tensors"]["5"], "w");
+  EXPECT_EQ(reports_.tensors(alice_)[0]["recipe"], "none(raw)");
+}
+
+}  // namespace
+}  // namespace tern::daemon::conductor_test
