@@ -23,10 +23,18 @@ class Arrivals {
   // The sequence number that the peer's next frame must have.
   std::uint64_t next() const noexcept { return next_; }
   std::uint64_t newest() const noexcept { return next_ - 1; }
-  void add(std::uint32_t payload_bytes) noexcept;
+  void add(std::uint32_t payload_bytes) noexcept {
+    ++next_;
+    bytes_ += payload_bytes;
+    owed_bytes_ += payload_bytes;
+  }
 
   // A frame that acknowledges all that has arrived has been given to the connection.
-  void note_acknowledged() noexcept;
+  void note_acknowledged() noexcept {
+    acknowledged_ = newest();
+    owed_bytes_ = 0;
+    owed_since_ns_ = 0;
+  }
   // That frame was an ack, with a report.
   void note_reported() noexcept { reported_ = next_; }
   // A connection has opened, and its hello has said what had arrived.
@@ -35,7 +43,15 @@ class Arrivals {
   bool owes_ack() const noexcept { return newest() != acknowledged_; }
   // Whether an ack frame should leave now. The delay of an ack begins with the first call after
   // something has arrived.
-  bool is_ack_due(std::uint64_t now) noexcept;
+  bool is_ack_due(std::uint64_t now) noexcept {
+    if (owes_ack()) {
+      if (owed_since_ns_ == 0) owed_since_ns_ = now;
+      const bool is_due = newest() - acknowledged_ >= ack_frames_ || owed_bytes_ >= ack_bytes_ ||
+                          now >= owed_since_ns_ + ack_delay_ns_;
+      if (is_due) return !is_put_off(now);
+    }
+    return next_ >= reported_ + kReportEveryAcks * ack_frames_ && !is_put_off(now);
+  }
   // No frame could be sent: nothing is due before another delay has passed.
   void put_off(std::uint64_t now) noexcept { put_off_until_ns_ = now + ack_delay_ns_; }
   bool is_put_off(std::uint64_t now) const noexcept { return now < put_off_until_ns_; }

@@ -28,25 +28,23 @@ FrameRecord& FrameFifo::push() {
   return *record;
 }
 
-void FrameFifo::seal(const wire::FrameHeader& header, const Payload& payload,
-                     bool with_payload_crc) {
+void FrameFifo::seal(wire::FrameHeader& header, const Payload& payload, bool with_payload_crc) {
   const auto [prefix, body] = payload;
   FrameRecord& record = at(next_ - 1);
   const std::size_t payload_bytes = prefix.size() + body.size();
   TERN_CHECK(wire::kFrameHeaderBytes + prefix.size() <= FrameRecord::kHeadBytes);
   TERN_CHECK(payload_bytes <= wire::kMaxPayloadBytes);
-  wire::FrameHeader sealed = header;
-  sealed.magic = wire::kFrameMagic;
-  sealed.link_seq = next_ - 1;
-  sealed.payload_bytes = static_cast<std::uint32_t>(payload_bytes);
-  sealed.payload_crc = with_payload_crc ? wire::crc32c(body, wire::crc32c(prefix)) : 0;
-  wire::seal_frame_header(sealed);
-  std::memcpy(record.head.data(), &sealed, sizeof sealed);
+  header.magic = wire::kFrameMagic;
+  header.link_seq = next_ - 1;
+  header.payload_bytes = static_cast<std::uint32_t>(payload_bytes);
+  header.payload_crc = with_payload_crc ? wire::crc32c(body, wire::crc32c(prefix)) : 0;
+  wire::seal_frame_header(header);
+  std::memcpy(record.head.data(), &header, sizeof header);
   if (!prefix.empty()) {
-    std::memcpy(record.head.data() + sizeof sealed, prefix.data(), prefix.size());
+    std::memcpy(record.head.data() + sizeof header, prefix.data(), prefix.size());
   }
-  record.head_bytes = static_cast<std::uint32_t>(sizeof sealed + prefix.size());
-  record.payload_bytes = sealed.payload_bytes;
+  record.head_bytes = static_cast<std::uint32_t>(sizeof header + prefix.size());
+  record.payload_bytes = header.payload_bytes;
   record.has_crc = with_payload_crc;
   record.body = body;
   record.sent_ns = 0;

@@ -44,9 +44,9 @@ class FrameFifo {
 
   // Sequence numbers begin at 1.
   FrameRecord& push();
-  // Completes the newest record: its sequence number, its sizes and its CRCs. REQUIRES: once for
-  // each push(); the payload fits a frame, and its prefix the record.
-  void seal(const wire::FrameHeader& header, const Payload& payload, bool with_payload_crc);
+  // Completes the newest record and the header: its sequence number, its sizes and its CRCs.
+  // REQUIRES: once for each push(); the payload fits a frame, and its prefix the record.
+  void seal(wire::FrameHeader& header, const Payload& payload, bool with_payload_crc);
   FrameRecord& front() noexcept { return at(first_); }
   void pop() noexcept;
   FrameRecord& at(std::uint64_t seq) noexcept { return *ring_[seq & (ring_.size() - 1)]; }

@@ -32,7 +32,7 @@ void Link::say_goodbye() {
 void Link::close() {
   state_->closed_here = true;
   state_->state = LinkState::lost;
-  state_->announced.reset();
+  state_->announced.is_pending = false;
   state_->refusal.reset();
   state_->connection.reset();
   state_->release_all();
@@ -157,10 +157,9 @@ void Link::State::drop_connection() {
   connection.reset();
   control.reset();
   offset = 0;
-  if (announced) {
-    const Announced abandoned = *announced;
-    announced.reset();
-    sink.on_abandoned(link, abandoned.header, abandoned.place);
+  if (announced.is_pending) {
+    announced.is_pending = false;
+    sink.on_abandoned(link, announced.header, announced.place);
   }
 }
 

@@ -41,7 +41,9 @@ bool Link::State::on_header(const wire::FrameHeader& header, PayloadPlace& place
   if (state != LinkState::open) return false;
   const std::size_t room = place.prefix.size() + place.body.size();
   TERN_CHECK(room == header.payload_bytes || room == 0);
-  announced = {header, place};
+  announced.is_pending = true;
+  announced.header = header;
+  announced.place = place;
   return true;
 }
 
@@ -108,7 +110,7 @@ void Link::State::on_frame(const wire::FrameHeader& header, const PayloadPlace& 
     finish_control(header, payload_valid);
     return;
   }
-  announced.reset();
+  announced.is_pending = false;
   arrivals.add(header.payload_bytes);
   ++stats.frames_received;
   stats.bytes_received += header.payload_bytes;

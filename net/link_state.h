@@ -8,7 +8,6 @@
 
 #include <array>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "net/arrivals.h"
@@ -87,10 +86,11 @@ struct Link::State {
   Arrivals arrivals;
   ClockOffset clock_offset;
   struct Announced {
+    bool is_pending = false;  // place_payload has been called, on_frame not yet
     wire::FrameHeader header;
     PayloadPlace place;
   };
-  std::optional<Announced> announced;  // place_payload has been called, on_frame not yet
+  Announced announced;
   std::array<std::byte, sizeof(wire::RefuseBody)> control_payload;
 
   // link.cc

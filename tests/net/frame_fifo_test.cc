@@ -20,7 +20,8 @@ wire::FrameHeader header_of(const FrameRecord& record) {
 FrameRecord& push(FrameFifo& fifo, std::span<const std::byte> prefix,
                   std::span<const std::byte> body, bool with_crc = true) {
   FrameRecord& record = fifo.push();
-  fifo.seal(block_header(7), {prefix, body}, with_crc);
+  wire::FrameHeader header = block_header(7);
+  fifo.seal(header, {prefix, body}, with_crc);
   return record;
 }
 
