@@ -65,6 +65,7 @@ GroupOps::SubmitResult GroupOps::on_submit(const Submission& submission, OpId& i
   op.submitted |= bit(submission.local_rank);
   if (op.submitted == all_local) ops_.submitted_by_all(key);
   if (op.failed) {  // before this rank came: it is told the same
+    if (op.plan == nullptr) describe(op, submission.body, shape_);
     if (!op.completing) schedule_.complete(id);
     return SubmitResult::accepted;
   }
@@ -134,7 +135,7 @@ bool GroupOps::on_grant(std::uint32_t node, const OpKey& key, std::uint32_t chun
   if (!op.has_spoken(shape_.node) || !op.plan->reduces()) return false;
   // It knows of a node that wants the two legs, whose announcement has not come here yet.
   decline_eager(op);
-  return !op.eager && legs_.take_grant(id, op, node, chunk, count);
+  return !op.eager && legs_.take_grant(id, op, {node, chunk, count});
 }
 
 bool GroupOps::expect_contribution(std::uint32_t node, const OpKey& key, std::uint32_t chunk_number,

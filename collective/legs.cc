@@ -46,12 +46,11 @@ ChunkId Legs::slot(OpId id, std::uint32_t index) const noexcept {
 
 // ---- Frames -------------------------------------------------------------------------------------
 
-bool Legs::take_grant(OpId id, const Op& op, std::uint32_t node, std::uint32_t chunk,
-                      std::uint32_t count) {
-  Peer& peer = with(id, node);
-  if (count == 0 || count > op.chunks.owned(node) - peer.granted) return false;
-  if (op.chunks.chunk(node, peer.granted) != chunk) return false;
-  peer.granted += count;
+bool Legs::take_grant(OpId id, const Op& op, const Grant& grant) {
+  Peer& peer = with(id, grant.node);
+  if (grant.count == 0 || grant.count > op.chunks.owned(grant.node) - peer.granted) return false;
+  if (op.chunks.chunk(grant.node, peer.granted) != grant.chunk) return false;
+  peer.granted += grant.count;
   return true;
 }
 

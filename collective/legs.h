@@ -12,7 +12,7 @@ namespace tern::collective {
 
 // The two legs of ops that do not travel with their announcements. On the reduce leg a node grants
 // chunks that it owns, contributes to those that others have granted, and adds what comes in a fixed
-// order; on the result leg it sends and gets results. Here are the chunks that this node has granted
+// order; on the broadcast leg it sends and gets results. Here are the chunks that this node has granted
 // and how far it is with every other node. Of an op only what its plan and announcement say is read.
 class Legs {
  public:
@@ -25,9 +25,13 @@ class Legs {
 
   // ---- Frames. False: the peer broke the protocol. ----
 
-  // The owner has room for `count` chunks from number `chunk` on.
-  bool take_grant(OpId id, const Op& op, std::uint32_t node, std::uint32_t chunk,
-                  std::uint32_t count);
+  // The owner `node` has room for `count` chunks from number `chunk` on.
+  struct Grant {
+    std::uint32_t node = 0;
+    std::uint32_t chunk = 0;
+    std::uint32_t count = 0;
+  };
+  bool take_grant(OpId id, const Op& op, const Grant& grant);
   // The slot of the chunk that a contribution of `node` is for: they come in the order of the
   // grants. kNoSlot: it is for none.
   ChunkId expected_by(OpId id, const Op& op, std::uint32_t node, std::uint32_t number) const;

@@ -28,7 +28,8 @@ struct Failure {
 
 struct Op {
   OpKey key;
-  const plan::Plan* plan = nullptr;  // null: nobody has said yet what the op is
+  // Null: nobody has said yet what the op is. Never of one that a rank of this node has submitted.
+  const plan::Plan* plan = nullptr;
   // What the first said that spoke of the op, here or on another node: `rank`. All others must say
   // the same.
   wire::AnnounceBody announced_first{};

@@ -18,8 +18,8 @@ namespace tern::plan {
 // What happens to values between input and output.
 enum class Work : std::uint8_t {
   none,    // there are none: ranks only meet
-  reduce,  // contributions are added; a reduce leg to the owners, then a result leg
-  move,    // the values of one rank arrive as they are; a result leg only
+  reduce,  // contributions are added; a reduce leg to the owners, then a broadcast leg
+  move,    // the values of one rank arrive as they are; a broadcast leg only
 };
 
 // Whose values go in, and who gets the result.
@@ -88,11 +88,6 @@ struct Plan {
 
 // No op has more elements.
 inline constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;
-
-// Whether a rank's input has values that anybody reads.
-inline bool reads_input(const Plan& plan, const Shape& shape) {
-  return plan.extents(shape).input != 0;
-}
 
 // Null, or a sentence: what is wrong with an op of this shape. Library and daemon ask the same.
 inline const char* objection(const Plan& plan, const Shape& shape) {

@@ -230,6 +230,25 @@ TEST(GroupOpsFailure, ARankThatComesBetweenCompletionAndReleaseIsToldOnce) {
   EXPECT_EQ(ops.next(room).kind, ActionKind::none);
 }
 
+// The lane asks the plan of every op that has been submitted here.
+TEST(GroupOpsFailure, AnOpThatFailedBeforeAnybodyDescribedItHasThePlanOfItsFirstSubmission) {
+  GroupShape shape;
+  shape.ranks = {{0}, {1}};
+  GroupOps ops(shape);
+  OpId op = kNoSlot;
+  ops.on_op_fail(kX, {Errc::cancelled, 1, "cancelled by rank 1"});
+  ASSERT_EQ(ops.next({4, 4, 4, 4}).kind, ActionKind::complete);
+  ops.release(ops.find(kX));
+  ops.on_submit({0, kX, all_reduce_of(4), 0, 1}, op);
+  ASSERT_NE(ops.op(op).plan, nullptr);
+  EXPECT_TRUE(ops.op(op).plan->reduces());
+  ops.compress(op);
+  ASSERT_EQ(ops.next({4, 4, 4, 4}).kind, ActionKind::complete);
+  EXPECT_EQ(ops.op(op).status, Errc::cancelled);
+  ops.release(op);
+  EXPECT_EQ(ops.live_ops(), 0u);
+}
+
 TEST(GroupOpsFailure, OthersFinishWhenANodeIsCutOffAndTheGroupEnds) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     NetShape shape;

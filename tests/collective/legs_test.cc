@@ -82,7 +82,7 @@ TEST_F(LegsOfOneOp, ContributionsToOneNodeGoOutInOrder) {
   begin(3, all_reduce_of(kChunk * 9));
   op.compressed = true;
   for (const std::uint32_t node : {1u, 2u}) {
-    ASSERT_TRUE(legs->take_grant(kOp, op, node, op.chunks.chunk(node, 0), 3));
+    ASSERT_TRUE(legs->take_grant(kOp, op, {node, op.chunks.chunk(node, 0), 3}));
   }
   const Room no_grants{0, 0, 8, 8};
   const Action to_one = next(no_grants);
