@@ -1,0 +1,101 @@
+#include "daemon/lane/frame_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace tern::daemon {
+namespace {
+
+LaneSettings small() {
+  LaneSettings settings;
+  settings.chunk_bytes = 4096;
+  settings.receive_slabs = 6;
+  settings.send_slabs = 3;
+  settings.result_slabs = 2;
+  return settings;
+}
+
+struct Owner final : MemoryOwner {
+  std::vector<collective::OpId> acked;
+  void frame_acked(collective::OpId op) override { acked.push_back(op); }
+};
+
+TEST(FrameMemory, AFrameCountsFromItsReservationToItsLastAcknowledgement) {
+  FrameMemory memory(small());
+  LaneJob job;
+  const Cookie cookie = memory.reserve(job, wire::Leg::broadcast);
+  EXPECT_EQ(memory.room().results, 1u);
+  EXPECT_EQ(job.held.results, 1u);
+  const std::uint32_t slab = memory.result_slabs().take();
+  memory.lend(cookie, 2, {nullptr, collective::kNoSlot, &memory.result_slabs(), slab});
+  BorrowedMemory lent;
+  EXPECT_FALSE(memory.acked(cookie, lent));
+  EXPECT_EQ(memory.result_slabs().free_count(), 1u);
+  EXPECT_TRUE(memory.acked(cookie, lent));
+  EXPECT_EQ(memory.result_slabs().free_count(), 2u);
+  EXPECT_EQ(memory.room().results, 2u);
+  EXPECT_EQ(job.held, LaneJob::Held{});
+}
+
+TEST(FrameMemory, TheLastAcknowledgementSaysWhoseMemoryWasLent) {
+  FrameMemory memory(small());
+  LaneJob job;
+  Owner owner;
+  const Cookie cookie = memory.reserve(job, wire::Leg::reduce);
+  memory.lend(cookie, 1, {&owner, 7, nullptr, SlabPool::kNone});
+  BorrowedMemory lent;
+  ASSERT_TRUE(memory.acked(cookie, lent));
+  EXPECT_EQ(lent.owner, &owner);
+  EXPECT_EQ(lent.op, 7u);
+}
+
+TEST(FrameMemory, AnAccumulatorThatWasLentIsNoLongerTheJobs) {
+  FrameMemory memory(small());
+  LaneJob job;
+  job.held.accumulators = 1;
+  const std::uint32_t slab = memory.accumulators().take();
+  const Cookie cookie = memory.reserve(job, wire::Leg::broadcast);
+  memory.lend(cookie, 1, {nullptr, collective::kNoSlot, &memory.accumulators(), slab});
+  BorrowedMemory lent;
+  ASSERT_TRUE(memory.acked(cookie, lent));
+  EXPECT_EQ(job.held.accumulators, 0u);
+  EXPECT_EQ(memory.accumulators().free_count(), memory.accumulators().count());
+}
+
+TEST(FrameMemory, WhatIsWithdrawnMayBeReservedAgain) {
+  FrameMemory memory(small());
+  LaneJob job;
+  for (int round = 0; round < 10; ++round) {
+    const Cookie a = memory.reserve(job, wire::Leg::broadcast);
+    const Cookie b = memory.reserve(job, wire::Leg::broadcast);
+    EXPECT_NE(a, b);
+    EXPECT_EQ(memory.room().results, 0u);
+    memory.withdraw(a);
+    memory.withdraw(b);
+  }
+  EXPECT_EQ(memory.frames_in_flight(), 0u);
+}
+
+TEST(FrameMemory, AJobMayTakeItsShareOfWhatIsFree) {
+  FrameMemory memory(small());
+  LaneJob job;
+  job.weight = 1;
+  job.busy_ns = 1;
+  LaneJob other = job;
+  LaneLoad load;
+  load.count(job, 1);
+  load.count(other, 1);
+  const auto room = memory.room(job, load, 2, 2);
+  EXPECT_EQ(room.receive_slabs, 3u);
+  EXPECT_EQ(room.results, 1u);
+  job.held.results = 1;
+  EXPECT_EQ(memory.room(job, load, 2, 2).results, 0u);
+  // Alone it may take all.
+  LaneLoad alone;
+  alone.count(job, 1);
+  EXPECT_EQ(memory.room(job, alone, 2, 1).receive_slabs, 6u);
+}
+
+}  // namespace
+}  // namespace tern::daemon
