@@ -185,7 +185,8 @@ class PartRig : public ::testing::Test, private ControlLinks::Sink {
     lane.chunk_bytes = 16 << 10;
     lane.receive_slabs = lane.send_slabs = lane.result_slabs = 2;
     for (lane.lane = 0; lane.lane < kLanes; ++lane.lane) {
-      lanes.push_back(std::make_unique<Lane>(lane, clock_, transport_, self_));
+      lanes.push_back(
+          std::make_unique<Lane>(lane, LaneClients::Surroundings{clock_, transport_}, self_));
     }
     return lanes;
   }
