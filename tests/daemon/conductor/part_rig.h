@@ -27,6 +27,8 @@
 
 namespace tern::daemon::conductor_test {
 
+inline constexpr std::uint32_t kAlice = 1001, kBob = 1002;  // users
+
 inline constexpr std::uint64_t kSecond = 1'000'000'000;
 
 struct Told {

@@ -5,8 +5,6 @@
 namespace tern::daemon::conductor_test {
 namespace {
 
-constexpr std::uint32_t kAlice = 1001, kBob = 1002;
-
 class QuotasTest : public PartRig {
  protected:
   static bool has(const std::string& problem, const char* setting) {

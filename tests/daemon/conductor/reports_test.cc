@@ -5,8 +5,6 @@
 namespace tern::daemon::conductor_test {
 namespace {
 
-constexpr std::uint32_t kAlice = 1001, kBob = 1002;
-
 class ReportsTest : public PartRig {
  protected:
   void SetUp() override {
