@@ -77,9 +77,10 @@ TEST_F(TensorRegistryTest, RanksMustAgree) {
   auto other = packet("w");
   other.count = 999;
   EXPECT_EQ(declare(2, other), Errc::mismatch);
-  EXPECT_EQ(text_,
-            "w: rank 0 says 1000 f32 (gradient, recipe ef(3lc:s=1)), rank 1 says 999 f32 "
-            "(gradient, recipe ef(3lc:s=1))");
+  EXPECT_EQ(
+      text_,
+      "w: rank 0 says 1000 f32 (gradient, recipe ef(3lc:s=1,scale=4096)), rank 1 says 999 f32 "
+      "(gradient, recipe ef(3lc:s=1,scale=4096))");
   auto memory = packet("w");
   std::strcpy(memory.recipe, "none(3lc:s=1)");
   EXPECT_EQ(declare(2, memory), Errc::mismatch);
