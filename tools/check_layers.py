@@ -76,10 +76,12 @@ def included(root, path, stems):
         match = INCLUDE.match(line)
         if not match:
             continue
-        target = pathlib.PurePosixPath(match.group(2))
-        if match.group(2).startswith(PUBLIC_PREFIX):
-            target = PUBLIC_FOLDER / target
-        for candidate in (target.with_suffix(""), (path.parent / target).with_suffix("")):
+        bracket, name = match.groups()
+        target = pathlib.PurePosixPath(name)
+        candidates = [PUBLIC_FOLDER / target if name.startswith(PUBLIC_PREFIX) else target]
+        if bracket == '"':
+            candidates.append(path.parent / target)
+        for candidate in (candidate.with_suffix("") for candidate in candidates):
             if candidate in stems and candidate != path.with_suffix(""):
                 yield candidate
                 break
