@@ -339,13 +339,13 @@ void LaneGroup::reduce_eager(OpId op) {
       const std::byte* source =
           own_input ? rank_of(op, 0).input : eager_pools_[node]->slab(eager_slab(op, node)).data();
       if (node == 0) {
-        codec::accumulate_begin(dtype(op), source, count, 1.0f, sum);
+        codec::accumulate_begin({dtype(op), source, count}, 1.0f, sum);
       } else {
-        codec::accumulate(dtype(op), reduction(op), source, count, 1.0f, sum);
+        codec::accumulate(reduction(op), {dtype(op), source, count}, 1.0f, sum);
       }
     }
-    codec::accumulate_finish(dtype(op), reduction(op), sum, count, setup_.size,
-                             rank_of(op, 0).output);
+    codec::accumulate_finish(reduction(op), sum, setup_.size,
+                             {dtype(op), rank_of(op, 0).output, count});
     copy_to_other_ranks(op, all);
   }
   ops_.eager_reduced(op);

@@ -52,8 +52,8 @@ bool LaneGroup::encode_lossy(OpId op, std::uint32_t number, Leg leg, const codec
   }
   wire::BlockHeader header;
   const std::uint64_t begin = lane_->clock().now_ns();
-  const auto result = codec::encode(recipe, request, slab.subspan(wire::kBlockHeaderBytes), header,
-                                    lane_->codec_workspace());
+  const auto result = codec::encode(
+      recipe, request, {slab.subspan(wire::kBlockHeaderBytes), header}, lane_->codec_workspace());
   const std::uint64_t end = lane_->clock().now_ns();
   data.encode_ns += end - begin;
   if (data.first_encode_ns == 0) data.first_encode_ns = begin;
@@ -96,9 +96,9 @@ bool LaneGroup::encode_lossless(OpId op, std::uint32_t number, const codec::Reci
   }
   wire::BlockHeader header;
   const std::uint64_t begin = lane_->clock().now_ns();
-  const std::uint32_t payload = codec::encode_lossless(recipe, dtype(op), input, last, step,
-                                                       slab.subspan(wire::kBlockHeaderBytes),
-                                                       header, lane_->codec_workspace());
+  const std::uint32_t payload = codec::encode_lossless(
+      recipe, {dtype(op), input, last, step}, {slab.subspan(wire::kBlockHeaderBytes), header},
+      lane_->codec_workspace());
   const std::uint64_t end = lane_->clock().now_ns();
   data.encode_ns += end - begin;
   if (data.first_encode_ns == 0) data.first_encode_ns = begin;
@@ -123,9 +123,9 @@ const char* LaneGroup::decode_block(OpId op, std::uint32_t number, std::uint32_t
     if (!data.tensor->codec.has_streams()) return "a difference to a shift that nobody keeps";
     const auto stream =
         data.tensor->codec.stream(sender, number, part(op, number).begin, data.state_scale);
-    status = codec::decode_shifted(header, payload, stream, out, lane_->codec_workspace());
+    status = codec::decode_shifted({header, payload}, stream, out, lane_->codec_workspace());
   } else {
-    status = codec::decode(header, payload, out, lane_->codec_workspace());
+    status = codec::decode({header, payload}, out, lane_->codec_workspace());
   }
   return status == codec::DecodeStatus::ok ? nullptr : codec::decode_status_name(status).data();
 }
@@ -214,7 +214,8 @@ const char* LaneGroup::deliver_lossless(OpId op, std::uint32_t number, std::uint
       return codec::decode_status_name(codec::DecodeStatus::state_gap).data();
     }
   }
-  const auto status = codec::decode_lossless(header, payload, last, out, lane_->codec_workspace());
+  const auto status =
+      codec::decode_lossless({header, payload}, last, out, lane_->codec_workspace());
   if (status != codec::DecodeStatus::ok) return codec::decode_status_name(status).data();
   if (delta) data.tensor->codec.receiver_step(sender, number) = header.stream_step + 1;
   return nullptr;

@@ -36,10 +36,10 @@ bool LaneGroup::single_plain_input(OpId op) const {
 
 void LaneGroup::sum_local(OpId op, const Part& part, std::byte* accumulator) const {
   const std::size_t offset = part.begin * dtype_bytes(dtype(op));
-  codec::accumulate_begin(dtype(op), rank_of(op, 0).input + offset, part.elements,
+  codec::accumulate_begin({dtype(op), rank_of(op, 0).input + offset, part.elements},
                           rank_of(op, 0).prescale, accumulator);
   for (std::uint32_t i = 1; i < local_ranks_; ++i) {
-    codec::accumulate(dtype(op), reduction(op), rank_of(op, i).input + offset, part.elements,
+    codec::accumulate(reduction(op), {dtype(op), rank_of(op, i).input + offset, part.elements},
                       rank_of(op, i).prescale, accumulator);
   }
 }
@@ -49,7 +49,7 @@ void LaneGroup::write_own_contribution(OpId op, const Part& part, std::byte* out
   std::byte* sum = lane_->scratch(0).data();
   sum_local(op, part, sum);
   const Reduction plain = reduction(op) == Reduction::average ? Reduction::sum : reduction(op);
-  codec::accumulate_finish(dtype(op), plain, sum, part.elements, 1, out);
+  codec::accumulate_finish(plain, sum, 1, {dtype(op), out, part.elements});
 }
 
 std::span<const float> LaneGroup::local_f32(OpId op, const Part& part) {
@@ -64,9 +64,9 @@ std::span<const float> LaneGroup::local_f32(OpId op, const Part& part) {
 void LaneGroup::add_elements(OpId op, const Part& part, const std::byte* elements,
                              const std::byte* own, std::byte* accumulator) const {
   if (own != nullptr) {
-    codec::accumulate_first(dtype(op), reduction(op), own, elements, part.elements, accumulator);
+    codec::accumulate_first(reduction(op), {dtype(op), own, part.elements}, elements, accumulator);
   } else {
-    codec::accumulate(dtype(op), reduction(op), elements, part.elements, 1.0f, accumulator);
+    codec::accumulate(reduction(op), {dtype(op), elements, part.elements}, 1.0f, accumulator);
   }
 }
 
@@ -95,7 +95,7 @@ const char* LaneGroup::add_block(OpId op, std::uint32_t number, std::uint32_t se
     if (header.dtype != static_cast<std::uint8_t>(dtype(op))) return "a block of another dtype";
     const auto elements = lane_->scratch(1).first(part.elements * dtype_bytes(dtype(op)));
     const auto status =
-        codec::decode_lossless(header, payload, {}, elements, lane_->codec_workspace());
+        codec::decode_lossless({header, payload}, {}, elements, lane_->codec_workspace());
     if (status != codec::DecodeStatus::ok) return codec::decode_status_name(status).data();
     add_elements(op, part, elements.data(), own, accumulator);
   } else {
@@ -108,18 +108,18 @@ const char* LaneGroup::add_block(OpId op, std::uint32_t number, std::uint32_t se
         tensor->exempt) {
       return "a lossy block for an operation that must be exact";
     }
-    if (own != nullptr) codec::accumulate_begin(dtype(op), own, part.elements, 1.0f, accumulator);
+    if (own != nullptr) codec::accumulate_begin({dtype(op), own, part.elements}, 1.0f, accumulator);
     if (codec::needs_shift(data_[op].recipe)) {
       float* const values = as_floats(lane_->scratch(1).data());
       if (const char* problem =
               decode_block(op, number, sender, header, payload, {values, part.elements})) {
         return problem;
       }
-      codec::accumulate(DType::f32, Reduction::sum, lane_->scratch(1).data(), part.elements, 1.0f,
+      codec::accumulate(Reduction::sum, {DType::f32, lane_->scratch(1).data(), part.elements}, 1.0f,
                         accumulator);
     } else {
       const auto status = codec::decode_add(
-          header, payload, {as_floats(accumulator), part.elements}, lane_->codec_workspace());
+          {header, payload}, {as_floats(accumulator), part.elements}, lane_->codec_workspace());
       if (status != codec::DecodeStatus::ok) return codec::decode_status_name(status).data();
     }
   }
@@ -226,7 +226,7 @@ void LaneGroup::scale_sum(ChunkId chunk) {
   if (reduction(op) != Reduction::average) return;
   const Part where = part(op, ops_.chunk_number(chunk));
   std::byte* sum = lane_->accumulators().slab(chunks_[chunk].accumulator).data();
-  codec::accumulate_finish(DType::f32, Reduction::average, sum, where.elements, setup_.size, sum);
+  codec::accumulate_finish(Reduction::average, sum, setup_.size, {DType::f32, sum, where.elements});
 }
 
 // True: sent and delivered. False: a value is not finite, the (scaled) sum has to go raw.
@@ -277,7 +277,7 @@ void LaneGroup::finish_raw(ChunkId chunk, const codec::Recipe& recipe, Reduction
     slab = pool->take();
     result = pool->slab(slab).data();
   }
-  codec::accumulate_finish(type, how, sum, where.elements, setup_.size, result);
+  codec::accumulate_finish(how, sum, setup_.size, {type, result, where.elements});
   if (send_lossless_result(op, number, recipe, {result, bytes})) {
     if (narrows) pool->give(slab);
     return;

@@ -173,15 +173,16 @@ bool Shadow::measure_one(const Slot& slot, tuner::CandidateIndex candidate, doub
   const std::uint64_t wall = now_ns(CLOCK_MONOTONIC);
   const std::uint64_t begin = stopwatch_.now_ns();
   if (lossless) {
-    payload = codec::encode_lossless(recipe, slot.dtype, std::span(bench.elements).first(bytes), {},
-                                     1, bench.block, header, bench.workspace);
+    payload =
+        codec::encode_lossless(recipe, {slot.dtype, std::span(bench.elements).first(bytes), {}, 1},
+                               {bench.block, header}, bench.workspace);
   } else {
     codec::EncodeRequest request;
     request.input = values;
     request.state = bench.residual.data();
     request.key = slot.tensor;
     const codec::EncodeResult encoded =
-        codec::encode(recipe, request, bench.block, header, bench.workspace);
+        codec::encode(recipe, request, {bench.block, header}, bench.workspace);
     if (encoded.nonfinite) return false;
     payload = encoded.payload_bytes;
     loss = energy > 0.0 ? encoded.residual_energy / energy : 0.0;
@@ -191,10 +192,10 @@ bool Shadow::measure_one(const Slot& slot, tuner::CandidateIndex candidate, doub
   if (payload == 0) {
     payload = static_cast<std::uint32_t>(bytes);  // not shorter: it would travel raw
   } else if (lossless) {
-    codec::decode_lossless(header, block, {}, std::span(bench.elements_out).first(bytes),
+    codec::decode_lossless({header, block}, {}, std::span(bench.elements_out).first(bytes),
                            bench.workspace);
   } else {
-    codec::decode_add(header, block, decoded, bench.workspace);
+    codec::decode_add({header, block}, decoded, bench.workspace);
   }
   const std::uint64_t end = stopwatch_.now_ns();
   const auto took = static_cast<double>(now_ns(CLOCK_MONOTONIC) - wall);

@@ -49,7 +49,7 @@ TEST(GroupOps, MinimalRoomIsEnough) {
   }
 }
 
-// semantics.md 1.2: A and B submit X then Y; C submits Y, waits for it, and only then submits X.
+// "Why grants" in docs/architecture.md: A and B submit X then Y; C submits Y, waits for it, and only then submits X.
 // With room for one chunk an owner that reserved it for X as soon as it had X itself would never
 // get to Y.
 TEST(GroupOps, AnOpThatOneRankHasNotSubmittedDoesNotBlockTheNext) {

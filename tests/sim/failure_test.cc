@@ -144,7 +144,7 @@ TEST(Failure, OpTimeoutNamesWhoIsMissingAndTheGroupLivesOn) {
   cluster.leave_all();
 }
 
-// semantics.md 1.2, through whole daemons with the least memory there can be.
+// "Why grants" in docs/architecture.md, through whole daemons with the least memory there can be.
 TEST(Failure, UnlikeOrdersDoNotDeadlockWithMinimalMemory) {
   DaemonShape shape;
   shape.receive_slabs = 2;
