@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Finds dead relative links in the Markdown files, anchors included.
+"""Finds dead relative links in the Markdown files, anchors included, pages that C++ names and that are not
+there, and what a page says of a run that the run's file does not.
 
-    check_docs.py [ROOT]        exit status 1 and one line for each dead link
-    check_docs.py --self-test   proves on made-up pages that dead links are found
+    check_docs.py [ROOT]        exit status 1 and one line for each finding
+    check_docs.py --self-test   proves on made-up pages that they are found
 """
 
 import re
@@ -10,9 +11,11 @@ import sys
 import urllib.parse
 
 import lint_check
+import record_targets
 
 LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)")
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*\s*$")
+PAGE_NAME = re.compile(r"[\w/-]+\.md\b")
 FENCE = re.compile(r"^\s*(```|~~~)")
 
 
@@ -56,9 +59,40 @@ def check_page(root, name):
                     yield f"{name}:{number}: no heading for {target}"
 
 
+def check_comments(root):
+    """Pages that C++ names must be there: by their path from the root, or by their name alone."""
+    pages = lint_check.tracked_files(root, "*.md")
+    known = set(pages) | {page.rpartition("/")[2] for page in pages}
+    for name in lint_check.tracked_files(root, "*.h", "*.hpp", "*.c", "*.cc"):
+        text = (root / name).read_text(encoding="utf-8", errors="replace")
+        for number, line in enumerate(text.split("\n"), start=1):
+            for page in PAGE_NAME.findall(line):
+                if page not in known:
+                    yield f"{name}:{number}: there is no page {page}"
+
+
+def check_last_run(root):
+    """The page on codecs says where the AVX-512 kernels were last tested; a file knows."""
+    record = root / record_targets.RECORD
+    if not record.is_file():
+        return
+    page = root / record_targets.PAGE
+    text = page.read_text(encoding="utf-8") if page.is_file() else ""
+    _, begun, rest = text.partition(f"<!-- {record_targets.SECTION}:begin -->\n")
+    said, ended, _ = rest.partition(f"\n<!-- {record_targets.SECTION}:end -->")
+    try:
+        known = record_targets.sentence(record.read_text(encoding="utf-8"))
+    except ValueError as error:
+        yield f"{record_targets.RECORD}: {error}"
+        return
+    if not begun or not ended or said != known:
+        yield f"{record_targets.PAGE}: differs from {record_targets.RECORD}, which says {known!r}"
+
+
 def check(root):
     names = lint_check.tracked_files(root, "*.md")
-    return [finding for name in names for finding in check_page(root, name)], len(names)
+    findings = [finding for name in names for finding in check_page(root, name)]
+    return findings + list(check_comments(root)) + list(check_last_run(root)), len(names)
 
 
 def self_test():
@@ -66,11 +100,16 @@ def self_test():
         "README.md": "# A title\n[good](docs/a.md) [good](docs/a.md#second-part) [good](#a-title)\n"
                      "[web](https://example.org/x)\n```\n[in code](nowhere.md)\n```\n"
                      "[dead](docs/b.md)\n",
+        record_targets.RECORD: "date: 2030-01-02\nprocessor: P\ncommit: abc\ntargets: avx512 scalar\n",
+        record_targets.PAGE: "<!-- avx512-last-run:begin -->\n2030-01-01, P, commit abc:\n"
+                             "`avx512`, `scalar`.\n<!-- avx512-last-run:end -->\n",
+        "base/a.cc": "// docs/a.md, codecs.md and\n// docs/gone.md\n",
         "docs/a.md": "## Second part\n[up](../README.md)\n[dead](#third-part)\n[dead](a.cc)\n",
     }
-    expected = ["README.md:7", "docs/a.md:3", "docs/a.md:4"]
+    expected = ["README.md:7", "docs/a.md:3", "docs/a.md:4", "base/a.cc:2",
+                record_targets.PAGE]
     return lint_check.self_test(check, tree, expected, lint_check.place,
-                                f"{len(expected)} made-up dead links found, 5 good ones passed")
+                                f"{len(expected)} made-up findings found, 5 good ones passed")
 
 
 if __name__ == "__main__":

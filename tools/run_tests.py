@@ -27,6 +27,7 @@ CORES = os.cpu_count() or 1
 # Many tests wait, for one another or for time to pass.
 JOBS = str(CORES + 1)
 CASE = re.compile(r"^\[\s*(OK|FAILED|SKIPPED)\s*\] (\S+?),?(?: where .*)? \(\d+ ms\)$", re.MULTILINE)
+TARGETS = re.compile(r"^codecs tested on: .*$", re.MULTILINE)
 # libFuzzer is given no more input than this; every parser of Tern has a smaller bound of its own.
 FUZZ_MAX_BYTES = 65536
 
@@ -36,6 +37,7 @@ class Outcome:
     passed: int = 0
     failures: list = field(default_factory=list)
     skipped: list = field(default_factory=list)
+    targets: set = field(default_factory=set)  # what codec_test says of SIMD targets
 
 
 def run(command, **options):
@@ -64,7 +66,9 @@ def read_junit(path, outcome):
     """Adds what ctest wrote. An entry without GoogleTest's lines counts as one test."""
     for entry in ElementTree.parse(path).getroot().iter("testcase"):
         name = entry.get("name")
-        cases = CASE.findall(entry.findtext("system-out") or "")
+        text = entry.findtext("system-out") or ""
+        cases = CASE.findall(text)
+        outcome.targets.update(TARGETS.findall(text))
         failed = [case for verdict, case in cases if verdict == "FAILED"]
         outcome.skipped += [case for verdict, case in cases if verdict == "SKIPPED"]
         outcome.passed += sum(verdict == "OK" for verdict, _ in cases)
@@ -206,6 +210,9 @@ def main():
     for name, outcome, seconds in rows:
         print(f"{name:10} {outcome.passed:7} {len(outcome.failures):7} "
               f"{len(outcome.skipped):8} {seconds:8.0f}")
+    for name, outcome, _ in rows:
+        for line in sorted(outcome.targets):
+            print(f"{name}: {line}")
     for failure in total.failures:
         print(f"FAILED {failure}")
     print(f"{total.passed} passed, {len(total.failures)} failed", flush=True)
