@@ -85,12 +85,16 @@ def run(command, **options):
 
 def build_targets(stage, build, targets, outcome):
     """Builds, for as long as the stage may. What is half built is taken up by the next run."""
-    try:
-        if run(["ninja", "-C", build, *targets], timeout=stage.seconds_left()):
-            return True
-        outcome.failures.append(f"building {stage.keys['preset']}")
-    except subprocess.TimeoutExpired:
-        outcome.is_unfinished = True
+    command = ["ninja", "-C", build, *targets]
+    print("+ " + " ".join(command), flush=True)
+    with subprocess.Popen(command, cwd=ROOT) as ninja:
+        try:
+            if ninja.wait(stage.seconds_left()) == 0:
+                return True
+            outcome.failures.append(f"building {stage.keys['preset']}")
+        except subprocess.TimeoutExpired:
+            ninja.terminate()  # it ends its compilers, and removes what they have half written
+            outcome.is_unfinished = True
     return False
 
 
@@ -146,7 +150,7 @@ def run_ctest(build, selection):
 
 def pieces_of(stage, names):
     """All at once, or a few at a time where a run may have to end early."""
-    size = 2 * CORES if stage.deadline is not None else len(names)
+    size = 2 * CORES if stage.deadline is not None else max(1, len(names))
     return [names[begin:begin + size] for begin in range(0, len(names), size)]
 
 
@@ -234,8 +238,6 @@ def fuzz_stage(stage):
 def lint_stage(stage):
     if "lint" in stage.passed_before:
         return Outcome(passed=1)
-    if stage.is_over():
-        return Outcome(is_unfinished=True)
     if not (configure("tidy") and run(["tools/lint.sh"] + (["--all"] if stage.full else []))):
         return Outcome(failures=["lint"])
     stage.record.add(stage.name, {"lint": 1})
@@ -243,6 +245,8 @@ def lint_stage(stage):
 
 
 def run_stage(stage):
+    if stage.is_over():
+        return Outcome(is_unfinished=True)
     kinds = {"ctest": ctest_stage, "fuzz": fuzz_stage, "lint": lint_stage}
     outcome = kinds[stage.keys["kind"]](stage)
     allowed = machine_probes.read_allowed_skips((ROOT / "tests/allowed_skips.txt").read_text(encoding="utf-8"))

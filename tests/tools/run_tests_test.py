@@ -103,6 +103,15 @@ class GoingOn(unittest.TestCase):
         self.assertNotEqual(before, after)
         self.assertEqual(after, passed_tests.digest_of_tree(root))
 
+    def test_a_run_that_must_end_in_time_takes_a_few_tests_at_once(self):
+        names = [f"test_{number}" for number in range(5 * run_tests.CORES)]
+        endless = run_tests.Stage("release", {}, True, None, {}, None)
+        self.assertEqual(run_tests.pieces_of(endless, names), [names])
+        self.assertEqual(run_tests.pieces_of(endless, []), [])
+        timed = run_tests.Stage("release", {}, True, None, {}, 0.0)
+        self.assertEqual([len(piece) for piece in run_tests.pieces_of(timed, names)],
+                         [2 * run_tests.CORES, 2 * run_tests.CORES, run_tests.CORES])
+
     def test_a_stage_runs_only_what_is_outstanding_and_ends_in_time(self):
         stage = run_tests.Stage("release", {}, True, None, {"sums_test": 2}, run_tests.time.monotonic())
         self.assertEqual(stage.outstanding(["sums_test", "disk_test"]), ["disk_test"])
