@@ -1,0 +1,26 @@
+#pragma once
+
+#include "plan/plan.h"
+#include "shm/layout.h"
+
+namespace tern::plan {
+
+// Every rank gets the root's values.
+inline constexpr Plan kBroadcast{
+    .number = static_cast<std::uint16_t>(shm::OpKind::broadcast),
+    .name = "broadcast",
+    .work = Work::move,
+    .contributors = Ranks::root,
+    .receivers = Ranks::every,
+    .ownership = Ownership::root_node,
+    .eager = Eager::root_values,
+    .has_root = true,
+    .alike = true,
+    .takes_tensor = true,
+    .extents =
+        [](const Shape& shape) {
+          return Extents{shape.rank == shape.root ? shape.count : 0, shape.count};
+        },
+};
+
+}  // namespace tern::plan

@@ -1,0 +1,124 @@
+#pragma once
+
+// What kind of operation an op is, as a descriptor. Client library, state machine and lane ask the
+// descriptor and never the number, so that one more operation is one more descriptor
+// (docs/architecture.md, "An operation is a plan").
+//
+// The words: an op has `count` elements, which are cut into chunks. A rank's input and output have
+// extents of their own. What a node contributes to a chunk is made of its ranks' inputs; the chunk's
+// owner makes the result of it and sends that to all.
+
+#include <cmath>
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace tern::plan {
+
+// What happens to values between input and output.
+enum class Work : std::uint8_t {
+  none,    // there are none: ranks only meet
+  reduce,  // contributions are added; a reduce leg to the owners, then a broadcast leg
+  move,    // the values of one rank arrive as they are; a broadcast leg only
+};
+
+// Whose values go in, and who gets the result.
+enum class Ranks : std::uint8_t { nobody, every, root };
+
+// Which node adds and sends a chunk.
+enum class Ownership : std::uint8_t { striped, root_node };
+
+// How an op travels that fits in its announcement.
+enum class Eager : std::uint8_t {
+  nothing,        // an announcement never has values
+  contributions,  // each node's contribution; every node adds all of them. A node may decline
+  root_values,    // the root's, from its node
+};
+
+// What an entry says of an op, and for which rank.
+struct Shape {
+  std::uint64_t count = 0;  // elements of the op
+  DType dtype = DType::f32;
+  Reduction reduction = Reduction::sum;
+  bool names_tensor = false;
+  float prescale = 1.0f;
+  float state_scale = 1.0f;
+  std::uint32_t root = 0;
+  std::uint32_t rank = 0;   // whose input and output are meant
+  std::uint32_t ranks = 1;  // of the group
+};
+
+// In elements.
+struct Extents {
+  std::uint64_t input = 0;
+  std::uint64_t output = 0;
+};
+struct Range {
+  std::uint64_t begin = 0;
+  std::uint64_t count = 0;
+};
+
+struct Plan {
+  std::uint16_t number = 0;  // shm::OpKind: in entries and announcements
+  const char* name = "";     // for people: errors, reports, traces
+
+  Work work = Work::none;
+  Ranks contributors = Ranks::nobody;
+  Ranks receivers = Ranks::nobody;
+  Ownership ownership = Ownership::striped;
+  Eager eager = Eager::nothing;
+  bool has_root = false;  // of others an entry's root has no meaning, and is not announced
+  // Blocks of both legs may be lossy, as far as the tensor's role allows.
+  bool may_lose = false;
+  // All ranks get the same bytes: with `verify` they are compared.
+  bool alike = false;
+  bool takes_tensor = false;
+
+  Extents (*extents)(const Shape& shape) = nullptr;
+  // Null, or a sentence: what an entry must satisfy beyond what all must. May itself be null.
+  const char* (*objection)(const Shape& shape) = nullptr;
+  // Null: elements [begin, begin + count) of the op are those of the input. Otherwise where in the
+  // input of `shape.rank` the first of them lie, and how many follow there: between 1 and
+  // `of.count`. The caller asks again for the rest. REQUIRES: of.count > 0, of within the op.
+  Range (*input_piece)(const Shape& shape, Range of) = nullptr;
+
+  constexpr bool reduces() const noexcept { return work == Work::reduce; }
+  constexpr bool moves() const noexcept { return work == Work::move; }
+};
+
+// No op has more elements.
+inline constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;
+
+// Null, or a sentence: what is wrong with an op of this shape. Library and daemon ask the same.
+inline const char* objection(const Plan& plan, const Shape& shape) {
+  if (shape.names_tensor && !plan.takes_tensor) return "the operation takes no tensor";
+  if (shape.count > kMaxElements) return "count is too large";
+  if (shape.reduction == Reduction::average && !dtype_is_float(shape.dtype)) {
+    return "average is for floating-point types only";
+  }
+  if (!std::isfinite(shape.prescale) || !std::isfinite(shape.state_scale)) {
+    return "prescale and state_scale must be finite";
+  }
+  if (shape.prescale != 1.0f && !dtype_is_float(shape.dtype)) {
+    return "prescale is for floating-point types only";
+  }
+  if (shape.root >= shape.ranks) return "root must be 0..size-1";
+  return plan.objection != nullptr ? plan.objection(shape) : nullptr;
+}
+
+// Calls use(first, piece) for a rank's elements of the op in order: `piece` lies in the input,
+// `first` is how many elements of the range lie before it.
+template <typename Use>
+void for_each_input_piece(const Plan& plan, const Shape& shape, Range of, Use use) {
+  if (plan.input_piece == nullptr) {
+    if (of.count != 0) use(std::uint64_t{0}, of);
+    return;
+  }
+  for (std::uint64_t done = 0; done < of.count;) {
+    const Range piece = plan.input_piece(shape, {of.begin + done, of.count - done});
+    use(done, piece);
+    done += piece.count;
+  }
+}
+
+}  // namespace tern::plan

@@ -1,0 +1,45 @@
+#pragma once
+
+// The plans that this process knows, by their numbers.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "plan/all_reduce.h"
+#include "plan/barrier.h"
+#include "plan/broadcast.h"
+
+namespace tern::plan {
+
+inline constexpr std::size_t kMaxPlans = 16;
+
+namespace table {
+inline constinit std::array<const Plan*, kMaxPlans> plans{&kAllReduce, &kBroadcast, &kBarrier};
+inline constinit std::size_t count = 3;
+}  // namespace table
+
+// Null for a number that is no plan's.
+inline const Plan* find(std::uint16_t number) noexcept {
+  for (std::size_t i = 0; i < table::count; ++i) {
+    if (table::plans[i]->number == number) return table::plans[i];
+  }
+  return nullptr;
+}
+
+// For people: errors, reports, traces. Of a number that is no plan's: "unknown".
+inline const char* name_of(std::uint64_t number) noexcept {
+  const Plan* const plan = number <= 0xffff ? find(static_cast<std::uint16_t>(number)) : nullptr;
+  return plan != nullptr ? plan->name : "unknown";
+}
+
+// Adds a plan for the rest of the process. Thread: before any other starts, as a global object.
+struct Registration {
+  explicit Registration(const Plan& plan) {
+    TERN_CHECK(table::count < kMaxPlans && find(plan.number) == nullptr && plan.extents != nullptr);
+    table::plans[table::count++] = &plan;
+  }
+};
+
+}  // namespace tern::plan
