@@ -117,9 +117,15 @@ Result<std::uint64_t> Client::push(const OpRequest& request, Op& op) {
   if (group.left) return fail(Errc::group_left, "the group has been left");
   TensorState* tensor = op.tensor.get();
   std::uint64_t& next_sequence = tensor != nullptr ? tensor->next_sequence : group.next_anonymous;
-  const shm::Sharding sharding = shm::make_sharding(
-      tensor != nullptr ? tensor->id : 0, next_sequence, request.count, request.dtype,
-      group.chunk_bytes, group.node_count, group.lane_count, tensor != nullptr && tensor->one_lane);
+  const shm::Sharding sharding =
+      shm::make_sharding({.tensor = tensor != nullptr ? tensor->id : 0,
+                          .sequence = next_sequence,
+                          .count = request.count,
+                          .dtype = request.dtype,
+                          .chunk_bytes = group.chunk_bytes,
+                          .nodes = group.node_count,
+                          .lanes = group.lane_count,
+                          .one_lane = tensor != nullptr && tensor->one_lane});
   std::uint32_t lanes = 0;
   for (std::uint32_t lane = 0; lane < group.lane_count; ++lane) {
     if (sharding.uses_lane(lane)) lanes |= 1u << lane;

@@ -2,19 +2,18 @@
 
 #include <cstdint>
 
+#include "collective/slots.h"
+#include "plan/plan.h"
 #include "shm/sharding.h"
 
 namespace tern::collective {
 
 // Which chunks of an op a node owns on one lane, in the order in which they are worked on.
-// Ownership is a parameter: striped over all nodes (all_reduce), or all with one node (broadcast
-// from its rank).
+// Ownership is the plan's.
 class ChunkMap {
  public:
-  enum class Ownership : std::uint8_t { striped, one_node };
-
   ChunkMap() = default;
-  ChunkMap(const shm::Sharding& sharding, std::uint32_t lane, Ownership ownership,
+  ChunkMap(const shm::Sharding& sharding, std::uint32_t lane, plan::Ownership ownership,
            std::uint32_t root_node) noexcept
       : sharding_(sharding), ownership_(ownership), root_node_(root_node) {
     const std::uint64_t rounds_in_op = (sharding.chunk_count + sharding.nodes - 1) / sharding.nodes;
@@ -34,7 +33,7 @@ class ChunkMap {
   // How many chunks `node` owns on this lane.
   std::uint32_t owned(std::uint32_t node) const noexcept {
     if (rounds_ == 0) return 0;
-    if (ownership_ == Ownership::one_node) {
+    if (ownership_ == plan::Ownership::root_node) {
       if (node != root_node_) return 0;
       const std::uint64_t all = rounds_ * sharding_.nodes;
       return static_cast<std::uint32_t>(all - missing_in_last_round());
@@ -51,7 +50,7 @@ class ChunkMap {
 
   // The number of the index-th chunk that `node` owns here. REQUIRES: index < owned(node).
   std::uint32_t chunk(std::uint32_t node, std::uint32_t index) const noexcept {
-    if (ownership_ == Ownership::one_node) {
+    if (ownership_ == plan::Ownership::root_node) {
       const std::uint64_t round = first_round_ + index / sharding_.nodes * round_step_;
       return static_cast<std::uint32_t>(round * sharding_.nodes + index % sharding_.nodes);
     }
@@ -59,21 +58,21 @@ class ChunkMap {
                                       slot_of(node));
   }
 
-  // The inverse: the position of `chunk` among those of `node`, or kNone if it is not one of them.
-  static constexpr std::uint32_t kNone = 0xffffffff;
+  // The inverse: the position of `chunk` among those of `node`, or kNoSlot if it is not one of
+  // them.
   std::uint32_t index(std::uint32_t node, std::uint32_t chunk_number) const noexcept {
-    if (chunk_number >= sharding_.chunk_count) return kNone;
+    if (chunk_number >= sharding_.chunk_count) return kNoSlot;
     const std::uint64_t round = chunk_number / sharding_.nodes;
     const std::uint64_t slot = chunk_number % sharding_.nodes;
     if (round < first_round_ || (round - first_round_) % round_step_ != 0 || rounds_ == 0)
-      return kNone;
+      return kNoSlot;
     const std::uint64_t local_round = (round - first_round_) / round_step_;
-    if (local_round >= rounds_) return kNone;
-    if (ownership_ == Ownership::one_node) {
-      if (node != root_node_) return kNone;
+    if (local_round >= rounds_) return kNoSlot;
+    if (ownership_ == plan::Ownership::root_node) {
+      if (node != root_node_) return kNoSlot;
       return static_cast<std::uint32_t>(local_round * sharding_.nodes + slot);
     }
-    return slot == slot_of(node) ? static_cast<std::uint32_t>(local_round) : kNone;
+    return slot == slot_of(node) ? static_cast<std::uint32_t>(local_round) : kNoSlot;
   }
 
   const shm::Sharding& sharding() const noexcept { return sharding_; }
@@ -96,7 +95,7 @@ class ChunkMap {
   }
 
   shm::Sharding sharding_{};
-  Ownership ownership_ = Ownership::striped;
+  plan::Ownership ownership_ = plan::Ownership::striped;
   std::uint32_t root_node_ = 0;
   std::uint64_t first_round_ = 0;
   std::uint64_t round_step_ = 1;

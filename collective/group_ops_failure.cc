@@ -2,104 +2,68 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 
-#include "base/check.h"
 #include "collective/group_ops.h"
 #include "collective/op_sets.h"
 
 namespace tern::collective {
-namespace {
 
-void copy_text(std::span<char> out, std::string_view text) noexcept {
-  const std::size_t bytes = std::min(text.size(), out.size() - 1);
-  std::memcpy(out.data(), text.data(), bytes);
-  out[bytes] = '\0';
-}
-
-}  // namespace
-
-// ---- Failure ------------------------------------------------------------------------------------
-
-void GroupOps::fail_here(OpId id, Errc code, std::uint32_t about_rank, std::string_view text) {
+void GroupOps::fail_here(OpId id, const Failure& failure) {
   Op& op = ops_[id];
   if (op.failed || op.completing) return;
   op.failed = true;
-  op.status = code;
-  op.about_rank = about_rank;
-  copy_text(op.text, text);
-  running_.erase(std::remove(running_.begin(), running_.end(), id), running_.end());
-  to_announce_.erase(std::remove(to_announce_.begin(), to_announce_.end(), id), to_announce_.end());
-  to_tell_.erase(std::remove(to_tell_.begin(), to_tell_.end(), id), to_tell_.end());
-  if (std::find(to_complete_.begin(), to_complete_.end(), id) == to_complete_.end()) {
-    to_complete_.push_back(id);
-  }
+  op.status = failure.code;
+  op.about_rank = failure.about_rank;
+  const std::size_t bytes = failure.text.copy(op.text, sizeof(op.text) - 1);
+  op.text[bytes] = '\0';
+  schedule_.drop(id);
+  schedule_.complete(id);
 }
 
-// For the memory of a failure, when a rank has come or nobody is waited for any more. If the op is
-// being completed, the rank that came is told then.
-void GroupOps::complete_again(OpId id) {
-  if (ops_[id].completing) return;
-  if (std::find(to_complete_.begin(), to_complete_.end(), id) == to_complete_.end()) {
-    to_complete_.push_back(id);
-  }
-}
-
-void GroupOps::fail(OpId id, Errc code, std::uint32_t about_rank, std::string_view text) {
+void GroupOps::fail(OpId id, const Failure& failure) {
   if (ops_[id].failed || ops_[id].completing) return;
-  fail_here(id, code, about_rank, text);
-  if (nodes_ > 1 && !ended_) to_fail_remote_.push_back(id);
+  fail_here(id, failure);
+  if (nodes() > 1 && !ended()) schedule_.fail_remote(id);
 }
 
-void GroupOps::on_op_fail(std::uint32_t, const OpKey& key, Errc code, std::uint32_t about_rank,
-                          std::string_view text) {
-  fail_key(key, code, about_rank, text, false);
+void GroupOps::on_op_fail(const OpKey& key, const Failure& failure) {
+  const OpId id = ended() ? ops_.find(key) : ops_.find_or_create(key);
+  if (id != kNoSlot) fail_here(id, failure);
 }
 
-void GroupOps::fail_key(const OpKey& key, Errc code, std::uint32_t about_rank,
-                        std::string_view text, bool tell_others) {
-  OpId id = find(key);
-  if (id == kNoOp) {
-    if (superseded(key) || ended_) return;
-    id = create(key);
-    if (id == kNoOp) return;
-  }
-  if (tell_others) {
-    fail(id, code, about_rank, text);
-  } else {
-    fail_here(id, code, about_rank, text);
-  }
+void GroupOps::fail_key(const OpKey& key, const Failure& failure) {
+  const OpId id = ended() ? ops_.find(key) : ops_.find_or_create(key);
+  if (id != kNoSlot) fail(id, failure);
 }
 
 void GroupOps::on_rank_left(std::uint32_t local_rank) {
-  left_local_ |= bit(local_rank);
+  departures_.leave(local_rank);
   const std::uint32_t rank = shape_.ranks[shape_.node][local_rank];
-  char text[64];
-  std::snprintf(text, sizeof(text), "rank %u has left the group", rank);
-  for (OpId id = 0; id < ops_.size(); ++id) {
-    if (!used_[id] || ops_[id].completing) continue;
-    if (ops_[id].failed && !still_expected(ops_[id])) complete_again(id);
+  const auto text = left_text(rank);
+  for (OpId id = 0; id < ops_.slots(); ++id) {
+    if (!ops_.in_use(id) || ops_[id].completing) continue;
+    // The memory of a failure that nobody is expected to hear of any more.
+    const bool expected = departures_.others_may_come(ops_[id].submitted, shape_.local_ranks());
+    if (ops_[id].failed && !expected) schedule_.complete(id);
     // Also what it has submitted: its memory is the application's again.
-    fail(id, Errc::group_left, rank, text);
+    fail(id, {Errc::group_left, rank, text.data()});
   }
 }
 
 void GroupOps::end(Errc code, std::string_view text) {
-  if (ended_) return;
-  ended_ = true;
-  end_code_ = code;
-  copy_text(end_text_, text);
-  to_fail_remote_.clear();
-  for (OpId id = 0; id < ops_.size(); ++id) {
-    if (!used_[id]) continue;
-    if (ops_[id].failed) complete_again(id);  // release() forgets it now
-    fail_here(id, code, kNobody, text);
+  if (!departures_.end(code, text)) return;
+  schedule_.tell_no_failures();
+  for (OpId id = 0; id < ops_.slots(); ++id) {
+    if (!ops_.in_use(id)) continue;
+    // The memory of a failure too: release() forgets it now.
+    if (ops_[id].failed && !ops_[id].completing) schedule_.complete(id);
+    fail_here(id, {code, kNoRank, text});
   }
 }
 
 void GroupOps::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
-  for (OpId id = 0; id < ops_.size(); ++id) {
-    if (!used_[id]) continue;
+  for (OpId id = 0; id < ops_.slots(); ++id) {
+    if (!ops_.in_use(id)) continue;
     const Op& op = ops_[id];
     if (op.failed || op.started || op.completing || op.submitted == 0) continue;
     if (now_ns - op.first_submit_ns < timeout_ns) continue;
@@ -112,18 +76,19 @@ void GroupOps::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
       used += std::snprintf(text + used, sizeof(text) - static_cast<std::size_t>(used), "%s %u",
                             i == 0 ? "" : ",", missing[i]);
     }
-    fail(id, Errc::op_timeout, count > 0 ? missing[0] : kNobody, text);
+    fail(id, {Errc::op_timeout, count > 0 ? missing[0] : kNoRank, text});
   }
 }
 
 void GroupOps::tell_late(std::uint64_t now_ns, std::uint64_t after_ns) {
-  if (nodes_ == 1 || local_ranks_ == 1 || ended_) return;
-  for (OpId id = 0; id < ops_.size(); ++id) {
-    if (!used_[id]) continue;
+  if (nodes() == 1 || shape_.local_ranks() == 1 || ended()) return;
+  for (OpId id = 0; id < ops_.slots(); ++id) {
+    if (!ops_.in_use(id)) continue;
     const Op& op = ops_[id];
-    if (op.failed || op.submitted == op.told || op.submitted == all_local()) continue;
-    if (now_ns - op.first_submit_ns < after_ns) continue;
-    if (std::find(to_tell_.begin(), to_tell_.end(), id) == to_tell_.end()) to_tell_.push_back(id);
+    const bool all_here = op.submitted == low_bits(shape_.local_ranks());
+    if (op.failed || op.submitted == op.submitted_told || all_here) continue;
+    if (op.is_issued(ActionKind::tell_submitted)) continue;
+    if (now_ns - op.first_submit_ns >= after_ns) schedule_.tell_submitted(id);
   }
 }
 

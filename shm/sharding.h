@@ -54,18 +54,28 @@ inline std::uint64_t chunk_elements(std::uint64_t chunk_bytes, DType dtype) noex
   return std::min<std::uint64_t>(chunk_bytes / dtype_bytes(dtype), wire::kMaxBlockElements);
 }
 
-// tensor is 0 for an anonymous op. REQUIRES: dtype valid, chunk_bytes >= 64, nodes and lanes >= 1.
-inline Sharding make_sharding(std::uint64_t tensor, std::uint64_t sequence, std::uint64_t count,
-                              DType dtype, std::uint64_t chunk_bytes, std::uint32_t nodes,
-                              std::uint32_t lanes, bool one_lane) noexcept {
+// What decides how an op is cut and spread.
+struct Cut {
+  std::uint64_t tensor = 0;    // 0: anonymous
+  std::uint64_t sequence = 0;  // of an anonymous op
+  std::uint64_t count = 0;     // elements
+  DType dtype = DType::f32;
+  std::uint64_t chunk_bytes = 0;
+  std::uint32_t nodes = 1;
+  std::uint32_t lanes = 1;
+  bool one_lane = false;
+};
+
+// REQUIRES: dtype valid, chunk_bytes >= 64, nodes and lanes >= 1.
+inline Sharding make_sharding(const Cut& cut) noexcept {
   Sharding sharding{};
-  sharding.count = count;
-  sharding.chunk_elements = chunk_elements(chunk_bytes, dtype);
-  sharding.chunk_count = (count + sharding.chunk_elements - 1) / sharding.chunk_elements;
-  sharding.spread = (tensor != 0 ? tensor : sequence) & kSpreadMask;
-  sharding.nodes = nodes;
-  sharding.lanes = lanes;
-  sharding.one_lane = one_lane;
+  sharding.count = cut.count;
+  sharding.chunk_elements = chunk_elements(cut.chunk_bytes, cut.dtype);
+  sharding.chunk_count = (cut.count + sharding.chunk_elements - 1) / sharding.chunk_elements;
+  sharding.spread = (cut.tensor != 0 ? cut.tensor : cut.sequence) & kSpreadMask;
+  sharding.nodes = cut.nodes;
+  sharding.lanes = cut.lanes;
+  sharding.one_lane = cut.one_lane;
   return sharding;
 }
 

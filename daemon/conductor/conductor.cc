@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "daemon/control/foreign_json.h"
 #include "daemon/service/log.h"
-#include "shm/op_kind_name.h"
+#include "plan/plans.h"
 
 namespace tern::daemon {
 namespace {
@@ -300,7 +300,7 @@ void Conductor::write_flights(MemberGroup& group) const {
     ops.push_back(
         {{"tensor", tensor == group.tensors.end() ? "" : tensor->second.state->name},
          {"op", record.sequence},
-         {"kind", shm::op_kind_name(record.kind)},
+         {"kind", plan::name_of(record.kind)},
          {"dtype", dtype_name(static_cast<DType>(record.dtype))},
          {"reduction", reduction_name(static_cast<Reduction>(record.reduction))},
          {"count", record.count},

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "daemon/conductor/conductor.h"
-#include "shm/op_kind_name.h"
+#include "plan/plans.h"
 
 namespace tern::daemon {
 namespace {
@@ -223,7 +223,7 @@ nlohmann::json Conductor::report_groups(const Scope& scope) const {
         waiting.push_back(
             {{"tensor", tensor == group->tensors.end() ? "#" + std::to_string(op.sequence)
                                                        : tensor->second.state->name},
-             {"op", shm::op_kind_name(op.kind)},
+             {"op", plan::name_of(op.kind)},
              {"ranks", ranks},
              {"seconds", static_cast<double>(now - op.since_ns) / 1e9}});
       }

@@ -53,13 +53,13 @@ struct LaneClient {
 // What a link is filling at the moment.
 struct Receiving {
   LaneGroup* group = nullptr;
-  collective::OpId pinned_op = collective::kNoOp;
+  collective::OpId pinned_op = collective::kNoSlot;
   std::uint32_t receive_slab = SlabPool::kNone;
   bool orphaned = false;  // the slab's chunk has ended: give it back afterwards
   SlabPool* eager_pool = nullptr;
   std::uint32_t eager_slab = SlabPool::kNone;
-  collective::ChunkId chunk = collective::kNoOp;
-  collective::OpId op = collective::kNoOp;
+  collective::ChunkId chunk = collective::kNoSlot;
+  collective::OpId op = collective::kNoSlot;
   bool refused = false;  // the header broke the protocol; the link ends with the frame
 };
 
@@ -100,7 +100,7 @@ struct FrameToken {
   std::uint32_t unacked = 0;
   LaneJob* job = nullptr;
   LaneGroup* group = nullptr;
-  collective::OpId op = collective::kNoOp;  // pinned, if set
+  collective::OpId op = collective::kNoSlot;  // pinned, if set
   SlabPool* pool = nullptr;
   std::uint32_t slab = SlabPool::kNone;
 };

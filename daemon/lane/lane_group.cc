@@ -80,7 +80,7 @@ void LaneGroup::renew_peer(std::uint32_t node) {
 
 std::uint32_t LaneGroup::node_of(const LanePeer& peer) const {
   const auto found = std::find(peers_.begin(), peers_.end(), &peer);
-  return found == peers_.end() ? collective::kNobody
+  return found == peers_.end() ? collective::kNoSlot
                                : static_cast<std::uint32_t>(found - peers_.begin());
 }
 
@@ -133,9 +133,9 @@ net::PayloadPlace LaneGroup::place_payload(LanePeer& peer, std::uint32_t node,
       return place;
     }
     case wire::FrameKind::contribution: {
-      collective::ChunkId chunk = collective::kNoOp;
+      collective::ChunkId chunk = collective::kNoSlot;
       protocol_ok = ops_.expect_contribution(node, key, header.chunk, chunk);
-      if (!protocol_ok || chunk == collective::kNoOp) return place;
+      if (!protocol_ok || chunk == collective::kNoSlot) return place;
       const std::uint32_t slab = chunks_[chunk].slabs[node];
       const auto room = lane_->receive_slabs().slab(slab);
       if (header.payload_bytes > room.size() || header.payload_bytes < wire::kBlockHeaderBytes) {
@@ -148,9 +148,9 @@ net::PayloadPlace LaneGroup::place_payload(LanePeer& peer, std::uint32_t node,
       return place;
     }
     case wire::FrameKind::result: {
-      OpId op = collective::kNoOp;
+      OpId op = collective::kNoSlot;
       protocol_ok = ops_.expect_result(node, key, header.chunk, op);
-      if (!protocol_ok || op == collective::kNoOp) return place;
+      if (!protocol_ok || op == collective::kNoSlot) return place;
       if (header.payload_bytes > peer.result.size() ||
           header.payload_bytes < wire::kBlockHeaderBytes) {
         protocol_ok = false;
@@ -193,7 +193,7 @@ net::PayloadPlace LaneGroup::place_payload(LanePeer& peer, std::uint32_t node,
 
 void LaneGroup::on_abandoned(LanePeer& peer) {
   Receiving& receiving = peer.receiving;
-  if (receiving.pinned_op != collective::kNoOp) unpin(receiving.pinned_op);
+  if (receiving.pinned_op != collective::kNoSlot) unpin(receiving.pinned_op);
   if (receiving.eager_slab != kNone) receiving.eager_pool->give(receiving.eager_slab);
   if (receiving.orphaned) give_receive_slab(receiving.receive_slab);
 }
@@ -212,7 +212,7 @@ bool LaneGroup::on_frame(LanePeer& peer, std::uint32_t node, const wire::FrameHe
     peer.receiving = Receiving{};
     char text[120];
     std::snprintf(text, sizeof(text), "a payload from node %u did not match its checksum", node);
-    ops_.fail_key(key, Errc::corrupt_data, collective::kNobody, text, true);
+    ops_.fail_key(key, {Errc::corrupt_data, collective::kNoRank, text});
     return true;
   }
   switch (kind) {
@@ -229,11 +229,11 @@ bool LaneGroup::on_frame(LanePeer& peer, std::uint32_t node, const wire::FrameHe
           body.restart_streams != 0 && tensor != tensors_.end()) {
         restart_streams(*tensor->second);
       }
-      OpId op = collective::kNoOp;
+      OpId op = collective::kNoSlot;
       const bool ok = ops_.on_announce(node, key, body, op);
-      if (ok && op != collective::kNoOp && node == kLeader) on_lead(op, body);
+      if (ok && op != collective::kNoSlot && node == kLeader) on_lead(op, body);
       if (receiving.eager_slab != kNone) {
-        if (ok && op != collective::kNoOp && !ops_.op(op).failed) {
+        if (ok && op != collective::kNoSlot && !ops_.op(op).failed) {
           eager_slab(op, node) = receiving.eager_slab;
         } else {
           receiving.eager_pool->give(receiving.eager_slab);
@@ -245,14 +245,15 @@ bool LaneGroup::on_frame(LanePeer& peer, std::uint32_t node, const wire::FrameHe
       return header.payload_bytes == 0 && ops_.on_grant(node, key, header.chunk, header.count);
     case wire::FrameKind::contribution:
       if (receiving.orphaned) give_receive_slab(receiving.receive_slab);
-      if (receiving.chunk == collective::kNoOp || receiving.orphaned) return true;
+      if (receiving.chunk == collective::kNoSlot || receiving.orphaned) return true;
       chunks_[receiving.chunk].bytes[node] = header.payload_bytes;
       ops_.on_contribution(node, receiving.chunk);
       return true;
     case wire::FrameKind::result: {
-      if (receiving.op == collective::kNoOp) return true;
+      if (receiving.op == collective::kNoSlot) return true;
       const OpId op = receiving.op;
       if (!ops_.op(op).failed) {
+        ops_.delivering(node, op);
         const Part where = part(op, header.chunk);
         const char* problem = nullptr;
         if (place.prefix.empty()) {
@@ -274,9 +275,10 @@ bool LaneGroup::on_frame(LanePeer& peer, std::uint32_t node, const wire::FrameHe
           char text[160];
           std::snprintf(text, sizeof(text), "result of node %u for chunk %u: %s", node,
                         header.chunk, problem);
-          ops_.fail(op, Errc::corrupt_data, collective::kNobody, text);
+          ops_.fail(op, {Errc::corrupt_data, collective::kNoRank, text});
+          ops_.not_delivered(node, op);
         } else {
-          ops_.on_result(node, op);
+          ops_.delivered(node, op);
         }
       }
       unpin(op);
@@ -287,15 +289,15 @@ bool LaneGroup::on_frame(LanePeer& peer, std::uint32_t node, const wire::FrameHe
       std::memcpy(&body, place.body.data(), sizeof(body));
       body.text[sizeof(body.text) - 1] = '\0';
       if (body.code <= 0 || body.code >= kErrcCount) return false;
-      ops_.on_op_fail(node, key, static_cast<Errc>(body.code), body.rank, body.text);
+      ops_.on_op_fail(key, {static_cast<Errc>(body.code), body.rank, body.text});
       return true;
     }
     case wire::FrameKind::verify: {
-      OpId op = collective::kNoOp;
+      OpId op = collective::kNoSlot;
       const auto& ranks = setup_.shape.ranks[node];
       // Kept before on_verify, which may find that these were the last.
       op = ops_.find(key);
-      if (op != collective::kNoOp) {
+      if (op != collective::kNoSlot) {
         for (std::size_t i = 0; i < ranks.size(); ++i) {
           wire::VerifyBody body;
           std::memcpy(&body, place.body.data() + i * sizeof(body), sizeof(body));
@@ -334,7 +336,7 @@ void LaneGroup::end(Errc code, const char* text) {
 
 void LaneGroup::fail_key(const collective::OpKey& key, Errc code, std::uint32_t rank,
                          const char* text) {
-  ops_.fail_key(key, code, rank, text, true);
+  ops_.fail_key(key, {code, rank, text});
 }
 
 void LaneGroup::drop_tensor(TensorState* tensor) {
@@ -394,15 +396,15 @@ void LaneGroup::record_op(OpId op, std::uint64_t now, Errc code, const char* tex
   OpRecord record;
   record.tensor = ended.key.tensor;
   record.sequence = ended.key.sequence;
-  record.count = ended.said.count;
+  record.count = ended.announced_first.count;
   record.bytes_sent = data.bytes_sent;
   record.submitted_ns = data.submitted_ns;
   record.started_ns = data.started_ns;
   record.ended_ns = now;
-  record.kind = ended.said.kind;
+  record.kind = ended.announced_first.kind;
   record.lane = static_cast<std::uint16_t>(setup_.shape.lane);
-  record.dtype = ended.said.dtype;
-  record.reduction = ended.said.reduction;
+  record.dtype = ended.announced_first.dtype;
+  record.reduction = ended.announced_first.reduction;
   record.lossy = data.lossy ? 1 : 0;
   record.eager = ended.eager ? 1 : 0;
   if (data.tuning != nullptr) describe_choice(data, now, record);
@@ -420,7 +422,7 @@ void LaneGroup::publish_waiting() {
     WaitingOp& row = rows[count++];
     row.tensor = waiting.key.tensor;
     row.sequence = waiting.key.sequence;
-    row.kind = waiting.said.kind;
+    row.kind = waiting.announced_first.kind;
     row.since_ns = waiting.first_submit_ns;
     row.missing = ops_.missing_ranks(op, row.ranks);
   }

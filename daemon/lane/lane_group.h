@@ -66,7 +66,7 @@ class LaneGroup {
   // ---- Called by the lane ----
   void attach(Lane& lane);
   void detach();                                      // from the lane's links, before it is removed
-  std::uint32_t node_of(const LanePeer& peer) const;  // kNobody if it is not of this group
+  std::uint32_t node_of(const LanePeer& peer) const;  // kNoSlot if it is not of this group
   bool all_links_open() const;
   bool is_untouched() const;  // no operation has been seen in this epoch
   void renew_peer(std::uint32_t node);
@@ -170,7 +170,7 @@ class LaneGroup {
     char verdict_text[120] = {};
   };
   struct ChunkData {  // of a granted chunk this node owns
-    collective::OpId op = collective::kNoOp;
+    collective::OpId op = collective::kNoSlot;
     bool begun = false;  // until then an accumulator is only promised
     std::uint32_t accumulator = kNone;
     std::vector<std::uint32_t> slabs;  // per node, with a reserved receive slab
@@ -190,10 +190,9 @@ class LaneGroup {
   void publish_waiting();
 
   // Submission (lane_group_submit.cc).
-  const char* check_entry(const LaneClient& client, const shm::SubmitEntry& entry,
-                          std::uint32_t& local_rank, TensorState*& tensor) const;
-  bool choose_recipe(const shm::SubmitEntry& entry, const TensorState* tensor, OpData& data,
-                     wire::AnnounceBody& body, const char*& problem) const;
+  bool choose_recipe(const shm::SubmitEntry& entry, const plan::Plan& plan,
+                     const TensorState* tensor, OpData& data, wire::AnnounceBody& body,
+                     const char*& problem) const;
   bool may_replace(const codec::Recipe& recipe, const codec::Recipe& declared,
                    const shm::SubmitEntry& entry, const char*& problem) const;
   void cancel(LaneClient& client, const shm::SubmitEntry& entry);
@@ -206,7 +205,7 @@ class LaneGroup {
   void contribute(const collective::Action& action);
   std::byte* begin_sum(collective::ChunkId chunk);
   void add(const collective::Action& action);
-  void finish(collective::ChunkId chunk);
+  bool finish(collective::ChunkId chunk);
   void publish(const collective::Action& action);
   void reduce_eager(collective::OpId op);
   void send_checksums(collective::OpId op);
@@ -220,9 +219,11 @@ class LaneGroup {
 
   // Data (lane_group_data.cc).
   Part part(collective::OpId op, std::uint32_t chunk) const;
-  DType dtype(collective::OpId op) const { return static_cast<DType>(ops_.op(op).said.dtype); }
+  DType dtype(collective::OpId op) const {
+    return static_cast<DType>(ops_.op(op).announced_first.dtype);
+  }
   Reduction reduction(collective::OpId op) const {
-    return static_cast<Reduction>(ops_.op(op).said.reduction);
+    return static_cast<Reduction>(ops_.op(op).announced_first.reduction);
   }
   bool single_plain_input(collective::OpId op) const;
   void sum_local(collective::OpId op, const Part& part, std::byte* accumulator) const;

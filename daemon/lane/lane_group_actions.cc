@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "codec/accumulate.h"
+#include "collective/op_plan.h"
 #include "daemon/lane/lane.h"
 #include "daemon/lane/lane_group.h"
 
@@ -40,43 +41,57 @@ void LaneGroup::carry_out(const Action& action) {
       break;
     case ActionKind::announce:
       announce(action.op);
+      ops_.done(action);
       break;
     case ActionKind::grant:
       grant(action);
+      ops_.done(action);
       break;
     case ActionKind::contribute:
       contribute(action);
+      ops_.done(action);
       break;
     case ActionKind::begin: {
       const Part where = part(action.op, ops_.chunk_number(action.chunk));
       sum_local(action.op, where, begin_sum(action.chunk));
-      ops_.begun(action.chunk);
+      ops_.done(action);
       break;
     }
     case ActionKind::begin_add:
     case ActionKind::add:
       add(action);
+      ops_.done(action);
       break;
     case ActionKind::finish:
-      finish(action.chunk);
+      if (finish(action.chunk)) {
+        ops_.done(action);
+      } else {
+        ops_.parked(action);
+      }
       break;
     case ActionKind::finish_parked:
       finish_parked(action);
+      ops_.done(action);
       break;
     case ActionKind::publish:
       publish(action);
+      ops_.done(action);
       break;
     case ActionKind::reduce_eager:
       reduce_eager(action.op);
+      ops_.done(action);
       break;
     case ActionKind::verify:
       send_checksums(action.op);
+      ops_.done(action);
       break;
     case ActionKind::fail_remote:
       send_failure(action.op);
+      ops_.done(action);
       break;
     case ActionKind::tell_submitted:
       tell_submitted(action.op);
+      ops_.done(action);
       break;
     case ActionKind::complete:
       complete(action.op);
@@ -85,7 +100,7 @@ void LaneGroup::carry_out(const Action& action) {
 }
 
 void LaneGroup::announce(OpId op) {
-  wire::AnnounceBody body = ops_.op(op).said;
+  wire::AnnounceBody body = ops_.op(op).announced_first;
   body.rank = setup_.shape.ranks[self_][0];
   body.eager_bytes = 0;
   if (TensorState* const tensor = data_[op].tensor; tensor != nullptr) {
@@ -94,12 +109,11 @@ void LaneGroup::announce(OpId op) {
     if (self_ == kLeader) describe_lead(op, body);
   }
   std::span<const std::byte> eager;
-  const bool broadcast = body.kind == static_cast<std::uint16_t>(shm::OpKind::broadcast);
-  if (ops_.op(op).eager && body.count > 0 && (!broadcast || ops_.op(op).root_node == self_)) {
+  const std::uint64_t bytes = collective::eager_bytes_of(ops_.op(op), self_);
+  if (bytes > 0) {
     const Part all{0, static_cast<std::uint32_t>(body.count)};
-    const std::size_t bytes = body.count * dtype_bytes(dtype(op));
     body.eager_bytes = static_cast<std::uint32_t>(bytes);
-    if (broadcast) {
+    if (ops_.op(op).plan->eager == plan::Eager::root_values) {
       const auto& ranks = setup_.shape.ranks[self_];
       const auto root = std::find(ranks.begin(), ranks.end(), body.root) - ranks.begin();
       eager = {rank_of(op, static_cast<std::uint32_t>(root)).input, bytes};
@@ -177,7 +191,7 @@ void LaneGroup::contribute(const Action& action) {
   data.bytes_raw += std::uint64_t{where.elements} * dtype_bytes(dtype(op));
   data.bytes_sent += bytes;
   const auto cookie = lane_->make_token(*job_, FrameToken::Leg::contribution, 1, nullptr,
-                                        collective::kNoOp, &lane_->send_slabs(), slab);
+                                        collective::kNoSlot, &lane_->send_slabs(), slab);
   lane_->send(*peers_[action.node], header, {}, memory.first(bytes), cookie);
 }
 
@@ -210,7 +224,7 @@ void LaneGroup::add(const Action& action) {
     char text[160];
     std::snprintf(text, sizeof(text), "contribution of node %u to chunk %u: %s", action.node,
                   ops_.chunk_number(action.chunk), problem);
-    ops_.fail(action.op, Errc::corrupt_data, collective::kNobody, text);
+    ops_.fail(action.op, {Errc::corrupt_data, collective::kNoRank, text});
     return;
   }
   give_receive_slab(chunk.slabs[action.node]);
@@ -218,11 +232,10 @@ void LaneGroup::add(const Action& action) {
   peers_[action.node]->link->add_decode_ns(decode_ns);
   peers_[action.node]->work.added_ns += decode_ns;
   peers_[action.node]->work.added_bytes += where.elements * dtype_bytes(dtype(action.op));
-  if (first) ops_.begun(action.chunk);
-  ops_.added(action.chunk, action.node);
 }
 
-void LaneGroup::finish(ChunkId chunk) {
+// False: the sum is parked.
+bool LaneGroup::finish(ChunkId chunk) {
   const OpId op = ops_.op_of(chunk);
   OpData& data = data_[op];
   const std::uint32_t number = ops_.chunk_number(chunk);
@@ -234,7 +247,7 @@ void LaneGroup::finish(ChunkId chunk) {
     scale_sum(chunk);
     if (codec::scans_tensor(recipe) && park_sum(chunk)) {
       release_chunk(chunk);
-      return ops_.parked(chunk);
+      return false;
     }
     const bool raw = codec::results_are_raw(recipe);
     const bool sent = !raw && !codec::scans_tensor(recipe) &&
@@ -247,7 +260,7 @@ void LaneGroup::finish(ChunkId chunk) {
     finish_raw(chunk, recipe, reduction(op), false);
   }
   release_chunk(chunk);
-  ops_.finished(chunk);
+  return true;
 }
 
 void LaneGroup::give_receive_slab(std::uint32_t slab) {
@@ -257,7 +270,7 @@ void LaneGroup::give_receive_slab(std::uint32_t slab) {
 
 void LaneGroup::release_chunk(ChunkId chunk) {
   ChunkData& data = chunks_[chunk];
-  data.op = collective::kNoOp;
+  data.op = collective::kNoSlot;
   if (!data.begun) {
     lane_->accumulators().withdraw_promise();
     --job_->held.accumulators;
@@ -282,7 +295,7 @@ void LaneGroup::publish(const Action& action) {
   const OpId op = action.op;
   const auto& ranks = setup_.shape.ranks[self_];
   const auto root = static_cast<std::uint32_t>(
-      std::find(ranks.begin(), ranks.end(), ops_.op(op).said.root) - ranks.begin());
+      std::find(ranks.begin(), ranks.end(), ops_.op(op).announced_first.root) - ranks.begin());
   const std::uint32_t number = ops_.op(op).chunks.chunk(self_, action.index);
   const Part where = part(op, number);
   const std::size_t element = dtype_bytes(dtype(op));
@@ -306,24 +319,23 @@ void LaneGroup::publish(const Action& action) {
     std::byte* output = rank_of(op, i).output + where.begin * element;
     if (output != body.data()) std::memmove(output, body.data(), body.size());
   }
-  ops_.published(op);
 }
 
 void LaneGroup::reduce_eager(OpId op) {
-  const auto& said = ops_.op(op).said;
+  const auto& body = ops_.op(op).announced_first;
   if (data_[op].tuning != nullptr) {
     settle_choice(op);
     if (data_[op].started_ns == 0) data_[op].started_ns = lane_->clock().now_ns();
-    offer_sample(op, {0, static_cast<std::uint32_t>(said.count)},
+    offer_sample(op, {0, static_cast<std::uint32_t>(body.count)},
                  data_[op].tensor->codec.sender(0));
   }
-  const std::size_t bytes = said.count * dtype_bytes(dtype(op));
-  const auto count = static_cast<std::uint32_t>(said.count);
+  const std::size_t bytes = body.count * dtype_bytes(dtype(op));
+  const auto count = static_cast<std::uint32_t>(body.count);
   const Part all{0, count};
-  if (said.kind == static_cast<std::uint16_t>(shm::OpKind::broadcast)) {
+  if (ops_.op(op).plan->eager == plan::Eager::root_values) {
     const std::uint32_t root_node = ops_.op(op).root_node;
     const auto& ranks = setup_.shape.ranks[self_];
-    const auto root = std::find(ranks.begin(), ranks.end(), said.root) - ranks.begin();
+    const auto root = std::find(ranks.begin(), ranks.end(), body.root) - ranks.begin();
     const std::byte* source =
         root_node == self_ ? rank_of(op, static_cast<std::uint32_t>(root)).input
         : count > 0        ? eager_pools_[root_node]->slab(eager_slab(op, root_node)).data()
@@ -348,7 +360,6 @@ void LaneGroup::reduce_eager(OpId op) {
                              rank_of(op, 0).output);
     copy_to_other_ranks(op, all);
   }
-  ops_.eager_reduced(op);
 }
 
 // ---- The end of an op ---------------------------------------------------------------------------
@@ -402,9 +413,9 @@ void LaneGroup::finalize(OpId op) {
   if (ended.submitted != 0) {
     bump(code == Errc::ok ? counters.ops_completed : counters.ops_failed, std::uint64_t{1});
   }
-  // Lossless codecs keep nothing of an all-reduce.
-  const bool broadcast = ended.said.kind == static_cast<std::uint16_t>(shm::OpKind::broadcast);
-  if (data.tensor != nullptr && (data.lossy || (data.lossless && broadcast))) {
+  // Lossless codecs keep nothing of a reduction.
+  const bool keeps = data.lossy || (data.lossless && ended.plan->moves());
+  if (data.tensor != nullptr && keeps) {
     data.tensor->lanes[setup_.shape.lane].state_touched = true;
   }
   if (data.tensor != nullptr && code == Errc::ok) {

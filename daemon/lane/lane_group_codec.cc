@@ -156,13 +156,13 @@ bool LaneGroup::contribute_lossless(OpId op, std::uint32_t node, wire::FrameHead
   data.bytes_raw += bytes;
   data.bytes_sent += used;
   const auto cookie = lane_->make_token(*job_, FrameToken::Leg::contribution, 1, nullptr,
-                                        collective::kNoOp, &lane_->send_slabs(), slab);
+                                        collective::kNoSlot, &lane_->send_slabs(), slab);
   lane_->send(*peers_[node], header, {}, memory.first(used), cookie);
   return true;
 }
 
 // Sends the elements of a chunk to all, if a lossless codec makes them fewer bytes. The outputs of
-// the ranks here are the caller's part, but for an all-reduce.
+// the ranks here are the caller's part, but for a reduction.
 bool LaneGroup::send_lossless_result(OpId op, std::uint32_t number, const codec::Recipe& recipe,
                                      std::span<const std::byte> result) {
   OpData& data = data_[op];
@@ -171,9 +171,8 @@ bool LaneGroup::send_lossless_result(OpId op, std::uint32_t number, const codec:
   if (slab == kNone) return false;
   const auto memory = lane_->result_slabs().slab(slab);
   codec::Recipe here = recipe;
-  const bool broadcast =
-      ops_.op(op).said.kind == static_cast<std::uint16_t>(shm::OpKind::broadcast);
-  if (!broadcast) here.compressor = codec::Compressor::lossless;
+  const bool reduces = ops_.op(op).plan->reduces();
+  if (reduces) here.compressor = codec::Compressor::lossless;
   std::uint32_t used = 0;
   if (!encode_lossless(op, number, here, result, memory, used)) {
     lane_->result_slabs().give(slab);
@@ -182,8 +181,8 @@ bool LaneGroup::send_lossless_result(OpId op, std::uint32_t number, const codec:
   data.bytes_raw += result.size() * (nodes_ - 1);
   data.bytes_sent += std::uint64_t{used} * (nodes_ - 1);
   const auto cookie = lane_->make_token(*job_, FrameToken::Leg::result, nodes_ - 1, nullptr,
-                                        collective::kNoOp, &lane_->result_slabs(), slab);
-  if (!broadcast) {
+                                        collective::kNoSlot, &lane_->result_slabs(), slab);
+  if (reduces) {
     const Part where = part(op, number);
     std::memcpy(rank_of(op, 0).output + where.begin * dtype_bytes(dtype(op)), result.data(),
                 result.size());
@@ -223,9 +222,13 @@ const char* LaneGroup::deliver_lossless(OpId op, std::uint32_t number, std::uint
 // Calls use(chunk) for this lane's chunks until one returns false.
 template <typename Use>
 bool LaneGroup::for_each_chunk(const TensorState& tensor, Use use) const {
-  const auto sharding =
-      shm::make_sharding(tensor.id, 0, tensor.count, tensor.dtype, setup_.shape.chunk_bytes, nodes_,
-                         setup_.shape.lanes, tensor.one_lane);
+  const auto sharding = shm::make_sharding({.tensor = tensor.id,
+                                            .count = tensor.count,
+                                            .dtype = tensor.dtype,
+                                            .chunk_bytes = setup_.shape.chunk_bytes,
+                                            .nodes = nodes_,
+                                            .lanes = setup_.shape.lanes,
+                                            .one_lane = tensor.one_lane});
   for (std::uint64_t i = 0; i < sharding.chunk_count; ++i) {
     if (sharding.lane(i) == setup_.shape.lane && !use(static_cast<std::uint32_t>(i))) return false;
   }

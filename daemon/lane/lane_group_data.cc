@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "codec/accumulate.h"
+#include "collective/op_plan.h"
 #include "daemon/lane/lane.h"
 #include "daemon/lane/lane_group.h"
 
@@ -31,16 +32,27 @@ LaneGroup::Part LaneGroup::part(OpId op, std::uint32_t chunk) const {
 
 // One local rank whose bytes are the node's contribution as they are.
 bool LaneGroup::single_plain_input(OpId op) const {
-  return local_ranks_ == 1 && rank_of(op, 0).prescale == 1.0f;
+  return local_ranks_ == 1 && rank_of(op, 0).prescale == 1.0f &&
+         ops_.op(op).plan->input_piece == nullptr;
 }
 
 void LaneGroup::sum_local(OpId op, const Part& part, std::byte* accumulator) const {
-  const std::size_t offset = part.begin * dtype_bytes(dtype(op));
-  codec::accumulate_begin(dtype(op), rank_of(op, 0).input + offset, part.elements,
-                          rank_of(op, 0).prescale, accumulator);
-  for (std::uint32_t i = 1; i < local_ranks_; ++i) {
-    codec::accumulate(dtype(op), reduction(op), rank_of(op, i).input + offset, part.elements,
-                      rank_of(op, i).prescale, accumulator);
+  const DType type = dtype(op);
+  const auto& ranks = setup_.shape.ranks[self_];
+  for (std::uint32_t i = 0; i < local_ranks_; ++i) {
+    const OpRank& rank = rank_of(op, i);
+    const auto add = [&](std::uint64_t first, plan::Range piece) {
+      const std::byte* const source = rank.input + piece.begin * dtype_bytes(type);
+      std::byte* const sum = accumulator + first * codec::accumulator_bytes(type);
+      if (i == 0) {
+        codec::accumulate_begin(type, source, piece.count, rank.prescale, sum);
+      } else {
+        codec::accumulate(type, reduction(op), source, piece.count, rank.prescale, sum);
+      }
+    };
+    plan::for_each_input_piece(*ops_.op(op).plan,
+                               collective::shape_for(ops_.op(op), ranks[i], setup_.shape),
+                               {part.begin, part.elements}, add);
   }
 }
 
@@ -104,8 +116,8 @@ const char* LaneGroup::add_block(OpId op, std::uint32_t number, std::uint32_t se
         codec::accumulator_bytes(dtype(op)) == sizeof(float) && dtype_is_float(dtype(op));
     if (!sums || !in_f32) return "a lossy block for an operation that must be exact";
     const TensorState* const tensor = data_[op].tensor;
-    if (!role_may_be_lossy(static_cast<Role>(ops_.op(op).said.role)) || tensor == nullptr ||
-        tensor->exempt) {
+    if (!role_may_be_lossy(static_cast<Role>(ops_.op(op).announced_first.role)) ||
+        tensor == nullptr || tensor->exempt) {
       return "a lossy block for an operation that must be exact";
     }
     if (own != nullptr) codec::accumulate_begin(dtype(op), own, part.elements, 1.0f, accumulator);
@@ -162,7 +174,7 @@ const char* LaneGroup::deliver_block(OpId op, std::uint32_t number, std::uint32_
     if (problem != nullptr) return problem;
   } else {
     const bool in_f32 = codec::accumulator_bytes(type) == sizeof(float) && dtype_is_float(type);
-    if (!in_f32 || !role_may_be_lossy(static_cast<Role>(ops_.op(op).said.role))) {
+    if (!in_f32 || !role_may_be_lossy(static_cast<Role>(ops_.op(op).announced_first.role))) {
       return "a lossy block for an operation that must be exact";
     }
     const bool direct = type == DType::f32;
@@ -245,7 +257,7 @@ bool LaneGroup::finish_lossy(OpId op, std::uint32_t number, const codec::Recipe&
   data.bytes_raw += std::uint64_t{where.elements} * dtype_bytes(dtype(op)) * (nodes_ - 1);
   data.bytes_sent += std::uint64_t{bytes} * (nodes_ - 1);
   const auto cookie = lane_->make_token(*job_, FrameToken::Leg::result, nodes_ - 1, nullptr,
-                                        collective::kNoOp, &lane_->result_slabs(), slab);
+                                        collective::kNoSlot, &lane_->result_slabs(), slab);
   // Everybody decodes the same bytes, the owner too; before they are sent, because a lost link
   // gives the slab back at once.
   const char* problem = nullptr;
@@ -255,7 +267,7 @@ bool LaneGroup::finish_lossy(OpId op, std::uint32_t number, const codec::Recipe&
     problem = deliver_block(op, number, self_, memory.first(bytes));
   }
   send_to_all(frame(wire::FrameKind::result, op, number, 2), {}, memory.first(bytes), cookie);
-  if (problem != nullptr) ops_.fail(op, Errc::internal, collective::kNobody, problem);
+  if (problem != nullptr) ops_.fail(op, {Errc::internal, collective::kNoRank, problem});
   return true;
 }
 
@@ -296,7 +308,7 @@ void LaneGroup::finish_raw(ChunkId chunk, const codec::Recipe& recipe, Reduction
     data.bytes_sent += (bytes + wire::kBlockHeaderBytes) * (nodes_ - 1);
   }
   const auto cookie = lane_->make_token(*job_, FrameToken::Leg::result, nodes_ - 1, nullptr,
-                                        collective::kNoOp, pool, slab);
+                                        collective::kNoSlot, pool, slab);
   std::memcpy(rank_of(op, 0).output + where.begin * dtype_bytes(type), result, bytes);
   copy_to_other_ranks(op, where);
   if (nodes_ > 1) {
@@ -332,7 +344,7 @@ void LaneGroup::contribute_raw(OpId op, std::uint32_t node, wire::FrameHeader he
   const auto memory = lane_->send_slabs().slab(slab);
   write_own_contribution(op, part, memory.data());
   const auto cookie = lane_->make_token(*job_, FrameToken::Leg::contribution, 1, nullptr,
-                                        collective::kNoOp, &lane_->send_slabs(), slab);
+                                        collective::kNoSlot, &lane_->send_slabs(), slab);
   lane_->send(*peers_[node], header, prefix, memory.first(bytes), cookie);
 }
 

@@ -55,7 +55,6 @@ void LaneGroup::finish_parked(const Action& action) {
   std::fill(zeros, zeros + where.elements, 0.0f);
   TERN_CHECK(finish_lossy(op, number, data_[op].recipe, {zeros, where.elements},
                           1.0f));  // finite, as park_sum saw
-  ops_.finished_parked(op);
 }
 
 // What a failed op had parked is neither sum nor residual any more.

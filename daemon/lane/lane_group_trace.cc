@@ -34,7 +34,7 @@ void LaneGroup::trace_op(OpId op, Errc code, std::uint64_t now_ns) {
   event.sequence = ended.key.sequence;
   event.bytes_raw = data.bytes_raw;
   event.bytes = data.bytes_sent;
-  event.node = ended.said.kind;
+  event.node = ended.announced_first.kind;
   event.codec = static_cast<std::uint8_t>(code);
   const auto stage = [&](TraceKind kind, std::uint64_t begin_ns, std::uint64_t end_ns) {
     event.kind = kind;

@@ -268,7 +268,7 @@ bool LaneGroup::contribute_owed(OpId op, std::uint32_t node, wire::FrameHeader h
   data.bytes_raw += bytes;
   data.bytes_sent += bytes + wire::kBlockHeaderBytes;
   const auto cookie = lane_->make_token(*job_, FrameToken::Leg::contribution, 1, nullptr,
-                                        collective::kNoOp, &lane_->send_slabs(), slab);
+                                        collective::kNoSlot, &lane_->send_slabs(), slab);
   lane_->send(*peers_[node], header, prefix, memory.first(bytes), cookie);
   return true;
 }

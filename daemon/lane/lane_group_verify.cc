@@ -18,7 +18,7 @@ void LaneGroup::send_checksums(OpId op) {
   for (std::uint32_t i = 0; i < local_ranks_; ++i) {
     std::uint32_t crc = 0;
     if (ops_.op(op).eager) {
-      crc = wire::crc32c({rank_of(op, i).output, ops_.op(op).said.count * element});
+      crc = wire::crc32c({rank_of(op, i).output, ops_.op(op).announced_first.count * element});
     } else {
       for (std::uint32_t node = 0; node < nodes_; ++node) {
         for (std::uint32_t index = 0; index < chunks.owned(node); ++index) {
@@ -36,7 +36,6 @@ void LaneGroup::send_checksums(OpId op) {
     if (peer == nullptr || peer->link->state() == net::LinkState::lost) continue;
     peer->link->send_copy(header, std::as_bytes(std::span(verify_bodies_)));
   }
-  ops_.verified_here(op);
 }
 
 void LaneGroup::compare_checksums(OpId op) {

@@ -116,7 +116,7 @@ void Lane::trace_departure(const LanePeer& peer, const wire::FrameHeader& header
   event.chunk = header.chunk;
   event.bytes = bytes;
   const std::uint32_t node = found->second->node_of(peer);
-  event.node = static_cast<std::uint16_t>(node == collective::kNobody ? 0xffff : node);
+  event.node = static_cast<std::uint16_t>(node == collective::kNoSlot ? 0xffff : node);
 }
 
 void Lane::trace_arrival(TraceEvent& event) {
@@ -271,7 +271,7 @@ void Lane::on_lost(net::Link& link, Errc reason, const char* text) {
   if (peer->groups > 0) bump(counters_->links_lost, std::uint64_t{1});
   for (LaneGroup* group : groups_) {
     const std::uint32_t node = group->node_of(*peer);
-    if (node == collective::kNobody) continue;
+    if (node == collective::kNoSlot) continue;
     // A new epoch may have begun on a link that the other side had given up before, which shows
     // only when it begins another, or just now closes because it was not used. As long as nothing
     // was said on it, nothing is lost with it.

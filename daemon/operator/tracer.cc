@@ -4,7 +4,7 @@
 #include <ctime>
 
 #include "daemon/membership/control_frames.h"
-#include "shm/op_kind_name.h"
+#include "plan/plans.h"
 #include "wire/block.h"
 
 namespace tern::daemon {
@@ -42,7 +42,7 @@ nlohmann::json row_of(const TraceEvent& event) {
                      {"sequence", event.sequence},
                      {"bytes", event.bytes}};
   if (is_of_op(event.kind)) {
-    row["op"] = shm::op_kind_name(event.node);
+    row["op"] = plan::name_of(event.node);
     row["bytes_raw"] = event.bytes_raw;
     row["result"] = errc_name(static_cast<Errc>(event.codec));
   } else {

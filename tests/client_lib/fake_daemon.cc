@@ -291,9 +291,15 @@ void FakeDaemon::cancel(Session& session, const Seen& seen) {
 void FakeDaemon::copy_chunks(Session& session, const Seen& seen) {
   const shm::SubmitEntry& entry = seen.entry;
   const auto dtype = static_cast<DType>(entry.dtype);
-  const shm::Sharding sharding = shm::make_sharding(
-      entry.tensor, entry.sequence, entry.count, dtype, options_.chunk_bytes, options_.nodes,
-      options_.group_lanes, entry.tensor != 0 && options_.one_lane);
+  const shm::Sharding sharding =
+      shm::make_sharding({.tensor = entry.tensor,
+                          .sequence = entry.sequence,
+                          .count = entry.count,
+                          .dtype = dtype,
+                          .chunk_bytes = options_.chunk_bytes,
+                          .nodes = options_.nodes,
+                          .lanes = options_.group_lanes,
+                          .one_lane = entry.tensor != 0 && options_.one_lane});
   std::byte* arena = session.segment.arena().data();
   for (std::uint64_t chunk = 0; chunk < sharding.chunk_count; ++chunk) {
     if (sharding.lane(chunk) != seen.lane) continue;

@@ -7,7 +7,7 @@
 namespace tern::collective {
 namespace chunk_map_test {
 
-using Ownership = ChunkMap::Ownership;
+using plan::Ownership;
 
 struct Case {
   std::uint32_t nodes, lanes;
@@ -18,8 +18,14 @@ struct Case {
 constexpr std::uint64_t kChunkElements = 16;
 
 shm::Sharding sharding_of(const Case& c) {
-  return shm::make_sharding(c.spread, c.spread, c.chunks * kChunkElements, DType::f32,
-                            kChunkElements * sizeof(float), c.nodes, c.lanes, c.one_lane);
+  return shm::make_sharding({.tensor = c.spread,
+                             .sequence = c.spread,
+                             .count = c.chunks * kChunkElements,
+                             .dtype = DType::f32,
+                             .chunk_bytes = kChunkElements * sizeof(float),
+                             .nodes = c.nodes,
+                             .lanes = c.lanes,
+                             .one_lane = c.one_lane});
 }
 
 // Every chunk is owned once, on one lane, by whom the sharding says; index() is the inverse of
@@ -48,15 +54,15 @@ void expect_partition(const Case& c, Ownership ownership, std::uint32_t root) {
         }
         for (std::uint32_t other = 0; other < c.nodes; ++other) {
           if (other == node) continue;
-          ASSERT_EQ(map.index(other, chunk), ChunkMap::kNone);
+          ASSERT_EQ(map.index(other, chunk), kNoSlot);
         }
       }
     }
     if (c.chunks > 0) {
       ASSERT_EQ(sharding.uses_lane(lane), on_lane > 0);
     }
-    ASSERT_EQ(map.index(0, static_cast<std::uint32_t>(c.chunks)), ChunkMap::kNone);
-    ASSERT_EQ(map.index(0, 0xffffffff), ChunkMap::kNone);
+    ASSERT_EQ(map.index(0, static_cast<std::uint32_t>(c.chunks)), kNoSlot);
+    ASSERT_EQ(map.index(0, 0xffffffff), kNoSlot);
   }
   for (const int count : owned) ASSERT_EQ(count, 1);
 }
@@ -74,7 +80,7 @@ TEST_P(Shape, EveryChunkIsOwnedOnceOnOneLane) {
           SCOPED_TRACE(testing::Message() << "lanes " << lanes << " chunks " << chunks << " spread "
                                           << spread << " one_lane " << one_lane);
           expect_partition(c, Ownership::striped, 0);
-          expect_partition(c, Ownership::one_node, static_cast<std::uint32_t>(chunks) % c.nodes);
+          expect_partition(c, Ownership::root_node, static_cast<std::uint32_t>(chunks) % c.nodes);
           if (HasFatalFailure()) return;
         }
       }

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "collective/op_plan.h"
+#include "plan/plans.h"
+
 namespace tern::collective {
 
 wire::AnnounceBody all_reduce_of(std::uint64_t count, DType dtype, Reduction reduction) {
@@ -24,6 +27,13 @@ wire::AnnounceBody barrier() {
   wire::AnnounceBody body = all_reduce_of(0);
   body.kind = static_cast<std::uint16_t>(shm::OpKind::barrier);
   return body;
+}
+
+Action do_next(GroupOps& ops, const Room& room) {
+  const Action action = ops.next(room);
+  const bool ends = action.kind == ActionKind::none || action.kind == ActionKind::complete;
+  if (!ends) ops.done(action);
+  return action;
 }
 
 GroupOpsNet::GroupOpsNet(NetShape shape, std::uint64_t seed)
@@ -58,15 +68,15 @@ bool GroupOpsNet::submit(std::uint32_t rank, OpKey key, wire::AnnounceBody body,
   Node& node = nodes_[node_of_rank_[rank]];
   body.rank = rank;
   if (shape_.park) body.flags = wire::kAnnounceOneLane;
-  OpId op = kNoOp;
-  const auto result =
-      node.ops->on_submit(rank - first_rank_[node_of_rank_[rank]], key, body, priority, now_ns, op);
+  OpId op = kNoSlot;
+  const std::uint32_t local_rank = rank - first_rank_[node_of_rank_[rank]];
+  const auto result = node.ops->on_submit({local_rank, key, body, priority, now_ns}, op);
   EXPECT_NE(result, GroupOps::SubmitResult::duplicate);
   if (result != GroupOps::SubmitResult::accepted) return false;
   EXPECT_FALSE(submitted_[id_of(rank, key)]);
   submitted_[id_of(rank, key)] = true;
-  const bool reduces = body.kind == static_cast<std::uint16_t>(shm::OpKind::all_reduce);
-  if (reduces && (shape_.declining >> node_of_rank_[rank] & 1) != 0) node.ops->compress(op);
+  const bool declines = (shape_.declining >> node_of_rank_[rank] & 1) != 0;
+  if (declines && plan::find(body.kind)->reduces()) node.ops->compress(op);
   return true;
 }
 
@@ -76,31 +86,131 @@ Room GroupOpsNet::room(const Node& node) const {
           all.contributions - node.used.contributions, all.results - node.used.results};
 }
 
+// Pairs with frames, nodes with something to begin, nodes with something to end: from a random place
+// on, the first that can do something.
 bool GroupOpsNet::step() {
-  // Pairs with frames, then nodes: from a random place on, the first that can do something.
-  const std::size_t places = nodes_.size() + (hold_frames ? 0 : pairs_.size());
+  const std::size_t node_places = nodes_.size() * (shape_.late ? 2 : 1);
+  const std::size_t places = node_places + (hold_frames ? 0 : pairs_.size());
   const std::size_t begin = random_() % places;
   for (std::size_t i = 0; i < places; ++i) {
     const std::size_t place = (begin + i) % places;
-    if (place < nodes_.size()) {
-      Node& node = nodes_[place];
-      if (node.dead) continue;
-      const Action action = node.ops->next(room(node));
-      if (action.kind == ActionKind::none) continue;
-      act(static_cast<std::uint32_t>(place), action);
-      return true;
+    if (place < node_places) {
+      const auto node = static_cast<std::uint32_t>(place % nodes_.size());
+      if (nodes_[node].dead) continue;
+      if (place < nodes_.size() ? take_action(node) : do_one_late(node)) return true;
+      continue;
     }
-    auto& pair = pairs_[place - nodes_.size()];
+    const std::size_t index = place - node_places;
+    auto& pair = pairs_[index];
     if (pair.empty()) continue;
     const Frame frame = pair.front();
     pair.pop_front();
     ++frames_moved;
-    const std::size_t index = place - nodes_.size();
     deliver(static_cast<std::uint32_t>(index / nodes_.size()),
             static_cast<std::uint32_t>(index % nodes_.size()), frame);
     return true;
   }
   return false;
+}
+
+bool GroupOpsNet::take_action(std::uint32_t self) {
+  Node& node = nodes_[self];
+  const Action action = node.ops->next(room(node));
+  if (action.kind == ActionKind::none) return false;
+  issue(self, action);
+  if (shape_.late) {
+    node.under_way.push_back(action);
+  } else {
+    act(self, action);
+  }
+  return true;
+}
+
+bool GroupOpsNet::do_one_late(std::uint32_t self) {
+  Node& node = nodes_[self];
+  const std::size_t count = node.under_way.size() + node.deliveries.size();
+  if (count == 0) return false;
+  const std::size_t which = random_() % count;
+  if (which < node.under_way.size()) {
+    const Action action = node.under_way[which];
+    node.under_way.erase(node.under_way.begin() + static_cast<std::ptrdiff_t>(which));
+    act(self, action);
+  } else {
+    const auto one =
+        node.deliveries.begin() + static_cast<std::ptrdiff_t>(which - node.under_way.size());
+    const auto [from, op] = *one;
+    node.deliveries.erase(one);
+    end_delivery(self, from, op);
+  }
+  return true;
+}
+
+void GroupOpsNet::end_delivery(std::uint32_t to, std::uint32_t from, OpId op) {
+  GroupOps& ops = *nodes_[to].ops;
+  if (ops.op(op).failed) {
+    ops.not_delivered(from, op);
+  } else {
+    ops.delivered(from, op);
+  }
+}
+
+void GroupOpsNet::expect_may_be_issued(const Node& node, const Action& action) {
+  const auto on_chunk = [](ActionKind kind) {
+    return kind == ActionKind::begin || kind == ActionKind::begin_add || kind == ActionKind::add ||
+           kind == ActionKind::finish;
+  };
+  for (const Action& other : node.under_way) {
+    if (other.op != action.op) continue;
+    ASSERT_NE(action.kind, ActionKind::complete) << "under who carries out an action";
+    ASSERT_NE(other.kind, ActionKind::complete) << "of an op that has ended";
+    ASSERT_FALSE(on_chunk(action.kind) && on_chunk(other.kind) && other.chunk == action.chunk)
+        << "two actions of one chunk";
+    ASSERT_FALSE(!on_chunk(action.kind) && other.kind == action.kind && other.node == action.node &&
+                 other.index == action.index)
+        << "an action is given out twice";
+  }
+  for (const auto& [from, op] : node.deliveries) {
+    ASSERT_FALSE(op == action.op && action.kind == ActionKind::complete) << "under a delivery";
+  }
+}
+
+// What is true from the moment on when an action comes out: its room is taken.
+void GroupOpsNet::issue(std::uint32_t self, const Action& action) {
+  Node& node = nodes_[self];
+  expect_may_be_issued(node, action);
+  const Room free = room(node);
+  const std::uint32_t others = nodes() - 1;
+  switch (action.kind) {
+    case ActionKind::grant:
+      ASSERT_LE(action.count, free.accumulators);
+      ASSERT_LE(action.count * others, free.receive_slabs);
+      node.used.accumulators += action.count;
+      node.used.receive_slabs += action.count * others;
+      break;
+    case ActionKind::contribute:
+      ASSERT_GT(free.contributions, 0u);
+      ++node.used.contributions;
+      break;
+    case ActionKind::finish:
+    case ActionKind::finish_parked:
+    case ActionKind::publish: {
+      const bool parks = action.kind == ActionKind::finish && shape_.park;
+      if (nodes() > 1 && !parks) ++node.used.results;
+      break;
+    }
+    case ActionKind::complete: {
+      std::vector<ChunkId> held;
+      for (const auto& [chunk, owner] : node.chunk_op) {
+        if (owner == action.op) held.push_back(chunk);
+      }
+      for (const ChunkId chunk : held) release_chunk(node, chunk);
+      const Op& op = node.ops->op(action.op);
+      ASSERT_TRUE(op.failed || op.chunks_left == 0);
+      break;
+    }
+    default:
+      break;
+  }
 }
 
 void GroupOpsNet::send_all(std::uint32_t from, const Frame& frame) {
@@ -128,29 +238,19 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
       break;
     case ActionKind::announce: {
       frame.kind = wire::FrameKind::announce;
-      frame.body = op.said;
-      const bool is_broadcast = op.said.kind == static_cast<std::uint16_t>(shm::OpKind::broadcast);
-      const bool carries = op.eager && (!is_broadcast || op.root_node == self);
-      frame.body.eager_bytes =
-          carries ? static_cast<std::uint32_t>(op.said.count *
-                                               dtype_bytes(static_cast<DType>(op.said.dtype)))
-                  : 0;
+      frame.body = op.announced_first;
+      frame.body.eager_bytes = static_cast<std::uint32_t>(eager_bytes_of(op, self));
       send_all(self, frame);
       break;
     }
     case ActionKind::grant: {
-      const Room free = room(node);
-      ASSERT_LE(action.count, free.accumulators);
-      ASSERT_LE(action.count * (nodes() - 1), free.receive_slabs);
       for (std::uint32_t i = 0; i < action.count; ++i) {
         const ChunkId chunk = ops.chunk_slot(action.op, action.index + i);
-        ASSERT_NE(chunk, kNoOp);
+        ASSERT_NE(chunk, kNoSlot);
         ASSERT_FALSE(node.sums.contains(chunk)) << "a slot is granted twice";
         node.sums[chunk] = {};
         node.slabs[chunk] = nodes() - 1;
         node.chunk_op[chunk] = action.op;
-        ++node.used.accumulators;
-        node.used.receive_slabs += nodes() - 1;
       }
       frame.kind = wire::FrameKind::grant;
       frame.chunk = op.chunks.chunk(self, action.index);
@@ -159,8 +259,6 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
       break;
     }
     case ActionKind::contribute:
-      ASSERT_GT(room(node).contributions, 0u);
-      ++node.used.contributions;
       ++contributions;
       frame.kind = wire::FrameKind::contribution;
       frame.chunk = op.chunks.chunk(action.node, action.index);
@@ -169,63 +267,51 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
     case ActionKind::begin:
       ASSERT_TRUE(node.sums.at(action.chunk).empty());
       node.sums[action.chunk].push_back(self);
-      ops.begun(action.chunk);
       break;
     case ActionKind::begin_add:
     case ActionKind::add: {
       if (action.kind == ActionKind::begin_add) {
         ASSERT_TRUE(node.sums.at(action.chunk).empty());
         node.sums[action.chunk].push_back(self);
-        ops.begun(action.chunk);
       }
-      ASSERT_TRUE(ops.waiting_to_be_added(action.chunk, action.node));
       auto& sum = node.sums.at(action.chunk);
       ASSERT_EQ(action.node, (self + sum.size()) % nodes()) << "the order of addition is fixed";
       sum.push_back(action.node);
       --node.slabs[action.chunk];
       --node.used.receive_slabs;
-      ops.added(action.chunk, action.node);
       break;
     }
     case ActionKind::finish:
       ASSERT_EQ(node.sums.at(action.chunk).size(), nodes()) << "a sum is incomplete";
       if (shape_.park) {
         release_chunk(node, action.chunk);
-        ops.parked(action.chunk);
-        break;
+        ops.parked(action);
+        return;
       }
       frame.kind = wire::FrameKind::result;
       frame.chunk = ops.chunk_number(action.chunk);
-      if (nodes() > 1) ++node.used.results;
       frame.count = self;
       send_all(self, frame);
       release_chunk(node, action.chunk);
-      ops.finished(action.chunk);
       break;
     case ActionKind::finish_parked:
       ASSERT_TRUE(shape_.park);
       frame.kind = wire::FrameKind::result;
       frame.chunk = op.chunks.chunk(self, action.index);
-      if (nodes() > 1) ++node.used.results;
       send_all(self, frame);
-      ops.finished_parked(action.op);
       break;
     case ActionKind::publish:
       ASSERT_EQ(self, op.root_node);
       frame.kind = wire::FrameKind::result;
       frame.chunk = op.chunks.chunk(self, action.index);
-      if (nodes() > 1) ++node.used.results;
       send_all(self, frame);
-      ops.published(action.op);
       break;
     case ActionKind::reduce_eager:
       ASSERT_TRUE(op.eager);
-      ops.eager_reduced(action.op);
       break;
     case ActionKind::verify:
       frame.kind = wire::FrameKind::verify;
       send_all(self, frame);
-      ops.verified_here(action.op);
       break;
     case ActionKind::fail_remote:
       frame.kind = wire::FrameKind::op_fail;
@@ -239,13 +325,7 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
       frame.ranks = op.submitted;
       send_all(self, frame);
       break;
-    case ActionKind::complete: {
-      std::vector<ChunkId> held;
-      for (const auto& [chunk, owner] : node.chunk_op) {
-        if (owner == action.op) held.push_back(chunk);
-      }
-      for (const ChunkId chunk : held) release_chunk(node, chunk);
-      ASSERT_TRUE(op.failed || op.chunks_left == 0);
+    case ActionKind::complete:
       for (std::uint32_t rank = first_rank_[self]; rank < ranks_ && node_of_rank_[rank] == self;
            ++rank) {
         const RankOp id = id_of(rank, op.key);
@@ -253,9 +333,9 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
         outcomes_[id] = {op.failed ? op.status : Errc::ok, op.text, op.about_rank};
       }
       ops.release(action.op);
-      break;
-    }
+      return;
   }
+  ops.done(action);
 }
 
 // The room that a frame with a block takes comes back when its last receiver has it; one frame to
@@ -267,7 +347,7 @@ void GroupOpsNet::deliver(std::uint32_t from, std::uint32_t to, const Frame& fra
   const auto is_last = [&] { return to == (from == nodes() - 1 ? nodes() - 2 : nodes() - 1); };
   if (frame.kind == wire::FrameKind::result && is_last()) --sender.used.results;
   if (nodes_[to].dead || ops.ended()) return;
-  OpId op = kNoOp;
+  OpId op = kNoSlot;
   switch (frame.kind) {
     case wire::FrameKind::announce:
       EXPECT_TRUE(ops.on_announce(from, frame.key, frame.body, op));
@@ -276,17 +356,23 @@ void GroupOpsNet::deliver(std::uint32_t from, std::uint32_t to, const Frame& fra
       EXPECT_TRUE(ops.on_grant(from, frame.key, frame.chunk, frame.count));
       break;
     case wire::FrameKind::contribution: {
-      ChunkId chunk = kNoOp;
+      ChunkId chunk = kNoSlot;
       EXPECT_TRUE(ops.expect_contribution(from, frame.key, frame.chunk, chunk));
-      if (chunk != kNoOp) ops.on_contribution(from, chunk);
+      if (chunk != kNoSlot) ops.on_contribution(from, chunk);
       break;
     }
     case wire::FrameKind::result:
       EXPECT_TRUE(ops.expect_result(from, frame.key, frame.chunk, op));
-      if (op != kNoOp) ops.on_result(from, op);
+      if (op == kNoSlot) break;
+      ops.delivering(from, op);
+      if (shape_.late) {
+        nodes_[to].deliveries.emplace_back(from, op);
+      } else {
+        end_delivery(to, from, op);
+      }
       break;
     case wire::FrameKind::op_fail:
-      ops.on_op_fail(from, frame.key, frame.code, frame.about, frame.text);
+      ops.on_op_fail(frame.key, {frame.code, frame.about, frame.text});
       break;
     case wire::FrameKind::verify:
       EXPECT_TRUE(ops.on_verify(from, frame.key, op));
@@ -307,7 +393,7 @@ Outcome GroupOpsNet::outcome(std::uint32_t rank, const OpKey& key) const {
   const auto found = outcomes_.find(id_of(rank, key));
   if (found != outcomes_.end()) return found->second;
   ADD_FAILURE() << "rank " << rank << " was not told of op " << key.tensor << "/" << key.sequence;
-  return {Errc::internal, "nothing", kNobody};
+  return {Errc::internal, "nothing", kNoRank};
 }
 
 void GroupOpsNet::expect_all(const OpKey& key, Errc code) {

@@ -2,8 +2,8 @@
 
 // N GroupOps that talk to each other through queues, one per ordered pair of nodes, as links would
 // carry their frames: in order within a pair, in any order between pairs. No data moves; what is
-// checked is that each action comes when it may, that sums are added in the fixed order, and that
-// nothing is left.
+// checked is that each action comes when it may, once, that sums are added in the fixed order, that
+// nothing is released under who works on it, and that nothing is left.
 
 #include <gtest/gtest.h>
 
@@ -25,6 +25,9 @@ wire::AnnounceBody all_reduce_of(std::uint64_t count, DType dtype = DType::f32,
 wire::AnnounceBody broadcast_of(std::uint64_t count, std::uint32_t root);
 wire::AnnounceBody barrier();
 
+// The next action, which is done at once.
+Action do_next(GroupOps& ops, const Room& room);
+
 // The chunks of all tests: 16 elements of f32.
 constexpr std::uint64_t kChunkBytes = 64;
 constexpr std::uint64_t kChunk = kChunkBytes / sizeof(float);
@@ -39,6 +42,7 @@ struct NetShape {
   std::uint32_t window = 0;     // see GroupShape::contribution_window
   bool verify = false;
   bool park = false;  // as with one scale for all sums of a node
+  bool late = false;  // actions and deliveries are done some time after they begin, in any order
   Room room{4, 64, 4, 4};
 };
 
@@ -46,7 +50,7 @@ struct NetShape {
 struct Outcome {
   Errc code = Errc::ok;
   std::string text;
-  std::uint32_t about = kNobody;
+  std::uint32_t about = kNoRank;
 };
 
 class GroupOpsNet {
@@ -97,12 +101,18 @@ class GroupOpsNet {
     std::map<ChunkId, std::vector<std::uint32_t>> sums;  // nodes in the accumulator, in order
     std::map<ChunkId, std::uint32_t> slabs;              // receive slabs that a chunk still holds
     std::map<ChunkId, OpId> chunk_op;
-    std::map<OpId, std::uint32_t> finished;  // own chunks and results delivered
+    std::vector<Action> under_way;                           // issued, not done
+    std::vector<std::pair<std::uint32_t, OpId>> deliveries;  // begun; results of a node
     bool dead = false;
   };
   using RankOp = std::pair<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>>;
 
   Room room(const Node& node) const;
+  bool take_action(std::uint32_t node);
+  bool do_one_late(std::uint32_t node);
+  void issue(std::uint32_t node, const Action& action);
+  void expect_may_be_issued(const Node& node, const Action& action);
+  void end_delivery(std::uint32_t to, std::uint32_t from, OpId op);
   void act(std::uint32_t node, const Action& action);
   void deliver(std::uint32_t from, std::uint32_t to, const Frame& frame);
   void release_chunk(Node& node, ChunkId chunk);

@@ -82,10 +82,11 @@ std::vector<Planned> shuffled(Random& random, std::vector<Planned> ops, std::siz
   return ops;
 }
 
-void run_seed(std::uint64_t seed, bool with_failures) {
+void run_seed(std::uint64_t seed, bool with_failures, bool late) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   Random random(seed);
-  const NetShape shape = random_shape(random);
+  NetShape shape = random_shape(random);
+  shape.late = late;
   GroupOpsNet net(shape, seed);
   const auto ops = random_ops(random, net);
   const std::size_t window = shape.max_ops / 2;
@@ -114,8 +115,8 @@ void run_seed(std::uint64_t seed, bool with_failures) {
     if (with_failures && !failed_one && random.one_in(100)) {
       const auto node = static_cast<std::uint32_t>(random.below(net.nodes()));
       const OpId op = net.ops(node).find(ops[random.below(ops.size())].key);
-      if (op != kNoOp) {
-        net.ops(node).fail(op, Errc::cancelled, 0, "cancelled");
+      if (op != kNoSlot) {
+        net.ops(node).fail(op, {Errc::cancelled, 0, "cancelled"});
         failed_one = true;
       }
     }
@@ -153,12 +154,22 @@ std::uint64_t seed_count() {
 // TERN_SEED=n repeats one seed.
 TEST(GroupOpsRandom, EverythingCompletes) {
   for (std::uint64_t i = 0; i < seed_count() && !HasFailure(); ++i)
-    run_seed(first_seed() + i, false);
+    run_seed(first_seed() + i, false, false);
 }
 
 TEST(GroupOpsRandom, EverythingEndsWhenAnOpIsCancelled) {
   for (std::uint64_t i = 0; i < seed_count() && !HasFailure(); ++i)
-    run_seed(first_seed() + i, true);
+    run_seed(first_seed() + i, true, false);
+}
+
+TEST(GroupOpsRandom, EverythingCompletesWhenActionsAreDoneLateInAnyOrder) {
+  for (std::uint64_t i = 0; i < seed_count() && !HasFailure(); ++i)
+    run_seed(first_seed() + i, false, true);
+}
+
+TEST(GroupOpsRandom, EverythingEndsWhenAnOpIsCancelledUnderLateActions) {
+  for (std::uint64_t i = 0; i < seed_count() && !HasFailure(); ++i)
+    run_seed(first_seed() + i, true, true);
 }
 
 }  // namespace group_ops_random_test

@@ -49,7 +49,7 @@ TEST(GroupOps, MinimalRoomIsEnough) {
   }
 }
 
-// semantics.md 1.2: A and B submit X then Y; C submits Y, waits for it, and only then submits X.
+// A and B submit X then Y; C submits Y, waits for it, and only then submits X.
 // With room for one chunk an owner that reserved it for X as soon as it had X itself would never
 // get to Y.
 TEST(GroupOps, AnOpThatOneRankHasNotSubmittedDoesNotBlockTheNext) {
@@ -169,19 +169,19 @@ TEST(GroupOps, GrantsFirstThenContributesRoundTheOwnersFromTheNextNode) {
   shape.eager_bytes = 0;
   shape.ranks = {{0}, {1}, {2}};
   GroupOps ops(shape);
-  OpId op = kNoOp;
+  OpId op = kNoSlot;
   const auto body = all_reduce_of(kChunk * 6);
-  ops.on_submit(0, kX, body, 0, 1, op);
+  ops.on_submit({0, kX, body, 0, 1}, op);
   const Room room{8, 8, 8, 8};
-  ASSERT_EQ(ops.next(room).kind, ActionKind::announce);
+  ASSERT_EQ(do_next(ops, room).kind, ActionKind::announce);
   for (const std::uint32_t node : {0u, 2u}) ASSERT_TRUE(ops.on_announce(node, kX, body, op));
   for (const std::uint32_t node : {0u, 2u}) {
     ASSERT_TRUE(ops.on_grant(node, kX, ops.op(op).chunks.chunk(node, 0), 2));
   }
   std::vector<std::pair<std::uint32_t, std::uint32_t>> contributions;
   bool granted = false;
-  for (Action action = ops.next(room); action.kind != ActionKind::none; action = ops.next(room)) {
-    if (action.kind == ActionKind::begin) ops.begun(action.chunk);
+  for (Action action = do_next(ops, room); action.kind != ActionKind::none;
+       action = do_next(ops, room)) {
     granted = granted || action.kind == ActionKind::grant;
     if (action.kind != ActionKind::contribute) continue;
     EXPECT_TRUE(granted) << "a grant behind a contribution is late";
@@ -199,24 +199,25 @@ TEST(GroupOps, RawContributionsWaitForResultsAndCompressedOnesDoNot) {
     shape.contribution_window = 2;
     shape.ranks = {{0}, {1}, {2}};
     GroupOps ops(shape);
-    OpId op = kNoOp;
+    OpId op = kNoSlot;
     const auto body = all_reduce_of(kChunk * 12);
-    ops.on_submit(0, kX, body, 0, 1, op);
+    ops.on_submit({0, kX, body, 0, 1}, op);
     if (compressed) ops.compress(op);
     const Room room{8, 8, 8, 8};
     for (const std::uint32_t node : {1u, 2u}) ASSERT_TRUE(ops.on_announce(node, kX, body, op));
-    ASSERT_EQ(ops.next(room).kind, ActionKind::announce);
+    ASSERT_EQ(do_next(ops, room).kind, ActionKind::announce);
     ASSERT_TRUE(ops.on_grant(1, kX, ops.op(op).chunks.chunk(1, 0), 4));
     const auto contributions = [&] {
       std::uint32_t count = 0;
-      for (Action action = ops.next(room); action.kind != ActionKind::none;
-           action = ops.next(room)) {
+      for (Action action = do_next(ops, room); action.kind != ActionKind::none;
+           action = do_next(ops, room)) {
         count += action.kind == ActionKind::contribute ? 1 : 0;
       }
       return count;
     };
     EXPECT_EQ(contributions(), compressed ? 4u : 2u);
-    ops.on_result(1, op);
+    ops.delivering(1, op);
+    ops.delivered(1, op);
     EXPECT_EQ(contributions(), compressed ? 0u : 1u);
   }
 }
@@ -295,12 +296,12 @@ TEST(GroupOps, MoreThanMaxOpsIsRefusedAndRoomComesBack) {
 TEST(GroupOps, ASubmissionTwiceIsADuplicate) {
   GroupOpsNet net(three_nodes(), 1);
   net.submit(0, kX, all_reduce_of(4));
-  OpId op = kNoOp;
-  EXPECT_EQ(net.ops(0).on_submit(0, kX, all_reduce_of(4), 0, 1, op),
+  OpId op = kNoSlot;
+  EXPECT_EQ(net.ops(0).on_submit({0, kX, all_reduce_of(4), 0, 1}, op),
             GroupOps::SubmitResult::duplicate);
   for (const std::uint32_t rank : {1u, 2u}) net.submit(rank, kX, all_reduce_of(4));
   net.run();
-  EXPECT_EQ(net.ops(0).on_submit(0, kX, all_reduce_of(4), 0, 1, op),
+  EXPECT_EQ(net.ops(0).on_submit({0, kX, all_reduce_of(4), 0, 1}, op),
             GroupOps::SubmitResult::duplicate);
 }
 

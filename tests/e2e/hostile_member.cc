@@ -134,9 +134,12 @@ bool HostileMember::announce(const Op& op) {
 
 std::vector<std::uint32_t> HostileMember::Op::chunks_of(std::uint32_t owner,
                                                         std::uint32_t nodes) const {
-  const shm::Sharding sharding =
-      shm::make_sharding(header.tensor, header.op_seq, said.count, static_cast<DType>(said.dtype),
-                         kChunkBytes, nodes, 1, false);
+  const shm::Sharding sharding = shm::make_sharding({.tensor = header.tensor,
+                                                     .sequence = header.op_seq,
+                                                     .count = said.count,
+                                                     .dtype = static_cast<DType>(said.dtype),
+                                                     .chunk_bytes = kChunkBytes,
+                                                     .nodes = nodes});
   std::vector<std::uint32_t> chunks;
   for (std::uint32_t chunk = 0; chunk < sharding.chunk_count; ++chunk) {
     if (sharding.owner(chunk) == owner) chunks.push_back(chunk);

@@ -13,9 +13,14 @@ TEST(Sharding, UsesLaneAgreesWithTheLanesOfTheChunks) {
   for (int round = 0; round < 2000; ++round) {
     const auto nodes = static_cast<std::uint32_t>(1 + random() % 9);
     const auto lanes = static_cast<std::uint32_t>(1 + random() % 16);
-    const Sharding sharding =
-        make_sharding(random() % 2 == 0 ? 0 : random(), random() % 100, 1 + random() % 5000,
-                      DType::f32, 256, nodes, lanes, random() % 4 == 0);
+    const Sharding sharding = make_sharding({.tensor = random() % 2 == 0 ? 0 : random(),
+                                             .sequence = random() % 100,
+                                             .count = 1 + random() % 5000,
+                                             .dtype = DType::f32,
+                                             .chunk_bytes = 256,
+                                             .nodes = nodes,
+                                             .lanes = lanes,
+                                             .one_lane = random() % 4 == 0});
     std::set<std::uint32_t> used;
     std::uint64_t elements = 0;
     for (std::uint64_t c = 0; c < sharding.chunk_count; ++c) {
@@ -32,7 +37,8 @@ TEST(Sharding, UsesLaneAgreesWithTheLanesOfTheChunks) {
 
 TEST(Sharding, AnOpWithoutElementsHasOneLane) {
   for (std::uint64_t sequence = 0; sequence < 10; ++sequence) {
-    const Sharding sharding = make_sharding(0, sequence, 0, DType::u8, 4096, 3, 4, false);
+    const Sharding sharding = make_sharding(
+        {.sequence = sequence, .dtype = DType::u8, .chunk_bytes = 4096, .nodes = 3, .lanes = 4});
     int used = 0;
     for (std::uint32_t lane = 0; lane < 4; ++lane) used += sharding.uses_lane(lane) ? 1 : 0;
     EXPECT_EQ(used, 1);

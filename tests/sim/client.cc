@@ -140,9 +140,14 @@ std::uint64_t Client::allocate(std::uint64_t bytes) {
 
 shm::Sharding Client::sharding(const OpRequest& op, std::uint64_t tensor, std::uint64_t sequence,
                                bool one_lane) const {
-  return shm::make_sharding(tensor, sequence, op.count, op.dtype, group.chunk_bytes,
-                            static_cast<std::uint32_t>(group.node_count), group.lane_count,
-                            one_lane);
+  return shm::make_sharding({.tensor = tensor,
+                             .sequence = sequence,
+                             .count = op.count,
+                             .dtype = op.dtype,
+                             .chunk_bytes = group.chunk_bytes,
+                             .nodes = static_cast<std::uint32_t>(group.node_count),
+                             .lanes = group.lane_count,
+                             .one_lane = one_lane});
 }
 
 std::uint64_t Client::submit(const OpRequest& op, Tensor* tensor) {

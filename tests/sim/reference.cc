@@ -131,9 +131,13 @@ Bytes Reference::all_reduce(const OpRequest& op, const Tensor* tensor, std::uint
                              work.output.data());
     return work.output;
   }
-  const auto sharding =
-      shm::make_sharding(tensor != nullptr ? tensor->id : 0, sequence, op.count, op.dtype,
-                         group_.chunk_bytes, nodes(), 1, tensor != nullptr && tensor->one_lane);
+  const auto sharding = shm::make_sharding({.tensor = tensor != nullptr ? tensor->id : 0,
+                                            .sequence = sequence,
+                                            .count = op.count,
+                                            .dtype = op.dtype,
+                                            .chunk_bytes = group_.chunk_bytes,
+                                            .nodes = nodes(),
+                                            .one_lane = tensor != nullptr && tensor->one_lane});
   if (is_lossy(op, tensor)) {
     work.recipe = recipe_of(op, *tensor);
     lossy_op(work, sharding);

@@ -1,0 +1,123 @@
+// The choice of the next action, and what follows from one that is done.
+
+#include "base/check.h"
+#include "collective/group_ops.h"
+#include "collective/op_sets.h"
+
+namespace tern::collective {
+namespace {
+
+// Of the kinds that an op has one at a time of; the others Legs tells apart.
+Action of_op(OpId id, Op& op, ActionKind kind) noexcept {
+  op.issued |= bit(static_cast<std::uint32_t>(kind));
+  ++op.in_flight;
+  return {.kind = kind, .op = id};
+}
+
+}  // namespace
+
+void GroupOps::start(OpId id) {
+  Op& op = ops_[id];
+  op.started = true;
+  schedule_.run(id, op);
+  if (!op.eager) end_if_delivered(id);
+}
+
+void GroupOps::end_if_delivered(OpId id) {
+  Op& op = ops_[id];
+  if (!op.started || op.failed || op.chunks_left != 0) return;
+  schedule_.stop(id);
+  const bool one_rank = nodes() * shape_.local_ranks() == 1;
+  if (!shape_.verify || !op.plan->alike || one_rank) return schedule_.complete(id);
+  op.verifying = true;
+  schedule_.run_last(id, op);
+}
+
+Action GroupOps::next(const Room& room) {
+  if (const OpId id = schedule_.take_fail_remote(); id != kNoSlot) {
+    return of_op(id, ops_[id], ActionKind::fail_remote);
+  }
+  const auto in_flight = [this](OpId id) { return ops_[id].in_flight != 0; };
+  if (const OpId id = schedule_.take_complete(in_flight); id != kNoSlot) {
+    schedule_.stop(id);
+    legs_.free_chunks(id);
+    ops_[id].completing = true;
+    return {.kind = ActionKind::complete, .op = id};
+  }
+  if (const OpId id = schedule_.take_tell_submitted(); id != kNoSlot) {
+    ops_[id].submitted_told = ops_[id].submitted;
+    return of_op(id, ops_[id], ActionKind::tell_submitted);
+  }
+  if (const OpId id = schedule_.take_announce(); id != kNoSlot) {
+    return of_op(id, ops_[id], ActionKind::announce);
+  }
+  for (const auto& [id, priority, order] : schedule_.running()) {
+    Op& op = ops_[id];
+    if (op.verifying || op.eager) {
+      const ActionKind kind = op.verifying ? ActionKind::verify : ActionKind::reduce_eager;
+      const bool verified = op.verifying && (op.verified & bit(shape_.node)) != 0;
+      if (!verified && !op.is_issued(kind)) return of_op(id, op, kind);
+      continue;
+    }
+    const Action action = legs_.next(id, op, room);
+    if (action.kind == ActionKind::none) continue;
+    ++op.in_flight;
+    return action;
+  }
+  return {};
+}
+
+void GroupOps::done(const Action& action) {
+  const OpId id = action.op;
+  Op& op = ops_[id];
+  TERN_CHECK(op.in_flight > 0 && action.kind != ActionKind::complete);
+  --op.in_flight;
+  op.issued &= ~bit(static_cast<std::uint32_t>(action.kind));
+  switch (action.kind) {
+    case ActionKind::announce:
+      op.announced |= bit(shape_.node);
+      if (!op.failed && op.announced == low_bits(nodes())) start(id);
+      return;
+    case ActionKind::reduce_eager:
+      return end_if_delivered(id);
+    case ActionKind::verify:
+      op.verified |= bit(shape_.node);
+      if (!op.failed && op.verified == low_bits(nodes())) schedule_.complete(id);
+      return;
+    default: {
+      const std::uint32_t results = legs_.done(action, op.failed);
+      if (results == 0 || op.failed) return;
+      op.chunks_left -= results;
+      return end_if_delivered(id);
+    }
+  }
+}
+
+void GroupOps::parked(const Action& finish) {
+  TERN_CHECK(finish.kind == ActionKind::finish && ops_[finish.op].in_flight > 0);
+  --ops_[finish.op].in_flight;
+  legs_.park(finish);
+}
+
+void GroupOps::release(OpId id) {
+  Op& op = ops_[id];
+  TERN_CHECK(ops_.in_use(id) && op.completing);
+  const std::uint64_t tensor = op.key.tensor;
+  if (op.failed && !ended() && departures_.others_may_come(op.submitted, shape_.local_ranks())) {
+    op.completing = false;  // stays as the memory of its failure until all local ranks have come
+  } else {
+    if (op.submitted != 0) --local_ops_;
+    if (!op.failed) ++completed_;
+    ops_.remove(id);
+    legs_.forget(id);
+  }
+  if (tensor == 0) return;
+  // The next use of the tensor may have waited for this one.
+  const OpId next = ops_.earliest_use(tensor);
+  if (next != kNoSlot && ops_[next].submitted == low_bits(shape_.local_ranks()) &&
+      !ops_[next].has_spoken(shape_.node)) {
+    schedule_.announce(next);
+  }
+}
+
+}  // namespace tern::collective

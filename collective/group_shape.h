@@ -1,0 +1,56 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "collective/slots.h"
+
+namespace tern::collective {
+
+// What the state machine of a group on one lane must know of the group.
+struct GroupShape {
+  std::uint32_t node = 0;  // this node
+  std::uint32_t lane = 0;
+  std::uint32_t lanes = 1;
+  std::uint64_t chunk_bytes = 256 << 10;
+  std::uint64_t eager_bytes = 64 << 10;  // see eager_limit
+  std::uint32_t max_ops_in_flight = 128;
+  std::uint32_t active_chunks = 64;       // most chunks of this group that may be granted at once
+  std::uint32_t contribution_window = 0;  // 0: as many as the function of this name says
+  bool verify = false;
+  std::vector<std::vector<std::uint32_t>> ranks;  // of each node, ascending
+
+  std::uint32_t nodes() const noexcept { return static_cast<std::uint32_t>(ranks.size()); }
+  std::uint32_t local_ranks() const noexcept {
+    return static_cast<std::uint32_t>(ranks[node].size());
+  }
+  // kNoSlot: the rank is on no node.
+  std::uint32_t node_of_rank(std::uint32_t rank) const noexcept {
+    for (std::uint32_t i = 0; i < nodes(); ++i) {
+      if (std::find(ranks[i].begin(), ranks[i].end(), rank) != ranks[i].end()) return i;
+    }
+    return kNoSlot;
+  }
+};
+
+// The largest op that travels eagerly among so many nodes, where `agreed` is what all of them
+// allow. A node sends an eager op to every other, so the limit is on what it sends in all; a few
+// packets to each are always worth the round trip that they save.
+constexpr std::uint64_t eager_limit(std::uint64_t agreed, std::uint32_t nodes) noexcept {
+  constexpr std::uint64_t kFewPackets = 8 << 10;
+  const std::uint64_t each = nodes > 2 ? agreed / (nodes - 1) : agreed;
+  return each > kFewPackets ? each : agreed < kFewPackets ? agreed : kFewPackets;
+}
+
+// How many raw contributions to one owner a node may be ahead of the owner's results. Between two
+// nodes there is no one to be fair to. More of them together send 2 MiB ahead, which keeps a
+// datacentre's link busy, and two chunks to each owner at least: one under way, one being added.
+constexpr std::uint32_t contribution_window(std::uint64_t chunk_bytes,
+                                            std::uint32_t nodes) noexcept {
+  if (nodes <= 2) return 0xffffffff;
+  const std::uint64_t window = (std::uint64_t{2} << 20) / (chunk_bytes * (nodes - 1));
+  return window > 2 ? static_cast<std::uint32_t>(window) : 2;
+}
+
+}  // namespace tern::collective

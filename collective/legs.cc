@@ -1,0 +1,198 @@
+#include "collective/legs.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "collective/op_sets.h"
+
+namespace tern::collective {
+
+Legs::Legs(const GroupShape& shape, std::size_t op_slots)
+    : self_(shape.node),
+      nodes_(shape.nodes()),
+      window_(shape.contribution_window != 0 ? shape.contribution_window
+                                             : contribution_window(shape.chunk_bytes, nodes_)),
+      peers_(op_slots * nodes_),
+      own_(op_slots),
+      parked_(op_slots),
+      chunks_(shape.active_chunks),
+      free_(shape.active_chunks) {
+  for (std::uint32_t i = 0; i < shape.active_chunks; ++i) free_[i] = shape.active_chunks - 1 - i;
+}
+
+void Legs::forget(OpId id) {
+  own_[id] = Own{};
+  parked_[id].clear();
+  for (std::uint32_t node = 0; node < nodes_; ++node) with(id, node) = Peer{};
+}
+
+void Legs::free_chunk(ChunkId chunk) {
+  chunks_[chunk].op = kNoSlot;
+  free_.push_back(chunk);
+}
+
+void Legs::free_chunks(OpId id) {
+  for (ChunkId chunk = 0; chunk < chunks_.size(); ++chunk) {
+    if (chunks_[chunk].op == id) free_chunk(chunk);
+  }
+}
+
+ChunkId Legs::slot(OpId id, std::uint32_t index) const noexcept {
+  for (ChunkId chunk = 0; chunk < chunks_.size(); ++chunk) {
+    if (chunks_[chunk].op == id && chunks_[chunk].index == index) return chunk;
+  }
+  return kNoSlot;
+}
+
+// ---- Frames -------------------------------------------------------------------------------------
+
+bool Legs::take_grant(OpId id, const Op& op, const Grant& grant) {
+  Peer& peer = with(id, grant.node);
+  if (grant.count == 0 || grant.count > op.chunks.owned(grant.node) - peer.granted) return false;
+  if (op.chunks.chunk(grant.node, peer.granted) != grant.chunk) return false;
+  peer.granted += grant.count;
+  return true;
+}
+
+ChunkId Legs::expected_by(OpId id, const Op& op, std::uint32_t node, std::uint32_t number) const {
+  const std::uint32_t index = with(id, node).contributed;
+  if (index >= own_[id].granted || op.chunks.chunk(self_, index) != number) return kNoSlot;
+  return slot(id, index);
+}
+
+void Legs::contributed(ChunkId chunk, std::uint32_t node) {
+  chunks_[chunk].waiting |= bit(node);
+  ++with(chunks_[chunk].op, node).contributed;
+}
+
+bool Legs::expects_result(OpId id, const Op& op, std::uint32_t node, std::uint32_t number) const {
+  return with(id, node).results < op.chunks.owned(node) && op.chunks.index(node, number) != kNoSlot;
+}
+
+// ---- Actions ------------------------------------------------------------------------------------
+
+Action Legs::next(OpId id, const Op& op, const Room& room) {
+  Own& own = own_[id];
+  const std::uint32_t owned = op.chunks.owned(self_);
+  if (!op.plan->reduces()) {
+    if (own.published >= owned || room.results == 0) return {};
+    return {.kind = ActionKind::publish, .op = id, .index = own.published++};
+  }
+  Action action = next_of_chunks(id, room);
+  // Before any contribution: a grant that follows one on its link would keep the others waiting.
+  if (action.kind == ActionKind::none) action = next_grant(id, op, room);
+  if (action.kind == ActionKind::none && room.contributions > 0) action = next_contribution(id, op);
+  if (action.kind != ActionKind::none) return action;
+  if (!parked_[id].empty() && own.finished + own.parked == owned && room.results > 0) {
+    action = {.kind = ActionKind::finish_parked, .op = id, .index = parked_[id].back()};
+    parked_[id].pop_back();
+  }
+  return action;
+}
+
+Action Legs::next_of_chunks(OpId id, const Room& room) {
+  const Own& own = own_[id];
+  for (ChunkId chunk = 0; own.finished < own.granted && chunk < chunks_.size(); ++chunk) {
+    Chunk& here = chunks_[chunk];
+    if (here.op != id || here.busy) continue;
+    Action action{.op = id, .index = here.index, .chunk = chunk};
+    if (nodes_ == 1 && here.added == 0) {
+      action.kind = ActionKind::begin;
+    } else if (here.added == nodes_) {
+      if (room.results == 0) continue;
+      action.kind = ActionKind::finish;
+    } else {
+      // The fixed order: the owner, then the nodes after it. The owner's own waits for the next
+      // one's, so that the two are added in one pass.
+      action.node = (self_ + std::max(here.added, 1u)) % nodes_;
+      if ((here.waiting & bit(action.node)) == 0) continue;
+      action.kind = here.added == 0 ? ActionKind::begin_add : ActionKind::add;
+    }
+    here.busy = true;
+    return action;
+  }
+  return {};
+}
+
+Action Legs::next_grant(OpId id, const Op& op, const Room& room) {
+  Own& own = own_[id];
+  const std::uint32_t owned = op.chunks.owned(self_);
+  if (own.granted >= owned || own.granting) return {};
+  std::uint32_t count =
+      std::min({owned - own.granted, room.accumulators, static_cast<std::uint32_t>(free_.size())});
+  if (nodes_ > 1) count = std::min(count, room.receive_slabs / (nodes_ - 1));
+  if (count == 0) return {};
+  const Action action{.kind = ActionKind::grant, .op = id, .index = own.granted, .count = count};
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const ChunkId chunk = free_.back();
+    free_.pop_back();
+    chunks_[chunk] = Chunk{.op = id, .index = own.granted++, .busy = true};
+  }
+  own.granting = true;
+  return action;
+}
+
+// Chunk by chunk round the owners, each node from the one after it: so everybody receives from one
+// at a time, and first chunks are complete early. Raw ones are paced by the results, or the
+// network's queues would put them in another order; parked sums have no results to wait for.
+Action Legs::next_contribution(OpId id, const Op& op) {
+  const bool paced = !op.compressed && (op.announced_first.flags & wire::kAnnounceOneLane) == 0;
+  std::uint32_t best = nodes_;
+  for (std::uint32_t step = 1; step < nodes_; ++step) {
+    const std::uint32_t node = (self_ + step) % nodes_;
+    const Peer& peer = with(id, node);
+    if (peer.sent >= peer.granted || peer.sending) continue;
+    if (paced && peer.sent - peer.results >= window_) continue;
+    if (best == nodes_ || peer.sent < with(id, best).sent) best = node;
+  }
+  if (best == nodes_) return {};
+  with(id, best).sending = true;
+  return {.kind = ActionKind::contribute, .op = id, .node = best, .index = with(id, best).sent++};
+}
+
+std::uint32_t Legs::done(const Action& action, bool failed) {
+  Own& own = own_[action.op];
+  switch (action.kind) {
+    case ActionKind::grant:
+      own.granting = false;
+      for (Chunk& chunk : chunks_) {
+        if (chunk.op != action.op || chunk.index < action.index) continue;
+        if (chunk.index - action.index < action.count) chunk.busy = false;
+      }
+      return 0;
+    case ActionKind::contribute:
+      with(action.op, action.node).sending = false;
+      return 0;
+    case ActionKind::begin:
+    case ActionKind::begin_add:
+    case ActionKind::add: {
+      Chunk& chunk = chunks_[action.chunk];
+      chunk.busy = false;
+      if (failed) return 0;
+      chunk.added = action.kind == ActionKind::begin_add ? 2 : chunk.added + 1;
+      if (action.kind != ActionKind::begin) chunk.waiting &= ~bit(action.node);
+      return 0;
+    }
+    case ActionKind::finish:
+      ++own.finished;
+      free_chunk(action.chunk);
+      return 1;
+    case ActionKind::finish_parked:
+      --own.parked;
+      ++own.finished;
+      return 1;
+    case ActionKind::publish:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+void Legs::park(const Action& finish) {
+  TERN_CHECK(chunks_[finish.chunk].op == finish.op);
+  parked_[finish.op].push_back(finish.index);
+  ++own_[finish.op].parked;
+  free_chunk(finish.chunk);
+}
+
+}  // namespace tern::collective

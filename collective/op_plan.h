@@ -1,0 +1,36 @@
+#pragma once
+
+// What only the daemon needs of an op's plan, and what nodes must agree on.
+
+#include <cstdint>
+#include <span>
+
+#include "collective/group_shape.h"
+#include "collective/op.h"
+
+namespace tern::collective {
+
+// The op is what this announcement says. REQUIRES: the kind has a plan; dtype and root are sound.
+void describe(Op& op, const wire::AnnounceBody& body, const GroupShape& shape);
+
+// The op as its plan sees it, for one rank of the group.
+plan::Shape shape_for(const Op& op, std::uint32_t rank, const GroupShape& shape) noexcept;
+
+// A node does not want it to be eager: it takes the two legs, unless it has started.
+void decline_eager(Op& op) noexcept;
+
+// How many bytes of values `node` sends with its announcement.
+std::uint64_t eager_bytes_of(const Op& op, std::uint32_t node) noexcept;
+
+// Whether the values that came with an announcement of `node` are those that it should bring: none,
+// or all. A node that brings none where others do declines.
+bool eager_bytes_agree(Op& op, std::uint32_t node, const wire::AnnounceBody& body,
+                       const GroupShape& shape) noexcept;
+
+// Whether two announcements may be of one op.
+bool same_op(const wire::AnnounceBody& a, const wire::AnnounceBody& b) noexcept;
+// Who says what, for people.
+void write_mismatch(const wire::AnnounceBody& first, const wire::AnnounceBody& other,
+                    std::span<char> out) noexcept;
+
+}  // namespace tern::collective

@@ -1,0 +1,83 @@
+#include "collective/op_table.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace tern::collective {
+
+OpTable::OpTable(std::size_t slots, std::uint32_t nodes)
+    : nodes_(nodes), ops_(slots), used_(slots), free_(slots), told_(slots * nodes) {
+  for (std::size_t i = 0; i < slots; ++i) free_[i] = static_cast<OpId>(slots - 1 - i);
+}
+
+OpId OpTable::create(const OpKey& key) {
+  if (free_.empty()) return kNoSlot;
+  const OpId id = free_.back();
+  free_.pop_back();
+  used_[id] = true;
+  ops_[id] = Op{};
+  ops_[id].key = key;
+  ops_[id].order = next_order_++;
+  for (std::uint32_t node = 0; node < nodes_; ++node) told_by(id, node) = 0;
+  by_tensor_[key.tensor].push_back(id);
+  ++live_;
+  return id;
+}
+
+OpId OpTable::find_or_create(const OpKey& key) {
+  const OpId id = find(key);
+  return id != kNoSlot || superseded(key) ? id : create(key);
+}
+
+void OpTable::remove(OpId id) {
+  TERN_CHECK(used_[id]);
+  const OpKey key = ops_[id].key;
+  submitted_by_all(key);
+  auto& live = by_tensor_[key.tensor];
+  live.erase(std::find(live.begin(), live.end(), id));
+  used_[id] = false;
+  free_.push_back(id);
+  --live_;
+}
+
+OpId OpTable::find(const OpKey& key) const noexcept {
+  const auto found = by_tensor_.find(key.tensor);
+  if (found == by_tensor_.end()) return kNoSlot;
+  for (const OpId id : found->second) {
+    if (ops_[id].key.sequence == key.sequence) return id;
+  }
+  return kNoSlot;
+}
+
+void OpTable::submitted_by_all(const OpKey& key) {
+  auto& below = submitted_below_[key.tensor];
+  below = std::max(below, key.sequence + 1);
+}
+
+bool OpTable::superseded(const OpKey& key) const noexcept {
+  const auto found = submitted_below_.find(key.tensor);
+  return found != submitted_below_.end() && key.sequence < found->second;
+}
+
+bool OpTable::waits_for_earlier_use(OpId id) const noexcept {
+  const OpKey& key = ops_[id].key;
+  if (key.tensor == 0) return false;
+  const auto found = by_tensor_.find(key.tensor);
+  return std::any_of(found->second.begin(), found->second.end(), [&](OpId other) {
+    return ops_[other].key.sequence < key.sequence && !ops_[other].failed;
+  });
+}
+
+OpId OpTable::earliest_use(std::uint64_t tensor) const noexcept {
+  const auto found = by_tensor_.find(tensor);
+  if (found == by_tensor_.end()) return kNoSlot;
+  OpId earliest = kNoSlot;
+  for (const OpId id : found->second) {
+    if (ops_[id].failed) continue;
+    if (earliest == kNoSlot || ops_[id].key.sequence < ops_[earliest].key.sequence) earliest = id;
+  }
+  return earliest;
+}
+
+}  // namespace tern::collective

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "collective/op.h"
+
+namespace tern::collective {
+
+// The ops that live on a node, by slot and by key, and how far each tensor has been used: an op that
+// all local ranks have submitted and that is not here any more has ended.
+class OpTable {
+ public:
+  OpTable(std::size_t slots, std::uint32_t nodes);
+
+  // Allocates only for a tensor that is new. kNoSlot: all are in use.
+  OpId create(const OpKey& key);
+  // kNoSlot: the op has ended here, or all are in use.
+  OpId find_or_create(const OpKey& key);
+  // Late frames will not bring the op back.
+  void remove(OpId id);
+
+  Op& operator[](OpId id) noexcept { return ops_[id]; }
+  const Op& operator[](OpId id) const noexcept { return ops_[id]; }
+  std::uint32_t slots() const noexcept { return static_cast<std::uint32_t>(ops_.size()); }
+  bool in_use(OpId id) const noexcept { return used_[id]; }
+  std::uint32_t live() const noexcept { return live_; }
+  OpId find(const OpKey& key) const noexcept;
+
+  // All local ranks have submitted the op of this key.
+  void submitted_by_all(const OpKey& key);
+  // They had, and it is not live: it has ended here.
+  bool superseded(const OpKey& key) const noexcept;
+  // Whether an earlier use of the op's tensor lives and has not failed.
+  bool waits_for_earlier_use(OpId id) const noexcept;
+  // The earliest use of a tensor that lives and has not failed, or kNoSlot.
+  OpId earliest_use(std::uint64_t tensor) const noexcept;
+
+  // Ranks of another node that have submitted the op, as it has told.
+  std::uint64_t& told_by(OpId id, std::uint32_t node) noexcept { return told_[id * nodes_ + node]; }
+  std::uint64_t told_by(OpId id, std::uint32_t node) const noexcept {
+    return told_[id * nodes_ + node];
+  }
+
+ private:
+  std::uint32_t nodes_;
+  std::vector<Op> ops_;
+  std::vector<bool> used_;
+  std::vector<OpId> free_;
+  std::vector<std::uint64_t> told_;                                 // slots x nodes
+  std::unordered_map<std::uint64_t, std::vector<OpId>> by_tensor_;  // live ops of each tensor
+  // Uses of a tensor below this have been submitted by all local ranks.
+  std::unordered_map<std::uint64_t, std::uint64_t> submitted_below_;
+  std::uint64_t next_order_ = 0;
+  std::uint32_t live_ = 0;
+};
+
+}  // namespace tern::collective

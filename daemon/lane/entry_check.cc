@@ -1,0 +1,123 @@
+#include "daemon/lane/entry_check.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <iterator>
+
+#include "plan/plans.h"
+
+namespace tern::daemon {
+namespace {
+
+bool has_reserved_bits(const shm::SubmitEntry& entry) noexcept {
+  return entry.flags != 0 || entry.reserved0 != 0 || entry.counts_offset != 0 ||
+         entry.wait_event != 0 || entry.signal_event != 0 ||
+         std::any_of(std::begin(entry.reserved1), std::end(entry.reserved1),
+                     [](std::uint64_t word) { return word != 0; });
+}
+
+// Numbers that later steps take for enum values or text.
+const char* objection_to_fields(const shm::SubmitEntry& entry) noexcept {
+  if (dtype_bytes(static_cast<DType>(entry.dtype)) == 0) return "unknown dtype";
+  if (entry.reduction > static_cast<std::uint8_t>(Reduction::product)) return "unknown reduction";
+  if (entry.role > static_cast<std::uint8_t>(Role::weights)) return "unknown role";
+  if (has_reserved_bits(entry)) return "a reserved field is not zero";
+  if (entry.input_region != 0 || entry.output_region != 0) return "unknown memory region";
+  if (entry.recipe[sizeof(entry.recipe) - 1] != '\0') return "the recipe's text does not end";
+  return nullptr;
+}
+
+plan::Shape shape_of(const shm::SubmitEntry& entry, const EntryPlace& place) noexcept {
+  plan::Shape shape;
+  shape.count = entry.count;
+  shape.dtype = static_cast<DType>(entry.dtype);
+  shape.reduction = static_cast<Reduction>(entry.reduction);
+  shape.names_tensor = entry.tensor != 0;
+  shape.prescale = std::bit_cast<float>(entry.prescale_bits);
+  shape.state_scale = std::bit_cast<float>(entry.state_scale_bits);
+  shape.root = entry.root;
+  shape.rank = place.rank;
+  shape.ranks = place.ranks;
+  return shape;
+}
+
+bool in_arena(std::uint64_t offset, std::uint64_t bytes, std::uint64_t arena_bytes) noexcept {
+  return bytes <= arena_bytes && offset <= arena_bytes - bytes;
+}
+
+const char* objection_to_memory(const shm::SubmitEntry& entry, const plan::Extents& extents,
+                                std::uint64_t arena_bytes) noexcept {
+  const std::size_t element = dtype_bytes(static_cast<DType>(entry.dtype));
+  if (extents.input > plan::kMaxElements || extents.output > plan::kMaxElements ||
+      !in_arena(entry.input_offset, extents.input * element, arena_bytes) ||
+      !in_arena(entry.output_offset, extents.output * element, arena_bytes)) {
+    return "the tensor is not inside the client's arena";
+  }
+  if (entry.input_offset % element != 0 || entry.output_offset % element != 0) {
+    return "the tensor is not aligned to its element";
+  }
+  return nullptr;
+}
+
+const char* objection_to_tensor(const shm::SubmitEntry& entry, const TensorState& tensor) noexcept {
+  if (tensor.dtype != static_cast<DType>(entry.dtype) || tensor.count != entry.count) {
+    return "dtype or count differ from the tensor's declaration";
+  }
+  // State was made, or not, for the declared role.
+  if (tensor.role != static_cast<Role>(entry.role)) {
+    return "the role differs from the tensor's declaration";
+  }
+  return nullptr;
+}
+
+std::uint32_t lanes_of(const shm::SubmitEntry& entry, const EntryPlace& place) noexcept {
+  const auto sharding =
+      shm::make_sharding({.tensor = entry.tensor,
+                          .sequence = entry.sequence,
+                          .count = entry.count,
+                          .dtype = static_cast<DType>(entry.dtype),
+                          .chunk_bytes = place.group.chunk_bytes,
+                          .nodes = place.group.nodes(),
+                          .lanes = place.group.lanes,
+                          .one_lane = place.tensor != nullptr && place.tensor->one_lane});
+  std::uint32_t lanes = 0;
+  for (std::uint32_t lane = 0; lane < place.group.lanes; ++lane) {
+    if (sharding.uses_lane(lane)) lanes |= 1u << lane;
+  }
+  return lanes;
+}
+
+}  // namespace
+
+bool cancels(const shm::SubmitEntry& entry) noexcept {
+  return entry.kind == static_cast<std::uint16_t>(shm::OpKind::cancel);
+}
+
+CheckedEntry check_entry(const shm::SubmitEntry& entry, const EntryPlace& place) {
+  const auto refused = [](const char* problem, Errc code = Errc::invalid_argument) {
+    return CheckedEntry{nullptr, 0, code, problem};
+  };
+  const plan::Plan* const plan = plan::find(entry.kind);
+  if (plan == nullptr) return refused("unknown kind of operation");
+  if (const char* problem = objection_to_fields(entry)) return refused(problem);
+  const plan::Shape shape = shape_of(entry, place);
+  if (const char* problem = plan::objection(*plan, shape)) return refused(problem);
+  const plan::Extents extents = plan->extents(shape);
+  if (const char* problem = objection_to_memory(entry, extents, place.arena_bytes)) {
+    return refused(problem);
+  }
+  if (entry.tensor != 0) {
+    if (place.tensor == nullptr) {
+      return refused("the tensor is not declared in this group", Errc::unknown_tensor);
+    }
+    if (const char* problem = objection_to_tensor(entry, *place.tensor)) return refused(problem);
+  }
+  const std::uint32_t lanes = lanes_of(entry, place);
+  if ((lanes >> place.group.lane & 1u) == 0) {
+    return refused("the operation does not belong on this lane");
+  }
+  return {plan, lanes, Errc::ok, nullptr};
+}
+
+}  // namespace tern::daemon

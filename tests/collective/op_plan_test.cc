@@ -1,0 +1,117 @@
+#include "collective/op_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "group_ops_net.h"
+#include "plan/plans.h"
+
+namespace tern::collective {
+namespace op_plan_test {
+
+GroupShape three_nodes() {
+  GroupShape shape;
+  shape.ranks = {{0, 1}, {2}, {3}};
+  shape.chunk_bytes = kChunkBytes;
+  shape.eager_bytes = 4 * kChunkBytes;
+  return shape;
+}
+
+Op described(const wire::AnnounceBody& body, const GroupShape& shape) {
+  Op op;
+  describe(op, body, shape);
+  return op;
+}
+
+TEST(OpPlan, ABroadcastBelongsToTheNodeOfItsRoot) {
+  const Op op = described(broadcast_of(kChunk * 10, 2), three_nodes());
+  EXPECT_EQ(op.plan, &plan::kBroadcast);
+  EXPECT_EQ(op.root_node, 1u);
+  EXPECT_EQ(op.chunks.owned(1), 10u);
+  EXPECT_EQ(op.chunks.owned(0), 0u);
+  EXPECT_EQ(op.chunks_left, 10u);
+  EXPECT_FALSE(op.eager);
+}
+
+TEST(OpPlan, ChunksOfAReductionAreStriped) {
+  const Op op = described(all_reduce_of(kChunk * 9), three_nodes());
+  for (std::uint32_t node = 0; node < 3; ++node) EXPECT_EQ(op.chunks.owned(node), 3u);
+}
+
+TEST(OpPlan, SmallOpsAreEagerAndABarrierIsAlways) {
+  GroupShape shape = three_nodes();
+  EXPECT_TRUE(described(all_reduce_of(kChunk * 4), shape).eager);
+  EXPECT_FALSE(described(all_reduce_of(kChunk * 4 + 1), shape).eager);
+  shape.eager_bytes = 0;
+  EXPECT_TRUE(described(barrier(), shape).eager);
+  EXPECT_FALSE(described(all_reduce_of(1), shape).eager);
+}
+
+TEST(OpPlan, TheShapeIsOfOneRank) {
+  const GroupShape shape = three_nodes();
+  const plan::Shape of_rank = shape_for(described(broadcast_of(5, 3), shape), 2, shape);
+  EXPECT_EQ(of_rank.count, 5u);
+  EXPECT_EQ(of_rank.root, 3u);
+  EXPECT_EQ(of_rank.rank, 2u);
+  EXPECT_EQ(of_rank.ranks, 4u);
+}
+
+TEST(OpPlan, EagerBytesAreEachNodesOrTheRootsOnly) {
+  const GroupShape shape = three_nodes();
+  Op reduced = described(all_reduce_of(3), shape);
+  const Op moved = described(broadcast_of(3, 3), shape);
+  for (std::uint32_t node = 0; node < 3; ++node) {
+    EXPECT_EQ(eager_bytes_of(reduced, node), 12u);
+    EXPECT_EQ(eager_bytes_of(moved, node), node == 2 ? 12u : 0u);
+    EXPECT_EQ(eager_bytes_of(described(barrier(), shape), node), 0u);
+  }
+  decline_eager(reduced);
+  EXPECT_EQ(eager_bytes_of(reduced, 0), 0u);
+}
+
+TEST(OpPlan, ANodeThatBringsNoContributionDeclines) {
+  const GroupShape shape = three_nodes();
+  auto body = all_reduce_of(kChunk * 2);
+  Op op = described(body, shape);
+  body.eager_bytes = 3;
+  EXPECT_FALSE(eager_bytes_agree(op, 1, body, shape));
+  EXPECT_TRUE(op.eager);
+  body.eager_bytes = 2 * kChunkBytes;
+  EXPECT_TRUE(eager_bytes_agree(op, 1, body, shape));
+  EXPECT_TRUE(op.eager);
+  body.eager_bytes = 0;
+  EXPECT_TRUE(eager_bytes_agree(op, 2, body, shape));
+  EXPECT_FALSE(op.eager);
+  EXPECT_EQ(op.chunks_left, 2u);
+  body.eager_bytes = 2 * kChunkBytes;
+  EXPECT_TRUE(eager_bytes_agree(op, 0, body, shape)) << "it could not know";
+}
+
+TEST(OpPlan, OnlyTheRootMayBringValuesAndItMust) {
+  const GroupShape shape = three_nodes();
+  auto body = broadcast_of(4, 3);
+  Op op = described(body, shape);
+  EXPECT_TRUE(eager_bytes_agree(op, 0, body, shape));
+  EXPECT_FALSE(eager_bytes_agree(op, 2, body, shape));
+  body.eager_bytes = 16;
+  EXPECT_TRUE(eager_bytes_agree(op, 2, body, shape));
+  EXPECT_FALSE(eager_bytes_agree(op, 0, body, shape));
+  EXPECT_TRUE(op.eager);
+}
+
+TEST(OpPlan, AMismatchNamesBothInTheWordsOfTheirPlans) {
+  auto first = all_reduce_of(4, DType::i32, Reduction::max);
+  first.rank = 1;
+  auto other = broadcast_of(4, 2);
+  other.rank = 3;
+  EXPECT_FALSE(same_op(first, other));
+  char text[184];
+  write_mismatch(first, other, text);
+  EXPECT_STREQ(text,
+               "rank 1 says all_reduce 4 i32 max (exact, memory 0, gen 0), "
+               "rank 3 says broadcast 4 f32 from 2 (exact)");
+}
+
+}  // namespace op_plan_test
+}  // namespace tern::collective

@@ -1,0 +1,78 @@
+#include "collective/op_table.h"
+
+#include <gtest/gtest.h>
+
+namespace tern::collective {
+namespace {
+
+TEST(OpTable, FindsWhatLivesByItsKey) {
+  OpTable ops(4, 2);
+  const OpId a = ops.create({7, 0});
+  const OpId b = ops.create({7, 1});
+  EXPECT_EQ(ops.find({7, 0}), a);
+  EXPECT_EQ(ops.find({7, 1}), b);
+  EXPECT_EQ(ops.find({8, 0}), kNoSlot);
+  EXPECT_EQ(ops.live(), 2u);
+  ops.remove(a);
+  EXPECT_EQ(ops.find({7, 0}), kNoSlot);
+  EXPECT_FALSE(ops.in_use(a));
+  EXPECT_EQ(ops.live(), 1u);
+}
+
+TEST(OpTable, AFullTableCreatesNothingUntilOneIsRemoved) {
+  OpTable ops(2, 1);
+  const OpId a = ops.create({0, 0});
+  ASSERT_NE(ops.create({0, 1}), kNoSlot);
+  EXPECT_EQ(ops.create({0, 2}), kNoSlot);
+  EXPECT_EQ(ops.find_or_create({0, 2}), kNoSlot);
+  ops.remove(a);
+  EXPECT_EQ(ops.create({0, 2}), a);
+}
+
+TEST(OpTable, WhatHasEndedDoesNotComeBack) {
+  OpTable ops(4, 1);
+  const OpId a = ops.find_or_create({7, 5});
+  EXPECT_FALSE(ops.superseded({7, 5}));
+  EXPECT_EQ(ops.find_or_create({7, 5}), a);
+  ops.remove(a);
+  EXPECT_TRUE(ops.superseded({7, 5}));
+  EXPECT_TRUE(ops.superseded({7, 4}));
+  EXPECT_FALSE(ops.superseded({7, 6}));
+  EXPECT_FALSE(ops.superseded({8, 0}));
+  EXPECT_EQ(ops.find_or_create({7, 5}), kNoSlot);
+}
+
+TEST(OpTable, ANewOpKnowsNothingOfTheLastInItsSlot) {
+  OpTable ops(1, 3);
+  const OpId a = ops.create({1, 0});
+  ops[a].failed = true;
+  ops.told_by(a, 2) = 0b11;
+  ops.remove(a);
+  const OpId b = ops.create({2, 0});
+  ASSERT_EQ(a, b);
+  EXPECT_FALSE(ops[b].failed);
+  EXPECT_EQ(ops.told_by(b, 2), 0u);
+  EXPECT_EQ(ops[b].order, 1u);
+}
+
+TEST(OpTable, AUseWaitsForEarlierOnesThatHaveNotFailed) {
+  OpTable ops(4, 1);
+  const OpId second = ops.create({7, 1});
+  EXPECT_FALSE(ops.waits_for_earlier_use(second));
+  const OpId first = ops.create({7, 0});
+  EXPECT_TRUE(ops.waits_for_earlier_use(second));
+  EXPECT_EQ(ops.earliest_use(7), first);
+  ops[first].failed = true;
+  EXPECT_FALSE(ops.waits_for_earlier_use(second));
+  EXPECT_EQ(ops.earliest_use(7), second);
+  EXPECT_EQ(ops.earliest_use(9), kNoSlot);
+}
+
+TEST(OpTable, AnonymousOpsWaitForNothing) {
+  OpTable ops(4, 1);
+  ops.create({0, 0});
+  EXPECT_FALSE(ops.waits_for_earlier_use(ops.create({0, 1})));
+}
+
+}  // namespace
+}  // namespace tern::collective

@@ -1,0 +1,150 @@
+#include "daemon/lane/entry_check.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "plan/plans.h"
+
+namespace tern::daemon {
+namespace {
+
+constexpr std::uint64_t kArena = 1 << 20;
+
+class EntryCheck : public testing::Test {
+ protected:
+  EntryCheck() {
+    group_.ranks = {{0, 1}, {2}};
+    group_.chunk_bytes = 4096;
+    group_.lanes = 2;
+    std::memset(&entry_, 0, sizeof(entry_));
+    entry_.kind = static_cast<std::uint16_t>(shm::OpKind::all_reduce);
+    entry_.count = 10'000;
+    entry_.prescale_bits = std::bit_cast<std::uint32_t>(1.0f);
+    entry_.state_scale_bits = std::bit_cast<std::uint32_t>(1.0f);
+    tensor_.id = 7;
+    tensor_.count = 10'000;
+    tensor_.role = Role::gradient;
+  }
+
+  CheckedEntry check(const TensorState* tensor = nullptr, std::uint32_t rank = 1) const {
+    return check_entry(entry_, {group_, 3, rank, kArena, tensor});
+  }
+  std::string problem(const TensorState* tensor = nullptr) const {
+    const CheckedEntry checked = check(tensor);
+    EXPECT_EQ(checked.plan == nullptr, checked.problem != nullptr);
+    return checked.problem != nullptr ? checked.problem : "";
+  }
+
+  collective::GroupShape group_;
+  shm::SubmitEntry entry_;
+  TensorState tensor_;
+};
+
+TEST_F(EntryCheck, ASoundEntryHasAPlanAndTheLanesOfItsChunks) {
+  const CheckedEntry checked = check();
+  EXPECT_EQ(checked.problem, nullptr);
+  EXPECT_EQ(checked.plan, &plan::kAllReduce);
+  EXPECT_EQ(checked.lanes, 0b11u);
+}
+
+TEST_F(EntryCheck, EveryKindWithoutAPlanIsRefused) {
+  for (const int kind : {0, 4, 5, 16, 0xffff}) {
+    entry_.kind = static_cast<std::uint16_t>(kind);
+    EXPECT_EQ(problem(), "unknown kind of operation") << kind;
+  }
+}
+
+TEST_F(EntryCheck, ACancelIsNoOperation) {
+  EXPECT_FALSE(cancels(entry_));
+  entry_.kind = static_cast<std::uint16_t>(shm::OpKind::cancel);
+  EXPECT_TRUE(cancels(entry_));
+}
+
+TEST_F(EntryCheck, EachUnsoundFieldIsNamed) {
+  using Change = std::function<void(shm::SubmitEntry&)>;
+  const std::vector<std::pair<Change, std::string>> changes = {
+      {[](auto& e) { e.dtype = 7; }, "unknown dtype"},
+      {[](auto& e) { e.reduction = 5; }, "unknown reduction"},
+      {[](auto& e) { e.role = 4; }, "unknown role"},
+      {[](auto& e) { e.flags = 1; }, "a reserved field is not zero"},
+      {[](auto& e) { e.reserved0 = 1; }, "a reserved field is not zero"},
+      {[](auto& e) { e.counts_offset = 1; }, "a reserved field is not zero"},
+      {[](auto& e) { e.wait_event = 1; }, "a reserved field is not zero"},
+      {[](auto& e) { e.signal_event = 1; }, "a reserved field is not zero"},
+      {[](auto& e) { e.reserved1[11] = 1; }, "a reserved field is not zero"},
+      {[](auto& e) { e.input_region = 1; }, "unknown memory region"},
+      {[](auto& e) { e.output_region = 1; }, "unknown memory region"},
+      {[](auto& e) { e.count = plan::kMaxElements + 1; }, "count is too large"},
+      {[](auto& e) { e.root = 3; }, "root must be 0..size-1"},
+      {[](auto& e) { e.input_offset = kArena; }, "the tensor is not inside the client's arena"},
+      {[](auto& e) { e.output_offset = ~std::uint64_t{0} - 3; },
+       "the tensor is not inside the client's arena"},
+      {[](auto& e) { e.input_offset = 2; }, "the tensor is not aligned to its element"},
+      {[](auto& e) { e.output_offset = 1; }, "the tensor is not aligned to its element"},
+      {[](auto& e) { std::memset(e.recipe, 'a', sizeof(e.recipe)); },
+       "the recipe's text does not end"},
+      {[](auto& e) { e.tensor = 7; }, "the tensor is not declared in this group"},
+  };
+  const shm::SubmitEntry sound = entry_;
+  for (const auto& [change, text] : changes) {
+    entry_ = sound;
+    change(entry_);
+    EXPECT_EQ(problem(), text);
+  }
+}
+
+TEST_F(EntryCheck, AnUndeclaredTensorHasACodeOfItsOwn) {
+  entry_.tensor = 7;
+  EXPECT_EQ(check().code, Errc::unknown_tensor);
+  entry_.dtype = 99;
+  EXPECT_EQ(check().code, Errc::invalid_argument);
+}
+
+TEST_F(EntryCheck, ADeclaredTensorDecidesDtypeCountAndRole) {
+  entry_.tensor = 7;
+  entry_.role = static_cast<std::uint8_t>(Role::gradient);
+  EXPECT_EQ(problem(&tensor_), "");
+  entry_.count = 9'999;
+  EXPECT_EQ(problem(&tensor_), "dtype or count differ from the tensor's declaration");
+  entry_.count = 10'000;
+  entry_.role = 0;
+  EXPECT_EQ(problem(&tensor_), "the role differs from the tensor's declaration");
+}
+
+// What nobody reads need not be there.
+TEST_F(EntryCheck, OnlyTheRootOfABroadcastNeedsAnInput) {
+  entry_.kind = static_cast<std::uint16_t>(shm::OpKind::broadcast);
+  entry_.root = 1;
+  entry_.input_offset = kArena;
+  EXPECT_EQ(check(nullptr, 1).plan, nullptr);
+  EXPECT_EQ(check(nullptr, 2).plan, &plan::kBroadcast);
+}
+
+TEST_F(EntryCheck, AnEntryOnALaneWithoutItsChunksIsRefused) {
+  entry_.count = 10;
+  const std::uint32_t lanes = check().lanes;
+  group_.lane = (lanes & 1) != 0 ? 1 : 0;
+  EXPECT_EQ(problem(), "the operation does not belong on this lane");
+  tensor_.one_lane = true;
+  group_.lane = 0;
+  entry_.tensor = 8;  // spread: lane 0
+  entry_.count = tensor_.count;
+  entry_.role = static_cast<std::uint8_t>(Role::gradient);
+  EXPECT_EQ(check(&tensor_).lanes, 0b01u);
+}
+
+TEST_F(EntryCheck, ABarrierHasNoElements) {
+  entry_.kind = static_cast<std::uint16_t>(shm::OpKind::barrier);
+  EXPECT_EQ(problem(), "a barrier has no elements");
+  entry_.count = 0;
+  EXPECT_EQ(problem(), "");
+}
+
+}  // namespace
+}  // namespace tern::daemon
