@@ -11,27 +11,22 @@ namespace tern::client_lib {
 template <typename Fill, typename Take>
 Result<std::uint64_t> Client::move_state(const TensorState& tensor, shm::StateAction action,
                                          std::uint64_t bytes, Fill fill, Take take) {
-  auto question = shm::make_packet<shm::TensorStatePacket>(shm::PacketKind::tensor_state, 0);
-  question.group = tensor.group->number;
-  question.tensor = tensor.id;
-  question.action = static_cast<std::uint32_t>(action);
   std::byte* room = nullptr;
+  std::uint64_t offset = 0;
   if (bytes != 0) {
     Result<void*> memory = allocate(bytes);
     if (!memory) return tl::unexpected(std::move(memory.error()));
     room = static_cast<std::byte*>(*memory);
-    question.offset = static_cast<std::uint64_t>(room - segment_.arena().data());
-    question.bytes = bytes;
+    offset = static_cast<std::uint64_t>(room - segment_.arena().data());
     fill(room);
   }
-  Result<shm::TensorStateReplyPacket> reply = requests_.ask<shm::TensorStateReplyPacket>(
-      question, shm::PacketKind::tensor_state_reply, request_deadline());
-  if (reply && room != nullptr) take(room, reply->bytes);
+  Result<std::uint64_t> reply = questions_.state(tensor, action, offset, bytes);
+  if (reply && room != nullptr) take(room, *reply);
   // A daemon that was too slow may still write: then the room is not for anybody else.
   const bool unanswered = !reply && reply.error().code == Errc::timeout;
   if (room != nullptr && !unanswered) (void)free(room);
   if (!reply) return request_failed(std::move(reply.error()));
-  return reply->bytes;
+  return *reply;
 }
 
 Result<std::uint64_t> Client::state_bytes(const TensorState& tensor) {
