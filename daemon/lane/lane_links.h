@@ -58,7 +58,7 @@ class LaneLinks final : public PeerSource, private net::LinkSink {
   // Everything given outlives this.
   LaneLinks(LaneResources& resources, net::Transport& transport, wire::NodeId self,
             FrameSink& sink);
-  ~LaneLinks();
+  ~LaneLinks() override;
   LaneLinks(const LaneLinks&) = delete;
   LaneLinks& operator=(const LaneLinks&) = delete;
 
