@@ -7,7 +7,7 @@ PYTHON ?= /usr/bin/python3
 ifneq ($(shell command -v ccache 2>/dev/null),)
 export CMAKE_C_COMPILER_LAUNCHER ?= ccache
 export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
-# For the precompiled header of the sanitizers' builds.
+# For the precompiled headers.
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros
 endif
 

@@ -40,7 +40,7 @@ using Clock = std::chrono::steady_clock;
 
 struct AllreduceOptions {
   std::string folder;
-  std::string socket;
+  std::vector<std::string> sockets;
   std::string gloo_address;
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
@@ -63,9 +63,10 @@ struct AllreduceOptions {
 // One contestant's share of a size.
 struct Row {
   std::unique_ptr<Contestant> contestant;
-  std::vector<double> seconds;    // of rank 0 only: the slowest rank's, a round each
-  std::vector<double> at;         // when it began, in Unix time
-  std::optional<Traffic> before;  // what it had sent before the clock ran
+  std::size_t daemon = 0;           // the place of its socket among the options
+  std::vector<double> seconds{};    // of rank 0 only: the slowest rank's, a round each
+  std::vector<double> at{};         // when it began, in Unix time
+  std::optional<Traffic> before{};  // what it had sent before the clock ran
 };
 
 double unix_seconds() {
@@ -121,13 +122,14 @@ class AllreduceBench {
   void connect() {
     const auto rank = static_cast<std::int32_t>(options_.rank);
     const auto size = static_cast<std::int32_t>(options_.size);
-    if (!options_.recipes.empty()) {
-      tern_ =
-          std::make_unique<TernNode>(TernNode::Options{.socket = options_.socket,
-                                                       .group_id_file = options_.folder + "/group",
-                                                       .rank = rank,
-                                                       .size = size,
-                                                       .max_bytes = max_bytes()});
+    for (std::size_t daemon = 0; daemon < options_.sockets.size(); ++daemon) {
+      if (options_.recipes.empty()) break;
+      terns_.push_back(std::make_unique<TernNode>(
+          TernNode::Options{.socket = options_.sockets[daemon],
+                            .group_id_file = fmt::format("{}/group{}", options_.folder, daemon),
+                            .rank = rank,
+                            .size = size,
+                            .max_bytes = max_bytes()}));
     }
     if (!options_.gloo_address.empty()) {
       gloo_ = std::make_unique<GlooNode>(GlooNode::Options{.address = options_.gloo_address,
@@ -150,9 +152,11 @@ class AllreduceBench {
 
   void measure(std::size_t count) {
     std::vector<Row> rows;
-    if (gloo_) rows.push_back({gloo_->contestant(count), {}, {}, {}});
+    if (gloo_) rows.push_back({.contestant = gloo_->contestant(count)});
     for (const std::string& recipe : options_.recipes) {
-      rows.push_back({tern_->contestant(recipe, count), {}, {}, {}});
+      for (std::size_t daemon = 0; daemon < terns_.size(); ++daemon) {
+        rows.push_back({.contestant = terns_[daemon]->contestant(recipe, count), .daemon = daemon});
+      }
     }
     turns_.resize(rows.size());
     std::iota(turns_.begin(), turns_.end(), std::size_t{0});
@@ -247,6 +251,7 @@ class AllreduceBench {
                            {"nodes", options_.size},
                            {"bytes", count * sizeof(float)},
                            {"contestant", row.contestant->name()},
+                           {"daemon", row.daemon},
                            {"rounds", seconds.size()},
                            {"median_us", 1e6 * middle},
                            {"p99_us", 1e6 * quantile(seconds, 0.99)},
@@ -307,8 +312,8 @@ class AllreduceBench {
   Meeting meeting_;
   std::mt19937_64 order_;
   Inputs inputs_;
-  std::vector<std::size_t> turns_;  // the order of the contestants in the next round
-  std::unique_ptr<TernNode> tern_;
+  std::vector<std::size_t> turns_;                // the order of the contestants in the next round
+  std::vector<std::unique_ptr<TernNode>> terns_;  // one for each socket
   std::unique_ptr<GlooNode> gloo_;
 };
 
@@ -345,7 +350,8 @@ void add_allreduce_command(CLI::App& app) {
   command->add_option("--size", options->size, "Number of ranks")
       ->required()
       ->check(CLI::Range(std::uint32_t{1}, Meeting::kMaxRanks));
-  command->add_option("--socket", options->socket, "Socket of the node's ternd");
+  command->add_option("--socket", options->sockets,
+                      "Socket of the node's ternd; several: all are measured in the same rounds");
   command->add_option("--gloo-address", options->gloo_address,
                       "Also measure Gloo, with this address of the node");
   command->add_option("--bytes", options->bytes, "Tensor sizes, such as 64KiB")
@@ -372,6 +378,7 @@ void add_allreduce_command(CLI::App& app) {
       ".npy of f32, f16 or bf16");
   command->callback([options] {
     std::erase(options->recipes, "none");
+    if (options->sockets.empty()) options->sockets.emplace_back();  // the default of libtern
     run_allreduce(*options);
   });
 }

@@ -54,7 +54,7 @@ Histogram count_codes(const codec::Recipe& recipe, const ValueSequence& values,
       request.exact = step == 0 && recipe.memory == codec::Memory::ef21;
       request.codebook = levels.data() + chunk * codec::kCodebookLevels;
       wire::BlockHeader header;
-      const auto result = codec::encode(recipe, request, payload, header, workspace);
+      const auto result = codec::encode(recipe, request, {payload, header}, workspace);
       // The first value of ef21 has no codes.
       const auto quantizer = static_cast<std::uint8_t>(recipe.quantizer.kind);
       if (result.nonfinite || header.stages.quantizer != quantizer) continue;

@@ -161,7 +161,7 @@ class FilesBench {
   static void print_heading() {
     fmt::print(
         "errors are |x - decoded| / |x|: of step 1, of later steps, and of the sums of all steps\n"
-        "GB/s of f32; x is the ratio to the pass e[i] += x[i] of the same run\n"
+        "medians, GB/s of f32; x is the ratio to the pass e[i] += x[i] of the same run\n"
         "state is what each end keeps, in bytes an element\n");
     fmt::print("{:<40} {:>8} {:>7} {:>8} {:>8} {:>8} {:>9} {:>7} {:>6} {:>7} {:>6} {:>6} {:>6}\n",
                "recipe", "ratio", "bits", "error 1", "error", "of sums", "res/input", "encode", "x",
@@ -171,20 +171,15 @@ class FilesBench {
  private:
   Speed measure_speed(const codec::Recipe& recipe) {
     CodecStream stream(stream_options(recipe, options_, values_, elements_));
-    Speed speed;
+    SpeedSamples samples;
     for (std::size_t i = 0; i < options_.iterations; ++i) {
       const ValueView value = long_values_[i % long_values_.size()].view();
       const auto& other = long_values_[(i + 1) % long_values_.size()].floats;
-      Speed once;
-      meter_.once(stream, value, other, once);
+      SpeedSamples early;
       // The first steps are easier or harder than later ones: their times do not count.
-      if (2 * i + 1 < options_.iterations) continue;
-      speed.pass_seconds = std::min(speed.pass_seconds, once.pass_seconds);
-      speed.encode_seconds = std::min(speed.encode_seconds, once.encode_seconds);
-      speed.decode_seconds = std::min(speed.decode_seconds, once.decode_seconds);
-      speed.decode_add_seconds = std::min(speed.decode_add_seconds, once.decode_add_seconds);
+      meter_.once(stream, value, other, 2 * i + 1 < options_.iterations ? early : samples);
     }
-    return speed;
+    return samples.medians();
   }
 
   void print(const std::string& text, const Quality& quality, const Speed& speed) const {

@@ -1,22 +1,38 @@
 #include "bench/codec_speed.h"
 
+#include <algorithm>
+
 #include "bench/stopwatch.h"
 
 namespace tern::bench {
+namespace {
+
+// The lower of the two in the middle, so that it is a time that was measured.
+double median_of(std::vector<double> times) {
+  if (times.empty()) return 0.0;
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+}  // namespace
+
+Speed SpeedSamples::medians() const {
+  return {median_of(pass), median_of(encode), median_of(decode), median_of(decode_add)};
+}
 
 SpeedMeter::SpeedMeter(std::size_t elements)
     : sums_(elements, 0.5f), decoded_(elements, 0.5f), yardstick_(elements, 0.5f) {}
 
 StepResult SpeedMeter::once(CodecStream& stream, const ValueView& value,
-                            std::span<const float> other, Speed& best) {
+                            std::span<const float> other, SpeedSamples& samples) {
   StepResult result;
   const auto own = std::as_writable_bytes(decoded_.span()).first(value.own.size());
-  const auto keep_least = [](double seconds, double& least) { least = std::min(seconds, least); };
-  keep_least(seconds_of([&] { pass(yardstick_.span(), other); }), best.pass_seconds);
-  keep_least(seconds_of([&] { result = stream.encode(value); }), best.encode_seconds);
-  keep_least(seconds_of([&] { stream.decode(own, decoded_.span()); }), best.decode_seconds);
+  samples.pass.push_back(seconds_of([&] { pass(yardstick_.span(), other); }));
+  samples.encode.push_back(seconds_of([&] { result = stream.encode(value); }));
+  samples.decode.push_back(seconds_of([&] { stream.decode(own, decoded_.span()); }));
   if (stream.can_add()) {
-    keep_least(seconds_of([&] { stream.decode_add(sums_.span()); }), best.decode_add_seconds);
+    samples.decode_add.push_back(seconds_of([&] { stream.decode_add(sums_.span()); }));
   }
   return result;
 }

@@ -11,17 +11,25 @@
 
 namespace tern::bench {
 
-// The best times of some iterations, each with the pass in it.
+// Times of a step, and of the pass in the same run.
 struct Speed {
-  double pass_seconds = 1e9;
-  double encode_seconds = 1e9;
-  double decode_seconds = 1e9;
-  double decode_add_seconds = 1e9;  // 1e9 where blocks of the recipe cannot be added
+  double pass_seconds = 0;
+  double encode_seconds = 0;
+  double decode_seconds = 0;
+  double decode_add_seconds = 0;  // 0 where blocks of the recipe cannot be added
 
   double encode_ratio() const { return pass_seconds / encode_seconds; }
   double decode_ratio() const { return pass_seconds / decode_seconds; }
-  bool added() const { return decode_add_seconds < 1e9; }
+  bool added() const { return decode_add_seconds > 0; }
   double decode_add_ratio() const { return added() ? pass_seconds / decode_add_seconds : 0.0; }
+};
+
+// The times of some iterations.
+struct SpeedSamples {
+  std::vector<double> pass, encode, decode, decode_add;
+
+  // What a user meets, and not the luckiest of the runs. Requires: one iteration at least.
+  Speed medians() const;
 };
 
 // The memory that is written while times are taken.
@@ -29,9 +37,9 @@ class SpeedMeter {
  public:
   explicit SpeedMeter(std::size_t elements);
 
-  // One step of the stream; better times replace those in `best`.
+  // One step of the stream.
   StepResult once(CodecStream& stream, const ValueView& value, std::span<const float> other,
-                  Speed& best);
+                  SpeedSamples& samples);
 
  private:
   FloatArray sums_;

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "codec/draw_key.h"
 #include "codec/entropy/codebook.h"
+#include "codec/quantizer/quantizer.h"
 
 namespace tern::bench {
 namespace {
@@ -73,11 +74,10 @@ std::size_t CodecStream::reader_state_bytes() const {
 
 StepResult CodecStream::encode(const ValueView& value) {
   StepResult result;
-  float tensor_max = 0.0f;
   if (codec::scans_tensor(options_.recipe)) {
     const float* const residual =
         codec::needs_residual(options_.recipe) ? sender_state_.data() : nullptr;
-    tensor_max = codec::scan_max(value.floats, residual, 1.0f).max;
+    tensor_max_ = codec::scan_max(value.floats, residual, 1.0f).max;
   }
   for (std::size_t chunk = 0; chunk < blocks_.size(); ++chunk) {
     const std::size_t begin = chunk * options_.chunk_elements;
@@ -85,7 +85,7 @@ StepResult CodecStream::encode(const ValueView& value) {
     const ValueView part{value.own.subspan(begin * element_bytes_, count * element_bytes_),
                          value.floats.subspan(begin, count)};
     const auto room = std::span(payload_).subspan(chunk * slot_bytes_, slot_bytes_);
-    blocks_[chunk] = encode_chunk(chunk, part, room, tensor_max, result);
+    blocks_[chunk] = encode_chunk(chunk, part, room, result);
     result.bytes += wire::kBlockHeaderBytes + blocks_[chunk].payload.size();
   }
   ++step_;
@@ -93,8 +93,7 @@ StepResult CodecStream::encode(const ValueView& value) {
 }
 
 CodecStream::Block CodecStream::encode_chunk(std::size_t chunk, const ValueView& value,
-                                             std::span<std::byte> room, float tensor_max,
-                                             StepResult& result) {
+                                             std::span<std::byte> room, StepResult& result) {
   const std::size_t begin = chunk * options_.chunk_elements;
   if (decodes_own_type()) return encode_own(chunk, value.own, room);
   codec::DrawKey key;
@@ -104,7 +103,7 @@ CodecStream::Block CodecStream::encode_chunk(std::size_t chunk, const ValueView&
   codec::EncodeRequest request;
   request.input = value.floats;
   if (codec::has_memory(options_.recipe)) request.state = sender_state_.data() + begin;
-  request.fixed_scale_max = tensor_max;
+  request.fixed_scale_max = tensor_max_;
   request.stream_step = step_;
   request.key = key.mixed();
   request.alpha = codec::shift_alpha(options_.recipe, options_.chunk_elements);
@@ -113,7 +112,7 @@ CodecStream::Block CodecStream::encode_chunk(std::size_t chunk, const ValueView&
   if (!codebooks_.empty()) request.codebook = codebooks_.data() + chunk * codec::kCodebookLevels;
   Block block;
   const codec::EncodeResult encoded =
-      codec::encode(options_.recipe, request, room, block.header, workspace_);
+      codec::encode(options_.recipe, request, {room, block.header}, workspace_);
   // Inputs were found to be finite; what they add up to, or a scale, may still overflow.
   if (encoded.nonfinite) {
     block.header = codec::raw_block_header(
@@ -135,8 +134,8 @@ CodecStream::Block CodecStream::encode_own(std::size_t chunk, std::span<const st
                .subspan(chunk * options_.chunk_elements * element_bytes_, own.size());
   }
   if (!codec::is_lossless(options_.recipe) ||
-      codec::encode_lossless(options_.recipe, options_.dtype, own, last, step_, room, block.header,
-                             workspace_) == 0) {
+      codec::encode_lossless(options_.recipe, {options_.dtype, own, last, step_},
+                             {room, block.header}, workspace_) == 0) {
     const auto count = static_cast<std::uint32_t>(own.size() / element_bytes_);
     block.header = codec::raw_block_header(options_.dtype, count, false, step_);
     std::memcpy(room.data(), own.data(), own.size());
@@ -159,17 +158,17 @@ void CodecStream::decode(std::span<std::byte> own, std::span<float> floats) {
         const auto last = is_delta()
                               ? std::span(reader_last_).subspan(begin * element_bytes_, out.size())
                               : std::span<std::byte>{};
-        status = codec::decode_lossless(header, payload, last, out, workspace_);
+        status = codec::decode_lossless({header, payload}, last, out, workspace_);
       }
     } else if (codec::needs_shift(options_.recipe)) {
       codec::ShiftStream shift;
       shift.shift = reader_state_.data() + begin;
       shift.step = &reader_steps_[chunk];
       shift.alpha = alpha;
-      status = codec::decode_shifted(header, payload, shift, floats.subspan(begin, header.elements),
-                                     workspace_);
+      status = codec::decode_shifted({header, payload}, shift,
+                                     floats.subspan(begin, header.elements), workspace_);
     } else {
-      status = codec::decode(header, payload, floats.subspan(begin, header.elements), workspace_);
+      status = codec::decode({header, payload}, floats.subspan(begin, header.elements), workspace_);
     }
     TERN_CHECK(status == DecodeStatus::ok);
   }
@@ -179,7 +178,7 @@ void CodecStream::decode_add(std::span<float> floats) {
   for (std::size_t chunk = 0; chunk < blocks_.size(); ++chunk) {
     const auto& [header, payload] = blocks_[chunk];
     const auto out = floats.subspan(chunk * options_.chunk_elements, header.elements);
-    TERN_CHECK(codec::decode_add(header, payload, out, workspace_) == DecodeStatus::ok);
+    TERN_CHECK(codec::decode_add({header, payload}, out, workspace_) == DecodeStatus::ok);
   }
 }
 

@@ -70,13 +70,14 @@ class CodecStream {
   std::size_t chunks() const;
   bool is_delta() const;
   Block encode_chunk(std::size_t chunk, const ValueView& value, std::span<std::byte> room,
-                     float tensor_max, StepResult& result);
+                     StepResult& result);
   Block encode_own(std::size_t chunk, std::span<const std::byte> own, std::span<std::byte> room);
 
   StreamOptions options_;
   std::size_t element_bytes_;
   std::size_t slot_bytes_;  // of a chunk's payload
   std::uint64_t step_ = 0;
+  float tensor_max_ = 0.0f;  // scale=tensor: of the step's value
   std::vector<std::byte> payload_;
   std::vector<Block> blocks_;
   codec::Workspace workspace_;

@@ -31,6 +31,18 @@ class Noises {
   std::mt19937_64 engine_;
 };
 
+// An op as a node lives through it.
+struct LivedOp {
+  std::size_t number;
+  const tuner::Choice& choice;
+  const tuner::Choice& other;  // the other node's
+  const WorldState& state;
+  double ns;
+  const NodeOutcome& outcome;
+  double inbound;  // bytes per second that come from the other node, as that one says
+  double norm;     // of the gradient
+};
+
 // A node: its tuner, and what the daemon would measure for it.
 class Node {
  public:
@@ -76,9 +88,8 @@ class Node {
     return loss(choice.broadcast, op) > bound || loss(choice.reduce.front(), op) > bound;
   }
 
-  void observe(const tuner::Choice& choice, std::size_t op, const WorldState& state, double ns,
-               const NodeOutcome& outcome, double inbound, double norm, const tuner::Choice& other,
-               Noises& noises) {
+  void observe(const LivedOp& op, Noises& noises) {
+    const auto& [number, choice, other, state, ns, outcome, inbound, norm] = op;
     observe_rate(state, outcome, noises);
     tuner_.observe_peer(peer_, inbound, world_.round_trip_ns() * noises.factor());
     tuner_.observe_lane({outcome.busy_ns, outcome.codec_ns,
@@ -90,13 +101,13 @@ class Node {
     measured.op.ns = ns;
     // The residual is what this op leaves of the gradient and of what was owed before.
     const double input = norm * norm * noises.factor();
-    residual_ = loss(choice.reduce.front(), op) * (residual_ + input);
+    residual_ = loss(choice.reduce.front(), number) * (residual_ + input);
     measured.op.error = {{input, residual_, 1}, {}, false};
     measured.encoded_bytes = static_cast<std::uint64_t>(outcome.contribution_bytes);
     measured.encode_ns = outcome.contribution_ns;
     tuner_.observe_op(kTensor, measured);
     // A busy machine has no core for the shadow.
-    if (state.load == 1.0) measure_in_shadow(op, ns, noises);
+    if (state.load == 1.0) measure_in_shadow(number, ns, noises);
   }
 
  private:
@@ -215,8 +226,9 @@ ContestResult run_contest(TunerWorld& world, const Trace& trace, const ContestSe
     for (std::size_t i = 0; i < 2; ++i) {
       if (nodes[i].loses_too_much(choices[i], op)) ++result.violations;
       if (i == 0 && choices[i].probe_chunks > 0) ++result.probes;
-      nodes[i].observe(choices[i], op, state, outcome.ns, outcome.nodes[i], inbound[i], norm,
-                       choices[1 - i], noises);
+      nodes[i].observe(
+          {op, choices[i], choices[1 - i], state, outcome.ns, outcome.nodes[i], inbound[i], norm},
+          noises);
     }
   }
   result.switches = nodes[0].policy().switches();

@@ -21,10 +21,16 @@ class Draws {
   std::mt19937_64 engine_;
 };
 
-// Two states, each of which lasts so many ops on average.
+struct Switching {
+  std::size_t ops;
+  std::uint64_t seed;
+  double mean_ops;  // that a state lasts
+};
+
+// Two states by turns.
 template <typename State>
-Trace two_states(std::string name, std::size_t ops, std::uint64_t seed, double mean_ops,
-                 State&& state) {
+Trace two_states(std::string name, const Switching& switching, State&& state) {
+  const auto& [ops, seed, mean_ops] = switching;
   Trace trace{std::move(name), {}, {}};
   Draws draws(seed);
   bool second = false;
@@ -72,7 +78,7 @@ Trace random_walk_trace(std::size_t ops, std::uint64_t seed) {
 }
 
 Trace markov_trace(std::size_t ops, std::uint64_t seed) {
-  return two_states("Markov 100 and 6.4", ops, seed, 50.0, [](bool slow) {
+  return two_states("Markov 100 and 6.4", {ops, seed, 50.0}, [](bool slow) {
     return WorldState{slow ? 6.4 : 100.0, 1.0};
   });
 }
@@ -88,14 +94,14 @@ Trace spike_trace(std::size_t ops, std::uint64_t seed) {
 
 Trace competing_job_trace(std::size_t ops, std::uint64_t seed) {
   Draws draws(seed ^ 0x5eed);
-  return two_states("competing job on 10", ops, seed, 100.0, [&](bool busy) {
+  return two_states("competing job on 10", {ops, seed, 100.0}, [&](bool busy) {
     // What it leaves changes from op to op.
     return WorldState{busy ? 1.0 + std::floor(4.0 * draws.uniform()) : 10.0, 1.0};
   });
 }
 
 Trace busy_core_trace(std::size_t ops, std::uint64_t seed) {
-  return two_states("busy core on 10", ops, seed, 150.0, [](bool busy) {
+  return two_states("busy core on 10", {ops, seed, 150.0}, [](bool busy) {
     return WorldState{10.0, busy ? 3.0 : 1.0};
   });
 }

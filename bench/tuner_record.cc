@@ -16,7 +16,7 @@ namespace tern::bench {
 namespace {
 
 constexpr std::size_t kWarmUp = 8;       // steps, in which the residual grows to its usual size
-constexpr std::size_t kRepetitions = 3;  // of each time; the best counts
+constexpr std::size_t kRepetitions = 3;  // of each time; the median counts
 
 struct RecordOptions {
   std::vector<std::string> inputs;
@@ -80,10 +80,11 @@ nlohmann::json record(const tuner::Candidate& candidate, const RecordOptions& op
   const auto rounded = [](double value) { return std::round(value * 1e6) * 1e-6; };
   for (std::size_t step = 0; step < values.steps(); ++step) {
     const auto value = values.repeated(step, elements);
-    Speed speed;
+    SpeedSamples samples;
     for (std::size_t i = 0; i < kRepetitions; ++i) {
-      meter.once(stream, value.view(), value.floats, speed);
+      meter.once(stream, value.view(), value.floats, samples);
     }
+    const Speed speed = samples.medians();
     const bool raw = candidate.recipe == "raw";
     const double decode_seconds = speed.added() ? speed.decode_add_seconds : speed.decode_seconds;
     rows.push_back({raw ? 0.0 : rounded(speed.encode_seconds * 1e9 / bytes),

@@ -1,10 +1,10 @@
 // The C functions of operations and tickets.
 
-#include <cmath>
-#include <limits>
-
 #include "client_lib/handles.h"
 #include "client_lib/sized_struct.h"
+#include "plan/all_reduce.h"
+#include "plan/barrier.h"
+#include "plan/broadcast.h"
 
 using namespace tern::client_lib;
 using tern::Result;
@@ -12,11 +12,15 @@ using tern::Status;
 
 namespace {
 
-// REQUIRES: neither is null, bytes > 0.
-bool overlap(const void* a, const void* b, std::uint64_t bytes) noexcept {
-  const auto first = reinterpret_cast<std::uintptr_t>(a);
-  const auto second = reinterpret_cast<std::uintptr_t>(b);
-  return first < second + bytes && second < first + bytes;
+struct Bytes {
+  const void* begin;
+  std::uint64_t count;
+};
+
+bool overlap(const Bytes& a, const Bytes& b) noexcept {
+  const auto first = reinterpret_cast<std::uintptr_t>(a.begin);
+  const auto second = reinterpret_cast<std::uintptr_t>(b.begin);
+  return a.count != 0 && b.count != 0 && first < second + b.count && second < first + a.count;
 }
 
 // What is reserved must be as a program of this version leaves it: a later meaning is refused, not
@@ -45,21 +49,20 @@ tern_status read_shape(const tern_group& group, const tern_op& op, OpRequest& re
       return refuse("count is neither 0 nor the tensor's declared count");
     }
   }
-  const std::uint64_t max_count =
-      std::numeric_limits<std::int64_t>::max() / tern::dtype_bytes(request.dtype);
-  return request.count <= max_count ? TERN_OK : refuse("count is too large");
+  return TERN_OK;
 }
 
-tern_status read_scales(const tern_op& op, OpRequest& request) {
-  if (!std::isfinite(op.prescale) || !std::isfinite(op.state_scale)) {
-    return refuse("prescale and state_scale must be finite");
+// What the operation takes of these, and whether it can be done so: the daemon asks the same.
+tern_status read_work(const tern_op& op, OpRequest& request) {
+  if (request.plan->reduces()) {
+    if (raw(op.reduction) > TERN_PRODUCT) return refuse("reduction is not one of tern_reduction");
+    request.reduction = static_cast<tern::Reduction>(raw(op.reduction));
   }
+  if (request.plan->has_root) request.root = static_cast<std::uint32_t>(op.root);
   request.prescale = op.prescale == 0.0f ? 1.0f : op.prescale;
   request.state_scale = op.state_scale == 0.0f ? 1.0f : op.state_scale;
-  if (request.prescale != 1.0f && !tern::dtype_is_float(request.dtype)) {
-    return refuse("prescale is for floating-point types only");
-  }
-  return TERN_OK;
+  const char* problem = tern::plan::objection(*request.plan, request.shape());
+  return problem == nullptr ? TERN_OK : refuse(problem);
 }
 
 // Either pointer may be NULL for "in place" on the other.
@@ -68,8 +71,13 @@ tern_status read_memory(const tern_op& op, OpRequest& request) {
   request.output = op.output != nullptr ? op.output : const_cast<void*>(op.input);
   request.input = op.input != nullptr ? op.input : op.output;
   if (request.output == nullptr) return refuse("input and output are both NULL");
-  const std::uint64_t bytes = request.count * tern::dtype_bytes(request.dtype);
-  if (request.input != request.output && overlap(request.input, request.output, bytes)) {
+  const std::uint64_t output_bytes = request.output_bytes();
+  // An input that nobody reads counts as long as the output: what is refused is the same for all
+  // ranks.
+  const std::uint64_t read_bytes = request.input_bytes();
+  const std::uint64_t input_bytes = read_bytes != 0 ? read_bytes : output_bytes;
+  if (request.input != request.output &&
+      overlap({request.input, input_bytes}, {request.output, output_bytes})) {
     return refuse("input and output overlap in part");
   }
   return TERN_OK;
@@ -86,15 +94,14 @@ tern_status read_recipe(const tern_op& op, OpRequest& request) {
   return TERN_OK;
 }
 
-// `op`: what the caller passed, as this version knows it.
-tern_status read_op(const tern_group& group, const tern_op* passed, tern_op& op,
-                    OpRequest& request) {
+tern_status read_op(const tern_group& group, const tern_op* passed, OpRequest& request) {
+  tern_op op;  // what the caller passed, as this version knows it
   if (const tern_status sized = read_struct(passed, "op", op); sized != TERN_OK) return sized;
   request.group = group.state;
   request.priority = op.priority;
   tern_status status = check_reserved(op);
   if (status == TERN_OK) status = read_shape(group, op, request);
-  if (status == TERN_OK) status = read_scales(op, request);
+  if (status == TERN_OK) status = read_work(op, request);
   if (status == TERN_OK) status = read_memory(op, request);
   if (status == TERN_OK) status = read_recipe(op, request);
   return status;
@@ -107,47 +114,28 @@ tern_status submit(const tern_group& group, const OpRequest& request, tern_ticke
   return TERN_OK;
 }
 
-}  // namespace
-
-tern_status tern_all_reduce(tern_group* group, const tern_op* op, tern_ticket* ticket) {
+tern_status submit_op(const tern::plan::Plan& plan, tern_group* group, const tern_op* op,
+                      tern_ticket* ticket) {
   if (group == nullptr || op == nullptr || ticket == nullptr) {
     return refuse("group, op or ticket is NULL");
   }
   return guarded(*group->owner, [&]() -> tern_status {
     *ticket = 0;
-    tern_op known;
     OpRequest request;
-    request.kind = tern::shm::OpKind::all_reduce;
-    if (const tern_status status = read_op(*group, op, known, request); status != TERN_OK) {
-      return status;
-    }
-    if (raw(known.reduction) > TERN_PRODUCT)
-      return refuse("reduction is not one of tern_reduction");
-    request.reduction = static_cast<tern::Reduction>(raw(known.reduction));
-    if (request.reduction == tern::Reduction::average && !tern::dtype_is_float(request.dtype)) {
-      return refuse("average is for floating-point types only");
-    }
+    request.plan = &plan;
+    if (const tern_status status = read_op(*group, op, request); status != TERN_OK) return status;
     return submit(*group, request, ticket);
   });
 }
 
+}  // namespace
+
+tern_status tern_all_reduce(tern_group* group, const tern_op* op, tern_ticket* ticket) {
+  return submit_op(tern::plan::kAllReduce, group, op, ticket);
+}
+
 tern_status tern_broadcast(tern_group* group, const tern_op* op, tern_ticket* ticket) {
-  if (group == nullptr || op == nullptr || ticket == nullptr) {
-    return refuse("group, op or ticket is NULL");
-  }
-  return guarded(*group->owner, [&]() -> tern_status {
-    *ticket = 0;
-    tern_op known;
-    OpRequest request;
-    request.kind = tern::shm::OpKind::broadcast;
-    if (const tern_status status = read_op(*group, op, known, request); status != TERN_OK) {
-      return status;
-    }
-    if (known.root < 0 || known.root >= group->state->size) return refuse("root must be 0..size-1");
-    request.root = static_cast<std::uint32_t>(known.root);
-    request.input_matters = known.root == group->state->rank;
-    return submit(*group, request, ticket);
-  });
+  return submit_op(tern::plan::kBroadcast, group, op, ticket);
 }
 
 tern_status tern_barrier(tern_group* group, tern_ticket* ticket) {
@@ -155,7 +143,7 @@ tern_status tern_barrier(tern_group* group, tern_ticket* ticket) {
   return guarded(*group->owner, [&]() -> tern_status {
     *ticket = 0;
     OpRequest request;
-    request.kind = tern::shm::OpKind::barrier;
+    request.plan = &tern::plan::kBarrier;
     request.group = group->state;
     return submit(*group, request, ticket);
   });

@@ -1,8 +1,8 @@
 #pragma once
 
 // One connection to the daemon, behind the C functions of tern.h. The sources are split by verb:
-// client.cc connects and ends, group.cc asks over the socket, submit.cc and wait.cc are the data
-// path.
+// client.cc connects and ends, group.cc and state.cc ask over the socket, submit.cc and wait.cc are
+// the data path.
 
 #include <atomic>
 #include <cstddef>
@@ -18,61 +18,17 @@
 
 #include "base/fd.h"
 #include "base/result.h"
-#include "client_lib/arena.h"
+#include "client_lib/arena_memory.h"
 #include "client_lib/fork_guard.h"
 #include "client_lib/op_table.h"
+#include "client_lib/options.h"
 #include "client_lib/pollable_fd.h"
-#include "client_lib/requests.h"
+#include "client_lib/questions.h"
+#include "client_lib/submission_lanes.h"
 #include "shm/layout.h"
 #include "shm/segment.h"
 
 namespace tern::client_lib {
-
-struct ConnectOptions {
-  std::string socket_path;
-  std::string job;
-  std::uint64_t arena_bytes = 0;
-  std::int64_t timeout_ms = 0;  // also for every later request that has no timeout of its own
-};
-
-struct JoinOptions {
-  std::int32_t rank = 0;
-  std::int32_t size = 0;
-  bool verify = false;
-  std::uint64_t seed = 0;
-  std::int64_t timeout_ms = 0;
-  std::int64_t op_timeout_ms = 0;
-};
-
-struct DeclareOptions {
-  std::string_view name;
-  std::string_view recipe;
-  std::string_view level;
-  std::uint64_t count = 0;
-  DType dtype = DType::f32;
-  Role role = Role::exact;
-  std::int32_t priority = 0;
-  bool exempt = false;
-};
-
-// Already validated apart from what only the client's state can tell. input and output are the same
-// for "in place", null for an op without elements.
-struct OpRequest {
-  shm::OpKind kind = shm::OpKind::barrier;
-  std::shared_ptr<GroupState> group;
-  std::shared_ptr<TensorState> tensor;  // null: anonymous
-  const void* input = nullptr;
-  void* output = nullptr;
-  bool input_matters = true;  // false on the ranks of a broadcast that are not the root
-  std::uint64_t count = 0;
-  DType dtype = DType::f32;
-  Reduction reduction = Reduction::sum;
-  std::uint32_t root = 0;
-  std::int32_t priority = 0;
-  float prescale = 1;
-  float state_scale = 1;
-  std::string_view recipe;
-};
 
 // Thread: any, for all functions, until disconnect.
 class Client {
@@ -114,60 +70,48 @@ class Client {
   class Undo;
 
   Client(shm::PacketSocket socket, ForkGuard guard, std::int64_t timeout_ms)
-      : guard_(std::move(guard)), requests_(std::move(socket)), request_timeout_ms_(timeout_ms) {}
+      : guard_(std::move(guard)), questions_(std::move(socket), timeout_ms) {}
 
-  Status shake_hands(const ConnectOptions& options, Deadline deadline);
   Status take_welcome(const shm::WelcomePacket& welcome, std::vector<Fd> fds);
-  Deadline request_deadline() const noexcept { return Deadline::after_ms(request_timeout_ms_); }
   // The failure of a request; a broken connection also ends all ops.
   tl::unexpected<Error> request_failed(Error error);
   template <typename Fill, typename Take>
+  struct StateRoom;  // what a question about state brings to the arena, and takes from there
+  template <typename Fill, typename Take>
   Result<std::uint64_t> move_state(const TensorState& tensor, shm::StateAction action,
-                                   std::uint64_t bytes, Fill fill, Take take);
+                                   const StateRoom<Fill, Take>& wanted);
 
   // REQUIRES, for all below: mutex_ held.
-  std::uint64_t completed_prefix(const GroupState& group) noexcept;
   Status prepare(const OpRequest& request, Op& op);
-  Status place_copies(const OpRequest& request, Op& op);
   Result<std::uint64_t> push(const OpRequest& request, Op& op);
-  bool lanes_have_room(std::uint32_t lanes) noexcept;
+  shm::SubmitEntry entry_of(const OpRequest& request, const Op& op) const noexcept;
   void abandon_op(Op& op) noexcept;
   void poll_completions() noexcept;
   void take_completion(std::uint32_t lane, const shm::CompletionEntry& entry) noexcept;
   void end_op(Op& op) noexcept;
   void refresh_pollable() noexcept;
   void lose_locked() noexcept;
-  void free_copies(Op& op) noexcept;
-  void send_release(const TensorState& tensor) noexcept;
 
   // REQUIRES: mutex_ not held.
   Result<std::uint64_t> try_submit(const OpRequest& request);
   Errc report(Op& op);
   void notice_loss() noexcept;
   bool idle(std::uint32_t seen, std::uint64_t remaining_ns, bool& spun);
-  void wake_lanes(std::uint32_t lanes) noexcept;
-
-  std::optional<std::uint64_t> arena_offset(const void* memory, std::uint64_t bytes,
-                                            DType dtype) const noexcept;
-  bool touches_arena(const void* memory, std::uint64_t bytes) const noexcept;
 
   ForkGuard guard_;
-  Requests requests_;
-  std::int64_t request_timeout_ms_;
+  Questions questions_;
 
   // Constant after connect.
   shm::Segment segment_;
   Fd notify_;
-  std::vector<Fd> eventfds_;
 
   // Set once, by whoever notices the end of the connection.
   std::atomic<bool> lost_{false};
   std::atomic<std::uint64_t> last_loss_check_ns_{0};
 
   std::mutex mutex_;
-  std::optional<Arena> arena_;
-  std::uint64_t copies_in_use_ = 0;
-  std::vector<shm::RingProducer<shm::SubmitEntry>> submit_;
+  std::optional<ArenaMemory> arena_;
+  std::optional<SubmissionLanes> lanes_;
   std::vector<shm::RingConsumer<shm::CompletionEntry>> completions_;
   OpTable ops_;
   std::uint64_t unreported_ = 0;  // ops in state ended

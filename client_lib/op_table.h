@@ -4,6 +4,7 @@
 // size is at most kRingEntries, and an op has at most one completion per lane, so that a completion
 // ring can never be asked to hold more than it can.
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -76,7 +77,8 @@ struct Op {
   std::uint64_t input_copy = kNoOffset;
   std::uint64_t output_copy = kNoOffset;
   void* output = nullptr;  // where output_copy goes at the end
-  std::uint64_t bytes = 0;
+  std::uint64_t input_bytes = 0;
+  std::uint64_t output_bytes = 0;
 };
 
 // Guarded by: the client's mutex.
@@ -119,6 +121,17 @@ class OpTable {
   }
 
   std::vector<Op>& all() noexcept { return ops_; }
+
+  // The group's first ops that have all succeeded: up to the first that failed or still runs.
+  std::uint64_t completed_prefix(const GroupState& group) const noexcept {
+    std::uint64_t prefix = std::min(group.submitted, group.first_failed);
+    for (const Op& op : ops_) {
+      if (op.state == Op::State::running && op.group.get() == &group) {
+        prefix = std::min(prefix, op.group_index);
+      }
+    }
+    return prefix;
+  }
 
  private:
   static constexpr int kIndexBits = 16;

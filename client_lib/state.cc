@@ -2,64 +2,70 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "client_lib/client.h"
 
 namespace tern::client_lib {
 
-// Asks with `bytes` of room, which `fill` writes before and `take` reads after.
+template <typename Fill, typename Take>
+struct Client::StateRoom {
+  StateRoom(std::uint64_t of_bytes, Fill to_fill, Take to_take)
+      : bytes(of_bytes), fill(std::move(to_fill)), take(std::move(to_take)) {}
+
+  std::uint64_t bytes;
+  Fill fill;  // writes the room before the question
+  Take take;  // reads the room after the answer, which it is given as well
+};
+
 template <typename Fill, typename Take>
 Result<std::uint64_t> Client::move_state(const TensorState& tensor, shm::StateAction action,
-                                         std::uint64_t bytes, Fill fill, Take take) {
-  auto question = shm::make_packet<shm::TensorStatePacket>(shm::PacketKind::tensor_state, 0);
-  question.group = tensor.group->number;
-  question.tensor = tensor.id;
-  question.action = static_cast<std::uint32_t>(action);
+                                         const StateRoom<Fill, Take>& wanted) {
   std::byte* room = nullptr;
-  if (bytes != 0) {
-    Result<void*> memory = allocate(bytes);
+  std::uint64_t offset = 0;
+  if (wanted.bytes != 0) {
+    Result<void*> memory = allocate(wanted.bytes);
     if (!memory) return tl::unexpected(std::move(memory.error()));
     room = static_cast<std::byte*>(*memory);
-    question.offset = static_cast<std::uint64_t>(room - segment_.arena().data());
-    question.bytes = bytes;
-    fill(room);
+    offset = static_cast<std::uint64_t>(room - segment_.arena().data());
+    wanted.fill(room);
   }
-  Result<shm::TensorStateReplyPacket> reply = requests_.ask<shm::TensorStateReplyPacket>(
-      question, shm::PacketKind::tensor_state_reply, request_deadline());
-  if (reply && room != nullptr) take(room, reply->bytes);
+  Result<std::uint64_t> reply = questions_.state(tensor, action, offset, wanted.bytes);
+  if (reply && room != nullptr) wanted.take(room, *reply);
   // A daemon that was too slow may still write: then the room is not for anybody else.
   const bool unanswered = !reply && reply.error().code == Errc::timeout;
   if (room != nullptr && !unanswered) (void)free(room);
   if (!reply) return request_failed(std::move(reply.error()));
-  return reply->bytes;
+  return *reply;
 }
 
 Result<std::uint64_t> Client::state_bytes(const TensorState& tensor) {
   const auto nothing = [](auto&&...) {};
-  return move_state(tensor, shm::StateAction::size, 0, nothing, nothing);
+  return move_state(tensor, shm::StateAction::size, StateRoom(0, nothing, nothing));
 }
 
 Result<std::uint64_t> Client::export_state(const TensorState& tensor, std::span<std::byte> part) {
-  return move_state(
-      tensor, shm::StateAction::export_part, part.size(), [](std::byte*) {},
-      [part](const std::byte* room, std::uint64_t bytes) {
-        std::memcpy(part.data(), room, std::min<std::uint64_t>(bytes, part.size()));
-      });
+  return move_state(tensor, shm::StateAction::export_part,
+                    StateRoom{part.size(), [](std::byte*) {},
+                              [part](const std::byte* room, std::uint64_t bytes) {
+                                std::memcpy(part.data(), room,
+                                            std::min<std::uint64_t>(bytes, part.size()));
+                              }});
 }
 
 Status Client::import_state(const TensorState& tensor,
                             std::span<const std::span<const std::byte>> parts) {
   std::uint64_t bytes = 0;
   for (const auto& part : parts) bytes += part.size();
-  const auto moved = move_state(
-      tensor, shm::StateAction::import_parts, bytes,
-      [parts](std::byte* room) {
-        for (const auto& part : parts) {
-          std::memcpy(room, part.data(), part.size());
-          room += part.size();
-        }
-      },
-      [](const std::byte*, std::uint64_t) {});
+  const auto moved = move_state(tensor, shm::StateAction::import_parts,
+                                StateRoom{bytes,
+                                          [parts](std::byte* room) {
+                                            for (const auto& part : parts) {
+                                              std::memcpy(room, part.data(), part.size());
+                                              room += part.size();
+                                            }
+                                          },
+                                          [](const std::byte*, std::uint64_t) {}});
   if (!moved) return tl::unexpected(moved.error());
   return {};
 }

@@ -75,7 +75,7 @@ bool Client::idle(std::uint32_t seen, std::uint64_t remaining_ns, bool& spun) {
   if (!lost_.load() &&
       now_ns - last_loss_check_ns_.load(std::memory_order_relaxed) > kLossCheckNs) {
     last_loss_check_ns_.store(now_ns, std::memory_order_relaxed);
-    if (requests_.lost()) {
+    if (questions_.lost()) {
       notice_loss();
       return true;
     }
@@ -99,11 +99,11 @@ bool Client::idle(std::uint32_t seen, std::uint64_t remaining_ns, bool& spun) {
 Errc Client::report(Op& op) {
   const Errc status = op.status;
   if (status == Errc::ok && op.output_copy != kNoOffset) {
-    std::memcpy(op.output, segment_.arena().data() + op.output_copy, op.bytes);
+    std::memcpy(op.output, arena_->at(op.output_copy), op.output_bytes);
   }
   if (status != Errc::ok) set_error_detail({op.detail, ::strnlen(op.detail, sizeof op.detail)});
   const std::lock_guard lock(mutex_);
-  free_copies(op);
+  arena_->free_copies(op);
   ops_.release(op);
   refresh_pollable();
   return status;
@@ -118,7 +118,7 @@ void Client::poll_completions() noexcept {
       take_completion(lane, entry);
     }
     if (result == shm::RingResult::corrupt) {
-      requests_.close(Errc::protocol_error, "ternd wrote nonsense to a completion ring");
+      questions_.close(Errc::protocol_error, "ternd wrote nonsense to a completion ring");
       lose_locked();
       return;
     }
@@ -144,7 +144,7 @@ void Client::end_op(Op& op) noexcept {
   --group.in_flight;
   if (op.status != Errc::ok) group.first_failed = std::min(group.first_failed, op.group_index);
   if (op.tensor && --op.tensor->in_flight == 0 && op.tensor->released && !group.left) {
-    send_release(*op.tensor);
+    questions_.post_release(*op.tensor);
   }
 }
 
@@ -165,7 +165,7 @@ void Client::lose_locked() noexcept {
 }
 
 void Client::notice_loss() noexcept {
-  requests_.close(Errc::daemon_lost, "ternd closed the connection");
+  questions_.close(Errc::daemon_lost, "ternd closed the connection");
   const std::lock_guard lock(mutex_);
   if (segment_.lane_count() == 0) return;
   // What the daemon had completed before it died is still a result.

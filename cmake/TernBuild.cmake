@@ -15,7 +15,7 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(NOT DEFINED CMAKE_DISABLE_PRECOMPILE_HEADERS)
-  set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)  # see tern_test_prelude
+  set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)  # see tern_precompile_headers
 endif()
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
@@ -29,6 +29,8 @@ target_compile_options(tern_flags INTERFACE
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # GCC 12 sees overlaps in every concatenation of std::string (GCC bug 105651).
   target_compile_options(tern_flags INTERFACE -Wno-restrict)
+  # It collects garbage from 500 MB on, which most files never reach: a tenth of their time.
+  target_compile_options(tern_flags INTERFACE --param=ggc-min-heapsize=500000)
   # In a unity build it takes a source for a header, whose unnamed namespace should not be in a class.
   if(CMAKE_UNITY_BUILD)
     target_compile_options(tern_flags INTERFACE -Wno-subobject-linkage)
@@ -66,12 +68,60 @@ endmacro()
 
 find_package(Threads REQUIRED)
 
+# tern_precompile_headers(<name> libraries|tests): the target reads what nearly all of its kind include from one
+# precompiled file. Targets with the same options share one, which the first of them makes. Only presets with a unity
+# build turn it on (CMAKE_DISABLE_PRECOMPILE_HEADERS), so that a file that lacks an include fails in the others. With
+# GCC a library gains by it only where it is compiled by tern_compile_cold(). Without its time stamps ccache knows the
+# file again in another folder.
+function(tern_precompile_headers name kind)
+  if(CMAKE_DISABLE_PRECOMPILE_HEADERS)
+    return()
+  endif()
+  # Both that of the folder and those given to the target so far; options for another configuration do not count.
+  get_target_property(options ${name} COMPILE_OPTIONS)
+  if(NOT CMAKE_BUILD_TYPE STREQUAL Release)
+    list(FILTER options EXCLUDE REGEX "CONFIG:Release")
+  endif()
+  list(FILTER options EXCLUDE REGEX "NOTFOUND$")
+  list(REMOVE_DUPLICATES options)
+  if(kind STREQUAL libraries AND CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT options MATCHES "-O1>$")
+    return()
+  endif()
+  string(MD5 key "${kind} ${options}")
+  if(NOT TARGET tern_prelude_${key})
+    if(kind STREQUAL tests)
+      add_executable(tern_prelude_${key} EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/tests/prelude.cc")
+      target_link_libraries(tern_prelude_${key} PRIVATE GTest::gtest GTest::gmock)
+      target_precompile_headers(tern_prelude_${key} PRIVATE "${PROJECT_SOURCE_DIR}/tests/prelude.h")
+    else()
+      add_library(tern_prelude_${key} STATIC EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/tests/prelude.cc")
+      target_precompile_headers(tern_prelude_${key} PRIVATE
+        <algorithm> <array> <atomic> <bit> <chrono> <cmath> <cstdint> <cstring> <deque> <filesystem> <fstream>
+        <functional> <map> <memory> <optional> <set> <span> <sstream> <string> <string_view> <thread>
+        <unordered_map> <vector> <nlohmann/json.hpp> <tl/expected.hpp>)
+    endif()
+    target_link_libraries(tern_prelude_${key} PRIVATE tern_flags)
+    set_target_properties(tern_prelude_${key} PROPERTIES COMPILE_OPTIONS "${options}" UNITY_BUILD OFF)
+    target_compile_options(tern_prelude_${key} PRIVATE "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
+  endif()
+  target_precompile_headers(${name} REUSE_FROM tern_prelude_${key})
+endfunction()
+
+# The libraries that fuzz targets feed report their coverage to libFuzzer. No other does: that takes a fifth of the
+# time to compile and to run.
+set(TERN_FUZZED_LIBRARIES base wire counters net tuner membership tensor codec codec_target codec_quantizer
+    codec_sparsifier codec_entropy codec_lossless)
+
 # tern_library(<name> SOURCES ... DEPS ... [PRIVATE_DEPS ...]): the static library tern_<name>.
 function(tern_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   add_library(tern_${name} STATIC ${arg_SOURCES})
   add_library(tern::${name} ALIAS tern_${name})
+  if(TERN_FUZZ AND TERN_SANITIZE AND name IN_LIST TERN_FUZZED_LIBRARIES)
+    target_compile_options(tern_${name} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
   target_link_libraries(tern_${name} PUBLIC tern_flags ${arg_DEPS} PRIVATE ${arg_PRIVATE_DEPS})
+  tern_precompile_headers(tern_${name} libraries)
 endfunction()
 
 # tern_program(<name> SOURCES ... DEPS ...): an executable in build/bin.
@@ -82,17 +132,10 @@ function(tern_program name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 endfunction()
 
-# tern_test_prelude(<name>): tests declared from here on read the headers that nearly all of them include from one
-# precompiled file. It holds for the compile options of this place; where others begin, another is due. Only the
-# sanitizers' presets turn it on (CMAKE_DISABLE_PRECOMPILE_HEADERS): clang takes a third less time with it, GCC a tenth.
-# Without its time stamps ccache knows it again in another folder.
-macro(tern_test_prelude name)
-  add_executable(${name} EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/tests/prelude.cc")
-  target_link_libraries(${name} PRIVATE tern_flags GTest::gtest GTest::gmock nlohmann_json::nlohmann_json)
-  target_precompile_headers(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests/prelude.h")
-  target_compile_options(${name} PRIVATE "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
-  set(TERN_TEST_PRELUDE ${name})
-endmacro()
+# Seconds that the longest programs take, roughly: ctest begins with these, so that none runs alone at the end. What
+# runs one at a time (tests/e2e) begins before them.
+set(TERN_TEST_SECONDS sim_test 80 codec_test 70 net_tls_test 30 tuner_simulation_test 30 net_tcp_test 25
+    net_faulty_test 20 sim_daemons_test 16 group_ops_test 16 shm_test 15)
 
 # tern_test(<name> SOURCES ... DEPS ... [LABELS ...]): a GoogleTest program. Its folder below tests/ is a
 # label too; tools/test_stages.toml selects by labels.
@@ -100,9 +143,7 @@ function(tern_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE tern_flags ${arg_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
-  if(TERN_TEST_PRELUDE)
-    target_precompile_headers(${name} REUSE_FROM ${TERN_TEST_PRELUDE})
-  endif()
+  tern_precompile_headers(${name} tests)
   # Far beyond what the slowest takes on a busy machine: it ends what hangs.
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 900)
@@ -112,11 +153,25 @@ function(tern_test name)
   string(REGEX REPLACE "/.*" "" folder "${folder}")
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${folder};${arg_LABELS}")
+  list(FIND TERN_TEST_SECONDS ${name} place)
+  if(folder STREQUAL e2e)
+    set_tests_properties(${name} PROPERTIES COST 100)
+  elseif(NOT place EQUAL -1)
+    math(EXPR place "${place} + 1")
+    list(GET TERN_TEST_SECONDS ${place} seconds)
+    set_tests_properties(${name} PROPERTIES COST ${seconds})
+  endif()
 endfunction()
 
 # tern_fuzz(<name> SOURCES ... DEPS ...): a libFuzzer target, built only with TERN_FUZZ.
 function(tern_fuzz name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  foreach(dependency IN LISTS arg_DEPS)
+    string(REPLACE "tern::" "" library "${dependency}")
+    if(dependency MATCHES "^tern::" AND NOT library IN_LIST TERN_FUZZED_LIBRARIES)
+      message(FATAL_ERROR "${name} feeds ${dependency}: add it to TERN_FUZZED_LIBRARIES")
+    endif()
+  endforeach()
   if(TERN_FUZZ)
     add_executable(${name} ${arg_SOURCES})
     target_link_libraries(${name} PRIVATE tern_flags ${arg_DEPS})

@@ -104,8 +104,10 @@ void begin(const std::byte* source, std::size_t count, float prescale, T* accumu
 
 // With a prescale, and for f32 sources of 16 bits: strips through the stack.
 template <typename T>
-void combine_scaled(Reduction reduction, T* accumulator, const std::byte* source, std::size_t count,
+void combine_scaled(Reduction reduction, T* accumulator, const Elements& elements,
                     float prescale) noexcept {
+  const std::byte* const source = elements.bytes;
+  const std::size_t count = elements.count;
   if (prescale == 1.0f) {
     combine(reduction, accumulator, source, count);
     return;
@@ -118,8 +120,9 @@ void combine_scaled(Reduction reduction, T* accumulator, const std::byte* source
   }
 }
 
-void combine_half(DType dtype, Reduction reduction, float* accumulator, const std::byte* source,
-                  std::size_t count, float prescale) noexcept {
+void combine_half(Reduction reduction, float* accumulator, const Elements& elements,
+                  float prescale) noexcept {
+  const auto& [dtype, source, count] = elements;
   const bool adds = reduction == Reduction::sum || reduction == Reduction::average;
   if (adds && prescale == 1.0f) {
     const ConvertKernels& kernels = convert_kernels();
@@ -129,13 +132,13 @@ void combine_half(DType dtype, Reduction reduction, float* accumulator, const st
   alignas(64) float strip[kStripElements];
   for (std::size_t done = 0; done < count; done += kStripElements) {
     const std::size_t length = std::min(kStripElements, count - done);
-    accumulate_begin(dtype, source + 2 * done, length, prescale, strip);
+    accumulate_begin({dtype, source + 2 * done, length}, prescale, strip);
     combine(reduction, accumulator + done, reinterpret_cast<const std::byte*>(strip), length);
   }
 }
 
-void finish_f32(DType dtype, const float* accumulator, std::size_t count, float factor,
-                std::byte* destination) noexcept {
+void finish_f32(const float* accumulator, float factor, const ElementsOut& out) noexcept {
+  const auto& [dtype, destination, count] = out;
   if (factor == 1.0f) {
     from_f32(dtype, accumulator, count, destination);
     return;
@@ -158,8 +161,8 @@ void finish_f64(const double* accumulator, std::size_t count, double factor,
 
 }  // namespace
 
-void accumulate_begin(DType dtype, const std::byte* source, std::size_t count, float prescale,
-                      void* accumulator) noexcept {
+void accumulate_begin(const Elements& elements, float prescale, void* accumulator) noexcept {
+  const auto& [dtype, source, count] = elements;
   switch (dtype) {
     case DType::f16:
     case DType::bf16: {
@@ -187,13 +190,13 @@ void accumulate_begin(DType dtype, const std::byte* source, std::size_t count, f
   }
 }
 
-void accumulate(DType dtype, Reduction reduction, const std::byte* source, std::size_t count,
-                float prescale, void* accumulator) noexcept {
-  const auto typed = [&](auto* sums) { combine_scaled(reduction, sums, source, count, prescale); };
-  switch (dtype) {
+void accumulate(Reduction reduction, const Elements& source, float prescale,
+                void* accumulator) noexcept {
+  const auto typed = [&](auto* sums) { combine_scaled(reduction, sums, source, prescale); };
+  switch (source.dtype) {
     case DType::f16:
     case DType::bf16:
-      combine_half(dtype, reduction, static_cast<float*>(accumulator), source, count, prescale);
+      combine_half(reduction, static_cast<float*>(accumulator), source, prescale);
       return;
     case DType::f32:
       typed(static_cast<float*>(accumulator));
@@ -213,27 +216,28 @@ void accumulate(DType dtype, Reduction reduction, const std::byte* source, std::
   }
 }
 
-void accumulate_first(DType dtype, Reduction reduction, const std::byte* own,
-                      const std::byte* source, std::size_t count, void* accumulator) noexcept {
+void accumulate_first(Reduction reduction, const Elements& own, const std::byte* source,
+                      void* accumulator) noexcept {
   const bool adds = reduction == Reduction::sum || reduction == Reduction::average;
-  if (dtype == DType::f32 && adds) {
-    convert_kernels().sum_f32(own, source, count, static_cast<float*>(accumulator));
+  if (own.dtype == DType::f32 && adds) {
+    convert_kernels().sum_f32(own.bytes, source, own.count, static_cast<float*>(accumulator));
     return;
   }
-  accumulate_begin(dtype, own, count, 1.0f, accumulator);
-  accumulate(dtype, reduction, source, count, 1.0f, accumulator);
+  accumulate_begin(own, 1.0f, accumulator);
+  accumulate(reduction, {own.dtype, source, own.count}, 1.0f, accumulator);
 }
 
-void accumulate_finish(DType dtype, Reduction reduction, const void* accumulator, std::size_t count,
-                       std::uint32_t rank_count, std::byte* destination) noexcept {
+void accumulate_finish(Reduction reduction, const void* accumulator, std::uint32_t rank_count,
+                       const ElementsOut& out) noexcept {
+  const auto& [dtype, destination, count] = out;
   const bool average = reduction == Reduction::average;
   TERN_CHECK(!average || (dtype_is_float(dtype) && rank_count != 0));
   switch (dtype) {
     case DType::f32:
     case DType::f16:
     case DType::bf16:
-      finish_f32(dtype, static_cast<const float*>(accumulator), count,
-                 average ? 1.0f / static_cast<float>(rank_count) : 1.0f, destination);
+      finish_f32(static_cast<const float*>(accumulator),
+                 average ? 1.0f / static_cast<float>(rank_count) : 1.0f, out);
       return;
     case DType::f64:
       finish_f64(static_cast<const double*>(accumulator), count,

@@ -18,24 +18,35 @@ constexpr std::size_t accumulator_bytes(DType dtype) noexcept {
   return dtype == DType::f16 || dtype == DType::bf16 ? sizeof(float) : dtype_bytes(dtype);
 }
 
+// Elements as they travel or as an application has them.
+struct Elements {
+  DType dtype;
+  const std::byte* bytes;
+  std::size_t count;
+};
+struct ElementsOut {
+  DType dtype;
+  std::byte* bytes;
+  std::size_t count;
+};
+
 // accumulator[i] = source[i] * prescale
-void accumulate_begin(DType dtype, const std::byte* source, std::size_t count, float prescale,
-                      void* accumulator) noexcept;
+void accumulate_begin(const Elements& source, float prescale, void* accumulator) noexcept;
 
 // accumulator[i] = accumulator[i] OP source[i] * prescale, where sum and average add. A NaN on
 // either side of min and max wins; of equal values the accumulator's stays.
-void accumulate(DType dtype, Reduction reduction, const std::byte* source, std::size_t count,
-                float prescale, void* accumulator) noexcept;
+void accumulate(Reduction reduction, const Elements& source, float prescale,
+                void* accumulator) noexcept;
 
-// accumulate_begin with `own` and accumulate with `source`, in one pass over memory where it is the
-// usual one: a sum of f32.
-void accumulate_first(DType dtype, Reduction reduction, const std::byte* own,
-                      const std::byte* source, std::size_t count, void* accumulator) noexcept;
+// accumulate_begin with `own` and accumulate with `source`, of the same type and count, in one pass
+// over memory where it is the usual one: a sum of f32.
+void accumulate_first(Reduction reduction, const Elements& own, const std::byte* source,
+                      void* accumulator) noexcept;
 
 // Average multiplies by 1 / rank_count in the accumulator's type; then one rounding to the dtype,
-// to nearest even. `destination` may be the accumulator itself if the two have the same size.
-void accumulate_finish(DType dtype, Reduction reduction, const void* accumulator, std::size_t count,
-                       std::uint32_t rank_count, std::byte* destination) noexcept;
+// to nearest even. The destination may be the accumulator itself if the two have the same size.
+void accumulate_finish(Reduction reduction, const void* accumulator, std::uint32_t rank_count,
+                       const ElementsOut& out) noexcept;
 
 // Requires: f32, f16 or bf16.
 void to_f32(DType dtype, const std::byte* source, std::size_t count, float* out) noexcept;

@@ -30,9 +30,17 @@ void add_to_lanes(const float* values, std::size_t count, float* lanes) noexcept
   std::copy_n(sums.begin(), kResidualLanes, lanes);
 }
 
-// One strip: sums, rounds, and leaves in `residual` what the reader will not see.
-void encode_strip(const EncodeRequest& request, float* residual, std::size_t begin,
-                  std::size_t count, std::byte* out, float* lanes) noexcept {
+struct Encoding {
+  const EncodeRequest& request;
+  float* residual;  // null under memory none
+  alignas(64) float lanes[kResidualLanes] = {};
+};
+
+// One strip: sums, rounds, and leaves in the residual what the reader will not see.
+void encode_strip(Encoding& encoding, std::size_t begin, std::size_t count,
+                  std::byte* out) noexcept {
+  const EncodeRequest& request = encoding.request;
+  float* const residual = encoding.residual;
   const ConvertKernels& kernels = convert_kernels();
   alignas(64) float sum[kStripElements];
   alignas(64) float seen[kStripElements];
@@ -56,41 +64,41 @@ void encode_strip(const EncodeRequest& request, float* residual, std::size_t beg
     if (residual != nullptr) residual[begin + i] = left;
     sum[i] = left * left;
   }
-  add_to_lanes(sum, count, lanes);
+  add_to_lanes(sum, count, encoding.lanes);
 }
 
 }  // namespace
 
 EncodeResult bf16_encode(const Recipe& recipe, const EncodeRequest& request,
-                         std::span<std::byte> payload_out, wire::BlockHeader& header_out) noexcept {
+                         const BlockRoom& out) noexcept {
   EncodeResult result;
   const std::size_t count = request.input.size();
   float* const residual = needs_residual(recipe) ? request.state : nullptr;
   alignas(64) float scan_lanes[kScanLanes] = {};
-  const std::uint32_t largest = threelc_kernels().scan(request.input.data(), residual,
-                                                       request.state_scale, count, scan_lanes);
+  const std::uint32_t largest = threelc_kernels().scan(
+      {request.input.data(), residual, request.state_scale, count}, scan_lanes);
   if (largest >= overflow_bits(request.delivered)) {
     result.nonfinite = true;
     return result;
   }
-  alignas(64) float residual_lanes[kResidualLanes] = {};
+  Encoding encoding{request, residual};
   for (std::size_t begin = 0; begin < count; begin += kStripElements) {
     const std::size_t strip = std::min(kStripElements, count - begin);
-    encode_strip(request, residual, begin, strip, payload_out.data() + 2 * begin, residual_lanes);
+    encode_strip(encoding, begin, strip, out.payload.data() + 2 * begin);
   }
   for (const float lane : scan_lanes) result.input_energy += static_cast<double>(lane);
-  for (const float lane : residual_lanes) result.residual_energy += static_cast<double>(lane);
+  for (const float lane : encoding.lanes) result.residual_energy += static_cast<double>(lane);
   if (residual != nullptr && !std::isfinite(result.residual_energy)) {
     for (std::size_t i = 0; i < count; ++i) {
       if (!std::isfinite(residual[i])) residual[i] = 0.0f;
     }
   }
   result.payload_bytes = static_cast<std::uint32_t>(2 * count);
-  header_out.codec = static_cast<std::uint8_t>(wire::CodecId::bf16);
-  header_out.dtype = static_cast<std::uint8_t>(DType::f32);
-  header_out.elements = static_cast<std::uint32_t>(count);
-  header_out.payload_bytes = result.payload_bytes;
-  header_out.stream_step = request.stream_step;
+  out.header.codec = static_cast<std::uint8_t>(wire::CodecId::bf16);
+  out.header.dtype = static_cast<std::uint8_t>(DType::f32);
+  out.header.elements = static_cast<std::uint32_t>(count);
+  out.header.payload_bytes = result.payload_bytes;
+  out.header.stream_step = request.stream_step;
   return result;
 }
 

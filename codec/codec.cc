@@ -16,15 +16,14 @@
 namespace tern::codec {
 namespace {
 
-EncodeResult raw_encode(const EncodeRequest& request, std::span<std::byte> payload_out,
-                        wire::BlockHeader& header_out) noexcept {
+EncodeResult raw_encode(const EncodeRequest& request, const BlockRoom& out) noexcept {
   const auto elements = static_cast<std::uint32_t>(request.input.size());
-  header_out = raw_block_header(DType::f32, elements, false, request.stream_step);
+  out.header = raw_block_header(DType::f32, elements, false, request.stream_step);
   if (elements != 0) {
-    std::memcpy(payload_out.data(), request.input.data(), header_out.payload_bytes);
+    std::memcpy(out.payload.data(), request.input.data(), out.header.payload_bytes);
   }
   EncodeResult result;
-  result.payload_bytes = header_out.payload_bytes;
+  result.payload_bytes = out.header.payload_bytes;
   return result;
 }
 
@@ -53,41 +52,43 @@ DecodeStatus raw_decode(const wire::BlockHeader& header, const std::byte* payloa
 }
 
 // Lossless blocks are f32, f16 or bf16 in their own type, and are added as such.
-DecodeStatus lossless_decode(const wire::BlockHeader& header, std::span<const std::byte> payload,
-                             std::span<float> out, bool add, Workspace& workspace) noexcept {
-  const auto dtype = static_cast<DType>(header.dtype);
+DecodeStatus lossless_decode(const BlockView& block, std::span<float> out, bool add,
+                             Workspace& workspace) noexcept {
+  const auto dtype = static_cast<DType>(block.header.dtype);
   const std::span<std::byte> plain(
       static_cast<std::byte*>(static_cast<void*>(workspace.decoded().data())),
       out.size() * dtype_bytes(dtype));
-  const DecodeStatus status = decode_lossless(header, payload, {}, plain, workspace);
+  const DecodeStatus status = decode_lossless(block, {}, plain, workspace);
   if (status != DecodeStatus::ok) return status;
-  return raw_decode(raw_block_header(dtype, header.elements, false, 0), plain.data(), out, add);
+  return raw_decode(raw_block_header(dtype, block.header.elements, false, 0), plain.data(), out,
+                    add);
 }
 
-DecodeStatus check(const wire::BlockHeader& header, std::span<const std::byte> payload,
-                   std::size_t elements) noexcept {
-  if (wire::check_block_header(header) != wire::BlockError::none) return DecodeStatus::bad_header;
-  if (header.elements != elements) return DecodeStatus::wrong_elements;
-  if (header.payload_bytes != payload.size()) return DecodeStatus::wrong_payload_bytes;
+DecodeStatus check(const BlockView& block, std::size_t elements) noexcept {
+  if (wire::check_block_header(block.header) != wire::BlockError::none) {
+    return DecodeStatus::bad_header;
+  }
+  if (block.header.elements != elements) return DecodeStatus::wrong_elements;
+  if (block.header.payload_bytes != block.payload.size()) return DecodeStatus::wrong_payload_bytes;
   return DecodeStatus::ok;
 }
 
-DecodeStatus decode_any(const wire::BlockHeader& header, std::span<const std::byte> payload,
-                        std::span<float> out, bool add, Workspace& workspace) noexcept {
-  if (const auto status = check(header, payload, out.size()); status != DecodeStatus::ok) {
+DecodeStatus decode_any(const BlockView& block, std::span<float> out, bool add,
+                        Workspace& workspace) noexcept {
+  if (const auto status = check(block, out.size()); status != DecodeStatus::ok) {
     return status;
   }
-  switch (static_cast<wire::CodecId>(header.codec)) {
+  switch (static_cast<wire::CodecId>(block.header.codec)) {
     case wire::CodecId::raw:
-      return raw_decode(header, payload.data(), out, add);
+      return raw_decode(block.header, block.payload.data(), out, add);
     case wire::CodecId::bf16:
-      return bf16_decode(payload, out, add);
+      return bf16_decode(block.payload, out, add);
     case wire::CodecId::threelc:
-      return threelc_decode(header, payload, out, add);
+      return threelc_decode(block, out, add);
     case wire::CodecId::staged:
-      return staged_decode(header, payload, out, add, workspace);
+      return staged_decode(block, out, add, workspace);
     case wire::CodecId::lossless:
-      return lossless_decode(header, payload, out, add, workspace);
+      return lossless_decode(block, out, add, workspace);
     case wire::CodecId::xordelta:
       break;  // needs the last value: decode_lossless
   }
@@ -113,25 +114,24 @@ std::size_t encode_bound(const Recipe& recipe, std::size_t elements) noexcept {
   return 4 * elements;
 }
 
-EncodeResult encode(const Recipe& recipe, const EncodeRequest& request,
-                    std::span<std::byte> payload_out, wire::BlockHeader& header_out,
+EncodeResult encode(const Recipe& recipe, const EncodeRequest& request, const BlockRoom& out,
                     Workspace& workspace) noexcept {
   TERN_CHECK(request.input.size() <= wire::kMaxBlockElements);
-  TERN_CHECK(payload_out.size() >= encode_bound(recipe, request.input.size()));
+  TERN_CHECK(out.payload.size() >= encode_bound(recipe, request.input.size()));
   TERN_CHECK(request.state != nullptr || !has_memory(recipe) || request.input.empty());
-  header_out = wire::BlockHeader{};
+  out.header = wire::BlockHeader{};
   if (needs_shift(recipe)) {
-    return staged_encode(recipe, request, payload_out, header_out, workspace);
+    return staged_encode(recipe, request, out, workspace);
   }
   switch (recipe.compressor) {
     case Compressor::raw:
-      return raw_encode(request, payload_out, header_out);
+      return raw_encode(request, out);
     case Compressor::bf16:
-      return bf16_encode(recipe, request, payload_out, header_out);
+      return bf16_encode(recipe, request, out);
     case Compressor::threelc:
-      return threelc_encode(recipe, request, payload_out, header_out);
+      return threelc_encode(recipe, request, out);
     case Compressor::staged:
-      return staged_encode(recipe, request, payload_out, header_out, workspace);
+      return staged_encode(recipe, request, out, workspace);
     case Compressor::lossless:
     case Compressor::xordelta:
       break;
@@ -144,7 +144,7 @@ ScanResult scan_max(std::span<const float> input, const float* residual,
                     float state_scale) noexcept {
   alignas(64) float energy_lanes[kScanLanes] = {};
   const std::uint32_t largest =
-      threelc_kernels().scan(input.data(), residual, state_scale, input.size(), energy_lanes);
+      threelc_kernels().scan({input.data(), residual, state_scale, input.size()}, energy_lanes);
   return {std::bit_cast<float>(largest), largest >= kInfinityBits};
 }
 
@@ -192,69 +192,68 @@ std::string_view decode_status_name(DecodeStatus status) noexcept {
   return "unknown";
 }
 
-DecodeStatus decode(const wire::BlockHeader& header, std::span<const std::byte> payload,
-                    std::span<float> out, Workspace& workspace) noexcept {
-  return decode_any(header, payload, out, false, workspace);
+DecodeStatus decode(const BlockView& block, std::span<float> out, Workspace& workspace) noexcept {
+  return decode_any(block, out, false, workspace);
 }
 
-DecodeStatus decode_add(const wire::BlockHeader& header, std::span<const std::byte> payload,
-                        std::span<float> accumulator, Workspace& workspace) noexcept {
-  return decode_any(header, payload, accumulator, true, workspace);
+DecodeStatus decode_add(const BlockView& block, std::span<float> accumulator,
+                        Workspace& workspace) noexcept {
+  return decode_any(block, accumulator, true, workspace);
 }
 
-DecodeStatus decode_shifted(const wire::BlockHeader& header, std::span<const std::byte> payload,
-                            const ShiftStream& stream, std::span<float> out,
+DecodeStatus decode_shifted(const BlockView& block, const ShiftStream& stream, std::span<float> out,
                             Workspace& workspace) noexcept {
-  if (header.codec != static_cast<std::uint8_t>(wire::CodecId::staged)) {
-    return decode_any(header, payload, out, false, workspace);
+  if (block.header.codec != static_cast<std::uint8_t>(wire::CodecId::staged)) {
+    return decode_any(block, out, false, workspace);
   }
-  const bool first = header.stream_step == 0;
-  if (!first && header.stream_step != *stream.step) return DecodeStatus::state_gap;
+  const std::uint64_t step = block.header.stream_step;
+  const bool first = step == 0;
+  if (!first && step != *stream.step) return DecodeStatus::state_gap;
   const std::span<float> difference{workspace.decoded().data(), out.size()};
-  const auto status = decode_any(header, payload, difference, false, workspace);
+  const auto status = decode_any(block, difference, false, workspace);
   if (status != DecodeStatus::ok) return status;
   if (first) std::fill_n(stream.shift, out.size(), 0.0f);
-  *stream.step = header.stream_step + 1;
-  memory_kernels().advance(stream.shift, stream.state_scale, stream.alpha, difference.data(),
-                           out.size(), out.data());
+  *stream.step = step + 1;
+  memory_kernels().advance({stream.state_scale, stream.alpha}, stream.shift, difference,
+                           out.data());
   return DecodeStatus::ok;
 }
 
-std::uint32_t encode_lossless(const Recipe& recipe, DType dtype, std::span<const std::byte> in,
-                              std::span<std::byte> last, std::uint64_t stream_step,
-                              std::span<std::byte> payload_out, wire::BlockHeader& header_out,
-                              Workspace& workspace) noexcept {
-  header_out = {};
-  if (!lossless::supports(dtype) || in.size() < 2) return 0;
-  const auto room = payload_out.first(std::min(payload_out.size(), in.size() - 1));
+std::uint32_t encode_lossless(const Recipe& recipe, const LosslessRequest& request,
+                              const BlockRoom& out, Workspace& workspace) noexcept {
+  const std::span<const std::byte> in = request.input;
+  out.header = {};
+  if (!lossless::supports(request.dtype) || in.size() < 2) return 0;
+  const auto room = out.payload.first(std::min(out.payload.size(), in.size() - 1));
+  const lossless::Work work{workspace.bytes(), workspace.entropy()};
   const bool delta = recipe.compressor == Compressor::xordelta;
   const std::size_t bytes =
-      delta ? lossless::xor_encode(dtype, in, last, room, workspace.bytes(), workspace.entropy())
-            : lossless::split_encode(dtype, in, room, workspace.bytes(), workspace.entropy());
+      delta ? lossless::xor_encode({request.dtype, request.last}, in, room, work)
+            : lossless::split_encode(request.dtype, in, room, work);
   if (bytes == 0) return 0;
-  header_out.codec = static_cast<std::uint8_t>(recipe.compressor);
-  header_out.dtype = static_cast<std::uint8_t>(dtype);
-  header_out.elements = static_cast<std::uint32_t>(in.size() / dtype_bytes(dtype));
-  header_out.payload_bytes = static_cast<std::uint32_t>(bytes);
-  header_out.stream_step = stream_step;
-  return header_out.payload_bytes;
+  out.header.codec = static_cast<std::uint8_t>(recipe.compressor);
+  out.header.dtype = static_cast<std::uint8_t>(request.dtype);
+  out.header.elements = static_cast<std::uint32_t>(in.size() / dtype_bytes(request.dtype));
+  out.header.payload_bytes = static_cast<std::uint32_t>(bytes);
+  out.header.stream_step = request.stream_step;
+  return out.header.payload_bytes;
 }
 
-DecodeStatus decode_lossless(const wire::BlockHeader& header, std::span<const std::byte> payload,
-                             std::span<std::byte> last, std::span<std::byte> out,
-                             Workspace& workspace) noexcept {
-  const auto dtype = static_cast<DType>(header.dtype);
+DecodeStatus decode_lossless(const BlockView& block, std::span<std::byte> last,
+                             std::span<std::byte> out, Workspace& workspace) noexcept {
+  const auto dtype = static_cast<DType>(block.header.dtype);
   if (!lossless::supports(dtype)) return DecodeStatus::unsupported_dtype;
-  if (const auto status = check(header, payload, out.size() / dtype_bytes(dtype));
+  if (const auto status = check(block, out.size() / dtype_bytes(dtype));
       status != DecodeStatus::ok) {
     return status;
   }
+  const lossless::Work work{workspace.bytes(), workspace.entropy()};
   bool sound = false;
-  if (header.codec == static_cast<std::uint8_t>(wire::CodecId::lossless)) {
-    sound = lossless::split_decode(dtype, payload, out, workspace.bytes(), workspace.entropy());
-  } else if (header.codec == static_cast<std::uint8_t>(wire::CodecId::xordelta)) {
+  if (block.header.codec == static_cast<std::uint8_t>(wire::CodecId::lossless)) {
+    sound = lossless::split_decode(dtype, block.payload, out, work);
+  } else if (block.header.codec == static_cast<std::uint8_t>(wire::CodecId::xordelta)) {
     if (last.size() != out.size()) return DecodeStatus::state_gap;
-    sound = lossless::xor_decode(dtype, payload, last, out, workspace.bytes(), workspace.entropy());
+    sound = lossless::xor_decode({dtype, last}, block.payload, out, work);
   } else {
     return DecodeStatus::bad_header;
   }

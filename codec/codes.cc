@@ -19,7 +19,7 @@ std::span<const std::byte> block_codes(const wire::BlockHeader& header,
   selection.kept = header.elements;
   const auto kind = static_cast<sparsifier::Kind>(header.stages.sparsifier);
   if (kind != sparsifier::Kind::none &&
-      !sparsifier::read_section(kind, payload, header.elements, workspace.positions().data(),
+      !sparsifier::read_section({kind, payload, header.elements}, workspace.positions().data(),
                                 selection)) {
     return {};
   }

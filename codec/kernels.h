@@ -154,10 +154,17 @@ struct UnpackBlocks {
   bool add;
 };
 
+// input + scale * state, or the input alone if the state is null.
+struct Sums {
+  const float* input;
+  const float* state;
+  float scale;
+  std::size_t count;
+};
+
 struct ThreelcKernels {
-  // Largest magnitude bits of input + state_scale * residual, and the energy of input.
-  std::uint32_t (*scan)(const float* input, const float* residual, float state_scale,
-                        std::size_t count, float* energy_lanes) noexcept;
+  // Largest magnitude bits of the sums, and the energy of the input.
+  std::uint32_t (*scan)(const Sums& sums, float* energy_lanes) noexcept;
   // Quantizes, updates the residual, packs and zero-run codes.
   void (*quantize)(const QuantizeBlocks& request, ZeroRunWriter& writer,
                    float* energy_lanes) noexcept;

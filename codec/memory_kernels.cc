@@ -33,8 +33,8 @@ HWY_INLINE void note_tail(float value, std::uint32_t& largest) noexcept {
 }
 
 template <bool kWithState>
-std::uint32_t compensate_all(const float* input, const float* state, float scale, std::size_t count,
-                             float* sum, float* energy_lanes) noexcept {
+std::uint32_t compensate_all(const Sums& sums, float* sum, float* energy_lanes) noexcept {
+  const auto [input, state, scale, count] = sums;
   constexpr std::size_t kVectors = kScanLanes / kMemoryLanes;
   MemoryFloat energy[kVectors];
   MemoryBits largest[kVectors];
@@ -77,18 +77,19 @@ std::uint32_t compensate_all(const float* input, const float* state, float scale
   return result;
 }
 
-std::uint32_t compensate(const float* input, const float* state, float scale, std::size_t count,
-                         float* sum, float* energy_lanes) noexcept {
-  return state == nullptr ? compensate_all<false>(input, input, scale, count, sum, energy_lanes)
-                          : compensate_all<true>(input, state, scale, count, sum, energy_lanes);
+std::uint32_t compensate(const Sums& sums, float* sum, float* energy_lanes) noexcept {
+  return sums.state == nullptr ? compensate_all<false>(sums, sum, energy_lanes)
+                               : compensate_all<true>(sums, sum, energy_lanes);
 }
 
 // What is left of sums is their difference to what the reader sees, or they themselves.
 enum class Left { difference, sum, unwanted };
 
 template <Left kLeft>
-void leave_all(const float* sum, const float* decoded, std::size_t count, float* left,
+void leave_all(std::span<const float> sums, const float* decoded, float* left,
                float* energy_lanes) noexcept {
+  const float* const sum = sums.data();
+  const std::size_t count = sums.size();
   constexpr std::size_t kVectors = kResidualLanes / kMemoryLanes;
   MemoryFloat energy[kVectors];
   for (std::size_t v = 0; v < kVectors; ++v) {
@@ -117,19 +118,21 @@ void leave_all(const float* sum, const float* decoded, std::size_t count, float*
   }
 }
 
-void leave(const float* sum, const float* decoded, std::size_t count, float* left,
+void leave(std::span<const float> sum, const float* decoded, float* left,
            float* energy_lanes) noexcept {
-  leave_all<Left::difference>(sum, decoded, count, left, energy_lanes);
+  leave_all<Left::difference>(sum, decoded, left, energy_lanes);
 }
 
-void keep(const float* sum, std::size_t count, float* left, float* energy_lanes) noexcept {
-  left == nullptr ? leave_all<Left::unwanted>(sum, nullptr, count, left, energy_lanes)
-                  : leave_all<Left::sum>(sum, nullptr, count, left, energy_lanes);
+void keep(std::span<const float> sum, float* left, float* energy_lanes) noexcept {
+  left == nullptr ? leave_all<Left::unwanted>(sum, nullptr, left, energy_lanes)
+                  : leave_all<Left::sum>(sum, nullptr, left, energy_lanes);
 }
 
-void advance(float* __restrict shift, float scale, float alpha, const float* __restrict decoded,
-             std::size_t count, float* __restrict out) noexcept {
-  for (std::size_t i = 0; i < count; ++i) {
+void advance(const ShiftMove& move, float* __restrict shift, std::span<const float> differences,
+             float* __restrict out) noexcept {
+  const auto [scale, alpha] = move;
+  const float* __restrict decoded = differences.data();
+  for (std::size_t i = 0; i < differences.size(); ++i) {
     const float before = scale * shift[i];
     out[i] = before + decoded[i];
     shift[i] = before + alpha * decoded[i];

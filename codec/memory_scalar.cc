@@ -8,8 +8,8 @@
 namespace tern::codec {
 namespace {
 
-std::uint32_t compensate(const float* input, const float* state, float scale, std::size_t count,
-                         float* sum, float* energy_lanes) noexcept {
+std::uint32_t compensate(const Sums& sums, float* sum, float* energy_lanes) noexcept {
+  const auto& [input, state, scale, count] = sums;
   std::uint32_t largest = 0;
   for (std::size_t i = 0; i < count; ++i) {
     float value = input[i];
@@ -22,29 +22,29 @@ std::uint32_t compensate(const float* input, const float* state, float scale, st
   return largest;
 }
 
-void leave(const float* sum, const float* decoded, std::size_t count, float* left,
+void leave(std::span<const float> sum, const float* decoded, float* left,
            float* energy_lanes) noexcept {
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < sum.size(); ++i) {
     const float difference = sum[i] - decoded[i];
     left[i] = difference;
     energy_lanes[i % kResidualLanes] += difference * difference;
   }
 }
 
-void keep(const float* sum, std::size_t count, float* left, float* energy_lanes) noexcept {
-  for (std::size_t i = 0; i < count; ++i) {
+void keep(std::span<const float> sum, float* left, float* energy_lanes) noexcept {
+  for (std::size_t i = 0; i < sum.size(); ++i) {
     const float value = sum[i];
     if (left != nullptr) left[i] = value;
     energy_lanes[i % kResidualLanes] += value * value;
   }
 }
 
-void advance(float* shift, float scale, float alpha, const float* decoded, std::size_t count,
+void advance(const ShiftMove& move, float* shift, std::span<const float> decoded,
              float* out) noexcept {
-  for (std::size_t i = 0; i < count; ++i) {
-    const float before = scale * shift[i];
+  for (std::size_t i = 0; i < decoded.size(); ++i) {
+    const float before = move.scale * shift[i];
     out[i] = before + decoded[i];
-    shift[i] = before + alpha * decoded[i];
+    shift[i] = before + move.alpha * decoded[i];
   }
 }
 

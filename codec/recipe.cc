@@ -117,7 +117,7 @@ class Parser {
       const std::string_view name = word();
       const Stage* const stage = find_stage(name);
       if (stage == nullptr || !may_follow(stage, last)) {
-        return fail_stage(start, name, stage, last, first);
+        return fail_stage(start, {name, stage, last}, first);
       }
       last = stage;
       stage->choose(recipe);
@@ -141,8 +141,14 @@ class Parser {
            stage->place > last->place;
   }
 
-  bool fail_stage(std::size_t start, std::string_view name, const Stage* stage, const Stage* last,
-                  bool first) noexcept {
+  // A word that is no stage here.
+  struct Misfit {
+    std::string_view name;
+    const Stage* stage;  // null: there is none of that name
+    const Stage* last;   // the stage before it
+  };
+  bool fail_stage(std::size_t start, const Misfit& misfit, bool first) noexcept {
+    const auto& [name, stage, last] = misfit;
     const char* reason = "no such compressor";
     if (name.empty()) {
       reason = last == nullptr ? "a compressor is missing" : "a stage is missing";

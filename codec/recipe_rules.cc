@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "codec/quantizer/quantizer.h"
+#include "codec/recipe.h"
 #include "codec/recipe_stages.h"
+#include "codec/sparsifier/sparsifier.h"
 
 namespace tern::codec {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "codec/recipe.h"
+#include "codec/recipe_parts.h"
 
 // The words of the recipe grammar, in one table that the parser reads and the printer writes.
 // Private to codec/.

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <span>
 
-#include "codec/codec.h"
+#include "codec/coding.h"
+#include "codec/quantizer/quantizer.h"
 #include "codec/recipe.h"
+#include "codec/sparsifier/sparsifier.h"
 #include "codec/workspace.h"
 #include "wire/block.h"
 
@@ -17,13 +19,12 @@ namespace tern::codec {
 
 std::size_t staged_bound(const Recipe& recipe, std::size_t elements) noexcept;
 
-EncodeResult staged_encode(const Recipe& recipe, const EncodeRequest& request,
-                           std::span<std::byte> payload_out, wire::BlockHeader& header_out,
+EncodeResult staged_encode(const Recipe& recipe, const EncodeRequest& request, const BlockRoom& out,
                            Workspace& workspace) noexcept;
 
-// Requires: check_block_header(header) == none, and both spans as long as the header says.
-DecodeStatus staged_decode(const wire::BlockHeader& header, std::span<const std::byte> payload,
-                           std::span<float> out, bool add, Workspace& workspace) noexcept;
+// Requires: check_block_header(block.header) == none, and both spans as long as the header says.
+DecodeStatus staged_decode(const BlockView& block, std::span<float> out, bool add,
+                           Workspace& workspace) noexcept;
 
 // What both directions need to know of a payload; the quantizer's parameters as a block carries
 // them.

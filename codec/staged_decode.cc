@@ -11,9 +11,8 @@ namespace {
 
 class Decoding {
  public:
-  Decoding(const wire::BlockHeader& header, std::span<const std::byte> payload, bool add,
-           Workspace& workspace) noexcept
-      : header_(header), payload_(payload), add_(add), workspace_(workspace) {}
+  Decoding(const BlockView& block, bool add, Workspace& workspace) noexcept
+      : header_(block.header), payload_(block.payload), add_(add), workspace_(workspace) {}
 
   DecodeStatus run(std::span<float> out) noexcept {
     body_.kept = out.size();
@@ -38,7 +37,7 @@ class Decoding {
     sparse_ = kind != sparsifier::Kind::none;
     if (!sparse_) return DecodeStatus::ok;
     sparsifier::Selection selection;
-    if (!sparsifier::read_section(kind, payload_, elements, workspace_.positions().data(),
+    if (!sparsifier::read_section({kind, payload_, elements}, workspace_.positions().data(),
                                   selection)) {
       return DecodeStatus::bad_section;
     }
@@ -127,7 +126,7 @@ class Decoding {
     stage.scale_elements = header_.scale_elements;
     stage.payload_bytes = static_cast<std::uint32_t>(body_.sizes.body);
     if (wire::check_block_header(stage) != wire::BlockError::none) return DecodeStatus::bad_header;
-    return threelc_decode(stage, {codes_, body_.sizes.body}, out, false);
+    return threelc_decode({stage, {codes_, body_.sizes.body}}, out, false);
   }
 
   void scatter(std::span<const float> values, std::span<float> out) const noexcept {
@@ -153,9 +152,9 @@ class Decoding {
 
 }  // namespace
 
-DecodeStatus staged_decode(const wire::BlockHeader& header, std::span<const std::byte> payload,
-                           std::span<float> out, bool add, Workspace& workspace) noexcept {
-  return Decoding(header, payload, add, workspace).run(out);
+DecodeStatus staged_decode(const BlockView& block, std::span<float> out, bool add,
+                           Workspace& workspace) noexcept {
+  return Decoding(block, add, workspace).run(out);
 }
 
 }  // namespace tern::codec

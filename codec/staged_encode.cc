@@ -92,9 +92,9 @@ class Encoding {
         [&](std::size_t begin, std::size_t count, std::byte* side, std::byte* body) noexcept {
           const float* const state = with_state ? request_.state + begin : nullptr;
           if (with_state) fetch_quarter(begin + count, count, 0);
-          const std::uint32_t largest =
-              memory_kernels().compensate(request_.input.data() + begin, state,
-                                          request_.state_scale, count, sums, input_lanes_);
+          const std::uint32_t largest = memory_kernels().compensate(
+              {request_.input.data() + begin, state, request_.state_scale, count}, sums,
+              input_lanes_);
           if (largest >= kInfinityBits) return false;
           if (with_state) fetch_quarter(begin + count, count, 1);
           if (!quantize({sums, count}, begin, side, body)) return false;
@@ -102,7 +102,7 @@ class Encoding {
           TERN_CHECK(quantizer::dequantize(body_.params, side, body, {seen, count}));
           if (with_state) fetch_quarter(begin + count, count, 3);
           float* const left = with_state ? sums_ + begin : sums;
-          memory_kernels().leave(sums, seen, count, left, left_lanes_);
+          memory_kernels().leave({sums, count}, seen, left, left_lanes_);
           return true;
         });
     if (fits) finish_codes(coded);
@@ -113,8 +113,8 @@ class Encoding {
   bool sum() noexcept {
     const float* const state = has_memory(recipe_) ? request_.state : nullptr;
     const float scale = needs_shift(recipe_) ? -request_.state_scale : request_.state_scale;
-    const std::uint32_t largest = memory_kernels().compensate(request_.input.data(), state, scale,
-                                                              count_, sums_, input_lanes_);
+    const std::uint32_t largest = memory_kernels().compensate(
+        {request_.input.data(), state, scale, count_}, sums_, input_lanes_);
     return largest < kInfinityBits;
   }
 
@@ -127,9 +127,13 @@ class Encoding {
     values_ = sums_;
     if (!sparse_) return true;
     const bool unbiased = recipe_.memory == Memory::none || recipe_.memory == Memory::diana;
-    const auto selection = sparsifier::select(
-        recipe_.sparsifier, {sums_, count_}, mixed_key(request_.key, 1), unbiased, payload_.data(),
-        workspace_.kept().data(), workspace_.positions().data());
+    sparsifier::Request request{recipe_.sparsifier, {sums_, count_}};
+    request.key = mixed_key(request_.key, 1);
+    request.unbiased = unbiased;
+    request.section = payload_.data();
+    request.kept = workspace_.kept().data();
+    request.positions = workspace_.positions().data();
+    const auto selection = sparsifier::select(request);
     body_.kept = selection.kept;
     used_ = selection.section_bytes;
     values_ = workspace_.kept().data();
@@ -139,8 +143,8 @@ class Encoding {
     }
     // What the reader draws from the key, for the passes below.
     sparsifier::Selection again;
-    return sparsifier::read_section(recipe_.sparsifier.kind, {payload_.data(), used_}, count_,
-                                    workspace_.positions().data(), again);
+    return sparsifier::read_section({recipe_.sparsifier.kind, {payload_.data(), used_}, count_},
+                                    request.positions, again);
   }
 
   bool write_codes(wire::BlockHeader& header) noexcept {
@@ -190,7 +194,7 @@ class Encoding {
     request.input = {values_, body_.kept};
     const Recipe stage = threelc_stage(recipe_);
     const std::span<std::byte> room{codes_, threelc_bound(stage, body_.kept)};
-    const EncodeResult result = threelc_encode(stage, request, room, threelc_header_);
+    const EncodeResult result = threelc_encode(stage, request, {room, threelc_header_});
     if (result.nonfinite) return false;
     header.flags = threelc_header_.flags;
     body_.sizes = {0, result.payload_bytes};
@@ -231,7 +235,7 @@ class Encoding {
 
   bool dequantize(float* seen) noexcept {
     if (!exact_ && is_threelc(recipe_)) {
-      return threelc_decode(threelc_header_, {codes_, body_.sizes.body}, {seen, body_.kept},
+      return threelc_decode({threelc_header_, {codes_, body_.sizes.body}}, {seen, body_.kept},
                             false) == DecodeStatus::ok;
     }
     const std::byte* const side = side_;
@@ -257,12 +261,12 @@ class Encoding {
       const std::uint32_t* const positions = workspace_.positions().data();
       if (request_.delivered != DType::f32) round_as_delivered(kept, body_.kept);
       for (std::size_t i = 0; i < body_.kept; ++i) sums_[positions[i]] -= kept[i];
-      memory_kernels().keep(sums_, count_, left, left_lanes_);
+      memory_kernels().keep({sums_, count_}, left, left_lanes_);
       return;
     }
     float* const dense = workspace_.decoded().data();
     if (request_.delivered != DType::f32) round_as_delivered(dense, count_);
-    memory_kernels().leave(sums_, dense, count_, left != nullptr ? left : sums_, left_lanes_);
+    memory_kernels().leave({sums_, count_}, dense, left != nullptr ? left : sums_, left_lanes_);
   }
 
   void remember_shift() noexcept {
@@ -273,10 +277,10 @@ class Encoding {
       std::fill_n(dense, count_, 0.0f);
       for (std::size_t i = 0; i < body_.kept; ++i) dense[positions[i]] = kept[i];
     }
-    memory_kernels().leave(sums_, dense, count_, sums_, left_lanes_);
+    memory_kernels().leave({sums_, count_}, dense, sums_, left_lanes_);
     float* const out = request_.delivered_out != nullptr ? request_.delivered_out : sums_;
-    memory_kernels().advance(request_.state, request_.state_scale, request_.alpha, dense, count_,
-                             out);
+    memory_kernels().advance({request_.state_scale, request_.alpha}, request_.state,
+                             {dense, count_}, out);
   }
 
   void round_as_delivered(float* values, std::size_t all) noexcept {
@@ -345,10 +349,9 @@ std::size_t staged_bound(const Recipe& recipe, std::size_t elements) noexcept {
   return std::max(bound, sizes.side + sizes.body);
 }
 
-EncodeResult staged_encode(const Recipe& recipe, const EncodeRequest& request,
-                           std::span<std::byte> payload_out, wire::BlockHeader& header_out,
+EncodeResult staged_encode(const Recipe& recipe, const EncodeRequest& request, const BlockRoom& out,
                            Workspace& workspace) noexcept {
-  return Encoding(recipe, request, payload_out, workspace).run(header_out);
+  return Encoding(recipe, request, out.payload, workspace).run(out.header);
 }
 
 }  // namespace tern::codec

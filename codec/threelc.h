@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 
-#include "codec/codec.h"
+#include "codec/coding.h"
 #include "codec/recipe.h"
 
 // 3LC (Lim, Andersen, Kaminsky, "3LC: Lightweight and Effective Traffic Compression for Distributed
@@ -15,11 +15,9 @@ namespace tern::codec {
 std::size_t threelc_bound(const Recipe& recipe, std::size_t elements) noexcept;
 
 EncodeResult threelc_encode(const Recipe& recipe, const EncodeRequest& request,
-                            std::span<std::byte> payload_out,
-                            wire::BlockHeader& header_out) noexcept;
+                            const BlockRoom& out) noexcept;
 
-// Requires: check_block_header(header) == none, and both spans as long as the header says.
-DecodeStatus threelc_decode(const wire::BlockHeader& header, std::span<const std::byte> payload,
-                            std::span<float> out, bool add) noexcept;
+// Requires: check_block_header(block.header) == none, and both spans as long as the header says.
+DecodeStatus threelc_decode(const BlockView& block, std::span<float> out, bool add) noexcept;
 
 }  // namespace tern::codec

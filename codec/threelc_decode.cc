@@ -119,8 +119,8 @@ DecodeStatus decode_digits(Decoding& decoding, bool runs_have_one_scale) noexcep
 
 }  // namespace
 
-DecodeStatus threelc_decode(const wire::BlockHeader& header, std::span<const std::byte> payload,
-                            std::span<float> out, bool add) noexcept {
+DecodeStatus threelc_decode(const BlockView& block, std::span<float> out, bool add) noexcept {
+  const auto& [header, payload] = block;
   if ((header.flags & wire::kBlockAllZero) != 0) {
     if (!add) std::fill(out.begin(), out.end(), 0.0f);
     return DecodeStatus::ok;

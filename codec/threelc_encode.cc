@@ -48,9 +48,10 @@ bool find_scales(Encoding& encoding, bool& all_zero) noexcept {
   for (std::size_t begin = 0; begin < count; begin += group) {
     const std::size_t length = std::min(group, count - begin);
     std::uint32_t largest =
-        encoding.kernels.scan(encoding.request.input.data() + begin,
-                              encoding.residual == nullptr ? nullptr : encoding.residual + begin,
-                              encoding.request.state_scale, length, lanes);
+        encoding.kernels.scan({encoding.request.input.data() + begin,
+                               encoding.residual == nullptr ? nullptr : encoding.residual + begin,
+                               encoding.request.state_scale, length},
+                              lanes);
     if (largest >= kInfinityBits) return false;
     if (encoding.recipe.scale_elements == 0) {
       largest = std::bit_cast<std::uint32_t>(encoding.request.fixed_scale_max);
@@ -262,8 +263,7 @@ std::size_t threelc_bound(const Recipe& recipe, std::size_t elements) noexcept {
 }
 
 EncodeResult threelc_encode(const Recipe& recipe, const EncodeRequest& request,
-                            std::span<std::byte> payload_out,
-                            wire::BlockHeader& header_out) noexcept {
+                            const BlockRoom& out) noexcept {
   EncodeResult result;
   const auto elements = static_cast<std::uint32_t>(request.input.size());
   const std::uint32_t scale_count = wire::block_scale_count(elements, recipe.scale_elements);
@@ -273,7 +273,7 @@ EncodeResult threelc_encode(const Recipe& recipe, const EncodeRequest& request,
                     digit_layout(recipe.layout, elements),
                     needs_residual(recipe) ? request.state : nullptr,
                     scale_count,
-                    payload_out.data(),
+                    out.payload.data(),
                     {}};
   bool all_zero = true;
   if (!find_scales(encoding, all_zero)) {
@@ -283,7 +283,7 @@ EncodeResult threelc_encode(const Recipe& recipe, const EncodeRequest& request,
   if (all_zero) {
     fold_residual(encoding);
   } else {
-    auto* const begin = reinterpret_cast<std::uint8_t*>(payload_out.data());
+    auto* const begin = reinterpret_cast<std::uint8_t*>(out.payload.data());
     encoding.writer = {begin + std::size_t{4} * scale_count, 0, recipe.zero_run};
     write_digits(encoding);
     result.payload_bytes = static_cast<std::uint32_t>(encoding.writer.out - begin);
@@ -294,14 +294,14 @@ EncodeResult threelc_encode(const Recipe& recipe, const EncodeRequest& request,
   }
   heal_residual(encoding, result.residual_energy);
 
-  header_out = wire::BlockHeader{};
-  header_out.codec = static_cast<std::uint8_t>(wire::CodecId::threelc);
-  header_out.dtype = static_cast<std::uint8_t>(DType::f32);
-  header_out.flags = header_flags(recipe, all_zero);
-  header_out.elements = elements;
-  header_out.scale_elements = recipe.scale_elements;
-  header_out.payload_bytes = result.payload_bytes;
-  header_out.stream_step = request.stream_step;
+  out.header = wire::BlockHeader{};
+  out.header.codec = static_cast<std::uint8_t>(wire::CodecId::threelc);
+  out.header.dtype = static_cast<std::uint8_t>(DType::f32);
+  out.header.flags = header_flags(recipe, all_zero);
+  out.header.elements = elements;
+  out.header.scale_elements = recipe.scale_elements;
+  out.header.payload_bytes = result.payload_bytes;
+  out.header.stream_step = request.stream_step;
   return result;
 }
 

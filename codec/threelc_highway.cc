@@ -67,14 +67,16 @@ struct ScanState {
 constexpr std::size_t kPrefetchElements = 512;
 
 template <bool kWithResidual>
-std::uint32_t scan_elements(const float* input, const float* residual, float state_scale,
-                            std::size_t count, float* energy_lanes) noexcept {
+std::uint32_t scan_elements(const Sums& sums, float* energy_lanes) noexcept {
+  const float* const input = sums.input;
+  const float* const residual = sums.state;
+  const std::size_t count = sums.count;
   ScanState state;
   for (std::size_t v = 0; v < ScanState::kVectors; ++v) {
     state.energy[v] = hn::LoadU(kFloats, energy_lanes + v * kFloatLanes);
     state.largest[v] = hn::Zero(kUnsigneds);
   }
-  const Float factor = hn::Set(kFloats, state_scale);
+  const Float factor = hn::Set(kFloats, sums.scale);
   std::size_t i = 0;
   for (; i + kScanLanes <= count; i += kScanLanes) {
     for (std::size_t line = 0; line < kScanLanes; line += 16) {
@@ -82,7 +84,7 @@ std::uint32_t scan_elements(const float* input, const float* residual, float sta
       if constexpr (kWithResidual)
         __builtin_prefetch(residual + i + line + kPrefetchElements, 0, 2);
     }
-    state.step<kWithResidual>(input + i, residual + i, factor);
+    state.step<kWithResidual>(input + i, kWithResidual ? residual + i : nullptr, factor);
   }
   if (i < count) {
     float last_input[kScanLanes] = {};
@@ -99,11 +101,9 @@ std::uint32_t scan_elements(const float* input, const float* residual, float sta
   return hn::GetLane(hn::MaxOfLanes(kUnsigneds, largest));
 }
 
-std::uint32_t scan(const float* input, const float* residual, float state_scale, std::size_t count,
-                   float* energy_lanes) noexcept {
-  return residual == nullptr
-             ? scan_elements<false>(input, input, state_scale, count, energy_lanes)
-             : scan_elements<true>(input, residual, state_scale, count, energy_lanes);
+std::uint32_t scan(const Sums& sums, float* energy_lanes) noexcept {
+  return sums.state == nullptr ? scan_elements<false>(sums, energy_lanes)
+                               : scan_elements<true>(sums, energy_lanes);
 }
 
 // Zero-run coding --------------------------------------------------------------------------------

@@ -7,8 +7,8 @@
 namespace tern::codec {
 namespace {
 
-std::uint32_t scan(const float* input, const float* residual, float state_scale, std::size_t count,
-                   float* energy_lanes) noexcept {
+std::uint32_t scan(const Sums& sums, float* energy_lanes) noexcept {
+  const auto& [input, residual, state_scale, count] = sums;
   std::uint32_t largest = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const float value = input[i];

@@ -90,7 +90,13 @@ void GroupOps::compress(OpId id) {
 bool GroupOps::on_announce(std::uint32_t node, const OpKey& key, const wire::AnnounceBody& body,
                            OpId& id) {
   id = kNoSlot;
-  if (plan::find(body.kind) == nullptr) return false;
+  if (plan::find(body.kind) == nullptr) {
+    // A node of another version may know more; its op fails, and the link goes on.
+    if (!ops_.superseded(key)) {
+      fail_key(key, {Errc::mismatch, body.rank, "unknown kind of operation"});
+    }
+    return true;
+  }
   id = ops_.find(key);
   if (id == kNoSlot) {
     if (ops_.superseded(key) || ended()) return true;

@@ -24,9 +24,17 @@ std::string text_of(const char (&field)[kBytes]) {
   return text;
 }
 
-// Whether `count` things of `each` bytes, `stride` apart, lie between `offset` and `end`.
-bool fits(std::uint64_t offset, std::uint64_t count, std::uint64_t stride, std::uint64_t each,
-          std::uint64_t end) {
+// Things in a file, as it says.
+struct Array {
+  std::uint64_t offset;
+  std::uint64_t count;
+  std::uint64_t stride;
+  std::uint64_t each;  // bytes
+};
+
+// Whether all of them lie before `end`.
+bool fits(const Array& array, std::uint64_t end) {
+  const auto& [offset, count, stride, each] = array;
   if (count == 0 || offset > end || each > end - offset) return false;
   return count == 1 || (stride >= each && stride <= (end - offset - each) / (count - 1));
 }
@@ -69,8 +77,9 @@ Result<Snapshot> parse_counters(std::span<const std::byte> bytes) {
   if (header.file_bytes > bytes.size()) return not_sound("it has been cut");
   const std::uint64_t end = header.file_bytes;
   if (header.counter_count > kMaxCounters || header.header_bytes < sizeof(header) ||
-      !fits(header.descriptors_offset, header.counter_count, header.descriptor_bytes,
-            sizeof(Descriptor), end)) {
+      !fits({header.descriptors_offset, header.counter_count, header.descriptor_bytes,
+             sizeof(Descriptor)},
+            end)) {
     return not_sound("its descriptors lie outside of it");
   }
   Snapshot snapshot;
@@ -86,7 +95,7 @@ Result<Snapshot> parse_counters(std::span<const std::byte> bytes) {
         bytes.data() + header.descriptors_offset + std::uint64_t{i} * header.descriptor_bytes,
         sizeof(descriptor));
     if (descriptor.instances > kMaxInstances || descriptor.kind > 1 ||
-        !fits(descriptor.offset, descriptor.instances, descriptor.stride, sizeof(std::uint64_t),
+        !fits({descriptor.offset, descriptor.instances, descriptor.stride, sizeof(std::uint64_t)},
               end)) {
       return not_sound("a counter lies outside of it");
     }

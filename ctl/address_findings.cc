@@ -9,6 +9,7 @@
 #include <set>
 #include <string_view>
 
+#include "base/printable.h"
 #include "ctl/fields.h"
 #include "ctl/human.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ctl/doctor.h"
+#include "ctl/finding.h"
 
 namespace tern::ctl {
 

@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/fd.h"
-#include "ctl/human.h"
+#include "base/printable.h"
 #include "wire/versions.h"
 
 namespace tern::ctl {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "base/printable.h"
 #include "ctl/address_findings.h"
 #include "ctl/fields.h"
 #include "ctl/human.h"
@@ -234,8 +235,8 @@ constexpr std::string_view grade_name(Grade grade) {
 
 }  // namespace
 
-std::vector<Finding> examine(const Machine& machine, const json& status, const json& host,
-                             const json& peers, const json& counters) {
+std::vector<Finding> examine(const Machine& machine, const Answers& answers) {
+  const auto& [status, host, peers, counters] = answers;
   std::vector<Finding> findings{examine_lanes(status)};
   if (!peers.is_null()) findings.push_back(examine_peers(peers, counters));
   findings.push_back(examine_port(machine, status));

@@ -8,52 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "ctl/finding.h"
+
 namespace tern::ctl {
-
-enum class Grade { good, advice, fault };
-
-struct Finding {
-  Grade grade = Grade::good;
-  std::string subject;  // "memory lock"
-  std::string text;     // what was found
-  std::string remedy;   // empty where all is good
-};
-
-// An address of this machine, and the interface that has it.
-struct Interface {
-  std::string name;
-  std::string address;
-  std::uint64_t speed_mbit = 0;  // of its link; 0: it does not say
-};
-
-// A port of an RDMA device, as the kernel names and describes it.
-struct RdmaPort {
-  std::string device;
-  std::string port;
-  std::string state;       // "ACTIVE"
-  std::string link_layer;  // "InfiniBand" or "Ethernet"
-  bool has_gid = true;
-  bool has_roce_v2_gid = true;
-  std::string interface = {};       // of RoCE
-  std::uint32_t interface_mtu = 0;  // 0: it is not known
-  std::string node_problem = {};    // why this user cannot open the device's node
-};
-
-// What is read of the machine itself; empty where it cannot be read.
-struct Machine {
-  std::string cpu_flags;   // of /proc/cpuinfo, one space around each
-  std::string huge_pages;  // .../transparent_hugepage/shmem_enabled
-  std::vector<Interface> interfaces;
-  bool clock_synchronized = true;
-  std::vector<RdmaPort> rdma_ports = {};
-  std::int64_t unix_s = 0;
-  std::uint64_t memlock_bytes = 0;           // what this process may lock
-  bool default_port_taken = false;           // by anybody
-  std::vector<std::string> advertised = {};  // addresses of the daemon's advertised host
-};
-
-// Of ternd's default `listen`.
-inline constexpr std::uint16_t kDefaultPeerPort = 7700;
 
 // `advertise`: the daemon's, whose host is looked up; empty where no daemon answers.
 Machine read_machine(const std::string& advertise);
@@ -62,11 +19,14 @@ bool listens_on(std::istream& table, std::uint16_t port);
 // From directories like /sys/class and /dev/infiniband.
 std::vector<RdmaPort> read_rdma_ports(const std::string& classes, const std::string& nodes);
 
-// `status`, `host`, `peers` and `counters` are the daemon's answers; null: it does not show that to
-// this user.
-std::vector<Finding> examine(const Machine& machine, const nlohmann::json& status,
-                             const nlohmann::json& host, const nlohmann::json& peers,
-                             const nlohmann::json& counters);
+// The daemon's; null: it does not show that to this user.
+struct Answers {
+  const nlohmann::json& status;
+  const nlohmann::json& host;
+  const nlohmann::json& peers;
+  const nlohmann::json& counters;
+};
+std::vector<Finding> examine(const Machine& machine, const Answers& answers);
 
 // What can be said while no daemon answers.
 std::vector<Finding> examine_machine(const Machine& machine);

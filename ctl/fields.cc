@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/printable.h"
 #include "ctl/human.h"
 
 namespace tern::ctl {

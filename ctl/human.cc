@@ -19,12 +19,20 @@ std::string three_digits(double value) {
   return text;
 }
 
-std::string two_units(std::uint64_t seconds, std::uint64_t large, std::string_view large_name,
-                      std::uint64_t small, std::string_view small_name) {
-  const std::uint64_t whole = seconds / large;
-  const std::uint64_t rest = seconds % large / small;
-  if (rest == 0) return fmt::format("{} {}", whole, large_name);
-  return fmt::format("{} {} {} {}", whole, large_name, rest, small_name);
+struct Unit {
+  std::uint64_t seconds;
+  std::string_view name;
+};
+constexpr Unit kSecond{1, "s"};
+constexpr Unit kMinute{60, "min"};
+constexpr Unit kHour{3'600, "h"};
+constexpr Unit kDay{86'400, "d"};
+
+std::string two_units(std::uint64_t seconds, const Unit& large, const Unit& small) {
+  const std::uint64_t whole = seconds / large.seconds;
+  const std::uint64_t rest = seconds % large.seconds / small.seconds;
+  if (rest == 0) return fmt::format("{} {}", whole, large.name);
+  return fmt::format("{} {} {} {}", whole, large.name, rest, small.name);
 }
 
 }  // namespace
@@ -54,9 +62,9 @@ std::string human_seconds(double seconds) {
   if (seconds < 59.95) return fmt::format("{} s", three_digits(seconds));
   if (!(seconds < 1e15)) return "forever";
   const auto whole = static_cast<std::uint64_t>(std::llround(seconds));
-  if (whole < 3'600) return two_units(whole, 60, "min", 1, "s");
-  if (whole < 86'400) return two_units(whole, 3'600, "h", 60, "min");
-  return two_units(whole, 86'400, "d", 3'600, "h");
+  if (whole < kHour.seconds) return two_units(whole, kMinute, kSecond);
+  if (whole < kDay.seconds) return two_units(whole, kHour, kMinute);
+  return two_units(whole, kDay, kHour);
 }
 
 std::string human_ratio(double ratio) { return three_digits(ratio) + "x"; }
@@ -76,19 +84,6 @@ std::string human_ranks(std::vector<std::int64_t> ranks) {
     first = last + 1;
   }
   return text;
-}
-
-std::string printable(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    // U+0080 to U+009F, in UTF-8 C2 80 to C2 9F, are control characters too.
-    const bool is_c1 = byte == 0xc2 && i + 1 < text.size() &&
-                       (static_cast<unsigned char>(text[i + 1]) & 0xe0) == 0x80;
-    if (is_c1) ++i;
-    out += byte < ' ' || byte == 0x7f || is_c1 ? '?' : text[i];
-  }
-  return out;
 }
 
 }  // namespace tern::ctl

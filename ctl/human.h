@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 // Numbers and names as people read them.
@@ -13,8 +12,5 @@ std::string human_bytes(double bytes);         // "1.5 GiB", "512 B"
 std::string human_seconds(double seconds);     // "20 us", "1.5 ms", "12 s", "2 min 5 s", "3 d 4 h"
 std::string human_ratio(double ratio);         // "46.5x"
 std::string human_ranks(std::vector<std::int64_t> ranks);  // "0-3,7"
-
-// Text from elsewhere, without what would steer a terminal: control characters become '?'.
-std::string printable(std::string_view text);
 
 }  // namespace tern::ctl

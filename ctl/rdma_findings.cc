@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "base/printable.h"
 #include "ctl/fields.h"
-#include "ctl/human.h"
 
 namespace tern::ctl {
 namespace {

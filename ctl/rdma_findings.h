@@ -6,7 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
-#include "ctl/doctor.h"
+#include "ctl/finding.h"
 
 namespace tern::ctl {
 

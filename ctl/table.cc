@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/printable.h"
 
 namespace tern::ctl {
 namespace {
@@ -32,13 +33,11 @@ void append_line(std::string& text, std::string line) {
 void Table::add_row(std::vector<std::string> cells) {
   TERN_CHECK(cells.size() == columns_.size());
   // An empty cell would make a line ragged for programs that split at spaces.
-  for (std::string& cell : cells) {
-    if (cell.empty()) cell.assign(1, '-');
-  }
+  for (std::string& cell : cells) cell = cell.empty() ? "-" : printable(cell);
   lines_.push_back({std::move(cells), {}});
 }
 
-void Table::add_note(std::string text) { lines_.push_back({{}, std::move(text)}); }
+void Table::add_note(std::string_view text) { lines_.push_back({{}, printable(text)}); }
 
 std::string Table::text() const {
   std::vector<std::size_t> widths;

@@ -14,7 +14,8 @@ struct Column {
   Align align = Align::left;
 };
 
-// Rows under titles, each column as wide as its widest cell.
+// Rows under titles, each column as wide as its widest cell. What others have named cannot end a
+// line or steer the terminal: cells and notes are printable().
 class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
@@ -23,7 +24,7 @@ class Table {
   void add_row(std::vector<std::string> cells);
 
   // A line of its own below the last row, indented, outside of the columns.
-  void add_note(std::string text);
+  void add_note(std::string_view text);
 
   std::string text() const;
 

@@ -32,22 +32,22 @@ std::optional<std::size_t> column_of(const TopView& view, std::string_view key) 
   return std::nullopt;
 }
 
-TopRows top_rows(const TopView& view, const TopSample& before, const TopSample& now,
-                 std::size_t sort_column, bool reversed) {
-  TopRows result{view.columns, view.rows(before, now)};
+TopRows top_rows(const TopView& view, const TopSpan& span, const TopOrder& order) {
+  TopRows result{view.columns, view.rows(span.before, span.now)};
   const auto goes_before = [&](const auto& a, const auto& b) {
-    const TopCell& left = a[sort_column];
-    const TopCell& right = b[sort_column];
+    const TopCell& left = a[order.column];
+    const TopCell& right = b[order.column];
     return left.is_text ? left.text < right.text : left.number > right.number;
   };
   std::stable_sort(result.rows.begin(), result.rows.end(), [&](const auto& a, const auto& b) {
-    return reversed ? goes_before(b, a) : goes_before(a, b);
+    return order.reversed ? goes_before(b, a) : goes_before(a, b);
   });
   return result;
 }
 
-std::string render_top(const TopView& view, const TopSample& before, const TopSample& now,
-                       const TopRows& rows, std::size_t sort_column) {
+std::string render_top(const TopView& view, const TopSpan& span, const TopRows& rows,
+                       std::size_t sort_column) {
+  const auto& [before, now] = span;
   std::string text =
       fmt::format("ternd {} on {}, up {}, {} lanes, {} clients, {} groups, {} peers, memory {}\n",
                   text_field(now.status, "version"), text_field(now.status, "advertise"),
@@ -70,8 +70,7 @@ std::string render_top(const TopView& view, const TopSample& before, const TopSa
   return text + table.text();
 }
 
-json top_json(const TopView& view, const TopSample& before, const TopSample& now,
-              const TopRows& rows) {
+json top_json(const TopView& view, const TopSpan& span, const TopRows& rows) {
   json list = json::array();
   for (const auto& row : rows.rows) {
     json object = json::object();
@@ -81,7 +80,9 @@ json top_json(const TopView& view, const TopSample& before, const TopSample& now
     }
     list.push_back(std::move(object));
   }
-  return {{"view", view.name}, {"seconds", now.at_s - before.at_s}, {"rows", std::move(list)}};
+  return {{"view", view.name},
+          {"seconds", span.now.at_s - span.before.at_s},
+          {"rows", std::move(list)}};
 }
 
 std::string fit_screen(std::string_view text, std::size_t rows, std::size_t columns) {

@@ -56,15 +56,23 @@ std::string hidden_note(const TopView& view, const TopSample& now);
 // The place of the column; nothing if the view has none of that key.
 std::optional<std::size_t> column_of(const TopView& view, std::string_view key);
 
+// Two looks at the daemon, between which things happen.
+struct TopSpan {
+  const TopSample& before;
+  const TopSample& now;
+};
+
 // Numbers fall and texts rise, unless reversed.
-TopRows top_rows(const TopView& view, const TopSample& before, const TopSample& now,
-                 std::size_t sort_column, bool reversed);
+struct TopOrder {
+  std::size_t column;
+  bool reversed = false;
+};
+TopRows top_rows(const TopView& view, const TopSpan& span, const TopOrder& order);
 
 // A line about the daemon, and the rows below their titles.
-std::string render_top(const TopView& view, const TopSample& before, const TopSample& now,
-                       const TopRows& rows, std::size_t sort_column);
-nlohmann::json top_json(const TopView& view, const TopSample& before, const TopSample& now,
-                        const TopRows& rows);
+std::string render_top(const TopView& view, const TopSpan& span, const TopRows& rows,
+                       std::size_t sort_column);
+nlohmann::json top_json(const TopView& view, const TopSpan& span, const TopRows& rows);
 
 // The first `rows` lines, each of at most `columns` characters; 0: without limit.
 std::string fit_screen(std::string_view text, std::size_t rows, std::size_t columns);

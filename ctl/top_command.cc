@@ -58,10 +58,10 @@ ExitCode print_frames(const Session& session, const TopOptions& options, const T
     std::this_thread::sleep_for(std::chrono::duration<double>(options.interval_s));
     auto now = take_sample(session);
     if (!now) return explain(now.error());
-    const TopRows rows = top_rows(view, *before, *now, sort, options.reversed);
+    const TopRows rows = top_rows(view, {*before, *now}, {sort, options.reversed});
     const std::string text = session.as_json
-                                 ? json_text(top_json(view, *before, *now, rows), -1) + "\n"
-                                 : render_top(view, *before, *now, rows, sort) + "\n";
+                                 ? json_text(top_json(view, {*before, *now}, rows), -1) + "\n"
+                                 : render_top(view, {*before, *now}, rows, sort) + "\n";
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
     if (std::ferror(stdout) != 0) return ExitCode::failed;
@@ -129,8 +129,8 @@ ExitCode show_live(const Session& session, const TopOptions& options, Looks look
       due_s = now_s() + options.interval_s;
     }
     const auto [lines, columns] = terminal.size();
-    const TopRows rows = top_rows(*looks.view, *before, *now, looks.sort, looks.reversed);
-    const std::string body = render_top(*looks.view, *before, *now, rows, looks.sort);
+    const TopRows rows = top_rows(*looks.view, {*before, *now}, {looks.sort, looks.reversed});
+    const std::string body = render_top(*looks.view, {*before, *now}, rows, looks.sort);
     terminal.show(fit_screen(body, lines > 1 ? lines - 1 : 1, columns) + "\n" +
                   fit_screen(trouble.empty() ? kKeys : trouble, 1, columns));
     looks.press(terminal.wait_key(std::max(0.0, due_s - now_s())));

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ctl/human.h"
+#include "base/printable.h"
 
 namespace tern::ctl {
 namespace {

@@ -6,8 +6,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/printable.h"
 #include "ctl/fields.h"
-#include "ctl/human.h"
 #include "ctl/table.h"
 #include "ctl/tuner_views.h"
 

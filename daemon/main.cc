@@ -41,10 +41,10 @@ tern::Result<tern::daemon::Config> read_config(const std::vector<std::string>& a
 
 void start_log(const std::string& level) {
   if (tern::daemon::stderr_is_journal()) {
-    spdlog::set_default_logger(
-        std::make_shared<spdlog::logger>("ternd", tern::daemon::make_journal_sink()));
+    spdlog::set_default_logger(tern::daemon::make_logger(tern::daemon::make_journal_sink()));
   } else {
-    spdlog::set_default_logger(spdlog::stderr_color_mt("ternd"));
+    spdlog::set_default_logger(
+        tern::daemon::make_logger(std::make_shared<spdlog::sinks::stderr_color_sink_mt>()));
     spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");
   }
   spdlog::default_logger()->sinks().push_back(tern::daemon::recent_log_sink());

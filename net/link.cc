@@ -26,6 +26,7 @@ Link::~Link() { close(); }
 void Link::say_goodbye() {
   if (state_->state == LinkState::lost) return;
   if (state_->state == LinkState::open) state_->send_control(wire::FrameKind::goodbye);
+  state_->said_goodbye = true;
   state_->lose(Errc::shutting_down, "this daemon is shutting down");
 }
 
@@ -50,6 +51,7 @@ void Link::report_delivered(std::uint64_t bytes_per_s) noexcept {
 LinkState Link::state() const noexcept { return state_->state; }
 const Link::Identity& Link::identity() const noexcept { return state_->identity; }
 std::uint64_t Link::peer_features() const noexcept { return state_->peer_features; }
+bool Link::said_goodbye() const noexcept { return state_->said_goodbye; }
 const LinkStats& Link::stats() const noexcept { return state_->stats; }
 Carriage Link::carriage() const noexcept {
   return state_->connection ? state_->connection->carriage() : Carriage{};

@@ -128,6 +128,8 @@ class Link final : private ConnectionSink {
   const Identity& identity() const noexcept;
   // HelloBody::features of the peer's last hello.
   std::uint64_t peer_features() const noexcept;
+  // Whether the link ended in order: one of its ends did not want it any more.
+  bool said_goodbye() const noexcept;
   const LinkStats& stats() const noexcept;
   Carriage carriage() const noexcept;  // of the connection, if there is one
   std::uint64_t unacked_frames() const noexcept;

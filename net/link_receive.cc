@@ -85,6 +85,7 @@ void Link::State::finish_control(const wire::FrameHeader& header, bool payload_v
       finish_refuse();
       return;
     case wire::FrameKind::goodbye:
+      said_goodbye = true;
       lose(Errc::peer_lost, "the peer daemon is shutting down");
       return;
     case wire::FrameKind::ack: {

@@ -65,6 +65,7 @@ struct Link::State {
   std::uint16_t version = wire::kWireProtocol;
   std::uint64_t peer_features = 0;
   bool was_open = false;
+  bool said_goodbye = false;
   bool closed_here = false;  // by close(): no callbacks any more
 
   // The connection, present also while it is being opened.

@@ -38,6 +38,8 @@ inline const char* name_of(std::uint64_t number) noexcept {
 struct Registration {
   explicit Registration(const Plan& plan) {
     TERN_CHECK(table::count < kMaxPlans && find(plan.number) == nullptr && plan.extents != nullptr);
+    // Results go to all ranks; no leg takes them to some only.
+    TERN_CHECK(plan.work == Work::none || plan.receivers == Ranks::every);
     table::plans[table::count++] = &plan;
   }
 };

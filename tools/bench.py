@@ -87,15 +87,17 @@ def run_iperf(nodes, seconds):
         return None
 
 
-def run_ranks(nodes, name, words, on_event=None):
-    """Runs a rank on every node and returns the rows of rank 0; `on_event` sees its other lines."""
+def run_ranks(nodes, name, words, on_event=None, sockets=True):
+    """Runs a rank on every node and returns the rows of rank 0; `on_event` sees its other lines. Without
+    `sockets` the words name them."""
     folder = nodes.folder / name
     folder.mkdir()
     ranks = []
     for rank in reversed(range(nodes.count)):
         ranks.append(nodes.start(rank, f"{name}-rank{rank}", [
             nodes.programs / "tern-bench", "allreduce", "--folder", folder, "--rank", rank,
-            "--size", nodes.count, "--socket", nodes.socket(rank), *words(rank)]))
+            "--size", nodes.count, *(["--socket", nodes.socket(rank)] if sockets else []),
+            *words(rank)]))
     rows = []
     for line in ranks[-1].stdout:
         row = json.loads(line)

@@ -13,20 +13,16 @@ As in tools/bench.py all processes run in the real-time class where that is allo
 bucket is small: a wire has none, and through a large one a small operation after a pause goes for free.
 """
 
-import argparse
 import json
-import pathlib
-import shutil
 import statistics
 import subprocess
-import sys
 import threading
 import time
 
 from bench import KIB, run_ranks, take_real_time
+from bench_rounds import empty_logs, in_rounds, options_of, run_or_exit
 from nodes import Link, Nodes, NodesError
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 WEIGHTS = (3, 1)
 PAUSES_US = {"back to back": 0, "with pauses": 2000}
 
@@ -121,20 +117,12 @@ def report(rounds, speeds):
 
 
 def run(options):
-    logs = options.out / "logs"
-    shutil.rmtree(logs, ignore_errors=True)
-    logs.mkdir(parents=True)
-    nodes = Nodes("tern-bench-fairness", options.programs, logs,
+    nodes = Nodes("tern-bench-fairness", options.programs, empty_logs(options),
                   link=Link(options.rate, burst=options.burst), loopback=options.loopback,
                   daemon_options=options.daemon_option)
     try:
-        if not nodes.network:
-            print(f"on the loopback interface, which is not shaped ({nodes.why_no_network})")
         nodes.start_daemons()
-        rounds = []
-        for number in range(options.rounds):
-            rounds.append(beside_a_flood(nodes, options, number))
-            print(f"round {number + 1} of {options.rounds}", flush=True)
+        rounds = in_rounds(nodes, options, lambda number: beside_a_flood(nodes, options, number))
         speeds = by_weight(nodes, options) if options.weights else []
         report(rounds, speeds)
         (options.out / "fairness.json").write_text(
@@ -145,16 +133,11 @@ def run(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/bench-fairness")
-    parser.add_argument("--rate", default="1gbit", help="of the link each way, in the words of tc")
+    parser = options_of(__doc__, "bench-fairness", rate="1gbit")
     parser.add_argument("--burst", default="32kb",
                         help="of the link's token bucket: what leaves faster than the rate after a pause")
     parser.add_argument("--no-real-time", dest="real_time", action="store_false",
                         help="stay in the ordinary scheduling class, where what else runs decides the p99")
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
     parser.add_argument("--recipe", default="raw", help="of the flood")
     parser.add_argument("--in-flight", type=int, default=2, help="operations of the flood")
@@ -162,14 +145,10 @@ def main():
     parser.add_argument("--no-weights", dest="weights", action="store_false")
     parser.add_argument("--daemon-option", action="append", default=[], metavar="--NAME=VALUE",
                         help="of ternd's command line, as --daemon-option=--socket-send-buffer=96KiB")
-    parser.add_argument("--loopback", action="store_true")
     options = parser.parse_args()
     if not take_real_time(options):
         print("in the ordinary scheduling class: what else runs on this machine decides the p99")
-    try:
-        run(options)
-    except NodesError as error:
-        sys.exit(str(error))
+    run_or_exit(run, options)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,35 @@
 #!/usr/bin/python3
-"""All-reduce by the programs of two builds, in turns: is one slower than the other?
+"""All-reduce through the daemons of two builds, in turns: is one slower than the other?
 
-    bench_pair.py OLD NEW [--rounds N] [--seconds S]
+    bench_pair.py OLD NEW [--starts N] [--seconds S]
 
-OLD and NEW are folders with ternd, ternctl and tern-bench. Both builds' daemons run all the time, two
-nodes each, on a link that is not shaped; in a round either build's ranks run once, in changing order. A
-case's ratio of a round is new time by old time, of medians. Printed are the geometric mean of the
-ratios and its 95 % interval (Student's t, of logarithms).
+OLD and NEW are folders with ternd and ternctl; NEW has tern-bench too. Both builds' daemons run all the
+time, two nodes each, on a link that is not shaped. A rank is a client of both, and in a round has one
+operation with each, in a random order and on the same values. A start is new daemons and new ranks; its
+rounds are cut into blocks. A block's ratio is new time by old time, of medians. Printed are the geometric
+mean of all blocks' ratios and its 95 % interval (Student's t, of logarithms). The same folder twice shows
+what the measurement itself makes of no difference. --record OLD_COMMIT NEW_COMMIT writes the figures to
+docs/benchmarks.md and adds them to bench/history/pairs.jsonl.
 """
 
 import argparse
+import json
 import math
+import os
 import pathlib
 import statistics
 import sys
 import tempfile
+import time
 
-from bench import run_ranks
+import page_section
+from bench import ROOT, processor_name, run_ranks, take_real_time
 from nodes import Nodes, NodesError
 
+PAGE = ROOT / "docs/benchmarks.md"
+HISTORY = ROOT / "bench/history/pairs.jsonl"
 RECIPES = ["raw", "3lc:s=1"]
-SIZES = ["4KiB", "1MiB", "64MiB"]
+SIZES = {"4KiB": 1, "1MiB": 1, "64MiB": 5}  # and how much of the time each needs
 # Two-sided 95 % of Student's t by degrees of freedom; beyond the table 1.96 and a little.
 STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26,
            10: 2.23, 12: 2.18, 15: 2.13, 20: 2.09, 25: 2.06, 30: 2.04, 40: 2.02, 60: 2.00}
@@ -38,44 +47,95 @@ def interval(ratios):
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
-def measure(nodes, name, seconds):
-    """{(recipe, bytes): median seconds}."""
-    rows = run_ranks(nodes, name, lambda _: ["--recipe", *RECIPES, "--bytes", *SIZES,
-                                             "--seconds", seconds, "--settle", 4])
-    return {(row["recipe"], row["bytes"]): row["median_us"] for row in rows if "recipe" in row}
+def medians_of_blocks(seconds, blocks):
+    size = max(len(seconds) // blocks, 1)
+    return [statistics.median(seconds[first:first + size])
+            for first in range(0, size * (len(seconds) // size), size)]
+
+
+def measure(options, logs, start):
+    """{(recipe, bytes): the ratios of one start's blocks}."""
+    sides = []
+    try:
+        for name in ("old", "new"):
+            sides.append(Nodes(f"pair-{name}", getattr(options, name), logs))
+            sides[-1].start_daemons()
+        old, new = sides
+        # Each comes first as often as the other.
+        order = (old, new) if start % 2 else (new, old)
+        rows = []
+        for size, weight in SIZES.items():
+            rows += run_ranks(new, f"start{start}-{size}", lambda rank, size=size, weight=weight: [
+                "--socket", *(side.socket(rank) for side in order), "--recipe", *RECIPES,
+                "--bytes", size, "--seconds", options.seconds * weight, "--settle", 4,
+                "--max-rounds", 1_000_000, "--seed", start + 1, "--all-times"], sockets=False)
+    finally:
+        for nodes in sides:
+            nodes.close()
+    times = {}
+    for row in rows:
+        is_new = order[row["daemon"]] is new
+        times.setdefault((row["contestant"], row["bytes"]), {})[is_new] = \
+            medians_of_blocks(row["seconds"], options.blocks)
+    return {case: [new / old for new, old in zip(of_case[True], of_case[False])]
+            for case, of_case in times.items()}
+
+
+def table(line):
+    """The section of the page."""
+    old, new = line["commits"]
+    rows = "\n".join(
+        f"| {row['contestant'].removeprefix('tern ')} | {row['bytes']} | {row['ratio']:.3f} | "
+        f"{row['low']:.3f} to {row['high']:.3f} | {row['blocks']} |" for row in line["rows"])
+    return (f"The daemon of commit {new} beside that of {old}: {line['date']}, {line['processor']}, "
+            f"{line['cores']} cores, {'real-time' if line['real_time'] else 'ordinary'} class, "
+            f"seeds 1 to {line['starts']}, `{line['command']}`.\n\n"
+            "| recipe | bytes | time, new by old | 95 % interval | blocks |\n|---|---:|---:|---|---:|\n"
+            f"{rows}")
+
+
+def write_down(options, rows, real_time):
+    line = {"date": time.strftime("%Y-%m-%d"), "commits": options.record, "processor": processor_name(),
+            "cores": os.cpu_count(), "real_time": real_time, "starts": options.starts,
+            "command": f"tools/bench_pair.py OLD NEW --starts {options.starts} --blocks "
+                       f"{options.blocks} --seconds {options.seconds:g}",
+            "rows": rows}
+    with HISTORY.open("a", encoding="utf-8") as history:
+        history.write(json.dumps(line) + "\n")
+    page_section.replace_section(PAGE, "pair", table(line))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("old", type=pathlib.Path)
     parser.add_argument("new", type=pathlib.Path)
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each case in a round")
+    parser.add_argument("--starts", type=int, default=8)
+    parser.add_argument("--blocks", type=int, default=8, help="of the rounds of a start")
+    parser.add_argument("--seconds", type=float, default=4, help="in a start, for the smallest size")
+    parser.add_argument("--no-real-time", dest="real_time", action="store_false",
+                        help="do not use the kernel's real-time class")
+    parser.add_argument("--record", nargs=2, metavar=("OLD_COMMIT", "NEW_COMMIT"))
     options = parser.parse_args()
-    if options.rounds < 2:
-        parser.error("an interval needs two rounds at least")
+    if options.starts * options.blocks < 2:
+        parser.error("an interval needs two blocks at least")
+    real_time = take_real_time(options)
+    if not real_time:
+        print("in the ordinary scheduling class")
+    ratios = {}
     with tempfile.TemporaryDirectory(prefix="bench-pair-logs-") as logs:
-        sides = {}
-        try:
-            for side in ("old", "new"):
-                sides[side] = Nodes(f"pair-{side}", getattr(options, side), logs)
-                sides[side].start_daemons()
-            ratios = {}
-            for turn in range(options.rounds):
-                order = ("old", "new") if turn % 2 == 0 else ("new", "old")
-                times = {side: measure(sides[side], f"turn{turn}", options.seconds)
-                         for side in order}
-                for case, old in times["old"].items():
-                    ratios.setdefault(case, []).append(times["new"][case] / old)
-                print(f"\rround {turn + 1} of {options.rounds}", end="", file=sys.stderr, flush=True)
-        finally:
-            for nodes in sides.values():
-                nodes.close()
+        for start in range(options.starts):
+            for case, of_start in measure(options, logs, start).items():
+                ratios.setdefault(case, []).extend(of_start)
+            print(f"\rstart {start + 1} of {options.starts}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    print(f"{'recipe':10} {'bytes':>9} {'new/old':>8} {'95 % interval':>16}   rounds")
+    rows = []
     for (recipe, size), of_case in ratios.items():
-        mean, low, high = interval(of_case)
-        print(f"{recipe:10} {size:9} {mean:8.3f} {low:7.3f} to {high:.3f}   {len(of_case)}")
+        mean, low, high = (round(value, 4) for value in interval(of_case))
+        rows.append({"contestant": recipe, "bytes": size, "ratio": mean, "low": low, "high": high,
+                     "blocks": len(of_case)})
+        print(f"{recipe:16} {size:9} {mean:8.3f} {low:7.3f} to {high:.3f}   {len(of_case)} blocks")
+    if options.record:
+        write_down(options, rows, real_time)
     return 0
 
 

@@ -8,18 +8,14 @@ at being first. A figure is the median of the rounds, the ratio that of the roun
 the machine does meanwhile cancels out.
 """
 
-import argparse
 import json
-import pathlib
-import shutil
 import statistics
-import sys
 
 from bench import KIB, LINKS, MIB, contest
-from nodes import Link, Nodes, NodesError
+from bench_rounds import empty_logs, in_rounds, options_of, run_or_exit
+from nodes import Link, Nodes
 from nodes_security import MODES
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 RECIPES = ["raw", "3lc:s=1"]
 
 
@@ -51,20 +47,13 @@ def table(rounds, modes):
 
 
 def run(options):
-    logs = options.out / "logs"
-    shutil.rmtree(logs, ignore_errors=True)
-    logs.mkdir(parents=True)
     link = LINKS.get(options.rate, Link(options.rate))
     plan = {"seconds": options.seconds, "recipes": options.recipes}
-    nodes = Nodes("tern-bench-security", options.programs, logs, link=link,
+    nodes = Nodes("tern-bench-security", options.programs, empty_logs(options), link=link,
                   loopback=options.loopback)
     try:
-        if not nodes.network:
-            print(f"on the loopback interface, which is not shaped ({nodes.why_no_network})")
-        rounds = []
-        for number in range(options.rounds):
-            rounds.append(measure(nodes, options, plan, link, number))
-            print(f"round {number + 1} of {options.rounds}", flush=True)
+        rounds = in_rounds(nodes, options,
+                           lambda number: measure(nodes, options, plan, link, number))
         print(table(rounds, options.modes))
         text = json.dumps([{"/".join(map(str, key)): value for key, value in times.items()}
                            for times in rounds], indent=2)
@@ -74,24 +63,15 @@ def run(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/bench-security")
-    parser.add_argument("--rate", default="10gbit", help="of the link each way, in the words of tc")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = options_of(__doc__, "bench-security", rate="10gbit")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each size of each mode")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=["plaintext", "tls"])
     parser.add_argument("--recipes", nargs="+", default=RECIPES)
     parser.add_argument("--largest-mib", type=int, default=64, help="the largest tensor")
-    parser.add_argument("--loopback", action="store_true")
     options = parser.parse_args()
     options.sizes = [64 * KIB, 4 * MIB, options.largest_mib * MIB]
     options.gloo, options.input, options.seed = False, None, 1
-    try:
-        run(options)
-    except NodesError as error:
-        sys.exit(str(error))
+    run_or_exit(run, options)
 
 
 if __name__ == "__main__":

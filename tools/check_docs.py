@@ -1,9 +1,10 @@
 #!/usr/bin/python3
-"""Finds dead relative links in the Markdown files, anchors included, and lines of more than 100
-columns outside tables and code.
+"""Finds dead relative links in the Markdown files, anchors included, lines of more than 100 columns
+outside tables and code, pages that C++ names and that are not there, and what a page says of a run
+that the run's file does not.
 
     check_docs.py [ROOT]        exit status 1 and one line for each finding
-    check_docs.py --self-test   proves on made-up pages that both are found
+    check_docs.py --self-test   proves on made-up pages that they are found
 """
 
 import re
@@ -11,10 +12,12 @@ import sys
 import urllib.parse
 
 import lint_check
+import record_targets
 from page_section import LINE_COLUMNS
 
 LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)")
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*\s*$")
+PAGE_NAME = re.compile(r"[\w/-]+\.md\b")
 FENCE = re.compile(r"^\s*(```|~~~)")
 
 
@@ -70,9 +73,40 @@ def check_page(root, name):
                     yield f"{name}:{number}: no heading for {target}"
 
 
+def check_comments(root):
+    """Pages that C++ names must be there: by their path from the root, or by their name alone."""
+    pages = lint_check.tracked_files(root, "*.md")
+    known = set(pages) | {page.rpartition("/")[2] for page in pages}
+    for name in lint_check.tracked_files(root, "*.h", "*.hpp", "*.c", "*.cc"):
+        text = (root / name).read_text(encoding="utf-8", errors="replace")
+        for number, line in enumerate(text.split("\n"), start=1):
+            for page in PAGE_NAME.findall(line):
+                if page not in known:
+                    yield f"{name}:{number}: there is no page {page}"
+
+
+def check_last_run(root):
+    """The page on codecs says where the AVX-512 kernels were last tested; a file knows."""
+    record = root / record_targets.RECORD
+    if not record.is_file():
+        return
+    page = root / record_targets.PAGE
+    text = page.read_text(encoding="utf-8") if page.is_file() else ""
+    _, begun, rest = text.partition(f"<!-- {record_targets.SECTION}:begin -->\n")
+    said, ended, _ = rest.partition(f"\n<!-- {record_targets.SECTION}:end -->")
+    try:
+        known = record_targets.sentence(record.read_text(encoding="utf-8"))
+    except ValueError as error:
+        yield f"{record_targets.RECORD}: {error}"
+        return
+    if not begun or not ended or said != known:
+        yield f"{record_targets.PAGE}: differs from {record_targets.RECORD}, which says {known!r}"
+
+
 def check(root):
     names = lint_check.tracked_files(root, "*.md")
-    return [finding for name in names for finding in check_page(root, name)], len(names)
+    findings = [finding for name in names for finding in check_page(root, name)]
+    return findings + list(check_comments(root)) + list(check_last_run(root)), len(names)
 
 
 def self_test():
@@ -81,13 +115,17 @@ def self_test():
         "README.md": "# A title\n[good](docs/a.md) [good](docs/a.md#second-part) [good](#a-title)\n"
                      "[web](https://example.org/x)\n```\n[in code](nowhere.md)\n```\n"
                      "[dead](docs/b.md)\n",
+        record_targets.RECORD: "date: 2030-01-02\nprocessor: P\ncommit: abc\ntargets: avx512 scalar\n",
+        record_targets.PAGE: "<!-- avx512-last-run:begin -->\n2030-01-01, P, commit abc:\n"
+                             "`avx512`, `scalar`.\n<!-- avx512-last-run:end -->\n",
+        "base/a.cc": "// docs/a.md, codecs.md and\n// docs/gone.md\n",
         "docs/a.md": "## Second part\n[up](../README.md)\n[dead](#third-part)\n[dead](a.cc)\n",
         "docs/wide.md": f"{long}\n| {long} |\n```\n{long}\n```\n{long[:LINE_COLUMNS]}\n",
     }
-    expected = ["README.md:7", "docs/a.md:3", "docs/a.md:4", "docs/wide.md:1"]
+    expected = ["README.md:7", "docs/a.md:3", "docs/a.md:4", "docs/wide.md:1", "base/a.cc:2",
+                record_targets.PAGE]
     return lint_check.self_test(check, tree, expected, lint_check.place,
-                                "3 made-up dead links and a long line found, 5 good links and 3 "
-                                "lines passed")
+                                f"{len(expected)} made-up findings found, 8 good ones passed")
 
 
 if __name__ == "__main__":

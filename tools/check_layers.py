@@ -1,7 +1,9 @@
 #!/usr/bin/python3
-"""Checks every #include against the table in tools/layers.toml.
+"""Checks every #include against the table in tools/layers.toml, and that no file includes itself by way of
+others. (A source may include the header of what it makes, even where that header includes the source's.)
 
-    check_layers.py [ROOT]        exit status 1 and one line for each include that goes up or sideways
+    check_layers.py [ROOT]        exit status 1 and one line for each include that goes up or sideways,
+                                  and for each circle
     check_layers.py --self-test   proves on a small made-up tree that each kind of finding is found
 """
 
@@ -16,6 +18,7 @@ SOURCE_SUFFIXES = {".h", ".hpp", ".c", ".cc", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 # The public header is included as "tern/tern.h" but lies in client_lib/include.
 PUBLIC_PREFIX = "tern/"
+PUBLIC_FOLDER = pathlib.PurePosixPath("client_lib/include")
 
 
 def source_files(root):
@@ -66,6 +69,50 @@ def check_file(root, path, table):
                 ", ".join(row["may"]) or "nothing of Tern")
 
 
+def included(root, path, paths):
+    """The files of the project that this one includes."""
+    text = (root / path).read_text(encoding="utf-8", errors="replace")
+    for line in text.split("\n"):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        bracket, name = match.groups()
+        target = pathlib.PurePosixPath(name)
+        candidates = [PUBLIC_FOLDER / target if name.startswith(PUBLIC_PREFIX) else target]
+        if bracket == '"':
+            candidates.append(path.parent / target)
+        found = next((candidate for candidate in candidates if candidate in paths), None)
+        if found is not None:
+            yield found
+
+
+def circles(graph):
+    """For each file that can reach itself, once for all on its circle: the way round."""
+    done = set()
+    for start in sorted(graph):
+        # Breadth first, so that the way round is a shortest one.
+        came_from = {}
+        waiting = [start]
+        for at in waiting:
+            for to in sorted(graph[at]):
+                if to not in came_from:
+                    came_from[to] = at
+                    waiting.append(to)
+        if start in came_from and start not in done:
+            way = [start]
+            while len(way) == 1 or way[-1] != start:
+                way.append(came_from[way[-1]])
+            done.update(way)
+            yield way[::-1]
+
+
+def check_circles(root, paths):
+    known = set(paths)
+    graph = {path: set(included(root, path, known)) for path in paths}
+    for way in circles(graph):
+        yield f"{way[0]}: these include each other: " + " -> ".join(map(str, way))
+
+
 def check_table(table):
     for layer, row in table.items():
         for name in allowed(layer, table):
@@ -80,6 +127,7 @@ def check(root):
     paths = source_files(root)
     findings = list(check_table(table))
     findings += [finding for path in paths for finding in check_file(root, path, table)]
+    findings += check_circles(root, paths)
     return findings, len(paths)
 
 
@@ -96,8 +144,14 @@ def self_test():
         "client_lib/good.cc": '#include "tern/tern.h"\n',
         "base/relative.cc": '#include "good.h"\n',
         "stray/file.cc": "\n",
+        # From x.h to y.h and back, with a third between; their sources make no circle.
+        "base/x.h": '#include "base/between.h"\n',
+        "base/x.cc": '#include "base/x.h"\n#include "base/z.h"\n',
+        "base/between.h": '#include "base/y.h"\n#include "base/good.h"\n',
+        "base/y.h": '#include "base/x.h"\n',
+        "base/z.h": '#include "base/x.h"\n',
     }
-    expected = ["base/relative.cc:1", "base/up.cc:1", "client_lib/heavy.cc:1",
+    expected = ["base/between.h", "base/relative.cc:1", "base/up.cc:1", "client_lib/heavy.cc:1",
                 "net/tcp/skips.cc:1", "net/uses_tcp.cc:1", "stray/file.cc"]
     return lint_check.self_test(check, tree, expected, lint_check.place,
                                 f"{len(expected)} made-up violations found, 3 good files passed")

@@ -70,6 +70,17 @@ LINE_RULES = [
     LineRule("machine-path", r"(?<![\w.$}/])/(home|root|work|farm|mnt|Users)/\w", ["*"],
              "a path relative to the repository, or an argument",
              "cd /ho" "me/someone/tern", "tools/x.sh", ["tools/check_tidy.py"]),
+    LineRule("assert", r"(?<![\w.])assert\s*\(|<cassert>|<assert\.h>", CODE,
+             "TERN_CHECK for a defect of our own, an error value for what others send",
+             "  assert(x > 0);", "base/e.cc"),
+    LineRule("using-namespace", r"^using namespace\b", ["*.h", "*.hpp"],
+             "the names that are needed, or a namespace of the header's own",
+             "using namespace std;", "base/f.h"),
+    LineRule("guard", r"^#ifndef \w+_(H|HPP)_?$", ["*.h", "*.hpp"],
+             "#pragma once", "#ifndef BASE_G_H", "base/g.h",
+             ["client_lib/include/*", "tests/client_lib/c_abi.h"]),
+    LineRule("tracker", r"(?i)\b(issue|ticket|session|pull request) #?\d+\b", CODE + BUILD + SCRIPTS + ["*.md"],
+             "what it is about, in words", "// see issue 12", "base/h.cc", ["tools/check_tidy.py"]),
     LineRule("tabs", r"\t", CODE, "spaces; make format", "\tint x;", "base/d.cc"),
 ]
 

@@ -61,6 +61,7 @@ check_tidy() {
 }
 
 step 'layers' "$python" tools/check_layers.py
+step 'shape' "$python" tools/check_shape.py
 step 'tidy rules' "$python" tools/check_tidy.py
 step 'documents' "$python" tools/check_docs.py
 step 'clang-format' check_format

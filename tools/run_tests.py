@@ -1,16 +1,22 @@
 #!/usr/bin/python3
 """Runs the stages of tools/test_stages.toml one after the other and sums up.
 
-    run_tests.py [--full] [--stage NAME ...]
+    run_tests.py [--full] [--stage NAME ...] [--continue] [--minutes N]
 
 A stage that fails does not stop the ones after it. The last line is `N passed, N failed`: GoogleTest
 cases where a program reports them, and one for every other ctest entry, fuzz target and lint run.
-A test that skips itself must be listed in tests/allowed_skips.txt, or it counts as failed.
+A test that skips itself must be listed in tests/allowed_skips.txt with a probe that finds something
+missing on this machine, or it counts as failed.
+
+What has passed is recorded in build/. --continue leaves out what has passed on this very tree, and counts
+it; --minutes N begins nothing more after N minutes, and exits with status 3 while something is left. So
+a long run can be had in pieces:
+
+    until run_tests.py --full --continue --minutes 25; [ $? != 3 ]; do :; done
 """
 
 import argparse
 import concurrent.futures
-import fnmatch
 import json
 import os
 import pathlib
@@ -22,13 +28,18 @@ import tomllib
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 
+import machine_probes
+from passed_tests import PassedTests, digest_of_tree
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CORES = os.cpu_count() or 1
 # Many tests wait, for one another or for time to pass.
 JOBS = str(CORES + 1)
 CASE = re.compile(r"^\[\s*(OK|FAILED|SKIPPED)\s*\] (\S+?),?(?: where .*)? \(\d+ ms\)$", re.MULTILINE)
+TARGETS = re.compile(r"^codecs tested on: .*$", re.MULTILINE)
 # libFuzzer is given no more input than this; every parser of Tern has a smaller bound of its own.
 FUZZ_MAX_BYTES = 65536
+UNFINISHED_STATUS = 3  # of this program
 
 
 @dataclass
@@ -36,11 +47,58 @@ class Outcome:
     passed: int = 0
     failures: list = field(default_factory=list)
     skipped: list = field(default_factory=list)
+    targets: set = field(default_factory=set)  # what codec_test says of SIMD targets
+    passed_tests: dict = field(default_factory=dict)  # entry: its number of cases
+    is_unfinished: bool = False
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failures += other.failures
+        self.skipped += other.skipped
+        self.targets |= other.targets
+        self.passed_tests |= other.passed_tests
+        self.is_unfinished |= other.is_unfinished
+
+
+@dataclass
+class Stage:
+    """A stage of this run: its keys in tools/test_stages.toml, what need not be run again, and until when it may
+    begin something (seconds of time.monotonic(), or None)."""
+    name: str
+    keys: dict
+    full: bool
+    record: PassedTests
+    passed_before: dict
+    deadline: float | None
+
+    def seconds_left(self):
+        return None if self.deadline is None else self.deadline - time.monotonic()
+
+    def is_over(self):
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+    def outstanding(self, names):
+        return [name for name in names if name not in self.passed_before]
 
 
 def run(command, **options):
     print("+ " + " ".join(map(str, command)), flush=True)
     return subprocess.run(command, cwd=ROOT, **options).returncode == 0
+
+
+def build_targets(stage, build, targets, outcome):
+    """Builds, for as long as the stage may. What is half built is taken up by the next run."""
+    command = ["ninja", "-C", build, *targets]
+    print("+ " + " ".join(command), flush=True)
+    with subprocess.Popen(command, cwd=ROOT) as ninja:
+        try:
+            if ninja.wait(stage.seconds_left()) == 0:
+                return True
+            outcome.failures.append(f"building {stage.keys['preset']}")
+        except subprocess.TimeoutExpired:
+            ninja.terminate()  # it ends its compilers, and removes what they have half written
+            outcome.is_unfinished = True
+    return False
 
 
 def configure(preset, options=()):
@@ -60,53 +118,80 @@ def targets_of_build(build):
     return {line.split(":")[0] for line in listing.split("\n")}
 
 
-def read_junit(path, outcome):
-    """Adds what ctest wrote. An entry without GoogleTest's lines counts as one test."""
+def read_junit(path):
+    """What ctest wrote. An entry without GoogleTest's lines counts as one test."""
+    outcome = Outcome()
     for entry in ElementTree.parse(path).getroot().iter("testcase"):
         name = entry.get("name")
-        cases = CASE.findall(entry.findtext("system-out") or "")
+        text = entry.findtext("system-out") or ""
+        cases = CASE.findall(text)
+        outcome.targets.update(TARGETS.findall(text))
         failed = [case for verdict, case in cases if verdict == "FAILED"]
-        outcome.skipped += [case for verdict, case in cases if verdict == "SKIPPED"]
-        outcome.passed += sum(verdict == "OK" for verdict, _ in cases)
+        skipped = [case for verdict, case in cases if verdict == "SKIPPED"]
+        outcome.skipped += skipped
+        good = sum(verdict == "OK" for verdict, _ in cases)
+        outcome.passed += good
         if entry.get("status") == "run":
             outcome.passed += 0 if cases else 1
+            if not skipped and not failed:
+                outcome.passed_tests[name] = good if cases else 1
         elif entry.get("status") in ("notrun", "disabled") or entry.find("skipped") is not None:
             outcome.skipped.append(name)
         else:
             outcome.failures += [f"{name}: {case}" for case in failed] or [name]
+    return outcome
 
 
-def ctest_stage(stage):
-    outcome = Outcome()
-    build = f"build/{stage['preset']}"
-    if not configure(stage["preset"], stage.get("options", ())):
-        outcome.failures.append(f"configuring {stage['preset']}")
-        return outcome
-    selection = []
-    if stage["label"]:
-        selection += ["-L", stage["label"]]
-    if stage["exclude_label"]:
-        selection += ["-LE", stage["exclude_label"]]
-    targets = []
-    if stage["label"]:
-        known = targets_of_build(build)
-        targets = [name for name in names_of_tests(build, selection) if name in known]
-        targets += [name for name in stage.get("targets", []) if name in known]
-    if not run(["ninja", "-C", build, *targets]):
-        outcome.failures.append(f"building {stage['preset']}")
-        return outcome
-    if not names_of_tests(build, selection):
-        outcome.failures.append(f"no test in {build} fits {' '.join(selection)}")
-        return outcome
+def run_ctest(build, selection):
     junit = ROOT / build / "junit.xml"
     junit.unlink(missing_ok=True)
     run(["ctest", "--test-dir", build, *selection, "-j", JOBS, "--output-on-failure",
          "--test-output-size-passed", "10000000", "--test-output-size-failed", "10000000",
          "--output-junit", junit])
     if not junit.exists():
-        outcome.failures.append(f"ctest in {build} left no report")
+        return Outcome(failures=[f"ctest in {build} left no report"])
+    return read_junit(junit)
+
+
+def pieces_of(stage, names):
+    """All at once, or a few at a time where a run may have to end early."""
+    size = 2 * CORES if stage.deadline is not None else max(1, len(names))
+    return [names[begin:begin + size] for begin in range(0, len(names), size)]
+
+
+def ctest_stage(stage):
+    outcome = Outcome()
+    keys = stage.keys
+    build = f"build/{keys['preset']}"
+    if not configure(keys["preset"], keys.get("options", ())):
+        outcome.failures.append(f"configuring {keys['preset']}")
         return outcome
-    read_junit(junit, outcome)
+    selection = []
+    if keys["label"]:
+        selection += ["-L", keys["label"]]
+    if keys["exclude_label"]:
+        selection += ["-LE", keys["exclude_label"]]
+    targets = []
+    if keys["label"]:
+        known = targets_of_build(build)
+        targets = [name for name in names_of_tests(build, selection) if name in known]
+        targets += [name for name in keys.get("targets", []) if name in known]
+    if not build_targets(stage, build, targets, outcome):
+        return outcome
+    names = names_of_tests(build, selection)
+    if not names:
+        outcome.failures.append(f"no test in {build} fits {' '.join(selection)}")
+        return outcome
+    outstanding = stage.outstanding(names)
+    for piece in pieces_of(stage, outstanding):
+        if stage.is_over():
+            outcome.is_unfinished = True
+            break
+        is_whole = len(piece) == len(names)
+        done = run_ctest(build, selection if is_whole else ["-R", f"^({'|'.join(map(re.escape, piece))})$"])
+        stage.record.add(stage.name, done.passed_tests)
+        outcome.add(done)
+    outcome.passed += sum(stage.passed_before[name] for name in names if name in stage.passed_before)
     return outcome
 
 
@@ -128,8 +213,8 @@ def fuzz(build, name, runs):
 
 def fuzz_stage(stage):
     outcome = Outcome()
-    build = f"build/{stage['preset']}"
-    if not configure(stage["preset"], stage.get("options", ())):
+    build = f"build/{stage.keys['preset']}"
+    if not configure(stage.keys["preset"], stage.keys.get("options", ())):
         outcome.failures.append("configuring the fuzz targets")
         return outcome
     known = targets_of_build(build)
@@ -137,44 +222,40 @@ def fuzz_stage(stage):
     if not targets:
         outcome.failures.append("there is no fuzz target")
         return outcome
-    if not run(["ninja", "-C", build, *targets]):
-        outcome.failures.append("building the fuzz targets")
+    if not build_targets(stage, build, targets, outcome):
         return outcome
+
+    def run_one(target):
+        if stage.is_over():
+            return Outcome(is_unfinished=True)
+        if not fuzz(build, target.removeprefix("fuzz/"), stage.keys["runs"]):
+            return Outcome(failures=[target.replace("fuzz/", "fuzz target ")])
+        return Outcome(passed=1, passed_tests={target: 1})
+
     with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
-        good = pool.map(lambda target: fuzz(build, target.removeprefix("fuzz/"), stage["runs"]), targets)
-        for target, is_good in zip(targets, good):
-            if is_good:
-                outcome.passed += 1
-            else:
-                outcome.failures.append(target.replace("fuzz/", "fuzz target "))
+        for done in pool.map(run_one, stage.outstanding(targets)):
+            stage.record.add(stage.name, done.passed_tests)
+            outcome.add(done)
+    outcome.passed += sum(target in stage.passed_before for target in targets)
     return outcome
 
 
-def lint_stage(stage, full):
-    good = configure("tidy") and run(["tools/lint.sh"] + (["--all"] if full else []))
-    return Outcome(passed=1) if good else Outcome(failures=["lint"])
+def lint_stage(stage):
+    if "lint" in stage.passed_before:
+        return Outcome(passed=1)
+    if not (configure("tidy") and run(["tools/lint.sh"] + (["--all"] if stage.full else []))):
+        return Outcome(failures=["lint"])
+    stage.record.add(stage.name, {"lint": 1})
+    return Outcome(passed=1)
 
 
-def allowed_skips():
-    """fnmatch patterns of GoogleTest cases or ctest names; # begins the reason."""
-    path = ROOT / "tests/allowed_skips.txt"
-    if not path.exists():
-        return []
-    lines = (line.split("#")[0].strip() for line in path.read_text(encoding="utf-8").split("\n"))
-    return [line for line in lines if line]
-
-
-def run_stage(stage, full):
-    if stage["kind"] == "ctest":
-        outcome = ctest_stage(stage)
-    elif stage["kind"] == "fuzz":
-        outcome = fuzz_stage(stage)
-    else:
-        outcome = lint_stage(stage, full)
-    patterns = allowed_skips()
-    for name in outcome.skipped:
-        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
-            outcome.failures.append(f"{name} skips itself and is not in tests/allowed_skips.txt")
+def run_stage(stage):
+    if stage.is_over():
+        return Outcome(is_unfinished=True)
+    kinds = {"ctest": ctest_stage, "fuzz": fuzz_stage, "lint": lint_stage}
+    outcome = kinds[stage.keys["kind"]](stage)
+    allowed = machine_probes.read_allowed_skips((ROOT / "tests/allowed_skips.txt").read_text(encoding="utf-8"))
+    outcome.failures += machine_probes.refusals(outcome.skipped, allowed)
     return outcome
 
 
@@ -183,7 +264,14 @@ def main():
     parser = argparse.ArgumentParser(description="Run Tern's tests.")
     parser.add_argument("--full", action="store_true", help="everything at length")
     parser.add_argument("--stage", action="append", choices=list(stages), help="only this stage")
+    parser.add_argument("--continue", action="store_true", dest="go_on",
+                        help="leave out what has passed on this very tree")
+    parser.add_argument("--minutes", type=float, help="begin nothing more after so many minutes")
     options = parser.parse_args()
+    record = PassedTests(ROOT / "build/passed_tests.json", digest_of_tree(ROOT), options.full)
+    if options.go_on:
+        record.read()
+    deadline = time.monotonic() + 60 * options.minutes if options.minutes is not None else None
     if options.full:
         os.environ["TERN_TESTS_AT_LENGTH"] = "1"  # tests/rounds.h
 
@@ -197,19 +285,28 @@ def main():
             continue
         print(f"\n==== {name}", flush=True)
         begin = time.monotonic()
-        outcome = run_stage(stage | (full_values if options.full else {}), options.full)
+        outcome = run_stage(Stage(name, stage | (full_values if options.full else {}), options.full, record,
+                                  record.of_stage(name) if options.go_on else {}, deadline))
         rows.append((name, outcome, time.monotonic() - begin))
-        total.passed += outcome.passed
-        total.failures += [f"{name}: {failure}" for failure in outcome.failures]
+        total.add(Outcome(outcome.passed, [f"{name}: {failure}" for failure in outcome.failures],
+                          is_unfinished=outcome.is_unfinished))
 
     print(f"\n{'stage':10} {'passed':>7} {'failed':>7} {'skipped':>8} {'seconds':>8}")
     for name, outcome, seconds in rows:
         print(f"{name:10} {outcome.passed:7} {len(outcome.failures):7} "
               f"{len(outcome.skipped):8} {seconds:8.0f}")
+    for name, outcome, _ in rows:
+        for line in sorted(outcome.targets):
+            print(f"{name}: {line}")
     for failure in total.failures:
         print(f"FAILED {failure}")
     print(f"{total.passed} passed, {len(total.failures)} failed", flush=True)
-    return 1 if total.failures or total.passed == 0 else 0
+    if total.failures:
+        return 1
+    if total.is_unfinished:
+        print("the time is up: go on with --continue", flush=True)
+        return UNFINISHED_STATUS
+    return 1 if total.passed == 0 else 0
 
 
 if __name__ == "__main__":

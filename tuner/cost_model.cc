@@ -4,8 +4,9 @@
 
 namespace tern::tuner {
 
-OpParts parts_of(const OpShape& shape, const CodecCost& reduce, const CodecCost& broadcast,
-                 const LaneCost& lane, double round_trip_ns) noexcept {
+OpParts parts_of(const OpShape& shape, const PairCost& codecs, const LaneCost& lane,
+                 double round_trip_ns) noexcept {
+  const auto& [reduce, broadcast] = codecs;
   const double nodes = shape.nodes;
   const double bytes = static_cast<double>(shape.bytes);
   const double share = bytes / nodes;            // of one owner
@@ -42,9 +43,9 @@ OpParts parts_of_eager(const OpShape& shape, const CodecCost& raw, const LaneCos
   return parts;
 }
 
-Prediction predict(const OpShape& shape, const CodecCost& reduce, const CodecCost& broadcast,
-                   const LaneCost& lane, double rate, double round_trip_ns) noexcept {
-  return parts_of(shape, reduce, broadcast, lane, round_trip_ns).at(kNsPerSecond / rate);
+Prediction predict(const OpShape& shape, const PairCost& codecs, const LaneCost& lane,
+                   const LinkCost& link) noexcept {
+  return parts_of(shape, codecs, lane, link.round_trip_ns).at(kNsPerSecond / link.rate);
 }
 
 }  // namespace tern::tuner

@@ -25,6 +25,12 @@ struct CodecCost {
   double wire = 1.0;  // bytes of the block
 };
 
+// By the recipe of contributions and by that of results.
+struct PairCost {
+  CodecCost reduce;
+  CodecCost broadcast;
+};
+
 // Of what a lane does beside coding.
 struct LaneCost {
   double byte_ns = 0.4;      // for each byte that is sent or received: checksum and the carrier
@@ -58,15 +64,19 @@ struct OpParts {
   }
 };
 
-OpParts parts_of(const OpShape& shape, const CodecCost& reduce, const CodecCost& broadcast,
-                 const LaneCost& lane, double round_trip_ns) noexcept;
+OpParts parts_of(const OpShape& shape, const PairCost& codecs, const LaneCost& lane,
+                 double round_trip_ns) noexcept;
 // Of a raw op in one hop.
 OpParts parts_of_eager(const OpShape& shape, const CodecCost& raw, const LaneCost& lane,
                        double round_trip_ns) noexcept;
 
-// Two legs: contributions by `reduce`, results by `broadcast`, the same on all nodes. `rate`: bytes
-// per second to the slowest peer, with all peers sending.
-Prediction predict(const OpShape& shape, const CodecCost& reduce, const CodecCost& broadcast,
-                   const LaneCost& lane, double rate, double round_trip_ns) noexcept;
+struct LinkCost {
+  double rate;  // bytes per second to the slowest peer, with all peers sending
+  double round_trip_ns;
+};
+
+// Two legs, by the same pair of recipes on all nodes.
+Prediction predict(const OpShape& shape, const PairCost& codecs, const LaneCost& lane,
+                   const LinkCost& link) noexcept;
 
 }  // namespace tern::tuner

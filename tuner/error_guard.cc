@@ -10,7 +10,7 @@ constexpr double kUsualWeight = 0.1;  // of an op in what is usual
 constexpr double kFirstSpread = 0.5;  // until some ops have shown how much lengths vary
 constexpr std::uint32_t kMaxDoublings = 6;
 
-double share_of(const EncodedPart& part, std::uint64_t elements) noexcept {
+double share_of(const LegEnergies& part, std::uint64_t elements) noexcept {
   return static_cast<double>(part.elements) / static_cast<double>(elements);
 }
 
@@ -58,7 +58,7 @@ void ErrorGuard::observe(const ErrorSample& sample) noexcept {
 // usual, because small batches have gradients whose lengths differ by much from step to step: one
 // that happens to fit the weights is short, which is no new phase, nor is what is owed too much for
 // it.
-void ErrorGuard::observe(const EncodedPart& part, Usual& usual) const noexcept {
+void ErrorGuard::observe(const LegEnergies& part, Usual& usual) const noexcept {
   usual.sudden = false;
   usual.residual_ratio = 0.0;
   if (!(part.energy > 0.0)) return;

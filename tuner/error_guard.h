@@ -21,15 +21,15 @@ enum class Alarm : std::uint8_t { none, first_ops, residual_growth, nonfinite, n
 std::string_view alarm_text(Alarm alarm) noexcept;
 
 // Of one leg of an op, over what of it was encoded on this node.
-struct EncodedPart {
-  // Sums of squares: of what came in, and of what is owed now.
+struct LegEnergies {
+  // Sums of squares: of what came in, and of the residual that is left.
   double energy = 0.0;
   double residual_energy = 0.0;
   std::uint64_t elements = 0;
 };
 
 struct ErrorSample {
-  EncodedPart contributions, results;
+  LegEnergies contributions, results;
   bool nonfinite = false;
 
   double energy() const noexcept { return contributions.energy + results.energy; }
@@ -72,7 +72,7 @@ class ErrorGuard {
     bool sudden = false;          // the last one
     double residual_ratio = 0.0;
   };
-  void observe(const EncodedPart& part, Usual& usual) const noexcept;
+  void observe(const LegEnergies& part, Usual& usual) const noexcept;
 
   Level level_;
   Bounds bounds_;

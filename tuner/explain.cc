@@ -15,11 +15,19 @@ std::string duration(double ns) {
   return fmt::format("{:.0f} us", ns / 1e3);
 }
 
+// The expected time of an op by a candidate, and by what is in use.
+struct Times {
+  double ns;
+  double chosen_ns;
+};
+
 // Why a candidate is not in use.
-std::string verdict_of(const TensorPolicy& policy, const Candidate& candidate,
-                       const CandidateRecord& record, bool allowed, double ns, double chosen_ns) {
+std::string verdict_of(const TensorPolicy& policy, CandidateIndex index, bool lossless,
+                       const Times& times) {
+  const auto& [ns, chosen_ns] = times;
+  const CandidateRecord& record = policy.records()[index];
   if (!record.measured) return "not measured on this tensor yet";
-  if (!allowed) {
+  if (!policy.allowed(index)) {
     return fmt::format("would leave out {:.4g} of the energy, allowed is {:.4g}",
                        record.cautious_loss(), policy.guard().bounds().loss);
   }
@@ -27,7 +35,7 @@ std::string verdict_of(const TensorPolicy& policy, const Candidate& candidate,
       ns > chosen_ns ? fmt::format("{:.0f} % slower", 100.0 * (ns / chosen_ns - 1.0))
                      : fmt::format("{:.0f} % faster, but not by enough or for long enough",
                                    100.0 * (1.0 - ns / chosen_ns));
-  return candidate.lossless ? cost + ", loses nothing" : cost;
+  return lossless ? cost + ", loses nothing" : cost;
 }
 
 }  // namespace
@@ -87,8 +95,8 @@ Tuner::TensorView Tuner::view(TensorKey key) const {
       one.verdict = "in use";
       view.bottleneck = prediction.wire_ns > prediction.work_ns ? "the link" : "the lane";
     } else {
-      one.verdict = verdict_of(policy, candidates_[i], record, one.allowed,
-                               policy.expected_ns(index, now), chosen_ns);
+      one.verdict = verdict_of(policy, index, candidates_[i].lossless,
+                               {policy.expected_ns(index, now), chosen_ns});
     }
     view.candidates.push_back(std::move(one));
   }

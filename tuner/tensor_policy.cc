@@ -56,13 +56,12 @@ Choice all_by(CandidateIndex candidate, Choice choice) {
   return choice;
 }
 
-TensorPolicy::TensorPolicy(std::span<const Candidate> candidates, OpShape shape, Level level,
-                           Bounds bounds, const PolicySettings& settings,
-                           const GuardSettings& guard)
+TensorPolicy::TensorPolicy(std::span<const Candidate> candidates, OpShape shape,
+                           const Caution& caution, const PolicySettings& settings)
     : candidates_(candidates),
       shape_(shape),
       settings_(settings),
-      guard_(level, bounds, guard),
+      guard_(caution.level, caution.bounds, caution.guard),
       records_(candidates.size()),
       tried_at_(candidates.size()) {
   choice_.reduce.assign(shape.nodes - 1, kRaw);
@@ -135,9 +134,9 @@ OpParts TensorPolicy::parts(const Pair& pair, const Circumstances& circumstances
   broadcast.wire = records_[pair.broadcast].wire;
   const bool eager =
       pair.reduce == kRaw && pair.broadcast == kRaw && shape_.bytes <= shape_.eager_bytes;
-  return eager
-             ? parts_of_eager(shape_, reduce, circumstances.lane, circumstances.round_trip_ns)
-             : parts_of(shape_, reduce, broadcast, circumstances.lane, circumstances.round_trip_ns);
+  return eager ? parts_of_eager(shape_, reduce, circumstances.lane, circumstances.round_trip_ns)
+               : parts_of(shape_, {reduce, broadcast}, circumstances.lane,
+                          circumstances.round_trip_ns);
 }
 
 // The mean of the times at the recent rates of the slowest link, and not the time at their mean: a
@@ -324,8 +323,8 @@ void TensorPolicy::spread(const Pair& pair, const Circumstances& circumstances) 
   if (slow == nullptr) return;
   const double inbound = slowest_inbound(circumstances);
   const double bottleneck = inbound > 0.0 ? std::min(slow->mean(), inbound) : slow->mean();
-  const Prediction op =
-      predict(shape_, cost, results, circumstances.lane, bottleneck, circumstances.round_trip_ns);
+  const Prediction op = predict(shape_, {cost, results}, circumstances.lane,
+                                {bottleneck, circumstances.round_trip_ns});
   const double limit = op.total_ns * (1.0 + settings_.slack) - op.fixed_ns;
   const double share = static_cast<double>(shape_.bytes) / shape_.nodes;
   double work = op.work_ns;

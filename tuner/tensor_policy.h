@@ -92,10 +92,17 @@ struct Circumstances {
   double assumed_rate = 1.25e9;  // bytes per second, while nothing is known
 };
 
+// How much a tensor may lose, and how that is watched.
+struct Caution {
+  Level level;
+  Bounds bounds;
+  GuardSettings guard;
+};
+
 class TensorPolicy {
  public:
-  TensorPolicy(std::span<const Candidate> candidates, OpShape shape, Level level, Bounds bounds,
-               const PolicySettings& settings, const GuardSettings& guard);
+  TensorPolicy(std::span<const Candidate> candidates, OpShape shape, const Caution& caution,
+               const PolicySettings& settings);
 
   void set_bounds(Level level, Bounds bounds) noexcept { guard_.set_bounds(level, bounds); }
 

@@ -37,9 +37,9 @@ void Tuner::add_tensor(TensorKey key, TensorInfo info) {
   TERN_CHECK(info.peers.size() + 1 == info.shape.nodes);
   Tensor tensor;
   tensor.size_class = size_class(std::min(info.shape.bytes, info.shape.chunk_bytes));
-  tensor.policy = std::make_unique<TensorPolicy>(candidates_, info.shape, info.level,
-                                                 info.bounds.value_or(bounds_of(info.level)),
-                                                 settings_.policy, settings_.guard);
+  const Caution caution{info.level, info.bounds.value_or(bounds_of(info.level)), settings_.guard};
+  tensor.policy =
+      std::make_unique<TensorPolicy>(candidates_, info.shape, caution, settings_.policy);
   tensor.policy->exclude(info.unusable);
   for (const PeerKey& peer : info.peers) tensor.peers.push_back(&peers_[peer]);
   const auto known = remembered_.find(info.name);

@@ -50,7 +50,9 @@ TERN_FORMAT_STRUCT(OpFailBody, 192);
 
 struct VerifyBody {
   std::uint32_t rank;
-  std::uint32_t crc;  // CRC32C of the rank's output on this lane's chunks, in chunk order
+  // CRC32C of the rank's output on this lane's chunks: those of owner 0 in their order, then those
+  // of owner 1, and so on. All of an eager op's.
+  std::uint32_t crc;
 };
 TERN_FORMAT_STRUCT(VerifyBody, 8);
 

@@ -5,8 +5,6 @@
 #include <charconv>
 #include <memory>
 
-#include "codec/entropy/stages.h"
-
 namespace tern::codec::entropy {
 namespace {
 

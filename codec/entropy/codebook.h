@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "codec/entropy/huffman_tables.h"
 
 // Static Huffman codebooks: trained off line from recorded tensors, known to both ends. A block
 // names its book by hash.
@@ -30,5 +31,16 @@ Result<Codebook> parse_codebook(std::string_view text);
 Result<void> install_codebooks(std::vector<Codebook> books);
 
 bool has_codebook(std::string_view name) noexcept;
+
+// A codebook with the tables that coding by it needs.
+struct InstalledBook {
+  Codebook book;
+  std::uint64_t hash = 0;
+  EncodeTable encode;
+  DecodeTable decode;
+};
+// Null: there is no such book.
+const InstalledBook* find_codebook(std::string_view name) noexcept;
+const InstalledBook* find_codebook(std::uint64_t hash) noexcept;
 
 }  // namespace tern::codec::entropy

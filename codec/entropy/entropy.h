@@ -1,26 +1,14 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 
-#include "wire/block.h"
+#include "codec/entropy/params.h"
 
 // Codes to fewer bytes and back, without loss: the last stage. Works on any bytes.
 namespace tern::codec::entropy {
-
-using Kind = wire::EntropyId;
-
-struct Params {
-  Kind kind = Kind::none;
-  // huffman with a static codebook: its name, zero-padded; empty: the codebook is made anew for
-  // each block and travels in it.
-  std::array<char, 24> book{};
-
-  friend bool operator==(const Params&, const Params&) = default;
-};
 
 // Working memory, made once per thread: zstd's, lz4's and libdeflate's contexts, tables. Nothing is
 // allocated after it was made. All contexts are made at once; pages that no stage has written to
@@ -43,12 +31,6 @@ class Scratch {
 // is at most in.size() - 1 bytes long). An empty input gives 0.
 std::size_t encode(const Params& params, std::span<const std::byte> in, std::span<std::byte> out,
                    Scratch& scratch) noexcept;
-
-enum class Status : std::uint8_t {
-  ok,
-  corrupt,       // not this coder's output, or not of out.size() bytes
-  unknown_book,  // static codebook: this node has none with the hash that the block names
-};
 
 // Foreign bytes. Fills the whole of `out` or fails; what was written lies inside it.
 Status decode(Kind kind, std::span<const std::byte> in, std::span<std::byte> out,

@@ -65,29 +65,18 @@ struct BitWriter {
   }
 };
 
-std::uint8_t* encode_stream(const std::uint8_t* in, std::size_t count, const EncodeTable& table,
-                            std::uint8_t* out, std::uint8_t* out_end) noexcept {
+std::uint8_t* encode_stream(std::span<const std::uint8_t> in, const EncodeTable& table,
+                            std::span<std::uint8_t> out) noexcept {
   BitWriter writer;
+  std::uint8_t* to = out.data();
+  std::uint8_t* const end = to + out.size();
   std::size_t i = 0;
-  for (; i + 10 <= count && out_end - out >= 16; i += 10) {
-    out = writer.put_five(in + i, table, out);
-    out = writer.put_five(in + i + 5, table, out);
+  for (; i + 10 <= in.size() && end - to >= 16; i += 10) {
+    to = writer.put_five(in.data() + i, table, to);
+    to = writer.put_five(in.data() + i + 5, table, to);
   }
-  std::uint64_t pending = writer.bits == 0 ? 0 : writer.pending >> (64 - writer.bits);
-  std::uint64_t bits = writer.bits;
-  for (; i < count; ++i) {
-    const std::uint64_t entry = table[in[i]];
-    pending = pending << (entry & 63) | entry >> 6;
-    bits += entry & 63;
-    for (; bits >= 8; bits -= 8) {
-      if (out == out_end) return nullptr;
-      *out++ = static_cast<std::uint8_t>(pending >> (bits - 8));
-    }
-  }
-  if (bits == 0) return out;
-  if (out == out_end) return nullptr;
-  *out++ = static_cast<std::uint8_t>(pending << (8 - bits));
-  return out;
+  const std::uint64_t pending = writer.bits == 0 ? 0 : writer.pending >> (64 - writer.bits);
+  return encode_rest(in.subspan(i), table, {pending, writer.bits}, {to, end});
 }
 
 // Decoder ----------------------------------------------------------------------------------------

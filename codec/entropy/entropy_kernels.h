@@ -37,11 +37,10 @@ struct Presence {
 };
 
 struct EntropyKernels {
-  // Appends the codes of `count` symbols and pads with zero bits to a whole byte. Returns the end
-  // of what was written, or null: it would be past `out_end`.
-  std::uint8_t* (*encode_stream)(const std::uint8_t* in, std::size_t count,
-                                 const EncodeTable& table, std::uint8_t* out,
-                                 std::uint8_t* out_end) noexcept;
+  // Writes the codes of all symbols and pads with zero bits to a whole byte. Returns the end of
+  // what was written, or null: it would be past the end of `out`.
+  std::uint8_t* (*encode_stream)(std::span<const std::uint8_t> in, const EncodeTable& table,
+                                 std::span<std::uint8_t> out) noexcept;
   // Requires: all of in lies before `in_end`, up to where it may be read.
   bool (*decode_streams)(const Streams& streams, const std::uint8_t* in_end,
                          const DecodeTable& table) noexcept;
@@ -59,6 +58,17 @@ const EntropyKernels* entropy_highway(std::int64_t target) noexcept;
 
 // Of the target that is active now.
 const EntropyKernels& entropy_kernels() noexcept;
+
+// Bits that are not written yet: the last `count` ones of `bits`, fewer than eight.
+struct PendingBits {
+  std::uint64_t bits = 0;
+  std::uint64_t count = 0;
+};
+
+// One symbol after another behind the pending bits, then the zero bits that pad the last byte. For
+// the reference, and for the last few symbols of the others. Returns as encode_stream does.
+std::uint8_t* encode_rest(std::span<const std::uint8_t> in, const EncodeTable& table,
+                          PendingBits pending, std::span<std::uint8_t> out) noexcept;
 
 // One symbol after another from `bit` on, then the check that the stream ends as encoders end it.
 // For the reference, and for the last few symbols of the others. No requirement but the spans.

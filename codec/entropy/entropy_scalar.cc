@@ -7,23 +7,9 @@
 namespace tern::codec::entropy {
 namespace {
 
-std::uint8_t* encode_stream(const std::uint8_t* in, std::size_t count, const EncodeTable& table,
-                            std::uint8_t* out, std::uint8_t* out_end) noexcept {
-  std::uint32_t pending = 0;
-  unsigned bits = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint32_t entry = table[in[i]];
-    pending = pending << (entry & 63) | entry >> 6;
-    bits += entry & 63;
-    for (; bits >= 8; bits -= 8) {
-      if (out == out_end) return nullptr;
-      *out++ = static_cast<std::uint8_t>(pending >> (bits - 8));
-    }
-  }
-  if (bits == 0) return out;
-  if (out == out_end) return nullptr;
-  *out++ = static_cast<std::uint8_t>(pending << (8 - bits));
-  return out;
+std::uint8_t* encode_stream(std::span<const std::uint8_t> in, const EncodeTable& table,
+                            std::span<std::uint8_t> out) noexcept {
+  return encode_rest(in, table, {}, out);
 }
 
 bool decode_streams(const Streams& streams, const std::uint8_t*,
@@ -53,6 +39,26 @@ void equal_masks(const std::uint8_t* in, std::size_t words, std::uint8_t value,
 }
 
 }  // namespace
+
+std::uint8_t* encode_rest(std::span<const std::uint8_t> in, const EncodeTable& table,
+                          PendingBits pending, std::span<std::uint8_t> out) noexcept {
+  std::uint8_t* to = out.data();
+  std::uint8_t* const end = to + out.size();
+  auto [bits, count] = pending;
+  for (const std::uint8_t symbol : in) {
+    const std::uint64_t entry = table[symbol];
+    bits = bits << (entry & 63) | entry >> 6;
+    count += entry & 63;
+    for (; count >= 8; count -= 8) {
+      if (to == end) return nullptr;
+      *to++ = static_cast<std::uint8_t>(bits >> (count - 8));
+    }
+  }
+  if (count == 0) return to;
+  if (to == end) return nullptr;
+  *to++ = static_cast<std::uint8_t>(bits << (8 - count));
+  return to;
+}
 
 bool decode_rest(const Stream& stream, std::size_t bit, std::size_t done,
                  const DecodeTable& table) noexcept {

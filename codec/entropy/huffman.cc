@@ -38,8 +38,8 @@ std::size_t encode_streams(Bytes in, const EncodeTable& table, MutableBytes out)
   for (std::size_t k = 0; k < kStreams; ++k) {
     const std::size_t begin = segment_begin(in.size(), k);
     std::uint8_t* const stream = to;
-    to = kernels.encode_stream(in.data() + begin, segment_begin(in.size(), k + 1) - begin, table,
-                               stream, end);
+    to = kernels.encode_stream(in.subspan(begin, segment_begin(in.size(), k + 1) - begin), table,
+                               {stream, end});
     if (to == nullptr) return 0;
     if (k + 1 == kStreams) break;
     const auto bytes = static_cast<std::uint32_t>(to - stream);

@@ -6,8 +6,8 @@
 #include <span>
 
 #include "codec/entropy/codebook.h"
-#include "codec/entropy/entropy.h"
 #include "codec/entropy/huffman_tables.h"
+#include "codec/entropy/params.h"
 
 // The stages behind encode() and decode(). Private to codec/entropy. Every function keeps the
 // promises of entropy.h; none is called with an empty input or output.
@@ -24,17 +24,6 @@ struct HuffmanScratch {
 
 std::size_t huffman_encode(Bytes in, MutableBytes out, HuffmanScratch& scratch) noexcept;
 Status huffman_decode(Bytes in, MutableBytes out, HuffmanScratch& scratch) noexcept;
-
-// A codebook with the tables that coding by it needs.
-struct InstalledBook {
-  Codebook book;
-  std::uint64_t hash = 0;
-  EncodeTable encode;
-  DecodeTable decode;
-};
-// Null: there is no such book.
-const InstalledBook* find_codebook(std::string_view name) noexcept;
-const InstalledBook* find_codebook(std::uint64_t hash) noexcept;
 
 std::size_t huffman_static_encode(const InstalledBook& book, Bytes in, MutableBytes out) noexcept;
 Status huffman_static_decode(Bytes in, MutableBytes out) noexcept;

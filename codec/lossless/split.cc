@@ -37,25 +37,25 @@ bool shape_of(DType dtype, std::size_t bytes, Shape& shape) noexcept {
 std::size_t work_bytes(std::size_t bytes) noexcept { return bytes + bytes / 2; }
 
 std::size_t split_encode(DType dtype, std::span<const std::byte> in, std::span<std::byte> out,
-                         std::span<std::byte> work, entropy::Scratch& scratch) noexcept {
+                         const Work& work) noexcept {
   Shape shape{};
   if (!shape_of(dtype, in.size(), shape)) return 0;
-  if (work.size() < shape.count || out.size() <= shape.low_bytes) return 0;
+  if (work.bytes.size() < shape.count || out.size() <= shape.low_bytes) return 0;
   const LosslessKernels& kernels = target::choose(lossless_highway, kScalarLossless);
   (dtype == DType::f32 ? kernels.split32 : kernels.split16)(raw(in), shape.count, raw(out),
-                                                            raw(work));
-  const std::size_t coded =
-      entropy::encode(kCoder, work.first(shape.count), out.subspan(shape.low_bytes), scratch);
+                                                            raw(work.bytes));
+  const std::size_t coded = entropy::encode(kCoder, work.bytes.first(shape.count),
+                                            out.subspan(shape.low_bytes), work.entropy);
   return coded == 0 ? 0 : shape.low_bytes + coded;
 }
 
 bool split_decode(DType dtype, std::span<const std::byte> in, std::span<std::byte> out,
-                  std::span<std::byte> work, entropy::Scratch& scratch) noexcept {
+                  const Work& work) noexcept {
   Shape shape{};
   if (!shape_of(dtype, out.size(), shape)) return false;
-  if (work.size() < shape.count || in.size() <= shape.low_bytes) return false;
-  const std::span<std::byte> high = work.first(shape.count);
-  if (entropy::decode(kCoder.kind, in.subspan(shape.low_bytes), high, scratch) !=
+  if (work.bytes.size() < shape.count || in.size() <= shape.low_bytes) return false;
+  const std::span<std::byte> high = work.bytes.first(shape.count);
+  if (entropy::decode(kCoder.kind, in.subspan(shape.low_bytes), high, work.entropy) !=
       entropy::Status::ok) {
     return false;
   }

@@ -35,6 +35,12 @@ bool are_elements(DType dtype, std::size_t bytes) noexcept {
   return supports(dtype) && bytes % (dtype == DType::f32 ? 4 : 2) == 0;
 }
 
+// Whether an array of so many bytes is one of the stream's.
+bool fits(const Stream& stream, std::size_t bytes, const Work& work) noexcept {
+  return are_elements(stream.dtype, bytes) && stream.last.size() == bytes &&
+         work.bytes.size() >= work_bytes(bytes);
+}
+
 // Adds the differences of a block whose gaps are known to lie in the array.
 template <typename Word>
 void apply(std::span<const std::byte> differences, std::span<const std::byte> gaps,
@@ -137,43 +143,39 @@ bool sparse_decode(std::span<const std::byte> in, std::span<std::byte> last) noe
 
 }  // namespace
 
-std::size_t xor_encode(DType dtype, std::span<const std::byte> in, std::span<std::byte> last,
-                       std::span<std::byte> out, std::span<std::byte> work,
-                       entropy::Scratch& scratch) noexcept {
+std::size_t xor_encode(const Stream& stream, std::span<const std::byte> in,
+                       std::span<std::byte> out, const Work& work) noexcept {
+  const auto& [dtype, last] = stream;
+  if (!fits(stream, in.size(), work)) return 0;
   const std::size_t bytes = in.size();
-  if (!are_elements(dtype, bytes) || last.size() != bytes || work.size() < work_bytes(bytes)) {
-    return 0;
-  }
   const std::size_t sparse = dtype == DType::f32
-                                 ? sparse_encode<std::uint32_t>(in, last, out, work)
-                                 : sparse_encode<std::uint16_t>(in, last, out, work);
+                                 ? sparse_encode<std::uint32_t>(in, last, out, work.bytes)
+                                 : sparse_encode<std::uint16_t>(in, last, out, work.bytes);
   if (sparse != 0 || out.empty()) return sparse;
-  const std::span<std::byte> differences = work.first(bytes);
+  const std::span<std::byte> differences = work.bytes.first(bytes);
   active_kernels().exclusive_or(raw(in), raw(last), bytes, raw(differences));
   const std::size_t dense =
-      split_encode(dtype, differences, out.subspan(1), work.subspan(bytes), scratch);
+      split_encode(dtype, differences, out.subspan(1), {work.bytes.subspan(bytes), work.entropy});
   if (dense == 0) return 0;
   out[0] = kDense;
   active_kernels().exclusive_or(raw(differences), raw(last), bytes, raw(last));
   return 1 + dense;
 }
 
-bool xor_decode(DType dtype, std::span<const std::byte> in, std::span<std::byte> last,
-                std::span<std::byte> out, std::span<std::byte> work,
-                entropy::Scratch& scratch) noexcept {
+bool xor_decode(const Stream& stream, std::span<const std::byte> in, std::span<std::byte> out,
+                const Work& work) noexcept {
+  const auto& [dtype, last] = stream;
+  if (!fits(stream, out.size(), work) || in.empty()) return false;
   const std::size_t bytes = out.size();
-  if (!are_elements(dtype, bytes) || last.size() != bytes || work.size() < work_bytes(bytes)) {
-    return false;
-  }
-  if (in.empty()) return false;
   if (in[0] == kSparse) {
     const bool good = dtype == DType::f32 ? sparse_decode<std::uint32_t>(in, last)
                                           : sparse_decode<std::uint16_t>(in, last);
     if (!good) return false;
   } else {
-    const std::span<std::byte> differences = work.first(bytes);
+    const std::span<std::byte> differences = work.bytes.first(bytes);
+    const Work rest{work.bytes.subspan(bytes), work.entropy};
     if (in[0] != kDense) return false;
-    if (!split_decode(dtype, in.subspan(1), differences, work.subspan(bytes), scratch)) {
+    if (!split_decode(dtype, in.subspan(1), differences, rest)) {
       return false;
     }
     active_kernels().exclusive_or(raw(differences), raw(last), bytes, raw(last));

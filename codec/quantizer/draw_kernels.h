@@ -21,15 +21,19 @@ struct Draw {
   std::uint32_t levels;
 };
 
+struct Grid {
+  std::uint32_t levels;
+  float unit;  // of one level
+};
+
 struct DrawKernels {
   std::uint32_t (*largest)(const float* values, std::size_t count) noexcept;  // magnitude's bits
   void (*squares)(const float* values, std::size_t count, double* lanes) noexcept;
   void (*draw)(const Draw& request, std::uint8_t* codes) noexcept;
-  // Adds value times signed level to the lanes and returns the sum of the squared levels.
-  // Requires: count <= 2^16.
-  std::uint32_t (*dot)(const float* values, const std::uint8_t* codes, std::size_t count,
-                       std::uint32_t levels, double* lanes) noexcept;
-  void (*expand)(const std::uint8_t* codes, std::size_t count, std::uint32_t levels, float unit,
+  // Adds value times signed level to the lanes and returns the sum of the squared levels, for the
+  // codes that were drawn. Requires: count <= 2^16.
+  std::uint32_t (*dot)(const Draw& request, const std::uint8_t* codes, double* lanes) noexcept;
+  void (*expand)(const std::uint8_t* codes, std::size_t count, const Grid& grid,
                  float* out) noexcept;
   std::uint8_t (*largest_code)(const std::uint8_t* codes, std::size_t count) noexcept;
   // `count` bytes of two codes each, the first in the low bits.

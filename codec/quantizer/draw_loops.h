@@ -62,10 +62,11 @@ TERN_LOOP void draw(const Draw& request, std::uint8_t* __restrict codes) noexcep
   }
 }
 
-TERN_LOOP std::uint32_t dot(const float* __restrict values, const std::uint8_t* __restrict codes,
-                            std::size_t count, std::uint32_t levels,
+TERN_LOOP std::uint32_t dot(const Draw& request, const std::uint8_t* __restrict codes,
                             double* __restrict lanes) noexcept {
-  const auto zero = static_cast<std::int32_t>(levels);
+  const float* __restrict values = request.values;
+  const std::size_t count = request.count;
+  const auto zero = static_cast<std::int32_t>(request.levels);
   std::size_t i = 0;
   double sums[kSumLanes];
   for (std::size_t lane = 0; lane < kSumLanes; ++lane) sums[lane] = lanes[lane];
@@ -84,9 +85,10 @@ TERN_LOOP std::uint32_t dot(const float* __restrict values, const std::uint8_t* 
   return static_cast<std::uint32_t>(energy);
 }
 
-TERN_LOOP void expand(const std::uint8_t* __restrict codes, std::size_t count, std::uint32_t levels,
-                      float unit, float* __restrict out) noexcept {
-  const auto zero = static_cast<std::int32_t>(levels);
+TERN_LOOP void expand(const std::uint8_t* __restrict codes, std::size_t count, const Grid& grid,
+                      float* __restrict out) noexcept {
+  const auto zero = static_cast<std::int32_t>(grid.levels);
+  const float unit = grid.unit;
   for (std::size_t i = 0; i < count; ++i) {
     out[i] = static_cast<float>(codes[i] - zero) * unit;
   }
@@ -161,13 +163,12 @@ TERN_LOOP void unpack_tile(const std::uint8_t* __restrict bytes,
     loops::squares(values, count, lanes);                                                         \
   }                                                                                               \
   void draw(const Draw& request, std::uint8_t* codes) noexcept { loops::draw(request, codes); }   \
-  std::uint32_t dot(const float* values, const std::uint8_t* codes, std::size_t count,            \
-                    std::uint32_t levels, double* lanes) noexcept {                               \
-    return loops::dot(values, codes, count, levels, lanes);                                       \
+  std::uint32_t dot(const Draw& request, const std::uint8_t* codes, double* lanes) noexcept {     \
+    return loops::dot(request, codes, lanes);                                                     \
   }                                                                                               \
-  void expand(const std::uint8_t* codes, std::size_t count, std::uint32_t levels, float unit,     \
+  void expand(const std::uint8_t* codes, std::size_t count, const Grid& grid,                     \
               float* out) noexcept {                                                              \
-    loops::expand(codes, count, levels, unit, out);                                               \
+    loops::expand(codes, count, grid, out);                                                       \
   }                                                                                               \
   std::uint8_t largest_code(const std::uint8_t* codes, std::size_t count) noexcept {              \
     return loops::largest_code(codes, count);                                                     \

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "codec/quantizer/quantizer.h"
+#include "codec/quantizer/params.h"
 
 // One row per quantizer. Private to codec/quantizer/.
 namespace tern::codec::quantizer {

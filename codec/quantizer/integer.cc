@@ -44,7 +44,7 @@ bool write(const Params& params, const Input& input, std::byte* side, std::byte*
   if (!is_sound(params)) return false;
   const IntegerLayout layout{params.bits, params.block == 0 ? input.values.size() : params.block};
   const IntegerDraws draws{draws_at(params, input), input.key, input.position};
-  kernels().quantize(layout, draws, input.values, side, body);
+  kernels().quantize(layout, draws, input.values, {side, body});
   return true;
 }
 

@@ -78,8 +78,9 @@ inline constexpr std::size_t kShortBlock = 512;
 
 template <unsigned bits, bool stochastic>
 void quantize_bits(const IntegerLayout& layout, const IntegerDraws& draws,
-                   std::span<const float> values, std::byte* side, std::byte* body) noexcept {
-  std::uint8_t* out = as_u8(body);
+                   std::span<const float> values, const IntegerRoom& room) noexcept {
+  std::byte* side = room.side;
+  std::uint8_t* out = as_u8(room.body);
   const std::size_t block = layout.block;
   const std::size_t ahead = block <= kShortBlock ? kGridsAhead : 1;
   for (std::size_t begin = 0; begin < values.size();) {
@@ -142,21 +143,21 @@ bool dequantize_bits(const IntegerLayout& layout, const std::byte* side, const s
 
 template <unsigned bits>
 void quantize_rounding(const IntegerLayout& layout, const IntegerDraws& draws,
-                       std::span<const float> values, std::byte* side, std::byte* body) noexcept {
+                       std::span<const float> values, const IntegerRoom& room) noexcept {
   if (draws.stochastic) {
-    quantize_bits<bits, true>(layout, draws, values, side, body);
+    quantize_bits<bits, true>(layout, draws, values, room);
   } else {
-    quantize_bits<bits, false>(layout, draws, values, side, body);
+    quantize_bits<bits, false>(layout, draws, values, room);
   }
 }
 
 // One function per width, so that all shifts and masks are constants.
 void quantize(const IntegerLayout& layout, const IntegerDraws& draws, std::span<const float> values,
-              std::byte* side, std::byte* body) noexcept {
+              const IntegerRoom& room) noexcept {
   constexpr decltype(&quantize_rounding<2>) kWidths[] = {
       quantize_rounding<2>, quantize_rounding<3>, quantize_rounding<4>, quantize_rounding<5>,
       quantize_rounding<6>, quantize_rounding<7>, quantize_rounding<8>};
-  kWidths[layout.bits - 2](layout, draws, values, side, body);
+  kWidths[layout.bits - 2](layout, draws, values, room);
 }
 
 bool dequantize(const IntegerLayout& layout, const std::byte* side, const std::byte* body,

@@ -18,9 +18,15 @@ struct IntegerDraws {
   std::uint32_t position = 0;
 };
 
+// Where the steps and the codes are written.
+struct IntegerRoom {
+  std::byte* side;
+  std::byte* body;
+};
+
 struct IntegerKernels {
   void (*quantize)(const IntegerLayout& layout, const IntegerDraws& draws,
-                   std::span<const float> values, std::byte* side, std::byte* body) noexcept;
+                   std::span<const float> values, const IntegerRoom& out) noexcept;
   // False: a scale or a code that quantize() does not write.
   bool (*dequantize)(const IntegerLayout& layout, const std::byte* side, const std::byte* body,
                      std::span<float> out) noexcept;

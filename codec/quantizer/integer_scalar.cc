@@ -10,8 +10,9 @@ namespace {
 
 template <unsigned bits>
 void quantize_bits(const IntegerLayout& layout, const IntegerDraws& draws,
-                   std::span<const float> values, std::byte* side, std::byte* body) noexcept {
-  std::uint8_t* const codes = as_u8(body);
+                   std::span<const float> values, const IntegerRoom& room) noexcept {
+  std::byte* side = room.side;
+  std::uint8_t* const codes = as_u8(room.body);
   std::fill_n(codes, packed_bytes(values.size(), bits), std::uint8_t{0});
   for (std::size_t begin = 0; begin < values.size(); begin += layout.block) {
     const std::size_t end = begin + std::min(layout.block, values.size() - begin);
@@ -32,11 +33,11 @@ void quantize_bits(const IntegerLayout& layout, const IntegerDraws& draws,
 }
 
 void quantize(const IntegerLayout& layout, const IntegerDraws& draws, std::span<const float> values,
-              std::byte* side, std::byte* body) noexcept {
+              const IntegerRoom& room) noexcept {
   constexpr decltype(&quantize_bits<2>) kWidths[] = {
       quantize_bits<2>, quantize_bits<3>, quantize_bits<4>, quantize_bits<5>,
       quantize_bits<6>, quantize_bits<7>, quantize_bits<8>};
-  kWidths[layout.bits - 2](layout, draws, values, side, body);
+  kWidths[layout.bits - 2](layout, draws, values, room);
 }
 
 bool dequantize(const IntegerLayout& layout, const std::byte* side, const std::byte* body,

@@ -70,7 +70,7 @@ bool write(const Params& params, const Input& input, std::byte* side, std::byte*
   std::uint8_t codes[kStride];
   for (std::size_t i = 0; i < elements; i += kStride) {
     const std::size_t count = std::min(kStride, elements - i);
-    kernels.assign(input.values.data() + i, count, middles, levels.size() - 1, codes);
+    kernels.assign(input.values.subspan(i, count), {middles, levels.size() - 1}, codes);
     kernels.pack(codes, count, bits, reinterpret_cast<std::uint8_t*>(body) + packed_bytes(i, bits));
   }
   return true;
@@ -92,7 +92,7 @@ bool read(const Params& params, const std::byte* side, const std::byte* body,
   for (std::size_t i = 0; i < out.size(); i += kStride) {
     const std::size_t count = std::min(kStride, out.size() - i);
     kernels.unpack(bytes + packed_bytes(i, bits), count, bits, codes);
-    kernels.look_up(codes, count, levels.data(), levels.size(), out.data() + i);
+    kernels.look_up({codes, count}, levels, out.data() + i);
   }
   return true;
 }

@@ -58,8 +58,10 @@ HWY_INLINE std::size_t search_middles(const float* __restrict values, std::size_
 }
 
 HWY_INLINE std::size_t count_middles(const float* __restrict values, std::size_t count,
-                                     const float* __restrict middles, std::size_t middle_count,
+                                     std::span<const float> all_middles,
                                      std::uint8_t* __restrict codes) noexcept {
+  const float* __restrict middles = all_middles.data();
+  const std::size_t middle_count = all_middles.size();
   const hn::Rebind<std::uint8_t, IntTag> narrow;
   std::size_t i = 0;
   for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
@@ -90,27 +92,29 @@ HWY_INLINE std::size_t count_middles(const float* __restrict values, std::size_t
   return i;
 }
 
-void assign(const float* __restrict values, std::size_t count, const float* __restrict middles,
-            std::size_t middle_count, std::uint8_t* __restrict codes) noexcept {
+void assign(std::span<const float> values, std::span<const float> middles,
+            std::uint8_t* __restrict codes) noexcept {
   std::size_t done = 0;
-  if (middle_count == 15 && kLanes >= 16) {
-    done = search_middles<4>(values, count, middles, codes);
-  } else if (middle_count == 7 && kLanes >= 8) {
-    done = search_middles<3>(values, count, middles, codes);
+  if (middles.size() == 15 && kLanes >= 16) {
+    done = search_middles<4>(values.data(), values.size(), middles.data(), codes);
+  } else if (middles.size() == 7 && kLanes >= 8) {
+    done = search_middles<3>(values.data(), values.size(), middles.data(), codes);
   } else {
-    done = count_middles(values, count, middles, middle_count, codes);
+    done = count_middles(values.data(), values.size(), middles, codes);
   }
-  kLloydScalar.assign(values + done, count - done, middles, middle_count, codes + done);
+  kLloydScalar.assign(values.subspan(done), middles, codes + done);
 }
 
-void look_up(const std::uint8_t* __restrict codes, std::size_t count,
-             const float* __restrict levels, std::size_t level_count,
+void look_up(std::span<const std::uint8_t> all_codes, std::span<const float> all_levels,
              float* __restrict out) noexcept {
+  const std::uint8_t* __restrict codes = all_codes.data();
+  const float* __restrict levels = all_levels.data();
+  const std::size_t count = all_codes.size();
   std::size_t i = 0;
-  if (level_count <= kLanes) {
+  if (all_levels.size() <= kLanes) {
     const hn::Rebind<std::uint8_t, IntTag> narrow;
     HWY_ALIGN float padded[kLanes] = {};
-    for (std::size_t j = 0; j < level_count; ++j) padded[j] = levels[j];
+    for (std::size_t j = 0; j < all_levels.size(); ++j) padded[j] = levels[j];
     const auto table = hn::Load(kFloats, padded);
     for (; i + kLanes <= count; i += kLanes) {
       const auto at = hn::PromoteTo(kInts, hn::LoadU(narrow, codes + i));

@@ -5,18 +5,18 @@
 namespace tern::codec::quantizer {
 namespace {
 
-void assign(const float* values, std::size_t count, const float* middles, std::size_t middle_count,
+void assign(std::span<const float> values, std::span<const float> middles,
             std::uint8_t* codes) noexcept {
-  for (std::size_t i = 0; i < count; ++i) {
+  for (const float value : values) {
     unsigned below = 0;
-    for (std::size_t j = 0; j < middle_count; ++j) below += values[i] > middles[j] ? 1u : 0u;
-    codes[i] = static_cast<std::uint8_t>(below);
+    for (const float middle : middles) below += value > middle ? 1u : 0u;
+    *codes++ = static_cast<std::uint8_t>(below);
   }
 }
 
-void look_up(const std::uint8_t* codes, std::size_t count, const float* levels, std::size_t,
+void look_up(std::span<const std::uint8_t> codes, std::span<const float> levels,
              float* out) noexcept {
-  for (std::size_t i = 0; i < count; ++i) out[i] = levels[codes[i]];
+  for (const std::uint8_t code : codes) *out++ = levels[code];
 }
 
 }  // namespace

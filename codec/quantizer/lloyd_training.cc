@@ -102,7 +102,7 @@ double improve(const Sample& sample, std::span<float> levels) noexcept {
     std::size_t count = 0;
     for (; count < kBatch && i < sample.count; i += sample.stride)
       values[count++] = sample.values[i];
-    lloyd_kernels().assign(values, count, middles, levels.size() - 1, codes);
+    lloyd_kernels().assign({values, count}, {middles, levels.size() - 1}, codes);
     for (std::size_t j = 0; j < count; ++j) {
       Cell& cell = cells[codes[j]];
       const auto value = static_cast<double>(values[j]);

@@ -13,12 +13,6 @@
 namespace tern::codec::quantizer {
 namespace {
 
-struct Means {
-  float below = 0.0f;
-  float above = 0.0f;
-};
-static_assert(sizeof(Means) == 8);
-
 // The bits of each block begin at a byte.
 std::size_t bit_bytes(std::size_t elements, std::size_t block) noexcept {
   if (elements == 0) return 0;
@@ -74,7 +68,7 @@ bool read(const Params& params, const std::byte* side, const std::byte* body,
       return false;
     }
     if (count % 8 != 0 && bits[count / 8] >> (count % 8) != 0) return false;
-    kernels.decode(bits, count, means.below, means.above, out.data() + begin);
+    kernels.decode(bits, count, means, out.data() + begin);
     side += sizeof(means);
     bits += (count + 7) / 8;
   }

@@ -64,10 +64,9 @@ void encode(const float* values, std::size_t count, std::uint8_t* bits, SideSums
   kOnebitScalar.encode(values + i, count - i, bits + i / 8, sums);
 }
 
-void decode(const std::uint8_t* bits, std::size_t count, float below, float above,
-            float* out) noexcept {
-  const auto low = hn::Set(kFloats, below);
-  const auto high = hn::Set(kFloats, above);
+void decode(const std::uint8_t* bits, std::size_t count, const Means& means, float* out) noexcept {
+  const auto low = hn::Set(kFloats, means.below);
+  const auto high = hn::Set(kFloats, means.above);
   std::size_t i = 0;
   for (; i + 8 <= count; i += 8) {
     for (std::size_t j = 0; j < 8; j += kFloatLanes) {
@@ -75,7 +74,7 @@ void decode(const std::uint8_t* bits, std::size_t count, float below, float abov
       hn::StoreU(hn::IfThenElse(hn::LoadMaskBits(kFloats, mask), high, low), kFloats, out + i + j);
     }
   }
-  kOnebitScalar.decode(bits + i / 8, count - i, below, above, out + i);
+  kOnebitScalar.decode(bits + i / 8, count - i, means, out + i);
 }
 
 const OnebitKernels kKernels = {encode, decode};

@@ -16,11 +16,18 @@ struct SideSums {
   std::size_t above_count = 0;
 };
 
+// What the two sides of a block are decoded to, as it travels.
+struct Means {
+  float below;
+  float above;
+};
+static_assert(sizeof(Means) == 8);
+
 struct OnebitKernels {
   // Bit i of `bits` says values[i] >= 0; unused bits of the last byte are zero.
   void (*encode)(const float* values, std::size_t count, std::uint8_t* bits,
                  SideSums& sums) noexcept;
-  void (*decode)(const std::uint8_t* bits, std::size_t count, float below, float above,
+  void (*decode)(const std::uint8_t* bits, std::size_t count, const Means& means,
                  float* out) noexcept;
 };
 

@@ -17,10 +17,10 @@ void encode(const float* values, std::size_t count, std::uint8_t* bits, SideSums
   }
 }
 
-void decode(const std::uint8_t* bits, std::size_t count, float below, float above,
-            float* out) noexcept {
-  for (std::size_t i = 0; i < count; ++i)
-    out[i] = (bits[i / 8] >> (i % 8) & 1) != 0 ? above : below;
+void decode(const std::uint8_t* bits, std::size_t count, const Means& means, float* out) noexcept {
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = (bits[i / 8] >> (i % 8) & 1) != 0 ? means.above : means.below;
+  }
 }
 
 }  // namespace

@@ -118,8 +118,10 @@ void unpack_rest(const std::uint8_t* bytes, std::size_t count, std::uint8_t* cod
   }
 }
 
-void pack(const DrawKernels& kernels, Form form, const std::uint8_t* codes, std::size_t count,
+void pack(const DrawKernels& kernels, Form form, std::span<const std::uint8_t> all,
           std::uint8_t* out) noexcept {
+  const std::uint8_t* codes = all.data();
+  std::size_t count = all.size();
   if (form == Form::bytes) {
     std::memcpy(out, codes, count);
   } else if (form == Form::pairs) {
@@ -135,7 +137,9 @@ void pack(const DrawKernels& kernels, Form form, const std::uint8_t* codes, std:
 
 // False: a code that does not exist.
 bool unpack(const DrawKernels& kernels, std::uint32_t levels, const std::uint8_t* bytes,
-            std::size_t count, std::uint8_t* codes) noexcept {
+            std::span<std::uint8_t> all) noexcept {
+  std::uint8_t* codes = all.data();
+  std::size_t count = all.size();
   const Form form = form_of(levels);
   if (form == Form::columns) {
     if (kernels.largest_code(bytes, body_bytes(form, count)) > kLargestColumn) return false;
@@ -158,7 +162,7 @@ bool unpack(const DrawKernels& kernels, std::uint32_t levels, const std::uint8_t
 class LeastSquares {
  public:
   void add(const DrawKernels& kernels, const Draw& request, const std::uint8_t* codes) noexcept {
-    energy_ += kernels.dot(request.values, codes, request.count, request.levels, lanes_);
+    energy_ += kernels.dot(request, codes, lanes_);
   }
   float take(std::uint32_t levels) noexcept {
     const double sum = sum_of(lanes_);
@@ -211,7 +215,7 @@ bool write(const Params& params, const Input& input, std::byte* side, std::byte*
         store_norm(side, number, fitted);
       }
     }
-    pack(kernels, form, codes, end - begin,
+    pack(kernels, form, {codes, end - begin},
          reinterpret_cast<std::uint8_t*>(body) + body_bytes(form, begin));
   }
   return true;
@@ -227,12 +231,12 @@ bool read(const Params& params, const std::byte* side, const std::byte* body,
     const std::size_t end = std::min(begin + kStride, out.size());
     const auto* const bytes =
         reinterpret_cast<const std::uint8_t*>(body) + body_bytes(form_of(levels), begin);
-    if (!unpack(kernels, levels, bytes, end - begin, codes)) return false;
+    if (!unpack(kernels, levels, bytes, {codes, end - begin})) return false;
     for (std::size_t i = begin; i < end;) {
       const float norm = load_norm(side, i / block);
       if (!usable(norm, levels)) return false;
       const std::size_t count = std::min((i / block + 1) * block, end) - i;
-      kernels.expand(codes + (i - begin), count, levels, norm / static_cast<float>(levels),
+      kernels.expand(codes + (i - begin), count, {levels, norm / static_cast<float>(levels)},
                      out.data() + i);
       i += count;
     }

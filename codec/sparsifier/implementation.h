@@ -1,26 +1,16 @@
 #pragma once
 
-#include "codec/sparsifier/sparsifier.h"
+#include "codec/sparsifier/params.h"
 
 // One row per sparsifier. Private to codec/sparsifier/.
 namespace tern::codec::sparsifier {
-
-struct Request {
-  const Params& params;
-  std::span<const float> values;
-  std::uint64_t key;
-  bool unbiased;
-  std::byte* section;
-  float* kept;
-  std::uint32_t* positions;
-};
 
 struct Implementation {
   std::size_t (*section_bound)(const Params& params, std::size_t elements) noexcept;
   std::size_t (*kept_bound)(const Params& params, std::size_t elements) noexcept;
   Selection (*select)(const Request& request) noexcept;
-  bool (*read_section)(Kind kind, std::span<const std::byte> payload, std::size_t elements,
-                       std::uint32_t* positions, Selection& selection) noexcept;
+  bool (*read_section)(const SectionView& view, std::uint32_t* positions,
+                       Selection& selection) noexcept;
   double (*omega)(const Params& params, std::size_t elements) noexcept;
 };
 

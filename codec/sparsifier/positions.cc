@@ -12,6 +12,8 @@ constexpr std::uint8_t kBitmap = 0;
 constexpr std::uint8_t kEliasFano = 1;
 
 struct EliasFano {
+  std::size_t count = 0;
+  std::size_t elements = 0;
   std::uint32_t low_bits = 0;  // of each position
   std::size_t low_bytes = 0;
   std::size_t high_bits = 0;  // of all positions
@@ -21,6 +23,8 @@ struct EliasFano {
 // Requires: 0 < count <= elements.
 EliasFano elias_fano(std::size_t count, std::size_t elements) noexcept {
   EliasFano form;
+  form.count = count;
+  form.elements = elements;
   form.low_bits = static_cast<std::uint32_t>(std::bit_width(elements / count)) - 1;
   form.low_bytes = (count * form.low_bits + 7) / 8;
   form.high_bits = count + ((elements - 1) >> form.low_bits);
@@ -79,25 +83,26 @@ bool read_bitmap(const std::byte* bytes, std::size_t count, std::size_t elements
   return fits && made == count;
 }
 
-bool read_elias_fano(const std::byte* bytes, const EliasFano& form, std::size_t count,
-                     std::size_t elements, std::uint32_t* positions) noexcept {
+bool read_elias_fano(const std::byte* bytes, const EliasFano& form,
+                     std::uint32_t* positions) noexcept {
   const std::uint64_t mask = (std::uint64_t{1} << form.low_bits) - 1;
   std::size_t made = 0;
   std::size_t low_bit = 0;
   std::size_t next = 0;  // the least that the next position may be
   const auto found = [&](std::size_t bit) noexcept {
-    if (made == count) return false;
+    if (made == form.count) return false;
     // A position has 20 bits at most, so that eight bytes from its first byte hold all of them.
     const std::size_t byte = low_bit / 8;
     const std::uint64_t low = load_word(bytes + byte, form.low_bytes - byte) >> (low_bit % 8);
     const std::size_t position = ((bit - made) << form.low_bits) | (low & mask);
-    if (position < next || position >= elements) return false;
+    if (position < next || position >= form.elements) return false;
     positions[made++] = static_cast<std::uint32_t>(position);
     next = position + 1;
     low_bit += form.low_bits;
     return true;
   };
-  return for_each_bit(bytes + form.low_bytes, form.bytes - form.low_bytes, found) && made == count;
+  return for_each_bit(bytes + form.low_bytes, form.bytes - form.low_bytes, found) &&
+         made == form.count;
 }
 
 }  // namespace
@@ -154,7 +159,7 @@ bool read_positions(std::span<const std::byte> payload, std::size_t elements,
   if (payload.size() < read.bytes) return false;
   const std::byte* const body = payload.data() + kHeaderBytes;
   return bitmap ? read_bitmap(body, count, elements, positions)
-                : read_elias_fano(body, form, count, elements, positions);
+                : read_elias_fano(body, form, positions);
 }
 
 }  // namespace tern::codec::sparsifier

@@ -50,18 +50,15 @@ std::size_t kept_bound(const Params& params, std::size_t elements) noexcept {
   return implementation(params.kind).kept_bound(params, elements);
 }
 
-Selection select(const Params& params, std::span<const float> values, std::uint64_t key,
-                 bool unbiased, std::byte* section, float* kept,
-                 std::uint32_t* positions) noexcept {
-  return implementation(params.kind)
-      .select({params, values, key, unbiased, section, kept, positions});
+Selection select(const Request& request) noexcept {
+  return implementation(request.params.kind).select(request);
 }
 
-bool read_section(Kind kind, std::span<const std::byte> payload, std::size_t elements,
-                  std::uint32_t* positions, Selection& selection) noexcept {
-  const Implementation* const found = find(kind);
-  return found != nullptr && elements <= wire::kMaxBlockElements &&
-         found->read_section(kind, payload, elements, positions, selection);
+bool read_section(const SectionView& view, std::uint32_t* positions,
+                  Selection& selection) noexcept {
+  const Implementation* const found = find(view.kind);
+  return found != nullptr && view.elements <= wire::kMaxBlockElements &&
+         found->read_section(view, positions, selection);
 }
 
 double omega(const Params& params, std::size_t elements) noexcept {

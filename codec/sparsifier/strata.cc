@@ -98,8 +98,8 @@ Selection select_drawn(const Request& request) noexcept {
   return {kept, kSectionBytes};
 }
 
-bool read_drawn(Kind kind, std::span<const std::byte> payload, std::size_t elements,
-                std::uint32_t* positions, Selection& selection) noexcept {
+bool read_drawn(const SectionView& view, std::uint32_t* positions, Selection& selection) noexcept {
+  const auto& [kind, payload, elements] = view;
   if (payload.size() < kSectionBytes) return false;
   Section section;
   std::memcpy(&section, payload.data(), kSectionBytes);

@@ -35,28 +35,29 @@ std::size_t section_limit(const Params& params, std::size_t elements) noexcept {
   return position_bytes_bound(kept_limit(params, elements), elements);
 }
 
+struct Threshold {
+  std::uint32_t key;
+  std::size_t reached;  // how many values reach it
+};
+
 // The largest key that at least `wanted` values reach, down to `last_bit`; 0 if fewer values than
-// that are there. `found` is how many reach it.
-std::uint32_t bisect(const TopkKernels& kernels, std::span<const float> values, std::size_t wanted,
-                     int last_bit, std::size_t& found) noexcept {
-  std::uint32_t key = 0;
-  found = values.size();
-  for (int bit = 30; bit >= last_bit && found != wanted; --bit) {
-    const std::uint32_t candidate = key | 1u << bit;
+// that are there.
+Threshold bisect(const TopkKernels& kernels, std::span<const float> values, std::size_t wanted,
+                 int last_bit = 0) noexcept {
+  Threshold found{0, values.size()};
+  for (int bit = 30; bit >= last_bit && found.reached != wanted; --bit) {
+    const std::uint32_t candidate = found.key | 1u << bit;
     const std::size_t reached = kernels.count(values.data(), values.size(), candidate);
-    if (reached < wanted) continue;
-    key = candidate;
-    found = reached;
+    if (reached >= wanted) found = {candidate, reached};
   }
-  return key;
+  return found;
 }
 
 std::uint32_t sampled_threshold(const TopkKernels& kernels, std::span<const float> values,
                                 std::size_t wanted) noexcept {
   // A relative step of 2^-13 is finer than any sample is exact.
   constexpr int kLastBit = 10;
-  std::size_t found = 0;
-  if (values.size() <= kMostSampled) return bisect(kernels, values, wanted, kLastBit, found);
+  if (values.size() <= kMostSampled) return bisect(kernels, values, wanted, kLastBit).key;
   const std::size_t lines = values.size() / kLine;
   const std::size_t sampled =
       std::clamp(std::max(values.size() / 100, kSampledBeyond * values.size() / wanted),
@@ -68,8 +69,7 @@ std::uint32_t sampled_threshold(const TopkKernels& kernels, std::span<const floa
                 kLine * sizeof(float));
   }
   const std::size_t share = (wanted * sampled * kLine + values.size() / 2) / values.size();
-  return bisect(kernels, {sample, sampled * kLine}, std::max<std::size_t>(share, 1), kLastBit,
-                found);
+  return bisect(kernels, {sample, sampled * kLine}, std::max<std::size_t>(share, 1), kLastBit).key;
 }
 
 void take(const float* values, const std::uint32_t* positions, std::size_t count,
@@ -77,11 +77,13 @@ void take(const float* values, const std::uint32_t* positions, std::size_t count
   for (std::size_t i = 0; i < count; ++i) kept[i] = values[positions[i]];
 }
 
-// Drops what is below the key that `wanted` of those in `kept` reach. Returns how many are left.
-std::size_t reduce(const TopkKernels& kernels, std::size_t count, std::size_t wanted, float* kept,
-                   std::uint32_t* positions) noexcept {
-  std::size_t found = 0;
-  const std::uint32_t key = bisect(kernels, {kept, count}, wanted, 0, found);
+// Drops of the `count` that were kept what is below the key that `wanted` of them reach. Returns
+// how many are left.
+std::size_t reduce(const TopkKernels& kernels, const Request& request, std::size_t count,
+                   std::size_t wanted) noexcept {
+  float* const kept = request.kept;
+  std::uint32_t* const positions = request.positions;
+  const std::uint32_t key = bisect(kernels, {kept, count}, wanted).key;
   std::size_t left = 0;
   for (std::size_t i = 0; i < count; ++i) {
     kept[left] = kept[i];
@@ -104,16 +106,15 @@ std::size_t about(const Request& request, std::size_t wanted) noexcept {
   std::size_t made = 0;
   bool settled = false;
   for (int tried = 0; tried < kTries && !settled; ++tried) {
-    made = kernels.gather(values, request.values.size(), key, limit, request.positions);
+    made = kernels.gather(request.values, key, {request.positions, limit});
     const bool full = made == limit && limit < request.values.size();
     settled = !full && (10 * made >= 7 * wanted || key == 1);
     if (!settled) key = std::max(key_of(scaled(key, full ? 1.3f : 0.7f)), 1u);
   }
   if (!settled) {
     // The sample missed what matters, or many magnitudes are the same: then of all values.
-    std::size_t reached = 0;
-    key = std::max(bisect(kernels, request.values, wanted, 0, reached), 1u);
-    made = kernels.gather(values, request.values.size(), key, limit, request.positions);
+    key = std::max(bisect(kernels, request.values, wanted).key, 1u);
+    made = kernels.gather(request.values, key, {request.positions, limit});
   }
   if (made == 0) {
     // Nothing but zeros.
@@ -122,7 +123,7 @@ std::size_t about(const Request& request, std::size_t wanted) noexcept {
   }
   take(values, request.positions, made, request.kept);
   if (10 * made > 13 * wanted) {
-    made = reduce(kernels, made, wanted, request.kept, request.positions);
+    made = reduce(kernels, request, made, wanted);
   }
   return made;
 }
@@ -131,11 +132,10 @@ std::size_t exactly(const Request& request, std::size_t wanted) noexcept {
   const TopkKernels& kernels = topk_kernels();
   const float* const values = request.values.data();
   const std::size_t elements = request.values.size();
-  std::size_t reached = 0;
-  const std::uint32_t key = bisect(kernels, request.values, wanted, 0, reached);
+  const auto [key, reached] = bisect(kernels, request.values, wanted);
   std::size_t made = 0;
   if (reached == wanted) {
-    made = kernels.gather(values, elements, key, wanted, request.positions);
+    made = kernels.gather(request.values, key, {request.positions, wanted});
   } else {
     // Several have the magnitude of the last: those at lower positions are kept.
     std::size_t equal = wanted - kernels.count(values, elements, key + 1);
@@ -158,10 +158,10 @@ Selection select_largest(const Request& request) noexcept {
   return {kept, write_positions({request.positions, kept}, elements, request.section)};
 }
 
-bool read_largest(Kind, std::span<const std::byte> payload, std::size_t elements,
-                  std::uint32_t* positions, Selection& selection) noexcept {
+bool read_largest(const SectionView& view, std::uint32_t* positions,
+                  Selection& selection) noexcept {
   PositionsRead read;
-  if (!read_positions(payload, elements, positions, read)) return false;
+  if (!read_positions(view.payload, view.elements, positions, read)) return false;
   selection = {read.count, read.bytes};
   return true;
 }

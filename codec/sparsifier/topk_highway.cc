@@ -65,8 +65,12 @@ HWY_INLINE std::uint64_t group_mask(const float* values, Below below) noexcept {
   return mask;
 }
 
-std::size_t gather(const float* values, std::size_t count, std::uint32_t threshold,
-                   std::size_t limit, std::uint32_t* positions) noexcept {
+std::size_t gather(std::span<const float> all, std::uint32_t threshold,
+                   std::span<std::uint32_t> room) noexcept {
+  const float* const values = all.data();
+  const std::size_t count = all.size();
+  std::uint32_t* const positions = room.data();
+  const std::size_t limit = room.size();
   std::size_t made = 0;
   std::size_t i = 0;
   if (threshold != 0) {

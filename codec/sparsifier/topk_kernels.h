@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 // What every instruction set implements for topk. Private to codec/sparsifier/.
 //
@@ -19,9 +20,9 @@ inline std::uint32_t key_of(float value) noexcept {
 struct TopkKernels {
   // Values whose key is at least `threshold`. Requires: count < 2^31.
   std::size_t (*count)(const float* values, std::size_t count, std::uint32_t threshold) noexcept;
-  // Their positions, ascending, the first `limit` ones. Writes nothing beyond positions[limit].
-  std::size_t (*gather)(const float* values, std::size_t count, std::uint32_t threshold,
-                        std::size_t limit, std::uint32_t* positions) noexcept;
+  // Their positions, ascending, as many as fit. Returns how many.
+  std::size_t (*gather)(std::span<const float> values, std::uint32_t threshold,
+                        std::span<std::uint32_t> positions) noexcept;
 };
 
 const TopkKernels& topk_kernels() noexcept;

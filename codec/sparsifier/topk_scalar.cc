@@ -11,10 +11,10 @@ std::size_t count_at_least(const float* values, std::size_t count,
   return found;
 }
 
-std::size_t gather(const float* values, std::size_t count, std::uint32_t threshold,
-                   std::size_t limit, std::uint32_t* positions) noexcept {
+std::size_t gather(std::span<const float> values, std::uint32_t threshold,
+                   std::span<std::uint32_t> positions) noexcept {
   std::size_t made = 0;
-  for (std::size_t i = 0; i < count && made < limit; ++i) {
+  for (std::size_t i = 0; i < values.size() && made < positions.size(); ++i) {
     if (key_of(values[i]) >= threshold) positions[made++] = static_cast<std::uint32_t>(i);
   }
   return made;

@@ -82,6 +82,15 @@ const Active& current() noexcept {
 
 std::span<const std::string_view> supported() noexcept { return Registry::get().names(); }
 
+std::span<const std::string_view> left_out() noexcept {
+#ifdef TERN_FEW_SIMD_TARGETS
+  static constexpr std::string_view kLeftOut[] = {"sse4"};
+  return kLeftOut;
+#else
+  return {};
+#endif
+}
+
 std::string_view name() noexcept { return Registry::get().name_of(&current()); }
 
 bool force(std::string_view name) noexcept {

@@ -11,6 +11,9 @@ namespace tern::codec::target {
 // Best first; "scalar", the reference, is last.
 std::span<const std::string_view> supported() noexcept;
 
+// Those that this build leaves out on purpose, whatever the processor has (TERN_FEW_SIMD_TARGETS).
+std::span<const std::string_view> left_out() noexcept;
+
 std::string_view name() noexcept;
 
 // "auto" is the best one. False, and no change, if this processor lacks it. Calls may race with

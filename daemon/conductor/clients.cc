@@ -3,12 +3,37 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "daemon/service/log.h"
 #include "shm/wakeup.h"
 
 namespace tern::daemon {
+namespace {
+
+constexpr std::uint64_t kTellEveryNs = 1'000'000'000;
+
+// Beside ASCII's letters and digits.
+constexpr std::string_view kLabelMarks = "._-:@+=/";
+
+// Labels are in logs, tables, paths of policies and keys: nothing in them is to be escaped.
+Status check_label(std::string_view label) {
+  for (const char c : label) {
+    const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    if (is_letter || (c >= '0' && c <= '9') || kLabelMarks.find(c) != std::string_view::npos) {
+      continue;
+    }
+    return fail(
+        Errc::invalid_argument,
+        fmt::format("the job's label has the byte 0x{:02x}; it may have letters (a-z, A-Z), "
+                    "digits and {}",
+                    static_cast<unsigned char>(c), kLabelMarks));
+  }
+  return {};
+}
+
+}  // namespace
 
 Client* Clients::find(std::uint64_t id) const {
   const auto found = clients_.find(id);
@@ -40,7 +65,7 @@ Status Clients::check_hello(const shm::HelloPacket& packet) const {
   if (!shm::terminated(packet.job) || packet.job[0] == '\0') {
     return fail(Errc::invalid_argument, "the job's label must have 1 to 63 bytes");
   }
-  return {};
+  return check_label(packet.job);
 }
 
 std::string Clients::access_problem(const shm::PeerCredentials& credentials) const {
@@ -92,8 +117,11 @@ Status Clients::open(Client& client, const shm::HelloPacket& packet) {
   welcome.segment_bytes = client.memory->segment.segment_bytes();
   welcome.eager_bytes = settings_.ops.eager_bytes;
   outlets_.answers.send(client.id, welcome, descriptors);
-  log_about({.job = client.job}, spdlog::level::info, "client {} connected: pid {}, uid {}, job {}",
-            client.id, client.credentials.pid, client.credentials.uid, client.job);
+  if (log_budget_.admits(client.credentials.uid, outlets_.clock.now_ns())) {
+    log_about({.job = client.job}, spdlog::level::info,
+              "client {} connected: pid {}, uid {}, job {}", client.id, client.credentials.pid,
+              client.credentials.uid, client.job);
+  }
   return {};
 }
 
@@ -134,9 +162,24 @@ void Clients::let_go(Client& client, const char* why) {
     clients_.erase(client.id);
     return;
   }
-  log_about({.job = client.job}, spdlog::level::info, "client {} (pid {}, job {}) is gone: {}",
-            client.id, client.credentials.pid, client.job, why);
+  if (log_budget_.admits(client.credentials.uid, outlets_.clock.now_ns())) {
+    log_about({.job = client.job}, spdlog::level::info, "client {} (pid {}, job {}) is gone: {}",
+              client.id, client.credentials.pid, client.job, why);
+  }
   outlets_.lanes.send_to_all(command::DropClient{client.memory.get()});
+}
+
+void Clients::tell_left_out() {
+  const std::uint64_t now = outlets_.clock.now_ns();
+  if (now < tell_due_ns_) return;
+  tell_due_ns_ = now + kTellEveryNs;
+  constexpr const char* kText = "{} more lines about clients that came or went were left out: {}";
+  for (const auto& [uid, count] : log_budget_.take_left_out()) {
+    spdlog::info(fmt::runtime(kText), count, fmt::format("uid {}", uid));
+  }
+  if (const std::uint64_t count = log_budget_.take_others_left_out(); count != 0) {
+    spdlog::info(fmt::runtime(kText), count, "other users");
+  }
 }
 
 void Clients::on_dropped(const ClientMemory& memory) {

@@ -10,6 +10,7 @@
 #include "daemon/conductor/client.h"
 #include "daemon/conductor/conductor_settings.h"
 #include "daemon/conductor/outlets.h"
+#include "daemon/service/log_budget.h"
 
 namespace tern::daemon {
 
@@ -49,6 +50,8 @@ class Clients {
   // The client is gone: its memory is freed when all lanes have let go of it, and it is forgotten.
   // One that has no memory is forgotten at once.
   void let_go(Client& client, const char* why);
+  // Says of how many clients the log does not say that they came or went; once a second at most.
+  void tell_left_out();
   // A lane has let go of the memory.
   void on_dropped(const ClientMemory& memory);
 
@@ -59,6 +62,10 @@ class Clients {
   const ConductorSettings& settings_;
   Outlets outlets_;
   Map clients_;
+  // Of each uid: all of its clients may come at once, and go.
+  static constexpr std::uint64_t kLinesAtOnce = 128;
+  LogBudget<std::uint32_t> log_budget_{kLinesAtOnce};
+  std::uint64_t tell_due_ns_ = 0;
 };
 
 }  // namespace tern::daemon

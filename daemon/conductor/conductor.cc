@@ -78,6 +78,7 @@ void Conductor::forget_unused() {
   groups_.add_links(coordinators);
   links_.close_unused(coordinators);
   kept_.expire(now);
+  clients_.tell_left_out();
 }
 
 std::uint64_t Conductor::next_deadline_ns() const {

@@ -112,7 +112,7 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
 void Conductor::on_group_mint(const Client& client, std::uint64_t request) {
   const auto id = mint_group_id(settings_.advertise.host, settings_.advertise.port);
   if (!id) return answers_.done(client.id, request, id.error().code, id.error().text);
-  coordinator_.learn(*id);
+  coordinator_.learn(*id, client.credentials.uid);
   auto packet = shm::make_packet<shm::GroupMintedPacket>(shm::PacketKind::group_minted, request);
   const std::string text = format_group_id(*id);
   std::memcpy(packet.id, text.c_str(), text.size() + 1);
@@ -131,7 +131,9 @@ void Conductor::on_group_join(const Client& client, const shm::GroupJoinPacket& 
   }
   const std::string problem = quotas_.join_problem(client.credentials.uid, join.uid);
   if (!problem.empty()) return refusals_.join_over_quota(client, request, problem);
-  if (joins_.add(client, join) && joins_.is_here(join.id)) coordinator_.learn(join.id);
+  if (joins_.add(client, join) && joins_.is_here(join.id)) {
+    coordinator_.learn(join.id, client.credentials.uid);
+  }
 }
 
 // ---- The end of a client ------------------------------------------------------------------------

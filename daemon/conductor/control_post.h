@@ -11,7 +11,7 @@
 namespace tern::daemon {
 
 // Carries control messages to coordinators and members, wherever they are. What this daemon says to
-// itself waits in an inbox, so that nobody is called back in the middle of what he does.
+// itself waits in an inbox, so that no part is called back while it handles a message.
 class ControlPost final : public ControlSender {
  public:
   // REQUIRES: the links outlive this.

@@ -79,19 +79,23 @@ nlohmann::json FlightRecorder::document(const MemberGroup& group, const Flights&
           {"ops", std::move(ops)}};
 }
 
-void FlightRecorder::write(const MemberGroup& group, Flights& flights) const {
+void FlightRecorder::write(const MemberGroup& group, Flights& flights) {
   flights.due = false;
   if (directory_.empty() || flights.ops.empty()) return;
-  const std::string path = directory_ + "/flight-" + group.uid.substr(0, 8) + "-" +
-                           std::to_string(group.epoch) + ".json";
+  files_.use(directory_);
+  const std::string name = RecordFiles::text_of({group.uid, group.epoch, group.uid_of_user});
+  const std::string path = directory_ + "/" + name;
+  const std::string text = json_text(document(group, flights), 1) + "\n";
   std::ofstream out(path + ".new");
-  out << json_text(document(group, flights), 1) << "\n";
+  out << text;
   out.close();
   if (!out || std::rename((path + ".new").c_str(), path.c_str()) != 0) {
     log_about(log_fields(group), spdlog::level::warn, "cannot write the flight record {}: {}", path,
               std::strerror(errno));
     std::remove((path + ".new").c_str());
+    return;
   }
+  files_.add(name, text.size());
 }
 
 }  // namespace tern::daemon

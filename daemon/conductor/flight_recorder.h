@@ -6,11 +6,13 @@
 #include <string>
 
 #include "base/clock.h"
+#include "daemon/conductor/record_files.h"
 #include "daemon/membership/member_group.h"
 
 namespace tern::daemon {
 
 // Keeps the last ops of each group, and writes them to a file when the group or an op has failed.
+// Of each user's files the newest are kept.
 class FlightRecorder {
  public:
   // How many ops of a group are kept.
@@ -41,12 +43,13 @@ class FlightRecorder {
     bool due = false;
   };
 
-  void write(const MemberGroup& group, Flights& flights) const;
+  void write(const MemberGroup& group, Flights& flights);
   nlohmann::json document(const MemberGroup& group, const Flights& flights) const;
 
   const std::string& directory_;
   const Clock& clock_;
   std::map<std::uint64_t, Flights> groups_;  // by number
+  RecordFiles files_;
 };
 
 }  // namespace tern::daemon

@@ -1,5 +1,7 @@
 #include "daemon/conductor/kept_states.h"
 
+#include <iterator>
+
 namespace tern::daemon {
 
 std::string KeptStates::key_of(std::uint32_t user, const std::string& job,
@@ -9,15 +11,19 @@ std::string KeptStates::key_of(std::uint32_t user, const std::string& job,
 
 std::uint64_t KeptStates::bytes_of(const std::string& key) const {
   const auto found = kept_.find(key);
-  return found == kept_.end() ? 0 : found->second.state->state_bytes();
+  return found == kept_.end() ? 0 : found->second.bytes;
 }
 
 std::uint64_t KeptStates::bytes_of_user(std::uint32_t user) const {
-  std::uint64_t bytes = 0;
-  for (const auto& [key, kept] : kept_) {
-    if (kept.user == user) bytes += kept.state->state_bytes();
-  }
-  return bytes;
+  const auto found = bytes_.find(user);
+  return found == bytes_.end() ? 0 : found->second;
+}
+
+KeptStates::Map::iterator KeptStates::forget(Map::iterator kept) {
+  const auto of_user = bytes_.find(kept->second.user);
+  of_user->second -= kept->second.bytes;
+  if (of_user->second == 0) bytes_.erase(of_user);
+  return kept_.erase(kept);
 }
 
 bool KeptStates::adopt(const MemberGroup& group, const std::string& key, DeclaredTensor& tensor) {
@@ -33,9 +39,9 @@ bool KeptStates::adopt(const MemberGroup& group, const std::string& key, Declare
   if (last.doubtful || last.half_imported || !tensor.state->codec.adopt_residual(last.codec)) {
     reset = reset || had_history;
   } else if (tensor.state->tuning) {
-    tensor.state->tuning->owe_all();
+    tensor.state->tuning->set_all_residuals_pending();
   }
-  kept_.erase(found);
+  forget(found);
   return reset;
 }
 
@@ -43,8 +49,11 @@ void KeptStates::keep(const MemberGroup& group, const DeclaredTensor& tensor) {
   if (!tensor.state_key.empty()) {
     used_.erase(tensor.state_key);
     if (settings_.tensors.state_ttl_ns > 0) {
+      if (const auto last = kept_.find(tensor.state_key); last != kept_.end()) forget(last);
+      const std::uint64_t bytes = tensor.state->state_bytes();
+      bytes_[group.uid_of_user] += bytes;
       kept_[tensor.state_key] = {tensor.state, clock_.now_ns() + settings_.tensors.state_ttl_ns,
-                                 group.uid_of_user, group.uid};
+                                 group.uid_of_user, group.uid, bytes};
       return;
     }
   }
@@ -68,12 +77,13 @@ bool KeptStates::take_lost(const MemberGroup& group, const std::string& name) {
 }
 
 void KeptStates::expire(std::uint64_t now_ns) {
-  std::erase_if(kept_, [&](const auto& one) {
-    const Kept& kept = one.second;
-    if (kept.expires_ns > now_ns) return false;
-    if (kept.state->has_history()) remember_lost(kept.user, kept.group, kept.state->name);
-    return true;
-  });
+  for (auto one = kept_.begin(); one != kept_.end();) {
+    const Kept& kept = one->second;
+    if (kept.expires_ns <= now_ns && kept.state->has_history()) {
+      remember_lost(kept.user, kept.group, kept.state->name);
+    }
+    one = kept.expires_ns <= now_ns ? forget(one) : std::next(one);
+  }
   for (auto& [user, lost] : lost_) {
     std::erase_if(lost, [now_ns](const auto& one) { return one.second <= now_ns; });
   }

@@ -42,19 +42,23 @@ class KeptStates {
     std::uint64_t expires_ns = 0;
     std::uint32_t user = 0;  // whose quota it counts against
     std::string group;       // uid of the group that left it
+    std::uint64_t bytes = 0;
   };
+  using Map = std::map<std::string, Kept>;  // by key
   // By group and tensor, when it is forgotten: a tensor that is declared again in an epoch of this
   // group has been reset.
   using Lost = std::map<std::string, std::uint64_t>;
 
+  Map::iterator forget(Map::iterator kept);
   bool take_lost(const MemberGroup& group, const std::string& name);
   void remember_lost(std::uint32_t user, const std::string& group, const std::string& name);
 
   const ConductorSettings& settings_;
   const Clock& clock_;
-  std::map<std::string, Kept> kept_;    // by key
-  std::set<std::string> used_;          // keys of declared tensors
-  std::map<std::uint32_t, Lost> lost_;  // by user
+  Map kept_;
+  std::map<std::uint32_t, std::uint64_t> bytes_;  // of what is kept, by user
+  std::set<std::string> used_;                    // keys of declared tensors
+  std::map<std::uint32_t, Lost> lost_;            // by user
 };
 
 }  // namespace tern::daemon

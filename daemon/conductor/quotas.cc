@@ -155,8 +155,7 @@ std::string Quotas::tensor_problem(std::uint32_t user) const {
 std::uint64_t Quotas::state_bytes_of(std::uint32_t user) const {
   std::uint64_t bytes = counted_.kept.bytes_of_user(user);
   for (const auto& [number, group] : counted_.groups.all()) {
-    if (group->uid_of_user != user) continue;
-    for (const auto& [id, tensor] : group->tensors) bytes += tensor.state->state_bytes();
+    if (group->uid_of_user == user) bytes += group->tensors.state_bytes();
   }
   return bytes;
 }

@@ -292,7 +292,7 @@ nlohmann::json Reports::tensors(const Scope& scope) const {
   nlohmann::json rows = nlohmann::json::array();
   for (const auto& [number, group] : of_.groups.all()) {
     if (!scope.has(group->users)) continue;
-    for (const auto& [id, tensor] : group->tensors) {
+    for (const auto& [id, tensor] : group->tensors.all()) {
       const TensorState& state = *tensor.state;
       const TensorTotals totals = total(state);
       rows.push_back({{"group", group->uid.substr(0, 8)},
@@ -352,7 +352,7 @@ nlohmann::json Reports::names() const {
   nlohmann::json rows = nlohmann::json::array();
   for (const auto& [number, group] : of_.groups.all()) {
     nlohmann::json tensors = nlohmann::json::object();
-    for (const auto& [id, tensor] : group->tensors) {
+    for (const auto& [id, tensor] : group->tensors.all()) {
       tensors[std::to_string(id)] = tensor.state->name;
     }
     rows.push_back({{"number", number},

@@ -14,14 +14,13 @@ void StateMoves::begin(const Client& client, const shm::TensorStatePacket& packe
   };
   MemberGroup* const group = groups_.by_number(packet.group);
   const MemberRank* const rank = group != nullptr ? group->rank_of_client(client.id) : nullptr;
-  const auto found = rank != nullptr ? group->tensors.find(packet.tensor)
-                                     : std::map<std::uint64_t, DeclaredTensor>::iterator{};
-  if (rank == nullptr || found == group->tensors.end() ||
-      (found->second.holders & group->bit_of(*rank)) == 0) {
+  const DeclaredTensor* const found =
+      rank != nullptr ? group->tensors.find(packet.tensor) : nullptr;
+  if (found == nullptr || (found->holders & group->bit_of(*rank)) == 0) {
     return refuse(Errc::unknown_tensor, "this rank has not declared the tensor");
   }
   if (group->ended) return refuse(group->end_code, group->end_text);
-  TensorState& state = *found->second.state;
+  TensorState& state = *found->state;
   const auto memory = state.codec.empty() ? codec::Memory::none : state.declared.recipe.memory;
   auto move = std::make_unique<StateMove>(StateMove{StatePart(
       memory, state.codec.alpha(), codec_shape(*group, state), state.id & shm::kSpreadMask)});

@@ -108,14 +108,12 @@ Status TensorRegistry::check_rank(const Declaration& declaration) const {
   const MemberGroup& group = declaration.group;
   const MemberRank& rank = declaration.rank;
   if (group.ended) return fail(group.end_code, group.end_text);
-  const std::uint64_t bit = group.bit_of(rank);
-  for (const auto& [id, tensor] : group.tensors) {
-    if (tensor.state->name == declaration.name && (tensor.holders & bit) != 0) {
-      return fail(Errc::already_exists, "the tensor " + declaration.name + " is declared already");
-    }
+  const auto before = rank.declarations.find(declaration.name);
+  if (before != rank.declarations.end() && before->second.holds) {
+    return fail(Errc::already_exists, "the tensor " + declaration.name + " is declared already");
   }
   const std::uint32_t most = settings_.limits.max_tensors_per_user;
-  if (!rank.declarations.contains(declaration.name) && rank.declarations.size() >= most) {
+  if (before == rank.declarations.end() && rank.declarations.size() >= most) {
     return fail(Errc::quota_exceeded,
                 "this rank has declared max_tensors_per_user = " + std::to_string(most) +
                     " names; use names again, or leave and join");
@@ -148,7 +146,7 @@ Status TensorRegistry::describe(Declaration& declaration) const {
   const shm::TensorDeclarePacket& packet = declaration.packet;
   const auto before = declaration.rank.declarations.find(declaration.name);
   const std::uint32_t generation =
-      before == declaration.rank.declarations.end() ? 0 : before->second;
+      before == declaration.rank.declarations.end() ? 0 : before->second.times;
   auto state = std::make_shared<TensorState>();
   state->id = tensor_id(declaration.name, generation);
   state->name = declaration.name;
@@ -165,8 +163,6 @@ Status TensorRegistry::describe(Declaration& declaration) const {
       resolve_declared(*text, terms_of(declaration.group, *state, partners_.tuning != nullptr));
   if (!resolved) return tl::unexpected(resolved.error());
   state->declared = *resolved;
-  state->recipe = resolved->recipe;
-  state->one_lane = resolved->one_lane;
   return {};
 }
 
@@ -175,12 +171,13 @@ Status TensorRegistry::declare(Declaration& declaration) {
   if (Status described = describe(declaration); !described) return described;
   MemberGroup& group = declaration.group;
   const std::uint64_t id = declaration.state->id;
-  const auto found = group.tensors.find(id);
-  const Status settled =
-      found != group.tensors.end() ? match(declaration, found->second) : add(declaration);
+  const DeclaredTensor* const found = group.tensors.find(id);
+  const Status settled = found != nullptr ? match(declaration, *found) : add(declaration);
   if (!settled) return settled;
   DeclaredTensor& tensor = group.tensors.at(id);
-  ++declaration.rank.declarations[declaration.name];
+  MemberRank::Declared& said = declaration.rank.declarations[declaration.name];
+  ++said.times;
+  said.holds = true;
   tensor.holders |= group.bit_of(declaration.rank);
   auto reply = shm::make_packet<shm::TensorDeclaredPacket>(shm::PacketKind::tensor_declared,
                                                            declaration.packet.header.request);
@@ -231,7 +228,7 @@ Status TensorRegistry::add(Declaration& declaration) {
   }
   if (partners_.kept.adopt(group, key, tensor)) count_reset(group, *tensor.state);
   TensorState* const state = tensor.state.get();
-  group.tensors.emplace(state->id, std::move(tensor));
+  group.tensors.add(std::move(tensor));
   outlets_.lanes.send_to_group(group, command::AddTensor{nullptr, state});
   return {};
 }
@@ -269,22 +266,22 @@ void TensorRegistry::drop(MemberGroup& group, std::uint64_t id) {
 
 void TensorRegistry::release(const Client& client, const shm::TensorReleasePacket& packet) {
   MemberGroup* const group = partners_.groups.by_number(packet.group);
-  const MemberRank* const rank = group != nullptr ? group->rank_of_client(client.id) : nullptr;
-  const auto found = rank != nullptr ? group->tensors.find(packet.tensor)
-                                     : std::map<std::uint64_t, DeclaredTensor>::iterator{};
+  MemberRank* const rank = group != nullptr ? group->rank_of_client(client.id) : nullptr;
+  DeclaredTensor* const found = rank != nullptr ? group->tensors.find(packet.tensor) : nullptr;
   const std::uint64_t bit = rank != nullptr ? group->bit_of(*rank) : 0;
-  if (rank == nullptr || found == group->tensors.end() || (found->second.holders & bit) == 0) {
+  if (found == nullptr || (found->holders & bit) == 0) {
     return outlets_.answers.done(client.id, packet.header.request, Errc::unknown_tensor,
                                  "the tensor is not declared");
   }
-  found->second.holders &= ~bit;
-  if (found->second.holders == 0) drop(*group, packet.tensor);
+  found->holders &= ~bit;
+  rank->declarations[found->state->name].holds = false;
+  if (found->holders == 0) drop(*group, packet.tensor);
   outlets_.answers.done(client.id, packet.header.request, Errc::ok, "");
 }
 
 void TensorRegistry::release_all(MemberGroup& group, const MemberRank& rank) {
   const std::uint64_t bit = group.bit_of(rank);
-  for (auto& [id, tensor] : group.tensors) {
+  for (auto& [id, tensor] : group.tensors.all()) {
     if ((tensor.holders & bit) == 0) continue;
     tensor.holders &= ~bit;
     if (tensor.holders == 0) drop(group, id);
@@ -292,15 +289,15 @@ void TensorRegistry::release_all(MemberGroup& group, const MemberRank& rank) {
 }
 
 void TensorRegistry::on_dropped(MemberGroup& group, std::uint64_t id) {
-  const auto tensor = group.tensors.find(id);
-  if (tensor == group.tensors.end() || ++tensor->second.dropped < group.lane_count) return;
-  if (partners_.tuning != nullptr) partners_.tuning->end(*tensor->second.state);
-  keep(group, tensor->second);
-  group.tensors.erase(tensor);
+  DeclaredTensor* const tensor = group.tensors.find(id);
+  if (tensor == nullptr || ++tensor->dropped < group.lane_count) return;
+  if (partners_.tuning != nullptr) partners_.tuning->end(*tensor->state);
+  keep(group, *tensor);
+  group.tensors.remove(id);
 }
 
 void TensorRegistry::forget_all(MemberGroup& group) {
-  for (auto& [id, tensor] : group.tensors) {
+  for (auto& [id, tensor] : group.tensors.all()) {
     if (partners_.tuning != nullptr) partners_.tuning->end(*tensor.state);
     keep(group, tensor);
   }
@@ -309,14 +306,11 @@ void TensorRegistry::forget_all(MemberGroup& group) {
 void TensorRegistry::keep(const MemberGroup& group, DeclaredTensor& tensor) {
   for (const auto& [number, other] : partners_.groups.all()) {
     if (other->uid != group.uid || other->removing) continue;
-    for (auto& [id, next] : other->tensors) {
-      if (next.state == tensor.state || next.state->name != tensor.state->name ||
-          next.state->codec.empty() || !next.state_key.empty()) {
-        continue;
-      }
+    for (DeclaredTensor* next : other->tensors.named(tensor.state->name)) {
+      if (next == &tensor || next->state->codec.empty() || !next->state_key.empty()) continue;
       // It was declared again before the lanes had let go of this one, and has begun at zero.
-      next.state_key = std::move(tensor.state_key);
-      if (tensor.state->has_history()) count_reset(*other, *next.state);
+      next->state_key = std::move(tensor.state_key);
+      if (tensor.state->has_history()) count_reset(*other, *next->state);
       return;
     }
   }

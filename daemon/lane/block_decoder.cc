@@ -105,7 +105,7 @@ const char* BlockDecoder::add_block(const BlockRequest& request, const Block& bl
     const auto elements = blocks_.scratch(1).first(
         blocks_.bytes(request.op, blocks_.part(request.op, request.number)));
     const auto status =
-        codec::decode_lossless(block.header, block.payload, {}, elements, blocks_.workspace());
+        codec::decode_lossless({block.header, block.payload}, {}, elements, blocks_.workspace());
     if (status != codec::DecodeStatus::ok) return text_of(status);
     add_elements(request, elements.data(), own);
     return nullptr;
@@ -119,9 +119,9 @@ void BlockDecoder::add_elements(const BlockRequest& request, const std::byte* el
   const std::uint32_t count = blocks_.part(op, request.number).elements;
   std::byte* const sum = host_bytes(request.sum).data();
   if (own != nullptr) {
-    codec::accumulate_first(blocks_.dtype(op), blocks_.reduction(op), own, elements, count, sum);
+    codec::accumulate_first(blocks_.reduction(op), {blocks_.dtype(op), own, count}, elements, sum);
   } else {
-    codec::accumulate(blocks_.dtype(op), blocks_.reduction(op), elements, count, 1.0f, sum);
+    codec::accumulate(blocks_.reduction(op), {blocks_.dtype(op), elements, count}, 1.0f, sum);
   }
 }
 
@@ -136,14 +136,14 @@ const char* BlockDecoder::add_lossy(const BlockRequest& request, const Block& bl
   const std::uint32_t elements = blocks_.part(op, request.number).elements;
   const std::span<float> sum{as_floats(host_bytes(request.sum).data()), elements};
   if (own != nullptr) {
-    codec::accumulate_begin(blocks_.dtype(op), own, elements, 1.0f, sum.data());
+    codec::accumulate_begin({blocks_.dtype(op), own, elements}, 1.0f, sum.data());
   }
-  if (!codec::needs_shift(tensor->recipe)) {
-    return text_of(codec::decode_add(block.header, block.payload, sum, blocks_.workspace()));
+  if (!tensor->codec.keeps_shifts()) {
+    return text_of(codec::decode_add({block.header, block.payload}, sum, blocks_.workspace()));
   }
   const std::span<float> values = blocks_.scratch_floats(1, elements);
   if (const char* problem = decode_lossy(request, block, values)) return problem;
-  codec::accumulate(DType::f32, Reduction::sum, blocks_.scratch(1).data(), elements, 1.0f,
+  codec::accumulate(Reduction::sum, {DType::f32, blocks_.scratch(1).data(), elements}, 1.0f,
                     sum.data());
   return nullptr;
 }
@@ -215,15 +215,14 @@ const char* BlockDecoder::decode_lossy(const BlockRequest& request, const Block&
                                        std::span<float> out) {
   TensorState* const tensor = blocks_.tensor(request.op);
   if (tensor == nullptr || tensor->exempt) return "a lossy block for an exempt tensor";
-  if (!codec::needs_shift(tensor->recipe)) {
-    return text_of(codec::decode(block.header, block.payload, out, blocks_.workspace()));
+  if (!tensor->codec.keeps_shifts()) {
+    return text_of(codec::decode({block.header, block.payload}, out, blocks_.workspace()));
   }
-  if (!tensor->codec.has_streams()) return "a difference to a shift that nobody keeps";
   const auto stream = tensor->codec.stream(request.node, request.number,
                                            blocks_.part(request.op, request.number).begin,
                                            blocks_.encoding(request.op).state_scale);
   return text_of(
-      codec::decode_shifted(block.header, block.payload, stream, out, blocks_.workspace()));
+      codec::decode_shifted({block.header, block.payload}, stream, out, blocks_.workspace()));
 }
 
 const char* BlockDecoder::decode_lossless(const BlockRequest& request, const Block& block,
@@ -232,8 +231,7 @@ const char* BlockDecoder::decode_lossless(const BlockRequest& request, const Blo
   TensorState* const tensor = blocks_.tensor(request.op);
   const bool delta = is(block, CodecId::xordelta);
   if (delta) {
-    if (tensor == nullptr || tensor->recipe.compressor != codec::Compressor::xordelta ||
-        !tensor->codec.has_streams()) {
+    if (tensor == nullptr || !tensor->codec.keeps_last_bytes()) {
       return "a difference to a value that nobody keeps";
     }
     const ChunkPart part = blocks_.part(request.op, request.number);
@@ -246,7 +244,7 @@ const char* BlockDecoder::decode_lossless(const BlockRequest& request, const Blo
     }
   }
   const auto status =
-      codec::decode_lossless(block.header, block.payload, last, out, blocks_.workspace());
+      codec::decode_lossless({block.header, block.payload}, last, out, blocks_.workspace());
   if (status != codec::DecodeStatus::ok) return text_of(status);
   if (delta) {
     tensor->codec.receiver_step(request.node, request.number) = block.header.stream_step + 1;
@@ -276,13 +274,13 @@ BlockCompletion BlockDecoder::reduce(const BlockRequest& request) {
     const Operand kept = eager_.kept(op, node);
     const std::byte* const source = kept.empty() ? values_.plain(op, all) : host_bytes(kept).data();
     if (node == 0) {
-      codec::accumulate_begin(type, source, all.elements, 1.0f, sum);
+      codec::accumulate_begin({type, source, all.elements}, 1.0f, sum);
     } else {
-      codec::accumulate(type, how, source, all.elements, 1.0f, sum);
+      codec::accumulate(how, {type, source, all.elements}, 1.0f, sum);
     }
   }
-  codec::accumulate_finish(type, how, sum, all.elements, blocks_.identity().size,
-                           values_.output(op, all));
+  codec::accumulate_finish(how, sum, blocks_.identity().size,
+                           {type, values_.output(op, all), all.elements});
   values_.copy_to_other_ranks(op, all);
   return {};
 }

@@ -45,12 +45,12 @@ BlockCompletion BlockEncoder::encode(const BlockRequest& request) {
     if (!encoded.nonfinite) return elements_in(BlockForm::encoded, encoded.bytes);
     return encode_exact(request, true);
   }
-  if (owes(request)) {
-    // What loses nothing pays back what is owed, in plain elements.
+  if (has_pending_residual(request)) {
+    // What loses nothing carries the pending residual as well, in plain elements.
     const std::span<float> sum = blocks_.scratch_floats(1, part.elements);
     const auto input = values_.floats(op, part);
     std::copy(input.begin(), input.end(), sum.begin());
-    if (pay(request, sum)) {
+    if (add_pending_residual(request, sum)) {
       codec::from_f32(blocks_.dtype(op), sum.data(), part.elements,
                       host_bytes(request.block).data());
       return elements_in(BlockForm::elements, blocks_.bytes(op, part));
@@ -85,17 +85,18 @@ BlockCompletion BlockEncoder::finish(const BlockRequest& request) {
   const OpEncoding& encoding = blocks_.encoding(op);
   const codec::Recipe& recipe = *request.recipe;
   const bool lossy = encoding.lossy && codec::is_lossy(recipe);
-  if (!lossy && !owes(request)) return finish_exact(request, blocks_.reduction(op), false);
+  if (!lossy && !has_pending_residual(request))
+    return finish_exact(request, blocks_.reduction(op), false);
 
   const std::span<float> sum{as_floats(host_bytes(request.sum).data()),
                              blocks_.part(op, request.number).elements};
   // Average before encoding, so that the residual is taken against what is delivered.
   if (blocks_.reduction(op) == Reduction::average) {
     std::byte* const bytes = host_bytes(request.sum).data();
-    codec::accumulate_finish(DType::f32, Reduction::average, bytes, sum.size(),
-                             blocks_.identity().size, bytes);
+    codec::accumulate_finish(Reduction::average, bytes, blocks_.identity().size,
+                             {DType::f32, bytes, sum.size()});
   }
-  if (!lossy) return finish_exact(request, Reduction::sum, !pay(request, sum));
+  if (!lossy) return finish_exact(request, Reduction::sum, !add_pending_residual(request, sum));
   const bool scans = codec::scans_tensor(recipe);
   if (scans && park(request, sum)) return elements_in(BlockForm::parked, 0);
   const bool raw = codec::results_are_raw(recipe);
@@ -144,7 +145,7 @@ BlockCompletion BlockEncoder::finish_exact(const BlockRequest& request, Reductio
   if (narrows) {
     result = shortens ? blocks_.scratch(1).data() : host_bytes(request.block).data();
   }
-  codec::accumulate_finish(type, how, sum, part.elements, blocks_.identity().size, result);
+  codec::accumulate_finish(how, sum, blocks_.identity().size, {type, result, part.elements});
   values_.deliver(op, part, result);
   if (shortens) {
     // A result is another stream than the contributions, whose last values nobody keeps.
@@ -207,15 +208,15 @@ BlockEncoder::Encoded BlockEncoder::encode_lossy(const BlockRequest& request,
   encode.sparsify = !result || codec::sparsifies_results(recipe);
   encode.alpha = state.alpha();
   // Levels of another number of bits are no beginning for these.
-  if (recipe.quantizer.bits == tensor.recipe.quantizer.bits) {
+  if (recipe.quantizer.bits == tensor.declared.recipe.quantizer.bits) {
     encode.codebook = state.codebook(request.number);
   }
   if (result && shifts) encode.delivered_out = as_floats(blocks_.scratch(1).data());
 
   wire::BlockHeader header;
   const std::uint64_t begin = blocks_.now_ns();
-  const auto encoded = codec::encode(recipe, encode, slab.subspan(wire::kBlockHeaderBytes), header,
-                                     blocks_.workspace());
+  const auto encoded = codec::encode(
+      recipe, encode, {slab.subspan(wire::kBlockHeaderBytes), header}, blocks_.workspace());
   const std::uint64_t end = blocks_.now_ns();
   stats.encode_ns += end - begin;
   if (stats.first_encode_ns == 0) stats.first_encode_ns = begin;
@@ -229,8 +230,8 @@ BlockEncoder::Encoded BlockEncoder::encode_lossy(const BlockRequest& request,
   wire::write_block_header(header, slab.first<wire::kBlockHeaderBytes>());
   blocks_.trace(TraceKind::encode, request, header, {begin, end});
   stats.encoded_bytes += input.values.size() * dtype_bytes(blocks_.dtype(op));
-  if (tensor.tuning) tensor.tuning->owes(request.number) = 1;
-  tuner::EncodedPart& part = result ? stats.error.results : stats.error.contributions;
+  if (tensor.tuning) tensor.tuning->residual_pending(request.number) = 1;
+  tuner::LegEnergies& part = result ? stats.error.results : stats.error.contributions;
   part.energy += encoded.input_energy;
   part.elements += input.values.size();
   part.residual_energy += encoded.residual_energy;
@@ -257,8 +258,8 @@ std::uint32_t BlockEncoder::encode_lossless(const BlockRequest& request,
   wire::BlockHeader header;
   const std::uint64_t begin = blocks_.now_ns();
   const std::uint32_t payload =
-      codec::encode_lossless(recipe, blocks_.dtype(op), input, last, step,
-                             slab.subspan(wire::kBlockHeaderBytes), header, blocks_.workspace());
+      codec::encode_lossless(recipe, {blocks_.dtype(op), input, last, step},
+                             {slab.subspan(wire::kBlockHeaderBytes), header}, blocks_.workspace());
   const std::uint64_t end = blocks_.now_ns();
   stats.encode_ns += end - begin;
   if (stats.first_encode_ns == 0) stats.first_encode_ns = begin;
@@ -306,14 +307,15 @@ bool BlockEncoder::park(const BlockRequest& request, std::span<const float> sum)
 
 // ---- Residuals that a lossy recipe left to an exact one -----------------------------------------
 
-bool BlockEncoder::owes(const BlockRequest& request) const {
+bool BlockEncoder::has_pending_residual(const BlockRequest& request) const {
   const OpEncoding& encoding = blocks_.encoding(request.op);
-  return encoding.lossy && encoding.tuning != nullptr && encoding.tuning->owes(request.number) != 0;
+  return encoding.lossy && encoding.tuning != nullptr &&
+         encoding.tuning->residual_pending(request.number) != 0;
 }
 
 // Adds what earlier blocks of the chunk left out, in full; the residual is zero then. False: a
 // value is not finite, and the residual stays.
-bool BlockEncoder::pay(const BlockRequest& request, std::span<float> values) {
+bool BlockEncoder::add_pending_residual(const BlockRequest& request, std::span<float> values) {
   const OpEncoding& encoding = blocks_.encoding(request.op);
   float* const residual =
       blocks_.tensor(request.op)->codec.sender(blocks_.part(request.op, request.number).begin);
@@ -324,7 +326,7 @@ bool BlockEncoder::pay(const BlockRequest& request, std::span<float> values) {
     values[i] += encoding.state_scale * residual[i];
     residual[i] = 0.0f;
   }
-  encoding.tuning->owes(request.number) = 0;
+  encoding.tuning->residual_pending(request.number) = 0;
   return true;
 }
 

@@ -52,8 +52,8 @@ class BlockEncoder {
   bool park(const BlockRequest& request, std::span<const float> sum);
 
   // ---- Residuals that a lossy recipe left to an exact one ----
-  bool owes(const BlockRequest& request) const;
-  bool pay(const BlockRequest& request, std::span<float> values);
+  bool has_pending_residual(const BlockRequest& request) const;
+  bool add_pending_residual(const BlockRequest& request, std::span<float> values);
 
   OpBlocks& blocks_;
   const NodeValues& values_;

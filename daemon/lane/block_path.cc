@@ -1,6 +1,5 @@
 #include "daemon/lane/block_path.h"
 
-#include "base/check.h"
 #include "daemon/lane/block_codec.h"
 
 namespace tern::daemon {
@@ -15,8 +14,8 @@ BlockPath::BlockPath(BlockCodec& codec, BlockSink& sink, std::uint32_t slots)
 }
 
 void BlockPath::submit(const BlockRequest& request) {
-  if (free_.empty()) executor_->drain(*this);
-  TERN_CHECK(!free_.empty());
+  // What is drained may lead to further requests, which take the places again.
+  while (free_.empty()) executor_->drain(*this);
   const std::uint32_t slot = free_.back();
   free_.pop_back();
   ++in_flight_;

@@ -80,7 +80,7 @@ std::uint32_t lanes_of(const shm::SubmitEntry& entry, const EntryPlace& place) n
                           .chunk_bytes = place.group.chunk_bytes,
                           .nodes = place.group.nodes(),
                           .lanes = place.group.lanes,
-                          .one_lane = place.tensor != nullptr && place.tensor->one_lane});
+                          .one_lane = place.tensor != nullptr && place.tensor->declared.one_lane});
   std::uint32_t lanes = 0;
   for (std::uint32_t lane = 0; lane < place.group.lanes; ++lane) {
     if (sharding.uses_lane(lane)) lanes |= 1u << lane;
@@ -89,10 +89,6 @@ std::uint32_t lanes_of(const shm::SubmitEntry& entry, const EntryPlace& place) n
 }
 
 }  // namespace
-
-bool cancels(const shm::SubmitEntry& entry) noexcept {
-  return entry.kind == static_cast<std::uint16_t>(shm::OpKind::cancel);
-}
 
 CheckedEntry check_entry(const shm::SubmitEntry& entry, const EntryPlace& place) {
   const auto refused = [](const char* problem, Errc code = Errc::invalid_argument) {

@@ -32,7 +32,4 @@ struct CheckedEntry {
 // Here alone a number becomes a plan. `entry` is foreign, and a copy that its owner cannot change.
 CheckedEntry check_entry(const shm::SubmitEntry& entry, const EntryPlace& place);
 
-// The entry is no operation: it cancels the one whose ticket it has.
-bool cancels(const shm::SubmitEntry& entry) noexcept;
-
 }  // namespace tern::daemon

@@ -8,8 +8,9 @@ namespace tern::daemon {
 
 using collective::OpId;
 
-GroupCore::GroupCore(GroupSetup setup)
+GroupCore::GroupCore(GroupSetup setup, MemoryOwner& owner)
     : setup_(std::move(setup)),
+      owner_(owner),
       ops_(setup_.shape),
       lane_ops_(ops_.slots(), static_cast<std::uint32_t>(setup_.local_clients.size())),
       peers_(ops_.nodes(), nullptr) {}

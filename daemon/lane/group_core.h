@@ -37,7 +37,8 @@ struct BlockFrame {
 
 class GroupCore {
  public:
-  explicit GroupCore(GroupSetup setup);
+  // `owner` of the memory of the group's ops; outlives this.
+  GroupCore(GroupSetup setup, MemoryOwner& owner);
 
   // ---- Between these two it has links and may be used ----
   void attach(LaneResources& resources, PeerSource& peers, LaneJob& job);
@@ -77,12 +78,14 @@ class GroupCore {
   void send_to_all(const BlockFrame& frame);
 
   // ---- Frames that borrow or fill the memory of an op's ranks ----
+  MemoryOwner& memory_owner() const noexcept { return owner_; }
   void pin(collective::OpId op) noexcept { ++lane_ops_[op].pins; }
   // True: nothing borrows it any more, and it waits for that to end.
   bool unpin(collective::OpId op) noexcept;
 
  private:
   GroupSetup setup_;
+  MemoryOwner& owner_;
   collective::GroupOps ops_;
   LaneOps lane_ops_;
   LaneResources* resources_ = nullptr;

@@ -15,6 +15,12 @@ constexpr int kEntriesPerRound = 32;
 constexpr int kActionsPerRound = 4;
 constexpr std::uint64_t kTimerNs = 50'000'000;
 
+LaneGroups::Addressee counted(const LaneGroups::Addressee& addressee, LaneCounters& counters) {
+  // Late frames of an ended epoch, mostly.
+  if (!addressee.is_known) bump(counters.unknown_group_frames, std::uint64_t{1});
+  return addressee;
+}
+
 }  // namespace
 
 Lane::Lane(const LaneSettings& settings, const LaneClients::Surroundings& surroundings,
@@ -60,14 +66,14 @@ int Lane::do_work() {
 }
 
 int Lane::run_groups(std::uint64_t now_ns) {
-  sharing_.count(groups_, now_ns);
-  sharing_.bind_links(groups_, links_, now_ns);
+  sharing_.count(groups_.all(), now_ns);
+  sharing_.bind_links(groups_.all(), links_, now_ns);
   const LaneLoad& load = sharing_.load();
   int work = 0;
   for (LaneGroup* group : groups_) {
     const int most = load.turn(group->core().job(), kActionsPerRound);
     const int actions = group->run_actions(most, load, sharing_.jobs());
-    pages_touched_ = pages_touched_ || actions > 0;
+    if (actions > 0) idle_pages_.touch();
     work += actions;
   }
   return work;
@@ -94,12 +100,12 @@ int Lane::drain_clients() {
 }
 
 void Lane::on_entry(LaneClient& client, const shm::SubmitEntry& entry) {
-  const auto found = groups_by_number_.find(entry.group);
-  if (found == groups_by_number_.end() || !found->second->uses_client(client)) {
+  LaneGroup* const group = groups_.by_number(entry.group);
+  if (group == nullptr || !group->uses_client(client)) {
     return resources_.clients.refuse(client, entry.ticket, Errc::unknown_group,
                                      "no such group for this client");
   }
-  found->second->submit(client, entry);
+  group->submit(client, entry);
 }
 
 void Lane::finish_state_moves(bool at_once) {
@@ -133,7 +139,8 @@ std::uint64_t Lane::next_deadline_ns() const {
   // Without an op in flight there is nothing to time out but the links.
   const std::uint64_t timer = busy ? next_timer_ns_ : resources_.clock.now_ns() + 1'000'000'000;
   const std::uint64_t deadline = links_.next_deadline_ns(timer);
-  return drop_pages_ns_ != 0 ? std::min(deadline, drop_pages_ns_) : deadline;
+  const std::uint64_t drop = idle_pages_.deadline_ns();
+  return drop != 0 ? std::min(deadline, drop) : deadline;
 }
 
 // ---- Commands -----------------------------------------------------------------------------------
@@ -157,9 +164,7 @@ void Lane::run(const command::DropClient& drop) {
 void Lane::run(const command::AddGroup& add) {
   LaneGroup* const group = add.group;
   group->attach(resources_, links_, sharing_.job(group->setup().job));
-  groups_.push_back(group);
-  groups_by_token_[group->setup().token] = group;
-  groups_by_number_[group->setup().number] = group;
+  groups_.add(*group);
 }
 
 void Lane::run(const command::EndGroup& end) { end.group->end(end.code, end.text.c_str()); }
@@ -203,27 +208,8 @@ void Lane::run(const command::Goodbye&) { links_.say_goodbye(); }
 
 // ---- Frames -------------------------------------------------------------------------------------
 
-LaneGroup* Lane::group_of(const wire::FrameHeader& header, const LanePeer& peer,
-                          bool& protocol_ok) {
-  const auto found = groups_by_token_.find(header.group);
-  if (found == groups_by_token_.end()) {
-    // Late frames of an ended epoch, mostly.
-    bump(resources_.counters->unknown_group_frames, std::uint64_t{1});
-    return nullptr;
-  }
-  LaneGroup* const group = found->second;
-  const GroupSetup& setup = group->setup();
-  if (header.epoch != setup.epoch || header.source_node >= setup.node_ids.size() ||
-      setup.node_ids[header.source_node] != peer.id) {
-    protocol_ok = false;
-    return nullptr;
-  }
-  return group->core().ops().ended() ? nullptr : group;
-}
-
 bool Lane::place_frame(LanePeer& peer, const wire::FrameHeader& header, net::PayloadPlace& place) {
-  bool protocol_ok = true;
-  LaneGroup* const group = group_of(header, peer, protocol_ok);
+  LaneGroup* const group = counted(groups_.addressee(header, peer), *resources_.counters).group;
   if (group == nullptr) return true;  // looked at again when it has come whole
   peer.receiving.group = group;
   return group->place_payload(header.source_node, header, place);
@@ -231,12 +217,12 @@ bool Lane::place_frame(LanePeer& peer, const wire::FrameHeader& header, net::Pay
 
 bool Lane::take_frame(LanePeer& peer, const wire::FrameHeader& header,
                       const ReceivedPayload& payload, bool& known) {
-  bool protocol_ok = true;
-  LaneGroup* const group = group_of(header, peer, protocol_ok);
+  const auto [group, is_known, keeps_protocol] =
+      counted(groups_.addressee(header, peer), *resources_.counters);
   known = group != nullptr;
   if (!known || group != peer.receiving.group) {
     abandon_frame(peer);  // the group ended while the payload came
-    return protocol_ok;
+    return keeps_protocol;
   }
   resources_.count_block(header.payload_bytes);
   if (payload.valid) return group->on_frame(header.source_node, header, payload.place);
@@ -253,8 +239,8 @@ void Lane::on_link_lost(LanePeer& peer, Errc reason, const char* text, bool supe
     const std::uint32_t node = group->core().node_of(peer);
     if (node == collective::kNoSlot) continue;
     // A new epoch may have begun on a link that the other side had given up before, which shows
-    // only when it begins another, or just now closes because it was not used. As long as nothing
-    // was said on it, nothing is lost with it.
+    // only when it begins another; or either side just now closes the link because it was not used.
+    // As long as nothing was said on it, nothing is lost with it.
     if (superseded && group->is_untouched()) {
       group->core().renew_peer(node);
       continue;
@@ -281,7 +267,7 @@ int Lane::settle() {
   }
   work += links_.settle(now);
   sharing_.settle();
-  if (pages_touched_) drop_idle_pages(now);
+  if (idle_pages_.touched()) drop_idle_pages(now);
   return work;
 }
 
@@ -295,8 +281,8 @@ int Lane::settle_groups(std::uint64_t now_ns, bool timer) {
     resources_.reports.report(event::GroupReady{group});
     ++work;
   }
-  for (std::size_t i = 0; i < groups_.size();) {
-    LaneGroup* const group = groups_[i];
+  for (std::size_t i = 0; i < groups_.all().size();) {
+    LaneGroup* const group = groups_.all()[i];
     if (!group->remove_requested || !group->core().ops().ended() || !group->idle()) {
       ++i;
       continue;
@@ -309,41 +295,26 @@ int Lane::settle_groups(std::uint64_t now_ns, bool timer) {
 
 void Lane::remove(LaneGroup& group) {
   group.detach();
-  groups_by_token_.erase(group.setup().token);
-  groups_by_number_.erase(group.setup().number);
-  std::erase(groups_, &group);
+  groups_.remove(group);
   resources_.reports.report(event::GroupRemoved{&group});
 }
 
 void Lane::publish_gauges() {
-  std::uint64_t ops = 0;
-  for (const LaneGroup* group : groups_) ops += group->gauges().in_flight();
   constexpr auto kRelaxed = std::memory_order_relaxed;
-  resources_.counters->ops_now.store(ops, kRelaxed);
+  resources_.counters->ops_now.store(groups_.ops_in_flight(), kRelaxed);
   resources_.counters->unacked_now.store(resources_.memory.frames_in_flight(), kRelaxed);
   resources_.counters->waiting_now.store(resources_.memory.slabs_received(), kRelaxed);
 }
 
-// One deadline after the last op and none afterwards: a daemon at rest is not woken for this.
 void Lane::drop_idle_pages(std::uint64_t now_ns) {
-  const bool busy = resources_.memory.frames_in_flight() > 0 ||
-                    std::any_of(groups_.begin(), groups_.end(), [](LaneGroup* group) {
-                      return group->core().ops().live_ops() > 0;
-                    });
-  if (busy) {
-    drop_pages_ns_ = 0;
-    return;
-  }
-  if (drop_pages_ns_ == 0) drop_pages_ns_ = now_ns + resources_.settings.keep_pages_ns;
-  if (now_ns < drop_pages_ns_) return;
+  const bool busy = resources_.memory.frames_in_flight() > 0 || groups_.any_live_op();
+  if (!idle_pages_.due(now_ns, busy, resources_.settings.keep_pages_ns)) return;
   // A carrier that knows these pages must learn that others take their place.
   resources_.memory.untell(transport_);
   resources_.memory.drop_pages();
   resources_.codec.scratch.drop_pages();
   resources_.memory.tell(transport_);
-  for (LaneGroup* group : groups_) group->drop_pages();
-  pages_touched_ = false;
-  drop_pages_ns_ = 0;
+  groups_.drop_pages();
 }
 
 }  // namespace tern::daemon

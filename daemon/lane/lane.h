@@ -10,13 +10,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
+#include "daemon/lane/idle_pages.h"
 #include "daemon/lane/job_sharing.h"
 #include "daemon/lane/lane_exchange.h"
-#include "daemon/lane/lane_group.h"
+#include "daemon/lane/lane_groups.h"
 #include "daemon/lane/lane_links.h"
 #include "daemon/lane/lane_resources.h"
 #include "daemon/lane/lane_settings.h"
@@ -95,8 +95,6 @@ class Lane final : private FrameSink, private EntrySink {
   int drain_clients();
   void finish_state_moves(bool at_once);
   int run_groups(std::uint64_t now_ns);
-  // The group of a frame. Null: it is not known, has ended, or the header breaks the protocol.
-  LaneGroup* group_of(const wire::FrameHeader& header, const LanePeer& peer, bool& protocol_ok);
   int settle();  // clients, groups, links and ranks that can be let go
   int settle_groups(std::uint64_t now_ns, bool timer);
   void remove(LaneGroup& group);
@@ -110,13 +108,10 @@ class Lane final : private FrameSink, private EntrySink {
   LaneResources resources_;
   LaneLinks links_;
   JobSharing sharing_;
-  std::vector<LaneGroup*> groups_;
-  std::unordered_map<std::uint64_t, LaneGroup*> groups_by_token_;
-  std::unordered_map<std::uint64_t, LaneGroup*> groups_by_number_;
+  LaneGroups groups_;
   std::vector<command::MoveState> state_moves_;  // that wait until older entries have been taken
   std::uint64_t next_timer_ns_ = 0;
-  bool pages_touched_ = false;       // since they were dropped
-  std::uint64_t drop_pages_ns_ = 0;  // when they will be; 0 while anything is in flight
+  IdlePages idle_pages_;
 };
 
 }  // namespace tern::daemon

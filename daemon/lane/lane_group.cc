@@ -7,6 +7,8 @@
 
 #include "base/bump.h"
 #include "base/check.h"
+#include "collective/op_plan.h"
+#include "plan/cancel.h"
 
 namespace tern::daemon {
 
@@ -24,15 +26,15 @@ constexpr std::uint32_t kBlocksInFlight = 256;
 }  // namespace
 
 LaneGroup::LaneGroup(GroupSetup setup)
-    : core_(std::move(setup)),
+    : core_(std::move(setup), *this),
       admission_(core_.setup()),
       eager_(core_.setup().shape, core_.ops().slots()),
       codec_(core_.ops(), core_.lane_ops(), eager_,
              {core_.setup().number, core_.setup().seed, core_.setup().size}),
       path_(codec_, *this, kBlocksInFlight),
       tuning_(core_, codec_.values(), *this),
-      reduce_(core_, tuning_, path_, *this),
-      results_(core_, tuning_, path_, reduce_, *this),
+      reduce_(core_, tuning_, path_),
+      results_(core_, tuning_, path_, reduce_),
       verifier_(core_.setup().shape, core_.setup().size, core_.ops().slots()),
       upkeep_(core_.ops(), core_.lane_ops()),
       ledger_(core_, codec_.blocks(), tuning_, *this),
@@ -77,7 +79,7 @@ std::uint32_t LaneGroup::local_rank_of(const LaneClient& client) const {
 }
 
 void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
-  if (cancels(entry)) return cancel(client, entry);
+  if (plan::cancels(entry)) return cancel(client, entry);
   op_seen_ = true;
   LaneClients& clients = core_.resources().clients;
   const std::uint32_t local_rank = local_rank_of(client);
@@ -217,12 +219,10 @@ void LaneGroup::announce(const Action& action) {
   const collective::Op& about = core_.op(op);
   const NodeValues& values = codec_.values();
   const ChunkPart all = codec_.blocks().whole(op);
-  const bool sends_values = about.eager && about.announced_first.count > 0;
-  if (!sends_values || (about.plan->moves() && about.root_node != core_.self())) {
-    return announce_with(action, {});
-  }
-  const std::size_t bytes = codec_.blocks().bytes(op, all);
-  if (about.plan->moves()) return announce_with(action, {values.root_input(op, all), bytes});
+  const std::uint64_t bytes = collective::eager_bytes_of(about, core_.self());
+  if (bytes == 0) return announce_with(action, {});
+  if (about.plan->contributors == plan::Ranks::root)
+    return announce_with(action, {values.root_input(op, all), bytes});
   if (values.is_plain(op)) return announce_with(action, {values.plain(op, all), bytes});
   // Kept: this node must add exactly what the others get.
   BlockRequest request;
@@ -363,7 +363,7 @@ void LaneGroup::count_resets(TensorState& tensor, std::uint64_t resets) {
 // ---- Ends ---------------------------------------------------------------------------------------
 
 void LaneGroup::end(Errc code, const char* text) {
-  upkeep_.doubt_all();
+  upkeep_.mark_all_doubtful();
   core_.ops().end(code, text);
 }
 

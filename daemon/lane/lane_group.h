@@ -91,6 +91,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   void complete(collective::OpId op);
   void finalize(collective::OpId op);
 
+  struct FrameHandler;
   // Frames that belong to neither leg: where a payload goes, and what it says.
   bool place_announce(std::uint32_t node, const wire::FrameHeader& header,
                       net::PayloadPlace& place);

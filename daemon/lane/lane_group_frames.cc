@@ -25,55 +25,101 @@ bool place_small(LanePeer& peer, const wire::FrameHeader& header, std::size_t by
 
 }  // namespace
 
+// What a lane does with the frames of one kind. False, from either: the peer breaks the protocol.
+struct LaneGroup::FrameHandler {
+  // Null: the kind has no meaning between groups.
+  static const FrameHandler* of(std::uint8_t kind);
+
+  FrameKind kind;
+  // Where the payload goes, before it comes.
+  bool (*place_payload)(LaneGroup& group, std::uint32_t node, const wire::FrameHeader& header,
+                        net::PayloadPlace& place);
+  // What it says, when it has come whole.
+  bool (*accept_payload)(LaneGroup& group, std::uint32_t node, const wire::FrameHeader& header,
+                         const net::PayloadPlace& place);
+};
+
+const LaneGroup::FrameHandler* LaneGroup::FrameHandler::of(std::uint8_t kind) {
+  using Header = const wire::FrameHeader;
+  using Place = net::PayloadPlace;
+  static constexpr FrameHandler kHandlers[] = {
+      {FrameKind::announce,
+       [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
+         return group.place_announce(node, header, place);
+       },
+       [](LaneGroup& group, std::uint32_t node, Header& header, const Place& place) {
+         return group.accept_announce(node, header, place);
+       }},
+      {FrameKind::grant,
+       [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
+         return place_small(group.core_.peer(node), header, 0, place);
+       },
+       [](LaneGroup& group, std::uint32_t node, Header& header, const Place&) {
+         return group.reduce_.accept_grant(node, header);
+       }},
+      {FrameKind::contribution,
+       [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
+         return group.reduce_.place_contribution(node, header, group.core_.peer(node).receiving,
+                                                 place);
+       },
+       [](LaneGroup& group, std::uint32_t node, Header& header, const Place&) {
+         group.reduce_.accept_contribution(node, header, group.core_.peer(node).receiving);
+         return true;
+       }},
+      {FrameKind::result,
+       [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
+         return group.results_.place(node, header, place);
+       },
+       [](LaneGroup& group, std::uint32_t node, Header& header, const Place& place) {
+         group.results_.accept(node, header, place);
+         return true;
+       }},
+      {FrameKind::op_fail,
+       [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
+         return place_small(group.core_.peer(node), header, sizeof(wire::OpFailBody), place);
+       },
+       [](LaneGroup& group, std::uint32_t, Header& header, const Place& place) {
+         return group.accept_op_fail(header, place);
+       }},
+      {FrameKind::verify,
+       [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
+         return group.setup().shape.verify &&
+                place_small(group.core_.peer(node), header, group.verifier_.payload_bytes(node),
+                            place);
+       },
+       [](LaneGroup& group, std::uint32_t node, Header& header, const Place& place) {
+         return group.accept_verify(node, header, place);
+       }},
+      {FrameKind::submitted,
+       [](LaneGroup& group, std::uint32_t node, Header& header, Place& place) {
+         return place_small(group.core_.peer(node), header, sizeof(wire::SubmittedBody), place);
+       },
+       [](LaneGroup& group, std::uint32_t node, Header& header, const Place& place) {
+         return group.accept_submitted(node, header, place);
+       }},
+  };
+  for (const FrameHandler& handler : kHandlers) {
+    if (handler.kind == static_cast<FrameKind>(kind)) return &handler;
+  }
+  return nullptr;
+}
+
 bool LaneGroup::place_payload(std::uint32_t node, const wire::FrameHeader& header,
                               net::PayloadPlace& place) {
-  LanePeer& peer = core_.peer(node);
-  switch (static_cast<FrameKind>(header.kind)) {
-    case FrameKind::announce:
-      return place_announce(node, header, place);
-    case FrameKind::contribution:
-      return reduce_.place_contribution(node, header, peer.receiving, place);
-    case FrameKind::result:
-      return results_.place(node, header, place);
-    case FrameKind::op_fail:
-      return place_small(peer, header, sizeof(wire::OpFailBody), place);
-    case FrameKind::verify:
-      return setup().shape.verify &&
-             place_small(peer, header, verifier_.payload_bytes(node), place);
-    case FrameKind::submitted:
-      return place_small(peer, header, sizeof(wire::SubmittedBody), place);
-    case FrameKind::grant:
-      return place_small(peer, header, 0, place);
-    default:
-      // It is refused when it has come whole: nobody knows how long such frames are.
-      return header.payload_bytes <= peer.small.size() &&
-             place_small(peer, header, header.payload_bytes, place);
+  if (const FrameHandler* const handler = FrameHandler::of(header.kind)) {
+    return handler->place_payload(*this, node, header, place);
   }
+  // It is refused when it has come whole: nobody knows how long such frames are.
+  LanePeer& peer = core_.peer(node);
+  return header.payload_bytes <= peer.small.size() &&
+         place_small(peer, header, header.payload_bytes, place);
 }
 
 bool LaneGroup::on_frame(std::uint32_t node, const wire::FrameHeader& header,
                          const net::PayloadPlace& place) {
   op_seen_ = true;
-  switch (static_cast<FrameKind>(header.kind)) {
-    case FrameKind::announce:
-      return accept_announce(node, header, place);
-    case FrameKind::grant:
-      return reduce_.accept_grant(node, header);
-    case FrameKind::contribution:
-      reduce_.accept_contribution(node, header, core_.peer(node).receiving);
-      return true;
-    case FrameKind::result:
-      results_.accept(node, header, place);
-      return true;
-    case FrameKind::op_fail:
-      return accept_op_fail(header, place);
-    case FrameKind::verify:
-      return accept_verify(node, header, place);
-    case FrameKind::submitted:
-      return accept_submitted(node, header, place);
-    default:
-      return false;
-  }
+  const FrameHandler* const handler = FrameHandler::of(header.kind);
+  return handler != nullptr && handler->accept_payload(*this, node, header, place);
 }
 
 void LaneGroup::on_bad_payload(std::uint32_t node, const wire::FrameHeader& header) {

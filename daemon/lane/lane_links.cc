@@ -85,13 +85,16 @@ void LaneLinks::adopt(const command::AdoptConnection& command) {
 
 int LaneLinks::tick() {
   int work = 0;
-  for (auto& peer : peers_) {
-    if (peer->link && !peer->lost) work += peer->link->tick();
+  // By index: a link that is lost may be made anew, at the end.
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    LanePeer& peer = *peers_[i];
+    if (peer.link && !peer.lost) work += peer.link->tick();
   }
   return work;
 }
 
 void LaneLinks::say_goodbye() {
+  closing_ = true;
   for (auto& peer : peers_) {
     if (peer->link && !peer->lost) peer->link->say_goodbye();
   }
@@ -178,7 +181,9 @@ void LaneLinks::on_lost(net::Link& link, Errc reason, const char* text) {
   LanePeer& peer = peer_of(link);
   peer.lost = true;
   if (peer.groups > 0) bump(resources_.counters->links_lost, std::uint64_t{1});
-  sink_.on_link_lost(peer, reason, text, superseding_ || reason == Errc::shutting_down);
+  // A daemon that ends makes no link anew.
+  const bool superseded = !closing_ && (superseding_ || link.said_goodbye());
+  sink_.on_link_lost(peer, reason, text, superseded);
 }
 
 // ---- What is told of peers ----------------------------------------------------------------------

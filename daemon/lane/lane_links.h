@@ -34,7 +34,8 @@ class FrameSink {
   virtual bool take_frame(LanePeer& peer, const wire::FrameHeader& header,
                           const ReceivedPayload& payload, bool& known) = 0;
   virtual void abandon_frame(LanePeer& peer) = 0;
-  // `superseded`: the link ended because its peer has begun another, or had not used it.
+  // `superseded`: the link ended because its peer has begun another, or because one end had no
+  // use for it.
   virtual void on_link_lost(LanePeer& peer, Errc reason, const char* text, bool superseded) = 0;
 
  protected:
@@ -99,6 +100,7 @@ class LaneLinks final : public PeerSource, private net::LinkSink {
   FrameSink& sink_;
   std::vector<std::unique_ptr<LanePeer>> peers_;
   bool superseding_ = false;  // a link ends because its peer has begun another
+  bool closing_ = false;      // this daemon has said goodbye
   std::vector<std::pair<wire::NodeId, std::string>> told_carriers_;  // the last line of each node
   SnapshotTable<PeerSnapshot, kSnapshots> peer_table_;
   std::vector<PeerSnapshot> peer_rows_;  // of the next snapshot; as many as there were links

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "codec/accumulate.h"
+#include "collective/op_plan.h"
 
 namespace tern::daemon {
 
@@ -34,23 +35,19 @@ void NodeValues::sum(OpId op, const ChunkPart& part, std::byte* out) const {
   const std::size_t element = dtype_bytes(type);
   const std::size_t wide = codec::accumulator_bytes(type);
   const collective::Op& about = blocks_.op(op);
-  plan::Shape shape;
-  shape.count = about.announced_first.count;
-  shape.dtype = type;
-  shape.root = about.announced_first.root;
-  shape.ranks = blocks_.identity().size;
+  const collective::GroupShape& group = blocks_.ops().shape();
   const auto ranks = blocks_.ranks(op);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    shape.rank = blocks_.ops().shape().ranks[blocks_.self()][i];
+    const plan::Shape shape = collective::shape_for(about, group.ranks[blocks_.self()][i], group);
     plan::for_each_input_piece(
         *about.plan, shape, {part.begin, part.elements},
         [&](std::uint64_t first, plan::Range piece) {
           const std::byte* const source = at(ranks[i].input, piece.begin * element);
           std::byte* const sum = out + first * wide;
           if (i == 0) {
-            codec::accumulate_begin(type, source, piece.count, ranks[i].prescale, sum);
+            codec::accumulate_begin({type, source, piece.count}, ranks[i].prescale, sum);
           } else {
-            codec::accumulate(type, blocks_.reduction(op), source, piece.count, ranks[i].prescale,
+            codec::accumulate(blocks_.reduction(op), {type, source, piece.count}, ranks[i].prescale,
                               sum);
           }
         });
@@ -62,7 +59,7 @@ void NodeValues::write(OpId op, const ChunkPart& part, std::byte* out) const {
   sum(op, part, wide);
   const Reduction how = blocks_.reduction(op);
   const Reduction plain = how == Reduction::average ? Reduction::sum : how;
-  codec::accumulate_finish(blocks_.dtype(op), plain, wide, part.elements, 1, out);
+  codec::accumulate_finish(plain, wide, 1, {blocks_.dtype(op), out, part.elements});
 }
 
 std::span<const float> NodeValues::floats(OpId op, const ChunkPart& part) const {

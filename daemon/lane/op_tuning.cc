@@ -41,10 +41,10 @@ bool OpTuning::compresses(OpId op) const noexcept {
   if (std::any_of(chosen, chosen + core_.nodes(), [](auto one) { return one != tuner::kRaw; })) {
     return true;
   }
-  // A tensor of one chunk, which is this lane's, that owes something pays on the two legs.
+  // A tensor of one chunk, which is this lane's, sends its pending residual on the two legs.
   const bool small =
       core_.bytes(op, about.announced_first.count) <= core_.setup().shape.eager_bytes;
-  return small && encoding.lossy && encoding.tuning->owes(0) != 0;
+  return small && encoding.lossy && encoding.tuning->residual_pending(0) != 0;
 }
 
 void OpTuning::announce(OpId op, wire::AnnounceBody& body) const noexcept {
@@ -181,8 +181,8 @@ void OpTuning::offer(OpId op, const ChunkPart& part, const float* residual) {
   tuning.sample_wanted.store(false, std::memory_order_relaxed);
   const ChunkPart sample{part.begin, std::min(part.elements, Shadow::kSampleElements)};
   const auto dtype = static_cast<DType>(core_.op(op).announced_first.dtype);
-  shadow->offer(lane(), tuning.number(), dtype, values_.floats(op, sample), residual,
-                core_.lane_op(op).encoding.state_scale);
+  shadow->offer(lane(), {tuning.number(), dtype, values_.floats(op, sample), residual,
+                         core_.lane_op(op).encoding.state_scale});
   bump(core_.resources().counters->samples, std::uint64_t{1});
 }
 

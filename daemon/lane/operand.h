@@ -30,7 +30,9 @@ struct Operand {
   Space space = Space::host;
 
   bool empty() const noexcept { return region == nullptr; }
+  // REQUIRES: the slice lies in the operand.
   Operand slice(std::uint64_t from, std::uint64_t length) const noexcept {
+    TERN_CHECK(from <= bytes && length <= bytes - from);
     return {region, offset + from, length, space};
   }
   bool operator==(const Operand&) const = default;

@@ -70,7 +70,7 @@ void ReduceLeg::contributed(const BlockRequest& request, const BlockCompletion& 
   Operand block = request.block.slice(0, completion.bytes);
   if (completion.form == BlockForm::input) {
     memory.send_slabs().give(request.slab);
-    lent = {&owner_, op, nullptr, SlabPool::kNone};
+    lent = {&core_.memory_owner(), op, nullptr, SlabPool::kNone};
     core_.pin(op);
     block = core_.lane_ops().ranks(op)[0].input.slice(
         core_.bytes(op, sharding.chunk_begin(request.number)), completion.bytes);

@@ -14,9 +14,9 @@ namespace tern::daemon {
 
 class ReduceLeg {
  public:
-  // Everything given outlives this. `owner` is told when frames have let go of an op's memory.
-  ReduceLeg(GroupCore& core, OpTuning& tuning, BlockPath& path, MemoryOwner& owner)
-      : core_(core), tuning_(tuning), path_(path), owner_(owner), chunks_(core.setup().shape) {}
+  // Everything given outlives this.
+  ReduceLeg(GroupCore& core, OpTuning& tuning, BlockPath& path)
+      : core_(core), tuning_(tuning), path_(path), chunks_(core.setup().shape) {}
   void attach() { chunks_.attach(core_.resources().memory, core_.job()); }
 
   // ---- Actions, and what follows when their blocks are done ----
@@ -47,7 +47,6 @@ class ReduceLeg {
   GroupCore& core_;
   OpTuning& tuning_;
   BlockPath& path_;
-  MemoryOwner& owner_;
   ChunkTable chunks_;
 };
 

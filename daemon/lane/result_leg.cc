@@ -78,7 +78,7 @@ BorrowedMemory ResultLeg::lend(const BlockRequest& request, const BlockCompletio
   body = part_of(core_.lane_ops().ranks(request.op)[root_rank(request.op)].input, request.op,
                  request.number);
   core_.pin(request.op);
-  return {&owner_, request.op, nullptr, SlabPool::kNone};
+  return {&core_.memory_owner(), request.op, nullptr, SlabPool::kNone};
 }
 
 void ResultLeg::made(const BlockRequest& request, const BlockCompletion& completion) {
@@ -187,7 +187,7 @@ void ResultLeg::delivered(const BlockRequest& request, const BlockCompletion& co
     tuning_.compare(op, completion.header);
     core_.ops().delivered(request.node, op);
   }
-  owner_.frame_acked(op);  // what the frame had pinned
+  core_.memory_owner().frame_acked(op);  // what the frame had pinned
 }
 
 }  // namespace tern::daemon

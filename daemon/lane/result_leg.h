@@ -14,11 +14,9 @@ namespace tern::daemon {
 
 class ResultLeg {
  public:
-  // Everything given outlives this. Sums are the reduce leg's. `owner` is told when frames have let
-  // go of an op's memory.
-  ResultLeg(GroupCore& core, OpTuning& tuning, BlockPath& path, ReduceLeg& reduce,
-            MemoryOwner& owner)
-      : core_(core), tuning_(tuning), path_(path), reduce_(reduce), owner_(owner) {}
+  // Everything given outlives this. Sums are the reduce leg's.
+  ResultLeg(GroupCore& core, OpTuning& tuning, BlockPath& path, ReduceLeg& reduce)
+      : core_(core), tuning_(tuning), path_(path), reduce_(reduce) {}
 
   // ---- Actions, and what follows when their blocks are done ----
   void finish(const collective::Action& action);
@@ -43,7 +41,6 @@ class ResultLeg {
   OpTuning& tuning_;
   BlockPath& path_;
   ReduceLeg& reduce_;
-  MemoryOwner& owner_;
 };
 
 }  // namespace tern::daemon

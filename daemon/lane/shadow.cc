@@ -83,19 +83,18 @@ bool Shadow::has_room(std::uint32_t lane) const noexcept {
   return !slots_[lane]->full.load(std::memory_order_acquire);
 }
 
-void Shadow::offer(std::uint32_t lane, std::uint64_t tensor, DType dtype,
-                   std::span<const float> values, const float* residual,
-                   float state_scale) noexcept {
+void Shadow::offer(std::uint32_t lane, const Sample& sample) noexcept {
   Slot& slot = *slots_[lane];
-  slot.tensor = tensor;
-  slot.dtype = dtype;
-  slot.elements = static_cast<std::uint32_t>(std::min<std::size_t>(values.size(), kSampleElements));
-  std::copy_n(values.begin(), slot.elements, slot.values.begin());
-  if (residual == nullptr) {
+  slot.tensor = sample.tensor;
+  slot.dtype = sample.dtype;
+  slot.elements =
+      static_cast<std::uint32_t>(std::min<std::size_t>(sample.values.size(), kSampleElements));
+  std::copy_n(sample.values.begin(), slot.elements, slot.values.begin());
+  if (sample.residual == nullptr) {
     std::fill_n(slot.residual.begin(), slot.elements, 0.0f);
   } else {
-    std::transform(residual, residual + slot.elements, slot.residual.begin(),
-                   [state_scale](float one) { return state_scale * one; });
+    std::transform(sample.residual, sample.residual + slot.elements, slot.residual.begin(),
+                   [scale = sample.state_scale](float one) { return scale * one; });
   }
   slot.full.store(true, std::memory_order_release);
   work_.release();
@@ -173,15 +172,16 @@ bool Shadow::measure_one(const Slot& slot, tuner::CandidateIndex candidate, doub
   const std::uint64_t wall = now_ns(CLOCK_MONOTONIC);
   const std::uint64_t begin = stopwatch_.now_ns();
   if (lossless) {
-    payload = codec::encode_lossless(recipe, slot.dtype, std::span(bench.elements).first(bytes), {},
-                                     1, bench.block, header, bench.workspace);
+    payload =
+        codec::encode_lossless(recipe, {slot.dtype, std::span(bench.elements).first(bytes), {}, 1},
+                               {bench.block, header}, bench.workspace);
   } else {
     codec::EncodeRequest request;
     request.input = values;
     request.state = bench.residual.data();
     request.key = slot.tensor;
     const codec::EncodeResult encoded =
-        codec::encode(recipe, request, bench.block, header, bench.workspace);
+        codec::encode(recipe, request, {bench.block, header}, bench.workspace);
     if (encoded.nonfinite) return false;
     payload = encoded.payload_bytes;
     loss = energy > 0.0 ? encoded.residual_energy / energy : 0.0;
@@ -191,10 +191,10 @@ bool Shadow::measure_one(const Slot& slot, tuner::CandidateIndex candidate, doub
   if (payload == 0) {
     payload = static_cast<std::uint32_t>(bytes);  // not shorter: it would travel raw
   } else if (lossless) {
-    codec::decode_lossless(header, block, {}, std::span(bench.elements_out).first(bytes),
+    codec::decode_lossless({header, block}, {}, std::span(bench.elements_out).first(bytes),
                            bench.workspace);
   } else {
-    codec::decode_add(header, block, decoded, bench.workspace);
+    codec::decode_add({header, block}, decoded, bench.workspace);
   }
   const std::uint64_t end = stopwatch_.now_ns();
   const auto took = static_cast<double>(now_ns(CLOCK_MONOTONIC) - wall);

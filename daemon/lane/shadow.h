@@ -33,6 +33,15 @@ class Shadow {
  public:
   static constexpr std::uint32_t kSampleElements = 16 << 10;
 
+  // Of a tensor, as an encoder was given it.
+  struct Sample {
+    std::uint64_t tensor;
+    DType dtype;
+    std::span<const float> values;
+    const float* residual;  // as long as `values`; may be null
+    float state_scale;      // which `residual` is multiplied by
+  };
+
   // wake_conductor is called when there are results, by the thread that measures. `stopwatch` takes
   // the times of codecs and outlives the shadow; null: the processor time of that thread.
   Shadow(std::shared_ptr<const CandidateRecipes> recipes, std::uint32_t lanes,
@@ -48,9 +57,8 @@ class Shadow {
 
   // ---- The lanes' ----
   bool has_room(std::uint32_t lane) const noexcept;
-  // Copies. REQUIRES: has_room(lane). `residual` may be null.
-  void offer(std::uint32_t lane, std::uint64_t tensor, DType dtype, std::span<const float> values,
-             const float* residual, float state_scale) noexcept;
+  // Copies. REQUIRES: has_room(lane).
+  void offer(std::uint32_t lane, const Sample& sample) noexcept;
 
   // ---- The conductor's ----
   bool pop(ShadowResult& result) { return results_->pop(result); }

@@ -19,7 +19,7 @@ bool StateUpkeep::for_each_chunk(const TensorState& tensor, Use use) const {
                                             .chunk_bytes = shape.chunk_bytes,
                                             .nodes = shape.nodes(),
                                             .lanes = shape.lanes,
-                                            .one_lane = tensor.one_lane});
+                                            .one_lane = tensor.declared.one_lane});
   for (std::uint64_t i = 0; i < sharding.chunk_count; ++i) {
     if (sharding.lane(i) == shape.lane && !use(static_cast<std::uint32_t>(i))) return false;
   }
@@ -29,7 +29,7 @@ bool StateUpkeep::for_each_chunk(const TensorState& tensor, Use use) const {
 std::uint64_t StateUpkeep::lose(OpId op) {
   const std::uint64_t resets = forget_parked(op) + lose_streams(op);
   // The first rank that leaves ends ops, and the last one the epoch.
-  if (ops_.op(op).status == Errc::group_left) doubt(op);
+  if (ops_.op(op).status == Errc::group_left) mark_doubtful(op);
   return resets;
 }
 
@@ -60,15 +60,15 @@ std::uint64_t StateUpkeep::lose_streams(OpId op) {
   return 1;
 }
 
-void StateUpkeep::doubt(OpId op) {
+void StateUpkeep::mark_doubtful(OpId op) {
   const LaneOp& data = lane_ops_[op];
   if (data.tensor == nullptr || !data.encoding.lossy || !ops_.op(op).started) return;
   data.tensor->doubtful.store(true, std::memory_order_relaxed);
 }
 
-void StateUpkeep::doubt_all() {
+void StateUpkeep::mark_all_doubtful() {
   for (OpId op = 0; op < ops_.slots(); ++op) {
-    if (ops_.in_use(op)) doubt(op);
+    if (ops_.in_use(op)) mark_doubtful(op);
   }
 }
 
@@ -100,7 +100,8 @@ void StateUpkeep::move(const StateMove& move, event::StateMoved& outcome) {
       move.part.export_chunk(tensor.codec, chunk, move.room);
       return true;
     }
-    if (tensor.tuning && codec::needs_residual(tensor.recipe)) tensor.tuning->owes(chunk) = 1;
+    if (tensor.tuning && codec::needs_residual(tensor.declared.recipe))
+      tensor.tuning->residual_pending(chunk) = 1;
     return move.same_layout ? move.part.import_chunk(tensor.codec, chunk,
                                                      move.room.subspan(move.own, move.part.bytes()))
                             : move.part.refold_chunk(tensor.codec, chunk, move.room);

@@ -23,9 +23,9 @@ class StateUpkeep {
   // Returns how many parts of the state are zero again.
   std::uint64_t lose(collective::OpId op);
   // How much of what the residual was about has been delivered, nobody knows.
-  void doubt(collective::OpId op);
+  void mark_doubtful(collective::OpId op);
   // Of all ops in flight, when the epoch ends.
-  void doubt_all();
+  void mark_all_doubtful();
   // Another node has lost blocks of the tensor's streams: what this one sends begins anew. Readers
   // follow when they see step 0.
   void restart_streams(TensorState& tensor);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <utility>
 
 #include "collective/group_ops.h"
 #include "daemon/control/foreign_json.h"
@@ -64,11 +66,25 @@ std::uint64_t group_token(std::span<const std::byte> secret, const std::string& 
   return token;
 }
 
-void Coordinator::learn(const GroupId& id) {
+void Coordinator::learn(const GroupId& id, std::uint32_t user) {
   const std::string uid = to_hex(id.uid);
+  const auto last = groups_.find(uid);
+  if (last == groups_.end() || !last->second.known) {
+    const auto has = of_users_.find(user);
+    if (has != of_users_.end() && has->second.size() >= kGroupsPerUser) {
+      forget_oldest_idle(user);
+    }
+  }
   if (!groups_.contains(uid)) make_room();
   Group& group = groups_[uid];
+  if (group.known) {
+    // Whoever joins it: who was first is charged.
+    of_users_[group.user].erase(group.last_used);
+  } else {
+    group.user = user;
+  }
   group.last_used = ++uses_;
+  of_users_[group.user][group.last_used] = uid;
   if (group.known) return;
   group.known = true;
   group.secret = id.secret;
@@ -363,19 +379,30 @@ void Coordinator::end_epoch(const std::string& uid, Group& group, Errc code,
   if (!group.joiners.empty() && proven == group.size) start_epoch(uid, group);
 }
 
-// A place for one more group: the one that was used least lately and in which nobody is goes. Its
-// ranks may still come back; this node's next join makes it known again.
+// A place for one more group: of the user who has most, one in which nobody is goes. Whoever mints
+// without end so takes no place of others. A group's ranks may still come back; this node's next
+// join makes it known again.
 bool Coordinator::make_room() {
   if (groups_.size() < kMaxGroups) return true;
-  auto oldest = groups_.end();
-  for (auto it = groups_.begin(); it != groups_.end(); ++it) {
-    const Group& group = it->second;
-    if (group.phase != Phase::gathering || !group.joiners.empty()) continue;
-    if (oldest == groups_.end() || group.last_used < oldest->second.last_used) oldest = it;
+  std::vector<std::pair<std::size_t, std::uint32_t>> users;
+  for (const auto& [user, groups] : of_users_) users.emplace_back(groups.size(), user);
+  std::sort(users.begin(), users.end(), std::greater<>());
+  return std::any_of(users.begin(), users.end(),
+                     [this](const auto& one) { return forget_oldest_idle(one.second); });
+}
+
+// False: the user has no group in which nobody is.
+bool Coordinator::forget_oldest_idle(std::uint32_t user) {
+  const auto of_user = of_users_.find(user);
+  for (auto one = of_user->second.begin(); one != of_user->second.end(); ++one) {
+    const auto group = groups_.find(one->second);
+    if (!group->second.idle()) continue;
+    groups_.erase(group);
+    of_user->second.erase(one);
+    if (of_user->second.empty()) of_users_.erase(of_user);
+    return true;
   }
-  if (oldest == groups_.end()) return false;
-  groups_.erase(oldest);
-  return true;
+  return false;
 }
 
 // Groups that only joins of other nodes spoke of, and these are gone.

@@ -20,8 +20,11 @@ class Coordinator {
  public:
   explicit Coordinator(ControlSender& sender) : sender_(sender) {}
 
-  // Minted here, or learnt from a rank of this node that joins (after a restart).
-  void learn(const GroupId& id);
+  // Beyond, the user's own oldest group goes in which nobody is, as after a mint.
+  static constexpr std::size_t kGroupsPerUser = 1024;
+
+  // Minted here, or learnt from a rank of this node that joins (after a restart), by this user.
+  void learn(const GroupId& id, std::uint32_t user);
   // False: not a message for a coordinator.
   bool on_message(LinkRef from, const nlohmann::json& message);
   void on_link_lost(LinkRef link, const std::string& why);
@@ -55,8 +58,12 @@ class Coordinator {
     std::vector<Node> nodes;                  // of the current epoch
     std::set<std::uint32_t> left;
     std::uint32_t ranks = 0;
-    std::uint64_t last_used = 0;  // order of the last join or mint
+    std::uint32_t user = 0;       // who is charged with it, if it is known
+    std::uint64_t last_used = 0;  // order of the last mint or join on this node, if it is known
+
+    bool idle() const { return phase == Phase::gathering && joiners.empty(); }
   };
+  using ByUse = std::map<std::uint64_t, std::string>;  // uids in the order of their last use
 
   // A rank of a group.
   struct Place {
@@ -75,10 +82,12 @@ class Coordinator {
   void start_epoch(const std::string& uid, Group& group);
   void end_epoch(const std::string& uid, Group& group, Errc code, const std::string& text);
   bool make_room();
+  bool forget_oldest_idle(std::uint32_t user);
   void forget_strangers();
 
   ControlSender& sender_;
-  std::map<std::string, Group> groups_;  // by uid, hex
+  std::map<std::string, Group> groups_;      // by uid, hex
+  std::map<std::uint32_t, ByUse> of_users_;  // the known ones
   std::uint64_t uses_ = 0;
 };
 

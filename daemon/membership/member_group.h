@@ -16,6 +16,7 @@
 
 #include "daemon/lane/lane_group.h"
 #include "daemon/membership/control_frames.h"
+#include "daemon/membership/declared_tensors.h"
 #include "daemon/membership/group_id.h"
 #include "daemon/service/log.h"
 
@@ -70,14 +71,13 @@ struct MemberRank {
   bool joined = false;              // the client has been told
   bool leaving = false;
   bool left = false;
-  std::map<std::string, std::uint32_t> declarations;  // of each name, for its generation
-};
 
-struct DeclaredTensor {
-  std::shared_ptr<TensorState> state;
-  std::uint64_t holders = 0;  // local ranks, by their index on this node
-  std::uint32_t dropped = 0;  // lanes that have let go; counts once holders is 0
-  std::string state_key;      // of the state to be kept, or empty
+  // What the rank has said of one name.
+  struct Declared {
+    std::uint32_t times = 0;  // the next one's generation
+    bool holds = false;       // the last one is not released
+  };
+  std::map<std::string, Declared> declarations;  // by name
 };
 
 struct MemberGroup {
@@ -106,7 +106,7 @@ struct MemberGroup {
   Errc end_code = Errc::ok;
   std::string end_text;
   std::uint64_t start_deadline_ns = 0;
-  std::map<std::uint64_t, DeclaredTensor> tensors;  // by id
+  DeclaredTensors tensors;
 
   // Of one of this group's ranks, in `holders`.
   std::uint64_t bit_of(const MemberRank& rank) const noexcept {
@@ -122,8 +122,8 @@ struct MemberGroup {
   }
   // Null: no such tensor is declared.
   const TensorState* tensor(std::uint64_t tensor_id) const {
-    const auto found = tensors.find(tensor_id);
-    return found == tensors.end() ? nullptr : found->second.state.get();
+    const DeclaredTensor* const found = tensors.find(tensor_id);
+    return found == nullptr ? nullptr : found->state.get();
   }
   // "node 1 (10.0.0.7:7700, ranks 2,3)".
   std::string node_name(std::uint32_t number_of_node) const;

@@ -16,6 +16,8 @@
 #include <iterator>
 #include <mutex>
 
+#include "base/printable.h"
+
 namespace tern::daemon {
 namespace {
 
@@ -61,11 +63,11 @@ bool stderr_is_journal() {
 
 std::vector<std::string> journal_entry(spdlog::level::level_enum level, std::string_view text,
                                        const LogFields& fields) {
-  std::vector<std::string> entry{"MESSAGE=" + std::string(text),
+  std::vector<std::string> entry{"MESSAGE=" + printable(text),
                                  "PRIORITY=" + std::to_string(priority_of(level)),
                                  "SYSLOG_IDENTIFIER=ternd"};
   const auto add = [&entry](const char* name, std::string_view value) {
-    if (!value.empty()) entry.push_back(name + std::string(value));
+    if (!value.empty()) entry.push_back(name + printable(value));
   };
   add("TERN_JOB=", fields.job);
   add("TERN_GROUP=", fields.group);

@@ -17,7 +17,7 @@ namespace tern::daemon {
 // True if stderr is a stream to the journal: what is written there ends up in it as bare text.
 bool stderr_is_journal();
 
-// `NAME=value` for each field of the entry. Empty fields are left out.
+// `NAME=value` for each field of the entry, as base/printable.h has it. Empty fields are left out.
 std::vector<std::string> journal_entry(spdlog::level::level_enum level, std::string_view text,
                                        const LogFields& fields);
 

@@ -1,11 +1,33 @@
 #include "daemon/service/log.h"
 
+#include "base/printable.h"
+
 namespace tern::daemon {
 namespace {
 
 thread_local LogFields fields_of_thread;
 
+class PrintableLogger final : public spdlog::logger {
+ public:
+  explicit PrintableLogger(spdlog::sink_ptr sink) : spdlog::logger("ternd", std::move(sink)) {}
+
+ private:
+  // The only way of a line to the sinks.
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    const std::string_view text(message.payload.data(), message.payload.size());
+    if (is_printable(text)) return spdlog::logger::sink_it_(message);
+    const std::string escaped = printable(text);
+    spdlog::details::log_msg made = message;
+    made.payload = escaped;
+    spdlog::logger::sink_it_(made);
+  }
+};
+
 }  // namespace
+
+std::shared_ptr<spdlog::logger> make_logger(spdlog::sink_ptr sink) {
+  return std::make_shared<PrintableLogger>(std::move(sink));
+}
 
 const LogFields& current_log_fields() noexcept { return fields_of_thread; }
 

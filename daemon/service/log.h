@@ -5,10 +5,15 @@
 
 #include <spdlog/spdlog.h>
 
+#include <memory>
 #include <string_view>
 #include <utility>
 
 namespace tern::daemon {
+
+// Whose lines are one line each, to every sink: what others have named, a job or a tensor, cannot
+// end a line, steer a terminal or turn the text around (base/printable.h).
+std::shared_ptr<spdlog::logger> make_logger(spdlog::sink_ptr sink);
 
 // Empty: not about one.
 struct LogFields {

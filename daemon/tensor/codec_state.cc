@@ -54,6 +54,7 @@ bool CodecState::allocate(const codec::Recipe& recipe, const Shape& shape) {
     if (!codebooks_) return false;
   }
   if (!has_streams(recipe)) return true;
+  keeps_ = codec::needs_shift(recipe) ? Keeps::shifts : Keeps::last_bytes;
   sender_steps_.assign(chunks, 0);
   for (std::uint32_t node = 0; node < shape.nodes; ++node) {
     const bool other = node != shape.self;

@@ -43,7 +43,7 @@ class CodecState {
 
   // Error feedback survives a new declaration of the same tensor: takes the other's residual.
   // False, and nothing is taken, if the chunks, the nodes or this node's number are others: what
-  // was owed of a result would become what is owed of a contribution.
+  // a result left out would become what a contribution left out.
   bool adopt_residual(CodecState& other) noexcept;
 
   // Null where the recipe has none. `begin` is the chunk's first element.
@@ -62,7 +62,11 @@ class CodecState {
     return bytes_at(received_[node].get(), begin, elements);
   }
 
-  bool has_streams() const noexcept { return !sender_steps_.empty(); }
+  bool has_streams() const noexcept { return keeps_ != Keeps::nothing; }
+  // A lossy block is a difference to what stream() has.
+  bool keeps_shifts() const noexcept { return keeps_ == Keeps::shifts; }
+  // Blocks of xordelta are differences to received_bytes().
+  bool keeps_last_bytes() const noexcept { return keeps_ == Keeps::last_bytes; }
   // How many blocks the sender's stream of the chunk has had; 0: its state is to be zeroed first.
   std::uint64_t& sender_step(std::uint32_t chunk) noexcept { return sender_steps_[chunk]; }
   std::uint64_t& receiver_step(std::uint32_t node, std::uint32_t chunk) noexcept {
@@ -81,6 +85,8 @@ class CodecState {
   float alpha() const noexcept { return alpha_; }
 
  private:
+  // Of streams, at both ends.
+  enum class Keeps : std::uint8_t { nothing, shifts, last_bytes };
   // No stream gets so far.
   static constexpr std::uint64_t kLost = ~std::uint64_t{0};
 
@@ -95,6 +101,7 @@ class CodecState {
   }
 
   Shape shape_;
+  Keeps keeps_ = Keeps::nothing;
   float alpha_ = 1.0f;
   std::uint64_t bytes_ = 0;
   Floats sender_{nullptr, &std::free};

@@ -41,8 +41,6 @@ struct TensorState {
   Role role = Role::exact;
   std::uint64_t count = 0;
   ResolvedRecipe declared;
-  codec::Recipe recipe;   // of `declared`, for lanes
-  bool one_lane = false;  // of `declared`, for lanes
   bool exempt = false;
   std::int32_t priority = 0;
   std::uint64_t generation = 0;
@@ -64,7 +62,7 @@ struct TensorState {
   bool has_history() const noexcept {
     if (codec.empty()) return false;
     if (imported || doubtful.load(std::memory_order_relaxed)) return true;
-    if (tuning) return tuning->owes_any();
+    if (tuning) return tuning->any_residual_pending();
     return std::any_of(lanes.begin(), lanes.end(),
                        [](const TensorLaneStats& lane) { return lane.state_touched; });
   }

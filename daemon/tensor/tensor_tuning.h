@@ -68,7 +68,7 @@ class TensorTuning {
         number_(place.number),
         self_(place.self),
         by_node_(place.nodes),
-        owed_(place.chunks, 0) {}
+        residual_pending_(place.chunks, 0) {}
 
   // Of no other tensor of this daemon, ever.
   std::uint64_t number() const noexcept { return number_; }
@@ -147,15 +147,18 @@ class TensorTuning {
   bool logged = false;
   std::vector<ReplayedLane> replay;  // by lane; empty: the tuner chooses
 
-  // The residual of this chunk holds something: its next block pays it back, however it is sent.
+  // The residual of this chunk holds something: its next block carries it as well, however that is sent.
   // Each lane touches its own chunks.
   // REQUIRES: the tensor has a residual.
-  std::uint8_t& owes(std::uint32_t chunk) noexcept { return owed_[chunk]; }
+  std::uint8_t& residual_pending(std::uint32_t chunk) noexcept { return residual_pending_[chunk]; }
   // Before any lane knows the tensor: its residual comes from an earlier declaration.
-  void owe_all() noexcept { std::fill(owed_.begin(), owed_.end(), std::uint8_t{1}); }
+  void set_all_residuals_pending() noexcept {
+    std::fill(residual_pending_.begin(), residual_pending_.end(), std::uint8_t{1});
+  }
   // After the last lane has let go of it.
-  bool owes_any() const noexcept {
-    return std::any_of(owed_.begin(), owed_.end(), [](std::uint8_t owed) { return owed != 0; });
+  bool any_residual_pending() const noexcept {
+    return std::any_of(residual_pending_.begin(), residual_pending_.end(),
+                       [](std::uint8_t pending) { return pending != 0; });
   }
 
  private:
@@ -168,7 +171,7 @@ class TensorTuning {
   std::atomic<std::uint8_t> probe_chunks_{0};
   std::atomic<bool> trial_{false};
   std::atomic<std::uint32_t> allowed_{1u << tuner::kRaw};
-  std::vector<std::uint8_t> owed_;
+  std::vector<std::uint8_t> residual_pending_;
 };
 
 }  // namespace tern::daemon

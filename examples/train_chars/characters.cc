@@ -13,7 +13,7 @@ using training::Random;
 
 std::vector<training::Parameter> make_layout(std::size_t symbols) {
   std::vector<training::Parameter> layout;
-  training::append_parameter("embedding", symbols, kEmbedding, 0, &layout);
+  training::append_parameter("embedding", {symbols, kEmbedding}, 0, &layout);
   const std::array<std::size_t, 4> widths{kContext * kEmbedding, kHidden, kHidden, symbols};
   training::append_mlp(widths, &layout);
   return layout;
@@ -60,7 +60,7 @@ float Characters::gradient(int step, std::span<float> gradients,
     place = kContext + random.below(text_.train.size() - kContext);
   }
   embed(text_.train);
-  const float loss = network_.gradient(input_, labels_, gradients, ready, &input_gradient_);
+  const float loss = network_.gradient({input_, labels_}, gradients, ready, &input_gradient_);
   const std::span<float> table = gradients.first(layout_[0].count());
   std::fill(table.begin(), table.end(), 0.0F);
   for (std::size_t i = 0; i < places_.size(); ++i) {

@@ -63,8 +63,8 @@ float Digits::gradient(int step, std::span<float> gradients, const training::Lay
       (options_.seed << 32) +
       static_cast<std::uint64_t>(step) * static_cast<std::uint64_t>(options_.size) +
       static_cast<std::uint64_t>(options_.rank);
-  fill_batch(data_.train, deal(step), options_.max_shift, shift_seed, &batch_);
-  return network_.gradient(batch_.images, batch_.labels, gradients, ready, nullptr);
+  fill_batch(data_.train, deal(step), {options_.max_shift, shift_seed}, &batch_);
+  return network_.gradient({batch_.images, batch_.labels}, gradients, ready, nullptr);
 }
 
 double Digits::accuracy() {
@@ -76,18 +76,18 @@ double Digits::accuracy() {
   for (std::size_t begin = 0; begin < set.count(); begin += kRows) {
     indices.resize(std::min(kRows, set.count() - begin));
     std::iota(indices.begin(), indices.end(), static_cast<std::uint32_t>(begin));
-    fill_batch(set, indices, 0, 0, &batch);
+    fill_batch(set, indices, {}, &batch);
     right += training::count_right(network_.forward(batch.images), batch.labels);
   }
   return static_cast<double>(right) / static_cast<double>(set.count());
 }
 
-void fill_batch(const ImageSet& set, std::span<const std::uint32_t> indices, int max_shift,
-                std::uint64_t seed, Batch* batch) {
+void fill_batch(const ImageSet& set, std::span<const std::uint32_t> indices, const Shifts& shifts,
+                Batch* batch) {
   constexpr int kSide = static_cast<int>(kImageSide);
   const float background = normalised(0);
-  const std::uint64_t choices = 2 * static_cast<std::uint64_t>(max_shift) + 1;
-  Random random(seed);
+  const std::uint64_t choices = 2 * static_cast<std::uint64_t>(shifts.most) + 1;
+  Random random(shifts.seed);
   batch->labels.resize(indices.size());
   batch->images.resize(static_cast<Eigen::Index>(indices.size()),
                        static_cast<Eigen::Index>(kImagePixels));
@@ -95,8 +95,8 @@ void fill_batch(const ImageSet& set, std::span<const std::uint32_t> indices, int
     const std::uint8_t* pixels = set.pixels.data() + std::size_t{indices[i]} * kImagePixels;
     float* row = batch->images.data() + i * kImagePixels;
     batch->labels[i] = set.labels[indices[i]];
-    const int down = static_cast<int>(random.below(choices)) - max_shift;
-    const int right = static_cast<int>(random.below(choices)) - max_shift;
+    const int down = static_cast<int>(random.below(choices)) - shifts.most;
+    const int right = static_cast<int>(random.below(choices)) - shifts.most;
     for (int y = 0; y < kSide; ++y) {
       for (int x = 0; x < kSide; ++x) {
         const int from_y = y - down;

@@ -18,10 +18,16 @@ struct Batch {
   std::vector<std::uint8_t> labels;
 };
 
-// The rows of `indices`, each image moved by up to `max_shift` pixels in both directions (0: not at
-// all), which stands in for more training data.
-void fill_batch(const ImageSet& set, std::span<const std::uint32_t> indices, int max_shift,
-                std::uint64_t seed, Batch* batch);
+// Images are moved by up to so many pixels in both directions, which stands in for more training
+// data.
+struct Shifts {
+  int most = 0;
+  std::uint64_t seed = 0;
+};
+
+// The rows of `indices`.
+void fill_batch(const ImageSet& set, std::span<const std::uint32_t> indices, const Shifts& shifts,
+                Batch* batch);
 
 struct DigitsOptions {
   std::size_t batch = 32;

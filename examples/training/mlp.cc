@@ -36,8 +36,8 @@ void append_mlp(std::span<const std::size_t> widths, std::vector<Parameter>* par
   const std::size_t first = layer_count(*parameters);
   for (std::size_t i = 0; i + 1 < widths.size(); ++i) {
     const std::string name = "layer" + std::to_string(i + 1);
-    append_parameter(name + ".weight", widths[i], widths[i + 1], first + i, parameters);
-    append_parameter(name + ".bias", 1, widths[i + 1], first + i, parameters);
+    append_parameter(name + ".weight", {widths[i], widths[i + 1]}, first + i, parameters);
+    append_parameter(name + ".bias", {1, widths[i + 1]}, first + i, parameters);
   }
 }
 
@@ -68,8 +68,9 @@ const Matrix& Mlp::forward(const Matrix& input) {
   return activations_.back();
 }
 
-float Mlp::gradient(const Matrix& input, std::span<const std::uint8_t> labels,
-                    std::span<float> gradients, const LayerReady& ready, Matrix* input_gradient) {
+float Mlp::gradient(const Examples& batch, std::span<float> gradients, const LayerReady& ready,
+                    Matrix* input_gradient) {
+  const auto& [input, labels] = batch;
   forward(input);
   Matrix delta = activations_.back();
   const float loss = softmax_gradient(labels, &delta);

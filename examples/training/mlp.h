@@ -22,6 +22,12 @@ MatrixMap map_of(const Parameter& parameter, std::span<float> flat);
 // Appends layerN.weight and layerN.bias for each pair of neighbours in `widths`.
 void append_mlp(std::span<const std::size_t> widths, std::vector<Parameter>* parameters);
 
+// A batch: one row an example, and what each should be taken for.
+struct Examples {
+  const Matrix& input;
+  std::span<const std::uint8_t> labels;
+};
+
 // A perceptron with rectified units and softmax cross-entropy. The parameters live in memory of the
 // caller; one object holds the activations of one batch.
 class Mlp {
@@ -38,8 +44,8 @@ class Mlp {
   // Writes the gradient of the batch's mean loss and returns the loss. Goes from the last layer to
   // the first, and calls ready(layer) as soon as the two tensors of a layer are complete, so that
   // their exchange runs beside the computation of the layers below. `input_gradient` may be null.
-  float gradient(const Matrix& input, std::span<const std::uint8_t> labels,
-                 std::span<float> gradients, const LayerReady& ready, Matrix* input_gradient);
+  float gradient(const Examples& batch, std::span<float> gradients, const LayerReady& ready,
+                 Matrix* input_gradient);
 
  private:
   std::size_t layers() const { return activations_.size(); }

@@ -28,10 +28,15 @@ inline std::size_t layer_count(std::span<const Parameter> parameters) {
   return parameters.empty() ? 0 : parameters.back().layer + 1;
 }
 
-inline void append_parameter(std::string name, std::size_t rows, std::size_t columns,
-                             std::size_t layer, std::vector<Parameter>* parameters) {
+struct Shape {
+  std::size_t rows;
+  std::size_t columns;
+};
+
+inline void append_parameter(std::string name, Shape shape, std::size_t layer,
+                             std::vector<Parameter>* parameters) {
   const std::size_t offset = parameter_count(*parameters);
-  parameters->push_back({std::move(name), rows, columns, offset, layer});
+  parameters->push_back({std::move(name), shape.rows, shape.columns, offset, layer});
 }
 
 }  // namespace tern::training

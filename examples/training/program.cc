@@ -101,7 +101,7 @@ int run(const ProgramOptions& options, Task* task) {
                           parse_record_steps(options.record_steps, options.train.steps),
                           task->layout());
   const auto exchange = make_exchange(options.exchange, task->layout());
-  const TrainReport report = train(options.train, rank, task, exchange.get(), recorder);
+  const TrainReport report = train(options.train, {rank, task, exchange.get(), recorder});
   if (!options.result.empty()) {
     write_report(options, *exchange, report);
   }

@@ -15,25 +15,36 @@ double seconds_since(SteadyClock::time_point begin) {
   return std::chrono::duration<double>(SteadyClock::now() - begin).count();
 }
 
-// Stochastic gradient descent with momentum and weight decay, on the parameters of one layer.
-void descend(const TrainOptions& options, float rate, std::size_t layer,
-             std::span<const Parameter> layout, std::span<const float> gradients,
-             std::span<float> velocity, std::span<float> parameters) {
-  for (const Parameter& parameter : layout) {
-    if (parameter.layer != layer) continue;
-    for (std::size_t i = parameter.offset; i < parameter.offset + parameter.count(); ++i) {
-      velocity[i] =
-          options.momentum * velocity[i] + gradients[i] + options.weight_decay * parameters[i];
-      parameters[i] -= rate * velocity[i];
+// Stochastic gradient descent with momentum and weight decay.
+class Descent {
+ public:
+  Descent(const TrainOptions& options, Task& task)
+      : options_(options), task_(task), velocity_(task.parameters().size(), 0.0F) {}
+
+  // On the parameters of one layer.
+  void step(std::size_t layer, float rate, std::span<const float> gradients) {
+    const std::span<float> parameters = task_.parameters();
+    for (const Parameter& parameter : task_.layout()) {
+      if (parameter.layer != layer) continue;
+      for (std::size_t i = parameter.offset; i < parameter.offset + parameter.count(); ++i) {
+        velocity_[i] =
+            options_.momentum * velocity_[i] + gradients[i] + options_.weight_decay * parameters[i];
+        parameters[i] -= rate * velocity_[i];
+      }
     }
   }
-}
 
-void print_progress(const TrainOptions& options, int done, float loss, const TrainReport& report,
+ private:
+  const TrainOptions& options_;
+  Task& task_;
+  std::vector<float> velocity_;
+};
+
+void print_progress(const TrainOptions& options, int done, const TrainReport& report,
                     double seconds) {
   const double accuracy = report.accuracy.empty() ? 0.0 : report.accuracy.back().accuracy;
   std::printf("step %d of %d loss %.4f accuracy %.2f seconds %.2f\n", done, options.steps,
-              static_cast<double>(loss), 100.0 * accuracy, seconds);
+              static_cast<double>(report.last_loss), 100.0 * accuracy, seconds);
   std::fflush(stdout);
 }
 
@@ -50,10 +61,10 @@ float learning_rate(const TrainOptions& options, int step) {
   return options.last_rate + (options.peak_rate - options.last_rate) * share;
 }
 
-TrainReport train(const TrainOptions& options, int rank, Task* task, Exchange* exchange,
-                  const Recorder& recorder) {
+TrainReport train(const TrainOptions& options, const Worker& worker) {
+  const auto& [rank, task, exchange, recorder] = worker;
   const std::span<float> parameters = task->parameters();
-  std::vector<float> velocity(parameters.size(), 0.0F);
+  Descent descent(options, *task);
   if (rank == 0) {
     task->initialise(options.seed);
   }
@@ -67,13 +78,13 @@ TrainReport train(const TrainOptions& options, int rank, Task* task, Exchange* e
     const auto begin = SteadyClock::now();
     const std::span<float> gradients = exchange->gradients();
     const float loss = task->gradient(step, gradients, [&](std::size_t layer) {
-      recorder.gradients(step + 1, layer, gradients);
-      exchange->begin(layer);
+      worker.recorder.gradients(step + 1, layer, gradients);
+      worker.exchange->begin(layer);
     });
     const float rate = learning_rate(options, step);
     for (std::size_t layer = layer_count(task->layout()); layer-- > 0;) {
       exchange->wait(layer);
-      descend(options, rate, layer, task->layout(), gradients, velocity, parameters);
+      descent.step(layer, rate, gradients);
     }
     report.step_seconds.push_back(seconds_since(begin));
     trained_seconds += report.step_seconds.back();
@@ -90,7 +101,7 @@ TrainReport train(const TrainOptions& options, int rank, Task* task, Exchange* e
       report.accuracy.push_back({done, trained_seconds, task->accuracy()});
     }
     if (options.progress && (evaluate || done % 10 == 0)) {
-      print_progress(options, done, loss, report, trained_seconds);
+      print_progress(options, done, report, trained_seconds);
     }
     if (evaluate) {
       // The others wait here and not in the next step, whose time would otherwise be the

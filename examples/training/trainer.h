@@ -40,9 +40,16 @@ struct TrainReport {
 // Linear from 0 to the peak, then half a cosine down to the last rate.
 float learning_rate(const TrainOptions& options, int step);
 
+// One of those who train together.
+struct Worker {
+  int rank;
+  Task* task;
+  Exchange* exchange;
+  const Recorder& recorder;
+};
+
 // Trains together with the other ranks of the exchange. Throws tern::Failure when the exchange
 // fails, std::runtime_error when the training or the recording does.
-TrainReport train(const TrainOptions& options, int rank, Task* task, Exchange* exchange,
-                  const Recorder& recorder);
+TrainReport train(const TrainOptions& options, const Worker& worker);
 
 }  // namespace tern::training

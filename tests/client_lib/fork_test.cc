@@ -9,9 +9,17 @@ namespace {
 
 class Fork : public ClientTest {};
 
+struct Handles {
+  tern_client* client;
+  tern_group* group;
+  tern_tensor* tensor;
+  tern_ticket ticket;
+  void* memory;
+};
+
 // How many of the calls did not answer FORKED; runs in the child.
-int calls_that_work(tern_client* client, tern_group* group, tern_tensor* tensor, tern_ticket ticket,
-                    void* memory) {
+int calls_that_work(Handles handles) {
+  auto& [client, group, tensor, ticket, memory] = handles;
   int wrong = 0;
   const auto expect = [&wrong](tern_status status) { wrong += status == TERN_ERR_FORKED ? 0 : 1; };
   tern_group_id id{};
@@ -55,7 +63,7 @@ TEST_F(Fork, AChildIsToldAndTheParentIsNotDisturbed) {
   ASSERT_TERN_OK(tern_fd(client, &fd));
   const tern_ticket ticket = submit_any();
   const pid_t child = ::fork();
-  if (child == 0) ::_exit(calls_that_work(client, group, tensor, ticket, values));
+  if (child == 0) ::_exit(calls_that_work({client, group, tensor, ticket, values}));
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status));

@@ -46,13 +46,13 @@ std::vector<T> reduce(DType dtype, Reduction reduction, const std::vector<std::v
                       float prescale = 1.0f) {
   const std::size_t count = ranks[0].size();
   std::vector<Sum> sums(count);
-  accumulate_begin(dtype, OddBytes<T>(ranks[0]).data(), count, prescale, sums.data());
+  accumulate_begin({dtype, OddBytes<T>(ranks[0]).data(), count}, prescale, sums.data());
   for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
-    accumulate(dtype, reduction, OddBytes<T>(ranks[rank]).data(), count, prescale, sums.data());
+    accumulate(reduction, {dtype, OddBytes<T>(ranks[rank]).data(), count}, prescale, sums.data());
   }
   OddBytes<T> out{std::vector<T>(count)};
-  accumulate_finish(dtype, reduction, sums.data(), count, static_cast<std::uint32_t>(ranks.size()),
-                    out.data());
+  accumulate_finish(reduction, sums.data(), static_cast<std::uint32_t>(ranks.size()),
+                    {dtype, out.data(), count});
   return out.values();
 }
 
@@ -154,9 +154,9 @@ void expect_first_equals_begin_and_accumulate(DType dtype, const std::vector<T>&
   for (const Reduction reduction : {Reduction::sum, Reduction::min, Reduction::product}) {
     OddBytes<T> a(own), b(other);
     std::vector<Sum> expected(own.size()), got(own.size());
-    accumulate_begin(dtype, a.data(), own.size(), 1.0f, expected.data());
-    accumulate(dtype, reduction, b.data(), own.size(), 1.0f, expected.data());
-    accumulate_first(dtype, reduction, a.data(), b.data(), own.size(), got.data());
+    accumulate_begin({dtype, a.data(), own.size()}, 1.0f, expected.data());
+    accumulate(reduction, {dtype, b.data(), own.size()}, 1.0f, expected.data());
+    accumulate_first(reduction, {dtype, a.data(), own.size()}, b.data(), got.data());
     EXPECT_EQ(got, expected) << dtype_name(dtype) << " " << reduction_name(reduction);
   }
 }
@@ -263,7 +263,7 @@ TEST_P(Accumulate, NanReachesTheResult) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     const std::vector<float> sums = {kNan, kInfinity, 1e30f};
     OddBytes<std::uint16_t> out{std::vector<std::uint16_t>(3)};
-    accumulate_finish(dtype, Reduction::average, sums.data(), 3, 4, out.data());
+    accumulate_finish(Reduction::average, sums.data(), 4, {dtype, out.data(), 3});
     std::vector<float> wide(3);
     to_f32(dtype, out.data(), 3, wide.data());
     EXPECT_TRUE(std::isnan(wide[0]));

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,10 +26,20 @@ inline Workspace& workspace() {
   return memory;
 }
 
+// The targets that tests of this program have forced.
+inline std::set<std::string, std::less<>>& covered_targets() {
+  static std::set<std::string, std::less<>> names;
+  return names;
+}
+
 // Restores the best target when a test ends, whatever happened in it.
 class ForcedTarget {
  public:
-  explicit ForcedTarget(std::string_view name) { EXPECT_TRUE(target::force(name)) << name; }
+  explicit ForcedTarget(std::string_view name) {
+    const bool forced = target::force(name);
+    EXPECT_TRUE(forced) << name;
+    if (forced) covered_targets().emplace(name);
+  }
   ~ForcedTarget() { target::force("auto"); }
   ForcedTarget(const ForcedTarget&) = delete;
   ForcedTarget& operator=(const ForcedTarget&) = delete;
@@ -94,11 +105,19 @@ struct EncodedBlock {
   }
 };
 
+// What else a test asks of a block's encoding.
+struct EncodeCase {
+  EncodeCase(EncodeRequest with = {}, std::size_t by = 0) : request(with), shift(by) {}
+  EncodeRequest request;
+  std::size_t shift;  // elements before each buffer, so that it is not aligned
+};
+
 // Encodes into a buffer of exactly the bound, between guards. `residual` may be empty for memory
 // none.
 inline EncodedBlock encode_block(const Recipe& recipe, std::span<const float> input,
-                                 std::vector<float>& residual, EncodeRequest request = {},
-                                 std::size_t shift = 0) {
+                                 std::vector<float>& residual, const EncodeCase& how = {}) {
+  EncodeRequest request = how.request;
+  const std::size_t shift = how.shift;
   EncodedBlock block;
   Guarded<float> shifted_input(input.size(), shift);
   Guarded<float> shifted_residual(residual.size(), shift);
@@ -109,7 +128,7 @@ inline EncodedBlock encode_block(const Recipe& recipe, std::span<const float> in
   const std::size_t room = request.exact ? sizeof(float) * input.size() : 0;
   Guarded<std::byte> out(std::max(room, encode_bound(recipe, input.size())), shift,
                          std::byte{0xa5});
-  block.result = encode(recipe, request, out.span(), block.header, workspace());
+  block.result = encode(recipe, request, {out.span(), block.header}, workspace());
   EXPECT_TRUE(out.intact());
   EXPECT_TRUE(shifted_residual.intact());
   EXPECT_LE(block.result.payload_bytes, out.span().size());
@@ -120,7 +139,8 @@ inline EncodedBlock encode_block(const Recipe& recipe, std::span<const float> in
 
 inline std::vector<float> decode_block(const EncodedBlock& block, std::size_t shift = 0) {
   Guarded<float> out(block.header.elements, shift, 7.0f);
-  EXPECT_EQ(decode_status_name(decode(block.header, block.payload, out.span(), workspace())), "ok");
+  EXPECT_EQ(decode_status_name(decode({block.header, block.payload}, out.span(), workspace())),
+            "ok");
   EXPECT_TRUE(out.intact());
   return {out.data(), out.data() + block.header.elements};
 }

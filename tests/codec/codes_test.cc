@@ -20,7 +20,7 @@ class BlockCodes : public testing::Test {
     EncodeRequest request;
     request.input = values_;
     payload_.resize(encode_bound(recipe, values_.size()));
-    const EncodeResult result = encode(recipe, request, payload_, header_, workspace_);
+    const EncodeResult result = encode(recipe, request, {payload_, header_}, workspace_);
     payload_.resize(result.payload_bytes);
     return block_codes(header_, payload_, workspace_);
   }

@@ -62,7 +62,7 @@ TEST_P(CodecConformance, DecodeAddAddsWhatDecodeGives) {
     auto sums = gaussian(count, 1);
     auto expected = sums;
     for (std::size_t i = 0; i < count; ++i) expected[i] += decoded[i];
-    EXPECT_EQ(decode_add(block.header, block.payload, sums, workspace()), DecodeStatus::ok);
+    EXPECT_EQ(decode_add({block.header, block.payload}, sums, workspace()), DecodeStatus::ok);
     EXPECT_EQ(sums, expected);
   }
 }
@@ -72,7 +72,7 @@ TEST_P(CodecConformance, AllTargetsGiveTheSameBits) {
   auto residual = residual_for(input.size());
   auto reference_residual = residual;
   const auto request = request_for(input, residual);
-  const auto block = encode_block(recipe_, input, residual, request, 3);
+  const auto block = encode_block(recipe_, input, residual, {request, 3});
   target::force("scalar");
   const auto reference = encode_block(recipe_, input, reference_residual, request);
   EXPECT_EQ(block.payload, reference.payload);
@@ -149,7 +149,7 @@ TEST_P(CodecConformance, SpecialValuesGiveBlocksOfFiniteValues) {
         for (std::size_t i = 0; mixed && i < count; i += 3) input[i] = i % 2 == 0 ? -0.0f : -value;
         std::vector<float> residual(needs_residual(recipe_) ? count : 0, 0.0f);
         const auto block =
-            encode_block(recipe_, input, residual, request_for(input, residual), count % 5);
+            encode_block(recipe_, input, residual, {request_for(input, residual), count % 5});
         for (const float kept : residual) ASSERT_TRUE(std::isfinite(kept)) << value;
         if (block.result.nonfinite) {
           EXPECT_GT(std::abs(value), 1.0f);  // a scale that overflows
@@ -179,12 +179,12 @@ TEST_P(CodecConformance, DamagedBlocksAreRefusedOrStayInside) {
   const auto status_of = [&](const wire::BlockHeader& header, std::span<const std::byte> payload) {
     // Exactly as long as it says, so that a sanitizer sees any byte read beyond it.
     const std::vector<std::byte> copy(payload.begin(), payload.end());
-    const auto status = decode(header, copy, out.span(), workspace());
-    EXPECT_EQ(decode_add(header, copy, out.span(), workspace()), status);
+    const auto status = decode({header, copy}, out.span(), workspace());
+    EXPECT_EQ(decode_add({header, copy}, out.span(), workspace()), status);
     EXPECT_TRUE(out.intact());
     return status;
   };
-  EXPECT_EQ(decode(block.header, block.payload, out.span().first(2999), workspace()),
+  EXPECT_EQ(decode({block.header, block.payload}, out.span().first(2999), workspace()),
             DecodeStatus::wrong_elements);
   for (std::size_t cut = 1; cut <= block.payload.size(); cut += 1 + cut / 4) {
     auto header = block.header;
@@ -226,10 +226,10 @@ TEST_P(CodecConformance, InputThatChangesMeanwhileGivesAValidBlock) {
     request.state = residual.empty() ? nullptr : residual.data();
     request.fixed_scale_max = 3.0f;
     wire::BlockHeader header;
-    const auto result = encode(recipe_, request, out, header, workspace());
+    const auto result = encode(recipe_, request, {out, header}, workspace());
     if (result.nonfinite) continue;
     std::vector<float> decoded(input.size());
-    EXPECT_EQ(decode(header, std::span(out).first(result.payload_bytes), decoded, workspace()),
+    EXPECT_EQ(decode({header, std::span(out).first(result.payload_bytes)}, decoded, workspace()),
               DecodeStatus::ok);
     if (is_lossy(recipe_) && needs_residual(recipe_)) {
       EXPECT_TRUE(std::all_of(residual.begin(), residual.end(),

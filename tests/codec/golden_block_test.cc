@@ -54,7 +54,7 @@ TEST(GoldenBlock, EveryFileDecodesAndEncodesByteForByte) {
     for (const std::string& target : target_names()) {
       const ForcedTarget forced(target);
       std::vector<float> values(header.elements);
-      ASSERT_EQ(decode(header, payload, values, workspace()), DecodeStatus::ok);
+      ASSERT_EQ(decode({header, payload}, values, workspace()), DecodeStatus::ok);
       std::vector<float> none;
       EncodeRequest request;
       request.stream_step = header.stream_step;
@@ -74,7 +74,7 @@ TEST(GoldenBlock, NonfiniteRawKeepsItsBytes) {
   ASSERT_EQ(wire::parse_block_header(bytes, header), wire::BlockError::none);
   EXPECT_EQ(header.flags, wire::kBlockNonfiniteRaw);
   float values[2];
-  EXPECT_EQ(decode(header, std::span(bytes).subspan(32), values, workspace()), DecodeStatus::ok);
+  EXPECT_EQ(decode({header, std::span(bytes).subspan(32)}, values, workspace()), DecodeStatus::ok);
   EXPECT_EQ(values[0], 1.0f);
   EXPECT_EQ(values[1], std::numeric_limits<float>::infinity());
 }

@@ -50,13 +50,12 @@ class Diana {
     const auto block = encode_block(recipe_, gradient, sender_, request);
     positions.resize(kCount);
     sparsifier::Selection read;
-    EXPECT_TRUE(
-        sparsifier::read_section(static_cast<sparsifier::Kind>(block.header.stages.sparsifier),
-                                 block.payload, kCount, positions.data(), read));
+    const auto kind = static_cast<sparsifier::Kind>(block.header.stages.sparsifier);
+    EXPECT_TRUE(sparsifier::read_section({kind, block.payload, kCount}, positions.data(), read));
     positions.resize(read.kept);
     std::vector<float> out(kCount);
     const ShiftStream stream{reader_.data(), &step_, alpha_, 1.0f};
-    EXPECT_EQ(decode_shifted(block.header, block.payload, stream, out, workspace()),
+    EXPECT_EQ(decode_shifted({block.header, block.payload}, stream, out, workspace()),
               DecodeStatus::ok);
     EXPECT_EQ(bits_of(sender_), bits_of(reader_));
     return out;

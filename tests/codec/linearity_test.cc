@@ -51,7 +51,7 @@ TEST_P(Linearity, SumOfDecodedBlocksIsTheStepTimesTheSumOfCodes) {
       EncodeRequest request;
       request.key = mixed_key(kSeed, node);
       const auto block = encode_block(recipe, values, none, request);
-      ASSERT_EQ(decode_add(block.header, block.payload, sums, workspace()), DecodeStatus::ok);
+      ASSERT_EQ(decode_add({block.header, block.payload}, sums, workspace()), DecodeStatus::ok);
     }
     for (std::size_t i = 0; i < kCount; ++i) {
       ASSERT_EQ(sums[i], static_cast<float>(codes[i]) * kStep) << target << ' ' << i;

@@ -50,14 +50,14 @@ TEST(ShiftStream, AGapIsRefusedAndStepZeroBeginsAnew) {
   request.stream_step = 9;
   const auto values = gaussian(64, 5);
   auto block = encode_block(recipe, values, sender, request);
-  EXPECT_EQ(decode_shifted(block.header, block.payload, stream, out, workspace()),
+  EXPECT_EQ(decode_shifted({block.header, block.payload}, stream, out, workspace()),
             DecodeStatus::state_gap);
   EXPECT_EQ(step, 7u);
   EXPECT_EQ(shift[0], 3.0f);
   sender.assign(64, 0.0f);
   request.stream_step = 0;
   block = encode_block(recipe, values, sender, request);
-  EXPECT_EQ(decode_shifted(block.header, block.payload, stream, out, workspace()),
+  EXPECT_EQ(decode_shifted({block.header, block.payload}, stream, out, workspace()),
             DecodeStatus::ok);
   EXPECT_EQ(step, 1u);
   EXPECT_EQ(bits_of(shift), bits_of(sender));

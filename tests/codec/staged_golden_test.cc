@@ -147,16 +147,16 @@ Golden make(const Case& one) {
   if (is_lossless(recipe)) {
     golden.values = elements_of(input, one.dtype);
     auto last = last_elements(one.dtype, one.step);
-    payload.resize(encode_lossless(recipe, one.dtype, golden.values, last, one.step, payload,
-                                   header, workspace()));
+    payload.resize(encode_lossless(recipe, {one.dtype, golden.values, last, one.step},
+                                   {payload, header}, workspace()));
   } else {
     EncodeRequest request;
     request.input = input;
     request.key = 77;
     request.stream_step = one.step;
-    payload.resize(encode(recipe, request, payload, header, workspace()).payload_bytes);
+    payload.resize(encode(recipe, request, {payload, header}, workspace()).payload_bytes);
     std::vector<float> out(input.size());
-    EXPECT_EQ(decode(header, payload, out, workspace()), DecodeStatus::ok);
+    EXPECT_EQ(decode({header, payload}, out, workspace()), DecodeStatus::ok);
     golden.values = elements_of(out, DType::f32);
   }
   golden.block.resize(wire::kBlockHeaderBytes);
@@ -201,11 +201,11 @@ TEST(StagedGolden, EveryBlockDecodesToItsValuesOnEveryTarget) {
       std::vector<std::byte> out(golden.values.size());
       if (header.codec == static_cast<std::uint8_t>(wire::CodecId::staged)) {
         std::vector<float> values(header.elements);
-        ASSERT_EQ(decode(header, payload, values, workspace()), DecodeStatus::ok);
+        ASSERT_EQ(decode({header, payload}, values, workspace()), DecodeStatus::ok);
         std::memcpy(out.data(), values.data(), out.size());
       } else {
         auto last = last_elements(one.dtype, one.step);
-        ASSERT_EQ(decode_lossless(header, payload, last, out, workspace()), DecodeStatus::ok);
+        ASSERT_EQ(decode_lossless({header, payload}, last, out, workspace()), DecodeStatus::ok);
       }
       EXPECT_TRUE(out == golden.values) << target;
     }
@@ -233,9 +233,9 @@ TEST(StagedGolden, AnUnknownCodebookIsRefused) {
   wire::BlockHeader header;
   ASSERT_EQ(wire::parse_block_header(golden.block, header), wire::BlockError::none);
   std::vector<float> values(header.elements);
-  EXPECT_EQ(
-      decode(header, std::span(golden.block).subspan(wire::kBlockHeaderBytes), values, workspace()),
-      DecodeStatus::unknown_codebook);
+  EXPECT_EQ(decode({header, std::span(golden.block).subspan(wire::kBlockHeaderBytes)}, values,
+                   workspace()),
+            DecodeStatus::unknown_codebook);
 }
 
 }  // namespace staged_golden_test

@@ -29,9 +29,10 @@ class Stream {
     ++step_;
     std::vector<float> out(values.size());
     const ShiftStream stream{shift_.data(), &received_, request.alpha, 1.0f};
-    const auto status = needs_shift(recipe_)
-                            ? decode_shifted(block.header, block.payload, stream, out, workspace())
-                            : decode(block.header, block.payload, out, workspace());
+    const auto status =
+        needs_shift(recipe_)
+            ? decode_shifted({block.header, block.payload}, stream, out, workspace())
+            : decode({block.header, block.payload}, out, workspace());
     EXPECT_EQ(decode_status_name(status), "ok");
     if (needs_shift(recipe_)) {
       EXPECT_EQ(bits_of(shift_), bits_of(sender_));

@@ -18,10 +18,16 @@ struct Step {
   std::vector<float> residual;
 };
 
-// `scale_elements` == 0 is one scale for all; `tensor_max` < 0 means: of this input.
-inline Step quantize(const std::vector<float>& input, const std::vector<float>& residual, float s,
-                     std::size_t scale_elements, float state_scale = 1.0f,
-                     float tensor_max = -1.0f) {
+struct Settings {
+  float s;
+  std::size_t scale_elements;  // 0: one scale for all
+  float state_scale = 1.0f;
+  float tensor_max = -1.0f;  // negative: of this input
+};
+
+inline Step quantize(const std::vector<float>& input, const std::vector<float>& residual,
+                     const Settings& settings) {
+  const auto& [s, scale_elements, state_scale, tensor_max] = settings;
   Step step;
   const std::size_t count = input.size();
   const std::size_t group = scale_elements == 0 ? count : scale_elements;

@@ -24,13 +24,14 @@ INSTANTIATE_TEST_SUITE_P(Targets, Threelc, testing::ValuesIn(target_names()),
 
 // Encodes, compares bytes, residual and decoded values with the oracle's; returns the block.
 EncodedBlock expect_like_oracle(const Recipe& recipe, const std::vector<float>& input,
-                                std::vector<float>& residual, EncodeRequest request = {},
-                                std::size_t shift = 0) {
+                                std::vector<float>& residual, const EncodeCase& how = {}) {
+  const EncodeRequest& request = how.request;
+  const std::size_t shift = how.shift;
   const float tensor_max = recipe.scale_elements == 0 ? request.fixed_scale_max : -1.0f;
   const oracle::Step step =
       oracle::quantize(input, recipe.memory == Memory::ef ? residual : std::vector<float>{},
-                       recipe.s, recipe.scale_elements, request.state_scale, tensor_max);
-  EncodedBlock block = encode_block(recipe, input, residual, request, shift);
+                       {recipe.s, recipe.scale_elements, request.state_scale, tensor_max});
+  EncodedBlock block = encode_block(recipe, input, residual, how);
   EXPECT_FALSE(block.result.nonfinite);
   const auto expected =
       oracle::payload(step, recipe.layout == Layout::paper, recipe.zero_run, recipe.pad_digit);
@@ -47,7 +48,7 @@ EncodedBlock expect_like_oracle(const Recipe& recipe, const std::vector<float>& 
     sums.data()[i] = i % 3 == 0 ? -0.0f : static_cast<float>(i % 17);
     expected_sums[i] = step.quantized[i] == 0 ? sums.data()[i] : sums.data()[i] + step.decoded[i];
   }
-  EXPECT_EQ(decode_add(block.header, block.payload, sums.span(), workspace()), DecodeStatus::ok);
+  EXPECT_EQ(decode_add({block.header, block.payload}, sums.span(), workspace()), DecodeStatus::ok);
   EXPECT_TRUE(sums.intact());
   EXPECT_EQ(bits_of(sums.span()), bits_of(expected_sums));
   return block;
@@ -75,7 +76,7 @@ TEST_P(Threelc, EveryLengthMatchesTheOracle) {
       const std::vector<float> input(values.begin(),
                                      values.begin() + static_cast<std::ptrdiff_t>(count));
       std::vector<float> residual(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(count));
-      expect_like_oracle(recipe, input, residual, {}, count % 17);
+      expect_like_oracle(recipe, input, residual, {{}, count % 17});
       ASSERT_FALSE(HasFailure()) << text << " n=" << count;
     }
   }
@@ -92,7 +93,7 @@ TEST_P(Threelc, LongChunksOfEveryDensityMatchTheOracle) {
       for (float& value : input) value = kept(engine) ? std::copysign(1.0f, value) : value * 1e-3f;
       if (density > 0) input[count / 2] = 1.0f;
       std::vector<float> residual(count, 0.0f);
-      expect_like_oracle(recipe, input, residual, {}, engine() % 16);
+      expect_like_oracle(recipe, input, residual, {{}, engine() % 16});
       ASSERT_FALSE(HasFailure()) << text << " n=" << count << " density=" << density;
     }
   }

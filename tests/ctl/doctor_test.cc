@@ -36,7 +36,9 @@ struct Node {
   json peers = json::array({{{"state", "up"}}});
   json counters{{"hellos_refused", {{"value", 0}}}};
 
-  std::vector<Finding> findings() const { return examine(machine, status, host, peers, counters); }
+  std::vector<Finding> findings() const {
+    return examine(machine, {status, host, peers, counters});
+  }
   Finding about(const std::string& subject) const { return find(findings(), subject); }
   // Of what is said while no daemon answers.
   Finding alone_about(const std::string& subject) const {
@@ -243,16 +245,16 @@ TEST(Doctor, SeesSilentLanesBrokenLinksRefusedPeersAndAFreeRunningClock) {
 }
 
 TEST(Doctor, IsNotConfusedByAnotherVersionsAnswers) {
-  EXPECT_FALSE(examine({}, json(), json(), json(), json()).empty());
+  EXPECT_FALSE(examine({}, {json(), json(), json(), json()}).empty());
   for (const char* text : {"[]", "7", R"({"silent_lanes":7,"hellos_refused":[]})"}) {
     const json odd = json::parse(text);
-    EXPECT_EQ(examine({}, odd, odd, odd, odd).size(), Node().findings().size()) << text;
+    EXPECT_EQ(examine({}, {odd, odd, odd, odd}).size(), Node().findings().size()) << text;
   }
 }
 
 TEST(Doctor, SaysWhatItIsNotShownInsteadOfJudgingIt) {
   const Node node;
-  const auto findings = examine(node.machine, node.status, json(), json(), json());
+  const auto findings = examine(node.machine, {node.status, json(), json(), json()});
   std::string subjects;
   for (const Finding& finding : findings) {
     subjects += finding.subject + ",";
@@ -298,7 +300,7 @@ TEST(Doctor, SaysWhyTheDaemonCannotUseARdmaDevice) {
 std::string rdma_advice(const Node& node) {
   std::string advice;
   for (const Finding& finding :
-       examine(node.machine, node.status, node.host, node.peers, node.counters)) {
+       examine(node.machine, {node.status, node.host, node.peers, node.counters})) {
     if (finding.subject != "RDMA" || finding.grade == Grade::good) continue;
     advice += finding.text + " -> " + finding.remedy + "\n";
   }

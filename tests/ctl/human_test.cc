@@ -45,13 +45,5 @@ TEST(Human, RanksAreListedAsRanges) {
   EXPECT_EQ(human_ranks({2, 1, 0, 3, 7, 3}), "0-3,7");
 }
 
-TEST(Human, NoTextSteersTheTerminal) {
-  EXPECT_EQ(printable("plain \xc3\xa9"), "plain \xc3\xa9");
-  EXPECT_EQ(printable("\x1b[2J\n\t\x7f"), "?[2J???");
-  EXPECT_EQ(printable("a\xc2\x9b"
-                      "b"),
-            "a?b");
-}
-
 }  // namespace
 }  // namespace tern::ctl

@@ -38,16 +38,22 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
-// The child's part, between fork and exec: system calls only. The program is a descriptor that was
-// opened before, because nobody may not search the way to it.
-[[noreturn]] void become(int program, const Pipe& out, const Pipe& err, bool as_nobody,
-                         char* const* argv, char* const* environment) {
-  const bool redirected =
-      ::dup2(out.write.get(), STDOUT_FILENO) >= 0 && ::dup2(err.write.get(), STDERR_FILENO) >= 0;
-  const bool has_user =
-      !as_nobody || (::setgroups(0, nullptr) == 0 && ::setresgid(kNobody, kNobody, kNobody) == 0 &&
-                     ::setresuid(kNobody, kNobody, kNobody) == 0);
-  if (redirected && has_user) ::fexecve(program, argv, environment);
+// The program is a descriptor that was opened before, because nobody may not search the way to it.
+struct Child {
+  int program;
+  const Pipe& out;
+  const Pipe& err;
+  bool as_nobody;
+};
+
+// The child's part, between fork and exec: system calls only.
+[[noreturn]] void become(const Child& child, char* const* argv, char* const* environment) {
+  const bool redirected = ::dup2(child.out.write.get(), STDOUT_FILENO) >= 0 &&
+                          ::dup2(child.err.write.get(), STDERR_FILENO) >= 0;
+  const bool has_user = !child.as_nobody || (::setgroups(0, nullptr) == 0 &&
+                                             ::setresgid(kNobody, kNobody, kNobody) == 0 &&
+                                             ::setresuid(kNobody, kNobody, kNobody) == 0);
+  if (redirected && has_user) ::fexecve(child.program, argv, environment);
   ::_exit(kCannotRun);
 }
 
@@ -87,7 +93,7 @@ ProgramResult run_program(const std::string& path, const std::vector<std::string
   const pid_t child = ::fork();
   if (child < 0) return result;
   if (child == 0) {
-    become(program.get(), out, err, options.as_nobody, argv.data(), environment.data());
+    become({program.get(), out, err, options.as_nobody}, argv.data(), environment.data());
   }
   out.write.reset();
   err.write.reset();

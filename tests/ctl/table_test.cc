@@ -17,6 +17,19 @@ TEST(Table, AlignsColumnsAndLeavesNotesOutOfTheWidths) {
             "longer      -  y\n");
 }
 
+TEST(Table, NoNameMakesALineOfItsOwnOrSteersTheTerminal) {
+  Table table({{"JOB"}, {"N"}});
+  table.add_row({"a\nroot  1\x1b[2J",
+                 // NOLINTNEXTLINE(misc-misleading-bidirectional): that is the point
+                 "\xe2\x80\xae"
+                 "1"});
+  table.add_note("error: \r\xc2\x9b");
+  EXPECT_EQ(table.text(),
+            "JOB                  N\n"
+            "a\\x0aroot  1\\x1b[2J  \\xe2\\x80\\xae1\n"
+            "  error: \\x0d\\xc2\\x9b\n");
+}
+
 TEST(Table, CountsCharactersNotBytes) {
   Table table({{"A"}, {"B"}});
   table.add_row({"\xc3\xa9\xc3\xa9", "1"});

@@ -265,7 +265,7 @@ TEST_F(TernctlTest, ARefusalByTheDaemonIsPassedOn) {
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_EQ(
       result.err,
-      "ternctl: the daemon refuses `clients`: only root may ?[2Jsee this (permission_denied)\n"
+      "ternctl: the daemon refuses `clients`: only root may \\x1b[2Jsee this (permission_denied)\n"
       "Use sudo, or have the daemon's configuration name you.\n");
 }
 

@@ -9,8 +9,18 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-json tensor(const char* group, const char* name, int ops, double raw, double sent, double encode_ms,
-            double wire_ms) {
+struct TensorRow {
+  const char* group;
+  const char* name;
+  int ops;
+  double raw;
+  double sent;
+  double encode_ms;
+  double wire_ms;
+};
+
+json tensor(const TensorRow& row) {
+  const auto& [group, name, ops, raw, sent, encode_ms, wire_ms] = row;
   return {{"group", group},     {"name", name},          {"ops", ops},
           {"bytes_raw", raw},   {"bytes_sent", sent},    {"encode_ms", encode_ms},
           {"wire_ms", wire_ms}, {"residual_ratio", 0.5}, {"recipe", "ef(3lc:s=1)"}};
@@ -24,8 +34,8 @@ TopSample before() {
   sample.at_s = 10;
   sample.groups = {{{"uid", "aa"}, {"job", "resnet"}, {"ops_completed", 100}},
                    {{"uid", "bb"}, {"job", "bert"}, {"ops_completed", 50}}};
-  sample.tensors = {tensor("aa", "w", 100, 4e6, 1e6, 10, 30),
-                    tensor("bb", "w", 50, 2e6, 2e6, 0, 8)};
+  sample.tensors = {tensor({"aa", "w", 100, 4e6, 1e6, 10, 30}),
+                    tensor({"bb", "w", 50, 2e6, 2e6, 0, 8})};
   sample.peers = {{{"node_id", "n"}, {"lane", "0"}, {"bytes_sent", 1000}, {"frames_sent", 10}}};
   sample.counters = {{"lane_busy_ns", lane_counter(0, 0)}, {"blocks", lane_counter(5, 5)}};
   return sample;
@@ -42,8 +52,8 @@ TopSample now() {
                     {"ops_in_flight", 3},
                     {"waiting", json::array({{{"ranks", {1}}}})}},
                    {{"uid", "bb"}, {"job", "bert"}, {"ops_completed", 150}, {"ops_in_flight", 0}}};
-  sample.tensors = {tensor("aa", "w", 120, 12e6, 3e6, 40, 40),
-                    tensor("bb", "w", 150, 22e6, 22e6, 0, 18)};
+  sample.tensors = {tensor({"aa", "w", 120, 12e6, 3e6, 40, 40}),
+                    tensor({"bb", "w", 150, 22e6, 22e6, 0, 18})};
   sample.peers = {{{"node_id", "n"},
                    {"address", "10.0.0.2:7700"},
                    {"lane", "0"},
@@ -61,8 +71,8 @@ json rows_of(const char* view_name, const char* sort = "", bool reversed = false
   const TopView& view = *find_top_view(view_name);
   const auto column = column_of(view, *sort == '\0' ? view.sort : sort);
   EXPECT_TRUE(column.has_value());
-  return top_json(view, before(), now(),
-                  top_rows(view, before(), now(), *column, reversed))["rows"];
+  return top_json(view, {before(), now()},
+                  top_rows(view, {before(), now()}, {*column, reversed}))["rows"];
 }
 
 TEST(Top, TensorsHaveRatesRatiosAndASplitOfTime) {
@@ -99,8 +109,8 @@ TEST(Top, WhatAUserIsNotShownIsSaidSoAndTheRestIsThere) {
     EXPECT_EQ(hidden_note(view, now()), "") << name;
     const std::string note = hidden_note(view, own);
     EXPECT_THAT(note, HasSubstr(std::string(name) + " are shown to observers alone"));
-    const TopRows rows = top_rows(view, own, own, 0, false);
-    EXPECT_THAT(render_top(view, own, own, rows, 0), HasSubstr(note));
+    const TopRows rows = top_rows(view, {own, own}, {0});
+    EXPECT_THAT(render_top(view, {own, own}, rows, 0), HasSubstr(note));
   }
   EXPECT_EQ(hidden_note(*find_top_view("jobs"), own), "");
   EXPECT_EQ(hidden_note(*find_top_view("tensors"), own), "");
@@ -130,10 +140,10 @@ TEST(Top, SortsByAnyColumnBothWays) {
 
 TEST(Top, CountsFromZeroWhatBeganAnew) {
   TopSample later = now();
-  later.tensors[0] = tensor("aa", "w", 4, 8e5, 2e5, 1, 1);  // declared again
+  later.tensors[0] = tensor({"aa", "w", 4, 8e5, 2e5, 1, 1});  // declared again
   const TopView& view = *find_top_view("tensors");
-  const json rows = top_json(view, before(), later,
-                             top_rows(view, before(), later, *column_of(view, "group"), false));
+  const json rows = top_json(view, {before(), later},
+                             top_rows(view, {before(), later}, {*column_of(view, "group")}));
   EXPECT_EQ(rows["rows"][0]["ops_s"], 2.0);
   EXPECT_EQ(rows["rows"][0]["ratio"], 4.0);
 }
@@ -148,8 +158,8 @@ TEST(Top, IsNotConfusedByAnotherVersionsAnswers) {
   odd.peers = "none";
   odd.counters = {{"blocks", 3}, {"lane_busy_ns", {{"lanes", "x"}}}};
   for (const TopView& view : top_views()) {
-    const auto rows = top_rows(view, odd, odd, 0, false);
-    EXPECT_THAT(render_top(view, odd, odd, rows, 0), HasSubstr(view.columns[0].title));
+    const auto rows = top_rows(view, {odd, odd}, {0});
+    EXPECT_THAT(render_top(view, {odd, odd}, rows, 0), HasSubstr(view.columns[0].title));
   }
 }
 

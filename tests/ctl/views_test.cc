@@ -47,7 +47,7 @@ TEST(Views, StatusNamesSilentLanesAndSettingsThatNeedARestartIfThereAreAny) {
   const std::string text =
       render("status", R"({"silent_lanes":[1,3],"waiting_settings":["lanes","a\nb"]})");
   EXPECT_THAT(text, HasSubstr("  silent lanes  1, 3\n"));
-  EXPECT_THAT(text, HasSubstr("  need restart  lanes, a?b\n"));
+  EXPECT_THAT(text, HasSubstr("  need restart  lanes, a\\x0ab\n"));
   const std::string well = render("status", R"({"silent_lanes":[],"waiting_settings":[]})");
   EXPECT_THAT(well, Not(HasSubstr("silent")));
   EXPECT_THAT(well, Not(HasSubstr("restart")));

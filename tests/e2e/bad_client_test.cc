@@ -209,8 +209,10 @@ TEST_F(BadClient, HasNamesThatAreNoText) {
   work_meanwhile();
   const std::int64_t lost = cluster[0].counter("clients_lost");
   {
+    HostileClient refused(cluster[0].socket());
+    EXPECT_FALSE(refused.hello(1 << 20, "job \xff\xfe"));
     HostileClient client(cluster[0].socket());
-    ASSERT_TRUE(client.hello(1 << 20, "job \xff\xfe"));
+    ASSERT_TRUE(client.hello());
     const std::uint64_t group = client.join_alone();
     ASSERT_NE(group, 0u);
     const auto tensor = client.declare(group, "tensor \xc3\x28");

@@ -121,12 +121,16 @@ class BadMember : public ::testing::Test {
   }
 
   // A frame of the op to node 0.
-  static void send(HostileMember& member, const Op& op, FrameKind kind, std::uint32_t chunk,
-                   std::span<const std::byte> payload) {
+  struct Said {
+    FrameKind kind;
+    std::uint32_t chunk;
+    std::span<const std::byte> payload;
+  };
+  static void send(HostileMember& member, const Op& op, const Said& said) {
     wire::FrameHeader header = op.header;
-    header.chunk = chunk;
+    header.chunk = said.chunk;
     HostilePeer& lane = member.lane(0);
-    lane.send(lane.next(kind, header, payload));
+    lane.send(lane.next(said.kind, header, said.payload));
   }
   static std::uint32_t chunk_of(const HostileMember& member, const Op& op, std::uint32_t owner) {
     return op.chunks_of(owner, member.nodes()).front();
@@ -141,24 +145,26 @@ TEST_F(BadMember, SendsBlocksThatCannotBeDecoded) {
   const std::vector<Case> cases{
       {"a contribution that expands too far", true,
        [](HostileMember& member, Op& op) {
-         send(member, op, FrameKind::contribution, chunk_of(member, op, 0), expanding_block());
+         send(member, op, {FrameKind::contribution, chunk_of(member, op, 0), expanding_block()});
        },
        TERN_ERR_CORRUPT_DATA, "contribution of node 2", "bad_blocks"},
       {"a result that expands too far", true,
        [](HostileMember& member, Op& op) {
-         send(member, op, FrameKind::result, chunk_of(member, op, 2), expanding_block());
+         send(member, op, {FrameKind::result, chunk_of(member, op, 2), expanding_block()});
        },
        TERN_ERR_CORRUPT_DATA, "result of node 2", "bad_blocks"},
       {"a contribution of another chunk's size", true,
        [](HostileMember& member, Op& op) {
-         send(member, op, FrameKind::contribution, chunk_of(member, op, 0),
-              block_of(wire::kBlockAllZero, 0, std::byte{0}, kElements / 2));
+         send(member, op,
+              {FrameKind::contribution, chunk_of(member, op, 0),
+               block_of(wire::kBlockAllZero, 0, std::byte{0}, kElements / 2)});
        },
        TERN_ERR_CORRUPT_DATA, "contribution of node 2", "bad_blocks"},
       {"a contribution that is no block", true,
        [](HostileMember& member, Op& op) {
-         send(member, op, FrameKind::contribution, chunk_of(member, op, 0),
-              std::vector<std::byte>(100, std::byte{0xa5}));
+         send(member, op,
+              {FrameKind::contribution, chunk_of(member, op, 0),
+               std::vector<std::byte>(100, std::byte{0xa5})});
        },
        TERN_ERR_CORRUPT_DATA, "contribution of node 2", "bad_blocks"},
       {"a payload that does not match its checksum", true,
@@ -186,20 +192,21 @@ TEST_F(BadMember, BreaksTheProtocolOfAnOp) {
   const std::vector<Case> cases{
       breaks("a contribution that nobody granted", true,
              [](HostileMember& member, Op& op) {
-               send(member, op, FrameKind::contribution, chunk_of(member, op, 1), good_block());
+               send(member, op, {FrameKind::contribution, chunk_of(member, op, 1), good_block()});
              }),
       breaks("a contribution before its time", false,
              [](HostileMember& member, Op& op) {
-               send(member, op, FrameKind::contribution, chunk_of(member, op, 0), good_block());
+               send(member, op, {FrameKind::contribution, chunk_of(member, op, 0), good_block()});
              }),
       breaks("a contribution larger than any block", true,
              [](HostileMember& member, Op& op) {
-               send(member, op, FrameKind::contribution, chunk_of(member, op, 0),
-                    std::vector<std::byte>(2 << 20, std::byte{0}));
+               send(member, op,
+                    {FrameKind::contribution, chunk_of(member, op, 0),
+                     std::vector<std::byte>(2 << 20, std::byte{0})});
              }),
       breaks("a result of another owner's chunk", true,
              [](HostileMember& member, Op& op) {
-               send(member, op, FrameKind::result, chunk_of(member, op, 1), good_block());
+               send(member, op, {FrameKind::result, chunk_of(member, op, 1), good_block()});
              }),
       breaks("a grant of another owner's chunk", true,
              [&](HostileMember& member, Op& op) {
@@ -218,26 +225,26 @@ TEST_F(BadMember, BreaksTheProtocolOfAnOp) {
       breaks("an announcement of an unknown type", false,
              [](HostileMember& member, Op& op) {
                op.said.dtype = 99;
-               send(member, op, FrameKind::announce, 0, std::as_bytes(std::span(&op.said, 1)));
+               send(member, op, {FrameKind::announce, 0, std::as_bytes(std::span(&op.said, 1))});
              }),
       breaks("a failure without a code", true,
              [](HostileMember& member, Op& op) {
                const wire::OpFailBody body{};
-               send(member, op, FrameKind::op_fail, 0, std::as_bytes(std::span(&body, 1)));
+               send(member, op, {FrameKind::op_fail, 0, std::as_bytes(std::span(&body, 1))});
              }),
       breaks("checksums that nobody wants", true,
              [](HostileMember& member, Op& op) {
                const wire::VerifyBody body{2, 0};
-               send(member, op, FrameKind::verify, 0, std::as_bytes(std::span(&body, 1)));
+               send(member, op, {FrameKind::verify, 0, std::as_bytes(std::span(&body, 1))});
              }),
       breaks("a frame in another node's name", true,
              [](HostileMember& member, Op& op) {
                op.header.source_node = 1;
-               send(member, op, FrameKind::contribution, chunk_of(member, op, 0), good_block());
+               send(member, op, {FrameKind::contribution, chunk_of(member, op, 0), good_block()});
              }),
       breaks("a frame of another epoch", true, [](HostileMember& member, Op& op) {
         op.header.epoch += 1;
-        send(member, op, FrameKind::contribution, chunk_of(member, op, 0), good_block());
+        send(member, op, {FrameKind::contribution, chunk_of(member, op, 0), good_block()});
       })};
   for (const Case& one : cases) expect(one);
 }

@@ -41,8 +41,8 @@ bool ClientFuzzer::greet(HostileClient& client) {
     client.drain();
     return false;
   }
-  // Labels are bytes of users, not always text.
-  const std::string job = mutator_.one_in(3) ? "\xff\xfe\x80" : "hostile";
+  // Labels are bytes of users, not always what the daemon takes.
+  const std::string job = mutator_.one_in(12) ? "\xff\xfe\x80" : "hostile";
   return client.hello(1 << 20, job.c_str());
 }
 

@@ -234,6 +234,8 @@ TEST_F(FullDisk, KeepsALogOfChoicesAndSaysThatTheNextEnds) {
                                          std::to_string(ops))),
               "");
     ranks.ask_all("leave group=g");
+    // Its log is whole when the daemon has let go of the group.
+    EXPECT_TRUE(eventually([&] { return cluster[0].ask("groups").empty(); }));
   };
   work(30);
   ASSERT_EQ(files_in(folder).size(), 1u);

@@ -30,16 +30,21 @@ bool open_pipe(Pipe& pipe) {
   return true;
 }
 
+struct Streams {
+  const Pipe& in;
+  const Pipe& out;
+  int err;  // negative: the test's own
+};
+
 // The child's part, between fork and exec: system calls only.
-[[noreturn]] void become(pid_t parent, const Pipe& in, const Pipe& out, int err,
-                         char* const* argv) {
+[[noreturn]] void become(pid_t parent, const Streams& streams, char* const* argv) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // Another one: the test died before the line above. None: it is in another PID namespace.
   const pid_t now = ::getppid();
   if (now != parent && now != 0) ::_exit(kCannotRun);
-  ::dup2(in.read.get(), STDIN_FILENO);
-  ::dup2(out.write.get(), STDOUT_FILENO);
-  if (err >= 0) ::dup2(err, STDERR_FILENO);
+  ::dup2(streams.in.read.get(), STDIN_FILENO);
+  ::dup2(streams.out.write.get(), STDOUT_FILENO);
+  if (streams.err >= 0) ::dup2(streams.err, STDERR_FILENO);
   ::execv(argv[0], argv);
   ::_exit(kCannotRun);
 }
@@ -70,7 +75,7 @@ Process::Process(const std::string& program, const std::vector<std::string>& arg
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) return;
-  if (child == 0) become(parent, in, out, err.get(), argv.data());
+  if (child == 0) become(parent, {in, out, err.get()}, argv.data());
   pid_ = child;
   in_ = std::move(in.write);
   out_ = std::move(out.read);

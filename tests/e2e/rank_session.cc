@@ -268,8 +268,8 @@ tern_status RankSession::scribble(const Op& op, std::int64_t ms) {
   return status;
 }
 
-std::string RankSession::finish(Op& op, std::int64_t ms, double tolerance, const std::string& mean,
-                                bool& running) {
+std::string RankSession::finish(Op& op, const Expected& expected, bool& running) {
+  const std::int64_t ms = expected.within_ms;
   const tern_status status = op.scribbles ? scribble(op, ms) : tern_wait(client_, op.ticket, ms);
   running = status == TERN_ERR_TIMEOUT;
   if (status != TERN_OK) {
@@ -280,11 +280,12 @@ std::string RankSession::finish(Op& op, std::int64_t ms, double tolerance, const
   Comparison comparison;
   const std::span<const std::byte> output(op.output, op.bytes);
   if (op.kind == "broadcast") comparison = compare_broadcast(op.draw, op.root, output);
-  if (op.kind == "all_reduce") comparison = compare_reduced(op.draw, op.ranks, tolerance, output);
+  if (op.kind == "all_reduce")
+    comparison = compare_reduced(op.draw, op.ranks, expected.tolerance, output);
   char text[128];
   std::snprintf(text, sizeof(text), "ok crc=%08x wrong=%llu error=%g", wire::crc32c(output),
                 static_cast<unsigned long long>(comparison.wrong), comparison.max_error);
-  const std::string further = mean.empty() ? "" : errors(op, mean);
+  const std::string further = expected.mean.empty() ? "" : errors(op, expected.mean);
   give_back(op);
   return text + further;
 }
@@ -294,8 +295,10 @@ std::string RankSession::wait(const Command& command) {
   if (found == ops_.end()) return invalid("no such op");
   bool running = false;
   found->second.scribbles = command.number("scribble") != 0;
-  std::string text = finish(found->second, command.number("ms", kWaitMs),
-                            command.real("tolerance", -1), command.text("mean"), running);
+  std::string text =
+      finish(found->second,
+             {command.number("ms", kWaitMs), command.real("tolerance", -1), command.text("mean")},
+             running);
   if (!running) ops_.erase(found);
   return text;
 }
@@ -326,7 +329,7 @@ std::string RankSession::stream(const Command& command) {
   std::uint32_t crc = 0;
   const auto take = [&] {
     bool running = false;
-    const std::string text = finish(flying.front(), kWaitMs, tolerance, "", running);
+    const std::string text = finish(flying.front(), {kWaitMs, tolerance, ""}, running);
     const auto checksum = text.find("crc=");
     if (running) {
       problem = invalid("hang: an op has not ended after a minute");

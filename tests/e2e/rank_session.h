@@ -81,8 +81,12 @@ class RankSession {
   tern_status start(const Command& command, Op& op);
   bool place(Op& op, const std::string& where);
   tern_status scribble(const Op& op, std::int64_t ms);
-  std::string finish(Op& op, std::int64_t ms, double tolerance, const std::string& mean,
-                     bool& running);
+  struct Expected {
+    std::int64_t within_ms;
+    double tolerance;
+    std::string mean;  // names what the results are compared with further; may be empty
+  };
+  std::string finish(Op& op, const Expected& expected, bool& running);
   void give_back(Op& op);
   std::string errors(const Op& op, const std::string& mean);
 

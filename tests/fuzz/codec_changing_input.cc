@@ -71,8 +71,9 @@ void follow_stream(const fuzz::LosslessCase& chosen, std::vector<float>& input) 
     std::vector<std::byte> payload(elements.size());
     wire::BlockHeader header;
     writer().start(&input);
-    const std::uint32_t length = codec::encode_lossless(
-        chosen.recipe, chosen.dtype, elements, sender, step, payload, header, fuzz::workspace());
+    const std::uint32_t length =
+        codec::encode_lossless(chosen.recipe, {chosen.dtype, elements, sender, step},
+                               {payload, header}, fuzz::workspace());
     writer().stop();
     TERN_CHECK(length == 0 || length < elements.size());
     if (length == 0) {
@@ -82,7 +83,7 @@ void follow_stream(const fuzz::LosslessCase& chosen, std::vector<float>& input) 
     payload.resize(length);
     payload.shrink_to_fit();  // so that one byte read too far is found
     std::vector<std::byte> out(elements.size());
-    TERN_CHECK(codec::decode_lossless(header, payload, reader, out, fuzz::workspace()) ==
+    TERN_CHECK(codec::decode_lossless({header, payload}, reader, out, fuzz::workspace()) ==
                codec::DecodeStatus::ok);
     TERN_CHECK(reader == sender);
     if (chosen.recipe.compressor == codec::Compressor::xordelta) TERN_CHECK(out == sender);
@@ -116,7 +117,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     wire::BlockHeader header;
     writer().start(&input);
     const codec::EncodeResult result =
-        codec::encode(recipe, request, payload, header, fuzz::workspace());
+        codec::encode(recipe, request, {payload, header}, fuzz::workspace());
     writer().stop();
     for (const float value : residual) TERN_CHECK(std::isfinite(value));
     if (result.nonfinite) {
@@ -125,7 +126,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     payload.resize(result.payload_bytes);
     std::vector<float> out(input.size());
-    TERN_CHECK(codec::decode(header, payload, out, fuzz::workspace()) == codec::DecodeStatus::ok);
+    TERN_CHECK(codec::decode({header, payload}, out, fuzz::workspace()) == codec::DecodeStatus::ok);
   }
   return 0;
 }

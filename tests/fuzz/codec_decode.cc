@@ -36,12 +36,13 @@ Outcome decode_with(std::string_view target, const wire::BlockHeader& header,
   one.shift.assign(count, 0.5f);
   one.elements.assign(native, std::byte{0});
   one.last.assign(native, std::byte{1});
-  one.decoded = codec::decode(header, payload, one.values, fuzz::workspace());
-  one.added = codec::decode_add(header, payload, one.sums, fuzz::workspace());
+  one.decoded = codec::decode({header, payload}, one.values, fuzz::workspace());
+  one.added = codec::decode_add({header, payload}, one.sums, fuzz::workspace());
   std::uint64_t step = header.stream_step;
   const codec::ShiftStream stream{one.shift.data(), &step, 0.25f, 1.0f};
-  one.shifted = codec::decode_shifted(header, payload, stream, one.deltas, fuzz::workspace());
-  one.lossless = codec::decode_lossless(header, payload, one.last, one.elements, fuzz::workspace());
+  one.shifted = codec::decode_shifted({header, payload}, stream, one.deltas, fuzz::workspace());
+  one.lossless =
+      codec::decode_lossless({header, payload}, one.last, one.elements, fuzz::workspace());
   return one;
 }
 

@@ -31,7 +31,7 @@ Outcome encode_with(std::string_view target, const codec::Recipe& recipe,
   request.fixed_scale_max = 3.0f;
   outcome.payload.resize(codec::encode_bound(recipe, input.size()));
   outcome.result =
-      codec::encode(recipe, request, outcome.payload, outcome.header, fuzz::workspace());
+      codec::encode(recipe, request, {outcome.payload, outcome.header}, fuzz::workspace());
   outcome.payload.resize(outcome.result.payload_bytes);
   return outcome;
 }
@@ -47,12 +47,13 @@ void compare_lossless(const fuzz::LosslessCase& chosen, const std::vector<float>
       const auto elements = std::as_bytes(std::span(input));
       payload.assign(elements.size(), std::byte{0});
       wire::BlockHeader header;
-      const std::size_t length = codec::encode_lossless(chosen.recipe, chosen.dtype, elements, last,
-                                                        step, payload, header, fuzz::workspace());
+      const std::size_t length =
+          codec::encode_lossless(chosen.recipe, {chosen.dtype, elements, last, step},
+                                 {payload, header}, fuzz::workspace());
       payload.resize(length);
       if (length != 0) {
         out.assign(elements.size(), std::byte{0});
-        TERN_CHECK(codec::decode_lossless(header, payload, seen, out, fuzz::workspace()) ==
+        TERN_CHECK(codec::decode_lossless({header, payload}, seen, out, fuzz::workspace()) ==
                    codec::DecodeStatus::ok);
         TERN_CHECK(std::memcmp(out.data(), elements.data(), out.size()) == 0);
         TERN_CHECK(seen == last);
@@ -89,7 +90,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                             4 * input.size()) == 0);
     if (outcome.result.nonfinite) continue;
     std::vector<float> out(input.size());
-    TERN_CHECK(codec::decode(outcome.header, outcome.payload, out, fuzz::workspace()) ==
+    TERN_CHECK(codec::decode({outcome.header, outcome.payload}, out, fuzz::workspace()) ==
                codec::DecodeStatus::ok);
   }
   return 0;

@@ -269,6 +269,7 @@ TEST_F(LinkTest, GoodbyeLosesBothSidesAtOnce) {
   settle();
   EXPECT_EQ(sink_a.lost, 1);
   EXPECT_EQ(sink_a.lost_reason, Errc::peer_lost);
+  EXPECT_TRUE(a->said_goodbye() && b->said_goodbye());
 }
 
 TEST_F(LinkTest, NobodyListensThereForTooLong) {
@@ -276,6 +277,7 @@ TEST_F(LinkTest, NobodyListensThereForTooLong) {
   run_for(settings.peer_timeout_ns + settings.resume_timeout_ns);
   EXPECT_EQ(sink_a.lost, 1);
   EXPECT_EQ(sink_a.lost_reason, Errc::unreachable);
+  EXPECT_FALSE(a->said_goodbye());
   EXPECT_NE(sink_a.lost_text.find("b:1"), std::string::npos) << sink_a.lost_text;
   EXPECT_EQ(sink_b.lost, 1) << "nobody has connected";
 }

@@ -75,9 +75,9 @@ Bytes Reference::sum_local(const Work& work, std::uint32_t node, Part part) cons
   for (const std::uint32_t rank : group_.ranks_of_node[node]) {
     const std::byte* input = work.inputs[rank].data() + offset;
     if (first) {
-      codec::accumulate_begin(dtype, input, part.elements, work.op.prescale, sum.data());
+      codec::accumulate_begin({dtype, input, part.elements}, work.op.prescale, sum.data());
     } else {
-      codec::accumulate(dtype, work.op.reduction, input, part.elements, work.op.prescale,
+      codec::accumulate(work.op.reduction, {dtype, input, part.elements}, work.op.prescale,
                         sum.data());
     }
     first = false;
@@ -90,7 +90,7 @@ Bytes Reference::contribution(const Work& work, std::uint32_t node, Part part) c
   const Reduction plain =
       work.op.reduction == Reduction::average ? Reduction::sum : work.op.reduction;
   Bytes out(part.elements * dtype_bytes(work.op.dtype));
-  codec::accumulate_finish(work.op.dtype, plain, sum.data(), part.elements, 1, out.data());
+  codec::accumulate_finish(plain, sum.data(), 1, {work.op.dtype, out.data(), part.elements});
   return out;
 }
 
@@ -99,10 +99,11 @@ void Reference::exact_chunk(Work& work, std::uint32_t owner, Part part) const {
   Bytes sum = sum_local(work, owner, part);
   for (std::uint32_t step = 1; step < nodes(); ++step) {
     const Bytes other = contribution(work, (owner + step) % nodes(), part);
-    codec::accumulate(dtype, work.op.reduction, other.data(), part.elements, 1.0f, sum.data());
+    codec::accumulate(work.op.reduction, {dtype, other.data(), part.elements}, 1.0f, sum.data());
   }
-  codec::accumulate_finish(dtype, work.op.reduction, sum.data(), part.elements, group_.size,
-                           work.output.data() + part.begin * dtype_bytes(dtype));
+  codec::accumulate_finish(
+      work.op.reduction, sum.data(), group_.size,
+      {dtype, work.output.data() + part.begin * dtype_bytes(dtype), part.elements});
 }
 
 Bytes Reference::all_reduce(const OpRequest& op, const Tensor* tensor, std::uint64_t sequence,
@@ -122,13 +123,13 @@ Bytes Reference::all_reduce(const OpRequest& op, const Tensor* tensor, std::uint
     for (std::uint32_t node = 0; node < nodes(); ++node) {
       const Bytes one = contribution(work, node, all);
       if (node == 0) {
-        codec::accumulate_begin(op.dtype, one.data(), op.count, 1.0f, sum.data());
+        codec::accumulate_begin({op.dtype, one.data(), op.count}, 1.0f, sum.data());
       } else {
-        codec::accumulate(op.dtype, op.reduction, one.data(), op.count, 1.0f, sum.data());
+        codec::accumulate(op.reduction, {op.dtype, one.data(), op.count}, 1.0f, sum.data());
       }
     }
-    codec::accumulate_finish(op.dtype, op.reduction, sum.data(), op.count, group_.size,
-                             work.output.data());
+    codec::accumulate_finish(op.reduction, sum.data(), group_.size,
+                             {op.dtype, work.output.data(), op.count});
     return work.output;
   }
   const auto sharding = shm::make_sharding({.tensor = tensor != nullptr ? tensor->id : 0,
@@ -153,23 +154,22 @@ Bytes Reference::all_reduce(const OpRequest& op, const Tensor* tensor, std::uint
 
 // ---- Lossy --------------------------------------------------------------------------------------
 
-bool Reference::encode(Work& work, std::uint32_t node, std::uint64_t chunk, bool broadcast_leg,
-                       Part part, std::span<const float> input, float state_scale, float fixed_max,
-                       std::vector<float>& values) {
+bool Reference::encode(Work& work, const Chunk& chunk, const Leg& leg, std::vector<float>& values) {
+  const auto& [node, number, part] = chunk;
   Bytes payload(codec::encode_bound(work.recipe, part.elements));
   values.resize(part.elements);
   codec::EncodeRequest request;
-  request.input = input;
+  request.input = leg.input;
   if (codec::has_memory(work.recipe)) {
     request.state = residual(work.tensor->id, node, work.op.count).data() + part.begin;
   }
-  request.state_scale = state_scale;
-  request.delivered = broadcast_leg ? work.op.dtype : DType::f32;
-  request.fixed_scale_max = fixed_max;
+  request.state_scale = leg.state_scale;
+  request.delivered = leg.broadcast ? work.op.dtype : DType::f32;
+  request.fixed_scale_max = leg.fixed_max;
   request.stream_step = work.sequence;
   std::uint64_t* step = nullptr;
   if (codec::needs_shift(work.recipe)) {
-    step = &steps_[{work.tensor->id, node, chunk}];
+    step = &steps_[{work.tensor->id, node, number}];
     request.stream_step = *step;
     request.alpha =
         codec::shift_alpha(work.recipe, shm::chunk_elements(group_.chunk_bytes, work.op.dtype));
@@ -179,59 +179,65 @@ bool Reference::encode(Work& work, std::uint32_t node, std::uint64_t chunk, bool
     if (request.exact) payload.resize(std::max(payload.size(), sizeof(float) * part.elements));
   }
   request.key =
-      codec::DrawKey{0, work.tensor->id, work.sequence, node, broadcast_leg, chunk}.mixed();
-  request.sparsify = !broadcast_leg || codec::sparsifies_results(work.recipe);
-  auto& codebook = codebooks_[{work.tensor->id, node, chunk}];
+      codec::DrawKey{0, work.tensor->id, work.sequence, node, leg.broadcast, number}.mixed();
+  request.sparsify = !leg.broadcast || codec::sparsifies_results(work.recipe);
+  auto& codebook = codebooks_[{work.tensor->id, node, number}];
   codebook.resize(codec::kCodebookLevels);
   request.codebook = codebook.data();
   wire::BlockHeader header;
-  const auto result = codec::encode(work.recipe, request, payload, header, workspace_);
+  const auto result = codec::encode(work.recipe, request, {payload, header}, workspace_);
   if (result.nonfinite) return false;
   if (step != nullptr) {
     ++*step;
   } else {
     payload.resize(result.payload_bytes);
-    TERN_CHECK(codec::decode(header, payload, values, workspace_) == codec::DecodeStatus::ok);
+    TERN_CHECK(codec::decode({header, payload}, values, workspace_) == codec::DecodeStatus::ok);
   }
   return true;
 }
 
-Bytes Reference::lossy_sum(Work& work, std::uint32_t owner, std::uint64_t chunk, Part part) {
+Bytes Reference::lossy_sum(Work& work, const Chunk& chunk) {
+  const auto& [owner, number, part] = chunk;
   Bytes sum = sum_local(work, owner, part);
   for (std::uint32_t step = 1; step < nodes(); ++step) {
     const std::uint32_t node = (owner + step) % nodes();
     Bytes own = sum_local(work, node, part);
     std::vector<float> values;
-    if (encode(work, node, chunk, false, part, {as_floats(own), part.elements}, work.op.state_scale,
-               work.reduce_max[node], values)) {
+    const Leg leg{
+        false, {as_floats(own), part.elements}, work.op.state_scale, work.reduce_max[node]};
+    if (encode(work, {node, number, part}, leg, values)) {
       for (std::uint32_t i = 0; i < part.elements; ++i) as_floats(sum)[i] += values[i];
     } else {
       const Bytes raw = contribution(work, node, part);
-      codec::accumulate(work.op.dtype, work.op.reduction, raw.data(), part.elements, 1.0f,
+      codec::accumulate(work.op.reduction, {work.op.dtype, raw.data(), part.elements}, 1.0f,
                         sum.data());
     }
   }
   if (work.op.reduction == Reduction::average) {
-    codec::accumulate_finish(DType::f32, Reduction::average, sum.data(), part.elements, group_.size,
-                             sum.data());
+    codec::accumulate_finish(Reduction::average, sum.data(), group_.size,
+                             {DType::f32, sum.data(), part.elements});
   }
   return sum;
 }
 
-void Reference::deliver(Work& work, std::uint32_t owner, std::uint64_t chunk, Part part,
-                        const Bytes& sum, float fixed_max, bool parked) {
+void Reference::deliver(Work& work, const Chunk& chunk, const Bytes& sum,
+                        std::optional<float> parked_max) {
   const DType dtype = work.op.dtype;
+  const Part part = chunk.part;
   std::byte* out = work.output.data() + part.begin * dtype_bytes(dtype);
   Bytes input = sum;
-  if (parked) std::fill(input.begin(), input.end(), std::byte{0});
+  if (parked_max) std::fill(input.begin(), input.end(), std::byte{0});
+  const Leg leg{true,
+                {as_floats(input), part.elements},
+                parked_max ? 1.0f : work.op.state_scale,
+                parked_max.value_or(0.0f)};
   std::vector<float> values;
   const bool raw =
-      (codec::scans_tensor(work.recipe) && !parked) || codec::results_are_raw(work.recipe);
-  if (!raw && encode(work, owner, chunk, true, part, {as_floats(input), part.elements},
-                     parked ? 1.0f : work.op.state_scale, fixed_max, values)) {
+      (codec::scans_tensor(work.recipe) && !parked_max) || codec::results_are_raw(work.recipe);
+  if (!raw && encode(work, chunk, leg, values)) {
     codec::from_f32(dtype, values.data(), part.elements, out);
   } else {
-    codec::accumulate_finish(dtype, Reduction::sum, sum.data(), part.elements, group_.size, out);
+    codec::accumulate_finish(Reduction::sum, sum.data(), group_.size, {dtype, out, part.elements});
   }
 }
 
@@ -257,36 +263,35 @@ void Reference::lossy_op(Work& work, const shm::Sharding& sharding) {
   const bool whole = codec::scans_tensor(work.recipe);
   if (whole) scan(work, sharding);
   struct Parked {
-    std::uint32_t owner;
-    std::uint64_t chunk;
-    Part part;
+    Chunk chunk;
     Bytes sum;
   };
   std::vector<Parked> parked;
   std::vector<float> result_max(nodes(), 0.0f);
-  for (std::uint64_t chunk = 0; chunk < sharding.chunk_count; ++chunk) {
-    const Part part{sharding.chunk_begin(chunk),
-                    static_cast<std::uint32_t>(sharding.chunk_size(chunk))};
-    const std::uint32_t owner = sharding.owner(chunk);
-    Bytes sum = lossy_sum(work, owner, chunk, part);
+  for (std::uint64_t number = 0; number < sharding.chunk_count; ++number) {
+    const Part part{sharding.chunk_begin(number),
+                    static_cast<std::uint32_t>(sharding.chunk_size(number))};
+    const std::uint32_t owner = sharding.owner(number);
+    const Chunk chunk{owner, number, part};
+    Bytes sum = lossy_sum(work, chunk);
     if (!whole) {
-      deliver(work, owner, chunk, part, sum, 0.0f, false);
+      deliver(work, chunk, sum, std::nullopt);
       continue;
     }
     float* kept = residual(work.tensor->id, owner, work.op.count).data() + part.begin;
     const auto found = codec::scan_max({as_floats(sum), part.elements}, kept, work.op.state_scale);
     if (found.nonfinite || found.max > std::numeric_limits<float>::max() / 2) {
-      deliver(work, owner, chunk, part, sum, 0.0f, false);
+      deliver(work, chunk, sum, std::nullopt);
       continue;
     }
     result_max[owner] = std::max(result_max[owner], found.max);
     for (std::uint32_t i = 0; i < part.elements; ++i) {
       kept[i] = as_floats(sum)[i] + work.op.state_scale * kept[i];
     }
-    parked.push_back({owner, chunk, part, std::move(sum)});
+    parked.push_back({chunk, std::move(sum)});
   }
   for (auto& one : parked) {
-    deliver(work, one.owner, one.chunk, one.part, one.sum, result_max[one.owner], true);
+    deliver(work, one.chunk, one.sum, result_max[one.chunk.node]);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -44,6 +45,17 @@ class Reference {
     std::uint64_t begin;
     std::uint32_t elements;
   };
+  struct Chunk {
+    std::uint32_t node;  // that encodes it
+    std::uint64_t number;
+    Part part;
+  };
+  struct Leg {
+    bool broadcast;
+    std::span<const float> input;
+    float state_scale;
+    float fixed_max;
+  };
   struct Work {  // of one op
     const OpRequest& op;
     const Tensor* tensor;
@@ -59,14 +71,12 @@ class Reference {
   Bytes contribution(const Work& work, std::uint32_t node, Part part) const;
   void exact_chunk(Work& work, std::uint32_t owner, Part part) const;
   void lossy_op(Work& work, const shm::Sharding& sharding);
-  Bytes lossy_sum(Work& work, std::uint32_t owner, std::uint64_t chunk, Part part);
+  Bytes lossy_sum(Work& work, const Chunk& chunk);
   void scan(Work& work, const shm::Sharding& sharding);
   // False: not finite. Then `values`, what the readers of the block get, is not to be used.
-  bool encode(Work& work, std::uint32_t node, std::uint64_t chunk, bool broadcast_leg, Part part,
-              std::span<const float> input, float state_scale, float fixed_max,
-              std::vector<float>& values);
-  void deliver(Work& work, std::uint32_t owner, std::uint64_t chunk, Part part, const Bytes& sum,
-               float fixed_max, bool parked);
+  bool encode(Work& work, const Chunk& chunk, const Leg& leg, std::vector<float>& values);
+  // `parked_max`, under scale=tensor: the sum has waited for the largest of the owner's sums.
+  void deliver(Work& work, const Chunk& chunk, const Bytes& sum, std::optional<float> parked_max);
 
   GroupView group_;
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<float>> residuals_;

@@ -15,26 +15,33 @@ inline constexpr double kGbit = 125e6;  // bytes per second
 inline constexpr ErrorSample kCalm{{1.0, 0.0, 1000}, {}, false};
 inline constexpr ErrorSample kNotFinite{{1.0, 0.0, 1000}, {}, true};
 
+// Without trials, whose ops tests would otherwise have to step over.
+inline PolicySettings quiet() {
+  PolicySettings settings;
+  settings.trial_every = 0;
+  return settings;
+}
+
+struct RigSetup {
+  double gbit = 1.0;  // of each link
+  std::uint32_t nodes = 2;
+  std::uint64_t bytes = 64 << 20;
+  PolicySettings settings = quiet();
+  GuardSettings guard = {0, 64, 4.0};
+};
+
 struct Rig {
-  explicit Rig(Level level, double gbit = 1.0, std::uint32_t nodes = 2,
-               std::uint64_t bytes = 64 << 20, PolicySettings settings = quiet(),
-               GuardSettings guard = {0, 64, 4.0})
-      : candidates(usual_candidates()), windows(nodes - 1), policy([&] {
+  explicit Rig(Level level, const RigSetup& setup = {})
+      : candidates(usual_candidates()), windows(setup.nodes - 1), policy([&] {
           OpShape shape;
-          shape.bytes = bytes;
-          shape.nodes = nodes;
+          shape.bytes = setup.bytes;
+          shape.nodes = setup.nodes;
           shape.eager_bytes = 64 << 10;
-          return TensorPolicy(candidates, shape, level, bounds_of(level), settings, guard);
+          return TensorPolicy(candidates, shape, {level, bounds_of(level), setup.guard},
+                              setup.settings);
         }()) {
     for (RateWindow& window : windows) peers.push_back(&window);
-    for (std::size_t peer = 0; peer < windows.size(); ++peer) set_rate(peer, gbit);
-  }
-
-  // Without trials, whose ops tests would otherwise have to step over.
-  static PolicySettings quiet() {
-    PolicySettings settings;
-    settings.trial_every = 0;
-    return settings;
+    for (std::size_t peer = 0; peer < windows.size(); ++peer) set_rate(peer, setup.gbit);
   }
 
   void set_rate(std::size_t peer, double gbit) {

@@ -10,7 +10,7 @@ namespace tern::tuner {
 namespace {
 
 TEST(TensorPolicy, SendsRawUntilSomethingIsMeasured) {
-  Rig rig(Level::aggressive, 0.1);
+  Rig rig(Level::aggressive, {.gbit = 0.1});
   EXPECT_EQ(rig.decide(), (Choice{{kRaw}, kRaw, 0}));
   for (std::size_t one = 1; one < rig.candidates.size(); ++one) {
     EXPECT_FALSE(rig.policy.allowed(static_cast<CandidateIndex>(one)));
@@ -27,27 +27,27 @@ TEST(TensorPolicy, EachLevelTakesTheFastestItAllowsOnASlowLink) {
                                                                   {Level::balanced, kThreeLc},
                                                                   {Level::aggressive, kSparse}};
   for (const auto& [level, recipe] : expected) {
-    Rig rig(level, 0.1);
+    Rig rig(level, {.gbit = 0.1});
     rig.measure_all();
     EXPECT_EQ(rig.decide(), (Choice{{recipe}, recipe, 0})) << level_name(level);
   }
 }
 
 TEST(TensorPolicy, AFastLinkGetsRaw) {
-  Rig rig(Level::lossless, 100.0);
+  Rig rig(Level::lossless, {.gbit = 100.0});
   rig.measure_all();
   for (int op = 0; op < 50; ++op) EXPECT_EQ(rig.step().broadcast, kRaw);
   EXPECT_EQ(rig.policy.switches(), 0u);
 }
 
 TEST(TensorPolicy, ATinyTensorGetsRaw) {
-  Rig rig(Level::aggressive, 1.0, 2, 4096);
+  Rig rig(Level::aggressive, {.gbit = 1.0, .bytes = 4096});
   rig.measure_all();
   for (int op = 0; op < 50; ++op) EXPECT_EQ(rig.step().broadcast, kRaw);
 }
 
 TEST(TensorPolicy, BusyCoresGetRaw) {
-  Rig rig(Level::balanced, 10.0);
+  Rig rig(Level::balanced, {.gbit = 10.0});
   rig.measure_all();
   EXPECT_NE(rig.decide().broadcast, kRaw);
   rig.slow_codecs(8.0);
@@ -63,7 +63,7 @@ TEST(TensorPolicy, TheBoundIsHard) {
   PolicySettings settings;
   settings.trial_every = 4;
   for (const Level level : {Level::lossless, Level::conservative, Level::balanced}) {
-    Rig rig(level, 1.0, 3, 64 << 20, settings, {3, 8, 4.0});
+    Rig rig(level, {.gbit = 1.0, .nodes = 3, .settings = settings, .guard = {3, 8, 4.0}});
     rig.measure_all();
     for (int op = 0; op < 2000; ++op) {
       const auto one = static_cast<CandidateIndex>(1 + engine() % 6);
@@ -87,7 +87,7 @@ TEST(TensorPolicy, TheBoundIsHard) {
 }
 
 TEST(TensorPolicy, AnAlarmTakesEffectAtTheNextOpAndEnds) {
-  Rig rig(Level::balanced, 0.1, 2, 64 << 20, Rig::quiet(), {0, 8, 4.0});
+  Rig rig(Level::balanced, {.gbit = 0.1, .guard = {0, 8, 4.0}});
   rig.measure_all();
   rig.step();
   EXPECT_EQ(rig.step().broadcast, kThreeLc);
@@ -101,7 +101,7 @@ TEST(TensorPolicy, AnAlarmTakesEffectAtTheNextOpAndEnds) {
 }
 
 TEST(TensorPolicy, ALossThatGrowsForbidsARecipeAtOnce) {
-  Rig rig(Level::balanced, 0.1);
+  Rig rig(Level::balanced, {.gbit = 0.1});
   rig.measure_all();
   rig.step();
   EXPECT_EQ(rig.step().broadcast, kThreeLc);
@@ -116,7 +116,7 @@ TEST(TensorPolicy, DoesNotFlapUnderNoise) {
   std::mt19937_64 engine(seed);
   const auto factor = [&] { return 0.8 + 0.4 * static_cast<double>(engine() % 10001) / 1e4; };
   for (const double gbit : {0.1, 1.0, 5.0, 10.0, 20.0, 40.0}) {
-    Rig rig(Level::balanced, gbit);
+    Rig rig(Level::balanced, {.gbit = gbit});
     rig.measure_all();
     for (int op = 0; op < 1000; ++op) {
       rig.windows[0].observe(gbit * kGbit * factor(), false);
@@ -129,7 +129,7 @@ TEST(TensorPolicy, DoesNotFlapUnderNoise) {
 }
 
 TEST(TensorPolicy, ASlowerLinkIsAnsweredAtTheNextOp) {
-  Rig rig(Level::balanced, 100.0);
+  Rig rig(Level::balanced, {.gbit = 100.0});
   rig.measure_all();
   rig.slow_codecs(4.0);
   for (int op = 0; op < 20; ++op) rig.step();
@@ -141,7 +141,7 @@ TEST(TensorPolicy, ASlowerLinkIsAnsweredAtTheNextOp) {
 
 // Who compresses well does not fill the link: a probe shows what it can do, once there is a sign.
 TEST(TensorPolicy, ProbesAtASignAndSwitches) {
-  Rig rig(Level::balanced, 1.0);
+  Rig rig(Level::balanced, {.gbit = 1.0});
   rig.measure_all();
   rig.slow_codecs(4.0);
   for (int op = 0; op < 100; ++op) EXPECT_EQ(rig.step().probe_chunks, 0u) << op;
@@ -156,7 +156,7 @@ TEST(TensorPolicy, ProbesAtASignAndSwitches) {
 
 TEST(TensorPolicy, DoesNotProbeWhereNothingCouldChange) {
   // At level conservative and with slow codecs nothing beats raw on any link.
-  Rig rig(Level::conservative, 20.0);
+  Rig rig(Level::conservative, {.gbit = 20.0});
   rig.measure_all();
   for (CodecCost& cost : rig.costs) cost = {5.0, 5.0, 1.0};
   rig.costs[kRaw] = {0.0, 0.15, 1.0};
@@ -167,7 +167,7 @@ TEST(TensorPolicy, DoesNotProbeWhereNothingCouldChange) {
 }
 
 TEST(TensorPolicy, ProbesKeepToTheirBudget) {
-  Rig rig(Level::balanced, 1.0);
+  Rig rig(Level::balanced, {.gbit = 1.0});
   rig.measure_all();
   rig.slow_codecs(4.0);
   double extra = 0.0;
@@ -185,7 +185,7 @@ TEST(TensorPolicy, ProbesKeepToTheirBudget) {
 // The lane is the model's; a recipe that really takes three times as long is found out.
 TEST(TensorPolicy, LearnsThatTheModelIsWrongOfARecipe) {
   PolicySettings settings;
-  Rig rig(Level::balanced, 10.0, 2, 64 << 20, settings);
+  Rig rig(Level::balanced, {.gbit = 10.0, .settings = settings});
   rig.measure_all();
   const CandidateIndex favourite = rig.decide().broadcast;
   int used = 0;
@@ -198,7 +198,7 @@ TEST(TensorPolicy, LearnsThatTheModelIsWrongOfARecipe) {
     CodecCost broadcast = rig.costs[choice.broadcast];
     reduce.wire = rig.wires[choice.reduce[0]];
     broadcast.wire = rig.wires[choice.broadcast];
-    const double ns = predict(shape, reduce, broadcast, {}, 10.0 * kGbit, 50e3).total_ns;
+    const double ns = predict(shape, {reduce, broadcast}, {}, {10.0 * kGbit, 50e3}).total_ns;
     rig.policy.observe_op({choice, false, true, slow ? 3.0 * ns : ns, kCalm}, rig.now());
   }
   EXPECT_LT(used, 50);
@@ -207,7 +207,7 @@ TEST(TensorPolicy, LearnsThatTheModelIsWrongOfARecipe) {
 TEST(TensorPolicy, TrialsComeRoundToRawForEver) {
   PolicySettings settings;
   settings.trial_every = 8;
-  Rig rig(Level::conservative, 10.0, 2, 64 << 20, settings);
+  Rig rig(Level::conservative, {.gbit = 10.0, .settings = settings});
   rig.measure_all();
   int raw_late = 0;
   for (int op = 0; op < 20000; ++op) {
@@ -220,7 +220,7 @@ TEST(TensorPolicy, TrialsComeRoundToRawForEver) {
 
 // Two peers, one of them slow: the op waits for that one whatever the other gets.
 TEST(TensorPolicy, AFastPeerIsSparedLossWhereAnotherIsTheBottleneck) {
-  Rig rig(Level::balanced, 0.05, 3);
+  Rig rig(Level::balanced, {.gbit = 0.05, .nodes = 3});
   rig.set_rate(1, 100.0);
   rig.measure_all();
   rig.step();
@@ -233,7 +233,7 @@ TEST(TensorPolicy, AFastPeerIsSparedLossWhereAnotherIsTheBottleneck) {
 
 // It has little to send, and so its link is never full.
 TEST(TensorPolicy, AFastPeerIsSparedLossThoughItsLinkIsIdle) {
-  Rig rig(Level::balanced, 0.05, 3);
+  Rig rig(Level::balanced, {.gbit = 0.05, .nodes = 3});
   rig.windows[1] = RateWindow();
   for (int i = 0; i < 8; ++i) rig.windows[1].observe(10.0 * kGbit, true);
   rig.measure_all();
@@ -244,7 +244,7 @@ TEST(TensorPolicy, AFastPeerIsSparedLossThoughItsLinkIsIdle) {
 }
 
 TEST(TensorPolicy, EqualPeersGetTheSame) {
-  Rig rig(Level::balanced, 0.1, 4);
+  Rig rig(Level::balanced, {.gbit = 0.1, .nodes = 4});
   rig.measure_all();
   rig.step();
   const Choice choice = rig.decide();
@@ -253,7 +253,7 @@ TEST(TensorPolicy, EqualPeersGetTheSame) {
 
 // Ten nodes on one busy wire: some node tells of a slow moment, beside which all links look free.
 TEST(TensorPolicy, EqualPeersGetTheSameWhereSomebodyElseIsSlow) {
-  Rig rig(Level::conservative, 0.1, 10);
+  Rig rig(Level::conservative, {.gbit = 0.1, .nodes = 10});
   rig.inbound = {0.004 * kGbit};
   rig.measure_all();
   rig.step();
@@ -263,7 +263,7 @@ TEST(TensorPolicy, EqualPeersGetTheSameWhereSomebodyElseIsSlow) {
 }
 
 TEST(TensorPolicy, KeepsToWhatTheLeadingNodeSendsBy) {
-  Rig rig(Level::balanced, 0.1);
+  Rig rig(Level::balanced, {.gbit = 0.1});
   rig.measure_all();
   for (int op = 0; op < 20; ++op) rig.step();
   ASSERT_EQ(rig.decide().broadcast, kThreeLc);
@@ -275,7 +275,7 @@ TEST(TensorPolicy, KeepsToWhatTheLeadingNodeSendsBy) {
 }
 
 TEST(TensorPolicy, DoesNotKeepToATrialOfTheLeadingNode) {
-  Rig rig(Level::balanced, 0.1);
+  Rig rig(Level::balanced, {.gbit = 0.1});
   rig.measure_all();
   for (int op = 0; op < 20; ++op) rig.step_led(kThreeLc);
   const std::uint64_t switches = rig.policy.switches();
@@ -285,7 +285,7 @@ TEST(TensorPolicy, DoesNotKeepToATrialOfTheLeadingNode) {
 }
 
 TEST(TensorPolicy, ChoosesAgainWhenNobodyLeads) {
-  Rig rig(Level::balanced, 0.1);
+  Rig rig(Level::balanced, {.gbit = 0.1});
   rig.measure_all();
   for (int op = 0; op < 20; ++op) rig.step_led(kRaw);
   rig.step();
@@ -293,7 +293,7 @@ TEST(TensorPolicy, ChoosesAgainWhenNobodyLeads) {
 }
 
 TEST(TensorPolicy, AnAlarmGoesBeforeTheLeadingNode) {
-  Rig rig(Level::balanced, 0.1);
+  Rig rig(Level::balanced, {.gbit = 0.1});
   rig.measure_all();
   for (int op = 0; op < 20; ++op) rig.step_led(kThreeLc);
   rig.step(1.0, kNotFinite);

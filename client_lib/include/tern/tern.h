@@ -131,7 +131,8 @@ typedef struct {
   uint32_t struct_size;
   uint32_t reserved;
   const char* socket_path; /* NULL: $TERN_SOCKET, else /run/tern/ternd.sock */
-  const char* job;         /* label of the job, 1..63 bytes; NULL: $TERN_JOB, else "default".
+  const char* job;         /* label of the job, 1..63 letters (a-z, A-Z), digits and ._-:@+=/;
+                              NULL: $TERN_JOB, else "default".
                               Codec state is kept per user, job and tensor name. */
   uint64_t arena_bytes;    /* address space for tern_alloc and copies; 0: 1 GiB. A page takes memory
                               once it is touched. Counts against the user's quota. */

@@ -51,9 +51,17 @@ inline ByteVector draw(std::string_view distribution, std::size_t count, std::ui
   return bytes;
 }
 
-// Encodes between guards into `room` bytes.
-inline ByteVector encoded(const Params& params, const ByteVector& in, std::size_t room,
-                          Scratch& scratch, std::size_t shift = 0) {
+// Bytes between guards, `shift` further on than they would be if they were aligned.
+struct Room {
+  Room(std::size_t count, std::size_t by = 0) : bytes(count), shift(by) {}
+  std::size_t bytes;
+  std::size_t shift;
+};
+
+// Encodes between guards into a room.
+inline ByteVector encoded(const Params& params, const ByteVector& in, const Room& to,
+                          Scratch& scratch) {
+  const auto [room, shift] = to;
   Guarded<std::byte> from(in.size(), shift);
   std::copy(in.begin(), in.end(), from.data());
   Guarded<std::byte> out(room, shift, std::byte{0xa5});
@@ -65,7 +73,7 @@ inline ByteVector encoded(const Params& params, const ByteVector& in, std::size_
 
 inline ByteVector encoded(const Params& params, const ByteVector& in, Scratch& scratch,
                           std::size_t shift = 0) {
-  return encoded(params, in, in.empty() ? 0 : in.size() - 1, scratch, shift);
+  return encoded(params, in, {in.empty() ? 0 : in.size() - 1, shift}, scratch);
 }
 
 struct Decoded {
@@ -74,8 +82,8 @@ struct Decoded {
 };
 
 // From exactly the coded bytes (a read past them is seen by AddressSanitizer), between guards.
-inline Decoded decoded(Kind kind, const ByteVector& in, std::size_t count, Scratch& scratch,
-                       std::size_t shift = 0) {
+inline Decoded decoded(Kind kind, const ByteVector& in, const Room& room, Scratch& scratch) {
+  const auto [count, shift] = room;
   Guarded<std::byte> out(count, shift, std::byte{0x5a});
   const Status status = decode(kind, in, out.span(), scratch);
   EXPECT_TRUE(out.intact());

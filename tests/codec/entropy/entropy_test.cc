@@ -29,7 +29,7 @@ TEST_P(EntropyConformance, GivesBackWhatItCoded) {
         params.kind = kind;
         const ByteVector coded = encoded(params, in, scratch_, shift);
         if (coded.empty()) continue;
-        const Decoded out = decoded(kind, coded, size, scratch_, shift);
+        const Decoded out = decoded(kind, coded, {size, shift}, scratch_);
         ASSERT_EQ(out.status, Status::ok);
         ASSERT_TRUE(out.bytes == in);
       }

@@ -20,8 +20,8 @@ class XorDelta : public testing::TestWithParam<std::string> {
   ByteVector coded(DType dtype, const ByteVector& in, std::size_t room, std::size_t shift = 0) {
     Places places(in.size(), room, shift);
     std::copy(sent_.begin(), sent_.end(), places.last.data());
-    const std::size_t bytes =
-        xor_encode(dtype, in, places.last.span(), places.out.span(), places.work.span(), scratch_);
+    const std::size_t bytes = xor_encode({dtype, places.last.span()}, in, places.out.span(),
+                                         {places.work.span(), scratch_});
     EXPECT_TRUE(places.intact());
     EXPECT_LE(bytes, room);
     sent_.assign(places.last.data(), places.last.data() + in.size());
@@ -30,8 +30,8 @@ class XorDelta : public testing::TestWithParam<std::string> {
   bool decoded(DType dtype, const ByteVector& in, ByteVector& out, std::size_t shift = 0) {
     Places places(out.size(), out.size(), shift);
     std::copy(received_.begin(), received_.end(), places.last.data());
-    const bool good =
-        xor_decode(dtype, in, places.last.span(), places.out.span(), places.work.span(), scratch_);
+    const bool good = xor_decode({dtype, places.last.span()}, in, places.out.span(),
+                                 {places.work.span(), scratch_});
     EXPECT_TRUE(places.intact());
     std::copy_n(places.out.data(), out.size(), out.begin());
     received_.assign(places.last.data(), places.last.data() + out.size());

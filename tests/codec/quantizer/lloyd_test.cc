@@ -10,7 +10,7 @@ namespace lloyd_test {
 
 Params lloyd(std::uint8_t bits) { return {.kind = Kind::lloyd, .bits = bits}; }
 
-std::vector<float> levels_of(const Coded& codes) {
+std::vector<float> levels_of(const Quantized& codes) {
   std::vector<float> levels(codes.side.size() / 4);
   std::memcpy(levels.data(), codes.side.data(), codes.side.size());
   return levels;
@@ -33,7 +33,7 @@ TEST(Lloyd, HostileBytes) {
 }
 
 TEST(Lloyd, RefusesDescendingLevelsAndBitsBeyondTheEnd) {
-  Coded codes = coded(lloyd(2), gaussian(9, 1));
+  Quantized codes = quantized(lloyd(2), gaussian(9, 1));
   std::vector<float> out(9);
   EXPECT_TRUE(dequantize(lloyd(2), codes.side.data(), codes.body.data(), out));
   codes.body.back() |= std::byte{4};
@@ -57,7 +57,7 @@ TEST(Lloyd, ReachesTheKnownOptima) {
   for (const Row& row : rows) {
     SCOPED_TRACE(testing::Message() << static_cast<int>(row.bits) << " bits, seeds 101 and 102");
     const auto error = [&](const std::vector<float>& values) {
-      const Coded codes = coded(lloyd(row.bits), values);
+      const Quantized codes = quantized(lloyd(row.bits), values);
       const auto back = decoded(lloyd(row.bits), codes, values.size());
       return squared_error(back, values) / energy(values);
     };
@@ -66,7 +66,7 @@ TEST(Lloyd, ReachesTheKnownOptima) {
       EXPECT_NEAR(error(tails), row.laplacian, 0.01 * row.laplacian);
     }
   }
-  const auto levels = levels_of(coded(lloyd(2), normal));
+  const auto levels = levels_of(quantized(lloyd(2), normal));
   EXPECT_NEAR(levels[0], -1.51042, 0.02);
   EXPECT_NEAR(levels[1], -0.45278, 0.02);
   EXPECT_NEAR(levels[2], 0.45278, 0.02);
@@ -118,7 +118,7 @@ TEST(Lloyd, LevelsAndEntropyAreThoseOfTheDensity) {
   for (std::uint8_t bits = 1; bits <= 6; ++bits) {
     SCOPED_TRACE(testing::Message() << static_cast<int>(bits) << " bits, seed 101");
     const Optimum optimum = gaussian_optimum(std::size_t{1} << bits);
-    const Coded codes = coded(lloyd(bits), values);
+    const Quantized codes = quantized(lloyd(bits), values);
     const auto back = decoded(lloyd(bits), codes, values.size());
     EXPECT_NEAR(squared_error(back, values) / energy(values), optimum.error, 0.01 * optimum.error);
     std::vector<std::uint8_t> each(values.size());
@@ -173,18 +173,18 @@ TEST(Lloyd, FollowsTheCodebookOfTheStepBefore) {
   Input input;
   input.codebook = codebook.data();
   const auto first = gaussian(65536, 7);
-  EXPECT_EQ(levels_of(coded(params, first, input)), codebook);
+  EXPECT_EQ(levels_of(quantized(params, first, input)), codebook);
   // Another draw, a little wider: two iterations find it.
   auto next = gaussian(65536, 8);
   for (float& value : next) value *= 1.1f;
   const auto before = codebook;
-  const Coded codes = coded(params, next, input);
+  const Quantized codes = quantized(params, next, input);
   EXPECT_NE(codebook, before);
   EXPECT_EQ(levels_of(codes), codebook);
   EXPECT_LT(squared_error(decoded(params, codes, next.size()), next) / energy(next), 0.0105);
   // What is no codebook is not followed.
   codebook[3] = NAN;
-  EXPECT_EQ(levels_of(coded(params, first, input)), levels_of(coded(params, first)));
+  EXPECT_EQ(levels_of(quantized(params, first, input)), levels_of(quantized(params, first)));
 }
 
 TEST(Lloyd, SpecialValues) {
@@ -193,10 +193,10 @@ TEST(Lloyd, SpecialValues) {
     for (const float value :
          {0.0f, 1.5f, -kLarge, kLarge, std::numeric_limits<float>::denorm_min()}) {
       const std::vector<float> values(70, value);
-      EXPECT_EQ(decoded(lloyd(bits), coded(lloyd(bits), values), 70), values);
+      EXPECT_EQ(decoded(lloyd(bits), quantized(lloyd(bits), values), 70), values);
     }
     const std::vector<float> both = {kLarge, -kLarge, kLarge};
-    EXPECT_EQ(decoded(lloyd(bits), coded(lloyd(bits), both), 3), both);
+    EXPECT_EQ(decoded(lloyd(bits), quantized(lloyd(bits), both), 3), both);
   }
 }
 

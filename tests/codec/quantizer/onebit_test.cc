@@ -15,7 +15,7 @@ TEST(Onebit, HostileBytes) {
 
 TEST(Onebit, WorkedBytes) {
   const std::vector<float> values = {1.0f, -2.0f, 3.0f, -4.0f, 0.0f, -0.0f, 4.0f, -3.0f, 2.0f};
-  const Coded codes = coded(onebit(), values);
+  const Quantized codes = quantized(onebit(), values);
   // The means -3 and 10 / 6.
   EXPECT_EQ(codes.body, (std::vector<std::byte>{std::byte{0x75}, std::byte{0x01}}));
   const auto back = decoded(onebit(), codes, values.size());
@@ -26,7 +26,7 @@ TEST(Onebit, WorkedBytes) {
 
 TEST(Onebit, NoTwoOtherLevelsAreNearer) {
   const auto values = gaussian(1000, 4);
-  const auto back = decoded(onebit(), coded(onebit(), values), values.size());
+  const auto back = decoded(onebit(), quantized(onebit(), values), values.size());
   const double best = squared_error(back, values);
   for (const float factor : {0.9f, 0.99f, 1.01f, 1.1f}) {
     auto other = back;
@@ -42,7 +42,7 @@ TEST(Onebit, NoTwoOtherLevelsAreNearer) {
 // (P + N)^2 / (p + n), which is never less.
 TEST(Onebit, ContractsAtLeastAsTheScaledSign) {
   const auto left_of = [](const std::vector<float>& values) {
-    const auto back = decoded(onebit(), coded(onebit(), values), values.size());
+    const auto back = decoded(onebit(), quantized(onebit(), values), values.size());
     return squared_error(back, values) / energy(values);
   };
   EXPECT_NEAR(left_of(kVector), 1 - (6.0 * 6.0 / 5 + 8.5 * 8.5 / 3) / 38.75, 1e-6);
@@ -67,7 +67,7 @@ TEST(Onebit, SpecialValues) {
        {std::vector<float>(5, 0.0f), std::vector<float>(70, kLarge),
         std::vector<float>(70, -kLarge),
         std::vector<float>(6, std::numeric_limits<float>::denorm_min())}) {
-    const Coded codes = coded(onebit(), values);
+    const Quantized codes = quantized(onebit(), values);
     ASSERT_TRUE(codes.ok);
     EXPECT_EQ(decoded(onebit(), codes, values.size()), values);
   }
@@ -76,7 +76,7 @@ TEST(Onebit, SpecialValues) {
 
 TEST(Onebit, RefusesMeansOnTheWrongSideAndBitsBeyondTheEnd) {
   const auto values = gaussian(13, 4);
-  Coded codes = coded(onebit(), values);
+  Quantized codes = quantized(onebit(), values);
   std::vector<float> out(13);
   codes.body[1] |= std::byte{0x80};
   EXPECT_FALSE(dequantize(onebit(), codes.side.data(), codes.body.data(), out));

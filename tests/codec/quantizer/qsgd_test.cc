@@ -74,7 +74,8 @@ TEST(Qsgd, ContractsByOneOverOnePlusOmega) {
     }
     // No draw leaves more than there was.
     for (std::uint64_t key = 0; key < 200; ++key) {
-      const Coded codes = coded(params, kVector, {.values = {}, .key = key, .contractive = true});
+      const Quantized codes =
+          quantized(params, kVector, {.values = {}, .key = key, .contractive = true});
       EXPECT_LE(squared_error(decoded(params, codes, 8), kVector), 38.75 * (1.0 + 1e-6));
     }
   }
@@ -83,10 +84,10 @@ TEST(Qsgd, ContractsByOneOverOnePlusOmega) {
 TEST(Qsgd, DrawsByKeyAndPosition) {
   const auto values = gaussian(3000, 1);
   const Params params = qsgd(4, true);
-  const Coded one = coded(params, values, {.values = {}, .key = 5});
-  EXPECT_EQ(one.body, coded(params, values, {.values = {}, .key = 5}).body);
-  EXPECT_NE(one.body, coded(params, values, {.values = {}, .key = 6}).body);
-  EXPECT_NE(one.body, coded(params, values, {.values = {}, .key = 5, .position = 1}).body);
+  const Quantized one = quantized(params, values, {.values = {}, .key = 5});
+  EXPECT_EQ(one.body, quantized(params, values, {.values = {}, .key = 5}).body);
+  EXPECT_NE(one.body, quantized(params, values, {.values = {}, .key = 6}).body);
+  EXPECT_NE(one.body, quantized(params, values, {.values = {}, .key = 5, .position = 1}).body);
 }
 
 TEST(Qsgd, SpecialValues) {
@@ -94,17 +95,17 @@ TEST(Qsgd, SpecialValues) {
   constexpr float kLarge = std::numeric_limits<float>::max();
   for (const Params& params : kForms) {
     const std::vector<float> zeros = {0.0f, -0.0f, 0.0f};
-    EXPECT_EQ(energy(decoded(params, coded(params, zeros), 3)), 0.0);
+    EXPECT_EQ(energy(decoded(params, quantized(params, zeros), 3)), 0.0);
     const std::vector<float> small = {kSmall, -kSmall, 3 * kSmall, 0.0f, -0.0f};
-    EXPECT_TRUE(coded(params, small).ok);
+    EXPECT_TRUE(quantized(params, small).ok);
     // Refused where the largest level would be decoded as infinite.
     const std::vector<float> one = {kLarge};
-    const Coded large = coded(params, one);
+    const Quantized large = quantized(params, one);
     if (large.ok) {
       EXPECT_LE(std::fabs(decoded(params, large, 1)[0] / kLarge - 1.0f), 1e-6f);
     }
     // A Euclidean norm may be beyond f32 where the values are not.
-    EXPECT_EQ(coded(params, std::vector<float>(9, kLarge / 2)).ok, !params.two_norm);
+    EXPECT_EQ(quantized(params, std::vector<float>(9, kLarge / 2)).ok, !params.two_norm);
   }
 }
 

@@ -2,40 +2,16 @@
 
 #include <cmath>
 
-#include "codec/quantizer/quantizer.h"
-#include "tests/codec/codec_harness.h"
+#include "quantizer_harness.h"
 
 namespace tern::codec::quantizer {
 
-struct Coded {
-  bool ok = false;
-  std::vector<std::byte> side;
-  std::vector<std::byte> body;
-};
-
-inline Coded coded(const Params& params, std::span<const float> values, Input input = {},
-                   std::size_t shift = 0) {
-  Guarded<float> source(values.size(), shift);
-  std::copy(values.begin(), values.end(), source.data());
-  const Sizes room = sizes(params, values.size());
-  Guarded<std::byte> side(room.side, shift, std::byte{0xa5});
-  Guarded<std::byte> body(room.body, shift, std::byte{0xa5});
-  input.values = source.span();
-  Coded result;
-  result.ok = quantize(params, input, side.data(), body.data());
-  EXPECT_TRUE(side.intact());
-  EXPECT_TRUE(body.intact());
-  result.side.assign(side.data(), side.data() + room.side);
-  result.body.assign(body.data(), body.data() + room.body);
-  return result;
-}
-
-inline std::vector<float> decoded(const Params& params, const Coded& codes, std::size_t count,
+// What a reader gets of codes that it accepts.
+inline std::vector<float> decoded(const Params& params, const Quantized& codes, std::size_t count,
                                   std::size_t shift = 0) {
-  Guarded<float> out(count, shift, 7.0f);
-  EXPECT_TRUE(dequantize(params, codes.side.data(), codes.body.data(), out.span()));
-  EXPECT_TRUE(out.intact());
-  return {out.data(), out.data() + count};
+  const Dequantized back = dequantized(params, codes, count, shift);
+  EXPECT_TRUE(back.ok);
+  return back.values;
 }
 
 inline double squared_error(std::span<const float> a, std::span<const float> b) {
@@ -60,14 +36,14 @@ inline void expect_same_everywhere(const Params& params) {
       const Input input = {.values = {}, .key = 3, .position = 17, .contractive = contractive};
       const auto [want, back] = [&] {
         const ForcedTarget scalar("scalar");
-        const Coded codes = coded(params, values, input);
+        const Quantized codes = quantized(params, values, input);
         return std::pair(codes, decoded(params, codes, count));
       }();
       ASSERT_TRUE(want.ok);
       for (const std::string& name : target_names()) {
         const ForcedTarget forced(name);
         for (const std::size_t shift : {0u, 1u, 7u}) {
-          const Coded got = coded(params, values, input, shift);
+          const Quantized got = quantized(params, values, input, shift);
           ASSERT_EQ(got.side, want.side) << name << ' ' << count;
           ASSERT_EQ(got.body, want.body) << name << ' ' << count;
           ASSERT_EQ(bits_of(decoded(params, got, count, shift)), bits_of(back)) << name;
@@ -80,13 +56,13 @@ inline void expect_same_everywhere(const Params& params) {
   const std::size_t count = 5 * piece + 77;
   const auto values = gaussian(count, 12);
   const Input input = {.values = {}, .key = 3, .position = 5, .contractive = true};
-  const Coded whole = coded(params, values, input);
-  Coded joined;
+  const Quantized whole = quantized(params, values, input);
+  Quantized joined;
   for (std::size_t begin = 0; begin < count; begin += 2 * piece) {
     Input part = input;
     part.position += static_cast<std::uint32_t>(begin);
     const std::size_t length = std::min(2 * piece, count - begin);
-    const Coded codes = coded(params, std::span(values).subspan(begin, length), part);
+    const Quantized codes = quantized(params, std::span(values).subspan(begin, length), part);
     joined.side.insert(joined.side.end(), codes.side.begin(), codes.side.end());
     joined.body.insert(joined.body.end(), codes.body.begin(), codes.body.end());
   }
@@ -100,9 +76,9 @@ inline void expect_hostile_bytes_do_no_harm(const Params& params) {
   SCOPED_TRACE(testing::Message() << "seed " << kHostileSeed);
   std::mt19937_64 random(kHostileSeed);
   constexpr std::size_t kCount = 333;
-  const Coded good = coded(params, gaussian(kCount, 2), {.values = {}, .key = 1});
+  const Quantized good = quantized(params, gaussian(kCount, 2), {.values = {}, .key = 1});
   for (int i = 0; i < 2000; ++i) {
-    Coded bad = good;
+    Quantized bad = good;
     for (std::byte& byte : bad.body) {
       if (random() % 50 == 0) byte = static_cast<std::byte>(random());
     }
@@ -114,7 +90,7 @@ inline void expect_hostile_bytes_do_no_harm(const Params& params) {
     ASSERT_TRUE(out.intact());
   }
   for (const float scale : {NAN, INFINITY, -INFINITY}) {
-    Coded bad = good;
+    Quantized bad = good;
     std::memcpy(bad.side.data(), &scale, sizeof(scale));
     std::vector<float> out(kCount);
     EXPECT_FALSE(dequantize(params, bad.side.data(), bad.body.data(), out));
@@ -133,8 +109,8 @@ inline Drawn draw_many(const Params& params, const std::vector<float>& values,
                        bool contractive = false) {
   Drawn result{std::vector<double>(values.size()), 0.0};
   for (std::uint64_t key = 0; key < kDraws; ++key) {
-    const Coded codes =
-        coded(params, values, {.values = {}, .key = key * 77 + 5, .contractive = contractive});
+    const Quantized codes =
+        quantized(params, values, {.values = {}, .key = key * 77 + 5, .contractive = contractive});
     const auto back = decoded(params, codes, values.size());
     for (std::size_t i = 0; i < values.size(); ++i) {
       result.mean[i] += static_cast<double>(back[i]) / kDraws;

@@ -41,7 +41,7 @@ TEST(Terngrad, WorkedBytes) {
   // Every element is zero or the largest, so that nothing is left to chance: L = 2, the digits
   // 2 1 0 2 1 1 1 0 and two pads; columns 2 0 1 1 p and 1 2 1 0 p.
   const std::vector<float> values = {2.0f, 0.0f, -2.0f, 2.0f, 0.0f, 0.0f, 0.0f, -2.0f};
-  const Coded codes = coded(terngrad(), values);
+  const Quantized codes = quantized(terngrad(), values);
   EXPECT_EQ(codes.side, (std::vector<std::byte>{{}, {}, {}, std::byte{0x40}}));
   EXPECT_EQ(codes.body, (std::vector<std::byte>{std::byte{2 * 81 + 0 + 9 + 3 + 1},
                                                 std::byte{81 + 54 + 9 + 0 + 1}}));

@@ -12,18 +12,24 @@ struct Selected {
   std::vector<std::uint32_t> positions;  // as a reader finds them
 };
 
+struct How {
+  std::uint64_t key = 1;
+  bool unbiased = false;
+  std::size_t shift = 0;  // elements before each buffer, so that it is not aligned
+};
+
 // Selects into buffers of exactly the bounds, between guards, and reads the section back.
 inline Selected select_guarded(const Params& params, std::span<const float> values,
-                               std::uint64_t key = 1, bool unbiased = false,
-                               std::size_t shift = 0) {
+                               const How& how = {}) {
+  const std::size_t shift = how.shift;
   Guarded<float> input(values.size(), shift);
   std::copy(values.begin(), values.end(), input.data());
   Guarded<std::byte> section(section_bound(params, values.size()), shift, std::byte{0xa5});
   Guarded<float> kept(kept_bound(params, values.size()), shift, 7.0f);
   Guarded<std::uint32_t> scratch(kept_bound(params, values.size()), shift, 77u);
   Selected result;
-  result.selection =
-      select(params, input.span(), key, unbiased, section.data(), kept.data(), scratch.data());
+  result.selection = select(
+      {params, input.span(), how.key, how.unbiased, section.data(), kept.data(), scratch.data()});
   EXPECT_TRUE(section.intact());
   EXPECT_TRUE(kept.intact());
   EXPECT_TRUE(scratch.intact());
@@ -33,7 +39,7 @@ inline Selected select_guarded(const Params& params, std::span<const float> valu
   result.kept.assign(kept.data(), kept.data() + result.selection.kept);
   Guarded<std::uint32_t> positions(values.size(), 0, 77u);
   Selection read;
-  EXPECT_TRUE(read_section(params.kind, result.section, values.size(), positions.data(), read));
+  EXPECT_TRUE(read_section({params.kind, result.section, values.size()}, positions.data(), read));
   EXPECT_TRUE(positions.intact());
   EXPECT_EQ(read.kept, result.selection.kept);
   EXPECT_EQ(read.section_bytes, result.selection.section_bytes);

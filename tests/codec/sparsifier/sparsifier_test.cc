@@ -43,12 +43,12 @@ TEST_P(Sparsifiers, GiveTheSameBytesOnEveryTargetAtEveryAlignment) {
     const auto values = gaussian(elements, elements);
     const auto want = [&] {
       const ForcedTarget scalar("scalar");
-      return select_guarded(params_, values, 9, true);
+      return select_guarded(params_, values, {9, true});
     }();
     for (const std::string& name : target_names()) {
       const ForcedTarget forced(name);
       for (const std::size_t shift : {0u, 1u, 3u, 13u}) {
-        const Selected got = select_guarded(params_, values, 9, true, shift);
+        const Selected got = select_guarded(params_, values, {9, true, shift});
         ASSERT_EQ(got.section, want.section) << name << ' ' << elements;
         ASSERT_EQ(bits_of(got.kept), bits_of(want.kept)) << name << ' ' << elements;
       }
@@ -80,7 +80,7 @@ TEST_P(Sparsifiers, RefuseOrSurviveHostileSections) {
                                        good.section.begin() + static_cast<std::ptrdiff_t>(cut));
     std::vector<std::uint32_t> positions(elements);
     Selection read;
-    EXPECT_FALSE(read_section(params_.kind, bytes, elements, positions.data(), read));
+    EXPECT_FALSE(read_section({params_.kind, bytes, elements}, positions.data(), read));
   }
   for (int i = 0; i < 20000; ++i) {
     std::vector<std::byte> bytes = good.section;
@@ -91,7 +91,7 @@ TEST_P(Sparsifiers, RefuseOrSurviveHostileSections) {
     if (i % 2 == 0) bytes[random() % std::min<std::size_t>(bytes.size(), 16)] ^= std::byte{1};
     Guarded<std::uint32_t> positions(elements, 0, 77u);
     Selection read;
-    const bool accepted = read_section(params_.kind, bytes, elements, positions.data(), read);
+    const bool accepted = read_section({params_.kind, bytes, elements}, positions.data(), read);
     ASSERT_TRUE(positions.intact());
     if (!accepted) continue;
     ASSERT_LE(read.section_bytes, bytes.size());
@@ -122,8 +122,8 @@ TEST(Sparsifier, ReaderKnowsNoOtherKind) {
   const std::vector<std::byte> bytes(64);
   std::uint32_t positions[8];
   Selection read;
-  EXPECT_FALSE(read_section(Kind::none, bytes, 8, positions, read));
-  EXPECT_FALSE(read_section(static_cast<Kind>(200), bytes, 8, positions, read));
+  EXPECT_FALSE(read_section({Kind::none, bytes, 8}, positions, read));
+  EXPECT_FALSE(read_section({static_cast<Kind>(200), bytes, 8}, positions, read));
 }
 
 }  // namespace sparsifier_test

@@ -15,7 +15,8 @@ TEST(RandomK, IsUnbiasedWithTheExactVariance) {
   std::vector<double> mean(x.size());
   double error = 0.0;
   for (std::uint64_t key = 0; key < kDraws; ++key) {
-    const auto sent = scattered(select_guarded(params, x, mixed_key(71, key), true), x.size());
+    const auto sent = scattered(
+        select_guarded(params, x, {.key = mixed_key(71, key), .unbiased = true}), x.size());
     for (std::size_t i = 0; i < x.size(); ++i) {
       mean[i] += static_cast<double>(sent[i]) / kDraws;
       error += (static_cast<double>(sent[i]) - x[i]) * (static_cast<double>(sent[i]) - x[i]);
@@ -38,7 +39,8 @@ TEST(RandomK, UnevenStrataAreUnbiasedToo) {
   const Params params = {.kind = Kind::randk, .count = 4};
   std::vector<double> mean(x.size());
   for (std::uint64_t key = 0; key < kDraws; ++key) {
-    const Selected selected = select_guarded(params, x, mixed_key(72, key), true);
+    const Selected selected =
+        select_guarded(params, x, {.key = mixed_key(72, key), .unbiased = true});
     ASSERT_EQ(selected.kept.size(), 4u);
     const auto sent = scattered(selected, x.size());
     for (std::size_t i = 0; i < x.size(); ++i) mean[i] += static_cast<double>(sent[i]) / kDraws;
@@ -54,7 +56,7 @@ TEST(BlockSparse, KeepsWholeBlocksOneOfEachStratum) {
   const auto x = gaussian(1000, 3);
   const Params params = {.kind = Kind::blocksparse, .block = 64, .count = 4};
   for (std::uint64_t key = 0; key < 200; ++key) {
-    const Selected selected = select_guarded(params, x, mixed_key(5, key));
+    const Selected selected = select_guarded(params, x, {.key = mixed_key(5, key)});
     std::size_t at = 0;
     for (std::size_t stratum = 0; stratum < 4; ++stratum) {
       const std::size_t begin = selected.positions[at];
@@ -70,7 +72,7 @@ TEST(BlockSparse, KeepsWholeBlocksOneOfEachStratum) {
 
 TEST(RandomK, SectionIsKeyCountAndBlock) {
   const Selected selected =
-      select_guarded({.kind = Kind::randk, .count = 3}, gaussian(9, 1), 0x1122);
+      select_guarded({.kind = Kind::randk, .count = 3}, gaussian(9, 1), {.key = 0x1122});
   std::vector<std::byte> want(16);
   want[0] = std::byte{0x22};
   want[1] = std::byte{0x11};
@@ -86,7 +88,7 @@ TEST(RandomK, RefusesImpossibleSections) {
     std::vector<std::byte> bytes(16);
     std::memcpy(bytes.data() + 8, &count, 4);
     std::memcpy(bytes.data() + 12, &block, 4);
-    return !read_section(kind, bytes, 9, positions, read);
+    return !read_section({kind, bytes, 9}, positions, read);
   };
   EXPECT_FALSE(refused(Kind::randk, 9, 1));
   EXPECT_TRUE(refused(Kind::randk, 10, 1));
@@ -126,7 +128,7 @@ class Descent {
         }
         const std::uint64_t node = masks == Masks::same ? 0 : static_cast<std::uint64_t>(worker);
         const std::uint64_t key = mixed_key(mixed_key(17, static_cast<std::uint64_t>(k)), node);
-        const auto sent = scattered(select_guarded(params, gradient, key), elements);
+        const auto sent = scattered(select_guarded(params, gradient, {.key = key}), elements);
         for (std::size_t i = 0; i < elements; ++i) sum[i] += static_cast<double>(sent[i]);
       }
       double error = 0.0;

@@ -1,9 +1,32 @@
 #include "daemon/conductor/clients.h"
 
+#include <spdlog/sinks/ringbuffer_sink.h>
+
+#include "daemon/service/log.h"
 #include "part_rig.h"
 
 namespace tern::daemon::conductor_test {
 namespace {
+
+// The lines of this process's log while it lives.
+class Lines {
+ public:
+  Lines() : before_(spdlog::default_logger()) {
+    spdlog::set_default_logger(make_logger(sink_));
+    sink_->set_pattern("%v");
+  }
+  ~Lines() { spdlog::set_default_logger(before_); }
+  std::vector<std::string> seen() const {
+    std::vector<std::string> lines = sink_->last_formatted();
+    for (std::string& line : lines) line.erase(line.find_last_not_of('\n') + 1);
+    return lines;
+  }
+
+ private:
+  std::shared_ptr<spdlog::sinks::ringbuffer_sink_mt> sink_ =
+      std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(10'000);
+  std::shared_ptr<spdlog::logger> before_;
+};
 
 class ClientsTest : public PartRig {
  protected:
@@ -43,6 +66,53 @@ TEST_F(ClientsTest, NeedALabelThatEnds) {
   std::memset(packet.job, 'j', sizeof(packet.job));
   EXPECT_FALSE(clients_.check_hello(packet));
   EXPECT_TRUE(clients_.check_hello(hello()));
+}
+
+TEST_F(ClientsTest, HaveLabelsThatNothingCanHideIn) {
+  auto packet = hello();
+  std::strcpy(packet.job, "Prod/resnet-50_v1.5:run@node+2=x");
+  EXPECT_TRUE(clients_.check_hello(packet));
+  const std::pair<const char*, const char*> wrong[] = {
+      {"a\nternd: b", "0x0a"},
+      {"\x1b[2J", "0x1b"},
+      {"two words", "0x20"},
+      // NOLINTNEXTLINE(misc-misleading-bidirectional): that is the point
+      {"\xe2\x80\xae"
+       "gnp",
+       "0xe2"},
+      {"a*", "0x2a"}};
+  for (const auto& [job, byte] : wrong) {
+    std::strcpy(packet.job, job);
+    const Status sound = clients_.check_hello(packet);
+    ASSERT_FALSE(sound) << byte;
+    EXPECT_EQ(sound.error().code, Errc::invalid_argument);
+    EXPECT_EQ(sound.error().text, "the job's label has the byte " + std::string(byte) +
+                                      "; it may have letters (a-z, A-Z), digits and ._-:@+=/");
+  }
+}
+
+TEST_F(ClientsTest, ThatComeAndGoWithoutEndHaveFewLinesAndACount) {
+  const Lines lines;
+  for (std::uint64_t id = 1; id <= 1'000; ++id) {
+    Client& client = greet(connect(id, kAlice));
+    clients_.let_go(client, "it disconnected");
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane) clients_.on_dropped(*client.memory);
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane) commands_of(lane);
+  }
+  EXPECT_EQ(lines.seen().size(), 128u);
+  greet(connect(2'000, kBob));
+  EXPECT_EQ(lines.seen().size(), 129u);
+  clients_.tell_left_out();
+  ASSERT_EQ(lines.seen().size(), 130u);
+  EXPECT_EQ(lines.seen().back(),
+            "1872 more lines about clients that came or went were left out: uid 1001");
+  greet(connect(2'001, kAlice));
+  clients_.tell_left_out();  // a second has not passed
+  EXPECT_EQ(lines.seen().size(), 130u);
+  clock_.advance_ns(kSecond);
+  greet(connect(2'002, kAlice));
+  clients_.tell_left_out();
+  EXPECT_EQ(lines.seen().size(), 132u);
 }
 
 TEST_F(ClientsTest, AreLetInByUserGroupOrSupplementaryGroup) {

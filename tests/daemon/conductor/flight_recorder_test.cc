@@ -28,7 +28,7 @@ class FlightRecorderTest : public PartRig {
     return event;
   }
   std::string path() const {
-    return settings_.flight_directory + "/flight-" + group_->uid.substr(0, 8) + "-1.json";
+    return settings_.flight_directory + "/flight-" + group_->uid.substr(0, 8) + "-1-1000.json";
   }
   bool is_written() const { return std::filesystem::exists(path()); }
   nlohmann::json written() const {
@@ -79,6 +79,29 @@ TEST_F(FlightRecorderTest, AGroupThatFailedIsWrittenAtItsRemovalAtTheLatest) {
   flights_.close(*group_);
   ASSERT_TRUE(is_written());
   EXPECT_EQ(written()["error"], "a peer was lost");
+}
+
+TEST_F(FlightRecorderTest, OfAUsersRecordsTheNewestStay) {
+  const auto fail_group = [this](std::uint32_t user, std::uint32_t epoch) {
+    group_->uid_of_user = user;
+    group_->epoch = epoch;
+    flights_.record(*group_, ended(1, Errc::timeout));
+    flights_.close(*group_);
+  };
+  fail_group(kBob, 1);
+  for (std::uint32_t epoch = 1; epoch <= 300; ++epoch) fail_group(kAlice, epoch);
+  std::size_t files = 0;
+  for ([[maybe_unused]] const auto& one :
+       std::filesystem::directory_iterator(settings_.flight_directory)) {
+    ++files;
+  }
+  EXPECT_EQ(files, 1 + RecordFiles::kFilesPerUser);
+  const auto name = [this](std::uint32_t user, std::uint32_t epoch) {
+    return settings_.flight_directory + "/" + RecordFiles::text_of({group_->uid, epoch, user});
+  };
+  EXPECT_TRUE(std::filesystem::exists(name(kBob, 1)));
+  EXPECT_TRUE(std::filesystem::exists(name(kAlice, 300)));
+  EXPECT_FALSE(std::filesystem::exists(name(kAlice, 300 - RecordFiles::kFilesPerUser)));
 }
 
 TEST_F(FlightRecorderTest, WithoutADirectoryNothingIsWritten) {

@@ -49,6 +49,7 @@ TEST_F(KeptStatesTest, TheNextDeclarationTakesThemOver) {
   EXPECT_FALSE(kept_.adopt(group_, key_, second));
   EXPECT_EQ(second.state->codec.sender(0)[3], 1.5f);
   EXPECT_EQ(kept_.bytes_of(key_), 0u);
+  EXPECT_EQ(kept_.bytes_of_user(1000), 0u);
 }
 
 TEST_F(KeptStatesTest, OfAnotherLayoutAreAReset) {
@@ -88,6 +89,7 @@ TEST_F(KeptStatesTest, ThatExpireAreLostAndKnownToBe) {
   EXPECT_NE(kept_.bytes_of(key_), 0u);
   kept_.expire(clock_.now_ns() + 1'000);
   EXPECT_EQ(kept_.bytes_of(key_), 0u);
+  EXPECT_EQ(kept_.bytes_of_user(1000), 0u);
   DeclaredTensor second = tensor(), third = tensor();
   EXPECT_TRUE(kept_.adopt(group_, key_, second));
   // It is told once.

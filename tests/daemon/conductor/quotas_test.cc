@@ -69,7 +69,7 @@ TEST_F(QuotasTest, TensorsOfAGroupCountForItsUsersAlone) {
   MemberGroup& group = add_group({1});
   DeclaredTensor tensor;
   tensor.state = std::make_shared<TensorState>();
-  group.tensors[1] = tensor;
+  group.tensors.add(tensor);
   settings_.limits.max_tensors_per_user = 1;
   EXPECT_TRUE(has(quotas_.tensor_problem(kAlice), "max_tensors_per_user = 1"));
   EXPECT_EQ(quotas_.tensor_problem(kBob), "");

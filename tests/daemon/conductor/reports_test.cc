@@ -57,7 +57,8 @@ TEST_F(ReportsTest, NamesAreOfGroupsAndTheirTensors) {
   DeclaredTensor tensor;
   tensor.state = std::make_shared<TensorState>();
   tensor.state->name = "w";
-  group_->tensors[5] = tensor;
+  tensor.state->id = 5;
+  group_->tensors.add(tensor);
   const auto rows = reports_.names();
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0]["tensors"]["5"], "w");

@@ -20,7 +20,7 @@ class StateMovesTest : public PartRig {
     EXPECT_TRUE(
         tensor.state->codec.allocate(recipe, {.count = 1000, .chunk_elements = 4096, .nodes = 2}));
     state_ = tensor.state.get();
-    group_->tensors[77] = tensor;
+    group_->tensors.add(tensor);
     for (std::uint32_t lane = 0; lane < kLanes; ++lane) commands_of(lane);
   }
   shm::TensorStatePacket packet(shm::StateAction action, std::uint64_t bytes) {

@@ -51,7 +51,7 @@ class TensorRegistryTest : public PartRig {
     }
     return count;
   }
-  const DeclaredTensor& only() const { return group_->tensors.begin()->second; }
+  const DeclaredTensor& only() const { return group_->tensors.all().begin()->second; }
 
   MemberGroup* group_ = nullptr;
   TensorRegistry tensors_{settings_, outlets_, {groups_, quotas_, kept_, refusals_, nullptr}};
@@ -170,6 +170,42 @@ TEST_F(TensorRegistryTest, StateThatWasNotKeptIsAReset) {
   ASSERT_EQ(declare(1, "w"), Errc::ok);
   EXPECT_EQ(only().state->resets, 1u);
   EXPECT_EQ(counters_->state_resets, 1u);
+}
+
+TEST_F(TensorRegistryTest, ADeclarationAndAReleaseLookAtNoOtherTensor) {
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(declare(1, ("w" + std::to_string(i)).c_str()), Errc::ok);
+  std::vector<std::uint64_t> ids;
+  for (const auto& [id, tensor] : group_->tensors.all()) ids.push_back(id);
+  const std::uint64_t walks = group_->tensors.walks();
+  ASSERT_EQ(declare(1, "v"), Errc::ok);
+  ASSERT_EQ(declare(2, "v"), Errc::ok);
+  EXPECT_EQ(declare(2, "v"), Errc::already_exists);
+  for (const std::uint64_t id : ids) {
+    release(1, id);
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane) tensors_.on_dropped(*group_, id);
+  }
+  EXPECT_EQ(group_->tensors.size(), 1u);
+  EXPECT_EQ(group_->tensors.walks(), walks);
+}
+
+TEST_F(TensorRegistryTest, CodecStateIsChargedUntilTheTensorIsDropped) {
+  ASSERT_EQ(declare(1, "w"), Errc::ok);
+  const std::uint64_t bytes = only().state->state_bytes(), id = only().state->id;
+  settings_.limits.max_state_bytes = 2 * bytes;
+  ASSERT_EQ(declare(1, "v"), Errc::ok);
+  EXPECT_EQ(declare(1, "u"), Errc::quota_exceeded);
+  release(1, id);
+  EXPECT_EQ(declare(1, "u"), Errc::quota_exceeded);  // lanes may still use it
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) tensors_.on_dropped(*group_, id);
+  EXPECT_EQ(declare(1, "u"), Errc::ok);
+}
+
+TEST_F(TensorRegistryTest, ANameThatWasReleasedMayBeDeclaredBeforeTheLanesHaveLetGo) {
+  ASSERT_EQ(declare(1, "w"), Errc::ok);
+  release(1, only().state->id);
+  EXPECT_EQ(declare(1, "w"), Errc::ok);
+  EXPECT_EQ(declare(1, "w"), Errc::already_exists);
+  EXPECT_EQ(group_->tensors.named("w").size(), 2u);
 }
 
 TEST_F(TensorRegistryTest, StatisticsNeedADeclaredTensor) {

@@ -60,12 +60,6 @@ TEST_F(EntryCheck, EveryKindWithoutAPlanIsRefused) {
   }
 }
 
-TEST_F(EntryCheck, ACancelIsNoOperation) {
-  EXPECT_FALSE(cancels(entry_));
-  entry_.kind = static_cast<std::uint16_t>(shm::OpKind::cancel);
-  EXPECT_TRUE(cancels(entry_));
-}
-
 TEST_F(EntryCheck, EachUnsoundFieldIsNamed) {
   using Change = std::function<void(shm::SubmitEntry&)>;
   const std::vector<std::pair<Change, std::string>> changes = {
@@ -131,7 +125,7 @@ TEST_F(EntryCheck, AnEntryOnALaneWithoutItsChunksIsRefused) {
   const std::uint32_t lanes = check().lanes;
   group_.lane = (lanes & 1) != 0 ? 1 : 0;
   EXPECT_EQ(problem(), "the operation does not belong on this lane");
-  tensor_.one_lane = true;
+  tensor_.declared.one_lane = true;
   group_.lane = 0;
   entry_.tensor = 8;  // spread: lane 0
   entry_.count = tensor_.count;

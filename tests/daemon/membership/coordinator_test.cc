@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "daemon/membership/hmac.h"
@@ -14,6 +15,7 @@ using nlohmann::json;
 constexpr LinkRef kA = 11;
 constexpr LinkRef kB = 22;
 constexpr LinkRef kC = 33;
+constexpr std::uint32_t kUser = 1000;
 
 std::string node_id(LinkRef link) { return node_text({link, 1}); }
 std::string address(LinkRef link) { return "host" + std::to_string(link) + ":7000"; }
@@ -26,7 +28,7 @@ class CoordinatorTest : public testing::Test, public ControlSender {
     ASSERT_TRUE(minted.has_value());
     id_ = *minted;
     uid_ = to_hex(id_.uid);
-    coordinator_.learn(id_);
+    coordinator_.learn(id_, kUser);
   }
 
   void send(LinkRef to, const json& message) override { sent_.emplace_back(to, message); }
@@ -76,6 +78,15 @@ class CoordinatorTest : public testing::Test, public ControlSender {
   void say(LinkRef from, const std::string& what, std::uint32_t epoch, json more = json::object()) {
     more.update({{"t", what}, {"uid", uid_}, {"epoch", epoch}});
     coordinator_.on_message(from, more);
+  }
+  // Whether a rank that asks to join is asked for its proof. Leaves nothing behind.
+  bool knows(const GroupId& id) {
+    const std::string uid = std::exchange(uid_, to_hex(id.uid));
+    sent_.clear();
+    coordinator_.on_message(kC, join_of(kC, 0, 2));
+    withdraw(kC, join_of(kC, 0, 2));
+    uid_ = uid;
+    return last(kC, "challenge") != nullptr;
   }
   // The last message of a type to a link.
   const json* last(LinkRef to, const std::string& type) const {
@@ -246,7 +257,7 @@ TEST_F(CoordinatorTest, JoinsOfAnUnknownGroupWaitUntilItIsLearnt) {
   const json message = join_of(kA, 0, 1);
   coordinator_.on_message(kA, message);
   EXPECT_EQ(last(kA, "challenge"), nullptr);
-  coordinator_.learn(id_);
+  coordinator_.learn(id_, kUser);
   ASSERT_NE(last(kA, "challenge"), nullptr);
   prove(kA, message, json(*last(kA, "challenge")), id_.secret);
   EXPECT_NE(last(kA, "members"), nullptr);
@@ -268,6 +279,57 @@ TEST_F(CoordinatorTest, WithdrawnRanksAreWaitedForAgain) {
   EXPECT_EQ(last(kB, "members"), nullptr);
   join(kA, 0, 2);
   EXPECT_NE(last(kB, "members"), nullptr);
+}
+
+// A user's groups of which only the ids are there.
+std::vector<GroupId> minted(Coordinator& coordinator, std::uint32_t user, std::size_t count) {
+  std::vector<GroupId> ids;
+  for (std::size_t i = 0; i < count; ++i) {
+    ids.push_back(*mint_group_id("host11", 7000));
+    coordinator.learn(ids.back(), user);
+  }
+  return ids;
+}
+
+TEST_F(CoordinatorTest, WhoMintsWithoutEndLosesHisOwnGroups) {
+  const auto ids = minted(coordinator_, kUser + 1, 4'200);
+  EXPECT_EQ(coordinator_.groups(), 1 + Coordinator::kGroupsPerUser);
+  EXPECT_TRUE(knows(id_));
+  EXPECT_FALSE(knows(ids.front()));
+  EXPECT_FALSE(knows(ids[4'200 - Coordinator::kGroupsPerUser - 1]));
+  EXPECT_TRUE(knows(ids[4'200 - Coordinator::kGroupsPerUser]));
+  EXPECT_TRUE(knows(ids.back()));
+}
+
+TEST_F(CoordinatorTest, InAFullTableTheOldestOfTheHeaviestUserGoes) {
+  const auto light = minted(coordinator_, 1, 900);
+  const auto heavy = minted(coordinator_, 2, 1'023);
+  minted(coordinator_, 3, 1'000);
+  minted(coordinator_, 4, 1'000);
+  minted(coordinator_, 5, 172);
+  ASSERT_EQ(coordinator_.groups(), 4'096u);
+  minted(coordinator_, 6, 1);
+  EXPECT_EQ(coordinator_.groups(), 4'096u);
+  EXPECT_TRUE(knows(id_));
+  EXPECT_TRUE(knows(light.front()));
+  EXPECT_TRUE(knows(heavy[1]));
+  EXPECT_FALSE(knows(heavy[0]));
+}
+
+TEST_F(CoordinatorTest, AGroupWithRanksKeepsItsPlace) {
+  join(kA, 0, 2);
+  const auto ids = minted(coordinator_, kUser, Coordinator::kGroupsPerUser);
+  EXPECT_FALSE(knows(ids.front()));
+  join(kB, 1, 2);
+  EXPECT_NE(last(kB, "members"), nullptr);
+}
+
+TEST_F(CoordinatorTest, AGroupThatIsJoinedAgainIsNotTheOldest) {
+  const auto ids = minted(coordinator_, kUser, Coordinator::kGroupsPerUser - 1);
+  coordinator_.learn(id_, kUser + 1);  // a rank of another user joins
+  minted(coordinator_, kUser, 1);
+  EXPECT_TRUE(knows(id_));
+  EXPECT_FALSE(knows(ids.front()));
 }
 
 // The member tells by the order what became of its join.

@@ -21,6 +21,12 @@ TEST(JournalSink, WritesSeverityTextAndTheFieldsThatAreSet) {
               ElementsAre("MESSAGE=", "PRIORITY=3", "SYSLOG_IDENTIFIER=ternd"));
 }
 
+TEST(JournalSink, NoValueMakesALineOfItsOwn) {
+  EXPECT_THAT(journal_entry(spdlog::level::info, "job a\nternd[1]: b", {.job = "a\nMESSAGE=b"}),
+              ElementsAre("MESSAGE=job a\\x0aternd[1]: b", "PRIORITY=6", "SYSLOG_IDENTIFIER=ternd",
+                          "TERN_JOB=a\\x0aMESSAGE=b"));
+}
+
 TEST(JournalSink, IsForAStderrThatLeadsToTheJournal) {
   ::unsetenv("JOURNAL_STREAM");
   EXPECT_FALSE(stderr_is_journal());

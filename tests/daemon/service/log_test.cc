@@ -29,9 +29,7 @@ class Sink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> 
 // The log of this process while it lives.
 class Lines {
  public:
-  Lines() : before_(spdlog::default_logger()) {
-    spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", sink_));
-  }
+  Lines() : before_(spdlog::default_logger()) { spdlog::set_default_logger(make_logger(sink_)); }
   ~Lines() { spdlog::set_default_logger(before_); }
   const std::vector<std::string>& seen() const { return sink_->seen; }
 
@@ -45,6 +43,23 @@ TEST(Log, GivesTheSinkTheFieldsOfTheLineAndOfNoOther) {
   log_about({.job = "resnet", .tensor = "layer1"}, spdlog::level::warn, "op {} failed", 7);
   spdlog::info("stopped");
   EXPECT_EQ(lines.seen(), (std::vector<std::string>{"op 7 failed|resnet|||layer1", "stopped||||"}));
+}
+
+TEST(Log, NoNameMakesALineOfItsOwnSteersATerminalOrTurnsTheTextAround) {
+  Lines lines;
+  const auto second = std::make_shared<Sink>();
+  spdlog::default_logger()->sinks().push_back(second);
+  spdlog::info("job {} is gone", "a\n2026-01-01 info all is well\x1b[8m");
+  spdlog::warn("{}|{}|{}",
+               // NOLINTNEXTLINE(misc-misleading-bidirectional): that is the point
+               "\xe2\x80\xae"
+               "gone",
+               "\xc2\x9b", "\xff");
+  const std::vector<std::string> expected{
+      "job a\\x0a2026-01-01 info all is well\\x1b[8m is gone||||",
+      "\\xe2\\x80\\xaegone|\\xc2\\x9b|\\xff||||"};
+  EXPECT_EQ(lines.seen(), expected);
+  EXPECT_EQ(second->seen, expected);
 }
 
 TEST(Log, AddsTheFieldsOfScopesAroundALine) {

@@ -28,7 +28,7 @@ TEST(Characters, AFewStepsLowerTheLoss) {
   options.peak_rate = 0.05F;
   options.evaluate_every = 1000;
   const training::TrainReport report =
-      training::train(options, 0, &task, exchange.get(), training::Recorder("", {}, {}));
+      training::train(options, {0, &task, exchange.get(), training::Recorder("", {}, {})});
   EXPECT_GT(report.first_loss, std::log(static_cast<float>(62)) - 1.0F);
   EXPECT_LT(report.last_loss, report.first_loss - 0.7F);
   EXPECT_GT(report.accuracy.back().accuracy, 0.1);

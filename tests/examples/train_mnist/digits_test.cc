@@ -14,7 +14,7 @@ TEST(FillBatch, MovesImagesByAtMostTheShift) {
   set.labels = {3};
   const std::vector<std::uint32_t> indices(200, 0);
   Batch batch;
-  fill_batch(set, indices, 1, 9, &batch);
+  fill_batch(set, indices, {1, 9}, &batch);
   bool moved = false;
   for (Eigen::Index row = 0; row < batch.images.rows(); ++row) {
     Eigen::Index place = 0;
@@ -27,9 +27,9 @@ TEST(FillBatch, MovesImagesByAtMostTheShift) {
   EXPECT_EQ(batch.labels, std::vector<std::uint8_t>(200, 3));
 
   Batch again;
-  fill_batch(set, indices, 1, 9, &again);
+  fill_batch(set, indices, {1, 9}, &again);
   EXPECT_EQ(batch.images, again.images);
-  fill_batch(set, indices, 0, 9, &batch);
+  fill_batch(set, indices, {0, 9}, &batch);
   EXPECT_EQ(batch.images.row(0), batch.images.row(199));
 }
 

@@ -34,7 +34,7 @@ Batch random_batch(std::size_t count, std::uint64_t seed) {
 // A network behind another tensor, as behind an embedding.
 struct Model {
   Model() {
-    append_parameter("first", 7, 3, 0, &layout);
+    append_parameter("first", {7, 3}, 0, &layout);
     append_mlp(kWidths, &layout);
     parameters.resize(parameter_count(layout));
     network.emplace(std::vector<Parameter>(layout.begin() + 1, layout.end()), parameters);
@@ -42,7 +42,7 @@ struct Model {
   }
   float gradient(const Batch& batch, std::span<float> gradients) {
     return network->gradient(
-        batch.input, batch.labels, gradients, [](std::size_t) {}, nullptr);
+        {batch.input, batch.labels}, gradients, [](std::size_t) {}, nullptr);
   }
 
   std::vector<Parameter> layout;
@@ -95,7 +95,7 @@ TEST(Mlp, TheGradientOfTheInputIsTheSlopeToo) {
   std::vector<float> gradient(model.parameters.size());
   Matrix input_gradient;
   model.network->gradient(
-      batch.input, batch.labels, gradient, [](std::size_t) {}, &input_gradient);
+      {batch.input, batch.labels}, gradient, [](std::size_t) {}, &input_gradient);
   Eigen::Index row = 0;
   Eigen::Index column = 0;
   const float slope = input_gradient.cwiseAbs().maxCoeff(&row, &column);
@@ -121,7 +121,7 @@ TEST(Mlp, ALayerIsReadyWhenItsGradientIsFinalFromTheLastToTheFirst) {
       std::copy_n(gradient.begin() + begin, parameter.count(), seen.begin() + begin);
     }
   };
-  model.network->gradient(batch.input, batch.labels, gradient, ready, nullptr);
+  model.network->gradient({batch.input, batch.labels}, gradient, ready, nullptr);
   EXPECT_EQ(order, (std::vector<std::size_t>{3, 2, 1}));
   EXPECT_EQ(seen, gradient);
 }

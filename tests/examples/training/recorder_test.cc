@@ -33,8 +33,8 @@ TEST(RecordSteps, RefuseAnythingElse) {
 class RecorderTest : public testing::Test {
  protected:
   RecorderTest() : folder_(testing::TempDir() + "recorder_test_" + std::to_string(::getpid())) {
-    append_parameter("a", 2, 3, 0, &layout_);
-    append_parameter("b", 1, 4, 1, &layout_);
+    append_parameter("a", {2, 3}, 0, &layout_);
+    append_parameter("b", {1, 4}, 1, &layout_);
     for (int i = 0; i < 10; ++i) flat_.push_back(static_cast<float>(i));
   }
   ~RecorderTest() override { std::filesystem::remove_all(folder_); }

@@ -1,5 +1,4 @@
 #include "codec/kernels.h"
-
 #include "codec/kernels_highway.h"
 
 namespace tern::codec {

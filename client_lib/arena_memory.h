@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "base/result.h"
+#include "client_lib/arena.h"
+#include "client_lib/options.h"
+
+namespace tern::client_lib {
+
+// The memory that the daemon sees: what the application has allocated there, and copies of what it
+// has elsewhere, for as long as an op needs them. Guarded by: the client's mutex, but for at() and
+// offset_of().
+class ArenaMemory {
+ public:
+  explicit ArenaMemory(std::span<std::byte> memory) : memory_(memory), arena_(memory.size()) {}
+
+  Result<void*> allocate(std::uint64_t bytes);
+  Status free(void* memory);
+
+  std::byte* at(std::uint64_t offset) const noexcept { return memory_.data() + offset; }
+  // The place of memory that the daemon can use where it is. Memory without its type's alignment is
+  // copied like any outside the arena.
+  std::optional<std::uint64_t> offset_of(const void* memory, std::uint64_t bytes,
+                                         DType dtype) const noexcept;
+
+  // Room for what of the op lies outside. Its place is noted in `op`; would_block while other copies
+  // may give room back.
+  Status place_copies(const OpRequest& request, Op& op);
+  void free_copies(Op& op) noexcept;
+
+ private:
+  std::span<std::byte> memory_;
+  Arena arena_;
+  std::uint64_t copies_in_use_ = 0;
+};
+
+}  // namespace tern::client_lib

@@ -1,0 +1,77 @@
+#pragma once
+
+// What the C functions ask of a client, already validated apart from what only its state can tell.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/dtype.h"
+#include "client_lib/op_table.h"
+#include "plan/plan.h"
+
+namespace tern::client_lib {
+
+struct ConnectOptions {
+  std::string socket_path;
+  std::string job;
+  std::uint64_t arena_bytes = 0;
+  std::int64_t timeout_ms = 0;  // also for every later request that has no timeout of its own
+};
+
+struct JoinOptions {
+  std::int32_t rank = 0;
+  std::int32_t size = 0;
+  bool verify = false;
+  std::uint64_t seed = 0;
+  std::int64_t timeout_ms = 0;
+  std::int64_t op_timeout_ms = 0;
+};
+
+struct DeclareOptions {
+  std::string_view name;
+  std::string_view recipe;
+  std::string_view level;
+  std::uint64_t count = 0;
+  DType dtype = DType::f32;
+  Role role = Role::exact;
+  std::int32_t priority = 0;
+  bool exempt = false;
+};
+
+// input and output are the same for "in place", null for an op without elements.
+struct OpRequest {
+  const plan::Plan* plan = nullptr;
+  std::shared_ptr<GroupState> group;
+  std::shared_ptr<TensorState> tensor;  // null: anonymous
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::uint64_t count = 0;
+  DType dtype = DType::f32;
+  Reduction reduction = Reduction::sum;
+  std::uint32_t root = 0;
+  std::int32_t priority = 0;
+  float prescale = 1;
+  float state_scale = 1;
+  std::string_view recipe;
+
+  plan::Shape shape() const noexcept {
+    plan::Shape shape;
+    shape.count = count;
+    shape.dtype = dtype;
+    shape.reduction = reduction;
+    shape.names_tensor = tensor != nullptr;
+    shape.prescale = prescale;
+    shape.state_scale = state_scale;
+    shape.root = root;
+    shape.rank = static_cast<std::uint32_t>(group->rank);
+    shape.ranks = static_cast<std::uint32_t>(group->size);
+    return shape;
+  }
+  // Of this rank. REQUIRES: the plan has no objection.
+  std::uint64_t input_bytes() const { return plan->extents(shape()).input * dtype_bytes(dtype); }
+  std::uint64_t output_bytes() const { return plan->extents(shape()).output * dtype_bytes(dtype); }
+};
+
+}  // namespace tern::client_lib

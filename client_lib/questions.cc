@@ -1,0 +1,149 @@
+#include "client_lib/questions.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tern::client_lib {
+namespace {
+
+// An orderly end is a courtesy: the daemon notices the hang-up as well.
+constexpr std::int64_t kGoodbyeMs = 1000;
+
+// REQUIRES: text fits with its zero; the C functions have checked it.
+template <std::size_t kBytes>
+void write_text(char (&field)[kBytes], std::string_view text) noexcept {
+  text.copy(field, kBytes - 1);
+}
+
+bool plausible(const shm::GroupJoinedPacket& joined, std::uint32_t lane_count) noexcept {
+  return joined.lane_count >= 1 && joined.lane_count <= lane_count && joined.chunk_bytes >= 64 &&
+         joined.node_count >= 1 && joined.node >= 0 && joined.node < joined.node_count &&
+         joined.max_ops_in_flight >= 1;
+}
+
+shm::TensorReleasePacket about(const TensorState& tensor, shm::PacketKind kind) noexcept {
+  auto question = shm::make_packet<shm::TensorReleasePacket>(kind, 0);
+  question.group = tensor.group->number;
+  question.tensor = tensor.id;
+  return question;
+}
+
+Status status_of(Result<shm::DonePacket> done) {
+  if (!done) return tl::unexpected(std::move(done.error()));
+  return {};
+}
+
+}  // namespace
+
+tl::unexpected<Error> Questions::nonsense(const char* text) {
+  requests_.close(Errc::protocol_error, text);
+  return fail(Errc::protocol_error, text);
+}
+
+Result<shm::WelcomePacket> Questions::hello(const ConnectOptions& options, Deadline deadline,
+                                            std::vector<Fd>& fds) {
+  auto question = shm::make_packet<shm::HelloPacket>(shm::PacketKind::hello, 0);
+  question.abi_min = wire::kShmAbi;
+  question.abi_max = wire::kShmAbi;
+  question.arena_bytes = options.arena_bytes;
+  write_text(question.job, options.job);
+  return requests_.ask<shm::WelcomePacket>(question, shm::PacketKind::welcome, deadline, &fds);
+}
+
+void Questions::goodbye() {
+  const auto question = shm::make_packet<shm::PacketHeader>(shm::PacketKind::goodbye, 0);
+  (void)requests_.ask<shm::DonePacket>(question, shm::PacketKind::done,
+                                       Deadline::after_ms(std::min(kGoodbyeMs, timeout_ms_)));
+}
+
+Result<shm::GroupMintedPacket> Questions::mint() {
+  const auto question = shm::make_packet<shm::PacketHeader>(shm::PacketKind::group_mint, 0);
+  Result<shm::GroupMintedPacket> minted =
+      requests_.ask<shm::GroupMintedPacket>(question, shm::PacketKind::group_minted, deadline());
+  if (minted && std::memchr(minted->id, 0, sizeof minted->id) == nullptr) {
+    return nonsense("ternd minted a group id without an end");
+  }
+  return minted;
+}
+
+Result<shm::GroupJoinedPacket> Questions::join(const std::string& id, const JoinOptions& options,
+                                               std::uint64_t completed_ops,
+                                               std::uint32_t lane_count) {
+  auto question = shm::make_packet<shm::GroupJoinPacket>(shm::PacketKind::group_join, 0);
+  write_text(question.id, id);
+  question.rank = options.rank;
+  question.size = options.size;
+  question.verify = options.verify ? 1 : 0;
+  question.seed = options.seed;
+  question.timeout_ms = options.timeout_ms;
+  question.op_timeout_ms = options.op_timeout_ms;
+  question.completed_ops = completed_ops;
+  // The daemon ends a join at the time asked for and says who was missing; its answer needs time,
+  // too.
+  const bool forever = options.timeout_ms < 0 || timeout_ms_ < 0;
+  std::int64_t wait_ms = -1;
+  if (!forever && (__builtin_add_overflow(options.timeout_ms, timeout_ms_, &wait_ms) ||
+                   __builtin_add_overflow(wait_ms, shm::kJoinLastWordMs, &wait_ms))) {
+    wait_ms = -1;
+  }
+  Result<shm::GroupJoinedPacket> joined = requests_.ask<shm::GroupJoinedPacket>(
+      question, shm::PacketKind::group_joined, Deadline::after_ms(wait_ms));
+  if (joined && !plausible(*joined, lane_count)) {
+    return nonsense("ternd joined a group with impossible numbers");
+  }
+  return joined;
+}
+
+Status Questions::leave(const GroupState& group) {
+  auto question = shm::make_packet<shm::GroupLeavePacket>(shm::PacketKind::group_leave, 0);
+  question.group = group.number;
+  return status_of(requests_.ask<shm::DonePacket>(question, shm::PacketKind::done, deadline()));
+}
+
+Result<shm::TensorDeclaredPacket> Questions::declare(const GroupState& group,
+                                                     const DeclareOptions& options) {
+  auto question = shm::make_packet<shm::TensorDeclarePacket>(shm::PacketKind::tensor_declare, 0);
+  question.group = group.number;
+  question.count = options.count;
+  question.dtype = static_cast<std::uint8_t>(options.dtype);
+  question.role = static_cast<std::uint8_t>(options.role);
+  question.exempt = options.exempt ? 1 : 0;
+  question.priority = options.priority;
+  write_text(question.name, options.name);
+  write_text(question.recipe, options.recipe);
+  write_text(question.level, options.level);
+  Result<shm::TensorDeclaredPacket> declared = requests_.ask<shm::TensorDeclaredPacket>(
+      question, shm::PacketKind::tensor_declared, deadline());
+  if (declared && declared->tensor == 0) return nonsense("ternd declared a tensor with id 0");
+  return declared;
+}
+
+Status Questions::release(const TensorState& tensor) {
+  return status_of(requests_.ask<shm::DonePacket>(about(tensor, shm::PacketKind::tensor_release),
+                                                  shm::PacketKind::done, deadline()));
+}
+
+void Questions::post_release(const TensorState& tensor) noexcept {
+  requests_.post(about(tensor, shm::PacketKind::tensor_release));
+}
+
+Result<shm::TensorStatsPacket> Questions::stats(const TensorState& tensor) {
+  return requests_.ask<shm::TensorStatsPacket>(about(tensor, shm::PacketKind::tensor_stats),
+                                               shm::PacketKind::tensor_stats_reply, deadline());
+}
+
+Result<std::uint64_t> Questions::state(const TensorState& tensor, shm::StateAction action,
+                                       std::uint64_t offset, std::uint64_t bytes) {
+  auto question = shm::make_packet<shm::TensorStatePacket>(shm::PacketKind::tensor_state, 0);
+  question.group = tensor.group->number;
+  question.tensor = tensor.id;
+  question.action = static_cast<std::uint32_t>(action);
+  question.offset = offset;
+  question.bytes = bytes;
+  Result<shm::TensorStateReplyPacket> reply = requests_.ask<shm::TensorStateReplyPacket>(
+      question, shm::PacketKind::tensor_state_reply, deadline());
+  if (!reply) return tl::unexpected(std::move(reply.error()));
+  return reply->bytes;
+}
+
+}  // namespace tern::client_lib

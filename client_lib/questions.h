@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/result.h"
+#include "client_lib/options.h"
+#include "client_lib/requests.h"
+
+namespace tern::client_lib {
+
+// What a client asks of its daemon over the socket, and which answers make sense. Of an answer that
+// does not the connection is closed. Thread: any.
+class Questions {
+ public:
+  Questions(shm::PacketSocket socket, std::int64_t timeout_ms)
+      : requests_(std::move(socket)), timeout_ms_(timeout_ms) {}
+
+  // `fds`: those that came with the answer.
+  Result<shm::WelcomePacket> hello(const ConnectOptions& options, Deadline deadline,
+                                   std::vector<Fd>& fds);
+  void goodbye();
+
+  Result<shm::GroupMintedPacket> mint();
+  // `completed_ops`: how many of its first ops this client had completed in the epoch before.
+  Result<shm::GroupJoinedPacket> join(const std::string& id, const JoinOptions& options,
+                                      std::uint64_t completed_ops, std::uint32_t lane_count);
+  Status leave(const GroupState& group);
+  Result<shm::TensorDeclaredPacket> declare(const GroupState& group, const DeclareOptions& options);
+  Status release(const TensorState& tensor);
+  // Does not wait.
+  void post_release(const TensorState& tensor) noexcept;
+  Result<shm::TensorStatsPacket> stats(const TensorState& tensor);
+  // `offset` and `bytes`: of the room in the arena.
+  Result<std::uint64_t> state(const TensorState& tensor, shm::StateAction action,
+                              std::uint64_t offset, std::uint64_t bytes);
+
+  // Whether the connection has ended, by either side.
+  bool lost() noexcept { return requests_.lost(); }
+  // Ends the connection: all that wait get the error.
+  void close(Errc code, const char* text) noexcept { requests_.close(code, text); }
+  // In a forked child: closes the child's copy of the descriptor and nothing else.
+  void close_fd() noexcept { requests_.close_fd(); }
+
+ private:
+  Deadline deadline() const noexcept { return Deadline::after_ms(timeout_ms_); }
+  tl::unexpected<Error> nonsense(const char* text);
+
+  Requests requests_;
+  std::int64_t timeout_ms_;
+};
+
+}  // namespace tern::client_lib

@@ -1,0 +1,52 @@
+#include "daemon/lane/lane_groups.h"
+
+#include <algorithm>
+
+namespace tern::daemon {
+
+void LaneGroups::add(LaneGroup& group) {
+  groups_.push_back(&group);
+  by_token_[group.setup().token] = &group;
+  by_number_[group.setup().number] = &group;
+}
+
+void LaneGroups::remove(LaneGroup& group) {
+  by_token_.erase(group.setup().token);
+  by_number_.erase(group.setup().number);
+  std::erase(groups_, &group);
+}
+
+LaneGroup* LaneGroups::by_number(std::uint64_t number) const {
+  const auto found = by_number_.find(number);
+  return found == by_number_.end() ? nullptr : found->second;
+}
+
+LaneGroups::Addressee LaneGroups::addressee(const wire::FrameHeader& header,
+                                            const LanePeer& peer) const {
+  const auto found = by_token_.find(header.group);
+  if (found == by_token_.end()) return {};
+  LaneGroup* const group = found->second;
+  const GroupSetup& setup = group->setup();
+  if (header.epoch != setup.epoch || header.source_node >= setup.node_ids.size() ||
+      setup.node_ids[header.source_node] != peer.id) {
+    return {nullptr, true, false};
+  }
+  return {group->core().ops().ended() ? nullptr : group, true, true};
+}
+
+bool LaneGroups::any_live_op() const {
+  return std::any_of(groups_.begin(), groups_.end(),
+                     [](LaneGroup* group) { return group->core().ops().live_ops() > 0; });
+}
+
+std::uint64_t LaneGroups::ops_in_flight() const {
+  std::uint64_t ops = 0;
+  for (const LaneGroup* group : groups_) ops += group->gauges().in_flight();
+  return ops;
+}
+
+void LaneGroups::drop_pages() {
+  for (LaneGroup* group : groups_) group->drop_pages();
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,90 @@
+#include "client_lib/arena_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+namespace tern::client_lib {
+namespace {
+
+constexpr std::uint64_t kArenaBytes = 4096;
+
+class ArenaMemoryTest : public ::testing::Test {
+ protected:
+  // An op whose input and output have so many bytes.
+  Status place(const void* input, void* output, std::uint64_t input_bytes,
+               std::uint64_t output_bytes) {
+    OpRequest request;
+    request.input = input;
+    request.output = output;
+    op = Op{};
+    op.input_bytes = input_bytes;
+    op.output_bytes = output_bytes;
+    return memory.place_copies(request, op);
+  }
+
+  alignas(64) std::array<std::byte, kArenaBytes> arena{};
+  ArenaMemory memory{arena};
+  std::vector<float> outside = std::vector<float>(1024);
+  Op op;
+};
+
+TEST_F(ArenaMemoryTest, KnowsWhatLiesInside) {
+  EXPECT_EQ(memory.offset_of(arena.data() + 64, 128, DType::f32), 64u);
+  EXPECT_EQ(memory.offset_of(arena.data() + kArenaBytes - 4, 4, DType::f32), kArenaBytes - 4);
+  EXPECT_FALSE(memory.offset_of(arena.data() + kArenaBytes - 4, 8, DType::f32)) << "over its end";
+  EXPECT_FALSE(memory.offset_of(arena.data() + 2, 4, DType::f32)) << "not aligned";
+  EXPECT_FALSE(memory.offset_of(outside.data(), 4, DType::f32));
+}
+
+TEST_F(ArenaMemoryTest, FreesOnlyWhatItGave) {
+  void* const piece = *memory.allocate(100);
+  EXPECT_EQ(piece, arena.data());
+  EXPECT_EQ(memory.free(outside.data()).error().code, Errc::invalid_argument);
+  EXPECT_EQ(memory.free(arena.data() + 64).error().code, Errc::invalid_argument);
+  EXPECT_TRUE(memory.free(piece));
+  EXPECT_EQ(memory.free(piece).error().code, Errc::invalid_argument) << "twice";
+}
+
+TEST_F(ArenaMemoryTest, WhatLiesInsideIsNotCopied) {
+  ASSERT_TRUE(place(arena.data(), arena.data() + 64, 64, 64));
+  EXPECT_EQ(op.input_copy, kNoOffset);
+  EXPECT_EQ(op.output_copy, kNoOffset);
+}
+
+TEST_F(ArenaMemoryTest, OneCopyServesInputAndOutput) {
+  ASSERT_TRUE(place(outside.data(), outside.data(), kArenaBytes, kArenaBytes));
+  EXPECT_EQ(op.input_copy, op.output_copy);
+  EXPECT_EQ(op.output, outside.data());
+  memory.free_copies(op);
+  EXPECT_EQ(op.input_copy, kNoOffset);
+  EXPECT_TRUE(memory.allocate(kArenaBytes)) << "it was given back";
+}
+
+TEST_F(ArenaMemoryTest, AnInputThatNobodyReadsNeedsNoRoom) {
+  ASSERT_TRUE(place(outside.data(), arena.data(), 0, 64));
+  EXPECT_EQ(op.input_copy, kNoOffset);
+}
+
+TEST_F(ArenaMemoryTest, TheLongerOfInputAndOutputDecides) {
+  ASSERT_TRUE(place(outside.data(), outside.data(), 64, kArenaBytes));
+  EXPECT_FALSE(memory.allocate(1));
+  memory.free_copies(op);
+  ASSERT_TRUE(place(outside.data(), outside.data(), kArenaBytes, 64));
+  EXPECT_FALSE(memory.allocate(1));
+}
+
+TEST_F(ArenaMemoryTest, WithoutRoomItIsWorthWaitingForOtherCopiesOnly) {
+  void* const all = *memory.allocate(kArenaBytes);
+  EXPECT_EQ(place(outside.data(), outside.data(), 64, 64).error().code, Errc::out_of_memory);
+  ASSERT_TRUE(memory.free(all));
+  ASSERT_TRUE(place(outside.data(), outside.data(), kArenaBytes, kArenaBytes));
+  Op first = op;
+  EXPECT_EQ(place(outside.data(), outside.data(), 64, 64).error().code, Errc::would_block);
+  memory.free_copies(first);
+  EXPECT_TRUE(place(outside.data(), outside.data(), 64, 64));
+}
+
+}  // namespace
+}  // namespace tern::client_lib

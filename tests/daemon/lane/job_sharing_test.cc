@@ -1,0 +1,161 @@
+#include "daemon/lane/job_sharing.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "tests/daemon/lane/lane_rig.h"
+
+namespace tern::daemon::job_sharing_test {
+namespace {
+
+using lane_test::kSecond;
+
+constexpr std::size_t kFlood = 1 << 20;
+
+class JobSharingTest : public ::testing::Test {
+ protected:
+  // A group of the job of this number, with links of its own to the other node if there is one.
+  LaneGroup& add_group(std::uint64_t job, std::uint32_t weight, std::uint32_t nodes = 2) {
+    GroupSetup setup = lane_test::group_of(nodes, job);
+    setup.weight = weight;
+    owned_.push_back(std::make_unique<LaneGroup>(setup));
+    LaneGroup& group = *owned_.back();
+    group.attach(lanes.near.resources, lanes.near.links, sharing.job(setup.job));
+    lanes.pump();
+    groups.push_back(&group);
+    return group;
+  }
+  // From now on the group has an op in flight.
+  void begin_op(LaneGroup& group) {
+    lane_test::submit(group.core().ops(), {0, next_use_++}, lane_test::all_reduce_of(1 << 20));
+  }
+  void flood(LaneGroup& group) { lane_test::TwoLanes::send(*group.core().peer(1).link, kFlood); }
+  void round() {
+    sharing.count(groups, now_ns);
+    sharing.bind_links(groups, lanes.near.links, now_ns);
+  }
+  lane_test::Carrier& carrier(std::size_t link) { return lanes.transport.carriers[link]; }
+
+  lane_test::TwoLanes lanes;
+  std::uint64_t now_ns = 100 * kSecond;
+  JobSharing sharing{0};
+  std::vector<LaneGroup*> groups;
+
+ private:
+  std::vector<std::unique_ptr<LaneGroup>> owned_;
+  std::uint64_t next_use_ = 0;
+};
+
+TEST_F(JobSharingTest, GroupsOfOneJobShareIt) {
+  LaneJob& job = sharing.job(7);
+  sharing.job(8);
+  EXPECT_EQ(&sharing.job(7), &job);
+  EXPECT_EQ(sharing.jobs(), 2u);
+}
+
+TEST_F(JobSharingTest, AJobIsForgottenWithoutAGroupAndAFrame) {
+  LaneGroup& group = add_group(7, 1, 1);
+  sharing.settle();
+  EXPECT_EQ(sharing.jobs(), 1u);
+  LaneJob& job = sharing.job(7);
+  const Cookie cookie = lanes.near.resources.memory.reserve(job, wire::Leg::reduce);
+  group.detach();
+  sharing.settle();
+  EXPECT_EQ(sharing.jobs(), 1u) << "a frame of it is in flight";
+  lanes.near.resources.memory.withdraw(cookie);
+  sharing.settle();
+  EXPECT_EQ(sharing.jobs(), 0u);
+}
+
+TEST_F(JobSharingTest, AJobWithAnOpInFlightIsActive) {
+  LaneGroup& first = add_group(1, 3);
+  add_group(2, 1);
+  LaneGroup& alone = add_group(3, 2, 1);
+  round();
+  EXPECT_EQ(sharing.load().active, 0u);
+  begin_op(first);
+  begin_op(alone);
+  round();
+  EXPECT_EQ(sharing.load().active, 2u);
+  EXPECT_EQ(sharing.load().weight, 5u);
+  EXPECT_EQ(sharing.load().wire_jobs, std::uint64_t{1} << 1) << "one of one node sends nothing";
+}
+
+TEST_F(JobSharingTest, AFloodIsBoundedWhileAnotherJobIsActive) {
+  LaneGroup& heavy = add_group(1, 1);
+  LaneGroup& light = add_group(2, 1);
+  begin_op(heavy);
+  flood(heavy);
+  round();
+  EXPECT_EQ(carrier(0).bounds, 0) << "alone it may fill its links";
+  begin_op(light);
+  round();
+  EXPECT_GT(carrier(0).bound.value_or(0), 0u);
+  EXPECT_EQ(carrier(1).bound.value_or(0), 0u) << "nobody waits for a job of small ops";
+}
+
+TEST_F(JobSharingTest, AHeavierJobMayLeaveMoreInTheKernel) {
+  LaneGroup& heavier = add_group(1, 3);
+  LaneGroup& lighter = add_group(2, 1);
+  for (LaneGroup* group : {&heavier, &lighter}) {
+    begin_op(*group);
+    flood(*group);
+  }
+  round();
+  EXPECT_GT(carrier(1).bound.value_or(0), 0u);
+  EXPECT_EQ(carrier(0).bound.value_or(0), 3 * carrier(1).bound.value_or(0));
+}
+
+TEST_F(JobSharingTest, BoundsAreLookedAtNowAndThen) {
+  LaneGroup& first = add_group(1, 1);
+  LaneGroup& second = add_group(2, 1);
+  begin_op(first);
+  begin_op(second);
+  flood(first);
+  round();
+  now_ns += LaneShare::kLookNs - 1;
+  round();
+  EXPECT_EQ(carrier(0).bounds, 1);
+  now_ns += 1;
+  round();
+  EXPECT_EQ(carrier(0).bounds, 2);
+}
+
+TEST_F(JobSharingTest, LinksAreFreeAgainWhenTheOthersRest) {
+  LaneGroup& first = add_group(1, 1);
+  LaneGroup& second = add_group(2, 1);
+  begin_op(first);
+  begin_op(second);
+  flood(first);
+  round();
+  ASSERT_GT(carrier(0).bound.value_or(0), 0u);
+  second.end(Errc::group_left, "ended");
+  while (second.core().ops().live_ops() > 0) {
+    second.core().ops().release(
+        lane_test::run_until(second.core().ops(), collective::ActionKind::complete).op);
+  }
+  now_ns += LaneLoad::kActiveNs + 1;
+  round();
+  EXPECT_EQ(carrier(0).bound, 0u);
+  const int bounds = carrier(0).bounds;
+  round();
+  EXPECT_EQ(carrier(0).bounds, bounds) << "once is enough";
+}
+
+TEST_F(JobSharingTest, AJobOnAnotherLaneSharesTheNode) {
+  ActiveJobs jobs;
+  sharing.share(jobs);
+  LaneGroup& group = add_group(1, 1);
+  begin_op(group);
+  flood(group);
+  round();
+  EXPECT_EQ(carrier(0).bounds, 0);
+  jobs.publish(1, std::uint64_t{1} << 9);
+  round();
+  EXPECT_GT(carrier(0).bound.value_or(0), 0u);
+}
+
+}  // namespace
+}  // namespace tern::daemon::job_sharing_test

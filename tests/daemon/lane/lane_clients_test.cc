@@ -1,0 +1,179 @@
+#include "daemon/lane/lane_clients.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "tests/daemon/lane/lane_rig.h"
+
+namespace tern::daemon::lane_clients_test {
+namespace {
+
+using lane_test::take_events;
+using lane_test::TestClient;
+
+class LaneClientsTest : public ::testing::Test, protected EntrySink {
+ protected:
+  LaneClientsTest() {
+    clients.count_in(counters);
+    clients.add(alice.memory);
+    clients.add(bob.memory);
+  }
+
+  void on_entry(LaneClient& client, const shm::SubmitEntry& entry) override {
+    taken.push_back({client.memory->id, entry.ticket});
+  }
+  LaneClient& lane_client(const TestClient& client) { return *clients.find(client.memory.id); }
+  static std::uint32_t doorbell(TestClient& client) {
+    return shm::read_doorbell(client.memory.segment.header());
+  }
+  bool sleeps(TestClient& client) {
+    return std::atomic_ref<std::uint32_t>(client.memory.segment.lane_rings(0).lane_sleeps).load() !=
+           0;
+  }
+
+  TestClient alice{11}, bob{12};
+  ManualClock clock;
+  net::LoopbackNetwork network;
+  net::LoopbackTransport wire{network, {"here", 7000}};
+  lane_test::RatedTransport transport{wire};
+  EventReports reports{0};
+  LaneCounters counters;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> taken;  // client, ticket
+  LaneClients clients{0, {clock, transport}, reports};
+};
+
+TEST_F(LaneClientsTest, EntriesAreTakenInTheOrderOfTheirClient) {
+  for (const std::uint64_t ticket : {5u, 6u, 7u}) alice.submit(ticket);
+  bob.submit(1);
+  EXPECT_TRUE(clients.take_entry(lane_client(alice), *this));
+  clients.take_all(*this);
+  EXPECT_FALSE(clients.take_entry(lane_client(alice), *this));
+  const std::vector<std::pair<std::uint64_t, std::uint64_t>> expected = {
+      {11, 5}, {11, 6}, {11, 7}, {12, 1}};
+  EXPECT_EQ(taken, expected);
+  EXPECT_EQ(counters.entries.load(), 4u);
+}
+
+TEST_F(LaneClientsTest, AClientThatNoLibraryServesIsGivenUp) {
+  alice.submit(5);
+  std::atomic_ref<std::uint64_t>(alice.memory.segment.lane_rings(0).submit.tail).store(1 << 20);
+  bob.submit(1);
+  clients.take_all(*this);
+  EXPECT_EQ(taken.size(), 1u) << "of the other one";
+  const auto misbehaved = take_events<event::ClientMisbehaved>(reports);
+  ASSERT_EQ(misbehaved.size(), 1u);
+  EXPECT_EQ(misbehaved[0].client, &alice.memory);
+  clients.take_all(*this);
+  clients.tell(lane_client(alice), {5, Errc::ok, "", 0});
+  EXPECT_FALSE(alice.next_completion());
+  EXPECT_TRUE(take_events<event::ClientMisbehaved>(reports).empty()) << "it is said once";
+  for (std::uint64_t ticket = 0; ticket < shm::kRingEntries; ++ticket) {
+    clients.tell(lane_client(bob), {ticket, Errc::ok, "", 0});
+  }
+  EXPECT_FALSE(lane_client(bob).dropping);
+  clients.tell(lane_client(bob), {9, Errc::ok, "", 0});
+  EXPECT_TRUE(lane_client(bob).dropping) << "more ops in flight than its rings have room for";
+  EXPECT_EQ(take_events<event::ClientMisbehaved>(reports).size(), 1u);
+}
+
+TEST_F(LaneClientsTest, ACompletionSaysHowTheOpEndedAndABellRingsForAll) {
+  clients.tell(lane_client(alice), {5, Errc::op_timeout, "too late", 4096});
+  const auto entry = alice.next_completion();
+  ASSERT_TRUE(entry);
+  EXPECT_EQ(entry->ticket, 5u);
+  EXPECT_EQ(entry->status, static_cast<std::int32_t>(Errc::op_timeout));
+  EXPECT_EQ(entry->bytes_sent, 4096u);
+  EXPECT_STREQ(entry->detail, "too late");
+  EXPECT_FALSE(bob.next_completion());
+  const std::string endless(1000, 'x');
+  clients.tell(lane_client(alice), {6, Errc::cancelled, endless.c_str(), 0});
+  EXPECT_EQ(std::string(alice.next_completion()->detail), endless.substr(0, shm::kDetailBytes - 1));
+  EXPECT_EQ(doorbell(alice), 0u);
+  clients.ring_doorbells();
+  clients.ring_doorbells();
+  EXPECT_EQ(doorbell(alice), 1u);
+  EXPECT_EQ(doorbell(bob), 0u);
+}
+
+TEST_F(LaneClientsTest, TheLogHearsOfRefusedEntriesOnceASecond) {
+  const auto refuse = [this](TestClient& client) {
+    clients.refuse(lane_client(client), 5, Errc::unknown_group, "no such group");
+  };
+  refuse(alice);
+  refuse(alice);
+  refuse(bob);
+  EXPECT_EQ(take_events<event::EntryRefused>(reports).size(), 2u) << "of each client";
+  EXPECT_EQ(counters.bad_entries.load(), 3u);
+  EXPECT_EQ(alice.next_completion()->status, static_cast<std::int32_t>(Errc::unknown_group));
+  EXPECT_TRUE(alice.next_completion()) << "the client hears of each";
+  clock.advance_ns(lane_test::kSecond);
+  refuse(alice);
+  EXPECT_EQ(take_events<event::EntryRefused>(reports).size(), 1u);
+}
+
+TEST_F(LaneClientsTest, AClientIsLetGoWhenNoOpRefersToIt) {
+  ASSERT_EQ(transport.remembered.size(), 2u);
+  EXPECT_EQ(transport.remembered[0].size(), alice.memory.segment.arena().size());
+  LaneClient& client = lane_client(alice);
+  EXPECT_EQ(clients.droppable(), nullptr);
+  client.uses = 1;
+  clients.request_drop(alice.memory);
+  EXPECT_EQ(clients.droppable(), nullptr);
+  client.uses = 0;
+  ASSERT_EQ(clients.droppable(), &client);
+  clients.drop(client);
+  const auto dropped = take_events<event::ClientDropped>(reports);
+  ASSERT_EQ(dropped.size(), 1u);
+  EXPECT_EQ(dropped[0].client, &alice.memory);
+  EXPECT_EQ(clients.find(11), nullptr);
+  EXPECT_NE(clients.find(12), nullptr);
+  // The conductor may unmap it now.
+  ASSERT_EQ(transport.remembered.size(), 1u);
+  EXPECT_EQ(transport.remembered[0].data(), bob.memory.segment.arena().data());
+}
+
+TEST_F(LaneClientsTest, AClientThatIsGoneIsLeftAlone) {
+  LaneClient& client = lane_client(alice);
+  clients.tell(client, {5, Errc::ok, "", 0});
+  alice.submit(6);
+  clients.request_drop(alice.memory);
+  clients.ring_doorbells();
+  EXPECT_EQ(doorbell(alice), 0u);
+  clients.take_all(*this);
+  EXPECT_TRUE(taken.empty());
+  EXPECT_TRUE(clients.announce_sleep());
+  EXPECT_FALSE(sleeps(alice));
+}
+
+TEST_F(LaneClientsTest, WhatWaitsWhenAMoveIsAskedForIsOlder) {
+  alice.submit(5);
+  alice.submit(6);
+  clients.take_entry(lane_client(alice), *this);
+  clients.mark_before_move();
+  EXPECT_TRUE(clients.has_older_than_move());
+  alice.submit(7);
+  clients.take_entry(lane_client(alice), *this);
+  EXPECT_FALSE(clients.has_older_than_move());
+  bob.submit(1);
+  clients.mark_before_move();
+  clients.request_drop(bob.memory);
+  EXPECT_TRUE(clients.has_older_than_move());
+  clients.request_drop(alice.memory);
+  EXPECT_FALSE(clients.has_older_than_move()) << "nobody takes what is gone";
+}
+
+TEST_F(LaneClientsTest, ALaneThatSleepsAsksItsClientsToWakeIt) {
+  EXPECT_TRUE(clients.announce_sleep());
+  EXPECT_TRUE(sleeps(alice));
+  EXPECT_TRUE(sleeps(bob));
+  clients.end_sleep();
+  EXPECT_FALSE(sleeps(alice));
+  alice.submit(5);
+  EXPECT_FALSE(clients.announce_sleep()) << "there is work already";
+}
+
+}  // namespace
+}  // namespace tern::daemon::lane_clients_test

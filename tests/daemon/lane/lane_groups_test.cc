@@ -1,0 +1,96 @@
+#include "daemon/lane/lane_groups.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/daemon/lane/lane_rig.h"
+
+namespace tern::daemon::lane_groups_test {
+namespace {
+
+class LaneGroupsTest : public ::testing::Test {
+ protected:
+  LaneGroupsTest() {
+    groups.add(first);
+    groups.add(second);
+    peer.id = first.setup().node_ids[1];
+  }
+  // As node 1 of the first group sends it.
+  wire::FrameHeader frame() const {
+    wire::FrameHeader header;
+    header.group = first.setup().token;
+    header.epoch = first.setup().epoch;
+    header.source_node = 1;
+    return header;
+  }
+  void expect_breach(const wire::FrameHeader& header) {
+    const LaneGroups::Addressee addressee = groups.addressee(header, peer);
+    EXPECT_EQ(addressee.group, nullptr);
+    EXPECT_TRUE(addressee.is_known);
+    EXPECT_FALSE(addressee.keeps_protocol);
+  }
+
+  LaneGroup first{lane_test::group_of(2, 1)};
+  LaneGroup second{lane_test::group_of(2, 2)};
+  LanePeer peer{4096};
+  LaneGroups groups;
+};
+
+TEST_F(LaneGroupsTest, AreFoundByNumberUntilTheyAreRemoved) {
+  EXPECT_EQ(groups.by_number(1), &first);
+  EXPECT_EQ(groups.by_number(2), &second);
+  EXPECT_EQ(groups.by_number(1001), nullptr) << "clients do not know tokens";
+  groups.remove(first);
+  EXPECT_EQ(groups.by_number(1), nullptr);
+  EXPECT_EQ(groups.by_number(2), &second);
+  EXPECT_EQ(groups.all().size(), 1u);
+}
+
+TEST_F(LaneGroupsTest, AFrameBelongsToTheGroupOfItsToken) {
+  const LaneGroups::Addressee addressee = groups.addressee(frame(), peer);
+  EXPECT_EQ(addressee.group, &first);
+  EXPECT_TRUE(addressee.is_known);
+  EXPECT_TRUE(addressee.keeps_protocol);
+}
+
+TEST_F(LaneGroupsTest, AFrameOfAGroupThatIsGoneIsNoBreach) {
+  groups.remove(first);
+  const LaneGroups::Addressee addressee = groups.addressee(frame(), peer);
+  EXPECT_EQ(addressee.group, nullptr);
+  EXPECT_FALSE(addressee.is_known);
+  EXPECT_TRUE(addressee.keeps_protocol);
+}
+
+TEST_F(LaneGroupsTest, ALateFrameOfAnEndedGroupIsNoBreach) {
+  first.end(Errc::group_left, "ended");
+  const LaneGroups::Addressee addressee = groups.addressee(frame(), peer);
+  EXPECT_EQ(addressee.group, nullptr);
+  EXPECT_TRUE(addressee.is_known);
+  EXPECT_TRUE(addressee.keeps_protocol);
+}
+
+TEST_F(LaneGroupsTest, NobodyMaySpeakForAnotherNodeOrEpoch) {
+  wire::FrameHeader header = frame();
+  header.epoch = 2;
+  expect_breach(header);
+  header = frame();
+  header.source_node = 0;
+  expect_breach(header);
+  header = frame();
+  header.source_node = 2;
+  expect_breach(header);
+  peer.id = {99, 99};
+  expect_breach(frame());
+}
+
+TEST_F(LaneGroupsTest, OpsAreThoseOfAllGroups) {
+  EXPECT_FALSE(groups.any_live_op());
+  lane_test::submit(first.core().ops(), {0, 0}, lane_test::all_reduce_of(4));
+  lane_test::submit(second.core().ops(), {0, 0}, lane_test::all_reduce_of(4));
+  lane_test::submit(second.core().ops(), {0, 1}, lane_test::all_reduce_of(4));
+  EXPECT_TRUE(groups.any_live_op());
+  for (LaneGroup* group : groups) group->on_timer(lane_test::kSecond);
+  EXPECT_EQ(groups.ops_in_flight(), 3u);
+}
+
+}  // namespace
+}  // namespace tern::daemon::lane_groups_test

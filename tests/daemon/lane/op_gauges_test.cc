@@ -1,0 +1,102 @@
+#include "daemon/lane/op_gauges.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/daemon/lane/lane_rig.h"
+
+namespace tern::daemon::op_gauges_test {
+namespace {
+
+// Of three nodes, with ranks 0, 1 and 2 here.
+class OpGaugesTest : public ::testing::Test {
+ protected:
+  static collective::GroupShape shape() {
+    collective::GroupShape shape;
+    shape.eager_bytes = 0;
+    shape.max_ops_in_flight = 32;
+    shape.ranks = {{0, 1, 2}, {3}, {4, 5}};
+    return shape;
+  }
+  void submit(std::uint64_t use, std::initializer_list<std::uint32_t> ranks) {
+    for (const std::uint32_t rank : ranks) {
+      collective::OpId op = collective::kNoSlot;
+      ops.on_submit({rank, {7, use}, lane_test::all_reduce_of(4), 0, 500 + use}, op);
+    }
+  }
+  void announced_by(std::uint32_t node, std::uint64_t use) {
+    collective::OpId op = collective::kNoSlot;
+    EXPECT_TRUE(ops.on_announce(node, {7, use}, lane_test::all_reduce_of(4), op));
+  }
+  std::vector<WaitingOp> waiting() {
+    gauges.publish(ops);
+    return gauges.waiting();
+  }
+
+  collective::GroupOps ops{shape()};
+  OpGauges gauges;
+};
+
+TEST_F(OpGaugesTest, CountsOpsOfThisNodesRanks) {
+  submit(0, {0});
+  submit(1, {0, 1});
+  announced_by(1, 2);
+  gauges.publish(ops);
+  EXPECT_EQ(gauges.in_flight(), 2u);
+  EXPECT_EQ(gauges.completed(), 0u);
+}
+
+TEST_F(OpGaugesTest, CountsOpsThatWentWell) {
+  collective::GroupShape alone = shape();
+  alone.ranks = {{0}};
+  collective::GroupOps own(alone);
+  lane_test::submit(own, {0, 0}, lane_test::all_reduce_of(4));
+  own.release(lane_test::run_until(own, collective::ActionKind::complete).op);
+  lane_test::end_op(own, lane_test::submit(own, {0, 1}, lane_test::all_reduce_of(4)));
+  gauges.publish(own);
+  EXPECT_EQ(gauges.completed(), 1u);
+  EXPECT_EQ(gauges.in_flight(), 0u);
+}
+
+TEST_F(OpGaugesTest, SaysForWhomAnOpWaits) {
+  submit(9, {0, 2});
+  announced_by(1, 9);
+  const auto rows = waiting();
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].tensor, 7u);
+  EXPECT_EQ(rows[0].sequence, 9u);
+  EXPECT_EQ(rows[0].kind, static_cast<std::uint64_t>(shm::OpKind::all_reduce));
+  EXPECT_EQ(rows[0].since_ns, 509u);
+  ASSERT_EQ(rows[0].missing, 3u);
+  EXPECT_EQ(rows[0].ranks[0], 1u);
+  EXPECT_EQ(rows[0].ranks[1], 4u);
+  EXPECT_EQ(rows[0].ranks[2], 5u);
+}
+
+TEST_F(OpGaugesTest, AnOpThatNobodyHereHasSubmittedKeepsNobodyHereWaiting) {
+  announced_by(1, 0);
+  EXPECT_TRUE(waiting().empty());
+}
+
+TEST_F(OpGaugesTest, AnOpThatHasStartedOrFailedWaitsForNobody) {
+  submit(0, {0, 1, 2});
+  announced_by(1, 0);
+  EXPECT_EQ(waiting().size(), 1u);
+  announced_by(2, 0);
+  ops.done(lane_test::run_until(ops, collective::ActionKind::announce));
+  EXPECT_TRUE(waiting().empty());
+  submit(1, {0});
+  EXPECT_EQ(waiting().size(), 1u);
+  ops.fail_key({7, 1}, {Errc::cancelled, 0, "cancelled"});
+  EXPECT_TRUE(waiting().empty());
+}
+
+TEST_F(OpGaugesTest, OfManySomeAreNamedAndAllAreCounted) {
+  for (std::uint64_t use = 0; use < 24; ++use) submit(use, {0});
+  EXPECT_EQ(waiting().size(), 16u);
+  EXPECT_EQ(gauges.in_flight(), 24u);
+}
+
+}  // namespace
+}  // namespace tern::daemon::op_gauges_test

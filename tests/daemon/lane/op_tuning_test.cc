@@ -1,0 +1,333 @@
+#include "daemon/lane/op_tuning.h"
+
+#include <gtest/gtest.h>
+
+#include "daemon/lane/shadow.h"
+#include "group_rig.h"
+
+namespace tern::daemon::op_tuning_test {
+namespace {
+
+using collective::OpId;
+using group_test::kChunk;
+using group_test::Node;
+using group_test::OneNode;
+using group_test::ramp;
+using group_test::recipe_of;
+using group_test::Spec;
+using wire::Leg;
+
+enum Candidate : tuner::CandidateIndex { kRaw = 0, kHalf = 1, kBits = 2, kForbidden = 3 };
+constexpr std::uint16_t kList = 0x1234;
+constexpr std::uint64_t kTensorNumber = 42;
+
+class OpTuningTest : public OneNode {
+ protected:
+  explicit OpTuningTest(std::uint32_t self = 0) : OneNode({.ranks = {{0}, {1}, {2}}}, self) {
+    tensor->tuning =
+        std::make_unique<TensorTuning>(TensorTuning::Candidates{recipes, kList},
+                                       TensorTuning::Place{kTensorNumber, 3, node.core.self(), 6});
+    tensor->tuning->allow(1u << kRaw | 1u << kHalf | 1u << kBits);
+  }
+
+  OpId begin_use(std::uint64_t use) {
+    const Spec spec{.tensor = 3, .count = 6 * kChunk, .use = use};
+    LaneOp lane_op = Node::by_recipe_of(*tensor);
+    lane_op.encoding.tuning = tensor->tuning.get();
+    return node.begin(spec, lane_op);
+  }
+  // So that the next use may begin.
+  void end(OpId op) {
+    node.core.ops().fail(op, {Errc::cancelled, 0, ""});
+    node.carry_out_all();
+    node.core.ops().release(op);
+    node.core.lane_ops().clear(op);
+    node.tuning.forget(op);
+  }
+  OpRecord described(OpId op) {
+    OpRecord record;
+    node.tuning.describe(op, record);
+    return record;
+  }
+  static wire::AnnounceBody lead(std::uint8_t candidate, std::uint16_t list = kList) {
+    wire::AnnounceBody body{};
+    body.lead = static_cast<std::uint8_t>(candidate + 1);
+    body.candidates = list;
+    return body;
+  }
+  // Candidate by which the op's contribution to that node, or this node's result, is sent.
+  const codec::Recipe& contribution(OpId op, std::uint32_t owner, std::uint32_t number = 4) {
+    return node.tuning.recipe(op, {number, Leg::reduce, owner});
+  }
+  const codec::Recipe& result(OpId op, std::uint32_t number = 3) {
+    return node.tuning.recipe(op, {number, Leg::broadcast, node.core.self()});
+  }
+  const codec::Recipe& by(tuner::CandidateIndex candidate) { return (*recipes)[candidate]; }
+
+  const std::shared_ptr<CandidateRecipes> recipes =
+      std::make_shared<CandidateRecipes>(CandidateRecipes{
+          recipe_of("raw"), recipe_of("bf16"), recipe_of("ef(int:bits=4)"), recipe_of("3lc")});
+  const std::unique_ptr<TensorState> tensor =
+      node.declare({.tensor = 3, .count = 6 * kChunk}, "ef(int:bits=4)");
+};
+
+class OpTuningOfAFollower : public OpTuningTest {
+ protected:
+  OpTuningOfAFollower() : OpTuningTest(1) {}
+};
+
+// ---- Choices
+
+TEST_F(OpTuningTest, BlocksAreSentByTheChoiceForTheirReceiver) {
+  tensor->tuning->publish(5, {.reduce = {kHalf, kBits}, .broadcast = kHalf});
+  const OpId op = begin_use(1);
+  EXPECT_EQ(contribution(op, 1), by(kHalf));
+  EXPECT_EQ(contribution(op, 2), by(kBits));
+  EXPECT_EQ(result(op), by(kHalf));
+  EXPECT_EQ(described(op).choice, 5u);
+  EXPECT_EQ(described(op).tuned, 1u);
+  EXPECT_EQ(described(op).mixed, 0u);
+}
+
+TEST_F(OpTuningTest, WithoutATunerItIsTheOpsOwnRecipe) {
+  const OpId op = node.begin({.tensor = 6}, Node::by_recipe_of(*tensor));
+  EXPECT_EQ(contribution(op, 1), tensor->declared.recipe);
+  EXPECT_EQ(described(op).tuned, 0u);
+}
+
+TEST_F(OpTuningTest, ANewChoiceInTheMiddleOfAnOpIsFollowedAndSaid) {
+  tensor->tuning->publish(5, {.reduce = {kHalf, kHalf}, .broadcast = kHalf});
+  tensor->tuning->logged = true;
+  const OpId op = begin_use(8);
+  EXPECT_EQ(contribution(op, 1), by(kHalf));
+  tensor->tuning->publish(6, {.reduce = {kHalf, kRaw}, .broadcast = kBits});
+  EXPECT_EQ(contribution(op, 1), by(kHalf));  // the same for this one
+  EXPECT_EQ(described(op).mixed, 0u);
+  EXPECT_EQ(contribution(op, 2, 5), by(kRaw));
+  EXPECT_EQ(described(op).mixed, 1u);
+  EXPECT_EQ(described(op).choice, 5u);
+  const auto events = node.events<event::ChunkChoice>();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].group, &node.group);
+  EXPECT_EQ(events[0].tensor, 3u);
+  EXPECT_EQ(events[0].use, 8u);
+  EXPECT_EQ(events[0].chunk, 5u);
+  EXPECT_EQ(events[0].leg, Leg::reduce);
+  EXPECT_EQ(events[0].candidate, kRaw);
+}
+
+TEST_F(OpTuningTest, TheFirstContributionsOfAProbeAreRawAndResultsAreNot) {
+  tensor->tuning->publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kHalf, .probe_chunks = 1});
+  const OpId op = begin_use(1);
+  EXPECT_EQ(contribution(op, 1, 1), by(kRaw));  // the first of its owner
+  EXPECT_EQ(contribution(op, 2, 2), by(kRaw));
+  EXPECT_EQ(contribution(op, 1, 4), by(kHalf));
+  EXPECT_EQ(result(op, 0), by(kHalf));
+}
+
+TEST_F(OpTuningTest, ALogIsReplayedOpByOpAndBlockByBlock) {
+  ReplayedLane lane;
+  lane.ops.push_back({2, 0, {kBits, kHalf, kRaw}});
+  lane.chunks.push_back({3, std::uint64_t{4} * 2, kBits});
+  tensor->tuning->replay.push_back(lane);
+  tensor->tuning->publish(5, {.reduce = {kBits, kBits}, .broadcast = kHalf});
+  OpId op = begin_use(1);
+  EXPECT_EQ(contribution(op, 1), by(kRaw));  // before its first line
+  end(op);
+  op = begin_use(3);
+  node.tuning.hear_lead(op, lead(kHalf));
+  EXPECT_EQ(contribution(op, 1, 4), by(kBits));
+  EXPECT_EQ(contribution(op, 1, 1), by(kHalf));
+  EXPECT_EQ(contribution(op, 2, 5), by(kRaw));
+  EXPECT_EQ(result(op), by(kBits));
+  EXPECT_EQ(described(op).lead, OpRecord::kNone);
+  wire::AnnounceBody body{};
+  node.tuning.announce(op, body);
+  EXPECT_EQ(body.lead, 0u);  // nobody follows a log
+}
+
+TEST_F(OpTuningTest, AnOpIsCompressedIfAnyOfItsBlocksIs) {
+  tensor->tuning->publish(1, {.reduce = {kRaw, kRaw}, .broadcast = kRaw});
+  OpId op = begin_use(1);
+  EXPECT_FALSE(node.tuning.compresses(op));
+  end(op);
+  tensor->tuning->publish(2, {.reduce = {kRaw, kHalf}, .broadcast = kRaw});
+  op = begin_use(2);
+  EXPECT_TRUE(node.tuning.compresses(op));
+  LaneOp lossy = Node::by_recipe_of(*tensor);
+  EXPECT_TRUE(node.tuning.compresses(node.begin({.tensor = 9}, lossy)));
+  EXPECT_FALSE(node.tuning.compresses(node.begin({.tensor = 12})));
+}
+
+// ---- The leading node
+
+TEST_F(OpTuningTest, TheLeadingNodeSaysWhatItSendsBy) {
+  tensor->tuning->publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kBits, .trial = true});
+  const OpId op = begin_use(1);
+  wire::AnnounceBody body{};
+  node.tuning.announce(op, body);
+  EXPECT_EQ(body.lead, kBits + 1);
+  EXPECT_EQ(body.lead_is_trial, 1u);
+  EXPECT_EQ(body.candidates, kList);
+}
+
+TEST_F(OpTuningOfAFollower, SaysNothingOfItsChoice) {
+  tensor->tuning->publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kBits});
+  const OpId op = begin_use(1);
+  wire::AnnounceBody body{};
+  node.tuning.announce(op, body);
+  EXPECT_EQ(body.lead, 0u);
+  EXPECT_EQ(body.candidates, 0u);
+}
+
+TEST_F(OpTuningOfAFollower, SendsBothLegsAsTheLeadingNodeDoes) {
+  tensor->tuning->publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kRaw});
+  const OpId op = begin_use(1);
+  node.tuning.hear_lead(op, lead(kBits));
+  EXPECT_EQ(contribution(op, 0), by(kBits));
+  EXPECT_EQ(contribution(op, 2), by(kBits));
+  EXPECT_EQ(result(op), by(kBits));
+  EXPECT_EQ(described(op).lead, kBits);
+  // And keeps to it.
+  tensor->tuning->publish(2, {.reduce = {kRaw, kRaw}, .broadcast = kRaw});
+  EXPECT_EQ(contribution(op, 2), by(kBits));
+  EXPECT_EQ(described(op).mixed, 0u);
+}
+
+TEST_F(OpTuningOfAFollower, HearsOfALeadBeforeItsOwnSubmission) {
+  tensor->tuning->publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kHalf});
+  const OpId op = begin_use(1);
+  node.tuning.forget(op);
+  node.tuning.hear_lead(op, lead(kBits));
+  node.tuning.begin(op);
+  EXPECT_EQ(result(op), by(kBits));
+}
+
+TEST_F(OpTuningOfAFollower, DoesNotFollowALeadThatItCannot) {
+  tensor->tuning->publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kHalf});
+  std::uint64_t use = 1;
+  for (const wire::AnnounceBody& body :
+       {lead(kBits, kList + 1), lead(kForbidden), lead(200), wire::AnnounceBody{}}) {
+    const OpId op = begin_use(use++);
+    node.tuning.hear_lead(op, body);
+    EXPECT_EQ(contribution(op, 0), by(kHalf)) << use;
+    EXPECT_EQ(result(op), by(kHalf)) << use;
+    EXPECT_EQ(described(op).lead, OpRecord::kNone) << use;
+    end(op);
+  }
+}
+
+TEST_F(OpTuningOfAFollower, LogsAChoiceWhenItChanges) {
+  tensor->tuning->logged = true;
+  tensor->tuning->publish(4, {.reduce = {kHalf, kHalf}, .broadcast = kHalf, .probe_chunks = 1});
+  const auto settle_use = [&](std::uint64_t use, const wire::AnnounceBody& body) {
+    const OpId op = begin_use(use);
+    node.tuning.hear_lead(op, body);
+    node.tuning.settle(op);
+    node.tuning.settle(op);  // once
+    end(op);
+    return node.events<event::ChoiceInUse>();
+  };
+  auto events = settle_use(1, {});
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].use, 1u);
+  EXPECT_EQ(events[0].choice.version, 4u);
+  EXPECT_EQ(events[0].choice.lead, ChoiceUsed::kVersion);
+  EXPECT_TRUE(settle_use(2, {}).empty());
+  EXPECT_TRUE(settle_use(3, lead(kHalf)).empty());  // the same as here
+  events = settle_use(4, lead(kBits));
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].use, 4u);
+  EXPECT_EQ(events[0].choice.lead, kBits);
+  EXPECT_EQ(events[0].choice.probe_chunks, 1u);
+  EXPECT_TRUE(settle_use(5, lead(kBits)).empty());
+  EXPECT_EQ(settle_use(7, lead(kBits)).size(), 1u);  // not the next one
+}
+
+TEST_F(OpTuningTest, NoticesResultsThatWereMadeOtherwise) {
+  tensor->tuning->publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kHalf});
+  const OpId op = begin_use(1);
+  wire::BlockHeader header;
+  header.codec = static_cast<std::uint8_t>(wire::CodecId::bf16);
+  node.tuning.compare(op, header);
+  EXPECT_EQ(described(op).alike, 1u);
+  header.codec = static_cast<std::uint8_t>(wire::CodecId::raw);
+  header.flags = wire::kBlockNonfiniteRaw;  // it could not be made as here
+  node.tuning.compare(op, header);
+  EXPECT_EQ(described(op).alike, 1u);
+  header.flags = 0;
+  node.tuning.compare(op, header);
+  EXPECT_EQ(described(op).alike, 0u);
+  header.codec = static_cast<std::uint8_t>(wire::CodecId::bf16);
+  node.tuning.compare(op, header);
+  EXPECT_EQ(described(op).alike, 0u);
+}
+
+// ---- Samples
+
+class OpTuningSamples : public OpTuningTest {
+ protected:
+  OpTuningSamples() { node.resources.shadow = &shadow; }
+  std::uint64_t offered() const { return node.resources.counters->samples.load(); }
+  // Of what the shadow measured since the last call, which tensor it was.
+  std::vector<std::uint64_t> measured() {
+    shadow.do_work();
+    std::vector<std::uint64_t> tensors;
+    for (ShadowResult result; shadow.pop(result);) tensors.push_back(result.tensor);
+    return tensors;
+  }
+
+  Shadow shadow{recipes, 1, [] {}, &world.clock};
+};
+
+TEST_F(OpTuningSamples, AreTakenOnceForEachTimeThatOneIsWanted) {
+  const OpId op = begin_use(1);
+  node.give(op, ramp(6 * kChunk, 1, 0.5f));
+  node.tuning.offer_contribution(op, 1);
+  EXPECT_EQ(offered(), 1u);
+  EXPECT_FALSE(tensor->tuning->sample_wanted.load());
+  const auto tensors = measured();
+  ASSERT_FALSE(tensors.empty());
+  EXPECT_EQ(tensors.front(), kTensorNumber);
+  node.tuning.offer_contribution(op, 2);
+  EXPECT_EQ(offered(), 1u);
+  tensor->tuning->sample_wanted.store(true);
+  node.tuning.offer_whole(op);
+  EXPECT_EQ(offered(), 2u);
+}
+
+TEST_F(OpTuningSamples, WaitWhileTheShadowIsFull) {
+  const OpId op = begin_use(1);
+  node.tuning.offer_contribution(op, 1);
+  tensor->tuning->sample_wanted.store(true);
+  node.tuning.offer_contribution(op, 2);
+  EXPECT_EQ(offered(), 1u);
+  EXPECT_TRUE(tensor->tuning->sample_wanted.load());
+  shadow.do_work();
+  node.tuning.offer_contribution(op, 2);
+  EXPECT_EQ(offered(), 2u);
+}
+
+TEST_F(OpTuningSamples, AreNotTakenWhereNobodyMeasures) {
+  node.resources.shadow = nullptr;
+  const OpId op = begin_use(1);
+  node.tuning.offer_contribution(op, 1);
+  node.tuning.offer_whole(op);
+  EXPECT_EQ(offered(), 0u);
+  EXPECT_TRUE(tensor->tuning->sample_wanted.load());
+}
+
+TEST_F(OpTuningSamples, AGrantOffersOneOnlyWhereNothingIsContributed) {
+  const OpId op = begin_use(1);
+  node.tuning.offer_grant(op, 0);
+  EXPECT_EQ(offered(), 0u);
+  // Of one chunk, which is this node's.
+  const Spec spec{.tensor = 6, .count = 10};
+  LaneOp lane_op = Node::by_recipe_of(*tensor);
+  lane_op.encoding.tuning = tensor->tuning.get();
+  node.tuning.offer_grant(node.begin(spec, lane_op), 0);
+  EXPECT_EQ(offered(), 1u);
+}
+
+}  // namespace
+}  // namespace tern::daemon::op_tuning_test

@@ -1,0 +1,220 @@
+#include "daemon/lane/state_upkeep.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/daemon/lane/lane_rig.h"
+
+namespace tern::daemon::state_upkeep_test {
+namespace {
+
+constexpr std::uint64_t kChunk = 16, kChunks = 6, kCount = kChunk * kChunks;
+
+// The first of two lanes.
+collective::GroupShape shape_of(std::uint32_t nodes) {
+  collective::GroupShape shape;
+  shape.lanes = 2;
+  shape.chunk_bytes = kChunk * sizeof(float);
+  shape.eager_bytes = 0;
+  shape.max_ops_in_flight = 4;
+  for (std::uint32_t node = 0; node < nodes; ++node) shape.ranks.push_back({node});
+  return shape;
+}
+
+// A node's part of a group, and one tensor.
+class Rig {
+ public:
+  Rig(std::uint32_t nodes, const char* recipe)
+      : ops(shape_of(nodes)), lane_ops(ops.slots(), 1), upkeep(ops, lane_ops) {
+    tensor.id = 8;  // an even one: lane 0 has the first round
+    tensor.count = kCount;
+    EXPECT_TRUE(codec::parse_recipe_quick(recipe, tensor.declared.recipe));
+    tensor.declared.one_lane = codec::scans_tensor(tensor.declared.recipe);
+    EXPECT_TRUE(tensor.codec.allocate(tensor.declared.recipe, shape()));
+  }
+  CodecState::Shape shape() const {
+    return {.count = kCount, .chunk_elements = kChunk, .nodes = ops.nodes()};
+  }
+  // Submitted by this node's rank.
+  collective::OpId begin(bool lossy, bool with_tensor = true) {
+    wire::AnnounceBody body = lane_test::all_reduce_of(kCount);
+    if (tensor.declared.one_lane) body.flags = wire::kAnnounceOneLane;
+    const std::uint64_t id = with_tensor ? tensor.id : 0;
+    const collective::OpId op = lane_test::submit(ops, {id, next_use_++}, body);
+    LaneOp begun;
+    begun.tensor = with_tensor ? &tensor : nullptr;
+    begun.encoding.lossy = lossy;
+    lane_ops.begin(op, begun);
+    return op;
+  }
+  // And by the other node's.
+  void start(collective::OpId op) {
+    collective::OpId same = collective::kNoSlot;
+    const collective::Op& its = ops.op(op);
+    EXPECT_TRUE(ops.on_announce(1, its.key, its.announced_first, same));
+    ops.done(lane_test::run_until(ops, collective::ActionKind::announce));
+    EXPECT_TRUE(its.started);
+  }
+  void set_steps(std::uint64_t step) {
+    for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) {
+      tensor.codec.sender_step(chunk) = tensor.codec.receiver_step(1, chunk) = step;
+    }
+  }
+  // Chunks, as bits, whose sender has begun anew.
+  std::uint64_t restarted() {
+    std::uint64_t chunks = 0;
+    for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) {
+      if (tensor.codec.sender_step(chunk) == 0) chunks |= std::uint64_t{1} << chunk;
+    }
+    return chunks;
+  }
+  void fail(collective::OpId op, Errc code) { ops.fail(op, {code, 0, "failed"}); }
+
+  collective::GroupOps ops;
+  LaneOps lane_ops;
+  StateUpkeep upkeep;
+  TensorState tensor;
+
+ private:
+  std::uint64_t next_use_ = 0;
+};
+
+// Of two nodes: the chunks of the first and the third round.
+constexpr std::uint64_t kOwnChunks = 0b110011;
+
+constexpr const char* kStreams = "diana(qsgd:levels=4)";
+constexpr const char* kResidual = "ef(3lc:s=1)";
+
+// ---- Failures
+
+TEST(StateUpkeep, RestartsTheStreamsOfThisLanesChunks) {
+  Rig rig(2, kStreams);
+  rig.set_steps(9);
+  rig.upkeep.restart_streams(rig.tensor);
+  EXPECT_EQ(rig.restarted(), kOwnChunks);
+  EXPECT_EQ(rig.tensor.codec.receiver_step(1, 0), 9u) << "readers follow what they see";
+}
+
+TEST(StateUpkeep, AFailedOpLosesTheStreamsOfBothDirections) {
+  Rig rig(2, kStreams);
+  rig.set_steps(9);
+  const collective::OpId op = rig.begin(true);
+  rig.fail(op, Errc::cancelled);
+  EXPECT_EQ(rig.upkeep.lose(op), 1u);
+  EXPECT_EQ(rig.restarted(), kOwnChunks);
+  EXPECT_NE(rig.tensor.codec.receiver_step(1, 0), 9u);
+  EXPECT_EQ(rig.tensor.codec.receiver_step(1, 2), 9u) << "of the other lane";
+  EXPECT_TRUE(rig.upkeep.take_lost(rig.tensor));
+  EXPECT_FALSE(rig.upkeep.take_lost(rig.tensor)) << "the others are told once";
+}
+
+TEST(StateUpkeep, AFailedOpLosesNothingWithoutStreams) {
+  Rig rig(2, kResidual);
+  rig.tensor.codec.sender(0)[0] = 1.5f;
+  const collective::OpId named = rig.begin(true), anonymous = rig.begin(false, false);
+  rig.fail(named, Errc::cancelled);
+  rig.fail(anonymous, Errc::cancelled);
+  EXPECT_EQ(rig.upkeep.lose(named), 0u);
+  EXPECT_EQ(rig.upkeep.lose(anonymous), 0u);
+  EXPECT_EQ(rig.tensor.codec.sender(0)[0], 1.5f);
+  EXPECT_FALSE(rig.upkeep.take_lost(rig.tensor));
+}
+
+TEST(StateUpkeep, AFailedOpForgetsTheSumsThatItHasParked) {
+  Rig rig(1, "ef(3lc:scale=tensor)");
+  const collective::OpId op = rig.begin(true);
+  const collective::Action finish = lane_test::run_until(rig.ops, collective::ActionKind::finish);
+  rig.ops.parked(finish);
+  const std::uint32_t parked = rig.ops.op(op).chunks.chunk(0, finish.index);
+  const std::uint32_t other = (parked + 1) % kChunks;
+  for (std::uint64_t i = 0; i < kCount; ++i) rig.tensor.codec.sender(0)[i] = 1.5f;
+  rig.fail(op, Errc::cancelled);
+  EXPECT_EQ(rig.upkeep.lose(op), 1u);
+  for (std::uint64_t i = 0; i < kChunk; ++i) {
+    ASSERT_EQ(rig.tensor.codec.sender(parked * kChunk)[i], 0.0f);
+    ASSERT_EQ(rig.tensor.codec.sender(other * kChunk)[i], 1.5f);
+  }
+}
+
+// ---- Doubt
+
+TEST(StateUpkeep, OnlyALossyOpThatHasStartedLeavesDoubt) {
+  Rig rig(2, kResidual);
+  const collective::OpId op = rig.begin(true);
+  rig.upkeep.mark_all_doubtful();
+  EXPECT_FALSE(rig.tensor.doubtful.load()) << "nothing of it has been sent";
+  rig.start(op);
+  rig.upkeep.mark_all_doubtful();
+  EXPECT_TRUE(rig.tensor.doubtful.load());
+  Rig exact(2, kResidual);
+  exact.start(exact.begin(false));
+  exact.start(exact.begin(true, false));
+  exact.upkeep.mark_all_doubtful();
+  EXPECT_FALSE(exact.tensor.doubtful.load());
+}
+
+TEST(StateUpkeep, WhereARankHasLeftTheResidualIsInDoubt) {
+  for (const Errc code : {Errc::cancelled, Errc::group_left}) {
+    Rig rig(2, kResidual);
+    const collective::OpId op = rig.begin(true);
+    rig.start(op);
+    rig.fail(op, code);
+    rig.upkeep.lose(op);
+    EXPECT_EQ(rig.tensor.doubtful.load(), code == Errc::group_left);
+  }
+}
+
+// ---- Checkpoints
+
+class StateMoveTest : public ::testing::Test {
+ protected:
+  event::StateMoved move(bool imports) {
+    StateMove move{.part = part, .tensor = &rig.tensor, .room = room, .imports = imports};
+    move.same_layout = true;
+    event::StateMoved outcome;
+    rig.upkeep.move(move, outcome);
+    return outcome;
+  }
+  float* residual() { return rig.tensor.codec.sender(0); }
+  bool is_own(std::uint64_t element) const { return (kOwnChunks >> element / kChunk & 1) != 0; }
+
+  Rig rig{2, kResidual};
+  const StatePart part{codec::Memory::ef, 1.0f, rig.shape(), rig.tensor.id};
+  std::vector<std::byte> room{part.bytes()};
+};
+
+TEST_F(StateMoveTest, ALaneMovesItsOwnChunksWhichAreOwedThen) {
+  rig.tensor.tuning = std::make_unique<TensorTuning>(
+      TensorTuning::Candidates{}, TensorTuning::Place{.nodes = 2, .chunks = kChunks});
+  for (std::uint64_t i = 0; i < kCount; ++i) residual()[i] = static_cast<float>(i) + 1;
+  EXPECT_EQ(move(false).code, Errc::ok);
+  EXPECT_FALSE(rig.tensor.tuning->any_residual_pending());
+  for (std::uint64_t i = 0; i < kCount; ++i) residual()[i] = -1;
+  EXPECT_EQ(move(true).code, Errc::ok);
+  for (std::uint64_t i = 0; i < kCount; ++i) {
+    ASSERT_EQ(residual()[i], is_own(i) ? static_cast<float>(i) + 1 : -1.0f) << i;
+    const auto chunk = static_cast<std::uint32_t>(i / kChunk);
+    ASSERT_EQ(rig.tensor.tuning->residual_pending(chunk) != 0, is_own(i)) << chunk;
+  }
+}
+
+TEST_F(StateMoveTest, IsRefusedWhileOpsAreInFlightAndOfWhatIsNotFinite) {
+  const collective::OpId op = rig.begin(true);
+  EXPECT_EQ(move(false).code, Errc::would_block);
+  lane_test::end_op(rig.ops, op);
+  rig.begin(false, false);
+  EXPECT_EQ(move(false).code, Errc::ok) << "one of another tensor is no matter";
+  const float bad = NAN;
+  std::memcpy(room.data() + room.size() - sizeof(bad), &bad, sizeof(bad));
+  const event::StateMoved outcome = move(true);
+  EXPECT_EQ(outcome.code, Errc::invalid_argument);
+  EXPECT_STREQ(outcome.text.c_str(), "the state holds values that are not finite");
+}
+
+}  // namespace
+}  // namespace tern::daemon::state_upkeep_test

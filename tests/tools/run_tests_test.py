@@ -1,0 +1,123 @@
+#!/usr/bin/python3
+"""What tools/run_tests.py counts, which skips it allows, and what a run that goes on need not repeat."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import machine_probes  # noqa: E402
+import passed_tests  # noqa: E402
+import run_tests  # noqa: E402
+
+REPORT = """<testsuite>
+<testcase name="sums_test" status="run"><system-out>[       OK ] Sum.OfTwo (0 ms)
+[       OK ] Sum.OfThree (1 ms)
+</system-out></testcase>
+<testcase name="disk_test" status="run"><system-out>[       OK ] Disk.Reads (0 ms)
+[  SKIPPED ] Disk.Fills (0 ms)
+</system-out></testcase>
+<testcase name="guest_test" status="notrun"><skipped message="77"/></testcase>
+<testcase name="bad_test" status="fail"><system-out>[  FAILED  ] Bad.Luck (0 ms)
+</system-out></testcase>
+<testcase name="script_test" status="run"><system-out>fine</system-out></testcase>
+</testsuite>"""
+
+
+class Skips(unittest.TestCase):
+    allowed = [("guest_*", "guests"), ("Disk.*", "root")]
+
+    def refusals(self, skipped, **missing):
+        probes = {name: lambda name=name: missing.get(name) for name in ("guests", "root")}
+        return machine_probes.refusals(skipped, self.allowed, probes)
+
+    def test_what_the_machine_lacks_may_skip(self):
+        self.assertEqual(self.refusals(["guest_rdma"], guests="not found: qemu-system-x86_64"), [])
+
+    def test_what_the_machine_could_have_run_may_not(self):
+        [refusal] = self.refusals(["guest_rdma"], root="this user is not root")
+        self.assertIn("guest_rdma skips itself although this machine can run it", refusal)
+
+    def test_what_is_not_listed_may_not(self):
+        [refusal] = self.refusals(["Sum.OfTwo"], guests="no", root="no")
+        self.assertIn("not in tests/allowed_skips.txt", refusal)
+
+    def test_a_probe_is_not_asked_where_nothing_skips(self):
+        def never():
+            raise AssertionError("asked")
+        self.assertEqual(machine_probes.refusals([], self.allowed, {"guests": never, "root": never}), [])
+
+    def test_the_list_names_a_probe_for_each_pattern(self):
+        with self.assertRaises(ValueError):
+            machine_probes.read_allowed_skips("vm_* # no emulator\n")
+        with self.assertRaises(ValueError):
+            machine_probes.read_allowed_skips("vm_* astrology # no emulator\n")
+
+    def test_the_list_of_the_project_is_read(self):
+        text = (ROOT / "tests/allowed_skips.txt").read_text(encoding="utf-8")
+        self.assertIn(("guest_*", "guests"), machine_probes.read_allowed_skips(text))
+
+
+class Report(unittest.TestCase):
+    def test_cases_are_counted_and_only_whole_programs_count_as_passed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "junit.xml"
+            path.write_text(REPORT, encoding="utf-8")
+            outcome = run_tests.read_junit(path)
+        self.assertEqual(outcome.passed, 4)
+        self.assertEqual(outcome.failures, ["bad_test: Bad.Luck"])
+        self.assertEqual(outcome.skipped, ["Disk.Fills", "guest_test"])
+        self.assertEqual(outcome.passed_tests, {"sums_test": 2, "script_test": 1})
+
+
+class GoingOn(unittest.TestCase):
+    def setUp(self):
+        # pylint: disable=consider-using-with
+        self._folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self._folder.cleanup)
+        self.path = pathlib.Path(self._folder.name) / "build/passed_tests.json"
+
+    def known(self, tree, full):
+        record = passed_tests.PassedTests(self.path, tree, full)
+        record.read()
+        return record.of_stage("release")
+
+    def test_what_has_passed_is_known_to_the_next_run_on_the_same_tree(self):
+        passed_tests.PassedTests(self.path, "tree", True).add("release", {"sums_test": 2})
+        self.assertEqual(self.known("tree", True), {"sums_test": 2})
+
+    def test_another_tree_or_a_short_run_says_nothing(self):
+        passed_tests.PassedTests(self.path, "tree", False).add("release", {"sums_test": 2})
+        self.assertEqual(self.known("another tree", False), {})
+        self.assertEqual(self.known("tree", True), {})
+
+    def test_the_digest_changes_with_a_file_that_git_does_not_know_yet(self):
+        root = pathlib.Path(self._folder.name)
+        subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+        before = passed_tests.digest_of_tree(root)
+        (root / "new.cc").write_text("int main() {}\n", encoding="utf-8")
+        after = passed_tests.digest_of_tree(root)
+        self.assertNotEqual(before, after)
+        self.assertEqual(after, passed_tests.digest_of_tree(root))
+
+    def test_a_run_that_must_end_in_time_takes_a_few_tests_at_once(self):
+        names = [f"test_{number}" for number in range(5 * run_tests.CORES)]
+        endless = run_tests.Stage("release", {}, True, None, {}, None)
+        self.assertEqual(run_tests.pieces_of(endless, names), [names])
+        self.assertEqual(run_tests.pieces_of(endless, []), [])
+        timed = run_tests.Stage("release", {}, True, None, {}, 0.0)
+        self.assertEqual([len(piece) for piece in run_tests.pieces_of(timed, names)],
+                         [2 * run_tests.CORES, 2 * run_tests.CORES, run_tests.CORES])
+
+    def test_a_stage_runs_only_what_is_outstanding_and_ends_in_time(self):
+        stage = run_tests.Stage("release", {}, True, None, {"sums_test": 2}, run_tests.time.monotonic())
+        self.assertEqual(stage.outstanding(["sums_test", "disk_test"]), ["disk_test"])
+        self.assertTrue(stage.is_over())
+        self.assertFalse(run_tests.Stage("release", {}, True, None, {}, None).is_over())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,173 @@
+#!/usr/bin/python3
+"""Counts what a reader has to hold in mind at once, and says where it is too much:
+
+- a class with more than 45 methods, or more than 700 lines over all its files (its body and what is
+  defined outside of it; nested classes count by themselves, defaulted and deleted functions do not),
+- a function with more than four parameters, unless tools/shape_exceptions.toml says why,
+- an operation's kind in daemon/ or client_lib/ outside the files which that table names.
+
+    check_shape.py [ROOT]        exit status 1 and one line for each finding, then the totals
+    check_shape.py --self-test   proves on a small made-up tree that each kind of finding is found
+"""
+
+import sys
+import tomllib
+
+import cpp_outline
+import lint_check
+
+MAX_METHODS = 45
+MAX_CLASS_LINES = 700
+MAX_PARAMETERS = 4
+MAX_EXCEPTIONS = 40
+SOURCES = ["*.h", "*.hpp", "*.c", "*.cc", "*.cu", "*.cuh"]
+EXCEPTIONS = "tools/shape_exceptions.toml"
+KINDLESS_FOLDERS = ("daemon/", "client_lib/")
+
+
+def check_classes(outline):
+    for found in outline.classes.values():
+        if found.methods > MAX_METHODS:
+            yield (f"{found.places[0]}: {found.name} has {found.methods} methods; instead: give an object "
+                   f"that hides in it its members, {MAX_METHODS} at most")
+        if found.lines() > MAX_CLASS_LINES:
+            yield (f"{found.places[0]}: {found.name} has {found.lines()} lines in "
+                   f"{len({place.file for place in found.places})} files; instead: give an object that "
+                   f"hides in it its members, {MAX_CLASS_LINES} at most")
+
+
+def check_functions(outline, exceptions):
+    unused = {(row["name"], row["parameters"]) for row in exceptions}
+    for function in outline.functions.values():
+        # An override has no say in its parameters.
+        if function.parameters <= MAX_PARAMETERS or function.overrides:
+            continue
+        key = (function.name, function.parameters)
+        if any(key == (row["name"], row["parameters"]) for row in exceptions):
+            unused.discard(key)
+            continue
+        # The header is where the signature is read.
+        place = min(function.places, key=lambda place: (not place.file.endswith(".h"), place.file))
+        yield (f"{place}: {function.name} has {function.parameters} parameters; instead: a struct with "
+               f"named fields, {MAX_PARAMETERS} at most")
+    for name, parameters in sorted(unused):
+        yield f"{EXCEPTIONS}: no function {name} has {parameters} parameters; take the row out"
+    for row in exceptions:
+        if not row.get("reason"):
+            yield f"{EXCEPTIONS}: {row['name']} has no reason"
+    if len(exceptions) > MAX_EXCEPTIONS:
+        yield f"{EXCEPTIONS}: {len(exceptions)} functions; {MAX_EXCEPTIONS} at most"
+
+
+def check_kinds(sources, allowed):
+    unused = set(allowed)
+    for name, tokens in sources.items():
+        if not name.startswith(KINDLESS_FOLDERS):
+            continue
+        lines = sorted({a.line for a, b in zip(tokens, tokens[1:])
+                        if (a.text, b.text) == ("OpKind", "::")})
+        if name in allowed and lines:
+            unused.discard(name)
+            continue
+        for line in lines:
+            yield f"{name}:{line}: names an operation's kind; instead: ask its plan"
+    for name in sorted(unused):
+        yield f"{EXCEPTIONS}: {name} names no operation's kind; take it out of op_kinds"
+
+
+def outline_of(sources):
+    """The outline of {name: tokens}, and a finding for each file that cannot be read."""
+    outline = cpp_outline.Outline()
+    findings = []
+    for name, tokens in sources.items():
+        try:
+            outline.read(name, tokens)
+        except cpp_outline.Unreadable as unreadable:
+            findings.append(str(unreadable))
+    outline.finish()
+    return outline, findings
+
+
+def totals(outline):
+    classes = outline.classes.values()
+    longest = max(classes, key=lambda found: found.lines())
+    widest = max(classes, key=lambda found: found.methods)
+    most = max(outline.functions.values(), key=lambda function: function.parameters)
+    return (f"{len(classes)} classes, the longest {longest.name} ({longest.lines()} lines), the widest "
+            f"{widest.name} ({widest.methods} methods)\n"
+            f"{len(outline.functions)} functions, the most parameters {most.name} ({most.parameters})")
+
+
+def check(root, tell=lambda text: None):
+    names = lint_check.tracked_files(root, *SOURCES)
+    sources = {name: cpp_outline.tokens_of((root / name).read_text(encoding="utf-8", errors="replace"))
+               for name in names}
+    table = tomllib.loads((root / EXCEPTIONS).read_text(encoding="utf-8"))
+    outline, findings = outline_of(sources)
+    findings += check_classes(outline)
+    findings += check_functions(outline, table.get("function", []))
+    findings += check_kinds(sources, table["op_kinds"]["files"])
+    if outline.classes and outline.functions:
+        tell(totals(outline))
+    return findings, len(names)
+
+
+# What the outline must not stumble over: (text, whether a function of five parameters is in it).
+TRICKY = {
+    "initializers": ("struct A {\n  A(int a, int b)\n      : a_{a}, b_(f(b, {1}))... {}\n  int a_, b_;\n};\n"
+                     "int after(int, int, int, int, int);\n", True),
+    "template": ("template <typename T, int n = (3 > 2)>\nstd::map<T, std::array<int, n>> pairs(\n"
+                 "    std::map<T, T> a, std::function<void(int, int)> b = [](int, int) { g<1, 2>(); });\n",
+                 False),
+    "lambda": ("const auto kSum = [](int a, int b, int c, int d, int e) { return a + b + c + d + e; };\n"
+               "void run() {\n  auto f = [](int a, int b, int c, int d, int e) {};\n}\n", False),
+    "pointer": ("struct Kernels {\n  std::size_t (*encode)(int, int, int, int, int);\n"
+                "  std::function<void(int, int, int, int, int)> decode;\n};\n", False),
+    "c_abi": ('#ifdef __cplusplus\nextern "C" {\n#endif\nTERN_API int tern_x(struct t* a, int b, int c,\n'
+              "  int d, int e) TERN_NOEXCEPT;\n#ifdef __cplusplus\n}\n#endif\n", True),
+    "operator": ("struct F {\n  bool operator<(const F&) const = default;\n"
+                 "  int operator()(int, int, int, int, int) const { return '{' + 1'000; }\n};\n", True),
+    "override": ("struct D : B {\n  void f(int, int, int, int, int) override;\n};\n"
+                 "void D::f(int, int, int, int, int) {}\n", False),
+    "macro": ("TERN_REGISTER(a, b, c, d, e)\nHWY_EXPORT(Table);\nTEST(Suite, Name) {\n  f(1, 2, 3, 4, 5);\n}\n"
+              'const char* kText = R"(void f(int, int, int, int, int) {)";\n// void g(int a, int b,\n'
+              "enum class E : int { a = 1, b = (2) };\nint x{f(1, 2, 3, 4, 5)};\n", False),
+    "out_of_line": ("namespace n {\nvoid A::B::f(int, int, int, int, std::pair<int, int>) const noexcept {}\n"
+                    "}\n", True),
+}
+
+
+def self_test():
+    body = "".join(f"  int method{i}() const;\n" for i in range(MAX_METHODS))
+    long_one = "void Long::work() {\n" + "\n" * (MAX_CLASS_LINES - 6) + "}\n"
+    tree = {
+        EXCEPTIONS: '[op_kinds]\nfiles = ["daemon/entry.cc", "daemon/gone.cc"]\n'
+                    '[[function]]\nname = "n::known"\nparameters = 5\nreason = "a C ABI"\n'
+                    '[[function]]\nname = "n::gone"\nparameters = 6\nreason = "it was"\n'
+                    '[[function]]\nname = "n::unreasoned"\nparameters = 5\n',
+        "base/wide.h": f"class Wide {{\n public:\n  Wide() = default;\n{body}  int one_more();\n}};\n",
+        "base/fits.h": f"class Fits {{\n public:\n  Fits() = default;\n{body}  int count = 0;\n}};\n",
+        "base/long.h": "namespace n {\nclass Long {\n  void work();\n  void rest();\n};\n}\n",
+        "base/long.cc": f"namespace n {{\n{long_one}void Long::rest() {{}}\n}}\n",
+        "base/known.cc": "namespace n {\nvoid known(int, int, int, int, int) {}\n"
+                         "void unreasoned(int, int, int, int, int);\n}\n",
+        "base/broken.cc": "void f() {\n",
+        "daemon/entry.cc": "auto kind = OpKind::barrier;\n",
+        "daemon/other.cc": "// OpKind::barrier\nauto kind = shm::OpKind::barrier;\n",
+        "collective/plan.cc": "auto kind = OpKind::barrier;\n",
+    }
+    tree |= {f"tricky/{name}.cc": text for name, (text, _) in TRICKY.items()}
+    expected = ["base/broken.cc:1", "base/long.h:2", "base/wide.h:1", "daemon/other.cc:2",
+                EXCEPTIONS, EXCEPTIONS, EXCEPTIONS]
+    expected += [f"tricky/{name}.cc" for name, (_, found) in TRICKY.items() if found]
+
+    def key(finding):
+        place = lint_check.place(finding)
+        return place.partition(":")[0] if place.startswith("tricky/") else place
+
+    return lint_check.self_test(check, tree, expected, key,
+                                f"{len(expected)} made-up findings found, {len(TRICKY)} tricky files read")
+
+
+if __name__ == "__main__":
+    sys.exit(lint_check.run(lambda root: check(root, print), self_test, "files"))

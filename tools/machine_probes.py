@@ -1,0 +1,83 @@
+"""What this machine can do of what some tests need. A test may skip itself only where the probe that
+tests/allowed_skips.txt names beside it says that something is missing.
+
+A probe returns None, or a sentence that says what is missing.
+"""
+
+import fnmatch
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def complaint_of(*command):
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return str(error)
+    return None if done.returncode == 0 else f"{' '.join(command)}: {done.stderr.strip()}"
+
+
+def root():
+    return None if os.geteuid() == 0 else "this user is not root"
+
+
+def small_tmpfs():
+    with tempfile.TemporaryDirectory(prefix="tern-probe-") as folder:
+        complaint = complaint_of("mount", "-t", "tmpfs", "-o", "size=64k", "tern-probe", folder)
+        return complaint or complaint_of("umount", folder)
+
+
+def pid_namespaces():
+    return root() or complaint_of("unshare", "--pid", "--fork", "true")
+
+
+def guests():
+    """QEMU and what goes with it, and Debian's kernel: there, or fetched now."""
+    sys.path.insert(0, str(ROOT / "tests/vm"))
+    import guest_kernel  # pylint: disable=import-outside-toplevel
+    import run_in_guest  # pylint: disable=import-outside-toplevel
+    if missing := run_in_guest.programs_missing():
+        return f"not found: {', '.join(missing)}"
+    try:
+        guest_kernel.find_kernel()
+    except (guest_kernel.KernelMissing, OSError) as error:
+        return str(error)
+    return None
+
+
+PROBES = {probe.__name__: probe for probe in (root, small_tmpfs, pid_namespaces, guests)}
+
+
+def read_allowed_skips(text):
+    """(pattern, name of the probe) of each line; # begins the reason."""
+    rows = [line.split("#")[0].split() for line in text.split("\n")]
+    rows = [row for row in rows if row]
+    for row in rows:
+        if len(row) != 2:
+            raise ValueError(f"tests/allowed_skips.txt: a pattern and a probe are due, not {' '.join(row)}")
+        if row[1] not in PROBES:
+            raise ValueError(f"tests/allowed_skips.txt: tools/machine_probes.py has no probe {row[1]}")
+    return [tuple(row) for row in rows]
+
+
+def refusals(skipped, allowed, probes=None):
+    """Why skips are not allowed, one sentence each. A probe is asked once, and only about a test that skipped."""
+    probes = PROBES if probes is None else probes
+    answers = {}
+    found = []
+    for name in skipped:
+        asked = [probe for pattern, probe in allowed if fnmatch.fnmatchcase(name, pattern)]
+        if not asked:
+            found.append(f"{name} skips itself and is not in tests/allowed_skips.txt")
+            continue
+        for probe in asked:
+            if probe not in answers:
+                answers[probe] = probes[probe]()
+        if not any(answers[probe] for probe in asked):
+            found.append(f"{name} skips itself although this machine can run it (probe: {', '.join(asked)})")
+    return found

@@ -1,0 +1,49 @@
+"""Which tests have passed on this very tree, so that a long run can be taken up again where it ended."""
+
+import hashlib
+import json
+import subprocess
+
+
+def digest_of_tree(root):
+    """Of every file that git knows or would add: names, modes and bytes."""
+    listing = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                             cwd=root, capture_output=True, check=True).stdout
+    whole = hashlib.sha256()
+    for name in sorted(set(listing.split(b"\0")) - {b""}):
+        path = root / name.decode()
+        if path.is_symlink() or not path.is_file():
+            continue
+        content = path.read_bytes()
+        whole.update(b"%s %o %d\n" % (name, path.stat().st_mode, len(content)))
+        whole.update(content)
+    return whole.hexdigest()
+
+
+class PassedTests:
+    """A file in build/: {"tree": ..., "full": ..., "passed": {stage: {test: number of cases}}}. What it says of
+    another tree, or of a short run where a full one is due, is forgotten."""
+
+    def __init__(self, path, tree, full):
+        self._path = path
+        self._state = {"tree": tree, "full": full, "passed": {}}
+
+    def read(self):
+        try:
+            known = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return
+        if all(known.get(key) == self._state[key] for key in ("tree", "full")):
+            self._state = known
+
+    def of_stage(self, stage):
+        return dict(self._state["passed"].get(stage, {}))
+
+    def add(self, stage, cases_by_test):
+        if not cases_by_test:
+            return
+        self._state["passed"].setdefault(stage, {}).update(cases_by_test)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = self._path.with_suffix(".unfinished")
+        unfinished.write_text(json.dumps(self._state, indent=1) + "\n", encoding="utf-8")
+        unfinished.rename(self._path)
