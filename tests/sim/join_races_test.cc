@@ -48,10 +48,11 @@ class ControlTap {
       for (const auto part : {frame.head, frame.body}) {
         for (const std::byte one : part) text.push_back(static_cast<char>(one));
       }
-      const auto begin = text.find('{');
-      if (begin == std::string::npos) return;
-      const auto said = nlohmann::json::parse(text.substr(begin), nullptr, false);
-      if (said.is_object() && said.contains("t")) note(said);
+      // What comes before the text is binary, and may have such a byte too.
+      for (auto at = text.find('{'); at != std::string::npos; at = text.find('{', at + 1)) {
+        const auto said = nlohmann::json::parse(text.substr(at), nullptr, false);
+        if (said.is_object() && said.contains("t")) return note(said);
+      }
     };
   }
   std::uint32_t count(const std::string& type) { return counts_[type]; }
