@@ -26,8 +26,8 @@ class ArenaMemory {
   std::optional<std::uint64_t> offset_of(const void* memory, std::uint64_t bytes,
                                          DType dtype) const noexcept;
 
-  // Room for what of the op lies outside. Its place is noted in `op`; would_block while other copies
-  // may give room back.
+  // Room for what of the op lies outside. Its place is noted in `op`; would_block while other
+  // copies may give room back.
   Status place_copies(const OpRequest& request, Op& op);
   void free_copies(Op& op) noexcept;
 

@@ -130,6 +130,10 @@ function(tern_program name)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE tern_flags ${arg_DEPS})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+  tern_precompile_headers(${name} libraries)
+  # As a library's, so that the precompiled file fits.
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${name} PRIVATE -fPIC)
 endfunction()
 
 # Seconds that the longest programs take, roughly: ctest begins with these, so that none runs alone at the end. What
@@ -137,13 +141,19 @@ endfunction()
 set(TERN_TEST_SECONDS sim_test 80 codec_test 70 net_tls_test 30 tuner_simulation_test 30 net_tcp_test 25
     net_faulty_test 20 sim_daemons_test 16 group_ops_test 16 shm_test 15)
 
-# tern_test(<name> SOURCES ... DEPS ... [LABELS ...]): a GoogleTest program. Its folder below tests/ is a
-# label too; tools/test_stages.toml selects by labels.
-function(tern_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+# tern_test_program(<name> SOURCES ... DEPS ...): a GoogleTest program.
+function(tern_test_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE tern_flags ${arg_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
   tern_precompile_headers(${name} tests)
+endfunction()
+
+# tern_test(<name> SOURCES ... DEPS ... [LABELS ...] [TIMEOUT seconds]): a GoogleTest program and its entry of ctest.
+# Its folder below tests/ is a label too; tools/test_stages.toml selects by labels.
+function(tern_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  tern_test_program(${name} SOURCES ${arg_SOURCES} DEPS ${arg_DEPS})
   # Far beyond what the slowest takes on a busy machine: it ends what hangs.
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 900)
@@ -154,9 +164,7 @@ function(tern_test name)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${folder};${arg_LABELS}")
   list(FIND TERN_TEST_SECONDS ${name} place)
-  if(folder STREQUAL e2e)
-    set_tests_properties(${name} PROPERTIES COST 100)
-  elseif(NOT place EQUAL -1)
+  if(NOT place EQUAL -1)
     math(EXPR place "${place} + 1")
     list(GET TERN_TEST_SECONDS ${place} seconds)
     set_tests_properties(${name} PROPERTIES COST ${seconds})

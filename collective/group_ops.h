@@ -6,14 +6,14 @@
 //
 // Life of an op (docs/architecture.md): every local rank submits -> announce to all nodes -> when
 // all nodes have announced, either all values came with the announcements and every node makes the
-// result by itself, or each owner grants its chunks as its room allows, gets the contributions, adds
-// them in a fixed order, and sends the result -> verify, if asked -> complete. Which of these an op
-// has, its plan says.
+// result by itself, or each owner grants its chunks as its room allows, gets the contributions,
+// adds them in a fixed order, and sends the result -> verify, if asked -> complete. Which of these
+// an op has, its plan says.
 //
-// An action is issued by next() and then done, in any order. While it is issued it does not come out
-// again, and of one chunk only one of begin, begin_add, add and finish is in flight. An op may fail
-// meanwhile: done() then takes the action back and nothing else. `complete` is issued when nothing
-// of the op is in flight, so nothing is released under who carries it out.
+// An action is issued by next() and then done, in any order. While it is issued it does not come
+// out again, and of one chunk only one of begin, begin_add, add and finish is in flight. An op may
+// fail meanwhile: done() then takes the action back and nothing else. `complete` is issued when
+// nothing of the op is in flight, so nothing is released under who carries it out.
 
 #include <cstdint>
 #include <span>

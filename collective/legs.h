@@ -11,9 +11,10 @@
 namespace tern::collective {
 
 // The two legs of ops that do not travel with their announcements. On the reduce leg a node grants
-// chunks that it owns, contributes to those that others have granted, and adds what comes in a fixed
-// order; on the broadcast leg it sends and gets results. Here are the chunks that this node has granted
-// and how far it is with every other node. Of an op only what its plan and announcement say is read.
+// chunks that it owns, contributes to those that others have granted, and adds what comes in a
+// fixed order; on the broadcast leg it sends and gets results. Here are the chunks that this node
+// has granted and how far it is with every other node. Of an op only what its plan and announcement
+// say is read.
 class Legs {
  public:
   Legs(const GroupShape& shape, std::size_t op_slots);

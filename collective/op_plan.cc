@@ -59,8 +59,8 @@ void describe(Op& op, const wire::AnnounceBody& body, const GroupShape& shape) {
                           .one_lane = (body.flags & wire::kAnnounceOneLane) != 0});
   op.chunks = ChunkMap(sharding, shape.lane, plan->ownership, op.root_node);
   op.eager = body.count == 0 || may_be_eager(body, *plan, shape);
-  // Known before the op starts here: an owner that needs no contribution may have heard of all nodes
-  // earlier.
+  // Known before the op starts here: an owner that needs no contribution may have heard of all
+  // nodes earlier.
   if (!op.eager) op.chunks_left = op.chunks.owned_by_all();
 }
 

@@ -8,8 +8,8 @@
 
 namespace tern::collective {
 
-// The ops that live on a node, by slot and by key, and how far each tensor has been used: an op that
-// all local ranks have submitted and that is not here any more has ended.
+// The ops that live on a node, by slot and by key, and how far each tensor has been used: an op
+// that all local ranks have submitted and that is not here any more has ended.
 class OpTable {
  public:
   OpTable(std::size_t slots, std::uint32_t nodes);

@@ -30,6 +30,16 @@ std::optional<double> number(const json& object, std::string_view key) {
 
 }  // namespace
 
+const json& rows_of(const json& answer) {
+  static const json kNone = json::array();
+  return answer.is_array() ? answer : kNone;
+}
+
+const json& rows_of(const json& answer, std::string_view key) {
+  const json* const field = find(answer, key);
+  return field != nullptr ? rows_of(*field) : rows_of(json());
+}
+
 std::string text_field(const json& object, std::string_view key) {
   const json* const value = find(object, key);
   if (value == nullptr || value->is_null()) return std::string(kAbsent);

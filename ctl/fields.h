@@ -8,6 +8,10 @@
 // another type: then it is "-", never a failure.
 namespace tern::ctl {
 
+// The rows of an answer, or of its field, that is a list. None if it is missing or something else.
+const nlohmann::json& rows_of(const nlohmann::json& answer);
+const nlohmann::json& rows_of(const nlohmann::json& answer, std::string_view key);
+
 std::string text_field(const nlohmann::json& object, std::string_view key);
 std::string count_field(const nlohmann::json& object, std::string_view key);
 std::string bytes_field(const nlohmann::json& object, std::string_view key);

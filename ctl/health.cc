@@ -16,13 +16,6 @@ using nlohmann::json;
 // Text that a program reads at a glance has a bound; the tables have the rest.
 constexpr std::size_t kShownFaults = 5;
 
-// The rows of a field, or none if it is missing or something else.
-const json& rows_of(const json& object, std::string_view key) {
-  static const json kNone = json::array();
-  const auto found = object.is_object() ? object.find(key) : object.end();
-  return found != object.end() && found->is_array() ? *found : kNone;
-}
-
 void add_links(const json& peers, std::vector<std::string>& faults) {
   if (!peers.is_array()) return;
   for (const json& peer : peers) {

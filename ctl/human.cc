@@ -23,10 +23,10 @@ struct Unit {
   std::uint64_t seconds;
   std::string_view name;
 };
-constexpr Unit kSecond{1, "s"};
-constexpr Unit kMinute{60, "min"};
-constexpr Unit kHour{3'600, "h"};
-constexpr Unit kDay{86'400, "d"};
+constexpr Unit kSeconds{1, "s"};
+constexpr Unit kMinutes{60, "min"};
+constexpr Unit kHours{3'600, "h"};
+constexpr Unit kDays{86'400, "d"};
 
 std::string two_units(std::uint64_t seconds, const Unit& large, const Unit& small) {
   const std::uint64_t whole = seconds / large.seconds;
@@ -62,9 +62,9 @@ std::string human_seconds(double seconds) {
   if (seconds < 59.95) return fmt::format("{} s", three_digits(seconds));
   if (!(seconds < 1e15)) return "forever";
   const auto whole = static_cast<std::uint64_t>(std::llround(seconds));
-  if (whole < kHour.seconds) return two_units(whole, kMinute, kSecond);
-  if (whole < kDay.seconds) return two_units(whole, kHour, kMinute);
-  return two_units(whole, kDay, kHour);
+  if (whole < kHours.seconds) return two_units(whole, kMinutes, kSeconds);
+  if (whole < kDays.seconds) return two_units(whole, kHours, kMinutes);
+  return two_units(whole, kDays, kHours);
 }
 
 std::string human_ratio(double ratio) { return three_digits(ratio) + "x"; }

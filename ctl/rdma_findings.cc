@@ -24,11 +24,6 @@ std::string name_of(const RdmaPort& port) {
 bool is_active(const RdmaPort& port) { return port.state == "ACTIVE"; }
 bool is_ethernet(const RdmaPort& port) { return port.link_layer == "Ethernet"; }
 
-const json& rows_of(const json& peers) {
-  static const json kNone = json::array();
-  return peers.is_array() ? peers : kNone;
-}
-
 bool uses_rdma(const json& peers) {
   for (const json& peer : rows_of(peers)) {
     if (text_field(peer, "transport") == "rdma") return true;

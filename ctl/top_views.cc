@@ -25,12 +25,6 @@ double number_at(const json& object, std::string_view key) {
                                                                            : 0.0;
 }
 
-// The rows of an answer that is a list.
-const json& rows_of(const json& answer) {
-  static const json kNone = json::array();
-  return answer.is_array() ? answer : kNone;
-}
-
 TopCell text_cell(std::string text) { return {std::move(text), 0, true}; }
 TopCell field_cell(const json& row, std::string_view key) {
   return text_cell(text_field(row, key));

@@ -5,8 +5,8 @@
 // (docs/architecture.md, "An operation is a plan").
 //
 // The words: an op has `count` elements, which are cut into chunks. A rank's input and output have
-// extents of their own. What a node contributes to a chunk is made of its ranks' inputs; the chunk's
-// owner makes the result of it and sends that to all.
+// extents of their own. What a node contributes to a chunk is made of its ranks' inputs; the
+// chunk's owner makes the result of it and sends that to all.
 
 #include <cmath>
 #include <cstdint>

@@ -81,6 +81,8 @@ LINE_RULES = [
              ["client_lib/include/*", "tests/client_lib/c_abi.h"]),
     LineRule("tracker", r"(?i)\b(issue|ticket|session|pull request) #?\d+\b", CODE + BUILD + SCRIPTS + ["*.md"],
              "what it is about, in words", "// see issue 12", "base/h.cc", ["tools/check_tidy.py"]),
+    LineRule("comment-width", r"^\s*//.{99,}$", CODE, "100 columns; clang-format leaves comments as they are",
+             "//" + " word" * 25, "base/i.h"),
     LineRule("tabs", r"\t", CODE, "spaces; make format", "\tint x;", "base/d.cc"),
 ]
 

@@ -47,7 +47,7 @@ class BlockEncoder {
   std::uint32_t encode_lossless(const BlockRequest& request, const codec::Recipe& recipe,
                                 std::span<const std::byte> input);
 
-  // ---- One scale for a whole tensor: nothing can be encoded before its largest value is known ----
+  // ---- One scale for a whole tensor: nothing can be encoded before its largest value is known ---
   void scan_contributions(collective::OpId op);
   bool park(const BlockRequest& request, std::span<const float> sum);
 

@@ -1,8 +1,8 @@
 #pragma once
 
 // One group on one lane: the life of its ops, from an entry to its completion. What happens to an
-// op's values on the way is its legs' part. Made by the conductor, used by the lane between AddGroup
-// and GroupRemoved.
+// op's values on the way is its legs' part. Made by the conductor, used by the lane between
+// AddGroup and GroupRemoved.
 
 #include <cstdint>
 #include <span>
@@ -38,8 +38,8 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   GroupCore& core() noexcept { return core_; }
   bool is_untouched() const noexcept { return !op_seen_; }  // in this epoch
   void submit(LaneClient& client, const shm::SubmitEntry& entry);
-  // At most `budget` of them, as far as the job's share of the lane's memory allows, which is one of
-  // so many jobs.
+  // At most `budget` of them, as far as the job's share of the lane's memory allows, which is one
+  // of so many jobs.
   int run_actions(int budget, const LaneLoad& load, std::size_t jobs);
   void on_timer(std::uint64_t now_ns);
   int settle();  // reports what nobody uses any more

@@ -67,9 +67,9 @@ OwnRecipe resolve_own(const codec::Recipe& own, const ResolvedRecipe& declared,
 
 // The texts of recipes that ops have brought, read. All lanes of a group share one table: every
 // lane that has a chunk of an op gets the same text, and a training job brings the same few texts
-// with every op, so each of the first kEntries is parsed once in the group's life. A tensor's own table would have the
-// texts of a thousand tensors a thousand times; what depends on the tensor, resolve_own(), is
-// arithmetic and is not remembered.
+// with every op, so each of the first kEntries is parsed once in the group's life. A tensor's own
+// table would have the texts of a thousand tensors a thousand times; what depends on the tensor,
+// resolve_own(), is arithmetic and is not remembered.
 //
 // Thread: any lane, without locks and allocation. An entry is written once, by the lane that has
 // claimed it, and never replaced, so that readers need no copy-and-check. When the table is full,

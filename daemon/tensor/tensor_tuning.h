@@ -147,8 +147,8 @@ class TensorTuning {
   bool logged = false;
   std::vector<ReplayedLane> replay;  // by lane; empty: the tuner chooses
 
-  // The residual of this chunk holds something: its next block carries it as well, however that is sent.
-  // Each lane touches its own chunks.
+  // The residual of this chunk holds something: its next block carries it as well, however that is
+  // sent. Each lane touches its own chunks.
   // REQUIRES: the tensor has a residual.
   std::uint8_t& residual_pending(std::uint32_t chunk) noexcept { return residual_pending_[chunk]; }
   // Before any lane knows the tensor: its residual comes from an earlier declaration.

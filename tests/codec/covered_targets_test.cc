@@ -1,5 +1,5 @@
-// Says at the end of the run on which SIMD targets the codecs were tested, and fails if one that this
-// processor has is not among them.
+// Says at the end of the run on which SIMD targets the codecs were tested, and fails if one that
+// this processor has is not among them.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -99,8 +99,8 @@ struct Valley {
   static float rate(std::size_t step) { return 0.5f / std::sqrt(static_cast<float>(step)); }
 };
 
-// 4000 steps by the scaled sign of what the passes of error feedback give, as a block's encoder uses
-// them. The residual is in units of the gradient, so a changed rate changes its scale, as
+// 4000 steps by the scaled sign of what the passes of error feedback give, as a block's encoder
+// uses them. The residual is in units of the gradient, so a changed rate changes its scale, as
 // state_scale does for an op. `visit(valley, step)` after each step.
 template <typename Visit>
 Valley descend_by_signs(bool with_memory, const Visit& visit) {

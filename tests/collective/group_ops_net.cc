@@ -86,8 +86,8 @@ Room GroupOpsNet::room(const Node& node) const {
           all.contributions - node.used.contributions, all.results - node.used.results};
 }
 
-// Pairs with frames, nodes with something to begin, nodes with something to end: from a random place
-// on, the first that can do something.
+// Pairs with frames, nodes with something to begin, nodes with something to end: from a random
+// place on, the first that can do something.
 bool GroupOpsNet::step() {
   const std::size_t node_places = nodes_.size() * (shape_.late ? 2 : 1);
   const std::size_t places = node_places + (hold_frames ? 0 : pairs_.size());

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "group_ops_net.h"
+#include "tests/environment.h"
 
 namespace tern::collective {
 namespace group_ops_random_test {
@@ -143,10 +144,7 @@ void run_seed(std::uint64_t seed, bool with_failures, bool late) {
   net.expect_clean();
 }
 
-std::uint64_t first_seed() {
-  const char* text = std::getenv("TERN_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : 1;
-}
+std::uint64_t first_seed() { return tests::number_of("TERN_SEED", 1); }
 std::uint64_t seed_count() {
   return std::getenv("TERN_SEED") != nullptr ? 1 : TERN_GROUP_OPS_SEEDS;
 }

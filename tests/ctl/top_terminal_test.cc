@@ -28,7 +28,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-class FakeDaemon final : public daemon::ControlVerbs {
+class DaemonWithOneTensor final : public daemon::ControlVerbs {
  public:
   Result<json> handle(std::string_view verb, const json&, const daemon::Credentials&) override {
     if (verb == "status") return json{{"lanes", 2}, {"version", "9.9.9"}};
@@ -107,7 +107,7 @@ class TopOnATerminal : public ::testing::Test {
   }
 
   std::string directory_;
-  FakeDaemon daemon_;
+  DaemonWithOneTensor daemon_;
   boost::asio::io_context io_;
   std::unique_ptr<daemon::ControlServer> server_;
   std::thread thread_;

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <random>
@@ -16,6 +15,7 @@
 #include "tests/e2e/peer_proofs.h"
 #include "tests/e2e/rank_process.h"
 #include "tests/e2e/socket_fuzzer.h"
+#include "tests/environment.h"
 
 namespace tern::e2e {
 namespace {
@@ -31,11 +31,6 @@ constexpr std::int64_t kGrowthBytes = 32 << 20;
 // A changed group id may name a living daemon by another of its addresses, and the link to it
 // stays.
 constexpr std::size_t kMoreLinks = 16;
-
-std::uint64_t setting(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
-}
 
 // All-reduces one after the other, each result compared, on a thread of their own.
 class Job {
@@ -148,8 +143,8 @@ class FuzzCampaign : public ::testing::Test {
     EXPECT_TRUE(cluster_[0].ask("status").is_object());
   }
 
-  const std::uint64_t inputs_ = setting("TERN_FUZZ_INPUTS", 50'000);
-  const std::uint64_t seed_ = setting("TERN_SEED", std::random_device{}());
+  const std::uint64_t inputs_ = tests::number_of("TERN_FUZZ_INPUTS", 50'000);
+  const std::uint64_t seed_ = tests::number_of("TERN_SEED", std::random_device{}());
   std::uint64_t taken_ = 0, rounds_ = 0;
   Cluster cluster_;
   Job job_;

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <random>
 #include <regex>
 #include <set>
@@ -16,14 +15,10 @@
 #include <vector>
 
 #include "tests/e2e/rank_process.h"
+#include "tests/environment.h"
 
 namespace tern::e2e {
 namespace {
-
-std::uint64_t setting(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
-}
 
 class Campaign {
  public:
@@ -259,8 +254,8 @@ class Campaign {
 };
 
 TEST(KillCampaign, EverySurvivorIsToldAndGoesOn) {
-  const std::uint64_t kills = setting("TERN_KILLS", 100);
-  const std::uint64_t seed = setting("TERN_SEED", std::random_device{}());
+  const std::uint64_t kills = tests::number_of("TERN_KILLS", 100);
+  const std::uint64_t seed = tests::number_of("TERN_SEED", std::random_device{}());
   std::printf("seed %llu, %llu kills; TERN_SEED repeats the choices\n",
               static_cast<unsigned long long>(seed), static_cast<unsigned long long>(kills));
   Campaign campaign(seed);

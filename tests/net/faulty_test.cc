@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <random>
 
 #include "net/loopback.h"
+#include "tests/environment.h"
 #include "tests/net/link_pair.h"
 
 namespace tern::net {
@@ -118,11 +118,9 @@ class Campaign {
 
 // TERN_SEED=n runs that seed alone; TERN_SEEDS=n changes how many are run.
 TEST(FaultyCampaign, EverythingArrivesOnceAndInOrderWhateverBreaks) {
-  const char* one = std::getenv("TERN_SEED");
-  const char* many = std::getenv("TERN_SEEDS");
-  const std::uint64_t first = one != nullptr ? std::strtoull(one, nullptr, 10) : 1;
-  const std::uint64_t count =
-      one != nullptr ? 1 : (many != nullptr ? std::strtoull(many, nullptr, 10) : 400);
+  const std::uint64_t only = tests::number_of("TERN_SEED", 0);
+  const std::uint64_t first = only != 0 ? only : 1;
+  const std::uint64_t count = only != 0 ? 1 : tests::number_of("TERN_SEEDS", 400);
   std::uint64_t resumes = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     SCOPED_TRACE("TERN_SEED=" + std::to_string(seed));
@@ -131,7 +129,7 @@ TEST(FaultyCampaign, EverythingArrivesOnceAndInOrderWhateverBreaks) {
     resumes += campaign.resumes;
     if (HasFailure()) break;
   }
-  if (one == nullptr) {
+  if (only == 0) {
     EXPECT_GT(resumes, count) << "the campaign breaks too little";
   }
 }

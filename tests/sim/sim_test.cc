@@ -14,15 +14,11 @@
 #include <string>
 
 #include "seed_run.h"
+#include "tests/environment.h"
 #include "tests/rounds.h"
 
 namespace tern::sim {
 namespace {
-
-std::uint64_t number_from(const char* name, std::uint64_t fallback) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : fallback;
-}
 
 // RunCounts::results_crc by seed.
 std::map<std::uint64_t, std::uint32_t> recorded_results() {
@@ -37,9 +33,10 @@ std::map<std::uint64_t, std::uint32_t> recorded_results() {
 }
 
 TEST(Simulation, EverySeedKeepsThePromises) {
-  const std::uint64_t only = number_from("TERN_SIM_SEED", 0);
+  const std::uint64_t only = tests::number_of("TERN_SIM_SEED", 0);
   const std::uint64_t first = only != 0 ? only : 1;
-  const std::uint64_t count = only != 0 ? 1 : number_from("TERN_SIM_SEEDS", TERN_SIM_DEFAULT_SEEDS);
+  const std::uint64_t count =
+      only != 0 ? 1 : tests::number_of("TERN_SIM_SEEDS", TERN_SIM_DEFAULT_SEEDS);
   const char* const record = std::getenv("TERN_SIM_RECORD");
   const auto recorded = recorded_results();
   if (record == nullptr) {
