@@ -3,20 +3,33 @@
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
+#include <array>
+#include <cerrno>
+
+#include "base/passed_descriptors.h"
+
 namespace tern::daemon {
 namespace {
 
 constexpr int kAcceptsPerRound = 16;
 constexpr int kPacketsPerRound = 16;
+constexpr std::uint32_t kUnknownUser = ~std::uint32_t{0};
+
+// A socket that is closed with packets unread takes along what was said last.
+void read_to_the_end(const shm::PacketSocket& socket) {
+  ::shutdown(socket.fd(), SHUT_RD);
+  while (socket.receive()) {
+  }
+}
 
 }  // namespace
 
-ClientServer::ClientServer(net::EventLoop& loop, shm::PacketListener listener)
-    : loop_(loop), listener_(std::move(listener)) {}
+ClientServer::ClientServer(net::EventLoop& loop, shm::PacketListener listener, Disposal& disposal)
+    : loop_(loop), listener_(std::move(listener)), disposal_(disposal) {}
 
 ClientServer::~ClientServer() {
   stop_accepting();
-  for (auto& [id, connection] : connections_) unwatch(connection);
+  for (auto& [id, connection] : connections_) dispose_of(connection);
 }
 
 void ClientServer::start(Conductor& conductor) {
@@ -55,9 +68,13 @@ void ClientServer::accept_clients() {
       return;
     }
     auto credentials = socket->peer_credentials();
-    if (!credentials) continue;  // it has gone again
+    if (!credentials) {  // it has gone again
+      disposal_.take_whole(kUnknownUser, std::move(*socket));
+      continue;
+    }
     const std::uint64_t id = next_client_++;
     Connection& connection = connections_[id];
+    connection.user = credentials->uid;
     connection.socket = std::move(*socket);
     connection.pidfd = std::move(credentials->pidfd);
     connection.socket_watch = loop_.watch(connection.socket.fd(), [this, id] { read_client(id); });
@@ -74,18 +91,21 @@ void ClientServer::accept_clients() {
 }
 
 void ClientServer::read_client(std::uint64_t id) {
+  std::array<std::byte, shm::kMaxPacketBytes> bytes;
   for (int i = 0; i < kPacketsPerRound; ++i) {
     const auto found = connections_.find(id);  // a packet may end its connection
     if (found == connections_.end() || found->second.closing || found->second.died) return;
-    auto packet = found->second.socket.receive();
-    if (!packet) {
-      const Errc code = packet.error().code;
-      // Too large a one is not kept; what is not there is no packet of Tern, and it is told so.
-      if (code == Errc::protocol_error) return conductor_->on_client_packet(id, {});
-      if (code != Errc::would_block) close(id, found->second);
-      return;
+    Connection& connection = found->second;
+    Received received = receive_with_descriptors(connection.socket.fd(), bytes);
+    if (!received.fds.empty()) {  // no packet of Tern, and it is told so
+      disposal_.take_whole(connection.user, std::move(received.fds));
+      return conductor_->on_client_packet(id, {});
     }
-    conductor_->on_client_packet(id, packet->bytes);
+    if (received.error == EAGAIN) return;
+    if (received.error != 0 || received.bytes == 0) return close(id, connection);
+    // Too large a one is not kept.
+    const std::size_t count = received.cut ? 0 : static_cast<std::size_t>(received.bytes);
+    conductor_->on_client_packet(id, std::span(bytes).first(count));
   }
 }
 
@@ -113,12 +133,20 @@ void ClientServer::reply(std::uint64_t client, std::span<const std::byte> packet
 void ClientServer::disconnect(std::uint64_t client) {
   const auto found = connections_.find(client);
   if (found == connections_.end()) return;
-  // A socket that is closed with packets unread takes along what was said last.
-  ::shutdown(found->second.socket.fd(), SHUT_RD);
-  while (found->second.socket.receive()) {
-  }
-  unwatch(found->second);
+  dispose_of(found->second);
   connections_.erase(found);
+}
+
+// What the client has sent and nobody has read may have descriptors with it.
+void ClientServer::dispose_of(Connection& connection) {
+  unwatch(connection);
+  disposal_.take(
+      connection.user,
+      [socket = std::make_shared<shm::PacketSocket>(std::move(connection.socket))]() mutable {
+        read_to_the_end(*socket);
+        socket.reset();
+        return false;
+      });
 }
 
 }  // namespace tern::daemon

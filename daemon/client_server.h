@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "daemon/conductor/conductor.h"
+#include "daemon/service/disposal.h"
 #include "net/event_loop.h"
 #include "shm/packet_socket.h"
 
@@ -17,8 +18,8 @@ namespace tern::daemon {
 
 class ClientServer final : public ClientPort {
  public:
-  // REQUIRES: the loop and the conductor given to start() outlive the server.
-  ClientServer(net::EventLoop& loop, shm::PacketListener listener);
+  // REQUIRES: the loop, the disposal and the conductor given to start() outlive the server.
+  ClientServer(net::EventLoop& loop, shm::PacketListener listener, Disposal& disposal);
   ~ClientServer() override;
 
   void start(Conductor& conductor);
@@ -33,6 +34,7 @@ class ClientServer final : public ClientPort {
 
  private:
   struct Connection {
+    std::uint32_t user = 0;
     shm::PacketSocket socket;
     Fd pidfd;
     std::uint64_t socket_watch = 0;
@@ -45,9 +47,11 @@ class ClientServer final : public ClientPort {
   void read_client(std::uint64_t id);
   void close(std::uint64_t id, Connection& connection);
   void unwatch(Connection& connection);
+  void dispose_of(Connection& connection);
 
   net::EventLoop& loop_;
   shm::PacketListener listener_;
+  Disposal& disposal_;
   Conductor* conductor_ = nullptr;
   std::uint64_t listen_watch_ = 0;
   std::map<std::uint64_t, Connection> connections_;

@@ -105,6 +105,7 @@ struct Daemon::Composition {
   std::uint64_t started_ns = 0;
   std::unique_ptr<OperatorView> view;  // first: the others count in its file
   wire::NodeId self = random_node();
+  Disposal disposal;  // before those that leave something to it
   net::EventLoop loop;
   std::optional<PeerSecurity> security;
   std::unique_ptr<net::Transport> transport;
@@ -192,7 +193,7 @@ Status Daemon::Composition::open_sockets() {
   carriers = std::move(*probed);
   auto listener = client_listener(config);
   if (!listener) return tl::unexpected(listener.error());
-  clients = std::make_unique<ClientServer>(loop, std::move(*listener));
+  clients = std::make_unique<ClientServer>(loop, std::move(*listener), disposal);
   transport = std::make_unique<net::TcpTransport>(loop, tcp_settings());
   net::AcceptorSettings accepting;
   accepting.hello_timeout_ns = config.handshake_timeout_ns;
@@ -251,7 +252,7 @@ void Daemon::Composition::open_conductor() {
   const auto wake_lane = [this](std::size_t lane) { lanes[lane]->thread->wake(); };
   conductor = std::make_unique<Conductor>(
       conductor_settings(), Conductor::Surroundings{clock, *transport, self, lane_pointers(),
-                                                    *clients, wake_lane, tuning.get()});
+                                                    *clients, disposal, wake_lane, tuning.get()});
   std::vector<SignOfLife*> signs;
   for (const auto& one : lanes) signs.push_back(&one->thread->sign_of_life());
   const std::uint64_t timeout_ns = Supervisor::watchdog_ns();
@@ -422,7 +423,7 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const Config& config,
   ControlOptions options;
   options.path = config.control_socket;
   options.mode = config.control_socket_mode;
-  auto control = ControlServer::create(all->loop.impl().io, options, all->verbs);
+  auto control = ControlServer::create(all->loop.impl().io, options, all->verbs, all->disposal);
   if (!control) return tl::unexpected(control.error());
   all->control = std::move(*control);
   auto view = OperatorView::create(

@@ -60,24 +60,6 @@ bool is_stale_socket(const std::string& path) {
   return !other && other.error().code == Errc::daemon_absent;
 }
 
-std::vector<Fd> take_fds(msghdr& message) {
-  // Owned one by one as they are found; the array is reserved first so that nothing can throw
-  // between.
-  std::vector<Fd> fds;
-  fds.reserve(kMaxPacketFds);
-  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
-       part = CMSG_NXTHDR(&message, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof fd);
-      fds.emplace_back(fd);
-    }
-  }
-  return fds;
-}
-
 }  // namespace
 
 Result<PacketSocket> PacketSocket::connect(const std::string& path, std::int64_t timeout_ms) {
@@ -148,36 +130,25 @@ Status PacketSocket::send(std::span<const std::byte> bytes, std::span<const int>
 
 Result<Packet> PacketSocket::receive() const {
   std::array<std::byte, kMaxPacketBytes> bytes;
-  ControlBuffer control;
-  iovec piece{bytes.data(), bytes.size()};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes.data();
-  message.msg_controllen = control.bytes.size();
-  ssize_t got = 0;
-  do {
-    got = ::recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
-  if (got < 0) {
-    switch (errno) {
-      case EAGAIN:
-        return fail(Errc::would_block, "no packet waits");
-      case ECONNRESET:
-      case ENOTCONN:
-        return fail(Errc::peer_lost, "the other side closed its socket");
-      default:
-        return fail_errno(Errc::io_error, "cannot receive a packet", errno);
-    }
+  Received received = receive_with_descriptors(fd_.get(), bytes);
+  switch (received.error) {
+    case 0:
+      break;
+    case EAGAIN:
+      return fail(Errc::would_block, "no packet waits");
+    case ECONNRESET:
+    case ENOTCONN:
+      return fail(Errc::peer_lost, "the other side closed its socket");
+    default:
+      return fail_errno(Errc::io_error, "cannot receive a packet", received.error);
   }
-  // Taken before anything is judged: they are closed with the vector on every path out.
-  Packet packet;
-  packet.fds = take_fds(message);
-  if (got == 0) return fail(Errc::peer_lost, "the other side closed its socket");
-  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+  if (received.bytes == 0) return fail(Errc::peer_lost, "the other side closed its socket");
+  if (received.cut) {
     return fail(Errc::protocol_error, "a packet has more than 4096 bytes or 32 descriptors");
   }
-  packet.bytes.assign(bytes.begin(), bytes.begin() + got);
+  Packet packet;
+  packet.bytes.assign(bytes.begin(), bytes.begin() + received.bytes);
+  packet.fds = std::move(received.fds);
   return packet;
 }
 
@@ -225,6 +196,7 @@ Result<PacketListener> PacketListener::bind(const std::string& path, mode_t mode
   }
   if (rc != 0) return fail_errno(Errc::io_error, "cannot bind " + path, errno);
   PacketListener listener;
+  refuse_passed_descriptors(fd.get());
   listener.fd_ = std::move(fd);
   listener.path_ = path;
   if (::chmod(path.c_str(), mode) != 0 || ::listen(listener.fd(), 128) != 0) {
@@ -234,6 +206,7 @@ Result<PacketListener> PacketListener::bind(const std::string& path, mode_t mode
 }
 
 PacketListener PacketListener::adopt(Fd fd) noexcept {
+  refuse_passed_descriptors(fd.get());
   PacketListener listener;
   listener.fd_ = std::move(fd);
   return listener;

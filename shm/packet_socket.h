@@ -14,12 +14,13 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "base/passed_descriptors.h"
 #include "base/result.h"
 #include "shm/layout.h"
 
 namespace tern::shm {
 
-inline constexpr std::size_t kMaxPacketFds = 32;
+inline constexpr std::size_t kMaxPacketFds = kMaxPassedFds;
 static_assert(kMaxPacketFds >= 2 + kMaxLanes, "a welcome carries segment, notify end and eventfds");
 
 struct Packet {
@@ -66,7 +67,8 @@ class PacketSocket {
   Fd fd_;
 };
 
-// A listening socket at a path; unlinks it at the end.
+// A listening socket at a path; unlinks it at the end. Those who connect can pass no descriptors,
+// where the kernel can refuse them.
 class PacketListener {
  public:
   // A socket file that nobody listens on is replaced; already_exists if somebody does. mode is that

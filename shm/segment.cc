@@ -14,6 +14,8 @@ namespace {
 
 // Of the format, whatever the machine's own page is: offsets must not differ between builds.
 constexpr std::uint64_t kPageBytes = 4096;
+// What unmap_some() unmaps at once: others of the process wait for the lock of its mappings.
+constexpr std::uint64_t kSliceBytes = 64 << 20;
 
 constexpr std::uint64_t round_up(std::uint64_t bytes) noexcept {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
@@ -178,6 +180,19 @@ Segment& Segment::operator=(Segment&& other) noexcept {
 }
 
 Segment::~Segment() { unmap(); }
+
+// From the end, so that what is left stays one mapping.
+bool Segment::unmap_some() noexcept {
+  if (base_ == nullptr) return false;
+  if (shape_.segment_bytes <= kSliceBytes) {
+    unmap();
+    return false;
+  }
+  const std::uint64_t left = (shape_.segment_bytes - 1) / kSliceBytes * kSliceBytes;
+  ::munmap(base_ + left, shape_.segment_bytes - left);
+  shape_.segment_bytes = left;
+  return true;
+}
 
 void Segment::unmap() noexcept {
   if (base_ != nullptr) ::munmap(base_, shape_.segment_bytes);

@@ -11,6 +11,8 @@
 #include <climits>
 #include <ctime>
 
+#include "base/passed_descriptors.h"
+
 namespace tern::shm {
 namespace {
 
@@ -32,6 +34,7 @@ Result<std::pair<Fd, Fd>> make_notify_pair() {
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
     return fail_errno(Errc::io_error, "cannot make a socket pair", errno);
   }
+  refuse_passed_descriptors(ends[0]);
   return std::pair<Fd, Fd>(Fd(ends[0]), Fd(ends[1]));
 }
 

@@ -23,7 +23,8 @@ namespace tern::shm {
 // others).
 Result<Fd> make_eventfd();
 
-// The pair behind tern_fd(): first stays with the daemon, second goes to the client.
+// The pair behind tern_fd(): first stays with the daemon, second goes to the client. The daemon's
+// end takes no descriptors, where the kernel can refuse them.
 Result<std::pair<Fd, Fd>> make_notify_pair();
 
 // ---- Lane, Thread: the lane's ----

@@ -177,7 +177,7 @@ def ctest_stage(stage):
     if keys["label"]:
         known = targets_of_build(build)
         selected = selected_tests(build, selection)
-        targets = sorted(known.intersection([*selected, *selected.values()]))
+        targets = sorted(known.intersection([*selected, *selected.values()]) - {""})
         targets += [name for name in keys.get("targets", []) if name in known]
     if not build_targets(stage, build, targets, outcome):
         return outcome

@@ -33,6 +33,15 @@ Status check_label(std::string_view label) {
   return {};
 }
 
+// To free a filled arena takes a fifth of a second for each GiB.
+Disposal::Some free_in_parts(std::unique_ptr<ClientMemory> memory) {
+  return [held = std::shared_ptr<ClientMemory>(std::move(memory))]() mutable {
+    if (held->segment.unmap_some()) return true;
+    held.reset();
+    return false;
+  };
+}
+
 }  // namespace
 
 Client* Clients::find(std::uint64_t id) const {
@@ -192,6 +201,7 @@ void Clients::on_dropped(const ClientMemory& memory) {
     outlets_.answers.done(client.id, client.goodbye_request, Errc::ok, "");
   }
   outlets_.answers.disconnect(client.id);
+  outlets_.disposal.take(client.credentials.uid, free_in_parts(std::move(found->second->memory)));
   clients_.erase(found);
   say_whether_to_spin();
 }

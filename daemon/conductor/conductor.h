@@ -44,6 +44,7 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
     wire::NodeId self;
     std::vector<Lane*> lanes;
     ClientPort& clients;
+    Disposal& disposal;                            // of what clients leave
     std::function<void(std::uint32_t)> wake_lane;  // makes the lane look at its commands
     Tuning* tuning = nullptr;  // who chooses for `recipe=auto`; null: auto is raw
   };

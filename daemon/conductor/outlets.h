@@ -5,6 +5,7 @@
 #include "daemon/conductor/control_post.h"
 #include "daemon/conductor/lane_commands.h"
 #include "daemon/metrics/counter_table.h"
+#include "daemon/service/disposal.h"
 
 namespace tern::daemon {
 
@@ -33,6 +34,7 @@ struct Outlets {
   ClientAnswers& answers;
   LaneCommands& lanes;
   ControlPost& post;
+  Disposal& disposal;
 };
 
 }  // namespace tern::daemon

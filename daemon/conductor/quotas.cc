@@ -25,6 +25,9 @@ std::string limit(const char* name, std::uint64_t value) {
 // Those that have not said hello hold a descriptor each, and are no clients yet.
 std::string Quotas::connection_problem(std::uint32_t user) const {
   const Limits& limits = settings_.limits;
+  if (counted_.disposal.is_stuck(user)) {
+    return "what earlier processes of this user have left is not closed yet; try again later";
+  }
   const auto& clients = counted_.clients.all();
   const auto silent = std::count_if(clients.begin(), clients.end(), [user](const auto& one) {
     return !one.second->memory && one.second->credentials.uid == user;

@@ -22,6 +22,7 @@ class Quotas {
     const Joins& joins;
     const Groups& groups;
     const KeptStates& kept;
+    const Disposal& disposal;
   };
 
   // REQUIRES: the settings outlive this; a change of them is seen.

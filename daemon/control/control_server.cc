@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
-#include <boost/asio/read_until.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <cerrno>
@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/passed_descriptors.h"
 #include "daemon/control/request.h"
 #include "daemon/control/socket_file.h"
 
@@ -26,6 +27,8 @@ using Socket = asio::local::stream_protocol::socket;
 
 // How long accepting rests when the process is out of descriptors.
 constexpr std::chrono::milliseconds kAcceptPause{100};
+
+constexpr std::size_t kReadBytes = 4096;
 
 Credentials credentials_of(Socket& socket) {
   ucred peer{};
@@ -62,9 +65,12 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
    public:
     Session(Impl& server, Socket socket)
         : server_(&server),
+          disposal_(server.disposal_),
           credentials_(credentials_of(socket)),
           socket_(std::move(socket)),
           timer_(socket_.get_executor()) {}
+
+    ~Session() { dispose_of_socket(); }
 
     void start() { read_line(); }
 
@@ -82,25 +88,49 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
       const auto self = shared_from_this();
       std::exchange(server_, nullptr)->forget(this);
       timer_.cancel();
-      error_code ignored;
-      socket_.close(ignored);
+      dispose_of_socket();
     }
 
    private:
     void read_line() {
       arm_timer();
-      asio::async_read_until(
-          socket_, asio::dynamic_buffer(input_, kMaxControlRequestBytes), '\n',
-          [self = shared_from_this()](const error_code& error, std::size_t count) {
-            if (self->server_ == nullptr) return;
-            if (error == asio::error::not_found) {
-              self->refuse(Errc::protocol_error, "the line is longer than 65536 bytes");
-            } else if (error) {
-              self->close();
-            } else {
-              self->answer(count);
-            }
-          });
+      take_line();
+    }
+
+    // Reads by itself: Asio's read would have the kernel close what descriptors come along, here
+    // and now.
+    void take_line() {
+      if (const auto end = input_.find('\n'); end != std::string::npos) return answer(end + 1);
+      if (input_.size() >= kMaxControlRequestBytes) {
+        return refuse(Errc::protocol_error, "the line is longer than 65536 bytes");
+      }
+      socket_.async_wait(Socket::wait_read, [self = shared_from_this()](const error_code& error) {
+        if (self->server_ == nullptr) return;
+        if (error) return self->close();
+        self->read_some();
+      });
+    }
+
+    void read_some() {
+      std::array<std::byte, kReadBytes> bytes;
+      const std::size_t room = std::min(bytes.size(), kMaxControlRequestBytes - input_.size());
+      Received received =
+          receive_with_descriptors(socket_.native_handle(), std::span(bytes).first(room));
+      if (!received.fds.empty()) {
+        disposal_.take_whole(user(), std::move(received.fds));
+        return close();
+      }
+      if (received.error == EAGAIN) return take_line();
+      if (received.error != 0 || received.bytes == 0) return close();
+      for (const std::byte byte : std::span(bytes).first(static_cast<std::size_t>(received.bytes)))
+        input_.push_back(static_cast<char>(byte));
+      take_line();
+    }
+
+    void dispose_of_socket() {
+      if (!socket_.is_open()) return;
+      error_code ignored;
+      disposal_.take_whole(user(), Fd(socket_.release(ignored)));
     }
 
     void answer(std::size_t line_bytes) {
@@ -134,6 +164,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     }
 
     Impl* server_;  // nullptr: closed
+    Disposal& disposal_;
     Credentials credentials_;
     bool refused_ = false;  // on its way out
     Socket socket_;
@@ -142,8 +173,14 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     ControlAnswer reply_;
   };
 
-  Impl(asio::io_context& io, const ControlOptions& options, ControlVerbs& handler, SocketFile file)
-      : options_(options), handler_(handler), file_(std::move(file)), acceptor_(io), pause_(io) {}
+  Impl(asio::io_context& io, const ControlOptions& options, ControlVerbs& handler,
+       Disposal& disposal, SocketFile file)
+      : options_(options),
+        handler_(handler),
+        disposal_(disposal),
+        file_(std::move(file)),
+        acceptor_(io),
+        pause_(io) {}
 
   ~Impl() {
     while (!sessions_.empty()) sessions_.back()->close();
@@ -214,6 +251,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
 
   ControlOptions options_;
   ControlVerbs& handler_;
+  Disposal& disposal_;
   SocketFile file_;
   asio::local::stream_protocol::acceptor acceptor_;
   asio::steady_timer pause_;
@@ -225,10 +263,11 @@ ControlServer::~ControlServer() = default;
 
 Result<std::unique_ptr<ControlServer>> ControlServer::create(asio::io_context& io,
                                                              const ControlOptions& options,
-                                                             ControlVerbs& handler) {
+                                                             ControlVerbs& handler,
+                                                             Disposal& disposal) {
   auto file = SocketFile::listen(options.path, SOCK_STREAM, options.mode);
   if (!file) return tl::unexpected(file.error());
-  auto impl = std::make_shared<Impl>(io, options, handler, *std::move(file));
+  auto impl = std::make_shared<Impl>(io, options, handler, disposal, *std::move(file));
   if (auto status = impl->start(); !status) return tl::unexpected(status.error());
   return std::unique_ptr<ControlServer>(new ControlServer(std::move(impl)));
 }

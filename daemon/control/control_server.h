@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "daemon/control/control_verbs.h"
+#include "daemon/service/disposal.h"
 
 namespace boost::asio {
 class io_context;
@@ -37,11 +38,11 @@ inline constexpr std::size_t kMaxControlRequestBytes = std::size_t{64} * 1024;
 class ControlServer {
  public:
   // A socket file that nobody listens on is replaced; anything else at the path is left alone and
-  // is Errc::already_exists. Requires: io and handler outlive the server, and io is run by one
-  // thread, which is also the one that destroys the server.
+  // is Errc::already_exists. REQUIRES: io, handler and disposal outlive the server, and io is run
+  // by one thread, which is also the one that destroys the server.
   static Result<std::unique_ptr<ControlServer>> create(boost::asio::io_context& io,
                                                        const ControlOptions& options,
-                                                       ControlVerbs& handler);
+                                                       ControlVerbs& handler, Disposal& disposal);
 
   // Closes all connections and unlinks the socket, unless another has taken its place.
   ~ControlServer();

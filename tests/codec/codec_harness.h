@@ -17,6 +17,7 @@
 #include "base/random.h"
 #include "codec/codec.h"
 #include "codec/target/target.h"
+#include "tests/codec/gaussian.h"
 #include "tests/rounds.h"
 
 namespace tern::codec {
@@ -80,7 +81,7 @@ class Guarded {
 
 inline std::vector<float> gaussian(std::size_t count, std::uint64_t seed, float sigma = 1.0f) {
   std::mt19937_64 engine(seed);
-  std::normal_distribution<float> normal(0.0f, sigma);
+  Gaussian normal(sigma);
   std::vector<float> values(count);
   for (float& value : values) value = normal(engine);
   return values;

@@ -63,7 +63,7 @@ class TernctlTest : public ::testing::Test {
     daemon::ControlOptions options;
     options.path = path_;
     options.mode = mode;
-    auto server = daemon::ControlServer::create(io_, options, daemon_);
+    auto server = daemon::ControlServer::create(io_, options, daemon_, disposal_);
     ASSERT_TRUE(server) << server.error().text;
     server_ = *std::move(server);
     thread_ = std::thread([this] { io_.run(); });
@@ -98,6 +98,7 @@ class TernctlTest : public ::testing::Test {
   std::string directory_;
   std::string path_;
   FakeDaemon daemon_;
+  daemon::Disposal disposal_;
   boost::asio::io_context io_;
   std::unique_ptr<daemon::ControlServer> server_;
   daemon::SocketFile stranger_;

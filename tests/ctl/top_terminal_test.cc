@@ -46,7 +46,7 @@ class TopOnATerminal : public ::testing::Test {
     directory_ = directory;
     daemon::ControlOptions options;
     options.path = directory_ + "/control.sock";
-    auto server = daemon::ControlServer::create(io_, options, daemon_);
+    auto server = daemon::ControlServer::create(io_, options, daemon_, disposal_);
     ASSERT_TRUE(server) << server.error().text;
     server_ = *std::move(server);
     thread_ = std::thread([this] { io_.run(); });
@@ -108,6 +108,7 @@ class TopOnATerminal : public ::testing::Test {
 
   std::string directory_;
   DaemonWithOneTensor daemon_;
+  daemon::Disposal disposal_;
   boost::asio::io_context io_;
   std::unique_ptr<daemon::ControlServer> server_;
   std::thread thread_;

@@ -62,7 +62,7 @@ void VirtualDaemon::start(const net::FaultSettings& faults) {
   if (tuning) tuning->set_lanes(pointers);
   conductor = std::make_unique<daemon::Conductor>(
       settings, daemon::Conductor::Surroundings{world_.clock, control, self, pointers, *this,
-                                                [](std::uint32_t) {}, tuning.get()});
+                                                disposal, [](std::uint32_t) {}, tuning.get()});
   acceptor = std::make_unique<net::LoopbackAcceptor>(world_.network, world_.clock,
                                                      net::Listening{at}, *conductor);
 }

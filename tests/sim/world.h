@@ -160,6 +160,7 @@ class VirtualDaemon final : public daemon::ClientPort {
   std::unique_ptr<daemon::Shadow> shadow;
   std::vector<std::unique_ptr<LateExecutor>> executors;  // with late blocks: of the lanes
   std::vector<std::unique_ptr<daemon::Lane>> lanes;
+  daemon::Disposal disposal{daemon::Disposal::By::caller};
   std::unique_ptr<daemon::Conductor> conductor;
   std::unique_ptr<net::LoopbackAcceptor> acceptor;
 

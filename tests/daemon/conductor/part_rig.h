@@ -157,18 +157,19 @@ class PartRig : public ::testing::Test, private ControlLinks::Sink {
   ConductorSettings settings_ = usual_settings();
   RecordingPort port_;
   CounterPlace counters_;
+  Disposal disposal_{Disposal::By::caller};
   ClientAnswers answers_{port_};
   LaneCommands commands_{pointers(), [this](std::uint32_t lane) { woken_.push_back(lane); }};
   ControlLinks links_{{transport_, clock_, {}, self_}, *this};
   ControlPost post_{links_, self_};
-  Outlets outlets_{clock_, counters_, answers_, commands_, post_};
+  Outlets outlets_{clock_, counters_, answers_, commands_, post_, disposal_};
   Refusals refusals_{outlets_};
   Clients clients_{settings_, outlets_};
   Joins joins_{settings_, outlets_, clients_, refusals_};
   FlightRecorder flights_{settings_.flight_directory, clock_};
   Groups groups_{outlets_, flights_};
   KeptStates kept_{settings_, clock_};
-  Quotas quotas_{settings_, {clients_, joins_, groups_, kept_}};
+  Quotas quotas_{settings_, {clients_, joins_, groups_, kept_, disposal_}};
 
  private:
   void on_control_message(LinkRef, const nlohmann::json&) override {}

@@ -58,7 +58,7 @@ class ControlServerTest : public ::testing::Test {
   }
 
   void start() {
-    auto server = ControlServer::create(io_, options_, handler_);
+    auto server = ControlServer::create(io_, options_, handler_, disposal_);
     ASSERT_TRUE(server) << server.error().text;
     server_ = *std::move(server);
   }
@@ -126,6 +126,7 @@ class ControlServerTest : public ::testing::Test {
     return json::parse(receive_line(fd), nullptr, false);
   }
 
+  Disposal disposal_;
   boost::asio::io_context io_;
   FakeHandler handler_;
   ControlOptions options_;
@@ -372,7 +373,7 @@ TEST_F(ControlServerTest, TheFileHasTheModeAndGoesWithTheServer) {
 
 TEST_F(ControlServerTest, ASecondServerDoesNotTakeTheSocketOfTheFirst) {
   start();
-  const auto second = ControlServer::create(io_, options_, handler_);
+  const auto second = ControlServer::create(io_, options_, handler_, disposal_);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, Errc::already_exists);
   EXPECT_THAT(second.error().text, HasSubstr("is ternd running?"));
@@ -395,7 +396,7 @@ TEST_F(ControlServerTest, AStaleSocketIsReplaced) {
 
 TEST_F(ControlServerTest, AFileThatIsNoSocketIsLeftAlone) {
   std::ofstream(options_.path) << "precious";
-  const auto server = ControlServer::create(io_, options_, handler_);
+  const auto server = ControlServer::create(io_, options_, handler_, disposal_);
   ASSERT_FALSE(server);
   EXPECT_THAT(server.error().text, HasSubstr("is not a socket"));
   EXPECT_EQ(::access(options_.path.c_str(), F_OK), 0);
@@ -413,10 +414,11 @@ TEST_F(ControlServerTest, AFileOfAnotherIsNotUnlinked) {
 
 TEST_F(ControlServerTest, SaysWhichPathItCannotUse) {
   options_.path = directory_ + "/absent/control.sock";
-  EXPECT_THAT(ControlServer::create(io_, options_, handler_).error().text,
+  EXPECT_THAT(ControlServer::create(io_, options_, handler_, disposal_).error().text,
               HasSubstr("directory must be created"));
   options_.path = std::string(108, 'x');
-  EXPECT_EQ(ControlServer::create(io_, options_, handler_).error().code, Errc::invalid_argument);
+  EXPECT_EQ(ControlServer::create(io_, options_, handler_, disposal_).error().code,
+            Errc::invalid_argument);
 }
 
 TEST_F(ControlServerTest, SocketFileServesPacketSocketsToo) {

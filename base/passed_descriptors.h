@@ -1,0 +1,34 @@
+#pragma once
+
+// Descriptors that come over a Unix socket. To close one may take as long as who sent it likes: a
+// TCP socket that lingers, a file of a file system in user space. So nobody's are taken where the
+// kernel can refuse them for us, and elsewhere they are closed by a thread that may wait
+// (daemon/service/disposal.h).
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "base/fd.h"
+
+namespace tern {
+
+// From now on a sender of descriptors to this socket, or to what it accepts, gets EPERM. False: the
+// kernel is older than Linux 6.16 and has no such option.
+bool refuse_passed_descriptors(int socket) noexcept;
+
+// What one recvmsg() has brought.
+struct Received {
+  std::ptrdiff_t bytes = 0;  // 0: the other side has closed; -1: nothing, see `error`
+  int error = 0;             // errno
+  bool cut = false;          // there were more bytes in the packet, or more descriptors
+  std::vector<Fd> fds;
+};
+
+inline constexpr std::size_t kMaxPassedFds = 32;
+
+// Never blocks. Descriptors that come along are the caller's, and not closed by the kernel on the
+// way, as read() has it.
+Received receive_with_descriptors(int socket, std::span<std::byte> into);
+
+}  // namespace tern

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace tern::daemon {
+
+// Closes and unmaps what clients leave, on threads that may wait: to close a client's descriptor
+// may take as long as the client likes, and to free an arena takes a fifth of a second for each
+// GiB.
+//
+// Each user has one thread at most, so that what is stuck is his own. Of the users whose things are
+// stuck at the same time there may be kThreads; then what others leave waits for one of them.
+//
+// Thread: any. What it is given lives until it has been disposed of, also beyond this: at the end
+// of the daemon what is stuck is left to the end of the process.
+class Disposal {
+ public:
+  static constexpr unsigned kThreads = 8;
+  // With so many things that wait, or with one that takes so long, a user is stuck.
+  static constexpr std::size_t kMaxWaiting = 256;
+  static constexpr std::uint64_t kStuckNs = 10'000'000'000;
+
+  // Something to dispose of. Called until it says false: nothing of it is left. Between calls its
+  // user's other things have their turn.
+  using Some = std::function<bool()>;
+
+  // By threads of its own, or without any: take() itself does it, for simulations.
+  enum class By { threads, caller };
+  explicit Disposal(By by = By::threads);
+  // Waits a second for what is left.
+  ~Disposal();
+  Disposal(const Disposal&) = delete;
+  Disposal& operator=(const Disposal&) = delete;
+
+  void take(std::uint32_t user, Some some);
+  // What is destroyed at once.
+  template <typename Thing>
+  void take_whole(std::uint32_t user, Thing thing) {
+    take(user, [held = std::make_shared<Thing>(std::move(thing))]() mutable {
+      held.reset();
+      return false;
+    });
+  }
+
+  // The user may leave nothing more: what he has left is not disposed of.
+  bool is_stuck(std::uint32_t user) const;
+  // How many things wait or are under way.
+  std::size_t count() const;
+
+ private:
+  class Shared;
+
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace tern::daemon
