@@ -48,6 +48,7 @@ net::LinkSettings link_settings(const Config& config) {
   settings.heartbeat_ns = config.heartbeat_ns;
   settings.peer_timeout_ns = config.peer_timeout_ns;
   settings.resume_timeout_ns = config.resume_timeout_ns;
+  settings.unused_timeout_ns = config.unused_timeout_ns;
   return settings;
 }
 

@@ -22,10 +22,13 @@ struct LinkSettings {
   std::uint64_t peer_timeout_ns =
       5'000'000'000;  // nothing heard for so long: the connection is dead
   std::uint64_t resume_timeout_ns = 2'000'000'000;  // not re-opened for so long: the link is lost
-  std::uint64_t retry_ns = 50'000'000;              // between two attempts to connect
-  std::uint64_t ack_delay_ns = 1'000'000;           // an ack waits at most so long for company
-  std::uint32_t ack_frames = 8;                     // and for at most so many frames
-  std::uint64_t ack_bytes = 512 << 10;              // and bytes
+  // Whose link it is closes it when nobody has used it for so long: a job's next group usually
+  // begins sooner.
+  std::uint64_t unused_timeout_ns = 10'000'000'000;
+  std::uint64_t retry_ns = 50'000'000;     // between two attempts to connect
+  std::uint64_t ack_delay_ns = 1'000'000;  // an ack waits at most so long for company
+  std::uint32_t ack_frames = 8;            // and for at most so many frames
+  std::uint64_t ack_bytes = 512 << 10;     // and bytes
 };
 
 struct LinkStats {

@@ -172,7 +172,7 @@ Status TensorRegistry::declare(Declaration& declaration) {
   MemberGroup& group = declaration.group;
   const std::uint64_t id = declaration.state->id;
   const DeclaredTensor* const found = group.tensors.find(id);
-  const Status settled = found != nullptr ? match(declaration, *found) : add(declaration);
+  Status settled = found != nullptr ? match(declaration, *found) : add(declaration);
   if (!settled) return settled;
   DeclaredTensor& tensor = group.tensors.at(id);
   MemberRank::Declared& said = declaration.rank.declarations[declaration.name];

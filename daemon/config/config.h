@@ -29,6 +29,7 @@ struct Config : OpSettings, TensorSettings, Admission, Limits {
   std::uint64_t peer_timeout_ns = 5'000'000'000;
   std::uint64_t resume_timeout_ns = 2'000'000'000;
   std::uint64_t heartbeat_ns = 1'000'000'000;
+  std::uint64_t unused_timeout_ns = 10'000'000'000;
   std::uint64_t socket_send_buffer_bytes = 0;     // 0: the kernel's
   std::uint64_t socket_receive_buffer_bytes = 0;  // 0: the kernel's
 

@@ -13,8 +13,6 @@ namespace {
 
 // Payloads that are no blocks: failures, checksums, what announcements say.
 constexpr std::size_t kSmallPayloadBytes = 4096;
-// A link that no epoch uses is closed after so long: the next epoch usually begins sooner.
-constexpr std::uint64_t kUnusedNs = 10'000'000'000;
 // Links that peers have opened and this node has not asked for yet.
 constexpr std::ptrdiff_t kMaxUnasked = 256;
 
@@ -101,6 +99,7 @@ void LaneLinks::say_goodbye() {
 }
 
 int LaneLinks::settle(std::uint64_t now_ns) {
+  const std::uint64_t limit_ns = resources_.settings.link.unused_timeout_ns;
   int work = 0;
   for (auto& peer : peers_) {
     if (peer->groups > 0) {
@@ -108,7 +107,7 @@ int LaneLinks::settle(std::uint64_t now_ns) {
       peer->served = true;
     } else if (peer->unused_ns == 0) {
       peer->unused_ns = now_ns;
-    } else if (!peer->lost && now_ns - peer->unused_ns >= kUnusedNs) {
+    } else if (!peer->lost && now_ns - peer->unused_ns >= limit_ns) {
       peer->link->say_goodbye();
       ++work;
     }

@@ -10,8 +10,6 @@ namespace {
 constexpr std::size_t kMaxMessageBytes = 1 << 20;
 // Asked without end, a daemon would keep its answers for one that takes none.
 constexpr std::size_t kMaxUnackedBytes = 16 << 20;
-// The next join of a job usually comes sooner.
-constexpr std::uint64_t kUnusedNs = 10'000'000'000;
 // Peers that connect without being asked: enough for any cluster of this version, not without
 // limit.
 constexpr std::size_t kMaxPeers = 1024;
@@ -84,7 +82,7 @@ void ControlLinks::close_unused(const std::set<LinkRef>& in_use) {
     if (peer->unused_ns == 0) peer->unused_ns = now;
     // While it is not open yet nobody waits for its answer any more.
     const bool opened = peer->link->state() != net::LinkState::connecting;
-    if (!opened || now - peer->unused_ns >= kUnusedNs) peer->link->say_goodbye();
+    if (!opened || now - peer->unused_ns >= settings_.unused_timeout_ns) peer->link->say_goodbye();
   }
 }
 

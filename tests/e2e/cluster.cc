@@ -23,6 +23,7 @@ bool DaemonProcess::start() {
                                      "--peer-timeout",   "1s",
                                      "--resume-timeout", "500ms",
                                      "--heartbeat",      "200ms",
+                                     "--unused-timeout", "1s",
                                      "--op-timeout",     "30s"};
   arguments.insert(arguments.end(), options_.begin(), options_.end());
   process_ = Process(TERN_TERND, arguments, log_path());

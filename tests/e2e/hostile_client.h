@@ -80,6 +80,7 @@ class HostileClient {
     auto mapped = shm::Segment::map(std::move(packet->fds[0]), welcome.segment_bytes);
     if (!mapped) return false;
     segment_ = std::move(*mapped);
+    notify_ = std::move(packet->fds[1]);
     for (std::size_t i = 2; i < packet->fds.size(); ++i)
       eventfds_.push_back(std::move(packet->fds[i]));
     submissions_ = shm::RingProducer<shm::SubmitEntry>(segment_.submit_ring(0));
@@ -163,10 +164,12 @@ class HostileClient {
   }
 
   shm::Segment& segment() { return segment_; }
+  int notify_fd() const { return notify_.get(); }
 
  private:
   shm::PacketSocket socket_;
   shm::Segment segment_;
+  Fd notify_;
   std::vector<Fd> eventfds_;
   shm::RingProducer<shm::SubmitEntry> submissions_;
   shm::RingConsumer<shm::CompletionEntry> completions_;

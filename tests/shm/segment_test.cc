@@ -53,6 +53,29 @@ TEST(Segment, BothSidesSeeTheSameMemory) {
   EXPECT_EQ(made->arena().back(), std::byte{0x5a});
 }
 
+// What others do with the mappings of the process must not wait long.
+TEST(Segment, IsUnmappedInParts) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  Result<Segment> made = Segment::create(1, 150 * kMiB, 0);
+  ASSERT_TRUE(made) << made.error().text;
+  const auto mapped = [arena = made->arena()](std::uint64_t at) {
+    unsigned char resident = 0;
+    std::byte* const page =
+        arena.data() + at - reinterpret_cast<std::uintptr_t>(arena.data()) % 4096;
+    return ::mincore(page, 1, &resident) == 0;
+  };
+  EXPECT_TRUE(mapped(149 * kMiB));
+  EXPECT_TRUE(made->unmap_some());
+  EXPECT_FALSE(mapped(149 * kMiB));
+  EXPECT_TRUE(mapped(100 * kMiB));
+  EXPECT_TRUE(made->unmap_some());
+  EXPECT_FALSE(mapped(100 * kMiB));
+  EXPECT_TRUE(mapped(1 * kMiB));
+  EXPECT_FALSE(made->unmap_some());
+  EXPECT_FALSE(mapped(1 * kMiB));
+  EXPECT_FALSE(made->unmap_some());
+}
+
 TEST(Segment, PartsDoNotOverlapAndFillTheFile) {
   Result<Segment> made = Segment::create(kMaxLanes, 4096, 0);
   ASSERT_TRUE(made) << made.error().text;

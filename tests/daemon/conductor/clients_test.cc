@@ -2,6 +2,8 @@
 
 #include <spdlog/sinks/ringbuffer_sink.h>
 
+#include <latch>
+
 #include "daemon/service/log.h"
 #include "part_rig.h"
 
@@ -150,6 +152,33 @@ TEST_F(ClientsTest, AreForgottenWhenAllLanesHaveLetGo) {
   ASSERT_TRUE(answer_to(9));
   EXPECT_EQ(answer_to(9)->status, Errc::ok);
   EXPECT_EQ(port_.disconnected, std::vector<std::uint64_t>{1});
+}
+
+// To free an arena may take seconds; the conductor goes on.
+TEST_F(ClientsTest, LeaveTheirMemoryToTheDisposal) {
+  std::latch begun(1), may_end(1);
+  Disposal disposal;
+  Clients clients(settings_, {clock_, counters_, answers_, commands_, post_, disposal});
+  shm::PeerCredentials credentials;
+  credentials.uid = kAlice;
+  clients.add(clients.make(1, std::move(credentials)));
+  auto hello = shm::make_packet<shm::HelloPacket>(shm::PacketKind::hello, 1);
+  hello.abi_min = hello.abi_max = wire::kShmAbi;
+  hello.arena_bytes = 200 << 20;  // several parts
+  std::strcpy(hello.job, "job");
+  Client& client = *clients.find(1);
+  ASSERT_TRUE(clients.open(client, hello));
+  disposal.take(kAlice, [&] {
+    begun.count_down();
+    may_end.wait();
+    return false;
+  });
+  begun.wait();
+  clients.let_go(client, "it disconnected");
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) clients.on_dropped(*client.memory);
+  EXPECT_EQ(clients.find(1), nullptr);
+  EXPECT_EQ(disposal.count(), 2u) << "the memory waits";
+  may_end.count_down();
 }
 
 TEST_F(ClientsTest, WithoutMemoryAreForgottenAtOnce) {

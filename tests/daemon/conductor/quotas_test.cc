@@ -1,5 +1,7 @@
 #include "daemon/conductor/quotas.h"
 
+#include <latch>
+
 #include "part_rig.h"
 
 namespace tern::daemon::conductor_test {
@@ -28,6 +30,26 @@ TEST_F(QuotasTest, SilentConnectionsCountForTheirUser) {
   EXPECT_EQ(quotas_.connection_problem(kBob), "");
   greet(*clients_.find(1));
   EXPECT_EQ(quotas_.connection_problem(kAlice), "");
+}
+
+TEST_F(QuotasTest, WhoseThingsCannotBeClosedLeavesNoMore) {
+  std::latch begun(1), may_end(1);
+  Disposal disposal;
+  const Quotas quotas(settings_, {clients_, joins_, groups_, kept_, disposal});
+  disposal.take(kAlice, [&] {
+    begun.count_down();
+    may_end.wait();
+    return false;
+  });
+  begun.wait();
+  for (std::size_t i = 0; i < Disposal::kMaxWaiting; ++i) {
+    EXPECT_EQ(quotas.connection_problem(kAlice), "") << i;
+    disposal.take(kAlice, [] { return false; });
+  }
+  EXPECT_EQ(quotas.connection_problem(kAlice),
+            "what earlier processes of this user have left is not closed yet; try again later");
+  EXPECT_EQ(quotas.connection_problem(kBob), "");
+  may_end.count_down();
 }
 
 TEST_F(QuotasTest, ClientsAndArenasCountOnceTheyHaveSaidHello) {

@@ -1,0 +1,99 @@
+// Clients that pass descriptors whose closing takes as long as they like. With the kernel's help,
+// and without it.
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/passed_descriptors.h"
+#include "tests/e2e/beside_a_job.h"
+#include "tests/e2e/hostile_client.h"
+#include "tests/lingering_socket.h"
+
+namespace tern::e2e {
+namespace {
+
+enum class Kernel { as_it_is, older };
+
+bool kernel_refuses() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
+  const Fd here(ends[0]), there(ends[1]);
+  return refuse_passed_descriptors(here.get());
+}
+
+// Before the daemons are started.
+class OnAKernel : public ::testing::WithParamInterface<Kernel> {
+ protected:
+  OnAKernel() {
+    if (GetParam() == Kernel::older) ::setenv("LD_PRELOAD", TERN_OLDER_KERNEL, 1);
+  }
+  ~OnAKernel() { ::unsetenv("LD_PRELOAD"); }
+};
+
+class PassedDescriptors : public OnAKernel, public BesideAJob {
+ protected:
+  void SetUp() override {
+    BesideAJob::SetUp();
+    ::unsetenv("LD_PRELOAD");
+  }
+
+  void pass_to(int socket) {
+    const std::string text = "{}\n";
+    tests::LingeringSocket& lingering = lingering_.emplace_back();
+    const int error = tests::send_descriptor(socket, lingering.fd(),
+                                             std::as_bytes(std::span<const char>(text)));
+    EXPECT_EQ(error, refused_ ? EPERM : 0);
+    if (error == 0) lingering.close();  // the daemon has the last
+  }
+  void expect_service() {
+    EXPECT_TRUE(cluster[0].ask("version").is_object());
+    EXPECT_TRUE(HostileClient(cluster[0].socket()).hello());
+  }
+
+  const bool refused_ = GetParam() == Kernel::as_it_is && kernel_refuses();
+  std::vector<tests::LingeringSocket> lingering_;
+};
+
+TEST_P(PassedDescriptors, StopNobody) {
+  work_meanwhile();
+  {
+    HostileClient silent(cluster[0].socket());
+    pass_to(silent.socket().fd());
+    expect_service();
+
+    HostileClient known(cluster[0].socket());
+    ASSERT_TRUE(known.hello());
+    pass_to(known.notify_fd());
+    expect_service();
+    pass_to(known.socket().fd());
+    expect_service();
+  }
+  {
+    const Fd control(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un at{};
+    at.sun_family = AF_UNIX;
+    std::snprintf(at.sun_path, sizeof at.sun_path, "%s", cluster[0].control_socket().c_str());
+    ASSERT_EQ(
+        ::connect(control.get(), static_cast<const sockaddr*>(static_cast<void*>(&at)), sizeof at),
+        0);
+    pass_to(control.get());
+    expect_service();
+  }
+  expect_service();
+  for (tests::LingeringSocket& socket : lingering_) socket.release();
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, PassedDescriptors,
+                         ::testing::Values(Kernel::as_it_is, Kernel::older),
+                         [](const auto& kernel) {
+                           return kernel.param == Kernel::older ? "older" : "asItIs";
+                         });
+
+}  // namespace
+}  // namespace tern::e2e
