@@ -1,5 +1,6 @@
 #pragma once
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <utility>
@@ -31,5 +32,8 @@ class Fd {
  private:
   int fd_ = -1;
 };
+
+// Empty, with errno, if the process has as many descriptors as it may have.
+inline Fd duplicate(int fd) noexcept { return Fd(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
 }  // namespace tern

@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 
+#include "base/check.h"
 #include "base/passed_descriptors.h"
 
 namespace tern::daemon {
@@ -34,7 +35,10 @@ ClientServer::~ClientServer() {
 
 void ClientServer::start(Conductor& conductor) {
   conductor_ = &conductor;
-  listen_watch_ = loop_.watch(listener_.fd(), [this] { accept_clients(); });
+  const auto watch = loop_.watch(duplicate(listener_.fd()), [this] { accept_clients(); });
+  TERN_CHECK(watch.has_value());  // before the first client
+  listen_watch_ = *watch;
+  spare_ = duplicate(listener_.fd());
 }
 
 void ClientServer::stop_accepting() {
@@ -62,10 +66,11 @@ void ClientServer::accept_clients() {
   for (int i = 0; i < kAcceptsPerRound; ++i) {
     auto socket = listener_.accept();
     if (!socket) {
-      if (socket.error().code != Errc::would_block) {
+      if (socket.error().code == Errc::would_block) return;
+      if (limit_.admits("accept", clock_.now_ns())) {
         spdlog::warn("cannot accept a client: {}", socket.error().text);
       }
-      return;
+      return turn_away();
     }
     auto credentials = socket->peer_credentials();
     if (!credentials) {  // it has gone again
@@ -76,18 +81,40 @@ void ClientServer::accept_clients() {
     Connection& connection = connections_[id];
     connection.user = credentials->uid;
     connection.socket = std::move(*socket);
-    connection.pidfd = std::move(credentials->pidfd);
-    connection.socket_watch = loop_.watch(connection.socket.fd(), [this, id] { read_client(id); });
-    // A forked child may keep the socket open after the process has ended; the pidfd tells all the
-    // same.
-    if (connection.pidfd) {
-      connection.death_watch = loop_.watch(connection.pidfd.get(), [this, id] {
-        const auto found = connections_.find(id);
-        if (found != connections_.end()) close(id, found->second);
-      });
+    if (!watch(id, connection, std::move(credentials->pidfd))) {
+      if (limit_.admits("watch", clock_.now_ns())) {
+        spdlog::warn("a client of uid {} is turned away: the daemon is out of descriptors",
+                     connection.user);
+      }
+      disconnect(id);
+      continue;
     }
     conductor_->on_client_connected(id, std::move(*credentials));
   }
+}
+
+// Who waits in the backlog would keep the listener readable for ever.
+void ClientServer::turn_away() {
+  if (!spare_) return;
+  spare_.reset();
+  if (auto socket = listener_.accept()) disposal_.take_whole(kUnknownUser, std::move(*socket));
+  spare_ = duplicate(listener_.fd());
+}
+
+bool ClientServer::watch(std::uint64_t id, Connection& connection, Fd pidfd) {
+  const auto read = loop_.watch(duplicate(connection.socket.fd()), [this, id] { read_client(id); });
+  if (!read) return false;
+  connection.socket_watch = *read;
+  if (!pidfd) return true;
+  // A forked child may keep the socket open after the process has ended; the pidfd tells all the
+  // same.
+  const auto death = loop_.watch(std::move(pidfd), [this, id] {
+    const auto found = connections_.find(id);
+    if (found != connections_.end()) close(id, found->second);
+  });
+  if (!death) return false;
+  connection.death_watch = *death;
+  return true;
 }
 
 void ClientServer::read_client(std::uint64_t id) {

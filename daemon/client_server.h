@@ -8,9 +8,12 @@
 #include <memory>
 #include <string>
 
+#include "base/clock.h"
+#include "base/fd.h"
 #include "base/result.h"
 #include "daemon/conductor/conductor.h"
 #include "daemon/service/disposal.h"
+#include "daemon/service/log_limit.h"
 #include "net/event_loop.h"
 #include "shm/packet_socket.h"
 
@@ -36,7 +39,6 @@ class ClientServer final : public ClientPort {
   struct Connection {
     std::uint32_t user = 0;
     shm::PacketSocket socket;
-    Fd pidfd;
     std::uint64_t socket_watch = 0;
     std::uint64_t death_watch = 0;
     bool died = false;
@@ -44,6 +46,9 @@ class ClientServer final : public ClientPort {
   };
 
   void accept_clients();
+  // What one is told who comes when there are no descriptors left.
+  void turn_away();
+  bool watch(std::uint64_t id, Connection& connection, Fd pidfd);
   void read_client(std::uint64_t id);
   void close(std::uint64_t id, Connection& connection);
   void unwatch(Connection& connection);
@@ -56,6 +61,9 @@ class ClientServer final : public ClientPort {
   std::uint64_t listen_watch_ = 0;
   std::map<std::uint64_t, Connection> connections_;
   std::uint64_t next_client_ = 1;
+  Fd spare_;  // given up for a moment where there is no other, to turn somebody away
+  LogLimit<std::string> limit_;
+  SteadyClock clock_;
 };
 
 }  // namespace tern::daemon

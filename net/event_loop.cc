@@ -15,11 +15,12 @@ namespace tern::net {
 EventLoop::Impl::Impl() {
   const int fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   TERN_CHECK(fd >= 0);
-  wake = std::make_shared<Watched>(io, fd, [fd] {
+  wake = std::make_shared<Watched>(io, [fd] {
     std::uint64_t count;
     while (::read(fd, &count, sizeof count) > 0) {
     }
   });
+  wake->descriptor.assign(fd);
   wait_readable(wake);
 }
 
@@ -60,10 +61,12 @@ void EventLoop::wake() noexcept {
       ::write(impl_->wake->descriptor.native_handle(), &one, sizeof one);
 }
 
-std::uint64_t EventLoop::watch(int fd, std::function<void()> readable) {
-  const int duplicate = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  TERN_CHECK(duplicate >= 0);
-  auto watched = std::make_shared<Impl::Watched>(impl_->io, duplicate, std::move(readable));
+Result<std::uint64_t> EventLoop::watch(Fd fd, std::function<void()> readable) {
+  auto watched = std::make_shared<Impl::Watched>(impl_->io, std::move(readable));
+  boost::system::error_code error;
+  watched->descriptor.assign(fd.get(), error);
+  if (error) return fail(Errc::io_error, "cannot watch a descriptor: " + error.message());
+  (void)fd.release();  // Asio's now
   const std::uint64_t handle = impl_->next_handle++;
   impl_->watched.emplace(handle, watched);
   Impl::wait_readable(std::move(watched));

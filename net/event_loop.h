@@ -4,6 +4,9 @@
 #include <functional>
 #include <memory>
 
+#include "base/fd.h"
+#include "base/result.h"
+
 namespace tern::net {
 
 // One thread's place to sleep: sockets, descriptors of clients, and wake-ups from other threads, on
@@ -22,9 +25,9 @@ class EventLoop {
   int wait(std::uint64_t timeout_ns);
   // From any thread: ends the current or next wait().
   void wake() noexcept;
-  // Ends wait() whenever fd is readable and calls `readable` (which drains it). The descriptor is
-  // duplicated: the caller may close its own. Returns a handle for unwatch.
-  std::uint64_t watch(int fd, std::function<void()> readable);
+  // Ends wait() whenever fd is readable and calls `readable` (which drains it), until unwatch() with
+  // the handle that this answers. io_error if fd is empty or the kernel cannot watch it.
+  Result<std::uint64_t> watch(Fd fd, std::function<void()> readable);
   void unwatch(std::uint64_t handle);
 
   struct Impl;

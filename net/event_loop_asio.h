@@ -16,8 +16,8 @@ namespace tern::net {
 
 struct EventLoop::Impl {
   struct Watched {
-    Watched(boost::asio::io_context& io_in, int fd, std::function<void()> readable_in)
-        : descriptor(io_in, fd), readable(std::move(readable_in)) {}
+    Watched(boost::asio::io_context& io_in, std::function<void()> readable_in)
+        : descriptor(io_in), readable(std::move(readable_in)) {}
     boost::asio::posix::stream_descriptor descriptor;
     std::function<void()> readable;
     bool removed = false;

@@ -62,7 +62,10 @@ std::shared_ptr<Device> RdmaTransport::device(std::string& why) {
       device_ = std::move(*opened);
       troubles_.forgive_paths();
       may_have_device_ = true;
-      watch_device();
+      if (const Status watched = watch_device(); !watched) {
+        device_trouble_ = watched.error().text;
+        drop_device();
+      }
     } else {
       if (!Device::exists()) {
         next_open_ns_ = now + std::min(settings_.retry_ns, kLookForDeviceNs);
@@ -86,10 +89,13 @@ Choice RdmaTransport::choice_for(std::string_view host) const {
   return found == settings_.peer_choices.end() ? settings_.choice : found->second;
 }
 
-void RdmaTransport::watch_device() {
+Status RdmaTransport::watch_device() {
   memory_.use(device_);
-  event_watch_ = loop_.watch(device_->context()->async_fd, [this] { device_event_ = true; });
-  completion_watch_ = loop_.watch(device_->channel()->fd, [this] {
+  const auto event =
+      loop_.watch(duplicate(device_->context()->async_fd), [this] { device_event_ = true; });
+  if (!event) return tl::unexpected(event.error());
+  event_watch_ = *event;
+  const auto completion = loop_.watch(duplicate(device_->channel()->fd), [this] {
     ibv_cq* queue = nullptr;
     void* path = nullptr;
     while (device_ && ibv_get_cq_event(device_->channel(), &queue, &path) == 0) {
@@ -97,12 +103,15 @@ void RdmaTransport::watch_device() {
       static_cast<DataPath*>(path)->disarm();
     }
   });
+  if (!completion) return tl::unexpected(completion.error());
+  completion_watch_ = *completion;
+  return {};
 }
 
 void RdmaTransport::drop_device() {
   if (!device_) return;
-  loop_.unwatch(event_watch_);
-  loop_.unwatch(completion_watch_);
+  loop_.unwatch(std::exchange(event_watch_, 0));
+  loop_.unwatch(std::exchange(completion_watch_, 0));
   memory_.use(nullptr);
   device_.reset();
 }

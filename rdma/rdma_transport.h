@@ -65,7 +65,7 @@ class RdmaTransport final : public net::Transport {
   PeerTroubles& troubles() { return troubles_; }
 
  private:
-  void watch_device();
+  Status watch_device();
   void drop_device();
   int check_device();
   std::unique_ptr<net::Connection> hold(std::shared_ptr<RdmaStream> stream);

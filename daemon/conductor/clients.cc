@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <string_view>
 #include <utility>
 
@@ -110,7 +111,10 @@ Status Clients::open(Client& client, const shm::HelloPacket& packet) {
   for (std::uint32_t lane = 0; lane < lane_count; ++lane) {
     auto eventfd = shm::make_eventfd();
     if (!eventfd) return tl::unexpected(eventfd.error());
+    Fd watched = duplicate(eventfd->get());
+    if (!watched) return fail_errno(Errc::io_error, "the daemon is out of descriptors", errno);
     memory->eventfds.push_back(std::move(*eventfd));
+    memory->watched.push_back(std::move(watched));
     descriptors.push_back(memory->eventfds.back().get());
   }
   client.job = packet.job;

@@ -172,6 +172,7 @@ void Conductor::drop_client(Client& client, const char* why) {
   client.dropping = true;
   if (!client.goodbye && client.memory) ++counters_->clients_lost;
   joins_.drop_client(client.id);
+  moves_.forget(client.id);
   groups_.lose_client(client.id, why);
   clients_.let_go(client, why);
 }

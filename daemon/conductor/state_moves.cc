@@ -1,16 +1,57 @@
 #include "daemon/conductor/state_moves.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "daemon/conductor/tensor_registry.h"
 
 namespace tern::daemon {
+namespace {
+
+// Of one client. Libraries ask for one after the other, a few threads at a time.
+constexpr std::size_t kMaxWaiting = 64;
+
+}  // namespace
 
 void StateMoves::begin(const Client& client, const shm::TensorStatePacket& packet) {
+  const bool is_first = std::none_of(moves_.begin(), moves_.end(), [&client](const auto& move) {
+    return move->client == client.id;
+  });
+  if (is_first) {
+    start(client, packet);
+    return;
+  }
+  auto& waiting = waiting_[client.id];
+  if (waiting.size() >= kMaxWaiting) {
+    return outlets_.answers.done(client.id, packet.header.request, Errc::quota_exceeded,
+                                 "this client waits for " + std::to_string(kMaxWaiting) +
+                                     " moves of state already; wait for one of them");
+  }
+  waiting.push_back(packet);
+}
+
+void StateMoves::start_next(std::uint64_t client) {
+  const Client* const found = clients_.find(client);
+  for (bool started = false; !started;) {
+    const auto waiting = waiting_.find(client);
+    if (waiting == waiting_.end()) return;
+    const shm::TensorStatePacket packet = waiting->second.front();
+    waiting->second.pop_front();
+    if (waiting->second.empty()) waiting_.erase(waiting);
+    started = found != nullptr && !found->dropping && start(*found, packet);
+  }
+}
+
+bool StateMoves::start(const Client& client, const shm::TensorStatePacket& packet) {
   const std::uint64_t request = packet.header.request;
   const auto refuse = [&](Errc code, const std::string& text) {
     outlets_.answers.done(client.id, request, code, text);
+    return false;
+  };
+  const auto answer = [&](std::uint64_t bytes) {
+    tell(client.id, request, bytes);
+    return false;
   };
   MemberGroup* const group = groups_.by_number(packet.group);
   const MemberRank* const rank = group != nullptr ? group->rank_of_client(client.id) : nullptr;
@@ -25,16 +66,17 @@ void StateMoves::begin(const Client& client, const shm::TensorStatePacket& packe
   auto move = std::make_unique<StateMove>(StateMove{StatePart(
       memory, state.codec.alpha(), codec_shape(*group, state), state.id & shm::kSpreadMask)});
   const bool asks_size = static_cast<shm::StateAction>(packet.action) == shm::StateAction::size;
-  if (asks_size) return tell(client.id, request, move->part.bytes());
+  if (asks_size) return answer(move->part.bytes());
   move->tensor = &state;
   if (const Status prepared = prepare(*move, client, packet); !prepared) {
     return refuse(prepared.error().code, prepared.error().text);
   }
-  if (memory == codec::Memory::none) return tell(client.id, request, move->part.bytes());
+  if (memory == codec::Memory::none) return answer(move->part.bytes());
   move->lanes_left = group->lane_count;
   const command::MoveState command{nullptr, move.get()};
   moves_.push_back(std::move(move));
   outlets_.lanes.send_to_group(*group, command);
+  return true;
 }
 
 Status StateMoves::prepare(StateMove& move, const Client& client,
@@ -80,7 +122,9 @@ void StateMoves::on_moved(const event::StateMoved& event) {
   if (event.code != Errc::would_block) move->taken = move->imports;
   if (--move->lanes_left != 0) return;
   finish(*move);
+  const std::uint64_t client = move->client;
   std::erase_if(moves_, [move](const auto& one) { return one.get() == move; });
+  start_next(client);
 }
 
 void StateMoves::finish(const StateMove& move) {

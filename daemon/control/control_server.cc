@@ -174,19 +174,15 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
   };
 
   Impl(asio::io_context& io, const ControlOptions& options, ControlVerbs& handler,
-       Disposal& disposal, SocketFile file)
-      : options_(options),
-        handler_(handler),
-        disposal_(disposal),
-        file_(std::move(file)),
-        acceptor_(io),
-        pause_(io) {}
+       Disposal& disposal)
+      : options_(options), handler_(handler), disposal_(disposal), acceptor_(io), pause_(io) {}
 
   ~Impl() {
     while (!sessions_.empty()) sessions_.back()->close();
   }
 
-  Status start() {
+  Status start(SocketFile file) {
+    file_ = std::move(file);
     error_code error;
     Fd fd = file_.take_fd();
     acceptor_.assign(asio::local::stream_protocol(), fd.get(), error);
@@ -267,8 +263,8 @@ Result<std::unique_ptr<ControlServer>> ControlServer::create(asio::io_context& i
                                                              Disposal& disposal) {
   auto file = SocketFile::listen(options.path, SOCK_STREAM, options.mode);
   if (!file) return tl::unexpected(file.error());
-  auto impl = std::make_shared<Impl>(io, options, handler, disposal, *std::move(file));
-  if (auto status = impl->start(); !status) return tl::unexpected(status.error());
+  auto impl = std::make_shared<Impl>(io, options, handler, disposal);
+  if (auto status = impl->start(*std::move(file)); !status) return tl::unexpected(status.error());
   return std::unique_ptr<ControlServer>(new ControlServer(std::move(impl)));
 }
 

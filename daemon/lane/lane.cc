@@ -56,7 +56,7 @@ int Lane::do_work() {
   work += links_.tick();
   work += resources_.executor->poll();
   work += drain_clients();
-  finish_state_moves(false);
+  work += move_state();
   work += run_groups(begin);
   work += settle();
   resources_.clients.ring_doorbells();
@@ -108,15 +108,12 @@ void Lane::on_entry(LaneClient& client, const shm::SubmitEntry& entry) {
   group->submit(client, entry);
 }
 
-void Lane::finish_state_moves(bool at_once) {
-  if (state_moves_.empty()) return;
-  if (!at_once && resources_.clients.has_older_than_move()) return;
-  for (const command::MoveState& command : state_moves_) {
-    event::StateMoved outcome{command.group, command.move, Errc::ok, {}};
-    command.group->move_state(*command.move, outcome);
-    resources_.reports.report(outcome);
-  }
-  state_moves_.clear();
+int Lane::move_state() {
+  if (state_moves_.empty()) return 0;
+  const auto busy = std::count_if(groups_.begin(), groups_.end(), [](LaneGroup* group) {
+    return group->core().ops().live_ops() > 0;
+  });
+  return state_moves_.do_work(static_cast<std::size_t>(busy));
 }
 
 bool Lane::prepare_sleep() {
@@ -138,9 +135,11 @@ std::uint64_t Lane::next_deadline_ns() const {
                     });
   // Without an op in flight there is nothing to time out but the links.
   const std::uint64_t timer = busy ? next_timer_ns_ : resources_.clock.now_ns() + 1'000'000'000;
-  const std::uint64_t deadline = links_.next_deadline_ns(timer);
-  const std::uint64_t drop = idle_pages_.deadline_ns();
-  return drop != 0 ? std::min(deadline, drop) : deadline;
+  std::uint64_t deadline = links_.next_deadline_ns(timer);
+  for (const std::uint64_t due : {idle_pages_.deadline_ns(), state_moves_.deadline_ns()}) {
+    if (due != 0) deadline = std::min(deadline, due);
+  }
+  return deadline;
 }
 
 // ---- Commands -----------------------------------------------------------------------------------
@@ -156,7 +155,8 @@ int Lane::run_commands() {
 void Lane::run(const command::AddClient& add) { resources_.clients.add(*add.client); }
 
 void Lane::run(const command::DropClient& drop) {
-  finish_state_moves(true);  // while all that they refer to is there
+  state_moves_.cancel(
+      [&drop](const command::MoveState& one) { return one.move->client == drop.client->id; });
   resources_.clients.request_drop(*drop.client);
   next_timer_ns_ = 0;
 }
@@ -177,7 +177,8 @@ void Lane::run(const command::RankLeft& left) {
 }
 
 void Lane::run(const command::RemoveGroup& remove) {
-  finish_state_moves(true);
+  state_moves_.cancel(
+      [&remove](const command::MoveState& one) { return one.group == remove.group; });
   remove.group->remove_requested = true;
 }
 
@@ -186,16 +187,12 @@ void Lane::run(const command::SetWeight& set) { set.group->core().job().weight =
 void Lane::run(const command::AddTensor& add) { add.group->add_tensor(add.tensor); }
 
 void Lane::run(const command::DropTensor& drop) {
-  finish_state_moves(true);
+  state_moves_.cancel(
+      [&drop](const command::MoveState& one) { return one.move->tensor == drop.tensor; });
   drop.group->drop_tensor(drop.tensor);
 }
 
-// What the clients submitted before somebody asked for the state counts as in flight. It is taken
-// in its turn, because it may speak of tensors in commands that come after this one.
-void Lane::run(const command::MoveState& move) {
-  resources_.clients.mark_before_move();
-  state_moves_.push_back(move);
-}
+void Lane::run(const command::MoveState& move) { state_moves_.add(move); }
 
 void Lane::run(const command::AdoptConnection& adopt) { links_.adopt(adopt); }
 

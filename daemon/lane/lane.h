@@ -20,6 +20,7 @@
 #include "daemon/lane/lane_links.h"
 #include "daemon/lane/lane_resources.h"
 #include "daemon/lane/lane_settings.h"
+#include "daemon/lane/state_move_queue.h"
 #include "net/event_loop.h"
 #include "net/transport.h"
 
@@ -93,7 +94,7 @@ class Lane final : private FrameSink, private EntrySink {
   void run(const command::Goodbye& goodbye);
 
   int drain_clients();
-  void finish_state_moves(bool at_once);
+  int move_state();
   int run_groups(std::uint64_t now_ns);
   int settle();  // clients, groups, links and ranks that can be let go
   int settle_groups(std::uint64_t now_ns, bool timer);
@@ -109,7 +110,7 @@ class Lane final : private FrameSink, private EntrySink {
   LaneLinks links_;
   JobSharing sharing_;
   LaneGroups groups_;
-  std::vector<command::MoveState> state_moves_;  // that wait until older entries have been taken
+  StateMoveQueue state_moves_{resources_.clock, resources_.clients, resources_.reports};
   std::uint64_t next_timer_ns_ = 0;
   IdlePages idle_pages_;
 };

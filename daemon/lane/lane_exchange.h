@@ -32,6 +32,7 @@ struct ClientMemory {
   shm::Segment segment;
   Fd notify;                 // the daemon's end of the pollable pair
   std::vector<Fd> eventfds;  // one per lane
+  std::vector<Fd> watched;   // the same again, for the lane's loop, which takes its own
 };
 
 // A text that travels by value; what does not fit is cut.

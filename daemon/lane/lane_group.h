@@ -57,8 +57,9 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   void add_tensor(TensorState* tensor) { tensors_[tensor->id] = tensor; }
   void drop_tensor(TensorState* tensor);  // reported when the last op that uses it has ended
   void rank_left(std::uint32_t local_rank);
-  void move_state(const StateMove& move, event::StateMoved& outcome) {
-    upkeep_.move(move, outcome);
+  bool move_state(const StateMove& move, StateUpkeep::MoveProgress& progress,
+                  event::StateMoved& outcome) {
+    return upkeep_.move_some(move, progress, outcome);
   }
   bool idle() const;  // nothing refers to it any more
   bool uses_client(const LaneClient& client) const;

@@ -9,19 +9,24 @@ namespace tern::daemon {
 
 using collective::OpId;
 
+shm::Sharding StateUpkeep::sharding_of(const TensorState& tensor) const {
+  const collective::GroupShape& shape = ops_.shape();
+  return shm::make_sharding({.tensor = tensor.id,
+                             .sequence = 0,
+                             .count = tensor.count,
+                             .dtype = tensor.dtype,
+                             .chunk_bytes = shape.chunk_bytes,
+                             .nodes = shape.nodes(),
+                             .lanes = shape.lanes,
+                             .one_lane = tensor.declared.one_lane});
+}
+
 template <typename Use>
 bool StateUpkeep::for_each_chunk(const TensorState& tensor, Use use) const {
-  const collective::GroupShape& shape = ops_.shape();
-  const auto sharding = shm::make_sharding({.tensor = tensor.id,
-                                            .sequence = 0,
-                                            .count = tensor.count,
-                                            .dtype = tensor.dtype,
-                                            .chunk_bytes = shape.chunk_bytes,
-                                            .nodes = shape.nodes(),
-                                            .lanes = shape.lanes,
-                                            .one_lane = tensor.declared.one_lane});
+  const auto sharding = sharding_of(tensor);
+  const std::uint32_t lane = ops_.shape().lane;
   for (std::uint64_t i = 0; i < sharding.chunk_count; ++i) {
-    if (sharding.lane(i) == shape.lane && !use(static_cast<std::uint32_t>(i))) return false;
+    if (sharding.lane(i) == lane && !use(static_cast<std::uint32_t>(i))) return false;
   }
   return true;
 }
@@ -84,29 +89,54 @@ bool StateUpkeep::take_lost(TensorState& tensor) noexcept {
   return std::exchange(lane_of(tensor).streams_lost, false);
 }
 
-void StateUpkeep::move(const StateMove& move, event::StateMoved& outcome) {
+// ---- Checkpoints
+
+bool StateUpkeep::is_in_use(const TensorState& tensor) const {
+  for (OpId op = 0; op < ops_.slots(); ++op) {
+    if (ops_.in_use(op) && !ops_.op(op).completing && lane_ops_[op].tensor == &tensor) return true;
+  }
+  return false;
+}
+
+bool StateUpkeep::move_some(const StateMove& move, MoveProgress& progress,
+                            event::StateMoved& outcome) {
   const auto fail = [&outcome](Errc code, const char* text) {
     outcome.code = code;
     outcome.text = Sentence(text);
+    return false;
   };
-  for (OpId op = 0; op < ops_.slots(); ++op) {
-    if (ops_.in_use(op) && !ops_.op(op).completing && lane_ops_[op].tensor == move.tensor) {
+  TensorState& tensor = *move.tensor;
+  const std::uint64_t ops = lane_of(tensor).ops.load(std::memory_order_relaxed);
+  const bool begins = progress.next_chunk == 0;
+  if (begins) progress.ops = ops;
+  if (is_in_use(tensor) || ops != progress.ops) {
+    if (begins) {
       return fail(Errc::would_block, "operations on the tensor are in flight: wait for them first");
     }
+    return fail(Errc::cancelled, "an operation on the tensor began before its state was moved");
   }
+  const auto sharding = sharding_of(tensor);
+  std::uint64_t& chunk = progress.next_chunk;
+  while (chunk < sharding.chunk_count && sharding.lane(chunk) != ops_.shape().lane) ++chunk;
+  if (chunk < sharding.chunk_count && !move_chunk(move, static_cast<std::uint32_t>(chunk++))) {
+    return fail(Errc::invalid_argument, "the state holds values that are not finite");
+  }
+  while (chunk < sharding.chunk_count && sharding.lane(chunk) != ops_.shape().lane) ++chunk;
+  return chunk < sharding.chunk_count;
+}
+
+bool StateUpkeep::move_chunk(const StateMove& move, std::uint32_t chunk) const {
   TensorState& tensor = *move.tensor;
-  const bool sound = for_each_chunk(tensor, [&](std::uint32_t chunk) {
-    if (!move.imports) {
-      move.part.export_chunk(tensor.codec, chunk, move.room);
-      return true;
-    }
-    if (tensor.tuning && codec::needs_residual(tensor.declared.recipe))
-      tensor.tuning->residual_pending(chunk) = 1;
-    return move.same_layout ? move.part.import_chunk(tensor.codec, chunk,
-                                                     move.room.subspan(move.own, move.part.bytes()))
-                            : move.part.refold_chunk(tensor.codec, chunk, move.room);
-  });
-  if (!sound) return fail(Errc::invalid_argument, "the state holds values that are not finite");
+  if (!move.imports) {
+    move.part.export_chunk(tensor.codec, chunk, move.room);
+    return true;
+  }
+  if (tensor.tuning && codec::needs_residual(tensor.declared.recipe)) {
+    tensor.tuning->residual_pending(chunk) = 1;
+  }
+  return move.same_layout ? move.part.import_chunk(tensor.codec, chunk,
+                                                   move.room.subspan(move.own, move.part.bytes()))
+                          : move.part.refold_chunk(tensor.codec, chunk, move.room);
 }
 
 }  // namespace tern::daemon

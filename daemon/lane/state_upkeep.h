@@ -32,13 +32,22 @@ class StateUpkeep {
   // Whether it has lost blocks of the tensor's streams since the last announcement, which is to say
   // so.
   bool take_lost(TensorState& tensor) noexcept;
-  // Exports or imports the records of this lane's chunks.
-  void move(const StateMove& move, event::StateMoved& outcome);
+  // How far this lane is with a move.
+  struct MoveProgress {
+    std::uint64_t next_chunk = 0;  // of the tensor
+    std::uint64_t ops = 0;         // that had used the tensor when the move began
+  };
+  // Exports or imports the records of this lane's next chunk. True: more is left. Ops on the tensor
+  // end the move.
+  bool move_some(const StateMove& move, MoveProgress& progress, event::StateMoved& outcome);
 
  private:
   // Calls use(chunk) for this lane's chunks until one returns false.
   template <typename Use>
   bool for_each_chunk(const TensorState& tensor, Use use) const;
+  shm::Sharding sharding_of(const TensorState& tensor) const;
+  bool is_in_use(const TensorState& tensor) const;
+  bool move_chunk(const StateMove& move, std::uint32_t chunk) const;
   std::uint64_t forget_parked(collective::OpId op);
   std::uint64_t lose_streams(collective::OpId op);
   TensorLaneStats& lane_of(TensorState& tensor) const noexcept {

@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <functional>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -50,6 +52,23 @@ TEST_F(BadClient, SendsGarbageOnTheSocket) {
   }
   EXPECT_GE(cluster[0].counter("bad_packets"), 8);
   EXPECT_TRUE(cluster[0].logs("is disconnected: it sent what is not a packet of Tern"));
+}
+
+TEST_F(BadClient, TakesTheLastDescriptor) {
+  work_meanwhile();
+  const rlimit few{before.descriptors + 12, before.descriptors + 12};
+  ASSERT_EQ(::prlimit(cluster[0].pid(), RLIMIT_NOFILE, &few, nullptr), 0);
+  {
+    std::vector<std::unique_ptr<HostileClient>> clients;
+    std::size_t served = 0;
+    for (int i = 0; i < 40; ++i) {
+      clients.push_back(std::make_unique<HostileClient>(cluster[0].socket()));
+      if (i % 2 == 0) served += clients.back()->hello() ? 1 : 0;
+    }
+    EXPECT_LT(served, 20u);
+  }
+  EXPECT_TRUE(cluster[0].running());
+  EXPECT_TRUE(eventually([&] { return HostileClient(cluster[0].socket()).hello(); }));
 }
 
 TEST_F(BadClient, AsksForWhatIsNotAllowed) {

@@ -36,7 +36,7 @@ TEST(EventLoop, CallsWhoeverWatchesAReadableDescriptor) {
   EventLoop loop;
   const Fd fd(::eventfd(0, EFD_NONBLOCK));
   int calls = 0;
-  const auto handle = loop.watch(fd.get(), [&] {
+  const auto handle = loop.watch(duplicate(fd.get()), [&] {
     std::uint64_t count;
     EXPECT_EQ(::read(fd.get(), &count, sizeof count), 8);
     ++calls;
@@ -46,7 +46,8 @@ TEST(EventLoop, CallsWhoeverWatchesAReadableDescriptor) {
     for (int round = 0; round < 100 && calls < i; ++round) loop.wait(10'000'000);
     EXPECT_EQ(calls, i);
   }
-  loop.unwatch(handle);
+  ASSERT_TRUE(handle);
+  loop.unwatch(*handle);
   ASSERT_EQ(::eventfd_write(fd.get(), 1), 0);
   loop.wait(1'000'000);
   EXPECT_EQ(calls, 3);
@@ -57,12 +58,20 @@ TEST(EventLoop, AWatcherMayRemoveItself) {
   const Fd fd(::eventfd(1, EFD_NONBLOCK));
   int calls = 0;
   std::uint64_t handle = 0;
-  handle = loop.watch(fd.get(), [&] {
+  handle = *loop.watch(duplicate(fd.get()), [&] {
     ++calls;
     loop.unwatch(handle);
   });
   for (int round = 0; round < 5; ++round) loop.wait(1'000'000);
   EXPECT_EQ(calls, 1);
+}
+
+// Somebody else may have taken the last descriptor.
+TEST(EventLoop, SaysWhatItCannotWatch) {
+  EventLoop loop;
+  const auto handle = loop.watch(Fd(), [] {});
+  ASSERT_FALSE(handle);
+  EXPECT_EQ(handle.error().code, Errc::io_error);
 }
 
 }  // namespace

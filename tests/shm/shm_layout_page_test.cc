@@ -12,8 +12,8 @@ namespace tern::shm {
 namespace {
 
 const testing::LayoutPage& page() {
-  static const testing::LayoutPage page(TERN_SHM_LAYOUT_PAGE);
-  return page;
+  static const testing::LayoutPage kPage(TERN_SHM_LAYOUT_PAGE);
+  return kPage;
 }
 
 // Texts are given in characters.

@@ -302,6 +302,7 @@ TEST_F(Quotas, RanksThatWaitAreBounded) {
   });
   // Each joins many groups, and none of them will ever be whole.
   std::vector<Client*> ranks;
+  ranks.reserve(8);
   for (int i = 0; i < 8; ++i) ranks.push_back(&connect(0, kAlice));
   std::vector<std::pair<Client*, std::uint64_t>> requests;
   for (int group = 0; group < 130; ++group) {

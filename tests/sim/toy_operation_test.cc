@@ -15,7 +15,7 @@ constexpr std::uint16_t kNumber = 100;
 
 // By how many elements the input of a rank is rotated, so that no two are alike.
 std::uint64_t shift_of(std::uint32_t rank, std::uint32_t root, std::uint64_t count) {
-  return (std::uint64_t{rank} * 1237 + root * 11 + 5) % count;
+  return (std::uint64_t{rank} * 1237 + std::uint64_t{root} * 11 + 5) % count;
 }
 
 // Element i of the op is element (i + shift) % count of the input: at most two pieces.

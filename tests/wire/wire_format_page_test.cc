@@ -16,8 +16,8 @@ namespace tern::wire {
 namespace wire_format_page_test {
 
 const testing::LayoutPage& page() {
-  static const testing::LayoutPage page(TERN_WIRE_FORMAT_PAGE);
-  return page;
+  static const testing::LayoutPage kPage(TERN_WIRE_FORMAT_PAGE);
+  return kPage;
 }
 
 TEST(WireFormatPage, FrameAgrees) {

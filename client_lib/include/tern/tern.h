@@ -270,7 +270,8 @@ TERN_API tern_status tern_tensor_get_stats(tern_tensor* tensor, tern_tensor_stat
 /* The state that a lossy recipe keeps between steps (the residual of error feedback, the shifts of
  * diana and ef21), for checkpoints. Each node has one part of the state. All ranks of a node get
  * the same part, so one of them saves it. Call these functions on every node while no operation on
- * the tensor is in flight; otherwise they return TERN_ERR_WOULD_BLOCK. A part is plain bytes and
+ * the tensor is in flight; otherwise they return TERN_ERR_WOULD_BLOCK. An operation on the tensor
+ * that begins meanwhile ends them with TERN_ERR_CANCELLED. A part is plain bytes and
  * may be stored and moved between machines of the same byte order. Each call needs as much free
  * arena as it moves bytes, and blocks until the daemon has answered. Codebooks that some recipes
  * start from, and the last values of xordelta, are in no part: the first step after a restart sends

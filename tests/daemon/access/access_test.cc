@@ -4,6 +4,7 @@
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <pwd.h>
+#include <spdlog/fmt/fmt.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -55,7 +56,8 @@ TEST(Access, KnowsRootTheDaemonsUserAndWhoIsListed) {
   EXPECT_EQ(none.standing_of(who(0)), Standing::administrator);
   EXPECT_EQ(none.standing_of(who(::geteuid())), Standing::administrator);
   EXPECT_EQ(none.standing_of(who(kAlice)), Standing::user);
-  for (const Access& access : {access_of(alice + ", " + group), access_of(group + "," + alice)}) {
+  for (const Access& access : {access_of(fmt::format("{}, {}", alice, group)),
+                               access_of(fmt::format("{},{}", group, alice))}) {
     EXPECT_EQ(access.standing_of(who(kAlice)), Standing::observer);
     EXPECT_EQ(access.standing_of(who(kBob)), Standing::user);
     EXPECT_EQ(access.standing_of(who(kBob, kGroup)), Standing::observer);

@@ -62,6 +62,45 @@ TEST_F(StateMovesTest, AnExportIsAnsweredWhenAllLanesHaveCopied) {
   EXPECT_FALSE(state_->imported);
 }
 
+// The lanes are others' too.
+TEST_F(StateMovesTest, OfAClientAreOneAfterTheOther) {
+  for (int i = 0; i < 3; ++i) begin(packet(shm::StateAction::export_part, 8192));
+  for (std::uint64_t request = 301; request <= 303; ++request) {
+    EXPECT_EQ(moves_.count(), 1u);
+    moves_.on_moved(moved(0));  // one command for each lane
+    EXPECT_FALSE(answer_to(request));
+    moves_.on_moved(moved(1));
+    ASSERT_TRUE(answer_to(request));
+    EXPECT_EQ(answer_to(request)->kind, shm::PacketKind::tensor_state_reply);
+  }
+  EXPECT_EQ(moves_.count(), 0u);
+}
+
+TEST_F(StateMovesTest, ThatWaitAreAnsweredAtOnceIfTheyCannotBegin) {
+  begin(packet(shm::StateAction::export_part, 8192));
+  begin(packet(shm::StateAction::export_part, 16));
+  begin(packet(shm::StateAction::export_part, 8192));
+  moves_.on_moved(moved(0));
+  moves_.on_moved(moved(1));
+  EXPECT_EQ(answer_to(302)->status, Errc::invalid_argument);
+  moves_.on_moved(moved(0));
+  moves_.on_moved(moved(1));
+  EXPECT_EQ(answer_to(303)->kind, shm::PacketKind::tensor_state_reply);
+}
+
+TEST_F(StateMovesTest, ThatWaitAreBounded) {
+  for (int i = 0; i < 1 + 64; ++i) {
+    begin(packet(shm::StateAction::export_part, 8192));
+    EXPECT_FALSE(answer_to(request_));
+  }
+  begin(packet(shm::StateAction::export_part, 8192));
+  EXPECT_EQ(answer_to(request_)->status, Errc::quota_exceeded);
+  moves_.forget(1);
+  moves_.on_moved(moved(0));
+  moves_.on_moved(moved(1));
+  EXPECT_EQ(moves_.count(), 0u);
+}
+
 TEST_F(StateMovesTest, ALanesRefusalIsTheAnswer) {
   begin(packet(shm::StateAction::export_part, 8192));
   moves_.on_moved(moved(0, Errc::would_block));

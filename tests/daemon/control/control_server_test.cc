@@ -319,6 +319,7 @@ TEST_F(ControlServerTest, AFloodOfOneUserLeavesRoomForOthersAndForRoot) {
   ASSERT_EQ(::chmod(directory_.c_str(), 0755), 0);
   start();
   std::vector<Fd> flood;
+  flood.reserve(20);
   for (int i = 0; i < 20; ++i) flood.push_back(connect_as(kUsers));
   for (std::size_t i = 0; i < flood.size(); ++i) EXPECT_EQ(is_served(flood[i]), i < 3) << i;
   // One place is left, and the next of another user finds the house full.
@@ -329,6 +330,7 @@ TEST_F(ControlServerTest, AFloodOfOneUserLeavesRoomForOthersAndForRoot) {
   EXPECT_EQ(json::parse(receive_line(late))["error"]["code"], "quota_exceeded");
   // Root is never kept out by them, and not without bound either.
   std::vector<Fd> roots;
+  roots.reserve(4);
   for (int i = 0; i < 4; ++i) roots.push_back(connect());
   for (std::size_t i = 0; i < roots.size(); ++i) EXPECT_EQ(is_served(roots[i]), i < 3) << i;
   flood.clear();

@@ -7,12 +7,9 @@
 namespace tern::daemon::group_core_test {
 namespace {
 
-using collective::Action;
 using collective::ActionKind;
 using collective::OpId;
 using group_test::AllNodes;
-using group_test::kChunk;
-using group_test::Node;
 using wire::FrameKind;
 
 class GroupCoreTest : public AllNodes {

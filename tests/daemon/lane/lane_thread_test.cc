@@ -87,7 +87,7 @@ class LaneThreadTest : public ::testing::Test {
     idle.pin = true;
     start(idle, number);
     await([&] { return sleeps() > 0; });  // its first round is over
-    const Cores cores = cores_of(thread_named("tern-lane" + std::to_string(number)));
+    Cores cores = cores_of(thread_named("tern-lane" + std::to_string(number)));
     thread.reset();
     lane.reset();
     return cores;
@@ -116,6 +116,7 @@ TEST_F(LaneThreadTest, SpinsOnlyWhileLanesAndClientsHaveCoresOfTheirOwn) {
   memory.id = 7;
   memory.segment = std::move(*segment);
   memory.eventfds.push_back(std::move(*shm::make_eventfd()));
+  memory.watched.push_back(duplicate(memory.eventfds.back().get()));
   ASSERT_TRUE(lane->commands().push(command::AddClient{&memory}));
   await([&] { return sleeps() > 0; });  // with the client there are as many as cores
 }

@@ -15,7 +15,6 @@ using group_test::kChunk;
 using group_test::Memory;
 using group_test::OneNode;
 using group_test::ramp;
-using group_test::Spec;
 
 std::vector<float> floats_in(const Memory& memory, std::size_t count) {
   auto values = memory.as<float>();

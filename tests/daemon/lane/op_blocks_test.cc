@@ -9,7 +9,6 @@ namespace {
 
 using group_test::kChunk;
 using group_test::OneNode;
-using group_test::Spec;
 
 class OpBlocksTest : public OneNode {
  protected:

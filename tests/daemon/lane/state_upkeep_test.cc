@@ -177,7 +177,9 @@ class StateMoveTest : public ::testing::Test {
     StateMove move{.part = part, .tensor = &rig.tensor, .room = room, .imports = imports};
     move.same_layout = true;
     event::StateMoved outcome;
-    rig.upkeep.move(move, outcome);
+    StateUpkeep::MoveProgress progress;
+    while (rig.upkeep.move_some(move, progress, outcome)) {
+    }
     return outcome;
   }
   float* residual() { return rig.tensor.codec.sender(0); }
@@ -200,6 +202,32 @@ TEST_F(StateMoveTest, ALaneMovesItsOwnChunksWhichAreOwedThen) {
     ASSERT_EQ(residual()[i], is_own(i) ? static_cast<float>(i) + 1 : -1.0f) << i;
     const auto chunk = static_cast<std::uint32_t>(i / kChunk);
     ASSERT_EQ(rig.tensor.tuning->residual_pending(chunk) != 0, is_own(i)) << chunk;
+  }
+}
+
+TEST_F(StateMoveTest, IsInPartsAndEndsWhenAnOpBeginsBetweenThem) {
+  StateMove move{.part = part, .tensor = &rig.tensor, .room = room};
+  event::StateMoved outcome;
+  StateUpkeep::MoveProgress progress;
+  int parts = 1;
+  while (rig.upkeep.move_some(move, progress, outcome)) ++parts;
+  EXPECT_EQ(parts, std::popcount(kOwnChunks));
+  EXPECT_EQ(outcome.code, Errc::ok);
+
+  for (const bool ends : {false, true}) {
+    progress = {};
+    ASSERT_TRUE(rig.upkeep.move_some(move, progress, outcome));
+    const collective::OpId op = rig.begin(true);
+    if (ends) {
+      lane_test::end_op(rig.ops, op);
+      rig.tensor.lanes[0].ops = rig.tensor.lanes[0].ops + 1;  // the ledger's part
+    }
+    EXPECT_FALSE(rig.upkeep.move_some(move, progress, outcome));
+    EXPECT_EQ(outcome.code, Errc::cancelled);
+    EXPECT_STREQ(outcome.text.c_str(),
+                 "an operation on the tensor began before its state was moved");
+    if (!ends) lane_test::end_op(rig.ops, op);
+    outcome = {};
   }
 }
 

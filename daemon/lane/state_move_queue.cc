@@ -1,0 +1,35 @@
+#include "daemon/lane/state_move_queue.h"
+
+#include <utility>
+
+#include "daemon/lane/lane_group.h"
+
+namespace tern::daemon {
+
+void StateMoveQueue::add(const command::MoveState& command) {
+  clients_.mark_before_move();
+  waiting_.push_back({command, {}});
+}
+
+int StateMoveQueue::do_work(std::size_t busy_groups) {
+  if (waiting_.empty() || clients_.has_older_than_move()) return 0;
+  const std::uint64_t begin = clock_.now_ns();
+  if (begin < next_ns_) return 0;
+  Waiting one = std::move(waiting_.front());
+  waiting_.pop_front();
+  event::StateMoved outcome{one.command.group, one.command.move, Errc::ok, {}};
+  if (one.command.group->move_state(*one.command.move, one.progress, outcome)) {
+    waiting_.push_back(std::move(one));
+  } else {
+    report(one.command, outcome.code, outcome.text);
+  }
+  const std::uint64_t end = clock_.now_ns();
+  next_ns_ = end + (end - begin) * busy_groups;
+  return 1;
+}
+
+void StateMoveQueue::report(const command::MoveState& command, Errc code, const Sentence& text) {
+  reports_.report(event::StateMoved{command.group, command.move, code, text});
+}
+
+}  // namespace tern::daemon
