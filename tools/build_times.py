@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Where the time of a build and of its tests went: compilations, headers and test programs, costliest first.
 
-    build_times.py [--top N] BUILD ...
+    build_times.py [--top N] [--summary] BUILD ...
 
 Reads what a run leaves in a build folder: .ninja_log (start and end of each command), junit.xml (of
 tools/run_tests.py) and, where clang compiled with -ftime-trace, its traces beside the object files. A
@@ -83,14 +83,30 @@ def report_of(build, top):
         yield from table(f"{build.name}, test programs", tests(junit.read_text(encoding="utf-8")), top)
 
 
+def named(rows, top):
+    """The costliest: sim_test 77, e2e_failure_test 22."""
+    return ", ".join(f"{name.split(', ')[0].split(' ')[-1]} {seconds:.0f}" for seconds, name in rows[:top])
+
+
+def summary_of(build, top):
+    """A row of Markdown: compilations, their seconds together, the costliest; and the same of tests."""
+    done = commands((build / ".ninja_log").read_text(encoding="utf-8"))
+    compiled = [(seconds, readable(output)) for seconds, output in done if output.endswith(COMPILED)]
+    tested = tests((build / "junit.xml").read_text(encoding="utf-8"))
+    columns = [build.name, str(len(compiled)), f"{sum(seconds for seconds, _ in compiled):.0f}", named(compiled, top),
+               str(len(tested)), f"{sum(seconds for seconds, _ in tested):.0f}", named(tested, top)]
+    return f"| {' | '.join(columns)} |"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("builds", nargs="+", type=pathlib.Path, metavar="BUILD", help="such as build/release")
     parser.add_argument("--top", type=int, default=10, help="rows of each table (10)")
+    parser.add_argument("--summary", action="store_true", help="a row of a table for each build")
     options = parser.parse_args()
     try:
         for build in options.builds:
-            print("\n".join(report_of(build, options.top)))
+            print(summary_of(build, options.top) if options.summary else "\n".join(report_of(build, options.top)))
     except FileNotFoundError as error:
         print(f"build_times.py: {error}", file=sys.stderr)
         return 1

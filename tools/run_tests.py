@@ -105,13 +105,11 @@ def configure(preset, options=()):
     return run(["cmake", "--preset", preset, *options], stdout=subprocess.DEVNULL)
 
 
-def selected_tests(build, selection):
-    """The name of each entry of ctest, and the name of the program that it runs."""
+def names_of_tests(build, selection):
     listing = subprocess.run(
         ["ctest", "--test-dir", build, "--show-only=json-v1", *selection],
         cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return {test["name"]: pathlib.Path(test["command"][0]).name if "command" in test else ""
-            for test in json.loads(listing)["tests"]}
+    return [test["name"] for test in json.loads(listing)["tests"]]
 
 
 def targets_of_build(build):
@@ -176,12 +174,11 @@ def ctest_stage(stage):
     targets = []
     if keys["label"]:
         known = targets_of_build(build)
-        selected = selected_tests(build, selection)
-        targets = sorted(known.intersection([*selected, *selected.values()]) - {""})
+        targets = [name for name in names_of_tests(build, selection) if name in known]
         targets += [name for name in keys.get("targets", []) if name in known]
     if not build_targets(stage, build, targets, outcome):
         return outcome
-    names = list(selected_tests(build, selection))
+    names = names_of_tests(build, selection)
     if not names:
         outcome.failures.append(f"no test in {build} fits {' '.join(selection)}")
         return outcome

@@ -1,7 +1,5 @@
 #include "daemon/lane/state_move_queue.h"
 
-#include <utility>
-
 #include "daemon/lane/lane_group.h"
 
 namespace tern::daemon {
@@ -15,11 +13,11 @@ int StateMoveQueue::do_work(std::size_t busy_groups) {
   if (waiting_.empty() || clients_.has_older_than_move()) return 0;
   const std::uint64_t begin = clock_.now_ns();
   if (begin < next_ns_) return 0;
-  Waiting one = std::move(waiting_.front());
+  Waiting one = waiting_.front();
   waiting_.pop_front();
   event::StateMoved outcome{one.command.group, one.command.move, Errc::ok, {}};
   if (one.command.group->move_state(*one.command.move, one.progress, outcome)) {
-    waiting_.push_back(std::move(one));
+    waiting_.push_back(one);
   } else {
     report(one.command, outcome.code, outcome.text);
   }

@@ -24,8 +24,10 @@ class StateMoveQueue {
   // Moves a chunk, if it is time: `busy_groups` have ops in flight. Returns the amount of work done.
   int do_work(std::size_t busy_groups);
   bool empty() const noexcept { return waiting_.empty(); }
-  // When do_work() has something to do again; 0: nothing waits, or for entries that come first.
-  std::uint64_t deadline_ns() const noexcept { return waiting_.empty() ? 0 : next_ns_; }
+  // When do_work() has something to do again; 0: nothing waits, or what waits is not for time.
+  std::uint64_t deadline_ns() const noexcept {
+    return waiting_.empty() || clients_.has_older_than_move() ? 0 : next_ns_;
+  }
 
   // Ends the moves whose tensor, group or client goes. REQUIRES: they are still there.
   template <typename Which>

@@ -46,8 +46,8 @@ class PassedDescriptors : public OnAKernel, public BesideAJob {
   void pass_to(int socket) {
     const std::string text = "{}\n";
     tests::LingeringSocket& lingering = lingering_.emplace_back();
-    const int error = tests::send_descriptor(socket, lingering.fd(),
-                                             std::as_bytes(std::span<const char>(text)));
+    const int error =
+        tests::send_descriptor(socket, lingering.fd(), std::as_bytes(std::span<const char>(text)));
     EXPECT_EQ(error, refused_ ? EPERM : 0);
     if (error == 0) lingering.close();  // the daemon has the last
   }

@@ -3,6 +3,7 @@
 
 import pathlib
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
@@ -28,6 +29,15 @@ class BuildTimes(unittest.TestCase):
     def test_a_header_adds_up_over_files(self):
         trace = '{"traceEvents": [{"name": "Source", "dur": 500000, "args": {"detail": "json.hpp"}}, {"name": "Total"}]}'
         self.assertEqual(build_times.headers([trace, trace]), [(1.0, "json.hpp")])
+
+    def test_a_summary_is_a_row_of_a_table(self):
+        with tempfile.TemporaryDirectory() as folder:
+            build = pathlib.Path(folder) / "release"
+            build.mkdir()
+            (build / ".ninja_log").write_text(LOG, encoding="utf-8")
+            (build / "junit.xml").write_text('<testsuite><testcase name="a_test" time="2.6"/></testsuite>',
+                                             encoding="utf-8")
+            self.assertEqual(build_times.summary_of(build, 2), "| release | 1 | 2 | old 2 | 1 | 3 | a_test 3 |")
 
     def test_the_slowest_test_comes_first(self):
         report = '<testsuite><testcase name="a" time="1"/><testcase name="b" time="2.5"/></testsuite>'

@@ -112,13 +112,17 @@ TEST_F(StateMoveQueueTest, BesideBusyGroupsAMoveHasItsShareOfTheTime) {
 TEST_F(StateMoveQueueTest, WaitsForWhatWasSubmittedBefore) {
   TestClient client{5};
   clients_.add(client.memory);
+  Moved earlier(group_, 6, 2), move(group_, 5, 1);
+  queue_.add(earlier.command);
+  EXPECT_EQ(queue_.do_work(0), 1);
   client.submit(1);
-  Moved move(group_, 5, 1);
   queue_.add(move.command);
   EXPECT_EQ(queue_.do_work(0), 0);
+  EXPECT_EQ(queue_.deadline_ns(), 0u) << "a lane that looks again at once would not sleep";
   clients_.take_all(*this);
   EXPECT_EQ(queue_.do_work(0), 1);
-  EXPECT_EQ(ended(), (Ended{{5, Errc::ok}}));
+  EXPECT_EQ(queue_.do_work(0), 1);
+  EXPECT_EQ(ended(), (Ended{{6, Errc::ok}, {5, Errc::ok}}));
 }
 
 TEST_F(StateMoveQueueTest, WhatGoesEndsItsMoves) {
