@@ -25,7 +25,9 @@ struct Received {
   std::vector<Fd> fds;
 };
 
-inline constexpr std::size_t kMaxPassedFds = 32;
+// What Linux lets one message carry (SCM_MAX_FD). With room for fewer the kernel would close the
+// rest at once.
+inline constexpr std::size_t kMaxPassedFds = 253;
 
 // Never blocks. Descriptors that come along are the caller's, and not closed by the kernel on the
 // way, as read() has it.

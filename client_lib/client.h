@@ -100,6 +100,7 @@ class Client {
 
   ForkGuard guard_;
   Questions questions_;
+  std::mutex state_move_mutex_;  // the daemon moves one after the other, each in its time
 
   // Constant after connect.
   shm::Segment segment_;

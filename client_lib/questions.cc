@@ -8,6 +8,8 @@ namespace {
 
 // An orderly end is a courtesy: the daemon notices the hang-up as well.
 constexpr std::int64_t kGoodbyeMs = 1000;
+// Lanes move codec state beside the operations of all jobs: at least so much, and usually far more.
+constexpr std::uint64_t kMovedBytesPerMs = 20'000;
 
 // REQUIRES: text fits with its zero; the C functions have checked it.
 template <std::size_t kBytes>
@@ -140,8 +142,10 @@ Result<std::uint64_t> Questions::state(const TensorState& tensor, shm::StateActi
   question.action = static_cast<std::uint32_t>(action);
   question.offset = offset;
   question.bytes = bytes;
+  std::int64_t patience_ms = timeout_ms_;
+  if (patience_ms >= 0) patience_ms += static_cast<std::int64_t>(bytes / kMovedBytesPerMs);
   Result<shm::TensorStateReplyPacket> reply = requests_.ask<shm::TensorStateReplyPacket>(
-      question, shm::PacketKind::tensor_state_reply, deadline());
+      question, shm::PacketKind::tensor_state_reply, Deadline::after_ms(patience_ms));
   if (!reply) return tl::unexpected(std::move(reply.error()));
   return reply->bytes;
 }

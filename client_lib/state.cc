@@ -21,6 +21,7 @@ struct Client::StateRoom {
 template <typename Fill, typename Take>
 Result<std::uint64_t> Client::move_state(const TensorState& tensor, shm::StateAction action,
                                          const StateRoom<Fill, Take>& wanted) {
+  const std::lock_guard one_at_a_time(state_move_mutex_);
   std::byte* room = nullptr;
   std::uint64_t offset = 0;
   if (wanted.bytes != 0) {

@@ -5,7 +5,7 @@
 
 namespace tern::codec {
 
-// calloc takes so much from the system as pages that cost nothing until they are written.
+// So much comes from the system as pages that cost nothing until they are written.
 Workspace::Workspace()
     : memory_(static_cast<std::byte*>(std::malloc(kParts * kPartBytes + kBytesSlack))) {
   if (!memory_) throw std::bad_alloc();

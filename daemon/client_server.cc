@@ -54,6 +54,7 @@ void ClientServer::unwatch(Connection& connection) {
 }
 
 int ClientServer::poll() {
+  if (!spare_) spare_ = duplicate(listener_.fd());
   std::vector<std::uint64_t> ids;
   for (const auto& [id, connection] : connections_) {
     if (connection.died && !connection.closing) ids.push_back(id);
@@ -95,10 +96,8 @@ void ClientServer::accept_clients() {
 
 // Who waits in the backlog would keep the listener readable for ever.
 void ClientServer::turn_away() {
-  if (!spare_) return;
-  spare_.reset();
+  spare_.reset();  // poll() looks for another
   if (auto socket = listener_.accept()) disposal_.take_whole(kUnknownUser, std::move(*socket));
-  spare_ = duplicate(listener_.fd());
 }
 
 bool ClientServer::watch(std::uint64_t id, Connection& connection, Fd pidfd) {

@@ -46,7 +46,7 @@ class ClientServer final : public ClientPort {
   };
 
   void accept_clients();
-  // What one is told who comes when there are no descriptors left.
+  // Closes the connection of one who comes when there are no descriptors left.
   void turn_away();
   bool watch(std::uint64_t id, Connection& connection, Fd pidfd);
   void read_client(std::uint64_t id);

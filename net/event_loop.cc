@@ -62,6 +62,7 @@ void EventLoop::wake() noexcept {
 }
 
 Result<std::uint64_t> EventLoop::watch(Fd fd, std::function<void()> readable) {
+  if (!fd) return fail(Errc::io_error, "cannot watch a descriptor that could not be made");
   auto watched = std::make_shared<Impl::Watched>(impl_->io, std::move(readable));
   boost::system::error_code error;
   watched->descriptor.assign(fd.get(), error);

@@ -143,7 +143,7 @@ Result<Packet> PacketSocket::receive() const {
       return fail_errno(Errc::io_error, "cannot receive a packet", received.error);
   }
   if (received.bytes == 0) return fail(Errc::peer_lost, "the other side closed its socket");
-  if (received.cut) {
+  if (received.cut || received.fds.size() > kMaxPacketFds) {
     return fail(Errc::protocol_error, "a packet has more than 4096 bytes or 32 descriptors");
   }
   Packet packet;

@@ -20,7 +20,7 @@
 
 namespace tern::shm {
 
-inline constexpr std::size_t kMaxPacketFds = kMaxPassedFds;
+inline constexpr std::size_t kMaxPacketFds = 32;
 static_assert(kMaxPacketFds >= 2 + kMaxLanes, "a welcome carries segment, notify end and eventfds");
 
 struct Packet {

@@ -45,6 +45,15 @@ Disposal::Some free_in_parts(std::unique_ptr<ClientMemory> memory) {
 
 }  // namespace
 
+// At the end of the daemon.
+Clients::~Clients() {
+  for (auto& [id, client] : clients_) {
+    if (client->memory) {
+      outlets_.disposal.take(client->credentials.uid, free_in_parts(std::move(client->memory)));
+    }
+  }
+}
+
 Client* Clients::find(std::uint64_t id) const {
   const auto found = clients_.find(id);
   return found == clients_.end() ? nullptr : found->second.get();
@@ -205,7 +214,8 @@ void Clients::on_dropped(const ClientMemory& memory) {
     outlets_.answers.done(client.id, client.goodbye_request, Errc::ok, "");
   }
   outlets_.answers.disconnect(client.id);
-  outlets_.disposal.take(client.credentials.uid, free_in_parts(std::move(found->second->memory)));
+  outlets_.disposal.take(client.credentials.uid, free_in_parts(std::move(found->second->memory)),
+                         client.arena_bytes);
   clients_.erase(found);
   say_whether_to_spin();
 }

@@ -23,6 +23,9 @@ class Clients {
   // REQUIRES: the settings outlive this; a change of them is seen.
   Clients(const ConductorSettings& settings, const Outlets& outlets)
       : settings_(settings), outlets_(outlets) {}
+  ~Clients();
+  Clients(const Clients&) = delete;
+  Clients& operator=(const Clients&) = delete;
 
   // Null: there is none.
   Client* find(std::uint64_t id) const;

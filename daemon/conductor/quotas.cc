@@ -44,7 +44,8 @@ std::string Quotas::connection_problem(std::uint32_t user) const {
 
 std::string Quotas::hello_problem(const Client& client, std::uint64_t arena_bytes) const {
   const Limits& limits = settings_.limits;
-  std::uint64_t of_all = 0, of_user = 0, arena_of_user = 0;
+  std::uint64_t of_all = 0, of_user = 0;
+  std::uint64_t arena_of_user = counted_.disposal.bytes_of(client.credentials.uid);
   for (const auto& [id, other] : counted_.clients.all()) {
     if (!other->memory) continue;
     ++of_all;

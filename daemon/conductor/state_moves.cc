@@ -118,8 +118,7 @@ void StateMoves::on_moved(const event::StateMoved& event) {
     move->verdict = event.code;
     move->text = event.text.c_str();
   }
-  // A lane with an operation in flight refuses before it takes anything.
-  if (event.code != Errc::would_block) move->taken = move->imports;
+  if (event.begun) move->taken = move->imports;
   if (--move->lanes_left != 0) return;
   finish(*move);
   const std::uint64_t client = move->client;

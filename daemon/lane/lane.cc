@@ -110,10 +110,7 @@ void Lane::on_entry(LaneClient& client, const shm::SubmitEntry& entry) {
 
 int Lane::move_state() {
   if (state_moves_.empty()) return 0;
-  const auto busy = std::count_if(groups_.begin(), groups_.end(), [](LaneGroup* group) {
-    return group->core().ops().live_ops() > 0;
-  });
-  return state_moves_.do_work(static_cast<std::size_t>(busy));
+  return state_moves_.do_work(sharing_.load().active);
 }
 
 bool Lane::prepare_sleep() {

@@ -201,6 +201,7 @@ struct StateMoved {
   StateMove* move = nullptr;
   Errc code = Errc::ok;
   Sentence text;
+  bool begun = true;  // the lane has moved something
 };
 struct OpEnded {  // for the flight recorder and the tuner; dropped when the ring is nearly full
   LaneGroup* group = nullptr;

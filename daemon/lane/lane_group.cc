@@ -113,6 +113,7 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
                             "this use of the tensor has been submitted before");
   }
   if (first) {
+    if (admitted.op.tensor != nullptr) ++admitted.op.tensor->lanes[setup().shape.lane].uses;
     core_.lane_ops().begin(op, admitted.op);
     tuning_.begin(op);
     // One that has failed before anybody said what it is has no plan.

@@ -9,7 +9,7 @@ void StateMoveQueue::add(const command::MoveState& command) {
   waiting_.push_back({command, {}});
 }
 
-int StateMoveQueue::do_work(std::size_t busy_groups) {
+int StateMoveQueue::do_work(std::size_t active_jobs) {
   if (waiting_.empty() || clients_.has_older_than_move()) return 0;
   const std::uint64_t begin = clock_.now_ns();
   if (begin < next_ns_) return 0;
@@ -19,15 +19,16 @@ int StateMoveQueue::do_work(std::size_t busy_groups) {
   if (one.command.group->move_state(*one.command.move, one.progress, outcome)) {
     waiting_.push_back(one);
   } else {
-    report(one.command, outcome.code, outcome.text);
+    report(one, outcome.code, outcome.text);
   }
   const std::uint64_t end = clock_.now_ns();
-  next_ns_ = end + (end - begin) * busy_groups;
+  next_ns_ = end + (end - begin) * active_jobs;
   return 1;
 }
 
-void StateMoveQueue::report(const command::MoveState& command, Errc code, const Sentence& text) {
-  reports_.report(event::StateMoved{command.group, command.move, code, text});
+void StateMoveQueue::report(const Waiting& one, Errc code, const Sentence& text) {
+  reports_.report(event::StateMoved{one.command.group, one.command.move, code, text,
+                                    one.progress.next_chunk != 0});
 }
 
 }  // namespace tern::daemon

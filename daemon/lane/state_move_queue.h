@@ -21,8 +21,8 @@ class StateMoveQueue {
   // What the clients have submitted before somebody asked for the state counts as in flight. It is
   // taken in its turn, because it may speak of tensors in commands that come after this one.
   void add(const command::MoveState& command);
-  // Moves a chunk, if it is time: `busy_groups` have ops in flight. Returns the amount of work done.
-  int do_work(std::size_t busy_groups);
+  // Moves a chunk, if it is time: `active_jobs` share the lane. Returns the amount of work done.
+  int do_work(std::size_t active_jobs);
   bool empty() const noexcept { return waiting_.empty(); }
   // When do_work() has something to do again; 0: nothing waits, or what waits is not for time.
   std::uint64_t deadline_ns() const noexcept {
@@ -39,7 +39,7 @@ class StateMoveQueue {
     StateUpkeep::MoveProgress progress;
   };
 
-  void report(const command::MoveState& command, Errc code, const Sentence& text);
+  void report(const Waiting& one, Errc code, const Sentence& text);
 
   const Clock& clock_;
   LaneClients& clients_;
@@ -52,7 +52,7 @@ template <typename Which>
 void StateMoveQueue::cancel(Which which) {
   std::erase_if(waiting_, [&](const Waiting& one) {
     if (!which(one.command)) return false;
-    report(one.command, Errc::cancelled, Sentence("the state's tensor, group or client went"));
+    report(one, Errc::cancelled, Sentence("the state's tensor, group or client went"));
     return true;
   });
 }

@@ -106,14 +106,14 @@ bool StateUpkeep::move_some(const StateMove& move, MoveProgress& progress,
     return false;
   };
   TensorState& tensor = *move.tensor;
-  const std::uint64_t ops = lane_of(tensor).ops.load(std::memory_order_relaxed);
+  const std::uint64_t uses = lane_of(tensor).uses;
   const bool begins = progress.next_chunk == 0;
-  if (begins) progress.ops = ops;
-  if (is_in_use(tensor) || ops != progress.ops) {
+  if (begins) progress.uses = uses;
+  if (is_in_use(tensor) || uses != progress.uses) {
     if (begins) {
       return fail(Errc::would_block, "operations on the tensor are in flight: wait for them first");
     }
-    return fail(Errc::cancelled, "an operation on the tensor began before its state was moved");
+    return fail(Errc::cancelled, "an operation on the tensor began while its state was moved");
   }
   const auto sharding = sharding_of(tensor);
   std::uint64_t& chunk = progress.next_chunk;

@@ -35,7 +35,7 @@ class StateUpkeep {
   // How far this lane is with a move.
   struct MoveProgress {
     std::uint64_t next_chunk = 0;  // of the tensor
-    std::uint64_t ops = 0;         // that had used the tensor when the move began
+    std::uint64_t uses = 0;        // of the tensor when the move began
   };
   // Exports or imports the records of this lane's next chunk. True: more is left. Ops on the tensor
   // end the move.

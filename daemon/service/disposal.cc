@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -20,17 +21,21 @@ constexpr std::chrono::seconds kLastWait{1};
 // Shared with the threads, which are detached: one that is stuck outlives the disposal.
 class Disposal::Shared : public std::enable_shared_from_this<Shared> {
  public:
-  void take(std::uint32_t user, Some some) {
+  void take(std::uint32_t user, Some some, std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     User& of = users_[user];
-    of.waiting.push_back(std::move(some));
+    of.waiting.push_back({std::move(some), bytes});
+    of.bytes += bytes;
     ++count_;
     if (of.busy || of.waiting.size() > 1) return;
     ready_.push_back(user);
     has_work_.notify_one();
     if (ready_.size() <= idle_ || threads_ >= kThreads) return;
-    ++threads_;
-    std::thread([self = shared_from_this()] { self->work(); }).detach();
+    try {
+      std::thread([self = shared_from_this()] { self->work(); }).detach();
+      ++threads_;
+    } catch (const std::system_error&) {  // no more threads now: it waits for one
+    }
   }
 
   bool is_stuck(std::uint32_t user) const {
@@ -40,6 +45,12 @@ class Disposal::Shared : public std::enable_shared_from_this<Shared> {
     if (found->second.waiting.size() >= kMaxWaiting) return true;
     return found->second.busy && std::chrono::steady_clock::now() - found->second.begun >=
                                      std::chrono::nanoseconds(kStuckNs);
+  }
+
+  std::uint64_t bytes_of(std::uint32_t user) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = users_.find(user);
+    return found == users_.end() ? 0 : found->second.bytes;
   }
 
   std::size_t count() const {
@@ -56,8 +67,13 @@ class Disposal::Shared : public std::enable_shared_from_this<Shared> {
   }
 
  private:
+  struct Thing {
+    Some some;
+    std::uint64_t bytes = 0;
+  };
   struct User {
-    std::deque<Some> waiting;
+    std::deque<Thing> waiting;
+    std::uint64_t bytes = 0;  // of all his things
     bool busy = false;
     SteadyTime begun;
   };
@@ -78,19 +94,20 @@ class Disposal::Shared : public std::enable_shared_from_this<Shared> {
 
   void dispose_of_next(std::unique_lock<std::mutex>& lock, std::uint32_t user) {
     User& of = users_.at(user);  // stays while it is busy
-    Some some = std::move(of.waiting.front());
+    Thing thing = std::move(of.waiting.front());
     of.waiting.pop_front();
     of.busy = true;
     of.begun = std::chrono::steady_clock::now();
     lock.unlock();
-    const bool more = some();
-    if (!more) some = nullptr;
+    const bool more = thing.some();
+    if (!more) thing.some = nullptr;
     lock.lock();
     of.busy = false;
     if (more) {
-      of.waiting.push_back(std::move(some));
+      of.waiting.push_back(std::move(thing));
     } else {
       --count_;
+      of.bytes -= thing.bytes;
     }
     if (of.waiting.empty()) {
       users_.erase(user);
@@ -116,13 +133,17 @@ Disposal::~Disposal() {
   if (shared_) shared_->end();
 }
 
-void Disposal::take(std::uint32_t user, Some some) {
-  if (shared_) return shared_->take(user, std::move(some));
+void Disposal::take(std::uint32_t user, Some some, std::uint64_t bytes) {
+  if (shared_) return shared_->take(user, std::move(some), bytes);
   while (some()) {
   }
 }
 
 bool Disposal::is_stuck(std::uint32_t user) const { return shared_ && shared_->is_stuck(user); }
+
+std::uint64_t Disposal::bytes_of(std::uint32_t user) const {
+  return shared_ ? shared_->bytes_of(user) : 0;
+}
 
 std::size_t Disposal::count() const { return shared_ ? shared_->count() : 0; }
 

@@ -7,8 +7,8 @@
 namespace tern::daemon {
 
 // Closes and unmaps what clients leave, on threads that may wait: to close a client's descriptor
-// may take as long as the client likes, and to free an arena takes a fifth of a second for each
-// GiB.
+// may take as long as the client likes, and to free a filled arena takes a fifth of a second for
+// each GiB.
 //
 // Each user has one thread at most, so that what is stuck is his own. Of the users whose things are
 // stuck at the same time there may be kThreads; then what others leave waits for one of them.
@@ -19,8 +19,8 @@ class Disposal {
  public:
   static constexpr unsigned kThreads = 8;
   // With so many things that wait, or with one that takes so long, a user is stuck.
-  static constexpr std::size_t kMaxWaiting = 256;
-  static constexpr std::uint64_t kStuckNs = 10'000'000'000;
+  static constexpr std::size_t kMaxWaiting = 1024;
+  static constexpr std::uint64_t kStuckNs = 60'000'000'000;
 
   // Something to dispose of. Called until it says false: nothing of it is left. Between calls its
   // user's other things have their turn.
@@ -34,7 +34,8 @@ class Disposal {
   Disposal(const Disposal&) = delete;
   Disposal& operator=(const Disposal&) = delete;
 
-  void take(std::uint32_t user, Some some);
+  // `bytes` of memory are the user's until then.
+  void take(std::uint32_t user, Some some, std::uint64_t bytes = 0);
   // What is destroyed at once.
   template <typename Thing>
   void take_whole(std::uint32_t user, Thing thing) {
@@ -46,6 +47,8 @@ class Disposal {
 
   // The user may leave nothing more: what he has left is not disposed of.
   bool is_stuck(std::uint32_t user) const;
+  // How much memory of the user waits to be freed.
+  std::uint64_t bytes_of(std::uint32_t user) const;
   // How many things wait or are under way.
   std::size_t count() const;
 

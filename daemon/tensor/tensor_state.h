@@ -23,6 +23,8 @@ struct alignas(64) TensorLaneStats {
   std::atomic<std::uint64_t> encode_ns{0}, queue_ns{0}, wire_ns{0}, decode_ns{0}, wait_ns{0};
   std::atomic<std::uint64_t> raw_fallbacks{0}, resets{0};
   std::atomic<double> input_energy{0}, residual_energy{0};  // of the last op
+  // The lane's own: ops that have used the tensor, however they ended.
+  std::uint64_t uses = 0;
   // The lane's own: blocks of streams were lost, and nobody has been told yet.
   bool streams_lost = false;
   // The lane's own: an op, whole or failed, may have left something in the codec state.

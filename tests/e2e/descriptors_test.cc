@@ -33,7 +33,7 @@ class OnAKernel : public ::testing::WithParamInterface<Kernel> {
   OnAKernel() {
     if (GetParam() == Kernel::older) ::setenv("LD_PRELOAD", TERN_OLDER_KERNEL, 1);
   }
-  ~OnAKernel() { ::unsetenv("LD_PRELOAD"); }
+  ~OnAKernel() override { ::unsetenv("LD_PRELOAD"); }
 };
 
 class PassedDescriptors : public OnAKernel, public BesideAJob {

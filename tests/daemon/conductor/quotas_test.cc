@@ -52,6 +52,28 @@ TEST_F(QuotasTest, WhoseThingsCannotBeClosedLeavesNoMore) {
   may_end.count_down();
 }
 
+TEST_F(QuotasTest, AnArenaCountsUntilItIsFreed) {
+  std::latch begun(1), may_end(1);
+  settings_.limits.max_arena_bytes = 100;
+  {
+    Disposal disposal;
+    const Quotas quotas(settings_, {clients_, joins_, groups_, kept_, disposal});
+    disposal.take(
+        kAlice,
+        [&] {
+          begun.count_down();
+          may_end.wait();
+          return false;
+        },
+        60);
+    begun.wait();
+    EXPECT_TRUE(has(quotas.hello_problem(connect(1, kAlice), 50), "max_arena_bytes"));
+    EXPECT_EQ(quotas.hello_problem(connect(2, kAlice), 40), "");
+    EXPECT_EQ(quotas.hello_problem(connect(3, kBob), 100), "");
+    may_end.count_down();
+  }
+}
+
 TEST_F(QuotasTest, ClientsAndArenasCountOnceTheyHaveSaidHello) {
   settings_.limits.max_clients_per_user = 2;
   settings_.limits.max_arena_bytes = 100'000;

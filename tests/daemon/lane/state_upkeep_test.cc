@@ -220,12 +220,12 @@ TEST_F(StateMoveTest, IsInPartsAndEndsWhenAnOpBeginsBetweenThem) {
     const collective::OpId op = rig.begin(true);
     if (ends) {
       lane_test::end_op(rig.ops, op);
-      rig.tensor.lanes[0].ops = rig.tensor.lanes[0].ops + 1;  // the ledger's part
+      ++rig.tensor.lanes[0].uses;  // the group's part
     }
     EXPECT_FALSE(rig.upkeep.move_some(move, progress, outcome));
     EXPECT_EQ(outcome.code, Errc::cancelled);
     EXPECT_STREQ(outcome.text.c_str(),
-                 "an operation on the tensor began before its state was moved");
+                 "an operation on the tensor began while its state was moved");
     if (!ends) lane_test::end_op(rig.ops, op);
     outcome = {};
   }
