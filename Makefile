@@ -16,7 +16,7 @@ endif
 
 help:
 	@echo 'make demo       train MNIST over a 100 Mbit/s link, raw and with 3LC, and compare'
-	@echo 'make test       all tests, sanitizers, a fuzz smoke and lints; 15 to 35 minutes on 2 cores'
+	@echo 'make test       all tests, sanitizers, a fuzz smoke and lints; 10 minutes on 2 fast cores'
 	@echo 'make test-full  everything at length: full sanitizer suites, longer fuzzing, kill campaign'
 	@echo 'make bench      codecs, and all-reduce beside Gloo and iperf3 on shaped links'
 	@echo 'make study      every codec on recorded gradients and weights; rewrites the study in docs/codecs.md'
