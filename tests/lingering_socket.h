@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "base/passed_descriptors.h"
 
 namespace tern::tests {
 
@@ -54,21 +55,26 @@ class LingeringSocket {
   Fd other_end_;  // goes first
 };
 
-// Sends the bytes with one descriptor; 0 or errno.
-inline int send_descriptor(int socket, int fd, std::span<const std::byte> bytes) {
+// Sends the bytes with descriptors; 0 or errno.
+inline int send_descriptors(int socket, std::span<const int> fds,
+                            std::span<const std::byte> bytes) {
   iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * kMaxPassedFds)> control{};
   msghdr message{};
   message.msg_iov = &piece;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
-  message.msg_controllen = control.size();
+  message.msg_controllen = CMSG_SPACE(fds.size_bytes());
   cmsghdr* part = CMSG_FIRSTHDR(&message);
   part->cmsg_level = SOL_SOCKET;
   part->cmsg_type = SCM_RIGHTS;
-  part->cmsg_len = CMSG_LEN(sizeof fd);
-  std::memcpy(CMSG_DATA(part), &fd, sizeof fd);
+  part->cmsg_len = CMSG_LEN(fds.size_bytes());
+  std::memcpy(CMSG_DATA(part), fds.data(), fds.size_bytes());
   return ::sendmsg(socket, &message, MSG_NOSIGNAL) < 0 ? errno : 0;
+}
+
+inline int send_descriptor(int socket, int fd, std::span<const std::byte> bytes) {
+  return send_descriptors(socket, {&fd, 1}, bytes);
 }
 
 }  // namespace tern::tests

@@ -44,8 +44,7 @@ std::string Quotas::connection_problem(std::uint32_t user) const {
 
 std::string Quotas::hello_problem(const Client& client, std::uint64_t arena_bytes) const {
   const Limits& limits = settings_.limits;
-  std::uint64_t of_all = 0, of_user = 0;
-  std::uint64_t arena_of_user = counted_.disposal.bytes_of(client.credentials.uid);
+  std::uint64_t of_all = 0, of_user = 0, arena_of_user = 0;
   for (const auto& [id, other] : counted_.clients.all()) {
     if (!other->memory) continue;
     ++of_all;
@@ -65,6 +64,13 @@ std::string Quotas::hello_problem(const Client& client, std::uint64_t arena_byte
     return "an arena of " + std::to_string(arena_bytes) + " bytes beside " +
            std::to_string(arena_of_user) + " exceeds " +
            limit("max_arena_bytes", limits.max_arena_bytes);
+  }
+  // A job that begins again at once has its arena beside the one that it has just left.
+  const std::uint64_t being_freed = counted_.disposal.bytes_of(client.credentials.uid);
+  if (being_freed > limits.max_arena_bytes) {
+    return std::to_string(being_freed) + " bytes of arenas that this user has left are not freed " +
+           "yet, more than " + limit("max_arena_bytes", limits.max_arena_bytes) +
+           "; try again later";
   }
   return "";
 }

@@ -112,18 +112,17 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     }
 
     void read_some() {
-      std::array<std::byte, kReadBytes> bytes;
-      const std::size_t room = std::min(bytes.size(), kMaxControlRequestBytes - input_.size());
-      Received received =
-          receive_with_descriptors(socket_.native_handle(), std::span(bytes).first(room));
+      std::array<char, kReadBytes> text;
+      const std::size_t room = std::min(text.size(), kMaxControlRequestBytes - input_.size());
+      Received received = receive_with_descriptors(
+          socket_.native_handle(), std::as_writable_bytes(std::span(text).first(room)));
       if (!received.fds.empty()) {
         disposal_.take_whole(user(), std::move(received.fds));
         return close();
       }
       if (received.error == EAGAIN) return take_line();
       if (received.error != 0 || received.bytes == 0) return close();
-      for (const std::byte byte : std::span(bytes).first(static_cast<std::size_t>(received.bytes)))
-        input_.push_back(static_cast<char>(byte));
+      input_.append(text.data(), static_cast<std::size_t>(received.bytes));
       take_line();
     }
 

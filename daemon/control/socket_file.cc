@@ -61,8 +61,8 @@ Result<SocketFile> SocketFile::listen(const std::string& path, int type, std::ui
   if (auto status = remove_stale(path, type); !status) return tl::unexpected(status.error());
   SocketFile file;
   file.fd_ = Fd(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  refuse_passed_descriptors(file.fd_.get());
   if (!file.fd_) return fail_errno(Errc::io_error, "socket", errno);
+  refuse_passed_descriptors(file.fd_.get());
   const sockaddr_un address = address_of(path);
   if (::bind(file.fd_.get(), generic(address), sizeof(address)) != 0) {
     const int error_number = errno;

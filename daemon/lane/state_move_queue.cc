@@ -1,5 +1,7 @@
 #include "daemon/lane/state_move_queue.h"
 
+#include <algorithm>
+
 #include "daemon/lane/lane_group.h"
 
 namespace tern::daemon {
@@ -13,13 +15,13 @@ int StateMoveQueue::do_work(std::size_t active_jobs) {
   if (waiting_.empty() || clients_.has_older_than_move()) return 0;
   const std::uint64_t begin = clock_.now_ns();
   if (begin < next_ns_) return 0;
-  Waiting one = waiting_.front();
-  waiting_.pop_front();
+  Waiting& one = waiting_.front();
   event::StateMoved outcome{one.command.group, one.command.move, Errc::ok, {}};
   if (one.command.group->move_state(*one.command.move, one.progress, outcome)) {
-    waiting_.push_back(one);
+    std::rotate(waiting_.begin(), waiting_.begin() + 1, waiting_.end());
   } else {
     report(one, outcome.code, outcome.text);
+    waiting_.erase(waiting_.begin());
   }
   const std::uint64_t end = clock_.now_ns();
   next_ns_ = end + (end - begin) * active_jobs;

@@ -1,8 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <functional>
+#include <vector>
 
 #include "base/clock.h"
 #include "daemon/lane/lane_clients.h"
@@ -44,7 +43,7 @@ class StateMoveQueue {
   const Clock& clock_;
   LaneClients& clients_;
   EventReports& reports_;
-  std::deque<Waiting> waiting_;
+  std::vector<Waiting> waiting_;  // the first has its turn next
   std::uint64_t next_ns_ = 0;
 };
 

@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <vector>
 
 #include "tests/lingering_socket.h"
@@ -65,19 +64,7 @@ TEST(PassedDescriptors, OfAnAcceptingSocketAreRefusedToWhatItAccepts) {
 TEST(PassedDescriptors, AsManyAsAMessageCanHaveAreOwned) {
   Pair pair, passed;
   const std::vector<int> many(kMaxPassedFds, passed.here.get());
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * kMaxPassedFds)> control{};
-  iovec piece{const_cast<std::byte*>(kWord.data()), kWord.size()};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* part = CMSG_FIRSTHDR(&message);
-  part->cmsg_level = SOL_SOCKET;
-  part->cmsg_type = SCM_RIGHTS;
-  part->cmsg_len = CMSG_LEN(sizeof(int) * many.size());
-  std::memcpy(CMSG_DATA(part), many.data(), sizeof(int) * many.size());
-  ASSERT_EQ(::sendmsg(pair.there.get(), &message, 0), 3);
+  ASSERT_EQ(tests::send_descriptors(pair.there.get(), many, kWord), 0);
   std::array<std::byte, 16> bytes;
   const Received received = receive_with_descriptors(pair.here.get(), bytes);
   EXPECT_EQ(received.fds.size(), many.size());

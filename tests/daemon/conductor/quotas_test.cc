@@ -52,7 +52,7 @@ TEST_F(QuotasTest, WhoseThingsCannotBeClosedLeavesNoMore) {
   may_end.count_down();
 }
 
-TEST_F(QuotasTest, AnArenaCountsUntilItIsFreed) {
+TEST_F(QuotasTest, ArenasThatAreBeingFreedHaveABound) {
   std::latch begun(1), may_end(1);
   settings_.limits.max_arena_bytes = 100;
   {
@@ -65,10 +65,12 @@ TEST_F(QuotasTest, AnArenaCountsUntilItIsFreed) {
           may_end.wait();
           return false;
         },
-        60);
+        100);
     begun.wait();
-    EXPECT_TRUE(has(quotas.hello_problem(connect(1, kAlice), 50), "max_arena_bytes"));
-    EXPECT_EQ(quotas.hello_problem(connect(2, kAlice), 40), "");
+    EXPECT_EQ(quotas.hello_problem(connect(1, kAlice), 100), "") << "a job that begins again";
+    disposal.take(
+        kAlice, [] { return false; }, 1);
+    EXPECT_TRUE(has(quotas.hello_problem(connect(2, kAlice), 1), "max_arena_bytes"));
     EXPECT_EQ(quotas.hello_problem(connect(3, kBob), 100), "");
     may_end.count_down();
   }
