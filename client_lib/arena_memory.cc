@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "shm/segment.h"
+
 namespace tern::client_lib {
 
 Result<void*> ArenaMemory::allocate(std::uint64_t bytes) {
@@ -13,7 +15,26 @@ Result<void*> ArenaMemory::allocate(std::uint64_t bytes) {
                     std::to_string(arena_.used_bytes()) + " of " + std::to_string(memory_.size()) +
                     " are in use; connect with a larger arena_bytes");
   }
+  if (Status populated = populate(*offset, bytes); !populated) {
+    arena_.free(*offset);
+    return tl::unexpected(populated.error());
+  }
   return at(*offset);
+}
+
+Status ArenaMemory::populate(std::uint64_t offset, std::uint64_t bytes) {
+  const std::uint64_t end = (offset + bytes + kGranuleBytes - 1) / kGranuleBytes;
+  for (std::uint64_t first = offset / kGranuleBytes; first < end; ++first) {
+    std::uint64_t last = first;
+    while (last < end && !populated_[last]) ++last;
+    if (last == first) continue;
+    const std::uint64_t begin_byte = first * kGranuleBytes;
+    const std::uint64_t end_byte = std::min<std::uint64_t>(last * kGranuleBytes, memory_.size());
+    Status found = shm::populate(memory_.subspan(begin_byte, end_byte - begin_byte));
+    if (!found) return found;
+    for (; first < last; ++first) populated_[first] = true;
+  }
+  return {};
 }
 
 Status ArenaMemory::free(void* memory) {
@@ -53,6 +74,10 @@ Status ArenaMemory::place_copies(const OpRequest& request, Op& op) {
     return fail(copies_in_use_ != 0 ? Errc::would_block : Errc::out_of_memory,
                 "no room in the arena for a copy of " + std::to_string(bytes) +
                     " bytes; wait for operations, free tensors or raise arena_bytes");
+  }
+  if (Status populated = populate(*copy, bytes); !populated) {
+    arena_.free(*copy);
+    return populated;
   }
   ++copies_in_use_;
   if (input_outside) op.input_copy = *copy;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/result.h"
 #include "client_lib/arena.h"
@@ -11,11 +12,16 @@
 namespace tern::client_lib {
 
 // The memory that the daemon sees: what the application has allocated there, and copies of what it
-// has elsewhere, for as long as an op needs them. Guarded by: the client's mutex, but for at() and
+// has elsewhere, for as long as an op needs them. Pages behind what is given out are found by this
+// process, so that its control group pays for them, and a machine without memory is an error here
+// and no signal there. Guarded by: the client's mutex, but for at() and
 // offset_of().
 class ArenaMemory {
  public:
-  explicit ArenaMemory(std::span<std::byte> memory) : memory_(memory), arena_(memory.size()) {}
+  explicit ArenaMemory(std::span<std::byte> memory)
+      : memory_(memory),
+        arena_(memory.size()),
+        populated_((memory.size() + kGranuleBytes - 1) / kGranuleBytes) {}
 
   Result<void*> allocate(std::uint64_t bytes);
   Status free(void* memory);
@@ -32,8 +38,13 @@ class ArenaMemory {
   void free_copies(Op& op) noexcept;
 
  private:
+  // Memory for a granule is found when something of it is first given out.
+  static constexpr std::uint64_t kGranuleBytes = 256 << 10;
+  Status populate(std::uint64_t offset, std::uint64_t bytes);
+
   std::span<std::byte> memory_;
   Arena arena_;
+  std::vector<bool> populated_;  // granules
   std::uint64_t copies_in_use_ = 0;
 };
 

@@ -17,6 +17,7 @@
 
 #include "ctl/counters_command.h"
 #include "ctl/doctor.h"
+#include "ctl/drain_command.h"
 #include "ctl/dump_command.h"
 #include "ctl/exit_code.h"
 #include "ctl/fields.h"
@@ -49,6 +50,7 @@ struct Request {
   std::string output;
   std::vector<std::string> traces;
   TopOptions top;
+  DrainOptions drain;
   bool once = false;
   // Of a verb that is more than a question; empty: it is one.
   std::function<ExitCode(const Request&)> run;
@@ -258,6 +260,23 @@ void add_dump(CLI::App& app, Request& request) {
   });
 }
 
+void add_drain(CLI::App& app, Request& request) {
+  CLI::App* const command = app.add_subcommand(
+      "drain", "Ends the daemon when the jobs that run have gone; new ones are refused");
+  command
+      ->add_option("--deadline", request.drain.deadline_s,
+                   "Seconds after which it ends all the same, and what runs fails")
+      ->check(seconds_from(0))
+      ->capture_default_str()
+      ->type_name("SECONDS");
+  command->add_flag("--no-wait", request.drain.no_wait, "Return at once");
+  command->add_flag("--cancel", request.drain.cancel, "Take new jobs again");
+  command->callback([&request] {
+    set_run(request, "drain",
+            [](const Request& asked) { return drain(asked.session, asked.drain); });
+  });
+}
+
 void add_exit_codes(CLI::App& app) {
   app.footer(
       "Exit status: 0 success, 1 the daemon answered with an error, 2 wrong usage, 3 no daemon,\n"
@@ -311,6 +330,7 @@ int main_of(int argc, char** argv) {
   add_top(app, request);
   add_trace(app, request);
   add_dump(app, request);
+  add_drain(app, request);
   app.add_subcommand(std::string(kHealth), "One line and an exit status, for monitoring")
       ->callback([&request] { set_run(request, kHealth, show_health); })
       ->add_option("--patience", request.patience_s,

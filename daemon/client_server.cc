@@ -25,8 +25,11 @@ void read_to_the_end(const shm::PacketSocket& socket) {
 
 }  // namespace
 
-ClientServer::ClientServer(net::EventLoop& loop, shm::PacketListener listener, Disposal& disposal)
-    : loop_(loop), listener_(std::move(listener)), disposal_(disposal) {}
+ClientServer::ClientServer(const Surroundings& around, shm::PacketListener listener)
+    : loop_(around.loop),
+      listener_(std::move(listener)),
+      disposal_(around.disposal),
+      sub_users_(around.sub_users) {}
 
 ClientServer::~ClientServer() {
   stop_accepting();
@@ -80,12 +83,12 @@ void ClientServer::accept_clients() {
     }
     const std::uint64_t id = next_client_++;
     Connection& connection = connections_[id];
-    connection.user = credentials->uid;
+    connection.account = sub_users_.owner_of(credentials->uid);
     connection.socket = std::move(*socket);
     if (!watch(id, connection, std::move(credentials->pidfd))) {
       if (limit_.admits("watch", clock_.now_ns())) {
         spdlog::warn("a client of uid {} is turned away: the daemon is out of descriptors",
-                     connection.user);
+                     credentials->uid);
       }
       disconnect(id);
       continue;
@@ -124,7 +127,7 @@ void ClientServer::read_client(std::uint64_t id) {
     Connection& connection = found->second;
     Received received = receive_with_descriptors(connection.socket.fd(), bytes);
     if (!received.fds.empty()) {  // no packet of Tern, and it is told so
-      disposal_.take_whole(connection.user, std::move(received.fds));
+      disposal_.take_whole(connection.account, std::move(received.fds));
       return conductor_->on_client_packet(id, {});
     }
     if (received.error == EAGAIN) return;
@@ -167,7 +170,7 @@ void ClientServer::disconnect(std::uint64_t client) {
 void ClientServer::dispose_of(Connection& connection) {
   unwatch(connection);
   disposal_.take(
-      connection.user,
+      connection.account,
       [socket = std::make_shared<shm::PacketSocket>(std::move(connection.socket))]() mutable {
         read_to_the_end(*socket);
         socket.reset();

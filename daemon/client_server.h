@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/result.h"
+#include "daemon/access/sub_users.h"
 #include "daemon/conductor/conductor.h"
 #include "daemon/service/disposal.h"
 #include "daemon/service/log_limit.h"
@@ -21,8 +22,13 @@ namespace tern::daemon {
 
 class ClientServer final : public ClientPort {
  public:
-  // REQUIRES: the loop, the disposal and the conductor given to start() outlive the server.
-  ClientServer(net::EventLoop& loop, shm::PacketListener listener, Disposal& disposal);
+  // What the server works with. It outlives the server, like the conductor given to start().
+  struct Surroundings {
+    net::EventLoop& loop;
+    Disposal& disposal;
+    const SubUsers& sub_users;
+  };
+  ClientServer(const Surroundings& around, shm::PacketListener listener);
   ~ClientServer() override;
 
   void start(Conductor& conductor);
@@ -37,7 +43,7 @@ class ClientServer final : public ClientPort {
 
  private:
   struct Connection {
-    std::uint32_t user = 0;
+    std::uint32_t account = 0;  // for whom it is counted
     shm::PacketSocket socket;
     std::uint64_t socket_watch = 0;
     std::uint64_t death_watch = 0;
@@ -57,6 +63,7 @@ class ClientServer final : public ClientPort {
   net::EventLoop& loop_;
   shm::PacketListener listener_;
   Disposal& disposal_;
+  const SubUsers& sub_users_;
   Conductor* conductor_ = nullptr;
   std::uint64_t listen_watch_ = 0;
   std::map<std::uint64_t, Connection> connections_;

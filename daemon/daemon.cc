@@ -27,6 +27,7 @@
 #include "daemon/operator/operator_view.h"
 #include "daemon/operator/verbs.h"
 #include "daemon/operator/version.h"
+#include "daemon/service/memory_limit.h"
 #include "daemon/service/supervisor.h"
 #include "daemon/service/watchdog.h"
 #include "net/event_loop_asio.h"
@@ -50,6 +51,20 @@ net::LinkSettings link_settings(const Config& config) {
   settings.resume_timeout_ns = config.resume_timeout_ns;
   settings.unused_timeout_ns = config.unused_timeout_ns;
   return settings;
+}
+
+// The memory of this process, where nothing else is said.
+Limits limits_of(const Config& config) {
+  Limits limits = config;
+  if (limits.max_memory_bytes == 0) limits.max_memory_bytes = memory_limit_bytes();
+  return limits;
+}
+
+// What the daemon takes beside arenas and codec state. A slab has room for a chunk's block.
+std::uint64_t own_bytes(const Config& config) {
+  constexpr std::uint64_t kProgramAndLinks = std::uint64_t{128} << 20;
+  const std::uint64_t slabs = std::uint64_t{config.send_slabs} + config.receive_slabs;
+  return kProgramAndLinks + config.lanes * (slabs + config.result_slabs) * config.chunk_bytes;
 }
 
 Status check_recipe(const Config& config) {
@@ -106,6 +121,7 @@ struct Daemon::Composition {
   std::uint64_t started_ns = 0;
   std::unique_ptr<OperatorView> view;  // first: the others count in its file
   wire::NodeId self = random_node();
+  SubUsers sub_users;
   Disposal disposal;  // before those that leave something to it
   net::EventLoop loop;
   std::optional<PeerSecurity> security;
@@ -174,6 +190,7 @@ Status Daemon::Composition::open(const Config& given) {
   }
   if (auto recipe = check_recipe(config); !recipe) return recipe;
   access = Access::create(config);
+  sub_users = SubUsers::read();
   if (auto books = load_codebooks(config.codebook_dir); !books) {
     return tl::unexpected(books.error());
   }
@@ -194,7 +211,8 @@ Status Daemon::Composition::open_sockets() {
   carriers = std::move(*probed);
   auto listener = client_listener(config);
   if (!listener) return tl::unexpected(listener.error());
-  clients = std::make_unique<ClientServer>(loop, std::move(*listener), disposal);
+  clients = std::make_unique<ClientServer>(ClientServer::Surroundings{loop, disposal, sub_users},
+                                           std::move(*listener));
   transport = std::make_unique<net::TcpTransport>(loop, tcp_settings());
   net::AcceptorSettings accepting;
   accepting.hello_timeout_ns = config.handshake_timeout_ns;
@@ -271,7 +289,9 @@ ConductorSettings Daemon::Composition::conductor_settings() const {
   settings.ops.eager_bytes = std::min(config.eager_bytes, config.chunk_bytes);
   settings.tensors = config;
   settings.admission = config;
-  settings.limits = config;
+  settings.limits = limits_of(config);
+  settings.own_bytes = own_bytes(config);
+  settings.sub_users = sub_users;
   settings.handshake_timeout_ns = config.handshake_timeout_ns;
   settings.spin_ns = config.spin_ns;
   settings.cores = cores;
@@ -305,6 +325,7 @@ void Daemon::Composition::apply_changes() {
   }
   spdlog::set_level(spdlog::level::from_str(config.log_level));
   access = Access::create(config);
+  sub_users = SubUsers::read();
   view->admit(access);
   conductor->change_settings(conductor_settings());
   if (config.policy != tuning->policy().text()) {
@@ -345,6 +366,7 @@ std::string Daemon::Composition::status_text() const {
                   conductor->reports().peer_count(), net::to_text(listening), security->text());
   if (!silent_lanes.empty())
     text += fmt::format("; silent lanes: {}", fmt::join(silent_lanes, ", "));
+  if (conductor->drain().is_on()) text += "; will end: " + conductor->drain().text();
   if (!waiting_settings.empty()) {
     text += fmt::format("; until a restart without effect: {}", fmt::join(waiting_settings, ", "));
   }
@@ -396,6 +418,7 @@ nlohmann::json Daemon::Composition::report_status(const Scope& scope) const {
       {"kernel_target", codec::target::name()},
       {"silent_lanes", silent_lanes},
       {"waiting_settings", waiting_settings},
+      {"draining", conductor->drain().is_on()},
       {"metrics", metrics ? net::to_text({config.metrics_listen.host, metrics->port()}) : ""}};
   // Grows with the arenas of all.
   if (scope.has_all()) status["rss_bytes"] = rss_bytes();
@@ -424,6 +447,9 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const Config& config,
   ControlOptions options;
   options.path = config.control_socket;
   options.mode = config.control_socket_mode;
+  options.account_of = [whole = all.get()](std::uint32_t user) {
+    return whole->sub_users.owner_of(user);
+  };
   auto control = ControlServer::create(all->loop.impl().io, options, all->verbs, all->disposal);
   if (!control) return tl::unexpected(control.error());
   all->control = std::move(*control);
@@ -464,6 +490,7 @@ void Daemon::run() {
     const std::uint64_t now = all.clock.now_ns();
     all.watch_lanes(now);
     all.publish_metrics();
+    if (all.conductor->drain().is_over()) break;
     if (work > 0) continue;
     const std::uint64_t deadline =
         std::min(all.conductor->next_deadline_ns(), all.watchdog->next_deadline_ns());

@@ -72,6 +72,7 @@ bool LoopbackAcceptor::Impl::examine(const Unfinished& candidate) {
   auto incoming = std::make_unique<LoopbackIncoming>(candidate.pipe);
   incoming->hello = hello.body;
   incoming->from = candidate.pipe->ends[0].at.host;
+  incoming->source = incoming->from;
   sink.on_incoming(std::move(incoming), parsed.header, hello.body);
   return true;
 }

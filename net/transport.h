@@ -121,6 +121,9 @@ class Incoming {
   virtual ~Incoming() = default;
   wire::HelloBody hello;
   std::string from;  // the peer's address, without the port
+  // Who is charged for the connection, in words: the peer's user where it is of this machine and
+  // nothing else is let in, otherwise its address.
+  std::string source;
 };
 
 class Transport {

@@ -27,6 +27,20 @@ std::atomic_ref<std::uint16_t> abi_of(SegmentHeader& header) noexcept {
 
 }  // namespace
 
+Status populate(std::span<std::byte> memory) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+  const std::uint64_t before = address % kPageBytes;
+  const std::uint64_t bytes = round_up(before + memory.size());
+  // EFAULT: a first use would be answered by SIGBUS, as where memory must not be overcommitted.
+  while (::madvise(memory.data() - before, bytes, MADV_POPULATE_WRITE) != 0) {
+    if (errno == EINTR || errno == EAGAIN) continue;
+    if (errno == EINVAL) return {};  // an older kernel
+    return fail(Errc::out_of_memory, "this machine, or this process's control group, has no " +
+                                         std::to_string(memory.size()) + " bytes of memory left");
+  }
+  return {};
+}
+
 Segment::Shape Segment::shape_for(std::uint32_t lane_count, std::uint64_t arena_bytes) noexcept {
   Shape shape;
   shape.lane_count = lane_count;

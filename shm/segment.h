@@ -16,6 +16,12 @@ namespace tern::shm {
 
 inline constexpr std::uint64_t kMaxArenaBytes = std::uint64_t{1} << 44;
 
+// Has the kernel find memory for the pages of this part of a segment, so that the first use of none
+// of them can fail, and so that they are charged to the control group of this process. Takes a
+// fifth of a second for each GiB that had none. out_of_memory: there is none; what was found stays.
+// Before Linux 5.14 nothing happens, and pages are found at their first use.
+Status populate(std::span<std::byte> memory);
+
 // Owns the descriptor and the mapping. All that it answers comes from private copies taken when it
 // was made, but for one flag: the other side may overwrite the header at any time.
 class Segment {

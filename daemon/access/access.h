@@ -38,14 +38,14 @@ inline constexpr std::string_view kPolicySet = "policy set";
 
 // Every verb of the daemon. Those of users show each caller what their standing lets them see.
 inline constexpr std::array kVerbRules{
-    VerbRule{"version", Standing::user},          VerbRule{"status", Standing::user},
-    VerbRule{"clients", Standing::user},          VerbRule{"groups", Standing::user},
-    VerbRule{"tensors", Standing::user},          VerbRule{"tuner", Standing::user},
-    VerbRule{"explain", Standing::user},          VerbRule{"peers", Standing::observer},
-    VerbRule{"counters", Standing::observer},     VerbRule{"host", Standing::observer},
-    VerbRule{"settings", Standing::observer},     VerbRule{"log", Standing::observer},
-    VerbRule{"trace", Standing::observer},        VerbRule{"policy", Standing::observer},
-    VerbRule{kPolicySet, Standing::administrator}};
+    VerbRule{"version", Standing::user},           VerbRule{"status", Standing::user},
+    VerbRule{"clients", Standing::user},           VerbRule{"groups", Standing::user},
+    VerbRule{"tensors", Standing::user},           VerbRule{"tuner", Standing::user},
+    VerbRule{"explain", Standing::user},           VerbRule{"peers", Standing::observer},
+    VerbRule{"counters", Standing::observer},      VerbRule{"host", Standing::observer},
+    VerbRule{"settings", Standing::observer},      VerbRule{"log", Standing::observer},
+    VerbRule{"trace", Standing::observer},         VerbRule{"policy", Standing::observer},
+    VerbRule{kPolicySet, Standing::administrator}, VerbRule{"drain", Standing::administrator}};
 
 // The users and groups of a setting, as the kernel numbers them.
 struct UserIds {

@@ -19,7 +19,8 @@ struct Client {
   std::uint64_t connected_ns = 0;
   std::uint32_t lanes_dropped = 0;  // that have let go of its memory
   std::uint64_t goodbye_request = 0;
-  bool goodbye = false;  // it disconnects in order, and waits for the answer
+  bool has_joined = false;  // a group, at some time
+  bool goodbye = false;     // it disconnects in order, and waits for the answer
   bool dropping = false;
   bool closed = false;
 };

@@ -49,7 +49,7 @@ Disposal::Some free_in_parts(std::unique_ptr<ClientMemory> memory) {
 Clients::~Clients() {
   for (auto& [id, client] : clients_) {
     if (client->memory) {
-      outlets_.disposal.take(client->credentials.uid, free_in_parts(std::move(client->memory)));
+      outlets_.disposal.take(account_of(*client), free_in_parts(std::move(client->memory)));
     }
   }
 }
@@ -139,12 +139,16 @@ Status Clients::open(Client& client, const shm::HelloPacket& packet) {
   welcome.segment_bytes = client.memory->segment.segment_bytes();
   welcome.eager_bytes = settings_.ops.eager_bytes;
   outlets_.answers.send(client.id, welcome, descriptors);
-  if (log_budget_.admits(client.credentials.uid, outlets_.clock.now_ns())) {
+  if (log_budget_.admits(account_of(client), outlets_.clock.now_ns())) {
     log_about({.job = client.job}, spdlog::level::info,
               "client {} connected: pid {}, uid {}, job {}", client.id, client.credentials.pid,
               client.credentials.uid, client.job);
   }
   return {};
+}
+
+std::uint32_t Clients::account_of(const Client& client) const {
+  return settings_.sub_users.owner_of(client.credentials.uid);
 }
 
 void Clients::say_whether_to_spin() {
@@ -184,7 +188,7 @@ void Clients::let_go(Client& client, const char* why) {
     clients_.erase(client.id);
     return;
   }
-  if (log_budget_.admits(client.credentials.uid, outlets_.clock.now_ns())) {
+  if (log_budget_.admits(account_of(client), outlets_.clock.now_ns())) {
     log_about({.job = client.job}, spdlog::level::info, "client {} (pid {}, job {}) is gone: {}",
               client.id, client.credentials.pid, client.job, why);
   }
@@ -214,7 +218,7 @@ void Clients::on_dropped(const ClientMemory& memory) {
     outlets_.answers.done(client.id, client.goodbye_request, Errc::ok, "");
   }
   outlets_.answers.disconnect(client.id);
-  outlets_.disposal.take(client.credentials.uid, free_in_parts(std::move(found->second->memory)),
+  outlets_.disposal.take(account_of(client), free_in_parts(std::move(found->second->memory)),
                          client.arena_bytes);
   clients_.erase(found);
   say_whether_to_spin();

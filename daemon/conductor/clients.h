@@ -59,6 +59,8 @@ class Clients {
   void on_dropped(const ClientMemory& memory);
 
  private:
+  // For whom it is counted.
+  std::uint32_t account_of(const Client& client) const;
   // Spinning helps only while every lane and every client can have a core of its own.
   void say_whether_to_spin();
 

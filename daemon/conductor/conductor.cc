@@ -27,12 +27,13 @@ Conductor::Conductor(ConductorSettings settings, const Surroundings& around)
       links_({around.transport, clock_, settings_.link, around.self}, *this),
       post_(links_, around.self),
       outlets_{clock_, counters_, answers_, commands_, post_, around.disposal},
-      coordinator_(post_),
+      coordinator_(post_, clock_),
       refusals_(outlets_),
       clients_(settings_, outlets_),
       joins_(settings_, outlets_, clients_, refusals_),
       flights_(settings_.flight_directory, clock_),
       groups_(outlets_, flights_),
+      drain_(clock_, {clients_, joins_, groups_}),
       kept_(settings_, clock_),
       quotas_(settings_, {clients_, joins_, groups_, kept_, around.disposal}),
       epochs_(settings_, outlets_, {clients_, joins_, groups_, quotas_, tuning_}),
@@ -73,10 +74,12 @@ void Conductor::forget_unused() {
   const std::uint64_t now = clock_.now_ns();
   if (!joins_.take_failed() && now < forget_due_ns_) return;
   forget_due_ns_ = now + kIdleNs;
-  std::set<LinkRef> coordinators;
-  joins_.add_links(coordinators);
-  groups_.add_links(coordinators);
-  links_.close_unused(coordinators);
+  coordinator_.expire();
+  std::set<LinkRef> in_use;
+  coordinator_.add_links(in_use);
+  joins_.add_links(in_use);
+  groups_.add_links(in_use);
+  links_.close_unused(in_use);
   kept_.expire(now);
   clients_.tell_left_out();
 }
@@ -89,6 +92,7 @@ std::uint64_t Conductor::next_deadline_ns() const {
   if (tuning_ != nullptr) deadline = std::min(deadline, tuning_->next_deadline_ns());
   deadline = std::min(deadline, joins_.next_deadline_ns());
   deadline = std::min(deadline, clients_.next_deadline_ns());
+  deadline = std::min(deadline, drain_.next_deadline_ns());
   return std::min(deadline, groups_.next_deadline_ns());
 }
 
@@ -126,7 +130,8 @@ void Conductor::on_refused(const std::string& from, Errc reason, const char* tex
 void Conductor::on_incoming(std::unique_ptr<net::Incoming> incoming, const wire::FrameHeader&,
                             const wire::HelloBody& hello) {
   if (hello.lane == wire::kConductorLane) {
-    if (!links_.adopt(std::move(incoming), hello)) refusals_.hello(hello, "there are too many");
+    if (!links_.adopt(std::move(incoming), hello))
+      refusals_.hello(hello, "its source has too many links, or there are too few left for others");
   } else if (hello.lane < lanes_.size()) {
     commands_.send(hello.lane, command::AdoptConnection{incoming.release(), hello});
   } else {

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "daemon/conductor/clients.h"
 #include "daemon/conductor/conductor_settings.h"
+#include "daemon/conductor/drain.h"
 #include "daemon/conductor/epochs.h"
 #include "daemon/conductor/flight_recorder.h"
 #include "daemon/conductor/groups.h"
@@ -74,6 +75,7 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
   void on_refused(const std::string& from, Errc reason, const char* text) override;
 
   // ---- From the daemon ----
+  Drain& drain() { return drain_; }
   void begin_stop() { stopping_ = true; }  // refuses what is new
   bool idle() const { return !groups_.has_ops(); }
   void end_all(Errc code, const std::string& text);
@@ -86,7 +88,7 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
   void on_bad_packet(Client& client, std::uint64_t request, const char* why);
   void on_hello(Client& client, const shm::HelloPacket& packet);
   void on_group_mint(const Client& client, std::uint64_t request);
-  void on_group_join(const Client& client, const shm::GroupJoinPacket& packet);
+  void on_group_join(Client& client, const shm::GroupJoinPacket& packet);
   void on_goodbye(Client& client, std::uint64_t request);
   void drop_client(Client& client, const char* why);
   void drop_silent_clients();
@@ -138,6 +140,7 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
   Joins joins_;
   FlightRecorder flights_;
   Groups groups_;
+  Drain drain_;
   KeptStates kept_;
   Quotas quotas_;
   Epochs epochs_;

@@ -96,6 +96,9 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
     return refuse(sound.error().code, sound.error().text);
   }
   if (stopping_) return refuse(Errc::shutting_down, "the daemon is stopping");
+  if (const std::string why = drain_.refusal(); !why.empty()) {
+    return refuse(Errc::shutting_down, why);
+  }
   if (const std::string why = clients_.access_problem(client.credentials); !why.empty()) {
     return refuse(Errc::permission_denied, why);
   }
@@ -112,17 +115,20 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
 void Conductor::on_group_mint(const Client& client, std::uint64_t request) {
   const auto id = mint_group_id(settings_.advertise.host, settings_.advertise.port);
   if (!id) return answers_.done(client.id, request, id.error().code, id.error().text);
-  coordinator_.learn(*id, client.credentials.uid);
+  coordinator_.learn(*id, settings_.sub_users.owner_of(client.credentials.uid));
   auto packet = shm::make_packet<shm::GroupMintedPacket>(shm::PacketKind::group_minted, request);
   const std::string text = format_group_id(*id);
   std::memcpy(packet.id, text.c_str(), text.size() + 1);
   answers_.send(client.id, packet);
 }
 
-void Conductor::on_group_join(const Client& client, const shm::GroupJoinPacket& packet) {
+void Conductor::on_group_join(Client& client, const shm::GroupJoinPacket& packet) {
   const std::uint64_t request = packet.header.request;
   if (stopping_) {
     return answers_.done(client.id, request, Errc::shutting_down, "the daemon is stopping");
+  }
+  if (const std::string why = drain_.join_refusal(client); !why.empty()) {
+    return refusals_.join({client, request, ""}, Errc::shutting_down, why);
   }
   JoinRequest join;
   if (const Status read = joins_.read(packet, join); !read) {
@@ -131,8 +137,10 @@ void Conductor::on_group_join(const Client& client, const shm::GroupJoinPacket& 
   }
   const std::string problem = quotas_.join_problem(client.credentials.uid, join.uid);
   if (!problem.empty()) return refusals_.join_over_quota(client, request, problem);
-  if (joins_.add(client, join) && joins_.is_here(join.id)) {
-    coordinator_.learn(join.id, client.credentials.uid);
+  if (!joins_.add(client, join)) return;
+  client.has_joined = true;
+  if (joins_.is_here(join.id)) {
+    coordinator_.learn(join.id, settings_.sub_users.owner_of(client.credentials.uid));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "daemon/access/sub_users.h"
 #include "daemon/config/config_sections.h"
 #include "net/link.h"
 
@@ -14,6 +15,8 @@ struct ConductorSettings {
   TensorSettings tensors;
   Admission admission;
   Limits limits;
+  std::uint64_t own_bytes = 0;  // the daemon's own part of max_memory_bytes
+  SubUsers sub_users;           // what a user has is counted for its owner
   std::uint64_t handshake_timeout_ns = 5'000'000'000;
   std::uint64_t spin_ns = 20'000;
   std::uint32_t cores = 1;

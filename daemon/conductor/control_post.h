@@ -21,6 +21,7 @@ class ControlPost final : public ControlSender {
   const wire::NodeId& self() const { return self_; }
 
   void send(LinkRef to, const nlohmann::json& message) override;
+  std::string source_of(LinkRef link) const override { return links_.source_of(link); }
 
   // The link to the coordinator at this address.
   LinkRef open(const std::string& host, std::uint16_t port) { return links_.open({host, port}); }

@@ -181,8 +181,11 @@ void Epochs::add_ranks(MemberGroup& group, JoinSet& set, GroupSetup& setup) cons
   const Client& first = partners_.clients.at(group.ranks.front().client);
   group.job = first.job;
   group.uid_of_user = first.credentials.uid;
+  group.account = settings_.sub_users.owner_of(group.uid_of_user);
   setup.job = job_number(group.job, group.uid_of_user);
-  setup.weight = partners_.tuning != nullptr ? partners_.tuning->policy().weight(group.job) : 1;
+  setup.weight = partners_.tuning != nullptr
+                     ? partners_.tuning->policy().weight(group.job, group.uid_of_user)
+                     : 1;
 }
 
 void Epochs::begin(JoinSet& set, const MemberList& list) {

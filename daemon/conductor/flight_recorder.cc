@@ -83,7 +83,7 @@ void FlightRecorder::write(const MemberGroup& group, Flights& flights) {
   flights.due = false;
   if (directory_.empty() || flights.ops.empty()) return;
   files_.use(directory_);
-  const std::string name = RecordFiles::text_of({group.uid, group.epoch, group.uid_of_user});
+  const std::string name = RecordFiles::text_of({group.uid, group.epoch, group.account});
   const std::string path = directory_ + "/" + name;
   const std::string text = json_text(document(group, flights), 1) + "\n";
   std::ofstream out(path + ".new");

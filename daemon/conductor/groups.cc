@@ -106,7 +106,7 @@ void Groups::end_late_starts() {
 
 void Groups::weigh(const TuningPolicy& policy) {
   for (const auto& [number, group] : groups_) {
-    const std::uint32_t weight = policy.weight(group->job);
+    const std::uint32_t weight = policy.weight(group->job, group->uid_of_user);
     if (!group->removing) {
       outlets_.lanes.send_to_group(*group, command::SetWeight{nullptr, weight});
     }

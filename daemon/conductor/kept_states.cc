@@ -15,12 +15,18 @@ std::uint64_t KeptStates::bytes_of(const std::string& key) const {
 }
 
 std::uint64_t KeptStates::bytes_of_user(std::uint32_t user) const {
-  const auto found = bytes_.find(user);
+  const auto found = bytes_.find(settings_.sub_users.owner_of(user));
   return found == bytes_.end() ? 0 : found->second;
 }
 
+std::uint64_t KeptStates::bytes() const {
+  std::uint64_t all = 0;
+  for (const auto& [account, bytes] : bytes_) all += bytes;
+  return all;
+}
+
 KeptStates::Map::iterator KeptStates::forget(Map::iterator kept) {
-  const auto of_user = bytes_.find(kept->second.user);
+  const auto of_user = bytes_.find(kept->second.account);
   of_user->second -= kept->second.bytes;
   if (of_user->second == 0) bytes_.erase(of_user);
   return kept_.erase(kept);
@@ -51,28 +57,28 @@ void KeptStates::keep(const MemberGroup& group, const DeclaredTensor& tensor) {
     if (settings_.tensors.state_ttl_ns > 0) {
       if (const auto last = kept_.find(tensor.state_key); last != kept_.end()) forget(last);
       const std::uint64_t bytes = tensor.state->state_bytes();
-      bytes_[group.uid_of_user] += bytes;
+      bytes_[group.account] += bytes;
       kept_[tensor.state_key] = {tensor.state, clock_.now_ns() + settings_.tensors.state_ttl_ns,
-                                 group.uid_of_user, group.uid, bytes};
+                                 group.account, group.uid, bytes};
       return;
     }
   }
   if (tensor.state->has_history()) {
-    remember_lost(group.uid_of_user, group.uid, tensor.state->name);
+    remember_lost(group.account, group.uid, tensor.state->name);
   }
 }
 
-void KeptStates::remember_lost(std::uint32_t user, const std::string& group,
+void KeptStates::remember_lost(std::uint32_t account, const std::string& group,
                                const std::string& name) {
   // Beyond this many a reset is not noticed, which is better than memory without a bound.
-  Lost& lost = lost_[user];
+  Lost& lost = lost_[account];
   if (lost.size() < settings_.limits.max_tensors_per_user) {
     lost[group + "/" + name] = clock_.now_ns() + settings_.ops.join_timeout_max_ns;
   }
 }
 
 bool KeptStates::take_lost(const MemberGroup& group, const std::string& name) {
-  const auto of_user = lost_.find(group.uid_of_user);
+  const auto of_user = lost_.find(group.account);
   return of_user != lost_.end() && of_user->second.erase(group.uid + "/" + name) != 0;
 }
 
@@ -80,11 +86,11 @@ void KeptStates::expire(std::uint64_t now_ns) {
   for (auto one = kept_.begin(); one != kept_.end();) {
     const Kept& kept = one->second;
     if (kept.expires_ns <= now_ns && kept.state->has_history()) {
-      remember_lost(kept.user, kept.group, kept.state->name);
+      remember_lost(kept.account, kept.group, kept.state->name);
     }
     one = kept.expires_ns <= now_ns ? forget(one) : std::next(one);
   }
-  for (auto& [user, lost] : lost_) {
+  for (auto& [account, lost] : lost_) {
     std::erase_if(lost, [now_ns](const auto& one) { return one.second <= now_ns; });
   }
   std::erase_if(lost_, [](const auto& one) { return one.second.empty(); });

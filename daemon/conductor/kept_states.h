@@ -23,9 +23,10 @@ class KeptStates {
   // Under which the state of a tensor is kept: of each user's job apart.
   static std::string key_of(std::uint32_t user, const std::string& job, const std::string& name);
 
-  // What is kept under the key, in bytes; and of all of one user.
+  // What is kept under the key, in bytes; of all of one user; and of all.
   std::uint64_t bytes_of(const std::string& key) const;
   std::uint64_t bytes_of_user(std::uint32_t user) const;
+  std::uint64_t bytes() const;
 
   // A tensor is declared. If no other uses the key, its state outlives the declaration, and it
   // takes over what is kept. True: something with a history was lost, now or before.
@@ -40,8 +41,8 @@ class KeptStates {
   struct Kept {
     std::shared_ptr<TensorState> state;
     std::uint64_t expires_ns = 0;
-    std::uint32_t user = 0;  // whose quota it counts against
-    std::string group;       // uid of the group that left it
+    std::uint32_t account = 0;  // whose quota it counts against
+    std::string group;          // uid of the group that left it
     std::uint64_t bytes = 0;
   };
   using Map = std::map<std::string, Kept>;  // by key
@@ -51,14 +52,14 @@ class KeptStates {
 
   Map::iterator forget(Map::iterator kept);
   bool take_lost(const MemberGroup& group, const std::string& name);
-  void remember_lost(std::uint32_t user, const std::string& group, const std::string& name);
+  void remember_lost(std::uint32_t account, const std::string& group, const std::string& name);
 
   const ConductorSettings& settings_;
   const Clock& clock_;
   Map kept_;
-  std::map<std::uint32_t, std::uint64_t> bytes_;  // of what is kept, by user
+  std::map<std::uint32_t, std::uint64_t> bytes_;  // of what is kept, by account
   std::set<std::string> used_;                    // keys of declared tensors
-  std::map<std::uint32_t, Lost> lost_;            // by user
+  std::map<std::uint32_t, Lost> lost_;            // by account
 };
 
 }  // namespace tern::daemon

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "daemon/access/scope.h"
 #include "daemon/membership/hmac.h"
+#include "daemon/service/shared_places.h"
+#include "shm/segment.h"
 
 namespace tern::daemon {
 namespace {
@@ -18,19 +19,46 @@ std::string limit(const char* name, std::uint64_t value) {
   return std::string(name) + " = " + std::to_string(value);
 }
 
+// Of something that there is for all and for one: how much is taken, and the limits.
+struct Taken {
+  std::uint64_t of_user, of_all;
+  std::uint64_t max_of_user, max_of_all;
+
+  // Whether one more would leave too few to others. An operator who lets one user have everything
+  // wants that.
+  bool crowds_out() const {
+    return max_of_user < max_of_all && !leaves_room(of_user, of_all, max_of_all);
+  }
+};
+
+std::string crowding(const Taken& taken, const char* what, const char* name) {
+  return "this user has " + std::to_string(taken.of_user) + " " + what + ", and the " +
+         std::to_string(taken.max_of_all - taken.of_all) + " that are left of " +
+         limit(name, taken.max_of_all) + " are for users who have fewer";
+}
+
 }  // namespace
+
+bool Quotas::is_of(std::uint32_t user, std::uint32_t other) const {
+  return settings_.sub_users.owner_of(user) == settings_.sub_users.owner_of(other);
+}
+
+bool Quotas::is_of(std::uint32_t user, const std::vector<std::uint32_t>& users) const {
+  return std::any_of(users.begin(), users.end(),
+                     [&](const std::uint32_t other) { return is_of(user, other); });
+}
 
 // ---- Clients
 
 // Those that have not said hello hold a descriptor each, and are no clients yet.
 std::string Quotas::connection_problem(std::uint32_t user) const {
   const Limits& limits = settings_.limits;
-  if (counted_.disposal.is_stuck(user)) {
+  if (counted_.disposal.is_stuck(settings_.sub_users.owner_of(user))) {
     return "what earlier processes of this user have left is not closed yet; try again later";
   }
   const auto& clients = counted_.clients.all();
-  const auto silent = std::count_if(clients.begin(), clients.end(), [user](const auto& one) {
-    return !one.second->memory && one.second->credentials.uid == user;
+  const auto silent = std::count_if(clients.begin(), clients.end(), [&](const auto& one) {
+    return !one.second->memory && is_of(user, one.second->credentials.uid);
   });
   if (static_cast<std::uint64_t>(silent) >= limits.max_clients_per_user) {
     return "this user has " + limit("max_clients_per_user", limits.max_clients_per_user) +
@@ -48,7 +76,7 @@ std::string Quotas::hello_problem(const Client& client, std::uint64_t arena_byte
   for (const auto& [id, other] : counted_.clients.all()) {
     if (!other->memory) continue;
     ++of_all;
-    if (other->credentials.uid != client.credentials.uid) continue;
+    if (!is_of(client.credentials.uid, other->credentials.uid)) continue;
     ++of_user;
     arena_of_user += other->arena_bytes;
   }
@@ -59,31 +87,31 @@ std::string Quotas::hello_problem(const Client& client, std::uint64_t arena_byte
     return "this user has " + limit("max_clients_per_user", limits.max_clients_per_user) +
            " clients";
   }
-  if (arena_bytes == 0 || arena_bytes > limits.max_arena_bytes ||
-      arena_of_user + arena_bytes > limits.max_arena_bytes) {
+  const Taken clients{of_user, of_all, limits.max_clients_per_user, limits.max_clients};
+  if (clients.crowds_out()) return crowding(clients, "clients", "max_clients");
+  const std::uint64_t most = max_arena_bytes();
+  if (arena_bytes == 0 || arena_bytes > most || arena_of_user + arena_bytes > most) {
     return "an arena of " + std::to_string(arena_bytes) + " bytes beside " +
-           std::to_string(arena_of_user) + " exceeds " +
-           limit("max_arena_bytes", limits.max_arena_bytes);
+           std::to_string(arena_of_user) + " exceeds " + limit("max_arena_bytes", most);
   }
   // A job that begins again at once has its arena beside the one that it has just left.
-  const std::uint64_t being_freed = counted_.disposal.bytes_of(client.credentials.uid);
-  if (being_freed > limits.max_arena_bytes) {
+  const std::uint64_t being_freed =
+      counted_.disposal.bytes_of(settings_.sub_users.owner_of(client.credentials.uid));
+  if (being_freed > most) {
     return std::to_string(being_freed) + " bytes of arenas that this user has left are not freed " +
-           "yet, more than " + limit("max_arena_bytes", limits.max_arena_bytes) +
-           "; try again later";
+           "yet, more than " + limit("max_arena_bytes", most) + "; try again later";
   }
-  return "";
+  return memory_problem(arena_bytes);
 }
 
 // ---- Groups
 
 Quotas::Share Quotas::share_of(std::uint32_t user, const std::string& joining) const {
-  const Scope scope = Scope::of_user(user);
   Share share;
   // Ranks join again before all have left the epoch that has failed, which its successor replaces.
   bool replaced = false;
   for (const auto& [number, group] : counted_.groups.all()) {
-    if (group->removing || !scope.has(group->users)) continue;
+    if (group->removing || !is_of(user, group->users)) continue;
     if (group->ended && group->uid == joining && !std::exchange(replaced, true)) continue;
     ++share.groups;
     share.links += (group->addresses.size() - 1) * group->lane_count;
@@ -91,7 +119,7 @@ Quotas::Share Quotas::share_of(std::uint32_t user, const std::string& joining) c
   }
   // What this node offers, of which the group will agree on that much at most.
   for (const auto& [uid, set] : counted_.joins.all()) {
-    if (uid == joining || !scope.has(set.users())) continue;
+    if (uid == joining || !is_of(user, set.users())) continue;
     ++share.groups;
     share.ops_in_flight += settings_.ops.max_ops_in_flight;
   }
@@ -102,24 +130,27 @@ std::string Quotas::join_problem(std::uint32_t user, const std::string& uid) con
   const Limits& limits = settings_.limits;
   const auto& joins = counted_.joins.all();
   const auto known = joins.find(uid);
-  if (known == joins.end() && counted_.groups.all().size() + joins.size() >= limits.max_groups) {
+  const std::uint64_t groups = counted_.groups.all().size() + joins.size();
+  if (known == joins.end() && groups >= limits.max_groups) {
     return "the daemon has " + limit("max_groups", limits.max_groups) + " groups";
   }
   std::size_t waiting = 0;
   for (const auto& [other, set] : joins) {
-    for (const auto& [rank, joining] : set.ranks) waiting += joining.user == user ? 1 : 0;
+    for (const auto& [rank, joining] : set.ranks) waiting += is_of(user, joining.user) ? 1 : 0;
   }
   if (waiting >= kWaitingRanksPerUser) {
     return "this user has " + std::to_string(waiting) +
            " ranks that wait for their groups, as many as one may";
   }
   // The first rank of the user has paid for the others.
-  if (known != joins.end() && Scope::of_user(user).has(known->second.users())) return "";
+  if (known != joins.end() && is_of(user, known->second.users())) return "";
   const Share share = share_of(user, uid);
   if (share.groups >= limits.max_groups_per_user) {
     return "this user has " + limit("max_groups_per_user", limits.max_groups_per_user) +
            " groups on this node";
   }
+  const Taken taken{share.groups, groups, limits.max_groups_per_user, limits.max_groups};
+  if (known == joins.end() && taken.crowds_out()) return crowding(taken, "groups", "max_groups");
   const std::uint32_t more = settings_.ops.max_ops_in_flight;
   if (share.ops_in_flight + more > limits.max_ops_in_flight_per_user) {
     return "the user's groups may have " + std::to_string(share.ops_in_flight) +
@@ -146,11 +177,10 @@ std::string Quotas::link_problem(const JoinSet& set, const MemberList& list) con
 // Those of a group count for each of its users.
 std::string Quotas::tensor_problem(std::uint32_t user) const {
   const Limits& limits = settings_.limits;
-  const Scope scope = Scope::of_user(user);
   std::uint64_t of_all = 0, of_user = 0;
   for (const auto& [number, group] : counted_.groups.all()) {
     of_all += group->tensors.size();
-    if (scope.has(group->users)) of_user += group->tensors.size();
+    if (is_of(user, group->users)) of_user += group->tensors.size();
   }
   if (of_all >= limits.max_tensors) {
     return "the daemon has " + limit("max_tensors", limits.max_tensors) + " tensors";
@@ -159,13 +189,15 @@ std::string Quotas::tensor_problem(std::uint32_t user) const {
     return "this user has " + limit("max_tensors_per_user", limits.max_tensors_per_user) +
            " tensors";
   }
+  const Taken taken{of_user, of_all, limits.max_tensors_per_user, limits.max_tensors};
+  if (taken.crowds_out()) return crowding(taken, "tensors", "max_tensors");
   return "";
 }
 
 std::uint64_t Quotas::state_bytes_of(std::uint32_t user) const {
   std::uint64_t bytes = counted_.kept.bytes_of_user(user);
   for (const auto& [number, group] : counted_.groups.all()) {
-    if (group->uid_of_user == user) bytes += group->tensors.state_bytes();
+    if (is_of(user, group->account)) bytes += group->tensors.state_bytes();
   }
   return bytes;
 }
@@ -173,9 +205,31 @@ std::uint64_t Quotas::state_bytes_of(std::uint32_t user) const {
 std::string Quotas::state_problem(std::uint32_t user, std::uint64_t freed,
                                   std::uint64_t bytes) const {
   const std::uint64_t most = settings_.limits.max_state_bytes;
-  if (state_bytes_of(user) - freed + bytes <= most) return "";
+  if (state_bytes_of(user) - freed + bytes <= most) {
+    return memory_problem(bytes - std::min(bytes, freed));
+  }
   return "codec state of " + std::to_string(bytes) + " bytes more exceeds " +
          limit("max_state_bytes", most);
+}
+
+// ---- Memory
+
+std::uint64_t Quotas::max_arena_bytes() const {
+  const Limits& limits = settings_.limits;
+  if (limits.max_arena_bytes != 0) return limits.max_arena_bytes;
+  return limits.max_memory_bytes != 0 ? limits.max_memory_bytes / 2 : shm::kMaxArenaBytes;
+}
+
+// Arenas count whole: their owners may fill them at any time.
+std::string Quotas::memory_problem(std::uint64_t bytes) const {
+  const std::uint64_t most = settings_.limits.max_memory_bytes;
+  if (most == 0) return "";
+  std::uint64_t taken = settings_.own_bytes + counted_.disposal.bytes() + counted_.kept.bytes();
+  for (const auto& [id, client] : counted_.clients.all()) taken += client->arena_bytes;
+  for (const auto& [number, group] : counted_.groups.all()) taken += group->tensors.state_bytes();
+  if (bytes <= most - std::min(most, taken)) return "";
+  return std::to_string(bytes) + " bytes more beside " + std::to_string(taken) + " exceed " +
+         limit("max_memory_bytes", most) + " of all users and the daemon";
 }
 
 }  // namespace tern::daemon

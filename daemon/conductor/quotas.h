@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "daemon/conductor/clients.h"
 #include "daemon/conductor/conductor_settings.h"
@@ -14,6 +15,9 @@ namespace tern::daemon {
 
 // What the daemon grants: the limits of all, and of each user, for clients, groups and tensors. It
 // counts what the other parts have, and changes nothing. A problem is empty if there is none.
+//
+// Users who are of one owner (SubUsers) have the share of one. Where the limit of one is less than
+// that of all, users who take what they can leave places to who comes next (leaves_room()).
 class Quotas {
  public:
   // What is counted. It outlives the quotas.
@@ -45,7 +49,14 @@ class Quotas {
   };
   // `joining` is the uid of a group of which the user begins another epoch.
   Share share_of(std::uint32_t user, const std::string& joining) const;
+  // Whether what belongs to these users is the user's, or of its owner.
+  bool is_of(std::uint32_t user, const std::vector<std::uint32_t>& users) const;
+  bool is_of(std::uint32_t user, std::uint32_t other) const;
   std::uint64_t state_bytes_of(std::uint32_t user) const;
+  // Of one user.
+  std::uint64_t max_arena_bytes() const;
+  // Whether `bytes` more, of anybody, are beyond what the daemon may have.
+  std::string memory_problem(std::uint64_t bytes) const;
 
   const ConductorSettings& settings_;
   Counted counted_;

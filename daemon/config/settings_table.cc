@@ -84,7 +84,6 @@ constexpr Setting kSettings[] = {
      .field = &Config::socket_receive_buffer_bytes,
      .range = {.max = kGiB},
      .help = "Kernel buffer of each link for receiving; 0: the kernel decides."},
-
     {.section = "security",
      .name = "peer_security",
      .kind = Kind::choice,
@@ -127,7 +126,6 @@ constexpr Setting kSettings[] = {
      .kind = Kind::flag,
      .field = &Config::rdma_unencrypted,
      .help = "Allows RDMA, which never encrypts tensors, although peer_security is tls or key."},
-
     {.section = "rdma",
      .name = "rdma_devices",
      .kind = Kind::text,
@@ -205,7 +203,6 @@ constexpr Setting kSettings[] = {
      .field = &Config::rdma_retry_ns,
      .range = {10 * kMs, kDay},
      .help = "After a failure RDMA is tried again so much later."},
-
     {.section = "local",
      .name = "socket",
      .kind = Kind::text,
@@ -254,7 +251,6 @@ constexpr Setting kSettings[] = {
      .field = &Config::allowed_gids,
      .reloadable = true,
      .help = "Groups whose members may connect; with allowed_uids also empty: all."},
-
     {.section = "lanes",
      .name = "lanes",
      .kind = Kind::count,
@@ -290,7 +286,6 @@ constexpr Setting kSettings[] = {
      .field = &Config::result_slabs,
      .range = {16, 65'536},
      .help = "Buffers of each lane for encoded results until every peer has them."},
-
     {.section = "ops",
      .name = "chunk_bytes",
      .kind = Kind::size,
@@ -332,7 +327,6 @@ constexpr Setting kSettings[] = {
      .field = &Config::verify,
      .reloadable = true,
      .help = "Compares the results' checksums across ranks in every group, asked for or not."},
-
     {.section = "codec",
      .name = "kernel_target",
      .kind = Kind::text,
@@ -367,7 +361,6 @@ constexpr Setting kSettings[] = {
      .range = {.max = 30 * kDay},
      .reloadable = true,
      .help = "Codec state is kept for so long after the last rank of its job has left."},
-
     {.section = "tuner",
      .name = "candidates",
      .kind = Kind::text,
@@ -396,7 +389,6 @@ constexpr Setting kSettings[] = {
      .range = {.max = 4'000},
      .help = "Where what the tuner has learnt is kept across restarts; empty: in $STATE_DIRECTORY, "
              "else nowhere."},
-
     {.section = "limits",
      .name = "max_clients",
      .kind = Kind::count,
@@ -455,12 +447,20 @@ constexpr Setting kSettings[] = {
      .reloadable = true,
      .help = "Links that the groups of one user take: for each, its lanes times its other nodes."},
     {.section = "limits",
+     .name = "max_memory_bytes",
+     .kind = Kind::size,
+     .field = &Config::max_memory_bytes,
+     .range = {.max = 1'024 * kTiB},
+     .reloadable = true,
+     .help = "Arenas and codec state of all users, with the daemon's own memory. 0: the unit's "
+             "`MemoryMax`, or else what the machine has."},
+    {.section = "limits",
      .name = "max_arena_bytes",
      .kind = Kind::size,
      .field = &Config::max_arena_bytes,
-     .range = {kMiB, 1'024 * kTiB},
+     .range = {.max = 1'024 * kTiB},
      .reloadable = true,
-     .help = "Arenas of one user together."},
+     .help = "Arenas of one user together. 0: half of `max_memory_bytes`."},
     {.section = "limits",
      .name = "max_state_bytes",
      .kind = Kind::size,
@@ -468,7 +468,6 @@ constexpr Setting kSettings[] = {
      .range = {.max = 1'024 * kTiB},
      .reloadable = true,
      .help = "Codec state of one user together."},
-
     {.section = "diagnostics",
      .name = "log_level",
      .kind = Kind::choice,

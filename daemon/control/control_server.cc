@@ -17,6 +17,7 @@
 #include "base/passed_descriptors.h"
 #include "daemon/control/request.h"
 #include "daemon/control/socket_file.h"
+#include "daemon/service/shared_places.h"
 
 namespace tern::daemon {
 namespace {
@@ -67,6 +68,8 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
         : server_(&server),
           disposal_(server.disposal_),
           credentials_(credentials_of(socket)),
+          account_(server.options_.account_of ? server.options_.account_of(credentials_.uid)
+                                              : credentials_.uid),
           socket_(std::move(socket)),
           timer_(socket_.get_executor()) {}
 
@@ -81,6 +84,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     }
 
     uid_t user() const noexcept { return credentials_.uid; }
+    uid_t account() const noexcept { return account_; }
     bool is_refused() const noexcept { return refused_; }
 
     void close() {
@@ -117,7 +121,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
       Received received = receive_with_descriptors(
           socket_.native_handle(), std::as_writable_bytes(std::span(text).first(room)));
       if (!received.fds.empty()) {
-        disposal_.take_whole(user(), std::move(received.fds));
+        disposal_.take_whole(account(), std::move(received.fds));
         return close();
       }
       if (received.error == EAGAIN) return take_line();
@@ -129,7 +133,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     void dispose_of_socket() {
       if (!socket_.is_open()) return;
       error_code ignored;
-      disposal_.take_whole(user(), Fd(socket_.release(ignored)));
+      disposal_.take_whole(account(), Fd(socket_.release(ignored)));
     }
 
     void answer(std::size_t line_bytes) {
@@ -165,6 +169,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     Impl* server_;  // nullptr: closed
     Disposal& disposal_;
     Credentials credentials_;
+    uid_t account_;         // for whom it is counted
     bool refused_ = false;  // on its way out
     Socket socket_;
     asio::steady_timer timer_;
@@ -218,7 +223,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     const bool privileged = is_privileged(user);
     std::size_t of_user = 0, of_others = 0, refused = 0;
     for (const auto& other : sessions_) {
-      const bool same = other->user() == user;
+      const bool same = other->account() == session->account();
       // Those that are told to go away need a bound too; a flood of others' is not this one's.
       if (other->is_refused()) {
         refused += same || !privileged ? 1 : 0;
@@ -233,7 +238,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
       session->refuse(Errc::quota_exceeded,
                       "too many control clients: user " + std::to_string(user) + " has " +
                           std::to_string(of_user) + ", as many as one may; try again later");
-    } else if (!privileged && of_others >= options_.max_clients) {
+    } else if (!privileged && !leaves_room(of_user, of_others, options_.max_clients)) {
       session->refuse(Errc::quota_exceeded, "too many control clients; try again later");
     } else {
       session->start();

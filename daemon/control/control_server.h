@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -23,6 +24,8 @@ struct ControlOptions {
   // all places.
   std::size_t max_clients = 32;
   std::size_t max_clients_per_user = 8;
+  // For whom the connections of a user are counted; empty: for the user.
+  std::function<std::uint32_t(std::uint32_t)> account_of;
   // Of one answer. A client's next request is read only when it has taken the answer to the one
   // before, so that the clients times max_answer_bytes bound what is queued.
   std::size_t max_answer_bytes = std::size_t{16} * 1024 * 1024;

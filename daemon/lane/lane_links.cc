@@ -13,14 +13,15 @@ namespace {
 
 // Payloads that are no blocks: failures, checksums, what announcements say.
 constexpr std::size_t kSmallPayloadBytes = 4096;
-// Links that peers have opened and this node has not asked for yet.
-constexpr std::ptrdiff_t kMaxUnasked = 256;
+// Links that peers have opened and this node has not asked for yet: each has buffers of a quarter
+// of a MiB.
+constexpr SharedPlaces::Bounds kUnasked{256, 32};
 
 }  // namespace
 
 LaneLinks::LaneLinks(LaneResources& resources, net::Transport& transport, wire::NodeId self,
                      FrameSink& sink)
-    : resources_(resources), transport_(transport), self_(self), sink_(sink) {}
+    : resources_(resources), transport_(transport), self_(self), sink_(sink), unasked_(kUnasked) {}
 
 LaneLinks::~LaneLinks() {
   for (auto& peer : peers_) {
@@ -62,12 +63,17 @@ LanePeer& LaneLinks::peer(const wire::NodeId& id, std::uint64_t group,
 
 void LaneLinks::adopt(const command::AdoptConnection& command) {
   std::unique_ptr<net::Incoming> incoming(command.incoming);
+  const wire::HelloBody& hello = command.hello;
   // A peer may connect before this lane knows that it will need it; one that is turned away comes
   // again.
-  const auto unasked = std::count_if(peers_.begin(), peers_.end(),
-                                     [](const auto& peer) { return peer->groups == 0; });
-  const wire::HelloBody& hello = command.hello;
-  if (unasked >= kMaxUnasked) {
+  for (const auto& peer : peers_) {
+    if (peer->groups > 0) peer->place.reset();
+  }
+  const bool is_asked = std::any_of(peers_.begin(), peers_.end(), [&hello](const auto& peer) {
+    return peer->id == hello.node && peer->group == hello.group && peer->groups > 0;
+  });
+  auto place = is_asked ? std::nullopt : unasked_.take(incoming->source);
+  if (!is_asked && !place) {
     bump(resources_.counters->links_turned_away, std::uint64_t{1});
     return report_peer(hello.node, "its link was turned away: too many wait for a group");
   }
@@ -75,10 +81,12 @@ void LaneLinks::adopt(const command::AdoptConnection& command) {
   superseding_ = true;
   const bool taken = known->link->offer(incoming, hello);
   superseding_ = false;
-  if (taken) return;
-  // The old session is over on the other side; this one begins a new link.
-  known = &peer(hello.node, hello.group, {});
-  known->link->offer(incoming, hello);
+  if (!taken) {
+    // The old session is over on the other side; this one begins a new link.
+    known = &peer(hello.node, hello.group, {});
+    known->link->offer(incoming, hello);
+  }
+  if (known->groups == 0) known->place = std::move(place);
 }
 
 int LaneLinks::tick() {

@@ -98,6 +98,7 @@ class LaneLinks final : public PeerSource, private net::LinkSink {
   net::Transport& transport_;
   wire::NodeId self_;
   FrameSink& sink_;
+  SharedPlaces unasked_;  // of links that wait for a group
   std::vector<std::unique_ptr<LanePeer>> peers_;
   bool superseding_ = false;  // a link ends because its peer has begun another
   bool closing_ = false;      // this daemon has said goodbye

@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "collective/slots.h"
 #include "daemon/lane/slab_pool.h"
+#include "daemon/service/shared_places.h"
 #include "net/link.h"
 #include "wire/frame.h"
 
@@ -89,6 +91,7 @@ struct LanePeer {
   bool lost = false;
   bool served = false;    // epochs have used it
   bool reported = false;  // to speak of groups that are not known, though none has used it
+  std::optional<SharedPlaces::Held> place;  // none since a group has used it
   bool stranger = false;  // it connected without being expected, and where it listens is unknown
 
   // Whether it can still be sent to.

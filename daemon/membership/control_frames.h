@@ -21,6 +21,8 @@ class ControlSender {
   virtual ~ControlSender() = default;
   // Queues; never calls back. On a lost link it does nothing.
   virtual void send(LinkRef to, const nlohmann::json& message) = 0;
+  // Who is charged for what comes by the link: where its peer is, in words. REQUIRES: not kSelf.
+  virtual std::string source_of(LinkRef link) const = 0;
 };
 
 inline std::string node_text(const wire::NodeId& id) {

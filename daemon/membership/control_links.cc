@@ -10,9 +10,12 @@ namespace {
 constexpr std::size_t kMaxMessageBytes = 1 << 20;
 // Asked without end, a daemon would keep its answers for one that takes none.
 constexpr std::size_t kMaxUnackedBytes = 16 << 20;
-// Peers that connect without being asked: enough for any cluster of this version, not without
-// limit.
-constexpr std::size_t kMaxPeers = 1024;
+// Links that peers open: enough for any cluster of this version, not without limit. An address has
+// several where daemons share a machine.
+constexpr SharedPlaces::Bounds kAdopted{1024, 128};
+// Peers close links that they opened after `unused_timeout`. One that nobody uses for so many times
+// as long here is kept open for another purpose.
+constexpr std::uint64_t kPatience = 6;
 // Calendars are set while a daemon runs.
 constexpr std::uint64_t kAboutNs = 600'000'000'000;
 constexpr std::size_t kMaxSoftwareBytes = 32;
@@ -24,7 +27,8 @@ ControlLinks::ControlLinks(const Base& base, Sink& sink)
       clock_(base.clock),
       settings_(base.settings),
       self_(base.self),
-      sink_(sink) {}
+      sink_(sink),
+      places_(kAdopted) {}
 
 ControlLinks::~ControlLinks() {
   for (auto& peer : peers_) peer->link->close();
@@ -61,8 +65,13 @@ bool ControlLinks::adopt(std::unique_ptr<net::Incoming> incoming, const wire::He
     if (peer->lost || peer->node != hello.node || !peer->endpoint.host.empty()) continue;
     if (peer->link->offer(incoming, hello)) return true;
   }
-  if (peers_.size() >= kMaxPeers) return false;
-  return add(hello.node, {}, false).link->offer(incoming, hello);
+  std::string source = incoming->source;
+  auto place = places_.take(source);
+  if (!place) return false;
+  Peer& peer = add(hello.node, {}, false);
+  peer.source = std::move(source);
+  peer.place = std::move(place);
+  return peer.link->offer(incoming, hello);
 }
 
 bool ControlLinks::is_open(LinkRef link) const {
@@ -74,15 +83,16 @@ bool ControlLinks::is_open(LinkRef link) const {
 void ControlLinks::close_unused(const std::set<LinkRef>& in_use) {
   const std::uint64_t now = clock_.now_ns();
   for (auto& peer : peers_) {
-    const bool opened_here = !peer->endpoint.host.empty();
-    if (peer->lost || !opened_here || in_use.contains(peer->ref)) {
+    if (peer->lost || in_use.contains(peer->ref)) {
       peer->unused_ns = 0;
       continue;
     }
     if (peer->unused_ns == 0) peer->unused_ns = now;
+    const bool opened_here = !peer->place;
+    const std::uint64_t limit_ns = settings_.unused_timeout_ns * (opened_here ? 1 : kPatience);
     // While it is not open yet nobody waits for its answer any more.
     const bool opened = peer->link->state() != net::LinkState::connecting;
-    if (!opened || now - peer->unused_ns >= settings_.unused_timeout_ns) peer->link->say_goodbye();
+    if ((opened_here && !opened) || now - peer->unused_ns >= limit_ns) peer->link->say_goodbye();
   }
 }
 
@@ -219,6 +229,13 @@ std::string ControlLinks::name_of(const Peer& peer) {
 std::string ControlLinks::name_of(LinkRef link) const {
   for (const auto& peer : peers_) {
     if (peer->ref == link) return name_of(*peer);
+  }
+  return "";
+}
+
+std::string ControlLinks::source_of(LinkRef link) const {
+  for (const auto& peer : peers_) {
+    if (peer->ref == link) return peer->place ? peer->source : name_of(*peer);
   }
   return "";
 }

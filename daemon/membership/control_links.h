@@ -8,11 +8,13 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "daemon/membership/control_frames.h"
+#include "daemon/service/shared_places.h"
 #include "net/link.h"
 
 namespace tern::daemon {
@@ -41,13 +43,16 @@ class ControlLinks final : private net::LinkSink {
   ~ControlLinks() override;
 
   LinkRef open(const net::Endpoint& endpoint);
-  // False: there are too many; the connection is closed.
+  // False: there are too many, or too many of its source; the connection is closed.
   bool adopt(std::unique_ptr<net::Incoming> incoming, const wire::HelloBody& hello);
   bool is_open(LinkRef link) const;
   // Its address, or its node id where that is not known.
   std::string name_of(LinkRef link) const;
-  // Closes links that this daemon opened and does not need: at once while they are not open, else
-  // after a while. `in_use` are those that it needs.
+  // Who is charged for what comes by the link, in words.
+  std::string source_of(LinkRef link) const;
+  // Closes links that nobody needs; `in_use` are the others. One that this daemon opened goes at
+  // once while it is not open, else after a while. One that was opened to it has its peer to close
+  // it, and goes after a longer while.
   void close_unused(const std::set<LinkRef>& in_use);
   void send(LinkRef to, const nlohmann::json& message);
   int do_work();  // timers and deliveries; the transport is polled in here
@@ -78,6 +83,8 @@ class ControlLinks final : private net::LinkSink {
     net::Endpoint endpoint;
     std::unique_ptr<net::Link> link;
     std::vector<std::byte> buffer;
+    std::string source;
+    std::optional<SharedPlaces::Held> place;  // none: opened here
     bool lost = false;
     Errc reason = Errc::ok;
     std::string why;
@@ -107,6 +114,7 @@ class ControlLinks final : private net::LinkSink {
   wire::NodeId self_;
   Sink& sink_;
   std::function<nlohmann::json()> about_;
+  SharedPlaces places_;  // of links that peers have opened
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<std::pair<LinkRef, nlohmann::json>> received_;
   LinkRef next_ref_ = 1;

@@ -13,9 +13,8 @@
 namespace tern::daemon {
 namespace {
 
-// Joins of groups that nobody here knows (yet) are held, but not without limit.
+// The known ones and the others.
 constexpr std::size_t kMaxGroups = 4096;
-constexpr std::size_t kMaxJoiners = 8192;
 
 std::string random_hex() {
   std::array<std::byte, 16> bytes;
@@ -87,6 +86,7 @@ void Coordinator::learn(const GroupId& id, std::uint32_t user) {
   of_users_[group.user][group.last_used] = uid;
   if (group.known) return;
   group.known = true;
+  group.place.reset();
   group.secret = id.secret;
   for (auto& [rank, joiner] : group.joiners) challenge(uid, rank, joiner);
 }
@@ -138,51 +138,73 @@ bool Coordinator::on_message(LinkRef from, const nlohmann::json& message) {
 }
 
 void Coordinator::on_join(LinkRef from, const std::string& uid, const nlohmann::json& message) {
-  const std::int64_t rank = number_of(message, "rank", -1);
-  const std::int64_t size = number_of(message, "size", -1);
-  const auto rank_number = static_cast<std::uint32_t>(rank);
   Joiner joiner;
   joiner.link = from;
-  joiner.node = text_of(message, "node");
-  joiner.nonce = text_of(message, "nonce");
-  joiner.says = message;
-  if (!parse_node(joiner.node) || !parse_address(text_of(message, "address")) ||
-      joiner.nonce.size() != kNonceDigits || json_text(joiner.says).size() > 4096) {
-    joiner.nonce.resize(std::min(joiner.nonce.size(), kNonceDigits));
-    return refuse({uid, rank_number}, joiner, Errc::protocol_error,
-                  "the join message is malformed");
+  const auto said = parse_join_terms(message);
+  const auto rank = static_cast<std::uint32_t>(said ? said->rank : number_of(message, "rank", -1));
+  if (!said) {
+    const Asker asker{from, text_of(message, "nonce").substr(0, kNonceDigits)};
+    return refuse({uid, rank}, asker, Errc::protocol_error, "the join message is malformed");
   }
-  if (size < 1 || size > kMaxRanks || rank < 0 || rank >= size) {
-    return refuse({uid, rank_number}, joiner, Errc::invalid_argument,
+  joiner.says = *said;
+  if (said->size < 1 || said->size > kMaxRanks || said->rank < 0 || said->rank >= said->size) {
+    return refuse({uid, rank}, joiner.asker(), Errc::invalid_argument,
                   "rank must be 0 .. size-1 and size 1 .. 1024");
   }
-  std::size_t joiners = 0;
-  for (const auto& [other, group] : groups_) joiners += group.joiners.size();
-  if (joiners >= kMaxJoiners || (!groups_.contains(uid) && !make_room())) {
-    return refuse({uid, rank_number}, joiner, Errc::quota_exceeded,
-                  "the coordinator has too many groups");
+  if (const auto known = groups_.find(uid); known != groups_.end()) {
+    auto& joiners = known->second.joiners;
+    const auto waiting = joiners.find(rank);
+    if (waiting != joiners.end() && waiting->second.link == from) {
+      joiners.erase(waiting);
+    } else if (waiting != joiners.end()) {
+      // Only a rank that has proven itself holds its place.
+      if (waiting->second.proven) {
+        return refuse(
+            {uid, rank}, joiner.asker(), Errc::rank_taken,
+            "rank " + std::to_string(rank) + " has joined from node " + waiting->second.says.node);
+      }
+      drop({uid, rank}, Errc::rank_taken, "another process joined first");
+    }
+  }
+  if (const Status admitted = admit(uid, joiner); !admitted) {
+    refuse({uid, rank}, joiner.asker(), admitted.error().code, admitted.error().text);
+    return forget_strangers();
   }
   Group& group = groups_[uid];
-  const auto waiting = group.joiners.find(rank_number);
-  if (waiting != group.joiners.end() && waiting->second.link != from) {
-    // Only a rank that has proven itself holds its place.
-    if (waiting->second.proven) {
-      return refuse(
-          {uid, rank_number}, joiner, Errc::rank_taken,
-          "rank " + std::to_string(rank) + " has joined from node " + waiting->second.node);
-    }
-    drop({uid, rank_number}, Errc::rank_taken, "another process joined first");
+  joiner.deadline_ns = clock_.now_ns() + kStrangerNs;
+  Joiner& stored = group.joiners[rank] = std::move(joiner);
+  if (group.known) challenge(uid, rank, stored);
+}
+
+Status Coordinator::admit(const std::string& uid, Joiner& joiner) {
+  if (joiner.link == kSelf) return {};
+  const std::string source = sender_.source_of(joiner.link);
+  joiner.place = joiners_.take(source);
+  if (!joiner.place) {
+    return fail(Errc::quota_exceeded, "the coordinator holds " +
+                                          std::to_string(joiners_.of(source)) +
+                                          " joins that came from " + source +
+                                          ", as many as it has room for; try again later");
   }
-  Joiner& stored = group.joiners[rank_number] = std::move(joiner);
-  if (group.known) challenge(uid, rank_number, stored);
+  if (groups_.contains(uid)) return {};
+  auto place = strangers_.take(source);
+  if (!place || groups_.size() >= kMaxGroups) {
+    return fail(Errc::quota_exceeded,
+                "the coordinator holds joins of " + std::to_string(strangers_.of(source)) +
+                    " groups from " + source +
+                    " that nobody on its node knows, as many as it has room for; try again later");
+  }
+  groups_[uid].place = std::move(place);
+  return {};
 }
 
 void Coordinator::challenge(const std::string& uid, std::uint32_t rank, Joiner& joiner) {
   joiner.challenge = random_hex();
+  joiner.deadline_ns = clock_.now_ns() + kProofNs;
   sender_.send(joiner.link, {{"t", "challenge"},
                              {"uid", uid},
                              {"rank", rank},
-                             {"nonce", joiner.nonce},
+                             {"nonce", joiner.says.nonce},
                              {"challenge", joiner.challenge}});
 }
 
@@ -191,24 +213,24 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
   const auto rank = static_cast<std::uint32_t>(number_of(message, "rank", -1));
   const auto found = group.joiners.find(rank);
   if (found == group.joiners.end() || found->second.link != from ||
-      found->second.nonce != text_of(message, "nonce") || found->second.challenge.empty() ||
+      found->second.says.nonce != text_of(message, "nonce") || found->second.challenge.empty() ||
       found->second.proven) {
     return;
   }
   Joiner& joiner = found->second;
-  const std::int64_t size = number_of(joiner.says, "size");
-  const std::string expected =
-      join_proof(group.secret, {uid, joiner.nonce, joiner.challenge, joiner.node, rank, size});
+  const std::int64_t size = joiner.says.size;
+  const std::string expected = join_proof(
+      group.secret, {uid, joiner.says.nonce, joiner.challenge, joiner.says.node, rank, size});
   if (!equal_constant_time(bytes_of(expected), bytes_of(text_of(message, "hmac")))) {
     return drop({uid, rank}, Errc::bad_secret, "the group id's secret is wrong");
   }
   // From here on the joiner is known to have the id.
   if (group.phase != Phase::gathering) {
-    const std::string address = text_of(joiner.says, "address");
+    const std::string address = joiner.says.address;
     for (const Node& node : group.nodes) {
       const bool taken = std::find(node.ranks.begin(), node.ranks.end(), rank) != node.ranks.end();
-      if (node.id != joiner.node && node.address == address) {
-        const Joiner asks = joiner;
+      if (node.id != joiner.says.node && node.address == address) {
+        const Asker asks = joiner.asker();
         // Another daemon answers at this node's address: the one in the group is gone.
         end_epoch(uid, group, Errc::peer_lost, "the daemon at " + address + " was restarted");
         // The next epoch may have begun at once, with fewer ranks than this joiner speaks of.
@@ -225,7 +247,7 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
     }
   }
   for (const auto& [other_rank, other] : group.joiners) {
-    const std::int64_t other_size = number_of(other.says, "size");
+    const std::int64_t other_size = other.says.size;
     if (!other.proven || other_size == size) continue;
     return drop({uid, rank}, Errc::wrong_size,
                 "rank " + std::to_string(rank) + " says size " + std::to_string(size) + ", rank " +
@@ -248,7 +270,8 @@ void Coordinator::on_withdraw(LinkRef from, const std::string& uid, const nlohma
   if (const auto found = groups_.find(uid); found != groups_.end()) {
     auto& joiners = found->second.joiners;
     const auto joiner = joiners.find(rank);
-    if (joiner != joiners.end() && joiner->second.link == from && joiner->second.nonce == nonce) {
+    if (joiner != joiners.end() && joiner->second.link == from &&
+        joiner->second.says.nonce == nonce) {
       joiners.erase(joiner);
       forget_strangers();
     }
@@ -256,19 +279,19 @@ void Coordinator::on_withdraw(LinkRef from, const std::string& uid, const nlohma
   sender_.send(from, {{"t", "withdrawn"}, {"uid", uid}, {"rank", rank}, {"nonce", nonce}});
 }
 
-void Coordinator::refuse(const Place& place, const Joiner& joiner, Errc code,
+void Coordinator::refuse(const Place& place, const Asker& asker, Errc code,
                          const std::string& text) {
-  sender_.send(joiner.link, {{"t", "refused"},
-                             {"uid", place.uid},
-                             {"rank", place.rank},
-                             {"nonce", joiner.nonce},
-                             {"code", static_cast<int>(code)},
-                             {"text", text}});
+  sender_.send(asker.link, {{"t", "refused"},
+                            {"uid", place.uid},
+                            {"rank", place.rank},
+                            {"nonce", asker.nonce},
+                            {"code", static_cast<int>(code)},
+                            {"text", text}});
 }
 
 void Coordinator::drop(const Place& place, Errc code, const std::string& text) {
   const auto dropped = groups_.at(place.uid).joiners.extract(place.rank);
-  refuse(place, dropped.mapped(), code, text);
+  refuse(place, dropped.mapped().asker(), code, text);
 }
 
 // So that a member whose time runs out can say who was missing.
@@ -293,27 +316,26 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
   std::int64_t lanes = 16, chunk_bytes = 1 << 30, eager_bytes = 1 << 30, max_ops = 1 << 20;
   std::int64_t lossy_min = 0, op_timeout_ms = 0, common = -1;
   bool verify = false;
-  std::int64_t seed = number_of(group.joiners.begin()->second.says, "seed");
+  std::int64_t seed = group.joiners.begin()->second.says.seed;
   for (auto& [rank, joiner] : group.joiners) {
     if (!joiner.proven) continue;
     auto node = std::find_if(nodes.begin(), nodes.end(),
-                             [&id = joiner.node](const Node& one) { return one.id == id; });
+                             [&id = joiner.says.node](const Node& one) { return one.id == id; });
     if (node == nodes.end()) {
-      nodes.push_back(Node{joiner.link, joiner.node, text_of(joiner.says, "address"), {}, false});
+      nodes.push_back(Node{joiner.link, joiner.says.node, joiner.says.address, {}, false});
       node = nodes.end() - 1;
     }
     node->ranks.push_back(rank);
-    nonces[joiner.node].push_back(joiner.nonce);
-    const auto& says = joiner.says;
-    lanes = std::clamp<std::int64_t>(number_of(says, "lanes", 1), 1, lanes);
-    chunk_bytes = std::clamp<std::int64_t>(number_of(says, "chunk_bytes"), 16 << 10, chunk_bytes);
-    eager_bytes = std::clamp<std::int64_t>(number_of(says, "eager_bytes"), 0, eager_bytes);
-    max_ops = std::clamp<std::int64_t>(number_of(says, "max_ops"), 1, max_ops);
-    lossy_min = std::max(lossy_min, number_of(says, "lossy_min"));
-    op_timeout_ms = std::max(op_timeout_ms, number_of(says, "op_timeout_ms"));
-    verify = verify || flag_of(says, "verify");
-    const std::int64_t completed = number_of(says, "completed");
-    common = common < 0 ? completed : std::min(common, completed);
+    const JoinTerms& says = joiner.says;
+    nonces[says.node].push_back(says.nonce);
+    lanes = std::clamp<std::int64_t>(says.lanes, 1, lanes);
+    chunk_bytes = std::clamp<std::int64_t>(says.chunk_bytes, 16 << 10, chunk_bytes);
+    eager_bytes = std::clamp<std::int64_t>(says.eager_bytes, 0, eager_bytes);
+    max_ops = std::clamp<std::int64_t>(says.max_ops, 1, max_ops);
+    lossy_min = std::max(lossy_min, says.lossy_min);
+    op_timeout_ms = std::max(op_timeout_ms, says.op_timeout_ms);
+    verify = verify || says.verify;
+    common = common < 0 ? says.completed : std::min(common, says.completed);
   }
   std::string problem;
   if (nodes.size() > collective::kMaxNodes) problem = "a group spans at most 64 nodes";
@@ -323,7 +345,7 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
   }
   if (!problem.empty()) {
     for (const auto& [rank, joiner] : group.joiners) {
-      refuse({uid, rank}, joiner, Errc::unsupported, problem);
+      refuse({uid, rank}, joiner.asker(), Errc::unsupported, problem);
     }
     group.joiners.clear();
     return;
@@ -409,6 +431,34 @@ bool Coordinator::forget_oldest_idle(std::uint32_t user) {
 void Coordinator::forget_strangers() {
   std::erase_if(groups_,
                 [](const auto& one) { return !one.second.known && one.second.joiners.empty(); });
+}
+
+void Coordinator::expire() {
+  const std::uint64_t now = clock_.now_ns();
+  for (auto& [uid, group] : groups_) {
+    std::vector<std::uint32_t> due;
+    for (const auto& [rank, joiner] : group.joiners) {
+      const bool is_due = !joiner.proven && joiner.link != kSelf && now >= joiner.deadline_ns;
+      if (is_due) due.push_back(rank);
+    }
+    for (const std::uint32_t rank : due) {
+      if (group.known) {
+        drop({uid, rank}, Errc::timeout, "no proof of the group's secret came in time");
+      } else {
+        drop({uid, rank}, Errc::unknown_group,
+             "nobody on the coordinator's node has joined the group; was its daemon restarted? "
+             "mint a new id");
+      }
+    }
+  }
+  forget_strangers();
+}
+
+void Coordinator::add_links(std::set<LinkRef>& links) const {
+  for (const auto& [uid, group] : groups_) {
+    for (const auto& [rank, joiner] : group.joiners) links.insert(joiner.link);
+    for (const Node& node : group.nodes) links.insert(node.link);
+  }
 }
 
 void Coordinator::on_link_lost(LinkRef link, const std::string& why) {

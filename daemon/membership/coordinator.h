@@ -1,45 +1,71 @@
 #pragma once
 
 // The groups whose id names this daemon: gathers their ranks, says who is where, and spreads the
-// news of their end. Messages in, messages out; no I/O, no clock. A rank joins by proving that it
-// knows the group's secret, which never crosses the wire (challenge and HMAC).
+// news of their end. Messages in, messages out; no I/O. A rank joins by proving that it knows the
+// group's secret, which never crosses the wire (challenge and HMAC). Before, anybody may have sent
+// it: what is not proven has bounds for each source of links, and a deadline.
 
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "daemon/membership/control_frames.h"
 #include "daemon/membership/group_id.h"
+#include "daemon/membership/join_terms.h"
+#include "daemon/service/shared_places.h"
 
 namespace tern::daemon {
 
 class Coordinator {
  public:
-  explicit Coordinator(ControlSender& sender) : sender_(sender) {}
+  // REQUIRES: both outlive this.
+  Coordinator(ControlSender& sender, const Clock& clock) : sender_(sender), clock_(clock) {}
 
   // Beyond, the user's own oldest group goes in which nobody is, as after a mint.
   static constexpr std::size_t kGroupsPerUser = 1024;
+  // Joins that came by links and wait, of all sources and of one. Ranks of this node, which have
+  // quotas, always find a place.
+  static constexpr SharedPlaces::Bounds kJoiners{8192, 1024};
+  // Groups that only joins of other nodes speak of, as after a restart of this daemon.
+  static constexpr SharedPlaces::Bounds kStrangers{2048, 256};
+  // An honest member answers a challenge at once, if its link lives.
+  static constexpr std::uint64_t kProofNs = 30'000'000'000;
+  // As long as a join may wait where nothing else is set.
+  static constexpr std::uint64_t kStrangerNs = 3'600'000'000'000;
 
   // Minted here, or learnt from a rank of this node that joins (after a restart), by this user.
   void learn(const GroupId& id, std::uint32_t user);
   // False: not a message for a coordinator.
   bool on_message(LinkRef from, const nlohmann::json& message);
   void on_link_lost(LinkRef link, const std::string& why);
+  // Refuses joins that were not proven in time.
+  void expire();
+  // The links by which members or joiners are reached.
+  void add_links(std::set<LinkRef>& links) const;
   std::size_t groups() const { return groups_.size(); }
 
  private:
   enum class Phase : std::uint8_t { gathering, starting, active };
 
+  // One that has asked, and how it is answered.
+  struct Asker {
+    LinkRef link = 0;
+    std::string nonce;
+  };
   struct Joiner {
     LinkRef link = 0;
-    std::string node;   // node id, text
-    std::string nonce;  // the member's; it names the join in all that is said of it
+    JoinTerms says;
+    std::uint64_t deadline_ns = 0;  // of what is due from it, until it has proven itself
     std::string challenge;
     bool proven = false;
-    nlohmann::json says;  // its join message
+    std::optional<SharedPlaces::Held> place;  // none: a rank of this node
+
+    Asker asker() const { return {link, says.nonce}; }
   };
   struct Node {
     LinkRef link = 0;
@@ -60,6 +86,7 @@ class Coordinator {
     std::uint32_t ranks = 0;
     std::uint32_t user = 0;       // who is charged with it, if it is known
     std::uint64_t last_used = 0;  // order of the last mint or join on this node, if it is known
+    std::optional<SharedPlaces::Held> place;  // while it is not known
 
     bool idle() const { return phase == Phase::gathering && joiners.empty(); }
   };
@@ -75,7 +102,9 @@ class Coordinator {
   void on_proof(LinkRef from, const std::string& uid, const nlohmann::json& message);
   void on_withdraw(LinkRef from, const std::string& uid, const nlohmann::json& message);
   void challenge(const std::string& uid, std::uint32_t rank, Joiner& joiner);
-  void refuse(const Place& place, const Joiner& joiner, Errc code, const std::string& text);
+  // Finds a place for the join, or says why there is none.
+  Status admit(const std::string& uid, Joiner& joiner);
+  void refuse(const Place& place, const Asker& asker, Errc code, const std::string& text);
   // Refuses one that has been taken in.
   void drop(const Place& place, Errc code, const std::string& text);
   void tell_waiting(const std::string& uid, Group& group);
@@ -86,6 +115,9 @@ class Coordinator {
   void forget_strangers();
 
   ControlSender& sender_;
+  const Clock& clock_;
+  SharedPlaces joiners_{kJoiners};
+  SharedPlaces strangers_{kStrangers};
   std::map<std::string, Group> groups_;      // by uid, hex
   std::map<std::uint32_t, ByUse> of_users_;  // the known ones
   std::uint64_t uses_ = 0;

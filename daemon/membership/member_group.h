@@ -86,6 +86,7 @@ struct MemberGroup {
   std::string uid;
   std::string job;
   std::uint32_t uid_of_user = 0;
+  std::uint32_t account = 0;         // its owner, for whom it is counted (SubUsers)
   std::vector<std::uint32_t> users;  // of each rank of this node, also when its client is gone
   LinkRef coordinator = kSelf;
   std::uint32_t epoch = 0;

@@ -40,6 +40,7 @@ Result<nlohmann::json> Verbs::handle(std::string_view verb, const nlohmann::json
   if (verb == "tuner") return sources_.tuning->report(scope);
   if (verb == "explain") return sources_.tuning->explain(text_argument(args, "tensor"), scope);
   if (verb == "policy") return policy(args);
+  if (verb == "drain") return drain(args);
   if (verb == "version") {
     return nlohmann::json{{"version", kVersion},
                           {"wire", wire::kWireProtocol},
@@ -59,6 +60,24 @@ Result<nlohmann::json> Verbs::policy(const nlohmann::json& args) {
     spdlog::info("the policy is now: {}", tuning.policy().text());
   }
   return nlohmann::json{{"policy", tuning.policy().text()}};
+}
+
+Result<nlohmann::json> Verbs::drain(const nlohmann::json& args) {
+  constexpr double kMaxSeconds = 7 * 86'400;
+  Drain& drain = sources_.conductor->drain();
+  const auto begin = args.find("seconds");
+  if (args.contains("cancel")) {
+    if (drain.is_on()) spdlog::info("new jobs are taken again: the drain was cancelled");
+    drain.cancel();
+  } else if (begin != args.end()) {
+    const double seconds = begin->is_number() ? begin->get<double>() : -1;
+    if (!(seconds >= 0 && seconds <= kMaxSeconds)) {
+      return fail(Errc::invalid_argument, "seconds is a number from 0 to 604800");
+    }
+    drain.begin(static_cast<std::uint64_t>(seconds * 1e9));
+    spdlog::info("new jobs are refused, and the daemon will end: it {}", drain.text());
+  }
+  return drain.report();
 }
 
 }  // namespace tern::daemon

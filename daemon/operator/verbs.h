@@ -34,6 +34,7 @@ class Verbs final : public ControlVerbs {
 
  private:
   Result<nlohmann::json> policy(const nlohmann::json& args);
+  Result<nlohmann::json> drain(const nlohmann::json& args);
 
   VerbSources sources_;
 };

@@ -53,6 +53,13 @@ class Disposal::Shared : public std::enable_shared_from_this<Shared> {
     return found == users_.end() ? 0 : found->second.bytes;
   }
 
+  std::uint64_t bytes() const {
+    const std::lock_guard lock(mutex_);
+    std::uint64_t all = 0;
+    for (const auto& [user, of] : users_) all += of.bytes;
+    return all;
+  }
+
   std::size_t count() const {
     const std::lock_guard lock(mutex_);
     return count_;
@@ -140,6 +147,8 @@ void Disposal::take(std::uint32_t user, Some some, std::uint64_t bytes) {
 }
 
 bool Disposal::is_stuck(std::uint32_t user) const { return shared_ && shared_->is_stuck(user); }
+
+std::uint64_t Disposal::bytes() const { return shared_ ? shared_->bytes() : 0; }
 
 std::uint64_t Disposal::bytes_of(std::uint32_t user) const {
   return shared_ ? shared_->bytes_of(user) : 0;

@@ -49,6 +49,8 @@ class Disposal {
   bool is_stuck(std::uint32_t user) const;
   // How much memory of the user waits to be freed.
   std::uint64_t bytes_of(std::uint32_t user) const;
+  // Of all users.
+  std::uint64_t bytes() const;
   // How many things wait or are under way.
   std::size_t count() const;
 

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "codec/recipe.h"
+#include "daemon/access/user_name.h"
 
 namespace tern::daemon {
 namespace {
@@ -99,10 +100,21 @@ Status TuningPolicy::read_rule(std::string_view text, Rule& rule) {
       if (auto read = read_weight(word, rule.pattern, rule.weight); !read) return read;
       continue;
     }
+    if (take_prefix(word, "user=")) {
+      rule.user = user_named(std::string(word));
+      if (rule.user) continue;
+      return fail(Errc::invalid_argument,
+                  "policy: user=" + std::string(word) + ": this machine has no such user");
+    }
     rule.advises = true;
     if (auto read = read_advice(words[i], rule.advice); !read) {
       return fail(read.error().code, "policy: " + read.error().text);
     }
+  }
+  if (rule.user && (rule.weight == 0 || rule.advises)) {
+    return fail(Errc::invalid_argument, "policy: user= is for weights; write " + rule.pattern +
+                                            " weight=NUMBER user=NAME, and other words in a rule "
+                                            "of their own");
   }
   return {};
 }
@@ -129,9 +141,9 @@ TuningAdvice TuningPolicy::advice(const std::string& job, const std::string& nam
   return {};
 }
 
-std::uint32_t TuningPolicy::weight(const std::string& job) const {
+std::uint32_t TuningPolicy::weight(const std::string& job, std::uint32_t user) const {
   for (const Rule& rule : rules_) {
-    if (rule.weight == 0) continue;
+    if (rule.weight == 0 || (rule.user && *rule.user != user)) continue;
     const std::string of_job = rule.pattern.substr(0, rule.pattern.find('/'));
     if (::fnmatch(of_job.c_str(), job.c_str(), 0) == 0) return rule.weight;
   }

@@ -8,7 +8,8 @@
 // PATTERN is a shell pattern (fnmatch(3)) for the tensor's name or, with a slash in it, for
 // job/name. `what` is a level (lossless, conservative, balanced, aggressive), `loss<=NUMBER`,
 // `residual<=NUMBER`, or `recipe=TEXT`. Of a job, `JOB/* weight=NUMBER` says what share of a node
-// it has against other jobs; the first such rule that fits holds, whatever other rules say.
+// it has against other jobs; the first such rule that fits holds, whatever other rules say. Jobs
+// choose their labels: with `user=NAME` after it a weight is for jobs of this user alone.
 
 #include <optional>
 #include <string>
@@ -34,16 +35,17 @@ class TuningPolicy {
 
   // Of the first rule that fits; else nothing.
   TuningAdvice advice(const std::string& job, const std::string& name) const;
-  // 1 if no rule says.
-  std::uint32_t weight(const std::string& job) const;
+  // Of the user's job: 1 if no rule says.
+  std::uint32_t weight(const std::string& job, std::uint32_t user) const;
   const std::string& text() const noexcept { return text_; }
 
  private:
   struct Rule {
     std::string pattern;
     TuningAdvice advice;
-    bool advises = false;      // of tensors
-    std::uint32_t weight = 0;  // of jobs; 0: no word on it
+    bool advises = false;               // of tensors
+    std::uint32_t weight = 0;           // of jobs; 0: no word on it
+    std::optional<std::uint32_t> user;  // whose jobs; none: everybody's
   };
   static Status read_rule(std::string_view text, Rule& rule);
 

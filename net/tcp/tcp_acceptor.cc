@@ -5,6 +5,7 @@
 
 #include "net/event_loop_asio.h"
 #include "net/tcp/greeting.h"
+#include "net/tcp/socket_user.h"
 #include "net/tcp/tcp_stream.h"
 #include "net/tcp/tcp_transport.h"
 
@@ -15,6 +16,12 @@ using asio::ip::tcp;
 using Error = boost::system::error_code;
 
 namespace {
+
+// Where only this machine is let in, its users are told apart.
+std::string source_of(const TcpIncoming& incoming, bool is_local) {
+  const auto user = is_local ? user_of_other_end(incoming.fd.get()) : std::nullopt;
+  return user ? "user " + std::to_string(*user) : incoming.from;
+}
 
 // After accept() has failed, usually for want of descriptors.
 constexpr std::uint64_t kAcceptRetry = 100'000'000;
@@ -102,6 +109,7 @@ bool TcpAcceptor::State::advance(const std::shared_ptr<Unfinished>& candidate) {
     const Greeting::Step step = greeting.advance();
     if (step == Greeting::Step::greeted) {
       std::unique_ptr<TcpIncoming> incoming = greeting.take();
+      incoming->source = source_of(*incoming, tcp_settings.loopback_only);
       const wire::HelloBody hello = incoming->hello;
       sink.on_incoming(std::move(incoming), greeting.header(), hello);
       return true;

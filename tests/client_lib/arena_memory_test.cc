@@ -1,9 +1,13 @@
 #include "client_lib/arena_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
+
+#include "shm/segment.h"
 
 namespace tern::client_lib {
 namespace {
@@ -84,6 +88,32 @@ TEST_F(ArenaMemoryTest, WithoutRoomItIsWorthWaitingForOtherCopiesOnly) {
   EXPECT_EQ(place(outside.data(), outside.data(), 64, 64).error().code, Errc::would_block);
   memory.free_copies(first);
   EXPECT_TRUE(place(outside.data(), outside.data(), 64, 64));
+}
+
+// Where pages have memory behind them, mincore(2) finds them.
+std::size_t resident_pages(const shm::Segment& segment) {
+  constexpr std::size_t kPage = 4096;
+  std::vector<unsigned char> pages(segment.arena_bytes() / kPage);
+  EXPECT_EQ(::mincore(segment.arena().data(), segment.arena_bytes(), pages.data()), 0);
+  return static_cast<std::size_t>(
+      std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return page & 1U; }));
+}
+
+TEST(ArenaMemoryPages, AreFoundByWhoeverIsGivenThem) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  const auto segment = shm::Segment::create(1, 8 * kMiB, 0);
+  ASSERT_TRUE(segment) << segment.error().text;
+  ArenaMemory memory(segment->arena());
+  EXPECT_EQ(resident_pages(*segment), 0u);
+  const auto first = memory.allocate(kMiB + 64);
+  ASSERT_TRUE(first);
+  const std::size_t after_first = resident_pages(*segment);
+  EXPECT_GE(after_first, kMiB / 4096 + 1);
+  EXPECT_LT(after_first, 2 * kMiB / 4096);
+  // What has memory is not asked for again.
+  EXPECT_TRUE(memory.free(*first));
+  ASSERT_TRUE(memory.allocate(kMiB));
+  EXPECT_EQ(resident_pages(*segment), after_first);
 }
 
 }  // namespace

@@ -158,21 +158,48 @@ def instance():
     # It stays, for the upgrade and the removal.
 
 
+def newer_package(debs, folder, version):
+    tree = folder / version
+    run("dpkg-deb", "--raw-extract", next(deb for deb in debs if deb.name.startswith("ternd_")), tree)
+    control = tree / "DEBIAN/control"
+    text = control.read_text(encoding="utf-8")
+    control.write_text(re.sub(r"(?m)^Version: (.*)$", rf"Version: \1+{version}", text), encoding="utf-8")
+    run("dpkg-deb", "--build", "-Znone", tree, folder / f"{version}.deb")
+    return folder / f"{version}.deb"
+
+
 def upgrade(debs, folder):
     record = STATE / "flight-of-before.json"
     record.write_text("{}", encoding="utf-8")
     config = CONFIG.read_text(encoding="utf-8")
-    tree = folder / "newer"
-    run("dpkg-deb", "--raw-extract", next(deb for deb in debs if deb.name.startswith("ternd_")), tree)
-    control = tree / "DEBIAN/control"
-    text = control.read_text(encoding="utf-8")
-    control.write_text(re.sub(r"(?m)^Version: (.*)$", r"Version: \1+newer", text), encoding="utf-8")
-    run("dpkg-deb", "--build", "-Znone", tree, folder / "newer.deb")
     before, before_of_instance = main_pid(), main_pid("ternd@ib0")
-    run("dpkg", "--install", folder / "newer.deb")
+    run("dpkg", "--install", newer_package(debs, folder, "newer"))
     check(main_pid() not in (0, before), "an upgrade starts the new daemon")
     check(main_pid("ternd@ib0") not in (0, before_of_instance), "and that of an instance")
     check(CONFIG.read_text(encoding="utf-8") == config and record.exists(), "an upgrade keeps configuration and state")
+
+
+def upgrade_under_client(debs, folder, program):
+    client = start_client(program)
+    before = main_pid()
+    said = run("dpkg", "--install", newer_package(debs, folder, "newest"))
+    check(main_pid() == before and client.poll() is None, "an upgrade leaves a daemon with jobs alone")
+    check("ternctl --socket /run/tern/control.sock drain" in said, f"the upgrade does not say what to do: {said}")
+    check(not status()["draining"], "the daemon takes new jobs")
+    run("runuser", "-u", "nobody", "--", "ternctl", "drain", status=4)
+    run("ternctl", "drain", "--no-wait")
+    eventually(lambda: "will end: waits for 1 client (resnet: 1)" in shown("StatusText"), "what the daemon waits for")
+    refused = subprocess.run(["runuser", "-u", "nobody", "--", str(program)], capture_output=True, text=True, check=False)
+    check("takes no new jobs" in refused.stdout, f"a new job is told {refused.stdout!r}")
+    check(main_pid() == before, "the job goes on")
+    client.kill()
+    client.wait()
+    eventually(lambda: main_pid() == 0, "the end of the daemon when its job has gone")
+    client = start_client(program)
+    check(main_pid() not in (0, before), "the program that connects next starts the new daemon")
+    client.kill()
+    client.wait()
+    eventually(lambda: status()["clients"] == 0, "the client is forgotten")
 
 
 def remove_and_purge():
@@ -211,6 +238,7 @@ def main():
             ("a lane that hangs is caught by the watchdog", hang_lane),
             ("a second fabric has a daemon of its own", instance),
             ("an upgrade keeps configuration and state", lambda: upgrade(debs, folder)),
+            ("an upgrade leaves jobs alone", lambda: upgrade_under_client(debs, folder, folder / "client")),
             ("removal and purge", remove_and_purge)):
         step(text)
         action()

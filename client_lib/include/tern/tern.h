@@ -134,8 +134,9 @@ typedef struct {
   const char* job;         /* label of the job, 1..63 letters (a-z, A-Z), digits and ._-:@+=/;
                               NULL: $TERN_JOB, else "default".
                               Codec state is kept per user, job and tensor name. */
-  uint64_t arena_bytes;    /* address space for tern_alloc and copies; 0: 1 GiB. A page takes memory
-                              once it is touched. Counts against the user's quota. */
+  uint64_t arena_bytes;    /* address space for tern_alloc and copies; 0: 1 GiB. What is given out
+                              takes memory, which the process's control group pays for. Counts
+                              against the user's quota. */
   int64_t timeout_ms; /* for the whole hand-shake, and for every later request to the daemon that
                          has no timeout of its own (mint, leave, declare, ...); 0: 5000 */
 } tern_connect_options;
@@ -152,7 +153,9 @@ TERN_API tern_status tern_connect(const tern_connect_options* options, tern_clie
 TERN_API tern_status tern_disconnect(tern_client* client);
 
 /* Takes bytes (> 0) from the arena, aligned to 64. Tensors in the arena are read and written by the
- * daemon in place. TERN_ERR_OUT_OF_MEMORY when the arena is full. */
+ * daemon in place. The first use of a part of the arena takes the time in which the kernel finds
+ * memory for it, a fifth of a second for each GiB. TERN_ERR_OUT_OF_MEMORY when the arena is full,
+ * or the machine or the process's control group has no memory left. */
 TERN_API tern_status tern_alloc(tern_client* client, size_t bytes, void** memory);
 
 /* Gives memory of tern_alloc back. NULL is ignored. Must not be used by an operation in flight. */

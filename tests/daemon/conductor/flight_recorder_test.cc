@@ -83,7 +83,7 @@ TEST_F(FlightRecorderTest, AGroupThatFailedIsWrittenAtItsRemovalAtTheLatest) {
 
 TEST_F(FlightRecorderTest, OfAUsersRecordsTheNewestStay) {
   const auto fail_group = [this](std::uint32_t user, std::uint32_t epoch) {
-    group_->uid_of_user = user;
+    group_->account = user;
     group_->epoch = epoch;
     flights_.record(*group_, ended(1, Errc::timeout));
     flights_.close(*group_);

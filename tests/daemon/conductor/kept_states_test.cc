@@ -9,7 +9,7 @@ class KeptStatesTest : public ::testing::Test {
  protected:
   KeptStatesTest() {
     group_.uid = "0123456789abcdef";
-    group_.uid_of_user = 1000;
+    group_.account = 1000;
     settings_.tensors.state_ttl_ns = 1'000;
   }
   // A tensor with error feedback in which an op has left something.
@@ -105,7 +105,7 @@ TEST_F(KeptStatesTest, WithoutATimeToLiveNothingIsKept) {
   EXPECT_EQ(kept_.bytes_of(key_), 0u);
   MemberGroup other;
   other.uid = "another";
-  other.uid_of_user = 1000;
+  other.account = 1000;
   DeclaredTensor elsewhere = tensor(), here = tensor();
   EXPECT_FALSE(kept_.adopt(other, key_, elsewhere));
   EXPECT_TRUE(kept_.adopt(group_, key_, here));

@@ -127,7 +127,7 @@ class PartRig : public ::testing::Test, private ControlLinks::Sink {
       setup.local_clients.push_back(client);
       const std::uint32_t user = clients_.at(client).credentials.uid;
       group->users.push_back(user);
-      group->uid_of_user = user;
+      group->uid_of_user = group->account = user;
     }
     setup.shape.ranks[1] = {static_cast<std::uint32_t>(clients.size())};
     setup.size = group->size = static_cast<std::uint32_t>(clients.size() + 1);

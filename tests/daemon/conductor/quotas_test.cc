@@ -1,5 +1,7 @@
 #include "daemon/conductor/quotas.h"
 
+#include <cstdio>
+#include <fstream>
 #include <latch>
 
 #include "part_rig.h"
@@ -11,6 +13,13 @@ class QuotasTest : public PartRig {
  protected:
   static bool has(const std::string& problem, const char* setting) {
     return problem.find(setting) != std::string::npos;
+  }
+  static SubUsers sub_users(const std::string& text) {
+    const std::string path = testing::TempDir() + "/quotas_subuid";
+    std::ofstream(path) << text;
+    SubUsers users = SubUsers::read(path);
+    std::remove(path.c_str());
+    return users;
   }
 };
 
@@ -88,6 +97,64 @@ TEST_F(QuotasTest, ClientsAndArenasCountOnceTheyHaveSaidHello) {
   EXPECT_TRUE(has(quotas_.hello_problem(second, 4096), "max_clients = 1"));
 }
 
+TEST_F(QuotasTest, WhoTakesAllClientsThatHeCanLeavesSomeToOthers) {
+  settings_.limits.max_clients = 6;
+  settings_.limits.max_clients_per_user = 5;
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    ASSERT_EQ(quotas_.hello_problem(connect(id, kAlice), 4096), "");
+    greet(*clients_.find(id), 4096);
+  }
+  EXPECT_EQ(quotas_.hello_problem(connect(4, kAlice), 4096),
+            "this user has 3 clients, and the 3 that are left of max_clients = 6 are for users who "
+            "have fewer");
+  EXPECT_EQ(quotas_.hello_problem(connect(5, kBob), 4096), "");
+  settings_.limits.max_clients_per_user = 6;
+  EXPECT_EQ(quotas_.hello_problem(*clients_.find(4), 4096), "") << "one user may have everything";
+}
+
+TEST_F(QuotasTest, UsersOfOneOwnerHaveTheShareOfOne) {
+  settings_.sub_users = sub_users("1001:100000:65536\n");
+  constexpr std::uint32_t kFirst = 100'000, kSecond = 165'535;
+  settings_.limits.max_clients_per_user = 2;
+  settings_.limits.max_arena_bytes = 100'000;
+  greet(connect(1, kAlice), 40'000);
+  greet(connect(2, kFirst), 40'000);
+  const Client& third = connect(3, kSecond);
+  EXPECT_TRUE(has(quotas_.hello_problem(third, 4096), "max_clients_per_user = 2"));
+  EXPECT_EQ(quotas_.hello_problem(connect(4, kBob), 4096), "");
+  settings_.limits.max_clients_per_user = 3;
+  EXPECT_TRUE(has(quotas_.hello_problem(third, 40'000), "max_arena_bytes"));
+  EXPECT_EQ(quotas_.hello_problem(third, 4096), "");
+  add_group({1});
+  settings_.limits.max_groups_per_user = 1;
+  EXPECT_TRUE(has(quotas_.join_problem(kSecond, "uid"), "max_groups_per_user = 1"));
+  EXPECT_EQ(quotas_.join_problem(kBob, "uid"), "");
+}
+
+TEST_F(QuotasTest, TheLastGroupsAndTensorsAreForUsersWithFew) {
+  greet(connect(1, kAlice));
+  MemberGroup& group = add_group({1});
+  settings_.limits.max_groups = 2;
+  settings_.limits.max_groups_per_user = 1;
+  EXPECT_EQ(quotas_.join_problem(kBob, "uid"), "");
+  DeclaredTensor tensor;
+  tensor.state = std::make_shared<TensorState>();
+  group.tensors.add(tensor);
+  settings_.limits.max_tensors = 2;
+  settings_.limits.max_tensors_per_user = 2;
+  EXPECT_EQ(quotas_.tensor_problem(kAlice), "");
+  settings_.limits.max_tensors = 3;
+  EXPECT_EQ(quotas_.tensor_problem(kAlice), "");
+  DeclaredTensor other;
+  other.state = std::make_shared<TensorState>();
+  other.state->id = 1;
+  group.tensors.add(other);
+  settings_.limits.max_tensors = 4;
+  settings_.limits.max_tensors_per_user = 3;
+  EXPECT_TRUE(has(quotas_.tensor_problem(kAlice), "the 2 that are left of max_tensors = 4"));
+  EXPECT_EQ(quotas_.tensor_problem(kBob), "");
+}
+
 TEST_F(QuotasTest, GroupsAndTheirOpsCountForEachUser) {
   greet(connect(1, kAlice));
   add_group({1});
@@ -127,6 +194,23 @@ TEST_F(QuotasTest, WhatIsFreedMakesRoomForCodecState) {
   settings_.limits.max_state_bytes = 1000;
   EXPECT_TRUE(has(quotas_.state_problem(kAlice, 0, 1001), "max_state_bytes = 1000"));
   EXPECT_EQ(quotas_.state_problem(kAlice, 0, 1000), "");
+}
+
+TEST_F(QuotasTest, ArenasAndStatesOfAllStayWithinTheDaemonsMemory) {
+  settings_.limits.max_memory_bytes = 1'000'000;
+  settings_.own_bytes = 400'000;
+  EXPECT_TRUE(has(quotas_.hello_problem(connect(1, kAlice), 500'001), "max_arena_bytes = 500000"));
+  settings_.limits.max_arena_bytes = 1'000'000;
+  greet(connect(2, kAlice), 400'000);
+  EXPECT_EQ(quotas_.hello_problem(connect(3, kBob), 200'000), "");
+  EXPECT_EQ(quotas_.hello_problem(*clients_.find(3), 200'001),
+            "200001 bytes more beside 800000 exceed max_memory_bytes = 1000000 of all users and "
+            "the daemon");
+  settings_.limits.max_state_bytes = 1'000'000;
+  EXPECT_EQ(quotas_.state_problem(kBob, 0, 200'000), "");
+  EXPECT_TRUE(has(quotas_.state_problem(kBob, 0, 200'001), "max_memory_bytes"));
+  settings_.limits.max_memory_bytes = 0;
+  EXPECT_EQ(quotas_.hello_problem(*clients_.find(3), 200'001), "") << "no bound";
 }
 
 TEST_F(QuotasTest, LinksOfAnEpochCountForTheUsersWhoJoin) {

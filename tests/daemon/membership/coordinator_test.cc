@@ -1,117 +1,9 @@
 #include "daemon/membership/coordinator.h"
 
-#include <gtest/gtest.h>
+#include "coordinator_rig.h"
 
-#include <utility>
-#include <vector>
-
-#include "daemon/membership/hmac.h"
-
-namespace tern::daemon {
+namespace tern::daemon::coordinator_test {
 namespace {
-
-using nlohmann::json;
-
-constexpr LinkRef kA = 11;
-constexpr LinkRef kB = 22;
-constexpr LinkRef kC = 33;
-constexpr std::uint32_t kUser = 1000;
-
-std::string node_id(LinkRef link) { return node_text({link, 1}); }
-std::string address(LinkRef link) { return "host" + std::to_string(link) + ":7000"; }
-
-// Members that answer challenges with the right secret, and write down what they are sent.
-class CoordinatorTest : public testing::Test, public ControlSender {
- protected:
-  void SetUp() override {
-    auto minted = mint_group_id("host11", 7000);
-    ASSERT_TRUE(minted.has_value());
-    id_ = *minted;
-    uid_ = to_hex(id_.uid);
-    coordinator_.learn(id_, kUser);
-  }
-
-  void send(LinkRef to, const json& message) override { sent_.emplace_back(to, message); }
-
-  json join_of(LinkRef from, std::uint32_t rank, std::int64_t size) {
-    const std::string nonce(31, 'a');
-    return {{"t", "join"},
-            {"uid", uid_},
-            {"rank", rank},
-            {"size", size},
-            {"nonce", nonce + std::to_string(rank % 10)},
-            {"node", node_id(from)},
-            {"address", address(from)},
-            {"lanes", 2},
-            {"chunk_bytes", 65536},
-            {"eager_bytes", 1024},
-            {"max_ops", 16},
-            {"lossy_min", 0},
-            {"op_timeout_ms", 1000},
-            {"verify", false},
-            {"seed", 0},
-            {"completed", 5 + rank}};
-  }
-  void prove(LinkRef from, const json& join, const json& challenge,
-             std::span<const std::byte> secret) {
-    const std::string proof = join_proof(secret, {uid_, join["nonce"], challenge["challenge"],
-                                                  join["node"], join["rank"], join["size"]});
-    coordinator_.on_message(from, {{"t", "proof"},
-                                   {"uid", uid_},
-                                   {"rank", join["rank"]},
-                                   {"nonce", join["nonce"]},
-                                   {"hmac", proof}});
-  }
-  void withdraw(LinkRef from, const json& join) {
-    coordinator_.on_message(
-        from, {{"t", "withdraw"}, {"uid", uid_}, {"rank", join["rank"]}, {"nonce", join["nonce"]}});
-  }
-  void join(LinkRef from, const json& message) {
-    coordinator_.on_message(from, message);
-    const json* challenge = last(from, "challenge");
-    ASSERT_NE(challenge, nullptr);
-    prove(from, message, json(*challenge), id_.secret);
-  }
-  void join(LinkRef from, std::uint32_t rank, std::int64_t size) {
-    join(from, join_of(from, rank, size));
-  }
-  void say(LinkRef from, const std::string& what, std::uint32_t epoch, json more = json::object()) {
-    more.update({{"t", what}, {"uid", uid_}, {"epoch", epoch}});
-    coordinator_.on_message(from, more);
-  }
-  // Whether a rank that asks to join is asked for its proof. Leaves nothing behind.
-  bool knows(const GroupId& id) {
-    const std::string uid = std::exchange(uid_, to_hex(id.uid));
-    sent_.clear();
-    coordinator_.on_message(kC, join_of(kC, 0, 2));
-    withdraw(kC, join_of(kC, 0, 2));
-    uid_ = uid;
-    return last(kC, "challenge") != nullptr;
-  }
-  // The last message of a type to a link.
-  const json* last(LinkRef to, const std::string& type) const {
-    for (auto i = sent_.rbegin(); i != sent_.rend(); ++i) {
-      if (i->first == to && i->second["t"] == type) return &i->second;
-    }
-    return nullptr;
-  }
-  json members(LinkRef to) const {
-    const json* message = last(to, "members");
-    return message == nullptr ? json() : json::parse((*message)["body"].get<std::string>());
-  }
-  void expect_refused(LinkRef to, Errc code, const std::string& word) const {
-    const json* refused = last(to, "refused");
-    ASSERT_NE(refused, nullptr);
-    EXPECT_EQ((*refused)["code"], static_cast<int>(code)) << *refused;
-    EXPECT_NE((*refused)["text"].get<std::string>().find(word), std::string::npos) << *refused;
-    EXPECT_EQ((*refused)["nonce"].get<std::string>().size(), 32u) << *refused;
-  }
-
-  Coordinator coordinator_{*this};
-  GroupId id_;
-  std::string uid_;
-  std::vector<std::pair<LinkRef, json>> sent_;
-};
 
 TEST_F(CoordinatorTest, TheEpochBeginsWhenTheLastRankHasProvenItself) {
   join(kB, 1, 3);
@@ -439,4 +331,4 @@ TEST_F(CoordinatorTest, OtherMessagesAreNotForIt) {
 }
 
 }  // namespace
-}  // namespace tern::daemon
+}  // namespace tern::daemon::coordinator_test

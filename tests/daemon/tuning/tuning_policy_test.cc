@@ -29,15 +29,23 @@ TEST(TuningPolicy, TheFirstRuleThatFitsHolds) {
 
 TEST(TuningPolicy, WeightsAreOfJobs) {
   const TuningPolicy policy = policy_of("prod-*/* weight=10; */* weight=2");
-  EXPECT_EQ(policy.weight("prod-1"), 10u);
-  EXPECT_EQ(policy.weight("test"), 2u);
-  EXPECT_EQ(policy_of("").weight("test"), 1u);
+  EXPECT_EQ(policy.weight("prod-1", 1000), 10u);
+  EXPECT_EQ(policy.weight("test", 1000), 2u);
+  EXPECT_EQ(policy_of("").weight("test", 1000), 1u);
+}
+
+// A label says nothing about who has chosen it.
+TEST(TuningPolicy, AWeightMayBeForOneUsersJobs) {
+  const TuningPolicy policy = policy_of("prod/* weight=10 user=1000; prod/* user=root weight=3");
+  EXPECT_EQ(policy.weight("prod", 1000), 10u);
+  EXPECT_EQ(policy.weight("prod", 0), 3u);
+  EXPECT_EQ(policy.weight("prod", 1001), 1u);
 }
 
 TEST(TuningPolicy, ARuleOfWeightAloneHidesNoOther) {
   const TuningPolicy policy = policy_of("big/* weight=4; * lossless; big/* aggressive weight=9");
   EXPECT_EQ(policy.advice("big", "layer").level, tuner::Level::lossless);
-  EXPECT_EQ(policy.weight("big"), 4u);
+  EXPECT_EQ(policy.weight("big", 1000), 4u);
 }
 
 TEST(TuningPolicy, MistakesNameWhatIsAllowed) {
@@ -47,6 +55,9 @@ TEST(TuningPolicy, MistakesNameWhatIsAllowed) {
   EXPECT_THAT(mistake_in("big/* weight="), HasSubstr("from 1 to 100"));
   EXPECT_THAT(mistake_in("layer* weight=2"), HasSubstr("write JOB/* weight=2"));
   EXPECT_THAT(mistake_in("layer*"), HasSubstr("says nothing after its pattern"));
+  EXPECT_THAT(mistake_in("big/* weight=2 user=nobody-has-this-name"), HasSubstr("no such user"));
+  EXPECT_THAT(mistake_in("big/* lossless user=root"), HasSubstr("weight=NUMBER user=NAME"));
+  EXPECT_THAT(mistake_in("big/* lossless weight=2 user=root"), HasSubstr("a rule of their own"));
   EXPECT_THAT(mistake_in("* strong"), HasSubstr("is none of lossless"));
 }
 

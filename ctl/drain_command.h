@@ -1,0 +1,18 @@
+#pragma once
+
+#include "ctl/session.h"
+
+namespace tern::ctl {
+
+struct DrainOptions {
+  double deadline_s = 600;
+  bool cancel = false;
+  bool no_wait = false;
+};
+
+// Has the daemon refuse new jobs and end when the last of those that run has gone, or at the
+// deadline. Says what the daemon waits for, as often as that changes, and returns when the daemon
+// has ended: at once with `no_wait`, or when `cancel` takes it back.
+ExitCode drain(const Session& session, const DrainOptions& options);
+
+}  // namespace tern::ctl

@@ -1,0 +1,75 @@
+#include "daemon/conductor/drain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace tern::daemon {
+namespace {
+
+constexpr std::size_t kJobsNamed = 8;
+
+}  // namespace
+
+bool Drain::is_over() const {
+  if (!is_on()) return false;
+  return clock_.now_ns() >= deadline_ns_ ||
+         (clients() == 0 && jobs_.groups.all().empty() && jobs_.joins.all().empty());
+}
+
+std::string Drain::refusal() const {
+  if (!is_on()) return "";
+  return "the daemon takes no new jobs, because it is about to be replaced; try again in a while";
+}
+
+std::string Drain::join_refusal(const Client& client) const {
+  return client.has_joined ? "" : refusal();
+}
+
+// Those that have said hello, and not goodbye.
+std::size_t Drain::clients() const {
+  const auto& all = jobs_.clients.all();
+  return static_cast<std::size_t>(std::count_if(
+      all.begin(), all.end(), [](const auto& one) { return one.second->memory != nullptr; }));
+}
+
+std::string Drain::text() const {
+  std::map<std::string, std::size_t> jobs;
+  for (const auto& [id, client] : jobs_.clients.all()) jobs[client->job] += client->memory ? 1 : 0;
+  std::string list;
+  std::size_t named = 0;
+  for (const auto& [job, count] : jobs) {
+    if (count == 0 || named > kJobsNamed) continue;
+    if (named > 0) list += ", ";
+    list += named++ == kJobsNamed ? "others" : fmt::format("{}: {}", job, count);
+  }
+  const auto counted = [](std::size_t count, const char* what) {
+    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+  };
+  const std::uint64_t now = clock_.now_ns();
+  return fmt::format("waits for {}{} and {}, for {} s at most", counted(clients(), "client"),
+                     list.empty() ? "" : " (" + list + ")",
+                     counted(jobs_.groups.all().size(), "group"),
+                     (deadline_ns_ - std::min(now, deadline_ns_)) / 1'000'000'000);
+}
+
+nlohmann::json Drain::report() const {
+  if (!is_on()) return {{"draining", false}};
+  const std::uint64_t now = clock_.now_ns();
+  nlohmann::json waits_for = nlohmann::json::array();
+  for (const auto& [id, client] : jobs_.clients.all()) {
+    if (!client->memory) continue;
+    waits_for.push_back({{"id", id},
+                         {"pid", client->credentials.pid},
+                         {"uid", client->credentials.uid},
+                         {"job", client->job}});
+  }
+  return {{"draining", true},
+          {"text", text()},
+          {"seconds_left", static_cast<double>(deadline_ns_ - std::min(now, deadline_ns_)) / 1e9},
+          {"groups", jobs_.groups.all().size()},
+          {"waits_for", std::move(waits_for)}};
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,136 @@
+#include "daemon/membership/control_links.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "net/loopback.h"
+
+namespace tern::daemon {
+namespace {
+
+constexpr std::uint64_t kSecondNs = 1'000'000'000;
+
+net::LinkSettings patient() {
+  net::LinkSettings settings;
+  settings.heartbeat_ns = settings.peer_timeout_ns = 3'600 * kSecondNs;
+  return settings;
+}
+
+// A daemon of which there is nothing but its control links.
+struct End final : ControlLinks::Sink, net::AcceptorSink {
+  End(net::LoopbackNetwork& network, const Clock& clock, const net::Endpoint& at,
+      std::uint64_t number)
+      : transport(network, at),
+        links({transport, clock, patient(), wire::NodeId{number, number}}, *this),
+        acceptor(network, clock, {at, {}}, *this) {}
+
+  void on_control_message(LinkRef from, const nlohmann::json& message) override {
+    messages.emplace_back(from, message);
+  }
+  void on_control_link_lost(LinkRef, Errc, bool, const std::string&) override { ++lost; }
+  void on_control_breach(const std::string&, const std::string&) override {}
+  void on_incoming(std::unique_ptr<net::Incoming> incoming, const wire::FrameHeader&,
+                   const wire::HelloBody& hello) override {
+    adopted += links.adopt(std::move(incoming), hello) ? 1 : 0;
+  }
+  void on_refused(const std::string&, Errc, const char*) override {}
+  int do_work() { return acceptor.poll() + links.do_work(); }
+
+  std::vector<std::pair<LinkRef, nlohmann::json>> messages;
+  int lost = 0;
+  std::size_t adopted = 0;
+  net::LoopbackTransport transport;
+  ControlLinks links;
+  net::LoopbackAcceptor acceptor;
+};
+
+class ControlLinksTest : public testing::Test {
+ protected:
+  // Daemons on a host are told apart by their ports.
+  End& end(const std::string& host) {
+    const auto port = static_cast<std::uint16_t>(7000 + ends_.size());
+    ends_.push_back(std::make_unique<End>(network_, clock_, net::Endpoint{host, port},
+                                          std::uint64_t{ends_.size() + 1}));
+    return *ends_.back();
+  }
+  void settle() {
+    for (int i = 0; i < 50; ++i) {
+      for (const auto& one : ends_) one->do_work();
+    }
+  }
+
+  // One more daemon, which opens a link to the first.
+  void dial(const std::string& host) {
+    End& one = end(host);
+    one.links.open({"here", 7000});
+    for (int i = 0; i < 10; ++i) {
+      one.do_work();
+      ends_.front()->do_work();
+    }
+  }
+
+  ManualClock clock_;
+  net::LoopbackNetwork network_;
+  std::vector<std::unique_ptr<End>> ends_;
+};
+
+TEST_F(ControlLinksTest, WhatComesByALinkIsChargedToItsHost) {
+  End& here = end("here");
+  End& there = end("there");
+  const LinkRef link = there.links.open({"here", 7000});
+  there.links.send(link, {{"t", "join"}});
+  settle();
+  ASSERT_EQ(here.messages.size(), 1u);
+  EXPECT_EQ(here.links.source_of(here.messages[0].first), "there");
+  EXPECT_EQ(there.links.source_of(link), "here:7000");
+}
+
+TEST_F(ControlLinksTest, OneHostHasABoundAndAnotherFindsAPlace) {
+  constexpr std::size_t kOfOne = 128;
+  End& here = end("here");
+  for (std::size_t i = 0; i <= kOfOne; ++i) dial("crowd");
+  EXPECT_EQ(here.adopted, kOfOne);
+  dial("another");
+  EXPECT_EQ(here.adopted, kOfOne + 1);
+}
+
+TEST_F(ControlLinksTest, ALinkThatItsPeerKeepsForNothingIsClosed) {
+  End& here = end("here");
+  End& idle = end("idle");
+  End& busy = end("busy");
+  idle.links.open({"here", 7000});
+  const LinkRef used = busy.links.open({"here", 7000});
+  busy.links.send(used, {{"t", "join"}});
+  settle();
+  ASSERT_EQ(here.messages.size(), 1u);
+  ASSERT_EQ(here.adopted, 2u);
+  const std::uint64_t patience_ns = 6 * patient().unused_timeout_ns;
+  const std::set<LinkRef> in_use{here.messages[0].first};
+  here.links.close_unused(in_use);
+  clock_.advance_ns(patience_ns - 1);
+  here.links.close_unused(in_use);
+  settle();
+  EXPECT_EQ(idle.lost, 0);
+  clock_.advance_ns(1);
+  here.links.close_unused(in_use);
+  settle();
+  EXPECT_EQ(idle.lost, 1);
+  EXPECT_EQ(busy.lost, 0);
+  EXPECT_TRUE(busy.links.is_open(used));
+}
+
+TEST_F(ControlLinksTest, ALinkThatIsGoneFreesItsPlace) {
+  constexpr std::size_t kOfOne = 128;
+  End& here = end("here");
+  for (std::size_t i = 0; i < kOfOne; ++i) dial("crowd");
+  ends_.back()->links.say_goodbye();
+  settle();
+  dial("crowd");
+  EXPECT_EQ(here.adopted, kOfOne + 1);
+}
+
+}  // namespace
+}  // namespace tern::daemon
