@@ -181,6 +181,7 @@ void Epochs::add_ranks(MemberGroup& group, JoinSet& set, GroupSetup& setup) cons
   const Client& first = partners_.clients.at(group.ranks.front().client);
   group.job = first.job;
   group.uid_of_user = first.credentials.uid;
+  for (net::Endpoint& endpoint : setup.endpoints) endpoint.user = group.uid_of_user;
   setup.job = job_number(group.job, group.uid_of_user);
   setup.weight = partners_.tuning != nullptr ? partners_.tuning->policy().weight(group.job) : 1;
 }

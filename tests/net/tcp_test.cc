@@ -4,6 +4,7 @@
 
 #include "net/tcp/tcp_transport.h"
 #include "tests/net/sent_over_tcp.h"
+#include "tests/net/tcp/gated_names.h"
 #include "tests/net/tcp_world.h"
 
 namespace tern::net {
@@ -61,6 +62,35 @@ TEST(TcpTransport, ResolvesNames) {
     loop.wait(1'000'000);
   }
   EXPECT_EQ(raw.opened, 1) << raw.closed_text;
+}
+
+// Slow names of one user, as many as he likes, do not delay another's connection.
+TEST(TcpTransport, ConnectsForOneUserWhileNamesOfAnotherAreSlow) {
+  constexpr std::uint64_t kAlice = 1001, kBob = 1002;
+  EventLoop loop;
+  SteadyClock clock;
+  RecordingAcceptorSink sink;
+  auto acceptor = TcpAcceptor::create(loop, clock, {{"127.0.0.1", 0}}, sink);
+  ASSERT_TRUE(acceptor) << acceptor.error().text;
+  const auto names = std::make_shared<GatedNames>();
+  NameLookups lookups(clock, [names](const std::string& name) { return names->look_up(name); });
+  TcpSettings settings;
+  settings.names = &lookups;
+  TcpTransport transport(loop, settings);
+  RawSink of_alice, of_bob;
+  std::vector<std::unique_ptr<Connection>> slow;
+  for (int i = 0; i < 20; ++i) {
+    slow.push_back(transport.connect({"slow" + std::to_string(i), 1, kAlice}, of_alice));
+  }
+  const std::uint16_t port = (*acceptor)->endpoint().port;
+  const auto connection = transport.connect({"quick", port, kBob}, of_bob);
+  for (int i = 0; i < 30'000 && of_bob.opened + of_bob.closed == 0; ++i) {
+    transport.poll();
+    loop.wait(1'000'000);
+  }
+  EXPECT_EQ(of_bob.opened, 1) << of_bob.closed_text;
+  EXPECT_EQ(of_alice.opened + of_alice.closed, 0);
+  names->open();
 }
 
 // Of all TCP connections of this process: how many, and how many send small frames at once.
