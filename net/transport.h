@@ -168,7 +168,8 @@ class AcceptorSink {
 
 struct AcceptorSettings {
   std::uint64_t hello_timeout_ns = 5'000'000'000;  // from accepted to a complete hello
-  std::uint32_t max_unfinished = 64;               // more: the oldest unfinished one is refused
+  // At least 1. For one more the oldest is refused; over TCP that of the source with most.
+  std::uint32_t max_unfinished = 64;
 };
 
 struct Listening {
