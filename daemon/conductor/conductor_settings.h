@@ -4,6 +4,7 @@
 #include <string>
 
 #include "daemon/config/config_sections.h"
+#include "daemon/config/descriptor_budget.h"
 #include "net/link.h"
 
 namespace tern::daemon {
@@ -14,6 +15,7 @@ struct ConductorSettings {
   TensorSettings tensors;
   Admission admission;
   Limits limits;
+  DescriptorBudget descriptors;
   std::uint64_t handshake_timeout_ns = 5'000'000'000;
   std::uint64_t spin_ns = 20'000;
   std::uint32_t cores = 1;

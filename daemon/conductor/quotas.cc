@@ -1,8 +1,11 @@
 #include "daemon/conductor/quotas.h"
 
+#include <sys/eventfd.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "base/fd.h"
 #include "daemon/access/scope.h"
 #include "daemon/membership/hmac.h"
 
@@ -17,6 +20,10 @@ constexpr std::size_t kWaitingRanksPerUser = 1024;
 std::string limit(const char* name, std::uint64_t value) {
   return std::string(name) + " = " + std::to_string(value);
 }
+
+// All smaller numbers are taken, for the kernel gives the lowest that is free: so this is how many
+// descriptors the process has, as far as it matters for its limit. -1: there is none left.
+int lowest_free_descriptor() { return Fd(::eventfd(0, EFD_CLOEXEC)).get(); }
 
 }  // namespace
 
@@ -39,7 +46,16 @@ std::string Quotas::connection_problem(std::uint32_t user) const {
   if (clients.size() >= kConnectionsPerClient * limits.max_clients) {
     return "the daemon has twice " + limit("max_clients", limits.max_clients) + " connections";
   }
-  return "";
+  return descriptor_problem();
+}
+
+std::string Quotas::descriptor_problem() const {
+  const DescriptorBudget& budget = settings_.descriptors;
+  const int taken = lowest_free_descriptor();
+  if (taken >= 0 && !budget.is_full(static_cast<std::uint64_t>(taken))) return "";
+  return "the daemon has " + (taken < 0 ? "all" : std::to_string(taken)) + " of its " +
+         std::to_string(budget.limit) + " descriptors, and keeps " +
+         std::to_string(budget.reserve()) + " for others than clients: raise its LimitNOFILE=";
 }
 
 std::string Quotas::hello_problem(const Client& client, std::uint64_t arena_bytes) const {
@@ -72,7 +88,7 @@ std::string Quotas::hello_problem(const Client& client, std::uint64_t arena_byte
            "yet, more than " + limit("max_arena_bytes", limits.max_arena_bytes) +
            "; try again later";
   }
-  return "";
+  return descriptor_problem();
 }
 
 // ---- Groups

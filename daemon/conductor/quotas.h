@@ -46,6 +46,7 @@ class Quotas {
   // `joining` is the uid of a group of which the user begins another epoch.
   Share share_of(std::uint32_t user, const std::string& joining) const;
   std::uint64_t state_bytes_of(std::uint32_t user) const;
+  std::string descriptor_problem() const;
 
   const ConductorSettings& settings_;
   Counted counted_;
