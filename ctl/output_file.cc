@@ -11,9 +11,13 @@ namespace {
 
 constexpr mode_t kMode = 0600;  // names of tensors and jobs are nobody else's business
 
-bool is_written_in_place(const std::string& path) {
+// A pipe, a device or a link that another user has laid there would hand him what is written.
+std::string trouble_with(const std::string& path) {
   struct stat info {};
-  return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
+  if (::lstat(path.c_str(), &info) != 0) return "";  // it is new
+  if (!S_ISREG(info.st_mode)) return "it is no regular file";
+  if (info.st_uid != ::geteuid()) return "it belongs to uid " + std::to_string(info.st_uid);
+  return "";
 }
 
 }  // namespace
@@ -21,14 +25,18 @@ bool is_written_in_place(const std::string& path) {
 Result<OutputFile> OutputFile::create(const std::string& path) {
   OutputFile output;
   output.path_ = path;
+  if (const std::string trouble = trouble_with(path); path != "-" && !trouble.empty()) {
+    return fail(Errc::permission_denied,
+                path + " is not overwritten: " + trouble +
+                    "; name a new file, or write to the standard output with -");
+  }
   int fd = -1;
   if (path == "-") {
     fd = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
-  } else if (is_written_in_place(path)) {
-    fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
     output.partial_ = path + ".partial";
     ::unlink(output.partial_.c_str());
+    // O_EXCL: nobody else has made it, and it is no link.
     fd = ::open(output.partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
     if (fd < 0) output.partial_.clear();
   }

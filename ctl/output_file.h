@@ -9,8 +9,9 @@
 
 namespace tern::ctl {
 
-// A file that is there whole or not at all: it gets its name when it is complete. What is no
-// regular file, a pipe or a terminal, is written as it comes; "-" is the standard output.
+// A file that is there whole or not at all, and its user's alone: it gets its name when it is
+// complete. It may take the place of a regular file of the same user, and of nothing else. "-" is
+// the standard output, which is written as it comes.
 class OutputFile {
  public:
   // Fails where nothing could be written, before anything is lost.
@@ -30,7 +31,7 @@ class OutputFile {
   OutputFile() = default;
 
   std::unique_ptr<std::FILE, Close> file_;
-  std::string path_, partial_;  // partial_ empty: written in place
+  std::string path_, partial_;  // partial_ empty: the standard output
   int error_ = 0;
 };
 

@@ -17,6 +17,7 @@
 #include "daemon/client_server.h"
 #include "daemon/codebooks.h"
 #include "daemon/conductor/conductor.h"
+#include "daemon/config/descriptor_budget.h"
 #include "daemon/config/settings.h"
 #include "daemon/control/control_server.h"
 #include "daemon/lane/lane_thread.h"
@@ -80,6 +81,13 @@ Result<shm::PacketListener> client_listener(const Config& config) {
   if (!handed_over) return tl::unexpected(handed_over.error());
   if (*handed_over) return shm::PacketListener::adopt(std::move(*handed_over));
   return shm::PacketListener::bind(config.socket, static_cast<mode_t>(config.socket_mode));
+}
+
+// Settings that allow more than the process can have.
+void warn_of_few_descriptors(const Config& config) {
+  const std::string trouble =
+      descriptor_trouble(config, descriptor_budget(config, descriptor_limit()));
+  if (!trouble.empty()) spdlog::warn("{}", trouble);
 }
 
 wire::NodeId random_node() {
@@ -292,6 +300,7 @@ ConductorSettings Daemon::Composition::conductor_settings() const {
   settings.limits = limits_of(config);
   settings.own_bytes = own_bytes(config);
   settings.sub_users = sub_users;
+  settings.descriptors = descriptor_budget(config, descriptor_limit());
   settings.handshake_timeout_ns = config.handshake_timeout_ns;
   settings.spin_ns = config.spin_ns;
   settings.cores = cores;
@@ -328,6 +337,7 @@ void Daemon::Composition::apply_changes() {
   sub_users = SubUsers::read();
   view->admit(access);
   conductor->change_settings(conductor_settings());
+  warn_of_few_descriptors(config);
   if (config.policy != tuning->policy().text()) {
     if (auto changed = tuning->set_policy(config.policy); !changed) {
       spdlog::error("the policy stays as it was: {}", changed.error().text);
@@ -478,6 +488,7 @@ void Daemon::run() {
                net::to_text(all.listening), all.security->text(), all.config.socket,
                all.config.lanes, codec::target::name());
   all.security->announce();
+  warn_of_few_descriptors(all.config);
   spdlog::info("transport {}: {}", all.config.transport, all.carriers);
   all.supervisor.ready(all.status_text());
   while (!all.stop.load(std::memory_order_acquire)) {

@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -55,14 +54,11 @@ void start_log(const std::string& level) {
 // modes of their own.
 void close_files_to_others() { ::umask(::umask(S_IRWXO) | S_IRWXO); }
 
-// As the unit has it. A client takes some descriptors, and the usual limit of 1024 is for programs
-// that select().
-constexpr rlim_t kDescriptors = 65'536;
-
+// A client takes some descriptors, and the usual limit of 1024 is for programs that select().
 void raise_descriptor_limit() {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kDescriptors) return;
-  limit.rlim_cur = std::min(limit.rlim_max, kDescriptors);
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 

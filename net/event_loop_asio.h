@@ -26,8 +26,8 @@ struct EventLoop::Impl {
   Impl();
   static void wait_readable(std::shared_ptr<Watched> watched);
 
-  // One thread runs it, so the reactor needs no locks; name resolution posts from Asio's own
-  // thread, which this hint still allows.
+  // One thread runs it, so the reactor needs no locks; look-ups of names post from threads of their
+  // own, which this hint still allows.
   boost::asio::io_context io{BOOST_ASIO_CONCURRENCY_HINT_UNSAFE_IO};
   std::shared_ptr<Watched> wake;
   std::unordered_map<std::uint64_t, std::shared_ptr<Watched>> watched;

@@ -45,6 +45,7 @@ class FaultyTransport final : public Transport {
 
   const char* name() const noexcept override { return "faulty"; }
   std::unique_ptr<Connection> connect(const Endpoint& endpoint, ConnectionSink& sink) override;
+  void hasten(const Endpoint& endpoint) override { inner_.hasten(endpoint); }
   std::unique_ptr<Connection> adopt(std::unique_ptr<Incoming> incoming,
                                     ConnectionSink& sink) override;
   int poll() override;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tuple>
 
 #include "base/errc.h"
 #include "base/result.h"
@@ -21,7 +22,15 @@ namespace tern::net {
 struct Endpoint {
   std::string host;  // name or address
   std::uint16_t port = 0;
-  auto operator<=>(const Endpoint&) const = default;
+  // For whom it is connected to: slow names delay their user alone. No part of the address.
+  std::uint64_t user = 0;
+
+  friend bool operator==(const Endpoint& a, const Endpoint& b) noexcept {
+    return a.port == b.port && a.host == b.host;
+  }
+  friend auto operator<=>(const Endpoint& a, const Endpoint& b) noexcept {
+    return std::tie(a.host, a.port) <=> std::tie(b.host, b.port);
+  }
 };
 std::string to_text(const Endpoint& endpoint);
 
@@ -132,6 +141,8 @@ class Transport {
   virtual const char* name() const noexcept = 0;
   // Begins to connect; on_open or on_closed follows. The sink must outlive the connection.
   virtual std::unique_ptr<Connection> connect(const Endpoint& endpoint, ConnectionSink& sink) = 0;
+  // The endpoint's user waits, too, for a connection to it that was begun for another one.
+  virtual void hasten(const Endpoint&) {}
   // Takes over an accepted connection. REQUIRES: from an Acceptor of the same kind.
   virtual std::unique_ptr<Connection> adopt(std::unique_ptr<Incoming> incoming,
                                             ConnectionSink& sink) = 0;
@@ -160,7 +171,8 @@ class AcceptorSink {
 
 struct AcceptorSettings {
   std::uint64_t hello_timeout_ns = 5'000'000'000;  // from accepted to a complete hello
-  std::uint32_t max_unfinished = 64;               // more: the oldest unfinished one is refused
+  // At least 1. For one more the oldest is refused; over TCP that of the source with most.
+  std::uint32_t max_unfinished = 64;
 };
 
 struct Listening {

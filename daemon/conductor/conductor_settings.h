@@ -5,6 +5,7 @@
 
 #include "daemon/access/sub_users.h"
 #include "daemon/config/config_sections.h"
+#include "daemon/config/descriptor_budget.h"
 #include "net/link.h"
 
 namespace tern::daemon {
@@ -17,6 +18,7 @@ struct ConductorSettings {
   Limits limits;
   std::uint64_t own_bytes = 0;  // the daemon's own part of max_memory_bytes
   SubUsers sub_users;           // what a user has is counted for its owner
+  DescriptorBudget descriptors;
   std::uint64_t handshake_timeout_ns = 5'000'000'000;
   std::uint64_t spin_ns = 20'000;
   std::uint32_t cores = 1;

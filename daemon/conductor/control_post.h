@@ -1,9 +1,7 @@
 #pragma once
 
-#include <cstdint>
 #include <deque>
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "daemon/membership/control_frames.h"
 #include "daemon/membership/control_links.h"
@@ -24,7 +22,7 @@ class ControlPost final : public ControlSender {
   std::string source_of(LinkRef link) const override { return links_.source_of(link); }
 
   // The link to the coordinator at this address.
-  LinkRef open(const std::string& host, std::uint16_t port) { return links_.open({host, port}); }
+  LinkRef open(const net::Endpoint& coordinator) { return links_.open(coordinator); }
   // Whether a message sent now arrives, as far as is known.
   bool reaches(LinkRef link) const { return link == kSelf || links_.is_open(link); }
 

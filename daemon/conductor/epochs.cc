@@ -182,6 +182,7 @@ void Epochs::add_ranks(MemberGroup& group, JoinSet& set, GroupSetup& setup) cons
   group.job = first.job;
   group.uid_of_user = first.credentials.uid;
   group.account = settings_.sub_users.owner_of(group.uid_of_user);
+  for (net::Endpoint& endpoint : setup.endpoints) endpoint.user = group.account;
   setup.job = job_number(group.job, group.uid_of_user);
   setup.weight = partners_.tuning != nullptr
                      ? partners_.tuning->policy().weight(group.job, group.uid_of_user)

@@ -91,7 +91,10 @@ bool Joins::add(const Client& client, const JoinRequest& request) {
   JoinSet& set = joins_[request.uid];
   set.id = request.id;
   set.coordinator =
-      is_here(request.id) ? kSelf : outlets_.post.open(request.id.host, request.id.port);
+      is_here(request.id)
+          ? kSelf
+          : outlets_.post.open({request.id.host, request.id.port,
+                                settings_.sub_users.owner_of(client.credentials.uid)});
   JoiningRank& joining = set.ranks[request.rank];
   joining.client = client.id;
   joining.user = client.credentials.uid;
@@ -210,7 +213,8 @@ void Joins::on_waiting(LinkRef from, const nlohmann::json& message) {
 // A link that has worked may be to a daemon that was restarted since: what was asked on it is asked
 // again on a new one. That one has not worked yet, so that this happens once.
 void Joins::ask_again(JoinSet& set) {
-  set.coordinator = outlets_.post.open(set.id.host, set.id.port);
+  set.coordinator = outlets_.post.open(
+      {set.id.host, set.id.port, settings_.sub_users.owner_of(set.ranks.begin()->second.user)});
   set.missing.reset();
   for (auto& [rank, joining] : set.ranks) {
     joining.challenged = false;

@@ -1,8 +1,11 @@
 #include "daemon/conductor/quotas.h"
 
+#include <sys/eventfd.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "base/fd.h"
 #include "daemon/membership/hmac.h"
 #include "daemon/service/shared_places.h"
 #include "shm/segment.h"
@@ -37,6 +40,10 @@ std::string crowding(const Taken& taken, const char* what, const char* name) {
          limit(name, taken.max_of_all) + " are for users who have fewer";
 }
 
+// All smaller numbers are taken, for the kernel gives the lowest that is free: so this is how many
+// descriptors the process has, as far as it matters for its limit. -1: there is none left.
+int lowest_free_descriptor() { return Fd(::eventfd(0, EFD_CLOEXEC)).get(); }
+
 }  // namespace
 
 bool Quotas::is_of(std::uint32_t user, std::uint32_t other) const {
@@ -67,7 +74,16 @@ std::string Quotas::connection_problem(std::uint32_t user) const {
   if (clients.size() >= kConnectionsPerClient * limits.max_clients) {
     return "the daemon has twice " + limit("max_clients", limits.max_clients) + " connections";
   }
-  return "";
+  return descriptor_problem();
+}
+
+std::string Quotas::descriptor_problem() const {
+  const DescriptorBudget& budget = settings_.descriptors;
+  const int taken = lowest_free_descriptor();
+  if (taken >= 0 && !budget.is_full(static_cast<std::uint64_t>(taken))) return "";
+  return "the daemon has " + (taken < 0 ? "all" : std::to_string(taken)) + " of its " +
+         std::to_string(budget.limit) + " descriptors, and keeps " +
+         std::to_string(budget.reserve()) + " for others than clients: raise its LimitNOFILE=";
 }
 
 std::string Quotas::hello_problem(const Client& client, std::uint64_t arena_bytes) const {
@@ -101,7 +117,8 @@ std::string Quotas::hello_problem(const Client& client, std::uint64_t arena_byte
     return std::to_string(being_freed) + " bytes of arenas that this user has left are not freed " +
            "yet, more than " + limit("max_arena_bytes", most) + "; try again later";
   }
-  return memory_problem(arena_bytes);
+  if (std::string why = memory_problem(arena_bytes); !why.empty()) return why;
+  return descriptor_problem();
 }
 
 // ---- Groups

@@ -57,6 +57,7 @@ class Quotas {
   std::uint64_t max_arena_bytes() const;
   // Whether `bytes` more, of anybody, are beyond what the daemon may have.
   std::string memory_problem(std::uint64_t bytes) const;
+  std::string descriptor_problem() const;
 
   const ConductorSettings& settings_;
   Counted counted_;

@@ -55,7 +55,10 @@ ControlLinks::Peer& ControlLinks::add(const wire::NodeId& node, const net::Endpo
 
 LinkRef ControlLinks::open(const net::Endpoint& endpoint) {
   for (auto& peer : peers_) {
-    if (!peer->lost && peer->endpoint == endpoint) return peer->ref;
+    if (peer->lost || peer->endpoint != endpoint) continue;
+    // It was begun for another user perhaps, whose names may be slow.
+    if (peer->link->state() != net::LinkState::open) transport_.hasten(endpoint);
+    return peer->ref;
   }
   return add({}, endpoint, true).ref;
 }

@@ -42,6 +42,7 @@ class ControlLinks final : private net::LinkSink {
   ControlLinks(const Base& base, Sink& sink);
   ~ControlLinks() override;
 
+  // One link for all users of the same address.
   LinkRef open(const net::Endpoint& endpoint);
   // False: there are too many, or too many of its source; the connection is closed.
   bool adopt(std::unique_ptr<net::Incoming> incoming, const wire::HelloBody& hello);

@@ -1,14 +1,14 @@
 #include "daemon/metrics/metrics_server.h"
 
-#include <prometheus/collectable.h>
-#include <prometheus/exposer.h>
+#include <prometheus/text_serializer.h>
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <exception>
 #include <mutex>
 #include <utility>
+
+#include "daemon/metrics/http_server.h"
 
 namespace tern::daemon {
 
@@ -19,11 +19,11 @@ constexpr std::chrono::seconds kFresh{1};
 
 }  // namespace
 
-class MetricsServer::Snapshot final : public prometheus::Collectable {
+class MetricsServer::Snapshot {
  public:
   explicit Snapshot(std::function<void()> wake) : wake_(std::move(wake)) {}
 
-  std::vector<prometheus::MetricFamily> Collect() const override {
+  std::string text() const {
     std::unique_lock lock(mutex_);
     const std::uint64_t seen = published_;
     if (seen == 0 || std::chrono::steady_clock::now() - published_at_ >= kFresh) {
@@ -31,7 +31,7 @@ class MetricsServer::Snapshot final : public prometheus::Collectable {
       wake_();
       fresh_.wait_for(lock, kPatience, [&] { return published_ != seen; });
     }
-    return families_;
+    return prometheus::TextSerializer().Serialize(families_);
   }
   void set(std::vector<prometheus::MetricFamily> families) {
     const std::scoped_lock lock(mutex_);
@@ -53,37 +53,29 @@ class MetricsServer::Snapshot final : public prometheus::Collectable {
   std::vector<prometheus::MetricFamily> families_;
 };
 
-class MetricsServer::Http {
- public:
-  // Throws what CivetWeb throws. Somebody who connects and says nothing holds one of the threads,
-  // and not for long.
-  explicit Http(const std::string& address)
-      : exposer(std::vector<std::string>{"listening_ports", address, "num_threads", "4",
-                                         "request_timeout_ms", "2000"}) {}
-  prometheus::Exposer exposer;
-};
-
 Result<std::unique_ptr<MetricsServer>> MetricsServer::create(const std::string& host,
                                                              std::uint16_t port,
                                                              std::function<void()> wake) {
-  const bool is_ipv6 = host.find(':') != std::string::npos;
-  const std::string address = (is_ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
-  try {
-    auto http = std::make_unique<Http>(address);
-    auto snapshot = std::make_shared<Snapshot>(std::move(wake));
-    http->exposer.RegisterCollectable(snapshot);
-    return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(snapshot), std::move(http)));
-  } catch (const std::exception&) {
-    return fail(Errc::io_error, "metrics_listen: cannot listen on " + address +
+  auto snapshot = std::make_unique<Snapshot>(std::move(wake));
+  HttpServer::Settings settings;
+  settings.host = host;
+  settings.port = port;
+  auto http = HttpServer::create(settings, [from = snapshot.get()] { return from->text(); });
+  if (!http) {
+    const bool is_ipv6 = host.find(':') != std::string::npos;
+    return fail(Errc::io_error, "metrics_listen: cannot listen on " +
+                                    (is_ipv6 ? "[" + host + "]" : host) + ":" +
+                                    std::to_string(port) + ": " + http.error().text +
                                     "; is it an address of this machine, and the port free?");
   }
+  return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(snapshot), std::move(*http)));
 }
 
-MetricsServer::MetricsServer(std::shared_ptr<Snapshot> snapshot, std::unique_ptr<Http> http)
-    : snapshot_(std::move(snapshot)),
-      http_(std::move(http)),
-      port_(static_cast<std::uint16_t>(http_->exposer.GetListeningPorts().front())) {}
+MetricsServer::MetricsServer(std::unique_ptr<Snapshot> snapshot, std::unique_ptr<HttpServer> http)
+    : snapshot_(std::move(snapshot)), http_(std::move(http)) {}
 MetricsServer::~MetricsServer() = default;
+
+std::uint16_t MetricsServer::port() const noexcept { return http_->port(); }
 
 bool MetricsServer::wanted() const noexcept { return snapshot_->wanted(); }
 

@@ -12,7 +12,9 @@
 
 namespace tern::daemon {
 
-// Answers GET /metrics over HTTP, in plaintext and to everyone who can connect, on threads of its
+class HttpServer;
+
+// Answers GET /metrics over HTTP, in plaintext and to everyone who can connect, on a thread of its
 // own. A scrape asks the conductor to publish, a second apart at least, and waits for it no longer
 // than half a second: a conductor that hangs is shown as it was.
 class MetricsServer {
@@ -29,16 +31,14 @@ class MetricsServer {
   // Thread: one at a time.
   void publish(std::vector<prometheus::MetricFamily> families);
 
-  std::uint16_t port() const noexcept { return port_; }
+  std::uint16_t port() const noexcept;
 
  private:
   class Snapshot;
-  class Http;
-  MetricsServer(std::shared_ptr<Snapshot> snapshot, std::unique_ptr<Http> http);
+  MetricsServer(std::unique_ptr<Snapshot> snapshot, std::unique_ptr<HttpServer> http);
 
-  std::shared_ptr<Snapshot> snapshot_;
-  std::unique_ptr<Http> http_;
-  std::uint16_t port_ = 0;
+  std::unique_ptr<Snapshot> snapshot_;
+  std::unique_ptr<HttpServer> http_;  // last: it asks the snapshot
 };
 
 }  // namespace tern::daemon

@@ -6,6 +6,7 @@
 #include "net/event_loop_asio.h"
 #include "net/tcp/greeting.h"
 #include "net/tcp/socket_user.h"
+#include "net/tcp/sources.h"
 #include "net/tcp/tcp_stream.h"
 #include "net/tcp/tcp_transport.h"
 
@@ -17,12 +18,6 @@ using Error = boost::system::error_code;
 
 namespace {
 
-// Where only this machine is let in, its users are told apart.
-std::string source_of(const TcpIncoming& incoming, bool is_local) {
-  const auto user = is_local ? user_of_other_end(incoming.fd.get()) : std::nullopt;
-  return user ? "user " + std::to_string(*user) : incoming.from;
-}
-
 // After accept() has failed, usually for want of descriptors.
 constexpr std::uint64_t kAcceptRetry = 100'000'000;
 
@@ -30,12 +25,21 @@ constexpr std::uint64_t kAcceptRetry = 100'000'000;
 constexpr std::uint64_t kLinger = 1'000'000'000;
 
 struct Unfinished {
-  Unfinished(tcp::socket socket, const TlsSource* tls) : greeting(std::move(socket), tls) {}
+  // `from` is the peer's address.
+  Unfinished(tcp::socket socket, const tcp::endpoint& from, const TlsSource* tls)
+      : greeting(std::move(socket), tls), source(source_of(from.address())) {}
   Greeting greeting;
+  asio::ip::address source;
   std::uint64_t deadline_ns = 0;
   bool is_ready = true;  // something may be read, or written
   bool is_refused = false;
 };
+
+// Where only this machine is let in, its users are told apart.
+std::string source_text(const TcpIncoming& incoming, const Unfinished& candidate, bool is_local) {
+  const auto user = is_local ? user_of_other_end(incoming.fd.get()) : std::nullopt;
+  return user ? "user " + std::to_string(*user) : candidate.source.to_string();
+}
 
 }  // namespace
 
@@ -49,7 +53,9 @@ struct TcpAcceptor::State : std::enable_shared_from_this<TcpAcceptor::State> {
         sink(sink_in),
         listener(loop_in.impl().io) {}
 
-  void accept_next();
+  void wait_for_peer();
+  int accept_peer();
+  void make_room();
   bool examine(const std::shared_ptr<Unfinished>& candidate);
   bool advance(const std::shared_ptr<Unfinished>& candidate);
   void give_up(Unfinished& candidate, Errc reason, const char* text);
@@ -62,32 +68,56 @@ struct TcpAcceptor::State : std::enable_shared_from_this<TcpAcceptor::State> {
   AcceptorSink& sink;
   tcp::acceptor listener;
   bool closed = false;
-  bool accepting = false;
+  bool waits = false;      // for somebody who connects
+  bool is_called = false;  // somebody does
   std::uint64_t accept_after_ns = 0;
-  std::deque<std::shared_ptr<Unfinished>> unfinished;
+  std::deque<std::shared_ptr<Unfinished>> unfinished;  // oldest first
 };
 
-void TcpAcceptor::State::accept_next() {
-  accepting = true;
-  listener.async_accept([self = shared_from_this()](const Error& error, tcp::socket socket) {
-    if (self->closed) return;
-    self->accepting = false;
-    const std::uint64_t now = self->clock.now_ns();
-    if (error) {
-      self->accept_after_ns = now + kAcceptRetry;
-      return;
-    }
-    configure(socket, self->tcp_settings);
-    auto candidate = std::make_shared<Unfinished>(std::move(socket), self->tcp_settings.tls);
-    candidate->deadline_ns = now + self->settings.hello_timeout_ns;
-    self->unfinished.push_back(std::move(candidate));
-    self->accept_next();
+void TcpAcceptor::State::wait_for_peer() {
+  waits = true;
+  listener.async_wait(tcp::acceptor::wait_read, [self = shared_from_this()](const Error& error) {
+    self->waits = false;
+    self->is_called = !error && !self->closed;
   });
 }
 
+// One in a round, which makes room first: those that are unfinished never have more descriptors
+// than they may, however many peers wait in the kernel's queue.
+int TcpAcceptor::State::accept_peer() {
+  const std::uint64_t now = clock.now_ns();
+  if (!is_called || now < accept_after_ns) return 0;
+  is_called = false;
+  make_room();
+  Error error;
+  tcp::endpoint from;
+  tcp::socket socket = listener.accept(from, error);
+  if (error == asio::error::would_block || error == asio::error::try_again) return 0;
+  if (error) {
+    accept_after_ns = now + kAcceptRetry;
+    return 0;
+  }
+  configure(socket, tcp_settings);
+  auto candidate = std::make_shared<Unfinished>(std::move(socket), from, tcp_settings.tls);
+  candidate->deadline_ns = now + settings.hello_timeout_ns;
+  unfinished.push_back(std::move(candidate));
+  return 1;
+}
+
+void TcpAcceptor::State::make_room() {
+  if (unfinished.size() < settings.max_unfinished) return;
+  std::vector<asio::ip::address> sources;
+  for (const auto& candidate : unfinished) sources.push_back(candidate->source);
+  const auto place = unfinished.begin() + static_cast<std::ptrdiff_t>(oldest_of_heaviest(sources));
+  const auto candidate = std::move(*place);
+  unfinished.erase(place);
+  give_up(*candidate, Errc::quota_exceeded, "too many connections without a hello");
+}
+
 void TcpAcceptor::State::give_up(Unfinished& candidate, Errc reason, const char* text) {
-  if (candidate.is_refused) return;  // it was lingering
+  const bool was_refused = candidate.is_refused;  // it was lingering
   candidate.greeting.refuse(reason, text);
+  if (was_refused) return;
   sink.on_refused(candidate.greeting.from(), reason, text);
 }
 
@@ -109,7 +139,7 @@ bool TcpAcceptor::State::advance(const std::shared_ptr<Unfinished>& candidate) {
     const Greeting::Step step = greeting.advance();
     if (step == Greeting::Step::greeted) {
       std::unique_ptr<TcpIncoming> incoming = greeting.take();
-      incoming->source = source_of(*incoming, tcp_settings.loopback_only);
+      incoming->source = source_text(*incoming, *candidate, tcp_settings.loopback_only);
       const wire::HelloBody hello = incoming->hello;
       sink.on_incoming(std::move(incoming), greeting.header(), hello);
       return true;
@@ -128,12 +158,8 @@ bool TcpAcceptor::State::advance(const std::shared_ptr<Unfinished>& candidate) {
 
 int TcpAcceptor::State::poll() {
   int work = loop.poll();
-  if (!accepting && clock.now_ns() >= accept_after_ns) accept_next();
-  for (; unfinished.size() > settings.max_unfinished; ++work) {
-    const auto oldest = std::move(unfinished.front());
-    unfinished.pop_front();
-    give_up(*oldest, Errc::quota_exceeded, "too many connections without a hello");
-  }
+  work += accept_peer();
+  if (!waits && !is_called && clock.now_ns() >= accept_after_ns) wait_for_peer();
   for (std::size_t i = 0; i < unfinished.size();) {
     const std::shared_ptr<Unfinished> candidate = unfinished[i];
     if (examine(candidate)) {
@@ -202,6 +228,7 @@ Result<std::unique_ptr<TcpAcceptor>> TcpAcceptor::create(EventLoop& loop, const 
   listener.bind(address, error);
   if (error) return failed("listen on", error);
   listener.listen(asio::socket_base::max_listen_connections, error);
+  if (!error) listener.non_blocking(true, error);
   if (error) return failed("listen on", error);
   return std::unique_ptr<TcpAcceptor>(new TcpAcceptor(std::move(state)));
 }

@@ -228,7 +228,7 @@ void TcpStream::detach() {
   connection_ = nullptr;
   phase_ = Phase::closed;
   Error ignored;
-  resolver_.cancel();
+  lookup_.reset();
   socket_.close(ignored);
 }
 

@@ -17,6 +17,7 @@
 #include "net/event_loop_asio.h"
 #include "net/frame_receiver.h"
 #include "net/outgoing_queue.h"
+#include "net/tcp/name_lookups.h"
 #include "net/tcp/send_bound.h"
 #include "net/tcp/tcp_transport.h"
 #include "net/tls/tls_session.h"
@@ -67,8 +68,9 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   static constexpr std::size_t kReadBytes = 256 << 10;
   static constexpr std::size_t kBuffersPerWrite = 64;
 
-  void resolve(const Endpoint& endpoint);
-  void try_next_address(const Error& last_error);
+  void look_up(const Endpoint& endpoint);
+  void try_addresses(const NameLookups::Answer& answer, std::uint16_t port);
+  void try_next_address(const std::string& last_trouble);
   int close(Errc reason, const char* text);
   int close_after(const Error& error);
 
@@ -91,7 +93,7 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   ConnectionSink* sink_;
   Connection* connection_ = nullptr;
   boost::asio::ip::tcp::socket socket_;
-  boost::asio::ip::tcp::resolver resolver_;
+  NameLookups::Request lookup_;
   std::vector<boost::asio::ip::tcp::endpoint> addresses_;  // still to be tried, last first
   Phase phase_ = Phase::opening;
   std::string text_;                 // the peer's name, then the reason of a failure

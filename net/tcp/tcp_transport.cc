@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
+#include <boost/asio/post.hpp>
+#include <optional>
 
 #include "base/check.h"
 #include "net/tcp/tcp_stream.h"
@@ -15,6 +17,17 @@ namespace {
 
 // A shorter turn would not be worth its system calls.
 constexpr std::size_t kLeastTurnBytes = 128 << 10;
+
+std::optional<asio::ip::address> numeric_address(const std::string& host) {
+  boost::system::error_code error;
+  const auto address = asio::ip::make_address(host, error);
+  if (error) return std::nullopt;
+  return address;
+}
+
+NameLookups& names_of(const TcpSettings& settings) {
+  return settings.names != nullptr ? *settings.names : NameLookups::of_process();
+}
 
 class TcpConnection final : public Connection {
  public:
@@ -54,62 +67,65 @@ TcpStream::TcpStream(EventLoop::Impl& loop, const TcpSettings& settings, Connect
     : settings_(settings),
       sink_(&sink),
       socket_(loop.io),
-      resolver_(loop.io),
       send_bound_(settings.send_buffer_bytes > 0) {}
 
 void TcpStream::connect_to(const Endpoint& endpoint) {
   text_ = to_text(endpoint);
   host_ = endpoint.host;
-  Error error;
-  const auto address = asio::ip::make_address(endpoint.host, error);
-  if (error) {
-    resolve(endpoint);
-    return;
-  }
-  addresses_.assign(1, tcp::endpoint(address, endpoint.port));
+  const auto address = numeric_address(endpoint.host);
+  if (!address) return look_up(endpoint);
+  addresses_.assign(1, tcp::endpoint(*address, endpoint.port));
   try_next_address({});
 }
 
-void TcpStream::resolve(const Endpoint& endpoint) {
-  resolver_.async_resolve(
-      endpoint.host, std::to_string(endpoint.port),
-      [self = shared_from_this()](const Error& error, const tcp::resolver::results_type& results) {
-        if (self->sink_ == nullptr) return;
-        for (const auto& result : results) self->addresses_.push_back(result.endpoint());
-        std::reverse(self->addresses_.begin(), self->addresses_.end());
-        self->try_next_address(error);
-      });
+// Until the request is destroyed, in detach(), the stream and its loop are there.
+void TcpStream::look_up(const Endpoint& endpoint) {
+  const auto answered = [this, port = endpoint.port](const NameLookups::Answer& answer) {
+    asio::post(socket_.get_executor(), [weak = weak_from_this(), port, answer] {
+      const auto self = weak.lock();
+      if (self && !self->is_detached()) self->try_addresses(answer, port);
+    });
+  };
+  lookup_ = names_of(settings_).ask(endpoint.host, endpoint.user, answered);
 }
 
-void TcpStream::try_next_address(const Error& last_error) {
-  Error error = last_error;
-  bool is_beyond_loopback = false;
+void TcpStream::try_addresses(const NameLookups::Answer& answer, std::uint16_t port) {
+  for (const auto& address : answer.addresses) addresses_.emplace_back(address, port);
+  std::reverse(addresses_.begin(), addresses_.end());
+  try_next_address(answer.trouble);
+}
+
+void TcpStream::try_next_address(const std::string& last_trouble) {
+  std::string trouble = last_trouble;
   while (!addresses_.empty()) {
     const tcp::endpoint address = addresses_.back();
     addresses_.pop_back();
     if (settings_.loopback_only && !address.address().is_loopback()) {
-      is_beyond_loopback = true;
+      trouble =
+          "is not on this machine, and nothing here is encrypted (peer_security = \"local\"): set "
+          "peer_security";
       continue;
     }
+    Error error;
     Error ignored;
     socket_.close(ignored);
     socket_.open(address.protocol(), error);
-    if (error) continue;
+    if (error) {
+      trouble = error.message();
+      continue;
+    }
     configure(socket_, settings_);
     socket_.async_connect(address, [self = shared_from_this()](const Error& connect_error) {
       if (self->sink_ == nullptr) return;
       if (connect_error) {
-        self->try_next_address(connect_error);
+        self->try_next_address(connect_error.message());
       } else {
         self->phase_ = Phase::opened;
       }
     });
     return;
   }
-  text_ += is_beyond_loopback ? std::string(
-                                    ": is not on this machine, and nothing here is encrypted "
-                                    "(peer_security = \"local\"): set peer_security")
-                              : ": " + (error ? error.message() : "the name has no address");
+  text_ += ": " + trouble;
   phase_ = Phase::failed;
 }
 
@@ -142,6 +158,11 @@ std::unique_ptr<Connection> TcpTransport::connect(const Endpoint& endpoint, Conn
   auto connection = std::make_unique<TcpConnection>(stream);
   stream->connect_to(endpoint);
   return connection;
+}
+
+void TcpTransport::hasten(const Endpoint& endpoint) {
+  if (numeric_address(endpoint.host)) return;
+  names_of(settings_).hasten(endpoint.host, endpoint.user);
 }
 
 std::unique_ptr<Connection> TcpTransport::adopt(std::unique_ptr<Incoming> incoming,

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "net/event_loop.h"
+#include "net/tcp/name_lookups.h"
 #include "net/tls/tls_context.h"
 #include "net/transport.h"
 
@@ -24,12 +25,14 @@ struct TcpSettings {
   const TlsSource* tls = nullptr;
   // Connects to addresses of this machine alone.
   bool loopback_only = false;
+  // Null: those of the process. Outlives the transport.
+  NameLookups* names = nullptr;
 };
 
 class TcpStream;
 
 // Lives on the event loop of its lane's thread, which outlives it and its connections. Numeric
-// addresses are connected to at once; names are resolved by a thread of Asio's, so the lane never
+// addresses are connected to at once; names are looked up on other threads, so the lane never
 // waits.
 class TcpTransport final : public Transport {
  public:
@@ -38,6 +41,7 @@ class TcpTransport final : public Transport {
 
   const char* name() const noexcept override { return "tcp"; }
   std::unique_ptr<Connection> connect(const Endpoint& endpoint, ConnectionSink& sink) override;
+  void hasten(const Endpoint& endpoint) override;
   std::unique_ptr<Connection> adopt(std::unique_ptr<Incoming> incoming,
                                     ConnectionSink& sink) override;
   // Also runs what is ready on the event loop. What was sent since goes out here.

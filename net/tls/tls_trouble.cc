@@ -25,6 +25,11 @@ std::string explain_verdict(const TlsTrouble& trouble) {
              ": are the clocks of both nodes right?";
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
+      if (trouble.peer && trouble.peer->names.empty()) {
+        return certificate +
+               " has no subject alternative name, and its subject does not count: issue one for " +
+               trouble.host + " that was dialled (`ternctl pki issue`)";
+      }
       return certificate + " is for " +
              (trouble.peer ? pki::names_text(*trouble.peer) : "another name") + ", and not for " +
              trouble.host +

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <iterator>
 
-#include "ctl/output_file.h"
 #include "tests/ctl/run_program.h"
 
 namespace tern::ctl {
@@ -44,32 +43,6 @@ TEST_F(ArchiveTest, IsUnpackedByTar) {
   EXPECT_EQ(text_of(directory_ / "d/one"), "hello\n");
   EXPECT_EQ(text_of(directory_ / "d/empty"), "");
   EXPECT_EQ(text_of(directory_ / "d/odd"), odd);
-}
-
-TEST_F(ArchiveTest, AnOutputFileIsThereWholeOrNotAtAll) {
-  const fs::path path = directory_ / "out";
-  {
-    auto file = OutputFile::create(path);
-    ASSERT_TRUE(file) << file.error().text;
-    file->write("half");
-  }
-  EXPECT_TRUE(fs::is_empty(directory_));
-  auto file = OutputFile::create(path);
-  ASSERT_TRUE(file);
-  file->write("whole");
-  EXPECT_FALSE(fs::exists(path));
-  ASSERT_TRUE(file->finish());
-  EXPECT_EQ(text_of(path), "whole");
-}
-
-TEST_F(ArchiveTest, AFullDiskIsAnErrorOfTheEnd) {
-  auto file = OutputFile::create("/dev/full");
-  ASSERT_TRUE(file) << file.error().text;
-  file->write(std::string(100'000, 'x'));
-  const auto status = file->finish();
-  ASSERT_FALSE(status);
-  EXPECT_NE(status.error().text.find("No space left"), std::string::npos) << status.error().text;
-  EXPECT_FALSE(OutputFile::create("/nonexistent/out"));
 }
 
 }  // namespace

@@ -2,8 +2,16 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <deque>
+#include <string_view>
+
 #include "net/tcp/tcp_transport.h"
 #include "tests/net/sent_over_tcp.h"
+#include "tests/net/tcp/gated_names.h"
 #include "tests/net/tcp_world.h"
 
 namespace tern::net {
@@ -63,6 +71,35 @@ TEST(TcpTransport, ResolvesNames) {
   EXPECT_EQ(raw.opened, 1) << raw.closed_text;
 }
 
+// Slow names of one user, as many as he likes, do not delay another's connection.
+TEST(TcpTransport, ConnectsForOneUserWhileNamesOfAnotherAreSlow) {
+  constexpr std::uint64_t kAlice = 1001, kBob = 1002;
+  EventLoop loop;
+  SteadyClock clock;
+  RecordingAcceptorSink sink;
+  auto acceptor = TcpAcceptor::create(loop, clock, {{"127.0.0.1", 0}}, sink);
+  ASSERT_TRUE(acceptor) << acceptor.error().text;
+  const auto names = std::make_shared<GatedNames>();
+  NameLookups lookups(clock, [names](const std::string& name) { return names->look_up(name); });
+  TcpSettings settings;
+  settings.names = &lookups;
+  TcpTransport transport(loop, settings);
+  RawSink of_alice, of_bob;
+  std::vector<std::unique_ptr<Connection>> slow;
+  for (int i = 0; i < 20; ++i) {
+    slow.push_back(transport.connect({"slow" + std::to_string(i), 1, kAlice}, of_alice));
+  }
+  const std::uint16_t port = (*acceptor)->endpoint().port;
+  const auto connection = transport.connect({"quick", port, kBob}, of_bob);
+  for (int i = 0; i < 30'000 && of_bob.opened + of_bob.closed == 0; ++i) {
+    transport.poll();
+    loop.wait(1'000'000);
+  }
+  EXPECT_EQ(of_bob.opened, 1) << of_bob.closed_text;
+  EXPECT_EQ(of_alice.opened + of_alice.closed, 0);
+  names->open();
+}
+
 // Of all TCP connections of this process: how many, and how many send small frames at once.
 struct Connections {
   int all = 0, without_delay = 0;
@@ -117,6 +154,86 @@ TEST(TcpTransport, ANameThatDoesNotExistIsUnreachable) {
   }
   EXPECT_EQ(raw.closed_reason, Errc::unreachable);
   EXPECT_NE(raw.closed_text.find("no such host"), std::string::npos) << raw.closed_text;
+}
+
+// Peers that connect and say what the test wants.
+class TcpAcceptorPlaces : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    AcceptorSettings settings;
+    settings.max_unfinished = 4;
+    auto made = TcpAcceptor::create(loop_, clock_, {{"127.0.0.1", 0}, settings}, sink_);
+    ASSERT_TRUE(made) << made.error().text;
+    acceptor_ = std::move(*made);
+  }
+  void connect_with(std::string_view words) {
+    boost::asio::ip::tcp::socket& socket = peers_.emplace_back(io_);
+    socket.connect({boost::asio::ip::address_v4::loopback(), acceptor_->endpoint().port});
+    if (!words.empty()) socket.send(boost::asio::buffer(words));
+  }
+  // Descriptors that this process has of connections to the acceptor, at its end.
+  int accepted() const {
+    int count = 0;
+    for (int fd = 0; fd < 1024; ++fd) {
+      sockaddr_in own{}, peer{};
+      socklen_t bytes = sizeof own;
+      if (::getsockname(fd, generic(own), &bytes) != 0 || own.sin_family != AF_INET) continue;
+      bytes = sizeof peer;
+      if (::getpeername(fd, generic(peer), &bytes) != 0) continue;
+      count += own.sin_port == htons(acceptor_->endpoint().port) ? 1 : 0;
+    }
+    return count;
+  }
+  static sockaddr* generic(sockaddr_in& address) {
+    return static_cast<sockaddr*>(static_cast<void*>(&address));
+  }
+  void poll() {
+    acceptor_->poll();
+    loop_.wait(1'000'000);
+  }
+
+  ManualClock clock_;
+  EventLoop loop_;
+  boost::asio::io_context io_;
+  std::deque<boost::asio::ip::tcp::socket> peers_;
+  RecordingAcceptorSink sink_;
+  std::unique_ptr<TcpAcceptor> acceptor_;
+};
+
+TEST_F(TcpAcceptorPlaces, NeverHoldMoreDescriptorsThanTheyMay) {
+  constexpr int kPeers = 40;
+  for (int i = 0; i < kPeers; ++i) connect_with("");
+  int most = 0;
+  for (int i = 0; i < 30'000 && sink_.refused.size() < kPeers - 4; ++i) {
+    poll();
+    most = std::max(most, accepted());
+  }
+  EXPECT_EQ(sink_.refused.size(), kPeers - 4u);
+  EXPECT_EQ(most, 4);
+}
+
+// A peer that is refused may read why for a moment; one that stays longer is not waited for.
+TEST_F(TcpAcceptorPlaces, AreFreeAgainWhenARefusedPeerDoesNotLeave) {
+  connect_with("\x16");  // TLS, where plaintext is spoken
+  for (int i = 0; i < 30'000 && sink_.refused.empty(); ++i) poll();
+  ASSERT_EQ(sink_.refused.size(), 1u);
+  EXPECT_EQ(accepted(), 1);
+  clock_.advance_ns(2'000'000'000);
+  poll();
+  EXPECT_EQ(accepted(), 0);
+  EXPECT_EQ(sink_.refused.size(), 1u);
+}
+
+TEST_F(TcpAcceptorPlaces, OfRefusedPeersAreTakenByOthers) {
+  constexpr int kPeers = 40;
+  for (int i = 0; i < kPeers; ++i) connect_with("\x16");
+  int most = 0;
+  for (int i = 0; i < 30'000 && sink_.refused.size() < kPeers; ++i) {
+    poll();
+    most = std::max(most, accepted());
+  }
+  EXPECT_EQ(sink_.refused.size(), std::size_t{kPeers});
+  EXPECT_LE(most, 4);
 }
 
 TEST(TcpAcceptor, APortInUseIsAnErrorWithText) {

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #include <sys/stat.h>
 
 #include <boost/asio/connect.hpp>
@@ -13,6 +15,7 @@
 #include "base/clock.h"
 #include "net/link.h"
 #include "net/tcp/tcp_transport.h"
+#include "pki/handles.h"
 #include "tests/net/link_pair.h"
 #include "tests/net/tls_files.h"
 
@@ -34,6 +37,24 @@ class TlsRefusal : public ::testing::Test {
   Context good() { return certified({"127.0.0.1"}); }
   Context keyed(const std::string& name) {
     return TlsContext::with_cluster_keys(files.cluster_key(name));
+  }
+
+  static pki::BioHandle open_file(const std::string& path, const char* mode) {
+    return pki::BioHandle(BIO_new_file(path.c_str(), mode));
+  }
+  // A certificate whose only name is the common name of its subject, as it was usual once.
+  Context named_by_subject_alone(const std::string& name) {
+    const CertificateFiles own = files.node("one", {name});
+    const pki::X509Handle certificate(
+        PEM_read_bio_X509(open_file(own.certificate, "r").get(), nullptr, nullptr, nullptr));
+    const int place = X509_get_ext_by_NID(certificate.get(), NID_subject_alt_name, -1);
+    X509_EXTENSION_free(X509_delete_ext(certificate.get(), place));
+    const std::string authority = files.folder() + "/one/ca.key";
+    const pki::KeyHandle key(
+        PEM_read_bio_PrivateKey(open_file(authority, "r").get(), nullptr, nullptr, nullptr));
+    EXPECT_GT(X509_sign(certificate.get(), key.get(), EVP_sha256()), 0);
+    EXPECT_EQ(PEM_write_bio_X509(open_file(own.certificate, "w").get(), certificate.get()), 1);
+    return TlsContext::with_certificates(own);
   }
 
   // Both null: plaintext.
@@ -60,8 +81,8 @@ class TlsRefusal : public ::testing::Test {
     TcpSettings settings;
     settings.tls = source_a.get();
     transport.emplace(loop, settings);
-    link.emplace(*transport, clock,
-                 Link::Setup{{}, {{1, 1}, {2, 2}, 0, acceptor->endpoint(), true}}, sink);
+    const Endpoint dialled{dialled_host, acceptor->endpoint().port};
+    link.emplace(*transport, clock, Link::Setup{{}, {{1, 1}, {2, 2}, 0, dialled, true}}, sink);
     EXPECT_TRUE(step_until([&] { return sink.lost == 1 && !accepted.refused.empty(); }));
     EXPECT_TRUE(accepted.offered.empty());
     ASSERT_EQ(accepted.refused.size(), 1u);
@@ -72,6 +93,7 @@ class TlsRefusal : public ::testing::Test {
   }
 
   TlsFiles files;
+  std::string dialled_host = "127.0.0.1";
   SteadyClock clock;
   EventLoop loop;
   std::unique_ptr<TlsSource> source_a, source_b;
@@ -133,6 +155,15 @@ TEST_F(TlsRefusal, AListenerUnderAnotherName) {
                                   HasSubstr("not for 127.0.0.1"), HasSubstr("advertise")));
   EXPECT_THAT(told_listener, AllOf(HasSubstr("node7.example, 10.0.0.7"),
                                    HasSubstr("the address that the peer dials")));
+}
+
+TEST_F(TlsRefusal, AListenerWhoseSubjectAloneHasTheName) {
+  listen(named_by_subject_alone("localhost"));
+  dialled_host = "localhost";
+  dial(good());
+  EXPECT_THAT(told_dialler, AllOf(HasSubstr("(localhost) has no subject alternative name"),
+                                  HasSubstr("issue one for localhost")));
+  EXPECT_THAT(told_listener, HasSubstr("the peer refuses this node's certificate (for no name"));
 }
 
 TEST_F(TlsRefusal, PlaintextToATlsPort) {

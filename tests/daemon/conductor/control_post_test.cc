@@ -18,7 +18,7 @@ TEST_F(ControlPostTest, WhatADaemonTellsItselfWaitsInOrder) {
 
 TEST_F(ControlPostTest, ReachesItselfAndOpenLinksAlone) {
   EXPECT_TRUE(post_.reaches(kSelf));
-  const LinkRef link = post_.open("there", 7000);
+  const LinkRef link = post_.open({"there", 7000});
   EXPECT_NE(link, kSelf);
   EXPECT_FALSE(post_.reaches(link));
   post_.send(link, {{"t", "join"}});

@@ -71,7 +71,8 @@ TEST_F(EpochsTest, AListOfMembersMakesAGroupOfTheJoins) {
   EXPECT_EQ(group.uid, uid_);
   EXPECT_EQ(group.node, 0u);
   EXPECT_EQ(group.job, "job");
-  EXPECT_EQ(group.lanes.size(), kLanes);
+  ASSERT_EQ(group.lanes.size(), kLanes);
+  EXPECT_EQ(group.lanes[0]->setup().endpoints.at(1).user, clients_.at(1).credentials.uid);
   EXPECT_EQ(refusal(), Errc::ok);
 }
 

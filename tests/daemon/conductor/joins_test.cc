@@ -44,6 +44,16 @@ TEST_F(JoinsTest, AreSentToTheCoordinator) {
   EXPECT_EQ(counters_->joins, 1u);
 }
 
+// So that slow names of one user do not delay another's join.
+TEST_F(JoinsTest, ACoordinatorIsConnectedToForTheUserWhoJoins) {
+  JoinRequest request;
+  ASSERT_TRUE(joins_.read(packet_of(*mint_group_id("there", 7000), 0), request));
+  ASSERT_TRUE(joins_.add(connect(1, kBob), request));
+  links_.do_work();
+  ASSERT_EQ(transport_.connected.size(), 1u);
+  EXPECT_EQ(transport_.connected[0].user, kBob);
+}
+
 TEST_F(JoinsTest, ThatCannotBeReadSayWhy) {
   JoinRequest request;
   auto packet = packet_of(id_, 0);

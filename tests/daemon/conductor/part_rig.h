@@ -24,6 +24,7 @@
 #include "daemon/lane/lane.h"
 #include "daemon/membership/hmac.h"
 #include "net/loopback.h"
+#include "tests/net/asked_transport.h"
 
 namespace tern::daemon::conductor_test {
 
@@ -150,7 +151,8 @@ class PartRig : public ::testing::Test, private ControlLinks::Sink {
 
   ManualClock clock_;
   net::LoopbackNetwork network_;
-  net::LoopbackTransport transport_{network_, {"here", 7000}};
+  net::LoopbackTransport loopback_{network_, {"here", 7000}};
+  net::AskedTransport transport_{loopback_};
   const wire::NodeId self_{7, 7};
   std::vector<std::unique_ptr<Lane>> lanes_ = make_lanes();
   std::vector<std::uint32_t> woken_;

@@ -41,6 +41,20 @@ TEST_F(QuotasTest, SilentConnectionsCountForTheirUser) {
   EXPECT_EQ(quotas_.connection_problem(kAlice), "");
 }
 
+// Of clients that say nothing each may still say hello, and then needs more.
+TEST_F(QuotasTest, TheLastDescriptorsAreNotForClients) {
+  Client& silent = connect(1, kAlice);
+  settings_.descriptors = descriptor_budget({}, 400);
+  EXPECT_EQ(quotas_.connection_problem(kAlice), "");
+  EXPECT_EQ(quotas_.hello_problem(silent, 4096), "");
+  std::vector<Fd> taken;
+  while (taken.empty() || taken.back().get() < 300) taken.push_back(duplicate(STDERR_FILENO));
+  EXPECT_TRUE(has(quotas_.connection_problem(kAlice), "LimitNOFILE="));
+  EXPECT_TRUE(has(quotas_.hello_problem(silent, 4096), "LimitNOFILE="));
+  taken.clear();
+  EXPECT_EQ(quotas_.connection_problem(kAlice), "");
+}
+
 TEST_F(QuotasTest, WhoseThingsCannotBeClosedLeavesNoMore) {
   std::latch begun(1), may_end(1);
   Disposal disposal;

@@ -1,43 +1,18 @@
 #include "daemon/metrics/metrics_server.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
-#include <array>
 #include <atomic>
-#include <string_view>
 #include <thread>
 
-#include "base/fd.h"
+#include "tests/daemon/metrics/http_client.h"
 
 namespace tern::daemon {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-// The whole answer to one request, its head included.
-std::string http_get(std::uint16_t port, const std::string& path) {
-  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const void* const generic = &address;
-  EXPECT_EQ(::connect(socket.get(), static_cast<const sockaddr*>(generic), sizeof address), 0);
-  const std::string request = "GET " + path + " HTTP/1.0\r\n\r\n";
-  EXPECT_EQ(::send(socket.get(), request.data(), request.size(), 0),
-            static_cast<ssize_t>(request.size()));
-  std::string answer;
-  std::array<char, 4096> piece{};
-  for (ssize_t got = 0; (got = ::recv(socket.get(), piece.data(), piece.size(), 0)) > 0;) {
-    answer.append(piece.data(), static_cast<std::size_t>(got));
-  }
-  return answer;
-}
 
 TEST(MetricsServer, AnswersWithWhatWasPublishedLast) {
   auto server = MetricsServer::create("127.0.0.1", 0, [] {});
