@@ -126,6 +126,7 @@ struct Daemon::Composition {
   std::string carriers;
   std::atomic<bool> stop{false};
   std::atomic<bool> reload{false};
+  ProcessorWait processor_wait;
   Supervisor supervisor;
   std::unique_ptr<Watchdog> watchdog;
   std::vector<std::size_t> silent_lanes;
@@ -146,6 +147,7 @@ struct Daemon::Composition {
   std::string status_text() const;
   nlohmann::json report_status(const Scope& scope) const;
   int do_work();
+  int round();
   void finish();
 };
 
@@ -333,6 +335,7 @@ void Daemon::Composition::watch_lanes(std::uint64_t now_ns) {
 // Between two rounds of do_work, when somebody has asked.
 void Daemon::Composition::publish_metrics() {
   if (metrics && metrics->wanted()) {
+    conductor->turns().step("metrics");
     metrics->publish(metric_families(report_status(Scope::of_all()), conductor->reports().peers(),
                                      conductor->reports().counters()));
   }
@@ -352,10 +355,28 @@ std::string Daemon::Composition::status_text() const {
 }
 
 int Daemon::Composition::do_work() {
+  conductor->turns().begin();
   int work = loop.poll();
+  conductor->turns().step("acceptor");
   work += acceptor->poll();
   work += clients->poll();
   work += conductor->do_work();
+  return work;
+}
+
+// One turn of the conductor. It has begun already if a client or an operator has woken the thread.
+int Daemon::Composition::round() {
+  if (reload.exchange(false, std::memory_order_acq_rel)) {
+    conductor->turns().step("reload");
+    supervisor.reloading();
+    apply_changes();
+    supervisor.ready(status_text());
+  }
+  const int work = do_work();
+  conductor->turns().step("watch lanes");
+  watch_lanes(clock.now_ns());
+  publish_metrics();
+  conductor->turns().end();
   return work;
 }
 
@@ -376,6 +397,7 @@ void Daemon::Composition::finish() {
   conductor->say_goodbye();
   work_until(clock.now_ns() + kFlushNs / 2, [] { return false; });
   tuning->save();
+  spdlog::info("the longest turns: {}", conductor->turns().longest_text());
 }
 
 nlohmann::json Daemon::Composition::report_status(const Scope& scope) const {
@@ -454,19 +476,12 @@ void Daemon::run() {
   all.security->announce();
   spdlog::info("transport {}: {}", all.config.transport, all.carriers);
   all.supervisor.ready(all.status_text());
+  all.conductor->turns().subtract(all.processor_wait);
   while (!all.stop.load(std::memory_order_acquire)) {
-    if (all.reload.exchange(false, std::memory_order_acq_rel)) {
-      all.supervisor.reloading();
-      all.apply_changes();
-      all.supervisor.ready(all.status_text());
-    }
-    const int work = all.do_work();
-    const std::uint64_t now = all.clock.now_ns();
-    all.watch_lanes(now);
-    all.publish_metrics();
-    if (work > 0) continue;
+    if (all.round() > 0) continue;
     const std::uint64_t deadline =
         std::min(all.conductor->next_deadline_ns(), all.watchdog->next_deadline_ns());
+    const std::uint64_t now = all.clock.now_ns();
     if (deadline > now) all.loop.wait(std::min(deadline - now, kMaxSleepNs));
   }
   all.finish();

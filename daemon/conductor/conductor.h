@@ -26,6 +26,7 @@
 #include "daemon/conductor/reports.h"
 #include "daemon/conductor/state_moves.h"
 #include "daemon/conductor/tensor_registry.h"
+#include "daemon/conductor/turn_watch.h"
 #include "daemon/lane/lane.h"
 #include "daemon/membership/control_links.h"
 #include "daemon/membership/coordinator.h"
@@ -62,6 +63,9 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
   int do_work();
   std::uint64_t next_deadline_ns() const;
   const Reports& reports() const { return reports_; }
+  // Whoever runs the conductor says when a turn begins and ends; within it do_work(), and everything
+  // that calls the conductor, say what they are at.
+  TurnWatch& turns() { return turns_; }
 
   // ---- From the client port ----
   void on_client_connected(std::uint64_t client, shm::PeerCredentials credentials);
@@ -123,8 +127,10 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
   std::vector<Lane*> lanes_;
   Tuning* tuning_;
 
-  // The ways out.
   CounterPlace counters_;
+  TurnWatch turns_;
+
+  // The ways out.
   ClientAnswers answers_;
   LaneCommands commands_;
   ControlLinks links_;

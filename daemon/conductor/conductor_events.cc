@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <array>
 #include <variant>
 
 #include "daemon/conductor/conductor.h"
@@ -12,6 +13,14 @@ namespace {
 
 constexpr int kEventsPerRound = 1024;
 
+// The steps of the conductor's turn, in the order of the variant.
+constexpr std::array kSteps{
+    "on_client_dropped",  "on_client_misbehaved", "on_entry_refused", "on_peer_refused",
+    "on_carrier_changed", "on_group_ready",       "on_group_removed", "on_rank_released",
+    "on_tensor_dropped",  "on_link_lost",         "on_op_failed",     "on_state_moved",
+    "on_op_ended",        "on_choice_in_use",     "on_chunk_choice",  "on_state_reset"};
+static_assert(kSteps.size() == std::variant_size_v<decltype(Event::what)>);
+
 }  // namespace
 
 int Conductor::drain_events() {
@@ -19,6 +28,7 @@ int Conductor::drain_events() {
   for (Lane* lane : lanes_) {
     Event event;
     for (int i = 0; i < kEventsPerRound && lane->events().pop(event); ++i) {
+      turns_.step(kSteps[event.what.index()]);
       std::visit([&](const auto& what) { on(event.lane, what); }, event.what);
       ++work;
     }
