@@ -11,7 +11,8 @@
 namespace tern::daemon {
 namespace {
 
-constexpr int kEventsPerRound = 1024;
+// Of all lanes together: an op that has ended takes a few microseconds where the tuner looks at it.
+constexpr std::size_t kEventsPerRound = 1024;
 
 // The steps of the conductor's turn, in the order of the variant.
 constexpr std::array kSteps{
@@ -27,7 +28,7 @@ int Conductor::drain_events() {
   int work = 0;
   for (Lane* lane : lanes_) {
     Event event;
-    for (int i = 0; i < kEventsPerRound && lane->events().pop(event); ++i) {
+    for (std::size_t i = 0; i < kEventsPerRound / lanes_.size() && lane->events().pop(event); ++i) {
       turns_.step(kSteps[event.what.index()]);
       std::visit([&](const auto& what) { on(event.lane, what); }, event.what);
       ++work;

@@ -91,10 +91,12 @@ int Lane::run_groups(std::uint64_t now_ns) {
   sharing_.count(groups_.all(), now_ns);
   sharing_.bind_links(groups_.all(), links_, now_ns);
   const LaneLoad& load = sharing_.load();
+  resources_.codec.spent.chunks_ns = 0;
   int work = 0;
-  for (LaneGroup* group : groups_) {
-    const int most = load.turn(group->core().job(), kActionsPerRound);
-    const int actions = group->run_actions(most, load, sharing_.jobs());
+  for (std::size_t i = 0; i < groups_.all().size() && resources_.codec.spent.leaves_time(); ++i) {
+    LaneGroup& group = groups_.take_turn();
+    const int most = load.turn(group.core().job(), kActionsPerRound);
+    const int actions = group.run_actions(most, load, sharing_.jobs());
     if (actions > 0) idle_pages_.touch();
     work += actions;
   }

@@ -30,8 +30,16 @@ struct CodecRoom {
   // What blocks have taken in the lane's turn.
   struct Spent {
     std::uint64_t longest_ns = 0;  // one of them
+    std::uint64_t chunks_ns = 0;   // those that groups have chosen, not those that links brought
 
-    void add(std::uint64_t ns) noexcept { longest_ns = std::max(longest_ns, ns); }
+    void add(std::uint64_t ns) noexcept {
+      chunks_ns += ns;
+      longest_ns = std::max(longest_ns, ns);
+    }
+    // Whether a group may choose another: the wire must not wait long for the codec.
+    bool leaves_time() const noexcept { return chunks_ns < kChunksNs; }
+
+    static constexpr std::uint64_t kChunksNs = 4'000'000;
   };
   Spent spent;
 };
