@@ -59,6 +59,7 @@ void ClientServer::unwatch(Connection& connection) {
 int ClientServer::poll() {
   if (!spare_) spare_ = duplicate(listener_.fd());
   std::vector<std::uint64_t> ids;
+  conductor_->turns().step("dead connections");
   for (const auto& [id, connection] : connections_) {
     if (connection.died && !connection.closing) ids.push_back(id);
   }
@@ -67,6 +68,7 @@ int ClientServer::poll() {
 }
 
 void ClientServer::accept_clients() {
+  conductor_->turns().step("accept");
   for (int i = 0; i < kAcceptsPerRound; ++i) {
     auto socket = listener_.accept();
     if (!socket) {
@@ -120,6 +122,7 @@ bool ClientServer::watch(std::uint64_t id, Connection& connection, Fd pidfd) {
 }
 
 void ClientServer::read_client(std::uint64_t id) {
+  conductor_->turns().step("read a client");
   std::array<std::byte, shm::kMaxPacketBytes> bytes;
   for (int i = 0; i < kPacketsPerRound; ++i) {
     const auto found = connections_.find(id);  // a packet may end its connection

@@ -28,7 +28,7 @@
 #include "daemon/operator/operator_view.h"
 #include "daemon/operator/verbs.h"
 #include "daemon/operator/version.h"
-#include "daemon/service/memory_limit.h"
+#include "daemon/part_settings.h"
 #include "daemon/service/supervisor.h"
 #include "daemon/service/watchdog.h"
 #include "net/event_loop_asio.h"
@@ -44,29 +44,6 @@ constexpr std::uint64_t kFlushNs = 200'000'000;
 constexpr std::uint64_t kMaxSleepNs = 1'000'000'000;
 // A lane is asked for signs of life also where no supervisor has set a limit.
 constexpr std::uint64_t kLaneTimeoutNs = 20'000'000'000;
-
-net::LinkSettings link_settings(const Config& config) {
-  net::LinkSettings settings;
-  settings.heartbeat_ns = config.heartbeat_ns;
-  settings.peer_timeout_ns = config.peer_timeout_ns;
-  settings.resume_timeout_ns = config.resume_timeout_ns;
-  settings.unused_timeout_ns = config.unused_timeout_ns;
-  return settings;
-}
-
-// The memory of this process, where nothing else is said.
-Limits limits_of(const Config& config) {
-  Limits limits = config;
-  if (limits.max_memory_bytes == 0) limits.max_memory_bytes = memory_limit_bytes();
-  return limits;
-}
-
-// What the daemon takes beside arenas and codec state. A slab has room for a chunk's block.
-std::uint64_t own_bytes(const Config& config) {
-  constexpr std::uint64_t kProgramAndLinks = std::uint64_t{128} << 20;
-  const std::uint64_t slabs = std::uint64_t{config.send_slabs} + config.receive_slabs;
-  return kProgramAndLinks + config.lanes * (slabs + config.result_slabs) * config.chunk_bytes;
-}
 
 Status check_recipe(const Config& config) {
   if (auto recipe = codec::parse_recipe(config.default_gradient_recipe); !recipe) {
@@ -150,6 +127,7 @@ struct Daemon::Composition {
   std::string carriers;
   std::atomic<bool> stop{false};
   std::atomic<bool> reload{false};
+  ProcessorWait processor_wait;
   Supervisor supervisor;
   std::unique_ptr<Watchdog> watchdog;
   std::vector<std::size_t> silent_lanes;
@@ -163,13 +141,16 @@ struct Daemon::Composition {
   void open_lanes();
   std::vector<Lane*> lane_pointers() const;
   void open_conductor();
-  ConductorSettings conductor_settings() const;
+  ConductorSettings conductor_settings() const {
+    return tern::daemon::conductor_settings(config, {listening.port, cores, sub_users});
+  }
   void apply_changes();
   void watch_lanes(std::uint64_t now_ns);
   void publish_metrics();
   std::string status_text() const;
   nlohmann::json report_status(const Scope& scope) const;
   int do_work();
+  int round();
   void finish();
 };
 
@@ -242,12 +223,7 @@ net::TcpSettings Daemon::Composition::tcp_settings() const {
 }
 
 void Daemon::Composition::open_lanes() {
-  LaneSettings settings;
-  settings.chunk_bytes = config.chunk_bytes;
-  settings.receive_slabs = config.receive_slabs;
-  settings.send_slabs = config.send_slabs;
-  settings.result_slabs = config.result_slabs;
-  settings.link = link_settings(config);
+  LaneSettings settings = lane_settings(config);
   LaneThread::Idle idle;
   idle.spin_ns = config.spin_ns;
   idle.pin = config.pin_lanes;
@@ -287,27 +263,6 @@ void Daemon::Composition::open_conductor() {
                                         std::move(signs), wake_lane);
   incoming.target = conductor.get();
   clients->start(*conductor);
-}
-
-ConductorSettings Daemon::Composition::conductor_settings() const {
-  ConductorSettings settings;
-  const Endpoint advertise = advertised_endpoint(config, listening.port);
-  settings.advertise = {advertise.host, advertise.port};
-  settings.ops = config;
-  settings.ops.eager_bytes = std::min(config.eager_bytes, config.chunk_bytes);
-  settings.tensors = config;
-  settings.admission = config;
-  settings.limits = limits_of(config);
-  settings.own_bytes = own_bytes(config);
-  settings.sub_users = sub_users;
-  settings.descriptors = descriptor_budget(config, descriptor_limit());
-  settings.handshake_timeout_ns = config.handshake_timeout_ns;
-  settings.spin_ns = config.spin_ns;
-  settings.cores = cores;
-  settings.active_chunks = 2 * config.result_slabs;
-  settings.flight_directory = flight_directory(config);
-  settings.link = link_settings(config);
-  return settings;
 }
 
 void Daemon::Composition::apply_changes() {
@@ -364,6 +319,7 @@ void Daemon::Composition::watch_lanes(std::uint64_t now_ns) {
 // Between two rounds of do_work, when somebody has asked.
 void Daemon::Composition::publish_metrics() {
   if (metrics && metrics->wanted()) {
+    conductor->turns().step("metrics");
     metrics->publish(metric_families(report_status(Scope::of_all()), conductor->reports().peers(),
                                      conductor->reports().counters()));
   }
@@ -384,10 +340,28 @@ std::string Daemon::Composition::status_text() const {
 }
 
 int Daemon::Composition::do_work() {
+  conductor->turns().begin();
   int work = loop.poll();
+  conductor->turns().step("acceptor");
   work += acceptor->poll();
   work += clients->poll();
   work += conductor->do_work();
+  return work;
+}
+
+// One turn of the conductor. It has begun already if a client or an operator has woken the thread.
+int Daemon::Composition::round() {
+  if (reload.exchange(false, std::memory_order_acq_rel)) {
+    conductor->turns().step("reload");
+    supervisor.reloading();
+    apply_changes();
+    supervisor.ready(status_text());
+  }
+  const int work = do_work();
+  conductor->turns().step("watch lanes");
+  watch_lanes(clock.now_ns());
+  publish_metrics();
+  conductor->turns().end();
   return work;
 }
 
@@ -395,7 +369,7 @@ void Daemon::Composition::finish() {
   spdlog::info("stopping: waiting for operations in flight");
   supervisor.stopping();
   clients->stop_accepting();
-  conductor->begin_stop();
+  conductor->drain().stop();
   const auto work_until = [this](std::uint64_t deadline, auto done) {
     while (clock.now_ns() < deadline && !done()) {
       if (do_work() == 0) loop.wait(5'000'000);
@@ -408,6 +382,7 @@ void Daemon::Composition::finish() {
   conductor->say_goodbye();
   work_until(clock.now_ns() + kFlushNs / 2, [] { return false; });
   tuning->save();
+  spdlog::info("the longest turns: {}", conductor->turns().longest_text());
 }
 
 nlohmann::json Daemon::Composition::report_status(const Scope& scope) const {
@@ -491,20 +466,14 @@ void Daemon::run() {
   warn_of_few_descriptors(all.config);
   spdlog::info("transport {}: {}", all.config.transport, all.carriers);
   all.supervisor.ready(all.status_text());
+  all.conductor->turns().subtract(all.processor_wait);
   while (!all.stop.load(std::memory_order_acquire)) {
-    if (all.reload.exchange(false, std::memory_order_acq_rel)) {
-      all.supervisor.reloading();
-      all.apply_changes();
-      all.supervisor.ready(all.status_text());
-    }
-    const int work = all.do_work();
-    const std::uint64_t now = all.clock.now_ns();
-    all.watch_lanes(now);
-    all.publish_metrics();
+    const int work = all.round();
     if (all.conductor->drain().is_over()) break;
     if (work > 0) continue;
     const std::uint64_t deadline =
         std::min(all.conductor->next_deadline_ns(), all.watchdog->next_deadline_ns());
+    const std::uint64_t now = all.clock.now_ns();
     if (deadline > now) all.loop.wait(std::min(deadline - now, kMaxSleepNs));
   }
   all.finish();

@@ -3,7 +3,9 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "daemon/service/log.h"
@@ -15,6 +17,20 @@ constexpr std::uint64_t kIdleNs = 1'000'000'000;
 constexpr std::uint64_t kBacklogNs = 1'000'000;
 constexpr int kMessagesPerRound = 256;
 
+// The step of a message between conductors. A peer may call it anything.
+const char* step_of(std::string_view type) {
+  constexpr std::string_view kPrefix = "message ";
+  constexpr std::array kSteps{"message about",    "message challenge", "message end",
+                              "message ended",    "message join",      "message left",
+                              "message members",  "message proof",     "message ready",
+                              "message refused",  "message start",     "message waiting",
+                              "message withdraw", "message withdrawn"};
+  for (const char* step : kSteps) {
+    if (std::string_view(step).substr(kPrefix.size()) == type) return step;
+  }
+  return "message of an unknown type";
+}
+
 }  // namespace
 
 Conductor::Conductor(ConductorSettings settings, const Surroundings& around)
@@ -22,6 +38,7 @@ Conductor::Conductor(ConductorSettings settings, const Surroundings& around)
       clock_(around.clock),
       lanes_(around.lanes),
       tuning_(around.tuning),
+      turns_(clock_, counters_, around.lanes),
       answers_(around.clients),
       commands_(around.lanes, around.wake_lane),
       links_({around.transport, clock_, settings_.link, around.self}, *this),
@@ -39,28 +56,38 @@ Conductor::Conductor(ConductorSettings settings, const Surroundings& around)
       epochs_(settings_, outlets_, {clients_, joins_, groups_, quotas_, tuning_}),
       tensors_(settings_, outlets_, {groups_, quotas_, kept_, refusals_, tuning_}),
       moves_(outlets_, clients_, groups_),
-      reports_({outlets_, clients_, joins_, groups_, tensors_, links_, tuning_}, lanes_,
+      reports_({outlets_, clients_, joins_, groups_, tensors_, links_, tuning_, turns_}, lanes_,
                around.transport.name()) {}
 
 void Conductor::attach(ConductorCounters& counters, const std::function<nlohmann::json()>& about) {
   counters_.move_to(counters);
+  turns_.count_in(counters);
   reports_.set_about(about);
   links_.set_about(about);
 }
 
 int Conductor::do_work() {
+  turns_.step("links");
   int work = links_.do_work();
   for (int i = 0; i < kMessagesPerRound && post_.has_mail(); ++i, ++work) {
     on_control_message(kSelf, post_.take());
   }
   work += drain_events();
-  for (const auto& [number, group] : groups_.all()) flights_.write_if_due(*group);
+  turns_.step("flight record");
+  // One file in a turn: a lost peer may end many groups at once.
+  for (const auto& [number, group] : groups_.all()) {
+    if (!flights_.write_if_due(*group)) continue;
+    ++work;
+    break;
+  }
   if (tuning_ != nullptr) {
+    turns_.step("tuning");
     work += tuning_->do_work();
     if (std::exchange(weighed_by_, tuning_->policy_version()) != tuning_->policy_version()) {
       groups_.weigh(tuning_->policy());
     }
   }
+  turns_.step("timers");
   work += commands_.flush();
   joins_.expire();
   groups_.end_late_starts();
@@ -99,7 +126,9 @@ std::uint64_t Conductor::next_deadline_ns() const {
 // ---- Links --------------------------------------------------------------------------------------
 
 void Conductor::on_control_message(LinkRef from, const nlohmann::json& message) {
-  if (text_of(message, "t") == "about") return links_.on_about(from, message);
+  const std::string type = text_of(message, "t");
+  turns_.step(step_of(type));
+  if (type == "about") return links_.on_about(from, message);
   if (coordinator_.on_message(from, message) || epochs_.on_message(from, message)) return;
   ++counters_->bad_control_messages;
   refusals_.log_peer(links_.name_of(from), "a control message that nobody understands was ignored");
@@ -107,6 +136,7 @@ void Conductor::on_control_message(LinkRef from, const nlohmann::json& message) 
 
 void Conductor::on_control_link_lost(LinkRef link, Errc reason, bool worked,
                                      const std::string& why) {
+  turns_.step("on_control_link_lost");
   const bool is_distrust = reason == Errc::permission_denied;
   const bool is_refusal = is_distrust || reason == Errc::version_mismatch;
   if (is_distrust) {
@@ -129,6 +159,7 @@ void Conductor::on_refused(const std::string& from, Errc reason, const char* tex
 
 void Conductor::on_incoming(std::unique_ptr<net::Incoming> incoming, const wire::FrameHeader&,
                             const wire::HelloBody& hello) {
+  turns_.step("on_incoming");
   if (hello.lane == wire::kConductorLane) {
     if (!links_.adopt(std::move(incoming), hello))
       refusals_.hello(hello, "its source has too many links, or there are too few left for others");

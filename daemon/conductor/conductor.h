@@ -27,6 +27,7 @@
 #include "daemon/conductor/reports.h"
 #include "daemon/conductor/state_moves.h"
 #include "daemon/conductor/tensor_registry.h"
+#include "daemon/conductor/turn_watch.h"
 #include "daemon/lane/lane.h"
 #include "daemon/membership/control_links.h"
 #include "daemon/membership/coordinator.h"
@@ -63,6 +64,9 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
   int do_work();
   std::uint64_t next_deadline_ns() const;
   const Reports& reports() const { return reports_; }
+  // Whoever runs the conductor says when a turn begins and ends; within it do_work(), and everything
+  // that calls the conductor, say what they are at.
+  TurnWatch& turns() { return turns_; }
 
   // ---- From the client port ----
   void on_client_connected(std::uint64_t client, shm::PeerCredentials credentials);
@@ -76,7 +80,6 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
 
   // ---- From the daemon ----
   Drain& drain() { return drain_; }
-  void begin_stop() { stopping_ = true; }  // refuses what is new
   bool idle() const { return !groups_.has_ops(); }
   void end_all(Errc code, const std::string& text);
   void say_goodbye();
@@ -125,8 +128,10 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
   std::vector<Lane*> lanes_;
   Tuning* tuning_;
 
-  // The ways out.
   CounterPlace counters_;
+  TurnWatch turns_;
+
+  // The ways out.
   ClientAnswers answers_;
   LaneCommands commands_;
   ControlLinks links_;
@@ -150,7 +155,6 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
 
   std::uint64_t forget_due_ns_ = 0;  // when links and states are looked at that nobody may need
   std::uint64_t weighed_by_ = 0;     // Tuning::policy_version()
-  bool stopping_ = false;
 };
 
 }  // namespace tern::daemon

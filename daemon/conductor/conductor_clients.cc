@@ -5,8 +5,38 @@
 #include "daemon/conductor/conductor.h"
 
 namespace tern::daemon {
+namespace {
+
+// The step of the conductor's turn.
+const char* step_of(std::uint16_t kind) {
+  switch (static_cast<shm::PacketKind>(kind)) {
+    case shm::PacketKind::hello:
+      return "on_hello";
+    case shm::PacketKind::group_mint:
+      return "on_group_mint";
+    case shm::PacketKind::group_join:
+      return "on_group_join";
+    case shm::PacketKind::group_leave:
+      return "on_group_leave";
+    case shm::PacketKind::tensor_declare:
+      return "on_tensor_declare";
+    case shm::PacketKind::tensor_release:
+      return "on_tensor_release";
+    case shm::PacketKind::tensor_stats:
+      return "on_tensor_stats";
+    case shm::PacketKind::tensor_state:
+      return "on_tensor_state";
+    case shm::PacketKind::goodbye:
+      return "on_goodbye";
+    default:
+      return "on_bad_packet";
+  }
+}
+
+}  // namespace
 
 void Conductor::on_client_connected(std::uint64_t id, shm::PeerCredentials credentials) {
+  turns_.step("on_client_connected");
   auto client = clients_.make(id, std::move(credentials));
   const std::string problem = quotas_.connection_problem(client->credentials.uid);
   if (problem.empty()) return clients_.add(std::move(client));
@@ -27,6 +57,7 @@ void Conductor::on_client_packet(std::uint64_t id, std::span<const std::byte> by
   if (client == nullptr || client->dropping) return;
   shm::PacketHeader header{};
   if (bytes.size() >= sizeof(header)) std::memcpy(&header, bytes.data(), sizeof(header));
+  turns_.step(step_of(header.kind));
   const auto bad = [&](const char* why) { on_bad_packet(*client, header.request, why); };
   if (header.magic != shm::kPacketMagic) return bad("it sent what is not a packet of Tern");
   if (static_cast<shm::PacketKind>(header.kind) == shm::PacketKind::hello) {
@@ -95,7 +126,6 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
   if (const Status sound = clients_.check_hello(packet); !sound) {
     return refuse(sound.error().code, sound.error().text);
   }
-  if (stopping_) return refuse(Errc::shutting_down, "the daemon is stopping");
   if (const std::string why = drain_.refusal(); !why.empty()) {
     return refuse(Errc::shutting_down, why);
   }
@@ -124,9 +154,6 @@ void Conductor::on_group_mint(const Client& client, std::uint64_t request) {
 
 void Conductor::on_group_join(Client& client, const shm::GroupJoinPacket& packet) {
   const std::uint64_t request = packet.header.request;
-  if (stopping_) {
-    return answers_.done(client.id, request, Errc::shutting_down, "the daemon is stopping");
-  }
   if (const std::string why = drain_.join_refusal(client); !why.empty()) {
     return refusals_.join({client, request, ""}, Errc::shutting_down, why);
   }
@@ -160,6 +187,7 @@ void Conductor::on_goodbye(Client& client, std::uint64_t request) {
 }
 
 void Conductor::on_client_closed(std::uint64_t id) {
+  turns_.step("on_client_closed");
   Client* const client = clients_.find(id);
   if (client == nullptr) return;
   client->closed = true;

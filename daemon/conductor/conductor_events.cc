@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <array>
 #include <variant>
 
 #include "daemon/conductor/conductor.h"
@@ -10,7 +11,16 @@
 namespace tern::daemon {
 namespace {
 
-constexpr int kEventsPerRound = 1024;
+// Of all lanes together: an op that has ended takes a few microseconds where the tuner looks at it.
+constexpr std::size_t kEventsPerRound = 1024;
+
+// The steps of the conductor's turn, in the order of the variant.
+constexpr std::array kSteps{
+    "on_client_dropped",  "on_client_misbehaved", "on_entry_refused", "on_peer_refused",
+    "on_carrier_changed", "on_group_ready",       "on_group_removed", "on_rank_released",
+    "on_tensor_dropped",  "on_link_lost",         "on_op_failed",     "on_state_moved",
+    "on_op_ended",        "on_choice_in_use",     "on_chunk_choice",  "on_state_reset"};
+static_assert(kSteps.size() == std::variant_size_v<decltype(Event::what)>);
 
 }  // namespace
 
@@ -18,7 +28,8 @@ int Conductor::drain_events() {
   int work = 0;
   for (Lane* lane : lanes_) {
     Event event;
-    for (int i = 0; i < kEventsPerRound && lane->events().pop(event); ++i) {
+    for (std::size_t i = 0; i < kEventsPerRound / lanes_.size() && lane->events().pop(event); ++i) {
+      turns_.step(kSteps[event.what.index()]);
       std::visit([&](const auto& what) { on(event.lane, what); }, event.what);
       ++work;
     }

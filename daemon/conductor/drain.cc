@@ -19,12 +19,13 @@ bool Drain::is_over() const {
 }
 
 std::string Drain::refusal() const {
+  if (is_stopping_) return "the daemon is stopping";
   if (!is_on()) return "";
   return "the daemon takes no new jobs, because it is about to be replaced; try again in a while";
 }
 
 std::string Drain::join_refusal(const Client& client) const {
-  return client.has_joined ? "" : refusal();
+  return client.has_joined && !is_stopping_ ? "" : refusal();
 }
 
 // Those that have said hello, and not goodbye.

@@ -28,12 +28,14 @@ class Drain {
   // Begins, or sets another deadline.
   void begin(std::uint64_t timeout_ns) { deadline_ns_ = clock_.now_ns() + timeout_ns; }
   void cancel() { deadline_ns_ = 0; }
+  // The daemon ends now: nothing new is taken of anybody.
+  void stop() { is_stopping_ = true; }
   bool is_on() const { return deadline_ns_ != 0; }
   // Nobody is left, or the time is up.
   bool is_over() const;
   std::uint64_t next_deadline_ns() const { return is_on() ? deadline_ns_ : ~std::uint64_t{0}; }
 
-  // What one who brings a new job is told; empty while the daemon is not drained.
+  // What one who brings a new job is told; empty while new jobs are taken.
   std::string refusal() const;
   // The same for a client's join: a job that had a group before goes on.
   std::string join_refusal(const Client& client) const;
@@ -48,6 +50,7 @@ class Drain {
   const Clock& clock_;
   Jobs jobs_;
   std::uint64_t deadline_ns_ = 0;  // 0: off
+  bool is_stopping_ = false;
 };
 
 }  // namespace tern::daemon

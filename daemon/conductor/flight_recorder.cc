@@ -32,14 +32,15 @@ void FlightRecorder::record(const MemberGroup& group, const event::OpEnded& even
   flights.due = true;
 }
 
-void FlightRecorder::write_if_due(const MemberGroup& group) {
+bool FlightRecorder::write_if_due(const MemberGroup& group) {
   const auto found = groups_.find(group.number);
-  if (found == groups_.end()) return;
+  if (found == groups_.end()) return false;
   const std::uint64_t now = clock_.now_ns();
   Flights& flights = found->second;
-  if (!flights.due || now - flights.written_ns < kFilesEveryNs) return;
+  if (!flights.due || now - flights.written_ns < kFilesEveryNs) return false;
   flights.written_ns = now;
   write(group, flights);
+  return true;
 }
 
 void FlightRecorder::close(const MemberGroup& group) {

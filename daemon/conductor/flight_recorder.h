@@ -26,8 +26,8 @@ class FlightRecorder {
   // The group has failed: a file is due once what the lanes have reported is taken.
   void group_failed(const MemberGroup& group) { groups_[group.number].due = true; }
   // Writes what is due of this group, which may be never: a storm of failures must not become one
-  // of files.
-  void write_if_due(const MemberGroup& group);
+  // of files. True: it has written.
+  bool write_if_due(const MemberGroup& group);
   // The group is being forgotten: what is due is written now.
   void close(const MemberGroup& group);
 

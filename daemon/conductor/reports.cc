@@ -345,6 +345,14 @@ nlohmann::json Reports::counters() const {
     const auto values = of_.tuning->counter_values();
     for (std::size_t i = 0; i < values.size(); ++i) add(tuner_counters()[i], values[i]);
   }
+  rows["conductor_longest_turn_ns"]["step"] = of_.turns.longest().step;
+  nlohmann::json& of_lanes = rows["lane_longest_turn_ns"];
+  for (Lane* lane : lanes_) {
+    const TurnMeter::Turn longest = lane->turns().longest();
+    of_lanes["lanes"].push_back(longest.ns);
+    of_lanes["steps"].push_back(longest.step);
+    of_lanes["value"] = std::max(of_lanes["value"].get<std::uint64_t>(), longest.ns);
+  }
   return rows;
 }
 

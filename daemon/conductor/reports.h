@@ -13,6 +13,7 @@
 #include "daemon/conductor/joins.h"
 #include "daemon/conductor/outlets.h"
 #include "daemon/conductor/tensor_registry.h"
+#include "daemon/conductor/turn_watch.h"
 #include "daemon/membership/control_links.h"
 #include "daemon/tuning/tuning.h"
 
@@ -31,6 +32,7 @@ class Reports {
     const TensorRegistry& tensors;
     const ControlLinks& links;
     const Tuning* tuning;  // null: there is none
+    const TurnWatch& turns;
   };
 
   Reports(const Sources& sources, std::vector<Lane*> lanes, const char* transport_name)

@@ -12,6 +12,8 @@
 namespace tern::daemon {
 namespace {
 
+constexpr std::uint64_t kMuchState = 16 << 20;
+
 // FNV-1a over name and generation: the same on all nodes, and another one when a name is declared
 // again, so that uses of the old and the new declaration cannot be mixed up. The bits that choose
 // the owners of chunks come from the name alone, so that residuals fit the next declaration.
@@ -293,14 +295,25 @@ void TensorRegistry::on_dropped(MemberGroup& group, std::uint64_t id) {
   if (tensor == nullptr || ++tensor->dropped < group.lane_count) return;
   if (partners_.tuning != nullptr) partners_.tuning->end(*tensor->state);
   keep(group, *tensor);
+  std::shared_ptr<TensorState> state = tensor->state;
   group.tensors.remove(id);
+  dispose_of(group, std::move(state));
 }
 
 void TensorRegistry::forget_all(MemberGroup& group) {
   for (auto& [id, tensor] : group.tensors.all()) {
     if (partners_.tuning != nullptr) partners_.tuning->end(*tensor.state);
     keep(group, tensor);
+    dispose_of(group, std::move(tensor.state));
   }
+}
+
+// To free codec state that was used takes a fifth of a second for each GiB. What is small is freed
+// here: very many things that wait would count as a user who is stuck.
+void TensorRegistry::dispose_of(const MemberGroup& group,
+                                std::shared_ptr<TensorState> state) const {
+  if (state->state_bytes() < kMuchState) return;
+  outlets_.disposal.take_whole(group.uid_of_user, std::move(state));
 }
 
 void TensorRegistry::keep(const MemberGroup& group, DeclaredTensor& tensor) {

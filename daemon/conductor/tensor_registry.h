@@ -72,6 +72,7 @@ class TensorRegistry {
   Status allocate(const Declaration& declaration, std::uint64_t freed) const;
   void drop(MemberGroup& group, std::uint64_t id);
   void keep(const MemberGroup& group, DeclaredTensor& tensor);
+  void dispose_of(const MemberGroup& group, std::shared_ptr<TensorState> state) const;
   void count_reset(const MemberGroup& group, TensorState& state);
 
   const ConductorSettings& settings_;

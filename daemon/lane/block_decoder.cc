@@ -58,7 +58,7 @@ const char* BlockDecoder::objection_to_lossy(OpId op) const {
 
 void BlockDecoder::note(const BlockRequest& request, const Block& block, std::uint64_t begin_ns) {
   const std::uint64_t end = blocks_.now_ns();
-  blocks_.stats(request.op).decode_ns += end - begin_ns;
+  blocks_.add_decode(request.op, end - begin_ns);
   blocks_.trace(TraceKind::decode, request, block.header, {begin_ns, end});
 }
 
@@ -88,7 +88,7 @@ BlockCompletion BlockDecoder::add(const BlockRequest& request) {
   done.problem = add_block(request, block, own);
   if (done.problem != nullptr) return done;
   done.work_ns = blocks_.now_ns() - begin;
-  blocks_.stats(op).decode_ns += done.work_ns;
+  blocks_.add_decode(op, done.work_ns);
   blocks_.trace(TraceKind::decode, request, block.header, {begin, begin + done.work_ns});
   return done;
 }

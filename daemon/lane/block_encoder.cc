@@ -218,7 +218,7 @@ BlockEncoder::Encoded BlockEncoder::encode_lossy(const BlockRequest& request,
   const auto encoded = codec::encode(
       recipe, encode, {slab.subspan(wire::kBlockHeaderBytes), header}, blocks_.workspace());
   const std::uint64_t end = blocks_.now_ns();
-  stats.encode_ns += end - begin;
+  blocks_.add_encode(op, end - begin);
   if (stats.first_encode_ns == 0) stats.first_encode_ns = begin;
   if (encoded.nonfinite) {
     bump(blocks_.counters().nonfinite_chunks, std::uint64_t{1});
@@ -261,7 +261,7 @@ std::uint32_t BlockEncoder::encode_lossless(const BlockRequest& request,
       codec::encode_lossless(recipe, {blocks_.dtype(op), input, last, step},
                              {slab.subspan(wire::kBlockHeaderBytes), header}, blocks_.workspace());
   const std::uint64_t end = blocks_.now_ns();
-  stats.encode_ns += end - begin;
+  blocks_.add_encode(op, end - begin);
   if (stats.first_encode_ns == 0) stats.first_encode_ns = begin;
   if (payload == 0) return 0;
   stats.encoded_bytes += input.size();

@@ -14,6 +14,8 @@ constexpr int kEntriesPerRound = 32;
 // wire must not wait long for the codec.
 constexpr int kActionsPerRound = 4;
 constexpr std::uint64_t kTimerNs = 50'000'000;
+// Beside the block that takes longest.
+constexpr std::uint64_t kTurnBudgetNs = 10'000'000;
 
 LaneGroups::Addressee counted(const LaneGroups::Addressee& addressee, LaneCounters& counters) {
   // Late frames of an ended epoch, mostly.
@@ -29,7 +31,9 @@ Lane::Lane(const LaneSettings& settings, const LaneClients::Surroundings& surrou
       wake_conductor_(std::move(wake_conductor)),
       resources_(settings, surroundings),
       links_(resources_, transport_, self, static_cast<FrameSink&>(*this)),
-      sharing_(settings.lane) {
+      sharing_(settings.lane),
+      turns_(resources_.clock, kTurnBudgetNs) {
+  turns_.count_in(*resources_.counters);
   resources_.memory.tell(transport_);
 }
 
@@ -46,22 +50,40 @@ Lane::~Lane() {
 void Lane::count_in(LaneCounters& counters) {
   resources_.counters = &counters;
   resources_.clients.count_in(counters);
+  turns_.count_in(counters);
 }
 
+// The clock is read at the beginning, before settle() and at the end. To tell the steps from each
+// other it is read once more after the links, and where there are commands or moves of state, which
+// are rare.
 int Lane::do_work() {
   if (!resources_.reports.has_room()) return 0;
-  const std::uint64_t begin = resources_.clock.now_ns();
+  const Clock& clock = resources_.clock;
+  const std::uint64_t begin = clock.now_ns();
+  resources_.codec.spent = {};
+  turns_.begin("commands", begin);
   int work = run_commands();
+  turns_.step("links", work > 0 ? clock.now_ns() : begin);
   work += transport_.poll();
   work += links_.tick();
   work += resources_.executor->poll();
+  turns_.step("entries and chunks", clock.now_ns());
   work += drain_clients();
-  work += move_state();
+  if (!state_moves_.empty()) {
+    turns_.step("moves of state", clock.now_ns());
+    work += state_moves_.do_work(sharing_.load().active);
+    turns_.step("chunks", clock.now_ns());
+  }
   work += run_groups(begin);
-  work += settle();
+  const std::uint64_t now = clock.now_ns();
+  turns_.step("settling", now);
+  work += settle(now);
   resources_.clients.ring_doorbells();
   if (resources_.reports.take_urgent() && wake_conductor_) wake_conductor_();
-  if (work > 0) bump(resources_.counters->busy_ns, resources_.clock.now_ns() - begin);
+  const std::uint64_t end = clock.now_ns();
+  if (work > 0) bump(resources_.counters->busy_ns, end - begin);
+  turns_.allow(resources_.codec.spent.longest_ns);
+  turns_.end(end, work > 0);
   return work;
 }
 
@@ -69,10 +91,12 @@ int Lane::run_groups(std::uint64_t now_ns) {
   sharing_.count(groups_.all(), now_ns);
   sharing_.bind_links(groups_.all(), links_, now_ns);
   const LaneLoad& load = sharing_.load();
+  resources_.codec.spent.chunks_ns = 0;
   int work = 0;
-  for (LaneGroup* group : groups_) {
-    const int most = load.turn(group->core().job(), kActionsPerRound);
-    const int actions = group->run_actions(most, load, sharing_.jobs());
+  for (std::size_t i = 0; i < groups_.all().size() && resources_.codec.spent.leaves_time(); ++i) {
+    LaneGroup& group = groups_.take_turn();
+    const int most = load.turn(group.core().job(), kActionsPerRound);
+    const int actions = group.run_actions(most, load, sharing_.jobs());
     if (actions > 0) idle_pages_.touch();
     work += actions;
   }
@@ -106,11 +130,6 @@ void Lane::on_entry(LaneClient& client, const shm::SubmitEntry& entry) {
                                      "no such group for this client");
   }
   group->submit(client, entry);
-}
-
-int Lane::move_state() {
-  if (state_moves_.empty()) return 0;
-  return state_moves_.do_work(sharing_.load().active);
 }
 
 bool Lane::prepare_sleep() {
@@ -245,23 +264,22 @@ void Lane::on_link_lost(LanePeer& peer, Errc reason, const char* text, bool supe
 
 // ---- What can be let go -------------------------------------------------------------------------
 
-int Lane::settle() {
-  const std::uint64_t now = resources_.clock.now_ns();
-  const bool timer = now >= next_timer_ns_;
+int Lane::settle(std::uint64_t now_ns) {
+  const bool timer = now_ns >= next_timer_ns_;
   if (timer) {
-    next_timer_ns_ = now + kTimerNs;
+    next_timer_ns_ = now_ns + kTimerNs;
     links_.publish();
     publish_gauges();
   }
-  int work = settle_groups(now, timer);
+  int work = settle_groups(now_ns, timer);
   while (LaneClient* client = resources_.clients.droppable()) {
     for (LaneGroup* group : groups_) group->forget(*client);
     resources_.clients.drop(*client);
     ++work;
   }
-  work += links_.settle(now);
+  work += links_.settle(now_ns);
   sharing_.settle();
-  if (idle_pages_.touched()) drop_idle_pages(now);
+  if (idle_pages_.touched()) drop_idle_pages(now_ns);
   return work;
 }
 

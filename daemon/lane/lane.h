@@ -21,6 +21,7 @@
 #include "daemon/lane/lane_resources.h"
 #include "daemon/lane/lane_settings.h"
 #include "daemon/lane/state_move_queue.h"
+#include "daemon/service/turn_meter.h"
 #include "net/event_loop.h"
 #include "net/transport.h"
 
@@ -62,6 +63,8 @@ class Lane final : private FrameSink, private EntrySink {
   const LaneCounters& counters() const { return *resources_.counters; }
   TraceRing& trace() { return resources_.trace; }
   const LaneSettings& settings() const { return resources_.settings; }
+  // How long each do_work() took.
+  TurnMeter& turns() { return turns_; }
   // The state of the links in the last tenth of a second.
   std::vector<PeerSnapshot> peers() const { return links_.peers(); }
 
@@ -94,9 +97,8 @@ class Lane final : private FrameSink, private EntrySink {
   void run(const command::Goodbye& goodbye);
 
   int drain_clients();
-  int move_state();
   int run_groups(std::uint64_t now_ns);
-  int settle();  // clients, groups, links and ranks that can be let go
+  int settle(std::uint64_t now_ns);  // clients, groups, links and ranks that can be let go
   int settle_groups(std::uint64_t now_ns, bool timer);
   void remove(LaneGroup& group);
   void publish_gauges();
@@ -113,6 +115,7 @@ class Lane final : private FrameSink, private EntrySink {
   StateMoveQueue state_moves_{resources_.clock, resources_.clients, resources_.reports};
   std::uint64_t next_timer_ns_ = 0;
   IdlePages idle_pages_;
+  TurnMeter turns_;
 };
 
 }  // namespace tern::daemon

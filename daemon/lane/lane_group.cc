@@ -151,7 +151,7 @@ void LaneGroup::cancel(const LaneClient& client, const shm::SubmitEntry& entry) 
 int LaneGroup::run_actions(int budget, const LaneLoad& load, std::size_t jobs) {
   const FrameMemory& memory = core_.resources().memory;
   int done = 0;
-  for (; done < budget; ++done) {
+  for (; done < budget && core_.resources().codec.spent.leaves_time(); ++done) {
     const Action action = core_.ops().next(memory.room(core_.job(), load, core_.nodes(), jobs));
     if (action.kind == ActionKind::none) break;
     carry_out(action);

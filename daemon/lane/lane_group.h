@@ -38,8 +38,8 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   GroupCore& core() noexcept { return core_; }
   bool is_untouched() const noexcept { return !op_seen_; }  // in this epoch
   void submit(LaneClient& client, const shm::SubmitEntry& entry);
-  // At most `budget` of them, as far as the job's share of the lane's memory allows, which is one
-  // of so many jobs.
+  // At most `budget` of them, as far as the lane's turn and the job's share of the lane's memory
+  // allow, which is one of so many jobs.
   int run_actions(int budget, const LaneLoad& load, std::size_t jobs);
   void on_timer(std::uint64_t now_ns);
   int settle();  // reports what nobody uses any more

@@ -16,6 +16,11 @@ void LaneGroups::remove(LaneGroup& group) {
   std::erase(groups_, &group);
 }
 
+LaneGroup& LaneGroups::take_turn() {
+  if (next_ >= groups_.size()) next_ = 0;
+  return *groups_[next_++];
+}
+
 LaneGroup* LaneGroups::by_number(std::uint64_t number) const {
   const auto found = by_number_.find(number);
   return found == by_number_.end() ? nullptr : found->second;

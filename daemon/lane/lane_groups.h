@@ -18,6 +18,9 @@ class LaneGroups {
   const std::vector<LaneGroup*>& all() const noexcept { return groups_; }
   auto begin() const noexcept { return groups_.begin(); }
   auto end() const noexcept { return groups_.end(); }
+  // The next one, of all in a circle: who had no time for all of them goes on where it was.
+  // REQUIRES: there is one.
+  LaneGroup& take_turn();
   // Null: there is none of the number that the daemon has given its clients.
   LaneGroup* by_number(std::uint64_t number) const;
 
@@ -35,6 +38,7 @@ class LaneGroups {
 
  private:
   std::vector<LaneGroup*> groups_;
+  std::size_t next_ = 0;  // whose turn it is
   std::unordered_map<std::uint64_t, LaneGroup*> by_token_;
   std::unordered_map<std::uint64_t, LaneGroup*> by_number_;
 };

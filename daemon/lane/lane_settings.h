@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "daemon/service/turn_counters.h"
 #include "net/link.h"
 #include "wire/block.h"
 
@@ -24,7 +25,7 @@ struct LaneSettings {
 };
 
 // Written by the lane, read by anybody; daemon/metrics/counter_table.h documents each.
-struct LaneCounters {
+struct LaneWorkCounters {
   std::atomic<std::uint64_t> ops_completed{0}, ops_failed{0};
   std::atomic<std::uint64_t> entries{0}, bad_entries{0};
   std::atomic<std::uint64_t> unknown_group_frames{0}, bad_frames{0}, bad_blocks{0}, bad_payloads{0};
@@ -37,5 +38,7 @@ struct LaneCounters {
   // How much waits, as of the last tenth of a second.
   std::atomic<std::uint64_t> ops_now{0}, unacked_now{0}, waiting_now{0};
 };
+
+struct LaneCounters : LaneWorkCounters, TurnCounters {};
 
 }  // namespace tern::daemon

@@ -35,6 +35,7 @@ void LaneThread::run() {
       }
     }
   }
+  lane_.turns().subtract(processor_wait_);
   std::uint64_t idle_since = 0;
   while (!stop_.load(std::memory_order_acquire)) {
     sign_of_life_.answer();

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "daemon/lane/lane.h"
+#include "daemon/service/processor_wait.h"
 #include "daemon/service/sign_of_life.h"
 #include "net/event_loop.h"
 
@@ -41,6 +42,7 @@ class LaneThread {
   Idle idle_;
   std::atomic<bool> stop_{false};
   SignOfLife sign_of_life_;
+  ProcessorWait processor_wait_;
   std::thread thread_;
 };
 

@@ -3,6 +3,7 @@
 // What the blocks of one group's ops are about: which elements, of what type, in whose codec state;
 // and what they have cost so far.
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -25,6 +26,22 @@ struct CodecRoom {
 
   codec::Workspace workspace;
   SlabPool scratch;  // one chunk in f32, two of them
+
+  // What blocks have taken in the lane's turn.
+  struct Spent {
+    std::uint64_t longest_ns = 0;  // one of them
+    std::uint64_t chunks_ns = 0;   // those that groups have chosen, not those that links brought
+
+    void add(std::uint64_t ns) noexcept {
+      chunks_ns += ns;
+      longest_ns = std::max(longest_ns, ns);
+    }
+    // Whether a group may choose another: the wire must not wait long for the codec.
+    bool leaves_time() const noexcept { return chunks_ns < kChunksNs; }
+
+    static constexpr std::uint64_t kChunksNs = 4'000'000;
+  };
+  Spent spent;
 };
 
 // The elements of one chunk.
@@ -88,6 +105,14 @@ class OpBlocks {
 
   BlockStats& stats(collective::OpId op) noexcept { return stats_[op]; }
   void forget(collective::OpId op) noexcept { stats_[op] = BlockStats{}; }
+  void add_encode(collective::OpId op, std::uint64_t ns) noexcept {
+    stats_[op].encode_ns += ns;
+    room_->spent.add(ns);
+  }
+  void add_decode(collective::OpId op, std::uint64_t ns) noexcept {
+    stats_[op].decode_ns += ns;
+    room_->spent.add(ns);
+  }
   LaneCounters& counters() noexcept { return *counters_; }
 
   codec::Workspace& workspace() noexcept { return room_->workspace; }

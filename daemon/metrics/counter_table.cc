@@ -1,6 +1,9 @@
 #include "daemon/metrics/counter_table.h"
 
+#include <algorithm>
 #include <array>
+
+#include "counters/turn_bounds.h"
 
 namespace tern::daemon {
 namespace {
@@ -46,6 +49,46 @@ constexpr std::array kOfConductor{
     CounterRow<Conductor>{
         {"declarations_refused", "1", "declarations of tensors that were refused, limits excepted"},
         &Conductor::declarations_refused},
+    CounterRow<Conductor>{{"conductor_longest_turn_ns", "ns",
+                           "the longest turn of the conductor since the start", Kind::gauge},
+                          &Conductor::conductor_longest_turn_ns},
+    CounterRow<Conductor>{
+        {"lane_longest_turn_ns", "ns",
+         "the longest turn of a lane since the start, as of the conductor's last", Kind::gauge},
+        &Conductor::lane_longest_turn_ns},
+    CounterRow<Conductor>{{"conductor_turns_100us", "1", "turns of the conductor of up to 100 us"},
+                          &Conductor::turns_100us},
+    CounterRow<Conductor>{{"conductor_turns_250us", "1", "turns of the conductor of 100 to 250 us"},
+                          &Conductor::turns_250us},
+    CounterRow<Conductor>{{"conductor_turns_500us", "1", "turns of the conductor of 250 to 500 us"},
+                          &Conductor::turns_500us},
+    CounterRow<Conductor>{{"conductor_turns_1ms", "1", "turns of the conductor of 0.5 to 1 ms"},
+                          &Conductor::turns_1ms},
+    CounterRow<Conductor>{{"conductor_turns_2500us", "1", "turns of the conductor of 1 to 2.5 ms"},
+                          &Conductor::turns_2500us},
+    CounterRow<Conductor>{{"conductor_turns_5ms", "1", "turns of the conductor of 2.5 to 5 ms"},
+                          &Conductor::turns_5ms},
+    CounterRow<Conductor>{{"conductor_turns_10ms", "1", "turns of the conductor of 5 to 10 ms"},
+                          &Conductor::turns_10ms},
+    CounterRow<Conductor>{{"conductor_turns_20ms", "1", "turns of the conductor of 10 to 20 ms"},
+                          &Conductor::turns_20ms},
+    CounterRow<Conductor>{{"conductor_turns_50ms", "1", "turns of the conductor of 20 to 50 ms"},
+                          &Conductor::turns_50ms},
+    CounterRow<Conductor>{{"conductor_turns_100ms", "1", "turns of the conductor of 50 to 100 ms"},
+                          &Conductor::turns_100ms},
+    CounterRow<Conductor>{{"conductor_turns_250ms", "1", "turns of the conductor of 100 to 250 ms"},
+                          &Conductor::turns_250ms},
+    CounterRow<Conductor>{{"conductor_turns_1s", "1", "turns of the conductor of 250 ms to 1 s"},
+                          &Conductor::turns_1s},
+    CounterRow<Conductor>{
+        {"conductor_turns_longer", "1", "turns of the conductor of more than 1 s"},
+        &Conductor::turns_longer},
+    CounterRow<Conductor>{{"conductor_turn_ns", "ns",
+                           "time of the conductor in turns, less what it waited for a processor"},
+                          &Conductor::turn_ns},
+    CounterRow<Conductor>{
+        {"conductor_turns_over_budget", "1", "turns of the conductor that took longer than 20 ms"},
+        &Conductor::turns_over_budget},
 };
 
 constexpr std::array kOfLanes{
@@ -104,6 +147,38 @@ constexpr std::array kOfLanes{
         {"lane_waiting_blocks", "1",
          "blocks of other nodes that wait to be added, or room for them", Kind::gauge},
         &LaneCounters::waiting_now},
+    CounterRow<LaneCounters>{{"lane_turns_100us", "1", "turns of lanes of up to 100 us"},
+                             &LaneCounters::turns_100us},
+    CounterRow<LaneCounters>{{"lane_turns_250us", "1", "turns of lanes of 100 to 250 us"},
+                             &LaneCounters::turns_250us},
+    CounterRow<LaneCounters>{{"lane_turns_500us", "1", "turns of lanes of 250 to 500 us"},
+                             &LaneCounters::turns_500us},
+    CounterRow<LaneCounters>{{"lane_turns_1ms", "1", "turns of lanes of 0.5 to 1 ms"},
+                             &LaneCounters::turns_1ms},
+    CounterRow<LaneCounters>{{"lane_turns_2500us", "1", "turns of lanes of 1 to 2.5 ms"},
+                             &LaneCounters::turns_2500us},
+    CounterRow<LaneCounters>{{"lane_turns_5ms", "1", "turns of lanes of 2.5 to 5 ms"},
+                             &LaneCounters::turns_5ms},
+    CounterRow<LaneCounters>{{"lane_turns_10ms", "1", "turns of lanes of 5 to 10 ms"},
+                             &LaneCounters::turns_10ms},
+    CounterRow<LaneCounters>{{"lane_turns_20ms", "1", "turns of lanes of 10 to 20 ms"},
+                             &LaneCounters::turns_20ms},
+    CounterRow<LaneCounters>{{"lane_turns_50ms", "1", "turns of lanes of 20 to 50 ms"},
+                             &LaneCounters::turns_50ms},
+    CounterRow<LaneCounters>{{"lane_turns_100ms", "1", "turns of lanes of 50 to 100 ms"},
+                             &LaneCounters::turns_100ms},
+    CounterRow<LaneCounters>{{"lane_turns_250ms", "1", "turns of lanes of 100 to 250 ms"},
+                             &LaneCounters::turns_250ms},
+    CounterRow<LaneCounters>{{"lane_turns_1s", "1", "turns of lanes of 250 ms to 1 s"},
+                             &LaneCounters::turns_1s},
+    CounterRow<LaneCounters>{{"lane_turns_longer", "1", "turns of lanes of more than 1 s"},
+                             &LaneCounters::turns_longer},
+    CounterRow<LaneCounters>{
+        {"lane_turn_ns", "ns", "time of lanes in turns, less what they waited for a processor"},
+        &LaneCounters::turn_ns},
+    CounterRow<LaneCounters>{{"lane_turns_over_budget", "1",
+                              "turns of lanes that took longer than 10 ms beside one block"},
+                             &LaneCounters::turns_over_budget},
 };
 
 constexpr std::array kOfTuner{
@@ -118,6 +193,12 @@ constexpr std::array kOfTuner{
 // The file has as many words for each as the struct has fields.
 static_assert(sizeof(ConductorCounters) == kOfConductor.size() * sizeof(std::uint64_t));
 static_assert(sizeof(LaneCounters) == kOfLanes.size() * sizeof(std::uint64_t));
+
+// Readers know a bucket by its counter's name.
+static_assert(std::equal(kTurnBuckets.begin(), kTurnBuckets.end(), counters::kTurnBounds.begin(),
+                         counters::kTurnBounds.end(), [](const auto& bucket, const auto& bound) {
+                           return bucket.up_to_ns == bound.up_to_ns;
+                         }));
 
 template <typename Rows>
 counters::Block block_of(const Rows& rows, std::uint32_t instances) {

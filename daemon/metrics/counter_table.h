@@ -14,13 +14,16 @@
 namespace tern::daemon {
 
 // Written by the conductor, read by anybody.
-struct ConductorCounters {
+struct ConductorWorkCounters {
   std::atomic<std::uint64_t> clients_accepted{0}, clients_refused{0}, clients_lost{0};
   std::atomic<std::uint64_t> bad_packets{0}, joins{0}, joins_refused{0}, groups_ended{0};
   std::atomic<std::uint64_t> hellos_refused{0}, bad_control_messages{0}, state_resets{0};
   std::atomic<std::uint64_t> peers_not_trusted{0}, quota_refusals{0};
   std::atomic<std::uint64_t> bad_control_frames{0}, declarations_refused{0};
+  std::atomic<std::uint64_t> conductor_longest_turn_ns{0}, lane_longest_turn_ns{0};
 };
+
+struct ConductorCounters : ConductorWorkCounters, TurnCounters {};
 
 template <typename Counters>
 struct CounterRow {

@@ -2,14 +2,22 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
+#include "counters/turn_bounds.h"
+
 namespace tern::daemon {
 namespace {
 
+using counters::kTurnBounds;
+using counters::kTurnThreads;
+using counters::turn_sum_name;
+using counters::TurnBound;
+using counters::turns_name;
 using nlohmann::json;
 using prometheus::ClientMetric;
 using prometheus::MetricFamily;
@@ -43,6 +51,14 @@ constexpr Metric kCertificateExpiry{
     "not_after_s", "tern_certificate_expiry_timestamp_seconds", MetricType::Gauge, 1,
     "Until when a certificate of this node, or of an authority, is valid."};
 
+// By thread, as kTurnThreads.
+constexpr Metric kOfTurns[] = {
+    {"", "tern_conductor_turn_seconds", MetricType::Histogram, 1e-9,
+     "How long the conductor's turns took, less what it waited for a processor."},
+    {"", "tern_lane_turn_seconds", MetricType::Histogram, 1e-9,
+     "How long a lane's turns took, less what it waited for a processor."},
+};
+
 constexpr Metric kOfLinks[] = {
     {"bytes_sent", "tern_link_sent_bytes_total", MetricType::Counter, 1, "Bytes sent on a link."},
     {"bytes_received", "tern_link_received_bytes_total", MetricType::Counter, 1,
@@ -64,6 +80,11 @@ constexpr Metric kOfLinks[] = {
 std::string text_of(const json& row, const char* field) {
   const auto found = row.is_object() ? row.find(field) : row.end();
   return found != row.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+const char* type_name(MetricType type) noexcept {
+  if (type == MetricType::Histogram) return "histogram";
+  return type == MetricType::Counter ? "counter" : "gauge";
 }
 
 MetricFamily family_of(const Metric& metric) { return {metric.name, metric.help, metric.type, {}}; }
@@ -105,6 +126,53 @@ std::vector<LinkRow> merged_links(const json& peers) {
   return links;
 }
 
+// Of counters.
+double value_of(const json& counter) {
+  const auto found = counter.is_object() ? counter.find("value") : counter.end();
+  return found != counter.end() && found->is_number() ? found->get<double>() : 0.0;
+}
+
+// Whether the counter is part of a histogram.
+bool is_of_turns(const std::string& name) {
+  return std::any_of(kTurnThreads.begin(), kTurnThreads.end(), [&name](std::string_view thread) {
+    return name == turn_sum_name(thread) ||
+           std::any_of(kTurnBounds.begin(), kTurnBounds.end(),
+                       [&](const TurnBound& bound) { return name == turns_name(thread, bound); });
+  });
+}
+
+// The lanes' values of a counter, or the one value that it has.
+std::vector<double> values_of(const json& counters, const std::string& name) {
+  const auto counter = counters.find(name);
+  if (counter == counters.end()) return {};
+  const auto lanes = counter->find("lanes");
+  if (lanes == counter->end()) return {value_of(*counter)};
+  return lanes->get<std::vector<double>>();
+}
+
+// One series for each lane.
+MetricFamily turn_family(std::string_view thread, const Metric& metric, const json& counters) {
+  MetricFamily family = family_of(metric);
+  const std::vector<double> sums = values_of(counters, turn_sum_name(thread));
+  family.metric.resize(sums.size());
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (thread == "lane") family.metric[i].label = {{"lane", std::to_string(i)}};
+    family.metric[i].histogram.sample_sum = sums[i] * metric.scale;
+  }
+  for (const TurnBound& bound : kTurnBounds) {
+    const std::vector<double> turns = values_of(counters, turns_name(thread, bound));
+    const bool is_last = &bound == &kTurnBounds.back();
+    for (std::size_t i = 0; i < std::min(turns.size(), family.metric.size()); ++i) {
+      ClientMetric::Histogram& histogram = family.metric[i].histogram;
+      histogram.sample_count += static_cast<std::uint64_t>(turns[i]);
+      histogram.bucket.push_back(
+          {histogram.sample_count, is_last ? std::numeric_limits<double>::infinity()
+                                           : static_cast<double>(bound.up_to_ns) * metric.scale});
+    }
+  }
+  return family;
+}
+
 void add_family(std::vector<MetricFamily>& families, MetricFamily family) {
   if (!family.metric.empty()) families.push_back(std::move(family));
 }
@@ -114,18 +182,19 @@ void add_family(std::vector<MetricFamily>& families, MetricFamily family) {
 std::vector<MetricText> metric_texts() {
   std::vector<MetricText> texts;
   const auto add = [&texts](const Metric& metric) {
-    texts.push_back(
-        {metric.name, metric.type == MetricType::Counter ? "counter" : "gauge", metric.help});
+    texts.push_back({metric.name, type_name(metric.type), metric.help});
   };
   add(kBuildInfo);
   for (const Metric& metric : kOfDaemon) add(metric);
   add(kSilentLanes);
   add(kCertificateExpiry);
   for (const Metric& metric : kOfLinks) add(metric);
+  for (const Metric& metric : kOfTurns) add(metric);
   return texts;
 }
 
 std::string metric_name(const std::string& counter, const std::string& unit, bool only_grows) {
+  if (is_of_turns(counter)) return kOfTurns[counter.starts_with(kTurnThreads[0]) ? 0 : 1].name;
   constexpr std::string_view kNs = "_ns";
   const bool nanoseconds = unit == "ns" && counter.ends_with(kNs);
   return "tern_" +
@@ -165,7 +234,11 @@ std::vector<MetricFamily> metric_families(const json& status, const json& peers,
     for (const LinkRow& link : links) add_row(family, metric, link.numbers, link.labels);
     add_family(families, std::move(family));
   }
+  for (std::size_t i = 0; i < kTurnThreads.size(); ++i) {
+    add_family(families, turn_family(kTurnThreads[i], kOfTurns[i], counters));
+  }
   for (const auto& [name, counter] : counters.items()) {
+    if (is_of_turns(name)) continue;
     const std::string unit = text_of(counter, "unit"), help = text_of(counter, "help") + ".";
     const bool only_grows = text_of(counter, "kind") != "gauge";
     const std::string full_name = metric_name(name, unit, only_grows);

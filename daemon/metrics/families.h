@@ -17,7 +17,8 @@ struct MetricText {
 };
 // Of all but the counters, whose own table documents them.
 std::vector<MetricText> metric_texts();
-// The metric that a counter becomes: `tern_` before it, base units, and `_total` if it only grows.
+// The metric that a counter becomes: `tern_` before it, base units, and `_total` if it only grows;
+// or the histogram that it is part of.
 std::string metric_name(const std::string& counter, const std::string& unit, bool only_grows);
 
 // From the results of `status`, `peers` and `counters`. A field that is missing is left out.

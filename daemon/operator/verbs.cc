@@ -2,12 +2,27 @@
 
 #include <spdlog/spdlog.h>
 
+#include <array>
+
 #include "daemon/operator/host_report.h"
 #include "daemon/operator/version.h"
 #include "wire/versions.h"
 
 namespace tern::daemon {
 namespace {
+
+// The step of the conductor's turn. Whoever asks may call the verb anything.
+const char* step_of(std::string_view verb) {
+  constexpr std::string_view kPrefix = "verb ";
+  constexpr std::array kSteps{"verb status",   "verb host",    "verb clients",  "verb peers",
+                              "verb groups",   "verb tensors", "verb counters", "verb tuner",
+                              "verb explain",  "verb policy",  "verb version",  "verb trace",
+                              "verb settings", "verb log"};
+  for (const char* step : kSteps) {
+    if (std::string_view(step).substr(kPrefix.size()) == verb) return step;
+  }
+  return "verb that is unknown";
+}
 
 // Empty if there is none.
 std::string text_argument(const nlohmann::json& args, const char* name) {
@@ -19,6 +34,7 @@ std::string text_argument(const nlohmann::json& args, const char* name) {
 
 Result<nlohmann::json> Verbs::handle(std::string_view verb, const nlohmann::json& args,
                                      const Credentials& credentials) {
+  sources_.conductor->turns().step(step_of(verb));
   const bool sets_policy = verb == "policy" && args.contains("set");
   const Access& access = *sources_.access;
   if (auto allowed = access.check(sets_policy ? kPolicySet : verb, credentials); !allowed) {

@@ -57,6 +57,14 @@ TEST_F(DrainTest, RefusesNewJobsAndLetsOthersJoinAgain) {
   EXPECT_EQ(drain_.join_refusal(fresh), drain_.refusal());
 }
 
+TEST_F(DrainTest, ADaemonThatEndsTakesNothingNewOfAnybody) {
+  Client& runs = greet(connect(1, kAlice));
+  runs.has_joined = true;
+  drain_.stop();
+  EXPECT_EQ(drain_.refusal(), "the daemon is stopping");
+  EXPECT_EQ(drain_.join_refusal(runs), "the daemon is stopping");
+}
+
 TEST_F(DrainTest, ThatIsCancelledRefusesNobody) {
   greet(connect(1, kAlice));
   drain_.begin(kSecond);

@@ -63,13 +63,13 @@ TEST_F(FlightRecorderTest, WritesTheLastOpsWhenOneHasFailed) {
 
 TEST_F(FlightRecorderTest, AStormOfFailuresIsOneFileASecond) {
   flights_.record(*group_, ended(1, Errc::timeout));
-  flights_.write_if_due(*group_);
+  EXPECT_TRUE(flights_.write_if_due(*group_));
   std::filesystem::remove(path());
   flights_.record(*group_, ended(2, Errc::timeout));
-  flights_.write_if_due(*group_);
+  EXPECT_FALSE(flights_.write_if_due(*group_));
   EXPECT_FALSE(is_written());
   clock_.advance_ns(kSecond);
-  flights_.write_if_due(*group_);
+  EXPECT_TRUE(flights_.write_if_due(*group_));
   EXPECT_TRUE(is_written());
 }
 

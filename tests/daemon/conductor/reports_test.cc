@@ -17,8 +17,10 @@ class ReportsTest : public PartRig {
   const Scope all_ = Scope::of_all(), alice_ = Scope::of_user(kAlice), bob_ = Scope::of_user(kBob);
   MemberGroup* group_ = nullptr;
   TensorRegistry tensors_{settings_, outlets_, {groups_, quotas_, kept_, refusals_, nullptr}};
-  Reports reports_{
-      {outlets_, clients_, joins_, groups_, tensors_, links_, nullptr}, pointers(), "loopback"};
+  TurnWatch turns_{clock_, counters_, pointers()};
+  Reports reports_{{outlets_, clients_, joins_, groups_, tensors_, links_, nullptr, turns_},
+                   pointers(),
+                   "loopback"};
 };
 
 TEST_F(ReportsTest, AUserSeesTheirOwn) {
@@ -51,6 +53,17 @@ TEST_F(ReportsTest, CountersOfLanesAreSummedUp) {
   const auto rows = reports_.counters();
   EXPECT_EQ(rows["joins"]["value"], 1);
   EXPECT_EQ(rows["ops_completed"]["lanes"].size(), kLanes);
+}
+
+TEST_F(ReportsTest, CountersNameTheStepsOfTheLongestTurns) {
+  turns_.step("on_group_join");
+  clock_.advance_ns(7'000'000);
+  turns_.end();
+  const auto rows = reports_.counters();
+  EXPECT_EQ(rows["conductor_longest_turn_ns"]["value"], 7'000'000);
+  EXPECT_EQ(rows["conductor_longest_turn_ns"]["step"], "on_group_join");
+  EXPECT_EQ(rows["lane_longest_turn_ns"]["lanes"].size(), kLanes);
+  EXPECT_EQ(rows["lane_longest_turn_ns"]["steps"].size(), kLanes);
 }
 
 TEST_F(ReportsTest, NamesAreOfGroupsAndTheirTensors) {

@@ -45,6 +45,15 @@ TEST_F(LaneGroupsTest, AreFoundByNumberUntilTheyAreRemoved) {
   EXPECT_EQ(groups.all().size(), 1u);
 }
 
+TEST_F(LaneGroupsTest, TakeTurns) {
+  EXPECT_EQ(&groups.take_turn(), &first);
+  EXPECT_EQ(&groups.take_turn(), &second);
+  EXPECT_EQ(&groups.take_turn(), &first);
+  groups.remove(second);
+  EXPECT_EQ(&groups.take_turn(), &first);
+  EXPECT_EQ(&groups.take_turn(), &first);
+}
+
 TEST_F(LaneGroupsTest, AFrameBelongsToTheGroupOfItsToken) {
   const LaneGroups::Addressee addressee = groups.addressee(frame(), peer);
   EXPECT_EQ(addressee.group, &first);

@@ -49,6 +49,19 @@ TEST_F(OpBlocksTest, WhatAnOpHasCostIsForgottenWithIt) {
   EXPECT_EQ(blocks().stats(second).encode_ns, 20u);
 }
 
+TEST_F(OpBlocksTest, TheLaneKnowsWhatItsBlocksHaveCostInThisTurn) {
+  const collective::OpId op = node.begin({.tensor = 2});
+  const CodecRoom::Spent& spent = node.resources.codec.spent;
+  blocks().add_encode(op, 1'000'000);
+  blocks().add_decode(op, 2'999'999);
+  EXPECT_EQ(blocks().stats(op).encode_ns, 1'000'000u);
+  EXPECT_EQ(blocks().stats(op).decode_ns, 2'999'999u);
+  EXPECT_EQ(spent.longest_ns, 2'999'999u);
+  EXPECT_TRUE(spent.leaves_time());
+  blocks().add_encode(op, 1);
+  EXPECT_FALSE(spent.leaves_time());
+}
+
 TEST_F(OpBlocksTest, ScratchHoldsTwoChunksOfTheSmallestFloatsWidened) {
   const auto first = blocks().scratch_floats(0, 2 * kChunk);
   const auto second = blocks().scratch_floats(1, 2 * kChunk);

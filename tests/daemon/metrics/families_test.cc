@@ -8,6 +8,8 @@
 #include <set>
 #include <string>
 
+#include "counters/turn_bounds.h"
+
 namespace tern::daemon {
 namespace {
 
@@ -76,8 +78,9 @@ TEST(MetricFamilies, AreAllInTheTexts) {
                     {"unacked_frames", 1},
                     {"round_trip_us", 1.0}}};
   std::set<std::string> families, texts;
-  for (const auto& family : metric_families(status, peers, json::object()))
-    families.insert(family.name);
+  const json counters{{"conductor_turn_ns", {{"value", 1}}},
+                      {"lane_turn_ns", {{"value", 1}, {"lanes", {1}}}}};
+  for (const auto& family : metric_families(status, peers, counters)) families.insert(family.name);
   for (const MetricText& text : metric_texts()) texts.insert(text.name);
   EXPECT_EQ(families, texts);
 }
@@ -116,6 +119,36 @@ TEST(MetricFamilies, KnowGaugesAndNanosecondsOfCounters) {
   EXPECT_THAT(text, HasSubstr("# TYPE tern_lane_ops gauge\ntern_lane_ops 3\n"));
   EXPECT_THAT(text, HasSubstr("# TYPE tern_tuner_seconds_total counter\n"
                               "tern_tuner_seconds_total 0.5\n"));
+}
+
+TEST(MetricFamilies, MakeHistogramsOfTurns) {
+  json counters{{"conductor_turn_ns", {{"value", 31'000'000}, {"unit", "ns"}}},
+                {"conductor_turns_1ms", {{"value", 3}, {"unit", "1"}}},
+                {"conductor_turns_20ms", {{"value", 2}, {"unit", "1"}}},
+                {"conductor_turns_longer", {{"value", 1}, {"unit", "1"}}},
+                {"lane_turn_ns", {{"value", 5'000}, {"unit", "ns"}, {"lanes", {2'000, 3'000}}}},
+                {"lane_turns_100us", {{"value", 9}, {"unit", "1"}, {"lanes", {4, 5}}}}};
+  for (const auto& bound : counters::kTurnBounds) {
+    counters.emplace(counters::turns_name("conductor", bound), json{{"value", 0}});
+    counters.emplace(counters::turns_name("lane", bound), json{{"value", 0}, {"lanes", {0, 0}}});
+  }
+  const std::string text = text_of(json::object(), json::array(), counters);
+  for (const char* line : {
+           "# TYPE tern_conductor_turn_seconds histogram\n",
+           "tern_conductor_turn_seconds_count 6\n",
+           "tern_conductor_turn_seconds_sum 0.031\n",
+           "tern_conductor_turn_seconds_bucket{le=\"0.0005\"} 0\n",
+           "tern_conductor_turn_seconds_bucket{le=\"0.001\"} 3\n",
+           "tern_conductor_turn_seconds_bucket{le=\"0.02\"} 5\n",
+           "tern_conductor_turn_seconds_bucket{le=\"1\"} 5\n",
+           "tern_conductor_turn_seconds_bucket{le=\"+Inf\"} 6\n",
+           "tern_lane_turn_seconds_count{lane=\"0\"} 4\n",
+           "tern_lane_turn_seconds_bucket{lane=\"1\",le=\"0.0001\"} 5\n",
+           "tern_lane_turn_seconds_bucket{lane=\"1\",le=\"+Inf\"} 5\n",
+       }) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_EQ(text.find("turns_"), std::string::npos) << "they are no counters of their own";
 }
 
 TEST(MetricFamilies, LeaveOutWhatIsMissing) {

@@ -1,0 +1,66 @@
+#include "daemon/part_settings.h"
+
+#include <algorithm>
+
+#include "daemon/service/memory_limit.h"
+
+namespace tern::daemon {
+namespace {
+
+net::LinkSettings link_settings(const Config& config) {
+  net::LinkSettings settings;
+  settings.heartbeat_ns = config.heartbeat_ns;
+  settings.peer_timeout_ns = config.peer_timeout_ns;
+  settings.resume_timeout_ns = config.resume_timeout_ns;
+  settings.unused_timeout_ns = config.unused_timeout_ns;
+  return settings;
+}
+
+// The memory of this process, where nothing else is said.
+Limits limits_of(const Config& config) {
+  Limits limits = config;
+  if (limits.max_memory_bytes == 0) limits.max_memory_bytes = memory_limit_bytes();
+  return limits;
+}
+
+// What the daemon takes beside arenas and codec state. A slab has room for a chunk's block.
+std::uint64_t own_bytes(const Config& config) {
+  constexpr std::uint64_t kProgramAndLinks = std::uint64_t{128} << 20;
+  const std::uint64_t slabs = std::uint64_t{config.send_slabs} + config.receive_slabs;
+  return kProgramAndLinks + config.lanes * (slabs + config.result_slabs) * config.chunk_bytes;
+}
+
+}  // namespace
+
+ConductorSettings conductor_settings(const Config& config, const Surrounding& found) {
+  ConductorSettings settings;
+  const Endpoint advertise = advertised_endpoint(config, found.bound_port);
+  settings.advertise = {advertise.host, advertise.port};
+  settings.ops = config;
+  settings.ops.eager_bytes = std::min(config.eager_bytes, config.chunk_bytes);
+  settings.tensors = config;
+  settings.admission = config;
+  settings.limits = limits_of(config);
+  settings.own_bytes = own_bytes(config);
+  settings.sub_users = found.sub_users;
+  settings.descriptors = descriptor_budget(config, descriptor_limit());
+  settings.handshake_timeout_ns = config.handshake_timeout_ns;
+  settings.spin_ns = config.spin_ns;
+  settings.cores = found.cores;
+  settings.active_chunks = 2 * config.result_slabs;
+  settings.flight_directory = flight_directory(config);
+  settings.link = link_settings(config);
+  return settings;
+}
+
+LaneSettings lane_settings(const Config& config) {
+  LaneSettings settings;
+  settings.chunk_bytes = config.chunk_bytes;
+  settings.receive_slabs = config.receive_slabs;
+  settings.send_slabs = config.send_slabs;
+  settings.result_slabs = config.result_slabs;
+  settings.link = link_settings(config);
+  return settings;
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,83 @@
+#include "daemon/service/turn_meter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tern::daemon {
+namespace {
+
+// The kernel is asked so seldom, and about no shorter turn.
+constexpr std::uint64_t kAskNs = 1'000'000;
+// A shorter turn that found nothing to do does not count.
+constexpr std::uint64_t kIdleNs = kTurnBuckets.front().up_to_ns;
+
+}  // namespace
+
+void TurnMeter::begin(const char* step, std::uint64_t now_ns) noexcept {
+  if (is_open_) return;
+  is_open_ = true;
+  begun_ns_ = step_begun_ns_ = now_ns;
+  step_ = longest_step_ = step;
+  longest_step_ns_ = allowed_ns_ = 0;
+  if (wait_ == nullptr || now_ns - asked_ns_ < kAskNs) return;
+  asked_ns_ = now_ns;
+  waited_ns_ = wait_->ns();
+}
+
+void TurnMeter::step(const char* name, std::uint64_t now_ns) noexcept {
+  if (!is_open_) return begin(name, now_ns);
+  end_step(now_ns);
+  step_ = name;
+  step_begun_ns_ = now_ns;
+}
+
+void TurnMeter::end_step(std::uint64_t now_ns) noexcept {
+  const std::uint64_t took_ns = now_ns - step_begun_ns_;
+  if (took_ns <= longest_step_ns_) return;
+  longest_step_ns_ = took_ns;
+  longest_step_ = step_;
+}
+
+const TurnMeter::Turn& TurnMeter::end(std::uint64_t now_ns, bool has_worked) noexcept {
+  last_ = {};
+  if (!is_open_) return last_;
+  is_open_ = false;
+  end_step(now_ns);
+  std::uint64_t ns = now_ns - begun_ns_;
+  if (wait_ != nullptr && ns >= kAskNs) ns = without_waiting(now_ns);
+  if (!has_worked && ns <= kIdleNs) return last_;
+  last_ = {longest_step_, ns, ns > budget_ns_ + allowed_ns_};
+  count(last_);
+  return last_;
+}
+
+// The turn lasts until after the kernel has answered, and the answer is taken to be as old as the
+// question: what is subtracted here, or from the next turn, was waited in that turn.
+std::uint64_t TurnMeter::without_waiting(std::uint64_t ask_ns) noexcept {
+  const std::uint64_t waited_ns = wait_->ns();
+  const std::uint64_t grown_ns = waited_ns - std::min(waited_ns, waited_ns_);
+  const std::uint64_t before_ns = begun_ns_ - asked_ns_;
+  asked_ns_ = ask_ns;
+  waited_ns_ = waited_ns;
+  const std::uint64_t turn_ns = clock_.now_ns() - begun_ns_;
+  return turn_ns - std::min(turn_ns, grown_ns - std::min(grown_ns, before_ns));
+}
+
+void TurnMeter::count(const Turn& turn) noexcept {
+  const auto bucket =
+      std::find_if(kTurnBuckets.begin(), kTurnBuckets.end(),
+                   [&turn](const TurnBucket& one) { return turn.ns <= one.up_to_ns; });
+  bump(counters_->*bucket->turns, std::uint64_t{1});
+  bump(counters_->turn_ns, turn.ns);
+  if (turn.ns > longest_.ns()) longest_.set(turn);
+  if (!turn.is_too_long) return;
+  too_long_.set(turn);  // before it is counted: who sees the number finds the turn
+  bump(counters_->turns_over_budget, std::uint64_t{1});
+}
+
+std::string turn_text(std::string_view thread, const TurnMeter::Turn& turn) {
+  return fmt::format("{} turn of {} ms in {}", thread, turn.ns / 1'000'000, turn.step);
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,176 @@
+#include "daemon/service/turn_meter.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace tern::daemon {
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+constexpr std::uint64_t kBudget = 10 * kMs;
+
+class TurnMeterTest : public ::testing::Test {
+ protected:
+  TurnMeterTest() { meter_.count_in(counters_); }
+
+  // A turn of one step.
+  TurnMeter::Turn turn_of(std::uint64_t ns, bool has_worked = true) {
+    meter_.begin("work");
+    clock_.advance_ns(ns);
+    return meter_.end(clock_.now_ns(), has_worked);
+  }
+  std::uint64_t counted() const {
+    std::uint64_t turns = 0;
+    for (const TurnBucket& bucket : kTurnBuckets) turns += (counters_.*bucket.turns).load();
+    return turns;
+  }
+
+  ManualClock clock_;
+  TurnCounters counters_;
+  TurnMeter meter_{clock_, kBudget};
+};
+
+TEST_F(TurnMeterTest, NamesTheStepThatTookLongest) {
+  meter_.begin("links");
+  clock_.advance_ns(kMs);
+  meter_.step("on_group_join");
+  clock_.advance_ns(12 * kMs);
+  meter_.step("commands");
+  clock_.advance_ns(2 * kMs);
+  const TurnMeter::Turn turn = meter_.end();
+  EXPECT_STREQ(turn.step, "on_group_join");
+  EXPECT_EQ(turn.ns, 15 * kMs);
+  EXPECT_TRUE(turn.is_too_long);
+  EXPECT_EQ(turn_text("conductor", turn), "conductor turn of 15 ms in on_group_join");
+}
+
+TEST_F(TurnMeterTest, StepsOfOneNameThatFollowEachOtherAreOne) {
+  const char* const packet = "on_packet";
+  meter_.begin("links");
+  clock_.advance_ns(3 * kMs);
+  for (int i = 0; i < 2; ++i) {
+    meter_.step(packet);
+    clock_.advance_ns(2 * kMs);
+  }
+  EXPECT_STREQ(meter_.end().step, "on_packet");
+}
+
+TEST_F(TurnMeterTest, AStepForWhichTheThreadWakesBeginsTheTurn) {
+  turn_of(kMs);
+  clock_.advance_ns(500 * kMs);  // asleep
+  meter_.step("on_packet");
+  clock_.advance_ns(kMs);
+  meter_.begin("loop");
+  clock_.advance_ns(kMs);
+  EXPECT_EQ(meter_.end().ns, 2 * kMs);
+  EXPECT_EQ(meter_.last().ns, 2 * kMs);
+}
+
+TEST_F(TurnMeterTest, CountsEachTurnInTheFirstBucketThatHasRoom) {
+  turn_of(0);
+  turn_of(100'000);
+  turn_of(100'001);
+  turn_of(20 * kMs);
+  turn_of(5'000 * kMs);
+  EXPECT_EQ(counters_.turns_100us.load(), 2u);
+  EXPECT_EQ(counters_.turns_250us.load(), 1u);
+  EXPECT_EQ(counters_.turns_20ms.load(), 1u);
+  EXPECT_EQ(counters_.turns_longer.load(), 1u);
+  EXPECT_EQ(counted(), 5u);
+  EXPECT_EQ(counters_.turn_ns.load(), 200'001 + 5'020 * kMs);
+  EXPECT_EQ(counters_.turns_over_budget.load(), 2u);
+}
+
+TEST_F(TurnMeterTest, ATurnWithoutWorkCountsOnlyIfItWasLong) {
+  turn_of(100'000, false);
+  EXPECT_EQ(counted(), 0u);
+  turn_of(12 * kMs, false);
+  EXPECT_EQ(counted(), 1u);
+  EXPECT_EQ(counters_.turns_over_budget.load(), 1u);
+}
+
+TEST_F(TurnMeterTest, WhatIsAllowedBesideTheBudgetIsOfOneTurn) {
+  meter_.begin("chunks");
+  clock_.advance_ns(15 * kMs);
+  meter_.allow(5 * kMs);
+  EXPECT_FALSE(meter_.end().is_too_long);
+  EXPECT_TRUE(turn_of(15 * kMs).is_too_long);
+}
+
+TEST_F(TurnMeterTest, ShowsTheLongestAndTheLastThatWasTooLong) {
+  turn_of(30 * kMs);
+  meter_.begin("other");
+  clock_.advance_ns(20 * kMs);
+  meter_.end();
+  turn_of(kMs);
+  EXPECT_EQ(meter_.longest().ns, 30 * kMs);
+  EXPECT_STREQ(meter_.longest().step, "work");
+  EXPECT_EQ(meter_.last_too_long().ns, 20 * kMs);
+  EXPECT_STREQ(meter_.last_too_long().step, "other");
+}
+
+// The kernel's word is a file of the test.
+class TurnMeterWaits : public TurnMeterTest {
+ protected:
+  TurnMeterWaits() {
+    wait_for(0);
+    meter_.subtract(processor_);
+  }
+  ~TurnMeterWaits() override { std::filesystem::remove(path_); }
+
+  // The thread waits for a processor.
+  void wait_for(std::uint64_t ns) {
+    waited_ns_ += ns;
+    clock_.advance_ns(ns);
+    std::ofstream(path_) << "1 " << waited_ns_ << " 1\n";
+  }
+
+  const std::string path_ = ::testing::TempDir() + "turn_meter_" + std::to_string(::getpid());
+  ProcessorWait processor_{path_};
+  std::uint64_t waited_ns_ = 0;
+};
+
+TEST_F(TurnMeterWaits, AreNotOfTheTurn) {
+  meter_.begin("work");
+  clock_.advance_ns(4 * kMs);
+  wait_for(30 * kMs);
+  const TurnMeter::Turn turn = meter_.end();
+  EXPECT_EQ(turn.ns, 4 * kMs);
+  EXPECT_FALSE(turn.is_too_long);
+}
+
+TEST_F(TurnMeterWaits, BeforeTheTurnHideNothingOfIt) {
+  turn_of(0);
+  wait_for(500 * kMs);  // after waking
+  EXPECT_EQ(turn_of(30 * kMs).ns, 30 * kMs);
+  // Asked a moment ago, it does not ask again before the turn.
+  wait_for(kMs / 2);
+  EXPECT_EQ(turn_of(30 * kMs).ns, 30 * kMs);
+}
+
+TEST_F(TurnMeterWaits, OfMoreThanOneTurnAreTakenFromNone) {
+  for (int i = 0; i < 100; ++i) {
+    meter_.begin("work");
+    wait_for(kMs / 4);
+    meter_.end();
+    EXPECT_EQ(turn_of(12 * kMs).ns, 12 * kMs);
+  }
+}
+
+// What was waited between the last question and the turn is at most the time between: so much too
+// little may be subtracted.
+TEST_F(TurnMeterWaits, AreMissedForLessThanAMillisecond) {
+  turn_of(2 * kMs);
+  clock_.advance_ns(kMs - 1);
+  meter_.begin("work");
+  clock_.advance_ns(kMs);
+  wait_for(20 * kMs);
+  EXPECT_EQ(meter_.end().ns, 2 * kMs - 1);
+}
+
+}  // namespace
+}  // namespace tern::daemon
