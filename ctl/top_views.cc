@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 
+#include "counters/turn_bounds.h"
 #include "ctl/fields.h"
 #include "ctl/human.h"
 #include "ctl/top.h"
@@ -224,11 +225,43 @@ std::vector<std::vector<TopCell>> peer_rows(const TopSample& before, const TopSa
 // ---- Lanes
 
 constexpr std::array kLaneColumns{
-    TopColumn{"lane", "LANE", kLeft},  TopColumn{"busy", "BUSY"},
-    TopColumn{"codec", "CODEC"},       TopColumn{"ops_s", "OPS/S"},
-    TopColumn{"blocks_s", "BLOCKS/S"}, TopColumn{"bytes_s", "BYTES/S"},
-    TopColumn{"sleeps_s", "SLEEPS/S"}, TopColumn{"in_flight", "IN FLIGHT"},
-    TopColumn{"unacked", "UNACKED"},   TopColumn{"waiting", "WAITING"}};
+    TopColumn{"lane", "LANE", kLeft},      TopColumn{"busy", "BUSY"},
+    TopColumn{"codec", "CODEC"},           TopColumn{"ops_s", "OPS/S"},
+    TopColumn{"blocks_s", "BLOCKS/S"},     TopColumn{"bytes_s", "BYTES/S"},
+    TopColumn{"sleeps_s", "SLEEPS/S"},     TopColumn{"in_flight", "IN FLIGHT"},
+    TopColumn{"unacked", "UNACKED"},       TopColumn{"waiting", "WAITING"},
+    TopColumn{"turn_p99_s", "P99 TURN"},   TopColumn{"longest_turn_s", "LONGEST"},
+    TopColumn{"longest_step", "IN", kLeft}};
+
+// What 99 of 100 turns between the samples did not exceed, as near as their counters tell.
+TopCell turn_cell(const Growth& growth, const std::string& lane) {
+  const auto turns = [&](const counters::TurnBound& bound) {
+    return growth.of(lane, counters::turns_name("lane", bound));
+  };
+  double all = 0, passed = 0;
+  for (const counters::TurnBound& bound : counters::kTurnBounds) all += turns(bound);
+  if (all == 0) return {"-", 0, false};
+  std::uint64_t up_to_ns = 0;
+  for (const counters::TurnBound& bound : counters::kTurnBounds) {
+    if (passed >= 0.99 * all) break;
+    passed += turns(bound);
+    if (turns(bound) > 0) up_to_ns = bound.up_to_ns;
+  }
+  if (up_to_ns == counters::kTurnBounds.back().up_to_ns) {
+    const double most_s = 1e-9 * static_cast<double>((counters::kTurnBounds.end() - 2)->up_to_ns);
+    return {"> " + human_seconds(most_s), most_s, false};
+  }
+  const double seconds = 1e-9 * static_cast<double>(up_to_ns);
+  return {human_seconds(seconds), seconds, false};
+}
+
+// Of the n-th lane; "-" if the daemon does not say.
+std::string longest_step(const json& counters, std::size_t lane) {
+  const auto row = counters.is_object() ? counters.find("lane_longest_turn_ns") : counters.end();
+  if (!counters.is_object() || row == counters.end()) return "-";
+  const json& steps = rows_of(*row, "steps");
+  return lane < steps.size() ? text_field({{"step", steps[lane]}}, "step") : "-";
+}
 
 // The counters of one lane, as a row.
 json lane_of(const json& counters, std::size_t lane) {
@@ -253,12 +286,20 @@ std::vector<std::vector<TopCell>> lane_rows(const TopSample& before, const TopSa
     growth.add_before(name, lane_of(before.counters, lane));
     growth.add_now(name, present);
     const auto per_s = [&](std::string_view key) { return growth.of(name, key) / seconds; };
-    rows.push_back({text_cell(name), share_cell(per_s("lane_busy_ns") / 1e9),
-                    share_cell(per_s("lane_codec_ns") / 1e9), rate_cell(per_s("ops_completed")),
-                    rate_cell(per_s("blocks")), bytes_cell(per_s("block_bytes")),
-                    rate_cell(per_s("sleeps")), count_cell(number_at(present, "lane_ops")),
+    const double longest_s = 1e-9 * number_at(present, "lane_longest_turn_ns");
+    rows.push_back({text_cell(name),
+                    share_cell(per_s("lane_busy_ns") / 1e9),
+                    share_cell(per_s("lane_codec_ns") / 1e9),
+                    rate_cell(per_s("ops_completed")),
+                    rate_cell(per_s("blocks")),
+                    bytes_cell(per_s("block_bytes")),
+                    rate_cell(per_s("sleeps")),
+                    count_cell(number_at(present, "lane_ops")),
                     count_cell(number_at(present, "lane_unacked_blocks")),
-                    count_cell(number_at(present, "lane_waiting_blocks"))});
+                    count_cell(number_at(present, "lane_waiting_blocks")),
+                    turn_cell(growth, name),
+                    {human_seconds(longest_s), longest_s, false},
+                    text_cell(longest_step(now.counters, lane))});
   }
   return rows;
 }

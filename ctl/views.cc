@@ -203,8 +203,11 @@ std::string render_counters(const json& counters) {
   if (counters.empty() || !counters.is_object()) return "There are no counters.\n";
   Table table({{"COUNTER"}, {"VALUE", kRight}, {"UNIT"}, {"MEANING"}});
   for (const auto& [name, counter] : counters.items()) {
-    table.add_row({name, count_field(counter, "value"), text_field(counter, "unit"),
-                   text_field(counter, "help")});
+    std::string meaning = text_field(counter, "help");
+    if (const std::string step = text_field(counter, "step"); step != "-") {
+      meaning += ", in " + step;
+    }
+    table.add_row({name, count_field(counter, "value"), text_field(counter, "unit"), meaning});
   }
   return table.text();
 }

@@ -63,6 +63,11 @@ TopSample now() {
                    {"unacked_frames", 4}}};
   sample.counters = {{"lane_busy_ns", lane_counter(500'000'000, 2'000'000'000)},
                      {"blocks", lane_counter(25, 5)},
+                     {"lane_turns_100us", lane_counter(99, 97)},
+                     {"lane_turns_5ms", lane_counter(1, 2)},
+                     {"lane_turns_longer", lane_counter(0, 1)},
+                     {"lane_longest_turn_ns",
+                      {{"lanes", {2'500'000, 3'000'000'000}}, {"steps", {"links", "chunks"}}}},
                      {"lane_unacked_blocks", lane_counter(0, 7)}};
   return sample;
 }
@@ -128,6 +133,23 @@ TEST(Top, PeersAndLanesShowQueues) {
   EXPECT_EQ(lanes[0]["blocks_s"], 10.0);
   EXPECT_EQ(lanes[1]["busy"], 1.0);
   EXPECT_EQ(lanes[1]["unacked"], 7.0);
+}
+
+TEST(Top, LanesShowHowLongTheirTurnsTake) {
+  const json lanes = rows_of("lanes");
+  EXPECT_EQ(lanes[0]["turn_p99_s"], 100'000 * 1e-9);
+  EXPECT_EQ(lanes[1]["turn_p99_s"], 5'000'000 * 1e-9);
+  EXPECT_EQ(lanes[0]["longest_turn_s"], 2'500'000 * 1e-9);
+  EXPECT_EQ(lanes[0]["longest_step"], "links");
+  EXPECT_EQ(lanes[1]["longest_step"], "chunks");
+  // An older daemon.
+  const TopView& view = *find_top_view("lanes");
+  const TopRows rows = top_rows(view, {before(), before()}, {0});
+  EXPECT_TRUE(rows.rows.empty());
+  TopSample older = now();
+  older.counters = json::object();
+  const TopSpan span{older, older};
+  EXPECT_EQ(top_json(view, span, top_rows(view, span, {0}))["rows"][0]["longest_step"], "-");
 }
 
 TEST(Top, SortsByAnyColumnBothWays) {

@@ -13,12 +13,18 @@ using shm::PacketKind;
 
 Client::Client(World& world, std::size_t daemon, std::uint64_t id, shm::PeerCredentials credentials)
     : world_(world), daemon_(daemon), id_(id) {
-  world_.daemon(daemon_).conductor->on_client_connected(id_, std::move(credentials));
+  world_.daemon(daemon_).wake_conductor([&](daemon::Conductor& conductor) {
+    conductor.on_client_connected(id_, std::move(credentials));
+  });
 }
 
 template <typename Packet>
 std::uint64_t Client::send(const Packet& packet) {
-  if (!lost_) world_.daemon(daemon_).conductor->on_client_packet(id_, shm::packet_bytes(packet));
+  if (!lost_) {
+    world_.daemon(daemon_).wake_conductor([&](daemon::Conductor& conductor) {
+      conductor.on_client_packet(id_, shm::packet_bytes(packet));
+    });
+  }
   return next_request_++;
 }
 

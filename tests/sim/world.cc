@@ -1,5 +1,6 @@
 #include "world.h"
 
+#include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -61,8 +62,10 @@ void VirtualDaemon::start(const net::FaultSettings& faults) {
   if (shape.adjust) shape.adjust(settings);
   if (tuning) tuning->set_lanes(pointers);
   conductor = std::make_unique<daemon::Conductor>(
-      settings, daemon::Conductor::Surroundings{world_.clock, control, self, pointers, *this,
-                                                disposal, [](std::uint32_t) {}, tuning.get()});
+      settings, daemon::Conductor::Surroundings{
+                    world_.clock, control, self, pointers, *this, disposal,
+                    [this](std::uint32_t) { world_.clock.advance_ns(world_.system_calls.wake_ns); },
+                    tuning.get()});
   acceptor = std::make_unique<net::LoopbackAcceptor>(world_.network, world_.clock,
                                                      net::Listening{at}, *conductor);
 }
@@ -88,13 +91,32 @@ void VirtualDaemon::stop() {
   carriers.clear();
 }
 
+int VirtualDaemon::step_lane(std::size_t lane) {
+  const LaneCode code(true);
+  return lanes[lane]->do_work();
+}
+
 int VirtualDaemon::step(std::size_t part) {
   if (part > 0) {
-    const LaneCode lane(true);
-    return lanes[part - 1]->do_work();
+    const int work = step_lane(part - 1);
+    expect_in_time(part, lanes[part - 1]->turns().last());
+    return work;
   }
-  const int measured = shadow == nullptr ? 0 : shadow->do_work();
-  return measured + acceptor->poll() + conductor->do_work();
+  int work = shadow == nullptr ? 0 : shadow->do_work();
+  wake_conductor([&](daemon::Conductor& woken) { work += acceptor->poll() + woken.do_work(); });
+  return work;
+}
+
+void VirtualDaemon::wake_conductor(const std::function<void(daemon::Conductor&)>& call) {
+  conductor->turns().begin();
+  call(*conductor);
+  expect_in_time(0, conductor->turns().end());
+}
+
+void VirtualDaemon::expect_in_time(std::size_t part, const daemon::TurnMeter::Turn& turn) const {
+  if (!turn.is_too_long) return;
+  const std::string thread = part == 0 ? "conductor" : "lane " + std::to_string(part - 1);
+  ADD_FAILURE() << at.host << ": " << daemon::turn_text(thread, turn);
 }
 
 std::uint64_t VirtualDaemon::next_deadline() const {
@@ -107,10 +129,12 @@ std::uint64_t VirtualDaemon::next_deadline() const {
 
 void VirtualDaemon::reply(std::uint64_t client, std::span<const std::byte> packet,
                           std::span<const int> descriptors) {
+  world_.clock.advance_ns(world_.system_calls.reply_ns);
   if (Client* known = world_.client(client)) known->on_answer(packet, descriptors);
 }
 
 void VirtualDaemon::disconnect(std::uint64_t client) {
+  if (world_.system_calls.close) world_.system_calls.close();
   if (Client* known = world_.client(client)) known->on_disconnected();
 }
 
@@ -211,7 +235,8 @@ void World::close(Client& client) {
   const std::uint64_t id = client.id();
   const std::size_t daemon = client.daemon();
   std::erase_if(clients_, [&](const auto& one) { return one.get() == &client; });
-  if (alive(daemon)) daemons_[daemon]->conductor->on_client_closed(id);
+  if (!alive(daemon)) return;
+  daemons_[daemon]->wake_conductor([id](auto& conductor) { conductor.on_client_closed(id); });
 }
 
 std::uint64_t World::next_deadline() const {

@@ -72,6 +72,15 @@ struct DaemonShape {
   std::function<void(daemon::ConductorSettings&)> adjust;
 };
 
+// What conductors' system calls take on the world's clock, which else stands still in a turn, so
+// that too many of them in one turn are noticed.
+struct SystemCalls {
+  std::uint64_t reply_ns = 20'000;  // to a client
+  std::uint64_t wake_ns = 1'000;    // a lane
+  // Closes what a client is connected by.
+  std::function<void()> close;
+};
+
 class VirtualDaemon;
 
 class World {
@@ -104,13 +113,14 @@ class World {
   const std::vector<std::unique_ptr<Client>>& clients() const { return clients_; }
 
   // Every component does some work, in random order. If nothing is left to do, time moves to the
-  // next deadline.
+  // next deadline. A turn over its budget (docs/architecture.md) fails the test and is named.
   void step();
   // False if `done` did not come true within so much simulated time.
   bool run_until(const std::function<bool()>& done, std::uint64_t limit_ns = 100'000'000'000);
   void run_for(std::uint64_t ns);
   // Sees every frame that a daemon sends.
   Tap tap;
+  SystemCalls system_calls;
   // Called in every round, for what the clients' programs do; returns work done.
   std::function<int()> actors;
 
@@ -145,6 +155,8 @@ class VirtualDaemon final : public daemon::ClientPort {
   bool running() const { return conductor != nullptr; }
   std::size_t parts() const { return 1 + lanes.size(); }
   int step(std::size_t part);  // 0 is the conductor
+  // What wakes the conductor, as a turn of its own.
+  void wake_conductor(const std::function<void(daemon::Conductor&)>& call);
   std::uint64_t next_deadline() const;
 
   void reply(std::uint64_t client, std::span<const std::byte> packet,
@@ -166,6 +178,8 @@ class VirtualDaemon final : public daemon::ClientPort {
 
  private:
   void start_tuner();
+  int step_lane(std::size_t lane);
+  void expect_in_time(std::size_t part, const daemon::TurnMeter::Turn& turn) const;
 
   World& world_;
 };

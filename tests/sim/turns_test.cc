@@ -1,0 +1,89 @@
+// Every test of the simulator fails by a turn that takes too long, because the world looks at each.
+// Here system calls are slow, to show that it does.
+
+#include <gtest/gtest-spi.h>
+#include <gtest/gtest.h>
+
+#include <latch>
+#include <nlohmann/json.hpp>
+
+#include "cluster.h"
+
+namespace tern::sim {
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+
+std::uint64_t counter(World& world, const std::string& name) {
+  return world.daemon(0).conductor->reports().counters()[name]["value"].get<std::uint64_t>();
+}
+
+// A connected client that says goodbye, and is gone.
+void lose_client(World& world) {
+  Client& client = world.connect(0);
+  EXPECT_TRUE(world.run_until([&] { return client.ready(); }));
+  client.goodbye();
+  EXPECT_TRUE(world.run_until([&] { return client.lost(); }));
+}
+
+TEST(Turns, OfAConductorThatClosesASlowSocketAreNamed) {
+  World world(1);
+  world.add_daemon({});
+  world.system_calls.close = [&] { world.clock.advance_ns(25 * kMs); };
+  EXPECT_NONFATAL_FAILURE(lose_client(world), "conductor turn of 25 ms in on_client_dropped");
+  EXPECT_EQ(counter(world, "conductor_turns_over_budget"), 1u);
+  EXPECT_GE(counter(world, "conductor_longest_turn_ns"), 25 * kMs);
+  const auto rows = world.daemon(0).conductor->reports().counters();
+  EXPECT_EQ(rows["conductor_longest_turn_ns"]["step"], "on_client_dropped");
+}
+
+// As the daemon's own client port does it (daemon/client_server.cc): whoever closes may wait for as
+// long as the client likes, and the conductor's turns are over meanwhile.
+TEST(Turns, OfAConductorThatLeavesASlowSocketToTheDisposalAreShort) {
+  std::latch peer_is_gone(1);
+  daemon::Disposal disposal;
+  {
+    World world(1);
+    world.add_daemon({});
+    world.system_calls.close = [&] {
+      disposal.take(0, [&peer_is_gone] {
+        peer_is_gone.wait();
+        return false;
+      });
+    };
+    lose_client(world);
+    EXPECT_EQ(disposal.count(), 1u) << "it is being closed still";
+    EXPECT_EQ(counter(world, "conductor_turns_over_budget"), 0u);
+  }
+  peer_is_gone.count_down();
+}
+
+TEST(Turns, WithinTheBudgetAreCountedAndNotTold) {
+  World world(1);
+  world.add_daemon({});
+  world.system_calls.close = [&] { world.clock.advance_ns(15 * kMs); };
+  lose_client(world);
+  EXPECT_EQ(counter(world, "conductor_turns_20ms"), 1u);
+  EXPECT_EQ(counter(world, "conductor_turns_over_budget"), 0u);
+}
+
+TEST(Turns, OfALaneWhoseCarrierIsSlowAreNamed) {
+  Cluster cluster({1, 1});
+  cluster.join();
+  bool is_slow = true;
+  cluster.world.tap = [&](const net::OutgoingFrame&) {
+    if (std::exchange(is_slow, false)) cluster.world.clock.advance_ns(11 * kMs);
+  };
+  const auto inputs = inputs_of(DType::f32, 100, 2);
+  EXPECT_NONFATAL_FAILURE(cluster.reduce(all_reduce(DType::f32, 100), inputs),
+                          "lane 0 turn of 11 ms in entries and chunks");
+  std::uint64_t too_long = 0;
+  for (std::size_t node = 0; node < 2; ++node) {
+    const auto rows = cluster.world.daemon(node).conductor->reports().counters();
+    too_long += rows["lane_turns_over_budget"]["value"].get<std::uint64_t>();
+  }
+  EXPECT_EQ(too_long, 1u);
+}
+
+}  // namespace
+}  // namespace tern::sim
