@@ -11,13 +11,22 @@ namespace {
 
 constexpr mode_t kMode = 0600;  // names of tensors and jobs are nobody else's business
 
-// A pipe, a device or a link that another user has laid there would hand him what is written.
-std::string trouble_with(const std::string& path) {
+struct Found {
+  bool is_device = false;  // as /dev/null is: written as it is, and not replaced
+  std::string trouble;
+};
+
+// A pipe, a terminal or a link that another user has laid there would hand him what is written.
+Found look_at(const std::string& path) {
   struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0) return "";  // it is new
-  if (!S_ISREG(info.st_mode)) return "it is no regular file";
-  if (info.st_uid != ::geteuid()) return "it belongs to uid " + std::to_string(info.st_uid);
-  return "";
+  if (::lstat(path.c_str(), &info) != 0) return {};  // it is new
+  const bool is_own = info.st_uid == ::geteuid();
+  const bool is_device = S_ISCHR(info.st_mode);
+  if (!is_device && !S_ISREG(info.st_mode)) return {false, "it is neither a file nor a device"};
+  if (!is_own && !(is_device && info.st_uid == 0)) {
+    return {false, "it belongs to uid " + std::to_string(info.st_uid)};
+  }
+  return {is_device, ""};
 }
 
 }  // namespace
@@ -25,14 +34,17 @@ std::string trouble_with(const std::string& path) {
 Result<OutputFile> OutputFile::create(const std::string& path) {
   OutputFile output;
   output.path_ = path;
-  if (const std::string trouble = trouble_with(path); path != "-" && !trouble.empty()) {
+  const Found found = look_at(path);
+  if (path != "-" && !found.trouble.empty()) {
     return fail(Errc::permission_denied,
-                path + " is not overwritten: " + trouble +
+                path + " is not overwritten: " + found.trouble +
                     "; name a new file, or write to the standard output with -");
   }
   int fd = -1;
   if (path == "-") {
     fd = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+  } else if (found.is_device) {
+    fd = ::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC);
   } else {
     output.partial_ = path + ".partial";
     ::unlink(output.partial_.c_str());

@@ -10,8 +10,9 @@
 namespace tern::ctl {
 
 // A file that is there whole or not at all, and its user's alone: it gets its name when it is
-// complete. It may take the place of a regular file of the same user, and of nothing else. "-" is
-// the standard output, which is written as it comes.
+// complete. It may take the place of a regular file of the same user. "-", the standard output, and
+// devices of this user or of root, such as /dev/null, are written as it comes. Everything else is
+// refused: a pipe, a link or a terminal of somebody else would hand him what is written.
 class OutputFile {
  public:
   // Fails where nothing could be written, before anything is lost.
@@ -31,7 +32,7 @@ class OutputFile {
   OutputFile() = default;
 
   std::unique_ptr<std::FILE, Close> file_;
-  std::string path_, partial_;  // partial_ empty: the standard output
+  std::string path_, partial_;  // partial_ empty: it is written as it comes
   int error_ = 0;
 };
 

@@ -77,16 +77,16 @@ TEST_F(OutputFileTest, IsNotWrittenIntoAPipe) {
   ASSERT_EQ(::mkfifo(path.c_str(), 0666), 0);
   const Fd reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   ASSERT_TRUE(reader);
-  expect_refused(path, "no regular file");
+  expect_refused(path, "neither a file nor a device");
 }
 
 TEST_F(OutputFileTest, IsNotWrittenThroughALink) {
   const fs::path pipe = directory_ / "pipe", link = directory_ / "link";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0666), 0);
   fs::create_symlink(pipe, link);
-  expect_refused(link, "no regular file");
+  expect_refused(link, "neither a file nor a device");
   fs::create_symlink(directory_ / "nowhere", directory_ / "dangling");
-  expect_refused(directory_ / "dangling", "no regular file");
+  expect_refused(directory_ / "dangling", "neither a file nor a device");
 }
 
 TEST_F(OutputFileTest, DoesNotReplaceAFileOfAnotherUser) {
@@ -110,6 +110,16 @@ TEST_F(OutputFileTest, AFullDiskIsAnErrorOfTheEnd) {
   const auto status = file->finish();
   ASSERT_FALSE(status);
   EXPECT_NE(status.error().text.find("No space left"), std::string::npos) << status.error().text;
+}
+
+TEST_F(OutputFileTest, ADeviceOfTheMachineIsWrittenAsItIs) {
+  auto nothing = OutputFile::create("/dev/null");
+  ASSERT_TRUE(nothing) << nothing.error().text;
+  nothing->write("text");
+  EXPECT_TRUE(nothing->finish());
+  struct stat info {};
+  ASSERT_EQ(::stat("/dev/null", &info), 0);
+  EXPECT_TRUE(S_ISCHR(info.st_mode)) << "it was replaced";
 }
 
 TEST_F(OutputFileTest, AFolderThatIsNotThereIsAnErrorOfTheBeginning) {

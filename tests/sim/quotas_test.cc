@@ -227,7 +227,7 @@ TEST_F(Quotas, OneGroupHasRoomForAllItsRanks) {
 TEST_F(Quotas, TensorsOfAUserAreBounded) {
   add_daemon([](auto& settings) {
     settings.limits.max_tensors_per_user = 3;
-    settings.limits.max_tensors = 5;
+    settings.limits.max_tensors = 6;
   });
   Client &a = connect(0, kAlice), &b = connect(0, kAlice), &more = connect(0, kAlice);
   for (const OpResult& result : join({&a, &b})) ASSERT_EQ(result.status, Errc::ok);
@@ -244,7 +244,7 @@ TEST_F(Quotas, TensorsOfAUserAreBounded) {
   ASSERT_EQ(join({&other})[0].status, Errc::ok);
   EXPECT_EQ(declare(other, "one").status, Errc::ok);
   EXPECT_EQ(declare(other, "two").status, Errc::ok);
-  expect_quota(declare(other, "three"), "max_tensors = 5");
+  expect_quota(declare(other, "three"), "max_tensors = 6");
 }
 
 TEST_F(Quotas, ClientsAreThoseThatHaveSaidHello) {
