@@ -39,8 +39,7 @@ bool FlightRecorder::write_if_due(const MemberGroup& group) {
   Flights& flights = found->second;
   if (!flights.due || now - flights.written_ns < kFilesEveryNs) return false;
   flights.written_ns = now;
-  write(group, flights);
-  return true;
+  return write(group, flights);
 }
 
 void FlightRecorder::close(const MemberGroup& group) {
@@ -80,9 +79,9 @@ nlohmann::json FlightRecorder::document(const MemberGroup& group, const Flights&
           {"ops", std::move(ops)}};
 }
 
-void FlightRecorder::write(const MemberGroup& group, Flights& flights) {
+bool FlightRecorder::write(const MemberGroup& group, Flights& flights) {
   flights.due = false;
-  if (directory_.empty() || flights.ops.empty()) return;
+  if (directory_.empty() || flights.ops.empty()) return false;
   files_.use(directory_);
   const std::string name = RecordFiles::text_of({group.uid, group.epoch, group.account});
   const std::string path = directory_ + "/" + name;
@@ -94,9 +93,10 @@ void FlightRecorder::write(const MemberGroup& group, Flights& flights) {
     log_about(log_fields(group), spdlog::level::warn, "cannot write the flight record {}: {}", path,
               std::strerror(errno));
     std::remove((path + ".new").c_str());
-    return;
+    return true;
   }
   files_.add(name, text.size());
+  return true;
 }
 
 }  // namespace tern::daemon

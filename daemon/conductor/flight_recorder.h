@@ -26,7 +26,7 @@ class FlightRecorder {
   // The group has failed: a file is due once what the lanes have reported is taken.
   void group_failed(const MemberGroup& group) { groups_[group.number].due = true; }
   // Writes what is due of this group, which may be never: a storm of failures must not become one
-  // of files. True: it has written.
+  // of files. True: it has written, or tried to.
   bool write_if_due(const MemberGroup& group);
   // The group is being forgotten: what is due is written now.
   void close(const MemberGroup& group);
@@ -43,7 +43,7 @@ class FlightRecorder {
     bool due = false;
   };
 
-  void write(const MemberGroup& group, Flights& flights);
+  bool write(const MemberGroup& group, Flights& flights);
   nlohmann::json document(const MemberGroup& group, const Flights& flights) const;
 
   const std::string& directory_;

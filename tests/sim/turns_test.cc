@@ -67,6 +67,16 @@ TEST(Turns, WithinTheBudgetAreCountedAndNotTold) {
   EXPECT_EQ(counter(world, "conductor_turns_over_budget"), 0u);
 }
 
+// What a group of many ranks makes the conductor do is no more than a turn has room for.
+TEST(Turns, OfAConductorWithManyRanksHaveFewSlowSystemCalls) {
+  Cluster cluster({32, 32});
+  cluster.world.system_calls.reply_ns = cluster.world.system_calls.wake_ns = 100'000;
+  cluster.join();
+  cluster.reduce(all_reduce(DType::f32, 100), inputs_of(DType::f32, 100, 64));
+  cluster.leave_all();
+  EXPECT_GT(counter(cluster.world, "conductor_longest_turn_ns"), kMs) << "nothing was slow";
+}
+
 TEST(Turns, OfALaneWhoseCarrierIsSlowAreNamed) {
   Cluster cluster({1, 1});
   cluster.join();
