@@ -1,6 +1,7 @@
 #include "tests/e2e/cluster.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -10,9 +11,10 @@
 
 namespace tern::e2e {
 
-DaemonProcess::DaemonProcess(std::string folder, std::vector<std::string> options)
-    : folder_(std::move(folder)), options_(std::move(options)) {
+DaemonProcess::DaemonProcess(std::string folder, std::vector<std::string> options, uid_t user)
+    : folder_(std::move(folder)), options_(std::move(options)), user_(user) {
   std::filesystem::create_directory(folder_);
+  if (user_ != 0 && ::chown(folder_.c_str(), user_, user_) != 0) return;
   start();
 }
 
@@ -26,7 +28,7 @@ bool DaemonProcess::start() {
                                      "--unused-timeout", "1s",
                                      "--op-timeout",     "30s"};
   arguments.insert(arguments.end(), options_.begin(), options_.end());
-  process_ = Process(TERN_TERND, arguments, log_path());
+  process_ = Process(TERN_TERND, arguments, log_path(), user_);
   nlohmann::json status;
   const bool serves = eventually([&] {
     if (process_.wait_exit(std::chrono::milliseconds(0))) return true;
@@ -73,12 +75,16 @@ std::string DaemonProcess::ternctl(const std::vector<std::string>& arguments,
 }
 
 Cluster::Cluster(int nodes, const std::vector<std::string>& options,
-                 const std::vector<std::vector<std::string>>& per_node) {
+                 const std::vector<std::vector<std::string>>& per_node, uid_t user) {
+  if (user != 0) {
+    std::filesystem::permissions(folder_.path(), std::filesystem::perms::others_exec,
+                                 std::filesystem::perm_options::add);
+  }
   for (std::size_t node = 0; node < static_cast<std::size_t>(nodes); ++node) {
     auto all = options;
     if (node < per_node.size()) all.insert(all.end(), per_node[node].begin(), per_node[node].end());
     daemons_.push_back(std::make_unique<DaemonProcess>(
-        folder_.path() + "/node" + std::to_string(node), std::move(all)));
+        folder_.path() + "/node" + std::to_string(node), std::move(all), user));
   }
 }
 

@@ -15,8 +15,8 @@ namespace tern::e2e {
 class DaemonProcess {
  public:
   // Starts ternd; running() tells whether it serves. `options` go to its command line after the
-  // fixture's own, so that they win.
-  DaemonProcess(std::string folder, std::vector<std::string> options);
+  // fixture's own, so that they win. `user`: see Process.
+  DaemonProcess(std::string folder, std::vector<std::string> options, uid_t user = 0);
 
   // Starts it again at the same addresses, after its process has ended.
   bool restart();
@@ -44,15 +44,17 @@ class DaemonProcess {
 
   std::string folder_;
   std::vector<std::string> options_;
+  uid_t user_;
   Process process_;
   int port_ = 0;
 };
 
 class Cluster {
  public:
-  // Each daemon gets `options` and then its own row of `per_node`, if there is one.
+  // Each daemon gets `options` and then its own row of `per_node`, if there is one. `user`: whose
+  // they are, see Process.
   explicit Cluster(int nodes, const std::vector<std::string>& options = {},
-                   const std::vector<std::vector<std::string>>& per_node = {});
+                   const std::vector<std::vector<std::string>>& per_node = {}, uid_t user = 0);
   ~Cluster();  // prints the logs of a failed test
 
   DaemonProcess& operator[](std::size_t node) { return *daemons_[node]; }

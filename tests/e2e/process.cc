@@ -1,6 +1,7 @@
 #include "tests/e2e/process.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -30,21 +31,29 @@ bool open_pipe(Pipe& pipe) {
   return true;
 }
 
-struct Streams {
+struct Child {
+  int program;
   const Pipe& in;
   const Pipe& out;
   int err;  // negative: the test's own
+  uid_t user;
 };
 
 // The child's part, between fork and exec: system calls only.
-[[noreturn]] void become(pid_t parent, const Streams& streams, char* const* argv) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+[[noreturn]] void become(pid_t parent, const Child& child, char* const* argv) {
+  if (child.user != 0 &&
+      (::setgroups(0, nullptr) != 0 || ::setresgid(child.user, child.user, child.user) != 0 ||
+       ::setresuid(child.user, child.user, child.user) != 0)) {
+    ::_exit(kCannotRun);
+  }
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // which a change of user takes away
   // Another one: the test died before the line above. None: it is in another PID namespace.
   const pid_t now = ::getppid();
   if (now != parent && now != 0) ::_exit(kCannotRun);
-  ::dup2(streams.in.read.get(), STDIN_FILENO);
-  ::dup2(streams.out.write.get(), STDOUT_FILENO);
-  if (streams.err >= 0) ::dup2(streams.err, STDERR_FILENO);
+  ::dup2(child.in.read.get(), STDIN_FILENO);
+  ::dup2(child.out.write.get(), STDOUT_FILENO);
+  if (child.err >= 0) ::dup2(child.err, STDERR_FILENO);
+  if (child.user != 0) ::fexecve(child.program, argv, environ);
   ::execv(argv[0], argv);
   ::_exit(kCannotRun);
 }
@@ -62,7 +71,7 @@ TemporaryFolder::~TemporaryFolder() {
 }
 
 Process::Process(const std::string& program, const std::vector<std::string>& arguments,
-                 const std::string& stderr_path) {
+                 const std::string& stderr_path, uid_t user) {
   std::vector<std::string> texts{program};
   texts.insert(texts.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
@@ -70,12 +79,13 @@ Process::Process(const std::string& program, const std::vector<std::string>& arg
   for (auto& text : texts) argv.push_back(text.data());
   argv.push_back(nullptr);
   Pipe in, out;
-  if (!open_pipe(in) || !open_pipe(out)) return;
+  const Fd executable(::open(program.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!executable || !open_pipe(in) || !open_pipe(out)) return;
   const Fd err(::open(stderr_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) return;
-  if (child == 0) become(parent, {in, out, err.get()}, argv.data());
+  if (child == 0) become(parent, {executable.get(), in, out, err.get(), user}, argv.data());
   pid_ = child;
   in_ = std::move(in.write);
   out_ = std::move(out.read);

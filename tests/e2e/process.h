@@ -56,9 +56,11 @@ struct Exit {
 class Process {
  public:
   Process() noexcept = default;
-  // An unusable process (pid() is 0) if it cannot be started.
+  // An unusable process (pid() is 0) if it cannot be started. `user` other than root's: the process
+  // is that user's from its first instruction, for which the test must be root. He need not be able
+  // to search the way to the program.
   Process(const std::string& program, const std::vector<std::string>& arguments,
-          const std::string& stderr_path);
+          const std::string& stderr_path, uid_t user = 0);
   Process(Process&& other) noexcept;
   Process& operator=(Process&& other) noexcept;
   ~Process();

@@ -1,0 +1,94 @@
+// Every attack, each for two seconds beside another user's job: nothing of that job is lost, and
+// nothing is left of the attack. TERN_ATTACK_SECONDS is how long each goes on; at length it does so
+// as one user and as four. Attacks without a defence yet are disabled cases.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/attack/trial.h"
+#include "tests/environment.h"
+
+namespace tern::attack {
+namespace {
+
+// What a daemon may have more: the slabs of its lane (40 MiB) that the other user's job touches
+// meanwhile, caches that have a bound, and what the allocator does not give back.
+constexpr std::int64_t kGrowthBytes = 128 << 20;
+
+bool is_at_length() { return std::getenv("TERN_TESTS_AT_LENGTH") != nullptr; }
+
+std::vector<Attack> attacks_that(Standing standing) {
+  auto all = all_attacks();
+  std::erase_if(all,
+                [&](const Attack& one) { return one.standing != standing || one.name == kHog; });
+  return all;
+}
+
+class Attacks : public ::testing::TestWithParam<Attack> {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can be several users";
+  }
+};
+
+void expect_undisturbed(Trial& trial, const Trial::Plan& plan) {
+  SCOPED_TRACE(std::to_string(plan.users) + " users");
+  const auto figures = trial.run(plan);
+  ASSERT_TRUE(figures.is_object()) << "the job of the other user has died";
+  EXPECT_EQ(figures["lost"], 0) << figures;
+  EXPECT_EQ(figures["wrong"], 0) << figures;
+  EXPECT_EQ(figures["joins_failed"], 0) << figures;
+  EXPECT_EQ(figures["versions_failed"], 0) << figures;
+  EXPECT_GT(figures["ops"], 0);
+  EXPECT_GT(figures["joins"], 0);
+  EXPECT_GT(figures["versions"], 0);
+  EXPECT_GT(figures["blows"], 0) << "it has not attacked";
+  for (std::size_t node = 0; node < trial.cluster().size(); ++node) {
+    const auto end = trial.daemon(node).process().wait_exit(std::chrono::milliseconds(0));
+    EXPECT_FALSE(end.has_value()) << "daemon " << node << ": exit " << end->status << ", signal "
+                                  << end->signal;
+  }
+}
+
+TEST_P(Attacks, DisturbNobody) {
+  const Attack& attack = GetParam();
+  const std::uint64_t seed = tests::number_of("TERN_SEED", std::random_device()());
+  const auto seconds =
+      static_cast<double>(tests::number_of("TERN_ATTACK_SECONDS", is_at_length() ? 10 : 2));
+  SCOPED_TRACE("TERN_SEED=" + std::to_string(seed));
+  Trial trial(attack.stage);
+  ASSERT_EQ(trial.problem(), "");
+  expect_undisturbed(trial, {.attack = kHog, .seconds = 0.3, .seed = seed});
+  const Burden before = burden_of(trial.daemon().pid());
+  expect_undisturbed(trial, {.attack = attack.name, .seconds = seconds, .seed = seed});
+  if (is_at_length()) {
+    expect_undisturbed(trial,
+                       {.attack = attack.name, .users = 4, .seconds = seconds, .seed = seed});
+  }
+  if (HasFatalFailure()) return;
+  Burden after;
+  EXPECT_TRUE(e2e::eventually([&] {
+    after = burden_of(trial.daemon().pid());
+    return after.descriptors <= before.descriptors;
+  })) << after.descriptors
+      << " descriptors, before " << before.descriptors;
+  EXPECT_LT(after.anonymous_bytes, before.anonymous_bytes + kGrowthBytes);
+}
+
+const auto kName = [](const auto& attack) { return std::string(attack.param.name); };
+INSTANTIATE_TEST_SUITE_P(All, Attacks, ::testing::ValuesIn(attacks_that(Standing::held)), kName);
+INSTANTIATE_TEST_SUITE_P(DISABLED_Open, Attacks, ::testing::ValuesIn(attacks_that(Standing::open)),
+                         kName);
+
+}  // namespace
+
+// What the name of a case cannot say.
+void PrintTo(const Attack& attack, std::ostream* out) { *out << attack.promise; }
+
+}  // namespace tern::attack

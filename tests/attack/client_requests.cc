@@ -1,0 +1,113 @@
+// What a client asks for within its rights, more often than anybody needs.
+
+#include <cstring>
+
+#include "tests/attack/attack.h"
+#include "tests/attack/requests.h"
+#include "tests/attack/sockets.h"
+
+namespace tern::attack {
+namespace {
+
+void mints(Assault& assault) {
+  const auto mint = shm::make_packet<e2e::HeaderOnly>(shm::PacketKind::group_mint, 2);
+  HostileClient client(assault.target.socket);
+  if (!enter(client)) return;
+  while (assault.goes_on()) {
+    if (!client.socket().send(shm::packet_bytes(mint))) client.receive();
+    if (!client.drain()) return;
+  }
+}
+
+void declarations(Assault& assault) {
+  while (true) {
+    HostileClient client(assault.target.socket);
+    if (!enter(client)) continue;
+    const std::uint64_t group = join_alone(client);
+    for (int i = 0; i < 20'000 && group != 0; ++i) {
+      assault.goes_on();
+      if (declare(client, {group, 16, "tensor" + std::to_string(i), ""}) == 0) break;
+    }
+  }
+}
+
+void recipes(Assault& assault) {
+  static constexpr const char* kParts[] = {
+      "ef(",  "3lc:s=1",  "topk:", ",",      ")", "0.01",  "scale=", "+",      "huff",
+      "auto", "replay:x", "qsgd:", "diana(", "=", "1e308", "-1",     "randk:", "\xff"};
+  HostileClient client(assault.target.socket);
+  if (!enter(client)) return;
+  const std::uint64_t group = join_alone(client);
+  while (assault.goes_on()) {
+    std::string recipe;
+    while (recipe.size() < 50) recipe += kParts[assault.below(std::size(kParts))];
+    declare(client,
+            {group, 1 + assault.below(4096), "tensor" + std::to_string(assault.blows()), recipe});
+  }
+}
+
+// Each client sends as many requests as are taken, with codec state of 64 MiB to move.
+void state_exports(Assault& assault) {
+  constexpr std::uint64_t kElements = 16 << 20;
+  HostileClient client(assault.target.socket);
+  if (!client.hello(std::uint64_t{160} << 20, "attacker")) return;
+  const std::uint64_t group = join_alone(client);
+  const std::uint64_t tensor = declare(client, {group, kElements, "large", "ef(3lc:s=1)"});
+  if (tensor == 0) return;
+  auto request = shm::make_packet<shm::TensorStatePacket>(shm::PacketKind::tensor_state, 6);
+  request.group = group;
+  request.tensor = tensor;
+  request.bytes = std::uint64_t{128} << 20;
+  request.action = static_cast<std::uint32_t>(shm::StateAction::export_part);
+  while (assault.goes_on()) {
+    if (client.socket().send(shm::packet_bytes(request))) continue;
+    if (!client.receive()) return;
+  }
+}
+
+// State that outlives its job, for one made-up job after another.
+void kept_states(Assault& assault) {
+  for (std::uint64_t job = 0; assault.goes_on(); ++job) {
+    HostileClient client(assault.target.socket);
+    if (!enter(client, ("job" + std::to_string(job)).c_str())) continue;
+    const std::uint64_t group = join_alone(client);
+    const std::uint64_t tensor = declare(client, {group, 250'000, "tensor", "ef(3lc:s=1)"});
+    if (tensor == 0) continue;
+    auto entry = HostileClient::good_entry(group, 0);
+    entry.tensor = tensor;
+    entry.role = 1;
+    entry.count = 250'000;
+    entry.output_offset = 0;
+    client.submit(entry);
+    client.completion();
+  }
+}
+
+void tensor_turnover(Assault& assault) {
+  HostileClient client(assault.target.socket);
+  if (!enter(client)) return;
+  const std::uint64_t group = join_alone(client);
+  while (assault.goes_on()) {
+    auto release = shm::make_packet<shm::TensorReleasePacket>(shm::PacketKind::tensor_release, 7);
+    release.group = group;
+    release.tensor = declare(client, {group, std::uint64_t{4} << 20, "tensor", "ef(3lc:s=1)"});
+    ask<shm::DonePacket>(client, release);
+  }
+}
+
+constexpr Attack kAttacks[] = {
+    {"mints", "group ids that nobody joins push out nobody else's", mints},
+    {"declarations", "declaring a tensor takes as long among thousands as alone", declarations},
+    {"recipes", "a recipe is read in bounded time, whatever it says", recipes},
+    {"state_exports", "moves of codec state take no more than their job's share of a lane",
+     state_exports},
+    {"kept_states", "state that is kept after its job counts as its user's", kept_states,
+     Stage::kept_state},
+    {"tensor_turnover", "codec state that comes and goes stops no lane", tensor_turnover},
+};
+
+}  // namespace
+
+std::span<const Attack> request_attacks() { return kAttacks; }
+
+}  // namespace tern::attack

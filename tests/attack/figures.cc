@@ -1,0 +1,90 @@
+// tern-attack-figures NAME --users N --seconds N --rounds N --seed N
+//
+// Prints a line of JSON for each round: what another user's job met beside as many processor hogs,
+// and then beside the attack. NAME `list` prints the names and promises.
+
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+
+#include "tests/attack/trial.h"
+
+namespace tern::attack {
+namespace {
+
+struct Options {
+  int users = 1, rounds = 3;
+  double seconds = 5;
+  std::uint64_t seed = 1;
+};
+
+bool read_options(std::span<char* const> words, Options& options) {
+  if (words.size() % 2 != 0) return false;
+  for (std::size_t i = 0; i < words.size(); i += 2) {
+    const std::string name = words[i];
+    if (name == "--users") {
+      options.users = std::atoi(words[i + 1]);
+    } else if (name == "--rounds") {
+      options.rounds = std::atoi(words[i + 1]);
+    } else if (name == "--seconds") {
+      options.seconds = std::strtod(words[i + 1], nullptr);
+    } else if (name == "--seed") {
+      options.seed = std::strtoull(words[i + 1], nullptr, 10);
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+int list() {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const Attack& one : all_attacks()) {
+    if (one.name == kHog || one.standing == Standing::alone) continue;
+    rows.push_back(
+        {{"name", one.name}, {"promise", one.promise}, {"open", one.standing == Standing::open}});
+  }
+  std::cout << rows << std::endl;
+  return 0;
+}
+
+int measure(const Attack& attack, const Options& options) {
+  Trial trial(attack.stage);
+  if (!trial.problem().empty()) {
+    std::cerr << attack.name << ": " << trial.problem() << '\n';
+    return 1;
+  }
+  trial.run({.attack = kHog, .users = options.users, .seconds = 0.5, .seed = options.seed});
+  const Burden before = burden_of(trial.daemon().pid());
+  for (int round = 0; round < options.rounds; ++round) {
+    Trial::Plan plan{kHog, options.users, options.seconds,
+                     options.seed + 100u * static_cast<unsigned>(round)};
+    const auto hog = trial.run(plan);
+    plan.attack = attack.name;
+    const auto beside = trial.run(plan);
+    const Burden after = burden_of(trial.daemon().pid());
+    std::cout << nlohmann::json{{"attack", beside},
+                                {"hog", hog},
+                                {"grown_bytes", after.anonymous_bytes - before.anonymous_bytes}}
+              << std::endl;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace tern::attack
+
+int main(int argc, char** argv) {
+  using namespace tern::attack;
+  Options options;
+  const std::span<char* const> words(argv, static_cast<std::size_t>(argc));
+  if (argc == 2 && std::string_view(argv[1]) == "list") return list();
+  const Attack* const attack = argc > 1 ? find_attack(argv[1]) : nullptr;
+  if (attack == nullptr || !read_options(words.subspan(2), options)) {
+    std::cerr << "usage: tern-attack-figures list | NAME [--users N] [--seconds N] [--rounds N] "
+                 "[--seed N]\n";
+    return 2;
+  }
+  return measure(*attack, options);
+}
