@@ -100,7 +100,6 @@ void forged_labels(Assault& assault) {
 
 // What a client does between its hello and its end, which is sudden.
 [[noreturn]] void live(Assault& assault, int said) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // the attack may end first
   HostileClient client(assault.target.socket);
   const bool entered = enter(client);
   const std::uint64_t group = entered ? join_alone(client) : 0;
@@ -114,13 +113,19 @@ void forged_labels(Assault& assault) {
 }
 
 void sudden_deaths(Assault& assault) {
+  const pid_t attack = ::getpid();
   while (assault.goes_on()) {
     int ends[2];
     if (::pipe(ends) != 0) return;
     const Fd read(ends[0]);
     Fd write(ends[1]);
     const pid_t child = ::fork();
-    if (child == 0) live(assault, write.get());
+    if (child == 0) {
+      // The attack may end first.
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (::getppid() != attack) ::_exit(0);
+      live(assault, write.get());
+    }
     if (child < 0) continue;
     write.reset();
     char byte = 0;
