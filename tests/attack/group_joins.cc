@@ -100,13 +100,11 @@ void groups_of_one(Assault& assault) {
 }
 
 constexpr Attack kAttacks[] = {
-    {"unknown_groups", "joins of groups that nobody minted take no other's place", unknown_groups,
-     Stage::plain, Standing::open},
+    {"unknown_groups", "joins of groups that nobody minted take no other's place", unknown_groups},
     {"stalled_coordinators", "who waits for a silent coordinator waits alone",
      stalled_coordinators},
     {"nowhere", "joins where nobody listens cost others nothing", nowhere},
-    {"slow_names", "looking up one user's names keeps nobody else's waiting", slow_names,
-     Stage::plain, Standing::open},
+    {"slow_names", "looking up one user's names keeps nobody else's waiting", slow_names},
     {"failing_groups", "a user's failures leave a bounded number of records", failing_groups},
     {"failing_groups_on_a_full_disk", "a disk without room stops no job", failing_groups,
      Stage::full_disk},

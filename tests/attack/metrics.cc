@@ -44,8 +44,7 @@ void metrics_garbage(Assault& assault) {
 }
 
 constexpr Attack kAttacks[] = {
-    {"metrics_halves", "half a request for metrics keeps no scrape waiting", metrics_halves,
-     Stage::plain, Standing::open},
+    {"metrics_halves", "half a request for metrics keeps no scrape waiting", metrics_halves},
     {"metrics_storm", "fetching metrics costs jobs nothing", metrics_storm},
     {"metrics_unread", "metrics that nobody takes hold bounded memory", metrics_unread},
     {"metrics_garbage", "what is no request for metrics is thrown out", metrics_garbage},

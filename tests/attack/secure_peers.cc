@@ -136,8 +136,7 @@ void key_updates(Assault& assault) {
 }
 
 constexpr Attack kAttacks[] = {
-    {"tls_half_open", "hand-shakes that never end keep no node out", tls_half_open, Stage::key,
-     Standing::open},
+    {"tls_half_open", "hand-shakes that never end keep no node out", tls_half_open, Stage::key},
     {"tls_garbage", "records that are none end their connection alone", tls_garbage, Stage::key},
     {"key_identities", "without the key nobody is heard, whatever name is offered", key_identities,
      Stage::key},
