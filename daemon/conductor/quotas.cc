@@ -234,7 +234,7 @@ std::string Quotas::state_problem(std::uint32_t user, std::uint64_t freed,
 std::uint64_t Quotas::max_arena_bytes() const {
   const Limits& limits = settings_.limits;
   if (limits.max_arena_bytes != 0) return limits.max_arena_bytes;
-  return limits.max_memory_bytes != 0 ? limits.max_memory_bytes / 2 : shm::kMaxArenaBytes;
+  return limits.max_memory_bytes != 0 ? limits.max_memory_bytes / 4 * 3 : shm::kMaxArenaBytes;
 }
 
 // Arenas count whole: their owners may fill them at any time.

@@ -42,7 +42,7 @@ struct Limits {
   std::uint32_t max_ops_in_flight_per_user = 16'384;
   std::uint32_t max_links_per_user = 4'096;
   std::uint64_t max_memory_bytes = 0;  // 0: what the daemon's unit or machine has
-  std::uint64_t max_arena_bytes = 0;   // 0: half of that
+  std::uint64_t max_arena_bytes = 0;   // 0: three quarters of that
   std::uint64_t max_state_bytes = 16ULL << 30;
 };
 

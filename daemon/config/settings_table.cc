@@ -460,7 +460,7 @@ constexpr Setting kSettings[] = {
      .field = &Config::max_arena_bytes,
      .range = {.max = 1'024 * kTiB},
      .reloadable = true,
-     .help = "Arenas of one user together. 0: half of `max_memory_bytes`."},
+     .help = "Arenas of one user together. 0: three quarters of `max_memory_bytes`."},
     {.section = "limits",
      .name = "max_state_bytes",
      .kind = Kind::size,

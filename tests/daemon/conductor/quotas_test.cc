@@ -213,7 +213,7 @@ TEST_F(QuotasTest, WhatIsFreedMakesRoomForCodecState) {
 TEST_F(QuotasTest, ArenasAndStatesOfAllStayWithinTheDaemonsMemory) {
   settings_.limits.max_memory_bytes = 1'000'000;
   settings_.own_bytes = 400'000;
-  EXPECT_TRUE(has(quotas_.hello_problem(connect(1, kAlice), 500'001), "max_arena_bytes = 500000"));
+  EXPECT_TRUE(has(quotas_.hello_problem(connect(1, kAlice), 750'001), "max_arena_bytes = 750000"));
   settings_.limits.max_arena_bytes = 1'000'000;
   greet(connect(2, kAlice), 400'000);
   EXPECT_EQ(quotas_.hello_problem(connect(3, kBob), 200'000), "");
