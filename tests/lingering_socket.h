@@ -7,6 +7,7 @@
 #include <cstring>
 #include <span>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "base/fd.h"
@@ -41,8 +42,12 @@ class LingeringSocket {
   }
 
   int fd() const noexcept { return lingers_.get(); }
-  // Once another has it too. REQUIRES: another has it, or release() was called.
+  // REQUIRES: another has it and will not close it meanwhile, or release() was called.
   void close() noexcept { lingers_.reset(); }
+  // Once another has been sent it. If that one was quicker, a thread sleeps until release().
+  void close_meanwhile() {
+    std::thread([socket = std::move(lingers_)] {}).detach();
+  }
   // Who closes it sleeps no longer.
   void release() noexcept { other_end_.reset(); }
 

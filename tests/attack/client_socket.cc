@@ -78,7 +78,9 @@ void passed_descriptors(Assault& assault) {
     const std::uint64_t place = assault.below(3);
     if (place > 0 && !enter(client)) continue;
     const int at = place == 2 ? client.notify_fd() : client.socket().fd();
-    if (tests::send_descriptor(at, socket.fd(), shm::packet_bytes(goodbye)) == 0) socket.close();
+    if (tests::send_descriptor(at, socket.fd(), shm::packet_bytes(goodbye)) == 0) {
+      socket.close_meanwhile();
+    }
   }
 }
 

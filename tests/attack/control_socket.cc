@@ -96,7 +96,9 @@ void control_descriptors(Assault& assault) {
     auto& passed = lingering.hold(tests::LingeringSocket());
     const Fd socket = connect_local(assault.target.control_socket);
     const auto bytes = std::as_bytes(std::span(version));
-    if (tests::send_descriptor(socket.get(), passed.fd(), bytes) == 0) passed.close();
+    if (tests::send_descriptor(socket.get(), passed.fd(), bytes) == 0) {
+      passed.close_meanwhile();
+    }
   }
 }
 

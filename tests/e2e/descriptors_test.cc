@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -27,6 +29,23 @@ bool kernel_refuses() {
   return refuse_passed_descriptors(here.get());
 }
 
+// While it is paused, none of a process's threads closes what it was sent: the last close will be
+// its own.
+class Paused {
+ public:
+  explicit Paused(Process& process) : process_(process) {
+    process.signal(SIGSTOP);
+    siginfo_t stopped{};
+    EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(process.pid()), &stopped, WSTOPPED), 0);
+  }
+  Paused(const Paused&) = delete;
+  Paused& operator=(const Paused&) = delete;
+  ~Paused() { process_.signal(SIGCONT); }
+
+ private:
+  Process& process_;
+};
+
 // Before the daemons are started.
 class OnAKernel : public ::testing::WithParamInterface<Kernel> {
  protected:
@@ -46,6 +65,7 @@ class PassedDescriptors : public OnAKernel, public BesideAJob {
   void pass_to(int socket) {
     const std::string text = "{}\n";
     tests::LingeringSocket& lingering = lingering_.emplace_back();
+    const Paused daemon(cluster[0].process());
     const int error =
         tests::send_descriptor(socket, lingering.fd(), std::as_bytes(std::span<const char>(text)));
     EXPECT_EQ(error, refused_ ? EPERM : 0);
