@@ -45,7 +45,7 @@ std::size_t TcpStream::read_secure(std::span<const asio::mutable_buffer> buffers
   for (const asio::mutable_buffer& buffer : buffers) {
     if (buffer.size() == 0) continue;
     total += tls_->read({static_cast<std::byte*>(buffer.data()), buffer.size()}, step);
-    if (step != TlsStep::done) break;
+    if (step != TlsStep::done || tls_->has_more()) break;
   }
   if (total > 0) return total;
   if (step == TlsStep::wants_read || step == TlsStep::wants_write) {

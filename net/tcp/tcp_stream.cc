@@ -87,10 +87,10 @@ int TcpStream::read(std::size_t budget) {
     if (error) return close_after(error);
     ++reads;
     received_bytes_ += count;
-    budget -= std::min(budget, count);
+    budget -= std::min(budget, std::max(count, kLeastCharge));
     // Fewer bytes than there was room for: the socket is empty now, and one more read that says so
     // can be spared.
-    if (count < asked && !(tls_ && tls_->is_over())) wait_readable();
+    if (count < asked && !(tls_ && tls_->has_more())) wait_readable();
     // What is not in the payload's place has been staged.
     staged_end_ += receiver_.is_inside() ? count - receiver_.take_placed(count) : count;
     take_staged();

@@ -66,6 +66,9 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   static constexpr std::size_t kStagingBytes = 16 << 10;
   // A payload is read in pieces that are still in the cache when their CRC is computed.
   static constexpr std::size_t kReadBytes = 256 << 10;
+  // What a read takes of a poll's budget, however little it brings: a system call, or as many records
+  // of TLS as one call decrypts, takes as long as copying that.
+  static constexpr std::size_t kLeastCharge = 64 << 10;
   static constexpr std::size_t kBuffersPerWrite = 64;
 
   void look_up(const Endpoint& endpoint);

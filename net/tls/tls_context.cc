@@ -97,6 +97,7 @@ std::unique_ptr<TlsContext> TlsContext::make() {
   if (context == nullptr) return nullptr;
   std::unique_ptr<TlsContext> made(new TlsContext(context));
   SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+  SSL_CTX_clear_mode(context, SSL_MODE_AUTO_RETRY);  // TlsSession::read_record() says why
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
                      TlsSession::note_verdict);

@@ -25,6 +25,12 @@ constexpr std::size_t kRecordRoom = kRecordBytes + SSL3_RT_MAX_ENCRYPTED_OVERHEA
 constexpr std::uint64_t kMaxHandshakeBytes = 128 << 10;
 // Far below the limit of AES-GCM, 2^24.5 full records for one key (RFC 8446, 5.5).
 constexpr std::uint64_t kKeyUpdateBytes = std::uint64_t{64} << 30;
+// One call of read() decrypts no more of the peer's records, however small he makes them.
+constexpr int kRecordsPerRead = 64;
+// Records without data, as key updates are, with less than a MiB of data between each two. A peer
+// has no use for them; each makes us derive keys.
+constexpr int kMaxEmptyRecords = 8;
+constexpr std::size_t kForgivingBytes = 1 << 20;
 
 TlsSession* session_of(BIO* bio) { return static_cast<TlsSession*>(BIO_get_data(bio)); }
 
@@ -165,8 +171,12 @@ TlsStep TlsSession::fail() {
   const bool is_alert = ERR_GET_REASON(trouble.code) > SSL_AD_REASON_OFFSET;
   reason_ = (!is_open_ && has_cause) || is_alert || trouble.peer_is_plain ? Errc::permission_denied
                                                                           : Errc::io_error;
-  trouble_ = handshake_bytes_ > kMaxHandshakeBytes ? "the TLS hand-shake is too long"
-                                                   : explain(trouble, *context_);
+  if (empty_records_ > kMaxEmptyRecords) {
+    trouble_ = "the peer changes its TLS keys without end";
+  } else {
+    trouble_ = handshake_bytes_ > kMaxHandshakeBytes ? "the TLS hand-shake is too long"
+                                                     : explain(trouble, *context_);
+  }
   return TlsStep::failed;
 }
 
@@ -175,21 +185,41 @@ TlsStep TlsSession::fail() {
 std::size_t TlsSession::read(std::span<std::byte> to, TlsStep& step) {
   std::size_t total = 0;
   step = TlsStep::done;
-  while (total < to.size() && step == TlsStep::done) {
+  has_more_ = false;
+  for (int records = 0; total < to.size() && step == TlsStep::done; ++records) {
     if (has_failed_) {
       step = TlsStep::failed;
       break;
     }
-    ERR_clear_error();
-    std::size_t count = 0;
-    const int result = SSL_read_ex(ssl_, to.data() + total, to.size() - total, &count);
-    total += count;
-    if (result == 1) continue;
-    step = outcome(result);
-    if (step == TlsStep::ended) has_ended_ = true;
-    if (step == TlsStep::failed) fail();
+    if (records >= kRecordsPerRead) {
+      has_more_ = true;
+      break;
+    }
+    step = read_record(to.subspan(total), total);
   }
   return total;
+}
+
+// The context is without SSL_MODE_AUTO_RETRY: OpenSSL comes back after every record, and a flood of
+// those without data cannot hold it.
+TlsStep TlsSession::read_record(std::span<std::byte> to, std::size_t& total) {
+  ERR_clear_error();
+  std::size_t count = 0;
+  const int result = SSL_read_ex(ssl_, to.data(), to.size(), &count);
+  total += count;
+  if (result == 1) {
+    since_empty_record_ += count;
+    if (since_empty_record_ >= kForgivingBytes) empty_records_ = 0;
+    return TlsStep::done;
+  }
+  const TlsStep step = outcome(result);
+  if (step == TlsStep::ended) has_ended_ = true;
+  if (step == TlsStep::failed) return fail();
+  // Part of a record is taken whole, so what is left follows a record without data.
+  const bool was_empty = step == TlsStep::wants_read && in_begin_ < in_end_;
+  if (!was_empty) return step;
+  since_empty_record_ = 0;
+  return ++empty_records_ <= kMaxEmptyRecords ? TlsStep::done : fail();
 }
 
 bool TlsSession::has_room() const noexcept { return kBufferBytes - out_end_ >= kRecordRoom; }

@@ -46,7 +46,8 @@ class TlsSession {
 
   // Repeated until it is done or has failed; has sent the alert then, if there is one.
   TlsStep handshake();
-  // As much as there is, up to the size of `to`. Short: `step` says why.
+  // As much as there is, up to the size of `to`. Short: `step` says why, or has_more() that a bounded
+  // number of records has been read and another call goes on.
   std::size_t read(std::span<std::byte> to, TlsStep& step);
   // Encrypts what there is room for; what was taken is not read again. REQUIRES: handshake() done.
   std::size_t write(std::span<const std::byte> from, TlsStep& step);
@@ -54,8 +55,8 @@ class TlsSession {
   // `limit`: as records of the socket of no more than that; 0: as the kernel likes.
   TlsStep flush(std::size_t limit = 0);
   bool has_unsent() const noexcept { return out_begin_ < out_end_; }
-  // Nothing comes any more, whatever the socket says.
-  bool is_over() const noexcept { return has_failed_ || has_ended_; }
+  // Whether read() has something to say before the socket is readable again: more data, or the end.
+  bool has_more() const noexcept { return has_more_ || has_failed_ || has_ended_; }
   // A last word, so that the peer knows that nothing was cut off.
   void say_end();
 
@@ -83,6 +84,7 @@ class TlsSession {
   int receive(std::span<char> to);
   bool fill();
   bool has_room() const noexcept;
+  TlsStep read_record(std::span<std::byte> to, std::size_t& total);
   TlsStep outcome(int result);
   TlsStep fail();
   void note_peer();
@@ -95,12 +97,15 @@ class TlsSession {
   bool is_open_ = false;
   bool has_failed_ = false;
   bool has_ended_ = false;  // the socket's end was read
+  bool has_more_ = false;   // read() has stopped at its bound
   bool peer_offers_key_ = false;
   long verdict_ = 0;  // on the certificate that was refused
   pki::CertificateFacts refused_;
   std::uint64_t handshake_bytes_ = 0;
   std::array<char, 4> first_bytes_{};  // of the peer
   std::uint64_t since_key_update_ = 0;
+  int empty_records_ = 0;  // of the peer, with little data between them
+  std::size_t since_empty_record_ = 0;
   Errc reason_ = Errc::ok;
   std::string trouble_;
   std::string peer_text_;
