@@ -75,7 +75,7 @@ class EventReports {
   bool urgent_ = false;
   std::uint64_t tuner_woken_ns_ = 0;
   // On the heap: a few hundred kilobytes.
-  std::unique_ptr<EventRing> ring_ = std::make_unique<EventRing>();
+  std::unique_ptr<EventRing> ring_ = make_resident_ring<EventRing>();
 };
 
 }  // namespace tern::daemon

@@ -107,7 +107,7 @@ class Lane final : private FrameSink, private EntrySink {
   net::Transport& transport_;
   std::function<void()> wake_conductor_;
   // On the heap: a few hundred kilobytes.
-  std::unique_ptr<CommandRing> commands_ = std::make_unique<CommandRing>();
+  std::unique_ptr<CommandRing> commands_ = make_resident_ring<CommandRing>();
   LaneResources resources_;
   LaneLinks links_;
   JobSharing sharing_;

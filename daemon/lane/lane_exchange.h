@@ -244,4 +244,15 @@ struct Event {
 using CommandRing = boost::lockfree::spsc_queue<Command, boost::lockfree::capacity<1024>>;
 using EventRing = boost::lockfree::spsc_queue<Event, boost::lockfree::capacity<4096>>;
 
+// With all its memory touched. Else the daemon would grow for as long as it takes to go round once,
+// and the lane would wait for the kernel each time that an entry begins a page.
+template <typename Ring>
+std::unique_ptr<Ring> make_resident_ring() {
+  auto ring = std::make_unique<Ring>();
+  while (ring->push({})) {
+  }
+  ring->consume_all([](const auto&) {});
+  return ring;
+}
+
 }  // namespace tern::daemon
