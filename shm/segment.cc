@@ -77,6 +77,9 @@ Result<Segment> Segment::create(std::uint32_t lane_count, std::uint64_t arena_by
     return fail_errno(Errc::io_error, "cannot size and seal the shared memory", errno);
   }
   if (Status mapped = segment.map_memory(); !mapped) return tl::unexpected(mapped.error());
+  auto guard = PageGuard::over({segment.base_, segment.segment_bytes()});
+  if (!guard) return tl::unexpected(guard.error());
+  segment.guard_ = std::move(*guard);
 
   SegmentHeader& header = *segment.header_;
   header.magic = kSegmentMagic;
@@ -88,6 +91,9 @@ Result<Segment> Segment::create(std::uint32_t lane_count, std::uint64_t arena_by
   header.arena_bytes = segment.shape_.arena_bytes;
   header.spin_ns = spin_ns;
   abi_of(header).store(wire::kShmAbi, std::memory_order_release);
+  if (segment.has_lost_pages()) {
+    return fail(Errc::out_of_memory, "the daemon's machine has no memory left for a client");
+  }
   return segment;
 }
 
@@ -181,7 +187,8 @@ Segment::Segment(Segment&& other) noexcept
     : fd_(std::move(other.fd_)),
       base_(std::exchange(other.base_, nullptr)),
       header_(std::exchange(other.header_, nullptr)),
-      shape_(std::exchange(other.shape_, {})) {}
+      shape_(std::exchange(other.shape_, {})),
+      guard_(std::move(other.guard_)) {}
 
 Segment& Segment::operator=(Segment&& other) noexcept {
   if (this == &other) return *this;
@@ -190,6 +197,7 @@ Segment& Segment::operator=(Segment&& other) noexcept {
   base_ = std::exchange(other.base_, nullptr);
   header_ = std::exchange(other.header_, nullptr);
   shape_ = std::exchange(other.shape_, {});
+  guard_ = std::move(other.guard_);
   return *this;
 }
 
@@ -203,12 +211,14 @@ bool Segment::unmap_some() noexcept {
     return false;
   }
   const std::uint64_t left = (shape_.segment_bytes - 1) / kSliceBytes * kSliceBytes;
+  guard_.shrink(left);
   ::munmap(base_ + left, shape_.segment_bytes - left);
   shape_.segment_bytes = left;
   return true;
 }
 
 void Segment::unmap() noexcept {
+  guard_ = {};
   if (base_ != nullptr) ::munmap(base_, shape_.segment_bytes);
   abandon();
 }

@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/result.h"
 #include "shm/layout.h"
+#include "shm/page_guard.h"
 #include "shm/spsc_ring.h"
 
 namespace tern::shm {
@@ -28,8 +29,9 @@ class Segment {
  public:
   // Daemon side. A memfd of fixed size (sealed against shrinking and growing, so that no client can
   // make the daemon fault), zeros apart from the header. arena_bytes is rounded up to whole pages;
-  // pages cost memory once touched. REQUIRES: lane_count 1..kMaxLanes,
-  // arena_bytes 1..kMaxArenaBytes; else invalid_argument.
+  // pages cost memory once touched. Its pages are guarded (shm/page_guard.h): what the client can do
+  // with them ends nobody else. REQUIRES: lane_count 1..kMaxLanes, arena_bytes 1..kMaxArenaBytes;
+  // else invalid_argument.
   static Result<Segment> create(std::uint32_t lane_count, std::uint64_t arena_bytes,
                                 std::uint32_t spin_ns);
 
@@ -66,6 +68,9 @@ class Segment {
   // Daemon side, at any time.
   void set_cores_are_few(bool few) noexcept;
   int fd() const noexcept { return fd_.get(); }
+  // Daemon side, any thread: the kernel had no memory for a page that was used here. From then on
+  // what is read here means nothing.
+  bool has_lost_pages() const noexcept { return guard_.has_replaced(); }
 
   // Forgets the mapping without touching it: in a forked child the addresses may be somebody
   // else's.
@@ -96,6 +101,7 @@ class Segment {
   std::byte* base_ = nullptr;
   SegmentHeader* header_ = nullptr;
   Shape shape_;
+  PageGuard guard_;  // of the daemon's side
 };
 
 }  // namespace tern::shm

@@ -81,7 +81,7 @@ bool LaneClients::any_dropping() const noexcept {
 // ---- Entries ------------------------------------------------------------------------------------
 
 bool LaneClients::take_entry(LaneClient& client, EntrySink& sink) {
-  if (client.dropping) return false;
+  if (client.dropping || ends_without_pages(client)) return false;
   shm::SubmitEntry entry;
   const auto result = client.submissions.try_pop(entry);
   if (result == shm::RingResult::would_block) return false;
@@ -117,10 +117,19 @@ void LaneClients::misbehaves(LaneClient& client, const char* how) {
   reports_.report(event::ClientMisbehaved{client.memory, Sentence(how)});
 }
 
+bool LaneClients::ends_without_pages(LaneClient& client) {
+  if (!client.memory->segment.has_lost_pages()) return false;
+  misbehaves(client,
+             "the kernel had no memory for a page of its arena; memory from tern_alloc has its "
+             "pages from the start, unless they are given back");
+  return true;
+}
+
 // ---- Completions --------------------------------------------------------------------------------
 
 void LaneClients::tell(LaneClient& client, const Completion& completion) {
-  if (client.dropping) return;
+  // No op is said to have succeeded whose data may be those of no page.
+  if (client.dropping || ends_without_pages(client)) return;
   shm::CompletionEntry entry{};
   entry.ticket = completion.ticket;
   entry.status = static_cast<std::int32_t>(completion.code);

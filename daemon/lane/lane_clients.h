@@ -97,6 +97,7 @@ class LaneClients {
 
  private:
   void misbehaves(LaneClient& client, const char* how);
+  bool ends_without_pages(LaneClient& client);
 
   std::uint32_t lane_;
   Surroundings surroundings_;

@@ -11,6 +11,23 @@ namespace tern::net {
 
 namespace asio = boost::asio;
 
+namespace {
+
+// The kernel answers EFAULT where it met a page that cannot be had, and where a use of ours would
+// have raised SIGBUS. A use of ours does: whoever guards that memory puts another page there
+// (shm/page_guard.h), and the call can be made again.
+template <typename Buffers>
+void touch_pages(const Buffers& buffers) noexcept {
+  constexpr std::size_t kPageBytes = 4096;
+  for (const auto& buffer : buffers) {
+    const auto* const bytes = static_cast<const volatile unsigned char*>(buffer.data());
+    for (std::size_t i = 0; i < buffer.size(); i += kPageBytes) (void)bytes[i];
+    if (buffer.size() > 0) (void)bytes[buffer.size() - 1];
+  }
+}
+
+}  // namespace
+
 DeliveryRate TcpStream::delivery_rate() noexcept {
   return phase_ == Phase::open ? socket_delivery_rate(socket_.native_handle()) : DeliveryRate{};
 }
@@ -83,6 +100,11 @@ int TcpStream::read(std::size_t budget) {
     if (error == asio::error::would_block || error == asio::error::try_again) {
       wait_readable();
       break;
+    }
+    if (error == asio::error::fault) {
+      touch_pages(buffers);
+      budget -= std::min(budget, kLeastCharge);
+      continue;
     }
     if (error) return close_after(error);
     ++reads;
@@ -171,6 +193,11 @@ int TcpStream::write(std::size_t budget) {
     if (error == asio::error::would_block || error == asio::error::try_again) {
       wait_writable();
       break;
+    }
+    if (error == asio::error::fault) {
+      touch_pages(std::span(buffers).first(count));
+      budget -= std::min(budget, kLeastCharge);
+      continue;
     }
     // Not told here: what the peer sent before it closed is still to be read, and reading ends with
     // the same error.

@@ -85,18 +85,18 @@ void passed_descriptors(Assault& assault) {
 }
 
 void forged_labels(Assault& assault) {
-  static constexpr const char* kLabels[] = {"job\nternd: all is well",
-                                            "\x1b[2J\x1b[1;1Hroot",
-                                            "job\r",
-                                            "\xe2\x80\xae"
-                                            "drawkcab",
-                                            "a\tb",
-                                            "<b>",
-                                            "..",
-                                            "%s%n"};
+  const std::string right_to_left = "\xe2\x80\xae";
+  const std::string labels[] = {"job\nternd: all is well",
+                                "\x1b[2J\x1b[1;1Hroot",
+                                "job\r",
+                                right_to_left + "drawkcab",
+                                "a\tb",
+                                "<b>",
+                                "..",
+                                "%s%n"};
   while (assault.goes_on()) {
     HostileClient client(assault.target.socket);
-    enter(client, kLabels[assault.below(std::size(kLabels))]);
+    enter(client, labels[assault.below(std::size(labels))]);
   }
 }
 
@@ -107,11 +107,11 @@ void forged_labels(Assault& assault) {
   const std::uint64_t group = entered ? join_alone(client) : 0;
   if (group != 0) declare(client, {group, 1000, "tensor", ""});
   if (::write(said, "x", 1) != 1) ::_exit(1);
-  for (std::uint64_t use = 0; group != 0; ++use) {
+  if (group == 0) ::_exit(0);
+  for (std::uint64_t use = 0;; ++use) {
     client.submit(HostileClient::good_entry(group, use));
     client.forget_completions();
   }
-  ::_exit(0);
 }
 
 void sudden_deaths(Assault& assault) {

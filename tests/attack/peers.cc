@@ -6,6 +6,7 @@
 #include "tests/attack/attack.h"
 #include "tests/attack/sockets.h"
 #include "tests/e2e/hostile_peer.h"
+#include "wire/rdma.h"
 
 namespace tern::attack {
 namespace {
@@ -47,6 +48,18 @@ void peer_link_storm(Assault& assault) {
 void lane_links(Assault& assault) {
   Held<std::unique_ptr<HostilePeer>> held(1024);
   while (assault.goes_on()) held.hold(open_link(assault, 0, assault.random()));
+}
+
+// With a device each of them is offered RDMA, for which the daemon takes memory to receive in.
+void rdma_offers(Assault& assault) {
+  Held<std::unique_ptr<HostilePeer>> held(1024);
+  while (assault.goes_on()) {
+    auto& peer = held.hold(connect(assault));
+    auto hello = HostilePeer::hello_body(0, assault.random());
+    hello.group = assault.random();
+    hello.features = wire::kFeatureRdma;
+    peer->hello(hello);
+  }
 }
 
 std::string hex(Assault& assault) {
@@ -175,6 +188,7 @@ constexpr Attack kAttacks[] = {
     {"peer_links", "links that nobody uses keep no node out", peer_links},
     {"peer_link_storm", "links that come and go leave nothing behind", peer_link_storm},
     {"lane_links", "links of no group hold bounded memory", lane_links},
+    {"rdma_offers", "offers of RDMA that nobody takes hold bounded memory", rdma_offers},
     {"peer_joins", "one connection takes no place of other groups", peer_joins},
     {"peer_garbage", "what is no frame ends its connection alone", peer_garbage},
     {"peer_half_frames", "memory is not promised to frames that have not come", peer_half_frames},

@@ -68,8 +68,8 @@ inline std::uint64_t declare(HostileClient& client, const Declaration& says) {
 }
 
 // A client of which the daemon has said welcome; unusable otherwise.
-inline bool enter(HostileClient& client, const char* job = "attacker") {
-  return client.socket().fd() >= 0 && client.hello(1 << 20, job);
+inline bool enter(HostileClient& client, const std::string& job = "attacker") {
+  return client.socket().fd() >= 0 && client.hello(1 << 20, job.c_str());
 }
 
 }  // namespace tern::attack

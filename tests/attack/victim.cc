@@ -204,14 +204,14 @@ bool Victim::run_op(std::size_t number, Buffer Rank::*member, Times& times) {
 }
 
 void Victim::ask_versions() {
-  while (!stopping_) {
+  do {  // once even if it gets no processor before the end
     const std::uint64_t begin = now_ns();
     const auto answer = ctl::ask_daemon(control_socket_, "version", nlohmann::json::object(),
                                         std::chrono::seconds(20));
     books_.versions.ns.push_back(now_ns() - begin);
     books_.versions_failed += answer ? 0 : 1;
     wakeup_->pause(kVersionEveryMs);
-  }
+  } while (!stopping_);
 }
 
 }  // namespace tern::attack

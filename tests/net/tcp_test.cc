@@ -1,6 +1,8 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
@@ -10,6 +12,7 @@
 #include <string_view>
 
 #include "net/tcp/tcp_transport.h"
+#include "shm/page_guard.h"
 #include "tests/net/sent_over_tcp.h"
 #include "tests/net/tcp/gated_names.h"
 #include "tests/net/tcp_world.h"
@@ -54,6 +57,36 @@ TEST_P(TcpPackets, AreSmallWhileTheQueueIsBounded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tcp, TcpPackets, ::testing::Values(tcp("tcp", {})), name_of_world);
+
+// A frame whose body lies in memory of a client who has given its pages back, where the kernel has
+// no others: here they are beyond the end of a file.
+class TcpLostPages : public TransportConformance {};
+
+TEST_P(TcpLostPages, DoNotEndTheConnection) {
+  constexpr std::size_t kBytes = 1 << 20;
+  connect_raw();
+  const Fd file(::memfd_create("arena", MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(file.get(), kBytes), 0);
+  void* const at = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  ASSERT_NE(at, MAP_FAILED);
+  const std::span body(static_cast<std::byte*>(at), kBytes);
+  const auto guard = shm::PageGuard::over(body);
+  ASSERT_TRUE(guard);
+  wire::FrameHeader header = block_header(1);
+  header.payload_bytes = kBytes;
+  wire::seal_frame_header(header);
+  raw_a->send({std::as_bytes(std::span(&header, 1)), body});
+  ASSERT_EQ(::ftruncate(file.get(), 0), 0);
+  EXPECT_TRUE(until([&] { return raw_sink_b.payloads.size() == 1; }));
+  EXPECT_TRUE(guard->has_replaced());
+  const auto next = sealed(block_header(2), pattern(100, 2));
+  raw_a->send({next, {}});
+  EXPECT_TRUE(until([&] { return raw_sink_b.payloads.size() == 2; }));
+  EXPECT_EQ(raw_sink_a.closed, 0) << raw_sink_a.closed_text;
+  ::munmap(at, kBytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tcp, TcpLostPages, ::testing::Values(tcp("tcp", {})), name_of_world);
 
 TEST(TcpTransport, ResolvesNames) {
   EventLoop loop;

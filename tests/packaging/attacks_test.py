@@ -4,13 +4,14 @@
     attacks_test.py FOLDER_WITH_DEBS TERN_ATTACK [SECONDS]
 
 Another user trains over the service and an instance of its template. Beside him each attack of tests/attack
-that needs nothing but a user goes on for SECONDS. Then the kernel promises no more memory than it has, and one
+that needs nothing but a user goes on for SECONDS, beside a Soft-RoCE device that the units may use. Then the kernel promises no more memory than it has, and one
 user takes all of it.
 """
 
 import json
 import pathlib
 import pwd
+import shutil
 import subprocess
 import sys
 
@@ -18,6 +19,8 @@ from service import CONFIG, check, find_packages, install_packages, main_pid, ru
 
 SOCKETS = ("/run/tern/ternd.sock", "/run/tern/other/ternd.sock")
 CONTROL = "/run/tern/control.sock"
+WITH_RXE = pathlib.Path(__file__).resolve().parent.parent / "vm/with_rxe.sh"
+DROP_IN = pathlib.Path("/usr/share/tern/drop-ins/rdma.conf")
 UNITS = ("ternd.service", "ternd@other.service")
 PORT, METRICS_PORT = 7700, 9464
 FAILURES = ("lost", "wrong", "joins_failed", "versions_failed")
@@ -68,11 +71,19 @@ def attacks_of(program):
 def main():
     program = pathlib.Path(sys.argv[2]).resolve()
     seconds = sys.argv[3] if len(sys.argv) > 3 else "10"
+    run(WITH_RXE, "true")
     install_packages(find_packages(sys.argv[1]))
+    for unit in UNITS:
+        folder = pathlib.Path(f"/etc/systemd/system/{unit}.d")
+        folder.mkdir(parents=True)
+        shutil.copy(DROP_IN, folder)
+    run("systemctl", "daemon-reload")
     CONFIG.write_text(f'[diagnostics]\nmetrics_listen = "127.0.0.1:{METRICS_PORT}"\n', encoding="utf-8")
     (CONFIG.parent / "other.toml").write_text('[network]\nlisten = "127.0.0.1:7701"\n', encoding="utf-8")
     run("systemctl", "restart", *UNITS)
     alice, mallory = user_id("alice"), user_id("mallory")
+    doctor = next(row for row in ternctl("doctor") if row["subject"] == "RDMA")
+    check("rxe0" in json.dumps(doctor), f"no device: {doctor}")
     victim = Victim(program, alice)
     daemons = [main_pid(unit) for unit in UNITS]
     for name, standing, promise in attacks_of(program):

@@ -1,6 +1,7 @@
 #include "daemon/lane/lane_clients.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <string>
@@ -77,6 +78,27 @@ TEST_F(LaneClientsTest, AClientThatNoLibraryServesIsGivenUp) {
   clients.tell(lane_client(bob), {9, Errc::ok, "", 0});
   EXPECT_TRUE(lane_client(bob).dropping) << "more ops in flight than its rings have room for";
   EXPECT_EQ(take_events<event::ClientMisbehaved>(reports).size(), 1u);
+}
+
+// As where the kernel has no memory for a page that the client has given back.
+TEST_F(LaneClientsTest, AClientWhoseArenaHasLostAPageIsGivenUpBeforeItHearsOfSuccess) {
+  const Fd empty(::memfd_create("empty", MFD_CLOEXEC));
+  std::byte* const page = alice.memory.segment.arena().data();
+  ASSERT_NE(::mmap(page, 4096, PROT_READ, MAP_SHARED | MAP_FIXED, empty.get(), 0), MAP_FAILED);
+  alice.submit(5);
+  EXPECT_TRUE(clients.take_entry(lane_client(alice), *this));
+  const volatile auto* const bytes = static_cast<volatile unsigned char*>(static_cast<void*>(page));
+  EXPECT_EQ(bytes[0], 0);
+  clients.tell(lane_client(alice), {5, Errc::ok, "", 0});
+  EXPECT_FALSE(alice.next_completion());
+  alice.submit(6);
+  EXPECT_FALSE(clients.take_entry(lane_client(alice), *this));
+  const auto misbehaved = take_events<event::ClientMisbehaved>(reports);
+  ASSERT_EQ(misbehaved.size(), 1u);
+  EXPECT_NE(std::string(misbehaved[0].text.c_str()).find("given back"), std::string::npos)
+      << "the remedy is cut off: " << misbehaved[0].text.c_str();
+  bob.submit(1);
+  EXPECT_TRUE(clients.take_entry(lane_client(bob), *this));
 }
 
 TEST_F(LaneClientsTest, ACompletionSaysHowTheOpEndedAndABellRingsForAll) {
