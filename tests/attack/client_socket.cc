@@ -85,6 +85,7 @@ void passed_descriptors(Assault& assault) {
 }
 
 void forged_labels(Assault& assault) {
+  // NOLINTNEXTLINE(misc-misleading-bidirectional): that is the point
   const std::string right_to_left = "\xe2\x80\xae";
   const std::string labels[] = {"job\nternd: all is well",
                                 "\x1b[2J\x1b[1;1Hroot",

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -118,9 +119,9 @@ TEST(TcpTransport, ConnectsForOneUserWhileNamesOfAnotherAreSlow) {
   settings.names = &lookups;
   TcpTransport transport(loop, settings);
   RawSink of_alice, of_bob;
-  std::vector<std::unique_ptr<Connection>> slow;
-  for (int i = 0; i < 20; ++i) {
-    slow.push_back(transport.connect({"slow" + std::to_string(i), 1, kAlice}, of_alice));
+  std::array<std::unique_ptr<Connection>, 20> slow;
+  for (std::size_t i = 0; i < slow.size(); ++i) {
+    slow[i] = transport.connect({"slow" + std::to_string(i), 1, kAlice}, of_alice);
   }
   const std::uint16_t port = (*acceptor)->endpoint().port;
   const auto connection = transport.connect({"quick", port, kBob}, of_bob);
