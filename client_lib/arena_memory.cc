@@ -1,6 +1,8 @@
 #include "client_lib/arena_memory.h"
 
 #include <algorithm>
+#include <cstring>
+#include <limits>
 #include <string>
 
 #include "shm/segment.h"
@@ -58,41 +60,72 @@ std::optional<std::uint64_t> ArenaMemory::offset_of(const void* memory, std::uin
   return offset;
 }
 
-// An output outside the arena gets one copy, which also holds the input if that is outside as well:
-// the op then runs in place in the copy.
+// One block has the copies of both: each element of the op has one place in it, so that an op whose
+// input and output are outside runs in place there.
 Status ArenaMemory::place_copies(const OpRequest& request, Op& op) {
   const auto outside = [&](const void* memory, std::uint64_t bytes) {
     return bytes != 0 && !offset_of(memory, bytes, request.dtype).has_value();
   };
+  const plan::Extents& extents = op.extents;
   const bool input_outside = outside(request.input, op.input_bytes);
   const bool output_outside = outside(request.output, op.output_bytes);
-  if (!input_outside && !output_outside) return {};
+  std::uint64_t begin = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t end = 0;
+  const auto cover = [&](const plan::Range& elements) {
+    begin = std::min(begin, elements.begin);
+    end = std::max(end, elements.end());
+  };
+  if (input_outside) cover(extents.input);
+  if (output_outside) cover(extents.output);
+  if (end > begin) {
+    const std::size_t element = dtype_bytes(request.dtype);
+    const Result<std::uint64_t> block = allocate_copy((end - begin) * element);
+    if (!block) return tl::unexpected(block.error());
+    op.copies = *block;
+    if (input_outside) op.input_copy = *block + (extents.input.begin - begin) * element;
+    if (output_outside) {
+      op.output_copy = *block + (extents.output.begin - begin) * element;
+      op.output = request.output;
+    }
+  }
+  return request.counts != nullptr ? copy_counts(request, op) : Status{};
+}
+
+Status ArenaMemory::copy_counts(const OpRequest& request, Op& op) {
   const std::uint64_t bytes =
-      std::max(input_outside ? op.input_bytes : 0, output_outside ? op.output_bytes : 0);
-  const std::optional<std::uint64_t> copy = arena_.allocate(bytes);
-  if (!copy) {
+      static_cast<std::uint64_t>(request.group->size) * sizeof(*request.counts);
+  const Result<std::uint64_t> block = allocate_copy(bytes);
+  if (!block) {
+    free_copies(op);
+    return tl::unexpected(block.error());
+  }
+  op.counts_copy = *block;
+  std::memcpy(at(*block), request.counts, bytes);
+  return {};
+}
+
+Result<std::uint64_t> ArenaMemory::allocate_copy(std::uint64_t bytes) {
+  const std::optional<std::uint64_t> block = arena_.allocate(bytes);
+  if (!block) {
     return fail(copies_in_use_ != 0 ? Errc::would_block : Errc::out_of_memory,
                 "no room in the arena for a copy of " + std::to_string(bytes) +
                     " bytes; wait for operations, free tensors or raise arena_bytes");
   }
-  if (Status populated = populate(*copy, bytes); !populated) {
-    arena_.free(*copy);
-    return populated;
+  if (Status populated = populate(*block, bytes); !populated) {
+    arena_.free(*block);
+    return tl::unexpected(populated.error());
   }
   ++copies_in_use_;
-  if (input_outside) op.input_copy = *copy;
-  if (output_outside) {
-    op.output_copy = *copy;
-    op.output = request.output;
-  }
-  return {};
+  return *block;
 }
 
 void ArenaMemory::free_copies(Op& op) noexcept {
-  const std::uint64_t copy = op.output_copy != kNoOffset ? op.output_copy : op.input_copy;
-  if (copy == kNoOffset) return;
-  arena_.free(copy);
-  --copies_in_use_;
+  for (std::uint64_t* const block : {&op.copies, &op.counts_copy}) {
+    if (*block == kNoOffset) continue;
+    arena_.free(*block);
+    --copies_in_use_;
+    *block = kNoOffset;
+  }
   op.input_copy = kNoOffset;
   op.output_copy = kNoOffset;
 }

@@ -32,8 +32,8 @@ class ArenaMemory {
   std::optional<std::uint64_t> offset_of(const void* memory, std::uint64_t bytes,
                                          DType dtype) const noexcept;
 
-  // Room for what of the op lies outside. Its place is noted in `op`; would_block while other
-  // copies may give room back.
+  // Room for what of the op lies outside, and a copy of its counts. Their places are noted in `op`;
+  // would_block while other copies may give room back.
   Status place_copies(const OpRequest& request, Op& op);
   void free_copies(Op& op) noexcept;
 
@@ -41,6 +41,8 @@ class ArenaMemory {
   // Memory for a granule is found when something of it is first given out.
   static constexpr std::uint64_t kGranuleBytes = 256 << 10;
   Status populate(std::uint64_t offset, std::uint64_t bytes);
+  Result<std::uint64_t> allocate_copy(std::uint64_t bytes);
+  Status copy_counts(const OpRequest& request, Op& op);
 
   std::span<std::byte> memory_;
   Arena arena_;

@@ -2,9 +2,14 @@
 
 #include "client_lib/handles.h"
 #include "client_lib/sized_struct.h"
+#include "plan/all_gather.h"
 #include "plan/all_reduce.h"
 #include "plan/barrier.h"
 #include "plan/broadcast.h"
+#include "plan/gather.h"
+#include "plan/reduce.h"
+#include "plan/reduce_scatter.h"
+#include "plan/scatter.h"
 
 using namespace tern::client_lib;
 using tern::Result;
@@ -27,19 +32,26 @@ bool overlap(const Bytes& a, const Bytes& b) noexcept {
 // ignored.
 tern_status check_reserved(const tern_op& op) noexcept {
   if (op.reserved != 0) return refuse("op.reserved must be 0");
-  if (op.wait_event != 0 || op.signal_event != 0 || op.counts != nullptr) {
-    set_error_detail("device events and per-rank counts are reserved for a later version");
+  if (op.wait_event != 0 || op.signal_event != 0) {
+    set_error_detail("device events are reserved for a later version");
     return TERN_ERR_UNSUPPORTED;
   }
   return TERN_OK;
 }
 
-// dtype and count: the tensor's, or the op's own.
+// dtype and count: the tensor's, or the op's own. Counts that say it all are added up.
 tern_status read_shape(const tern_group& group, const tern_op& op, OpRequest& request) {
   if (op.tensor == nullptr) {
     if (raw(op.dtype) > TERN_U8) return refuse("dtype is not one of tern_dtype");
     request.dtype = static_cast<tern::DType>(raw(op.dtype));
     request.count = op.count;
+    for (std::int32_t rank = 0; op.count == 0 && op.counts != nullptr && rank < group.state->size;
+         ++rank) {
+      if (op.counts[rank] > tern::plan::kMaxElements - request.count) {
+        return refuse("the counts add up to more than 2^40 elements");
+      }
+      request.count += op.counts[rank];
+    }
   } else {
     if (op.tensor->owner != &group) return refuse("the tensor is of another group");
     request.tensor = op.tensor->state;
@@ -54,6 +66,7 @@ tern_status read_shape(const tern_group& group, const tern_op& op, OpRequest& re
 
 // What the operation takes of these, and whether it can be done so: the daemon asks the same.
 tern_status read_work(const tern_op& op, OpRequest& request) {
+  request.counts = op.counts;
   if (request.plan->reduces()) {
     if (raw(op.reduction) > TERN_PRODUCT) return refuse("reduction is not one of tern_reduction");
     request.reduction = static_cast<tern::Reduction>(raw(op.reduction));
@@ -65,19 +78,45 @@ tern_status read_work(const tern_op& op, OpRequest& request) {
   return problem == nullptr ? TERN_OK : refuse(problem);
 }
 
-// Either pointer may be NULL for "in place" on the other.
+// The address that an op's first element has, or would have, where memory holds these elements.
+std::uintptr_t first_element(const void* memory, const tern::plan::Range& elements,
+                             std::size_t element) noexcept {
+  return reinterpret_cast<std::uintptr_t>(memory) - elements.begin * element;
+}
+
+// Either pointer may be NULL for "in place": each element of the op then has one address.
 tern_status read_memory(const tern_op& op, OpRequest& request) {
-  if (request.count == 0) return TERN_OK;
-  request.output = op.output != nullptr ? op.output : const_cast<void*>(op.input);
-  request.input = op.input != nullptr ? op.input : op.output;
-  if (request.output == nullptr) return refuse("input and output are both NULL");
-  const std::uint64_t output_bytes = request.output_bytes();
+  const tern::plan::Extents extents = request.extents();
+  const std::size_t element = tern::dtype_bytes(request.dtype);
+  if (extents.input.count + extents.output.count == 0) return TERN_OK;
+  if (op.input == nullptr && op.output == nullptr) return refuse("input and output are both NULL");
+  if (request.plan->has_shares()) {
+    if (op.input == nullptr && extents.input.count != 0 && extents.output.count == 0) {
+      return refuse("input is NULL, and there is no output that it could be in");
+    }
+    if (op.output == nullptr && extents.output.count != 0 && extents.input.count == 0) {
+      return refuse("output is NULL, and there is no input that it could be in");
+    }
+  }
+  request.input = op.input;
+  request.output = op.output;
+  if (op.output == nullptr) {
+    request.output = reinterpret_cast<void*>(first_element(op.input, extents.input, element) +
+                                             extents.output.begin * element);
+  } else if (op.input == nullptr) {
+    request.input = reinterpret_cast<const void*>(
+        first_element(op.output, extents.output, element) + extents.input.begin * element);
+  }
+  if (first_element(request.input, extents.input, element) ==
+      first_element(request.output, extents.output, element)) {
+    return TERN_OK;
+  }
   // An input that nobody reads counts as long as the output: what is refused is the same for all
   // ranks.
-  const std::uint64_t read_bytes = request.input_bytes();
-  const std::uint64_t input_bytes = read_bytes != 0 ? read_bytes : output_bytes;
-  if (request.input != request.output &&
-      overlap({request.input, input_bytes}, {request.output, output_bytes})) {
+  const std::uint64_t output_bytes = extents.output.count * element;
+  const std::uint64_t input_bytes =
+      extents.input.count != 0 ? extents.input.count * element : output_bytes;
+  if (overlap({request.input, input_bytes}, {request.output, output_bytes})) {
     return refuse("input and output overlap in part");
   }
   return TERN_OK;
@@ -136,6 +175,26 @@ tern_status tern_all_reduce(tern_group* group, const tern_op* op, tern_ticket* t
 
 tern_status tern_broadcast(tern_group* group, const tern_op* op, tern_ticket* ticket) {
   return submit_op(tern::plan::kBroadcast, group, op, ticket);
+}
+
+tern_status tern_reduce(tern_group* group, const tern_op* op, tern_ticket* ticket) {
+  return submit_op(tern::plan::kReduce, group, op, ticket);
+}
+
+tern_status tern_reduce_scatter(tern_group* group, const tern_op* op, tern_ticket* ticket) {
+  return submit_op(tern::plan::kReduceScatter, group, op, ticket);
+}
+
+tern_status tern_all_gather(tern_group* group, const tern_op* op, tern_ticket* ticket) {
+  return submit_op(tern::plan::kAllGather, group, op, ticket);
+}
+
+tern_status tern_gather(tern_group* group, const tern_op* op, tern_ticket* ticket) {
+  return submit_op(tern::plan::kGather, group, op, ticket);
+}
+
+tern_status tern_scatter(tern_group* group, const tern_op* op, tern_ticket* ticket) {
+  return submit_op(tern::plan::kScatter, group, op, ticket);
 }
 
 tern_status tern_barrier(tern_group* group, tern_ticket* ticket) {

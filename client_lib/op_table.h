@@ -13,6 +13,7 @@
 
 #include "base/dtype.h"
 #include "base/errc.h"
+#include "plan/plan.h"
 #include "shm/layout.h"
 
 namespace tern::client_lib {
@@ -76,7 +77,10 @@ struct Op {
   // Copies for memory outside the arena; offsets in the arena or kNoOffset.
   std::uint64_t input_copy = kNoOffset;
   std::uint64_t output_copy = kNoOffset;
+  std::uint64_t copies = kNoOffset;  // the block that holds both of them
+  std::uint64_t counts_copy = kNoOffset;
   void* output = nullptr;  // where output_copy goes at the end
+  plan::Extents extents;   // which elements of the op the rank's input and output hold
   std::uint64_t input_bytes = 0;
   std::uint64_t output_bytes = 0;
 };

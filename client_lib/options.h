@@ -55,6 +55,7 @@ struct OpRequest {
   float prescale = 1;
   float state_scale = 1;
   std::string_view recipe;
+  const std::uint64_t* counts = nullptr;  // of each rank; null: equal shares, or none
 
   plan::Shape shape() const noexcept {
     plan::Shape shape;
@@ -67,11 +68,11 @@ struct OpRequest {
     shape.root = root;
     shape.rank = static_cast<std::uint32_t>(group->rank);
     shape.ranks = static_cast<std::uint32_t>(group->size);
+    shape.counts = counts;
     return shape;
   }
   // Of this rank. REQUIRES: the plan has no objection.
-  std::uint64_t input_bytes() const { return plan->extents(shape()).input * dtype_bytes(dtype); }
-  std::uint64_t output_bytes() const { return plan->extents(shape()).output * dtype_bytes(dtype); }
+  plan::Extents extents() const { return plan->extents(shape()); }
 };
 
 }  // namespace tern::client_lib

@@ -70,8 +70,9 @@ Status Client::prepare(const OpRequest& request, Op& op) {
   if (group.in_flight >= group.max_ops_in_flight) {
     return fail(Errc::would_block, "the group's max_ops_in_flight are in flight");
   }
-  op.input_bytes = request.input_bytes();
-  op.output_bytes = request.output_bytes();
+  op.extents = request.extents();
+  op.input_bytes = op.extents.input.count * dtype_bytes(request.dtype);
+  op.output_bytes = op.extents.output.count * dtype_bytes(request.dtype);
   if (Status placed = arena_->place_copies(request, op); !placed) return placed;
   op.group = request.group;
   op.tensor = request.tensor;
@@ -86,6 +87,7 @@ Result<std::uint64_t> Client::push(const OpRequest& request, Op& op) {
   if (group.left) return fail(Errc::group_left, "the group has been left");
   TensorState* tensor = op.tensor.get();
   std::uint64_t& next_sequence = tensor != nullptr ? tensor->next_sequence : group.next_anonymous;
+  const bool shares = request.plan->has_shares();
   const shm::Sharding sharding =
       shm::make_sharding({.tensor = tensor != nullptr ? tensor->id : 0,
                           .sequence = next_sequence,
@@ -94,7 +96,9 @@ Result<std::uint64_t> Client::push(const OpRequest& request, Op& op) {
                           .chunk_bytes = group.chunk_bytes,
                           .nodes = group.node_count,
                           .lanes = group.lane_count,
-                          .one_lane = tensor != nullptr && tensor->one_lane});
+                          .one_lane = tensor != nullptr && tensor->one_lane,
+                          .shares = shares ? static_cast<std::uint32_t>(group.size) : 0,
+                          .largest_share = shares ? request.shape().shares().largest() : 0});
   std::uint32_t lanes = 0;
   for (std::uint32_t lane = 0; lane < group.lane_count; ++lane) {
     if (sharding.uses_lane(lane)) lanes |= 1u << lane;
@@ -133,6 +137,10 @@ shm::SubmitEntry Client::entry_of(const OpRequest& request, const Op& op) const 
   }
   if (op.input_bytes != 0) {
     entry.input_offset = place(op.input_copy, request.input, op.input_bytes);
+  }
+  if (op.counts_copy != kNoOffset) {
+    entry.flags = shm::kEntryHasCounts;
+    entry.counts_offset = op.counts_copy;
   }
   entry.root = request.root;
   const std::int32_t own_priority = tensor != nullptr ? tensor->priority : 0;

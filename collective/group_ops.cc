@@ -24,6 +24,7 @@ GroupOps::GroupOps(GroupShape shape)
     : shape_(std::move(shape)),
       ops_(slots_of(shape_), shape_.nodes()),
       legs_(shape_, slots_of(shape_)),
+      shares_(shape_.group_size()),
       schedule_(slots_of(shape_)) {
   TERN_CHECK(shape_.nodes() >= 1 && shape_.nodes() <= kMaxNodes && shape_.local_ranks() >= 1 &&
              shape_.local_ranks() <= kMaxLocalRanks);
@@ -42,6 +43,21 @@ bool GroupOps::agrees(OpId id, const wire::AnnounceBody& body) {
   char text[sizeof(Op::text)];
   write_mismatch(op.announced_first, body, text);
   fail(id, {Errc::mismatch, body.rank, text});
+  return false;
+}
+
+// Of two ranks of this node the counts themselves are compared. Those of another node are compared
+// by their checksums, and ones that pass by chance fail as blocks of a wrong size.
+bool GroupOps::takes_counts(OpId id, const Submission& submission) {
+  Op& op = ops_[id];
+  if (submission.counts.empty()) return true;
+  if (op.share_begins == nullptr) {
+    op.share_begins = shares_.take(submission.counts);
+    cut(op, shape_);
+    return true;
+  }
+  if (shares_.are(op.share_begins, submission.counts)) return true;
+  fail(id, {Errc::mismatch, submission.body.rank, "ranks of one node give other counts"});
   return false;
 }
 
@@ -69,7 +85,7 @@ GroupOps::SubmitResult GroupOps::on_submit(const Submission& submission, OpId& i
     if (!op.completing) schedule_.complete(id);
     return SubmitResult::accepted;
   }
-  if (!agrees(id, submission.body)) return SubmitResult::accepted;
+  if (!agrees(id, submission.body) || !takes_counts(id, submission)) return SubmitResult::accepted;
   if (const std::uint64_t left = departures_.left(); left != 0) {
     const std::uint32_t rank =
         shape_.ranks[shape_.node][static_cast<std::uint32_t>(std::countr_zero(left))];
@@ -84,7 +100,7 @@ GroupOps::SubmitResult GroupOps::on_submit(const Submission& submission, OpId& i
 void GroupOps::compress(OpId id) {
   Op& op = ops_[id];
   op.compressed = true;
-  if (op.plan->eager == plan::Eager::contributions) decline_eager(op);
+  if (op.plan->eager == plan::Eager::contributions) decline_eager(op, shape_);
 }
 
 bool GroupOps::on_announce(std::uint32_t node, const OpKey& key, const wire::AnnounceBody& body,
@@ -140,7 +156,7 @@ bool GroupOps::on_grant(std::uint32_t node, const OpKey& key, std::uint32_t chun
   // An owner grants after all have announced, and this node is one of them.
   if (!op.has_spoken(shape_.node) || !op.plan->reduces()) return false;
   // It knows of a node that wants the two legs, whose announcement has not come here yet.
-  decline_eager(op);
+  decline_eager(op, shape_);
   return !op.eager && legs_.take_grant(id, op, {node, chunk, count});
 }
 
@@ -182,8 +198,8 @@ void GroupOps::delivered(std::uint32_t node, OpId id) {
   not_delivered(node, id);
   Op& op = ops_[id];
   if (op.failed) return;
-  TERN_CHECK(op.chunks_left > 0);
-  --op.chunks_left;
+  TERN_CHECK(op.steps_left > 0);
+  --op.steps_left;
   end_if_delivered(id);
 }
 

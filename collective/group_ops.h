@@ -27,6 +27,7 @@
 #include "collective/op.h"
 #include "collective/op_table.h"
 #include "collective/schedule.h"
+#include "collective/share_tables.h"
 
 namespace tern::collective {
 
@@ -37,6 +38,7 @@ struct Submission {
   wire::AnnounceBody body{};
   std::int32_t priority = 0;
   std::uint64_t now_ns = 0;
+  std::span<const std::uint64_t> counts{};  // the ranks' shares; empty: equal, or none
 };
 
 class GroupOps {
@@ -123,6 +125,7 @@ class GroupOps {
 
  private:
   bool agrees(OpId id, const wire::AnnounceBody& body);
+  bool takes_counts(OpId id, const Submission& submission);
   void start(OpId id);
   void end_if_delivered(OpId id);
   void fail_here(OpId id, const Failure& failure);
@@ -130,6 +133,7 @@ class GroupOps {
   GroupShape shape_;
   OpTable ops_;
   Legs legs_;
+  ShareTables shares_;
   Schedule schedule_;
   Departures departures_;
   std::uint32_t local_ops_ = 0;

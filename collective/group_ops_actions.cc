@@ -25,7 +25,7 @@ void GroupOps::start(OpId id) {
 
 void GroupOps::end_if_delivered(OpId id) {
   Op& op = ops_[id];
-  if (!op.started || op.failed || op.chunks_left != 0) return;
+  if (!op.started || op.failed || op.steps_left != 0) return;
   schedule_.stop(id);
   const bool one_rank = nodes() * shape_.local_ranks() == 1;
   if (!shape_.verify || !op.plan->alike || one_rank) return schedule_.complete(id);
@@ -85,9 +85,9 @@ void GroupOps::done(const Action& action) {
       if (!op.failed && op.verified == low_bits(nodes())) schedule_.complete(id);
       return;
     default: {
-      const std::uint32_t results = legs_.done(action, op.failed);
-      if (results == 0 || op.failed) return;
-      op.chunks_left -= results;
+      const std::uint32_t steps = legs_.done(action, op);
+      if (steps == 0 || op.failed) return;
+      op.steps_left -= steps;
       return end_if_delivered(id);
     }
   }
@@ -108,6 +108,7 @@ void GroupOps::release(OpId id) {
   } else {
     if (op.submitted != 0) --local_ops_;
     if (!op.failed) ++completed_;
+    shares_.give(op.share_begins);
     ops_.remove(id);
     legs_.forget(id);
   }

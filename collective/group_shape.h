@@ -22,6 +22,11 @@ struct GroupShape {
   std::vector<std::vector<std::uint32_t>> ranks;  // of each node, ascending
 
   std::uint32_t nodes() const noexcept { return static_cast<std::uint32_t>(ranks.size()); }
+  std::uint32_t group_size() const noexcept {
+    std::size_t size = 0;
+    for (const auto& of_node : ranks) size += of_node.size();
+    return static_cast<std::uint32_t>(size);
+  }
   std::uint32_t local_ranks() const noexcept {
     return static_cast<std::uint32_t>(ranks[node].size());
   }

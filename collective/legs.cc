@@ -66,7 +66,10 @@ void Legs::contributed(ChunkId chunk, std::uint32_t node) {
 }
 
 bool Legs::expects_result(OpId id, const Op& op, std::uint32_t node, std::uint32_t number) const {
-  return with(id, node).results < op.chunks.owned(node) && op.chunks.index(node, number) != kNoSlot;
+  if (with(id, node).results >= op.chunks.sent(node, self_)) return false;
+  if (op.chunks.index(node, number) == kNoSlot) return false;
+  const std::uint32_t receiver = op.chunks.receiver(number);
+  return receiver == ChunkMap::kEveryNode || receiver == self_;
 }
 
 // ---- Actions ------------------------------------------------------------------------------------
@@ -134,9 +137,11 @@ Action Legs::next_grant(OpId id, const Op& op, const Room& room) {
 
 // Chunk by chunk round the owners, each node from the one after it: so everybody receives from one
 // at a time, and first chunks are complete early. Raw ones are paced by the results, or the
-// network's queues would put them in another order; parked sums have no results to wait for.
+// network's queues would put them in another order; parked sums, and sums that their owners keep,
+// have no results to wait for.
 Action Legs::next_contribution(OpId id, const Op& op) {
-  const bool paced = !op.compressed && (op.announced_first.flags & wire::kAnnounceOneLane) == 0;
+  const bool paced = !op.compressed && !op.plan->keeps_sums() &&
+                     (op.announced_first.flags & wire::kAnnounceOneLane) == 0;
   std::uint32_t best = nodes_;
   for (std::uint32_t step = 1; step < nodes_; ++step) {
     const std::uint32_t node = (self_ + step) % nodes_;
@@ -150,7 +155,7 @@ Action Legs::next_contribution(OpId id, const Op& op) {
   return {.kind = ActionKind::contribute, .op = id, .node = best, .index = with(id, best).sent++};
 }
 
-std::uint32_t Legs::done(const Action& action, bool failed) {
+std::uint32_t Legs::done(const Action& action, const Op& op) {
   Own& own = own_[action.op];
   switch (action.kind) {
     case ActionKind::grant:
@@ -162,13 +167,13 @@ std::uint32_t Legs::done(const Action& action, bool failed) {
       return 0;
     case ActionKind::contribute:
       with(action.op, action.node).sending = false;
-      return 0;
+      return op.plan->keeps_sums() ? 1 : 0;
     case ActionKind::begin:
     case ActionKind::begin_add:
     case ActionKind::add: {
       Chunk& chunk = chunks_[action.chunk];
       chunk.busy = false;
-      if (failed) return 0;
+      if (op.failed) return 0;
       chunk.added = action.kind == ActionKind::begin_add ? 2 : chunk.added + 1;
       if (action.kind != ActionKind::begin) chunk.waiting &= ~bit(action.node);
       return 0;

@@ -44,9 +44,9 @@ class Legs {
 
   // What can be done next for a running op with this room; none if nothing.
   Action next(OpId id, const Op& op, const Room& room);
-  // An action that next() has given is done; of an op that has failed nothing comes of it. Returns
-  // how many results lie in this node's outputs now that did not before.
-  std::uint32_t done(const Action& action, bool failed);
+  // An action of the op that next() has given is done; of an op that has failed nothing comes of it.
+  // Returns of how many of the op's steps it was the last: see Op::steps_left.
+  std::uint32_t done(const Action& action, const Op& op);
   // Instead of done() of a finish: its sum is kept elsewhere until all are known.
   void park(const Action& finish);
 

@@ -46,11 +46,13 @@ struct Op {
   std::uint64_t announced = 0;       // nodes
   std::uint64_t verified = 0;        // nodes whose checksums are here
   std::uint64_t first_submit_ns = 0;
+  // Of an op whose ranks bring counts it is made when the first rank of this node submits.
   ChunkMap chunks;
+  const std::uint64_t* share_begins = nullptr;  // see ShareChunks; null: equal shares, or none
   std::uint32_t root_node = 0;
-  std::uint32_t chunks_left = 0;  // results that have not been delivered here
-  std::uint32_t in_flight = 0;    // actions that are not done, results that are being delivered
-  std::uint64_t issued = 0;       // of these, kinds that an op has one at a time of, as bits
+  std::uint32_t steps_left = 0;  // results to deliver here, or else contributions to send
+  std::uint32_t in_flight = 0;   // actions that are not done, results that are being delivered
+  std::uint64_t issued = 0;      // of these, kinds that an op has one at a time of, as bits
   Errc status = Errc::ok;
   std::uint32_t about_rank = kNoRank;
   char text[184] = {};

@@ -1,5 +1,6 @@
 #include "collective/op_plan.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdio>
 
@@ -26,18 +27,38 @@ int print(std::span<char> out, const wire::AnnounceBody& body) noexcept {
   const auto reduction = reduction_name(static_cast<Reduction>(body.reduction));
   const auto role = role_name(static_cast<Role>(body.role));
   const plan::Plan* const plan = plan::find(body.kind);
+  char shares[24] = "";
+  if (body.counts_crc != 0) {
+    std::snprintf(shares, sizeof(shares), ", counts %08x", body.counts_crc);
+  }
+  char root[24] = "";
+  if (plan != nullptr && plan->has_root) {
+    const bool from = plan->contributors == plan::Ranks::root;
+    std::snprintf(root, sizeof(root), " %s %u", from ? "from" : "to", body.root);
+  }
   if (plan != nullptr && plan->moves()) {
-    return std::snprintf(out.data(), out.size(), "rank %u says %s %llu %.*s from %u (%.*s)",
-                         body.rank, plan->name, static_cast<unsigned long long>(body.count),
-                         static_cast<int>(dtype.size()), dtype.data(), body.root,
-                         static_cast<int>(role.size()), role.data());
+    return std::snprintf(out.data(), out.size(), "rank %u says %s %llu %.*s%s (%.*s%s)", body.rank,
+                         plan->name, static_cast<unsigned long long>(body.count),
+                         static_cast<int>(dtype.size()), dtype.data(), root,
+                         static_cast<int>(role.size()), role.data(), shares);
   }
   return std::snprintf(
-      out.data(), out.size(), "rank %u says %s %llu %.*s %.*s (%.*s, memory %u, gen %llu)",
+      out.data(), out.size(), "rank %u says %s %llu %.*s %.*s%s (%.*s, memory %u, gen %llu%s)",
       body.rank, plan::name_of(body.kind), static_cast<unsigned long long>(body.count),
       static_cast<int>(dtype.size()), dtype.data(), static_cast<int>(reduction.size()),
-      reduction.data(), static_cast<int>(role.size()), role.data(), body.memory,
-      static_cast<unsigned long long>(body.generation));
+      reduction.data(), root, static_cast<int>(role.size()), role.data(), body.memory,
+      static_cast<unsigned long long>(body.generation), shares);
+}
+
+// What this node sees of an op that takes the two legs until its part is done. Where sums end with
+// their owners, a contribution is done when it is sent.
+std::uint32_t steps_of(const Op& op, const GroupShape& shape) noexcept {
+  std::uint32_t steps = op.chunks.owned(shape.node);
+  for (std::uint32_t node = 0; node < shape.nodes(); ++node) {
+    if (node == shape.node) continue;
+    steps += op.plan->keeps_sums() ? op.chunks.owned(node) : op.chunks.sent(node, shape.node);
+  }
+  return steps;
 }
 
 }  // namespace
@@ -48,20 +69,34 @@ void describe(Op& op, const wire::AnnounceBody& body, const GroupShape& shape) {
   op.plan = plan;
   op.announced_first = body;
   op.root_node = plan->has_root ? shape.node_of_rank(body.root) : 0;
-  const auto sharding =
-      shm::make_sharding({.tensor = op.key.tensor,
-                          .sequence = op.key.sequence,
-                          .count = body.count,
-                          .dtype = static_cast<DType>(body.dtype),
-                          .chunk_bytes = shape.chunk_bytes,
-                          .nodes = shape.nodes(),
-                          .lanes = shape.lanes,
-                          .one_lane = (body.flags & wire::kAnnounceOneLane) != 0});
-  op.chunks = ChunkMap(sharding, shape.lane, plan->ownership, op.root_node);
   op.eager = body.count == 0 || may_be_eager(body, *plan, shape);
+  if (body.counts_crc == 0) cut(op, shape);
+}
+
+void cut(Op& op, const GroupShape& shape) {
+  const wire::AnnounceBody& body = op.announced_first;
+  shm::Cut cut{.tensor = op.key.tensor,
+               .sequence = op.key.sequence,
+               .count = body.count,
+               .dtype = static_cast<DType>(body.dtype),
+               .chunk_bytes = shape.chunk_bytes,
+               .nodes = shape.nodes(),
+               .lanes = shape.lanes,
+               .one_lane = (body.flags & wire::kAnnounceOneLane) != 0};
+  if (op.plan->has_shares()) {
+    cut.shares = shape.group_size();
+    cut.largest_share = body.count / cut.shares;
+    if (const std::uint64_t* const begins = op.share_begins) {
+      cut.largest_share = 0;
+      for (std::uint32_t rank = 0; rank < cut.shares; ++rank) {
+        cut.largest_share = std::max(cut.largest_share, begins[rank + 1] - begins[rank]);
+      }
+    }
+  }
+  op.chunks = ChunkMap(*op.plan, shm::make_sharding(cut), shape, {op.root_node, op.share_begins});
   // Known before the op starts here: an owner that needs no contribution may have heard of all
   // nodes earlier.
-  if (!op.eager) op.chunks_left = op.chunks.owned_by_all();
+  if (!op.eager) op.steps_left = steps_of(op, shape);
 }
 
 plan::Shape shape_for(const Op& op, std::uint32_t rank, const GroupShape& shape) noexcept {
@@ -73,15 +108,14 @@ plan::Shape shape_for(const Op& op, std::uint32_t rank, const GroupShape& shape)
   result.names_tensor = op.key.tensor != 0;
   result.root = body.root;
   result.rank = rank;
-  result.ranks = 0;
-  for (const auto& ranks : shape.ranks) result.ranks += static_cast<std::uint32_t>(ranks.size());
+  result.ranks = shape.group_size();
   return result;
 }
 
-void decline_eager(Op& op) noexcept {
+void decline_eager(Op& op, const GroupShape& shape) noexcept {
   if (!op.eager || op.started || op.failed) return;
   op.eager = false;
-  op.chunks_left = op.chunks.owned_by_all();
+  op.steps_left = steps_of(op, shape);
 }
 
 std::uint64_t eager_bytes_of(const Op& op, std::uint32_t node) noexcept {
@@ -96,7 +130,7 @@ bool eager_bytes_agree(Op& op, std::uint32_t node, const wire::AnnounceBody& bod
   if (op.plan->eager == plan::Eager::root_values) {
     return body.eager_bytes == (op.root_node == node ? bytes_of(body) : 0);
   }
-  if (body.eager_bytes == 0) decline_eager(op);
+  if (body.eager_bytes == 0) decline_eager(op, shape);
   return body.eager_bytes == 0 || body.eager_bytes == bytes_of(body);
 }
 
@@ -106,7 +140,8 @@ bool same_op(const wire::AnnounceBody& a, const wire::AnnounceBody& b) noexcept 
   return a.count == b.count && a.kind == b.kind && a.dtype == b.dtype &&
          a.reduction == b.reduction && a.role == b.role && a.memory == b.memory &&
          a.alpha_bits == b.alpha_bits && a.state_scale_bits == b.state_scale_bits &&
-         a.flags == b.flags && a.root == b.root && a.generation == b.generation;
+         a.flags == b.flags && a.root == b.root && a.generation == b.generation &&
+         a.counts_crc == b.counts_crc;
 }
 
 void write_mismatch(const wire::AnnounceBody& first, const wire::AnnounceBody& other,

@@ -12,12 +12,14 @@ namespace tern::collective {
 
 // The op is what this announcement says. REQUIRES: the kind has a plan; dtype and root are sound.
 void describe(Op& op, const wire::AnnounceBody& body, const GroupShape& shape);
+// The op's chunks. Of one with counts its share_begins must be known.
+void cut(Op& op, const GroupShape& shape);
 
 // The op as its plan sees it, for one rank of the group.
 plan::Shape shape_for(const Op& op, std::uint32_t rank, const GroupShape& shape) noexcept;
 
 // A node does not want it to be eager: it takes the two legs, unless it has started.
-void decline_eager(Op& op) noexcept;
+void decline_eager(Op& op, const GroupShape& shape) noexcept;
 
 // How many bytes of values `node` sends with its announcement.
 std::uint64_t eager_bytes_of(const Op& op, std::uint32_t node) noexcept;

@@ -19,7 +19,7 @@ inline constexpr Plan kAllReduce{
     .takes_tensor = true,
     .extents =
         [](const Shape& shape) {
-          return Extents{shape.count, shape.count};
+          return Extents{whole_op(shape), whole_op(shape)};
         },
 };
 

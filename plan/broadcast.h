@@ -19,7 +19,7 @@ inline constexpr Plan kBroadcast{
     .takes_tensor = true,
     .extents =
         [](const Shape& shape) {
-          return Extents{shape.rank == shape.root ? shape.count : 0, shape.count};
+          return Extents{at_root(shape), whole_op(shape)};
         },
 };
 

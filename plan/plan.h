@@ -4,14 +4,16 @@
 // descriptor and never the number, so that one more operation is one more descriptor
 // (docs/architecture.md, "An operation is a plan").
 //
-// The words: an op has `count` elements, which are cut into chunks. A rank's input and output have
-// extents of their own. What a node contributes to a chunk is made of its ranks' inputs; the
-// chunk's owner makes the result of it and sends that to all.
+// The words: an op has `count` elements, which are cut into chunks. A rank's input holds some of
+// them, and its output others or the same. What a node contributes to a chunk is made of its ranks'
+// inputs; the chunk's owner makes the result of it and sends that to the nodes whose outputs have
+// room for it.
 
 #include <cmath>
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "plan/shares.h"
 
 namespace tern::plan {
 
@@ -22,11 +24,14 @@ enum class Work : std::uint8_t {
   move,    // the values of one rank arrive as they are; a broadcast leg only
 };
 
-// Whose values go in, and who gets the result.
-enum class Ranks : std::uint8_t { nobody, every, root };
+// What is cut into chunks: all elements as one, or each rank's share by itself.
+enum class Parts : std::uint8_t { whole, shares };
 
-// Which node adds and sends a chunk.
-enum class Ownership : std::uint8_t { striped, root_node };
+// Whose values go in, and who gets the result. `sharer`: the rank whose share an element is in.
+enum class Ranks : std::uint8_t { nobody, every, root, sharer };
+
+// Which node adds and sends a chunk: each in turn, the root's, or that of the share's rank.
+enum class Ownership : std::uint8_t { striped, root_node, sharer_node };
 
 // How an op travels that fits in its announcement.
 enum class Eager : std::uint8_t {
@@ -44,25 +49,45 @@ struct Shape {
   float prescale = 1.0f;
   float state_scale = 1.0f;
   std::uint32_t root = 0;
-  std::uint32_t rank = 0;   // whose input and output are meant
-  std::uint32_t ranks = 1;  // of the group
+  std::uint32_t rank = 0;                 // whose input and output are meant
+  std::uint32_t ranks = 1;                // of the group
+  const std::uint64_t* counts = nullptr;  // see Shares
+
+  Shares shares() const noexcept { return {count, ranks, counts}; }
 };
 
 // In elements.
-struct Extents {
-  std::uint64_t input = 0;
-  std::uint64_t output = 0;
-};
 struct Range {
   std::uint64_t begin = 0;
   std::uint64_t count = 0;
+
+  std::uint64_t end() const noexcept { return begin + count; }
+  bool contains(std::uint64_t element) const noexcept {
+    return element >= begin && element - begin < count;
+  }
 };
+// Which elements of the op a rank's input and output hold, in their order.
+struct Extents {
+  Range input;
+  Range output;
+};
+
+// Extents of rank `shape.rank`.
+inline Range whole_op(const Shape& shape) noexcept { return {0, shape.count}; }
+inline Range own_share(const Shape& shape) noexcept {
+  const Shares shares = shape.shares();
+  return {shares.begin(shape.rank), shares.of(shape.rank)};
+}
+inline Range at_root(const Shape& shape) noexcept {
+  return shape.rank == shape.root ? whole_op(shape) : Range{};
+}
 
 struct Plan {
   std::uint16_t number = 0;  // shm::OpKind: in entries and announcements
   const char* name = "";     // for people: errors, reports, traces
 
   Work work = Work::none;
+  Parts parts = Parts::whole;
   Ranks contributors = Ranks::nobody;
   Ranks receivers = Ranks::nobody;
   Ownership ownership = Ownership::striped;
@@ -84,6 +109,9 @@ struct Plan {
 
   constexpr bool reduces() const noexcept { return work == Work::reduce; }
   constexpr bool moves() const noexcept { return work == Work::move; }
+  constexpr bool has_shares() const noexcept { return parts == Parts::shares; }
+  // Sums end with their owners, who send them to nobody.
+  constexpr bool keeps_sums() const noexcept { return reduces() && receivers != Ranks::every; }
 };
 
 // No op has more elements.
@@ -102,7 +130,12 @@ inline const char* objection(const Plan& plan, const Shape& shape) {
   if (shape.prescale != 1.0f && !dtype_is_float(shape.dtype)) {
     return "prescale is for floating-point types only";
   }
+  if (shape.prescale != 1.0f && plan.moves()) return "prescale is for reductions only";
   if (shape.root >= shape.ranks) return "root must be 0..size-1";
+  if (shape.counts != nullptr && !plan.has_shares()) return "the operation takes no counts";
+  if (plan.has_shares()) {
+    if (const char* problem = shape.shares().objection()) return problem;
+  }
   return plan.objection != nullptr ? plan.objection(shape) : nullptr;
 }
 

@@ -7,17 +7,24 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "plan/all_gather.h"
 #include "plan/all_reduce.h"
 #include "plan/barrier.h"
 #include "plan/broadcast.h"
+#include "plan/gather.h"
+#include "plan/reduce.h"
+#include "plan/reduce_scatter.h"
+#include "plan/scatter.h"
 
 namespace tern::plan {
 
-inline constexpr std::size_t kMaxPlans = 16;
+inline constexpr std::size_t kMaxPlans = 32;
 
 namespace table {
-inline constinit std::array<const Plan*, kMaxPlans> plans{&kAllReduce, &kBroadcast, &kBarrier};
-inline constinit std::size_t count = 3;
+inline constinit std::array<const Plan*, kMaxPlans> plans{&kAllReduce, &kBroadcast,     &kBarrier,
+                                                          &kReduce,    &kReduceScatter, &kAllGather,
+                                                          &kGather,    &kScatter};
+inline constinit std::size_t count = 8;
 }  // namespace table
 
 // Null for a number that is no plan's.
@@ -34,12 +41,19 @@ inline const char* name_of(std::uint64_t number) noexcept {
   return plan != nullptr ? plan->name : "unknown";
 }
 
+constexpr Ownership owner_of(Ranks ranks) noexcept {
+  return ranks == Ranks::root     ? Ownership::root_node
+         : ranks == Ranks::sharer ? Ownership::sharer_node
+                                  : Ownership::striped;
+}
+
 // Adds a plan for the rest of the process. Thread: before any other starts, as a global object.
 struct Registration {
   explicit Registration(const Plan& plan) {
     TERN_CHECK(table::count < kMaxPlans && find(plan.number) == nullptr && plan.extents != nullptr);
-    // Results go to all ranks; no leg takes them to some only.
-    TERN_CHECK(plan.work == Work::none || plan.receivers == Ranks::every);
+    // A sum is made where it ends, or by all in turn; what moves is sent by whose it is.
+    TERN_CHECK(plan.work == Work::none ||
+               plan.ownership == owner_of(plan.reduces() ? plan.receivers : plan.contributors));
     table::plans[table::count++] = &plan;
   }
 };

@@ -77,9 +77,16 @@ enum class OpKind : std::uint16_t {
   broadcast = 2,
   barrier = 3,
   cancel = 4,  // ticket names the op to cancel; has no completion of its own
-  // Reserved: reduce 5, reduce_scatter 6, all_gather 7, all_gather_v 8, all_to_all 9,
-  // all_to_all_v 10, gather 11, scatter 12, send 13, receive 14, group_split 15, submit_many 16.
+  reduce = 5,
+  reduce_scatter = 6,
+  all_gather = 7,
+  gather = 11,
+  scatter = 12,
+  // Reserved: all_to_all 9, send 13, receive 14, group_split 15, submit_many 16. 8 and 10 are free:
+  // whether shares are equal is no kind of its own.
 };
+
+inline constexpr std::uint8_t kEntryHasCounts = 1;
 
 // One submitted op, written to every lane that owns a chunk of it (docs/architecture.md, "Lanes").
 // The lane copies it and validates the copy.
@@ -89,7 +96,7 @@ struct SubmitEntry {
   std::uint8_t dtype;      // tern::DType
   std::uint8_t reduction;  // tern::Reduction
   std::uint8_t role;       // tern::Role; of an anonymous op always exact
-  std::uint8_t flags;      // reserved, zero
+  std::uint8_t flags;      // kEntryHasCounts; the others are reserved, zero
   std::uint16_t reserved0;
   std::uint64_t group;         // the daemon's number for the joined group
   std::uint64_t tensor;        // tensor id; 0 for an anonymous op
@@ -99,14 +106,16 @@ struct SubmitEntry {
   std::uint32_t output_region;
   std::uint64_t input_offset;
   std::uint64_t output_offset;
-  std::uint32_t root;              // rank; broadcast only
+  std::uint32_t root;              // rank, of a kind that has one
   std::int32_t priority;           // higher first
   std::uint32_t prescale_bits;     // f32
   std::uint32_t state_scale_bits;  // f32
-  std::uint64_t counts_offset;     // reserved for per-rank counts, zero
-  std::uint64_t wait_event;        // reserved for device events, zero
-  std::uint64_t signal_event;      // reserved, zero
-  char recipe[kRecipeTextBytes];   // zero-padded; all zero: the tensor's
+  // With kEntryHasCounts, in the arena: elements of each rank's share, as u64. Each lane copies them
+  // once and judges the copy. Otherwise zero.
+  std::uint64_t counts_offset;
+  std::uint64_t wait_event;       // reserved for device events, zero
+  std::uint64_t signal_event;     // reserved, zero
+  char recipe[kRecipeTextBytes];  // zero-padded; all zero: the tensor's
   std::uint64_t reserved1[12];
 };
 TERN_FORMAT_STRUCT(SubmitEntry, 256);

@@ -11,36 +11,45 @@ namespace tern::shm {
 // How an op is cut and spread. Client and daemon must agree on it (the client writes an entry to
 // every lane that has a chunk), so it lies beside the layout.
 //
-// Chunk c of an op belongs to node (c + spread) % nodes: owners start at different nodes, so that
-// nobody waits for node 0. It runs on lane (c / nodes + spread) % lanes, so that every lane sees
+// Chunks are numbered in rounds, of which each has a chunk in every column. Of an op that is cut as
+// a whole a round has as many columns as there are nodes, and the chunks lie one after the other in
+// the op. Where each rank's share is cut by itself, a column is a rank's share, and a short share
+// has no chunks in the last rounds.
+//
+// Chunk c of a whole op belongs to node (c + spread) % columns: owners start at different nodes, so
+// that nobody waits for node 0. Round r runs on lane (r + spread) % lanes, so that every lane sees
 // all owners. The owner must not depend on the lane count, because the order of addition does on
 // the owner.
 struct Sharding {
   std::uint64_t count;           // elements
-  std::uint64_t chunk_elements;  // of every chunk but the last
-  std::uint64_t chunk_count;     // 0 for a barrier; else at least 1
+  std::uint64_t chunk_elements;  // of every chunk but the last, of an op or of a share
+  std::uint64_t chunk_count;     // 0 without elements; of shares: as if all were as the largest
   std::uint64_t spread;          // from the tensor id, or the sequence of an anonymous op
-  std::uint32_t nodes;
+  std::uint32_t columns;
   std::uint32_t lanes;
   bool one_lane;  // all chunks on one lane, for a scale over the whole tensor
 
-  std::uint32_t owner(std::uint64_t chunk) const noexcept {
-    return static_cast<std::uint32_t>((chunk + spread) % nodes);
-  }
+  std::uint64_t rounds() const noexcept { return (chunk_count + columns - 1) / columns; }
   std::uint32_t lane(std::uint64_t chunk) const noexcept {
-    const std::uint64_t round = one_lane ? 0 : chunk / nodes;
+    const std::uint64_t round = one_lane ? 0 : chunk / columns;
     return static_cast<std::uint32_t>((round + spread) % lanes);
+  }
+
+  // ---- Of an op that is cut as a whole ----
+  std::uint32_t owner(std::uint64_t chunk) const noexcept {
+    return static_cast<std::uint32_t>((chunk + spread) % columns);
   }
   std::uint64_t chunk_begin(std::uint64_t chunk) const noexcept { return chunk * chunk_elements; }
   std::uint64_t chunk_size(std::uint64_t chunk) const noexcept {
     return std::min(chunk_elements, count - chunk_begin(chunk));
   }
+
   // Whether lane has any chunk. A barrier, and an op without elements, runs on the lane of chunk 0.
   bool uses_lane(std::uint32_t lane_index) const noexcept {
     const std::uint64_t rounds =
         one_lane || chunk_count == 0
             ? 1
-            : std::min<std::uint64_t>((chunk_count - 1) / nodes + 1, lanes);
+            : std::min<std::uint64_t>((chunk_count - 1) / columns + 1, lanes);
     return (lane_index + lanes - lane(0)) % lanes < rounds;
   }
 };
@@ -64,6 +73,8 @@ struct Cut {
   std::uint32_t nodes = 1;
   std::uint32_t lanes = 1;
   bool one_lane = false;
+  std::uint32_t shares = 0;         // how many are cut by themselves; 0: the op is cut as a whole
+  std::uint64_t largest_share = 0;  // elements
 };
 
 // REQUIRES: dtype valid, chunk_bytes >= 64, nodes and lanes >= 1.
@@ -71,9 +82,11 @@ inline Sharding make_sharding(const Cut& cut) noexcept {
   Sharding sharding{};
   sharding.count = cut.count;
   sharding.chunk_elements = chunk_elements(cut.chunk_bytes, cut.dtype);
-  sharding.chunk_count = (cut.count + sharding.chunk_elements - 1) / sharding.chunk_elements;
+  const std::uint64_t cut_as_one = cut.shares != 0 ? cut.largest_share : cut.count;
+  sharding.columns = cut.shares != 0 ? cut.shares : cut.nodes;
+  sharding.chunk_count = (cut_as_one + sharding.chunk_elements - 1) / sharding.chunk_elements;
+  if (cut.shares != 0) sharding.chunk_count *= cut.shares;
   sharding.spread = (cut.tensor != 0 ? cut.tensor : cut.sequence) & kSpreadMask;
-  sharding.nodes = cut.nodes;
   sharding.lanes = cut.lanes;
   sharding.one_lane = cut.one_lane;
   return sharding;

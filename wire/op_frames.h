@@ -27,7 +27,7 @@ struct AnnounceBody {
   std::uint8_t flags;            // kAnnounceOneLane, kAnnounceExempt: of the declaration
   std::uint8_t restart_streams;  // 1: this node has lost blocks of the tensor's streams (xordelta,
                                  // diana, ef21); whoever sends one begins it anew
-  std::uint32_t root;            // rank, broadcast only
+  std::uint32_t root;            // rank, of a kind that has one
   std::uint32_t rank;            // lowest rank of the node that sends this
   std::uint32_t eager_bytes;     // bytes of the contribution that follow; 0 where there is none
   std::uint32_t prescale_bits;   // f32 applied already; for the error text only
@@ -37,7 +37,7 @@ struct AnnounceBody {
   std::uint8_t lead;               // the tuner's candidate that this node sends by, plus 1; 0: none
   std::uint8_t lead_is_trial;      // 1: for this op only
   std::uint16_t candidates;        // CRC of the list that `lead` counts in
-  std::uint32_t reserved;
+  std::uint32_t counts_crc;        // CRC32C of the ranks' shares, never 0; 0: equal, or no shares
 };
 TERN_FORMAT_STRUCT(AnnounceBody, 56);
 

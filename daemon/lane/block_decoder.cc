@@ -53,7 +53,9 @@ const char* BlockDecoder::objection_to_elements(const BlockRequest& request,
 
 const char* BlockDecoder::objection_to_lossy(OpId op) const {
   const auto role = static_cast<Role>(blocks_.op(op).announced_first.role);
-  return is_f32_inside(blocks_.dtype(op)) && role_may_be_lossy(role) ? nullptr : kMustBeExact;
+  const bool may =
+      blocks_.op(op).plan->may_lose && is_f32_inside(blocks_.dtype(op)) && role_may_be_lossy(role);
+  return may ? nullptr : kMustBeExact;
 }
 
 void BlockDecoder::note(const BlockRequest& request, const Block& block, std::uint64_t begin_ns) {
@@ -231,7 +233,8 @@ const char* BlockDecoder::decode_lossless(const BlockRequest& request, const Blo
   TensorState* const tensor = blocks_.tensor(request.op);
   const bool delta = is(block, CodecId::xordelta);
   if (delta) {
-    if (tensor == nullptr || !tensor->codec.keeps_last_bytes()) {
+    if (tensor == nullptr || !tensor->codec.keeps_last_bytes() ||
+        blocks_.op(request.op).plan->has_shares()) {
       return "a difference to a value that nobody keeps";
     }
     const ChunkPart part = blocks_.part(request.op, request.number);
@@ -261,9 +264,9 @@ BlockCompletion BlockDecoder::reduce(const BlockRequest& request) {
   if (all.elements == 0) return {};
   if (about.plan->moves()) {
     const std::byte* const source = about.root_node == blocks_.self()
-                                        ? values_.root_input(op, all)
+                                        ? values_.moved_input(op, all)
                                         : host_bytes(eager_.kept(op, about.root_node)).data();
-    values_.copy_to_all_ranks(op, all, source);
+    values_.deliver(op, all, source);
     return {};
   }
   // The same order on every node.

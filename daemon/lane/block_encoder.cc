@@ -162,14 +162,14 @@ BlockCompletion BlockEncoder::publish(const BlockRequest& request) {
   const OpId op = request.op;
   const ChunkPart part = blocks_.part(op, request.number);
   const std::size_t bytes = blocks_.bytes(op, part);
-  const std::byte* const input = values_.root_input(op, part);
+  const std::byte* const input = values_.moved_input(op, part);
   BlockCompletion done = elements_in(BlockForm::input, bytes);
   if (blocks_.encoding(op).lossless && codec::is_lossless(*request.recipe) &&
       !request.block.empty()) {
     const std::uint32_t used = encode_lossless(request, *request.recipe, {input, bytes});
     if (used != 0) done = elements_in(BlockForm::encoded, used);
   }
-  values_.copy_to_all_ranks(op, part, input);
+  values_.deliver(op, part, input);
   return done;
 }
 

@@ -11,8 +11,10 @@ namespace tern::daemon {
 namespace {
 
 bool has_reserved_bits(const shm::SubmitEntry& entry) noexcept {
-  return entry.flags != 0 || entry.reserved0 != 0 || entry.counts_offset != 0 ||
-         entry.wait_event != 0 || entry.signal_event != 0 ||
+  const bool has_counts = (entry.flags & shm::kEntryHasCounts) != 0;
+  return (entry.flags & ~shm::kEntryHasCounts) != 0 || entry.reserved0 != 0 ||
+         (!has_counts && entry.counts_offset != 0) || entry.wait_event != 0 ||
+         entry.signal_event != 0 ||
          std::any_of(std::begin(entry.reserved1), std::end(entry.reserved1),
                      [](std::uint64_t word) { return word != 0; });
 }
@@ -39,6 +41,7 @@ plan::Shape shape_of(const shm::SubmitEntry& entry, const EntryPlace& place) noe
   shape.root = entry.root;
   shape.rank = place.rank;
   shape.ranks = place.ranks;
+  shape.counts = place.counts.empty() ? nullptr : place.counts.data();
   return shape;
 }
 
@@ -49,9 +52,8 @@ bool in_arena(std::uint64_t offset, std::uint64_t bytes, std::uint64_t arena_byt
 const char* objection_to_memory(const shm::SubmitEntry& entry, const plan::Extents& extents,
                                 std::uint64_t arena_bytes) noexcept {
   const std::size_t element = dtype_bytes(static_cast<DType>(entry.dtype));
-  if (extents.input > plan::kMaxElements || extents.output > plan::kMaxElements ||
-      !in_arena(entry.input_offset, extents.input * element, arena_bytes) ||
-      !in_arena(entry.output_offset, extents.output * element, arena_bytes)) {
+  if (!in_arena(entry.input_offset, extents.input.count * element, arena_bytes) ||
+      !in_arena(entry.output_offset, extents.output.count * element, arena_bytes)) {
     return "the tensor is not inside the client's arena";
   }
   if (entry.input_offset % element != 0 || entry.output_offset % element != 0) {
@@ -71,16 +73,22 @@ const char* objection_to_tensor(const shm::SubmitEntry& entry, const TensorState
   return nullptr;
 }
 
-std::uint32_t lanes_of(const shm::SubmitEntry& entry, const EntryPlace& place) noexcept {
-  const auto sharding =
-      shm::make_sharding({.tensor = entry.tensor,
-                          .sequence = entry.sequence,
-                          .count = entry.count,
-                          .dtype = static_cast<DType>(entry.dtype),
-                          .chunk_bytes = place.group.chunk_bytes,
-                          .nodes = place.group.nodes(),
-                          .lanes = place.group.lanes,
-                          .one_lane = place.tensor != nullptr && place.tensor->declared.one_lane});
+shm::Sharding sharding_of(const shm::SubmitEntry& entry, const EntryPlace& place,
+                          const plan::Plan& plan, const plan::Shape& shape) noexcept {
+  const bool shares = plan.has_shares();
+  return shm::make_sharding({.tensor = entry.tensor,
+                             .sequence = entry.sequence,
+                             .count = entry.count,
+                             .dtype = static_cast<DType>(entry.dtype),
+                             .chunk_bytes = place.group.chunk_bytes,
+                             .nodes = place.group.nodes(),
+                             .lanes = place.group.lanes,
+                             .one_lane = place.tensor != nullptr && place.tensor->declared.one_lane,
+                             .shares = shares ? place.ranks : 0,
+                             .largest_share = shares ? shape.shares().largest() : 0});
+}
+
+std::uint32_t lanes_of(const shm::Sharding& sharding, const EntryPlace& place) noexcept {
   std::uint32_t lanes = 0;
   for (std::uint32_t lane = 0; lane < place.group.lanes; ++lane) {
     if (sharding.uses_lane(lane)) lanes |= 1u << lane;
@@ -109,7 +117,11 @@ CheckedEntry check_entry(const shm::SubmitEntry& entry, const EntryPlace& place)
     }
     if (const char* problem = objection_to_tensor(entry, *place.tensor)) return refused(problem);
   }
-  const std::uint32_t lanes = lanes_of(entry, place);
+  const shm::Sharding sharding = sharding_of(entry, place, *plan, shape);
+  if (sharding.chunk_count >= collective::kNoSlot) {
+    return refused("the operation has more chunks than there are numbers for them");
+  }
+  const std::uint32_t lanes = lanes_of(sharding, place);
   if ((lanes >> place.group.lane & 1u) == 0) {
     return refused("the operation does not belong on this lane");
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/errc.h"
 #include "collective/group_shape.h"
@@ -18,6 +19,8 @@ struct EntryPlace {
   std::uint32_t rank = 0;   // who submits
   std::uint64_t arena_bytes = 0;
   const TensorState* tensor = nullptr;  // of this id in this group; null: there is none
+  // Of the ranks, a copy that the client cannot change; empty: the entry has none.
+  std::span<const std::uint64_t> counts{};
 };
 
 // A sound entry's plan, or what is wrong with the entry.

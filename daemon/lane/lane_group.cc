@@ -86,7 +86,7 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   const std::uint32_t rank = setup().shape.ranks[core_.self()][local_rank];
   const auto named = tensors_.find(entry.tensor);
   OpAdmission::Admitted admitted = admission_.admit(
-      entry, {rank, client.arena.bytes, named != tensors_.end() ? named->second : nullptr});
+      entry, {rank, client.arena, named != tensors_.end() ? named->second : nullptr});
   if (const char* problem = admitted.checked.problem) {
     return clients.refuse(client, entry.ticket, admitted.checked.code, problem);
   }
@@ -101,8 +101,9 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   const bool first = known == collective::kNoSlot || ops.op(known).submitted == 0;
   OpId op = collective::kNoSlot;
   using Result = collective::GroupOps::SubmitResult;
-  switch (ops.on_submit({local_rank, key, admitted.body, entry.priority, admitted.op.submitted_ns},
-                        op)) {
+  switch (ops.on_submit(
+      {local_rank, key, admitted.body, entry.priority, admitted.op.submitted_ns, admitted.counts},
+      op)) {
     case Result::accepted:
       break;
     case Result::too_many:
@@ -123,8 +124,9 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   const plan::Extents& extents = admitted.checked.extents;
   OpRank& slot = core_.lane_ops().ranks(op)[local_rank];
   slot.ticket = entry.ticket;
-  slot.input = {&client.arena, entry.input_offset, extents.input * element, Space::host};
-  slot.output = {&client.arena, entry.output_offset, extents.output * element, Space::host};
+  slot.extents = extents;
+  slot.input = {&client.arena, entry.input_offset, extents.input.count * element, Space::host};
+  slot.output = {&client.arena, entry.output_offset, extents.output.count * element, Space::host};
   slot.prescale = std::bit_cast<float>(entry.prescale_bits);
   slot.lanes = admitted.checked.lanes;
   slot.present = true;
@@ -223,7 +225,7 @@ void LaneGroup::announce(const Action& action) {
   const std::uint64_t bytes = collective::eager_bytes_of(about, core_.self());
   if (bytes == 0) return announce_with(action, {});
   if (about.plan->contributors == plan::Ranks::root)
-    return announce_with(action, {values.root_input(op, all), bytes});
+    return announce_with(action, {values.moved_input(op, all), bytes});
   if (values.is_plain(op)) return announce_with(action, {values.plain(op, all), bytes});
   // Kept: this node must add exactly what the others get.
   BlockRequest request;

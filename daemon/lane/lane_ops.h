@@ -11,6 +11,7 @@
 #include "collective/slots.h"
 #include "daemon/lane/operand.h"
 #include "daemon/tensor/tensor_state.h"
+#include "plan/plan.h"
 
 namespace tern::daemon {
 
@@ -26,13 +27,42 @@ struct OpEncoding {
 // Of one local rank.
 struct OpRank {
   std::uint64_t ticket = 0;
+  plan::Extents extents;  // which elements of the op lie in these
   Operand input;
   Operand output;
   float prescale = 1.0f;
   std::uint32_t lanes = 0;  // that have a chunk of what it submitted, as bits
   bool present = false;
   bool told = false;
+
+  bool sends(const plan::Range& part) const noexcept {
+    return part.begin >= extents.input.begin && part.end() <= extents.input.end();
+  }
+  bool receives(const plan::Range& part) const noexcept {
+    return part.begin >= extents.output.begin && part.end() <= extents.output.end();
+  }
+  // Elements of the op in its memory. REQUIRES: it sends (receives) them.
+  Operand input_of(const plan::Range& part, std::size_t element) const noexcept {
+    return input.slice((part.begin - extents.input.begin) * element, part.count * element);
+  }
+  Operand output_of(const plan::Range& part, std::size_t element) const noexcept {
+    return output.slice((part.begin - extents.output.begin) * element, part.count * element);
+  }
 };
+
+// The first rank that sends (receives) these elements, or null. REQUIRES: there are some.
+inline const OpRank* sender_of(std::span<const OpRank> ranks, const plan::Range& part) noexcept {
+  for (const OpRank& rank : ranks) {
+    if (rank.sends(part)) return &rank;
+  }
+  return nullptr;
+}
+inline const OpRank* receiver_of(std::span<const OpRank> ranks, const plan::Range& part) noexcept {
+  for (const OpRank& rank : ranks) {
+    if (rank.receives(part)) return &rank;
+  }
+  return nullptr;
+}
 
 struct LaneOp {
   TensorState* tensor = nullptr;

@@ -1,8 +1,8 @@
 #include "daemon/lane/node_values.h"
 
-#include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "codec/accumulate.h"
 #include "collective/op_plan.h"
 
@@ -14,6 +14,11 @@ namespace {
 
 std::byte* at(const Operand& operand, std::uint64_t offset) noexcept {
   return host_bytes(operand).data() + offset;
+}
+
+// REQUIRES: the rank receives the part.
+std::byte* output_of(const OpRank& rank, const ChunkPart& part, DType type) noexcept {
+  return host_bytes(rank.output_of(part.range(), dtype_bytes(type))).data();
 }
 
 }  // namespace
@@ -71,24 +76,26 @@ std::span<const float> NodeValues::floats(OpId op, const ChunkPart& part) const 
   return {as_floats(wide), part.elements};
 }
 
-const std::byte* NodeValues::root_input(OpId op, const ChunkPart& part) const noexcept {
-  const auto& numbers = blocks_.ops().shape().ranks[blocks_.self()];
-  const auto root = static_cast<std::size_t>(
-      std::find(numbers.begin(), numbers.end(), blocks_.op(op).announced_first.root) -
-      numbers.begin());
-  return at(blocks_.ranks(op)[root].input, part.begin * dtype_bytes(blocks_.dtype(op)));
+const std::byte* NodeValues::moved_input(OpId op, const ChunkPart& part) const noexcept {
+  const OpRank* const sender = sender_of(blocks_.ranks(op), part.range());
+  TERN_CHECK(sender != nullptr);
+  return host_bytes(sender->input_of(part.range(), dtype_bytes(blocks_.dtype(op)))).data();
 }
 
 // ---- Outputs ------------------------------------------------------------------------------------
 
 std::byte* NodeValues::output(OpId op, const ChunkPart& part) const noexcept {
-  return at(blocks_.ranks(op)[0].output, part.begin * dtype_bytes(blocks_.dtype(op)));
+  const OpRank* const receiver = receiver_of(blocks_.ranks(op), part.range());
+  TERN_CHECK(receiver != nullptr);
+  return output_of(*receiver, part, blocks_.dtype(op));
 }
 
 void NodeValues::deliver(OpId op, const ChunkPart& part, const std::byte* elements) const {
-  std::byte* const out = output(op, part);
-  if (out != elements) std::memmove(out, elements, blocks_.bytes(op, part));
-  copy_to_other_ranks(op, part);
+  for (const OpRank& rank : blocks_.ranks(op)) {
+    if (!rank.receives(part.range())) continue;
+    std::byte* const out = output_of(rank, part, blocks_.dtype(op));
+    if (out != elements) std::memmove(out, elements, blocks_.bytes(op, part));
+  }
 }
 
 void NodeValues::deliver_floats(OpId op, const ChunkPart& part, const float* values) const {
@@ -97,21 +104,7 @@ void NodeValues::deliver_floats(OpId op, const ChunkPart& part, const float* val
 }
 
 void NodeValues::copy_to_other_ranks(OpId op, const ChunkPart& part) const {
-  const auto ranks = blocks_.ranks(op);
-  const std::uint64_t offset = part.begin * dtype_bytes(blocks_.dtype(op));
-  for (const OpRank& rank : ranks.subspan(1)) {
-    if (rank.output == ranks[0].output) continue;
-    std::memmove(at(rank.output, offset), at(ranks[0].output, offset), blocks_.bytes(op, part));
-  }
-}
-
-void NodeValues::copy_to_all_ranks(OpId op, const ChunkPart& part,
-                                   const std::byte* elements) const {
-  const std::uint64_t offset = part.begin * dtype_bytes(blocks_.dtype(op));
-  for (const OpRank& rank : blocks_.ranks(op)) {
-    std::byte* const out = at(rank.output, offset);
-    if (out != elements) std::memmove(out, elements, blocks_.bytes(op, part));
-  }
+  deliver(op, part, output(op, part));
 }
 
 }  // namespace tern::daemon

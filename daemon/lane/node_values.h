@@ -25,18 +25,16 @@ class NodeValues {
   void write(collective::OpId op, const ChunkPart& part, std::byte* out) const;
   // The same in f32, in the input itself or in scratch 0.
   std::span<const float> floats(collective::OpId op, const ChunkPart& part) const;
-  // Of the rank at a root, which is on this node.
-  const std::byte* root_input(collective::OpId op, const ChunkPart& part) const noexcept;
+  // Of an op that moves, the elements of the rank whose they are. REQUIRES: it is on this node.
+  const std::byte* moved_input(collective::OpId op, const ChunkPart& part) const noexcept;
 
   // ---- Outputs ----
-  // The first rank's; the others are copied from it.
+  // Of the first rank that receives the part; the others are copied from it. REQUIRES: there is one.
   std::byte* output(collective::OpId op, const ChunkPart& part) const noexcept;
+  // To every rank that receives the part and whose output is not `elements` itself.
   void deliver(collective::OpId op, const ChunkPart& part, const std::byte* elements) const;
   void deliver_floats(collective::OpId op, const ChunkPart& part, const float* values) const;
   void copy_to_other_ranks(collective::OpId op, const ChunkPart& part) const;
-  // To every rank's output that is not `elements` itself.
-  void copy_to_all_ranks(collective::OpId op, const ChunkPart& part,
-                         const std::byte* elements) const;
 
  private:
   OpBlocks& blocks_;

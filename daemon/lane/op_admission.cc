@@ -1,9 +1,12 @@
 #include "daemon/lane/op_admission.h"
 
+#include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "codec/recipe.h"
 #include "shm/sharding.h"
+#include "wire/crc32c.h"
 
 namespace tern::daemon {
 namespace {
@@ -14,11 +17,17 @@ const ResolvedRecipe kAnonymous;
 }  // namespace
 
 OpAdmission::Admitted OpAdmission::admit(const shm::SubmitEntry& entry,
-                                         const Submitter& submitter) const {
+                                         const Submitter& submitter) {
   Admitted admitted;
   TensorState* const tensor = submitter.tensor;
+  if (!read_counts(entry, submitter.arena)) {
+    admitted.checked.code = Errc::invalid_argument;
+    admitted.checked.problem = "the counts are not inside the client's arena";
+    return admitted;
+  }
+  admitted.counts = counts_;
   admitted.checked = check_entry(
-      entry, {setup_.shape, setup_.size, submitter.rank, submitter.arena_bytes, tensor});
+      entry, {setup_.shape, setup_.size, submitter.rank, submitter.arena.bytes, tensor, counts_});
   if (admitted.checked.problem != nullptr) return admitted;
   const plan::Plan& plan = *admitted.checked.plan;
   const ResolvedRecipe& declared = tensor != nullptr ? tensor->declared : kAnonymous;
@@ -46,7 +55,20 @@ OpAdmission::Admitted OpAdmission::admit(const shm::SubmitEntry& entry,
   body.root = plan.has_root ? entry.root : 0;
   body.rank = submitter.rank;
   body.generation = tensor != nullptr ? tensor->generation : 0;
+  if (!counts_.empty()) {
+    body.counts_crc = std::max(wire::crc32c(std::as_bytes(std::span(counts_))), std::uint32_t{1});
+  }
   return admitted;
+}
+
+bool OpAdmission::read_counts(const shm::SubmitEntry& entry, const Region& arena) {
+  counts_.clear();
+  if ((entry.flags & shm::kEntryHasCounts) == 0) return true;
+  const std::uint64_t bytes = std::uint64_t{setup_.size} * sizeof(std::uint64_t);
+  if (bytes > arena.bytes || entry.counts_offset > arena.bytes - bytes) return false;
+  counts_.resize(setup_.size);
+  std::memcpy(counts_.data(), arena.base + entry.counts_offset, bytes);
+  return true;
 }
 
 const char* OpAdmission::resolve(const shm::SubmitEntry& entry, const TensorState* tensor,
@@ -72,6 +94,10 @@ OpEncoding OpAdmission::encoding_of(const shm::SubmitEntry& entry, const plan::P
                                     const TensorState* tensor) const {
   OpEncoding encoding;
   encoding.recipe = resolved.recipe;
+  // Streams are kept for the chunks of an op that is cut as a whole.
+  if (plan.has_shares() && encoding.recipe.compressor == codec::Compressor::xordelta) {
+    encoding.recipe.compressor = codec::Compressor::lossless;
+  }
   encoding.state_scale = std::bit_cast<float>(entry.state_scale_bits);
   const auto reduction = static_cast<Reduction>(entry.reduction);
   const bool adds = reduction == Reduction::sum || reduction == Reduction::average;

@@ -3,6 +3,8 @@
 // What an entry becomes: an op with a plan and a way to be encoded, or a refusal.
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "daemon/lane/entry_check.h"
 #include "daemon/lane/group_setup.h"
@@ -19,18 +21,22 @@ class OpAdmission {
 
   struct Submitter {
     std::uint32_t rank = 0;  // of the group
-    std::uint64_t arena_bytes = 0;
+    const Region& arena;
     TensorState* tensor = nullptr;  // that the entry names; null: there is none
   };
   struct Admitted {
     CheckedEntry checked;  // what is wrong with the entry, if anything is
     LaneOp op;
     wire::AnnounceBody body{};
+    std::span<const std::uint64_t> counts{};  // until the next entry; empty: it has none
   };
   // `entry` is foreign, and a copy that its owner cannot change.
-  Admitted admit(const shm::SubmitEntry& entry, const Submitter& submitter) const;
+  Admitted admit(const shm::SubmitEntry& entry, const Submitter& submitter);
 
  private:
+  // Copies the ranks' counts, which lie where their client can change them. False: they do not lie
+  // in its arena.
+  bool read_counts(const shm::SubmitEntry& entry, const Region& arena);
   // Null, or why the op cannot be encoded as it asks.
   const char* resolve(const shm::SubmitEntry& entry, const TensorState* tensor,
                       ResolvedRecipe& resolved) const;
@@ -38,6 +44,7 @@ class OpAdmission {
                          const ResolvedRecipe& resolved, const TensorState* tensor) const;
 
   const GroupSetup& setup_;
+  std::vector<std::uint64_t> counts_;  // of the last entry; empty: it had none
 };
 
 }  // namespace tern::daemon

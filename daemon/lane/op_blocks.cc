@@ -13,8 +13,8 @@ void OpBlocks::attach(CodecRoom& room, TraceRing& trace, LaneCounters& counters,
 }
 
 ChunkPart OpBlocks::part(OpId op, std::uint32_t number) const noexcept {
-  const auto& sharding = ops_.op(op).chunks.sharding();
-  return {sharding.chunk_begin(number), static_cast<std::uint32_t>(sharding.chunk_size(number))};
+  const collective::ChunkMap& chunks = ops_.op(op).chunks;
+  return {chunks.begin(number), chunks.size(number)};
 }
 
 std::span<float> OpBlocks::scratch_floats(std::uint32_t index, std::uint32_t elements) noexcept {

@@ -48,6 +48,8 @@ struct CodecRoom {
 struct ChunkPart {
   std::uint64_t begin = 0;
   std::uint32_t elements = 0;
+
+  plan::Range range() const noexcept { return {begin, elements}; }
 };
 
 // Of one op.

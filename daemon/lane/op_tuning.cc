@@ -149,9 +149,8 @@ bool OpTuning::owns_all(OpId op) const noexcept {
 
 void OpTuning::offer_contribution(OpId op, std::uint32_t number) {
   if (tuning(op) == nullptr) return;
-  const auto& sharding = core_.op(op).chunks.sharding();
-  const ChunkPart part{sharding.chunk_begin(number),
-                       static_cast<std::uint32_t>(sharding.chunk_size(number))};
+  const auto& chunks = core_.op(op).chunks;
+  const ChunkPart part{chunks.begin(number), chunks.size(number)};
   offer(op, part, core_.lane_op(op).tensor->codec.sender(part.begin));
 }
 
@@ -159,10 +158,7 @@ void OpTuning::offer_grant(OpId op, std::uint32_t index) {
   if (tuning(op) == nullptr || !owns_all(op)) return;
   const auto& chunks = core_.op(op).chunks;
   const std::uint32_t number = chunks.chunk(core_.self(), index);
-  offer(op,
-        {chunks.sharding().chunk_begin(number),
-         static_cast<std::uint32_t>(chunks.sharding().chunk_size(number))},
-        nullptr);
+  offer(op, {chunks.begin(number), chunks.size(number)}, nullptr);
 }
 
 void OpTuning::offer_whole(OpId op) {

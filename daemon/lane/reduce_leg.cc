@@ -48,8 +48,7 @@ void ReduceLeg::contribute(const Action& action) {
   request.op = op;
   request.number = chunks.chunk(action.node, action.index);
   request.node = action.node;
-  core_.peer(action.node).work.sent_bytes +=
-      core_.bytes(op, chunks.sharding().chunk_size(request.number));
+  core_.peer(action.node).work.sent_bytes += core_.bytes(op, chunks.size(request.number));
   tuning_.offer_contribution(op, request.number);
   request.recipe = &tuning_.recipe(op, {request.number, wire::Leg::reduce, action.node});
   request.action = action;
@@ -62,8 +61,8 @@ void ReduceLeg::contribute(const Action& action) {
 void ReduceLeg::contributed(const BlockRequest& request, const BlockCompletion& completion) {
   const OpId op = request.op;
   FrameMemory& memory = core_.resources().memory;
-  const auto& sharding = core_.op(op).chunks.sharding();
-  const auto elements = static_cast<std::uint32_t>(sharding.chunk_size(request.number));
+  const collective::ChunkMap& chunks = core_.op(op).chunks;
+  const std::uint32_t elements = chunks.size(request.number);
   BlockFrame frame{
       core_.block_header(wire::Leg::reduce, op, request.number), {}, {}, request.cookie};
   BorrowedMemory lent{nullptr, collective::kNoSlot, &memory.send_slabs(), request.slab};
@@ -72,8 +71,8 @@ void ReduceLeg::contributed(const BlockRequest& request, const BlockCompletion& 
     memory.send_slabs().give(request.slab);
     lent = {&core_.memory_owner(), op, nullptr, SlabPool::kNone};
     core_.pin(op);
-    block = core_.lane_ops().ranks(op)[0].input.slice(
-        core_.bytes(op, sharding.chunk_begin(request.number)), completion.bytes);
+    block = core_.lane_ops().ranks(op)[0].input.slice(core_.bytes(op, chunks.begin(request.number)),
+                                                      completion.bytes);
   }
   RawPrefix prefix;
   if (completion.form != BlockForm::encoded) {
@@ -147,7 +146,7 @@ void ReduceLeg::added(const BlockRequest& request, const BlockCompletion& comple
     peer.link->add_decode_ns(completion.work_ns);
     peer.work.added_ns += completion.work_ns;
     peer.work.added_bytes +=
-        core_.bytes(action.op, core_.op(action.op).chunks.sharding().chunk_size(request.number));
+        core_.bytes(action.op, core_.op(action.op).chunks.size(request.number));
   }
   core_.ops().done(action);
 }

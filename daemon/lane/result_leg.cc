@@ -1,6 +1,5 @@
 #include "daemon/lane/result_leg.h"
 
-#include <algorithm>
 #include <cstdio>
 
 #include "base/bump.h"
@@ -50,16 +49,25 @@ void ResultLeg::publish(const Action& action) {
   path_.submit(request);
 }
 
-Operand ResultLeg::part_of(const Operand& whole, OpId op, std::uint32_t number) const {
-  const auto& sharding = core_.op(op).chunks.sharding();
-  return whole.slice(core_.bytes(op, sharding.chunk_begin(number)),
-                     core_.bytes(op, sharding.chunk_size(number)));
+plan::Range ResultLeg::elements_of(OpId op, std::uint32_t number) const {
+  const collective::ChunkMap& chunks = core_.op(op).chunks;
+  return {chunks.begin(number), chunks.size(number)};
 }
 
-std::uint32_t ResultLeg::root_rank(OpId op) const {
-  const auto& ranks = core_.setup().shape.ranks[core_.self()];
-  const auto found = std::find(ranks.begin(), ranks.end(), core_.op(op).announced_first.root);
-  return static_cast<std::uint32_t>(found - ranks.begin());
+// Of the result of a chunk, among the other nodes.
+std::uint32_t ResultLeg::receivers(OpId op, std::uint32_t number) const {
+  const std::uint32_t receiver = core_.op(op).chunks.receiver(number);
+  if (receiver == collective::ChunkMap::kEveryNode) return core_.nodes() - 1;
+  return receiver == core_.self() ? 0 : 1;
+}
+
+void ResultLeg::send(OpId op, std::uint32_t number, const BlockFrame& frame) {
+  const std::uint32_t receiver = core_.op(op).chunks.receiver(number);
+  if (receiver == collective::ChunkMap::kEveryNode) {
+    core_.send_to_all(frame);
+  } else {
+    core_.send(receiver, frame);
+  }
 }
 
 BorrowedMemory ResultLeg::lend(const BlockRequest& request, const BlockCompletion& completion,
@@ -75,8 +83,10 @@ BorrowedMemory ResultLeg::lend(const BlockRequest& request, const BlockCompletio
     return {nullptr, collective::kNoSlot, &memory.accumulators(),
             reduce_.chunks().lend_sum(request.action.chunk)};
   }
-  body = part_of(core_.lane_ops().ranks(request.op)[root_rank(request.op)].input, request.op,
-                 request.number);
+  const plan::Range elements = elements_of(request.op, request.number);
+  const OpRank* const sender = sender_of(core_.lane_ops().ranks(request.op), elements);
+  TERN_CHECK(sender != nullptr);
+  body = sender->input_of(elements, core_.bytes(request.op, 1));
   core_.pin(request.op);
   return {&core_.memory_owner(), request.op, nullptr, SlabPool::kNone};
 }
@@ -86,7 +96,7 @@ void ResultLeg::made(const BlockRequest& request, const BlockCompletion& complet
   const OpId op = request.op;
   FrameMemory& memory = core_.resources().memory;
   const bool parked = completion.form == BlockForm::parked;
-  const std::uint32_t receivers = core_.nodes() - 1;
+  const std::uint32_t receivers = this->receivers(op, request.number);
   if (parked || receivers == 0) {
     memory.result_slabs().give(request.slab);
     memory.withdraw(request.cookie);
@@ -97,8 +107,7 @@ void ResultLeg::made(const BlockRequest& request, const BlockCompletion& complet
                      {},
                      host_bytes(body),
                      request.cookie};
-    const auto elements =
-        static_cast<std::uint32_t>(core_.op(op).chunks.sharding().chunk_size(request.number));
+    const std::uint32_t elements = core_.op(op).chunks.size(request.number);
     RawPrefix prefix;
     if (completion.form != BlockForm::encoded) {
       frame.header.flags = wire::kFlagRawBlock;
@@ -107,7 +116,7 @@ void ResultLeg::made(const BlockRequest& request, const BlockCompletion& complet
     core_.lane_op(op).count_sent(core_.bytes(op, elements), frame.prefix.size() + frame.body.size(),
                                  receivers);
     memory.lend(request.cookie, receivers, lent);
-    core_.send_to_all(frame);
+    send(op, request.number, frame);
     if (completion.problem != nullptr) {
       core_.ops().fail(op, {Errc::internal, collective::kNoRank, completion.problem});
     }
@@ -139,13 +148,13 @@ bool ResultLeg::place(std::uint32_t node, const wire::FrameHeader& header,
   receiving.result_buffer = peer.results.take();
   core_.pin(op);
   const auto buffer = host_bytes(peer.results.operand(receiving.result_buffer));
-  const OpRank& rank = core_.lane_ops().ranks(op)[0];
-  const std::uint64_t elements = core_.op(op).chunks.sharding().chunk_size(header.chunk);
+  const plan::Range elements = elements_of(op, header.chunk);
+  const OpRank* const first = receiver_of(core_.lane_ops().ranks(op), elements);
   // Plain elements go straight to the first rank's output; no other copy is made.
-  if ((header.flags & wire::kFlagRawBlock) != 0 && rank.present &&
-      header.payload_bytes == wire::kBlockHeaderBytes + core_.bytes(op, elements)) {
+  if ((header.flags & wire::kFlagRawBlock) != 0 && first != nullptr &&
+      header.payload_bytes == wire::kBlockHeaderBytes + core_.bytes(op, elements.count)) {
     place.prefix = buffer.first(wire::kBlockHeaderBytes);
-    place.body = host_bytes(part_of(rank.output, op, header.chunk));
+    place.body = host_bytes(first->output_of(elements, core_.bytes(op, 1)));
   } else {
     place.body = buffer.first(header.payload_bytes);
   }

@@ -31,8 +31,9 @@ class ResultLeg {
 
  private:
   BlockRequest request_for(BlockVerb verb, const collective::Action& action, std::uint32_t number);
-  Operand part_of(const Operand& whole, collective::OpId op, std::uint32_t number) const;
-  std::uint32_t root_rank(collective::OpId op) const;
+  plan::Range elements_of(collective::OpId op, std::uint32_t number) const;
+  std::uint32_t receivers(collective::OpId op, std::uint32_t number) const;
+  void send(collective::OpId op, std::uint32_t number, const BlockFrame& frame);
   // What the frame borrows, and where its body is.
   BorrowedMemory lend(const BlockRequest& request, const BlockCompletion& completion,
                       Operand& body);

@@ -44,8 +44,8 @@ std::uint64_t StateUpkeep::forget_parked(OpId op) {
   const auto& chunks = ops_.op(op).chunks;
   for (const std::uint32_t index : parked) {
     const std::uint32_t number = chunks.chunk(ops_.shape().node, index);
-    std::fill_n(lane_ops_[op].tensor->codec.sender(chunks.sharding().chunk_begin(number)),
-                chunks.sharding().chunk_size(number), 0.0f);
+    std::fill_n(lane_ops_[op].tensor->codec.sender(chunks.begin(number)), chunks.size(number),
+                0.0f);
   }
   return parked.size();
 }

@@ -23,6 +23,7 @@ class ArenaMemoryTest : public ::testing::Test {
     request.input = input;
     request.output = output;
     op = Op{};
+    op.extents = {{0, input_bytes / sizeof(float)}, {0, output_bytes / sizeof(float)}};
     op.input_bytes = input_bytes;
     op.output_bytes = output_bytes;
     return memory.place_copies(request, op);

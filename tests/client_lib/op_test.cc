@@ -96,7 +96,7 @@ TEST_F(Operations, RefusesWhatHasNoMeaning) {
   refused([](tern_op& op) { op.wait_event = 1; }, TERN_ERR_UNSUPPORTED);
   refused([](tern_op& op) { op.signal_event = 1; }, TERN_ERR_UNSUPPORTED);
   const std::uint64_t counts[1] = {4};
-  refused([&](tern_op& op) { op.counts = counts; }, TERN_ERR_UNSUPPORTED);
+  refused([&](tern_op& op) { op.counts = counts; }, invalid);
   refused([](tern_op& op) { op.recipe = ""; }, TERN_ERR_BAD_RECIPE);
   const std::string recipe(48, 'r');
   refused([&](tern_op& op) { op.recipe = recipe.c_str(); }, TERN_ERR_BAD_RECIPE);

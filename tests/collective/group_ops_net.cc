@@ -205,7 +205,7 @@ void GroupOpsNet::issue(std::uint32_t self, const Action& action) {
       }
       for (const ChunkId chunk : held) release_chunk(node, chunk);
       const Op& op = node.ops->op(action.op);
-      ASSERT_TRUE(op.failed || op.chunks_left == 0);
+      ASSERT_TRUE(op.failed || op.steps_left == 0);
       break;
     }
     default:

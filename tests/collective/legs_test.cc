@@ -24,7 +24,7 @@ GroupShape shape_of(std::uint32_t nodes, std::uint32_t self = 0) {
 class LegsOfOneOp : public testing::Test {
  protected:
   void begin(std::uint32_t nodes, const wire::AnnounceBody& body) {
-    const GroupShape shape = shape_of(nodes);
+    shape = shape_of(nodes);
     legs = std::make_unique<Legs>(shape, 2);
     describe(op, body, shape);
   }
@@ -36,6 +36,7 @@ class LegsOfOneOp : public testing::Test {
     legs->contributed(chunk, node);
   }
 
+  GroupShape shape;
   std::unique_ptr<Legs> legs;
   Op op;
 };
@@ -46,23 +47,23 @@ TEST_F(LegsOfOneOp, AChunkIsAddedInAFixedOrderOneActionAtATime) {
   ASSERT_EQ(grant.kind, ActionKind::grant);
   contribute(2, 0);
   EXPECT_EQ(next().kind, ActionKind::none) << "the grant is in flight";
-  legs->done(grant, false);
+  legs->done(grant, op);
   EXPECT_EQ(next().kind, ActionKind::none) << "node 1 is first";
   contribute(1, 0);
   const Action first = next();
   EXPECT_EQ(first.kind, ActionKind::begin_add);
   EXPECT_EQ(first.node, 1u);
   EXPECT_EQ(next().kind, ActionKind::none) << "of one chunk one at a time";
-  legs->done(first, false);
+  legs->done(first, op);
   const Action second = next();
   EXPECT_EQ(second.kind, ActionKind::add);
   EXPECT_EQ(second.node, 2u);
-  legs->done(second, false);
+  legs->done(second, op);
   EXPECT_EQ(next({8, 8, 8, 0}).kind, ActionKind::none) << "no room for a result";
   const Action finish = next();
   EXPECT_EQ(finish.kind, ActionKind::finish);
   EXPECT_EQ(next().kind, ActionKind::none);
-  EXPECT_EQ(legs->done(finish, false), 1u);
+  EXPECT_EQ(legs->done(finish, op), 1u);
   EXPECT_EQ(legs->slot(kOp, 0), kNoSlot);
 }
 
@@ -71,7 +72,7 @@ TEST_F(LegsOfOneOp, GrantsGoOutOneAfterTheOther) {
   const Action grant = next({1, 8, 0, 0});
   EXPECT_EQ(grant.count, 1u);
   EXPECT_EQ(next({8, 8, 0, 0}).kind, ActionKind::none);
-  legs->done(grant, false);
+  legs->done(grant, op);
   const Action rest = next({8, 8, 0, 0});
   EXPECT_EQ(rest.kind, ActionKind::grant);
   EXPECT_EQ(rest.index, 1u);
@@ -90,7 +91,7 @@ TEST_F(LegsOfOneOp, ContributionsToOneNodeGoOutInOrder) {
   EXPECT_EQ(to_one.node, 1u);
   EXPECT_EQ(to_two.node, 2u);
   EXPECT_EQ(next(no_grants).kind, ActionKind::none);
-  legs->done(to_two, false);
+  legs->done(to_two, op);
   const Action again = next(no_grants);
   EXPECT_EQ(again.kind, ActionKind::contribute);
   EXPECT_EQ(again.node, 2u);
@@ -100,11 +101,12 @@ TEST_F(LegsOfOneOp, ContributionsToOneNodeGoOutInOrder) {
 TEST_F(LegsOfOneOp, NothingComesOfAnActionWhoseOpHasFailed) {
   begin(2, all_reduce_of(kChunk * 2));
   const Action grant = next();
-  legs->done(grant, false);
+  legs->done(grant, op);
   contribute(1, 0);
   const Action add = next();
   ASSERT_EQ(add.kind, ActionKind::begin_add);
-  EXPECT_EQ(legs->done(add, true), 0u);
+  op.failed = true;
+  EXPECT_EQ(legs->done(add, op), 0u);
   EXPECT_EQ(next().kind, ActionKind::begin_add) << "it counts as not added";
 }
 
@@ -112,12 +114,12 @@ TEST_F(LegsOfOneOp, ParkedSumsAreFinishedWhenAllAreThere) {
   begin(1, all_reduce_of(kChunk * 2));
   const Action grant = next();
   EXPECT_EQ(grant.count, 2u);
-  legs->done(grant, false);
+  legs->done(grant, op);
   std::uint32_t parked = 0;
   for (Action action = next(); action.kind != ActionKind::finish_parked; action = next()) {
     ASSERT_NE(action.kind, ActionKind::none);
     if (action.kind != ActionKind::finish) {
-      legs->done(action, false);
+      legs->done(action, op);
       continue;
     }
     legs->park(action);
@@ -134,8 +136,8 @@ TEST_F(LegsOfOneOp, WhatMovesIsPublished) {
   EXPECT_EQ(first.kind, ActionKind::publish);
   EXPECT_EQ(second.index, 1u);
   EXPECT_EQ(next().kind, ActionKind::none);
-  EXPECT_EQ(legs->done(second, false), 1u);
-  EXPECT_EQ(legs->done(first, false), 1u);
+  EXPECT_EQ(legs->done(second, op), 1u);
+  EXPECT_EQ(legs->done(first, op), 1u);
 }
 
 TEST_F(LegsOfOneOp, RefusesMoreResultsThanANodeOwns) {
@@ -150,7 +152,7 @@ TEST_F(LegsOfOneOp, FreedChunksAreOthers) {
   begin(2, all_reduce_of(kChunk * 8));
   const Action grant = next();
   EXPECT_EQ(grant.count, 4u);
-  legs->done(grant, false);
+  legs->done(grant, op);
   legs->free_chunks(kOp);
   EXPECT_EQ(legs->slot(kOp, 0), kNoSlot);
   legs->forget(kOp);

@@ -25,17 +25,19 @@ Op described(const wire::AnnounceBody& body, const GroupShape& shape) {
 }
 
 TEST(OpPlan, ABroadcastBelongsToTheNodeOfItsRoot) {
-  const Op op = described(broadcast_of(kChunk * 10, 2), three_nodes());
+  const GroupShape shape = three_nodes();
+  const Op op = described(broadcast_of(kChunk * 10, 2), shape);
   EXPECT_EQ(op.plan, &plan::kBroadcast);
   EXPECT_EQ(op.root_node, 1u);
   EXPECT_EQ(op.chunks.owned(1), 10u);
   EXPECT_EQ(op.chunks.owned(0), 0u);
-  EXPECT_EQ(op.chunks_left, 10u);
+  EXPECT_EQ(op.steps_left, 10u);
   EXPECT_FALSE(op.eager);
 }
 
 TEST(OpPlan, ChunksOfAReductionAreStriped) {
-  const Op op = described(all_reduce_of(kChunk * 9), three_nodes());
+  const GroupShape shape = three_nodes();
+  const Op op = described(all_reduce_of(kChunk * 9), shape);
   for (std::uint32_t node = 0; node < 3; ++node) EXPECT_EQ(op.chunks.owned(node), 3u);
 }
 
@@ -66,7 +68,7 @@ TEST(OpPlan, EagerBytesAreEachNodesOrTheRootsOnly) {
     EXPECT_EQ(eager_bytes_of(moved, node), node == 2 ? 12u : 0u);
     EXPECT_EQ(eager_bytes_of(described(barrier(), shape), node), 0u);
   }
-  decline_eager(reduced);
+  decline_eager(reduced, shape);
   EXPECT_EQ(eager_bytes_of(reduced, 0), 0u);
 }
 
@@ -83,7 +85,7 @@ TEST(OpPlan, ANodeThatBringsNoContributionDeclines) {
   body.eager_bytes = 0;
   EXPECT_TRUE(eager_bytes_agree(op, 2, body, shape));
   EXPECT_FALSE(op.eager);
-  EXPECT_EQ(op.chunks_left, 2u);
+  EXPECT_EQ(op.steps_left, 2u);
   body.eager_bytes = 2 * kChunkBytes;
   EXPECT_TRUE(eager_bytes_agree(op, 0, body, shape)) << "it could not know";
 }

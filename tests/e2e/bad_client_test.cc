@@ -117,7 +117,7 @@ TEST_F(BadClient, SubmitsBadEntries) {
       {"dtype 255", [](auto& entry) { entry.dtype = 255; }},
       {"reduction", [](auto& entry) { entry.reduction = 5; }},
       {"role", [](auto& entry) { entry.role = 4; }},
-      {"flags", [](auto& entry) { entry.flags = 1; }},
+      {"flags", [](auto& entry) { entry.flags = 2; }},
       {"reserved0", [](auto& entry) { entry.reserved0 = 1; }},
       {"reserved1", [](auto& entry) { entry.reserved1[11] = 1; }},
       {"counts", [](auto& entry) { entry.counts_offset = 8; }},

@@ -26,11 +26,11 @@ TEST(Plan, EveryRankReadsItsInputOfAnAllReduceAndOnlyTheRootOfABroadcast) {
   Shape shape = of_count(10);
   shape.root = 2;
   for (shape.rank = 0; shape.rank < 4; ++shape.rank) {
-    EXPECT_EQ(kAllReduce.extents(shape).input, 10u);
-    EXPECT_EQ(kAllReduce.extents(shape).output, 10u);
-    EXPECT_EQ(kBroadcast.extents(shape).input, shape.rank == 2 ? 10u : 0u);
-    EXPECT_EQ(kBroadcast.extents(shape).output, 10u);
-    EXPECT_EQ(kBarrier.extents(shape).output, 0u);
+    EXPECT_EQ(kAllReduce.extents(shape).input.count, 10u);
+    EXPECT_EQ(kAllReduce.extents(shape).output.count, 10u);
+    EXPECT_EQ(kBroadcast.extents(shape).input.count, shape.rank == 2 ? 10u : 0u);
+    EXPECT_EQ(kBroadcast.extents(shape).output.count, 10u);
+    EXPECT_EQ(kBarrier.extents(shape).output.count, 0u);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "plan/plans.h"
 #include "world.h"
 
 namespace tern::sim {
@@ -40,12 +41,13 @@ std::uint64_t Client::mint() {
   return send(shm::make_packet<shm::PacketHeader>(PacketKind::group_mint, next_request_));
 }
 
-std::uint64_t Client::join(const std::string& id, std::uint32_t new_rank, std::uint32_t size,
+std::uint64_t Client::join(const std::string& id, std::uint32_t new_rank, std::uint32_t new_size,
                            const JoinOptions& options) {
+  size = new_size;
   auto packet = shm::make_packet<shm::GroupJoinPacket>(PacketKind::group_join, next_request_);
   std::strncpy(packet.id, id.c_str(), sizeof(packet.id) - 1);
   packet.rank = static_cast<std::int32_t>(new_rank);
-  packet.size = static_cast<std::int32_t>(size);
+  packet.size = static_cast<std::int32_t>(new_size);
   packet.verify = options.verify ? 1 : 0;
   packet.timeout_ms = options.timeout_ms;
   packet.op_timeout_ms = options.op_timeout_ms;
@@ -144,16 +146,33 @@ std::uint64_t Client::allocate(std::uint64_t bytes) {
   return offset;
 }
 
+plan::Shape OpRequest::shape_for(std::uint32_t rank, std::uint32_t ranks) const {
+  plan::Shape shape;
+  shape.count = count;
+  shape.dtype = dtype;
+  shape.reduction = reduction;
+  shape.root = root;
+  shape.rank = rank;
+  shape.ranks = ranks;
+  shape.counts = counts.empty() ? nullptr : counts.data();
+  return shape;
+}
+
 shm::Sharding Client::sharding(const OpRequest& op, std::uint64_t tensor, std::uint64_t sequence,
                                bool one_lane) const {
-  return shm::make_sharding({.tensor = tensor,
-                             .sequence = sequence,
-                             .count = op.count,
-                             .dtype = op.dtype,
-                             .chunk_bytes = group.chunk_bytes,
-                             .nodes = static_cast<std::uint32_t>(group.node_count),
-                             .lanes = group.lane_count,
-                             .one_lane = one_lane});
+  const plan::Plan* const plan = plan::find(static_cast<std::uint16_t>(op.kind));
+  const bool shares = plan != nullptr && plan->has_shares();
+  return shm::make_sharding(
+      {.tensor = tensor,
+       .sequence = sequence,
+       .count = op.count,
+       .dtype = op.dtype,
+       .chunk_bytes = group.chunk_bytes,
+       .nodes = static_cast<std::uint32_t>(group.node_count),
+       .lanes = group.lane_count,
+       .one_lane = one_lane,
+       .shares = shares ? size : 0,
+       .largest_share = shares ? op.shape_for(rank, size).shares().largest() : 0});
 }
 
 std::uint64_t Client::submit(const OpRequest& op, Tensor* tensor) {
@@ -183,6 +202,12 @@ std::uint64_t Client::submit_as(const OpRequest& op, std::uint64_t tensor, std::
   entry.prescale_bits = std::bit_cast<std::uint32_t>(op.prescale);
   entry.state_scale_bits = std::bit_cast<std::uint32_t>(op.state_scale);
   std::strncpy(entry.recipe, op.recipe.c_str(), sizeof(entry.recipe) - 1);
+  if (!op.counts.empty()) {
+    entry.flags = shm::kEntryHasCounts;
+    entry.counts_offset = allocate(op.counts.size() * sizeof(std::uint64_t));
+    std::memcpy(at(entry.counts_offset), op.counts.data(),
+                op.counts.size() * sizeof(std::uint64_t));
+  }
   Waiting& waiting = waiting_[entry.ticket];
   const auto cut = sharding(op, tensor, sequence, one_lane);
   for (std::uint32_t lane = 0; lane < group.lane_count; ++lane) {

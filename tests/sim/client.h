@@ -13,6 +13,7 @@
 
 #include "base/dtype.h"
 #include "base/errc.h"
+#include "plan/plan.h"
 #include "shm/packet_socket.h"
 #include "shm/segment.h"
 #include "shm/sharding.h"
@@ -45,6 +46,8 @@ struct Tensor {
 };
 
 struct OpRequest {
+  plan::Shape shape_for(std::uint32_t rank, std::uint32_t ranks) const;
+
   shm::OpKind kind = shm::OpKind::all_reduce;
   DType dtype = DType::f32;
   Reduction reduction = Reduction::sum;
@@ -56,6 +59,7 @@ struct OpRequest {
   float prescale = 1.0f;
   float state_scale = 1.0f;
   std::string recipe;
+  std::vector<std::uint64_t> counts;  // of each rank; empty: equal shares, or none
 };
 
 struct OpResult {
@@ -75,7 +79,7 @@ class Client {
   // ---- Requests return at once; a helper below runs the world until the answer is here. ----
   void hello(const std::string& job, std::uint64_t arena_bytes);
   std::uint64_t mint();
-  std::uint64_t join(const std::string& group, std::uint32_t rank, std::uint32_t size,
+  std::uint64_t join(const std::string& group, std::uint32_t rank, std::uint32_t new_size,
                      const JoinOptions& options = {});
   std::uint64_t leave();
   std::uint64_t declare(const TensorSpec& spec);
@@ -120,6 +124,7 @@ class Client {
 
   shm::GroupJoinedPacket group{};
   std::uint32_t rank = 0;
+  std::uint32_t size = 0;  // of the group that it last asked to join
 
   // ---- From the daemon ----
   void on_answer(std::span<const std::byte> packet, std::span<const int> descriptors);

@@ -39,7 +39,7 @@ constexpr plan::Plan kRotatedAllReduce{
     .takes_tensor = true,
     .extents =
         [](const plan::Shape& shape) {
-          return plan::Extents{shape.count, shape.count};
+          return plan::Extents{plan::whole_op(shape), plan::whole_op(shape)};
         },
     .objection = [](const plan::Shape& shape) -> const char* {
       return shape.count == 0 ? "there is nothing to rotate" : nullptr;

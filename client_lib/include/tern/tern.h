@@ -298,26 +298,38 @@ TERN_API tern_status tern_tensor_import_state(tern_tensor* tensor, const void* c
 /* ---- Operations ------------------------------------------------------------------------------ */
 
 /* One operation. input and output may be any pointers: in the arena they are used in place,
- * elsewhere they are copied. output == input (or NULL for "in place") is allowed; partial overlap
- * is not. Both must stay valid, and input unchanged, until the ticket ends. */
+ * elsewhere they are copied. Both must stay valid, and input unchanged, until the ticket ends. What
+ * a rank neither reads nor writes may be NULL.
+ *
+ * An operation has `count` elements in all. Where ranks have shares of them (reduce_scatter,
+ * all_gather, gather, scatter), the share of rank 0 comes first, then that of rank 1, and so on.
+ * `counts` gives the elements of each share and is read before the call returns; NULL means equal
+ * shares. All ranks give the same; a share may have no elements.
+ *
+ * In place: output == input where both hold the same elements. Where one holds a share and the
+ * other all, the share's own place among all (output + begin of the share for all_gather, input +
+ * begin for reduce_scatter). NULL for one of the two means in place on the other. Any other overlap
+ * is refused. */
 typedef struct {
   uint32_t struct_size;
   tern_dtype dtype;    /* of an anonymous op; ignored with a tensor */
   tern_tensor* tensor; /* NULL: anonymous, matched by the order of anonymous ops in the group */
   const void* input;
   void* output;
-  uint64_t count; /* elements of an anonymous op; with a tensor 0 or the declared count */
+  uint64_t count; /* elements of an anonymous op, in all; with a tensor 0 or the declared count;
+                     with counts 0 or their sum */
   tern_reduction reduction;
-  int32_t root;      /* broadcast: the rank whose input everybody gets */
+  int32_t root;      /* reduce, gather: the rank that gets the result; broadcast, scatter: the rank
+                        whose input it is */
   int32_t priority;  /* 0: the tensor's */
-  float prescale;    /* inputs are multiplied by this; 0 means 1 */
+  float prescale;    /* inputs are multiplied by this; 0 means 1. Of reductions only */
   float state_scale; /* the recipe's state is multiplied by this first, for a changed loss scale
                         or learning rate; 0 means 1 */
   uint32_t reserved;
   const char* recipe;    /* NULL: the tensor's. Same memory as the declaration, other compressor. */
   uint64_t wait_event;   /* reserved for device events: 0 */
   uint64_t signal_event; /* reserved for device events: 0 */
-  const uint64_t* counts; /* reserved for per-rank counts: NULL */
+  const uint64_t* counts; /* NULL, or elements of each rank's share, as many as ranks */
 } tern_op;
 #define TERN_OP_INIT                                                                           \
   {                                                                                            \
@@ -334,6 +346,23 @@ TERN_API tern_status tern_all_reduce(tern_group* group, const tern_op* op, tern_
 
 /* Every rank's output becomes the root's input, bit for bit. The reduction is ignored. */
 TERN_API tern_status tern_broadcast(tern_group* group, const tern_op* op, tern_ticket* ticket);
+
+/* The root's output becomes the reduction of all inputs. Other ranks have no output. */
+TERN_API tern_status tern_reduce(tern_group* group, const tern_op* op, tern_ticket* ticket);
+
+/* Every rank's output becomes its share of the reduction of all inputs, which hold `count` elements
+ * each. */
+TERN_API tern_status tern_reduce_scatter(tern_group* group, const tern_op* op, tern_ticket* ticket);
+
+/* Every rank's output, of `count` elements, becomes the inputs of all ranks one after the other.
+ * Each rank's input has its share. The reduction is ignored, here and below. */
+TERN_API tern_status tern_all_gather(tern_group* group, const tern_op* op, tern_ticket* ticket);
+
+/* The same, for the root's output alone. */
+TERN_API tern_status tern_gather(tern_group* group, const tern_op* op, tern_ticket* ticket);
+
+/* Every rank's output becomes its share of the root's input, which has `count` elements. */
+TERN_API tern_status tern_scatter(tern_group* group, const tern_op* op, tern_ticket* ticket);
 
 /* Ends when every rank has submitted it. */
 TERN_API tern_status tern_barrier(tern_group* group, tern_ticket* ticket);

@@ -213,11 +213,7 @@ class Group {
     op.reduction = reduction;
     return all_reduce(op);
   }
-  Ticket all_reduce(const tern_op& op) {
-    tern_ticket ticket = 0;
-    throw_if_failed(tern_all_reduce(get(), &op, &ticket));
-    return Ticket(owner_, ticket);
-  }
+  Ticket all_reduce(const tern_op& op) { return submit(tern_all_reduce, op); }
 
   template <typename T>
   Ticket broadcast(std::span<T> values, std::int32_t root) {
@@ -225,11 +221,59 @@ class Group {
     op.root = root;
     return broadcast(op);
   }
-  Ticket broadcast(const tern_op& op) {
-    tern_ticket ticket = 0;
-    throw_if_failed(tern_broadcast(get(), &op, &ticket));
-    return Ticket(owner_, ticket);
+  Ticket broadcast(const tern_op& op) { return submit(tern_broadcast, op); }
+
+  // Ranks that are not the root give an empty output.
+  template <typename T>
+  Ticket reduce(std::span<const T> input, std::span<T> output, std::int32_t root,
+                tern_reduction reduction = TERN_SUM) {
+    tern_op op = op_of(input.data(), output.data(), input.size());
+    op.root = root;
+    op.reduction = reduction;
+    return reduce(op);
   }
+  Ticket reduce(const tern_op& op) { return submit(tern_reduce, op); }
+
+  // ---- Ranks have shares: `counts` has the elements of each, and is empty where they are equal.
+
+  // Every rank's output is its share of the reduction of all inputs.
+  template <typename T>
+  Ticket reduce_scatter(std::span<const T> input, std::span<T> output,
+                        std::span<const std::uint64_t> counts = {},
+                        tern_reduction reduction = TERN_SUM) {
+    tern_op op = op_of(input.data(), output.data(), input.size(), counts);
+    op.reduction = reduction;
+    return reduce_scatter(op);
+  }
+  Ticket reduce_scatter(const tern_op& op) { return submit(tern_reduce_scatter, op); }
+
+  // Every rank's output is all inputs, one after the other.
+  template <typename T>
+  Ticket all_gather(std::span<const T> input, std::span<T> output,
+                    std::span<const std::uint64_t> counts = {}) {
+    return all_gather(op_of(input.data(), output.data(), output.size(), counts));
+  }
+  Ticket all_gather(const tern_op& op) { return submit(tern_all_gather, op); }
+
+  // The same for the root; the others give an empty output.
+  template <typename T>
+  Ticket gather(std::span<const T> input, std::span<T> output, std::int32_t root,
+                std::span<const std::uint64_t> counts = {}) {
+    tern_op op = op_of(input.data(), output.data(), all_of(input.size(), counts), counts);
+    op.root = root;
+    return gather(op);
+  }
+  Ticket gather(const tern_op& op) { return submit(tern_gather, op); }
+
+  // Every rank's output is its share of the root's input; the others give an empty input.
+  template <typename T>
+  Ticket scatter(std::span<const T> input, std::span<T> output, std::int32_t root,
+                 std::span<const std::uint64_t> counts = {}) {
+    tern_op op = op_of(input.data(), output.data(), all_of(output.size(), counts), counts);
+    op.root = root;
+    return scatter(op);
+  }
+  Ticket scatter(const tern_op& op) { return submit(tern_scatter, op); }
 
   Ticket barrier() {
     tern_ticket ticket = 0;
@@ -245,14 +289,31 @@ class Group {
   tern_group* get() const noexcept { return owner_->group; }
 
  private:
+  using Submit = tern_status (*)(tern_group*, const tern_op*, tern_ticket*);
+  Ticket submit(Submit function, const tern_op& op) {
+    tern_ticket ticket = 0;
+    throw_if_failed(function(get(), &op, &ticket));
+    return Ticket(owner_, ticket);
+  }
+
   template <typename T>
   static tern_op op_on(std::span<T> values) noexcept {
+    return op_of<T>(values.data(), values.data(), values.size());
+  }
+  template <typename T>
+  static tern_op op_of(const T* input, T* output, std::uint64_t count,
+                       std::span<const std::uint64_t> counts = {}) noexcept {
     tern_op op = TERN_OP_INIT;
     op.dtype = dtype_of<T>();
-    op.input = values.data();
-    op.output = values.data();
-    op.count = values.size();
+    op.input = input;
+    op.output = output;
+    op.count = count;
+    op.counts = counts.empty() ? nullptr : counts.data();
     return op;
+  }
+  // Elements in all, where this rank's share has so many. With counts the library adds them up.
+  std::uint64_t all_of(std::uint64_t share, std::span<const std::uint64_t> counts) const {
+    return counts.empty() ? share * static_cast<std::uint64_t>(info().size) : 0;
   }
 
   detail::GroupHandle owner_;

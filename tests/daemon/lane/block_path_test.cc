@@ -151,6 +151,7 @@ TEST_F(BlockPathTest, TheProcessorCarriesARequestOutWithinSubmit) {
   const Region room = region_of(block);
   for (std::size_t rank = 0; rank < 2; ++rank) {
     OpRank& slot = lane_ops.ranks(op)[rank];
+    slot.extents = {{0, 3}, {0, 3}};
     slot.input = {&inputs[rank], 0, inputs[rank].bytes, Space::host};
     slot.present = true;
   }

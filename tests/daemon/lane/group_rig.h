@@ -19,6 +19,7 @@
 #include "daemon/lane/lane_group.h"
 #include "daemon/lane/lane_links.h"
 #include "net/loopback.h"
+#include "plan/plans.h"
 #include "tests/daemon/lane/block_values.h"
 
 namespace tern::daemon::group_test {
@@ -151,6 +152,12 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
       const std::size_t bytes = spec.count * dtype_bytes(spec.dtype);
       const auto hold = [&] { return memory.emplace_back(bytes).operand(); };
       OpRank& data = core.lane_ops().ranks(op)[rank];
+      plan::Shape shape;
+      shape.count = spec.count;
+      shape.root = spec.root;
+      shape.rank = numbers[rank];
+      shape.ranks = core.setup().size;
+      data.extents = plan::find(static_cast<std::uint16_t>(spec.kind))->extents(shape);
       data.input = hold();
       data.output = hold();
       data.present = true;

@@ -109,7 +109,7 @@ TEST_F(NodeValuesOfTwoRanks, TheRootsInputIsThatOfItsOwnRank) {
   const OpId op = node.begin({.count = 4, .kind = shm::OpKind::broadcast, .root = 1});
   node.give<float>(op, {1, 2, 3, 4}, 0);
   node.give<float>(op, {5, 6, 7, 8}, 1);
-  EXPECT_EQ(*as_floats(values().root_input(op, {2, 2})), 7.0f);
+  EXPECT_EQ(*as_floats(values().moved_input(op, {2, 2})), 7.0f);
 }
 
 TEST_F(NodeValuesOfTwoRanks, BothGetWhatIsDeliveredAndOnlyThat) {
@@ -136,7 +136,7 @@ TEST_F(NodeValuesOfTwoRanks, WhatLiesInARanksOutputGoesToTheOther) {
   const auto second = host_bytes(node.rank(op, 1).output);
   const std::vector<float> values_there = {3.0f, 4.0f};
   std::memcpy(second.data(), values_there.data(), second.size());
-  values().copy_to_all_ranks(op, {0, 2}, second.data());
+  values().deliver(op, {0, 2}, second.data());
   EXPECT_EQ(node.got(op, 0), values_there);
   EXPECT_EQ(node.got(op, 1), values_there);
 }

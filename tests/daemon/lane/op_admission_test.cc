@@ -45,7 +45,7 @@ class OpAdmissionTest : public ::testing::Test {
   }
   void bring(const char* recipe) { std::strcpy(entry_.recipe, recipe); }
   OpAdmission::Admitted admit() {
-    return OpAdmission(setup_).admit(entry_, {1, 1 << 20, declared_ ? &tensor_ : nullptr});
+    return OpAdmission(setup_).admit(entry_, {1, arena_, declared_ ? &tensor_ : nullptr});
   }
   std::string problem() {
     const OpAdmission::Admitted admitted = admit();
@@ -57,6 +57,8 @@ class OpAdmissionTest : public ::testing::Test {
 
  private:
   TensorState tensor_;
+  std::vector<std::byte> memory_ = std::vector<std::byte>(1 << 20);
+  Region arena_{memory_.data(), memory_.size()};
   bool declared_ = false;
 };
 

@@ -1,0 +1,286 @@
+// Every kind of operation through libtern and real daemons, over one to eight nodes of one to four
+// ranks: what each rank gets is computed here, one element at a time.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "client_lib/include/tern/tern.hpp"
+#include "tests/e2e/cluster.h"
+
+namespace tern::e2e {
+namespace {
+
+enum class OfKind { all_reduce, broadcast, reduce, reduce_scatter, all_gather, gather, scatter };
+constexpr const char* kNames[] = {"all_reduce", "broadcast", "reduce", "reduce_scatter",
+                                  "all_gather", "gather",    "scatter"};
+// What carries the op: pointers from anywhere, the arena, one of these in place.
+enum class Place { heap, arena, in_place };
+
+using Values = std::vector<std::int32_t>;
+
+struct DrawnOp {
+  OfKind kind = OfKind::all_reduce;
+  std::int32_t root = 0;
+  std::vector<std::uint64_t> counts;  // of every rank
+  bool equal = false;
+  Place place = Place::heap;
+  std::int32_t draw = 0;
+
+  std::uint64_t begin(std::size_t rank) const {
+    return std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(rank),
+                           std::uint64_t{0});
+  }
+  std::uint64_t total() const { return begin(counts.size()); }
+  bool shares() const { return kind >= OfKind::reduce_scatter; }
+  bool sends_share() const { return kind == OfKind::all_gather || kind == OfKind::gather; }
+  bool gets_share() const { return kind == OfKind::reduce_scatter || kind == OfKind::scatter; }
+  bool root_sends() const { return kind == OfKind::broadcast || kind == OfKind::scatter; }
+  bool root_gets() const { return kind == OfKind::reduce || kind == OfKind::gather; }
+  bool adds() const { return !root_sends() && !sends_share(); }
+
+  std::string text() const {
+    std::string text = std::string(kNames[static_cast<int>(kind)]) + ", root " +
+                       std::to_string(root) + (equal ? ", equal" : ", counts");
+    for (const std::uint64_t count : counts) text += " " + std::to_string(count);
+    return text + ", place " + std::to_string(static_cast<int>(place));
+  }
+};
+
+std::int32_t value_at(const DrawnOp& op, std::size_t rank, std::uint64_t element) {
+  return static_cast<std::int32_t>(element * 2654435761u + rank * 40503u) + op.draw;
+}
+
+std::int32_t expected_at(const DrawnOp& op, std::uint64_t element) {
+  if (op.root_sends()) return value_at(op, static_cast<std::size_t>(op.root), element);
+  if (op.sends_share()) {
+    std::size_t rank = 0;
+    while (element >= op.begin(rank) + op.counts[rank]) ++rank;
+    return value_at(op, rank, element);
+  }
+  std::uint32_t sum = 0;  // integers wrap
+  for (std::size_t rank = 0; rank < op.counts.size(); ++rank) {
+    sum += static_cast<std::uint32_t>(value_at(op, rank, element));
+  }
+  return static_cast<std::int32_t>(sum);
+}
+
+struct Held {
+  std::uint64_t begin = 0, count = 0;
+};
+
+Held input_of(const DrawnOp& op, std::size_t rank) {
+  if (op.root_sends() && static_cast<int>(rank) != op.root) return {};
+  return op.sends_share() ? Held{op.begin(rank), op.counts[rank]} : Held{0, op.total()};
+}
+
+Held output_of(const DrawnOp& op, std::size_t rank) {
+  if (op.root_gets() && static_cast<int>(rank) != op.root) return {};
+  return op.gets_share() ? Held{op.begin(rank), op.counts[rank]} : Held{0, op.total()};
+}
+
+// One rank: a client of its own.
+class KindRank {
+ public:
+  KindRank(const DaemonProcess& daemon, std::size_t rank) : rank_(rank) {
+    tern_connect_options options = TERN_CONNECT_OPTIONS_INIT;
+    const std::string socket = daemon.socket();
+    options.socket_path = socket.c_str();
+    options.arena_bytes = 64 << 20;
+    client_.emplace(options);
+  }
+
+  tern_group_id mint() { return client_->mint(); }
+  void join(const tern_group_id& id, std::size_t size) {
+    group_.emplace(
+        client_->join(id, static_cast<std::int32_t>(rank_), static_cast<std::int32_t>(size)));
+  }
+
+  // Empty, or what is wrong.
+  std::string run(const DrawnOp& op) {
+    const Held in = input_of(op, rank_), out = output_of(op, rank_);
+    const bool arena = op.place != Place::heap;
+    // In place there is one buffer, of whichever holds more of the op.
+    const Held held = in.count >= out.count ? in : out;
+    const bool in_place = op.place == Place::in_place && in.count != 0 && out.count != 0;
+    Buffer whole(*client_, in_place ? held.count : 0, arena);
+    Buffer input(*client_, in_place ? 0 : in.count, arena);
+    Buffer output(*client_, in_place ? 0 : out.count, arena);
+    std::int32_t* const from = in_place ? whole.data() + (in.begin - held.begin) : input.data();
+    std::int32_t* const to = in_place ? whole.data() + (out.begin - held.begin) : output.data();
+    for (std::uint64_t i = 0; i < in.count; ++i) from[i] = value_at(op, rank_, in.begin + i);
+    submit(op, {from, in.count}, {to, out.count}).wait();
+    for (std::uint64_t i = 0; i < out.count; ++i) {
+      const std::int32_t wanted = expected_at(op, out.begin + i);
+      if (to[i] == wanted) continue;
+      return "rank " + std::to_string(rank_) + " has " + std::to_string(to[i]) + " and not " +
+             std::to_string(wanted) + " at " + std::to_string(out.begin + i);
+    }
+    return "";
+  }
+
+ private:
+  using In = std::span<const std::int32_t>;
+  using Out = std::span<std::int32_t>;
+
+  class Buffer {
+   public:
+    Buffer(tern::Client& client, std::uint64_t count, bool arena) : client_(client) {
+      if (arena && count != 0) {
+        arena_ = client.allocate<std::int32_t>(count);
+      } else {
+        heap_.resize(count);
+      }
+    }
+    ~Buffer() {
+      if (!arena_.empty()) client_.deallocate(arena_);
+    }
+    Buffer(const Buffer&) = delete;
+    Buffer& operator=(const Buffer&) = delete;
+    std::int32_t* data() { return arena_.empty() ? heap_.data() : arena_.data(); }
+
+   private:
+    tern::Client& client_;
+    std::span<std::int32_t> arena_;
+    Values heap_;
+  };
+
+  tern::Ticket submit(const DrawnOp& op, In input, Out output) {
+    const std::span<const std::uint64_t> counts =
+        op.equal ? std::span<const std::uint64_t>{} : std::span<const std::uint64_t>(op.counts);
+    switch (op.kind) {
+      case OfKind::reduce:
+        return group_->reduce(input, output, op.root);
+      case OfKind::reduce_scatter:
+        return group_->reduce_scatter(input, output, counts);
+      case OfKind::all_gather:
+        return group_->all_gather(input, output, counts);
+      case OfKind::gather:
+        return group_->gather(input, output, op.root, counts);
+      case OfKind::scatter:
+        return group_->scatter(input, output, op.root, counts);
+      case OfKind::all_reduce:
+      case OfKind::broadcast:
+        break;
+    }
+    tern_op plain = TERN_OP_INIT;
+    plain.dtype = TERN_I32;
+    plain.input = input.data();
+    plain.output = output.data();
+    plain.count = op.total();
+    plain.root = op.root;
+    return op.kind == OfKind::broadcast ? group_->broadcast(plain) : group_->all_reduce(plain);
+  }
+
+  std::size_t rank_;
+  std::optional<tern::Client> client_;
+  std::optional<tern::Group> group_;
+};
+
+struct KindLayout {
+  const char* name;
+  std::vector<int> ranks_per_node;
+  std::vector<std::string> options;
+  bool encrypted = false;
+};
+
+class EveryKind : public testing::TestWithParam<KindLayout> {
+ protected:
+  // Small chunks, so that small shares are cut.
+  EveryKind()
+      : cluster_(static_cast<int>(GetParam().ranks_per_node.size()), options_of(GetParam())) {}
+
+  std::vector<std::string> options_of(const KindLayout& layout) {
+    std::vector<std::string> options{"--chunk-bytes",   "16KiB", "--send-slabs",   "16",
+                                     "--receive-slabs", "16",    "--result-slabs", "16"};
+    options.insert(options.end(), layout.options.begin(), layout.options.end());
+    if (layout.encrypted) {
+      const std::string key = files_.path() + "/key";
+      std::ofstream(key) << std::string(64, 'a') << "\n";
+      std::filesystem::permissions(key, std::filesystem::perms::owner_read);
+      options.insert(options.end(), {"--peer-security", "key", "--cluster-key-file", key});
+    }
+    return options;
+  }
+
+  void SetUp() override {
+    ASSERT_TRUE(cluster_.running());
+    for (std::size_t node = 0; node < cluster_.size(); ++node) {
+      for (int i = 0; i < GetParam().ranks_per_node[node]; ++i) {
+        ranks_.push_back(std::make_unique<KindRank>(cluster_[node], ranks_.size()));
+      }
+    }
+    const tern_group_id id = ranks_[0]->mint();
+    ASSERT_EQ(on_all([&](KindRank& rank) {
+                rank.join(id, ranks_.size());
+                return std::string();
+              }),
+              "");
+  }
+
+  // All ranks at once, each in a thread. Empty, or what one of them says.
+  std::string on_all(const std::function<std::string(KindRank&)>& work) {
+    std::vector<std::string> said(ranks_.size());
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        try {
+          said[rank] = work(*ranks_[rank]);
+        } catch (const tern::Failure& failure) {
+          said[rank] = "rank " + std::to_string(rank) + ": " + failure.what();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& text : said) {
+      if (!text.empty()) return text;
+    }
+    return "";
+  }
+
+  TemporaryFolder files_;
+  Cluster cluster_;
+  std::vector<std::unique_ptr<KindRank>> ranks_;
+};
+
+TEST_P(EveryKind, DeliversWhatAReferenceDoes) {
+  constexpr std::uint64_t kSeed = 20;
+  std::mt19937_64 random(kSeed);
+  const auto below = [&](std::uint64_t end) { return random() % end; };
+  for (int draw = 0; draw < 84; ++draw) {
+    DrawnOp op;
+    op.kind = static_cast<OfKind>(draw % 7);
+    op.root = static_cast<std::int32_t>(below(ranks_.size()));
+    op.place = static_cast<Place>(below(3));
+    op.draw = draw;
+    op.equal = below(2) == 0;
+    const std::uint64_t most = below(4) == 0 ? 40'000 : 400;
+    op.counts.assign(ranks_.size(), below(most));
+    for (std::uint64_t& count : op.counts) {
+      if (!op.equal) count = below(4) == 0 ? 0 : below(most);
+    }
+    SCOPED_TRACE(testing::Message() << "seed " << kSeed << ", " << op.text());
+    ASSERT_EQ(on_all([&](KindRank& rank) { return rank.run(op); }), "");
+  }
+}
+
+const std::vector<KindLayout> kKindLayouts = {
+    {"OneNode", {4}, {}},
+    {"TwoNodes", {1, 1}, {"--lanes", "2"}},
+    {"TwoNodesEncrypted", {2, 3}, {}, true},
+    {"ThreeUnevenNodes", {3, 1, 2}, {"--lanes", "3"}},
+    {"FiveNodes", {1, 2, 1, 1, 4}, {}},
+    {"EightNodes", {1, 1, 1, 1, 1, 1, 1, 1}, {}},
+};
+INSTANTIATE_TEST_SUITE_P(Layouts, EveryKind, testing::ValuesIn(kKindLayouts),
+                         [](const auto& one) { return one.param.name; });
+
+}  // namespace
+}  // namespace tern::e2e

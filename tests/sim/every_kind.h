@@ -1,0 +1,38 @@
+#pragma once
+
+// What every kind of operation delivers, written apart from the daemon: each element of a rank's
+// output from the ranks' inputs, one at a time, in numbers that every order of addition gives.
+
+#include <vector>
+
+#include "cluster.h"
+
+namespace tern::sim {
+
+struct KindCase {
+  shm::OpKind kind = shm::OpKind::all_reduce;
+  DType dtype = DType::f32;
+  Reduction reduction = Reduction::sum;
+  std::uint32_t root = 0;
+  std::vector<std::uint64_t> counts{};  // of every rank's share; others take their sum as count
+  bool equal = false;                   // the shares are, and the op does not give counts
+  bool in_place = false;
+};
+
+std::uint64_t total(const std::vector<std::uint64_t>& counts);
+bool reduces(shm::OpKind kind);
+// The op that all ranks submit, without places in their arenas.
+OpRequest request_of(const KindCase& c);
+// Elements of the op that a rank's input (output) holds.
+plan::Range input_of(const KindCase& c, std::uint32_t rank);
+plan::Range output_of(const KindCase& c, std::uint32_t rank);
+// A whole number at each place of the op, as this rank has it.
+double value_at(const KindCase& c, std::uint32_t rank, std::uint64_t element);
+double expected_at(const KindCase& c, std::uint32_t ranks, std::uint64_t element);
+
+// All ranks submit it, in an order that `seed` draws, and what they get is compared with the above.
+// What lies around their memory must stay as it was.
+void expect_kind(Cluster& cluster, const KindCase& c, std::uint64_t seed,
+                 const std::vector<Tensor*>& tensors = {});
+
+}  // namespace tern::sim

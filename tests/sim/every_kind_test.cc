@@ -1,0 +1,183 @@
+// Every kind of operation over whole daemons: nodes, ranks, lanes, types, reductions, roots, shares
+// and places drawn from seeds. TERN_SIM_SEEDS: how many.
+
+#include "every_kind.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <random>
+
+#include "plan/plans.h"
+
+namespace tern::sim {
+namespace {
+
+using shm::OpKind;
+
+constexpr OpKind kKinds[] = {OpKind::all_reduce,     OpKind::broadcast,  OpKind::reduce,
+                             OpKind::reduce_scatter, OpKind::all_gather, OpKind::gather,
+                             OpKind::scatter};
+
+class Draw {
+ public:
+  explicit Draw(std::uint64_t seed) : random_(seed) {}
+  std::uint64_t below(std::uint64_t end) { return random_() % end; }
+  bool one_in(std::uint64_t times) { return below(times) == 0; }
+
+  std::vector<std::uint32_t> nodes() {
+    std::vector<std::uint32_t> ranks_of_node(below(4) + 1);
+    for (auto& ranks : ranks_of_node) ranks = static_cast<std::uint32_t>(below(3) + 1);
+    return ranks_of_node;
+  }
+
+  KindCase kind(std::uint32_t ranks) {
+    KindCase c;
+    c.kind = kKinds[below(std::size(kKinds))];
+    constexpr DType kTypes[] = {DType::f32, DType::f64, DType::f16, DType::bf16,
+                                DType::i64, DType::i32, DType::u8};
+    c.dtype = kTypes[below(std::size(kTypes))];
+    c.reduction = static_cast<Reduction>(below(5));
+    const bool is_float = dtype_is_float(c.dtype);
+    if (!is_float && c.reduction == Reduction::average) c.reduction = Reduction::max;
+    // A third of a whole number is not exact.
+    if (c.reduction == Reduction::average && (ranks & (ranks - 1)) != 0) {
+      c.reduction = Reduction::sum;
+    }
+    // Of what is narrow, sums and products of all ranks would not be exact.
+    if (dtype_bytes(c.dtype) <= 2 && c.reduction == Reduction::product)
+      c.reduction = Reduction::min;
+    if (dtype_bytes(c.dtype) <= 2 && c.reduction == Reduction::average)
+      c.reduction = Reduction::sum;
+    c.root = static_cast<std::uint32_t>(below(ranks));
+    const std::uint64_t most = one_in(3) ? 30'000 : 300;
+    c.equal = one_in(3);
+    if (c.equal) {
+      c.counts.assign(ranks, below(most));
+    } else {
+      for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+        c.counts.push_back(one_in(4) ? 0 : below(most));
+      }
+    }
+    c.in_place = one_in(3);
+    return c;
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+std::string words(const KindCase& c) {
+  std::string text = std::string(plan::name_of(static_cast<std::uint64_t>(c.kind))) + " of " +
+                     std::string(dtype_name(c.dtype)) + " " +
+                     std::string(reduction_name(c.reduction)) + ", root " + std::to_string(c.root) +
+                     (c.in_place ? ", in place, " : ", ") + (c.equal ? "equal shares" : "counts");
+  for (const std::uint64_t count : c.counts) text += " " + std::to_string(count);
+  return text;
+}
+
+TEST(EveryKind, DeliversWhatAReferenceDoesWhateverNodesTypesAndShares) {
+  const char* const wanted = std::getenv("TERN_SIM_SEEDS");
+  const std::uint64_t seeds = wanted != nullptr ? std::strtoull(wanted, nullptr, 10) / 10 : 60;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    Draw draw(seed);
+    DaemonShape shape;
+    shape.lanes = static_cast<std::uint32_t>(draw.below(3) + 1);
+    Cluster cluster(draw.nodes(), shape, seed);
+    JoinOptions options;
+    options.verify = draw.one_in(3);
+    cluster.join(options);
+    for (int i = 0; i < 12; ++i) {
+      const KindCase c = draw.kind(cluster.size());
+      SCOPED_TRACE(testing::Message()
+                   << "seed " << seed << ", op " << i << ", " << cluster.view.ranks_of_node.size()
+                   << " nodes: " << words(c));
+      expect_kind(cluster, c, seed * 100 + static_cast<std::uint64_t>(i));
+      if (HasFatalFailure()) return;
+    }
+    cluster.leave_all();
+  }
+}
+
+// ---- What is wrong is said, and nobody else notices ---------------------------------------------
+
+class BadShares : public testing::Test {
+ protected:
+  BadShares() : cluster({1, 1, 2}) { cluster.join(); }
+
+  // What every rank hears when rank 1 alone submits something else.
+  void expect_all_hear(const KindCase& all, const KindCase& of_one, const std::string& word) {
+    std::vector<std::uint64_t> tickets;
+    for (std::uint32_t rank = 0; rank < 4; ++rank) {
+      Client& client = *cluster.ranks[rank];
+      OpRequest request = request_of(rank == 1 ? of_one : all);
+      request.input = client.allocate(4096);
+      request.output = client.allocate(4096);
+      tickets.push_back(client.submit(request));
+    }
+    for (std::uint32_t rank = 0; rank < 4; ++rank) {
+      Client& client = *cluster.ranks[rank];
+      ASSERT_TRUE(cluster.world.run_until([&] { return client.done(tickets[rank]); }));
+      EXPECT_EQ(client.result(tickets[rank]).status, Errc::mismatch) << rank;
+      EXPECT_TRUE(contains(client.result(tickets[rank]).detail, word))
+          << client.result(tickets[rank]).detail;
+    }
+    cluster.forget_arenas();
+  }
+
+  Cluster cluster;
+};
+
+TEST_F(BadShares, CountsThatDisagreeBetweenNodesAreAMismatch) {
+  const KindCase all{.kind = OpKind::all_gather, .counts = {4, 4, 4, 4}};
+  KindCase other = all;
+  other.counts = {4, 5, 3, 4};
+  expect_all_hear(all, other, "counts");
+  expect_kind(cluster, all, 1);
+}
+
+TEST_F(BadShares, EqualSharesAndCountsThatAreEqualAreNotTheSame) {
+  const KindCase all{.kind = OpKind::scatter, .counts = {4, 4, 4, 4}};
+  KindCase other = all;
+  other.equal = true;
+  expect_all_hear(all, other, "counts");
+}
+
+TEST_F(BadShares, AnotherKindIsAMismatchThatNamesBoth) {
+  const KindCase all{.kind = OpKind::gather, .counts = {1, 1, 1, 1}, .equal = true};
+  KindCase other = all;
+  other.kind = OpKind::all_gather;
+  expect_all_hear(all, other, "says all_gather 4 f32");
+}
+
+TEST_F(BadShares, AnotherRootIsAMismatch) {
+  const KindCase all{.kind = OpKind::reduce, .counts = {1, 1, 1, 1}};
+  KindCase other = all;
+  other.root = 3;
+  expect_all_hear(all, other, "to 3");
+}
+
+TEST_F(BadShares, CountsThatAreNoSharesOfTheCountAreRefused) {
+  Client& client = *cluster.ranks[0];
+  const auto refusal = [&](OpKind kind, std::uint64_t count, std::vector<std::uint64_t> counts) {
+    OpRequest request;
+    request.kind = kind;
+    request.count = count;
+    request.counts = std::move(counts);
+    const std::uint64_t ticket = client.submit(request);
+    EXPECT_TRUE(cluster.world.run_until([&] { return client.done(ticket); }));
+    EXPECT_EQ(client.result(ticket).status, Errc::invalid_argument);
+    return client.result(ticket).detail;
+  };
+  constexpr std::uint64_t kHuge = ~std::uint64_t{0};
+  EXPECT_EQ(refusal(OpKind::all_gather, 10, {4, 4, 4, 4}), "the counts add up to more than count");
+  EXPECT_EQ(refusal(OpKind::all_gather, 20, {4, 4, 4, 4}), "the counts add up to less than count");
+  EXPECT_EQ(refusal(OpKind::reduce_scatter, 10, {kHuge, 5, 5, 1}),
+            "the counts add up to more than count");
+  EXPECT_EQ(refusal(OpKind::gather, 10, {}),
+            "count must be a multiple of the group's size, or give counts");
+  EXPECT_EQ(refusal(OpKind::all_reduce, 4, {1, 1, 1, 1}), "the operation takes no counts");
+}
+
+}  // namespace
+}  // namespace tern::sim
