@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <string>
 
 #include "shm/segment.h"
@@ -60,8 +59,28 @@ std::optional<std::uint64_t> ArenaMemory::offset_of(const void* memory, std::uin
   return offset;
 }
 
-// One block has the copies of both: each element of the op has one place in it, so that an op whose
-// input and output are outside runs in place there.
+namespace {
+
+// In a block for copies of so many elements.
+struct CopyPlaces {
+  std::uint64_t count = 0;
+  std::uint64_t input = 0;
+  std::uint64_t output = 0;
+};
+
+// An element of the op that both hold has one place, so that the op runs in place in the block.
+CopyPlaces places_of(const plan::Range& input, const plan::Range& output) noexcept {
+  if (input.count == 0 || output.count == 0) return {input.count + output.count, 0, 0};
+  const std::uint64_t begin = std::min(input.begin, output.begin);
+  const std::uint64_t end = std::max(input.end(), output.end());
+  if (end - begin >= input.count + output.count) {
+    return {input.count + output.count, 0, input.count};
+  }
+  return {end - begin, input.begin - begin, output.begin - begin};
+}
+
+}  // namespace
+
 Status ArenaMemory::place_copies(const OpRequest& request, Op& op) {
   const auto outside = [&](const void* memory, std::uint64_t bytes) {
     return bytes != 0 && !offset_of(memory, bytes, request.dtype).has_value();
@@ -69,22 +88,16 @@ Status ArenaMemory::place_copies(const OpRequest& request, Op& op) {
   const plan::Extents& extents = op.extents;
   const bool input_outside = outside(request.input, op.input_bytes);
   const bool output_outside = outside(request.output, op.output_bytes);
-  std::uint64_t begin = std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t end = 0;
-  const auto cover = [&](const plan::Range& elements) {
-    begin = std::min(begin, elements.begin);
-    end = std::max(end, elements.end());
-  };
-  if (input_outside) cover(extents.input);
-  if (output_outside) cover(extents.output);
-  if (end > begin) {
+  if (input_outside || output_outside) {
     const std::size_t element = dtype_bytes(request.dtype);
-    const Result<std::uint64_t> block = allocate_copy((end - begin) * element);
+    const CopyPlaces places = places_of(input_outside ? extents.input : plan::Range{},
+                                        output_outside ? extents.output : plan::Range{});
+    const Result<std::uint64_t> block = allocate_copy(places.count * element);
     if (!block) return tl::unexpected(block.error());
     op.copies = *block;
-    if (input_outside) op.input_copy = *block + (extents.input.begin - begin) * element;
+    if (input_outside) op.input_copy = *block + places.input * element;
     if (output_outside) {
-      op.output_copy = *block + (extents.output.begin - begin) * element;
+      op.output_copy = *block + places.output * element;
       op.output = request.output;
     }
   }
@@ -92,8 +105,8 @@ Status ArenaMemory::place_copies(const OpRequest& request, Op& op) {
 }
 
 Status ArenaMemory::copy_counts(const OpRequest& request, Op& op) {
-  const std::uint64_t bytes =
-      static_cast<std::uint64_t>(request.group->size) * sizeof(*request.counts);
+  const std::uint64_t bytes = static_cast<std::uint64_t>(request.group->size) *
+                              (request.plan->has_pairs() ? 2 : 1) * sizeof(*request.counts);
   const Result<std::uint64_t> block = allocate_copy(bytes);
   if (!block) {
     free_copies(op);

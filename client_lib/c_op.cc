@@ -4,6 +4,7 @@
 #include "client_lib/sized_struct.h"
 #include "plan/all_gather.h"
 #include "plan/all_reduce.h"
+#include "plan/all_to_all.h"
 #include "plan/barrier.h"
 #include "plan/broadcast.h"
 #include "plan/gather.h"
@@ -45,8 +46,8 @@ tern_status read_shape(const tern_group& group, const tern_op& op, OpRequest& re
     if (raw(op.dtype) > TERN_U8) return refuse("dtype is not one of tern_dtype");
     request.dtype = static_cast<tern::DType>(raw(op.dtype));
     request.count = op.count;
-    for (std::int32_t rank = 0; op.count == 0 && op.counts != nullptr && rank < group.state->size;
-         ++rank) {
+    const bool add_up = op.count == 0 && op.counts != nullptr && request.plan->has_shares();
+    for (std::int32_t rank = 0; add_up && rank < group.state->size; ++rank) {
       if (op.counts[rank] > tern::plan::kMaxElements - request.count) {
         return refuse("the counts add up to more than 2^40 elements");
       }
@@ -64,9 +65,27 @@ tern_status read_shape(const tern_group& group, const tern_op& op, OpRequest& re
   return TERN_OK;
 }
 
+// Of pairs one list: what the rank sends, then what it receives.
+tern_status read_counts(const tern_op& op, OpRequest& request) {
+  request.counts = op.counts;
+  if (!request.plan->has_pairs()) {
+    return op.receive_counts == nullptr ? TERN_OK : refuse("the operation takes no receive_counts");
+  }
+  if ((op.counts == nullptr) != (op.receive_counts == nullptr)) {
+    return refuse("counts and receive_counts must both be given, or neither");
+  }
+  if (op.counts == nullptr) return TERN_OK;
+  const auto ranks = static_cast<std::size_t>(request.group->size);
+  request.pair_counts.assign(op.counts, op.counts + ranks);
+  request.pair_counts.insert(request.pair_counts.end(), op.receive_counts,
+                             op.receive_counts + ranks);
+  request.counts = request.pair_counts.data();
+  return TERN_OK;
+}
+
 // What the operation takes of these, and whether it can be done so: the daemon asks the same.
 tern_status read_work(const tern_op& op, OpRequest& request) {
-  request.counts = op.counts;
+  if (const tern_status status = read_counts(op, request); status != TERN_OK) return status;
   if (request.plan->reduces()) {
     if (raw(op.reduction) > TERN_PRODUCT) return refuse("reduction is not one of tern_reduction");
     request.reduction = static_cast<tern::Reduction>(raw(op.reduction));
@@ -90,6 +109,10 @@ tern_status read_memory(const tern_op& op, OpRequest& request) {
   const std::size_t element = tern::dtype_bytes(request.dtype);
   if (extents.input.count + extents.output.count == 0) return TERN_OK;
   if (op.input == nullptr && op.output == nullptr) return refuse("input and output are both NULL");
+  if (request.plan->has_pairs() && ((op.input == nullptr && extents.input.count != 0) ||
+                                    (op.output == nullptr && extents.output.count != 0))) {
+    return refuse("the operation cannot be done in place; give both input and output");
+  }
   if (request.plan->has_shares()) {
     if (op.input == nullptr && extents.input.count != 0 && extents.output.count == 0) {
       return refuse("input is NULL, and there is no output that it could be in");
@@ -100,7 +123,9 @@ tern_status read_memory(const tern_op& op, OpRequest& request) {
   }
   request.input = op.input;
   request.output = op.output;
-  if (op.output == nullptr) {
+  if (request.plan->has_pairs()) {
+    // Nothing that is NULL is used.
+  } else if (op.output == nullptr) {
     request.output = reinterpret_cast<void*>(first_element(op.input, extents.input, element) +
                                              extents.output.begin * element);
   } else if (op.input == nullptr) {
@@ -195,6 +220,10 @@ tern_status tern_gather(tern_group* group, const tern_op* op, tern_ticket* ticke
 
 tern_status tern_scatter(tern_group* group, const tern_op* op, tern_ticket* ticket) {
   return submit_op(tern::plan::kScatter, group, op, ticket);
+}
+
+tern_status tern_all_to_all(tern_group* group, const tern_op* op, tern_ticket* ticket) {
+  return submit_op(tern::plan::kAllToAll, group, op, ticket);
 }
 
 tern_status tern_barrier(tern_group* group, tern_ticket* ticket) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/dtype.h"
 #include "client_lib/op_table.h"
@@ -55,7 +56,8 @@ struct OpRequest {
   float prescale = 1;
   float state_scale = 1;
   std::string_view recipe;
-  const std::uint64_t* counts = nullptr;  // of each rank; null: equal shares, or none
+  const std::uint64_t* counts = nullptr;   // see plan::Shape
+  std::vector<std::uint64_t> pair_counts;  // what `counts` points to, of an op with pairs
 
   plan::Shape shape() const noexcept {
     plan::Shape shape;

@@ -7,7 +7,7 @@
 
 #include "client_lib/client.h"
 #include "plan/cancel.h"
-#include "shm/sharding.h"
+#include "plan/cut.h"
 
 namespace tern::client_lib {
 
@@ -87,18 +87,13 @@ Result<std::uint64_t> Client::push(const OpRequest& request, Op& op) {
   if (group.left) return fail(Errc::group_left, "the group has been left");
   TensorState* tensor = op.tensor.get();
   std::uint64_t& next_sequence = tensor != nullptr ? tensor->next_sequence : group.next_anonymous;
-  const bool shares = request.plan->has_shares();
-  const shm::Sharding sharding =
-      shm::make_sharding({.tensor = tensor != nullptr ? tensor->id : 0,
-                          .sequence = next_sequence,
-                          .count = request.count,
-                          .dtype = request.dtype,
-                          .chunk_bytes = group.chunk_bytes,
-                          .nodes = group.node_count,
-                          .lanes = group.lane_count,
-                          .one_lane = tensor != nullptr && tensor->one_lane,
-                          .shares = shares ? static_cast<std::uint32_t>(group.size) : 0,
-                          .largest_share = shares ? request.shape().shares().largest() : 0});
+  const shm::Sharding sharding = plan::cut(*request.plan, request.shape(),
+                                           {.tensor = tensor != nullptr ? tensor->id : 0,
+                                            .sequence = next_sequence,
+                                            .chunk_bytes = group.chunk_bytes,
+                                            .nodes = group.node_count,
+                                            .lanes = group.lane_count,
+                                            .one_lane = tensor != nullptr && tensor->one_lane});
   std::uint32_t lanes = 0;
   for (std::uint32_t lane = 0; lane < group.lane_count; ++lane) {
     if (sharding.uses_lane(lane)) lanes |= 1u << lane;

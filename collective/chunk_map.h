@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "collective/group_shape.h"
+#include "collective/pair_chunks.h"
 #include "collective/share_chunks.h"
 #include "collective/slots.h"
 #include "collective/whole_chunks.h"
@@ -23,8 +24,9 @@ class ChunkMap {
   struct Said {
     std::uint32_t root_node = 0;                  // of a plan that has a root
     const std::uint64_t* share_begins = nullptr;  // see ShareChunks
+    const PairCounts* pairs = nullptr;            // see PairChunks
   };
-  // The group's shape and the shares' begins outlive this.
+  // The group's shape and what ranks have said outlive this.
   ChunkMap(const plan::Plan& plan, const shm::Sharding& sharding, const GroupShape& group,
            const Said& said)
       : group_(&group),
@@ -34,6 +36,8 @@ class ChunkMap {
     const std::uint32_t owner = root_owns_ ? said.root_node : kNoSlot;
     if (plan.has_shares()) {
       chunks_ = ShareChunks(sharding, group, owner, said.share_begins);
+    } else if (plan.has_pairs()) {
+      chunks_ = PairChunks(sharding, group, said.pairs);
     } else {
       chunks_ = WholeChunks(sharding, group.lane, owner);
     }
@@ -48,8 +52,12 @@ class ChunkMap {
     for (std::uint32_t node = 0; node < group_->nodes(); ++node) sum += owned(node);
     return sum;
   }
-  // Of the chunks of `owner`, those whose results go to `node`, which is another.
+  // Of the chunks of `owner`, those whose results go to `node`, which is another; of pairs, this
+  // node.
   std::uint32_t sent(std::uint32_t owner, std::uint32_t node) const noexcept {
+    if (receivers_ == plan::Ranks::partner) {
+      return std::get<PairChunks>(chunks_).received_from(owner);
+    }
     if (receivers_ == plan::Ranks::every) return owned(owner);
     if (receivers_ == plan::Ranks::root) return node == root_node_ ? owned(owner) : 0;
     // Who owns the shares of others is the root.
@@ -70,19 +78,31 @@ class ChunkMap {
   std::uint32_t receiver(std::uint32_t chunk) const noexcept {
     if (receivers_ == plan::Ranks::every) return kEveryNode;
     if (receivers_ == plan::Ranks::root) return root_node_;
-    return group_->node_of_rank(std::get<ShareChunks>(chunks_).sharer(chunk));
+    const auto* const pairs = std::get_if<PairChunks>(&chunks_);
+    return group_->node_of_rank(pairs != nullptr ? pairs->receiver(chunk)
+                                                 : std::get<ShareChunks>(chunks_).sharer(chunk));
   }
 
-  // Its elements, of those of the op.
+  bool goes_to(std::uint32_t node, std::uint32_t chunk) const noexcept {
+    const std::uint32_t one = receiver(chunk);
+    return one == kEveryNode || one == node;
+  }
+
+  // Its elements, of those of the op; of pairs, in the input of the rank that has them.
   std::uint64_t begin(std::uint32_t chunk) const noexcept {
     return std::visit([&](const auto& chunks) { return chunks.begin(chunk); }, chunks_);
+  }
+  // The same in the outputs of the ranks that get them.
+  std::uint64_t result_begin(std::uint32_t chunk) const noexcept {
+    const auto* const pairs = std::get_if<PairChunks>(&chunks_);
+    return pairs != nullptr ? pairs->result_begin(chunk) : begin(chunk);
   }
   std::uint32_t size(std::uint32_t chunk) const noexcept {
     return std::visit([&](const auto& chunks) { return chunks.size(chunk); }, chunks_);
   }
 
  private:
-  std::variant<WholeChunks, ShareChunks> chunks_;
+  std::variant<WholeChunks, ShareChunks, PairChunks> chunks_;
   const GroupShape* group_ = nullptr;
   plan::Ranks receivers_ = plan::Ranks::nobody;
   bool root_owns_ = false;

@@ -25,6 +25,7 @@ GroupOps::GroupOps(GroupShape shape)
       ops_(slots_of(shape_), shape_.nodes()),
       legs_(shape_, slots_of(shape_)),
       shares_(shape_.group_size()),
+      pairs_(shape_),
       schedule_(slots_of(shape_)) {
   TERN_CHECK(shape_.nodes() >= 1 && shape_.nodes() <= kMaxNodes && shape_.local_ranks() >= 1 &&
              shape_.local_ranks() <= kMaxLocalRanks);
@@ -46,14 +47,21 @@ bool GroupOps::agrees(OpId id, const wire::AnnounceBody& body) {
   return false;
 }
 
-// Of two ranks of this node the counts themselves are compared. Those of another node are compared
-// by their checksums, and ones that pass by chance fail as blocks of a wrong size.
+// Of ranks of this node the counts themselves are compared. Those of other nodes are compared by
+// their checksums, and ones that pass by chance fail as blocks of a wrong size.
 bool GroupOps::takes_counts(OpId id, const Submission& submission) {
   Op& op = ops_[id];
   if (submission.counts.empty()) return true;
+  if (op.plan->has_pairs()) {
+    if (op.pairs == nullptr) op.pairs = pairs_.take();
+    op.pairs->say(submission.local_rank, submission.counts);
+    const bool all_here = op.submitted == low_bits(shape_.local_ranks());
+    if (all_here) cut(op, shape_, submission.counts.data());
+    return true;
+  }
   if (op.share_begins == nullptr) {
     op.share_begins = shares_.take(submission.counts);
-    cut(op, shape_);
+    cut(op, shape_, submission.counts.data());
     return true;
   }
   if (shares_.are(op.share_begins, submission.counts)) return true;
@@ -127,6 +135,7 @@ bool GroupOps::on_announce(std::uint32_t node, const OpKey& key, const wire::Ann
   }
   if (!eager_bytes_agree(op, node, body, shape_)) return false;
   op.announced |= bit(node);
+  ops_.counts_crc(id, node) = body.counts_crc;
   if (const std::uint64_t left = departures_.left() & ~op.submitted; left != 0) {
     const std::uint32_t rank =
         shape_.ranks[shape_.node][static_cast<std::uint32_t>(std::countr_zero(left))];

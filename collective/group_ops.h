@@ -134,6 +134,7 @@ class GroupOps {
   OpTable ops_;
   Legs legs_;
   ShareTables shares_;
+  PairTables pairs_;
   Schedule schedule_;
   Departures departures_;
   std::uint32_t local_ops_ = 0;

@@ -67,9 +67,7 @@ void Legs::contributed(ChunkId chunk, std::uint32_t node) {
 
 bool Legs::expects_result(OpId id, const Op& op, std::uint32_t node, std::uint32_t number) const {
   if (with(id, node).results >= op.chunks.sent(node, self_)) return false;
-  if (op.chunks.index(node, number) == kNoSlot) return false;
-  const std::uint32_t receiver = op.chunks.receiver(number);
-  return receiver == ChunkMap::kEveryNode || receiver == self_;
+  return op.chunks.index(node, number) != kNoSlot && op.chunks.goes_to(self_, number);
 }
 
 // ---- Actions ------------------------------------------------------------------------------------

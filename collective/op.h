@@ -7,6 +7,7 @@
 #include "collective/action.h"
 #include "collective/chunk_map.h"
 #include "collective/op_sets.h"
+#include "collective/pair_counts.h"
 #include "collective/slots.h"
 #include "plan/plan.h"
 #include "wire/op_frames.h"
@@ -49,6 +50,7 @@ struct Op {
   // Of an op whose ranks bring counts it is made when the first rank of this node submits.
   ChunkMap chunks;
   const std::uint64_t* share_begins = nullptr;  // see ShareChunks; null: equal shares, or none
+  PairCounts* pairs = nullptr;                  // null: pairs have alike, or there are none
   std::uint32_t root_node = 0;
   std::uint32_t steps_left = 0;  // results to deliver here, or else contributions to send
   std::uint32_t in_flight = 0;   // actions that are not done, results that are being delivered

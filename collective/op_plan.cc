@@ -5,8 +5,8 @@
 #include <cstdio>
 
 #include "base/check.h"
+#include "plan/cut.h"
 #include "plan/plans.h"
-#include "shm/sharding.h"
 
 namespace tern::collective {
 namespace {
@@ -69,31 +69,23 @@ void describe(Op& op, const wire::AnnounceBody& body, const GroupShape& shape) {
   op.plan = plan;
   op.announced_first = body;
   op.root_node = plan->has_root ? shape.node_of_rank(body.root) : 0;
-  op.eager = body.count == 0 || may_be_eager(body, *plan, shape);
-  if (body.counts_crc == 0) cut(op, shape);
+  const bool has_counts = body.counts_crc != 0;
+  op.eager = (body.count == 0 && !has_counts) || may_be_eager(body, *plan, shape);
+  if (!has_counts) cut(op, shape, nullptr);
 }
 
-void cut(Op& op, const GroupShape& shape) {
-  const wire::AnnounceBody& body = op.announced_first;
-  shm::Cut cut{.tensor = op.key.tensor,
-               .sequence = op.key.sequence,
-               .count = body.count,
-               .dtype = static_cast<DType>(body.dtype),
-               .chunk_bytes = shape.chunk_bytes,
-               .nodes = shape.nodes(),
-               .lanes = shape.lanes,
-               .one_lane = (body.flags & wire::kAnnounceOneLane) != 0};
-  if (op.plan->has_shares()) {
-    cut.shares = shape.group_size();
-    cut.largest_share = body.count / cut.shares;
-    if (const std::uint64_t* const begins = op.share_begins) {
-      cut.largest_share = 0;
-      for (std::uint32_t rank = 0; rank < cut.shares; ++rank) {
-        cut.largest_share = std::max(cut.largest_share, begins[rank + 1] - begins[rank]);
-      }
-    }
-  }
-  op.chunks = ChunkMap(*op.plan, shm::make_sharding(cut), shape, {op.root_node, op.share_begins});
+void cut(Op& op, const GroupShape& shape, const std::uint64_t* counts) {
+  plan::Shape of_op = shape_for(op, 0, shape);
+  of_op.counts = counts;
+  const shm::Sharding sharding =
+      plan::cut(*op.plan, of_op,
+                {.tensor = op.key.tensor,
+                 .sequence = op.key.sequence,
+                 .chunk_bytes = shape.chunk_bytes,
+                 .nodes = shape.nodes(),
+                 .lanes = shape.lanes,
+                 .one_lane = (op.announced_first.flags & wire::kAnnounceOneLane) != 0});
+  op.chunks = ChunkMap(*op.plan, sharding, shape, {op.root_node, op.share_begins, op.pairs});
   // Known before the op starts here: an owner that needs no contribution may have heard of all
   // nodes earlier.
   if (!op.eager) op.steps_left = steps_of(op, shape);
@@ -137,11 +129,13 @@ bool eager_bytes_agree(Op& op, std::uint32_t node, const wire::AnnounceBody& bod
 // Everything that ranks must agree on; `rank`, eager bytes, prescale and lost streams are each
 // node's own.
 bool same_op(const wire::AnnounceBody& a, const wire::AnnounceBody& b) noexcept {
+  const plan::Plan* const plan = plan::find(a.kind);
+  const bool pairs = plan != nullptr && plan->has_pairs();  // each has counts of its own
   return a.count == b.count && a.kind == b.kind && a.dtype == b.dtype &&
          a.reduction == b.reduction && a.role == b.role && a.memory == b.memory &&
          a.alpha_bits == b.alpha_bits && a.state_scale_bits == b.state_scale_bits &&
          a.flags == b.flags && a.root == b.root && a.generation == b.generation &&
-         a.counts_crc == b.counts_crc;
+         (pairs ? (a.counts_crc == 0) == (b.counts_crc == 0) : a.counts_crc == b.counts_crc);
 }
 
 void write_mismatch(const wire::AnnounceBody& first, const wire::AnnounceBody& other,

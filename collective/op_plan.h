@@ -12,8 +12,9 @@ namespace tern::collective {
 
 // The op is what this announcement says. REQUIRES: the kind has a plan; dtype and root are sound.
 void describe(Op& op, const wire::AnnounceBody& body, const GroupShape& shape);
-// The op's chunks. Of one with counts its share_begins must be known.
-void cut(Op& op, const GroupShape& shape);
+// The op's chunks. `counts`: as a rank of this node gives them, whose table the op has; null: none
+// are given.
+void cut(Op& op, const GroupShape& shape, const std::uint64_t* counts);
 
 // The op as its plan sees it, for one rank of the group.
 plan::Shape shape_for(const Op& op, std::uint32_t rank, const GroupShape& shape) noexcept;

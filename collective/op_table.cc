@@ -7,7 +7,12 @@
 namespace tern::collective {
 
 OpTable::OpTable(std::size_t slots, std::uint32_t nodes)
-    : nodes_(nodes), ops_(slots), used_(slots), free_(slots), told_(slots * nodes) {
+    : nodes_(nodes),
+      ops_(slots),
+      used_(slots),
+      free_(slots),
+      told_(slots * nodes),
+      counts_crcs_(slots * nodes) {
   for (std::size_t i = 0; i < slots; ++i) free_[i] = static_cast<OpId>(slots - 1 - i);
 }
 

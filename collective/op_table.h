@@ -42,6 +42,13 @@ class OpTable {
   std::uint64_t told_by(OpId id, std::uint32_t node) const noexcept {
     return told_[id * nodes_ + node];
   }
+  // Of the counts that another node has announced.
+  std::uint32_t& counts_crc(OpId id, std::uint32_t node) noexcept {
+    return counts_crcs_[id * nodes_ + node];
+  }
+  std::uint32_t counts_crc(OpId id, std::uint32_t node) const noexcept {
+    return counts_crcs_[id * nodes_ + node];
+  }
 
  private:
   std::uint32_t nodes_;
@@ -49,6 +56,7 @@ class OpTable {
   std::vector<bool> used_;
   std::vector<OpId> free_;
   std::vector<std::uint64_t> told_;                                 // slots x nodes
+  std::vector<std::uint32_t> counts_crcs_;                          // slots x nodes
   std::unordered_map<std::uint64_t, std::vector<OpId>> by_tensor_;  // live ops of each tensor
   // Uses of a tensor below this have been submitted by all local ranks.
   std::unordered_map<std::uint64_t, std::uint64_t> submitted_below_;

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "plan/pairs.h"
 #include "plan/shares.h"
 
 namespace tern::plan {
@@ -24,11 +25,13 @@ enum class Work : std::uint8_t {
   move,    // the values of one rank arrive as they are; a broadcast leg only
 };
 
-// What is cut into chunks: all elements as one, or each rank's share by itself.
-enum class Parts : std::uint8_t { whole, shares };
+// What is cut into chunks: all elements as one, each rank's share by itself, or what each rank has
+// for each by itself.
+enum class Parts : std::uint8_t { whole, shares, pairs };
 
-// Whose values go in, and who gets the result. `sharer`: the rank whose share an element is in.
-enum class Ranks : std::uint8_t { nobody, every, root, sharer };
+// Whose values go in, and who gets the result. `sharer`: the rank whose share an element is in, or
+// of a pair the one that has it. `partner`: of a pair the one that it is for.
+enum class Ranks : std::uint8_t { nobody, every, root, sharer, partner };
 
 // Which node adds and sends a chunk: each in turn, the root's, or that of the share's rank.
 enum class Ownership : std::uint8_t { striped, root_node, sharer_node };
@@ -49,11 +52,13 @@ struct Shape {
   float prescale = 1.0f;
   float state_scale = 1.0f;
   std::uint32_t root = 0;
-  std::uint32_t rank = 0;                 // whose input and output are meant
-  std::uint32_t ranks = 1;                // of the group
-  const std::uint64_t* counts = nullptr;  // see Shares
+  std::uint32_t rank = 0;   // whose input and output are meant
+  std::uint32_t ranks = 1;  // of the group
+  // Null: equal. Of shares, see Shares; of pairs, elements for each rank, then elements from each.
+  const std::uint64_t* counts = nullptr;
 
   Shares shares() const noexcept { return {count, ranks, counts}; }
+  Pairs pairs() const noexcept { return {count, ranks, counts}; }
 };
 
 // In elements.
@@ -66,7 +71,8 @@ struct Range {
     return element >= begin && element - begin < count;
   }
 };
-// Which elements of the op a rank's input and output hold, in their order.
+// Which elements of the op a rank's input and output hold, in their order. Where pairs have elements
+// of their own, the ranks' inputs and outputs hold different ones: their numbers lie so far apart.
 struct Extents {
   Range input;
   Range output;
@@ -110,12 +116,10 @@ struct Plan {
   constexpr bool reduces() const noexcept { return work == Work::reduce; }
   constexpr bool moves() const noexcept { return work == Work::move; }
   constexpr bool has_shares() const noexcept { return parts == Parts::shares; }
+  constexpr bool has_pairs() const noexcept { return parts == Parts::pairs; }
   // Sums end with their owners, who send them to nobody.
   constexpr bool keeps_sums() const noexcept { return reduces() && receivers != Ranks::every; }
 };
-
-// No op has more elements.
-inline constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;
 
 // Null, or a sentence: what is wrong with an op of this shape. Library and daemon ask the same.
 inline const char* objection(const Plan& plan, const Shape& shape) {
@@ -132,9 +136,12 @@ inline const char* objection(const Plan& plan, const Shape& shape) {
   }
   if (shape.prescale != 1.0f && plan.moves()) return "prescale is for reductions only";
   if (shape.root >= shape.ranks) return "root must be 0..size-1";
-  if (shape.counts != nullptr && !plan.has_shares()) return "the operation takes no counts";
+  if (shape.counts != nullptr && plan.parts == Parts::whole) return "the operation takes no counts";
   if (plan.has_shares()) {
     if (const char* problem = shape.shares().objection()) return problem;
+  }
+  if (plan.has_pairs()) {
+    if (const char* problem = shape.pairs().objection()) return problem;
   }
   return plan.objection != nullptr ? plan.objection(shape) : nullptr;
 }

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "plan/all_gather.h"
 #include "plan/all_reduce.h"
+#include "plan/all_to_all.h"
 #include "plan/barrier.h"
 #include "plan/broadcast.h"
 #include "plan/gather.h"
@@ -23,8 +24,8 @@ inline constexpr std::size_t kMaxPlans = 32;
 namespace table {
 inline constinit std::array<const Plan*, kMaxPlans> plans{&kAllReduce, &kBroadcast,     &kBarrier,
                                                           &kReduce,    &kReduceScatter, &kAllGather,
-                                                          &kGather,    &kScatter};
-inline constinit std::size_t count = 8;
+                                                          &kGather,    &kScatter,       &kAllToAll};
+inline constinit std::size_t count = 9;
 }  // namespace table
 
 // Null for a number that is no plan's.

@@ -8,6 +8,9 @@
 
 namespace tern::plan {
 
+// No op has more elements, nor has a rank's input or output.
+inline constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;
+
 struct Shares {
   std::uint64_t count = 0;                // elements of the op
   std::uint32_t ranks = 1;                // of the group

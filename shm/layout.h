@@ -80,9 +80,10 @@ enum class OpKind : std::uint16_t {
   reduce = 5,
   reduce_scatter = 6,
   all_gather = 7,
+  all_to_all = 9,
   gather = 11,
   scatter = 12,
-  // Reserved: all_to_all 9, send 13, receive 14, group_split 15, submit_many 16. 8 and 10 are free:
+  // Reserved: send 13, receive 14, group_split 15, submit_many 16. 8 and 10 are free:
   // whether shares are equal is no kind of its own.
 };
 
@@ -110,8 +111,8 @@ struct SubmitEntry {
   std::int32_t priority;           // higher first
   std::uint32_t prescale_bits;     // f32
   std::uint32_t state_scale_bits;  // f32
-  // With kEntryHasCounts, in the arena: elements of each rank's share, as u64. Each lane copies them
-  // once and judges the copy. Otherwise zero.
+  // With kEntryHasCounts, in the arena: elements of each rank's share, as u64; of an all_to_all for
+  // each rank, then from each. Each lane copies them once and judges the copy. Otherwise zero.
   std::uint64_t counts_offset;
   std::uint64_t wait_event;       // reserved for device events, zero
   std::uint64_t signal_event;     // reserved, zero

@@ -13,8 +13,8 @@ namespace tern::shm {
 //
 // Chunks are numbered in rounds, of which each has a chunk in every column. Of an op that is cut as
 // a whole a round has as many columns as there are nodes, and the chunks lie one after the other in
-// the op. Where each rank's share is cut by itself, a column is a rank's share, and a short share
-// has no chunks in the last rounds.
+// the op. Where each rank's share is cut by itself, or what each has for each, a column is one of
+// these, and a short one has no chunks in the last rounds.
 //
 // Chunk c of a whole op belongs to node (c + spread) % columns: owners start at different nodes, so
 // that nobody waits for node 0. Round r runs on lane (r + spread) % lanes, so that every lane sees
@@ -27,7 +27,8 @@ struct Sharding {
   std::uint64_t spread;          // from the tensor id, or the sequence of an anonymous op
   std::uint32_t columns;
   std::uint32_t lanes;
-  bool one_lane;  // all chunks on one lane, for a scale over the whole tensor
+  bool one_lane;    // all chunks on one lane, for a scale over the whole tensor
+  bool every_lane;  // nobody knows how many rounds there are
 
   std::uint64_t rounds() const noexcept { return (chunk_count + columns - 1) / columns; }
   std::uint32_t lane(std::uint64_t chunk) const noexcept {
@@ -46,6 +47,7 @@ struct Sharding {
 
   // Whether lane has any chunk. A barrier, and an op without elements, runs on the lane of chunk 0.
   bool uses_lane(std::uint32_t lane_index) const noexcept {
+    if (every_lane) return true;
     const std::uint64_t rounds =
         one_lane || chunk_count == 0
             ? 1
@@ -75,6 +77,7 @@ struct Cut {
   bool one_lane = false;
   std::uint32_t shares = 0;         // how many are cut by themselves; 0: the op is cut as a whole
   std::uint64_t largest_share = 0;  // elements
+  bool every_lane = false;
 };
 
 // REQUIRES: dtype valid, chunk_bytes >= 64, nodes and lanes >= 1.
@@ -89,6 +92,7 @@ inline Sharding make_sharding(const Cut& cut) noexcept {
   sharding.spread = (cut.tensor != 0 ? cut.tensor : cut.sequence) & kSpreadMask;
   sharding.lanes = cut.lanes;
   sharding.one_lane = cut.one_lane;
+  sharding.every_lane = cut.every_lane;
   return sharding;
 }
 

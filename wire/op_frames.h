@@ -37,7 +37,10 @@ struct AnnounceBody {
   std::uint8_t lead;               // the tuner's candidate that this node sends by, plus 1; 0: none
   std::uint8_t lead_is_trial;      // 1: for this op only
   std::uint16_t candidates;        // CRC of the list that `lead` counts in
-  std::uint32_t counts_crc;        // CRC32C of the ranks' shares, never 0; 0: equal, or no shares
+  // CRC32C of counts, never 0; 0: they are equal, or there are none. Of the ranks' shares as a rank
+  // gives them. Where each rank has elements for each: of those from ranks of the sending node to
+  // ranks of the receiving one, rank by rank; each node gets another.
+  std::uint32_t counts_crc;
 };
 TERN_FORMAT_STRUCT(AnnounceBody, 56);
 

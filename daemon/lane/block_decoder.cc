@@ -33,7 +33,7 @@ BlockDecoder::Block BlockDecoder::read(const BlockRequest& request,
     return block;
   }
   block.payload = bytes.subspan(wire::kBlockHeaderBytes);
-  if (block.header.elements != blocks_.part(request.op, request.number).elements ||
+  if (block.header.elements != blocks_.elements(request.op, request.number) ||
       block.header.payload_bytes != block.payload.size()) {
     block.problem = "the block's sizes differ from the chunk's";
   }
@@ -43,7 +43,8 @@ BlockDecoder::Block BlockDecoder::read(const BlockRequest& request,
 const char* BlockDecoder::objection_to_elements(const BlockRequest& request,
                                                 const Block& block) const {
   const bool raw = is(block, CodecId::raw);
-  const std::size_t bytes = blocks_.bytes(request.op, blocks_.part(request.op, request.number));
+  const std::size_t bytes =
+      blocks_.elements(request.op, request.number) * dtype_bytes(blocks_.dtype(request.op));
   if (block.header.dtype != static_cast<std::uint8_t>(blocks_.dtype(request.op)) ||
       (raw && block.payload.size() != bytes)) {
     return raw ? "a raw block of another dtype" : "a block of another dtype";
@@ -156,7 +157,7 @@ BlockCompletion BlockDecoder::deliver(const BlockRequest& request) {
   BlockCompletion done;
   if (request.in_place) {
     const auto error = wire::parse_block_header(host_bytes(request.block), done.header);
-    const ChunkPart part = blocks_.part(request.op, request.number);
+    const ChunkPart part = blocks_.result_part(request.op, request.number);
     const bool sound = error == wire::BlockError::none &&
                        done.header.codec == static_cast<std::uint8_t>(CodecId::raw) &&
                        done.header.elements == part.elements &&
@@ -186,7 +187,7 @@ const char* BlockDecoder::deliver_own(const BlockRequest& request,
 const char* BlockDecoder::deliver_block(const BlockRequest& request, const Block& block) {
   const OpId op = request.op;
   const DType type = blocks_.dtype(op);
-  const ChunkPart part = blocks_.part(op, request.number);
+  const ChunkPart part = blocks_.result_part(op, request.number);
   const std::uint64_t begin = blocks_.now_ns();
   if (is(block, CodecId::raw)) {
     if (const char* problem = objection_to_elements(request, block)) return problem;
@@ -234,7 +235,7 @@ const char* BlockDecoder::decode_lossless(const BlockRequest& request, const Blo
   const bool delta = is(block, CodecId::xordelta);
   if (delta) {
     if (tensor == nullptr || !tensor->codec.keeps_last_bytes() ||
-        blocks_.op(request.op).plan->has_shares()) {
+        blocks_.op(request.op).plan->parts != plan::Parts::whole) {
       return "a difference to a value that nobody keeps";
     }
     const ChunkPart part = blocks_.part(request.op, request.number);

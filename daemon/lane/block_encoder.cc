@@ -169,7 +169,9 @@ BlockCompletion BlockEncoder::publish(const BlockRequest& request) {
     const std::uint32_t used = encode_lossless(request, *request.recipe, {input, bytes});
     if (used != 0) done = elements_in(BlockForm::encoded, used);
   }
-  values_.deliver(op, part, input);
+  if (blocks_.op(op).chunks.goes_to(blocks_.self(), request.number)) {
+    values_.deliver(op, blocks_.result_part(op, request.number), input);
+  }
   return done;
 }
 

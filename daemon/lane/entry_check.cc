@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "plan/cut.h"
 #include "plan/plans.h"
 
 namespace tern::daemon {
@@ -75,17 +76,13 @@ const char* objection_to_tensor(const shm::SubmitEntry& entry, const TensorState
 
 shm::Sharding sharding_of(const shm::SubmitEntry& entry, const EntryPlace& place,
                           const plan::Plan& plan, const plan::Shape& shape) noexcept {
-  const bool shares = plan.has_shares();
-  return shm::make_sharding({.tensor = entry.tensor,
-                             .sequence = entry.sequence,
-                             .count = entry.count,
-                             .dtype = static_cast<DType>(entry.dtype),
-                             .chunk_bytes = place.group.chunk_bytes,
-                             .nodes = place.group.nodes(),
-                             .lanes = place.group.lanes,
-                             .one_lane = place.tensor != nullptr && place.tensor->declared.one_lane,
-                             .shares = shares ? place.ranks : 0,
-                             .largest_share = shares ? shape.shares().largest() : 0});
+  return plan::cut(plan, shape,
+                   {.tensor = entry.tensor,
+                    .sequence = entry.sequence,
+                    .chunk_bytes = place.group.chunk_bytes,
+                    .nodes = place.group.nodes(),
+                    .lanes = place.group.lanes,
+                    .one_lane = place.tensor != nullptr && place.tensor->declared.one_lane});
 }
 
 std::uint32_t lanes_of(const shm::Sharding& sharding, const EntryPlace& place) noexcept {

@@ -251,12 +251,14 @@ void LaneGroup::announce_with(const Action& action, std::span<const std::byte> v
     tuning_.announce(op, body);
   }
   data.count_sent(values.size(), values.size(), core_.nodes() - 1);
-  const auto payload = std::as_bytes(std::span(&body, 1));
-  core_.tell_all(core_.header(wire::FrameKind::announce, op), payload, values);
-  for (const LanePeer* peer : core_.peers()) {
-    if (peer != nullptr && !peer->is_lost()) {
-      core_.resources().count_block(payload.size() + values.size());
-    }
+  const wire::FrameHeader header = core_.header(wire::FrameKind::announce, op);
+  const collective::PairCounts* const pairs = core_.op(op).pairs;
+  for (std::uint32_t node = 0; node < core_.nodes(); ++node) {
+    LanePeer* const peer = core_.peers()[node];
+    if (peer == nullptr || peer->is_lost()) continue;
+    if (pairs != nullptr) body.counts_crc = pairs->sent_crc(node);
+    peer->link->send_copy(header, std::as_bytes(std::span(&body, 1)), values);
+    core_.resources().count_block(sizeof(body) + values.size());
   }
   core_.ops().done(action);
 }

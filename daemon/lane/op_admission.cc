@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "codec/recipe.h"
+#include "plan/plans.h"
 #include "shm/sharding.h"
 #include "wire/crc32c.h"
 
@@ -64,9 +65,11 @@ OpAdmission::Admitted OpAdmission::admit(const shm::SubmitEntry& entry,
 bool OpAdmission::read_counts(const shm::SubmitEntry& entry, const Region& arena) {
   counts_.clear();
   if ((entry.flags & shm::kEntryHasCounts) == 0) return true;
-  const std::uint64_t bytes = std::uint64_t{setup_.size} * sizeof(std::uint64_t);
+  const plan::Plan* const plan = plan::find(entry.kind);
+  const std::size_t count = setup_.size * (plan != nullptr && plan->has_pairs() ? 2u : 1u);
+  const std::uint64_t bytes = count * sizeof(std::uint64_t);
   if (bytes > arena.bytes || entry.counts_offset > arena.bytes - bytes) return false;
-  counts_.resize(setup_.size);
+  counts_.resize(count);
   std::memcpy(counts_.data(), arena.base + entry.counts_offset, bytes);
   return true;
 }
@@ -95,7 +98,8 @@ OpEncoding OpAdmission::encoding_of(const shm::SubmitEntry& entry, const plan::P
   OpEncoding encoding;
   encoding.recipe = resolved.recipe;
   // Streams are kept for the chunks of an op that is cut as a whole.
-  if (plan.has_shares() && encoding.recipe.compressor == codec::Compressor::xordelta) {
+  if (plan.parts != plan::Parts::whole &&
+      encoding.recipe.compressor == codec::Compressor::xordelta) {
     encoding.recipe.compressor = codec::Compressor::lossless;
   }
   encoding.state_scale = std::bit_cast<float>(entry.state_scale_bits);

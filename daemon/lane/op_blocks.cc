@@ -17,6 +17,11 @@ ChunkPart OpBlocks::part(OpId op, std::uint32_t number) const noexcept {
   return {chunks.begin(number), chunks.size(number)};
 }
 
+ChunkPart OpBlocks::result_part(OpId op, std::uint32_t number) const noexcept {
+  const collective::ChunkMap& chunks = ops_.op(op).chunks;
+  return {chunks.result_begin(number), chunks.size(number)};
+}
+
 std::span<float> OpBlocks::scratch_floats(std::uint32_t index, std::uint32_t elements) noexcept {
   return {as_floats(scratch(index).data()), elements};
 }

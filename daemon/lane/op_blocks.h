@@ -93,7 +93,12 @@ class OpBlocks {
   ChunkPart whole(collective::OpId op) const noexcept {
     return {0, static_cast<std::uint32_t>(ops_.op(op).announced_first.count)};
   }
+  std::uint32_t elements(collective::OpId op, std::uint32_t number) const noexcept {
+    return ops_.op(op).chunks.size(number);
+  }
+  // Where they lie in the inputs of ranks that have them, and in the outputs of those that get them.
   ChunkPart part(collective::OpId op, std::uint32_t number) const noexcept;
+  ChunkPart result_part(collective::OpId op, std::uint32_t number) const noexcept;
   std::size_t bytes(collective::OpId op, const ChunkPart& part) const noexcept {
     return part.elements * dtype_bytes(dtype(op));
   }

@@ -49,9 +49,14 @@ void ResultLeg::publish(const Action& action) {
   path_.submit(request);
 }
 
-plan::Range ResultLeg::elements_of(OpId op, std::uint32_t number) const {
+plan::Range ResultLeg::sent_elements(OpId op, std::uint32_t number) const {
   const collective::ChunkMap& chunks = core_.op(op).chunks;
   return {chunks.begin(number), chunks.size(number)};
+}
+
+plan::Range ResultLeg::received_elements(OpId op, std::uint32_t number) const {
+  const collective::ChunkMap& chunks = core_.op(op).chunks;
+  return {chunks.result_begin(number), chunks.size(number)};
 }
 
 // Of the result of a chunk, among the other nodes.
@@ -83,7 +88,7 @@ BorrowedMemory ResultLeg::lend(const BlockRequest& request, const BlockCompletio
     return {nullptr, collective::kNoSlot, &memory.accumulators(),
             reduce_.chunks().lend_sum(request.action.chunk)};
   }
-  const plan::Range elements = elements_of(request.op, request.number);
+  const plan::Range elements = sent_elements(request.op, request.number);
   const OpRank* const sender = sender_of(core_.lane_ops().ranks(request.op), elements);
   TERN_CHECK(sender != nullptr);
   body = sender->input_of(elements, core_.bytes(request.op, 1));
@@ -148,7 +153,7 @@ bool ResultLeg::place(std::uint32_t node, const wire::FrameHeader& header,
   receiving.result_buffer = peer.results.take();
   core_.pin(op);
   const auto buffer = host_bytes(peer.results.operand(receiving.result_buffer));
-  const plan::Range elements = elements_of(op, header.chunk);
+  const plan::Range elements = received_elements(op, header.chunk);
   const OpRank* const first = receiver_of(core_.lane_ops().ranks(op), elements);
   // Plain elements go straight to the first rank's output; no other copy is made.
   if ((header.flags & wire::kFlagRawBlock) != 0 && first != nullptr &&

@@ -31,7 +31,9 @@ class ResultLeg {
 
  private:
   BlockRequest request_for(BlockVerb verb, const collective::Action& action, std::uint32_t number);
-  plan::Range elements_of(collective::OpId op, std::uint32_t number) const;
+  // Of a chunk, as the inputs (outputs) of ranks have them.
+  plan::Range sent_elements(collective::OpId op, std::uint32_t number) const;
+  plan::Range received_elements(collective::OpId op, std::uint32_t number) const;
   std::uint32_t receivers(collective::OpId op, std::uint32_t number) const;
   void send(collective::OpId op, std::uint32_t number, const BlockFrame& frame);
   // What the frame borrows, and where its body is.

@@ -126,7 +126,35 @@ class KindRank {
     return "";
   }
 
+  // What each rank has for each, rank by rank of who sends. Empty, or what is wrong.
+  std::string exchange(const std::vector<std::uint64_t>& pairs, bool equal) {
+    const std::size_t size = static_cast<std::size_t>(group_->info().size);
+    std::vector<std::uint64_t> sent, received;
+    Values input, output;
+    for (std::size_t other = 0; other < size; ++other) {
+      sent.push_back(pairs[rank_ * size + other]);
+      received.push_back(pairs[other * size + rank_]);
+      for (std::uint64_t i = 0; i < sent.back(); ++i) input.push_back(mark(rank_, other, i));
+      output.resize(output.size() + received.back(), -1);
+    }
+    if (equal) sent.clear(), received.clear();
+    group_->all_to_all(In(input), Out(output), sent, received).wait();
+    std::size_t at = 0;
+    for (std::size_t other = 0; other < size; ++other) {
+      for (std::uint64_t i = 0; i < pairs[other * size + rank_]; ++i, ++at) {
+        if (output[at] == mark(other, rank_, i)) continue;
+        return "rank " + std::to_string(rank_) + " has something else from rank " +
+               std::to_string(other) + " at " + std::to_string(i);
+      }
+    }
+    return "";
+  }
+
  private:
+  static std::int32_t mark(std::size_t from, std::size_t to, std::uint64_t i) {
+    return static_cast<std::int32_t>((from * 64 + to) * 100'000 + i % 100'000);
+  }
+
   using In = std::span<const std::int32_t>;
   using Out = std::span<std::int32_t>;
 
@@ -268,6 +296,21 @@ TEST_P(EveryKind, DeliversWhatAReferenceDoes) {
     }
     SCOPED_TRACE(testing::Message() << "seed " << kSeed << ", " << op.text());
     ASSERT_EQ(on_all([&](KindRank& rank) { return rank.run(op); }), "");
+  }
+}
+
+TEST_P(EveryKind, ExchangesWhatEachRankHasForEach) {
+  constexpr std::uint64_t kSeed = 21;
+  std::mt19937_64 random(kSeed);
+  for (int draw = 0; draw < 12; ++draw) {
+    const bool equal = draw % 2 == 0;
+    const std::uint64_t most = draw % 3 == 0 ? 20'000 : 300;
+    std::vector<std::uint64_t> pairs(ranks_.size() * ranks_.size(), random() % most);
+    for (std::uint64_t& count : pairs) {
+      if (!equal) count = random() % 4 == 0 ? 0 : random() % most;
+    }
+    SCOPED_TRACE(testing::Message() << "seed " << kSeed << ", draw " << draw);
+    ASSERT_EQ(on_all([&](KindRank& rank) { return rank.exchange(pairs, equal); }), "");
   }
 }
 

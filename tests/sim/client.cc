@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "plan/cut.h"
 #include "plan/plans.h"
 #include "world.h"
 
@@ -160,19 +161,15 @@ plan::Shape OpRequest::shape_for(std::uint32_t rank, std::uint32_t ranks) const 
 
 shm::Sharding Client::sharding(const OpRequest& op, std::uint64_t tensor, std::uint64_t sequence,
                                bool one_lane) const {
-  const plan::Plan* const plan = plan::find(static_cast<std::uint16_t>(op.kind));
-  const bool shares = plan != nullptr && plan->has_shares();
-  return shm::make_sharding(
-      {.tensor = tensor,
-       .sequence = sequence,
-       .count = op.count,
-       .dtype = op.dtype,
-       .chunk_bytes = group.chunk_bytes,
-       .nodes = static_cast<std::uint32_t>(group.node_count),
-       .lanes = group.lane_count,
-       .one_lane = one_lane,
-       .shares = shares ? size : 0,
-       .largest_share = shares ? op.shape_for(rank, size).shares().largest() : 0});
+  // Of a number that is no plan's: as an all_reduce is cut.
+  const plan::Plan* const found = plan::find(static_cast<std::uint16_t>(op.kind));
+  return plan::cut(found != nullptr ? *found : plan::kAllReduce, op.shape_for(rank, size),
+                   {.tensor = tensor,
+                    .sequence = sequence,
+                    .chunk_bytes = group.chunk_bytes,
+                    .nodes = static_cast<std::uint32_t>(group.node_count),
+                    .lanes = group.lane_count,
+                    .one_lane = one_lane});
 }
 
 std::uint64_t Client::submit(const OpRequest& op, Tensor* tensor) {

@@ -20,6 +20,35 @@ plan::Range share(const KindCase& c, std::uint32_t rank) {
 
 plan::Range whole(const KindCase& c) { return {0, total(c.counts)}; }
 
+// ---- Pairs. An element has a number of its own for each rank: see plan/pairs.h. ----
+
+std::uint32_t ranks_of_pairs(const KindCase& c) {
+  std::uint32_t ranks = 1;
+  while (std::size_t{ranks} * ranks < c.counts.size()) ++ranks;
+  return ranks;
+}
+
+std::uint64_t pair(const KindCase& c, std::uint32_t from, std::uint32_t to) {
+  return c.counts[std::size_t{from} * ranks_of_pairs(c) + to];
+}
+
+// What `rank` has for (gets from) each.
+std::vector<std::uint64_t> one_way(const KindCase& c, std::uint32_t rank, bool received) {
+  std::vector<std::uint64_t> counts;
+  for (std::uint32_t other = 0; other < ranks_of_pairs(c); ++other) {
+    counts.push_back(received ? pair(c, other, rank) : pair(c, rank, other));
+  }
+  return counts;
+}
+
+// Of the i-th element that `to` gets: which rank has it, and what it is.
+double expected_of_pairs(const KindCase& c, std::uint32_t to, std::uint64_t i) {
+  std::uint32_t from = 0;
+  for (; i >= pair(c, from, to); ++from) i -= pair(c, from, to);
+  for (std::uint32_t before = 0; before < to; ++before) i += pair(c, from, before);
+  return value_at(c, from, plan::pair_inputs_begin(from) + i);
+}
+
 // Who may say what an element is, of a kind that moves.
 std::uint32_t source_of(const KindCase& c, std::uint64_t element) {
   if (c.kind == shm::OpKind::broadcast || c.kind == shm::OpKind::scatter) return c.root;
@@ -36,10 +65,13 @@ Bytes bytes_of_values(const KindCase& c, std::uint32_t rank, const plan::Range& 
   return bytes_of(c.dtype, values);
 }
 
-Bytes bytes_of_expected(const KindCase& c, std::uint32_t ranks, const plan::Range& range) {
+Bytes bytes_of_expected(const KindCase& c, std::uint32_t rank, std::uint32_t ranks) {
+  const plan::Range range = output_of(c, rank);
   std::vector<float> values(range.count);
   for (std::uint64_t i = 0; i < range.count; ++i) {
-    values[i] = static_cast<float>(expected_at(c, ranks, range.begin + i));
+    values[i] = static_cast<float>(c.kind == shm::OpKind::all_to_all
+                                       ? expected_of_pairs(c, rank, i)
+                                       : expected_at(c, ranks, range.begin + i));
   }
   return bytes_of(c.dtype, values);
 }
@@ -68,7 +100,7 @@ Placed place(Client& client, const KindCase& c, std::uint32_t rank) {
   const std::uint64_t element = dtype_bytes(c.dtype);
   const plan::Range in = input_of(c, rank), out = output_of(c, rank);
   Placed placed;
-  placed.request = request_of(c);
+  placed.request = request_of(c, rank);
   const plan::Range held =
       c.in_place && in.count != 0 && (out.count == 0 || in.count >= out.count) ? in : out;
   placed.block_bytes = held.count * element;
@@ -93,7 +125,7 @@ bool reduces(shm::OpKind kind) {
          kind == shm::OpKind::reduce_scatter;
 }
 
-OpRequest request_of(const KindCase& c) {
+OpRequest request_of(const KindCase& c, std::uint32_t rank) {
   OpRequest request;
   request.kind = c.kind;
   request.dtype = c.dtype;
@@ -103,6 +135,14 @@ OpRequest request_of(const KindCase& c) {
   const bool shares = c.kind == shm::OpKind::reduce_scatter || c.kind == shm::OpKind::all_gather ||
                       c.kind == shm::OpKind::gather || c.kind == shm::OpKind::scatter;
   if (shares && !c.equal) request.counts = c.counts;
+  if (c.kind == shm::OpKind::all_to_all) {
+    const auto sent = one_way(c, rank, false), received = one_way(c, rank, true);
+    request.count = c.equal ? total(sent) : 0;
+    if (!c.equal) {
+      request.counts = sent;
+      request.counts.insert(request.counts.end(), received.begin(), received.end());
+    }
+  }
   return request;
 }
 
@@ -111,6 +151,8 @@ plan::Range input_of(const KindCase& c, std::uint32_t rank) {
     case shm::OpKind::all_gather:
     case shm::OpKind::gather:
       return share(c, rank);
+    case shm::OpKind::all_to_all:
+      return {plan::pair_inputs_begin(rank), total(one_way(c, rank, false))};
     case shm::OpKind::broadcast:
     case shm::OpKind::scatter:
       return rank == c.root ? whole(c) : plan::Range{};
@@ -124,6 +166,8 @@ plan::Range output_of(const KindCase& c, std::uint32_t rank) {
     case shm::OpKind::reduce_scatter:
     case shm::OpKind::scatter:
       return share(c, rank);
+    case shm::OpKind::all_to_all:
+      return {plan::pair_outputs_begin(rank), total(one_way(c, rank, true))};
     case shm::OpKind::reduce:
     case shm::OpKind::gather:
       return rank == c.root ? whole(c) : plan::Range{};
@@ -183,8 +227,7 @@ void expect_kind(Cluster& cluster, const KindCase& c, std::uint64_t seed,
         << "rank " << rank << " waits";
     ASSERT_EQ(client.result(mine.ticket).status, Errc::ok)
         << "rank " << rank << ": " << client.result(mine.ticket).detail;
-    const plan::Range out = output_of(c, rank);
-    const Bytes expected = bytes_of_expected(c, cluster.size(), out);
+    const Bytes expected = bytes_of_expected(c, rank, cluster.size());
     const std::byte* const got = client.at(mine.request.output);
     ASSERT_TRUE(std::equal(expected.begin(), expected.end(), got)) << "rank " << rank;
     ASSERT_TRUE(margins_are_untouched(client, mine.block, mine.block_bytes)) << "rank " << rank;

@@ -14,15 +14,17 @@ struct KindCase {
   DType dtype = DType::f32;
   Reduction reduction = Reduction::sum;
   std::uint32_t root = 0;
-  std::vector<std::uint64_t> counts{};  // of every rank's share; others take their sum as count
-  bool equal = false;                   // the shares are, and the op does not give counts
+  // Of every rank's share; others take their sum as count. Of an all_to_all of each pair: rank by
+  // rank of who sends.
+  std::vector<std::uint64_t> counts{};
+  bool equal = false;  // the shares are, and the op does not give counts
   bool in_place = false;
 };
 
 std::uint64_t total(const std::vector<std::uint64_t>& counts);
 bool reduces(shm::OpKind kind);
 // The op that all ranks submit, without places in their arenas.
-OpRequest request_of(const KindCase& c);
+OpRequest request_of(const KindCase& c, std::uint32_t rank = 0);
 // Elements of the op that a rank's input (output) holds.
 plan::Range input_of(const KindCase& c, std::uint32_t rank);
 plan::Range output_of(const KindCase& c, std::uint32_t rank);

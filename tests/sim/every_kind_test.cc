@@ -17,7 +17,7 @@ using shm::OpKind;
 
 constexpr OpKind kKinds[] = {OpKind::all_reduce,     OpKind::broadcast,  OpKind::reduce,
                              OpKind::reduce_scatter, OpKind::all_gather, OpKind::gather,
-                             OpKind::scatter};
+                             OpKind::scatter,        OpKind::all_to_all};
 
 class Draw {
  public:
@@ -60,6 +60,13 @@ class Draw {
       }
     }
     c.in_place = one_in(3);
+    if (c.kind == OpKind::all_to_all) {
+      c.in_place = false;
+      c.counts.assign(std::size_t{ranks} * ranks, below(most / 4 + 1));
+      for (std::uint64_t& count : c.counts) {
+        if (!c.equal) count = one_in(4) ? 0 : below(most / 4 + 1);
+      }
+    }
     return c;
   }
 
@@ -110,7 +117,7 @@ class BadShares : public testing::Test {
     std::vector<std::uint64_t> tickets;
     for (std::uint32_t rank = 0; rank < 4; ++rank) {
       Client& client = *cluster.ranks[rank];
-      OpRequest request = request_of(rank == 1 ? of_one : all);
+      OpRequest request = request_of(rank == 1 ? of_one : all, rank);
       request.input = client.allocate(4096);
       request.output = client.allocate(4096);
       tickets.push_back(client.submit(request));
@@ -155,6 +162,21 @@ TEST_F(BadShares, AnotherRootIsAMismatch) {
   KindCase other = all;
   other.root = 3;
   expect_all_hear(all, other, "to 3");
+}
+
+// Rank 1 of node 1 against ranks of other nodes and of its own.
+TEST_F(BadShares, PairsThatDoNotAgreeAreAMismatchThatNamesARank) {
+  KindCase all{.kind = OpKind::all_to_all};
+  all.counts.assign(16, 3);
+  KindCase other = all;
+  other.counts[1 * 4 + 2] = 4;  // for rank 2
+  expect_all_hear(all, other, "rank 2 expects 3 elements from rank 1");
+  other = all;
+  other.counts[0 * 4 + 1] = 5;  // from rank 0
+  expect_all_hear(all, other, "rank 1 expects 5 elements from rank 0");
+  other = all;
+  other.counts[1 * 4 + 1] = 2;  // both of them are its own: nobody else would know
+  expect_kind(cluster, all, 2);
 }
 
 TEST_F(BadShares, CountsThatAreNoSharesOfTheCountAreRefused) {

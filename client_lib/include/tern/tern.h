@@ -329,12 +329,14 @@ typedef struct {
   const char* recipe;    /* NULL: the tensor's. Same memory as the declaration, other compressor. */
   uint64_t wait_event;   /* reserved for device events: 0 */
   uint64_t signal_event; /* reserved for device events: 0 */
-  const uint64_t* counts; /* NULL, or elements of each rank's share, as many as ranks */
+  const uint64_t* counts; /* NULL, or elements of each rank's share, as many as ranks; all_to_all:
+                             elements for each rank */
+  const uint64_t* receive_counts; /* all_to_all with counts: elements from each rank; else NULL */
 } tern_op;
 #define TERN_OP_INIT                                                                           \
   {                                                                                            \
     sizeof(tern_op), TERN_F32, NULL, NULL, NULL, 0, TERN_SUM, 0, 0, 0.0f, 0.0f, 0, NULL, 0, 0, \
-        NULL                                                                                   \
+        NULL, NULL                                                                             \
   }
 
 /* Every rank's output becomes the reduction of all inputs, bit-identical on all ranks.
@@ -363,6 +365,13 @@ TERN_API tern_status tern_gather(tern_group* group, const tern_op* op, tern_tick
 
 /* Every rank's output becomes its share of the root's input, which has `count` elements. */
 TERN_API tern_status tern_scatter(tern_group* group, const tern_op* op, tern_ticket* ticket);
+
+/* Every rank's output becomes what each rank has for it: the elements of rank 0 first, then those of
+ * rank 1, and so on. Its input has the elements for rank 0, then those for rank 1, and so on; all
+ * have count / size elements, or as `counts` and `receive_counts` say, and then count is 0. What one
+ * rank sends to another must be what that one expects: TERN_ERR_MISMATCH. Input and output must not
+ * overlap, and the operation takes no tensor. */
+TERN_API tern_status tern_all_to_all(tern_group* group, const tern_op* op, tern_ticket* ticket);
 
 /* Ends when every rank has submitted it. */
 TERN_API tern_status tern_barrier(tern_group* group, tern_ticket* ticket);

@@ -275,6 +275,18 @@ class Group {
   }
   Ticket scatter(const tern_op& op) { return submit(tern_scatter, op); }
 
+  // Every rank's output is what each rank has for it. Counts: elements for each rank, and from each;
+  // both empty where all are alike.
+  template <typename T>
+  Ticket all_to_all(std::span<const T> input, std::span<T> output,
+                    std::span<const std::uint64_t> counts = {},
+                    std::span<const std::uint64_t> receive_counts = {}) {
+    tern_op op = op_of(input.data(), output.data(), counts.empty() ? input.size() : 0, counts);
+    op.receive_counts = receive_counts.empty() ? nullptr : receive_counts.data();
+    return all_to_all(op);
+  }
+  Ticket all_to_all(const tern_op& op) { return submit(tern_all_to_all, op); }
+
   Ticket barrier() {
     tern_ticket ticket = 0;
     throw_if_failed(tern_barrier(get(), &ticket));

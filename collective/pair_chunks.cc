@@ -1,0 +1,93 @@
+#include "collective/pair_chunks.h"
+
+#include <algorithm>
+
+#include "plan/pairs.h"
+
+namespace tern::collective {
+
+PairChunks::PairChunks(const shm::Sharding& sharding, const GroupShape& group,
+                       const PairCounts* counts) noexcept
+    : sharding_(sharding), group_(&group), counts_(counts), ranks_(group.group_size()) {
+  first_round_ = (group.lane + sharding.lanes - sharding.lane(0)) % sharding.lanes;
+  for (const std::uint32_t from : group.ranks[group.node]) {
+    for (std::uint32_t to = 0; to < ranks_; ++to) owned_ += chunks_in(elements(from, to));
+  }
+}
+
+std::uint32_t PairChunks::local(std::uint32_t rank) const noexcept {
+  const auto& here = group_->ranks[group_->node];
+  const auto found = std::lower_bound(here.begin(), here.end(), rank);
+  return found != here.end() && *found == rank ? static_cast<std::uint32_t>(found - here.begin())
+                                               : kNoSlot;
+}
+
+std::uint64_t PairChunks::elements(std::uint32_t from, std::uint32_t to) const noexcept {
+  if (counts_ == nullptr) return sharding_.count / ranks_;
+  const std::uint32_t sender = local(from);
+  return sender != kNoSlot ? counts_->sent(sender, to) : counts_->received(local(to), from);
+}
+
+std::uint32_t PairChunks::chunks_in(std::uint64_t elements) const noexcept {
+  const std::uint64_t rounds = (elements + sharding_.chunk_elements - 1) / sharding_.chunk_elements;
+  if (rounds <= first_round_) return 0;
+  return static_cast<std::uint32_t>((rounds - first_round_ - 1) / sharding_.lanes + 1);
+}
+
+std::uint32_t PairChunks::received_from(std::uint32_t node) const noexcept {
+  std::uint32_t sum = 0;
+  for (const std::uint32_t from : group_->ranks[node]) {
+    for (const std::uint32_t to : group_->ranks[group_->node]) {
+      sum += chunks_in(elements(from, to));
+    }
+  }
+  return sum;
+}
+
+std::uint32_t PairChunks::chunk(std::uint32_t, std::uint32_t index) const noexcept {
+  for (std::uint32_t step = 0; step < group_->nodes(); ++step) {
+    const std::uint32_t node = (group_->node + step) % group_->nodes();
+    for (const std::uint32_t to : group_->ranks[node]) {
+      for (const std::uint32_t from : group_->ranks[group_->node]) {
+        const std::uint32_t here = chunks_in(elements(from, to));
+        if (index >= here) {
+          index -= here;
+          continue;
+        }
+        const std::uint64_t round = first_round_ + std::uint64_t{index} * sharding_.lanes;
+        return static_cast<std::uint32_t>((round * ranks_ + from) * ranks_ + to);
+      }
+    }
+  }
+  return kNoSlot;
+}
+
+std::uint32_t PairChunks::index(std::uint32_t node, std::uint32_t chunk) const noexcept {
+  const auto& senders = group_->ranks[node];
+  if (!std::binary_search(senders.begin(), senders.end(), sender(chunk))) return kNoSlot;
+  if (local(receiver(chunk)) == kNoSlot) return kNoSlot;
+  const std::uint64_t round = chunk / sharding_.columns;
+  const bool here = round >= first_round_ && (round - first_round_) % sharding_.lanes == 0;
+  return here && before(chunk) < elements(sender(chunk), receiver(chunk)) ? 0 : kNoSlot;
+}
+
+std::uint64_t PairChunks::begin(std::uint32_t chunk) const noexcept {
+  const std::uint32_t from = sender(chunk), to = receiver(chunk);
+  const std::uint64_t block =
+      counts_ != nullptr ? counts_->sent_begin(local(from), to) : to * (sharding_.count / ranks_);
+  return plan::pair_inputs_begin(from) + block + before(chunk);
+}
+
+std::uint64_t PairChunks::result_begin(std::uint32_t chunk) const noexcept {
+  const std::uint32_t from = sender(chunk), to = receiver(chunk);
+  const std::uint64_t block = counts_ != nullptr ? counts_->received_begin(local(to), from)
+                                                 : from * (sharding_.count / ranks_);
+  return plan::pair_outputs_begin(to) + block + before(chunk);
+}
+
+std::uint32_t PairChunks::size(std::uint32_t chunk) const noexcept {
+  return static_cast<std::uint32_t>(
+      std::min(sharding_.chunk_elements, elements(sender(chunk), receiver(chunk)) - before(chunk)));
+}
+
+}  // namespace tern::collective

@@ -1,0 +1,44 @@
+#pragma once
+
+// How an op is cut into chunks, as its plan has it. Client and daemon ask the same.
+
+#include <cstdint>
+
+#include "plan/plan.h"
+#include "shm/sharding.h"
+
+namespace tern::plan {
+
+// What of it the group and the tensor decide.
+struct Place {
+  std::uint64_t tensor = 0;    // 0: anonymous
+  std::uint64_t sequence = 0;  // of an anonymous op
+  std::uint64_t chunk_bytes = 0;
+  std::uint32_t nodes = 1;
+  std::uint32_t lanes = 1;
+  bool one_lane = false;
+};
+
+// REQUIRES: the plan has no objection to the shape.
+inline shm::Sharding cut(const Plan& plan, const Shape& shape, const Place& place) noexcept {
+  shm::Cut cut{.tensor = place.tensor,
+               .sequence = place.sequence,
+               .count = shape.count,
+               .dtype = shape.dtype,
+               .chunk_bytes = place.chunk_bytes,
+               .nodes = place.nodes,
+               .lanes = place.lanes,
+               .one_lane = place.one_lane};
+  if (plan.has_shares()) {
+    cut.shares = shape.ranks;
+    cut.largest_share = shape.shares().largest();
+  } else if (plan.has_pairs()) {
+    cut.shares = shape.ranks * shape.ranks;
+    cut.largest_share = shape.pairs().largest();
+    // Each rank knows of its own pairs only.
+    cut.every_lane = shape.counts != nullptr;
+  }
+  return shm::make_sharding(cut);
+}
+
+}  // namespace tern::plan
