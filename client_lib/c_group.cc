@@ -84,7 +84,7 @@ tern_status declare(tern_group& group, const tern_tensor_options* passed, tern_t
   }
   if (!read_text(options.level, 15, given.level)) return refuse("level must have 1..15 bytes");
   given.dtype = static_cast<tern::DType>(raw(options.dtype));
-  if (raw(options.dtype) > TERN_U8) return refuse("dtype is not one of tern_dtype");
+  if (raw(options.dtype) > raw(TERN_U64)) return refuse("dtype is not one of tern_dtype");
   if (raw(options.role) > TERN_WEIGHTS) return refuse("role is not one of tern_role");
   given.role = static_cast<tern::Role>(raw(options.role));
   const std::uint64_t max_count =

@@ -43,7 +43,7 @@ tern_status check_reserved(const tern_op& op) noexcept {
 // dtype and count: the tensor's, or the op's own. Counts that say it all are added up.
 tern_status read_shape(const tern_group& group, const tern_op& op, OpRequest& request) {
   if (op.tensor == nullptr) {
-    if (raw(op.dtype) > TERN_U8) return refuse("dtype is not one of tern_dtype");
+    if (raw(op.dtype) > raw(TERN_U64)) return refuse("dtype is not one of tern_dtype");
     request.dtype = static_cast<tern::DType>(raw(op.dtype));
     request.count = op.count;
     const bool add_up = op.count == 0 && op.counts != nullptr && request.plan->has_shares();
@@ -87,7 +87,7 @@ tern_status read_counts(const tern_op& op, OpRequest& request) {
 tern_status read_work(const tern_op& op, OpRequest& request) {
   if (const tern_status status = read_counts(op, request); status != TERN_OK) return status;
   if (request.plan->reduces()) {
-    if (raw(op.reduction) > TERN_PRODUCT) return refuse("reduction is not one of tern_reduction");
+    if (raw(op.reduction) > raw(TERN_XOR)) return refuse("reduction is not one of tern_reduction");
     request.reduction = static_cast<tern::Reduction>(raw(op.reduction));
   }
   if (request.plan->has_root) request.root = static_cast<std::uint32_t>(op.root);

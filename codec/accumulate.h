@@ -8,9 +8,10 @@
 // The arithmetic of a reduction, at a node and at the owner of a chunk: begin with the first
 // contribution, accumulate the others in a fixed order, finish once.
 //
-// An accumulator holds f32 for f32, f16 and bf16, f64 for f64, and the type itself for integers,
-// which wrap. It is aligned to its type; source and destination bytes need no alignment. The arrays
-// of one call do not overlap. Integers take no prescale (it must be 1) and no average.
+// An accumulator holds f32 for f32, f16 and bf16, and the type itself for all others; integers
+// wrap. It is aligned to its type; source and destination bytes need no alignment. The arrays
+// of one call do not overlap. Integers and booleans take no prescale (it must be 1). What a
+// reduction objects to (base/dtype.h) must not be asked for.
 namespace tern::codec {
 
 // Bytes per element of the accumulator for a dtype; 0 for a number that is no type.

@@ -71,8 +71,8 @@ struct Range {
     return element >= begin && element - begin < count;
   }
 };
-// Which elements of the op a rank's input and output hold, in their order. Where pairs have elements
-// of their own, the ranks' inputs and outputs hold different ones: their numbers lie so far apart.
+// Which elements of the op a rank's input and output hold, in their order. Where pairs have
+// elements of their own, inputs and outputs hold different ones: their numbers lie far apart.
 struct Extents {
   Range input;
   Range output;
@@ -125,16 +125,16 @@ struct Plan {
 inline const char* objection(const Plan& plan, const Shape& shape) {
   if (shape.names_tensor && !plan.takes_tensor) return "the operation takes no tensor";
   if (shape.count > kMaxElements) return "count is too large";
-  if (shape.reduction == Reduction::average && !dtype_is_float(shape.dtype)) {
-    return "average is for floating-point types only";
+  if (plan.reduces()) {
+    if (const char* problem = tern::objection(shape.reduction, shape.dtype)) return problem;
   }
   if (!std::isfinite(shape.prescale) || !std::isfinite(shape.state_scale)) {
     return "prescale and state_scale must be finite";
   }
-  if (shape.prescale != 1.0f && !dtype_is_float(shape.dtype)) {
-    return "prescale is for floating-point types only";
-  }
   if (shape.prescale != 1.0f && plan.moves()) return "prescale is for reductions only";
+  if (shape.prescale != 1.0f && !dtype_is_float(shape.dtype) && !dtype_is_complex(shape.dtype)) {
+    return "prescale is for floating-point and complex types only";
+  }
   if (shape.root >= shape.ranks) return "root must be 0..size-1";
   if (shape.counts != nullptr && plan.parts == Parts::whole) return "the operation takes no counts";
   if (plan.has_shares()) {

@@ -23,7 +23,7 @@ bool has_reserved_bits(const shm::SubmitEntry& entry) noexcept {
 // Numbers that later steps take for enum values or text.
 const char* objection_to_fields(const shm::SubmitEntry& entry) noexcept {
   if (dtype_bytes(static_cast<DType>(entry.dtype)) == 0) return "unknown dtype";
-  if (entry.reduction > static_cast<std::uint8_t>(Reduction::product)) return "unknown reduction";
+  if (entry.reduction > static_cast<std::uint8_t>(kLastReduction)) return "unknown reduction";
   if (entry.role > static_cast<std::uint8_t>(Role::weights)) return "unknown role";
   if (has_reserved_bits(entry)) return "a reserved field is not zero";
   if (entry.input_region != 0 || entry.output_region != 0) return "unknown memory region";

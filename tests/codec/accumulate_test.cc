@@ -1,6 +1,7 @@
 #include "codec/accumulate.h"
 
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <limits>
 
@@ -269,6 +270,71 @@ TEST_P(Accumulate, NanReachesTheResult) {
     EXPECT_TRUE(std::isnan(wide[0]));
     EXPECT_EQ(wide[1], kInfinity);
   }
+}
+
+// ---- Types that are not of the first seven ----
+
+TEST_P(Accumulate, NarrowIntegersWrap) {
+  EXPECT_EQ((reduce<std::int8_t, std::int8_t>(DType::i8, Reduction::sum, {{127, -128}, {1, -1}})),
+            (std::vector<std::int8_t>{-128, 127}));
+  EXPECT_EQ((reduce<std::int16_t, std::int16_t>(DType::i16, Reduction::product,
+                                                {{-300, 181}, {300, 181}})),
+            (std::vector<std::int16_t>{static_cast<std::int16_t>(-90000), 32761}));
+  EXPECT_EQ((reduce<std::uint16_t, std::uint16_t>(DType::u16, Reduction::product,
+                                                  {{65535, 2}, {65535, 3}})),
+            (std::vector<std::uint16_t>{1, 6}));
+  EXPECT_EQ(
+      (reduce<std::uint32_t, std::uint32_t>(DType::u32, Reduction::sum, {{0xffffffffu}, {2u}})),
+      (std::vector<std::uint32_t>{1}));
+}
+
+TEST_P(Accumulate, IntegersWithoutASignAreOrderedWithoutOne) {
+  constexpr std::uint64_t kHuge = ~std::uint64_t{0};
+  EXPECT_EQ((reduce<std::uint64_t, std::uint64_t>(DType::u64, Reduction::max, {{kHuge}, {1}})),
+            (std::vector<std::uint64_t>{kHuge}));
+  EXPECT_EQ((reduce<std::int8_t, std::int8_t>(DType::i8, Reduction::min, {{-1}, {1}})),
+            (std::vector<std::int8_t>{-1}));
+}
+
+TEST_P(Accumulate, BitByBitOfIntegers) {
+  const std::vector<std::vector<std::uint16_t>> ranks = {{0xff00, 1}, {0x0ff0, 2}, {0x00ff, 4}};
+  EXPECT_EQ((reduce<std::uint16_t, std::uint16_t>(DType::u16, Reduction::bit_and, ranks)),
+            (std::vector<std::uint16_t>{0, 0}));
+  EXPECT_EQ((reduce<std::uint16_t, std::uint16_t>(DType::u16, Reduction::bit_or, ranks)),
+            (std::vector<std::uint16_t>{0xffff, 7}));
+  EXPECT_EQ((reduce<std::uint16_t, std::uint16_t>(DType::u16, Reduction::bit_xor, ranks)),
+            (std::vector<std::uint16_t>{0xff00 ^ 0x0ff0 ^ 0x00ff, 7}));
+}
+
+TEST_P(Accumulate, BooleansAreTruthValuesWhateverTheirBytes) {
+  const std::vector<std::vector<std::uint8_t>> ranks = {{0, 2, 2, 255}, {0, 1, 0, 255}};
+  EXPECT_EQ((reduce<std::uint8_t, std::uint8_t>(DType::boolean, Reduction::bit_and, ranks)),
+            (std::vector<std::uint8_t>{0, 1, 0, 1}));
+  EXPECT_EQ((reduce<std::uint8_t, std::uint8_t>(DType::boolean, Reduction::bit_or, ranks)),
+            (std::vector<std::uint8_t>{0, 1, 1, 1}));
+  EXPECT_EQ((reduce<std::uint8_t, std::uint8_t>(DType::boolean, Reduction::bit_xor, ranks)),
+            (std::vector<std::uint8_t>{0, 0, 1, 0}));
+}
+
+TEST_P(Accumulate, ComplexNumbers) {
+  using C = std::complex<float>;
+  using Z = std::complex<double>;
+  EXPECT_EQ((reduce<C, C>(DType::c64, Reduction::sum, {{{1, 2}}, {{3, -5}}})),
+            (std::vector<C>{{4, -3}}));
+  EXPECT_EQ((reduce<Z, Z>(DType::c128, Reduction::product, {{{1, 2}}, {{3, -5}}})),
+            (std::vector<Z>{{13, 1}}));
+  EXPECT_EQ((reduce<C, C>(DType::c64, Reduction::average, {{{1, 2}}, {{3, -6}}}, 2.0f)),
+            (std::vector<C>{{4, -4}}));
+}
+
+TEST(AccumulateTypes, EveryTypeThatIsReducedHasAnAccumulatorOfItsOwnSizeOrOfF32) {
+  for (std::uint8_t number = 0; number <= static_cast<std::uint8_t>(kLastDType); ++number) {
+    const auto dtype = static_cast<DType>(number);
+    ASSERT_NE(dtype_bytes(dtype), 0u);
+    EXPECT_NE(dtype_name(dtype), "unknown");
+    EXPECT_GE(accumulator_bytes(dtype), dtype_bytes(dtype));
+  }
+  EXPECT_EQ(dtype_bytes(static_cast<DType>(17)), 0u);
 }
 
 }  // namespace accumulate_test

@@ -113,9 +113,9 @@ TEST_F(BadClient, SubmitsBadEntries) {
   const std::uint64_t huge = ~std::uint64_t{0};
   const std::vector<Case> cases{
       {"kind", [](auto& entry) { entry.kind = 77; }},
-      {"dtype", [](auto& entry) { entry.dtype = 7; }},
+      {"dtype", [](auto& entry) { entry.dtype = 17; }},
       {"dtype 255", [](auto& entry) { entry.dtype = 255; }},
-      {"reduction", [](auto& entry) { entry.reduction = 5; }},
+      {"reduction", [](auto& entry) { entry.reduction = 8; }},
       {"role", [](auto& entry) { entry.role = 4; }},
       {"flags", [](auto& entry) { entry.flags = 2; }},
       {"reserved0", [](auto& entry) { entry.reserved0 = 1; }},

@@ -8,9 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/all_reduce.h"
-#include "plan/barrier.h"
-#include "plan/broadcast.h"
+#include "plan/plans.h"
 
 namespace tern::plan {
 namespace {
@@ -52,10 +50,10 @@ TEST(PlanObjection, NoneToASoundShape) {
 TEST(PlanObjection, SaysWhatIsWrong) {
   std::vector<std::pair<Shape, std::string>> wrong;
   wrong.emplace_back(of_count(kMaxElements + 1), "count is too large");
-  wrong.emplace_back(of_count(1), "average is for floating-point types only");
+  wrong.emplace_back(of_count(1), "average is for floating-point and complex types only");
   wrong.back().first.dtype = DType::i32;
   wrong.back().first.reduction = Reduction::average;
-  wrong.emplace_back(of_count(1), "prescale is for floating-point types only");
+  wrong.emplace_back(of_count(1), "prescale is for floating-point and complex types only");
   wrong.back().first.dtype = DType::u8;
   wrong.back().first.prescale = 2.0f;
   wrong.emplace_back(of_count(1), "prescale and state_scale must be finite");
@@ -64,13 +62,108 @@ TEST(PlanObjection, SaysWhatIsWrong) {
   wrong.back().first.state_scale = std::numeric_limits<float>::quiet_NaN();
   wrong.emplace_back(of_count(1), "root must be 0..size-1");
   wrong.back().first.root = 4;
-  for (const Plan* plan : {&kAllReduce, &kBroadcast}) {
-    for (const auto& [shape, text] : wrong) {
-      const char* problem = objection(*plan, shape);
-      ASSERT_NE(problem, nullptr) << text;
-      EXPECT_EQ(problem, text);
+  for (const auto& [shape, text] : wrong) {
+    const char* problem = objection(kAllReduce, shape);
+    ASSERT_NE(problem, nullptr) << text;
+    EXPECT_EQ(problem, text);
+  }
+}
+
+TEST(PlanObjection, WhatMovesIsOfAnyTypeAndIsNotScaled) {
+  for (const Plan* plan : {&kBroadcast, &kAllGather, &kGather, &kScatter, &kAllToAll}) {
+    Shape shape = of_count(8);
+    shape.reduction = Reduction::average;
+    for (std::uint8_t dtype = 0; dtype <= static_cast<std::uint8_t>(kLastDType); ++dtype) {
+      shape.dtype = static_cast<DType>(dtype);
+      EXPECT_EQ(objection(*plan, shape), nullptr) << plan->name << " of " << int{dtype};
+    }
+    shape.dtype = DType::f32;
+    shape.prescale = 0.5f;
+    EXPECT_STREQ(objection(*plan, shape), "prescale is for reductions only");
+  }
+}
+
+TEST(PlanObjection, ReductionsAreForTheTypesThatHaveThem) {
+  using enum DType;
+  const std::vector<std::pair<Reduction, std::vector<DType>>> allowed = {
+      {Reduction::sum, {f32, f64, f16, bf16, i64, i32, u8, i8, i16, u16, u32, u64, c64, c128}},
+      {Reduction::product, {f32, f64, f16, bf16, i64, i32, u8, i8, i16, u16, u32, u64, c64, c128}},
+      {Reduction::average, {f32, f64, f16, bf16, c64, c128}},
+      {Reduction::min, {f32, f64, f16, bf16, i64, i32, u8, i8, i16, u16, u32, u64}},
+      {Reduction::max, {f32, f64, f16, bf16, i64, i32, u8, i8, i16, u16, u32, u64}},
+      {Reduction::bit_and, {i64, i32, u8, boolean, i8, i16, u16, u32, u64}},
+      {Reduction::bit_or, {i64, i32, u8, boolean, i8, i16, u16, u32, u64}},
+      {Reduction::bit_xor, {i64, i32, u8, boolean, i8, i16, u16, u32, u64}}};
+  for (const auto& [reduction, types] : allowed) {
+    for (std::uint8_t number = 0; number <= static_cast<std::uint8_t>(kLastDType); ++number) {
+      Shape shape = of_count(4);
+      shape.dtype = static_cast<DType>(number);
+      shape.reduction = reduction;
+      const bool may = std::find(types.begin(), types.end(), shape.dtype) != types.end();
+      for (const Plan* plan : {&kAllReduce, &kReduce, &kReduceScatter}) {
+        EXPECT_EQ(objection(*plan, shape) == nullptr, may)
+            << plan->name << " " << reduction_name(reduction) << " of " << dtype_name(shape.dtype);
+      }
     }
   }
+}
+
+// ---- Shares and pairs ----
+
+TEST(PlanObjection, SharesAddUpToTheCount) {
+  Shape shape = of_count(10);
+  const std::uint64_t counts[] = {4, 0, 6, 0};
+  shape.counts = counts;
+  for (const Plan* plan : {&kReduceScatter, &kAllGather, &kGather, &kScatter}) {
+    EXPECT_EQ(objection(*plan, shape), nullptr);
+    shape.count = 9;
+    EXPECT_STREQ(objection(*plan, shape), "the counts add up to more than count");
+    shape.count = 11;
+    EXPECT_STREQ(objection(*plan, shape), "the counts add up to less than count");
+    shape.count = 10;
+  }
+  EXPECT_STREQ(objection(kAllReduce, shape), "the operation takes no counts");
+  shape.counts = nullptr;
+  EXPECT_STREQ(objection(kGather, shape),
+               "count must be a multiple of the group's size, or give counts");
+}
+
+TEST(Plan, ARankHoldsItsShareOrAllOfIt) {
+  Shape shape = of_count(10, 3);
+  const std::uint64_t counts[] = {4, 1, 5};
+  shape.counts = counts;
+  shape.root = 1;
+  shape.rank = 2;
+  EXPECT_EQ(kAllGather.extents(shape).input.begin, 5u);
+  EXPECT_EQ(kAllGather.extents(shape).input.count, 5u);
+  EXPECT_EQ(kAllGather.extents(shape).output.count, 10u);
+  EXPECT_EQ(kReduceScatter.extents(shape).output.begin, 5u);
+  EXPECT_EQ(kReduceScatter.extents(shape).input.count, 10u);
+  EXPECT_EQ(kGather.extents(shape).output.count, 0u) << "rank 2 is not the root";
+  EXPECT_EQ(kScatter.extents(shape).input.count, 0u);
+  shape.rank = 1;
+  EXPECT_EQ(kGather.extents(shape).output.count, 10u);
+  EXPECT_EQ(kReduce.extents(shape).output.count, 10u);
+  EXPECT_EQ(kScatter.extents(shape).input.count, 10u);
+}
+
+TEST(Plan, PairsHaveElementsOfTheirOwnAtBothEnds) {
+  Shape shape = of_count(0, 2);
+  const std::uint64_t counts[] = {3, 4, 1, 0};
+  shape.counts = counts;
+  for (shape.rank = 0; shape.rank < 2; ++shape.rank) {
+    const Extents extents = kAllToAll.extents(shape);
+    EXPECT_EQ(extents.input.count, 7u);
+    EXPECT_EQ(extents.output.count, 1u);
+    EXPECT_FALSE(extents.output.contains(extents.input.begin));
+  }
+  EXPECT_EQ(objection(kAllToAll, shape), nullptr);
+  shape.count = 7;
+  EXPECT_STREQ(objection(kAllToAll, shape), "with counts for each rank, count must be 0");
+  const std::uint64_t huge[] = {kMaxElements, 1, 0, 0};
+  shape.count = 0;
+  shape.counts = huge;
+  EXPECT_STREQ(objection(kAllToAll, shape), "the counts add up to too many elements");
 }
 
 TEST(PlanObjection, ABarrierHasNeitherElementsNorATensor) {

@@ -179,6 +179,8 @@ plan::Range output_of(const KindCase& c, std::uint32_t rank) {
 double value_at(const KindCase& c, std::uint32_t rank, std::uint64_t element) {
   // Products stay small: most values are one.
   if (c.reduction == Reduction::product) return (element * 7 + rank) % 5 == 0 ? 2.0 : 1.0;
+  // Truth is not a number: 2 and 1 are both true.
+  if (c.dtype == DType::boolean) return static_cast<double>((element + rank) % 2);
   return static_cast<double>((element * 31 + rank * 17) % 13);
 }
 
@@ -200,6 +202,15 @@ double expected_at(const KindCase& c, std::uint32_t ranks, std::uint64_t element
         break;
       case Reduction::product:
         result *= value;
+        break;
+      case Reduction::bit_and:
+        result = static_cast<double>(static_cast<int>(result) & static_cast<int>(value));
+        break;
+      case Reduction::bit_or:
+        result = static_cast<double>(static_cast<int>(result) | static_cast<int>(value));
+        break;
+      case Reduction::bit_xor:
+        result = static_cast<double>(static_cast<int>(result) ^ static_cast<int>(value));
         break;
     }
   }

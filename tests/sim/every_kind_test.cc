@@ -34,21 +34,20 @@ class Draw {
   KindCase kind(std::uint32_t ranks) {
     KindCase c;
     c.kind = kKinds[below(std::size(kKinds))];
-    constexpr DType kTypes[] = {DType::f32, DType::f64, DType::f16, DType::bf16,
-                                DType::i64, DType::i32, DType::u8};
-    c.dtype = kTypes[below(std::size(kTypes))];
-    c.reduction = static_cast<Reduction>(below(5));
-    const bool is_float = dtype_is_float(c.dtype);
-    if (!is_float && c.reduction == Reduction::average) c.reduction = Reduction::max;
-    // A third of a whole number is not exact.
-    if (c.reduction == Reduction::average && (ranks & (ranks - 1)) != 0) {
-      c.reduction = Reduction::sum;
+    c.dtype = static_cast<DType>(below(static_cast<std::uint64_t>(kLastDType) + 1));
+    c.reduction = static_cast<Reduction>(below(static_cast<std::uint64_t>(kLastReduction) + 1));
+    // A product of complex numbers is not what it is of their real parts; a third of a whole number
+    // is not exact; of what is narrow, products of all ranks are not, nor sums of bytes with a sign.
+    const bool narrow = dtype_bytes(c.dtype) <= 2;
+    const bool inexact =
+        (c.reduction == Reduction::product && (narrow || dtype_is_complex(c.dtype))) ||
+        (c.reduction == Reduction::average && (narrow || (ranks & (ranks - 1)) != 0));
+    if (inexact) c.reduction = Reduction::sum;
+    if (c.dtype == DType::i8 && c.reduction == Reduction::sum) c.reduction = Reduction::max;
+    if (reduces(c.kind) && dtype_is_fp8(c.dtype)) c.dtype = DType::u16;
+    if (reduces(c.kind) && objection(c.reduction, c.dtype) != nullptr) {
+      c.reduction = c.dtype == DType::boolean ? Reduction::bit_xor : Reduction::sum;
     }
-    // Of what is narrow, sums and products of all ranks would not be exact.
-    if (dtype_bytes(c.dtype) <= 2 && c.reduction == Reduction::product)
-      c.reduction = Reduction::min;
-    if (dtype_bytes(c.dtype) <= 2 && c.reduction == Reduction::average)
-      c.reduction = Reduction::sum;
     c.root = static_cast<std::uint32_t>(below(ranks));
     const std::uint64_t most = one_in(3) ? 30'000 : 300;
     c.equal = one_in(3);

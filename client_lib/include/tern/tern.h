@@ -99,16 +99,28 @@ typedef enum {
   TERN_BF16 = 3,
   TERN_I64 = 4,
   TERN_I32 = 5,
-  TERN_U8 = 6
-  /* 7..13 are reserved: bool, i8, i16, fp8 e4m3, fp8 e5m2, complex64, complex128. */
+  TERN_U8 = 6,
+  TERN_BOOL = 7, /* a byte: 0 is false, all others are true */
+  TERN_I8 = 8,
+  TERN_I16 = 9,
+  TERN_FP8_E4M3 = 10, /* moved, never reduced; so is the next */
+  TERN_FP8_E5M2 = 11,
+  TERN_C64 = 12, /* two f32: real part, imaginary part */
+  TERN_C128 = 13,
+  TERN_U16 = 14,
+  TERN_U32 = 15,
+  TERN_U64 = 16
 } tern_dtype;
 
 typedef enum {
   TERN_SUM = 0,
-  TERN_AVERAGE = 1, /* floating-point types only */
-  TERN_MIN = 2,     /* a NaN on any rank is the result */
+  TERN_AVERAGE = 1, /* floating-point and complex types only */
+  TERN_MIN = 2,     /* not of complex types and booleans; a NaN on any rank is the result */
   TERN_MAX = 3,
-  TERN_PRODUCT = 4
+  TERN_PRODUCT = 4, /* not of booleans; nor is the sum */
+  TERN_AND = 5,     /* these three: bit by bit of integers, as truth values of booleans */
+  TERN_OR = 6,
+  TERN_XOR = 7
 } tern_reduction;
 
 /* What a tensor is to the application. Only gradients and deltas may ever travel lossily, and they

@@ -13,6 +13,7 @@
 #ifndef TERN_TERN_HPP
 #define TERN_TERN_HPP
 
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -46,8 +47,8 @@ inline void throw_if_failed(tern_status status) {
   if (status != TERN_OK) throw Failure(status);
 }
 
-// The tern_dtype of a C++ type. C++20 has no types for 16-bit floats: use tern_op with TERN_F16 or
-// TERN_BF16.
+// The tern_dtype of a C++ type. C++20 has no types for floats of 16 and 8 bits: use tern_op with
+// TERN_F16, TERN_BF16 and the like.
 template <typename T>
 constexpr tern_dtype dtype_of() noexcept {
   if constexpr (std::is_same_v<T, float>)
@@ -58,6 +59,22 @@ constexpr tern_dtype dtype_of() noexcept {
     return TERN_I64;
   else if constexpr (std::is_same_v<T, std::int32_t>)
     return TERN_I32;
+  else if constexpr (std::is_same_v<T, std::int16_t>)
+    return TERN_I16;
+  else if constexpr (std::is_same_v<T, std::int8_t>)
+    return TERN_I8;
+  else if constexpr (std::is_same_v<T, std::uint64_t>)
+    return TERN_U64;
+  else if constexpr (std::is_same_v<T, std::uint32_t>)
+    return TERN_U32;
+  else if constexpr (std::is_same_v<T, std::uint16_t>)
+    return TERN_U16;
+  else if constexpr (std::is_same_v<T, bool>)
+    return TERN_BOOL;
+  else if constexpr (std::is_same_v<T, std::complex<float>>)
+    return TERN_C64;
+  else if constexpr (std::is_same_v<T, std::complex<double>>)
+    return TERN_C128;
   else {
     static_assert(std::is_same_v<T, std::uint8_t>, "no tern_dtype for this type");
     return TERN_U8;

@@ -63,8 +63,8 @@ TEST_F(EntryCheck, EveryKindWithoutAPlanIsRefused) {
 TEST_F(EntryCheck, EachUnsoundFieldIsNamed) {
   using Change = std::function<void(shm::SubmitEntry&)>;
   const std::vector<std::pair<Change, std::string>> changes = {
-      {[](auto& e) { e.dtype = 7; }, "unknown dtype"},
-      {[](auto& e) { e.reduction = 5; }, "unknown reduction"},
+      {[](auto& e) { e.dtype = 17; }, "unknown dtype"},
+      {[](auto& e) { e.reduction = 8; }, "unknown reduction"},
       {[](auto& e) { e.role = 4; }, "unknown role"},
       {[](auto& e) { e.flags = 2; }, "a reserved field is not zero"},
       {[](auto& e) { e.reserved0 = 1; }, "a reserved field is not zero"},
