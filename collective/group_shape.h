@@ -27,6 +27,11 @@ struct GroupShape {
     for (const auto& of_node : ranks) size += of_node.size();
     return static_cast<std::uint32_t>(size);
   }
+  std::uint32_t largest_node() const noexcept {  // ranks of the node that has most
+    std::size_t most = 0;
+    for (const auto& of_node : ranks) most = std::max(most, of_node.size());
+    return static_cast<std::uint32_t>(most);
+  }
   std::uint32_t local_ranks() const noexcept {
     return static_cast<std::uint32_t>(ranks[node].size());
   }

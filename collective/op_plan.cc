@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/check.h"
+#include "collective/eager_pieces.h"
 #include "plan/cut.h"
 #include "plan/plans.h"
 
@@ -15,11 +16,22 @@ std::uint64_t bytes_of(const wire::AnnounceBody& body) noexcept {
   return body.count * dtype_bytes(static_cast<DType>(body.dtype));
 }
 
-// An op without elements needs no values, whatever its plan.
+// An op without elements needs no values, whatever its plan. What one node has for another must fit
+// in a slab: of pairs each rank of a node has as much.
 bool may_be_eager(const wire::AnnounceBody& body, const plan::Plan& plan,
                   const GroupShape& shape) noexcept {
-  const std::uint64_t bytes = bytes_of(body);
-  return plan.eager != plan::Eager::nothing && bytes != 0 && bytes <= shape.eager_bytes;
+  if (plan.eager == plan::Eager::nothing || body.counts_crc != 0) return false;
+  std::uint64_t bytes = bytes_of(body);
+  if (plan.has_pairs()) bytes *= shape.largest_node();
+  return bytes != 0 && bytes <= shape.eager_bytes;
+}
+
+std::uint64_t bytes_between(const Op& op, std::uint32_t from, std::uint32_t to,
+                            const GroupShape& shape) noexcept {
+  std::uint64_t elements = 0;
+  for_each_eager_piece(op, {from, to}, shape,
+                       [&](const EagerPiece& piece) { elements += piece.sent.count; });
+  return elements * dtype_bytes(static_cast<DType>(op.announced_first.dtype));
 }
 
 int print(std::span<char> out, const wire::AnnounceBody& body) noexcept {
@@ -110,20 +122,27 @@ void decline_eager(Op& op, const GroupShape& shape) noexcept {
   op.steps_left = steps_of(op, shape);
 }
 
-std::uint64_t eager_bytes_of(const Op& op, std::uint32_t node) noexcept {
-  if (!op.eager || op.plan->eager == plan::Eager::nothing) return 0;
-  if (op.plan->eager == plan::Eager::root_values && op.root_node != node) return 0;
-  return bytes_of(op.announced_first);
+bool declines(const Op& op, const GroupShape& shape) noexcept {
+  return !op.eager && op.plan->eager == plan::Eager::contributions &&
+         may_be_eager(op.announced_first, *op.plan, shape);
+}
+
+std::uint64_t eager_bytes_of(const Op& op, std::uint32_t from, std::uint32_t to,
+                             const GroupShape& shape) noexcept {
+  return op.eager && may_be_eager(op.announced_first, *op.plan, shape)
+             ? bytes_between(op, from, to, shape)
+             : 0;
 }
 
 bool eager_bytes_agree(Op& op, std::uint32_t node, const wire::AnnounceBody& body,
                        const GroupShape& shape) noexcept {
   if (!may_be_eager(body, *op.plan, shape)) return body.eager_bytes == 0;
-  if (op.plan->eager == plan::Eager::root_values) {
-    return body.eager_bytes == (op.root_node == node ? bytes_of(body) : 0);
-  }
-  if (body.eager_bytes == 0) decline_eager(op, shape);
-  return body.eager_bytes == 0 || body.eager_bytes == bytes_of(body);
+  const std::uint64_t expected = bytes_between(op, node, shape.node, shape);
+  if (op.plan->eager == plan::Eager::values) return body.eager_bytes == expected;
+  const bool declined =
+      (body.flags & wire::kAnnounceDeclines) != 0 || (body.eager_bytes == 0 && expected != 0);
+  if (declined) decline_eager(op, shape);
+  return body.eager_bytes == (declined ? 0 : expected);
 }
 
 // Everything that ranks must agree on; `rank`, eager bytes, prescale and lost streams are each
@@ -134,7 +153,8 @@ bool same_op(const wire::AnnounceBody& a, const wire::AnnounceBody& b) noexcept 
   return a.count == b.count && a.kind == b.kind && a.dtype == b.dtype &&
          a.reduction == b.reduction && a.role == b.role && a.memory == b.memory &&
          a.alpha_bits == b.alpha_bits && a.state_scale_bits == b.state_scale_bits &&
-         a.flags == b.flags && a.root == b.root && a.generation == b.generation &&
+         (a.flags | wire::kAnnounceDeclines) == (b.flags | wire::kAnnounceDeclines) &&
+         a.root == b.root && a.generation == b.generation &&
          (pairs ? (a.counts_crc == 0) == (b.counts_crc == 0) : a.counts_crc == b.counts_crc);
 }
 

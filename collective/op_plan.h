@@ -22,8 +22,12 @@ plan::Shape shape_for(const Op& op, std::uint32_t rank, const GroupShape& shape)
 // A node does not want it to be eager: it takes the two legs, unless it has started.
 void decline_eager(Op& op, const GroupShape& shape) noexcept;
 
-// How many bytes of values `node` sends with its announcement.
-std::uint64_t eager_bytes_of(const Op& op, std::uint32_t node) noexcept;
+// Whether this node wants the two legs for an op that would fit in its announcements.
+bool declines(const Op& op, const GroupShape& shape) noexcept;
+
+// How many bytes of values `from` sends to `to` with its announcement.
+std::uint64_t eager_bytes_of(const Op& op, std::uint32_t from, std::uint32_t to,
+                             const GroupShape& shape) noexcept;
 
 // Whether the values that came with an announcement of `node` are those that it should bring: none,
 // or all. A node that brings none where others do declines.

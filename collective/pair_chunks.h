@@ -9,9 +9,9 @@
 
 namespace tern::collective {
 
-// The chunks of an op in which each rank has elements for each, on one lane, as this node sees them:
-// those that its ranks send, and those that they get. Chunk number `(round * ranks + from) * ranks +
-// to` is the one of that round of what rank `from` has for rank `to`.
+// The chunks of an op in which each rank has elements for each, on one lane, as this node sees
+// them: those that its ranks send, and those that they get. Chunk number `(round * ranks + from) *
+// ranks + to` is the one of that round of what rank `from` has for rank `to`.
 class PairChunks {
  public:
   PairChunks() = default;

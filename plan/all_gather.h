@@ -14,6 +14,7 @@ inline constexpr Plan kAllGather{
     .contributors = Ranks::sharer,
     .receivers = Ranks::every,
     .ownership = Ownership::sharer_node,
+    .eager = Eager::values,
     .alike = true,
     .takes_tensor = true,
     .extents =

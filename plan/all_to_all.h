@@ -14,6 +14,7 @@ inline constexpr Plan kAllToAll{
     .contributors = Ranks::sharer,
     .receivers = Ranks::partner,
     .ownership = Ownership::sharer_node,
+    .eager = Eager::values,
     .extents =
         [](const Shape& shape) {
           const Pairs pairs = shape.pairs();

@@ -13,7 +13,7 @@ inline constexpr Plan kBroadcast{
     .contributors = Ranks::root,
     .receivers = Ranks::every,
     .ownership = Ownership::root_node,
-    .eager = Eager::root_values,
+    .eager = Eager::values,
     .has_root = true,
     .alike = true,
     .takes_tensor = true,

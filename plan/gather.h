@@ -14,6 +14,7 @@ inline constexpr Plan kGather{
     .contributors = Ranks::sharer,
     .receivers = Ranks::root,
     .ownership = Ownership::sharer_node,
+    .eager = Eager::values,
     .has_root = true,
     .takes_tensor = true,
     .extents =

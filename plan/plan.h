@@ -39,8 +39,8 @@ enum class Ownership : std::uint8_t { striped, root_node, sharer_node };
 // How an op travels that fits in its announcement.
 enum class Eager : std::uint8_t {
   nothing,        // an announcement never has values
-  contributions,  // each node's contribution; every node adds all of them. A node may decline
-  root_values,    // the root's, from its node
+  contributions,  // of what each node contributes, what concerns the receiver. A node may decline
+  values,         // of what each node has, what concerns the receiver
 };
 
 // What an entry says of an op, and for which rank.
@@ -99,7 +99,7 @@ struct Plan {
   Ownership ownership = Ownership::striped;
   Eager eager = Eager::nothing;
   bool has_root = false;  // of others an entry's root has no meaning, and is not announced
-  // Blocks of both legs may be lossy, as far as the tensor's role allows.
+  // Blocks may be lossy, as far as the tensor's role allows: of every leg that the op has.
   bool may_lose = false;
   // All ranks get the same bytes: with `verify` they are compared.
   bool alike = false;

@@ -13,7 +13,9 @@ inline constexpr Plan kReduce{
     .contributors = Ranks::every,
     .receivers = Ranks::root,
     .ownership = Ownership::root_node,
+    .eager = Eager::contributions,
     .has_root = true,
+    .may_lose = true,
     .takes_tensor = true,
     .extents =
         [](const Shape& shape) {

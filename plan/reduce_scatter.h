@@ -14,6 +14,8 @@ inline constexpr Plan kReduceScatter{
     .contributors = Ranks::every,
     .receivers = Ranks::sharer,
     .ownership = Ownership::sharer_node,
+    .eager = Eager::contributions,
+    .may_lose = true,
     .takes_tensor = true,
     .extents =
         [](const Shape& shape) {

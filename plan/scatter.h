@@ -14,6 +14,7 @@ inline constexpr Plan kScatter{
     .contributors = Ranks::root,
     .receivers = Ranks::sharer,
     .ownership = Ownership::root_node,
+    .eager = Eager::values,
     .has_root = true,
     .takes_tensor = true,
     .extents =

@@ -15,6 +15,9 @@ namespace tern::wire {
 // `eager_bytes`: an all_reduce that a node announces without its values takes the two legs.
 inline constexpr std::uint8_t kAnnounceOneLane = 1;  // all chunks of an owner are on one lane
 inline constexpr std::uint8_t kAnnounceExempt = 2;
+// The node takes the two legs, though the op would fit in its announcements. Not compared. Of an
+// all_reduce the same is said by an announcement without values.
+inline constexpr std::uint8_t kAnnounceDeclines = 4;
 
 struct AnnounceBody {
   std::uint64_t count;  // elements
@@ -24,7 +27,7 @@ struct AnnounceBody {
   std::uint8_t role;
   std::uint8_t memory;           // codec memory of the declaration: 0 none, 1 ef, 2 diana, 3 ef21,
                                  // 4 none, but xordelta remembers the last values
-  std::uint8_t flags;            // kAnnounceOneLane, kAnnounceExempt: of the declaration
+  std::uint8_t flags;            // kAnnounce...
   std::uint8_t restart_streams;  // 1: this node has lost blocks of the tensor's streams (xordelta,
                                  // diana, ef21); whoever sends one begins it anew
   std::uint32_t root;            // rank, of a kind that has one

@@ -261,32 +261,59 @@ const char* BlockDecoder::decode_lossless(const BlockRequest& request, const Blo
 BlockCompletion BlockDecoder::reduce(const BlockRequest& request) {
   const OpId op = request.op;
   const collective::Op& about = blocks_.op(op);
-  const ChunkPart all = blocks_.whole(op);
-  if (all.elements == 0) return {};
-  if (about.plan->moves()) {
-    const std::byte* const source = about.root_node == blocks_.self()
-                                        ? values_.moved_input(op, all)
-                                        : host_bytes(eager_.kept(op, about.root_node)).data();
-    values_.deliver(op, all, source);
+  if (blocks_.whole(op).elements == 0) return {};
+  const collective::GroupShape& group = blocks_.ops().shape();
+  if (about.plan->reduces()) {
+    std::uint64_t before = 0;
+    collective::for_each_eager_piece(about, {blocks_.self(), blocks_.self()}, group,
+                                     [&](const collective::EagerPiece& piece) {
+                                       add_eager(op, piece, before);
+                                       before += piece.sent.count;
+                                     });
     return {};
   }
-  // The same order on every node.
+  for (std::uint32_t node = 0; node < group.nodes(); ++node) deliver_eager(op, node);
+  return {};
+}
+
+// What a node has for this one.
+void BlockDecoder::deliver_eager(OpId op, std::uint32_t node) {
+  std::size_t before = 0;
+  const auto deliver = [&](const collective::EagerPiece& piece) {
+    const ChunkPart part{piece.sent.begin, static_cast<std::uint32_t>(piece.sent.count)};
+    const std::byte* const values = node == blocks_.self()
+                                        ? values_.moved_input(op, part)
+                                        : host_bytes(eager_.kept(op, node)).data() + before;
+    values_.deliver(op, {piece.result_begin, part.elements}, values);
+    before += blocks_.bytes(op, part);
+  };
+  collective::for_each_eager_piece(blocks_.op(op), {node, blocks_.self()}, blocks_.ops().shape(),
+                                   deliver);
+}
+
+// `before`: elements of other pieces, where what other nodes have sent holds them all.
+void BlockDecoder::add_eager(OpId op, const collective::EagerPiece& piece, std::uint64_t before) {
   const DType type = blocks_.dtype(op);
   const Reduction how = blocks_.reduction(op);
+  const ChunkPart part{piece.sent.begin, static_cast<std::uint32_t>(piece.sent.count)};
   std::byte* const sum = blocks_.scratch(0).data();
+  // The same order on every node.
   for (std::uint32_t node = 0; node < blocks_.ops().nodes(); ++node) {
     const Operand kept = eager_.kept(op, node);
-    const std::byte* const source = kept.empty() ? values_.plain(op, all) : host_bytes(kept).data();
+    // This node's own is kept as a whole.
+    const std::uint64_t place = node == blocks_.self() ? part.begin : before;
+    const std::byte* const source = kept.empty()
+                                        ? values_.plain(op, part)
+                                        : host_bytes(kept).data() + place * dtype_bytes(type);
     if (node == 0) {
-      codec::accumulate_begin({type, source, all.elements}, 1.0f, sum);
+      codec::accumulate_begin({type, source, part.elements}, 1.0f, sum);
     } else {
-      codec::accumulate(how, {type, source, all.elements}, 1.0f, sum);
+      codec::accumulate(how, {type, source, part.elements}, 1.0f, sum);
     }
   }
   codec::accumulate_finish(how, sum, blocks_.identity().size,
-                           {type, values_.output(op, all), all.elements});
-  values_.copy_to_other_ranks(op, all);
-  return {};
+                           {type, values_.output(op, part), part.elements});
+  values_.copy_to_other_ranks(op, part);
 }
 
 }  // namespace tern::daemon

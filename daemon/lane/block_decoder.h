@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "collective/eager_pieces.h"
 #include "daemon/lane/eager_inputs.h"
 #include "daemon/lane/node_values.h"
 #include "daemon/lane/op_blocks.h"
@@ -27,6 +28,8 @@ class BlockDecoder {
   const char* deliver_own(const BlockRequest& request, std::span<const std::byte> bytes);
 
  private:
+  void deliver_eager(collective::OpId op, std::uint32_t node);
+  void add_eager(collective::OpId op, const collective::EagerPiece& piece, std::uint64_t before);
   struct Block {
     wire::BlockHeader header;
     std::span<const std::byte> payload;

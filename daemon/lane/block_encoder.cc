@@ -84,7 +84,8 @@ BlockCompletion BlockEncoder::finish(const BlockRequest& request) {
   const OpId op = request.op;
   const OpEncoding& encoding = blocks_.encoding(op);
   const codec::Recipe& recipe = *request.recipe;
-  const bool lossy = encoding.lossy && codec::is_lossy(recipe);
+  const bool lossy =
+      encoding.lossy && codec::is_lossy(recipe) && !blocks_.op(op).plan->keeps_sums();
   if (!lossy && !has_pending_residual(request))
     return finish_exact(request, blocks_.reduction(op), false);
 
@@ -210,7 +211,8 @@ BlockEncoder::Encoded BlockEncoder::encode_lossy(const BlockRequest& request,
   encode.sparsify = !result || codec::sparsifies_results(recipe);
   encode.alpha = state.alpha();
   // Levels of another number of bits are no beginning for these.
-  if (recipe.quantizer.bits == tensor.declared.recipe.quantizer.bits) {
+  const bool whole = blocks_.op(op).plan->parts == plan::Parts::whole;  // has a book for each chunk
+  if (whole && recipe.quantizer.bits == tensor.declared.recipe.quantizer.bits) {
     encode.codebook = state.codebook(request.number);
   }
   if (result && shifts) encode.delivered_out = as_floats(blocks_.scratch(1).data());

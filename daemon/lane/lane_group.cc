@@ -114,7 +114,11 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
                             "this use of the tensor has been submitted before");
   }
   if (first) {
-    if (admitted.op.tensor != nullptr) ++admitted.op.tensor->lanes[setup().shape.lane].uses;
+    if (TensorState* const tensor = admitted.op.tensor) {
+      TensorLaneStats& mine = tensor->lanes[setup().shape.lane];
+      ++mine.uses;
+      if (admitted.op.encoding.lossy) mine.memory_of = entry.kind;
+    }
     core_.lane_ops().begin(op, admitted.op);
     tuning_.begin(op);
     // One that has failed before anybody said what it is has no plan.
@@ -222,11 +226,10 @@ void LaneGroup::announce(const Action& action) {
   const collective::Op& about = core_.op(op);
   const NodeValues& values = codec_.values();
   const ChunkPart all = codec_.blocks().whole(op);
-  const std::uint64_t bytes = collective::eager_bytes_of(about, core_.self());
-  if (bytes == 0) return announce_with(action, {});
-  if (about.plan->contributors == plan::Ranks::root)
-    return announce_with(action, {values.moved_input(op, all), bytes});
-  if (values.is_plain(op)) return announce_with(action, {values.plain(op, all), bytes});
+  if (!about.eager || all.elements == 0 || !about.plan->reduces()) return announce_with(action, {});
+  if (values.is_plain(op)) {
+    return announce_with(action, {values.plain(op, all), codec_.blocks().bytes(op, all)});
+  }
   // Kept: this node must add exactly what the others get.
   BlockRequest request;
   request.verb = BlockVerb::gather;
@@ -240,24 +243,31 @@ void LaneGroup::announce(const Action& action) {
   path_.submit(request);
 }
 
-void LaneGroup::announce_with(const Action& action, std::span<const std::byte> values) {
+// `contribution`: of this node to a reduction, all of it, for what of it concerns each other node.
+void LaneGroup::announce_with(const Action& action, std::span<const std::byte> contribution) {
   const OpId op = action.op;
-  wire::AnnounceBody body = core_.op(op).announced_first;
+  const collective::Op& about = core_.op(op);
+  wire::AnnounceBody body = about.announced_first;
   body.rank = setup().shape.ranks[core_.self()][0];
-  body.eager_bytes = static_cast<std::uint32_t>(values.size());
+  body.flags &= static_cast<std::uint8_t>(~wire::kAnnounceDeclines);
+  if (collective::declines(about, setup().shape)) body.flags |= wire::kAnnounceDeclines;
   LaneOp& data = core_.lane_op(op);
   if (data.tensor != nullptr) {
     body.restart_streams = upkeep_.take_lost(*data.tensor) ? 1 : 0;
     tuning_.announce(op, body);
   }
-  data.count_sent(values.size(), values.size(), core_.nodes() - 1);
   const wire::FrameHeader header = core_.header(wire::FrameKind::announce, op);
-  const collective::PairCounts* const pairs = core_.op(op).pairs;
   for (std::uint32_t node = 0; node < core_.nodes(); ++node) {
     LanePeer* const peer = core_.peers()[node];
     if (peer == nullptr || peer->is_lost()) continue;
-    if (pairs != nullptr) body.counts_crc = pairs->sent_crc(node);
+    std::span<const std::byte> values;
+    if (collective::eager_bytes_of(about, core_.self(), node, setup().shape) != 0) {
+      values = codec_.values().eager_values(op, node, contribution);
+    }
+    body.eager_bytes = static_cast<std::uint32_t>(values.size());
+    if (about.pairs != nullptr) body.counts_crc = about.pairs->sent_crc(node);
     peer->link->send_copy(header, std::as_bytes(std::span(&body, 1)), values);
+    data.count_sent(values.size(), values.size(), 1);
     core_.resources().count_block(sizeof(body) + values.size());
   }
   core_.ops().done(action);

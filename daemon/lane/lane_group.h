@@ -84,7 +84,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   // Actions.
   void carry_out(const collective::Action& action);
   void announce(const collective::Action& action);
-  void announce_with(const collective::Action& action, std::span<const std::byte> values);
+  void announce_with(const collective::Action& action, std::span<const std::byte> contribution);
   void reduce_eager(const collective::Action& action);
   void send_checksums(const collective::Action& action);
   void send_failure(const collective::Action& action);

@@ -1,9 +1,11 @@
 #include "daemon/lane/node_values.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
 #include "codec/accumulate.h"
+#include "collective/eager_pieces.h"
 #include "collective/op_plan.h"
 
 namespace tern::daemon {
@@ -80,6 +82,31 @@ const std::byte* NodeValues::moved_input(OpId op, const ChunkPart& part) const n
   const OpRank* const sender = sender_of(blocks_.ranks(op), part.range());
   TERN_CHECK(sender != nullptr);
   return host_bytes(sender->input_of(part.range(), dtype_bytes(blocks_.dtype(op)))).data();
+}
+
+std::span<const std::byte> NodeValues::eager_values(OpId op, std::uint32_t node,
+                                                    std::span<const std::byte> contribution) const {
+  const collective::Op& about = blocks_.op(op);
+  const std::size_t element = dtype_bytes(blocks_.dtype(op));
+  const std::span<std::byte> room = blocks_.scratch(0);
+  std::span<const std::byte> first;
+  std::size_t used = 0;
+  const auto add = [&](const collective::EagerPiece& piece) {
+    const std::size_t bytes = piece.sent.count * element;
+    const ChunkPart part{piece.sent.begin, static_cast<std::uint32_t>(piece.sent.count)};
+    const std::span<const std::byte> values =
+        about.plan->reduces() ? contribution.subspan(part.begin * element, bytes)
+                              : std::span<const std::byte>{moved_input(op, part), bytes};
+    if (used == 0) {
+      first = values;
+    } else {
+      if (used == first.size()) std::copy(first.begin(), first.end(), room.begin());
+      std::copy(values.begin(), values.end(), room.begin() + static_cast<std::ptrdiff_t>(used));
+    }
+    used += bytes;
+  };
+  collective::for_each_eager_piece(about, {blocks_.self(), node}, blocks_.ops().shape(), add);
+  return used == first.size() ? first : std::span<const std::byte>(room.first(used));
 }
 
 // ---- Outputs ------------------------------------------------------------------------------------

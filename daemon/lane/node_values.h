@@ -28,6 +28,11 @@ class NodeValues {
   // Of an op that moves, the elements of the rank whose they are. REQUIRES: it is on this node.
   const std::byte* moved_input(collective::OpId op, const ChunkPart& part) const noexcept;
 
+  // What this node has for another of an eager op, as it lies or one piece after the other in
+  // scratch 0. `contribution`: all that it contributes to a reduction.
+  std::span<const std::byte> eager_values(collective::OpId op, std::uint32_t node,
+                                          std::span<const std::byte> contribution) const;
+
   // ---- Outputs ----
   // Of the first rank that receives the part; the others are copied from it. REQUIRES: there is one.
   std::byte* output(collective::OpId op, const ChunkPart& part) const noexcept;

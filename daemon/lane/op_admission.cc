@@ -15,6 +15,20 @@ namespace {
 // What the declaration of an op without a tensor would say.
 const ResolvedRecipe kAnonymous;
 
+// Null, or why a lossy op of this plan cannot use the tensor's codec state.
+const char* objection_to_memory(const plan::Plan& plan, const TensorState& tensor,
+                                std::uint32_t lane) noexcept {
+  if (!codec::has_memory(tensor.declared.recipe)) return nullptr;
+  if (plan.keeps_sums() && codec::needs_shift(tensor.declared.recipe)) {
+    return "diana and ef21 are for all_reduce; declare the tensor with ef";
+  }
+  // The residual of an all_reduce holds what results left out too.
+  const std::uint16_t user = tensor.lanes[lane].memory_of;
+  return user == 0 || user == plan.number
+             ? nullptr
+             : "the tensor's residual is of another kind of operation; declare a tensor for each";
+}
+
 }  // namespace
 
 OpAdmission::Admitted OpAdmission::admit(const shm::SubmitEntry& entry,
@@ -40,6 +54,11 @@ OpAdmission::Admitted OpAdmission::admit(const shm::SubmitEntry& entry,
   }
   admitted.op.tensor = tensor;
   admitted.op.encoding = encoding_of(entry, plan, resolved, tensor);
+  if (admitted.op.encoding.lossy) {
+    admitted.checked.problem = objection_to_memory(plan, *tensor, setup_.shape.lane);
+    admitted.checked.code = Errc::bad_recipe;
+    if (admitted.checked.problem != nullptr) return admitted;
+  }
 
   wire::AnnounceBody& body = admitted.body;
   body.count = entry.count;
@@ -108,12 +127,15 @@ OpEncoding OpAdmission::encoding_of(const shm::SubmitEntry& entry, const plan::P
   const std::uint64_t bytes = entry.count * dtype_bytes(static_cast<DType>(entry.dtype));
   const bool worth_it = bytes != 0 && bytes >= setup_.lossy_min_bytes;
   // The tuner may take any of its candidates, as far as the op may have one.
+  const bool knows_legs = plan.may_lose && !plan.keeps_sums();  // what the tuner reckons with
   TensorTuning* const tuning =
-      tensor != nullptr && resolved.tuned && plan.may_lose ? tensor->tuning.get() : nullptr;
+      tensor != nullptr && resolved.tuned && knows_legs ? tensor->tuning.get() : nullptr;
   // What moves and fits in its announcement has one leg on all nodes.
   const bool fits = plan.moves() && bytes <= setup_.shape.eager_bytes;
   encoding.lossless = (tuning != nullptr || resolved.lossless) && worth_it && !fits;
-  encoding.lossy = tensor != nullptr && plan.may_lose && resolved.lossy && adds && worth_it;
+  const bool chosen = tuning != nullptr || !resolved.tuned;
+  encoding.lossy =
+      tensor != nullptr && plan.may_lose && resolved.lossy && adds && worth_it && chosen;
   if (encoding.lossless || encoding.lossy) encoding.tuning = tuning;
   return encoding;
 }

@@ -27,6 +27,9 @@ struct alignas(64) TensorLaneStats {
   std::uint64_t uses = 0;
   // The lane's own: blocks of streams were lost, and nobody has been told yet.
   bool streams_lost = false;
+  // The lane's own: the kind of operation that has used the codec state, whose meaning depends on
+  // it; 0: none has.
+  std::uint16_t memory_of = 0;
   // The lane's own: an op, whole or failed, may have left something in the codec state.
   bool state_touched = false;
   double usual_ns = 0.0;

@@ -57,7 +57,7 @@ LAYOUT(tern_tensor_stats, raw_fallbacks, 88);
 LAYOUT(tern_tensor_stats, state_bytes, 96);
 LAYOUT(tern_tensor_stats, recipe, 104);
 
-SIZE(tern_op, 96);
+SIZE(tern_op, 104); /* 96 in the first header */
 LAYOUT(tern_op, struct_size, 0);
 LAYOUT(tern_op, dtype, 4);
 LAYOUT(tern_op, tensor, 8);
@@ -74,13 +74,16 @@ LAYOUT(tern_op, recipe, 64);
 LAYOUT(tern_op, wait_event, 72);
 LAYOUT(tern_op, signal_event, 80);
 LAYOUT(tern_op, counts, 88);
+LAYOUT(tern_op, receive_counts, 96);
 
 _Static_assert(sizeof(tern_status) == 4, "tern_status");
 _Static_assert(sizeof(tern_dtype) == 4, "tern_dtype");
 _Static_assert(sizeof(tern_ticket) == 8, "tern_ticket");
 _Static_assert(sizeof(tern_group_id) == 256, "tern_group_id travels between programs as it is");
 _Static_assert(TERN_ERR_INTERNAL == 34, "error numbers");
-_Static_assert(TERN_U8 == 6 && TERN_PRODUCT == 4 && TERN_WEIGHTS == 3, "enum numbers");
+_Static_assert(TERN_U8 == 6 && TERN_U64 == 16 && TERN_PRODUCT == 4 && TERN_XOR == 7 &&
+                   TERN_WEIGHTS == 3,
+               "enum numbers");
 
 #define EXPECT(condition)              \
   do {                                 \

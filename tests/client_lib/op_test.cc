@@ -105,6 +105,18 @@ TEST_F(Operations, RefusesWhatHasNoMeaning) {
   EXPECT_EQ(tern_all_reduce(nullptr, &good, nullptr), TERN_ERR_INVALID_ARGUMENT);
 }
 
+// Its struct ends where the next field begins: what lies there is not of the op.
+TEST_F(Operations, AProgramOfTheFirstHeaderRunsUnchanged) {
+  constexpr std::uint32_t kFirstOp = 96;
+  struct {
+    tern_op op;
+  } passed{f32_op(connection.allocate<float>(4), nullptr, 4)};
+  passed.op.struct_size = kFirstOp;
+  std::memset(reinterpret_cast<std::byte*>(&passed.op) + kFirstOp, 0xee,
+              sizeof(tern_op) - kFirstOp);
+  EXPECT_EQ(reduce(passed.op), TERN_OK) << tern_error_detail();
+}
+
 TEST_F(Operations, TheEntryCarriesTheOp) {
   tern_tensor_options options = TERN_TENSOR_OPTIONS_INIT;
   options.name = "w";

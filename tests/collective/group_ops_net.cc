@@ -239,8 +239,14 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
     case ActionKind::announce: {
       frame.kind = wire::FrameKind::announce;
       frame.body = op.announced_first;
-      frame.body.eager_bytes = static_cast<std::uint32_t>(eager_bytes_of(op, self));
-      send_all(self, frame);
+      frame.body.flags &= static_cast<std::uint8_t>(~wire::kAnnounceDeclines);
+      if (declines(op, ops.shape())) frame.body.flags |= wire::kAnnounceDeclines;
+      for (std::uint32_t to = 0; to < nodes(); ++to) {
+        if (to == self) continue;
+        frame.body.eager_bytes =
+            static_cast<std::uint32_t>(eager_bytes_of(op, self, to, ops.shape()));
+        pairs_[self * nodes() + to].push_back(frame);
+      }
       break;
     }
     case ActionKind::grant: {

@@ -64,12 +64,12 @@ TEST(OpPlan, EagerBytesAreEachNodesOrTheRootsOnly) {
   Op reduced = described(all_reduce_of(3), shape);
   const Op moved = described(broadcast_of(3, 3), shape);
   for (std::uint32_t node = 0; node < 3; ++node) {
-    EXPECT_EQ(eager_bytes_of(reduced, node), 12u);
-    EXPECT_EQ(eager_bytes_of(moved, node), node == 2 ? 12u : 0u);
-    EXPECT_EQ(eager_bytes_of(described(barrier(), shape), node), 0u);
+    EXPECT_EQ(eager_bytes_of(reduced, node, 1, shape), 12u);
+    EXPECT_EQ(eager_bytes_of(moved, node, 1, shape), node == 2 ? 12u : 0u);
+    EXPECT_EQ(eager_bytes_of(described(barrier(), shape), node, 1, shape), 0u);
   }
   decline_eager(reduced, shape);
-  EXPECT_EQ(eager_bytes_of(reduced, 0), 0u);
+  EXPECT_EQ(eager_bytes_of(reduced, 0, 1, shape), 0u);
 }
 
 TEST(OpPlan, ANodeThatBringsNoContributionDeclines) {

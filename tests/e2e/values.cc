@@ -196,7 +196,7 @@ auto dispatch(DType dtype, Function function) {
       return function(std::int32_t{});
     case DType::u8:
       return function(std::uint8_t{});
-    case DType::f32:
+    default:  // of the others every_kind_test.cc of the simulator has values
       break;
   }
   return function(float{});

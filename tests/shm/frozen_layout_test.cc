@@ -228,6 +228,13 @@ TEST(FrozenLayout, Kinds) {
   EXPECT_EQ(static_cast<int>(OpKind::broadcast), 2);
   EXPECT_EQ(static_cast<int>(OpKind::barrier), 3);
   EXPECT_EQ(static_cast<int>(OpKind::cancel), 4);
+  EXPECT_EQ(static_cast<int>(OpKind::reduce), 5);
+  EXPECT_EQ(static_cast<int>(OpKind::reduce_scatter), 6);
+  EXPECT_EQ(static_cast<int>(OpKind::all_gather), 7);
+  EXPECT_EQ(static_cast<int>(OpKind::all_to_all), 9);
+  EXPECT_EQ(static_cast<int>(OpKind::gather), 11);
+  EXPECT_EQ(static_cast<int>(OpKind::scatter), 12);
+  EXPECT_EQ(kEntryHasCounts, 1);
   EXPECT_EQ(static_cast<int>(PacketKind::hello), 1);
   EXPECT_EQ(static_cast<int>(PacketKind::welcome), 2);
   EXPECT_EQ(static_cast<int>(PacketKind::group_mint), 3);

@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
+#include <cmath>
 #include <cstdlib>
 #include <random>
 
@@ -103,6 +106,113 @@ TEST(EveryKind, DeliversWhatAReferenceDoesWhateverNodesTypesAndShares) {
     }
     cluster.leave_all();
   }
+}
+
+// ---- Lossy contributions of sums that stay with their owners ------------------------------------
+
+class LossySums : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Recipes, LossySums,
+                         testing::Values("3lc:s=1", "3lc:s=1.75", "3lc:s=1,scale=tensor",
+                                         "ef(int:bits=4)", "ef(lloyd:bits=3+huffman)",
+                                         "ef(topk:p=0.1+int:bits=8)", "none(bf16)"),
+                         [](const auto& one) {
+                           std::string name = one.param;
+                           std::replace_if(
+                               name.begin(), name.end(), [](char c) { return !std::isalnum(c); },
+                               '_');
+                           return name;
+                         });
+
+// What contributions leave out is sent later: the sum over many steps stays near the exact one,
+// however many there are. Each node's own contribution is exact.
+TEST_P(LossySums, StayNearTheExactSumsOverManySteps) {
+  constexpr std::uint64_t kCount = 6'000;
+  constexpr int kSteps = 60;
+  const bool remembers = GetParam().rfind("none", 0) != 0;
+  for (const OpKind kind : {OpKind::reduce_scatter, OpKind::reduce}) {
+    DaemonShape shape;
+    shape.lanes = 2;
+    Cluster cluster({1, 2, 1}, shape);
+    cluster.join();
+    TensorSpec spec{.name = "g", .count = kCount, .role = Role::gradient, .recipe = GetParam()};
+    const auto tensors = cluster.declare(spec);
+    const auto inputs = inputs_of(DType::f32, kCount, 4);
+    KindCase c{.kind = kind, .root = 3, .counts = {1'000, 2'500, 0, 2'500}};
+    std::vector<double> sums(kCount), exact(kCount);
+    for (const Bytes& input : inputs) {
+      const auto values = floats_of(DType::f32, input);
+      for (std::uint64_t i = 0; i < kCount; ++i) exact[i] += values[i];
+    }
+    double worst_early = 0, worst_late = 0;
+    std::uint64_t sent = 0;
+    for (int step = 1; step <= kSteps; ++step) {
+      std::vector<std::uint64_t> tickets;
+      std::vector<OpRequest> requests;
+      for (std::uint32_t rank = 0; rank < 4; ++rank) {
+        Client& client = *cluster.ranks[rank];
+        requests.push_back(request_of(c, rank));
+        requests[rank].input = client.allocate(kCount * 4);
+        requests[rank].output = client.allocate(kCount * 4);
+        std::copy(inputs[rank].begin(), inputs[rank].end(), client.at(requests[rank].input));
+        tickets.push_back(client.submit(requests[rank], tensors[rank]));
+      }
+      for (std::uint32_t rank = 0; rank < 4; ++rank) {
+        Client& client = *cluster.ranks[rank];
+        ASSERT_TRUE(cluster.world.run_until([&] { return client.done(tickets[rank]); }));
+        ASSERT_EQ(client.result(tickets[rank]).status, Errc::ok)
+            << client.result(tickets[rank]).detail;
+        // What the node has sent; ranks 1 and 2 are on one.
+        if (rank != 2) sent += client.result(tickets[rank]).bytes_sent;
+        const plan::Range out = output_of(c, rank);
+        const std::byte* const at = client.at(requests[rank].output);
+        const auto got = floats_of(DType::f32, Bytes(at, at + out.count * 4));
+        for (std::uint64_t i = 0; i < out.count; ++i) sums[out.begin + i] += got[i];
+      }
+      cluster.forget_arenas();
+      double worst = 0;
+      for (std::uint64_t i = 0; i < kCount; ++i) {
+        worst = std::max(worst, std::abs(sums[i] - step * exact[i]));
+      }
+      (step <= kSteps / 2 ? worst_early : worst_late) =
+          std::max(step <= kSteps / 2 ? worst_early : worst_late, worst);
+    }
+    EXPECT_GT(worst_early, 0.0) << "nothing was lost, so nothing was compressed";
+    if (remembers) {
+      // A method that forgets is off by as much again in the second half.
+      EXPECT_LT(worst_late, 1.6 * worst_early) << "the error grows";
+    }
+    // Raw, every element of a contribution that travels takes four bytes.
+    EXPECT_LT(sent, std::uint64_t{kSteps} * 2 * kCount * 4 * 6 / 10);
+    cluster.leave_all();
+  }
+}
+
+TEST(Residuals, AResidualIsOfOneKindOfOperation) {
+  Cluster cluster({1, 1});
+  cluster.join();
+  TensorSpec spec{.name = "g", .count = 4'000, .role = Role::gradient, .recipe = "3lc:s=1"};
+  const auto tensors = cluster.declare(spec);
+  const auto inputs = inputs_of(DType::f32, 4'000, 2);
+  cluster.reduce(all_reduce(DType::f32, 4'000), inputs, tensors);
+  cluster.forget_arenas();
+  auto request = all_reduce(DType::f32, 4'000);
+  request.kind = OpKind::reduce;
+  const auto pending = cluster.submit(request, inputs, tensors);
+  cluster.finish(pending);
+  cluster.expect_all(pending, Errc::bad_recipe, "declare a tensor for each");
+}
+
+TEST(Residuals, AShiftIsForAnAllReduce) {
+  Cluster cluster({1, 1});
+  cluster.join();
+  TensorSpec spec{
+      .name = "g", .count = 4'000, .role = Role::gradient, .recipe = "diana(qsgd:levels=4)"};
+  const auto tensors = cluster.declare(spec);
+  auto request = all_reduce(DType::f32, 4'000);
+  request.kind = OpKind::reduce;
+  const auto pending = cluster.submit(request, inputs_of(DType::f32, 4'000, 2), tensors);
+  cluster.finish(pending);
+  cluster.expect_all(pending, Errc::bad_recipe, "declare the tensor with ef");
 }
 
 // ---- What is wrong is said, and nobody else notices ---------------------------------------------

@@ -100,15 +100,24 @@ TEST(BlockHeader, EachFieldIsChecked) {
 TEST(BlockHeader, RawPayloadIsElementsTimesTheType) {
   BlockHeader header;
   header.elements = 10;
-  for (const auto& [dtype, bytes] :
-       {std::pair{0, 4u}, {1, 8u}, {2, 2u}, {3, 2u}, {4, 8u}, {5, 4u}, {6, 1u}}) {
+  for (const auto& [dtype, bytes] : {std::pair{0, 4u},
+                                     {1, 8u},
+                                     {2, 2u},
+                                     {3, 2u},
+                                     {4, 8u},
+                                     {5, 4u},
+                                     {6, 1u},
+                                     {7, 1u},
+                                     {9, 2u},
+                                     {13, 16u},
+                                     {16, 8u}}) {
     header.dtype = static_cast<std::uint8_t>(dtype);
     header.payload_bytes = 10 * bytes;
     EXPECT_EQ(check_block_header(header), BlockError::none);
     header.payload_bytes += 1;
     EXPECT_EQ(check_block_header(header), BlockError::bad_payload_bytes);
   }
-  header.dtype = 7;
+  header.dtype = 17;
   EXPECT_EQ(check_block_header(header), BlockError::bad_dtype);
   header.dtype = 0;
   header.payload_bytes = 40;
