@@ -17,4 +17,6 @@ GlooNode::~GlooNode() = default;
 
 std::unique_ptr<Contestant> GlooNode::contestant(std::size_t) { return nullptr; }
 
+std::unique_ptr<CollectiveRunner> GlooNode::runner(const CollectiveShape&) { return nullptr; }
+
 }  // namespace tern::bench

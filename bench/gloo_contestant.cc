@@ -1,10 +1,19 @@
 #include "bench/gloo_contestant.h"
 
+#include <gloo/allgather.h>
 #include <gloo/allreduce.h>
+#include <gloo/alltoall.h>
+#include <gloo/broadcast.h>
+#include <gloo/gather.h>
 #include <gloo/math.h>
+#include <gloo/reduce.h>
+#include <gloo/reduce_scatter.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
+#include <gloo/scatter.h>
 #include <gloo/transport/tcp/device.h>
+
+#include <algorithm>
 
 #include "bench/inputs.h"
 
@@ -35,6 +44,98 @@ class GlooContestant final : public Contestant {
   std::span<float> values_;
 };
 
+class GlooRunner final : public CollectiveRunner {
+ public:
+  GlooRunner(std::shared_ptr<gloo::Context> context, const CollectiveShape& shape,
+             std::span<float> memory)
+      : context_(std::move(context)),
+        shape_(shape),
+        input_(memory.first(shape.input())),
+        output_(memory.subspan(shape.input(), shape.output())) {
+    if (shape_.kind != Collective::reduce_scatter) return;
+    const std::vector<int> counts(shape.size, static_cast<int>(shape.share()));
+    scatter_ = std::make_unique<gloo::ReduceScatterHalvingDoubling<float>>(
+        context_, std::vector<float*>{input_.data()}, static_cast<int>(shape.count), counts);
+  }
+
+  const std::string& name() const override { return name_; }
+  std::span<float> input() override { return input_; }
+  std::span<float> output() override { return output_; }
+
+  void run() override {
+    switch (shape_.kind) {
+      case Collective::all_reduce: {
+        gloo::AllreduceOptions options(context_);
+        options.setInput(input_.data(), input_.size());
+        options.setOutput(output_.data(), output_.size());
+        options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
+        options.setReduceFunction(sum());
+        return gloo::allreduce(options);
+      }
+      case Collective::reduce: {
+        gloo::ReduceOptions options(context_);
+        options.setInput(input_.data(), input_.size());
+        // Gloo's ranks that are not the root want room for the result too.
+        options.setOutput(input_.data() + input_.size(), input_.size());
+        options.setRoot(0);
+        options.setReduceFunction(sum());
+        return gloo::reduce(options);
+      }
+      case Collective::reduce_scatter:  // in place: the share lies at the input's begin
+        scatter_->run();
+        std::copy_n(input_.begin(), output_.size(), output_.begin());
+        return;
+      case Collective::all_gather: {
+        gloo::AllgatherOptions options(context_);
+        options.setInput(input_.data(), input_.size());
+        options.setOutput(output_.data(), output_.size());
+        return gloo::allgather(options);
+      }
+      case Collective::broadcast: {
+        gloo::BroadcastOptions options(context_);
+        if (shape_.root()) options.setInput(input_.data(), input_.size());
+        options.setOutput(output_.data(), output_.size());
+        options.setRoot(0);
+        return gloo::broadcast(options);
+      }
+      case Collective::gather: {
+        gloo::GatherOptions options(context_);
+        options.setInput(input_.data(), input_.size());
+        if (shape_.root()) options.setOutput(output_.data(), output_.size());
+        options.setRoot(0);
+        return gloo::gather(options);
+      }
+      case Collective::scatter: {
+        gloo::ScatterOptions options(context_);
+        std::vector<float*> shares;
+        for (std::uint32_t rank = 0; shape_.root() && rank < shape_.size; ++rank) {
+          shares.push_back(input_.data() + rank * shape_.share());
+        }
+        if (shape_.root()) options.setInputs(shares, shape_.share());
+        options.setOutput(output_.data(), output_.size());
+        options.setRoot(0);
+        return gloo::scatter(options);
+      }
+      case Collective::all_to_all: {
+        gloo::AlltoallOptions options(context_);
+        options.setInput(input_.data(), input_.size());
+        options.setOutput(output_.data(), output_.size());
+        return gloo::alltoall(options);
+      }
+    }
+  }
+
+ private:
+  using Sum = void (*)(void*, const void*, const void*, std::size_t);
+  static Sum sum() { return &gloo::sum<float>; }
+
+  std::shared_ptr<gloo::Context> context_;
+  CollectiveShape shape_;
+  std::string name_ = "gloo";
+  std::span<float> input_, output_;
+  std::unique_ptr<gloo::ReduceScatterHalvingDoubling<float>> scatter_;
+};
+
 }  // namespace
 
 struct GlooNode::State {
@@ -58,6 +159,12 @@ GlooNode::~GlooNode() = default;
 
 std::unique_ptr<Contestant> GlooNode::contestant(std::size_t count) {
   return std::make_unique<GlooContestant>(state_->context, state_->memory.span().first(count));
+}
+
+std::unique_ptr<CollectiveRunner> GlooNode::runner(const CollectiveShape& shape) {
+  const bool power_of_two = (shape.size & (shape.size - 1)) == 0;
+  if (shape.kind == Collective::reduce_scatter && !power_of_two) return nullptr;
+  return std::make_unique<GlooRunner>(state_->context, shape, state_->memory.span());
 }
 
 }  // namespace tern::bench

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "bench/collective_runner.h"
 #include "bench/contestant.h"
 
 namespace tern::bench {
@@ -27,6 +28,9 @@ class GlooNode {
 
   // The ring algorithm, in place, on ordinary memory. One tensor at a time is measured.
   std::unique_ptr<Contestant> contestant(std::size_t count);
+  // Null: Gloo has no such operation for groups of this size. REQUIRES: input and output together
+  // are no larger than max_bytes.
+  std::unique_ptr<CollectiveRunner> runner(const CollectiveShape& shape);
 
  private:
   struct State;

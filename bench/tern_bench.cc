@@ -3,6 +3,7 @@
 
 #include "bench/allreduce_bench.h"
 #include "bench/codec_bench.h"
+#include "bench/collectives_bench.h"
 #include "bench/flood_bench.h"
 #include "bench/link_bench.h"
 #include "bench/tuner_bench.h"
@@ -13,6 +14,7 @@ int main(int argc, char** argv) {
   tern::bench::add_allreduce_command(app);
   tern::bench::add_codec_command(app);
   tern::bench::add_codebook_command(app);
+  tern::bench::add_collectives_command(app);
   tern::bench::add_flood_command(app);
   tern::bench::add_link_command(app);
   tern::bench::add_tuner_command(app);

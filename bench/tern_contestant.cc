@@ -112,6 +112,53 @@ class TernContestant final : public Contestant {
   Tensor tensor_;
 };
 
+class TernRunner final : public CollectiveRunner {
+ public:
+  TernRunner(Group group, const CollectiveShape& shape, std::span<float> memory)
+      : group_(std::move(group)),
+        kind_(shape.kind),
+        input_(memory.first(shape.input())),
+        output_(memory.subspan(shape.input(), shape.output())) {
+    op_.input = input_.empty() ? nullptr : input_.data();
+    op_.output = output_.empty() ? nullptr : output_.data();
+    op_.count = shape.count;
+  }
+
+  const std::string& name() const override { return name_; }
+  std::span<float> input() override { return input_; }
+  std::span<float> output() override { return output_; }
+  void run() override { submit().wait(); }
+
+ private:
+  Ticket submit() {
+    switch (kind_) {
+      case Collective::all_reduce:
+        break;
+      case Collective::reduce:
+        return group_.reduce(op_);
+      case Collective::reduce_scatter:
+        return group_.reduce_scatter(op_);
+      case Collective::all_gather:
+        return group_.all_gather(op_);
+      case Collective::broadcast:
+        return group_.broadcast(op_);
+      case Collective::gather:
+        return group_.gather(op_);
+      case Collective::scatter:
+        return group_.scatter(op_);
+      case Collective::all_to_all:
+        return group_.all_to_all(op_);
+    }
+    return group_.all_reduce(op_);
+  }
+
+  Group group_;
+  Collective kind_;
+  std::string name_ = "tern";
+  std::span<float> input_, output_;
+  tern_op op_ = TERN_OP_INIT;
+};
+
 }  // namespace
 
 TernNode::TernNode(const Options& options)
@@ -121,6 +168,10 @@ TernNode::TernNode(const Options& options)
 
 std::unique_ptr<Contestant> TernNode::contestant(const std::string& recipe, std::size_t count) {
   return std::make_unique<TernContestant>(group_, recipe, memory_.first(count));
+}
+
+std::unique_ptr<CollectiveRunner> TernNode::runner(const CollectiveShape& shape) {
+  return std::make_unique<TernRunner>(group_, shape, memory_);
 }
 
 }  // namespace tern::bench

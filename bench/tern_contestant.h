@@ -3,6 +3,7 @@
 #include <chrono>
 #include <string>
 
+#include "bench/collective_runner.h"
 #include "bench/contestant.h"
 #include "client_lib/include/tern/tern.hpp"
 
@@ -24,6 +25,8 @@ class TernNode {
 
   // `values` of the arena, in place; one tensor at a time is measured.
   std::unique_ptr<Contestant> contestant(const std::string& recipe, std::size_t count);
+  // REQUIRES: input and output together are no larger than max_bytes.
+  std::unique_ptr<CollectiveRunner> runner(const CollectiveShape& shape);
   Group& group() { return group_; }
   std::span<float> memory() { return memory_; }  // max_bytes of the arena
 

@@ -87,15 +87,15 @@ def run_iperf(nodes, seconds):
         return None
 
 
-def run_ranks(nodes, name, words, on_event=None, sockets=True):
-    """Runs a rank on every node and returns the rows of rank 0; `on_event` sees its other lines. Without
-    `sockets` the words name them."""
+def run_ranks(nodes, name, words, on_event=None, sockets=True, command="allreduce"):
+    """Runs a rank of tern-bench's command on every node and returns the rows of rank 0; `on_event` sees
+    its other lines. Without `sockets` the words name them."""
     folder = nodes.folder / name
     folder.mkdir()
     ranks = []
     for rank in reversed(range(nodes.count)):
         ranks.append(nodes.start(rank, f"{name}-rank{rank}", [
-            nodes.programs / "tern-bench", "allreduce", "--folder", folder, "--rank", rank,
+            nodes.programs / "tern-bench", command, "--folder", folder, "--rank", rank,
             "--size", nodes.count, *(["--socket", nodes.socket(rank)] if sockets else []),
             *words(rank)]))
     rows = []

@@ -75,10 +75,11 @@ class FuzzCampaign : public ::testing::Test {
   explicit FuzzCampaign(const std::vector<Options>& of_nodes = {})
       // Patient with each other: a busy machine is not what is tried here. But links that are cut
       // are soon forgotten, or hundreds of connections a second would meet the bound for them.
-      : cluster_(2,
-                 {"--lanes", "2", "--handshake-timeout", "500ms", "--log-level", "warning",
-                  "--peer-timeout", "20s", "--resume-timeout", "100ms"},
-                 of_nodes),
+      : cluster_(
+            2,
+            {"--lanes", "2", "--handshake-timeout", "500ms", "--log-level", "warning",
+             "--peer-timeout", "20s", "--resume-timeout", "100ms", "--unused-timeout", "500ms"},
+            of_nodes),
         job_(cluster_) {}
 
   void SetUp() override {
