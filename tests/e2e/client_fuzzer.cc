@@ -139,7 +139,12 @@ std::uint64_t ClientFuzzer::submit_entries(HostileClient& client) {
     shm::SubmitEntry entry = HostileClient::good_entry(group_, mutator_.below(8));
     if (mutator_.one_in(3)) entry.tensor = tensor_;
     if (mutator_.one_in(10)) entry.group = mutator_.below(64);  // of others
-    if (mutator_.one_in(10)) entry.kind = static_cast<std::uint16_t>(mutator_.below(5));
+    if (mutator_.one_in(3)) entry.kind = static_cast<std::uint16_t>(mutator_.below(18));
+    if (mutator_.one_in(4)) {
+      entry.flags = shm::kEntryHasCounts;
+      entry.counts_offset = mutator_.below(4096);
+      if (mutator_.one_in(2)) entry.count = 0;  // what the counts of zeros add up to
+    }
     if (!mutator_.one_in(4)) change_fields(mutator_, entry);
     if (!client.submit(entry)) break;
     if (mutator_.one_in(3)) client.forget_completions();

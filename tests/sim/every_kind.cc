@@ -4,6 +4,8 @@
 #include <numeric>
 #include <random>
 
+#include "plan/plans.h"
+
 namespace tern::sim {
 namespace {
 
@@ -90,16 +92,10 @@ bool margins_are_untouched(Client& client, std::uint64_t at, std::uint64_t bytes
   return untouched(client.at(at) - kMargin) && untouched(client.at(at) + bytes);
 }
 
-struct Placed {
-  std::uint64_t block = 0, block_bytes = 0;  // of the output, and the input if in place
-  OpRequest request;
-  std::uint64_t ticket = 0;
-};
-
-Placed place(Client& client, const KindCase& c, std::uint32_t rank) {
+SubmittedKind place(Client& client, const KindCase& c, std::uint32_t rank) {
   const std::uint64_t element = dtype_bytes(c.dtype);
   const plan::Range in = input_of(c, rank), out = output_of(c, rank);
-  Placed placed;
+  SubmittedKind placed;
   placed.request = request_of(c, rank);
   const plan::Range held =
       c.in_place && in.count != 0 && (out.count == 0 || in.count >= out.count) ? in : out;
@@ -113,6 +109,11 @@ Placed place(Client& client, const KindCase& c, std::uint32_t rank) {
   std::copy(values.begin(), values.end(), client.at(placed.request.input));
   return placed;
 }
+
+constexpr shm::OpKind kKinds[] = {shm::OpKind::all_reduce, shm::OpKind::broadcast,
+                                  shm::OpKind::reduce,     shm::OpKind::reduce_scatter,
+                                  shm::OpKind::all_gather, shm::OpKind::gather,
+                                  shm::OpKind::scatter,    shm::OpKind::all_to_all};
 
 }  // namespace
 
@@ -219,35 +220,105 @@ double expected_at(const KindCase& c, std::uint32_t ranks, std::uint64_t element
              : result;
 }
 
-void expect_kind(Cluster& cluster, const KindCase& c, std::uint64_t seed,
-                 const std::vector<Tensor*>& tensors) {
+std::vector<SubmittedKind> submit_kind(Cluster& cluster, const KindCase& c, std::uint64_t seed,
+                                       const std::vector<Tensor*>& tensors) {
   std::vector<std::uint32_t> order(cluster.size());
   std::iota(order.begin(), order.end(), 0u);
   std::shuffle(order.begin(), order.end(), std::mt19937_64(seed));
-  std::vector<Placed> placed(cluster.size());
+  std::vector<SubmittedKind> submitted(cluster.size());
   for (const std::uint32_t rank : order) {
     Client& client = *cluster.ranks[rank];
-    placed[rank] = place(client, c, rank);
-    placed[rank].ticket =
-        client.submit(placed[rank].request, tensors.empty() ? nullptr : tensors[rank]);
+    submitted[rank] = place(client, c, rank);
+    submitted[rank].ticket =
+        client.submit(submitted[rank].request, tensors.empty() ? nullptr : tensors[rank]);
   }
+  return submitted;
+}
+
+std::string wrong_in(Cluster& cluster, const KindCase& c, std::uint32_t rank,
+                     const SubmittedKind& mine) {
+  Client& client = *cluster.ranks[rank];
+  const std::string who = "rank " + std::to_string(rank);
+  const Bytes expected = bytes_of_expected(c, rank, cluster.size());
+  if (!std::equal(expected.begin(), expected.end(), client.at(mine.request.output))) {
+    return who + " has another result";
+  }
+  if (!margins_are_untouched(client, mine.block, mine.block_bytes)) {
+    return who + " has other bytes around its memory";
+  }
+  if (c.in_place) return "";
+  const Bytes input = bytes_of_values(c, rank, input_of(c, rank));
+  const bool same = std::equal(input.begin(), input.end(), client.at(mine.request.input));
+  return same ? "" : who + " has another input than before";
+}
+
+void expect_kind(Cluster& cluster, const KindCase& c, std::uint64_t seed) {
+  const std::vector<SubmittedKind> submitted = submit_kind(cluster, c, seed);
   for (std::uint32_t rank = 0; rank < cluster.size(); ++rank) {
     Client& client = *cluster.ranks[rank];
-    const Placed& mine = placed[rank];
-    ASSERT_TRUE(cluster.world.run_until([&] { return client.done(mine.ticket); }))
+    const std::uint64_t ticket = submitted[rank].ticket;
+    ASSERT_TRUE(cluster.world.run_until([&] { return client.done(ticket); }))
         << "rank " << rank << " waits";
-    ASSERT_EQ(client.result(mine.ticket).status, Errc::ok)
-        << "rank " << rank << ": " << client.result(mine.ticket).detail;
-    const Bytes expected = bytes_of_expected(c, rank, cluster.size());
-    const std::byte* const got = client.at(mine.request.output);
-    ASSERT_TRUE(std::equal(expected.begin(), expected.end(), got)) << "rank " << rank;
-    ASSERT_TRUE(margins_are_untouched(client, mine.block, mine.block_bytes)) << "rank " << rank;
-    if (c.in_place) continue;
-    const Bytes input = bytes_of_values(c, rank, input_of(c, rank));
-    ASSERT_TRUE(std::equal(input.begin(), input.end(), client.at(mine.request.input)))
-        << "rank " << rank << " has another input than before";
+    ASSERT_EQ(client.result(ticket).status, Errc::ok)
+        << "rank " << rank << ": " << client.result(ticket).detail;
+    ASSERT_EQ(wrong_in(cluster, c, rank, submitted[rank]), "");
   }
   cluster.forget_arenas();
+}
+
+KindCase draw_kind(std::mt19937_64& random, std::uint32_t ranks) {
+  const auto below = [&](std::uint64_t end) { return random() % end; };
+  const auto one_in = [&](std::uint64_t times) { return random() % times == 0; };
+  KindCase c;
+  c.kind = kKinds[below(std::size(kKinds))];
+  c.dtype = static_cast<DType>(below(static_cast<std::uint64_t>(kLastDType) + 1));
+  c.reduction = static_cast<Reduction>(below(static_cast<std::uint64_t>(kLastReduction) + 1));
+  // A product of complex numbers is not what it is of their real parts; a third of a whole number
+  // is not exact; of what is narrow, products of all ranks are not, nor sums of bytes with a sign.
+  const bool narrow = dtype_bytes(c.dtype) <= 2;
+  const bool inexact =
+      (c.reduction == Reduction::product && (narrow || dtype_is_complex(c.dtype))) ||
+      (c.reduction == Reduction::average && (narrow || (ranks & (ranks - 1)) != 0));
+  if (inexact) c.reduction = Reduction::sum;
+  if (c.dtype == DType::i8 && c.reduction == Reduction::sum) c.reduction = Reduction::max;
+  if (reduces(c.kind) && dtype_is_fp8(c.dtype)) c.dtype = DType::u16;
+  if (reduces(c.kind) && objection(c.reduction, c.dtype) != nullptr) {
+    c.reduction = c.dtype == DType::boolean ? Reduction::bit_xor : Reduction::sum;
+  }
+  c.root = static_cast<std::uint32_t>(below(ranks));
+  const std::uint64_t most = one_in(3) ? 30'000 : 300;
+  c.equal = one_in(3);
+  if (c.equal) {
+    c.counts.assign(ranks, below(most));
+  } else {
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      c.counts.push_back(one_in(4) ? 0 : below(most));
+    }
+  }
+  c.in_place = one_in(3);
+  if (c.kind == shm::OpKind::all_to_all) {
+    c.in_place = false;
+    c.counts.assign(std::size_t{ranks} * ranks, below(most / 4 + 1));
+    for (std::uint64_t& count : c.counts) {
+      if (!c.equal) count = one_in(4) ? 0 : below(most / 4 + 1);
+    }
+  }
+  return c;
+}
+
+std::vector<std::uint32_t> draw_nodes(std::mt19937_64& random) {
+  std::vector<std::uint32_t> ranks_of_node(random() % 4 + 1);
+  for (auto& ranks : ranks_of_node) ranks = static_cast<std::uint32_t>(random() % 3 + 1);
+  return ranks_of_node;
+}
+
+std::string words_of(const KindCase& c) {
+  std::string text = std::string(plan::name_of(static_cast<std::uint64_t>(c.kind))) + " of " +
+                     std::string(dtype_name(c.dtype)) + " " +
+                     std::string(reduction_name(c.reduction)) + ", root " + std::to_string(c.root) +
+                     (c.in_place ? ", in place, " : ", ") + (c.equal ? "equal shares" : "counts");
+  for (const std::uint64_t count : c.counts) text += " " + std::to_string(count);
+  return text;
 }
 
 }  // namespace tern::sim

@@ -3,6 +3,8 @@
 // What every kind of operation delivers, written apart from the daemon: each element of a rank's
 // output from the ranks' inputs, one at a time, in numbers that every order of addition gives.
 
+#include <random>
+#include <string>
 #include <vector>
 
 #include "cluster.h"
@@ -32,9 +34,26 @@ plan::Range output_of(const KindCase& c, std::uint32_t rank);
 double value_at(const KindCase& c, std::uint32_t rank, std::uint64_t element);
 double expected_at(const KindCase& c, std::uint32_t ranks, std::uint64_t element);
 
-// All ranks submit it, in an order that `seed` draws, and what they get is compared with the above.
-// What lies around their memory must stay as it was.
-void expect_kind(Cluster& cluster, const KindCase& c, std::uint64_t seed,
-                 const std::vector<Tensor*>& tensors = {});
+// What a rank has submitted, and where.
+struct SubmittedKind {
+  std::uint64_t block = 0, block_bytes = 0;  // of the output, and the input if in place
+  OpRequest request;
+  std::uint64_t ticket = 0;
+};
+// All ranks submit it, in an order that `seed` draws. By rank.
+std::vector<SubmittedKind> submit_kind(Cluster& cluster, const KindCase& c, std::uint64_t seed,
+                                       const std::vector<Tensor*>& tensors = {});
+// Of an op that has succeeded on the rank: empty, or how its memory differs from what it should be.
+// What lies around it must stay as it was, and so must the input.
+std::string wrong_in(Cluster& cluster, const KindCase& c, std::uint32_t rank,
+                     const SubmittedKind& mine);
+
+// Both: all ranks succeed.
+void expect_kind(Cluster& cluster, const KindCase& c, std::uint64_t seed);
+
+// A kind with a type, a reduction, a root, shares and a place, for so many ranks.
+KindCase draw_kind(std::mt19937_64& random, std::uint32_t ranks);
+std::vector<std::uint32_t> draw_nodes(std::mt19937_64& random);  // ranks of each
+std::string words_of(const KindCase& c);
 
 }  // namespace tern::sim

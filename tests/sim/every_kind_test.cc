@@ -18,89 +18,22 @@ namespace {
 
 using shm::OpKind;
 
-constexpr OpKind kKinds[] = {OpKind::all_reduce,     OpKind::broadcast,  OpKind::reduce,
-                             OpKind::reduce_scatter, OpKind::all_gather, OpKind::gather,
-                             OpKind::scatter,        OpKind::all_to_all};
-
-class Draw {
- public:
-  explicit Draw(std::uint64_t seed) : random_(seed) {}
-  std::uint64_t below(std::uint64_t end) { return random_() % end; }
-  bool one_in(std::uint64_t times) { return below(times) == 0; }
-
-  std::vector<std::uint32_t> nodes() {
-    std::vector<std::uint32_t> ranks_of_node(below(4) + 1);
-    for (auto& ranks : ranks_of_node) ranks = static_cast<std::uint32_t>(below(3) + 1);
-    return ranks_of_node;
-  }
-
-  KindCase kind(std::uint32_t ranks) {
-    KindCase c;
-    c.kind = kKinds[below(std::size(kKinds))];
-    c.dtype = static_cast<DType>(below(static_cast<std::uint64_t>(kLastDType) + 1));
-    c.reduction = static_cast<Reduction>(below(static_cast<std::uint64_t>(kLastReduction) + 1));
-    // A product of complex numbers is not what it is of their real parts; a third of a whole number
-    // is not exact; of what is narrow, products of all ranks are not, nor sums of bytes with a sign.
-    const bool narrow = dtype_bytes(c.dtype) <= 2;
-    const bool inexact =
-        (c.reduction == Reduction::product && (narrow || dtype_is_complex(c.dtype))) ||
-        (c.reduction == Reduction::average && (narrow || (ranks & (ranks - 1)) != 0));
-    if (inexact) c.reduction = Reduction::sum;
-    if (c.dtype == DType::i8 && c.reduction == Reduction::sum) c.reduction = Reduction::max;
-    if (reduces(c.kind) && dtype_is_fp8(c.dtype)) c.dtype = DType::u16;
-    if (reduces(c.kind) && objection(c.reduction, c.dtype) != nullptr) {
-      c.reduction = c.dtype == DType::boolean ? Reduction::bit_xor : Reduction::sum;
-    }
-    c.root = static_cast<std::uint32_t>(below(ranks));
-    const std::uint64_t most = one_in(3) ? 30'000 : 300;
-    c.equal = one_in(3);
-    if (c.equal) {
-      c.counts.assign(ranks, below(most));
-    } else {
-      for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-        c.counts.push_back(one_in(4) ? 0 : below(most));
-      }
-    }
-    c.in_place = one_in(3);
-    if (c.kind == OpKind::all_to_all) {
-      c.in_place = false;
-      c.counts.assign(std::size_t{ranks} * ranks, below(most / 4 + 1));
-      for (std::uint64_t& count : c.counts) {
-        if (!c.equal) count = one_in(4) ? 0 : below(most / 4 + 1);
-      }
-    }
-    return c;
-  }
-
- private:
-  std::mt19937_64 random_;
-};
-
-std::string words(const KindCase& c) {
-  std::string text = std::string(plan::name_of(static_cast<std::uint64_t>(c.kind))) + " of " +
-                     std::string(dtype_name(c.dtype)) + " " +
-                     std::string(reduction_name(c.reduction)) + ", root " + std::to_string(c.root) +
-                     (c.in_place ? ", in place, " : ", ") + (c.equal ? "equal shares" : "counts");
-  for (const std::uint64_t count : c.counts) text += " " + std::to_string(count);
-  return text;
-}
-
 TEST(EveryKind, DeliversWhatAReferenceDoesWhateverNodesTypesAndShares) {
   const char* const wanted = std::getenv("TERN_SIM_SEEDS");
   const std::uint64_t seeds = wanted != nullptr ? std::strtoull(wanted, nullptr, 10) / 10 : 60;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
-    Draw draw(seed);
+    std::mt19937_64 random(seed);
     DaemonShape shape;
-    shape.lanes = static_cast<std::uint32_t>(draw.below(3) + 1);
-    Cluster cluster(draw.nodes(), shape, seed);
+    shape.lanes = static_cast<std::uint32_t>(random() % 3 + 1);
+    Cluster cluster(draw_nodes(random), shape, seed);
     JoinOptions options;
-    options.verify = draw.one_in(3);
+    options.verify = random() % 3 == 0;
     cluster.join(options);
     for (int i = 0; i < 12; ++i) {
-      const KindCase c = draw.kind(cluster.size());
+      const KindCase c = draw_kind(random, cluster.size());
       SCOPED_TRACE(testing::Message()
                    << "seed " << seed << ", op " << i << ", " << cluster.view.ranks_of_node.size()
-                   << " nodes: " << words(c));
+                   << " nodes: " << words_of(c));
       expect_kind(cluster, c, seed * 100 + static_cast<std::uint64_t>(i));
       if (HasFatalFailure()) return;
     }
