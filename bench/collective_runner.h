@@ -22,8 +22,8 @@ inline constexpr std::array<std::string_view, 8> kCollectives = {
     "all_reduce", "reduce", "reduce_scatter", "all_gather",
     "broadcast",  "gather", "scatter",        "all_to_all"};
 
-// What one rank of an operation has and gets: `count` elements in all, of which each rank's share is
-// as large as any other's. The root is rank 0.
+// What one rank of an operation has and gets: `count` elements in all, of which all ranks have
+// shares of the same size. The root is rank 0.
 struct CollectiveShape {
   Collective kind = Collective::all_reduce;
   std::size_t count = 0;
