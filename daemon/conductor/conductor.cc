@@ -72,6 +72,8 @@ int Conductor::do_work() {
   for (int i = 0; i < kMessagesPerRound && post_.has_mail(); ++i, ++work) {
     on_control_message(kSelf, post_.take());
   }
+  turns_.step("settle clients");
+  work += settle_clients();
   work += drain_events();
   turns_.step("flight record");
   // One file in a turn: a lost peer may end many groups at once.
@@ -91,7 +93,6 @@ int Conductor::do_work() {
   work += commands_.flush();
   joins_.expire();
   groups_.end_late_starts();
-  drop_silent_clients();
   forget_unused();
   return work;
 }
