@@ -50,7 +50,7 @@ Conductor::Conductor(ConductorSettings settings, const Surroundings& around)
       joins_(settings_, outlets_, clients_, refusals_),
       flights_(settings_.flight_directory, clock_),
       groups_(outlets_, flights_),
-      drain_(clock_, {clients_, joins_, groups_}),
+      drain_(clock_, {clients_, joins_, groups_, coordinator_}),
       kept_(settings_, clock_),
       quotas_(settings_, {clients_, joins_, groups_, kept_, around.disposal}),
       epochs_(settings_, outlets_, {clients_, joins_, groups_, quotas_, tuning_}),
