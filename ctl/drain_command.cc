@@ -25,6 +25,13 @@ void print(const Session& session, const json& report) {
   std::fflush(stdout);
 }
 
+json question(const DrainOptions& options) {
+  if (options.status) return json::object();
+  if (options.if_idle) return {{"if_idle", true}};
+  if (options.cancel) return {{"cancel", true}};
+  return {{"seconds", options.deadline_s}};
+}
+
 // What is said changes with those who are waited for, not with the time.
 std::string who_is_waited_for(const json& report) {
   const auto found = report.find("waits_for");
@@ -34,11 +41,14 @@ std::string who_is_waited_for(const json& report) {
 }  // namespace
 
 ExitCode drain(const Session& session, const DrainOptions& options) {
-  const json args = options.cancel ? json{{"cancel", true}} : json{{"seconds", options.deadline_s}};
-  auto report = session.ask("drain", args);
+  auto report = session.ask("drain", question(options));
   if (!report) return explain(report.error());
   print(session, *report);
-  if (options.cancel || options.no_wait) return ExitCode::ok;
+  if (options.cancel || options.no_wait || options.status) return ExitCode::ok;
+  if (options.if_idle) {
+    const bool ends = report->is_object() && report->value("draining", false);
+    return ends && report->value("idle", false) ? ExitCode::ok : ExitCode::failed;
+  }
   for (std::string last = who_is_waited_for(*report);;) {
     std::this_thread::sleep_for(kBetweenLooks);
     report = session.ask("drain");

@@ -270,7 +270,15 @@ void add_drain(CLI::App& app, Request& request) {
       ->capture_default_str()
       ->type_name("SECONDS");
   command->add_flag("--no-wait", request.drain.no_wait, "Return at once");
-  command->add_flag("--cancel", request.drain.cancel, "Take new jobs again");
+  CLI::Option* const cancel =
+      command->add_flag("--cancel", request.drain.cancel, "Take new jobs again");
+  CLI::Option* const status =
+      command->add_flag("--status", request.drain.status, "Ask, and change nothing");
+  command
+      ->add_flag("--if-idle", request.drain.if_idle,
+                 "End a daemon that nobody needs; status 1: it is needed, and goes on as it was")
+      ->excludes(cancel, status);
+  status->excludes(cancel);
   command->callback([&request] {
     set_run(request, "drain",
             [](const Request& asked) { return drain(asked.session, asked.drain); });

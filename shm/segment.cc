@@ -41,6 +41,17 @@ Status populate(std::span<std::byte> memory) {
   return {};
 }
 
+Status seal(const Fd& segment) {
+  if (::fcntl(segment.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0) return {};
+  if (errno == EINVAL) {  // an older kernel
+    if (::fcntl(segment.get(), F_ADD_SEALS, F_SEAL_SEAL) == 0) return {};
+  }
+  // The client may have done it itself.
+  const int seals = ::fcntl(segment.get(), F_GET_SEALS);
+  if (seals >= 0 && (seals & F_SEAL_FUTURE_WRITE) != 0) return {};
+  return fail(Errc::permission_denied, "the client has kept its memory from being sealed");
+}
+
 Segment::Shape Segment::shape_for(std::uint32_t lane_count, std::uint64_t arena_bytes) noexcept {
   Shape shape;
   shape.lane_count = lane_count;
@@ -73,7 +84,7 @@ Result<Segment> Segment::create(std::uint32_t lane_count, std::uint64_t arena_by
   segment.fd_.reset(::memfd_create("tern-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!segment.fd_) return fail_errno(Errc::io_error, "cannot make the shared memory", errno);
   if (::ftruncate(segment.fd(), static_cast<off_t>(segment.shape_.segment_bytes)) != 0 ||
-      ::fcntl(segment.fd(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+      ::fcntl(segment.fd(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     return fail_errno(Errc::io_error, "cannot size and seal the shared memory", errno);
   }
   if (Status mapped = segment.map_memory(); !mapped) return tl::unexpected(mapped.error());

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "base/fd.h"
 #include "base/result.h"
@@ -23,15 +24,22 @@ inline constexpr std::uint64_t kMaxArenaBytes = std::uint64_t{1} << 44;
 // Before Linux 5.14 nothing happens, and pages are found at their first use.
 Status populate(std::span<std::byte> memory);
 
+// Daemon side, once the client has mapped the segment of this descriptor: from then on nobody maps
+// it for writing or punches a hole into it. While a hole is punched, the kernel puts everybody to
+// sleep who comes to a page within it. Waits for the holes that are being punched.
+// permission_denied: the client has kept others from sealing it. Before Linux 5.1 holes cannot be
+// ruled out.
+Status seal(const Fd& segment);
+
 // Owns the descriptor and the mapping. All that it answers comes from private copies taken when it
 // was made, but for one flag: the other side may overwrite the header at any time.
 class Segment {
  public:
   // Daemon side. A memfd of fixed size (sealed against shrinking and growing, so that no client can
-  // make the daemon fault), zeros apart from the header. arena_bytes is rounded up to whole pages;
-  // pages cost memory once touched. Its pages are guarded (shm/page_guard.h): what the client can do
-  // with them ends nobody else. REQUIRES: lane_count 1..kMaxLanes, arena_bytes 1..kMaxArenaBytes;
-  // else invalid_argument.
+  // make the daemon fault), zeros apart from the header; seal() it once the client has mapped
+  // it. arena_bytes is rounded up to whole pages; pages cost memory once touched. Its pages are
+  // guarded (shm/page_guard.h): what the client can do with them ends nobody else.
+  // REQUIRES: lane_count 1..kMaxLanes, arena_bytes 1..kMaxArenaBytes; else invalid_argument.
   static Result<Segment> create(std::uint32_t lane_count, std::uint64_t arena_bytes,
                                 std::uint32_t spin_ns);
 
@@ -80,6 +88,7 @@ class Segment {
   bool unmap_some() noexcept;
   // The mapping does not need it.
   void close_fd() noexcept { fd_.reset(); }
+  Fd take_fd() noexcept { return std::move(fd_); }
 
  private:
   struct Shape {

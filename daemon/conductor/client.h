@@ -1,13 +1,18 @@
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "daemon/lane/lane_exchange.h"
 #include "shm/packet_socket.h"
 
 namespace tern::daemon {
+
+enum class Sealing : std::uint8_t { under_way, done, refused };
 
 // A connected process, from its connection to the last use of its memory.
 struct Client {
@@ -19,8 +24,12 @@ struct Client {
   std::uint64_t connected_ns = 0;
   std::uint32_t lanes_dropped = 0;  // that have let go of its memory
   std::uint64_t goodbye_request = 0;
-  bool has_joined = false;  // a group, at some time
-  bool goodbye = false;     // it disconnects in order, and waits for the answer
+  // Of its memory, which begins with its first request; null before.
+  std::shared_ptr<std::atomic<Sealing>> sealing;
+  std::vector<std::vector<std::byte>> held;  // requests that wait for the seal
+  bool is_admitted = false;                  // the lanes know it
+  bool has_joined = false;                   // a group, at some time
+  bool goodbye = false;                      // it disconnects in order, and waits for the answer
   bool dropping = false;
   bool closed = false;
 };

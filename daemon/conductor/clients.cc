@@ -14,6 +14,10 @@ namespace tern::daemon {
 namespace {
 
 constexpr std::uint64_t kTellEveryNs = 1'000'000'000;
+// How often it is looked whether a seal is there, which mostly takes microseconds.
+constexpr std::uint64_t kSealingNs = 1'000'000;
+// Requests of one client that wait for the seal. A library may be asked by many threads at once.
+constexpr std::size_t kMaxHeld = 256;
 
 // Beside ASCII's letters and digits.
 constexpr std::string_view kLabelMarks = "._-:@+=/";
@@ -130,8 +134,6 @@ Status Clients::open(Client& client, const shm::HelloPacket& packet) {
   client.arena_bytes = packet.arena_bytes;
   client.memory = std::move(memory);
   ++outlets_.counters->clients_accepted;
-  say_whether_to_spin();
-  outlets_.lanes.send_to_all(command::AddClient{client.memory.get()});
   auto welcome =
       shm::make_packet<shm::WelcomePacket>(shm::PacketKind::welcome, packet.header.request);
   welcome.abi = wire::kShmAbi;
@@ -147,6 +149,46 @@ Status Clients::open(Client& client, const shm::HelloPacket& packet) {
   return {};
 }
 
+bool Clients::admit(Client& client) {
+  if (client.is_admitted) return true;
+  if (!client.sealing) {
+    client.sealing = std::make_shared<std::atomic<Sealing>>(Sealing::under_way);
+    sealing_.push_back(client.id);
+    auto segment = std::make_shared<Fd>(client.memory->segment.take_fd());
+    outlets_.disposal.take(account_of(client), [segment, outcome = client.sealing] {
+      const bool sealed = shm::seal(*segment).has_value();
+      outcome->store(sealed ? Sealing::done : Sealing::refused, std::memory_order_release);
+      return false;
+    });
+  }
+  if (client.sealing->load(std::memory_order_acquire) != Sealing::done) return false;
+  client.is_admitted = true;
+  outlets_.lanes.send_to_all(command::AddClient{client.memory.get()});
+  say_whether_to_spin();
+  return true;
+}
+
+bool Clients::hold(Client& client, std::span<const std::byte> request) {
+  if (client.held.size() == kMaxHeld) return false;
+  client.held.emplace_back(request.begin(), request.end());
+  return true;
+}
+
+Client* Clients::take_sealed() {
+  for (auto at = sealing_.begin(); at != sealing_.end();) {
+    Client* const client = find(*at);
+    const bool under_way =
+        client != nullptr && client->sealing->load(std::memory_order_acquire) == Sealing::under_way;
+    if (under_way) {
+      ++at;
+      continue;
+    }
+    at = sealing_.erase(at);
+    if (client != nullptr && !client->dropping && !client->is_admitted) return client;
+  }
+  return nullptr;
+}
+
 std::uint32_t Clients::account_of(const Client& client) const {
   return settings_.sub_users.owner_of(client.credentials.uid);
 }
@@ -155,7 +197,7 @@ void Clients::say_whether_to_spin() {
   std::size_t count = outlets_.lanes.lane_count();
   for (const auto& [id, client] : clients_) count += client->memory ? 1 : 0;
   for (auto& [id, client] : clients_) {
-    if (client->memory) client->memory->segment.set_cores_are_few(settings_.cores <= count);
+    if (client->is_admitted) client->memory->segment.set_cores_are_few(settings_.cores <= count);
   }
 }
 
@@ -173,6 +215,7 @@ std::vector<Client*> Clients::silent() const {
 
 std::uint64_t Clients::next_deadline_ns() const {
   std::uint64_t deadline = ~std::uint64_t{0};
+  if (!sealing_.empty()) deadline = outlets_.clock.now_ns() + kSealingNs;
   for (const auto& [id, client] : clients_) {
     if (client->memory || client->dropping) continue;
     deadline = std::min(deadline, client->connected_ns + settings_.handshake_timeout_ns);
@@ -192,6 +235,7 @@ void Clients::let_go(Client& client, const char* why) {
     log_about({.job = client.job}, spdlog::level::info, "client {} (pid {}, job {}) is gone: {}",
               client.id, client.credentials.pid, client.job, why);
   }
+  if (!client.is_admitted) return forget(clients_.find(client.id));
   outlets_.lanes.send_to_all(command::DropClient{client.memory.get()});
 }
 
@@ -213,14 +257,18 @@ void Clients::on_dropped(const ClientMemory& memory) {
   if (found == clients_.end() || ++found->second->lanes_dropped < outlets_.lanes.lane_count()) {
     return;
   }
-  const Client& client = *found->second;
+  forget(found);
+}
+
+void Clients::forget(Map::iterator gone) {
+  const Client& client = *gone->second;
   if (client.goodbye_request != 0 && !client.closed) {
     outlets_.answers.done(client.id, client.goodbye_request, Errc::ok, "");
   }
   outlets_.answers.disconnect(client.id);
-  outlets_.disposal.take(account_of(client), free_in_parts(std::move(found->second->memory)),
+  outlets_.disposal.take(account_of(client), free_in_parts(std::move(gone->second->memory)),
                          client.arena_bytes);
-  clients_.erase(found);
+  clients_.erase(gone);
   say_whether_to_spin();
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,13 +42,23 @@ class Clients {
   Status check_hello(const shm::HelloPacket& packet) const;
   // Empty if the user may connect.
   std::string access_problem(const shm::PeerCredentials& credentials) const;
-  // Makes the client's memory, tells the lanes, and welcomes it.
+  // Makes the client's memory and welcomes it.
   // REQUIRES: check_hello() found nothing.
   Status open(Client& client, const shm::HelloPacket& packet);
+  // Lanes, and the conductor, touch a client's memory only after the daemon has sealed it
+  // (shm::seal). Sealing waits for as long as the client punches holes, so that the disposal does
+  // it. The first request says that the client has mapped its memory: a library maps it before it
+  // asks for anything. False: the request waits by hold().
+  // REQUIRES: the client has memory.
+  bool admit(Client& client);
+  // Keeps a request until the client is admitted. False: so many may not wait.
+  static bool hold(Client& client, std::span<const std::byte> request);
+  // One whose sealing has ended and who is to be admitted, or null. It is told of once.
+  Client* take_sealed();
 
   // Those that have not said hello in time: they hold descriptors and count as clients.
   std::vector<Client*> silent() const;
-  // When the next of them is due.
+  // When the next of them is due, or a seal is to be looked at.
   std::uint64_t next_deadline_ns() const;
 
   // The client is gone: its memory is freed when all lanes have let go of it, and it is forgotten.
@@ -61,12 +72,15 @@ class Clients {
  private:
   // For whom it is counted.
   std::uint32_t account_of(const Client& client) const;
+  // No lane uses its memory.
+  void forget(Map::iterator gone);
   // Spinning helps only while every lane and every client can have a core of its own.
   void say_whether_to_spin();
 
   const ConductorSettings& settings_;
   Outlets outlets_;
   Map clients_;
+  std::vector<std::uint64_t> sealing_;  // those whose sealing nobody has been told of
   // Of each uid: all of its clients may come at once, and go.
   static constexpr std::uint64_t kLinesAtOnce = 128;
   LogBudget<std::uint32_t> log_budget_{kLinesAtOnce};

@@ -50,7 +50,7 @@ Conductor::Conductor(ConductorSettings settings, const Surroundings& around)
       joins_(settings_, outlets_, clients_, refusals_),
       flights_(settings_.flight_directory, clock_),
       groups_(outlets_, flights_),
-      drain_(clock_, {clients_, joins_, groups_}),
+      drain_(clock_, {clients_, joins_, groups_, coordinator_}),
       kept_(settings_, clock_),
       quotas_(settings_, {clients_, joins_, groups_, kept_, around.disposal}),
       epochs_(settings_, outlets_, {clients_, joins_, groups_, quotas_, tuning_}),
@@ -72,6 +72,8 @@ int Conductor::do_work() {
   for (int i = 0; i < kMessagesPerRound && post_.has_mail(); ++i, ++work) {
     on_control_message(kSelf, post_.take());
   }
+  turns_.step("settle clients");
+  work += settle_clients();
   work += drain_events();
   turns_.step("flight record");
   // One file in a turn: a lost peer may end many groups at once.
@@ -91,7 +93,6 @@ int Conductor::do_work() {
   work += commands_.flush();
   joins_.expire();
   groups_.end_late_starts();
-  drop_silent_clients();
   forget_unused();
   return work;
 }

@@ -1,6 +1,7 @@
 // What clients say, and what follows when one is gone.
 
 #include <cstring>
+#include <utility>
 
 #include "daemon/conductor/conductor.h"
 
@@ -67,7 +68,8 @@ void Conductor::on_client_packet(std::uint64_t id, std::span<const std::byte> by
   }
   if (header.version != wire::kShmAbi) return bad("it sent a packet of another version");
   if (!client->memory) return bad("it sent a request before its hello");
-  on_request(*client, header, bytes);
+  if (client->held.empty() && clients_.admit(*client)) return on_request(*client, header, bytes);
+  if (!clients_.hold(*client, bytes)) bad("it sent too many requests before one was answered");
 }
 
 void Conductor::on_request(Client& client, const shm::PacketHeader& header,
@@ -194,12 +196,21 @@ void Conductor::on_client_closed(std::uint64_t id) {
   drop_client(*client, "its process ended or closed the connection");
 }
 
-void Conductor::drop_silent_clients() {
+// Drops those that have not said hello in time, and admits one whose memory is sealed: that one may
+// have many requests.
+int Conductor::settle_clients() {
   for (Client* client : clients_.silent()) {
     ++counters_->clients_refused;
     refusals_.log_end(*client, "it has not said hello in time");
     drop_client(*client, "it did not say hello");
   }
+  Client* const sealed = clients_.take_sealed();
+  if (sealed == nullptr) return 0;
+  const std::uint64_t id = sealed->id;
+  const auto held = std::exchange(sealed->held, {});
+  if (!clients_.admit(*sealed)) on_bad_packet(*sealed, 0, "it kept its memory from being sealed");
+  for (const auto& request : held) on_client_packet(id, request);
+  return 1;
 }
 
 // Its joins, its ranks and its memory go, in this order.

@@ -12,11 +12,12 @@ constexpr std::size_t kJobsNamed = 8;
 
 }  // namespace
 
-bool Drain::is_over() const {
-  if (!is_on()) return false;
-  return clock_.now_ns() >= deadline_ns_ ||
-         (clients() == 0 && jobs_.groups.all().empty() && jobs_.joins.all().empty());
+bool Drain::is_idle() const {
+  return clients() == 0 && jobs_.groups.all().empty() && jobs_.joins.all().empty() &&
+         jobs_.coordinator.groups_of_others() == 0;
 }
+
+bool Drain::is_over() const { return is_on() && (clock_.now_ns() >= deadline_ns_ || is_idle()); }
 
 std::string Drain::refusal() const {
   if (is_stopping_) return "the daemon is stopping";
@@ -49,15 +50,15 @@ std::string Drain::text() const {
     return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
   };
   const std::uint64_t now = clock_.now_ns();
-  return fmt::format("waits for {}{} and {}, for {} s at most", counted(clients(), "client"),
+  const std::size_t of_others = jobs_.coordinator.groups_of_others();
+  return fmt::format("waits for {}{} and {}{}, for {} s at most", counted(clients(), "client"),
                      list.empty() ? "" : " (" + list + ")",
                      counted(jobs_.groups.all().size(), "group"),
+                     of_others == 0 ? "" : fmt::format(" ({} with other nodes)", of_others),
                      (deadline_ns_ - std::min(now, deadline_ns_)) / 1'000'000'000);
 }
 
 nlohmann::json Drain::report() const {
-  if (!is_on()) return {{"draining", false}};
-  const std::uint64_t now = clock_.now_ns();
   nlohmann::json waits_for = nlohmann::json::array();
   for (const auto& [id, client] : jobs_.clients.all()) {
     if (!client->memory) continue;
@@ -66,11 +67,17 @@ nlohmann::json Drain::report() const {
                          {"uid", client->credentials.uid},
                          {"job", client->job}});
   }
-  return {{"draining", true},
-          {"text", text()},
-          {"seconds_left", static_cast<double>(deadline_ns_ - std::min(now, deadline_ns_)) / 1e9},
-          {"groups", jobs_.groups.all().size()},
-          {"waits_for", std::move(waits_for)}};
+  nlohmann::json report = {{"draining", is_on()},
+                           {"idle", is_idle()},
+                           {"groups", jobs_.groups.all().size()},
+                           {"coordinates", jobs_.coordinator.groups_of_others()},
+                           {"waits_for", std::move(waits_for)}};
+  if (is_on()) {
+    const std::uint64_t now = clock_.now_ns();
+    report["text"] = text();
+    report["seconds_left"] = static_cast<double>(deadline_ns_ - std::min(now, deadline_ns_)) / 1e9;
+  }
+  return report;
 }
 
 }  // namespace tern::daemon

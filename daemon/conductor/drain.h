@@ -9,6 +9,7 @@
 #include "daemon/conductor/clients.h"
 #include "daemon/conductor/groups.h"
 #include "daemon/conductor/joins.h"
+#include "daemon/membership/coordinator.h"
 
 namespace tern::daemon {
 
@@ -21,6 +22,7 @@ class Drain {
     const Clients& clients;
     const Joins& joins;
     const Groups& groups;
+    const Coordinator& coordinator;  // whose groups end with this daemon, wherever their ranks are
   };
 
   Drain(const Clock& clock, const Jobs& jobs) : clock_(clock), jobs_(jobs) {}
@@ -31,6 +33,8 @@ class Drain {
   // The daemon ends now: nothing new is taken of anybody.
   void stop() { is_stopping_ = true; }
   bool is_on() const { return deadline_ns_ != 0; }
+  // Nobody is here, and nobody elsewhere needs this daemon.
+  bool is_idle() const;
   // Nobody is left, or the time is up.
   bool is_over() const;
   std::uint64_t next_deadline_ns() const { return is_on() ? deadline_ns_ : ~std::uint64_t{0}; }

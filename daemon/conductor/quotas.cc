@@ -18,6 +18,10 @@ constexpr std::size_t kConnectionsPerClient = 2;
 // An eighth of the joins that a coordinator holds for all.
 constexpr std::size_t kWaitingRanksPerUser = 1024;
 
+// A user may have so many times the memory that is left to others: alone on a node three quarters,
+// the next user three quarters of the rest.
+constexpr std::uint64_t kPartsOfMemory = 3;
+
 std::string limit(const char* name, std::uint64_t value) {
   return std::string(name) + " = " + std::to_string(value);
 }
@@ -117,7 +121,8 @@ std::string Quotas::hello_problem(const Client& client, std::uint64_t arena_byte
     return std::to_string(being_freed) + " bytes of arenas that this user has left are not freed " +
            "yet, more than " + limit("max_arena_bytes", most) + "; try again later";
   }
-  if (std::string why = memory_problem(arena_bytes); !why.empty()) return why;
+  if (std::string why = memory_problem(client.credentials.uid, arena_bytes); !why.empty())
+    return why;
   return descriptor_problem();
 }
 
@@ -223,7 +228,7 @@ std::string Quotas::state_problem(std::uint32_t user, std::uint64_t freed,
                                   std::uint64_t bytes) const {
   const std::uint64_t most = settings_.limits.max_state_bytes;
   if (state_bytes_of(user) - freed + bytes <= most) {
-    return memory_problem(bytes - std::min(bytes, freed));
+    return memory_problem(user, bytes - std::min(bytes, freed));
   }
   return "codec state of " + std::to_string(bytes) + " bytes more exceeds " +
          limit("max_state_bytes", most);
@@ -237,16 +242,34 @@ std::uint64_t Quotas::max_arena_bytes() const {
   return limits.max_memory_bytes != 0 ? limits.max_memory_bytes / 4 * 3 : shm::kMaxArenaBytes;
 }
 
+std::uint64_t Quotas::memory_of(std::uint32_t user) const {
+  std::uint64_t bytes =
+      state_bytes_of(user) + counted_.disposal.bytes_of(settings_.sub_users.owner_of(user));
+  for (const auto& [id, client] : counted_.clients.all()) {
+    if (is_of(user, client->credentials.uid)) bytes += client->arena_bytes;
+  }
+  return bytes;
+}
+
 // Arenas count whole: their owners may fill them at any time.
-std::string Quotas::memory_problem(std::uint64_t bytes) const {
+std::string Quotas::memory_problem(std::uint32_t user, std::uint64_t bytes) const {
   const std::uint64_t most = settings_.limits.max_memory_bytes;
   if (most == 0) return "";
   std::uint64_t taken = settings_.own_bytes + counted_.disposal.bytes() + counted_.kept.bytes();
   for (const auto& [id, client] : counted_.clients.all()) taken += client->arena_bytes;
   for (const auto& [number, group] : counted_.groups.all()) taken += group->tensors.state_bytes();
-  if (bytes <= most - std::min(most, taken)) return "";
-  return std::to_string(bytes) + " bytes more beside " + std::to_string(taken) + " exceed " +
-         limit("max_memory_bytes", most) + " of all users and the daemon";
+  const std::uint64_t left = most - std::min(most, taken);
+  if (bytes > left) {
+    return std::to_string(bytes) + " bytes more beside " + std::to_string(taken) + " exceed " +
+           limit("max_memory_bytes", most) + " of all users and the daemon";
+  }
+  // As with places, unless the operator lets one user have everything.
+  const std::uint64_t mine = memory_of(user);
+  const bool leaves_enough = mine + bytes <= kPartsOfMemory * (left - bytes);
+  if (bytes == 0 || leaves_enough || max_arena_bytes() >= most) return "";
+  return std::to_string(bytes) + " bytes more beside the " + std::to_string(mine) +
+         " that this user has leave " + std::to_string(left - bytes) + " of " +
+         limit("max_memory_bytes", most) + " to others, less than a third as much";
 }
 
 }  // namespace tern::daemon

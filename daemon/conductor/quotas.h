@@ -55,8 +55,11 @@ class Quotas {
   std::uint64_t state_bytes_of(std::uint32_t user) const;
   // Of one user.
   std::uint64_t max_arena_bytes() const;
-  // Whether `bytes` more, of anybody, are beyond what the daemon may have.
-  std::string memory_problem(std::uint64_t bytes) const;
+  // Arenas, codec state and what is being freed of both.
+  std::uint64_t memory_of(std::uint32_t user) const;
+  // Whether `bytes` more of the user are beyond what the daemon may have, or leave others too
+  // little.
+  std::string memory_problem(std::uint32_t user, std::uint64_t bytes) const;
   std::string descriptor_problem() const;
 
   const ConductorSettings& settings_;

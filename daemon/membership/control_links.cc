@@ -66,6 +66,8 @@ LinkRef ControlLinks::open(const net::Endpoint& endpoint) {
 bool ControlLinks::adopt(std::unique_ptr<net::Incoming> incoming, const wire::HelloBody& hello) {
   for (auto& peer : peers_) {
     if (peer->lost || peer->node != hello.node || !peer->endpoint.host.empty()) continue;
+    // Who resumes proves itself by the session; a new one may take the name of any node.
+    if (hello.resume == 0 && peer->source != incoming->source) continue;
     if (peer->link->offer(incoming, hello)) return true;
   }
   std::string source = incoming->source;

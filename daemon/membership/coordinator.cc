@@ -461,6 +461,18 @@ void Coordinator::add_links(std::set<LinkRef>& links) const {
   }
 }
 
+std::size_t Coordinator::groups_of_others() const {
+  const auto is_of_others = [](const auto& one) {
+    const Group& group = one.second;
+    return std::any_of(group.nodes.begin(), group.nodes.end(),
+                       [](const Node& node) { return node.link != kSelf; }) ||
+           std::any_of(group.joiners.begin(), group.joiners.end(), [](const auto& joining) {
+             return joining.second.proven && joining.second.link != kSelf;
+           });
+  };
+  return static_cast<std::size_t>(std::count_if(groups_.begin(), groups_.end(), is_of_others));
+}
+
 void Coordinator::on_link_lost(LinkRef link, const std::string& why) {
   for (auto& [uid, group] : groups_) {
     std::erase_if(group.joiners, [link](const auto& one) { return one.second.link == link; });

@@ -48,6 +48,8 @@ class Coordinator {
   // The links by which members or joiners are reached.
   void add_links(std::set<LinkRef>& links) const;
   std::size_t groups() const { return groups_.size(); }
+  // Those that other nodes are in, or have proven that they want to join: they end with this daemon.
+  std::size_t groups_of_others() const;
 
  private:
   enum class Phase : std::uint8_t { gathering, starting, active };

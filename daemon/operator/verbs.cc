@@ -92,6 +92,9 @@ Result<nlohmann::json> Verbs::drain(const nlohmann::json& args) {
     }
     drain.begin(static_cast<std::uint64_t>(seconds * 1e9));
     spdlog::info("new jobs are refused, and the daemon will end: it {}", drain.text());
+  } else if (args.contains("if_idle") && drain.is_idle() && !drain.is_on()) {
+    drain.begin(0);
+    spdlog::info("the daemon ends, because it was asked to when nobody needs it");
   }
   return drain.report();
 }

@@ -6,18 +6,18 @@
 
 namespace tern::daemon {
 
-// Closes and unmaps what clients leave, on threads that may wait: to close a client's descriptor
-// may take as long as the client likes, and to free a filled arena takes a fifth of a second for
-// each GiB.
+// Seals the memory of clients, and closes and unmaps what they leave, on threads that may wait: to
+// close a client's descriptor, or to seal what it punches holes into, may take as long as the
+// client likes, and to free a filled arena takes a fifth of a second for each GiB.
 //
 // Each user has one thread at most, so that what is stuck is his own. Of the users whose things are
-// stuck at the same time there may be kThreads; then what others leave waits for one of them.
+// stuck at the same time there may be kThreads; then the things of others wait for one of them.
 //
 // Thread: any. What it is given lives until it has been disposed of, also beyond this: at the end
 // of the daemon what is stuck is left to the end of the process.
 class Disposal {
  public:
-  static constexpr unsigned kThreads = 8;
+  static constexpr unsigned kThreads = 64;
   // With so many things that wait, or with one that takes so long, a user is stuck.
   static constexpr std::size_t kMaxWaiting = 1024;
   static constexpr std::uint64_t kStuckNs = 60'000'000'000;

@@ -3,6 +3,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <stop_token>
+#include <thread>
+
 #include "tests/attack/attack.h"
 #include "tests/attack/requests.h"
 
@@ -41,6 +44,30 @@ void arena_with_holes(Assault& assault) {
     use += client.submit(entry) ? 1 : 0;
     ::madvise(arena.data(), 2 * kBytes, MADV_REMOVE);
     client.forget_completions();
+  }
+}
+
+// Whoever comes to a page sleeps while a hole is punched around it, and the pages are many. Both
+// before the daemon can have sealed the memory and after.
+void punched_rings(Assault& assault) {
+  constexpr std::uint64_t kBytes = 64 * kMiB;
+  while (assault.goes_on()) {
+    HostileClient client(assault.target.socket);
+    if (!client.hello(kBytes, "attacker")) continue;
+    const auto arena = client.segment().arena();
+    auto* const all = static_cast<void*>(&client.segment().header());
+    const std::size_t bytes = client.segment().segment_bytes();
+    std::jthread punching([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        ::madvise(arena.data(), arena.size(), MADV_POPULATE_WRITE);
+        ::madvise(all, bytes, MADV_REMOVE);
+      }
+    });
+    const std::uint64_t group = join_alone(client);
+    for (std::uint64_t use = 0; use < 100; ++use) {
+      client.submit(HostileClient::good_entry(group, use));
+      client.forget_completions();
+    }
   }
 }
 
@@ -86,6 +113,7 @@ constexpr Attack kAttacks[] = {
     {"freed_arenas", "memory of clients that go is freed where nobody waits", freed_arenas},
     {"untouched_arenas", "arenas of one user have a bound", untouched_arenas},
     {"arena_with_holes", "a hole in an arena reads as zeros", arena_with_holes},
+    {"punched_rings", "no hole in a client's memory puts the daemon to sleep", punched_rings},
     {"taken_memory", "a page that cannot be had ends its owner's job and not the daemon",
      taken_memory, Stage::plain, Standing::alone},
     {"charged_memory", "who uses memory pays for it", charged_memory, Stage::plain, Standing::open},

@@ -90,6 +90,27 @@ TEST_F(Drained, WhoCancelsItHasADaemonAsBefore) {
   EXPECT_EQ(cluster[0].ask("status")["draining"], false);
 }
 
+TEST_F(Drained, AQuestionChangesNothing) {
+  Ranks job(cluster, {1});
+  EXPECT_THAT(cluster[0].ternctl({"drain", "--status"}, &code), HasSubstr("takes new jobs"));
+  EXPECT_EQ(code, 0);
+  cluster[0].ternctl({"drain", "--if-idle"}, &code);
+  EXPECT_EQ(code, 1) << "it has a client";
+  EXPECT_EQ(cluster[0].ask("status")["draining"], false);
+  cluster[0].ternctl({"drain", "--no-wait", "--deadline", "1000"});
+  cluster[0].ternctl({"drain", "--if-idle"}, &code);
+  EXPECT_EQ(code, 1);
+  EXPECT_GT(cluster[0].ask("drain")["seconds_left"].get<double>(), 600) << "of the operator";
+  EXPECT_TRUE(job[0].ask("disconnect").ok());
+  expect_end();
+}
+
+TEST_F(Drained, OnlyIfNobodyNeedsItEndsAtOnce) {
+  cluster[0].ternctl({"drain", "--if-idle"}, &code);
+  EXPECT_EQ(code, 0);
+  expect_end();
+}
+
 TEST_F(Drained, ADeadlineThatIsNoneIsNamed) {
   EXPECT_THAT(cluster[0].ternctl({"drain", "--deadline", "-1"}, &code), HasSubstr("--deadline"));
   EXPECT_EQ(code, 2);

@@ -110,6 +110,36 @@ TEST(Segment, ItsSizeCannotBeChanged) {
   EXPECT_NE(::fcntl(made->fd(), F_ADD_SEALS, F_SEAL_WRITE), 0);
 }
 
+TEST(Segment, OnceSealedTakesNoHolesFromThoseWhoHaveMappedIt) {
+  Result<Segment> made = Segment::create(1, 1 << 20, 0);
+  ASSERT_TRUE(made) << made.error().text;
+  Result<Segment> mapped = Segment::map(duplicate(*made), made->segment_bytes());
+  ASSERT_TRUE(mapped) << mapped.error().text;
+  const std::span<std::byte> arena = mapped->arena();
+  arena[0] = std::byte{1};
+  const Fd descriptor = duplicate(*made);
+  ASSERT_TRUE(seal(descriptor));
+  EXPECT_TRUE(seal(descriptor)) << "it is sealed already";
+
+  const auto bytes = static_cast<off_t>(made->segment_bytes());
+  EXPECT_NE(::fallocate(mapped->fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, bytes), 0);
+  EXPECT_NE(::madvise(arena.data(), arena.size(), MADV_REMOVE), 0);
+  EXPECT_EQ(made->arena()[0], std::byte{1});
+  arena[arena.size() - 1] = std::byte{2};  // a page that nobody has touched
+  EXPECT_EQ(made->arena()[arena.size() - 1], std::byte{2});
+  EXPECT_TRUE(populate(arena));
+  EXPECT_FALSE(Segment::map(duplicate(*made), made->segment_bytes())) << "mapped anew";
+}
+
+TEST(Segment, ThatItsClientKeepsFromBeingSealedIsRefused) {
+  Result<Segment> made = Segment::create(1, 4096, 0);
+  ASSERT_TRUE(made) << made.error().text;
+  ASSERT_EQ(::fcntl(made->fd(), F_ADD_SEALS, F_SEAL_SEAL), 0);
+  const Status sealed = seal(duplicate(*made));
+  ASSERT_FALSE(sealed);
+  EXPECT_EQ(sealed.error().code, Errc::permission_denied);
+}
+
 TEST(Segment, AnOverwrittenHeaderChangesNothingForItsMaker) {
   Result<Segment> made = Segment::create(2, 4096, 0);
   ASSERT_TRUE(made) << made.error().text;

@@ -275,11 +275,13 @@ TEST_F(Quotas, ConnectionsThatNeverSayHelloAreBounded) {
   // How many of ten connections of the user are kept.
   const auto kept = [&](std::uint32_t user) {
     const std::size_t before = conductor.reports().client_count();
-    for (int i = 0; i < 10; ++i) {
-      shm::PeerCredentials credentials;
-      credentials.uid = user;
-      conductor.on_client_connected(next++, std::move(credentials));
-    }
+    world.daemon(0).wake_conductor([&](daemon::Conductor& woken) {
+      for (int i = 0; i < 10; ++i) {
+        shm::PeerCredentials credentials;
+        credentials.uid = user;
+        woken.on_client_connected(next++, std::move(credentials));
+      }
+    });
     return conductor.reports().client_count() - before;
   };
   EXPECT_EQ(kept(kAlice), 3u);

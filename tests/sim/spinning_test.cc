@@ -21,6 +21,7 @@ TEST(Spinning, OfClientsEndsWhenOneMoreComesThanThereAreCoresFor) {
   const auto connect = [&]() -> Client& {
     Client& client = world.connect(0);
     EXPECT_TRUE(world.run_until([&] { return client.ready(); }));
+    client.mint();  // the lanes know it by its first request
     return client;
   };
   Client& first = connect();

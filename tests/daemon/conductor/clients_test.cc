@@ -3,6 +3,7 @@
 #include <spdlog/sinks/ringbuffer_sink.h>
 
 #include <latch>
+#include <thread>
 
 #include "daemon/service/log.h"
 #include "part_rig.h"
@@ -154,26 +155,78 @@ TEST_F(ClientsTest, AreForgottenWhenAllLanesHaveLetGo) {
   EXPECT_EQ(port_.disconnected, std::vector<std::uint64_t>{1});
 }
 
-// To free an arena may take seconds; the conductor goes on.
-TEST_F(ClientsTest, LeaveTheirMemoryToTheDisposal) {
-  std::latch begun(1), may_end(1);
+// Clients beside a disposal with threads.
+class WaitingClients : public ClientsTest {
+ protected:
+  Client& open() {
+    shm::PeerCredentials credentials;
+    credentials.uid = kAlice;
+    clients.add(clients.make(1, std::move(credentials)));
+    auto packet = hello();
+    packet.arena_bytes = 200 << 20;  // several parts
+    Client& client = *clients.find(1);
+    EXPECT_TRUE(clients.open(client, packet));
+    return client;
+  }
+  // Until may_end, the user has a thing that takes its time.
+  void keep_busy() {
+    disposal.take(kAlice, [&] {
+      begun.count_down();
+      may_end.wait();
+      return false;
+    });
+    begun.wait();
+  }
+
+  std::latch begun{1}, may_end{1};
   Disposal disposal;
-  Clients clients(settings_, {clock_, counters_, answers_, commands_, post_, disposal});
-  shm::PeerCredentials credentials;
-  credentials.uid = kAlice;
-  clients.add(clients.make(1, std::move(credentials)));
-  auto hello = shm::make_packet<shm::HelloPacket>(shm::PacketKind::hello, 1);
-  hello.abi_min = hello.abi_max = wire::kShmAbi;
-  hello.arena_bytes = 200 << 20;  // several parts
-  std::strcpy(hello.job, "job");
-  Client& client = *clients.find(1);
-  ASSERT_TRUE(clients.open(client, hello));
-  disposal.take(kAlice, [&] {
-    begun.count_down();
-    may_end.wait();
-    return false;
-  });
-  begun.wait();
+  Clients clients{settings_, {clock_, counters_, answers_, commands_, post_, disposal}};
+};
+
+// A hole that is being punched would put to sleep who touches the rings.
+TEST_F(WaitingClients, AreUnknownToLanesUntilTheirMemoryIsSealed) {
+  Client& client = open();
+  EXPECT_EQ(clients.take_sealed(), nullptr) << "it has not said that it has mapped its memory";
+  keep_busy();
+  EXPECT_FALSE(clients.admit(client));
+  EXPECT_FALSE(clients.admit(client)) << "still under way";
+  EXPECT_EQ(clients.take_sealed(), nullptr);
+  EXPECT_LE(clients.next_deadline_ns(), clock_.now_ns() + 1'000'000);
+  EXPECT_TRUE(commands_of(0).empty());
+  may_end.count_down();
+  Client* sealed = nullptr;
+  while ((sealed = clients.take_sealed()) == nullptr) std::this_thread::yield();
+  EXPECT_EQ(sealed, &client);
+  EXPECT_TRUE(clients.admit(client));
+  EXPECT_EQ(commands_of(0).size(), 1u);
+  EXPECT_EQ(clients.take_sealed(), nullptr);
+}
+
+TEST_F(WaitingClients, MayHaveManyRequestsThatWaitForTheSealAndNotAnyNumber) {
+  Client& client = open();
+  const std::vector<std::byte> request(64);
+  std::size_t held = 0;
+  while (Clients::hold(client, request)) ++held;
+  EXPECT_EQ(held, 256u);
+  EXPECT_EQ(client.held.size(), held);
+}
+
+TEST_F(WaitingClients, ThatGoBeforeTheSealAreForgottenAtOnce) {
+  Client& client = open();
+  keep_busy();
+  EXPECT_FALSE(clients.admit(client));
+  clients.let_go(client, "its process ended");
+  EXPECT_EQ(clients.find(1), nullptr);
+  may_end.count_down();
+  EXPECT_EQ(clients.take_sealed(), nullptr);
+  EXPECT_TRUE(commands_of(0).empty());
+}
+
+// To free an arena may take seconds; the conductor goes on.
+TEST_F(WaitingClients, LeaveTheirMemoryToTheDisposal) {
+  Client& client = open();
+  while (!clients.admit(client)) std::this_thread::yield();
+  keep_busy();
   clients.let_go(client, "it disconnected");
   for (std::uint32_t lane = 0; lane < kLanes; ++lane) clients.on_dropped(*client.memory);
   EXPECT_EQ(clients.find(1), nullptr);

@@ -7,14 +7,57 @@ namespace {
 
 class DrainTest : public PartRig {
  protected:
-  Drain drain_{clock_, {clients_, joins_, groups_}};
+  // Messages of a rank on another node, about a group whose id was minted here.
+  void say(nlohmann::json message) {
+    message["uid"] = to_hex(id_.uid);
+    message["rank"] = 0;
+    message["nonce"] = std::string(32, 'a');
+    coordinator_.on_message(kOther, message);
+  }
+  void join_from_another_node() {
+    coordinator_.learn(id_, kAlice);
+    say({{"t", "join"},
+         {"size", 2},
+         {"node", node_text({9, 9})},
+         {"address", "there:7000"},
+         {"lanes", 2},
+         {"chunk_bytes", 65536},
+         {"eager_bytes", 1024},
+         {"max_ops", 16},
+         {"lossy_min", 0},
+         {"op_timeout_ms", 1000},
+         {"verify", false},
+         {"seed", 0},
+         {"completed", 0}});
+  }
+  void prove() {
+    const std::string proof = join_proof(id_.secret, {to_hex(id_.uid), std::string(32, 'a'),
+                                                      sender_.challenge, node_text({9, 9}), 0, 2});
+    say({{"t", "proof"}, {"hmac", proof}});
+  }
+
+  static constexpr LinkRef kOther = 22;
+  struct Sender final : ControlSender {
+    void send(LinkRef, const nlohmann::json& message) override {
+      if (message["t"] == "challenge") challenge = message["challenge"];
+    }
+    std::string source_of(LinkRef) const override { return "there"; }
+    std::string challenge;
+  };
+  Sender sender_;
+  GroupId id_ = *mint_group_id("here", 7000);
+  Coordinator coordinator_{sender_, clock_};
+  Drain drain_{clock_, {clients_, joins_, groups_, coordinator_}};
 };
 
 TEST_F(DrainTest, IsOffUntilItBegins) {
   EXPECT_FALSE(drain_.is_on());
   EXPECT_FALSE(drain_.is_over());
   EXPECT_EQ(drain_.refusal(), "");
-  EXPECT_EQ(drain_.report(), (nlohmann::json{{"draining", false}}));
+  const nlohmann::json report = drain_.report();
+  EXPECT_EQ(report["draining"], false);
+  EXPECT_EQ(report["idle"], true);
+  EXPECT_TRUE(report["waits_for"].empty());
 }
 
 TEST_F(DrainTest, OfAnIdleDaemonIsOverAtOnce) {
@@ -35,6 +78,22 @@ TEST_F(DrainTest, WaitsForClientsAndSaysForWhich) {
   ASSERT_EQ(report["waits_for"].size(), 1u);
   EXPECT_EQ(report["waits_for"][0]["uid"], kAlice);
   EXPECT_EQ(report["waits_for"][0]["job"], "job");
+}
+
+// The launcher that minted the id has gone, and the ranks are on other nodes: their links to this
+// daemon are all that is left of the group here.
+TEST_F(DrainTest, WaitsForGroupsOfOtherNodesThatItCoordinates) {
+  join_from_another_node();
+  drain_.begin(10 * kSecond);
+  EXPECT_TRUE(drain_.is_over()) << "who has not proven that it has the id holds up nobody";
+  prove();
+  EXPECT_FALSE(drain_.is_over());
+  EXPECT_EQ(drain_.text(),
+            "waits for 0 clients and 0 groups (1 with other nodes), for 10 s at most");
+  EXPECT_EQ(drain_.report()["coordinates"], 1);
+  EXPECT_EQ(drain_.report()["idle"], false);
+  coordinator_.on_link_lost(kOther, "it ended");
+  EXPECT_TRUE(drain_.is_over());
 }
 
 TEST_F(DrainTest, IsOverAtItsDeadlineWhoeverIsThere) {

@@ -96,6 +96,7 @@ class PartRig : public ::testing::Test, private ControlLinks::Sink {
     hello.arena_bytes = arena_bytes;
     std::strcpy(hello.job, "job");
     EXPECT_TRUE(clients_.open(client, hello));
+    EXPECT_TRUE(clients_.admit(client));  // as its first request does
     return client;
   }
   // A group of two nodes, this one's ranks being those of the clients.

@@ -227,6 +227,45 @@ TEST_F(QuotasTest, ArenasAndStatesOfAllStayWithinTheDaemonsMemory) {
   EXPECT_EQ(quotas_.hello_problem(*clients_.find(3), 200'001), "") << "no bound";
 }
 
+TEST_F(QuotasTest, WhoTakesAllMemoryThatHeCanLeavesSomeToOthers) {
+  settings_.limits.max_memory_bytes = 1'600'000;
+  settings_.limits.max_state_bytes = 1'600'000;
+  greet(connect(1, kAlice), 1'000'000);
+  EXPECT_EQ(quotas_.hello_problem(connect(2, kAlice), 200'000), "")
+      << "one may have three quarters";
+  EXPECT_EQ(quotas_.state_problem(kAlice, 0, 200'000), "");
+  EXPECT_EQ(quotas_.state_problem(kAlice, 0, 200'001),
+            "200001 bytes more beside the 1000000 that this user has leave 399999 of "
+            "max_memory_bytes = 1600000 to others, less than a third as much");
+  greet(*clients_.find(2), 200'000);
+  EXPECT_NE(quotas_.state_problem(kAlice, 0, 4096), "");
+  EXPECT_EQ(quotas_.state_problem(kAlice, 4096, 4096), "") << "in place of what is freed";
+  EXPECT_EQ(quotas_.hello_problem(connect(3, kBob), 300'000), "") << "three quarters of the rest";
+  EXPECT_NE(quotas_.hello_problem(*clients_.find(3), 300'001), "");
+}
+
+TEST_F(QuotasTest, MemoryThatIsBeingFreedIsStillTheUsersOwn) {
+  std::latch begun(1), may_end(1);
+  settings_.limits.max_memory_bytes = 1'600'000;
+  {
+    Disposal disposal;
+    const Quotas quotas(settings_, {clients_, joins_, groups_, kept_, disposal});
+    disposal.take(
+        kAlice,
+        [&] {
+          begun.count_down();
+          may_end.wait();
+          return false;
+        },
+        1'000'000);
+    begun.wait();
+    EXPECT_EQ(quotas.hello_problem(connect(1, kAlice), 200'000), "");
+    EXPECT_NE(quotas.hello_problem(*clients_.find(1), 200'001), "");
+    EXPECT_EQ(quotas.hello_problem(connect(2, kBob), 450'000), "");
+    may_end.count_down();
+  }
+}
+
 TEST_F(QuotasTest, LinksOfAnEpochCountForTheUsersWhoJoin) {
   greet(connect(1, kAlice));
   add_group({1});  // one peer on each of two lanes

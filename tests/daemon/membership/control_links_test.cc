@@ -98,6 +98,26 @@ TEST_F(ControlLinksTest, OneHostHasABoundAndAnotherFindsAPlace) {
   EXPECT_EQ(here.adopted, kOfOne + 1);
 }
 
+TEST_F(ControlLinksTest, ALinkIsNotReplacedByAnotherSourceUnderItsNodesName) {
+  End& here = end("here");
+  End& there = end("there");
+  const LinkRef link = there.links.open({"here", 7000});
+  settle();
+  ASSERT_TRUE(there.links.is_open(link));
+  End forger(network_, clock_, {"elsewhere", 7000}, 2);  // the number of the one before
+  forger.links.open({"here", 7000});
+  for (int i = 0; i < 50; ++i) {
+    forger.do_work();
+    settle();
+  }
+  EXPECT_EQ(here.lost, 0);
+  EXPECT_EQ(there.lost, 0);
+  there.links.send(link, {{"t", "join"}});
+  settle();
+  ASSERT_EQ(here.messages.size(), 1u);
+  EXPECT_EQ(here.links.source_of(here.messages[0].first), "there");
+}
+
 TEST_F(ControlLinksTest, ALinkThatItsPeerKeepsForNothingIsClosed) {
   End& here = end("here");
   End& idle = end("idle");
