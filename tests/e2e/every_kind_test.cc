@@ -314,6 +314,31 @@ TEST_P(EveryKind, ExchangesWhatEachRankHasForEach) {
   }
 }
 
+#ifdef TERN_TOKEN_EXCHANGE
+TEST(Examples, TokensComeBackFromTheirExperts) {
+  Cluster cluster(2);
+  ASSERT_TRUE(cluster.running());
+  std::vector<Process> ranks;
+  for (int rank = 0; rank < 4; ++rank) {
+    const DaemonProcess& daemon = cluster[static_cast<std::size_t>(rank / 2)];
+    ranks.emplace_back(
+        "/usr/bin/env",
+        std::vector<std::string>{"TERN_SOCKET=" + daemon.socket(), TERN_TOKEN_EXCHANGE,
+                                 cluster.folder() + "/id", std::to_string(rank), "4", "3000"},
+        daemon.folder() + "/ranks.log");
+  }
+  for (int rank = 0; rank < 4; ++rank) {
+    Process& process = ranks[static_cast<std::size_t>(rank)];
+    const auto said = process.read_line();
+    ASSERT_TRUE(said.has_value()) << tail_of(cluster[static_cast<std::size_t>(rank / 2)].folder() +
+                                             "/ranks.log");
+    EXPECT_NE(said->find("3000 tokens out"), std::string::npos) << *said;
+    const auto exit = process.wait_exit();
+    EXPECT_TRUE(exit && exit->status == 0);
+  }
+}
+#endif
+
 const std::vector<KindLayout> kKindLayouts = {
     {"OneNode", {4}, {}},
     {"TwoNodes", {1, 1}, {"--lanes", "2"}},
