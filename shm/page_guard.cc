@@ -19,34 +19,49 @@ std::atomic<PageGuard::Watch*> watches{nullptr};  // grows at its front
 std::mutex watches_lock;                          // not the handler's: of who takes and gives back
 struct sigaction before_us;
 
-PageGuard::Watch* watch_of(std::uintptr_t address) noexcept {
+// A mapping that is watched, as it was at one moment.
+struct Watched {
+  PageGuard::Watch* watch = nullptr;
+  std::uintptr_t begin = 0, end = 0;
+};
+
+// Begin and end of a watch that is made, changed or given back just now may be of different
+// mappings. Nobody uses the memory of such a one yet, or any more: it is not the one sought.
+Watched watched_at(std::uintptr_t address) noexcept {
   for (auto* watch = watches.load(std::memory_order_acquire); watch; watch = watch->next) {
-    if (address >= watch->begin.load(std::memory_order_acquire) &&
-        address < watch->end.load(std::memory_order_acquire)) {
-      return watch;
-    }
+    const std::uint32_t version = watch->version.load(std::memory_order_acquire);
+    const Watched one{watch, watch->begin.load(std::memory_order_acquire),
+                      watch->end.load(std::memory_order_acquire)};
+    if (version % 2 != 0 || watch->version.load(std::memory_order_relaxed) != version) continue;
+    if (address >= one.begin && address < one.end) return one;
   }
-  return nullptr;
+  return {};
+}
+
+// REQUIRES: one at a time for each watch.
+void watch_over(PageGuard::Watch& watch, std::uintptr_t begin, std::uintptr_t end) noexcept {
+  watch.version.fetch_add(1, std::memory_order_acq_rel);
+  watch.begin.store(begin, std::memory_order_release);
+  watch.end.store(end, std::memory_order_release);
+  watch.version.fetch_add(1, std::memory_order_release);
 }
 
 // The spare memory is seen in one more place: for shared memory and an old size of 0, mremap()
 // leaves the old mapping where it is.
-bool put_spare(PageGuard::Watch& watch, std::uintptr_t address) noexcept {
-  const std::uintptr_t begin = watch.begin.load(std::memory_order_relaxed);
-  const std::uintptr_t at = begin + (address - begin) / kSpareBytes * kSpareBytes;
-  const std::size_t bytes =
-      std::min<std::size_t>(kSpareBytes, watch.end.load(std::memory_order_relaxed) - at);
-  watch.replaced.store(true, std::memory_order_relaxed);
-  return ::mremap(watch.spare, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+bool put_spare(const Watched& one, std::uintptr_t address) noexcept {
+  const std::uintptr_t at = one.begin + (address - one.begin) / kSpareBytes * kSpareBytes;
+  const std::size_t bytes = std::min<std::size_t>(kSpareBytes, one.end - at);
+  one.watch->replaced.store(true, std::memory_order_relaxed);
+  return ::mremap(one.watch->spare, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
                   reinterpret_cast<void*>(at)) != MAP_FAILED;
 }
 
 void on_bus_error(int, siginfo_t* info, void*) {
   const int error = errno;
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
-  PageGuard::Watch* const watch = watch_of(address);
+  const Watched one = watched_at(address);
   // Back where it happened it happens again, and is the other handler's.
-  if (watch == nullptr || !put_spare(*watch, address)) ::sigaction(SIGBUS, &before_us, nullptr);
+  if (one.watch == nullptr || !put_spare(one, address)) ::sigaction(SIGBUS, &before_us, nullptr);
   errno = error;
 }
 
@@ -85,22 +100,20 @@ Result<PageGuard> PageGuard::over(std::span<std::byte> mapping) {
   watch->spare = spare;
   watch->replaced.store(false, std::memory_order_relaxed);
   const auto begin = reinterpret_cast<std::uintptr_t>(mapping.data());
-  watch->end.store(begin + mapping.size(), std::memory_order_release);
-  watch->begin.store(begin, std::memory_order_release);
+  watch_over(*watch, begin, begin + mapping.size());
   return PageGuard(watch);
 }
 
 void PageGuard::shrink(std::uint64_t bytes) noexcept {
   if (watch_ == nullptr) return;
-  watch_->end.store(watch_->begin.load(std::memory_order_relaxed) + bytes,
-                    std::memory_order_release);
+  const std::uintptr_t begin = watch_->begin.load(std::memory_order_relaxed);
+  watch_over(*watch_, begin, begin + bytes);
 }
 
 PageGuard::~PageGuard() {
   if (watch_ == nullptr) return;
   const std::scoped_lock lock(watches_lock);
-  watch_->end.store(0, std::memory_order_release);
-  watch_->begin.store(0, std::memory_order_release);
+  watch_over(*watch_, 0, 0);
   ::munmap(watch_->spare, kSpareBytes);
   watch_->spare = nullptr;
   watch_->is_taken = false;

@@ -47,8 +47,9 @@ class PageGuard {
   // What the handler knows of one mapping. Never freed, because the handler may look at it at any
   // time, and used again.
   struct Watch {
-    std::atomic<std::uintptr_t> begin{0};  // 0: watches nothing
-    std::atomic<std::uintptr_t> end{0};
+    std::atomic<std::uint32_t> version{0};  // odd while begin and end are changed
+    std::atomic<std::uintptr_t> begin{0};
+    std::atomic<std::uintptr_t> end{0};  // as begin: watches nothing
     std::atomic<bool> replaced{false};
     void* spare = nullptr;
     Watch* next = nullptr;

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <thread>
@@ -90,6 +91,25 @@ TEST(PageGuard, ConcernsItsOwnMappingAlone) {
   auto next = PageGuard::over(other.span());
   ASSERT_TRUE(next);
   EXPECT_FALSE(next->has_replaced());
+}
+
+// A watch that is made anew meanwhile must never be taken for one over all of memory.
+TEST(PageGuard, OthersMayComeAndGoMeanwhile) {
+  const Truncated memory(2000), another(2);
+  auto guard = PageGuard::over(memory.span());
+  ASSERT_TRUE(guard);
+  std::atomic<bool> wrong{false};
+  std::jthread others([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      auto other = PageGuard::over(another.span());
+      if (!other || other->has_replaced()) wrong = true;
+    }
+  });
+  for (std::size_t page = 1; page < 2000; page += 16) memory.read(page * kBytesOfAPage);
+  others.request_stop();
+  others.join();
+  EXPECT_FALSE(wrong) << "a page of one was charged to the other";
+  EXPECT_TRUE(guard->has_replaced());
 }
 
 using PageGuardDeathTest = ::testing::Test;
