@@ -26,7 +26,7 @@ struct Watched {
 };
 
 // Begin and end of a watch that is made, changed or given back just now may be of different
-// mappings: nobody uses the memory of such a one yet, or any more, so that it is not the one sought.
+// mappings. Nobody uses the memory of such a one yet, or any more: it is not the one sought.
 Watched watched_at(std::uintptr_t address) noexcept {
   for (auto* watch = watches.load(std::memory_order_acquire); watch; watch = watch->next) {
     const std::uint32_t version = watch->version.load(std::memory_order_acquire);

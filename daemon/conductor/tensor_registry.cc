@@ -297,23 +297,32 @@ void TensorRegistry::on_dropped(MemberGroup& group, std::uint64_t id) {
   keep(group, *tensor);
   std::shared_ptr<TensorState> state = tensor->state;
   group.tensors.remove(id);
-  dispose_of(group, std::move(state));
+  dispose_of(group, {std::move(state)});
 }
 
 void TensorRegistry::forget_all(MemberGroup& group) {
+  States states;
   for (auto& [id, tensor] : group.tensors.all()) {
     if (partners_.tuning != nullptr) partners_.tuning->end(*tensor.state);
     keep(group, tensor);
-    dispose_of(group, std::move(tensor.state));
+    states.push_back(std::move(tensor.state));
   }
+  dispose_of(group, std::move(states));
 }
 
 // To free codec state that was used takes a fifth of a second for each GiB. What is small is freed
 // here: very many things that wait would count as a user who is stuck.
-void TensorRegistry::dispose_of(const MemberGroup& group,
-                                std::shared_ptr<TensorState> state) const {
-  if (state->state_bytes() < kMuchState) return;
-  outlets_.disposal.take_whole(group.uid_of_user, std::move(state));
+void TensorRegistry::dispose_of(const MemberGroup& group, States states) const {
+  std::erase_if(states, [](const auto& one) { return one.use_count() > 1; });  // it is kept
+  std::uint64_t bytes = 0;
+  for (const auto& one : states) bytes += one->state_bytes();
+  if (bytes < kMuchState) return;
+  const auto left = std::make_shared<States>(std::move(states));
+  const auto free_one = [left] {
+    left->pop_back();
+    return !left->empty();
+  };
+  outlets_.disposal.take(group.account, free_one, bytes);
 }
 
 void TensorRegistry::keep(const MemberGroup& group, DeclaredTensor& tensor) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "daemon/conductor/client.h"
@@ -72,7 +73,8 @@ class TensorRegistry {
   Status allocate(const Declaration& declaration, std::uint64_t freed) const;
   void drop(MemberGroup& group, std::uint64_t id);
   void keep(const MemberGroup& group, DeclaredTensor& tensor);
-  void dispose_of(const MemberGroup& group, std::shared_ptr<TensorState> state) const;
+  using States = std::vector<std::shared_ptr<TensorState>>;
+  void dispose_of(const MemberGroup& group, States states) const;
   void count_reset(const MemberGroup& group, TensorState& state);
 
   const ConductorSettings& settings_;

@@ -23,6 +23,21 @@ constexpr std::uint64_t kLateNs = 100'000'000;
 // Blocks of one group that an executor may have at once.
 constexpr std::uint32_t kBlocksInFlight = 256;
 
+std::uint32_t local_rank_in(const std::vector<LaneClient*>& clients, const LaneClient& client) {
+  const auto found = std::find(clients.begin(), clients.end(), &client);
+  return static_cast<std::uint32_t>(found - clients.begin());
+}
+
+// So that the guard of a client's memory sees which pages cannot be had.
+void touch_pages(std::span<const std::byte> memory) noexcept {
+  constexpr std::size_t kPageBytes = 4096;
+  const auto touch = [&](std::size_t at) {
+    (void)*static_cast<const volatile std::byte*>(memory.data() + at);
+  };
+  for (std::size_t at = 0; at < memory.size(); at += kPageBytes) touch(at);
+  if (!memory.empty()) touch(memory.size() - 1);
+}
+
 }  // namespace
 
 LaneGroup::LaneGroup(GroupSetup setup)
@@ -73,16 +88,11 @@ bool LaneGroup::idle() const {
 
 // ---- Submission ---------------------------------------------------------------------------------
 
-std::uint32_t LaneGroup::local_rank_of(const LaneClient& client) const {
-  const auto found = std::find(clients_.begin(), clients_.end(), &client);
-  return static_cast<std::uint32_t>(found - clients_.begin());
-}
-
 void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   if (plan::cancels(entry)) return cancel(client, entry);
   op_seen_ = true;
   LaneClients& clients = core_.resources().clients;
-  const std::uint32_t local_rank = local_rank_of(client);
+  const std::uint32_t local_rank = local_rank_in(clients_, client);
   const std::uint32_t rank = setup().shape.ranks[core_.self()][local_rank];
   const auto named = tensors_.find(entry.tensor);
   OpAdmission::Admitted admitted = admission_.admit(
@@ -139,7 +149,7 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
 }
 
 void LaneGroup::cancel(const LaneClient& client, const shm::SubmitEntry& entry) {
-  const std::uint32_t local_rank = local_rank_of(client);
+  const std::uint32_t local_rank = local_rank_in(clients_, client);
   for (OpId op = 0; op < core_.ops().slots(); ++op) {
     const OpRank& rank = core_.lane_ops().ranks(op)[local_rank];
     if (!core_.ops().in_use(op) || !rank.present || rank.told || rank.ticket != entry.ticket) {
@@ -165,16 +175,26 @@ int LaneGroup::run_actions(int budget, const LaneLoad& load, std::size_t jobs) {
   return done;
 }
 
+bool LaneGroup::has_failed(OpId op) {
+  const std::vector<std::uint32_t>& ranks = setup().shape.ranks[core_.self()];
+  for (std::size_t i = 0; i < ranks.size() && !core_.op(op).failed; ++i) {
+    if (clients_[i] == nullptr || !clients_[i]->memory->segment.has_lost_pages()) continue;
+    core_.ops().fail(
+        op, {Errc::rank_lost, ranks[i], "the kernel had no memory for a page of the rank's arena"});
+  }
+  return core_.op(op).failed;
+}
+
 void LaneGroup::carry_out(const Action& action) {
   switch (action.kind) {
     case ActionKind::none:
       break;
     case ActionKind::announce:
-      return announce(action);
+      return has_failed(action.op) ? core_.ops().done(action) : announce(action);
     case ActionKind::grant:
       return reduce_.grant(action);
     case ActionKind::contribute:
-      return reduce_.contribute(action);
+      return has_failed(action.op) ? core_.ops().done(action) : reduce_.contribute(action);
     case ActionKind::begin:
     case ActionKind::begin_add:
     case ActionKind::add:
@@ -198,11 +218,20 @@ void LaneGroup::carry_out(const Action& action) {
   }
 }
 
+// The others are told of a failure, and may have forgotten the op: nothing of it is sent any more.
 void LaneGroup::on_block(const BlockRequest& request, const BlockCompletion& completion) {
+  if (completion.form == BlockForm::input) {
+    // It is sent from where it lies, and nobody has read it.
+    const ChunkPart part = codec_.blocks().part(request.op, request.number);
+    const NodeValues& values = codec_.values();
+    touch_pages({request.verb == BlockVerb::publish ? values.root_input(request.op, part)
+                                                    : values.plain(request.op, part),
+                 completion.bytes});
+  }
+  const bool failed = has_failed(request.op);
   switch (request.verb) {
     case BlockVerb::gather:
-      // The others have been told of a failure, and may have forgotten the op.
-      if (core_.op(request.op).failed) return core_.ops().done(request.action);
+      if (failed) return core_.ops().done(request.action);
       return announce_with(request.action, host_bytes(request.block).first(completion.bytes));
     case BlockVerb::encode:
       return reduce_.contributed(request, completion);
@@ -264,6 +293,9 @@ void LaneGroup::announce_with(const Action& action, std::span<const std::byte> c
     if (collective::eager_bytes_of(about, core_.self(), node, setup().shape) != 0) {
       values = codec_.values().eager_values(op, node, contribution);
     }
+    // Before they are sent they are read, to know whether they are there.
+    touch_pages(values);
+    if (has_failed(op)) break;
     body.eager_bytes = static_cast<std::uint32_t>(values.size());
     if (about.pairs != nullptr) body.counts_crc = about.pairs->sent_crc(node);
     peer->link->send_copy(header, std::as_bytes(std::span(&body, 1)), values);

@@ -79,9 +79,11 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
 
   // Submission.
   void cancel(const LaneClient& client, const shm::SubmitEntry& entry);
-  std::uint32_t local_rank_of(const LaneClient& client) const;
 
   // Actions.
+  // True: the op has failed, perhaps now because a rank's memory has lost pages: what was read of
+  // them is nobody's values, and to read on would cost a mapping for each piece.
+  bool has_failed(collective::OpId op);
   void carry_out(const collective::Action& action);
   void announce(const collective::Action& action);
   void announce_with(const collective::Action& action, std::span<const std::byte> contribution);

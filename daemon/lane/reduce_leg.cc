@@ -61,6 +61,11 @@ void ReduceLeg::contribute(const Action& action) {
 void ReduceLeg::contributed(const BlockRequest& request, const BlockCompletion& completion) {
   const OpId op = request.op;
   FrameMemory& memory = core_.resources().memory;
+  if (core_.op(op).failed) {
+    memory.send_slabs().give(request.slab);
+    memory.withdraw(request.cookie);
+    return core_.ops().done(request.action);
+  }
   const collective::ChunkMap& chunks = core_.op(op).chunks;
   const std::uint32_t elements = chunks.size(request.number);
   BlockFrame frame{

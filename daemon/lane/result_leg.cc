@@ -102,7 +102,7 @@ void ResultLeg::made(const BlockRequest& request, const BlockCompletion& complet
   FrameMemory& memory = core_.resources().memory;
   const bool parked = completion.form == BlockForm::parked;
   const std::uint32_t receivers = this->receivers(op, request.number);
-  if (parked || receivers == 0) {
+  if (parked || receivers == 0 || core_.op(op).failed) {
     memory.result_slabs().give(request.slab);
     memory.withdraw(request.cookie);
   } else {

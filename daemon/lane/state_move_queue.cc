@@ -17,7 +17,13 @@ int StateMoveQueue::do_work(std::size_t active_jobs) {
   if (begin < next_ns_) return 0;
   Waiting& one = waiting_.front();
   event::StateMoved outcome{one.command.group, one.command.move, Errc::ok, {}};
-  if (one.command.group->move_state(*one.command.move, one.progress, outcome)) {
+  const bool more = one.command.group->move_state(*one.command.move, one.progress, outcome);
+  const LaneClient* const client = clients_.find(one.command.move->client);
+  if (client != nullptr && client->memory->segment.has_lost_pages()) {
+    constexpr const char* kWhy = "the kernel had no memory for a page that the state was moved to";
+    report(one, Errc::out_of_memory, Sentence(kWhy));
+    waiting_.erase(waiting_.begin());
+  } else if (more) {
     std::rotate(waiting_.begin(), waiting_.begin() + 1, waiting_.end());
   } else {
     report(one, outcome.code, outcome.text);

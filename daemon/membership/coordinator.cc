@@ -188,7 +188,12 @@ Status Coordinator::admit(const std::string& uid, Joiner& joiner) {
   }
   if (groups_.contains(uid)) return {};
   auto place = strangers_.take(source);
-  if (!place || groups_.size() >= kMaxGroups) {
+  if (place && !make_room()) {
+    return fail(Errc::quota_exceeded, "the coordinator has " + std::to_string(kMaxGroups) +
+                                          " groups with ranks, as many as it has room for; try "
+                                          "again later");
+  }
+  if (!place) {
     return fail(Errc::quota_exceeded,
                 "the coordinator holds joins of " + std::to_string(strangers_.of(source)) +
                     " groups from " + source +

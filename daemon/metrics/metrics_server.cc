@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -23,19 +24,12 @@ class MetricsServer::Snapshot {
  public:
   explicit Snapshot(std::function<void()> wake) : wake_(std::move(wake)) {}
 
-  std::string text() const {
-    std::unique_lock lock(mutex_);
-    const std::uint64_t seen = published_;
-    if (seen == 0 || std::chrono::steady_clock::now() - published_at_ >= kFresh) {
-      wanted_.store(true, std::memory_order_release);
-      wake_();
-      fresh_.wait_for(lock, kPatience, [&] { return published_ != seen; });
-    }
-    return prometheus::TextSerializer().Serialize(families_);
-  }
+  // What it writes takes long, and is not locked meanwhile: the conductor may publish.
+  std::string text() const { return prometheus::TextSerializer().Serialize(*families()); }
   void set(std::vector<prometheus::MetricFamily> families) {
+    auto fresh = std::make_shared<const Families>(std::move(families));
     const std::scoped_lock lock(mutex_);
-    families_.swap(families);
+    families_.swap(fresh);
     ++published_;
     published_at_ = std::chrono::steady_clock::now();
     wanted_.store(false, std::memory_order_release);
@@ -44,13 +38,26 @@ class MetricsServer::Snapshot {
   bool wanted() const noexcept { return wanted_.load(std::memory_order_acquire); }
 
  private:
+  using Families = std::vector<prometheus::MetricFamily>;
+
+  std::shared_ptr<const Families> families() const {
+    std::unique_lock lock(mutex_);
+    const std::uint64_t seen = published_;
+    if (seen == 0 || std::chrono::steady_clock::now() - published_at_ >= kFresh) {
+      wanted_.store(true, std::memory_order_release);
+      wake_();
+      fresh_.wait_for(lock, kPatience, [&] { return published_ != seen; });
+    }
+    return families_;
+  }
+
   std::function<void()> wake_;
   mutable std::atomic<bool> wanted_{false};
   mutable std::mutex mutex_;
   mutable std::condition_variable fresh_;
   std::uint64_t published_ = 0;
   std::chrono::steady_clock::time_point published_at_;
-  std::vector<prometheus::MetricFamily> families_;
+  std::shared_ptr<const Families> families_ = std::make_shared<const Families>();
 };
 
 Result<std::unique_ptr<MetricsServer>> MetricsServer::create(const std::string& host,

@@ -1,7 +1,11 @@
 // What ranks hear when something is wrong: mismatches, cancelled ops, lost parties, damaged memory.
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cluster.h"
@@ -57,6 +61,58 @@ TEST(Failure, MismatchOfAnonymousOpsSaysWhoSaidWhat) {
   // The group goes on.
   cluster.reduce(plain, inputs_of(DType::f32, kChunksCount, 4));
   cluster.leave_all();
+}
+
+// The daemon's mapping of a client's memory: the other one of the same file.
+std::byte* arena_in_daemon(Client& client) {
+  const auto own = reinterpret_cast<std::uintptr_t>(client.at(0));
+  struct Mapping {
+    std::uintptr_t begin, end;
+    unsigned long inode;
+  };
+  std::vector<Mapping> all;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    Mapping one{};
+    if (line.find("tern-segment") == std::string::npos) continue;
+    if (std::sscanf(line.c_str(), "%lx-%lx %*s %*s %*s %lu", &one.begin, &one.end, &one.inode) == 3)
+      all.push_back(one);
+  }
+  const auto mine = std::find_if(all.begin(), all.end(), [&](const Mapping& one) {
+    return own >= one.begin && own < one.end;
+  });
+  for (const Mapping& one : all) {
+    if (mine == all.end() || one.inode != mine->inode || one.begin == mine->begin) continue;
+    return reinterpret_cast<std::byte*>(one.begin + (own - mine->begin));
+  }
+  return nullptr;
+}
+
+// As where the kernel has no memory for the pages: nobody is told of success for what was read.
+TEST(Failure, AnOpWhoseInputHasLostPagesFailsOnAllNodes) {
+  for (const std::uint64_t count : {std::uint64_t{1000}, std::uint64_t{kChunksCount}}) {
+    for (const std::uint32_t loser : {0u, 1u, 2u}) {
+      Cluster cluster({1, 1, 1});
+      cluster.join();
+      const OpRequest request = all_reduce(DType::f32, count);
+      cluster.reduce(request, inputs_of(DType::f32, count, 3));
+      const auto pending = cluster.submit(request, inputs_of(DType::f32, count, 3));
+      std::byte* const arena = arena_in_daemon(*cluster.ranks[loser]);
+      ASSERT_NE(arena, nullptr);
+      const Fd empty(::memfd_create("empty", MFD_CLOEXEC));
+      ASSERT_NE(
+          ::mmap(arena, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, empty.get(), 0),
+          MAP_FAILED);
+      for (std::uint32_t rank = 0; rank < 3; ++rank) {
+        if (rank == loser) continue;
+        ASSERT_TRUE(cluster.world.run_until(
+            [&] { return cluster.ranks[rank]->done(pending.tickets[rank]); }));
+        EXPECT_EQ(cluster.result(pending, rank).status, Errc::rank_lost)
+            << count << " values, rank " << rank << " beside " << loser;
+      }
+      EXPECT_TRUE(cluster.world.run_until([&] { return cluster.ranks[loser]->lost(); }));
+    }
+  }
 }
 
 TEST(Failure, MismatchOfARoleBetweenNodes) {

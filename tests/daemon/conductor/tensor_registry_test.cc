@@ -1,5 +1,7 @@
 #include "daemon/conductor/tensor_registry.h"
 
+#include <latch>
+
 #include "part_rig.h"
 
 namespace tern::daemon::conductor_test {
@@ -198,6 +200,34 @@ TEST_F(TensorRegistryTest, CodecStateIsChargedUntilTheTensorIsDropped) {
   EXPECT_EQ(declare(1, "u"), Errc::quota_exceeded);  // lanes may still use it
   for (std::uint32_t lane = 0; lane < kLanes; ++lane) tensors_.on_dropped(*group_, id);
   EXPECT_EQ(declare(1, "u"), Errc::ok);
+}
+
+// Each is small, and all together would take the conductor long.
+TEST_F(TensorRegistryTest, StatesOfAGroupThatEndsAreFreedByTheDisposalAndChargedMeanwhile) {
+  std::latch begun(1), may_end(1);
+  Disposal disposal;
+  TensorRegistry tensors(settings_, {clock_, counters_, answers_, commands_, post_, disposal},
+                         {groups_, quotas_, kept_, refusals_, nullptr});
+  settings_.tensors.state_ttl_ns = 0;
+  constexpr std::uint32_t kOwner = 7;
+  group_->account = kOwner;
+  disposal.take(kOwner, [&] {
+    begun.count_down();
+    may_end.wait();
+    return false;
+  });
+  begun.wait();
+  for (const char* name : {"a", "b", "c", "d", "e"}) {
+    auto declaration = packet(name);
+    declaration.count = 1 << 20;
+    tensors.declare(clients_.at(1), declaration);
+  }
+  const std::uint64_t bytes = group_->tensors.state_bytes();
+  ASSERT_GT(bytes, 16u << 20);
+  tensors.forget_all(*group_);
+  EXPECT_EQ(disposal.bytes_of(kOwner), bytes);
+  EXPECT_EQ(disposal.count(), 2u) << "one thing, which has turns";
+  may_end.count_down();
 }
 
 TEST_F(TensorRegistryTest, ANameThatWasReleasedMayBeDeclaredBeforeTheLanesHaveLetGo) {

@@ -1,6 +1,7 @@
 #include "daemon/lane/state_move_queue.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <memory>
 #include <vector>
@@ -95,6 +96,22 @@ TEST_F(StateMoveQueueTest, EveryMoveHasAChunkInItsTurn) {
   EXPECT_EQ(ended(), (Ended{{1, Errc::ok}}));
   EXPECT_EQ(queue_.do_work(0), 0);
   EXPECT_EQ(queue_.deadline_ns(), 0u);
+}
+
+TEST_F(StateMoveQueueTest, AMoveIntoLostPagesIsNoSuccess) {
+  TestClient alice{1}, bob{2};
+  clients_.add(alice.memory);
+  clients_.add(bob.memory);
+  Moved lost(group_, 1, 2), other(group_, 2, 2);
+  const Fd empty(::memfd_create("empty", MFD_CLOEXEC));
+  std::byte* const page = alice.memory.segment.arena().data();
+  ASSERT_NE(::mmap(page, 4096, PROT_READ, MAP_SHARED | MAP_FIXED, empty.get(), 0), MAP_FAILED);
+  const volatile auto* const bytes = static_cast<volatile unsigned char*>(static_cast<void*>(page));
+  EXPECT_EQ(bytes[0], 0);
+  queue_.add(lost.command);
+  queue_.add(other.command);
+  for (int chunk = 0; chunk < 4; ++chunk) queue_.do_work(0);
+  EXPECT_EQ(ended(), (Ended{{1, Errc::out_of_memory}, {2, Errc::ok}}));
 }
 
 TEST_F(StateMoveQueueTest, BesideBusyGroupsAMoveHasItsShareOfTheTime) {

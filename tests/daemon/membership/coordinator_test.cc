@@ -208,6 +208,15 @@ TEST_F(CoordinatorTest, InAFullTableTheOldestOfTheHeaviestUserGoes) {
   EXPECT_FALSE(knows(heavy[0]));
 }
 
+TEST_F(CoordinatorTest, InATableFullOfIdleGroupsAJoinOfAnotherNodeFindsAPlace) {
+  for (std::uint32_t user = 1; user <= 4; ++user) minted(coordinator_, user, 1'024);
+  ASSERT_EQ(coordinator_.groups(), 4'096u);
+  uid_ = std::string(32, 'e');
+  coordinator_.on_message(kA, join_of(kA, 0, 2));
+  EXPECT_EQ(last(kA, "refused"), nullptr) << *last(kA, "refused");
+  EXPECT_EQ(coordinator_.groups(), 4'096u);
+}
+
 TEST_F(CoordinatorTest, AGroupWithRanksKeepsItsPlace) {
   join(kA, 0, 2);
   const auto ids = minted(coordinator_, kUser, Coordinator::kGroupsPerUser);
