@@ -13,10 +13,13 @@ Importing the package starts nothing and loads no library.
 
 from . import errors
 from .client import Client
+from .connecting import connect
 from .errors import *
 from .group import Group, GroupInfo
+from .launched import init
 from .tensor import Tensor, TensorStats
 from .ticket import Ticket
 
-__all__ = ["Client", "Group", "GroupInfo", "Tensor", "TensorStats", "Ticket"]
+__all__ = ["Client", "Group", "GroupInfo", "Tensor", "TensorStats", "Ticket", "connect",
+           "init"]
 __all__ += errors.__all__
