@@ -24,6 +24,8 @@ from .group import Group
 if TYPE_CHECKING:
     from .arrays import DTypeLike
 
+SYSTEM_SOCKET = "/run/tern/ternd.sock"
+
 _log = logging.getLogger("tern")
 
 # Dropped tickets are asked for their end when so many have gathered, or when there is no room.
@@ -60,8 +62,9 @@ class Client:
         """
         self._connection: Handle | None = None
         self._library = library()
+        self.socket = os.fspath(socket or os.environ.get("TERN_SOCKET") or SYSTEM_SOCKET)
         options = structs.sized(structs.ConnectOptions)
-        options.socket_path = None if socket is None else os.fsencode(socket)
+        options.socket_path = os.fsencode(self.socket)
         options.job = None if job is None else job.encode()
         options.arena_bytes = arena_bytes
         options.timeout_ms = milliseconds(timeout, 0)

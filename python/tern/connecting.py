@@ -6,10 +6,8 @@ import contextlib
 import os
 
 from . import _own_daemon
-from .client import Client
+from .client import SYSTEM_SOCKET, Client
 from .errors import DaemonAbsentError
-
-SYSTEM_SOCKET = "/run/tern/ternd.sock"
 
 
 def connect(socket: str | os.PathLike[str] | None = None, *, job: str | None = None,

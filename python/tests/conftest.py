@@ -1,4 +1,5 @@
 import pytest
+
 from cluster import daemons
 from tern._library import library
 

@@ -5,6 +5,7 @@ import random
 
 import numpy as np
 import pytest
+
 import tern
 from cluster import run_ranks
 from tern._library import library

@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+
 import tern
 from tern._control import ask
 from tern.launched import place
