@@ -46,6 +46,7 @@ def submit(group: Group, call: Call) -> Ticket:
     """Submits the operation. Its ticket keeps all memory that it uses."""
     client = group.client
     function = client._library.collective(call.collective.name)
+    counts = _counts(group, call)
     source, target, result = _memory(group, call)
     known = source or target
     assert known is not None  # every collective has an input or an output on every rank
@@ -53,7 +54,6 @@ def submit(group: Group, call: Call) -> Ticket:
     if reduction is None:
         raise ValueError(f"reduction={call.reduction!r} is none of "
                          f"{', '.join(structs.REDUCTIONS)}")
-    counts = _counts(group, call)
     tensor, recipe = call.tensor, call.recipe
     op = structs.Op(
         _OP_BYTES, known.code, None if tensor is None else tensor._live(),
@@ -69,7 +69,7 @@ def submit(group: Group, call: Call) -> Ticket:
         status = function(group._live(), ctypes.byref(op), ctypes.byref(number))
     if status != structs.OK:
         raise client._library.failure(status)
-    return Ticket(client, number.value, result, (source, target, counts))
+    return Ticket(group, number.value, result, (source, target, counts))
 
 
 def _memory(group: Group, call: Call) -> tuple[Operand | None, Operand | None, Any]:
@@ -80,6 +80,8 @@ def _memory(group: Group, call: Call) -> tuple[Operand | None, Operand | None, A
         raise ValueError(f"root={call.root} is no rank of a group of {group.size}")
     takes, gives = collective.input_of(at_root), collective.output_of(at_root)
     source = None if takes == NOTHING else arrays.operand(call.x, call.dtype)
+    if source is not None and call.counts is not None:
+        _compare_counts(group, call, takes, source)
     if gives == NOTHING:
         return source, None, None
     if call.out is None and collective.in_place:
@@ -95,9 +97,20 @@ def _memory(group: Group, call: Call) -> tuple[Operand | None, Operand | None, A
                              "elements of which type come from the root")
         result = np.empty(_elements(group, call, gives, source), _type_of(call))
     target = arrays.output(result, call.dtype)
+    if call.counts is not None:
+        _compare_counts(group, call, gives, target)
     if source is not None:
         _compare(group, call, gives, source, target)
     return source, target, result
+
+
+def _compare_counts(group: Group, call: Call, part: str, memory: Operand) -> None:
+    """The library is given pointers: what counts say must be there."""
+    assert call.counts is not None
+    wanted = call.counts[group.rank] if part == SHARE else sum(call.counts)
+    if memory.count != wanted:
+        raise ValueError(f"counts give rank {group.rank} {wanted} elements where its array has "
+                         f"{memory.count}")
 
 
 def _compare(group: Group, call: Call, gives: str, source: Operand, target: Operand) -> None:

@@ -163,7 +163,7 @@ class Group:
             self.client._sweep(wanted=True)
             status = library.tern_barrier(self._live(), ctypes.byref(number))
         library.check(status)
-        return Ticket(self.client, number.value, None, ())
+        return Ticket(self, number.value, None, ())
 
     def leave(self) -> None:
         """Leaves the group; operations in flight fail on all ranks with GroupLeftError. A second

@@ -13,7 +13,7 @@ from . import _structs as structs
 from .errors import TernError, WaitTimeoutError
 
 if TYPE_CHECKING:
-    from .client import Client
+    from .group import Group
 
 # Python runs signal handlers between calls, not in them. A wait in slices of this many milliseconds
 # lets Ctrl-C through, and notices that another thread has disconnected.
@@ -32,10 +32,12 @@ class Ticket:
     Thread: any, for all functions. Every wait on one ticket gives the same answer.
     """
 
-    __slots__ = ("_client", "_number", "_result", "_keeps", "_state", "_error", "_lock")
+    __slots__ = ("_client", "_group", "_number", "_result", "_keeps", "_state", "_error", "_lock")
 
-    def __init__(self, client: Client, number: int, result: Any, keeps: tuple[Any, ...]) -> None:
-        self._client = client
+    def __init__(self, group: Group, number: int, result: Any, keeps: tuple[Any, ...]) -> None:
+        self._client = group.client
+        # A group that nobody else keeps must not be left while the operation runs.
+        self._group: Group | None = group
         self._number = number
         self._result = result
         self._keeps = keeps
@@ -131,6 +133,7 @@ class Ticket:
             self._error = error
         self._state = _SUCCEEDED if self._error is None else _FAILED
         self._keeps = ()
+        self._group = None
 
     def __del__(self) -> None:
         if getattr(self, "_state", None) == _RUNNING:

@@ -79,8 +79,10 @@ class Job:
 
     def start(self, *words, secret=None, **more):
         environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.folder), "TERN_IDLE_SECONDS": "0",
-                       "PYTHONPATH": str(PACKAGE), **({"TERN_JOB_SECRET": secret} if secret else {})}
+                       "PYTHONPATH": str(PACKAGE)}
         environment.pop("TERN_SOCKET", None)
+        if secret:
+            environment["TERN_JOB_SECRET"] = secret
         return subprocess.Popen([sys.executable, "-m", "tern", "run", *words],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                 env=environment, cwd=self.folder, **more)

@@ -62,9 +62,13 @@ async def _first(*waits: Any) -> int:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _forward(ranks: Ranks, signals: asyncio.Queue[int]) -> int:
-    """Passes one signal on and gives the ranks time to end by it; the exit status that follows."""
-    number = await signals.get()
+async def _next_signal(signals: asyncio.Queue[int]) -> int:
+    """Its number, negative: no exit status is."""
+    return -await signals.get()
+
+
+async def _end_by(number: int, ranks: Ranks) -> int:
+    """Passes a signal on and gives the ranks time to end by it; the exit status that follows."""
     ranks.send(number)
     with contextlib.suppress(asyncio.TimeoutError):
         await asyncio.wait_for(ranks.all_ended(), GRACE_SECONDS)
@@ -77,7 +81,8 @@ async def _run_ranks(job: Job, *ends: Any) -> int:
     async with _signals() as signals:
         try:
             await ranks.start()
-            return await _first(_forward(ranks, signals), *ends, ranks.wait())
+            status = await _first(_next_signal(signals), *ends, ranks.wait())
+            return status if status >= 0 else await _end_by(-status, ranks)
         except FileNotFoundError as error:
             raise LaunchError(f"the program cannot be started: {error}") from error
         finally:
