@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _OP_BYTES = ctypes.sizeof(structs.Op)
 
 
-@dataclass
+@dataclass(slots=True)
 class Call:
     """A collective with the arguments of one call."""
 
@@ -108,18 +108,18 @@ def _compare_counts(group: Group, call: Call, part: str, memory: Operand) -> Non
     """The library is given pointers: what counts say must be there."""
     assert call.counts is not None
     wanted = call.counts[group.rank] if part == SHARE else sum(call.counts)
-    if memory.count != wanted:
+    if memory.elements != wanted:
         raise ValueError(f"counts give rank {group.rank} {wanted} elements where its array has "
-                         f"{memory.count}")
+                         f"{memory.elements}")
 
 
 def _compare(group: Group, call: Call, gives: str, source: Operand, target: Operand) -> None:
     wanted = _elements(group, call, gives, source)
     if target.code != source.code:
         raise ValueError("the input and out= have elements of different types")
-    if target.count != wanted:
-        raise ValueError(f"out= has {target.count} elements; {call.collective.name} of "
-                         f"{source.count} gives {wanted}")
+    if target.elements != wanted:
+        raise ValueError(f"out= has {target.elements} elements; {call.collective.name} of "
+                         f"{source.elements} gives {wanted}")
 
 
 def _type_of(call: Call) -> np.dtype[Any]:
@@ -137,7 +137,7 @@ def _elements(group: Group, call: Call, part: str, source: Operand) -> int:
         return _whole(group, call, source, None)
     if call.counts is not None:
         return call.counts[group.rank]
-    return source.count // group.size
+    return source.elements // group.size
 
 
 def _whole(group: Group, call: Call, source: Operand | None, target: Operand | None) -> int:
@@ -147,10 +147,10 @@ def _whole(group: Group, call: Call, source: Operand | None, target: Operand | N
     at_root = call.root == group.rank
     if source is not None:
         shared = call.collective.input_of(at_root) == SHARE
-        return source.count * group.size if shared else source.count
+        return source.elements * group.size if shared else source.elements
     assert target is not None
     shared = call.collective.output_of(at_root) == SHARE
-    return target.count * group.size if shared else target.count
+    return target.elements * group.size if shared else target.elements
 
 
 def _counts(group: Group, call: Call) -> ctypes.Array[ctypes.c_uint64] | None:

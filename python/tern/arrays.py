@@ -8,8 +8,7 @@ own. bfloat16 comes from ml_dtypes, from DLPack, or as 16-bit integers with dtyp
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -69,13 +68,12 @@ def _not_carried(dtype: object) -> TypeError:
                      "say what the bytes are with dtype=")
 
 
-@dataclass(frozen=True)
-class Operand:
+class Operand(NamedTuple):
     """Memory of an operation. `owner` keeps it alive; `code` is a number of tern_dtype."""
 
     owner: Any
     address: int
-    count: int
+    elements: int
     code: int
     writable: bool
 
@@ -123,7 +121,7 @@ def _retyped(seen: Operand, dtype: DTypeLike | None) -> Operand:
     if _BYTES[code] != _BYTES[seen.code]:
         raise TypeError(f"dtype={dtype} has elements of {_BYTES[code]} bytes, but those of the "
                         f"tensor have {_BYTES[seen.code]}")
-    return replace(seen, code=code)
+    return seen._replace(code=code)
 
 
 def _operand_of_dlpack(x: Any) -> Operand:

@@ -11,7 +11,7 @@ from tern import arrays
 def test_numpy_arrays_are_used_where_they_are():
     x = np.zeros((3, 4), np.float64)
     seen = arrays.operand(x)
-    assert (seen.owner is x, seen.address, seen.count, seen.code, seen.writable) == (
+    assert (seen.owner is x, seen.address, seen.elements, seen.code, seen.writable) == (
         True, x.ctypes.data, 12, 1, True)
 
 
@@ -28,7 +28,7 @@ def test_buffers_are_used_where_they_are(x):
 
 
 def test_bytes_are_an_input_and_no_output():
-    assert arrays.operand(b"1234").count == 4
+    assert arrays.operand(b"1234").elements == 4
     with pytest.raises(ValueError, match="read-only"):
         arrays.output(b"1234")
 
@@ -79,7 +79,7 @@ class FromOutside:
 def test_dlpack_tensors_are_used_where_they_are(versioned):
     x = np.zeros((2, 3), np.float32)
     seen = arrays.output(FromOutside(x, versioned=versioned))
-    assert (seen.address, seen.count, seen.code) == (x.ctypes.data, 6, 0)
+    assert (seen.address, seen.elements, seen.code) == (x.ctypes.data, 6, 0)
 
 
 def test_dlpack_tensors_that_cannot_travel_are_refused():

@@ -32,8 +32,8 @@ with tern.init() as group:
     if what == "stubborn" and group.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     if what in ("fails", "stubborn", "waits"):
-        print("waits")
         try:
+            print("waits")
             if group.rank == 0:
                 group.all_reduce(x).wait()
             signal.pause()
