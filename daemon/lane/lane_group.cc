@@ -224,7 +224,7 @@ void LaneGroup::on_block(const BlockRequest& request, const BlockCompletion& com
     // It is sent from where it lies, and nobody has read it.
     const ChunkPart part = codec_.blocks().part(request.op, request.number);
     const NodeValues& values = codec_.values();
-    touch_pages({request.verb == BlockVerb::publish ? values.root_input(request.op, part)
+    touch_pages({request.verb == BlockVerb::publish ? values.moved_input(request.op, part)
                                                     : values.plain(request.op, part),
                  completion.bytes});
   }

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""What the submission of a small all_reduce costs from Python, and from C.
+
+    python_submit.py [--rounds N]
+
+A group of one rank at a daemon that is found or started as tern.connect() does, with 1 KiB in the
+arena. Both programs time the submission alone, not the wait, in turns, and print the median of the
+rounds' medians in microseconds. They pause before each submission, so that the daemon's lane sleeps
+for both: a submission that comes at once finds it awake, and waking it costs more than all else.
+Needs the package `tern`, a C compiler and TERN_LIBRARY.
+"""
+
+import argparse
+import os
+import pathlib
+import statistics
+import subprocess
+import tempfile
+import time
+
+import tern
+
+OPS = 1000
+PAUSE_S = 0.0005
+BATCH = 100
+COUNT = 256
+HEADERS = pathlib.Path(__file__).resolve().parent.parent / "client_lib" / "include"
+
+C_PROGRAM = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <tern/tern.h>
+#include <time.h>
+
+static double now_us(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1e6 + t.tv_nsec / 1e3;
+}
+static void check(tern_status status) {
+  if (status != TERN_OK) exit(1);
+}
+static int ascending(const void* a, const void* b) {
+  const double x = *(const double*)a, y = *(const double*)b;
+  return (x > y) - (x < y);
+}
+
+int main(int argc, char** argv) {
+  const int ops = atoi(argv[1]), count = atoi(argv[2]), batch = atoi(argv[3]);
+  double* times = malloc(sizeof(double) * ops);
+  tern_ticket tickets[512];
+  tern_client* client;
+  tern_group_id id;
+  tern_group* group;
+  tern_join_options join = TERN_JOIN_OPTIONS_INIT;
+  void* memory;
+  check(tern_connect(NULL, &client));
+  check(tern_group_mint(client, &id));
+  check(tern_group_join(client, &id, &join, &group));
+  check(tern_alloc(client, sizeof(float) * count * batch, &memory));
+  for (int i = 0; i < ops; ++i) {
+    const struct timespec pause = {0, atol(argv[4])};
+    nanosleep(&pause, NULL);
+    const double begin = now_us();
+    for (int k = 0; k < batch; ++k) {
+      tern_op op = TERN_OP_INIT;
+      op.input = op.output = (float*)memory + k * count;
+      op.count = count;
+      check(tern_all_reduce(group, &op, &tickets[k]));
+    }
+    times[i] = now_us() - begin;
+    for (int k = 0; k < batch; ++k) check(tern_wait(client, tickets[k], TERN_FOREVER));
+  }
+  qsort(times, ops, sizeof *times, ascending);
+  printf("%f\\n", times[ops / 2]);
+  check(tern_disconnect(client));
+  return argc - argc;
+}
+"""
+
+
+def python_us(group, ops, batch):
+    """The median time of `batch` submissions."""
+    arrays = [group.client.empty(COUNT) for _ in range(batch)]
+    times = []
+    for _ in range(ops):
+        time.sleep(PAUSE_S)
+        begin = time.perf_counter()
+        tickets = [group.all_reduce(x) for x in arrays]
+        times.append((time.perf_counter() - begin) * 1e6)
+        for ticket in tickets:
+            ticket.wait()
+    return statistics.median(times)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=7)
+    rounds = parser.parse_args().rounds
+    library = os.environ["TERN_LIBRARY"]
+    with tempfile.TemporaryDirectory() as folder, tern.connect() as client:
+        program = pathlib.Path(folder, "submit")
+        program.with_suffix(".c").write_text(C_PROGRAM, encoding="utf-8")
+        subprocess.run(["cc", "-O2", f"-I{HEADERS}", program.with_suffix(".c"), library,
+                        f"-Wl,-rpath,{pathlib.Path(library).parent}", "-o", program], check=True)
+        group = client.join(client.mint(), 0, 1)
+        environment = {**os.environ, "TERN_SOCKET": client.socket}
+        for batch, ops in ((1, OPS), (BATCH, OPS // BATCH * 10)):
+            ours, theirs = [], []
+            for _ in range(rounds):
+                ours.append(python_us(group, ops, batch))
+                words = list(map(str, (program, ops, COUNT, batch, round(PAUSE_S * 1e9))))
+                said = subprocess.run(words, check=True, capture_output=True, text=True,
+                                      env=environment).stdout
+                theirs.append(float(said))
+            python, c = statistics.median(ours), statistics.median(theirs)
+            print(f"batch of {batch}: Python {python:.1f} us, C {c:.1f} us, "
+                  f"difference {python - c:.1f} us")
+
+
+if __name__ == "__main__":
+    main()

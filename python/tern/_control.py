@@ -1,0 +1,26 @@
+"""One question to a daemon's control socket."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from typing import Any
+
+_MAX_ANSWER_BYTES = 16 << 20  # the daemon's own limit
+_TIMEOUT_S = 5.0
+
+
+def ask(path: str | os.PathLike[str], verb: str, **arguments: Any) -> Any:
+    """The result of a verb of docs/control-protocol.md. Raises OSError if nobody answers, and
+    ValueError if the answer is an error or none that makes sense."""
+    request = {"v": 1, "id": 1, "verb": verb, "args": arguments}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+        control.settimeout(_TIMEOUT_S)
+        control.connect(os.fspath(path))
+        control.sendall(json.dumps(request).encode() + b"\n")
+        with control.makefile("rb") as lines:
+            answer = json.loads(lines.readline(_MAX_ANSWER_BYTES))
+    if not answer.get("ok"):
+        raise ValueError(answer.get("error", {}).get("text", "the daemon's answer has no result"))
+    return answer["result"]

@@ -1,0 +1,26 @@
+"""A handle of libtern that ends with the last reference to it.
+
+ctypes keeps the arguments of a call alive while the call runs. So a handle that one thread closes
+while another is inside the library ends when that call has returned, without a lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Handle:
+    """`address` is passed to C wherever the handle is an argument; `end(address)` ends it. `keeps`
+    are handles that must outlive this one."""
+
+    __slots__ = ("_as_parameter_", "_end", "_keeps")
+
+    def __init__(self, address: int | None, end: Callable[[int | None], object],
+                 *keeps: object) -> None:
+        self._as_parameter_ = address
+        self._end = end
+        self._keeps = keeps
+
+    def __del__(self) -> None:
+        # A status is of no use here: whatever it is, the handle has ended.
+        self._end(self._as_parameter_)

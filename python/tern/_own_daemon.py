@@ -1,0 +1,89 @@
+"""A daemon of the user's own: found, or started under a lock, without root.
+
+It lies in the user's runtime folder with its sockets and its log. Its keeper (tern._keeper) ends it
+when nobody has been connected for TERN_IDLE_SECONDS (60). The lock is held by whoever starts,
+connects to or ends the daemon, so that nobody connects to one that is about to go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from ._library import program
+from .client import Client
+from .errors import DaemonAbsentError, LaunchError
+
+_DEFAULT_IDLE_SECONDS = "60"
+_MAX_SOCKET_PATH_BYTES = 107  # sockaddr_un
+
+
+def runtime_folder() -> pathlib.Path:
+    """$XDG_RUNTIME_DIR/tern, else /tmp/tern-UID: made for this user alone. Raises LaunchError if
+    somebody else could write there."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    folder = pathlib.Path(base, "tern") if base else pathlib.Path(f"/tmp/tern-{os.getuid()}")
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise LaunchError(f"no folder for a daemon of your own: {error}. Set XDG_RUNTIME_DIR to a "
+                          "folder of yours, or TERN_SOCKET to a daemon's socket") from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise LaunchError(f"{folder} is not a folder of this user alone; remove it, or set "
+                          "XDG_RUNTIME_DIR to a folder of yours")
+    if len(os.fsencode(folder / "control.sock")) > _MAX_SOCKET_PATH_BYTES:
+        raise LaunchError(f"{folder} is too long for the path of a socket; set XDG_RUNTIME_DIR to "
+                          "a shorter one")
+    return folder
+
+
+@contextlib.contextmanager
+def locked(folder: pathlib.Path, wait: bool = True) -> Iterator[None]:
+    """Holds the folder's lock. Raises BlockingIOError if another holds it and `wait` is false."""
+    with (folder / "lock").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield
+
+
+def connect(job: str | None, arena_bytes: int, timeout: float | None) -> Client:
+    """Connects to the user's own daemon, which is started if none runs."""
+    folder = runtime_folder()
+    socket = folder / "ternd.sock"
+    with locked(folder):
+        with contextlib.suppress(DaemonAbsentError):
+            return Client(socket, job=job, arena_bytes=arena_bytes, timeout=timeout)
+        _start(folder)
+        return Client(socket, job=job, arena_bytes=arena_bytes, timeout=timeout)
+
+
+def _start(folder: pathlib.Path) -> None:
+    """Starts the keeper and returns when its daemon serves."""
+    daemon = program("ternd")
+    idle_seconds = os.environ.get("TERN_IDLE_SECONDS", _DEFAULT_IDLE_SECONDS)
+    package = str(pathlib.Path(__file__).resolve().parent.parent)
+    path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
+    ready, says_ready = os.pipe()
+    try:
+        keeper = subprocess.Popen(
+            [sys.executable, "-m", "tern._keeper", folder, daemon, idle_seconds, str(says_ready)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=(folder / "keeper.log").open("wb"), start_new_session=True,
+            pass_fds=[says_ready],
+            # NumPy comes with the package and is of no use to the keeper; nor are its threads.
+            env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"})
+    finally:
+        os.close(says_ready)
+    with open(ready, encoding="utf-8", errors="replace") as answers:
+        answer = answers.read()
+    # The keeper has a child do the keeping, and ends at once: nobody has to wait for that child.
+    keeper.wait()
+    if answer != "ready":
+        raise LaunchError(f"no daemon listens, and {daemon} cannot be started: "
+                          f"{answer or 'its keeper ended, see ' + str(folder / 'keeper.log')}")

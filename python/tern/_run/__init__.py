@@ -1,0 +1,1 @@
+"""`tern run`: starts the ranks of a job on one node or on several."""

@@ -1,0 +1,68 @@
+"""What a node has for one job: a private folder, and on several nodes a daemon in it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+from .._keeper import start_daemon
+from .._library import program
+from .._own_daemon import locked, runtime_folder
+from ..client import Client
+from ..connecting import connect
+from ..errors import LaunchError
+from ..launched import write_private
+
+# Of the launcher's own connection, which moves no tensors and keeps the daemon from being idle.
+_ARENA_BYTES = 1 << 20
+
+
+@contextlib.contextmanager
+def private_folder() -> Iterator[pathlib.Path]:
+    """A folder that is removed at the end. What killed launchers have left is removed now: a folder
+    in use is locked."""
+    runtime = runtime_folder()
+    with contextlib.ExitStack() as stack:
+        with locked(runtime):
+            for left in runtime.glob("run-*"):
+                with contextlib.suppress(OSError), locked(left, wait=False):
+                    shutil.rmtree(left)
+            folder = pathlib.Path(tempfile.mkdtemp(prefix="run-", dir=runtime))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            lock = stack.enter_context((folder / "lock").open("wb"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+
+
+@contextlib.contextmanager
+def shared_daemon() -> Iterator[Client]:
+    """The node's daemon or the user's own, which does not end while the block runs."""
+    with connect(arena_bytes=_ARENA_BYTES) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def job_daemon(folder: pathlib.Path, address: str, cluster_key: str) -> Iterator[Client]:
+    """A daemon for this job alone, which links to those of the other nodes by the job's key and
+    ends with the block."""
+    host = f"[{address}]" if ":" in address else address
+    key_file = folder / "cluster.key"
+    write_private(key_file, cluster_key + "\n")
+    try:
+        daemon = start_daemon(folder, [
+            program("ternd"), "--listen", f"{host}:0", "--peer-security", "key",
+            "--cluster-key-file", str(key_file)])
+    except OSError as error:
+        raise LaunchError(f"this node's daemon cannot be started: {error}") from error
+    finally:
+        key_file.unlink()  # the daemon has read it
+    try:
+        with Client(folder / "ternd.sock", arena_bytes=_ARENA_BYTES) as client:
+            yield client
+    finally:
+        daemon.terminate()
+        daemon.wait()

@@ -1,0 +1,125 @@
+"""The structs and numbers of tern.h, as ctypes sees them. A test compares every offset with C."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TypeVar
+
+FOREVER = -1
+OK = 0
+
+REDUCTIONS = {"sum": 0, "average": 1, "min": 2, "max": 3, "product": 4}
+ROLES = {"exact": 0, "gradient": 1, "delta": 2, "weights": 3}
+
+
+class ConnectOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("socket_path", ctypes.c_char_p),
+        ("job", ctypes.c_char_p),
+        ("arena_bytes", ctypes.c_uint64),
+        ("timeout_ms", ctypes.c_int64),
+    ]
+
+
+class GroupId(ctypes.Structure):
+    _fields_ = [("text", ctypes.c_char * 256)]
+
+
+class JoinOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("rank", ctypes.c_int32),
+        ("size", ctypes.c_int32),
+        ("verify", ctypes.c_uint32),
+        ("seed", ctypes.c_uint64),
+        ("timeout_ms", ctypes.c_int64),
+        ("op_timeout_ms", ctypes.c_int64),
+    ]
+
+
+class GroupInfo(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("rank", ctypes.c_int32),
+        ("size", ctypes.c_int32),
+        ("node", ctypes.c_int32),
+        ("node_count", ctypes.c_int32),
+        ("epoch", ctypes.c_uint32),
+        ("last_common_op", ctypes.c_uint64),
+    ]
+
+
+class TensorOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("name", ctypes.c_char_p),
+        ("count", ctypes.c_uint64),
+        ("dtype", ctypes.c_int),
+        ("role", ctypes.c_int),
+        ("recipe", ctypes.c_char_p),
+        ("level", ctypes.c_char_p),
+        ("priority", ctypes.c_int32),
+        ("exempt", ctypes.c_uint32),
+    ]
+
+
+class TensorStats(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("ops", ctypes.c_uint64),
+        ("bytes_raw", ctypes.c_uint64),
+        ("bytes_sent", ctypes.c_uint64),
+        ("ratio", ctypes.c_double),
+        ("residual_ratio", ctypes.c_double),
+        ("encode_ns", ctypes.c_uint64),
+        ("queue_ns", ctypes.c_uint64),
+        ("wire_ns", ctypes.c_uint64),
+        ("decode_ns", ctypes.c_uint64),
+        ("wait_ns", ctypes.c_uint64),
+        ("raw_fallbacks", ctypes.c_uint64),
+        ("state_bytes", ctypes.c_uint64),
+        ("recipe", ctypes.c_char * 64),
+    ]
+
+
+class Op(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("dtype", ctypes.c_int),
+        ("tensor", ctypes.c_void_p),
+        ("input", ctypes.c_void_p),
+        ("output", ctypes.c_void_p),
+        ("count", ctypes.c_uint64),
+        ("reduction", ctypes.c_int),
+        ("root", ctypes.c_int32),
+        ("priority", ctypes.c_int32),
+        ("prescale", ctypes.c_float),
+        ("state_scale", ctypes.c_float),
+        ("reserved", ctypes.c_uint32),
+        ("recipe", ctypes.c_char_p),
+        ("wait_event", ctypes.c_uint64),
+        ("signal_event", ctypes.c_uint64),
+        ("counts", ctypes.c_void_p),
+    ]
+
+
+# Those that begin with struct_size, by their names in tern.h.
+SIZED = {
+    "tern_connect_options": ConnectOptions,
+    "tern_join_options": JoinOptions,
+    "tern_group_info": GroupInfo,
+    "tern_tensor_options": TensorOptions,
+    "tern_tensor_stats": TensorStats,
+    "tern_op": Op,
+}
+
+_Sized = TypeVar("_Sized", bound=ctypes.Structure)
+
+
+def sized(kind: type[_Sized]) -> _Sized:
+    """The struct with its struct_size set and all else zero, as the _INIT macro beside it does."""
+    return kind(ctypes.sizeof(kind))

@@ -1,0 +1,165 @@
+"""From a method's arguments to a tern_op: what every collective checks and does alike."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _structs as structs
+from . import arrays
+from .arrays import Operand
+from .collectives import NOTHING, SHARE, Collective
+from .errors import WouldBlockError
+from .ticket import Ticket
+
+if TYPE_CHECKING:
+    from .arrays import DTypeLike
+    from .group import Group
+    from .tensor import Tensor
+
+_OP_BYTES = ctypes.sizeof(structs.Op)
+
+
+@dataclass(slots=True)
+class Call:
+    """A collective with the arguments of one call."""
+
+    collective: Collective
+    x: Any
+    out: Any = None
+    dtype: DTypeLike | None = None
+    tensor: Tensor | None = None
+    reduction: str = "sum"
+    counts: Sequence[int] | None = None
+    root: int | None = None
+    prescale: float = 1.0
+    state_scale: float = 1.0
+    priority: int = 0
+    recipe: str | None = None
+
+
+def submit(group: Group, call: Call) -> Ticket:
+    """Submits the operation. Its ticket keeps all memory that it uses."""
+    client = group.client
+    function = client._library.collective(call.collective.name)
+    counts = _counts(group, call)
+    source, target, result = _memory(group, call)
+    known = source or target
+    assert known is not None  # every collective has an input or an output on every rank
+    reduction = structs.REDUCTIONS.get(call.reduction)
+    if reduction is None:
+        raise ValueError(f"reduction={call.reduction!r} is none of "
+                         f"{', '.join(structs.REDUCTIONS)}")
+    tensor, recipe = call.tensor, call.recipe
+    op = structs.Op(
+        _OP_BYTES, known.code, None if tensor is None else tensor._live(),
+        None if source is None else source.address, None if target is None else target.address,
+        _whole(group, call, source, target), reduction, call.root or 0, call.priority,
+        call.prescale, call.state_scale, 0, None if recipe is None else recipe.encode(), 0, 0,
+        None if counts is None else ctypes.addressof(counts))
+    number = ctypes.c_uint64()
+    client._sweep()
+    status = function(group._live(), ctypes.byref(op), ctypes.byref(number))
+    if status == WouldBlockError.status and client._adopted:
+        client._sweep(wanted=True)
+        status = function(group._live(), ctypes.byref(op), ctypes.byref(number))
+    if status != structs.OK:
+        raise client._library.failure(status)
+    return Ticket(group, number.value, result, (source, target, counts))
+
+
+def _memory(group: Group, call: Call) -> tuple[Operand | None, Operand | None, Any]:
+    """Input, output, and what the ticket returns."""
+    collective = call.collective
+    at_root = call.root == group.rank
+    if call.root is not None and not 0 <= call.root < group.size:
+        raise ValueError(f"root={call.root} is no rank of a group of {group.size}")
+    takes, gives = collective.input_of(at_root), collective.output_of(at_root)
+    source = None if takes == NOTHING else arrays.operand(call.x, call.dtype)
+    if source is not None and call.counts is not None:
+        _compare_counts(group, call, takes, source)
+    if gives == NOTHING:
+        return source, None, None
+    if call.out is None and collective.in_place:
+        assert source is not None  # what works in place has an input everywhere
+        if not source.writable:
+            raise ValueError("the array is read-only, and the result would take its place: pass "
+                             "a writable array as out=")
+        return source, source, call.x
+    result = call.out
+    if result is None:
+        if source is None:
+            raise ValueError(f"{collective.name} on rank {group.rank} needs out=: it says how many "
+                             "elements of which type come from the root")
+        result = np.empty(_elements(group, call, gives, source), _type_of(call))
+    target = arrays.output(result, call.dtype)
+    if call.counts is not None:
+        _compare_counts(group, call, gives, target)
+    if source is not None:
+        _compare(group, call, gives, source, target)
+    return source, target, result
+
+
+def _compare_counts(group: Group, call: Call, part: str, memory: Operand) -> None:
+    """The library is given pointers: what counts say must be there."""
+    assert call.counts is not None
+    wanted = call.counts[group.rank] if part == SHARE else sum(call.counts)
+    if memory.elements != wanted:
+        raise ValueError(f"counts give rank {group.rank} {wanted} elements where its array has "
+                         f"{memory.elements}")
+
+
+def _compare(group: Group, call: Call, gives: str, source: Operand, target: Operand) -> None:
+    wanted = _elements(group, call, gives, source)
+    if target.code != source.code:
+        raise ValueError("the input and out= have elements of different types")
+    if target.elements != wanted:
+        raise ValueError(f"out= has {target.elements} elements; {call.collective.name} of "
+                         f"{source.elements} gives {wanted}")
+
+
+def _type_of(call: Call) -> np.dtype[Any]:
+    if isinstance(call.x, np.ndarray):
+        dtype: np.dtype[Any] = call.x.dtype
+        return dtype
+    if call.dtype is not None:
+        return arrays.numpy_dtype(call.dtype)
+    return arrays.numpy_dtype(arrays.name_of(arrays.operand(call.x).code))
+
+
+def _elements(group: Group, call: Call, part: str, source: Operand) -> int:
+    """How many elements the output has where the input is `source`."""
+    if part != SHARE:
+        return _whole(group, call, source, None)
+    if call.counts is not None:
+        return call.counts[group.rank]
+    return source.elements // group.size
+
+
+def _whole(group: Group, call: Call, source: Operand | None, target: Operand | None) -> int:
+    """The elements of the whole operation."""
+    if call.counts is not None:
+        return sum(call.counts)
+    at_root = call.root == group.rank
+    if source is not None:
+        shared = call.collective.input_of(at_root) == SHARE
+        return source.elements * group.size if shared else source.elements
+    assert target is not None
+    shared = call.collective.output_of(at_root) == SHARE
+    return target.elements * group.size if shared else target.elements
+
+
+def _counts(group: Group, call: Call) -> ctypes.Array[ctypes.c_uint64] | None:
+    """The counts for C, checked against the arrays: the library sees pointers only."""
+    if call.counts is None:
+        return None
+    counts = call.counts
+    if len(counts) != group.size:
+        raise ValueError(f"counts has {len(counts)} entries for a group of {group.size}")
+    if min(counts) < 0:
+        raise ValueError(f"counts has the negative entry {min(counts)}")
+    return (ctypes.c_uint64 * group.size)(*counts)

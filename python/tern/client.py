@@ -1,0 +1,187 @@
+"""A connection to the daemon of this node."""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import ctypes
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _structs as structs
+from . import arena
+from ._handle import Handle
+from ._library import library
+from ._notifier import Notifier
+from .arrays import Array, numpy_dtype
+from .errors import ClosedError, WaitTimeoutError
+from .group import Group
+
+if TYPE_CHECKING:
+    from .arrays import DTypeLike
+
+SYSTEM_SOCKET = "/run/tern/ternd.sock"
+
+_log = logging.getLogger("tern")
+
+# Dropped tickets are asked for their end when so many have gathered, or when there is no room.
+_ADOPTED_MANY = 32
+
+
+def milliseconds(seconds: float | None, otherwise: int) -> int:
+    """The library's unit; a timeout that is not 0 does not become 0, which has a meaning of its
+    own."""
+    if seconds is None:
+        return otherwise
+    if seconds < 0:
+        raise ValueError(f"a timeout of {seconds} s is negative")
+    return max(1, round(seconds * 1000))
+
+
+class Client:
+    """One connection to a daemon, with an arena of memory that both see. `tern.connect()` makes it.
+
+    `with tern.connect() as client:` disconnects at the end. Thread: any, for all functions. After
+    fork() a child's client raises ForkedError, and its arena is not there: arrays of empty() must
+    not be touched in a child.
+    """
+
+    def __init__(self, socket: str | os.PathLike[str] | None = None, *, job: str | None = None,
+                 arena_bytes: int = 0, timeout: float | None = None) -> None:
+        """Connects to the daemon that listens on `socket` (None: $TERN_SOCKET, else
+        /run/tern/ternd.sock) and starts none.
+
+        `job`: label of the job, under which codec state is kept; None: $TERN_JOB, else "default".
+        `arena_bytes`: address space for empty() and for copies of arrays elsewhere; 0: 1 GiB.
+        `timeout`: seconds for the hand-shake and each request to the daemon; None: 5.
+        Raises DaemonAbsentError, PermissionDeniedError, VersionMismatchError, QuotaExceededError.
+        """
+        self._connection: Handle | None = None
+        self._library = library()
+        self.socket = os.fspath(socket or os.environ.get("TERN_SOCKET") or SYSTEM_SOCKET)
+        options = structs.sized(structs.ConnectOptions)
+        options.socket_path = os.fsencode(self.socket)
+        options.job = None if job is None else job.encode()
+        options.arena_bytes = arena_bytes
+        options.timeout_ms = milliseconds(timeout, 0)
+        pointer = ctypes.c_void_p()
+        self._library.check(
+            self._library.tern_connect(ctypes.byref(options), ctypes.byref(pointer)))
+        self._connection = Handle(pointer.value, self._library.tern_disconnect)
+        self._groups: weakref.WeakSet[Group] = weakref.WeakSet()
+        self._adopted: collections.deque[tuple[int, Any]] = collections.deque()
+        self._own_notifier: Notifier | None = None
+        self._lock = threading.Lock()
+        _connected.add(self)
+
+    def mint(self) -> str:
+        """A new group id, for join() on all ranks. Whoever has the text can join: send it as one
+        sends a secret. This node's daemon becomes the group's coordinator."""
+        minted = structs.GroupId()
+        self._library.check(
+            self._library.tern_group_mint(self._live(), ctypes.byref(minted)))
+        text: str = minted.text.decode()
+        return text
+
+    def join(self, group_id: str, rank: int, size: int, *, timeout: float | None = None,
+             op_timeout: float | None = None, verify: bool = False, seed: int = 0) -> Group:
+        """Joins the group as `rank` of `size` and returns when all ranks have joined.
+
+        `timeout`: seconds to wait for the other ranks; None: 60. `op_timeout`: an operation that
+        not all ranks submit within so many seconds fails everywhere; None: the daemon's setting.
+        `verify`: compares the results' checksums across ranks after every operation. `seed`: for
+        recipes that draw random numbers, the same on all ranks.
+        Raises WaitTimeoutError (which names the missing ranks), BadSecretError, RankTakenError,
+        WrongSizeError, UnreachableError. Ctrl-C interrupts it.
+        """
+        options = structs.sized(structs.JoinOptions)
+        options.rank, options.size, options.verify = rank, size, verify
+        options.seed = seed
+        options.timeout_ms = milliseconds(timeout, 0)
+        options.op_timeout_ms = milliseconds(op_timeout, 0)
+        return Group(self, group_id, options)
+
+    def empty(self, shape: int | Sequence[int], dtype: DTypeLike = "float32") -> Array:
+        """A NumPy array in the arena, of any content: operations use it in place, without a copy.
+
+        Its memory is given back when the array and all views of it are gone. While one is left the
+        arena stays mapped, after disconnect() too. Raises OutOfMemoryError when the arena is full;
+        TypeError for a type that Tern does not carry.
+        """
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        return arena.empty(self._library, self._live(), sizes, numpy_dtype(dtype))
+
+    def disconnect(self) -> None:
+        """Leaves all groups, whose operations in flight then fail, and ends the connection, or has
+        it end with the last array of empty(). A second call does nothing."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        for group in list(self._groups):
+            group.leave()
+        if self._own_notifier is not None:
+            self._own_notifier.stop()
+        self._adopted.clear()
+
+    @property
+    def connected(self) -> bool:
+        """Whether disconnect() has not been called."""
+        return self._connection is not None
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.disconnect()
+
+    def __del__(self) -> None:
+        # In a constructor that has failed there is nothing to end.
+        if getattr(self, "_connection", None) is not None:
+            self.disconnect()
+
+    def _live(self) -> Handle:
+        connection = self._connection
+        if connection is None:
+            raise ClosedError("the client has disconnected; connect again")
+        return connection
+
+    def _notifier(self) -> Notifier:
+        with self._lock:
+            if self._own_notifier is None:
+                fd = ctypes.c_int()
+                self._library.check(self._library.tern_fd(self._live(), ctypes.byref(fd)))
+                self._own_notifier = Notifier(fd.value)
+            return self._own_notifier
+
+    def _adopt(self, number: int, keeps: Any) -> None:
+        """Keeps the arrays of an operation whose ticket was dropped, until it has ended."""
+        if self._connection is not None:
+            self._adopted.append((number, keeps))
+
+    def _sweep(self, wanted: bool = False) -> None:
+        """Reports adopted operations that have ended. `wanted`: their room is."""
+        if len(self._adopted) < _ADOPTED_MANY and not wanted:
+            return
+        connection = self._live()
+        for _ in range(len(self._adopted)):
+            number, keeps = self._adopted.popleft()
+            status = self._library.tern_test(connection, number)
+            if status == WaitTimeoutError.status:
+                self._adopted.append((number, keeps))
+            elif status != structs.OK:
+                _log.warning("an operation whose ticket was dropped failed: %s",
+                             self._library.failure(status))
+
+
+# Disconnected before the interpreter takes its modules apart.
+_connected: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+@atexit.register
+def _disconnect_all() -> None:
+    for client in list(_connected):
+        client.disconnect()

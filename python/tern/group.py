@@ -1,0 +1,214 @@
+"""Groups of ranks and their collectives."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import ctypes
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from . import _structs as structs
+from . import collectives as table
+from ._handle import Handle
+from ._submit import Call, submit
+from .errors import ClosedError, WouldBlockError
+from .tensor import Tensor, declaration
+from .ticket import Ticket
+
+if TYPE_CHECKING:
+    from .arrays import DTypeLike
+    from .client import Client
+
+
+class GroupInfo(NamedTuple):
+    """`node`: index of this node of `node_count`. `epoch`: 1 for the first join, one more for each
+    rejoin. `last_common_op`: how many of its first operations every rank had completed when the
+    epoch before this one ended."""
+
+    rank: int
+    size: int
+    node: int
+    node_count: int
+    epoch: int
+    last_common_op: int
+
+
+class Group:
+    """This process's place in a group of ranks. `client.join()` and `tern.init()` make it.
+
+    Every collective is submitted by all ranks and returns a Ticket at once. Its arrays are NumPy
+    arrays, DLPack tensors or buffers of a type that Tern carries (see tern.arrays), and must not be
+    written, nor the output read, until the ticket has ended. Keywords that all share:
+
+    - `out`: where the result goes, contiguous and writable;
+    - `dtype`: what the elements are, where the array cannot say it ("bfloat16" for 16-bit
+      integers);
+    - `tensor`: a Tensor of declare(), by whose recipe the values travel. Without it an operation is
+      anonymous and exact, and matches those of other ranks by order;
+    - `priority`: higher goes first;
+    - `recipe`: another compressor for this operation, with the memory of the declaration.
+
+    Errors of the arguments are raised at once: TypeError, ValueError, WouldBlockError (512
+    operations are in flight or unreported: wait for one). Errors of the operation are raised by the
+    ticket. Thread: any.
+    """
+
+    def __init__(self, client: Client, group_id: str, options: structs.JoinOptions,
+                 owns_client: bool = False) -> None:
+        self._handle: Handle | None = None
+        self.client = client
+        self.rank: int = options.rank
+        self.size: int = options.size
+        self._owns_client = owns_client
+        self._handle = _join(client, group_id, options)
+        client._groups.add(self)
+
+    def info(self) -> GroupInfo:
+        """Rank, size, nodes and epoch."""
+        info = structs.sized(structs.GroupInfo)
+        library = self.client._library
+        library.check(library.tern_group_get_info(self._live(), ctypes.byref(info)))
+        return GroupInfo(*(getattr(info, name) for name in GroupInfo._fields))
+
+    def declare(self, name: str, count: int, dtype: DTypeLike = "float32", *,
+                role: str = "exact", recipe: str | None = None, level: str | None = None,
+                priority: int = 0, exempt: bool = False) -> Tensor:
+        """Declares a tensor of `count` elements, the same on all ranks, under a name that is stable
+        across steps and runs (1..127 bytes).
+
+        `role`: "exact" and "weights" arrive bit for bit. "gradient" and "delta" may lose values:
+        by `recipe`, else the daemon's default, unless `exempt`. `level`: of recipe "auto", such as
+        "balanced" or "residual<=2". Raises AlreadyExistsError, BadRecipeError, QuotaExceededError.
+        """
+        options = declaration(name, count, dtype, role)
+        options.recipe = None if recipe is None else recipe.encode()
+        options.level = None if level is None else level.encode()
+        options.priority, options.exempt = priority, exempt
+        return Tensor(self, options)
+
+    def all_reduce(self, x: Any, *, out: Any = None, reduction: str = "sum",
+                   dtype: DTypeLike | None = None, tensor: Tensor | None = None,
+                   prescale: float = 1.0, state_scale: float = 1.0, priority: int = 0,
+                   recipe: str | None = None) -> Ticket:
+        """Every rank's output becomes the reduction of all inputs, the same bits on all ranks.
+
+        `x`: n elements; `out`: n elements, or None for in place. `reduction`: "sum", "average" (of
+        floating-point types), "min", "max" (a NaN on any rank is the result) or "product".
+        `prescale`: inputs are multiplied by it. `state_scale`: the recipe's state is, first.
+        """
+        return submit(self, Call(table.ALL_REDUCE, x, out, dtype, tensor, reduction,
+                                 prescale=prescale, state_scale=state_scale, priority=priority,
+                                 recipe=recipe))
+
+    def broadcast(self, x: Any, root: int = 0, *, out: Any = None, dtype: DTypeLike | None = None,
+                  tensor: Tensor | None = None, priority: int = 0,
+                  recipe: str | None = None) -> Ticket:
+        """Every rank's output becomes the input of rank `root`, bit for bit. `x` and `out` have n
+        elements; without `out`, `x` is overwritten."""
+        return submit(self, Call(table.BROADCAST, x, out, dtype, tensor, root=root,
+                                 priority=priority, recipe=recipe))
+
+    def reduce(self, x: Any, root: int = 0, *, out: Any = None, reduction: str = "sum",
+               dtype: DTypeLike | None = None, tensor: Tensor | None = None,
+               prescale: float = 1.0, priority: int = 0, recipe: str | None = None) -> Ticket:
+        """The output of rank `root` becomes the reduction of all inputs; other ranks get None.
+        `x` and the root's `out` have n elements; without `out`, the root's `x` is overwritten."""
+        return submit(self, Call(table.REDUCE, x, out, dtype, tensor, reduction, root=root,
+                                 prescale=prescale, priority=priority, recipe=recipe))
+
+    def reduce_scatter(self, x: Any, counts: Sequence[int] | None = None, *, out: Any = None,
+                       reduction: str = "sum", dtype: DTypeLike | None = None,
+                       tensor: Tensor | None = None, prescale: float = 1.0, priority: int = 0,
+                       recipe: str | None = None) -> Ticket:
+        """Every rank gets its share of the reduction of all inputs. `x`: sum of `counts` elements;
+        the output: counts[rank]. `counts`: of each rank, the same on all; None: equal shares."""
+        return submit(self, Call(table.REDUCE_SCATTER, x, out, dtype, tensor, reduction, counts,
+                                 prescale=prescale, priority=priority, recipe=recipe))
+
+    def all_gather(self, x: Any, counts: Sequence[int] | None = None, *, out: Any = None,
+                   dtype: DTypeLike | None = None, tensor: Tensor | None = None,
+                   priority: int = 0, recipe: str | None = None) -> Ticket:
+        """Every rank gets the shares of all, that of rank 0 first. `x`: counts[rank] elements; the
+        output: the sum of `counts`. `counts`: the same on all ranks; None: equal shares."""
+        return submit(self, Call(table.ALL_GATHER, x, out, dtype, tensor, counts=counts,
+                                 priority=priority, recipe=recipe))
+
+    def gather(self, x: Any, root: int = 0, counts: Sequence[int] | None = None, *,
+               out: Any = None, dtype: DTypeLike | None = None, priority: int = 0) -> Ticket:
+        """Rank `root` gets the shares of all, that of rank 0 first; other ranks get None. Shapes as
+        all_gather()."""
+        return submit(self, Call(table.GATHER, x, out, dtype, counts=counts, root=root,
+                                 priority=priority))
+
+    def scatter(self, x: Any, root: int = 0, counts: Sequence[int] | None = None, *,
+                out: Any = None, dtype: DTypeLike | None = None, priority: int = 0) -> Ticket:
+        """Every rank gets its share of the root's `x`, which has the sum of `counts` elements. On
+        other ranks `x` is None, and `out`, of counts[rank] elements, is required: it says what
+        comes."""
+        return submit(self, Call(table.SCATTER, x, out, dtype, counts=counts, root=root,
+                                 priority=priority))
+
+    def all_to_all(self, x: Any, *, out: Any = None, dtype: DTypeLike | None = None,
+                   priority: int = 0) -> Ticket:
+        """Sends the i-th of `size` equal parts of `x` to rank i. The output has as many elements as
+        `x`: the part that rank 0 sent here comes first. It must not overlap `x`."""
+        return submit(self, Call(table.ALL_TO_ALL, x, out, dtype, priority=priority))
+
+    def barrier(self) -> Ticket:
+        """Ends when every rank has submitted it."""
+        library, number = self.client._library, ctypes.c_uint64()
+        status = library.tern_barrier(self._live(), ctypes.byref(number))
+        if status == WouldBlockError.status:
+            self.client._sweep(wanted=True)
+            status = library.tern_barrier(self._live(), ctypes.byref(number))
+        library.check(status)
+        return Ticket(self, number.value, None, ())
+
+    def leave(self) -> None:
+        """Leaves the group; operations in flight fail on all ranks with GroupLeftError. A second
+        call does nothing, and so does one after the daemon was lost."""
+        self._handle = None
+        if self._owns_client:
+            self._owns_client = False
+            self.client.disconnect()
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def __repr__(self) -> str:
+        return f"<tern.Group rank {self.rank} of {self.size}>"
+
+    def _live(self) -> Handle:
+        handle = self._handle
+        if handle is None:
+            self.client._live()  # says so if it is the client that has gone
+            raise ClosedError("the group has been left; join again")
+        return handle
+
+
+def _join(client: Client, group_id: str, options: structs.JoinOptions) -> Handle:
+    """Joins in a thread of its own: Python runs signal handlers between calls of the library, not
+    in them, and a join may take a minute. Where the caller is interrupted, the thread leaves again
+    what it has joined, for nobody has taken the handle."""
+    library, connection = client._library, client._live()
+    text = structs.GroupId(group_id.encode())
+    joined: concurrent.futures.Future[Handle] = concurrent.futures.Future()
+
+    def run() -> None:
+        pointer = ctypes.c_void_p()
+        status = library.tern_group_join(
+            connection, ctypes.byref(text), ctypes.byref(options), ctypes.byref(pointer))
+        if status == structs.OK:
+            joined.set_result(Handle(pointer.value, library.tern_group_leave, connection))
+        else:
+            joined.set_exception(library.failure(status))
+
+    if threading.current_thread() is threading.main_thread():
+        threading.Thread(target=run, name="tern-join", daemon=True).start()
+    else:
+        run()
+    return joined.result()

@@ -1,0 +1,184 @@
+"""tern.init(): the group of a job, as whatever started its ranks tells of it."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from . import _structs as structs
+from ._own_daemon import runtime_folder
+from .client import Client, milliseconds
+from .connecting import connect
+from .errors import LaunchError, UnknownGroupError, UnreachableError, WaitTimeoutError
+from .group import Group
+
+ID_FILE = "TERN_GROUP_ID_FILE"
+_POLL_SECONDS = 0.01
+_DEFAULT_TIMEOUT_S = 60.0
+
+
+class Place(NamedTuple):
+    """Where a process stands in its job. `run`: names the job on this node, "" if nothing does.
+    `one_node`: all ranks are known to be on this node."""
+
+    launcher: str
+    rank: int
+    size: int
+    run: str
+    one_node: bool
+
+
+class _Launcher(NamedTuple):
+    """The variables of a launcher, by what they say. Of `run` the first that is set counts."""
+
+    name: str
+    rank: str
+    size: str
+    local_size: str
+    run: tuple[str, ...]
+
+
+# mpirun inside a Slurm allocation inherits the batch script's SLURM_PROCID, so Slurm is asked last.
+_LAUNCHERS = (
+    _Launcher("tern run", "TERN_RANK", "TERN_SIZE", "TERN_LOCAL_SIZE", ("TERN_RUN",)),
+    _Launcher("torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
+              ("TORCHELASTIC_RUN_ID", "MASTER_PORT")),
+    _Launcher("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+              "OMPI_COMM_WORLD_LOCAL_SIZE", ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")),
+    _Launcher("PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", ("PMI_JOBID", "PMI_ID_STRING")),
+    _Launcher("Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_TASKS_PER_NODE",
+              ("SLURM_JOB_ID",)),
+)
+
+
+def place(environment: Mapping[str, str]) -> Place:
+    """What the environment says of this process; alone, if no launcher has set anything. Raises
+    LaunchError for numbers that make no sense."""
+    for launcher in _LAUNCHERS:
+        if launcher.rank not in environment or launcher.size not in environment:
+            continue
+        try:
+            rank, size = int(environment[launcher.rank]), int(environment[launcher.size])
+        except ValueError:
+            rank, size = -1, 0
+        if not 0 <= rank < size:
+            raise LaunchError(f"{launcher.rank}={environment[launcher.rank]} is no rank of "
+                              f"{launcher.size}={environment[launcher.size]}; start the program "
+                              f"by {launcher.name}, or pass rank= and size=")
+        run = next((environment[name] for name in launcher.run if environment.get(name)), "")
+        # What tells one start of the same job from another.
+        run += "".join("-" + environment[name] for name in
+                       ("TORCHELASTIC_RESTART_COUNT", "MASTER_PORT", "SLURM_STEP_ID")
+                       if environment.get(name))
+        one_node = size == 1 or environment.get(launcher.local_size) == str(size)
+        return Place(launcher.name, rank, size, run, one_node)
+    return Place("", 0, 1, "", True)
+
+
+def init(*, rank: int | None = None, size: int | None = None,
+         id_file: str | os.PathLike[str] | None = None, client: Client | None = None,
+         timeout: float | None = None, op_timeout: float | None = None, verify: bool = False,
+         seed: int = 0) -> Group:
+    """Joins the job's group: `with tern.init() as group:`.
+
+    Rank and size come from `rank` and `size`, else from the variables of `tern run`, torchrun, Open
+    MPI, PMI or Slurm, in this order; without any it is a group of one. Rank 0 mints the group's id
+    and hands it over in a file that only this user can read: `id_file`, else
+    $TERN_GROUP_ID_FILE, else one in the runtime folder where all ranks are on one node. For ranks
+    on several nodes name a file that all of them see, a new one for each start. The file is removed
+    when all have joined.
+
+    Without `client` the group has a client of its own by connect(), which ends with the group.
+    `timeout`: seconds for all ranks to come; None: 60. Others as Client.join(), and its errors.
+    LaunchError if the environment makes no sense or no file is known.
+    """
+    found = place(os.environ)
+    if (rank is None) != (size is None):
+        raise LaunchError("pass both rank= and size=, or none of them")
+    if rank is not None and size is not None:
+        found = Place("the program", rank, size, "", size == 1)
+    own = connect() if client is None else client
+    options = structs.sized(structs.JoinOptions)
+    options.rank, options.size, options.verify, options.seed = (
+        found.rank, found.size, verify, seed)
+    options.op_timeout_ms = milliseconds(op_timeout, 0)
+    try:
+        return _meet(own, found, id_file or os.environ.get(ID_FILE), options,
+                     _DEFAULT_TIMEOUT_S if timeout is None else timeout, client is None)
+    except BaseException:
+        if client is None:
+            own.disconnect()
+        raise
+
+
+def _meet(client: Client, found: Place, id_file: str | os.PathLike[str] | None,
+          options: structs.JoinOptions, timeout: float, owns_client: bool) -> Group:
+    deadline = time.monotonic() + timeout
+    options.timeout_ms = milliseconds(timeout, 0)
+    if found.size == 1 and not id_file:
+        return Group(client, client.mint(), options, owns_client)
+    path = _id_file(found) if id_file is None else pathlib.Path(id_file)
+    # `tern run` has minted the id and will remove the file.
+    minted_here = found.rank == 0 and found.launcher != "tern run"
+    if minted_here:
+        write_private(path, client.mint())
+    stale = ""
+    while True:
+        group_id = read_private(path, stale, deadline)
+        options.timeout_ms = milliseconds(max(0.001, deadline - time.monotonic()), 0)
+        try:
+            group = Group(client, group_id, options, owns_client)
+        except (UnknownGroupError, UnreachableError):
+            # Perhaps the id of a start before this one, which rank 0 is about to replace.
+            if minted_here or found.launcher == "tern run":
+                raise
+            stale = group_id
+            continue
+        if minted_here:
+            path.unlink(missing_ok=True)
+        return group
+
+
+def _id_file(found: Place) -> pathlib.Path:
+    if not found.one_node or not found.run:
+        raise LaunchError(
+            f"{found.launcher} does not say where the ranks can meet: pass id_file=, or set "
+            f"{ID_FILE}, a file that the nodes of all {found.size} ranks see and that is new for "
+            "each start")
+    name = "".join(c if c.isalnum() or c in "-_." else "_" for c in found.run)
+    return runtime_folder() / f"group-{found.launcher.replace(' ', '-')}-{name}"
+
+
+def write_private(path: pathlib.Path, text: str) -> None:
+    """Puts the text into a file of mode 0600, which appears as a whole."""
+    fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with open(fd, "w", encoding="ascii") as file:
+            file.write(text)
+        os.replace(name, path)
+    except BaseException:
+        pathlib.Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read_private(path: pathlib.Path, stale: str, deadline: float) -> str:
+    """The text of the file as soon as it is there and not `stale`. Raises WaitTimeoutError, and
+    LaunchError if others than this user could have written it."""
+    while True:
+        try:
+            with path.open(encoding="ascii") as file:
+                owner = os.fstat(file.fileno()).st_uid
+                text = file.read()
+            if owner not in (os.getuid(), 0):
+                raise LaunchError(f"{path} belongs to another user; name a file of your own")
+            if text and text != stale:
+                return text
+        except FileNotFoundError:
+            pass
+        if time.monotonic() >= deadline:
+            raise WaitTimeoutError(f"rank 0 has not written the group's id to {path}")
+        time.sleep(_POLL_SECONDS)

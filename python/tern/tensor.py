@@ -1,0 +1,111 @@
+"""Declared tensors: a name that stays, a role, and the recipe by which values travel."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import _structs as structs
+from .arrays import dtype_code
+from .errors import ClosedError
+
+if TYPE_CHECKING:
+    from .arrays import DTypeLike
+    from .group import Group
+
+
+class TensorStats(NamedTuple):
+    """What has happened to a tensor on this node. Totals are over all its operations; times are
+    nanoseconds, and sizes bytes."""
+
+    ops: int
+    bytes_raw: int
+    bytes_sent: int
+    ratio: float
+    residual_ratio: float
+    encode_ns: int
+    queue_ns: int
+    wire_ns: int
+    decode_ns: int
+    wait_ns: int
+    raw_fallbacks: int
+    state_bytes: int
+    recipe: str
+
+
+class Tensor:
+    """A declaration in one group. `group.declare()` makes it; pass it as `tensor=` to operations.
+
+    It ends with release(), with the last reference to it, or with its group. Thread: any.
+    """
+
+    def __init__(self, group: Group, options: structs.TensorOptions) -> None:
+        self._address: int | None = None
+        self._group = group
+        self.name: str = options.name.decode()
+        self.count: int = options.count
+        self._library = group.client._library
+        pointer = ctypes.c_void_p()
+        self._library.check(self._library.tern_tensor_declare(
+            group._live(), ctypes.byref(options), ctypes.byref(pointer)))
+        self._address = pointer.value
+
+    def stats(self) -> TensorStats:
+        """What has happened to the tensor so far on this node."""
+        stats = structs.sized(structs.TensorStats)
+        handle, address = self._group._live(), self._live()
+        self._library.check(self._library.tern_tensor_get_stats(address, ctypes.byref(stats)))
+        del handle  # until here the group, and with it the tensor, could not end
+        values = {name: getattr(stats, name) for name in TensorStats._fields}
+        return TensorStats(**{**values, "recipe": stats.recipe.decode()})
+
+    def export_state(self) -> bytes:
+        """This node's part of the state that the recipe keeps between steps, for a checkpoint. All
+        ranks of a node get the same part. Raises WouldBlockError while an operation on the tensor
+        is in flight."""
+        handle, address = self._group._live(), self._live()
+        size = ctypes.c_uint64()
+        self._library.check(self._library.tern_tensor_state_bytes(address, ctypes.byref(size)))
+        part = ctypes.create_string_buffer(size.value)
+        self._library.check(self._library.tern_tensor_export_state(
+            address, part, size.value, ctypes.byref(size)))
+        del handle
+        return part.raw[:size.value]
+
+    def import_state(self, *parts: bytes) -> None:
+        """Replaces the state by parts of export_state(): this node's own where nodes and ranks are
+        placed as then, else those of all nodes. Import on every node, and begin no operation before
+        all have (a barrier). Raises StateMismatchError for parts that do not fit."""
+        handle, address = self._group._live(), self._live()
+        count = len(parts)
+        pointers = (ctypes.c_void_p * count)(
+            *(ctypes.cast(ctypes.c_char_p(part), ctypes.c_void_p) for part in parts))
+        sizes = (ctypes.c_uint64 * count)(*map(len, parts))
+        self._library.check(
+            self._library.tern_tensor_import_state(address, pointers, sizes, count))
+        del handle
+
+    def release(self) -> None:
+        """Ends the declaration. Operations in flight keep the tensor until they end."""
+        address, self._address = self._address, None
+        handle = self._group._handle
+        if address is not None and handle is not None:
+            self._library.tern_tensor_release(address)
+
+    def __del__(self) -> None:
+        self.release()
+
+    def _live(self) -> int:
+        if self._address is None:
+            raise ClosedError(f"the tensor {self.name} has been released; declare it again")
+        return self._address
+
+
+def declaration(name: str, count: int, dtype: DTypeLike, role: str) -> structs.TensorOptions:
+    """The options that every declaration has."""
+    if role not in structs.ROLES:
+        raise ValueError(f"role={role!r} is none of {', '.join(structs.ROLES)}")
+    options = structs.sized(structs.TensorOptions)
+    options.name, options.count = name.encode(), count
+    options.dtype, options.role = dtype_code(dtype), structs.ROLES[role]
+    return options

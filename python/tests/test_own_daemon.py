@@ -1,0 +1,147 @@
+"""connect() and init() of a user who has no daemon: programs in folders of their own."""
+
+import json
+import os
+import pathlib
+import select
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tern
+from tern._control import ask
+from tern.launched import place
+
+PACKAGE = pathlib.Path(tern.__file__).parent.parent
+
+RANK = """
+import json, numpy, sys, tern
+with tern.init() as group:
+    x = numpy.full(1000, group.rank + 1.0)
+    group.all_reduce(x).wait()
+    print(json.dumps([group.rank, group.size, x[0]]))
+"""
+
+
+@pytest.fixture
+def home(tmp_path_factory, monkeypatch):
+    """A runtime folder of the test's own, and no daemon."""
+    folder = tmp_path_factory.mktemp("r")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    monkeypatch.setenv("TERN_IDLE_SECONDS", "0")
+    monkeypatch.setenv("PYTHONPATH", str(PACKAGE))
+    monkeypatch.delenv("TERN_SOCKET", raising=False)
+    return folder / "tern"
+
+
+def daemon_pid(folder):
+    return ask(folder / "control.sock", "status")["pid"]
+
+
+def wait_for_end(pid):
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    ended = select.poll()
+    ended.register(pidfd, select.POLLIN)
+    ended.poll()
+    os.close(pidfd)
+
+
+def start(environment, source=RANK):
+    return subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True,
+                            env={**os.environ, **environment})
+
+
+def test_connect_starts_a_daemon_that_ends_when_idle_and_leaves_nothing(home):
+    with tern.connect() as client:
+        pid = daemon_pid(home)
+        group = client.join(client.mint(), 0, 1)
+        assert group.all_reduce(np.ones(3)).wait().sum() == 3
+        with tern.connect():
+            assert daemon_pid(home) == pid
+        assert (home.stat().st_mode & 0o777, (home / "ternd.sock").stat().st_mode & 0o777) == (
+            0o700, 0o600)
+    wait_for_end(pid)
+    assert not list(home.glob("*.sock"))
+    with tern.connect():
+        assert daemon_pid(home) != pid
+        pid = daemon_pid(home)
+    wait_for_end(pid)
+
+
+def test_programs_that_start_at_once_find_one_daemon(home, monkeypatch):
+    monkeypatch.setenv("TERN_IDLE_SECONDS", "1")
+    source = ("import sys, tern; client = tern.connect(); "
+              "from tern._control import ask; from tern._own_daemon import runtime_folder; "
+              "print(ask(runtime_folder() / 'control.sock', 'status')['pid'])")
+    pids = {int(program.communicate()[0]) for program in [start({}, source) for _ in range(4)]}
+    assert len(pids) == 1
+    wait_for_end(pids.pop())
+
+
+def test_a_daemon_ends_with_its_keeper(home, monkeypatch):
+    monkeypatch.setenv("TERN_IDLE_SECONDS", "600")
+    with tern.connect():
+        pid = daemon_pid(home)
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        os.kill(int(stat[1]), 9)
+        wait_for_end(pid)
+
+
+def test_a_daemon_that_cannot_start_says_why(home, monkeypatch):
+    monkeypatch.setenv("TERN_PROGRAMS", "/bin")
+    with pytest.raises(tern.LibraryError, match="the program ternd is not in /bin"):
+        tern.connect()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(home.parent / ("x" * 90)))
+    (home.parent / ("x" * 90)).mkdir()
+    with pytest.raises(tern.LaunchError, match="too long"):
+        tern.connect()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "nowhere"))
+    with pytest.raises(tern.LaunchError, match="XDG_RUNTIME_DIR"):
+        tern.connect()
+    with pytest.raises(tern.LaunchError):
+        tern.connect(start=False)
+
+
+def test_a_folder_that_others_can_write_is_refused(home):
+    home.mkdir(mode=0o777)
+    home.chmod(0o777)
+    with pytest.raises(tern.LaunchError, match="this user alone"):
+        tern.connect()
+
+
+@pytest.mark.parametrize("variables", [
+    {"RANK": "{}", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_PORT": "29500"},
+    {"OMPI_COMM_WORLD_RANK": "{}", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+     "PMIX_NAMESPACE": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"},
+    {"PMI_RANK": "{}", "PMI_SIZE": "2", "TERN_GROUP_ID_FILE": "{folder}/id"},
+    {"SLURM_PROCID": "{}", "SLURM_NTASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "2",
+     "SLURM_JOB_ID": "5", "SLURM_STEP_ID": "0"},
+], ids=["torchrun", "mpirun", "pmi", "slurm"])
+def test_init_finds_the_ranks_of_a_launcher(home, variables):
+    ranks = [start({name: text.replace("{folder}", str(home.parent)).replace("{}", str(rank))
+                    for name, text in variables.items()}) for rank in (1, 0)]
+    said = sorted(json.loads(rank.communicate()[0]) for rank in ranks)
+    assert said == [[0, 2, 3.0], [1, 2, 3.0]]
+    assert not list(home.glob("group-*")) and not (home.parent / "id").exists()
+
+
+def test_init_alone_is_a_group_of_one(home):
+    assert json.loads(start({}).communicate()[0]) == [0, 1, 1.0]
+
+
+def test_init_says_what_is_missing(home, monkeypatch):
+    with pytest.raises(tern.LaunchError, match="no rank"):
+        place({"RANK": "2", "WORLD_SIZE": "2"})
+    with pytest.raises(tern.LaunchError, match="both"):
+        tern.init(rank=1)
+    monkeypatch.setenv("SLURM_PROCID", "1")
+    monkeypatch.setenv("SLURM_NTASKS", "2")
+    with pytest.raises(tern.LaunchError, match="TERN_GROUP_ID_FILE"):
+        tern.init()
+    with pytest.raises(tern.WaitTimeoutError, match="rank 0"):
+        tern.init(id_file=home / "id", timeout=0.05)

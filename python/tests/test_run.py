@@ -1,0 +1,236 @@
+"""`tern run`, as a user types it: programs of their own, in runtime folders of the test's."""
+
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+import tern
+from tern._control import ask
+
+PACKAGE = pathlib.Path(tern.__file__).parent.parent
+SECRET = "a secret of the test's own"
+
+PROGRAM = """
+import os, signal, sys, numpy, tern
+assert "TERN_JOB_SECRET" not in os.environ
+what = sys.argv[1] if len(sys.argv) > 1 else ""
+with tern.init() as group:
+    x = numpy.full(1000, group.rank + 1.0)
+    group.all_reduce(x).wait()
+    print(f"rank {group.rank} of {group.size} on node {group.info().node} has {x[0]:g}")
+    group.barrier().wait()
+    if what == "fails" and group.rank == 1:
+        sys.stderr.write("it fails")
+        sys.stderr.flush()
+        os._exit(7)
+    if what == "stubborn" and group.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what in ("fails", "stubborn", "waits"):
+        try:
+            print("waits")
+            if group.rank == 0:
+                group.all_reduce(x).wait()
+            signal.pause()
+        except (KeyboardInterrupt, tern.GroupLeftError):
+            # Rank 1 leaves when it is interrupted, which rank 0 may hear of first.
+            print("interrupted")
+            raise SystemExit(0)
+"""
+
+
+@pytest.fixture
+def job(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("r")
+    (folder / "program.py").write_text(PROGRAM)
+    (folder / "secret").write_text(SECRET)
+    (folder / "secret").chmod(0o600)
+    yield Job(folder)
+    runtime = folder / "tern"
+    assert not list(runtime.glob("run-*")), "a folder of a job is left"
+    if (runtime / "control.sock").exists():
+        # It ends by itself, soon; the test waits for that, so that none is left.
+        try:
+            end_of(ask(runtime / "control.sock", "status")["pid"])
+        except OSError:
+            pass
+
+
+def end_of(pid):
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    import select
+    ended = select.poll()
+    ended.register(pidfd, select.POLLIN)
+    ended.poll()
+    os.close(pidfd)
+
+
+class Job:
+    def __init__(self, folder):
+        self.folder = folder
+
+    def start(self, *words, secret=None, **more):
+        environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.folder), "TERN_IDLE_SECONDS": "0",
+                       "PYTHONPATH": str(PACKAGE)}
+        environment.pop("TERN_SOCKET", None)
+        if secret:
+            environment["TERN_JOB_SECRET"] = secret
+        return subprocess.Popen([sys.executable, "-m", "tern", "run", *words],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                env=environment, cwd=self.folder, **more)
+
+    def nodes(self, count, *words, secrets=None):
+        rendezvous = f"127.0.0.1:{free_port()}"
+        return [self.start("--nnodes", str(count), "--rdzv", rendezvous, *words,
+                           secret=secrets[node] if secrets else SECRET) for node in range(count)]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def until(stream, text):
+    for line in stream:
+        if text in line:
+            return line
+    raise AssertionError(f"no line with {text}")
+
+
+def test_ranks_meet_and_their_lines_are_prefixed(job):
+    out, error = (run := job.start("--nproc", "3", "program.py")).communicate()
+    assert (run.returncode, error) == (0, "")
+    assert sorted(out.splitlines()) == [
+        f"[rank{rank}]: rank {rank} of 3 on node 0 has 6" for rank in range(3)]
+
+
+def test_two_jobs_at_once_do_not_notice_each_other(job):
+    runs = [job.start("--nproc", "2", "program.py") for _ in range(2)]
+    for run in runs:
+        out, error = run.communicate()
+        assert (run.returncode, error, out.count("of 2 on node 0 has 3")) == (0, "", 2)
+
+
+def test_a_rank_that_fails_gives_its_status_and_ends_the_others(job):
+    out, error = (run := job.start("--nproc", "3", "program.py", "fails")).communicate()
+    assert run.returncode == 7
+    assert "[rank1]: it fails" in error and "rank 1 ended with status 7" in error
+
+
+def test_a_rank_that_is_killed_gives_128_and_the_signal(job):
+    out, error = (run := job.start("--nproc", "2", "program.py", "stubborn")).communicate()
+    assert run.returncode == 128 + signal.SIGKILL
+    assert "rank 1 was ended by SIGKILL" in error
+
+
+def test_ctrl_c_reaches_the_ranks_and_leaves_nothing(job):
+    run = job.start("--nproc", "2", "program.py", "waits")
+    until(run.stdout, "waits")
+    until(run.stdout, "waits")
+    run.send_signal(signal.SIGINT)
+    out, _ = run.communicate()
+    assert run.returncode == 128 + signal.SIGINT
+    assert out.count("interrupted") == 2
+
+
+def test_a_program_that_is_not_there_is_said(job):
+    _, error = (run := job.start("./nothing")).communicate()
+    assert run.returncode == 1 and "cannot be started" in error
+
+
+def test_two_nodes_meet_by_a_secret(job):
+    runs = job.nodes(2, "--nproc", "2", "program.py")
+    lines = []
+    for run in runs:
+        out, error = run.communicate()
+        assert (run.returncode, error) == (0, "")
+        lines += out.splitlines()
+    assert sorted(lines) == [
+        f"[rank{rank}]: rank {rank} of 4 on node {node} has 10"
+        for rank, node in enumerate(sorted(node_of(line) for line in lines))]
+
+
+def node_of(line):
+    return int(re.search(r"node (\d)", line)[1])
+
+
+def test_a_rank_that_fails_ends_the_job_on_all_nodes(job):
+    runs = job.nodes(2, "program.py", "fails")
+    errors = [run.communicate()[1] for run in runs]
+    assert [run.returncode for run in runs] == [7, 7]
+    assert sum("rank 1 ended with status 7" in error for error in errors) == 1
+    assert sum("a rank of node 1 has failed" in error for error in errors) == 2
+
+
+def test_a_node_that_is_killed_ends_the_job_on_the_others(job):
+    runs = job.nodes(2, "program.py", "waits")
+    for run in runs:
+        until(run.stdout, "waits")
+    runs[1].kill()
+    runs[1].communicate()
+    out, error = runs[0].communicate()
+    assert runs[0].returncode != 0
+    # The killed one had no chance to remove its folder: the next job does.
+    job.start("program.py").communicate()
+
+
+def test_without_a_secret_nodes_are_refused(job):
+    words = ["--nnodes", "2", "--rdzv", "127.0.0.1:1", "program.py"]
+    for secret, sentence in ((None, "there is no secret"), ("short", "too short")):
+        _, error = (run := job.start(*words, secret=secret)).communicate()
+        assert run.returncode == 1 and sentence in error
+    (job.folder / "secret").chmod(0o644)
+    _, error = job.start("--secret-file", "secret", *words).communicate()
+    assert "can be read by other users" in error
+    _, error = job.start("--nnodes", "2", "program.py").communicate()
+    assert "--rdzv HOST:PORT" in error
+
+
+def test_nodes_with_different_secrets_refuse_each_other(job):
+    runs = job.nodes(2, "--timeout", "1", "program.py", secrets=[SECRET, SECRET + "!"])
+    errors = [run.communicate()[1] for run in runs]
+    assert [run.returncode for run in runs] == [1, 1]
+    assert sum("has not proved the job's secret" in error for error in errors) == 1
+    assert sum("1 of 2 nodes have come" in error for error in errors) == 1
+
+
+def test_strangers_at_the_rendezvous_neither_stop_the_job_nor_learn_of_it(job):
+    port = free_port()
+    words = ["--nnodes", "2", "--rdzv", f"127.0.0.1:{port}", "program.py"]
+    runs = [job.start(*words, secret=SECRET)]
+    strangers = []
+    while not strangers:
+        try:
+            strangers.append(socket.create_connection(("127.0.0.1", port)))
+        except ConnectionRefusedError:
+            assert runs[0].poll() is None
+    strangers += [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
+    heard = b""
+    for number, stranger in enumerate(strangers):
+        try:
+            stranger.sendall([b"", b"GET / HTTP/1.0\r\n\r\n", b"tern rendezvous 1\n" + bytes(32),
+                              bytes(100_000)][number % 4])
+        except OSError:
+            pass  # those that were the oldest are closed by now
+    runs.append(job.start(*words, secret=SECRET))
+    for run in runs:
+        out, error = run.communicate()
+        assert (run.returncode, error) == (0, "")
+        assert "of 2 on node" in out
+    for stranger in strangers:
+        try:
+            heard = max(heard, stranger.recv(1000), key=len)
+        except OSError:
+            pass
+        stranger.close()
+    # Random bytes and a proof at most, which say nothing without the secret.
+    assert len(heard) <= 64

@@ -1,0 +1,163 @@
+"""Tickets: waiting, awaiting, cancelling, dropping; and that nothing is left behind."""
+
+import asyncio
+import gc
+import os
+import pathlib
+import threading
+
+import numpy as np
+import pytest
+
+import tern
+from cluster import run_ranks
+
+
+def both(two_nodes, work):
+    return run_ranks(two_nodes, 2, work)
+
+
+def test_every_wait_on_a_ticket_gives_the_same_answer(two_nodes):
+    def work(group):
+        x = np.ones(1000)
+        ticket = group.all_reduce(x)
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append(ticket.wait()))
+                   for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert all(answer is x for answer in answers) and ticket.test()
+
+    both(two_nodes, work)
+
+
+def test_a_wait_that_times_out_leaves_the_operation_running(two_nodes):
+    goes_on = threading.Event()
+
+    def work(group):
+        if group.rank == 1:
+            goes_on.wait()
+            return group.all_reduce(np.ones(5)).wait()[0]
+        ticket = group.all_reduce(np.ones(5))
+        assert not ticket.test()
+        with pytest.raises(TimeoutError, match="goes on"):
+            ticket.wait(timeout=0.01)
+        goes_on.set()
+        return ticket.wait()[0]
+
+    assert both(two_nodes, work) == [2, 2]
+
+
+def test_cancel_ends_the_operation_on_all_ranks(two_nodes):
+    def work(group):
+        tensor = group.declare("t", 5, "float64")
+        if group.rank == 0:
+            ticket = group.all_reduce(np.ones(5), tensor=tensor)
+            ticket.cancel()
+            with pytest.raises(tern.OperationCancelledError):
+                ticket.wait()
+            with pytest.raises(tern.OperationCancelledError):
+                ticket.wait()
+
+    both(two_nodes, work)
+
+
+def test_tickets_are_awaited_in_any_order(two_nodes):
+    def work(group):
+        async def main():
+            tickets = [group.all_reduce(np.full(100, float(i))) for i in range(50)]
+            tickets.reverse()
+            return [result[0] for result in await asyncio.gather(*tickets)]
+
+        return asyncio.run(main())
+
+    assert both(two_nodes, work) == [[2.0 * i for i in reversed(range(50))]] * 2
+
+
+def test_an_awaited_failure_is_raised(two_nodes):
+    def work(group):
+        async def main():
+            with pytest.raises(tern.MismatchError):
+                await group.all_reduce(np.ones(10 + group.rank))
+
+        asyncio.run(main())
+
+    both(two_nodes, work)
+
+
+def test_futures_are_set_beside_waits_of_other_threads(two_nodes):
+    def work(group):
+        futures = []
+        for i in range(100):
+            ticket = group.all_reduce(np.full(10, float(i)))
+            futures.append(ticket.future())
+            group.all_reduce(np.ones(10)).wait()
+        return [future.result()[0] for future in futures]
+
+    assert both(two_nodes, work) == [[2.0 * i for i in range(100)]] * 2
+
+
+def test_a_future_ends_when_the_client_disconnects(node):
+    client, other = tern.Client(node.socket), tern.Client(node.socket)
+    group_id, groups = client.mint(), []
+    joined = threading.Thread(target=lambda: groups.append(other.join(group_id, 1, 2)))
+    joined.start()
+    future = client.join(group_id, 0, 2).barrier().future()
+    joined.join()
+    client.disconnect()
+    with pytest.raises(tern.TernError):
+        future.result()
+    other.disconnect()
+
+
+def test_a_dropped_ticket_keeps_its_arrays_until_its_end(two_nodes):
+    def work(group):
+        # More than may be unreported at a time: those that were dropped make room.
+        for i in range(600):
+            group.all_reduce(np.full(1000, float(i)))
+            if i % 64 == 63:
+                group.barrier().wait()
+        return group.all_reduce(np.ones(3)).wait()[0]
+
+    assert both(two_nodes, work) == [2, 2]
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_two_hundred_clients_leave_nothing_behind(node):
+    def use():
+        with tern.Client(node.socket, arena_bytes=4 << 20) as client:
+            group = client.join(client.mint(), 0, 1)
+            x = client.empty(1000)
+            x[:] = 1
+            group.all_reduce(x).future().result()
+            group.declare("t", 1000)
+            group.all_reduce(x)
+
+    use()
+    gc.collect()
+    before = (threading.active_count(), os.listdir("/dev/shm"))
+    open_here, open_there = descriptors(), node.descriptors()
+    for _ in range(200):
+        use()
+    gc.collect()
+    for thread in threading.enumerate():
+        if thread.name == "tern-notifier":
+            thread.join()
+    assert descriptors() <= open_here
+    assert (threading.active_count(), os.listdir("/dev/shm")) <= before
+    with tern.Client(node.socket):
+        # The daemon takes clients' ends in turn: this one's hello came after all of them.
+        assert node.descriptors() <= open_there + 16
+    assert "memfd:tern" not in pathlib.Path("/proc/self/maps").read_text()
+
+
+def test_an_arena_is_whole_again_after_many_arrays(node):
+    with tern.Client(node.socket, arena_bytes=1 << 20) as client:
+        for count in range(1, 2000):
+            client.empty(count)
+        assert client.empty((1 << 20) - 4096, "uint8").size

@@ -1,0 +1,25 @@
+#!/bin/sh
+# Makes the environment in which the Python package is tested, outside of the tree, and prints its
+# folder. What is there already is left as it is.
+#
+#   python_env.sh [FOLDER]    default: $TERN_PYTHON_ENV, else ~/.cache/tern/python-env
+#
+# PYTHON is the interpreter (default: Debian's own).
+set -eu
+folder=${1:-${TERN_PYTHON_ENV:-${XDG_CACHE_HOME:-$HOME/.cache}/tern/python-env}}
+python=${PYTHON:-/usr/bin/python3}
+# ml_dtypes: bfloat16. The tools have fixed versions, for a later one may find more.
+wanted='numpy pytest ml_dtypes mypy==2.4.1 ruff==0.17.6'
+
+if [ ! -x "$folder/bin/python" ]; then
+  "$python" -m venv "$folder" >&2 || {
+    echo "No environment at $folder: install python3-venv." >&2
+    exit 1
+  }
+fi
+# An environment that was made by other words is brought up to these.
+if [ "$(cat "$folder/wanted" 2>/dev/null)" != "$wanted" ]; then
+  "$folder/bin/pip" install --quiet --disable-pip-version-check $wanted >&2
+  echo "$wanted" >"$folder/wanted"
+fi
+echo "$folder"
