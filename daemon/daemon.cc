@@ -219,6 +219,7 @@ net::TcpSettings Daemon::Composition::tcp_settings() const {
   tcp.receive_buffer_bytes = static_cast<int>(config.socket_receive_buffer_bytes);
   tcp.tls = security->source();
   tcp.loopback_only = config.peer_security == "local";
+  tcp.account_of = [this](std::uint32_t user) { return sub_users.owner_of(user); };
   return tcp;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <string_view>
 
@@ -32,17 +33,27 @@ SubUsers SubUsers::read(const std::string& path) {
     const auto count = number_in(rest.substr(second_colon + 1));
     if (!first || !count || *count == 0) continue;
     if (const auto owner = user_named(line.substr(0, first_colon))) {
-      users.ranges_.push_back({*first, *count, *owner});
+      users.ranges_.push_back({*first, std::uint64_t{*first} + *count, *owner});
     }
   }
+  std::stable_sort(users.ranges_.begin(), users.ranges_.end(),
+                   [](const Range& a, const Range& b) { return a.first < b.first; });
+  std::uint64_t end = 0;
+  for (Range& range : users.ranges_) {
+    range.first = std::max(range.first, end);
+    end = std::max(end, range.end);
+  }
+  std::erase_if(users.ranges_, [](const Range& one) { return one.first >= one.end; });
   return users;
 }
 
 std::uint32_t SubUsers::owner_of(std::uint32_t user) const noexcept {
-  const auto range = std::find_if(ranges_.begin(), ranges_.end(), [user](const Range& one) {
-    return user >= one.first && user - one.first < one.count;
-  });
-  return range == ranges_.end() ? user : range->owner;
+  const auto next =
+      std::upper_bound(ranges_.begin(), ranges_.end(), user,
+                       [](std::uint32_t sought, const Range& one) { return sought < one.first; });
+  if (next == ranges_.begin()) return user;
+  const Range& range = *std::prev(next);
+  return user < range.end ? range.owner : user;
 }
 
 }  // namespace tern::daemon

@@ -12,8 +12,9 @@ namespace tern::daemon {
 class SubUsers {
  public:
   SubUsers() = default;
-  // Lines that cannot be read, and owners that this machine does not know, are left out. A file
-  // that is missing is an empty one. May ask the name service, and wait for it.
+  // A user in several ranges is in the one that begins first. Lines that cannot be read, and owners
+  // that this machine does not know, are left out. A file that is missing is an empty one. May ask
+  // the name service, and wait for it.
   static SubUsers read(const std::string& path = "/etc/subuid");
 
   // The user itself, if it is nobody's.
@@ -21,10 +22,11 @@ class SubUsers {
 
  private:
   struct Range {
-    std::uint32_t first = 0, count = 0, owner = 0;
+    std::uint64_t first = 0, end = 0;
+    std::uint32_t owner = 0;
   };
 
-  std::vector<Range> ranges_;
+  std::vector<Range> ranges_;  // in order, without a user in common
 };
 
 }  // namespace tern::daemon

@@ -77,11 +77,9 @@ int Conductor::do_work() {
   work += drain_events();
   turns_.step("flight record");
   // One file in a turn: a lost peer may end many groups at once.
-  for (const auto& [number, group] : groups_.all()) {
-    if (!flights_.write_if_due(*group)) continue;
-    ++work;
-    break;
-  }
+  const auto writes = [this](const auto& one) { return flights_.write_if_due(*one.second); };
+  const auto& groups = groups_.all();
+  if (flights_.write_closed() || std::any_of(groups.begin(), groups.end(), writes)) ++work;
   if (tuning_ != nullptr) {
     turns_.step("tuning");
     work += tuning_->do_work();

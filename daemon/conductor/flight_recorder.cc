@@ -22,7 +22,7 @@ constexpr std::uint64_t kFilesEveryNs = 1'000'000'000;
 void FlightRecorder::record(const MemberGroup& group, const event::OpEnded& event) {
   Flights& flights = groups_[group.number];
   if (flights.ops.size() == kFlights) flights.ops.pop_front();
-  flights.ops.push_back({event.record, event.code, event.text.c_str()});
+  flights.ops.push_back({event.record, event.code, event.text.c_str(), ""});
   if (event.code == Errc::ok) return;
   const TensorState* const tensor = group.tensor(event.record.tensor);
   const std::string name = tensor == nullptr ? "(anonymous)" : tensor->name;
@@ -39,24 +39,52 @@ bool FlightRecorder::write_if_due(const MemberGroup& group) {
   Flights& flights = found->second;
   if (!flights.due || now - flights.written_ns < kFilesEveryNs) return false;
   flights.written_ns = now;
-  return write(group, flights);
+  name_tensors(group, flights);
+  return write(about(group), flights);
 }
 
 void FlightRecorder::close(const MemberGroup& group) {
   const auto found = groups_.find(group.number);
   if (found == groups_.end()) return;
-  if (found->second.due) write(group, found->second);
+  if (found->second.due) {
+    if (closed_.size() == kMaxClosed) closed_.pop_front();
+    name_tensors(group, found->second);
+    closed_.push_back({about(group), std::move(found->second)});
+  }
   groups_.erase(found);
 }
 
-nlohmann::json FlightRecorder::document(const MemberGroup& group, const Flights& flights) const {
+bool FlightRecorder::write_closed() {
+  if (closed_.empty()) return false;
+  Closed one = std::move(closed_.front());
+  closed_.pop_front();
+  write(one.about, one.flights);
+  return true;
+}
+
+FlightRecorder::~FlightRecorder() {
+  while (write_closed()) {
+  }
+}
+
+FlightRecorder::About FlightRecorder::about(const MemberGroup& group) {
+  return {group.uid, group.job, group.end_text, group.epoch, group.account};
+}
+
+void FlightRecorder::name_tensors(const MemberGroup& group, Flights& flights) {
+  for (Flight& flight : flights.ops) {
+    const TensorState* const tensor = group.tensor(flight.record.tensor);
+    if (tensor != nullptr) flight.tensor = tensor->name;
+  }
+}
+
+nlohmann::json FlightRecorder::document(const About& about, const Flights& flights) const {
   nlohmann::json ops = nlohmann::json::array();
   const std::uint64_t now = clock_.now_ns();
   for (const auto& flight : flights.ops) {
     const OpRecord& record = flight.record;
-    const TensorState* const tensor = group.tensor(record.tensor);
     ops.push_back(
-        {{"tensor", tensor == nullptr ? "" : tensor->name},
+        {{"tensor", flight.tensor},
          {"op", record.sequence},
          {"kind", plan::name_of(record.kind)},
          {"dtype", dtype_name(static_cast<DType>(record.dtype))},
@@ -72,26 +100,26 @@ nlohmann::json FlightRecorder::document(const MemberGroup& group, const Flights&
          {"status", errc_name(flight.code)},
          {"text", flight.text}});
   }
-  return {{"group", group.uid.substr(0, 8)},
-          {"job", group.job},
-          {"epoch", group.epoch},
-          {"error", group.end_text},
+  return {{"group", about.uid.substr(0, 8)},
+          {"job", about.job},
+          {"epoch", about.epoch},
+          {"error", about.end_text},
           {"ops", std::move(ops)}};
 }
 
-bool FlightRecorder::write(const MemberGroup& group, Flights& flights) {
+bool FlightRecorder::write(const About& about, Flights& flights) {
   flights.due = false;
   if (directory_.empty() || flights.ops.empty()) return false;
   files_.use(directory_);
-  const std::string name = RecordFiles::text_of({group.uid, group.epoch, group.account});
+  const std::string name = RecordFiles::text_of({about.uid, about.epoch, about.account});
   const std::string path = directory_ + "/" + name;
-  const std::string text = json_text(document(group, flights), 1) + "\n";
+  const std::string text = json_text(document(about, flights), 1) + "\n";
   std::ofstream out(path + ".new");
   out << text;
   out.close();
   if (!out || std::rename((path + ".new").c_str(), path.c_str()) != 0) {
-    log_about(log_fields(group), spdlog::level::warn, "cannot write the flight record {}: {}", path,
-              std::strerror(errno));
+    log_about({.job = about.job, .group = short_uid(about.uid)}, spdlog::level::warn,
+              "cannot write the flight record {}: {}", path, std::strerror(errno));
     std::remove((path + ".new").c_str());
     return true;
   }

@@ -21,6 +21,10 @@ class FlightRecorder {
   // `directory`: empty, no files are written. REQUIRES: both outlive this; a change is seen.
   FlightRecorder(const std::string& directory, const Clock& clock)
       : directory_(directory), clock_(clock) {}
+  // Writes what is left.
+  ~FlightRecorder();
+  FlightRecorder(const FlightRecorder&) = delete;
+  FlightRecorder& operator=(const FlightRecorder&) = delete;
 
   void record(const MemberGroup& group, const event::OpEnded& event);
   // The group has failed: a file is due once what the lanes have reported is taken.
@@ -28,14 +32,18 @@ class FlightRecorder {
   // Writes what is due of this group, which may be never: a storm of failures must not become one
   // of files. True: it has written, or tried to.
   bool write_if_due(const MemberGroup& group);
-  // The group is being forgotten: what is due is written now.
+  // The group is being forgotten: what is due of it is written by write_closed(). Of very many such
+  // groups the last ones' is.
   void close(const MemberGroup& group);
+  // Writes what is due of one group that is forgotten. False: there is none.
+  bool write_closed();
 
  private:
   struct Flight {
     OpRecord record;
     Errc code = Errc::ok;
     std::string text;
+    std::string tensor;  // its name, when the group is forgotten
   };
   struct Flights {
     std::deque<Flight> ops;  // the oldest first
@@ -43,12 +51,27 @@ class FlightRecorder {
     bool due = false;
   };
 
-  bool write(const MemberGroup& group, Flights& flights);
-  nlohmann::json document(const MemberGroup& group, const Flights& flights) const;
+  // What a file says of a group.
+  struct About {
+    std::string uid, job, end_text;
+    std::uint32_t epoch = 0, account = 0;
+  };
+  struct Closed {
+    About about;
+    Flights flights;
+  };
+  static constexpr std::size_t kMaxClosed = 64;
+
+  static About about(const MemberGroup& group);
+  // Because the group's tensors are forgotten with it.
+  static void name_tensors(const MemberGroup& group, Flights& flights);
+  bool write(const About& about, Flights& flights);
+  nlohmann::json document(const About& about, const Flights& flights) const;
 
   const std::string& directory_;
   const Clock& clock_;
   std::map<std::uint64_t, Flights> groups_;  // by number
+  std::deque<Closed> closed_;
   RecordFiles files_;
 };
 

@@ -27,9 +27,11 @@ class Disposal::Shared : public std::enable_shared_from_this<Shared> {
     of.waiting.push_back({std::move(some), bytes});
     of.bytes += bytes;
     ++count_;
-    if (of.busy || of.waiting.size() > 1) return;
-    ready_.push_back(user);
-    has_work_.notify_one();
+    if (!of.busy && of.waiting.size() == 1) {
+      ready_.push_back(user);
+      has_work_.notify_one();
+    }
+    // Also where a thread could not be had for those who came before.
     if (ready_.size() <= idle_ || threads_ >= kThreads) return;
     try {
       std::thread([self = shared_from_this()] { self->work(); }).detach();

@@ -117,9 +117,11 @@ class NameLookups::Shared : public std::enable_shared_from_this<Shared> {
     drop_unneeded(of);
     if (of.waiting.size() >= kMaxWaiting) return false;
     of.waiting.push_back(std::move(wanted));
-    if (std::exchange(of.busy, true)) return true;
-    ready_.push_back(user);
-    has_work_.notify_one();
+    if (!std::exchange(of.busy, true)) {
+      ready_.push_back(user);
+      has_work_.notify_one();
+    }
+    // Also where a thread could not be had for those who came before.
     if (ready_.size() > idle_ && threads_ < kThreads) start_thread();
     return true;
   }

@@ -36,9 +36,11 @@ struct Unfinished {
 };
 
 // Where only this machine is let in, its users are told apart.
-std::string source_text(const TcpIncoming& incoming, const Unfinished& candidate, bool is_local) {
-  const auto user = is_local ? user_of_other_end(incoming.fd.get()) : std::nullopt;
-  return user ? "user " + std::to_string(*user) : candidate.source.to_string();
+std::string source_text(const TcpIncoming& incoming, const Unfinished& candidate,
+                        const TcpSettings& settings) {
+  const auto user = settings.loopback_only ? user_of_other_end(incoming.fd.get()) : std::nullopt;
+  if (!user) return candidate.source.to_string();
+  return "user " + std::to_string(settings.account_of ? settings.account_of(*user) : *user);
 }
 
 }  // namespace
@@ -139,7 +141,7 @@ bool TcpAcceptor::State::advance(const std::shared_ptr<Unfinished>& candidate) {
     const Greeting::Step step = greeting.advance();
     if (step == Greeting::Step::greeted) {
       std::unique_ptr<TcpIncoming> incoming = greeting.take();
-      incoming->source = source_text(*incoming, *candidate, tcp_settings.loopback_only);
+      incoming->source = source_text(*incoming, *candidate, tcp_settings);
       const wire::HelloBody hello = incoming->hello;
       sink.on_incoming(std::move(incoming), greeting.header(), hello);
       return true;

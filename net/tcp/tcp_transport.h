@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct TcpSettings {
   const TlsSource* tls = nullptr;
   // Connects to addresses of this machine alone.
   bool loopback_only = false;
+  // With loopback_only, for whom a user of this machine is counted; null: for the user.
+  std::function<std::uint32_t(std::uint32_t)> account_of{};
   // Null: those of the process. Outlives the transport.
   NameLookups* names = nullptr;
 };

@@ -73,6 +73,13 @@ TlsSession::TlsSession(std::shared_ptr<const TlsContext> context, int socket, bo
   BIO_set_init(bio, 1);
   SSL_set_bio(ssl_, bio, bio);
   SSL_set_app_data(ssl_, this);
+  SSL_set_msg_callback(ssl_,
+                       [](int sent, int, int type, const void*, std::size_t, SSL*, void* session) {
+                         auto* const self = static_cast<TlsSession*>(session);
+                         if (sent == 0 && type == SSL3_RT_HANDSHAKE && self->is_open_)
+                           ++self->messages_;
+                       });
+  SSL_set_msg_callback_arg(ssl_, this);
 }
 
 TlsSession::~TlsSession() { SSL_free(ssl_); }
@@ -205,6 +212,7 @@ std::size_t TlsSession::read(std::span<std::byte> to, TlsStep& step) {
 TlsStep TlsSession::read_record(std::span<std::byte> to, std::size_t& total) {
   ERR_clear_error();
   std::size_t count = 0;
+  const std::uint64_t messages = messages_;
   const int result = SSL_read_ex(ssl_, to.data(), to.size(), &count);
   total += count;
   if (result == 1) {
@@ -216,10 +224,11 @@ TlsStep TlsSession::read_record(std::span<std::byte> to, std::size_t& total) {
   if (step == TlsStep::ended) has_ended_ = true;
   if (step == TlsStep::failed) return fail();
   // Part of a record is taken whole, so what is left follows a record without data.
-  const bool was_empty = step == TlsStep::wants_read && in_begin_ < in_end_;
-  if (!was_empty) return step;
+  const bool has_left = in_begin_ < in_end_;
+  if (step != TlsStep::wants_read || (!has_left && messages_ == messages)) return step;
   since_empty_record_ = 0;
-  return ++empty_records_ <= kMaxEmptyRecords ? TlsStep::done : fail();
+  if (++empty_records_ > kMaxEmptyRecords) return fail();
+  return has_left ? TlsStep::done : step;
 }
 
 bool TlsSession::has_room() const noexcept { return kBufferBytes - out_end_ >= kRecordRoom; }

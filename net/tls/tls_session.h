@@ -104,7 +104,8 @@ class TlsSession {
   std::uint64_t handshake_bytes_ = 0;
   std::array<char, 4> first_bytes_{};  // of the peer
   std::uint64_t since_key_update_ = 0;
-  int empty_records_ = 0;  // of the peer, with little data between them
+  std::uint64_t messages_ = 0;  // of the peer, that TLS itself has for an open connection
+  int empty_records_ = 0;       // of the peer, with little data between them
   std::size_t since_empty_record_ = 0;
   Errc reason_ = Errc::ok;
   std::string trouble_;

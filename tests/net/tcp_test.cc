@@ -270,6 +270,23 @@ TEST_F(TcpAcceptorPlaces, OfRefusedPeersAreTakenByOthers) {
   EXPECT_LE(most, 4);
 }
 
+TEST_F(TcpAcceptorPlaces, OfUsersOfThisMachineAreChargedToTheirOwners) {
+  TcpSettings settings;
+  settings.loopback_only = true;
+  settings.account_of = [](std::uint32_t user) { return user == ::getuid() ? 4242u : user; };
+  auto made = TcpAcceptor::create(loop_, clock_, {{"127.0.0.1", 0}, {}, settings}, sink_);
+  ASSERT_TRUE(made) << made.error().text;
+  acceptor_ = std::move(*made);
+  wire::HelloBody body;
+  body.node = {1, 1};
+  body.session = 1;
+  const wire::HelloFrame hello = wire::make_hello(wire::FrameKind::hello, body);
+  connect_with({static_cast<const char*>(static_cast<const void*>(&hello)), sizeof hello});
+  for (int i = 0; i < 30'000 && sink_.offered.empty(); ++i) poll();
+  ASSERT_EQ(sink_.offered.size(), 1u);
+  EXPECT_EQ(sink_.offered[0].incoming->source, "user 4242");
+}
+
 TEST(TcpAcceptor, APortInUseIsAnErrorWithText) {
   EventLoop loop;
   SteadyClock clock;

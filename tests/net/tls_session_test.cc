@@ -113,6 +113,17 @@ TEST_F(TlsSessionTest, EndsAConnectionThatChangesKeysWithoutEnd) {
   EXPECT_THAT(session->trouble(), ::testing::HasSubstr("changes its TLS keys without end"));
 }
 
+TEST_F(TlsSessionTest, EndsOneWhoseNewKeysComeOneByOne) {
+  int changes = 0;
+  for (; changes < 100 && step != TlsStep::failed; ++changes) {
+    change_keys();
+    EXPECT_EQ(read(), 0u);
+  }
+  EXPECT_GE(changes, 8);
+  EXPECT_LE(changes, 9);
+  EXPECT_THAT(session->trouble(), ::testing::HasSubstr("changes its TLS keys without end"));
+}
+
 TEST_F(TlsSessionTest, EndsOneThatPutsAByteBetween) {
   for (int i = 0; i < 100; ++i) {
     change_keys();

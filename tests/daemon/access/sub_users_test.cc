@@ -26,6 +26,18 @@ TEST(SubUsers, ARangeBelongsToItsOwner) {
   EXPECT_EQ(users.owner_of(1'000), 1'000u);
 }
 
+TEST(SubUsers, RangesInAnyOrderMayOverlap) {
+  const SubUsers users = read("1003:5000:10\n1001:3000:100\n1002:3050:100\n1004:3010:20\n");
+  EXPECT_EQ(users.owner_of(2'999), 2'999u);
+  EXPECT_EQ(users.owner_of(3'015), 1'001u);
+  EXPECT_EQ(users.owner_of(3'099), 1'001u);
+  EXPECT_EQ(users.owner_of(3'100), 1'002u);
+  EXPECT_EQ(users.owner_of(3'149), 1'002u);
+  EXPECT_EQ(users.owner_of(3'150), 3'150u);
+  EXPECT_EQ(users.owner_of(5'009), 1'003u);
+  EXPECT_EQ(users.owner_of(5'010), 5'010u);
+}
+
 TEST(SubUsers, LinesThatCannotBeReadAreLeftOut) {
   const SubUsers users = read(
       "# a comment\n\n1000\n1000:5\n1000:x:5\n1000:5:x\n1000:500:0\nnobody-has-this-name:600:10\n"

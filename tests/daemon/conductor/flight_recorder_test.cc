@@ -43,6 +43,7 @@ TEST_F(FlightRecorderTest, WritesNothingWhileAllGoesWell) {
   flights_.record(*group_, ended(1, Errc::ok));
   flights_.write_if_due(*group_);
   flights_.close(*group_);
+  EXPECT_FALSE(flights_.write_closed());
   EXPECT_FALSE(is_written());
 }
 
@@ -73,10 +74,13 @@ TEST_F(FlightRecorderTest, AStormOfFailuresIsOneFileASecond) {
   EXPECT_TRUE(is_written());
 }
 
-TEST_F(FlightRecorderTest, AGroupThatFailedIsWrittenAtItsRemovalAtTheLatest) {
+TEST_F(FlightRecorderTest, AGroupThatFailedIsWrittenAfterItsRemovalAtTheLatest) {
   flights_.record(*group_, ended(1, Errc::ok));
   groups_.end(*group_, Errc::peer_lost, "a peer was lost", false);
   flights_.close(*group_);
+  EXPECT_FALSE(is_written()) << "many groups may end in one turn";
+  EXPECT_TRUE(flights_.write_closed());
+  EXPECT_FALSE(flights_.write_closed());
   ASSERT_TRUE(is_written());
   EXPECT_EQ(written()["error"], "a peer was lost");
 }
@@ -87,6 +91,7 @@ TEST_F(FlightRecorderTest, OfAUsersRecordsTheNewestStay) {
     group_->epoch = epoch;
     flights_.record(*group_, ended(1, Errc::timeout));
     flights_.close(*group_);
+    EXPECT_TRUE(flights_.write_closed());
   };
   fail_group(kBob, 1);
   for (std::uint32_t epoch = 1; epoch <= 300; ++epoch) fail_group(kAlice, epoch);
