@@ -132,6 +132,9 @@ template <typename T>
 void begin(const std::byte* source, std::size_t count, float prescale, T* accumulator) noexcept {
   if (count == 0) return;
   std::memcpy(accumulator, source, sizeof(T) * count);
+  if constexpr (kIsBoolean<T>) {
+    for (std::size_t i = 0; i < count; ++i) accumulator[i].byte = accumulator[i].is() ? 1 : 0;
+  }
   if (prescale == 1.0f) return;
   if constexpr (std::is_floating_point_v<T>) {
     for (std::size_t i = 0; i < count; ++i) accumulator[i] *= static_cast<T>(prescale);

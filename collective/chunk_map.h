@@ -47,11 +47,6 @@ class ChunkMap {
   std::uint32_t owned(std::uint32_t node) const noexcept {
     return std::visit([&](const auto& chunks) { return chunks.owned(node); }, chunks_);
   }
-  std::uint32_t owned_by_all() const noexcept {
-    std::uint32_t sum = 0;
-    for (std::uint32_t node = 0; node < group_->nodes(); ++node) sum += owned(node);
-    return sum;
-  }
   // Of the chunks of `owner`, those whose results go to `node`, which is another; of pairs, this
   // node.
   std::uint32_t sent(std::uint32_t owner, std::uint32_t node) const noexcept {
@@ -69,10 +64,15 @@ class ChunkMap {
   std::uint32_t chunk(std::uint32_t node, std::uint32_t index) const noexcept {
     return std::visit([&](const auto& chunks) { return chunks.chunk(node, index); }, chunks_);
   }
-  // The inverse: the position of `chunk` among those of `node`, or kNoSlot if it is not one of
-  // them.
-  std::uint32_t index(std::uint32_t node, std::uint32_t chunk) const noexcept {
-    return std::visit([&](const auto& chunks) { return chunks.index(node, chunk); }, chunks_);
+  // Whether it is one of them; of pairs, one for this node.
+  bool has(std::uint32_t node, std::uint32_t chunk) const noexcept {
+    if (const auto* const pairs = std::get_if<PairChunks>(&chunks_)) {
+      return pairs->has(node, chunk);
+    }
+    if (const auto* const shares = std::get_if<ShareChunks>(&chunks_)) {
+      return shares->index(node, chunk) != kNoSlot;
+    }
+    return std::get<WholeChunks>(chunks_).index(node, chunk) != kNoSlot;
   }
   // The node that gets the result of a chunk, which may be the owner itself, or kEveryNode.
   std::uint32_t receiver(std::uint32_t chunk) const noexcept {
@@ -86,6 +86,12 @@ class ChunkMap {
   bool goes_to(std::uint32_t node, std::uint32_t chunk) const noexcept {
     const std::uint32_t one = receiver(chunk);
     return one == kEveryNode || one == node;
+  }
+
+  // Whether the result goes from `owner` to another node.
+  bool leaves(std::uint32_t owner, std::uint32_t chunk) const noexcept {
+    const std::uint32_t one = receiver(chunk);
+    return one == kEveryNode ? group_->nodes() > 1 : one != owner;
   }
 
   // Its elements, of those of the op; of pairs, in the input of the rank that has them.

@@ -3,6 +3,7 @@
 #include "collective/group_ops.h"
 
 #include <bit>
+#include <cstdio>
 
 #include "base/check.h"
 #include "collective/op_plan.h"
@@ -16,6 +17,56 @@ namespace {
 // ops that have failed before this node's ranks submitted them.
 std::size_t slots_of(const GroupShape& shape) noexcept {
   return std::size_t{shape.max_ops_in_flight} * (shape.nodes() + 1);
+}
+
+// Whose announcements are here.
+struct PairsHeard {
+  const GroupShape& group;
+  std::uint64_t nodes = 0;
+};
+
+// What ranks say of how many elements one has for another. The rank that two do not agree about,
+// and who says what; kNoRank: all agree.
+std::uint32_t disagreement_here(const PairCounts& pairs, const GroupShape& shape,
+                                std::span<char> text) {
+  const auto& here = shape.ranks[shape.node];
+  for (std::uint32_t from = 0; from < here.size(); ++from) {
+    for (std::uint32_t to = 0; to < here.size(); ++to) {
+      const std::uint64_t sent = pairs.sent(from, here[to]);
+      const std::uint64_t expected = pairs.received(to, here[from]);
+      if (sent == expected) continue;
+      std::snprintf(text.data(), text.size(),
+                    "rank %u sends %llu elements to rank %u, which expects %llu", here[from],
+                    static_cast<unsigned long long>(sent), here[to],
+                    static_cast<unsigned long long>(expected));
+      return here[from];
+    }
+  }
+  return kNoRank;
+}
+
+std::uint32_t disagreement_with(std::uint32_t node, const PairCounts& pairs,
+                                const GroupShape& shape, std::span<char> text) {
+  const std::uint32_t from = shape.ranks[node][0];
+  const std::uint32_t to = shape.ranks[shape.node][0];
+  std::snprintf(text.data(), text.size(),
+                "rank %u, or another of its node, sends other counts to the node of rank %u than "
+                "these expect; rank %u expects %llu elements from rank %u",
+                from, to, to, static_cast<unsigned long long>(pairs.received(0, from)), from);
+  return from;
+}
+
+// With these nodes, before any of them may send what it has: who has heard all announcements begins.
+Failure disagreement(OpId id, const OpTable& ops, const PairsHeard& heard, std::span<char> text) {
+  const PairCounts& pairs = *ops[id].pairs;
+  std::uint32_t rank = disagreement_here(pairs, heard.group, text);
+  for (std::uint32_t node = 0; node < heard.group.nodes() && rank == kNoRank; ++node) {
+    if (node == heard.group.node || (heard.nodes & bit(node)) == 0) continue;
+    if (ops.counts_crc(id, node) != pairs.received_crc(node)) {
+      rank = disagreement_with(node, pairs, heard.group, text);
+    }
+  }
+  return {rank == kNoRank ? Errc::ok : Errc::mismatch, rank, text.data()};
 }
 
 }  // namespace
@@ -55,9 +106,12 @@ bool GroupOps::takes_counts(OpId id, const Submission& submission) {
   if (op.plan->has_pairs()) {
     if (op.pairs == nullptr) op.pairs = pairs_.take();
     op.pairs->say(submission.local_rank, submission.counts);
-    const bool all_here = op.submitted == low_bits(shape_.local_ranks());
-    if (all_here) cut(op, shape_, submission.counts.data());
-    return true;
+    if (op.submitted != low_bits(shape_.local_ranks())) return true;
+    cut(op, shape_, submission.counts.data());
+    char text[sizeof(Op::text)];
+    const Failure failure = disagreement(id, ops_, {shape_, op.announced}, text);
+    if (failure.code != Errc::ok) fail(id, failure);
+    return failure.code == Errc::ok;
   }
   if (op.share_begins == nullptr) {
     op.share_begins = shares_.take(submission.counts);
@@ -136,6 +190,15 @@ bool GroupOps::on_announce(std::uint32_t node, const OpKey& key, const wire::Ann
   if (!eager_bytes_agree(op, node, body, shape_)) return false;
   op.announced |= bit(node);
   ops_.counts_crc(id, node) = body.counts_crc;
+  const bool all_here = op.submitted == low_bits(shape_.local_ranks());
+  if (op.pairs != nullptr && all_here) {
+    char text[sizeof(Op::text)];
+    const Failure failure = disagreement(id, ops_, {shape_, bit(node)}, text);
+    if (failure.code != Errc::ok) {
+      fail(id, failure);
+      return true;
+    }
+  }
   if (const std::uint64_t left = departures_.left() & ~op.submitted; left != 0) {
     const std::uint32_t rank =
         shape_.ranks[shape_.node][static_cast<std::uint32_t>(std::countr_zero(left))];

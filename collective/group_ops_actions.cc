@@ -1,7 +1,5 @@
 // The choice of the next action, and what follows from one that is done.
 
-#include <cstdio>
-
 #include "base/check.h"
 #include "collective/group_ops.h"
 #include "collective/op_sets.h"
@@ -16,46 +14,10 @@ Action of_op(OpId id, Op& op, ActionKind kind) noexcept {
   return {.kind = kind, .op = id};
 }
 
-// The rank that two do not agree about, and who says what; kNoRank: all agree.
-std::uint32_t find_other_counts(OpId id, const OpTable& ops, const GroupShape& shape,
-                                std::span<char> text) {
-  const PairCounts& pairs = *ops[id].pairs;
-  const auto& here = shape.ranks[shape.node];
-  for (std::uint32_t from = 0; from < here.size(); ++from) {
-    for (std::uint32_t to = 0; to < here.size(); ++to) {
-      const std::uint64_t sent = pairs.sent(from, here[to]);
-      const std::uint64_t expected = pairs.received(to, here[from]);
-      if (sent == expected) continue;
-      std::snprintf(text.data(), text.size(),
-                    "rank %u sends %llu elements to rank %u, which expects %llu", here[from],
-                    static_cast<unsigned long long>(sent), here[to],
-                    static_cast<unsigned long long>(expected));
-      return here[from];
-    }
-  }
-  for (std::uint32_t node = 0; node < shape.nodes(); ++node) {
-    if (node == shape.node || ops.counts_crc(id, node) == pairs.received_crc(node)) continue;
-    const std::uint32_t from = shape.ranks[node][0];
-    std::snprintf(text.data(), text.size(),
-                  "rank %u, or another of its node, sends other counts to the node of rank %u than "
-                  "these expect; rank %u expects %llu elements from rank %u",
-                  from, here[0], here[0], static_cast<unsigned long long>(pairs.received(0, from)),
-                  from);
-    return from;
-  }
-  return kNoRank;
-}
-
 }  // namespace
 
 void GroupOps::start(OpId id) {
   Op& op = ops_[id];
-  if (op.pairs != nullptr) {
-    char text[sizeof(Op::text)];
-    if (const std::uint32_t rank = find_other_counts(id, ops_, shape_, text); rank != kNoRank) {
-      return fail(id, {Errc::mismatch, rank, text});
-    }
-  }
   op.started = true;
   schedule_.run(id, op);
   if (!op.eager) end_if_delivered(id);

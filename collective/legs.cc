@@ -67,7 +67,7 @@ void Legs::contributed(ChunkId chunk, std::uint32_t node) {
 
 bool Legs::expects_result(OpId id, const Op& op, std::uint32_t node, std::uint32_t number) const {
   if (with(id, node).results >= op.chunks.sent(node, self_)) return false;
-  return op.chunks.index(node, number) != kNoSlot && op.chunks.goes_to(self_, number);
+  return op.chunks.has(node, number) && op.chunks.goes_to(self_, number);
 }
 
 // ---- Actions ------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ void decline_eager(Op& op, const GroupShape& shape) noexcept {
 }
 
 bool declines(const Op& op, const GroupShape& shape) noexcept {
-  return !op.eager && op.plan->eager == plan::Eager::contributions &&
+  return !op.eager && op.plan->keeps_sums() && op.plan->eager == plan::Eager::contributions &&
          may_be_eager(op.announced_first, *op.plan, shape);
 }
 

@@ -22,7 +22,8 @@ plan::Shape shape_for(const Op& op, std::uint32_t rank, const GroupShape& shape)
 // A node does not want it to be eager: it takes the two legs, unless it has started.
 void decline_eager(Op& op, const GroupShape& shape) noexcept;
 
-// Whether this node wants the two legs for an op that would fit in its announcements.
+// Whether this node wants the two legs for an op that would fit in its announcements, and must say
+// so: of an op that gives all nodes values the others see it by their absence.
 bool declines(const Op& op, const GroupShape& shape) noexcept;
 
 // How many bytes of values `from` sends to `to` with its announcement.

@@ -62,13 +62,13 @@ std::uint32_t PairChunks::chunk(std::uint32_t, std::uint32_t index) const noexce
   return kNoSlot;
 }
 
-std::uint32_t PairChunks::index(std::uint32_t node, std::uint32_t chunk) const noexcept {
+bool PairChunks::has(std::uint32_t node, std::uint32_t chunk) const noexcept {
   const auto& senders = group_->ranks[node];
-  if (!std::binary_search(senders.begin(), senders.end(), sender(chunk))) return kNoSlot;
-  if (local(receiver(chunk)) == kNoSlot) return kNoSlot;
+  if (!std::binary_search(senders.begin(), senders.end(), sender(chunk))) return false;
+  if (local(receiver(chunk)) == kNoSlot) return false;
   const std::uint64_t round = chunk / sharding_.columns;
   const bool here = round >= first_round_ && (round - first_round_) % sharding_.lanes == 0;
-  return here && before(chunk) < elements(sender(chunk), receiver(chunk)) ? 0 : kNoSlot;
+  return here && before(chunk) < elements(sender(chunk), receiver(chunk));
 }
 
 std::uint64_t PairChunks::begin(std::uint32_t chunk) const noexcept {

@@ -29,8 +29,8 @@ class PairChunks {
   // The number of the index-th chunk of this node: node by node from itself on, so that all do not
   // send to one at a time. REQUIRES: node is this one, index < owned(node).
   std::uint32_t chunk(std::uint32_t node, std::uint32_t index) const noexcept;
-  // kNoSlot: `node` has no such chunk for this one. Otherwise something else.
-  std::uint32_t index(std::uint32_t node, std::uint32_t chunk) const noexcept;
+  // Whether `node` has such a chunk for this one.
+  bool has(std::uint32_t node, std::uint32_t chunk) const noexcept;
   std::uint32_t sender(std::uint32_t chunk) const noexcept { return chunk / ranks_ % ranks_; }
   std::uint32_t receiver(std::uint32_t chunk) const noexcept { return chunk % ranks_; }
 

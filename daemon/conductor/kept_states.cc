@@ -44,8 +44,9 @@ bool KeptStates::adopt(const MemberGroup& group, const std::string& key, Declare
   const bool had_history = last.has_history();
   if (last.doubtful || last.half_imported || !tensor.state->codec.adopt_residual(last.codec)) {
     reset = reset || had_history;
-  } else if (tensor.state->tuning) {
-    tensor.state->tuning->set_all_residuals_pending();
+  } else {
+    tensor.state->memory_use.adopt(last.memory_use);
+    if (tensor.state->tuning) tensor.state->tuning->set_all_residuals_pending();
   }
   forget(found);
   return reset;

@@ -136,6 +136,8 @@ const char* BlockDecoder::add_lossy(const BlockRequest& request, const Block& bl
   if (const char* problem = objection_to_lossy(op)) return problem;
   const TensorState* const tensor = blocks_.tensor(op);
   if (tensor == nullptr || tensor->exempt) return kMustBeExact;
+  // Streams are kept for the chunks of an all_reduce.
+  if (tensor->codec.keeps_shifts() && blocks_.op(op).plan->keeps_sums()) return kMustBeExact;
   const std::uint32_t elements = blocks_.part(op, request.number).elements;
   const std::span<float> sum{as_floats(host_bytes(request.sum).data()), elements};
   if (own != nullptr) {

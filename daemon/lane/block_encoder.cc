@@ -140,7 +140,8 @@ BlockCompletion BlockEncoder::finish_exact(const BlockRequest& request, Reductio
   const ChunkPart part = blocks_.part(op, request.number);
   const std::size_t bytes = blocks_.bytes(op, part);
   const bool narrows = codec::accumulator_bytes(type) != dtype_bytes(type);
-  const bool shortens = blocks_.encoding(op).lossless && codec::is_lossless(*request.recipe);
+  const bool shortens = blocks_.encoding(op).lossless && codec::is_lossless(*request.recipe) &&
+                        blocks_.op(op).chunks.leaves(blocks_.self(), request.number);
   std::byte* const sum = host_bytes(request.sum).data();
   std::byte* result = sum;
   if (narrows) {
@@ -165,12 +166,13 @@ BlockCompletion BlockEncoder::publish(const BlockRequest& request) {
   const std::size_t bytes = blocks_.bytes(op, part);
   const std::byte* const input = values_.moved_input(op, part);
   BlockCompletion done = elements_in(BlockForm::input, bytes);
+  const collective::ChunkMap& chunks = blocks_.op(op).chunks;
   if (blocks_.encoding(op).lossless && codec::is_lossless(*request.recipe) &&
-      !request.block.empty()) {
+      !request.block.empty() && chunks.leaves(blocks_.self(), request.number)) {
     const std::uint32_t used = encode_lossless(request, *request.recipe, {input, bytes});
     if (used != 0) done = elements_in(BlockForm::encoded, used);
   }
-  if (blocks_.op(op).chunks.goes_to(blocks_.self(), request.number)) {
+  if (chunks.goes_to(blocks_.self(), request.number)) {
     values_.deliver(op, blocks_.result_part(op, request.number), input);
   }
   return done;
@@ -186,6 +188,12 @@ BlockEncoder::Encoded BlockEncoder::encode_lossy(const BlockRequest& request,
   TensorState& tensor = *blocks_.tensor(op);
   CodecState& state = tensor.codec;
   BlockStats& stats = blocks_.stats(op);
+  const plan::Plan& plan = *blocks_.op(op).plan;
+  // Two kinds of operation have begun at once: this one goes raw.
+  const std::uint32_t counts_crc = blocks_.op(op).announced_first.counts_crc;
+  if (codec::has_memory(recipe) && !tensor.memory_use.take(plan.number, counts_crc)) {
+    return {0, true};
+  }
   const bool result = input.leg == wire::Leg::broadcast;
   const std::span<std::byte> slab = host_bytes(request.block);
   codec::EncodeRequest encode;
@@ -211,8 +219,9 @@ BlockEncoder::Encoded BlockEncoder::encode_lossy(const BlockRequest& request,
   encode.sparsify = !result || codec::sparsifies_results(recipe);
   encode.alpha = state.alpha();
   // Levels of another number of bits are no beginning for these.
-  const bool whole = blocks_.op(op).plan->parts == plan::Parts::whole;  // has a book for each chunk
-  if (whole && recipe.quantizer.bits == tensor.declared.recipe.quantizer.bits) {
+  // Where the op is cut as a whole each chunk has a book.
+  if (plan.parts == plan::Parts::whole &&
+      recipe.quantizer.bits == tensor.declared.recipe.quantizer.bits) {
     encode.codebook = state.codebook(request.number);
   }
   if (result && shifts) encode.delivered_out = as_floats(blocks_.scratch(1).data());
@@ -234,7 +243,7 @@ BlockEncoder::Encoded BlockEncoder::encode_lossy(const BlockRequest& request,
   wire::write_block_header(header, slab.first<wire::kBlockHeaderBytes>());
   blocks_.trace(TraceKind::encode, request, header, {begin, end});
   stats.encoded_bytes += input.values.size() * dtype_bytes(blocks_.dtype(op));
-  if (tensor.tuning) tensor.tuning->residual_pending(request.number) = 1;
+  if (tensor.tuning && !plan.keeps_sums()) tensor.tuning->residual_pending(request.number) = 1;
   tuner::LegEnergies& part = result ? stats.error.results : stats.error.contributions;
   part.energy += encoded.input_energy;
   part.elements += input.values.size();

@@ -124,11 +124,7 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
                             "this use of the tensor has been submitted before");
   }
   if (first) {
-    if (TensorState* const tensor = admitted.op.tensor) {
-      TensorLaneStats& mine = tensor->lanes[setup().shape.lane];
-      ++mine.uses;
-      if (admitted.op.encoding.lossy) mine.memory_of = entry.kind;
-    }
+    if (admitted.op.tensor != nullptr) ++admitted.op.tensor->lanes[setup().shape.lane].uses;
     core_.lane_ops().begin(op, admitted.op);
     tuning_.begin(op);
     // One that has failed before anybody said what it is has no plan.

@@ -15,18 +15,19 @@ namespace {
 // What the declaration of an op without a tensor would say.
 const ResolvedRecipe kAnonymous;
 
-// Null, or why a lossy op of this plan cannot use the tensor's codec state.
-const char* objection_to_memory(const plan::Plan& plan, const TensorState& tensor,
-                                std::uint32_t lane) noexcept {
-  if (!codec::has_memory(tensor.declared.recipe)) return nullptr;
-  if (plan.keeps_sums() && codec::needs_shift(tensor.declared.recipe)) {
+// Null, or why an op cannot use the tensor's codec state.
+const char* objection_to_memory(const plan::Plan& plan, const LaneOp& op,
+                                std::uint32_t counts_crc) noexcept {
+  const TensorState* const tensor = op.tensor;
+  if (tensor == nullptr || !codec::has_memory(tensor->declared.recipe)) return nullptr;
+  // However small it is, and whatever recipe it brings: a peer may send a block all the same.
+  if (plan.keeps_sums() && codec::needs_shift(tensor->declared.recipe)) {
     return "diana and ef21 are for all_reduce; declare the tensor with ef";
   }
-  // The residual of an all_reduce holds what results left out too.
-  const std::uint16_t user = tensor.lanes[lane].memory_of;
-  return user == 0 || user == plan.number
+  return !op.encoding.lossy || tensor->memory_use.admits(plan.number, counts_crc)
              ? nullptr
-             : "the tensor's residual is of another kind of operation; declare a tensor for each";
+             : "the tensor's residual is of another kind of operation, or of other counts; declare "
+               "a tensor for each";
 }
 
 }  // namespace
@@ -54,11 +55,6 @@ OpAdmission::Admitted OpAdmission::admit(const shm::SubmitEntry& entry,
   }
   admitted.op.tensor = tensor;
   admitted.op.encoding = encoding_of(entry, plan, resolved, tensor);
-  if (admitted.op.encoding.lossy) {
-    admitted.checked.problem = objection_to_memory(plan, *tensor, setup_.shape.lane);
-    admitted.checked.code = Errc::bad_recipe;
-    if (admitted.checked.problem != nullptr) return admitted;
-  }
 
   wire::AnnounceBody& body = admitted.body;
   body.count = entry.count;
@@ -78,6 +74,8 @@ OpAdmission::Admitted OpAdmission::admit(const shm::SubmitEntry& entry,
   if (!counts_.empty()) {
     body.counts_crc = std::max(wire::crc32c(std::as_bytes(std::span(counts_))), std::uint32_t{1});
   }
+  admitted.checked.problem = objection_to_memory(plan, admitted.op, body.counts_crc);
+  admitted.checked.code = admitted.checked.problem != nullptr ? Errc::bad_recipe : Errc::ok;
   return admitted;
 }
 

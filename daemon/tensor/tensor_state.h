@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "codec/recipe.h"
 #include "daemon/tensor/codec_state.h"
+#include "daemon/tensor/memory_use.h"
 #include "daemon/tensor/recipe_resolver.h"
 #include "daemon/tensor/tensor_tuning.h"
 #include "shm/layout.h"
@@ -27,9 +28,6 @@ struct alignas(64) TensorLaneStats {
   std::uint64_t uses = 0;
   // The lane's own: blocks of streams were lost, and nobody has been told yet.
   bool streams_lost = false;
-  // The lane's own: the kind of operation that has used the codec state, whose meaning depends on
-  // it; 0: none has.
-  std::uint16_t memory_of = 0;
   // The lane's own: an op, whole or failed, may have left something in the codec state.
   bool state_touched = false;
   double usual_ns = 0.0;
@@ -50,6 +48,7 @@ struct TensorState {
   std::int32_t priority = 0;
   std::uint64_t generation = 0;
   CodecState codec;
+  MemoryUse memory_use;
   std::unique_ptr<TensorTuning> tuning;  // null: the recipe is what was declared
   // An op was under way when its epoch ended or a rank left: what the residual holds may have been
   // sent or not.
@@ -67,7 +66,9 @@ struct TensorState {
   bool has_history() const noexcept {
     if (codec.empty()) return false;
     if (imported || doubtful.load(std::memory_order_relaxed)) return true;
-    if (tuning) return tuning->any_residual_pending();
+    // Of blocks that another kind of operation has left something of, the tuning knows nothing.
+    const bool tuned_use = memory_use.kind() == static_cast<std::uint16_t>(shm::OpKind::all_reduce);
+    if (tuning && (memory_use.kind() == 0 || tuned_use)) return tuning->any_residual_pending();
     return std::any_of(lanes.begin(), lanes.end(),
                        [](const TensorLaneStats& lane) { return lane.state_touched; });
   }

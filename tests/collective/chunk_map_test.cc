@@ -34,7 +34,9 @@ TEST_F(OfEveryPlan, AnAllReduceIsOwnedInTurnAndGoesToAll) {
   const ChunkMap map = map_of(plan::kAllReduce);
   EXPECT_EQ(map.owned(0), 3u);
   EXPECT_EQ(map.owned(2), 2u);
-  EXPECT_EQ(map.owned_by_all(), 8u);
+  EXPECT_TRUE(map.has(0, map.chunk(0, 2)));
+  EXPECT_FALSE(map.has(1, map.chunk(0, 2)));
+  EXPECT_TRUE(map.leaves(0, map.chunk(0, 0)));
   EXPECT_EQ(map.receiver(0), ChunkMap::kEveryNode);
   EXPECT_EQ(map.sent(2, 1), 2u);
 }
@@ -45,6 +47,7 @@ TEST_F(OfEveryPlan, AReduceStaysWithTheRoot) {
   EXPECT_EQ(map.owned(0), 0u);
   EXPECT_EQ(map.receiver(map.chunk(1, 5)), 1u);
   EXPECT_EQ(map.sent(1, 0), 0u);
+  EXPECT_FALSE(map.leaves(1, map.chunk(1, 5)));
 }
 
 TEST_F(OfEveryPlan, AReduceScatterStaysWithTheRankOfTheShare) {

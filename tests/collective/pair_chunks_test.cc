@@ -97,7 +97,7 @@ void expect_both_ends_agree(const Group& group) {
         const std::uint32_t other = shapes[node].node_of_rank(to);
         ++to_node[other];
         const PairChunks& end = ends[other];
-        ASSERT_NE(end.index(node, number), kNoSlot);
+        ASSERT_TRUE(end.has(node, number));
         ASSERT_EQ(end.size(number), ends[node].size(number));
         std::uint64_t before_sent = 0, before_received = 0;
         for (std::uint32_t rank = 0; rank < to; ++rank) before_sent += group.pair(from, rank);
@@ -143,12 +143,12 @@ TEST(PairChunks, ANumberThatIsNoChunkForThisNodeIsNone) {
   counts.say(0, group.counts_of(1));
   const PairChunks chunks(group.sharding(1), shape, &counts);
   EXPECT_EQ(chunks.received_from(0), 2u);
-  EXPECT_NE(chunks.index(0, 1), kNoSlot) << "from 0 to 1";
-  EXPECT_NE(chunks.index(0, 4 + 1), kNoSlot) << "the second round";
-  EXPECT_EQ(chunks.index(0, 8 + 1), kNoSlot) << "there is no third";
-  EXPECT_EQ(chunks.index(0, 0), kNoSlot) << "of node 0 for itself";
-  EXPECT_EQ(chunks.index(0, 2), kNoSlot) << "from rank 1, which is not of node 0";
-  EXPECT_EQ(chunks.index(0, 0xffffffff), kNoSlot);
+  EXPECT_TRUE(chunks.has(0, 1)) << "from 0 to 1";
+  EXPECT_TRUE(chunks.has(0, 4 + 1)) << "the second round";
+  EXPECT_FALSE(chunks.has(0, 8 + 1)) << "there is no third";
+  EXPECT_FALSE(chunks.has(0, 0)) << "of node 0 for itself";
+  EXPECT_FALSE(chunks.has(0, 2)) << "from rank 1, which is not of node 0";
+  EXPECT_FALSE(chunks.has(0, 0xffffffff));
 }
 
 TEST(PairTables, GiveEmptyOnesAgain) {

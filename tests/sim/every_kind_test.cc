@@ -135,6 +135,77 @@ TEST(Residuals, AResidualIsOfOneKindOfOperation) {
   cluster.expect_all(pending, Errc::bad_recipe, "declare a tensor for each");
 }
 
+TEST(Residuals, OtherCountsAreAnotherOperation) {
+  Cluster cluster({1, 1});
+  cluster.join();
+  TensorSpec spec{.name = "g", .count = 4'000, .role = Role::gradient, .recipe = "3lc:s=1"};
+  const auto tensors = cluster.declare(spec);
+  KindCase c{.kind = OpKind::reduce_scatter, .counts = {1'000, 3'000}};
+  const auto ends = [&](Errc code) {
+    const auto submitted = submit_kind(cluster, c, 1, tensors);
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      Client& client = *cluster.ranks[rank];
+      ASSERT_TRUE(cluster.world.run_until([&] { return client.done(submitted[rank].ticket); }));
+      EXPECT_EQ(client.result(submitted[rank].ticket).status, code);
+    }
+    cluster.forget_arenas();
+  };
+  ends(Errc::ok);
+  c.counts = {3'000, 1'000};
+  ends(Errc::bad_recipe);
+  c.counts = {1'000, 3'000};
+  ends(Errc::ok);
+}
+
+// The state is the first's that uses it, not the first's that is submitted.
+TEST(Residuals, AMistakenFirstUseTakesNothing) {
+  Cluster cluster({1, 1});
+  cluster.join();
+  TensorSpec spec{.name = "g", .count = 4'000, .role = Role::gradient, .recipe = "3lc:s=1"};
+  const auto tensors = cluster.declare(spec);
+  const auto inputs = inputs_of(DType::f32, 4'000, 2);
+  std::vector<std::uint64_t> tickets;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    auto request = all_reduce(DType::f32, 4'000);
+    if (rank == 1) request.kind = OpKind::reduce;
+    request.input = request.output = cluster.ranks[rank]->allocate(16'000);
+    tickets.push_back(cluster.ranks[rank]->submit(request, tensors[rank]));
+  }
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    Client& client = *cluster.ranks[rank];
+    ASSERT_TRUE(cluster.world.run_until([&] { return client.done(tickets[rank]); }));
+    EXPECT_EQ(client.result(tickets[rank]).status, Errc::mismatch);
+  }
+  cluster.forget_arenas();
+  cluster.reduce(all_reduce(DType::f32, 4'000), inputs, tensors);
+}
+
+// Numbers of chunks of shares are no places in what the tuner keeps of a tensor's chunks.
+TEST(Residuals, AnOwnRecipeOnATunedTensorIsLossyInShares) {
+  DaemonShape shape;
+  shape.tuner = true;
+  Cluster cluster({1, 1}, shape);
+  cluster.join();
+  TensorSpec spec{.name = "g", .count = 9'000, .role = Role::gradient, .recipe = "auto"};
+  const auto tensors = cluster.declare(spec);
+  KindCase c{.kind = OpKind::reduce_scatter, .counts = {9'000, 0}};
+  std::vector<std::uint64_t> tickets;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    Client& client = *cluster.ranks[rank];
+    OpRequest request = request_of(c, rank);
+    request.recipe = "3lc:s=1";
+    request.input = client.allocate(36'000);
+    request.output = client.allocate(36'000);
+    tickets.push_back(client.submit(request, tensors[rank]));
+  }
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    Client& client = *cluster.ranks[rank];
+    ASSERT_TRUE(cluster.world.run_until([&] { return client.done(tickets[rank]); }));
+    EXPECT_EQ(client.result(tickets[rank]).status, Errc::ok) << client.result(tickets[rank]).detail;
+  }
+  cluster.leave_all();
+}
+
 TEST(Residuals, AShiftIsForAnAllReduce) {
   Cluster cluster({1, 1});
   cluster.join();
@@ -143,9 +214,14 @@ TEST(Residuals, AShiftIsForAnAllReduce) {
   const auto tensors = cluster.declare(spec);
   auto request = all_reduce(DType::f32, 4'000);
   request.kind = OpKind::reduce;
-  const auto pending = cluster.submit(request, inputs_of(DType::f32, 4'000, 2), tensors);
-  cluster.finish(pending);
-  cluster.expect_all(pending, Errc::bad_recipe, "declare the tensor with ef");
+  // Raw too: a peer's block would find no stream of its chunk.
+  for (const std::string own : {"", "raw"}) {
+    request.recipe = own;
+    const auto pending = cluster.submit(request, inputs_of(DType::f32, 4'000, 2), tensors);
+    cluster.finish(pending);
+    cluster.expect_all(pending, Errc::bad_recipe, "declare the tensor with ef");
+    cluster.forget_arenas();
+  }
 }
 
 // ---- What is wrong is said, and nobody else notices ---------------------------------------------
@@ -219,6 +295,28 @@ TEST_F(BadShares, PairsThatDoNotAgreeAreAMismatchThatNamesARank) {
   other = all;
   other.counts[1 * 4 + 1] = 2;  // both of them are its own: nobody else would know
   expect_kind(cluster, all, 2);
+}
+
+// Who has heard all announcements begins to send: a receiver must have objected before.
+TEST_F(BadShares, PairsAreComparedBeforeAllHaveSubmitted) {
+  KindCase all{.kind = OpKind::all_to_all};
+  all.counts.assign(16, 3);
+  KindCase other = all;
+  other.counts[0 * 4 + 1] = 5;  // rank 1 expects more of rank 0
+  std::vector<std::uint64_t> tickets;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    Client& client = *cluster.ranks[rank];
+    OpRequest request = request_of(rank == 1 ? other : all, rank);
+    request.input = client.allocate(4096);
+    request.output = client.allocate(4096);
+    tickets.push_back(client.submit(request));
+  }
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    Client& client = *cluster.ranks[rank];
+    ASSERT_TRUE(cluster.world.run_until([&] { return client.done(tickets[rank]); }, kSecond));
+    EXPECT_EQ(client.result(tickets[rank]).status, Errc::mismatch);
+    EXPECT_TRUE(contains(client.result(tickets[rank]).detail, "rank 1 expects 5 elements"));
+  }
 }
 
 TEST_F(BadShares, CountsThatAreNoSharesOfTheCountAreRefused) {

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -32,6 +33,9 @@ namespace tern {
 class Failure : public std::runtime_error {
  public:
   explicit Failure(tern_status status) : std::runtime_error(text_of(status)), status_(status) {}
+  // What these handles see before the library is asked.
+  Failure(tern_status status, const std::string& detail)
+      : std::runtime_error(std::string(tern_strerror(status)) + ": " + detail), status_(status) {}
   tern_status status() const noexcept { return status_; }
 
  private:
@@ -244,6 +248,7 @@ class Group {
   template <typename T>
   Ticket reduce(std::span<const T> input, std::span<T> output, std::int32_t root,
                 tern_reduction reduction = TERN_SUM) {
+    if (info().rank == root) require(output.size() >= input.size());
     tern_op op = op_of(input.data(), output.data(), input.size());
     op.root = root;
     op.reduction = reduction;
@@ -258,6 +263,7 @@ class Group {
   Ticket reduce_scatter(std::span<const T> input, std::span<T> output,
                         std::span<const std::uint64_t> counts = {},
                         tern_reduction reduction = TERN_SUM) {
+    require(output.size() >= share_of(input.size(), counts));
     tern_op op = op_of(input.data(), output.data(), input.size(), counts);
     op.reduction = reduction;
     return reduce_scatter(op);
@@ -268,6 +274,7 @@ class Group {
   template <typename T>
   Ticket all_gather(std::span<const T> input, std::span<T> output,
                     std::span<const std::uint64_t> counts = {}) {
+    require(input.size() >= share_of(output.size(), counts));
     return all_gather(op_of(input.data(), output.data(), output.size(), counts));
   }
   Ticket all_gather(const tern_op& op) { return submit(tern_all_gather, op); }
@@ -276,6 +283,8 @@ class Group {
   template <typename T>
   Ticket gather(std::span<const T> input, std::span<T> output, std::int32_t root,
                 std::span<const std::uint64_t> counts = {}) {
+    require(input.size() >= share_of(all_of(input.size(), counts), counts));
+    if (info().rank == root) require(output.size() >= all_of(input.size(), counts));
     tern_op op = op_of(input.data(), output.data(), all_of(input.size(), counts), counts);
     op.root = root;
     return gather(op);
@@ -286,6 +295,8 @@ class Group {
   template <typename T>
   Ticket scatter(std::span<const T> input, std::span<T> output, std::int32_t root,
                  std::span<const std::uint64_t> counts = {}) {
+    require(output.size() >= share_of(all_of(output.size(), counts), counts));
+    if (info().rank == root) require(input.size() >= all_of(output.size(), counts));
     tern_op op = op_of(input.data(), output.data(), all_of(output.size(), counts), counts);
     op.root = root;
     return scatter(op);
@@ -298,6 +309,9 @@ class Group {
   Ticket all_to_all(std::span<const T> input, std::span<T> output,
                     std::span<const std::uint64_t> counts = {},
                     std::span<const std::uint64_t> receive_counts = {}) {
+    require(counts.empty()
+                ? output.size() >= input.size()
+                : input.size() >= sum_of(counts) && output.size() >= sum_of(receive_counts));
     tern_op op = op_of(input.data(), output.data(), counts.empty() ? input.size() : 0, counts);
     op.receive_counts = receive_counts.empty() ? nullptr : receive_counts.data();
     return all_to_all(op);
@@ -340,9 +354,22 @@ class Group {
     op.counts = counts.empty() ? nullptr : counts.data();
     return op;
   }
-  // Elements in all, where this rank's share has so many. With counts the library adds them up.
+  static void require(bool fits) {
+    if (!fits) throw Failure(TERN_ERR_INVALID_ARGUMENT, "a span is shorter than the rank's part");
+  }
+  static std::uint64_t sum_of(std::span<const std::uint64_t> counts) noexcept {
+    return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+  }
+  // Of so many elements in all.
+  std::uint64_t share_of(std::uint64_t all, std::span<const std::uint64_t> counts) const {
+    const tern_group_info group = info();
+    const auto rank = static_cast<std::size_t>(group.rank);
+    if (counts.empty()) return all / static_cast<std::uint64_t>(group.size);
+    return rank < counts.size() ? counts[rank] : 0;
+  }
+  // Elements in all, where this rank's share has so many.
   std::uint64_t all_of(std::uint64_t share, std::span<const std::uint64_t> counts) const {
-    return counts.empty() ? share * static_cast<std::uint64_t>(info().size) : 0;
+    return counts.empty() ? share * static_cast<std::uint64_t>(info().size) : sum_of(counts);
   }
 
   detail::GroupHandle owner_;
