@@ -12,17 +12,18 @@ export CCACHE_SLOPPINESS ?= pch_defines,time_macros
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-python bench study accuracy deb lint format clean
+.PHONY: help demo test test-full test-python bench study accuracy deb wheel lint format clean
 
 help:
 	@echo 'make demo       train MNIST over a 100 Mbit/s link, raw and with 3LC, and compare'
 	@echo 'make test       all tests, sanitizers, a fuzz smoke and lints; 10 minutes on 2 fast cores'
 	@echo 'make test-full  everything at length: full sanitizer suites, longer fuzzing, kill campaign'
-	@echo 'make test-python  the Python package on a release build, with ruff and mypy'
+	@echo 'make test-python the Python package on a release build, with ruff and mypy'
 	@echo 'make bench      codecs, and all-reduce beside Gloo and iperf3 on shaped links'
 	@echo 'make study      every codec on recorded gradients and weights; rewrites the study in docs/codecs.md'
 	@echo 'make accuracy   trains with every family of recipes; rewrites the table in docs/codecs.md'
 	@echo 'make deb        Debian packages in build/deb, checked by lintian'
+	@echo 'make wheel      the Python package with library and daemon, in build/wheels'
 	@echo 'make lint       layer, tidy, docs and format checks, clang-tidy on changed files'
 	@echo 'make format     apply clang-format to all files'
 	@echo 'make clean      remove build/'
@@ -69,6 +70,10 @@ accuracy:
 deb:
 	tools/install_dependencies.sh deb
 	tools/make_deb.sh
+
+wheel:
+	tools/install_dependencies.sh demo
+	PYTHON=$(PYTHON) tools/make_wheel.sh
 
 lint:
 	tools/install_dependencies.sh test

@@ -152,6 +152,17 @@ def test_a_full_arena_is_an_error_and_gives_back_what_goes(node):
         assert client.empty(200_000).size == 200_000
 
 
+def test_an_array_of_the_arena_is_not_copied(node):
+    """There is no room for a copy: what lies elsewhere finds none."""
+    with tern.Client(node.socket, arena_bytes=80 << 20) as client:
+        group = client.join(client.mint(), 0, 1)
+        x = client.empty(64 << 20, "uint8")
+        x[:] = 3
+        assert group.all_reduce(x).wait() is x and x.min() == x.max() == 3
+        with pytest.raises(tern.OutOfMemoryError, match="arena"):
+            group.all_reduce(x.copy())
+
+
 def test_arrays_in_the_arena_have_every_shape(node):
     with tern.Client(node.socket) as client:
         for shape in (0, 5, (2, 3), (3, 0, 2), ()):
