@@ -56,7 +56,8 @@ std::uint32_t disagreement_with(std::uint32_t node, const PairCounts& pairs,
   return from;
 }
 
-// With these nodes, before any of them may send what it has: who has heard all announcements begins.
+// With these nodes, before any of them may send what it has: who has heard all announcements
+// begins.
 Failure disagreement(OpId id, const OpTable& ops, const PairsHeard& heard, std::span<char> text) {
   const PairCounts& pairs = *ops[id].pairs;
   std::uint32_t rank = disagreement_here(pairs, heard.group, text);

@@ -94,9 +94,7 @@ Status StateMoves::prepare(StateMove& move, const Client& client,
   move.request = packet.header.request;
   move.imports = action == shm::StateAction::import_parts;
   // A part says of no element which node adds it: all know that of an all_reduce.
-  const auto all_reduce = static_cast<std::uint16_t>(shm::OpKind::all_reduce);
-  const std::uint16_t kind = move.tensor->memory_use.kind();
-  if (kind != 0 && kind != all_reduce) {
+  if (move.tensor->memory_use.keeps_sums()) {
     return fail(Errc::unsupported, "only the state of an all_reduce can be moved yet");
   }
   if (move.imports) {

@@ -191,7 +191,8 @@ BlockEncoder::Encoded BlockEncoder::encode_lossy(const BlockRequest& request,
   const plan::Plan& plan = *blocks_.op(op).plan;
   // Two kinds of operation have begun at once: this one goes raw.
   const std::uint32_t counts_crc = blocks_.op(op).announced_first.counts_crc;
-  if (codec::has_memory(recipe) && !tensor.memory_use.take(plan.number, counts_crc)) {
+  if (codec::has_memory(recipe) &&
+      !tensor.memory_use.take({plan.number, plan.keeps_sums(), counts_crc})) {
     return {0, true};
   }
   const bool result = input.leg == wire::Leg::broadcast;

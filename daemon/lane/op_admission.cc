@@ -24,7 +24,8 @@ const char* objection_to_memory(const plan::Plan& plan, const LaneOp& op,
   if (plan.keeps_sums() && codec::needs_shift(tensor->declared.recipe)) {
     return "diana and ef21 are for all_reduce; declare the tensor with ef";
   }
-  return !op.encoding.lossy || tensor->memory_use.admits(plan.number, counts_crc)
+  return !op.encoding.lossy ||
+                 tensor->memory_use.admits({plan.number, plan.keeps_sums(), counts_crc})
              ? nullptr
              : "the tensor's residual is of another kind of operation, or of other counts; declare "
                "a tensor for each";

@@ -11,28 +11,34 @@ namespace tern::daemon {
 // any.
 class MemoryUse {
  public:
-  // `kind`: shm::OpKind; `counts_crc`: AnnounceBody::counts_crc.
-  bool admits(std::uint16_t kind, std::uint32_t counts_crc) const noexcept {
+  struct User {
+    std::uint16_t kind = 0;        // the plan's number, never 0
+    bool keeps_sums = false;       // of the plan
+    std::uint32_t counts_crc = 0;  // AnnounceBody::counts_crc
+  };
+
+  bool admits(const User& user) const noexcept {
     const std::uint64_t word = word_.load(std::memory_order_relaxed);
-    return word == 0 || word == word_of(kind, counts_crc);
+    return word == 0 || word == word_of(user);
   }
   // False: it is another's.
-  bool take(std::uint16_t kind, std::uint32_t counts_crc) noexcept {
+  bool take(const User& user) noexcept {
     std::uint64_t word = 0;
-    const std::uint64_t mine = word_of(kind, counts_crc);
+    const std::uint64_t mine = word_of(user);
     return word_.compare_exchange_strong(word, mine, std::memory_order_relaxed) || word == mine;
   }
-  // The kind that has it; 0: none yet.
-  std::uint16_t kind() const noexcept {
-    return static_cast<std::uint16_t>(word_.load(std::memory_order_relaxed) >> 32);
+  // Of an operation whose sums stay with their owners.
+  bool keeps_sums() const noexcept {
+    return (word_.load(std::memory_order_relaxed) & kKeepsSums) != 0;
   }
   void adopt(const MemoryUse& other) noexcept {
     word_.store(other.word_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }
 
  private:
-  static std::uint64_t word_of(std::uint16_t kind, std::uint32_t counts_crc) noexcept {
-    return std::uint64_t{kind} << 32 | counts_crc;
+  static constexpr std::uint64_t kKeepsSums = std::uint64_t{1} << 48;
+  static std::uint64_t word_of(const User& user) noexcept {
+    return std::uint64_t{user.kind} << 32 | user.counts_crc | (user.keeps_sums ? kKeepsSums : 0);
   }
 
   std::atomic<std::uint64_t> word_{0};

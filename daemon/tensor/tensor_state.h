@@ -66,9 +66,8 @@ struct TensorState {
   bool has_history() const noexcept {
     if (codec.empty()) return false;
     if (imported || doubtful.load(std::memory_order_relaxed)) return true;
-    // Of blocks that another kind of operation has left something of, the tuning knows nothing.
-    const bool tuned_use = memory_use.kind() == static_cast<std::uint16_t>(shm::OpKind::all_reduce);
-    if (tuning && (memory_use.kind() == 0 || tuned_use)) return tuning->any_residual_pending();
+    // The tuning knows of pending residuals of chunks, and of shares nothing.
+    if (tuning && !memory_use.keeps_sums()) return tuning->any_residual_pending();
     return std::any_of(lanes.begin(), lanes.end(),
                        [](const TensorLaneStats& lane) { return lane.state_touched; });
   }

@@ -1,0 +1,40 @@
+#include "daemon/tensor/memory_use.h"
+
+#include <gtest/gtest.h>
+
+namespace tern::daemon {
+namespace memory_use_test {
+
+constexpr MemoryUse::User kFirst{.kind = 1};
+constexpr MemoryUse::User kSums{.kind = 6, .keeps_sums = true, .counts_crc = 77};
+
+TEST(MemoryUse, IsOfTheFirstThatTakesIt) {
+  MemoryUse use;
+  EXPECT_TRUE(use.admits(kFirst));
+  EXPECT_TRUE(use.admits(kSums));
+  EXPECT_FALSE(use.keeps_sums());
+  EXPECT_TRUE(use.take(kSums));
+  EXPECT_TRUE(use.take(kSums));
+  EXPECT_FALSE(use.take(kFirst));
+  EXPECT_FALSE(use.admits(kFirst));
+  EXPECT_TRUE(use.admits(kSums));
+  EXPECT_TRUE(use.keeps_sums());
+}
+
+TEST(MemoryUse, OtherCountsAreAnotherUser) {
+  MemoryUse use;
+  ASSERT_TRUE(use.take(kSums));
+  MemoryUse::User other = kSums;
+  other.counts_crc = 78;
+  EXPECT_FALSE(use.admits(other));
+}
+
+TEST(MemoryUse, GoesWithTheStateThatIsKept) {
+  MemoryUse kept, next;
+  ASSERT_TRUE(kept.take(kSums));
+  next.adopt(kept);
+  EXPECT_FALSE(next.take(kFirst));
+}
+
+}  // namespace memory_use_test
+}  // namespace tern::daemon
