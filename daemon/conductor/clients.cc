@@ -155,7 +155,7 @@ bool Clients::admit(Client& client) {
     client.sealing = std::make_shared<std::atomic<Sealing>>(Sealing::under_way);
     sealing_.push_back(client.id);
     auto segment = std::make_shared<Fd>(client.memory->segment.take_fd());
-    outlets_.disposal.take(account_of(client), [segment, outcome = client.sealing] {
+    outlets_.sealing.take(account_of(client), [segment, outcome = client.sealing] {
       const bool sealed = shm::seal(*segment).has_value();
       outcome->store(sealed ? Sealing::done : Sealing::refused, std::memory_order_release);
       return false;

@@ -46,7 +46,7 @@ class Clients {
   // REQUIRES: check_hello() found nothing.
   Status open(Client& client, const shm::HelloPacket& packet);
   // Lanes, and the conductor, touch a client's memory only after the daemon has sealed it
-  // (shm::seal). Sealing waits for as long as the client punches holes, so that the disposal does
+  // (shm::seal). Sealing waits for as long as the client punches holes, so that other threads do
   // it. The first request says that the client has mapped its memory: a library maps it before it
   // asks for anything. False: the request waits by hold().
   // REQUIRES: the client has memory.

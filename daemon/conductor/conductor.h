@@ -136,6 +136,7 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
   LaneCommands commands_;
   ControlLinks links_;
   ControlPost post_;
+  Disposal sealing_;  // of clients' memory
   Outlets outlets_;
 
   // The parts, each after those that it calls.

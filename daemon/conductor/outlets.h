@@ -35,6 +35,7 @@ struct Outlets {
   LaneCommands& lanes;
   ControlPost& post;
   Disposal& disposal;
+  Disposal& sealing;  // apart: a user whose things are stuck has new clients all the same
 };
 
 }  // namespace tern::daemon

@@ -29,6 +29,7 @@ class Disposal {
   // By threads of its own, or without any: take() itself does it, for simulations.
   enum class By { threads, caller };
   explicit Disposal(By by = By::threads);
+  By by() const noexcept { return shared_ ? By::threads : By::caller; }
   // Waits a second for what is left.
   ~Disposal();
   Disposal(const Disposal&) = delete;

@@ -85,7 +85,9 @@ class HostileClient {
       eventfds_.push_back(std::move(packet->fds[i]));
     submissions_ = shm::RingProducer<shm::SubmitEntry>(segment_.submit_ring(0));
     completions_ = shm::RingConsumer<shm::CompletionEntry>(segment_.completion_ring(0));
-    return true;
+    // The lanes know a client by its first request.
+    const auto mint = shm::make_packet<HeaderOnly>(shm::PacketKind::group_mint, 2);
+    return socket_.send(shm::packet_bytes(mint)) && receive().has_value();
   }
 
   // A group of this client alone; 0 if that fails.

@@ -360,7 +360,8 @@ TEST_F(Isolation, AnotherUsersGroupsAndMemoryCannotBeTouched) {
     }
   }
   // The arena, on both of its ends.
-  EXPECT_GE(count_memory(node().pid()), 1);
+  EXPECT_GE(count_memory(alice[0].process().pid()), 1);
+  EXPECT_EQ(count_memory(node().pid()), 0) << "the daemon has its mapping, and no descriptor";
   EXPECT_FALSE(can_be_opened(node().pid()));
   EXPECT_FALSE(can_be_opened(alice[0].process().pid()));
   step(alice, "secret-layer");

@@ -169,8 +169,8 @@ class WaitingClients : public ClientsTest {
     return client;
   }
   // Until may_end, the user has a thing that takes its time.
-  void keep_busy() {
-    disposal.take(kAlice, [&] {
+  void keep_busy(Disposal& with) {
+    with.take(kAlice, [&] {
       begun.count_down();
       may_end.wait();
       return false;
@@ -179,15 +179,15 @@ class WaitingClients : public ClientsTest {
   }
 
   std::latch begun{1}, may_end{1};
-  Disposal disposal;
-  Clients clients{settings_, {clock_, counters_, answers_, commands_, post_, disposal}};
+  Disposal disposal, sealing;
+  Clients clients{settings_, {clock_, counters_, answers_, commands_, post_, disposal, sealing}};
 };
 
 // A hole that is being punched would put to sleep who touches the rings.
 TEST_F(WaitingClients, AreUnknownToLanesUntilTheirMemoryIsSealed) {
   Client& client = open();
   EXPECT_EQ(clients.take_sealed(), nullptr) << "it has not said that it has mapped its memory";
-  keep_busy();
+  keep_busy(sealing);
   EXPECT_FALSE(clients.admit(client));
   EXPECT_FALSE(clients.admit(client)) << "still under way";
   EXPECT_EQ(clients.take_sealed(), nullptr);
@@ -213,7 +213,7 @@ TEST_F(WaitingClients, MayHaveManyRequestsThatWaitForTheSealAndNotAnyNumber) {
 
 TEST_F(WaitingClients, ThatGoBeforeTheSealAreForgottenAtOnce) {
   Client& client = open();
-  keep_busy();
+  keep_busy(sealing);
   EXPECT_FALSE(clients.admit(client));
   clients.let_go(client, "its process ended");
   EXPECT_EQ(clients.find(1), nullptr);
@@ -225,8 +225,8 @@ TEST_F(WaitingClients, ThatGoBeforeTheSealAreForgottenAtOnce) {
 // To free an arena may take seconds; the conductor goes on.
 TEST_F(WaitingClients, LeaveTheirMemoryToTheDisposal) {
   Client& client = open();
-  while (!clients.admit(client)) std::this_thread::yield();
-  keep_busy();
+  keep_busy(disposal);
+  while (!clients.admit(client)) std::this_thread::yield();  // whatever else is stuck
   clients.let_go(client, "it disconnected");
   for (std::uint32_t lane = 0; lane < kLanes; ++lane) clients.on_dropped(*client.memory);
   EXPECT_EQ(clients.find(1), nullptr);

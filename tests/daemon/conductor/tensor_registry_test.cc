@@ -206,7 +206,8 @@ TEST_F(TensorRegistryTest, CodecStateIsChargedUntilTheTensorIsDropped) {
 TEST_F(TensorRegistryTest, StatesOfAGroupThatEndsAreFreedByTheDisposalAndChargedMeanwhile) {
   std::latch begun(1), may_end(1);
   Disposal disposal;
-  TensorRegistry tensors(settings_, {clock_, counters_, answers_, commands_, post_, disposal},
+  TensorRegistry tensors(settings_,
+                         {clock_, counters_, answers_, commands_, post_, disposal, sealing_},
                          {groups_, quotas_, kept_, refusals_, nullptr});
   settings_.tensors.state_ttl_ns = 0;
   constexpr std::uint32_t kOwner = 7;
