@@ -8,7 +8,8 @@ from typing import TypeVar
 FOREVER = -1
 OK = 0
 
-REDUCTIONS = {"sum": 0, "average": 1, "min": 2, "max": 3, "product": 4}
+REDUCTIONS = {"sum": 0, "average": 1, "min": 2, "max": 3, "product": 4, "and": 5, "or": 6,
+              "xor": 7}
 ROLES = {"exact": 0, "gradient": 1, "delta": 2, "weights": 3}
 
 
@@ -104,6 +105,7 @@ class Op(ctypes.Structure):
         ("wait_event", ctypes.c_uint64),
         ("signal_event", ctypes.c_uint64),
         ("counts", ctypes.c_void_p),
+        ("receive_counts", ctypes.c_void_p),
     ]
 
 

@@ -35,6 +35,7 @@ class Call:
     tensor: Tensor | None = None
     reduction: str = "sum"
     counts: Sequence[int] | None = None
+    receive_counts: Sequence[int] | None = None  # of an all_to_all: counts says what is sent
     root: int | None = None
     prescale: float = 1.0
     state_scale: float = 1.0
@@ -46,7 +47,8 @@ def submit(group: Group, call: Call) -> Ticket:
     """Submits the operation. Its ticket keeps all memory that it uses."""
     client = group.client
     function = client._library.collective(call.collective.name)
-    counts = _counts(group, call)
+    counts = _counts(group, call.counts)
+    received = _counts(group, call.receive_counts)
     source, target, result = _memory(group, call)
     known = source or target
     assert known is not None  # every collective has an input or an output on every rank
@@ -60,7 +62,8 @@ def submit(group: Group, call: Call) -> Ticket:
         None if source is None else source.address, None if target is None else target.address,
         _whole(group, call, source, target), reduction, call.root or 0, call.priority,
         call.prescale, call.state_scale, 0, None if recipe is None else recipe.encode(), 0, 0,
-        None if counts is None else ctypes.addressof(counts))
+        None if counts is None else ctypes.addressof(counts),
+        None if received is None else ctypes.addressof(received))
     number = ctypes.c_uint64()
     client._sweep()
     status = function(group._live(), ctypes.byref(op), ctypes.byref(number))
@@ -69,7 +72,7 @@ def submit(group: Group, call: Call) -> Ticket:
         status = function(group._live(), ctypes.byref(op), ctypes.byref(number))
     if status != structs.OK:
         raise client._library.failure(status)
-    return Ticket(group, number.value, result, (source, target, counts))
+    return Ticket(group, number.value, result, (source, target, counts, received))
 
 
 def _memory(group: Group, call: Call) -> tuple[Operand | None, Operand | None, Any]:
@@ -81,7 +84,7 @@ def _memory(group: Group, call: Call) -> tuple[Operand | None, Operand | None, A
     takes, gives = collective.input_of(at_root), collective.output_of(at_root)
     source = None if takes == NOTHING else arrays.operand(call.x, call.dtype)
     if source is not None and call.counts is not None:
-        _compare_counts(group, call, takes, source)
+        _compare_counts(group, call.counts, takes, source)
     if gives == NOTHING:
         return source, None, None
     if call.out is None and collective.in_place:
@@ -97,17 +100,17 @@ def _memory(group: Group, call: Call) -> tuple[Operand | None, Operand | None, A
                              "elements of which type come from the root")
         result = np.empty(_elements(group, call, gives, source), _type_of(call))
     target = arrays.output(result, call.dtype)
-    if call.counts is not None:
-        _compare_counts(group, call, gives, target)
+    counts = call.counts if call.receive_counts is None else call.receive_counts
+    if counts is not None:
+        _compare_counts(group, counts, gives, target)
     if source is not None:
         _compare(group, call, gives, source, target)
     return source, target, result
 
 
-def _compare_counts(group: Group, call: Call, part: str, memory: Operand) -> None:
+def _compare_counts(group: Group, counts: Sequence[int], part: str, memory: Operand) -> None:
     """The library is given pointers: what counts say must be there."""
-    assert call.counts is not None
-    wanted = call.counts[group.rank] if part == SHARE else sum(call.counts)
+    wanted = counts[group.rank] if part == SHARE else sum(counts)
     if memory.elements != wanted:
         raise ValueError(f"counts give rank {group.rank} {wanted} elements where its array has "
                          f"{memory.elements}")
@@ -133,6 +136,8 @@ def _type_of(call: Call) -> np.dtype[Any]:
 
 def _elements(group: Group, call: Call, part: str, source: Operand) -> int:
     """How many elements the output has where the input is `source`."""
+    if call.receive_counts is not None:
+        return sum(call.receive_counts)
     if part != SHARE:
         return _whole(group, call, source, None)
     if call.counts is not None:
@@ -141,7 +146,9 @@ def _elements(group: Group, call: Call, part: str, source: Operand) -> int:
 
 
 def _whole(group: Group, call: Call, source: Operand | None, target: Operand | None) -> int:
-    """The elements of the whole operation."""
+    """The elements of the whole operation, as the library is told."""
+    if call.receive_counts is not None:
+        return 0  # each pair of ranks has its own
     if call.counts is not None:
         return sum(call.counts)
     at_root = call.root == group.rank
@@ -153,11 +160,10 @@ def _whole(group: Group, call: Call, source: Operand | None, target: Operand | N
     return target.elements * group.size if shared else target.elements
 
 
-def _counts(group: Group, call: Call) -> ctypes.Array[ctypes.c_uint64] | None:
-    """The counts for C, checked against the arrays: the library sees pointers only."""
-    if call.counts is None:
+def _counts(group: Group, counts: Sequence[int] | None) -> ctypes.Array[ctypes.c_uint64] | None:
+    """The counts for C."""
+    if counts is None:
         return None
-    counts = call.counts
     if len(counts) != group.size:
         raise ValueError(f"counts has {len(counts)} entries for a group of {group.size}")
     if min(counts) < 0:

@@ -1,8 +1,9 @@
 """What a collective reads and writes: NumPy arrays, DLPack tensors and buffers as plain memory.
 
 An operand is looked at, never copied: it must be contiguous in C order, of a type that Tern
-carries, and in this machine's byte order. f16, f32, f64, i32, i64 and u8 have NumPy types of their
-own. bfloat16 comes from ml_dtypes, from DLPack, or as 16-bit integers with dtype="bfloat16".
+carries, and in this machine's byte order. Floats, integers, booleans and complex numbers have NumPy
+types of their own. bfloat16 comes from ml_dtypes, from DLPack, or as 16-bit integers with
+dtype="bfloat16".
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ if TYPE_CHECKING:
 
 # The names of the types that travel, with the numbers of tern_dtype and the bytes of an element.
 _CODES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int64": 4, "int32": 5,
-          "uint8": 6}
-_BYTES = {0: 4, 1: 8, 2: 2, 3: 2, 4: 8, 5: 4, 6: 1}
+          "uint8": 6, "bool": 7, "int8": 8, "int16": 9, "complex64": 12, "complex128": 13,
+          "uint16": 14, "uint32": 15, "uint64": 16}
 _SHORT_NAMES = {"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16",
-                "i64": "int64", "i32": "int32", "u8": "uint8"}
+                "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "u64": "uint64",
+                "u32": "uint32", "u16": "uint16", "u8": "uint8", "c64": "complex64",
+                "c128": "complex128"}
+_BYTES = {code: 2 if name == "bfloat16" else np.dtype(name).itemsize
+          for name, code in _CODES.items()}
 _NUMPY_CODES: dict[Any, int] = {
     np.dtype(name): code for name, code in _CODES.items() if name != "bfloat16"}
 

@@ -149,11 +149,21 @@ class Group:
         return submit(self, Call(table.SCATTER, x, out, dtype, counts=counts, root=root,
                                  priority=priority))
 
-    def all_to_all(self, x: Any, *, out: Any = None, dtype: DTypeLike | None = None,
+    def all_to_all(self, x: Any, *, out: Any = None, counts: Sequence[int] | None = None,
+                   receive_counts: Sequence[int] | None = None, dtype: DTypeLike | None = None,
                    priority: int = 0) -> Ticket:
-        """Sends the i-th of `size` equal parts of `x` to rank i. The output has as many elements as
-        `x`: the part that rank 0 sent here comes first. It must not overlap `x`."""
-        return submit(self, Call(table.ALL_TO_ALL, x, out, dtype, priority=priority))
+        """Sends the i-th of `size` parts of `x` to rank i. The output has the part that rank 0 sent
+        here first, and must not overlap `x`.
+
+        Without counts all parts are equal, and the output has as many elements as `x`. With them,
+        `counts` says how many elements go to each rank, and `receive_counts` how many come from
+        each: both are given or neither. What one rank sends must be what the other expects, or all
+        ranks get MismatchError.
+        """
+        if (counts is None) != (receive_counts is None):
+            raise ValueError("give both counts and receive_counts, or neither")
+        return submit(self, Call(table.ALL_TO_ALL, x, out, dtype, counts=counts,
+                                 receive_counts=receive_counts, priority=priority))
 
     def barrier(self) -> Ticket:
         """Ends when every rank has submitted it."""

@@ -51,8 +51,9 @@ def test_dtype_says_what_bits_are_and_must_fit_them():
     assert arrays.operand(bits, "bfloat16").code == 3
     with pytest.raises(TypeError, match="elements of 4 bytes"):
         arrays.operand(bits, "float32")
+    assert arrays.operand(bits).code == 14
     with pytest.raises(TypeError, match="does not carry"):
-        arrays.operand(bits)
+        arrays.operand(np.zeros(4, np.longdouble))
     with pytest.raises(TypeError):
         arrays.dtype_code("float99")
 
@@ -88,8 +89,8 @@ def test_dlpack_tensors_that_cannot_travel_are_refused():
         arrays.operand(FromOutside(x.T[1:]))
     with pytest.raises(TypeError, match="device"):
         arrays.operand(FromOutside(x, device=(2, 0)))
-    with pytest.raises(TypeError, match="int16"):
-        arrays.operand(FromOutside(np.zeros(4, np.int16)))
+    with pytest.raises((TypeError, BufferError)):
+        arrays.operand(FromOutside(np.zeros(4, np.longdouble)))
 
 
 def test_bfloat16_of_ml_dtypes_is_carried():

@@ -14,7 +14,8 @@ SIZE = 3  # two ranks on one node, one on the other
 COUNTS = [5, 0, 7]
 REDUCTIONS = {"sum": np.add.reduce, "min": np.minimum.reduce, "max": np.maximum.reduce,
               "product": np.multiply.reduce}
-TYPES = ["float16", "float32", "float64", "int32", "int64", "uint8"]
+TYPES = ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16",
+         "uint32", "uint64"]
 
 
 def values(rank, count, dtype="float32", seed=0):
@@ -135,6 +136,55 @@ def test_scatter_gives_each_rank_its_share_of_the_roots_input(two_nodes):
     for rank, result in enumerate(run_ranks(two_nodes, SIZE, work)):
         np.testing.assert_array_equal(
             result, values(9, sum(COUNTS))[begin(rank):begin(rank) + COUNTS[rank]])
+
+
+@pytest.mark.collective("all_to_all")
+def test_all_to_all_with_counts_moves_what_each_pair_has(two_nodes):
+    pairs = np.random.default_rng(3).integers(0, 5, (SIZE, SIZE))
+    pairs[0, 1] = 0
+
+    def part(sender, receiver):
+        return np.full(pairs[sender, receiver], 10 * sender + receiver, np.int16)
+
+    def work(group):
+        rank = group.rank
+        x = np.concatenate([part(rank, other) for other in range(SIZE)])
+        with pytest.raises(ValueError, match="or neither"):
+            group.all_to_all(x, counts=[1] * SIZE)
+        with pytest.raises(ValueError, match="counts give rank"):
+            group.all_to_all(x, counts=[len(x) + 1] + [0] * (SIZE - 1), receive_counts=[0] * SIZE)
+        return group.all_to_all(x, counts=[int(n) for n in pairs[rank]],
+                                receive_counts=[int(n) for n in pairs[:, rank]]).wait()
+
+    for rank, result in enumerate(run_ranks(two_nodes, SIZE, work)):
+        wanted = np.concatenate([part(other, rank) for other in range(SIZE)])
+        np.testing.assert_array_equal(result, wanted)
+
+
+@pytest.mark.collective("all_to_all")
+def test_counts_that_two_ranks_do_not_agree_about_are_a_mismatch(two_nodes):
+    def work(group):
+        counts = [1] * SIZE
+        received = [1] * SIZE
+        if group.rank == 1:
+            received[0] = 2
+        with pytest.raises(tern.MismatchError, match="rank 1"):
+            group.all_to_all(np.zeros(SIZE), counts=counts, receive_counts=received).wait()
+        return group.all_reduce(np.ones(3)).wait()
+
+    for result in run_ranks(two_nodes, SIZE, work):
+        np.testing.assert_array_equal(result, SIZE)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "complex64", "complex128"])
+def test_booleans_and_complex_numbers(two_nodes, dtype):
+    reduction = "or" if dtype == "bool" else "sum"
+    results = run_ranks(two_nodes, SIZE, lambda group: group.all_reduce(
+        values(group.rank, 100).astype(dtype), reduction=reduction).wait())
+    each = [x.astype(dtype) for x in inputs(100)]
+    wanted = np.logical_or.reduce(each) if dtype == "bool" else np.add.reduce(each)
+    for result in results:
+        np.testing.assert_array_equal(result, wanted)
 
 
 @pytest.mark.collective("all_to_all")
