@@ -84,7 +84,8 @@ bool OpAdmission::read_counts(const shm::SubmitEntry& entry, const Region& arena
   counts_.clear();
   if ((entry.flags & shm::kEntryHasCounts) == 0) return true;
   const plan::Plan* const plan = plan::find(entry.kind);
-  const std::size_t count = setup_.size * (plan != nullptr && plan->has_pairs() ? 2u : 1u);
+  const std::size_t directions = plan != nullptr && plan->has_pairs() ? 2 : 1;
+  const std::size_t count = setup_.size * directions;
   const std::uint64_t bytes = count * sizeof(std::uint64_t);
   if (bytes > arena.bytes || entry.counts_offset > arena.bytes - bytes) return false;
   counts_.resize(count);
