@@ -39,6 +39,9 @@ Bytes bytes_of(DType dtype, const std::vector<float>& values) {
     if (dtype == DType::f64) put(static_cast<double>(values[i]));
     if (dtype == DType::i64) put(static_cast<std::int64_t>(values[i]));
     if (dtype == DType::i32) put(static_cast<std::int32_t>(values[i]));
+    if (dtype == DType::c64) put(std::complex<float>(values[i], 2 * values[i]));
+    if (dtype == DType::c128) put(std::complex<double>(values[i], 2.0 * values[i]));
+    if (dtype_is_float(dtype) || dtype_is_complex(dtype)) continue;  // perhaps no number at all
     const int whole = static_cast<int>(values[i]);
     if (dtype == DType::u8) put(static_cast<std::uint8_t>(whole));
     if (dtype == DType::i8) put(static_cast<std::int8_t>(whole));
@@ -47,8 +50,6 @@ Bytes bytes_of(DType dtype, const std::vector<float>& values) {
     if (dtype == DType::u16) put(static_cast<std::uint16_t>(whole));
     if (dtype == DType::u32) put(static_cast<std::uint32_t>(whole));
     if (dtype == DType::u64) put(static_cast<std::uint64_t>(whole));
-    if (dtype == DType::c64) put(std::complex<float>(values[i], 2 * values[i]));
-    if (dtype == DType::c128) put(std::complex<double>(values[i], 2.0 * values[i]));
     // Nobody reads them as numbers.
     if (dtype_is_fp8(dtype)) put(static_cast<std::uint8_t>(whole));
   }
