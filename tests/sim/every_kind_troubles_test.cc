@@ -25,7 +25,7 @@ net::FaultSettings faults_of(Bad bad) {
 class Troubled {
  public:
   Troubled(std::uint64_t seed, Bad bad)
-      : random_(seed), seed_(seed), bad_(bad), cluster_(nodes(), shape(), seed) {}
+      : random_(seed), bad_(bad), cluster_(nodes(), shape(), seed) {}
 
   void run() {
     JoinOptions options;
@@ -111,7 +111,6 @@ class Troubled {
   }
 
   std::mt19937_64 random_;
-  std::uint64_t seed_;
   Bad bad_;
   Cluster cluster_;
   std::vector<Op> ops_;
