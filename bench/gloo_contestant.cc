@@ -13,8 +13,6 @@
 #include <gloo/scatter.h>
 #include <gloo/transport/tcp/device.h>
 
-#include <algorithm>
-
 #include "bench/inputs.h"
 
 namespace tern::bench {
@@ -53,6 +51,7 @@ class GlooRunner final : public CollectiveRunner {
         input_(memory.first(shape.input())),
         output_(memory.subspan(shape.input(), shape.output())) {
     if (shape_.kind != Collective::reduce_scatter) return;
+    output_ = input_.first(shape.share());  // Gloo leaves a rank's share there
     const std::vector<int> counts(shape.size, static_cast<int>(shape.share()));
     scatter_ = std::make_unique<gloo::ReduceScatterHalvingDoubling<float>>(
         context_, std::vector<float*>{input_.data()}, static_cast<int>(shape.count), counts);
@@ -81,10 +80,8 @@ class GlooRunner final : public CollectiveRunner {
         options.setReduceFunction(sum());
         return gloo::reduce(options);
       }
-      case Collective::reduce_scatter:  // in place: the share lies at the input's begin
-        scatter_->run();
-        std::copy_n(input_.begin(), output_.size(), output_.begin());
-        return;
+      case Collective::reduce_scatter:
+        return scatter_->run();
       case Collective::all_gather: {
         gloo::AllgatherOptions options(context_);
         options.setInput(input_.data(), input_.size());

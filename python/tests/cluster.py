@@ -108,3 +108,15 @@ def run_ranks(nodes, size, work, **join):
     if failures:
         raise failures[0]
     return results
+
+
+def wait_for_end(pid):
+    """Returns when the process has ended, whoever started it."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    ended = select.poll()
+    ended.register(pidfd, select.POLLIN)
+    ended.poll()
+    os.close(pidfd)

@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import select
 import subprocess
 import sys
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 import tern
+from cluster import wait_for_end
 from tern._control import ask
 from tern.launched import place
 
@@ -38,17 +38,6 @@ def home(tmp_path_factory, monkeypatch):
 
 def daemon_pid(folder):
     return ask(folder / "control.sock", "status")["pid"]
-
-
-def wait_for_end(pid):
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    ended = select.poll()
-    ended.register(pidfd, select.POLLIN)
-    ended.poll()
-    os.close(pidfd)
 
 
 def start(environment, source=RANK):

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 import tern
+from cluster import wait_for_end
 from tern._control import ask
 
 PACKAGE = pathlib.Path(tern.__file__).parent.parent
@@ -56,21 +57,9 @@ def job(tmp_path_factory):
     if (runtime / "control.sock").exists():
         # It ends by itself, soon; the test waits for that, so that none is left.
         try:
-            end_of(ask(runtime / "control.sock", "status")["pid"])
+            wait_for_end(ask(runtime / "control.sock", "status")["pid"])
         except OSError:
             pass
-
-
-def end_of(pid):
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    import select
-    ended = select.poll()
-    ended.register(pidfd, select.POLLIN)
-    ended.poll()
-    os.close(pidfd)
 
 
 class Job:
