@@ -47,7 +47,8 @@ struct Op {
   std::uint64_t announced = 0;       // nodes
   std::uint64_t verified = 0;        // nodes whose checksums are here
   std::uint64_t first_submit_ns = 0;
-  // Of an op whose ranks bring counts it is made when the first rank of this node submits.
+  // Of an op that takes the two legs; where ranks bring counts, from when the first of this node
+  // submits.
   ChunkMap chunks;
   const std::uint64_t* share_begins = nullptr;  // see ShareChunks; null: equal shares, or none
   PairCounts* pairs = nullptr;                  // null: pairs have alike, or there are none

@@ -83,7 +83,8 @@ void describe(Op& op, const wire::AnnounceBody& body, const GroupShape& shape) {
   op.root_node = plan->has_root ? shape.node_of_rank(body.root) : 0;
   const bool has_counts = body.counts_crc != 0;
   op.eager = (body.count == 0 && !has_counts) || may_be_eager(body, *plan, shape);
-  if (!has_counts) cut(op, shape, nullptr);
+  // What travels with the announcements has no chunks, unless a node declines.
+  if (!has_counts && !op.eager) cut(op, shape, nullptr);
 }
 
 void cut(Op& op, const GroupShape& shape, const std::uint64_t* counts) {
@@ -100,7 +101,7 @@ void cut(Op& op, const GroupShape& shape, const std::uint64_t* counts) {
   op.chunks = ChunkMap(*op.plan, sharding, shape, {op.root_node, op.share_begins, op.pairs});
   // Known before the op starts here: an owner that needs no contribution may have heard of all
   // nodes earlier.
-  if (!op.eager) op.steps_left = steps_of(op, shape);
+  op.steps_left = steps_of(op, shape);
 }
 
 plan::Shape shape_for(const Op& op, std::uint32_t rank, const GroupShape& shape) noexcept {
@@ -119,7 +120,7 @@ plan::Shape shape_for(const Op& op, std::uint32_t rank, const GroupShape& shape)
 void decline_eager(Op& op, const GroupShape& shape) noexcept {
   if (!op.eager || op.started || op.failed) return;
   op.eager = false;
-  op.steps_left = steps_of(op, shape);
+  cut(op, shape, nullptr);
 }
 
 bool declines(const Op& op, const GroupShape& shape) noexcept {

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Every collective through Tern and through Gloo, in turns, between network namespaces of this machine.
 
-    bench_collectives.py [--nodes N...] [--links LINK...] [--seconds S] [--write]
+    bench_collectives.py [--nodes N...] [--links LINK...] [--sizes SIZE...] [--seconds S] [--write]
 
 A round has one operation of each, in a random order; the time of an operation is that of the slowest
 rank, and a row's time the median of its rounds. --write puts the table into docs/benchmarks.md and adds a
@@ -36,7 +36,7 @@ def measure(options, logs, count, name):
         nodes.start_daemons()
         rows = run_ranks(nodes, f"collectives-{name}", lambda rank: [
             "--socket", nodes.socket(rank), "--gloo-address", nodes.address(rank),
-            "--bytes", ",".join(SIZES), "--seconds", options.seconds,
+            "--bytes", ",".join(options.sizes), "--seconds", options.seconds,
             "--pause-us", refill_us(LINKS[name]), "--seed", options.seed],
             sockets=False, command="collectives")
     finally:
@@ -76,6 +76,7 @@ def main():
     parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin")
     parser.add_argument("--nodes", type=int, nargs="+", default=[2])
     parser.add_argument("--links", nargs="+", choices=list(LINKS), default=["1gbit", "unshaped"])
+    parser.add_argument("--sizes", nargs="+", default=SIZES, help="of all elements together")
     parser.add_argument("--seconds", type=float, default=2, help="for each operation and size")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-real-time", dest="real_time", action="store_false",
@@ -92,7 +93,8 @@ def main():
                     rows += measure(options, pathlib.Path(logs), count, name)
     except NodesError as error:
         sys.exit(f"bench_collectives.py: {error}")
-    words = f"--nodes {' '.join(map(str, options.nodes))} --links {' '.join(options.links)}"
+    words = (f"--nodes {' '.join(map(str, options.nodes))} --links {' '.join(options.links)} "
+             f"--sizes {' '.join(options.sizes)}")
     line = {"date": time.strftime("%Y-%m-%d"), "commit": commit_name(),
             "processor": processor_name(), "cores": os.cpu_count(), "real_time": real_time,
             "seed": options.seed,

@@ -320,8 +320,8 @@ TEST(GroupOpsProtocol, AGrantMayComeBeforeTheAnnouncementThatDeclinedEager) {
   const OpKey key{7, 0};
   ops.on_submit({0, key, body, 0, 1}, op);
   ASSERT_EQ(do_next(ops, {4, 4, 4, 4}).kind, ActionKind::announce);
-  ASSERT_EQ(ops.op(op).chunks.owned(1), 1u);
   EXPECT_TRUE(ops.on_grant(1, key, 0, 1));
+  ASSERT_EQ(ops.op(op).chunks.owned(1), 1u);
   body.eager_bytes = 16 * sizeof(float);
   EXPECT_TRUE(ops.on_announce(1, key, body, op));
   body.eager_bytes = 0;
