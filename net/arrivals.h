@@ -34,7 +34,10 @@ class Arrivals {
     acknowledged_ = newest();
     owed_bytes_ = 0;
     owed_since_ns_ = 0;
+    awaited_ = false;
   }
+  // The peer waits for the acknowledgement of what has arrived.
+  void note_awaited() noexcept { awaited_ = owes_ack(); }
   // That frame was an ack, with a report.
   void note_reported() noexcept { reported_ = next_; }
   // A connection has opened, and its hello has said what had arrived.
@@ -46,8 +49,8 @@ class Arrivals {
   bool is_ack_due(std::uint64_t now) noexcept {
     if (owes_ack()) {
       if (owed_since_ns_ == 0) owed_since_ns_ = now;
-      const bool is_due = newest() - acknowledged_ >= ack_frames_ || owed_bytes_ >= ack_bytes_ ||
-                          now >= owed_since_ns_ + ack_delay_ns_;
+      const bool is_due = awaited_ || newest() - acknowledged_ >= ack_frames_ ||
+                          owed_bytes_ >= ack_bytes_ || now >= owed_since_ns_ + ack_delay_ns_;
       if (is_due) return !is_put_off(now);
     }
     return next_ >= reported_ + kReportEveryAcks * ack_frames_ && !is_put_off(now);
@@ -77,6 +80,7 @@ class Arrivals {
   std::uint64_t bytes_ = 0;          // of payload, in total
   std::uint64_t acknowledged_ = 0;   // the newest frame that the peer has been told of
   std::uint64_t owed_bytes_ = 0;     // of the frames after that one
+  bool awaited_ = false;             // the peer waits to be told
   std::uint64_t owed_since_ns_ = 0;  // zero: not noticed by is_ack_due() yet
   std::uint64_t reported_ = 0;       // next_ when the last report left
   std::uint64_t put_off_until_ns_ = 0;

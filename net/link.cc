@@ -56,6 +56,7 @@ const LinkStats& Link::stats() const noexcept { return state_->stats; }
 Carriage Link::carriage() const noexcept {
   return state_->connection ? state_->connection->carriage() : Carriage{};
 }
+void Link::acknowledge_soon() noexcept { state_->arrivals.note_awaited(); }
 std::uint64_t Link::unacked_frames() const noexcept { return state_->unacked.size(); }
 std::uint64_t Link::unacked_bytes() const noexcept { return state_->unacked.bytes(); }
 DeliveryRate Link::delivery_rate() const {

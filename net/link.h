@@ -124,6 +124,10 @@ class Link final : private ConnectionSink {
   // Ends the link on this side at once, without on_lost.
   void close();
 
+  // What has arrived is acknowledged at the next tick(): the peer waits for it, and nothing that
+  // would carry the acknowledgement is sent.
+  void acknowledge_soon() noexcept;
+
   // Reported to the peer in acks: time spent on its blocks, and what the carrier brings to it.
   void add_decode_ns(std::uint64_t ns) noexcept;
   void report_delivered(std::uint64_t bytes_per_s) noexcept;

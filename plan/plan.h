@@ -117,6 +117,9 @@ struct Plan {
   constexpr bool moves() const noexcept { return work == Work::move; }
   constexpr bool has_shares() const noexcept { return parts == Parts::shares; }
   constexpr bool has_pairs() const noexcept { return parts == Parts::pairs; }
+  // Values go to where they end, and nothing comes back: who has sent them waits for the
+  // acknowledgement alone.
+  constexpr bool is_one_way() const noexcept { return moves() || keeps_sums(); }
   // Sums end with their owners, who send them to nobody.
   constexpr bool keeps_sums() const noexcept { return reduces() && receivers != Ranks::every; }
 };

@@ -361,6 +361,12 @@ void LaneGroup::complete(OpId op) {
                                                        Sentence(ended.text)});
     }
   }
+  // The senders' memory is free when they are told that it has arrived.
+  if (ended.plan != nullptr && ended.plan->is_one_way() && !ended.eager) {
+    for (LanePeer* const peer : core_.peers()) {
+      if (peer != nullptr && !peer->is_lost()) peer->link->acknowledge_soon();
+    }
+  }
   if (core_.lane_op(op).pins == 0) finalize(op);
 }
 

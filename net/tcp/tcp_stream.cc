@@ -38,8 +38,11 @@ void TcpStream::bound_queue(std::size_t bytes) noexcept {
 
 void TcpStream::send(const OutgoingFrame& frame) {
   if (phase_ == Phase::failed || phase_ == Phase::closed) return;
+  const std::size_t bytes = frame.head.size() + frame.body.size();
   queue_.push(frame);
-  queued_bytes_ += frame.head.size() + frame.body.size();
+  queued_bytes_ += bytes;
+  // A large one sets out while its sender makes the next; small ones share a call.
+  if (phase_ == Phase::open && bytes >= kWriteAtOnceBytes) write(bytes);
 }
 
 int TcpStream::poll(std::size_t budget) {

@@ -70,6 +70,7 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   // of TLS as one call decrypts, takes as long as copying that.
   static constexpr std::size_t kLeastCharge = 64 << 10;
   static constexpr std::size_t kBuffersPerWrite = 64;
+  static constexpr std::size_t kWriteAtOnceBytes = 64 << 10;
 
   void look_up(const Endpoint& endpoint);
   void try_addresses(const NameLookups::Answer& answer, std::uint16_t port);

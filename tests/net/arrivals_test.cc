@@ -44,6 +44,18 @@ TEST_F(ArrivalsTest, AnAckIsDueAtOnceAfterManyFramesOrBytes) {
   EXPECT_TRUE(arrivals.is_ack_due(kNow));
 }
 
+TEST_F(ArrivalsTest, AnAckThatThePeerWaitsForIsDueAtOnce) {
+  arrivals.note_awaited();  // nothing has arrived: nothing is owed
+  arrivals.add(10);
+  EXPECT_FALSE(arrivals.is_ack_due(kNow));
+  arrivals.note_awaited();
+  EXPECT_EQ(arrivals.next_send_ns(kNow, kNow + settings.ack_delay_ns), kNow);
+  EXPECT_TRUE(arrivals.is_ack_due(kNow));
+  arrivals.note_acknowledged();
+  arrivals.add(10);
+  EXPECT_FALSE(arrivals.is_ack_due(kNow)) << "of what has arrived since, nobody waits to be told";
+}
+
 TEST_F(ArrivalsTest, AReportIsDueAlsoWhereOtherFramesAcknowledge) {
   arrivals.restart();
   std::uint32_t frames = 0;

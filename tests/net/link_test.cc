@@ -139,6 +139,18 @@ TEST_F(LinkTest, AcksWithoutTrafficComeAfterTheDelay) {
   EXPECT_EQ(a->unacked_frames(), 0u);
 }
 
+TEST_F(LinkTest, AcksComeAtOnceWhereThePeerWaitsForThem) {
+  connect();
+  const auto payload = pattern(10, 1);
+  send(*a, 1, payload);
+  settle();
+  b->acknowledge_soon();
+  EXPECT_LE(b->next_deadline_ns(), clock.now_ns());
+  settle();
+  EXPECT_EQ(a->unacked_frames(), 0u);
+  EXPECT_EQ(sink_a.acked.count(1), 1u);
+}
+
 TEST_F(LinkTest, AcksComeAtOnceAfterManyFrames) {
   connect();
   const auto payload = pattern(10, 1);

@@ -41,6 +41,25 @@ TEST(EveryKind, DeliversWhatAReferenceDoesWhateverNodesTypesAndShares) {
   }
 }
 
+// What is sent from where it lies is free when its receivers have said that they have it. Where no
+// values come back, they say so when they have all of it, and not after the delay of an ack.
+TEST(EveryKind, SendersDoNotWaitForTheDelayOfAnAck) {
+  DaemonShape shape;
+  shape.ack_delay_ns = kSecond;
+  Cluster cluster({1, 1, 1}, shape);
+  cluster.join();
+  for (const OpKind kind : {OpKind::broadcast, OpKind::reduce, OpKind::reduce_scatter,
+                            OpKind::all_gather, OpKind::gather, OpKind::scatter}) {
+    KindCase c;
+    c.kind = kind;
+    c.counts.assign(cluster.size(), 5'000);  // a chunk and a part of one, on each rank
+    SCOPED_TRACE(words_of(c));
+    const std::uint64_t begin = cluster.world.clock.now_ns();
+    expect_kind(cluster, c, 1);
+    EXPECT_LT(cluster.world.clock.now_ns() - begin, shape.ack_delay_ns);
+  }
+}
+
 // ---- Lossy contributions of sums that stay with their owners ------------------------------------
 
 class LossySums : public testing::TestWithParam<std::string> {};

@@ -20,6 +20,7 @@
 #include "daemon/tuning/tuning.h"
 #include "late_executor.h"
 #include "net/faulty.h"
+#include "net/link.h"
 #include "net/loopback.h"
 #include "tapped_transport.h"
 
@@ -66,6 +67,7 @@ struct DaemonShape {
   std::uint32_t max_ops = 16;
   std::uint64_t op_timeout_ns = 30'000'000'000;
   std::uint64_t state_ttl_ns = 0;
+  std::uint64_t ack_delay_ns = net::LinkSettings{}.ack_delay_ns;
   // With a tuner, whose shadow is one of the conductor's parts here: codecs take no time.
   bool tuner = false;
   // What a test wants beyond that.
