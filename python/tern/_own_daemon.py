@@ -29,6 +29,12 @@ def runtime_folder() -> pathlib.Path:
     somebody else could write there."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     folder = pathlib.Path(base, "tern") if base else pathlib.Path(f"/tmp/tern-{os.getuid()}")
+    private_to_user(folder)
+    return folder
+
+
+def private_to_user(folder: pathlib.Path) -> None:
+    """Makes the folder for this user alone, or sees that it is so. Raises LaunchError."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.lstat()
@@ -41,7 +47,6 @@ def runtime_folder() -> pathlib.Path:
     if len(os.fsencode(folder / "control.sock")) > _MAX_SOCKET_PATH_BYTES:
         raise LaunchError(f"{folder} is too long for the path of a socket; set XDG_RUNTIME_DIR to "
                           "a shorter one")
-    return folder
 
 
 @contextlib.contextmanager
