@@ -17,9 +17,11 @@ from .connecting import connect
 from .errors import *
 from .group import Group, GroupInfo
 from .launched import init
-from .tensor import Tensor, TensorStats
+from .progress_line import Progress, progress
+from .statistics import GroupStats, NodeStats, StepSplit, TensorStats, Totals, stats
+from .tensor import Tensor
 from .ticket import Ticket
 
-__all__ = ["Client", "Group", "GroupInfo", "Tensor", "TensorStats", "Ticket", "connect",
-           "init"]
+__all__ = ["Client", "Group", "GroupInfo", "GroupStats", "NodeStats", "Progress", "StepSplit",
+           "Tensor", "TensorStats", "Ticket", "Totals", "connect", "init", "progress", "stats"]
 __all__ += errors.__all__

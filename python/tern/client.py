@@ -17,14 +17,14 @@ from . import arena
 from ._handle import Handle
 from ._library import library
 from ._notifier import Notifier
+from ._places import SYSTEM_SOCKET
 from .arrays import Array, numpy_dtype
 from .errors import ClosedError, WaitTimeoutError
 from .group import Group
+from .statistics import NodeStats, stats
 
 if TYPE_CHECKING:
     from .arrays import DTypeLike
-
-SYSTEM_SOCKET = "/run/tern/ternd.sock"
 
 _log = logging.getLogger("tern")
 
@@ -114,6 +114,10 @@ class Client:
         """
         sizes = (shape,) if isinstance(shape, int) else tuple(shape)
         return arena.empty(self._library, self._live(), sizes, numpy_dtype(dtype))
+
+    def stats(self) -> NodeStats:
+        """What the client's daemon says of the jobs of this user: see tern.stats()."""
+        return stats(self.socket)
 
     def disconnect(self) -> None:
         """Leaves all groups, whose operations in flight then fail, and ends the connection, or has

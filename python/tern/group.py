@@ -13,6 +13,7 @@ from . import collectives as table
 from ._handle import Handle
 from ._submit import Call, submit
 from .errors import ClosedError, WouldBlockError
+from .statistics import GroupStats, of_group
 from .tensor import Tensor, declaration
 from .ticket import Ticket
 
@@ -60,6 +61,8 @@ class Group:
         self.client = client
         self.rank: int = options.rank
         self.size: int = options.size
+        # As the daemon's tables name it: tern1:HOST:PORT:UID:SECRET.
+        self._uid = group_id.rsplit(":", 2)[-2][:8] if ":" in group_id else ""
         self._owns_client = owns_client
         self._handle = _join(client, group_id, options)
         client._groups.add(self)
@@ -70,6 +73,12 @@ class Group:
         library = self.client._library
         library.check(library.tern_group_get_info(self._live(), ctypes.byref(info)))
         return GroupInfo(*(getattr(info, name) for name in GroupInfo._fields))
+
+    def stats(self) -> GroupStats:
+        """What the daemon says of the group and its tensors on this node: see tern.stats().
+        Raises UnknownGroupError after the group's end."""
+        self._live()
+        return of_group(self.client.socket, self._uid)
 
     def declare(self, name: str, count: int, dtype: DTypeLike = "float32", *,
                 role: str = "exact", recipe: str | None = None, level: str | None = None,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from . import _structs as structs
-from ._own_daemon import runtime_folder
+from ._places import runtime_folder
 from .client import Client, milliseconds
 from .connecting import connect
 from .errors import LaunchError, UnknownGroupError, UnreachableError, WaitTimeoutError

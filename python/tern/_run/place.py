@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 from .._keeper import start_daemon
 from .._library import program
-from .._own_daemon import locked, runtime_folder
+from .._own_daemon import locked
+from .._places import runtime_folder
 from ..client import Client
 from ..connecting import connect
 from ..errors import LaunchError

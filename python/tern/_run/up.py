@@ -14,7 +14,8 @@ from typing import NamedTuple, TypeAlias
 
 from .._control import ask
 from .._keeper import idle
-from .._own_daemon import locked, private_to_user, runtime_folder
+from .._own_daemon import locked
+from .._places import private_to_user, runtime_folder
 from ..errors import LaunchError, WaitTimeoutError
 from .coordination import Meeting, attend, report_ready, take_place, told
 from .job import first, next_signal, signals
