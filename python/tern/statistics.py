@@ -152,8 +152,9 @@ def stats(socket: str | os.PathLike[str] | None = None) -> NodeStats:
     """What this node's daemon says of the jobs of this user, in all processes.
 
     `socket`: the daemon's, as of connect(); None: at $TERN_SOCKET, else the system's, else the
-    user's own. Nothing is started. It asks the control socket beside it (control.sock), which takes
-    some milliseconds and holds up no operation. Raises DaemonAbsentError if nobody answers there.
+    user's own. Nothing is started. It asks the control socket, control.sock beside it or the one of
+    $TERN_CONTROL_SOCKET, which takes some milliseconds and holds up no operation. Raises
+    DaemonAbsentError if nobody answers there.
     Thread: any.
     """
     path = _control_socket(socket)
@@ -172,9 +173,13 @@ def of_group(socket: str, uid: str) -> GroupStats:
 
 
 def _control_socket(socket: str | os.PathLike[str] | None) -> pathlib.Path:
+    named = os.environ.get("TERN_CONTROL_SOCKET")
+    if socket is None and named:
+        return pathlib.Path(named)
     said = socket or os.environ.get("TERN_SOCKET")
     if said:
-        return pathlib.Path(said).parent / CONTROL_SOCKET
+        beside = pathlib.Path(said).parent / CONTROL_SOCKET
+        return pathlib.Path(named) if named and not beside.exists() else beside
     system = pathlib.Path(SYSTEM_SOCKET).parent / CONTROL_SOCKET
     return system if system.exists() else runtime_folder() / CONTROL_SOCKET
 

@@ -97,6 +97,8 @@ def test_without_daemon_or_group_it_says_so(tmp_path, node, monkeypatch):
     monkeypatch.setenv("TERN_SOCKET", str(tmp_path / "ternd.sock"))
     with pytest.raises(tern.DaemonAbsentError, match=str(tmp_path)):
         tern.stats()
+    monkeypatch.setenv("TERN_CONTROL_SOCKET", node.control_socket)
+    assert tern.stats().version == tern.stats(tmp_path / "ternd.sock").version
     with tern.Client(node.socket) as client:
         group = client.join(client.mint(), 0, 1)
         assert group.stats().total == tern.Totals()
