@@ -8,6 +8,11 @@
         x = np.ones(3, np.float32)
         group.all_reduce(x).wait()
 
+`connect` gives a `Client`, a client joins a `Group`, and every collective of a group returns a
+`Ticket` at once. `init` does all of it for a program that `tern run`, torchrun, Slurm or mpirun has
+started. A `Tensor` declares what may be compressed; `stats`, `progress` and `tern.tensorboard` show
+what came of it. Every failure is a `TernError`.
+
 Importing the package starts nothing and loads no library.
 """
 

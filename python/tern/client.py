@@ -91,6 +91,7 @@ class Client:
              op_timeout: float | None = None, verify: bool = False, seed: int = 0) -> Group:
         """Joins the group as `rank` of `size` and returns when all ranks have joined.
 
+        `group_id`: of mint(), the same on all ranks.
         `timeout`: seconds to wait for the other ranks; None: 60. `op_timeout`: an operation that
         not all ranks submit within so many seconds fails everywhere; None: the daemon's setting.
         `verify`: compares the results' checksums across ranks after every operation. `seed`: for
@@ -107,6 +108,9 @@ class Client:
 
     def empty(self, shape: int | Sequence[int], dtype: DTypeLike = "float32") -> Array:
         """A NumPy array in the arena, of any content: operations use it in place, without a copy.
+
+        `shape`: number of elements, or of each dimension. `dtype`: as NumPy's, or a name that
+        operations take, as "bfloat16".
 
         Its memory is given back when the array and all views of it are gone. While one is left the
         arena stays mapped, after disconnect() too. Raises OutOfMemoryError when the arena is full;

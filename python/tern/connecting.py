@@ -20,7 +20,8 @@ def connect(socket: str | os.PathLike[str] | None = None, *, job: str | None = N
     started if need be, needs no root, and ends when no program has been connected to it for
     $TERN_IDLE_SECONDS (60). With `start=False` none is started.
 
-    Other arguments and errors: Client. LaunchError or LibraryError if a daemon cannot be started.
+    `job`, `arena_bytes` and `timeout` (seconds), and errors: as those of Client. LaunchError or
+    LibraryError if a daemon cannot be started.
     """
     said = socket or os.environ.get("TERN_SOCKET")
     if said:

@@ -39,8 +39,9 @@ class Group:
     """This process's place in a group of ranks. `client.join()` and `tern.init()` make it.
 
     Every collective is submitted by all ranks and returns a Ticket at once. Its arrays are NumPy
-    arrays, DLPack tensors or buffers of a type that Tern carries (see tern.arrays), and must not be
-    written, nor the output read, until the ticket has ended. Keywords that all share:
+    arrays, DLPack tensors or buffers, contiguous, of floats of 16, 32 or 64 bits, integers of 8 to
+    64, booleans, complex numbers or bfloat16. They must not be written, nor the output read, until
+    the ticket has ended. Keywords that all share:
 
     - `out`: where the result goes, contiguous and writable;
     - `dtype`: what the elements are, where the array cannot say it ("bfloat16" for 16-bit
@@ -48,7 +49,8 @@ class Group:
     - `tensor`: a Tensor of declare(), by whose recipe the values travel. Without it an operation is
       anonymous and exact, and matches those of other ranks by order;
     - `priority`: higher goes first;
-    - `recipe`: another compressor for this operation, with the memory of the declaration.
+    - `recipe`: another compressor for this operation, with the memory of the declaration;
+    - `prescale`: inputs are multiplied by it before they are reduced.
 
     Errors of the arguments are raised at once: TypeError, ValueError, WouldBlockError (512
     operations are in flight or unreported: wait for one). Errors of the operation are raised by the
@@ -145,8 +147,9 @@ class Group:
 
     def gather(self, x: Any, root: int = 0, counts: Sequence[int] | None = None, *,
                out: Any = None, dtype: DTypeLike | None = None, priority: int = 0) -> Ticket:
-        """Rank `root` gets the shares of all, that of rank 0 first; other ranks get None. Shapes as
-        all_gather()."""
+        """Rank `root` gets the shares of all, that of rank 0 first; other ranks get None. `x`:
+        counts[rank] elements; the root's output: the sum of `counts`. `counts`: the same on all
+        ranks; None: equal shares."""
         return submit(self, Call(table.GATHER, x, out, dtype, counts=counts, root=root,
                                  priority=priority))
 

@@ -31,13 +31,14 @@ class Writer(Protocol):
 
 
 class Scalars:
-    """Writes the figures of a group's declared tensors, each since the log() before.
+    """Writes the figures of a group's declared tensors, each since the log() before, to `writer`.
 
-    Tags: PREFIX/ratio/NAME, bytes raw by bytes sent; PREFIX/residual/NAME, norm of the residual by
-    that of the input; PREFIX/encode_ms/NAME, and in the same way queue, wire, decode and wait:
-    milliseconds for each operation. Under NAME "all" they are of all tensors together, and there
-    PREFIX/sent_mb/all is what this node sent, in megabytes. A tensor without a new operation is
-    left out. The figures are this node's: one rank of a node is enough. Thread: one.
+    Tags, which begin with `prefix`: PREFIX/ratio/NAME, bytes raw by bytes sent;
+    PREFIX/residual/NAME, norm of the residual by that of the input; PREFIX/encode_ms/NAME, and in
+    the same way queue, wire, decode and wait: milliseconds for each operation. Under NAME "all"
+    they are of all tensors together, and there PREFIX/sent_mb/all is what this node sent, in
+    megabytes. A tensor without a new operation is left out. The figures are this node's: one rank
+    of a node is enough. Thread: one.
     """
 
     def __init__(self, writer: Writer, group: Group, prefix: str = "tern") -> None:
