@@ -12,7 +12,7 @@ export CCACHE_SLOPPINESS ?= pch_defines,time_macros
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-python bench study accuracy deb wheel lint format clean
+.PHONY: help demo test test-full test-python bench study accuracy deb wheel docs lint format clean
 
 help:
 	@echo 'make demo       train MNIST over a 100 Mbit/s link, raw and with 3LC, and compare'
@@ -24,6 +24,7 @@ help:
 	@echo 'make accuracy   trains with every family of recipes; rewrites the table in docs/codecs.md'
 	@echo 'make deb        Debian packages in build/deb, checked by lintian'
 	@echo 'make wheel      the Python package with library and daemon, in build/wheels'
+	@echo 'make docs       the reference of the Python package, a site in build/docs'
 	@echo 'make lint       layer, tidy, docs and format checks, clang-tidy on changed files'
 	@echo 'make format     apply clang-format to all files'
 	@echo 'make clean      remove build/'
@@ -74,6 +75,10 @@ deb:
 wheel:
 	tools/install_dependencies.sh demo
 	PYTHON=$(PYTHON) tools/make_wheel.sh
+
+docs:
+	tools/install_dependencies.sh demo
+	PYTHON=$(PYTHON) tools/make_docs.sh
 
 lint:
 	tools/install_dependencies.sh test

@@ -9,7 +9,7 @@ set -eu
 folder=${1:-${TERN_PYTHON_ENV:-${XDG_CACHE_HOME:-$HOME/.cache}/tern/python-env}}
 python=${PYTHON:-/usr/bin/python3}
 # ml_dtypes: bfloat16. The tools have fixed versions, for a later one may find more.
-wanted='numpy pytest ml_dtypes mypy==2.4.1 ruff==0.17.6'
+wanted='numpy pytest ml_dtypes kubernetes-validate==1.37.0 mypy==2.4.1 ruff==0.17.6'
 
 if [ ! -x "$folder/bin/python" ]; then
   "$python" -m venv "$folder" >&2 || {

@@ -6,10 +6,13 @@ import argparse
 import asyncio
 import os
 import pathlib
+import signal
 import sys
 
+from ._run.coordination import Meeting
 from ._run.job import Options, run_on_nodes, run_on_one_node
 from ._run.sealed import MIN_SECRET_BYTES
+from ._run.up import UpOptions, folder_of_socket, up, wait_until_up
 from .errors import LaunchError, TernError
 
 _SECRET = "TERN_JOB_SECRET"
@@ -25,19 +28,39 @@ def _parser() -> argparse.ArgumentParser:
                     "others by tern.init(). If a rank fails, the others are ended, and the exit "
                     "status is that of the rank.")
     run.add_argument("--nproc", type=int, default=1, metavar="N", help="ranks on this node (1)")
-    run.add_argument("--nnodes", type=int, default=1, metavar="N", help="nodes of the job (1)")
-    run.add_argument("--rdzv", metavar="HOST:PORT",
-                     help="where nodes meet: an address of one of them, the same on all")
-    run.add_argument("--secret-file", type=pathlib.Path, metavar="FILE",
-                     help=f"what the nodes prove to each other, at least {MIN_SECRET_BYTES} bytes; "
-                          f"else ${_SECRET}")
-    run.add_argument("--node-rank", type=int, default=-1, metavar="N",
-                     help="place of this node after the one that serves (order of arrival)")
-    run.add_argument("--timeout", type=float, default=_DEFAULT_TIMEOUT_S, metavar="SECONDS",
-                     help="how long nodes wait for each other (300)")
+    _add_meeting(run)
     run.add_argument("program", help="a Python file (.py), or any program")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
+    run.set_defaults(work=_run)
+    up = commands.add_parser(
+        "up", help="run a daemon for ranks that another launcher starts",
+        description="Runs a daemon in the foreground until SIGTERM or SIGINT, for ranks of this "
+                    "user that srun, mpirun or a shell starts. With --nnodes, one on each node, "
+                    "linked by a key of their own; all end when one is told to. Prints a line for "
+                    "a shell, export TERN_SOCKET=..., once ranks may start.")
+    up.add_argument("--folder", type=pathlib.Path, metavar="FOLDER",
+                    help="where its sockets are (that of $TERN_SOCKET, else where tern.connect() "
+                         "looks)")
+    up.add_argument("--idle", type=float, default=0.0, metavar="SECONDS",
+                    help="end, too, when no program has been connected for so long (0: never)")
+    up.add_argument("--wait", action="store_true",
+                    help="start nothing; return when the daemon of another `tern up` serves")
+    _add_meeting(up)
+    up.set_defaults(work=_up)
     return parser
+
+
+def _add_meeting(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--nnodes", type=int, default=1, metavar="N", help="nodes of the job (1)")
+    command.add_argument("--rdzv", metavar="HOST:PORT",
+                         help="where nodes meet: an address of one of them, the same on all")
+    command.add_argument("--secret-file", type=pathlib.Path, metavar="FILE",
+                         help="what the nodes prove to each other, at least "
+                              f"{MIN_SECRET_BYTES} bytes; else ${_SECRET}")
+    command.add_argument("--node-rank", type=int, default=-1, metavar="N",
+                         help="place of this node after the one that serves (order of arrival)")
+    command.add_argument("--timeout", type=float, default=_DEFAULT_TIMEOUT_S, metavar="SECONDS",
+                         help="how long nodes wait for each other (300)")
 
 
 def _secret(file: pathlib.Path | None) -> bytes:
@@ -60,30 +83,50 @@ def _secret(file: pathlib.Path | None) -> bytes:
     return secret
 
 
-def _options(arguments: argparse.Namespace) -> Options:
-    if arguments.nproc < 1 or arguments.nnodes < 1:
-        raise LaunchError("--nproc and --nnodes must be 1 or more")
-    host, port, secret = "", 0, b""
-    if arguments.nnodes > 1:
-        host, _, number = (arguments.rdzv or "").rpartition(":")
-        if not host or not number.isdigit() or not 0 < int(number) < 1 << 16:
-            raise LaunchError("several nodes need --rdzv HOST:PORT, an address of one of them and "
-                              "a port that is free there")
-        host, port, secret = host.strip("[]"), int(number), _secret(arguments.secret_file)
+def _meeting(arguments: argparse.Namespace) -> Meeting | None:
+    if arguments.nnodes < 1:
+        raise LaunchError("--nnodes must be 1 or more")
+    if arguments.nnodes == 1:
+        return None
+    host, _, number = (arguments.rdzv or "").rpartition(":")
+    if not host or not number.isdigit() or not 0 < int(number) < 1 << 16:
+        raise LaunchError("several nodes need --rdzv HOST:PORT, an address of one of them and "
+                          "a port that is free there")
+    return Meeting(arguments.nnodes, host.strip("[]"), int(number), _secret(arguments.secret_file),
+                   arguments.node_rank, arguments.timeout)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.nproc < 1:
+        raise LaunchError("--nproc must be 1 or more")
     python = [sys.executable] if arguments.program.endswith(".py") else []
-    return Options([*python, arguments.program, *arguments.arguments], arguments.nproc,
-                   arguments.nnodes, host, port, secret, arguments.node_rank, arguments.timeout)
+    options = Options([*python, arguments.program, *arguments.arguments], arguments.nproc,
+                      _meeting(arguments))
+    run = run_on_one_node if options.meeting is None else run_on_nodes
+    return asyncio.run(run(options))
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    folder = folder_of_socket(arguments.folder)
+    if arguments.wait:
+        wait_until_up(folder, arguments.timeout)
+        return 0
+    if arguments.idle < 0:
+        raise LaunchError("--idle must be 0 or more")
+    return asyncio.run(up(UpOptions(folder, arguments.idle, _meeting(arguments))))
 
 
 def main() -> int:
-    """The command line. Returns the exit status: of the first rank that failed, 128 and the number
-    of a signal, or 1 if the job could not be started."""
+    """The command line. Returns the exit status: of `tern run`, that of the first rank that failed,
+    or 128 and the number of a signal; 1 if the job or the daemon could not be started."""
+    arguments = _parser().parse_args()
     try:
-        options = _options(_parser().parse_args())
-        run = run_on_nodes if options.nnodes > 1 else run_on_one_node
-        return asyncio.run(run(options))
+        status: int = arguments.work(arguments)
+        return status
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     except TernError as error:
-        print(f"tern run: {error}", file=sys.stderr)
+        print(f"tern {arguments.verb}: {error}", file=sys.stderr)
         return 1
 
 

@@ -55,7 +55,8 @@ def start_daemon(folder: pathlib.Path, command: list[str]) -> subprocess.Popen[b
     raise OSError(f"it ended with status {daemon.returncode}: {text}")
 
 
-def _idle(folder: pathlib.Path) -> bool:
+def idle(folder: pathlib.Path) -> bool:
+    """Whether no program is connected to the daemon that serves in the folder."""
     try:
         return bool(ask(folder / "control.sock", "status")["clients"] == 0)
     except (OSError, ValueError):
@@ -71,12 +72,12 @@ def _keep(folder: pathlib.Path, daemon: subprocess.Popen[bytes], idle_seconds: f
             return
         except subprocess.TimeoutExpired:
             pass
-        if not _idle(folder):
+        if not idle(folder):
             idle_since = time.monotonic()
         elif time.monotonic() - idle_since >= idle_seconds:
             try:
                 with locked(folder, wait=False):
-                    if _idle(folder):
+                    if idle(folder):
                         daemon.terminate()
                         daemon.wait()
                         return

@@ -11,37 +11,16 @@ import contextlib
 import fcntl
 import os
 import pathlib
-import stat
 import subprocess
 import sys
 from collections.abc import Iterator
 
 from ._library import program
+from ._places import runtime_folder
 from .client import Client
 from .errors import DaemonAbsentError, LaunchError
 
 _DEFAULT_IDLE_SECONDS = "60"
-_MAX_SOCKET_PATH_BYTES = 107  # sockaddr_un
-
-
-def runtime_folder() -> pathlib.Path:
-    """$XDG_RUNTIME_DIR/tern, else /tmp/tern-UID: made for this user alone. Raises LaunchError if
-    somebody else could write there."""
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    folder = pathlib.Path(base, "tern") if base else pathlib.Path(f"/tmp/tern-{os.getuid()}")
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-    except OSError as error:
-        raise LaunchError(f"no folder for a daemon of your own: {error}. Set XDG_RUNTIME_DIR to a "
-                          "folder of yours, or TERN_SOCKET to a daemon's socket") from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise LaunchError(f"{folder} is not a folder of this user alone; remove it, or set "
-                          "XDG_RUNTIME_DIR to a folder of yours")
-    if len(os.fsencode(folder / "control.sock")) > _MAX_SOCKET_PATH_BYTES:
-        raise LaunchError(f"{folder} is too long for the path of a socket; set XDG_RUNTIME_DIR to "
-                          "a shorter one")
-    return folder
 
 
 @contextlib.contextmanager

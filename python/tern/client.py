@@ -17,14 +17,14 @@ from . import arena
 from ._handle import Handle
 from ._library import library
 from ._notifier import Notifier
+from ._places import SYSTEM_SOCKET
 from .arrays import Array, numpy_dtype
 from .errors import ClosedError, WaitTimeoutError
 from .group import Group
+from .statistics import NodeStats, stats
 
 if TYPE_CHECKING:
     from .arrays import DTypeLike
-
-SYSTEM_SOCKET = "/run/tern/ternd.sock"
 
 _log = logging.getLogger("tern")
 
@@ -91,6 +91,7 @@ class Client:
              op_timeout: float | None = None, verify: bool = False, seed: int = 0) -> Group:
         """Joins the group as `rank` of `size` and returns when all ranks have joined.
 
+        `group_id`: of mint(), the same on all ranks.
         `timeout`: seconds to wait for the other ranks; None: 60. `op_timeout`: an operation that
         not all ranks submit within so many seconds fails everywhere; None: the daemon's setting.
         `verify`: compares the results' checksums across ranks after every operation. `seed`: for
@@ -108,12 +109,19 @@ class Client:
     def empty(self, shape: int | Sequence[int], dtype: DTypeLike = "float32") -> Array:
         """A NumPy array in the arena, of any content: operations use it in place, without a copy.
 
+        `shape`: number of elements, or of each dimension. `dtype`: as NumPy's, or a name that
+        operations take, as "bfloat16".
+
         Its memory is given back when the array and all views of it are gone. While one is left the
         arena stays mapped, after disconnect() too. Raises OutOfMemoryError when the arena is full;
         TypeError for a type that Tern does not carry.
         """
         sizes = (shape,) if isinstance(shape, int) else tuple(shape)
         return arena.empty(self._library, self._live(), sizes, numpy_dtype(dtype))
+
+    def stats(self) -> NodeStats:
+        """What the client's daemon says of the jobs of this user: see tern.stats()."""
+        return stats(self.socket)
 
     def disconnect(self) -> None:
         """Leaves all groups, whose operations in flight then fail, and ends the connection, or has

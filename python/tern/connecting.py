@@ -6,7 +6,8 @@ import contextlib
 import os
 
 from . import _own_daemon
-from .client import SYSTEM_SOCKET, Client
+from ._places import SYSTEM_SOCKET, runtime_folder
+from .client import Client
 from .errors import DaemonAbsentError
 
 
@@ -19,7 +20,8 @@ def connect(socket: str | os.PathLike[str] | None = None, *, job: str | None = N
     started if need be, needs no root, and ends when no program has been connected to it for
     $TERN_IDLE_SECONDS (60). With `start=False` none is started.
 
-    Other arguments and errors: Client. LaunchError or LibraryError if a daemon cannot be started.
+    `job`, `arena_bytes` and `timeout` (seconds), and errors: as those of Client. LaunchError or
+    LibraryError if a daemon cannot be started.
     """
     said = socket or os.environ.get("TERN_SOCKET")
     if said:
@@ -28,5 +30,5 @@ def connect(socket: str | os.PathLike[str] | None = None, *, job: str | None = N
         return Client(SYSTEM_SOCKET, job=job, arena_bytes=arena_bytes, timeout=timeout)
     if start:
         return _own_daemon.connect(job, arena_bytes, timeout)
-    return Client(_own_daemon.runtime_folder() / "ternd.sock", job=job, arena_bytes=arena_bytes,
+    return Client(runtime_folder() / "ternd.sock", job=job, arena_bytes=arena_bytes,
                   timeout=timeout)

@@ -13,6 +13,7 @@ from . import collectives as table
 from ._handle import Handle
 from ._submit import Call, submit
 from .errors import ClosedError, WouldBlockError
+from .statistics import GroupStats, of_group
 from .tensor import Tensor, declaration
 from .ticket import Ticket
 
@@ -38,8 +39,9 @@ class Group:
     """This process's place in a group of ranks. `client.join()` and `tern.init()` make it.
 
     Every collective is submitted by all ranks and returns a Ticket at once. Its arrays are NumPy
-    arrays, DLPack tensors or buffers of a type that Tern carries (see tern.arrays), and must not be
-    written, nor the output read, until the ticket has ended. Keywords that all share:
+    arrays, DLPack tensors or buffers, contiguous, of floats of 16, 32 or 64 bits, integers of 8 to
+    64, booleans, complex numbers or bfloat16. They must not be written, nor the output read, until
+    the ticket has ended. Keywords that all share:
 
     - `out`: where the result goes, contiguous and writable;
     - `dtype`: what the elements are, where the array cannot say it ("bfloat16" for 16-bit
@@ -47,7 +49,8 @@ class Group:
     - `tensor`: a Tensor of declare(), by whose recipe the values travel. Without it an operation is
       anonymous and exact, and matches those of other ranks by order;
     - `priority`: higher goes first;
-    - `recipe`: another compressor for this operation, with the memory of the declaration.
+    - `recipe`: another compressor for this operation, with the memory of the declaration;
+    - `prescale`: inputs are multiplied by it before they are reduced.
 
     Errors of the arguments are raised at once: TypeError, ValueError, WouldBlockError (512
     operations are in flight or unreported: wait for one). Errors of the operation are raised by the
@@ -60,6 +63,8 @@ class Group:
         self.client = client
         self.rank: int = options.rank
         self.size: int = options.size
+        # As the daemon's tables name it: tern1:HOST:PORT:UID:SECRET.
+        self._uid = group_id.rsplit(":", 2)[-2][:8] if ":" in group_id else ""
         self._owns_client = owns_client
         self._handle = _join(client, group_id, options)
         client._groups.add(self)
@@ -70,6 +75,12 @@ class Group:
         library = self.client._library
         library.check(library.tern_group_get_info(self._live(), ctypes.byref(info)))
         return GroupInfo(*(getattr(info, name) for name in GroupInfo._fields))
+
+    def stats(self) -> GroupStats:
+        """What the daemon says of the group and its tensors on this node: see tern.stats().
+        Raises UnknownGroupError after the group's end."""
+        self._live()
+        return of_group(self.client.socket, self._uid)
 
     def declare(self, name: str, count: int, dtype: DTypeLike = "float32", *,
                 role: str = "exact", recipe: str | None = None, level: str | None = None,
@@ -136,8 +147,9 @@ class Group:
 
     def gather(self, x: Any, root: int = 0, counts: Sequence[int] | None = None, *,
                out: Any = None, dtype: DTypeLike | None = None, priority: int = 0) -> Ticket:
-        """Rank `root` gets the shares of all, that of rank 0 first; other ranks get None. Shapes as
-        all_gather()."""
+        """Rank `root` gets the shares of all, that of rank 0 first; other ranks get None. `x`:
+        counts[rank] elements; the root's output: the sum of `counts`. `counts`: the same on all
+        ranks; None: equal shares."""
         return submit(self, Call(table.GATHER, x, out, dtype, counts=counts, root=root,
                                  priority=priority))
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from . import _structs as structs
-from ._own_daemon import runtime_folder
+from ._places import runtime_folder
 from .client import Client, milliseconds
 from .connecting import connect
 from .errors import LaunchError, UnknownGroupError, UnreachableError, WaitTimeoutError
@@ -93,8 +93,8 @@ def init(*, rank: int | None = None, size: int | None = None,
     when all have joined.
 
     Without `client` the group has a client of its own by connect(), which ends with the group.
-    `timeout`: seconds for all ranks to come; None: 60. Others as Client.join(), and its errors.
-    LaunchError if the environment makes no sense or no file is known.
+    `timeout`: seconds for all ranks to come; None: 60. `op_timeout`, `verify`, `seed`, and errors:
+    as those of Client.join(). LaunchError if the environment makes no sense or no file is known.
     """
     found = place(os.environ)
     if (rank is None) != (size is None):

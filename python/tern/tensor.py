@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from . import _structs as structs
 from .arrays import dtype_code
 from .errors import ClosedError
+from .statistics import StepSplit, TensorStats
 
 if TYPE_CHECKING:
     from .arrays import DTypeLike
     from .group import Group
-
-
-class TensorStats(NamedTuple):
-    """What has happened to a tensor on this node. Totals are over all its operations; times are
-    nanoseconds, and sizes bytes."""
-
-    ops: int
-    bytes_raw: int
-    bytes_sent: int
-    ratio: float
-    residual_ratio: float
-    encode_ns: int
-    queue_ns: int
-    wire_ns: int
-    decode_ns: int
-    wait_ns: int
-    raw_fallbacks: int
-    state_bytes: int
-    recipe: str
 
 
 class Tensor:
@@ -51,13 +34,16 @@ class Tensor:
         self._address = pointer.value
 
     def stats(self) -> TensorStats:
-        """What has happened to the tensor so far on this node."""
+        """What has happened to the tensor so far on this node, of all its processes. It asks no
+        socket, and may be called after every operation."""
         stats = structs.sized(structs.TensorStats)
         handle, address = self._group._live(), self._live()
         self._library.check(self._library.tern_tensor_get_stats(address, ctypes.byref(stats)))
         del handle  # until here the group, and with it the tensor, could not end
-        values = {name: getattr(stats, name) for name in TensorStats._fields}
-        return TensorStats(**{**values, "recipe": stats.recipe.decode()})
+        split = StepSplit(*(getattr(stats, field.name) for field in fields(StepSplit)))
+        return TensorStats(self.name, stats.recipe.decode(), stats.ops, stats.bytes_raw,
+                           stats.bytes_sent, stats.ratio, stats.residual_ratio,
+                           stats.raw_fallbacks, stats.state_bytes, split)
 
     def export_state(self) -> bytes:
         """This node's part of the state that the recipe keeps between steps, for a checkpoint. All

@@ -23,7 +23,8 @@ _RUNNING, _SUCCEEDED, _FAILED = range(3)
 
 
 class Ticket:
-    """One submitted operation: waited for, tested, cancelled, or awaited.
+    """One submitted operation: waited for, tested, cancelled, or awaited. Every collective returns
+    one.
 
     The operation uses the memory of its arrays until it has ended, and the ticket keeps them alive.
     A result is in its array when the ticket has said so, not before. A ticket that is dropped does

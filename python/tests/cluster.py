@@ -22,9 +22,10 @@ OPTIONS = ["--listen", "127.0.0.1:0", "--peer-timeout", "2s", "--resume-timeout"
 
 
 class Daemon:
-    """A ternd with sockets of its own."""
+    """A ternd with sockets of its own. `under`: words before it, of a program that runs it."""
 
-    def __init__(self, folder, *options):
+    def __init__(self, folder, *options, under=()):
+        self.under = under
         self.folder = pathlib.Path(folder)
         self.socket = str(self.folder / "ternd.sock")
         self.control_socket = str(self.folder / "control.sock")
@@ -35,8 +36,8 @@ class Daemon:
     def start(self):
         self.folder.mkdir(exist_ok=True)
         self.process = subprocess.Popen(
-            [program("ternd"), "--socket", self.socket, "--control-socket", self.control_socket,
-             *self.options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            [*self.under, program("ternd"), "--socket", self.socket,
+             "--control-socket", self.control_socket, *self.options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=(self.folder / "log").open("wb"))
         ended = select.poll()
         pidfd = os.pidfd_open(self.process.pid)
@@ -60,6 +61,10 @@ class Daemon:
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def arenas(self):
+        """How many arenas of clients it has mapped."""
+        return pathlib.Path(f"/proc/{self.process.pid}/maps").read_text().count("/memfd:tern")
 
     def kill(self):
         self.process.kill()
@@ -110,13 +115,24 @@ def run_ranks(nodes, size, work, **join):
     return results
 
 
-def wait_for_end(pid):
-    """Returns when the process has ended, whoever started it."""
+def wait_for_end(pid, timeout_ms=None):
+    """Returns when the process has ended, whoever started it, or False after the timeout."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
-        return
+        return True
     ended = select.poll()
     ended.register(pidfd, select.POLLIN)
-    ended.poll()
-    os.close(pidfd)
+    try:
+        return bool(ended.poll(timeout_ms))
+    finally:
+        os.close(pidfd)
+
+
+def started_with(variable):
+    """(pid, command line) of the processes whose environment has NAME=VALUE, but for this one."""
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if variable.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                    yield int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ")

@@ -1,9 +1,27 @@
 import os
+import secrets
 
 import pytest
 
-from cluster import daemons
+from cluster import daemons, started_with, wait_for_end
 from tern._library import library
+
+# How long what the tests have started may take to end: a daemon of a user's own ends when idle.
+_END_MS = 30_000
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_outlives_the_tests():
+    """Daemons, keepers and ranks are children of children: they are known by a variable that all of
+    them inherit."""
+    run = secrets.token_hex(8)
+    os.environ["TERN_TEST_RUN"] = run
+    yield
+    left = [command for pid, command in started_with(f"TERN_TEST_RUN={run}")
+            # Python's own, which ends with this process.
+            if b"multiprocessing.resource_tracker" not in command
+            and not wait_for_end(pid, _END_MS)]
+    assert not left, f"still running: {left}"
 
 
 @pytest.fixture(scope="session")

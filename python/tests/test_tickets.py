@@ -141,7 +141,7 @@ def test_two_hundred_clients_leave_nothing_behind(node):
     use()
     gc.collect()
     before = (threading.active_count(), os.listdir("/dev/shm"))
-    open_here, open_there = descriptors(), node.descriptors()
+    open_here, open_there, arenas = descriptors(), node.descriptors(), node.arenas()
     for _ in range(200):
         use()
     gc.collect()
@@ -153,6 +153,7 @@ def test_two_hundred_clients_leave_nothing_behind(node):
     with tern.Client(node.socket):
         # The daemon takes clients' ends in turn: this one's hello came after all of them.
         assert node.descriptors() <= open_there + 16
+        assert node.arenas() <= arenas + 4
     assert "memfd:tern" not in pathlib.Path("/proc/self/maps").read_text()
 
 

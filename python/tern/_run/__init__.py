@@ -1,1 +1,1 @@
-"""`tern run`: starts the ranks of a job on one node or on several."""
+"""`tern run` starts the ranks of a job; `tern up` a daemon for ranks of another launcher."""

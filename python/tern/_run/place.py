@@ -6,12 +6,14 @@ import contextlib
 import fcntl
 import pathlib
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 
 from .._keeper import start_daemon
 from .._library import program
-from .._own_daemon import locked, runtime_folder
+from .._own_daemon import locked
+from .._places import runtime_folder
 from ..client import Client
 from ..connecting import connect
 from ..errors import LaunchError
@@ -46,23 +48,39 @@ def shared_daemon() -> Iterator[Client]:
 
 
 @contextlib.contextmanager
-def job_daemon(folder: pathlib.Path, address: str, cluster_key: str) -> Iterator[Client]:
-    """A daemon for this job alone, which links to those of the other nodes by the job's key and
-    ends with the block."""
+def linked_daemon(folder: pathlib.Path, private: pathlib.Path, address: str,
+                  cluster_key: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A daemon with its sockets in `folder`, which links to those of the other nodes by the job's
+    key and ends with the block. The key lies in `private` until the daemon has read it."""
     host = f"[{address}]" if ":" in address else address
-    key_file = folder / "cluster.key"
+    key_file = private / "cluster.key"
     write_private(key_file, cluster_key + "\n")
     try:
-        daemon = start_daemon(folder, [
-            program("ternd"), "--listen", f"{host}:0", "--peer-security", "key",
-            "--cluster-key-file", str(key_file)])
+        with running_daemon(folder, "--listen", f"{host}:0", "--peer-security", "key",
+                            "--cluster-key-file", str(key_file)) as daemon:
+            key_file.unlink()
+            yield daemon
+    finally:
+        key_file.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def running_daemon(folder: pathlib.Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A daemon that serves in the folder, and ends with the block. Raises LaunchError."""
+    try:
+        daemon = start_daemon(folder, [program("ternd"), *words])
     except OSError as error:
         raise LaunchError(f"this node's daemon cannot be started: {error}") from error
-    finally:
-        key_file.unlink()  # the daemon has read it
     try:
-        with Client(folder / "ternd.sock", arena_bytes=_ARENA_BYTES) as client:
-            yield client
+        yield daemon
     finally:
         daemon.terminate()
         daemon.wait()
+
+
+@contextlib.contextmanager
+def job_daemon(folder: pathlib.Path, address: str, cluster_key: str) -> Iterator[Client]:
+    """A daemon for this job alone, and a connection to it."""
+    with linked_daemon(folder, folder, address, cluster_key):
+        with Client(folder / "ternd.sock", arena_bytes=_ARENA_BYTES) as client:
+            yield client

@@ -1,0 +1,157 @@
+"""The nodes of a job from their first message to their last: what the serving node does for all,
+and what every node does alike. The messages are those of tern._run.rendezvous."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from ..errors import LaunchError, TernError
+from .ranks import GRACE_SECONDS
+from .rendezvous import Server, expect, meet
+from .sealed import Sealed
+
+
+class Meeting(NamedTuple):
+    """Where so many nodes meet, and by which secret. `node_rank`: place of this node after the one
+    that serves, -1 by order of arrival. `timeout`: seconds that nodes wait for each other."""
+
+    nnodes: int
+    host: str
+    port: int
+    secret: bytes
+    node_rank: int
+    timeout: float
+
+
+async def attend(meeting: Meeting, take_part: Callable[[Sealed, bool], Awaitable[int]]) -> int:
+    """Runs this node's part: take_part(connection to the serving node, whether this node serves),
+    which returns an exit status. The node that can listen at the rendezvous serves it, and then
+    joins as the others do."""
+    server = Server(meeting.secret)
+    serves = await server.listen(meeting.host, meeting.port)
+    coordination = asyncio.create_task(_coordinate(server, meeting)) if serves else None
+    try:
+        node = await meet(meeting.host, meeting.port, meeting.secret, meeting.timeout)
+        try:
+            return await take_part(node, serves)
+        except asyncio.CancelledError:
+            if coordination is not None:
+                coordination.cancel()
+            raise
+        except TernError as error:
+            with contextlib.suppress(OSError):
+                await node.send({"kind": "ended", "status": 1, "reason": str(error)})
+            raise
+        finally:
+            if coordination is not None:
+                await asyncio.wait([coordination], timeout=GRACE_SECONDS)
+            node.close()
+    finally:
+        if coordination is not None:
+            coordination.cancel()
+            await asyncio.gather(coordination, return_exceptions=True)
+        server.close()
+
+
+async def take_place(node: Sealed, meeting: Meeting, ranks: int, serves: bool) -> dict[str, Any]:
+    """Comes with so many ranks; this node's place, once all nodes have come."""
+    await node.send({"kind": "join", "ranks": ranks, "serves": serves, "node": meeting.node_rank})
+    return await _with_timeout(expect(node, "place"), meeting)
+
+
+async def report_ready(node: Sealed, meeting: Meeting, group_id: str) -> str:
+    """Says that this node's daemon serves; the id that the first node has given, once all do."""
+    await node.send({"kind": "ready", "group": group_id})
+    text: str = (await _with_timeout(expect(node, "group"), meeting))["id"]
+    return text
+
+
+async def _with_timeout(message: Any, meeting: Meeting) -> dict[str, Any]:
+    """The serving node says when the time is over; this is for one that says nothing more."""
+    try:
+        got: dict[str, Any] = await asyncio.wait_for(message, meeting.timeout + GRACE_SECONDS)
+        return got
+    except asyncio.TimeoutError:
+        raise LaunchError(f"the node at {meeting.host}:{meeting.port} is silent") from None
+
+
+async def told(end: asyncio.Task[dict[str, Any]]) -> int:
+    """The status with which the job has ended on all nodes; says why, if there is a reason."""
+    message = await asyncio.shield(end)
+    if message.get("reason"):
+        print(f"tern: {message['reason']}", file=sys.stderr, flush=True)
+    return int(message["status"])
+
+
+async def _coordinate(server: Server, meeting: Meeting) -> None:
+    """What the serving node does for all. Whatever goes wrong ends the job on every node."""
+    nodes: list[Sealed] = []
+    try:
+        status, reason = await _lead(server, meeting, nodes)
+    except LaunchError as error:
+        status, reason = 1, str(error)
+    for node in nodes:
+        with contextlib.suppress(OSError):
+            await node.send({"kind": "end", "status": status, "reason": reason})
+    for node in nodes:
+        node.close()
+
+
+async def _gather(server: Server, count: int, nodes: list[Sealed]) -> list[dict[str, Any]]:
+    """Takes in so many nodes; what each has said."""
+    joins: list[dict[str, Any]] = []
+    while len(nodes) < count:
+        node = await server.nodes.get()
+        nodes.append(node)
+        joins.append(await expect(node, "join"))
+    server.close()
+    return joins
+
+
+async def _lead(server: Server, meeting: Meeting, nodes: list[Sealed]) -> tuple[int, str]:
+    count = meeting.nnodes
+    try:
+        joins = await asyncio.wait_for(_gather(server, count, nodes), meeting.timeout)
+    except asyncio.TimeoutError:
+        raise LaunchError(f"{len(nodes)} of {count} nodes have come within {meeting.timeout:g} s; "
+                          "start the job on all of them, or give --timeout a longer time") from None
+    # The serving node is the first; others by the place they want, else as they have come.
+    order = sorted(range(count), key=lambda i: (
+        not joins[i]["serves"], joins[i]["node"] if joins[i]["node"] >= 0 else count))
+    nodes[:], joins = [nodes[i] for i in order], [joins[i] for i in order]
+    size = sum(join["ranks"] for join in joins)
+    cluster_key, run, first_rank = secrets.token_hex(32), secrets.token_hex(8), 0
+    for index, (node, join) in enumerate(zip(nodes, joins)):
+        await node.send({"kind": "place", "node": index, "first_rank": first_rank, "size": size,
+                         "cluster_key": cluster_key, "run": run})
+        first_rank += join["ranks"]
+    ready = [await expect(node, "ready") for node in nodes]
+    for node in nodes:
+        await node.send({"kind": "group", "id": ready[0]["group"]})
+    return await _until_the_end(nodes)
+
+
+async def _until_the_end(nodes: list[Sealed]) -> tuple[int, str]:
+    """Status and reason of the job: those of the first node that fails or ends it for all, else
+    0."""
+    ends = {asyncio.create_task(expect(node, "ended")): i for i, node in enumerate(nodes)}
+    pending = set(ends)
+    try:
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                message = task.result()
+                status = int(message["status"])
+                if status != 0 or message.get("all"):
+                    return status, (message.get("reason") or
+                                    f"a rank of node {ends[task]} has failed; the job is ended")
+        return 0, ""
+    finally:
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*ends, return_exceptions=True)

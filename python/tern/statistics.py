@@ -1,0 +1,219 @@
+"""What this node's daemon says of its jobs: ratio, residual, bytes, and where time goes.
+
+The figures are those of `ternctl top` and of docs/control-protocol.md. A daemon shows to each user
+what belongs to that user's jobs, whichever process declared it, so that a notebook can watch the
+training that runs beside it. All figures are of this node, and totals count from a tensor's
+declaration: read them twice and subtract for those of an interval.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ._control import ask
+from ._places import CONTROL_SOCKET, SYSTEM_SOCKET, runtime_folder
+from .errors import DaemonAbsentError, ProtocolError, UnknownGroupError
+
+__all__ = ["GroupStats", "NodeStats", "StepSplit", "TensorStats", "Totals", "stats"]
+
+_NS_PER_MS = 1_000_000
+
+
+@dataclass(frozen=True)
+class StepSplit:
+    """Where the time of operations went, in nanoseconds: encoding, the daemon's queues, the wire,
+    decoding, and the wait for other ranks. The parts of different chunks overlap in time, so the
+    sum may exceed the time that a caller has waited."""
+
+    encode_ns: int = 0
+    queue_ns: int = 0
+    wire_ns: int = 0
+    decode_ns: int = 0
+    wait_ns: int = 0
+
+    @property
+    def total_ns(self) -> int:
+        """The sum of the parts."""
+        return sum(getattr(self, field.name) for field in fields(self))
+
+    def shares(self) -> dict[str, float]:
+        """Each part by the sum, 0 to 1, under its name: "encode", "queue", "wire", "decode",
+        "wait"."""
+        total = self.total_ns or 1
+        return {field.name.removesuffix("_ns"): getattr(self, field.name) / total
+                for field in fields(self)}
+
+    def __add__(self, other: StepSplit) -> StepSplit:
+        return StepSplit(*(getattr(self, field.name) + getattr(other, field.name)
+                           for field in fields(self)))
+
+    def __sub__(self, earlier: StepSplit) -> StepSplit:
+        return StepSplit(*(getattr(self, field.name) - getattr(earlier, field.name)
+                           for field in fields(self)))
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over tensors. `residual_ratio`: the largest of them."""
+
+    ops: int = 0
+    bytes_raw: int = 0
+    bytes_sent: int = 0
+    residual_ratio: float = 0.0
+    split: StepSplit = StepSplit()
+
+    @property
+    def ratio(self) -> float:
+        """bytes_raw / bytes_sent; 1 if nothing was sent."""
+        return self.bytes_raw / self.bytes_sent if self.bytes_sent else 1.0
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(self.ops + other.ops, self.bytes_raw + other.bytes_raw,
+                      self.bytes_sent + other.bytes_sent,
+                      max(self.residual_ratio, other.residual_ratio), self.split + other.split)
+
+    def __sub__(self, earlier: Totals) -> Totals:
+        """What an interval has added. The residual is that of its end."""
+        return Totals(self.ops - earlier.ops, self.bytes_raw - earlier.bytes_raw,
+                      self.bytes_sent - earlier.bytes_sent, self.residual_ratio,
+                      self.split - earlier.split)
+
+
+@dataclass(frozen=True)
+class TensorStats:
+    """What has happened to a tensor on this node.
+
+    `ops`: completed operations. `bytes_raw`: what the blocks that this node sent would have taken
+    uncompressed; `bytes_sent`: what they took; `ratio`: the first by the second, 1 before anything
+    was sent. `residual_ratio`: norm of the residual by that of the input, last operation.
+    `raw_fallbacks`: chunks that travelled raw because of a NaN or an infinity. `state_bytes`:
+    memory of the recipe's state. `recipe`: in canonical form.
+    """
+
+    name: str
+    recipe: str
+    ops: int
+    bytes_raw: int
+    bytes_sent: int
+    ratio: float
+    residual_ratio: float
+    raw_fallbacks: int
+    state_bytes: int
+    split: StepSplit
+
+    @property
+    def total(self) -> Totals:
+        """The same as a term of a sum."""
+        return Totals(self.ops, self.bytes_raw, self.bytes_sent, self.residual_ratio, self.split)
+
+
+@dataclass(frozen=True)
+class GroupStats:
+    """A group with a rank on this node. `uid`: the beginning of the group's id, no secret. `state`:
+    "joining", "starting", "running", "failed" or "leaving"; `error`: why it has failed. `waiting`:
+    sentences about operations that not all ranks have submitted. `tensors`: the declared ones."""
+
+    uid: str
+    job: str
+    state: str
+    error: str
+    size: int
+    node_count: int
+    local_ranks: tuple[int, ...]
+    ops_completed: int
+    ops_in_flight: int
+    waiting: tuple[str, ...]
+    tensors: tuple[TensorStats, ...]
+
+    @property
+    def total(self) -> Totals:
+        """The sums over its tensors."""
+        return sum((tensor.total for tensor in self.tensors), Totals())
+
+
+@dataclass(frozen=True)
+class NodeStats:
+    """A daemon. `clients`, `peers`: connected processes and linked daemons of this user's jobs, or
+    all to who may see all. `plaintext`: traffic between nodes is not encrypted."""
+
+    version: str
+    uptime_s: float
+    clients: int
+    peers: int
+    plaintext: bool
+    groups: tuple[GroupStats, ...]
+
+
+def stats(socket: str | os.PathLike[str] | None = None) -> NodeStats:
+    """What this node's daemon says of the jobs of this user, in all processes.
+
+    `socket`: the daemon's, as of connect(); None: at $TERN_SOCKET, else the system's, else the
+    user's own. Nothing is started. It asks the control socket, control.sock beside it or the one of
+    $TERN_CONTROL_SOCKET, which takes some milliseconds and holds up no operation. Raises
+    DaemonAbsentError if nobody answers there.
+    Thread: any.
+    """
+    path = _control_socket(socket)
+    status = _answer(path, "status")
+    return NodeStats(status["version"], status["uptime_s"], status["clients"], status["peers"],
+                     status["plaintext"], _groups(path))
+
+
+def of_group(socket: str, uid: str) -> GroupStats:
+    """See Group.stats()."""
+    for group in _groups(_control_socket(socket)):
+        if group.uid == uid:
+            return group
+    raise UnknownGroupError(f"the daemon at {socket} has no group {uid} of this user; it has been "
+                            "left, or the daemon has started anew: join again")
+
+
+def _control_socket(socket: str | os.PathLike[str] | None) -> pathlib.Path:
+    named = os.environ.get("TERN_CONTROL_SOCKET")
+    if socket is None and named:
+        return pathlib.Path(named)
+    said = socket or os.environ.get("TERN_SOCKET")
+    if said:
+        beside = pathlib.Path(said).parent / CONTROL_SOCKET
+        return pathlib.Path(named) if named and not beside.exists() else beside
+    system = pathlib.Path(SYSTEM_SOCKET).parent / CONTROL_SOCKET
+    return system if system.exists() else runtime_folder() / CONTROL_SOCKET
+
+
+def _answer(path: pathlib.Path, verb: str) -> Any:
+    try:
+        return ask(path, verb)
+    except OSError as error:
+        raise DaemonAbsentError(f"no daemon answers at {path}: {error}. Start one, by connect() or "
+                                "`tern up`, or pass the path of its ternd.sock") from error
+    except ValueError as error:
+        raise ProtocolError(f"the daemon at {path} does not say its {verb}: {error}") from error
+
+
+def _groups(path: pathlib.Path) -> tuple[GroupStats, ...]:
+    tensors: dict[str, list[TensorStats]] = {}
+    for row in _answer(path, "tensors"):
+        tensors.setdefault(row["group"], []).append(_tensor(row))
+    return tuple(
+        GroupStats(row["uid"], row["job"], row["state"], row["error"], row["size"], row["nodes"],
+                   tuple(row["local_ranks"]), row["ops_completed"], row["ops_in_flight"],
+                   tuple(_waiting(row["waiting"])), tuple(tensors.get(row["uid"], ())))
+        for row in _answer(path, "groups"))
+
+
+def _tensor(row: Mapping[str, Any]) -> TensorStats:
+    split = StepSplit(*(
+        round(row[field.name.replace("_ns", "_ms")] * _NS_PER_MS) for field in fields(StepSplit)))
+    return TensorStats(**{field.name: row[field.name] for field in fields(TensorStats)
+                          if field.name != "split"}, split=split)
+
+
+def _waiting(rows: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    for row in rows:
+        ranks = ",".join(map(str, row["ranks"]))
+        yield (f"{row['op']} of {row['tensor']}: waiting for ranks {ranks} for "
+               f"{row['seconds']:.0f} s")
