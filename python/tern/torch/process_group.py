@@ -1,0 +1,107 @@
+"""The process group: what `init_process_group("tern")` and `new_group(backend="tern")` return."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from .backend import BACKEND, TernBackend, has_python_backends
+from .collectives import Collectives
+from .meeting import meet
+from .monitored import monitored_barrier
+from .submissions import Submissions
+
+
+class TernProcessGroup(Collectives, dist.ProcessGroup):
+    """Ranks that reduce and move CPU tensors through the daemons of their nodes.
+
+    Everything arrives bit for bit, and is reduced in one order on all ranks. Errors are Tern's own,
+    as tern.RankLostError, and a RuntimeError at the same time. Thread: any.
+    """
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+        """Comes together with the other ranks through `store`. `timeout`: for them to come, and for
+        every operation to be submitted by all."""
+        dist.ProcessGroup.__init__(self, rank, size)
+        self._store = store
+        self._size = size
+        self._timeout = timeout
+        self._barriers = 0
+        self._group_name = self._description = "undefined"
+        self._submissions = Submissions(meet(store, rank, size, timeout))
+        if has_python_backends():
+            # C++ and torch.distributed itself ask a group's backend what it can do.
+            backend = TernBackend(self._submissions, timeout)
+            self._register_backend(torch.device("cpu"), self.BackendType.CUSTOM, backend)
+            self._set_default_backend(self.BackendType.CUSTOM)
+
+    @property
+    def tern_group(self) -> Any:
+        """The tern.Group beneath, for tensors of declare() and whatever torch has no word for.
+        Anonymous operations on it count with those of torch.distributed."""
+        return self._submissions.group
+
+    def size(self) -> int:
+        return self._size
+
+    def getBackendName(self) -> str:
+        return BACKEND
+
+    def name(self) -> str:
+        return BACKEND
+
+    def getRank(self) -> int:
+        return self.rank()
+
+    def getSize(self) -> int:
+        return self._size
+
+    # What C++ calls by names that Python has as group_name and group_desc.
+
+    def setGroupName(self, name: str) -> None:
+        self._group_name = name
+
+    def getGroupName(self) -> str:
+        return self._group_name
+
+    def setGroupDesc(self, description: str) -> None:
+        self._description = description
+
+    def getGroupDesc(self) -> str:
+        return self._description
+
+    def get_group_store(self) -> Any:
+        return self._store
+
+    def monitored_barrier(self, timeout: timedelta | None = None,
+                          wait_all_ranks: bool = False) -> None:
+        """A barrier whose failure names the ranks that have not come. See
+        torch.distributed.monitored_barrier()."""
+        self._barriers += 1
+        monitored_barrier(self._store, self._barriers, self, timeout or self._timeout,
+                          wait_all_ranks)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Of monitored_barrier() alone: Tern fixes the time for all ranks to submit an operation
+        when they join."""
+        self._timeout = timeout
+
+    _set_default_timeout = set_timeout
+
+    def shutdown(self) -> None:
+        self._submissions.leave()
+
+    def abort(self) -> None:
+        self._submissions.abort()
+
+    def _set_sequence_number_for_group(self) -> None:
+        """Tern counts by itself."""
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._submissions.started
+
+    def __repr__(self) -> str:
+        return f"<tern.torch process group, rank {self.rank()} of {self._size}>"
