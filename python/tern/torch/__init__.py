@@ -4,12 +4,16 @@
     import tern.torch                    # not needed from PyTorch 2.14 on
 
     dist.init_process_group("tern")      # exact, as gloo is
+    model = DistributedDataParallel(model)
+    tern.torch.compress(model)           # gradients of large layers by the daemon's choice
 
 Importing it registers the backend and starts nothing.
 """
 
+from .compression import Compression, compress
+from .process_group import TernProcessGroup
 from .registration import register
 
 register()
 
-__all__ = ["register"]
+__all__ = ["Compression", "TernProcessGroup", "compress", "register"]

@@ -15,8 +15,6 @@ from torch._C import _distributed_c10d as c10d
 from .collectives import Collectives
 from .submissions import Submissions
 
-BACKEND = "tern"
-
 
 def has_python_backends() -> bool:
     """Whether this PyTorch calls the methods of a Backend that is written in Python."""
@@ -31,7 +29,7 @@ class TernBackend(Collectives, c10d.Backend):
         c10d.Backend.__init__(self, group.rank, group.size)
         self._submissions = submissions
         self._size = group.size
-        self._options = c10d.Backend.Options(BACKEND, timeout)
+        self._options = c10d.Backend.Options(submissions.backend_name, timeout)
 
     @property
     def options(self) -> Any:
@@ -44,7 +42,7 @@ class TernBackend(Collectives, c10d.Backend):
         return self._size
 
     def getBackendName(self) -> str:
-        return BACKEND
+        return self._submissions.backend_name
 
     name = getBackendName
 

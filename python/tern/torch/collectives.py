@@ -101,7 +101,7 @@ class Collectives:
         flat = self._submissions.buffer(sum(map(torch.numel, outputs)), source.dtype)
         call = self._gathering(flat, source.contiguous(), _counts(outputs))
         return self._start("all_gather", [call], list(outputs), opts,
-                           lambda: scatter_out(flat, outputs))
+                           lambda: scatter_out(flat, outputs), [source])
 
     def all_gather_single(self, output: Tensor, source: Tensor, opts: Any = None) -> TernWork:
         self._parts(output, source, "output", "input")
@@ -130,7 +130,7 @@ class Collectives:
                 scatter_out(flat, column)
 
         return self._start("all_gather", calls, [t for row in output_lists for t in row], opts,
-                           finish)
+                           finish, sources)
 
     def reduce_scatter(self, outputs: Any, input_lists: Any, opts: Any = None) -> TernWork:
         output = check(_one(outputs, "output_tensors"), "the output")
@@ -141,7 +141,7 @@ class Collectives:
         call = self._reducing("reduce_scatter", self._submissions.joined(sources), output,
                               reduction_of(_operation(opts), output.dtype),
                               counts=_counts(sources))
-        return self._start("reduce_scatter", [call], [output], opts)
+        return self._start("reduce_scatter", [call], [output], opts, inputs=sources)
 
     def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any = None) -> TernWork:
         call = self._scattering_sum(output, source, opts)
@@ -175,7 +175,7 @@ class Collectives:
         call = self._exchange(view(self._submissions.joined(sources), "inputs", moved=True),
                               view(flat, "outputs", moved=True), _counts(sources), _counts(outputs))
         return self._start("all_to_all", [call], list(outputs), opts,
-                           lambda: scatter_out(flat, outputs))
+                           lambda: scatter_out(flat, outputs), sources)
 
     def gather(self, output_lists: Any, inputs: Any, opts: Any = 0) -> TernWork:
         source = check(_one(inputs, "input_tensors"), "the input").contiguous()
@@ -185,7 +185,7 @@ class Collectives:
                 raise ValueError(f"rank {self.rank()} gives a list of outputs; only the root, rank "
                                  f"{root}, has one")
             return self._start("gather", [lambda: group.gather(x.array, root, dtype=x.dtype)], [],
-                               opts)
+                               opts, inputs=[source])
         outputs = _one(output_lists, "output_tensors")
         self._one_for_each(outputs, "the list of outputs")
         _alike(outputs, source.dtype, "outputs")
@@ -194,13 +194,13 @@ class Collectives:
         out = view(flat, "outputs", moved=True)
         return self._start("gather", [lambda: group.gather(
             x.array, root, out=out.array, dtype=x.dtype)], list(outputs), opts,
-            lambda: scatter_out(flat, outputs))
+            lambda: scatter_out(flat, outputs), [source])
 
     def scatter(self, outputs: Any, input_lists: Any, opts: Any = 0) -> TernWork:
         output = check(_one(outputs, "output_tensors"), "the output")
         out, root, group = view(output, "the output", moved=True), _root(opts), \
             self._submissions.group
-        x = None
+        x, sources = None, []
         if root == self.rank():
             sources = _one(input_lists, "input_tensors")
             self._one_for_each(sources, "the list of inputs")
@@ -211,7 +211,7 @@ class Collectives:
             raise ValueError(f"rank {self.rank()} gives a list of inputs; only the root, rank "
                              f"{root}, has one")
         return self._start("scatter", [lambda: group.scatter(
-            x, root, out=out.array, dtype=out.dtype)], [output], opts)
+            x, root, out=out.array, dtype=out.dtype)], [output], opts, inputs=sources)
 
     def barrier(self, opts: Any = None) -> TernWork:
         return self._start("barrier", [self._submissions.group.barrier], [], opts)
@@ -239,8 +239,10 @@ class Collectives:
         return self._submissions.group.rank
 
     def _start(self, name: str, calls: Sequence[Callable[[], Ticket]], result: list[Tensor],
-               opts: Any, finish: Callable[[], None] | None = None) -> TernWork:
-        return self._submissions.start(name, calls, result, finish=finish, timeout=_timeout(opts))
+               opts: Any, finish: Callable[[], None] | None = None,
+               inputs: Sequence[Tensor] | None = None) -> TernWork:
+        return self._submissions.start(name, calls, result, finish=finish, timeout=_timeout(opts),
+                                       inputs=inputs)
 
     def _receive(self, tensors: Any, src: int | None, tag: int) -> TernWork:
         tensor = _one(tensors, "tensors")

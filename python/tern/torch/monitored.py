@@ -21,10 +21,13 @@ def monitored_barrier(store: Any, number: int, group: Any, timeout: timedelta,
             store.wait([f"{key}/all"], timeout)
         except RuntimeError:
             raise RuntimeError(
-                f"[Rank {group.rank()}]: Rank 0 has not said within "
-                f"{_milliseconds(timeout)} ms that all ranks have reached monitoredBarrier; look "
-                "at its error for the ranks that are missing") from None
+                f"Rank {group.rank()} successfully reached monitoredBarrier, but received errors "
+                f"while waiting for send/recv from rank 0: it has not said within "
+                f"{_milliseconds(timeout)} ms that all are there. Look at rank 0 for the ranks "
+                "that are missing") from None
         return
+    if timeout <= timedelta(0):
+        raise RuntimeError("Rank 0 timed out in monitoredBarrier after 0 ms: give it more time")
     missing = _missing(store, key, range(1, group.size()), timeout, wait_all_ranks)
     if missing:
         ranks = ", ".join(map(str, missing))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .backend import BACKEND, TernBackend, has_python_backends
+from .backend import TernBackend, has_python_backends
 from .collectives import Collectives
 from .meeting import meet
 from .monitored import monitored_barrier
@@ -35,8 +35,9 @@ class TernProcessGroup(Collectives, dist.ProcessGroup):
         if has_python_backends():
             # C++ and torch.distributed itself ask a group's backend what it can do.
             backend = TernBackend(self._submissions, timeout)
-            self._register_backend(torch.device("cpu"), self.BackendType.CUSTOM, backend)
-            self._set_default_backend(self.BackendType.CUSTOM)
+            kind = dist.Backend.backend_type_map[self.getBackendName()]
+            self._register_backend(torch.device("cpu"), kind, backend)
+            self._set_default_backend(kind)
 
     @property
     def tern_group(self) -> Any:
@@ -48,10 +49,9 @@ class TernProcessGroup(Collectives, dist.ProcessGroup):
         return self._size
 
     def getBackendName(self) -> str:
-        return BACKEND
+        return self._submissions.backend_name
 
-    def name(self) -> str:
-        return BACKEND
+    name = getBackendName
 
     def getRank(self) -> int:
         return self.rank()
@@ -81,8 +81,8 @@ class TernProcessGroup(Collectives, dist.ProcessGroup):
         """A barrier whose failure names the ranks that have not come. See
         torch.distributed.monitored_barrier()."""
         self._barriers += 1
-        monitored_barrier(self._store, self._barriers, self, timeout or self._timeout,
-                          wait_all_ranks)
+        limit = self._timeout if timeout is None else timeout
+        monitored_barrier(self._store, self._barriers, self, limit, wait_all_ranks)
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Of monitored_barrier() alone: Tern fixes the time for all ranks to submit an operation

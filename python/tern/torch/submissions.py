@@ -18,6 +18,7 @@ from ..errors import OutOfMemoryError, TernError, UnsupportedError, WouldBlockEr
 from ..group import Group
 from ..ticket import Ticket
 from .failures import as_torch
+from .profiling import begin
 from .work import TernWork
 
 # For what is under way when a group is left in good order, as sends that nobody has waited for.
@@ -27,6 +28,9 @@ _LEAVING_S = 5.0
 class Submissions:
     """Submits to a group of Tern, and keeps what has been submitted until it has ended: a Work that
     the program drops still copies its result. Thread: any."""
+
+    # As PyTorch's profiler and logs have it.
+    backend_name = "tern"
 
     def __init__(self, group: Group) -> None:
         self.group = group
@@ -41,16 +45,18 @@ class Submissions:
 
     def start(self, name: str, calls: Iterable[Callable[[], Ticket]], result: list[torch.Tensor], *,
               finish: Callable[[], None] | None = None, timeout: timedelta | None = None,
-              source: Callable[[], int] | None = None) -> TernWork:
+              inputs: Sequence[torch.Tensor] | None = None) -> TernWork:
         """Submits what `calls` submit, as one Work. When too many operations are in flight, or the
-        arena is full, it waits for earlier ones."""
+        arena is full, it waits for earlier ones. `inputs`: what the profiler is told of, if other
+        than `result`."""
         tickets: list[Ticket] = []
+        ended = begin(f"{self.backend_name}:{name}", result if inputs is None else inputs)
         try:
             for call in calls:
                 tickets.append(self._submit(call, tickets))
         except TernError as error:
             raise as_torch(error) from None
-        work = TernWork(name, tickets, result, finish=finish, timeout=timeout, source=source)
+        work = TernWork(name, tickets, result, finish=finish, timeout=timeout, ended=ended)
         self._keep(work)
         return work
 

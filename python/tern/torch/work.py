@@ -32,16 +32,17 @@ class TernWork(dist.Work):
 
     def __init__(self, name: str, tickets: Sequence[Ticket], result: list[torch.Tensor], *,
                  finish: Callable[[], None] | None = None, timeout: timedelta | None = None,
-                 source: Callable[[], int] | None = None) -> None:
+                 ended: Callable[[], None] | None = None) -> None:
         """`result`: the tensors that result() and the future give. `finish`: copies what has come
-        to where it belongs. `timeout`: of a wait() without one; None: the operation's own."""
+        to where it belongs. `timeout`: of a wait() without one; None: the operation's own.
+        `ended`: ends the profiler's event."""
         super().__init__()
         self._name = name
         self._tickets = tuple(tickets)
         self._result = result
         self._finish = finish
         self._timeout = timeout
-        self._source = source
+        self._end_event = ended
         self._error: BaseException | None = None
         self._ended = threading.Event()
         self._lock = threading.Lock()
@@ -97,12 +98,10 @@ class TernWork(dist.Work):
 
     def source_rank(self) -> int:
         """Of a receive: the rank from which it came."""
-        if self._source is None:
-            raise RuntimeError(f"{self._name} has no source rank: it is not a receive")
-        self.wait()
-        return self._source()
+        raise RuntimeError(f"{self._name} has no source rank: it is not a receive")
 
-    _source_rank = source_rank
+    def _source_rank(self) -> int:
+        return self.source_rank()
 
     def when_ended(self, told: Callable[[], object]) -> None:
         """Has it call `told` once, in the thread that sees the end, or now."""
@@ -168,7 +167,9 @@ class TernWork(dist.Work):
                 self._error = as_torch(error)
             except Exception as error:  # of the copies
                 self._error = error
-            self._tickets, self._finish = (), None
+            if self._end_event is not None:
+                self._end_event()
+            self._tickets, self._finish, self._end_event = (), None, None
             self._ended.set()
             told = self._told
         if told is not None:
