@@ -15,6 +15,8 @@ from torch._C import _distributed_c10d as c10d
 from .collectives import Collectives
 from .submissions import Submissions
 
+BACKEND = "tern"
+
 
 def has_python_backends() -> bool:
     """Whether this PyTorch calls the methods of a Backend that is written in Python."""
@@ -29,7 +31,7 @@ class TernBackend(Collectives, c10d.Backend):
         c10d.Backend.__init__(self, group.rank, group.size)
         self._submissions = submissions
         self._size = group.size
-        self._options = c10d.Backend.Options(submissions.backend_name, timeout)
+        self._options = c10d.Backend.Options(BACKEND, timeout)
 
     @property
     def options(self) -> Any:
@@ -42,7 +44,7 @@ class TernBackend(Collectives, c10d.Backend):
         return self._size
 
     def getBackendName(self) -> str:
-        return self._submissions.backend_name
+        return BACKEND
 
     name = getBackendName
 

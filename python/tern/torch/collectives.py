@@ -247,7 +247,8 @@ class Collectives:
     def _receive(self, tensors: Any, src: int | None, tag: int) -> TernWork:
         tensor = _one(tensors, "tensors")
         out, receive = view(tensor, "the tensor", moved=True), self._submissions.method("recv")
-        return self._start("recv", [lambda: receive(out.array, src, tag, dtype=out.dtype)],
+        name = "recv" if src is not None else "recvAnySource"
+        return self._start(name, [lambda: receive(out.array, src, tag, dtype=out.dtype)],
                            [tensor], None)
 
     def _reducing(self, kind: str, source: Tensor, output: Tensor, reduction: Reduction,

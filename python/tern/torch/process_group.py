@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .backend import TernBackend, has_python_backends
+from .backend import BACKEND, TernBackend, has_python_backends
 from .collectives import Collectives
 from .meeting import meet
 from .monitored import monitored_barrier
@@ -35,9 +35,8 @@ class TernProcessGroup(Collectives, dist.ProcessGroup):
         if has_python_backends():
             # C++ and torch.distributed itself ask a group's backend what it can do.
             backend = TernBackend(self._submissions, timeout)
-            kind = dist.Backend.backend_type_map[self.getBackendName()]
-            self._register_backend(torch.device("cpu"), kind, backend)
-            self._set_default_backend(kind)
+            self._register_backend(torch.device("cpu"), self.BackendType.CUSTOM, backend)
+            self._set_default_backend(self.BackendType.CUSTOM)
 
     @property
     def tern_group(self) -> Any:
@@ -49,7 +48,7 @@ class TernProcessGroup(Collectives, dist.ProcessGroup):
         return self._size
 
     def getBackendName(self) -> str:
-        return self._submissions.backend_name
+        return BACKEND
 
     name = getBackendName
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import torch.distributed as dist
 
+from .backend import BACKEND
 from .process_group import TernProcessGroup
-
-BACKEND = "tern"
 
 
 def register() -> None:

@@ -29,8 +29,8 @@ class Submissions:
     """Submits to a group of Tern, and keeps what has been submitted until it has ended: a Work that
     the program drops still copies its result. Thread: any."""
 
-    # As PyTorch's profiler and logs have it.
-    backend_name = "tern"
+    # Before the names of events in PyTorch's profiler.
+    event_prefix = "tern"
 
     def __init__(self, group: Group) -> None:
         self.group = group
@@ -50,10 +50,12 @@ class Submissions:
         arena is full, it waits for earlier ones. `inputs`: what the profiler is told of, if other
         than `result`."""
         tickets: list[Ticket] = []
-        ended = begin(f"{self.backend_name}:{name}", result if inputs is None else inputs)
+        unreported: list[Ticket] = []
+        ended = begin(f"{self.event_prefix}:{name}", result if inputs is None else inputs)
         try:
             for call in calls:
-                tickets.append(self._submit(call, tickets))
+                tickets.append(self._submit(call, unreported))
+                unreported.append(tickets[-1])
         except TernError as error:
             raise as_torch(error) from None
         work = TernWork(name, tickets, result, finish=finish, timeout=timeout, ended=ended)
@@ -96,7 +98,7 @@ class Submissions:
         """Leaves the group at once; what is under way fails on all ranks."""
         self.group.leave()
 
-    def _submit(self, call: Callable[[], Ticket], own: Sequence[Ticket]) -> Ticket:
+    def _submit(self, call: Callable[[], Ticket], own: list[Ticket]) -> Ticket:
         while True:
             try:
                 return call()
@@ -104,19 +106,20 @@ class Submissions:
                 if not self._wait_for_one(own):
                     raise
 
-    def _wait_for_one(self, own: Sequence[Ticket]) -> bool:
-        """Waits for the oldest operation that runs; whether there was one."""
+    def _wait_for_one(self, own: list[Ticket]) -> bool:
+        """Waits for the oldest operation that runs, of another Work or else of `own`, which loses
+        it; whether there was one."""
         with self._lock:
             oldest = next(iter(self._running.values()), None)
         if oldest is not None:
             with contextlib.suppress(Exception):
                 oldest.wait()
             return True
-        for ticket in own:
-            if not ticket.test():
-                ticket.wait()
-                return True
-        return False
+        if not own:
+            return False
+        with contextlib.suppress(TernError):  # the Work will tell
+            own.pop(0).wait()
+        return True
 
     def _keep(self, work: TernWork) -> None:
         with self._lock:

@@ -43,6 +43,8 @@ class TernWork(dist.Work):
         self._finish = finish
         self._timeout = timeout
         self._end_event = ended
+        self._is_receive = name.startswith("recv")
+        self._came_from = -1
         self._error: BaseException | None = None
         self._ended = threading.Event()
         self._lock = threading.Lock()
@@ -87,18 +89,25 @@ class TernWork(dist.Work):
     def get_future(self) -> Future[list[torch.Tensor]]:
         """A future of result(), for code in C++ too. Its callbacks run in a thread of this
         package."""
+        base: Future[list[torch.Tensor]] | None = None
         with self._lock:
             if self._future is None:
-                base: Future[list[torch.Tensor]] = Future()
+                base = Future()
                 # A failure that is set on a Python future is a value to C++; one that a callback
                 # raises is a failure to both.
                 self._future = base.then(lambda done: done.wait())
-                self._watch(base)
-            return self._future
+        if base is not None:
+            self._watch(base)
+        return self._future
 
     def source_rank(self) -> int:
-        """Of a receive: the rank from which it came."""
-        raise RuntimeError(f"{self._name} has no source rank: it is not a receive")
+        """Of a receive that has ended: the rank from which it came."""
+        if not self._is_receive:
+            raise RuntimeError(f"{self._name} has no source rank: it is not a receive")
+        if not self.is_completed():
+            raise RuntimeError(f"{self._name} has not ended; wait() for it first")
+        self._answer()
+        return self._came_from
 
     def _source_rank(self) -> int:
         return self.source_rank()
@@ -121,7 +130,8 @@ class TernWork(dist.Work):
         raise RuntimeError("the duration of one operation is not measured; see `ternctl top`")
 
     def _watch(self, future: Future[list[torch.Tensor]]) -> None:
-        left = list(self._tickets)
+        tickets = self._tickets
+        left = list(tickets)
         if not left:
             self._complete(future)
             return
@@ -134,7 +144,7 @@ class TernWork(dist.Work):
             if last:
                 _completing.submit(self._complete, future)
 
-        for ticket in self._tickets:
+        for ticket in tickets:
             ticket._client._notifier().watch(ticket, told)
 
     def _complete(self, future: Future[list[torch.Tensor]]) -> None:
@@ -160,7 +170,9 @@ class TernWork(dist.Work):
                 return
             try:
                 for ticket in self._tickets:
-                    ticket.test()
+                    answer = ticket.wait()
+                    if self._is_receive:
+                        self._came_from = answer.source
                 if self._finish is not None:
                     self._finish()
             except TernError as error:

@@ -69,8 +69,8 @@ def answer_of(process, receiver) -> Any:
 
 
 def run_ranks(nodes, size, work, **options) -> list[Any]:
-    """What work(rank) has returned on each rank. The first failure is raised when all have
-    ended."""
+    """What work(rank) has returned on each rank. When all have ended, a failure is raised: the
+    first that is not the loss of another rank."""
     results, failures = [], []
     for process, receiver in start_ranks(nodes, size, work, **options):
         try:
@@ -78,5 +78,5 @@ def run_ranks(nodes, size, work, **options) -> list[Any]:
         except (RankFailed, EOFError) as failure:
             failures.append(failure)
     if failures:
-        raise failures[0]
+        raise min(failures, key=lambda failure: "RankLostError" in str(failure))
     return results
