@@ -19,8 +19,9 @@ BACKEND = "tern"
 
 
 def has_python_backends() -> bool:
-    """Whether this PyTorch calls the methods of a Backend that is written in Python."""
-    return hasattr(c10d.Backend, "all_gather_single") or "Options" in vars(c10d.Backend)
+    """Whether this PyTorch calls the methods of a Backend that is written in Python, which came
+    with the new names of these methods."""
+    return hasattr(c10d.Backend, "all_gather_single")
 
 
 class TernBackend(Collectives, c10d.Backend):

@@ -11,9 +11,13 @@ import traceback
 from typing import Any
 
 import torch
+import torch._dynamo
 import torch.distributed as dist
+import torch.distributed.fsdp
+import torch.distributed.tensor
 
-# A fork shares what is imported; importing torch anew takes seconds for each rank.
+# A fork shares what is imported. What DDP and others import when they are first used takes seconds,
+# and so it is imported above.
 _fork = multiprocessing.get_context("fork")
 
 

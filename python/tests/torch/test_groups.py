@@ -124,8 +124,8 @@ def test_a_rank_that_does_not_come_is_named(two_nodes):
 
 def test_a_monitored_barrier_names_the_missing(two_nodes):
     def work(rank):
-        dist.monitored_barrier()
         group = dist.distributed_c10d._get_default_group()
+        group.monitored_barrier()
         limit = datetime.timedelta(milliseconds=300)
         if rank == 0:
             with pytest.raises(RuntimeError, match="Ranks 1, 2 failed to pass monitoredBarrier"):
