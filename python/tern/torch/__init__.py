@@ -10,10 +10,11 @@
 Importing it registers the backend and starts nothing.
 """
 
+from .backend import TernBackend
 from .compression import Compression, compress
 from .process_group import TernProcessGroup
 from .registration import register
 
 register()
 
-__all__ = ["Compression", "TernProcessGroup", "compress", "register"]
+__all__ = ["Compression", "TernBackend", "TernProcessGroup", "compress", "register"]

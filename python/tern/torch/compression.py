@@ -209,7 +209,8 @@ _hook.__annotations__.update({"bucket": dist.GradBucket, "return": Future[torch.
 def _submissions_of(process_group: Any) -> Submissions:
     """Those of a group of Tern with the members of the process group."""
     if isinstance(process_group, TernProcessGroup):
-        return process_group._submissions
+        own: Submissions = process_group._submissions
+        return own
     client = shared_client()
     rank, size = dist.get_rank(process_group), dist.get_world_size(process_group)
     told = [client.mint() if rank == 0 else ""]

@@ -10,7 +10,6 @@ import torch.distributed as dist
 
 from .backend import BACKEND, TernBackend, has_python_backends
 from .collectives import Collectives
-from .meeting import meet
 from .monitored import monitored_barrier
 from .submissions import Submissions
 
@@ -22,16 +21,17 @@ class TernProcessGroup(Collectives, dist.ProcessGroup):
     as tern.RankLostError, and a RuntimeError at the same time. Thread: any.
     """
 
-    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
-        """Comes together with the other ranks through `store`. `timeout`: for them to come, and for
-        every operation to be submitted by all."""
-        dist.ProcessGroup.__init__(self, rank, size)
+    def __init__(self, store: Any, submissions: Submissions, timeout: timedelta) -> None:
+        """`submissions`: to a group that has been joined. `store`: that of the process group.
+        `timeout`: of monitored_barrier()."""
+        group = submissions.group
+        dist.ProcessGroup.__init__(self, group.rank, group.size)
         self._store = store
-        self._size = size
+        self._size = group.size
         self._timeout = timeout
         self._barriers = 0
         self._group_name = self._description = "undefined"
-        self._submissions = Submissions(meet(store, rank, size, timeout))
+        self._submissions = submissions
         if has_python_backends():
             # C++ and torch.distributed itself ask a group's backend what it can do.
             backend = TernBackend(self._submissions, timeout)

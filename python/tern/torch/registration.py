@@ -6,8 +6,10 @@ from typing import Any
 
 import torch.distributed as dist
 
-from .backend import BACKEND
+from .backend import BACKEND, TernBackend
+from .meeting import meet
 from .process_group import TernProcessGroup
+from .submissions import Submissions
 
 
 def register() -> None:
@@ -21,4 +23,16 @@ def register() -> None:
 
 
 def _create(options: Any, _: object) -> Any:
-    return TernProcessGroup(options.store, options.group_rank, options.group_size, options.timeout)
+    submissions = Submissions(
+        meet(options.store, options.group_rank, options.group_size, options.timeout))
+    if _is_one_of_several(options):
+        return TernBackend(submissions, options.timeout)
+    return TernProcessGroup(options.store, submissions, options.timeout)
+
+
+def _is_one_of_several(options: Any) -> bool:
+    """Whether the group has another backend for other devices, as "cpu:tern,cuda:nccl": from
+    PyTorch 2.14 on the group under construction is at hand, and names the backend of its
+    accelerator. A process group in Python would replace it."""
+    group = getattr(options, "process_group", None)
+    return group is not None and (group.name() != "custom" or bool(group._device_types))

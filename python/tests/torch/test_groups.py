@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 import tern
 import tern.torch
 from ranks import RankFailed, answer_of, run_ranks, start_ranks
+from tern.torch.backend import has_python_backends
 
 
 def test_new_groups_of_some_ranks(two_nodes):
@@ -160,3 +161,30 @@ def test_the_tern_group_beneath_is_at_hand(two_nodes):
         return group.tern_group.info().node_count
 
     assert run_ranks(two_nodes, 2, work) == [2, 2]
+
+
+@pytest.mark.skipif(not has_python_backends(), reason="PyTorch 2.14 brought backends in Python")
+def test_tern_beside_another_backend_for_other_devices(two_nodes):
+    """gloo stands for NCCL, which needs a GPU. Tensors on the processor go through Tern."""
+    def work(rank):
+        group = dist.distributed_c10d._get_default_group()
+        ours = group._get_backend(torch.device("cpu"))
+        assert isinstance(ours, tern.torch.TernBackend)
+        assert "gloo" in str(group._get_backend(torch.device("cuda")).name())
+        x = torch.ones(3)
+        dist.all_reduce(x)
+        assert torch.equal(x, torch.full((3,), 2.0))
+        out = torch.empty(2)
+        dist.all_gather_into_tensor(out, torch.tensor([float(rank)]))
+        assert out.tolist() == [0, 1]
+        found = [None, None]
+        dist.all_gather_object(found, rank)
+        assert found == [0, 1]
+        model = DistributedDataParallel(torch.nn.Linear(100, 100))
+        compressed = tern.torch.compress(model, recipe="3lc:s=1")
+        model(torch.ones(2, 100)).sum().backward()
+        assert compressed.ratio() > 4
+        with pytest.raises(RuntimeError, match="rank 1"):
+            dist.all_reduce(torch.ones(2 + rank))
+
+    run_ranks(two_nodes, 2, work, backend="cpu:tern,cuda:gloo")
