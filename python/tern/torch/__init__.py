@@ -12,9 +12,11 @@ Importing it registers the backend and starts nothing.
 
 from .backend import TernBackend
 from .compression import Compression, compress
+from .estimation import Estimate, estimate
 from .process_group import TernProcessGroup
 from .registration import register
 
 register()
 
-__all__ = ["Compression", "TernBackend", "TernProcessGroup", "compress", "register"]
+__all__ = ["Compression", "Estimate", "TernBackend", "TernProcessGroup", "compress", "estimate",
+           "register"]

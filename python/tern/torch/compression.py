@@ -67,7 +67,7 @@ class Compression:
         self._reasons = reasons(model.module, exempt)
         self._raw_bytes = {own: parameter.numel() * parameter.element_size()
                            for own, parameter in model.module.named_parameters()}
-        self._submissions = _submissions_of(model.process_group)
+        self._submissions = submissions_of(model.process_group)
         self._scales: dict[str, float] = {}
         parameters = dict(model.module.named_parameters())
         try:
@@ -206,7 +206,7 @@ def _hook(state: Compression, bucket: dist.GradBucket) -> Future[torch.Tensor]:
 _hook.__annotations__.update({"bucket": dist.GradBucket, "return": Future[torch.Tensor]})
 
 
-def _submissions_of(process_group: Any) -> Submissions:
+def submissions_of(process_group: Any) -> Submissions:
     """Those of a group of Tern with the members of the process group."""
     if isinstance(process_group, TernProcessGroup):
         own: Submissions = process_group._submissions

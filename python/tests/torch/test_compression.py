@@ -311,3 +311,26 @@ def test_gradients_are_averaged_by_tern_under_another_backend(two_nodes):
 
     first, second = run_ranks(two_nodes, 2, work, backend="gloo")
     same(first, second)
+
+
+def test_an_estimate_says_what_travels(two_nodes):
+    def work(rank):
+        model = model_of()
+        found = tern.torch.estimate(model, ("raw", "bf16", "int:bits=8", "3lc:s=1"), rounds=2)
+        assert found.lossy_bytes == 4 * 4 * WIDTH * WIDTH
+        assert found.exact["norm.weight"] == "of a normalization"
+        assert all(row.seconds > 0 for row in found.rows)
+        assert "3lc:s=1" in str(found)
+        # It leaves nothing behind.
+        tern.torch.compress(model, recipe="3lc:s=1")
+        train(model, rank, 1)
+        return [row.bytes_sent for row in found.rows], found.lossy_bytes, found.rows[0].seconds
+
+    results = run_ranks(two_nodes, 2, work)
+    assert results[0][2] == results[1][2]
+    for (raw, half, quarter, trits), whole, _ in results:
+        # Each of two nodes sends half of its contributions and half of the results.
+        assert raw == whole
+        assert whole / 2 <= half <= whole / 2 + 1000
+        assert whole / 4 <= quarter <= 1.2 * whole / 4
+        assert trits < whole / 15
