@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-import tern.torch  # not needed from PyTorch 2.14 on, where Tern is installed
+import tern.torch
 
 DATA = pathlib.Path(__file__).parents[1] / "data"
 TEST_IMAGES, EPOCHS, BATCH = 1000, 3, 64
