@@ -6,6 +6,7 @@ PyTorch hands a Backend's Work on as one that can only wait() and get_future().
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from torch._C import _distributed_c10d as c10d
 
 from .collectives import Collectives
+from .meeting import meet
 from .submissions import Submissions
 
 BACKEND = "tern"
@@ -38,8 +40,16 @@ class TernBackend(Collectives, c10d.Backend):
     def options(self) -> Any:
         return self._options
 
-    supports_splitting = property(lambda self: False)
+    supports_splitting = property(lambda self: True)
     supports_coalescing = property(lambda self: False)
+
+    def split(self, store: Any, ranks: Sequence[int], opts: Any) -> TernBackend | None:
+        """A backend for some of the ranks, who all call this with a store of their own."""
+        if self.rank() not in ranks:
+            return None
+        timeout = self._options._timeout if opts is None else opts._timeout
+        part = meet(store, list(ranks).index(self.rank()), len(ranks), timeout)
+        return TernBackend(Submissions(part), timeout)
 
     def size(self) -> int:
         return self._size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch.distributed as dist
 
 from .backend import BACKEND, TernBackend, has_python_backends
 from .collectives import Collectives
+from .meeting import meet
 from .monitored import monitored_barrier
 from .submissions import Submissions
 
@@ -74,6 +76,24 @@ class TernProcessGroup(Collectives, dist.ProcessGroup):
 
     def get_group_store(self) -> Any:
         return self._store
+
+    def split_group(self, new_ranks: Sequence[int], timeout: timedelta | None = None,
+                    opts: object = None, group_name: str | None = None,
+                    group_desc: str | None = None,
+                    device_types: object = None) -> TernProcessGroup | None:
+        """A group of some of this group's ranks, who all call this; None for the others. See
+        torch.distributed.split_group()."""
+        if self.rank() not in new_ranks:
+            return None
+        limit = timeout or self._timeout
+        store = dist.PrefixStore(f"{group_name}/", self._store)
+        part = Submissions(meet(store, list(new_ranks).index(self.rank()), len(new_ranks), limit))
+        child = TernProcessGroup(store, part, limit)
+        child.setGroupName(group_name or "undefined")
+        child.setGroupDesc(group_desc or f"{self._description}:split")
+        return child
+
+    splitGroup = split_group
 
     def monitored_barrier(self, timeout: timedelta | None = None,
                           wait_all_ranks: bool = False) -> None:

@@ -36,6 +36,18 @@ def test_new_groups_of_some_ranks(two_nodes):
     run_ranks(two_nodes, 3, work)
 
 
+@pytest.mark.skipif(not has_python_backends(), reason="PyTorch asks a backend before 2.14 in C++")
+def test_a_group_is_split(two_nodes):
+    def work(rank):
+        child = dist.split_group(split_ranks=[[0, 2], [1]])
+        x = torch.ones(1) * (rank + 1)
+        dist.all_reduce(x, group=child)
+        assert x == (2 if rank == 1 else 4)
+        assert dist.get_world_size(child) == (1 if rank == 1 else 2)
+
+    run_ranks(two_nodes, 3, work)
+
+
 def test_a_group_ends_and_begins_again_with_the_same_store(two_nodes):
     def work(rank):
         store = dist.PrefixStore("again", dist.distributed_c10d._get_default_store())
