@@ -12,13 +12,14 @@ export CCACHE_SLOPPINESS ?= pch_defines,time_macros
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-python bench study accuracy deb wheel docs lint format clean
+.PHONY: help demo test test-full test-python test-torch bench study accuracy deb wheel docs lint format clean
 
 help:
 	@echo 'make demo       train MNIST over a 100 Mbit/s link, raw and with 3LC, and compare'
 	@echo 'make test       all tests, sanitizers, a fuzz smoke and lints; a quarter of an hour on 2 fast cores'
 	@echo 'make test-full  everything at length: full sanitizer suites, longer fuzzing, kill campaign'
 	@echo 'make test-python the Python package on a release build, with ruff and mypy'
+	@echo 'make test-torch tern.torch and PyTorch'"'"'s own suite, in an environment of 6 GB outside of the tree'
 	@echo 'make bench      codecs, and all-reduce beside Gloo and iperf3 on shaped links'
 	@echo 'make study      every codec on recorded gradients and weights; rewrites the study in docs/codecs.md'
 	@echo 'make accuracy   trains with every family of recipes; rewrites the table in docs/codecs.md'
@@ -49,6 +50,12 @@ test-python:
 	cmake --preset release
 	cmake --build --preset release --target tern ternd ternctl
 	PYTHON=$(PYTHON) tools/python_tests.sh build/release/bin
+
+test-torch:
+	tools/install_dependencies.sh test
+	cmake --preset release
+	cmake --build --preset release --target tern ternd ternctl
+	PYTHON=$(PYTHON) tools/torch_tests.sh build/release/bin $(TORCH_FLAGS)
 
 bench:
 	tools/install_dependencies.sh test

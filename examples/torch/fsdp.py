@@ -1,0 +1,74 @@
+"""A small transformer whose parameters are sharded over the ranks by FSDP2.
+
+    torchrun --nproc-per-node 2 fsdp.py
+
+README.md beside this file has the lines for two daemons. The text is that of examples/data. All
+that FSDP2 gathers and scatters travels exactly.
+"""
+
+import pathlib
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+import tern.torch  # noqa: F401  not needed from PyTorch 2.14 on, where Tern is installed
+
+TEXT = pathlib.Path(__file__).parents[1] / "data/shakespeare.txt"
+CONTEXT, BATCH, WIDTH, LAYERS, STEPS = 64, 16, 96, 2, 60
+
+
+class Transformer(nn.Module):
+    def __init__(self, kinds: int):
+        super().__init__()
+        self.characters = nn.Embedding(kinds, WIDTH)
+        self.places = nn.Embedding(CONTEXT, WIDTH)
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, dropout=0, batch_first=True,
+                                       norm_first=True) for _ in range(LAYERS))
+        self.head = nn.Linear(WIDTH, kinds)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        x = self.characters(x) + self.places(torch.arange(x.shape[1]))
+        for layer in self.layers:
+            x = layer(x, src_mask=mask, is_causal=True)
+        return self.head(x)
+
+
+def main(backend: str = "tern") -> None:
+    dist.init_process_group(backend)
+    rank, size = dist.get_rank(), dist.get_world_size()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    characters = sorted(set(TEXT.read_text()))
+    numbers = {character: number for number, character in enumerate(characters)}
+    text = torch.tensor([numbers[character] for character in TEXT.read_text()])
+
+    model = Transformer(len(characters))
+    mesh = init_device_mesh("cpu", (size,))
+    for layer in model.layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+
+    draw = torch.Generator().manual_seed(1 + rank)
+    for step in range(STEPS):
+        begins = torch.randint(len(text) - CONTEXT - 1, (BATCH,), generator=draw)
+        rows = torch.stack([text[begin:begin + CONTEXT + 1] for begin in begins])
+        loss = nn.functional.cross_entropy(model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        mean = loss.detach().clone()
+        dist.all_reduce(mean)
+        if rank == 0 and step % 20 == 19:
+            print(f"step {step + 1}: loss {mean / size:.3f}", flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

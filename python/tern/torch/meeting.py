@@ -1,0 +1,58 @@
+"""How the ranks of a process group come together in a group of Tern.
+
+The group's first rank mints an id and hands it to each other rank through the store of
+torch.distributed. Each takes its copy out of the store, so that a store which lives on, as that of
+torchrun, has no old id when the ranks come together again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from datetime import timedelta
+from typing import Any
+
+from ..client import Client
+from ..connecting import connect
+from ..group import Group
+
+_lock = threading.Lock()
+# One for each process: a forked child has the parent's entry, and makes its own.
+_clients: weakref.WeakValueDictionary[int, Client] = weakref.WeakValueDictionary()
+
+
+def shared_client() -> Client:
+    """This process's connection to its daemon, which ends with the last group that uses it.
+
+    $TERN_ARENA_BYTES is the address space for tensors in flight (default: 1 GiB).
+    """
+    with _lock:
+        client = _clients.get(os.getpid())
+        if client is None or not client.connected:
+            client = connect(arena_bytes=int(os.environ.get("TERN_ARENA_BYTES", "0")))
+            _clients[os.getpid()] = client
+        return client
+
+
+def meet(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
+    """Joins as `rank` of `size`. `timeout`: for the others to come, and later for each operation to
+    be submitted by all ranks. Raises the errors of Client.join(), and those of the store."""
+    client = shared_client()
+    seconds = timeout.total_seconds()
+    if rank == 0:
+        group_id = client.mint()
+        for other in range(1, size):
+            store.set(_key(other), group_id)
+    else:
+        store.wait([_key(rank)], timeout)
+        group_id = store.get(_key(rank)).decode()
+        # A store that cannot forget has one use.
+        with contextlib.suppress(RuntimeError):
+            store.delete_key(_key(rank))
+    return client.join(group_id, rank, size, timeout=seconds, op_timeout=seconds)
+
+
+def _key(rank: int) -> str:
+    return f"tern/group_of_rank/{rank}"

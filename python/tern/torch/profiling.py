@@ -1,0 +1,22 @@
+"""Operations as events of PyTorch's profiler, "tern:all_reduce", from submission to end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch._C._profiler import _RecordFunctionFast
+
+# An event that ends in another thread than it began counts as asynchronous, which it is.
+_ending = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tern-profiler")
+
+
+def begin(name: str, inputs: Sequence[torch.Tensor]) -> Callable[[], None] | None:
+    """What ends the event, or None where nobody profiles."""
+    if not torch.autograd._profiler_enabled():
+        return None
+    held = [_RecordFunctionFast(name, list(inputs), {})]
+    held[0].__enter__()
+    # __exit__() does nothing in a thread that is not profiled itself; letting go ends the event.
+    return lambda: _ending.submit(held.clear).result()

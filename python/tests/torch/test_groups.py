@@ -1,0 +1,202 @@
+"""Groups come, go and come again; what is wrong with a call or a rank is said by name."""
+
+import datetime
+import os
+import signal
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import tern
+import tern.torch
+from ranks import RankFailed, answer_of, run_ranks, start_ranks
+from tern.torch.backend import has_python_backends
+
+
+def test_new_groups_of_some_ranks(two_nodes):
+    def work(rank):
+        pair = dist.new_group([0, 2])
+        others = dist.new_group([1, 2])
+        x = torch.ones(1) * (rank + 1)
+        if rank in (0, 2):
+            dist.all_reduce(x, group=pair)
+            assert x == 4
+            dist.broadcast(x, 2, group=pair)
+        if rank in (1, 2):
+            dist.all_reduce(torch.ones(1), group=others)
+        dist.barrier()
+        if rank != 1:
+            dist.destroy_process_group(pair)
+        x = torch.ones(1)
+        dist.all_reduce(x)
+        assert x == 3
+
+    run_ranks(two_nodes, 3, work)
+
+
+@pytest.mark.skipif(not has_python_backends(), reason="PyTorch asks a backend before 2.14 in C++")
+def test_a_group_is_split(two_nodes):
+    def work(rank):
+        child = dist.split_group(split_ranks=[[0, 2], [1]])
+        x = torch.ones(1) * (rank + 1)
+        dist.all_reduce(x, group=child)
+        assert x == (2 if rank == 1 else 4)
+        assert dist.get_world_size(child) == (1 if rank == 1 else 2)
+
+    run_ranks(two_nodes, 3, work)
+
+
+def test_a_group_ends_and_begins_again_with_the_same_store(two_nodes):
+    def work(rank):
+        store = dist.PrefixStore("again", dist.distributed_c10d._get_default_store())
+        for _ in range(5):
+            dist.destroy_process_group()
+            dist.init_process_group("tern", store=store, rank=rank, world_size=3)
+            x = torch.ones(2)
+            dist.all_reduce(x)
+            assert torch.equal(x, torch.full((2,), 3.0))
+
+    run_ranks(two_nodes, 3, work)
+
+
+def test_the_store_keeps_no_id_of_a_group(two_nodes):
+    """Whoever has an id can join: each rank takes its copy out."""
+    def work(rank):
+        dist.barrier()
+        store = dist.distributed_c10d._get_default_store()
+        for prefix in ("", "default_pg/", "0/", "cpu/", "0/cpu/", "default_pg/0/cpu/"):
+            assert not store.check([f"{prefix}tern/group_of_rank/1"])
+
+    run_ranks(two_nodes, 2, work)
+
+
+def test_what_cannot_travel_is_refused_with_what_to_do(two_nodes):
+    def work(rank):
+        with pytest.raises(ValueError, match="not contiguous: pass tensor.contiguous()"):
+            dist.all_reduce(torch.ones(3, 4).t())
+        with pytest.raises(ValueError, match="on meta: this version"):
+            dist.all_reduce(torch.ones(3, device="meta"))
+        with pytest.raises(TypeError, match="Convert it first"):
+            dist.all_reduce(torch.ones(3).to(torch.float8_e4m3fn))
+        with pytest.raises(ValueError, match="has 5 elements, and the input of each of 2"):
+            dist.all_gather_into_tensor(torch.ones(5), torch.ones(2))
+        with pytest.raises(ValueError, match="outputs.1. is of torch.int32"):
+            dist.distributed_c10d._get_default_group().allgather(
+                [[torch.ones(1), torch.ones(1, dtype=torch.int32)]], [torch.ones(1)])
+        needs_grad = torch.ones(2, requires_grad=True)
+        dist.all_reduce(needs_grad)
+        assert torch.equal(needs_grad.detach(), torch.full((2,), 2.0))
+
+    run_ranks(two_nodes, 2, work)
+
+
+def _dies_in_backward(rank):
+    class Dies(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Linear(1000, 1000))
+    out = model(torch.ones(2, 1000))
+    if rank == 1:
+        out = Dies.apply(out)
+    out.sum().backward()
+
+
+def test_a_rank_that_dies_in_backward_is_named_on_every_other(two_nodes):
+    ranks = start_ranks(two_nodes, 3, _dies_in_backward)
+    with pytest.raises(EOFError):
+        answer_of(*ranks[1])
+    for rank in (0, 2):
+        with pytest.raises(RankFailed, match="RankLostError.*rank 1"):
+            answer_of(*ranks[rank])
+
+
+def test_a_rank_that_does_not_come_is_named(two_nodes):
+    def work(rank):
+        limit = datetime.timedelta(milliseconds=300)
+        group = dist.new_group([0, 1, 2], timeout=limit)
+        if rank == 1:
+            dist.distributed_c10d._get_default_store().wait(["late"])
+        else:
+            with pytest.raises(tern.OperationTimeoutError, match="not submitted by rank 1"):
+                dist.all_reduce(torch.ones(1), group=group)
+        if rank == 0:
+            dist.distributed_c10d._get_default_store().set("late", "yes")
+        dist.barrier()
+
+    run_ranks(two_nodes, 3, work)
+
+
+def test_a_monitored_barrier_names_the_missing(two_nodes):
+    def work(rank):
+        group = dist.distributed_c10d._get_default_group()
+        group.monitored_barrier()
+        limit = datetime.timedelta(milliseconds=300)
+        if rank == 0:
+            with pytest.raises(RuntimeError, match="Ranks 1, 2 failed to pass monitoredBarrier"):
+                group.monitored_barrier(limit, wait_all_ranks=True)
+        dist.barrier()
+
+    run_ranks(two_nodes, 3, work)
+
+
+def test_a_forked_child_leaves_the_group_alone(two_nodes):
+    """As the workers of a DataLoader do."""
+    def work(rank):
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        loader = torch.utils.data.DataLoader(range(8), batch_size=2, num_workers=1,
+                                             multiprocessing_context="fork")
+        assert sum(batch.sum().item() for batch in loader) == 28
+        x = torch.ones(1)
+        dist.all_reduce(x)
+        assert x == 2
+
+    run_ranks(two_nodes, 2, work)
+
+
+def test_the_tern_group_beneath_is_at_hand(two_nodes):
+    def work(rank):
+        group = dist.distributed_c10d._get_default_group()
+        assert isinstance(group, tern.torch.TernProcessGroup)
+        assert dist.get_backend() == "tern"
+        return group.tern_group.info().node_count
+
+    assert run_ranks(two_nodes, 2, work) == [2, 2]
+
+
+@pytest.mark.skipif(not has_python_backends(), reason="PyTorch 2.14 brought backends in Python")
+def test_tern_beside_another_backend_for_other_devices(two_nodes):
+    """gloo stands for NCCL, which needs a GPU. Tensors on the processor go through Tern."""
+    def work(rank):
+        group = dist.distributed_c10d._get_default_group()
+        ours = group._get_backend(torch.device("cpu"))
+        assert isinstance(ours, tern.torch.TernBackend)
+        assert "gloo" in str(group._get_backend(torch.device("cuda")).name())
+        x = torch.ones(3)
+        dist.all_reduce(x)
+        assert torch.equal(x, torch.full((3,), 2.0))
+        out = torch.empty(2)
+        dist.all_gather_into_tensor(out, torch.tensor([float(rank)]))
+        assert out.tolist() == [0, 1]
+        found = [None, None]
+        dist.all_gather_object(found, rank)
+        assert found == [0, 1]
+        model = DistributedDataParallel(torch.nn.Linear(100, 100))
+        compressed = tern.torch.compress(model, recipe="3lc:s=1")
+        model(torch.ones(2, 100)).sum().backward()
+        assert compressed.ratio() > 4
+        with pytest.raises(RuntimeError, match="rank 1"):
+            dist.all_reduce(torch.ones(2 + rank))
+
+    run_ranks(two_nodes, 2, work, backend="cpu:tern,cuda:gloo")
