@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "collective/passing.h"
 #include "daemon/control/foreign_json.h"
 #include "daemon/service/log.h"
 #include "plan/plans.h"
@@ -83,22 +84,29 @@ nlohmann::json FlightRecorder::document(const About& about, const Flights& fligh
   const std::uint64_t now = clock_.now_ns();
   for (const auto& flight : flights.ops) {
     const OpRecord& record = flight.record;
-    ops.push_back(
-        {{"tensor", flight.tensor},
-         {"op", record.sequence},
-         {"kind", plan::name_of(record.kind)},
-         {"dtype", dtype_name(static_cast<DType>(record.dtype))},
-         {"reduction", reduction_name(static_cast<Reduction>(record.reduction))},
-         {"count", record.count},
-         {"lane", record.lane},
-         {"lossy", record.lossy != 0},
-         {"eager", record.eager != 0},
-         {"bytes_sent", record.bytes_sent},
-         {"ended_us_ago", (now - record.ended_ns) / 1000},
-         {"wait_us", record.started_ns == 0 ? 0 : (record.started_ns - record.submitted_ns) / 1000},
-         {"total_us", (record.ended_ns - record.submitted_ns) / 1000},
-         {"status", errc_name(flight.code)},
-         {"text", flight.text}});
+    nlohmann::json op = {
+        {"tensor", flight.tensor},
+        {"op", record.sequence},
+        {"kind", plan::name_of(record.kind)},
+        {"dtype", dtype_name(static_cast<DType>(record.dtype))},
+        {"reduction", reduction_name(static_cast<Reduction>(record.reduction))},
+        {"count", record.count},
+        {"lane", record.lane},
+        {"lossy", record.lossy != 0},
+        {"eager", record.eager != 0},
+        {"bytes_sent", record.bytes_sent},
+        {"ended_us_ago", (now - record.ended_ns) / 1000},
+        {"wait_us", record.started_ns == 0 ? 0 : (record.started_ns - record.submitted_ns) / 1000},
+        {"total_us", (record.ended_ns - record.submitted_ns) / 1000},
+        {"status", errc_name(flight.code)},
+        {"text", flight.text}};
+    const plan::Plan* const plan = plan::find(record.kind);
+    if (plan != nullptr && plan->passes()) {
+      op["tag"] = record.sequence;
+      op["peer"] = record.peer;
+      if (record.peer == collective::kAnySource) op["peer"] = nullptr;
+    }
+    ops.push_back(std::move(op));
   }
   return {{"group", about.uid.substr(0, 8)},
           {"job", about.job},

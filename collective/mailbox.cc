@@ -1,0 +1,567 @@
+#include "collective/mailbox.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "base/random.h"
+#include "collective/departures.h"
+#include "collective/op_sets.h"
+#include "plan/plan.h"
+#include "shm/sharding.h"
+
+namespace tern::collective {
+namespace {
+
+constexpr std::uint32_t kBuckets = 64;
+// Queues of passes.
+constexpr std::uint32_t kReady = 0, kSending = 1;
+// A lane looks at other things after so much.
+constexpr std::uint64_t kPieceBytes = 256 << 10;
+
+const Failure kDelivered{};
+
+// "send to rank 3, tag 7: " before what has happened to the group.
+Failure failure_of(const Pass& pass, const Failure& why, char (&text)[184]) {
+  const Envelope& what = pass.what.envelope;
+  const int length = static_cast<int>(why.text.size());
+  if (!pass.what.sends && what.source == kAnySource) {
+    std::snprintf(text, sizeof(text), "recv from any rank, tag %u: %.*s", what.tag, length,
+                  why.text.data());
+  } else {
+    std::snprintf(
+        text, sizeof(text), "%s rank %u, tag %u: %.*s", pass.what.sends ? "send to" : "recv from",
+        pass.what.sends ? what.destination : what.source, what.tag, length, why.text.data());
+  }
+  return {why.code, why.about_rank, text};
+}
+
+Failure timeout_of(const Pass& pass, std::uint64_t timeout_ns, char (&text)[184]) {
+  const Envelope& what = pass.what.envelope;
+  const auto ms = static_cast<unsigned long long>(timeout_ns / 1'000'000);
+  if (pass.what.sends) {
+    std::snprintf(text, sizeof(text), "after %llu ms rank %u has no recv from rank %u with tag %u",
+                  ms, what.destination, what.source, what.tag);
+    return {Errc::op_timeout, what.destination, text};
+  }
+  if (what.source == kAnySource) {
+    std::snprintf(text, sizeof(text), "after %llu ms no rank has sent to rank %u with tag %u", ms,
+                  what.destination, what.tag);
+    return {Errc::op_timeout, kNoRank, text};
+  }
+  std::snprintf(text, sizeof(text), "after %llu ms rank %u has not sent to rank %u with tag %u", ms,
+                what.source, what.destination, what.tag);
+  return {Errc::op_timeout, what.source, text};
+}
+
+// Errc::ok: what is sent fits the recv.
+Failure disagreement(const Envelope& sent, const Envelope& room, char (&text)[184]) {
+  if (sent.dtype != room.dtype) {
+    std::snprintf(text, sizeof(text), "rank %u sends %s to rank %u with tag %u, which receives %s",
+                  sent.source, dtype_name(sent.dtype).data(), sent.destination, sent.tag,
+                  dtype_name(room.dtype).data());
+    return {Errc::mismatch, sent.source, text};
+  }
+  if (sent.count > room.count) {
+    std::snprintf(text, sizeof(text),
+                  "rank %u sends %llu elements to rank %u with tag %u, which has room for %llu",
+                  sent.source, static_cast<unsigned long long>(sent.count), sent.destination,
+                  sent.tag, static_cast<unsigned long long>(room.count));
+    return {Errc::mismatch, sent.destination, text};
+  }
+  return kDelivered;
+}
+
+bool admits(const Envelope& recv, const Envelope& sent) noexcept {
+  return recv.destination == sent.destination && recv.tag == sent.tag &&
+         (recv.source == kAnySource || recv.source == sent.source);
+}
+
+}  // namespace
+
+void PassOutcome::set(const Failure& failure) noexcept {
+  code = failure.code;
+  about_rank = failure.about_rank;
+  const std::size_t bytes = failure.text.copy(text, sizeof(text) - 1);
+  text[bytes] = '\0';
+}
+
+Mailbox::Mailbox(const GroupShape& shape)
+    : shape_(shape),
+      piece_bytes_(std::min(shape.chunk_bytes, kPieceBytes)),
+      node_of_(shape.group_size(), kNoSlot),
+      passing_(shape.local_ranks(), 0),
+      eager_out_(shape.nodes(), 0),
+      named_(shape.nodes()),
+      recvs_(kBuckets),
+      waiting_(kBuckets),
+      ready_passes_(2),
+      ready_offers_(1) {
+  for (std::uint32_t node = 0; node < shape.nodes(); ++node) {
+    for (const std::uint32_t rank : shape.ranks[node]) node_of_[rank] = node;
+  }
+}
+
+std::uint32_t Mailbox::bucket_of(std::uint32_t destination, std::uint32_t tag) noexcept {
+  return mix32(mix32(destination) ^ tag) % kBuckets;
+}
+
+OfferId Mailbox::find(std::uint32_t node, std::uint64_t number) const noexcept {
+  return number < named_[node].size() ? named_[node][number] : kNoSlot;
+}
+
+bool Mailbox::is_offered(std::uint32_t node, std::uint64_t number) const noexcept {
+  if (number >= passes_.size()) return false;
+  const auto id = static_cast<PassId>(number);
+  return passes_.in_use(id) && passes_[id].offered && passes_[id].node == node &&
+         passes_[id].state != PassState::ended;
+}
+
+// ---- From ranks of this node --------------------------------------------------------------------
+
+PassId Mailbox::submit(const Passing& passing) {
+  if (passing_[passing.local_rank] >= plan::kMaxPassing) return kNoSlot;
+  ++passing_[passing.local_rank];
+  const PassId id = passes_.take();
+  recvs_.grow(passes_.size());
+  ready_passes_.grow(passes_.size());
+  passes_[id].what = passing;
+  const Envelope& what = passing.envelope;
+  if (!passing.sends) {
+    const std::uint32_t bucket = bucket_of(what.destination, what.tag);
+    for (OfferId offer = waiting_.first(bucket); offer != kNoSlot; offer = waiting_.after(offer)) {
+      if (!admits(what, offers_[offer].envelope)) continue;
+      meet(offer, id);
+      return id;
+    }
+    recvs_.add(bucket, id);
+    return id;
+  }
+  passes_[id].node = node_of_[what.destination];
+  if (is_here(what.destination)) {
+    add_offer({shape_.node, id, what, false, false, kNoSlot});
+  } else {
+    ready_passes_.add(kReady, id);
+  }
+  return id;
+}
+
+void Mailbox::fail(PassId id, const Failure& failure) {
+  Pass& pass = passes_[id];
+  if (pass.state == PassState::ended || pass.state == PassState::withdrawn) return;
+  if (pass.what.sends) return fail_send(id, failure);
+  if (pass.state == PassState::moving) return close(pass.offer, failure);
+  recvs_.remove(id);
+  end_pass(id, failure);
+}
+
+void Mailbox::fail_send(PassId id, const Failure& failure) {
+  Pass& send = passes_[id];
+  if (send.node == shape_.node) {
+    // Its recv hears of it, and then the send.
+    if (send.state == PassState::moving) return close(send.offer, failure);
+    drop_offer(send.offer);
+    return end_pass(id, failure);
+  }
+  if (!send.offered) return end_pass(id, failure);
+  send.outcome.set(failure);
+  send.state = PassState::withdrawn;
+  ready_passes_.move_to(kReady, id);
+}
+
+void Mailbox::rank_left(std::uint32_t local_rank) {
+  left_ |= bit(local_rank);
+  const std::uint32_t rank = shape_.ranks[shape_.node][local_rank];
+  const auto left = left_text(rank);
+  for (PassId id = 0; id < passes_.size(); ++id) {
+    if (!passes_.in_use(id)) continue;
+    const Pass& pass = passes_[id];
+    const Envelope& what = pass.what.envelope;
+    const bool is_party = what.source == rank || what.destination == rank;
+    if (!is_party) continue;
+    char text[184];
+    fail(id, failure_of(pass, {Errc::group_left, rank, left.data()}, text));
+  }
+  for (OfferId id = 0; id < offers_.size(); ++id) {
+    if (!offers_.in_use(id) || offers_[id].state != OfferState::waiting) continue;
+    if (offers_[id].envelope.destination == rank) close(id, {Errc::group_left, rank, {}});
+  }
+}
+
+// ---- From other nodes ---------------------------------------------------------------------------
+
+bool Mailbox::on_offer(const Arriving& arriving) {
+  const Envelope& what = arriving.envelope;
+  const std::size_t ranks = node_of_.size();
+  const std::size_t numbers = shape_.ranks[arriving.node].size() * plan::kMaxPassing;
+  if (arriving.number >= numbers || what.source >= ranks || what.destination >= ranks ||
+      node_of_[what.source] != arriving.node || !is_here(what.destination) ||
+      shm::lane_of_tag(what.destination, what.tag, shape_.lanes) != shape_.lane ||
+      find(arriving.node, arriving.number) != kNoSlot) {
+    return false;
+  }
+  if (!arriving.damaged && (dtype_bytes(what.dtype) == 0 || what.count > plan::kMaxElements ||
+                            (what.count == 0 && !arriving.eager))) {
+    return false;
+  }
+  add_offer(arriving);
+  return true;
+}
+
+void Mailbox::add_offer(const Arriving& arriving) {
+  const OfferId id = offers_.take();
+  waiting_.grow(offers_.size());
+  ready_offers_.grow(offers_.size());
+  Offer& offer = offers_[id];
+  offer.node = arriving.node;
+  offer.number = arriving.number;
+  offer.envelope = arriving.envelope;
+  offer.eager = arriving.eager;
+  offer.damaged = arriving.damaged;
+  offer.slab = arriving.slab;
+  if (arriving.node == shape_.node) {
+    passes_[arriving.number].offer = id;
+    ++passes_[arriving.number].holders;
+  } else {
+    auto& named = named_[arriving.node];
+    if (named.size() <= arriving.number) named.resize(arriving.number + 1, kNoSlot);
+    named[arriving.number] = id;
+  }
+  const Envelope& what = offer.envelope;
+  const auto& here = shape_.ranks[shape_.node];
+  const auto place = std::find(here.begin(), here.end(), what.destination) - here.begin();
+  if ((left_ & bit(static_cast<std::uint32_t>(place))) != 0) {
+    return close(id, {Errc::group_left, what.destination, {}});
+  }
+  const std::uint32_t bucket = bucket_of(what.destination, what.tag);
+  for (PassId recv = recvs_.first(bucket); recv != kNoSlot; recv = recvs_.after(recv)) {
+    if (admits(passes_[recv].what.envelope, what)) return meet(id, recv);
+  }
+  waiting_.add(bucket, id);
+}
+
+void Mailbox::meet(OfferId id, PassId recv_id) {
+  Offer& offer = offers_[id];
+  Pass& recv = passes_[recv_id];
+  waiting_.remove(id);
+  recvs_.remove(recv_id);
+  offer.recv = recv_id;
+  recv.offer = id;
+  recv.state = PassState::moving;
+  recv.source = offer.envelope.source;
+  ++recv.holders;
+  const bool is_local = offer.node == shape_.node;
+  if (is_local) passes_[offer.number].state = PassState::moving;
+  char text[184];
+  if (offer.damaged) {
+    std::snprintf(text, sizeof(text), "a payload from node %u did not match its checksum",
+                  offer.node);
+    return close(id, {Errc::corrupt_data, kNoRank, text});
+  }
+  const Failure failure = disagreement(offer.envelope, recv.what.envelope, text);
+  if (failure.code != Errc::ok) return close(id, failure);
+  if (is_local && offer.envelope.bytes() == 0) return close(id, kDelivered);
+  offer.state = is_local      ? OfferState::copying
+                : offer.eager ? OfferState::to_deliver
+                              : OfferState::to_accept;
+  ready_offers_.add(0, id);
+}
+
+bool Mailbox::on_accept(std::uint32_t node, std::uint64_t number) {
+  if (!is_offered(node, number)) return false;
+  const auto id = static_cast<PassId>(number);
+  Pass& send = passes_[id];
+  if (send.eager) return false;
+  if (send.state == PassState::withdrawn) return true;
+  if (send.state != PassState::waiting) return false;
+  send.state = PassState::moving;
+  ready_passes_.move_to(kSending, id);
+  return true;
+}
+
+bool Mailbox::on_end(std::uint32_t node, std::uint64_t number, const Failure& failure) {
+  if (!is_offered(node, number)) return false;
+  const auto id = static_cast<PassId>(number);
+  const Pass& send = passes_[id];
+  const bool all_sent = send.eager || send.moved == send.what.envelope.bytes();
+  if (failure.code == Errc::ok && !all_sent) return false;
+  end_send(id, failure);
+  return true;
+}
+
+void Mailbox::end_send(PassId id, const Failure& failure) {
+  const Pass& send = passes_[id];
+  if (send.eager) --eager_out_[send.node];
+  const bool own_counts = send.state == PassState::withdrawn && failure.code != Errc::ok;
+  if (!own_counts) return end_pass(id, failure);
+  const PassOutcome own = send.outcome;
+  end_pass(id, own.failure());
+}
+
+bool Mailbox::on_withdraw(std::uint32_t node, std::uint64_t number, const Failure& failure) {
+  const OfferId id = find(node, number);
+  if (id == kNoSlot || offers_[id].state == OfferState::closing) return true;
+  waiting_.remove(id);
+  close(id, failure);
+  return true;
+}
+
+bool Mailbox::expect_piece(std::uint32_t node, std::uint64_t number, std::uint64_t bytes,
+                           Place& place) {
+  place = {};
+  const OfferId id = find(node, number);
+  if (id == kNoSlot || offers_[id].state == OfferState::closing) return true;
+  const Offer& offer = offers_[id];
+  const std::uint64_t left = offer.envelope.bytes() - offer.moved;
+  if (offer.state != OfferState::coming || bytes == 0 || bytes > left) return false;
+  place = {offer.recv, id, offer.moved};
+  ++passes_[offer.recv].holders;
+  return true;
+}
+
+void Mailbox::on_piece(const Place& place, std::uint64_t bytes, Piece how) {
+  if (place.pass == kNoSlot) return;
+  // The recv is held, and holds the offer's slot until it is closed; that may have been.
+  const bool is_open = offers_.in_use(place.offer) && offers_[place.offer].recv == place.pass &&
+                       offers_[place.offer].state == OfferState::coming && how != Piece::abandoned;
+  if (is_open && how == Piece::damaged) {
+    char text[184];
+    std::snprintf(text, sizeof(text), "a payload from node %u did not match its checksum",
+                  offers_[place.offer].node);
+    close(place.offer, {Errc::corrupt_data, kNoRank, text});
+  } else if (is_open) {
+    Offer& offer = offers_[place.offer];
+    offer.moved += bytes;
+    if (offer.moved == offer.envelope.bytes()) close(place.offer, kDelivered);
+  }
+  --passes_[place.pass].holders;
+  settle(place.pass);
+}
+
+// ---- Ends of offers and passes ------------------------------------------------------------------
+
+void Mailbox::close(OfferId id, const Failure& failure) {
+  Offer& offer = offers_[id];
+  if (offer.state == OfferState::closing) return;
+  waiting_.remove(id);
+  offer.state = OfferState::closing;
+  offer.code = failure.code;
+  if (offer.recv != kNoSlot) {
+    Pass& recv = passes_[offer.recv];
+    if (failure.code == Errc::ok) recv.elements = offer.envelope.count;
+    end_pass(offer.recv, failure);
+  }
+  if (!ready_offers_.has(id)) ready_offers_.add(0, id);
+}
+
+Mailbox::Known Mailbox::offer(OfferId id) const noexcept {
+  const Offer& offer = offers_[id];
+  return {offer.node, offer.number, offer.envelope, offer.slab};
+}
+
+PassOutcome Mailbox::outcome_of(OfferId id) const noexcept {
+  const Offer& offer = offers_[id];
+  if (offer.recv != kNoSlot) return passes_[offer.recv].outcome;
+  PassOutcome outcome;
+  if (offer.code == Errc::group_left) {
+    const auto left = left_text(offer.envelope.destination);
+    outcome.set({offer.code, offer.envelope.destination, left.data()});
+  } else {
+    outcome.set({offer.code, kNoRank, "the sender has withdrawn it"});
+  }
+  return outcome;
+}
+
+void Mailbox::drop_offer(OfferId id) {
+  waiting_.remove(id);
+  ready_offers_.remove(id);
+  const Offer& offer = offers_[id];
+  if (offer.node == shape_.node) {
+    passes_[offer.number].offer = kNoSlot;
+    --passes_[offer.number].holders;
+  } else {
+    named_[offer.node][offer.number] = kNoSlot;
+  }
+  offers_.give(id);
+}
+
+void Mailbox::end_pass(PassId id, const Failure& failure) {
+  Pass& pass = passes_[id];
+  if (pass.state == PassState::ended) return;
+  pass.outcome.set(failure);
+  pass.state = PassState::ended;
+  if (pass.what.sends) ready_passes_.remove(id);
+  settle(id);
+}
+
+void Mailbox::settle(PassId id) {
+  const Pass& pass = passes_[id];
+  if (pass.state == PassState::ended && pass.holders == 0 && !ready_passes_.has(id)) {
+    ready_passes_.add(kReady, id);
+  }
+}
+
+void Mailbox::piece_freed(PassId send) {
+  --passes_[send].holders;
+  settle(send);
+}
+
+void Mailbox::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
+  for (PassId id = 0; id < passes_.size() && passes_.used() > 0; ++id) {
+    if (!passes_.in_use(id) || passes_[id].state != PassState::waiting) continue;
+    if (now_ns - passes_[id].what.now_ns < timeout_ns) continue;
+    char text[184];
+    fail(id, timeout_of(passes_[id], timeout_ns, text));
+  }
+}
+
+void Mailbox::end(Errc code, std::string_view why) {
+  if (ended_) return;
+  ended_ = true;
+  for (PassId id = 0; id < passes_.size(); ++id) {
+    if (!passes_.in_use(id) || passes_[id].state == PassState::ended) continue;
+    char text[184];
+    recvs_.remove(id);
+    if (passes_[id].state == PassState::withdrawn) {
+      const PassOutcome own = passes_[id].outcome;
+      end_pass(id, own.failure());
+    } else {
+      end_pass(id, failure_of(passes_[id], {code, kNoRank, why}, text));
+    }
+  }
+  for (OfferId id = 0; id < offers_.size(); ++id) {
+    if (offers_.in_use(id)) close(id, {code, kNoRank, why});
+  }
+}
+
+// ---- Steps --------------------------------------------------------------------------------------
+
+PassStep Mailbox::next(std::uint32_t pieces) {
+  constexpr std::uint32_t kTurns = 3;
+  for (std::uint32_t i = 0; i < kTurns; ++i) {
+    const std::uint32_t turn = turn_++ % kTurns;
+    PassStep step;
+    if (turn == 0) step = offer_step();
+    if (turn == 1) step = pass_step();
+    if (turn == 2 && pieces > 0) step = piece_step();
+    if (step.action != PassAction::none) return step;
+  }
+  return {};
+}
+
+PassStep Mailbox::offer_step() {
+  const OfferId id = ready_offers_.first(0);
+  if (id == kNoSlot) return {};
+  ready_offers_.remove(id);
+  Offer& offer = offers_[id];
+  PassStep step{PassAction::close, offer.recv, kNoSlot, id, offer.moved, 0};
+  switch (offer.state) {
+    case OfferState::to_accept:
+      step.action = PassAction::accept;
+      break;
+    case OfferState::to_deliver:
+      step.action = PassAction::deliver;
+      step.bytes = offer.envelope.bytes();
+      break;
+    case OfferState::copying:
+      step.action = PassAction::copy;
+      step.from = offer.number;
+      step.bytes = std::min(piece_bytes_, offer.envelope.bytes() - offer.moved);
+      break;
+    case OfferState::closing:
+    case OfferState::waiting:
+    case OfferState::coming:
+      break;
+  }
+  return step;
+}
+
+PassStep Mailbox::pass_step() {
+  const PassId id = ready_passes_.first(kReady);
+  if (id == kNoSlot) return {};
+  ready_passes_.remove(id);
+  Pass& pass = passes_[id];
+  PassStep step{PassAction::complete, id, kNoSlot, kNoSlot, 0, 0};
+  if (pass.state == PassState::withdrawn) step.action = PassAction::withdraw;
+  if (pass.state == PassState::waiting) {
+    const std::uint64_t bytes = pass.what.envelope.bytes();
+    pass.eager =
+        bytes == 0 || (bytes <= shape_.eager_bytes && eager_out_[pass.node] < kEagerReserve);
+    step.action = PassAction::offer;
+    step.bytes = pass.eager ? bytes : 0;
+  }
+  return step;
+}
+
+PassStep Mailbox::piece_step() {
+  const PassId id = ready_passes_.first(kSending);
+  if (id == kNoSlot) return {};
+  Pass& send = passes_[id];
+  const std::uint64_t left = send.what.envelope.bytes() - send.moved;
+  const PassStep step{PassAction::piece, id,         kNoSlot,
+                      kNoSlot,           send.moved, std::min(piece_bytes_, left)};
+  send.moved += step.bytes;
+  ++send.holders;
+  if (step.bytes == left) {
+    ready_passes_.remove(id);
+  } else {
+    ready_passes_.move_to(kSending, id);
+  }
+  return step;
+}
+
+void Mailbox::done(const PassStep& step) {
+  switch (step.action) {
+    case PassAction::accept:
+      // A recv may have failed, but not between the step and this.
+      offers_[step.offer].state = OfferState::coming;
+      break;
+    case PassAction::deliver:
+      close(step.offer, kDelivered);
+      break;
+    case PassAction::copy: {
+      Offer& offer = offers_[step.offer];
+      offer.moved += step.bytes;
+      if (offer.moved == offer.envelope.bytes()) {
+        close(step.offer, kDelivered);
+      } else {
+        ready_offers_.add(0, step.offer);
+      }
+      break;
+    }
+    case PassAction::close: {
+      const Known closed = offer(step.offer);
+      const PassOutcome outcome = outcome_of(step.offer);
+      const PassId recv = offers_[step.offer].recv;
+      drop_offer(step.offer);
+      if (closed.node == shape_.node) {
+        end_send(closed.number, outcome.failure());
+        settle(closed.number);
+      }
+      if (recv != kNoSlot) {
+        --passes_[recv].holders;
+        settle(recv);
+      }
+      break;
+    }
+    case PassAction::complete: {
+      const Pass& pass = passes_[step.pass];
+      --passing_[pass.what.local_rank];
+      ++completed_;
+      passes_.give(step.pass);
+      break;
+    }
+    case PassAction::offer: {
+      Pass& send = passes_[step.pass];
+      send.offered = true;
+      if (send.eager) ++eager_out_[send.node];
+      break;
+    }
+    case PassAction::none:
+    case PassAction::piece:
+    case PassAction::withdraw:
+      break;
+  }
+}
+
+}  // namespace tern::collective
