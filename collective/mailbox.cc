@@ -6,7 +6,6 @@
 
 #include "base/random.h"
 #include "collective/departures.h"
-#include "collective/op_sets.h"
 #include "plan/plan.h"
 #include "shm/sharding.h"
 
@@ -90,6 +89,7 @@ Mailbox::Mailbox(const GroupShape& shape)
     : shape_(shape),
       piece_bytes_(std::min(shape.chunk_bytes, kPieceBytes)),
       node_of_(shape.group_size(), kNoSlot),
+      gone_(shape.group_size(), false),
       passing_(shape.local_ranks(), 0),
       eager_out_(shape.nodes(), 0),
       named_(shape.nodes()),
@@ -135,11 +135,14 @@ PassId Mailbox::submit(const Passing& passing) {
       return id;
     }
     recvs_.add(bucket, id);
+    if (what.source != kAnySource && gone_[what.source]) fail_of_gone(id, what.source);
     return id;
   }
   passes_[id].node = node_of_[what.destination];
   if (is_here(what.destination)) {
     add_offer({shape_.node, id, what, false, false, kNoSlot});
+  } else if (gone_[what.destination]) {
+    fail_of_gone(id, what.destination);
   } else {
     ready_passes_.add(kReady, id);
   }
@@ -169,23 +172,22 @@ void Mailbox::fail_send(PassId id, const Failure& failure) {
   ready_passes_.move_to(kReady, id);
 }
 
-void Mailbox::rank_left(std::uint32_t local_rank) {
-  left_ |= bit(local_rank);
-  const std::uint32_t rank = shape_.ranks[shape_.node][local_rank];
-  const auto left = left_text(rank);
+void Mailbox::rank_left(std::uint32_t rank) {
+  gone_[rank] = true;
   for (PassId id = 0; id < passes_.size(); ++id) {
     if (!passes_.in_use(id)) continue;
-    const Pass& pass = passes_[id];
-    const Envelope& what = pass.what.envelope;
-    const bool is_party = what.source == rank || what.destination == rank;
-    if (!is_party) continue;
-    char text[184];
-    fail(id, failure_of(pass, {Errc::group_left, rank, left.data()}, text));
+    const Envelope& what = passes_[id].what.envelope;
+    if (what.source == rank || what.destination == rank) fail_of_gone(id, rank);
   }
   for (OfferId id = 0; id < offers_.size(); ++id) {
     if (!offers_.in_use(id) || offers_[id].state != OfferState::waiting) continue;
     if (offers_[id].envelope.destination == rank) close(id, {Errc::group_left, rank, {}});
   }
+}
+
+void Mailbox::fail_of_gone(PassId id, std::uint32_t rank) {
+  char text[184];
+  fail(id, failure_of(passes_[id], {Errc::group_left, rank, left_text(rank).data()}, text));
 }
 
 // ---- From other nodes ---------------------------------------------------------------------------
@@ -228,11 +230,7 @@ void Mailbox::add_offer(const Arriving& arriving) {
     named[arriving.number] = id;
   }
   const Envelope& what = offer.envelope;
-  const auto& here = shape_.ranks[shape_.node];
-  const auto place = std::find(here.begin(), here.end(), what.destination) - here.begin();
-  if ((left_ & bit(static_cast<std::uint32_t>(place))) != 0) {
-    return close(id, {Errc::group_left, what.destination, {}});
-  }
+  if (gone_[what.destination]) return close(id, {Errc::group_left, what.destination, {}});
   const std::uint32_t bucket = bucket_of(what.destination, what.tag);
   for (PassId recv = recvs_.first(bucket); recv != kNoSlot; recv = recvs_.after(recv)) {
     if (admits(passes_[recv].what.envelope, what)) return meet(id, recv);
@@ -303,6 +301,12 @@ bool Mailbox::on_withdraw(std::uint32_t node, std::uint64_t number, const Failur
   if (id == kNoSlot || offers_[id].state == OfferState::closing) return true;
   waiting_.remove(id);
   close(id, failure);
+  return true;
+}
+
+bool Mailbox::on_rank_left(std::uint32_t node, std::uint64_t rank) {
+  if (rank >= node_of_.size() || node_of_[rank] != node) return false;
+  rank_left(static_cast<std::uint32_t>(rank));
   return true;
 }
 

@@ -23,6 +23,8 @@
 //   counts.
 // - The receiver gives up (a recv too small, of another type, cancelled) with send_end. Pieces and a
 //   withdrawal that were under way then name nothing, and are ignored.
+// - A rank that leaves has its node say so to all others (rank_left), where a recv from it would wait
+//   in vain.
 // - A send and its recv on one node go the same way without frames; pieces are copied.
 //
 // Bounds. A rank has kMaxPassing passes in flight, so a node offers at most as many times its ranks,
@@ -85,7 +87,8 @@ class Mailbox {
   // kNoSlot: the rank has kMaxPassing in flight. REQUIRES: ranks of the group; it has not ended.
   PassId submit(const Passing& passing);
   void fail(PassId pass, const Failure& failure);
-  void rank_left(std::uint32_t local_rank);
+  // What has the rank for its other side ends now, and what is submitted or offered later at once.
+  void rank_left(std::uint32_t rank);
 
   // ---- From other nodes. False: the node breaks the protocol ----
   struct Arriving {
@@ -100,6 +103,7 @@ class Mailbox {
   bool on_accept(std::uint32_t node, std::uint64_t number);
   bool on_end(std::uint32_t node, std::uint64_t number, const Failure& failure);
   bool on_withdraw(std::uint32_t node, std::uint64_t number, const Failure& failure);
+  bool on_rank_left(std::uint32_t node, std::uint64_t rank);
   // A piece is about to come: it goes to the memory of `pass`, which stays until on_piece().
   // kNoSlot: nobody waits for it any more.
   struct Place {
@@ -168,6 +172,7 @@ class Mailbox {
   void end_send(PassId pass, const Failure& failure);
   void drop_offer(OfferId offer);
   void fail_send(PassId send, const Failure& failure);
+  void fail_of_gone(PassId pass, std::uint32_t rank);
   PassStep offer_step();
   PassStep pass_step();
   PassStep piece_step();
@@ -175,6 +180,7 @@ class Mailbox {
   const GroupShape& shape_;
   std::uint64_t piece_bytes_;
   std::vector<std::uint32_t> node_of_;       // by rank
+  std::vector<bool> gone_;                   // by rank: it has left
   std::vector<std::uint32_t> passing_;       // in flight, by local rank
   std::vector<std::uint32_t> eager_out_;     // offers with elements that have not ended, by node
   std::vector<std::vector<OfferId>> named_;  // by node and number
@@ -185,7 +191,6 @@ class Mailbox {
   SlotQueues ready_passes_;  // kReady, kSending
   SlotQueues ready_offers_;
   std::uint32_t turn_ = 0;
-  std::uint64_t left_ = 0;  // local ranks, as bits
   std::uint64_t completed_ = 0;
   bool ended_ = false;
 };

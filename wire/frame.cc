@@ -36,6 +36,7 @@ bool is_known(std::uint8_t kind) noexcept {
     case FrameKind::send_piece:
     case FrameKind::send_end:
     case FrameKind::send_withdraw:
+    case FrameKind::rank_left:
       return true;
   }
   return false;

@@ -46,6 +46,7 @@ enum class FrameKind : std::uint8_t {
   send_piece = 26,     // payload: the elements that follow those sent before
   send_end = 27,       // the receiver's last word. No payload: delivered; OpFailBody: failed
   send_withdraw = 28,  // payload: OpFailBody; the sender sends no more, and waits for send_end
+  rank_left = 29,      // rank op_seq of this node sends and receives no more; no payload
 };
 
 // Bits of FrameHeader::flags.
@@ -105,7 +106,7 @@ inline constexpr std::uint16_t kConductorLane = 0xffff;
 // Bit of HelloBody::features: the sender understands frames of the kind `submitted`. Bit 0 is in
 // wire/rdma.h.
 inline constexpr std::uint64_t kFeatureSubmitted = 2;
-// Likewise of the kinds from send_offer to send_withdraw.
+// Likewise of the kinds from send_offer to rank_left.
 inline constexpr std::uint64_t kFeatureSend = 4;
 
 // Payload of hello and hello_reply.

@@ -18,6 +18,17 @@ namespace {
 // Between two files of one group.
 constexpr std::uint64_t kFilesEveryNs = 1'000'000'000;
 
+bool passes(const OpRecord& record) {
+  const plan::Plan* const plan = plan::find(record.kind);
+  return plan != nullptr && plan->passes();
+}
+
+std::string what_failed(const OpRecord& record, const std::string& tensor) {
+  const std::string number = std::to_string(record.sequence);
+  return passes(record) ? std::string(plan::name_of(record.kind)) + " with tag " + number
+                        : "op " + number + " of " + tensor;
+}
+
 }  // namespace
 
 void FlightRecorder::record(const MemberGroup& group, const event::OpEnded& event) {
@@ -28,8 +39,8 @@ void FlightRecorder::record(const MemberGroup& group, const event::OpEnded& even
   const TensorState* const tensor = group.tensor(event.record.tensor);
   const std::string name = tensor == nullptr ? "(anonymous)" : tensor->name;
   log_about({.job = group.job, .group = short_uid(group.uid), .tensor = name}, spdlog::level::warn,
-            "group {} epoch {}: op {} of {} failed: {}: {}", short_uid(group.uid), group.epoch,
-            event.record.sequence, name, errc_name(event.code), event.text.c_str());
+            "group {} epoch {}: {} failed: {}: {}", short_uid(group.uid), group.epoch,
+            what_failed(event.record, name), errc_name(event.code), event.text.c_str());
   flights.due = true;
 }
 
@@ -100,8 +111,7 @@ nlohmann::json FlightRecorder::document(const About& about, const Flights& fligh
         {"total_us", (record.ended_ns - record.submitted_ns) / 1000},
         {"status", errc_name(flight.code)},
         {"text", flight.text}};
-    const plan::Plan* const plan = plan::find(record.kind);
-    if (plan != nullptr && plan->passes()) {
+    if (passes(record)) {
       op["tag"] = record.sequence;
       op["peer"] = record.peer;
       if (record.peer == collective::kAnySource) op["peer"] = nullptr;

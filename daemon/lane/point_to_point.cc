@@ -39,6 +39,10 @@ bool read_failure(std::span<const std::byte> payload, wire::OpFailBody& body,
   return body.code > 0 && body.code < kErrcCount;
 }
 
+bool knows_sends(const LanePeer& peer) noexcept {
+  return (peer.link->peer_features() & wire::kFeatureSend) != 0;
+}
+
 }  // namespace
 
 PointToPoint::PointToPoint(GroupCore& core, LaneGroup& group)
@@ -57,7 +61,7 @@ PointToPoint::PointToPoint(GroupCore& core, LaneGroup& group)
 const char* PointToPoint::objection_to_peers(char (&text)[96]) const {
   for (std::uint32_t node = 0; node < core_.nodes(); ++node) {
     const LanePeer* const peer = core_.peers()[node];
-    if (peer == nullptr || (peer->link->peer_features() & wire::kFeatureSend) != 0) continue;
+    if (peer == nullptr || knows_sends(*peer)) continue;
     std::snprintf(text, sizeof(text),
                   "the ternd of node %u does not know send and recv: install this version there",
                   node);
@@ -104,6 +108,15 @@ void PointToPoint::cancel(const LaneClient& client, std::uint64_t ticket,
       continue;
     }
     return mailbox_.fail(id, why);
+  }
+}
+
+void PointToPoint::rank_left(std::uint32_t local_rank) {
+  const std::uint32_t rank = core_.setup().shape.ranks[core_.self()][local_rank];
+  mailbox_.rank_left(rank);
+  for (LanePeer* peer : core_.peers()) {
+    if (peer == nullptr || peer->is_lost() || !knows_sends(*peer)) continue;
+    peer->link->send_copy(header(FrameKind::rank_left, {}, rank), {});
   }
 }
 
@@ -322,7 +335,7 @@ void PointToPoint::tell(std::uint32_t node, const wire::FrameHeader& header,
 
 bool PointToPoint::takes(const wire::FrameHeader& header) noexcept {
   return header.kind >= static_cast<std::uint8_t>(FrameKind::send_offer) &&
-         header.kind <= static_cast<std::uint8_t>(FrameKind::send_withdraw);
+         header.kind <= static_cast<std::uint8_t>(FrameKind::rank_left);
 }
 
 bool PointToPoint::place_payload(std::uint32_t node, const wire::FrameHeader& header,
@@ -335,6 +348,7 @@ bool PointToPoint::place_payload(std::uint32_t node, const wire::FrameHeader& he
   };
   switch (static_cast<FrameKind>(header.kind)) {
     case FrameKind::send_accept:
+    case FrameKind::rank_left:
       return small(bytes == 0);
     case FrameKind::send_end:
       return small(bytes == 0 || bytes == sizeof(wire::OpFailBody));
@@ -411,6 +425,8 @@ bool PointToPoint::on_frame(std::uint32_t node, const wire::FrameHeader& header,
     case FrameKind::send_withdraw:
       return read_failure(place.body, body, failure) &&
              mailbox_.on_withdraw(node, header.op_seq, failure);
+    case FrameKind::rank_left:
+      return mailbox_.on_rank_left(node, header.op_seq);
     default:
       return false;
   }

@@ -57,7 +57,7 @@ class PointToPoint final : private MemoryOwner {
 
   // ---- Time and ends ----
   void expire(std::uint64_t now_ns) { mailbox_.expire(now_ns, core_.setup().op_timeout_ns); }
-  void rank_left(std::uint32_t local_rank) { mailbox_.rank_left(local_rank); }
+  void rank_left(std::uint32_t local_rank);
   void end(Errc code, const char* text) { mailbox_.end(code, text); }
   bool uses_rank(std::uint32_t local_rank) const noexcept;
   void drop_pages();

@@ -229,28 +229,49 @@ TEST(PointToPoint, ARankHasSoManyInFlightAndNoMore) {
   cluster.leave_all();
 }
 
-TEST(PointToPoint, UnmatchedOnesEndWhenARankLeavesOrADaemonDies) {
-  for (const bool dies : {false, true}) {
-    Cluster cluster({1, 2, 1});
-    cluster.join();
-    const Passed out = send(cluster, 0, {3, 1, 100000});
-    const Passed small = send(cluster, 1, {2, 1, 10});
-    const Passed in = recv(cluster, 2, {shm::kAnySource, 4, 10});
-    cluster.world.run_for(2'000'000);
-    if (dies) {
-      cluster.world.kill(2);
-    } else {
-      cluster.ranks[3]->leave();
-    }
-    for (const Passed& one : {out, small, in}) {
-      await(cluster, one);
-      EXPECT_EQ(one.result().status, dies ? Errc::peer_lost : Errc::group_left)
-          << one.result().detail;
-    }
-    EXPECT_TRUE(contains(small.result().detail, "send to rank 2, tag 1: "))
-        << small.result().detail;
-    EXPECT_TRUE(contains(in.result().detail, "recv from any rank, tag 4: ")) << in.result().detail;
+TEST(PointToPoint, ARankThatLeavesEndsWhatWaitsForItAndNothingElse) {
+  Cluster cluster({1, 2, 2}, of_lanes(2));
+  cluster.join();
+  const Passed large = send(cluster, 0, {3, 1, 100000});
+  const Passed small = send(cluster, 1, {3, 1, 10});
+  const Passed within = send(cluster, 4, {3, 1, 10});
+  const Passed in = recv(cluster, 2, {3, 4, 10});
+  const Passed own = send(cluster, 3, {0, 4, 10});
+  const Passed other = send(cluster, 1, {2, 1, 10}, 8);
+  cluster.world.run_for(2'000'000);
+  cluster.ranks[3]->leave();
+  cluster.world.run_for(20'000'000);
+  const Passed late = send(cluster, 0, {3, 2, 10});
+  const Passed late_in = recv(cluster, 0, {3, 2, 10});
+  for (const Passed& one : {large, small, within, in, own, late, late_in}) await(cluster, one);
+  const std::string why = "rank 3 has left the group";
+  for (const Passed& one : {large, small, within, in, own, late, late_in}) {
+    EXPECT_EQ(one.result().status, Errc::group_left);
+    EXPECT_TRUE(contains(one.result().detail, why)) << one.result().detail;
   }
+  expect_failed(in, Errc::group_left, "recv from rank 3, tag 4: " + why);
+  expect_failed(within, Errc::group_left, "send to rank 3, tag 1: " + why);
+  const Passed other_in = recv(cluster, 2, {1, 1, 10});
+  await(cluster, other_in);
+  await(cluster, other);
+  expect_bytes(other_in, 8, 10);
+  cluster.leave_all();
+}
+
+TEST(PointToPoint, UnmatchedOnesEndWhenADaemonDies) {
+  Cluster cluster({1, 2, 1});
+  cluster.join();
+  const Passed out = send(cluster, 0, {3, 1, 100000});
+  const Passed small = send(cluster, 1, {2, 1, 10});
+  const Passed in = recv(cluster, 2, {shm::kAnySource, 4, 10});
+  cluster.world.run_for(2'000'000);
+  cluster.world.kill(2);
+  for (const Passed& one : {out, small, in}) {
+    await(cluster, one);
+    EXPECT_EQ(one.result().status, Errc::peer_lost) << one.result().detail;
+  }
+  EXPECT_TRUE(contains(small.result().detail, "send to rank 2, tag 1: ")) << small.result().detail;
+  EXPECT_TRUE(contains(in.result().detail, "recv from any rank, tag 4: ")) << in.result().detail;
 }
 
 TEST(PointToPoint, BadEntriesAreRefusedAndTheRestGoesOn) {
