@@ -1,11 +1,10 @@
 #include "collective/mailbox.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstring>
 
 #include "base/random.h"
 #include "collective/departures.h"
+#include "collective/pass_failures.h"
 #include "plan/plan.h"
 #include "shm/sharding.h"
 
@@ -13,63 +12,8 @@ namespace tern::collective {
 namespace {
 
 constexpr std::uint32_t kBuckets = 64;
-// Queues of passes.
-constexpr std::uint32_t kReady = 0, kSending = 1;
 // A lane looks at other things after so much.
 constexpr std::uint64_t kPieceBytes = 256 << 10;
-
-const Failure kDelivered{};
-
-// "send to rank 3, tag 7: " before what has happened to the group.
-Failure failure_of(const Pass& pass, const Failure& why, char (&text)[184]) {
-  const Envelope& what = pass.what.envelope;
-  const int length = static_cast<int>(why.text.size());
-  if (!pass.what.sends && what.source == kAnySource) {
-    std::snprintf(text, sizeof(text), "recv from any rank, tag %u: %.*s", what.tag, length,
-                  why.text.data());
-  } else {
-    std::snprintf(
-        text, sizeof(text), "%s rank %u, tag %u: %.*s", pass.what.sends ? "send to" : "recv from",
-        pass.what.sends ? what.destination : what.source, what.tag, length, why.text.data());
-  }
-  return {why.code, why.about_rank, text};
-}
-
-Failure timeout_of(const Pass& pass, std::uint64_t timeout_ns, char (&text)[184]) {
-  const Envelope& what = pass.what.envelope;
-  const auto ms = static_cast<unsigned long long>(timeout_ns / 1'000'000);
-  if (pass.what.sends) {
-    std::snprintf(text, sizeof(text), "after %llu ms rank %u has no recv from rank %u with tag %u",
-                  ms, what.destination, what.source, what.tag);
-    return {Errc::op_timeout, what.destination, text};
-  }
-  if (what.source == kAnySource) {
-    std::snprintf(text, sizeof(text), "after %llu ms no rank has sent to rank %u with tag %u", ms,
-                  what.destination, what.tag);
-    return {Errc::op_timeout, kNoRank, text};
-  }
-  std::snprintf(text, sizeof(text), "after %llu ms rank %u has not sent to rank %u with tag %u", ms,
-                what.source, what.destination, what.tag);
-  return {Errc::op_timeout, what.source, text};
-}
-
-// Errc::ok: what is sent fits the recv.
-Failure disagreement(const Envelope& sent, const Envelope& room, char (&text)[184]) {
-  if (sent.dtype != room.dtype) {
-    std::snprintf(text, sizeof(text), "rank %u sends %s to rank %u with tag %u, which receives %s",
-                  sent.source, dtype_name(sent.dtype).data(), sent.destination, sent.tag,
-                  dtype_name(room.dtype).data());
-    return {Errc::mismatch, sent.source, text};
-  }
-  if (sent.count > room.count) {
-    std::snprintf(text, sizeof(text),
-                  "rank %u sends %llu elements to rank %u with tag %u, which has room for %llu",
-                  sent.source, static_cast<unsigned long long>(sent.count), sent.destination,
-                  sent.tag, static_cast<unsigned long long>(room.count));
-    return {Errc::mismatch, sent.destination, text};
-  }
-  return kDelivered;
-}
 
 bool admits(const Envelope& recv, const Envelope& sent) noexcept {
   return recv.destination == sent.destination && recv.tag == sent.tag &&
@@ -77,13 +21,6 @@ bool admits(const Envelope& recv, const Envelope& sent) noexcept {
 }
 
 }  // namespace
-
-void PassOutcome::set(const Failure& failure) noexcept {
-  code = failure.code;
-  about_rank = failure.about_rank;
-  const std::size_t bytes = failure.text.copy(text, sizeof(text) - 1);
-  text[bytes] = '\0';
-}
 
 Mailbox::Mailbox(const GroupShape& shape)
     : shape_(shape),
@@ -186,7 +123,7 @@ void Mailbox::rank_left(std::uint32_t rank) {
 }
 
 void Mailbox::fail_of_gone(PassId id, std::uint32_t rank) {
-  char text[184];
+  PassText text;
   fail(id, failure_of(passes_[id], {Errc::group_left, rank, left_text(rank).data()}, text));
 }
 
@@ -250,11 +187,9 @@ void Mailbox::meet(OfferId id, PassId recv_id) {
   ++recv.holders;
   const bool is_local = offer.node == shape_.node;
   if (is_local) passes_[offer.number].state = PassState::moving;
-  char text[184];
+  PassText text;
   if (offer.damaged) {
-    std::snprintf(text, sizeof(text), "a payload from node %u did not match its checksum",
-                  offer.node);
-    return close(id, {Errc::corrupt_data, kNoRank, text});
+    return close(id, damage_by(offer.node, text));
   }
   const Failure failure = disagreement(offer.envelope, recv.what.envelope, text);
   if (failure.code != Errc::ok) return close(id, failure);
@@ -329,10 +264,8 @@ void Mailbox::on_piece(const Place& place, std::uint64_t bytes, Piece how) {
   const bool is_open = offers_.in_use(place.offer) && offers_[place.offer].recv == place.pass &&
                        offers_[place.offer].state == OfferState::coming && how != Piece::abandoned;
   if (is_open && how == Piece::damaged) {
-    char text[184];
-    std::snprintf(text, sizeof(text), "a payload from node %u did not match its checksum",
-                  offers_[place.offer].node);
-    close(place.offer, {Errc::corrupt_data, kNoRank, text});
+    PassText text;
+    close(place.offer, damage_by(offers_[place.offer].node, text));
   } else if (is_open) {
     Offer& offer = offers_[place.offer];
     offer.moved += bytes;
@@ -414,7 +347,7 @@ void Mailbox::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
   for (PassId id = 0; id < passes_.size() && passes_.used() > 0; ++id) {
     if (!passes_.in_use(id) || passes_[id].state != PassState::waiting) continue;
     if (now_ns - passes_[id].what.now_ns < timeout_ns) continue;
-    char text[184];
+    PassText text;
     fail(id, timeout_of(passes_[id], timeout_ns, text));
   }
 }
@@ -424,7 +357,7 @@ void Mailbox::end(Errc code, std::string_view why) {
   ended_ = true;
   for (PassId id = 0; id < passes_.size(); ++id) {
     if (!passes_.in_use(id) || passes_[id].state == PassState::ended) continue;
-    char text[184];
+    PassText text;
     recvs_.remove(id);
     if (passes_[id].state == PassState::withdrawn) {
       const PassOutcome own = passes_[id].outcome;
@@ -435,136 +368,6 @@ void Mailbox::end(Errc code, std::string_view why) {
   }
   for (OfferId id = 0; id < offers_.size(); ++id) {
     if (offers_.in_use(id)) close(id, {code, kNoRank, why});
-  }
-}
-
-// ---- Steps --------------------------------------------------------------------------------------
-
-PassStep Mailbox::next(std::uint32_t pieces) {
-  constexpr std::uint32_t kTurns = 3;
-  for (std::uint32_t i = 0; i < kTurns; ++i) {
-    const std::uint32_t turn = turn_++ % kTurns;
-    PassStep step;
-    if (turn == 0) step = offer_step();
-    if (turn == 1) step = pass_step();
-    if (turn == 2 && pieces > 0) step = piece_step();
-    if (step.action != PassAction::none) return step;
-  }
-  return {};
-}
-
-PassStep Mailbox::offer_step() {
-  const OfferId id = ready_offers_.first(0);
-  if (id == kNoSlot) return {};
-  ready_offers_.remove(id);
-  Offer& offer = offers_[id];
-  PassStep step{PassAction::close, offer.recv, kNoSlot, id, offer.moved, 0};
-  switch (offer.state) {
-    case OfferState::to_accept:
-      step.action = PassAction::accept;
-      break;
-    case OfferState::to_deliver:
-      step.action = PassAction::deliver;
-      step.bytes = offer.envelope.bytes();
-      break;
-    case OfferState::copying:
-      step.action = PassAction::copy;
-      step.from = offer.number;
-      step.bytes = std::min(piece_bytes_, offer.envelope.bytes() - offer.moved);
-      break;
-    case OfferState::closing:
-    case OfferState::waiting:
-    case OfferState::coming:
-      break;
-  }
-  return step;
-}
-
-PassStep Mailbox::pass_step() {
-  const PassId id = ready_passes_.first(kReady);
-  if (id == kNoSlot) return {};
-  ready_passes_.remove(id);
-  Pass& pass = passes_[id];
-  PassStep step{PassAction::complete, id, kNoSlot, kNoSlot, 0, 0};
-  if (pass.state == PassState::withdrawn) step.action = PassAction::withdraw;
-  if (pass.state == PassState::waiting) {
-    const std::uint64_t bytes = pass.what.envelope.bytes();
-    pass.eager =
-        bytes == 0 || (bytes <= shape_.eager_bytes && eager_out_[pass.node] < kEagerReserve);
-    step.action = PassAction::offer;
-    step.bytes = pass.eager ? bytes : 0;
-  }
-  return step;
-}
-
-PassStep Mailbox::piece_step() {
-  const PassId id = ready_passes_.first(kSending);
-  if (id == kNoSlot) return {};
-  Pass& send = passes_[id];
-  const std::uint64_t left = send.what.envelope.bytes() - send.moved;
-  const PassStep step{PassAction::piece, id,         kNoSlot,
-                      kNoSlot,           send.moved, std::min(piece_bytes_, left)};
-  send.moved += step.bytes;
-  ++send.holders;
-  if (step.bytes == left) {
-    ready_passes_.remove(id);
-  } else {
-    ready_passes_.move_to(kSending, id);
-  }
-  return step;
-}
-
-void Mailbox::done(const PassStep& step) {
-  switch (step.action) {
-    case PassAction::accept:
-      // A recv may have failed, but not between the step and this.
-      offers_[step.offer].state = OfferState::coming;
-      break;
-    case PassAction::deliver:
-      close(step.offer, kDelivered);
-      break;
-    case PassAction::copy: {
-      Offer& offer = offers_[step.offer];
-      offer.moved += step.bytes;
-      if (offer.moved == offer.envelope.bytes()) {
-        close(step.offer, kDelivered);
-      } else {
-        ready_offers_.add(0, step.offer);
-      }
-      break;
-    }
-    case PassAction::close: {
-      const Known closed = offer(step.offer);
-      const PassOutcome outcome = outcome_of(step.offer);
-      const PassId recv = offers_[step.offer].recv;
-      drop_offer(step.offer);
-      if (closed.node == shape_.node) {
-        end_send(closed.number, outcome.failure());
-        settle(closed.number);
-      }
-      if (recv != kNoSlot) {
-        --passes_[recv].holders;
-        settle(recv);
-      }
-      break;
-    }
-    case PassAction::complete: {
-      const Pass& pass = passes_[step.pass];
-      --passing_[pass.what.local_rank];
-      ++completed_;
-      passes_.give(step.pass);
-      break;
-    }
-    case PassAction::offer: {
-      Pass& send = passes_[step.pass];
-      send.offered = true;
-      if (send.eager) ++eager_out_[send.node];
-      break;
-    }
-    case PassAction::none:
-    case PassAction::piece:
-    case PassAction::withdraw:
-      break;
   }
 }
 

@@ -16,22 +16,22 @@
 //     send_piece, send_piece ... ------>  straight into the recv's memory
 //     <------------------- send_end       delivered, or why not
 //
-// - Every offer ends with the receiver's send_end, the last frame that names it. The sender's slot is
-//   its number, so a number is used anew only after that. Nothing ends by itself on one side.
+// - Every offer ends with the receiver's send_end, the last frame that names it. The sender's slot
+//   is its number, so a number is used anew only after that. Nothing ends by itself on one side.
 // - The sender gives up (cancel, op_timeout, a lost page) with send_withdraw: it sends no further
-//   piece and waits for send_end all the same. A send_end that says "delivered" has been faster, and
-//   counts.
-// - The receiver gives up (a recv too small, of another type, cancelled) with send_end. Pieces and a
-//   withdrawal that were under way then name nothing, and are ignored.
-// - A rank that leaves has its node say so to all others (rank_left), where a recv from it would wait
-//   in vain.
+//   piece and waits for send_end all the same. A send_end that says "delivered" has been faster,
+//   and counts.
+// - The receiver gives up (a recv too small, of another type, cancelled) with send_end. Pieces and
+//   a withdrawal that were under way then name nothing, and are ignored.
+// - A rank that leaves has its node say so to all others (rank_left), where a recv from it would
+//   wait in vain.
 // - A send and its recv on one node go the same way without frames; pieces are copied.
 //
-// Bounds. A rank has kMaxPassing passes in flight, so a node offers at most as many times its ranks,
-// and numbers lie below that: another number, or one in use, breaks the protocol. Of each node at
-// most kEagerReserve offers with elements wait here; a sender counts its own that have not ended, and
-// offers what exceeds them without elements. What is accepted has its place in the recv's memory, so
-// pieces need no memory here and always arrive.
+// Bounds. A rank has kMaxPassing passes in flight, so a node offers at most as many times its
+// ranks, and numbers lie below that: another number, or one in use, breaks the protocol. Of each
+// node at most kEagerReserve offers with elements wait here; a sender counts its own that have not
+// ended, and offers what exceeds them without elements. What is accepted has its place in the
+// recv's memory, so pieces need no memory here and always arrive.
 
 #include <cstdint>
 #include <string_view>
@@ -43,37 +43,6 @@
 #include "collective/slot_table.h"
 
 namespace tern::collective {
-
-// How a pass has ended.
-struct PassOutcome {
-  Errc code = Errc::ok;
-  std::uint32_t about_rank = kNoRank;
-  char text[184] = {};
-
-  void set(const Failure& failure) noexcept;
-  Failure failure() const noexcept { return {code, about_rank, text}; }
-};
-
-enum class PassState : std::uint8_t {
-  waiting,    // for the other side
-  moving,     // it has met the other side
-  withdrawn,  // a send that has failed here, and waits for the receiver's last word
-  ended,      // waits until nothing uses its memory
-};
-
-struct Pass {
-  Passing what;
-  PassState state = PassState::waiting;
-  bool offered = false;  // a send: the receiver's node has been told
-  bool eager = false;
-  std::uint32_t node = 0;     // of the receiver, of a send
-  OfferId offer = kNoSlot;    // that a recv has met; of a send to this node, its own
-  std::uint64_t moved = 0;    // bytes of a send that pieces have taken
-  std::uint32_t holders = 0;  // pieces, and the offer it has met, that need its memory or outcome
-  std::uint32_t source = 0;   // of a recv: who has sent
-  std::uint64_t elements = 0;
-  PassOutcome outcome;
-};
 
 class Mailbox {
  public:
@@ -157,6 +126,9 @@ class Mailbox {
     std::uint64_t moved = 0;  // bytes that have come, or are copied
     Errc code = Errc::ok;     // why it ends, where it has met none
   };
+
+  // Queues of passes.
+  static constexpr std::uint32_t kReady = 0, kSending = 1;
 
   static std::uint32_t bucket_of(std::uint32_t destination, std::uint32_t tag) noexcept;
   bool is_here(std::uint32_t rank) const noexcept { return node_of_[rank] == shape_.node; }

@@ -57,4 +57,35 @@ struct PassStep {
   std::uint64_t bytes = 0;
 };
 
+// How a pass has ended.
+struct PassOutcome {
+  Errc code = Errc::ok;
+  std::uint32_t about_rank = kNoRank;
+  char text[184] = {};
+
+  void set(const Failure& failure) noexcept;
+  Failure failure() const noexcept { return {code, about_rank, text}; }
+};
+
+enum class PassState : std::uint8_t {
+  waiting,    // for the other side
+  moving,     // it has met the other side
+  withdrawn,  // a send that has failed here, and waits for the receiver's last word
+  ended,      // waits until nothing uses its memory
+};
+
+struct Pass {
+  Passing what;
+  PassState state = PassState::waiting;
+  bool offered = false;  // a send: the receiver's node has been told
+  bool eager = false;
+  std::uint32_t node = 0;     // of the receiver, of a send
+  OfferId offer = kNoSlot;    // that a recv has met; of a send to this node, its own
+  std::uint64_t moved = 0;    // bytes of a send that pieces have taken
+  std::uint32_t holders = 0;  // pieces, and the offer it has met, that need its memory or outcome
+  std::uint32_t source = 0;   // of a recv: who has sent
+  std::uint64_t elements = 0;
+  PassOutcome outcome;
+};
+
 }  // namespace tern::collective

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/bump.h"
+#include "collective/pass_failures.h"
 #include "daemon/lane/touch_pages.h"
 #include "plan/recv.h"
 #include "plan/send.h"
@@ -434,9 +435,8 @@ bool PointToPoint::on_frame(std::uint32_t node, const wire::FrameHeader& header,
 
 // The header is good, and says whose it was.
 void PointToPoint::on_bad_payload(std::uint32_t node, const wire::FrameHeader& header) {
-  char text[96];
-  std::snprintf(text, sizeof(text), "a payload from node %u did not match its checksum", node);
-  const collective::Failure failure{Errc::corrupt_data, collective::kNoRank, text};
+  collective::PassText text;
+  const collective::Failure failure = collective::damage_by(node, text);
   switch (static_cast<FrameKind>(header.kind)) {
     case FrameKind::send_offer:
       accept_offer(node, header, {}, true);

@@ -1,6 +1,6 @@
 // A pipeline of stages: each rank has some layers of a model. A batch is cut into parts, which go
-// from the first rank to the last one after the other, so that all ranks work at the same time; what
-// the last makes of a part goes back to the first.
+// from the first rank to the last one after the other, so that all ranks work at the same time.
+// What the last makes of a part goes back to the first.
 //
 //   pipeline ID_FILE RANK SIZE [PARTS]
 //

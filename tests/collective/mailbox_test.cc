@@ -314,8 +314,8 @@ TEST_F(MailboxOfNode0, OnlyWhatHasMetNobodyExpires) {
   mailbox.expire(6 * kSecond, 2 * kSecond);
   step(PassAction::none);
   mailbox.expire(9 * kSecond, 2 * kSecond);
-  expect_end(in, Errc::op_timeout, "after 2000 ms no rank has sent to rank 0 with tag 3");
   carry_out(PassAction::withdraw);
+  expect_end(in, Errc::op_timeout, "after 2000 ms no rank has sent to rank 0 with tag 3");
   EXPECT_TRUE(mailbox.on_end(1, out, {Errc::op_timeout, kNoRank, ""}));
   expect_end(out, Errc::op_timeout, "after 2000 ms rank 2 has no recv from rank 0 with tag 7");
   EXPECT_EQ(mailbox.pass(met).state, PassState::moving);
