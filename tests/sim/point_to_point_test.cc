@@ -258,6 +258,26 @@ TEST(PointToPoint, ARankThatLeavesEndsWhatWaitsForItAndNothingElse) {
   cluster.leave_all();
 }
 
+TEST(PointToPoint, UnmatchedOnesEndWhenARankDies) {
+  Cluster cluster({1, 2}, of_lanes(2));
+  cluster.join();
+  const Passed out = send(cluster, 0, {2, 1, 100000});
+  const Passed within = send(cluster, 1, {2, 1, 10});
+  const Passed in = recv(cluster, 0, {1, 4, 10});
+  const Passed own = recv(cluster, 2, {0, 5, 100000});
+  const Passed moving = send(cluster, 0, {2, 5, 100000});
+  cluster.world.run_for(100'000);
+  Client* const dead = std::exchange(cluster.ranks[2], nullptr);
+  cluster.world.close(*dead);
+  for (const Passed& one : {out, within, in, moving}) {
+    await(cluster, one);
+    EXPECT_NE(one.result().status, Errc::op_timeout) << one.result().detail;
+    EXPECT_TRUE(contains(one.result().detail, "rank 2")) << one.result().detail;
+  }
+  EXPECT_EQ(in.result().status, Errc::rank_lost) << "it has nothing to do with rank 2";
+  (void)own;
+}
+
 TEST(PointToPoint, UnmatchedOnesEndWhenADaemonDies) {
   Cluster cluster({1, 2, 1});
   cluster.join();
