@@ -272,7 +272,9 @@ TEST(PointToPoint, UnmatchedOnesEndWhenARankDies) {
   for (const Passed& one : {out, within, in, moving}) {
     await(cluster, one);
     EXPECT_NE(one.result().status, Errc::op_timeout) << one.result().detail;
-    EXPECT_TRUE(contains(one.result().detail, "rank 2")) << one.result().detail;
+    // What had met its recv may have been faster.
+    const bool is_through = one.ticket == moving.ticket && one.result().status == Errc::ok;
+    EXPECT_TRUE(is_through || contains(one.result().detail, "rank 2")) << one.result().detail;
   }
   EXPECT_EQ(in.result().status, Errc::rank_lost) << "it has nothing to do with rank 2";
   (void)own;
