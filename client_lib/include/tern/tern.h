@@ -357,9 +357,8 @@ typedef struct {
   const uint64_t* receive_counts; /* all_to_all with counts: elements from each rank; else NULL */
   int32_t peer;                   /* send: who receives; recv: who sends, or TERN_ANY_SOURCE */
   uint32_t tag;                   /* send, recv */
-  tern_received*
-      received; /* recv: filled when the ticket is reported to have succeeded; stays valid
-                              until then. NULL: nobody asks. Of others NULL */
+  tern_received* received; /* recv: NULL, or what is filled when a wait or a test reports success,
+                              and stays valid until then; of others NULL */
 } tern_op;
 #define TERN_OP_INIT                                                                           \
   {                                                                                            \
