@@ -8,9 +8,11 @@
 #include "plan/barrier.h"
 #include "plan/broadcast.h"
 #include "plan/gather.h"
+#include "plan/recv.h"
 #include "plan/reduce.h"
 #include "plan/reduce_scatter.h"
 #include "plan/scatter.h"
+#include "plan/send.h"
 
 using namespace tern::client_lib;
 using tern::Result;
@@ -83,6 +85,14 @@ tern_status read_counts(const tern_op& op, OpRequest& request) {
   return TERN_OK;
 }
 
+// Where what has been received is told.
+tern_status read_received(const tern_op& op, OpRequest& request) {
+  if (op.received == nullptr) return TERN_OK;
+  if (!request.plan->passes() || request.plan->sends()) return refuse("received is for a recv");
+  request.received = op.received;
+  return check_size(op.received, "received");
+}
+
 // What the operation takes of these, and whether it can be done so: the daemon asks the same.
 tern_status read_work(const tern_op& op, OpRequest& request) {
   if (const tern_status status = read_counts(op, request); status != TERN_OK) return status;
@@ -91,6 +101,11 @@ tern_status read_work(const tern_op& op, OpRequest& request) {
     request.reduction = static_cast<tern::Reduction>(raw(op.reduction));
   }
   if (request.plan->has_root) request.root = static_cast<std::uint32_t>(op.root);
+  if (request.plan->passes()) {
+    // TERN_ANY_SOURCE is shm::kAnySource.
+    request.root = static_cast<std::uint32_t>(op.peer);
+    request.tag = op.tag;
+  }
   request.prescale = op.prescale == 0.0f ? 1.0f : op.prescale;
   request.state_scale = op.state_scale == 0.0f ? 1.0f : op.state_scale;
   const char* problem = tern::plan::objection(*request.plan, request.shape());
@@ -108,6 +123,15 @@ tern_status read_memory(const tern_op& op, OpRequest& request) {
   const tern::plan::Extents extents = request.extents();
   const std::size_t element = tern::dtype_bytes(request.dtype);
   if (extents.input.count + extents.output.count == 0) return TERN_OK;
+  if (request.plan->passes()) {
+    // One of the two has a meaning.
+    if (request.plan->sends()) {
+      request.input = op.input;
+      return op.input != nullptr ? TERN_OK : refuse("the input of a send is NULL");
+    }
+    request.output = op.output;
+    return op.output != nullptr ? TERN_OK : refuse("the output of a recv is NULL");
+  }
   if (op.input == nullptr && op.output == nullptr) return refuse("input and output are both NULL");
   if (request.plan->has_pairs() && ((op.input == nullptr && extents.input.count != 0) ||
                                     (op.output == nullptr && extents.output.count != 0))) {
@@ -149,6 +173,7 @@ tern_status read_memory(const tern_op& op, OpRequest& request) {
 
 tern_status read_recipe(const tern_op& op, OpRequest& request) {
   if (op.recipe == nullptr) return TERN_OK;
+  if (request.plan->passes()) return refuse("what is sent from rank to rank takes no recipe");
   const std::size_t length = ::strnlen(op.recipe, tern::shm::kRecipeTextBytes);
   if (length == 0 || length == tern::shm::kRecipeTextBytes) {
     set_error_detail("an operation's recipe must have 1..47 bytes");
@@ -166,6 +191,7 @@ tern_status read_op(const tern_group& group, const tern_op* passed, OpRequest& r
   tern_status status = check_reserved(op);
   if (status == TERN_OK) status = read_shape(group, op, request);
   if (status == TERN_OK) status = read_work(op, request);
+  if (status == TERN_OK) status = read_received(op, request);
   if (status == TERN_OK) status = read_memory(op, request);
   if (status == TERN_OK) status = read_recipe(op, request);
   return status;
@@ -224,6 +250,14 @@ tern_status tern_scatter(tern_group* group, const tern_op* op, tern_ticket* tick
 
 tern_status tern_all_to_all(tern_group* group, const tern_op* op, tern_ticket* ticket) {
   return submit_op(tern::plan::kAllToAll, group, op, ticket);
+}
+
+tern_status tern_send(tern_group* group, const tern_op* op, tern_ticket* ticket) {
+  return submit_op(tern::plan::kSend, group, op, ticket);
+}
+
+tern_status tern_recv(tern_group* group, const tern_op* op, tern_ticket* ticket) {
+  return submit_op(tern::plan::kRecv, group, op, ticket);
 }
 
 tern_status tern_barrier(tern_group* group, tern_ticket* ticket) {

@@ -13,12 +13,14 @@
 
 #include "base/dtype.h"
 #include "base/errc.h"
+#include "client_lib/include/tern/tern.h"
 #include "plan/plan.h"
 #include "shm/layout.h"
 
 namespace tern::client_lib {
 
 inline constexpr std::uint32_t kMaxOps = shm::kRingEntries;
+inline constexpr std::uint64_t kNotCounted = std::numeric_limits<std::uint64_t>::max();
 inline constexpr std::uint64_t kNoOffset = std::numeric_limits<std::uint64_t>::max();
 
 // A joined group. Guarded by: the client's mutex, below the mark.
@@ -38,8 +40,14 @@ struct GroupState {
   bool left = false;
   std::uint64_t next_anonymous = 0;
   std::uint64_t submitted = 0;
-  std::uint64_t in_flight = 0;
+  std::uint64_t in_flight = 0;                                             // ops of all ranks
+  std::uint64_t passing = 0;                                               // sends and recvs
   std::uint64_t first_failed = std::numeric_limits<std::uint64_t>::max();  // index of the op
+
+  std::uint64_t& count_of(bool passes) noexcept { return passes ? passing : in_flight; }
+  bool is_full(bool passes) const noexcept {
+    return passes ? passing >= plan::kMaxPassing : in_flight >= max_ops_in_flight;
+  }
 };
 
 // A declared tensor. Guarded by: as above.
@@ -55,6 +63,12 @@ struct TensorState {
   std::uint64_t next_sequence = 0;
   std::uint64_t in_flight = 0;
   bool released = false;
+};
+
+// What a recv has received.
+struct Received {
+  std::uint32_t source = 0;
+  std::uint64_t elements = 0;
 };
 
 struct Op {
@@ -73,7 +87,8 @@ struct Op {
   char detail[shm::kDetailBytes] = {};
   std::shared_ptr<GroupState> group;
   std::shared_ptr<TensorState> tensor;
-  std::uint64_t group_index = 0;  // n-th op of its group
+  std::uint64_t group_index = kNotCounted;  // n-th op of its group
+  bool passes = false;                      // a send or a recv, which its group does not number
   // Copies for memory outside the arena; offsets in the arena or kNoOffset.
   std::uint64_t input_copy = kNoOffset;
   std::uint64_t output_copy = kNoOffset;
@@ -83,6 +98,10 @@ struct Op {
   plan::Extents extents;   // which elements of the op the rank's input and output hold
   std::uint64_t input_bytes = 0;
   std::uint64_t output_bytes = 0;
+  std::size_t element_bytes = 0;
+  // Of a recv: what came, and where the caller wants to read it; null: nowhere.
+  Received what_came;
+  tern_received* received = nullptr;
 };
 
 // Guarded by: the client's mutex.

@@ -51,7 +51,9 @@ struct OpRequest {
   std::uint64_t count = 0;
   DType dtype = DType::f32;
   Reduction reduction = Reduction::sum;
-  std::uint32_t root = 0;
+  std::uint32_t root = 0;  // of a send or recv: the other rank, or shm::kAnySource
+  std::uint32_t tag = 0;
+  tern_received* received = nullptr;  // written to when the op is reported to have succeeded
   std::int32_t priority = 0;
   float prescale = 1;
   float state_scale = 1;

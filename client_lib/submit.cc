@@ -66,9 +66,11 @@ Result<std::uint64_t> Client::try_submit(const OpRequest& request) {
 Status Client::prepare(const OpRequest& request, Op& op) {
   GroupState& group = *request.group;
   if (group.left) return fail(Errc::group_left, "the group has been left");
-  if (group.in_flight >= group.max_ops_in_flight) poll_completions();
-  if (group.in_flight >= group.max_ops_in_flight) {
-    return fail(Errc::would_block, "the group's max_ops_in_flight are in flight");
+  const bool passes = request.plan->passes();
+  if (group.is_full(passes)) poll_completions();
+  if (group.is_full(passes)) {
+    return fail(Errc::would_block, passes ? "256 sends and recvs of the group are in flight"
+                                          : "the group's max_ops_in_flight are in flight");
   }
   op.extents = request.extents();
   op.input_bytes = op.extents.input.count * dtype_bytes(request.dtype);
@@ -76,7 +78,10 @@ Status Client::prepare(const OpRequest& request, Op& op) {
   if (Status placed = arena_->place_copies(request, op); !placed) return placed;
   op.group = request.group;
   op.tensor = request.tensor;
-  ++group.in_flight;
+  op.passes = passes;
+  op.received = request.received;
+  op.element_bytes = dtype_bytes(request.dtype);
+  ++group.count_of(passes);
   if (op.tensor) ++op.tensor->in_flight;
   return {};
 }
@@ -87,27 +92,27 @@ Result<std::uint64_t> Client::push(const OpRequest& request, Op& op) {
   if (group.left) return fail(Errc::group_left, "the group has been left");
   TensorState* tensor = op.tensor.get();
   std::uint64_t& next_sequence = tensor != nullptr ? tensor->next_sequence : group.next_anonymous;
-  const shm::Sharding sharding = plan::cut(*request.plan, request.shape(),
-                                           {.tensor = tensor != nullptr ? tensor->id : 0,
-                                            .sequence = next_sequence,
-                                            .chunk_bytes = group.chunk_bytes,
-                                            .nodes = group.node_count,
-                                            .lanes = group.lane_count,
-                                            .one_lane = tensor != nullptr && tensor->one_lane});
-  std::uint32_t lanes = 0;
-  for (std::uint32_t lane = 0; lane < group.lane_count; ++lane) {
-    if (sharding.uses_lane(lane)) lanes |= 1u << lane;
-  }
+  const std::uint64_t sequence = request.plan->passes() ? request.tag : next_sequence;
+  const std::uint32_t lanes = plan::lanes(*request.plan, request.shape(),
+                                          {.tensor = tensor != nullptr ? tensor->id : 0,
+                                           .sequence = sequence,
+                                           .chunk_bytes = group.chunk_bytes,
+                                           .nodes = group.node_count,
+                                           .lanes = group.lane_count,
+                                           .one_lane = tensor != nullptr && tensor->one_lane});
   if (!lanes_->have_room(lanes)) {
     return fail(Errc::would_block, "a submission ring is full; ternd is behind");
   }
 
   shm::SubmitEntry entry = entry_of(request, op);
-  entry.sequence = next_sequence++;
+  entry.sequence = sequence;
   op.state = Op::State::running;
   op.lanes = lanes;
   op.pending_lanes = lanes;
-  op.group_index = group.submitted++;
+  if (!op.passes) {
+    ++next_sequence;
+    op.group_index = group.submitted++;
+  }
   lanes_->push(lanes, entry);
   return entry.ticket;
 }
@@ -148,7 +153,7 @@ shm::SubmitEntry Client::entry_of(const OpRequest& request, const Op& op) const 
 
 // Undoes reserve and prepare.
 void Client::abandon_op(Op& op) noexcept {
-  if (op.group) --op.group->in_flight;
+  if (op.group) --op.group->count_of(op.passes);
   if (op.tensor && --op.tensor->in_flight == 0 && op.tensor->released) {
     questions_.post_release(*op.tensor);
   }

@@ -10,6 +10,7 @@
 
 #include "client_lib/client.h"
 #include "client_lib/last_error.h"
+#include "client_lib/sized_struct.h"
 #include "shm/wakeup.h"
 
 namespace tern::client_lib {
@@ -99,7 +100,17 @@ bool Client::idle(std::uint32_t seen, std::uint64_t remaining_ns, bool& spun) {
 Errc Client::report(Op& op) {
   const Errc status = op.status;
   if (status == Errc::ok && op.output_copy != kNoOffset) {
-    std::memcpy(op.output, arena_->at(op.output_copy), op.output_bytes);
+    // A recv may have got less than there is room for.
+    const std::uint64_t bytes =
+        op.passes ? std::min(op.output_bytes, op.what_came.elements * op.element_bytes)
+                  : op.output_bytes;
+    std::memcpy(op.output, arena_->at(op.output_copy), bytes);
+  }
+  if (status == Errc::ok && op.received != nullptr) {
+    tern_received received = TERN_RECEIVED_INIT;
+    received.source = static_cast<std::int32_t>(op.what_came.source);
+    received.count = op.what_came.elements;
+    write_struct(received, op.received);
   }
   if (status != Errc::ok) set_error_detail({op.detail, ::strnlen(op.detail, sizeof op.detail)});
   const std::lock_guard lock(mutex_);
@@ -134,6 +145,7 @@ void Client::take_completion(std::uint32_t lane, const shm::CompletionEntry& ent
     op->status = known_code(entry.status);
     std::memcpy(op->detail, entry.detail, sizeof op->detail);
   }
+  if (op->passes) op->what_came = {entry.source, entry.elements};
   if (op->pending_lanes == 0) end_op(*op);
 }
 
@@ -141,7 +153,8 @@ void Client::end_op(Op& op) noexcept {
   op.state = Op::State::ended;
   ++unreported_;
   GroupState& group = *op.group;
-  --group.in_flight;
+  --group.count_of(op.passes);
+  // kNotCounted is later than all.
   if (op.status != Errc::ok) group.first_failed = std::min(group.first_failed, op.group_index);
   if (op.tensor && --op.tensor->in_flight == 0 && op.tensor->released && !group.left) {
     questions_.post_release(*op.tensor);

@@ -169,7 +169,8 @@ void GroupOps::compress(OpId id) {
 bool GroupOps::on_announce(std::uint32_t node, const OpKey& key, const wire::AnnounceBody& body,
                            OpId& id) {
   id = kNoSlot;
-  if (plan::find(body.kind) == nullptr) {
+  const plan::Plan* const plan = plan::find(body.kind);
+  if (plan == nullptr || plan->passes()) {
     // A node of another version may know more; its op fails, and the link goes on.
     if (!ops_.superseded(key)) {
       fail_key(key, {Errc::mismatch, body.rank, "unknown kind of operation"});

@@ -26,6 +26,13 @@ void add_links(const json& peers, std::vector<std::string>& faults) {
   }
 }
 
+// Of a recv from any rank none is named.
+std::string waited_for(const json& op) {
+  const std::string ranks = ranks_field(op, "ranks");
+  if (!op.contains("tag")) return "ranks " + ranks;
+  return ranks == "-" ? "any rank" : "rank " + ranks;
+}
+
 void add_groups(const json& groups, double patience_s, std::vector<std::string>& faults) {
   if (!groups.is_array()) return;
   for (const json& group : groups) {
@@ -38,10 +45,9 @@ void add_groups(const json& groups, double patience_s, std::vector<std::string>&
       if (seconds == op.end() || !seconds->is_number() || seconds->get<double>() <= patience_s) {
         continue;
       }
-      faults.push_back(fmt::format("group {}: {} of {} waits for ranks {} for {}",
-                                   text_field(group, "uid"), text_field(op, "op"),
-                                   text_field(op, "tensor"), ranks_field(op, "ranks"),
-                                   time_field(op, "seconds", 1)));
+      faults.push_back(fmt::format(
+          "group {}: {} of {} waits for {} for {}", text_field(group, "uid"), text_field(op, "op"),
+          text_field(op, "tensor"), waited_for(op), time_field(op, "seconds", 1)));
     }
   }
 }

@@ -127,13 +127,23 @@ std::string render_peers(const json& peers) {
   return table.text();
 }
 
+// A send or recv has a tag, and waits for one rank or, a recv, for any.
+std::string waiting_note(const json& op, double unit_s) {
+  const std::string since = time_field(op, "seconds", unit_s);
+  const std::string ranks = ranks_field(op, "ranks");
+  if (!op.is_object() || !op.contains("tag")) {
+    return fmt::format("{} of {}: waiting for ranks {} for {}", text_field(op, "op"),
+                       text_field(op, "tensor"), ranks, since);
+  }
+  return fmt::format("{}: waits for {}, tag {}, for {}", text_field(op, "op"),
+                     ranks == "-" ? "any rank" : "rank " + ranks, text_field(op, "tag"), since);
+}
+
 void add_group_notes(Table& table, const json& group) {
   const auto waiting = group.find("waiting");
   if (waiting != group.end() && waiting->is_array()) {
     for (const json& op : *waiting) {
-      table.add_note(fmt::format("{} of {}: waiting for ranks {} for {}", text_field(op, "op"),
-                                 text_field(op, "tensor"), ranks_field(op, "ranks"),
-                                 time_field(op, "seconds", kSecond)));
+      table.add_note(waiting_note(op, kSecond));
     }
   }
   const std::string error = text_field(group, "error");

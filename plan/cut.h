@@ -12,14 +12,14 @@ namespace tern::plan {
 // What of it the group and the tensor decide.
 struct Place {
   std::uint64_t tensor = 0;    // 0: anonymous
-  std::uint64_t sequence = 0;  // of an anonymous op
+  std::uint64_t sequence = 0;  // of an anonymous op; of what is passed the tag
   std::uint64_t chunk_bytes = 0;
   std::uint32_t nodes = 1;
   std::uint32_t lanes = 1;
   bool one_lane = false;
 };
 
-// REQUIRES: the plan has no objection to the shape.
+// REQUIRES: the plan has no objection to the shape, and does not pass.
 inline shm::Sharding cut(const Plan& plan, const Shape& shape, const Place& place) noexcept {
   shm::Cut cut{.tensor = place.tensor,
                .sequence = place.sequence,
@@ -39,6 +39,18 @@ inline shm::Sharding cut(const Plan& plan, const Shape& shape, const Place& plac
     cut.every_lane = shape.counts != nullptr;
   }
   return shm::make_sharding(cut);
+}
+
+// The lanes that an entry is for, as bits. Of what is passed one, on which both ends meet: the
+// destination and the tag, which is the sequence, say which.
+// REQUIRES: the plan has no objection to the shape.
+inline std::uint32_t lanes(const Plan& plan, const Shape& shape, const Place& place) noexcept {
+  if (plan.passes()) {
+    const std::uint32_t destination = plan.sends() ? shape.root : shape.rank;
+    return 1u << shm::lane_of_tag(destination, static_cast<std::uint32_t>(place.sequence),
+                                  place.lanes);
+  }
+  return cut(plan, shape, place).lanes_used();
 }
 
 }  // namespace tern::plan

@@ -23,6 +23,7 @@ enum class Work : std::uint8_t {
   none,    // there are none: ranks only meet
   reduce,  // contributions are added; a reduce leg to the owners, then a broadcast leg
   move,    // the values of one rank arrive as they are; a broadcast leg only
+  pass,    // one rank sends to one other, and no third hears of it; not cut into chunks
 };
 
 // What is cut into chunks: all elements as one, each rank's share by itself, or what each rank has
@@ -51,7 +52,7 @@ struct Shape {
   bool names_tensor = false;
   float prescale = 1.0f;
   float state_scale = 1.0f;
-  std::uint32_t root = 0;
+  std::uint32_t root = 0;   // of what is passed: the other rank, or shm::kAnySource
   std::uint32_t rank = 0;   // whose input and output are meant
   std::uint32_t ranks = 1;  // of the group
   // Null: equal. Of shares, see Shares; of pairs, elements for each rank, then elements from each.
@@ -60,6 +61,10 @@ struct Shape {
   Shares shares() const noexcept { return {count, ranks, counts}; }
   Pairs pairs() const noexcept { return {count, ranks, counts}; }
 };
+
+// Sends and recvs that a rank may have in flight in one group, together. Those of a node's ranks
+// bound what another node must remember of them.
+inline constexpr std::uint32_t kMaxPassing = 256;
 
 // In elements.
 struct Range {
@@ -115,6 +120,9 @@ struct Plan {
 
   constexpr bool reduces() const noexcept { return work == Work::reduce; }
   constexpr bool moves() const noexcept { return work == Work::move; }
+  constexpr bool passes() const noexcept { return work == Work::pass; }
+  // Of what is passed: this rank is the one that sends.
+  constexpr bool sends() const noexcept { return passes() && contributors == Ranks::every; }
   constexpr bool has_shares() const noexcept { return parts == Parts::shares; }
   constexpr bool has_pairs() const noexcept { return parts == Parts::pairs; }
   // Values go to where they end, and nothing comes back: who has sent them waits for the
@@ -134,11 +142,13 @@ inline const char* objection(const Plan& plan, const Shape& shape) {
   if (!std::isfinite(shape.prescale) || !std::isfinite(shape.state_scale)) {
     return "prescale and state_scale must be finite";
   }
-  if (shape.prescale != 1.0f && plan.moves()) return "prescale is for reductions only";
+  if (shape.prescale != 1.0f && (plan.moves() || plan.passes())) {
+    return "prescale is for reductions only";
+  }
   if (shape.prescale != 1.0f && !dtype_is_float(shape.dtype) && !dtype_is_complex(shape.dtype)) {
     return "prescale is for floating-point and complex types only";
   }
-  if (shape.root >= shape.ranks) return "root must be 0..size-1";
+  if (shape.root >= shape.ranks && !plan.passes()) return "root must be 0..size-1";
   if (shape.counts != nullptr && plan.parts == Parts::whole) return "the operation takes no counts";
   if (plan.has_shares()) {
     if (const char* problem = shape.shares().objection()) return problem;

@@ -13,19 +13,21 @@
 #include "plan/barrier.h"
 #include "plan/broadcast.h"
 #include "plan/gather.h"
+#include "plan/recv.h"
 #include "plan/reduce.h"
 #include "plan/reduce_scatter.h"
 #include "plan/scatter.h"
+#include "plan/send.h"
 
 namespace tern::plan {
 
 inline constexpr std::size_t kMaxPlans = 32;
 
 namespace table {
-inline constinit std::array<const Plan*, kMaxPlans> plans{&kAllReduce, &kBroadcast,     &kBarrier,
-                                                          &kReduce,    &kReduceScatter, &kAllGather,
-                                                          &kGather,    &kScatter,       &kAllToAll};
-inline constinit std::size_t count = 9;
+inline constinit std::array<const Plan*, kMaxPlans> plans{
+    &kAllReduce, &kBroadcast, &kBarrier,  &kReduce, &kReduceScatter, &kAllGather,
+    &kGather,    &kScatter,   &kAllToAll, &kSend,   &kRecv};
+inline constinit std::size_t count = 11;
 }  // namespace table
 
 // Null for a number that is no plan's.
@@ -53,7 +55,7 @@ struct Registration {
   explicit Registration(const Plan& plan) {
     TERN_CHECK(table::count < kMaxPlans && find(plan.number) == nullptr && plan.extents != nullptr);
     // A sum is made where it ends, or by all in turn; what moves is sent by whose it is.
-    TERN_CHECK(plan.work == Work::none ||
+    TERN_CHECK(plan.work == Work::none || plan.passes() ||
                plan.ownership == owner_of(plan.reduces() ? plan.receivers : plan.contributors));
     table::plans[table::count++] = &plan;
   }

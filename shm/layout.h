@@ -83,11 +83,14 @@ enum class OpKind : std::uint16_t {
   all_to_all = 9,
   gather = 11,
   scatter = 12,
-  // Reserved: send 13, receive 14, group_split 15, submit_many 16. 8 and 10 are free:
+  send = 13,
+  recv = 14,
+  // Reserved: group_split 15, submit_many 16. 8 and 10 are free:
   // whether shares are equal is no kind of its own.
 };
 
 inline constexpr std::uint8_t kEntryHasCounts = 1;
+inline constexpr std::uint32_t kAnySource = 0xffffffff;
 
 // One submitted op, written to every lane that owns a chunk of it (docs/architecture.md, "Lanes").
 // The lane copies it and validates the copy.
@@ -101,15 +104,17 @@ struct SubmitEntry {
   std::uint16_t reserved0;
   std::uint64_t group;         // the daemon's number for the joined group
   std::uint64_t tensor;        // tensor id; 0 for an anonymous op
-  std::uint64_t sequence;      // n-th use of the tensor, or n-th anonymous op; from 0
+  std::uint64_t sequence;      // n-th use of the tensor, or n-th anonymous op; from 0. Of a send or
+                               // recv the tag, less than 2^32
   std::uint64_t count;         // elements
   std::uint32_t input_region;  // 0: the arena; others are registered memory
   std::uint32_t output_region;
   std::uint64_t input_offset;
   std::uint64_t output_offset;
-  std::uint32_t root;              // rank, of a kind that has one
-  std::int32_t priority;           // higher first
-  std::uint32_t prescale_bits;     // f32
+  std::uint32_t root;           // rank, of a kind that has one. Of a send who receives, of a recv
+                                // who sends, or kAnySource
+  std::int32_t priority;        // higher first
+  std::uint32_t prescale_bits;  // f32
   std::uint32_t state_scale_bits;  // f32
   // With kEntryHasCounts, in the arena: elements of each rank's share, as u64; of an all_to_all for
   // each rank, then from each. Each lane copies them once and judges the copy. Otherwise zero.
@@ -130,11 +135,12 @@ static_assert(offsetof(SubmitEntry, recipe) == 112);
 // that is not ok counts.
 struct CompletionEntry {
   std::uint64_t ticket;
-  std::int32_t status;  // tern::Errc
-  std::uint32_t reserved0;
+  std::int32_t status;        // tern::Errc
+  std::uint32_t source;       // of a recv that succeeded: who has sent; otherwise zero
   std::uint64_t bytes_sent;   // blocks this lane sent for the op
   char detail[kDetailBytes];  // zero-terminated sentence; empty on success
-  std::uint64_t reserved1[5];
+  std::uint64_t elements;     // of a recv that succeeded: how many came; otherwise zero
+  std::uint64_t reserved1[4];
 };
 TERN_FORMAT_STRUCT(CompletionEntry, 256);
 static_assert(offsetof(CompletionEntry, detail) == 24);

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "base/random.h"
 #include "wire/block.h"
 
 namespace tern::shm {
@@ -54,6 +55,14 @@ struct Sharding {
             : std::min<std::uint64_t>((chunk_count - 1) / columns + 1, lanes);
     return (lane_index + lanes - lane(0)) % lanes < rounds;
   }
+  // All that have one, as bits.
+  std::uint32_t lanes_used() const noexcept {
+    std::uint32_t used = 0;
+    for (std::uint32_t i = 0; i < lanes; ++i) {
+      if (uses_lane(i)) used |= 1u << i;
+    }
+    return used;
+  }
 };
 
 // The bits of a tensor's id that choose the owners of its chunks; so few that chunk + spread cannot
@@ -94,6 +103,12 @@ inline Sharding make_sharding(const Cut& cut) noexcept {
   sharding.one_lane = cut.one_lane;
   sharding.every_lane = cut.every_lane;
   return sharding;
+}
+
+// The lane on which what is sent to a rank with a tag meets its recv, on all nodes.
+inline std::uint32_t lane_of_tag(std::uint32_t destination, std::uint32_t tag,
+                                 std::uint32_t lanes) noexcept {
+  return static_cast<std::uint32_t>(mix64(std::uint64_t{destination} << 32 | tag) % lanes);
 }
 
 }  // namespace tern::shm

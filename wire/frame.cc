@@ -31,6 +31,12 @@ bool is_known(std::uint8_t kind) noexcept {
     case FrameKind::op_fail:
     case FrameKind::verify:
     case FrameKind::submitted:
+    case FrameKind::send_offer:
+    case FrameKind::send_accept:
+    case FrameKind::send_piece:
+    case FrameKind::send_end:
+    case FrameKind::send_withdraw:
+    case FrameKind::rank_left:
       return true;
   }
   return false;

@@ -39,6 +39,14 @@ enum class FrameKind : std::uint8_t {
   op_fail = 21,       // payload: OpFailBody
   verify = 22,        // payload: VerifyBody per rank of the node
   submitted = 23,     // payload: SubmittedBody; only to a peer whose hello has kFeatureSubmitted
+  // Of sends, only between peers whose hellos have kFeatureSend. op_seq is the number that the
+  // sender's node has given the send; an offer has more in its header (SendOfferBody).
+  send_offer = 24,     // payload: SendOfferBody, then the elements of an eager one
+  send_accept = 25,    // the receiver waits for the elements; no payload
+  send_piece = 26,     // payload: the elements that follow those sent before
+  send_end = 27,       // the receiver's last word. No payload: delivered; OpFailBody: failed
+  send_withdraw = 28,  // payload: OpFailBody; the sender sends no more, and waits for send_end
+  rank_left = 29,      // rank op_seq of this node sends and receives no more; no payload
 };
 
 // Bits of FrameHeader::flags.
@@ -98,6 +106,8 @@ inline constexpr std::uint16_t kConductorLane = 0xffff;
 // Bit of HelloBody::features: the sender understands frames of the kind `submitted`. Bit 0 is in
 // wire/rdma.h.
 inline constexpr std::uint64_t kFeatureSubmitted = 2;
+// Likewise of the kinds from send_offer to rank_left.
+inline constexpr std::uint64_t kFeatureSend = 4;
 
 // Payload of hello and hello_reply.
 struct HelloBody {

@@ -68,4 +68,16 @@ struct SubmittedBody {
 };
 TERN_FORMAT_STRUCT(SubmittedBody, 8);
 
+// What a node says of elements that one of its ranks sends to a rank of the receiving node. Who
+// sends to whom with which tag stands in the frame's header, so that both ranks can be told though
+// the payload is damaged: `tensor` is the sender's rank times 2^32 plus the receiver's, `chunk` the
+// tag.
+struct SendOfferBody {
+  std::uint64_t count;  // elements
+  std::uint8_t dtype;
+  std::uint8_t eager;  // 1: all elements follow
+  std::uint8_t reserved[6];
+};
+TERN_FORMAT_STRUCT(SendOfferBody, 16);
+
 }  // namespace tern::wire

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "collective/passing.h"
 #include "daemon/control/foreign_json.h"
 #include "daemon/service/log.h"
 #include "plan/plans.h"
@@ -16,6 +17,17 @@ namespace {
 
 // Between two files of one group.
 constexpr std::uint64_t kFilesEveryNs = 1'000'000'000;
+
+bool passes(const OpRecord& record) {
+  const plan::Plan* const plan = plan::find(record.kind);
+  return plan != nullptr && plan->passes();
+}
+
+std::string what_failed(const OpRecord& record, const std::string& tensor) {
+  const std::string number = std::to_string(record.sequence);
+  return passes(record) ? std::string(plan::name_of(record.kind)) + " with tag " + number
+                        : "op " + number + " of " + tensor;
+}
 
 }  // namespace
 
@@ -27,8 +39,8 @@ void FlightRecorder::record(const MemberGroup& group, const event::OpEnded& even
   const TensorState* const tensor = group.tensor(event.record.tensor);
   const std::string name = tensor == nullptr ? "(anonymous)" : tensor->name;
   log_about({.job = group.job, .group = short_uid(group.uid), .tensor = name}, spdlog::level::warn,
-            "group {} epoch {}: op {} of {} failed: {}: {}", short_uid(group.uid), group.epoch,
-            event.record.sequence, name, errc_name(event.code), event.text.c_str());
+            "group {} epoch {}: {} failed: {}: {}", short_uid(group.uid), group.epoch,
+            what_failed(event.record, name), errc_name(event.code), event.text.c_str());
   flights.due = true;
 }
 
@@ -83,22 +95,28 @@ nlohmann::json FlightRecorder::document(const About& about, const Flights& fligh
   const std::uint64_t now = clock_.now_ns();
   for (const auto& flight : flights.ops) {
     const OpRecord& record = flight.record;
-    ops.push_back(
-        {{"tensor", flight.tensor},
-         {"op", record.sequence},
-         {"kind", plan::name_of(record.kind)},
-         {"dtype", dtype_name(static_cast<DType>(record.dtype))},
-         {"reduction", reduction_name(static_cast<Reduction>(record.reduction))},
-         {"count", record.count},
-         {"lane", record.lane},
-         {"lossy", record.lossy != 0},
-         {"eager", record.eager != 0},
-         {"bytes_sent", record.bytes_sent},
-         {"ended_us_ago", (now - record.ended_ns) / 1000},
-         {"wait_us", record.started_ns == 0 ? 0 : (record.started_ns - record.submitted_ns) / 1000},
-         {"total_us", (record.ended_ns - record.submitted_ns) / 1000},
-         {"status", errc_name(flight.code)},
-         {"text", flight.text}});
+    nlohmann::json op = {
+        {"tensor", flight.tensor},
+        {"op", record.sequence},
+        {"kind", plan::name_of(record.kind)},
+        {"dtype", dtype_name(static_cast<DType>(record.dtype))},
+        {"reduction", reduction_name(static_cast<Reduction>(record.reduction))},
+        {"count", record.count},
+        {"lane", record.lane},
+        {"lossy", record.lossy != 0},
+        {"eager", record.eager != 0},
+        {"bytes_sent", record.bytes_sent},
+        {"ended_us_ago", (now - record.ended_ns) / 1000},
+        {"wait_us", record.started_ns == 0 ? 0 : (record.started_ns - record.submitted_ns) / 1000},
+        {"total_us", (record.ended_ns - record.submitted_ns) / 1000},
+        {"status", errc_name(flight.code)},
+        {"text", flight.text}};
+    if (passes(record)) {
+      op["tag"] = record.sequence;
+      op["peer"] = record.peer;
+      if (record.peer == collective::kAnySource) op["peer"] = nullptr;
+    }
+    ops.push_back(std::move(op));
   }
   return {{"group", about.uid.substr(0, 8)},
           {"job", about.job},

@@ -248,11 +248,16 @@ nlohmann::json Reports::waiting_rows(const MemberGroup& group) const {
       for (std::size_t i = 0; i < std::min<std::size_t>(op.missing, WaitingOp::kShown); ++i) {
         ranks.push_back(op.ranks[i]);
       }
-      rows.push_back(
-          {{"tensor", tensor == nullptr ? "#" + std::to_string(op.sequence) : tensor->name},
-           {"op", plan::name_of(op.kind)},
-           {"ranks", ranks},
-           {"seconds", static_cast<double>(now - op.since_ns) / 1e9}});
+      const plan::Plan* const plan = plan::find(static_cast<std::uint16_t>(op.kind));
+      const bool passes = plan != nullptr && plan->passes();
+      const std::string number = std::to_string(op.sequence);
+      const std::string anonymous = (passes ? "tag " : "#") + number;
+      nlohmann::json row = {{"tensor", tensor == nullptr ? anonymous : tensor->name},
+                            {"op", plan::name_of(op.kind)},
+                            {"ranks", ranks},
+                            {"seconds", static_cast<double>(now - op.since_ns) / 1e9}};
+      if (passes) row["tag"] = op.sequence;
+      rows.push_back(std::move(row));
     }
   }
   return rows;

@@ -11,6 +11,8 @@
 namespace tern::daemon {
 namespace {
 
+constexpr std::uint64_t kMaxTag = 0xffffffff;
+
 bool has_reserved_bits(const shm::SubmitEntry& entry) noexcept {
   const bool has_counts = (entry.flags & shm::kEntryHasCounts) != 0;
   return (entry.flags & ~shm::kEntryHasCounts) != 0 || entry.reserved0 != 0 ||
@@ -74,23 +76,20 @@ const char* objection_to_tensor(const shm::SubmitEntry& entry, const TensorState
   return nullptr;
 }
 
-shm::Sharding sharding_of(const shm::SubmitEntry& entry, const EntryPlace& place,
-                          const plan::Plan& plan, const plan::Shape& shape) noexcept {
-  return plan::cut(plan, shape,
-                   {.tensor = entry.tensor,
-                    .sequence = entry.sequence,
-                    .chunk_bytes = place.group.chunk_bytes,
-                    .nodes = place.group.nodes(),
-                    .lanes = place.group.lanes,
-                    .one_lane = place.tensor != nullptr && place.tensor->declared.one_lane});
+plan::Place place_of(const shm::SubmitEntry& entry, const EntryPlace& place) noexcept {
+  return {.tensor = entry.tensor,
+          .sequence = entry.sequence,
+          .chunk_bytes = place.group.chunk_bytes,
+          .nodes = place.group.nodes(),
+          .lanes = place.group.lanes,
+          .one_lane = place.tensor != nullptr && place.tensor->declared.one_lane};
 }
 
-std::uint32_t lanes_of(const shm::Sharding& sharding, const EntryPlace& place) noexcept {
-  std::uint32_t lanes = 0;
-  for (std::uint32_t lane = 0; lane < place.group.lanes; ++lane) {
-    if (sharding.uses_lane(lane)) lanes |= 1u << lane;
-  }
-  return lanes;
+// Of what is passed from one rank to another.
+const char* objection_to_passing(const shm::SubmitEntry& entry) noexcept {
+  if (entry.sequence > kMaxTag) return "a tag has 32 bits";
+  if (entry.recipe[0] != '\0') return "what is sent from rank to rank takes no recipe";
+  return nullptr;
 }
 
 }  // namespace
@@ -114,11 +113,13 @@ CheckedEntry check_entry(const shm::SubmitEntry& entry, const EntryPlace& place)
     }
     if (const char* problem = objection_to_tensor(entry, *place.tensor)) return refused(problem);
   }
-  const shm::Sharding sharding = sharding_of(entry, place, *plan, shape);
-  if (sharding.chunk_count >= collective::kNoSlot) {
+  const plan::Place cut_at = place_of(entry, place);
+  if (plan->passes()) {
+    if (const char* problem = objection_to_passing(entry)) return refused(problem);
+  } else if (plan::cut(*plan, shape, cut_at).chunk_count >= collective::kNoSlot) {
     return refused("the operation has more chunks than there are numbers for them");
   }
-  const std::uint32_t lanes = lanes_of(sharding, place);
+  const std::uint32_t lanes = plan::lanes(*plan, shape, cut_at);
   if ((lanes >> place.group.lane & 1u) == 0) {
     return refused("the operation does not belong on this lane");
   }

@@ -35,12 +35,12 @@ struct GroupSetup {
 };
 
 // An op that some rank has not submitted, for `waiting for ranks ...`. At most kShown ranks are
-// named.
+// named. Of a recv from any source none is missing.
 struct WaitingOp {
   static constexpr std::size_t kShown = 28;
   std::uint64_t tensor = 0;
-  std::uint64_t sequence = 0;
-  std::uint64_t kind = 0;  // shm::OpKind
+  std::uint64_t sequence = 0;  // of a send or recv the tag
+  std::uint64_t kind = 0;      // shm::OpKind
   std::uint64_t since_ns = 0;
   std::uint64_t missing = 0;
   std::array<std::uint32_t, kShown> ranks{};

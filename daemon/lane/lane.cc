@@ -146,8 +146,7 @@ bool Lane::prepare_sleep() {
 std::uint64_t Lane::next_deadline_ns() const {
   const bool busy = resources_.clients.any_dropping() ||
                     std::any_of(groups_.begin(), groups_.end(), [](LaneGroup* group) {
-                      return group->core().ops().live_ops() > 0 || group->remove_requested ||
-                             !group->ready_reported;
+                      return group->is_live() || group->remove_requested || !group->ready_reported;
                     });
   // Without an op in flight there is nothing to time out but the links.
   const std::uint64_t timer = busy ? next_timer_ns_ : resources_.clock.now_ns() + 1'000'000'000;

@@ -134,6 +134,8 @@ void LaneClients::tell(LaneClient& client, const Completion& completion) {
   entry.ticket = completion.ticket;
   entry.status = static_cast<std::int32_t>(completion.code);
   entry.bytes_sent = completion.bytes_sent;
+  entry.source = completion.source;
+  entry.elements = completion.elements;
   std::strncpy(entry.detail, completion.text, sizeof(entry.detail) - 1);
   if (client.completions.try_push(entry) != shm::RingResult::ok) {
     // The library keeps fewer ops in flight than the ring holds: this is not the library.

@@ -50,6 +50,8 @@ struct Completion {
   Errc code = Errc::ok;
   const char* text = "";
   std::uint64_t bytes_sent = 0;
+  std::uint32_t source = 0;    // of a recv
+  std::uint64_t elements = 0;  // likewise
 };
 
 class LaneClients {

@@ -131,6 +131,7 @@ struct OpRecord {
   std::uint64_t tensor = 0, sequence = 0, count = 0, bytes_sent = 0;
   std::uint64_t submitted_ns = 0, started_ns = 0, ended_ns = 0;
   std::uint16_t kind = 0, lane = 0;
+  std::uint32_t peer = 0xffffffff;  // of a send or recv: the other rank, if it is known
   std::uint8_t dtype = 0, reduction = 0, lossy = 0, eager = 0;
   // For the tuner, of ops whose recipe it chose.
   std::uint8_t tuned = 0;

@@ -8,6 +8,7 @@
 #include "base/bump.h"
 #include "base/check.h"
 #include "collective/op_plan.h"
+#include "daemon/lane/touch_pages.h"
 #include "plan/cancel.h"
 
 namespace tern::daemon {
@@ -28,16 +29,6 @@ std::uint32_t local_rank_in(const std::vector<LaneClient*>& clients, const LaneC
   return static_cast<std::uint32_t>(found - clients.begin());
 }
 
-// So that the guard of a client's memory sees which pages cannot be had.
-void touch_pages(std::span<const std::byte> memory) noexcept {
-  constexpr std::size_t kPageBytes = 4096;
-  const auto touch = [&](std::size_t at) {
-    (void)*static_cast<const volatile std::byte*>(memory.data() + at);
-  };
-  for (std::size_t at = 0; at < memory.size(); at += kPageBytes) touch(at);
-  if (!memory.empty()) touch(memory.size() - 1);
-}
-
 }  // namespace
 
 LaneGroup::LaneGroup(GroupSetup setup)
@@ -54,6 +45,7 @@ LaneGroup::LaneGroup(GroupSetup setup)
       upkeep_(core_.ops(), core_.lane_ops()),
       ledger_(core_, codec_.blocks(), tuning_, *this),
       rates_(core_.nodes()),
+      point_to_point_(core_, *this),
       releases_(core_, *this),
       clients_(core_.setup().local_clients.size(), nullptr) {}
 
@@ -79,8 +71,12 @@ void LaneGroup::forget(const LaneClient& client) {
       nullptr);
 }
 
+bool LaneGroup::is_live() const {
+  return core_.ops().live_ops() > 0 || !point_to_point_.mailbox().idle();
+}
+
 bool LaneGroup::idle() const {
-  return core_.ops().live_ops() == 0 &&
+  return !is_live() &&
          std::none_of(core_.peers().begin(), core_.peers().end(), [this](const LanePeer* peer) {
            return peer != nullptr && peer->receiving.group == this;
          });
@@ -104,6 +100,9 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   if (ops.ended()) {
     const collective::Departures& departures = ops.departures();
     return clients.tell(client, {entry.ticket, departures.code(), departures.text().data(), 0});
+  }
+  if (admitted.checked.plan->passes()) {
+    return point_to_point_.submit({client, local_rank, *admitted.checked.plan}, entry);
   }
   admitted.op.submitted_ns = core_.now_ns();
   const collective::OpKey key{entry.tensor, entry.sequence};
@@ -146,16 +145,18 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
 
 void LaneGroup::cancel(const LaneClient& client, const shm::SubmitEntry& entry) {
   const std::uint32_t local_rank = local_rank_in(clients_, client);
+  const std::uint32_t number = setup().shape.ranks[core_.self()][local_rank];
+  char text[64];
+  std::snprintf(text, sizeof(text), "cancelled by rank %u", number);
+  const collective::Failure cancelled{Errc::cancelled, number, text};
   for (OpId op = 0; op < core_.ops().slots(); ++op) {
     const OpRank& rank = core_.lane_ops().ranks(op)[local_rank];
     if (!core_.ops().in_use(op) || !rank.present || rank.told || rank.ticket != entry.ticket) {
       continue;
     }
-    const std::uint32_t number = setup().shape.ranks[core_.self()][local_rank];
-    char text[64];
-    std::snprintf(text, sizeof(text), "cancelled by rank %u", number);
-    return core_.ops().fail(op, {Errc::cancelled, number, text});
+    return core_.ops().fail(op, cancelled);
   }
+  point_to_point_.cancel(client, entry.ticket, cancelled);
 }
 
 // ---- Actions ------------------------------------------------------------------------------------
@@ -168,7 +169,9 @@ int LaneGroup::run_actions(int budget, const LaneLoad& load, std::size_t jobs) {
     if (action.kind == ActionKind::none) break;
     carry_out(action);
   }
-  return done;
+  return done + point_to_point_.run([&] {
+    return memory.room(core_.job(), load, core_.nodes(), jobs).contributions;
+  });
 }
 
 bool LaneGroup::has_failed(OpId op) {
@@ -352,7 +355,12 @@ void LaneGroup::complete(OpId op) {
   eager_.release(op);
   if (ended.failed) {
     const std::uint64_t resets = upkeep_.lose(op);
-    if (resets != 0) count_resets(*core_.lane_op(op).tensor, resets);
+    // With the epoch all of the state ends: the next declaration counts that.
+    if (resets != 0 && !core_.ops().ended()) {
+      TensorState& tensor = *core_.lane_op(op).tensor;
+      bump(tensor.lanes[setup().shape.lane].resets, resets);
+      core_.resources().reports.report(event::StateReset{this, tensor.id, resets});
+    }
     // Where nobody will ever submit it, its failure would be remembered for nothing.
     const std::uint32_t lanes = core_.lane_ops().lanes(op);
     if (setup().shape.lanes > 1 && !core_.ops().ended() && lanes != 0) {
@@ -402,18 +410,12 @@ void LaneGroup::frame_acked(OpId op) {
   if (core_.unpin(op)) finalize(op);
 }
 
-// With the epoch all of the state ends: the next declaration counts that.
-void LaneGroup::count_resets(TensorState& tensor, std::uint64_t resets) {
-  if (core_.ops().ended()) return;
-  bump(tensor.lanes[setup().shape.lane].resets, resets);
-  core_.resources().reports.report(event::StateReset{this, tensor.id, resets});
-}
-
 // ---- Ends ---------------------------------------------------------------------------------------
 
 void LaneGroup::end(Errc code, const char* text) {
   upkeep_.mark_all_doubtful();
   core_.ops().end(code, text);
+  point_to_point_.end(code, text);
 }
 
 void LaneGroup::fail_key(const collective::OpKey& key, const collective::Failure& failure) {
@@ -427,7 +429,10 @@ void LaneGroup::drop_tensor(TensorState* tensor) {
 }
 
 void LaneGroup::rank_left(std::uint32_t local_rank) {
-  if (!core_.ops().ended()) core_.ops().on_rank_left(local_rank);
+  if (!core_.ops().ended()) {
+    core_.ops().on_rank_left(local_rank);
+    point_to_point_.rank_left(local_rank);
+  }
   releases_.add_rank(local_rank);
 }
 
@@ -435,12 +440,14 @@ void LaneGroup::on_timer(std::uint64_t now_ns) {
   core_.ops().tell_late(now_ns, kLateNs);
   if (setup().op_timeout_ns != 0 && !core_.ops().ended()) {
     core_.ops().expire(now_ns, setup().op_timeout_ns);
+    point_to_point_.expire(now_ns);
   }
-  gauges_.publish(core_.ops());
+  gauges_.publish(core_.ops(), point_to_point_.mailbox());
 }
 
 int LaneGroup::settle() {
-  return releases_.settle([this](std::uint32_t rank) { clients_[rank] = nullptr; });
+  return releases_.settle([this](std::uint32_t rank) { clients_[rank] = nullptr; },
+                          [this](std::uint32_t rank) { return point_to_point_.uses_rank(rank); });
 }
 
 }  // namespace tern::daemon

@@ -18,6 +18,7 @@
 #include "daemon/lane/op_gauges.h"
 #include "daemon/lane/op_ledger.h"
 #include "daemon/lane/op_tuning.h"
+#include "daemon/lane/point_to_point.h"
 #include "daemon/lane/reduce_leg.h"
 #include "daemon/lane/releases.h"
 #include "daemon/lane/result_leg.h"
@@ -43,7 +44,10 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   int run_actions(int budget, const LaneLoad& load, std::size_t jobs);
   void on_timer(std::uint64_t now_ns);
   int settle();  // reports what nobody uses any more
-  void drop_pages() { eager_.drop_pages(); }
+  void drop_pages() {
+    eager_.drop_pages();
+    point_to_point_.drop_pages();
+  }
 
   bool place_payload(std::uint32_t node, const wire::FrameHeader& header, net::PayloadPlace& place);
   // A frame of the node's that has come whole. False: the peer has broken the protocol.
@@ -61,7 +65,8 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
                   event::StateMoved& outcome) {
     return upkeep_.move_some(move, progress, outcome);
   }
-  bool idle() const;  // nothing refers to it any more
+  bool is_live() const;  // something is in flight, or waits for its other side
+  bool idle() const;     // nothing refers to it any more
   bool uses_client(const LaneClient& client) const;
   void forget(const LaneClient& client);
 
@@ -106,8 +111,6 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   bool accept_submitted(std::uint32_t node, const wire::FrameHeader& header,
                         const net::PayloadPlace& place);
 
-  void count_resets(TensorState& tensor, std::uint64_t resets);
-
   GroupCore core_;
   OpAdmission admission_;
   EagerInputs eager_;
@@ -121,6 +124,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   OpLedger ledger_;
   LinkRates rates_;
   OpGauges gauges_;
+  PointToPoint point_to_point_;
   Releases releases_;
   std::vector<LaneClient*> clients_;  // by local rank; null once dropped
   bool op_seen_ = false;              // from here or from another node

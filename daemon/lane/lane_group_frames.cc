@@ -106,6 +106,7 @@ const LaneGroup::FrameHandler* LaneGroup::FrameHandler::of(std::uint8_t kind) {
 
 bool LaneGroup::place_payload(std::uint32_t node, const wire::FrameHeader& header,
                               net::PayloadPlace& place) {
+  if (PointToPoint::takes(header)) return point_to_point_.place_payload(node, header, place);
   if (const FrameHandler* const handler = FrameHandler::of(header.kind)) {
     return handler->place_payload(*this, node, header, place);
   }
@@ -118,6 +119,7 @@ bool LaneGroup::place_payload(std::uint32_t node, const wire::FrameHeader& heade
 bool LaneGroup::on_frame(std::uint32_t node, const wire::FrameHeader& header,
                          const net::PayloadPlace& place) {
   op_seen_ = true;
+  if (PointToPoint::takes(header)) return point_to_point_.on_frame(node, header, place);
   const FrameHandler* const handler = FrameHandler::of(header.kind);
   return handler != nullptr && handler->accept_payload(*this, node, header, place);
 }
@@ -125,6 +127,7 @@ bool LaneGroup::on_frame(std::uint32_t node, const wire::FrameHeader& header,
 void LaneGroup::on_bad_payload(std::uint32_t node, const wire::FrameHeader& header) {
   op_seen_ = true;
   bump(core_.resources().counters->bad_payloads, std::uint64_t{1});
+  if (PointToPoint::takes(header)) return point_to_point_.on_bad_payload(node, header);
   on_abandoned(core_.peer(node));
   char text[120];
   std::snprintf(text, sizeof(text), "a payload from node %u did not match its checksum", node);
@@ -140,6 +143,7 @@ void LaneGroup::on_abandoned(LanePeer& peer) {
     eager_.give(core_.node_of(peer), receiving.eager_slab);
   }
   if (receiving.orphaned) reduce_.give_orphan(receiving.receive_slab);
+  point_to_point_.on_abandoned(core_.node_of(peer), receiving);
 }
 
 // ---- Announcements ------------------------------------------------------------------------------

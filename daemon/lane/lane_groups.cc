@@ -41,7 +41,7 @@ LaneGroups::Addressee LaneGroups::addressee(const wire::FrameHeader& header,
 
 bool LaneGroups::any_live_op() const {
   return std::any_of(groups_.begin(), groups_.end(),
-                     [](LaneGroup* group) { return group->core().ops().live_ops() > 0; });
+                     [](LaneGroup* group) { return group->is_live(); });
 }
 
 std::uint64_t LaneGroups::ops_in_flight() const {

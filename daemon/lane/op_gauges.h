@@ -9,8 +9,11 @@
 #include <vector>
 
 #include "collective/group_ops.h"
+#include "collective/mailbox.h"
 #include "daemon/lane/group_setup.h"
 #include "daemon/lane/snapshot_table.h"
+#include "plan/recv.h"
+#include "plan/send.h"
 
 namespace tern::daemon {
 
@@ -22,9 +25,9 @@ class OpGauges {
   std::vector<WaitingOp> waiting() const { return waiting_.read(); }
 
   // ---- Thread: the lane's ----
-  void publish(const collective::GroupOps& ops) {
-    in_flight_.store(ops.ops_in_flight(), std::memory_order_relaxed);
-    completed_.store(ops.ops_completed(), std::memory_order_relaxed);
+  void publish(const collective::GroupOps& ops, const collective::Mailbox& mailbox) {
+    in_flight_.store(ops.ops_in_flight() + mailbox.in_flight(), std::memory_order_relaxed);
+    completed_.store(ops.ops_completed() + mailbox.completed(), std::memory_order_relaxed);
     std::array<WaitingOp, kRows> rows;
     std::size_t count = 0;
     for (collective::OpId op = 0; op < ops.slots() && count < kRows && ops.live_ops() > 0; ++op) {
@@ -36,6 +39,19 @@ class OpGauges {
       row.kind = waiting.announced_first.kind;
       row.since_ns = waiting.first_submit_ns;
       row.missing = ops.missing_ranks(op, row.ranks);
+    }
+    for (collective::PassId id = 0; id < mailbox.slots() && count < kRows; ++id) {
+      if (!mailbox.in_use(id)) continue;
+      const collective::Pass& pass = mailbox.pass(id);
+      if (pass.state != collective::PassState::waiting) continue;
+      const std::uint32_t other =
+          pass.what.sends ? pass.what.envelope.destination : pass.what.envelope.source;
+      WaitingOp& row = rows[count++];
+      row = {};
+      row.sequence = pass.what.envelope.tag;
+      row.kind = pass.what.sends ? plan::kSend.number : plan::kRecv.number;
+      row.since_ns = pass.what.now_ns;
+      if (other != collective::kAnySource) row.ranks[row.missing++] = other;
     }
     waiting_.write(std::span(rows).first(count));
   }

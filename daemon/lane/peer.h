@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "collective/mailbox.h"
 #include "collective/slots.h"
 #include "daemon/lane/slab_pool.h"
 #include "daemon/service/shared_places.h"
@@ -63,6 +64,8 @@ struct Receiving {
   bool orphaned = false;  // the slab's chunk has ended: give it back afterwards
   std::uint32_t eager_slab = SlabPool::kNone;     // of the node's pool
   std::uint32_t result_buffer = SlabPool::kNone;  // of the peer's
+  std::uint32_t offer_slab = SlabPool::kNone;     // of PointToPoint's pool of the node
+  collective::Mailbox::Place piece;               // of a send; no pass: none
   bool refused = false;  // the header broke the protocol; the link ends with the frame
 };
 

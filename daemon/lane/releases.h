@@ -18,15 +18,15 @@ class Releases {
 
   void add_tensor(TensorState* tensor) { tensors_.push_back(tensor); }
   void add_rank(std::uint32_t local_rank) { ranks_.push_back(local_rank); }
-  // Reports what is free now. Calls forget(local rank) before the conductor hears of a rank.
-  // Returns how much that was.
-  template <typename Forget>
-  int settle(Forget forget) {
+  // Reports what is free now. Calls forget(local rank) before the conductor hears of a rank, and
+  // uses(local rank) for what is no op of the group's. Returns how much that was.
+  template <typename Forget, typename Uses>
+  int settle(Forget forget, Uses uses) {
     const std::size_t before = tensors_.size() + ranks_.size();
     if (before == 0) return 0;
     EventReports& reports = core_.resources().reports;
     std::erase_if(ranks_, [&](std::uint32_t rank) {
-      if (uses_rank(rank)) return false;
+      if (uses_rank(rank) || uses(rank)) return false;
       forget(rank);
       reports.report(event::RankReleased{&group_, rank});
       return true;

@@ -17,6 +17,7 @@ Importing the package starts nothing and loads no library.
 """
 
 from . import errors
+from ._passing import Received
 from .client import Client
 from .connecting import connect
 from .errors import *
@@ -27,6 +28,7 @@ from .statistics import GroupStats, NodeStats, StepSplit, TensorStats, Totals, s
 from .tensor import Tensor
 from .ticket import Ticket
 
-__all__ = ["Client", "Group", "GroupInfo", "GroupStats", "NodeStats", "Progress", "StepSplit",
-           "Tensor", "TensorStats", "Ticket", "Totals", "connect", "init", "progress", "stats"]
+__all__ = ["Client", "Group", "GroupInfo", "GroupStats", "NodeStats", "Progress", "Received",
+           "StepSplit", "Tensor", "TensorStats", "Ticket", "Totals", "connect", "init", "progress",
+           "stats"]
 __all__ += errors.__all__

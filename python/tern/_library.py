@@ -42,7 +42,7 @@ _SIGNATURES: dict[str, list[Any]] = {
 
 # The collectives share one signature. A library has those of its version.
 _COLLECTIVES = ("all_reduce", "broadcast", "reduce", "reduce_scatter", "all_gather", "gather",
-                "scatter", "all_to_all")
+                "scatter", "all_to_all", "send", "recv")
 _COLLECTIVE_SIGNATURE: list[Any] = [c_void_p, _P(structs.Op), _P(c_uint64)]
 
 

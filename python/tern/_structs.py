@@ -6,6 +6,7 @@ import ctypes
 from typing import TypeVar
 
 FOREVER = -1
+ANY_SOURCE = -1
 OK = 0
 
 REDUCTIONS = {"sum": 0, "average": 1, "min": 2, "max": 3, "product": 4, "and": 5, "or": 6,
@@ -106,6 +107,17 @@ class Op(ctypes.Structure):
         ("signal_event", ctypes.c_uint64),
         ("counts", ctypes.c_void_p),
         ("receive_counts", ctypes.c_void_p),
+        ("peer", ctypes.c_int32),
+        ("tag", ctypes.c_uint32),
+        ("received", ctypes.c_void_p),
+    ]
+
+
+class Received(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("source", ctypes.c_int32),
+        ("count", ctypes.c_uint64),
     ]
 
 
@@ -117,6 +129,7 @@ SIZED = {
     "tern_tensor_options": TensorOptions,
     "tern_tensor_stats": TensorStats,
     "tern_op": Op,
+    "tern_received": Received,
 }
 
 _Sized = TypeVar("_Sized", bound=ctypes.Structure)

@@ -45,8 +45,6 @@ class Call:
 
 def submit(group: Group, call: Call) -> Ticket:
     """Submits the operation. Its ticket keeps all memory that it uses."""
-    client = group.client
-    function = client._library.collective(call.collective.name)
     counts = _counts(group, call.counts)
     received = _counts(group, call.receive_counts)
     source, target, result = _memory(group, call)
@@ -64,6 +62,14 @@ def submit(group: Group, call: Call) -> Ticket:
         call.prescale, call.state_scale, 0, None if recipe is None else recipe.encode(), 0, 0,
         None if counts is None else ctypes.addressof(counts),
         None if received is None else ctypes.addressof(received))
+    number = start(group, call.collective.name, op)
+    return Ticket(group, number, result, (source, target, counts, received))
+
+
+def start(group: Group, name: str, op: structs.Op) -> int:
+    """Calls the library's function of that name, which answers with a ticket."""
+    client = group.client
+    function = client._library.collective(name)
     number = ctypes.c_uint64()
     client._sweep()
     status = function(group._live(), ctypes.byref(op), ctypes.byref(number))
@@ -72,7 +78,7 @@ def submit(group: Group, call: Call) -> Ticket:
         status = function(group._live(), ctypes.byref(op), ctypes.byref(number))
     if status != structs.OK:
         raise client._library.failure(status)
-    return Ticket(group, number.value, result, (source, target, counts, received))
+    return number.value
 
 
 def _memory(group: Group, call: Call) -> tuple[Operand | None, Operand | None, Any]:

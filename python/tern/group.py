@@ -8,6 +8,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from . import _passing
 from . import _structs as structs
 from . import collectives as table
 from ._handle import Handle
@@ -176,6 +177,22 @@ class Group:
             raise ValueError("give both counts and receive_counts, or neither")
         return submit(self, Call(table.ALL_TO_ALL, x, out, dtype, counts=counts,
                                  receive_counts=receive_counts, priority=priority))
+
+    def send(self, x: Any, dest: int, tag: int = 0, *, dtype: DTypeLike | None = None) -> Ticket:
+        """Sends `x` to rank `dest`, which may be this one. Between two ranks, sends with one tag
+        (0..2**32-1) meet the recvs with this tag in the order of submission; no other rank takes
+        part. The ticket gives None when the receiver has all elements: two ranks that send to each
+        other submit both before they wait for one. Raises WouldBlockError when 256 sends and recvs
+        of the group are in flight."""
+        return _passing.send(self, x, dest, tag, dtype)
+
+    def recv(self, x: Any, source: int | None = None, tag: int = 0, *,
+             dtype: DTypeLike | None = None) -> Ticket:
+        """Receives into `x` what rank `source` sends with the tag; None: what any rank sends
+        first. The ticket gives a Received with `source` and `count`; where fewer elements came
+        than `x` has, the rest of `x` is as it was. If more were sent, or of another type, both
+        ranks get MismatchError."""
+        return _passing.recv(self, x, source, tag, dtype)
 
     def barrier(self) -> Ticket:
         """Ends when every rank has submitted it."""

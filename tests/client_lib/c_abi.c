@@ -57,7 +57,7 @@ LAYOUT(tern_tensor_stats, raw_fallbacks, 88);
 LAYOUT(tern_tensor_stats, state_bytes, 96);
 LAYOUT(tern_tensor_stats, recipe, 104);
 
-SIZE(tern_op, 104); /* 96 in the first header */
+SIZE(tern_op, 120); /* 96 in the first header */
 LAYOUT(tern_op, struct_size, 0);
 LAYOUT(tern_op, dtype, 4);
 LAYOUT(tern_op, tensor, 8);
@@ -75,6 +75,13 @@ LAYOUT(tern_op, wait_event, 72);
 LAYOUT(tern_op, signal_event, 80);
 LAYOUT(tern_op, counts, 88);
 LAYOUT(tern_op, receive_counts, 96);
+LAYOUT(tern_op, peer, 104);
+LAYOUT(tern_op, tag, 108);
+LAYOUT(tern_op, received, 112);
+
+SIZE(tern_received, 16);
+LAYOUT(tern_received, source, 4);
+LAYOUT(tern_received, count, 8);
 
 _Static_assert(sizeof(tern_status) == 4, "tern_status");
 _Static_assert(sizeof(tern_dtype) == 4, "tern_dtype");

@@ -53,6 +53,17 @@ TEST(Health, NamesSilentLanesBrokenLinksAndFailedOrLateGroups) {
       "rank_lost: rank 2");
 }
 
+TEST(Health, NamesWhomASendWaitsFor) {
+  json groups = waiting_group(1);
+  groups[0]["waiting"] = {
+      {{"op", "send"}, {"tensor", "tag 7"}, {"ranks", {3}}, {"seconds", 61}, {"tag", 7}},
+      {{"op", "recv"}, {"tensor", "tag 8"}, {"ranks", json::array()}, {"seconds", 61}, {"tag", 8}}};
+  const Health health = judge_health(kStatus, json::array(), groups, kPatience);
+  EXPECT_EQ(health.line,
+            "FAULT: group 1f2e3d4c: send of tag 7 waits for rank 3 for 1 min 1 s; group 1f2e3d4c: "
+            "recv of tag 8 waits for any rank for 1 min 1 s");
+}
+
 TEST(Health, IsBoundedHoweverManyFaultsThereAre) {
   json status = kStatus;
   for (int lane = 0; lane < 16; ++lane) status["silent_lanes"].push_back(lane);

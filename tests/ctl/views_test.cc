@@ -21,7 +21,9 @@ TEST(Views, GroupsSayWhomTheyWaitFor) {
       render("groups", R"([
               {"uid":"1f2e3d4c","job":"resnet","epoch":2,"state":"running","size":8,"nodes":2,
                "local_ranks":[0,1,2,3],"lanes":1,"ops_completed":12345,"ops_in_flight":2,
-               "waiting":[{"tensor":"layer1.weight","op":"all_reduce","ranks":[3,7],"seconds":12}],
+               "waiting":[{"tensor":"layer1.weight","op":"all_reduce","ranks":[3,7],"seconds":12},
+                          {"tensor":"tag 7","op":"send","ranks":[3],"seconds":2,"tag":7},
+                          {"tensor":"tag 8","op":"recv","ranks":[],"seconds":3,"tag":8}],
                "error":""},
               {"uid":"aabbccdd","job":"b","epoch":1,"state":"failed","size":2,"nodes":2,
                "local_ranks":[1],"lanes":1,"ops_completed":0,"ops_in_flight":0,"waiting":[],
@@ -29,6 +31,8 @@ TEST(Views, GroupsSayWhomTheyWaitFor) {
       "GROUP     JOB     EPOCH  STATE    RANKS  NODES  LOCAL RANKS  LANES  IN FLIGHT  OPS DONE\n"
       "1f2e3d4c  resnet      2  running      8      2  0-3              1          2    12,345\n"
       "  all_reduce of layer1.weight: waiting for ranks 3,7 for 12 s\n"
+      "  send: waits for rank 3, tag 7, for 2 s\n"
+      "  recv: waits for any rank, tag 8, for 3 s\n"
       "aabbccdd  b           1  failed       2      2  1                1          0         0\n"
       "  error: rank 0 was lost\n");
 }

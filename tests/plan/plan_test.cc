@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/cut.h"
 #include "plan/plans.h"
 
 namespace tern::plan {
@@ -172,6 +173,53 @@ TEST(PlanObjection, ABarrierHasNeitherElementsNorATensor) {
   named.names_tensor = true;
   EXPECT_STREQ(objection(kBarrier, named), "the operation takes no tensor");
   EXPECT_EQ(objection(kAllReduce, named), nullptr);
+}
+
+// ---- From rank to rank ----
+
+TEST(Plan, ASendHasAnInputAndARecvAnOutput) {
+  const Shape shape = of_count(10);
+  EXPECT_EQ(kSend.extents(shape).input.count, 10u);
+  EXPECT_EQ(kSend.extents(shape).output.count, 0u);
+  EXPECT_EQ(kRecv.extents(shape).input.count, 0u);
+  EXPECT_EQ(kRecv.extents(shape).output.count, 10u);
+  EXPECT_TRUE(kSend.passes() && kSend.sends());
+  EXPECT_TRUE(kRecv.passes() && !kRecv.sends());
+  EXPECT_FALSE(kBroadcast.passes() || kBroadcast.sends());
+}
+
+TEST(PlanObjection, ThePeerIsARankAndOfARecvPerhapsAny) {
+  Shape shape = of_count(10);
+  shape.root = 3;
+  EXPECT_EQ(objection(kSend, shape), nullptr);
+  EXPECT_EQ(objection(kRecv, shape), nullptr);
+  shape.root = 4;
+  EXPECT_STREQ(objection(kSend, shape), "the peer of a send must be 0..size-1");
+  EXPECT_STREQ(objection(kRecv, shape), "the peer of a recv must be 0..size-1, or any source");
+  shape.root = shm::kAnySource;
+  EXPECT_NE(objection(kSend, shape), nullptr);
+  EXPECT_EQ(objection(kRecv, shape), nullptr);
+  shape.root = 0;
+  shape.names_tensor = true;
+  EXPECT_STREQ(objection(kSend, shape), "the operation takes no tensor");
+  shape.names_tensor = false;
+  const std::uint64_t counts[] = {1, 2, 3, 4};
+  shape.counts = counts;
+  EXPECT_STREQ(objection(kRecv, shape), "the operation takes no counts");
+}
+
+TEST(Lanes, BothEndsOfWhatIsPassedAreOnOne) {
+  for (std::uint32_t tag = 0; tag < 100; ++tag) {
+    const Place place{.sequence = tag, .chunk_bytes = 64, .nodes = 2, .lanes = 3};
+    Shape sender = of_count(1000), receiver = of_count(2000);
+    sender.rank = 1;
+    sender.root = receiver.rank = 2;
+    receiver.root = shm::kAnySource;
+    const std::uint32_t used = lanes(kSend, sender, place);
+    EXPECT_EQ(used, 1u << shm::lane_of_tag(2, tag, 3));
+    EXPECT_EQ(used, lanes(kRecv, receiver, place));
+    EXPECT_EQ(lanes(kAllReduce, sender, place), cut(kAllReduce, sender, place).lanes_used());
+  }
 }
 
 using Pieces = std::vector<std::pair<std::uint64_t, Range>>;

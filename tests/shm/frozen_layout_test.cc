@@ -82,10 +82,11 @@ TEST(FrozenLayout, CompletionEntry) {
   EXPECT_EQ(sizeof(CompletionEntry), 256u);
   FIELD(CompletionEntry, ticket, 0, 8);
   FIELD(CompletionEntry, status, 8, 4);
-  FIELD(CompletionEntry, reserved0, 12, 4);
+  FIELD(CompletionEntry, source, 12, 4);
   FIELD(CompletionEntry, bytes_sent, 16, 8);
   FIELD(CompletionEntry, detail, 24, 192);
-  FIELD(CompletionEntry, reserved1, 216, 40);
+  FIELD(CompletionEntry, elements, 216, 8);
+  FIELD(CompletionEntry, reserved1, 224, 32);
 }
 
 TEST(FrozenLayout, PacketHeader) {
@@ -234,6 +235,9 @@ TEST(FrozenLayout, Kinds) {
   EXPECT_EQ(static_cast<int>(OpKind::all_to_all), 9);
   EXPECT_EQ(static_cast<int>(OpKind::gather), 11);
   EXPECT_EQ(static_cast<int>(OpKind::scatter), 12);
+  EXPECT_EQ(static_cast<int>(OpKind::send), 13);
+  EXPECT_EQ(static_cast<int>(OpKind::recv), 14);
+  EXPECT_EQ(kAnySource, 0xffffffffu);
   EXPECT_EQ(kEntryHasCounts, 1);
   EXPECT_EQ(static_cast<int>(PacketKind::hello), 1);
   EXPECT_EQ(static_cast<int>(PacketKind::welcome), 2);

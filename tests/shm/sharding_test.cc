@@ -46,5 +46,25 @@ TEST(Sharding, AnOpWithoutElementsHasOneLane) {
   }
 }
 
+// Client and all nodes must find the same lane: these numbers never change.
+TEST(LaneOfTag, IsTheSameEverywhere) {
+  EXPECT_EQ(lane_of_tag(0, 0, 4), 0u);
+  EXPECT_EQ(lane_of_tag(1, 0, 4), 3u);
+  EXPECT_EQ(lane_of_tag(1, 7, 4), 2u);
+  EXPECT_EQ(lane_of_tag(3, 7, 16), 7u);
+  EXPECT_EQ(lane_of_tag(1023, 0xffffffff, 3), 0u);
+}
+
+TEST(LaneOfTag, TagsAndDestinationsUseAllLanes) {
+  std::set<std::uint32_t> of_tags, of_ranks;
+  for (std::uint32_t i = 0; i < 64; ++i) {
+    of_tags.insert(lane_of_tag(1, i, 4));
+    of_ranks.insert(lane_of_tag(i, 0, 4));
+    EXPECT_EQ(lane_of_tag(i, i, 1), 0u);
+  }
+  EXPECT_EQ(of_tags.size(), 4u);
+  EXPECT_EQ(of_ranks.size(), 4u);
+}
+
 }  // namespace
 }  // namespace tern::shm

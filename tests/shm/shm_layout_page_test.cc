@@ -72,7 +72,9 @@ TEST(ShmLayoutPage, EntriesAgree) {
   const std::string completion = page().section("CompletionEntry");
   ROW(completion, "u64", CompletionEntry, ticket);
   ROW(completion, "i32", CompletionEntry, status);
+  ROW(completion, "u32", CompletionEntry, source);
   ROW(completion, "u64", CompletionEntry, bytes_sent);
+  ROW(completion, "u64", CompletionEntry, elements);
   ROW(completion, "192 chars", CompletionEntry, detail);
 }
 

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cluster.h"
+#include "point_to_point.h"
 
 namespace {
 
@@ -102,6 +103,31 @@ TEST(LaneAllocations, NoneForAnOpOnceWarm) {
     Allocations lanes(recipe, false, false);
     EXPECT_EQ(lanes.of_warm_work(), 0u) << recipe;
   }
+}
+
+// From rank to rank, within a node and between two, with elements in the offer and after it.
+TEST(LaneAllocations, NoneForASendOnceWarm) {
+  Cluster cluster({2, 1}, two_lanes(false));
+  cluster.join();
+  const auto work = [&] {
+    std::vector<Passed> all;
+    for (std::uint32_t tag = 0; tag < 8; ++tag) {
+      for (const std::uint64_t count : {kSmall, kLarge}) {
+        all.push_back(send(cluster, 0, {2, tag, count}));
+        all.push_back(send(cluster, 0, {1, tag, count}));
+        all.push_back(recv(cluster, 2, {0, tag, count}));
+        all.push_back(recv(cluster, 1, {shm::kAnySource, tag, count}));
+      }
+    }
+    for (const Passed& one : all) await(cluster, one);
+    cluster.forget_arenas();
+    cluster.world.run_for(kSecond / 10);
+  };
+  for (int i = 0; i < 40; ++i) work();
+  const std::uint64_t before = allocations;
+  EXPECT_GT(before, 0u) << "nothing is counted";
+  work();
+  EXPECT_EQ(allocations - before, 0u);
 }
 
 TEST(LaneAllocations, NoneForAnOpThatIsVerified) {

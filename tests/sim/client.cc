@@ -159,20 +159,22 @@ plan::Shape OpRequest::shape_for(std::uint32_t rank, std::uint32_t ranks) const 
   return shape;
 }
 
-shm::Sharding Client::sharding(const OpRequest& op, std::uint64_t tensor, std::uint64_t sequence,
-                               bool one_lane) const {
+std::uint32_t Client::lanes(const OpRequest& op, std::uint64_t tensor, std::uint64_t sequence,
+                            bool one_lane) const {
   // Of a number that is no plan's: as an all_reduce is cut.
   const plan::Plan* const found = plan::find(static_cast<std::uint16_t>(op.kind));
-  return plan::cut(found != nullptr ? *found : plan::kAllReduce, op.shape_for(rank, size),
-                   {.tensor = tensor,
-                    .sequence = sequence,
-                    .chunk_bytes = group.chunk_bytes,
-                    .nodes = static_cast<std::uint32_t>(group.node_count),
-                    .lanes = group.lane_count,
-                    .one_lane = one_lane});
+  return plan::lanes(found != nullptr ? *found : plan::kAllReduce, op.shape_for(rank, size),
+                     {.tensor = tensor,
+                      .sequence = sequence,
+                      .chunk_bytes = group.chunk_bytes,
+                      .nodes = static_cast<std::uint32_t>(group.node_count),
+                      .lanes = group.lane_count,
+                      .one_lane = one_lane});
 }
 
 std::uint64_t Client::submit(const OpRequest& op, Tensor* tensor) {
+  const plan::Plan* const plan = plan::find(static_cast<std::uint16_t>(op.kind));
+  if (plan != nullptr && plan->passes()) return submit_as(op, 0, op.tag, false);
   if (tensor == nullptr) return submit_as(op, 0, anonymous_++, false);
   return submit_as(op, tensor->id, tensor->next_use++, tensor->one_lane);
 }
@@ -206,9 +208,9 @@ std::uint64_t Client::submit_as(const OpRequest& op, std::uint64_t tensor, std::
                 op.counts.size() * sizeof(std::uint64_t));
   }
   Waiting& waiting = waiting_[entry.ticket];
-  const auto cut = sharding(op, tensor, sequence, one_lane);
+  const std::uint32_t used = lanes(op, tensor, sequence, one_lane);
   for (std::uint32_t lane = 0; lane < group.lane_count; ++lane) {
-    if (!cut.uses_lane(lane)) continue;
+    if ((used >> lane & 1u) == 0) continue;
     ++waiting.lanes_left;
     push_raw(lane, entry);
   }
@@ -247,6 +249,8 @@ int Client::poll() {
         waiting.result.detail = entry.detail;
       }
       waiting.result.bytes_sent += entry.bytes_sent;
+      waiting.result.source = entry.source;
+      waiting.result.elements = entry.elements;
       if (--waiting.lanes_left > 0) continue;
       results_[entry.ticket] = waiting.result;
       waiting_.erase(found);

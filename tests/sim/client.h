@@ -54,7 +54,8 @@ struct OpRequest {
   std::uint64_t count = 0;
   std::uint64_t input = 0;  // offsets in the arena
   std::uint64_t output = 0;
-  std::uint32_t root = 0;
+  std::uint32_t root = 0;  // of a send or recv the other rank
+  std::uint32_t tag = 0;
   std::int32_t priority = 0;
   float prescale = 1.0f;
   float state_scale = 1.0f;
@@ -66,6 +67,8 @@ struct OpResult {
   Errc status = Errc::ok;
   std::string detail;
   std::uint64_t bytes_sent = 0;
+  std::uint32_t source = 0;    // of a recv
+  std::uint64_t elements = 0;  // likewise
 };
 
 class Client {
@@ -133,8 +136,9 @@ class Client {
  private:
   template <typename Packet>
   std::uint64_t send(const Packet& packet);
-  shm::Sharding sharding(const OpRequest& op, std::uint64_t tensor, std::uint64_t sequence,
-                         bool one_lane) const;
+  // That have a part of the op, as bits.
+  std::uint32_t lanes(const OpRequest& op, std::uint64_t tensor, std::uint64_t sequence,
+                      bool one_lane) const;
 
   struct Waiting {
     std::uint32_t lanes_left = 0;

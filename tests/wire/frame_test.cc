@@ -93,7 +93,8 @@ TEST(Frame, NamesWhatIsWrongUnderAGoodCrc) {
 }
 
 TEST(Frame, AcceptsExactlyTheKnownKinds) {
-  const std::set<int> known = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 17, 18, 19, 20, 21, 22, 23};
+  const std::set<int> known = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 16, 17,
+                               18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29};
   for (int kind = 0; kind < 256; ++kind) {
     FrameHeader header = sample();
     header.kind = static_cast<std::uint8_t>(kind);

@@ -63,6 +63,13 @@ TEST(FrozenFrame, NumbersAreThoseOfVersionOne) {
   EXPECT_EQ(static_cast<int>(FrameKind::verify), 22);
   EXPECT_EQ(static_cast<int>(FrameKind::submitted), 23);
   EXPECT_EQ(kFeatureSubmitted, 2u);
+  EXPECT_EQ(static_cast<int>(FrameKind::send_offer), 24);
+  EXPECT_EQ(static_cast<int>(FrameKind::send_accept), 25);
+  EXPECT_EQ(static_cast<int>(FrameKind::send_piece), 26);
+  EXPECT_EQ(static_cast<int>(FrameKind::send_end), 27);
+  EXPECT_EQ(static_cast<int>(FrameKind::send_withdraw), 28);
+  EXPECT_EQ(static_cast<int>(FrameKind::rank_left), 29);
+  EXPECT_EQ(kFeatureSend, 4u);
 }
 
 #define EXPECT_SAME_PLACE(ours, frozen, field, at)     \
@@ -219,6 +226,23 @@ TEST(FrozenFrame, GoldenSubmitted) {
   ASSERT_EQ(bytes.size(), kFrameHeaderBytes + sizeof body);
   std::memcpy(&body, bytes.data() + kFrameHeaderBytes, sizeof body);
   EXPECT_EQ(body.ranks, 0b1011u);
+}
+
+TEST(FrozenFrame, GoldenSendOffer) {
+  const auto bytes = golden("send_offer.hex");
+  const FrameHeader header = check_round_trip(bytes);
+  EXPECT_EQ(header.kind, 24);
+  EXPECT_EQ(header.tensor, (std::uint64_t{2} << 32) + 5);
+  EXPECT_EQ(header.op_seq, 11u);
+  EXPECT_EQ(header.chunk, 7u);
+  EXPECT_EQ(header.source_node, 1);
+  SendOfferBody body;
+  ASSERT_EQ(sizeof body, 16u);
+  ASSERT_EQ(bytes.size(), kFrameHeaderBytes + sizeof body + 3);
+  std::memcpy(&body, bytes.data() + kFrameHeaderBytes, sizeof body);
+  EXPECT_EQ(body.count, 3u);
+  EXPECT_EQ(body.dtype, 6);
+  EXPECT_EQ(body.eager, 1);
 }
 
 // The set-up of RDMA: what was parsed and made again has the same bytes.

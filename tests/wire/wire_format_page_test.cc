@@ -61,7 +61,13 @@ TEST(WireFormatPage, KindsAgree) {
       {FrameKind::result, "result | block header and block"},
       {FrameKind::op_fail, "op_fail | OpFailBody, 192 bytes"},
       {FrameKind::verify, "verify | VerifyBody, 8 bytes"},
-      {FrameKind::submitted, "submitted | SubmittedBody, 8 bytes"}};
+      {FrameKind::submitted, "submitted | SubmittedBody, 8 bytes"},
+      {FrameKind::send_offer, "send_offer | SendOfferBody, 16 bytes"},
+      {FrameKind::send_accept, "send_accept | none"},
+      {FrameKind::send_piece, "send_piece | elements"},
+      {FrameKind::send_end, "send_end | none"},
+      {FrameKind::send_withdraw, "send_withdraw | OpFailBody"},
+      {FrameKind::rank_left, "rank_left | none"}};
   for (const auto& [kind, name] : kinds) {
     const std::string row = "| " + std::to_string(static_cast<unsigned>(kind)) + " | " + name;
     EXPECT_NE(text.find(row), std::string::npos) << row;
@@ -103,6 +109,10 @@ TEST(WireFormatPage, BodiesAgree) {
   EXPECT_FIELD(announce, AnnounceBody, lead_is_trial);
   EXPECT_FIELD(announce, AnnounceBody, candidates);
   EXPECT_FIELD(page().section("SubmittedBody"), SubmittedBody, ranks);
+  const std::string offer = page().section("SendOfferBody");
+  EXPECT_FIELD(offer, SendOfferBody, count);
+  EXPECT_FIELD(offer, SendOfferBody, dtype);
+  EXPECT_FIELD(offer, SendOfferBody, eager);
   const std::string small = page().section("RefuseBody, AckBody");
   EXPECT_FIELD(small, RefuseBody, code);
   EXPECT_FIELD(small, RefuseBody, text);

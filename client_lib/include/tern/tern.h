@@ -309,6 +309,17 @@ TERN_API tern_status tern_tensor_import_state(tern_tensor* tensor, const void* c
 
 /* ---- Operations ------------------------------------------------------------------------------ */
 
+#define TERN_ANY_SOURCE (-1)
+
+/* What a recv has received. */
+typedef struct {
+  uint32_t struct_size;
+  int32_t source; /* the rank that has sent it */
+  uint64_t count; /* elements, at most as many as the recv has room for */
+} tern_received;
+#define TERN_RECEIVED_INIT \
+  { sizeof(tern_received), 0, 0 }
+
 /* One operation. input and output may be any pointers: in the arena they are used in place,
  * elsewhere they are copied. Both must stay valid, and input unchanged, until the ticket ends. What
  * a rank neither reads nor writes may be NULL.
@@ -344,11 +355,15 @@ typedef struct {
   const uint64_t* counts; /* NULL, or elements of each rank's share, as many as ranks; all_to_all:
                              elements for each rank */
   const uint64_t* receive_counts; /* all_to_all with counts: elements from each rank; else NULL */
+  int32_t peer;                   /* send: who receives; recv: who sends, or TERN_ANY_SOURCE */
+  uint32_t tag;                   /* send, recv */
+  tern_received* received; /* recv: NULL, or what is filled when a wait or a test reports success,
+                              and stays valid until then; of others NULL */
 } tern_op;
 #define TERN_OP_INIT                                                                           \
   {                                                                                            \
     sizeof(tern_op), TERN_F32, NULL, NULL, NULL, 0, TERN_SUM, 0, 0, 0.0f, 0.0f, 0, NULL, 0, 0, \
-        NULL, NULL                                                                             \
+        NULL, NULL, 0, 0, NULL                                                                 \
   }
 
 /* Every rank's output becomes the reduction of all inputs, bit-identical on all ranks.
@@ -388,6 +403,27 @@ TERN_API tern_status tern_all_to_all(tern_group* group, const tern_op* op, tern_
 /* Ends when every rank has submitted it. */
 TERN_API tern_status tern_barrier(tern_group* group, tern_ticket* ticket);
 
+/* Sends `count` elements of the input to rank op->peer, which may be this rank. Between two ranks,
+ * the sends with one tag meet the recvs with this tag in the order in which both were submitted;
+ * other tags and other ranks do not matter to them, and nobody else hears of them. The output, the
+ * reduction, the root and the priority are ignored, and tensor and recipe are refused.
+ *
+ * The ticket ends when the receiver has all elements, however small they are: two ranks that send to
+ * each other submit both before they wait for one. A rank may have 256 sends and recvs in flight in
+ * a group, beside its other operations; TERN_ERR_WOULD_BLOCK otherwise. They are no part of
+ * last_common_op.
+ *
+ * TERN_ERR_MISMATCH on both ranks if the types differ or the recv has too little room.
+ * TERN_ERR_OP_TIMEOUT if no recv came within the group's op_timeout. TERN_ERR_UNSUPPORTED if the
+ * daemon of some node of the group is too old. */
+TERN_API tern_status tern_send(tern_group* group, const tern_op* op, tern_ticket* ticket);
+
+/* Receives up to `count` elements from rank op->peer into the output. With TERN_ANY_SOURCE these are
+ * the elements of whoever sent with the tag first, as this node hears of it. op->received tells who
+ * sent, and how many elements came: where they are fewer than count, the rest of the output is as it
+ * was. The input is ignored. Otherwise as tern_send. After a failure the output is undefined. */
+TERN_API tern_status tern_recv(tern_group* group, const tern_op* op, tern_ticket* ticket);
+
 /* TERN_OK: the op has succeeded and the ticket is gone. TERN_ERR_TIMEOUT: the op is still running;
  * the ticket stays and the memory is in use. Any other status says why the op failed, and the
  * ticket is gone. */
@@ -402,8 +438,8 @@ TERN_API tern_status tern_wait_any(tern_client* client, const tern_ticket* ticke
                                    int64_t timeout_ms, size_t* index);
 
 /* Asks for the end of an op. The op then fails on all ranks with TERN_ERR_CANCELLED, unless the op
- * has already completed: a rank on which it has completed keeps its result. Wait for the ticket all
- * the same. */
+ * has already completed: a rank on which it has completed keeps its result. A send that no recv has
+ * met, or a recv that no send has, ends on this rank alone. Wait for the ticket all the same. */
 TERN_API tern_status tern_cancel(tern_client* client, tern_ticket ticket);
 
 /* A descriptor that polls readable when at least one ticket may have ended since the last call of

@@ -318,6 +318,29 @@ class Group {
   }
   Ticket all_to_all(const tern_op& op) { return submit(tern_all_to_all, op); }
 
+  // To one rank, which may be this one; see tern_send.
+  template <typename T>
+  Ticket send(std::span<const T> values, std::int32_t peer, std::uint32_t tag = 0) {
+    tern_op op = op_of<T>(values.data(), nullptr, values.size());
+    op.peer = peer;
+    op.tag = tag;
+    return send(op);
+  }
+  Ticket send(const tern_op& op) { return submit(tern_send, op); }
+
+  // From one rank or TERN_ANY_SOURCE, at most as many elements as there is room for. `received`, if
+  // it is given, is filled at the end of the ticket and stays valid until then.
+  template <typename T>
+  Ticket recv(std::span<T> room, std::int32_t peer, std::uint32_t tag = 0,
+              tern_received* received = nullptr) {
+    tern_op op = op_of<T>(nullptr, room.data(), room.size());
+    op.peer = peer;
+    op.tag = tag;
+    op.received = received;
+    return recv(op);
+  }
+  Ticket recv(const tern_op& op) { return submit(tern_recv, op); }
+
   Ticket barrier() {
     tern_ticket ticket = 0;
     throw_if_failed(tern_barrier(get(), &ticket));

@@ -62,6 +62,23 @@ TEST_F(FlightRecorderTest, WritesTheLastOpsWhenOneHasFailed) {
   EXPECT_EQ(ops.back()["text"], "it failed");
 }
 
+TEST_F(FlightRecorderTest, OfASendItNamesTheOtherRankAndTheTag) {
+  event::OpEnded event = ended(7, Errc::mismatch);
+  event.record.kind = static_cast<std::uint16_t>(shm::OpKind::send);
+  event.record.peer = 3;
+  flights_.record(*group_, event);
+  event.record.kind = static_cast<std::uint16_t>(shm::OpKind::recv);
+  event.record.peer = 0xffffffff;  // any, and nobody came
+  flights_.record(*group_, event);
+  EXPECT_TRUE(flights_.write_if_due(*group_));
+  const auto ops = written()["ops"];
+  EXPECT_EQ(ops[0]["kind"], "send");
+  EXPECT_EQ(ops[0]["peer"], 3);
+  EXPECT_EQ(ops[0]["tag"], 7);
+  EXPECT_TRUE(ops[1]["peer"].is_null());
+  EXPECT_FALSE(ops[0].contains("root"));
+}
+
 TEST_F(FlightRecorderTest, AStormOfFailuresIsOneFileASecond) {
   flights_.record(*group_, ended(1, Errc::timeout));
   EXPECT_TRUE(flights_.write_if_due(*group_));

@@ -53,6 +53,35 @@ TEST_F(EntryCheck, ASoundEntryHasAPlanAndTheLanesOfItsChunks) {
   EXPECT_EQ(checked.lanes, 0b11u);
 }
 
+TEST_F(EntryCheck, ASendIsForTheLaneOfItsTagAndNamesARank) {
+  entry_.kind = static_cast<std::uint16_t>(shm::OpKind::send);
+  entry_.root = 2;
+  for (entry_.sequence = 0; entry_.sequence < 20; ++entry_.sequence) {
+    const auto tag = static_cast<std::uint32_t>(entry_.sequence);
+    group_.lane = shm::lane_of_tag(2, tag, 2);
+    EXPECT_EQ(problem(), "");
+    EXPECT_EQ(check().lanes, 1u << group_.lane);
+    group_.lane = 1 - group_.lane;
+    EXPECT_EQ(problem(), "the operation does not belong on this lane");
+  }
+  group_.lane = shm::lane_of_tag(2, 0, 2);
+  entry_.sequence = std::uint64_t{1} << 32;
+  EXPECT_EQ(problem(), "a tag has 32 bits");
+  entry_.sequence = 0;
+  std::memcpy(entry_.recipe, "zstd", 4);
+  EXPECT_EQ(problem(), "what is sent from rank to rank takes no recipe");
+  std::memset(entry_.recipe, 0, sizeof(entry_.recipe));
+  entry_.root = 3;
+  EXPECT_EQ(problem(), "the peer of a send must be 0..size-1");
+  entry_.root = 2;
+  entry_.count = kArena + 1;
+  EXPECT_EQ(problem(), "the tensor is not inside the client's arena");
+  entry_.count = std::uint64_t{1} << 40;
+  EXPECT_EQ(problem(), "the tensor is not inside the client's arena");
+  entry_.kind = static_cast<std::uint16_t>(shm::OpKind::recv);
+  EXPECT_EQ(problem(), "the tensor is not inside the client's arena");
+}
+
 TEST_F(EntryCheck, EveryKindWithoutAPlanIsRefused) {
   for (const int kind : {0, 4, 8, 16, 0xffff}) {
     entry_.kind = static_cast<std::uint16_t>(kind);

@@ -30,11 +30,13 @@ class OpGaugesTest : public ::testing::Test {
     EXPECT_TRUE(ops.on_announce(node, {7, use}, lane_test::all_reduce_of(4), op));
   }
   std::vector<WaitingOp> waiting() {
-    gauges.publish(ops);
+    gauges.publish(ops, mailbox);
     return gauges.waiting();
   }
 
+  const collective::GroupShape own_shape = shape();
   collective::GroupOps ops{shape()};
+  collective::Mailbox mailbox{own_shape};
   OpGauges gauges;
 };
 
@@ -42,7 +44,7 @@ TEST_F(OpGaugesTest, CountsOpsOfThisNodesRanks) {
   submit(0, {0});
   submit(1, {0, 1});
   announced_by(1, 2);
-  gauges.publish(ops);
+  gauges.publish(ops, mailbox);
   EXPECT_EQ(gauges.in_flight(), 2u);
   EXPECT_EQ(gauges.completed(), 0u);
 }
@@ -54,7 +56,7 @@ TEST_F(OpGaugesTest, CountsOpsThatWentWell) {
   lane_test::submit(own, {0, 0}, lane_test::all_reduce_of(4));
   own.release(lane_test::run_until(own, collective::ActionKind::complete).op);
   lane_test::end_op(own, lane_test::submit(own, {0, 1}, lane_test::all_reduce_of(4)));
-  gauges.publish(own);
+  gauges.publish(own, mailbox);
   EXPECT_EQ(gauges.completed(), 1u);
   EXPECT_EQ(gauges.in_flight(), 0u);
 }
@@ -96,6 +98,24 @@ TEST_F(OpGaugesTest, OfManySomeAreNamedAndAllAreCounted) {
   for (std::uint64_t use = 0; use < 24; ++use) submit(use, {0});
   EXPECT_EQ(waiting().size(), 16u);
   EXPECT_EQ(gauges.in_flight(), 24u);
+}
+
+TEST_F(OpGaugesTest, SaysForWhomASendOrARecvWaits) {
+  const collective::Envelope sent{0, 3, 7, DType::f32, 10};
+  mailbox.submit({true, 0, sent, 600});
+  mailbox.submit({false, 1, {collective::kAnySource, 1, 8, DType::f32, 10}, 700});
+  mailbox.submit({true, 2, {2, 2, 9, DType::f32, 0}, 800});
+  mailbox.submit({false, 2, {2, 2, 9, DType::f32, 0}, 800});
+  const auto rows = waiting();
+  ASSERT_EQ(rows.size(), 2u) << "what has met its other side does not wait";
+  EXPECT_EQ(rows[0].kind, static_cast<std::uint64_t>(shm::OpKind::send));
+  EXPECT_EQ(rows[0].sequence, 7u);
+  EXPECT_EQ(rows[0].since_ns, 600u);
+  ASSERT_EQ(rows[0].missing, 1u);
+  EXPECT_EQ(rows[0].ranks[0], 3u);
+  EXPECT_EQ(rows[1].kind, static_cast<std::uint64_t>(shm::OpKind::recv));
+  EXPECT_EQ(rows[1].missing, 0u) << "of any rank none is missing";
+  EXPECT_EQ(gauges.in_flight(), 4u);
 }
 
 }  // namespace

@@ -39,10 +39,12 @@ class ReleasesTest : public ::testing::Test {
     core.lane_ops().clear(op);
   }
   int settle() {
-    return releases.settle([this](std::uint32_t rank) {
-      EXPECT_EQ(reports().ring().read_available(), 0u) << "the conductor hears of it first";
-      forgotten.push_back(rank);
-    });
+    return releases.settle(
+        [this](std::uint32_t rank) {
+          EXPECT_EQ(reports().ring().read_available(), 0u) << "the conductor hears of it first";
+          forgotten.push_back(rank);
+        },
+        [](std::uint32_t) { return false; });
   }
   EventReports& reports() { return lane.resources.reports; }
 

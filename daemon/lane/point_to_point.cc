@@ -1,0 +1,464 @@
+#include "daemon/lane/point_to_point.h"
+
+#include <cstdio>
+#include <cstring>
+
+#include "base/bump.h"
+#include "collective/pass_failures.h"
+#include "daemon/lane/touch_pages.h"
+#include "plan/recv.h"
+#include "plan/send.h"
+
+namespace tern::daemon {
+
+using collective::Envelope;
+using collective::Mailbox;
+using collective::Pass;
+using collective::PassAction;
+using collective::PassId;
+using collective::PassOutcome;
+using collective::PassStep;
+using wire::FrameKind;
+
+namespace {
+
+// Of the header of an offer; its type and count are in the payload.
+Envelope parties_of(const wire::FrameHeader& header) noexcept {
+  Envelope envelope;
+  envelope.source = static_cast<std::uint32_t>(header.tensor >> 32);
+  envelope.destination = static_cast<std::uint32_t>(header.tensor);
+  envelope.tag = header.chunk;
+  return envelope;
+}
+
+// False: the body makes no sense. `text` outlives the failure.
+bool read_failure(std::span<const std::byte> payload, wire::OpFailBody& body,
+                  collective::Failure& failure) {
+  std::memcpy(&body, payload.data(), sizeof(body));
+  body.text[sizeof(body.text) - 1] = '\0';
+  failure = {static_cast<Errc>(body.code), body.rank, body.text};
+  return body.code > 0 && body.code < kErrcCount;
+}
+
+bool knows_sends(const LanePeer& peer) noexcept {
+  return (peer.link->peer_features() & wire::kFeatureSend) != 0;
+}
+
+}  // namespace
+
+PointToPoint::PointToPoint(GroupCore& core, LaneGroup& group)
+    : core_(core), group_(group), mailbox_(core.setup().shape) {
+  const collective::GroupShape& shape = core.setup().shape;
+  for (std::uint32_t node = 0; node < shape.nodes(); ++node) {
+    const bool keeps = node != shape.node && shape.eager_bytes > 0;
+    pools_.push_back(
+        std::make_unique<SlabPool>(keeps ? Mailbox::kEagerReserve : 0, shape.eager_bytes));
+  }
+}
+
+// ---- Entries ------------------------------------------------------------------------------------
+
+// Null, or which node cannot take part.
+const char* PointToPoint::objection_to_peers(char (&text)[96]) const {
+  for (std::uint32_t node = 0; node < core_.nodes(); ++node) {
+    const LanePeer* const peer = core_.peers()[node];
+    if (peer == nullptr || knows_sends(*peer)) continue;
+    std::snprintf(text, sizeof(text),
+                  "the ternd of node %u does not know send and recv: install this version there",
+                  node);
+    return text;
+  }
+  return nullptr;
+}
+
+void PointToPoint::submit(const Submitter& submitter, const shm::SubmitEntry& entry) {
+  LaneClient& client = submitter.client;
+  LaneClients& clients = core_.resources().clients;
+  char text[96];
+  if (const char* problem = objection_to_peers(text)) {
+    return clients.refuse(client, entry.ticket, Errc::unsupported, problem);
+  }
+  const bool sends = submitter.plan.sends();
+  const std::uint32_t rank = core_.setup().shape.ranks[core_.self()][submitter.local_rank];
+  collective::Passing passing;
+  passing.sends = sends;
+  passing.local_rank = submitter.local_rank;
+  passing.envelope = {sends ? rank : entry.root, sends ? entry.root : rank,
+                      static_cast<std::uint32_t>(entry.sequence), static_cast<DType>(entry.dtype),
+                      entry.count};
+  passing.now_ns = core_.now_ns();
+  const PassId id = mailbox_.submit(passing);
+  if (id == collective::kNoSlot) {
+    return clients.refuse(client, entry.ticket, Errc::would_block,
+                          "more sends and recvs in flight than a rank may have");
+  }
+  if (memory_.size() < mailbox_.slots()) memory_.resize(mailbox_.slots());
+  PassMemory& memory = memory_[id];
+  memory = {};
+  memory.client = &client;
+  memory.ticket = entry.ticket;
+  memory.elements = {&client.arena, sends ? entry.input_offset : entry.output_offset,
+                     passing.envelope.bytes(), Space::host};
+  ++client.uses;
+}
+
+void PointToPoint::cancel(const LaneClient& client, std::uint64_t ticket,
+                          const collective::Failure& why) {
+  for (PassId id = 0; id < mailbox_.slots(); ++id) {
+    if (!mailbox_.in_use(id) || memory_[id].client != &client || memory_[id].ticket != ticket) {
+      continue;
+    }
+    return mailbox_.fail(id, why);
+  }
+}
+
+void PointToPoint::rank_left(std::uint32_t local_rank) {
+  const std::uint32_t rank = core_.setup().shape.ranks[core_.self()][local_rank];
+  mailbox_.rank_left(rank);
+  for (LanePeer* peer : core_.peers()) {
+    if (peer == nullptr || peer->is_lost() || !knows_sends(*peer)) continue;
+    peer->link->send_copy(header(FrameKind::rank_left, {}, rank), {});
+  }
+}
+
+bool PointToPoint::uses_rank(std::uint32_t local_rank) const noexcept {
+  for (PassId id = 0; id < mailbox_.slots(); ++id) {
+    if (mailbox_.in_use(id) && mailbox_.pass(id).what.local_rank == local_rank) return true;
+  }
+  return false;
+}
+
+void PointToPoint::drop_pages() {
+  for (auto& pool : pools_) pool->drop_pages();
+}
+
+// ---- Steps --------------------------------------------------------------------------------------
+
+void PointToPoint::carry_out(const PassStep& step) {
+  switch (step.action) {
+    case PassAction::none:
+      break;
+    case PassAction::offer:
+      return offer(step);
+    case PassAction::piece:
+      return send_piece(step);
+    case PassAction::withdraw:
+      return withdraw(step);
+    case PassAction::accept:
+      return accept(step);
+    case PassAction::deliver:
+      return deliver(step);
+    case PassAction::copy:
+      return copy(step);
+    case PassAction::close:
+      return close(step);
+    case PassAction::complete:
+      return complete(step);
+  }
+}
+
+bool PointToPoint::has_lost_pages(PassId id) {
+  if (!memory_[id].client->memory->segment.has_lost_pages()) return false;
+  const auto& ranks = core_.setup().shape.ranks[core_.self()];
+  const std::uint32_t rank = ranks[mailbox_.pass(id).what.local_rank];
+  mailbox_.fail(id,
+                {Errc::rank_lost, rank, "the kernel had no memory for a page of the rank's arena"});
+  return true;
+}
+
+std::span<std::byte> PointToPoint::memory_of(const PassStep& step, PassId id) const {
+  if (step.bytes == 0) return {};
+  return host_bytes(memory_[id].elements.slice(step.offset, step.bytes));
+}
+
+void PointToPoint::offer(const PassStep& step) {
+  const Pass& send = mailbox_.pass(step.pass);
+  const auto values = memory_of(step, step.pass);
+  touch_pages(values);
+  if (has_lost_pages(step.pass)) return;
+  const Envelope& envelope = send.what.envelope;
+  wire::SendOfferBody body{};
+  body.count = envelope.count;
+  body.dtype = static_cast<std::uint8_t>(envelope.dtype);
+  body.eager = send.eager ? 1 : 0;
+  LanePeer& peer = core_.peer(send.node);
+  if (!peer.is_lost()) {
+    peer.link->send_copy(header(FrameKind::send_offer, envelope, step.pass),
+                         std::as_bytes(std::span(&body, 1)), values);
+    core_.resources().count_block(sizeof(body) + values.size());
+  }
+  memory_[step.pass].bytes_sent += values.size();
+  if (send.eager) memory_[step.pass].started_ns = core_.now_ns();
+  mailbox_.done(step);
+}
+
+void PointToPoint::send_piece(const PassStep& step) {
+  const auto values = memory_of(step, step.pass);
+  touch_pages(values);
+  if (has_lost_pages(step.pass)) return mailbox_.piece_freed(step.pass);
+  const Pass& send = mailbox_.pass(step.pass);
+  PassMemory& own = memory_[step.pass];
+  if (own.started_ns == 0) own.started_ns = core_.now_ns();
+  own.bytes_sent += values.size();
+  FrameMemory& memory = core_.resources().memory;
+  const Cookie cookie = memory.reserve(core_.job(), wire::Leg::reduce);
+  memory.lend(cookie, 1, {this, step.pass, nullptr, SlabPool::kNone});
+  core_.send(send.node,
+             {header(FrameKind::send_piece, send.what.envelope, step.pass), {}, values, cookie});
+  mailbox_.done(step);
+}
+
+void PointToPoint::withdraw(const PassStep& step) {
+  const Pass& send = mailbox_.pass(step.pass);
+  tell(send.node, header(FrameKind::send_withdraw, send.what.envelope, step.pass), send.outcome);
+  mailbox_.done(step);
+}
+
+void PointToPoint::accept(const PassStep& step) {
+  const Mailbox::Known offer = mailbox_.offer(step.offer);
+  memory_[step.pass].started_ns = core_.now_ns();
+  LanePeer& peer = core_.peer(offer.node);
+  if (!peer.is_lost()) {
+    peer.link->send_copy(header(FrameKind::send_accept, offer.envelope, offer.number), {});
+  }
+  mailbox_.done(step);
+}
+
+void PointToPoint::deliver(const PassStep& step) {
+  const Mailbox::Known offer = mailbox_.offer(step.offer);
+  memory_[step.pass].started_ns = core_.now_ns();
+  if (step.bytes > 0) {
+    const auto values = host_bytes(pools_[offer.node]->operand(offer.slab));
+    std::memcpy(memory_of(step, step.pass).data(), values.data(), step.bytes);
+  }
+  mailbox_.done(step);
+}
+
+// Both ends may be the same rank, and the memory the same.
+void PointToPoint::copy(const PassStep& step) {
+  for (const PassId id : {step.pass, step.from}) {
+    if (memory_[id].started_ns == 0) memory_[id].started_ns = core_.now_ns();
+  }
+  std::memmove(memory_of(step, step.pass).data(), memory_of(step, step.from).data(), step.bytes);
+  if (has_lost_pages(step.from) || has_lost_pages(step.pass)) return;
+  mailbox_.done(step);
+}
+
+void PointToPoint::close(const PassStep& step) {
+  const Mailbox::Known offer = mailbox_.offer(step.offer);
+  if (offer.slab != SlabPool::kNone) pools_[offer.node]->give(offer.slab);
+  if (offer.node != core_.self() && !core_.ops().ended()) {
+    tell(offer.node, header(FrameKind::send_end, offer.envelope, offer.number),
+         mailbox_.outcome_of(step.offer));
+  }
+  mailbox_.done(step);
+}
+
+void PointToPoint::complete(const PassStep& step) {
+  const Pass& pass = mailbox_.pass(step.pass);
+  PassMemory& memory = memory_[step.pass];
+  const bool received = !pass.what.sends && pass.outcome.code == Errc::ok;
+  --memory.client->uses;
+  core_.resources().clients.tell(
+      *memory.client, {memory.ticket, pass.outcome.code, pass.outcome.text, memory.bytes_sent,
+                       received ? pass.source : 0, received ? pass.elements : 0});
+  record(step.pass, core_.now_ns());
+  memory = {};
+  mailbox_.done(step);
+}
+
+void PointToPoint::record(PassId id, std::uint64_t now_ns) {
+  const Pass& pass = mailbox_.pass(id);
+  const PassMemory& memory = memory_[id];
+  const Envelope& envelope = pass.what.envelope;
+  LaneCounters& counters = *core_.resources().counters;
+  bump(pass.outcome.code == Errc::ok ? counters.ops_completed : counters.ops_failed,
+       std::uint64_t{1});
+  OpRecord record;
+  record.kind = pass.what.sends ? plan::kSend.number : plan::kRecv.number;
+  record.sequence = envelope.tag;
+  record.peer = pass.what.sends ? envelope.destination : envelope.source;
+  if (!pass.what.sends && pass.offer != collective::kNoSlot) record.peer = pass.source;
+  record.count = pass.what.sends ? envelope.count : pass.elements;
+  record.bytes_sent = memory.bytes_sent;
+  record.submitted_ns = pass.what.now_ns;
+  record.started_ns = memory.started_ns;
+  record.ended_ns = now_ns;
+  record.lane = static_cast<std::uint16_t>(core_.setup().shape.lane);
+  record.dtype = static_cast<std::uint8_t>(envelope.dtype);
+  record.eager = pass.eager ? 1 : 0;
+  core_.resources().reports.record(
+      {&group_, record, pass.outcome.code, Sentence(pass.outcome.text)}, counters);
+  TraceRing& trace = core_.resources().trace;
+  if (!trace.on()) return;
+  TraceEvent event;
+  event.group = core_.setup().number;
+  event.sequence = envelope.tag;
+  event.bytes_raw = event.bytes = memory.bytes_sent;
+  event.node = record.kind;
+  event.codec = static_cast<std::uint8_t>(pass.outcome.code);
+  event.begin_ns = pass.what.now_ns;
+  event.end_ns = now_ns;
+  event.kind = TraceKind::op;
+  trace.record(event);
+  event.kind = TraceKind::wait;
+  event.end_ns = memory.started_ns != 0 ? memory.started_ns : now_ns;
+  trace.record(event);
+}
+
+// ---- Frames -------------------------------------------------------------------------------------
+
+wire::FrameHeader PointToPoint::header(FrameKind kind, const Envelope& envelope,
+                                       PassId number) const noexcept {
+  wire::FrameHeader header;
+  header.kind = static_cast<std::uint8_t>(kind);
+  header.group = core_.setup().token;
+  header.epoch = core_.setup().epoch;
+  header.source_node = static_cast<std::uint16_t>(core_.self());
+  header.tensor = std::uint64_t{envelope.source} << 32 | envelope.destination;
+  header.op_seq = number;
+  header.chunk = envelope.tag;
+  return header;
+}
+
+void PointToPoint::tell(std::uint32_t node, const wire::FrameHeader& header,
+                        const PassOutcome& outcome) {
+  LanePeer& peer = core_.peer(node);
+  if (peer.is_lost()) return;
+  if (outcome.code == Errc::ok) return peer.link->send_copy(header, {});
+  wire::OpFailBody body{};
+  body.code = static_cast<std::int32_t>(outcome.code);
+  body.rank = outcome.about_rank;
+  static_assert(sizeof(body.text) == sizeof(outcome.text));
+  std::memcpy(body.text, outcome.text, sizeof(body.text));
+  peer.link->send_copy(header, std::as_bytes(std::span(&body, 1)));
+}
+
+bool PointToPoint::takes(const wire::FrameHeader& header) noexcept {
+  return header.kind >= static_cast<std::uint8_t>(FrameKind::send_offer) &&
+         header.kind <= static_cast<std::uint8_t>(FrameKind::rank_left);
+}
+
+bool PointToPoint::place_payload(std::uint32_t node, const wire::FrameHeader& header,
+                                 net::PayloadPlace& place) {
+  LanePeer& peer = core_.peer(node);
+  const std::size_t bytes = header.payload_bytes;
+  const auto small = [&](bool fits) {
+    if (fits) place.body = std::span(peer.small).first(bytes);
+    return fits;
+  };
+  switch (static_cast<FrameKind>(header.kind)) {
+    case FrameKind::send_accept:
+    case FrameKind::rank_left:
+      return small(bytes == 0);
+    case FrameKind::send_end:
+      return small(bytes == 0 || bytes == sizeof(wire::OpFailBody));
+    case FrameKind::send_withdraw:
+      return small(bytes == sizeof(wire::OpFailBody));
+    case FrameKind::send_piece: {
+      Mailbox::Place& piece = peer.receiving.piece;
+      if (!mailbox_.expect_piece(node, header.op_seq, bytes, piece)) return false;
+      if (piece.pass == collective::kNoSlot) return true;
+      place.body = host_bytes(memory_[piece.pass].elements.slice(piece.offset, bytes));
+      return true;
+    }
+    default:
+      break;
+  }
+  if (bytes < sizeof(wire::SendOfferBody)) return false;
+  const std::size_t values = bytes - sizeof(wire::SendOfferBody);
+  if (values > core_.setup().shape.eager_bytes) return false;
+  place.prefix = std::span(peer.small).first(sizeof(wire::SendOfferBody));
+  if (values == 0) return true;
+  const std::uint32_t slab = pools_[node]->take();
+  if (slab == SlabPool::kNone) return false;  // more than the reserve
+  peer.receiving.offer_slab = slab;
+  place.body = host_bytes(pools_[node]->operand(slab)).first(values);
+  return true;
+}
+
+bool PointToPoint::accept_offer(std::uint32_t node, const wire::FrameHeader& header,
+                                const net::PayloadPlace& place, bool damaged) {
+  std::uint32_t& slab = core_.peer(node).receiving.offer_slab;
+  Mailbox::Arriving offer;
+  offer.node = node;
+  offer.envelope = parties_of(header);
+  offer.damaged = damaged;
+  offer.slab = slab;
+  bool sound = header.op_seq < collective::kNoSlot;
+  offer.number = static_cast<PassId>(header.op_seq);
+  if (!damaged) {
+    wire::SendOfferBody body;
+    std::memcpy(&body, place.prefix.data(), sizeof(body));
+    offer.envelope.count = body.count;
+    offer.envelope.dtype = static_cast<DType>(body.dtype);
+    offer.eager = body.eager != 0;
+    constexpr std::uint8_t kZero[sizeof(body.reserved)] = {};
+    sound = sound && body.eager <= 1 && body.count <= plan::kMaxElements &&
+            std::memcmp(body.reserved, kZero, sizeof(kZero)) == 0 &&
+            place.body.size() == (offer.eager ? offer.envelope.bytes() : 0);
+  }
+  if (sound && mailbox_.on_offer(offer)) {
+    slab = SlabPool::kNone;
+    return true;
+  }
+  if (slab != SlabPool::kNone) pools_[node]->give(slab);
+  slab = SlabPool::kNone;
+  return false;
+}
+
+bool PointToPoint::on_frame(std::uint32_t node, const wire::FrameHeader& header,
+                            const net::PayloadPlace& place) {
+  wire::OpFailBody body;
+  collective::Failure failure;
+  switch (static_cast<FrameKind>(header.kind)) {
+    case FrameKind::send_offer:
+      return accept_offer(node, header, place, false);
+    case FrameKind::send_accept:
+      return mailbox_.on_accept(node, header.op_seq);
+    case FrameKind::send_piece:
+      mailbox_.on_piece(core_.peer(node).receiving.piece, header.payload_bytes,
+                        Mailbox::Piece::whole);
+      return true;
+    case FrameKind::send_end:
+      return (place.body.empty() || read_failure(place.body, body, failure)) &&
+             mailbox_.on_end(node, header.op_seq, failure);
+    case FrameKind::send_withdraw:
+      return read_failure(place.body, body, failure) &&
+             mailbox_.on_withdraw(node, header.op_seq, failure);
+    case FrameKind::rank_left:
+      return mailbox_.on_rank_left(node, header.op_seq);
+    default:
+      return false;
+  }
+}
+
+// The header is good, and says whose it was.
+void PointToPoint::on_bad_payload(std::uint32_t node, const wire::FrameHeader& header) {
+  collective::PassText text;
+  const collective::Failure failure = collective::damage_by(node, text);
+  switch (static_cast<FrameKind>(header.kind)) {
+    case FrameKind::send_offer:
+      accept_offer(node, header, {}, true);
+      break;
+    case FrameKind::send_piece:
+      mailbox_.on_piece(core_.peer(node).receiving.piece, header.payload_bytes,
+                        Mailbox::Piece::damaged);
+      break;
+    case FrameKind::send_end:
+      mailbox_.on_end(node, header.op_seq, failure);
+      break;
+    case FrameKind::send_withdraw:
+      mailbox_.on_withdraw(node, header.op_seq, failure);
+      break;
+    default:
+      break;
+  }
+}
+
+void PointToPoint::on_abandoned(std::uint32_t node, const Receiving& receiving) {
+  if (receiving.offer_slab != SlabPool::kNone) pools_[node]->give(receiving.offer_slab);
+  mailbox_.on_piece(receiving.piece, 0, Mailbox::Piece::abandoned);
+}
+
+}  // namespace tern::daemon

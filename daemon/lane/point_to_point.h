@@ -1,0 +1,110 @@
+#pragma once
+
+// Sends and recvs of one group on one lane: entries, frames and memory of what collective::Mailbox
+// decides. Elements travel as they are, from the sender's memory into the receiver's: they take no
+// path of blocks. What comes before its recv waits in a pool of its own for each node.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "collective/mailbox.h"
+#include "daemon/lane/group_core.h"
+#include "plan/plan.h"
+#include "shm/layout.h"
+
+namespace tern::daemon {
+
+class PointToPoint final : private MemoryOwner {
+ public:
+  // Everything given outlives this. Events name the group by `group`.
+  PointToPoint(GroupCore& core, LaneGroup& group);
+
+  const collective::Mailbox& mailbox() const noexcept { return mailbox_; }
+
+  // ---- Entries ----
+  struct Submitter {
+    LaneClient& client;
+    std::uint32_t local_rank = 0;
+    const plan::Plan& plan;
+  };
+  // REQUIRES: check_entry() has no problem with it, and the epoch has not ended.
+  void submit(const Submitter& submitter, const shm::SubmitEntry& entry);
+  // Nothing happens if the ticket is none of its client's here.
+  void cancel(const LaneClient& client, std::uint64_t ticket, const collective::Failure& why);
+
+  // A bounded number of steps; room() says how many frames may still be sent now. Returns how many
+  // steps there were.
+  template <typename Room>
+  int run(Room room) {
+    int done = 0;
+    while (done < kStepsPerRound && !mailbox_.idle()) {
+      const collective::PassStep step = mailbox_.next(room());
+      if (step.action == collective::PassAction::none) break;
+      carry_out(step);
+      ++done;
+    }
+    return done;
+  }
+
+  // ---- Frames, as of LaneGroup ----
+  static bool takes(const wire::FrameHeader& header) noexcept;
+  bool place_payload(std::uint32_t node, const wire::FrameHeader& header, net::PayloadPlace& place);
+  bool on_frame(std::uint32_t node, const wire::FrameHeader& header,
+                const net::PayloadPlace& place);
+  void on_bad_payload(std::uint32_t node, const wire::FrameHeader& header);
+  void on_abandoned(std::uint32_t node, const Receiving& receiving);
+
+  // ---- Time and ends ----
+  void expire(std::uint64_t now_ns) { mailbox_.expire(now_ns, core_.setup().op_timeout_ns); }
+  void rank_left(std::uint32_t local_rank);
+  void end(Errc code, const char* text) { mailbox_.end(code, text); }
+  bool uses_rank(std::uint32_t local_rank) const noexcept;
+  void drop_pages();
+
+ private:
+  // Of one step a piece is copied at most: some 4 MiB in a round.
+  static constexpr int kStepsPerRound = 16;
+
+  // What the lane keeps of a pass.
+  struct PassMemory {
+    LaneClient* client = nullptr;
+    std::uint64_t ticket = 0;
+    Operand elements;
+    std::uint64_t started_ns = 0;
+    std::uint64_t bytes_sent = 0;
+  };
+
+  void frame_acked(collective::OpId pass) override { mailbox_.piece_freed(pass); }
+
+  const char* objection_to_peers(char (&text)[96]) const;
+  void carry_out(const collective::PassStep& step);
+  void offer(const collective::PassStep& step);
+  void send_piece(const collective::PassStep& step);
+  void withdraw(const collective::PassStep& step);
+  void accept(const collective::PassStep& step);
+  void deliver(const collective::PassStep& step);
+  void copy(const collective::PassStep& step);
+  void close(const collective::PassStep& step);
+  void complete(const collective::PassStep& step);
+  void record(collective::PassId id, std::uint64_t now_ns);
+
+  bool accept_offer(std::uint32_t node, const wire::FrameHeader& header,
+                    const net::PayloadPlace& place, bool damaged);
+
+  // True: the rank's memory has lost pages, and the pass has failed.
+  bool has_lost_pages(collective::PassId id);
+  std::span<std::byte> memory_of(const collective::PassStep& step, collective::PassId id) const;
+  wire::FrameHeader header(wire::FrameKind kind, const collective::Envelope& envelope,
+                           collective::PassId number) const noexcept;
+  void tell(std::uint32_t node, const wire::FrameHeader& header,
+            const collective::PassOutcome& outcome);
+
+  GroupCore& core_;
+  LaneGroup& group_;
+  collective::Mailbox mailbox_;
+  std::vector<PassMemory> memory_;                // by pass
+  std::vector<std::unique_ptr<SlabPool>> pools_;  // of offers' elements, by node
+};
+
+}  // namespace tern::daemon

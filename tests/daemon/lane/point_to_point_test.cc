@@ -1,0 +1,334 @@
+#include "daemon/lane/point_to_point.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/lane/entry_check.h"
+#include "group_rig.h"
+#include "lane_rig.h"
+#include "plan/recv.h"
+#include "plan/send.h"
+
+namespace tern::daemon::point_to_point_test {
+namespace {
+
+using collective::Mailbox;
+using group_test::AllNodes;
+using group_test::Node;
+using group_test::OneNode;
+using group_test::World;
+using wire::FrameKind;
+
+constexpr std::size_t kEager = 64;
+
+group_test::Shape passing_shape() { return {.ranks = {{0}, {1}}, .eager_bytes = kEager}; }
+
+// A rank of the node, whose arena the test reads and writes.
+struct PassingRank {
+  PassingRank(Node& at, PointToPoint& all, std::uint64_t id) : node(at), passing(all), client(id) {
+    node.resources.clients.add(client.memory);
+  }
+
+  std::uint64_t submit(const plan::Plan& plan, std::uint32_t peer, std::uint64_t count,
+                       std::uint64_t offset = 0) {
+    shm::SubmitEntry entry{};
+    entry.ticket = ++tickets;
+    entry.kind = plan.number;
+    entry.dtype = static_cast<std::uint8_t>(DType::u8);
+    entry.root = peer;
+    entry.sequence = 7;
+    entry.count = count;
+    entry.input_offset = entry.output_offset = offset;
+    passing.submit({*node.resources.clients.find(client.memory.id), 0, plan}, entry);
+    return entry.ticket;
+  }
+  std::byte* arena() { return client.memory.segment.arena().data(); }
+  int run() {
+    return passing.run([this] { return node.resources.memory.room().contributions; });
+  }
+
+  Node& node;
+  PointToPoint& passing;
+  lane_test::TestClient client;
+  std::uint64_t tickets = 0;
+};
+
+// Node 0 with rank 0, whose links are open; the test says what node 1 sends.
+class OfNode0 : public AllNodes {
+ protected:
+  OfNode0() : AllNodes(passing_shape()), rank(node(0), passing, 1) {}
+
+  static wire::FrameHeader header(FrameKind kind, std::uint64_t number = 0) {
+    wire::FrameHeader header;
+    header.kind = static_cast<std::uint8_t>(kind);
+    header.tensor = std::uint64_t{1} << 32;  // from rank 1 to rank 0
+    header.op_seq = number;
+    header.chunk = 7;
+    return header;
+  }
+  static std::vector<std::byte> offer_payload(std::uint64_t count, bool eager = true) {
+    wire::SendOfferBody body{};
+    body.count = count;
+    body.dtype = static_cast<std::uint8_t>(DType::u8);
+    body.eager = eager ? 1 : 0;
+    std::vector<std::byte> payload(sizeof(body) + (eager ? count : 0), std::byte{0x33});
+    std::memcpy(payload.data(), &body, sizeof(body));
+    return payload;
+  }
+  static std::vector<std::byte> failure_payload(std::int32_t code) {
+    wire::OpFailBody body{};
+    body.code = code;
+    std::memset(body.text, 'x', sizeof(body.text));  // it does not end
+    std::vector<std::byte> payload(sizeof(body));
+    std::memcpy(payload.data(), &body, sizeof(body));
+    return payload;
+  }
+  bool place(wire::FrameHeader& header, std::size_t bytes, net::PayloadPlace& place) {
+    header.payload_bytes = static_cast<std::uint32_t>(bytes);
+    node(0).core.peer(1).receiving = Receiving{};
+    return passing.place_payload(1, header, place);
+  }
+  // As a link does with a frame that comes whole, or damaged. False: it ends.
+  bool arrive(wire::FrameHeader header, const std::vector<std::byte>& payload,
+              bool damaged = false) {
+    net::PayloadPlace at;
+    if (!place(header, payload.size(), at)) return false;
+    const std::size_t split = at.prefix.size();
+    if (split + at.body.size() != 0) {
+      EXPECT_EQ(split + at.body.size(), payload.size());
+      std::copy_n(payload.begin(), split, at.prefix.begin());
+      std::copy_n(payload.begin() + static_cast<std::ptrdiff_t>(split), at.body.size(),
+                  at.body.begin());
+    }
+    if (damaged) passing.on_bad_payload(1, header);
+    const bool well = damaged || passing.on_frame(1, header, at);
+    node(0).core.peer(1).receiving = Receiving{};
+    return well;
+  }
+  void run() {
+    while (rank.run() > 0) settle();
+    settle_acks();
+  }
+  void expect_end(std::uint64_t ticket, Errc code, const std::string& text = "") {
+    const auto completion = rank.client.next_completion();
+    ASSERT_TRUE(completion.has_value());
+    EXPECT_EQ(completion->ticket, ticket);
+    EXPECT_EQ(static_cast<Errc>(completion->status), code) << completion->detail;
+    EXPECT_EQ(std::string(completion->detail), text);
+  }
+  std::size_t heard(FrameKind kind) { return node(1).frames_of(kind).size(); }
+
+  PointToPoint passing{node(0).core, node(0).group};
+  PassingRank rank;
+};
+
+TEST_F(OfNode0, WhatComesWithAnOfferWaitsForItsRecv) {
+  ASSERT_TRUE(arrive(header(FrameKind::send_offer), offer_payload(40)));
+  run();
+  EXPECT_EQ(heard(FrameKind::send_end), 0u);
+  const std::uint64_t ticket = rank.submit(plan::kRecv, 1, 50, 128);
+  run();
+  expect_end(ticket, Errc::ok);
+  EXPECT_EQ(rank.arena()[128 + 39], std::byte{0x33});
+  EXPECT_EQ(rank.arena()[128 + 40], std::byte{0});
+  EXPECT_EQ(heard(FrameKind::send_end), 1u);
+  EXPECT_TRUE(passing.mailbox().idle());
+  EXPECT_EQ(node(0).resources.clients.find(1)->uses, 0u);
+}
+
+TEST_F(OfNode0, PiecesGoStraightToTheArena) {
+  const std::uint64_t ticket = rank.submit(plan::kRecv, 1, 1000, 64);
+  ASSERT_TRUE(arrive(header(FrameKind::send_offer), offer_payload(1000, false)));
+  run();
+  ASSERT_EQ(heard(FrameKind::send_accept), 1u);
+  ASSERT_TRUE(arrive(header(FrameKind::send_piece), std::vector(600, std::byte{1})));
+  ASSERT_TRUE(arrive(header(FrameKind::send_piece), std::vector(400, std::byte{2})));
+  run();
+  expect_end(ticket, Errc::ok);
+  EXPECT_EQ(rank.arena()[64 + 599], std::byte{1});
+  EXPECT_EQ(rank.arena()[64 + 600], std::byte{2});
+  EXPECT_EQ(rank.arena()[64 + 999], std::byte{2});
+}
+
+TEST_F(OfNode0, ASendGivesItsMemoryBackWhenAllPiecesHaveArrived) {
+  const std::uint64_t ticket = rank.submit(plan::kSend, 1, 3000);
+  std::memset(rank.arena(), 5, 3000);
+  run();
+  ASSERT_EQ(heard(FrameKind::send_offer), 1u);
+  EXPECT_TRUE(arrive(header(FrameKind::send_accept), {}));
+  run();
+  EXPECT_EQ(heard(FrameKind::send_piece), 3u) << "of a chunk each";
+  EXPECT_FALSE(rank.client.next_completion().has_value());
+  EXPECT_TRUE(arrive(header(FrameKind::send_end), {}));
+  run();
+  expect_end(ticket, Errc::ok);
+  node(0).expect_all_memory_is_free();
+}
+
+TEST_F(OfNode0, WhatMakesNoSenseEndsTheLink) {
+  const auto refused = [&](FrameKind kind, const std::vector<std::byte>& payload,
+                           std::uint64_t number = 0) {
+    EXPECT_FALSE(arrive(header(kind, number), payload)) << static_cast<int>(kind);
+  };
+  refused(FrameKind::send_offer, {});
+  refused(FrameKind::send_offer, offer_payload(kEager + 1));
+  refused(FrameKind::send_offer, offer_payload(10), plan::kMaxPassing);
+  refused(FrameKind::send_offer, offer_payload(10), ~std::uint64_t{0});
+  const auto offer_with = [&](auto change) {
+    auto payload = offer_payload(10);
+    wire::SendOfferBody body;
+    std::memcpy(&body, payload.data(), sizeof(body));
+    change(body);
+    std::memcpy(payload.data(), &body, sizeof(body));
+    return payload;
+  };
+  refused(FrameKind::send_offer, offer_with([](auto& body) { body.count = 11; }));
+  refused(FrameKind::send_offer, offer_with([](auto& body) { body.count = 9; }));
+  refused(FrameKind::send_offer, offer_with([](auto& body) { body.count = ~std::uint64_t{0}; }));
+  refused(FrameKind::send_offer, offer_with([](auto& body) { body.eager = 0; }));
+  refused(FrameKind::send_offer, offer_with([](auto& body) { body.eager = 2; }));
+  refused(FrameKind::send_offer, offer_with([](auto& body) { body.dtype = 99; }));
+  refused(FrameKind::send_offer, offer_with([](auto& body) { body.reserved[5] = 1; }));
+  refused(FrameKind::send_accept, std::vector(1, std::byte{}));
+  refused(FrameKind::send_accept, {});
+  refused(FrameKind::send_end, {});
+  refused(FrameKind::send_end, std::vector(8, std::byte{}));
+  refused(FrameKind::send_end, failure_payload(9));
+  refused(FrameKind::send_withdraw, {});
+  refused(FrameKind::rank_left, {}, 0);
+  refused(FrameKind::rank_left, {}, 2);
+  ASSERT_TRUE(arrive(header(FrameKind::send_offer), offer_payload(1000, false)));
+  refused(FrameKind::send_offer, offer_payload(10));
+  refused(FrameKind::send_piece, std::vector(10, std::byte{}));
+  refused(FrameKind::send_withdraw, failure_payload(0));
+  refused(FrameKind::send_withdraw, failure_payload(1000));
+  rank.submit(plan::kRecv, 1, 1000);
+  run();
+  refused(FrameKind::send_piece, {});
+  refused(FrameKind::send_piece, std::vector(1001, std::byte{}));
+  ASSERT_TRUE(arrive(header(FrameKind::send_piece), std::vector(1000, std::byte{9})));
+  run();
+  expect_end(1, Errc::ok);
+  EXPECT_TRUE(arrive(header(FrameKind::send_piece), std::vector(10, std::byte{})))
+      << "late, and thrown away";
+}
+
+// What they bring would have to be kept: the reserve is full, and nothing of it is lost.
+TEST_F(OfNode0, TooManyOffersWithElementsEndTheLink) {
+  for (std::uint32_t i = 0; i < Mailbox::kEagerReserve; ++i) {
+    ASSERT_TRUE(arrive(header(FrameKind::send_offer, i), offer_payload(8)));
+  }
+  EXPECT_FALSE(arrive(header(FrameKind::send_offer, 100), offer_payload(8)));
+  EXPECT_TRUE(arrive(header(FrameKind::send_offer, 101), offer_payload(1000, false)));
+  EXPECT_TRUE(arrive(header(FrameKind::send_offer, 102), offer_payload(0)));
+  for (std::uint32_t i = 0; i < Mailbox::kEagerReserve; ++i) {
+    const std::uint64_t ticket = rank.submit(plan::kRecv, 1, 8);
+    run();
+    expect_end(ticket, Errc::ok);
+  }
+  EXPECT_TRUE(arrive(header(FrameKind::send_offer, 100), offer_payload(8)));
+}
+
+TEST_F(OfNode0, AConnectionThatBreaksInsideAFrameCostsNothing) {
+  for (int round = 0; round < 100; ++round) {
+    net::PayloadPlace at;
+    wire::FrameHeader offer = header(FrameKind::send_offer);
+    ASSERT_TRUE(place(offer, sizeof(wire::SendOfferBody) + 8, at));
+    passing.on_abandoned(1, node(0).core.peer(1).receiving);
+  }
+  const std::uint64_t ticket = rank.submit(plan::kRecv, 1, 1000);
+  ASSERT_TRUE(arrive(header(FrameKind::send_offer), offer_payload(1000, false)));
+  run();
+  net::PayloadPlace at;
+  wire::FrameHeader piece = header(FrameKind::send_piece);
+  ASSERT_TRUE(place(piece, 1000, at));
+  passing.cancel(*node(0).resources.clients.find(1), ticket, {Errc::cancelled, 0, "cancelled"});
+  run();
+  EXPECT_FALSE(rank.client.next_completion().has_value()) << "the frame still fills its memory";
+  passing.on_abandoned(1, node(0).core.peer(1).receiving);
+  run();
+  expect_end(ticket, Errc::cancelled, "cancelled");
+}
+
+TEST_F(OfNode0, ADamagedFrameFailsItsSendAndNoOther) {
+  const std::string damage = "a payload from node 1 did not match its checksum";
+  const std::uint64_t first = rank.submit(plan::kRecv, 1, 1000);
+  EXPECT_TRUE(arrive(header(FrameKind::send_offer), offer_payload(8), true));
+  run();
+  expect_end(first, Errc::corrupt_data, damage);
+  const std::uint64_t second = rank.submit(plan::kRecv, 1, 1000);
+  ASSERT_TRUE(arrive(header(FrameKind::send_offer), offer_payload(1000, false)));
+  run();
+  EXPECT_TRUE(arrive(header(FrameKind::send_piece), std::vector(10, std::byte{}), true));
+  run();
+  expect_end(second, Errc::corrupt_data, damage);
+  const std::uint64_t third = rank.submit(plan::kSend, 1, 8);
+  run();
+  EXPECT_TRUE(arrive(header(FrameKind::send_end), failure_payload(9), true));
+  run();
+  expect_end(third, Errc::corrupt_data, damage);
+  EXPECT_EQ(heard(FrameKind::send_end), 2u) << "with why";
+  EXPECT_TRUE(passing.mailbox().idle());
+}
+
+TEST_F(OfNode0, TheTextOfAFailureIsForeign) {
+  const std::uint64_t ticket = rank.submit(plan::kSend, 1, 8);
+  run();
+  EXPECT_TRUE(arrive(header(FrameKind::send_end), failure_payload(9)));
+  run();
+  expect_end(ticket, Errc::mismatch, std::string(183, 'x'));
+}
+
+TEST_F(OfNode0, AfterTheEndNothingIsSentAndNothingStays) {
+  ASSERT_TRUE(arrive(header(FrameKind::send_offer), offer_payload(8)));
+  const std::uint64_t ticket = rank.submit(plan::kSend, 1, 1000);
+  run();
+  node(0).core.ops().end(Errc::peer_lost, "lost node 1");
+  passing.end(Errc::peer_lost, "lost node 1");
+  run();
+  expect_end(ticket, Errc::peer_lost, "send to rank 1, tag 7: lost node 1");
+  EXPECT_EQ(heard(FrameKind::send_end) + heard(FrameKind::send_withdraw), 0u);
+  EXPECT_TRUE(passing.mailbox().idle());
+  EXPECT_FALSE(passing.uses_rank(0));
+}
+
+TEST_F(OfNode0, ARecordNamesTheOtherRankAndTheTag) {
+  rank.submit(plan::kRecv, shm::kAnySource, 100);
+  ASSERT_TRUE(arrive(header(FrameKind::send_offer), offer_payload(40)));
+  run();
+  const auto ended = node(0).events<event::OpEnded>();
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended[0].record.kind, plan::kRecv.number);
+  EXPECT_EQ(ended[0].record.peer, 1u) << "who it was";
+  EXPECT_EQ(ended[0].record.sequence, 7u);
+  EXPECT_EQ(ended[0].record.count, 40u);
+  EXPECT_EQ(node(0).resources.counters->ops_completed.load(), 1u);
+}
+
+// Its link has said no hello: as that of a daemon which does not know sends.
+class WithAnOlderNode : public OneNode {
+ protected:
+  WithAnOlderNode() : OneNode(passing_shape()), rank(node, passing, 1) {}
+
+  PointToPoint passing{node.core, node.group};
+  PassingRank rank;
+};
+
+TEST_F(WithAnOlderNode, SendsAndRecvsAreRefusedByName) {
+  for (const plan::Plan* plan : {&plan::kSend, &plan::kRecv}) {
+    rank.submit(*plan, 1, 8);
+    const auto completion = rank.client.next_completion();
+    ASSERT_TRUE(completion.has_value());
+    EXPECT_EQ(static_cast<Errc>(completion->status), Errc::unsupported);
+    EXPECT_STREQ(completion->detail,
+                 "the ternd of node 1 does not know send and recv: install this version there");
+  }
+  EXPECT_EQ(rank.run(), 0);
+}
+
+}  // namespace
+}  // namespace tern::daemon::point_to_point_test
