@@ -9,7 +9,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -31,9 +30,12 @@ struct GradientKind {
 };
 
 float gradient_at(const GradientKind& kind, std::size_t rank, int step, std::uint64_t element) {
-  std::mt19937 random(static_cast<std::uint32_t>(element * 31 + rank * 7919 +
-                                                 static_cast<std::uint64_t>(step) * 104729));
-  const float whole = static_cast<float>(static_cast<int>(random() % 2048) - 1024);
+  // Numbers that look drawn, cheaply: Knuth's and Murmur's multipliers.
+  auto drawn = static_cast<std::uint32_t>(element * 2654435761u + rank * 40503u +
+                                          static_cast<std::uint64_t>(step) * 104729u);
+  drawn = (drawn ^ drawn >> 16) * 0x85ebca6bu;
+  drawn ^= drawn >> 13;
+  const float whole = static_cast<float>(static_cast<int>(drawn % 2048) - 1024);
   return kind.on_a_grid ? whole / 1024 : whole * 0.000317f;
 }
 
