@@ -1,6 +1,5 @@
 // The C functions of groups and tensors.
 
-#include <algorithm>
 #include <bit>
 #include <limits>
 
@@ -15,17 +14,6 @@ namespace {
 
 constexpr std::int32_t kMaxRanks = 1024;
 constexpr std::int64_t kDefaultJoinMs = 60'000;
-
-// Takes the handle out of the list that owns it; it ends with the result.
-template <typename Handle>
-std::unique_ptr<Handle> take_handle(std::vector<std::unique_ptr<Handle>>& handles, Handle* handle) {
-  const auto found = std::find_if(handles.begin(), handles.end(),
-                                  [&](const auto& owned) { return owned.get() == handle; });
-  if (found == handles.end()) return nullptr;
-  std::unique_ptr<Handle> taken = std::move(*found);
-  handles.erase(found);
-  return taken;
-}
 
 tern_status join(tern_client& client, const tern_group_id& id, const tern_join_options* passed,
                  tern_group** group) {

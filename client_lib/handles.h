@@ -2,6 +2,7 @@
 
 // What the opaque pointers of tern.h point to, and what every C function does at its two ends.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -26,6 +27,7 @@ struct tern_group {
   tern_client* owner;
   std::shared_ptr<tern::client_lib::GroupState> state;
   std::vector<std::unique_ptr<tern_tensor>> tensors;
+  std::vector<std::unique_ptr<tern_push_pull>> push_pulls;
 };
 
 struct tern_tensor {
@@ -33,7 +35,28 @@ struct tern_tensor {
   std::shared_ptr<tern::client_lib::TensorState> state;
 };
 
+struct tern_push_pull {
+  tern_group* owner;
+  std::uint64_t count;
+  tern_reduction reduction;
+  std::vector<std::uint64_t> counts;  // of each rank's shard
+  bool equal;                         // all of them are: operations give no counts
+  tern_tensor* push;
+  tern_tensor* pull;
+};
+
 namespace tern::client_lib {
+
+// Takes the handle out of the list that owns it; it ends with the result.
+template <typename Handle>
+std::unique_ptr<Handle> take_handle(std::vector<std::unique_ptr<Handle>>& handles, Handle* handle) {
+  const auto found = std::find_if(handles.begin(), handles.end(),
+                                  [&](const auto& owned) { return owned.get() == handle; });
+  if (found == handles.end()) return nullptr;
+  std::unique_ptr<Handle> taken = std::move(*found);
+  handles.erase(found);
+  return taken;
+}
 
 inline tern_status to_status(Errc code) noexcept { return static_cast<tern_status>(code); }
 

@@ -32,6 +32,8 @@ template <>
 inline constexpr std::size_t kFirstBytes<tern_op> = 96;
 template <>
 inline constexpr std::size_t kFirstBytes<tern_received> = 16;
+template <>
+inline constexpr std::size_t kFirstBytes<tern_push_pull_options> = 56;
 
 // More than any version will have: such a struct_size was never set.
 inline constexpr std::size_t kMaxStructBytes = 4096;

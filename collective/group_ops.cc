@@ -163,7 +163,7 @@ GroupOps::SubmitResult GroupOps::on_submit(const Submission& submission, OpId& i
 void GroupOps::compress(OpId id) {
   Op& op = ops_[id];
   op.compressed = true;
-  if (op.plan->eager == plan::Eager::contributions) decline_eager(op, shape_);
+  if (op.plan->may_decline_eager()) decline_eager(op, shape_);
 }
 
 bool GroupOps::on_announce(std::uint32_t node, const OpKey& key, const wire::AnnounceBody& body,
@@ -251,15 +251,18 @@ void GroupOps::on_contribution(std::uint32_t node, ChunkId chunk) {
 }
 
 bool GroupOps::expect_result(std::uint32_t node, const OpKey& key, std::uint32_t chunk_number,
-                             OpId& id) const {
+                             OpId& id) {
   id = ops_.find(key);
   if (id == kNoSlot) return ops_.superseded(key) || ended();
-  const Op& op = ops_[id];
+  Op& op = ops_[id];
   if (op.failed) {
     id = kNoSlot;
     return true;
   }
-  if (op.eager || !op.has_spoken(shape_.node)) return false;
+  if (!op.has_spoken(shape_.node)) return false;
+  // As with a grant: of what moves, the first thing that an owner sends is a result.
+  if (op.plan->moves() && op.plan->may_decline_eager()) decline_eager(op, shape_);
+  if (op.eager) return false;
   return legs_.expects_result(id, op, node, chunk_number);
 }
 

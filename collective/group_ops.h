@@ -51,8 +51,8 @@ class GroupOps {
   // A local rank submits. If the op has failed already it is completed for this rank too.
   // REQUIRES: the body's kind has a plan.
   SubmitResult on_submit(const Submission& submission, OpId& op);
-  // After on_submit: this node's contribution is to be compressed, so that the op takes the two
-  // legs however small it is. A node says so to the others by announcing it without values.
+  // After on_submit: what this node sends is to be compressed, so that the op takes its legs
+  // however small it is. A node says so to the others by announcing it without values.
   void compress(OpId op);
   // kNoSlot in `op`: a late announcement of an op that has ended here.
   bool on_announce(std::uint32_t node, const OpKey& key, const wire::AnnounceBody& body, OpId& op);
@@ -63,8 +63,7 @@ class GroupOps {
                            ChunkId& chunk) const;
   void on_contribution(std::uint32_t node, ChunkId chunk);
   // A result's header. kNoSlot: throw it away.
-  bool expect_result(std::uint32_t node, const OpKey& key, std::uint32_t chunk_number,
-                     OpId& op) const;
+  bool expect_result(std::uint32_t node, const OpKey& key, std::uint32_t chunk_number, OpId& op);
   // The result's frame has come whole, and the lane delivers it until one of the two that follow.
   void delivering(std::uint32_t node, OpId op);
   void delivered(std::uint32_t node, OpId op);      // it lies in the outputs

@@ -124,7 +124,7 @@ void decline_eager(Op& op, const GroupShape& shape) noexcept {
 }
 
 bool declines(const Op& op, const GroupShape& shape) noexcept {
-  return !op.eager && op.plan->keeps_sums() && op.plan->eager == plan::Eager::contributions &&
+  return !op.eager && op.plan->has_one_leg() && op.plan->may_decline_eager() &&
          may_be_eager(op.announced_first, *op.plan, shape);
 }
 
@@ -139,9 +139,10 @@ bool eager_bytes_agree(Op& op, std::uint32_t node, const wire::AnnounceBody& bod
                        const GroupShape& shape) noexcept {
   if (!may_be_eager(body, *op.plan, shape)) return body.eager_bytes == 0;
   const std::uint64_t expected = bytes_between(op, node, shape.node, shape);
-  if (op.plan->eager == plan::Eager::values) return body.eager_bytes == expected;
+  const bool by_absence = op.plan->eager == plan::Eager::contributions;
   const bool declined =
-      (body.flags & wire::kAnnounceDeclines) != 0 || (body.eager_bytes == 0 && expected != 0);
+      op.plan->may_decline_eager() && ((body.flags & wire::kAnnounceDeclines) != 0 ||
+                                       (by_absence && body.eager_bytes == 0 && expected != 0));
   if (declined) decline_eager(op, shape);
   return body.eager_bytes == (declined ? 0 : expected);
 }

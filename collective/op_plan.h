@@ -31,7 +31,7 @@ std::uint64_t eager_bytes_of(const Op& op, std::uint32_t from, std::uint32_t to,
                              const GroupShape& shape) noexcept;
 
 // Whether the values that came with an announcement of `node` are those that it should bring: none,
-// or all. A node that brings none where others do declines.
+// or all. A node that declines brings none.
 bool eager_bytes_agree(Op& op, std::uint32_t node, const wire::AnnounceBody& body,
                        const GroupShape& shape) noexcept;
 

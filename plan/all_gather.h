@@ -15,6 +15,7 @@ inline constexpr Plan kAllGather{
     .receivers = Ranks::every,
     .ownership = Ownership::sharer_node,
     .eager = Eager::values,
+    .may_lose = true,
     .alike = true,
     .takes_tensor = true,
     .extents =

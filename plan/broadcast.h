@@ -15,6 +15,8 @@ inline constexpr Plan kBroadcast{
     .ownership = Ownership::root_node,
     .eager = Eager::values,
     .has_root = true,
+    .may_lose = true,
+    .loses_if_asked = true,
     .alike = true,
     .takes_tensor = true,
     .extents =

@@ -106,6 +106,8 @@ struct Plan {
   bool has_root = false;  // of others an entry's root has no meaning, and is not announced
   // Blocks may be lossy, as far as the tensor's role allows: of every leg that the op has.
   bool may_lose = false;
+  // And then only those of a delta, by a recipe that the declaration or the op writes out.
+  bool loses_if_asked = false;
   // All ranks get the same bytes: with `verify` they are compared.
   bool alike = false;
   bool takes_tensor = false;
@@ -130,6 +132,15 @@ struct Plan {
   constexpr bool is_one_way() const noexcept { return moves() || keeps_sums(); }
   // Sums end with their owners, who send them to nobody.
   constexpr bool keeps_sums() const noexcept { return reduces() && receivers != Ranks::every; }
+  // Values cross the wire once: to where their sum ends, or from whose they are.
+  constexpr bool has_one_leg() const noexcept { return moves() || keeps_sums(); }
+  constexpr bool may_lose_of(Role role) const noexcept {
+    return may_lose && role_may_be_lossy(role) && (!loses_if_asked || role == Role::delta);
+  }
+  // A node may want the legs for an op that fits in its announcement.
+  constexpr bool may_decline_eager() const noexcept {
+    return eager == Eager::contributions || (eager == Eager::values && may_lose);
+  }
 };
 
 // Null, or a sentence: what is wrong with an op of this shape. Library and daemon ask the same.

@@ -5,6 +5,10 @@ two workers each, once for every recipe, at the example's learning rate and at a
 Writes build/accuracy/accuracy.json and the section between the markers accuracy:begin and accuracy:end
 of docs/codecs.md. Exit status 1 if a family has no recipe within half a point of raw at the same
 rate, at either rate.
+
+Then the table of 3LC's paper for a parameter server on the ranks (accuracy_server.py): printed, to
+build/accuracy/server.json, and between the markers server-accuracy:begin and :end of the page unless
+an option makes it another table than that of ten workers. `--table` makes one of the two alone.
 """
 
 import argparse
@@ -18,6 +22,7 @@ import signal
 import statistics
 import sys
 
+import accuracy_server
 from nodes import Link, Nodes, NodesError
 from page_section import replace_section
 from training import DIVERGED, MAX_ACCURACY_LOSS, RANKS_PER_NODE, STEPS, loses_accuracy, summarize, train
@@ -214,12 +219,31 @@ def section(result):
                    f"{' | '.join(cells)} | {reason(row['recipe']) if lost else ''} |")
 
 
+def run_server(options):
+    result_file = options.out / "server.json"
+    options.steps, options.seeds = options.server_steps, options.server_seeds
+    if options.report_only:
+        result = json.loads(result_file.read_text(encoding="utf-8"))
+    else:
+        (options.out / "logs").mkdir(parents=True, exist_ok=True)
+        if options.data and not list(pathlib.Path(options.data).glob("train-*-ubyte.gz")):
+            raise NodesError(f"{options.data} has no training images of MNIST (train-*-ubyte.gz)")
+        result = accuracy_server.measure_all(options)
+        result_file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        print(f"written: {result_file}")
+    lines = list(accuracy_server.table(result))
+    print("\n".join(lines))
+    if result["workers"] == accuracy_server.WORKERS and result["steps"] == accuracy_server.STEPS:
+        replace_section(options.page, "server-accuracy", "\n".join(lines))
+    return 0
+
+
 def run(options):
     result_file = options.out / "accuracy.json"
     if options.report_only:
         result = json.loads(result_file.read_text(encoding="utf-8"))
     else:
-        shutil.rmtree(options.out, ignore_errors=True)
+        shutil.rmtree(options.out / "logs", ignore_errors=True)
         (options.out / "logs").mkdir(parents=True)
         families = {"chosen": options.recipe} if options.recipe else FAMILIES
         result = run_all(options, families)
@@ -239,15 +263,21 @@ def main():
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--recipe", action="append", help="only these, and write no page")
+    parser.add_argument("--table", choices=["families", "server", "both"], default="both",
+                        help="which of the two tables")
     parser.add_argument("--report-only", action="store_true",
                         help="train nothing: the page from build/accuracy/accuracy.json")
     parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/accuracy")
     parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs/codecs.md")
+    accuracy_server.add_options(parser)
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        return run(options)
+        status = run(options) if options.table != "server" else 0
+        if options.table != "families" and not options.recipe:
+            status = max(status, run_server(options))
+        return status
     except (NodesError, OSError, ValueError) as error:
         print(f"accuracy: {error}", file=sys.stderr)
         return 1

@@ -15,8 +15,9 @@ namespace tern::wire {
 // `eager_bytes`: an all_reduce that a node announces without its values takes the two legs.
 inline constexpr std::uint8_t kAnnounceOneLane = 1;  // all chunks of an owner are on one lane
 inline constexpr std::uint8_t kAnnounceExempt = 2;
-// The node takes the two legs, though the op would fit in its announcements. Not compared. Of an
-// all_reduce the same is said by an announcement without values.
+// The node takes the op's legs, though the op would fit in its announcements, and brings no values.
+// Of an operation that may lose values. Not compared. Of an all_reduce the same is said by an
+// announcement without values.
 inline constexpr std::uint8_t kAnnounceDeclines = 4;
 
 struct AnnounceBody {

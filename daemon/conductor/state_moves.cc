@@ -94,7 +94,7 @@ Status StateMoves::prepare(StateMove& move, const Client& client,
   move.request = packet.header.request;
   move.imports = action == shm::StateAction::import_parts;
   // A part says of no element which node adds it: all know that of an all_reduce.
-  if (move.tensor->memory_use.keeps_sums()) {
+  if (move.tensor->memory_use.has_one_leg()) {
     return fail(Errc::unsupported, "only the state of an all_reduce can be moved yet");
   }
   if (move.imports) {

@@ -165,6 +165,7 @@ Status TensorRegistry::describe(Declaration& declaration) const {
       resolve_declared(*text, terms_of(declaration.group, *state, partners_.tuning != nullptr));
   if (!resolved) return tl::unexpected(resolved.error());
   state->declared = *resolved;
+  state->declared.asked = packet.recipe[0] != '\0' && !resolved->recipe.automatic;
   return {};
 }
 

@@ -53,9 +53,13 @@ const char* BlockDecoder::objection_to_elements(const BlockRequest& request,
 }
 
 const char* BlockDecoder::objection_to_lossy(OpId op) const {
+  // Shifts are kept for the chunks of an all_reduce.
+  const TensorState* const tensor = blocks_.tensor(op);
+  if (tensor != nullptr && tensor->codec.keeps_shifts() && blocks_.op(op).plan->has_one_leg()) {
+    return kMustBeExact;
+  }
   const auto role = static_cast<Role>(blocks_.op(op).announced_first.role);
-  const bool may =
-      blocks_.op(op).plan->may_lose && is_f32_inside(blocks_.dtype(op)) && role_may_be_lossy(role);
+  const bool may = blocks_.op(op).plan->may_lose_of(role) && is_f32_inside(blocks_.dtype(op));
   return may ? nullptr : kMustBeExact;
 }
 
@@ -136,8 +140,6 @@ const char* BlockDecoder::add_lossy(const BlockRequest& request, const Block& bl
   if (const char* problem = objection_to_lossy(op)) return problem;
   const TensorState* const tensor = blocks_.tensor(op);
   if (tensor == nullptr || tensor->exempt) return kMustBeExact;
-  // Streams are kept for the chunks of an all_reduce.
-  if (tensor->codec.keeps_shifts() && blocks_.op(op).plan->keeps_sums()) return kMustBeExact;
   const std::uint32_t elements = blocks_.part(op, request.number).elements;
   const std::span<float> sum{as_floats(host_bytes(request.sum).data()), elements};
   if (own != nullptr) {

@@ -162,10 +162,29 @@ BlockCompletion BlockEncoder::finish_exact(const BlockRequest& request, Reductio
 
 BlockCompletion BlockEncoder::publish(const BlockRequest& request) {
   const OpId op = request.op;
+  if (blocks_.encoding(op).lossy && codec::is_lossy(*request.recipe)) {
+    return publish_lossy(request);
+  }
+  return publish_exact(request, false);
+}
+
+// Nobody gets the values as they are, the ranks of this node neither: all copies are alike.
+BlockCompletion BlockEncoder::publish_lossy(const BlockRequest& request) {
+  const OpId op = request.op;
+  const OpEncoding& encoding = blocks_.encoding(op);
+  if (codec::scans_tensor(encoding.recipe)) scan_contributions(op);
+  const ChunkPart part = blocks_.part(op, request.number);
+  const BlockCompletion done =
+      finish_lossy(request, values_.moved_floats(op, part), encoding.state_scale);
+  return done.form != BlockForm::none ? done : publish_exact(request, true);
+}
+
+BlockCompletion BlockEncoder::publish_exact(const BlockRequest& request, bool nonfinite) {
+  const OpId op = request.op;
   const ChunkPart part = blocks_.part(op, request.number);
   const std::size_t bytes = blocks_.bytes(op, part);
   const std::byte* const input = values_.moved_input(op, part);
-  BlockCompletion done = elements_in(BlockForm::input, bytes);
+  BlockCompletion done = elements_in(BlockForm::input, bytes, nonfinite);
   const collective::ChunkMap& chunks = blocks_.op(op).chunks;
   if (blocks_.encoding(op).lossless && codec::is_lossless(*request.recipe) &&
       !request.block.empty() && chunks.leaves(blocks_.self(), request.number)) {
@@ -192,7 +211,7 @@ BlockEncoder::Encoded BlockEncoder::encode_lossy(const BlockRequest& request,
   // Two kinds of operation have begun at once: this one goes raw.
   const std::uint32_t counts_crc = blocks_.op(op).announced_first.counts_crc;
   if (codec::has_memory(recipe) &&
-      !tensor.memory_use.take({plan.number, plan.keeps_sums(), counts_crc})) {
+      !tensor.memory_use.take({plan.number, plan.has_one_leg(), counts_crc})) {
     return {0, true};
   }
   const bool result = input.leg == wire::Leg::broadcast;
@@ -202,7 +221,8 @@ BlockEncoder::Encoded BlockEncoder::encode_lossy(const BlockRequest& request,
   encode.state = state.sender(blocks_.part(op, request.number).begin);
   encode.state_scale = input.state_scale;
   encode.delivered = result ? blocks_.dtype(op) : DType::f32;
-  encode.fixed_scale_max = result ? stats.results_max : stats.contributions_max.value_or(0.0f);
+  encode.fixed_scale_max =
+      result && plan.reduces() ? stats.results_max : stats.contributions_max.value_or(0.0f);
   encode.stream_step = blocks_.sequence(op);
   // Not state.has_streams(): an op may override xordelta, whose stream then stands still.
   const bool shifts = codec::needs_shift(recipe);
@@ -217,7 +237,7 @@ BlockEncoder::Encoded BlockEncoder::encode_lossy(const BlockRequest& request,
   encode.key = codec::DrawKey{blocks_.identity().seed, tensor.id, blocks_.sequence(op),
                               blocks_.self(),          result,    request.number}
                    .mixed();
-  encode.sparsify = !result || codec::sparsifies_results(recipe);
+  encode.sparsify = !result || plan.moves() || codec::sparsifies_results(recipe);
   encode.alpha = state.alpha();
   // Levels of another number of bits are no beginning for these.
   // Where the op is cut as a whole each chunk has a book.
@@ -244,7 +264,7 @@ BlockEncoder::Encoded BlockEncoder::encode_lossy(const BlockRequest& request,
   wire::write_block_header(header, slab.first<wire::kBlockHeaderBytes>());
   blocks_.trace(TraceKind::encode, request, header, {begin, end});
   stats.encoded_bytes += input.values.size() * dtype_bytes(blocks_.dtype(op));
-  if (tensor.tuning && !plan.keeps_sums()) tensor.tuning->residual_pending(request.number) = 1;
+  if (tensor.tuning && !plan.has_one_leg()) tensor.tuning->residual_pending(request.number) = 1;
   tuner::LegEnergies& part = result ? stats.error.results : stats.error.contributions;
   part.energy += encoded.input_energy;
   part.elements += input.values.size();
@@ -293,13 +313,14 @@ void BlockEncoder::scan_contributions(OpId op) {
   if (stats.contributions_max) return;
   stats.contributions_max = 0.0f;
   const auto& chunks = blocks_.op(op).chunks;
+  const bool moves = blocks_.op(op).plan->moves();
   for (std::uint32_t node = 0; node < blocks_.ops().nodes(); ++node) {
-    if (node == blocks_.self()) continue;
+    if ((node == blocks_.self()) != moves) continue;
     for (std::uint32_t i = 0; i < chunks.owned(node); ++i) {
       const ChunkPart part = blocks_.part(op, chunks.chunk(node, i));
       const float* const residual = blocks_.tensor(op)->codec.sender(part.begin);
-      const auto scan =
-          codec::scan_max(values_.floats(op, part), residual, blocks_.encoding(op).state_scale);
+      const auto values = moves ? values_.moved_floats(op, part) : values_.floats(op, part);
+      const auto scan = codec::scan_max(values, residual, blocks_.encoding(op).state_scale);
       if (!scan.nonfinite) stats.contributions_max = std::max(*stats.contributions_max, scan.max);
     }
   }

@@ -31,6 +31,8 @@ class BlockEncoder {
     bool nonfinite = false;
   };
 
+  BlockCompletion publish_lossy(const BlockRequest& request);
+  BlockCompletion publish_exact(const BlockRequest& request, bool nonfinite);
   BlockCompletion encode_exact(const BlockRequest& request, bool nonfinite);
   BlockCompletion finish_exact(const BlockRequest& request, Reduction how, bool nonfinite);
   BlockCompletion finish_lossy(const BlockRequest& request, std::span<const float> sum,

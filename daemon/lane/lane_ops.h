@@ -18,7 +18,7 @@ namespace tern::daemon {
 // How the blocks of an op may be encoded, whatever each of them comes out as.
 struct OpEncoding {
   codec::Recipe recipe;
-  bool lossy = false;              // blocks of both legs may lose what the recipe drops
+  bool lossy = false;              // blocks of every leg may lose what the recipe drops
   bool lossless = false;           // blocks may be shorter, bit for bit
   TensorTuning* tuning = nullptr;  // not null: the tuner chooses among what both of these allow
   float state_scale = 1.0f;

@@ -84,6 +84,15 @@ const std::byte* NodeValues::moved_input(OpId op, const ChunkPart& part) const n
   return host_bytes(sender->input_of(part.range(), dtype_bytes(blocks_.dtype(op)))).data();
 }
 
+std::span<const float> NodeValues::moved_floats(OpId op, const ChunkPart& part) const {
+  const DType type = blocks_.dtype(op);
+  const std::byte* const input = moved_input(op, part);
+  if (type == DType::f32) return {as_floats(input), part.elements};
+  std::byte* const wide = blocks_.scratch(0).data();
+  codec::accumulate_begin({type, input, part.elements}, 1.0f, wide);
+  return {as_floats(wide), part.elements};
+}
+
 std::span<const std::byte> NodeValues::eager_values(OpId op, std::uint32_t node,
                                                     std::span<const std::byte> contribution) const {
   const collective::Op& about = blocks_.op(op);

@@ -28,6 +28,9 @@ class NodeValues {
   // Of an op that moves, the elements of the rank whose they are. REQUIRES: it is on this node.
   const std::byte* moved_input(collective::OpId op, const ChunkPart& part) const noexcept;
 
+  // The same in f32, in the input itself or in scratch 0.
+  std::span<const float> moved_floats(collective::OpId op, const ChunkPart& part) const;
+
   // What this node has for another of an eager op, as it lies or one piece after the other in
   // scratch 0. `contribution`: all that it contributes to a reduction.
   std::span<const std::byte> eager_values(collective::OpId op, std::uint32_t node,

@@ -20,12 +20,14 @@ const char* objection_to_memory(const plan::Plan& plan, const LaneOp& op,
                                 std::uint32_t counts_crc) noexcept {
   const TensorState* const tensor = op.tensor;
   if (tensor == nullptr || !codec::has_memory(tensor->declared.recipe)) return nullptr;
-  // However small it is, and whatever recipe it brings: a peer may send a block all the same.
-  if (plan.keeps_sums() && codec::needs_shift(tensor->declared.recipe)) {
+  // Of sums however small they are, and whatever recipe the op brings: a peer may send a block all
+  // the same.
+  if (codec::needs_shift(tensor->declared.recipe) &&
+      (plan.keeps_sums() || (plan.moves() && op.encoding.lossy))) {
     return "diana and ef21 are for all_reduce; declare the tensor with ef";
   }
   return !op.encoding.lossy ||
-                 tensor->memory_use.admits({plan.number, plan.keeps_sums(), counts_crc})
+                 tensor->memory_use.admits({plan.number, plan.has_one_leg(), counts_crc})
              ? nullptr
              : "the tensor's residual is of another kind of operation, or of other counts; declare "
                "a tensor for each";
@@ -123,19 +125,19 @@ OpEncoding OpAdmission::encoding_of(const shm::SubmitEntry& entry, const plan::P
   }
   encoding.state_scale = std::bit_cast<float>(entry.state_scale_bits);
   const auto reduction = static_cast<Reduction>(entry.reduction);
-  const bool adds = reduction == Reduction::sum || reduction == Reduction::average;
+  const bool adds = plan.moves() || reduction == Reduction::sum || reduction == Reduction::average;
   const std::uint64_t bytes = entry.count * dtype_bytes(static_cast<DType>(entry.dtype));
   const bool worth_it = bytes != 0 && bytes >= setup_.lossy_min_bytes;
   // The tuner may take any of its candidates, as far as the op may have one.
-  const bool knows_legs = plan.may_lose && !plan.keeps_sums();  // what the tuner reckons with
+  const bool knows_legs = plan.may_lose && !plan.has_one_leg();  // what the tuner reckons with
   TensorTuning* const tuning =
       tensor != nullptr && resolved.tuned && knows_legs ? tensor->tuning.get() : nullptr;
-  // What moves and fits in its announcement has one leg on all nodes.
+  // What moves and fits in its announcement goes with it unless it may lose.
   const bool fits = plan.moves() && bytes <= setup_.shape.eager_bytes;
   encoding.lossless = (tuning != nullptr || resolved.lossless) && worth_it && !fits;
   const bool chosen = tuning != nullptr || !resolved.tuned;
-  encoding.lossy =
-      tensor != nullptr && plan.may_lose && resolved.lossy && adds && worth_it && chosen;
+  encoding.lossy = tensor != nullptr && plan.may_lose_of(tensor->role) && resolved.lossy && adds &&
+                   worth_it && chosen && (resolved.asked || !plan.loses_if_asked);
   if (encoding.lossless || encoding.lossy) encoding.tuning = tuning;
   return encoding;
 }

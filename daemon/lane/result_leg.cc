@@ -43,6 +43,7 @@ void ResultLeg::finish_parked(const Action& action) {
 }
 
 void ResultLeg::publish(const Action& action) {
+  core_.lane_op(action.op).start(core_.now_ns());
   const std::uint32_t number = core_.op(action.op).chunks.chunk(core_.self(), action.index);
   BlockRequest request = request_for(BlockVerb::publish, action, number);
   request.recipe = &core_.lane_op(action.op).encoding.recipe;

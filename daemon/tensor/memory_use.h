@@ -7,13 +7,13 @@ namespace tern::daemon {
 
 // Which operation a tensor's codec state belongs to. What a residual means depends on the kind of
 // operation and on its counts: of an all_reduce it holds what results left out too, and with other
-// counts another node adds an element. Set once, by the first block that uses the state. Thread:
+// counts another node adds or sends an element. Set once, by the first block that uses the state. Thread:
 // any.
 class MemoryUse {
  public:
   struct User {
     std::uint16_t kind = 0;        // the plan's number, never 0
-    bool keeps_sums = false;       // of the plan
+    bool one_leg = false;          // of the plan
     std::uint32_t counts_crc = 0;  // AnnounceBody::counts_crc
   };
 
@@ -27,18 +27,22 @@ class MemoryUse {
     const std::uint64_t mine = word_of(user);
     return word_.compare_exchange_strong(word, mine, std::memory_order_relaxed) || word == mine;
   }
-  // Of an operation whose sums stay with their owners.
-  bool keeps_sums() const noexcept {
-    return (word_.load(std::memory_order_relaxed) & kKeepsSums) != 0;
+  // Of an operation with one leg.
+  bool has_one_leg() const noexcept {
+    return (word_.load(std::memory_order_relaxed) & kOneLeg) != 0;
+  }
+  // 0: nobody's yet.
+  std::uint16_t kind() const noexcept {
+    return static_cast<std::uint16_t>(word_.load(std::memory_order_relaxed) >> 32);
   }
   void adopt(const MemoryUse& other) noexcept {
     word_.store(other.word_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }
 
  private:
-  static constexpr std::uint64_t kKeepsSums = std::uint64_t{1} << 48;
+  static constexpr std::uint64_t kOneLeg = std::uint64_t{1} << 48;
   static std::uint64_t word_of(const User& user) noexcept {
-    return std::uint64_t{user.kind} << 32 | user.counts_crc | (user.keeps_sums ? kKeepsSums : 0);
+    return std::uint64_t{user.kind} << 32 | user.counts_crc | (user.one_leg ? kOneLeg : 0);
   }
 
   std::atomic<std::uint64_t> word_{0};

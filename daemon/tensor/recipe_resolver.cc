@@ -126,6 +126,7 @@ OwnRecipe resolve_own(const codec::Recipe& own, const ResolvedRecipe& declared,
   // Raw and bf16 say nothing of memory: they go with any declaration. Under ef, bf16 uses the
   // residual and raw leaves it alone.
   if (own.memory == codec::Memory::none) made.resolved.recipe.memory = declared.recipe.memory;
+  made.resolved.asked = !own.automatic;
   made.problem = objection_to_own(made.resolved.recipe, declared, terms);
   // `auto` has a tuner only if the declaration has begun one.
   classify(made.resolved, terms, own.automatic && declared.tuned);

@@ -37,9 +37,10 @@ struct ResolvedRecipe {
   codec::Recipe recipe;
   // What an op may become that is large enough for it: at most one of `lossy` and `lossless` unless
   // the tuner chooses, who may take either.
-  bool lossy = false;     // an all_reduce of sums or averages loses
+  bool lossy = false;     // sums, averages and what moves lose
   bool lossless = false;  // blocks become shorter and lose nothing
   bool tuned = false;     // the tuner chooses among its candidates; none is fixed
+  bool asked = false;     // the application has written the recipe out, and not `auto`
   bool one_lane = false;  // the chunks share a scale; the declaration's
   // What nodes must agree on, announced with each op. The declaration's, also where an op brings
   // its own recipe.

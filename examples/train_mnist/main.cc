@@ -3,6 +3,9 @@
 //
 //   train_mnist --rank 0 --size 2 --group-id-file /tmp/group --recipe 3lc:s=1 &
 //   train_mnist --rank 1 --size 2 --group-id-file /tmp/group --recipe 3lc:s=1
+//
+// With --server the ranks are a parameter server: each keeps a part of the model and its momentum,
+// gradients are pushed to it, and all ranks pull compressed differences of the model.
 
 #include <memory>
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "examples/training/rendezvous.h"
+#include "examples/training/tern_server.h"
 #include "tern/tern.hpp"
 
 namespace tern::training {
@@ -46,6 +47,10 @@ class TernExchange : public Exchange {
         group_(join(&client_, options)),
         gradients_(client_.allocate<float>(parameter_count(layout))),
         tickets_(layout.size()) {
+    if (options.server) {
+      server_.emplace(options, layout, &client_, &group_, gradients_);
+      return;
+    }
     for (const Parameter& parameter : layout_) {
       // Biases are declared like weights; the daemon sends so small a tensor raw.
       tensors_.push_back(
@@ -76,6 +81,8 @@ class TernExchange : public Exchange {
     }
   }
 
+  ModelServer* server() override { return server_ ? &*server_ : nullptr; }
+
   void barrier() override {
     Ticket ticket = group_.barrier();
     finish(&ticket);
@@ -104,7 +111,7 @@ class TernExchange : public Exchange {
   }
 
   std::uint64_t bytes_sent() const override {
-    std::uint64_t bytes = 0;
+    std::uint64_t bytes = server_ ? server_->bytes_sent() : 0;
     for (const Tensor& tensor : tensors_) {
       bytes += tensor.stats().bytes_sent;
     }
@@ -112,7 +119,7 @@ class TernExchange : public Exchange {
   }
 
   std::uint64_t bytes_raw() const override {
-    std::uint64_t bytes = 0;
+    std::uint64_t bytes = server_ ? server_->bytes_raw() : 0;
     for (const Tensor& tensor : tensors_) {
       bytes += tensor.stats().bytes_raw;
     }
@@ -137,6 +144,7 @@ class TernExchange : public Exchange {
   std::span<float> gradients_;
   std::vector<Tensor> tensors_;  // in the order of the layout, as the tickets
   std::vector<std::optional<Ticket>> tickets_;
+  std::optional<TernServer> server_;  // then there are no tensors
 };
 
 // The mean over one rank is its own gradient.
@@ -148,6 +156,7 @@ class LocalExchange : public Exchange {
   void broadcast(std::span<float>) override {}
   void begin(std::size_t) override {}
   void wait(std::size_t) override {}
+  ModelServer* server() override { return nullptr; }
   void barrier() override {}
   void leave_together() override {}
   bool agree(std::span<const float>) override { return true; }

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "examples/training/model_server.h"
 #include "examples/training/parameter.h"
 
 namespace tern::training {
@@ -17,6 +18,10 @@ struct ExchangeOptions {
   int rank = 0;
   int size = 1;
   std::string recipe;
+  // Ranks keep the model and are pushed gradients, in place of averaging them for all.
+  bool server = false;
+  int server_rank = -1;             // the rank that keeps it; -1: every rank keeps a part
+  std::string pull_recipe;          // of the model's differences; empty: as the gradients'
   std::int64_t timeout_ms = 60000;  // for the others to come, and for every operation
 };
 
@@ -36,6 +41,9 @@ class Exchange {
   virtual void begin(std::size_t layer) = 0;
   virtual void wait(std::size_t layer) = 0;
 
+  // In place of these two where ranks keep the model, else null. Owned by this.
+  virtual ModelServer* server() = 0;
+
   virtual void barrier() = 0;
 
   // The last call. Leaving a group fails what is in flight on other ranks, so that nobody should
@@ -45,7 +53,8 @@ class Exchange {
   // Whether the parameters have the same bits on all ranks. Called by all ranks.
   virtual bool agree(std::span<const float> parameters) = 0;
 
-  // Bytes of gradient blocks that this node, with all its ranks, has sent to others since the join.
+  // Bytes of blocks that this node, with all its ranks, has sent to others since the join, of
+  // gradients and of differences.
   virtual std::uint64_t bytes_sent() const = 0;
 
   // What they would have been uncompressed.

@@ -22,6 +22,12 @@ void describe(CLI::App* app, ProgramOptions* options) {
   app->add_flag("--local", exchange.local, "One process, without a daemon");
   app->add_option("--socket", exchange.socket, "ternd's socket; default $TERN_SOCKET");
   app->add_option("--recipe", exchange.recipe, "raw, 3lc:s=1, auto ...; default: the daemon's");
+  app->add_flag("--server", exchange.server,
+                "Ranks keep the model: gradients are pushed to them, its differences pulled");
+  app->add_option("--server-rank", exchange.server_rank,
+                  "With --server: the rank that keeps all of it; default: every rank keeps a part");
+  app->add_option("--pull-recipe", exchange.pull_recipe,
+                  "With --server: of the differences; default: as --recipe");
   app->add_option("--timeout", options->timeout_seconds, "Seconds to wait for other ranks")
       ->check(CLI::Range(1.0, 3600.0));
   app->add_option("--data", options->data, options->data_help);
@@ -51,6 +57,13 @@ const char* objection(const ProgramOptions& options) {
   if (!exchange.local && exchange.group_id_file.empty()) {
     return "--group-id-file is required (or --local: one process, no daemon)";
   }
+  if (exchange.server && exchange.local) return "--server needs a daemon: leave out --local";
+  if (!exchange.server && (exchange.server_rank != -1 || !exchange.pull_recipe.empty())) {
+    return "--server-rank and --pull-recipe need --server";
+  }
+  if (exchange.server_rank < -1 || exchange.server_rank >= exchange.size) {
+    return "--server-rank must be from 0 to --size less 1";
+  }
   if (options.record_folder.empty() && !options.record_steps.empty()) {
     return "--record-steps needs --record FOLDER";
   }
@@ -64,6 +77,8 @@ void write_report(const ProgramOptions& options, const Exchange& exchange,
       std::accumulate(report.step_seconds.begin(), report.step_seconds.end(), 0.0);
   nlohmann::json json = {
       {"recipe", options.exchange.recipe},
+      {"server", options.exchange.server},
+      {"pull_recipe", options.exchange.pull_recipe},
       {"rank", options.exchange.rank},
       {"size", options.exchange.size},
       {"node", exchange.node()},

@@ -15,31 +15,6 @@ double seconds_since(SteadyClock::time_point begin) {
   return std::chrono::duration<double>(SteadyClock::now() - begin).count();
 }
 
-// Stochastic gradient descent with momentum and weight decay.
-class Descent {
- public:
-  Descent(const TrainOptions& options, Task& task)
-      : options_(options), task_(task), velocity_(task.parameters().size(), 0.0F) {}
-
-  // On the parameters of one layer.
-  void step(std::size_t layer, float rate, std::span<const float> gradients) {
-    const std::span<float> parameters = task_.parameters();
-    for (const Parameter& parameter : task_.layout()) {
-      if (parameter.layer != layer) continue;
-      for (std::size_t i = parameter.offset; i < parameter.offset + parameter.count(); ++i) {
-        velocity_[i] =
-            options_.momentum * velocity_[i] + gradients[i] + options_.weight_decay * parameters[i];
-        parameters[i] -= rate * velocity_[i];
-      }
-    }
-  }
-
- private:
-  const TrainOptions& options_;
-  Task& task_;
-  std::vector<float> velocity_;
-};
-
 void print_progress(const TrainOptions& options, int done, const TrainReport& report,
                     double seconds) {
   const double accuracy = report.accuracy.empty() ? 0.0 : report.accuracy.back().accuracy;
@@ -64,11 +39,11 @@ float learning_rate(const TrainOptions& options, int step) {
 TrainReport train(const TrainOptions& options, const Worker& worker) {
   const auto& [rank, task, exchange, recorder] = worker;
   const std::span<float> parameters = task->parameters();
-  Descent descent(options, *task);
   if (rank == 0) {
     task->initialise(options.seed);
   }
   exchange->broadcast(parameters);
+  const std::unique_ptr<Update> update = make_update(options.descent, task, exchange);
 
   TrainReport report;
   double trained_seconds = 0.0;
@@ -79,13 +54,9 @@ TrainReport train(const TrainOptions& options, const Worker& worker) {
     const std::span<float> gradients = exchange->gradients();
     const float loss = task->gradient(step, gradients, [&](std::size_t layer) {
       worker.recorder.gradients(step + 1, layer, gradients);
-      worker.exchange->begin(layer);
+      update->begin(layer);
     });
-    const float rate = learning_rate(options, step);
-    for (std::size_t layer = layer_count(task->layout()); layer-- > 0;) {
-      exchange->wait(layer);
-      descent.step(layer, rate, gradients);
-    }
+    update->finish(learning_rate(options, step));
     report.step_seconds.push_back(seconds_since(begin));
     trained_seconds += report.step_seconds.back();
 

@@ -6,6 +6,7 @@
 #include "examples/training/exchange.h"
 #include "examples/training/recorder.h"
 #include "examples/training/task.h"
+#include "examples/training/update.h"
 
 namespace tern::training {
 
@@ -16,8 +17,7 @@ struct TrainOptions {
   int warm_up_steps = 100;
   float peak_rate = 0.1F;
   float last_rate = 0.001F;
-  float momentum = 0.9F;
-  float weight_decay = 1e-4F;
+  DescentOptions descent;
   int evaluate_every = 50;
   bool progress = false;
 };

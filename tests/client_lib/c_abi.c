@@ -83,6 +83,18 @@ SIZE(tern_received, 16);
 LAYOUT(tern_received, source, 4);
 LAYOUT(tern_received, count, 8);
 
+SIZE(tern_push_pull_options, 56);
+LAYOUT(tern_push_pull_options, struct_size, 0);
+LAYOUT(tern_push_pull_options, server, 4);
+LAYOUT(tern_push_pull_options, name, 8);
+LAYOUT(tern_push_pull_options, count, 16);
+LAYOUT(tern_push_pull_options, dtype, 24);
+LAYOUT(tern_push_pull_options, reduction, 28);
+LAYOUT(tern_push_pull_options, push_recipe, 32);
+LAYOUT(tern_push_pull_options, pull_recipe, 40);
+LAYOUT(tern_push_pull_options, priority, 48);
+LAYOUT(tern_push_pull_options, reserved, 52);
+
 _Static_assert(sizeof(tern_status) == 4, "tern_status");
 _Static_assert(sizeof(tern_dtype) == 4, "tern_dtype");
 _Static_assert(sizeof(tern_ticket) == 8, "tern_ticket");
@@ -117,6 +129,28 @@ static int run_ops(tern_client* client, tern_group* group, tern_tensor* tensor, 
   return 0;
 }
 
+static int run_push_pull(tern_client* client, tern_group* group, float* values) {
+  tern_push_pull_options options = TERN_PUSH_PULL_OPTIONS_INIT;
+  tern_push_pull* push_pull = NULL;
+  tern_tensor* tensors[2] = {NULL, NULL};
+  uint64_t begin = 9, count = 9;
+  tern_ticket ticket = 0;
+  options.name = "m";
+  options.count = 8;
+  EXPECT(tern_push_pull_declare(group, &options, &push_pull) == TERN_OK);
+  EXPECT(tern_push_pull_get_shard(push_pull, 0, &begin, &count) == TERN_OK);
+  EXPECT(begin == 0 && count == 8);
+  EXPECT(tern_push_pull_get_tensors(push_pull, &tensors[0], &tensors[1]) == TERN_OK);
+  EXPECT(tensors[0] != NULL && tensors[1] != NULL && tensors[0] != tensors[1]);
+  EXPECT(tern_push(push_pull, values, NULL, &ticket) == TERN_OK);
+  EXPECT(tern_wait(client, ticket, TERN_FOREVER) == TERN_OK);
+  EXPECT(tern_pull(push_pull, NULL, values, &ticket) == TERN_OK);
+  EXPECT(tern_wait(client, ticket, TERN_FOREVER) == TERN_OK);
+  EXPECT(tern_push_pull_release(push_pull) == TERN_OK);
+  EXPECT(tern_push_pull_release(NULL) == TERN_OK);
+  return 0;
+}
+
 static int run_group(tern_client* client, tern_group* group) {
   tern_group_info info = TERN_GROUP_INFO_INIT;
   tern_tensor_options declare = TERN_TENSOR_OPTIONS_INIT;
@@ -135,6 +169,8 @@ static int run_group(tern_client* client, tern_group* group) {
   if (line != 0) return line;
   EXPECT(tern_tensor_get_stats(tensor, &stats) == TERN_OK && stats.ops == 3);
   EXPECT(tern_tensor_release(tensor) == TERN_OK);
+  line = run_push_pull(client, group, (float*)memory);
+  if (line != 0) return line;
   EXPECT(tern_free(client, memory) == TERN_OK);
   return 0;
 }

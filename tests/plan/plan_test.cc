@@ -33,10 +33,28 @@ TEST(Plan, EveryRankReadsItsInputOfAnAllReduceAndOnlyTheRootOfABroadcast) {
   }
 }
 
-TEST(Plan, OnlyAReductionLoses) {
+TEST(Plan, OnlyABroadcastIsFromARoot) {
   for (const Plan* plan : {&kAllReduce, &kBroadcast, &kBarrier}) {
-    EXPECT_EQ(plan->may_lose, plan->reduces()) << plan->name;
     EXPECT_EQ(plan->has_root, plan->contributors == Ranks::root) << plan->name;
+  }
+}
+
+TEST(Plan, GradientsAndDeltasAreLossyButOfABroadcastDeltasAlone) {
+  for (const Plan* plan : {&kAllReduce, &kReduce, &kReduceScatter, &kAllGather, &kBroadcast}) {
+    EXPECT_TRUE(plan->may_lose_of(Role::delta)) << plan->name;
+    EXPECT_EQ(plan->may_lose_of(Role::gradient), plan != &kBroadcast) << plan->name;
+    EXPECT_FALSE(plan->may_lose_of(Role::exact)) << plan->name;
+    EXPECT_FALSE(plan->may_lose_of(Role::weights)) << plan->name;
+  }
+  for (const Plan* plan : {&kGather, &kScatter, &kAllToAll, &kBarrier}) {
+    EXPECT_FALSE(plan->may_lose_of(Role::delta)) << plan->name;
+  }
+}
+
+TEST(Plan, AnAllReduceAloneHasTwoLegs) {
+  EXPECT_FALSE(kAllReduce.has_one_leg());
+  for (const Plan* plan : {&kReduce, &kReduceScatter, &kAllGather, &kBroadcast, &kAllToAll}) {
+    EXPECT_TRUE(plan->has_one_leg()) << plan->name;
   }
 }
 

@@ -108,6 +108,15 @@ struct TensorOwner {
   tern_tensor* tensor;
 };
 
+struct PushPullOwner {
+  PushPullOwner(GroupHandle g, tern_push_pull* p) noexcept : group(std::move(g)), push_pull(p) {}
+  PushPullOwner(const PushPullOwner&) = delete;
+  PushPullOwner& operator=(const PushPullOwner&) = delete;
+  ~PushPullOwner() { (void)tern_push_pull_release(push_pull); }
+  GroupHandle group;
+  tern_push_pull* push_pull;
+};
+
 }  // namespace detail
 
 // One operation in flight. The operation uses its memory until it has ended. If nobody has waited
@@ -198,6 +207,57 @@ class Tensor {
   std::shared_ptr<detail::TensorOwner> owner_;
 };
 
+// A parameter server on the ranks: gradients are pushed to the owners of the model's shards, and
+// differences of the model pulled from them (tern_push_pull_declare says what a step is).
+class PushPull {
+ public:
+  explicit PushPull(std::shared_ptr<detail::PushPullOwner> owner) noexcept
+      : owner_(std::move(owner)) {}
+
+  struct Shard {
+    std::uint64_t begin = 0;
+    std::uint64_t count = 0;
+  };
+  Shard shard(std::int32_t rank) const {
+    Shard shard;
+    throw_if_failed(tern_push_pull_get_shard(get(), rank, &shard.begin, &shard.count));
+    return shard;
+  }
+
+  // `shard` becomes the reduction of all ranks' gradients, of this rank's own shard.
+  template <typename T>
+  Ticket push(std::span<const T> gradient, std::span<T> shard) {
+    tern_ticket ticket = 0;
+    throw_if_failed(tern_push(get(), gradient.data(), shard.data(), &ticket));
+    return Ticket(owner_->group, ticket);
+  }
+  // `all` becomes the differences of all shards.
+  template <typename T>
+  Ticket pull(std::span<const T> difference, std::span<T> all) {
+    tern_ticket ticket = 0;
+    throw_if_failed(tern_pull(get(), difference.data(), all.data(), &ticket));
+    return Ticket(owner_->group, ticket);
+  }
+
+  tern_tensor_stats push_stats() const { return stats_of(tensors().first); }
+  tern_tensor_stats pull_stats() const { return stats_of(tensors().second); }
+  tern_push_pull* get() const noexcept { return owner_->push_pull; }
+
+ private:
+  std::pair<tern_tensor*, tern_tensor*> tensors() const {
+    std::pair<tern_tensor*, tern_tensor*> both{};
+    throw_if_failed(tern_push_pull_get_tensors(get(), &both.first, &both.second));
+    return both;
+  }
+  static tern_tensor_stats stats_of(tern_tensor* tensor) {
+    tern_tensor_stats stats = TERN_TENSOR_STATS_INIT;
+    throw_if_failed(tern_tensor_get_stats(tensor, &stats));
+    return stats;
+  }
+
+  std::shared_ptr<detail::PushPullOwner> owner_;
+};
+
 class Group {
  public:
   explicit Group(detail::GroupHandle owner) noexcept : owner_(std::move(owner)) {}
@@ -217,6 +277,12 @@ class Group {
     tern_tensor* tensor = nullptr;
     throw_if_failed(tern_tensor_declare(get(), &options, &tensor));
     return Tensor(std::make_shared<detail::TensorOwner>(owner_, tensor));
+  }
+
+  PushPull declare(const tern_push_pull_options& options) {
+    tern_push_pull* push_pull = nullptr;
+    throw_if_failed(tern_push_pull_declare(get(), &options, &push_pull));
+    return PushPull(std::make_shared<detail::PushPullOwner>(owner_, push_pull));
   }
 
   // In place, on memory that stays valid until the ticket ends.

@@ -6,19 +6,19 @@ namespace tern::daemon {
 namespace memory_use_test {
 
 constexpr MemoryUse::User kFirst{.kind = 1};
-constexpr MemoryUse::User kSums{.kind = 6, .keeps_sums = true, .counts_crc = 77};
+constexpr MemoryUse::User kSums{.kind = 6, .one_leg = true, .counts_crc = 77};
 
 TEST(MemoryUse, IsOfTheFirstThatTakesIt) {
   MemoryUse use;
   EXPECT_TRUE(use.admits(kFirst));
   EXPECT_TRUE(use.admits(kSums));
-  EXPECT_FALSE(use.keeps_sums());
+  EXPECT_FALSE(use.has_one_leg());
   EXPECT_TRUE(use.take(kSums));
   EXPECT_TRUE(use.take(kSums));
   EXPECT_FALSE(use.take(kFirst));
   EXPECT_FALSE(use.admits(kFirst));
   EXPECT_TRUE(use.admits(kSums));
-  EXPECT_TRUE(use.keeps_sums());
+  EXPECT_TRUE(use.has_one_leg());
 }
 
 TEST(MemoryUse, OtherCountsAreAnotherUser) {
