@@ -74,6 +74,12 @@ struct Op {
   std::shared_ptr<GroupState> group;
   std::shared_ptr<TensorState> tensor;
   std::uint64_t group_index = 0;  // n-th op of its group
+  std::uint64_t sequence = 0;     // n-th of its tensor, or of the anonymous ops of its group
+  Op* next = nullptr;             // submitted with this one
+  // The ops of a batch with one ticket share that of the first, their lead, which counts how many of
+  // them have not ended. Null: the op has a ticket of its own.
+  Op* lead = nullptr;
+  std::uint32_t unended = 0;
   // Copies for memory outside the arena; offsets in the arena or kNoOffset.
   std::uint64_t input_copy = kNoOffset;
   std::uint64_t output_copy = kNoOffset;
@@ -122,6 +128,12 @@ class OpTable {
     Op& op = ops_[number - 1];
     const bool known = op.state == Op::State::running || op.state == Op::State::ended;
     return known && op.generation == ticket >> kIndexBits ? &op : nullptr;
+  }
+
+  // The same for a ticket that a program has: not that of an op whose lead has the ticket.
+  Op* find_named(std::uint64_t ticket) noexcept {
+    Op* const op = find(ticket);
+    return op != nullptr && (op->lead == nullptr || op->lead == op) ? op : nullptr;
   }
 
   std::vector<Op>& all() noexcept { return ops_; }

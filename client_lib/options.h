@@ -2,6 +2,7 @@
 
 // What the C functions ask of a client, already validated apart from what only its state can tell.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -76,5 +77,8 @@ struct OpRequest {
   // Of this rank. REQUIRES: the plan has no objection.
   plan::Extents extents() const { return plan->extents(shape()); }
 };
+
+// The text of what is wrong with one operation of a batch, for which all are refused.
+std::string in_batch(std::size_t index, std::string_view kind, std::string_view problem);
 
 }  // namespace tern::client_lib

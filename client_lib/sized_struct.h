@@ -30,6 +30,8 @@ template <>
 inline constexpr std::size_t kFirstBytes<tern_tensor_stats> = 168;
 template <>
 inline constexpr std::size_t kFirstBytes<tern_op> = 96;
+template <>
+inline constexpr std::size_t kFirstBytes<tern_batch> = 32;
 
 // More than any version will have: such a struct_size was never set.
 inline constexpr std::size_t kMaxStructBytes = 4096;

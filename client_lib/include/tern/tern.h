@@ -388,6 +388,56 @@ TERN_API tern_status tern_all_to_all(tern_group* group, const tern_op* op, tern_
 /* Ends when every rank has submitted it. */
 TERN_API tern_status tern_barrier(tern_group* group, tern_ticket* ticket);
 
+/* ---- Batches --------------------------------------------------------------------------------- */
+
+typedef enum {
+  TERN_OP_ALL_REDUCE = 1,
+  TERN_OP_BROADCAST = 2,
+  TERN_OP_BARRIER = 3,
+  TERN_OP_REDUCE = 5,
+  TERN_OP_REDUCE_SCATTER = 6,
+  TERN_OP_ALL_GATHER = 7,
+  TERN_OP_ALL_TO_ALL = 9,
+  TERN_OP_GATHER = 11,
+  TERN_OP_SCATTER = 12
+} tern_op_kind;
+
+typedef struct {
+  tern_op_kind kind;
+  uint32_t reserved;
+  const tern_op* op; /* NULL of a barrier. Read before the call returns, as all it points to */
+} tern_batch_op;
+
+typedef struct {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const tern_batch_op* ops;
+  uint64_t count; /* 1 .. max_ops_in_flight of the group (the daemon's setting, 512 at most) */
+  tern_ticket* tickets; /* NULL: one ticket for all. Else room for `count` tickets, one for each */
+} tern_batch;
+#define TERN_BATCH_INIT \
+  { sizeof(tern_batch), 0, NULL, 0, NULL }
+
+/* Submits many operations of one group at once, which costs far less than one call for each: every
+ * lane of the daemon is told once. All are judged first. If one of them is refused, none is
+ * submitted, and the detail says which one and why. So it is with TERN_ERR_WOULD_BLOCK, which means
+ * what it means for one: a batch counts as many operations as it has.
+ *
+ * The operations run side by side and match those of other ranks as if they were submitted one by
+ * one in the order of the list: other ranks need no batch. No operation may write memory that
+ * another one of the batch reads or writes. A batch cannot be in a batch.
+ *
+ * *ticket names the whole batch, unless batch->tickets is given: then *ticket is 0, and ticket may
+ * be NULL. The ticket of a batch ends when all its operations have ended. A wait for it returns
+ * TERN_OK if all have succeeded, else the status of the first in the list that failed; the detail
+ * names it, and the outputs of those that succeeded are there. Cancel asks for the end of all that
+ * still run.
+ * TERN_ERR_INVALID_ARGUMENT if count is too large; the detail names the limit. */
+TERN_API tern_status tern_submit_batch(tern_group* group, const tern_batch* batch,
+                                       tern_ticket* ticket);
+
+/* ---- Tickets --------------------------------------------------------------------------------- */
+
 /* TERN_OK: the op has succeeded and the ticket is gone. TERN_ERR_TIMEOUT: the op is still running;
  * the ticket stays and the memory is in use. Any other status says why the op failed, and the
  * ticket is gone. */
