@@ -12,6 +12,7 @@ Importing the package starts nothing and loads no library.
 """
 
 from . import errors
+from .batch import Batch
 from .client import Client
 from .connecting import connect
 from .errors import *
@@ -20,6 +21,6 @@ from .launched import init
 from .tensor import Tensor, TensorStats
 from .ticket import Ticket
 
-__all__ = ["Client", "Group", "GroupInfo", "Tensor", "TensorStats", "Ticket", "connect",
+__all__ = ["Batch", "Client", "Group", "GroupInfo", "Tensor", "TensorStats", "Ticket", "connect",
            "init"]
 __all__ += errors.__all__

@@ -198,9 +198,9 @@ class Tensor {
   std::shared_ptr<detail::TensorOwner> owner_;
 };
 
-// Operations that are submitted together, any number of times: tern_submit_batch says what holds for
-// them. Their memory must stay valid while a submission is under way, and what their tern_op points
-// to, as counts, until the last submission.
+// Operations that are submitted together, any number of times: tern_submit_batch says what holds
+// for them. Their memory must stay valid while a submission is under way, and what their tern_op
+// points to, as counts, until the last submission.
 class Batch {
  public:
   Batch& add(tern_op_kind kind, const tern_op& op) {
