@@ -1,6 +1,7 @@
 // The C functions of operations and tickets.
 
 #include "client_lib/handles.h"
+#include "client_lib/op_reading.h"
 #include "client_lib/sized_struct.h"
 #include "plan/all_gather.h"
 #include "plan/all_reduce.h"
@@ -183,7 +184,10 @@ tern_status read_recipe(const tern_op& op, OpRequest& request) {
   return TERN_OK;
 }
 
-tern_status read_op(const tern_group& group, const tern_op* passed, OpRequest& request) {
+}  // namespace
+
+tern_status tern::client_lib::read_op(const tern_group& group, const tern_op* passed,
+                                      OpRequest& request) {
   tern_op op;  // what the caller passed, as this version knows it
   if (const tern_status sized = read_struct(passed, "op", op); sized != TERN_OK) return sized;
   request.group = group.state;
@@ -197,11 +201,11 @@ tern_status read_op(const tern_group& group, const tern_op* passed, OpRequest& r
   return status;
 }
 
+namespace {
+
 tern_status submit(const tern_group& group, const OpRequest& request, tern_ticket* ticket) {
-  const Result<std::uint64_t> submitted = group.owner->client->submit(request);
-  if (!submitted) return report_error(submitted.error());
-  *ticket = *submitted;
-  return TERN_OK;
+  const Status submitted = group.owner->client->submit({&request, 1}, {ticket, 1});
+  return submitted ? TERN_OK : report_error(submitted.error());
 }
 
 tern_status submit_op(const tern::plan::Plan& plan, tern_group* group, const tern_op* op,

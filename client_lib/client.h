@@ -48,6 +48,8 @@ class Client {
 
   Result<shm::GroupMintedPacket> mint();
   Result<std::shared_ptr<GroupState>> join(const std::string& id, const JoinOptions& options);
+  // Null: the rank has no part in a child.
+  Result<std::shared_ptr<GroupState>> split(const GroupState& group, const SplitOptions& options);
   Status leave(const std::shared_ptr<GroupState>& group);
   Result<std::shared_ptr<TensorState>> declare(const std::shared_ptr<GroupState>& group,
                                                const DeclareOptions& options);
@@ -58,7 +60,8 @@ class Client {
   Status import_state(const TensorState& tensor, std::span<const std::span<const std::byte>> parts);
   Result<shm::TensorStatsPacket> stats(const TensorState& tensor);
 
-  Result<std::uint64_t> submit(const OpRequest& request);
+  // All or none of them. Gives each request a ticket, or all together one.
+  Status submit(std::span<const OpRequest> requests, std::span<std::uint64_t> tickets);
   Status cancel(std::uint64_t ticket);
 
   // The end of one of the tickets, timeout, or unknown_ticket; index tells which. The text of a
@@ -67,7 +70,7 @@ class Client {
   Result<int> pollable_fd();
 
  private:
-  class Undo;
+  class Reserved;
 
   Client(shm::PacketSocket socket, ForkGuard guard, std::int64_t timeout_ms)
       : guard_(std::move(guard)), questions_(std::move(socket), timeout_ms) {}
@@ -83,7 +86,9 @@ class Client {
 
   // REQUIRES, for all below: mutex_ held.
   Status prepare(const OpRequest& request, Op& op);
-  Result<std::uint64_t> push(const OpRequest& request, Op& op);
+  Result<std::uint32_t> push(std::span<const OpRequest> requests, Op& first);
+  void number(const OpRequest& request, Op& op) noexcept;
+  void give_tickets(Op& first, std::span<std::uint64_t> tickets) noexcept;
   shm::SubmitEntry entry_of(const OpRequest& request, const Op& op) const noexcept;
   void abandon_op(Op& op) noexcept;
   void poll_completions() noexcept;
@@ -93,8 +98,9 @@ class Client {
   void lose_locked() noexcept;
 
   // REQUIRES: mutex_ not held.
-  Result<std::uint64_t> try_submit(const OpRequest& request);
-  Errc report(Op& op);
+  Status try_submit(std::span<const OpRequest> requests, std::span<std::uint64_t> tickets);
+  void hand_over(const Op& op) const noexcept;
+  Errc report(Op& first);
   void notice_loss() noexcept;
   bool idle(std::uint32_t seen, std::uint64_t remaining_ns, bool& spun);
 
@@ -105,6 +111,7 @@ class Client {
   // Constant after connect.
   shm::Segment segment_;
   Fd notify_;
+  std::uint32_t features_ = 0;  // of the daemon
 
   // Set once, by whoever notices the end of the connection.
   std::atomic<bool> lost_{false};

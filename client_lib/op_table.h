@@ -25,7 +25,7 @@ inline constexpr std::uint64_t kNoOffset = std::numeric_limits<std::uint64_t>::m
 
 // A joined group. Guarded by: the client's mutex, below the mark.
 struct GroupState {
-  std::string id;
+  std::string id;  // empty: it has come of a split
   std::uint64_t number = 0;
   std::int32_t rank = 0;
   std::int32_t size = 0;
@@ -89,6 +89,13 @@ struct Op {
   std::shared_ptr<TensorState> tensor;
   std::uint64_t group_index = kNotCounted;  // n-th op of its group
   bool passes = false;                      // a send or a recv, which its group does not number
+  // N-th of its tensor, or of the anonymous ops of its group; of what passes its tag.
+  std::uint64_t sequence = 0;
+  Op* next = nullptr;             // submitted with this one
+  // The ops of a batch with one ticket share that of the first, their lead, which counts how many of
+  // them have not ended. Null: the op has a ticket of its own.
+  Op* lead = nullptr;
+  std::uint32_t unended = 0;
   // Copies for memory outside the arena; offsets in the arena or kNoOffset.
   std::uint64_t input_copy = kNoOffset;
   std::uint64_t output_copy = kNoOffset;
@@ -141,6 +148,12 @@ class OpTable {
     Op& op = ops_[number - 1];
     const bool known = op.state == Op::State::running || op.state == Op::State::ended;
     return known && op.generation == ticket >> kIndexBits ? &op : nullptr;
+  }
+
+  // The same for a ticket that a program has: not that of an op whose lead has the ticket.
+  Op* find_named(std::uint64_t ticket) noexcept {
+    Op* const op = find(ticket);
+    return op != nullptr && (op->lead == nullptr || op->lead == op) ? op : nullptr;
   }
 
   std::vector<Op>& all() noexcept { return ops_; }

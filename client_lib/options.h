@@ -2,6 +2,7 @@
 
 // What the C functions ask of a client, already validated apart from what only its state can tell.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -28,6 +29,12 @@ struct JoinOptions {
   std::uint64_t seed = 0;
   std::int64_t timeout_ms = 0;
   std::int64_t op_timeout_ms = 0;
+};
+
+struct SplitOptions {
+  std::int32_t color = 0;
+  std::int32_t key = 0;
+  JoinOptions join;  // without rank and size
 };
 
 struct DeclareOptions {
@@ -78,5 +85,8 @@ struct OpRequest {
   // Of this rank. REQUIRES: the plan has no objection.
   plan::Extents extents() const { return plan->extents(shape()); }
 };
+
+// The text of what is wrong with one operation of a batch, for which all are refused.
+std::string in_batch(std::size_t index, std::string_view kind, std::string_view problem);
 
 }  // namespace tern::client_lib

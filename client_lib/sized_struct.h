@@ -34,6 +34,10 @@ template <>
 inline constexpr std::size_t kFirstBytes<tern_received> = 16;
 template <>
 inline constexpr std::size_t kFirstBytes<tern_push_pull_options> = 56;
+template <>
+inline constexpr std::size_t kFirstBytes<tern_split_options> = 32;
+template <>
+inline constexpr std::size_t kFirstBytes<tern_batch> = 32;
 
 // More than any version will have: such a struct_size was never set.
 inline constexpr std::size_t kMaxStructBytes = 4096;

@@ -22,14 +22,18 @@ void SubmissionLanes::for_each(std::uint32_t lanes, Use use) {
   }
 }
 
-bool SubmissionLanes::have_room(std::uint32_t lanes) noexcept {
+bool SubmissionLanes::have_room(std::uint32_t lanes, std::uint64_t entries) noexcept {
   bool room = true;
-  for_each(lanes, [&room](OneLane& lane) { room = room && lane.ring.has_room(1); });
+  for_each(lanes, [&](OneLane& lane) { room = room && lane.ring.has_room(entries); });
   return room;
 }
 
-void SubmissionLanes::push(std::uint32_t lanes, const shm::SubmitEntry& entry) noexcept {
-  for_each(lanes, [&entry](OneLane& lane) { (void)lane.ring.try_push(entry); });
+void SubmissionLanes::write(std::uint32_t lanes, const shm::SubmitEntry& entry) noexcept {
+  for_each(lanes, [&entry](OneLane& lane) { lane.ring.write(entry); });
+}
+
+void SubmissionLanes::publish(std::uint32_t lanes) noexcept {
+  for_each(lanes, [](OneLane& lane) { lane.ring.publish(); });
 }
 
 void SubmissionLanes::wake(std::uint32_t lanes) noexcept {

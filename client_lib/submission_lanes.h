@@ -15,10 +15,12 @@ class SubmissionLanes {
   // REQUIRES: an eventfd for each lane; the segment stays mapped.
   SubmissionLanes(const shm::Segment& segment, std::vector<Fd> eventfds);
 
-  bool have_room(std::uint32_t lanes) noexcept;
-  // REQUIRES: have_room(lanes).
-  void push(std::uint32_t lanes, const shm::SubmitEntry& entry) noexcept;
-  // After push().
+  // In each of their rings, for so many entries.
+  bool have_room(std::uint32_t lanes, std::uint64_t entries = 1) noexcept;
+  // The lanes see what was written when it is published, all of it at once. REQUIRES: room.
+  void write(std::uint32_t lanes, const shm::SubmitEntry& entry) noexcept;
+  void publish(std::uint32_t lanes) noexcept;
+  // After publish().
   void wake(std::uint32_t lanes) noexcept;
   // In a forked child: closes its copies of the descriptors and nothing else.
   void close_fds() noexcept;

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "client_lib/client.h"
 #include "plan/cancel.h"
@@ -11,56 +12,80 @@
 
 namespace tern::client_lib {
 
-// Takes back what was reserved for an op on every way out but success. Ends with mutex_ held.
-class Client::Undo {
+// The ops of one submission, in its order. Takes back what was reserved for them on every way out
+// but success. Ends with mutex_ held.
+class Client::Reserved {
  public:
-  Undo(Client& client, Op& op) noexcept : client_(client), op_(&op) {}
-  Undo(const Undo&) = delete;
-  Undo& operator=(const Undo&) = delete;
-  ~Undo() {
-    if (op_ != nullptr) client_.abandon_op(*op_);
+  explicit Reserved(Client& client) noexcept : client_(client) {}
+  Reserved(const Reserved&) = delete;
+  Reserved& operator=(const Reserved&) = delete;
+  ~Reserved() {
+    while (first_ != nullptr) client_.abandon_op(*std::exchange(first_, first_->next));
   }
-  void dismiss() noexcept { op_ = nullptr; }
+
+  // nullptr when the table is full.
+  Op* add() noexcept {
+    Op* const op = client_.ops_.reserve();
+    if (op == nullptr) return nullptr;
+    (first_ == nullptr ? first_ : last_->next) = op;
+    return last_ = op;
+  }
+  Op* first() noexcept { return first_; }
+  void dismiss() noexcept { first_ = nullptr; }
 
  private:
   Client& client_;
-  Op* op_;
+  Op* first_ = nullptr;
+  Op* last_ = nullptr;
 };
 
-Result<std::uint64_t> Client::submit(const OpRequest& request) {
-  Result<std::uint64_t> ticket = try_submit(request);
-  if (!ticket && ticket.error().code == Errc::would_block && questions_.lost()) {
+std::string in_batch(std::size_t index, std::string_view kind, std::string_view problem) {
+  std::string text = "operation " + std::to_string(index) + " of the batch (";
+  return text.append(kind).append("): ").append(problem);
+}
+
+Status Client::submit(std::span<const OpRequest> requests, std::span<std::uint64_t> tickets) {
+  Status submitted = try_submit(requests, tickets);
+  if (!submitted && submitted.error().code == Errc::would_block && questions_.lost()) {
     notice_loss();
     return fail(Errc::daemon_lost, "ternd closed the connection");
   }
-  return ticket;
+  return submitted;
 }
 
-Result<std::uint64_t> Client::try_submit(const OpRequest& request) {
+Status Client::try_submit(std::span<const OpRequest> requests, std::span<std::uint64_t> tickets) {
   std::unique_lock lock(mutex_);
   if (lost_.load()) return fail(Errc::daemon_lost, "ternd has ended; connect again");
-  Op* op = ops_.reserve();
-  if (op == nullptr) {
-    return fail(Errc::would_block, "512 operations are in flight or not yet waited for");
+  Reserved ops(*this);
+  for (const OpRequest& request : requests) {
+    Op* const op = ops.add();
+    if (op == nullptr) {
+      return fail(Errc::would_block, "512 operations are in flight or not yet waited for");
+    }
+    Status prepared = prepare(request, *op);
+    if (prepared) continue;
+    if (requests.size() == 1) return prepared;
+    return fail(prepared.error().code,
+                in_batch(static_cast<std::size_t>(&request - requests.data()), request.plan->name,
+                         prepared.error().text));
   }
-  Undo undo(*this, *op);
-  if (Status prepared = prepare(request, *op); !prepared) {
-    return tl::unexpected(std::move(prepared.error()));
+  const Op* op = ops.first();
+  for (const OpRequest& request : requests) {
+    if (op->input_copy != kNoOffset) {
+      // Large, hence unlocked: in state preparing the op is this thread's alone.
+      lock.unlock();
+      std::memcpy(arena_->at(op->input_copy), request.input, op->input_bytes);
+      lock.lock();
+    }
+    op = op->next;
   }
-  if (op->input_copy != kNoOffset) {
-    // Large, hence unlocked: in state preparing the op is this thread's alone.
-    std::byte* copy = arena_->at(op->input_copy);
-    lock.unlock();
-    std::memcpy(copy, request.input, op->input_bytes);
-    lock.lock();
-  }
-  Result<std::uint64_t> ticket = push(request, *op);
-  if (!ticket) return ticket;
-  undo.dismiss();
-  const std::uint32_t lanes = op->lanes;
+  const Result<std::uint32_t> lanes = push(requests, *ops.first());
+  if (!lanes) return tl::unexpected(lanes.error());
+  give_tickets(*ops.first(), tickets);
+  ops.dismiss();
   lock.unlock();
-  lanes_->wake(lanes);
-  return ticket;
+  lanes_->wake(*lanes);
+  return {};
 }
 
 Status Client::prepare(const OpRequest& request, Op& op) {
@@ -86,35 +111,75 @@ Status Client::prepare(const OpRequest& request, Op& op) {
   return {};
 }
 
-Result<std::uint64_t> Client::push(const OpRequest& request, Op& op) {
-  GroupState& group = *op.group;
+namespace {
+
+std::uint64_t& next_sequence_of(Op& op) noexcept {
+  return op.tensor ? op.tensor->next_sequence : op.group->next_anonymous;
+}
+
+}  // namespace
+
+// The lanes that have got entries.
+Result<std::uint32_t> Client::push(std::span<const OpRequest> requests, Op& first) {
   if (lost_.load()) return fail(Errc::daemon_lost, "ternd has ended; connect again");
-  if (group.left) return fail(Errc::group_left, "the group has been left");
-  TensorState* tensor = op.tensor.get();
-  std::uint64_t& next_sequence = tensor != nullptr ? tensor->next_sequence : group.next_anonymous;
-  const std::uint64_t sequence = request.plan->passes() ? request.tag : next_sequence;
-  const std::uint32_t lanes = plan::lanes(*request.plan, request.shape(),
-                                          {.tensor = tensor != nullptr ? tensor->id : 0,
-                                           .sequence = sequence,
-                                           .chunk_bytes = group.chunk_bytes,
-                                           .nodes = group.node_count,
-                                           .lanes = group.lane_count,
-                                           .one_lane = tensor != nullptr && tensor->one_lane});
-  if (!lanes_->have_room(lanes)) {
+  if (first.group->left) return fail(Errc::group_left, "the group has been left");
+  std::uint32_t lanes = 0;
+  Op* op = &first;
+  for (const OpRequest& request : requests) {
+    number(request, *op);
+    lanes |= op->lanes;
+    op = op->next;
+  }
+  // Of a batch a ring may get less than that: which lanes an op has, others decide.
+  if (!lanes_->have_room(lanes, requests.size())) {
+    for (op = &first; op != nullptr; op = op->next) {
+      if (!op->passes) --next_sequence_of(*op);
+    }
     return fail(Errc::would_block, "a submission ring is full; ternd is behind");
   }
-
-  shm::SubmitEntry entry = entry_of(request, op);
-  entry.sequence = sequence;
-  op.state = Op::State::running;
-  op.lanes = lanes;
-  op.pending_lanes = lanes;
-  if (!op.passes) {
-    ++next_sequence;
-    op.group_index = group.submitted++;
+  op = &first;
+  for (const OpRequest& request : requests) {
+    op->state = Op::State::running;
+    op->pending_lanes = op->lanes;
+    if (!op->passes) op->group_index = op->group->submitted++;
+    lanes_->write(op->lanes, entry_of(request, *op));
+    op = op->next;
   }
-  lanes_->push(lanes, entry);
-  return entry.ticket;
+  lanes_->publish(lanes);
+  return lanes;
+}
+
+// Gives the op its sequence, which says with its shape on which lanes it runs.
+void Client::number(const OpRequest& request, Op& op) noexcept {
+  const GroupState& group = *op.group;
+  const TensorState* const tensor = op.tensor.get();
+  op.sequence = op.passes ? request.tag : next_sequence_of(op)++;
+  op.lanes = plan::lanes(*request.plan, request.shape(),
+                         {.tensor = tensor != nullptr ? tensor->id : 0,
+                          .sequence = op.sequence,
+                          .chunk_bytes = group.chunk_bytes,
+                          .nodes = group.node_count,
+                          .lanes = group.lane_count,
+                          .one_lane = tensor != nullptr && tensor->one_lane});
+}
+
+// A ticket for each, or that of the first for all.
+void Client::give_tickets(Op& first, std::span<std::uint64_t> tickets) noexcept {
+  std::size_t given = 0;
+  tickets[given++] = ops_.ticket(first);
+  if (first.next == nullptr) return;
+  const bool one_for_all = tickets.size() == 1;
+  for (Op* op = &first; op != nullptr;) {
+    Op* const next = op->next;
+    if (one_for_all) {
+      op->lead = &first;
+      ++first.unended;
+    } else {
+      if (op != &first) tickets[given++] = ops_.ticket(*op);
+      op->next = nullptr;
+    }
+    op = next;
+  }
 }
 
 shm::SubmitEntry Client::entry_of(const OpRequest& request, const Op& op) const noexcept {
@@ -127,6 +192,7 @@ shm::SubmitEntry Client::entry_of(const OpRequest& request, const Op& op) const 
   entry.role = static_cast<std::uint8_t>(tensor != nullptr ? tensor->role : Role::exact);
   entry.group = op.group->number;
   entry.tensor = tensor != nullptr ? tensor->id : 0;
+  entry.sequence = op.sequence;
   entry.count = request.count;
   const auto place = [&](std::uint64_t copy, const void* memory, std::uint64_t bytes) {
     return copy != kNoOffset ? copy : *arena_->offset_of(memory, bytes, request.dtype);
@@ -164,14 +230,24 @@ void Client::abandon_op(Op& op) noexcept {
 Status Client::cancel(std::uint64_t ticket) {
   std::unique_lock lock(mutex_);
   poll_completions();
-  Op* op = ops_.find(ticket);
-  if (op == nullptr) return fail(Errc::unknown_ticket, {});
-  if (op->state == Op::State::ended || lost_.load()) return {};
-  const std::uint32_t lanes = op->lanes;
-  if (!lanes_->have_room(lanes)) {
+  Op* const first = ops_.find_named(ticket);
+  if (first == nullptr) return fail(Errc::unknown_ticket, {});
+  if (lost_.load()) return {};
+  std::uint32_t lanes = 0;
+  std::uint64_t entries = 0;
+  const auto for_each_running = [&](auto use) {
+    for (Op* op = first; op != nullptr; op = op->next) {
+      if (op->state == Op::State::running) use(*op);
+    }
+  };
+  for_each_running([&](const Op& op) { lanes |= op.lanes, ++entries; });
+  if (!lanes_->have_room(lanes, entries)) {
     return fail(Errc::would_block, "a submission ring is full; ternd is behind");
   }
-  lanes_->push(lanes, plan::cancel_entry(ticket, op->group->number));
+  for_each_running([&](const Op& op) {
+    lanes_->write(op.lanes, plan::cancel_entry(ops_.ticket(op), op.group->number));
+  });
+  lanes_->publish(lanes);
   lock.unlock();
   lanes_->wake(lanes);
   return {};

@@ -6,7 +6,10 @@
 // marked); what is published later changes the doorbell after the read, and the sleep ends.
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstring>
+#include <string_view>
 
 #include "client_lib/client.h"
 #include "client_lib/last_error.h"
@@ -22,6 +25,16 @@ constexpr std::uint64_t kLossCheckNs = 10'000'000;
 
 Errc known_code(std::int32_t status) noexcept {
   return status >= 0 && status < kErrcCount ? static_cast<Errc>(status) : Errc::internal;
+}
+
+// Allocates nothing.
+void tell_failure(const Op& op, std::size_t index) noexcept {
+  const std::string_view said(op.detail, ::strnlen(op.detail, sizeof op.detail));
+  if (op.lead == nullptr) return set_error_detail(said);
+  std::array<char, sizeof op.detail + 64> text;
+  const int bytes = std::snprintf(text.data(), text.size(), "operation %zu of the batch: %.*s",
+                                  index, static_cast<int>(said.size()), said.data());
+  set_error_detail({text.data(), static_cast<std::size_t>(bytes)});
 }
 
 void relax() noexcept {
@@ -42,8 +55,8 @@ Errc Client::wait(std::span<const std::uint64_t> tickets, std::int64_t timeout_m
       std::unique_lock lock(mutex_);
       poll_completions();
       for (index = 0; index < tickets.size(); ++index) {
-        Op* op = ops_.find(tickets[index]);
-        if (op != nullptr && op->state == Op::State::running) continue;
+        Op* op = ops_.find_named(tickets[index]);
+        if (op != nullptr && (op->state == Op::State::running || op->unended != 0)) continue;
         if (op == nullptr) {
           refresh_pollable();
           set_error_detail("the ticket is not of this client, or its end was reported already");
@@ -96,26 +109,42 @@ bool Client::idle(std::uint32_t seen, std::uint64_t remaining_ns, bool& spun) {
   return true;
 }
 
-// Copies the result out and ends the ticket.
-Errc Client::report(Op& op) {
-  const Errc status = op.status;
-  if (status == Errc::ok && op.output_copy != kNoOffset) {
+// Copies the result out, and says what a recv has got.
+void Client::hand_over(const Op& op) const noexcept {
+  if (op.output_copy != kNoOffset) {
     // A recv may have got less than there is room for.
     const std::uint64_t bytes =
         op.passes ? std::min(op.output_bytes, op.what_came.elements * op.element_bytes)
                   : op.output_bytes;
     std::memcpy(op.output, arena_->at(op.output_copy), bytes);
   }
-  if (status == Errc::ok && op.received != nullptr) {
+  if (op.received != nullptr) {
     tern_received received = TERN_RECEIVED_INIT;
     received.source = static_cast<std::int32_t>(op.what_came.source);
     received.count = op.what_came.elements;
     write_struct(received, op.received);
   }
-  if (status != Errc::ok) set_error_detail({op.detail, ::strnlen(op.detail, sizeof op.detail)});
+}
+
+// Hands results over and ends the ticket. Of a batch the first op in its order that failed is told.
+Errc Client::report(Op& first) {
+  Errc status = Errc::ok;
+  std::size_t index = 0;
+  for (const Op* op = &first; op != nullptr; op = op->next, ++index) {
+    if (op->status == Errc::ok) {
+      hand_over(*op);
+    } else if (status == Errc::ok) {
+      status = op->status;
+      tell_failure(*op, index);
+    }
+  }
   const std::lock_guard lock(mutex_);
-  arena_->free_copies(op);
-  ops_.release(op);
+  for (Op* op = &first; op != nullptr;) {
+    Op* const next = op->next;
+    arena_->free_copies(*op);
+    ops_.release(*op);
+    op = next;
+  }
   refresh_pollable();
   return status;
 }
@@ -151,7 +180,7 @@ void Client::take_completion(std::uint32_t lane, const shm::CompletionEntry& ent
 
 void Client::end_op(Op& op) noexcept {
   op.state = Op::State::ended;
-  ++unreported_;
+  if (op.lead == nullptr || --op.lead->unended == 0) ++unreported_;
   GroupState& group = *op.group;
   --group.count_of(op.passes);
   // kNotCounted is later than all.

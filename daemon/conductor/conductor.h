@@ -25,6 +25,7 @@
 #include "daemon/conductor/quotas.h"
 #include "daemon/conductor/refusals.h"
 #include "daemon/conductor/reports.h"
+#include "daemon/conductor/splits.h"
 #include "daemon/conductor/state_moves.h"
 #include "daemon/conductor/tensor_registry.h"
 #include "daemon/conductor/turn_watch.h"
@@ -92,6 +93,7 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
   void on_hello(Client& client, const shm::HelloPacket& packet);
   void on_group_mint(const Client& client, std::uint64_t request);
   void on_group_join(Client& client, const shm::GroupJoinPacket& packet);
+  void on_group_split(const Client& client, const shm::GroupSplitPacket& packet);
   void on_goodbye(Client& client, std::uint64_t request);
   void drop_client(Client& client, const char* why);
   int settle_clients();
@@ -150,6 +152,7 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
   KeptStates kept_;
   Quotas quotas_;
   Epochs epochs_;
+  Splits splits_;
   TensorRegistry tensors_;
   StateMoves moves_;
   Reports reports_;

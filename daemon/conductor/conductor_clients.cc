@@ -17,6 +17,8 @@ const char* step_of(std::uint16_t kind) {
       return "on_group_mint";
     case shm::PacketKind::group_join:
       return "on_group_join";
+    case shm::PacketKind::group_split:
+      return "on_group_split";
     case shm::PacketKind::group_leave:
       return "on_group_leave";
     case shm::PacketKind::tensor_declare:
@@ -86,6 +88,11 @@ void Conductor::on_request(Client& client, const shm::PacketHeader& header,
     case shm::PacketKind::group_join:
       if (shm::GroupJoinPacket packet; read(packet, "it sent a malformed join")) {
         on_group_join(client, packet);
+      }
+      return;
+    case shm::PacketKind::group_split:
+      if (shm::GroupSplitPacket packet; read(packet, "it sent a malformed split")) {
+        on_group_split(client, packet);
       }
       return;
     case shm::PacketKind::group_leave:
@@ -171,6 +178,13 @@ void Conductor::on_group_join(Client& client, const shm::GroupJoinPacket& packet
   if (joins_.is_here(join.id)) {
     coordinator_.learn(join.id, settings_.sub_users.owner_of(client.credentials.uid));
   }
+}
+
+void Conductor::on_group_split(const Client& client, const shm::GroupSplitPacket& packet) {
+  if (const std::string why = drain_.join_refusal(client); !why.empty()) {
+    return refusals_.join({client, packet.header.request}, Errc::shutting_down, why);
+  }
+  splits_.begin(client, packet);
 }
 
 // ---- The end of a client ------------------------------------------------------------------------

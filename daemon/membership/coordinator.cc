@@ -45,9 +45,9 @@ std::string loss_of(const std::string& address, const std::vector<std::uint32_t>
 }  // namespace
 
 std::string join_proof(std::span<const std::byte> secret, const JoinProof& join) {
-  const std::string text =
-      joined({"tern join", join.uid, join.member_nonce, join.challenge, join.node,
-              std::to_string(join.rank), std::to_string(join.size)});
+  std::string text = joined({"tern join", join.uid, join.member_nonce, join.challenge, join.node,
+                             std::to_string(join.rank), std::to_string(join.size)});
+  if (!join.split.empty()) text += joined({join.split});
   return to_hex(hmac_sha256(secret, {bytes_of(text)}));
 }
 
@@ -126,12 +126,14 @@ bool Coordinator::on_message(LinkRef from, const nlohmann::json& message) {
     }
   } else if (type == "ended") {
     end_epoch(uid, group, errc_of(message, "code"), text_of(message, "text"));
+    forget_parts();
   } else if (type == "left") {
     const auto rank = static_cast<std::uint32_t>(number_of(message, "rank", -1));
     if (std::find(node->ranks.begin(), node->ranks.end(), rank) == node->ranks.end()) return true;
     group.left.insert(rank);
     if (group.left.size() == group.ranks) {
       end_epoch(uid, group, Errc::group_left, "all ranks have left the group");
+      forget_parts();
     }
   }
   return true;
@@ -150,6 +152,9 @@ void Coordinator::on_join(LinkRef from, const std::string& uid, const nlohmann::
   if (said->size < 1 || said->size > kMaxRanks || said->rank < 0 || said->rank >= said->size) {
     return refuse({uid, rank}, joiner.asker(), Errc::invalid_argument,
                   "rank must be 0 .. size-1 and size 1 .. 1024");
+  }
+  if (const Status allowed = judge_split(from, uid, *said); !allowed) {
+    return refuse({uid, rank}, joiner.asker(), allowed.error().code, allowed.error().text);
   }
   if (const auto known = groups_.find(uid); known != groups_.end()) {
     auto& joiners = known->second.joiners;
@@ -224,8 +229,10 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
   }
   Joiner& joiner = found->second;
   const std::int64_t size = joiner.says.size;
-  const std::string expected = join_proof(
-      group.secret, {uid, joiner.says.nonce, joiner.challenge, joiner.says.node, rank, size});
+  const std::optional<SplitTerms>& split = joiner.says.split;
+  const std::string expected =
+      join_proof(group.secret, {uid, joiner.says.nonce, joiner.challenge, joiner.says.node, rank,
+                                size, split ? text_of(*split) : ""});
   if (!equal_constant_time(bytes_of(expected), bytes_of(text_of(message, "hmac")))) {
     return drop({uid, rank}, Errc::bad_secret, "the group id's secret is wrong");
   }
@@ -263,7 +270,9 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
   tell_waiting(uid, group);
   const auto proven = std::count_if(group.joiners.begin(), group.joiners.end(),
                                     [](const auto& one) { return one.second.proven; });
-  if (group.phase == Phase::gathering && proven == size) start_epoch(uid, group);
+  if (group.phase != Phase::gathering || proven != size) return;
+  if (group.part == Part::gathering) return divide_gathered(uid);
+  start_epoch(uid, group);
 }
 
 // Answered also if there is nothing to take back: what was said before, such as the list of members
@@ -400,6 +409,7 @@ void Coordinator::end_epoch(const std::string& uid, Group& group, Errc code,
   }
   group.nodes.clear();
   group.phase = Phase::gathering;
+  end_gatherings(uid, code, text);
   // Ranks that rejoined before they heard of the end were waiting for it.
   const auto proven = std::count_if(group.joiners.begin(), group.joiners.end(),
                                     [](const auto& one) { return one.second.proven; });
@@ -436,6 +446,7 @@ bool Coordinator::forget_oldest_idle(std::uint32_t user) {
 void Coordinator::forget_strangers() {
   std::erase_if(groups_,
                 [](const auto& one) { return !one.second.known && one.second.joiners.empty(); });
+  forget_parts();
 }
 
 void Coordinator::expire() {

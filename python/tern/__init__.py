@@ -18,6 +18,7 @@ Importing the package starts nothing and loads no library.
 
 from . import errors
 from ._passing import Received
+from .batch import Batch
 from .client import Client
 from .connecting import connect
 from .errors import *
@@ -28,7 +29,7 @@ from .statistics import GroupStats, NodeStats, StepSplit, TensorStats, Totals, s
 from .tensor import Tensor
 from .ticket import Ticket
 
-__all__ = ["Client", "Group", "GroupInfo", "GroupStats", "NodeStats", "Progress", "Received",
-           "StepSplit", "Tensor", "TensorStats", "Ticket", "Totals", "connect", "init", "progress",
-           "stats"]
+__all__ = ["Batch", "Client", "Group", "GroupInfo", "GroupStats", "NodeStats", "Progress",
+           "Received", "StepSplit", "Tensor", "TensorStats", "Ticket", "Totals", "connect", "init",
+           "progress", "stats"]
 __all__ += errors.__all__

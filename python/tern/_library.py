@@ -40,6 +40,11 @@ _SIGNATURES: dict[str, list[Any]] = {
     "tern_fd": [c_void_p, _P(c_int)],
 }
 
+# The same of functions that a library of an older version lacks.
+_LATER_SIGNATURES: dict[str, list[Any]] = {
+    "tern_submit_batch": [c_void_p, _P(structs.Batch), _P(c_uint64)],
+}
+
 # The collectives share one signature. A library has those of its version.
 _COLLECTIVES = ("all_reduce", "broadcast", "reduce", "reduce_scatter", "all_gather", "gather",
                 "scatter", "all_to_all", "send", "recv")
@@ -68,6 +73,9 @@ class Library:
             name for name in _COLLECTIVES if hasattr(self._c, f"tern_{name}"))
         for name in self.collectives:
             self._bind(f"tern_{name}", _COLLECTIVE_SIGNATURE)
+        for name, arguments in _LATER_SIGNATURES.items():
+            if hasattr(self._c, name):
+                self._bind(name, arguments)
 
     def _bind(self, name: str, arguments: list[Any]) -> None:
         function = getattr(self._c, name)
@@ -86,6 +94,13 @@ class Library:
                 f"libtern {self.version} at {self.path} has no {name}; install a later Tern")
         function: Callable[..., int] = getattr(self, f"tern_{name}")
         return function
+
+    def later(self, name: str) -> Callable[..., int]:
+        """A C function that came later, or an UnsupportedError that names the version."""
+        try:
+            return getattr(self, name)  # type: ignore[no-any-return]
+        except AttributeError as error:
+            raise UnsupportedError(f"{error}; install a later Tern") from None
 
     def failure(self, status: int) -> Exception:
         """The exception of a status other than TERN_OK. Thread: the one whose call failed, before

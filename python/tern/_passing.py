@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from . import _structs as structs
 from . import arrays
-from ._submit import start
-from .ticket import Ticket
+from ._submit import Prepared, start_op
 
 if TYPE_CHECKING:
     from .arrays import DTypeLike
     from .group import Group
+    from .ticket import Ticket
 
 _OP_BYTES = ctypes.sizeof(structs.Op)
 _TAGS = 1 << 32
@@ -46,7 +46,7 @@ def send(group: Group, x: Any, dest: int, tag: int, dtype: DTypeLike | None) -> 
     op = structs.sized(structs.Op)
     op.dtype, op.input, op.count = source.code, source.address, source.elements
     op.peer, op.tag = dest, tag
-    return Ticket(group, start(group, "send", op), None, (source,))
+    return start_op(group, "send", Prepared(op, None, (source,)))
 
 
 def recv(group: Group, x: Any, source: int | None, tag: int, dtype: DTypeLike | None) -> Ticket:
@@ -57,7 +57,7 @@ def recv(group: Group, x: Any, source: int | None, tag: int, dtype: DTypeLike | 
     op.dtype, op.output, op.count = target.code, target.address, target.elements
     op.peer, op.tag = structs.ANY_SOURCE if source is None else source, tag
     op.received = ctypes.addressof(received._struct)
-    return Ticket(group, start(group, "recv", op), received, (target,))
+    return start_op(group, "recv", Prepared(op, received, (target,)))
 
 
 def _check(group: Group, peer: int | None, tag: int) -> None:

@@ -11,6 +11,8 @@ OK = 0
 
 REDUCTIONS = {"sum": 0, "average": 1, "min": 2, "max": 3, "product": 4, "and": 5, "or": 6,
               "xor": 7}
+KINDS = {"all_reduce": 1, "broadcast": 2, "reduce": 5, "reduce_scatter": 6, "all_gather": 7,
+         "all_to_all": 9, "gather": 11, "scatter": 12}
 ROLES = {"exact": 0, "gradient": 1, "delta": 2, "weights": 3}
 
 
@@ -121,6 +123,24 @@ class Received(ctypes.Structure):
     ]
 
 
+class BatchOp(ctypes.Structure):
+    _fields_ = [
+        ("kind", ctypes.c_int),
+        ("reserved", ctypes.c_uint32),
+        ("op", ctypes.POINTER(Op)),
+    ]
+
+
+class Batch(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("ops", ctypes.POINTER(BatchOp)),
+        ("count", ctypes.c_uint64),
+        ("tickets", ctypes.POINTER(ctypes.c_uint64)),
+    ]
+
+
 # Those that begin with struct_size, by their names in tern.h.
 SIZED = {
     "tern_connect_options": ConnectOptions,
@@ -130,6 +150,7 @@ SIZED = {
     "tern_tensor_stats": TensorStats,
     "tern_op": Op,
     "tern_received": Received,
+    "tern_batch": Batch,
 }
 
 _Sized = TypeVar("_Sized", bound=ctypes.Structure)

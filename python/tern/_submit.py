@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -43,8 +43,45 @@ class Call:
     recipe: str | None = None
 
 
+class Prepared(NamedTuple):
+    """A call as C takes it, what its ticket returns, and the memory that it uses."""
+
+    op: structs.Op
+    result: Any
+    keeps: tuple[Any, ...]
+
+
 def submit(group: Group, call: Call) -> Ticket:
     """Submits the operation. Its ticket keeps all memory that it uses."""
+    prepared = prepare(group, call)
+    return start_op(group, call.collective.name, prepared)
+
+
+def start_op(group: Group, name: str, prepared: Prepared) -> Ticket:
+    """Calls the library's function of that name."""
+    function = group.client._library.collective(name)
+    op = ctypes.byref(prepared.op)
+    return start(group, lambda handle, number: function(handle, op, number), prepared.result,
+                 prepared.keeps)
+
+
+def start(group: Group, function: Callable[[int, Any], int], result: Any,
+          keeps: tuple[Any, ...]) -> Ticket:
+    """Calls the function of libtern with the group's handle and a place for the ticket's number.
+    Once more where the client has kept operations of dropped tickets that have ended."""
+    client, number = group.client, ctypes.c_uint64()
+    client._sweep()
+    status = function(group._live(), ctypes.byref(number))
+    if status == WouldBlockError.status and client._adopted:
+        client._sweep(wanted=True)
+        status = function(group._live(), ctypes.byref(number))
+    if status != structs.OK:
+        raise client._library.failure(status)
+    return Ticket(group, number.value, result, keeps)
+
+
+def prepare(group: Group, call: Call) -> Prepared:
+    """Checks the arguments, and finds the memory and the result."""
     counts = _counts(group, call.counts)
     received = _counts(group, call.receive_counts)
     source, target, result = _memory(group, call)
@@ -62,23 +99,7 @@ def submit(group: Group, call: Call) -> Ticket:
         call.prescale, call.state_scale, 0, None if recipe is None else recipe.encode(), 0, 0,
         None if counts is None else ctypes.addressof(counts),
         None if received is None else ctypes.addressof(received))
-    number = start(group, call.collective.name, op)
-    return Ticket(group, number, result, (source, target, counts, received))
-
-
-def start(group: Group, name: str, op: structs.Op) -> int:
-    """Calls the library's function of that name, which answers with a ticket."""
-    client = group.client
-    function = client._library.collective(name)
-    number = ctypes.c_uint64()
-    client._sweep()
-    status = function(group._live(), ctypes.byref(op), ctypes.byref(number))
-    if status == WouldBlockError.status and client._adopted:
-        client._sweep(wanted=True)
-        status = function(group._live(), ctypes.byref(op), ctypes.byref(number))
-    if status != structs.OK:
-        raise client._library.failure(status)
-    return number.value
+    return Prepared(op, result, (source, target, counts, received))
 
 
 def _memory(group: Group, call: Call) -> tuple[Operand | None, Operand | None, Any]:

@@ -13,6 +13,7 @@ from . import _structs as structs
 from . import collectives as table
 from ._handle import Handle
 from ._submit import Call, submit
+from .batch import Batch
 from .errors import ClosedError, WouldBlockError
 from .statistics import GroupStats, of_group
 from .tensor import Tensor, declaration
@@ -203,6 +204,10 @@ class Group:
             status = library.tern_barrier(self._live(), ctypes.byref(number))
         library.check(status)
         return Ticket(self, number.value, None, ())
+
+    def batch(self) -> Batch:
+        """An empty list of operations, to be submitted together."""
+        return Batch(self)
 
     def leave(self) -> None:
         """Leaves the group; operations in flight fail on all ranks with GroupLeftError. A second

@@ -37,7 +37,9 @@ class SubmissionLanesTest : public ::testing::Test {
 TEST_F(SubmissionLanesTest, AnEntryGoesToTheLanesOfItsSet) {
   shm::SubmitEntry entry{};
   entry.ticket = 9;
-  lanes->push(0b101, entry);
+  lanes->write(0b101, entry);
+  EXPECT_FALSE(has_entry(0, 9)) << "not before it is published";
+  lanes->publish(0b101);
   EXPECT_TRUE(has_entry(0, 9));
   EXPECT_FALSE(has_entry(1, 9));
   EXPECT_TRUE(has_entry(2, 9));
@@ -46,8 +48,10 @@ TEST_F(SubmissionLanesTest, AnEntryGoesToTheLanesOfItsSet) {
 TEST_F(SubmissionLanesTest, OneFullRingOfTheSetIsNoRoom) {
   for (std::uint32_t i = 0; i < shm::kRingEntries; ++i) {
     ASSERT_TRUE(lanes->have_room(0b010));
-    lanes->push(0b010, {});
+    EXPECT_EQ(lanes->have_room(0b010, 2), i + 1 < shm::kRingEntries);
+    lanes->write(0b010, {});
   }
+  lanes->publish(0b010);
   EXPECT_FALSE(lanes->have_room(0b010));
   EXPECT_FALSE(lanes->have_room(0b111));
   EXPECT_TRUE(lanes->have_room(0b101));

@@ -209,6 +209,34 @@ typedef struct {
 TERN_API tern_status tern_group_join(tern_client* client, const tern_group_id* id,
                                      const tern_join_options* options, tern_group** group);
 
+typedef struct {
+  uint32_t struct_size;
+  uint32_t verify; /* of the child, as in tern_join_options; so are the next ones */
+  uint64_t seed;
+  int64_t timeout_ms;
+  int64_t op_timeout_ms;
+} tern_split_options;
+#define TERN_SPLIT_OPTIONS_INIT \
+  { sizeof(tern_split_options), 0, 0, 0, 0 }
+
+/* Divides the group into children: every rank of the parent calls it, and those of one colour become
+ * a group of their own, a row of a mesh for example. Ranks of the child are in the order of their
+ * keys, and where these are equal in the order of their ranks in the parent. A rank with a negative
+ * colour takes no part in a child: *child is then NULL. options may be NULL. The parent goes on, and
+ * its operations may be in flight meanwhile; it is split by one call at a time.
+ *
+ * A child is a group like any other: it has tensors, limits and links of its own, counts against the
+ * same quotas, may be split itself, outlives its parent, and is to be left. It fails alone, unless a
+ * process or a daemon dies, which ends every group that it is in. It has no id, so that a child that
+ * has failed is not joined again: split the parent anew. Codec state is kept for each child apart,
+ * under the splits and colours that it has come by, which are counted anew in each epoch.
+ *
+ * Returns when all ranks of the child are ready. TERN_ERR_TIMEOUT: not all ranks have called it; the
+ * detail names the missing ones (ranks of the parent). Further TERN_ERR_QUOTA_EXCEEDED,
+ * TERN_ERR_UNSUPPORTED if the daemon is of an older version, and why the parent has ended. */
+TERN_API tern_status tern_group_split(tern_group* parent, int32_t color, int32_t key,
+                                      const tern_split_options* options, tern_group** child);
+
 /* Leaves the group; operations in flight fail on all ranks with TERN_ERR_GROUP_LEFT. Frees the
  * handle and those of its tensors. */
 TERN_API tern_status tern_group_leave(tern_group* group);
@@ -424,6 +452,58 @@ TERN_API tern_status tern_send(tern_group* group, const tern_op* op, tern_ticket
  * sent, and how many elements came: where they are fewer than count, the rest of the output is as it
  * was. The input is ignored. Otherwise as tern_send. After a failure the output is undefined. */
 TERN_API tern_status tern_recv(tern_group* group, const tern_op* op, tern_ticket* ticket);
+
+/* ---- Batches --------------------------------------------------------------------------------- */
+
+typedef enum {
+  TERN_OP_ALL_REDUCE = 1,
+  TERN_OP_BROADCAST = 2,
+  TERN_OP_BARRIER = 3,
+  TERN_OP_REDUCE = 5,
+  TERN_OP_REDUCE_SCATTER = 6,
+  TERN_OP_ALL_GATHER = 7,
+  TERN_OP_ALL_TO_ALL = 9,
+  TERN_OP_GATHER = 11,
+  TERN_OP_SCATTER = 12,
+  TERN_OP_SEND = 13,
+  TERN_OP_RECV = 14
+} tern_op_kind;
+
+typedef struct {
+  tern_op_kind kind;
+  uint32_t reserved;
+  const tern_op* op; /* NULL of a barrier. Read before the call returns, as all it points to */
+} tern_batch_op;
+
+typedef struct {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const tern_batch_op* ops;
+  uint64_t count; /* 1 .. max_ops_in_flight of the group (the daemon's setting, 512 at most) */
+  tern_ticket* tickets; /* NULL: one ticket for all. Else room for `count` tickets, one for each */
+} tern_batch;
+#define TERN_BATCH_INIT \
+  { sizeof(tern_batch), 0, NULL, 0, NULL }
+
+/* Submits many operations of one group at once, which costs far less than one call for each: every
+ * lane of the daemon is told once. All are judged first. If one of them is refused, none is
+ * submitted, and the detail says which one and why. So it is with TERN_ERR_WOULD_BLOCK, which means
+ * what it means for one: a batch counts as many operations as it has.
+ *
+ * The operations run side by side and match those of other ranks as if they were submitted one by
+ * one in the order of the list: other ranks need no batch. No operation may write memory that
+ * another one of the batch reads or writes. A batch cannot be in a batch.
+ *
+ * *ticket names the whole batch, unless batch->tickets is given: then *ticket is 0, and ticket may
+ * be NULL. The ticket of a batch ends when all its operations have ended. A wait for it returns
+ * TERN_OK if all have succeeded, else the status of the first in the list that failed; the detail
+ * names it, and the outputs of those that succeeded are there. Cancel asks for the end of all that
+ * still run.
+ * TERN_ERR_INVALID_ARGUMENT if count is too large; the detail names the limit. */
+TERN_API tern_status tern_submit_batch(tern_group* group, const tern_batch* batch,
+                                       tern_ticket* ticket);
+
+/* ---- Tickets --------------------------------------------------------------------------------- */
 
 /* TERN_OK: the op has succeeded and the ticket is gone. TERN_ERR_TIMEOUT: the op is still running;
  * the ticket stays and the memory is in use. Any other status says why the op failed, and the

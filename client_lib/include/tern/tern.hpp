@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -258,6 +259,50 @@ class PushPull {
   std::shared_ptr<detail::PushPullOwner> owner_;
 };
 
+// Operations that are submitted together, any number of times: tern_submit_batch says what holds
+// for them. Their memory must stay valid while a submission is under way, and what their tern_op
+// points to, as counts, until the last submission.
+class Batch {
+ public:
+  Batch& add(tern_op_kind kind, const tern_op& op) {
+    ops_.push_back({kind, op});
+    return *this;
+  }
+  Batch& add_barrier() {
+    ops_.push_back({TERN_OP_BARRIER, TERN_OP_INIT});
+    return *this;
+  }
+  // In place.
+  template <typename T>
+  Batch& add_all_reduce(std::span<T> values, tern_reduction reduction = TERN_SUM) {
+    tern_op op = TERN_OP_INIT;
+    op.dtype = dtype_of<T>();
+    op.output = values.data();
+    op.count = values.size();
+    op.reduction = reduction;
+    return add(TERN_OP_ALL_REDUCE, op);
+  }
+  template <typename T>
+  Batch& add_all_reduce(const Tensor& tensor, std::span<T> values,
+                        tern_reduction reduction = TERN_SUM) {
+    add_all_reduce(values, reduction);
+    ops_.back().second.tensor = tensor.get();
+    return *this;
+  }
+  std::size_t size() const noexcept { return ops_.size(); }
+
+ private:
+  friend class Group;
+  std::vector<tern_batch_op> list() const {
+    std::vector<tern_batch_op> list;
+    for (const auto& [kind, op] : ops_) {
+      list.push_back({kind, 0, kind == TERN_OP_BARRIER ? nullptr : &op});
+    }
+    return list;
+  }
+  std::vector<std::pair<tern_op_kind, tern_op>> ops_;
+};
+
 class Group {
  public:
   explicit Group(detail::GroupHandle owner) noexcept : owner_(std::move(owner)) {}
@@ -413,6 +458,22 @@ class Group {
     return Ticket(owner_, ticket);
   }
 
+  // The child of this rank, or none for a negative colour (tern_group_split).
+  std::optional<Group> split(std::int32_t color, std::int32_t key = 0) {
+    tern_split_options options = TERN_SPLIT_OPTIONS_INIT;
+    return split(color, key, options);
+  }
+  std::optional<Group> split(std::int32_t color, std::int32_t key,
+                             const tern_split_options& options) {
+    tern_group* child = nullptr;
+    throw_if_failed(tern_group_split(get(), color, key, &options, &child));
+    if (child == nullptr) return std::nullopt;
+    return Group(std::make_shared<detail::GroupOwner>(owner_->client, child));
+  }
+
+  // All or none; one ticket for all of them (tern_submit_batch).
+  Ticket submit(const Batch& batch);
+
   tern_group_info info() const {
     tern_group_info info = TERN_GROUP_INFO_INIT;
     throw_if_failed(tern_group_get_info(get(), &info));
@@ -463,6 +524,16 @@ class Group {
 
   detail::GroupHandle owner_;
 };
+
+inline Ticket Group::submit(const Batch& batch) {
+  const std::vector<tern_batch_op> list = batch.list();
+  tern_batch passed = TERN_BATCH_INIT;
+  passed.ops = list.data();
+  passed.count = list.size();
+  tern_ticket ticket = 0;
+  throw_if_failed(tern_submit_batch(get(), &passed, &ticket));
+  return Ticket(owner_, ticket);
+}
 
 class Client {
  public:
