@@ -66,6 +66,8 @@ on() {
     folder=$1 home=$2 user=$3
     shift 3
     mount -t tmpfs -o mode=1777 tmpfs /tmp
+    # As small as in no container: arrays do not travel through it.
+    mount -t tmpfs -o mode=1777,size=64k tmpfs /dev/shm
     cd "$home"
     exec setpriv --reuid="$user" --regid="$user" --clear-groups --no-new-privs \
       env -i HOME="$home" PATH="$home/env/bin:/usr/bin:/bin" LANG=C.UTF-8 TERN_IDLE_SECONDS=1 "$@"
