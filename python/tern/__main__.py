@@ -9,6 +9,8 @@ import pathlib
 import signal
 import sys
 
+from ._library import program
+from ._places import control_socket
 from ._run.coordination import Meeting
 from ._run.job import Options, run_on_nodes, run_on_one_node
 from ._run.sealed import MIN_SECRET_BYTES
@@ -128,6 +130,16 @@ def main() -> int:
     except TernError as error:
         print(f"tern {arguments.verb}: {error}", file=sys.stderr)
         return 1
+
+
+def ternctl() -> None:
+    """The command `ternctl` of the wheel: the program inside, about the daemon that connect()
+    finds."""
+    try:
+        os.environ.setdefault("TERN_CONTROL_SOCKET", str(control_socket(None)))
+        os.execv(program("ternctl"), ["ternctl", *sys.argv[1:]])
+    except (TernError, OSError) as error:
+        sys.exit(f"ternctl: {error}")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ import stat
 from .errors import LaunchError
 
 SYSTEM_SOCKET = "/run/tern/ternd.sock"
-# Beside a daemon's socket.
-CONTROL_SOCKET = "control.sock"
+_CONTROL_SOCKET = "control.sock"
 
 _MAX_SOCKET_PATH_BYTES = 107  # sockaddr_un
 
@@ -38,3 +37,16 @@ def private_to_user(folder: pathlib.Path) -> None:
     if len(os.fsencode(folder / "control.sock")) > _MAX_SOCKET_PATH_BYTES:
         raise LaunchError(f"{folder} is too long for the path of a socket; set XDG_RUNTIME_DIR to "
                           "a shorter one")
+
+
+def control_socket(socket: str | os.PathLike[str] | None) -> pathlib.Path:
+    """That of the daemon at `socket`, as of connect(); None: of the daemon that connect() finds."""
+    named = os.environ.get("TERN_CONTROL_SOCKET")
+    if socket is None and named:
+        return pathlib.Path(named)
+    said = socket or os.environ.get("TERN_SOCKET")
+    if said:
+        beside = pathlib.Path(said).parent / _CONTROL_SOCKET
+        return pathlib.Path(named) if named and not beside.exists() else beside
+    system = pathlib.Path(SYSTEM_SOCKET).parent / _CONTROL_SOCKET
+    return system if system.exists() else runtime_folder() / _CONTROL_SOCKET

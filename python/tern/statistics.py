@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ._control import ask
-from ._places import CONTROL_SOCKET, SYSTEM_SOCKET, runtime_folder
+from ._places import control_socket
 from .errors import DaemonAbsentError, ProtocolError, UnknownGroupError
 
 __all__ = ["GroupStats", "NodeStats", "StepSplit", "TensorStats", "Totals", "stats"]
@@ -157,7 +157,7 @@ def stats(socket: str | os.PathLike[str] | None = None) -> NodeStats:
     DaemonAbsentError if nobody answers there.
     Thread: any.
     """
-    path = _control_socket(socket)
+    path = control_socket(socket)
     status = _answer(path, "status")
     return NodeStats(status["version"], status["uptime_s"], status["clients"], status["peers"],
                      status["plaintext"], _groups(path))
@@ -165,23 +165,11 @@ def stats(socket: str | os.PathLike[str] | None = None) -> NodeStats:
 
 def of_group(socket: str, uid: str) -> GroupStats:
     """See Group.stats()."""
-    for group in _groups(_control_socket(socket)):
+    for group in _groups(control_socket(socket)):
         if group.uid == uid:
             return group
     raise UnknownGroupError(f"the daemon at {socket} has no group {uid} of this user; it has been "
                             "left, or the daemon has started anew: join again")
-
-
-def _control_socket(socket: str | os.PathLike[str] | None) -> pathlib.Path:
-    named = os.environ.get("TERN_CONTROL_SOCKET")
-    if socket is None and named:
-        return pathlib.Path(named)
-    said = socket or os.environ.get("TERN_SOCKET")
-    if said:
-        beside = pathlib.Path(said).parent / CONTROL_SOCKET
-        return pathlib.Path(named) if named and not beside.exists() else beside
-    system = pathlib.Path(SYSTEM_SOCKET).parent / CONTROL_SOCKET
-    return system if system.exists() else runtime_folder() / CONTROL_SOCKET
 
 
 def _answer(path: pathlib.Path, verb: str) -> Any:

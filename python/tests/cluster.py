@@ -37,7 +37,8 @@ class Daemon:
         self.folder.mkdir(exist_ok=True)
         self.process = subprocess.Popen(
             [*self.under, program("ternd"), "--socket", self.socket,
-             "--control-socket", self.control_socket, *self.options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+             "--control-socket", self.control_socket, *self.options],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=(self.folder / "log").open("wb"))
         ended = select.poll()
         pidfd = os.pidfd_open(self.process.pid)

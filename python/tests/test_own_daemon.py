@@ -96,6 +96,20 @@ def test_a_daemon_that_cannot_start_says_why(home, monkeypatch):
         tern.connect(start=False)
 
 
+def test_ternctl_of_the_wheel_asks_the_users_own_daemon(home):
+    words = [sys.executable, "-c", "from tern.__main__ import ternctl; ternctl()", "status"]
+    with tern.connect():
+        pid = daemon_pid(home)
+        asked = subprocess.run(words, capture_output=True, text=True)
+        assert f"pid {pid}" in asked.stdout and asked.returncode == 0
+    wait_for_end(pid)
+    asked = subprocess.run(words, capture_output=True, text=True)
+    assert asked.returncode != 0 and str(home / "control.sock") in asked.stderr
+    asked = subprocess.run(words, capture_output=True, text=True,
+                           env={**os.environ, "TERN_PROGRAMS": "/bin"})
+    assert asked.returncode == 1 and "ternctl is not in /bin" in asked.stderr
+
+
 def test_a_folder_that_others_can_write_is_refused(home):
     home.mkdir(mode=0o777)
     home.chmod(0o777)

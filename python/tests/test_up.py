@@ -108,9 +108,8 @@ def test_a_daemon_in_a_folder_of_its_own_takes_it_along(place):
 
 def test_it_ends_when_idle(place):
     up = place.up("--idle", "0.1")
-    pid = pid_at(socket_of(up))
+    socket_of(up)
     assert up.communicate() == ("", "") and up.returncode == 0
-    wait_for_end(pid)
     assert not left(place.folder)
 
 
@@ -150,8 +149,8 @@ def test_a_daemon_ends_with_a_tern_up_that_is_killed(place):
     assert not left(place.folder)
 
 
-def two_nodes(place, **more):
-    words = ["--nnodes", "2", "--rdzv", f"127.0.0.1:{free_port()}"]
+def two_nodes(place, *words, **more):
+    words = ["--nnodes", "2", "--rdzv", f"127.0.0.1:{free_port()}", *words]
     return [place.up(*words, "--folder", f"node{node}", **more) for node in range(2)]
 
 
@@ -170,6 +169,15 @@ def test_two_nodes_are_linked_by_a_key_and_end_together(place):
     assert all("was told to end" in error for error in errors)
     for pid in pids:
         wait_for_end(pid)
+    assert not left(place.folder)
+
+
+def test_two_nodes_end_when_both_have_been_idle(place):
+    ups = two_nodes(place, "--idle", "0.1")
+    for up in ups:
+        socket_of(up)
+    for up in ups:
+        assert up.communicate() == ("", "") and up.returncode == 0
     assert not left(place.folder)
 
 
