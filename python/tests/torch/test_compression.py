@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import tern
 import tern.torch
+from cluster import daemons
 from ranks import run_ranks
 from tern.torch import compression
 
@@ -334,3 +335,27 @@ def test_an_estimate_says_what_travels(two_nodes):
         assert whole / 2 <= half <= whole / 2 + 1000
         assert whole / 4 <= quarter <= 1.2 * whole / 4
         assert trits < whole / 15
+
+
+def test_a_checkpoint_goes_on_with_more_nodes(two_nodes):
+    """What the parts of two nodes owe is what three nodes owe then."""
+    def before(rank):
+        model = model_of()
+        compressed = tern.torch.compress(model, recipe="3lc:s=1")
+        train(model, rank, 2)
+        return compressed.state_dict()
+
+    parts = run_ranks(two_nodes, 2, before)
+
+    def after(rank):
+        model = model_of()
+        compressed = tern.torch.compress(model, recipe="3lc:s=1")
+        with pytest.raises(tern.InvalidArgumentError, match="of all 2 nodes are needed"):
+            compressed.load_state_dict(parts[0])
+        compressed.load_state_dict(*parts)
+        return train(model, rank, 2)
+
+    with daemons(3) as nodes:
+        first, *others = run_ranks(nodes, 3, after)
+    for other in others:
+        same(first, other)

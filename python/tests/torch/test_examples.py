@@ -52,8 +52,6 @@ def test_diloco(two_nodes):
     assert float(re.search(r"([\d.]+) times less than raw", output).group(1)) > 7
 
 
-@pytest.mark.skipif(not has_python_backends(),
-                    reason="FSDP2 calls a process group from C++, which PyTorch 2.14 brought")
 def test_fsdp(two_nodes):
     output = run(two_nodes, EXAMPLES / "fsdp.py")[0]
     assert float(re.search(r"step 60: loss ([\d.]+)", output).group(1)) < 2.7
