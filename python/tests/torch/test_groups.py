@@ -138,6 +138,17 @@ def test_a_rank_that_does_not_come_is_named(two_nodes):
     run_ranks(two_nodes, 3, work)
 
 
+def test_a_first_rank_without_a_daemon_is_no_riddle_to_the_others(two_nodes):
+    class Absent:
+        socket = f"{two_nodes[0].socket}-absent"
+
+    ranks = start_ranks([Absent, two_nodes[1]], 2, lambda rank: None)
+    with pytest.raises(RankFailed, match="DaemonAbsentError"):
+        answer_of(*ranks[0])
+    with pytest.raises(RankFailed, match="LaunchError: the first rank has no group:.*absent"):
+        answer_of(*ranks[1])
+
+
 def test_a_monitored_barrier_names_the_missing(two_nodes):
     def work(rank):
         group = dist.distributed_c10d._get_default_group()
