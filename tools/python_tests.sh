@@ -32,6 +32,10 @@ else
   echo "ruff and mypy were not run: there is no environment for them"
 fi
 
+if ! "$python" -c 'import torch.distributed' 2>/dev/null; then
+  echo "python/tests/torch was not run: there is no PyTorch in this environment; see make test-torch"
+fi
+
 # Files of the interpreter do not go into the tree.
 cd python
 exec env -u TERN_SOCKET -u XDG_RUNTIME_DIR \

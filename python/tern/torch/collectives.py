@@ -196,6 +196,14 @@ class Collectives:
             x.array, root, out=out.array, dtype=x.dtype)], list(outputs), opts,
             lambda: scatter_out(flat, outputs), [source])
 
+    def gather_single(self, output: Tensor, source: Tensor, opts: Any = 0) -> TernWork:
+        if _root(opts) != self.rank():
+            return self.gather([], [source], opts)
+        self._parts(output, source, "output", "input")
+        parts = list(output.view(-1).split(source.numel())) if source.numel() else \
+            [output] * self._size
+        return self.gather([parts], [source], opts)
+
     def scatter(self, outputs: Any, input_lists: Any, opts: Any = 0) -> TernWork:
         output = check(_one(outputs, "output_tensors"), "the output")
         out, root, group = view(output, "the output", moved=True), _root(opts), \
@@ -233,6 +241,7 @@ class Collectives:
     _reduce_scatter_base = reduce_scatter_single
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     alltoall_base = all_to_all_single
+    gather_into_tensor = gather_single
     recvAnysource = recv_anysource
 
     def rank(self) -> int:

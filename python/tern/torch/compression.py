@@ -121,7 +121,8 @@ class Compression:
         """Continues with states of state_dict(): that of this node where the nodes are as then,
         else those of all nodes. Call it on all ranks, before the first step.
 
-        Raises StateMismatchError for parts that do not fit, ValueError for another model's.
+        Raises InvalidArgumentError if parts of nodes are missing, StateMismatchError for parts
+        that do not fit, ValueError for another model's.
         """
         for state in states:
             if state.get("version") != _STATE_VERSION:

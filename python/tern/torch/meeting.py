@@ -16,7 +16,12 @@ from typing import Any
 
 from ..client import Client
 from ..connecting import connect
+from ..errors import LaunchError, TernError
 from ..group import Group
+
+_FAILED = "failed: "
+# The daemon takes no longer op_timeout.
+_LONGEST_S = 168 * 3600.0
 
 _lock = threading.Lock()
 # One for each process: a forked child has the parent's entry, and makes its own.
@@ -38,20 +43,36 @@ def shared_client() -> Client:
 
 def meet(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
     """Joins as `rank` of `size`. `timeout`: for the others to come, and later for each operation to
-    be submitted by all ranks. Raises the errors of Client.join(), and those of the store."""
-    client = shared_client()
-    seconds = timeout.total_seconds()
+    be submitted by all ranks. Raises the errors of connect() and Client.join(), those of the store,
+    and LaunchError where the first rank cannot mint."""
+    seconds = min(timeout.total_seconds(), _LONGEST_S)
     if rank == 0:
-        group_id = client.mint()
-        for other in range(1, size):
-            store.set(_key(other), group_id)
+        client, group_id = _mint(store, size)
     else:
+        client = shared_client()
         store.wait([_key(rank)], timeout)
         group_id = store.get(_key(rank)).decode()
         # A store that cannot forget has one use.
         with contextlib.suppress(RuntimeError):
             store.delete_key(_key(rank))
+        if group_id.startswith(_FAILED):
+            raise LaunchError(f"the first rank has no group: {group_id.removeprefix(_FAILED)}")
     return client.join(group_id, rank, size, timeout=seconds, op_timeout=seconds)
+
+
+def _mint(store: Any, size: int) -> tuple[Client, str]:
+    """Tells all other ranks the id of a new group, or why there is none: they would wait for it."""
+    told = f"{_FAILED}see its own error"
+    try:
+        client = shared_client()
+        told = group_id = client.mint()
+        return client, group_id
+    except TernError as error:
+        told = f"{_FAILED}{error}"
+        raise
+    finally:
+        for other in range(1, size):
+            store.set(_key(other), told)
 
 
 def _key(rank: int) -> str:

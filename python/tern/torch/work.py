@@ -142,7 +142,10 @@ class TernWork(dist.Work):
                 left.pop()
                 last = not left
             if last:
-                _completing.submit(self._complete, future)
+                try:
+                    _completing.submit(self._complete, future)
+                except RuntimeError:  # the interpreter ends, and takes no more work
+                    self._complete(future)
 
         for ticket in tickets:
             ticket._client._notifier().watch(ticket, told)

@@ -3,12 +3,8 @@
 
 import importlib.util
 
-# This folder itself can be imported by the name, so that it is asked for torch's own parts.
-HAS_TORCH = importlib.util.find_spec("torch.distributed") is not None
+# This folder itself can be found by the name torch, but not as a file.
+_found = importlib.util.find_spec("torch")
+HAS_TORCH = _found is not None and _found.origin is not None
 
 collect_ignore_glob = [] if HAS_TORCH else ["*.py"]
-
-
-def pytest_report_header():
-    return None if HAS_TORCH else \
-        "tests/torch: left out, for PyTorch is not installed here; `make test-torch` runs them"

@@ -187,6 +187,13 @@ def test_gather_and_scatter(two_nodes):
         dist.gather(values(rank, 4), parts, dst=1)
         if rank == 1:
             equal(torch.stack(parts), torch.stack(every(4)))
+        whole = torch.empty(SIZE * 4) if rank == 0 else torch.empty(0)
+        options = dist.GatherOptions()
+        options.rootRank = 0
+        dist.distributed_c10d._get_default_group().gather_into_tensor(
+            whole, values(rank, 4), options).wait()
+        if rank == 0:
+            equal(whole, torch.cat(every(4)))
         out = torch.empty(2, 3)
         sources = [values(10 + i, 3, 2).t() for i in range(SIZE)] if rank == 2 else None
         dist.scatter(out, sources, src=2)

@@ -2,6 +2,8 @@
 
 import collections
 import logging
+import os
+import signal
 import tempfile
 
 import pytest
@@ -12,7 +14,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import tern
 import tern.torch
-from ranks import run_ranks
+from cluster import daemons
+from ranks import RankFailed, answer_of, run_ranks, start_ranks
 from tern.torch import compression
 
 WIDTH = 64  # 64 x 64 floats are above what is small
@@ -334,3 +337,61 @@ def test_an_estimate_says_what_travels(two_nodes):
         assert whole / 2 <= half <= whole / 2 + 1000
         assert whole / 4 <= quarter <= 1.2 * whole / 4
         assert trits < whole / 15
+
+
+def test_a_checkpoint_goes_on_with_more_nodes(two_nodes):
+    """What the parts of two nodes owe is what three nodes owe then."""
+    def before(rank):
+        model = model_of()
+        compressed = tern.torch.compress(model, recipe="3lc:s=1")
+        train(model, rank, 2)
+        return compressed.state_dict()
+
+    parts = run_ranks(two_nodes, 2, before)
+
+    def after(rank):
+        model = model_of()
+        compressed = tern.torch.compress(model, recipe="3lc:s=1")
+        with pytest.raises(tern.InvalidArgumentError, match="of all 2 nodes are needed"):
+            compressed.load_state_dict(parts[0])
+        compressed.load_state_dict(*parts)
+        return train(model, rank, 2)
+
+    with daemons(3) as nodes:
+        first, *others = run_ranks(nodes, 3, after)
+    for other in others:
+        same(first, other)
+
+
+def test_a_job_that_was_killed_ends_as_if_it_had_not_been(two_nodes, tmp_path):
+    """Weights, momentum and what is owed come from the checkpoint after the second of four steps;
+    a rank dies in the fourth."""
+    def job(resumes, dies_at=None):
+        def work(rank):
+            model = model_of()
+            compressed = tern.torch.compress(model, recipe="3lc:s=1")
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+            if resumes:
+                saved = torch.load(tmp_path / f"{rank}.pt")
+                model.load_state_dict(saved["model"])
+                optimizer.load_state_dict(saved["optimizer"])
+                compressed.load_state_dict(saved["owed"])
+            for step in range(2 if resumes else 0, 4):
+                if rank == 1 and step == dies_at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                train(model, rank, 1, first=step)
+                optimizer.step()
+                if step == 1:
+                    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(),
+                                "owed": compressed.state_dict()}, tmp_path / f"{rank}.pt")
+            return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+        return work
+
+    wanted = run_ranks(two_nodes, 2, job(False))
+    killed = start_ranks(two_nodes, 2, job(False, dies_at=3))
+    with pytest.raises(EOFError):
+        answer_of(*killed[1])
+    with pytest.raises(RankFailed, match="RankLostError.*rank 1"):
+        answer_of(*killed[0])
+    same(run_ranks(two_nodes, 2, job(True)), wanted)

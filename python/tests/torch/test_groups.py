@@ -1,5 +1,6 @@
 """Groups come, go and come again; what is wrong with a call or a rank is said by name."""
 
+import copy
 import datetime
 import os
 import signal
@@ -7,6 +8,8 @@ import signal
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import tern
@@ -135,6 +138,17 @@ def test_a_rank_that_does_not_come_is_named(two_nodes):
     run_ranks(two_nodes, 3, work)
 
 
+def test_a_first_rank_without_a_daemon_is_no_riddle_to_the_others(two_nodes):
+    class Absent:
+        socket = f"{two_nodes[0].socket}-absent"
+
+    ranks = start_ranks([Absent, two_nodes[1]], 2, lambda rank: None)
+    with pytest.raises(RankFailed, match="DaemonAbsentError"):
+        answer_of(*ranks[0])
+    with pytest.raises(RankFailed, match="LaunchError: the first rank has no group:.*absent"):
+        answer_of(*ranks[1])
+
+
 def test_a_monitored_barrier_names_the_missing(two_nodes):
     def work(rank):
         group = dist.distributed_c10d._get_default_group()
@@ -200,3 +214,24 @@ def test_tern_beside_another_backend_for_other_devices(two_nodes):
             dist.all_reduce(torch.ones(2 + rank))
 
     run_ranks(two_nodes, 2, work, backend="cpu:tern,cuda:gloo")
+
+
+@pytest.mark.skipif(not has_python_backends(), reason="PyTorch 2.14 asks backends in Python")
+def test_fsdp_takes_its_memory_from_the_arena(two_nodes):
+    def work(rank):
+        torch.manual_seed(0)
+        reference = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64))
+        model = copy.deepcopy(reference)
+        mesh = init_device_mesh("cpu", (2,))
+        for layer in model:
+            fully_shard(layer, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        model.set_allocate_memory_from_process_group_for_comm(True)
+        inputs = [torch.randn(4, 64, generator=torch.Generator().manual_seed(r)) for r in (0, 1)]
+        model(inputs[rank]).square().sum().backward()
+        for x in inputs:
+            (reference(x).square().sum() / 2).backward()
+        for sharded, whole in zip(model.parameters(), reference.parameters()):
+            torch.testing.assert_close(sharded.grad.full_tensor(), whole.grad)
+
+    run_ranks(two_nodes, 2, work)
