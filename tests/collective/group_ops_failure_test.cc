@@ -392,6 +392,24 @@ TEST(GroupOpsProtocol, LateFramesOfAnEndedOpAreThrownAway) {
 }
 
 // A peer that announces without end is refused before memory is.
+// A send is no op of all ranks, whatever a peer says.
+TEST(GroupOpsProtocol, AnAnnouncementOfAKindThatIsNoneOfTheGroupsFailsItsOp) {
+  for (const int kind : {4, 13, 14, 900}) {
+    GroupShape shape;
+    shape.ranks = {{0}, {1}};
+    GroupOps ops(shape);
+    OpId op = kNoSlot;
+    wire::AnnounceBody body = all_reduce_of(100);
+    ops.on_submit({0, kX, body, 0, 1}, op);
+    body.kind = static_cast<std::uint16_t>(kind);
+    OpId announced = kNoSlot;
+    EXPECT_TRUE(ops.on_announce(1, kX, body, announced));
+    EXPECT_EQ(announced, kNoSlot);
+    EXPECT_EQ(ops.op(op).status, Errc::mismatch) << kind;
+    EXPECT_STREQ(ops.op(op).text, "unknown kind of operation");
+  }
+}
+
 TEST(GroupOpsProtocol, MoreAnnouncementsThanAllowedAreRefused) {
   GroupShape shape;
   shape.max_ops_in_flight = 4;
