@@ -21,7 +21,7 @@ help:
 	@echo 'make test-python the Python package on a release build, with ruff and mypy'
 	@echo 'make bench      codecs, and all-reduce beside Gloo and iperf3 on shaped links'
 	@echo 'make study      every codec on recorded gradients and weights; rewrites the study in docs/codecs.md'
-	@echo 'make accuracy   trains with every family of recipes; rewrites the table in docs/codecs.md'
+	@echo 'make accuracy   trains with every family of recipes, and with a server; rewrites docs/codecs.md'
 	@echo 'make deb        Debian packages in build/deb, checked by lintian'
 	@echo 'make wheel      the Python package with library and daemon, in build/wheels'
 	@echo 'make lint       layer, tidy, docs and format checks, clang-tidy on changed files'

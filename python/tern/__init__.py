@@ -17,9 +17,10 @@ from .connecting import connect
 from .errors import *
 from .group import Group, GroupInfo
 from .launched import init
+from .push_pull import PushPull
 from .tensor import Tensor, TensorStats
 from .ticket import Ticket
 
-__all__ = ["Client", "Group", "GroupInfo", "Tensor", "TensorStats", "Ticket", "connect",
-           "init"]
+__all__ = ["Client", "Group", "GroupInfo", "PushPull", "Tensor", "TensorStats", "Ticket",
+           "connect", "init"]
 __all__ += errors.__all__
