@@ -97,7 +97,7 @@ TEST_P(Training, LearnsWithAServerOnTheRanks) {
       raw += report["raw_bytes_per_step"].get<double>();
     }
     EXPECT_GT(reports[0]["test_accuracy"].get<double>(), 0.85);
-    if (GetParam() != "raw") EXPECT_LT(sent, raw / 10);
+    EXPECT_TRUE(GetParam() == "raw" || sent < raw / 10) << sent << " of " << raw;
   }
 }
 
