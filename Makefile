@@ -22,7 +22,7 @@ help:
 	@echo 'make test-torch tern.torch and PyTorch'"'"'s own suite, in an environment of 6 GB outside of the tree'
 	@echo 'make bench      codecs, and all-reduce beside Gloo and iperf3 on shaped links'
 	@echo 'make study      every codec on recorded gradients and weights; rewrites the study in docs/codecs.md'
-	@echo 'make accuracy   trains with every family of recipes; rewrites the table in docs/codecs.md'
+	@echo 'make accuracy   trains with every family of recipes, and with a server; rewrites docs/codecs.md'
 	@echo 'make deb        Debian packages in build/deb, checked by lintian'
 	@echo 'make wheel      the Python package with library and daemon, in build/wheels'
 	@echo 'make docs       the reference of the Python package, a site in build/docs'

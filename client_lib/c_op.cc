@@ -162,10 +162,11 @@ tern_status read_memory(const tern_op& op, OpRequest& request) {
     return TERN_OK;
   }
   // An input that nobody reads counts as long as the output: what is refused is the same for all
-  // ranks.
+  // ranks. A share without elements lies nowhere.
   const std::uint64_t output_bytes = extents.output.count * element;
-  const std::uint64_t input_bytes =
-      extents.input.count != 0 ? extents.input.count * element : output_bytes;
+  const bool unread =
+      extents.input.count == 0 && request.plan->contributors != tern::plan::Ranks::sharer;
+  const std::uint64_t input_bytes = unread ? output_bytes : extents.input.count * element;
   if (overlap({request.input, input_bytes}, {request.output, output_bytes})) {
     return refuse("input and output overlap in part");
   }

@@ -1,6 +1,9 @@
 // The C functions of a parameter server on the ranks: a reduce_scatter and an all_gather over the
 // same shards, each on a tensor of its own, so that each has a residual of its own.
 
+#include <algorithm>
+#include <memory>
+#include <mutex>
 #include <string>
 
 #include "client_lib/handles.h"

@@ -43,7 +43,11 @@ bool KeptStates::adopt(const MemberGroup& group, const std::string& key, Declare
   if (found == kept_.end()) return reset;
   TensorState& last = *found->second.state;
   const bool had_history = last.has_history();
-  if (last.doubtful || last.half_imported || !tensor.state->codec.adopt_residual(last.codec)) {
+  // What is left of a rank's share is of the node that the rank was on.
+  const bool moved =
+      last.memory_use.has_one_leg() && found->second.ranks_of_node != group.ranks_of_node;
+  if (last.doubtful || last.half_imported || moved ||
+      !tensor.state->codec.adopt_residual(last.codec)) {
     reset = reset || had_history;
   } else {
     tensor.state->memory_use.adopt(last.memory_use);
@@ -60,8 +64,9 @@ void KeptStates::keep(const MemberGroup& group, const DeclaredTensor& tensor) {
       if (const auto last = kept_.find(tensor.state_key); last != kept_.end()) forget(last);
       const std::uint64_t bytes = tensor.state->state_bytes();
       bytes_[group.account] += bytes;
-      kept_[tensor.state_key] = {tensor.state, clock_.now_ns() + settings_.tensors.state_ttl_ns,
-                                 group.account, group.uid, bytes};
+      kept_[tensor.state_key] = {tensor.state,  clock_.now_ns() + settings_.tensors.state_ttl_ns,
+                                 group.account, group.uid,
+                                 bytes,         group.ranks_of_node};
       return;
     }
   }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "daemon/conductor/conductor_settings.h"
@@ -49,6 +50,7 @@ class KeptStates {
     std::uint32_t account = 0;  // whose quota it counts against
     std::string group;          // uid of the group that left it
     std::uint64_t bytes = 0;
+    std::vector<std::vector<std::uint32_t>> ranks_of_node;  // when it was kept
   };
   using Map = std::map<std::string, Kept>;  // by key
   // By group and tensor, when it is forgotten: a tensor that is declared again in an epoch of this

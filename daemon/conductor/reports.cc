@@ -25,6 +25,13 @@ const char* state_name(net::LinkState state) noexcept {
   return "unknown";
 }
 
+// The operation that the codec state is of; null before there is one.
+nlohmann::json state_user(const TensorState& tensor) {
+  const std::uint16_t kind = tensor.memory_use.kind();
+  if (kind == 0) return nullptr;
+  return plan::name_of(kind);
+}
+
 // One link to a peer, of the conductor or of a lane.
 struct PeerLink {
   std::string node, address, group, lane;
@@ -318,6 +325,7 @@ nlohmann::json Reports::tensors(const Scope& scope) const {
                       {"wait_ms", ms(totals.wait_ns)},
                       {"raw_fallbacks", totals.raw_fallbacks},
                       {"state_bytes", state.state_bytes()},
+                      {"state_of", state_user(state)},
                       {"resets", totals.resets}});
     }
   }

@@ -7,8 +7,8 @@ namespace tern::daemon {
 
 // Which operation a tensor's codec state belongs to. What a residual means depends on the kind of
 // operation and on its counts: of an all_reduce it holds what results left out too, and with other
-// counts another node adds or sends an element. Set once, by the first block that uses the state. Thread:
-// any.
+// counts another node adds or sends an element. Set once, by the first block that uses the state.
+// Thread: any.
 class MemoryUse {
  public:
   struct User {

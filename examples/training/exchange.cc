@@ -48,7 +48,7 @@ class TernExchange : public Exchange {
         gradients_(client_.allocate<float>(parameter_count(layout))),
         tickets_(layout.size()) {
     if (options.server) {
-      server_.emplace(options, layout, &client_, &group_, gradients_);
+      server_.emplace(options, layout, TernServer::Rank{&client_, &group_, gradients_});
       return;
     }
     for (const Parameter& parameter : layout_) {

@@ -5,7 +5,7 @@
 namespace tern::training {
 
 TernServer::TernServer(const ExchangeOptions& options, std::span<const Parameter> layout,
-                       Client* client, Group* group, std::span<float> gradients)
+                       const Rank& rank)
     // The group's op_timeout ends every operation before that, and explains it better.
     : wait_ms_(options.timeout_ms + 5000) {
   for (const Parameter& parameter : layout) {
@@ -17,14 +17,14 @@ TernServer::TernServer(const ExchangeOptions& options, std::span<const Parameter
     served.push_recipe = options.recipe.empty() ? nullptr : options.recipe.c_str();
     served.pull_recipe =
         options.pull_recipe.empty() ? served.push_recipe : options.pull_recipe.c_str();
-    PushPull server = group->declare(served);
+    PushPull server = rank.group->declare(served);
     const PushPull::Shard shard = server.shard(options.rank);
     const OwnedPart owned{parameter.offset + shard.begin, shard.count};
     tensors_.push_back(
-        {std::move(server), owned, gradients.subspan(parameter.offset, parameter.count()),
+        {std::move(server), owned, rank.gradients.subspan(parameter.offset, parameter.count()),
          // Of the arena no less than an element can be had.
-         client->allocate<float>(std::max<std::size_t>(owned.count, 1)).first(owned.count),
-         client->allocate<float>(parameter.count()), std::nullopt});
+         rank.client->allocate<float>(std::max<std::size_t>(owned.count, 1)).first(owned.count),
+         rank.client->allocate<float>(parameter.count()), std::nullopt});
   }
 }
 

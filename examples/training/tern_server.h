@@ -17,9 +17,13 @@ namespace tern::training {
 // residuals and scales of its own.
 class TernServer : public ModelServer {
  public:
-  // All outlive this but the options.
-  TernServer(const ExchangeOptions& options, std::span<const Parameter> layout, Client* client,
-             Group* group, std::span<float> gradients);
+  struct Rank {
+    Client* client;
+    Group* group;
+    std::span<float> gradients;  // of all tensors
+  };
+  // What the rank has outlives this.
+  TernServer(const ExchangeOptions& options, std::span<const Parameter> layout, const Rank& rank);
 
   OwnedPart owned(std::size_t tensor) const override { return tensors_[tensor].owned; }
   void push(std::size_t tensor) override;

@@ -25,11 +25,12 @@ from .errors import *
 from .group import Group, GroupInfo
 from .launched import init
 from .progress_line import Progress, progress
+from .push_pull import PushPull
 from .statistics import GroupStats, NodeStats, StepSplit, TensorStats, Totals, stats
 from .tensor import Tensor
 from .ticket import Ticket
 
 __all__ = ["Batch", "Client", "Group", "GroupInfo", "GroupStats", "NodeStats", "Progress",
-           "Received", "StepSplit", "Tensor", "TensorStats", "Ticket", "Totals", "connect", "init",
-           "progress", "stats"]
+           "PushPull", "Received", "StepSplit", "Tensor", "TensorStats", "Ticket", "Totals",
+           "connect", "init", "progress", "stats"]
 __all__ += errors.__all__

@@ -15,6 +15,7 @@ from ._handle import Handle
 from ._submit import Call, submit
 from .batch import Batch
 from .errors import ClosedError, WouldBlockError
+from .push_pull import PushPull, cut
 from .statistics import GroupStats, of_group
 from .tensor import Tensor, declaration
 from .ticket import Ticket
@@ -100,6 +101,26 @@ class Group:
         options.priority, options.exempt = priority, exempt
         return Tensor(self, options)
 
+    def push_pull(self, name: str, count: int, dtype: DTypeLike = "float32", *,
+                  server: int | None = None, reduction: str = "average",
+                  push_recipe: str | None = None, pull_recipe: str | None = None,
+                  priority: int = 0) -> PushPull:
+        """Declares a parameter server on the ranks for a model of `count` elements.
+
+        `server`: the rank that keeps all of the model; None: every rank keeps a shard, and these
+        are equal but for one element. `reduction`: of the gradients, "average" or "sum".
+        `push_recipe` and `pull_recipe`: of the gradients and of the differences; by "auto" both
+        travel as they are. Two tensors are declared, "NAME.push" and "NAME.pull": see declare().
+        """
+        if reduction not in ("average", "sum"):
+            raise ValueError(f"reduction={reduction!r} is neither average nor sum")
+        counts = cut(count, self.size, server)
+        push = self.declare(f"{name}.push", count, dtype, role="gradient", recipe=push_recipe,
+                            priority=priority)
+        pull = self.declare(f"{name}.pull", count, dtype, role="delta", recipe=pull_recipe,
+                            priority=priority)
+        return PushPull(self, counts, reduction, push, pull)
+
     def all_reduce(self, x: Any, *, out: Any = None, reduction: str = "sum",
                    dtype: DTypeLike | None = None, tensor: Tensor | None = None,
                    prescale: float = 1.0, state_scale: float = 1.0, priority: int = 0,
@@ -117,8 +138,9 @@ class Group:
     def broadcast(self, x: Any, root: int = 0, *, out: Any = None, dtype: DTypeLike | None = None,
                   tensor: Tensor | None = None, priority: int = 0,
                   recipe: str | None = None) -> Ticket:
-        """Every rank's output becomes the input of rank `root`, bit for bit. `x` and `out` have n
-        elements; without `out`, `x` is overwritten."""
+        """Every rank's output becomes the input of rank `root`: bit for bit, unless `tensor` is a
+        delta and it or the call has a lossy recipe written out. `x` and `out` have n elements;
+        without `out`, `x` is overwritten."""
         return submit(self, Call(table.BROADCAST, x, out, dtype, tensor, root=root,
                                  priority=priority, recipe=recipe))
 

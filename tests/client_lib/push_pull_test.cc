@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "base/dtype.h"
 #include "client_lib/include/tern/tern.hpp"
 #include "tests/client_lib/fixture.h"
 

@@ -90,6 +90,15 @@ TEST_F(SharesOfThree, InPlaceASharesPlaceIsItsOwnAmongAll) {
   EXPECT_EQ(refusal(tern_all_gather, op), "input and output overlap in part");
 }
 
+// An empty array has an address too, which may be anywhere.
+TEST_F(SharesOfThree, AShareWithoutElementsOverlapsNothing) {
+  float* const values = take(9);
+  const std::uint64_t counts[3] = {4, 0, 5};
+  tern_op op = f32_op(values + 1, values, 9);
+  op.counts = counts;
+  EXPECT_EQ(entry_of(tern_all_gather, op).count, 9u);
+}
+
 TEST_F(SharesOfThree, ACopyOfBothHasEachElementOnce) {
   take(1);
   std::vector<float> all(9), share(3);

@@ -76,7 +76,7 @@ bool GroupOpsNet::submit(std::uint32_t rank, OpKey key, wire::AnnounceBody body,
   EXPECT_FALSE(submitted_[id_of(rank, key)]);
   submitted_[id_of(rank, key)] = true;
   const bool declines = (shape_.declining >> node_of_rank_[rank] & 1) != 0;
-  if (declines && plan::find(body.kind)->reduces()) node.ops->compress(op);
+  if (declines && plan::find(body.kind)->may_decline_eager()) node.ops->compress(op);
   return true;
 }
 

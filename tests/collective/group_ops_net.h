@@ -38,7 +38,7 @@ struct NetShape {
   std::uint64_t eager_bytes = 0;
   std::uint32_t max_ops = 8;
   std::uint32_t active_chunks = 4;
-  std::uint64_t declining = 0;  // nodes, as bits, that want no all_reduce to be eager
+  std::uint64_t declining = 0;  // nodes, as bits, that want no op to be eager that may lose
   std::uint32_t window = 0;     // see GroupShape::contribution_window
   bool verify = false;
   bool park = false;  // as with one scale for all sums of a node

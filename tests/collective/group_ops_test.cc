@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "group_ops_net.h"
+#include "plan/plans.h"
 
 namespace tern::collective {
 namespace group_ops_test {
@@ -138,6 +139,46 @@ TEST(GroupOps, AnEagerOpTakesTwoLegsWhenOneNodeAsks) {
     for (std::uint64_t i = 0; i < 3; ++i) net.expect_all({0, i}, Errc::ok);
     EXPECT_GT(net.contributions, 0u) << seed;
     net.expect_clean();
+  }
+}
+
+// Of what moves the first that is heard of it may be a result: the announcement of the node that
+// declines comes over another link.
+TEST(GroupOps, AnEagerBroadcastTakesItsLegWhenOneNodeAsks) {
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    NetShape shape;
+    shape.ranks_of_node = {2, 1, 1};
+    shape.eager_bytes = 4096;
+    shape.declining = std::uint64_t{1} << seed % 3;
+    GroupOpsNet net(shape, seed);
+    for (std::uint32_t rank = 0; rank < net.ranks(); ++rank) {
+      for (std::uint32_t root = 0; root < 3; ++root)
+        net.submit(rank, {0, root}, broadcast_of(16, root));
+    }
+    net.run();
+    for (std::uint64_t i = 0; i < 3; ++i) net.expect_all({0, i}, Errc::ok);
+    net.expect_clean();
+  }
+}
+
+TEST(GroupOps, AResultOfAnEagerOpSaysThatANodeDeclines) {
+  GroupShape shape;
+  shape.chunk_bytes = kChunkBytes;
+  shape.eager_bytes = 4096;
+  shape.ranks = {{0}, {1}, {2}};
+  for (const bool may_lose : {true, false}) {
+    GroupOps ops(shape);
+    OpId op = kNoSlot;
+    wire::AnnounceBody body = broadcast_of(4, 1);
+    if (!may_lose) {
+      body.kind = plan::kScatter.number;
+      body.count = 3;
+    }
+    ops.on_submit({0, kX, body, 0, 1}, op);
+    EXPECT_FALSE(ops.expect_result(1, kX, 0, op)) << "of an op that this node has not announced";
+    ASSERT_EQ(do_next(ops, {8, 8, 8, 8}).kind, ActionKind::announce);
+    EXPECT_EQ(ops.expect_result(1, kX, 0, op), may_lose);
+    EXPECT_EQ(ops.op(ops.find(kX)).eager, !may_lose);
   }
 }
 

@@ -102,6 +102,28 @@ TEST(OpPlan, OnlyTheRootMayBringValuesAndItMust) {
   EXPECT_TRUE(op.eager);
 }
 
+TEST(OpPlan, ANodeDeclinesWhatMovesByAFlag) {
+  const GroupShape shape = three_nodes();
+  for (const plan::Plan* plan : {&plan::kAllGather, &plan::kGather}) {
+    const bool may_lose = plan->may_lose;
+    wire::AnnounceBody body{};
+    body.kind = plan->number;
+    body.count = 4;
+    Op op = described(body, shape);
+    EXPECT_TRUE(op.eager);
+    EXPECT_FALSE(declines(op, shape));
+    body.flags = wire::kAnnounceDeclines;
+    EXPECT_EQ(eager_bytes_agree(op, 1, body, shape), may_lose) << "node 1 has a share for node 0";
+    EXPECT_EQ(op.eager, !may_lose);
+    EXPECT_EQ(declines(op, shape), may_lose) << "this node follows";
+    body.eager_bytes = 4;
+    EXPECT_EQ(eager_bytes_agree(op, 1, body, shape), !may_lose) << "who declines brings nothing";
+    body.flags = 0;
+    EXPECT_TRUE(eager_bytes_agree(op, 2, body, shape)) << "it could not know";
+    EXPECT_EQ(op.eager, !may_lose);
+  }
+}
+
 TEST(OpPlan, AMismatchNamesBothInTheWordsOfTheirPlans) {
   auto first = all_reduce_of(4, DType::i32, Reduction::max);
   first.rank = 1;

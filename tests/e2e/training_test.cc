@@ -20,7 +20,8 @@ constexpr int kSteps = 120;
 class Training : public ::testing::TestWithParam<std::string> {
  protected:
   // Two ranks on each of two nodes; the report of each, or null where a rank failed.
-  static std::vector<nlohmann::json> train(Cluster& cluster, const std::string& recipe) {
+  static std::vector<nlohmann::json> train(Cluster& cluster, const std::string& recipe,
+                                           const Options& more = {}) {
     std::vector<Process> processes;
     std::vector<nlohmann::json> reports;
     const int size = kRanksOfNode * static_cast<int>(cluster.size());
@@ -29,13 +30,16 @@ class Training : public ::testing::TestWithParam<std::string> {
     };
     for (int rank = 0; rank < size; ++rank) {
       const DaemonProcess& daemon = cluster[static_cast<std::size_t>(rank / kRanksOfNode)];
-      processes.emplace_back(
-          TERN_TRAIN_MNIST,
-          Options{"--rank", std::to_string(rank), "--size", std::to_string(size), "--group-id-file",
-                  cluster.folder() + "/group", "--socket", daemon.socket(), "--recipe", recipe,
-                  "--steps", std::to_string(kSteps), "--warm-up", "20", "--result",
-                  report_of(rank)},
-          daemon.folder() + "/ranks.log");
+      Options options{"--rank",          std::to_string(rank),
+                      "--size",          std::to_string(size),
+                      "--group-id-file", cluster.folder() + "/group",
+                      "--socket",        daemon.socket(),
+                      "--recipe",        recipe,
+                      "--steps",         std::to_string(kSteps),
+                      "--warm-up",       "20",
+                      "--result",        report_of(rank)};
+      options.insert(options.end(), more.begin(), more.end());
+      processes.emplace_back(TERN_TRAIN_MNIST, options, daemon.folder() + "/ranks.log");
     }
     for (int rank = 0; rank < size; ++rank) {
       const auto exit =
@@ -74,6 +78,26 @@ TEST_P(Training, LearnsTheSameInPlaintextByCertificatesAndByAKey) {
     if (plaintext.is_null()) plaintext = reports[0];
     EXPECT_EQ(reports[0]["weights_checksum"], plaintext["weights_checksum"]);
     EXPECT_EQ(reports[0]["last_loss"], plaintext["last_loss"]);
+  }
+}
+
+// Raw, a server that any rank or every rank is makes of the same gradients the same model, but for
+// the order in which an owner adds them.
+TEST_P(Training, LearnsWithAServerOnTheRanks) {
+  for (const Options& more : {Options{"--server"}, Options{"--server", "--server-rank", "1"}}) {
+    SCOPED_TRACE(more.size());
+    Cluster cluster(2);
+    ASSERT_TRUE(cluster.running());
+    const std::vector<nlohmann::json> reports = train(cluster, GetParam(), more);
+    double sent = 0, raw = 0;
+    for (const nlohmann::json& report : reports) {
+      ASSERT_TRUE(report.is_object());
+      EXPECT_TRUE(report["weights_agree"].get<bool>());
+      sent += report["wire_bytes_per_step"].get<double>();
+      raw += report["raw_bytes_per_step"].get<double>();
+    }
+    EXPECT_GT(reports[0]["test_accuracy"].get<double>(), 0.85);
+    EXPECT_TRUE(GetParam() == "raw" || sent < raw / 10) << sent << " of " << raw;
   }
 }
 

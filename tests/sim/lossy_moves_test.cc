@@ -1,5 +1,5 @@
-// Lossy recipes on what moves, through whole daemons: gathered and broadcast deltas are encoded once,
-// with memory, and everybody decodes the same bytes.
+// Lossy recipes on what moves, through whole daemons: gathered and broadcast deltas are encoded
+// once, with memory, and everybody decodes the same bytes.
 
 #include <gtest/gtest.h>
 
@@ -8,204 +8,12 @@
 #include <cmath>
 #include <limits>
 
-#include "cluster.h"
-#include "codec/draw_key.h"
+#include "moved_deltas.h"
 
 namespace tern::sim {
 namespace {
 
 using shm::OpKind;
-
-// What arrives of one share, or of a root's values, computed with the codec's functions alone. It
-// keeps what the sender keeps.
-class MovedReference {
- public:
-  struct Sender {
-    std::uint32_t node = 0;
-    std::uint32_t first_number = 0;  // of its chunks
-    std::uint32_t step = 1;          // between their numbers
-    bool has_codebooks = false;
-  };
-
-  MovedReference(const Tensor& tensor, const Sender& sender, std::uint64_t count)
-      : tensor_(tensor),
-        sender_(sender),
-        recipe_(*codec::parse_recipe(tensor.spec.recipe)),
-        chunk_elements_(shm::chunk_elements(16 << 10, tensor.spec.dtype)),
-        residual_(count) {}
-
-  const std::vector<float>& residual() const { return residual_; }
-
-  float largest(const std::vector<float>& values, float state_scale) const {
-    float max = 0;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      max = std::max(max, std::abs(values[i] + state_scale * residual_[i]));
-    }
-    return max;
-  }
-  // `fixed_max`: of all that the sender's node sends, for scale=tensor.
-  std::vector<float> deliver(const std::vector<float>& values, std::uint64_t sequence,
-                             float state_scale, float fixed_max) {
-    std::vector<float> out(values.size());
-    std::uint32_t number = sender_.first_number;
-    for (std::size_t begin = 0; begin < values.size(); begin += chunk_elements_) {
-      const std::size_t elements = std::min(chunk_elements_, values.size() - begin);
-      Bytes payload(codec::encode_bound(recipe_, elements));
-      codec::EncodeRequest request;
-      request.input = {values.data() + begin, elements};
-      request.state = codec::has_memory(recipe_) ? residual_.data() + begin : nullptr;
-      request.state_scale = state_scale;
-      request.delivered = tensor_.spec.dtype;
-      request.fixed_scale_max = fixed_max;
-      request.stream_step = sequence;
-      request.key = codec::DrawKey{0, tensor_.id, sequence, sender_.node, true, number}.mixed();
-      request.sparsify = true;
-      auto& codebook = codebooks_[number];
-      codebook.resize(codec::kCodebookLevels);
-      request.codebook = sender_.has_codebooks ? codebook.data() : nullptr;
-      wire::BlockHeader header;
-      const auto encoded = codec::encode(recipe_, request, {payload, header}, workspace_);
-      const std::span<float> here{out.data() + begin, elements};
-      if (encoded.nonfinite) {
-        std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(begin), elements, here.begin());
-      } else {
-        payload.resize(encoded.payload_bytes);
-        EXPECT_EQ(codec::decode({header, payload}, here, workspace_), codec::DecodeStatus::ok);
-      }
-      number += sender_.step;
-    }
-    return floats_of(tensor_.spec.dtype, bytes_of(tensor_.spec.dtype, out));
-  }
-
- private:
-  const Tensor& tensor_;
-  Sender sender_;
-  codec::Recipe recipe_;
-  std::size_t chunk_elements_;
-  std::vector<float> residual_;
-  std::map<std::uint32_t, std::vector<float>> codebooks_;
-  codec::Workspace workspace_;
-};
-
-TensorSpec delta(const std::string& recipe, std::uint64_t count, DType dtype = DType::f32) {
-  TensorSpec spec;
-  spec.name = "d";
-  spec.count = count;
-  spec.dtype = dtype;
-  spec.role = Role::delta;
-  spec.recipe = recipe;
-  return spec;
-}
-
-struct Move {
-  OpRequest request;
-  std::vector<std::vector<float>> inputs;  // by rank; of a broadcast the root's only
-  bool in_place = false;
-};
-
-struct Moved {
-  std::vector<float> values;
-  std::uint64_t bytes_sent = 0;
-};
-
-std::uint64_t begin_of(const std::vector<std::uint64_t>& counts, std::uint32_t rank) {
-  std::uint64_t begin = 0;
-  for (std::uint32_t i = 0; i < rank; ++i) begin += counts[i];
-  return begin;
-}
-
-// All ranks submit it, each with the recipe that `recipe_of_rank` has for it.
-std::vector<std::uint64_t> submit(Cluster& cluster, Move& move, const std::vector<Tensor*>& tensors,
-                                  std::vector<std::uint64_t>& outputs,
-                                  const std::vector<std::string>& recipes = {}) {
-  const std::size_t element = dtype_bytes(move.request.dtype);
-  std::vector<std::uint64_t> tickets;
-  for (std::uint32_t rank = 0; rank < cluster.size(); ++rank) {
-    Client& client = *cluster.ranks[rank];
-    OpRequest request = move.request;
-    if (!recipes.empty()) request.recipe = recipes[rank];
-    const Bytes input = bytes_of(request.dtype, move.inputs[rank]);
-    request.output = client.allocate(request.count * element + 64);
-    const std::uint64_t place = request.kind == OpKind::broadcast ? 0
-                                : request.counts.empty() ? rank * (request.count / cluster.size())
-                                                         : begin_of(request.counts, rank);
-    request.input =
-        move.in_place ? request.output + place * element : client.allocate(input.size() + 64);
-    std::copy(input.begin(), input.end(), client.at(request.input));
-    outputs.push_back(request.output);
-    tickets.push_back(client.submit(request, tensors.empty() ? nullptr : tensors[rank]));
-  }
-  return tickets;
-}
-
-// One move of all ranks, which must succeed with the same bits everywhere.
-Moved run(Cluster& cluster, Move move, const std::vector<Tensor*>& tensors,
-          const std::vector<std::string>& recipes = {}) {
-  std::vector<std::uint64_t> outputs;
-  const auto tickets = submit(cluster, move, tensors, outputs, recipes);
-  Moved moved;
-  Bytes first;
-  for (std::uint32_t rank = 0; rank < cluster.size(); ++rank) {
-    Client& client = *cluster.ranks[rank];
-    EXPECT_TRUE(cluster.world.run_until([&] { return client.done(tickets[rank]); })) << rank;
-    if (!client.done(tickets[rank])) return moved;
-    const OpResult& result = client.result(tickets[rank]);
-    EXPECT_EQ(result.status, Errc::ok) << "rank " << rank << ": " << result.detail;
-    moved.bytes_sent += result.bytes_sent;
-    const std::byte* const at = client.at(outputs[rank]);
-    const Bytes output(at, at + move.request.count * dtype_bytes(move.request.dtype));
-    if (rank == 0) first = output;
-    EXPECT_EQ(output == first, true) << "rank " << rank << " has other bits";
-  }
-  moved.values = floats_of(move.request.dtype, first);
-  cluster.forget_arenas();
-  return moved;
-}
-
-void expect_refused(Cluster& cluster, Move move, const std::vector<Tensor*>& tensors,
-                    const std::string& word) {
-  std::vector<std::uint64_t> outputs;
-  const auto tickets = submit(cluster, move, tensors, outputs);
-  for (std::uint32_t rank = 0; rank < cluster.size(); ++rank) {
-    Client& client = *cluster.ranks[rank];
-    ASSERT_TRUE(cluster.world.run_until([&] { return client.done(tickets[rank]); })) << rank;
-    EXPECT_EQ(client.result(tickets[rank]).status, Errc::bad_recipe);
-    EXPECT_TRUE(contains(client.result(tickets[rank]).detail, word))
-        << client.result(tickets[rank]).detail;
-  }
-  cluster.forget_arenas();
-}
-
-// Every rank has values of its own for its share; counts empty: equal shares.
-Move gather_of(DType dtype, const std::vector<std::uint64_t>& counts, std::uint64_t seed) {
-  Move move;
-  move.request.kind = OpKind::all_gather;
-  move.request.dtype = dtype;
-  move.request.counts = counts;
-  for (std::uint32_t rank = 0; rank < counts.size(); ++rank) {
-    move.request.count += counts[rank];
-    move.inputs.push_back(
-        floats_of(dtype, bytes_of(dtype, values_of(counts[rank], seed * 100 + rank))));
-  }
-  return move;
-}
-
-Move broadcast_of(DType dtype, std::uint64_t count, std::uint32_t ranks, std::uint64_t seed) {
-  Move move;
-  move.request.kind = OpKind::broadcast;
-  move.request.dtype = dtype;
-  move.request.count = count;
-  move.request.root = 1;
-  move.inputs.resize(ranks);
-  move.inputs[1] = floats_of(dtype, bytes_of(dtype, values_of(count, seed)));
-  return move;
-}
-
-std::vector<float> plain(const Move& move) {
-  std::vector<float> all;
-  for (const auto& input : move.inputs) all.insert(all.end(), input.begin(), input.end());
-  return all;
-}
 
 class MovedRecipe : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(
@@ -301,18 +109,22 @@ TEST(LossyMoves, AreTheSameWithAnyNumberOfLanesAndSendFewBytes) {
 // What has been delivered and what the sender keeps are what was given, to the bit: all values lie
 // on a grid on which sums are exact.
 TEST(LossyMoves, DeliveredAndKeptAreWhatWasGiven) {
-  const std::vector<std::uint64_t> counts{6'000, 0, 3'000};
-  Cluster cluster({1, 1, 1});
+  const std::vector<std::uint64_t> counts{6'000, 0, 2'000, 1'000};
+  const std::uint32_t node_of[] = {0, 1, 1, 2};
+  DaemonShape shape;
+  shape.lanes = 2;
+  Cluster cluster({1, 2, 1}, shape);
   cluster.join();
   const auto tensors = cluster.declare(delta("3lc:s=1", 9'000));
   std::vector<MovedReference> senders;
-  for (std::uint32_t rank = 0; rank < 3; ++rank) {
-    senders.emplace_back(*tensors[0], MovedReference::Sender{rank, rank, 3, false}, counts[rank]);
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    senders.emplace_back(*tensors[0], MovedReference::Sender{node_of[rank], rank, 4, false},
+                         counts[rank]);
   }
   std::vector<float> given(9'000), delivered(9'000);
   for (std::uint64_t step = 0; step < 20; ++step) {
     Move move = gather_of(DType::f32, counts, step + 1);
-    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    for (std::uint32_t rank = 0; rank < 4; ++rank) {
       for (float& value : move.inputs[rank]) value = std::round(value * 1024) / 1024;
       senders[rank].deliver(move.inputs[rank], step, 1.0f, 0.0f);
     }
@@ -435,9 +247,9 @@ TEST(LossyMoves, OneNodeThatCompressesMakesNoOpEager) {
     for (std::uint32_t compressing = 0; compressing < 3; ++compressing) {
       Move move = gather_of(DType::f32, {1'000, 1'000, 1'000}, seed + compressing);
       move.request.counts.clear();
-      std::vector<std::string> recipes(3);
-      recipes[compressing] = "none(bf16)";
-      const auto got = run(cluster, move, tensors, recipes).values;
+      move.recipes.resize(3);
+      move.recipes[compressing] = "none(bf16)";
+      const auto got = run(cluster, move, tensors).values;
       const auto exact = plain(move);
       for (std::uint32_t rank = 0; rank < 3; ++rank) {
         const auto begin = static_cast<std::ptrdiff_t>(rank * 1'000);

@@ -553,12 +553,11 @@ typedef struct {
 
 /* Declares what the pushes and pulls of a model need. The call is local, as tern_tensor_declare is,
  * and has its errors. A step of all ranks:
- *
- *   tern_push     the owner of each shard gets the reduction of all ranks' gradients of it;
- *   the program   owners apply their optimizer to their shards of the model, and take the
- *                 difference that it makes, a new value less the old one;
- *   tern_pull     all ranks get the differences of all shards;
- *   the program   every rank adds them to its copy of the model, owners do so too.
+ *  - tern_push: the owner of each shard gets the reduction of all ranks' gradients of it.
+ *  - Owners apply their optimizer to their shards of the model, and take the difference that it
+ *    makes, the new value less the old one.
+ *  - tern_pull: all ranks get the differences of all shards.
+ *  - Every rank adds them to its copy of the model, owners do so too.
  *
  * An owner has two things: the model that it optimizes, exact, of its own shard, and a copy of the
  * whole, which is what gradients are computed with. All copies begin alike, as the model, and have

@@ -60,6 +60,29 @@ TEST_F(KeptStatesTest, OfAnotherLayoutAreAReset) {
   EXPECT_TRUE(kept_.adopt(group_, key_, larger));
 }
 
+// The residual of a share is at the node of its rank: on another node it would be of nothing.
+TEST_F(KeptStatesTest, OfSharesWhoseRanksHaveMovedAreAReset) {
+  for (const bool one_leg : {false, true}) {
+    group_.ranks_of_node = {{0, 1}, {2}};
+    DeclaredTensor first = used_tensor();
+    ASSERT_TRUE(first.state->memory_use.take({.kind = 7, .one_leg = one_leg}));
+    kept_.adopt(group_, key_, first);
+    kept_.keep(group_, first);
+    DeclaredTensor same = tensor();
+    EXPECT_FALSE(kept_.adopt(group_, key_, same));
+    EXPECT_EQ(same.state->codec.sender(0)[3], 1.5f);
+    same.state->lanes[0].state_touched = true;
+    kept_.keep(group_, same);
+    group_.ranks_of_node = {{0, 2}, {1}};
+    DeclaredTensor moved = tensor();
+    EXPECT_EQ(kept_.adopt(group_, key_, moved), one_leg);
+    EXPECT_EQ(moved.state->codec.sender(0)[3], one_leg ? 0.0f : 1.5f);
+    settings_.tensors.state_ttl_ns = 0;
+    kept_.keep(group_, moved);
+    settings_.tensors.state_ttl_ns = 1'000;
+  }
+}
+
 TEST_F(KeptStatesTest, ThatAreInDoubtAreAReset) {
   DeclaredTensor first = used_tensor();
   kept_.adopt(group_, key_, first);

@@ -76,6 +76,10 @@ TEST_F(ReportsTest, NamesAreOfGroupsAndTheirTensors) {
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0]["tensors"]["5"], "w");
   EXPECT_EQ(reports_.tensors(alice_)[0]["recipe"], "none(raw)");
+  EXPECT_TRUE(reports_.tensors(alice_)[0]["state_of"].is_null());
+  const auto kind = static_cast<std::uint16_t>(shm::OpKind::all_gather);
+  ASSERT_TRUE(tensor.state->memory_use.take({.kind = kind, .one_leg = true}));
+  EXPECT_EQ(reports_.tensors(alice_)[0]["state_of"], "all_gather");
 }
 
 }  // namespace

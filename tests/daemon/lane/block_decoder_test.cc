@@ -242,6 +242,37 @@ TEST_F(BlockDecoderTest, ALossyBlockIsRefusedWhereTheOpMustBeExact) {
   expect_refused({.tensor = 8}, nullptr);
 }
 
+// Shares have other chunks than those that a shift is kept of.
+TEST_F(BlockDecoderTest, AMovedLossyBlockIsForADeltaWithoutAShift) {
+  const Bytes block = lossy_block("bf16", theirs);
+  struct Case {
+    Spec spec;
+    const char* recipe;
+    bool accepted;
+  };
+  Spec spec{.tensor = 2, .role = Role::delta, .kind = shm::OpKind::broadcast, .root = 1};
+  std::vector<Case> cases{{spec, "3lc:s=1", true}};
+  spec.tensor = 4;
+  cases.push_back({spec, "diana(qsgd:levels=4)", false});
+  spec.tensor = 6;
+  spec.role = Role::gradient;
+  cases.push_back({spec, "3lc:s=1", false});
+  spec.tensor = 8;
+  spec.role = Role::weights;
+  cases.push_back({spec, "raw", false});
+  for (const Case& one : cases) {
+    const auto tensor = node.declare(one.spec, one.recipe);
+    const OpId op = node.begin(one.spec, Node::by_recipe_of(*tensor));
+    const char* const problem = delivered(op, block);
+    if (one.accepted) {
+      EXPECT_EQ(problem, nullptr);
+      EXPECT_EQ(node.got(op), decoded(block, kChunk));
+    } else {
+      EXPECT_STREQ(problem, "a lossy block for an operation that must be exact") << one.recipe;
+    }
+  }
+}
+
 // ---- Results
 
 TEST_F(BlockDecoderOfTwoRanks, ResultsGoToEveryRank) {

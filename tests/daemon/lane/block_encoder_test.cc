@@ -336,5 +336,98 @@ TEST_F(BlockEncoderOfTwoRanks, PublishTheRootsElementsToBoth) {
   }
 }
 
+// ---- What moves, with losses
+
+class BlockEncoderOfDeltas : public BlockEncoderTest {
+ protected:
+  explicit BlockEncoderOfDeltas(const group_test::Shape& shape = {}) : BlockEncoderTest(shape) {}
+
+  BlockCompletion publish(OpId op, const codec::Recipe& recipe, std::uint32_t number = 0) {
+    BlockRequest request;
+    request.number = number;
+    request.recipe = &recipe;
+    request.block = room.operand();
+    return perform(BlockVerb::publish, op, request);
+  }
+  static Spec delta(std::uint64_t count = kChunk) {
+    return {.count = count, .role = Role::delta, .kind = shm::OpKind::broadcast, .root = 0};
+  }
+};
+
+class BlockEncoderOfDeltasOfTwo : public BlockEncoderOfDeltas {
+ protected:
+  BlockEncoderOfDeltasOfTwo() : BlockEncoderOfDeltas({.ranks = {{0, 1}, {2}}}) {}
+};
+
+TEST_F(BlockEncoderOfDeltasOfTwo, ADeltaIsForAllRanksHereWhatItIsElsewhere) {
+  const auto tensor = node.declare(delta(), "ef(int:bits=4)");
+  const OpId op = node.begin(delta(), Node::by_recipe_of(*tensor));
+  const auto values = ramp(kChunk, -2, 0.06f);
+  node.give(op, values, 0);
+  const BlockCompletion done = publish(op, tensor->declared.recipe);
+  ASSERT_EQ(done.form, BlockForm::encoded);
+  EXPECT_EQ(done.problem, nullptr);
+  const auto result = decoded(made(done), kChunk);
+  EXPECT_NE(result, values);
+  EXPECT_EQ(node.got(op, 0), result);
+  EXPECT_EQ(node.got(op, 1), result);
+  for (std::size_t i = 0; i < kChunk; ++i) {
+    EXPECT_FLOAT_EQ(tensor->codec.sender(0)[i] + result[i], values[i]) << i;
+  }
+  EXPECT_TRUE(tensor->memory_use.has_one_leg());
+}
+
+TEST_F(BlockEncoderOfDeltas, ADeltaThatIsNotFiniteGoesAsItIsAndKeepsTheResidual) {
+  const auto tensor = node.declare(delta(), "3lc:s=1");
+  const OpId op = node.begin(delta(), Node::by_recipe_of(*tensor));
+  auto values = ramp(kChunk, 1, 1);
+  values[7] = std::numeric_limits<float>::infinity();
+  node.give(op, values);
+  std::fill_n(tensor->codec.sender(0), kChunk, 0.25f);
+  const BlockCompletion done = publish(op, tensor->declared.recipe);
+  EXPECT_EQ(done.form, BlockForm::input);
+  EXPECT_TRUE(done.nonfinite);
+  EXPECT_EQ(node.got(op), values);
+  EXPECT_EQ(tensor->codec.sender(0)[7], 0.25f);
+}
+
+// What an all_reduce has left out is no part of a model's difference.
+TEST_F(BlockEncoderOfDeltas, ADeltaGoesAsItIsWhereTheResidualIsAnothers) {
+  const auto tensor = node.declare(delta(), "3lc:s=1");
+  ASSERT_TRUE(tensor->memory_use.take({.kind = 1}));
+  const OpId op = node.begin(delta(), Node::by_recipe_of(*tensor));
+  node.give(op, ramp(kChunk, 1, 1));
+  EXPECT_EQ(publish(op, tensor->declared.recipe).form, BlockForm::input);
+  EXPECT_EQ(tensor->codec.sender(0)[0], 0.0f);
+}
+
+TEST_F(BlockEncoderOfDeltas, WithOneScaleForAllTheLargestValueIsThatOfAllThatMoves) {
+  const Spec spec = delta(2 * kChunk);
+  const auto tensor = node.declare(spec, "ef(3lc:scale=tensor)");
+  const OpId op = node.begin(spec, Node::by_recipe_of(*tensor));
+  std::vector<float> values(2 * kChunk, 1.0f);
+  values[kChunk] = 8.0f;
+  node.give(op, values);
+  const BlockCompletion done = publish(op, tensor->declared.recipe);
+  ASSERT_EQ(done.form, BlockForm::encoded);
+  EXPECT_EQ(decoded(made(done), kChunk), std::vector<float>(kChunk, 0.0f));
+  EXPECT_EQ(tensor->codec.sender(0)[0], 1.0f);
+}
+
+TEST_F(BlockEncoderOfDeltas, HalvesAreEncodedInFloatsAndDeliveredRounded) {
+  Spec spec = delta();
+  spec.dtype = DType::f16;
+  const auto tensor = node.declare(spec, "ef(int:bits=8)");
+  const OpId op = node.begin(spec, Node::by_recipe_of(*tensor));
+  std::vector<std::uint16_t> halves(kChunk);
+  for (std::size_t i = 0; i < kChunk; ++i) halves[i] = f32_to_f16(static_cast<float>(i) * 0.01f);
+  node.give(op, halves);
+  const BlockCompletion done = publish(op, tensor->declared.recipe);
+  ASSERT_EQ(done.form, BlockForm::encoded);
+  const auto result = decoded(made(done), kChunk);
+  const auto got = node.got<std::uint16_t>(op);
+  for (std::size_t i = 0; i < kChunk; ++i) EXPECT_EQ(got[i], f32_to_f16(result[i])) << i;
+}
+
 }  // namespace
 }  // namespace tern::daemon::block_encoder_test

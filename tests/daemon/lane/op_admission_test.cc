@@ -136,6 +136,57 @@ TEST_F(OpAdmissionTest, WhatIsSmallOrMovesWithItsAnnouncementIsNotEncoded) {
   EXPECT_TRUE(admit().op.encoding.lossless);
 }
 
+TEST_F(OpAdmissionTest, SharesOfAGradientOrDeltaMayLose) {
+  entry_.kind = static_cast<std::uint16_t>(shm::OpKind::all_gather);
+  entry_.reduction = static_cast<std::uint8_t>(Reduction::max);  // means nothing here
+  entry_.count = kCount - kCount % 3;
+  for (const Role role : {Role::exact, Role::gradient, Role::delta, Role::weights}) {
+    declare("ef(3lc:s=1)", role).count = entry_.count;
+    EXPECT_EQ(admit().op.encoding.lossy, role_may_be_lossy(role)) << role_name(role);
+  }
+  entry_.kind = static_cast<std::uint16_t>(shm::OpKind::gather);
+  declare("ef(3lc:s=1)", Role::delta).count = entry_.count;
+  EXPECT_FALSE(admit().op.encoding.lossy);
+}
+
+TEST_F(OpAdmissionTest, ABroadcastDeltaLosesByARecipeThatIsWrittenOut) {
+  entry_.kind = static_cast<std::uint16_t>(shm::OpKind::broadcast);
+  TensorState& tensor = declare("ef(3lc:s=1)", Role::delta);
+  EXPECT_FALSE(admit().op.encoding.lossy) << "a policy's, or the default";
+  tensor.declared.asked = true;
+  EXPECT_TRUE(admit().op.encoding.lossy);
+  bring("auto");
+  EXPECT_FALSE(admit().op.encoding.lossy);
+  tensor.declared.asked = false;
+  bring("ef(int:bits=4)");
+  EXPECT_TRUE(admit().op.encoding.lossy);
+  setup_.shape.eager_bytes = kBytes;
+  EXPECT_TRUE(admit().op.encoding.lossy) << "it declines to go with its announcement";
+  TensorState& gradient = declare("ef(3lc:s=1)", Role::gradient);
+  gradient.declared.asked = true;
+  EXPECT_FALSE(admit().op.encoding.lossy);
+}
+
+TEST_F(OpAdmissionTest, AShiftIsNotForWhatMovesLossily) {
+  entry_.kind = static_cast<std::uint16_t>(shm::OpKind::broadcast);
+  TensorState& tensor = declare("diana(qsgd:levels=4)", Role::delta);
+  EXPECT_EQ(problem(), "") << "it is sent raw";
+  tensor.declared.asked = true;
+  EXPECT_EQ(problem(), "diana and ef21 are for all_reduce; declare the tensor with ef");
+  EXPECT_EQ(admit().checked.code, Errc::bad_recipe);
+}
+
+TEST_F(OpAdmissionTest, AResidualIsOfOneKind) {
+  TensorState& tensor = declare("ef(3lc:s=1)", Role::delta);
+  tensor.declared.asked = true;
+  ASSERT_TRUE(tensor.memory_use.take({.kind = entry_.kind}));
+  EXPECT_EQ(problem(), "");
+  entry_.kind = static_cast<std::uint16_t>(shm::OpKind::broadcast);
+  EXPECT_NE(problem().find("declare a tensor for each"), std::string::npos);
+  bring("raw");
+  EXPECT_EQ(problem(), "");
+}
+
 TEST_F(OpAdmissionTest, AnOpsOwnRecipeLosesOnlyWhatIsOfATensor) {
   bring("bf16");
   EXPECT_FALSE(admit().op.encoding.lossy);

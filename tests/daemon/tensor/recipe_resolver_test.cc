@@ -158,6 +158,13 @@ TEST(ResolveOwn, WhatIsAnnouncedStaysTheDeclarations) {
   EXPECT_EQ(own.resolved.alpha, declared.alpha);
 }
 
+TEST(ResolveOwn, WhatIsWrittenOutHasBeenAskedFor) {
+  const ResolvedRecipe declared = resolve_declared("3lc:s=1", gradient()).value();
+  EXPECT_FALSE(declared.asked) << "who declares says so";
+  EXPECT_TRUE(resolve_own(recipe_of("bf16"), declared, gradient()).resolved.asked);
+  EXPECT_FALSE(resolve_own(recipe_of("auto"), declared, gradient()).resolved.asked);
+}
+
 TEST(ResolveOwn, OfAnotherMemoryIsRefused) {
   const OwnRecipe own = own_of("ef(3lc:s=1)", "diana(qsgd:levels=7)");
   ASSERT_NE(own.problem, nullptr);
