@@ -9,6 +9,9 @@ namespace tern::daemon {
 
 void Splits::begin(const Client& client, const shm::GroupSplitPacket& packet) {
   const std::uint64_t request = packet.header.request;
+  if (const std::string why = partners_.drain.join_refusal(client); !why.empty()) {
+    return partners_.refusals.join({client, request}, Errc::shutting_down, why);
+  }
   MemberGroup* const parent = partners_.groups.by_number(packet.group);
   MemberRank* const rank = parent != nullptr ? parent->rank_of_client(client.id) : nullptr;
   if (rank == nullptr || rank->leaving || !rank->joined) {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "daemon/conductor/clients.h"
+#include "daemon/conductor/drain.h"
 #include "daemon/conductor/groups.h"
 #include "daemon/conductor/joins.h"
 #include "daemon/conductor/outlets.h"
@@ -19,6 +20,7 @@ class Splits {
   struct Partners {
     Joins& joins;
     Groups& groups;
+    const Drain& drain;
     const Quotas& quotas;
     Refusals& refusals;
   };
