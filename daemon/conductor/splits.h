@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "daemon/conductor/clients.h"
 #include "daemon/conductor/drain.h"
@@ -18,6 +20,7 @@ class Splits {
  public:
   // They outlive this.
   struct Partners {
+    const Clients& clients;
     Joins& joins;
     Groups& groups;
     const Drain& drain;
@@ -34,6 +37,7 @@ class Splits {
   bool on_message(LinkRef from, const nlohmann::json& message);
 
  private:
+  void place_in_child(const std::string& uid, std::uint32_t rank, std::uint32_t place);
   void count(LinkRef from, const nlohmann::json& message) const;
 
   Outlets outlets_;

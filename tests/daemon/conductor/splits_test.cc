@@ -36,7 +36,7 @@ class SplitsTest : public PartRig {
 
   Coordinator coordinator_{post_, clock_};
   Drain drain_{clock_, {clients_, joins_, groups_, coordinator_}};
-  Splits splits_{outlets_, {joins_, groups_, drain_, quotas_, refusals_}};
+  Splits splits_{outlets_, {clients_, joins_, groups_, drain_, quotas_, refusals_}};
   MemberGroup* parent_ = nullptr;
   std::uint64_t request_ = 40;
 };
@@ -83,6 +83,18 @@ TEST_F(SplitsTest, BecomeAJoinToTheChild) {
   EXPECT_FALSE(answer_to(request));
   EXPECT_EQ(parent_->ranks[1].splits, 1);
   EXPECT_EQ(parent_->ranks[0].splits, 0);
+}
+
+TEST_F(SplitsTest, ChildrenCountAgainstTheQuota) {
+  settings_.limits.max_groups_per_user = 2;
+  const std::uint64_t first = split(1, 0, parent_->number);
+  const std::uint64_t second = split(2, 1, parent_->number);
+  const auto joins = mail("join");
+  splits_.on_message(kSelf, divided(joins.at(0), 0, 1));
+  splits_.on_message(kSelf, divided(joins.at(1), 0, 2));
+  ASSERT_TRUE(answer_to(first));
+  EXPECT_EQ(answer_to(first)->status, Errc::quota_exceeded);
+  EXPECT_FALSE(answer_to(second)) << "the parent and one child are as many as there may be";
 }
 
 TEST_F(SplitsTest, OfANegativeColourAreAnsweredAtOnce) {
