@@ -90,7 +90,8 @@ Result<shm::GroupJoinedPacket> Questions::join(const std::string& id, const Join
   return joined;
 }
 
-// The daemon ends a join at the time asked for and says who was missing; its answer needs time, too.
+// The daemon ends a join at the time asked for and says who was missing; its answer needs time,
+// too.
 Deadline Questions::join_deadline(const JoinOptions& options) const noexcept {
   const bool forever = options.timeout_ms < 0 || timeout_ms_ < 0;
   std::int64_t wait_ms = -1;

@@ -93,7 +93,6 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
   void on_hello(Client& client, const shm::HelloPacket& packet);
   void on_group_mint(const Client& client, std::uint64_t request);
   void on_group_join(Client& client, const shm::GroupJoinPacket& packet);
-  void on_group_split(const Client& client, const shm::GroupSplitPacket& packet);
   void on_goodbye(Client& client, std::uint64_t request);
   void drop_client(Client& client, const char* why);
   int settle_clients();

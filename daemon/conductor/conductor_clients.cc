@@ -92,7 +92,7 @@ void Conductor::on_request(Client& client, const shm::PacketHeader& header,
       return;
     case shm::PacketKind::group_split:
       if (shm::GroupSplitPacket packet; read(packet, "it sent a malformed split")) {
-        on_group_split(client, packet);
+        splits_.begin(client, packet);
       }
       return;
     case shm::PacketKind::group_leave:
@@ -178,13 +178,6 @@ void Conductor::on_group_join(Client& client, const shm::GroupJoinPacket& packet
   if (joins_.is_here(join.id)) {
     coordinator_.learn(join.id, settings_.sub_users.owner_of(client.credentials.uid));
   }
-}
-
-void Conductor::on_group_split(const Client& client, const shm::GroupSplitPacket& packet) {
-  if (const std::string why = drain_.join_refusal(client); !why.empty()) {
-    return refusals_.join({client, packet.header.request}, Errc::shutting_down, why);
-  }
-  splits_.begin(client, packet);
 }
 
 // ---- The end of a client ------------------------------------------------------------------------

@@ -6,7 +6,6 @@
 
 #include "daemon/membership/coordinator.h"
 #include "daemon/membership/hmac.h"
-#include "daemon/membership/join_terms.h"
 #include "daemon/membership/member_list.h"
 
 namespace tern::daemon {
@@ -117,6 +116,7 @@ bool Joins::add(const Client& client, const JoinRequest& request) {
   timeout = std::min(timeout, settings_.ops.join_timeout_max_ns);
   joining.deadline_ns = outlets_.clock.now_ns() + timeout;
   joining.message = message_of(request, joining.nonce);
+  if (request.split) joining.split = request.split->terms;
   ++outlets_.counters->joins;
   outlets_.post.send(set.coordinator, joining.message);
   return true;
@@ -183,14 +183,13 @@ void Joins::withdraw(const JoinSet& set, const JoiningRank& joining) {
 void Joins::prove(const JoinSet& set, JoiningRank& joining, const std::string& challenge) {
   joining.challenged = true;
   const std::string uid = to_hex(set.id.uid);
-  const JoinProof proof{
-      .uid = uid,
-      .member_nonce = joining.nonce,
-      .challenge = challenge,
-      .node = node_text(outlets_.post.self()),
-      .rank = joining.rank,
-      .size = number_of(joining.message, "size"),
-      .split = set.of_split ? text_of(*parse_join_terms(joining.message)->split) : std::string()};
+  const JoinProof proof{.uid = uid,
+                        .member_nonce = joining.nonce,
+                        .challenge = challenge,
+                        .node = node_text(outlets_.post.self()),
+                        .rank = joining.rank,
+                        .size = number_of(joining.message, "size"),
+                        .split = joining.split ? text_of(*joining.split) : std::string()};
   outlets_.post.send(set.coordinator, {{"t", "proof"},
                                        {"uid", uid},
                                        {"rank", joining.rank},
@@ -224,9 +223,7 @@ JoiningRank Joins::take(const std::string& uid, std::uint32_t rank) {
   return joining;
 }
 
-void Joins::move_to_child(const std::string& uid, std::uint32_t rank, const ChildPlace& place) {
-  const LinkRef coordinator = joins_.at(uid).coordinator;
-  JoiningRank joining = take(uid, rank);
+void Joins::add_to_child(JoiningRank joining, LinkRef coordinator, const ChildPlace& place) {
   JoinSet& child = joins_[to_hex(place.id.uid)];
   child.id = place.id;
   child.of_split = true;
@@ -234,7 +231,7 @@ void Joins::move_to_child(const std::string& uid, std::uint32_t rank, const Chil
   child.coordinator = coordinator;
   joining.rank = place.rank;
   // Only a coordinator that has lost its mind gives a place twice.
-  if (const auto other = child.ranks.find(place.rank); other != child.ranks.end()) {
+  if (child.ranks.contains(place.rank)) {
     refuse(child, place.rank, Errc::protocol_error, "the coordinator gave the rank's place away");
   }
   child.ranks[place.rank] = std::move(joining);

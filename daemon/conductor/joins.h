@@ -73,11 +73,10 @@ class Joins {
   // ---- From the coordinator
   // `type` is challenge, refused or withdrawn.
   void on_answer(LinkRef from, const std::string& type, const nlohmann::json& message);
-  // The coordinator has divided the ranks: the join waits for its child from now on.
-  // REQUIRES, here and below: the rank waits in the set of this uid.
-  void move_to_child(const std::string& uid, std::uint32_t rank, const ChildPlace& place);
-  // The join goes, and whoever takes it answers.
+  // The coordinator has divided the ranks of a split. The join goes, and whoever takes it answers,
+  // or lets it wait for its child. REQUIRES: the rank waits in the set of this uid.
   JoiningRank take(const std::string& uid, std::uint32_t rank);
+  void add_to_child(JoiningRank joining, LinkRef coordinator, const ChildPlace& place);
   void on_waiting(LinkRef from, const nlohmann::json& message);
   // `worked`: the link has been open. `code` is that of a coordinator that takes no link, or ok.
   void on_link_lost(LinkRef link, bool worked, Errc code, const std::string& why);

@@ -9,6 +9,9 @@ namespace tern::daemon {
 
 void Splits::begin(const Client& client, const shm::GroupSplitPacket& packet) {
   const std::uint64_t request = packet.header.request;
+  if (const std::string why = partners_.drain.join_refusal(client); !why.empty()) {
+    return partners_.refusals.join({client, request}, Errc::shutting_down, why);
+  }
   MemberGroup* const parent = partners_.groups.by_number(packet.group);
   MemberRank* const rank = parent != nullptr ? parent->rank_of_client(client.id) : nullptr;
   if (rank == nullptr || rank->leaving || !rank->joined) {
@@ -53,18 +56,29 @@ bool Splits::on_message(LinkRef from, const nlohmann::json& message) {
     partners_.joins.forget_empty();
     return true;
   }
-  // Its own colour: who says another one cannot prove the child that follows.
-  const std::int64_t color = number_of(set->ranks.at(rank).message["split"], "color");
-  if (color >= 0) {
-    partners_.joins.move_to_child(uid, rank,
-                                  {child_id(set->id, color), static_cast<std::uint32_t>(place),
-                                   set->lineage + std::to_string(color) + "/"});
-    return true;
-  }
-  const JoiningRank joining = partners_.joins.take(uid, rank);
-  outlets_.answers.send(joining.client, shm::make_packet<shm::GroupSplitReplyPacket>(
-                                            shm::PacketKind::group_split_reply, joining.request));
+  place_in_child(uid, rank, static_cast<std::uint32_t>(place));
   return true;
+}
+
+// Of its own colour: who says another one cannot prove the child that follows.
+void Splits::place_in_child(const std::string& uid, std::uint32_t rank, std::uint32_t place) {
+  const JoinSet& set = partners_.joins.all().at(uid);
+  const std::int64_t color = set.ranks.at(rank).split->color;
+  const ChildPlace child{child_id(set.id, color), place, set.lineage + std::to_string(color) + "/"};
+  const LinkRef coordinator = set.coordinator;
+  JoiningRank joining = partners_.joins.take(uid, rank);
+  if (color < 0) {
+    return outlets_.answers.send(joining.client,
+                                 shm::make_packet<shm::GroupSplitReplyPacket>(
+                                     shm::PacketKind::group_split_reply, joining.request));
+  }
+  // What gathered was one group; its children may be many.
+  const std::string problem = partners_.quotas.join_problem(joining.user, to_hex(child.id.uid));
+  if (!problem.empty()) {
+    return partners_.refusals.join_over_quota(partners_.clients.at(joining.client), joining.request,
+                                              problem);
+  }
+  partners_.joins.add_to_child(std::move(joining), coordinator, child);
 }
 
 // Also for a rank that does not wait any more: all ranks agree on how often the group was split.

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "daemon/conductor/clients.h"
+#include "daemon/conductor/drain.h"
 #include "daemon/conductor/groups.h"
 #include "daemon/conductor/joins.h"
 #include "daemon/conductor/outlets.h"
@@ -17,8 +20,10 @@ class Splits {
  public:
   // They outlive this.
   struct Partners {
+    const Clients& clients;
     Joins& joins;
     Groups& groups;
+    const Drain& drain;
     const Quotas& quotas;
     Refusals& refusals;
   };
@@ -32,6 +37,7 @@ class Splits {
   bool on_message(LinkRef from, const nlohmann::json& message);
 
  private:
+  void place_in_child(const std::string& uid, std::uint32_t rank, std::uint32_t place);
   void count(LinkRef from, const nlohmann::json& message) const;
 
   Outlets outlets_;

@@ -26,6 +26,8 @@ class Coordinator {
   // REQUIRES: both outlive this.
   Coordinator(ControlSender& sender, const Clock& clock) : sender_(sender), clock_(clock) {}
 
+  // The known ones and the others.
+  static constexpr std::size_t kMaxGroups = 4096;
   // Beyond, the user's own oldest group goes in which nobody is, as after a mint.
   static constexpr std::size_t kGroupsPerUser = 1024;
   // Joins that came by links and wait, of all sources and of one. Ranks of this node, which have

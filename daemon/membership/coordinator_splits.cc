@@ -110,19 +110,4 @@ void Coordinator::end_gatherings(const std::string& parent, Errc code, const std
   }
 }
 
-// Nobody can come back to a child, or to a gathering that nobody waits in.
-void Coordinator::forget_parts() {
-  for (auto one = groups_.begin(); one != groups_.end();) {
-    const Group& group = one->second;
-    if (group.part == Part::none || !group.idle()) {
-      ++one;
-      continue;
-    }
-    const auto of_user = of_users_.find(group.user);
-    of_user->second.erase(group.last_used);
-    if (of_user->second.empty()) of_users_.erase(of_user);
-    one = groups_.erase(one);
-  }
-}
-
 }  // namespace tern::daemon

@@ -18,6 +18,7 @@
 #include "daemon/membership/control_frames.h"
 #include "daemon/membership/declared_tensors.h"
 #include "daemon/membership/group_id.h"
+#include "daemon/membership/group_split.h"
 #include "daemon/service/log.h"
 
 namespace tern::daemon {
@@ -37,8 +38,9 @@ struct JoiningRank {
   std::uint32_t rank = 0;
   std::string nonce;
   std::uint64_t deadline_ns = 0;
-  bool challenged = false;  // the coordinator knows the group, and has been sent a proof
-  bool late = false;        // its time has run out, and it has been withdrawn
+  bool challenged = false;          // the coordinator knows the group, and has been sent a proof
+  bool late = false;                // its time has run out, and it has been withdrawn
+  std::optional<SplitTerms> split;  // none: the client has named the group's id
   nlohmann::json message;
 };
 

@@ -1,8 +1,10 @@
 // Batches and splits through libtern and real daemons.
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include <atomic>
+#include <csignal>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -32,9 +34,12 @@ class Splitting : public testing::Test {
     }
   };
 
-  void start(const std::vector<int>& ranks_per_node) {
+  // `more`: ranks of the group that the test brings itself, by `meet` on the first node.
+  void start(const std::vector<int>& ranks_per_node, int more = 0,
+             const std::function<void(const std::string& socket)>& meet = {}) {
     cluster_ = std::make_unique<Cluster>(static_cast<int>(ranks_per_node.size()));
     ASSERT_TRUE(cluster_->running());
+    if (meet) meet((*cluster_)[0].socket());
     for (std::size_t node = 0; node < ranks_per_node.size(); ++node) {
       for (int i = 0; i < ranks_per_node[node]; ++i) {
         tern_connect_options options = TERN_CONNECT_OPTIONS_INIT;
@@ -48,7 +53,8 @@ class Splitting : public testing::Test {
       }
     }
     const tern_group_id id = ranks_[0]->client->mint();
-    const auto size = static_cast<std::int32_t>(ranks_.size());
+    if (more != 0) ASSERT_EQ(::write(ids_[1], &id, sizeof id), static_cast<ssize_t>(sizeof id));
+    const auto size = static_cast<std::int32_t>(ranks_.size()) + more;
     ASSERT_EQ(on_all([&](Rank& rank) {
                 rank.group.emplace(rank.client->join(id, rank.number, size));
                 return std::string();
@@ -80,6 +86,7 @@ class Splitting : public testing::Test {
     return is == should ? "" : std::to_string(is) + " is not " + std::to_string(should);
   }
 
+  int ids_[2] = {-1, -1};  // a pipe for the group's id
   std::unique_ptr<Cluster> cluster_;
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
@@ -160,27 +167,47 @@ TEST_F(Splitting, AMissingRankIsNamedAndTheGroupGoesOn) {
       << "all ranks agree on how often the group was split";
 }
 
+// The rank of a process of its own: joins as the last of four, splits with colour 1, and waits.
+[[noreturn]] void run_rank(const std::string& socket, int ids) {
+  try {
+    tern_group_id id = {};
+    if (::read(ids, &id, sizeof id) != static_cast<ssize_t>(sizeof id)) ::_exit(1);
+    tern_connect_options options = TERN_CONNECT_OPTIONS_INIT;
+    options.socket_path = socket.c_str();
+    options.arena_bytes = 1 << 20;
+    tern::Client client(options);
+    tern::Group group = client.join(id, 3, 4);
+    const std::optional<tern::Group> child = group.split(1);
+    for (;;) ::pause();
+  } catch (const tern::Failure&) {
+    ::_exit(1);
+  }
+}
+
 TEST_F(Splitting, ADeathEndsTheGroupsOfTheDeadAlone) {
-  start({2, 2});
-  std::vector<std::optional<tern::Group>> children(4);
-  ASSERT_EQ(on_all([&](Rank& rank) {
+  pid_t dying = 0;
+  ASSERT_EQ(::pipe(ids_), 0);
+  start({2, 1}, 1, [&](const std::string& socket) {
+    dying = ::fork();
+    if (dying == 0) run_rank(socket, ids_[0]);
+  });
+  ASSERT_GT(dying, 0);
+  std::vector<std::optional<tern::Group>> children(3);
+  EXPECT_EQ(on_all([&](Rank& rank) {
               children[static_cast<std::size_t>(rank.number)] = rank.group->split(rank.number % 2);
               return std::string();
             }),
             "");
-  // All handles of rank 3 go, and with them its connection.
-  children[3].reset();
-  ranks_[3]->group.reset();
-  ranks_[3]->client.reset();
-  ranks_.pop_back();
+  ASSERT_EQ(::kill(dying, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(dying, nullptr, 0), dying);
   EXPECT_EQ(on_all([&](Rank& rank) -> std::string {
               tern::Group& child = *children[static_cast<std::size_t>(rank.number)];
               if (rank.number != 1) return expect_equal(rank.sum_in(child), 2);
               try {
                 (void)rank.sum_in(child);
                 return "the child of a dead rank lives";
-              } catch (const tern::Failure&) {
-                return "";
+              } catch (const tern::Failure& failure) {
+                return failure.status() == TERN_ERR_RANK_LOST ? "" : failure.what();
               }
             }),
             "");

@@ -459,12 +459,8 @@ class Group {
   }
 
   // The child of this rank, or none for a negative colour (tern_group_split).
-  std::optional<Group> split(std::int32_t color, std::int32_t key = 0) {
-    tern_split_options options = TERN_SPLIT_OPTIONS_INIT;
-    return split(color, key, options);
-  }
-  std::optional<Group> split(std::int32_t color, std::int32_t key,
-                             const tern_split_options& options) {
+  std::optional<Group> split(std::int32_t color, std::int32_t key = 0,
+                             const tern_split_options& options = TERN_SPLIT_OPTIONS_INIT) {
     tern_group* child = nullptr;
     throw_if_failed(tern_group_split(get(), color, key, &options, &child));
     if (child == nullptr) return std::nullopt;
