@@ -1,9 +1,12 @@
 #!/usr/bin/python3
-"""Makes tern.3, the manual page of the C interface, from the comments and declarations of tern.h.
+"""Makes tern.3, the manual page of the C interface, from the comments and declarations of its headers.
 
-    header_page.py HEADER VERSION > tern.3
+    header_page.py HEADER ... VERSION > tern.3
+
+The first header begins with the introduction.
 """
 
+import pathlib
 import re
 import sys
 
@@ -53,13 +56,19 @@ def blocks(text):
         yield block[:split], block[split:].replace("TERN_API ", "").strip()
 
 
-def page(header, version):
-    introduction = re.match(r"/\*.*?\*/", header, flags=re.DOTALL).group(0)
-    parts = SECTION.split(header)
-    if len(parts) < 3:
-        raise SystemExit("header_page: the header has no section")
+def sections(headers):
+    """Name and text of each."""
+    for header in headers:
+        parts = SECTION.split(header)
+        if len(parts) < 3:
+            raise SystemExit("header_page: a header has no section")
+        yield from zip(parts[1::2], parts[2::2])
+
+
+def page(headers, version):
+    introduction = re.match(r"/\*.*?\*/", headers[0], flags=re.DOTALL).group(0)
     out = TITLE.format(version=version) + paragraphs(introduction)
-    for name, text in zip(parts[1::2], parts[2::2]):
+    for name, text in sections(headers):
         out += f".SH {name.upper()}\n"
         for comment, declarations in blocks(text.split("#ifdef __cplusplus")[0]):
             if declarations:
@@ -70,10 +79,10 @@ def page(header, version):
 
 
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) < 3:
         raise SystemExit(__doc__)
-    with open(sys.argv[1], encoding="utf-8") as file:
-        print(page(file.read(), sys.argv[2]), end="")
+    headers = [pathlib.Path(name).read_text(encoding="utf-8") for name in sys.argv[1:-1]]
+    print(page(headers, sys.argv[-1]), end="")
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ done
 while read -r verb; do
   grep -Eq "^\.BR? $verb\b" "$work/first/share/man/man1/ternctl.1" || fail "ternctl.1 does not know $verb"
 done <"$work/verbs"
-grep -o 'TERN_API [^;]*' "$source/client_lib/include/tern/tern.h" | sed -n 's/.*\(tern_[a-z_]*\)(.*/\1/p' |
+grep -oh 'TERN_API [^;]*' "$source/client_lib/include/tern/"*.h | sed -n 's/.*\(tern_[a-z_]*\)(.*/\1/p' |
   while read -r name; do
     grep -q "$name(" "$work/first/share/man/man3/tern.3" || fail "tern.3 does not know $name"
   done
@@ -72,7 +72,7 @@ grep -q '^libc\.so' "$work/needed" || fail "readelf says nothing of $library"
 nm -D --defined-only "$library" | sed -n 's/^[0-9a-f]* [^A] //p' >"$work/shown"
 ! grep -Ev '^tern_[a-z_]+@@TERN_1$' "$work/shown" >"$work/strange" ||
   fail "libtern shows $(tr '\n' ' ' <"$work/strange")"
-grep -o 'TERN_API [^;]*' "$source/client_lib/include/tern/tern.h" | sed -n 's/.*\(tern_[a-z_]*\)(.*/\1/p' |
+grep -oh 'TERN_API [^;]*' "$source/client_lib/include/tern/"*.h | sed -n 's/.*\(tern_[a-z_]*\)(.*/\1/p' |
   while read -r name; do
     grep -q "^$name@@TERN_1\$" "$work/shown" || fail "libtern does not show $name"
   done

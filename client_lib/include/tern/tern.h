@@ -22,121 +22,12 @@
 #ifndef TERN_TERN_H
 #define TERN_TERN_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-#if defined(__GNUC__)
-#define TERN_API __attribute__((visibility("default")))
-#else
-#define TERN_API
-#endif
+#include "push_pull.h"
+#include "types.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-#define TERN_ABI_VERSION 1
-#define TERN_FOREVER (-1)
-
-/* ---- Errors ---------------------------------------------------------------------------------- */
-
-typedef int32_t tern_status;
-enum {
-  TERN_OK = 0,
-  TERN_ERR_INVALID_ARGUMENT = 1,
-  TERN_ERR_OUT_OF_MEMORY = 2,
-  TERN_ERR_WOULD_BLOCK = 3,
-  TERN_ERR_TIMEOUT = 4,
-  TERN_ERR_DAEMON_ABSENT = 5,
-  TERN_ERR_DAEMON_LOST = 6,
-  TERN_ERR_PEER_LOST = 7,
-  TERN_ERR_RANK_LOST = 8,
-  TERN_ERR_MISMATCH = 9,
-  TERN_ERR_CANCELLED = 10,
-  TERN_ERR_OP_TIMEOUT = 11,
-  TERN_ERR_BAD_SECRET = 12,
-  TERN_ERR_RANK_TAKEN = 13,
-  TERN_ERR_WRONG_SIZE = 14,
-  TERN_ERR_QUOTA_EXCEEDED = 15,
-  TERN_ERR_UNKNOWN_GROUP = 16,
-  TERN_ERR_UNKNOWN_TENSOR = 17,
-  TERN_ERR_UNKNOWN_TICKET = 18,
-  TERN_ERR_VERSION_MISMATCH = 19,
-  TERN_ERR_PERMISSION_DENIED = 20,
-  TERN_ERR_FORKED = 21,
-  TERN_ERR_CORRUPT_DATA = 22,
-  TERN_ERR_PROTOCOL_ERROR = 23,
-  TERN_ERR_EPOCH_ENDED = 24,
-  TERN_ERR_UNSUPPORTED = 25,
-  TERN_ERR_IO_ERROR = 26,
-  TERN_ERR_SHUTTING_DOWN = 27,
-  TERN_ERR_GROUP_LEFT = 28,
-  TERN_ERR_STATE_MISMATCH = 29,
-  TERN_ERR_RESULT_MISMATCH = 30,
-  TERN_ERR_BAD_RECIPE = 31,
-  TERN_ERR_ALREADY_EXISTS = 32,
-  TERN_ERR_UNREACHABLE = 33,
-  TERN_ERR_INTERNAL = 34
-};
-
-/* One sentence: what the code means and what to do. Static storage, never NULL. */
-TERN_API const char* tern_strerror(tern_status status);
-
-/* What exactly went wrong in the last failing call of the calling thread (which rank said what,
- * which name is missing). Valid until the thread's next call into libtern; "" if there is nothing
- * to add. */
-TERN_API const char* tern_error_detail(void);
-
-/* The version of the library, "0.1.0". */
-TERN_API const char* tern_version(void);
-
-/* ---- Types ----------------------------------------------------------------------------------- */
-
-typedef enum {
-  TERN_F32 = 0,
-  TERN_F64 = 1,
-  TERN_F16 = 2,
-  TERN_BF16 = 3,
-  TERN_I64 = 4,
-  TERN_I32 = 5,
-  TERN_U8 = 6,
-  TERN_BOOL = 7, /* a byte: 0 is false, all others are true */
-  TERN_I8 = 8,
-  TERN_I16 = 9,
-  TERN_FP8_E4M3 = 10, /* moved, never reduced; so is the next */
-  TERN_FP8_E5M2 = 11,
-  TERN_C64 = 12, /* two f32: real part, imaginary part */
-  TERN_C128 = 13,
-  TERN_U16 = 14,
-  TERN_U32 = 15,
-  TERN_U64 = 16
-} tern_dtype;
-
-typedef enum {
-  TERN_SUM = 0,
-  TERN_AVERAGE = 1, /* floating-point and complex types only */
-  TERN_MIN = 2,     /* not of complex types and booleans; a NaN on any rank is the result */
-  TERN_MAX = 3,
-  TERN_PRODUCT = 4, /* not of booleans; nor is the sum */
-  TERN_AND = 5,     /* these three: bit by bit of integers, as truth values of booleans */
-  TERN_OR = 6,
-  TERN_XOR = 7
-} tern_reduction;
-
-/* What a tensor is to the application. Only gradients and deltas may ever travel lossily, and they
- * do so by default: a gradient or delta without a recipe of its own has the daemon's setting
- * default_gradient_recipe, which is "auto" at the level balanced unless the operator changes it.
- * Use TERN_EXACT, TERN_WEIGHTS or `exempt` for values that must arrive bit for bit. */
-typedef enum { TERN_EXACT = 0, TERN_GRADIENT = 1, TERN_DELTA = 2, TERN_WEIGHTS = 3 } tern_role;
-
-typedef struct tern_client tern_client;
-typedef struct tern_group tern_group;
-typedef struct tern_tensor tern_tensor;
-typedef struct tern_push_pull tern_push_pull;
-
-/* Names one submitted operation of one client, until a wait or test reports the operation's end.
- * Never 0. */
-typedef uint64_t tern_ticket;
 
 /* ---- Connection ------------------------------------------------------------------------------ */
 
@@ -527,75 +418,6 @@ TERN_API tern_status tern_cancel(tern_client* client, tern_ticket ticket);
  * tern_test, tern_wait or tern_wait_any. It stays readable while an ended ticket has not been
  * reported. The descriptor belongs to the client and is only for poll, select and epoll. */
 TERN_API tern_status tern_fd(tern_client* client, int* fd);
-
-/* ---- A parameter server on the ranks --------------------------------------------------------- */
-
-#define TERN_EVERY_RANK (-1)
-
-/* Of a model whose shards have owners among the ranks. The shards are contiguous and lie in the
- * order of the ranks. */
-typedef struct {
-  uint32_t struct_size;
-  int32_t server;   /* TERN_EVERY_RANK: each owns a shard, and all shards are equal but for one
-                       element; or the rank that owns all of the model */
-  const char* name; /* of the model, stable across steps and runs, 1..122 bytes; required. Two
-                       tensors are declared, "NAME.push" and "NAME.pull". */
-  uint64_t count;   /* parameters, > 0; the same on all ranks */
-  tern_dtype dtype;
-  tern_reduction reduction; /* of the gradients: TERN_SUM or TERN_AVERAGE */
-  const char* push_recipe;  /* of the gradients and of the differences; as the recipe of */
-  const char* pull_recipe;  /* tern_tensor_options. "auto" sends both as they are. */
-  int32_t priority;         /* higher goes first; 0 normal */
-  uint32_t reserved;
-} tern_push_pull_options;
-#define TERN_PUSH_PULL_OPTIONS_INIT \
-  { sizeof(tern_push_pull_options), TERN_EVERY_RANK, NULL, 0, TERN_F32, TERN_SUM, NULL, NULL, 0, 0 }
-
-/* Declares what the pushes and pulls of a model need. The call is local, as tern_tensor_declare is,
- * and has its errors. A step of all ranks:
- *  - tern_push: the owner of each shard gets the reduction of all ranks' gradients of it.
- *  - Owners apply their optimizer to their shards of the model, and take the difference that it
- *    makes, the new value less the old one.
- *  - tern_pull: all ranks get the differences of all shards.
- *  - Every rank adds them to its copy of the model, owners do so too.
- *
- * An owner has two things: the model that it optimizes, exact, of its own shard, and a copy of the
- * whole, which is what gradients are computed with. All copies begin alike, as the model, and have
- * the same bits on all ranks after every pull. By a lossy pull_recipe with error feedback a copy is
- * behind the model by what pulls have left out, which the owner's node remembers and sends later:
- * model - copy is this residual, exactly where no addition rounds, and else within the roundings of
- * the additions that the program makes (docs/collectives.md).
- *
- * After a push or pull that failed, copies may differ from each other. Release this and declare
- * another one under another name, whose residual is empty, and give all ranks the owners' models
- * (tern_all_gather with the shards as counts). */
-TERN_API tern_status tern_push_pull_declare(tern_group* group,
-                                            const tern_push_pull_options* options,
-                                            tern_push_pull** push_pull);
-
-/* Ends the declaration, as tern_tensor_release does. NULL is ignored. tern_group_leave frees the
- * handle too. */
-TERN_API tern_status tern_push_pull_release(tern_push_pull* push_pull);
-
-/* The shard that `rank` owns: its first parameter and how many there are, perhaps none. */
-TERN_API tern_status tern_push_pull_get_shard(tern_push_pull* push_pull, int32_t rank,
-                                              uint64_t* begin, uint64_t* count);
-
-/* The two tensors, for tern_tensor_get_stats. They belong to the push_pull and end with it. */
-TERN_API tern_status tern_push_pull_get_tensors(tern_push_pull* push_pull, tern_tensor** push,
-                                                tern_tensor** pull);
-
-/* `gradient` has `count` elements on every rank, `shard` those of the rank's own shard. A rank that
- * owns nothing gives NULL for the shard. An owner may give NULL for one of the two: in place, the
- * shard lies at its own place in the gradient. The rest is as for tern_reduce_scatter. */
-TERN_API tern_status tern_push(tern_push_pull* push_pull, const void* gradient, void* shard,
-                               tern_ticket* ticket);
-
-/* `difference` has the elements of the rank's own shard, `all` has `count` elements on every rank.
- * NULL for the difference: it lies at its own place in `all`, and becomes what the others get. The
- * rest is as for tern_all_gather. */
-TERN_API tern_status tern_pull(tern_push_pull* push_pull, const void* difference, void* all,
-                               tern_ticket* ticket);
 
 #ifdef __cplusplus
 }
