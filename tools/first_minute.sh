@@ -84,6 +84,7 @@ both() {
   wait "$first"
 }
 
+echo "$(nproc) cores, load $(cut -d ' ' -f 1 /proc/loadavg)"
 began=$(now)
 both "$python" -m venv env
 made=$(now)
