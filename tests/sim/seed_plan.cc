@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "codec/recipe.h"
 #include "reference.h"
 
 namespace tern::sim {
@@ -78,6 +79,12 @@ TensorSpec random_tensor(Random& random, std::size_t index) {
   return spec;
 }
 
+// The residual of such a tensor is of one kind of operation, and the plan has two.
+bool loses_broadcasts(const TensorSpec& spec) {
+  const auto recipe = codec::parse_recipe(spec.recipe);
+  return spec.role == Role::delta && !spec.recipe.empty() && recipe && codec::is_lossy(*recipe);
+}
+
 std::vector<PlannedOp> random_ops(Random& random, const Plan& plan, std::size_t count) {
   std::vector<PlannedOp> ops;
   std::vector<std::uint64_t> uses(plan.tensors.size(), 0);
@@ -110,6 +117,9 @@ std::vector<PlannedOp> random_ops(Random& random, const Plan& plan, std::size_t 
       request.kind = shm::OpKind::broadcast;
       request.root = static_cast<std::uint32_t>(random.below(plan.daemon_of_rank.size()));
       request.reduction = Reduction::sum;
+      if (op.tensor >= 0 && loses_broadcasts(plan.tensors[static_cast<std::size_t>(op.tensor)])) {
+        request.recipe = "raw";
+      }
     } else if (dtype_is_float(request.dtype) && random.one_in(5)) {
       request.prescale = 0.25f;
     }

@@ -293,7 +293,9 @@ typedef struct {
  * arena. */
 TERN_API tern_status tern_all_reduce(tern_group* group, const tern_op* op, tern_ticket* ticket);
 
-/* Every rank's output becomes the root's input, bit for bit. The reduction is ignored. */
+/* Every rank's output becomes the root's input. The reduction is ignored. Bit for bit, unless the
+ * tensor is a delta and its declaration or the operation writes out a lossy recipe. All outputs then
+ * have the same bits, the root's too. */
 TERN_API tern_status tern_broadcast(tern_group* group, const tern_op* op, tern_ticket* ticket);
 
 /* The root's output becomes the reduction of all inputs. Other ranks have no output. */
@@ -304,7 +306,9 @@ TERN_API tern_status tern_reduce(tern_group* group, const tern_op* op, tern_tick
 TERN_API tern_status tern_reduce_scatter(tern_group* group, const tern_op* op, tern_ticket* ticket);
 
 /* Every rank's output, of `count` elements, becomes the inputs of all ranks one after the other.
- * Each rank's input has its share. The reduction is ignored, here and below. */
+ * Each rank's input has its share. The reduction is ignored, here and below. A gradient or delta
+ * travels by its recipe, which may lose values: all outputs have the same bits all the same, and a
+ * rank's own share in its output is what the others get. */
 TERN_API tern_status tern_all_gather(tern_group* group, const tern_op* op, tern_ticket* ticket);
 
 /* The same, for the root's output alone. */
