@@ -398,13 +398,13 @@ TEST(GroupOpsProtocol, AnAnnouncementOfAKindThatIsNoneOfTheGroupsFailsItsOp) {
     GroupShape shape;
     shape.ranks = {{0}, {1}};
     GroupOps ops(shape);
-    OpId op = kNoSlot;
     wire::AnnounceBody body = all_reduce_of(100);
-    ops.on_submit({0, kX, body, 0, 1}, op);
     body.kind = static_cast<std::uint16_t>(kind);
     OpId announced = kNoSlot;
     EXPECT_TRUE(ops.on_announce(1, kX, body, announced));
     EXPECT_EQ(announced, kNoSlot);
+    const OpId op = ops.find(kX);
+    ASSERT_NE(op, kNoSlot);
     EXPECT_EQ(ops.op(op).status, Errc::mismatch) << kind;
     EXPECT_STREQ(ops.op(op).text, "unknown kind of operation");
   }
