@@ -97,6 +97,7 @@ TEST_F(Splits, AProcessThatDiesEndsItsChildAlone) {
   cluster_.join();
   adopt(split({0, 1, 1, 0}));
   cluster_.world.close(*cluster_.ranks[3]);
+  cluster_.ranks[3] = nullptr;
   const std::uint64_t alive[] = {reduce(1, 1), reduce(2, 2)};
   const std::uint64_t bereft = reduce(0, 1);
   ASSERT_TRUE(cluster_.world.run_until([&] {
