@@ -13,14 +13,24 @@ class Handle:
     """`address` is passed to C wherever the handle is an argument; `end(address)` ends it. `keeps`
     are handles that must outlive this one."""
 
-    __slots__ = ("_as_parameter_", "_end", "_keeps")
+    __slots__ = ("_as_parameter_", "_end", "_ended", "_keeps")
 
     def __init__(self, address: int | None, end: Callable[[int | None], object],
-                 *keeps: object) -> None:
+                 *keeps: Handle) -> None:
         self._as_parameter_ = address
         self._end = end
+        self._ended = False
         self._keeps = keeps
 
     def __del__(self) -> None:
+        if self.ended:
+            return
+        self._ended = True
         # A status is of no use here: whatever it is, the handle has ended.
         self._end(self._as_parameter_)
+
+    @property
+    def ended(self) -> bool:
+        """The collector ends what is garbage together in any order, and a handle takes with it all
+        that need it: there is nothing left to end then."""
+        return self._ended or any(kept.ended for kept in self._keeps)

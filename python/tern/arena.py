@@ -29,7 +29,7 @@ class _Block:
 
     def __del__(self) -> None:
         # Without an address tern_alloc has failed.
-        if getattr(self, "_address", None):
+        if getattr(self, "_address", None) and not self._connection.ended:
             self._free(self._connection, self._address)
 
 

@@ -89,7 +89,7 @@ class Tensor:
         """Ends the declaration. Operations in flight keep the tensor until they end."""
         address, self._address = self._address, None
         handle = self._group._handle
-        if address is not None and handle is not None:
+        if address is not None and handle is not None and not handle.ended:
             self._library.tern_tensor_release(address)
 
     def __del__(self) -> None:
