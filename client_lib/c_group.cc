@@ -60,6 +60,29 @@ tern_status join(tern_client& client, const tern_group_id& id, const tern_join_o
   return TERN_OK;
 }
 
+tern_status split(tern_group& parent, const tern_split_options& options, SplitOptions given,
+                  tern_group** child) {
+  if (options.verify > 1) return refuse("verify must be 0 or 1");
+  if (!is_timeout(options.timeout_ms) || options.op_timeout_ms < 0) {
+    return refuse("timeout_ms must be -1 or more, op_timeout_ms 0 or more");
+  }
+  given.join.verify = options.verify == 1;
+  given.join.seed = options.seed;
+  given.join.timeout_ms = options.timeout_ms != 0 ? options.timeout_ms : kDefaultJoinMs;
+  given.join.op_timeout_ms = options.op_timeout_ms;
+  tern_client& client = *parent.owner;
+  auto handle = std::make_unique<tern_group>();
+  handle->owner = &client;
+  Result<std::shared_ptr<GroupState>> made = client.client->split(*parent.state, given);
+  if (!made) return report_error(made.error());
+  if (*made == nullptr) return TERN_OK;
+  handle->state = std::move(*made);
+  const std::lock_guard lock(client.handles_mutex);
+  client.groups.push_back(std::move(handle));
+  *child = client.groups.back().get();
+  return TERN_OK;
+}
+
 // Nothing if the text is not 1..max_bytes; NULL is empty.
 bool read_text(const char* text, std::size_t max_bytes, std::string_view& out) noexcept {
   if (text == nullptr) return true;
@@ -126,6 +149,20 @@ tern_status tern_group_join(tern_client* client, const tern_group_id* id,
   return guarded(*client, [&] {
     *group = nullptr;
     return join(*client, *id, options, group);
+  });
+}
+
+tern_status tern_group_split(tern_group* parent, int32_t color, int32_t key,
+                             const tern_split_options* options, tern_group** child) {
+  if (parent == nullptr || child == nullptr) return refuse("parent or child is NULL");
+  return guarded(*parent->owner, [&]() -> tern_status {
+    *child = nullptr;
+    tern_split_options read = TERN_SPLIT_OPTIONS_INIT;
+    if (options != nullptr) {
+      const tern_status status = read_struct(options, "options", read);
+      if (status != TERN_OK) return status;
+    }
+    return split(*parent, read, {color, key, {}}, child);
   });
 }
 

@@ -40,6 +40,7 @@ Status Client::take_welcome(const shm::WelcomePacket& welcome, std::vector<Fd> f
     return fail(Errc::protocol_error, "ternd's welcome and its shared memory differ in lanes");
   }
   segment_ = std::move(*segment);
+  features_ = welcome.features;
   notify_ = std::move(fds[1]);
   for (std::uint32_t lane = 0; lane < lane_count; ++lane) {
     completions_.emplace_back(segment_.completion_ring(lane));

@@ -48,6 +48,8 @@ class Client {
 
   Result<shm::GroupMintedPacket> mint();
   Result<std::shared_ptr<GroupState>> join(const std::string& id, const JoinOptions& options);
+  // Null: the rank has no part in a child.
+  Result<std::shared_ptr<GroupState>> split(const GroupState& group, const SplitOptions& options);
   Status leave(const std::shared_ptr<GroupState>& group);
   Result<std::shared_ptr<TensorState>> declare(const std::shared_ptr<GroupState>& group,
                                                const DeclareOptions& options);
@@ -108,6 +110,7 @@ class Client {
   // Constant after connect.
   shm::Segment segment_;
   Fd notify_;
+  std::uint32_t features_ = 0;  // of the daemon
 
   // Set once, by whoever notices the end of the connection.
   std::atomic<bool> lost_{false};

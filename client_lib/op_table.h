@@ -23,7 +23,7 @@ inline constexpr std::uint64_t kNoOffset = std::numeric_limits<std::uint64_t>::m
 
 // A joined group. Guarded by: the client's mutex, below the mark.
 struct GroupState {
-  std::string id;
+  std::string id;  // empty: it has come of a split
   std::uint64_t number = 0;
   std::int32_t rank = 0;
   std::int32_t size = 0;

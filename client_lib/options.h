@@ -31,6 +31,12 @@ struct JoinOptions {
   std::int64_t op_timeout_ms = 0;
 };
 
+struct SplitOptions {
+  std::int32_t color = 0;
+  std::int32_t key = 0;
+  JoinOptions join;  // without rank and size
+};
+
 struct DeclareOptions {
   std::string_view name;
   std::string_view recipe;

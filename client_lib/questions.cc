@@ -17,7 +17,9 @@ void write_text(char (&field)[kBytes], std::string_view text) noexcept {
   text.copy(field, kBytes - 1);
 }
 
-bool plausible(const shm::GroupJoinedPacket& joined, std::uint32_t lane_count) noexcept {
+// Of an answer to a join or a split.
+template <typename Joined>
+bool plausible(const Joined& joined, std::uint32_t lane_count) noexcept {
   return joined.lane_count >= 1 && joined.lane_count <= lane_count && joined.chunk_bytes >= 64 &&
          joined.node_count >= 1 && joined.node >= 0 && joined.node < joined.node_count &&
          joined.max_ops_in_flight >= 1;
@@ -80,20 +82,46 @@ Result<shm::GroupJoinedPacket> Questions::join(const std::string& id, const Join
   question.timeout_ms = options.timeout_ms;
   question.op_timeout_ms = options.op_timeout_ms;
   question.completed_ops = completed_ops;
-  // The daemon ends a join at the time asked for and says who was missing; its answer needs time,
-  // too.
+  Result<shm::GroupJoinedPacket> joined = requests_.ask<shm::GroupJoinedPacket>(
+      question, shm::PacketKind::group_joined, join_deadline(options));
+  if (joined && !plausible(*joined, lane_count)) {
+    return nonsense("ternd joined a group with impossible numbers");
+  }
+  return joined;
+}
+
+// The daemon ends a join at the time asked for and says who was missing; its answer needs time,
+// too.
+Deadline Questions::join_deadline(const JoinOptions& options) const noexcept {
   const bool forever = options.timeout_ms < 0 || timeout_ms_ < 0;
   std::int64_t wait_ms = -1;
   if (!forever && (__builtin_add_overflow(options.timeout_ms, timeout_ms_, &wait_ms) ||
                    __builtin_add_overflow(wait_ms, shm::kJoinLastWordMs, &wait_ms))) {
     wait_ms = -1;
   }
-  Result<shm::GroupJoinedPacket> joined = requests_.ask<shm::GroupJoinedPacket>(
-      question, shm::PacketKind::group_joined, Deadline::after_ms(wait_ms));
-  if (joined && !plausible(*joined, lane_count)) {
-    return nonsense("ternd joined a group with impossible numbers");
-  }
-  return joined;
+  return Deadline::after_ms(wait_ms);
+}
+
+Result<shm::GroupSplitReplyPacket> Questions::split(const GroupState& group,
+                                                    const SplitOptions& options,
+                                                    std::uint32_t lane_count) {
+  auto question = shm::make_packet<shm::GroupSplitPacket>(shm::PacketKind::group_split, 0);
+  question.group = group.number;
+  question.color = options.color;
+  question.key = options.key;
+  question.verify = options.join.verify ? 1 : 0;
+  question.seed = options.join.seed;
+  question.timeout_ms = options.join.timeout_ms;
+  question.op_timeout_ms = options.join.op_timeout_ms;
+  Result<shm::GroupSplitReplyPacket> reply = requests_.ask<shm::GroupSplitReplyPacket>(
+      question, shm::PacketKind::group_split_reply, join_deadline(options.join));
+  if (!reply) return reply;
+  const bool has_part = options.color >= 0;
+  const bool sound = has_part ? plausible(*reply, lane_count) && reply->group != 0 &&
+                                    reply->rank >= 0 && reply->rank < reply->size
+                              : reply->group == 0;
+  if (!sound) return nonsense("ternd split a group with impossible numbers");
+  return reply;
 }
 
 Status Questions::leave(const GroupState& group) {

@@ -27,6 +27,9 @@ class Questions {
   // `completed_ops`: how many of its first ops this client had completed in the epoch before.
   Result<shm::GroupJoinedPacket> join(const std::string& id, const JoinOptions& options,
                                       std::uint64_t completed_ops, std::uint32_t lane_count);
+  // The child's number is 0 where the rank has no part in any.
+  Result<shm::GroupSplitReplyPacket> split(const GroupState& group, const SplitOptions& options,
+                                           std::uint32_t lane_count);
   Status leave(const GroupState& group);
   Result<shm::TensorDeclaredPacket> declare(const GroupState& group, const DeclareOptions& options);
   Status release(const TensorState& tensor);
@@ -45,6 +48,7 @@ class Questions {
   void close_fd() noexcept { requests_.close_fd(); }
 
  private:
+  Deadline join_deadline(const JoinOptions& options) const noexcept;
   Deadline deadline() const noexcept { return Deadline::after_ms(timeout_ms_); }
   tl::unexpected<Error> nonsense(const char* text);
 

@@ -51,7 +51,8 @@ Result<shm::Packet> Requests::call(std::span<std::byte> question, shm::PacketKin
     lock.unlock();
     return judge(std::move(*answer), answer_kind);
   }
-  if (answer.error().code == Errc::timeout && answer_kind == shm::PacketKind::group_joined) {
+  if (answer.error().code == Errc::timeout && (answer_kind == shm::PacketKind::group_joined ||
+                                               answer_kind == shm::PacketKind::group_split_reply)) {
     late_joins_.insert(request);
   }
   if (broken_ != Errc::ok) return broken_error();
@@ -115,11 +116,16 @@ void Requests::take(Result<shm::Packet> packet) {
 }
 
 void Requests::undo_late_join(const shm::Packet& packet) noexcept {
+  // The answer to a split is as long, and begins alike.
+  static_assert(sizeof(shm::GroupSplitReplyPacket) == sizeof(shm::GroupJoinedPacket) &&
+                offsetof(shm::GroupSplitReplyPacket, group) ==
+                    offsetof(shm::GroupJoinedPacket, group));
   shm::GroupJoinedPacket joined{};
-  if (!shm::read_packet(packet.bytes, joined) ||
-      joined.header.kind != static_cast<std::uint16_t>(shm::PacketKind::group_joined)) {
-    return;
-  }
+  if (!shm::read_packet(packet.bytes, joined)) return;
+  const auto kind = static_cast<shm::PacketKind>(joined.header.kind);
+  const bool is_joined = kind == shm::PacketKind::group_joined ||
+                         (kind == shm::PacketKind::group_split_reply && joined.group != 0);
+  if (!is_joined) return;
   auto leave =
       shm::make_packet<shm::GroupLeavePacket>(shm::PacketKind::group_leave, next_request_++);
   leave.group = joined.group;

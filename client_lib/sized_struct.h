@@ -31,6 +31,8 @@ inline constexpr std::size_t kFirstBytes<tern_tensor_stats> = 168;
 template <>
 inline constexpr std::size_t kFirstBytes<tern_op> = 96;
 template <>
+inline constexpr std::size_t kFirstBytes<tern_split_options> = 32;
+template <>
 inline constexpr std::size_t kFirstBytes<tern_batch> = 32;
 
 // More than any version will have: such a struct_size was never set.

@@ -161,6 +161,8 @@ enum class PacketKind : std::uint16_t {
   goodbye = 14,       // client -> daemon: orderly disconnect, PacketHeader only -> done
   tensor_state = 15,  // TensorStatePacket -> tensor_state_reply
   tensor_state_reply = 16,
+  group_split = 17,        // GroupSplitPacket -> group_split_reply
+  group_split_reply = 18,  // GroupSplitReplyPacket
 };
 
 struct PacketHeader {
@@ -188,12 +190,14 @@ struct WelcomePacket {
   PacketHeader header;
   std::uint16_t abi;
   std::uint16_t lane_count;
-  std::uint32_t reserved0;
+  std::uint32_t features;  // of the daemon: kFeature bits; zero in those of the first version
   std::uint64_t segment_bytes;
   std::uint64_t eager_bytes;
   std::uint64_t reserved1[4];
 };
 TERN_FORMAT_STRUCT(WelcomePacket, 72);
+
+inline constexpr std::uint32_t kFeatureSplit = 1;  // it takes group_split
 
 struct GroupMintedPacket {
   PacketHeader header;
@@ -233,6 +237,36 @@ struct GroupJoinedPacket {
   std::uint64_t last_common_op;
 };
 TERN_FORMAT_STRUCT(GroupJoinedPacket, 72);
+
+// Every rank of the group sends one. The ranks of each colour become a group, in order of their
+// keys.
+struct GroupSplitPacket {
+  PacketHeader header;
+  std::uint64_t group;  // that is split
+  std::int32_t color;   // negative: no part in any
+  std::int32_t key;
+  std::uint32_t verify;  // from here on as GroupJoinPacket
+  std::uint32_t reserved0;
+  std::uint64_t seed;
+  std::int64_t timeout_ms;
+  std::int64_t op_timeout_ms;
+};
+TERN_FORMAT_STRUCT(GroupSplitPacket, 64);
+
+struct GroupSplitReplyPacket {
+  PacketHeader header;
+  std::uint64_t group;  // 0, and all that follows: the rank has no part in any
+  std::int32_t node;    // as GroupJoinedPacket
+  std::int32_t node_count;
+  std::uint32_t epoch;
+  std::uint32_t lane_count;
+  std::uint64_t chunk_bytes;
+  std::uint64_t eager_bytes;
+  std::uint64_t max_ops_in_flight;
+  std::int32_t rank;  // in the new group
+  std::int32_t size;
+};
+TERN_FORMAT_STRUCT(GroupSplitReplyPacket, 72);
 
 struct GroupLeavePacket {
   PacketHeader header;

@@ -20,11 +20,11 @@ constexpr int kMessagesPerRound = 256;
 // The step of a message between conductors. A peer may call it anything.
 const char* step_of(std::string_view type) {
   constexpr std::string_view kPrefix = "message ";
-  constexpr std::array kSteps{"message about",    "message challenge", "message end",
-                              "message ended",    "message join",      "message left",
-                              "message members",  "message proof",     "message ready",
-                              "message refused",  "message start",     "message waiting",
-                              "message withdraw", "message withdrawn"};
+  constexpr std::array kSteps{"message about",   "message challenge", "message divided",
+                              "message end",     "message ended",     "message join",
+                              "message left",    "message members",   "message proof",
+                              "message ready",   "message refused",   "message start",
+                              "message waiting", "message withdraw",  "message withdrawn"};
   for (const char* step : kSteps) {
     if (std::string_view(step).substr(kPrefix.size()) == type) return step;
   }
@@ -55,6 +55,7 @@ Conductor::Conductor(ConductorSettings settings, const Surroundings& around)
       kept_(settings_, clock_),
       quotas_(settings_, {clients_, joins_, groups_, kept_, around.disposal}),
       epochs_(settings_, outlets_, {clients_, joins_, groups_, quotas_, tuning_}),
+      splits_(outlets_, {clients_, joins_, groups_, drain_, quotas_, refusals_}),
       tensors_(settings_, outlets_, {groups_, quotas_, kept_, refusals_, tuning_}),
       moves_(outlets_, clients_, groups_),
       reports_({outlets_, clients_, joins_, groups_, tensors_, links_, tuning_, turns_}, lanes_,
@@ -129,7 +130,10 @@ void Conductor::on_control_message(LinkRef from, const nlohmann::json& message) 
   const std::string type = text_of(message, "t");
   turns_.step(step_of(type));
   if (type == "about") return links_.on_about(from, message);
-  if (coordinator_.on_message(from, message) || epochs_.on_message(from, message)) return;
+  if (coordinator_.on_message(from, message) || epochs_.on_message(from, message) ||
+      splits_.on_message(from, message)) {
+    return;
+  }
   ++counters_->bad_control_messages;
   refusals_.log_peer(links_.name_of(from), "a control message that nobody understands was ignored");
 }

@@ -25,6 +25,7 @@
 #include "daemon/conductor/quotas.h"
 #include "daemon/conductor/refusals.h"
 #include "daemon/conductor/reports.h"
+#include "daemon/conductor/splits.h"
 #include "daemon/conductor/state_moves.h"
 #include "daemon/conductor/tensor_registry.h"
 #include "daemon/conductor/turn_watch.h"
@@ -150,6 +151,7 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
   KeptStates kept_;
   Quotas quotas_;
   Epochs epochs_;
+  Splits splits_;
   TensorRegistry tensors_;
   StateMoves moves_;
   Reports reports_;

@@ -17,6 +17,8 @@ const char* step_of(std::uint16_t kind) {
       return "on_group_mint";
     case shm::PacketKind::group_join:
       return "on_group_join";
+    case shm::PacketKind::group_split:
+      return "on_group_split";
     case shm::PacketKind::group_leave:
       return "on_group_leave";
     case shm::PacketKind::tensor_declare:
@@ -86,6 +88,11 @@ void Conductor::on_request(Client& client, const shm::PacketHeader& header,
     case shm::PacketKind::group_join:
       if (shm::GroupJoinPacket packet; read(packet, "it sent a malformed join")) {
         on_group_join(client, packet);
+      }
+      return;
+    case shm::PacketKind::group_split:
+      if (shm::GroupSplitPacket packet; read(packet, "it sent a malformed split")) {
+        splits_.begin(client, packet);
       }
       return;
     case shm::PacketKind::group_leave:

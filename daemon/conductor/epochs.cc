@@ -195,6 +195,7 @@ void Epochs::begin(JoinSet& set, const MemberList& list) {
   auto group = std::make_unique<MemberGroup>();
   group->number = setup.number;
   group->id = set.id;
+  group->lineage = set.lineage;
   group->uid = to_hex(set.id.uid);
   group->coordinator = set.coordinator;
   group->epoch = list.epoch;

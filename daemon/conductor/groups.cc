@@ -79,6 +79,11 @@ void Groups::start(MemberGroup& group) {
   group.started = true;
   for (MemberRank& rank : group.ranks) {
     if (rank.left) continue;
+    rank.joined = true;
+    if (!group.lineage.empty()) {
+      answer_split(group, rank);
+      continue;
+    }
     auto packet =
         shm::make_packet<shm::GroupJoinedPacket>(shm::PacketKind::group_joined, rank.join_request);
     packet.group = group.number;
@@ -90,9 +95,24 @@ void Groups::start(MemberGroup& group) {
     packet.eager_bytes = group.eager_bytes;
     packet.max_ops_in_flight = group.max_ops;
     packet.last_common_op = group.last_common_op;
-    rank.joined = true;
     outlets_.answers.send(rank.client, packet);
   }
+}
+
+void Groups::answer_split(const MemberGroup& group, const MemberRank& rank) {
+  auto packet = shm::make_packet<shm::GroupSplitReplyPacket>(shm::PacketKind::group_split_reply,
+                                                             rank.join_request);
+  packet.group = group.number;
+  packet.node = static_cast<std::int32_t>(group.node);
+  packet.node_count = static_cast<std::int32_t>(group.addresses.size());
+  packet.epoch = group.epoch;
+  packet.lane_count = group.lane_count;
+  packet.chunk_bytes = group.chunk_bytes;
+  packet.eager_bytes = group.eager_bytes;
+  packet.max_ops_in_flight = group.max_ops;
+  packet.rank = static_cast<std::int32_t>(rank.rank);
+  packet.size = static_cast<std::int32_t>(group.size);
+  outlets_.answers.send(rank.client, packet);
 }
 
 void Groups::end_late_starts() {

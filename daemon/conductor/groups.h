@@ -73,6 +73,8 @@ class Groups {
   void forget(const MemberGroup& group);
 
  private:
+  void answer_split(const MemberGroup& group, const MemberRank& rank);
+
   Outlets outlets_;
   FlightRecorder& flights_;
   Map groups_;

@@ -90,11 +90,17 @@ bool Joins::add(const Client& client, const JoinRequest& request) {
   }
   JoinSet& set = joins_[request.uid];
   set.id = request.id;
-  set.coordinator =
-      is_here(request.id)
-          ? kSelf
-          : outlets_.post.open({request.id.host, request.id.port,
-                                settings_.sub_users.owner_of(client.credentials.uid)});
+  if (request.split) {
+    set.of_split = true;
+    set.lineage = request.split->lineage;
+    set.coordinator = request.split->coordinator;
+  } else {
+    set.coordinator =
+        is_here(request.id)
+            ? kSelf
+            : outlets_.post.open({request.id.host, request.id.port,
+                                  settings_.sub_users.owner_of(client.credentials.uid)});
+  }
   JoiningRank& joining = set.ranks[request.rank];
   joining.client = client.id;
   joining.user = client.credentials.uid;
@@ -110,6 +116,7 @@ bool Joins::add(const Client& client, const JoinRequest& request) {
   timeout = std::min(timeout, settings_.ops.join_timeout_max_ns);
   joining.deadline_ns = outlets_.clock.now_ns() + timeout;
   joining.message = message_of(request, joining.nonce);
+  if (request.split) joining.split = request.split->terms;
   ++outlets_.counters->joins;
   outlets_.post.send(set.coordinator, joining.message);
   return true;
@@ -118,24 +125,34 @@ bool Joins::add(const Client& client, const JoinRequest& request) {
 nlohmann::json Joins::message_of(const JoinRequest& request, const std::string& nonce) const {
   const shm::GroupJoinPacket& packet = request.packet;
   const OpSettings& ops = settings_.ops;
-  return {{"t", "join"},
-          {"uid", request.uid},
-          {"rank", request.rank},
-          {"size", packet.size},
-          {"nonce", nonce},
-          {"node", node_text(outlets_.post.self())},
-          {"address", net::to_text(settings_.advertise)},
-          {"lanes", outlets_.lanes.lane_count()},
-          {"chunk_bytes", ops.chunk_bytes},
-          {"eager_bytes", ops.eager_bytes},
-          {"max_ops", ops.max_ops_in_flight},
-          {"lossy_min", settings_.tensors.lossy_min_bytes},
-          {"op_timeout_ms", packet.op_timeout_ms > 0
-                                ? packet.op_timeout_ms
-                                : static_cast<std::int64_t>(ops.op_timeout_ns / ns_of_ms(1))},
-          {"verify", packet.verify != 0 || ops.verify},
-          {"seed", static_cast<std::int64_t>(packet.seed)},
-          {"completed", static_cast<std::int64_t>(packet.completed_ops)}};
+  nlohmann::json message = {
+      {"t", "join"},
+      {"uid", request.uid},
+      {"rank", request.rank},
+      {"size", packet.size},
+      {"nonce", nonce},
+      {"node", node_text(outlets_.post.self())},
+      {"address", net::to_text(settings_.advertise)},
+      {"lanes", outlets_.lanes.lane_count()},
+      {"chunk_bytes", ops.chunk_bytes},
+      {"eager_bytes", ops.eager_bytes},
+      {"max_ops", ops.max_ops_in_flight},
+      {"lossy_min", settings_.tensors.lossy_min_bytes},
+      {"op_timeout_ms", packet.op_timeout_ms > 0
+                            ? packet.op_timeout_ms
+                            : static_cast<std::int64_t>(ops.op_timeout_ns / ns_of_ms(1))},
+      {"verify", packet.verify != 0 || ops.verify},
+      {"seed", static_cast<std::int64_t>(packet.seed)},
+      {"completed", static_cast<std::int64_t>(packet.completed_ops)}};
+  if (request.split) {
+    const SplitTerms& split = request.split->terms;
+    message["split"] = {{"parent", split.parent},
+                        {"epoch", split.epoch},
+                        {"sequence", split.sequence},
+                        {"color", split.color},
+                        {"key", split.key}};
+  }
+  return message;
 }
 
 void Joins::drop_client(std::uint64_t client) {
@@ -171,7 +188,8 @@ void Joins::prove(const JoinSet& set, JoiningRank& joining, const std::string& c
                         .challenge = challenge,
                         .node = node_text(outlets_.post.self()),
                         .rank = joining.rank,
-                        .size = number_of(joining.message, "size")};
+                        .size = number_of(joining.message, "size"),
+                        .split = joining.split ? text_of(*joining.split) : std::string()};
   outlets_.post.send(set.coordinator, {{"t", "proof"},
                                        {"uid", uid},
                                        {"rank", joining.rank},
@@ -196,6 +214,27 @@ void Joins::on_answer(LinkRef from, const std::string& type, const nlohmann::jso
     refuse_late(*set, joining);
   }
   if (set->ranks.empty()) joins_.erase(uid);
+}
+
+JoiningRank Joins::take(const std::string& uid, std::uint32_t rank) {
+  const auto set = joins_.find(uid);
+  JoiningRank joining = std::move(set->second.ranks.extract(rank).mapped());
+  if (set->second.ranks.empty()) joins_.erase(set);
+  return joining;
+}
+
+void Joins::add_to_child(JoiningRank joining, LinkRef coordinator, const ChildPlace& place) {
+  JoinSet& child = joins_[to_hex(place.id.uid)];
+  child.id = place.id;
+  child.of_split = true;
+  child.lineage = place.lineage;
+  child.coordinator = coordinator;
+  joining.rank = place.rank;
+  // Only a coordinator that has lost its mind gives a place twice.
+  if (child.ranks.contains(place.rank)) {
+    refuse(child, place.rank, Errc::protocol_error, "the coordinator gave the rank's place away");
+  }
+  child.ranks[place.rank] = std::move(joining);
 }
 
 void Joins::on_waiting(LinkRef from, const nlohmann::json& message) {
@@ -227,7 +266,8 @@ void Joins::on_link_lost(LinkRef link, bool worked, Errc code, const std::string
   for (auto& [uid, set] : joins_) {
     if (set.coordinator != link) continue;
     refuse_all_late(set);
-    if (worked) {
+    // With its coordinator the group that was split ends.
+    if (worked && !set.of_split) {
       if (!set.ranks.empty()) ask_again(set);
       continue;
     }

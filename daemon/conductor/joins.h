@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "daemon/conductor/conductor_settings.h"
 #include "daemon/conductor/outlets.h"
 #include "daemon/conductor/refusals.h"
+#include "daemon/membership/group_split.h"
 #include "daemon/membership/member_group.h"
 
 namespace tern::daemon {
@@ -23,6 +25,20 @@ struct JoinRequest {
   std::string uid;
   std::uint32_t rank = 0;
   shm::GroupJoinPacket packet{};
+
+  struct Split {
+    SplitTerms terms;
+    LinkRef coordinator = kSelf;  // of the parent
+    std::string lineage;          // of the split
+  };
+  std::optional<Split> split;  // none: a client has named the id
+};
+
+// What a join to a split becomes.
+struct ChildPlace {
+  GroupId id;
+  std::uint32_t rank = 0;
+  std::string lineage;
 };
 
 // The joins of this node's ranks, until their epoch begins or they are refused.
@@ -57,6 +73,10 @@ class Joins {
   // ---- From the coordinator
   // `type` is challenge, refused or withdrawn.
   void on_answer(LinkRef from, const std::string& type, const nlohmann::json& message);
+  // The coordinator has divided the ranks of a split. The join goes, and whoever takes it answers,
+  // or lets it wait for its child. REQUIRES: the rank waits in the set of this uid.
+  JoiningRank take(const std::string& uid, std::uint32_t rank);
+  void add_to_child(JoiningRank joining, LinkRef coordinator, const ChildPlace& place);
   void on_waiting(LinkRef from, const nlohmann::json& message);
   // `worked`: the link has been open. `code` is that of a coordinator that takes no link, or ok.
   void on_link_lost(LinkRef link, bool worked, Errc code, const std::string& why);

@@ -4,9 +4,10 @@
 
 namespace tern::daemon {
 
-std::string KeptStates::key_of(std::uint32_t user, const std::string& job,
-                               const std::string& name) {
-  return std::to_string(user) + "/" + job + "/" + name;
+// A job's name has no line end, so that no name of a tensor looks like a lineage.
+std::string KeptStates::key_of(std::uint32_t user, const Origin& origin, const std::string& name) {
+  const std::string lineage = origin.lineage.empty() ? "" : "\n" + origin.lineage;
+  return std::to_string(user) + "/" + origin.job + lineage + "/" + name;
 }
 
 std::uint64_t KeptStates::bytes_of(const std::string& key) const {

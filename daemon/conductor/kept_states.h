@@ -20,8 +20,13 @@ class KeptStates {
   KeptStates(const ConductorSettings& settings, const Clock& clock)
       : settings_(settings), clock_(clock) {}
 
+  // Whose the values of a tensor are: those of the rows of a mesh are not those of its columns.
+  struct Origin {
+    std::string job;
+    std::string lineage = {};  // of the group
+  };
   // Under which the state of a tensor is kept: of each user's job apart.
-  static std::string key_of(std::uint32_t user, const std::string& job, const std::string& name);
+  static std::string key_of(std::uint32_t user, const Origin& origin, const std::string& name);
 
   // What is kept under the key, in bytes; of all of one user; and of all.
   std::uint64_t bytes_of(const std::string& key) const;

@@ -219,7 +219,8 @@ Status TensorRegistry::add(Declaration& declaration) {
   }
   DeclaredTensor tensor;
   tensor.state = declaration.state;
-  const std::string key = KeptStates::key_of(user, declaration.client.job, declaration.name);
+  const std::string key =
+      KeptStates::key_of(user, {declaration.client.job, group.lineage}, declaration.name);
   if (Status made = allocate(declaration, partners_.kept.bytes_of(key)); !made) return made;
   if (tensor.state->declared.tuned) {
     if (Status begun = partners_.tuning->begin(group, *tensor.state, declaration.packet.level,

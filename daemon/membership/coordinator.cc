@@ -13,9 +13,6 @@
 namespace tern::daemon {
 namespace {
 
-// The known ones and the others.
-constexpr std::size_t kMaxGroups = 4096;
-
 std::string random_hex() {
   std::array<std::byte, 16> bytes;
   random_bytes(bytes);
@@ -45,9 +42,9 @@ std::string loss_of(const std::string& address, const std::vector<std::uint32_t>
 }  // namespace
 
 std::string join_proof(std::span<const std::byte> secret, const JoinProof& join) {
-  const std::string text =
-      joined({"tern join", join.uid, join.member_nonce, join.challenge, join.node,
-              std::to_string(join.rank), std::to_string(join.size)});
+  std::string text = joined({"tern join", join.uid, join.member_nonce, join.challenge, join.node,
+                             std::to_string(join.rank), std::to_string(join.size)});
+  if (!join.split.empty()) text += joined({join.split});
   return to_hex(hmac_sha256(secret, {bytes_of(text)}));
 }
 
@@ -126,12 +123,14 @@ bool Coordinator::on_message(LinkRef from, const nlohmann::json& message) {
     }
   } else if (type == "ended") {
     end_epoch(uid, group, errc_of(message, "code"), text_of(message, "text"));
+    forget_parts();
   } else if (type == "left") {
     const auto rank = static_cast<std::uint32_t>(number_of(message, "rank", -1));
     if (std::find(node->ranks.begin(), node->ranks.end(), rank) == node->ranks.end()) return true;
     group.left.insert(rank);
     if (group.left.size() == group.ranks) {
       end_epoch(uid, group, Errc::group_left, "all ranks have left the group");
+      forget_parts();
     }
   }
   return true;
@@ -150,6 +149,9 @@ void Coordinator::on_join(LinkRef from, const std::string& uid, const nlohmann::
   if (said->size < 1 || said->size > kMaxRanks || said->rank < 0 || said->rank >= said->size) {
     return refuse({uid, rank}, joiner.asker(), Errc::invalid_argument,
                   "rank must be 0 .. size-1 and size 1 .. 1024");
+  }
+  if (const Status allowed = judge_split(from, uid, *said); !allowed) {
+    return refuse({uid, rank}, joiner.asker(), allowed.error().code, allowed.error().text);
   }
   if (const auto known = groups_.find(uid); known != groups_.end()) {
     auto& joiners = known->second.joiners;
@@ -224,8 +226,10 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
   }
   Joiner& joiner = found->second;
   const std::int64_t size = joiner.says.size;
-  const std::string expected = join_proof(
-      group.secret, {uid, joiner.says.nonce, joiner.challenge, joiner.says.node, rank, size});
+  const std::optional<SplitTerms>& split = joiner.says.split;
+  const std::string expected =
+      join_proof(group.secret, {uid, joiner.says.nonce, joiner.challenge, joiner.says.node, rank,
+                                size, split ? text_of(*split) : ""});
   if (!equal_constant_time(bytes_of(expected), bytes_of(text_of(message, "hmac")))) {
     return drop({uid, rank}, Errc::bad_secret, "the group id's secret is wrong");
   }
@@ -263,7 +267,9 @@ void Coordinator::on_proof(LinkRef from, const std::string& uid, const nlohmann:
   tell_waiting(uid, group);
   const auto proven = std::count_if(group.joiners.begin(), group.joiners.end(),
                                     [](const auto& one) { return one.second.proven; });
-  if (group.phase == Phase::gathering && proven == size) start_epoch(uid, group);
+  if (group.phase != Phase::gathering || proven != size) return;
+  if (group.part == Part::gathering) return divide_gathered(uid);
+  start_epoch(uid, group);
 }
 
 // Answered also if there is nothing to take back: what was said before, such as the list of members
@@ -400,42 +406,11 @@ void Coordinator::end_epoch(const std::string& uid, Group& group, Errc code,
   }
   group.nodes.clear();
   group.phase = Phase::gathering;
+  end_gatherings(uid, code, text);
   // Ranks that rejoined before they heard of the end were waiting for it.
   const auto proven = std::count_if(group.joiners.begin(), group.joiners.end(),
                                     [](const auto& one) { return one.second.proven; });
   if (!group.joiners.empty() && proven == group.size) start_epoch(uid, group);
-}
-
-// A place for one more group: of the user who has most, one in which nobody is goes. Whoever mints
-// without end so takes no place of others. A group's ranks may still come back; this node's next
-// join makes it known again.
-bool Coordinator::make_room() {
-  if (groups_.size() < kMaxGroups) return true;
-  std::vector<std::pair<std::size_t, std::uint32_t>> users;
-  for (const auto& [user, groups] : of_users_) users.emplace_back(groups.size(), user);
-  std::sort(users.begin(), users.end(), std::greater<>());
-  return std::any_of(users.begin(), users.end(),
-                     [this](const auto& one) { return forget_oldest_idle(one.second); });
-}
-
-// False: the user has no group in which nobody is.
-bool Coordinator::forget_oldest_idle(std::uint32_t user) {
-  const auto of_user = of_users_.find(user);
-  for (auto one = of_user->second.begin(); one != of_user->second.end(); ++one) {
-    const auto group = groups_.find(one->second);
-    if (!group->second.idle()) continue;
-    groups_.erase(group);
-    of_user->second.erase(one);
-    if (of_user->second.empty()) of_users_.erase(of_user);
-    return true;
-  }
-  return false;
-}
-
-// Groups that only joins of other nodes spoke of, and these are gone.
-void Coordinator::forget_strangers() {
-  std::erase_if(groups_,
-                [](const auto& one) { return !one.second.known && one.second.joiners.empty(); });
 }
 
 void Coordinator::expire() {

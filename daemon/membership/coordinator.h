@@ -26,6 +26,8 @@ class Coordinator {
   // REQUIRES: both outlive this.
   Coordinator(ControlSender& sender, const Clock& clock) : sender_(sender), clock_(clock) {}
 
+  // The known ones and the others.
+  static constexpr std::size_t kMaxGroups = 4096;
   // Beyond, the user's own oldest group goes in which nobody is, as after a mint.
   static constexpr std::size_t kGroupsPerUser = 1024;
   // Joins that came by links and wait, of all sources and of one. Ranks of this node, which have
@@ -53,6 +55,8 @@ class Coordinator {
 
  private:
   enum class Phase : std::uint8_t { gathering, starting, active };
+  // Of a split: the ranks that gather for it, or a group that has come of it.
+  enum class Part : std::uint8_t { none, gathering, child };
 
   // One that has asked, and how it is answered.
   struct Asker {
@@ -89,6 +93,8 @@ class Coordinator {
     std::uint32_t user = 0;       // who is charged with it, if it is known
     std::uint64_t last_used = 0;  // order of the last mint or join on this node, if it is known
     std::optional<SharedPlaces::Held> place;  // while it is not known
+    Part part = Part::none;
+    std::string parent;  // uid of what is split; empty: it was minted
 
     bool idle() const { return phase == Phase::gathering && joiners.empty(); }
   };
@@ -106,6 +112,13 @@ class Coordinator {
   void challenge(const std::string& uid, std::uint32_t rank, Joiner& joiner);
   // Finds a place for the join, or says why there is none.
   Status admit(const std::string& uid, Joiner& joiner);
+  // Whether the join may be one to this id: to a group that was minted, or to a split by a rank of
+  // its parent, for which the coordinator then has a group.
+  Status judge_split(LinkRef from, const std::string& uid, const JoinTerms& says);
+  void divide_gathered(const std::string& uid);
+  void begin_child(const GroupId& id, const std::vector<std::uint32_t>& ranks, Group& gathered);
+  void end_gatherings(const std::string& parent, Errc code, const std::string& text);
+  void forget_parts();
   void refuse(const Place& place, const Asker& asker, Errc code, const std::string& text);
   // Refuses one that has been taken in.
   void drop(const Place& place, Errc code, const std::string& text);
@@ -129,6 +142,7 @@ class Coordinator {
 struct JoinProof {
   std::string uid, member_nonce, challenge, node;
   std::int64_t rank = 0, size = 0;
+  std::string split = {};  // text_of() its terms; empty: none
 };
 // What a member computes and the coordinator compares.
 std::string join_proof(std::span<const std::byte> secret, const JoinProof& join);

@@ -24,6 +24,12 @@ std::optional<JoinTerms> parse_join_terms(const nlohmann::json& message) {
   join.verify = flag_of(message, "verify");
   join.seed = number_of(message, "seed");
   join.completed = number_of(message, "completed");
+  if (const auto split = message.find("split"); split != message.end()) {
+    if (!split->is_object() || text_of(*split, "parent").size() != 32) return std::nullopt;
+    join.split = {text_of(*split, "parent"), number_of(*split, "epoch"),
+                  number_of(*split, "sequence", -1), number_of(*split, "color", -1),
+                  number_of(*split, "key")};
+  }
   return join;
 }
 

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "daemon/membership/group_split.h"
+
 namespace tern::daemon {
 
 // Only what is known of it is kept: whatever else the message has costs nobody memory. Numbers are
@@ -23,7 +25,8 @@ struct JoinTerms {
   std::int64_t lossy_min = 0, op_timeout_ms = 0;
   bool verify = false;
   std::int64_t seed = 0;
-  std::int64_t completed = 0;  // operations of the epochs before
+  std::int64_t completed = 0;       // operations of the epochs before
+  std::optional<SplitTerms> split;  // none: to a group that was minted
 };
 
 // None: it does not say who joins, from where, or by which name.

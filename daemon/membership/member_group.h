@@ -18,6 +18,7 @@
 #include "daemon/membership/control_frames.h"
 #include "daemon/membership/declared_tensors.h"
 #include "daemon/membership/group_id.h"
+#include "daemon/membership/group_split.h"
 #include "daemon/service/log.h"
 
 namespace tern::daemon {
@@ -37,14 +38,17 @@ struct JoiningRank {
   std::uint32_t rank = 0;
   std::string nonce;
   std::uint64_t deadline_ns = 0;
-  bool challenged = false;  // the coordinator knows the group, and has been sent a proof
-  bool late = false;        // its time has run out, and it has been withdrawn
+  bool challenged = false;          // the coordinator knows the group, and has been sent a proof
+  bool late = false;                // its time has run out, and it has been withdrawn
+  std::optional<SplitTerms> split;  // none: the client has named the group's id
   nlohmann::json message;
 };
 
 // The ranks of this node that gather for the next epoch of one group.
 struct JoinSet {
   GroupId id;
+  bool of_split = false;
+  std::string lineage;  // of the group that it becomes
   LinkRef coordinator = kSelf;
   std::map<std::uint32_t, JoiningRank> ranks;
   std::optional<std::vector<std::uint32_t>> missing;  // as last heard
@@ -71,6 +75,7 @@ struct MemberRank {
   bool joined = false;              // the client has been told
   bool leaving = false;
   bool left = false;
+  std::int64_t splits = 0;  // how often the epoch was split
 
   // What the rank has said of one name.
   struct Declared {
@@ -84,6 +89,9 @@ struct MemberGroup {
   std::uint64_t number = 0;
   GroupId id;
   std::string uid;
+  // By which splits and colours it has come, "0:2/1:0/"; empty: it was minted. What is kept of a
+  // tensor for its next declaration goes with it.
+  std::string lineage;
   std::string job;
   std::uint32_t uid_of_user = 0;
   std::uint32_t account = 0;         // its owner, for whom it is counted (SubUsers)

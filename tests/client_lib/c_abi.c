@@ -24,6 +24,21 @@ LAYOUT(tern_join_options, seed, 16);
 LAYOUT(tern_join_options, timeout_ms, 24);
 LAYOUT(tern_join_options, op_timeout_ms, 32);
 
+SIZE(tern_split_options, 32);
+LAYOUT(tern_split_options, verify, 4);
+LAYOUT(tern_split_options, seed, 8);
+LAYOUT(tern_split_options, timeout_ms, 16);
+LAYOUT(tern_split_options, op_timeout_ms, 24);
+
+SIZE(tern_batch_op, 16);
+LAYOUT(tern_batch_op, reserved, 4);
+LAYOUT(tern_batch_op, op, 8);
+
+SIZE(tern_batch, 32);
+LAYOUT(tern_batch, ops, 8);
+LAYOUT(tern_batch, count, 16);
+LAYOUT(tern_batch, tickets, 24);
+
 SIZE(tern_group_info, 32);
 LAYOUT(tern_group_info, rank, 4);
 LAYOUT(tern_group_info, size, 8);
@@ -110,6 +125,29 @@ static int run_ops(tern_client* client, tern_group* group, tern_tensor* tensor, 
   return 0;
 }
 
+static int run_batch(tern_client* client, tern_group* group, float* values) {
+  tern_op op = TERN_OP_INIT;
+  tern_batch_op ops[2] = {{TERN_OP_ALL_REDUCE, 0, NULL}, {TERN_OP_BARRIER, 0, NULL}};
+  tern_batch batch = TERN_BATCH_INIT;
+  tern_ticket ticket = 0;
+  op.output = values;
+  op.count = 8;
+  ops[0].op = &op;
+  batch.ops = ops;
+  batch.count = 2;
+  EXPECT(tern_submit_batch(group, &batch, &ticket) == TERN_OK && ticket != 0);
+  EXPECT(tern_wait(client, ticket, TERN_FOREVER) == TERN_OK);
+  return 0;
+}
+
+static int run_split(tern_group* group) {
+  tern_split_options options = TERN_SPLIT_OPTIONS_INIT;
+  tern_group* child = NULL;
+  EXPECT(tern_group_split(group, 0, 0, &options, &child) == TERN_OK && child != NULL);
+  EXPECT(tern_group_leave(child) == TERN_OK);
+  return 0;
+}
+
 static int run_group(tern_client* client, tern_group* group) {
   tern_group_info info = TERN_GROUP_INFO_INIT;
   tern_tensor_options declare = TERN_TENSOR_OPTIONS_INIT;
@@ -125,6 +163,8 @@ static int run_group(tern_client* client, tern_group* group) {
   EXPECT(tern_alloc(client, 8 * sizeof(float), &memory) == TERN_OK);
   EXPECT(tern_fd(client, &fd) == TERN_OK && fd >= 0);
   line = run_ops(client, group, tensor, (float*)memory);
+  if (line == 0) line = run_batch(client, group, (float*)memory);
+  if (line == 0) line = run_split(group);
   if (line != 0) return line;
   EXPECT(tern_tensor_get_stats(tensor, &stats) == TERN_OK && stats.ops == 3);
   EXPECT(tern_tensor_release(tensor) == TERN_OK);

@@ -188,6 +188,21 @@ void FakeDaemon::answer_normally(Session& session, const shm::PacketHeader& head
       }
       held_joins_.emplace_back(&session, request);
       return;
+    case PacketKind::group_split: {
+      ASSERT_TRUE(shm::read_packet(packet.bytes, last_split_));
+      auto reply =
+          shm::make_packet<shm::GroupSplitReplyPacket>(PacketKind::group_split_reply, request);
+      if (last_split_.color >= 0) {
+        reply.group = next_group_++;
+        reply.node_count = static_cast<std::int32_t>(options_.nodes);
+        reply.epoch = 1;
+        reply.lane_count = options_.group_lanes;
+        reply.chunk_bytes = options_.chunk_bytes;
+        reply.max_ops_in_flight = options_.max_ops_in_flight;
+        reply.size = 1;
+      }
+      return send(session.socket, reply);
+    }
     case PacketKind::tensor_declare: {
       ASSERT_TRUE(shm::read_packet(packet.bytes, last_declare_));
       auto declared =
@@ -228,6 +243,7 @@ void FakeDaemon::welcome(Session& session, const shm::PacketHeader& header,
   auto welcome = shm::make_packet<shm::WelcomePacket>(PacketKind::welcome, header.request);
   welcome.abi = wire::kShmAbi;
   welcome.lane_count = static_cast<std::uint16_t>(options_.lanes);
+  welcome.features = shm::kFeatureSplit;
   welcome.segment_bytes = session.segment.segment_bytes();
   if (welcome_change_) welcome_change_(welcome, session.segment.header());
   ASSERT_TRUE(session.socket.send(shm::packet_bytes(welcome), fds));
@@ -418,6 +434,11 @@ shm::HelloPacket FakeDaemon::last_hello() {
 shm::GroupJoinPacket FakeDaemon::last_join() {
   const std::lock_guard lock(mutex_);
   return last_join_;
+}
+
+shm::GroupSplitPacket FakeDaemon::last_split() {
+  const std::lock_guard lock(mutex_);
+  return last_split_;
 }
 
 shm::TensorDeclarePacket FakeDaemon::last_declare() {

@@ -69,6 +69,7 @@ class FakeDaemon {
   std::size_t request_count(shm::PacketKind kind);
   shm::HelloPacket last_hello();
   shm::GroupJoinPacket last_join();
+  shm::GroupSplitPacket last_split();
   shm::TensorDeclarePacket last_declare();
 
  private:
@@ -118,6 +119,7 @@ class FakeDaemon {
   std::vector<shm::PacketKind> requests_;
   shm::HelloPacket last_hello_{};
   shm::GroupJoinPacket last_join_{};
+  shm::GroupSplitPacket last_split_{};
   shm::TensorDeclarePacket last_declare_{};
   std::uint64_t next_group_ = 1;
   std::uint32_t epoch_ = 0;

@@ -63,7 +63,7 @@ bool ClientFuzzer::send(HostileClient& client, std::vector<std::byte> packet) {
 bool ClientFuzzer::send_packet(HostileClient& client) {
   const std::uint64_t request = 10 + mutator_.below(1000);
   std::vector<std::byte> packet;
-  switch (mutator_.below(9)) {
+  switch (mutator_.below(10)) {
     case 0:
       packet = bytes_of(shm::make_packet<HeaderOnly>(PacketKind::group_mint, request));
       break;
@@ -119,6 +119,14 @@ bool ClientFuzzer::send_packet(HostileClient& client) {
       move.bytes = 4096;
       move.action = static_cast<std::uint32_t>(mutator_.below(4));
       packet = bytes_of(move);
+      break;
+    }
+    case 8: {
+      auto split = shm::make_packet<shm::GroupSplitPacket>(PacketKind::group_split, request);
+      split.group = mutator_.one_in(4) ? mutator_.below(64) : group_;
+      split.color = static_cast<std::int32_t>(mutator_.below(4)) - 1;
+      split.timeout_ms = 50;
+      packet = bytes_of(split);
       break;
     }
     default: {

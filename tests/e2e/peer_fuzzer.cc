@@ -18,8 +18,8 @@ std::span<const std::byte> as_bytes(const std::string& text) {
 // What a conductor says to another, with a field or two that are not so.
 std::string PeerFuzzer::message() {
   static constexpr const char* kTypes[] = {
-      "join",    "proof",   "members",  "start",     "end",       "ended", "left",   "ready",
-      "refused", "waiting", "withdraw", "withdrawn", "challenge", "about", "nothing"};
+      "join",    "proof",   "members",  "start",     "end",       "ended", "left",    "ready",
+      "refused", "waiting", "withdraw", "withdrawn", "challenge", "about", "divided", "nothing"};
   const std::string other(32, static_cast<char>('a' + mutator_.below(4)));
   json said = {{"t", kTypes[mutator_.below(std::size(kTypes))]},
                {"uid", mutator_.one_in(2) ? uid_ : other},
@@ -33,6 +33,10 @@ std::string PeerFuzzer::message() {
                {"text", "it ends"},
                {"hmac", other + other},
                {"lanes", 2},
+               {"parent", uid_},
+               {"sequence", 0},
+               {"place", mutator_.below(4)},
+               {"split", {{"parent", uid_}, {"epoch", 1}, {"sequence", 0}, {"color", 0}}},
                {"body", "{\"uid\":\"" + uid_ + "\",\"epoch\":1,\"nodes\":[]}"}};
   if (!mutator_.one_in(3)) mutator_.change(said);
   return said.dump(-1, ' ', false, json::error_handler_t::replace);

@@ -112,7 +112,7 @@ TEST(FrozenLayout, WelcomePacket) {
   FIELD(WelcomePacket, header, 0, 16);
   FIELD(WelcomePacket, abi, 16, 2);
   FIELD(WelcomePacket, lane_count, 18, 2);
-  FIELD(WelcomePacket, reserved0, 20, 4);
+  FIELD(WelcomePacket, features, 20, 4);
   FIELD(WelcomePacket, segment_bytes, 24, 8);
   FIELD(WelcomePacket, eager_bytes, 32, 8);
   FIELD(WelcomePacket, reserved1, 40, 32);
@@ -136,6 +136,34 @@ TEST(FrozenLayout, GroupJoinPacket) {
   FIELD(GroupJoinPacket, timeout_ms, 296, 8);
   FIELD(GroupJoinPacket, op_timeout_ms, 304, 8);
   FIELD(GroupJoinPacket, completed_ops, 312, 8);
+}
+
+TEST(FrozenLayout, GroupSplitPacket) {
+  EXPECT_EQ(sizeof(GroupSplitPacket), 64u);
+  FIELD(GroupSplitPacket, header, 0, 16);
+  FIELD(GroupSplitPacket, group, 16, 8);
+  FIELD(GroupSplitPacket, color, 24, 4);
+  FIELD(GroupSplitPacket, key, 28, 4);
+  FIELD(GroupSplitPacket, verify, 32, 4);
+  FIELD(GroupSplitPacket, reserved0, 36, 4);
+  FIELD(GroupSplitPacket, seed, 40, 8);
+  FIELD(GroupSplitPacket, timeout_ms, 48, 8);
+  FIELD(GroupSplitPacket, op_timeout_ms, 56, 8);
+}
+
+TEST(FrozenLayout, GroupSplitReplyPacket) {
+  EXPECT_EQ(sizeof(GroupSplitReplyPacket), 72u);
+  FIELD(GroupSplitReplyPacket, header, 0, 16);
+  FIELD(GroupSplitReplyPacket, group, 16, 8);
+  FIELD(GroupSplitReplyPacket, node, 24, 4);
+  FIELD(GroupSplitReplyPacket, node_count, 28, 4);
+  FIELD(GroupSplitReplyPacket, epoch, 32, 4);
+  FIELD(GroupSplitReplyPacket, lane_count, 36, 4);
+  FIELD(GroupSplitReplyPacket, chunk_bytes, 40, 8);
+  FIELD(GroupSplitReplyPacket, eager_bytes, 48, 8);
+  FIELD(GroupSplitReplyPacket, max_ops_in_flight, 56, 8);
+  FIELD(GroupSplitReplyPacket, rank, 64, 4);
+  FIELD(GroupSplitReplyPacket, size, 68, 4);
 }
 
 TEST(FrozenLayout, GroupJoinedPacket) {

@@ -76,6 +76,17 @@ TEST(ShmLayoutPage, EntriesAgree) {
   ROW(completion, "192 chars", CompletionEntry, detail);
 }
 
+TEST(ShmLayoutPage, SplitAgrees) {
+  const std::string text = page().section("GroupSplitPacket");
+  ROW(text, "u64", GroupSplitPacket, group);
+  ROW(text, "i32", GroupSplitPacket, color);
+  ROW(text, "i32", GroupSplitPacket, key);
+  ROW(text, "u32", GroupSplitPacket, verify);
+  ROW(text, "u64", GroupSplitPacket, seed);
+  ROW(text, "i64", GroupSplitPacket, timeout_ms);
+  ROW(text, "i64", GroupSplitPacket, op_timeout_ms);
+}
+
 TEST(ShmLayoutPage, PacketSizesAgree) {
   const std::pair<const char*, std::size_t> sizes[] = {
       {"HelloPacket", sizeof(HelloPacket)},
@@ -90,6 +101,8 @@ TEST(ShmLayoutPage, PacketSizesAgree) {
       {"TensorStatsPacket", sizeof(TensorStatsPacket)},
       {"TensorStatePacket", sizeof(TensorStatePacket)},
       {"TensorStateReplyPacket", sizeof(TensorStateReplyPacket)},
+      {"GroupSplitPacket", sizeof(GroupSplitPacket)},
+      {"GroupSplitReplyPacket", sizeof(GroupSplitReplyPacket)},
       {"DonePacket, also every failure", sizeof(DonePacket)},
   };
   for (const auto& [name, bytes] : sizes) {

@@ -56,6 +56,18 @@ std::uint64_t Client::join(const std::string& id, std::uint32_t new_rank, std::u
   return send(packet);
 }
 
+std::uint64_t Client::split_of(std::uint64_t parent, std::int32_t color, std::int32_t key,
+                               const JoinOptions& options) {
+  auto packet = shm::make_packet<shm::GroupSplitPacket>(PacketKind::group_split, next_request_);
+  packet.group = parent;
+  packet.color = color;
+  packet.key = key;
+  packet.verify = options.verify ? 1 : 0;
+  packet.timeout_ms = options.timeout_ms;
+  packet.op_timeout_ms = options.op_timeout_ms;
+  return send(packet);
+}
+
 std::uint64_t Client::leave() {
   auto packet = shm::make_packet<shm::GroupLeavePacket>(PacketKind::group_leave, next_request_);
   packet.group = group.group;
@@ -128,6 +140,24 @@ bool Client::adopt_join(std::uint64_t request, std::uint32_t new_rank) {
   if (!joined) return false;
   group = *joined;
   rank = new_rank;
+  anonymous_ = 0;
+  tensors_.clear();
+  return true;
+}
+
+bool Client::adopt_split(std::uint64_t request) {
+  const auto reply = answer<shm::GroupSplitReplyPacket>(request);
+  if (!reply || reply->group == 0) return false;
+  group.group = reply->group;
+  group.node = reply->node;
+  group.node_count = reply->node_count;
+  group.epoch = reply->epoch;
+  group.lane_count = reply->lane_count;
+  group.chunk_bytes = reply->chunk_bytes;
+  group.eager_bytes = reply->eager_bytes;
+  group.max_ops_in_flight = reply->max_ops_in_flight;
+  rank = static_cast<std::uint32_t>(reply->rank);
+  size = static_cast<std::uint32_t>(reply->size);
   anonymous_ = 0;
   tensors_.clear();
   return true;

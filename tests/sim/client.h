@@ -81,6 +81,12 @@ class Client {
   std::uint64_t mint();
   std::uint64_t join(const std::string& group, std::uint32_t rank, std::uint32_t new_size,
                      const JoinOptions& options = {});
+  // Of its own group, or of any.
+  std::uint64_t split(std::int32_t color, std::int32_t key, const JoinOptions& options = {}) {
+    return split_of(group.group, color, key, options);
+  }
+  std::uint64_t split_of(std::uint64_t parent, std::int32_t color, std::int32_t key,
+                         const JoinOptions& options);
   std::uint64_t leave();
   std::uint64_t declare(const TensorSpec& spec);
   std::uint64_t release(std::uint64_t tensor);
@@ -100,6 +106,8 @@ class Client {
   }
   // Takes over what the answer to a join says. False: it was refused.
   bool adopt_join(std::uint64_t request, std::uint32_t rank);
+  // The same of a split: what follows is of the child.
+  bool adopt_split(std::uint64_t request);
   Tensor* adopt_declare(std::uint64_t request, const TensorSpec& spec);
 
   // ---- Ops ----

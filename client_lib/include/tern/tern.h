@@ -208,6 +208,34 @@ typedef struct {
 TERN_API tern_status tern_group_join(tern_client* client, const tern_group_id* id,
                                      const tern_join_options* options, tern_group** group);
 
+typedef struct {
+  uint32_t struct_size;
+  uint32_t verify; /* of the child, as in tern_join_options; so are the next ones */
+  uint64_t seed;
+  int64_t timeout_ms;
+  int64_t op_timeout_ms;
+} tern_split_options;
+#define TERN_SPLIT_OPTIONS_INIT \
+  { sizeof(tern_split_options), 0, 0, 0, 0 }
+
+/* Divides the group into children: every rank of the parent calls it, and those of one colour become
+ * a group of their own, a row of a mesh for example. Ranks of the child are in the order of their
+ * keys, and where these are equal in the order of their ranks in the parent. A rank with a negative
+ * colour takes no part in a child: *child is then NULL. options may be NULL. The parent goes on, and
+ * its operations may be in flight meanwhile; it is split by one call at a time.
+ *
+ * A child is a group like any other: it has tensors, limits and links of its own, counts against the
+ * same quotas, may be split itself, outlives its parent, and is to be left. It fails alone, unless a
+ * process or a daemon dies, which ends every group that it is in. It has no id, so that a child that
+ * has failed is not joined again: split the parent anew. Codec state is kept for each child apart,
+ * under the splits and colours that it has come by, which are counted anew in each epoch.
+ *
+ * Returns when all ranks of the child are ready. TERN_ERR_TIMEOUT: not all ranks have called it; the
+ * detail names the missing ones (ranks of the parent). Further TERN_ERR_QUOTA_EXCEEDED,
+ * TERN_ERR_UNSUPPORTED if the daemon is of an older version, and why the parent has ended. */
+TERN_API tern_status tern_group_split(tern_group* parent, int32_t color, int32_t key,
+                                      const tern_split_options* options, tern_group** child);
+
 /* Leaves the group; operations in flight fail on all ranks with TERN_ERR_GROUP_LEFT. Frees the
  * handle and those of its tensors. */
 TERN_API tern_status tern_group_leave(tern_group* group);

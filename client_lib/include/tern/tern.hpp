@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -366,6 +367,15 @@ class Group {
     tern_ticket ticket = 0;
     throw_if_failed(tern_barrier(get(), &ticket));
     return Ticket(owner_, ticket);
+  }
+
+  // The child of this rank, or none for a negative colour (tern_group_split).
+  std::optional<Group> split(std::int32_t color, std::int32_t key = 0,
+                             const tern_split_options& options = TERN_SPLIT_OPTIONS_INIT) {
+    tern_group* child = nullptr;
+    throw_if_failed(tern_group_split(get(), color, key, &options, &child));
+    if (child == nullptr) return std::nullopt;
+    return Group(std::make_shared<detail::GroupOwner>(owner_->client, child));
   }
 
   // All or none; one ticket for all of them (tern_submit_batch).

@@ -34,7 +34,7 @@ class KeptStatesTest : public ::testing::Test {
   ConductorSettings settings_;
   MemberGroup group_;
   KeptStates kept_{settings_, clock_};
-  const std::string key_ = KeptStates::key_of(1000, "job", "w");
+  const std::string key_ = KeptStates::key_of(1000, {"job"}, "w");
 };
 
 TEST_F(KeptStatesTest, TheNextDeclarationTakesThemOver) {

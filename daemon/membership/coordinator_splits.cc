@@ -1,0 +1,113 @@
+// Splits: who may gather, and what becomes of those who have.
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "daemon/membership/coordinator.h"
+#include "daemon/membership/hmac.h"
+
+namespace tern::daemon {
+namespace {
+
+// The coordinator is the place itself.
+GroupId id_of(const std::string& uid, const std::array<std::byte, 32>& secret) {
+  GroupId id;
+  TERN_CHECK(from_hex(uid, id.uid));
+  id.secret = secret;
+  return id;
+}
+
+}  // namespace
+
+Status Coordinator::judge_split(LinkRef from, const std::string& uid, const JoinTerms& says) {
+  if (!says.split) {
+    const auto known = groups_.find(uid);
+    if (known == groups_.end() || known->second.part == Part::none) return {};
+    return fail(Errc::permission_denied,
+                "the group has come of a split, and nobody else can join it");
+  }
+  const SplitTerms& split = *says.split;
+  const auto found = groups_.find(split.parent);
+  if (found == groups_.end() || found->second.phase != Phase::active ||
+      found->second.epoch != split.epoch) {
+    return fail(Errc::epoch_ended, "the epoch of the group that is split has ended");
+  }
+  // Only the node of a rank speaks for it, so that nobody takes the place of another.
+  const Group& parent = found->second;
+  const auto rank = static_cast<std::uint32_t>(says.rank);
+  const bool is_member =
+      std::any_of(parent.nodes.begin(), parent.nodes.end(), [from, rank](const Node& node) {
+        return node.link == from &&
+               std::find(node.ranks.begin(), node.ranks.end(), rank) != node.ranks.end();
+      });
+  if (!is_member || parent.left.contains(rank) || says.size != parent.ranks) {
+    return fail(Errc::permission_denied,
+                "rank " + std::to_string(rank) + " of this node is not in the group that is split");
+  }
+  const GroupId gathering =
+      gathering_id(id_of(split.parent, parent.secret), split.epoch, split.sequence);
+  if (to_hex(gathering.uid) != uid) {
+    return fail(Errc::bad_secret, "the split's id is not derived from the group's secret");
+  }
+  learn(gathering, parent.user);
+  Group& made = groups_.at(uid);
+  made.part = Part::gathering;
+  made.parent = split.parent;
+  return {};
+}
+
+void Coordinator::divide_gathered(const std::string& uid) {
+  auto extracted = groups_.extract(uid);
+  const Group& gathered = extracted.mapped();
+  of_users_[gathered.user].erase(gathered.last_used);
+  const GroupId gathering = id_of(uid, gathered.secret);
+  std::vector<SplitRank> said;
+  for (const auto& [rank, joiner] : gathered.joiners) {
+    said.push_back({joiner.says.split->color, joiner.says.split->key, rank});
+  }
+  for (const auto& [color, ranks] : divide(said)) {
+    for (std::size_t place = 0; place < ranks.size(); ++place) {
+      const Joiner& joiner = gathered.joiners.at(ranks[place]);
+      sender_.send(joiner.link, {{"t", "divided"},
+                                 {"uid", uid},
+                                 {"rank", ranks[place]},
+                                 {"nonce", joiner.says.nonce},
+                                 {"parent", gathered.parent},
+                                 {"epoch", joiner.says.split->epoch},
+                                 {"sequence", joiner.says.split->sequence},
+                                 {"place", place},
+                                 {"size", ranks.size()}});
+    }
+    if (color >= 0) begin_child(child_id(gathering, color), ranks, extracted.mapped());
+  }
+}
+
+// Its ranks have proven themselves, so that it begins at once.
+void Coordinator::begin_child(const GroupId& id, const std::vector<std::uint32_t>& ranks,
+                              Group& gathered) {
+  const std::string uid = to_hex(id.uid);
+  learn(id, gathered.user);
+  Group& child = groups_.at(uid);
+  child.part = Part::child;
+  child.parent = gathered.parent;
+  child.size = static_cast<std::uint32_t>(ranks.size());
+  for (std::uint32_t place = 0; place < child.size; ++place) {
+    Joiner& joiner = child.joiners[place] = std::move(gathered.joiners.at(ranks[place]));
+    joiner.says.rank = place;
+    joiner.says.size = child.size;
+  }
+  if (child.phase == Phase::gathering) start_epoch(uid, child);
+}
+
+// The parent has ended: what gathers to split it gathers in vain.
+void Coordinator::end_gatherings(const std::string& parent, Errc code, const std::string& text) {
+  for (auto& [uid, group] : groups_) {
+    if (group.part != Part::gathering || group.parent != parent) continue;
+    for (const auto& [rank, joiner] : group.joiners) {
+      refuse({uid, rank}, joiner.asker(), code, text);
+    }
+    group.joiners.clear();
+  }
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,191 @@
+#include "coordinator_rig.h"
+#include "daemon/membership/coordinator.h"
+#include "daemon/membership/group_split.h"
+
+namespace tern::daemon::coordinator_test {
+namespace {
+
+// A group of three ranks, two of them on A, whose epoch is under way.
+class CoordinatorSplits : public CoordinatorTest {
+ protected:
+  void SetUp() override {
+    CoordinatorTest::SetUp();
+    join(kA, 0, 3);
+    join(kA, 1, 3);
+    join(kB, 2, 3);
+    say(kA, "ready", 1);
+    say(kB, "ready", 1);
+    sent_.clear();
+  }
+
+  // What a rank of a daemon says that splits for the n-th time.
+  json split_of(LinkRef from, std::uint32_t rank, std::int64_t color, std::int64_t sequence = 0) {
+    json message = join_of(from, rank, 3);
+    message["uid"] = to_hex(gathering_id(id_, 1, sequence).uid);
+    message["split"] = {
+        {"parent", uid_}, {"epoch", 1}, {"sequence", sequence}, {"color", color}, {"key", 0}};
+    return message;
+  }
+  // Asks, and proves what `proven` says.
+  void split(LinkRef from, const json& message, const json& proven) {
+    coordinator_.on_message(from, message);
+    const json* const challenge = last(from, "challenge");
+    ASSERT_NE(challenge, nullptr);
+    const json& terms = proven["split"];
+    const std::string proof =
+        join_proof(gathering_id(id_, terms["epoch"], terms["sequence"]).secret,
+                   {message["uid"], message["nonce"], (*challenge)["challenge"], message["node"],
+                    message["rank"], message["size"],
+                    text_of(SplitTerms{terms["parent"], terms["epoch"], terms["sequence"],
+                                       terms["color"], terms["key"]})});
+    coordinator_.on_message(from, {{"t", "proof"},
+                                   {"uid", message["uid"]},
+                                   {"rank", message["rank"]},
+                                   {"nonce", message["nonce"]},
+                                   {"hmac", proof}});
+  }
+  void split(LinkRef from, std::uint32_t rank, std::int64_t color, std::int64_t sequence = 0) {
+    const json message = split_of(from, rank, color, sequence);
+    split(from, message, message);
+  }
+  void refused(LinkRef from, const json& message, Errc code, const std::string& word) {
+    sent_.clear();
+    coordinator_.on_message(from, message);
+    expect_refused(from, code, word);
+  }
+  std::string child_uid(std::int64_t color) {
+    return to_hex(child_id(gathering_id(id_, 1, 0), color).uid);
+  }
+  std::vector<json> all(LinkRef to, const std::string& type) const {
+    std::vector<json> found;
+    for (const auto& [link, message] : sent_) {
+      if (link == to && message["t"] == type) found.push_back(message);
+    }
+    return found;
+  }
+};
+
+TEST_F(CoordinatorSplits, EachColourBecomesAGroupWhenTheLastRankHasCome) {
+  split(kA, 0, 5);
+  split(kB, 2, 5);
+  EXPECT_TRUE(all(kB, "divided").empty());
+  EXPECT_EQ((*last(kB, "waiting"))["missing"], json::array({1}));
+  split(kA, 1, 0);
+  ASSERT_EQ(all(kA, "divided").size(), 2u);
+  ASSERT_EQ(all(kB, "divided").size(), 1u);
+  EXPECT_EQ(all(kB, "divided")[0]["place"], 1);
+  EXPECT_EQ(all(kB, "divided")[0]["size"], 2);
+  const auto lists = all(kA, "members");
+  ASSERT_EQ(lists.size(), 2u);
+  const json alone = json::parse(lists[0]["body"].get<std::string>());
+  EXPECT_EQ(lists[0]["uid"], child_uid(0));
+  EXPECT_EQ(alone["size"], 1);
+  const json both = members(kB);
+  EXPECT_EQ(both["uid"], child_uid(5));
+  EXPECT_EQ(both["epoch"], 1);
+  EXPECT_EQ(both["nodes"][0]["ranks"], json::array({0}));
+  EXPECT_EQ(both["nodes"][1]["ranks"], json::array({1}));
+  EXPECT_EQ(
+      (*last(kB, "members"))["hmac"],
+      members_proof(child_id(gathering_id(id_, 1, 0), 5).secret, (*last(kB, "members"))["body"]));
+}
+
+TEST_F(CoordinatorSplits, NegativeColoursAreTold) {
+  split(kA, 0, -1);
+  split(kA, 1, -9);
+  split(kB, 2, 0);
+  EXPECT_EQ(all(kA, "divided").size(), 2u);
+  EXPECT_TRUE(all(kA, "members").empty());
+  EXPECT_EQ(members(kB)["size"], 1);
+}
+
+TEST_F(CoordinatorSplits, OnlyTheNodeOfARankSpeaksForIt) {
+  refused(kB, split_of(kB, 0, 1), Errc::permission_denied, "rank 0 of this node is not in");
+  refused(kC, split_of(kC, 2, 1), Errc::permission_denied, "rank 2 of this node is not in");
+  say(kB, "left", 1, {{"rank", 2}});
+  refused(kB, split_of(kB, 2, 1), Errc::permission_denied, "not in the group");
+  EXPECT_EQ(coordinator_.groups(), 1u);
+}
+
+TEST_F(CoordinatorSplits, AnotherSizeEpochOrParentIsRefused) {
+  json message = split_of(kA, 0, 1);
+  message["size"] = 2;
+  refused(kA, message, Errc::permission_denied, "not in the group");
+  message = split_of(kA, 0, 1);
+  message["split"]["epoch"] = 2;
+  refused(kA, message, Errc::epoch_ended, "has ended");
+  message = split_of(kA, 0, 1);
+  message["split"]["parent"] = std::string(32, '0');
+  refused(kA, message, Errc::epoch_ended, "has ended");
+  message["split"] = "all";
+  refused(kA, message, Errc::protocol_error, "malformed");
+}
+
+TEST_F(CoordinatorSplits, AnIdThatIsNotDerivedIsRefused) {
+  json message = split_of(kA, 0, 1);
+  message["split"]["sequence"] = 1;
+  refused(kA, message, Errc::bad_secret, "not derived");
+  EXPECT_EQ(coordinator_.groups(), 1u);
+}
+
+TEST_F(CoordinatorSplits, AColourThatWasChangedOnTheWayIsNotProven) {
+  split(kA, split_of(kA, 0, 1), split_of(kA, 0, 2));
+  expect_refused(kA, Errc::bad_secret, "secret is wrong");
+}
+
+TEST_F(CoordinatorSplits, NobodyElseJoinsWhatGathersOrAChild) {
+  split(kA, 0, 1);
+  json outsider = split_of(kC, 1, 1);
+  outsider.erase("split");
+  refused(kC, outsider, Errc::permission_denied, "has come of a split");
+  split(kA, 1, 1);
+  split(kB, 2, 1);
+  outsider["uid"] = child_uid(1);
+  refused(kC, outsider, Errc::permission_denied, "has come of a split");
+}
+
+TEST_F(CoordinatorSplits, AChildGoesWithItsEpoch) {
+  for (const auto& [link, rank] : {std::pair{kA, 0u}, {kA, 1u}, {kB, 2u}}) split(link, rank, rank);
+  EXPECT_EQ(coordinator_.groups(), 4u);
+  sent_.clear();
+  coordinator_.on_message(kB, {{"t", "ended"},
+                               {"uid", child_uid(2)},
+                               {"epoch", 1},
+                               {"code", static_cast<int>(Errc::rank_lost)},
+                               {"text", "gone"}});
+  EXPECT_NE(last(kB, "end"), nullptr);
+  EXPECT_EQ(last(kA, "end"), nullptr) << "it fails alone";
+  EXPECT_EQ(coordinator_.groups(), 3u);
+  coordinator_.on_link_lost(kA, "broken");
+  EXPECT_EQ(coordinator_.groups(), 1u) << "the parent, which may be joined again";
+}
+
+TEST_F(CoordinatorSplits, WhoGathersWhileTheParentEndsIsTold) {
+  split(kA, 0, 1);
+  coordinator_.on_link_lost(kB, "broken");
+  expect_refused(kA, Errc::peer_lost, "was lost");
+  EXPECT_EQ(coordinator_.groups(), 1u);
+}
+
+TEST_F(CoordinatorSplits, WhatNobodyWaitsForIsForgotten) {
+  split(kA, 0, 1);
+  EXPECT_EQ(coordinator_.groups(), 2u);
+  const json message = split_of(kA, 0, 1);
+  coordinator_.on_message(
+      kA, {{"t", "withdraw"}, {"uid", message["uid"]}, {"rank", 0}, {"nonce", message["nonce"]}});
+  EXPECT_EQ(coordinator_.groups(), 1u);
+}
+
+TEST_F(CoordinatorSplits, TheNextSplitIsAnother) {
+  for (const std::int64_t sequence : {0, 1}) {
+    for (const auto& [link, rank] : {std::pair{kA, 0u}, {kA, 1u}, {kB, 2u}}) {
+      split(link, rank, 0, sequence);
+    }
+  }
+  const auto lists = all(kB, "members");
+  ASSERT_EQ(lists.size(), 2u);
+  EXPECT_NE(lists[0]["uid"], lists[1]["uid"]);
+}
+
+}  // namespace
+}  // namespace tern::daemon::coordinator_test
