@@ -42,6 +42,16 @@ class JoinOptions(ctypes.Structure):
     ]
 
 
+class SplitOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("verify", ctypes.c_uint32),
+        ("seed", ctypes.c_uint64),
+        ("timeout_ms", ctypes.c_int64),
+        ("op_timeout_ms", ctypes.c_int64),
+    ]
+
+
 class GroupInfo(ctypes.Structure):
     _fields_ = [
         ("struct_size", ctypes.c_uint32),
@@ -133,6 +143,7 @@ class Batch(ctypes.Structure):
 SIZED = {
     "tern_connect_options": ConnectOptions,
     "tern_join_options": JoinOptions,
+    "tern_split_options": SplitOptions,
     "tern_group_info": GroupInfo,
     "tern_tensor_options": TensorOptions,
     "tern_tensor_stats": TensorStats,

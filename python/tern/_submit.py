@@ -17,6 +17,7 @@ from .errors import WouldBlockError
 from .ticket import Ticket
 
 if TYPE_CHECKING:
+    from ._handle import Handle
     from .arrays import DTypeLike
     from .group import Group
     from .tensor import Tensor
@@ -60,7 +61,7 @@ def submit(group: Group, call: Call) -> Ticket:
                 prepared.keeps)
 
 
-def send(group: Group, function: Callable[[int, Any], int], result: Any,
+def send(group: Group, function: Callable[[Handle, Any], int], result: Any,
          keeps: tuple[Any, ...]) -> Ticket:
     """Calls the function of libtern with the group's handle and a place for the ticket's number.
     Once more where the client has kept operations of dropped tickets that have ended."""

@@ -76,7 +76,8 @@ class Batch:
             raise ValueError("the batch has no operations")
         if self._c is None:
             self._c = (structs.BatchOp * len(self._list))(
-                *((kind, 0, ctypes.pointer(prepared.op)) for kind, prepared, _ in self._list))
+                *(structs.BatchOp(kind, 0, ctypes.pointer(prepared.op))
+                  for kind, prepared, _ in self._list))
         for _, prepared, tensor in self._list:
             if tensor is not None:
                 prepared.op.tensor = tensor._live()

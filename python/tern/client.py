@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _structs as structs
 from . import arena
+from ._durations import milliseconds
 from ._handle import Handle
 from ._library import library
 from ._notifier import Notifier
@@ -30,16 +31,6 @@ _log = logging.getLogger("tern")
 
 # Dropped tickets are asked for their end when so many have gathered, or when there is no room.
 _ADOPTED_MANY = 32
-
-
-def milliseconds(seconds: float | None, otherwise: int) -> int:
-    """The library's unit; a timeout that is not 0 does not become 0, which has a meaning of its
-    own."""
-    if seconds is None:
-        return otherwise
-    if seconds < 0:
-        raise ValueError(f"a timeout of {seconds} s is negative")
-    return max(1, round(seconds * 1000))
 
 
 class Client:

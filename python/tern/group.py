@@ -5,11 +5,12 @@ from __future__ import annotations
 import concurrent.futures
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _structs as structs
 from . import collectives as table
+from ._durations import milliseconds
 from ._handle import Handle
 from ._submit import Call, submit
 from .batch import Batch
@@ -64,6 +65,16 @@ class Group:
         self._owns_client = owns_client
         self._handle = _join(client, group_id, options)
         client._groups.add(self)
+
+    @classmethod
+    def _child(cls, client: Client, handle: Handle) -> Group:
+        """A group that has come of a split."""
+        group = cls.__new__(cls)
+        group._handle, group.client, group._owns_client = handle, client, False
+        info = group.info()
+        group.rank, group.size = info.rank, info.size
+        client._groups.add(group)
+        return group
 
     def info(self) -> GroupInfo:
         """Rank, size, nodes and epoch."""
@@ -176,6 +187,25 @@ class Group:
         library.check(status)
         return Ticket(self, number.value, None, ())
 
+    def split(self, color: int, key: int = 0, *, timeout: float | None = None,
+              op_timeout: float | None = None, verify: bool = False,
+              seed: int = 0) -> Group | None:
+        """Divides the group: every rank calls it, and those of one `color` become a group of their
+        own, in the order of their `key`s, then of their ranks here. Returns that group when all its
+        ranks are ready, or None for a negative colour. This group goes on.
+
+        The keywords are those of client.join(). The new group is left by leave() like any other; it
+        has no id, and cannot be joined again after a failure: split anew. Raises WaitTimeoutError
+        (which names the ranks that have not called), QuotaExceededError, UnsupportedError. Ctrl-C
+        interrupts it.
+        """
+        options = structs.sized(structs.SplitOptions)
+        options.verify, options.seed = verify, seed
+        options.timeout_ms = milliseconds(timeout, 0)
+        options.op_timeout_ms = milliseconds(op_timeout, 0)
+        handle = _split(self, color, key, options)
+        return None if handle is None else Group._child(self.client, handle)
+
     def batch(self) -> Batch:
         """An empty list of operations, to be submitted together."""
         return Batch(self)
@@ -206,19 +236,33 @@ class Group:
 
 
 def _join(client: Client, group_id: str, options: structs.JoinOptions) -> Handle:
-    """Joins in a thread of its own: Python runs signal handlers between calls of the library, not
-    in them, and a join may take a minute. Where the caller is interrupted, the thread leaves again
-    what it has joined, for nobody has taken the handle."""
     library, connection = client._library, client._live()
     text = structs.GroupId(group_id.encode())
-    joined: concurrent.futures.Future[Handle] = concurrent.futures.Future()
+    handle = _interruptible(client, lambda pointer: library.tern_group_join(
+        connection, ctypes.byref(text), ctypes.byref(options), pointer))
+    assert handle is not None  # who has joined has a group
+    return handle
+
+
+def _split(parent: Group, color: int, key: int, options: structs.SplitOptions) -> Handle | None:
+    function, group = parent.client._library.later("tern_group_split"), parent._live()
+    return _interruptible(parent.client, lambda pointer: function(
+        group, color, key, ctypes.byref(options), pointer))
+
+
+def _interruptible(client: Client, call: Callable[[Any], int]) -> Handle | None:
+    """Makes a group in a thread of its own: Python runs signal handlers between calls of the
+    library, not in them, and a join may take a minute. Where the caller is interrupted, the thread
+    leaves again what it has joined, for nobody has taken the handle."""
+    library, connection = client._library, client._live()
+    joined: concurrent.futures.Future[Handle | None] = concurrent.futures.Future()
 
     def run() -> None:
         pointer = ctypes.c_void_p()
-        status = library.tern_group_join(
-            connection, ctypes.byref(text), ctypes.byref(options), ctypes.byref(pointer))
+        status = call(ctypes.byref(pointer))
         if status == structs.OK:
-            joined.set_result(Handle(pointer.value, library.tern_group_leave, connection))
+            leave = library.tern_group_leave
+            joined.set_result(Handle(pointer.value, leave, connection) if pointer.value else None)
         else:
             joined.set_exception(library.failure(status))
 

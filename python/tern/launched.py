@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from . import _structs as structs
+from ._durations import milliseconds
 from ._own_daemon import runtime_folder
-from .client import Client, milliseconds
+from .client import Client
 from .connecting import connect
 from .errors import LaunchError, UnknownGroupError, UnreachableError, WaitTimeoutError
 from .group import Group
