@@ -53,7 +53,9 @@ class Splitting : public testing::Test {
       }
     }
     const tern_group_id id = ranks_[0]->client->mint();
-    if (more != 0) ASSERT_EQ(::write(ids_[1], &id, sizeof id), static_cast<ssize_t>(sizeof id));
+    if (more != 0) {
+      ASSERT_EQ(::write(ids_[1], &id, sizeof id), static_cast<ssize_t>(sizeof id));
+    }
     const auto size = static_cast<std::int32_t>(ranks_.size()) + more;
     ASSERT_EQ(on_all([&](Rank& rank) {
                 rank.group.emplace(rank.client->join(id, rank.number, size));
