@@ -91,7 +91,7 @@ struct Op {
   bool passes = false;                      // a send or a recv, which its group does not number
   // N-th of its tensor, or of the anonymous ops of its group; of what passes its tag.
   std::uint64_t sequence = 0;
-  Op* next = nullptr;             // submitted with this one
+  Op* next = nullptr;  // submitted with this one
   // The ops of a batch with one ticket share that of the first, their lead, which counts how many of
   // them have not ended. Null: the op has a ticket of its own.
   Op* lead = nullptr;
