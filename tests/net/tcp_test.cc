@@ -76,8 +76,8 @@ TEST_P(TcpLostPages, DoNotEndTheConnection) {
   wire::FrameHeader header = block_header(1);
   header.payload_bytes = kBytes;
   wire::seal_frame_header(header);
-  raw_a->send({std::as_bytes(std::span(&header, 1)), body});
   ASSERT_EQ(::ftruncate(file.get(), 0), 0);
+  raw_a->send({std::as_bytes(std::span(&header, 1)), body});
   EXPECT_TRUE(until([&] { return raw_sink_b.payloads.size() == 1; }));
   EXPECT_TRUE(guard->has_replaced());
   const auto next = sealed(block_header(2), pattern(100, 2));

@@ -12,7 +12,8 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from ..errors import TernError
-from ..tensor import Tensor, TensorStats
+from ..statistics import TensorStats
+from ..tensor import Tensor
 from .exemption import Rule, reasons
 from .failures import as_torch
 from .meeting import shared_client
