@@ -1,5 +1,6 @@
 // The C function of batches.
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -53,6 +54,13 @@ tern_status read_batch(const tern_group& group, const tern_batch& batch,
     const char* const kind = requests[i].plan != nullptr ? requests[i].plan->name : "unknown";
     set_error_detail(in_batch(i, kind, error_detail()));
     return status;
+  }
+  const auto passing = std::count_if(requests.begin(), requests.end(), [](const OpRequest& one) {
+    return one.plan->passes();
+  });
+  if (passing > tern::plan::kMaxPassing) {
+    return refuse("a batch of " + std::to_string(passing) +
+                  " sends and recvs is too large: a rank has at most 256 in flight in a group");
   }
   if (const auto overlap = find_output_overlap(requests)) {
     return refuse(in_batch(overlap->second, requests[overlap->second].plan->name,

@@ -67,6 +67,10 @@ bool Joins::is_here(const GroupId& id) const {
 Status Joins::check(const Client& client, const JoinSet& set, const JoinRequest& request) const {
   // The first join of this node fixed the id; another secret for the same uid cannot be right.
   if (set.id != request.id) return fail(Errc::bad_secret, "the group id's secret is wrong");
+  if (set.of_split && !request.split) {
+    return fail(Errc::permission_denied,
+                "the group has come of a split, and nobody else can join it");
+  }
   for (const auto& [other, joining] : set.ranks) {
     if (joining.client != client.id) continue;
     return fail(Errc::invalid_argument,
@@ -81,6 +85,7 @@ Status Joins::check(const Client& client, const JoinSet& set, const JoinRequest&
 
 bool Joins::add(const Client& client, const JoinRequest& request) {
   const std::uint64_t number = request.packet.header.request;
+  if (request.split) evict_early(request.uid);
   if (const auto known = joins_.find(request.uid); known != joins_.end()) {
     if (const auto checked = check(client, known->second, request); !checked) {
       const std::string group = short_group_uid(request.id);
@@ -223,7 +228,18 @@ JoiningRank Joins::take(const std::string& uid, std::uint32_t rank) {
   return joining;
 }
 
+// Who has joined under the id of a split, or of a child, before there was one: its place is that of
+// a rank of the group that is split.
+void Joins::evict_early(const std::string& uid) {
+  const auto known = joins_.find(uid);
+  if (known == joins_.end() || known->second.of_split) return;
+  refuse_all(known->second, Errc::permission_denied,
+             "the group has come of a split, and nobody else can join it");
+  joins_.erase(known);
+}
+
 void Joins::add_to_child(JoiningRank joining, LinkRef coordinator, const ChildPlace& place) {
+  evict_early(to_hex(place.id.uid));
   JoinSet& child = joins_[to_hex(place.id.uid)];
   child.id = place.id;
   child.of_split = true;

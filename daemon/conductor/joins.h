@@ -96,6 +96,7 @@ class Joins {
   void prove(const JoinSet& set, JoiningRank& joining, const std::string& challenge);
   void ask_again(JoinSet& set);
   void expire_join(JoinSet& set, JoiningRank& joining);
+  void evict_early(const std::string& uid);
   void refuse_late(JoinSet& set, const JoiningRank& joining);
   void refuse_all_late(JoinSet& set);
 

@@ -36,6 +36,8 @@ LaneGroups::Addressee LaneGroups::addressee(const wire::FrameHeader& header,
       setup.node_ids[header.source_node] != peer.id) {
     return {nullptr, true, false};
   }
+  // What it fills is noted at the group's own link. Over another one it is nobody's.
+  if (group->core().peers()[header.source_node] != &peer) return {nullptr, true, true};
   return {group->core().ops().ended() ? nullptr : group, true, true};
 }
 

@@ -116,6 +116,7 @@ class Coordinator {
   // its parent, for which the coordinator then has a group.
   Status judge_split(LinkRef from, const std::string& uid, const JoinTerms& says);
   void divide_gathered(const std::string& uid);
+  void evict_early(const std::string& uid);
   void begin_child(const GroupId& id, const std::vector<std::uint32_t>& ranks, Group& gathered);
   void end_gatherings(const std::string& parent, Errc code, const std::string& text);
   void forget_parts();

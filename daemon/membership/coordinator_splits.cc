@@ -9,6 +9,8 @@
 namespace tern::daemon {
 namespace {
 
+constexpr const char* kOfASplit = "the group has come of a split, and nobody else can join it";
+
 // The coordinator is the place itself.
 GroupId id_of(const std::string& uid, const std::array<std::byte, 32>& secret) {
   GroupId id;
@@ -19,12 +21,25 @@ GroupId id_of(const std::string& uid, const std::array<std::byte, 32>& secret) {
 
 }  // namespace
 
+// What somebody who knows the secret has joined under the id of a split, before the split.
+void Coordinator::evict_early(const std::string& uid) {
+  const auto found = groups_.find(uid);
+  if (found == groups_.end() || found->second.part != Part::none) return;
+  Group& group = found->second;
+  for (const auto& [rank, joiner] : group.joiners) {
+    refuse({uid, rank}, joiner.asker(), Errc::permission_denied, kOfASplit);
+  }
+  group.joiners.clear();
+  end_epoch(uid, group, Errc::permission_denied, kOfASplit);
+  if (group.known) of_users_[group.user].erase(group.last_used);
+  groups_.erase(found);
+}
+
 Status Coordinator::judge_split(LinkRef from, const std::string& uid, const JoinTerms& says) {
   if (!says.split) {
     const auto known = groups_.find(uid);
     if (known == groups_.end() || known->second.part == Part::none) return {};
-    return fail(Errc::permission_denied,
-                "the group has come of a split, and nobody else can join it");
+    return fail(Errc::permission_denied, kOfASplit);
   }
   const SplitTerms& split = *says.split;
   const auto found = groups_.find(split.parent);
@@ -49,6 +64,7 @@ Status Coordinator::judge_split(LinkRef from, const std::string& uid, const Join
   if (to_hex(gathering.uid) != uid) {
     return fail(Errc::bad_secret, "the split's id is not derived from the group's secret");
   }
+  evict_early(uid);
   learn(gathering, parent.user);
   Group& made = groups_.at(uid);
   made.part = Part::gathering;
@@ -86,6 +102,7 @@ void Coordinator::divide_gathered(const std::string& uid) {
 void Coordinator::begin_child(const GroupId& id, const std::vector<std::uint32_t>& ranks,
                               Group& gathered) {
   const std::string uid = to_hex(id.uid);
+  evict_early(uid);
   learn(id, gathered.user);
   Group& child = groups_.at(uid);
   child.part = Part::child;

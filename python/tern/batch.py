@@ -52,7 +52,11 @@ class Batch:
             priority: int = 0, recipe: str | None = None) -> Batch:
         """Adds an operation by its name: a method of Group ("all_reduce", "all_gather" and so on),
         which has the arguments. `root` is for the operations that have one, 0 unless given. Where
-        an output is a new array, every submission writes the same one."""
+        an output is a new array, every submission writes the same one.
+
+        `x`, `out`: elements as the method says. `counts`, `receive_counts`: of the ranks' shares.
+        `reduction`, `prescale`: of reductions. `dtype`: of raw memory. `tensor`, `recipe`,
+        `state_scale`: of a declared tensor. `priority`: higher goes first."""
         collective = _COLLECTIVES.get(operation)
         if collective is None:
             raise ValueError(f"operation={operation!r} is none of {', '.join(_COLLECTIVES)}")

@@ -121,7 +121,8 @@ class Group:
         `server`: the rank that keeps all of the model; None: every rank keeps a shard, and these
         are equal but for one element. `reduction`: of the gradients, "average" or "sum".
         `push_recipe` and `pull_recipe`: of the gradients and of the differences; by "auto" both
-        travel as they are. Two tensors are declared, "NAME.push" and "NAME.pull": see declare().
+        travel as they are. Two tensors of `dtype` are declared, "NAME.push" and "NAME.pull" after
+        `name`, with this `priority`: see declare(), which has the errors too.
         """
         if reduction not in ("average", "sum"):
             raise ValueError(f"reduction={reduction!r} is neither average nor sum")
@@ -245,7 +246,7 @@ class Group:
         own, in the order of their `key`s, then of their ranks here. Returns that group when all its
         ranks are ready, or None for a negative colour. This group goes on.
 
-        The keywords are those of client.join(). The new group is left by leave() like any other; it
+        `timeout`, `op_timeout` (seconds), `verify` and `seed` are as in client.join(). The new group is left by leave() like any other; it
         has no id, and cannot be joined again after a failure: split anew. Raises WaitTimeoutError
         (which names the ranks that have not called), QuotaExceededError, UnsupportedError. Ctrl-C
         interrupts it.

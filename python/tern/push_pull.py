@@ -36,12 +36,18 @@ class PushPull:
         self.pull_tensor = pull_tensor
 
     def push(self, gradient: Any, *, out: Any = None, dtype: DTypeLike | None = None) -> Ticket:
-        """This rank's shard of the reduction of all gradients, which have all elements each."""
+        """This rank's shard of the reduction of all gradients.
+
+        `gradient`: all elements of the model, of type `dtype` where it is raw memory. `out`: for
+        the elements of the shard; None: a new array."""
         return self._group.reduce_scatter(gradient, self._given(), out=out, dtype=dtype,
                                           reduction=self._reduction, tensor=self.push_tensor)
 
     def pull(self, difference: Any, *, out: Any = None, dtype: DTypeLike | None = None) -> Ticket:
-        """The differences of all shards; `difference` is that of this rank's own, perhaps empty."""
+        """The differences of all shards.
+
+        `difference`: the elements of this rank's own shard, perhaps none, of type `dtype` where it
+        is raw memory. `out`: for all elements of the model; None: a new array."""
         return self._group.all_gather(difference, self._given(), out=out, dtype=dtype,
                                       tensor=self.pull_tensor)
 

@@ -144,6 +144,22 @@ TEST_F(CoordinatorSplits, NobodyElseJoinsWhatGathersOrAChild) {
   refused(kC, outsider, Errc::permission_denied, "has come of a split");
 }
 
+TEST_F(CoordinatorSplits, WhoJoinsTheIdBeforeTheSplitIsPutOut) {
+  json early = split_of(kC, 1, 1);
+  early.erase("split");
+  coordinator_.on_message(kC, early);
+  early["uid"] = child_uid(1);
+  coordinator_.on_message(kC, early);
+  EXPECT_TRUE(all(kC, "refused").empty());
+  for (const auto& [link, rank] : {std::pair{kA, 0u}, {kA, 1u}, {kB, 2u}}) split(link, rank, 1);
+  ASSERT_EQ(all(kC, "refused").size(), 2u);
+  for (const json& refusal : all(kC, "refused")) {
+    EXPECT_EQ(refusal["code"], static_cast<int>(Errc::permission_denied));
+  }
+  EXPECT_EQ(members(kB)["size"], 3);
+  EXPECT_TRUE(all(kC, "members").empty());
+}
+
 TEST_F(CoordinatorSplits, AChildGoesWithItsEpoch) {
   for (const auto& [link, rank] : {std::pair{kA, 0u}, {kA, 1u}, {kB, 2u}}) split(link, rank, rank);
   EXPECT_EQ(coordinator_.groups(), 4u);
