@@ -64,6 +64,13 @@ PassId Mailbox::submit(const Passing& passing) {
   ready_passes_.grow(passes_.size());
   passes_[id].what = passing;
   const Envelope& what = passing.envelope;
+  // A client writes to its ring as long as it likes.
+  const std::uint32_t own = passing.sends ? what.source : what.destination;
+  if (gone_[own]) {
+    PassText text;
+    end_pass(id, failure_of(passes_[id], {Errc::group_left, own, left_text(own).data()}, text));
+    return id;
+  }
   if (!passing.sends) {
     const std::uint32_t bucket = bucket_of(what.destination, what.tag);
     for (OfferId offer = waiting_.first(bucket); offer != kNoSlot; offer = waiting_.after(offer)) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import ctypes
+import operator
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +16,7 @@ from ._durations import milliseconds
 from ._handle import Handle
 from ._submit import Call, submit
 from .batch import Batch
-from .errors import ClosedError, WouldBlockError
+from .errors import ClosedError, UnsupportedError, WouldBlockError
 from .push_pull import PushPull, cut
 from .statistics import GroupStats, of_group
 from .tensor import Tensor, declaration
@@ -78,6 +79,7 @@ class Group:
         """A group that has come of a split."""
         group = cls.__new__(cls)
         group._handle, group.client, group._owns_client = handle, client, False
+        group._uid = ""
         info = group.info()
         group.rank, group.size = info.rank, info.size
         client._groups.add(group)
@@ -92,8 +94,12 @@ class Group:
 
     def stats(self) -> GroupStats:
         """What the daemon says of the group and its tensors on this node: see tern.stats().
-        Raises UnknownGroupError after the group's end."""
+        Raises UnknownGroupError after the group's end, and UnsupportedError for a group that has
+        come of split(): it has no id to ask by."""
         self._live()
+        if not self._uid:
+            raise UnsupportedError(
+                "a group that has come of split() has no id: ask tern.stats(), which has all groups")
         return of_group(self.client.socket, self._uid)
 
     def declare(self, name: str, count: int, dtype: DTypeLike = "float32", *,
@@ -251,6 +257,9 @@ class Group:
         (which names the ranks that have not called), QuotaExceededError, UnsupportedError. Ctrl-C
         interrupts it.
         """
+        for name, number in (("color", color), ("key", key)):
+            if not -(1 << 31) <= operator.index(number) < 1 << 31:
+                raise ValueError(f"{name}={number} does not fit in 32 bits")
         options = structs.sized(structs.SplitOptions)
         options.verify, options.seed = verify, seed
         options.timeout_ms = milliseconds(timeout, 0)
@@ -311,7 +320,11 @@ def _interruptible(client: Client, call: Callable[[Any], int]) -> Handle | None:
 
     def run() -> None:
         pointer = ctypes.c_void_p()
-        status = call(ctypes.byref(pointer))
+        try:
+            status = call(ctypes.byref(pointer))
+        except BaseException as error:  # an argument that C does not take, for example
+            joined.set_exception(error)
+            return
         if status == structs.OK:
             leave = library.tern_group_leave
             joined.set_result(Handle(pointer.value, leave, connection) if pointer.value else None)

@@ -61,3 +61,18 @@ def test_a_missing_rank_is_named(two_nodes):
         return group.split(0).size
 
     assert run_ranks(two_nodes, 2, work) == [2, 2]
+
+
+def test_what_is_no_number_of_32_bits_is_refused(two_nodes):
+    def work(group):
+        with pytest.raises(ValueError, match="color=2147483648"):
+            group.split(1 << 31)
+        with pytest.raises(TypeError):
+            group.split(0.5)
+        child = group.split(0)
+        with pytest.raises(tern.UnsupportedError, match="no id"):
+            child.stats()
+        child.leave()
+        return True
+
+    assert all(run_ranks(two_nodes, 2, work))

@@ -339,6 +339,18 @@ TEST_F(MailboxOfNode0, ARankThatHasLeftIsNotWaitedFor) {
   expect_idle();
 }
 
+TEST_F(MailboxOfNode0, WhatARankSubmitsAfterItHasLeftEndsAtOnce) {
+  mailbox.rank_left(0);
+  const PassId any = recv(0, kAnySource, 10);
+  expect_end(any, Errc::group_left, "recv from any rank, tag 7: rank 0 has left the group");
+  for (const std::uint32_t to : {1u, 2u}) {
+    const PassId sent = send(0, to, 10);
+    expect_end(sent, Errc::group_left,
+               "send to rank " + std::to_string(to) + ", tag 7: rank 0 has left the group");
+  }
+  expect_idle();
+}
+
 TEST_F(MailboxOfNode0, TheEndOfTheGroupEndsAllOnceTheirMemoryIsFree) {
   const PassId sending = send(0, 2, 5000);
   carry_out(PassAction::offer);
