@@ -87,7 +87,7 @@ TEST_F(MailboxOfNode0, ALargeSendWaitsToBeAcceptedAndForItsMemory) {
   EXPECT_TRUE(mailbox.on_accept(1, id));
   step(PassAction::none, 0);
   std::uint64_t at = 0;
-  for (const std::uint64_t bytes : {1024, 1024, 452}) {
+  for (const std::uint64_t bytes : {1024u, 1024u, 452u}) {
     const PassStep piece = carry_out(PassAction::piece);
     EXPECT_EQ(piece.offset, at);
     EXPECT_EQ(piece.bytes, bytes);
@@ -269,7 +269,7 @@ TEST_F(MailboxOfNode0, AWithdrawnOfferMeetsNobody) {
 TEST_F(MailboxOfNode0, OnOneNodeElementsAreCopiedPieceByPiece) {
   const PassId out = send(0, 1, 2500);
   const PassId in = recv(1, 0, 2500);
-  for (const std::uint64_t bytes : {1024, 1024, 452}) {
+  for (const std::uint64_t bytes : {1024u, 1024u, 452u}) {
     const PassStep copied = carry_out(PassAction::copy);
     EXPECT_EQ(copied.pass, in);
     EXPECT_EQ(copied.from, out);

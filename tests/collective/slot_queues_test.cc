@@ -18,9 +18,9 @@ std::vector<std::uint32_t> all_of(const SlotQueues& queues, std::uint32_t queue)
 TEST(SlotQueues, KeepTheOrderAndLoseAnyPlace) {
   SlotQueues queues(2);
   queues.grow(6);
-  for (const std::uint32_t slot : {4, 1, 5, 0}) queues.add(0, slot);
+  for (const std::uint32_t slot : {4u, 1u, 5u, 0u}) queues.add(0, slot);
   queues.add(1, 3);
-  EXPECT_EQ(all_of(queues, 0), (std::vector<std::uint32_t>{4, 1, 5, 0}));
+  EXPECT_EQ(all_of(queues, 0), (std::vector<std::uint32_t>{4u, 1u, 5u, 0u}));
   queues.remove(1);
   queues.remove(4);
   queues.remove(0);
@@ -34,7 +34,7 @@ TEST(SlotQueues, KeepTheOrderAndLoseAnyPlace) {
 TEST(SlotQueues, ASlotMovesToTheEndOfAnyQueue) {
   SlotQueues queues(2);
   queues.grow(3);
-  for (const std::uint32_t slot : {0, 1, 2}) queues.add(0, slot);
+  for (const std::uint32_t slot : {0u, 1u, 2u}) queues.add(0, slot);
   queues.move_to(0, 0);
   EXPECT_EQ(all_of(queues, 0), (std::vector<std::uint32_t>{1, 2, 0}));
   queues.move_to(1, 2);

@@ -162,7 +162,7 @@ TEST_P(PointToPointLayouts, EveryRankExchangesWithEveryRank) {
   ASSERT_TRUE(cluster.running());
   PassRanks ranks(cluster, layout.ranks_per_node);
   std::uint32_t round = 0;
-  for (const std::size_t count : {0, 1, 1000, 16384, 16385, 100'003}) {
+  for (const std::size_t count : {0u, 1u, 1000u, 16384u, 16385u, 100'003u}) {
     for (int i = 0; i < 2; ++i, ++round) {
       ranks.for_all([&](PassRank& rank) {
         EXPECT_EQ(rank.exchange(round, count), "") << "rank " << rank.rank() << ", " << count;

@@ -15,7 +15,7 @@ DaemonShape of_lanes(std::uint32_t lanes) {
 
 TEST(PointToPoint, EverySizeArrivesBetweenNodesAndWithinOne) {
   // 1 KiB is eager; a piece is 16 KiB.
-  for (const std::uint64_t count : {0, 1, 1000, 1024, 1025, 16384, 16385, 100000}) {
+  for (const std::uint64_t count : {0u, 1u, 1000u, 1024u, 1025u, 16384u, 16385u, 100000u}) {
     for (const bool recv_first : {false, true}) {
       Cluster cluster({2, 1}, of_lanes(2));
       cluster.join();
@@ -105,7 +105,7 @@ TEST(PointToPoint, WhatDoesNotFitFailsOnBothSidesAndTheNextIsWell) {
   Cluster cluster({2, 1});
   cluster.join();
   for (const auto& [from, to] : {std::pair{0u, 2u}, {0u, 1u}}) {
-    for (const std::uint64_t count : {100, 50000}) {
+    for (const std::uint64_t count : {100u, 50000u}) {
       const Passed out = send(cluster, from, {to, 9, count});
       const Passed in = recv(cluster, to, {from, 9, count - 1});
       const Passed typed = send(cluster, from, {to, 9, count / 4, DType::f32});
