@@ -12,7 +12,11 @@ class LaneGroupsTest : public ::testing::Test {
   LaneGroupsTest() {
     groups.add(first);
     groups.add(second);
-    peer.id = first.setup().node_ids[1];
+  }
+  // The link of the first group to node 1.
+  LanePeer& attach() {
+    first.core().attach(lanes.near.resources, lanes.near.links, job);
+    return *first.core().peers()[1];
   }
   // As node 1 of the first group sends it.
   wire::FrameHeader frame() const {
@@ -29,9 +33,11 @@ class LaneGroupsTest : public ::testing::Test {
     EXPECT_FALSE(addressee.keeps_protocol);
   }
 
+  lane_test::TwoLanes lanes;
+  LaneJob job;
   LaneGroup first{lane_test::group_of(2, 1)};
   LaneGroup second{lane_test::group_of(2, 2)};
-  LanePeer peer{4096};
+  LanePeer& peer = attach();
   LaneGroups groups;
 };
 
@@ -58,6 +64,15 @@ TEST_F(LaneGroupsTest, AFrameBelongsToTheGroupOfItsToken) {
   const LaneGroups::Addressee addressee = groups.addressee(frame(), peer);
   EXPECT_EQ(addressee.group, &first);
   EXPECT_TRUE(addressee.is_known);
+  EXPECT_TRUE(addressee.keeps_protocol);
+}
+
+// What it fills would be noted at the group's own link, which may be filling something itself.
+TEST_F(LaneGroupsTest, AFrameOverAnotherLinkOfTheNodeIsNobodys) {
+  LanePeer other{4096};
+  other.id = peer.id;
+  const LaneGroups::Addressee addressee = groups.addressee(frame(), other);
+  EXPECT_EQ(addressee.group, nullptr);
   EXPECT_TRUE(addressee.keeps_protocol);
 }
 
