@@ -99,7 +99,7 @@ class Group:
         self._live()
         if not self._uid:
             raise UnsupportedError(
-                "a group that has come of split() has no id: ask tern.stats(), which has all groups")
+                "a group that has come of split() has no id: tern.stats() has all groups")
         return of_group(self.client.socket, self._uid)
 
     def declare(self, name: str, count: int, dtype: DTypeLike = "float32", *,
@@ -252,10 +252,10 @@ class Group:
         own, in the order of their `key`s, then of their ranks here. Returns that group when all its
         ranks are ready, or None for a negative colour. This group goes on.
 
-        `timeout`, `op_timeout` (seconds), `verify` and `seed` are as in client.join(). The new group is left by leave() like any other; it
-        has no id, and cannot be joined again after a failure: split anew. Raises WaitTimeoutError
-        (which names the ranks that have not called), QuotaExceededError, UnsupportedError. Ctrl-C
-        interrupts it.
+        `timeout`, `op_timeout` (seconds), `verify` and `seed` are as in client.join(). The new
+        group is left by leave() like any other; it has no id, and cannot be joined again after a
+        failure: split anew. Raises WaitTimeoutError (which names the ranks that have not called),
+        QuotaExceededError, UnsupportedError. Ctrl-C interrupts it.
         """
         for name, number in (("color", color), ("key", key)):
             if not -(1 << 31) <= operator.index(number) < 1 << 31:
