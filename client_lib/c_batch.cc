@@ -55,9 +55,8 @@ tern_status read_batch(const tern_group& group, const tern_batch& batch,
     set_error_detail(in_batch(i, kind, error_detail()));
     return status;
   }
-  const auto passing = std::count_if(requests.begin(), requests.end(), [](const OpRequest& one) {
-    return one.plan->passes();
-  });
+  const auto passing = std::count_if(requests.begin(), requests.end(),
+                                     [](const OpRequest& one) { return one.plan->passes(); });
   if (passing > tern::plan::kMaxPassing) {
     return refuse("a batch of " + std::to_string(passing) +
                   " sends and recvs is too large: a rank has at most 256 in flight in a group");
