@@ -93,8 +93,9 @@ def main():
                     rows += measure(options, pathlib.Path(logs), count, name)
     except NodesError as error:
         sys.exit(f"bench_collectives.py: {error}")
-    words = (f"--nodes {' '.join(map(str, options.nodes))} --links {' '.join(options.links)} "
-             f"--sizes {' '.join(options.sizes)}")
+    words = f"--nodes {' '.join(map(str, options.nodes))} --links {' '.join(options.links)}"
+    if options.sizes != SIZES:
+        words += f" --sizes {' '.join(options.sizes)}"
     line = {"date": time.strftime("%Y-%m-%d"), "commit": commit_name(),
             "processor": processor_name(), "cores": os.cpu_count(), "real_time": real_time,
             "seed": options.seed,
