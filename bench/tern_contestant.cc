@@ -1,11 +1,6 @@
 #include "bench/tern_contestant.h"
 
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <stdexcept>
-#include <thread>
+#include "bench/group_id_file.h"
 
 namespace tern::bench {
 namespace {
@@ -20,40 +15,13 @@ Client connect(const TernNode::Options& options) {
   return Client(connection);
 }
 
-// Complete when it appears, because a rename makes it appear.
-void publish(const std::string& path, const tern_group_id& id) {
-  const std::string draft = path + ".draft";
-  std::ofstream file(draft, std::ios::binary);
-  file << id.text;
-  file.close();
-  if (!file) throw std::runtime_error(draft + " cannot be written");
-  std::filesystem::rename(draft, path);
-}
-
-tern_group_id await(const std::string& path) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kTimeoutMs);
-  for (;;) {
-    std::ifstream file(path, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    tern_group_id id = {};
-    if (!text.empty() && text.size() < sizeof id.text) {
-      text.copy(id.text, text.size());
-      return id;
-    }
-    if (std::chrono::steady_clock::now() > deadline) {
-      throw std::runtime_error("no group id in " + path + "; is rank 0 running?");
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-}
-
 Group join(Client& client, const TernNode::Options& options) {
   tern_group_id id = {};
   if (options.rank == 0) {
     id = client.mint();
-    publish(options.group_id_file, id);
+    publish_group_id(options.group_id_file, id);
   } else {
-    id = await(options.group_id_file);
+    id = await_group_id(options.group_id_file);
   }
   tern_join_options join_options = TERN_JOIN_OPTIONS_INIT;
   join_options.rank = options.rank;
