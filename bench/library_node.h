@@ -9,8 +9,8 @@
 
 namespace tern::bench {
 
-// A rank's connection through a libtern of another build, loaded from its file, so that two builds of
-// the library are measured in one process. It is called by its C functions: they are what the
+// A rank's connection through a libtern of another build, loaded from its file, so that two builds
+// of the library are measured in one process. It is called by its C functions: they are what the
 // versions have in common.
 class LibraryNode {
  public:

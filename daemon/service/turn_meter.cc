@@ -27,7 +27,7 @@ void TurnMeter::begin(const char* step, std::uint64_t now_ns) noexcept {
   begun_ns_ = step_begun_ns_ = now_ns;
   step_ = longest_step_ = step;
   longest_step_ns_ = allowed_ns_ = 0;
-  ask(now_ns);
+  if (!pauses_ || turns_ns_ >= kAskPausingNs) ask(now_ns);
 }
 
 void TurnMeter::pause(std::uint64_t now_ns) noexcept {
