@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,15 +11,15 @@ import torch.distributed as dist
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from ..errors import TernError
+from ..errors import LaunchError, TernError
 from ..statistics import TensorStats
 from ..tensor import Tensor
+from .averages import Averages, Lossy
 from .exemption import Rule, reasons
 from .failures import as_torch
 from .meeting import shared_client
-from .operands import view
 from .process_group import TernProcessGroup
-from .submissions import Submissions, scatter_out
+from .submissions import Submissions
 
 _log = logging.getLogger("tern")
 _NAME_BYTES = 127  # of a declaration
@@ -70,6 +70,8 @@ class Compression:
                            for own, parameter in model.module.named_parameters()}
         self._submissions = submissions_of(model.process_group)
         self._scales: dict[str, float] = {}
+        # By bucket: memory and parameters, and their averages.
+        self._averages: dict[int, tuple[tuple[int, ...], Averages]] = {}
         parameters = dict(model.module.named_parameters())
         try:
             self._tensors = {own: self._declare(name, own, parameters[own])
@@ -149,28 +151,37 @@ class Compression:
             raise ValueError("sparse gradients cannot be compressed: use dense ones "
                              "(Embedding(sparse=False)), or leave the model as it is")
         host = buffer if buffer.device.type == "cpu" else buffer.cpu()
-        calls, exact = [], []
-        begin = 0
-        for parameter in bucket.parameters():
+        averages = self._averages_of(bucket, host)
+
+        def finish() -> None:
+            averages.finish()
+            if host is not buffer:
+                buffer.copy_(host)
+
+        work = self._submissions.start("the average of gradients", averages.calls(), [buffer],
+                                       finish=finish)
+        return work.get_future().then(lambda done: done.wait()[0])
+
+    def _averages_of(self, bucket: dist.GradBucket, host: torch.Tensor) -> Averages:
+        """Those of the bucket in this memory: the last step's where nothing has changed."""
+        parameters = bucket.parameters()
+        layout = (host.data_ptr(), *map(id, parameters))
+        known = self._averages.get(bucket.index())
+        if known is not None and known[0] == layout:
+            return known[1]
+        lossy, exact, begin = [], [], 0
+        for parameter in parameters:
             part = host[begin:begin + parameter.numel()]
             begin += parameter.numel()
             own = self._names[id(parameter)]
             if own in self._tensors:
-                calls.append(self._compressing(own, part))
+                lossy.append(Lossy(part, self._tensors[own], self._scale_of_state(own)))
             else:
                 exact.append(part)
-        joined = self._submissions.joined(exact) if exact else None
-        if joined is not None:
-            calls.append(self._averaging(joined))
-
-        def finish() -> None:
-            if joined is not None:
-                scatter_out(joined, exact)
-            if host is not buffer:
-                buffer.copy_(host)
-
-        work = self._submissions.start("the average of gradients", calls, [buffer], finish=finish)
-        return work.get_future().then(lambda done: done.wait()[0])
+        averages = Averages(self._submissions, lossy, exact)
+        if self._scaler is None and host is bucket.buffer():
+            self._averages[bucket.index()] = layout, averages
+        return averages
 
     def _declare(self, model: str, own: str, parameter: torch.Tensor) -> Tensor:
         full = f"{model}/{own}"
@@ -180,16 +191,6 @@ class Compression:
         return self._submissions.group.declare(
             full, parameter.numel(), str(parameter.dtype).removeprefix("torch."), role="gradient",
             recipe=self._recipe, level=self._level if self._recipe == "auto" else None)
-
-    def _compressing(self, own: str, part: torch.Tensor) -> Callable[[], Any]:
-        seen, tensor, scale = view(part, own), self._tensors[own], self._scale_of_state(own)
-        return lambda: self._submissions.group.all_reduce(
-            seen.array, reduction="average", dtype=seen.dtype, tensor=tensor, state_scale=scale)
-
-    def _averaging(self, joined: torch.Tensor) -> Callable[[], Any]:
-        seen = view(joined, "the exact gradients")
-        return lambda: self._submissions.group.all_reduce(
-            seen.array, reduction="average", dtype=seen.dtype)
 
     def _scale_of_state(self, own: str) -> float:
         """By how much gradients have grown, by the loss scale, since the last one of this
@@ -213,8 +214,20 @@ def submissions_of(process_group: Any) -> Submissions:
     if isinstance(process_group, TernProcessGroup):
         own: Submissions = process_group._submissions
         return own
-    client = shared_client()
     rank, size = dist.get_rank(process_group), dist.get_world_size(process_group)
-    told = [client.mint() if rank == 0 else ""]
-    dist.broadcast_object_list(told, dist.get_global_rank(process_group, 0), group=process_group)
-    return Submissions(client.join(told[0], rank, size))
+    own_failure: TernError | None = None
+    group_id = ""
+    try:
+        client = shared_client()
+        group_id = client.mint() if rank == 0 else ""
+    except TernError as error:
+        own_failure = error
+    # All hear of a failure of any: who has none would wait for the others to join.
+    told: list[Any] = [None] * size
+    dist.all_gather_object(told, (group_id, str(own_failure or "")), group=process_group)
+    if own_failure is not None:
+        raise as_torch(own_failure)
+    for other, (_, failure) in enumerate(told):
+        if failure:
+            raise as_torch(LaunchError(f"rank {other} has no group of Tern: {failure}"))
+    return Submissions(client.join(told[0][0], rank, size))
