@@ -8,15 +8,11 @@ from typing import NamedTuple
 
 import torch
 
-from ..batch import Batch
 from ..tensor import Tensor
 from ..ticket import Ticket
+from .batches import Batches
 from .operands import view
 from .submissions import Submissions, scatter_out
-
-# A batch needs places for all its operations at once, of which a group has 128 by default: the
-# daemon's setting max_ops_in_flight.
-_OPERATIONS_AT_ONCE = 32
 
 
 class Lossy(NamedTuple):
@@ -35,29 +31,23 @@ class Averages:
                  exact: list[torch.Tensor]) -> None:
         self._exact = exact
         self._joined = submissions.joined(exact) if exact else None
-        self._batches: list[Batch] = []
+        self._batches = Batches(submissions.group)
         for gradient, tensor, state_scale in lossy:
             seen = view(gradient, tensor.name)
-            self._with_room(submissions).add(
+            self._batches.add(
                 "all_reduce", seen.array, reduction="average", dtype=seen.dtype, tensor=tensor,
                 state_scale=state_scale)
         if self._joined is not None:
             seen = view(self._joined, "the exact gradients")
-            self._with_room(submissions).add("all_reduce", seen.array, reduction="average",
-                                             dtype=seen.dtype)
+            self._batches.add("all_reduce", seen.array, reduction="average", dtype=seen.dtype)
 
     def calls(self) -> list[Callable[[], Ticket]]:
         """What submits them, for Submissions.start(). The exact gradients are read now."""
         if self._joined is not None:
             scatter_out(self._joined, self._exact, into_buffer=True)
-        return [batch.submit for batch in self._batches]
+        return self._batches.calls()
 
     def finish(self) -> None:
         """Puts the exact averages where the gradients were."""
         if self._joined is not None:
             scatter_out(self._joined, self._exact)
-
-    def _with_room(self, submissions: Submissions) -> Batch:
-        if not self._batches or len(self._batches[-1]) == _OPERATIONS_AT_ONCE:
-            self._batches.append(submissions.group.batch())
-        return self._batches[-1]

@@ -4,50 +4,77 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 import torch.distributed as dist
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from ..errors import LaunchError, TernError
+from ..errors import TernError
 from ..statistics import TensorStats
 from ..tensor import Tensor
 from .averages import Averages, Lossy
 from .exemption import Rule, reasons
 from .failures import as_torch
-from .meeting import shared_client
-from .process_group import TernProcessGroup
-from .submissions import Submissions
+from .grouping import submissions_of
+from .sharded import ShardedCompression, is_sharded
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import FSDPModule
 
 _log = logging.getLogger("tern")
 _NAME_BYTES = 127  # of a declaration
 _STATE_VERSION = 1
 
 
-def compress(model: DistributedDataParallel, recipe: str = "auto", level: str = "balanced",
+@overload
+def compress(model: DistributedDataParallel, recipe: str = ..., level: str = ...,
+             exempt: Rule | Sequence[str] | None = ..., *, scaler: Any = ...,
+             gather_recipe: None = ..., name: str = ...) -> Compression: ...
+
+
+@overload
+def compress(model: FSDPModule, recipe: str = ..., level: str = ...,
+             exempt: Rule | Sequence[str] | None = ..., *, scaler: Any = ...,
+             gather_recipe: str | None = ..., name: str = ...) -> ShardedCompression: ...
+
+
+def compress(model: Any, recipe: str = "auto", level: str = "balanced",
              exempt: Rule | Sequence[str] | None = None, *, scaler: Any = None,
-             name: str = "ddp") -> Compression:
+             gather_recipe: str | None = None,
+             name: str = "ddp") -> Compression | ShardedCompression:
     """From now on the gradients of `model` are averaged by Tern, and compressed between nodes.
 
-    Call it on all ranks, after DistributedDataParallel() and before the first backward(). The model
-    may use any backend; with another one than "tern", Tern averages the gradients alone.
+    Call it on all ranks, after DistributedDataParallel() or fully_shard() and before the first
+    step. The model may use any backend; with another one than "tern", Tern averages the gradients
+    alone, and of a model of fully_shard() it gathers the weights too.
 
     `recipe`: how gradients travel (docs/codecs.md); "auto" lets the daemon choose for the link.
     `level`: of "auto", how much may be lost. `exempt`: what stays exact. None: small tensors,
     biases and normalizations; patterns of names are exempt beside these; a rule, called with name
     and parameter, decides alone. `scaler`: the torch.amp.GradScaler, if there is one: what the
-    recipe remembers follows its scale. `name`: of the model among those of the job, the same in
-    every run.
+    recipe remembers follows its scale. `gather_recipe`: how the weights of a model of fully_shard()
+    travel that are large enough; None: exactly. `name`: of the model among those of the job, the
+    same in every run.
 
     Returns what has the state for checkpoints and the figures. Raises BadRecipeError,
     AlreadyExistsError (two models of one name), QuotaExceededError; RuntimeError if the model has
     another hook.
     """
+    if is_sharded(model):
+        if scaler is not None:
+            raise ValueError("a loss scale cannot be followed through fully_shard(): leave out "
+                             "scaler=, and train in bfloat16 or f32")
+        sharded = ShardedCompression(model, recipe, level, exempt, gather_recipe=gather_recipe,
+                                     name=name)
+        _log.info("%s", sharded.describe())
+        return sharded
     if not isinstance(model, DistributedDataParallel):
-        raise TypeError(f"compress() takes a DistributedDataParallel model, not a "
-                        f"{type(model).__name__}: wrap the model first")
+        raise TypeError(f"compress() takes a model of DistributedDataParallel() or fully_shard(), "
+                        f"not a {type(model).__name__}: wrap the model first")
+    if gather_recipe is not None:
+        raise ValueError("DistributedDataParallel gathers no weights: leave out gather_recipe=")
     compression = Compression(model, recipe, level, exempt, scaler=scaler, name=name)
     model.register_comm_hook(compression, _hook)
     _log.info("%s", compression.describe())
@@ -207,27 +234,3 @@ def _hook(state: Compression, bucket: dist.GradBucket) -> Future[torch.Tensor]:
 
 # DDP compares these with its own classes, and not with their names.
 _hook.__annotations__.update({"bucket": dist.GradBucket, "return": Future[torch.Tensor]})
-
-
-def submissions_of(process_group: Any) -> Submissions:
-    """Those of a group of Tern with the members of the process group."""
-    if isinstance(process_group, TernProcessGroup):
-        own: Submissions = process_group._submissions
-        return own
-    rank, size = dist.get_rank(process_group), dist.get_world_size(process_group)
-    own_failure: TernError | None = None
-    group_id = ""
-    try:
-        client = shared_client()
-        group_id = client.mint() if rank == 0 else ""
-    except TernError as error:
-        own_failure = error
-    # All hear of a failure of any: who has none would wait for the others to join.
-    told: list[Any] = [None] * size
-    dist.all_gather_object(told, (group_id, str(own_failure or "")), group=process_group)
-    if own_failure is not None:
-        raise as_torch(own_failure)
-    for other, (_, failure) in enumerate(told):
-        if failure:
-            raise as_torch(LaunchError(f"rank {other} has no group of Tern: {failure}"))
-    return Submissions(client.join(told[0][0], rank, size))
