@@ -17,6 +17,7 @@ import tern.torch
 from cluster import daemons
 from ranks import RankFailed, answer_of, run_ranks, start_ranks
 from tern.torch import compression
+from tern.torch.averages import Averages, Lossy
 
 WIDTH = 64  # 64 x 64 floats are above what is small
 STEPS = 5
@@ -107,8 +108,8 @@ def _by_bucket(self, bucket):
     if key not in self._tensors:
         self._tensors[key] = self._submissions.group.declare(
             f"bucket/{key}", buffer.numel(), role="gradient", recipe=self._recipe)
-    call = self._compressing(key, buffer)
-    return self._submissions.start("bucket", [call], [buffer]).get_future().then(
+    averages = Averages(self._submissions, [Lossy(buffer, self._tensors[key], 1.0)], [])
+    return self._submissions.start("bucket", averages.calls(), [buffer]).get_future().then(
         lambda done: done.wait()[0])
 
 
@@ -314,6 +315,44 @@ def test_gradients_are_averaged_by_tern_under_another_backend(two_nodes):
 
     first, second = run_ranks(two_nodes, 2, work, backend="gloo")
     same(first, second)
+
+
+def test_every_rank_hears_that_one_has_no_daemon(two_nodes):
+    def work(rank):
+        model = model_of()
+        if rank == 1:
+            os.environ["TERN_SOCKET"] = "/nowhere/ternd.sock"
+        with pytest.raises(tern.TernError, match="/nowhere") as raised:
+            tern.torch.compress(model)
+        return str(raised.value).startswith("rank 1 has no group of Tern: ")
+
+    assert run_ranks(two_nodes, 2, work, backend="gloo") == [True, False]
+
+
+def test_a_bucket_is_one_batch_in_the_same_memory_in_every_step(two_nodes, monkeypatch):
+    """However many gradients it has, and made anew when DDP has ordered its buckets anew."""
+    def work(rank):
+        made, submitted = [], []
+        real_init, real_submit = Averages.__init__, tern.Batch.submit
+
+        def init(self, *arguments):
+            made.append(self)
+            real_init(self, *arguments)
+
+        def submit(self):
+            submitted.append(len(self))
+            return real_submit(self)
+
+        monkeypatch.setattr(Averages, "__init__", init)
+        monkeypatch.setattr(tern.Batch, "submit", submit)
+        model = model_of()
+        tern.torch.compress(model, recipe="3lc:s=1")
+        train(model, rank, 6)
+        # Four weights, and one operation for all that is exact.
+        assert submitted == [5] * 6
+        return len(made)
+
+    assert max(run_ranks(two_nodes, 2, work)) <= 2
 
 
 def test_an_estimate_says_what_travels(two_nodes):

@@ -57,6 +57,12 @@ def test_fsdp(two_nodes):
     assert float(re.search(r"step 60: loss ([\d.]+)", output).group(1)) < 2.7
 
 
+def test_fsdp_with_compression(two_nodes):
+    output = run(two_nodes, EXAMPLES / "fsdp.py", "--compress")[0]
+    assert float(re.search(r"step 60: loss ([\d.]+)", output).group(1)) < 2.7
+    assert float(re.search(r"([\d.]+) times less than raw", output).group(1)) > 1.8
+
+
 @pytest.mark.skipif(not has_python_backends(), reason="the entry point came with PyTorch 2.14")
 def test_no_import_is_needed_where_tern_is_installed(two_nodes, tmp_path):
     """As pip would leave it: a folder that says which backend the package has."""
