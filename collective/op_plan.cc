@@ -95,6 +95,7 @@ void cut(Op& op, const GroupShape& shape, const std::uint64_t* counts) {
                 {.tensor = op.key.tensor,
                  .sequence = op.key.sequence,
                  .chunk_bytes = shape.chunk_bytes,
+                 .version = shape.cut,
                  .nodes = shape.nodes(),
                  .lanes = shape.lanes,
                  .one_lane = (op.announced_first.flags & wire::kAnnounceOneLane) != 0});

@@ -302,6 +302,14 @@ constexpr Setting kSettings[] = {
          "Operations up to this size, and up to chunk_bytes, that no recipe compresses travel with "
          "their announcement. With N nodes the limit is this by N - 1, but not below 8 KiB."},
     {.section = "ops",
+     .name = "cut",
+     .kind = Kind::count,
+     .field = &Config::cut,
+     .range = {1, 2},
+     .help =
+         "How tensors are cut: 2, into chunks of one size; 1, into full chunks with the rest in "
+         "the last. A group takes the least of its nodes, 1 with an older one."},
+    {.section = "ops",
      .name = "max_ops_in_flight",
      .kind = Kind::count,
      .field = &Config::max_ops_in_flight,

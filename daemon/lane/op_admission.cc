@@ -102,12 +102,13 @@ const char* OpAdmission::resolve(const shm::SubmitEntry& entry, const TensorStat
     return "the operation's recipe cannot be read";
   }
   const auto dtype = static_cast<DType>(entry.dtype);
-  const RecipeTerms terms{.dtype = dtype,
-                          .role = tensor != nullptr ? tensor->role : Role::exact,
-                          .exempt = tensor != nullptr && tensor->exempt,
-                          .has_tuner = tensor != nullptr && tensor->tuning != nullptr,
-                          .nodes = setup_.shape.nodes(),
-                          .chunk_elements = shm::chunk_elements(setup_.shape.chunk_bytes, dtype)};
+  const RecipeTerms terms{
+      .dtype = dtype,
+      .role = tensor != nullptr ? tensor->role : Role::exact,
+      .exempt = tensor != nullptr && tensor->exempt,
+      .has_tuner = tensor != nullptr && tensor->tuning != nullptr,
+      .nodes = setup_.shape.nodes(),
+      .chunk_elements = shm::most_chunk_elements(setup_.shape.chunk_bytes, dtype)};
   const OwnRecipe made = resolve_own(own, resolved, terms);
   resolved = made.resolved;
   return made.problem;

@@ -16,6 +16,7 @@ shm::Sharding StateUpkeep::sharding_of(const TensorState& tensor) const {
                              .count = tensor.count,
                              .dtype = tensor.dtype,
                              .chunk_bytes = shape.chunk_bytes,
+                             .version = shape.cut,
                              .nodes = shape.nodes(),
                              .lanes = shape.lanes,
                              .one_lane = tensor.declared.one_lane});

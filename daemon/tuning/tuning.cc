@@ -131,7 +131,7 @@ Status Tuning::set_policy(const std::string& text) {
 
 tuner::TensorInfo Tuning::info_of(const MemberGroup& group, const TensorState& state,
                                   const Tuned& tuned) const {
-  const std::uint64_t chunk = shm::chunk_elements(group.chunk_bytes, state.dtype);
+  const std::uint64_t chunk = group.chunk_elements(state.count, state.dtype);
   tuner::TensorInfo info;
   // Under which it is remembered: of each user apart.
   info.name = std::to_string(group.uid_of_user) + "/" + group.job + "/" + state.name;
@@ -154,7 +154,7 @@ tuner::TensorInfo Tuning::info_of(const MemberGroup& group, const TensorState& s
 Status Tuning::begin(MemberGroup& group, TensorState& state, const std::string& level,
                      const std::string& replay) {
   const auto nodes = static_cast<std::uint32_t>(group.addresses.size());
-  const std::uint64_t chunk = shm::chunk_elements(group.chunk_bytes, state.dtype);
+  const std::uint64_t chunk = group.chunk_elements(state.count, state.dtype);
   const std::uint64_t chunks = (state.count + chunk - 1) / chunk;
   const std::uint64_t number = next_number_++;
   Tuned tuned;

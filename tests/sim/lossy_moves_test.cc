@@ -75,7 +75,7 @@ TEST_P(MovedRecipe, ABroadcastDeltaMatchesTheReferenceOverManySteps) {
     Cluster cluster({2, 1, 1}, shape);
     cluster.join();
     const auto tensors = cluster.declare(delta(GetParam(), 10'000, dtype));
-    MovedReference root(*tensors[0], {0, 0, 1, true}, 10'000);
+    MovedReference root(*tensors[0], {0, 0, 1, true, 3}, 10'000);
     for (std::uint64_t step = 0; step < 4; ++step) {
       Move move = broadcast_of(dtype, 10'000, 4, step + 1);
       const auto expected =
