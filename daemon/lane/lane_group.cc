@@ -163,17 +163,24 @@ void LaneGroup::cancel(const LaneClient& client, const shm::SubmitEntry& entry) 
 
 int LaneGroup::run_actions(int budget, const LaneLoad& load, std::size_t jobs) {
   const FrameMemory& memory = core_.resources().memory;
+  const auto room = [&] { return memory.room(core_.job(), load, core_.nodes(), jobs); };
   int done = 0;
+  const auto run_passes = [&] {
+    constexpr int kSteps = PointToPoint::kStepsPerAction;
+    const int steps =
+        point_to_point_.run(kSteps * (budget - done), [&room] { return room().contributions; });
+    done += (steps + kSteps - 1) / kSteps;
+  };
+  // In turns, so that neither ops nor sends wait for the end of the other.
+  passes_first_ = !passes_first_;
+  if (passes_first_) run_passes();
   for (; done < budget && core_.resources().codec.spent.leaves_time(); ++done) {
-    const Action action = core_.ops().next(memory.room(core_.job(), load, core_.nodes(), jobs));
+    const Action action = core_.ops().next(room());
     if (action.kind == ActionKind::none) break;
     carry_out(action);
   }
-  constexpr int kSteps = PointToPoint::kStepsPerAction;
-  const int steps = point_to_point_.run(kSteps * (budget - done), [&] {
-    return memory.room(core_.job(), load, core_.nodes(), jobs).contributions;
-  });
-  return done + (steps + kSteps - 1) / kSteps;
+  if (!passes_first_) run_passes();
+  return done;
 }
 
 bool LaneGroup::has_failed(OpId op) {

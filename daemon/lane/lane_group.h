@@ -129,6 +129,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   PointToPoint point_to_point_;
   Releases releases_;
   std::vector<LaneClient*> clients_;  // by local rank; null once dropped
+  bool passes_first_ = false;         // in this round
   bool op_seen_ = false;              // from here or from another node
   std::unordered_map<std::uint64_t, TensorState*> tensors_;
 };

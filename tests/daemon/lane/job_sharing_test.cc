@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <memory>
 #include <vector>
 
@@ -95,6 +96,7 @@ TEST_F(JobSharingTest, AJobWithASendInFlightIsActive) {
   entry.kind = plan::kRecv.number;
   entry.dtype = static_cast<std::uint8_t>(DType::u8);
   entry.root = 1;
+  entry.prescale_bits = entry.state_scale_bits = std::bit_cast<std::uint32_t>(1.0f);
   entry.count = 8;
   group.submit(*lanes.near.resources.clients.find(1), entry);
   EXPECT_FALSE(client.next_completion().has_value());

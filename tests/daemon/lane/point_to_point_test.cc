@@ -335,8 +335,8 @@ TEST_F(OfNode0, ANodeThatNeverEndsASendLosesItsLink) {
 
 // The time that copies take is the lane's turn, and its end their end.
 TEST_F(OfNode0, StepsEndWithTheTurnOfTheLane) {
-  rank.submit(plan::kSend, 0, 100'000);
-  rank.submit(plan::kRecv, 0, 100'000);
+  rank.submit(plan::kSend, 0, 20'000);
+  rank.submit(plan::kRecv, 0, 20'000);
   EXPECT_EQ(passing.run(3, [] { return 8u; }), 3) << "so many steps, and no more";
   node(0).resources.codec.spent.charge(CodecRoom::Spent::kChunksNs);
   EXPECT_EQ(rank.run(), 0);
@@ -346,8 +346,8 @@ TEST_F(OfNode0, StepsEndWithTheTurnOfTheLane) {
 
 // Each read of the clock is a millisecond after the one before.
 TEST_F(OfNode0, CopiesAreChargedToTheTurn) {
-  rank.submit(plan::kSend, 0, 100'000);
-  rank.submit(plan::kRecv, 0, 100'000);
+  rank.submit(plan::kSend, 0, 20'000);
+  rank.submit(plan::kRecv, 0, 20'000);
   world.clock.advance_at_each_look_ns(kMillisecond);
   EXPECT_LE(rank.run(), 4) << "of a millisecond at least: then the turn is over";
 }
