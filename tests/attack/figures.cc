@@ -60,6 +60,7 @@ nlohmann::json turns(Trial& trial) {
       const auto over = counters.find(thread + "_turns_over_budget");
       if (longest == counters.end() || over == counters.end()) continue;
       nlohmann::json& of_thread = all[thread];
+      if (of_thread.is_null()) of_thread = {{"ms", 0.0}, {"step", ""}, {"over", 0}};
       const double ms = longest->value("value", 0.0) / 1e6;
       if (ms >= of_thread.value("ms", 0.0)) {
         of_thread["ms"] = ms;
