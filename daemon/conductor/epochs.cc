@@ -184,6 +184,7 @@ void Epochs::add_ranks(MemberGroup& group, JoinSet& set, GroupSetup& setup) cons
   group.uid_of_user = first.credentials.uid;
   group.account = settings_.sub_users.owner_of(group.uid_of_user);
   for (net::Endpoint& endpoint : setup.endpoints) endpoint.user = group.account;
+  setup.account = group.account;
   setup.job = job_number(group.job, group.uid_of_user);
   setup.weight = partners_.tuning != nullptr
                      ? partners_.tuning->policy().weight(group.job, group.uid_of_user)
@@ -200,6 +201,7 @@ void Epochs::begin(JoinSet& set, const MemberList& list) {
   group->uid = to_hex(set.id.uid);
   group->coordinator = set.coordinator;
   group->epoch = list.epoch;
+  group->incarnation = list.incarnation;
   group->size = list.size;
   group->last_common_op = list.last_common_op;
   group->start_deadline_ns = outlets_.clock.now_ns() + kStartNs;

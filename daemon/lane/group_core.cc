@@ -20,6 +20,7 @@ void GroupCore::attach(LaneResources& resources, PeerSource& peers, LaneJob& job
   source_ = &peers;
   job_ = &job;
   job_->weight = setup_.weight;
+  job_->account = setup_.account;
   ++job_->groups;
   for (std::uint32_t node = 0; node < nodes(); ++node) {
     if (node == self()) continue;

@@ -23,6 +23,23 @@ LaneGroups::Addressee counted(const LaneGroups::Addressee& addressee, LaneCounte
   return addressee;
 }
 
+// While several users are active, the groups of one have in a round together what each would have
+// alone.
+int run_groups_of(LaneGroups::OfUser& user, const JobSharing& sharing,
+                  const CodecRoom::Spent& spent) {
+  const LaneLoad& load = sharing.load();
+  int done = 0;
+  for (std::size_t i = 0; i < user.size() && spent.leaves_time(); ++i) {
+    LaneGroup& group = user.next();
+    const int taken = load.several_users() ? done : 0;
+    const int most = load.turn(group.core().job(), kActionsPerRound) - taken;
+    if (most <= 0) break;
+    user.pass_on();
+    done += group.run_actions(most, load, sharing.jobs());
+  }
+  return done;
+}
+
 }  // namespace
 
 Lane::Lane(const LaneSettings& settings, const LaneClients::Surroundings& surroundings,
@@ -89,16 +106,12 @@ int Lane::do_work() {
 int Lane::run_groups(std::uint64_t now_ns) {
   sharing_.count(groups_.all(), now_ns);
   sharing_.bind_links(groups_.all(), links_, now_ns);
-  const LaneLoad& load = sharing_.load();
   resources_.codec.spent.chunks_ns = 0;
   int work = 0;
-  for (std::size_t i = 0; i < groups_.all().size() && resources_.codec.spent.leaves_time(); ++i) {
-    LaneGroup& group = groups_.take_turn();
-    const int most = load.turn(group.core().job(), kActionsPerRound);
-    const int actions = group.run_actions(most, load, sharing_.jobs());
-    if (actions > 0) idle_pages_.touch();
-    work += actions;
+  for (std::size_t i = 0; i < groups_.users() && resources_.codec.spent.leaves_time(); ++i) {
+    work += run_groups_of(groups_.take_turn(), sharing_, resources_.codec.spent);
   }
+  if (work > 0) idle_pages_.touch();
   return work;
 }
 
@@ -252,10 +265,7 @@ void Lane::on_link_lost(LanePeer& peer, Errc reason, const char* text, bool supe
     // A new epoch may have begun on a link that the other side had given up before, which shows
     // only when it begins another; or either side just now closes the link because it was not used.
     // As long as nothing was said on it, nothing is lost with it.
-    if (superseded && group->is_untouched()) {
-      group->core().renew_peer(node);
-      continue;
-    }
+    if (superseded && group->renew_untouched(node)) continue;
     resources_.reports.report(event::LinkLost{group, node, reason, Sentence(text)});
   }
 }

@@ -364,9 +364,11 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
     group.joiners.clear();
     return;
   }
+  group.incarnation = random_hex();
+  group.splits = 0;
   nlohmann::json body = {{"uid", uid},
                          {"epoch", group.epoch + 1},
-                         {"incarnation", random_hex()},
+                         {"incarnation", group.incarnation},
                          {"size", group.size},
                          {"lanes", lanes},
                          {"chunk_bytes", chunk_bytes},
@@ -443,6 +445,18 @@ void Coordinator::add_links(std::set<LinkRef>& links) const {
     for (const auto& [rank, joiner] : group.joiners) links.insert(joiner.link);
     for (const Node& node : group.nodes) links.insert(node.link);
   }
+}
+
+bool Coordinator::is_gathering() const {
+  return std::any_of(groups_.begin(), groups_.end(), [](const auto& one) {
+    return one.second.part == Part::none && one.second.is_waited_for();
+  });
+}
+
+bool Coordinator::has_begun(const std::string& uid) const {
+  const auto found = groups_.find(uid);
+  return found != groups_.end() &&
+         (found->second.phase != Phase::gathering || found->second.is_waited_for());
 }
 
 std::size_t Coordinator::groups_of_others() const {

@@ -99,6 +99,7 @@ struct MemberGroup {
   std::vector<std::uint32_t> users;  // of each rank of this node, also when its client is gone
   LinkRef coordinator = kSelf;
   std::uint32_t epoch = 0;
+  std::string incarnation;  // of the epoch: a random name that only daemons of its members know
   std::uint32_t size = 0;
   std::uint32_t node = 0;
   std::uint32_t lane_count = 1;
