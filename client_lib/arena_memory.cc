@@ -95,7 +95,10 @@ Status ArenaMemory::place_copies(const OpRequest& request, Op& op) {
     const Result<std::uint64_t> block = allocate_copy(places.count * element);
     if (!block) return tl::unexpected(block.error());
     op.copies = *block;
-    if (input_outside) op.input_copy = *block + places.input * element;
+    if (input_outside) {
+      op.input_copy = *block + places.input * element;
+      op.input = request.input;
+    }
     if (output_outside) {
       op.output_copy = *block + places.output * element;
       op.output = request.output;
@@ -120,9 +123,11 @@ Status ArenaMemory::copy_counts(const OpRequest& request, Op& op) {
 Result<std::uint64_t> ArenaMemory::allocate_copy(std::uint64_t bytes) {
   const std::optional<std::uint64_t> block = arena_.allocate(bytes);
   if (!block) {
-    return fail(copies_in_use_ != 0 ? Errc::would_block : Errc::out_of_memory,
-                "no room in the arena for a copy of " + std::to_string(bytes) +
-                    " bytes; wait for operations, free tensors or raise arena_bytes");
+    const bool may_wait = copies_of_others_ != 0;
+    return fail(may_wait ? Errc::would_block : Errc::out_of_memory,
+                "no room in the arena for a copy of " + std::to_string(bytes) + " bytes; " +
+                    (may_wait ? "wait for operations, " : "nothing that ends will make room: ") +
+                    "free tensors or raise arena_bytes");
   }
   if (Status populated = populate(*block, bytes); !populated) {
     arena_.free(*block);
@@ -132,8 +137,19 @@ Result<std::uint64_t> ArenaMemory::allocate_copy(std::uint64_t bytes) {
   return *block;
 }
 
+void ArenaMemory::place_progress(const shm::CopyProgress::Shape& shape, Op& op) {
+  const Result<std::uint64_t> block = allocate_copy(shape.bytes());
+  if (!block) return;
+  op.progress_copy = *block;
+  std::memset(at(*block), 0, shape.bytes());
+  op.progress = {at(*block), shape};
+  if (op.output_copy != kNoOffset) {
+    op.delivery.begin(op.progress, {at(op.output_copy), op.output, op.output_bytes});
+  }
+}
+
 void ArenaMemory::free_copies(Op& op) noexcept {
-  for (std::uint64_t* const block : {&op.copies, &op.counts_copy}) {
+  for (std::uint64_t* const block : {&op.copies, &op.counts_copy, &op.progress_copy}) {
     if (*block == kNoOffset) continue;
     arena_.free(*block);
     --copies_in_use_;

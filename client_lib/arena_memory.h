@@ -32,9 +32,13 @@ class ArenaMemory {
   std::optional<std::uint64_t> offset_of(const void* memory, std::uint64_t bytes,
                                          DType dtype) const noexcept;
 
+  // Before the first op of a submission.
+  void begin_submission() noexcept { copies_of_others_ = copies_in_use_; }
   // Room for what of the op lies outside, and a copy of its counts. Their places are noted in `op`;
-  // would_block while other copies may give room back.
+  // would_block while copies of other submissions may give room back.
   Status place_copies(const OpRequest& request, Op& op);
+  // Of an op with copies, how far they have come; without room for it there is none.
+  void place_progress(const shm::CopyProgress::Shape& shape, Op& op);
   void free_copies(Op& op) noexcept;
 
  private:
@@ -48,6 +52,7 @@ class ArenaMemory {
   Arena arena_;
   std::vector<bool> populated_;  // granules
   std::uint64_t copies_in_use_ = 0;
+  std::uint64_t copies_of_others_ = 0;  // when this submission began
 };
 
 }  // namespace tern::client_lib

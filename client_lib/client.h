@@ -86,6 +86,8 @@ class Client {
 
   // REQUIRES, for all below: mutex_ held.
   Status prepare(const OpRequest& request, Op& op);
+  void place_progress(const OpRequest& request, Op& op);
+  Op* to_fill(Op& first) noexcept;
   Result<std::uint32_t> push(std::span<const OpRequest> requests, Op& first);
   void number(const OpRequest& request, Op& op) noexcept;
   void give_tickets(Op& first, std::span<std::uint64_t> tickets) noexcept;
@@ -99,7 +101,10 @@ class Client {
 
   // REQUIRES: mutex_ not held.
   Status try_submit(std::span<const OpRequest> requests, std::span<std::uint64_t> tickets);
-  void hand_over(const Op& op) const noexcept;
+  void copy_inputs_first(Op& first, std::unique_lock<std::mutex>& lock) noexcept;
+  void fill(Op* op);
+  bool take_deliveries(std::span<const std::uint64_t> tickets, std::unique_lock<std::mutex>& lock);
+  void hand_over(Op& op) const noexcept;
   Errc report(Op& first);
   void notice_loss() noexcept;
   bool idle(std::uint32_t seen, std::uint64_t remaining_ns, bool& spun);

@@ -7,6 +7,7 @@
 
 #include "plan/cut.h"
 #include "plan/plans.h"
+#include "shm/copy_progress.h"
 
 namespace tern::daemon {
 namespace {
@@ -15,10 +16,13 @@ constexpr std::uint64_t kMaxTag = 0xffffffff;
 
 bool has_reserved_bits(const shm::SubmitEntry& entry) noexcept {
   const bool has_counts = (entry.flags & shm::kEntryHasCounts) != 0;
-  return (entry.flags & ~shm::kEntryHasCounts) != 0 || entry.reserved0 != 0 ||
-         (!has_counts && entry.counts_offset != 0) || entry.wait_event != 0 ||
-         entry.signal_event != 0 ||
-         std::any_of(std::begin(entry.reserved1), std::end(entry.reserved1),
+  const bool has_progress = (entry.flags & shm::kEntryHasProgress) != 0;
+  return (entry.flags & ~(shm::kEntryHasCounts | shm::kEntryHasProgress)) != 0 ||
+         entry.reserved0 != 0 || entry.reserved1 != 0 ||
+         (!has_counts && entry.counts_offset != 0) ||
+         (!has_progress && (entry.progress_offset != 0 || entry.progress_records != 0)) ||
+         entry.wait_event != 0 || entry.signal_event != 0 ||
+         std::any_of(std::begin(entry.reserved2), std::end(entry.reserved2),
                      [](std::uint64_t word) { return word != 0; });
 }
 
@@ -85,6 +89,21 @@ plan::Place place_of(const shm::SubmitEntry& entry, const EntryPlace& place) noe
           .one_lane = place.tensor != nullptr && place.tensor->declared.one_lane};
 }
 
+const char* objection_to_progress(const shm::SubmitEntry& entry, const plan::Plan& plan,
+                                  const EntryPlace& place) noexcept {
+  if ((entry.flags & shm::kEntryHasProgress) == 0) return nullptr;
+  if (plan.passes() || plan.work == plan::Work::none) {
+    return "the operation's memory cannot be copied while it runs";
+  }
+  if (entry.progress_records > shm::kMaxDeliveredRecords) return "too many records of deliveries";
+  const shm::CopyProgress::Shape shape{place.group.lanes, entry.progress_records};
+  if (entry.progress_offset % shm::kCacheLine != 0 ||
+      !in_arena(entry.progress_offset, shape.bytes(), place.arena_bytes)) {
+    return "the progress of copies is not on a cache line inside the client's arena";
+  }
+  return nullptr;
+}
+
 // Of what is passed from one rank to another.
 const char* objection_to_passing(const shm::SubmitEntry& entry) noexcept {
   if (entry.sequence > kMaxTag) return "a tag has 32 bits";
@@ -113,6 +132,7 @@ CheckedEntry check_entry(const shm::SubmitEntry& entry, const EntryPlace& place)
     }
     if (const char* problem = objection_to_tensor(entry, *place.tensor)) return refused(problem);
   }
+  if (const char* problem = objection_to_progress(entry, *plan, place)) return refused(problem);
   const plan::Place cut_at = place_of(entry, place);
   if (plan->passes()) {
     if (const char* problem = objection_to_passing(entry)) return refused(problem);

@@ -52,6 +52,7 @@ class GroupCore {
   const collective::Op& op(collective::OpId op) const noexcept { return ops_.op(op); }
   LaneOps& lane_ops() noexcept { return lane_ops_; }
   LaneOp& lane_op(collective::OpId op) noexcept { return lane_ops_[op]; }
+  const LaneOp& lane_op(collective::OpId op) const noexcept { return lane_ops_[op]; }
   LaneResources& resources() noexcept { return *resources_; }
   LaneJob& job() const noexcept { return *job_; }
   std::uint64_t now_ns() const noexcept { return resources_->clock.now_ns(); }

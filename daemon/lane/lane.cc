@@ -135,6 +135,8 @@ void Lane::on_entry(LaneClient& client, const shm::SubmitEntry& entry) {
 bool Lane::prepare_sleep() {
   bool idle = commands_->read_available() == 0 && transport_.prepare_sleep();
   idle = resources_.clients.announce_sleep() && idle;
+  // After the announcement: who raises a watermark later wakes the lane.
+  for (LaneGroup* group : groups_) idle = !group->inputs_move() && idle;
   if (idle) {
     bump(resources_.counters->sleeps, std::uint64_t{1});
   } else {

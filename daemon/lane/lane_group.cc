@@ -34,6 +34,7 @@ std::uint32_t local_rank_in(const std::vector<LaneClient*>& clients, const LaneC
 LaneGroup::LaneGroup(GroupSetup setup)
     : core_(std::move(setup), *this),
       admission_(core_.setup()),
+      copies_(core_),
       eager_(core_.setup().shape, core_.ops().slots()),
       codec_(core_.ops(), core_.lane_ops(), eager_,
              {core_.setup().number, core_.setup().seed, core_.setup().size}),
@@ -140,6 +141,7 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   slot.lanes = admitted.checked.lanes;
   slot.present = true;
   slot.told = false;
+  copies_.begin(op, local_rank, entry);
   ++client.uses;
 }
 
@@ -164,8 +166,10 @@ void LaneGroup::cancel(const LaneClient& client, const shm::SubmitEntry& entry) 
 int LaneGroup::run_actions(int budget, const LaneLoad& load, std::size_t jobs) {
   const FrameMemory& memory = core_.resources().memory;
   int done = 0;
+  copies_.look();
   for (; done < budget && core_.resources().codec.spent.leaves_time(); ++done) {
-    const Action action = core_.ops().next(memory.room(core_.job(), load, core_.nodes(), jobs));
+    const Action action =
+        core_.ops().next(memory.room(core_.job(), load, core_.nodes(), jobs), copies_);
     if (action.kind == ActionKind::none) break;
     carry_out(action);
   }
@@ -228,6 +232,7 @@ void LaneGroup::on_block(const BlockRequest& request, const BlockCompletion& com
                  completion.bytes});
   }
   const bool failed = has_failed(request.op);
+  if (!failed) tell_delivered(request, completion);
   switch (request.verb) {
     case BlockVerb::gather:
       if (failed) return core_.ops().done(request.action);
@@ -247,6 +252,19 @@ void LaneGroup::on_block(const BlockRequest& request, const BlockCompletion& com
     case BlockVerb::reduce:
       return core_.ops().done(request.action);
   }
+}
+
+void LaneGroup::tell_delivered(const BlockRequest& request, const BlockCompletion& completion) {
+  const bool makes = request.verb == BlockVerb::finish ||
+                     request.verb == BlockVerb::finish_parked || request.verb == BlockVerb::publish;
+  if (!makes && request.verb != BlockVerb::deliver) return;
+  const collective::ChunkMap& chunks = core_.op(request.op).chunks;
+  if (completion.problem != nullptr || completion.form == BlockForm::parked ||
+      !chunks.goes_to(core_.self(), request.number)) {
+    return;
+  }
+  copies_.deliver(request.op, {chunks.result_begin(request.number), chunks.size(request.number)},
+                  clients_);
 }
 
 void LaneGroup::announce(const Action& action) {
@@ -439,6 +457,7 @@ void LaneGroup::rank_left(std::uint32_t local_rank) {
 void LaneGroup::on_timer(std::uint64_t now_ns) {
   core_.ops().tell_late(now_ns, kLateNs);
   if (setup().op_timeout_ns != 0 && !core_.ops().ended()) {
+    copies_.expire(now_ns, setup().op_timeout_ns);
     core_.ops().expire(now_ns, setup().op_timeout_ns);
     point_to_point_.expire(now_ns);
   }

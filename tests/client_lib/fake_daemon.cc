@@ -244,6 +244,7 @@ void FakeDaemon::welcome(Session& session, const shm::PacketHeader& header,
   welcome.abi = wire::kShmAbi;
   welcome.lane_count = static_cast<std::uint16_t>(options_.lanes);
   welcome.features = shm::kFeatureSplit;
+  if (options_.progress) welcome.features |= shm::kFeatureProgress;
   welcome.segment_bytes = session.segment.segment_bytes();
   if (welcome_change_) welcome_change_(welcome, session.segment.header());
   ASSERT_TRUE(session.socket.send(shm::packet_bytes(welcome), fds));
@@ -281,7 +282,8 @@ void FakeDaemon::take(Session& session, const Seen& seen) {
   if (seen.entry.kind == static_cast<std::uint16_t>(shm::OpKind::cancel)) {
     return cancel(session, seen);
   }
-  switch (ops_) {
+  const bool copied_meanwhile = (seen.entry.flags & shm::kEntryHasProgress) != 0;
+  switch (copied_meanwhile ? Ops::hold : ops_) {
     case Ops::hold:
       held_.push_back({&session, seen});
       return;
@@ -374,6 +376,12 @@ void FakeDaemon::complete_held() {
     copy_chunks(*held.session, held.seen);
     complete(*held.session, held.seen, Errc::ok, "");
   }
+}
+
+void FakeDaemon::with_held(const std::function<void(shm::Segment&, const Seen&)>& use) {
+  const std::lock_guard lock(mutex_);
+  for (const Held& held : held_) use(held.session->segment, held.seen);
+  shm::ring_doorbell(sessions_.back()->segment.header(), sessions_.back()->notify.get());
 }
 
 void FakeDaemon::complete_held_on_lane(std::uint32_t lane, Errc status, const char* detail) {

@@ -28,6 +28,8 @@ struct FakeOptions {
   std::uint32_t spin_ns = 0;
   std::uint64_t next_sequence = 0;
   bool one_lane = false;
+  // Takes ops whose memory is copied meanwhile, and holds them.
+  bool progress = false;
   std::uint64_t last_common_op = 0;
 };
 
@@ -56,6 +58,8 @@ class FakeDaemon {
 
   // ---- What it does now.
   void complete_held();
+  // Of each op that it holds, lane by lane. Rings the doorbell afterwards.
+  void with_held(const std::function<void(shm::Segment&, const Seen&)>& use);
   void complete_held_on_lane(std::uint32_t lane, Errc status, const char* detail);
   void inject(std::uint32_t lane, const shm::CompletionEntry& entry);
   void corrupt_completion_ring(std::uint32_t lane);

@@ -238,6 +238,7 @@ std::uint64_t Client::submit_as(const OpRequest& op, std::uint64_t tensor, std::
                 op.counts.size() * sizeof(std::uint64_t));
   }
   Waiting& waiting = waiting_[entry.ticket];
+  if (copy_seed_ != 0) begin_copies(op, waiting, entry);
   const std::uint32_t used = lanes(op, tensor, sequence, one_lane);
   for (std::uint32_t lane = 0; lane < group.lane_count; ++lane) {
     if ((used >> lane & 1u) == 0) continue;
@@ -246,6 +247,30 @@ std::uint64_t Client::submit_as(const OpRequest& op, std::uint64_t tensor, std::
   }
   if (lost_) fail_all_tickets();
   return entry.ticket;
+}
+
+void Client::begin_copies(const OpRequest& op, Waiting& waiting, shm::SubmitEntry& entry) {
+  const plan::Plan* const plan = plan::find(entry.kind);
+  if (plan == nullptr || plan->passes() || plan->work == plan::Work::none) return;
+  const plan::Extents extents = plan->extents(op.shape_for(rank, size));
+  const std::uint64_t element = dtype_bytes(op.dtype);
+  const shm::CopyProgress::Shape shape{group.lane_count, 64};
+  entry.flags |= shm::kEntryHasProgress;
+  entry.progress_offset = allocate(shape.bytes());
+  entry.progress_records = shape.records;
+  std::memset(at(entry.progress_offset), 0, shape.bytes());
+  const Copier::Memory memory{{at(op.input), extents.input.count * element},
+                              {at(op.output), extents.output.count * element}};
+  waiting.copier.emplace(shm::CopyProgress(at(entry.progress_offset), shape), memory, ++copy_seed_);
+}
+
+void Client::end_copies(Waiting& waiting) {
+  if (!waiting.copier) return;
+  while (waiting.copier->step()) {
+  }
+  listed_bytes_ += waiting.copier->taken_bytes();
+  if (waiting.result.status != Errc::ok || !wrong_in_lists_.empty()) return;
+  wrong_in_lists_ = waiting.copier->wrong_in_lists();
 }
 
 void Client::push_raw(std::uint32_t lane, const shm::SubmitEntry& entry) {
@@ -264,6 +289,9 @@ void Client::cancel(std::uint64_t ticket) {
 int Client::poll() {
   if (lost_) fail_all_tickets();
   int taken = 0;
+  for (auto& [ticket, waiting] : waiting_) {
+    if (waiting.copier && waiting.copier->step()) ++taken;
+  }
   shm::CompletionEntry entry;
   for (auto& ring : completions_) {
     while (ring.try_pop(entry) == shm::RingResult::ok) {
@@ -282,6 +310,7 @@ int Client::poll() {
       waiting.result.source = entry.source;
       waiting.result.elements = entry.elements;
       if (--waiting.lanes_left > 0) continue;
+      end_copies(waiting);
       results_[entry.ticket] = waiting.result;
       waiting_.erase(found);
     }

@@ -13,6 +13,7 @@
 
 #include "base/dtype.h"
 #include "base/errc.h"
+#include "copier.h"
 #include "plan/plan.h"
 #include "shm/packet_socket.h"
 #include "shm/segment.h"
@@ -130,6 +131,14 @@ class Client {
   bool done(std::uint64_t ticket) const { return results_.contains(ticket); }
   const OpResult& result(std::uint64_t ticket) const { return results_.at(ticket); }
   std::size_t in_flight() const { return waiting_.size(); }
+  // From now on its ops' memory is copied while lanes work, in steps that `seed` draws: poll() takes
+  // one of each op. What is in flight when it has ended is judged.
+  void copy_meanwhile(std::uint64_t seed) { copy_seed_ = seed; }
+  // Of an op that has been submitted so, until it has ended.
+  Copier& copier(std::uint64_t ticket) { return waiting_.at(ticket).copier.value(); }
+  // Empty, or what has been wrong in any list of deliveries.
+  const std::string& wrong_in_lists() const { return wrong_in_lists_; }
+  std::uint64_t listed_bytes() const { return listed_bytes_; }
   // Its tickets end with daemon_lost.
   void fail_all_tickets();
 
@@ -148,9 +157,14 @@ class Client {
   std::uint32_t lanes(const OpRequest& op, std::uint64_t tensor, std::uint64_t sequence,
                       bool one_lane) const;
 
+  struct Waiting;
+  void begin_copies(const OpRequest& op, Waiting& waiting, shm::SubmitEntry& entry);
+  void end_copies(Waiting& waiting);
+
   struct Waiting {
     std::uint32_t lanes_left = 0;
     OpResult result;
+    std::optional<Copier> copier;
   };
 
   World& world_;
@@ -161,6 +175,9 @@ class Client {
   std::uint64_t next_ticket_ = 1;
   std::uint64_t anonymous_ = 0;
   std::uint64_t arena_used_ = 0;
+  std::uint64_t copy_seed_ = 0;  // 0: its ops' memory is there when they are submitted
+  std::string wrong_in_lists_;
+  std::uint64_t listed_bytes_ = 0;
   std::map<std::uint64_t, std::vector<std::byte>> answers_;
   std::map<std::string, Tensor> tensors_;
   std::map<std::uint64_t, Waiting> waiting_;

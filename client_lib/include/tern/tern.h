@@ -242,7 +242,11 @@ typedef struct {
 
 /* One operation. input and output may be any pointers: in the arena they are used in place,
  * elsewhere they are copied. Both must stay valid, and input unchanged, until the ticket ends. What
- * a rank neither reads nor writes may be NULL.
+ * a rank neither reads nor writes may be NULL. After a failure the output is undefined, in place
+ * the input too.
+ *
+ * Of 256 KiB and more the operation begins at once, and the copies go on while it runs: the input is
+ * copied by the call that submits, the output piece by piece by those that wait or test.
  *
  * An operation has `count` elements in all. Where ranks have shares of them (reduce_scatter,
  * all_gather, gather, scatter), the share of rank 0 comes first, then that of rank 1, and so on.
