@@ -2,9 +2,7 @@
 // daemon before all its lanes are known to have room, so that WOULD_BLOCK leaves everything as it
 // was.
 
-#include <algorithm>
 #include <bit>
-#include <cstring>
 #include <utility>
 
 #include "client_lib/client.h"
@@ -74,62 +72,19 @@ Status Client::try_submit(std::span<const OpRequest> requests, std::span<std::ui
   // In room that no copy needs.
   Op* placed = ops.first();
   for (const OpRequest& request : requests) {
-    place_progress(request, *placed);
+    copies_->place_progress(request, *placed);
     placed = placed->next;
   }
-  copy_inputs_first(*ops.first(), lock);
+  copies_->copy_first(*ops.first(), lock);
   const Result<std::uint32_t> lanes = push(requests, *ops.first());
   if (!lanes) return tl::unexpected(lanes.error());
-  Op* const unfilled = to_fill(*ops.first());
+  Op* const unfilled = OpCopies::to_fill(*ops.first());
   give_tickets(*ops.first(), tickets);
   ops.dismiss();
   lock.unlock();
   lanes_->wake(*lanes);
-  fill(unfilled);
+  copies_->fill(unfilled);
   return {};
-}
-
-// What no watermark tells of is there before the lanes hear of the op.
-void Client::copy_inputs_first(Op& first, std::unique_lock<std::mutex>& lock) noexcept {
-  for (Op* op = &first; op != nullptr; op = op->next) {
-    if (op->input_copy == kNoOffset || op->progress.exists()) continue;
-    // Large, hence unlocked: in state preparing the op is this thread's alone.
-    lock.unlock();
-    std::memcpy(arena_->at(op->input_copy), op->input, op->input_bytes);
-    lock.lock();
-  }
-}
-
-// The ops whose inputs are copied from now on, in the order of the submission.
-Op* Client::to_fill(Op& first) noexcept {
-  Op* head = nullptr;
-  Op** tail = &head;
-  for (Op* op = &first; op != nullptr; op = op->next) {
-    if (!op->progress.exists() || op->input_copy == kNoOffset) continue;
-    op->copying = true;
-    *tail = op;
-    tail = &op->next_to_fill;
-  }
-  return head;
-}
-
-// From the beginning on, as lanes take chunks. Lanes that sleep are woken for each piece.
-void Client::fill(Op* op) {
-  constexpr std::uint64_t kPieceBytes = 512 << 10;
-  while (op != nullptr) {
-    std::byte* const copy = arena_->at(op->input_copy);
-    const auto* const input = static_cast<const std::byte*>(op->input);
-    for (std::uint64_t done = 0; done < op->input_bytes;) {
-      const std::uint64_t bytes = std::min(kPieceBytes, op->input_bytes - done);
-      std::memcpy(copy + done, input + done, bytes);
-      done += bytes;
-      op->progress.raise_input(done);
-      lanes_->wake(op->lanes);
-    }
-    const std::lock_guard lock(mutex_);
-    op->copying = false;
-    op = std::exchange(op->next_to_fill, nullptr);
-  }
 }
 
 Status Client::prepare(const OpRequest& request, Op& op) {
@@ -153,27 +108,6 @@ Status Client::prepare(const OpRequest& request, Op& op) {
   ++group.count_of(passes);
   if (op.tensor) ++op.tensor->in_flight;
   return {};
-}
-
-// Copies that are worth it go on while lanes work. What travels with its announcement is read at
-// once, and what passes from rank to rank is copied before and after.
-void Client::place_progress(const OpRequest& request, Op& op) {
-  constexpr std::uint64_t kWorthBytes = 256 << 10;
-  const GroupState& group = *request.group;
-  const std::uint64_t copied_in = op.input_copy != kNoOffset ? op.input_bytes : 0;
-  const std::uint64_t copied_out = op.output_copy != kNoOffset ? op.output_bytes : 0;
-  const std::uint64_t bytes = request.count * dtype_bytes(request.dtype);
-  if ((features_ & shm::kFeatureProgress) == 0 || request.plan->passes() ||
-      std::max(copied_in, copied_out) < kWorthBytes || bytes <= group.eager_bytes) {
-    return;
-  }
-  // An upper bound of the chunks, wherever they are cut. A list that is too short ends early.
-  const std::uint64_t chunks =
-      2 * copied_out / group.chunk_bytes + static_cast<std::uint64_t>(group.size) + 8;
-  const auto records = static_cast<std::uint32_t>(
-      copied_out == 0 ? 0 : std::min<std::uint64_t>(chunks, shm::kMaxDeliveredRecords));
-  arena_->place_progress({group.lane_count, records}, op);
-  if (op.progress.exists() && copied_in == 0) op.progress.raise_input(op.input_bytes);
 }
 
 namespace {
@@ -260,14 +194,18 @@ shm::SubmitEntry Client::entry_of(const OpRequest& request, const Op& op) const 
   entry.sequence = op.sequence;
   entry.count = request.count;
   const auto place = [&](std::uint64_t copy, const void* memory, std::uint64_t bytes) {
-    return copy != kNoOffset ? copy : *arena_->offset_of(memory, bytes, request.dtype);
+    return copy != kNoOffset ? ArenaMemory::Place{0, copy}
+                             : *arena_->locate(request, memory, bytes);
   };
   if (op.output_bytes != 0) {
-    entry.output_offset = place(op.output_copy, request.output, op.output_bytes);
-    entry.input_offset = entry.output_offset;
+    const ArenaMemory::Place output = place(op.output_copy, request.output, op.output_bytes);
+    entry.output_region = entry.input_region = output.region;
+    entry.output_offset = entry.input_offset = output.offset;
   }
   if (op.input_bytes != 0) {
-    entry.input_offset = place(op.input_copy, request.input, op.input_bytes);
+    const ArenaMemory::Place input = place(op.input_copy, request.input, op.input_bytes);
+    entry.input_region = input.region;
+    entry.input_offset = input.offset;
   }
   if (op.counts_copy != kNoOffset) {
     entry.flags |= shm::kEntryHasCounts;

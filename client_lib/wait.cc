@@ -119,36 +119,21 @@ bool Client::idle(std::uint32_t seen, std::uint64_t remaining_ns, bool& spun) {
   return true;
 }
 
-// Copies what lanes have delivered so far of one of these ops. False: there is nothing new.
+// Of one of these ops, as OpCopies.
 bool Client::take_deliveries(std::span<const std::uint64_t> tickets,
                              std::unique_lock<std::mutex>& lock) {
   for (const std::uint64_t ticket : tickets) {
-    for (Op* op = ops_.find_named(ticket); op != nullptr; op = op->next) {
-      if (op->copying || op->state != Op::State::running || !op->delivery.has_more()) continue;
-      op->copying = true;
-      lock.unlock();
-      op->delivery.copy_listed();
-      lock.lock();
-      op->copying = false;
-      // Another thread may have found its end, and could not report it.
-      if (op->state == Op::State::ended) shm::wake_sleepers(segment_.header());
-      return true;
-    }
+    if (!OpCopies::take_deliveries(ops_.find_named(ticket), lock)) continue;
+    // Another thread may have found an end, and could not report it.
+    shm::wake_sleepers(segment_.header());
+    return true;
   }
   return false;
 }
 
 // Copies the result out, and says what a recv has got.
 void Client::hand_over(Op& op) const noexcept {
-  if (op.output_copy != kNoOffset && op.progress.exists()) {
-    op.delivery.copy_rest();
-  } else if (op.output_copy != kNoOffset) {
-    // A recv may have got less than there is room for.
-    const std::uint64_t bytes =
-        op.passes ? std::min(op.output_bytes, op.what_came.elements * op.element_bytes)
-                  : op.output_bytes;
-    std::memcpy(op.output, arena_->at(op.output_copy), bytes);
-  }
+  copies_->copy_rest(op);
   if (op.received != nullptr) {
     tern_received received = TERN_RECEIVED_INIT;
     received.source = static_cast<std::int32_t>(op.what_came.source);

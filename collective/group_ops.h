@@ -91,8 +91,7 @@ class GroupOps {
 
   // ---- Actions ----
 
-  Action next(const Room& room, const InputGate& inputs);
-  Action next(const Room& room) { return next(room, WholeInputs()); }
+  Action next(const Room& room, const InputGate& inputs = WholeInputs());
   // The lane has carried out an action, of any kind but complete.
   void done(const Action& action);
   // Instead of done() of a finish: the sum is kept elsewhere, because it cannot be encoded before

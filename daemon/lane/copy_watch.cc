@@ -16,10 +16,10 @@ constexpr std::uint64_t kBellBytes = 512 << 10;
 
 }  // namespace
 
-void CopyWatch::begin(OpId op, std::uint32_t local_rank, const shm::SubmitEntry& entry) {
+void CopyWatch::begin(const Rank& who, const shm::SubmitEntry& entry, const Region& arena) {
   if ((entry.flags & shm::kEntryHasProgress) == 0) return;
-  OpRank& rank = core_.lane_ops().ranks(op)[local_rank];
-  const Region& arena = *rank.input.region;
+  const OpId op = who.op;
+  OpRank& rank = core_.lane_ops().ranks(op)[who.local_rank];
   rank.copy = RankCopy{};
   rank.copy.progress = {arena.base + entry.progress_offset,
                         {core_.setup().shape.lanes, entry.progress_records}};
@@ -107,6 +107,19 @@ bool CopyWatch::has(OpId op, std::uint32_t chunk) const noexcept {
     return rank.has_input() || !rank.sends(elements) ||
            (elements.end() - rank.extents.input.begin) * element <= rank.copy.input_bytes;
   });
+}
+
+void CopyWatch::on_block(const BlockRequest& request, const BlockCompletion& completion,
+                         const std::vector<LaneClient*>& clients) noexcept {
+  const bool makes = request.verb == BlockVerb::finish ||
+                     request.verb == BlockVerb::finish_parked || request.verb == BlockVerb::publish;
+  if (!makes && request.verb != BlockVerb::deliver) return;
+  const collective::ChunkMap& chunks = core_.op(request.op).chunks;
+  if (completion.problem != nullptr || completion.form == BlockForm::parked ||
+      !chunks.goes_to(core_.self(), request.number)) {
+    return;
+  }
+  deliver(request.op, {chunks.result_begin(request.number), chunks.size(request.number)}, clients);
 }
 
 void CopyWatch::deliver(OpId op, const plan::Range& elements,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collective/input_gate.h"
+#include "daemon/lane/block_request.h"
 #include "daemon/lane/group_core.h"
 #include "daemon/lane/lane_clients.h"
 
@@ -18,8 +19,12 @@ class CopyWatch final : public collective::InputGate {
   // Everything given outlives this.
   explicit CopyWatch(GroupCore& core) : core_(core) { arriving_.reserve(core.ops().slots()); }
 
-  // A rank has submitted the op, and its slot is filled. REQUIRES: the entry has been checked.
-  void begin(collective::OpId op, std::uint32_t local_rank, const shm::SubmitEntry& entry);
+  struct Rank {
+    collective::OpId op = collective::kNoSlot;
+    std::uint32_t local_rank = 0;
+  };
+  // It has submitted the op, and its slot is filled. REQUIRES: the entry has been checked.
+  void begin(const Rank& who, const shm::SubmitEntry& entry, const Region& arena);
   // Reads the watermarks. One that says more than there is, or less than it did, fails its op.
   // True: some input is further than it was.
   bool look();
@@ -30,7 +35,10 @@ class CopyWatch final : public collective::InputGate {
   bool has(collective::OpId op, std::uint32_t chunk) const noexcept override;
   bool has_all(collective::OpId op) const noexcept override;
 
-  // The elements lie in the outputs of this node's ranks, `clients`, and will not change.
+  // A block is done. If it brings elements to the outputs of this node's ranks, `clients`, which do
+  // not change any more, they are listed.
+  void on_block(const BlockRequest& request, const BlockCompletion& completion,
+                const std::vector<LaneClient*>& clients) noexcept;
   void deliver(collective::OpId op, const plan::Range& elements,
                const std::vector<LaneClient*>& clients) noexcept;
 

@@ -164,7 +164,15 @@ std::uint64_t Lane::next_deadline_ns() const {
 int Lane::run_commands() {
   int work = 0;
   for (Command command; work < kCommandsPerRound && commands_->pop(command); ++work) {
-    std::visit([this](const auto& one) { run(one); }, command);
+    std::visit(
+        [this](const auto& one) {
+          if constexpr (requires { resources_.clients.run(one); }) {
+            resources_.clients.run(one);
+          } else {
+            run(one);
+          }
+        },
+        command);
   }
   return work;
 }
@@ -278,6 +286,10 @@ int Lane::settle(std::uint64_t now_ns) {
     resources_.clients.drop(*client);
     ++work;
   }
+  work += resources_.clients.drop_regions([this](const Region& region) {
+    return std::any_of(groups_.begin(), groups_.end(),
+                       [&](LaneGroup* group) { return group->core().uses(region); });
+  });
   work += links_.settle(now_ns);
   sharing_.settle();
   if (idle_pages_.touched()) drop_idle_pages(now_ns);

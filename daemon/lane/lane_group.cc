@@ -92,8 +92,11 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   const std::uint32_t local_rank = local_rank_in(clients_, client);
   const std::uint32_t rank = setup().shape.ranks[core_.self()][local_rank];
   const auto named = tensors_.find(entry.tensor);
+  const Region* const input = client.region(entry.input_region);
+  const Region* const output = client.region(entry.output_region);
   OpAdmission::Admitted admitted = admission_.admit(
-      entry, {rank, client.arena, named != tensors_.end() ? named->second : nullptr});
+      entry,
+      {rank, client.arena, named != tensors_.end() ? named->second : nullptr, input, output});
   if (const char* problem = admitted.checked.problem) {
     return clients.refuse(client, entry.ticket, admitted.checked.code, problem);
   }
@@ -135,13 +138,13 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   OpRank& slot = core_.lane_ops().ranks(op)[local_rank];
   slot.ticket = entry.ticket;
   slot.extents = extents;
-  slot.input = {&client.arena, entry.input_offset, extents.input.count * element, Space::host};
-  slot.output = {&client.arena, entry.output_offset, extents.output.count * element, Space::host};
+  slot.input = {input, entry.input_offset, extents.input.count * element, Space::host};
+  slot.output = {output, entry.output_offset, extents.output.count * element, Space::host};
   slot.prescale = std::bit_cast<float>(entry.prescale_bits);
   slot.lanes = admitted.checked.lanes;
   slot.present = true;
   slot.told = false;
-  copies_.begin(op, local_rank, entry);
+  copies_.begin({op, local_rank}, entry, client.arena);
   ++client.uses;
 }
 
@@ -181,7 +184,7 @@ int LaneGroup::run_actions(int budget, const LaneLoad& load, std::size_t jobs) {
 bool LaneGroup::has_failed(OpId op) {
   const std::vector<std::uint32_t>& ranks = setup().shape.ranks[core_.self()];
   for (std::size_t i = 0; i < ranks.size() && !core_.op(op).failed; ++i) {
-    if (clients_[i] == nullptr || !clients_[i]->memory->segment.has_lost_pages()) continue;
+    if (clients_[i] == nullptr || !clients_[i]->has_lost_pages()) continue;
     core_.ops().fail(
         op, {Errc::rank_lost, ranks[i], "the kernel had no memory for a page of the rank's arena"});
   }
@@ -215,7 +218,7 @@ void LaneGroup::carry_out(const Action& action) {
     case ActionKind::fail_remote:
       return send_failure(action);
     case ActionKind::tell_submitted:
-      return tell_submitted(action);
+      return core_.tell_submitted(action);
     case ActionKind::complete:
       return complete(action.op);
   }
@@ -232,7 +235,7 @@ void LaneGroup::on_block(const BlockRequest& request, const BlockCompletion& com
                  completion.bytes});
   }
   const bool failed = has_failed(request.op);
-  if (!failed) tell_delivered(request, completion);
+  if (!failed) copies_.on_block(request, completion, clients_);
   switch (request.verb) {
     case BlockVerb::gather:
       if (failed) return core_.ops().done(request.action);
@@ -252,19 +255,6 @@ void LaneGroup::on_block(const BlockRequest& request, const BlockCompletion& com
     case BlockVerb::reduce:
       return core_.ops().done(request.action);
   }
-}
-
-void LaneGroup::tell_delivered(const BlockRequest& request, const BlockCompletion& completion) {
-  const bool makes = request.verb == BlockVerb::finish ||
-                     request.verb == BlockVerb::finish_parked || request.verb == BlockVerb::publish;
-  if (!makes && request.verb != BlockVerb::deliver) return;
-  const collective::ChunkMap& chunks = core_.op(request.op).chunks;
-  if (completion.problem != nullptr || completion.form == BlockForm::parked ||
-      !chunks.goes_to(core_.self(), request.number)) {
-    return;
-  }
-  copies_.deliver(request.op, {chunks.result_begin(request.number), chunks.size(request.number)},
-                  clients_);
 }
 
 void LaneGroup::announce(const Action& action) {
@@ -349,19 +339,6 @@ void LaneGroup::send_failure(const Action& action) {
   std::memcpy(body.text, failed.text, std::min(sizeof(body.text), sizeof(failed.text)));
   core_.tell_all(core_.header(wire::FrameKind::op_fail, action.op),
                  std::as_bytes(std::span(&body, 1)));
-  core_.ops().done(action);
-}
-
-void LaneGroup::tell_submitted(const Action& action) {
-  const wire::SubmittedBody body{core_.op(action.op).submitted};
-  const auto header = core_.header(wire::FrameKind::submitted, action.op);
-  for (LanePeer* peer : core_.peers()) {
-    if (peer == nullptr || peer->is_lost() ||
-        (peer->link->peer_features() & wire::kFeatureSubmitted) == 0) {
-      continue;
-    }
-    peer->link->send_copy(header, std::as_bytes(std::span(&body, 1)));
-  }
   core_.ops().done(action);
 }
 

@@ -98,9 +98,6 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   void reduce_eager(const collective::Action& action);
   void send_checksums(const collective::Action& action);
   void send_failure(const collective::Action& action);
-  void tell_submitted(const collective::Action& action);
-  // The block's elements are in the outputs here.
-  void tell_delivered(const BlockRequest& request, const BlockCompletion& completion);
   void complete(collective::OpId op);
   void finalize(collective::OpId op);
 

@@ -30,6 +30,7 @@ struct FakeOptions {
   bool one_lane = false;
   // Takes ops whose memory is copied meanwhile, and holds them.
   bool progress = false;
+  bool regions = true;
   std::uint64_t last_common_op = 0;
 };
 
@@ -90,6 +91,7 @@ class FakeDaemon {
   void answer(Session& session, const shm::Packet& packet);
   void answer_normally(Session& session, const shm::PacketHeader& header,
                        const shm::Packet& packet);
+  void create_region(Session& session, const shm::Packet& packet);
   void welcome(Session& session, const shm::PacketHeader& header, const shm::Packet& packet);
   void joined(Session& session, std::uint64_t request);
   void done(Session& session, std::uint64_t request, Errc status, const char* detail);

@@ -53,8 +53,10 @@ struct OpRequest {
   DType dtype = DType::f32;
   Reduction reduction = Reduction::sum;
   std::uint64_t count = 0;
-  std::uint64_t input = 0;  // offsets in the arena
+  std::uint64_t input = 0;  // offsets in the arena, or in these regions
   std::uint64_t output = 0;
+  std::uint32_t input_region = 0;
+  std::uint32_t output_region = 0;
   std::uint32_t root = 0;  // of a send or recv the other rank
   std::uint32_t tag = 0;
   std::int32_t priority = 0;
@@ -96,6 +98,11 @@ class Client {
   std::uint64_t release(std::uint64_t tensor);
   std::uint64_t move_state(std::uint64_t tensor, shm::StateAction action, std::uint64_t offset = 0,
                            std::uint64_t bytes = 0);
+  std::uint64_t create_region(std::uint64_t bytes);
+  // region_open or region_free.
+  std::uint64_t about_region(shm::PacketKind kind, std::uint32_t region);
+  // Of a region that it has been given.
+  std::span<std::byte> region(std::uint32_t region) const { return regions_.at(region).arena(); }
   std::uint64_t goodbye();
   bool ready() const { return segment_.lane_count() > 0; }
   bool answered(std::uint64_t request) const { return answers_.contains(request); }
@@ -131,14 +138,16 @@ class Client {
   bool done(std::uint64_t ticket) const { return results_.contains(ticket); }
   const OpResult& result(std::uint64_t ticket) const { return results_.at(ticket); }
   std::size_t in_flight() const { return waiting_.size(); }
-  // From now on its ops' memory is copied while lanes work, in steps that `seed` draws: poll() takes
-  // one of each op. What is in flight when it has ended is judged.
-  void copy_meanwhile(std::uint64_t seed) { copy_seed_ = seed; }
+  // With a seed its ops' memory is copied while lanes work, in steps that the seed draws: poll()
+  // takes one of each op.
+  struct Copying {
+    std::uint64_t seed = 0;      // 0: the memory of ops is there when they are submitted
+    std::string wrong_in_lists;  // what has been wrong in any list of deliveries
+    std::uint64_t listed_bytes = 0;
+  };
+  Copying copying;
   // Of an op that has been submitted so, until it has ended.
   Copier& copier(std::uint64_t ticket) { return waiting_.at(ticket).copier.value(); }
-  // Empty, or what has been wrong in any list of deliveries.
-  const std::string& wrong_in_lists() const { return wrong_in_lists_; }
-  std::uint64_t listed_bytes() const { return listed_bytes_; }
   // Its tickets end with daemon_lost.
   void fail_all_tickets();
 
@@ -175,14 +184,12 @@ class Client {
   std::uint64_t next_ticket_ = 1;
   std::uint64_t anonymous_ = 0;
   std::uint64_t arena_used_ = 0;
-  std::uint64_t copy_seed_ = 0;  // 0: its ops' memory is there when they are submitted
-  std::string wrong_in_lists_;
-  std::uint64_t listed_bytes_ = 0;
   std::map<std::uint64_t, std::vector<std::byte>> answers_;
   std::map<std::string, Tensor> tensors_;
   std::map<std::uint64_t, Waiting> waiting_;
   std::map<std::uint64_t, OpResult> results_;
   shm::Segment segment_;
+  std::map<std::uint32_t, shm::Segment> regions_;
   std::vector<shm::RingProducer<shm::SubmitEntry>> submissions_;
   std::vector<shm::RingConsumer<shm::CompletionEntry>> completions_;
 };

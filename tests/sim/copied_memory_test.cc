@@ -28,7 +28,7 @@ TEST(CopiedMemory, EveryKindIsRightWhileItIsCopied) {
     cluster.join(options);
     // Some ranks have their memory in the arena.
     for (Client* client : cluster.ranks) {
-      if (random() % 3 != 0) client->copy_meanwhile(random() | 1);
+      if (random() % 3 != 0) client->copying.seed = random() | 1;
     }
     std::vector<KindCase> kinds;
     std::vector<std::vector<SubmittedKind>> submitted;
@@ -44,10 +44,10 @@ TEST(CopiedMemory, EveryKindIsRightWhileItIsCopied) {
         ASSERT_TRUE(cluster.world.run_until([&] { return client.done(ticket); })) << rank;
         ASSERT_EQ(client.result(ticket).status, Errc::ok) << client.result(ticket).detail;
         ASSERT_EQ(wrong_in(cluster, kinds[i], rank, submitted[i][rank]), "");
-        ASSERT_EQ(client.wrong_in_lists(), "") << "rank " << rank;
+        ASSERT_EQ(client.copying.wrong_in_lists, "") << "rank " << rank;
       }
     }
-    for (const Client* client : cluster.ranks) listed += client->listed_bytes();
+    for (const Client* client : cluster.ranks) listed += client->copying.listed_bytes;
     cluster.leave_all();
   }
   EXPECT_GT(listed, 0u) << "lanes have listed nothing";
@@ -64,11 +64,11 @@ class TwoRanks : public testing::Test {
   }
   // Of so many chunks; rank 0 copies its memory as the test says.
   Cluster::Pending submit(std::uint64_t chunks = 8) {
-    cluster.ranks[0]->copy_meanwhile(1);
+    cluster.ranks[0]->copying.seed = 1;
     const std::uint64_t count = chunks * kChunkBytes / sizeof(float);
     const auto pending =
         cluster.submit(all_reduce(DType::f32, count), inputs_of(DType::f32, count, 2));
-    cluster.ranks[0]->copy_meanwhile(0);
+    cluster.ranks[0]->copying.seed = 0;
     copier(pending).stop();
     return pending;
   }
@@ -82,7 +82,7 @@ class TwoRanks : public testing::Test {
     for (std::uint32_t rank = 0; rank < 2; ++rank) {
       EXPECT_EQ(cluster.output(pending, rank) == sum, true) << "rank " << rank;
     }
-    EXPECT_EQ(cluster.ranks[0]->wrong_in_lists(), "");
+    EXPECT_EQ(cluster.ranks[0]->copying.wrong_in_lists, "");
   }
   // An op in the arena goes through.
   void expect_another_op() {
@@ -119,9 +119,9 @@ TEST_F(TwoRanks, AnotherOpDoesNotWait) {
 
 TEST_F(TwoRanks, WhatTravelsWithItsAnnouncementWaitsForAllOfIt) {
   join();
-  cluster.ranks[0]->copy_meanwhile(1);
+  cluster.ranks[0]->copying.seed = 1;
   const auto pending = cluster.submit(all_reduce(DType::f32, 100), inputs_of(DType::f32, 100, 2));
-  cluster.ranks[0]->copy_meanwhile(0);
+  cluster.ranks[0]->copying.seed = 0;
   copier(pending).stop();
   copier(pending).fill(396);
   cluster.world.run_for(100 * kMillisecond);
@@ -207,13 +207,13 @@ TEST(CopiedTensors, LossyOpsHaveTheSameBits) {
       const auto tensors =
           cluster.declare({"g", 40'000, DType::f32, Role::gradient, false, recipe});
       if (copied) {
-        for (Client* client : cluster.ranks) client->copy_meanwhile(client->id());
+        for (Client* client : cluster.ranks) client->copying.seed = client->id();
       }
       for (std::uint64_t use = 0; use < 4; ++use) {
         const auto inputs = inputs_of(DType::f32, 40'000, 4, use);
         results[copied].push_back(
             cluster.reduce(all_reduce(DType::f32, 40'000), inputs, tensors, use % 2 == 1));
-        for (const Client* client : cluster.ranks) EXPECT_EQ(client->wrong_in_lists(), "");
+        for (const Client* client : cluster.ranks) EXPECT_EQ(client->copying.wrong_in_lists, "");
         cluster.forget_arenas();
       }
     }
