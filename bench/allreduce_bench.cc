@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -47,6 +48,7 @@ struct AllreduceOptions {
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
   std::vector<std::uint64_t> bytes = {4096, 65536, 1 << 20, 16 << 20, 64 << 20};
+  std::vector<Memory> memory = {Memory::arena};
   std::vector<std::string> recipes = {"raw", "bf16", "3lc:s=1", "3lc:s=1,scale=16384"};
   double seconds = 3;
   std::uint32_t warm_up = 2;
@@ -131,7 +133,8 @@ class AllreduceBench {
           .group_id_file = fmt::format("{}/group{}", options_.folder, daemon),
           .rank = rank,
           .size = size,
-          .max_bytes = max_bytes()};
+          .max_bytes = max_bytes(),
+          .copies = std::ranges::count(options_.memory, Memory::outside) != 0};
       if (options_.libraries.empty()) {
         terns_.push_back(std::make_unique<TernNode>(node));
       } else {
@@ -162,7 +165,10 @@ class AllreduceBench {
     if (gloo_) rows.push_back({.contestant = gloo_->contestant(count)});
     for (const std::string& recipe : options_.recipes) {
       for (std::size_t daemon = 0; daemon < terns_.size(); ++daemon) {
-        rows.push_back({.contestant = terns_[daemon]->contestant(recipe, count), .daemon = daemon});
+        for (const Memory memory : options_.memory) {
+          rows.push_back(
+              {.contestant = terns_[daemon]->contestant(recipe, count, memory), .daemon = daemon});
+        }
       }
       for (std::size_t daemon = 0; daemon < libraries_.size(); ++daemon) {
         rows.push_back(
@@ -372,6 +378,13 @@ void add_allreduce_command(CLI::App& app) {
       ->transform(CLI::AsSizeValue(false))
       ->delimiter(',');
   command->add_option("--recipe", options->recipes, "Recipes to measure; \"none\": Gloo alone");
+  static const std::map<std::string, Memory> kMemories = {
+      {"arena", Memory::arena}, {"outside", Memory::outside}, {"region", Memory::region}};
+  command
+      ->add_option("--memory", options->memory,
+                   "Where the values lie, each one measured: arena, outside, region")
+      ->transform(CLI::CheckedTransformer(kMemories))
+      ->delimiter(',');
   command->add_option("--seconds", options->seconds,
                       "Time for each size, all contestants together");
   command->add_option("--warm-up", options->warm_up, "Rounds before the clock runs");

@@ -11,7 +11,8 @@ Client connect(const TernNode::Options& options) {
   tern_connect_options connection = TERN_CONNECT_OPTIONS_INIT;
   connection.socket_path = options.socket.empty() ? nullptr : options.socket.c_str();
   connection.job = options.job.c_str();
-  connection.arena_bytes = options.max_bytes + (std::uint64_t{1} << 20);
+  const std::uint64_t tensors = options.copies ? 2 : 1;
+  connection.arena_bytes = tensors * options.max_bytes + (std::uint64_t{1} << 20);
   return Client(connection);
 }
 
@@ -34,13 +35,15 @@ Group join(Client& client, const TernNode::Options& options) {
 
 class TernContestant final : public Contestant {
  public:
-  TernContestant(Group group, const std::string& recipe, std::span<float> values)
+  // `where`: empty for the arena.
+  TernContestant(Group group, const std::string& recipe, const std::string& where,
+                 std::span<float> values)
       : group_(std::move(group)),
-        name_("tern " + recipe),
+        name_("tern " + recipe + where),
         recipe_(recipe),
         values_(values),
-        tensor_(group_.declare<float>(recipe + "/" + std::to_string(values.size()), values.size(),
-                                      TERN_GRADIENT, recipe)) {}
+        tensor_(group_.declare<float>(recipe + where + "/" + std::to_string(values.size()),
+                                      values.size(), TERN_GRADIENT, recipe)) {}
 
   const std::string& name() const override { return name_; }
 
@@ -134,8 +137,20 @@ TernNode::TernNode(const Options& options)
       group_(join(client_, options)),
       memory_(client_.allocate<float>(options.max_bytes / sizeof(float))) {}
 
-std::unique_ptr<Contestant> TernNode::contestant(const std::string& recipe, std::size_t count) {
-  return std::make_unique<TernContestant>(group_, recipe, memory_.first(count));
+std::unique_ptr<Contestant> TernNode::contestant(const std::string& recipe, std::size_t count,
+                                                 Memory memory) {
+  switch (memory) {
+    case Memory::arena:
+      break;
+    case Memory::outside:
+      outside_.resize(memory_.size());
+      return std::make_unique<TernContestant>(group_, recipe, ", outside",
+                                              std::span(outside_).first(count));
+    case Memory::region:
+      if (region_.empty()) region_ = client_.allocate_region<float>(memory_.size());
+      return std::make_unique<TernContestant>(group_, recipe, ", region", region_.first(count));
+  }
+  return std::make_unique<TernContestant>(group_, recipe, "", memory_.first(count));
 }
 
 std::unique_ptr<CollectiveRunner> TernNode::runner(const CollectiveShape& shape) {

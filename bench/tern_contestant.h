@@ -1,13 +1,18 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "bench/collective_runner.h"
 #include "bench/contestant.h"
 #include "client_lib/include/tern/tern.hpp"
 
 namespace tern::bench {
+
+// Where a contestant's values lie.
+enum class Memory : std::uint8_t { arena, outside, region };
 
 // A rank's connection to the daemon of its node, shared by the contestants of all recipes.
 class TernNode {
@@ -19,12 +24,14 @@ class TernNode {
     std::int32_t rank = 0;
     std::int32_t size = 1;
     std::uint64_t max_bytes = 0;  // of a tensor
+    bool copies = false;          // some contestant's values lie outside the arena
   };
 
   explicit TernNode(const Options& options);
 
-  // `values` of the arena, in place; one tensor at a time is measured.
-  std::unique_ptr<Contestant> contestant(const std::string& recipe, std::size_t count);
+  // In place; one tensor at a time is measured. REQUIRES: options.copies for values outside.
+  std::unique_ptr<Contestant> contestant(const std::string& recipe, std::size_t count,
+                                         Memory memory = Memory::arena);
   // REQUIRES: input and output together are no larger than max_bytes.
   std::unique_ptr<CollectiveRunner> runner(const CollectiveShape& shape);
   Group& group() { return group_; }
@@ -34,6 +41,8 @@ class TernNode {
   Client client_;
   Group group_;
   std::span<float> memory_;
+  std::vector<float> outside_;
+  std::span<float> region_;
 };
 
 }  // namespace tern::bench

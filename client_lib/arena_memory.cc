@@ -49,14 +49,42 @@ Status ArenaMemory::free(void* memory) {
   return {};
 }
 
+namespace {
+
+std::optional<std::uint64_t> offset_in(std::span<const std::byte> whole,
+                                       std::span<const std::byte> part, DType dtype) noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(part.data());
+  const auto first = reinterpret_cast<std::uintptr_t>(whole.data());
+  if (begin < first || begin - first > whole.size()) return std::nullopt;
+  const std::uint64_t offset = begin - first;
+  if (part.size() > whole.size() - offset || offset % dtype_bytes(dtype) != 0) return std::nullopt;
+  return offset;
+}
+
+std::span<const std::byte> bytes_at(const void* memory, std::uint64_t bytes) noexcept {
+  return {static_cast<const std::byte*>(memory), bytes};
+}
+
+}  // namespace
+
 std::optional<std::uint64_t> ArenaMemory::offset_of(const void* memory, std::uint64_t bytes,
                                                     DType dtype) const noexcept {
-  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
-  const auto arena = reinterpret_cast<std::uintptr_t>(memory_.data());
-  if (begin < arena || begin - arena > memory_.size()) return std::nullopt;
-  const std::uint64_t offset = begin - arena;
-  if (bytes > memory_.size() - offset || offset % dtype_bytes(dtype) != 0) return std::nullopt;
-  return offset;
+  return offset_in(memory_, bytes_at(memory, bytes), dtype);
+}
+
+std::optional<ArenaMemory::Place> ArenaMemory::locate(const OpRequest& request, const void* memory,
+                                                      std::uint64_t bytes) const noexcept {
+  if (const auto offset = offset_of(memory, bytes, request.dtype)) return Place{0, *offset};
+  if (request.plan != nullptr && request.plan->passes()) return std::nullopt;
+  for (const RegionMemory& region : regions_) {
+    const auto offset = offset_in(region.memory, bytes_at(memory, bytes), request.dtype);
+    if (offset) return Place{region.number, *offset};
+  }
+  return std::nullopt;
+}
+
+void ArenaMemory::remove_region(std::uint32_t number) {
+  std::erase_if(regions_, [number](const RegionMemory& one) { return one.number == number; });
 }
 
 namespace {
@@ -83,7 +111,7 @@ CopyPlaces places_of(const plan::Range& input, const plan::Range& output) noexce
 
 Status ArenaMemory::place_copies(const OpRequest& request, Op& op) {
   const auto outside = [&](const void* memory, std::uint64_t bytes) {
-    return bytes != 0 && !offset_of(memory, bytes, request.dtype).has_value();
+    return bytes != 0 && !locate(request, memory, bytes).has_value();
   };
   const plan::Extents& extents = op.extents;
   const bool input_outside = outside(request.input, op.input_bytes);
@@ -95,7 +123,10 @@ Status ArenaMemory::place_copies(const OpRequest& request, Op& op) {
     const Result<std::uint64_t> block = allocate_copy(places.count * element);
     if (!block) return tl::unexpected(block.error());
     op.copies = *block;
-    if (input_outside) op.input_copy = *block + places.input * element;
+    if (input_outside) {
+      op.input_copy = *block + places.input * element;
+      op.input = request.input;
+    }
     if (output_outside) {
       op.output_copy = *block + places.output * element;
       op.output = request.output;
@@ -120,9 +151,11 @@ Status ArenaMemory::copy_counts(const OpRequest& request, Op& op) {
 Result<std::uint64_t> ArenaMemory::allocate_copy(std::uint64_t bytes) {
   const std::optional<std::uint64_t> block = arena_.allocate(bytes);
   if (!block) {
-    return fail(copies_in_use_ != 0 ? Errc::would_block : Errc::out_of_memory,
-                "no room in the arena for a copy of " + std::to_string(bytes) +
-                    " bytes; wait for operations, free tensors or raise arena_bytes");
+    const bool may_wait = copies_of_others_ != 0;
+    return fail(may_wait ? Errc::would_block : Errc::out_of_memory,
+                "no room in the arena for a copy of " + std::to_string(bytes) + " bytes; " +
+                    (may_wait ? "wait for operations, " : "nothing that ends will make room: ") +
+                    "free tensors or raise arena_bytes");
   }
   if (Status populated = populate(*block, bytes); !populated) {
     arena_.free(*block);
@@ -132,8 +165,19 @@ Result<std::uint64_t> ArenaMemory::allocate_copy(std::uint64_t bytes) {
   return *block;
 }
 
+void ArenaMemory::place_progress(const shm::CopyProgress::Shape& shape, Op& op) {
+  const Result<std::uint64_t> block = allocate_copy(shape.bytes());
+  if (!block) return;
+  op.progress_copy = *block;
+  std::memset(at(*block), 0, shape.bytes());
+  op.progress = {at(*block), shape};
+  if (op.output_copy != kNoOffset) {
+    op.delivery.begin(op.progress, {at(op.output_copy), op.output, op.output_bytes});
+  }
+}
+
 void ArenaMemory::free_copies(Op& op) noexcept {
-  for (std::uint64_t* const block : {&op.copies, &op.counts_copy}) {
+  for (std::uint64_t* const block : {&op.copies, &op.counts_copy, &op.progress_copy}) {
     if (*block == kNoOffset) continue;
     arena_.free(*block);
     --copies_in_use_;

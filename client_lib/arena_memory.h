@@ -27,14 +27,32 @@ class ArenaMemory {
   Status free(void* memory);
 
   std::byte* at(std::uint64_t offset) const noexcept { return memory_.data() + offset; }
+  // Memory that the daemon has made beside the arena.
+  void add_region(std::uint32_t number, std::span<std::byte> memory) {
+    regions_.push_back({number, memory});
+  }
+  // From now on it lies outside.
+  void remove_region(std::uint32_t number);
+
+  struct Place {
+    std::uint32_t region = 0;  // 0: the arena
+    std::uint64_t offset = 0;
+  };
   // The place of memory that the daemon can use where it is. Memory without its type's alignment is
-  // copied like any outside the arena.
+  // copied like any outside; so is that of a region, of what passes from rank to rank.
+  std::optional<Place> locate(const OpRequest& request, const void* memory,
+                              std::uint64_t bytes) const noexcept;
+  // The same in the arena alone.
   std::optional<std::uint64_t> offset_of(const void* memory, std::uint64_t bytes,
                                          DType dtype) const noexcept;
 
+  // Before the first op of a submission.
+  void begin_submission() noexcept { copies_of_others_ = copies_in_use_; }
   // Room for what of the op lies outside, and a copy of its counts. Their places are noted in `op`;
-  // would_block while other copies may give room back.
+  // would_block while copies of other submissions may give room back.
   Status place_copies(const OpRequest& request, Op& op);
+  // Of an op with copies, how far they have come; without room for it there is none.
+  void place_progress(const shm::CopyProgress::Shape& shape, Op& op);
   void free_copies(Op& op) noexcept;
 
  private:
@@ -44,10 +62,17 @@ class ArenaMemory {
   Result<std::uint64_t> allocate_copy(std::uint64_t bytes);
   Status copy_counts(const OpRequest& request, Op& op);
 
+  struct RegionMemory {
+    std::uint32_t number;
+    std::span<std::byte> memory;
+  };
+
   std::span<std::byte> memory_;
+  std::vector<RegionMemory> regions_;
   Arena arena_;
   std::vector<bool> populated_;  // granules
   std::uint64_t copies_in_use_ = 0;
+  std::uint64_t copies_of_others_ = 0;  // when this submission began
 };
 
 }  // namespace tern::client_lib

@@ -102,6 +102,18 @@ tern_status tern_free(tern_client* client, void* memory) {
   });
 }
 
+tern_status tern_region_create(tern_client* client, uint64_t bytes, void** memory) {
+  if (client == nullptr || memory == nullptr) return refuse("client or memory is NULL");
+  return guarded(*client, [&]() -> tern_status {
+    *memory = nullptr;
+    if (bytes == 0) return refuse("bytes is 0");
+    const Result<void*> made = client->client->create_region(bytes);
+    if (!made) return report_error(made.error());
+    *memory = *made;
+    return TERN_OK;
+  });
+}
+
 tern_status tern_fd(tern_client* client, int* fd) {
   if (client == nullptr || fd == nullptr) return refuse("client or fd is NULL");
   return guarded(*client, [&]() -> tern_status {

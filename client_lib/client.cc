@@ -48,6 +48,7 @@ Status Client::take_welcome(const shm::WelcomePacket& welcome, std::vector<Fd> f
   fds.erase(fds.begin(), fds.begin() + 2);
   lanes_.emplace(segment_, std::move(fds));
   arena_.emplace(segment_.arena());
+  copies_.emplace(mutex_, *arena_, *lanes_, (features_ & shm::kFeatureProgress) != 0);
   return {};
 }
 
@@ -64,6 +65,7 @@ void Client::drop_in_child() noexcept {
   questions_.close_fd();
   segment_.close_fd();
   segment_.abandon();
+  regions_.abandon();
   notify_.reset();
   if (lanes_) lanes_->close_fds();
   if (pollable_) pollable_->close_fds();
@@ -75,8 +77,30 @@ Result<void*> Client::allocate(std::uint64_t bytes) {
 }
 
 Status Client::free(void* memory) {
+  std::unique_lock lock(mutex_);
+  const std::optional<std::uint32_t> number = regions_.find(memory);
+  if (!number) return arena_->free(memory);
+  arena_->remove_region(*number);
+  const Regions::Region region = regions_.take(*number);
+  lock.unlock();
+  // The daemon frees it when no op uses it any more; here it ends at once.
+  Status freed = questions_.free_region(region.number);
+  if (freed || lost_.load()) return {};
+  return request_failed(std::move(freed.error()));
+}
+
+Result<void*> Client::create_region(std::uint64_t bytes) {
+  if ((features_ & shm::kFeatureRegions) == 0) {
+    return fail(Errc::unsupported,
+                "ternd is too old to make regions; connect with a larger arena_bytes");
+  }
+  Result<Regions::Region> made = Regions::make(questions_, bytes);
+  if (!made) return request_failed(std::move(made.error()));
+  const std::span<std::byte> memory = made->segment.arena();
   const std::lock_guard lock(mutex_);
-  return arena_->free(memory);
+  arena_->add_region(made->number, memory);
+  regions_.add(std::move(*made));
+  return memory.data();
 }
 
 Result<int> Client::pollable_fd() {

@@ -1,8 +1,8 @@
 #pragma once
 
 // One connection to the daemon, behind the C functions of tern.h. The sources are split by verb:
-// client.cc connects and ends, group.cc and state.cc ask over the socket, submit.cc and wait.cc are
-// the data path.
+// client.cc connects, gives memory and ends, group.cc and state.cc ask over the socket, submit.cc
+// and wait.cc are the data path.
 
 #include <atomic>
 #include <cstddef>
@@ -20,10 +20,12 @@
 #include "base/result.h"
 #include "client_lib/arena_memory.h"
 #include "client_lib/fork_guard.h"
+#include "client_lib/op_copies.h"
 #include "client_lib/op_table.h"
 #include "client_lib/options.h"
 #include "client_lib/pollable_fd.h"
 #include "client_lib/questions.h"
+#include "client_lib/regions.h"
 #include "client_lib/submission_lanes.h"
 #include "shm/layout.h"
 #include "shm/segment.h"
@@ -45,6 +47,7 @@ class Client {
 
   Result<void*> allocate(std::uint64_t bytes);
   Status free(void* memory);
+  Result<void*> create_region(std::uint64_t bytes);
 
   Result<shm::GroupMintedPacket> mint();
   Result<std::shared_ptr<GroupState>> join(const std::string& id, const JoinOptions& options);
@@ -99,7 +102,8 @@ class Client {
 
   // REQUIRES: mutex_ not held.
   Status try_submit(std::span<const OpRequest> requests, std::span<std::uint64_t> tickets);
-  void hand_over(const Op& op) const noexcept;
+  bool take_deliveries(std::span<const std::uint64_t> tickets, std::unique_lock<std::mutex>& lock);
+  void hand_over(Op& op) const noexcept;
   Errc report(Op& first);
   void notice_loss() noexcept;
   bool idle(std::uint32_t seen, std::uint64_t remaining_ns, bool& spun);
@@ -119,7 +123,9 @@ class Client {
 
   std::mutex mutex_;
   std::optional<ArenaMemory> arena_;
+  Regions regions_;
   std::optional<SubmissionLanes> lanes_;
+  std::optional<OpCopies> copies_;
   std::vector<shm::RingConsumer<shm::CompletionEntry>> completions_;
   OpTable ops_;
   std::uint64_t unreported_ = 0;  // ops in state ended

@@ -17,6 +17,7 @@ std::shared_ptr<GroupState> state_of(const Joined& joined) {
   group->lane_count = joined.lane_count;
   group->epoch = joined.epoch;
   group->chunk_bytes = joined.chunk_bytes;
+  group->eager_bytes = joined.eager_bytes;
   group->max_ops_in_flight = joined.max_ops_in_flight;
   return group;
 }

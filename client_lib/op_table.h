@@ -13,6 +13,7 @@
 
 #include "base/dtype.h"
 #include "base/errc.h"
+#include "client_lib/delivery.h"
 #include "client_lib/include/tern/tern.h"
 #include "plan/plan.h"
 #include "shm/layout.h"
@@ -34,6 +35,7 @@ struct GroupState {
   std::uint32_t lane_count = 1;
   std::uint32_t epoch = 1;
   std::uint64_t chunk_bytes = 0;
+  std::uint64_t eager_bytes = 0;
   std::uint64_t max_ops_in_flight = 0;
   std::uint64_t last_common_op = 0;
   // ---- mark
@@ -101,8 +103,16 @@ struct Op {
   std::uint64_t output_copy = kNoOffset;
   std::uint64_t copies = kNoOffset;  // the block that holds both of them
   std::uint64_t counts_copy = kNoOffset;
-  void* output = nullptr;  // where output_copy goes at the end
-  plan::Extents extents;   // which elements of the op the rank's input and output hold
+  std::uint64_t progress_copy = kNoOffset;
+  const void* input = nullptr;  // where input_copy comes from
+  void* output = nullptr;       // where output_copy goes
+  // Of copies that go on while lanes work; without it they come before and after.
+  shm::CopyProgress progress;
+  Delivery delivery;
+  // A thread fills its input, or takes of its output, without the mutex: its end waits for that.
+  bool copying = false;
+  Op* next_to_fill = nullptr;
+  plan::Extents extents;  // which elements of the op the rank's input and output hold
   std::uint64_t input_bytes = 0;
   std::uint64_t output_bytes = 0;
   std::size_t element_bytes = 0;

@@ -25,6 +25,12 @@ bool plausible(const Joined& joined, std::uint32_t lane_count) noexcept {
          joined.max_ops_in_flight >= 1;
 }
 
+shm::RegionPacket about(std::uint32_t region, shm::PacketKind kind) noexcept {
+  auto question = shm::make_packet<shm::RegionPacket>(kind, 0);
+  question.region = region;
+  return question;
+}
+
 shm::TensorReleasePacket about(const TensorState& tensor, shm::PacketKind kind) noexcept {
   auto question = shm::make_packet<shm::TensorReleasePacket>(kind, 0);
   question.group = tensor.group->number;
@@ -160,6 +166,28 @@ void Questions::post_release(const TensorState& tensor) noexcept {
 Result<shm::TensorStatsPacket> Questions::stats(const TensorState& tensor) {
   return requests_.ask<shm::TensorStatsPacket>(about(tensor, shm::PacketKind::tensor_stats),
                                                shm::PacketKind::tensor_stats_reply, deadline());
+}
+
+Result<shm::RegionCreatedPacket> Questions::create_region(std::uint64_t bytes,
+                                                          std::vector<Fd>& fds) {
+  auto question = shm::make_packet<shm::RegionCreatePacket>(shm::PacketKind::region_create, 0);
+  question.bytes = bytes;
+  Result<shm::RegionCreatedPacket> made = requests_.ask<shm::RegionCreatedPacket>(
+      question, shm::PacketKind::region_created, deadline(), &fds);
+  if (made && (made->region == 0 || fds.size() != 1)) {
+    return nonsense("ternd made a region without a number or a descriptor");
+  }
+  return made;
+}
+
+Status Questions::open_region(std::uint32_t region) {
+  return status_of(requests_.ask<shm::DonePacket>(about(region, shm::PacketKind::region_open),
+                                                  shm::PacketKind::done, deadline()));
+}
+
+Status Questions::free_region(std::uint32_t region) {
+  return status_of(requests_.ask<shm::DonePacket>(about(region, shm::PacketKind::region_free),
+                                                  shm::PacketKind::done, deadline()));
 }
 
 Result<std::uint64_t> Questions::state(const TensorState& tensor, shm::StateAction action,

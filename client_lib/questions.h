@@ -40,6 +40,11 @@ class Questions {
   Result<std::uint64_t> state(const TensorState& tensor, shm::StateAction action,
                               std::uint64_t offset, std::uint64_t bytes);
 
+  // `fds`: its descriptor.
+  Result<shm::RegionCreatedPacket> create_region(std::uint64_t bytes, std::vector<Fd>& fds);
+  Status open_region(std::uint32_t region);
+  Status free_region(std::uint32_t region);
+
   // Whether the connection has ended, by either side.
   bool lost() noexcept { return requests_.lost(); }
   // Ends the connection: all that wait get the error.

@@ -3,7 +3,6 @@
 // was.
 
 #include <bit>
-#include <cstring>
 #include <utility>
 
 #include "client_lib/client.h"
@@ -57,6 +56,7 @@ Status Client::try_submit(std::span<const OpRequest> requests, std::span<std::ui
   std::unique_lock lock(mutex_);
   if (lost_.load()) return fail(Errc::daemon_lost, "ternd has ended; connect again");
   Reserved ops(*this);
+  arena_->begin_submission();
   for (const OpRequest& request : requests) {
     Op* const op = ops.add();
     if (op == nullptr) {
@@ -69,22 +69,21 @@ Status Client::try_submit(std::span<const OpRequest> requests, std::span<std::ui
                 in_batch(static_cast<std::size_t>(&request - requests.data()), request.plan->name,
                          prepared.error().text));
   }
-  const Op* op = ops.first();
+  // In room that no copy needs.
+  Op* placed = ops.first();
   for (const OpRequest& request : requests) {
-    if (op->input_copy != kNoOffset) {
-      // Large, hence unlocked: in state preparing the op is this thread's alone.
-      lock.unlock();
-      std::memcpy(arena_->at(op->input_copy), request.input, op->input_bytes);
-      lock.lock();
-    }
-    op = op->next;
+    copies_->place_progress(request, *placed);
+    placed = placed->next;
   }
+  copies_->copy_first(*ops.first(), lock);
   const Result<std::uint32_t> lanes = push(requests, *ops.first());
   if (!lanes) return tl::unexpected(lanes.error());
+  Op* const unfilled = OpCopies::to_fill(*ops.first());
   give_tickets(*ops.first(), tickets);
   ops.dismiss();
   lock.unlock();
   lanes_->wake(*lanes);
+  copies_->fill(unfilled);
   return {};
 }
 
@@ -195,18 +194,27 @@ shm::SubmitEntry Client::entry_of(const OpRequest& request, const Op& op) const 
   entry.sequence = op.sequence;
   entry.count = request.count;
   const auto place = [&](std::uint64_t copy, const void* memory, std::uint64_t bytes) {
-    return copy != kNoOffset ? copy : *arena_->offset_of(memory, bytes, request.dtype);
+    return copy != kNoOffset ? ArenaMemory::Place{0, copy}
+                             : *arena_->locate(request, memory, bytes);
   };
   if (op.output_bytes != 0) {
-    entry.output_offset = place(op.output_copy, request.output, op.output_bytes);
-    entry.input_offset = entry.output_offset;
+    const ArenaMemory::Place output = place(op.output_copy, request.output, op.output_bytes);
+    entry.output_region = entry.input_region = output.region;
+    entry.output_offset = entry.input_offset = output.offset;
   }
   if (op.input_bytes != 0) {
-    entry.input_offset = place(op.input_copy, request.input, op.input_bytes);
+    const ArenaMemory::Place input = place(op.input_copy, request.input, op.input_bytes);
+    entry.input_region = input.region;
+    entry.input_offset = input.offset;
   }
   if (op.counts_copy != kNoOffset) {
-    entry.flags = shm::kEntryHasCounts;
+    entry.flags |= shm::kEntryHasCounts;
     entry.counts_offset = op.counts_copy;
+  }
+  if (op.progress.exists()) {
+    entry.flags |= shm::kEntryHasProgress;
+    entry.progress_offset = op.progress_copy;
+    entry.progress_records = op.progress.shape().records;
   }
   entry.root = request.root;
   const std::int32_t own_priority = tensor != nullptr ? tensor->priority : 0;

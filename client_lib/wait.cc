@@ -37,6 +37,15 @@ void tell_failure(const Op& op, std::size_t index) noexcept {
   set_error_detail({text.data(), static_cast<std::size_t>(bytes)});
 }
 
+// Of a batch, any of its ops.
+bool is_under_way(const Op& first) noexcept {
+  if (first.unended != 0) return true;
+  for (const Op* op = &first; op != nullptr; op = op->next) {
+    if (op->state == Op::State::running || op->copying) return true;
+  }
+  return false;
+}
+
 void relax() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -56,7 +65,7 @@ Errc Client::wait(std::span<const std::uint64_t> tickets, std::int64_t timeout_m
       poll_completions();
       for (index = 0; index < tickets.size(); ++index) {
         Op* op = ops_.find_named(tickets[index]);
-        if (op != nullptr && (op->state == Op::State::running || op->unended != 0)) continue;
+        if (op != nullptr && is_under_way(*op)) continue;
         if (op == nullptr) {
           refresh_pollable();
           set_error_detail("the ticket is not of this client, or its end was reported already");
@@ -68,6 +77,7 @@ Errc Client::wait(std::span<const std::uint64_t> tickets, std::int64_t timeout_m
         return report(*op);
       }
       index = 0;
+      if (take_deliveries(tickets, lock)) continue;
       if (timeout_ms == 0) refresh_pollable();
       // Found by the second poll, in refresh_pollable: the next test tells.
     }
@@ -109,15 +119,21 @@ bool Client::idle(std::uint32_t seen, std::uint64_t remaining_ns, bool& spun) {
   return true;
 }
 
-// Copies the result out, and says what a recv has got.
-void Client::hand_over(const Op& op) const noexcept {
-  if (op.output_copy != kNoOffset) {
-    // A recv may have got less than there is room for.
-    const std::uint64_t bytes =
-        op.passes ? std::min(op.output_bytes, op.what_came.elements * op.element_bytes)
-                  : op.output_bytes;
-    std::memcpy(op.output, arena_->at(op.output_copy), bytes);
+// Of one of these ops, as OpCopies.
+bool Client::take_deliveries(std::span<const std::uint64_t> tickets,
+                             std::unique_lock<std::mutex>& lock) {
+  for (const std::uint64_t ticket : tickets) {
+    if (!OpCopies::take_deliveries(ops_.find_named(ticket), lock)) continue;
+    // Another thread may have found an end, and could not report it.
+    shm::wake_sleepers(segment_.header());
+    return true;
   }
+  return false;
+}
+
+// Copies the result out, and says what a recv has got.
+void Client::hand_over(Op& op) const noexcept {
+  copies_->copy_rest(op);
   if (op.received != nullptr) {
     tern_received received = TERN_RECEIVED_INIT;
     received.source = static_cast<std::int32_t>(op.what_came.source);
@@ -130,7 +146,7 @@ void Client::hand_over(const Op& op) const noexcept {
 Errc Client::report(Op& first) {
   Errc status = Errc::ok;
   std::size_t index = 0;
-  for (const Op* op = &first; op != nullptr; op = op->next, ++index) {
+  for (Op* op = &first; op != nullptr; op = op->next, ++index) {
     if (op->status == Errc::ok) {
       hand_over(*op);
     } else if (status == Errc::ok) {

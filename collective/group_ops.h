@@ -23,6 +23,7 @@
 #include "collective/action.h"
 #include "collective/departures.h"
 #include "collective/group_shape.h"
+#include "collective/input_gate.h"
 #include "collective/legs.h"
 #include "collective/op.h"
 #include "collective/op_table.h"
@@ -90,7 +91,7 @@ class GroupOps {
 
   // ---- Actions ----
 
-  Action next(const Room& room);
+  Action next(const Room& room, const InputGate& inputs = WholeInputs());
   // The lane has carried out an action, of any kind but complete.
   void done(const Action& action);
   // Instead of done() of a finish: the sum is kept elsewhere, because it cannot be encoded before

@@ -33,7 +33,7 @@ void GroupOps::end_if_delivered(OpId id) {
   schedule_.run_last(id, op);
 }
 
-Action GroupOps::next(const Room& room) {
+Action GroupOps::next(const Room& room, const InputGate& inputs) {
   if (const OpId id = schedule_.take_fail_remote(); id != kNoSlot) {
     return of_op(id, ops_[id], ActionKind::fail_remote);
   }
@@ -48,7 +48,9 @@ Action GroupOps::next(const Room& room) {
     ops_[id].submitted_told = ops_[id].submitted;
     return of_op(id, ops_[id], ActionKind::tell_submitted);
   }
-  if (const OpId id = schedule_.take_announce(); id != kNoSlot) {
+  // What travels with its announcement is read for it.
+  const auto may_speak = [&](OpId id) { return !ops_[id].eager || inputs.has_all(id); };
+  if (const OpId id = schedule_.take_announce(may_speak); id != kNoSlot) {
     return of_op(id, ops_[id], ActionKind::announce);
   }
   for (const auto& [id, priority, order] : schedule_.running()) {
@@ -59,7 +61,7 @@ Action GroupOps::next(const Room& room) {
       if (!verified && !op.is_issued(kind)) return of_op(id, op, kind);
       continue;
     }
-    const Action action = legs_.next(id, op, room);
+    const Action action = legs_.next(id, op, {room, inputs});
     if (action.kind == ActionKind::none) continue;
     ++op.in_flight;
     return action;

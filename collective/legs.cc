@@ -72,17 +72,21 @@ bool Legs::expects_result(OpId id, const Op& op, std::uint32_t node, std::uint32
 
 // ---- Actions ------------------------------------------------------------------------------------
 
-Action Legs::next(OpId id, const Op& op, const Room& room) {
+Action Legs::next(OpId id, const Op& op, const Means& means) {
+  const Room& room = means.room;
   Own& own = own_[id];
   const std::uint32_t owned = op.chunks.owned(self_);
   if (!op.plan->reduces()) {
     if (own.published >= owned || room.results == 0) return {};
+    if (!means.inputs.has(id, op.chunks.chunk(self_, own.published))) return {};
     return {.kind = ActionKind::publish, .op = id, .index = own.published++};
   }
-  Action action = next_of_chunks(id, room);
+  Action action = next_of_chunks(id, op, means);
   // Before any contribution: a grant that follows one on its link would keep the others waiting.
   if (action.kind == ActionKind::none) action = next_grant(id, op, room);
-  if (action.kind == ActionKind::none && room.contributions > 0) action = next_contribution(id, op);
+  if (action.kind == ActionKind::none && room.contributions > 0) {
+    action = next_contribution(id, op, means.inputs);
+  }
   if (action.kind != ActionKind::none) return action;
   if (!parked_[id].empty() && own.finished + own.parked == owned && room.results > 0) {
     action = {.kind = ActionKind::finish_parked, .op = id, .index = parked_[id].back()};
@@ -91,16 +95,17 @@ Action Legs::next(OpId id, const Op& op, const Room& room) {
   return action;
 }
 
-Action Legs::next_of_chunks(OpId id, const Room& room) {
+Action Legs::next_of_chunks(OpId id, const Op& op, const Means& means) {
   const Own& own = own_[id];
   for (ChunkId chunk = 0; own.finished < own.granted && chunk < chunks_.size(); ++chunk) {
     Chunk& here = chunks_[chunk];
     if (here.op != id || here.busy) continue;
+    if (here.added == 0 && !means.inputs.has(id, op.chunks.chunk(self_, here.index))) continue;
     Action action{.op = id, .index = here.index, .chunk = chunk};
     if (nodes_ == 1 && here.added == 0) {
       action.kind = ActionKind::begin;
     } else if (here.added == nodes_) {
-      if (room.results == 0) continue;
+      if (means.room.results == 0) continue;
       action.kind = ActionKind::finish;
     } else {
       // The fixed order: the owner, then the nodes after it. The owner's own waits for the next
@@ -137,7 +142,7 @@ Action Legs::next_grant(OpId id, const Op& op, const Room& room) {
 // at a time, and first from whom it adds first. Raw ones are paced by the results, or the
 // network's queues would put them in another order; parked sums, and sums that their owners keep,
 // have no results to wait for.
-Action Legs::next_contribution(OpId id, const Op& op) {
+Action Legs::next_contribution(OpId id, const Op& op, const InputGate& inputs) {
   const bool paced = !op.compressed && !op.plan->keeps_sums() &&
                      (op.announced_first.flags & wire::kAnnounceOneLane) == 0;
   std::uint32_t best = nodes_;
@@ -146,6 +151,7 @@ Action Legs::next_contribution(OpId id, const Op& op) {
     const Peer& peer = with(id, node);
     if (peer.sent >= peer.granted || peer.sending) continue;
     if (paced && peer.sent - peer.results >= window_) continue;
+    if (!inputs.has(id, op.chunks.chunk(node, peer.sent))) continue;
     if (best == nodes_ || peer.sent < with(id, best).sent) best = node;
   }
   if (best == nodes_) return {};

@@ -6,6 +6,7 @@
 
 #include "collective/action.h"
 #include "collective/group_shape.h"
+#include "collective/input_gate.h"
 #include "collective/op.h"
 
 namespace tern::collective {
@@ -42,8 +43,12 @@ class Legs {
 
   // ---- Actions ----
 
-  // What can be done next for a running op with this room; none if nothing.
-  Action next(OpId id, const Op& op, const Room& room);
+  struct Means {
+    const Room& room;
+    const InputGate& inputs;
+  };
+  // What can be done next for a running op with these; none if nothing.
+  Action next(OpId id, const Op& op, const Means& means);
   // An action of the op that next() has given is done; of an op that has failed nothing comes of it.
   // Returns of how many of the op's steps it was the last: see Op::steps_left.
   std::uint32_t done(const Action& action, const Op& op);
@@ -83,9 +88,9 @@ class Legs {
     bool busy = false;          // an action of it is in flight
   };
 
-  Action next_of_chunks(OpId id, const Room& room);
+  Action next_of_chunks(OpId id, const Op& op, const Means& means);
   Action next_grant(OpId id, const Op& op, const Room& room);
-  Action next_contribution(OpId id, const Op& op);
+  Action next_contribution(OpId id, const Op& op, const InputGate& inputs);
   void free_chunk(ChunkId chunk);
   Peer& with(OpId id, std::uint32_t node) noexcept { return peers_[id * nodes_ + node]; }
   const Peer& with(OpId id, std::uint32_t node) const noexcept {

@@ -50,6 +50,4 @@ OpId Schedule::take_tell_submitted() {
   return to_tell_.empty() ? kNoSlot : take(to_tell_, to_tell_.size() - 1);
 }
 
-OpId Schedule::take_announce() { return take(to_announce_, 0); }
-
 }  // namespace tern::collective

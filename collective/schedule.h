@@ -31,7 +31,14 @@ class Schedule {
   // These take from the lists. kNoSlot: none is due.
   OpId take_fail_remote();
   OpId take_tell_submitted();
-  OpId take_announce();
+  // The first op that may be announced.
+  template <typename MaySpeak>
+  OpId take_announce(MaySpeak may_speak) {
+    for (std::size_t i = 0; i < to_announce_.size(); ++i) {
+      if (may_speak(to_announce_[i])) return take(to_announce_, i);
+    }
+    return kNoSlot;
+  }
   // The first op with nothing in flight.
   template <typename InFlight>
   OpId take_complete(InFlight in_flight) {

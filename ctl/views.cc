@@ -83,6 +83,7 @@ std::string render_clients(const json& clients) {
                {"JOB"},
                {"CONNECTED", kRight},
                {"ARENA", kRight},
+               {"REGIONS", kRight},
                {"GROUPS", kRight},
                {"IN FLIGHT", kRight},
                {"OPS DONE", kRight}});
@@ -90,8 +91,8 @@ std::string render_clients(const json& clients) {
     table.add_row({text_field(client, "id"), text_field(client, "pid"), text_field(client, "uid"),
                    text_field(client, "gid"), text_field(client, "job"),
                    time_field(client, "connected_s", kSecond), bytes_field(client, "arena_bytes"),
-                   count_field(client, "groups"), count_field(client, "ops_in_flight"),
-                   count_field(client, "ops_completed")});
+                   bytes_field(client, "region_bytes"), count_field(client, "groups"),
+                   count_field(client, "ops_in_flight"), count_field(client, "ops_completed")});
   }
   return table.text();
 }

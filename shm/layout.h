@@ -90,6 +90,7 @@ enum class OpKind : std::uint16_t {
 };
 
 inline constexpr std::uint8_t kEntryHasCounts = 1;
+inline constexpr std::uint8_t kEntryHasProgress = 2;
 inline constexpr std::uint32_t kAnySource = 0xffffffff;
 
 // One submitted op, written to every lane that owns a chunk of it (docs/architecture.md, "Lanes").
@@ -100,7 +101,7 @@ struct SubmitEntry {
   std::uint8_t dtype;      // tern::DType
   std::uint8_t reduction;  // tern::Reduction
   std::uint8_t role;       // tern::Role; of an anonymous op always exact
-  std::uint8_t flags;      // kEntryHasCounts; the others are reserved, zero
+  std::uint8_t flags;      // kEntryHas... bits; the others are reserved, zero
   std::uint16_t reserved0;
   std::uint64_t group;         // the daemon's number for the joined group
   std::uint64_t tensor;        // tensor id; 0 for an anonymous op
@@ -122,7 +123,12 @@ struct SubmitEntry {
   std::uint64_t wait_event;       // reserved for device events, zero
   std::uint64_t signal_event;     // reserved, zero
   char recipe[kRecipeTextBytes];  // zero-padded; all zero: the tensor's
-  std::uint64_t reserved1[12];
+  // With kEntryHasProgress, in the arena and on a cache line: the op's memory is a copy of memory
+  // elsewhere, and here is how far the copying has come (shm/copy_progress.h). Otherwise zero.
+  std::uint64_t progress_offset;
+  std::uint32_t progress_records;  // room of each lane's list, at most kMaxDeliveredRecords
+  std::uint32_t reserved1;
+  std::uint64_t reserved2[10];
 };
 TERN_FORMAT_STRUCT(SubmitEntry, 256);
 static_assert(offsetof(SubmitEntry, group) == 16);
@@ -130,6 +136,31 @@ static_assert(offsetof(SubmitEntry, count) == 40);
 static_assert(offsetof(SubmitEntry, input_offset) == 56);
 static_assert(offsetof(SubmitEntry, root) == 72);
 static_assert(offsetof(SubmitEntry, recipe) == 112);
+
+// How far the copying of an op's memory has come: this, a DeliveredMark for each lane of the group,
+// then each lane's list of DeliveredRecords. Foreign to each side.
+struct CopiedMark {
+  // Bytes from the input's beginning that are there. Written by the client, and never lowered.
+  alignas(kCacheLine) std::uint64_t input_bytes;
+  std::uint64_t reserved[7];
+};
+TERN_FORMAT_STRUCT(CopiedMark, 64);
+
+struct DeliveredMark {
+  // Records of the lane's list that are there. Written by the lane, and never lowered.
+  alignas(kCacheLine) std::uint64_t records;
+  std::uint64_t reserved[7];
+};
+TERN_FORMAT_STRUCT(DeliveredMark, 64);
+
+// A piece of the output that will not change any more, in bytes.
+struct DeliveredRecord {
+  std::uint64_t offset;
+  std::uint64_t bytes;
+};
+TERN_FORMAT_STRUCT(DeliveredRecord, 16);
+
+inline constexpr std::uint32_t kMaxDeliveredRecords = 4096;
 
 // The end of one op on one lane. The op has ended when all its lanes have said so; the first status
 // that is not ok counts.
@@ -169,6 +200,10 @@ enum class PacketKind : std::uint16_t {
   tensor_state_reply = 16,
   group_split = 17,        // GroupSplitPacket -> group_split_reply
   group_split_reply = 18,  // GroupSplitReplyPacket
+  region_create = 19,      // RegionCreatePacket -> region_created
+  region_created = 20,     // RegionCreatedPacket + a descriptor
+  region_open = 21,        // RegionPacket -> done: the client has mapped it
+  region_free = 22,        // RegionPacket -> done, when no op uses it
 };
 
 struct PacketHeader {
@@ -203,7 +238,9 @@ struct WelcomePacket {
 };
 TERN_FORMAT_STRUCT(WelcomePacket, 72);
 
-inline constexpr std::uint32_t kFeatureSplit = 1;  // it takes group_split
+inline constexpr std::uint32_t kFeatureSplit = 1;     // it takes group_split
+inline constexpr std::uint32_t kFeatureProgress = 2;  // it takes kEntryHasProgress
+inline constexpr std::uint32_t kFeatureRegions = 4;   // it takes region_create and the others
 
 struct GroupMintedPacket {
   PacketHeader header;
@@ -343,6 +380,31 @@ struct TensorStateReplyPacket {
   std::uint64_t bytes;  // of this node's part
 };
 TERN_FORMAT_STRUCT(TensorStateReplyPacket, 24);
+
+// A region is memory beside the arena; a segment without lanes, of which only the arena is used.
+inline constexpr std::uint32_t kMaxRegions = 64;  // of a client at once
+
+struct RegionCreatePacket {
+  PacketHeader header;
+  std::uint64_t bytes;
+};
+TERN_FORMAT_STRUCT(RegionCreatePacket, 24);
+
+struct RegionCreatedPacket {
+  PacketHeader header;
+  std::uint32_t region;  // for SubmitEntry::input_region and output_region; never 0
+  std::uint32_t reserved0;
+  std::uint64_t bytes;
+  std::uint64_t segment_bytes;  // of the descriptor
+};
+TERN_FORMAT_STRUCT(RegionCreatedPacket, 40);
+
+struct RegionPacket {
+  PacketHeader header;
+  std::uint32_t region;
+  std::uint32_t reserved0;
+};
+TERN_FORMAT_STRUCT(RegionPacket, 24);
 
 struct DonePacket {
   PacketHeader header;

@@ -78,9 +78,21 @@ Result<Segment> Segment::create(std::uint32_t lane_count, std::uint64_t arena_by
   if (arena_bytes < 1 || arena_bytes > kMaxArenaBytes) {
     return fail(Errc::invalid_argument, "the arena's size is 0 or above 16 TiB");
   }
+  Shape shape = shape_for(lane_count, arena_bytes);
+  shape.spin_ns = spin_ns;
+  return make(shape);
+}
+
+Result<Segment> Segment::create_region(std::uint64_t bytes) {
+  if (bytes < 1 || bytes > kMaxArenaBytes) {
+    return fail(Errc::invalid_argument, "the region's size is 0 or above 16 TiB");
+  }
+  return make(shape_for(0, bytes));
+}
+
+Result<Segment> Segment::make(const Shape& shape) {
   Segment segment;
-  segment.shape_ = shape_for(lane_count, arena_bytes);
-  segment.shape_.spin_ns = spin_ns;
+  segment.shape_ = shape;
   segment.fd_.reset(::memfd_create("tern-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!segment.fd_) return fail_errno(Errc::io_error, "cannot make the shared memory", errno);
   if (::ftruncate(segment.fd(), static_cast<off_t>(segment.shape_.segment_bytes)) != 0 ||
@@ -94,13 +106,13 @@ Result<Segment> Segment::create(std::uint32_t lane_count, std::uint64_t arena_by
 
   SegmentHeader& header = *segment.header_;
   header.magic = kSegmentMagic;
-  header.lane_count = static_cast<std::uint16_t>(lane_count);
+  header.lane_count = static_cast<std::uint16_t>(shape.lane_count);
   header.segment_bytes = segment.shape_.segment_bytes;
   header.submit_entries_offset = segment.shape_.submit_offset;
   header.completion_entries_offset = segment.shape_.completion_offset;
   header.arena_offset = segment.shape_.arena_offset;
   header.arena_bytes = segment.shape_.arena_bytes;
-  header.spin_ns = spin_ns;
+  header.spin_ns = shape.spin_ns;
   abi_of(header).store(wire::kShmAbi, std::memory_order_release);
   if (segment.has_lost_pages()) {
     return fail(Errc::out_of_memory, "the daemon's machine has no memory left for a client");
@@ -109,6 +121,14 @@ Result<Segment> Segment::create(std::uint32_t lane_count, std::uint64_t arena_by
 }
 
 Result<Segment> Segment::map(Fd fd, std::uint64_t expected_bytes) {
+  return map_with(std::move(fd), expected_bytes, {1, kMaxLanes});
+}
+
+Result<Segment> Segment::map_region(Fd fd, std::uint64_t expected_bytes) {
+  return map_with(std::move(fd), expected_bytes, {0, 0});
+}
+
+Result<Segment> Segment::map_with(Fd fd, std::uint64_t expected_bytes, const Lanes& lanes) {
   struct stat file {};
   if (::fstat(fd.get(), &file) != 0) {
     return fail_errno(Errc::io_error, "cannot look at the shared memory", errno);
@@ -126,7 +146,7 @@ Result<Segment> Segment::map(Fd fd, std::uint64_t expected_bytes) {
   if (::madvise(segment.base_, file_bytes, MADV_DONTFORK) != 0) {
     return fail_errno(Errc::io_error, "cannot keep the shared memory from forked children", errno);
   }
-  if (Status read = segment.read_header(); !read) return tl::unexpected(read.error());
+  if (Status read = segment.read_header(lanes); !read) return tl::unexpected(read.error());
   return segment;
 }
 
@@ -144,7 +164,7 @@ Status Segment::map_memory() {
 }
 
 // The offsets follow from lane count and arena size alone, so that equality is the whole check.
-Status Segment::read_header() {
+Status Segment::read_header(const Lanes& lanes) {
   const std::uint16_t abi = abi_of(*header_).load(std::memory_order_acquire);
   if (abi == 0) return fail(Errc::would_block, "the shared memory's header is not published yet");
   if (header_->magic != kSegmentMagic) {
@@ -157,7 +177,8 @@ Status Segment::read_header() {
   }
   const std::uint32_t lane_count = header_->lane_count;
   const std::uint64_t arena_bytes = header_->arena_bytes;
-  if (lane_count < 1 || lane_count > kMaxLanes || arena_bytes < 1 || arena_bytes > kMaxArenaBytes) {
+  if (lane_count < lanes.least || lane_count > lanes.most || arena_bytes < 1 ||
+      arena_bytes > kMaxArenaBytes) {
     return fail(Errc::protocol_error, "the shared memory's header has sizes out of range");
   }
   const Shape shape = shape_for(lane_count, arena_bytes);

@@ -43,10 +43,15 @@ class Segment {
   static Result<Segment> create(std::uint32_t lane_count, std::uint64_t arena_bytes,
                                 std::uint32_t spin_ns);
 
+  // The same without lanes: an arena, and no rings. For a region.
+  static Result<Segment> create_region(std::uint64_t bytes);
+
   // Client side. Refuses what is not a whole segment of this version: would_block for a header that
   // is not published yet, version_mismatch for another abi, protocol_error for a wrong magic, size
   // or offset. A child made by fork does not inherit the mapping.
   static Result<Segment> map(Fd fd, std::uint64_t expected_bytes);
+  // The same of a region, which has no lanes.
+  static Result<Segment> map_region(Fd fd, std::uint64_t expected_bytes);
 
   // The size of a segment, for quotas. REQUIRES: as create.
   static std::uint64_t bytes_for(std::uint32_t lane_count, std::uint64_t arena_bytes) noexcept;
@@ -102,8 +107,14 @@ class Segment {
   };
 
   static Shape shape_for(std::uint32_t lane_count, std::uint64_t arena_bytes) noexcept;
+  static Result<Segment> make(const Shape& shape);
+  // Lanes that a header may say.
+  struct Lanes {
+    std::uint32_t least, most;
+  };
+  static Result<Segment> map_with(Fd fd, std::uint64_t expected_bytes, const Lanes& lanes);
   Status map_memory();
-  Status read_header();
+  Status read_header(const Lanes& lanes);
   void unmap() noexcept;
 
   Fd fd_;

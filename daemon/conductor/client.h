@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,16 @@ namespace tern::daemon {
 
 enum class Sealing : std::uint8_t { under_way, done, refused };
 
+// Memory that a client has beside its arena.
+struct ClientRegion {
+  RegionMemory memory;
+  std::shared_ptr<std::atomic<Sealing>> sealing;  // null: the client has not said that it has it
+  std::uint64_t request = 0;                      // that waits for an answer
+  std::uint32_t lanes_dropped = 0;                // that have let go of it
+  bool is_open = false;                           // lanes know it
+  bool is_freeing = false;
+};
+
 // A connected process, from its connection to the last use of its memory.
 struct Client {
   std::uint64_t id = 0;
@@ -21,6 +32,9 @@ struct Client {
   std::string job;
   std::unique_ptr<ClientMemory> memory;  // after the hello
   std::uint64_t arena_bytes = 0;
+  std::map<std::uint32_t, std::unique_ptr<ClientRegion>> regions;
+  std::uint64_t region_bytes = 0;
+  std::uint32_t next_region = 1;
   std::uint64_t connected_ns = 0;
   std::uint32_t lanes_dropped = 0;  // that have let go of its memory
   std::uint64_t goodbye_request = 0;
@@ -32,6 +46,9 @@ struct Client {
   bool goodbye = false;                      // it disconnects in order, and waits for the answer
   bool dropping = false;
   bool closed = false;
+
+  // All that it may fill.
+  std::uint64_t memory_bytes() const noexcept { return arena_bytes + region_bytes; }
 };
 
 }  // namespace tern::daemon

@@ -39,9 +39,10 @@ Status check_label(std::string_view label) {
 }
 
 // To free a filled arena takes a fifth of a second for each GiB.
-Disposal::Some free_in_parts(std::unique_ptr<ClientMemory> memory) {
-  return [held = std::shared_ptr<ClientMemory>(std::move(memory))]() mutable {
-    if (held->segment.unmap_some()) return true;
+template <typename Memory>
+Disposal::Some free_in_parts(std::unique_ptr<Memory> memory, shm::Segment& segment) {
+  return [held = std::shared_ptr<Memory>(std::move(memory)), &segment]() mutable {
+    if (segment.unmap_some()) return true;
     held.reset();
     return false;
   };
@@ -52,8 +53,11 @@ Disposal::Some free_in_parts(std::unique_ptr<ClientMemory> memory) {
 // At the end of the daemon.
 Clients::~Clients() {
   for (auto& [id, client] : clients_) {
+    for (auto& [number, region] : client->regions) dispose(*client, std::move(region));
     if (client->memory) {
-      outlets_.disposal.take(account_of(*client), free_in_parts(std::move(client->memory)));
+      shm::Segment& segment = client->memory->segment;
+      outlets_.disposal.take(account_of(*client),
+                             free_in_parts(std::move(client->memory), segment));
     }
   }
 }
@@ -138,7 +142,7 @@ Status Clients::open(Client& client, const shm::HelloPacket& packet) {
       shm::make_packet<shm::WelcomePacket>(shm::PacketKind::welcome, packet.header.request);
   welcome.abi = wire::kShmAbi;
   welcome.lane_count = static_cast<std::uint16_t>(lane_count);
-  welcome.features = shm::kFeatureSplit;
+  welcome.features = shm::kFeatureSplit | shm::kFeatureProgress | shm::kFeatureRegions;
   welcome.segment_bytes = client.memory->segment.segment_bytes();
   welcome.eager_bytes = settings_.ops.eager_bytes;
   outlets_.answers.send(client.id, welcome, descriptors);
@@ -240,6 +244,13 @@ void Clients::let_go(Client& client, const char* why) {
   outlets_.lanes.send_to_all(command::DropClient{client.memory.get()});
 }
 
+void Clients::dispose(Client& client, std::unique_ptr<ClientRegion> region) {
+  shm::Segment& segment = region->memory.segment;
+  const std::uint64_t bytes = segment.arena_bytes();
+  client.region_bytes -= bytes;
+  outlets_.disposal.take(account_of(client), free_in_parts(std::move(region), segment), bytes);
+}
+
 void Clients::tell_left_out() {
   const std::uint64_t now = outlets_.clock.now_ns();
   if (now < tell_due_ns_) return;
@@ -262,12 +273,14 @@ void Clients::on_dropped(const ClientMemory& memory) {
 }
 
 void Clients::forget(Map::iterator gone) {
-  const Client& client = *gone->second;
+  Client& client = *gone->second;
   if (client.goodbye_request != 0 && !client.closed) {
     outlets_.answers.done(client.id, client.goodbye_request, Errc::ok, "");
   }
   outlets_.answers.disconnect(client.id);
-  outlets_.disposal.take(account_of(client), free_in_parts(std::move(gone->second->memory)),
+  for (auto& [number, region] : client.regions) dispose(client, std::move(region));
+  shm::Segment& segment = client.memory->segment;
+  outlets_.disposal.take(account_of(client), free_in_parts(std::move(client.memory), segment),
                          client.arena_bytes);
   clients_.erase(gone);
   say_whether_to_spin();

@@ -66,12 +66,14 @@ class Clients {
   void let_go(Client& client, const char* why);
   // Says of how many clients the log does not say that they came or went; once a second at most.
   void tell_left_out();
+  // For whom it is counted.
+  std::uint32_t account_of(const Client& client) const;
+  // Frees a region of the client that no lane uses.
+  void dispose(Client& client, std::unique_ptr<ClientRegion> region);
   // A lane has let go of the memory.
   void on_dropped(const ClientMemory& memory);
 
  private:
-  // For whom it is counted.
-  std::uint32_t account_of(const Client& client) const;
   // No lane uses its memory.
   void forget(Map::iterator gone);
   // Spinning helps only while every lane and every client can have a core of its own.

@@ -54,6 +54,7 @@ Conductor::Conductor(ConductorSettings settings, const Surroundings& around)
       drain_(clock_, {clients_, joins_, groups_, coordinator_}),
       kept_(settings_, clock_),
       quotas_(settings_, {clients_, joins_, groups_, kept_, around.disposal}),
+      regions_(outlets_, clients_, quotas_),
       epochs_(settings_, outlets_, {clients_, joins_, groups_, quotas_, tuning_}),
       splits_(outlets_, {clients_, joins_, groups_, drain_, quotas_, refusals_}),
       tensors_(settings_, outlets_, {groups_, quotas_, kept_, refusals_, tuning_}),
@@ -120,6 +121,7 @@ std::uint64_t Conductor::next_deadline_ns() const {
   if (tuning_ != nullptr) deadline = std::min(deadline, tuning_->next_deadline_ns());
   deadline = std::min(deadline, joins_.next_deadline_ns());
   deadline = std::min(deadline, clients_.next_deadline_ns());
+  deadline = std::min(deadline, regions_.next_deadline_ns());
   deadline = std::min(deadline, drain_.next_deadline_ns());
   return std::min(deadline, groups_.next_deadline_ns());
 }

@@ -24,6 +24,7 @@
 #include "daemon/conductor/outlets.h"
 #include "daemon/conductor/quotas.h"
 #include "daemon/conductor/refusals.h"
+#include "daemon/conductor/regions.h"
 #include "daemon/conductor/reports.h"
 #include "daemon/conductor/splits.h"
 #include "daemon/conductor/state_moves.h"
@@ -150,6 +151,7 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
   Drain drain_;
   KeptStates kept_;
   Quotas quotas_;
+  Regions regions_;
   Epochs epochs_;
   Splits splits_;
   TensorRegistry tensors_;

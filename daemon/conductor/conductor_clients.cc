@@ -29,6 +29,10 @@ const char* step_of(std::uint16_t kind) {
       return "on_tensor_stats";
     case shm::PacketKind::tensor_state:
       return "on_tensor_state";
+    case shm::PacketKind::region_create:
+    case shm::PacketKind::region_open:
+    case shm::PacketKind::region_free:
+      return "on_region";
     case shm::PacketKind::goodbye:
       return "on_goodbye";
     default:
@@ -120,6 +124,21 @@ void Conductor::on_request(Client& client, const shm::PacketHeader& header,
         moves_.begin(client, packet);
       }
       return;
+    case shm::PacketKind::region_create:
+      if (shm::RegionCreatePacket packet; read(packet, "it sent a malformed request")) {
+        regions_.create(client, packet);
+      }
+      return;
+    case shm::PacketKind::region_open:
+      if (shm::RegionPacket packet; read(packet, "it sent a malformed request")) {
+        regions_.open(client, packet);
+      }
+      return;
+    case shm::PacketKind::region_free:
+      if (shm::RegionPacket packet; read(packet, "it sent a malformed request")) {
+        regions_.free(client, packet);
+      }
+      return;
     case shm::PacketKind::goodbye:
       return on_goodbye(client, header.request);
     default:
@@ -206,18 +225,23 @@ void Conductor::on_client_closed(std::uint64_t id) {
 // Drops those that have not said hello in time, and admits one whose memory is sealed: that one may
 // have many requests.
 int Conductor::settle_clients() {
+  std::vector<std::uint64_t> bad;
+  const int opened = regions_.settle(bad);
+  for (const std::uint64_t id : bad) {
+    on_bad_packet(*clients_.find(id), 0, "it kept its memory from being sealed");
+  }
   for (Client* client : clients_.silent()) {
     ++counters_->clients_refused;
     refusals_.log_end(*client, "it has not said hello in time");
     drop_client(*client, "it did not say hello");
   }
   Client* const sealed = clients_.take_sealed();
-  if (sealed == nullptr) return 0;
+  if (sealed == nullptr) return opened;
   const std::uint64_t id = sealed->id;
   const auto held = std::exchange(sealed->held, {});
   if (!clients_.admit(*sealed)) on_bad_packet(*sealed, 0, "it kept its memory from being sealed");
   for (const auto& request : held) on_client_packet(id, request);
-  return 1;
+  return opened + 1;
 }
 
 // Its joins, its ranks and its memory go, in this order.

@@ -15,11 +15,12 @@ namespace {
 constexpr std::size_t kEventsPerRound = 1024;
 
 // The steps of the conductor's turn, in the order of the variant.
-constexpr std::array kSteps{
-    "on_client_dropped",  "on_client_misbehaved", "on_entry_refused", "on_peer_refused",
-    "on_carrier_changed", "on_group_ready",       "on_group_removed", "on_rank_released",
-    "on_tensor_dropped",  "on_link_lost",         "on_op_failed",     "on_state_moved",
-    "on_op_ended",        "on_choice_in_use",     "on_chunk_choice",  "on_state_reset"};
+constexpr std::array kSteps{"on_client_dropped", "on_region_dropped", "on_client_misbehaved",
+                            "on_entry_refused",  "on_peer_refused",   "on_carrier_changed",
+                            "on_group_ready",    "on_group_removed",  "on_rank_released",
+                            "on_tensor_dropped", "on_link_lost",      "on_op_failed",
+                            "on_state_moved",    "on_op_ended",       "on_choice_in_use",
+                            "on_chunk_choice",   "on_state_reset"};
 static_assert(kSteps.size() == std::variant_size_v<decltype(Event::what)>);
 
 }  // namespace
@@ -30,7 +31,15 @@ int Conductor::drain_events() {
     Event event;
     for (std::size_t i = 0; i < kEventsPerRound / lanes_.size() && lane->events().pop(event); ++i) {
       turns_.step(kSteps[event.what.index()]);
-      std::visit([&](const auto& what) { on(event.lane, what); }, event.what);
+      std::visit(
+          [&](const auto& what) {
+            if constexpr (requires { regions_.on(what); }) {
+              regions_.on(what);
+            } else {
+              on(event.lane, what);
+            }
+          },
+          event.what);
       ++work;
     }
   }

@@ -98,7 +98,7 @@ std::string Quotas::hello_problem(const Client& client, std::uint64_t arena_byte
     ++of_all;
     if (!is_of(client.credentials.uid, other->credentials.uid)) continue;
     ++of_user;
-    arena_of_user += other->arena_bytes;
+    arena_of_user += other->memory_bytes();
   }
   if (of_all >= limits.max_clients) {
     return "the daemon has " + limit("max_clients", limits.max_clients) + " clients";
@@ -123,6 +123,24 @@ std::string Quotas::hello_problem(const Client& client, std::uint64_t arena_byte
   }
   if (std::string why = memory_problem(client.credentials.uid, arena_bytes); !why.empty())
     return why;
+  return descriptor_problem();
+}
+
+std::string Quotas::region_problem(const Client& client, std::uint64_t bytes) const {
+  if (client.regions.size() >= shm::kMaxRegions) {
+    return "the client has " + std::to_string(shm::kMaxRegions) +
+           " regions, as many as one may; free one, or make larger ones";
+  }
+  std::uint64_t taken = 0;
+  for (const auto& [id, other] : counted_.clients.all()) {
+    if (is_of(client.credentials.uid, other->credentials.uid)) taken += other->memory_bytes();
+  }
+  const std::uint64_t most = max_arena_bytes();
+  if (bytes == 0 || bytes > most || taken + bytes > most) {
+    return "a region of " + std::to_string(bytes) + " bytes beside " + std::to_string(taken) +
+           " exceeds " + limit("max_arena_bytes", most);
+  }
+  if (std::string why = memory_problem(client.credentials.uid, bytes); !why.empty()) return why;
   return descriptor_problem();
 }
 
@@ -246,7 +264,7 @@ std::uint64_t Quotas::memory_of(std::uint32_t user) const {
   std::uint64_t bytes =
       state_bytes_of(user) + counted_.disposal.bytes_of(settings_.sub_users.owner_of(user));
   for (const auto& [id, client] : counted_.clients.all()) {
-    if (is_of(user, client->credentials.uid)) bytes += client->arena_bytes;
+    if (is_of(user, client->credentials.uid)) bytes += client->memory_bytes();
   }
   return bytes;
 }
@@ -256,7 +274,7 @@ std::string Quotas::memory_problem(std::uint32_t user, std::uint64_t bytes) cons
   const std::uint64_t most = settings_.limits.max_memory_bytes;
   if (most == 0) return "";
   std::uint64_t taken = settings_.own_bytes + counted_.disposal.bytes() + counted_.kept.bytes();
-  for (const auto& [id, client] : counted_.clients.all()) taken += client->arena_bytes;
+  for (const auto& [id, client] : counted_.clients.all()) taken += client->memory_bytes();
   for (const auto& [number, group] : counted_.groups.all()) taken += group->tensors.state_bytes();
   const std::uint64_t left = most - std::min(most, taken);
   if (bytes > left) {

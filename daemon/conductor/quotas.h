@@ -35,6 +35,8 @@ class Quotas {
 
   std::string connection_problem(std::uint32_t user) const;
   std::string hello_problem(const Client& client, std::uint64_t arena_bytes) const;
+  // Of a region beside what the client has.
+  std::string region_problem(const Client& client, std::uint64_t bytes) const;
   std::string join_problem(std::uint32_t user, const std::string& uid) const;
   std::string tensor_problem(std::uint32_t user) const;
   // `freed` bytes of the user's codec state are given back for `bytes` more.

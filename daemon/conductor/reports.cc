@@ -141,6 +141,8 @@ nlohmann::json Reports::clients(const Scope& scope) const {
                     {"job", client->job},
                     {"connected_s", static_cast<double>(now - client->connected_ns) / 1e9},
                     {"arena_bytes", client->arena_bytes},
+                    {"regions", client->regions.size()},
+                    {"region_bytes", client->region_bytes},
                     {"groups", groups},
                     {"ops_in_flight", progress.in_flight},
                     {"ops_completed", progress.completed}});

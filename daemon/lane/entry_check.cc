@@ -7,6 +7,7 @@
 
 #include "plan/cut.h"
 #include "plan/plans.h"
+#include "shm/copy_progress.h"
 
 namespace tern::daemon {
 namespace {
@@ -15,10 +16,13 @@ constexpr std::uint64_t kMaxTag = 0xffffffff;
 
 bool has_reserved_bits(const shm::SubmitEntry& entry) noexcept {
   const bool has_counts = (entry.flags & shm::kEntryHasCounts) != 0;
-  return (entry.flags & ~shm::kEntryHasCounts) != 0 || entry.reserved0 != 0 ||
-         (!has_counts && entry.counts_offset != 0) || entry.wait_event != 0 ||
-         entry.signal_event != 0 ||
-         std::any_of(std::begin(entry.reserved1), std::end(entry.reserved1),
+  const bool has_progress = (entry.flags & shm::kEntryHasProgress) != 0;
+  return (entry.flags & ~(shm::kEntryHasCounts | shm::kEntryHasProgress)) != 0 ||
+         entry.reserved0 != 0 || entry.reserved1 != 0 ||
+         (!has_counts && entry.counts_offset != 0) ||
+         (!has_progress && (entry.progress_offset != 0 || entry.progress_records != 0)) ||
+         entry.wait_event != 0 || entry.signal_event != 0 ||
+         std::any_of(std::begin(entry.reserved2), std::end(entry.reserved2),
                      [](std::uint64_t word) { return word != 0; });
 }
 
@@ -28,7 +32,6 @@ const char* objection_to_fields(const shm::SubmitEntry& entry) noexcept {
   if (entry.reduction > static_cast<std::uint8_t>(kLastReduction)) return "unknown reduction";
   if (entry.role > static_cast<std::uint8_t>(Role::weights)) return "unknown role";
   if (has_reserved_bits(entry)) return "a reserved field is not zero";
-  if (entry.input_region != 0 || entry.output_region != 0) return "unknown memory region";
   if (entry.recipe[sizeof(entry.recipe) - 1] != '\0') return "the recipe's text does not end";
   return nullptr;
 }
@@ -53,11 +56,19 @@ bool in_arena(std::uint64_t offset, std::uint64_t bytes, std::uint64_t arena_byt
 }
 
 const char* objection_to_memory(const shm::SubmitEntry& entry, const plan::Extents& extents,
-                                std::uint64_t arena_bytes) noexcept {
+                                const EntryPlace& place) noexcept {
+  if ((entry.input_region != 0 && place.input == nullptr) ||
+      (entry.output_region != 0 && place.output == nullptr)) {
+    return "unknown memory region";
+  }
+  const std::uint64_t input = entry.input_region != 0 ? place.input->bytes : place.arena_bytes;
+  const std::uint64_t output = entry.output_region != 0 ? place.output->bytes : place.arena_bytes;
   const std::size_t element = dtype_bytes(static_cast<DType>(entry.dtype));
-  if (!in_arena(entry.input_offset, extents.input.count * element, arena_bytes) ||
-      !in_arena(entry.output_offset, extents.output.count * element, arena_bytes)) {
-    return "the tensor is not inside the client's arena";
+  if (!in_arena(entry.input_offset, extents.input.count * element, input) ||
+      !in_arena(entry.output_offset, extents.output.count * element, output)) {
+    return entry.input_region == 0 && entry.output_region == 0
+               ? "the tensor is not inside the client's arena"
+               : "the tensor is not inside the client's region";
   }
   if (entry.input_offset % element != 0 || entry.output_offset % element != 0) {
     return "the tensor is not aligned to its element";
@@ -86,9 +97,25 @@ plan::Place place_of(const shm::SubmitEntry& entry, const EntryPlace& place) noe
           .one_lane = place.tensor != nullptr && place.tensor->declared.one_lane};
 }
 
+const char* objection_to_progress(const shm::SubmitEntry& entry, const plan::Plan& plan,
+                                  const EntryPlace& place) noexcept {
+  if ((entry.flags & shm::kEntryHasProgress) == 0) return nullptr;
+  if (plan.passes() || plan.work == plan::Work::none) {
+    return "the operation's memory cannot be copied while it runs";
+  }
+  if (entry.progress_records > shm::kMaxDeliveredRecords) return "too many records of deliveries";
+  const shm::CopyProgress::Shape shape{place.group.lanes, entry.progress_records};
+  if (entry.progress_offset % shm::kCacheLine != 0 ||
+      !in_arena(entry.progress_offset, shape.bytes(), place.arena_bytes)) {
+    return "the progress of copies is not on a cache line inside the client's arena";
+  }
+  return nullptr;
+}
+
 // Of what is passed from one rank to another.
 const char* objection_to_passing(const shm::SubmitEntry& entry) noexcept {
   if (entry.sequence > kMaxTag) return "a tag has 32 bits";
+  if (entry.input_region != 0 || entry.output_region != 0) return "sends and recvs use the arena";
   if (entry.recipe[0] != '\0') return "what is sent from rank to rank takes no recipe";
   return nullptr;
 }
@@ -105,7 +132,7 @@ CheckedEntry check_entry(const shm::SubmitEntry& entry, const EntryPlace& place)
   const plan::Shape shape = shape_of(entry, place);
   if (const char* problem = plan::objection(*plan, shape)) return refused(problem);
   const plan::Extents extents = plan->extents(shape);
-  if (const char* problem = objection_to_memory(entry, extents, place.arena_bytes)) {
+  if (const char* problem = objection_to_memory(entry, extents, place)) {
     return refused(problem);
   }
   if (entry.tensor != 0) {
@@ -114,6 +141,7 @@ CheckedEntry check_entry(const shm::SubmitEntry& entry, const EntryPlace& place)
     }
     if (const char* problem = objection_to_tensor(entry, *place.tensor)) return refused(problem);
   }
+  if (const char* problem = objection_to_progress(entry, *plan, place)) return refused(problem);
   const plan::Place cut_at = place_of(entry, place);
   if (plan->passes()) {
     if (const char* problem = objection_to_passing(entry)) return refused(problem);

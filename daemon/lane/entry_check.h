@@ -5,6 +5,7 @@
 
 #include "base/errc.h"
 #include "collective/group_shape.h"
+#include "daemon/lane/operand.h"
 #include "daemon/tensor/tensor_state.h"
 #include "plan/plan.h"
 #include "shm/layout.h"
@@ -21,6 +22,9 @@ struct EntryPlace {
   const TensorState* tensor = nullptr;  // of this id in this group; null: there is none
   // Of the ranks, a copy that the client cannot change; empty: the entry has none.
   std::span<const std::uint64_t> counts{};
+  // That the entry names beside the arena; null: there is none of that number.
+  const Region* input = nullptr;
+  const Region* output = nullptr;
 };
 
 // A sound entry's plan, or what is wrong with the entry.

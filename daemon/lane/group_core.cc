@@ -116,4 +116,28 @@ bool GroupCore::unpin(OpId op) noexcept {
   return --lane_ops_[op].pins == 0 && ops_.in_use(op) && ops_.op(op).completing;
 }
 
+void GroupCore::tell_submitted(const collective::Action& action) {
+  const wire::SubmittedBody body{op(action.op).submitted};
+  const auto head = header(wire::FrameKind::submitted, action.op);
+  for (LanePeer* peer : peers_) {
+    if (peer == nullptr || peer->is_lost() ||
+        (peer->link->peer_features() & wire::kFeatureSubmitted) == 0) {
+      continue;
+    }
+    peer->link->send_copy(head, std::as_bytes(std::span(&body, 1)));
+  }
+  ops_.done(action);
+}
+
+bool GroupCore::uses(const Region& region) const noexcept {
+  for (collective::OpId op = 0; op < ops_.slots(); ++op) {
+    if (!ops_.in_use(op)) continue;
+    for (const OpRank& rank : lane_ops_.ranks(op)) {
+      const bool names = rank.input.region == &region || rank.output.region == &region;
+      if (names && rank.present && !rank.told) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace tern::daemon

@@ -51,7 +51,9 @@ class GroupCore {
   const collective::GroupOps& ops() const noexcept { return ops_; }
   const collective::Op& op(collective::OpId op) const noexcept { return ops_.op(op); }
   LaneOps& lane_ops() noexcept { return lane_ops_; }
+  const LaneOps& lane_ops() const noexcept { return lane_ops_; }
   LaneOp& lane_op(collective::OpId op) noexcept { return lane_ops_[op]; }
+  const LaneOp& lane_op(collective::OpId op) const noexcept { return lane_ops_[op]; }
   LaneResources& resources() noexcept { return *resources_; }
   LaneJob& job() const noexcept { return *job_; }
   std::uint64_t now_ns() const noexcept { return resources_->clock.now_ns(); }
@@ -73,6 +75,8 @@ class GroupCore {
   // A copy to each node that can be reached.
   void tell_all(const wire::FrameHeader& header, std::span<const std::byte> payload,
                 std::span<const std::byte> values = {});
+  // Which ranks of this node have submitted an op that waits for its others.
+  void tell_submitted(const collective::Action& action);
   // On a lost link the cookie counts as acknowledged.
   void send(std::uint32_t node, const BlockFrame& frame);
   void send_to_all(const BlockFrame& frame);
@@ -80,6 +84,8 @@ class GroupCore {
   // ---- Frames that borrow or fill the memory of an op's ranks ----
   MemoryOwner& memory_owner() const noexcept { return owner_; }
   void pin(collective::OpId op) noexcept { ++lane_ops_[op].pins; }
+  // Whether an op in flight has memory of its ranks there.
+  bool uses(const Region& region) const noexcept;
   // True: nothing borrows it any more, and it waits for that to end.
   bool unpin(collective::OpId op) noexcept;
 

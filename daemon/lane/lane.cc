@@ -147,6 +147,8 @@ void Lane::on_entry(LaneClient& client, const shm::SubmitEntry& entry) {
 bool Lane::prepare_sleep() {
   bool idle = commands_->read_available() == 0 && transport_.prepare_sleep();
   idle = resources_.clients.announce_sleep() && idle;
+  // After the announcement: who raises a watermark later wakes the lane.
+  for (LaneGroup* group : groups_) idle = !group->inputs_move() && idle;
   if (idle) {
     bump(resources_.counters->sleeps, std::uint64_t{1});
   } else {
@@ -174,7 +176,15 @@ std::uint64_t Lane::next_deadline_ns() const {
 int Lane::run_commands() {
   int work = 0;
   for (Command command; work < kCommandsPerRound && commands_->pop(command); ++work) {
-    std::visit([this](const auto& one) { run(one); }, command);
+    std::visit(
+        [this](const auto& one) {
+          if constexpr (requires { resources_.clients.run(one); }) {
+            resources_.clients.run(one);
+          } else {
+            run(one);
+          }
+        },
+        command);
   }
   return work;
 }
@@ -285,6 +295,10 @@ int Lane::settle(std::uint64_t now_ns) {
     resources_.clients.drop(*client);
     ++work;
   }
+  work += resources_.clients.drop_regions([this](const Region& region) {
+    return std::any_of(groups_.begin(), groups_.end(),
+                       [&](LaneGroup* group) { return group->core().uses(region); });
+  });
   work += links_.settle(now_ns);
   sharing_.settle();
   if (idle_pages_.touched()) drop_idle_pages(now_ns);

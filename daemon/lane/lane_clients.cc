@@ -12,15 +12,32 @@ namespace {
 // A client may be refused at every entry; the log says it once a second.
 constexpr std::uint64_t kRefusalEveryNs = 1'000'000'000;
 
-net::Memory memory_of(const LaneClient& client) noexcept {
-  return {{client.arena.base, client.arena.bytes}, kind_of(Space::host)};
+net::Memory memory_of(const Region& region) noexcept {
+  return {{region.base, region.bytes}, kind_of(Space::host)};
 }
 
 }  // namespace
 
+const Region* LaneClient::region(std::uint32_t id) const noexcept {
+  if (id == 0) return &arena;
+  for (const auto& region : regions) {
+    if (region->memory->id == id && taken <= region->entries_end) return &region->bytes;
+  }
+  return nullptr;
+}
+
+bool LaneClient::has_lost_pages() const noexcept {
+  return memory->segment.has_lost_pages() ||
+         std::any_of(regions.begin(), regions.end(),
+                     [](const auto& region) { return region->memory->segment.has_lost_pages(); });
+}
+
 LaneClients::~LaneClients() {
   for (const auto& client : clients_) {
-    surroundings_.transport.forget_memory(memory_of(*client));
+    surroundings_.transport.forget_memory(memory_of(client->arena));
+    for (const auto& region : client->regions) {
+      surroundings_.transport.forget_memory(memory_of(region->bytes));
+    }
   }
 }
 
@@ -40,8 +57,36 @@ void LaneClients::add(ClientMemory& memory) {
   const auto arena = memory.segment.arena();
   client->arena = {arena.data(), arena.size()};
   // Arenas are host memory, which no transport refuses.
-  TERN_CHECK(surroundings_.transport.remember_memory(memory_of(*client)).has_value());
+  TERN_CHECK(surroundings_.transport.remember_memory(memory_of(client->arena)).has_value());
   clients_.push_back(std::move(client));
+}
+
+void LaneClients::run(const command::AddRegion& add) {
+  LaneClient* const owner = find(add.client);
+  if (owner == nullptr) return;  // it has been dropped meanwhile
+  const auto bytes = add.region->segment.arena();
+  auto region = std::make_unique<LaneRegion>();
+  region->memory = add.region;
+  region->bytes = {bytes.data(), bytes.size()};
+  TERN_CHECK(surroundings_.transport.remember_memory(memory_of(region->bytes)).has_value());
+  owner->regions.push_back(std::move(region));
+}
+
+// Of the entries that the client has published some may not have been taken, and may use it.
+void LaneClients::run(const command::DropRegion& drop) {
+  LaneClient* const owner = find(drop.client);
+  if (owner == nullptr) return;
+  for (auto& region : owner->regions) {
+    if (region->memory->id != drop.region || region->is_dropping()) continue;
+    region->entries_end = owner->taken + owner->submissions.size();
+    ++regions_to_drop_;
+  }
+}
+
+void LaneClients::let_go(const LaneClient& client, const LaneRegion& region) {
+  if (region.is_dropping()) --regions_to_drop_;
+  surroundings_.transport.forget_memory(memory_of(region.bytes));
+  reports_.report(event::RegionDropped{client.memory->id, region.memory->id});
 }
 
 void LaneClients::request_drop(const ClientMemory& memory) {
@@ -68,7 +113,8 @@ LaneClient* LaneClients::droppable() noexcept {
 
 void LaneClients::drop(LaneClient& client) {
   if (surroundings_.loop != nullptr) surroundings_.loop->unwatch(client.watch);
-  surroundings_.transport.forget_memory(memory_of(client));
+  surroundings_.transport.forget_memory(memory_of(client.arena));
+  for (const auto& region : client.regions) let_go(client, *region);
   reports_.report(event::ClientDropped{client.memory});
   std::erase_if(clients_, [&](const auto& one) { return one.get() == &client; });
 }
@@ -118,7 +164,7 @@ void LaneClients::misbehaves(LaneClient& client, const char* how) {
 }
 
 bool LaneClients::ends_without_pages(LaneClient& client) {
-  if (!client.memory->segment.has_lost_pages()) return false;
+  if (!client.has_lost_pages()) return false;
   misbehaves(client,
              "the kernel had no memory for a page of its arena; memory from tern_alloc has its "
              "pages from the start, unless they are given back");

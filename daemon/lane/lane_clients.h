@@ -18,10 +18,21 @@
 
 namespace tern::daemon {
 
+// Memory beside a client's arena.
+struct LaneRegion {
+  RegionMemory* memory = nullptr;
+  Region bytes;
+  // Once the conductor wants it back, only entries before this number may name it.
+  std::uint64_t entries_end = ~std::uint64_t{0};
+
+  bool is_dropping() const noexcept { return entries_end != ~std::uint64_t{0}; }
+};
+
 struct LaneClient {
   ClientMemory* memory = nullptr;
   // What the transport was told of; the conductor may have unmapped it when the lane ends.
   Region arena;
+  std::vector<std::unique_ptr<LaneRegion>> regions;
   shm::RingConsumer<shm::SubmitEntry> submissions;
   shm::RingProducer<shm::CompletionEntry> completions;
   std::uint64_t watch = 0;
@@ -32,6 +43,11 @@ struct LaneClient {
   bool dropping = false;             // it is gone: nothing is written to its rings
   bool drop_requested = false;       // by the conductor
   bool rang = false;                 // has completions that the doorbell does not know
+
+  // What the entry taken last names; null: there is none.
+  const Region* region(std::uint32_t id) const noexcept;
+  // Pages that the kernel had no memory for, in any of it.
+  bool has_lost_pages() const noexcept;
 };
 
 // Takes a client's entries in their order.
@@ -73,6 +89,24 @@ class LaneClients {
 
   void add(ClientMemory& memory);
   void request_drop(const ClientMemory& memory);
+  void run(const command::AddRegion& add);
+  void run(const command::DropRegion& drop);
+  // Drops the regions that the conductor wants back and nobody uses; tells it. How many.
+  template <typename IsUsed>
+  int drop_regions(IsUsed is_used) {
+    int dropped = 0;
+    for (std::size_t i = 0; i < clients_.size() && regions_to_drop_ != 0; ++i) {
+      LaneClient& client = *clients_[i];
+      std::erase_if(client.regions, [&](const auto& region) {
+        const bool entries_wait = !client.dropping && client.taken < region->entries_end;
+        if (!region->is_dropping() || entries_wait || is_used(region->bytes)) return false;
+        let_go(client, *region);
+        ++dropped;
+        return true;
+      });
+    }
+    return dropped;
+  }
   LaneClient* find(std::uint64_t id) noexcept;
   std::size_t size() const noexcept { return clients_.size(); }
   LaneClient& operator[](std::size_t index) noexcept { return *clients_[index]; }
@@ -100,12 +134,14 @@ class LaneClients {
  private:
   void misbehaves(LaneClient& client, const char* how);
   bool ends_without_pages(LaneClient& client);
+  void let_go(const LaneClient& client, const LaneRegion& region);
 
   std::uint32_t lane_;
   Surroundings surroundings_;
   EventReports& reports_;
   LaneCounters* counters_ = nullptr;
   std::vector<std::unique_ptr<LaneClient>> clients_;
+  std::size_t regions_to_drop_ = 0;
 };
 
 }  // namespace tern::daemon

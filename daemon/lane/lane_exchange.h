@@ -35,6 +35,13 @@ struct ClientMemory {
   std::vector<Fd> watched;   // the same again, for the lane's loop, which takes its own
 };
 
+// Memory beside a client's arena, as lanes see it. Made and freed by the conductor; a lane uses it
+// between AddRegion and its RegionDropped, or the ClientDropped of its client.
+struct RegionMemory {
+  std::uint32_t id = 0;
+  shm::Segment segment;  // without lanes
+};
+
 // A text that travels by value; what does not fit is cut.
 class Sentence {
  public:
@@ -57,6 +64,14 @@ struct AddClient {
 };
 struct DropClient {  // answered by event::ClientDropped
   ClientMemory* client = nullptr;
+};
+struct AddRegion {
+  std::uint64_t client = 0;
+  RegionMemory* region = nullptr;
+};
+struct DropRegion {  // answered by event::RegionDropped when no op uses it
+  std::uint64_t client = 0;
+  std::uint32_t region = 0;
 };
 struct AddGroup {  // the lane opens its links, answers event::GroupReady
   LaneGroup* group = nullptr;
@@ -106,10 +121,10 @@ struct Goodbye {};  // tell all peers that the daemon ends
 }  // namespace command
 
 using Command =
-    std::variant<command::AddClient, command::DropClient, command::AddGroup, command::EndGroup,
-                 command::RankLeft, command::RemoveGroup, command::SetWeight, command::AddTensor,
-                 command::DropTensor, command::AdoptConnection, command::FailOp, command::MoveState,
-                 command::Goodbye>;
+    std::variant<command::AddClient, command::DropClient, command::AddRegion, command::DropRegion,
+                 command::AddGroup, command::EndGroup, command::RankLeft, command::RemoveGroup,
+                 command::SetWeight, command::AddTensor, command::DropTensor,
+                 command::AdoptConnection, command::FailOp, command::MoveState, command::Goodbye>;
 
 // ---- What a lane tells the conductor ------------------------------------------------------------
 
@@ -150,6 +165,10 @@ namespace event {
 
 struct ClientDropped {
   ClientMemory* client = nullptr;
+};
+struct RegionDropped {
+  std::uint64_t client = 0;
+  std::uint32_t region = 0;
 };
 struct ClientMisbehaved {  // its ring is corrupt
   ClientMemory* client = nullptr;
@@ -234,11 +253,11 @@ struct StateReset {  // so many parts of the tensor's codec state are zero again
 
 struct Event {
   std::uint16_t lane = 0;
-  std::variant<event::ClientDropped, event::ClientMisbehaved, event::EntryRefused,
-               event::PeerRefused, event::CarrierChanged, event::GroupReady, event::GroupRemoved,
-               event::RankReleased, event::TensorDropped, event::LinkLost, event::OpFailed,
-               event::StateMoved, event::OpEnded, event::ChoiceInUse, event::ChunkChoice,
-               event::StateReset>
+  std::variant<event::ClientDropped, event::RegionDropped, event::ClientMisbehaved,
+               event::EntryRefused, event::PeerRefused, event::CarrierChanged, event::GroupReady,
+               event::GroupRemoved, event::RankReleased, event::TensorDropped, event::LinkLost,
+               event::OpFailed, event::StateMoved, event::OpEnded, event::ChoiceInUse,
+               event::ChunkChoice, event::StateReset>
       what;
 };
 

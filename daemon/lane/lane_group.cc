@@ -34,6 +34,7 @@ std::uint32_t local_rank_in(const std::vector<LaneClient*>& clients, const LaneC
 LaneGroup::LaneGroup(GroupSetup setup)
     : core_(std::move(setup), *this),
       admission_(core_.setup()),
+      copies_(core_),
       eager_(core_.setup().shape, core_.ops().slots()),
       codec_(core_.ops(), core_.lane_ops(), eager_,
              {core_.setup().number, core_.setup().seed, core_.setup().size}),
@@ -91,8 +92,11 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   const std::uint32_t local_rank = local_rank_in(clients_, client);
   const std::uint32_t rank = setup().shape.ranks[core_.self()][local_rank];
   const auto named = tensors_.find(entry.tensor);
+  const Region* const input = client.region(entry.input_region);
+  const Region* const output = client.region(entry.output_region);
   OpAdmission::Admitted admitted = admission_.admit(
-      entry, {rank, client.arena, named != tensors_.end() ? named->second : nullptr});
+      entry,
+      {rank, client.arena, named != tensors_.end() ? named->second : nullptr, input, output});
   if (const char* problem = admitted.checked.problem) {
     return clients.refuse(client, entry.ticket, admitted.checked.code, problem);
   }
@@ -134,12 +138,13 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   OpRank& slot = core_.lane_ops().ranks(op)[local_rank];
   slot.ticket = entry.ticket;
   slot.extents = extents;
-  slot.input = {&client.arena, entry.input_offset, extents.input.count * element, Space::host};
-  slot.output = {&client.arena, entry.output_offset, extents.output.count * element, Space::host};
+  slot.input = {input, entry.input_offset, extents.input.count * element, Space::host};
+  slot.output = {output, entry.output_offset, extents.output.count * element, Space::host};
   slot.prescale = std::bit_cast<float>(entry.prescale_bits);
   slot.lanes = admitted.checked.lanes;
   slot.present = true;
   slot.told = false;
+  copies_.begin({op, local_rank}, entry, client.arena);
   ++client.uses;
 }
 
@@ -165,6 +170,7 @@ int LaneGroup::run_actions(int budget, const LaneLoad& load, std::size_t jobs) {
   const FrameMemory& memory = core_.resources().memory;
   const auto room = [&] { return memory.room(core_.job(), load, core_.nodes(), jobs); };
   int done = 0;
+  copies_.look();
   const auto run_passes = [&] {
     constexpr int kSteps = PointToPoint::kStepsPerAction;
     const int steps =
@@ -175,7 +181,7 @@ int LaneGroup::run_actions(int budget, const LaneLoad& load, std::size_t jobs) {
   passes_first_ = !passes_first_;
   if (passes_first_) run_passes();
   for (; done < budget && core_.resources().codec.spent.leaves_time(); ++done) {
-    const Action action = core_.ops().next(room());
+    const Action action = core_.ops().next(room(), copies_);
     if (action.kind == ActionKind::none) break;
     carry_out(action);
   }
@@ -186,7 +192,7 @@ int LaneGroup::run_actions(int budget, const LaneLoad& load, std::size_t jobs) {
 bool LaneGroup::has_failed(OpId op) {
   const std::vector<std::uint32_t>& ranks = setup().shape.ranks[core_.self()];
   for (std::size_t i = 0; i < ranks.size() && !core_.op(op).failed; ++i) {
-    if (clients_[i] == nullptr || !clients_[i]->memory->segment.has_lost_pages()) continue;
+    if (clients_[i] == nullptr || !clients_[i]->has_lost_pages()) continue;
     core_.ops().fail(
         op, {Errc::rank_lost, ranks[i], "the kernel had no memory for a page of the rank's arena"});
   }
@@ -220,7 +226,7 @@ void LaneGroup::carry_out(const Action& action) {
     case ActionKind::fail_remote:
       return send_failure(action);
     case ActionKind::tell_submitted:
-      return tell_submitted(action);
+      return core_.tell_submitted(action);
     case ActionKind::complete:
       return complete(action.op);
   }
@@ -237,6 +243,7 @@ void LaneGroup::on_block(const BlockRequest& request, const BlockCompletion& com
                  completion.bytes});
   }
   const bool failed = has_failed(request.op);
+  if (!failed) copies_.on_block(request, completion, clients_);
   switch (request.verb) {
     case BlockVerb::gather:
       if (failed) return core_.ops().done(request.action);
@@ -343,19 +350,6 @@ void LaneGroup::send_failure(const Action& action) {
   core_.ops().done(action);
 }
 
-void LaneGroup::tell_submitted(const Action& action) {
-  const wire::SubmittedBody body{core_.op(action.op).submitted};
-  const auto header = core_.header(wire::FrameKind::submitted, action.op);
-  for (LanePeer* peer : core_.peers()) {
-    if (peer == nullptr || peer->is_lost() ||
-        (peer->link->peer_features() & wire::kFeatureSubmitted) == 0) {
-      continue;
-    }
-    peer->link->send_copy(header, std::as_bytes(std::span(&body, 1)));
-  }
-  core_.ops().done(action);
-}
-
 // ---- The end of an op ---------------------------------------------------------------------------
 
 void LaneGroup::complete(OpId op) {
@@ -455,6 +449,7 @@ bool LaneGroup::renew_untouched(std::uint32_t node) {
 void LaneGroup::on_timer(std::uint64_t now_ns) {
   core_.ops().tell_late(now_ns, kLateNs);
   if (setup().op_timeout_ns != 0 && !core_.ops().ended()) {
+    copies_.expire(now_ns, setup().op_timeout_ns);
     core_.ops().expire(now_ns, setup().op_timeout_ns);
   }
   point_to_point_.expire(now_ns);

@@ -11,6 +11,7 @@
 
 #include "daemon/lane/block_codec.h"
 #include "daemon/lane/block_path.h"
+#include "daemon/lane/copy_watch.h"
 #include "daemon/lane/eager_inputs.h"
 #include "daemon/lane/group_core.h"
 #include "daemon/lane/link_rates.h"
@@ -44,6 +45,8 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   int run_actions(int budget, const LaneLoad& load, std::size_t jobs);
   void on_timer(std::uint64_t now_ns);
   int settle();  // reports what nobody uses any more
+  // A client has copied more of an input: there may be work.
+  bool inputs_move() { return copies_.look(); }
   void drop_pages() {
     eager_.drop_pages();
     point_to_point_.drop_pages();
@@ -97,7 +100,6 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   void reduce_eager(const collective::Action& action);
   void send_checksums(const collective::Action& action);
   void send_failure(const collective::Action& action);
-  void tell_submitted(const collective::Action& action);
   void complete(collective::OpId op);
   void finalize(collective::OpId op);
 
@@ -115,6 +117,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
 
   GroupCore core_;
   OpAdmission admission_;
+  CopyWatch copies_;
   EagerInputs eager_;
   BlockCodec codec_;
   BlockPath path_;

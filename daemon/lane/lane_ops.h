@@ -12,6 +12,7 @@
 #include "daemon/lane/operand.h"
 #include "daemon/tensor/tensor_state.h"
 #include "plan/plan.h"
+#include "shm/copy_progress.h"
 
 namespace tern::daemon {
 
@@ -24,6 +25,15 @@ struct OpEncoding {
   float state_scale = 1.0f;
 };
 
+// Of an op whose memory the rank's client copies meanwhile.
+struct RankCopy {
+  shm::CopyProgress progress;      // foreign
+  std::uint64_t input_bytes = 0;   // that are there, as last read
+  std::uint64_t moved_ns = 0;      // when that rose last
+  std::uint64_t unrung_bytes = 0;  // delivered since the client was woken for them
+  std::uint32_t records = 0;       // in this lane's list
+};
+
 // Of one local rank.
 struct OpRank {
   std::uint64_t ticket = 0;
@@ -34,7 +44,12 @@ struct OpRank {
   std::uint32_t lanes = 0;  // that have a chunk of what it submitted, as bits
   bool present = false;
   bool told = false;
+  RankCopy copy;
 
+  // All of it.
+  bool has_input() const noexcept {
+    return !copy.progress.exists() || copy.input_bytes == input.bytes;
+  }
   bool sends(const plan::Range& part) const noexcept {
     return part.begin >= extents.input.begin && part.end() <= extents.input.end();
   }
@@ -67,7 +82,8 @@ inline const OpRank* receiver_of(std::span<const OpRank> ranks, const plan::Rang
 struct LaneOp {
   TensorState* tensor = nullptr;
   OpEncoding encoding;
-  std::uint32_t pins = 0;  // frames that borrow or fill the clients' memory
+  std::uint32_t pins = 0;      // frames that borrow or fill the clients' memory
+  std::uint32_t arriving = 0;  // ranks whose inputs are not all there yet
   std::uint64_t submitted_ns = 0;
   std::uint64_t started_ns = 0;
   std::uint64_t bytes_raw = 0;

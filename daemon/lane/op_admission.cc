@@ -45,8 +45,9 @@ OpAdmission::Admitted OpAdmission::admit(const shm::SubmitEntry& entry,
     return admitted;
   }
   admitted.counts = counts_;
-  admitted.checked = check_entry(
-      entry, {setup_.shape, setup_.size, submitter.rank, submitter.arena.bytes, tensor, counts_});
+  admitted.checked =
+      check_entry(entry, {setup_.shape, setup_.size, submitter.rank, submitter.arena.bytes, tensor,
+                          counts_, submitter.input, submitter.output});
   if (admitted.checked.problem != nullptr) return admitted;
   const plan::Plan& plan = *admitted.checked.plan;
   const ResolvedRecipe& declared = tensor != nullptr ? tensor->declared : kAnonymous;

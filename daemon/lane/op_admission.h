@@ -23,6 +23,9 @@ class OpAdmission {
     std::uint32_t rank = 0;  // of the group
     const Region& arena;
     TensorState* tensor = nullptr;  // that the entry names; null: there is none
+    // That the entry names; null: there is none of that number.
+    const Region* input = nullptr;
+    const Region* output = nullptr;
   };
   struct Admitted {
     CheckedEntry checked;  // what is wrong with the entry, if anything is

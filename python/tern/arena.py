@@ -1,9 +1,11 @@
-"""NumPy arrays in the client's arena, which the daemon reads and writes in place."""
+"""NumPy arrays in the client's arena, or in regions beside it, which the daemon reads and writes in
+place."""
 
 from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,13 +16,14 @@ from .arrays import Array
 
 
 class _Block:
-    """Memory of tern_alloc. NumPy keeps it as the base of the array and of all its views, so it is
+    """Memory that `take` gives, as tern_alloc does. NumPy keeps it as the base of the array and of all its views, so it is
     given back when the last of these goes. It keeps the connection, for the memory is mapped only
     as long as that is open."""
 
-    def __init__(self, library: Library, connection: Handle, size: int) -> None:
+    def __init__(self, library: Library, connection: Handle, take: Callable[..., int],
+                 size: int) -> None:
         memory = ctypes.c_void_p()
-        library.check(library.tern_alloc(connection, size, ctypes.byref(memory)))
+        library.check(take(connection, size, ctypes.byref(memory)))
         self._free = library.tern_free
         self._connection = connection
         self._address = memory.value
@@ -28,7 +31,7 @@ class _Block:
             "version": 3, "shape": (size,), "typestr": "|u1", "data": (memory.value, False)}
 
     def __del__(self) -> None:
-        # Without an address tern_alloc has failed.
+        # Without an address the call has failed.
         if getattr(self, "_address", None) and not self._connection.ended:
             self._free(self._connection, self._address)
 
@@ -36,7 +39,21 @@ class _Block:
 def empty(library: Library, connection: Handle, shape: tuple[int, ...],
           dtype: np.dtype[Any]) -> Array:
     """See Client.empty()."""
+    return _array(_Block(library, connection, library.tern_alloc, _bytes(shape, dtype)), shape, dtype)
+
+
+def region(library: Library, connection: Handle, shape: tuple[int, ...],
+           dtype: np.dtype[Any]) -> Array:
+    """See Client.region()."""
+    create = library.later("tern_region_create")
+    return _array(_Block(library, connection, create, _bytes(shape, dtype)), shape, dtype)
+
+
+def _bytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    # No empty memory is given out; an array without elements takes one byte.
+    return max(math.prod(shape) * dtype.itemsize, 1)
+
+
+def _array(block: _Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     size = math.prod(shape) * dtype.itemsize
-    # The arena gives out no empty memory; an array without elements takes one byte.
-    block = np.asarray(_Block(library, connection, max(size, 1)))
-    return block[:size].view(dtype).reshape(shape)
+    return np.asarray(block)[:size].view(dtype).reshape(shape)

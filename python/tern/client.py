@@ -110,6 +110,17 @@ class Client:
         sizes = (shape,) if isinstance(shape, int) else tuple(shape)
         return arena.empty(self._library, self._live(), sizes, numpy_dtype(dtype))
 
+    def region(self, shape: int | Sequence[int], dtype: DTypeLike = "float32") -> Array:
+        """A NumPy array in memory of its own beside the arena, which the daemon makes: operations
+        use it in place, however full the arena is; sends and recvs copy it. Otherwise as empty().
+
+        A region is worth it for large arrays: it takes a question to the daemon, and a client has
+        at most 64. Raises QuotaExceededError when the user's memory is used up; UnsupportedError if
+        the library or the daemon is of an older version.
+        """
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        return arena.region(self._library, self._live(), sizes, numpy_dtype(dtype))
+
     def stats(self) -> NodeStats:
         """What the client's daemon says of the jobs of this user: see tern.stats()."""
         return stats(self.socket)

@@ -26,6 +26,7 @@ class ArenaMemoryTest : public ::testing::Test {
     op.extents = {{0, input_bytes / sizeof(float)}, {0, output_bytes / sizeof(float)}};
     op.input_bytes = input_bytes;
     op.output_bytes = output_bytes;
+    memory.begin_submission();
     return memory.place_copies(request, op);
   }
 
@@ -89,6 +90,31 @@ TEST_F(ArenaMemoryTest, WithoutRoomItIsWorthWaitingForOtherCopiesOnly) {
   EXPECT_EQ(place(outside.data(), outside.data(), 64, 64).error().code, Errc::would_block);
   memory.free_copies(first);
   EXPECT_TRUE(place(outside.data(), outside.data(), 64, 64));
+}
+
+TEST_F(ArenaMemoryTest, CopiesOfTheSameSubmissionAreNotWorthWaitingFor) {
+  ASSERT_TRUE(place(outside.data(), outside.data(), kArenaBytes, kArenaBytes));
+  OpRequest second;
+  second.input = second.output = outside.data();
+  Op another;
+  another.extents = {{0, 16}, {0, 16}};
+  another.input_bytes = another.output_bytes = 64;
+  const Status placed = memory.place_copies(second, another);
+  ASSERT_FALSE(placed);
+  EXPECT_EQ(placed.error().code, Errc::out_of_memory) << placed.error().text;
+}
+
+TEST_F(ArenaMemoryTest, ProgressHasItsOwnPlaceOrNone) {
+  ASSERT_TRUE(place(outside.data(), outside.data(), 1024, 1024));
+  memory.place_progress({2, 4}, op);
+  ASSERT_TRUE(op.progress.exists());
+  EXPECT_EQ(op.progress_copy % 64, 0u);
+  EXPECT_EQ(op.progress.input_bytes(), 0u);
+  memory.free_copies(op);
+  EXPECT_EQ(op.progress_copy, kNoOffset);
+  ASSERT_TRUE(place(outside.data(), outside.data(), kArenaBytes, kArenaBytes));
+  memory.place_progress({2, 4}, op);
+  EXPECT_FALSE(op.progress.exists()) << "the copies fill the arena";
 }
 
 // Where pages have memory behind them, mincore(2) finds them.

@@ -212,6 +212,9 @@ static int run_group(tern_client* client, tern_group* group) {
   line = run_push_pull(client, group, (float*)memory);
   if (line != 0) return line;
   EXPECT(tern_free(client, memory) == TERN_OK);
+  EXPECT(tern_region_create(client, 8 * sizeof(float), &memory) == TERN_OK && memory != NULL);
+  ((float*)memory)[7] = 1.0f;
+  EXPECT(tern_free(client, memory) == TERN_OK);
   return 0;
 }
 

@@ -17,6 +17,7 @@ using shm::PacketKind;
 struct FakeDaemon::Session {
   shm::PacketSocket socket;
   shm::Segment segment;
+  std::vector<shm::Segment> regions;
   Fd notify;
   std::vector<Fd> eventfds;
   std::vector<shm::RingConsumer<shm::SubmitEntry>> submitted;
@@ -221,9 +222,25 @@ void FakeDaemon::answer_normally(Session& session, const shm::PacketHeader& head
       std::strcpy(stats.recipe, "none(raw)");
       return send(session.socket, stats);
     }
+    case PacketKind::region_create:
+      return create_region(session, packet);
     default:
       return done(session, request, Errc::ok, "");
   }
+}
+
+void FakeDaemon::create_region(Session& session, const shm::Packet& packet) {
+  shm::RegionCreatePacket question;
+  ASSERT_TRUE(shm::read_packet(packet.bytes, question));
+  session.regions.push_back(std::move(*shm::Segment::create_region(question.bytes)));
+  const shm::Segment& region = session.regions.back();
+  auto created = shm::make_packet<shm::RegionCreatedPacket>(PacketKind::region_created,
+                                                            question.header.request);
+  created.region = static_cast<std::uint32_t>(session.regions.size());
+  created.bytes = region.arena_bytes();
+  created.segment_bytes = region.segment_bytes();
+  const int fds[] = {region.fd()};
+  ASSERT_TRUE(session.socket.send(shm::packet_bytes(created), fds));
 }
 
 void FakeDaemon::welcome(Session& session, const shm::PacketHeader& header,
@@ -244,6 +261,8 @@ void FakeDaemon::welcome(Session& session, const shm::PacketHeader& header,
   welcome.abi = wire::kShmAbi;
   welcome.lane_count = static_cast<std::uint16_t>(options_.lanes);
   welcome.features = shm::kFeatureSplit;
+  if (options_.progress) welcome.features |= shm::kFeatureProgress;
+  if (options_.regions) welcome.features |= shm::kFeatureRegions;
   welcome.segment_bytes = session.segment.segment_bytes();
   if (welcome_change_) welcome_change_(welcome, session.segment.header());
   ASSERT_TRUE(session.socket.send(shm::packet_bytes(welcome), fds));
@@ -281,7 +300,8 @@ void FakeDaemon::take(Session& session, const Seen& seen) {
   if (seen.entry.kind == static_cast<std::uint16_t>(shm::OpKind::cancel)) {
     return cancel(session, seen);
   }
-  switch (ops_) {
+  const bool copied_meanwhile = (seen.entry.flags & shm::kEntryHasProgress) != 0;
+  switch (copied_meanwhile ? Ops::hold : ops_) {
     case Ops::hold:
       held_.push_back({&session, seen});
       return;
@@ -316,12 +336,16 @@ void FakeDaemon::copy_chunks(Session& session, const Seen& seen) {
                           .nodes = options_.nodes,
                           .lanes = options_.group_lanes,
                           .one_lane = entry.tensor != 0 && options_.one_lane});
-  std::byte* arena = session.segment.arena().data();
+  const auto memory = [&](std::uint32_t region) {
+    return region == 0 ? session.segment.arena().data()
+                       : session.regions[region - 1].arena().data();
+  };
+  std::byte* const output = memory(entry.output_region) + entry.output_offset;
+  const std::byte* const input = memory(entry.input_region) + entry.input_offset;
   for (std::uint64_t chunk = 0; chunk < sharding.chunk_count; ++chunk) {
     if (sharding.lane(chunk) != seen.lane) continue;
     const std::uint64_t begin = sharding.chunk_begin(chunk) * dtype_bytes(dtype);
-    std::memmove(arena + entry.output_offset + begin, arena + entry.input_offset + begin,
-                 sharding.chunk_size(chunk) * dtype_bytes(dtype));
+    std::memmove(output + begin, input + begin, sharding.chunk_size(chunk) * dtype_bytes(dtype));
   }
 }
 
@@ -374,6 +398,12 @@ void FakeDaemon::complete_held() {
     copy_chunks(*held.session, held.seen);
     complete(*held.session, held.seen, Errc::ok, "");
   }
+}
+
+void FakeDaemon::with_held(const std::function<void(shm::Segment&, const Seen&)>& use) {
+  const std::lock_guard lock(mutex_);
+  for (const Held& held : held_) use(held.session->segment, held.seen);
+  shm::ring_doorbell(sessions_.back()->segment.header(), sessions_.back()->notify.get());
 }
 
 void FakeDaemon::complete_held_on_lane(std::uint32_t lane, Errc status, const char* detail) {

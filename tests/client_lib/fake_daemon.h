@@ -28,6 +28,9 @@ struct FakeOptions {
   std::uint32_t spin_ns = 0;
   std::uint64_t next_sequence = 0;
   bool one_lane = false;
+  // Takes ops whose memory is copied meanwhile, and holds them.
+  bool progress = false;
+  bool regions = true;
   std::uint64_t last_common_op = 0;
 };
 
@@ -56,6 +59,8 @@ class FakeDaemon {
 
   // ---- What it does now.
   void complete_held();
+  // Of each op that it holds, lane by lane. Rings the doorbell afterwards.
+  void with_held(const std::function<void(shm::Segment&, const Seen&)>& use);
   void complete_held_on_lane(std::uint32_t lane, Errc status, const char* detail);
   void inject(std::uint32_t lane, const shm::CompletionEntry& entry);
   void corrupt_completion_ring(std::uint32_t lane);
@@ -86,6 +91,7 @@ class FakeDaemon {
   void answer(Session& session, const shm::Packet& packet);
   void answer_normally(Session& session, const shm::PacketHeader& header,
                        const shm::Packet& packet);
+  void create_region(Session& session, const shm::Packet& packet);
   void welcome(Session& session, const shm::PacketHeader& header, const shm::Packet& packet);
   void joined(Session& session, std::uint64_t request);
   void done(Session& session, std::uint64_t request, Errc status, const char* detail);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "collective/op_plan.h"
 #include "group_ops_net.h"
 
@@ -28,7 +30,9 @@ class LegsOfOneOp : public testing::Test {
     legs = std::make_unique<Legs>(shape, 2);
     describe(op, body, shape);
   }
-  Action next(const Room& room = kRoom) { return legs->next(kOp, op, room); }
+  Action next(const Room& room = kRoom, const InputGate& inputs = WholeInputs()) {
+    return legs->next(kOp, op, {room, inputs});
+  }
   // The contribution of `node` to our chunk of this index arrives.
   void contribute(std::uint32_t node, std::uint32_t index) {
     const ChunkId chunk = legs->expected_by(kOp, op, node, op.chunks.chunk(0, index));
@@ -106,6 +110,33 @@ TEST_F(LegsOfOneOp, ContributionsGoFirstToWhomAddsThemFirst) {
   }
   const Room no_grants{0, 0, 8, 8};
   for (const std::uint32_t node : {3u, 2u, 1u}) EXPECT_EQ(next(no_grants).node, node);
+}
+
+// What ranks have, up to a chunk.
+class InputsBelow final : public InputGate {
+ public:
+  explicit InputsBelow(std::uint32_t chunk) : end_(chunk) {}
+  bool has(OpId, std::uint32_t chunk) const noexcept override { return chunk < end_; }
+  bool has_all(OpId) const noexcept override { return false; }
+
+ private:
+  std::uint32_t end_;
+};
+
+TEST_F(LegsOfOneOp, WhatReadsInputsWaitsForThem) {
+  begin(2, all_reduce_of(kChunk * 4));
+  const std::uint32_t own = op.chunks.chunk(0, 0), other = op.chunks.chunk(1, 0);
+  const Action grant = next(kRoom, InputsBelow(0));
+  ASSERT_EQ(grant.kind, ActionKind::grant) << "a grant reads nothing";
+  legs->done(grant, op);
+  ASSERT_TRUE(legs->take_grant(kOp, op, {1, other, 2}));
+  contribute(1, 0);
+  EXPECT_EQ(next(kRoom, InputsBelow(std::min(own, other))).kind, ActionKind::none);
+  const Action add = next(kRoom, InputsBelow(own + 1));
+  EXPECT_EQ(add.kind, own < other ? ActionKind::begin_add : ActionKind::contribute);
+  const Action both = next(kRoom, InputsBelow(std::max(own, other) + 1));
+  EXPECT_NE(both.kind, ActionKind::none);
+  EXPECT_NE(both.kind, add.kind);
 }
 
 TEST_F(LegsOfOneOp, NothingComesOfAnActionWhoseOpHasFailed) {

@@ -128,14 +128,14 @@ TEST_F(TernctlTest, PrintsATableForPeople) {
   serve([](std::string_view verb) -> Result<json> {
     EXPECT_EQ(verb, "clients");
     return json::parse(R"([{"id":1,"pid":77,"uid":1000,"gid":100,"job":"train","connected_s":65,
-                            "arena_bytes":1073741824,"groups":1,"ops_in_flight":2,
+                            "arena_bytes":1073741824,"region_bytes":4096,"groups":1,"ops_in_flight":2,
                             "ops_completed":1500}])");
   });
   const auto result = ternctl({"clients"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out,
-            "ID  PID   UID  GID  JOB    CONNECTED  ARENA  GROUPS  IN FLIGHT  OPS DONE\n"
-            " 1   77  1000  100  train  1 min 5 s  1 GiB       1          2     1,500\n");
+            "ID  PID   UID  GID  JOB    CONNECTED  ARENA  REGIONS  GROUPS  IN FLIGHT  OPS DONE\n"
+            " 1   77  1000  100  train  1 min 5 s  1 GiB    4 KiB       1          2     1,500\n");
   EXPECT_EQ(result.err, "");
 }
 

@@ -119,7 +119,7 @@ TEST_F(BadClient, SubmitsBadEntries) {
       {"role", [](auto& entry) { entry.role = 4; }},
       {"flags", [](auto& entry) { entry.flags = 2; }},
       {"reserved0", [](auto& entry) { entry.reserved0 = 1; }},
-      {"reserved1", [](auto& entry) { entry.reserved1[11] = 1; }},
+      {"reserved2", [](auto& entry) { entry.reserved2[9] = 1; }},
       {"counts", [](auto& entry) { entry.counts_offset = 8; }},
       {"events", [](auto& entry) { entry.wait_event = 8; }},
       {"region", [](auto& entry) { entry.input_region = 1; }},

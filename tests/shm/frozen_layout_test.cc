@@ -75,7 +75,21 @@ TEST(FrozenLayout, SubmitEntry) {
   FIELD(SubmitEntry, wait_event, 96, 8);
   FIELD(SubmitEntry, signal_event, 104, 8);
   FIELD(SubmitEntry, recipe, 112, 48);
-  FIELD(SubmitEntry, reserved1, 160, 96);
+  FIELD(SubmitEntry, progress_offset, 160, 8);
+  FIELD(SubmitEntry, progress_records, 168, 4);
+  FIELD(SubmitEntry, reserved1, 172, 4);
+  FIELD(SubmitEntry, reserved2, 176, 80);
+}
+
+TEST(FrozenLayout, CopyProgress) {
+  EXPECT_EQ(kEntryHasProgress, 2);
+  EXPECT_EQ(sizeof(CopiedMark), 64u);
+  FIELD(CopiedMark, input_bytes, 0, 8);
+  EXPECT_EQ(sizeof(DeliveredMark), 64u);
+  FIELD(DeliveredMark, records, 0, 8);
+  EXPECT_EQ(sizeof(DeliveredRecord), 16u);
+  FIELD(DeliveredRecord, offset, 0, 8);
+  FIELD(DeliveredRecord, bytes, 8, 8);
 }
 
 TEST(FrozenLayout, CompletionEntry) {
@@ -233,6 +247,21 @@ TEST(FrozenLayout, TensorStatsPacket) {
   FIELD(TensorStatsPacket, raw_fallbacks, 88, 8);
   FIELD(TensorStatsPacket, state_bytes, 96, 8);
   FIELD(TensorStatsPacket, recipe, 104, 64);
+}
+
+TEST(FrozenLayout, RegionPackets) {
+  EXPECT_EQ(sizeof(RegionCreatePacket), 24u);
+  FIELD(RegionCreatePacket, bytes, 16, 8);
+  EXPECT_EQ(sizeof(RegionCreatedPacket), 40u);
+  FIELD(RegionCreatedPacket, region, 16, 4);
+  FIELD(RegionCreatedPacket, reserved0, 20, 4);
+  FIELD(RegionCreatedPacket, bytes, 24, 8);
+  FIELD(RegionCreatedPacket, segment_bytes, 32, 8);
+  EXPECT_EQ(sizeof(RegionPacket), 24u);
+  FIELD(RegionPacket, region, 16, 4);
+  FIELD(RegionPacket, reserved0, 20, 4);
+  EXPECT_EQ(static_cast<int>(PacketKind::region_create), 19);
+  EXPECT_EQ(static_cast<int>(PacketKind::region_free), 22);
 }
 
 TEST(FrozenLayout, DonePacket) {

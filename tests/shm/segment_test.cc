@@ -200,6 +200,24 @@ TEST(SegmentMap, RefusesSizesAndOffsetsThatDoNotFit) {
   }
 }
 
+TEST(SegmentRegion, IsAnArenaWithoutLanes) {
+  Result<Segment> made = Segment::create_region(5000);
+  ASSERT_TRUE(made) << made.error().text;
+  EXPECT_EQ(made->arena_bytes(), 8192u);
+  EXPECT_EQ(made->lane_count(), 0u);
+  Result<Segment> mapped = Segment::map_region(duplicate(*made), made->segment_bytes());
+  ASSERT_TRUE(mapped) << mapped.error().text;
+  made->arena()[8191] = std::byte{7};
+  EXPECT_EQ(mapped->arena()[8191], std::byte{7});
+  EXPECT_EQ(Segment::map(duplicate(*made), made->segment_bytes()).error().code,
+            Errc::protocol_error)
+      << "no client's segment";
+  Result<Segment> arena = Segment::create(1, 4096, 0);
+  EXPECT_EQ(Segment::map_region(duplicate(*arena), arena->segment_bytes()).error().code,
+            Errc::protocol_error);
+  EXPECT_EQ(Segment::create_region(0).error().code, Errc::invalid_argument);
+}
+
 TEST(SegmentMap, RefusesAFileOfAnotherSize) {
   Result<Segment> made = Segment::create(1, 4096, 0);
   ASSERT_TRUE(made) << made.error().text;

@@ -69,6 +69,8 @@ TEST(ShmLayoutPage, EntriesAgree) {
   ROW(submit, "u32", SubmitEntry, prescale_bits);
   ROW(submit, "u32", SubmitEntry, state_scale_bits);
   ROW(submit, "48 chars", SubmitEntry, recipe);
+  ROW(submit, "u64", SubmitEntry, progress_offset);
+  ROW(submit, "u32", SubmitEntry, progress_records);
   const std::string completion = page().section("CompletionEntry");
   ROW(completion, "u64", CompletionEntry, ticket);
   ROW(completion, "i32", CompletionEntry, status);
@@ -89,6 +91,11 @@ TEST(ShmLayoutPage, SplitAgrees) {
   ROW(text, "i64", GroupSplitPacket, op_timeout_ms);
 }
 
+TEST(ShmLayoutPage, RegionsAgree) {
+  EXPECT_NE(page().section("Regions").find("A client has at most " + std::to_string(kMaxRegions)),
+            std::string::npos);
+}
+
 TEST(ShmLayoutPage, PacketSizesAgree) {
   const std::pair<const char*, std::size_t> sizes[] = {
       {"HelloPacket", sizeof(HelloPacket)},
@@ -105,6 +112,9 @@ TEST(ShmLayoutPage, PacketSizesAgree) {
       {"TensorStateReplyPacket", sizeof(TensorStateReplyPacket)},
       {"GroupSplitPacket", sizeof(GroupSplitPacket)},
       {"GroupSplitReplyPacket", sizeof(GroupSplitReplyPacket)},
+      {"RegionCreatePacket", sizeof(RegionCreatePacket)},
+      {"RegionCreatedPacket", sizeof(RegionCreatedPacket)},
+      {"RegionPacket", sizeof(RegionPacket)},
       {"DonePacket, also every failure", sizeof(DonePacket)},
   };
   for (const auto& [name, bytes] : sizes) {

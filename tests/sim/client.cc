@@ -106,6 +106,18 @@ std::uint64_t Client::release(std::uint64_t tensor) {
   return send(packet);
 }
 
+std::uint64_t Client::create_region(std::uint64_t bytes) {
+  auto packet = shm::make_packet<shm::RegionCreatePacket>(PacketKind::region_create, next_request_);
+  packet.bytes = bytes;
+  return send(packet);
+}
+
+std::uint64_t Client::about_region(shm::PacketKind kind, std::uint32_t region) {
+  auto packet = shm::make_packet<shm::RegionPacket>(kind, next_request_);
+  packet.region = region;
+  return send(packet);
+}
+
 std::uint64_t Client::goodbye() {
   return send(shm::make_packet<shm::PacketHeader>(PacketKind::goodbye, next_request_));
 }
@@ -114,6 +126,15 @@ void Client::on_answer(std::span<const std::byte> packet, std::span<const int> d
   shm::PacketHeader header{};
   std::memcpy(&header, packet.data(), sizeof(header));
   answers_[header.request].assign(packet.begin(), packet.end());
+  shm::RegionCreatedPacket created;
+  if (header.kind == static_cast<std::uint16_t>(PacketKind::region_created) &&
+      shm::read_packet(packet, created)) {
+    auto mapped = shm::Segment::map_region(Fd(::fcntl(descriptors[0], F_DUPFD_CLOEXEC, 0)),
+                                           created.segment_bytes);
+    TERN_CHECK(mapped.has_value() && mapped->arena_bytes() == created.bytes);
+    regions_[created.region] = std::move(*mapped);
+    return;
+  }
   shm::WelcomePacket welcome;
   if (header.kind != static_cast<std::uint16_t>(PacketKind::welcome) ||
       !shm::read_packet(packet, welcome)) {
@@ -226,6 +247,8 @@ std::uint64_t Client::submit_as(const OpRequest& op, std::uint64_t tensor, std::
   entry.count = op.count;
   entry.input_offset = op.input;
   entry.output_offset = op.output;
+  entry.input_region = op.input_region;
+  entry.output_region = op.output_region;
   entry.root = op.root;
   entry.priority = op.priority;
   entry.prescale_bits = std::bit_cast<std::uint32_t>(op.prescale);
@@ -238,6 +261,7 @@ std::uint64_t Client::submit_as(const OpRequest& op, std::uint64_t tensor, std::
                 op.counts.size() * sizeof(std::uint64_t));
   }
   Waiting& waiting = waiting_[entry.ticket];
+  if (copying.seed != 0) begin_copies(op, waiting, entry);
   const std::uint32_t used = lanes(op, tensor, sequence, one_lane);
   for (std::uint32_t lane = 0; lane < group.lane_count; ++lane) {
     if ((used >> lane & 1u) == 0) continue;
@@ -246,6 +270,31 @@ std::uint64_t Client::submit_as(const OpRequest& op, std::uint64_t tensor, std::
   }
   if (lost_) fail_all_tickets();
   return entry.ticket;
+}
+
+void Client::begin_copies(const OpRequest& op, Waiting& waiting, shm::SubmitEntry& entry) {
+  const plan::Plan* const plan = plan::find(entry.kind);
+  if (plan == nullptr || plan->passes() || plan->work == plan::Work::none) return;
+  const plan::Extents extents = plan->extents(op.shape_for(rank, size));
+  const std::uint64_t element = dtype_bytes(op.dtype);
+  const shm::CopyProgress::Shape shape{group.lane_count, 64};
+  entry.flags |= shm::kEntryHasProgress;
+  entry.progress_offset = allocate(shape.bytes());
+  entry.progress_records = shape.records;
+  std::memset(at(entry.progress_offset), 0, shape.bytes());
+  const Copier::Memory memory{{at(op.input), extents.input.count * element},
+                              {at(op.output), extents.output.count * element}};
+  waiting.copier.emplace(shm::CopyProgress(at(entry.progress_offset), shape), memory,
+                         ++copying.seed);
+}
+
+void Client::end_copies(Waiting& waiting) {
+  if (!waiting.copier) return;
+  while (waiting.copier->step()) {
+  }
+  copying.listed_bytes += waiting.copier->taken_bytes();
+  if (waiting.result.status != Errc::ok || !copying.wrong_in_lists.empty()) return;
+  copying.wrong_in_lists = waiting.copier->wrong_in_lists();
 }
 
 void Client::push_raw(std::uint32_t lane, const shm::SubmitEntry& entry) {
@@ -264,6 +313,9 @@ void Client::cancel(std::uint64_t ticket) {
 int Client::poll() {
   if (lost_) fail_all_tickets();
   int taken = 0;
+  for (auto& [ticket, waiting] : waiting_) {
+    if (waiting.copier && waiting.copier->step()) ++taken;
+  }
   shm::CompletionEntry entry;
   for (auto& ring : completions_) {
     while (ring.try_pop(entry) == shm::RingResult::ok) {
@@ -282,6 +334,7 @@ int Client::poll() {
       waiting.result.source = entry.source;
       waiting.result.elements = entry.elements;
       if (--waiting.lanes_left > 0) continue;
+      end_copies(waiting);
       results_[entry.ticket] = waiting.result;
       waiting_.erase(found);
     }

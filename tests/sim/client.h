@@ -13,6 +13,7 @@
 
 #include "base/dtype.h"
 #include "base/errc.h"
+#include "copier.h"
 #include "plan/plan.h"
 #include "shm/packet_socket.h"
 #include "shm/segment.h"
@@ -52,8 +53,10 @@ struct OpRequest {
   DType dtype = DType::f32;
   Reduction reduction = Reduction::sum;
   std::uint64_t count = 0;
-  std::uint64_t input = 0;  // offsets in the arena
+  std::uint64_t input = 0;  // offsets in the arena, or in these regions
   std::uint64_t output = 0;
+  std::uint32_t input_region = 0;
+  std::uint32_t output_region = 0;
   std::uint32_t root = 0;  // of a send or recv the other rank
   std::uint32_t tag = 0;
   std::int32_t priority = 0;
@@ -95,6 +98,11 @@ class Client {
   std::uint64_t release(std::uint64_t tensor);
   std::uint64_t move_state(std::uint64_t tensor, shm::StateAction action, std::uint64_t offset = 0,
                            std::uint64_t bytes = 0);
+  std::uint64_t create_region(std::uint64_t bytes);
+  // region_open or region_free.
+  std::uint64_t about_region(shm::PacketKind kind, std::uint32_t region);
+  // Of a region that it has been given.
+  std::span<std::byte> region(std::uint32_t region) const { return regions_.at(region).arena(); }
   std::uint64_t goodbye();
   bool ready() const { return segment_.lane_count() > 0; }
   bool answered(std::uint64_t request) const { return answers_.contains(request); }
@@ -130,6 +138,16 @@ class Client {
   bool done(std::uint64_t ticket) const { return results_.contains(ticket); }
   const OpResult& result(std::uint64_t ticket) const { return results_.at(ticket); }
   std::size_t in_flight() const { return waiting_.size(); }
+  // With a seed its ops' memory is copied while lanes work, in steps that the seed draws: poll()
+  // takes one of each op.
+  struct Copying {
+    std::uint64_t seed = 0;      // 0: the memory of ops is there when they are submitted
+    std::string wrong_in_lists;  // what has been wrong in any list of deliveries
+    std::uint64_t listed_bytes = 0;
+  };
+  Copying copying;
+  // Of an op that has been submitted so, until it has ended.
+  Copier& copier(std::uint64_t ticket) { return waiting_.at(ticket).copier.value(); }
   // Its tickets end with daemon_lost.
   void fail_all_tickets();
 
@@ -148,9 +166,14 @@ class Client {
   std::uint32_t lanes(const OpRequest& op, std::uint64_t tensor, std::uint64_t sequence,
                       bool one_lane) const;
 
+  struct Waiting;
+  void begin_copies(const OpRequest& op, Waiting& waiting, shm::SubmitEntry& entry);
+  void end_copies(Waiting& waiting);
+
   struct Waiting {
     std::uint32_t lanes_left = 0;
     OpResult result;
+    std::optional<Copier> copier;
   };
 
   World& world_;
@@ -166,6 +189,7 @@ class Client {
   std::map<std::uint64_t, Waiting> waiting_;
   std::map<std::uint64_t, OpResult> results_;
   shm::Segment segment_;
+  std::map<std::uint32_t, shm::Segment> regions_;
   std::vector<shm::RingProducer<shm::SubmitEntry>> submissions_;
   std::vector<shm::RingConsumer<shm::CompletionEntry>> completions_;
 };

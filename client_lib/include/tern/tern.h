@@ -62,7 +62,18 @@ TERN_API tern_status tern_disconnect(tern_client* client);
  * or the machine or the process's control group has no memory left. */
 TERN_API tern_status tern_alloc(tern_client* client, size_t bytes, void** memory);
 
-/* Gives memory of tern_alloc back. NULL is ignored. Must not be used by an operation in flight. */
+/* Takes `bytes` (> 0) of memory beside the arena, which the daemon makes: a region. What it holds is
+ * read and written in place, as in the arena, but for what tern_send and tern_recv pass. So a
+ * program that has filled its arena needs no other connection. A region begins on a page, counts
+ * against the same quotas as the arena, and its pages are found at once, a fifth of a second for
+ * each GiB. A client has at most 64. The call asks the daemon and waits for its answer; the
+ * client's timeout_ms counts. tern_free gives the whole region back, tern_disconnect too.
+ * TERN_ERR_QUOTA_EXCEEDED, TERN_ERR_OUT_OF_MEMORY, TERN_ERR_DAEMON_LOST, TERN_ERR_UNSUPPORTED if the
+ * daemon is of an older version. */
+TERN_API tern_status tern_region_create(tern_client* client, uint64_t bytes, void** memory);
+
+/* Gives memory of tern_alloc or tern_region_create back. NULL is ignored. Must not be used by an
+ * operation in flight. */
 TERN_API tern_status tern_free(tern_client* client, void* memory);
 
 /* ---- Groups ---------------------------------------------------------------------------------- */
@@ -242,7 +253,11 @@ typedef struct {
 
 /* One operation. input and output may be any pointers: in the arena they are used in place,
  * elsewhere they are copied. Both must stay valid, and input unchanged, until the ticket ends. What
- * a rank neither reads nor writes may be NULL.
+ * a rank neither reads nor writes may be NULL. After a failure the output is undefined, in place
+ * the input too.
+ *
+ * Of 256 KiB and more the operation begins at once, and the copies go on while it runs: the input is
+ * copied by the call that submits, the output piece by piece by those that wait or test.
  *
  * An operation has `count` elements in all. Where ranks have shares of them (reduce_scatter,
  * all_gather, gather, scatter), the share of rank 0 comes first, then that of rank 1, and so on.

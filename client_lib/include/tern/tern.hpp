@@ -316,6 +316,16 @@ class Client {
     throw_if_failed(tern_alloc(get(), count * sizeof(T), &memory));
     return {static_cast<T*>(memory), count};
   }
+  // A region of its own beside the arena; lives as long.
+  template <typename T>
+  std::span<T> allocate_region(std::size_t count) {
+    static_assert(std::is_trivial_v<T>);
+    if (count > SIZE_MAX / sizeof(T)) throw Failure(TERN_ERR_OUT_OF_MEMORY);
+    void* memory = nullptr;
+    throw_if_failed(tern_region_create(get(), count * sizeof(T), &memory));
+    return {static_cast<T*>(memory), count};
+  }
+  // Of either.
   template <typename T>
   void deallocate(std::span<T> memory) {
     throw_if_failed(tern_free(get(), memory.data()));

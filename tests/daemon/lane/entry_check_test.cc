@@ -100,7 +100,7 @@ TEST_F(EntryCheck, EachUnsoundFieldIsNamed) {
       {[](auto& e) { e.counts_offset = 1; }, "a reserved field is not zero"},
       {[](auto& e) { e.wait_event = 1; }, "a reserved field is not zero"},
       {[](auto& e) { e.signal_event = 1; }, "a reserved field is not zero"},
-      {[](auto& e) { e.reserved1[11] = 1; }, "a reserved field is not zero"},
+      {[](auto& e) { e.reserved2[9] = 1; }, "a reserved field is not zero"},
       {[](auto& e) { e.input_region = 1; }, "unknown memory region"},
       {[](auto& e) { e.output_region = 1; }, "unknown memory region"},
       {[](auto& e) { e.count = plan::kMaxElements + 1; }, "count is too large"},

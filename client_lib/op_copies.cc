@@ -1,0 +1,93 @@
+#include "client_lib/op_copies.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace tern::client_lib {
+
+// What travels with its announcement is read at once, and what passes from rank to rank is copied
+// before and after.
+void OpCopies::place_progress(const OpRequest& request, Op& op) {
+  constexpr std::uint64_t kWorthBytes = 256 << 10;
+  const GroupState& group = *request.group;
+  const std::uint64_t copied_in = op.input_copy != kNoOffset ? op.input_bytes : 0;
+  const std::uint64_t copied_out = op.output_copy != kNoOffset ? op.output_bytes : 0;
+  const std::uint64_t bytes = request.count * dtype_bytes(request.dtype);
+  if (!takes_progress_ || request.plan->passes() || std::max(copied_in, copied_out) < kWorthBytes ||
+      bytes <= group.eager_bytes) {
+    return;
+  }
+  // An upper bound of the chunks, wherever they are cut. A list that is too short ends early.
+  const std::uint64_t chunks =
+      2 * copied_out / group.chunk_bytes + static_cast<std::uint64_t>(group.size) + 8;
+  const auto records = static_cast<std::uint32_t>(
+      copied_out == 0 ? 0 : std::min<std::uint64_t>(chunks, shm::kMaxDeliveredRecords));
+  arena_.place_progress({group.lane_count, records}, op);
+  if (op.progress.exists() && copied_in == 0) op.progress.raise_input(op.input_bytes);
+}
+
+void OpCopies::copy_first(Op& first, std::unique_lock<std::mutex>& lock) noexcept {
+  for (Op* op = &first; op != nullptr; op = op->next) {
+    if (op->input_copy == kNoOffset || op->progress.exists()) continue;
+    // In state preparing the op is this thread's alone.
+    lock.unlock();
+    std::memcpy(arena_.at(op->input_copy), op->input, op->input_bytes);
+    lock.lock();
+  }
+}
+
+Op* OpCopies::to_fill(Op& first) noexcept {
+  Op* head = nullptr;
+  Op** tail = &head;
+  for (Op* op = &first; op != nullptr; op = op->next) {
+    if (!op->progress.exists() || op->input_copy == kNoOffset) continue;
+    op->copying = true;
+    *tail = op;
+    tail = &op->next_to_fill;
+  }
+  return head;
+}
+
+void OpCopies::fill(Op* op) {
+  constexpr std::uint64_t kPieceBytes = 512 << 10;
+  while (op != nullptr) {
+    std::byte* const copy = arena_.at(op->input_copy);
+    const auto* const input = static_cast<const std::byte*>(op->input);
+    for (std::uint64_t done = 0; done < op->input_bytes;) {
+      const std::uint64_t bytes = std::min(kPieceBytes, op->input_bytes - done);
+      std::memcpy(copy + done, input + done, bytes);
+      done += bytes;
+      op->progress.raise_input(done);
+      lanes_.wake(op->lanes);
+    }
+    const std::lock_guard lock(mutex_);
+    op->copying = false;
+    op = std::exchange(op->next_to_fill, nullptr);
+  }
+}
+
+bool OpCopies::take_deliveries(Op* first, std::unique_lock<std::mutex>& lock) {
+  for (Op* op = first; op != nullptr; op = op->next) {
+    if (op->copying || op->state != Op::State::running || !op->delivery.has_more()) continue;
+    op->copying = true;
+    lock.unlock();
+    op->delivery.copy_listed();
+    lock.lock();
+    op->copying = false;
+    return true;
+  }
+  return false;
+}
+
+void OpCopies::copy_rest(Op& op) const noexcept {
+  if (op.output_copy == kNoOffset) return;
+  if (op.progress.exists()) return op.delivery.copy_rest();
+  // A recv may have got less than there is room for.
+  const std::uint64_t bytes =
+      op.passes ? std::min(op.output_bytes, op.what_came.elements * op.element_bytes)
+                : op.output_bytes;
+  std::memcpy(op.output, arena_.at(op.output_copy), bytes);
+}
+
+}  // namespace tern::client_lib

@@ -1,0 +1,144 @@
+#include "daemon/lane/copy_watch.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "codec/recipe.h"
+
+namespace tern::daemon {
+
+using collective::OpId;
+
+namespace {
+
+// A client that sleeps over an op is woken for so much of its output at a time.
+constexpr std::uint64_t kBellBytes = 512 << 10;
+
+}  // namespace
+
+void CopyWatch::begin(const Rank& who, const shm::SubmitEntry& entry, const Region& arena) {
+  if ((entry.flags & shm::kEntryHasProgress) == 0) return;
+  const OpId op = who.op;
+  OpRank& rank = core_.lane_ops().ranks(op)[who.local_rank];
+  rank.copy = RankCopy{};
+  rank.copy.progress = {arena.base + entry.progress_offset,
+                        {core_.setup().shape.lanes, entry.progress_records}};
+  rank.copy.moved_ns = core_.now_ns();
+  if (rank.input.bytes == 0) return;
+  ++core_.lane_op(op).arriving;
+  if (std::find(arriving_.begin(), arriving_.end(), op) == arriving_.end()) {
+    arriving_.push_back(op);
+  }
+}
+
+bool CopyWatch::is_over(OpId op) const noexcept {
+  return !core_.ops().in_use(op) || core_.op(op).failed || core_.lane_op(op).arriving == 0;
+}
+
+bool CopyWatch::look() {
+  bool moved = false;
+  std::erase_if(arriving_, [&](OpId op) {
+    const std::size_t ranks = core_.lane_ops().ranks(op).size();
+    for (std::uint32_t rank = 0; rank < ranks && !is_over(op); ++rank) {
+      moved = look_at(op, rank) || moved;
+    }
+    return is_over(op);
+  });
+  return moved;
+}
+
+bool CopyWatch::look_at(OpId op, std::uint32_t local_rank) {
+  const OpRank& rank = core_.lane_ops().ranks(op)[local_rank];
+  if (rank.has_input()) return false;
+  RankCopy& copy = core_.lane_ops().ranks(op)[local_rank].copy;
+  const std::uint64_t bytes = copy.progress.input_bytes();
+  if (bytes == copy.input_bytes) return false;
+  if (bytes < copy.input_bytes || bytes > rank.input.bytes) {
+    char text[160];
+    std::snprintf(
+        text, sizeof(text), "the watermark of its input says %llu of %llu bytes, after %llu",
+        static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(rank.input.bytes),
+        static_cast<unsigned long long>(copy.input_bytes));
+    fail(op, local_rank, Errc::invalid_argument, text);
+    return true;
+  }
+  copy.input_bytes = bytes;
+  copy.moved_ns = core_.now_ns();
+  if (rank.has_input()) --core_.lane_op(op).arriving;
+  return true;
+}
+
+void CopyWatch::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
+  look();
+  for (const OpId op : arriving_) {
+    const auto ranks = core_.lane_ops().ranks(op);
+    for (std::uint32_t i = 0; i < ranks.size() && !is_over(op); ++i) {
+      if (ranks[i].has_input() || now_ns - ranks[i].copy.moved_ns < timeout_ns) continue;
+      char text[160];
+      std::snprintf(text, sizeof(text), "for %llu ms its input has stopped at %llu of %llu bytes",
+                    static_cast<unsigned long long>(timeout_ns / 1'000'000),
+                    static_cast<unsigned long long>(ranks[i].copy.input_bytes),
+                    static_cast<unsigned long long>(ranks[i].input.bytes));
+      fail(op, i, Errc::op_timeout, text);
+    }
+  }
+}
+
+void CopyWatch::fail(OpId op, std::uint32_t local_rank, Errc code, const char* text) {
+  const std::uint32_t number = core_.setup().shape.ranks[core_.self()][local_rank];
+  char whole[184];
+  std::snprintf(whole, sizeof(whole), "rank %u: %s", number, text);
+  core_.ops().fail(op, {code, number, whole});
+}
+
+bool CopyWatch::has_all(OpId op) const noexcept { return core_.lane_op(op).arriving == 0; }
+
+bool CopyWatch::has(OpId op, std::uint32_t chunk) const noexcept {
+  const LaneOp& data = core_.lane_op(op);
+  if (data.arriving == 0) return true;
+  const collective::Op& about = core_.op(op);
+  // One scale for a whole tensor is found by a scan of all of it.
+  const bool scans = data.encoding.lossy && codec::scans_tensor(data.encoding.recipe);
+  if (scans || about.plan->input_piece != nullptr) return false;
+  const plan::Range elements{about.chunks.begin(chunk), about.chunks.size(chunk)};
+  const std::size_t element = core_.bytes(op, 1);
+  const auto ranks = core_.lane_ops().ranks(op);
+  return std::all_of(ranks.begin(), ranks.end(), [&](const OpRank& rank) {
+    return rank.has_input() || !rank.sends(elements) ||
+           (elements.end() - rank.extents.input.begin) * element <= rank.copy.input_bytes;
+  });
+}
+
+void CopyWatch::on_block(const BlockRequest& request, const BlockCompletion& completion,
+                         const std::vector<LaneClient*>& clients) noexcept {
+  const bool makes = request.verb == BlockVerb::finish ||
+                     request.verb == BlockVerb::finish_parked || request.verb == BlockVerb::publish;
+  if (!makes && request.verb != BlockVerb::deliver) return;
+  const collective::ChunkMap& chunks = core_.op(request.op).chunks;
+  if (completion.problem != nullptr || completion.form == BlockForm::parked ||
+      !chunks.goes_to(core_.self(), request.number)) {
+    return;
+  }
+  deliver(request.op, {chunks.result_begin(request.number), chunks.size(request.number)}, clients);
+}
+
+void CopyWatch::deliver(OpId op, const plan::Range& elements,
+                        const std::vector<LaneClient*>& clients) noexcept {
+  const std::size_t element = core_.bytes(op, 1);
+  const auto ranks = core_.lane_ops().ranks(op);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    RankCopy& copy = ranks[i].copy;
+    const bool listed = copy.progress.exists() && copy.records < copy.progress.shape().records &&
+                        ranks[i].receives(elements) && clients[i] != nullptr;
+    if (!listed || elements.count == 0) continue;
+    const std::uint64_t bytes = elements.count * element;
+    copy.progress.deliver(core_.setup().shape.lane, copy.records++,
+                          {(elements.begin - ranks[i].extents.output.begin) * element, bytes});
+    copy.unrung_bytes += bytes;
+    if (copy.unrung_bytes < kBellBytes) continue;
+    copy.unrung_bytes = 0;
+    clients[i]->rang = true;
+  }
+}
+
+}  // namespace tern::daemon

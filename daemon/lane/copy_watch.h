@@ -1,0 +1,54 @@
+#pragma once
+
+// Ops whose memory is a copy that goes on while the lane works: the client submits first, then
+// copies its input to the arena and raises a watermark, and copies out what lanes list as delivered
+// (shm/copy_progress.h). Here is what the lane knows of the watermarks, and who lies in them.
+
+#include <cstdint>
+#include <vector>
+
+#include "collective/input_gate.h"
+#include "daemon/lane/block_request.h"
+#include "daemon/lane/group_core.h"
+#include "daemon/lane/lane_clients.h"
+
+namespace tern::daemon {
+
+class CopyWatch final : public collective::InputGate {
+ public:
+  // Everything given outlives this.
+  explicit CopyWatch(GroupCore& core) : core_(core) { arriving_.reserve(core.ops().slots()); }
+
+  struct Rank {
+    collective::OpId op = collective::kNoSlot;
+    std::uint32_t local_rank = 0;
+  };
+  // It has submitted the op, and its slot is filled. REQUIRES: the entry has been checked.
+  void begin(const Rank& who, const shm::SubmitEntry& entry, const Region& arena);
+  // Reads the watermarks. One that says more than there is, or less than it did, fails its op.
+  // True: some input is further than it was.
+  bool look();
+  // Fails ops one of whose watermarks has stood still for so long.
+  void expire(std::uint64_t now_ns, std::uint64_t timeout_ns);
+
+  // As of the last look(): the answers hold however a client writes meanwhile.
+  bool has(collective::OpId op, std::uint32_t chunk) const noexcept override;
+  bool has_all(collective::OpId op) const noexcept override;
+
+  // A block is done. If it brings elements to the outputs of this node's ranks, `clients`, which do
+  // not change any more, they are listed.
+  void on_block(const BlockRequest& request, const BlockCompletion& completion,
+                const std::vector<LaneClient*>& clients) noexcept;
+  void deliver(collective::OpId op, const plan::Range& elements,
+               const std::vector<LaneClient*>& clients) noexcept;
+
+ private:
+  bool is_over(collective::OpId op) const noexcept;
+  bool look_at(collective::OpId op, std::uint32_t local_rank);
+  void fail(collective::OpId op, std::uint32_t local_rank, Errc code, const char* text);
+
+  GroupCore& core_;
+  std::vector<collective::OpId> arriving_;  // with an input that is not there yet
+};
+
+}  // namespace tern::daemon

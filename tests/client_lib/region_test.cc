@@ -1,0 +1,121 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "client_lib/include/tern/tern.hpp"
+#include "client_lib/regions.h"
+#include "tests/client_lib/fixture.h"
+
+namespace tern::testing {
+namespace region_test {
+namespace {
+
+class RegionsOfAProgram : public ClientTest {
+ protected:
+  explicit RegionsOfAProgram(FakeOptions options = {}) : ClientTest(options) {}
+
+  float* region(std::uint64_t count) {
+    void* memory = nullptr;
+    EXPECT_EQ(tern_region_create(client, count * sizeof(float), &memory), TERN_OK)
+        << tern_error_detail();
+    return static_cast<float*>(memory);
+  }
+};
+
+TEST_F(RegionsOfAProgram, AreUsedInPlace) {
+  float* const input = region(3000);
+  float* const output = region(3000);
+  ASSERT_NE(input, nullptr);
+  for (int i = 0; i < 3000; ++i) input[i] = static_cast<float>(i);
+  const tern_op op = f32_op(input, output + 8, 2000);
+  tern_ticket ticket = 0;
+  ASSERT_TERN_OK(tern_all_reduce(group, &op, &ticket));
+  ASSERT_TERN_OK(tern_wait(client, ticket, TERN_FOREVER));
+  EXPECT_TRUE(std::equal(input, input + 2000, output + 8));
+  const shm::SubmitEntry entry = daemon.seen()[0].entry;
+  EXPECT_EQ(entry.input_region, 1u);
+  EXPECT_EQ(entry.output_region, 2u);
+  EXPECT_EQ(entry.input_offset, 0u);
+  EXPECT_EQ(entry.output_offset, 32u);
+}
+
+TEST_F(RegionsOfAProgram, HoldMoreThanTheArena) {
+  constexpr std::uint64_t kMuch = 4 * kTestArenaBytes / sizeof(float);
+  void* memory = nullptr;
+  EXPECT_EQ(tern_alloc(client, kMuch * sizeof(float), &memory), TERN_ERR_OUT_OF_MEMORY);
+  float* const values = region(kMuch);
+  values[kMuch - 1] = 3;
+  const tern_op op = f32_op(values, values, kMuch);
+  tern_ticket ticket = 0;
+  ASSERT_TERN_OK(tern_all_reduce(group, &op, &ticket));
+  ASSERT_TERN_OK(tern_wait(client, ticket, TERN_FOREVER));
+}
+
+TEST_F(RegionsOfAProgram, AreGivenBackOnce) {
+  float* const memory = region(16);
+  EXPECT_EQ(tern_free(client, memory + 1), TERN_ERR_INVALID_ARGUMENT) << "not its beginning";
+  ASSERT_TERN_OK(tern_free(client, memory));
+  EXPECT_EQ(daemon.request_count(shm::PacketKind::region_free), 1u);
+  EXPECT_EQ(tern_free(client, memory), TERN_ERR_INVALID_ARGUMENT);
+}
+
+TEST_F(RegionsOfAProgram, WhatIsSentIsCopied) {
+  float* const memory = region(16);
+  tern_op op = f32_op(memory, nullptr, 16);
+  tern_ticket ticket = 0;
+  ASSERT_TERN_OK(tern_send(group, &op, &ticket));
+  daemon.await_entries(1);
+  EXPECT_EQ(daemon.seen()[0].entry.input_region, 0u);
+}
+
+TEST_F(RegionsOfAProgram, ADaemonsRefusalIsTold) {
+  daemon.set_answers(Answers::refuse);
+  void* memory = &daemon;
+  EXPECT_EQ(tern_region_create(client, 4096, &memory), TERN_ERR_QUOTA_EXCEEDED);
+  EXPECT_STREQ(tern_error_detail(), "only 3 widgets are allowed");
+  EXPECT_EQ(memory, nullptr);
+  EXPECT_EQ(tern_region_create(client, 0, &memory), TERN_ERR_INVALID_ARGUMENT);
+  EXPECT_EQ(tern_region_create(nullptr, 1, &memory), TERN_ERR_INVALID_ARGUMENT);
+}
+
+TEST_F(RegionsOfAProgram, AfterTheDaemonsEndTheyAreFreedHereAlone) {
+  float* const memory = region(16);
+  daemon.die();
+  void* another = nullptr;
+  EXPECT_EQ(tern_region_create(client, 4096, &another), TERN_ERR_DAEMON_LOST);
+  memory[0] = 1;
+  EXPECT_EQ(tern_free(client, memory), TERN_OK) << tern_error_detail();
+}
+
+TEST_F(RegionsOfAProgram, OfCppAreSpans) {
+  tern_connect_options options = TERN_CONNECT_OPTIONS_INIT;
+  options.socket_path = daemon.path().c_str();
+  options.arena_bytes = kTestArenaBytes;
+  tern::Client other(options);
+  const std::span<double> values = other.allocate_region<double>(100);
+  EXPECT_EQ(values.size(), 100u);
+  values[99] = 1;
+  other.deallocate(values);
+}
+
+class NoRegions : public RegionsOfAProgram {
+ protected:
+  NoRegions() : RegionsOfAProgram(older()) {}
+  static FakeOptions older() {
+    FakeOptions options;
+    options.regions = false;
+    return options;
+  }
+};
+
+TEST_F(NoRegions, OfAnOlderDaemonAreUnsupported) {
+  void* memory = nullptr;
+  EXPECT_EQ(tern_region_create(client, 4096, &memory), TERN_ERR_UNSUPPORTED);
+  EXPECT_NE(std::string(tern_error_detail()).find("larger arena_bytes"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace region_test
+}  // namespace tern::testing

@@ -1,0 +1,98 @@
+#include "daemon/lane/copy_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "group_rig.h"
+
+namespace tern::daemon::copy_watch_test {
+namespace {
+
+using collective::OpId;
+using group_test::kChunk;
+using group_test::kSecond;
+using group_test::Spec;
+
+constexpr std::uint64_t kBytes = 4 * kChunk * sizeof(float);
+
+// An op of four chunks whose input is still being copied.
+class CopyWatchTest : public group_test::OneNode {
+ protected:
+  CopyWatchTest() {
+    Spec spec;
+    spec.count = 4 * kChunk;
+    op = node.begin(spec);
+    shm::SubmitEntry entry{};
+    entry.flags = shm::kEntryHasProgress;
+    entry.progress_records = kShape.records;
+    watch.begin({op, 0}, entry, arena);
+  }
+  const collective::Op& about() const { return node.core.op(op); }
+
+  static constexpr shm::CopyProgress::Shape kShape{1, 2};
+  alignas(64) std::array<std::byte, kShape.bytes()> block{};
+  Region arena{block.data(), block.size()};
+  shm::CopyProgress client{block.data(), kShape};
+  CopyWatch watch{node.core};
+  OpId op = collective::kNoSlot;
+};
+
+TEST_F(CopyWatchTest, AChunkIsThereWithItsLastElement) {
+  EXPECT_FALSE(watch.has(op, 0));
+  client.raise_input(2 * kChunk * sizeof(float) - 1);
+  EXPECT_FALSE(watch.has(op, 0)) << "nobody has looked";
+  EXPECT_TRUE(watch.look());
+  EXPECT_TRUE(watch.has(op, 0));
+  EXPECT_FALSE(watch.has(op, 1));
+  EXPECT_FALSE(watch.has_all(op));
+  EXPECT_FALSE(watch.look()) << "nothing has moved";
+  client.raise_input(kBytes);
+  EXPECT_TRUE(watch.look());
+  EXPECT_TRUE(watch.has(op, 3));
+  EXPECT_TRUE(watch.has_all(op));
+  client.raise_input(0);
+  EXPECT_FALSE(watch.look()) << "an input that is there is not looked at again";
+  EXPECT_FALSE(about().failed);
+}
+
+TEST_F(CopyWatchTest, WhatIsKnownDoesNotChangeUnderAnAction) {
+  client.raise_input(kBytes / 2);
+  watch.look();
+  client.raise_input(0);
+  EXPECT_TRUE(watch.has(op, 1));
+}
+
+TEST_F(CopyWatchTest, AWatermarkThatLiesFailsItsOp) {
+  client.raise_input(kBytes + 1);
+  watch.look();
+  EXPECT_TRUE(about().failed);
+  EXPECT_EQ(about().status, Errc::invalid_argument);
+  EXPECT_STREQ(about().text, "rank 0: the watermark of its input says 4097 of 4096 bytes, after 0");
+}
+
+TEST_F(CopyWatchTest, OneThatStandsStillFailsAfterTheTimeout) {
+  world.clock.advance_ns(kSecond);
+  client.raise_input(8);
+  watch.expire(world.clock.now_ns(), kSecond);
+  EXPECT_FALSE(about().failed) << "it has moved";
+  world.clock.advance_ns(kSecond);
+  watch.expire(world.clock.now_ns(), kSecond);
+  EXPECT_EQ(about().status, Errc::op_timeout);
+  EXPECT_STREQ(about().text, "rank 0: for 1000 ms its input has stopped at 8 of 4096 bytes");
+}
+
+TEST_F(CopyWatchTest, DeliveriesAreListedWhileThereIsRoom) {
+  LaneClient one;
+  const std::vector<LaneClient*> clients{&one};
+  watch.deliver(op, {kChunk, kChunk}, clients);
+  ASSERT_EQ(client.delivered_records(0), 1u);
+  EXPECT_EQ(client.record(0, 0).offset, kChunk * sizeof(float));
+  EXPECT_EQ(client.record(0, 0).bytes, kChunk * sizeof(float));
+  EXPECT_FALSE(one.rang) << "for so little nobody is woken";
+  for (int i = 0; i < 3; ++i) watch.deliver(op, {0, kChunk}, clients);
+  EXPECT_EQ(client.delivered_records(0), 2u);
+}
+
+}  // namespace
+}  // namespace tern::daemon::copy_watch_test
