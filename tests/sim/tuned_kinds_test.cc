@@ -90,8 +90,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, TunedKind,
                          testing::Values(OpKind::all_reduce, OpKind::reduce, OpKind::reduce_scatter,
                                          OpKind::all_gather));
 
-// What one step leaves out comes later: over many steps the mean is near that of the first, which
-// is exact because nothing is known then.
+// What one step leaves out comes later: over many steps the mean is near that of the first, of which
+// little is lost because nothing is known when it begins.
 TEST_P(TunedKind, IsCompressedAndOwesNothingInTheLongRun) {
   Tuned tuned;
   const KindCase c = case_of(GetParam());
@@ -110,7 +110,7 @@ TEST_P(TunedKind, IsCompressedAndOwesNothingInTheLongRun) {
       for (const auto& output : outcome.outputs) EXPECT_EQ(output == outcome.outputs[0], true);
     }
   }
-  EXPECT_LT(sent, first.sent / 4) << "it was never compressed";
+  EXPECT_LT(sent, first.sent / 2) << "it was never compressed";
   double error = 0.0, length = 0.0;
   for (std::size_t rank = 0; rank < sums.size(); ++rank) {
     for (std::size_t i = 0; i < sums[rank].size(); ++i) {
@@ -151,9 +151,10 @@ TEST(TunedKinds, ABroadcastIsExactAndNotTheTuners) {
 // A lossless level sends what was owed, in full.
 TEST(TunedKinds, WhatIsOwedComesWithTheFirstBlockThatLosesNothing) {
   for (const OpKind kind : {OpKind::reduce_scatter, OpKind::all_gather, OpKind::reduce}) {
-    Tuned tuned;
+    Tuned tuned, raw("raw");
     const KindCase c = case_of(kind);
-    const Tuned::Outcome first = tuned.step(c);
+    const Tuned::Outcome first = raw.step(c);
+    raw.cluster.leave_all();
     std::vector<std::vector<double>> sums;
     for (const auto& output : first.outputs) sums.emplace_back(output.size(), 0.0);
     constexpr int kSteps = 40;
