@@ -90,8 +90,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, TunedKind,
                          testing::Values(OpKind::all_reduce, OpKind::reduce, OpKind::reduce_scatter,
                                          OpKind::all_gather));
 
-// What one step leaves out comes later: over many steps the mean is near that of the first, of which
-// little is lost because nothing is known when it begins.
+// What one step leaves out comes later: over many steps the mean is near that of the first, of
+// which little is lost because nothing is known when it begins.
 TEST_P(TunedKind, IsCompressedAndOwesNothingInTheLongRun) {
   Tuned tuned;
   const KindCase c = case_of(GetParam());
