@@ -9,7 +9,8 @@
 //   chunk <tensor> <use> <lane> <leg> <chunk> <recipe>
 //
 // `cut` says how tensors were cut (shm::CutVersion), on which the numbers of chunks depend; without
-// it that was version 1. An `op` record holds from the tensor's use-th operation on: results travel as `broadcast`,
+// it that was version 1. An `op` record holds from the tensor's use-th operation on: results travel
+// as `broadcast`,
 // contributions as `reduce`, one recipe for each other node in order; the first `probe` of those to
 // each node raw. A `chunk` record is of one block that was made otherwise, because the choice
 // changed in the middle of the operation; leg is 1 for a contribution and 2 for a result. `tensor`

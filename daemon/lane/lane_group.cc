@@ -108,6 +108,10 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   if (admitted.checked.plan->passes()) {
     return point_to_point_.submit({client, local_rank, *admitted.checked.plan}, entry);
   }
+  if (admitted.op.encoding.lossy && admitted.checked.plan->moves() &&
+      !core_.all_have(wire::kFeatureLossyMoves)) {
+    admitted.lose_nothing();
+  }
   admitted.op.submitted_ns = core_.now_ns();
   const collective::OpKey key{entry.tensor, entry.sequence};
   const OpId known = ops.find(key);

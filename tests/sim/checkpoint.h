@@ -17,12 +17,12 @@ namespace tern::sim {
 
 constexpr std::uint64_t kGradientCount = 30'000;  // two chunks and a bit, so that owners differ
 
-inline TensorSpec tensor_of(const std::string& recipe) {
+inline TensorSpec tensor_of(const std::string& recipe, Role role = Role::gradient) {
   TensorSpec spec;
   spec.name = "g";
   spec.count = kGradientCount;
   spec.dtype = DType::f32;
-  spec.role = Role::gradient;
+  spec.role = role;
   spec.recipe = recipe;
   return spec;
 }
@@ -42,10 +42,10 @@ struct Nodes {
   std::vector<Tensor*> tensors;
 
   Nodes(std::vector<std::uint32_t> ranks_of_node, const std::string& recipe_text,
-        const DaemonShape& shape = small_chunks())
+        const DaemonShape& shape = small_chunks(), Role role = Role::gradient)
       : cluster(std::move(ranks_of_node), shape), recipe(recipe_text) {
     cluster.join();
-    tensors = cluster.declare(tensor_of(recipe));
+    tensors = cluster.declare(tensor_of(recipe, role));
   }
 
   // Residuals survive this.

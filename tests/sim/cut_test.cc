@@ -1,5 +1,5 @@
-// The version of a group's cut: which one holds, what it makes of results, and what becomes of codec
-// state that was kept under another.
+// The version of a group's cut: which one holds, what it makes of results, and what becomes of
+// codec state of another.
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "checkpoint.h"
 
 namespace tern::sim {
-namespace {
+namespace cut_test {
 
 const std::vector<std::uint32_t> kRanks = {1, 2, 1};
 constexpr std::uint64_t kFullChunk = 16'384;  // two, of which the second is shorter
@@ -96,5 +96,5 @@ TEST(CutVersions, AShiftOfAnotherCutIsRefused) {
   EXPECT_EQ(second.import_parts(0, {first.export_part(0)}).status, Errc::state_mismatch);
 }
 
-}  // namespace
+}  // namespace cut_test
 }  // namespace tern::sim
