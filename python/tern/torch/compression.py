@@ -151,8 +151,11 @@ class Compression:
         """Continues with states of state_dict(): that of this node where the nodes are as then,
         else those of all nodes. Call it on all ranks, before the first step.
 
-        Raises InvalidArgumentError if parts of nodes are missing, StateMismatchError for parts
-        that do not fit, ValueError for another model's.
+        From or to one node, where nothing is compressed, the job begins with nothing owed, and a
+        warning says so.
+
+        Raises InvalidArgumentError if parts of nodes are missing, StateMismatchError for parts that
+        do not fit, ValueError for another model's.
         """
         for state in states:
             if state.get("version") != _STATE_VERSION:
@@ -162,14 +165,24 @@ class Compression:
                 odd = sorted(set(state["parts"]) ^ set(self._tensors))
                 raise ValueError("the state is of other parameters than are compressed here: "
                                  f"{', '.join(odd[:5])}. Compress with the same exempt=")
+        nodes = self._submissions.group.info().node_count
+        if nodes > 1 and all(state["nodes"] > 1 for state in states):
+            self._import(states)
+        elif nodes > 1 or any(state["nodes"] > 1 for state in states):
+            _log.warning("compress: the state is of %d nodes, and here is %s. On one node nothing "
+                         "is compressed or owed: the job begins with nothing owed",
+                         states[0]["nodes"] if states else 0,
+                         "one" if nodes == 1 else f"a group of {nodes}")
+        self._scales = dict(states[0]["scales"]) if states else {}
+        # No operation may begin before all nodes have imported.
+        self._submissions.start("barrier", [self._submissions.group.barrier], []).wait()
+
+    def _import(self, states: Sequence[dict[str, Any]]) -> None:
         try:
             for own, tensor in self._tensors.items():
                 tensor.import_state(*(state["parts"][own] for state in states))
         except TernError as error:
             raise as_torch(error) from None
-        self._scales = dict(states[0]["scales"]) if states else {}
-        # No operation may begin before all nodes have imported.
-        self._submissions.start("barrier", [self._submissions.group.barrier], []).wait()
 
     def average(self, bucket: dist.GradBucket) -> Future[torch.Tensor]:
         """Averages a bucket: the hook's work."""

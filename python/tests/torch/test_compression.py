@@ -402,6 +402,28 @@ def test_a_checkpoint_goes_on_with_more_nodes(two_nodes):
         same(first, other)
 
 
+def test_a_checkpoint_goes_on_on_one_node_and_back(two_nodes):
+    """Where nothing is compressed nothing can be owed."""
+    def work(states=()):
+        def on(rank):
+            lines = []
+            handler = logging.Handler()
+            handler.emit = lambda record: lines.append(record.getMessage())
+            logging.getLogger("tern").addHandler(handler)
+            model = model_of()
+            compressed = tern.torch.compress(model, recipe="3lc:s=1")
+            if states:
+                compressed.load_state_dict(*states)
+            return train(model, rank, 2), compressed.state_dict(), lines
+        return on
+
+    first = run_ranks(two_nodes, 2, work())
+    alone = run_ranks(two_nodes[:1], 2, work([state for _, state, _ in first]))
+    assert all("begins with nothing owed" in lines[-1] for _, _, lines in alone)
+    again = run_ranks(two_nodes, 2, work([alone[0][1]]))
+    same(again[0][0], first[0][0])
+
+
 def test_a_job_that_was_killed_ends_as_if_it_had_not_been(two_nodes, tmp_path):
     """Weights, momentum and what is owed come from the checkpoint after the second of four steps;
     a rank dies in the fourth."""
