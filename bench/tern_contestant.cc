@@ -88,6 +88,7 @@ class TernRunner final : public CollectiveRunner {
   TernRunner(Group group, const CollectiveShape& shape, std::span<float> memory)
       : group_(std::move(group)),
         kind_(shape.kind),
+        rank_(static_cast<std::int32_t>(shape.rank)),
         input_(memory.first(shape.input())),
         output_(memory.subspan(shape.input(), shape.output())) {
     op_.input = input_.empty() ? nullptr : input_.data();
@@ -98,12 +99,29 @@ class TernRunner final : public CollectiveRunner {
   const std::string& name() const override { return name_; }
   std::span<float> input() override { return input_; }
   std::span<float> output() override { return output_; }
-  void run() override { submit().wait(); }
+  void run() override {
+    if (kind_ == Collective::ping_pong) return ping_pong();
+    submit().wait();
+  }
 
  private:
+  void ping_pong() {
+    if (rank_ > 1) return;
+    const std::int32_t peer = 1 - rank_;
+    // The recv is there before the send comes.
+    Ticket received = group_.recv(output_, peer);
+    if (rank_ == 0) {
+      group_.send(std::span<const float>(input_), peer).wait();
+      return received.wait();
+    }
+    received.wait();
+    group_.send(std::span<const float>(output_), peer).wait();
+  }
+
   Ticket submit() {
     switch (kind_) {
       case Collective::all_reduce:
+      case Collective::ping_pong:
         break;
       case Collective::reduce:
         return group_.reduce(op_);
@@ -125,6 +143,7 @@ class TernRunner final : public CollectiveRunner {
 
   Group group_;
   Collective kind_;
+  std::int32_t rank_;
   std::string name_ = "tern";
   std::span<float> input_, output_;
   tern_op op_ = TERN_OP_INIT;
