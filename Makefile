@@ -19,7 +19,7 @@ help:
 	@echo 'make test       all tests, sanitizers, a fuzz smoke and lints; a quarter of an hour on 2 fast cores'
 	@echo 'make test-full  everything at length: full sanitizer suites, longer fuzzing, kill campaign'
 	@echo 'make test-python the Python package on a release build, with ruff and mypy'
-	@echo 'make test-torch tern.torch and PyTorch'"'"'s own suite, in an environment of 6 GB outside of the tree'
+	@echo 'make test-torch tern.torch and PyTorch'"'"'s own suite, in an environment of 1.4 GB outside of the tree'
 	@echo 'make bench      codecs, and all-reduce beside Gloo and iperf3 on shaped links'
 	@echo 'make study      every codec on recorded gradients and weights; rewrites the study in docs/codecs.md'
 	@echo 'make accuracy   trains with every family of recipes, and with a server; rewrites docs/codecs.md'

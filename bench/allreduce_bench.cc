@@ -28,6 +28,7 @@
 #include "bench/contestant.h"
 #include "bench/gloo_contestant.h"
 #include "bench/inputs.h"
+#include "bench/library_node.h"
 #include "bench/meeting.h"
 #include "bench/tensor_file.h"
 #include "bench/tern_contestant.h"
@@ -42,6 +43,7 @@ using Clock = std::chrono::steady_clock;
 struct AllreduceOptions {
   std::string folder;
   std::vector<std::string> sockets;
+  std::vector<std::string> libraries;  // none, or one for each socket
   std::string gloo_address;
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
@@ -126,13 +128,18 @@ class AllreduceBench {
     const auto size = static_cast<std::int32_t>(options_.size);
     for (std::size_t daemon = 0; daemon < options_.sockets.size(); ++daemon) {
       if (options_.recipes.empty()) break;
-      terns_.push_back(std::make_unique<TernNode>(
-          TernNode::Options{.socket = options_.sockets[daemon],
-                            .group_id_file = fmt::format("{}/group{}", options_.folder, daemon),
-                            .rank = rank,
-                            .size = size,
-                            .max_bytes = max_bytes(),
-                            .copies = std::ranges::count(options_.memory, Memory::outside) != 0}));
+      const TernNode::Options node{
+          .socket = options_.sockets[daemon],
+          .group_id_file = fmt::format("{}/group{}", options_.folder, daemon),
+          .rank = rank,
+          .size = size,
+          .max_bytes = max_bytes(),
+          .copies = std::ranges::count(options_.memory, Memory::outside) != 0};
+      if (options_.libraries.empty()) {
+        terns_.push_back(std::make_unique<TernNode>(node));
+      } else {
+        libraries_.push_back(std::make_unique<LibraryNode>(options_.libraries[daemon], node));
+      }
     }
     if (!options_.gloo_address.empty()) {
       gloo_ = std::make_unique<GlooNode>(GlooNode::Options{.address = options_.gloo_address,
@@ -162,6 +169,10 @@ class AllreduceBench {
           rows.push_back(
               {.contestant = terns_[daemon]->contestant(recipe, count, memory), .daemon = daemon});
         }
+      }
+      for (std::size_t daemon = 0; daemon < libraries_.size(); ++daemon) {
+        rows.push_back(
+            {.contestant = libraries_[daemon]->contestant(recipe, count), .daemon = daemon});
       }
     }
     turns_.resize(rows.size());
@@ -319,7 +330,8 @@ class AllreduceBench {
   std::mt19937_64 order_;
   Inputs inputs_;
   std::vector<std::size_t> turns_;                // the order of the contestants in the next round
-  std::vector<std::unique_ptr<TernNode>> terns_;  // one for each socket
+  std::vector<std::unique_ptr<TernNode>> terns_;  // one for each socket, or of these:
+  std::vector<std::unique_ptr<LibraryNode>> libraries_;
   std::unique_ptr<GlooNode> gloo_;
 };
 
@@ -358,6 +370,8 @@ void add_allreduce_command(CLI::App& app) {
       ->check(CLI::Range(std::uint32_t{1}, Meeting::kMaxRanks));
   command->add_option("--socket", options->sockets,
                       "Socket of the node's ternd; several: all are measured in the same rounds");
+  command->add_option("--library", options->libraries,
+                      "Instead of the libtern of this program, for each socket one's file");
   command->add_option("--gloo-address", options->gloo_address,
                       "Also measure Gloo, with this address of the node");
   command->add_option("--bytes", options->bytes, "Tensor sizes, such as 64KiB")
@@ -392,6 +406,9 @@ void add_allreduce_command(CLI::App& app) {
   command->callback([options] {
     std::erase(options->recipes, "none");
     if (options->sockets.empty()) options->sockets.emplace_back();  // the default of libtern
+    if (!options->libraries.empty() && options->libraries.size() != options->sockets.size()) {
+      throw CLI::ValidationError("--library", "as many as sockets");
+    }
     run_allreduce(*options);
   });
 }

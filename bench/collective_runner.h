@@ -17,10 +17,11 @@ enum class Collective : std::uint8_t {
   gather,
   scatter,
   all_to_all,
+  ping_pong,  // from rank 0 to rank 1 and back: a send and a recv of each
 };
-inline constexpr std::array<std::string_view, 8> kCollectives = {
-    "all_reduce", "reduce", "reduce_scatter", "all_gather",
-    "broadcast",  "gather", "scatter",        "all_to_all"};
+inline constexpr std::array<std::string_view, 9> kCollectives = {
+    "all_reduce", "reduce",  "reduce_scatter", "all_gather", "broadcast",
+    "gather",     "scatter", "all_to_all",     "ping_pong"};
 
 // What one rank of an operation has and gets: `count` elements in all, of which all ranks have
 // shares of the same size. The root is rank 0.
@@ -34,12 +35,16 @@ struct CollectiveShape {
   std::size_t share() const noexcept { return count / size; }
   std::size_t input() const noexcept {
     if (kind == Collective::all_gather || kind == Collective::gather) return share();
-    if (kind == Collective::broadcast || kind == Collective::scatter) return root() ? count : 0;
+    if (kind == Collective::broadcast || kind == Collective::scatter ||
+        kind == Collective::ping_pong) {
+      return root() ? count : 0;
+    }
     return count;
   }
   std::size_t output() const noexcept {
     if (kind == Collective::reduce_scatter || kind == Collective::scatter) return share();
     if (kind == Collective::reduce || kind == Collective::gather) return root() ? count : 0;
+    if (kind == Collective::ping_pong) return rank < 2 ? count : 0;
     return count;
   }
 };

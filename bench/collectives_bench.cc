@@ -1,6 +1,7 @@
-// Time of every collective, Tern beside Gloo. For every size and kind the ranks go through rounds;
-// in a round each contestant has one operation, in a new order each time, so that what else the
-// machine does meets both alike. The time of an operation is that of the rank that took longest.
+// Time of every collective, Tern beside Gloo and Open MPI. For every size and kind the ranks go
+// through rounds; in a round each contestant has one operation, in a new order each time. So what
+// else the machine does meets all alike. The time of an operation is that of the rank that took
+// longest.
 #include "bench/collectives_bench.h"
 
 #include <fmt/format.h>
@@ -20,6 +21,7 @@
 #include "bench/collective_runner.h"
 #include "bench/gloo_contestant.h"
 #include "bench/meeting.h"
+#include "bench/mpi_contestant.h"
 #include "bench/tern_contestant.h"
 
 namespace tern::bench {
@@ -31,6 +33,7 @@ struct CollectivesOptions {
   std::string folder;
   std::string socket;
   std::string gloo_address;
+  bool mpi = false;
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
   std::vector<std::uint64_t> bytes = {4096, 1 << 20, 64 << 20};
@@ -91,6 +94,10 @@ class CollectivesBench {
                                                            .size = size,
                                                            .max_bytes = memory});
     }
+    if (options_.mpi) {
+      mpi_ = std::make_unique<MpiNode>(
+          MpiNode::Options{.rank = rank, .size = size, .max_bytes = memory});
+    }
     meeting_.meet();
   }
 
@@ -104,6 +111,7 @@ class CollectivesBench {
     if (gloo_) {
       if (auto runner = gloo_->runner(shape)) rows.push_back({std::move(runner)});
     }
+    if (mpi_) rows.push_back({mpi_->runner(shape)});
     for (std::uint32_t i = 0; i < options_.warm_up; ++i) run_round(rows, shape, i, true);
     const auto begin = RoundClock::now();
     for (std::uint32_t round = 0; another_round(round, begin); ++round) {
@@ -174,6 +182,7 @@ class CollectivesBench {
     const auto other = static_cast<std::uint32_t>(share);
     switch (shape.kind) {
       case Collective::broadcast:
+      case Collective::ping_pong:
         return value_of(0, round, share);
       case Collective::scatter:
         return value_of(0, round, shape.rank);
@@ -211,6 +220,7 @@ class CollectivesBench {
   std::mt19937_64 order_;
   std::unique_ptr<TernNode> tern_;
   std::unique_ptr<GlooNode> gloo_;
+  std::unique_ptr<MpiNode> mpi_;
 };
 
 void run_collectives(const CollectivesOptions& options) {
@@ -238,6 +248,8 @@ void add_collectives_command(CLI::App& app) {
   command->add_option("--socket", options->socket, "Socket of the node's ternd");
   command->add_option("--gloo-address", options->gloo_address,
                       "Also measure Gloo, with this address of the node");
+  command->add_flag("--mpi", options->mpi,
+                    "Also measure Open MPI, whose mpirun has started this program");
   command->add_option("--bytes", options->bytes, "Sizes of the whole operation, such as 64KiB")
       ->transform(CLI::AsSizeValue(false))
       ->delimiter(',');

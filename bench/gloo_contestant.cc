@@ -12,6 +12,7 @@
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/scatter.h>
 #include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
 
 #include "bench/inputs.h"
 
@@ -119,10 +120,26 @@ class GlooRunner final : public CollectiveRunner {
         options.setOutput(output_.data(), output_.size());
         return gloo::alltoall(options);
       }
+      case Collective::ping_pong:
+        return ping_pong();
     }
   }
 
  private:
+  void ping_pong() {
+    if (shape_.rank > 1) return;
+    const int peer = shape_.root() ? 1 : 0;
+    auto out = context_->createUnboundBuffer(shape_.root() ? input_.data() : output_.data(),
+                                             output_.size_bytes());
+    auto in = context_->createUnboundBuffer(output_.data(), output_.size_bytes());
+    const std::uint64_t slot = next_slot_++;
+    if (shape_.root()) out->send(peer, slot);
+    in->recv(peer, slot);
+    in->waitRecv();
+    if (!shape_.root()) out->send(peer, slot);
+    out->waitSend();
+  }
+
   using Sum = void (*)(void*, const void*, const void*, std::size_t);
   static Sum sum() { return &gloo::sum<float>; }
 
@@ -130,6 +147,7 @@ class GlooRunner final : public CollectiveRunner {
   CollectiveShape shape_;
   std::string name_ = "gloo";
   std::span<float> input_, output_;
+  std::uint64_t next_slot_ = 1 << 20;  // beyond those of Gloo's own operations
   std::unique_ptr<gloo::ReduceScatterHalvingDoubling<float>> scatter_;
 };
 

@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
 """What the submission of a small all_reduce costs from Python, and from C.
 
-    python_submit.py [--rounds N]
+    python_submit.py [--rounds N] [--record]
 
 A group of one rank at a daemon that is found or started as tern.connect() does, with 1 KiB in the
 arena. Both programs time the submission alone, not the wait, in turns, and print the median of the
 rounds' medians in microseconds. They pause before each submission, so that the daemon's lane sleeps
 for both: a submission that comes at once finds it awake, and waking it costs more than all else.
-Needs the package `tern`, a C compiler and TERN_LIBRARY.
+Needs the package `tern`, a C compiler and TERN_LIBRARY. --record writes the table of
+docs/python.md.
 """
 
 import argparse
 import os
 import pathlib
+import platform
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -24,7 +27,8 @@ OPS = 1000
 PAUSE_S = 0.0005
 BATCH = 100
 COUNT = 256
-HEADERS = pathlib.Path(__file__).resolve().parent.parent / "client_lib" / "include"
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+HEADERS = ROOT / "client_lib" / "include"
 
 C_PROGRAM = """
 #include <stdio.h>
@@ -108,10 +112,28 @@ def prepared_us(group, ops, batch):
     return statistics.median(times)
 
 
+def record(rows):
+    """Writes (name, Python, C, Batch) in microseconds to the page, with what was measured."""
+    sys.path.insert(0, str(ROOT / "tools"))
+    import numpy
+    from bench import commit_name, processor_name
+    from page_section import replace_section
+
+    lines = ["| | Python | C | as one `tern.Batch` |", "|---|---:|---:|---:|"]
+    lines += [f"| {name} | {python:.1f} us | {c:.1f} us | {together:.1f} us |"
+              for name, python, c, together in rows]
+    lines += ["", f"Commit {commit_name()}, {time.strftime('%Y-%m-%d')}, {processor_name()} with "
+              f"{os.cpu_count()} cores and a load of {os.getloadavg()[0]:.1f}, Python "
+              f"{platform.python_version()}, NumPy {numpy.__version__}."]
+    replace_section(ROOT / "docs/python.md", "submit", "\n".join(lines))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args()
+    rounds, rows = options.rounds, []
     library = os.environ["TERN_LIBRARY"]
     with tempfile.TemporaryDirectory() as folder, tern.connect() as client:
         program = pathlib.Path(folder, "submit")
@@ -133,6 +155,10 @@ def main():
             print(f"batch of {batch}: Python {python:.1f} us, C {c:.1f} us, "
                   f"difference {python - c:.1f} us; as one tern.Batch "
                   f"{statistics.median(together):.1f} us")
+            rows.append(("one operation" if batch == 1 else f"{batch} operations", python, c,
+                         statistics.median(together)))
+    if options.record:
+        record(rows)
 
 
 if __name__ == "__main__":

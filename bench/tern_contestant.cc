@@ -1,11 +1,6 @@
 #include "bench/tern_contestant.h"
 
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <stdexcept>
-#include <thread>
+#include "bench/group_id_file.h"
 
 namespace tern::bench {
 namespace {
@@ -21,40 +16,13 @@ Client connect(const TernNode::Options& options) {
   return Client(connection);
 }
 
-// Complete when it appears, because a rename makes it appear.
-void publish(const std::string& path, const tern_group_id& id) {
-  const std::string draft = path + ".draft";
-  std::ofstream file(draft, std::ios::binary);
-  file << id.text;
-  file.close();
-  if (!file) throw std::runtime_error(draft + " cannot be written");
-  std::filesystem::rename(draft, path);
-}
-
-tern_group_id await(const std::string& path) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kTimeoutMs);
-  for (;;) {
-    std::ifstream file(path, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    tern_group_id id = {};
-    if (!text.empty() && text.size() < sizeof id.text) {
-      text.copy(id.text, text.size());
-      return id;
-    }
-    if (std::chrono::steady_clock::now() > deadline) {
-      throw std::runtime_error("no group id in " + path + "; is rank 0 running?");
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-}
-
 Group join(Client& client, const TernNode::Options& options) {
   tern_group_id id = {};
   if (options.rank == 0) {
     id = client.mint();
-    publish(options.group_id_file, id);
+    publish_group_id(options.group_id_file, id);
   } else {
-    id = await(options.group_id_file);
+    id = await_group_id(options.group_id_file);
   }
   tern_join_options join_options = TERN_JOIN_OPTIONS_INIT;
   join_options.rank = options.rank;
@@ -120,6 +88,7 @@ class TernRunner final : public CollectiveRunner {
   TernRunner(Group group, const CollectiveShape& shape, std::span<float> memory)
       : group_(std::move(group)),
         kind_(shape.kind),
+        rank_(static_cast<std::int32_t>(shape.rank)),
         input_(memory.first(shape.input())),
         output_(memory.subspan(shape.input(), shape.output())) {
     op_.input = input_.empty() ? nullptr : input_.data();
@@ -130,12 +99,29 @@ class TernRunner final : public CollectiveRunner {
   const std::string& name() const override { return name_; }
   std::span<float> input() override { return input_; }
   std::span<float> output() override { return output_; }
-  void run() override { submit().wait(); }
+  void run() override {
+    if (kind_ == Collective::ping_pong) return ping_pong();
+    submit().wait();
+  }
 
  private:
+  void ping_pong() {
+    if (rank_ > 1) return;
+    const std::int32_t peer = 1 - rank_;
+    // The recv is there before the send comes.
+    Ticket received = group_.recv(output_, peer);
+    if (rank_ == 0) {
+      group_.send(std::span<const float>(input_), peer).wait();
+      return received.wait();
+    }
+    received.wait();
+    group_.send(std::span<const float>(output_), peer).wait();
+  }
+
   Ticket submit() {
     switch (kind_) {
       case Collective::all_reduce:
+      case Collective::ping_pong:
         break;
       case Collective::reduce:
         return group_.reduce(op_);
@@ -157,6 +143,7 @@ class TernRunner final : public CollectiveRunner {
 
   Group group_;
   Collective kind_;
+  std::int32_t rank_;
   std::string name_ = "tern";
   std::span<float> input_, output_;
   tern_op op_ = TERN_OP_INIT;

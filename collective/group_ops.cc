@@ -173,7 +173,7 @@ bool GroupOps::on_announce(std::uint32_t node, const OpKey& key, const wire::Ann
   if (plan == nullptr || plan->passes()) {
     // A node of another version may know more; its op fails, and the link goes on.
     if (!ops_.superseded(key)) {
-      fail_key(key, {Errc::mismatch, body.rank, "unknown kind of operation"});
+      fail_key(key, {Errc::mismatch, body.rank, kUnknownKind});
     }
     return true;
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "collective/slots.h"
+#include "shm/sharding.h"
 
 namespace tern::collective {
 
@@ -14,6 +15,7 @@ struct GroupShape {
   std::uint32_t lane = 0;
   std::uint32_t lanes = 1;
   std::uint64_t chunk_bytes = 256 << 10;
+  shm::CutVersion cut = shm::CutVersion::full;
   std::uint64_t eager_bytes = 64 << 10;  // see eager_limit
   std::uint32_t max_ops_in_flight = 128;
   std::uint32_t active_chunks = 64;       // most chunks of this group that may be granted at once

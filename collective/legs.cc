@@ -138,8 +138,8 @@ Action Legs::next_grant(OpId id, const Op& op, const Room& room) {
   return action;
 }
 
-// Chunk by chunk round the owners, each node from the one after it: so everybody receives from one
-// at a time, and first chunks are complete early. Raw ones are paced by the results, or the
+// Chunk by chunk round the owners, each node from the one before it: so everybody receives from one
+// at a time, and first from whom it adds first. Raw ones are paced by the results, or the
 // network's queues would put them in another order; parked sums, and sums that their owners keep,
 // have no results to wait for.
 Action Legs::next_contribution(OpId id, const Op& op, const InputGate& inputs) {
@@ -147,7 +147,7 @@ Action Legs::next_contribution(OpId id, const Op& op, const InputGate& inputs) {
                      (op.announced_first.flags & wire::kAnnounceOneLane) == 0;
   std::uint32_t best = nodes_;
   for (std::uint32_t step = 1; step < nodes_; ++step) {
-    const std::uint32_t node = (self_ + step) % nodes_;
+    const std::uint32_t node = (self_ + nodes_ - step) % nodes_;
     const Peer& peer = with(id, node);
     if (peer.sent >= peer.granted || peer.sending) continue;
     if (paced && peer.sent - peer.results >= window_) continue;

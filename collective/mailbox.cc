@@ -191,6 +191,7 @@ void Mailbox::meet(OfferId id, PassId recv_id) {
   recv.offer = id;
   recv.state = PassState::moving;
   recv.source = offer.envelope.source;
+  recv.node = offer.node;
   ++recv.holders;
   const bool is_local = offer.node == shape_.node;
   if (is_local) passes_[offer.number].state = PassState::moving;
@@ -350,13 +351,39 @@ void Mailbox::piece_freed(PassId send) {
   settle(send);
 }
 
-void Mailbox::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
+std::uint32_t Mailbox::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
+  std::uint32_t silent = kNoSlot;
   for (PassId id = 0; id < passes_.size() && passes_.used() > 0; ++id) {
-    if (!passes_.in_use(id) || passes_[id].state != PassState::waiting) continue;
-    if (now_ns - passes_[id].what.now_ns < timeout_ns) continue;
-    PassText text;
-    fail(id, timeout_of(passes_[id], timeout_ns, text));
+    if (!passes_.in_use(id)) continue;
+    Pass& pass = passes_[id];
+    const bool is_coming = pass.state == PassState::moving && !pass.what.sends;
+    const Pass::Progress progress{pass.state, is_coming ? offers_[pass.offer].moved : pass.moved,
+                                  pass.holders};
+    if (progress != pass.seen) {
+      pass.seen = progress;
+      pass.seen_ns = now_ns;
+    }
+    // Within a node it is the lane itself that lets things move.
+    const bool is_over = pass.state == PassState::withdrawn || pass.state == PassState::ended;
+    if (!is_over) {
+      expire_one(id, now_ns, timeout_ns);
+    } else if (pass.node != shape_.node &&
+               (pass.holders > 0 || pass.state == PassState::withdrawn) &&
+               now_ns - pass.seen_ns >= kLastWordNs) {
+      silent = pass.node;
+    }
   }
+  return silent;
+}
+
+void Mailbox::expire_one(PassId id, std::uint64_t now_ns, std::uint64_t timeout_ns) {
+  const Pass& pass = passes_[id];
+  const bool waits = pass.state == PassState::waiting;
+  const std::uint64_t since_ns = waits ? pass.what.now_ns : pass.seen_ns;
+  if (timeout_ns == 0 || now_ns - since_ns < timeout_ns) return;
+  if (!waits && pass.node == shape_.node) return;
+  PassText text;
+  fail(id, waits ? timeout_of(pass, timeout_ns, text) : stall_of(pass, timeout_ns, text));
 }
 
 void Mailbox::end(Errc code, std::string_view why) {

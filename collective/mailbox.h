@@ -23,6 +23,9 @@
 //   and counts.
 // - The receiver gives up (a recv too small, of another type, cancelled) with send_end. Pieces and
 //   a withdrawal that were under way then name nothing, and are ignored.
+// - Who promises and does not keep it has a deadline: what has met its other side and stands still
+//   for op_timeout fails as what has met nobody, and a node that owes its last word on what has
+//   ended here loses its link.
 // - A rank that leaves has its node say so to all others (rank_left), where a recv from it would
 //   wait in vain.
 // - A send and its recv on one node go the same way without frames; pieces are copied.
@@ -48,6 +51,8 @@ class Mailbox {
  public:
   // Offers of one node that may wait here with their elements.
   static constexpr std::uint32_t kEagerReserve = 32;
+  // A node answers a withdrawal as soon as it has it, and a frame comes as fast as the network is.
+  static constexpr std::uint64_t kLastWordNs = 60'000'000'000;
 
   // `shape` outlives this.
   explicit Mailbox(const GroupShape& shape);
@@ -91,7 +96,11 @@ class Mailbox {
   void piece_freed(PassId send);  // the memory of one piece, which has arrived or never will
 
   // ---- Time and ends ----
-  void expire(std::uint64_t now_ns, std::uint64_t timeout_ns);
+  // Called now and then, after the end too. Fails what has waited for its other side, or has met it
+  // and stood still, for so long (0: for ever). Answers which node has owed its last word on a pass,
+  // or the end of a frame that uses a pass's memory, for kLastWordNs: no pass that it has a part in
+  // can be relied on to end, and its link must. kNoSlot: none.
+  std::uint32_t expire(std::uint64_t now_ns, std::uint64_t timeout_ns);
   void end(Errc code, std::string_view text);
 
   const Pass& pass(PassId id) const noexcept { return passes_[id]; }
@@ -145,6 +154,7 @@ class Mailbox {
   void drop_offer(OfferId offer);
   void fail_send(PassId send, const Failure& failure);
   void fail_of_gone(PassId pass, std::uint32_t rank);
+  void expire_one(PassId pass, std::uint64_t now_ns, std::uint64_t timeout_ns);
   PassStep offer_step();
   PassStep pass_step();
   PassStep piece_step();

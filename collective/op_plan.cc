@@ -49,10 +49,11 @@ int print(std::span<char> out, const wire::AnnounceBody& body) noexcept {
     std::snprintf(root, sizeof(root), " %s %u", from ? "from" : "to", body.root);
   }
   if (plan != nullptr && plan->moves()) {
-    return std::snprintf(out.data(), out.size(), "rank %u says %s %llu %.*s%s (%.*s%s)", body.rank,
-                         plan->name, static_cast<unsigned long long>(body.count),
-                         static_cast<int>(dtype.size()), dtype.data(), root,
-                         static_cast<int>(role.size()), role.data(), shares);
+    const bool lossy = (body.flags & wire::kAnnounceLossy) != 0;
+    return std::snprintf(
+        out.data(), out.size(), "rank %u says %s %llu %.*s%s (%.*s%s)", body.rank, plan->name,
+        static_cast<unsigned long long>(body.count), static_cast<int>(dtype.size()), dtype.data(),
+        root, lossy ? 5 : static_cast<int>(role.size()), lossy ? "lossy" : role.data(), shares);
   }
   return std::snprintf(
       out.data(), out.size(), "rank %u says %s %llu %.*s %.*s%s (%.*s, memory %u, gen %llu%s)",
@@ -95,6 +96,7 @@ void cut(Op& op, const GroupShape& shape, const std::uint64_t* counts) {
                 {.tensor = op.key.tensor,
                  .sequence = op.key.sequence,
                  .chunk_bytes = shape.chunk_bytes,
+                 .version = shape.cut,
                  .nodes = shape.nodes(),
                  .lanes = shape.lanes,
                  .one_lane = (op.announced_first.flags & wire::kAnnounceOneLane) != 0});

@@ -10,6 +10,9 @@
 
 namespace tern::collective {
 
+// Why an announcement fails whose kind has no plan.
+inline constexpr const char* kUnknownKind = "unknown kind of operation";
+
 // The op is what this announcement says. REQUIRES: the kind has a plan; dtype and root are sound.
 void describe(Op& op, const wire::AnnounceBody& body, const GroupShape& shape);
 // The op's chunks. `counts`: as a rank of this node gives them, whose table the op has; null: none

@@ -86,8 +86,9 @@ std::uint64_t PairChunks::result_begin(std::uint32_t chunk) const noexcept {
 }
 
 std::uint32_t PairChunks::size(std::uint32_t chunk) const noexcept {
+  const std::uint64_t block = elements(sender(chunk), receiver(chunk));
   return static_cast<std::uint32_t>(
-      std::min(sharding_.chunk_elements, elements(sender(chunk), receiver(chunk)) - before(chunk)));
+      std::min(sharding_.chunk_elements_of(block), block - before(chunk)));
 }
 
 }  // namespace tern::collective

@@ -45,7 +45,8 @@ class PairChunks {
   std::uint32_t local(std::uint32_t rank) const noexcept;
   std::uint64_t elements(std::uint32_t from, std::uint32_t to) const noexcept;
   std::uint64_t before(std::uint32_t chunk) const noexcept {
-    return chunk / sharding_.columns * sharding_.chunk_elements;
+    const std::uint64_t block = elements(sender(chunk), receiver(chunk));
+    return chunk / sharding_.columns * sharding_.chunk_elements_of(block);
   }
   // How many chunks of so many elements are on this lane.
   std::uint32_t chunks_in(std::uint64_t elements) const noexcept;

@@ -43,6 +43,15 @@ Failure timeout_of(const Pass& pass, std::uint64_t timeout_ns, PassText& text) {
   return {Errc::op_timeout, what.source, text};
 }
 
+Failure stall_of(const Pass& pass, std::uint64_t timeout_ns, PassText& text) {
+  const Envelope& what = pass.what.envelope;
+  const auto ms = static_cast<unsigned long long>(timeout_ns / 1'000'000);
+  const std::uint32_t other = pass.what.sends ? what.destination : pass.source;
+  std::snprintf(text, sizeof(text), "for %llu ms nothing has moved %s rank %u with tag %u", ms,
+                pass.what.sends ? "to" : "from", other, what.tag);
+  return {Errc::op_timeout, other, text};
+}
+
 // Errc::ok: what is sent fits the recv.
 Failure disagreement(const Envelope& sent, const Envelope& room, PassText& text) {
   if (sent.dtype != room.dtype) {

@@ -17,6 +17,9 @@ Failure failure_of(const Pass& pass, const Failure& why, PassText& text);
 // Its other side has not come.
 Failure timeout_of(const Pass& pass, std::uint64_t timeout_ns, PassText& text);
 
+// It has met its other side, and nothing moves.
+Failure stall_of(const Pass& pass, std::uint64_t timeout_ns, PassText& text);
+
 // Errc::ok: what is sent fits a recv with this room.
 Failure disagreement(const Envelope& sent, const Envelope& room, PassText& text);
 

@@ -79,13 +79,23 @@ struct Pass {
   PassState state = PassState::waiting;
   bool offered = false;  // a send: the receiver's node has been told
   bool eager = false;
-  std::uint32_t node = 0;     // of the receiver, of a send
+  std::uint32_t node = 0;     // of the other side: the receiver's, or whose offer a recv has met
   OfferId offer = kNoSlot;    // that a recv has met; of a send to this node, its own
   std::uint64_t moved = 0;    // bytes of a send that pieces have taken
   std::uint32_t holders = 0;  // pieces, and the offer it has met, that need its memory or outcome
   std::uint32_t source = 0;   // of a recv: who has sent
   std::uint64_t elements = 0;
   PassOutcome outcome;
+
+  // How far it was at the last look that found it further, and when that was.
+  struct Progress {
+    PassState state = PassState::waiting;
+    std::uint64_t moved = 0;
+    std::uint32_t holders = 0;
+    bool operator==(const Progress&) const = default;
+  };
+  Progress seen;
+  std::uint64_t seen_ns = 0;
 };
 
 }  // namespace tern::collective

@@ -79,14 +79,18 @@ std::uint32_t ShareChunks::index(std::uint32_t node, std::uint32_t chunk) const 
   return kNoSlot;
 }
 
+std::uint64_t ShareChunks::before(std::uint32_t chunk) const noexcept {
+  return chunk / sharding_.columns * sharding_.chunk_elements_of(share_size(sharer(chunk)));
+}
+
 std::uint64_t ShareChunks::begin(std::uint32_t chunk) const noexcept {
-  return share_begin(sharer(chunk)) + chunk / sharding_.columns * sharding_.chunk_elements;
+  return share_begin(sharer(chunk)) + before(chunk);
 }
 
 std::uint32_t ShareChunks::size(std::uint32_t chunk) const noexcept {
-  const std::uint64_t before = chunk / sharding_.columns * sharding_.chunk_elements;
+  const std::uint64_t share = share_size(sharer(chunk));
   return static_cast<std::uint32_t>(
-      std::min(sharding_.chunk_elements, share_size(sharer(chunk)) - before));
+      std::min(sharding_.chunk_elements_of(share), share - before(chunk)));
 }
 
 }  // namespace tern::collective

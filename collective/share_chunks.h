@@ -38,6 +38,7 @@ class ShareChunks {
   std::uint64_t share_begin(std::uint32_t rank) const noexcept;
   std::uint64_t share_size(std::uint32_t rank) const noexcept;
   std::uint32_t chunks_of(std::uint32_t rank) const noexcept;  // of its share, here
+  std::uint64_t before(std::uint32_t chunk) const noexcept;    // elements of the share
   bool owns_all(std::uint32_t node) const noexcept { return node == root_node_; }
   // Ranks whose shares `node` owns, in order: how many, and the one at a position.
   std::uint32_t shares(std::uint32_t node) const noexcept;

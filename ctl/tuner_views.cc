@@ -17,11 +17,17 @@ bool flag(const json& object, std::string_view key) {
   return value != object.end() && value->is_boolean() && value->get<bool>();
 }
 
+std::string operation_of(const json& tensor) {
+  const std::string name = text_field(tensor, "operation");
+  return name.empty() || name == "-" ? "not used yet" : name;
+}
+
 }  // namespace
 
 std::string render_tuner(const json& tensors) {
   if (tensors.empty()) return "No tensor is tuned.\n";
   Table table({{"TENSOR"},
+               {"OPERATION"},
                {"LEVEL"},
                {"RECIPE"},
                {"OPS", kRight},
@@ -30,7 +36,7 @@ std::string render_tuner(const json& tensors) {
                {"MEASURED", kRight},
                {"OWES", kRight}});
   for (const json& tensor : tensors) {
-    table.add_row({text_field(tensor, "name"), text_field(tensor, "level"),
+    table.add_row({text_field(tensor, "name"), operation_of(tensor), text_field(tensor, "level"),
                    text_field(tensor, "recipe"), count_field(tensor, "ops"),
                    count_field(tensor, "switches"), fraction_field(tensor, "link_mbit_s"),
                    time_field(tensor, "measured_us", kUs),
@@ -48,12 +54,13 @@ std::string render_explain(const json& tensors) {
   std::string text;
   for (const json& tensor : tensors) {
     text += fmt::format(
-        "{}/{} in group {}: {}\n  {}\n  level {}: an encoding may leave out {} of the energy, the "
+        "{}/{} in group {}, {}: {}\n  {}\n  level {}: an encoding may leave out {} of the energy, "
+        "the "
         "residual may be {} times the gradient and is {}\n",
         text_field(tensor, "job"), text_field(tensor, "name"), text_field(tensor, "group"),
-        text_field(tensor, "recipe"), text_field(tensor, "reason"), text_field(tensor, "level"),
-        fraction_field(tensor, "allowed_loss"), fraction_field(tensor, "allowed_residual"),
-        fraction_field(tensor, "residual_ratio"));
+        operation_of(tensor), text_field(tensor, "recipe"), text_field(tensor, "reason"),
+        text_field(tensor, "level"), fraction_field(tensor, "allowed_loss"),
+        fraction_field(tensor, "allowed_residual"), fraction_field(tensor, "residual_ratio"));
     if (flag(tensor, "replayed")) text += "  its choices are replayed from a log\n";
     if (const std::string alarm = text_field(tensor, "alarm"); alarm != "-" && !alarm.empty()) {
       text += "  careful: " + alarm + "\n";

@@ -50,8 +50,7 @@ int EventLoop::wait(std::uint64_t timeout_ns) {
   // Longer than any timer of ours, and short enough not to overflow a time point.
   constexpr std::uint64_t kLongest = 3'600'000'000'000;
   const auto timeout = std::chrono::nanoseconds(std::min(timeout_ns, kLongest));
-  const auto first = impl_->io.run_one_for(timeout);
-  return static_cast<int>(first) + poll();
+  return static_cast<int>(impl_->io.run_one_for(timeout));
 }
 
 void EventLoop::wake() noexcept {

@@ -20,8 +20,9 @@ class EventLoop {
 
   // Runs what is ready; returns the number of handlers run.
   int poll();
-  // Sleeps until something is ready, wake() is called or timeout_ns has passed; then runs what is
-  // ready.
+  // Sleeps until something is ready, wake() is called or timeout_ns has passed, and runs one handler.
+  // The others are for the next poll(), which asks the kernel again: whoever wakes does so anyway.
+  // Returns the number of handlers run.
   int wait(std::uint64_t timeout_ns);
   // From any thread: ends the current or next wait().
   void wake() noexcept;

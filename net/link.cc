@@ -30,6 +30,8 @@ void Link::say_goodbye() {
   state_->lose(Errc::shutting_down, "this daemon is shutting down");
 }
 
+void Link::give_up(Errc reason, const char* text) { state_->lose(reason, text); }
+
 void Link::close() {
   state_->closed_here = true;
   state_->state = LinkState::lost;

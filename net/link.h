@@ -121,6 +121,8 @@ class Link final : private ConnectionSink {
 
   // Tells the peer that this daemon ends; the link is lost on both sides.
   void say_goodbye();
+  // The link is lost at once, as after a breach that no frame shows.
+  void give_up(Errc reason, const char* text);
   // Ends the link on this side at once, without on_lost.
   void close();
 

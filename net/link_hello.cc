@@ -43,7 +43,7 @@ void Link::State::say_hello(wire::FrameKind kind) {
   body.expected_node = identity.peer;
   body.session = session;
   body.next_receive = arrivals.next();
-  body.features = wire::kFeatureSubmitted | wire::kFeatureSend;
+  body.features = wire::kFeatureSubmitted | wire::kFeatureSend | wire::kFeatureLossyMoves;
   const wire::HelloFrame frame = wire::make_hello(kind, body);
   send_control(std::as_bytes(std::span(&frame, 1)));
 }

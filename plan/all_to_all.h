@@ -15,6 +15,7 @@ inline constexpr Plan kAllToAll{
     .receivers = Ranks::partner,
     .ownership = Ownership::sharer_node,
     .eager = Eager::values,
+    .loses_without_memory = true,
     .extents =
         [](const Shape& shape) {
           const Pairs pairs = shape.pairs();

@@ -14,6 +14,8 @@ struct Place {
   std::uint64_t tensor = 0;    // 0: anonymous
   std::uint64_t sequence = 0;  // of an anonymous op; of what is passed the tag
   std::uint64_t chunk_bytes = 0;
+  // A client need not know it: lanes are the same under all versions.
+  shm::CutVersion version = shm::CutVersion::full;
   std::uint32_t nodes = 1;
   std::uint32_t lanes = 1;
   bool one_lane = false;
@@ -26,6 +28,7 @@ inline shm::Sharding cut(const Plan& plan, const Shape& shape, const Place& plac
                .count = shape.count,
                .dtype = shape.dtype,
                .chunk_bytes = place.chunk_bytes,
+               .version = place.version,
                .nodes = place.nodes,
                .lanes = place.lanes,
                .one_lane = place.one_lane};

@@ -108,6 +108,9 @@ struct Plan {
   bool may_lose = false;
   // And then only those of a delta, by a recipe that the declaration or the op writes out.
   bool loses_if_asked = false;
+  // It takes no tensor, and may be lossy all the same: where every rank's op writes out a recipe
+  // without memory.
+  bool loses_without_memory = false;
   // All ranks get the same bytes: with `verify` they are compared.
   bool alike = false;
   bool takes_tensor = false;
@@ -134,12 +137,15 @@ struct Plan {
   constexpr bool keeps_sums() const noexcept { return reduces() && receivers != Ranks::every; }
   // Values cross the wire once: to where their sum ends, or from whose they are.
   constexpr bool has_one_leg() const noexcept { return moves() || keeps_sums(); }
+  // `auto` has a tuner.
+  constexpr bool is_tuned() const noexcept { return may_lose && !loses_if_asked; }
   constexpr bool may_lose_of(Role role) const noexcept {
     return may_lose && role_may_be_lossy(role) && (!loses_if_asked || role == Role::delta);
   }
   // A node may want the legs for an op that fits in its announcement.
   constexpr bool may_decline_eager() const noexcept {
-    return eager == Eager::contributions || (eager == Eager::values && may_lose);
+    return eager == Eager::contributions ||
+           (eager == Eager::values && (may_lose || loses_without_memory));
   }
 };
 

@@ -9,6 +9,28 @@
 
 namespace tern::shm {
 
+// How large the chunks of an op are. Agreed when a group is joined, because codec state, scales and
+// logs of choices belong to chunks.
+enum class CutVersion : std::uint8_t {
+  full = 1,  // as large as a chunk may be; the rest is in the last one
+  even = 2,  // alike, so that owners have as much as each other
+};
+inline constexpr CutVersion kNewestCut = CutVersion::even;
+
+// Under `even` a chunk has a multiple of so many elements: learning scales are per so many.
+inline constexpr std::uint64_t kChunkUnit = 4096;
+
+// Elements of every chunk but the last where `count` are cut in rounds of `columns` chunks, of
+// which each has at most `most`. REQUIRES: most and columns >= 1.
+constexpr std::uint64_t elements_of_chunk(CutVersion version, std::uint64_t count,
+                                          std::uint64_t most, std::uint64_t columns) noexcept {
+  if (version == CutVersion::full || count == 0) return most;
+  const std::uint64_t rounds = (count - 1) / (most * columns) + 1;
+  const std::uint64_t even = (count - 1) / (rounds * columns) + 1;
+  const std::uint64_t unit = std::min(kChunkUnit, most);
+  return std::min((even + unit - 1) / unit * unit, most);
+}
+
 // How an op is cut and spread. Client and daemon must agree on it (the client writes an entry to
 // every lane that has a chunk), so it lies beside the layout.
 //
@@ -21,11 +43,15 @@ namespace tern::shm {
 // that nobody waits for node 0. Round r runs on lane (r + spread) % lanes, so that every lane sees
 // all owners. The owner must not depend on the lane count, because the order of addition does on
 // the owner.
+//
+// The version of the cut says where the borders between chunks lie. Rounds, and so lanes, are the
+// same under all versions: a client need not know which one its group has.
 struct Sharding {
   std::uint64_t count;           // elements
-  std::uint64_t chunk_elements;  // of every chunk but the last, of an op or of a share
-  std::uint64_t chunk_count;     // 0 without elements; of shares: as if all were as the largest
-  std::uint64_t spread;          // from the tensor id, or the sequence of an anonymous op
+  std::uint64_t chunk_elements;  // of every chunk but the last; of shares: the most of any chunk
+  CutVersion version;
+  std::uint64_t chunk_count;  // 0 without elements; of shares: as if all were as the largest
+  std::uint64_t spread;       // from the tensor id, or the sequence of an anonymous op
   std::uint32_t columns;
   std::uint32_t lanes;
   bool one_lane;    // all chunks on one lane, for a scale over the whole tensor
@@ -35,6 +61,12 @@ struct Sharding {
   std::uint32_t lane(std::uint64_t chunk) const noexcept {
     const std::uint64_t round = one_lane ? 0 : chunk / columns;
     return static_cast<std::uint32_t>((round + spread) % lanes);
+  }
+
+  // Where shares, or what each rank has for each, are cut by themselves: the elements of every chunk
+  // but the last of one that has `elements`.
+  std::uint64_t chunk_elements_of(std::uint64_t elements) const noexcept {
+    return elements_of_chunk(version, elements, chunk_elements, 1);
   }
 
   // ---- Of an op that is cut as a whole ----
@@ -70,7 +102,7 @@ struct Sharding {
 inline constexpr std::uint64_t kSpreadMask = 0x7fffffff;
 
 // A chunk is one block, which has room for so many elements and no more.
-inline std::uint64_t chunk_elements(std::uint64_t chunk_bytes, DType dtype) noexcept {
+inline std::uint64_t most_chunk_elements(std::uint64_t chunk_bytes, DType dtype) noexcept {
   return std::min<std::uint64_t>(chunk_bytes / dtype_bytes(dtype), wire::kMaxBlockElements);
 }
 
@@ -81,6 +113,7 @@ struct Cut {
   std::uint64_t count = 0;     // elements
   DType dtype = DType::f32;
   std::uint64_t chunk_bytes = 0;
+  CutVersion version = CutVersion::full;
   std::uint32_t nodes = 1;
   std::uint32_t lanes = 1;
   bool one_lane = false;
@@ -93,9 +126,14 @@ struct Cut {
 inline Sharding make_sharding(const Cut& cut) noexcept {
   Sharding sharding{};
   sharding.count = cut.count;
-  sharding.chunk_elements = chunk_elements(cut.chunk_bytes, cut.dtype);
+  sharding.version = cut.version;
+  sharding.chunk_elements = most_chunk_elements(cut.chunk_bytes, cut.dtype);
   const std::uint64_t cut_as_one = cut.shares != 0 ? cut.largest_share : cut.count;
   sharding.columns = cut.shares != 0 ? cut.shares : cut.nodes;
+  if (cut.shares == 0) {
+    sharding.chunk_elements =
+        elements_of_chunk(cut.version, cut.count, sharding.chunk_elements, cut.nodes);
+  }
   sharding.chunk_count = (cut_as_one + sharding.chunk_elements - 1) / sharding.chunk_elements;
   if (cut.shares != 0) sharding.chunk_count *= cut.shares;
   sharding.spread = (cut.tensor != 0 ? cut.tensor : cut.sequence) & kSpreadMask;

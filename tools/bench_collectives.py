@@ -1,17 +1,23 @@
 #!/usr/bin/python3
-"""Every collective through Tern and through Gloo, in turns, between network namespaces of this machine.
+"""Every collective through Tern, Gloo and Open MPI, in turns, between namespaces of this machine.
 
-    bench_collectives.py [--nodes N...] [--links LINK...] [--sizes SIZE...] [--seconds S] [--write]
+    bench_collectives.py [--nodes N...] [--links LINK...] [--sizes SIZE...] [--kinds KIND...]
+                         [--seeds N...] [--minutes M] [--no-mpi] [--write]
 
-A round has one operation of each, in a random order; the time of an operation is that of the slowest
-rank, and a row's time the median of its rounds. --write puts the table into docs/benchmarks.md and adds a
-line to bench/history/collectives.jsonl.
+A round has one operation of each, in a random order; the time of an operation is that of the
+slowest rank. A case (nodes, link, operation, bytes) is measured once for each seed; its time is the
+median over the seeds of the medians of their rounds. All have the same scheduling class. The time
+that --minutes gives is divided among the cases, but a case takes one round to warm up and two that
+count however long they are. --write puts the table into docs/benchmarks.md and adds a line to
+bench/history/collectives.jsonl.
 """
 
 import argparse
 import json
 import os
 import pathlib
+import shlex
+import statistics
 import sys
 import tempfile
 import time
@@ -24,83 +30,175 @@ PAGE = ROOT / "docs/benchmarks.md"
 HISTORY = ROOT / "bench/history/collectives.jsonl"
 SIZES = ["4KiB", "1MiB", "64MiB"]
 NAMES = {4096: "4 KiB", 1 << 20: "1 MiB", 64 << 20: "64 MiB"}
+KINDS = ["all_reduce", "reduce", "reduce_scatter", "all_gather", "broadcast", "gather", "scatter",
+         "all_to_all", "ping_pong"]
+OTHERS = ["gloo", "openmpi"]
+NETWORK = "10.77.0.0/24"
+ROUNDS = ["--warm-up", 1, "--min-rounds", 2]
+# What is left for the rounds of a case beside daemons, hand-shakes and buffers.
+USEFUL = 0.8
+LEAST_SECONDS = 0.05
 
 
-def measure(options, logs, count, name):
-    """The rows of one link between so many nodes."""
+def rank_words(nodes, rank, options, link, seed, seconds):
+    return ["--socket", nodes.socket(rank), "--gloo-address", nodes.address(rank),
+            "--bytes", ",".join(options.sizes), "--kind", ",".join(options.kinds),
+            "--seconds", f"{seconds:.3f}", *ROUNDS, "--pause-us", refill_us(link), "--seed", seed]
+
+
+def run_mpi_ranks(nodes, name, words):
+    """As run_ranks, where mpirun starts the ranks: its agent, which is ssh elsewhere, enters the
+    namespace of the node."""
+    folder = nodes.folder / name
+    folder.mkdir()
+    agent = folder / "agent"
+    agent.write_text("#!/bin/sh\n# agent ADDRESS COMMAND...\nnode=$((${1##*.} - 1))\nshift\n"
+                     f'exec ip netns exec "{nodes.network.name}-$node" sh -c "$*"\n',
+                     encoding="utf-8")
+    agent.chmod(0o755)
+    settings = {"plm_rsh_agent": agent, "btl": "tcp,self", "btl_tcp_if_include": NETWORK,
+                "oob_tcp_if_include": NETWORK,
+                # Node 0 starts the others itself, and speaks to each without another between.
+                "plm_rsh_no_tree_spawn": 1, "routed": "direct",
+                # With fewer processors than ranks, who waits lets others work.
+                "mpi_yield_when_idle": int(nodes.count > (os.cpu_count() or 1))}
+    command = ["mpirun", "--allow-run-as-root", "--bind-to", "none"]
+    for key, value in settings.items():
+        command += ["--mca", key, value]
+    for rank in range(nodes.count):
+        command += [":"] if rank else []
+        command += ["-np", 1, "--host", nodes.address(rank),
+                    nodes.programs / "tern-bench-mpi", "collectives", "--mpi",
+                    "--folder", folder, "--rank", rank, "--size", nodes.count, *words(rank)]
+    run = nodes.start(0, name, command)
+    rows = [row for row in map(json.loads, run.stdout) if row.pop("event") == "row"]
+    if run.wait(30) != 0:
+        names = [name] + [f"ternd{node}" for node in range(nodes.count)]
+        tails = [tail for tail in map(nodes.log_tail, names) if tail]
+        said = shlex.join(str(word) for word in command)
+        raise NodesError("\n".join([f"{name}: mpirun failed: {said}", *tails]))
+    nodes.stop([run])
+    return rows
+
+
+def measure(options, logs, part, seconds):
+    """The rows of one seed on one link between so many nodes, `seconds` for each case."""
+    seed, count, name = part
     nodes = Nodes("collectives", options.programs, logs, count=count)
     try:
         if not nodes.network:
             raise NodesError(f"no network namespaces: {nodes.why_no_network}")
         nodes.network.shape(LINKS[name])
         nodes.start_daemons()
-        rows = run_ranks(nodes, f"collectives-{name}", lambda rank: [
-            "--socket", nodes.socket(rank), "--gloo-address", nodes.address(rank),
-            "--bytes", ",".join(options.sizes), "--seconds", options.seconds,
-            "--pause-us", refill_us(LINKS[name]), "--seed", options.seed],
-            sockets=False, command="collectives")
+
+        def words(rank):
+            return rank_words(nodes, rank, options, LINKS[name], seed, seconds)
+
+        if options.mpi:
+            rows = run_mpi_ranks(nodes, f"collectives-{name}", words)
+        else:
+            rows = run_ranks(nodes, f"collectives-{name}", words, sockets=False,
+                             command="collectives")
     finally:
         nodes.close()
-    return [row | {"link": name} for row in rows]
+    return [row | {"link": name, "seed": seed} for row in rows]
 
 
-def paired(rows):
-    """One row for each operation, with the times of both; None where Gloo has no such operation."""
+def measure_all(options, logs):
+    """Of all seeds, one after the other: what else the machine does meets all cases alike."""
+    parts = [(seed, count, name) for seed in options.seeds for count in options.nodes
+             for name in options.links]
+    end = time.monotonic() + 60 * options.minutes
+    cases = len(options.kinds) * len(options.sizes)
+    rows = []
+    for index, part in enumerate(parts):
+        left = max(0.0, end - time.monotonic()) * USEFUL / (len(parts) - index)
+        print(f"seed {part[0]}, {part[1]} nodes, {part[2]}", file=sys.stderr, flush=True)
+        rows += measure(options, logs, part, max(LEAST_SECONDS, left / cases))
+    return rows
+
+
+def spread(values):
+    return (max(values) - min(values)) / statistics.median(values)
+
+
+def compared(rows):
+    """One row for each case, with the times of all; None where another has no such operation."""
     cases = {}
     for row in rows:
         case = (row["nodes"], row["link"], row["kind"], row["bytes"])
-        cases.setdefault(case, {})[row["contestant"]] = row
+        cases.setdefault(case, {}).setdefault(row["contestant"], []).append(row)
     for (count, link, kind, size), sides in cases.items():
-        gloo = sides.get("gloo")
+        medians = {name: [row["median_us"] for row in of_seeds] for name, of_seeds in sides.items()}
+        times = {name: statistics.median(values) for name, values in medians.items()}
+        others = [times[name] for name in OTHERS if name in times]
         yield {"nodes": count, "link": link, "kind": kind, "bytes": size,
-               "rounds": sides["tern"]["rounds"], "tern_us": sides["tern"]["median_us"],
-               "gloo_us": gloo and gloo["median_us"],
-               "speed": gloo and gloo["median_us"] / sides["tern"]["median_us"]}
+               "rounds": sum(row["rounds"] for row in sides["tern"]),
+               **{f"{name}_us": times.get(name) for name in ["tern", *OTHERS]},
+               "spread": {name: spread(values) for name, values in medians.items()},
+               "speed": min(others) / times["tern"] if others else None}
 
 
 def table(line):
+    def cell(row, name):
+        if row[f"{name}_us"] is None:
+            return "-"
+        return f"{row[f'{name}_us']:,.0f} ±{50 * row['spread'][name]:.0f} %"
+
     rows = "\n".join(
         f"| {row['nodes']} | {row['link']} | `{row['kind']}` | "
-        f"{NAMES.get(row['bytes'], row['bytes'])} | {row['tern_us']:,.0f} | "
-        + (f"{row['gloo_us']:,.0f} | {row['speed']:.2f} |" if row["gloo_us"] else "- | - |")
+        f"{NAMES.get(row['bytes'], row['bytes'])} | "
+        + " | ".join(cell(row, name) for name in ["tern", *OTHERS])
+        + (f" | {row['speed']:.2f} |" if row["speed"] else " | - |")
         for row in line["rows"])
     return (f"Commit {line['commit']}: {line['date']}, {line['processor']}, {line['cores']} cores, "
-            f"{'real-time' if line['real_time'] else 'ordinary'} class, seed {line['seed']}, "
-            f"`{line['command']}`. Times in microseconds; speed is Gloo's time by Tern's.\n\n"
-            "| nodes | link | operation | bytes in all | Tern | Gloo | speed |\n"
-            "|---:|---|---|---:|---:|---:|---:|\n" + rows)
+            f"{'real-time' if line['real_time'] else 'ordinary'} class, seeds "
+            f"{', '.join(map(str, line['seeds']))}, `{line['command']}`, "
+            f"{line['minutes_taken']:.0f} minutes. Times in microseconds, the median of the seeds "
+            "and half of what lies between the smallest and the largest; `ping_pong` is a send and "
+            "a recv in both directions. Speed is the time of the faster of the two others by "
+            "Tern's.\n\n"
+            "| nodes | link | operation | bytes in all | Tern | Gloo | Open MPI | speed |\n"
+            "|---:|---|---|---:|---:|---:|---:|---:|\n" + rows)
+
+
+def command_words(options):
+    words = f"--nodes {' '.join(map(str, options.nodes))} --links {' '.join(options.links)}"
+    if options.sizes != SIZES:
+        words += f" --sizes {' '.join(options.sizes)}"
+    if options.kinds != KINDS:
+        words += f" --kinds {' '.join(options.kinds)}"
+    words += f" --minutes {options.minutes:g}"
+    return "tools/bench_collectives.py " + words + ("" if options.mpi else " --no-mpi")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/release/bin")
-    parser.add_argument("--nodes", type=int, nargs="+", default=[2])
-    parser.add_argument("--links", nargs="+", choices=list(LINKS), default=["1gbit", "unshaped"])
+    parser.add_argument("--nodes", type=int, nargs="+", default=[2, 4, 8])
+    parser.add_argument("--links", nargs="+", choices=list(LINKS),
+                        default=["1gbit", "10gbit", "unshaped"])
     parser.add_argument("--sizes", nargs="+", default=SIZES, help="of all elements together")
-    parser.add_argument("--seconds", type=float, default=2, help="for each operation and size")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--minutes", type=float, default=40, help="for all of it")
+    parser.add_argument("--no-mpi", dest="mpi", action="store_false",
+                        help="Tern and Gloo alone, where Open MPI is not installed")
     parser.add_argument("--no-real-time", dest="real_time", action="store_false",
                         help="do not use the kernel's real-time class")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     real_time = take_real_time(options)
-    rows = []
+    begin = time.monotonic()
     try:
         with tempfile.TemporaryDirectory() as logs:
-            for count in options.nodes:
-                for name in options.links:
-                    print(f"{count} nodes, {name}", file=sys.stderr, flush=True)
-                    rows += measure(options, pathlib.Path(logs), count, name)
+            rows = measure_all(options, pathlib.Path(logs))
     except NodesError as error:
         sys.exit(f"bench_collectives.py: {error}")
-    words = f"--nodes {' '.join(map(str, options.nodes))} --links {' '.join(options.links)}"
-    if options.sizes != SIZES:
-        words += f" --sizes {' '.join(options.sizes)}"
     line = {"date": time.strftime("%Y-%m-%d"), "commit": commit_name(),
             "processor": processor_name(), "cores": os.cpu_count(), "real_time": real_time,
-            "seed": options.seed,
-            "command": f"tools/bench_collectives.py {words} --seconds {options.seconds:g}",
-            "rows": list(paired(rows))}
+            "seeds": options.seeds, "minutes_taken": (time.monotonic() - begin) / 60,
+            "command": command_words(options), "rows": list(compared(rows))}
     print(table(line))
     if options.write:
         with HISTORY.open("a", encoding="utf-8") as history:

@@ -3,9 +3,10 @@
 
     bench_pair.py OLD NEW [--starts N] [--seconds S]
 
-OLD and NEW are folders with ternd and ternctl; NEW has tern-bench too. Both builds' daemons run all the
-time, two nodes each, on a link that is not shaped. A rank is a client of both, and in a round has one
-operation with each, in a random order and on the same values. A start is new daemons and new ranks; its
+OLD and NEW are folders with bin/ternd, bin/ternctl and lib/libtern.so.1; NEW has bin/tern-bench too. Both
+builds' daemons run all the time, two nodes each, on a link that is not shaped. A rank is a client of both,
+of each through that build's own library, and in a round has one operation with each, in a random order and
+on the same values. A start is new daemons and new ranks; its
 rounds are cut into blocks. A block's ratio is new time by old time, of medians. Printed are the geometric
 mean of all blocks' ratios and its 95 % interval (Student's t, of logarithms). The same folder twice shows
 what the measurement itself makes of no difference. --record OLD_COMMIT NEW_COMMIT writes the figures to
@@ -58,15 +59,17 @@ def measure(options, logs, start):
     sides = []
     try:
         for name in ("old", "new"):
-            sides.append(Nodes(f"pair-{name}", getattr(options, name), logs))
+            sides.append(Nodes(f"pair-{name}", getattr(options, name) / "bin", logs))
             sides[-1].start_daemons()
         old, new = sides
         # Each comes first as often as the other.
         order = (old, new) if start % 2 else (new, old)
+        libraries = [(options.old if side is old else options.new) / "lib/libtern.so.1" for side in order]
         rows = []
         for size, weight in SIZES.items():
             rows += run_ranks(new, f"start{start}-{size}", lambda rank, size=size, weight=weight: [
-                "--socket", *(side.socket(rank) for side in order), "--recipe", *RECIPES,
+                "--socket", *(side.socket(rank) for side in order),
+                "--library", *libraries, "--recipe", *RECIPES,
                 "--bytes", size, "--seconds", options.seconds * weight, "--settle", 4,
                 "--max-rounds", 1_000_000, "--seed", start + 1, "--all-times"], sockets=False)
     finally:
@@ -87,7 +90,7 @@ def table(line):
     rows = "\n".join(
         f"| {row['contestant'].removeprefix('tern ')} | {row['bytes']} | {row['ratio']:.3f} | "
         f"{row['low']:.3f} to {row['high']:.3f} | {row['blocks']} |" for row in line["rows"])
-    return (f"The daemon of commit {new} beside that of {old}: {line['date']}, {line['processor']}, "
+    return (f"Daemon and library of commit {new} beside those of {old}: {line['date']}, {line['processor']}, "
             f"{line['cores']} cores, {'real-time' if line['real_time'] else 'ordinary'} class, "
             f"seeds 1 to {line['starts']}, `{line['command']}`.\n\n"
             "| recipe | bytes | time, new by old | 95 % interval | blocks |\n|---|---:|---:|---|---:|\n"

@@ -50,7 +50,13 @@ def guests():
     return None
 
 
-PROBES = {probe.__name__: probe for probe in (root, small_tmpfs, pid_namespaces, guests)}
+def torch_environment():
+    """PyPI's PyTorch in an environment of its own: there, or fetched now."""
+    return complaint_of("sh", str(ROOT / "tools/torch_env.sh"))
+
+
+PROBES = {probe.__name__: probe
+          for probe in (root, small_tmpfs, pid_namespaces, guests, torch_environment)}
 
 
 def read_allowed_skips(text):

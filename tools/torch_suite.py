@@ -6,7 +6,8 @@
 
 tools/torch_tests.sh calls it in an environment with PyTorch. What gloo leaves out on a machine
 without accelerators Tern leaves out too, and it is not counted. The results are
-bench/history/torch_suite.json, from which docs/torch.md has its table.
+bench/history/torch_suite.json, from which docs/torch.md has its table: the last run of each version
+of PyTorch with each number of ranks.
 """
 
 import argparse
@@ -64,21 +65,39 @@ def commit():
         return subprocess.run(["git", *words], cwd=ROOT, check=True, text=True,
                               capture_output=True).stdout.strip()
 
-    return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain") else "")
+    changed = git("status", "--porcelain", "--", "python")
+    return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
 
 
-def table(record):
-    lines = ["| ranks | tests that gloo runs | pass under gloo | pass under Tern |",
-             "|---:|---:|---:|---:|"]
-    for result in record["results"]:
-        lines.append(f"| {result['world_size']} | {len(result['tests'])} "
-                     f"| {passed(result, 'gloo')} | {passed(result, 'tern')} |")
-    lines += ["", f"Commit {record['commit']}, PyTorch {record['torch']}, Python "
-              f"{record['python']}, {record['date']}."]
-    missing = sorted({name for result in record["results"] for name in behind(result)})
+def version_of(result):
+    return [int(part) for part in result["torch"].split("+")[0].split(".")]
+
+
+def table(results):
+    lines = ["| PyTorch | ranks | tests that gloo runs | pass under gloo | pass under Tern | commit "
+             "| date |", "|---|---:|---:|---:|---:|---|---|"]
+    for result in results:
+        lines.append(f"| {result['torch']} | {result['world_size']} | {len(result['tests'])} "
+                     f"| {passed(result, 'gloo')} | {passed(result, 'tern')} "
+                     f"| {result['commit']} | {result['date']} |")
+    missing = sorted({name for result in results for name in behind(result)})
     if missing:
         lines += ["", f"Under gloo alone pass: {', '.join(f'`{name}`' for name in missing)}."]
     return "\n".join(lines)
+
+
+def record(results):
+    """Puts the results in place of those of the same version and size."""
+    import torch
+
+    about = {"commit": commit(), "date": time.strftime("%Y-%m-%d"), "torch": torch.__version__,
+             "python": platform.python_version(), "cores": os.cpu_count()}
+    kept = {(each["torch"], each["world_size"]): each
+            for each in json.loads(RESULTS.read_text())["results"]}
+    kept |= {(about["torch"], each["world_size"]): about | each for each in results}
+    every = sorted(kept.values(), key=lambda each: (version_of(each), each["world_size"]))
+    RESULTS.write_text(json.dumps({"results": every}, indent=1) + "\n")
+    replace_section(PAGE, "suite", table(every))
 
 
 def main():
@@ -91,13 +110,7 @@ def main():
         print(f"{result['world_size']} ranks: gloo passes {passed(result, 'gloo')} of "
               f"{len(result['tests'])}, Tern {passed(result, 'tern')}")
     if options.record:
-        import torch
-
-        record = {"commit": commit(), "date": time.strftime("%Y-%m-%d"),
-                  "torch": torch.__version__, "python": platform.python_version(),
-                  "cores": os.cpu_count(), "results": results}
-        RESULTS.write_text(json.dumps(record, indent=1) + "\n")
-        replace_section(PAGE, "suite", table(record))
+        record(results)
     missing = [name for result in results for name in behind(result)]
     if missing:
         sys.exit(f"pass under gloo and not under Tern: {', '.join(sorted(set(missing)))}")

@@ -63,6 +63,9 @@ const char* parse_line(std::string_view line, ChoiceLog& log) {
   const auto words = words_of(line);
   if (words.size() < 2) return "a record has a kind and fields";
   if (std::find(words.begin(), words.end(), "") != words.end()) return "a field is empty";
+  if (words[0] == "cut") {
+    return words.size() == 2 && read(words[1], log.cut) ? nullptr : "cut has a number";
+  }
   if (words[0] == "op") {
     LoggedOp op;
     if (words.size() < 7) return "an op record has at least six fields";
@@ -75,7 +78,7 @@ const char* parse_line(std::string_view line, ChoiceLog& log) {
     log.ops.push_back(std::move(op));
     return nullptr;
   }
-  if (words[0] != "chunk") return "a record is of kind op or chunk";
+  if (words[0] != "chunk") return "a record is of kind cut, op or chunk";
   LoggedChunk chunk;
   if (words.size() != 7) return "a chunk record has six fields";
   if (!unescape(words[1], chunk.tensor)) return "the tensor's name cannot be read";
@@ -91,7 +94,9 @@ const char* parse_line(std::string_view line, ChoiceLog& log) {
 
 }  // namespace
 
-std::string choice_log_head() { return std::string(kHead) + "\n"; }
+std::string choice_log_head(std::uint32_t cut) {
+  return cut == 1 ? fmt::format("{}\n", kHead) : fmt::format("{}\ncut {}\n", kHead, cut);
+}
 
 std::string format(const LoggedOp& op) {
   return fmt::format("op {} {} {} {} {} {}\n", escaped(op.tensor), op.use, op.lane, op.probe_chunks,

@@ -4,10 +4,13 @@
 // one record on a line, fields separated by a space:
 //
 //   tern-choices 1
+//   cut <version>
 //   op <tensor> <use> <lane> <probe> <broadcast> <reduce> ...
 //   chunk <tensor> <use> <lane> <leg> <chunk> <recipe>
 //
-// An `op` record holds from the tensor's use-th operation on: results travel as `broadcast`,
+// `cut` says how tensors were cut (shm::CutVersion), on which the numbers of chunks depend; without
+// it that was version 1. An `op` record holds from the tensor's use-th operation on: results travel
+// as `broadcast`,
 // contributions as `reduce`, one recipe for each other node in order; the first `probe` of those to
 // each node raw. A `chunk` record is of one block that was made otherwise, because the choice
 // changed in the middle of the operation; leg is 1 for a contribution and 2 for a result. `tensor`
@@ -46,11 +49,12 @@ struct LoggedChunk {
 };
 
 struct ChoiceLog {
+  std::uint32_t cut = 1;
   std::vector<LoggedOp> ops;  // in the order of the file
   std::vector<LoggedChunk> chunks;
 };
 
-std::string choice_log_head();  // the first line
+std::string choice_log_head(std::uint32_t cut = 1);  // the first lines
 std::string format(const LoggedOp& op);
 std::string format(const LoggedChunk& chunk);
 // The error names the line.

@@ -1,8 +1,9 @@
 #pragma once
 
-// How long an all-reduce would take. A lane encodes, sends, receives and decodes on one thread
+// How long an op would take. A lane encodes, sends, receives and decodes on one thread
 // while the wire moves what it has sent before, so an op takes the longer of the lane's work and
-// the wire's, plus what cannot overlap: a round trip for each leg and one chunk through all stages.
+// the wire's, plus what cannot overlap: half a round trip for each hop and one chunk through all
+// stages.
 
 #include <cstdint>
 
@@ -10,7 +11,18 @@ namespace tern::tuner {
 
 inline constexpr double kNsPerSecond = 1e9;
 
+// By which ways values go in an op of some kind.
+struct OpLegs {
+  bool reduce = true;     // contributions go to the owners, who add them
+  bool broadcast = true;  // owners send what they have to all
+  // One node owns all. Else each owns as much as the others.
+  bool one_owner = false;
+
+  friend bool operator==(const OpLegs&, const OpLegs&) = default;
+};
+
 struct OpShape {
+  OpLegs legs;
   std::uint64_t bytes = 0;  // of the tensor, in its own type
   std::uint64_t chunk_bytes = 256 << 10;
   std::uint64_t eager_bytes = 0;  // raw ops up to this travel in one hop
@@ -25,7 +37,8 @@ struct CodecCost {
   double wire = 1.0;  // bytes of the block
 };
 
-// By the recipe of contributions and by that of results.
+// By the recipe of contributions and by that of results. Of a leg that an op does not have the
+// recipe counts for nothing.
 struct PairCost {
   CodecCost reduce;
   CodecCost broadcast;
@@ -49,7 +62,7 @@ struct OpParts {
   double work_ns = 0.0;      // of each lane
   double peer_bytes = 0.0;   // that go to each peer
   double chunk_ns = 0.0;     // of one chunk through all stages but the wire
-  double chunk_bytes = 0.0;  // of its blocks, on both legs
+  double chunk_bytes = 0.0;  // of its blocks, on all legs
   double fixed_ns = 0.0;
 
   Prediction at(double ns_per_byte) const noexcept {
@@ -75,7 +88,7 @@ struct LinkCost {
   double round_trip_ns;
 };
 
-// Two legs, by the same pair of recipes on all nodes.
+// By the same pair of recipes on all nodes.
 Prediction predict(const OpShape& shape, const PairCost& codecs, const LaneCost& lane,
                    const LinkCost& link) noexcept;
 

@@ -60,6 +60,7 @@ Tuner::TensorView Tuner::view(TensorKey key) const {
   const ErrorGuard& guard = policy.guard();
   TensorView view;
   view.name = tensor.info.name;
+  view.operation = tensor.operation;
   view.level = tensor.info.bounds ? "bounds" : std::string(level_name(tensor.info.level));
   view.recipe = choice_text(policy.choice());
   view.alarm = alarm_text(guard.alarm());

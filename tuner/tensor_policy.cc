@@ -315,6 +315,7 @@ void TensorPolicy::spread(const Pair& pair, const Circumstances& circumstances) 
   choice_.broadcast = pair.broadcast;
   std::fill(choice_.reduce.begin(), choice_.reduce.end(), pair.reduce);
   if (candidates_[pair.reduce].lossless || choice_.reduce.size() < 2) return;
+  if (!(shape_.legs == OpLegs{})) return;  // what follows is about an all_reduce
   CodecCost cost = circumstances.costs[pair.reduce];
   cost.wire = records_[pair.reduce].wire;
   CodecCost results = circumstances.costs[pair.broadcast];

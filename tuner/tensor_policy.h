@@ -106,6 +106,9 @@ class TensorPolicy {
 
   void set_bounds(Level level, Bounds bounds) noexcept { guard_.set_bounds(level, bounds); }
 
+  // What operations on the tensor are of from now on.
+  void set_legs(const OpLegs& legs) noexcept { shape_.legs = legs; }
+
   // Candidates that the tensor cannot have, as bits.
   void exclude(std::uint32_t candidates) noexcept { excluded_ = candidates; }
 

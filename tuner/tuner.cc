@@ -68,6 +68,13 @@ void Tuner::remove_tensor(TensorKey key) {
   tensors_.erase(found);
 }
 
+void Tuner::set_operation(TensorKey key, const std::string& name, const OpLegs& legs) {
+  Tensor& tensor = tensors_.at(key);
+  tensor.operation = name;
+  tensor.info.shape.legs = legs;
+  tensor.policy->set_legs(legs);
+}
+
 void Tuner::set_bounds(TensorKey key, Level level, std::optional<Bounds> bounds) {
   Tensor& tensor = tensors_.at(key);
   tensor.info.level = level;

@@ -84,6 +84,9 @@ class Tuner {
   void add_tensor(TensorKey key, TensorInfo info);
   void remove_tensor(TensorKey key);
   bool has_tensor(TensorKey key) const noexcept { return tensors_.contains(key); }
+  // The kind of operation that the tensor is used by; until then an all_reduce is assumed. What was
+  // learnt stays.
+  void set_operation(TensorKey key, const std::string& name, const OpLegs& legs);
   // Another level or bounds from the next op on; what was learnt stays.
   void set_bounds(TensorKey key, Level level, std::optional<Bounds> bounds);
 
@@ -112,6 +115,7 @@ class Tuner {
   };
   struct TensorView {
     std::string name, level, recipe, reason, alarm, bottleneck;
+    std::string operation;  // empty: none yet
     double bound_loss = 0.0, bound_residual = 0.0, residual = 0.0, rate = 0.0, measured_ns = 0.0;
     std::uint64_t ops = 0, switches = 0, alarms = 0;
     std::vector<CandidateView> candidates;
@@ -139,6 +143,7 @@ class Tuner {
   };
   struct Tensor {
     TensorInfo info;
+    std::string operation;
     std::size_t size_class = 0;
     std::unique_ptr<TensorPolicy> policy;
     std::vector<Peer*> peers;

@@ -108,6 +108,8 @@ inline constexpr std::uint16_t kConductorLane = 0xffff;
 inline constexpr std::uint64_t kFeatureSubmitted = 2;
 // Likewise of the kinds from send_offer to rank_left.
 inline constexpr std::uint64_t kFeatureSend = 4;
+// It takes lossy blocks of what moves.
+inline constexpr std::uint64_t kFeatureLossyMoves = 8;
 
 // Payload of hello and hello_reply.
 struct HelloBody {

@@ -19,6 +19,9 @@ inline constexpr std::uint8_t kAnnounceExempt = 2;
 // Of an operation that may lose values. Not compared. Of an all_reduce the same is said by an
 // announcement without values.
 inline constexpr std::uint8_t kAnnounceDeclines = 4;
+// A recipe is written out for an op without a tensor: its blocks may be lossy. Only where all
+// hellos have kFeatureLossyMoves.
+inline constexpr std::uint8_t kAnnounceLossy = 8;
 
 struct AnnounceBody {
   std::uint64_t count;  // elements

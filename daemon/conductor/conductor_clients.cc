@@ -154,7 +154,7 @@ void Conductor::on_hello(Client& client, const shm::HelloPacket& packet) {
   if (const Status sound = clients_.check_hello(packet); !sound) {
     return refuse(sound.error().code, sound.error().text);
   }
-  if (const std::string why = drain_.refusal(); !why.empty()) {
+  if (const std::string why = drain_.hello_refusal(); !why.empty()) {
     return refuse(Errc::shutting_down, why);
   }
   if (const std::string why = clients_.access_problem(client.credentials); !why.empty()) {
@@ -182,13 +182,13 @@ void Conductor::on_group_mint(const Client& client, std::uint64_t request) {
 
 void Conductor::on_group_join(Client& client, const shm::GroupJoinPacket& packet) {
   const std::uint64_t request = packet.header.request;
-  if (const std::string why = drain_.join_refusal(client); !why.empty()) {
-    return refusals_.join({client, request, ""}, Errc::shutting_down, why);
-  }
   JoinRequest join;
   if (const Status read = joins_.read(packet, join); !read) {
     const std::string group = join.uid.empty() ? "" : short_group_uid(join.id);
     return refusals_.join({client, request, group}, read.error().code, read.error().text);
+  }
+  if (const std::string why = drain_.join_refusal(client, join.uid); !why.empty()) {
+    return refusals_.join({client, request, short_group_uid(join.id)}, Errc::shutting_down, why);
   }
   const std::string problem = quotas_.join_problem(client.credentials.uid, join.uid);
   if (!problem.empty()) return refusals_.join_over_quota(client, request, problem);

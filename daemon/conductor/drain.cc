@@ -25,8 +25,15 @@ std::string Drain::refusal() const {
   return "the daemon takes no new jobs, because it is about to be replaced; try again in a while";
 }
 
-std::string Drain::join_refusal(const Client& client) const {
-  return client.has_joined && !is_stopping_ ? "" : refusal();
+std::string Drain::hello_refusal() const {
+  const bool gathers = !jobs_.joins.all().empty() || jobs_.coordinator.is_gathering();
+  return gathers && !is_stopping_ ? "" : refusal();
+}
+
+std::string Drain::join_refusal(const Client& client, const std::string& uid) const {
+  const bool goes_on =
+      client.has_joined || jobs_.joins.all().contains(uid) || jobs_.coordinator.has_begun(uid);
+  return goes_on && !is_stopping_ ? "" : refusal();
 }
 
 // Those that have said hello, and not goodbye.

@@ -41,8 +41,11 @@ class Drain {
 
   // What one who brings a new job is told; empty while new jobs are taken.
   std::string refusal() const;
-  // The same for a client's join: a job that had a group before goes on.
-  std::string join_refusal(const Client& client) const;
+  // The same for who says hello: while a group gathers, its other ranks may yet come.
+  std::string hello_refusal() const;
+  // The same for a client's join to the group of this uid: a job that had a group before goes on, and
+  // a group for which ranks wait, or which runs, takes all of its ranks.
+  std::string join_refusal(const Client& client, const std::string& uid) const;
 
   // What is waited for, in one line, and for programs (docs/control-protocol.md).
   std::string text() const;

@@ -80,7 +80,7 @@ bool Epochs::can_work_with(const MemberList& list) const {
   const OpSettings& ops = settings_.ops;
   return list.lanes <= outlets_.lanes.lane_count() && list.chunk_bytes >= (16 << 10) &&
          list.chunk_bytes <= ops.chunk_bytes && list.eager_bytes <= ops.eager_bytes &&
-         list.max_ops <= ops.max_ops_in_flight;
+         list.max_ops <= ops.max_ops_in_flight && list.cut <= ops.cut;
 }
 
 void Epochs::on_members(LinkRef from, const nlohmann::json& message) {
@@ -152,6 +152,7 @@ GroupSetup Epochs::setup_of(const JoinSet& set, const MemberList& list) const {
   setup.lossy_min_bytes = list.lossy_min_bytes;
   setup.shape.lanes = list.lanes;
   setup.shape.chunk_bytes = list.chunk_bytes;
+  setup.shape.cut = static_cast<shm::CutVersion>(list.cut);
   setup.shape.eager_bytes =
       collective::eager_limit(list.eager_bytes, static_cast<std::uint32_t>(list.nodes.size()));
   setup.shape.max_ops_in_flight = list.max_ops;
@@ -183,6 +184,7 @@ void Epochs::add_ranks(MemberGroup& group, JoinSet& set, GroupSetup& setup) cons
   group.uid_of_user = first.credentials.uid;
   group.account = settings_.sub_users.owner_of(group.uid_of_user);
   for (net::Endpoint& endpoint : setup.endpoints) endpoint.user = group.account;
+  setup.account = group.account;
   setup.job = job_number(group.job, group.uid_of_user);
   setup.weight = partners_.tuning != nullptr
                      ? partners_.tuning->policy().weight(group.job, group.uid_of_user)
@@ -199,12 +201,14 @@ void Epochs::begin(JoinSet& set, const MemberList& list) {
   group->uid = to_hex(set.id.uid);
   group->coordinator = set.coordinator;
   group->epoch = list.epoch;
+  group->incarnation = list.incarnation;
   group->size = list.size;
   group->last_common_op = list.last_common_op;
   group->start_deadline_ns = outlets_.clock.now_ns() + kStartNs;
   group->node = setup.shape.node;
   group->lane_count = setup.shape.lanes;
   group->chunk_bytes = setup.shape.chunk_bytes;
+  group->cut = setup.shape.cut;
   group->eager_bytes = setup.shape.eager_bytes;
   group->max_ops = setup.shape.max_ops_in_flight;
   group->lossy_min_bytes = setup.lossy_min_bytes;

@@ -142,6 +142,7 @@ nlohmann::json Joins::message_of(const JoinRequest& request, const std::string& 
       {"chunk_bytes", ops.chunk_bytes},
       {"eager_bytes", ops.eager_bytes},
       {"max_ops", ops.max_ops_in_flight},
+      {"cut", ops.cut},
       {"lossy_min", settings_.tensors.lossy_min_bytes},
       {"op_timeout_ms", packet.op_timeout_ms > 0
                             ? packet.op_timeout_ms

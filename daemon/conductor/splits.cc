@@ -9,9 +9,6 @@ namespace tern::daemon {
 
 void Splits::begin(const Client& client, const shm::GroupSplitPacket& packet) {
   const std::uint64_t request = packet.header.request;
-  if (const std::string why = partners_.drain.join_refusal(client); !why.empty()) {
-    return partners_.refusals.join({client, request}, Errc::shutting_down, why);
-  }
   MemberGroup* const parent = partners_.groups.by_number(packet.group);
   MemberRank* const rank = parent != nullptr ? parent->rank_of_client(client.id) : nullptr;
   if (rank == nullptr || rank->leaving || !rank->joined) {
@@ -22,8 +19,11 @@ void Splits::begin(const Client& client, const shm::GroupSplitPacket& packet) {
   if (parent->ended) {
     return partners_.refusals.join({client, request, group}, parent->end_code, parent->end_text);
   }
+  if (const std::string why = partners_.drain.join_refusal(client, parent->uid); !why.empty()) {
+    return partners_.refusals.join({client, request, group}, Errc::shutting_down, why);
+  }
   JoinRequest join;
-  join.id = gathering_id(parent->id, parent->epoch, rank->splits);
+  join.id = gathering_id(parent->id, {parent->epoch, parent->incarnation, rank->splits});
   join.uid = to_hex(join.id.uid);
   join.rank = rank->rank;
   join.packet.header = packet.header;

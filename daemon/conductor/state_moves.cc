@@ -5,12 +5,41 @@
 #include <utility>
 
 #include "daemon/conductor/tensor_registry.h"
+#include "plan/plans.h"
+#include "wire/crc32c.h"
 
 namespace tern::daemon {
 namespace {
 
 // Of one client. Libraries ask for one after the other, a few threads at a time.
 constexpr std::size_t kMaxWaiting = 64;
+
+std::uint32_t placement_of(const MemberGroup& group) {
+  std::uint32_t crc = 0;
+  for (const std::vector<std::uint32_t>& ranks : group.ranks_of_node) {
+    const auto count = static_cast<std::uint32_t>(ranks.size());
+    crc = wire::crc32c(std::as_bytes(std::span(&count, 1)), crc);
+    crc = wire::crc32c(std::as_bytes(std::span(ranks)), crc);
+  }
+  return crc;
+}
+
+// By which operation the state is used. A tensor that none has used yet takes what the first part
+// says, which is foreign: it is compared with all of them later.
+OneLegUse use_of(const StateMove& move) {
+  const MemoryUse& memory = move.tensor->memory_use;
+  if (memory.kind() != 0) {
+    if (!memory.has_one_leg()) return {};
+    return {memory.kind(), memory.counts_crc(), move.placement};
+  }
+  StatePartHeader first{};
+  if (!move.imports || move.room.size() < sizeof first) return {};
+  std::memcpy(&first, move.room.data(), sizeof first);
+  const plan::Plan* const plan = plan::find(first.kind);
+  const bool sound = first.magic == kStatePartMagic && plan != nullptr && plan->may_lose &&
+                     plan->has_one_leg() && move.part.has_residuals();
+  return sound ? OneLegUse{first.kind, first.counts_crc, move.placement} : OneLegUse{};
+}
 
 }  // namespace
 
@@ -68,6 +97,7 @@ bool StateMoves::start(const Client& client, const shm::TensorStatePacket& packe
   const bool asks_size = static_cast<shm::StateAction>(packet.action) == shm::StateAction::size;
   if (asks_size) return answer(move->part.bytes());
   move->tensor = &state;
+  move->placement = placement_of(*group);
   if (const Status prepared = prepare(*move, client, packet); !prepared) {
     return refuse(prepared.error().code, prepared.error().text);
   }
@@ -93,10 +123,12 @@ Status StateMoves::prepare(StateMove& move, const Client& client,
   move.client = client.id;
   move.request = packet.header.request;
   move.imports = action == shm::StateAction::import_parts;
-  // A part says of no element which node adds it: all know that of an all_reduce.
-  if (move.tensor->memory_use.has_one_leg()) {
-    return fail(Errc::unsupported, "only the state of an all_reduce can be moved yet");
+  const OneLegUse use = use_of(move);
+  // Which elements a lane has, only those know who have seen the counts.
+  if (use.counts_crc != 0) {
+    return fail(Errc::unsupported, "the state of an operation with counts cannot be moved yet");
   }
+  move.part.belong_to(use);
   if (move.imports) {
     return move.part.check(move.room, move.same_layout, move.own);
   }
@@ -135,6 +167,8 @@ void StateMoves::finish(const StateMove& move) {
     TensorState& tensor = *move.tensor;
     tensor.half_imported = move.verdict != Errc::ok;
     tensor.imported = true;
+    const StatePartHeader& part = move.part.header();
+    if (part.kind != 0) tensor.memory_use.take({part.kind, true, part.counts_crc});
     // What an op that failed has left in doubt is not there any more.
     if (move.verdict == Errc::ok) tensor.doubtful.store(false, std::memory_order_relaxed);
   }

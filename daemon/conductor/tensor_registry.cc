@@ -41,7 +41,7 @@ RecipeTerms terms_of(const MemberGroup& group, const TensorState& state, bool ha
           .exempt = state.exempt,
           .has_tuner = has_tuner,
           .nodes = static_cast<std::uint32_t>(group.addresses.size()),
-          .chunk_elements = shm::chunk_elements(group.chunk_bytes, state.dtype)};
+          .chunk_elements = shm::most_chunk_elements(group.chunk_bytes, state.dtype)};
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ RecipeTerms terms_of(const MemberGroup& group, const TensorState& state, bool ha
 CodecState::Shape codec_shape(const MemberGroup& group, const TensorState& state) {
   CodecState::Shape shape;
   shape.count = state.count;
-  shape.chunk_elements = shm::chunk_elements(group.chunk_bytes, state.dtype);
+  shape.chunk_elements = group.chunk_elements(state.count, state.dtype);
   shape.nodes = static_cast<std::uint32_t>(group.addresses.size());
   shape.self = group.node;
   shape.dtype = state.dtype;

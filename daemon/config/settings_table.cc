@@ -9,13 +9,10 @@ constexpr std::uint64_t kKiB = 1ULL << 10;
 constexpr std::uint64_t kMiB = 1ULL << 20;
 constexpr std::uint64_t kGiB = 1ULL << 30;
 constexpr std::uint64_t kTiB = 1ULL << 40;
-constexpr std::uint64_t kUs = 1'000;
 constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kSecond = 1'000'000'000;
-constexpr std::uint64_t kHour = 3'600 * kSecond;
-constexpr std::uint64_t kDay = 24 * kHour;
-// The longest path of a Unix socket: sizeof(sockaddr_un::sun_path) less the zero.
-constexpr std::uint64_t kSocketPath = 107;
+constexpr std::uint64_t kDay = 86'400 * kSecond;
+constexpr std::uint64_t kSocketPath = 107;  // sizeof(sockaddr_un::sun_path) less the zero
 
 constexpr Setting kSettings[] = {
     {.section = "network",
@@ -34,8 +31,7 @@ constexpr Setting kSettings[] = {
      .kind = Kind::choice,
      .field = &Config::transport,
      .choices = "auto|tcp|rdma",
-     .help =
-         "How tensors travel between nodes; auto: over RDMA where both ends can, else over TCP."},
+     .help = "How tensors travel between nodes; auto: RDMA where both ends can, else TCP."},
     {.section = "network",
      .name = "peer_transports",
      .kind = Kind::text,
@@ -131,8 +127,7 @@ constexpr Setting kSettings[] = {
      .kind = Kind::text,
      .field = &Config::rdma_devices,
      .range = {.max = 1'000},
-     .help =
-         "Devices, with commas, each perhaps with :port; lanes are striped over them; empty: all."},
+     .help = "Devices, with commas, each perhaps with :port; lanes take turns; empty: all."},
     {.section = "rdma",
      .name = "rdma_gid_index",
      .kind = Kind::count,
@@ -266,7 +261,7 @@ constexpr Setting kSettings[] = {
      .name = "spin",
      .kind = Kind::duration,
      .field = &Config::spin_ns,
-     .range = {.max = 100'000 * kUs},
+     .range = {.max = 100 * kMs},
      .help = "An idle lane polls for so long before it sleeps; never when cores are few."},
     {.section = "lanes",
      .name = "send_slabs",
@@ -301,6 +296,13 @@ constexpr Setting kSettings[] = {
      .help =
          "Operations up to this size, and up to chunk_bytes, that no recipe compresses travel with "
          "their announcement. With N nodes the limit is this by N - 1, but not below 8 KiB."},
+    {.section = "ops",
+     .name = "cut",
+     .kind = Kind::count,
+     .field = &Config::cut,
+     .range = {1, 2},
+     .help =
+         "How tensors are cut: 2 evenly, 1 into full chunks and a rest; the least of all nodes."},
     {.section = "ops",
      .name = "max_ops_in_flight",
      .kind = Kind::count,

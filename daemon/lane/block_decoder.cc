@@ -59,7 +59,10 @@ const char* BlockDecoder::objection_to_lossy(OpId op) const {
     return kMustBeExact;
   }
   const auto role = static_cast<Role>(blocks_.op(op).announced_first.role);
-  const bool may = blocks_.op(op).plan->may_lose_of(role) && is_f32_inside(blocks_.dtype(op));
+  const plan::Plan& plan = *blocks_.op(op).plan;
+  const bool asked = plan.loses_without_memory &&
+                     (blocks_.op(op).announced_first.flags & wire::kAnnounceLossy) != 0;
+  const bool may = (asked || plan.may_lose_of(role)) && is_f32_inside(blocks_.dtype(op));
   return may ? nullptr : kMustBeExact;
 }
 
@@ -221,8 +224,8 @@ const char* BlockDecoder::deliver_block(const BlockRequest& request, const Block
 const char* BlockDecoder::decode_lossy(const BlockRequest& request, const Block& block,
                                        std::span<float> out) {
   TensorState* const tensor = blocks_.tensor(request.op);
-  if (tensor == nullptr || tensor->exempt) return "a lossy block for an exempt tensor";
-  if (!tensor->codec.keeps_shifts()) {
+  if (tensor != nullptr && tensor->exempt) return "a lossy block for an exempt tensor";
+  if (tensor == nullptr || !tensor->codec.keeps_shifts()) {
     return text_of(codec::decode({block.header, block.payload}, out, blocks_.workspace()));
   }
   const auto stream = tensor->codec.stream(request.node, request.number,

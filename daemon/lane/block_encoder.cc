@@ -24,6 +24,10 @@ BlockCompletion elements_in(BlockForm form, std::size_t bytes, bool nonfinite = 
   return done;
 }
 
+MemoryUse::User user_of(const collective::Op& op) noexcept {
+  return {op.plan->number, op.plan->has_one_leg(), op.announced_first.counts_crc};
+}
+
 }  // namespace
 
 // ---- Contributions ------------------------------------------------------------------------------
@@ -123,11 +127,11 @@ BlockCompletion BlockEncoder::finish_lossy(const BlockRequest& request, std::spa
   BlockCompletion done;
   if (encoded.nonfinite) return done;
   done = elements_in(BlockForm::encoded, encoded.bytes);
-  // Everybody decodes the same bytes, the owner too.
+  // Everybody who gets the result decodes the same bytes, the owner too.
   if (codec::needs_shift(*request.recipe)) {
     const ChunkPart part = blocks_.part(request.op, request.number);
     values_.deliver_floats(request.op, part, blocks_.scratch_floats(1, part.elements).data());
-  } else {
+  } else if (blocks_.op(request.op).chunks.goes_to(blocks_.self(), request.number)) {
     done.problem = decoder_.deliver_own(request, host_bytes(request.block).first(encoded.bytes));
   }
   return done;
@@ -162,10 +166,31 @@ BlockCompletion BlockEncoder::finish_exact(const BlockRequest& request, Reductio
 
 BlockCompletion BlockEncoder::publish(const BlockRequest& request) {
   const OpId op = request.op;
-  if (blocks_.encoding(op).lossy && codec::is_lossy(*request.recipe)) {
+  if (blocks_.encoding(op).lossy && codec::is_lossy(*request.recipe) &&
+      blocks_.op(op).chunks.leaves(blocks_.self(), request.number)) {
     return publish_lossy(request);
   }
+  if (has_pending_residual(request)) {
+    const BlockCompletion done = publish_with_residual(request);
+    if (done.form != BlockForm::none) return done;
+  }
   return publish_exact(request, false);
+}
+
+// In plain elements, which nobody gets otherwise. Form none: a value is not finite.
+BlockCompletion BlockEncoder::publish_with_residual(const BlockRequest& request) {
+  const OpId op = request.op;
+  const ChunkPart part = blocks_.part(op, request.number);
+  const std::span<float> values = blocks_.scratch_floats(1, part.elements);
+  const auto input = values_.moved_floats(op, part);
+  std::copy(input.begin(), input.end(), values.begin());
+  if (!add_pending_residual(request, values)) return {};
+  std::byte* const elements = host_bytes(request.block).data();
+  codec::from_f32(blocks_.dtype(op), values.data(), part.elements, elements);
+  if (blocks_.op(op).chunks.goes_to(blocks_.self(), request.number)) {
+    values_.deliver(op, blocks_.result_part(op, request.number), elements);
+  }
+  return elements_in(BlockForm::elements, blocks_.bytes(op, part));
 }
 
 // Nobody gets the values as they are, the ranks of this node neither: all copies are alike.
@@ -199,54 +224,65 @@ BlockCompletion BlockEncoder::publish_exact(const BlockRequest& request, bool no
 
 // ---- Codecs -------------------------------------------------------------------------------------
 
+// What the op's tensor remembers, and what follows from it.
+void BlockEncoder::use_state(const BlockRequest& request, wire::Leg leg,
+                             codec::EncodeRequest& encode) {
+  const OpId op = request.op;
+  const codec::Recipe& recipe = *request.recipe;
+  TensorState& tensor = *blocks_.tensor(op);
+  CodecState& state = tensor.codec;
+  encode.state = state.sender(blocks_.part(op, request.number).begin);
+  encode.alpha = state.alpha();
+  // Levels of another number of bits are no beginning for these.
+  // Where the op is cut as a whole each chunk has a book.
+  if (blocks_.op(op).plan->parts == plan::Parts::whole &&
+      recipe.quantizer.bits == tensor.declared.recipe.quantizer.bits) {
+    encode.codebook = state.codebook(request.number);
+  }
+  // Not state.has_streams(): an op may override xordelta, whose stream then stands still.
+  if (!codec::needs_shift(recipe)) return;
+  encode.stream_step = state.sender_step(request.number);
+  if (encode.stream_step == 0) std::fill_n(encode.state, encode.input.size(), 0.0f);
+  // A slab has no room for f32 values of a tensor of two bytes per element: its shift has to learn.
+  encode.exact = encode.stream_step == 0 && blocks_.dtype(op) == DType::f32 &&
+                 recipe.memory == codec::Memory::ef21;
+  if (leg == wire::Leg::broadcast) {
+    encode.delivered_out = as_floats(blocks_.scratch(1).data());
+  }
+}
+
 // Not finite: nothing has changed.
 BlockEncoder::Encoded BlockEncoder::encode_lossy(const BlockRequest& request,
                                                  const LossyInput& input) {
   const OpId op = request.op;
   const codec::Recipe& recipe = *request.recipe;
-  TensorState& tensor = *blocks_.tensor(op);
-  CodecState& state = tensor.codec;
+  // Null: the op has none, and so no memory.
+  TensorState* const tensor = blocks_.tensor(op);
   BlockStats& stats = blocks_.stats(op);
   const plan::Plan& plan = *blocks_.op(op).plan;
   // Two kinds of operation have begun at once: this one goes raw.
-  const std::uint32_t counts_crc = blocks_.op(op).announced_first.counts_crc;
-  if (codec::has_memory(recipe) &&
-      !tensor.memory_use.take({plan.number, plan.has_one_leg(), counts_crc})) {
+  if (codec::has_memory(recipe) && !tensor->memory_use.take(user_of(blocks_.op(op)))) {
     return {0, true};
   }
   const bool result = input.leg == wire::Leg::broadcast;
   const std::span<std::byte> slab = host_bytes(request.block);
   codec::EncodeRequest encode;
   encode.input = input.values;
-  encode.state = state.sender(blocks_.part(op, request.number).begin);
   encode.state_scale = input.state_scale;
   encode.delivered = result ? blocks_.dtype(op) : DType::f32;
   encode.fixed_scale_max =
       result && plan.reduces() ? stats.results_max : stats.contributions_max.value_or(0.0f);
   encode.stream_step = blocks_.sequence(op);
-  // Not state.has_streams(): an op may override xordelta, whose stream then stands still.
-  const bool shifts = codec::needs_shift(recipe);
-  if (shifts) {
-    encode.stream_step = state.sender_step(request.number);
-    if (encode.stream_step == 0) std::fill_n(encode.state, input.values.size(), 0.0f);
-    // A slab has no room for f32 values of a tensor of two bytes per element: its shift has to
-    // learn.
-    encode.exact = encode.stream_step == 0 && blocks_.dtype(op) == DType::f32 &&
-                   recipe.memory == codec::Memory::ef21;
-  }
-  encode.key = codec::DrawKey{blocks_.identity().seed, tensor.id, blocks_.sequence(op),
-                              blocks_.self(),          result,    request.number}
+  encode.key = codec::DrawKey{blocks_.identity().seed,
+                              tensor != nullptr ? tensor->id : 0,
+                              blocks_.sequence(op),
+                              blocks_.self(),
+                              result,
+                              request.number}
                    .mixed();
   encode.sparsify = !result || plan.moves() || codec::sparsifies_results(recipe);
-  encode.alpha = state.alpha();
-  // Levels of another number of bits are no beginning for these.
-  // Where the op is cut as a whole each chunk has a book.
-  if (plan.parts == plan::Parts::whole &&
-      recipe.quantizer.bits == tensor.declared.recipe.quantizer.bits) {
-    encode.codebook = state.codebook(request.number);
-  }
-  if (result && shifts) encode.delivered_out = as_floats(blocks_.scratch(1).data());
-
+  if (tensor != nullptr) use_state(request, input.leg, encode);
+  const bool shifts = codec::needs_shift(recipe);
   wire::BlockHeader header;
   const std::uint64_t begin = blocks_.now_ns();
   const auto encoded = codec::encode(
@@ -256,15 +292,15 @@ BlockEncoder::Encoded BlockEncoder::encode_lossy(const BlockRequest& request,
   if (stats.first_encode_ns == 0) stats.first_encode_ns = begin;
   if (encoded.nonfinite) {
     bump(blocks_.counters().nonfinite_chunks, std::uint64_t{1});
-    bump(blocks_.lane_stats(op).raw_fallbacks, std::uint64_t{1});
+    if (tensor != nullptr) bump(blocks_.lane_stats(op).raw_fallbacks, std::uint64_t{1});
     stats.error.nonfinite = true;
     return {0, true};
   }
-  if (shifts) ++state.sender_step(request.number);
+  if (shifts) ++tensor->codec.sender_step(request.number);
   wire::write_block_header(header, slab.first<wire::kBlockHeaderBytes>());
   blocks_.trace(TraceKind::encode, request, header, {begin, end});
   stats.encoded_bytes += input.values.size() * dtype_bytes(blocks_.dtype(op));
-  if (tensor.tuning && !plan.has_one_leg()) tensor.tuning->residual_pending(request.number) = 1;
+  if (tensor != nullptr && tensor->tuning) tensor->tuning->residual_pending(request.number) = 1;
   tuner::LegEnergies& part = result ? stats.error.results : stats.error.contributions;
   part.energy += encoded.input_energy;
   part.elements += input.values.size();
@@ -345,7 +381,8 @@ bool BlockEncoder::park(const BlockRequest& request, std::span<const float> sum)
 bool BlockEncoder::has_pending_residual(const BlockRequest& request) const {
   const OpEncoding& encoding = blocks_.encoding(request.op);
   return encoding.lossy && encoding.tuning != nullptr &&
-         encoding.tuning->residual_pending(request.number) != 0;
+         encoding.tuning->residual_pending(request.number) != 0 &&
+         blocks_.tensor(request.op)->memory_use.admits(user_of(blocks_.op(request.op)));
 }
 
 // Adds what earlier blocks of the chunk left out, in full; the residual is zero then. False: a

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "codec/codec.h"
 #include "daemon/lane/block_decoder.h"
 #include "daemon/lane/node_values.h"
 #include "daemon/lane/op_blocks.h"
@@ -32,6 +33,7 @@ class BlockEncoder {
   };
 
   BlockCompletion publish_lossy(const BlockRequest& request);
+  BlockCompletion publish_with_residual(const BlockRequest& request);
   BlockCompletion publish_exact(const BlockRequest& request, bool nonfinite);
   BlockCompletion encode_exact(const BlockRequest& request, bool nonfinite);
   BlockCompletion finish_exact(const BlockRequest& request, Reduction how, bool nonfinite);
@@ -45,6 +47,7 @@ class BlockEncoder {
     std::span<const float> values;
     float state_scale;
   };
+  void use_state(const BlockRequest& request, wire::Leg leg, codec::EncodeRequest& encode);
   Encoded encode_lossy(const BlockRequest& request, const LossyInput& input);
   std::uint32_t encode_lossless(const BlockRequest& request, const codec::Recipe& recipe,
                                 std::span<const std::byte> input);

@@ -91,6 +91,7 @@ plan::Place place_of(const shm::SubmitEntry& entry, const EntryPlace& place) noe
   return {.tensor = entry.tensor,
           .sequence = entry.sequence,
           .chunk_bytes = place.group.chunk_bytes,
+          .version = place.group.cut,
           .nodes = place.group.nodes(),
           .lanes = place.group.lanes,
           .one_lane = place.tensor != nullptr && place.tensor->declared.one_lane};

@@ -20,6 +20,7 @@ void GroupCore::attach(LaneResources& resources, PeerSource& peers, LaneJob& job
   source_ = &peers;
   job_ = &job;
   job_->weight = setup_.weight;
+  job_->account = setup_.account;
   ++job_->groups;
   for (std::uint32_t node = 0; node < nodes(); ++node) {
     if (node == self()) continue;
@@ -49,6 +50,12 @@ bool GroupCore::all_links_open() const {
   });
 }
 
+bool GroupCore::all_have(std::uint64_t feature) const {
+  return std::all_of(peers_.begin(), peers_.end(), [feature](const LanePeer* peer) {
+    return peer == nullptr || peer->is_lost() || (peer->link->peer_features() & feature) != 0;
+  });
+}
+
 void GroupCore::renew_peer(std::uint32_t node) {
   --peers_[node]->groups;
   peers_[node] = &source_->peer(setup_.node_ids[node], setup_.link, setup_.endpoints[node]);
@@ -58,12 +65,17 @@ void GroupCore::renew_peer(std::uint32_t node) {
 // ---- Frames -------------------------------------------------------------------------------------
 
 wire::FrameHeader GroupCore::header(wire::FrameKind kind, OpId op) const noexcept {
+  return header(kind, ops_.op(op).key);
+}
+
+wire::FrameHeader GroupCore::header(wire::FrameKind kind,
+                                    const collective::OpKey& key) const noexcept {
   wire::FrameHeader header;
   header.kind = static_cast<std::uint8_t>(kind);
   header.group = setup_.token;
   header.epoch = setup_.epoch;
-  header.tensor = ops_.op(op).key.tensor;
-  header.op_seq = ops_.op(op).key.sequence;
+  header.tensor = key.tensor;
+  header.op_seq = key.sequence;
   header.source_node = static_cast<std::uint16_t>(self());
   return header;
 }
@@ -84,6 +96,17 @@ void GroupCore::tell_all(const wire::FrameHeader& header, std::span<const std::b
     if (peer == nullptr || peer->is_lost()) continue;
     peer->link->send_copy(header, payload, values);
   }
+}
+
+void GroupCore::tell_failure(std::uint32_t node, const collective::OpKey& key,
+                             const collective::Failure& failure) {
+  if (ops_.ended() || peers_[node]->is_lost()) return;
+  wire::OpFailBody body{};
+  body.code = static_cast<std::int32_t>(failure.code);
+  body.rank = failure.about_rank;
+  failure.text.copy(body.text, sizeof(body.text) - 1);
+  peers_[node]->link->send_copy(header(wire::FrameKind::op_fail, key),
+                                std::as_bytes(std::span(&body, 1)));
 }
 
 void GroupCore::send(std::uint32_t node, const BlockFrame& frame) {

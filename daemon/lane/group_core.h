@@ -66,13 +66,19 @@ class GroupCore {
   LanePeer& peer(std::uint32_t node) noexcept { return *peers_[node]; }
   std::uint32_t node_of(const LanePeer& peer) const noexcept;  // kNoSlot if not of this group
   bool all_links_open() const;
+  // HelloBody::features: whether the daemons of all nodes have it.
+  bool all_have(std::uint64_t feature) const;
   void renew_peer(std::uint32_t node);
 
   // ---- Frames ----
   wire::FrameHeader header(wire::FrameKind kind, collective::OpId op) const noexcept;
+  wire::FrameHeader header(wire::FrameKind kind, const collective::OpKey& key) const noexcept;
   wire::FrameHeader block_header(wire::Leg leg, collective::OpId op,
                                  std::uint32_t number) const noexcept;
   // A copy to each node that can be reached.
+  // One node alone that an op has failed.
+  void tell_failure(std::uint32_t node, const collective::OpKey& key,
+                    const collective::Failure& failure);
   void tell_all(const wire::FrameHeader& header, std::span<const std::byte> payload,
                 std::span<const std::byte> values = {});
   // Which ranks of this node have submitted an op that waits for its others.

@@ -16,11 +16,12 @@ namespace tern::daemon {
 
 // What is known of a group when its epoch starts.
 struct GroupSetup {
-  std::uint64_t number = 0;  // this daemon's, for SubmitEntry::group
-  std::uint64_t token = 0;   // for frames: only who knows the secret can derive it
-  std::uint64_t link = 0;    // public bytes of the group's id, by which nodes name its links
-  std::uint64_t job = 0;     // what groups of one job on this node have in common
-  std::uint32_t weight = 1;  // of the job, against others on this node
+  std::uint64_t number = 0;   // this daemon's, for SubmitEntry::group
+  std::uint64_t token = 0;    // for frames: only who knows the secret can derive it
+  std::uint64_t link = 0;     // public bytes of the group's id, by which nodes name its links
+  std::uint64_t job = 0;      // what groups of one job on this node have in common
+  std::uint32_t account = 0;  // whose job it is: the user, or his owner (SubUsers)
+  std::uint32_t weight = 1;   // of the job, against others on this node
   std::uint32_t epoch = 1;
   std::uint32_t size = 1;
   std::uint64_t op_timeout_ns = 0;

@@ -15,7 +15,7 @@ LaneJob& JobSharing::job(std::uint64_t key) {
 
 void JobSharing::count(const std::vector<LaneGroup*>& groups, std::uint64_t now_ns) {
   for (LaneGroup* group : groups) {
-    if (group->core().ops().live_ops() == 0) continue;
+    if (!group->is_live()) continue;
     LaneJob& job = group->core().job();
     job.busy_ns = now_ns;
     if (group->setup().node_ids.size() > 1) job.wire_ns = now_ns;

@@ -23,6 +23,23 @@ LaneGroups::Addressee counted(const LaneGroups::Addressee& addressee, LaneCounte
   return addressee;
 }
 
+// While several users are active, the groups of one have in a round together what each would have
+// alone.
+int run_groups_of(LaneGroups::OfUser& user, const JobSharing& sharing,
+                  const CodecRoom::Spent& spent) {
+  const LaneLoad& load = sharing.load();
+  int done = 0;
+  for (std::size_t i = 0; i < user.size() && spent.leaves_time(); ++i) {
+    LaneGroup& group = user.next();
+    const int taken = load.several_users() ? done : 0;
+    const int most = load.turn(group.core().job(), kActionsPerRound) - taken;
+    if (most <= 0) break;
+    user.pass_on();
+    done += group.run_actions(most, load, sharing.jobs());
+  }
+  return done;
+}
+
 }  // namespace
 
 Lane::Lane(const LaneSettings& settings, const LaneClients::Surroundings& surroundings,
@@ -53,9 +70,8 @@ void Lane::count_in(LaneCounters& counters) {
   turns_.count_in(counters);
 }
 
-// The clock is read at the beginning, before settle() and at the end. To tell the steps from each
-// other it is read once more after the links, and where there are commands or moves of state, which
-// are rare.
+// The clock is read at the beginning and before settle(), and after each step that had work, which
+// tells the steps from each other: most turns find nothing.
 int Lane::do_work() {
   if (!resources_.reports.has_room()) return 0;
   const Clock& clock = resources_.clock;
@@ -67,7 +83,7 @@ int Lane::do_work() {
   work += transport_.poll();
   work += links_.tick();
   work += resources_.executor->poll();
-  turns_.step("entries and chunks", clock.now_ns());
+  turns_.step("entries and chunks", work > 0 ? clock.now_ns() : begin);
   work += drain_clients();
   if (!state_moves_.empty()) {
     turns_.step("moves of state", clock.now_ns());
@@ -80,7 +96,7 @@ int Lane::do_work() {
   work += settle(now);
   resources_.clients.ring_doorbells();
   if (resources_.reports.take_urgent() && wake_conductor_) wake_conductor_();
-  const std::uint64_t end = clock.now_ns();
+  const std::uint64_t end = work > 0 ? clock.now_ns() : now;
   if (work > 0) bump(resources_.counters->busy_ns, end - begin);
   turns_.allow(resources_.codec.spent.longest_ns);
   turns_.end(end, work > 0);
@@ -90,16 +106,12 @@ int Lane::do_work() {
 int Lane::run_groups(std::uint64_t now_ns) {
   sharing_.count(groups_.all(), now_ns);
   sharing_.bind_links(groups_.all(), links_, now_ns);
-  const LaneLoad& load = sharing_.load();
   resources_.codec.spent.chunks_ns = 0;
   int work = 0;
-  for (std::size_t i = 0; i < groups_.all().size() && resources_.codec.spent.leaves_time(); ++i) {
-    LaneGroup& group = groups_.take_turn();
-    const int most = load.turn(group.core().job(), kActionsPerRound);
-    const int actions = group.run_actions(most, load, sharing_.jobs());
-    if (actions > 0) idle_pages_.touch();
-    work += actions;
+  for (std::size_t i = 0; i < groups_.users() && resources_.codec.spent.leaves_time(); ++i) {
+    work += run_groups_of(groups_.take_turn(), sharing_, resources_.codec.spent);
   }
+  if (work > 0) idle_pages_.touch();
   return work;
 }
 
@@ -263,10 +275,7 @@ void Lane::on_link_lost(LanePeer& peer, Errc reason, const char* text, bool supe
     // A new epoch may have begun on a link that the other side had given up before, which shows
     // only when it begins another; or either side just now closes the link because it was not used.
     // As long as nothing was said on it, nothing is lost with it.
-    if (superseded && group->is_untouched()) {
-      group->core().renew_peer(node);
-      continue;
-    }
+    if (superseded && group->renew_untouched(node)) continue;
     resources_.reports.report(event::LinkLost{group, node, reason, Sentence(text)});
   }
 }

@@ -155,6 +155,7 @@ struct OpRecord {
   std::uint8_t alike = 1;       // other nodes' results came by the same recipe
   std::uint8_t lead = kNone;    // the candidate that it was sent by because the leading node did
   std::uint8_t lead_is_trial = 0;
+  std::uint8_t one_sided = 0;  // this node had nothing to wait for: the op's time is not its own
   static constexpr std::uint8_t kNone = 0xff;
   std::uint32_t choice = 0;  // its version
   std::uint64_t encode_ns = 0, encoded_bytes = 0;

@@ -108,6 +108,10 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   if (admitted.checked.plan->passes()) {
     return point_to_point_.submit({client, local_rank, *admitted.checked.plan}, entry);
   }
+  if (admitted.op.encoding.lossy && admitted.checked.plan->moves() &&
+      !core_.all_have(wire::kFeatureLossyMoves)) {
+    admitted.lose_nothing();
+  }
   admitted.op.submitted_ns = core_.now_ns();
   const collective::OpKey key{entry.tensor, entry.sequence};
   const OpId known = ops.find(key);
@@ -168,17 +172,25 @@ void LaneGroup::cancel(const LaneClient& client, const shm::SubmitEntry& entry) 
 
 int LaneGroup::run_actions(int budget, const LaneLoad& load, std::size_t jobs) {
   const FrameMemory& memory = core_.resources().memory;
+  const auto room = [&] { return memory.room(core_.job(), load, core_.nodes(), jobs); };
   int done = 0;
   copies_.look();
+  const auto run_passes = [&] {
+    constexpr int kSteps = PointToPoint::kStepsPerAction;
+    const int steps =
+        point_to_point_.run(kSteps * (budget - done), [&room] { return room().contributions; });
+    done += (steps + kSteps - 1) / kSteps;
+  };
+  // In turns, so that neither ops nor sends wait for the end of the other.
+  passes_first_ = !passes_first_;
+  if (passes_first_) run_passes();
   for (; done < budget && core_.resources().codec.spent.leaves_time(); ++done) {
-    const Action action =
-        core_.ops().next(memory.room(core_.job(), load, core_.nodes(), jobs), copies_);
+    const Action action = core_.ops().next(room(), copies_);
     if (action.kind == ActionKind::none) break;
     carry_out(action);
   }
-  return done + point_to_point_.run([&] {
-    return memory.room(core_.job(), load, core_.nodes(), jobs).contributions;
-  });
+  if (!passes_first_) run_passes();
+  return done;
 }
 
 bool LaneGroup::has_failed(OpId op) {
@@ -431,13 +443,20 @@ void LaneGroup::rank_left(std::uint32_t local_rank) {
   releases_.add_rank(local_rank);
 }
 
+bool LaneGroup::renew_untouched(std::uint32_t node) {
+  if (op_seen_) return false;
+  point_to_point_.before_renewal(node);
+  core_.renew_peer(node);
+  return true;
+}
+
 void LaneGroup::on_timer(std::uint64_t now_ns) {
   core_.ops().tell_late(now_ns, kLateNs);
   if (setup().op_timeout_ns != 0 && !core_.ops().ended()) {
     copies_.expire(now_ns, setup().op_timeout_ns);
     core_.ops().expire(now_ns, setup().op_timeout_ns);
-    point_to_point_.expire(now_ns);
   }
+  point_to_point_.expire(now_ns);
   gauges_.publish(core_.ops(), point_to_point_.mailbox());
 }
 

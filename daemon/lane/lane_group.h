@@ -38,10 +38,10 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   void attach(LaneResources& resources, PeerSource& peers, LaneJob& job);
   void detach();  // from the lane's links, before it is removed
   GroupCore& core() noexcept { return core_; }
-  bool is_untouched() const noexcept { return !op_seen_; }  // in this epoch
   void submit(LaneClient& client, const shm::SubmitEntry& entry);
   // At most `budget` of them, as far as the lane's turn and the job's share of the lane's memory
-  // allow, which is one of so many jobs.
+  // allow, which is one of so many jobs. Returns how many there were; some steps of sends and recvs
+  // count as one.
   int run_actions(int budget, const LaneLoad& load, std::size_t jobs);
   void on_timer(std::uint64_t now_ns);
   int settle();  // reports what nobody uses any more
@@ -64,6 +64,8 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   void add_tensor(TensorState* tensor) { tensors_[tensor->id] = tensor; }
   void drop_tensor(TensorState* tensor);  // reported when the last op that uses it has ended
   void rank_left(std::uint32_t local_rank);
+  // The node's link was replaced. False: in this epoch something was said on it, and is lost.
+  bool renew_untouched(std::uint32_t node);
   bool move_state(const StateMove& move, StateUpkeep::MoveProgress& progress,
                   event::StateMoved& outcome) {
     return upkeep_.move_some(move, progress, outcome);
@@ -130,6 +132,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   PointToPoint point_to_point_;
   Releases releases_;
   std::vector<LaneClient*> clients_;  // by local rank; null once dropped
+  bool passes_first_ = false;         // in this round
   bool op_seen_ = false;              // from here or from another node
   std::unordered_map<std::uint64_t, TensorState*> tensors_;
 };

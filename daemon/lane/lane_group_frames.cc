@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/bump.h"
+#include "collective/op_plan.h"
 #include "daemon/lane/lane_group.h"
 #include "plan/plans.h"
 
@@ -179,6 +180,13 @@ bool LaneGroup::accept_announce(std::uint32_t node, const wire::FrameHeader& hea
   }
   const bool ok = sound && core_.ops().on_announce(node, {header.tensor, header.op_seq}, body, op);
   const bool known = ok && op != collective::kNoSlot;
+  // An unknown kind fails its op for all. Here the op has ended already, and its end is forgotten.
+  const plan::Plan* const plan = plan::find(body.kind);
+  if (ok && (plan == nullptr || plan->passes()) &&
+      core_.ops().find({header.tensor, header.op_seq}) == collective::kNoSlot) {
+    core_.tell_failure(node, {header.tensor, header.op_seq},
+                       {Errc::mismatch, body.rank, collective::kUnknownKind});
+  }
   if (known && node == OpTuning::kLeader) tuning_.hear_lead(op, body);
   if (slab == SlabPool::kNone) return ok;
   if (known && !core_.op(op).failed) {

@@ -8,17 +8,34 @@ void LaneGroups::add(LaneGroup& group) {
   groups_.push_back(&group);
   by_token_[group.setup().token] = &group;
   by_number_[group.setup().number] = &group;
+  const std::uint32_t account = group.setup().account;
+  const auto known = std::find_if(users_.begin(), users_.end(), [account](const OfUser& one) {
+    return one.account() == account;
+  });
+  OfUser& user = known != users_.end() ? *known : users_.emplace_back(account);
+  user.add(group);
 }
 
 void LaneGroups::remove(LaneGroup& group) {
   by_token_.erase(group.setup().token);
   by_number_.erase(group.setup().number);
   std::erase(groups_, &group);
+  for (OfUser& user : users_) user.remove(group);
+  std::erase_if(users_, [](const OfUser& one) { return one.size() == 0; });
 }
 
-LaneGroup& LaneGroups::take_turn() {
+void LaneGroups::OfUser::remove(LaneGroup& group) {
+  const auto found = std::find(groups_.begin(), groups_.end(), &group);
+  if (found == groups_.end()) return;
+  // Whose turn it is does not change.
+  if (static_cast<std::size_t>(found - groups_.begin()) < next_) --next_;
+  groups_.erase(found);
   if (next_ >= groups_.size()) next_ = 0;
-  return *groups_[next_++];
+}
+
+LaneGroups::OfUser& LaneGroups::take_turn() {
+  if (next_ >= users_.size()) next_ = 0;
+  return users_[next_++];
 }
 
 LaneGroup* LaneGroups::by_number(std::uint64_t number) const {

@@ -18,9 +18,27 @@ class LaneGroups {
   const std::vector<LaneGroup*>& all() const noexcept { return groups_; }
   auto begin() const noexcept { return groups_.begin(); }
   auto end() const noexcept { return groups_.end(); }
-  // The next one, of all in a circle: who had no time for all of them goes on where it was.
-  // REQUIRES: there is one.
-  LaneGroup& take_turn();
+  // Of one user, in a circle: who had no time for all of them goes on where it was.
+  class OfUser {
+   public:
+    explicit OfUser(std::uint32_t account) : account_(account) {}
+    std::uint32_t account() const noexcept { return account_; }
+    std::size_t size() const noexcept { return groups_.size(); }
+    // The next one. REQUIRES: there is one.
+    LaneGroup& next() const noexcept { return *groups_[next_]; }
+    void pass_on() noexcept { next_ = next_ + 1 < groups_.size() ? next_ + 1 : 0; }
+    void add(LaneGroup& group) { groups_.push_back(&group); }
+    void remove(LaneGroup& group);
+
+   private:
+    std::uint32_t account_;
+    std::vector<LaneGroup*> groups_;
+    std::size_t next_ = 0;
+  };
+  // Those that have groups, in a circle too: however many groups a user has, the lane's time is
+  // divided among users first. REQUIRES: there is one.
+  OfUser& take_turn();
+  std::size_t users() const noexcept { return users_.size(); }
   // Null: there is none of the number that the daemon has given its clients.
   LaneGroup* by_number(std::uint64_t number) const;
 
@@ -38,6 +56,7 @@ class LaneGroups {
 
  private:
   std::vector<LaneGroup*> groups_;
+  std::vector<OfUser> users_;
   std::size_t next_ = 0;  // whose turn it is
   std::unordered_map<std::uint64_t, LaneGroup*> by_token_;
   std::unordered_map<std::uint64_t, LaneGroup*> by_number_;

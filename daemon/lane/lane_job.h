@@ -17,13 +17,14 @@ namespace tern::daemon {
 
 // What one job has of a lane. Used by its groups, until the last of its frames is acknowledged.
 struct LaneJob {
-  std::uint64_t key = 0;  // of the job on this node
+  std::uint64_t key = 0;      // of the job on this node
+  std::uint32_t account = 0;  // whose it is
   std::uint32_t weight = 1;
   std::uint32_t groups = 0;
   std::uint32_t links = 0;      // as of the last look at what links share
   std::uint64_t under_way = 0;  // bytes on its links, at that look
   std::uint64_t backlog = 0;    // bytes under way on its links, of late
-  std::uint64_t busy_ns = 0;    // when it last had an op in flight
+  std::uint64_t busy_ns = 0;    // when it last had an op, send or recv in flight
   std::uint64_t wire_ns = 0;    // and one with other nodes
 
   struct Held {
@@ -44,12 +45,14 @@ struct LaneLoad {
   std::uint32_t weight = 0;  // of all of them
   std::uint32_t least_weight = 1;
   std::uint64_t wire_jobs = 0;  // those active with other nodes, for ActiveJobs
+  std::uint64_t users = 0;      // a bit for each whose jobs these are; two may have the same
 
   void count(const LaneJob& job, std::uint64_t now_ns) noexcept {
     if (job.busy_ns == 0 || now_ns - job.busy_ns > kActiveNs) return;
     least_weight = active == 0 ? job.weight : std::min(least_weight, job.weight);
     ++active;
     weight += job.weight;
+    users |= std::uint64_t{1} << (job.account % 64);
     if (job.wire_ns != 0 && now_ns - job.wire_ns <= kActiveNs) {
       wire_jobs |= std::uint64_t{1} << (job.key % 64);
     }
@@ -64,6 +67,9 @@ struct LaneLoad {
         active > 1 ? std::uint64_t{count} * job.weight / weight : count - count / kReservedPart;
     return std::max(static_cast<std::uint32_t>(part), least);
   }
+
+  // Two that are taken for one share the lane as jobs of one user do.
+  bool several_users() const noexcept { return std::popcount(users) > 1; }
 
   // Of what active jobs share, of a job with this weight.
   double part(std::uint32_t of) const noexcept {

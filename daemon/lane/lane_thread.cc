@@ -47,6 +47,7 @@ void LaneThread::run() {
     if (idle_since == 0) idle_since = now;
     const bool may_spin = idle_.cores > idle_.lanes + lane_.client_count();
     if (may_spin && now - idle_since < idle_.spin_ns) continue;
+    lane_.turns().pause(now);
     if (!lane_.prepare_sleep()) continue;
     const std::uint64_t deadline = lane_.next_deadline_ns();
     if (deadline > now) loop_.wait(deadline - now);

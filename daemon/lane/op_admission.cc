@@ -72,6 +72,7 @@ OpAdmission::Admitted OpAdmission::admit(const shm::SubmitEntry& entry,
       codec::needs_shift(declared.recipe) ? entry.state_scale_bits : std::uint32_t{0};
   if (tensor != nullptr && tensor->declared.one_lane) body.flags |= wire::kAnnounceOneLane;
   if (tensor != nullptr && tensor->exempt) body.flags |= wire::kAnnounceExempt;
+  if (loses_without_memory(plan, resolved, entry)) body.flags |= wire::kAnnounceLossy;
   body.root = plan.has_root ? entry.root : 0;
   body.rank = submitter.rank;
   body.generation = tensor != nullptr ? tensor->generation : 0;
@@ -103,15 +104,29 @@ const char* OpAdmission::resolve(const shm::SubmitEntry& entry, const TensorStat
     return "the operation's recipe cannot be read";
   }
   const auto dtype = static_cast<DType>(entry.dtype);
-  const RecipeTerms terms{.dtype = dtype,
-                          .role = tensor != nullptr ? tensor->role : Role::exact,
-                          .exempt = tensor != nullptr && tensor->exempt,
-                          .has_tuner = tensor != nullptr && tensor->tuning != nullptr,
-                          .nodes = setup_.shape.nodes(),
-                          .chunk_elements = shm::chunk_elements(setup_.shape.chunk_bytes, dtype)};
+  const RecipeTerms terms{
+      .dtype = dtype,
+      .role = tensor != nullptr ? tensor->role : Role::exact,
+      .exempt = tensor != nullptr && tensor->exempt,
+      .has_tuner = tensor != nullptr && tensor->tuning != nullptr,
+      .nodes = setup_.shape.nodes(),
+      .chunk_elements = shm::most_chunk_elements(setup_.shape.chunk_bytes, dtype)};
   const OwnRecipe made = resolve_own(own, resolved, terms);
   resolved = made.resolved;
   return made.problem;
+}
+
+bool OpAdmission::loses_without_memory(const plan::Plan& plan, const ResolvedRecipe& resolved,
+                                       const shm::SubmitEntry& entry) const {
+  const RecipeTerms terms{.dtype = static_cast<DType>(entry.dtype), .nodes = setup_.shape.nodes()};
+  return plan.loses_without_memory && resolved.asked && codec::is_lossy(resolved.recipe) &&
+         terms.may_compress();
+}
+
+void OpAdmission::Admitted::lose_nothing() noexcept {
+  op.encoding.lossy = false;
+  op.encoding.tuning = nullptr;
+  body.flags &= static_cast<std::uint8_t>(~wire::kAnnounceLossy);
 }
 
 OpEncoding OpAdmission::encoding_of(const shm::SubmitEntry& entry, const plan::Plan& plan,
@@ -130,15 +145,20 @@ OpEncoding OpAdmission::encoding_of(const shm::SubmitEntry& entry, const plan::P
   const std::uint64_t bytes = entry.count * dtype_bytes(static_cast<DType>(entry.dtype));
   const bool worth_it = bytes != 0 && bytes >= setup_.lossy_min_bytes;
   // The tuner may take any of its candidates, as far as the op may have one.
-  const bool knows_legs = plan.may_lose && !plan.has_one_leg();  // what the tuner reckons with
-  TensorTuning* const tuning =
-      tensor != nullptr && resolved.tuned && knows_legs ? tensor->tuning.get() : nullptr;
+  const bool may_be_tuned =
+      tensor != nullptr && resolved.tuned && plan.is_tuned() && tensor->tuning->serves(plan.number);
+  TensorTuning* const tuning = may_be_tuned ? tensor->tuning.get() : nullptr;
   // What moves and fits in its announcement goes with it unless it may lose.
   const bool fits = plan.moves() && bytes <= setup_.shape.eager_bytes;
   encoding.lossless = (tuning != nullptr || resolved.lossless) && worth_it && !fits;
   const bool chosen = tuning != nullptr || !resolved.tuned;
   encoding.lossy = tensor != nullptr && plan.may_lose_of(tensor->role) && resolved.lossy && adds &&
                    worth_it && chosen && (resolved.asked || !plan.loses_if_asked);
+  // With counts ranks have different numbers of elements: what is worth it must be so for all.
+  const bool has_counts = (entry.flags & shm::kEntryHasCounts) != 0;
+  if (loses_without_memory(plan, resolved, entry) && (worth_it || has_counts)) {
+    encoding.lossy = true;
+  }
   if (encoding.lossless || encoding.lossy) encoding.tuning = tuning;
   return encoding;
 }

@@ -32,6 +32,9 @@ class OpAdmission {
     LaneOp op;
     wire::AnnounceBody body{};
     std::span<const std::uint64_t> counts{};  // until the next entry; empty: it has none
+
+    // Its blocks are those of an op that may not be lossy.
+    void lose_nothing() noexcept;
   };
   // `entry` is foreign, and a copy that its owner cannot change.
   Admitted admit(const shm::SubmitEntry& entry, const Submitter& submitter);
@@ -43,6 +46,9 @@ class OpAdmission {
   // Null, or why the op cannot be encoded as it asks.
   const char* resolve(const shm::SubmitEntry& entry, const TensorState* tensor,
                       ResolvedRecipe& resolved) const;
+  // Whether it is of a kind that needs no tensor to be lossy, and asks for it.
+  bool loses_without_memory(const plan::Plan& plan, const ResolvedRecipe& resolved,
+                            const shm::SubmitEntry& entry) const;
   OpEncoding encoding_of(const shm::SubmitEntry& entry, const plan::Plan& plan,
                          const ResolvedRecipe& resolved, const TensorState* tensor) const;
 

@@ -27,7 +27,7 @@ struct CodecRoom {
   codec::Workspace workspace;
   SlabPool scratch;  // one chunk in f32, two of them
 
-  // What blocks have taken in the lane's turn.
+  // What blocks, and the copies of sends, have taken in the lane's turn.
   struct Spent {
     std::uint64_t longest_ns = 0;  // one of them
     std::uint64_t chunks_ns = 0;   // those that groups have chosen, not those that links brought
@@ -36,6 +36,8 @@ struct CodecRoom {
       chunks_ns += ns;
       longest_ns = std::max(longest_ns, ns);
     }
+    // What is no block's.
+    void charge(std::uint64_t ns) noexcept { chunks_ns += ns; }
     // Whether a group may choose another: the wire must not wait long for the codec.
     bool leaves_time() const noexcept { return chunks_ns < kChunksNs; }
 

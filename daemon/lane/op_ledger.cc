@@ -71,6 +71,8 @@ void OpLedger::record(OpId op, const Ending& ending) {
   record.eager = ended.eager ? 1 : 0;
   if (data.encoding.tuning != nullptr) {
     tuning_.describe(op, record);
+    record.one_sided =
+        !ended.eager && ended.plan->keeps_sums() && ended.chunks.owned(core_.self()) == 0 ? 1 : 0;
     record.surprising = is_surprising(data, ending.now_ns) ? 1 : 0;
     record.encode_ns = block.encode_ns;
     record.encoded_bytes = block.encoded_bytes;

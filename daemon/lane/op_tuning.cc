@@ -41,10 +41,14 @@ bool OpTuning::compresses(OpId op) const noexcept {
   if (std::any_of(chosen, chosen + core_.nodes(), [](auto one) { return one != tuner::kRaw; })) {
     return true;
   }
-  // A tensor of one chunk, which is this lane's, sends its pending residual on the two legs.
+  // A tensor of one round, which is this lane's, sends its pending residual by its legs.
   const bool small =
       core_.bytes(op, about.announced_first.count) <= core_.setup().shape.eager_bytes;
-  return small && encoding.lossy && encoding.tuning->residual_pending(0) != 0;
+  return small && encoding.lossy && encoding.tuning->any_residual_pending(columns(op));
+}
+
+std::uint32_t OpTuning::columns(OpId op) const noexcept {
+  return core_.op(op).plan->has_shares() ? core_.setup().size : core_.nodes();
 }
 
 void OpTuning::announce(OpId op, wire::AnnounceBody& body) const noexcept {
@@ -66,6 +70,11 @@ void OpTuning::settle(OpId op) {
   const TensorTuning* const tuning = this->tuning(op);
   if (tuning == nullptr || choice.phase == Phase::settled) return;
   choice.phase = Phase::settled;
+  if (!core_.lane_op(op).encoding.tuning->take(core_.op(op).plan->number)) {
+    choice.source = Source::none;
+    std::ranges::fill(candidates(op), tuner::kRaw);
+    return;
+  }
   if (choice.source == Source::replay) return;
   const std::uint8_t lead = choice.lead.candidate;
   if (lead != OpRecord::kNone && choice.lead.list == tuning->list() && tuning->may_use(lead)) {
@@ -95,7 +104,8 @@ const codec::Recipe& OpTuning::recipe(OpId op, const Block& block) {
   settle(op);
   Choice& choice = choices_[op];
   // The first chunks of each owner, whatever the order in which they go out.
-  if (block.leg == wire::Leg::reduce && block.number / core_.nodes() < choice.probe_chunks) {
+  const bool first_leg = block.leg == wire::Leg::reduce || core_.op(op).plan->moves();
+  if (first_leg && block.number / columns(op) < choice.probe_chunks) {
     return tuning->recipe(tuner::kRaw);
   }
   const tuner::CandidateIndex chosen = candidate(op, block.node);
@@ -105,7 +115,7 @@ const codec::Recipe& OpTuning::recipe(OpId op, const Block& block) {
     const auto* const other = tuning->replay[lane()].chunk(use(op), place);
     return tuning->recipe(other != nullptr ? other->candidate : chosen);
   }
-  if (choice.source == Source::lead || tuning->version() == choice.version) {
+  if (choice.source != Source::own || tuning->version() == choice.version) {
     return tuning->recipe(chosen);
   }
   const tuner::CandidateIndex now = tuning->now(block.node);
@@ -127,8 +137,8 @@ void OpTuning::compare(OpId op, const wire::BlockHeader& header) noexcept {
 }
 
 void OpTuning::describe(OpId op, OpRecord& record) const noexcept {
-  if (tuning(op) == nullptr) return;
   const Choice& choice = choices_[op];
+  if (tuning(op) == nullptr || choice.source == Source::none) return;
   record.tuned = 1;
   record.choice = choice.version;
   record.alike = choice.alike ? 1 : 0;
@@ -151,23 +161,33 @@ void OpTuning::offer_contribution(OpId op, std::uint32_t number) {
   if (tuning(op) == nullptr) return;
   const auto& chunks = core_.op(op).chunks;
   const ChunkPart part{chunks.begin(number), chunks.size(number)};
-  offer(op, part, core_.lane_op(op).tensor->codec.sender(part.begin));
+  offer(op, {part, &NodeValues::floats, core_.lane_op(op).tensor->codec.sender(part.begin)});
+}
+
+void OpTuning::offer_moved(OpId op, const ChunkPart& part) {
+  if (tuning(op) == nullptr) return;
+  offer(op, {part, &NodeValues::moved_floats, core_.lane_op(op).tensor->codec.sender(part.begin)});
 }
 
 void OpTuning::offer_grant(OpId op, std::uint32_t index) {
   if (tuning(op) == nullptr || !owns_all(op)) return;
   const auto& chunks = core_.op(op).chunks;
   const std::uint32_t number = chunks.chunk(core_.self(), index);
-  offer(op, {chunks.begin(number), chunks.size(number)}, nullptr);
+  offer(op, {{chunks.begin(number), chunks.size(number)}, &NodeValues::floats, nullptr});
 }
 
 void OpTuning::offer_whole(OpId op) {
   if (tuning(op) == nullptr) return;
+  if (core_.op(op).plan->moves()) {
+    const plan::Range own = core_.lane_ops().ranks(op)[0].extents.input;
+    return offer_moved(op, {own.begin, static_cast<std::uint32_t>(own.count)});
+  }
   const auto count = static_cast<std::uint32_t>(core_.op(op).announced_first.count);
-  offer(op, {0, count}, core_.lane_op(op).tensor->codec.sender(0));
+  offer(op, {{0, count}, &NodeValues::floats, core_.lane_op(op).tensor->codec.sender(0)});
 }
 
-void OpTuning::offer(OpId op, const ChunkPart& part, const float* residual) {
+void OpTuning::offer(OpId op, const Sample& sample) {
+  const ChunkPart& part = sample.part;
   Shadow* const shadow = core_.resources().shadow;
   TensorTuning& tuning = *this->tuning(op);
   if (shadow == nullptr || !tuning.sample_wanted.load(std::memory_order_relaxed) ||
@@ -175,10 +195,10 @@ void OpTuning::offer(OpId op, const ChunkPart& part, const float* residual) {
     return;
   }
   tuning.sample_wanted.store(false, std::memory_order_relaxed);
-  const ChunkPart sample{part.begin, std::min(part.elements, Shadow::kSampleElements)};
+  const ChunkPart first{part.begin, std::min(part.elements, Shadow::kSampleElements)};
   const auto dtype = static_cast<DType>(core_.op(op).announced_first.dtype);
-  shadow->offer(lane(), {tuning.number(), dtype, values_.floats(op, sample), residual,
-                         core_.lane_op(op).encoding.state_scale});
+  shadow->offer(lane(), {tuning.number(), dtype, (values_.*sample.values)(op, first),
+                         sample.residual, core_.lane_op(op).encoding.state_scale});
   bump(core_.resources().counters->samples, std::uint64_t{1});
 }
 

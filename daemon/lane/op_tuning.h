@@ -60,6 +60,8 @@ class OpTuning {
   void offer_contribution(collective::OpId op, std::uint32_t number);
   // A node that owns all chunks of an op contributes nothing.
   void offer_grant(collective::OpId op, std::uint32_t index);
+  // What moves.
+  void offer_moved(collective::OpId op, const ChunkPart& part);
   void offer_whole(collective::OpId op);
 
  private:
@@ -70,8 +72,8 @@ class OpTuning {
     std::uint16_t list = 0;  // in which `candidate` is a number
   };
   enum class Phase : std::uint8_t { open, settled };
-  // Whose choice the op is sent by.
-  enum class Source : std::uint8_t { own, lead, replay };
+  // Whose choice the op is sent by. `none`: the tuner reckons with another kind of operation.
+  enum class Source : std::uint8_t { own, lead, replay, none };
   struct Choice {
     Phase phase = Phase::open;
     Source source = Source::own;
@@ -98,7 +100,14 @@ class OpTuning {
   std::uint32_t lane() const noexcept { return core_.setup().shape.lane; }
   void log(collective::OpId op);
   bool owns_all(collective::OpId op) const noexcept;
-  void offer(collective::OpId op, const ChunkPart& part, const float* residual);
+  // Chunks of a round.
+  std::uint32_t columns(collective::OpId op) const noexcept;
+  struct Sample {
+    ChunkPart part;
+    std::span<const float> (NodeValues::*values)(collective::OpId, const ChunkPart&) const;
+    const float* residual = nullptr;
+  };
+  void offer(collective::OpId op, const Sample& sample);
 
   GroupCore& core_;
   const NodeValues& values_;

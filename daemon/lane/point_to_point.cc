@@ -40,14 +40,10 @@ bool read_failure(std::span<const std::byte> payload, wire::OpFailBody& body,
   return body.code > 0 && body.code < kErrcCount;
 }
 
-bool knows_sends(const LanePeer& peer) noexcept {
-  return (peer.link->peer_features() & wire::kFeatureSend) != 0;
-}
-
 }  // namespace
 
 PointToPoint::PointToPoint(GroupCore& core, LaneGroup& group)
-    : core_(core), group_(group), mailbox_(core.setup().shape) {
+    : core_(core), group_(group), mailbox_(core.setup().shape), peers_(core) {
   const collective::GroupShape& shape = core.setup().shape;
   for (std::uint32_t node = 0; node < shape.nodes(); ++node) {
     const bool keeps = node != shape.node && shape.eager_bytes > 0;
@@ -58,24 +54,11 @@ PointToPoint::PointToPoint(GroupCore& core, LaneGroup& group)
 
 // ---- Entries ------------------------------------------------------------------------------------
 
-// Null, or which node cannot take part.
-const char* PointToPoint::objection_to_peers(char (&text)[96]) const {
-  for (std::uint32_t node = 0; node < core_.nodes(); ++node) {
-    const LanePeer* const peer = core_.peers()[node];
-    if (peer == nullptr || knows_sends(*peer)) continue;
-    std::snprintf(text, sizeof(text),
-                  "the ternd of node %u does not know send and recv: install this version there",
-                  node);
-    return text;
-  }
-  return nullptr;
-}
-
 void PointToPoint::submit(const Submitter& submitter, const shm::SubmitEntry& entry) {
   LaneClient& client = submitter.client;
   LaneClients& clients = core_.resources().clients;
   char text[96];
-  if (const char* problem = objection_to_peers(text)) {
+  if (const char* problem = peers_.objection(text)) {
     return clients.refuse(client, entry.ticket, Errc::unsupported, problem);
   }
   const bool sends = submitter.plan.sends();
@@ -112,13 +95,19 @@ void PointToPoint::cancel(const LaneClient& client, std::uint64_t ticket,
   }
 }
 
+void PointToPoint::expire(std::uint64_t now_ns) {
+  const std::uint32_t node = mailbox_.expire(now_ns, core_.setup().op_timeout_ns);
+  if (node == collective::kNoSlot || core_.peer(node).is_lost()) return;
+  char text[96];
+  std::snprintf(text, sizeof(text), "it has not ended a send or recv of this node for %llu s",
+                static_cast<unsigned long long>(Mailbox::kLastWordNs / 1'000'000'000));
+  core_.peer(node).link->give_up(Errc::peer_lost, text);
+}
+
 void PointToPoint::rank_left(std::uint32_t local_rank) {
   const std::uint32_t rank = core_.setup().shape.ranks[core_.self()][local_rank];
   mailbox_.rank_left(rank);
-  for (LanePeer* peer : core_.peers()) {
-    if (peer == nullptr || peer->is_lost() || !knows_sends(*peer)) continue;
-    peer->link->send_copy(header(FrameKind::rank_left, {}, rank), {});
-  }
+  peers_.add_departure(rank);
 }
 
 bool PointToPoint::uses_rank(std::uint32_t local_rank) const noexcept {
@@ -134,7 +123,14 @@ void PointToPoint::drop_pages() {
 
 // ---- Steps --------------------------------------------------------------------------------------
 
+// Memory that is read or copied is charged as codec time is: to the turn, and to the job's part.
 void PointToPoint::carry_out(const PassStep& step) {
+  const std::uint64_t begin = core_.now_ns();
+  dispatch(step);
+  core_.resources().codec.spent.charge(core_.now_ns() - begin);
+}
+
+void PointToPoint::dispatch(const PassStep& step) {
   switch (step.action) {
     case PassAction::none:
       break;

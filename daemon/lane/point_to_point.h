@@ -10,6 +10,7 @@
 
 #include "collective/mailbox.h"
 #include "daemon/lane/group_core.h"
+#include "daemon/lane/pass_peers.h"
 #include "plan/plan.h"
 #include "shm/layout.h"
 
@@ -33,12 +34,15 @@ class PointToPoint final : private MemoryOwner {
   // Nothing happens if the ticket is none of its client's here.
   void cancel(const LaneClient& client, std::uint64_t ticket, const collective::Failure& why);
 
-  // A bounded number of steps; room() says how many frames may still be sent now. Returns how many
-  // steps there were.
+  // Of one step a piece is read or copied at most: a chunk of an op takes as long as some of them.
+  static constexpr int kStepsPerAction = 4;
+  // At most `most` steps, as far as the lane's turn allows; room() says how many frames may still be
+  // sent now. Returns how many steps there were.
   template <typename Room>
-  int run(Room room) {
+  int run(int most, Room room) {
+    peers_.tell_departures();
     int done = 0;
-    while (done < kStepsPerRound && !mailbox_.idle()) {
+    while (done < most && !mailbox_.idle() && core_.resources().codec.spent.leaves_time()) {
       const collective::PassStep step = mailbox_.next(room());
       if (step.action == collective::PassAction::none) break;
       carry_out(step);
@@ -56,16 +60,15 @@ class PointToPoint final : private MemoryOwner {
   void on_abandoned(std::uint32_t node, const Receiving& receiving);
 
   // ---- Time and ends ----
-  void expire(std::uint64_t now_ns) { mailbox_.expire(now_ns, core_.setup().op_timeout_ns); }
+  void expire(std::uint64_t now_ns);
   void rank_left(std::uint32_t local_rank);
+  // The link to the node is about to be replaced.
+  void before_renewal(std::uint32_t node) { peers_.before_renewal(node); }
   void end(Errc code, const char* text) { mailbox_.end(code, text); }
   bool uses_rank(std::uint32_t local_rank) const noexcept;
   void drop_pages();
 
  private:
-  // Of one step a piece is copied at most: some 4 MiB in a round.
-  static constexpr int kStepsPerRound = 16;
-
   // What the lane keeps of a pass.
   struct PassMemory {
     LaneClient* client = nullptr;
@@ -77,8 +80,8 @@ class PointToPoint final : private MemoryOwner {
 
   void frame_acked(collective::OpId pass) override { mailbox_.piece_freed(pass); }
 
-  const char* objection_to_peers(char (&text)[96]) const;
   void carry_out(const collective::PassStep& step);
+  void dispatch(const collective::PassStep& step);
   void offer(const collective::PassStep& step);
   void send_piece(const collective::PassStep& step);
   void withdraw(const collective::PassStep& step);
@@ -103,6 +106,7 @@ class PointToPoint final : private MemoryOwner {
   GroupCore& core_;
   LaneGroup& group_;
   collective::Mailbox mailbox_;
+  PassPeers peers_;
   std::vector<PassMemory> memory_;                // by pass
   std::vector<std::unique_ptr<SlabPool>> pools_;  // of offers' elements, by node
 };

@@ -46,7 +46,9 @@ void ResultLeg::publish(const Action& action) {
   core_.lane_op(action.op).start(core_.now_ns());
   const std::uint32_t number = core_.op(action.op).chunks.chunk(core_.self(), action.index);
   BlockRequest request = request_for(BlockVerb::publish, action, number);
-  request.recipe = &core_.lane_op(action.op).encoding.recipe;
+  tuning_.offer_moved(action.op, {core_.op(action.op).chunks.begin(number),
+                                  core_.op(action.op).chunks.size(number)});
+  request.recipe = &tuning_.recipe(action.op, {number, wire::Leg::broadcast, core_.self()});
   path_.submit(request);
 }
 

@@ -3,22 +3,29 @@
 #include <algorithm>
 #include <utility>
 
+#include "collective/share_chunks.h"
+#include "plan/plans.h"
 #include "shm/sharding.h"
 
 namespace tern::daemon {
 
 using collective::OpId;
 
-shm::Sharding StateUpkeep::sharding_of(const TensorState& tensor) const {
+shm::Sharding StateUpkeep::sharding_of(const TensorState& tensor, const plan::Plan* plan) const {
   const collective::GroupShape& shape = ops_.shape();
+  const std::uint32_t shares =
+      plan != nullptr && plan->has_shares() ? shape.group_size() : std::uint32_t{0};
   return shm::make_sharding({.tensor = tensor.id,
                              .sequence = 0,
                              .count = tensor.count,
                              .dtype = tensor.dtype,
                              .chunk_bytes = shape.chunk_bytes,
+                             .version = shape.cut,
                              .nodes = shape.nodes(),
                              .lanes = shape.lanes,
-                             .one_lane = tensor.declared.one_lane});
+                             .one_lane = tensor.declared.one_lane,
+                             .shares = shares,
+                             .largest_share = shares != 0 ? tensor.count / shares : 0});
 }
 
 template <typename Use>
@@ -115,18 +122,41 @@ bool StateUpkeep::move_some(const StateMove& move, MoveProgress& progress,
     }
     return fail(Errc::cancelled, "an operation on the tensor began while its state was moved");
   }
-  const auto sharding = sharding_of(tensor);
+  const auto sharding = sharding_of(tensor, plan::find(move.part.header().kind));
   std::uint64_t& chunk = progress.next_chunk;
   while (chunk < sharding.chunk_count && sharding.lane(chunk) != ops_.shape().lane) ++chunk;
-  if (chunk < sharding.chunk_count && !move_chunk(move, static_cast<std::uint32_t>(chunk++))) {
+  if (chunk < sharding.chunk_count &&
+      !move_chunk(move, sharding, static_cast<std::uint32_t>(chunk++))) {
     return fail(Errc::invalid_argument, "the state holds values that are not finite");
   }
   while (chunk < sharding.chunk_count && sharding.lane(chunk) != ops_.shape().lane) ++chunk;
   return chunk < sharding.chunk_count;
 }
 
-bool StateUpkeep::move_chunk(const StateMove& move, std::uint32_t chunk) const {
+// Of an operation with one leg, by its own chunks: so a lane touches what its ops do.
+bool StateUpkeep::move_elements(const StateMove& move, const shm::Sharding& sharding,
+                                std::uint32_t chunk) const {
+  StatePart::Elements elements{sharding.chunk_begin(chunk), 0};
+  if (plan::find(move.part.header().kind)->has_shares()) {
+    const collective::ShareChunks shares(sharding, ops_.shape(), collective::kNoSlot, nullptr);
+    elements = {shares.begin(chunk), shares.size(chunk)};
+  } else {
+    elements.count = sharding.chunk_size(chunk);
+  }
+  const CodecState& codec = move.tensor->codec;
+  if (move.imports) {
+    return move.part.import_elements(codec, elements,
+                                     move.room.subspan(move.own, move.part.bytes()));
+  }
+  move.part.export_elements(codec, elements, move.room);
+  return true;
+}
+
+bool StateUpkeep::move_chunk(const StateMove& move, const shm::Sharding& sharding,
+                             std::uint32_t chunk) const {
   TensorState& tensor = *move.tensor;
+  const bool has_one_leg = move.part.header().kind != 0;
+  if (!move.imports && has_one_leg) return move_elements(move, sharding, chunk);
   if (!move.imports) {
     move.part.export_chunk(tensor.codec, chunk, move.room);
     return true;
@@ -134,6 +164,7 @@ bool StateUpkeep::move_chunk(const StateMove& move, std::uint32_t chunk) const {
   if (tensor.tuning && codec::needs_residual(tensor.declared.recipe)) {
     tensor.tuning->residual_pending(chunk) = 1;
   }
+  if (has_one_leg) return move_elements(move, sharding, chunk);
   return move.same_layout ? move.part.import_chunk(tensor.codec, chunk,
                                                    move.room.subspan(move.own, move.part.bytes()))
                           : move.part.refold_chunk(tensor.codec, chunk, move.room);

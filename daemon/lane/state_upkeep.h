@@ -45,9 +45,12 @@ class StateUpkeep {
   // Calls use(chunk) for this lane's chunks until one returns false.
   template <typename Use>
   bool for_each_chunk(const TensorState& tensor, Use use) const;
-  shm::Sharding sharding_of(const TensorState& tensor) const;
+  // `plan`: of the operation whose chunks are meant; null: an all_reduce. Its shares are equal.
+  shm::Sharding sharding_of(const TensorState& tensor, const plan::Plan* plan = nullptr) const;
   bool is_in_use(const TensorState& tensor) const;
-  bool move_chunk(const StateMove& move, std::uint32_t chunk) const;
+  bool move_chunk(const StateMove& move, const shm::Sharding& sharding, std::uint32_t chunk) const;
+  bool move_elements(const StateMove& move, const shm::Sharding& sharding,
+                     std::uint32_t chunk) const;
   std::uint64_t forget_parked(collective::OpId op);
   std::uint64_t lose_streams(collective::OpId op);
   TensorLaneStats& lane_of(TensorState& tensor) const noexcept {

@@ -9,6 +9,7 @@
 #include "daemon/control/foreign_json.h"
 #include "daemon/membership/hmac.h"
 #include "daemon/membership/member_list.h"
+#include "shm/sharding.h"
 
 namespace tern::daemon {
 namespace {
@@ -325,6 +326,7 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
   std::vector<Node> nodes;  // in order of their lowest rank, because joiners are in order of rank
   std::map<std::string, std::vector<std::string>> nonces;  // of their joins
   std::int64_t lanes = 16, chunk_bytes = 1 << 30, eager_bytes = 1 << 30, max_ops = 1 << 20;
+  std::int64_t cut = static_cast<std::int64_t>(shm::kNewestCut);
   std::int64_t lossy_min = 0, op_timeout_ms = 0, common = -1;
   bool verify = false;
   std::int64_t seed = group.joiners.begin()->second.says.seed;
@@ -342,6 +344,7 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
     lanes = std::clamp<std::int64_t>(says.lanes, 1, lanes);
     chunk_bytes = std::clamp<std::int64_t>(says.chunk_bytes, 16 << 10, chunk_bytes);
     eager_bytes = std::clamp<std::int64_t>(says.eager_bytes, 0, eager_bytes);
+    cut = std::clamp<std::int64_t>(says.cut, 1, cut);
     max_ops = std::clamp<std::int64_t>(says.max_ops, 1, max_ops);
     lossy_min = std::max(lossy_min, says.lossy_min);
     op_timeout_ms = std::max(op_timeout_ms, says.op_timeout_ms);
@@ -361,14 +364,17 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
     group.joiners.clear();
     return;
   }
+  group.incarnation = random_hex();
+  group.splits = 0;
   nlohmann::json body = {{"uid", uid},
                          {"epoch", group.epoch + 1},
-                         {"incarnation", random_hex()},
+                         {"incarnation", group.incarnation},
                          {"size", group.size},
                          {"lanes", lanes},
                          {"chunk_bytes", chunk_bytes},
                          {"eager_bytes", std::min(eager_bytes, chunk_bytes)},
                          {"max_ops", max_ops},
+                         {"cut", cut},
                          {"lossy_min", lossy_min},
                          {"op_timeout_ms", op_timeout_ms},
                          {"verify", verify},
@@ -439,6 +445,18 @@ void Coordinator::add_links(std::set<LinkRef>& links) const {
     for (const auto& [rank, joiner] : group.joiners) links.insert(joiner.link);
     for (const Node& node : group.nodes) links.insert(node.link);
   }
+}
+
+bool Coordinator::is_gathering() const {
+  return std::any_of(groups_.begin(), groups_.end(), [](const auto& one) {
+    return one.second.part == Part::none && one.second.is_waited_for();
+  });
+}
+
+bool Coordinator::has_begun(const std::string& uid) const {
+  const auto found = groups_.find(uid);
+  return found != groups_.end() &&
+         (found->second.phase != Phase::gathering || found->second.is_waited_for());
 }
 
 std::size_t Coordinator::groups_of_others() const {

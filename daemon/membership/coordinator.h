@@ -5,6 +5,7 @@
 // group's secret, which never crosses the wire (challenge and HMAC). Before, anybody may have sent
 // it: what is not proven has bounds for each source of links, and a deadline.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -35,6 +36,9 @@ class Coordinator {
   static constexpr SharedPlaces::Bounds kJoiners{8192, 1024};
   // Groups that only joins of other nodes speak of, as after a restart of this daemon.
   static constexpr SharedPlaces::Bounds kStrangers{2048, 256};
+  // Groups of a user, children of splits and minted ones together, beyond which nothing is split:
+  // the largest group and the split of it into single ranks.
+  static constexpr std::size_t kSplitGroupsPerUser = 2 * kGroupsPerUser;
   // An honest member answers a challenge at once, if its link lives.
   static constexpr std::uint64_t kProofNs = 30'000'000'000;
   // As long as a join may wait where nothing else is set.
@@ -50,6 +54,9 @@ class Coordinator {
   // The links by which members or joiners are reached.
   void add_links(std::set<LinkRef>& links) const;
   std::size_t groups() const { return groups_.size(); }
+  // Whether a rank that has proven itself waits for others, in any group or to go on in this one.
+  bool is_gathering() const;
+  bool has_begun(const std::string& uid) const;
   // Those that other nodes are in, or have proven that they want to join: they end with this daemon.
   std::size_t groups_of_others() const;
 
@@ -84,6 +91,8 @@ class Coordinator {
     bool known = false;
     std::array<std::byte, 32> secret{};
     std::uint32_t epoch = 0;
+    std::string incarnation;  // of the epoch, which has a random name too
+    std::int64_t splits = 0;  // of the epoch: one gathers at a time
     Phase phase = Phase::gathering;
     std::map<std::uint32_t, Joiner> joiners;  // for the next epoch
     std::uint32_t size = 0;                   // what the first of them said
@@ -97,6 +106,10 @@ class Coordinator {
     std::string parent;  // uid of what is split; empty: it was minted
 
     bool idle() const { return phase == Phase::gathering && joiners.empty(); }
+    bool is_waited_for() const {
+      return std::any_of(joiners.begin(), joiners.end(),
+                         [](const auto& one) { return one.second.proven; });
+    }
   };
   using ByUse = std::map<std::uint64_t, std::string>;  // uids in the order of their last use
 
@@ -116,6 +129,7 @@ class Coordinator {
   // its parent, for which the coordinator then has a group.
   Status judge_split(LinkRef from, const std::string& uid, const JoinTerms& says);
   void divide_gathered(const std::string& uid);
+  bool make_room_for_children(std::uint32_t user, std::size_t children);
   void evict_early(const std::string& uid);
   void begin_child(const GroupId& id, const std::vector<std::uint32_t>& ranks, Group& gathered);
   void end_gatherings(const std::string& parent, Errc code, const std::string& text);

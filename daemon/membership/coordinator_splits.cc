@@ -59,8 +59,15 @@ Status Coordinator::judge_split(LinkRef from, const std::string& uid, const Join
     return fail(Errc::permission_denied,
                 "rank " + std::to_string(rank) + " of this node is not in the group that is split");
   }
-  const GroupId gathering =
-      gathering_id(id_of(split.parent, parent.secret), split.epoch, split.sequence);
+  // So that of a group one gathering is there at most, whatever its members' daemons say.
+  if (split.sequence != parent.splits) {
+    return fail(Errc::protocol_error, "the group has been split " + std::to_string(parent.splits) +
+                                          " times, and rank " + std::to_string(rank) + " says " +
+                                          std::to_string(split.sequence) +
+                                          "; its ranks must split it alike");
+  }
+  const GroupId gathering = gathering_id(id_of(split.parent, parent.secret),
+                                         {split.epoch, parent.incarnation, split.sequence});
   if (to_hex(gathering.uid) != uid) {
     return fail(Errc::bad_secret, "the split's id is not derived from the group's secret");
   }
@@ -72,16 +79,37 @@ Status Coordinator::judge_split(LinkRef from, const std::string& uid, const Join
   return {};
 }
 
+// Children are in use from the beginning, so that none of them goes to make room for another.
+bool Coordinator::make_room_for_children(std::uint32_t user, std::size_t children) {
+  while (groups_.size() + children > kMaxGroups ||
+         of_users_[user].size() + children > kSplitGroupsPerUser) {
+    if (!forget_oldest_idle(user)) return false;
+  }
+  return true;
+}
+
 void Coordinator::divide_gathered(const std::string& uid) {
   auto extracted = groups_.extract(uid);
-  const Group& gathered = extracted.mapped();
+  Group& gathered = extracted.mapped();
   of_users_[gathered.user].erase(gathered.last_used);
   const GroupId gathering = id_of(uid, gathered.secret);
   std::vector<SplitRank> said;
   for (const auto& [rank, joiner] : gathered.joiners) {
     said.push_back({joiner.says.split->color, joiner.says.split->key, rank});
   }
-  for (const auto& [color, ranks] : divide(said)) {
+  const auto divided = divide(said);
+  if (!make_room_for_children(gathered.user, divided.size())) {
+    const std::string why =
+        "the coordinator has " + std::to_string(groups_.size()) + " groups, of this group's user " +
+        std::to_string(of_users_[gathered.user].size()) + ", and no room for " +
+        std::to_string(divided.size()) + " more; leave groups that are not needed";
+    for (const auto& [rank, joiner] : gathered.joiners) {
+      refuse({uid, rank}, joiner.asker(), Errc::quota_exceeded, why);
+    }
+    return;
+  }
+  ++groups_.at(gathered.parent).splits;
+  for (const auto& [color, ranks] : divided) {
     for (std::size_t place = 0; place < ranks.size(); ++place) {
       const Joiner& joiner = gathered.joiners.at(ranks[place]);
       sender_.send(joiner.link, {{"t", "divided"},

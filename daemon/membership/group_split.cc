@@ -25,8 +25,9 @@ std::string text_of(const SplitTerms& split) {
          ":" + std::to_string(split.color) + ":" + std::to_string(split.key);
 }
 
-GroupId gathering_id(const GroupId& parent, std::int64_t epoch, std::int64_t sequence) {
-  return derive(parent, "gathering:" + std::to_string(epoch) + ":" + std::to_string(sequence));
+GroupId gathering_id(const GroupId& parent, const SplitPoint& split) {
+  return derive(parent, "gathering:" + std::to_string(split.epoch) + ":" + split.incarnation + ":" +
+                            std::to_string(split.sequence));
 }
 
 GroupId child_id(const GroupId& gathering, std::int64_t color) {

@@ -26,8 +26,16 @@ struct SplitTerms {
 // All that a proof of the join must cover.
 std::string text_of(const SplitTerms& split);
 
+// Which split of a group it is. `incarnation` names the epoch beside its number: only the daemons
+// of its members know it, so that no process can tell the ids of splits in advance.
+struct SplitPoint {
+  std::int64_t epoch = 0;
+  std::string incarnation;
+  std::int64_t sequence = 0;
+};
+
 // Ids at the same coordinator. Of the secret of one nobody learns that of what it was derived from.
-GroupId gathering_id(const GroupId& parent, std::int64_t epoch, std::int64_t sequence);
+GroupId gathering_id(const GroupId& parent, const SplitPoint& split);
 GroupId child_id(const GroupId& gathering, std::int64_t color);
 
 struct SplitRank {

@@ -20,6 +20,7 @@
 #include "daemon/membership/group_id.h"
 #include "daemon/membership/group_split.h"
 #include "daemon/service/log.h"
+#include "shm/sharding.h"
 
 namespace tern::daemon {
 
@@ -98,11 +99,13 @@ struct MemberGroup {
   std::vector<std::uint32_t> users;  // of each rank of this node, also when its client is gone
   LinkRef coordinator = kSelf;
   std::uint32_t epoch = 0;
+  std::string incarnation;  // of the epoch: a random name that only daemons of its members know
   std::uint32_t size = 0;
   std::uint32_t node = 0;
   std::uint32_t lane_count = 1;
   std::uint64_t last_common_op = 0;
   std::uint64_t chunk_bytes = 0, eager_bytes = 0, max_ops = 0, lossy_min_bytes = 0;
+  shm::CutVersion cut = shm::CutVersion::full;
   std::vector<std::string> addresses;  // of the nodes
   std::vector<std::vector<std::uint32_t>> ranks_of_node;
   std::vector<MemberRank> ranks;  // of this node
@@ -116,6 +119,12 @@ struct MemberGroup {
   std::string end_text;
   std::uint64_t start_deadline_ns = 0;
   DeclaredTensors tensors;
+
+  // Of every chunk but the last of a tensor that is cut as a whole.
+  std::uint64_t chunk_elements(std::uint64_t count, DType dtype) const noexcept {
+    return shm::elements_of_chunk(cut, count, shm::most_chunk_elements(chunk_bytes, dtype),
+                                  addresses.size());
+  }
 
   // Of one of this group's ranks, in `holders`.
   std::uint64_t bit_of(const MemberRank& rank) const noexcept {

@@ -87,6 +87,8 @@ Result<MemberList> parse_member_list(const nlohmann::json& body) {
   if (lanes < 1 || lanes > kMost || max_ops < 1 || max_ops > kMost) {
     return malformed("there are no lanes or no operations");
   }
+  const std::int64_t cut = number_of(body, "cut", 1);
+  if (cut < 1 || cut > kMost) return malformed("versions of the cut are counted from 1");
   const auto natural = [&body](const char* key) {
     return static_cast<std::uint64_t>(std::max<std::int64_t>(number_of(body, key), 0));
   };
@@ -98,6 +100,7 @@ Result<MemberList> parse_member_list(const nlohmann::json& body) {
   list.lanes = static_cast<std::uint32_t>(lanes);
   list.chunk_bytes = natural("chunk_bytes");
   list.eager_bytes = natural("eager_bytes");
+  list.cut = static_cast<std::uint32_t>(cut);
   list.lossy_min_bytes = natural("lossy_min");
   list.max_ops = static_cast<std::uint32_t>(max_ops);
   list.op_timeout_ms = natural("op_timeout_ms");

@@ -3,26 +3,26 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
-#include <string_view>
+#include <system_error>
 
 namespace tern::daemon {
 
-std::uint64_t ProcessorWait::ns() noexcept {
+ProcessorWait::Times ProcessorWait::times() noexcept {
   // Here and not where it is made: the thread that opens the file is the one that it is about.
   if (!is_open_) file_.reset(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
   is_open_ = true;
-  if (!file_) return 0;
+  if (!file_) return {};
   std::array<char, 96> bytes;  // three numbers of 64 bits
   const ssize_t count = ::pread(file_.get(), bytes.data(), bytes.size(), 0);
-  const std::string_view text(bytes.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
-  const std::size_t space = text.find(' ');
-  std::uint64_t waited_ns = 0;
-  if (space != std::string_view::npos) {
-    std::from_chars(text.data() + space + 1, text.data() + text.size(), waited_ns);
-  }
-  return waited_ns;
+  const char* const end = bytes.data() + std::max<ssize_t>(count, 0);
+  Times times;
+  const auto [next, error] = std::from_chars(bytes.data(), end, times.run_ns);
+  if (error != std::errc() || next == end) return {};
+  std::from_chars(next + 1, end, times.waited_ns);
+  return times;
 }
 
 }  // namespace tern::daemon

@@ -3,14 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace tern::daemon {
 namespace {
 
-// The kernel is asked so seldom, and about no shorter turn.
+// The kernel is asked so seldom, and about no turn shorter than the first.
 constexpr std::uint64_t kAskNs = 1'000'000;
+constexpr std::uint64_t kAskPausingNs = 10'000'000;
 // A shorter turn that found nothing to do does not count.
 constexpr std::uint64_t kIdleNs = kTurnBuckets.front().up_to_ns;
+
+// From what the kernel said before to what it says now; it may not say anything any more.
+std::uint64_t growth(std::uint64_t before, std::uint64_t now) {
+  return now - std::min(now, before);
+}
 
 }  // namespace
 
@@ -20,9 +27,19 @@ void TurnMeter::begin(const char* step, std::uint64_t now_ns) noexcept {
   begun_ns_ = step_begun_ns_ = now_ns;
   step_ = longest_step_ = step;
   longest_step_ns_ = allowed_ns_ = 0;
-  if (wait_ == nullptr || now_ns - asked_ns_ < kAskNs) return;
+  if (!pauses_ || turns_ns_ >= kAskPausingNs) ask(now_ns);
+}
+
+void TurnMeter::pause(std::uint64_t now_ns) noexcept {
+  pauses_ = true;
+  ask(now_ns);
+}
+
+void TurnMeter::ask(std::uint64_t now_ns) noexcept {
+  if (wait_ == nullptr || now_ns - asked_ns_ < (pauses_ ? kAskPausingNs : kAskNs)) return;
   asked_ns_ = now_ns;
-  waited_ns_ = wait_->ns();
+  turns_ns_ = 0;
+  said_ = wait_->times();
 }
 
 void TurnMeter::step(const char* name, std::uint64_t now_ns) noexcept {
@@ -45,6 +62,7 @@ const TurnMeter::Turn& TurnMeter::end(std::uint64_t now_ns, bool has_worked) noe
   is_open_ = false;
   end_step(now_ns);
   std::uint64_t ns = now_ns - begun_ns_;
+  turns_ns_ += ns;
   if (wait_ != nullptr && ns >= kAskNs) ns = without_waiting(now_ns);
   if (!has_worked && ns <= kIdleNs) return last_;
   last_ = {longest_step_, ns, ns > budget_ns_ + allowed_ns_};
@@ -55,13 +73,15 @@ const TurnMeter::Turn& TurnMeter::end(std::uint64_t now_ns, bool has_worked) noe
 // The turn lasts until after the kernel has answered, and the answer is taken to be as old as the
 // question: what is subtracted here, or from the next turn, was waited in that turn.
 std::uint64_t TurnMeter::without_waiting(std::uint64_t ask_ns) noexcept {
-  const std::uint64_t waited_ns = wait_->ns();
-  const std::uint64_t grown_ns = waited_ns - std::min(waited_ns, waited_ns_);
-  const std::uint64_t before_ns = begun_ns_ - asked_ns_;
-  asked_ns_ = ask_ns;
-  waited_ns_ = waited_ns;
+  const ProcessorWait::Times before = std::exchange(said_, wait_->times());
   const std::uint64_t turn_ns = clock_.now_ns() - begun_ns_;
-  return turn_ns - std::min(turn_ns, grown_ns - std::min(grown_ns, before_ns));
+  const std::uint64_t waited_ns = growth(before.waited_ns, said_.waited_ns);
+  // Waited in this turn at most: all turns' time but what they ran, or what was not before it.
+  const std::uint64_t most_ns = pauses_ ? growth(growth(before.run_ns, said_.run_ns), turns_ns_)
+                                        : growth(begun_ns_ - asked_ns_, waited_ns);
+  asked_ns_ = ask_ns;
+  turns_ns_ = 0;
+  return turn_ns - std::min({turn_ns, waited_ns, most_ns});
 }
 
 void TurnMeter::count(const Turn& turn) noexcept {

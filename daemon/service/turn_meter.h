@@ -14,6 +14,12 @@
 // from a turn than the thread has waited in it, and a long turn cannot hide. It takes up to a
 // millisecond too little.
 //
+// Between two ops a lane sleeps for a millisecond, and would ask in each. A thread that says when
+// it pauses is asked for every ten, before it sleeps where that can be, and what bounds the growth
+// is how long the turn had no processor. The turns since the question may have had less than the
+// clock says: so as much of a turn can hide as the thread has waited in these ten milliseconds, or
+// on waking before a turn in which it slept.
+//
 // Thread: the one that is measured, where nothing else is said. No lock, no allocation.
 
 #include <atomic>
@@ -62,6 +68,8 @@ class TurnMeter {
   const Turn& end(std::uint64_t now_ns, bool has_worked) noexcept;
   const Turn& end() noexcept { return end(clock_.now_ns(), true); }
   const Turn& last() const noexcept { return last_; }
+  // Between turns: the thread is about to sleep. Who says so once says so always.
+  void pause(std::uint64_t now_ns) noexcept;
 
   // Thread: any. The longest since the start, and the last that was too long.
   Turn longest() const noexcept { return longest_.get(); }
@@ -85,6 +93,7 @@ class TurnMeter {
     std::atomic<std::uint64_t> ns_{0};
   };
 
+  void ask(std::uint64_t now_ns) noexcept;
   void end_step(std::uint64_t now_ns) noexcept;
   std::uint64_t without_waiting(std::uint64_t ask_ns) noexcept;
   void count(const Turn& turn) noexcept;
@@ -94,8 +103,10 @@ class TurnMeter {
   TurnCounters own_;
   TurnCounters* counters_ = &own_;
   ProcessorWait* wait_ = nullptr;
-  std::uint64_t asked_ns_ = 0;   // when the kernel was asked last
-  std::uint64_t waited_ns_ = 0;  // and what it said
+  std::uint64_t asked_ns_ = 0;  // when the kernel was asked last
+  ProcessorWait::Times said_;   // and what it said
+  std::uint64_t turns_ns_ = 0;  // of the turns since then
+  bool pauses_ = false;
 
   // Of this turn.
   bool is_open_ = false;

@@ -35,6 +35,9 @@ class MemoryUse {
   std::uint16_t kind() const noexcept {
     return static_cast<std::uint16_t>(word_.load(std::memory_order_relaxed) >> 32);
   }
+  std::uint32_t counts_crc() const noexcept {
+    return static_cast<std::uint32_t>(word_.load(std::memory_order_relaxed));
+  }
   void adopt(const MemoryUse& other) noexcept {
     word_.store(other.word_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }

@@ -69,6 +69,12 @@ StatePart::StatePart(codec::Memory memory, float alpha, const CodecState::Shape&
   header_.bytes = record_offset((shape.count + shape.chunk_elements - 1) / shape.chunk_elements);
 }
 
+void StatePart::belong_to(const OneLegUse& use) noexcept {
+  header_.kind = use.kind;
+  header_.counts_crc = use.counts_crc;
+  header_.placement = use.placement;
+}
+
 bool StatePart::shifts() const noexcept {
   const auto memory = static_cast<codec::Memory>(header_.memory);
   return memory == codec::Memory::diana || memory == codec::Memory::ef21;
@@ -122,6 +128,10 @@ Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layou
                                             ", the tensor of " + std::to_string(header_.count) +
                                             " with memory " + std::to_string(header_.memory));
     }
+    if (part.kind != header_.kind || part.counts_crc != header_.counts_crc) {
+      return fail(Errc::state_mismatch,
+                  "the part is of another kind of operation than the tensor's, or of other counts");
+    }
     const bool first = nodes == 0;
     if (!first && (part.nodes != nodes || part.node >= 64)) {
       return fail(Errc::invalid_argument, "the parts are of different exports");
@@ -134,6 +144,10 @@ Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layou
     seen |= std::uint64_t{1} << (part.node & 63);
     StatePartHeader mine = header_;
     mine.dtype = part.dtype;
+    if (header_.kind != 0) {  // residuals of elements, whatever the chunks
+      mine.chunk_elements = part.chunk_elements;
+      mine.spread = part.spread;
+    }
     if (std::memcmp(&part, &mine, sizeof part) == 0) {
       same_layout = true;
       own = at;
@@ -147,6 +161,11 @@ Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layou
   }
   if (nodes == 0) return fail(Errc::invalid_argument, "there is no part");
   if (same_layout || header_.memory == 0) return {};
+  if (header_.kind != 0) {
+    return fail(Errc::state_mismatch,
+                "what this operation owes belongs to the node of a rank; this state is of ranks on "
+                "other nodes. Start from zero: do not import it");
+  }
   if (shifts()) {
     return fail(Errc::state_mismatch,
                 "a shift belongs to its nodes and owners; this state is of another layout (" +
@@ -203,6 +222,24 @@ bool StatePart::import_chunk(CodecState& state, std::uint32_t chunk,
     std::memcpy(state.stream(node, chunk, begin, 1.0f).shift, at, count * sizeof(float));
     at += count * sizeof(float);
   }
+  return true;
+}
+
+void StatePart::export_elements(const CodecState& state, Elements elements,
+                                std::span<std::byte> part) const {
+  std::byte* at = part.data() + sizeof(StatePartHeader) + elements.begin * sizeof(float);
+  put_floats(at, state.sender(elements.begin), elements.count);
+}
+
+bool StatePart::import_elements(const CodecState& state, Elements elements,
+                                std::span<const std::byte> part) const {
+  const std::byte* const at =
+      part.data() + sizeof(StatePartHeader) + elements.begin * sizeof(float);
+  // A copy of our own, as above.
+  std::vector<std::byte> record(elements.count * sizeof(float));
+  std::memcpy(record.data(), at, record.size());
+  if (!all_finite(record.data(), elements.count)) return false;
+  std::memcpy(state.sender(elements.begin), record.data(), record.size());
   return true;
 }
 

@@ -30,11 +30,21 @@ struct StatePartHeader {
   std::uint64_t chunk_elements;  // with nodes and spread this is the map of owners
   std::uint64_t spread;
   std::uint32_t alpha_bits;
-  std::uint32_t reserved0;
-  std::uint64_t bytes;  // of the whole part
-  std::uint64_t reserved1;
+  std::uint32_t counts_crc;  // of the kind, as announced
+  std::uint64_t bytes;       // of the whole part
+  std::uint16_t kind;        // a plan's number, of an operation with one leg; else 0
+  std::uint16_t reserved0;
+  std::uint32_t placement;  // of the kind: a checksum of which ranks are on which node
 };
 TERN_FORMAT_STRUCT(StatePartHeader, 64);
+
+// What of the header is about operations with one leg. They have error feedback alone, which is
+// each node's own, element by element, whatever the chunks.
+struct OneLegUse {
+  std::uint16_t kind = 0;
+  std::uint32_t counts_crc = 0;
+  std::uint32_t placement = 0;
+};
 
 inline constexpr std::uint32_t kStatePartMagic = 0x31505354;  // "TSP1"
 
@@ -45,8 +55,14 @@ class StatePart {
   StatePart(codec::Memory memory, float alpha, const CodecState::Shape& shape,
             std::uint64_t spread);
 
+  void belong_to(const OneLegUse& use) noexcept;
+
   std::uint64_t bytes() const noexcept { return header_.bytes; }
   const StatePartHeader& header() const noexcept { return header_; }
+  // Error feedback, and nothing else.
+  bool has_residuals() const noexcept {
+    return header_.memory == static_cast<std::uint8_t>(codec::Memory::ef);
+  }
 
   // Reads the header of each part, of foreign bytes. Null, or why these parts are no state of this
   // tensor; `same_layout` tells whether our own part is among them and fits as it is, and `own`
@@ -56,6 +72,14 @@ class StatePart {
   void export_chunk(CodecState& state, std::uint32_t chunk, std::span<std::byte> part) const;
   // False: a value is not finite, or a record is not one; the state is as it was.
   bool import_chunk(CodecState& state, std::uint32_t chunk, std::span<const std::byte> part) const;
+  // The same of operations with one leg, for the elements of a chunk of theirs.
+  struct Elements {
+    std::uint64_t begin = 0;
+    std::uint64_t count = 0;
+  };
+  void export_elements(const CodecState& state, Elements elements, std::span<std::byte> part) const;
+  bool import_elements(const CodecState& state, Elements elements,
+                       std::span<const std::byte> part) const;
   // Error feedback from parts of another layout: what was left unsent on either leg is added up,
   // and handed to one contributor and to the owner of the chunk's elements.
   bool refold_chunk(CodecState& state, std::uint32_t chunk, std::span<const std::byte> parts) const;
@@ -86,6 +110,7 @@ struct StateMove {
   StatePart part;
   TensorState* tensor = nullptr;
   std::span<std::byte> room{};  // in the client's arena: foreign, may change at any time
+  std::uint32_t placement = 0;  // OneLegUse::placement, of the tensor's group
   bool imports = false;
   bool same_layout = false;
   std::uint64_t own = 0;  // where in room our own part begins

@@ -66,8 +66,7 @@ struct TensorState {
   bool has_history() const noexcept {
     if (codec.empty()) return false;
     if (imported || doubtful.load(std::memory_order_relaxed)) return true;
-    // The tuning knows of pending residuals of chunks, and of shares nothing.
-    if (tuning && !memory_use.has_one_leg()) return tuning->any_residual_pending();
+    if (tuning) return tuning->any_residual_pending();
     return std::any_of(lanes.begin(), lanes.end(),
                        [](const TensorLaneStats& lane) { return lane.state_touched; });
   }

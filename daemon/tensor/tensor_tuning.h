@@ -59,7 +59,7 @@ class TensorTuning {
     std::uint64_t number = 0;
     std::uint32_t nodes = 1;
     std::uint32_t self = 0;    // this node
-    std::uint64_t chunks = 0;  // that have a residual
+    std::uint64_t chunks = 0;  // that have a residual: more than any number of one
   };
 
   TensorTuning(Candidates candidates, const Place& place)
@@ -111,6 +111,17 @@ class TensorTuning {
   }
 
   // ---- The lanes' ----
+  // What the tuner reckons with is one kind of operation: the first whose blocks it chose.
+  // `kind`: the plan's number, never 0.
+  bool serves(std::uint16_t kind) const noexcept {
+    const std::uint16_t first = kind_.load(std::memory_order_relaxed);
+    return first == 0 || first == kind;
+  }
+  // False: it is another's.
+  bool take(std::uint16_t kind) noexcept {
+    std::uint16_t first = 0;
+    return kind_.compare_exchange_strong(first, kind, std::memory_order_relaxed) || first == kind;
+  }
   bool may_use(std::uint32_t candidate) const noexcept {
     return candidate < recipes_->size() &&
            (allowed_.load(std::memory_order_relaxed) >> candidate & 1) != 0;
@@ -151,6 +162,13 @@ class TensorTuning {
   // sent. Each lane touches its own chunks.
   // REQUIRES: the tensor has a residual.
   std::uint8_t& residual_pending(std::uint32_t chunk) noexcept { return residual_pending_[chunk]; }
+  // Whether any of the first `chunks` has one.
+  bool any_residual_pending(std::uint32_t chunks) const noexcept {
+    const auto end = residual_pending_.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
+                                                     chunks, residual_pending_.size()));
+    return std::any_of(residual_pending_.begin(), end,
+                       [](std::uint8_t pending) { return pending != 0; });
+  }
   // Before any lane knows the tensor: its residual comes from an earlier declaration.
   void set_all_residuals_pending() noexcept {
     std::fill(residual_pending_.begin(), residual_pending_.end(), std::uint8_t{1});
@@ -171,6 +189,7 @@ class TensorTuning {
   std::atomic<std::uint8_t> probe_chunks_{0};
   std::atomic<bool> trial_{false};
   std::atomic<std::uint32_t> allowed_{1u << tuner::kRaw};
+  std::atomic<std::uint16_t> kind_{0};
   std::vector<std::uint8_t> residual_pending_;
 };
 

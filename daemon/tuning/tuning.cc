@@ -12,6 +12,7 @@
 #include "daemon/control/foreign_json.h"
 #include "daemon/lane/lane.h"
 #include "daemon/service/log.h"
+#include "plan/plans.h"
 #include "wire/crc32c.h"
 
 namespace tern::daemon {
@@ -32,6 +33,12 @@ std::uint16_t list_of(std::span<const tuner::Candidate> candidates) {
   std::string text;
   for (const tuner::Candidate& one : candidates) text += one.recipe + " ";
   return static_cast<std::uint16_t>(wire::crc32c(std::as_bytes(std::span(text))));
+}
+
+tuner::OpLegs legs_of(const plan::Plan& plan) {
+  return {.reduce = plan.reduces(),
+          .broadcast = !plan.keeps_sums(),
+          .one_owner = plan.ownership == plan::Ownership::root_node};
 }
 
 }  // namespace
@@ -131,7 +138,7 @@ Status Tuning::set_policy(const std::string& text) {
 
 tuner::TensorInfo Tuning::info_of(const MemberGroup& group, const TensorState& state,
                                   const Tuned& tuned) const {
-  const std::uint64_t chunk = shm::chunk_elements(group.chunk_bytes, state.dtype);
+  const std::uint64_t chunk = group.chunk_elements(state.count, state.dtype);
   tuner::TensorInfo info;
   // Under which it is remembered: of each user apart.
   info.name = std::to_string(group.uid_of_user) + "/" + group.job + "/" + state.name;
@@ -154,8 +161,11 @@ tuner::TensorInfo Tuning::info_of(const MemberGroup& group, const TensorState& s
 Status Tuning::begin(MemberGroup& group, TensorState& state, const std::string& level,
                      const std::string& replay) {
   const auto nodes = static_cast<std::uint32_t>(group.addresses.size());
-  const std::uint64_t chunk = shm::chunk_elements(group.chunk_bytes, state.dtype);
-  const std::uint64_t chunks = (state.count + chunk - 1) / chunk;
+  const std::uint64_t chunk = group.chunk_elements(state.count, state.dtype);
+  // Numbers of chunks are highest where each rank's share is cut by itself.
+  const std::uint64_t most = shm::most_chunk_elements(group.chunk_bytes, state.dtype);
+  const std::uint64_t chunks =
+      std::max((state.count + chunk - 1) / chunk, (state.count + most - 1) / most * group.size);
   const std::uint64_t number = next_number_++;
   Tuned tuned;
   tuned.name = state.name;
@@ -248,6 +258,10 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   const Spent spent(*this);
   op_seen_ns_ = clock_.now_ns();
   Tuned& tuned = found->second;
+  if (const plan::Plan* const plan = plan::find(record.kind);
+      plan != nullptr && std::exchange(tuned.kind, record.kind) != record.kind) {
+    tuner_.set_operation(found->first, plan->name, legs_of(*plan));
+  }
   observe_rates(group, tuned, record.lane);
   const auto used =
       std::find_if(tuned.published.begin(), tuned.published.end(),
@@ -268,7 +282,8 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   const bool small = shape.bytes <= shape.eager_bytes;
   const std::uint64_t began = small ? record.submitted_ns : record.started_ns;
   const bool plain = record.mixed == 0;
-  if (began != 0 && plain) op.ns = static_cast<double>(record.ended_ns - began);
+  if (began != 0 && plain && record.one_sided == 0)
+    op.ns = static_cast<double>(record.ended_ns - began);
   op.error = record.error;
   measured.encoded_bytes = plain ? record.encoded_bytes : 0;
   measured.encode_ns = static_cast<double>(record.encode_ns);

@@ -99,7 +99,8 @@ class Tuning {
     std::uint64_t switches = 0;
     std::uint64_t sampled_ns = 0;
     std::uint64_t ops_at_sample = 0;
-    bool lossy = false;  // its role allows it
+    std::uint16_t kind = 0;  // of its ops, a plan's number; 0: there was none
+    bool lossy = false;      // its role allows it
     bool to_decide = false;
   };
   static constexpr std::size_t kHistory = 64;

@@ -22,6 +22,8 @@ std::string part_name(const std::string& log, const MemberGroup& group) {
   return log + "-" + std::to_string(group.node) + ".log";
 }
 
+std::uint32_t version_of(shm::CutVersion cut) { return static_cast<std::uint32_t>(cut); }
+
 tl::unexpected<Error> misfit(const std::string& log, const std::string& what) {
   return fail(Errc::bad_recipe, "replay: " + log + ": " + what);
 }
@@ -42,7 +44,7 @@ std::ofstream* Tuning::log_of(const MemberGroup& group) {
   }
   std::ofstream& log = logs_[group.number];
   if (!std::filesystem::exists(path, error)) log.open(path);
-  if (!log.is_open() || !(log << tuner::choice_log_head())) {
+  if (!log.is_open() || !(log << tuner::choice_log_head(version_of(group.cut)))) {
     log_about(log_fields(group), spdlog::level::warn,
               "cannot write the log of choices {}: this epoch cannot be replayed", path);
     log.close();
@@ -170,6 +172,12 @@ Status Tuning::load_replay(const Replay& replay, TensorTuning& tuning) const {
   }
   const auto log = tuner::parse_choice_log(text.str());
   if (!log) return fail(Errc::bad_recipe, "replay: " + name + ": " + log.error().text);
+  if (log->cut != version_of(replay.group.cut)) {
+    const std::string then = std::to_string(log->cut);
+    return misfit(name, "its tensors were cut by version " + then + ", those of this group by " +
+                            std::to_string(version_of(replay.group.cut)) +
+                            "; the setting cut of a node decides");
+  }
   tuning.replay.resize(replay.group.lane_count);
   if (auto taken = replay_ops(replay, *log, tuning); !taken) return taken;
   if (auto taken = replay_chunks(replay, *log, tuning); !taken) return taken;

@@ -26,6 +26,7 @@ nlohmann::json Tuning::describe(std::uint64_t number, const Tuned& tuned, bool a
   nlohmann::json row = {{"group", tuned.group},
                         {"job", tuned.job},
                         {"name", tuned.name},
+                        {"operation", view.operation},
                         {"level", view.level},
                         {"recipe", view.recipe},
                         {"replayed", !tuned.tuning->replay.empty()},

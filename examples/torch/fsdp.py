@@ -1,11 +1,12 @@
 """A small transformer whose parameters are sharded over the ranks by FSDP2.
 
-    torchrun --nproc-per-node 2 fsdp.py
+    torchrun --nproc-per-node 2 fsdp.py              # exact
+    torchrun --nproc-per-node 2 fsdp.py --compress   # large gradients and weights by recipes
 
-README.md beside this file has the lines for two daemons. The text is that of examples/data. All
-that FSDP2 gathers and scatters travels exactly.
+README.md beside this file has the lines for two daemons. The text is that of examples/data.
 """
 
+import argparse
 import pathlib
 
 import torch
@@ -14,7 +15,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-import tern.torch  # noqa: F401  not needed from PyTorch 2.14 on, where Tern is installed
+import tern.torch
 
 TEXT = pathlib.Path(__file__).parents[1] / "data/shakespeare.txt"
 CONTEXT, BATCH, WIDTH, LAYERS, STEPS = 64, 16, 96, 2, 60
@@ -38,7 +39,7 @@ class Transformer(nn.Module):
         return self.head(x)
 
 
-def main(backend: str = "tern") -> None:
+def main(compress: bool, backend: str = "tern") -> None:
     dist.init_process_group(backend)
     rank, size = dist.get_rank(), dist.get_world_size()
     torch.set_num_threads(1)
@@ -52,6 +53,8 @@ def main(backend: str = "tern") -> None:
     for layer in model.layers:
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
+    if compress:
+        compression = tern.torch.compress(model, recipe="int:bits=8", gather_recipe="none(bf16)")
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
 
     draw = torch.Generator().manual_seed(1 + rank)
@@ -66,9 +69,14 @@ def main(backend: str = "tern") -> None:
         dist.all_reduce(mean)
         if rank == 0 and step % 20 == 19:
             print(f"step {step + 1}: loss {mean / size:.3f}", flush=True)
+    if rank == 0 and compress:
+        # 1 where all ranks are on one node, which nothing leaves.
+        print(f"{compression.ratio():.1f} times less than raw", flush=True)
     dist.barrier()
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--compress", action="store_true")
+    main(parser.parse_args().compress)

@@ -39,12 +39,24 @@ NameLookups::Answer ask_system(const std::string& name) {
   return answer;
 }
 
+bool start_detached(std::function<void()> work) {
+  try {
+    std::thread(std::move(work)).detach();
+    return true;
+  } catch (const std::system_error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 // Shared with the threads and the requests, which outlive the look-ups.
 class NameLookups::Shared : public std::enable_shared_from_this<Shared> {
  public:
-  Shared(const Clock& clock, LookUp look_up) : clock_(clock), look_up_(std::move(look_up)) {}
+  Shared(const Clock& clock, LookUp look_up, StartThread start)
+      : clock_(clock),
+        look_up_(std::move(look_up)),
+        start_(start ? std::move(start) : StartThread(&start_detached)) {}
 
   Request ask(const std::string& name, std::uint64_t user, Answered answered) {
     const std::lock_guard lock(mutex_);
@@ -54,9 +66,9 @@ class NameLookups::Shared : public std::enable_shared_from_this<Shared> {
     }
     const std::uint64_t id = next_id_++;
     asked_.emplace(id, Asked{name, std::move(answered)});
-    if (!enqueue(user, {name, id})) {
-      asked_.extract(id).mapped().answered(
-          {{}, "too many names of this user wait to be looked up; give addresses"});
+    const char* const refusal = enqueue(user, {name, id});
+    if (refusal != nullptr) {
+      asked_.extract(id).mapped().answered({{}, refusal});
       return {};
     }
     return {nullptr, [self = shared_from_this(), id](void*) { self->forget(id); }};
@@ -112,26 +124,32 @@ class NameLookups::Shared : public std::enable_shared_from_this<Shared> {
     });
   }
 
-  bool enqueue(std::uint64_t user, Wanted wanted) {
+  // Null, or why the name does not wait. Who waits has a thread, if not one that is free: without any
+  // it would wait until somebody else asks.
+  const char* enqueue(std::uint64_t user, Wanted wanted) {
+    if (threads_ == 0 && !start_thread()) {
+      return "the daemon can start no thread to look names up; give addresses";
+    }
     User& of = users_[user];
     drop_unneeded(of);
-    if (of.waiting.size() >= kMaxWaiting) return false;
+    if (of.waiting.size() >= kMaxWaiting) {
+      return "too many names of this user wait to be looked up; give addresses";
+    }
     of.waiting.push_back(std::move(wanted));
     if (!std::exchange(of.busy, true)) {
       ready_.push_back(user);
       has_work_.notify_one();
     }
-    // Also where a thread could not be had for those who came before.
+    // Also where a thread could not be had for those who came before. Where none can be had now the
+    // name waits for those that there are.
     if (ready_.size() > idle_ && threads_ < kThreads) start_thread();
-    return true;
+    return nullptr;
   }
 
-  void start_thread() {
-    try {
-      std::thread([self = shared_from_this()] { self->work(); }).detach();
-      ++threads_;
-    } catch (const std::system_error&) {  // no more threads now: the name waits for one
-    }
+  bool start_thread() {
+    if (!start_([self = shared_from_this()] { self->work(); })) return false;
+    ++threads_;
+    return true;
   }
 
   void work() {
@@ -184,6 +202,7 @@ class NameLookups::Shared : public std::enable_shared_from_this<Shared> {
 
   const Clock& clock_;
   const LookUp look_up_;
+  const StartThread start_;
   std::mutex mutex_;
   std::condition_variable has_work_;
   std::map<std::uint64_t, Asked> asked_;  // by id
@@ -196,8 +215,8 @@ class NameLookups::Shared : public std::enable_shared_from_this<Shared> {
   bool ending_ = false;
 };
 
-NameLookups::NameLookups(const Clock& clock, LookUp look_up)
-    : shared_(std::make_shared<Shared>(clock, std::move(look_up))) {}
+NameLookups::NameLookups(const Clock& clock, LookUp look_up, StartThread start)
+    : shared_(std::make_shared<Shared>(clock, std::move(look_up), std::move(start))) {}
 
 NameLookups::~NameLookups() { shared_->end(); }
 

@@ -17,7 +17,8 @@ namespace tern::net {
 
 // Of each user (Endpoint::user) one look-up at most is under way, so that slow names delay their
 // user alone. kThreads users may have slow names at the same time; then others wait until one of
-// these look-ups has ended, and have their turn before any user's next one.
+// these look-ups has ended, and have their turn before any user's next one. Where the machine has
+// no thread for this, not even one, a name is answered at once: that it cannot be looked up.
 //
 // Thread: any. The threads are detached: one that is stuck is waited for by nobody, and is left to
 // the end of the process.
@@ -35,13 +36,15 @@ class NameLookups {
     std::string trouble;  // why there are none
   };
   using LookUp = std::function<Answer(const std::string& name)>;
+  // Runs `work` on a thread of its own. False: there are no more threads now.
+  using StartThread = std::function<bool(std::function<void()> work)>;
   // Called on any thread, under a lock: it only passes the answer on.
   using Answered = std::function<void(const Answer&)>;
   // While it lives the answer is wanted. Once it is destroyed, `answered` is not called any more.
   using Request = std::shared_ptr<void>;
 
-  // The clock outlives this.
-  NameLookups(const Clock& clock, LookUp look_up);
+  // The clock outlives this. Without `start` threads are detached.
+  NameLookups(const Clock& clock, LookUp look_up, StartThread start = nullptr);
   // Waits for no look-up.
   ~NameLookups();
   NameLookups(const NameLookups&) = delete;

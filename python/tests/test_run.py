@@ -17,6 +17,8 @@ from tern._control import ask
 PACKAGE = pathlib.Path(tern.__file__).parent.parent
 SECRET = "a secret of the test's own"
 
+_held = []
+
 PROGRAM = """
 import os, signal, sys, numpy, tern
 assert "TERN_JOB_SECRET" not in os.environ
@@ -83,9 +85,13 @@ class Job:
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One on which nobody else will listen while the tests run: it stays bound, in the way that
+    lets a rendezvous listen on it too."""
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    _held.append(holder)
+    return holder.getsockname()[1]
 
 
 def until(stream, text):

@@ -73,11 +73,12 @@ def test_who_is_waited_for_is_said(two_nodes):
     def look(group, _tensor):
         only_here = group.declare("only here", 8)
         ticket = group.all_reduce(np.ones(8, np.float32), tensor=only_here)
-        # The node announces an operation when its lane has taken it.
-        while not (waiting := group.stats().waiting):
+        # The node announces an operation when its lane has taken it. Meanwhile the other rank may
+        # be late with what came before.
+        while not (said := [each for each in group.stats().waiting if "only here" in each]):
             assert not ticket.test()
         ticket.cancel()
-        return waiting
+        return said
 
     sentence, = on_two_ranks(two_nodes, look)
     assert sentence.startswith("all_reduce of only here: waiting for ranks 1 for")

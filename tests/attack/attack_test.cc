@@ -81,6 +81,33 @@ TEST_P(Attacks, DisturbNobody) {
   EXPECT_LT(after.anonymous_bytes, before.anonymous_bytes + kGrowthBytes);
 }
 
+// Each with an attack of his own, and nobody plans them together: eight that are drawn, and at
+// length all of them.
+TEST(EightUsers, DisturbNobody) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be several users";
+  constexpr std::size_t kUsers = 8;
+  const std::uint64_t seed = tests::number_of("TERN_SEED", std::random_device()());
+  SCOPED_TRACE("TERN_SEED=" + std::to_string(seed));
+  auto attacks = attacks_that(Standing::held);
+  std::erase_if(attacks, [](const Attack& one) { return one.stage != Stage::plain; });
+  std::mt19937_64 random(seed);
+  std::shuffle(attacks.begin(), attacks.end(), random);
+  Trial trial(Stage::plain);
+  ASSERT_EQ(trial.problem(), "");
+  if (!is_at_length()) attacks.resize(kUsers);
+  const double seconds = is_at_length() ? 10 : 2;
+  for (std::size_t first = 0; first < attacks.size(); first += kUsers) {
+    Trial::Plan plan{.attack = attacks[first].name, .seconds = seconds, .seed = seed};
+    std::string names(plan.attack);
+    for (std::size_t i = first + 1; i < std::min(first + kUsers, attacks.size()); ++i) {
+      plan.beside.push_back(attacks[i].name);
+      names += " " + std::string(attacks[i].name);
+    }
+    SCOPED_TRACE(names);
+    expect_undisturbed(trial, plan);
+  }
+}
+
 const auto kName = [](const auto& attack) { return std::string(attack.param.name); };
 INSTANTIATE_TEST_SUITE_P(All, Attacks, ::testing::ValuesIn(attacks_that(Standing::held)), kName);
 INSTANTIATE_TEST_SUITE_P(DISABLED_Open, Attacks, ::testing::ValuesIn(attacks_that(Standing::open)),

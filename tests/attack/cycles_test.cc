@@ -3,14 +3,19 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "pki/authority.h"
 #include "tests/attack/requests.h"
+#include "tests/attack/secure_peers.h"
 #include "tests/attack/sockets.h"
 #include "tests/attack/trial.h"
+#include "tests/e2e/hostile_member.h"
 #include "tests/e2e/hostile_peer.h"
 #include "tests/environment.h"
 
@@ -32,6 +37,27 @@ void client(const Target& at) {
     HostileClient client(at.socket);
     return enter(client) && ask<shm::DonePacket>(client, shm::make_packet<e2e::HeaderOnly>(
                                                              shm::PacketKind::goodbye, 9));
+  }));
+}
+
+void client_in_a_group(const Target& at) {
+  EXPECT_TRUE(e2e::eventually([&] {
+    HostileClient client(at.socket);
+    if (!enter(client)) return false;
+    const std::uint64_t group = join_alone(client);
+    return group != 0 && leave(client, group);
+  }));
+}
+
+// Of each there are a parent and a child, which end with their only rank.
+void client_that_dies_in_a_child(const Target& at) {
+  EXPECT_TRUE(e2e::eventually([&] {
+    HostileClient client(at.socket);
+    if (!enter(client)) return false;
+    auto split = shm::make_packet<shm::GroupSplitPacket>(shm::PacketKind::group_split, 6);
+    split.group = join_alone(client);
+    split.timeout_ms = 20'000;
+    return ask<shm::GroupSplitReplyPacket>(client, split).has_value();
   }));
 }
 
@@ -65,6 +91,43 @@ void peer(const Target& at) {
   }));
 }
 
+// Of a lane, and no group.
+void lane_peer(const Target& at) {
+  static std::uint64_t node = 0;
+  EXPECT_TRUE(e2e::eventually([&] {
+    e2e::HostilePeer peer(at.port);
+    auto hello = e2e::HostilePeer::hello_body(0, ++node);
+    hello.group = node;
+    if (!peer.hello(hello)) return false;
+    wire::FrameHeader goodbye;
+    goodbye.kind = static_cast<std::uint8_t>(wire::FrameKind::goodbye);
+    return peer.send(e2e::HostilePeer::frame(goodbye, {}));
+  }));
+}
+
+// A daemon that joins a group of a client of this one, and is gone.
+void member(const Target& at) {
+  static std::uint64_t node = 0;
+  EXPECT_TRUE(e2e::eventually([&] {
+    HostileClient client(at.socket);
+    if (!enter(client)) return false;
+    const std::string id = mint(client);
+    if (!client.socket().send(shm::packet_bytes(join_packet(id, 0, 2)))) return false;
+    e2e::HostileMember other;
+    return other.join(id, ++node, 1, 2).empty();
+  }));
+}
+
+void secure_peer(const Target& at) {
+  static std::uint64_t node = 0;
+  EXPECT_TRUE(e2e::eventually([&] { return say_hello_with_key(at.port, at.key, ++node); }));
+}
+
+// Half a hand-shake.
+void half_secure_peer(const Target& at) {
+  push(connect_port(at.port), std::string_view("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11));
+}
+
 void metrics(const Target& at) {
   const Fd socket = connect_port(at.metrics_port);
   EXPECT_TRUE(push(socket, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
@@ -77,16 +140,27 @@ void silent_metrics(const Target& at) { connect_port(at.metrics_port); }
 struct Kind {
   const char* name;
   void (*cycle)(const Target&);
+  bool secure = false;  // the peers' port is behind a cluster key
 };
 void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 
 class Cycles : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(Cycles, LeaveNothingBehind) {
-  e2e::Cluster cluster(1, {"--metrics-listen", "127.0.0.1:0", "--resume-timeout", "0s"});
+  std::vector<std::string> options{"--metrics-listen", "127.0.0.1:0", "--resume-timeout", "0s"};
+  const e2e::TemporaryFolder keys;
+  const std::string key_file = keys.path() + "/cluster.key";
+  std::string key;
+  if (GetParam().secure) {
+    ASSERT_TRUE(pki::make_cluster_key(key_file).has_value());
+    std::ifstream file(key_file);
+    std::getline(file, key);
+    options.insert(options.end(), {"--peer-security", "key", "--cluster-key-file", key_file});
+  }
+  e2e::Cluster cluster(1, options);
   ASSERT_TRUE(cluster.running());
   e2e::DaemonProcess& daemon = cluster[0];
-  Target at{daemon.socket(), daemon.control_socket(), daemon.port(), 0, ""};
+  Target at{daemon.socket(), daemon.control_socket(), daemon.port(), 0, key};
   const std::string metrics = daemon.ask("status").value("metrics", "");
   at.metrics_port = std::stoi(metrics.substr(metrics.rfind(':') + 1));
   // What has just come may still be among them.
@@ -109,9 +183,14 @@ INSTANTIATE_TEST_SUITE_P(
     Kinds, Cycles,
     ::testing::Values(Kind{"SilentClient", silent_client}, Kind{"Client", client},
                       Kind{"ClientWithoutGoodbye", client_without_goodbye},
+                      Kind{"ClientInAGroup", client_in_a_group},
+                      Kind{"ClientThatDiesInAChild", client_that_dies_in_a_child},
                       Kind{"SilentControl", silent_control}, Kind{"Control", control},
                       Kind{"SilentPeer", silent_peer}, Kind{"Peer", peer},
-                      Kind{"SilentMetrics", silent_metrics}, Kind{"Metrics", metrics}),
+                      Kind{"LanePeer", lane_peer}, Kind{"Member", member},
+                      Kind{"HalfSecurePeer", half_secure_peer, true},
+                      Kind{"SecurePeer", secure_peer, true}, Kind{"SilentMetrics", silent_metrics},
+                      Kind{"Metrics", metrics}),
     [](const auto& kind) { return std::string(kind.param.name); });
 
 }  // namespace

@@ -49,6 +49,32 @@ int list() {
   return 0;
 }
 
+// Of both daemons since they started: the longest turns, in which step they were, and how many took
+// longer than they may, where a lane may take one block's codec more.
+nlohmann::json turns(Trial& trial) {
+  nlohmann::json all;
+  for (std::size_t node = 0; node < trial.cluster().size(); ++node) {
+    const nlohmann::json counters = trial.daemon(node).ask("counters");
+    for (const std::string thread : {"conductor", "lane"}) {
+      const auto longest = counters.find(thread + "_longest_turn_ns");
+      const auto over = counters.find(thread + "_turns_over_budget");
+      if (longest == counters.end() || over == counters.end()) continue;
+      nlohmann::json& of_thread = all[thread];
+      if (of_thread.is_null()) of_thread = {{"ms", 0.0}, {"step", ""}, {"over", 0}};
+      const double ms = longest->value("value", 0.0) / 1e6;
+      if (ms >= of_thread.value("ms", 0.0)) {
+        of_thread["ms"] = ms;
+        of_thread["step"] = longest->value("step", "");
+        if (const auto steps = longest->find("steps"); steps != longest->end() && !steps->empty()) {
+          of_thread["step"] = steps->front();
+        }
+      }
+      of_thread["over"] = of_thread.value("over", 0) + over->value("value", 0);
+    }
+  }
+  return all;
+}
+
 int measure(const Attack& attack, const Options& options) {
   Trial trial(attack.stage);
   if (!trial.problem().empty()) {
@@ -66,6 +92,7 @@ int measure(const Attack& attack, const Options& options) {
     const Burden after = burden_of(trial.daemon().pid());
     std::cout << nlohmann::json{{"attack", beside},
                                 {"hog", hog},
+                                {"turns", turns(trial)},
                                 {"grown_bytes", after.anonymous_bytes - before.anonymous_bytes}}
               << std::endl;
   }

@@ -20,9 +20,10 @@ std::vector<std::byte> Assault::noise(std::size_t bytes) {
 
 std::vector<Attack> all_attacks() {
   std::vector<Attack> all{{kHog, "nothing: it burns a processor and attacks nobody", hog}};
-  for (const auto family : {client_socket_attacks(), request_attacks(), group_attacks(),
-                            ring_attacks(), memory_attacks(), control_attacks(), peer_attacks(),
-                            secure_peer_attacks(), metrics_attacks(), namespace_attacks()}) {
+  for (const auto family :
+       {client_socket_attacks(), request_attacks(), group_attacks(), ring_attacks(), pass_attacks(),
+        split_attacks(), memory_attacks(), control_attacks(), peer_attacks(), member_attacks(),
+        secure_peer_attacks(), metrics_attacks(), namespace_attacks()}) {
     all.insert(all.end(), family.begin(), family.end());
   }
   return all;

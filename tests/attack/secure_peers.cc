@@ -1,5 +1,7 @@
 // The same port behind a cluster key: before the hand-shake ends, and after it by who has the key.
 
+#include "tests/attack/secure_peers.h"
+
 #include <openssl/ssl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -14,6 +16,7 @@
 #include "net/tls/tls_context.h"
 #include "tests/attack/attack.h"
 #include "tests/attack/sockets.h"
+#include "tests/e2e/hostile_peer.h"
 
 namespace tern::attack {
 namespace {
@@ -112,17 +115,23 @@ void early_data(Assault& assault) {
   }
 }
 
-// By who has the key: a link that does nothing but ask for new keys.
-void key_updates(Assault& assault) {
+// From now on the cluster's key, which is given as text, is offered.
+bool offer_key(const std::string& text) {
   const Fd file(::memfd_create("key", MFD_CLOEXEC));
   ::fchmod(file.get(), 0600);
-  if (::write(file.get(), assault.target.key.data(), assault.target.key.size()) < 0) return;
+  if (::write(file.get(), text.data(), text.size()) < 0) return false;
   const auto keys =
       net::TlsContext::with_cluster_keys("/proc/self/fd/" + std::to_string(file.get()));
-  if (!keys) return;
+  if (!keys) return false;
   const auto& key = (*keys)->keys().front();
-  offer.name = key.name;
+  offer = {key.name, {}, 0};
   std::copy(key.secret.begin(), key.secret.end(), offer.secret.begin());
+  return true;
+}
+
+// By who has the key: a link that does nothing but ask for new keys.
+void key_updates(Assault& assault) {
+  if (!offer_key(assault.target.key)) return;
   const Context context = make_context();
   while (true) {
     const Fd socket = connect_port(assault.target.port);
@@ -145,6 +154,15 @@ constexpr Attack kAttacks[] = {
 };
 
 }  // namespace
+
+bool say_hello_with_key(int port, const std::string& key, std::uint64_t node) {
+  static const Context kContext = make_context();
+  static std::string offered;
+  if (offered != key && !offer_key(key)) return false;
+  offered = key;
+  e2e::HostilePeer peer(port, kContext.get());
+  return peer.is_secure() && peer.hello(e2e::HostilePeer::hello_body(wire::kConductorLane, node));
+}
 
 std::span<const Attack> secure_peer_attacks() { return kAttacks; }
 

@@ -135,17 +135,18 @@ Target Trial::target() {
 nlohmann::json Trial::run(const Plan& plan) {
   const Target at = target();
   if (!victim_.write_line("start")) return nullptr;
+  std::vector<std::string_view> attacks(static_cast<std::size_t>(plan.users), plan.attack);
+  attacks.insert(attacks.end(), plan.beside.begin(), plan.beside.end());
   std::vector<e2e::Process> attackers;
-  for (int user = 0; user < plan.users; ++user) {
+  for (std::size_t user = 0; user < attacks.size(); ++user) {
     attackers.emplace_back(
         TERN_ATTACK,
-        std::vector<std::string>{"run", std::string(plan.attack), "--user",
-                                 number_text(kFirstAttacker + static_cast<uid_t>(user)), "--socket",
-                                 at.socket, "--control", at.control_socket, "--port",
-                                 number_text(at.port), "--metrics", number_text(at.metrics_port),
-                                 "--key", keys_.path() + "/cluster.key", "--seconds",
-                                 number_text(plan.seconds), "--seed",
-                                 number_text(plan.seed + static_cast<std::uint64_t>(user))},
+        std::vector<std::string>{
+            "run", std::string(attacks[user]), "--user",
+            number_text(kFirstAttacker + static_cast<uid_t>(user)), "--socket", at.socket,
+            "--control", at.control_socket, "--port", number_text(at.port), "--metrics",
+            number_text(at.metrics_port), "--key", keys_.path() + "/cluster.key", "--seconds",
+            number_text(plan.seconds), "--seed", number_text(plan.seed + user)},
         daemon().folder() + "/attack.log");
   }
   std::uint64_t blows = 0;

@@ -37,6 +37,7 @@ class Trial {
     int users = 1;
     double seconds = 2;
     std::uint64_t seed = 1;
+    std::vector<std::string_view> beside = {};  // attacks, each of one more user
   };
   // What the victim met meanwhile (see Victim::stop), with `blows`, those of all attackers. Null
   // where the victim has given no answer.

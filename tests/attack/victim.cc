@@ -126,11 +126,12 @@ bool Victim::both_well() {
   return well;
 }
 
-// One group after another. Every step is taken by both, or by neither.
+// One group after another, and one even if the end comes before these threads get a processor.
+// Every step is taken by both, or by neither.
 void Victim::work(std::size_t number) {
   Rank& rank = ranks_[number];
-  while (true) {
-    if (number == 0) over_ = stopping_;
+  for (bool first = true;; first = false) {
+    if (number == 0) over_ = stopping_ && !first;
     both_.arrive_and_wait();
     if (over_) return;
     join(number);

@@ -204,7 +204,7 @@ TEST(EagerLimit, IsOnWhatANodeSendsInAllButLeavesAFewPackets) {
 }
 
 // A node whose op has started, with grants of every other owner.
-TEST(GroupOps, GrantsFirstThenContributesRoundTheOwnersFromTheNextNode) {
+TEST(GroupOps, GrantsFirstThenContributesRoundTheOwnersFromTheNodeBefore) {
   GroupShape shape;
   shape.node = 1;
   shape.chunk_bytes = kChunkBytes;
@@ -230,7 +230,7 @@ TEST(GroupOps, GrantsFirstThenContributesRoundTheOwnersFromTheNextNode) {
     contributions.emplace_back(action.node, action.index);
   }
   using Pairs = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
-  EXPECT_EQ(contributions, (Pairs{{2, 0}, {0, 0}, {2, 1}, {0, 1}}));
+  EXPECT_EQ(contributions, (Pairs{{0, 0}, {2, 0}, {0, 1}, {2, 1}}));
 }
 
 TEST(GroupOps, RawContributionsWaitForResultsAndCompressedOnesDoNot) {

@@ -90,8 +90,8 @@ TEST_F(LegsOfOneOp, ContributionsToOneNodeGoOutInOrder) {
     ASSERT_TRUE(legs->take_grant(kOp, op, {node, op.chunks.chunk(node, 0), 3}));
   }
   const Room no_grants{0, 0, 8, 8};
-  const Action to_one = next(no_grants);
   const Action to_two = next(no_grants);
+  const Action to_one = next(no_grants);
   EXPECT_EQ(to_one.node, 1u);
   EXPECT_EQ(to_two.node, 2u);
   EXPECT_EQ(next(no_grants).kind, ActionKind::none);
@@ -100,6 +100,16 @@ TEST_F(LegsOfOneOp, ContributionsToOneNodeGoOutInOrder) {
   EXPECT_EQ(again.kind, ActionKind::contribute);
   EXPECT_EQ(again.node, 2u);
   EXPECT_EQ(again.index, 1u);
+}
+
+// Node 1 adds node 2's contribution first, and node 3 this one's.
+TEST_F(LegsOfOneOp, ContributionsGoFirstToWhomAddsThemFirst) {
+  begin(4, all_reduce_of(kChunk * 4));
+  for (const std::uint32_t node : {1u, 2u, 3u}) {
+    ASSERT_TRUE(legs->take_grant(kOp, op, {node, op.chunks.chunk(node, 0), 1}));
+  }
+  const Room no_grants{0, 0, 8, 8};
+  for (const std::uint32_t node : {3u, 2u, 1u}) EXPECT_EQ(next(no_grants).node, node);
 }
 
 // What ranks have, up to a chunk.

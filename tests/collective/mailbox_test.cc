@@ -1,73 +1,14 @@
 #include "collective/mailbox.h"
 
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "plan/plan.h"
 #include "shm/sharding.h"
+#include "tests/collective/mailbox_rig.h"
 
 namespace tern::collective {
 namespace mailbox_test {
-
-constexpr std::uint64_t kSecond = 1'000'000'000;
-const Failure kOk{};
-
-GroupShape shape_of(std::uint32_t node) {
-  GroupShape shape;
-  shape.node = node;
-  shape.chunk_bytes = 1024;
-  shape.eager_bytes = 100;
-  shape.ranks = {{0, 1}, {2}, {3}};
-  return shape;
-}
-
-// Node 0, with the ranks 0 and 1; what its steps would tell others is only looked at.
-class MailboxOfNode0 : public testing::Test {
- protected:
-  PassId send(std::uint32_t from, std::uint32_t to, std::uint64_t count, std::uint32_t tag = 7) {
-    return mailbox.submit({true, from, {from, to, tag, DType::u8, count}, now});
-  }
-  PassId recv(std::uint32_t at, std::uint32_t from, std::uint64_t count, std::uint32_t tag = 7) {
-    return mailbox.submit({false, at, {from, at, tag, DType::u8, count}, now});
-  }
-  // From rank 2 of node 1.
-  Mailbox::Arriving offer(PassId number, std::uint64_t count, std::uint32_t to = 0) {
-    Mailbox::Arriving made;
-    made.node = 1;
-    made.number = number;
-    made.envelope = {2, to, 7, DType::u8, count};
-    made.eager = count <= 100;
-    return made;
-  }
-  PassStep step(PassAction expected, std::uint32_t pieces = 1) {
-    const PassStep made = mailbox.next(pieces);
-    EXPECT_EQ(made.action, expected);
-    return made;
-  }
-  PassStep carry_out(PassAction expected, std::uint32_t pieces = 1) {
-    const PassStep made = step(expected, pieces);
-    mailbox.done(made);
-    return made;
-  }
-  // The pass is completed next, and so.
-  void expect_end(PassId id, Errc code, const std::string& text = "") {
-    const PassStep made = step(PassAction::complete);
-    EXPECT_EQ(made.pass, id);
-    EXPECT_EQ(mailbox.pass(id).outcome.code, code);
-    EXPECT_EQ(mailbox.pass(id).outcome.text, text);
-    mailbox.done(made);
-  }
-  void expect_idle() {
-    step(PassAction::none);
-    EXPECT_TRUE(mailbox.idle());
-  }
-
-  std::uint64_t now = 5 * kSecond;
-  GroupShape shape = shape_of(0);
-  Mailbox mailbox{shape};
-};
 
 TEST_F(MailboxOfNode0, AnEagerSendEndsWithTheReceiversWord) {
   const PassId id = send(0, 2, 100);
@@ -300,24 +241,6 @@ TEST_F(MailboxOfNode0, ACancelWithinANode) {
   expect_end(out, Errc::cancelled, "cancelled");
   expect_end(in, Errc::cancelled, "cancelled");
   expect_idle();
-}
-
-TEST_F(MailboxOfNode0, OnlyWhatHasMetNobodyExpires) {
-  const PassId out = send(0, 2, 10);
-  carry_out(PassAction::offer);
-  now += kSecond;
-  const PassId in = recv(0, kAnySource, 10, 3);
-  const PassId met = recv(0, 2, 5000);
-  EXPECT_TRUE(mailbox.on_offer(offer(0, 5000)));
-  carry_out(PassAction::accept);
-  mailbox.expire(6 * kSecond, 2 * kSecond);
-  step(PassAction::none);
-  mailbox.expire(9 * kSecond, 2 * kSecond);
-  carry_out(PassAction::withdraw);
-  expect_end(in, Errc::op_timeout, "after 2000 ms no rank has sent to rank 0 with tag 3");
-  EXPECT_TRUE(mailbox.on_end(1, out, {Errc::op_timeout, kNoRank, ""}));
-  expect_end(out, Errc::op_timeout, "after 2000 ms rank 2 has no recv from rank 0 with tag 7");
-  EXPECT_EQ(mailbox.pass(met).state, PassState::moving);
 }
 
 TEST_F(MailboxOfNode0, ARankThatHasLeftIsNotWaitedFor) {

@@ -23,6 +23,8 @@ struct Group {
   bool equal = false;
   std::uint32_t lanes = 1;
   std::uint64_t spread = 0;
+  shm::CutVersion version = shm::CutVersion::full;
+  std::uint64_t elements = kElements;  // of a chunk, at most
 
   std::uint64_t pair(std::uint32_t from, std::uint32_t to) const {
     return counts[std::size_t{from} * size + to];
@@ -48,7 +50,8 @@ struct Group {
     shape.counts = equal ? nullptr : list.data();
     return plan::cut(plan::kAllToAll, shape,
                      {.sequence = spread,
-                      .chunk_bytes = kElements * sizeof(float),
+                      .chunk_bytes = elements * sizeof(float),
+                      .version = version,
                       .nodes = static_cast<std::uint32_t>(ranks.size()),
                       .lanes = lanes});
   }
@@ -129,6 +132,19 @@ TEST(PairChunks, BothEndsOfEveryPairAgree) {
   for (int round = 0; round < 500; ++round) {
     SCOPED_TRACE(testing::Message() << "round " << round);
     expect_both_ends_agree(draw(random));
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(PairChunks, BothEndsAgreeOnChunksOfOneSize) {
+  std::mt19937_64 random(12);
+  for (int round = 0; round < 500; ++round) {
+    Group group = draw(random);
+    for (auto& count : group.counts) count *= 1000;
+    group.version = shm::CutVersion::even;
+    group.elements = 4 * shm::kChunkUnit;
+    SCOPED_TRACE(testing::Message() << "round " << round);
+    expect_both_ends_agree(group);
     if (testing::Test::HasFatalFailure()) return;
   }
 }

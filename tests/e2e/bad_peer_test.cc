@@ -365,8 +365,11 @@ TEST_F(BadPeer, GuessesGroupsOnALane) {
   ASSERT_TRUE(peer.hello(HostilePeer::hello_body(0, 700)));
   const std::int64_t seen = cluster[0].counter("unknown_group_frames");
   std::uint64_t sequence = 0;
-  for (const auto kind : {FrameKind::announce, FrameKind::grant, FrameKind::contribution,
-                          FrameKind::result, FrameKind::op_fail, FrameKind::verify}) {
+  for (const auto kind :
+       {FrameKind::announce, FrameKind::grant, FrameKind::contribution, FrameKind::result,
+        FrameKind::op_fail, FrameKind::verify, FrameKind::submitted, FrameKind::send_offer,
+        FrameKind::send_accept, FrameKind::send_piece, FrameKind::send_end,
+        FrameKind::send_withdraw, FrameKind::rank_left}) {
     for (const std::size_t bytes : {0u, 8u, 48u, 192u, 70'000u}) {
       wire::FrameHeader header;
       header.kind = static_cast<std::uint8_t>(kind);
@@ -380,7 +383,7 @@ TEST_F(BadPeer, GuessesGroupsOnALane) {
           peer.send(HostilePeer::frame(header, std::vector<std::byte>(bytes, std::byte{0x5a}))));
     }
   }
-  EXPECT_TRUE(eventually([&] { return cluster[0].counter("unknown_group_frames") >= seen + 30; }));
+  EXPECT_TRUE(eventually([&] { return cluster[0].counter("unknown_group_frames") >= seen + 65; }));
   EXPECT_TRUE(cluster[0].logs("it sends frames of a group that is not known here"));
 }
 

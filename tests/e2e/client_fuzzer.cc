@@ -152,6 +152,16 @@ std::uint64_t ClientFuzzer::submit_entries(HostileClient& client) {
       entry.flags = shm::kEntryHasCounts;
       entry.counts_offset = mutator_.below(4096);
       if (mutator_.one_in(2)) entry.count = 0;  // what the counts of zeros add up to
+      // Each lane may see other counts: they change while it reads them.
+      const auto arena = client.segment().arena();
+      mutator_.change(arena.subspan(entry.counts_offset, 64));
+    }
+    // Sends of the rank to itself, which meet some of these.
+    if (mutator_.one_in(6)) {
+      entry.kind =
+          static_cast<std::uint16_t>(mutator_.one_in(2) ? shm::OpKind::send : shm::OpKind::recv);
+      if (mutator_.one_in(3)) entry.root = shm::kAnySource;
+      if (mutator_.one_in(3)) entry.count = mutator_.below(20'000);
     }
     if (!mutator_.one_in(4)) change_fields(mutator_, entry);
     if (!client.submit(entry)) break;

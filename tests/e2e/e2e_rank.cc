@@ -7,6 +7,7 @@
 //   submit op= group= [kind= tensor= count= dtype= reduction= data= draw= root= place= prescale=
 //   recipe=] wait op= [ms= tolerance= mean= scribble=]     cancel op=       stats name= stream
 //   group= ops= [count= large= window= tensors= recipe=]    until an op fails, or ops= are done
+//   kinds group= rounds=                 operations of every kind until one fails, or rounds
 //   save group= name= file=              load group= name= file=            codec state
 //   fork                                 a child that lives on with every descriptor until stdin
 //   ends

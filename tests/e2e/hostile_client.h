@@ -136,6 +136,14 @@ class HostileClient {
     shm::wake_lane(segment_.lane_rings(0), eventfds_[0].get());
     return taken;
   }
+  // All of them or, where there is no room, none; the lane sees them at once.
+  bool submit_at_once(std::span<const shm::SubmitEntry> entries) {
+    if (!submissions_.has_room(entries.size())) return false;
+    for (const shm::SubmitEntry& entry : entries) submissions_.write(entry);
+    submissions_.publish();
+    wake();
+    return true;
+  }
   void wake() { shm::wake_lane(segment_.lane_rings(0), eventfds_[0].get()); }
 
   std::optional<shm::CompletionEntry> completion(std::chrono::milliseconds patience = kPatience) {

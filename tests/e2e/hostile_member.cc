@@ -4,6 +4,7 @@
 
 #include "daemon/membership/control_frames.h"
 #include "daemon/membership/coordinator.h"
+#include "daemon/membership/group_split.h"
 #include "daemon/membership/hmac.h"
 #include "shm/sharding.h"
 
@@ -15,7 +16,47 @@ using daemon::text_of;
 using nlohmann::json;
 using wire::FrameKind;
 
+const std::string kNonce(32, 'a');
+
 }  // namespace
+
+json HostileMember::join_message(const std::string& uid, std::uint32_t size) const {
+  return {{"t", "join"},
+          {"uid", uid},
+          {"rank", rank_},
+          {"size", size},
+          {"nonce", kNonce},
+          {"node", daemon::node_text(HostilePeer::hello_body(0, number_).node)},
+          {"address", "127.0.0.1:1"},  // nobody connects there: its node id is lower
+          {"lanes", 1},
+          {"chunk_bytes", kChunkBytes},
+          {"eager_bytes", 0},
+          {"max_ops", 64},
+          {"lossy_min", 0},
+          {"op_timeout_ms", 30'000},
+          {"verify", false},
+          {"seed", 0},
+          {"completed", 0}};
+}
+
+wire::FrameHeader HostileMember::header() const {
+  wire::FrameHeader header;
+  header.group = token_;
+  header.epoch = epoch_;
+  header.source_node = static_cast<std::uint16_t>(node_);
+  return header;
+}
+
+bool HostileMember::split(std::int64_t sequence) {
+  const daemon::GroupId gathering = daemon::gathering_id(id_, {epoch_, incarnation_, sequence});
+  json message = join_message(daemon::to_hex(gathering.uid), size_);
+  message["split"] = {{"parent", daemon::to_hex(id_.uid)},
+                      {"epoch", epoch_},
+                      {"sequence", sequence},
+                      {"color", 0},
+                      {"key", 0}};
+  return conductor_->send(conductor_->control(message.dump())) && conductor_->drain();
+}
 
 std::string HostileMember::join(const std::string& group_id, std::uint64_t node, std::uint32_t rank,
                                 std::uint32_t size) {
@@ -28,30 +69,14 @@ std::string HostileMember::join(const std::string& group_id, std::uint64_t node,
   const wire::HelloBody hello = HostilePeer::hello_body(wire::kConductorLane, number_);
   if (!conductor_->hello(hello)) return "the conductor did not answer the hello";
   const std::string uid = daemon::to_hex(id_.uid), self = daemon::node_text(hello.node);
-  const std::string nonce(32, 'a');
-  const json says = {{"t", "join"},
-                     {"uid", uid},
-                     {"rank", rank},
-                     {"size", size},
-                     {"nonce", nonce},
-                     {"node", self},
-                     {"address", "127.0.0.1:1"},  // nobody connects there: its node id is lower
-                     {"lanes", 1},
-                     {"chunk_bytes", kChunkBytes},
-                     {"eager_bytes", 0},
-                     {"max_ops", 64},
-                     {"lossy_min", 0},
-                     {"op_timeout_ms", 30'000},
-                     {"verify", false},
-                     {"seed", 0},
-                     {"completed", 0}};
-  conductor_->send(conductor_->control(says.dump()));
+  size_ = size;
+  conductor_->send(conductor_->control(join_message(uid, size).dump()));
   const auto challenge = wait_for("challenge");
   if (!challenge) return "no challenge";
   const std::string proof = daemon::join_proof(
-      id_.secret, {uid, nonce, text_of(*challenge, "challenge"), self, rank, std::int64_t{size}});
+      id_.secret, {uid, kNonce, text_of(*challenge, "challenge"), self, rank, std::int64_t{size}});
   const json proves = {
-      {"t", "proof"}, {"uid", uid}, {"rank", rank}, {"nonce", nonce}, {"hmac", proof}};
+      {"t", "proof"}, {"uid", uid}, {"rank", rank}, {"nonce", kNonce}, {"hmac", proof}};
   conductor_->send(conductor_->control(proves.dump()));
   const auto members = wait_for("members");
   if (!members) return "no list of members";
@@ -65,9 +90,10 @@ std::string HostileMember::join(const std::string& group_id, std::uint64_t node,
 
 std::string HostileMember::open_lanes(const json& members) {
   epoch_ = static_cast<std::uint32_t>(number_of(members, "epoch"));
-  token_ = daemon::group_token(id_.secret, daemon::to_hex(id_.uid), epoch_,
-                               text_of(members, "incarnation"));
+  incarnation_ = text_of(members, "incarnation");
+  token_ = daemon::group_token(id_.secret, daemon::to_hex(id_.uid), epoch_, incarnation_);
   wire::HelloBody hello = HostilePeer::hello_body(0, number_);
+  hello.features = features_;
   hello.group = daemon::link_number(id_);
   for (const json& node : members["nodes"]) {
     lanes_.emplace_back();

@@ -20,6 +20,9 @@ class HostileMember {
  public:
   static constexpr std::uint64_t kChunkBytes = 16 << 10;
 
+  // `features` of its hellos.
+  explicit HostileMember(std::uint64_t features = 0) : features_(features) {}
+
   // Joins as the only rank of a node of its own, and returns when the epoch has begun. Empty, or
   // what went wrong. `node` is any number that no other member has used.
   std::string join(const std::string& group_id, std::uint64_t node, std::uint32_t rank,
@@ -27,6 +30,11 @@ class HostileMember {
 
   std::uint32_t node() const noexcept { return node_; }
   std::uint32_t nodes() const noexcept { return static_cast<std::uint32_t>(lanes_.size()); }
+  // Of a frame that is the group's.
+  wire::FrameHeader header() const;
+  // Asks the coordinator to split the group, as if it had been split so often, and does not wait for
+  // the answer. False: the coordinator has closed.
+  bool split(std::int64_t sequence);
   // Its link to the lane of another node.
   HostilePeer& lane(std::uint32_t node) { return *lanes_[node]; }
 
@@ -47,12 +55,17 @@ class HostileMember {
   std::optional<nlohmann::json> wait_for(const std::string& type);
   std::string open_lanes(const nlohmann::json& members);
 
+  nlohmann::json join_message(const std::string& uid, std::uint32_t size) const;
+
+  std::uint64_t features_;
   daemon::GroupId id_;
   std::uint64_t number_ = 0;  // of the node's id
   std::uint32_t rank_ = 0;
   std::uint32_t node_ = 0;  // in the order of the members
   std::uint32_t epoch_ = 0;
   std::uint64_t token_ = 0;
+  std::uint32_t size_ = 0;
+  std::string incarnation_;  // of the epoch
   std::unique_ptr<HostilePeer> conductor_;
   std::vector<std::unique_ptr<HostilePeer>> lanes_;  // by node; null for this one
 };

@@ -1,6 +1,6 @@
-// Random deaths, one after the other: in the middle of a stream of ops, and while ranks join or
-// declare. Every survivor hears who was lost. $TERN_KILLS says how many, $TERN_SEED repeats the
-// choices of a run that failed.
+// Random deaths, one after the other: in the middle of a stream of all_reduces, in the middle of
+// operations of every kind, and while ranks join or declare. Every survivor hears who was lost.
+// $TERN_KILLS says how many, $TERN_SEED repeats the choices of a run that failed.
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -25,14 +25,16 @@ class Campaign {
   explicit Campaign(std::uint64_t seed)
       : random_(seed), cluster_(3, {}, {{"--lanes", "3"}, {"--lanes", "2"}, {"--lanes", "2"}}) {}
 
-  bool begin() {
-    if (!cluster_.running()) return false;
+  // Empty, or what went wrong; so is every text below.
+  std::string begin() {
+    if (!cluster_.running()) return "a daemon does not run";
     ranks_ = Ranks(cluster_, {2, 1, 2});
     for (std::size_t node = 0; node < 3; ++node) idle_.push_back(cluster_[node].holdings());
-    return ranks_.join() == "";
+    const std::string joined = ranks_.join();
+    return joined.empty() ? work(24) : joined;
   }
 
-  // One death and the recovery from it. What went wrong, or empty.
+  // One death and the recovery from it.
   std::string round() {
     choose_victims();
     outside_.clear();
@@ -44,8 +46,12 @@ class Campaign {
       case 1:
         strike_in_declaration();
         break;
-      default:
+      case 2:
+      case 3:
         strike_in_stream();
+        break;
+      default:
+        strike_in_kinds();
         break;
     }
     return problems_.empty() ? recover() : story_ + ": " + problems_;
@@ -78,6 +84,15 @@ class Campaign {
     return all;
   }
 
+  // All ranks do some rounds of operations of every kind.
+  std::string work(int rounds) {
+    std::string problems;
+    for (const Reply& reply : ranks_.ask_all("kinds group=g rounds=" + std::to_string(rounds))) {
+      if (!reply.ok()) problems += reply.text + "; ";
+    }
+    return problems;
+  }
+
   void strike_in_stream() {
     const auto ops = static_cast<std::int64_t>(random_() % 150);
     const std::int64_t done = counted("ops_completed");
@@ -89,6 +104,40 @@ class Campaign {
     }
     strike();
     for (const std::size_t rank : survivors()) expect_told(rank, ranks_[rank].reply());
+  }
+
+  // Collectives of every kind, sends and recvs, batches, splits, pushes and pulls. Each that fails
+  // says who was lost.
+  void strike_in_kinds() {
+    story_ += " among operations of every kind";
+    const auto ops = static_cast<std::int64_t>(random_() % 400);
+    const std::int64_t done = counted("ops_completed");
+    ranks_.tell_all("kinds group=g");
+    if (!eventually([&] { return counted("ops_completed") >= done + ops; })) {
+      problems_ += "operations do not go on";
+      return;
+    }
+    strike();
+    for (const std::size_t rank : survivors()) {
+      for (const Reply& failure : failures_of(ranks_[rank].reply())) expect_told(rank, failure);
+    }
+  }
+
+  // The answer to `kinds`: a failure, and further ones behind it.
+  static std::vector<Reply> failures_of(Reply answer) {
+    std::vector<Reply> failures;
+    static const std::regex kFurther(" \\|\\| \\[([0-9]+)\\] ");
+    const std::string all = answer.text;
+    std::size_t begin = 0;
+    int code = answer.code;
+    for (std::sregex_iterator found(all.begin(), all.end(), kFurther), end; found != end; ++found) {
+      const auto at = static_cast<std::size_t>(found->position());
+      failures.push_back({code, all.substr(begin, at - begin)});
+      begin = at + static_cast<std::size_t>(found->length());
+      code = std::stoi((*found)[1].str());
+    }
+    failures.push_back({code, all.substr(begin)});
+    return failures;
   }
 
   // When a random number of the joins has reached a daemon; the others are on their way.
@@ -241,7 +290,9 @@ class Campaign {
       }
     }
     const std::string joined = ranks_.rejoin();
-    return joined.empty() ? "" : story_ + ": rejoin: " + joined;
+    if (!joined.empty()) return story_ + ": rejoin: " + joined;
+    const std::string failed = work(3);
+    return failed.empty() ? "" : story_ + ": after it: " + failed;
   }
 
   std::mt19937_64 random_;
@@ -259,7 +310,7 @@ TEST(KillCampaign, EverySurvivorIsToldAndGoesOn) {
   std::printf("seed %llu, %llu kills; TERN_SEED repeats the choices\n",
               static_cast<unsigned long long>(seed), static_cast<unsigned long long>(kills));
   Campaign campaign(seed);
-  ASSERT_TRUE(campaign.begin());
+  ASSERT_EQ(campaign.begin(), "");
   for (std::uint64_t kill = 0; kill < kills; ++kill) {
     ASSERT_EQ(campaign.round(), "") << "kill " << kill << " of seed " << seed;
   }

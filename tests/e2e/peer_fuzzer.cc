@@ -51,8 +51,11 @@ std::vector<std::byte> PeerFuzzer::conductor_frame(HostilePeer& peer) {
 // A frame of an op of a group whose token it can only guess.
 std::vector<std::byte> PeerFuzzer::lane_frame() {
   static constexpr FrameKind kKinds[] = {
-      FrameKind::announce, FrameKind::grant,  FrameKind::contribution, FrameKind::result,
-      FrameKind::op_fail,  FrameKind::verify, FrameKind::heartbeat,    FrameKind::ack};
+      FrameKind::announce,   FrameKind::grant,      FrameKind::contribution,
+      FrameKind::result,     FrameKind::op_fail,    FrameKind::verify,
+      FrameKind::submitted,  FrameKind::send_offer, FrameKind::send_accept,
+      FrameKind::send_piece, FrameKind::send_end,   FrameKind::send_withdraw,
+      FrameKind::rank_left,  FrameKind::heartbeat,  FrameKind::ack};
   wire::FrameHeader header;
   const FrameKind kind = kKinds[mutator_.below(std::size(kKinds))];
   header.kind = static_cast<std::uint8_t>(kind);

@@ -241,6 +241,31 @@ TEST(PointToPoint, WhatWaitsForADaemonThatDiesEnds) {
             std::string::npos);
 }
 
+#ifdef TERN_HALO_EXCHANGE
+// Two rows of three tiles, on three nodes: the middle ones have three neighbours.
+TEST(PointToPoint, TilesOfAPlateAreThoseOfTheWholePlate) {
+  Cluster cluster(3);
+  ASSERT_TRUE(cluster.running());
+  std::vector<Process> ranks;
+  for (int rank = 0; rank < 6; ++rank) {
+    const DaemonProcess& daemon = cluster[static_cast<std::size_t>(rank / 2)];
+    ranks.emplace_back(
+        "/usr/bin/env",
+        std::vector<std::string>{"TERN_SOCKET=" + daemon.socket(), TERN_HALO_EXCHANGE,
+                                 cluster.folder() + "/id", std::to_string(rank), "6", "20"},
+        daemon.folder() + "/ranks.log");
+  }
+  for (std::size_t rank = 0; rank < 6; ++rank) {
+    const auto said = ranks[rank].read_line();
+    ASSERT_TRUE(said.has_value()) << tail_of(cluster[rank / 2].folder() + "/ranks.log");
+    EXPECT_NE(said->find("of 2x3 after 20 steps is that of the whole plate"), std::string::npos)
+        << *said;
+    const auto exit = ranks[rank].wait_exit();
+    EXPECT_TRUE(exit && exit->status == 0);
+  }
+}
+#endif
+
 #ifdef TERN_PIPELINE
 TEST(PointToPoint, PartsComeBackThroughThePipeline) {
   Cluster cluster(2);

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <utility>
 
+#include "tests/e2e/kind_stream.h"
 #include "wire/crc32c.h"
 
 namespace tern::e2e {
@@ -72,6 +73,7 @@ std::string RankSession::run(const Command& command) {
   if (command.verb == "wait") return wait(command);
   if (command.verb == "stats") return stats(command);
   if (command.verb == "stream") return stream(command);
+  if (command.verb == "kinds") return kinds(command);
   if (command.verb == "save") return save(command);
   if (command.verb == "load") return load(command);
   if (command.verb == "cancel") {
@@ -301,6 +303,14 @@ std::string RankSession::wait(const Command& command) {
              running);
   if (!running) ops_.erase(found);
   return text;
+}
+
+std::string RankSession::kinds(const Command& command) {
+  const auto group = groups_.find(command.text("group", "g"));
+  if (group == groups_.end()) return invalid("no such group");
+  const Group& here = group->second;
+  KindStream stream({client_, here.handle, here.rank, here.size});
+  return stream.run(static_cast<std::uint64_t>(command.number("rounds")));
 }
 
 // Ops in the order of their numbers, `window` of them in flight; every fifth is a large one. With

@@ -77,6 +77,7 @@ class RankSession {
   std::string save(const Command& command);
   std::string load(const Command& command);
   std::string stream(const Command& command);
+  std::string kinds(const Command& command);
 
   tern_status start(const Command& command, Op& op);
   bool place(Op& op, const std::string& where);

@@ -51,6 +51,24 @@ TEST(Plan, GradientsAndDeltasAreLossyButOfABroadcastDeltasAlone) {
   }
 }
 
+TEST(Plan, AnAllToAllAloneIsLossyWithoutATensor) {
+  for (const Plan* plan : {&kAllReduce, &kReduce, &kReduceScatter, &kAllGather, &kBroadcast,
+                           &kGather, &kScatter, &kBarrier}) {
+    EXPECT_FALSE(plan->loses_without_memory) << plan->name;
+  }
+  EXPECT_TRUE(kAllToAll.loses_without_memory);
+  EXPECT_TRUE(kAllToAll.may_decline_eager()) << "what is compressed is not eager";
+}
+
+TEST(Plan, TheTunerHasTheKindsThatLoseByTheirRole) {
+  for (const Plan* plan : {&kAllReduce, &kReduce, &kReduceScatter, &kAllGather}) {
+    EXPECT_TRUE(plan->is_tuned()) << plan->name;
+  }
+  for (const Plan* plan : {&kBroadcast, &kGather, &kScatter, &kAllToAll, &kBarrier}) {
+    EXPECT_FALSE(plan->is_tuned()) << plan->name;
+  }
+}
+
 TEST(Plan, AnAllReduceAloneHasTwoLegs) {
   EXPECT_FALSE(kAllReduce.has_one_leg());
   for (const Plan* plan : {&kReduce, &kReduceScatter, &kAllGather, &kBroadcast, &kAllToAll}) {

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <set>
+#include <vector>
 
 namespace tern::shm {
 namespace {
@@ -43,6 +45,79 @@ TEST(Sharding, AnOpWithoutElementsHasOneLane) {
     for (std::uint32_t lane = 0; lane < 4; ++lane) used += sharding.uses_lane(lane) ? 1 : 0;
     EXPECT_EQ(used, 1);
     EXPECT_TRUE(sharding.uses_lane(static_cast<std::uint32_t>(sequence % 4)));
+  }
+}
+
+Sharding random_sharding(std::mt19937_64& random, CutVersion version, std::uint64_t count) {
+  return make_sharding({.tensor = random(),
+                        .count = count,
+                        .dtype = DType::f32,
+                        .chunk_bytes = std::uint64_t{1} << (14 + random() % 7),
+                        .version = version,
+                        .nodes = static_cast<std::uint32_t>(1 + random() % 64),
+                        .lanes = static_cast<std::uint32_t>(1 + random() % 16),
+                        .one_lane = random() % 8 == 0});
+}
+
+TEST(EvenCut, MovesBordersAndNoChunkToAnotherLane) {
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    std::mt19937_64 random(seed), again(seed);
+    const std::uint64_t count = random() % (std::uint64_t{1} << (1 + random() % 41));
+    again.discard(2);
+    const Sharding full = random_sharding(random, CutVersion::full, count);
+    const Sharding even = random_sharding(again, CutVersion::even, count);
+    ASSERT_EQ(even.rounds(), full.rounds()) << seed;
+    ASSERT_EQ(even.lanes_used(), full.lanes_used()) << seed;
+    ASSERT_LE(even.chunk_elements, full.chunk_elements) << seed;
+    ASSERT_EQ(even.chunk_elements % kChunkUnit, 0u) << seed;
+    if (count == 0) continue;
+    const std::uint64_t last = even.chunk_count - 1;
+    ASSERT_LT(even.chunk_begin(last), count) << seed;
+    ASSERT_EQ(even.chunk_begin(last) + even.chunk_size(last), count) << seed;
+    ASSERT_LE(even.chunk_elements, count / (even.rounds() * even.columns) + kChunkUnit) << seed;
+  }
+}
+
+// Codec state, scales and logs of choices belong to chunks: these numbers never change.
+TEST(EvenCut, HasTheseBorders) {
+  struct Case {
+    std::uint64_t count, most, columns, full, even;
+  };
+  for (const Case& c : {Case{0, 65'536, 4, 65'536, 65'536},
+                        {1, 65'536, 4, 65'536, 4'096},
+                        {4'097, 65'536, 1, 65'536, 8'192},
+                        {100'000, 65'536, 2, 65'536, 53'248},
+                        {131'072, 65'536, 2, 65'536, 65'536},
+                        {131'073, 65'536, 2, 65'536, 36'864},
+                        {1'048'576, 65'536, 10, 65'536, 53'248},  // 20 chunks, 2 of each owner
+                        {1'048'576, 65'536, 3, 65'536, 61'440},
+                        {30'000, 4'096, 3, 4'096, 4'096},
+                        {30'000, 1'024, 3, 1'024, 1'024},
+                        {std::uint64_t{1} << 40, 65'536, 64, 65'536, 65'536},
+                        {(std::uint64_t{1} << 32) + 1, 1'048'576, 7, 1'048'576, 1'048'576},
+                        {5'000'000'000, 1'048'576, 3, 1'048'576, 1'048'576},
+                        {40'000'000, 1'048'576, 3, 1'048'576, 1'028'096}}) {
+    EXPECT_EQ(elements_of_chunk(CutVersion::full, c.count, c.most, c.columns), c.full) << c.count;
+    EXPECT_EQ(elements_of_chunk(CutVersion::even, c.count, c.most, c.columns), c.even) << c.count;
+  }
+}
+
+// 4 MiB of f32 among ten: in full chunks some own two and some one.
+TEST(EvenCut, OwnersHaveAsMuchAsEachOther) {
+  for (const std::uint32_t nodes : {3u, 10u, 48u}) {
+    const Sharding sharding = make_sharding({.tensor = 1,
+                                             .count = 1 << 20,
+                                             .dtype = DType::f32,
+                                             .chunk_bytes = 256 << 10,
+                                             .version = CutVersion::even,
+                                             .nodes = nodes});
+    std::vector<std::uint64_t> owned(nodes, 0);
+    for (std::uint64_t c = 0; c < sharding.chunk_count; ++c) {
+      owned[sharding.owner(c)] += sharding.chunk_size(c);
+    }
+    const auto [least, most] = std::minmax_element(owned.begin(), owned.end());
+    EXPECT_LE(*most - *least, sharding.rounds() * kChunkUnit * nodes);
+    EXPECT_LE(*most, (std::uint64_t{1} << 20) / nodes + sharding.rounds() * kChunkUnit);
   }
 }
 

@@ -220,6 +220,12 @@ double expected_at(const KindCase& c, std::uint32_t ranks, std::uint64_t element
              : result;
 }
 
+SubmittedKind submit_on(Client& client, const KindCase& c, std::uint32_t rank, Tensor* tensor) {
+  SubmittedKind placed = place(client, c, rank);
+  placed.ticket = client.submit(placed.request, tensor);
+  return placed;
+}
+
 std::vector<SubmittedKind> submit_kind(Cluster& cluster, const KindCase& c, std::uint64_t seed,
                                        const std::vector<Tensor*>& tensors) {
   std::vector<std::uint32_t> order(cluster.size());
@@ -227,10 +233,8 @@ std::vector<SubmittedKind> submit_kind(Cluster& cluster, const KindCase& c, std:
   std::shuffle(order.begin(), order.end(), std::mt19937_64(seed));
   std::vector<SubmittedKind> submitted(cluster.size());
   for (const std::uint32_t rank : order) {
-    Client& client = *cluster.ranks[rank];
-    submitted[rank] = place(client, c, rank);
-    submitted[rank].ticket =
-        client.submit(submitted[rank].request, tensors.empty() ? nullptr : tensors[rank]);
+    submitted[rank] =
+        submit_on(*cluster.ranks[rank], c, rank, tensors.empty() ? nullptr : tensors[rank]);
   }
   return submitted;
 }

@@ -40,6 +40,8 @@ struct SubmittedKind {
   OpRequest request;
   std::uint64_t ticket = 0;
 };
+SubmittedKind submit_on(Client& client, const KindCase& c, std::uint32_t rank,
+                        Tensor* tensor = nullptr);
 // All ranks submit it, in an order that `seed` draws. By rank.
 std::vector<SubmittedKind> submit_kind(Cluster& cluster, const KindCase& c, std::uint64_t seed,
                                        const std::vector<Tensor*>& tensors = {});

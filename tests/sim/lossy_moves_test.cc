@@ -75,7 +75,7 @@ TEST_P(MovedRecipe, ABroadcastDeltaMatchesTheReferenceOverManySteps) {
     Cluster cluster({2, 1, 1}, shape);
     cluster.join();
     const auto tensors = cluster.declare(delta(GetParam(), 10'000, dtype));
-    MovedReference root(*tensors[0], {0, 0, 1, true}, 10'000);
+    MovedReference root(*tensors[0], {0, 0, 1, true, 3}, 10'000);
     for (std::uint64_t step = 0; step < 4; ++step) {
       Move move = broadcast_of(dtype, 10'000, 4, step + 1);
       const auto expected =
@@ -166,7 +166,8 @@ INSTANTIATE_TEST_SUITE_P(
         Told{"gathered_weights", OpKind::all_gather, Role::weights, "3lc:s=1", "", false},
         Told{"gathered_exempt", OpKind::all_gather, Role::delta, "3lc:s=1", "", false, true},
         Told{"gathered_raw", OpKind::all_gather, Role::delta, "3lc:s=1", "raw", false},
-        Told{"gathered_auto", OpKind::all_gather, Role::delta, "auto", "", false, false, true},
+        Told{"gathered_raw_on_auto", OpKind::all_gather, Role::delta, "auto", "raw", false, false,
+             true},
         Told{"broadcast_default", OpKind::broadcast, Role::delta, "", "", false, false, true},
         Told{"broadcast_auto", OpKind::broadcast, Role::delta, "auto", "", false, false, true},
         Told{"broadcast_gradient", OpKind::broadcast, Role::gradient, "3lc:s=1", "", false},

@@ -20,13 +20,16 @@ class MovedReference {
     std::uint32_t first_number = 0;  // of its chunks
     std::uint32_t step = 1;          // between their numbers
     bool has_codebooks = false;
+    std::uint32_t columns = 1;  // of a whole op: the nodes
   };
 
   MovedReference(const Tensor& tensor, const Sender& sender, std::uint64_t count)
       : tensor_(tensor),
         sender_(sender),
         recipe_(*codec::parse_recipe(tensor.spec.recipe)),
-        chunk_elements_(shm::chunk_elements(16 << 10, tensor.spec.dtype)),
+        chunk_elements_(shm::elements_of_chunk(
+            shm::kNewestCut, count, shm::most_chunk_elements(16 << 10, tensor.spec.dtype),
+            sender.columns)),
         residual_(count) {}
 
   const std::vector<float>& residual() const { return residual_; }

@@ -150,6 +150,7 @@ Bytes Reference::all_reduce(const OpRequest& op, const Tensor* tensor, std::uint
                                             .count = op.count,
                                             .dtype = op.dtype,
                                             .chunk_bytes = group_.chunk_bytes,
+                                            .version = group_.cut,
                                             .nodes = nodes(),
                                             .one_lane = tensor != nullptr && tensor->one_lane});
   if (is_lossy(op, tensor)) {
@@ -184,8 +185,8 @@ bool Reference::encode(Work& work, const Chunk& chunk, const Leg& leg, std::vect
   if (codec::needs_shift(work.recipe)) {
     step = &steps_[{work.tensor->id, node, number}];
     request.stream_step = *step;
-    request.alpha =
-        codec::shift_alpha(work.recipe, shm::chunk_elements(group_.chunk_bytes, work.op.dtype));
+    request.alpha = codec::shift_alpha(work.recipe,
+                                       shm::most_chunk_elements(group_.chunk_bytes, work.op.dtype));
     request.delivered_out = values.data();
     request.exact =
         *step == 0 && work.recipe.memory == codec::Memory::ef21 && work.op.dtype == DType::f32;

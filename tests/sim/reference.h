@@ -15,6 +15,7 @@
 #include "client.h"
 #include "codec/codec.h"
 #include "codec/recipe.h"
+#include "shm/sharding.h"
 
 namespace tern::sim {
 
@@ -22,6 +23,7 @@ struct GroupView {
   std::vector<std::vector<std::uint32_t>> ranks_of_node;
   std::uint32_t size = 0;
   std::uint64_t chunk_bytes = 0;
+  shm::CutVersion cut = shm::kNewestCut;
   std::uint64_t eager_bytes = 0;
   std::uint64_t lossy_min_bytes = 0;
 };

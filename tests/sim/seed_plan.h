@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "client.h"
+#include "shm/sharding.h"
 #include "world.h"
 
 namespace tern::sim {
@@ -39,6 +40,7 @@ struct Plan {
   std::vector<PlannedOp> ops;
   std::vector<PlannedOp> ops_after;  // when all is well again
   bool verify = false;
+  shm::CutVersion cut = shm::CutVersion::full;  // even seeds have the other
   Trouble trouble = Trouble::none;
   net::FaultSettings faults;
 };

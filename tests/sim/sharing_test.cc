@@ -18,8 +18,8 @@ struct Job {
   Client* ranks[2];
   std::string id;
 
-  Job(World& world, const std::string& name)
-      : ranks{&world.connect(0, name, 32 << 20), &world.connect(1, name, 32 << 20)} {}
+  Job(World& world, const std::string& name, std::uint32_t user = 0)
+      : ranks{&world.connect(0, name, 32 << 20, user), &world.connect(1, name, 32 << 20, user)} {}
 };
 
 class Sharing : public testing::Test {
@@ -35,8 +35,8 @@ class Sharing : public testing::Test {
     };
   }
 
-  Job start(const std::string& name) {
-    Job job(world, name);
+  Job start(const std::string& name, std::uint32_t user = 0) {
+    Job job(world, name, user);
     EXPECT_TRUE(world.run_until([&] { return job.ranks[0]->ready() && job.ranks[1]->ready(); }));
     const std::uint64_t mint = job.ranks[0]->mint();
     EXPECT_TRUE(world.run_until([&] { return job.ranks[0]->answered(mint); }));
@@ -169,6 +169,23 @@ TEST_F(Sharing, AFloodLeavesHalfToAnActiveJob) {
   EXPECT_GT(most_sends + most_results, 0u);
   EXPECT_LE(most_sends, DaemonShape{}.send_slabs / 2);
   EXPECT_LE(most_results, DaemonShape{}.result_slabs / 2);
+}
+
+// The six are of jobs of their own: nobody has more of a lane because he gives his groups names.
+TEST_F(Sharing, AUserOfManyGroupsHasNoMoreOfALane) {
+  std::vector<Job> many;
+  for (int i = 0; i < 6; ++i) many.push_back(start("many" + std::to_string(i), 1000));
+  Job alone = start("alone", 1001);
+  std::vector<std::vector<std::uint64_t>> of_many;
+  for (Job& job : many) of_many.push_back(submit(job, kFloodCount));
+  const auto of_one = submit(alone, kFloodCount);
+  ASSERT_TRUE(world.run_until([&] { return ended(alone, of_one); }));
+  int before = 0;
+  for (std::size_t i = 0; i < many.size(); ++i) before += ended(many[i], of_many[i]) ? 1 : 0;
+  EXPECT_LE(before, 1) << "who came last is done with the first of the six";
+  for (std::size_t i = 0; i < many.size(); ++i) {
+    ASSERT_TRUE(world.run_until([&] { return ended(many[i], of_many[i]); }));
+  }
 }
 
 TEST_F(Sharing, AJobThatIsAloneMayUseAll) {

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """What tools/attacks.py calls broken, and how it says so."""
 
+import argparse
 import pathlib
 import sys
 import unittest
@@ -11,10 +12,11 @@ import attacks  # noqa: E402
 ATTACK = {"name": "knocks", "promise": "nobody hears it"}
 GOOD = {"blows": 9, "ops": 50, "lost": 0, "wrong": 0, "joins_failed": 0, "versions_failed": 0, "join_p50_ms": 2.0,
         "join_max_ms": 9.0, "version_max_ms": 3.0, "small_p99_ms": 4.0, "large_p99_ms": 60.0}
+TURNS = {"conductor": {"ms": 3.0, "step": "joins", "over": 0}, "lane": {"ms": 12.0, "step": "links", "over": 0}}
 
 
-def rounds(*beside):
-    return [{"attack": GOOD | one, "hog": GOOD} for one in beside]
+def rounds(*beside, turns=None):
+    return [{"attack": GOOD | one, "hog": GOOD, "turns": TURNS | (turns or {})} for one in beside]
 
 
 def broken(*beside):
@@ -36,6 +38,13 @@ class Verdict(unittest.TestCase):
         self.assertEqual(broken({"small_p99_ms": 13.1}, {"small_p99_ms": 13.1}, {}), ["64 KiB p99"])
         self.assertEqual(broken({"large_p99_ms": 500.0}, {}, {}), [])
 
+    def test_a_turn_over_its_budget_counts_and_says_where(self):
+        of_lane = {"lane": {"ms": 31.0, "step": "commands", "over": 2}}
+        row = attacks.row_of(ATTACK, rounds({}, turns=of_lane))
+        self.assertEqual(row["broken"], ["lane turn"])
+        self.assertIn("3.0, 31.0 (commands)", attacks.cells(row))
+        self.assertIn("2 turns of lanes", attacks.longest_turns([row]))
+
     def test_a_job_that_died_has_a_row(self):
         row = attacks.row_of(ATTACK, [{"attack": None, "hog": GOOD}])
         self.assertEqual(len(attacks.cells(row)), len(attacks.HEAD))
@@ -46,6 +55,15 @@ class Table(unittest.TestCase):
     def test_every_line_has_a_cell_for_each_column(self):
         lines = attacks.table([attacks.row_of(ATTACK, rounds({}))]).split("\n")
         self.assertEqual({line.count("|") for line in lines}, {len(attacks.HEAD) + 1})
+
+
+class Time(unittest.TestCase):
+    def test_measurements_are_as_long_as_there_is_time(self):
+        options = argparse.Namespace(minutes=10, rounds=1, seconds=None)
+        self.assertAlmostEqual(attacks.Measurements(options, 100).seconds(), (6 - attacks.OVERHEAD_S) / 2, delta=0.1)
+        self.assertEqual(attacks.Measurements(options, 10_000).seconds(), attacks.LEAST_S)
+        options.seconds = 3.0
+        self.assertEqual(attacks.Measurements(options, 100).seconds(), 3.0)
 
 
 if __name__ == "__main__":

@@ -28,8 +28,20 @@ TEST(ChoiceLog, ReadsWhatItWrites) {
 // The format is frozen: old logs stay readable.
 TEST(ChoiceLog, HasThisForm) {
   EXPECT_EQ(choice_log_head(), "tern-choices 1\n");
+  EXPECT_EQ(choice_log_head(2), "tern-choices 1\ncut 2\n");
   EXPECT_EQ(format(some_op("a b")), "op a%20b 17 1 4 ef(int:bits=4) 3lc:s=1 raw\n");
   EXPECT_EQ(format(LoggedChunk{"w", 18, 0, 2, 7, "ef(bf16)"}), "chunk w 18 0 2 7 ef(bf16)\n");
+}
+
+TEST(ChoiceLog, NamesTheCutOfItsTensors) {
+  const auto cut_of = [](std::uint32_t cut) {
+    return parse_choice_log(choice_log_head(cut) + format(some_op("w"))).value().cut;
+  };
+  EXPECT_EQ(cut_of(1), 1u);
+  EXPECT_EQ(cut_of(2), 2u);
+  EXPECT_EQ(parse_choice_log("tern-choices 1\n" + format(some_op("w")))->cut, 1u) << "of old";
+  EXPECT_FALSE(parse_choice_log("tern-choices 1\ncut\n"));
+  EXPECT_FALSE(parse_choice_log("tern-choices 1\ncut x\n"));
 }
 
 TEST(ChoiceLog, NamesMayHoldAnyByte) {

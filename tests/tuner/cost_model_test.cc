@@ -61,6 +61,65 @@ TEST(CostModel, AnEagerOpTakesOneHop) {
   EXPECT_GE(eager.total_ns, 50e3);
 }
 
+constexpr OpLegs kReduceScatter{.broadcast = false};
+constexpr OpLegs kAllGather{.reduce = false};
+constexpr OpLegs kReduce{.broadcast = false, .one_owner = true};
+
+OpShape shape_with(const OpLegs& legs, std::uint64_t bytes, std::uint32_t nodes) {
+  OpShape shape = shape_of(bytes, nodes);
+  shape.legs = legs;
+  return shape;
+}
+
+// An all_reduce is a reduce_scatter and an all_gather, but for what is announced.
+TEST(CostModel, LegsAddUp) {
+  const CodecCost reduce{1.0, 0.5, 0.25};
+  const CodecCost broadcast{0.7, 0.3, 0.5};
+  const PairCost codecs{reduce, broadcast};
+  for (const std::uint32_t nodes : {2u, 3u, 8u}) {
+    const OpParts both = parts_of(shape_of(8 << 20, nodes), codecs, {}, 100e3);
+    const OpParts first = parts_of(shape_with(kReduceScatter, 8 << 20, nodes), codecs, {}, 100e3);
+    const OpParts second = parts_of(shape_with(kAllGather, 8 << 20, nodes), codecs, {}, 100e3);
+    const double announcements_ns = 2.0 * (nodes - 1.0) * LaneCost{}.chunk_ns;
+    EXPECT_NEAR(both.work_ns, first.work_ns + second.work_ns - announcements_ns, 1e-3);
+    EXPECT_DOUBLE_EQ(both.peer_bytes, first.peer_bytes + second.peer_bytes);
+    EXPECT_DOUBLE_EQ(both.chunk_ns, first.chunk_ns + second.chunk_ns);
+    EXPECT_DOUBLE_EQ(both.fixed_ns, 200e3) << "announcement, grant, contribution, result";
+    EXPECT_DOUBLE_EQ(first.fixed_ns, 150e3);
+    EXPECT_DOUBLE_EQ(second.fixed_ns, 100e3);
+  }
+}
+
+TEST(CostModel, ALegThatAnOpDoesNotHaveCostsNothing) {
+  const CodecCost dear{100.0, 100.0, 10.0};
+  const OpShape sums = shape_with(kReduceScatter, 8 << 20, 4);
+  const OpShape moves = shape_with(kAllGather, 8 << 20, 4);
+  EXPECT_EQ(predict(sums, {kPlain, dear}, {}, {1e9, 0.0}).total_ns,
+            predict(sums, {kPlain, kPlain}, {}, {1e9, 0.0}).total_ns);
+  EXPECT_EQ(predict(moves, {dear, kPlain}, {}, {1e9, 0.0}).total_ns,
+            predict(moves, {kPlain, kPlain}, {}, {1e9, 0.0}).total_ns);
+}
+
+// The root decodes what all others send; each of these encodes once.
+TEST(CostModel, OfAReduceTheBusierNodeCounts) {
+  const OpShape shape = shape_with(kReduce, 8 << 20, 5);
+  const double bytes = 8 << 20;
+  EXPECT_NEAR(parts_of(shape, {{0.0, 1.0, 1.0}, {}}, kFreeLane, 0.0).work_ns, 4.0 * bytes, 1.0);
+  EXPECT_NEAR(parts_of(shape, {{10.0, 1.0, 1.0}, {}}, kFreeLane, 0.0).work_ns, 10.0 * bytes, 1.0);
+  EXPECT_NEAR(parts_of(shape, {{0.0, 1.0, 0.5}, {}}, kFreeLane, 0.0).peer_bytes, 0.5 * bytes, 1.0);
+}
+
+TEST(CostModel, AnEagerOpSendsEachPeerWhatConcernsIt) {
+  const LaneCost lane;
+  const auto bytes_of = [&](const OpLegs& legs) {
+    return parts_of_eager(shape_with(legs, 4096, 4), kPlain, lane, 0.0).peer_bytes;
+  };
+  EXPECT_EQ(bytes_of({}), 4096.0);
+  EXPECT_EQ(bytes_of(kReduce), 4096.0);
+  EXPECT_EQ(bytes_of(kReduceScatter), 1024.0);
+  EXPECT_EQ(bytes_of(kAllGather), 1024.0);
+}
+
 TEST(CostModel, PartsGiveThePredictionAtAnyRate) {
   const CodecCost reduce{1.0, 0.5, 0.25};
   const CodecCost broadcast{0.7, 0.3, 0.5};

@@ -70,6 +70,7 @@ TEST(FrozenFrame, NumbersAreThoseOfVersionOne) {
   EXPECT_EQ(static_cast<int>(FrameKind::send_withdraw), 28);
   EXPECT_EQ(static_cast<int>(FrameKind::rank_left), 29);
   EXPECT_EQ(kFeatureSend, 4u);
+  EXPECT_EQ(kFeatureLossyMoves, 8u);
 }
 
 #define EXPECT_SAME_PLACE(ours, frozen, field, at)     \

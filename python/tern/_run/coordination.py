@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..errors import LaunchError, TernError
 from .ranks import GRACE_SECONDS
-from .rendezvous import Server, expect, meet
+from .rendezvous import NodeLostError, Server, expect, meet
 from .sealed import Sealed
 
 
@@ -107,8 +107,11 @@ async def _gather(server: Server, count: int, nodes: list[Sealed]) -> list[dict[
     joins: list[dict[str, Any]] = []
     while len(nodes) < count:
         node = await server.nodes.get()
-        nodes.append(node)
-        joins.append(await expect(node, "join"))
+        try:
+            joins.append(await expect(node, "join"))
+            nodes.append(node)
+        except NodeLostError:
+            node.close()  # it may come again, or has given up
     server.close()
     return joins
 

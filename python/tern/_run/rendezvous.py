@@ -2,11 +2,15 @@
 
 Messages, in order: `join` from each node (ranks, wanted place), `place` to each (node, first rank,
 size, cluster key), `ready` from each, `group` to each (the group's id), `ended` from each (exit
-status), and `end` to each with the status of the job. A connection that is lost counts as a node
-that has failed.
+status), and `end` to each with the status of the job. A connection that is lost after its `join`
+counts as a node that has failed.
 
 A stranger has _HANDSHAKE_SECONDS for the proof, on one of _MAX_STRANGERS connections. For a further
-one the oldest of the address goes that has most, so that other addresses keep theirs.
+one the oldest of the address goes that has most. An address that has as many as any does not get
+more that way: there a newcomer is turned away while the oldest has had less than _SURE_SECONDS. So
+strangers can neither take the places of other addresses, nor come so fast that a node at their own
+address never ends its proof. Whoever is turned away comes again: a node is in when the server has
+welcomed it.
 """
 
 from __future__ import annotations
@@ -15,12 +19,13 @@ import asyncio
 import collections
 import errno
 import socket
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import LaunchError
 from .sealed import Sealed, Stranger, as_client, as_server
 
 _HANDSHAKE_SECONDS = 5.0
+_SURE_SECONDS = 2.0
 _MAX_STRANGERS = 64
 _RETRY_SECONDS = 0.2
 # A node whose machine has died is noticed after some 25 seconds.
@@ -36,13 +41,25 @@ def _keep_alive(writer: asyncio.StreamWriter) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
+class _Place(NamedTuple):
+    """Of a connection that has not proved the secret yet."""
+
+    address: str
+    since: float
+    task: asyncio.Task[Any]
+
+
+class NodeLostError(LaunchError):
+    """A node's connection has ended."""
+
+
 class Server:
     """Accepts nodes that prove the secret; `nodes` gives them as they come."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
         self._server: asyncio.Server | None = None
-        self._strangers: list[tuple[str, asyncio.Task[Any]]] = []
+        self._strangers: list[_Place] = []
         self.nodes: asyncio.Queue[Sealed] = asyncio.Queue()
 
     async def listen(self, host: str, port: int) -> bool:
@@ -55,12 +72,27 @@ class Server:
             raise LaunchError(f"cannot listen on {host}:{port}: {error}") from error
         return True
 
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    @property
+    def strangers(self) -> int:
+        """How many connections have not proved the secret yet."""
+        return len(self._strangers)
+
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        entry = (str(writer.get_extra_info("peername")[0]), task)
-        self._make_room()
-        self._strangers.append(entry)
+        # One that is gone again has no address.
+        address, *_ = writer.get_extra_info("peername") or ("",)
+        place = _Place(str(address), asyncio.get_running_loop().time(), task)
+        if not self._makes_room(place):
+            writer.transport.abort()
+            return
+        self._strangers.append(place)
         proved = False
         try:
             _keep_alive(writer)
@@ -71,22 +103,33 @@ class Server:
         except (*_LOST, asyncio.TimeoutError, asyncio.CancelledError):
             pass  # nobody whom it would help to hear why
         finally:
-            self._strangers.remove(entry)
+            if place in self._strangers:
+                self._strangers.remove(place)
             if not proved:
                 writer.transport.abort()
 
-    def _make_room(self) -> None:
+    def _makes_room(self, newcomer: _Place) -> bool:
+        """Whether there is a place for it, after another one has lost his if need be."""
         if len(self._strangers) < _MAX_STRANGERS:
-            return
-        greedy, _ = collections.Counter(source for source, _ in self._strangers).most_common(1)[0]
-        next(task for source, task in self._strangers if source == greedy).cancel()
+            return True
+        taken = collections.Counter(place.address for place in self._strangers)
+        greedy, most = taken.most_common(1)[0]
+        if taken[newcomer.address] == most:
+            greedy = newcomer.address
+        oldest = next(place for place in self._strangers if place.address == greedy)
+        if greedy == newcomer.address and newcomer.since - oldest.since < _SURE_SECONDS:
+            return False
+        # It gives its place up now, not when its task runs: others may come before that.
+        self._strangers.remove(oldest)
+        oldest.task.cancel()
+        return True
 
     def close(self) -> None:
         """Takes no more nodes; those that have come stay."""
         if self._server is not None:
             self._server.close()
-        for _, task in list(self._strangers):
-            task.cancel()
+        for place in list(self._strangers):
+            place.task.cancel()
 
 
 async def meet(host: str, port: int, secret: bytes, seconds: float) -> Sealed:
@@ -94,10 +137,7 @@ async def meet(host: str, port: int, secret: bytes, seconds: float) -> Sealed:
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
         try:
-            reader, writer = await asyncio.wait_for(
-                asyncio.open_connection(host, port), _HANDSHAKE_SECONDS)
-            _keep_alive(writer)
-            return await asyncio.wait_for(as_client(reader, writer, secret), _HANDSHAKE_SECONDS)
+            return await asyncio.wait_for(_come(host, port, secret), _HANDSHAKE_SECONDS)
         except Stranger as stranger:
             raise LaunchError(f"{host}:{port} has not proved the job's secret: {stranger}. Give "
                               "all nodes the same secret and the same --rdzv") from stranger
@@ -109,13 +149,25 @@ async def meet(host: str, port: int, secret: bytes, seconds: float) -> Sealed:
             await asyncio.sleep(_RETRY_SECONDS)
 
 
+async def _come(host: str, port: int, secret: bytes) -> Sealed:
+    """One attempt. Raises Stranger, OSError or EOFError."""
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        _keep_alive(writer)
+        return await as_client(reader, writer, secret)
+    except BaseException:
+        writer.transport.abort()
+        raise
+
+
 async def expect(node: Sealed, kind: str) -> dict[str, Any]:
-    """The next message, which must be of this kind. Raises LaunchError if the node is lost or has
-    ended instead."""
+    """The next message, which must be of this kind. Raises NodeLostError, or LaunchError if the
+    node has ended instead."""
     try:
         message = await node.receive()
     except _LOST as error:
-        raise LaunchError(f"a node of the job was lost: {error or type(error).__name__}") from error
+        reason = error or type(error).__name__
+        raise NodeLostError(f"a node of the job was lost: {reason}") from error
     if message.get("kind") != kind:
         reason = message.get("reason") or f"a message {message.get('kind')!r} came out of turn"
         raise LaunchError(f"the job has ended: {reason}")

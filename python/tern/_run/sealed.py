@@ -6,7 +6,7 @@ are in docs/adr/0024-a-rendezvous-with-hmac-alone.md.
     client -> server   MAGIC, 32 random bytes
     server -> client   32 random bytes, proof of the server
     client -> server   proof of the client
-    then records       length, ciphertext, tag
+    then records       length, ciphertext, tag; the first is the server's welcome
 
 All keys come by HKDF from the secret and the random bytes of both: a proof for each side, and for
 each direction a key that encrypts and one that authenticates. A record is XORed with
@@ -29,6 +29,7 @@ MIN_SECRET_BYTES = 16
 _NONCE_BYTES = _DIGEST_BYTES = 32
 _MAX_RECORD_BYTES = 1 << 20
 _LENGTH = struct.Struct(">I")
+_WELCOME = {"kind": "welcome"}
 
 
 class Stranger(Exception):
@@ -122,7 +123,8 @@ class Sealed:
 
 async def as_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
                     secret: bytes) -> Sealed:
-    """Proves the secret to a server after the server has. Raises Stranger if it does not."""
+    """Proves the secret to a server after the server has, and returns when the server has taken the
+    proof. Raises Stranger if it is another server, OSError or EOFError if the connection ends."""
     nonce = secrets.token_bytes(_NONCE_BYTES)
     writer.write(MAGIC + nonce)
     server_nonce = await reader.readexactly(_NONCE_BYTES)
@@ -130,7 +132,10 @@ async def as_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
     if not hmac.compare_digest(await reader.readexactly(_DIGEST_BYTES), keys.server_proof):
         raise Stranger("it has another secret, or is no rendezvous of Tern")
     writer.write(keys.client_proof)
-    return Sealed(reader, writer, keys.direction(b"client"), keys.direction(b"server"))
+    sealed = Sealed(reader, writer, keys.direction(b"client"), keys.direction(b"server"))
+    if await sealed.receive() != _WELCOME:
+        raise Stranger("it does not speak this version of the rendezvous's protocol")
+    return sealed
 
 
 async def as_server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
@@ -144,4 +149,6 @@ async def as_server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
     writer.write(nonce + keys.server_proof)
     if not hmac.compare_digest(await reader.readexactly(_DIGEST_BYTES), keys.client_proof):
         raise Stranger("it has another secret")
-    return Sealed(reader, writer, keys.direction(b"server"), keys.direction(b"client"))
+    sealed = Sealed(reader, writer, keys.direction(b"server"), keys.direction(b"client"))
+    await sealed.send(_WELCOME)
+    return sealed

@@ -15,8 +15,10 @@ from .compression import Compression, compress
 from .estimation import Estimate, estimate
 from .process_group import TernProcessGroup
 from .registration import register
+from .serving import ParameterServer
+from .sharded import ShardedCompression
 
 register()
 
-__all__ = ["Compression", "Estimate", "TernBackend", "TernProcessGroup", "compress", "estimate",
-           "register"]
+__all__ = ["Compression", "Estimate", "ParameterServer", "ShardedCompression", "TernBackend",
+           "TernProcessGroup", "compress", "estimate", "register"]

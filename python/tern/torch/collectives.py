@@ -23,6 +23,9 @@ from .reductions import Reduction, reduction_of
 from .submissions import Submissions, scatter_out
 from .work import TernWork
 
+# DDP's buckets have 25 MiB, so that the copies of a whole one are long enough to be seen in a step.
+_LARGE_BYTES, _PIECES = 8 << 20, 8
+
 
 def _one(tensors: Any, what: str) -> Any:
     """The single entry of a list that c10d keeps for several devices of one rank."""
@@ -65,8 +68,9 @@ class Collectives:
         reduction = reduction_of(_operation(opts), tensor.dtype)
         if tensor.layout == torch.sparse_coo:
             return sparse.all_reduce(self._submissions, tensor, reduction)
-        return self._start("all_reduce", [self._reducing("all_reduce", tensor, tensor, reduction)],
-                           [tensor], opts)
+        calls = [self._reducing("all_reduce", piece, piece, reduction)
+                 for piece in _pieces(tensor)]
+        return self._start("all_reduce", calls, [tensor], opts)
 
     def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> TernWork:
         calls = [self._reducing("all_reduce", tensor, tensor,
@@ -319,6 +323,15 @@ class Collectives:
     def _one_for_each(self, entries: Any, what: str) -> None:
         if len(entries) != self._size:
             raise ValueError(f"{what} has {len(entries)} entries for a group of {self._size}")
+
+
+def _pieces(tensor: Tensor) -> Sequence[Tensor]:
+    """A large tensor in pieces that are submitted one after the other: the first is on its way
+    while the library copies the second, and is copied back while the last is on its way. They are
+    of sizes that tell the whole's, so that ranks with tensors of different sizes hear of it."""
+    if not tensor.is_contiguous() or tensor.numel() * tensor.element_size() < _LARGE_BYTES:
+        return [tensor]
+    return list(tensor.detach().view(-1).split(-(-tensor.numel() // _PIECES)))
 
 
 def _counts(tensors: Sequence[Tensor]) -> list[int]:

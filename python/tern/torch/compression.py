@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 import torch.distributed as dist
@@ -14,40 +14,67 @@ from torch.nn.parallel import DistributedDataParallel
 from ..errors import TernError
 from ..statistics import TensorStats
 from ..tensor import Tensor
+from .averages import Averages, Lossy
 from .exemption import Rule, reasons
 from .failures import as_torch
-from .meeting import shared_client
-from .operands import view
-from .process_group import TernProcessGroup
-from .submissions import Submissions, scatter_out
+from .grouping import submissions_of
+from .sharded import ShardedCompression, is_sharded
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import FSDPModule
 
 _log = logging.getLogger("tern")
 _NAME_BYTES = 127  # of a declaration
 _STATE_VERSION = 1
 
 
-def compress(model: DistributedDataParallel, recipe: str = "auto", level: str = "balanced",
+@overload
+def compress(model: DistributedDataParallel, recipe: str = ..., level: str = ...,
+             exempt: Rule | Sequence[str] | None = ..., *, scaler: Any = ...,
+             gather_recipe: None = ..., name: str = ...) -> Compression: ...
+
+
+@overload
+def compress(model: FSDPModule, recipe: str = ..., level: str = ...,
+             exempt: Rule | Sequence[str] | None = ..., *, scaler: Any = ...,
+             gather_recipe: str | None = ..., name: str = ...) -> ShardedCompression: ...
+
+
+def compress(model: Any, recipe: str = "auto", level: str = "balanced",
              exempt: Rule | Sequence[str] | None = None, *, scaler: Any = None,
-             name: str = "ddp") -> Compression:
+             gather_recipe: str | None = None,
+             name: str = "ddp") -> Compression | ShardedCompression:
     """From now on the gradients of `model` are averaged by Tern, and compressed between nodes.
 
-    Call it on all ranks, after DistributedDataParallel() and before the first backward(). The model
-    may use any backend; with another one than "tern", Tern averages the gradients alone.
+    Call it on all ranks, after DistributedDataParallel() or fully_shard() and before the first
+    step. The model may use any backend; with another one than "tern", Tern averages the gradients
+    alone, and of a model of fully_shard() it gathers the weights too.
 
     `recipe`: how gradients travel (docs/codecs.md); "auto" lets the daemon choose for the link.
     `level`: of "auto", how much may be lost. `exempt`: what stays exact. None: small tensors,
     biases and normalizations; patterns of names are exempt beside these; a rule, called with name
     and parameter, decides alone. `scaler`: the torch.amp.GradScaler, if there is one: what the
-    recipe remembers follows its scale. `name`: of the model among those of the job, the same in
-    every run.
+    recipe remembers follows its scale. `gather_recipe`: how the weights of a model of fully_shard()
+    travel that are large enough; None: exactly. `name`: of the model among those of the job, the
+    same in every run.
 
     Returns what has the state for checkpoints and the figures. Raises BadRecipeError,
     AlreadyExistsError (two models of one name), QuotaExceededError; RuntimeError if the model has
     another hook.
     """
+    if is_sharded(model):
+        if scaler is not None:
+            raise ValueError("a loss scale cannot be followed through fully_shard(): leave out "
+                             "scaler=, and train in bfloat16 or f32")
+        sharded = ShardedCompression(model, recipe, level, exempt, gather_recipe=gather_recipe,
+                                     name=name)
+        _log.info("%s", sharded.describe())
+        return sharded
     if not isinstance(model, DistributedDataParallel):
-        raise TypeError(f"compress() takes a DistributedDataParallel model, not a "
-                        f"{type(model).__name__}: wrap the model first")
+        raise TypeError(f"compress() takes a model of DistributedDataParallel() or fully_shard(), "
+                        f"not a {type(model).__name__}: wrap the model first")
+    if gather_recipe is not None:
+        raise ValueError("DistributedDataParallel gathers no weights: leave out gather_recipe=")
     compression = Compression(model, recipe, level, exempt, scaler=scaler, name=name)
     model.register_comm_hook(compression, _hook)
     _log.info("%s", compression.describe())
@@ -70,6 +97,8 @@ class Compression:
                            for own, parameter in model.module.named_parameters()}
         self._submissions = submissions_of(model.process_group)
         self._scales: dict[str, float] = {}
+        # By bucket: memory and parameters, and their averages.
+        self._averages: dict[int, tuple[tuple[int, ...], Averages]] = {}
         parameters = dict(model.module.named_parameters())
         try:
             self._tensors = {own: self._declare(name, own, parameters[own])
@@ -122,8 +151,11 @@ class Compression:
         """Continues with states of state_dict(): that of this node where the nodes are as then,
         else those of all nodes. Call it on all ranks, before the first step.
 
-        Raises InvalidArgumentError if parts of nodes are missing, StateMismatchError for parts
-        that do not fit, ValueError for another model's.
+        From or to one node, where nothing is compressed, the job begins with nothing owed, and a
+        warning says so.
+
+        Raises InvalidArgumentError if parts of nodes are missing, StateMismatchError for parts that
+        do not fit, ValueError for another model's.
         """
         for state in states:
             if state.get("version") != _STATE_VERSION:
@@ -133,14 +165,24 @@ class Compression:
                 odd = sorted(set(state["parts"]) ^ set(self._tensors))
                 raise ValueError("the state is of other parameters than are compressed here: "
                                  f"{', '.join(odd[:5])}. Compress with the same exempt=")
+        nodes = self._submissions.group.info().node_count
+        if nodes > 1 and all(state["nodes"] > 1 for state in states):
+            self._import(states)
+        elif nodes > 1 or any(state["nodes"] > 1 for state in states):
+            _log.warning("compress: the state is of %d nodes, and here is %s. On one node nothing "
+                         "is compressed or owed: the job begins with nothing owed",
+                         states[0]["nodes"] if states else 0,
+                         "one" if nodes == 1 else f"a group of {nodes}")
+        self._scales = dict(states[0]["scales"]) if states else {}
+        # No operation may begin before all nodes have imported.
+        self._submissions.start("barrier", [self._submissions.group.barrier], []).wait()
+
+    def _import(self, states: Sequence[dict[str, Any]]) -> None:
         try:
             for own, tensor in self._tensors.items():
                 tensor.import_state(*(state["parts"][own] for state in states))
         except TernError as error:
             raise as_torch(error) from None
-        self._scales = dict(states[0]["scales"]) if states else {}
-        # No operation may begin before all nodes have imported.
-        self._submissions.start("barrier", [self._submissions.group.barrier], []).wait()
 
     def average(self, bucket: dist.GradBucket) -> Future[torch.Tensor]:
         """Averages a bucket: the hook's work."""
@@ -149,28 +191,37 @@ class Compression:
             raise ValueError("sparse gradients cannot be compressed: use dense ones "
                              "(Embedding(sparse=False)), or leave the model as it is")
         host = buffer if buffer.device.type == "cpu" else buffer.cpu()
-        calls, exact = [], []
-        begin = 0
-        for parameter in bucket.parameters():
+        averages = self._averages_of(bucket, host)
+
+        def finish() -> None:
+            averages.finish()
+            if host is not buffer:
+                buffer.copy_(host)
+
+        work = self._submissions.start("the average of gradients", averages.calls(), [buffer],
+                                       finish=finish)
+        return work.get_future().then(lambda done: done.wait()[0])
+
+    def _averages_of(self, bucket: dist.GradBucket, host: torch.Tensor) -> Averages:
+        """Those of the bucket in this memory: the last step's where nothing has changed."""
+        parameters = bucket.parameters()
+        layout = (host.data_ptr(), *map(id, parameters))
+        known = self._averages.get(bucket.index())
+        if known is not None and known[0] == layout:
+            return known[1]
+        lossy, exact, begin = [], [], 0
+        for parameter in parameters:
             part = host[begin:begin + parameter.numel()]
             begin += parameter.numel()
             own = self._names[id(parameter)]
             if own in self._tensors:
-                calls.append(self._compressing(own, part))
+                lossy.append(Lossy(part, self._tensors[own], self._scale_of_state(own)))
             else:
                 exact.append(part)
-        joined = self._submissions.joined(exact) if exact else None
-        if joined is not None:
-            calls.append(self._averaging(joined))
-
-        def finish() -> None:
-            if joined is not None:
-                scatter_out(joined, exact)
-            if host is not buffer:
-                buffer.copy_(host)
-
-        work = self._submissions.start("the average of gradients", calls, [buffer], finish=finish)
-        return work.get_future().then(lambda done: done.wait()[0])
+        averages = Averages(self._submissions, lossy, exact)
+        if self._scaler is None and host is bucket.buffer():
+            self._averages[bucket.index()] = layout, averages
+        return averages
 
     def _declare(self, model: str, own: str, parameter: torch.Tensor) -> Tensor:
         full = f"{model}/{own}"
@@ -180,16 +231,6 @@ class Compression:
         return self._submissions.group.declare(
             full, parameter.numel(), str(parameter.dtype).removeprefix("torch."), role="gradient",
             recipe=self._recipe, level=self._level if self._recipe == "auto" else None)
-
-    def _compressing(self, own: str, part: torch.Tensor) -> Callable[[], Any]:
-        seen, tensor, scale = view(part, own), self._tensors[own], self._scale_of_state(own)
-        return lambda: self._submissions.group.all_reduce(
-            seen.array, reduction="average", dtype=seen.dtype, tensor=tensor, state_scale=scale)
-
-    def _averaging(self, joined: torch.Tensor) -> Callable[[], Any]:
-        seen = view(joined, "the exact gradients")
-        return lambda: self._submissions.group.all_reduce(
-            seen.array, reduction="average", dtype=seen.dtype)
 
     def _scale_of_state(self, own: str) -> float:
         """By how much gradients have grown, by the loss scale, since the last one of this
@@ -206,15 +247,3 @@ def _hook(state: Compression, bucket: dist.GradBucket) -> Future[torch.Tensor]:
 
 # DDP compares these with its own classes, and not with their names.
 _hook.__annotations__.update({"bucket": dist.GradBucket, "return": Future[torch.Tensor]})
-
-
-def submissions_of(process_group: Any) -> Submissions:
-    """Those of a group of Tern with the members of the process group."""
-    if isinstance(process_group, TernProcessGroup):
-        own: Submissions = process_group._submissions
-        return own
-    client = shared_client()
-    rank, size = dist.get_rank(process_group), dist.get_world_size(process_group)
-    told = [client.mint() if rank == 0 else ""]
-    dist.broadcast_object_list(told, dist.get_global_rank(process_group, 0), group=process_group)
-    return Submissions(client.join(told[0], rank, size))

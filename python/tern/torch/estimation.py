@@ -12,9 +12,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..errors import TernError
 from ..tensor import Tensor
-from .compression import submissions_of
 from .exemption import Rule, reasons
 from .failures import as_torch
+from .grouping import submissions_of
 from .operands import View, view
 from .submissions import Submissions
 

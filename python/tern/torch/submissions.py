@@ -19,7 +19,7 @@ from ..group import Group
 from ..ticket import Ticket
 from .failures import as_torch
 from .profiling import begin
-from .work import TernWork
+from .work import TernWork, has_ended
 
 # For what is under way when a group is left in good order, as sends that nobody has waited for.
 _LEAVING_S = 5.0
@@ -37,6 +37,8 @@ class Submissions:
         self._lock = threading.Lock()
         self._running: dict[int, TernWork] = {}
         self._started = 0
+        self._ends = 0
+        self._one_more_ended = threading.Condition()
 
     @property
     def started(self) -> int:
@@ -107,19 +109,35 @@ class Submissions:
                     raise
 
     def _wait_for_one(self, own: list[Ticket]) -> bool:
-        """Waits for the oldest operation that runs, of another Work or else of `own`, which loses
-        it; whether there was one."""
+        """Waits until one of the operations that run has ended, whichever it is: of another Work or
+        else of `own`, which loses it. Whether there was one."""
         with self._lock:
-            oldest = next(iter(self._running.values()), None)
-        if oldest is not None:
-            with contextlib.suppress(Exception):
-                oldest.wait()
+            running = list(self._running.values())
+        if running:
+            self._wait_for_any(running)
             return True
         if not own:
             return False
-        with contextlib.suppress(TernError):  # the Work will tell
-            own.pop(0).wait()
+        ended = threading.Event()
+        for ticket in own:
+            ticket._client._notifier().watch(ticket, ended.set)
+        ended.wait()
+        own[:] = [ticket for ticket in own if not has_ended(ticket)]
         return True
+
+    def _wait_for_any(self, running: Sequence[TernWork]) -> None:
+        seen = self._ends
+        for work in running:
+            work.watch(self._count_end)
+        # One that had been told of before ended before `seen` was read, and is complete.
+        if not any(work.is_completed() for work in running):
+            with self._one_more_ended:
+                self._one_more_ended.wait_for(lambda: self._ends != seen)
+
+    def _count_end(self) -> None:
+        with self._one_more_ended:
+            self._ends += 1
+            self._one_more_ended.notify_all()
 
     def _keep(self, work: TernWork) -> None:
         with self._lock:

@@ -50,6 +50,7 @@ class TernWork(dist.Work):
         self._lock = threading.Lock()
         self._future: Any = None
         self._told: Callable[[], object] | None = None
+        self._is_watched = False
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Returns True when the result is there. `timeout`: 0 waits as long as the operation may
@@ -69,7 +70,7 @@ class TernWork(dist.Work):
 
     def is_completed(self) -> bool:
         """Whether it has ended, well or not."""
-        if not self._ended.is_set() and all(map(_has_ended, self._tickets)):
+        if not self._ended.is_set() and all(map(has_ended, self._tickets)):
             self._end()
         return self._ended.is_set()
 
@@ -120,6 +121,14 @@ class TernWork(dist.Work):
         if ended:
             told()
 
+    def watch(self, ended: Callable[[], object]) -> None:
+        """Has a thread of this package see the end, and call `ended` then. Only the first call of
+        this function counts."""
+        with self._lock:
+            seen, self._is_watched = self._is_watched, True
+        if not seen:
+            self._when_tickets_end(ended)
+
     def synchronize(self) -> None:
         """Does nothing: there is no stream on the processor."""
 
@@ -130,25 +139,35 @@ class TernWork(dist.Work):
         raise RuntimeError("the duration of one operation is not measured; see `ternctl top`")
 
     def _watch(self, future: Future[list[torch.Tensor]]) -> None:
+        def told() -> None:
+            try:
+                _completing.submit(self._complete, future)
+            except RuntimeError:  # the interpreter ends, and takes no more work
+                self._complete(future)
+
+        if self._tickets:
+            self._when_tickets_end(told)
+        else:
+            self._complete(future)
+
+    def _when_tickets_end(self, told: Callable[[], object]) -> None:
+        """Calls `told` once, in the client's notifying thread, or now if there are none."""
         tickets = self._tickets
         left = list(tickets)
         if not left:
-            self._complete(future)
+            told()
             return
         lock = threading.Lock()
 
-        def told() -> None:
+        def one_ended() -> None:
             with lock:
                 left.pop()
                 last = not left
             if last:
-                try:
-                    _completing.submit(self._complete, future)
-                except RuntimeError:  # the interpreter ends, and takes no more work
-                    self._complete(future)
+                told()
 
         for ticket in tickets:
-            ticket._client._notifier().watch(ticket, told)
+            ticket._client._notifier().watch(ticket, one_ended)
 
     def _complete(self, future: Future[list[torch.Tensor]]) -> None:
         self._end()
@@ -199,7 +218,8 @@ class TernWork(dist.Work):
         return f"<tern.torch {self._name}, {'ended' if self._ended.is_set() else 'running'}>"
 
 
-def _has_ended(ticket: Ticket) -> bool:
+def has_ended(ticket: Ticket) -> bool:
+    """Well or not."""
     with contextlib.suppress(TernError):
         return ticket.test()
     return True

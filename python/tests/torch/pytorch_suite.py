@@ -135,6 +135,8 @@ def main():
     parser.add_argument("--world-size", type=int, default=2)
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--log", default="/dev/null")
+    parser.add_argument("--all-must-pass", action="store_true",
+                        help="exit status 1 if a test fails or is left out")
     parser.add_argument("tests", nargs="*")
     options = parser.parse_args()
     found = run(options)
@@ -142,6 +144,8 @@ def main():
         options.out.write_text(json.dumps(
             {"backend": options.backend, "world_size": options.world_size,
              "torch": torch.__version__, "tests": found}, indent=1, sort_keys=True) + "\n")
+    if options.all_must_pass and any(each["outcome"] != "passed" for each in found.values()):
+        sys.exit("not all have passed")
 
 
 if __name__ == "__main__":

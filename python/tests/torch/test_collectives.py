@@ -71,6 +71,26 @@ def test_all_reduce_of_booleans_and_complex_numbers(two_nodes):
     run_ranks(two_nodes, SIZE, work)
 
 
+def test_a_large_tensor_is_reduced_in_pieces(two_nodes):
+    """Of sizes that tell the whole's: ranks that disagree hear of it and do not wait."""
+    count = (2 << 20) + 5
+
+    def work(rank):
+        x = values(rank, count)
+        started = dist.all_reduce(x, async_op=True)
+        started.wait()
+        assert torch.equal(x, sum(every(count)))
+        assert started.result()[0] is x
+        y = values(rank, 3, 1 << 20, dtype=torch.int64)
+        dist.all_reduce(y, Op.MAX)
+        equal(y, fold(torch.maximum, every(3, 1 << 20, dtype=torch.int64)))
+        for sizes in ((count, count + 1), (count, 2 * count)):
+            with pytest.raises(tern.MismatchError):
+                dist.all_reduce(torch.ones(sizes[rank == 1]))
+
+    run_ranks(two_nodes, SIZE, work)
+
+
 def test_averages_and_factors(two_nodes):
     def work(rank):
         x = values(rank, 9) * SIZE

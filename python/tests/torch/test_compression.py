@@ -17,6 +17,7 @@ import tern.torch
 from cluster import daemons
 from ranks import RankFailed, answer_of, run_ranks, start_ranks
 from tern.torch import compression
+from tern.torch.averages import Averages, Lossy
 
 WIDTH = 64  # 64 x 64 floats are above what is small
 STEPS = 5
@@ -107,8 +108,8 @@ def _by_bucket(self, bucket):
     if key not in self._tensors:
         self._tensors[key] = self._submissions.group.declare(
             f"bucket/{key}", buffer.numel(), role="gradient", recipe=self._recipe)
-    call = self._compressing(key, buffer)
-    return self._submissions.start("bucket", [call], [buffer]).get_future().then(
+    averages = Averages(self._submissions, [Lossy(buffer, self._tensors[key], 1.0)], [])
+    return self._submissions.start("bucket", averages.calls(), [buffer]).get_future().then(
         lambda done: done.wait()[0])
 
 
@@ -316,6 +317,44 @@ def test_gradients_are_averaged_by_tern_under_another_backend(two_nodes):
     same(first, second)
 
 
+def test_every_rank_hears_that_one_has_no_daemon(two_nodes):
+    def work(rank):
+        model = model_of()
+        if rank == 1:
+            os.environ["TERN_SOCKET"] = "/nowhere/ternd.sock"
+        with pytest.raises(tern.TernError, match="/nowhere") as raised:
+            tern.torch.compress(model)
+        return str(raised.value).startswith("rank 1 has no group of Tern: ")
+
+    assert run_ranks(two_nodes, 2, work, backend="gloo") == [True, False]
+
+
+def test_a_bucket_is_one_batch_in_the_same_memory_in_every_step(two_nodes, monkeypatch):
+    """However many gradients it has, and made anew when DDP has ordered its buckets anew."""
+    def work(rank):
+        made, submitted = [], []
+        real_init, real_submit = Averages.__init__, tern.Batch.submit
+
+        def init(self, *arguments):
+            made.append(self)
+            real_init(self, *arguments)
+
+        def submit(self):
+            submitted.append(len(self))
+            return real_submit(self)
+
+        monkeypatch.setattr(Averages, "__init__", init)
+        monkeypatch.setattr(tern.Batch, "submit", submit)
+        model = model_of()
+        tern.torch.compress(model, recipe="3lc:s=1")
+        train(model, rank, 6)
+        # Four weights, and one operation for all that is exact.
+        assert submitted == [5] * 6
+        return len(made)
+
+    assert max(run_ranks(two_nodes, 2, work)) <= 2
+
+
 def test_an_estimate_says_what_travels(two_nodes):
     def work(rank):
         model = model_of()
@@ -361,6 +400,28 @@ def test_a_checkpoint_goes_on_with_more_nodes(two_nodes):
         first, *others = run_ranks(nodes, 3, after)
     for other in others:
         same(first, other)
+
+
+def test_a_checkpoint_goes_on_on_one_node_and_back(two_nodes):
+    """Where nothing is compressed nothing can be owed."""
+    def work(states=()):
+        def on(rank):
+            lines = []
+            handler = logging.Handler()
+            handler.emit = lambda record: lines.append(record.getMessage())
+            logging.getLogger("tern").addHandler(handler)
+            model = model_of()
+            compressed = tern.torch.compress(model, recipe="3lc:s=1")
+            if states:
+                compressed.load_state_dict(*states)
+            return train(model, rank, 2), compressed.state_dict(), lines
+        return on
+
+    first = run_ranks(two_nodes, 2, work())
+    alone = run_ranks(two_nodes[:1], 2, work([state for _, state, _ in first]))
+    assert all("begins with nothing owed" in lines[-1] for _, _, lines in alone)
+    again = run_ranks(two_nodes, 2, work([alone[0][1]]))
+    same(again[0][0], first[0][0])
 
 
 def test_a_job_that_was_killed_ends_as_if_it_had_not_been(two_nodes, tmp_path):

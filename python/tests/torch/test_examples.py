@@ -52,9 +52,23 @@ def test_diloco(two_nodes):
     assert float(re.search(r"([\d.]+) times less than raw", output).group(1)) > 7
 
 
+def test_a_server_has_the_same_bits_on_all_ranks(two_nodes):
+    outputs = run(two_nodes, EXAMPLES / "server.py")
+    digests = [re.search(r"parameters (\w+)", output).group(1) for output in outputs]
+    assert digests[0] == digests[1]
+    assert float(re.search(r"epoch 3: ([\d.]+) %", outputs[0]).group(1)) > 95
+    assert float(re.search(r"([\d.]+) times less than raw", outputs[0]).group(1)) > 4
+
+
 def test_fsdp(two_nodes):
     output = run(two_nodes, EXAMPLES / "fsdp.py")[0]
     assert float(re.search(r"step 60: loss ([\d.]+)", output).group(1)) < 2.7
+
+
+def test_fsdp_with_compression(two_nodes):
+    output = run(two_nodes, EXAMPLES / "fsdp.py", "--compress")[0]
+    assert float(re.search(r"step 60: loss ([\d.]+)", output).group(1)) < 2.7
+    assert float(re.search(r"([\d.]+) times less than raw", output).group(1)) > 1.8
 
 
 @pytest.mark.skipif(not has_python_backends(), reason="the entry point came with PyTorch 2.14")

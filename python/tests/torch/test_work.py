@@ -68,6 +68,29 @@ def test_a_dropped_work_still_gives_its_result(two_nodes):
         assert found == [[1.0] * 3, [2.0] * 3]
 
 
+def test_more_sends_than_there_are_places_wait_for_whichever_has_arrived(two_nodes):
+    """The first send waits for a receive that comes last: whoever waits for the oldest operation
+    waits for ever."""
+    many = 700  # more than a client has in flight
+
+    def work(rank):
+        x = torch.arange(many, dtype=torch.float32)
+        if rank == 0:
+            sent = [dist.isend(x[:1], 1, tag=many)]
+            sent += [dist.isend(x[tag:tag + 1], 1, tag=tag) for tag in range(many)]
+            for each in sent:
+                each.wait()
+            return True
+        out = torch.full((many,), -1.0)
+        for tag in range(many):
+            dist.recv(out[tag:tag + 1], 0, tag=tag)
+        last = torch.ones(1)
+        dist.recv(last, 0, tag=many)
+        return torch.equal(out, x) and last == 0
+
+    assert all(run_ranks(two_nodes, 2, work))
+
+
 def test_a_failure_has_its_class_everywhere(two_nodes):
     """Ranks that disagree get MismatchError, which names them, from every part of the Work."""
     def work(rank):

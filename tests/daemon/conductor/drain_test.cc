@@ -112,8 +112,39 @@ TEST_F(DrainTest, RefusesNewJobsAndLetsOthersJoinAgain) {
   const Client& fresh = greet(connect(2, kBob));
   drain_.begin(10 * kSecond);
   EXPECT_NE(drain_.refusal(), "");
-  EXPECT_EQ(drain_.join_refusal(runs), "");
-  EXPECT_EQ(drain_.join_refusal(fresh), drain_.refusal());
+  const std::string uid = to_hex(id_.uid);
+  EXPECT_EQ(drain_.join_refusal(runs, uid), "");
+  EXPECT_EQ(drain_.join_refusal(fresh, uid), drain_.refusal());
+  EXPECT_EQ(drain_.hello_refusal(), drain_.refusal());
+}
+
+// A job of several ranks has begun when the first of them waits: the others are no new job.
+TEST_F(DrainTest, LetsInTheOtherRanksOfAGroupThatGathers) {
+  const Client& first = greet(connect(1, kAlice));
+  const Client& second = greet(connect(2, kAlice));
+  JoinRequest join;
+  join.id = id_;
+  join.uid = to_hex(id_.uid);
+  join.packet.size = 2;
+  ASSERT_TRUE(joins_.add(first, join));
+  drain_.begin(10 * kSecond);
+  EXPECT_EQ(drain_.hello_refusal(), "") << "a rank may not have come yet";
+  EXPECT_EQ(drain_.join_refusal(second, join.uid), "");
+  EXPECT_EQ(drain_.join_refusal(second, std::string(32, '0')), drain_.refusal());
+  drain_.stop();
+  EXPECT_EQ(drain_.join_refusal(second, join.uid), "the daemon is stopping");
+  EXPECT_EQ(drain_.hello_refusal(), "the daemon is stopping");
+}
+
+TEST_F(DrainTest, LetsInRanksOfAGroupForWhichOtherNodesWait) {
+  const Client& fresh = greet(connect(1, kAlice));
+  drain_.begin(10 * kSecond);
+  join_from_another_node();
+  EXPECT_NE(drain_.join_refusal(fresh, to_hex(id_.uid)), "") << "anybody may say that";
+  EXPECT_NE(drain_.hello_refusal(), "");
+  prove();
+  EXPECT_EQ(drain_.join_refusal(fresh, to_hex(id_.uid)), "");
+  EXPECT_EQ(drain_.hello_refusal(), "");
 }
 
 TEST_F(DrainTest, ADaemonThatEndsTakesNothingNewOfAnybody) {
@@ -121,7 +152,7 @@ TEST_F(DrainTest, ADaemonThatEndsTakesNothingNewOfAnybody) {
   runs.has_joined = true;
   drain_.stop();
   EXPECT_EQ(drain_.refusal(), "the daemon is stopping");
-  EXPECT_EQ(drain_.join_refusal(runs), "the daemon is stopping");
+  EXPECT_EQ(drain_.join_refusal(runs, to_hex(id_.uid)), "the daemon is stopping");
 }
 
 TEST_F(DrainTest, ThatIsCancelledRefusesNobody) {

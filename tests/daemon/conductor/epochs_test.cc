@@ -20,7 +20,7 @@ class EpochsTest : public PartRig {
     ASSERT_TRUE(joins_.read(packet, request));
     ASSERT_TRUE(joins_.add(client, request));
     nonce_ = joins_.all().at(uid_).ranks.at(0).nonce;
-    mail("join");
+    join_message_ = mail("join").at(0);
   }
   // A list of two nodes, this one with rank 0.
   nlohmann::json body() const {
@@ -60,6 +60,7 @@ class EpochsTest : public PartRig {
   const GroupId id_ = *mint_group_id("here", 7000);
   const std::string uid_ = to_hex(id_.uid);
   std::string nonce_;
+  nlohmann::json join_message_;
   Epochs epochs_{settings_, outlets_, {clients_, joins_, groups_, quotas_, nullptr}};
 };
 
@@ -92,6 +93,23 @@ TEST_F(EpochsTest, AListThisNodeCannotWorkWithIsRefused) {
   EXPECT_TRUE(epochs_.on_message(kSelf, members(lanes)));
   EXPECT_EQ(refusal(), Errc::protocol_error);
   EXPECT_TRUE(groups_.all().empty());
+}
+
+TEST_F(EpochsTest, AListWithACutThisNodeDoesNotHaveIsRefused) {
+  auto later = body();
+  later["cut"] = settings_.ops.cut + 1;
+  EXPECT_TRUE(epochs_.on_message(kSelf, members(later)));
+  EXPECT_EQ(refusal(), Errc::protocol_error);
+}
+
+TEST_F(EpochsTest, TheCutIsThatOfTheListOrElseTheFirst) {
+  EXPECT_EQ(join_message_["cut"], 2);
+  auto agreed = body();
+  agreed["cut"] = 2;
+  epochs_.on_message(kSelf, members(agreed));
+  const MemberGroup& group = *groups_.all().begin()->second;
+  EXPECT_EQ(group.cut, shm::CutVersion::even);
+  EXPECT_EQ(group.lanes[0]->setup().shape.cut, shm::CutVersion::even);
 }
 
 TEST_F(EpochsTest, AListOfAnEarlierJoinEndsTheEpochAndLeavesTheJoin) {

@@ -11,6 +11,7 @@ class SplitsTest : public PartRig {
     greet(connect(1));
     greet(connect(2));
     parent_ = &add_group({1, 2});
+    parent_->incarnation = "f00d";
     for (MemberRank& rank : parent_->ranks) rank.joined = true;
   }
   std::uint64_t split(std::uint64_t client, std::int32_t color, std::uint64_t group) {
@@ -45,7 +46,7 @@ TEST_F(SplitsTest, AreAskedOfTheParentsCoordinator) {
   split(2, 3, parent_->number);
   const auto sent = mail("join");
   ASSERT_EQ(sent.size(), 1u);
-  EXPECT_EQ(sent[0]["uid"], to_hex(gathering_id(parent_->id, 1, 0).uid));
+  EXPECT_EQ(sent[0]["uid"], to_hex(gathering_id(parent_->id, {1, "f00d", 0}).uid));
   EXPECT_EQ(sent[0]["rank"], 1);
   EXPECT_EQ(sent[0]["size"], 3);
   EXPECT_EQ(sent[0]["split"]["parent"], parent_->uid);
@@ -74,7 +75,7 @@ TEST_F(SplitsTest, BecomeAJoinToTheChild) {
   const auto join = mail("join").at(0);
   EXPECT_TRUE(splits_.on_message(kSelf, divided(join, 0, 2)));
   ASSERT_EQ(joins_.all().size(), 1u);
-  const GroupId child = child_id(gathering_id(parent_->id, 1, 0), 3);
+  const GroupId child = child_id(gathering_id(parent_->id, {1, "f00d", 0}), 3);
   const JoinSet& set = joins_.all().at(to_hex(child.uid));
   EXPECT_EQ(set.id, child);
   EXPECT_EQ(set.lineage, "0:3/");
@@ -142,7 +143,7 @@ TEST_F(SplitsTest, APlaceIsGivenOnce) {
   splits_.on_message(kSelf, divided(joins.at(0), 0, 2));
   splits_.on_message(kSelf, divided(joins.at(1), 0, 2));
   EXPECT_EQ(answer_to(first)->status, Errc::protocol_error);
-  const GroupId child = child_id(gathering_id(parent_->id, 1, 0), 0);
+  const GroupId child = child_id(gathering_id(parent_->id, {1, "f00d", 0}), 0);
   EXPECT_TRUE(joins_.all().at(to_hex(child.uid)).waits(0, joins.at(1)["nonce"]));
 }
 

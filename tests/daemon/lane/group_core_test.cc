@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "group_rig.h"
 
 namespace tern::daemon::group_core_test {
@@ -73,6 +75,32 @@ TEST_F(GroupCoreTest, WhatIsToldToAllReachesEveryPeerThatIsLeft) {
   settle();
   EXPECT_EQ(node(1).frames.size(), 1u);
   EXPECT_EQ(node(2).frames.size(), 2u);
+}
+
+TEST_F(GroupCoreTest, TellsOneNodeAloneOfAFailure) {
+  core().tell_failure(2, {4, 6}, {Errc::mismatch, 1, "unknown kind of operation"});
+  settle();
+  EXPECT_TRUE(node(1).frames.empty());
+  ASSERT_EQ(node(2).frames.size(), 1u);
+  const wire::FrameHeader& header = node(2).frames[0].header;
+  EXPECT_EQ(header.kind, static_cast<std::uint8_t>(FrameKind::op_fail));
+  EXPECT_EQ(header.tensor, 4u);
+  EXPECT_EQ(header.op_seq, 6u);
+  wire::OpFailBody body;
+  ASSERT_EQ(node(2).frames[0].payload.size(), sizeof(body));
+  std::memcpy(&body, node(2).frames[0].payload.data(), sizeof(body));
+  EXPECT_EQ(body.code, static_cast<std::int32_t>(Errc::mismatch));
+  EXPECT_EQ(body.rank, 1u);
+  EXPECT_STREQ(body.text, "unknown kind of operation");
+  core().peer(2).link->close();
+  core().tell_failure(2, {4, 7}, {Errc::mismatch, 1, "again"});
+  settle();
+  EXPECT_EQ(node(2).frames.size(), 1u);
+}
+
+TEST_F(GroupCoreTest, KnowsWhatAllDaemonsUnderstand) {
+  EXPECT_TRUE(core().all_have(wire::kFeatureLossyMoves));
+  EXPECT_FALSE(core().all_have(std::uint64_t{1} << 63)) << "nobody knows this one";
 }
 
 TEST_F(GroupCoreTest, ASentBlockIsCountedAndItsMemoryComesBackAfterTheLastAcknowledgement) {

@@ -48,6 +48,7 @@ struct Spec {
 struct Shape {
   std::vector<std::vector<std::uint32_t>> ranks = {{0}, {1}};
   std::uint64_t eager_bytes = 0;
+  std::uint64_t known_features = ~std::uint64_t{0};  // of those that others say hello with
 };
 
 inline wire::AnnounceBody announcement(const Spec& spec, std::uint32_t rank) {
@@ -106,8 +107,20 @@ struct ReceivedFrame {
   std::vector<std::byte> payload;
 };
 
+// Moved by hand, or by so much whenever somebody looks at it.
+class RigClock final : public Clock {
+ public:
+  std::uint64_t now_ns() const noexcept override { return now_ns_ += at_each_look_ns_; }
+  void advance_ns(std::uint64_t delta_ns) noexcept { now_ns_ += delta_ns; }
+  void advance_at_each_look_ns(std::uint64_t delta_ns) noexcept { at_each_look_ns_ = delta_ns; }
+
+ private:
+  mutable std::uint64_t now_ns_ = 1'000'000'000;
+  std::uint64_t at_each_look_ns_ = 0;
+};
+
 struct World {
-  ManualClock clock;
+  RigClock clock;
   net::LoopbackNetwork network;
 };
 
@@ -120,6 +133,7 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
         acceptor(world.network, world.clock, {endpoint_of(self), {}}, *this),
         core(setup_of(shape, self), *this),
         eager(core.setup().shape, core.ops().slots()),
+        known_features(shape.known_features),
         codec(core.ops(), core.lane_ops(), eager,
               {core.setup().number, core.setup().seed, core.setup().size}),
         path(codec, *this, 16),
@@ -354,7 +368,9 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
   }
   void on_incoming(std::unique_ptr<net::Incoming> incoming, const wire::FrameHeader&,
                    const wire::HelloBody& hello) override {
-    links.adopt({incoming.release(), hello});
+    wire::HelloBody heard = hello;
+    heard.features &= known_features;
+    links.adopt({incoming.release(), heard});
   }
   void on_refused(const std::string&, Errc, const char*) override {}
 
@@ -365,6 +381,7 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
   LaneJob job;
   GroupCore core;
   EagerInputs eager;
+  std::uint64_t known_features;
   BlockCodec codec;
   BlockPath path;
   LaneGroup group;  // only its address is used: events name it

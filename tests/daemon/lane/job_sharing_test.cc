@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <memory>
 #include <vector>
 
+#include "plan/recv.h"
 #include "tests/daemon/lane/lane_rig.h"
 
 namespace tern::daemon::job_sharing_test {
@@ -81,6 +83,25 @@ TEST_F(JobSharingTest, AJobWithAnOpInFlightIsActive) {
   EXPECT_EQ(sharing.load().active, 2u);
   EXPECT_EQ(sharing.load().weight, 5u);
   EXPECT_EQ(sharing.load().wire_jobs, std::uint64_t{1} << 1) << "one of one node sends nothing";
+}
+
+// Of one that only sends and receives there is no op.
+TEST_F(JobSharingTest, AJobWithASendInFlightIsActive) {
+  lane_test::TestClient client(1);
+  lanes.near.resources.clients.add(client.memory);
+  LaneGroup& group = add_group(1, 1);
+  round();
+  EXPECT_EQ(sharing.load().active, 0u);
+  shm::SubmitEntry entry{};
+  entry.kind = plan::kRecv.number;
+  entry.dtype = static_cast<std::uint8_t>(DType::u8);
+  entry.root = 1;
+  entry.prescale_bits = entry.state_scale_bits = std::bit_cast<std::uint32_t>(1.0f);
+  entry.count = 8;
+  group.submit(*lanes.near.resources.clients.find(1), entry);
+  EXPECT_FALSE(client.next_completion().has_value());
+  round();
+  EXPECT_EQ(sharing.load().active, 1u);
 }
 
 TEST_F(JobSharingTest, AFloodIsBoundedWhileAnotherJobIsActive) {

@@ -51,13 +51,45 @@ TEST_F(LaneGroupsTest, AreFoundByNumberUntilTheyAreRemoved) {
   EXPECT_EQ(groups.all().size(), 1u);
 }
 
-TEST_F(LaneGroupsTest, TakeTurns) {
-  EXPECT_EQ(&groups.take_turn(), &first);
-  EXPECT_EQ(&groups.take_turn(), &second);
-  EXPECT_EQ(&groups.take_turn(), &first);
+TEST_F(LaneGroupsTest, OfOneUserTakeTurns) {
+  LaneGroups::OfUser& user = groups.take_turn();
+  EXPECT_EQ(groups.users(), 1u);
+  EXPECT_EQ(&user.next(), &first);
+  EXPECT_EQ(&user.next(), &first) << "until it is passed on";
+  user.pass_on();
+  EXPECT_EQ(&user.next(), &second);
+  user.pass_on();
+  EXPECT_EQ(&user.next(), &first);
+  user.pass_on();
   groups.remove(second);
-  EXPECT_EQ(&groups.take_turn(), &first);
-  EXPECT_EQ(&groups.take_turn(), &first);
+  EXPECT_EQ(&user.next(), &first);
+  user.pass_on();
+  EXPECT_EQ(&user.next(), &first);
+  groups.remove(first);
+  EXPECT_EQ(groups.users(), 0u);
+}
+
+TEST_F(LaneGroupsTest, AGroupThatGoesTakesNoTurnOfAnother) {
+  LaneGroup third{lane_test::group_of(2, 3)};
+  groups.add(third);
+  LaneGroups::OfUser& user = groups.take_turn();
+  user.pass_on();
+  groups.remove(first);
+  EXPECT_EQ(&user.next(), &second);
+}
+
+TEST_F(LaneGroupsTest, UsersTakeTurnsHoweverManyGroupsTheyHave) {
+  GroupSetup of_another = lane_test::group_of(2, 3);
+  of_another.account = 1001;
+  LaneGroup third{of_another};
+  groups.add(third);
+  EXPECT_EQ(groups.users(), 2u);
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(groups.take_turn().account(), 0u);
+    LaneGroups::OfUser& other = groups.take_turn();
+    EXPECT_EQ(other.account(), 1001u);
+    EXPECT_EQ(&other.next(), &third);
+  }
 }
 
 TEST_F(LaneGroupsTest, AFrameBelongsToTheGroupOfItsToken) {

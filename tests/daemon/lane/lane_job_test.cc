@@ -65,6 +65,16 @@ TEST(LaneLoad, WhoWasBusyJustNowStillCounts) {
   EXPECT_EQ(load_of(jobs).share(jobs[0], 64, 1, 2), 32u);
 }
 
+TEST(LaneLoad, KnowsWhetherItsJobsAreOfSeveralUsers) {
+  LaneJob first = job_of(1), second = job_of(1), of_another = job_of(1);
+  first.account = second.account = 1000;
+  of_another.account = 1001;
+  EXPECT_FALSE(load_of({first, second}).several_users());
+  EXPECT_TRUE(load_of({first, second, of_another}).several_users());
+  of_another.busy_ns = kNow - LaneLoad::kActiveNs - 1;
+  EXPECT_FALSE(load_of({first, second, of_another}).several_users());
+}
+
 // ---- ActiveJobs
 
 TEST(LaneLoad, KnowsTheJobsThatAreActiveWithOtherNodes) {

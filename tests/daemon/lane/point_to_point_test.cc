@@ -18,6 +18,7 @@ namespace {
 
 using collective::Mailbox;
 using group_test::AllNodes;
+using group_test::kMillisecond;
 using group_test::Node;
 using group_test::OneNode;
 using group_test::World;
@@ -48,7 +49,7 @@ struct PassingRank {
   }
   std::byte* arena() { return client.memory.segment.arena().data(); }
   int run() {
-    return passing.run([this] { return node.resources.memory.room().contributions; });
+    return passing.run(16, [this] { return node.resources.memory.room().contributions; });
   }
 
   Node& node;
@@ -309,25 +310,100 @@ TEST_F(OfNode0, ARecordNamesTheOtherRankAndTheTag) {
   EXPECT_EQ(node(0).resources.counters->ops_completed.load(), 1u);
 }
 
-// Its link has said no hello: as that of a daemon which does not know sends.
-class WithAnOlderNode : public OneNode {
- protected:
-  WithAnOlderNode() : OneNode(passing_shape()), rank(node, passing, 1) {}
+// What a hostile node leaves lying: it acknowledges every frame, and does not say how it ends.
+TEST_F(OfNode0, ANodeThatNeverEndsASendLosesItsLink) {
+  const std::uint64_t ticket = rank.submit(plan::kSend, 1, 3000);
+  run();
+  EXPECT_TRUE(arrive(header(FrameKind::send_accept), {}));
+  run();
+  passing.cancel(*node(0).resources.clients.find(1), ticket, {Errc::cancelled, 0, "cancelled"});
+  run();
+  ASSERT_EQ(heard(FrameKind::send_withdraw), 1u);
+  const std::uint64_t now = world.clock.now_ns();
+  passing.expire(now);
+  passing.expire(now + Mailbox::kLastWordNs - 1);
+  EXPECT_TRUE(node(0).lost.empty());
+  passing.expire(now + Mailbox::kLastWordNs);
+  ASSERT_EQ(node(0).lost, std::vector<std::uint32_t>{1});
+  node(0).core.ops().end(Errc::peer_lost, "lost node 1");
+  passing.end(Errc::peer_lost, "lost node 1");
+  run();
+  expect_end(ticket, Errc::cancelled, "cancelled");
+  EXPECT_TRUE(passing.mailbox().idle());
+  node(0).expect_all_memory_is_free();
+}
 
-  PointToPoint passing{node.core, node.group};
+// The time that copies take is the lane's turn, and its end their end.
+TEST_F(OfNode0, StepsEndWithTheTurnOfTheLane) {
+  rank.submit(plan::kSend, 0, 20'000);
+  rank.submit(plan::kRecv, 0, 20'000);
+  EXPECT_EQ(passing.run(3, [] { return 8u; }), 3) << "so many steps, and no more";
+  node(0).resources.codec.spent.charge(CodecRoom::Spent::kChunksNs);
+  EXPECT_EQ(rank.run(), 0);
+  node(0).resources.codec.spent = {};
+  EXPECT_GT(rank.run(), 0);
+}
+
+// Each read of the clock is a millisecond after the one before.
+TEST_F(OfNode0, CopiesAreChargedToTheTurn) {
+  rank.submit(plan::kSend, 0, 20'000);
+  rank.submit(plan::kRecv, 0, 20'000);
+  world.clock.advance_at_each_look_ns(kMillisecond);
+  EXPECT_LE(rank.run(), 4) << "of a millisecond at least: then the turn is over";
+}
+
+TEST_F(OfNode0, WhoHasLeftIsToldAgainOnALinkThatTakesAnothersPlace) {
+  passing.rank_left(0);
+  run();
+  ASSERT_EQ(heard(FrameKind::rank_left), 1u);
+  node(0).core.peer(1).link->say_goodbye();
+  passing.before_renewal(1);
+  node(0).core.renew_peer(1);
+  node(1).core.renew_peer(0);
+  rank.run();
+  EXPECT_EQ(heard(FrameKind::rank_left), 1u) << "the link has said no hello";
+  settle_acks();
+  run();
+  rank.run();
+  run();
+  EXPECT_EQ(heard(FrameKind::rank_left), 2u);
+}
+
+TEST_F(OfNode0, ALinkThatTakesAnothersPlaceIsWaitedFor) {
+  node(0).core.peer(1).link->say_goodbye();
+  passing.before_renewal(1);
+  node(0).core.renew_peer(1);
+  rank.submit(plan::kSend, 1, 8);
+  EXPECT_FALSE(rank.client.next_completion().has_value()) << "it has not said what it knows";
+}
+
+// Node 1, where the hello of node 0 is that of a daemon which does not know sends.
+class WithAnOlderNode : public AllNodes {
+ protected:
+  WithAnOlderNode()
+      : AllNodes({.ranks = {{0}, {1}}, .eager_bytes = kEager, .known_features = 0}),
+        rank(node(1), passing, 1) {}
+
+  PointToPoint passing{node(1).core, node(1).group};
   PassingRank rank;
 };
 
 TEST_F(WithAnOlderNode, SendsAndRecvsAreRefusedByName) {
   for (const plan::Plan* plan : {&plan::kSend, &plan::kRecv}) {
-    rank.submit(*plan, 1, 8);
+    rank.submit(*plan, 0, 8);
     const auto completion = rank.client.next_completion();
     ASSERT_TRUE(completion.has_value());
     EXPECT_EQ(static_cast<Errc>(completion->status), Errc::unsupported);
     EXPECT_STREQ(completion->detail,
-                 "the ternd of node 1 does not know send and recv: install this version there");
+                 "the ternd of node 0 does not know send and recv: install this version there");
   }
   EXPECT_EQ(rank.run(), 0);
+}
+
+TEST_F(WithAnOlderNode, ItIsNotToldWhoHasLeft) {
+  passing.rank_left(0);
+  settle_acks();
+  EXPECT_TRUE(node(0).frames_of(FrameKind::rank_left).empty());
 }
 
 }  // namespace

@@ -13,15 +13,19 @@ class CoordinatorSplits : public CoordinatorTest {
     join(kA, 0, 3);
     join(kA, 1, 3);
     join(kB, 2, 3);
+    incarnation_ = members(kA)["incarnation"];
     say(kA, "ready", 1);
     say(kB, "ready", 1);
     sent_.clear();
   }
 
+  GroupId gathering(std::int64_t sequence) const {
+    return gathering_id(id_, {1, incarnation_, sequence});
+  }
   // What a rank of a daemon says that splits for the n-th time.
   json split_of(LinkRef from, std::uint32_t rank, std::int64_t color, std::int64_t sequence = 0) {
     json message = join_of(from, rank, 3);
-    message["uid"] = to_hex(gathering_id(id_, 1, sequence).uid);
+    message["uid"] = to_hex(gathering(sequence).uid);
     message["split"] = {
         {"parent", uid_}, {"epoch", 1}, {"sequence", sequence}, {"color", color}, {"key", 0}};
     return message;
@@ -33,7 +37,7 @@ class CoordinatorSplits : public CoordinatorTest {
     ASSERT_NE(challenge, nullptr);
     const json& terms = proven["split"];
     const std::string proof =
-        join_proof(gathering_id(id_, terms["epoch"], terms["sequence"]).secret,
+        join_proof(gathering(terms["sequence"]).secret,
                    {message["uid"], message["nonce"], (*challenge)["challenge"], message["node"],
                     message["rank"], message["size"],
                     text_of(SplitTerms{terms["parent"], terms["epoch"], terms["sequence"],
@@ -53,9 +57,8 @@ class CoordinatorSplits : public CoordinatorTest {
     coordinator_.on_message(from, message);
     expect_refused(from, code, word);
   }
-  std::string child_uid(std::int64_t color) {
-    return to_hex(child_id(gathering_id(id_, 1, 0), color).uid);
-  }
+  std::string child_uid(std::int64_t color) { return to_hex(child_id(gathering(0), color).uid); }
+  std::string incarnation_;
   std::vector<json> all(LinkRef to, const std::string& type) const {
     std::vector<json> found;
     for (const auto& [link, message] : sent_) {
@@ -85,9 +88,8 @@ TEST_F(CoordinatorSplits, EachColourBecomesAGroupWhenTheLastRankHasCome) {
   EXPECT_EQ(both["epoch"], 1);
   EXPECT_EQ(both["nodes"][0]["ranks"], json::array({0}));
   EXPECT_EQ(both["nodes"][1]["ranks"], json::array({1}));
-  EXPECT_EQ(
-      (*last(kB, "members"))["hmac"],
-      members_proof(child_id(gathering_id(id_, 1, 0), 5).secret, (*last(kB, "members"))["body"]));
+  EXPECT_EQ((*last(kB, "members"))["hmac"],
+            members_proof(child_id(gathering(0), 5).secret, (*last(kB, "members"))["body"]));
 }
 
 TEST_F(CoordinatorSplits, NegativeColoursAreTold) {
@@ -123,9 +125,59 @@ TEST_F(CoordinatorSplits, AnotherSizeEpochOrParentIsRefused) {
 
 TEST_F(CoordinatorSplits, AnIdThatIsNotDerivedIsRefused) {
   json message = split_of(kA, 0, 1);
-  message["split"]["sequence"] = 1;
+  message["uid"] = to_hex(gathering(1).uid);
   refused(kA, message, Errc::bad_secret, "not derived");
+  incarnation_ = "another";
+  refused(kA, split_of(kA, 0, 1), Errc::bad_secret, "not derived");
   EXPECT_EQ(coordinator_.groups(), 1u);
+}
+
+// A daemon that says other numbers would have a gathering for each of them.
+TEST_F(CoordinatorSplits, OfAGroupOneGatheringIsThereAtATime) {
+  for (std::int64_t sequence = 1; sequence < 100; ++sequence) {
+    refused(kA, split_of(kA, 0, 1, sequence), Errc::protocol_error, "been split 0 times");
+  }
+  EXPECT_EQ(coordinator_.groups(), 1u);
+  for (const auto& [link, rank] : {std::pair{kA, 0u}, {kA, 1u}, {kB, 2u}}) split(link, rank, 1);
+  refused(kA, split_of(kA, 0, 1, 0), Errc::protocol_error, "been split 1 times");
+  split(kA, 0, 1, 1);
+  EXPECT_EQ(coordinator_.groups(), 3u);
+}
+
+TEST_F(CoordinatorSplits, TheNextEpochBeginsToCountAnew) {
+  for (const auto& [link, rank] : {std::pair{kA, 0u}, {kA, 1u}, {kB, 2u}}) split(link, rank, 1);
+  say(kA, "ended", 1, {{"code", 1}, {"text", "over"}});
+  join(kA, 0, 3);
+  join(kA, 1, 3);
+  join(kB, 2, 3);
+  EXPECT_NE(members(kA)["incarnation"], incarnation_);
+  incarnation_ = members(kA)["incarnation"];
+  say(kA, "ready", 2);
+  say(kB, "ready", 2);
+  json message = split_of(kA, 0, 1);
+  message["uid"] = to_hex(gathering_id(id_, {2, incarnation_, 0}).uid);
+  message["split"]["epoch"] = 2;
+  sent_.clear();
+  coordinator_.on_message(kA, message);
+  EXPECT_NE(last(kA, "challenge"), nullptr);
+}
+
+// Children are never idle: what splits without end takes as many as one user may have.
+TEST_F(CoordinatorSplits, ChildrenOfAUserHaveABound) {
+  constexpr std::int64_t kSplits = Coordinator::kSplitGroupsPerUser / 3;
+  for (std::int64_t sequence = 0; sequence < kSplits; ++sequence) {
+    for (const auto& [link, rank] : {std::pair{kA, 0u}, {kA, 1u}, {kB, 2u}}) {
+      split(link, rank, rank, sequence);
+    }
+    sent_.clear();
+  }
+  EXPECT_GT(coordinator_.groups(), Coordinator::kSplitGroupsPerUser - 3);
+  for (const auto& [link, rank] : {std::pair{kA, 0u}, {kA, 1u}, {kB, 2u}}) {
+    split(link, rank, rank, kSplits);
+  }
+  EXPECT_LE(coordinator_.groups(), Coordinator::kSplitGroupsPerUser);
+  expect_refused(kA, Errc::quota_exceeded, "no room for 3 more");
+  expect_refused(kB, Errc::quota_exceeded, "no room for 3 more");
 }
 
 TEST_F(CoordinatorSplits, AColourThatWasChangedOnTheWayIsNotProven) {

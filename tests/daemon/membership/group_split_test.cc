@@ -33,8 +33,8 @@ TEST(GroupSplit, IdsDifferByEpochSequenceAndColour) {
   std::size_t made = 1;
   for (const std::int64_t epoch : {1, 2, 11}) {
     for (const std::int64_t sequence : {0, 1, 11}) {
-      const GroupId gathering = gathering_id(parent, epoch, sequence);
-      EXPECT_EQ(gathering, gathering_id(parent, epoch, sequence));
+      const GroupId gathering = gathering_id(parent, {epoch, "f00d", sequence});
+      EXPECT_EQ(gathering, gathering_id(parent, {epoch, "f00d", sequence}));
       EXPECT_EQ(gathering.host, "host");
       EXPECT_EQ(gathering.port, 7000);
       uids.insert(to_hex(gathering.uid)), secrets.insert(to_hex(gathering.secret)), ++made;
@@ -48,11 +48,17 @@ TEST(GroupSplit, IdsDifferByEpochSequenceAndColour) {
   EXPECT_EQ(secrets.size(), made);
 }
 
+// A process knows the secret, the epoch and how often it has split.
+TEST(GroupSplit, IdsNeedTheIncarnation) {
+  const GroupId parent = *mint_group_id("host", 7000);
+  EXPECT_NE(gathering_id(parent, {1, "f00d", 0}).uid, gathering_id(parent, {1, "beef", 0}).uid);
+}
+
 TEST(GroupSplit, IdsNeedTheSecret) {
   const GroupId parent = *mint_group_id("host", 7000);
   GroupId guess = parent;
   guess.secret[31] ^= std::byte{1};
-  EXPECT_NE(gathering_id(guess, 1, 0).uid, gathering_id(parent, 1, 0).uid);
+  EXPECT_NE(gathering_id(guess, {1, "f00d", 0}).uid, gathering_id(parent, {1, "f00d", 0}).uid);
 }
 
 TEST(GroupSplit, ItsTextHasAllThatARankSays) {

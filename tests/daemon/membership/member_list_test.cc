@@ -54,6 +54,7 @@ TEST(MemberList, SaysWhoIsWhereAndWhatWasAgreed) {
   EXPECT_EQ(list->eager_bytes, 1024u);
   EXPECT_EQ(list->lossy_min_bytes, 4096u);
   EXPECT_EQ(list->max_ops, 16u);
+  EXPECT_EQ(list->cut, 1u) << "where nothing is said of it";
   EXPECT_EQ(list->op_timeout_ms, 1000u);
   EXPECT_EQ(list->seed, 5u);
   EXPECT_TRUE(list->verify);
@@ -117,6 +118,8 @@ TEST(MemberList, NothingIsMoreThanAGroupMayHave) {
   }
   expect_malformed(body, "1 to 64 nodes");
   for (const auto& [key, value] : std::vector<std::pair<const char*, json>>{{"size", 0},
+                                                                            {"cut", 0},
+                                                                            {"cut", -1},
                                                                             {"size", 1025},
                                                                             {"size", -1},
                                                                             {"epoch", 0},

@@ -126,12 +126,19 @@ class TurnMeterWaits : public TurnMeterTest {
   void wait_for(std::uint64_t ns) {
     waited_ns_ += ns;
     clock_.advance_ns(ns);
-    std::ofstream(path_) << "1 " << waited_ns_ << " 1\n";
+    say();
   }
+  void run_for(std::uint64_t ns) {
+    run_ns_ += ns;
+    clock_.advance_ns(ns);
+    say();
+  }
+  void say() { std::ofstream(path_) << run_ns_ << ' ' << waited_ns_ << " 1\n"; }
 
   const std::string path_ = ::testing::TempDir() + "turn_meter_" + std::to_string(::getpid());
   ProcessorWait processor_{path_};
   std::uint64_t waited_ns_ = 0;
+  std::uint64_t run_ns_ = 0;
 };
 
 TEST_F(TurnMeterWaits, AreNotOfTheTurn) {
@@ -170,6 +177,56 @@ TEST_F(TurnMeterWaits, AreMissedForLessThanAMillisecond) {
   clock_.advance_ns(kMs);
   wait_for(20 * kMs);
   EXPECT_EQ(meter_.end().ns, 2 * kMs - 1);
+}
+
+TEST_F(TurnMeterWaits, AfterAPauseAreNotOfTheTurn) {
+  for (int i = 0; i < 3; ++i) {
+    meter_.pause(clock_.now_ns());
+    clock_.advance_ns(500 * kMs);  // asleep
+    wait_for(20 * kMs);            // on waking
+    meter_.begin("work");
+    run_for(4 * kMs);
+    wait_for(30 * kMs);
+    EXPECT_EQ(meter_.end().ns, 4 * kMs);
+  }
+}
+
+// Short turns since the question ran; this one has waited.
+TEST_F(TurnMeterWaits, AreToldFromTheTurnsSinceAPause) {
+  clock_.advance_ns(10 * kMs);
+  meter_.pause(clock_.now_ns());
+  for (int i = 0; i < 5; ++i) {
+    meter_.begin("work");
+    run_for(kMs / 2);
+    meter_.end();
+    clock_.advance_ns(kMs);
+    meter_.pause(clock_.now_ns());
+  }
+  meter_.begin("work");
+  run_for(3 * kMs);
+  wait_for(30 * kMs);
+  EXPECT_EQ(meter_.end().ns, 3 * kMs);
+}
+
+TEST_F(TurnMeterWaits, DoNotHideWhatRuns) {
+  clock_.advance_ns(10 * kMs);
+  meter_.pause(clock_.now_ns());
+  wait_for(20 * kMs);  // on waking
+  meter_.begin("work");
+  run_for(30 * kMs);
+  EXPECT_EQ(meter_.end().ns, 30 * kMs);
+}
+
+TEST_F(TurnMeterWaits, BeforeATurnThatOnlySleptHideNoMoreThanThemselves) {
+  clock_.advance_ns(10 * kMs);
+  meter_.pause(clock_.now_ns());
+  clock_.advance_ns(500 * kMs);
+  wait_for(7 * kMs);
+  meter_.begin("work");
+  clock_.advance_ns(30 * kMs);  // in a system call
+  EXPECT_EQ(meter_.end().ns, 23 * kMs);
+  clock_.advance_ns(10 * kMs);
+  EXPECT_EQ(turn_of(30 * kMs).ns, 30 * kMs);
 }
 
 }  // namespace

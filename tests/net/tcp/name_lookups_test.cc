@@ -5,6 +5,8 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/net/tcp/gated_names.h"
@@ -71,6 +73,23 @@ TEST_F(NameLookupsTest, AnUserThatComesIsServedBeforeTheNextNamesOfOthers) {
   Wish late(lookups_, "quick", kBob);
   names_->let("slow3");
   EXPECT_EQ(late.wait().addresses.size(), 1u);
+}
+
+// It would wait until another name comes, which may be never.
+TEST_F(NameLookupsTest, WithoutAThreadANameIsAnsweredAtOnce) {
+  bool has_threads = false;
+  NameLookups lookups(
+      clock_, [names = names_](const std::string& name) { return names->look_up(name); },
+      [&has_threads](std::function<void()> work) {
+        if (has_threads) std::thread(std::move(work)).detach();
+        return has_threads;
+      });
+  EXPECT_EQ(Wish(lookups, "quick", kBob).wait().trouble,
+            "the daemon can start no thread to look names up; give addresses");
+  has_threads = true;
+  EXPECT_EQ(Wish(lookups, "quick", kBob).wait().addresses.size(), 1u);
+  has_threads = false;
+  EXPECT_EQ(Wish(lookups, "another", kAlice).wait().addresses.size(), 1u) << "by that one";
 }
 
 TEST_F(NameLookupsTest, TooManyNamesOfOneUserAreRefused) {

@@ -1,0 +1,283 @@
+"""Compression of a model that FSDP2 shards: what its modules gather and scatter.
+
+A module's gradients come as one tensor, a row for each rank, in which every parameter has the same
+columns. Each parameter that may lose values travels as a declared tensor of its own, named for the
+parameter; all others travel together and exactly.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from ..statistics import TensorStats
+from ..tensor import Tensor
+from .batches import Batches
+from .exemption import Rule, reasons
+from .grouping import submissions_of
+from .operands import view
+from .reductions import Reduction, reduction_of
+from .submissions import Submissions, scatter_out
+from .work import TernWork
+
+_log = logging.getLogger("tern")
+
+
+def is_sharded(model: Any) -> bool:
+    """Whether fully_shard() has been applied to it. Imports nothing."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    return isinstance(model, getattr(fsdp, "FSDPModule", ()))
+
+
+class Column(NamedTuple):
+    """The elements of one parameter in the row of each rank."""
+
+    parameter: str
+    begin: int
+    end: int
+
+
+class ShardedCompression:
+    """The gathers and scatters of all modules of one model. Thread: that of the training."""
+
+    def __init__(self, model: Any, recipe: str, level: str, exempt: Rule | Sequence[str] | None, *,
+                 gather_recipe: str | None, name: str) -> None:
+        self._name, self._recipe, self._gather_recipe = name, recipe, gather_recipe
+        self._level = level if recipe == "auto" else None
+        self._reasons = reasons(model, exempt)
+        self._names = {id(parameter): own for own, parameter in model.named_parameters()}
+        self._groups: dict[int, tuple[Any, Submissions]] = {}
+        self._tensors: dict[str, Tensor] = {}
+        for module in model.modules():
+            if is_sharded(module):
+                order = _ColumnsOf(module, self._names)
+                module.set_custom_reduce_scatter(_ReduceScatter(self, order))
+                module.set_custom_all_gather(_AllGather(self, order))
+
+    def describe(self) -> str:
+        """One line: what is compressed, and how."""
+        lossy = sum(not reason for reason in self._reasons.values())
+        gathers = f"weights by {self._gather_recipe}" if self._gather_recipe else "weights exactly"
+        how = ("as they are, for recipe=\"auto\" chooses nothing for a reduce_scatter: name one"
+               if self._recipe == "auto" else f"by {self._recipe}")
+        return (f"compress: gradients of {lossy} of {len(self._reasons)} sharded parameters travel "
+                f"{how}, {gathers}")
+
+    def stats(self) -> dict[str, TensorStats]:
+        """What has happened on this node, by "gradient/PARAMETER" and "weights/PARAMETER". Empty
+        before the first step."""
+        return {own: tensor.stats() for own, tensor in self._tensors.items()}
+
+    def ratio(self) -> float:
+        """How many times fewer bytes than raw this node has sent for what is compressed."""
+        stats = self.stats().values()
+        sent = sum(each.bytes_sent for each in stats)
+        return sum(each.bytes_raw for each in stats) / sent if sent else 1.0
+
+    def submissions_of(self, group: Any) -> Submissions:
+        if id(group) not in self._groups:
+            self._groups[id(group)] = group, submissions_of(group)
+        return self._groups[id(group)][1]
+
+    def may_lose(self, parameter: str) -> bool:
+        return not self._reasons.get(parameter, "unknown")
+
+    def gradient(self, group: Submissions, column: Column, example: torch.Tensor) -> Tensor:
+        return self._declared(group, "gradient", column, example, self._recipe, self._level)
+
+    def weights(self, group: Submissions, column: Column, example: torch.Tensor) -> Tensor:
+        return self._declared(group, "weights", column, example, self._gather_recipe, None)
+
+    @property
+    def gathers_lossily(self) -> bool:
+        return self._gather_recipe is not None
+
+    def _declared(self, submissions: Submissions, kind: str, column: Column, example: torch.Tensor,
+                  recipe: str | None, level: str | None) -> Tensor:
+        """The tensor of this parameter, declared when it is first used: by then FSDP2 has decided
+        on types and orders."""
+        key = f"{kind}/{column.parameter}"
+        group = submissions.group
+        count = (column.end - column.begin) * group.size
+        known = self._tensors.get(key)
+        if known is None or known.count != count:
+            if known is not None:
+                known.release()
+                _log.warning("compress: %s is sharded anew; what its recipe owed is forgotten", key)
+            self._tensors[key] = group.declare(
+                f"{self._name}/{key}", count, str(example.dtype).removeprefix("torch."),
+                role="gradient" if kind == "gradient" else "delta", recipe=recipe, level=level)
+        return self._tensors[key]
+
+
+class _ColumnsOf:
+    """Where FSDP2 has put each parameter of a module. It is not told, and so is read off its own
+    objects; where a version of PyTorch has others, nothing is known and all travels exactly."""
+
+    def __init__(self, module: Any, names: dict[int, str]) -> None:
+        self._group: Any = None
+        self._parameters: list[tuple[str, int]] = []
+        try:
+            state = module._get_fsdp_state()
+            # Several groups were refused before.
+            self._group, = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
+            self._parameters = [
+                (names[id(each.sharded_param)], each.padded_sharded_param_size.numel())
+                for each in self._group.fsdp_params]
+        except (AttributeError, KeyError, ValueError) as error:
+            if self._group is not None:
+                _log.warning("compress: this PyTorch (%s) keeps parameters in another way (%r); "
+                             "the module %s travels exactly", torch.__version__, error,
+                             type(module).__name__)
+
+    def gathered(self, row: int) -> list[Column]:
+        return self._columns(range(len(self._parameters)), row)
+
+    def scattered(self, row: int) -> list[Column]:
+        order = getattr(self._group, "_reduce_scatter_param_indices", None)
+        return self._columns(order or range(len(self._parameters)), row)
+
+    def _columns(self, order: Sequence[int], row: int) -> list[Column]:
+        """Empty where a row has another length than all parameters have together: some had no
+        gradient."""
+        columns, begin = [], 0
+        for index in order:
+            name, size = self._parameters[index]
+            columns.append(Column(name, begin, begin + size))
+            begin += size
+        return columns if begin == row else []
+
+
+class _Comm:
+    """What FSDP2 calls in place of a collective: its memory comes from the arena."""
+
+    def __init__(self, owner: ShardedCompression, order: _ColumnsOf) -> None:
+        self._owner, self._order = owner, order
+        self._submissions: Submissions | None = None
+
+    def allocate(self, size: Sequence[int], *, dtype: torch.dtype,
+                 device: torch.device) -> torch.Tensor:
+        """Memory that the daemon reads and writes in place, once the group is known."""
+        count = 1
+        for each in size:
+            count *= int(each)
+        if self._submissions is None or device.type != "cpu":
+            return torch.empty(count, dtype=dtype, device=device)
+        return self._submissions.buffer(count, dtype)
+
+    def _submissions_of(self, group: Any) -> Submissions:
+        if self._submissions is None:
+            self._submissions = self._owner.submissions_of(group)
+        return self._submissions
+
+
+def _run(submissions: Submissions, name: str, batch: Batches, finish: Callable[[], None],
+         result: torch.Tensor, async_op: bool) -> TernWork | None:
+    work = submissions.start(name, batch.calls(), [result], finish=finish)
+    if async_op:
+        return work
+    work.wait()
+    return None
+
+
+class _ReduceScatter(_Comm):
+    def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any,
+                 op: Any, async_op: bool = False) -> dist.Work | None:
+        submissions = self._submissions_of(group)
+        columns = self._order.scattered(output_tensor.numel())
+        lossy = [column for column in columns if self._owner.may_lose(column.parameter)]
+        exact = [column for column in columns if column not in lossy]
+        reduction = reduction_of(op, input_tensor.dtype)
+        if reduction.factor is not None:
+            input_tensor = input_tensor * reduction.factor
+        batch = Batches(submissions.group)
+        finish: Callable[[], None] = _nothing
+        if not lossy:
+            self._add(batch, input_tensor, output_tensor, reduction)
+        else:
+            rows = input_tensor.view(submissions.group.size, -1)
+            for column in lossy:
+                self._add(batch, _taken(submissions, rows, [column]),
+                          output_tensor[column.begin:column.end], reduction,
+                          tensor=self._owner.gradient(submissions, column, input_tensor))
+            if exact:
+                parts = [output_tensor[column.begin:column.end] for column in exact]
+                joined = submissions.buffer(sum(map(torch.numel, parts)), output_tensor.dtype)
+                self._add(batch, _taken(submissions, rows, exact), joined, reduction)
+                finish = functools.partial(scatter_out, joined, parts)
+
+        return _run(submissions, "reduce_scatter", batch, finish, output_tensor, async_op)
+
+    @staticmethod
+    def _add(batch: Batches, source: torch.Tensor, output: torch.Tensor, reduction: Reduction,
+             tensor: Tensor | None = None) -> None:
+        x, out = view(source, "the gradients"), view(output, "their shard")
+        batch.add("reduce_scatter", x.array, out=out.array, reduction=reduction.name,
+                  dtype=x.dtype, tensor=tensor)
+
+
+class _AllGather(_Comm):
+    def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any,
+                 async_op: bool = False) -> dist.Work | None:
+        submissions = self._submissions_of(group)
+        lossy = []
+        if self._owner.gathers_lossily and input_tensor.dtype != torch.uint8:
+            lossy = [column for column in self._order.gathered(input_tensor.numel())
+                     if self._owner.may_lose(column.parameter)]
+        batch = Batches(submissions.group)
+        x, out = view(input_tensor, "the shard", moved=True), view(
+            output_tensor, "the weights", moved=True)
+        if not lossy:
+            batch.add("all_gather", x.array, out=out.array, dtype=x.dtype)
+            return _run(submissions, "all_gather", batch, _nothing, output_tensor, async_op)
+        rows = output_tensor.view(submissions.group.size, -1)
+        gathered = []
+        for part in _runs(self._order.gathered(input_tensor.numel()), lossy):
+            source = input_tensor[part.begin:part.end]
+            whole = submissions.buffer(source.numel() * submissions.group.size, source.dtype)
+            seen, target = view(source, "a shard"), view(whole, "the weights")
+            tensor = self._owner.weights(submissions, part, source) if part in lossy else None
+            batch.add("all_gather", seen.array, out=target.array, dtype=seen.dtype, tensor=tensor)
+            gathered.append((rows[:, part.begin:part.end], whole))
+
+        def finish() -> None:
+            with torch.no_grad():
+                for place, whole in gathered:
+                    place.copy_(whole.view(place.shape))
+
+        return _run(submissions, "all_gather", batch, finish, output_tensor, async_op)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _taken(submissions: Submissions, rows: torch.Tensor,
+           columns: Sequence[Column]) -> torch.Tensor:
+    """The columns of all rows, row after row, in a buffer."""
+    width = sum(column.end - column.begin for column in columns)
+    buffer = submissions.buffer(len(rows) * width, rows.dtype)
+    begin = 0
+    for column in columns:
+        size = column.end - column.begin
+        buffer.view(len(rows), width)[:, begin:begin + size].copy_(
+            rows[:, column.begin:column.end])
+        begin += size
+    return buffer
+
+
+def _runs(columns: Sequence[Column], alone: Sequence[Column]) -> list[Column]:
+    """The columns, of which those that are not to be alone are joined with their neighbours."""
+    joined: list[Column] = []
+    for column in columns:
+        if column not in alone and joined and joined[-1] not in alone:
+            joined[-1] = joined[-1]._replace(end=column.end)
+        else:
+            joined.append(column)
+    return joined

@@ -1,0 +1,184 @@
+"""tern.torch.compress() of a model that fully_shard() shards."""
+
+import copy
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+import tern
+import tern.torch
+from ranks import run_ranks
+
+WIDTH = 64
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(self.norm(x))))
+
+
+LOSSY = {f"{block}.{layer}.weight" for block in (0, 1) for layer in ("up", "down")}
+
+
+def models(size, **more):
+    """A sharded model, and the same in one piece."""
+    torch.manual_seed(0)
+    whole = nn.Sequential(Block(), Block(), nn.Linear(WIDTH, 9))
+    model = copy.deepcopy(whole)
+    mesh = init_device_mesh("cpu", (size,))
+    for block in model[:2]:
+        fully_shard(block, mesh=mesh, **more)
+    fully_shard(model, mesh=mesh, **more)
+    return model, whole
+
+
+def batch(rank, step=0):
+    return torch.randn(8, WIDTH, generator=torch.Generator().manual_seed(100 * step + rank))
+
+
+def gradients(model):
+    return {name: parameter.grad.full_tensor() for name, parameter in model.named_parameters()}
+
+
+def backward(model, rank, step=0):
+    model.zero_grad()
+    model(batch(rank, step)).square().sum().backward()
+    return gradients(model)
+
+
+def averaged(whole, size, step=0):
+    whole.zero_grad()
+    for rank in range(size):
+        (whole(batch(rank, step)).square().sum() / size).backward()
+    return {name: parameter.grad for name, parameter in whole.named_parameters()}
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_large_gradients_lose_and_all_else_is_exact(two_nodes, size):
+    def work(rank):
+        model, _ = models(size)
+        exact = backward(model, rank)
+        model, _ = models(size)
+        compressed = tern.torch.compress(model, recipe="int:bits=8")
+        found = backward(model, rank)
+        differing = {name for name in exact if not torch.equal(exact[name], found[name])}
+        assert differing == LOSSY
+        for name in LOSSY:
+            torch.testing.assert_close(found[name], exact[name], rtol=0,
+                                       atol=exact[name].abs().max().item() / 50)
+        assert set(compressed.stats()) == {f"gradient/{name}" for name in LOSSY}
+        assert compressed.ratio() > 3
+        return found
+
+    first, *others = run_ranks(two_nodes, size, work)
+    for other in others:
+        assert all(torch.equal(first[name], other[name]) for name in first)
+
+
+def test_nothing_is_lossy_unless_a_recipe_is_named(two_nodes):
+    def work(rank):
+        model, whole = models(2)
+        tern.torch.compress(model)
+        found, wanted = backward(model, rank), averaged(whole, 2)
+        for name in wanted:
+            torch.testing.assert_close(found[name], wanted[name])
+
+    run_ranks(two_nodes, 2, work)
+
+
+def test_what_is_owed_arrives_later(two_nodes):
+    """The sum of what has been delivered nears that of the true averages."""
+    def work(rank):
+        model, whole = models(2)
+        tern.torch.compress(model, recipe="3lc:s=1")
+        wanted = averaged(whole, 2)
+        total = {name: torch.zeros_like(each) for name, each in wanted.items()}
+        worst = []
+        for step in range(1, 9):
+            for name, gradient in backward(model, rank).items():
+                total[name] += gradient
+            name = "0.up.weight"
+            worst.append(((total[name] / step - wanted[name]).norm() / wanted[name].norm()).item())
+        assert worst[-1] < worst[0] / 2, worst
+
+    run_ranks(two_nodes, 2, work)
+
+
+def test_weights_are_gathered_by_a_recipe_where_one_is_named(two_nodes):
+    def work(rank):
+        model, whole = models(2)
+        compressed = tern.torch.compress(model, recipe="raw", gather_recipe="none(bf16)")
+        rounded = copy.deepcopy(whole)
+        with torch.no_grad():
+            for name, parameter in rounded.named_parameters():
+                if name in LOSSY:
+                    parameter.copy_(parameter.bfloat16())
+        x = batch(0)
+        assert torch.equal(model(x), rounded(x))
+        assert {f"weights/{name}" for name in LOSSY} <= set(compressed.stats())
+        assert not torch.equal(rounded(x), whole(x))
+
+    run_ranks(two_nodes, 2, work)
+
+
+def test_mixed_types_unused_parameters_and_another_backend(two_nodes):
+    def work(rank):
+        model, _ = models(2, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
+        tern.torch.compress(model, recipe="int:bits=8", name="mixed")
+        backward(model, rank)
+        model, whole = models(2)
+        tern.torch.compress(model, recipe="int:bits=8", name="unused")
+        for each in (model, whole):
+            each[0].down.weight.requires_grad_(False)
+        model(batch(rank)).square().sum().backward()
+        wanted = averaged_where_trained(whole)
+        # A row without one parameter is not cut: all of the block travels exactly.
+        for name in ("0.up.weight", "0.norm.weight"):
+            torch.testing.assert_close(
+                dict(model.named_parameters())[name].grad.full_tensor(), wanted[name])
+
+    run_ranks(two_nodes, 2, work)
+    run_ranks(two_nodes, 2, work, backend="gloo")
+
+
+def averaged_where_trained(whole):
+    for rank in range(2):
+        (whole(batch(rank)).square().sum() / 2).backward()
+    return {name: parameter.grad for name, parameter in whole.named_parameters()}
+
+
+def test_the_memory_of_gathers_and_scatters_is_in_the_arena(two_nodes):
+    def work(rank):
+        model, _ = models(2)
+        tern.torch.compress(model, recipe="int:bits=8")
+        backward(model, rank)
+        sizes = []
+        submissions = dist.group.WORLD._submissions
+        real = submissions.buffer
+        submissions.buffer = lambda count, dtype: sizes.append(count) or real(count, dtype)
+        backward(model, rank, 1)
+        block = sum(parameter.numel() for parameter in Block().parameters())
+        assert sizes.count(block) >= 2  # a gather's output and a scatter's input
+
+    run_ranks(two_nodes, 2, work)
+
+
+def test_what_is_refused_by_name(two_nodes):
+    def work(rank):
+        model, _ = models(2)
+        with pytest.raises(ValueError, match="loss scale cannot be followed"):
+            tern.torch.compress(model, recipe="bf16", scaler=torch.amp.GradScaler("cpu"))
+        tern.torch.compress(model, recipe="nosuch")
+        with pytest.raises(tern.BadRecipeError, match="nosuch"):
+            backward(model, rank)
+
+    run_ranks(two_nodes, 2, work)

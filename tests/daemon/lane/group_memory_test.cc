@@ -1,0 +1,94 @@
+// What a group costs a lane in memory before its first operation: all that LaneGroup allocates,
+// counted by the bytes that are asked for, and the room that it maps without touching it.
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "daemon/lane/lane_group.h"
+
+namespace {
+
+std::uint64_t live_bytes = 0;
+constexpr std::size_t kBefore = 64;  // keeps every alignment; holds the size
+
+void* allocate(std::size_t size) {
+  const std::size_t whole = (size + kBefore + 63) / 64 * 64;
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(64, whole));
+  if (memory == nullptr) std::abort();
+  ::new (memory) std::size_t(size);
+  live_bytes += size;
+  return memory + kBefore;
+}
+
+void release(void* memory) noexcept {
+  if (memory == nullptr) return;
+  std::byte* const begin = static_cast<std::byte*>(memory) - kBefore;
+  live_bytes -= *std::launder(static_cast<std::size_t*>(static_cast<void*>(begin)));
+  std::free(begin);
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) { return allocate(size); }
+void* operator new(std::size_t size, std::align_val_t) { return allocate(size); }
+void operator delete(void* memory) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t) noexcept { release(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+
+namespace tern::daemon {
+namespace {
+
+// As daemons with the default settings agree on it.
+GroupSetup setup_of(std::uint32_t nodes, std::uint32_t ranks_of_node) {
+  GroupSetup setup;
+  setup.size = nodes * ranks_of_node;
+  setup.shape.eager_bytes = collective::eager_limit(64 << 10, nodes);
+  std::uint32_t rank = 0;
+  for (std::uint32_t node = 0; node < nodes; ++node) {
+    setup.shape.ranks.emplace_back();
+    for (std::uint32_t i = 0; i < ranks_of_node; ++i) setup.shape.ranks.back().push_back(rank++);
+    setup.node_ids.push_back({node, node});
+    setup.endpoints.push_back({});
+  }
+  setup.local_clients.assign(ranks_of_node, 1);
+  return setup;
+}
+
+std::uint64_t bytes_of_group(std::uint32_t nodes, std::uint32_t ranks_of_node) {
+  GroupSetup setup = setup_of(nodes, ranks_of_node);
+  const std::uint64_t before = live_bytes;
+  const auto group = std::make_unique<LaneGroup>(setup);
+  return live_bytes - before;
+}
+
+// An op takes a slot, of which there are max_ops_in_flight for each node. A slot has so many bytes
+// for each node; all else is linear in the nodes. docs/collectives.md has the figures.
+constexpr std::uint64_t kPerSlotAndNode = 37;
+
+TEST(GroupMemory, IsWhatThePageSays) {
+  std::vector<std::uint64_t> bytes;
+  for (const std::uint32_t nodes : {16u, 32u, 64u}) {
+    bytes.push_back(bytes_of_group(nodes, 1));
+    std::printf("%u nodes: %llu bytes\n", nodes, static_cast<unsigned long long>(bytes.back()));
+  }
+  // a * nodes^2 + b * nodes + c, through the three points.
+  const std::uint64_t second = (bytes[2] - bytes[1]) / 32, first = (bytes[1] - bytes[0]) / 16;
+  const std::uint64_t square = (second - first) / 48;
+  EXPECT_EQ(square, kPerSlotAndNode * collective::GroupShape{}.max_ops_in_flight);
+  EXPECT_LE(bytes[2], std::uint64_t{28} << 20);
+  EXPECT_LE(bytes_of_group(8, 1), std::uint64_t{3} << 19);
+}
+
+TEST(GroupMemory, EndsWithTheGroup) {
+  const std::uint64_t before = live_bytes;
+  bytes_of_group(64, 2);
+  EXPECT_EQ(live_bytes, before);
+}
+
+}  // namespace
+}  // namespace tern::daemon

@@ -1,0 +1,40 @@
+#!/usr/bin/python3
+"""What tools/bench_collectives.py makes of the rows of its ranks."""
+
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import bench_collectives  # noqa: E402
+
+
+def row(contestant, median_us, seed=1, kind="all_reduce"):
+    return {"nodes": 2, "link": "1gbit", "kind": kind, "bytes": 4096, "contestant": contestant,
+            "rounds": 7, "median_us": median_us, "p99_us": 2 * median_us, "seed": seed}
+
+
+class Compared(unittest.TestCase):
+    def test_a_case_has_the_median_of_its_seeds_and_what_lies_between_them(self):
+        rows = [row("tern", us, seed) for seed, us in enumerate([90.0, 100.0, 130.0])]
+        case, = bench_collectives.compared(rows + [row("gloo", 150.0)])
+        self.assertEqual(case["tern_us"], 100.0)
+        self.assertAlmostEqual(case["spread"]["tern"], 0.4)
+        self.assertEqual(case["rounds"], 21)
+
+    def test_the_speed_is_beside_the_faster_of_the_others(self):
+        rows = [row("tern", 100.0), row("gloo", 150.0), row("openmpi", 80.0)]
+        case, = bench_collectives.compared(rows)
+        self.assertAlmostEqual(case["speed"], 0.8)
+
+    def test_what_one_of_them_cannot_do_is_left_open(self):
+        case, = bench_collectives.compared([row("tern", 100.0), row("openmpi", 50.0)])
+        self.assertIsNone(case["gloo_us"])
+        line = {"commit": "c", "date": "d", "processor": "p", "cores": 2, "real_time": True,
+                "seeds": [1], "command": "x", "minutes_taken": 1.0, "rows": [case]}
+        last = bench_collectives.table(line).splitlines()[-1]
+        self.assertEqual(last, "| 2 | 1gbit | `all_reduce` | 4 KiB | 100 ±0 % | - | 50 ±0 % | 0.50 |")
+
+
+if __name__ == "__main__":
+    unittest.main()
