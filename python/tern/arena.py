@@ -16,9 +16,9 @@ from .arrays import Array
 
 
 class _Block:
-    """Memory that `take` gives, as tern_alloc does. NumPy keeps it as the base of the array and of all its views, so it is
-    given back when the last of these goes. It keeps the connection, for the memory is mapped only
-    as long as that is open."""
+    """Memory that `take` gives, as tern_alloc does. NumPy keeps it as the base of the array and of
+    all its views, so it is given back when the last of these goes. It keeps the connection, for the
+    memory is mapped only as long as that is open."""
 
     def __init__(self, library: Library, connection: Handle, take: Callable[..., int],
                  size: int) -> None:
@@ -39,7 +39,8 @@ class _Block:
 def empty(library: Library, connection: Handle, shape: tuple[int, ...],
           dtype: np.dtype[Any]) -> Array:
     """See Client.empty()."""
-    return _array(_Block(library, connection, library.tern_alloc, _bytes(shape, dtype)), shape, dtype)
+    block = _Block(library, connection, library.tern_alloc, _bytes(shape, dtype))
+    return _array(block, shape, dtype)
 
 
 def region(library: Library, connection: Handle, shape: tuple[int, ...],
