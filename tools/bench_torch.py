@@ -98,8 +98,8 @@ def table(record):
             lines.append(f"| {name} | " + " | ".join(
                 f"{100 * each[name]:.1f} %" for each in record["accuracy"]) + " |")
     lines += ["", f"Commit {record['commit']}, PyTorch {record['torch']}, {record['date']}, "
-              f"{record['machine']} with {record['cores']} cores, seeds "
-              f"{', '.join(map(str, record['seeds']))}, {record['seconds']:g} s each."]
+              f"{record['machine']} with {record['cores']} cores, load of other work "
+              f"{record['load']}, seeds {', '.join(map(str, record['seeds']))}, {record['seconds']:g} s each."]
     return "\n".join(lines)
 
 
@@ -116,7 +116,7 @@ def main():
     os.environ["TERN_LIBRARY"] = str(options.programs.parent / "lib/libtern.so.1")
     record = {"commit": commit_name(), "date": time.strftime("%Y-%m-%d"),
               "torch": torch.__version__, "machine": processor_name(), "cores": os.cpu_count(),
-              "seeds": options.seeds, "seconds": options.seconds, "accuracy": []}
+              "load": round(os.getloadavg()[0], 1), "seeds": options.seeds, "seconds": options.seconds, "accuracy": []}
     try:
         record["results"] = [times(options, rate) for rate in options.rates]
         if not options.no_accuracy:
