@@ -204,7 +204,8 @@ class Campaign {
   // A join ends with what was waited for, everything else with what was lost. A rank whose own
   // daemon has died knows no more than that.
   void expect_told(std::size_t rank, const Reply& reply) {
-    const bool in_join = outside_.contains(rank);
+    // A split asks the coordinator as a join does.
+    const bool in_join = outside_.contains(rank) || reply.text.rfind("split: ", 0) == 0;
     bool told = reply.code == TERN_ERR_DAEMON_LOST &&
                 dead_nodes_.contains(static_cast<std::size_t>(kNodeOfRank[rank]));
     for (const tern_status code : {TERN_ERR_RANK_LOST, TERN_ERR_PEER_LOST}) {

@@ -1,9 +1,11 @@
 // Every kind of operation while something goes wrong: links that delay, lose, double and spoil what
 // they carry, a client that dies, a daemon that dies. Whatever succeeds is right, everything ends,
-// and nothing is left behind. TERN_SIM_SEEDS: how many seeds, times ten.
+// and nothing is left behind. What moves with a loss has the same bits wherever it succeeds.
+// TERN_SIM_SEEDS: how many seeds, times ten.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "every_kind.h"
@@ -32,12 +34,16 @@ class Troubled {
     options.op_timeout_ms = 20'000;
     cluster_.join(options);
     for (int i = 0; i < 6; ++i) ops_.push_back({draw_kind(random_, cluster_.size()), {}});
+    const auto gathered = declare("gathered"), spread = declare("spread");
     cluster_.world.set_faults(faults_of(bad_));
     for (Op& op : ops_) op.submitted = submit_kind(cluster_, op.kind, random_());
+    lossy_.push_back(submit_lossy(shm::OpKind::all_gather, gathered));
+    lossy_.push_back(submit_lossy(shm::OpKind::broadcast, spread));
     cluster_.world.run_for(random_() % 3'000'000);
     if (bad_ == Bad::client_dies) lose_client();
     if (bad_ == Bad::daemon_dies) lose_daemon();
     look();
+    for (const Cluster::Pending& pending : lossy_) look_at(pending);
     if (testing::Test::HasFatalFailure()) return;
     cluster_.world.set_faults({});
     end();
@@ -58,6 +64,51 @@ class Troubled {
     DaemonShape shape;
     shape.lanes = static_cast<std::uint32_t>(random_() % 3 + 1);
     return shape;
+  }
+
+  static constexpr std::uint64_t kShare = 3'000;  // more than lossy_min_bytes
+
+  std::vector<Tensor*> declare(const std::string& name) {
+    return cluster_.declare({.name = name,
+                             .count = kShare * cluster_.size(),
+                             .role = Role::delta,
+                             .recipe = "3lc:s=1"});
+  }
+  // In place, of values that 3LC rounds.
+  Cluster::Pending submit_lossy(shm::OpKind kind, const std::vector<Tensor*>& tensors) {
+    Cluster::Pending pending;
+    pending.request = all_reduce(DType::f32, kShare * cluster_.size());
+    pending.request.kind = kind;
+    for (std::uint32_t rank = 0; rank < cluster_.size(); ++rank) {
+      Client& client = *cluster_.ranks[rank];
+      const Bytes values = bytes_of(DType::f32, values_of(pending.request.count, rank));
+      OpRequest request = pending.request;
+      request.output = client.allocate(values.size());
+      request.input = request.output;
+      if (kind == shm::OpKind::all_gather) request.input += rank * kShare * sizeof(float);
+      std::copy(values.begin(), values.end(), client.at(request.output));
+      pending.outputs.push_back(request.output);
+      pending.tickets.push_back(client.submit(request, tensors[rank]));
+    }
+    return pending;
+  }
+  void look_at(const Cluster::Pending& pending) {
+    const std::size_t bytes = pending.request.count * sizeof(float);
+    const std::byte* first = nullptr;
+    for (std::uint32_t rank = 0; rank < pending.tickets.size(); ++rank) {
+      if (!lives(rank)) continue;
+      Client& client = *cluster_.ranks[rank];
+      const std::uint64_t ticket = pending.tickets[rank];
+      ASSERT_TRUE(cluster_.world.run_until([&] { return client.done(ticket); }, 200 * kSecond))
+          << "rank " << rank << " waits for ever";
+      if (client.result(ticket).status != Errc::ok) {
+        ASSERT_NE(bad_, Bad::slow) << client.result(ticket).detail;
+        continue;
+      }
+      const std::byte* const output = client.at(pending.outputs[rank]);
+      if (first == nullptr) first = output;
+      ASSERT_TRUE(std::equal(first, first + bytes, output)) << "rank " << rank << " differs";
+    }
   }
 
   void lose_client() {
@@ -114,6 +165,7 @@ class Troubled {
   Bad bad_;
   Cluster cluster_;
   std::vector<Op> ops_;
+  std::vector<Cluster::Pending> lossy_;
   std::vector<std::uint32_t> lost_;
   bool killed_ = false;
 };

@@ -13,6 +13,11 @@ namespace tern::sim {
 
 bool blocks_are_late() { return std::getenv("TERN_SIM_LATE_BLOCKS") != nullptr; }
 
+Carriage& carriage() {
+  static Carriage only;
+  return only;
+}
+
 // ---- One daemon ---------------------------------------------------------------------------------
 
 VirtualDaemon::VirtualDaemon(World& world, std::size_t index, const DaemonShape& daemon_shape)
@@ -25,8 +30,13 @@ void VirtualDaemon::start(const net::FaultSettings& faults) {
                           world_.random.below(~std::uint64_t{0}) | 1};
   const auto add_transport = [&](bool of_lane) -> net::Transport& {
     carriers.push_back(std::make_unique<net::LoopbackTransport>(world_.network, at));
+    net::Transport* carrier = carriers.back().get();
+    if (of_lane && carriage().wrap) {
+      wraps.push_back(carriage().wrap(*carrier, world_.clock));
+      carrier = wraps.back().get();
+    }
     transports.push_back(std::make_unique<net::FaultyTransport>(
-        *carriers.back(), world_.clock, faults, world_.random.below(~std::uint64_t{0})));
+        *carrier, world_.clock, faults, world_.random.below(~std::uint64_t{0})));
     taps.push_back(std::make_unique<TappedTransport>(*transports.back(), world_.tap, of_lane));
     return *taps.back();
   };
@@ -89,6 +99,7 @@ void VirtualDaemon::stop() {
   tuning.reset();
   taps.clear();
   transports.clear();
+  wraps.clear();
   carriers.clear();
 }
 

@@ -33,6 +33,13 @@ class Client;
 // Whether all daemons' blocks are done late and in a random order: TERN_SIM_LATE_BLOCKS is set.
 bool blocks_are_late();
 
+// What a program puts between the transports of lanes and the loopback that carries them, if it is
+// set before the first world, by the program's own sources.
+struct Carriage {
+  std::function<std::unique_ptr<net::Transport>(net::Transport& below, const Clock& clock)> wrap;
+};
+Carriage& carriage();
+
 // Drawn the same on every machine; the standard's distributions are not.
 class Random {
  public:
@@ -167,6 +174,7 @@ class VirtualDaemon final : public daemon::ClientPort {
   DaemonShape shape;
   net::Endpoint at;
   std::vector<std::unique_ptr<net::LoopbackTransport>> carriers;  // the conductor's first
+  std::vector<std::unique_ptr<net::Transport>> wraps;             // of them, if carriage() has any
   std::vector<std::unique_ptr<net::FaultyTransport>> transports;
   std::vector<std::unique_ptr<TappedTransport>> taps;
   std::unique_ptr<daemon::Tuning> tuning;  // these two: null without a tuner

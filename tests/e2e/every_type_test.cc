@@ -1,0 +1,347 @@
+// Every kind of operation with every type and every reduction that the type has, through libtern
+// and real daemons. Ranks have many in flight and submit them in orders of their own. Values are
+// small whole numbers, whose reductions are exact. What each rank must get is computed here, one
+// element at a time.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/half.h"
+#include "client_lib/include/tern/tern.hpp"
+#include "tests/e2e/cluster.h"
+
+namespace tern::e2e {
+namespace every_type_test {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+struct TypedOp {
+  tern_op_kind kind = TERN_OP_ALL_REDUCE;
+  DType dtype = DType::f32;
+  Reduction reduction = Reduction::sum;
+  std::uint32_t root = 0, ranks = 1;
+  std::uint64_t share = 0;
+  std::string name{};  // of its tensor
+
+  bool reduces() const {
+    return kind == TERN_OP_ALL_REDUCE || kind == TERN_OP_REDUCE || kind == TERN_OP_REDUCE_SCATTER;
+  }
+  std::uint64_t all() const { return share * ranks; }
+};
+
+struct Part {
+  std::uint64_t begin = 0, count = 0;
+};
+Part input_of(const TypedOp& op, std::uint32_t rank) {
+  if (op.kind == TERN_OP_ALL_GATHER || op.kind == TERN_OP_GATHER)
+    return {rank * op.share, op.share};
+  if (op.kind == TERN_OP_RECV) return {};
+  const bool of_root = op.kind == TERN_OP_BROADCAST || op.kind == TERN_OP_SCATTER;
+  return of_root && rank != op.root ? Part{} : Part{0, op.all()};
+}
+Part output_of(const TypedOp& op, std::uint32_t rank) {
+  if (op.kind == TERN_OP_REDUCE_SCATTER || op.kind == TERN_OP_SCATTER) {
+    return {rank * op.share, op.share};
+  }
+  if (op.kind == TERN_OP_SEND) return {};
+  const bool of_root = op.kind == TERN_OP_REDUCE || op.kind == TERN_OP_GATHER;
+  return of_root && rank != op.root ? Part{} : Part{0, op.all()};
+}
+
+std::int64_t value_at(const TypedOp& op, std::uint32_t rank, std::uint64_t element) {
+  const auto draw = static_cast<std::int64_t>(element * 7 + rank * 3);
+  if (op.dtype == DType::boolean) return draw % 2;
+  return 1 + draw % (op.reduction == Reduction::product ? 2 : 3);
+}
+
+std::int64_t reduced(Reduction reduction, std::int64_t a, std::int64_t b) {
+  switch (reduction) {
+    case Reduction::min:
+      return std::min(a, b);
+    case Reduction::max:
+      return std::max(a, b);
+    case Reduction::product:
+      return a * b;
+    case Reduction::bit_and:
+      return a & b;
+    case Reduction::bit_or:
+      return a | b;
+    case Reduction::bit_xor:
+      return a ^ b;
+    case Reduction::sum:
+    case Reduction::average:
+      break;
+  }
+  return a + b;
+}
+
+double expected_at(const TypedOp& op, std::uint32_t rank, std::uint64_t element) {
+  switch (op.kind) {
+    case TERN_OP_BROADCAST:
+    case TERN_OP_SCATTER:
+      return static_cast<double>(value_at(op, op.root, element));
+    case TERN_OP_ALL_GATHER:
+    case TERN_OP_GATHER:
+      return static_cast<double>(
+          value_at(op, static_cast<std::uint32_t>(element / op.share), element));
+    case TERN_OP_ALL_TO_ALL:
+      return static_cast<double>(value_at(op, static_cast<std::uint32_t>(element / op.share),
+                                          rank * op.share + element % op.share));
+    case TERN_OP_RECV:
+      return static_cast<double>(value_at(op, (rank + op.ranks - 1) % op.ranks, element));
+    default:
+      break;
+  }
+  std::int64_t result = value_at(op, 0, element);
+  for (std::uint32_t other = 1; other < op.ranks; ++other) {
+    result = reduced(op.reduction, result, value_at(op, other, element));
+  }
+  // Groups here have a power of two of ranks, so that averages are exact.
+  return op.reduction == Reduction::average ? static_cast<double>(result) / op.ranks
+                                            : static_cast<double>(result);
+}
+
+template <typename T>
+void put(T value, std::byte* out) {
+  std::memcpy(out, &value, sizeof value);
+}
+// Integers wrap.
+template <typename T>
+void put_integer(double value, std::byte* out) {
+  put(static_cast<T>(static_cast<std::int64_t>(value)), out);
+}
+
+void write(DType dtype, double value, std::byte* out) {
+  const auto single = static_cast<float>(value);
+  switch (dtype) {
+    case DType::f32:
+    case DType::c64:
+      return put(single, out);  // a complex number has no imaginary part
+    case DType::f64:
+    case DType::c128:
+      return put(value, out);
+    case DType::f16:
+      return put(f32_to_f16(single), out);
+    case DType::bf16:
+      return put(f32_to_bf16(single), out);
+    case DType::i64:
+    case DType::u64:
+      return put_integer<std::uint64_t>(value, out);
+    case DType::i32:
+    case DType::u32:
+      return put_integer<std::uint32_t>(value, out);
+    case DType::i16:
+    case DType::u16:
+      return put_integer<std::uint16_t>(value, out);
+    default:  // of a byte; fp8 is only moved
+      return put_integer<std::uint8_t>(value, out);
+  }
+}
+
+Bytes bytes_of(const TypedOp& op, const Part& part,
+               const std::function<double(std::uint64_t)>& value) {
+  Bytes bytes(part.count * dtype_bytes(op.dtype));
+  for (std::uint64_t i = 0; i < part.count; ++i) {
+    write(op.dtype, value(part.begin + i), &bytes[i * dtype_bytes(op.dtype)]);
+  }
+  return bytes;
+}
+
+class TypedRank {
+ public:
+  TypedRank(const DaemonProcess& daemon, std::uint32_t rank) : rank_(rank) {
+    tern_connect_options options = TERN_CONNECT_OPTIONS_INIT;
+    const std::string socket = daemon.socket();
+    options.socket_path = socket.c_str();
+    options.arena_bytes = 64 << 20;
+    client_.emplace(options);
+  }
+  tern_group_id mint() { return client_->mint(); }
+  void join(const tern_group_id& id, std::size_t ranks) {
+    group_.emplace(
+        client_->join(id, static_cast<std::int32_t>(rank_), static_cast<std::int32_t>(ranks)));
+  }
+
+  // All at once, in an order of this rank's own: those with a tensor match by its name. Empty, or
+  // what is wrong.
+  std::string run(const std::vector<TypedOp>& ops, std::uint64_t seed) {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < ops.size(); ++i) order.push_back(i);
+    std::shuffle(order.begin(), order.end(), std::mt19937_64(seed * 64 + rank_));
+    std::vector<Flying> flying(ops.size());
+    for (const std::size_t i : order) submit(ops[i], flying[i]);
+    for (Flying& one : flying) one.ticket->wait();
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const Bytes expected = bytes_of(ops[i], output_of(ops[i], rank_), [&](std::uint64_t element) {
+        return expected_at(ops[i], rank_, element);
+      });
+      if (flying[i].output != expected) {
+        return "rank " + std::to_string(rank_) + ": wrong result of " + ops[i].name;
+      }
+    }
+    return "";
+  }
+
+ private:
+  struct Flying {
+    std::optional<tern::Tensor> tensor;
+    Bytes input, output;
+    std::optional<tern::Ticket> ticket;
+  };
+
+  void submit(const TypedOp& typed, Flying& flying) {
+    const auto dtype = static_cast<tern_dtype>(typed.dtype);
+    const bool passes = typed.kind == TERN_OP_SEND || typed.kind == TERN_OP_RECV;
+    flying.input = bytes_of(typed, input_of(typed, rank_), [&](std::uint64_t element) {
+      return static_cast<double>(value_at(typed, rank_, element));
+    });
+    flying.output.resize(output_of(typed, rank_).count * dtype_bytes(typed.dtype));
+    tern_op op = TERN_OP_INIT;
+    op.dtype = dtype;
+    op.input = flying.input.empty() ? nullptr : flying.input.data();
+    op.output = flying.output.empty() ? nullptr : flying.output.data();
+    op.count = typed.all();
+    op.reduction = static_cast<tern_reduction>(typed.reduction);
+    op.root = static_cast<std::int32_t>(typed.root);
+    if (passes) {
+      const std::uint32_t step = typed.kind == TERN_OP_SEND ? 1 : typed.ranks - 1;
+      op.peer = static_cast<std::int32_t>((rank_ + step) % typed.ranks);
+    } else if (typed.kind != TERN_OP_ALL_TO_ALL) {
+      tern_tensor_options options = TERN_TENSOR_OPTIONS_INIT;
+      options.name = typed.name.c_str();
+      options.count = typed.all();
+      options.dtype = dtype;
+      flying.tensor.emplace(group_->declare(options));
+      op.tensor = flying.tensor->get();
+    }
+    flying.ticket.emplace(submit_as(typed.kind, op));
+  }
+
+  tern::Ticket submit_as(tern_op_kind kind, const tern_op& op) {
+    switch (kind) {
+      case TERN_OP_BROADCAST:
+        return group_->broadcast(op);
+      case TERN_OP_REDUCE:
+        return group_->reduce(op);
+      case TERN_OP_REDUCE_SCATTER:
+        return group_->reduce_scatter(op);
+      case TERN_OP_ALL_GATHER:
+        return group_->all_gather(op);
+      case TERN_OP_GATHER:
+        return group_->gather(op);
+      case TERN_OP_SCATTER:
+        return group_->scatter(op);
+      case TERN_OP_ALL_TO_ALL:
+        return group_->all_to_all(op);
+      case TERN_OP_SEND:
+        return group_->send(op);
+      case TERN_OP_RECV:
+        return group_->recv(op);
+      default:
+        return group_->all_reduce(op);
+    }
+  }
+
+  std::uint32_t rank_;
+  std::optional<tern::Client> client_;
+  std::optional<tern::Group> group_;
+};
+
+// Of one type: each kind with each reduction that there is, and a send and a recv of each rank.
+std::vector<TypedOp> ops_of(DType dtype, std::uint32_t ranks, std::mt19937_64& random) {
+  std::vector<TypedOp> ops;
+  const auto add = [&](tern_op_kind kind, Reduction reduction) {
+    TypedOp op{.kind = kind, .dtype = dtype, .reduction = reduction, .ranks = ranks};
+    op.root = static_cast<std::uint32_t>(random() % ranks);
+    op.share = random() % 4 == 0 ? 3'000 : 1 + random() % 90;
+    op.name = std::string(dtype_name(dtype)) + " " + std::to_string(ops.size()) + " kind " +
+              std::to_string(kind) + " " + std::string(reduction_name(reduction));
+    ops.push_back(op);
+  };
+  for (int number = 0; number <= static_cast<int>(kLastReduction); ++number) {
+    const auto reduction = static_cast<Reduction>(number);
+    if (objection(reduction, dtype) != nullptr) continue;
+    for (const tern_op_kind kind : {TERN_OP_ALL_REDUCE, TERN_OP_REDUCE, TERN_OP_REDUCE_SCATTER}) {
+      add(kind, reduction);
+    }
+  }
+  for (const tern_op_kind kind : {TERN_OP_BROADCAST, TERN_OP_ALL_GATHER, TERN_OP_GATHER,
+                                  TERN_OP_SCATTER, TERN_OP_ALL_TO_ALL, TERN_OP_SEND}) {
+    add(kind, Reduction::sum);
+  }
+  TypedOp received = ops.back();
+  received.kind = TERN_OP_RECV;
+  ops.push_back(received);
+  return ops;
+}
+
+class EveryType : public testing::TestWithParam<std::vector<int>> {};
+
+TEST_P(EveryType, IsMovedAndReducedWhateverTheOrderOfSubmission) {
+  const std::vector<int>& ranks_per_node = GetParam();
+  Cluster cluster(static_cast<int>(ranks_per_node.size()),
+                  {"--chunk-bytes", "16KiB", "--send-slabs", "16", "--receive-slabs", "16",
+                   "--result-slabs", "16", "--lanes", "2"});
+  ASSERT_TRUE(cluster.running());
+  std::vector<std::unique_ptr<TypedRank>> ranks;
+  for (std::size_t node = 0; node < ranks_per_node.size(); ++node) {
+    for (int i = 0; i < ranks_per_node[node]; ++i) {
+      ranks.push_back(
+          std::make_unique<TypedRank>(cluster[node], static_cast<std::uint32_t>(ranks.size())));
+    }
+  }
+  const auto on_all = [&](const std::function<std::string(TypedRank&)>& work) {
+    std::vector<std::string> said(ranks.size());
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        try {
+          said[rank] = work(*ranks[rank]);
+        } catch (const tern::Failure& failure) {
+          said[rank] = failure.what();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    std::string all;
+    for (const std::string& text : said) all += text;
+    return all;
+  };
+  const tern_group_id id = ranks[0]->mint();
+  ASSERT_EQ(on_all([&](TypedRank& rank) {
+              rank.join(id, ranks.size());
+              return std::string();
+            }),
+            "");
+  constexpr std::uint64_t kSeed = 22;
+  std::mt19937_64 random(kSeed);
+  for (int number = 0; number <= static_cast<int>(kLastDType); ++number) {
+    const auto dtype = static_cast<DType>(number);
+    const auto ops = ops_of(dtype, static_cast<std::uint32_t>(ranks.size()), random);
+    SCOPED_TRACE(testing::Message() << "seed " << kSeed << ", " << dtype_name(dtype));
+    ASSERT_EQ(on_all([&](TypedRank& rank) { return rank.run(ops, kSeed); }), "");
+  }
+}
+
+const std::vector<std::vector<int>> kTypeLayouts = {
+    {4}, {1, 1}, {3, 1}, {1, 2, 1}, {1, 1, 1, 1, 1, 1, 1, 1}};
+INSTANTIATE_TEST_SUITE_P(Layouts, EveryType, testing::ValuesIn(kTypeLayouts), [](const auto& one) {
+  std::string name = "Ranks";
+  for (const int ranks : one.param) name += std::to_string(ranks);
+  return name;
+});
+
+}  // namespace
+}  // namespace every_type_test
+}  // namespace tern::e2e
