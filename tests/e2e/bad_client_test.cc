@@ -117,7 +117,7 @@ TEST_F(BadClient, SubmitsBadEntries) {
       {"dtype 255", [](auto& entry) { entry.dtype = 255; }},
       {"reduction", [](auto& entry) { entry.reduction = 8; }},
       {"role", [](auto& entry) { entry.role = 4; }},
-      {"flags", [](auto& entry) { entry.flags = 2; }},
+      {"flags", [](auto& entry) { entry.flags = 4; }},
       {"reserved0", [](auto& entry) { entry.reserved0 = 1; }},
       {"reserved2", [](auto& entry) { entry.reserved2[9] = 1; }},
       {"counts", [](auto& entry) { entry.counts_offset = 8; }},
