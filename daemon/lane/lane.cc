@@ -70,8 +70,9 @@ void Lane::count_in(LaneCounters& counters) {
   turns_.count_in(counters);
 }
 
-// The clock is read at the beginning and before settle(), and after each step that had work, which
-// tells the steps from each other: most turns find nothing.
+// The clock is read at the beginning, before settle() and at the end. To tell the steps from each
+// other it is read once more after the links, and where there are commands or moves of state, which
+// are rare.
 int Lane::do_work() {
   if (!resources_.reports.has_room()) return 0;
   const Clock& clock = resources_.clock;
@@ -83,7 +84,7 @@ int Lane::do_work() {
   work += transport_.poll();
   work += links_.tick();
   work += resources_.executor->poll();
-  turns_.step("entries and chunks", work > 0 ? clock.now_ns() : begin);
+  turns_.step("entries and chunks", clock.now_ns());
   work += drain_clients();
   if (!state_moves_.empty()) {
     turns_.step("moves of state", clock.now_ns());
@@ -96,7 +97,7 @@ int Lane::do_work() {
   work += settle(now);
   resources_.clients.ring_doorbells();
   if (resources_.reports.take_urgent() && wake_conductor_) wake_conductor_();
-  const std::uint64_t end = work > 0 ? clock.now_ns() : now;
+  const std::uint64_t end = clock.now_ns();
   if (work > 0) bump(resources_.counters->busy_ns, end - begin);
   turns_.allow(resources_.codec.spent.longest_ns);
   turns_.end(end, work > 0);
