@@ -73,7 +73,7 @@ void CopyWatch::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
   for (const OpId op : arriving_) {
     const auto ranks = core_.lane_ops().ranks(op);
     for (std::uint32_t i = 0; i < ranks.size() && !is_over(op); ++i) {
-      if (ranks[i].has_input() || now_ns - ranks[i].copy.moved_ns < timeout_ns) continue;
+      if (ranks[i].has_input() || now_ns < ranks[i].copy.moved_ns + timeout_ns) continue;
       char text[160];
       std::snprintf(text, sizeof(text), "for %llu ms its input has stopped at %llu of %llu bytes",
                     static_cast<unsigned long long>(timeout_ns / 1'000'000),

@@ -112,7 +112,8 @@ class Client:
 
     def region(self, shape: int | Sequence[int], dtype: DTypeLike = "float32") -> Array:
         """A NumPy array in memory of its own beside the arena, which the daemon makes: operations
-        use it in place, however full the arena is; sends and recvs copy it. Otherwise as empty().
+        use it in place, however full the arena is; sends and recvs copy it. `shape`, `dtype` and
+        the array's life are those of empty().
 
         A region is worth it for large arrays: it takes a question to the daemon, and a client has
         at most 64. Raises QuotaExceededError when the user's memory is used up; UnsupportedError if

@@ -82,6 +82,15 @@ TEST_F(CopyWatchTest, OneThatStandsStillFailsAfterTheTimeout) {
   EXPECT_STREQ(about().text, "rank 0: for 1000 ms its input has stopped at 8 of 4096 bytes");
 }
 
+// The lane has read its clock before it looks.
+TEST_F(CopyWatchTest, OneThatHasJustMovedStandsNotStill) {
+  const std::uint64_t now_ns = world.clock.now_ns();
+  world.clock.advance_ns(1);
+  client.raise_input(8);
+  watch.expire(now_ns, kSecond);
+  EXPECT_FALSE(about().failed) << about().text;
+}
+
 TEST_F(CopyWatchTest, DeliveriesAreListedWhileThereIsRoom) {
   LaneClient one;
   const std::vector<LaneClient*> clients{&one};
