@@ -114,15 +114,18 @@ std::string Quotas::hello_problem(const Client& client, std::uint64_t arena_byte
     return "an arena of " + std::to_string(arena_bytes) + " bytes beside " +
            std::to_string(arena_of_user) + " exceeds " + limit("max_arena_bytes", most);
   }
-  // A job that begins again at once has its arena beside the one that it has just left.
-  const std::uint64_t being_freed =
-      counted_.disposal.bytes_of(settings_.sub_users.owner_of(client.credentials.uid));
+  return mapping_problem(client.credentials.uid, arena_bytes);
+}
+
+// A job that begins again at once has its arena beside the one that it has just left.
+std::string Quotas::mapping_problem(std::uint32_t uid, std::uint64_t bytes) const {
+  const std::uint64_t most = max_arena_bytes();
+  const std::uint64_t being_freed = counted_.disposal.bytes_of(settings_.sub_users.owner_of(uid));
   if (being_freed > most) {
     return std::to_string(being_freed) + " bytes of arenas that this user has left are not freed " +
            "yet, more than " + limit("max_arena_bytes", most) + "; try again later";
   }
-  if (std::string why = memory_problem(client.credentials.uid, arena_bytes); !why.empty())
-    return why;
+  if (std::string why = memory_problem(uid, bytes); !why.empty()) return why;
   return descriptor_problem();
 }
 
@@ -140,8 +143,7 @@ std::string Quotas::region_problem(const Client& client, std::uint64_t bytes) co
     return "a region of " + std::to_string(bytes) + " bytes beside " + std::to_string(taken) +
            " exceeds " + limit("max_arena_bytes", most);
   }
-  if (std::string why = memory_problem(client.credentials.uid, bytes); !why.empty()) return why;
-  return descriptor_problem();
+  return mapping_problem(client.credentials.uid, bytes);
 }
 
 // ---- Groups

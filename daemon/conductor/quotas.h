@@ -62,6 +62,8 @@ class Quotas {
   // Whether `bytes` more of the user are beyond what the daemon may have, or leave others too
   // little.
   std::string memory_problem(std::uint32_t user, std::uint64_t bytes) const;
+  // What else stands against mapping so many bytes of an arena or a region.
+  std::string mapping_problem(std::uint32_t uid, std::uint64_t bytes) const;
   std::string descriptor_problem() const;
 
   const ConductorSettings& settings_;

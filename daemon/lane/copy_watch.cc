@@ -68,8 +68,8 @@ bool CopyWatch::look_at(OpId op, std::uint32_t local_rank) {
   return true;
 }
 
-void CopyWatch::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
-  look();
+bool CopyWatch::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
+  const bool moved = look();
   for (const OpId op : arriving_) {
     const auto ranks = core_.lane_ops().ranks(op);
     for (std::uint32_t i = 0; i < ranks.size() && !is_over(op); ++i) {
@@ -82,6 +82,7 @@ void CopyWatch::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
       fail(op, i, Errc::op_timeout, text);
     }
   }
+  return moved;
 }
 
 void CopyWatch::fail(OpId op, std::uint32_t local_rank, Errc code, const char* text) {

@@ -28,8 +28,9 @@ class CopyWatch final : public collective::InputGate {
   // Reads the watermarks. One that says more than there is, or less than it did, fails its op.
   // True: some input is further than it was.
   bool look();
-  // Fails ops one of whose watermarks has stood still for so long.
-  void expire(std::uint64_t now_ns, std::uint64_t timeout_ns);
+  // Fails ops one of whose watermarks has stood still for so long. True as look(), which it begins
+  // with.
+  bool expire(std::uint64_t now_ns, std::uint64_t timeout_ns);
 
   // As of the last look(): the answers hold however a client writes meanwhile.
   bool has(collective::OpId op, std::uint32_t chunk) const noexcept override;

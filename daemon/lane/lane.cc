@@ -309,7 +309,7 @@ int Lane::settle(std::uint64_t now_ns) {
 int Lane::settle_groups(std::uint64_t now_ns, bool timer) {
   int work = 0;
   for (LaneGroup* group : groups_) {
-    if (timer) group->on_timer(now_ns);
+    if (timer && group->on_timer(now_ns)) ++work;
     work += group->settle();
     if (group->ready_reported || !group->core().all_links_open()) continue;
     group->ready_reported = true;

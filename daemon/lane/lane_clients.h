@@ -91,7 +91,8 @@ class LaneClients {
   void request_drop(const ClientMemory& memory);
   void run(const command::AddRegion& add);
   void run(const command::DropRegion& drop);
-  // Drops the regions that the conductor wants back and nobody uses; tells it. How many.
+  // Drops the regions that the conductor wants back and nobody uses; tells it. How many, and no more
+  // in one turn than reports have room for.
   template <typename IsUsed>
   int drop_regions(IsUsed is_used) {
     int dropped = 0;
@@ -99,8 +100,12 @@ class LaneClients {
       LaneClient& client = *clients_[i];
       std::erase_if(client.regions, [&](const auto& region) {
         const bool entries_wait = !client.dropping && client.taken < region->entries_end;
-        if (!region->is_dropping() || entries_wait || is_used(region->bytes)) return false;
-        let_go(client, *region);
+        if (dropped == kRegionsPerTurn || !region->is_dropping() || entries_wait ||
+            is_used(region->bytes)) {
+          return false;
+        }
+        let_go(*region);
+        reports_.report(event::RegionDropped{client.memory->id, region->memory->id});
         ++dropped;
         return true;
       });
@@ -134,7 +139,9 @@ class LaneClients {
  private:
   void misbehaves(LaneClient& client, const char* how);
   bool ends_without_pages(LaneClient& client);
-  void let_go(const LaneClient& client, const LaneRegion& region);
+  static constexpr int kRegionsPerTurn = 256;
+
+  void let_go(const LaneRegion& region);
 
   std::uint32_t lane_;
   Surroundings surroundings_;

@@ -450,14 +450,16 @@ bool LaneGroup::renew_untouched(std::uint32_t node) {
   return true;
 }
 
-void LaneGroup::on_timer(std::uint64_t now_ns) {
+bool LaneGroup::on_timer(std::uint64_t now_ns) {
+  bool moved = false;
   core_.ops().tell_late(now_ns, kLateNs);
   if (setup().op_timeout_ns != 0 && !core_.ops().ended()) {
-    copies_.expire(now_ns, setup().op_timeout_ns);
+    moved = copies_.expire(now_ns, setup().op_timeout_ns);
     core_.ops().expire(now_ns, setup().op_timeout_ns);
   }
   point_to_point_.expire(now_ns);
   gauges_.publish(core_.ops(), point_to_point_.mailbox());
+  return moved;
 }
 
 int LaneGroup::settle() {

@@ -43,7 +43,8 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   // allow, which is one of so many jobs. Returns how many there were; some steps of sends and recvs
   // count as one.
   int run_actions(int budget, const LaneLoad& load, std::size_t jobs);
-  void on_timer(std::uint64_t now_ns);
+  // True: inputs have come, so there may be actions.
+  bool on_timer(std::uint64_t now_ns);
   int settle();  // reports what nobody uses any more
   // A client has copied more of an input: there may be work.
   bool inputs_move() { return copies_.look(); }

@@ -69,7 +69,10 @@ Status Coordinator::judge_split(LinkRef from, const std::string& uid, const Join
   const GroupId gathering = gathering_id(id_of(split.parent, parent.secret),
                                          {split.epoch, parent.incarnation, split.sequence});
   if (to_hex(gathering.uid) != uid) {
-    return fail(Errc::bad_secret, "the split's id is not derived from the group's secret");
+    return fail(
+        Errc::bad_secret,
+        "the split's id is not derived from the group's secret, or that daemon is of another "
+        "version: install the same on all nodes");
   }
   evict_early(uid);
   learn(gathering, parent.user);

@@ -227,7 +227,8 @@ TERN_API tern_status tern_tensor_get_stats(tern_tensor* tensor, tern_tensor_stat
  * tern_tensor_export_state: writes the part to memory of `capacity` bytes and its length to *bytes.
  * tern_tensor_import_state: replaces the state of the tensor. Import on every node, and begin no
  * operation before all nodes have imported (tern_barrier). If nodes and ranks are placed as they
- * were at the export, each node needs its own part only; further parts do no harm. In another
+ * were at the export, each node needs its own part only; further parts do no harm, except those
+ * of reduce and broadcast, whose nodes have different parts and take their own alone. In another
  * layout, error feedback needs the parts of all nodes and adds them up. The shifts of diana and
  * ef21 cannot move: they give TERN_ERR_STATE_MISMATCH, as does a part of another tensor or memory.
  * Values that are not finite are refused. After a failed import the state may be neither the old
@@ -257,7 +258,9 @@ typedef struct {
  * the input too.
  *
  * Of 256 KiB and more the operation begins at once, and the copies go on while it runs: the input is
- * copied by the call that submits, the output piece by piece by those that wait or test.
+ * copied by the call that submits, the output piece by piece by those that wait or test. It is copied
+ * before and after if it is no larger than the daemon's eager_bytes, or if the arena has no room for
+ * the lists of pieces.
  *
  * An operation has `count` elements in all. Where ranks have shares of them (reduce_scatter,
  * all_gather, gather, scatter), the share of rank 0 comes first, then that of rank 1, and so on.

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -155,6 +156,45 @@ TEST_F(LaneClientsTest, AClientIsLetGoWhenNoOpRefersToIt) {
   // The conductor may unmap it now.
   ASSERT_EQ(transport.remembered.size(), 1u);
   EXPECT_EQ(transport.remembered[0].data(), bob.memory.segment.arena().data());
+}
+
+// The lane has room for so many reports of one turn, and a user may have thousands of regions.
+class RegionsOfAClient : public LaneClientsTest {
+ protected:
+  void add_regions(std::uint32_t count) {
+    for (std::uint32_t i = 1; i <= count; ++i) {
+      auto segment = shm::Segment::create_region(4096);
+      ASSERT_TRUE(segment.has_value()) << segment.error().text;
+      regions.push_back(std::make_unique<RegionMemory>(RegionMemory{i, std::move(*segment)}));
+      clients.run(command::AddRegion{alice.memory.id, regions.back().get()});
+    }
+  }
+  int drop_unused() {
+    return clients.drop_regions([](const Region&) { return false; });
+  }
+
+  std::vector<std::unique_ptr<RegionMemory>> regions;
+};
+
+TEST_F(RegionsOfAClient, GoWithItInOneReport) {
+  add_regions(64);
+  clients.run(command::DropRegion{alice.memory.id, 7});
+  clients.request_drop(alice.memory);
+  clients.drop(lane_client(alice));
+  EXPECT_EQ(take_events<event::RegionDropped>(reports).size(), 0u);
+  EXPECT_EQ(transport.remembered.size(), 1u) << "bob's arena";
+  EXPECT_EQ(drop_unused(), 0);
+}
+
+TEST_F(RegionsOfAClient, AreFreedSoManyInATurn) {
+  add_regions(300);
+  for (std::uint32_t i = 1; i <= 300; ++i) {
+    clients.run(command::DropRegion{alice.memory.id, i});
+  }
+  EXPECT_EQ(drop_unused(), 256);
+  EXPECT_EQ(take_events<event::RegionDropped>(reports).size(), 256u);
+  EXPECT_EQ(drop_unused(), 44);
+  EXPECT_EQ(transport.remembered.size(), 2u);
 }
 
 TEST_F(LaneClientsTest, AClientThatIsGoneIsLeftAlone) {
