@@ -44,7 +44,7 @@ class Copies : public ClientTest {
     daemon.with_held([&](shm::Segment& segment, const Seen& seen) {
       if (seen.lane != 0) return;
       std::byte* const arena = segment.arena().data();
-      if (piece.offset + piece.bytes <= kBytes) {
+      if (piece.offset <= kBytes && piece.bytes <= kBytes - piece.offset) {
         std::memmove(arena + seen.entry.output_offset + piece.offset,
                      arena + seen.entry.input_offset + piece.offset, piece.bytes);
       }
