@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -69,8 +71,8 @@ TEST_F(Copies, AllOfTheInputIsThereWhenTheSubmissionReturns) {
     ++looked;
     EXPECT_EQ(seen.entry.flags, shm::kEntryHasProgress);
     EXPECT_EQ(progress_of(segment, seen).input_bytes(), kBytes);
-    EXPECT_EQ(std::memcmp(segment.arena().data() + seen.entry.input_offset, input.data(), kBytes),
-              0);
+    EXPECT_TRUE(std::ranges::equal(segment.arena().subspan(seen.entry.input_offset, kBytes),
+                                   std::as_bytes(std::span(input))));
   });
   EXPECT_EQ(looked, 2) << "one for each lane";
   daemon.complete_held();
@@ -131,7 +133,7 @@ TEST_F(Copies, AResultToTheArenaHasNoLists) {
   EXPECT_EQ(daemon.seen()[0].entry.progress_records, 0u);
   daemon.complete_held();
   EXPECT_EQ(tern_wait(client, ticket, TERN_FOREVER), TERN_OK) << tern_error_detail();
-  EXPECT_EQ(std::memcmp(inside, input.data(), kBytes), 0);
+  EXPECT_TRUE(std::ranges::equal(std::span(inside, kCount), input));
 }
 
 TEST_F(Copies, ABatchIsCopiedOpByOp) {
