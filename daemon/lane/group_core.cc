@@ -13,7 +13,8 @@ GroupCore::GroupCore(GroupSetup setup, MemoryOwner& owner)
       owner_(owner),
       ops_(setup_.shape),
       lane_ops_(ops_.slots(), static_cast<std::uint32_t>(setup_.local_clients.size())),
-      peers_(ops_.nodes(), nullptr) {}
+      peers_(ops_.nodes(), nullptr),
+      renewed_features_(ops_.nodes(), 0) {}
 
 void GroupCore::attach(LaneResources& resources, PeerSource& peers, LaneJob& job) {
   resources_ = &resources;
@@ -51,12 +52,16 @@ bool GroupCore::all_links_open() const {
 }
 
 bool GroupCore::all_have(std::uint64_t feature) const {
-  return std::all_of(peers_.begin(), peers_.end(), [feature](const LanePeer* peer) {
-    return peer == nullptr || peer->is_lost() || (peer->link->peer_features() & feature) != 0;
-  });
+  for (std::size_t node = 0; node < peers_.size(); ++node) {
+    const LanePeer* const peer = peers_[node];
+    if (peer == nullptr || peer->is_lost()) continue;
+    if (((peer->link->peer_features() | renewed_features_[node]) & feature) == 0) return false;
+  }
+  return true;
 }
 
 void GroupCore::renew_peer(std::uint32_t node) {
+  if (peers_[node]->link) renewed_features_[node] |= peers_[node]->link->peer_features();
   --peers_[node]->groups;
   peers_[node] = &source_->peer(setup_.node_ids[node], setup_.link, setup_.endpoints[node]);
   ++peers_[node]->groups;

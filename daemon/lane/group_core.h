@@ -104,6 +104,8 @@ class GroupCore {
   PeerSource* source_ = nullptr;
   LaneJob* job_ = nullptr;
   std::vector<LanePeer*> peers_;  // by node
+  // By node, what links said that have been replaced: a new one has not said hello yet.
+  std::vector<std::uint64_t> renewed_features_;
 };
 
 }  // namespace tern::daemon

@@ -190,6 +190,14 @@ TEST_F(GroupCoreTest, IsReadyWhenAllItsLinksAreOpen) {
   EXPECT_EQ(core().peer(2).groups, 1u);
 }
 
+// Otherwise ranks that submit before and after the hello of the new link would not agree.
+TEST_F(GroupCoreTest, KnowsWhatADaemonUnderstandsWhileItsLinkIsRenewed) {
+  core().peer(2).link->say_goodbye();
+  core().renew_peer(2);
+  ASSERT_EQ(core().peer(2).link->peer_features(), 0u) << "it has said no hello";
+  EXPECT_TRUE(core().all_have(wire::kFeatureLossyMoves));
+}
+
 TEST_F(GroupCoreTest, ItsJobAndItsLinksKnowThatItUsesThem) {
   EXPECT_EQ(node(0).job.groups, 1u);
   EXPECT_EQ(node(0).job.weight, core().setup().weight);
