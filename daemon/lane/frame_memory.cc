@@ -31,6 +31,7 @@ collective::Room FrameMemory::room() const noexcept {
 
 collective::Room FrameMemory::room(const LaneJob& job, const LaneLoad& load, std::uint32_t nodes,
                                    std::size_t jobs) const noexcept {
+  if (jobs <= 1) return room();  // what is held is its own
   const auto left = [&](std::uint32_t count, std::uint32_t held, std::uint32_t least) {
     const std::uint32_t share = load.share(job, count, least, jobs);
     return held < share ? share - held : 0;
