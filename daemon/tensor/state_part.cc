@@ -9,6 +9,7 @@ namespace tern::daemon {
 namespace {
 
 constexpr std::uint16_t kVersion = 1;
+constexpr std::uint32_t kMaxParts = 64;  // as many as a group has nodes
 
 template <typename T>
 void put(std::byte*& at, const T& value) noexcept {
@@ -111,9 +112,25 @@ std::uint64_t StatePart::record_offset(std::uint64_t chunk) const noexcept {
          record(owned * header_.nodes + (before - owned) * 2, header_.chunk_elements);
 }
 
+StatePartHeader StatePart::first_of_one_leg(std::span<const std::byte> parts) noexcept {
+  StatePartHeader part{};
+  for (std::uint32_t i = 0; i < kMaxParts && read_header(parts, part); ++i) {
+    if (part.kind != 0) return part;
+    parts = parts.subspan(part.bytes);
+  }
+  return {};
+}
+
+bool StatePart::is_of_this_use(const StatePartHeader& part, bool beside_others) const noexcept {
+  if (part.kind == 0 && header_.kind != 0) return beside_others && part.counts_crc == 0;
+  return part.kind == header_.kind && part.counts_crc == header_.counts_crc;
+}
+
 Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layout,
                               std::uint64_t& own) const {
   same_layout = false;
+  const bool some_have_one_leg = first_of_one_leg(parts).kind != 0;
+  bool is_placed_alike = true;
   std::uint64_t seen = 0;
   std::uint32_t nodes = 0;
   std::size_t at = 0;
@@ -128,7 +145,7 @@ Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layou
                                             ", the tensor of " + std::to_string(header_.count) +
                                             " with memory " + std::to_string(header_.memory));
     }
-    if (part.kind != header_.kind || part.counts_crc != header_.counts_crc) {
+    if (!is_of_this_use(part, some_have_one_leg)) {
       return fail(Errc::state_mismatch,
                   "the part is of another kind of operation than the tensor's, or of other counts");
     }
@@ -147,6 +164,11 @@ Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layou
     if (header_.kind != 0) {  // residuals of elements, whatever the chunks
       mine.chunk_elements = part.chunk_elements;
       mine.spread = part.spread;
+      is_placed_alike = is_placed_alike && (part.kind == 0 || part.placement == header_.placement);
+    }
+    if (part.kind == 0) {
+      mine.kind = 0;
+      mine.placement = 0;
     }
     if (std::memcmp(&part, &mine, sizeof part) == 0) {
       same_layout = true;
@@ -160,6 +182,7 @@ Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layou
     at += part.bytes;
   }
   if (nodes == 0) return fail(Errc::invalid_argument, "there is no part");
+  same_layout = same_layout && is_placed_alike;
   if (same_layout || header_.memory == 0) return {};
   if (header_.kind != 0) {
     return fail(Errc::state_mismatch,
