@@ -67,8 +67,8 @@ def cuda_compiler():
 
 
 def cuda_disassembler():
-    found = cuda_tool("cuobjdump") or os.environ.get("TERN_CUOBJDUMP")
-    return cuda_compiler() or (None if found else "there is no cuobjdump")
+    found = cuda_tool("nvdisasm") or os.environ.get("TERN_NVDISASM")
+    return cuda_compiler() or (None if found else "there is no nvdisasm")
 
 
 PROBES = {probe.__name__: probe

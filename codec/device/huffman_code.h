@@ -27,7 +27,8 @@ class HuffmanCode {
         lengths_(arena.take<std::uint8_t>(kByteValues)),
         codes_(arena.take<std::uint16_t>(kByteValues)) {}
 
-  // Ends with a barrier, after which lengths and codes can be read. Returns how many symbols occur.
+  // The first thread can read lengths and codes then, all others after the next barrier. Returns how
+  // many symbols occur.
   TERN_DEVICE std::uint32_t build() const {
     const std::uint32_t symbols = sort();
     simt::barrier();
@@ -37,7 +38,6 @@ class HuffmanCode {
       for (std::uint32_t i = 0; i < symbols; ++i) lengths_.store(symbols_.load(i), depths_.load(i));
       make_codes();
     }
-    simt::barrier();
     return symbols;
   }
 
@@ -167,7 +167,7 @@ class HuffmanCode {
     }
   }
 
-  const simt::Shared<std::uint32_t>& counts_;
+  simt::Shared<std::uint32_t> counts_;
   simt::Shared<std::uint32_t> weights_;
   simt::Shared<std::uint8_t> symbols_;
   simt::Shared<std::uint8_t> depths_;

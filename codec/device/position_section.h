@@ -82,7 +82,7 @@ class PositionSection {
     return static_cast<std::uint8_t>(bits);
   }
 
-  const Selection& selection_;
+  Selection selection_;
   std::uint32_t count_;
   std::uint32_t low_bits_ = 0;
   std::uint32_t low_bytes_ = 0;

@@ -185,8 +185,8 @@ class Selection {
   }
 
   Request request_;
-  const simt::Shared<float>& values_;
-  const simt::Shared<std::uint32_t>& totals_;
+  simt::Shared<float> values_;
+  simt::Shared<std::uint32_t> totals_;
   simt::Shared<std::uint32_t> positions_;
 };
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// All that a kernel may know of the machine it runs on: threads in warps of 32 and blocks, barriers,
-// exchanges within a warp, a block's shared memory, the device's global memory. A kernel is written
-// once against this header. nvcc compiles it for GPUs; any other compiler runs it on this processor
-// (emulation/launch.h), where each access is checked and counted.
+// All that a kernel may know of the machine it runs on: threads in warps of 32 and blocks,
+// barriers, exchanges within a warp, a block's shared memory, the device's global memory. A kernel
+// is written once against this header. nvcc compiles it for GPUs; any other compiler runs it on
+// this processor (emulation/launch.h), where each access is checked and counted.
 //
 //   thread(), threads(), block()   which thread of how many in which block
 //   barrier()                      of the block; orders its memory accesses

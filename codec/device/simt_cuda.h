@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 // simt.h on a GPU.
 #define TERN_DEVICE __device__ __forceinline__
@@ -46,16 +47,23 @@ class Global {
   using Value = typename simt::Value<T>::Type;
 
   TERN_DEVICE explicit Global(T* array) : array_(array) {}
-  TERN_DEVICE Value load(std::size_t i) const { return array_[i]; }
+  TERN_DEVICE Value load(std::size_t i) const { return at(i)[0]; }
   TERN_DEVICE Wide<Value> load_wide(std::size_t i) const {
-    return *reinterpret_cast<const Wide<Value>*>(array_ + i);
+    return *reinterpret_cast<const Wide<Value>*>(at(i));
   }
-  TERN_DEVICE void store(std::size_t i, const Value& value) const { array_[i] = value; }
+  TERN_DEVICE void store(std::size_t i, const Value& value) const { at(i)[0] = value; }
   TERN_DEVICE void store_wide(std::size_t i, const Wide<Value>& value) const {
-    *reinterpret_cast<Wide<Value>*>(array_ + i) = value;
+    *reinterpret_cast<Wide<Value>*>(at(i)) = value;
   }
 
  private:
+  // A pointer that was read from memory could point anywhere; the compiler is told.
+  TERN_DEVICE T* at(std::size_t i) const {
+    T* const place = array_ + i;
+    if constexpr (std::is_arithmetic_v<T>) __builtin_assume(__isGlobal(place));
+    return place;
+  }
+
   T* array_;
 };
 
@@ -63,23 +71,28 @@ template <typename T>
 class Shared {
  public:
   TERN_DEVICE explicit Shared(T* array) : array_(array) {}
-  TERN_DEVICE T load(std::size_t i) const { return array_[i]; }
+  TERN_DEVICE T load(std::size_t i) const { return at(i)[0]; }
   TERN_DEVICE Wide<T> load_wide(std::size_t i) const {
-    return *reinterpret_cast<const Wide<T>*>(array_ + i);
+    return *reinterpret_cast<const Wide<T>*>(at(i));
   }
-  TERN_DEVICE void store(std::size_t i, T value) const { array_[i] = value; }
+  TERN_DEVICE void store(std::size_t i, T value) const { at(i)[0] = value; }
   TERN_DEVICE void store_wide(std::size_t i, const Wide<T>& value) const {
-    *reinterpret_cast<Wide<T>*>(array_ + i) = value;
+    *reinterpret_cast<Wide<T>*>(at(i)) = value;
   }
   TERN_DEVICE std::uint32_t load_word(std::size_t i) const {
-    return *reinterpret_cast<const std::uint32_t*>(array_ + i);
+    return *reinterpret_cast<const std::uint32_t*>(at(i));
   }
   TERN_DEVICE void store_word(std::size_t i, std::uint32_t word) const {
-    *reinterpret_cast<std::uint32_t*>(array_ + i) = word;
+    *reinterpret_cast<std::uint32_t*>(at(i)) = word;
   }
-  TERN_DEVICE T add(std::size_t i, T value) const { return atomicAdd(array_ + i, value); }
+  TERN_DEVICE T add(std::size_t i, T value) const { return atomicAdd(at(i), value); }
 
  private:
+  TERN_DEVICE T* at(std::size_t i) const {
+    T* const place = array_ + i;
+    return place;
+  }
+
   T* array_;
 };
 

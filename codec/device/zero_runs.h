@@ -85,9 +85,9 @@ class ZeroRuns {
     return place - start.place;
   }
 
-  const simt::Shared<std::uint8_t>& columns_;
+  simt::Shared<std::uint8_t> columns_;
   std::uint32_t count_;
-  const simt::Shared<std::uint32_t>& totals_;
+  simt::Shared<std::uint32_t> totals_;
 };
 
 }  // namespace tern::codec::device

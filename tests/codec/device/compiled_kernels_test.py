@@ -58,7 +58,7 @@ def over_budget(architecture, said, budgets):
 
 def missing_wide(architecture, sass, budgets):
     """One sentence for each instruction that a kernel should have and has not."""
-    functions = dict(re.findall(r"Function : (\w+)\n(.*?)(?=Function : |\Z)", sass, re.DOTALL))
+    functions = dict(re.findall(r"\.section\s+\.text\.(\w+)(.*?)(?=\.section\s+\.text\.|\Z)", sass, re.DOTALL))
     for name, row in sorted(budgets.items()):
         for instruction in row["wide"]:
             base, _, width = instruction.partition(".")
@@ -77,17 +77,17 @@ def self_test(budgets):
     row = {"registers": 39, "stack_bytes": 8, "spill_bytes": 16, "static_shared_bytes": 16, "wide": ["LDG.128"]}
     assert len(list(over_budget("sm_80", said, {"a": row}))) == 1
     assert len(list(over_budget("sm_80", said, {"b": row}))) == 2
-    sass = "Function : a\n LDG.E.128.CONSTANT R4 ;\nFunction : b\n LDG.E R4 ;\n"
+    sass = ".section .text.a,\n LDG.E.128.CONSTANT R4 ;\n.section .text.b,\n LDG.E R4 ;\n"
     assert not list(missing_wide("sm_80", sass, {"a": row}))
     assert list(missing_wide("sm_80", sass, {"b": row}))
     assert budgets
 
 
 def disassembler(nvcc):
-    beside = pathlib.Path(nvcc).parent / "cuobjdump" if nvcc else None
+    beside = pathlib.Path(nvcc).parent / "nvdisasm" if nvcc else None
     if beside is not None and beside.exists():
         return str(beside)
-    return os.environ.get("TERN_CUOBJDUMP") or shutil.which("cuobjdump")
+    return os.environ.get("TERN_NVDISASM") or shutil.which("nvdisasm")
 
 
 def not_run(reason):
@@ -113,10 +113,10 @@ def main(what, folder, nvcc):
                 print(architecture, name, *(f"{key}={value}" for key, value in sorted(numbers.items())))
             findings += over_budget(architecture, said, budgets)
         elif not tool:
-            return not_run("there is no cuobjdump beside nvcc, in PATH or in TERN_CUOBJDUMP "
-                           "(PyPI's nvidia-cuda-cuobjdump has it)")
+            return not_run("there is no nvdisasm beside nvcc, in PATH or in TERN_NVDISASM "
+                           "(PyPI's nvidia-cuda-nvdisasm has it)")
         else:
-            sass = subprocess.run([tool, "-sass", str(cubin)], capture_output=True, text=True, check=True)
+            sass = subprocess.run([tool, "-c", str(cubin)], capture_output=True, text=True, check=True)
             findings += missing_wide(architecture, sass.stdout, budgets)
     print(*findings, sep="\n")
     print(f"{len(cubins)} architectures, {len(budgets)} kernels, {len(findings)} findings")

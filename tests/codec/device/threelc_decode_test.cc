@@ -94,7 +94,8 @@ TEST(ThreelcDecode, CutPayloadsAreRefused) {
   const auto good = block_of("none(3lc)", gaussian(3000, 9));
   for (const std::size_t cut : {1u, 2u, 3u, 17u, 100u}) {
     auto block = good;
-    block.payload.resize(block.payload.size() - cut);
+    block.payload.erase(block.payload.end() - static_cast<std::ptrdiff_t>(cut),
+                        block.payload.end());
     block.header.payload_bytes -= static_cast<std::uint32_t>(cut);
     DecodeLaunch launch({block});
     const Decoded made = launch.run(kAddKernel, std::vector<float>(3000, 1.0f), options_of(cut));
@@ -132,10 +133,12 @@ TEST(ThreelcDecode, MovesTheBytesOfTheDesign) {
 }
 
 TEST(ThreelcDecode, EveryRemovedBarrierIsFound) {
-  constexpr std::size_t kCount = 12000;
-  std::vector<EncodedBlock> blocks = {block_of("none(3lc)", gaussian(kCount, 1)),
-                                      block_of("none(3lc)", std::vector<float>(kCount, 0.0f)),
-                                      block_of("none(3lc:zrun=off)", gaussian(kCount, 2))};
+  // A stream longer than what all threads expand at a time.
+  constexpr std::size_t kCount = 60000;
+  const std::vector<float> zeros(kCount, 0.0f);
+  const std::vector<EncodedBlock> blocks = {
+      block_of("none(3lc)", zeros), block_of("none(3lc:scale=64)", gaussian(kCount, 1)),
+      block_of("none(3lc:zrun=off)", gaussian(kCount, 2)), block_of("none(3lc)", zeros)};
   DecodeLaunch launch(blocks);
   launch.at_once = 2;
   const std::vector<float> sums(kCount, 1.0f);
