@@ -3,7 +3,7 @@
 
     compiled_kernels_test.py budgets FOLDER NVCC   registers, stack, spills and static shared memory, as
                                                    ptxas reported them, against codec/device/budgets.toml
-    compiled_kernels_test.py sass FOLDER NVCC      the wide loads and stores that budgets.toml asks for
+    compiled_kernels_test.py sass FOLDER NVCC      the barriers, wide loads and wide stores that it asks for
 
 FOLDER has kernels_ARCHITECTURE.cubin and what ptxas said beside it. NVCC is the compiler, or empty where there is
 none. Exit status 77: not run, with the reason.
@@ -56,13 +56,17 @@ def over_budget(architecture, said, budgets):
         yield f"{architecture}: {name} has a row in {BUDGETS.relative_to(ROOT)}, but was not compiled"
 
 
-def missing_wide(architecture, sass, budgets):
-    """One sentence for each instruction that a kernel should have and has not."""
+def missing_in_sass(architecture, sass, budgets):
+    """One sentence for each instruction that a kernel should have and has not, and for dropped barriers."""
     functions = dict(re.findall(r"\.section\s+\.text\.(\w+)(.*?)(?=\.section\s+\.text\.|\Z)", sass, re.DOTALL))
     for name, row in sorted(budgets.items()):
+        body = functions.get(name, "")
+        barriers = len(re.findall(r"\bBAR\.SYNC", body))
+        if barriers != row["barriers"]:
+            yield f"{architecture}: {name} has {barriers} barriers instead of {row['barriers']}"
         for instruction in row["wide"]:
             base, _, width = instruction.partition(".")
-            if not re.search(rf"\b{base}(\.\w+)*\.{width}\b", functions.get(name, "")):
+            if not re.search(rf"\b{base}(\.\w+)*\.{width}\b", body):
                 yield f"{architecture}: {name} has no {instruction}"
 
 
@@ -74,12 +78,13 @@ def self_test(budgets):
             "ptxas info    : Used 40 registers, used 1 barriers, 16 bytes smem, 380 bytes cmem[0]\n")
     said = read_ptxas(text)
     assert said == {"a": {"stack_bytes": 8, "spill_bytes": 16, "registers": 40, "static_shared_bytes": 16}}, said
-    row = {"registers": 39, "stack_bytes": 8, "spill_bytes": 16, "static_shared_bytes": 16, "wide": ["LDG.128"]}
+    row = {"registers": 39, "stack_bytes": 8, "spill_bytes": 16, "static_shared_bytes": 16,
+           "barriers": 1, "wide": ["LDG.128"]}
     assert len(list(over_budget("sm_80", said, {"a": row}))) == 1
     assert len(list(over_budget("sm_80", said, {"b": row}))) == 2
-    sass = ".section .text.a,\n LDG.E.128.CONSTANT R4 ;\n.section .text.b,\n LDG.E R4 ;\n"
-    assert not list(missing_wide("sm_80", sass, {"a": row}))
-    assert list(missing_wide("sm_80", sass, {"b": row}))
+    sass = ".section .text.a,\n LDG.E.128.CONSTANT R4 ;\n BAR.SYNC 0 ;\n.section .text.b,\n LDG.E R4 ;\n"
+    assert not list(missing_in_sass("sm_80", sass, {"a": row}))
+    assert len(list(missing_in_sass("sm_80", sass, {"b": row}))) == 2
     assert budgets
 
 
@@ -117,7 +122,7 @@ def main(what, folder, nvcc):
                            "(PyPI's nvidia-cuda-nvdisasm has it)")
         else:
             sass = subprocess.run([tool, "-c", str(cubin)], capture_output=True, text=True, check=True)
-            findings += missing_wide(architecture, sass.stdout, budgets)
+            findings += missing_in_sass(architecture, sass.stdout, budgets)
     print(*findings, sep="\n")
     print(f"{len(cubins)} architectures, {len(budgets)} kernels, {len(findings)} findings")
     return 1 if findings else 0

@@ -172,6 +172,51 @@ TEST_P(ThreelcEncode, RunsOfZeros) {
   expect_same_block(input, std::vector<float>(residual_for(20000).size(), 0.0f), {}, options_of(2));
 }
 
+// The chunks of a tensor, the last one shorter, beside each other in the device's memory.
+TEST(ThreelcEncodeLaunch, ManyChunksAtOnce) {
+  constexpr std::size_t kChunk = 2560;
+  constexpr std::size_t kCount = 3 * kChunk + 77;
+  constexpr std::size_t kRoom = 2048;
+  const Recipe recipe = recipe_of("ef(3lc)");
+  const ThreelcStage stage{recipe.scale_elements, recipe.s, recipe.zero_run};
+  const auto values = gaussian(kCount, 1);
+  const auto before = gaussian(kCount, 2, 0.3f);
+  for (const Schedule& schedule : schedules(9)) {
+    Buffer<float> input{std::span<const float>(values)};
+    Buffer<float> residual{std::span<const float>(before)};
+    Buffer<std::byte> blocks(4 * kRoom);
+    Buffer<EncodeOutcome> outcomes(4);
+    std::vector<EncodeChunk> chunks;
+    for (std::size_t i = 0; i < 4; ++i) {
+      chunks.push_back({input.data() + i * kChunk, residual.data() + i * kChunk,
+                        blocks.data() + i * kRoom, outcomes.data() + i, i,
+                        static_cast<std::uint32_t>(std::min(kChunk, kCount - i * kChunk)), 1.0f,
+                        0.0f, DType::f32});
+    }
+    Buffer<EncodeChunk> array{std::span<const EncodeChunk>(chunks)};
+    LaunchOptions options;
+    options.schedule = schedule;
+    const auto report = emulation::launch({4, kThreads}, options,
+                                          [&] { threelc_encode<true>(stage, array.data()); });
+    ASSERT_EQ(report.finding, "");
+    for (std::size_t i = 0; i < 4; ++i) {
+      std::vector<float> left(
+          before.begin() + static_cast<std::ptrdiff_t>(i * kChunk),
+          before.begin() + static_cast<std::ptrdiff_t>(i * kChunk) + chunks[i].elements);
+      EncodeRequest request;
+      request.stream_step = i;
+      const auto expected =
+          encode_block(recipe, {values.data() + i * kChunk, chunks[i].elements}, left, request);
+      const std::byte* const block = blocks.data() + i * kRoom;
+      EXPECT_EQ(std::memcmp(block, &expected.header, sizeof(expected.header)), 0);
+      EXPECT_EQ(std::memcmp(block + sizeof(expected.header), expected.payload.data(),
+                            expected.payload.size()),
+                0);
+      EXPECT_EQ(bits_of({residual.data() + i * kChunk, left.size()}), bits_of(left));
+    }
+  }
+}
+
 // A chunk of its whole size: the shared memory that a device has, the sectors that the design
 // allows, and no conflicts where rows are read.
 TEST_P(ThreelcEncode, MovesTheBytesOfTheDesign) {
