@@ -73,6 +73,7 @@ Status Driver::find_functions() {
   need("cuLaunchKernelEx", api_.launch);
   need("cuMemAlloc_v2", api_.allocate);
   need("cuMemFree_v2", api_.release);
+  need("cuMemsetD8Async", api_.fill);
   need("cuMemHostRegister_v2", api_.pin);
   need("cuMemHostUnregister", api_.unpin);
   need("cuMemHostGetDevicePointer_v2", api_.pinned_address);

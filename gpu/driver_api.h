@@ -56,6 +56,7 @@ struct DriverApi {
                        void** extra);
   DriverCode (*allocate)(DeviceAddress* address, std::size_t bytes);
   DriverCode (*release)(DeviceAddress address);
+  DriverCode (*fill)(DeviceAddress address, unsigned char value, std::size_t bytes, Stream stream);
   DriverCode (*pin)(void* memory, std::size_t bytes, unsigned flags);
   DriverCode (*unpin)(void* memory);
   DriverCode (*pinned_address)(DeviceAddress* address, void* memory, unsigned flags);

@@ -144,6 +144,10 @@ TERN_FAKE DriverCode cuMemAlloc_v2(DeviceAddress* address, std::size_t) {
   return make("cuMemAlloc_v2", reinterpret_cast<void**>(address));
 }
 TERN_FAKE DriverCode cuMemFree_v2(DeviceAddress) { return give_back("cuMemFree_v2"); }
+TERN_FAKE DriverCode cuMemsetD8Async(DeviceAddress, unsigned char value, std::size_t bytes,
+                                     Stream) {
+  return fake().called("cuMemsetD8Async", std::to_string(value) + " " + std::to_string(bytes));
+}
 TERN_FAKE DriverCode cuMemHostRegister_v2(void*, std::size_t, unsigned) {
   void* ignored = nullptr;
   return make("cuMemHostRegister_v2", &ignored);
