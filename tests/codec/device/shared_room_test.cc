@@ -1,7 +1,6 @@
 #include "codec/device/shared_room.h"
 
 #include "codec/device/element_decode.cuh"
-#include "codec/device/element_decode.cuh"
 #include "codec/device/element_encode.cuh"
 #include "codec/device/lossless_encode.cuh"
 #include "codec/device/threelc_decode.cuh"
