@@ -139,7 +139,7 @@ endfunction()
 # Seconds that the longest programs take, roughly: ctest begins with these, so that none runs alone at the end. What
 # runs one at a time (tests/e2e) begins before them.
 set(TERN_TEST_SECONDS sim_test 80 codec_test 70 net_tls_test 30 tuner_simulation_test 30 net_tcp_test 25
-    net_faulty_test 20 sim_daemons_test 16 group_ops_test 16 shm_test 15)
+    codec_device_test 22 net_faulty_test 20 sim_daemons_test 16 group_ops_test 16 shm_test 15)
 
 # tern_test_program(<name> SOURCES ... DEPS ...): a GoogleTest program.
 function(tern_test_program name)

@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(All, ElementDecode, testing::ValuesIn(kCases), name_of)
 TEST_P(ElementDecode, TheElementsOfTheProcessorAtEveryLength) {
   std::uint64_t number = 0;
   for (const std::size_t count :
-       {1u, 2u, 3u, 4u, 5u, 31u, 32u, 33u, 255u, 257u, 2047u, 2048u, 2049u, 10241u}) {
+       some_of({1, 2, 3, 4, 5, 31, 32, 33, 255, 257, 2047, 2048, 2049, 10241})) {
     const auto block = block_of(gaussian(count, count));
     DecodeLaunch launch({block});
     const LaunchOptions options = options_of(++number);

@@ -64,9 +64,8 @@ INSTANTIATE_TEST_SUITE_P(All, ElementEncode, testing::ValuesIn(kCases), name_of)
 
 TEST_P(ElementEncode, TheBytesOfTheProcessorAtEveryLength) {
   std::uint64_t number = 0;
-  for (const std::size_t count :
-       {0u,  1u,  2u,   3u,   4u,    5u,    31u,   32u,   33u,   63u,
-        64u, 65u, 255u, 257u, 2047u, 2048u, 2049u, 4096u, 4097u, 10241u}) {
+  for (const std::size_t count : some_of({0,  1,  2,   3,   4,    5,    31,   32,   33,   63,
+                                          64, 65, 255, 257, 2047, 2048, 2049, 4096, 4097, 10241})) {
     const LaunchOptions options = options_of(++number);
     SCOPED_TRACE(std::to_string(count) + " elements, " + schedule_text(options));
     EncodeRequest request;
@@ -114,7 +113,7 @@ TEST_P(ElementEncode, SpecialValues) {
   constexpr float kLarge = std::numeric_limits<float>::max();
   for (const float value : {0.0f, -0.0f, kTiny, -3 * kTiny, 0x1p-126f, 1.0f, -0.75f, kLarge}) {
     for (const bool mixed : {false, true}) {
-      for (const std::size_t count : {1u, 5u, 64u, 4097u}) {
+      for (const std::size_t count : some_of({1, 5, 64, 4097})) {
         std::vector<float> input(count, value);
         for (std::size_t i = 0; mixed && i < count; i += 3) input[i] = i % 2 == 0 ? -0.0f : -value;
         SCOPED_TRACE(std::to_string(value) + " " + std::to_string(count));

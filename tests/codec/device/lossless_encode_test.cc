@@ -65,8 +65,8 @@ TEST(LosslessEncode, TheBytesOfTheProcessorAtEveryLength) {
   std::uint64_t number = 0;
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const std::size_t count :
-         {0u,  1u,   2u,   3u,    4u,    7u,    8u,    9u,    31u,    63u,   64u,
-          65u, 100u, 511u, 1000u, 1001u, 1002u, 1003u, 8192u, 16385u, 40001u}) {
+         some_of({0,  1,   2,   3,    4,    7,    8,    9,    31,    63,   64,
+                  65, 100, 511, 1000, 1001, 1002, 1003, 8192, 16385, 40001})) {
       const LaunchOptions options = options_of(++number);
       SCOPED_TRACE(std::to_string(count) + " elements, " + schedule_text(options));
       expect_same(halves(count, dtype), dtype, options);

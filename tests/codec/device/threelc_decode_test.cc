@@ -22,7 +22,7 @@ TEST(ThreelcDecode, TheElementsOfTheProcessorAtEveryLength) {
   std::uint64_t number = 0;
   for (const char* const recipe : kRecipes) {
     for (const std::size_t count :
-         {1u, 4u, 5u, 6u, 63u, 64u, 65u, 319u, 320u, 321u, 2049u, 4097u, 10240u, 10241u, 20603u}) {
+         some_of({1, 4, 5, 6, 63, 64, 65, 319, 320, 321, 2049, 4097, 10240, 10241, 20603})) {
       const auto block = block_of(recipe, gaussian(count, count));
       DecodeLaunch launch({block});
       const LaunchOptions options = options_of(++number);

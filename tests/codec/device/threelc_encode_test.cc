@@ -65,8 +65,8 @@ INSTANTIATE_TEST_SUITE_P(All, ThreelcEncode, testing::ValuesIn(cases()), name_of
 
 TEST_P(ThreelcEncode, TheBytesOfTheProcessorAtEveryLength) {
   std::uint64_t number = 0;
-  for (const std::size_t count : {0u, 1u, 4u, 5u, 6u, 63u, 64u, 65u, 319u, 320u, 321u, 2047u, 2048u,
-                                  2049u, 4096u, 4097u, 10240u, 10241u, 20603u}) {
+  for (const std::size_t count : some_of({0, 1, 4, 5, 6, 63, 64, 65, 319, 320, 321, 2047, 2048,
+                                          2049, 4096, 4097, 10240, 10241, 20603})) {
     const LaunchOptions options = options_of(++number);
     SCOPED_TRACE(std::to_string(count) + " elements, " + schedule_text(options));
     EncodeRequest request;
@@ -125,7 +125,7 @@ TEST_P(ThreelcEncode, SpecialValues) {
   constexpr float kLarge = std::numeric_limits<float>::max();
   for (const float value : {0.0f, -0.0f, kTiny, -3 * kTiny, 0x1p-126f, 1.0f, -0.75f, kLarge}) {
     for (const bool mixed : {false, true}) {
-      for (const std::size_t count : {1u, 5u, 64u, 4097u}) {
+      for (const std::size_t count : some_of({1, 5, 64, 4097})) {
         std::vector<float> input(count, value);
         for (std::size_t i = 0; mixed && i < count; i += 3) input[i] = i % 2 == 0 ? -0.0f : -value;
         SCOPED_TRACE(std::to_string(value) + " " + std::to_string(count));

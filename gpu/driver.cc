@@ -1,0 +1,138 @@
+#include "gpu/driver.h"
+
+#include <dlfcn.h>
+
+#include <cstring>
+
+namespace tern::gpu {
+namespace {
+
+constexpr int kOldestMajor = 8;  // sm_80
+
+// The names that cuda.h gives to the versions of functions declared in driver_api.h.
+template <typename Pointer>
+bool find(void* library, const char* name, Pointer& function) noexcept {
+  void* const found = dlsym(library, name);
+  static_assert(sizeof(found) == sizeof(function));
+  std::memcpy(&function, &found, sizeof(function));
+  return found != nullptr;
+}
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+const char* remedy(DriverCode code) noexcept {
+  switch (code) {
+    case kOutOfMemory:
+      return "; free device memory, or lock less memory";
+    case kNoDevice:
+      return "; the driver sees no GPU";
+    case kInvalidContext:
+      return "; call it on a thread of the program whose CUDA context is current";
+    case kNoBinaryForGpu:
+      return "; this build has no kernels for the GPU";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Driver>> Driver::open(const std::string& library) {
+  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* const why = dlerror();
+    return fail(Errc::unsupported,
+                "cannot open the CUDA driver: " + std::string(why != nullptr ? why : library) +
+                    "; install NVIDIA's driver, or keep tensors in the processor's memory");
+  }
+  std::unique_ptr<Driver> driver(new Driver(handle));
+  if (auto found = driver->find_functions(); !found) return tl::unexpected(found.error());
+  if (auto looked = driver->look_at_device(); !looked) return tl::unexpected(looked.error());
+  return driver;
+}
+
+Driver::~Driver() { dlclose(library_); }
+
+Status Driver::find_functions() {
+  const char* missing = nullptr;
+  const auto need = [&](const char* name, auto& function) {
+    if (!find(library_, name, function) && missing == nullptr) missing = name;
+  };
+  need("cuInit", api_.init);
+  need("cuDriverGetVersion", api_.version);
+  need("cuGetErrorName", api_.error_name);
+  need("cuCtxGetCurrent", api_.current_context);
+  need("cuCtxGetDevice", api_.current_device);
+  need("cuDeviceGetAttribute", api_.device_attribute);
+  need("cuModuleLoadData", api_.load_module);
+  need("cuModuleUnload", api_.unload_module);
+  need("cuModuleGetFunction", api_.find_function);
+  need("cuFuncSetAttribute", api_.set_function);
+  need("cuLaunchKernelEx", api_.launch);
+  need("cuMemAlloc_v2", api_.allocate);
+  need("cuMemFree_v2", api_.release);
+  need("cuMemsetD8Async", api_.fill);
+  need("cuMemHostRegister_v2", api_.pin);
+  need("cuMemHostUnregister", api_.unpin);
+  need("cuMemHostGetDevicePointer_v2", api_.pinned_address);
+  need("cuEventCreate", api_.make_event);
+  need("cuEventDestroy_v2", api_.destroy_event);
+  need("cuEventRecord", api_.record_event);
+  need("cuStreamWaitEvent", api_.wait_event);
+  need("cuLaunchHostFunc", api_.call_host);
+  need("cuStreamWaitValue64_v2", api_.wait_word);
+  if (missing == nullptr) return {};
+  return fail(Errc::unsupported, std::string("the CUDA driver lacks ") + missing +
+                                     "; install a driver of CUDA " + version_text(kOldestVersion) +
+                                     " or later");
+}
+
+Status Driver::look_at_device() {
+  int version = 0;
+  if (auto done = check(api_.version(&version), "ask the CUDA driver's version"); !done)
+    return done;
+  if (version < kOldestVersion) {
+    return fail(Errc::unsupported, "the CUDA driver is of version " + version_text(version) +
+                                       "; install one of " + version_text(kOldestVersion) +
+                                       " or later");
+  }
+  if (auto done = check(api_.init(0), "start the CUDA driver"); !done) return done;
+  Context context = nullptr;
+  if (auto done = check(api_.current_context(&context), "find the CUDA context"); !done)
+    return done;
+  if (context == nullptr) return check(kInvalidContext, "find the CUDA context");
+  int device = 0;
+  if (auto done = check(api_.current_device(&device), "find the GPU"); !done) return done;
+  int waits = 0;
+  const std::pair<int, int*> asked[] = {{kAttributeMajor, &device_.major},
+                                        {kAttributeMinor, &device_.minor},
+                                        {kAttributeShared, &device_.shared_bytes},
+                                        {kAttributeWordWaits, &waits}};
+  for (const auto& [attribute, value] : asked) {
+    if (auto done = check(api_.device_attribute(value, attribute, device), "ask about the GPU");
+        !done) {
+      return done;
+    }
+  }
+  if (device_.major >= kOldestMajor && waits != 0) return {};
+  return fail(Errc::unsupported, "the GPU has compute capability " + std::to_string(device_.major) +
+                                     "." + std::to_string(device_.minor) +
+                                     (waits != 0 ? "" : " and its streams cannot wait for words") +
+                                     "; Tern has kernels for 8.0 and later, or keep tensors in "
+                                     "the processor's memory");
+}
+
+Status Driver::check(DriverCode code, const char* what) const {
+  if (code == kSuccess) return {};
+  const char* name = nullptr;
+  if (api_.error_name == nullptr || api_.error_name(code, &name) != kSuccess || name == nullptr) {
+    name = "an unknown error";
+  }
+  const Errc kind = code == kOutOfMemory ? Errc::out_of_memory : Errc::internal;
+  return fail(kind, std::string("cannot ") + what + ": the CUDA driver says " + name + " (" +
+                        std::to_string(code) + ")" + remedy(code));
+}
+
+}  // namespace tern::gpu
