@@ -260,8 +260,9 @@ bool Mailbox::expect_piece(std::uint32_t node, std::uint64_t number, std::uint64
   if (id == kNoSlot || offers_[id].state == OfferState::closing) return true;
   const Offer& offer = offers_[id];
   const std::uint64_t left = offer.envelope.bytes() - offer.moved;
-  if (offer.state != OfferState::coming || bytes == 0 || bytes > left) return false;
-  place = {offer.recv, id, offer.moved};
+  const bool is_block = offer.envelope.lossy;
+  if (offer.state != OfferState::coming || bytes == 0 || (!is_block && bytes > left)) return false;
+  place = {offer.recv, id, offer.moved, is_block ? std::min(left, shape_.chunk_bytes) : 0};
   ++passes_[offer.recv].holders;
   return true;
 }

@@ -29,6 +29,8 @@
 // - A rank that leaves has its node say so to all others (rank_left), where a recv from it would
 //   wait in vain.
 // - A send and its recv on one node go the same way without frames; pieces are copied.
+// - Where a send says that it may lose values, each of its pieces is a block. A recv that has not
+//   said that it takes such ones fails with it, however they would have travelled.
 //
 // Bounds. A rank has kMaxPassing passes in flight, so a node offers at most as many times its
 // ranks, and numbers lie below that: another number, or one in use, breaks the protocol. Of each
@@ -84,9 +86,12 @@ class Mailbox {
     PassId pass = kNoSlot;
     OfferId offer = kNoSlot;
     std::uint64_t offset = 0;
+    // The piece is a block of so many bytes of elements at most; 0: it is elements.
+    std::uint64_t block_of = 0;
   };
   bool expect_piece(std::uint32_t node, std::uint64_t number, std::uint64_t bytes, Place& place);
   enum class Piece : std::uint8_t { whole, damaged, abandoned };
+  // `bytes`: of elements. REQUIRES: of a block not more than the place says.
   void on_piece(const Place& place, std::uint64_t bytes, Piece how);
 
   // ---- Steps. Each is carried out and then done, or its pass failed in place of that ----

@@ -56,8 +56,8 @@ PassStep Mailbox::pass_step() {
   if (pass.state == PassState::withdrawn) step.action = PassAction::withdraw;
   if (pass.state == PassState::waiting) {
     const std::uint64_t bytes = pass.what.envelope.bytes();
-    pass.eager =
-        bytes == 0 || (bytes <= shape_.eager_bytes && eager_out_[pass.node] < kEagerReserve);
+    pass.eager = bytes == 0 || (bytes <= shape_.eager_bytes && !pass.what.in_pieces &&
+                                eager_out_[pass.node] < kEagerReserve);
     step.action = PassAction::offer;
     step.bytes = pass.eager ? bytes : 0;
   }

@@ -23,6 +23,8 @@ struct Envelope {
   std::uint32_t tag = 0;
   DType dtype = DType::f32;
   std::uint64_t count = 0;  // elements
+  // Of a send: its pieces are blocks, which may have lost values. Of a recv: it takes such ones.
+  bool lossy = false;
 
   std::uint64_t bytes() const noexcept { return count * dtype_bytes(dtype); }
 };
@@ -34,6 +36,7 @@ struct Passing {
   std::uint32_t local_rank = 0;
   Envelope envelope;
   std::uint64_t now_ns = 0;
+  bool in_pieces = false;  // a send of which no element may travel with its offer
 };
 
 enum class PassAction : std::uint8_t {

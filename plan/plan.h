@@ -108,8 +108,8 @@ struct Plan {
   bool may_lose = false;
   // And then only those of a delta, by a recipe that the declaration or the op writes out.
   bool loses_if_asked = false;
-  // It takes no tensor, and may be lossy all the same: where every rank's op writes out a recipe
-  // without memory.
+  // It takes no tensor, and may be lossy all the same: where every rank that takes part writes out a
+  // recipe without memory.
   bool loses_without_memory = false;
   // All ranks get the same bytes: with `verify` they are compared.
   bool alike = false;

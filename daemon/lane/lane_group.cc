@@ -106,7 +106,10 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
     return clients.tell(client, {entry.ticket, departures.code(), departures.text().data(), 0});
   }
   if (admitted.checked.plan->passes()) {
-    return point_to_point_.submit({client, local_rank, *admitted.checked.plan}, entry);
+    return point_to_point_.submit(
+        {client, local_rank, *admitted.checked.plan, &admitted.op.encoding,
+         (admitted.body.flags & wire::kAnnounceLossy) != 0},
+        entry);
   }
   if (admitted.op.encoding.lossy && admitted.checked.plan->moves() &&
       !core_.all_have(wire::kFeatureLossyMoves)) {

@@ -1,8 +1,9 @@
 #pragma once
 
 // Sends and recvs of one group on one lane: entries, frames and memory of what collective::Mailbox
-// decides. Elements travel as they are, from the sender's memory into the receiver's: they take no
-// path of blocks. What comes before its recv waits in a pool of its own for each node.
+// decides. Elements travel as they are, from the sender's memory into the receiver's, or as blocks
+// where the send writes out a recipe. What comes before its recv waits in a pool of its own for each
+// node.
 
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include "collective/mailbox.h"
 #include "daemon/lane/group_core.h"
+#include "daemon/lane/pass_blocks.h"
 #include "daemon/lane/pass_peers.h"
 #include "plan/plan.h"
 #include "shm/layout.h"
@@ -28,6 +30,9 @@ class PointToPoint final : private MemoryOwner {
     LaneClient& client;
     std::uint32_t local_rank = 0;
     const plan::Plan& plan;
+    const OpEncoding* encoding = nullptr;
+    bool asks_for_loss =
+        false;  // it has written out a recipe for that, however few elements it has
   };
   // REQUIRES: check_entry() has no problem with it, and the epoch has not ended.
   void submit(const Submitter& submitter, const shm::SubmitEntry& entry);
@@ -76,6 +81,9 @@ class PointToPoint final : private MemoryOwner {
     Operand elements;
     std::uint64_t started_ns = 0;
     std::uint64_t bytes_sent = 0;
+    std::uint64_t elements_sent = 0;  // in bytes
+    bool encodes = false;             // a send, by `recipe`
+    codec::Recipe recipe;
   };
 
   void frame_acked(collective::OpId pass) override { mailbox_.piece_freed(pass); }
@@ -94,6 +102,9 @@ class PointToPoint final : private MemoryOwner {
 
   bool accept_offer(std::uint32_t node, const wire::FrameHeader& header,
                     const net::PayloadPlace& place, bool damaged);
+  bool place_piece(std::uint32_t node, const wire::FrameHeader& header, net::PayloadPlace& place);
+  void accept_piece(std::uint32_t node, const net::PayloadPlace& place);
+  void give_buffer(LanePeer& peer);
 
   // True: the rank's memory has lost pages, and the pass has failed.
   bool has_lost_pages(collective::PassId id);
@@ -107,6 +118,7 @@ class PointToPoint final : private MemoryOwner {
   LaneGroup& group_;
   collective::Mailbox mailbox_;
   PassPeers peers_;
+  PassBlocks blocks_;
   std::vector<PassMemory> memory_;                // by pass
   std::vector<std::unique_ptr<SlabPool>> pools_;  // of offers' elements, by node
 };

@@ -51,12 +51,15 @@ TEST(Plan, GradientsAndDeltasAreLossyButOfABroadcastDeltasAlone) {
   }
 }
 
-TEST(Plan, AnAllToAllAloneIsLossyWithoutATensor) {
+TEST(Plan, WhatTakesNoTensorIsLossyWithoutOne) {
   for (const Plan* plan : {&kAllReduce, &kReduce, &kReduceScatter, &kAllGather, &kBroadcast,
                            &kGather, &kScatter, &kBarrier}) {
     EXPECT_FALSE(plan->loses_without_memory) << plan->name;
   }
-  EXPECT_TRUE(kAllToAll.loses_without_memory);
+  for (const Plan* plan : {&kAllToAll, &kSend, &kRecv}) {
+    EXPECT_TRUE(plan->loses_without_memory) << plan->name;
+    EXPECT_FALSE(plan->takes_tensor) << plan->name;
+  }
   EXPECT_TRUE(kAllToAll.may_decline_eager()) << "what is compressed is not eager";
 }
 
