@@ -134,7 +134,12 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
                             "this use of the tensor has been submitted before");
   }
   if (first) {
-    if (admitted.op.tensor != nullptr) ++admitted.op.tensor->lanes[setup().shape.lane].uses;
+    if (TensorState* const tensor = admitted.op.tensor) {
+      ++tensor->lanes[setup().shape.lane].uses;
+      if (admitted.op.encoding.lossy && !admitted.counts.empty()) {
+        upkeep_.remember_counts(*tensor, admitted.counts, admitted.body.counts_crc);
+      }
+    }
     core_.lane_ops().begin(op, admitted.op);
     tuning_.begin(op);
     // One that has failed before anybody said what it is has no plan.
