@@ -135,6 +135,9 @@ struct Plan {
   constexpr bool is_one_way() const noexcept { return moves() || keeps_sums(); }
   // Sums end with their owners, who send them to nobody.
   constexpr bool keeps_sums() const noexcept { return reduces() && receivers != Ranks::every; }
+  // Contributions to shares go out from that of the node before downwards: first to whom adds them
+  // first.
+  constexpr bool sends_shares_down() const noexcept { return reduces() && has_shares(); }
   // Values cross the wire once: to where their sum ends, or from whose they are.
   constexpr bool has_one_leg() const noexcept { return moves() || keeps_sums(); }
   // `auto` has a tuner.

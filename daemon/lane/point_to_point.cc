@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "base/bump.h"
 #include "collective/pass_failures.h"
 #include "daemon/lane/touch_pages.h"
 #include "plan/recv.h"
@@ -22,10 +21,11 @@ using wire::FrameKind;
 
 PointToPoint::PointToPoint(GroupCore& core, LaneGroup& group)
     : core_(core),
-      group_(group),
       mailbox_(core.setup().shape),
       peers_(core),
-      blocks_(core.setup().seed) {
+      blocks_(core.setup().seed),
+      copies_(core, mailbox_),
+      ledger_(core, group) {
   const collective::GroupShape& shape = core.setup().shape;
   for (std::uint32_t node = 0; node < shape.nodes(); ++node) {
     const bool keeps = node != shape.node && shape.eager_bytes > 0;
@@ -63,12 +63,14 @@ void PointToPoint::submit(const Submitter& submitter, const shm::SubmitEntry& en
   passing.now_ns = core_.now_ns();
   const bool encodes = sends && submitter.asks_for_loss && submitter.encoding->lossy;
   passing.in_pieces = encodes;
+  passing.arriving = sends && (entry.flags & shm::kEntryHasProgress) != 0;
   const PassId id = mailbox_.submit(passing);
   if (id == collective::kNoSlot) {
     return clients.refuse(client, entry.ticket, Errc::would_block,
                           "more sends and recvs in flight than a rank may have");
   }
   if (memory_.size() < mailbox_.slots()) memory_.resize(mailbox_.slots());
+  copies_.begin(id, entry, client);
   PassMemory& memory = memory_[id];
   memory = {};
   memory.client = &client;
@@ -91,6 +93,7 @@ void PointToPoint::cancel(const LaneClient& client, std::uint64_t ticket,
 }
 
 void PointToPoint::expire(std::uint64_t now_ns) {
+  copies_.expire(now_ns, core_.setup().op_timeout_ns);
   const std::uint32_t node = mailbox_.expire(now_ns, core_.setup().op_timeout_ns);
   if (node == collective::kNoSlot || core_.peer(node).is_lost()) return;
   char text[96];
@@ -239,6 +242,7 @@ void PointToPoint::deliver(const PassStep& step) {
   if (step.bytes > 0) {
     const auto values = host_bytes(pools_[offer.node]->operand(offer.slab));
     std::memcpy(memory_of(step, step.pass).data(), values.data(), step.bytes);
+    copies_.deliver(step.pass, {0, step.bytes});
   }
   mailbox_.done(step);
 }
@@ -250,6 +254,7 @@ void PointToPoint::copy(const PassStep& step) {
   }
   std::memmove(memory_of(step, step.pass).data(), memory_of(step, step.from).data(), step.bytes);
   if (has_lost_pages(step.from) || has_lost_pages(step.pass)) return;
+  copies_.deliver(step.pass, {step.offset, step.bytes});
   mailbox_.done(step);
 }
 
@@ -271,52 +276,13 @@ void PointToPoint::complete(const PassStep& step) {
   core_.resources().clients.tell(
       *memory.client, {memory.ticket, pass.outcome.code, pass.outcome.text, memory.bytes_sent,
                        received ? pass.source : 0, received ? pass.elements : 0});
-  record(step.pass, core_.now_ns());
+  ledger_.record(pass, memory);
+  copies_.end(step.pass);
   memory = {};
   mailbox_.done(step);
 }
 
-void PointToPoint::record(PassId id, std::uint64_t now_ns) {
-  const Pass& pass = mailbox_.pass(id);
-  const PassMemory& memory = memory_[id];
-  const Envelope& envelope = pass.what.envelope;
-  LaneCounters& counters = *core_.resources().counters;
-  bump(pass.outcome.code == Errc::ok ? counters.ops_completed : counters.ops_failed,
-       std::uint64_t{1});
-  OpRecord record;
-  record.kind = pass.what.sends ? plan::kSend.number : plan::kRecv.number;
-  record.sequence = envelope.tag;
-  record.peer = pass.what.sends ? envelope.destination : envelope.source;
-  if (!pass.what.sends && pass.offer != collective::kNoSlot) record.peer = pass.source;
-  record.count = pass.what.sends ? envelope.count : pass.elements;
-  record.bytes_sent = memory.bytes_sent;
-  record.submitted_ns = pass.what.now_ns;
-  record.started_ns = memory.started_ns;
-  record.ended_ns = now_ns;
-  record.lane = static_cast<std::uint16_t>(core_.setup().shape.lane);
-  record.dtype = static_cast<std::uint8_t>(envelope.dtype);
-  record.eager = pass.eager ? 1 : 0;
-  core_.resources().reports.record(
-      {&group_, record, pass.outcome.code, Sentence(pass.outcome.text)}, counters);
-  TraceRing& trace = core_.resources().trace;
-  if (!trace.on()) return;
-  TraceEvent event;
-  event.group = core_.setup().number;
-  event.sequence = envelope.tag;
-  event.bytes_raw = memory.elements_sent;
-  event.bytes = memory.bytes_sent;
-  event.node = record.kind;
-  event.codec = static_cast<std::uint8_t>(pass.outcome.code);
-  event.begin_ns = pass.what.now_ns;
-  event.end_ns = now_ns;
-  event.kind = TraceKind::op;
-  trace.record(event);
-  event.kind = TraceKind::wait;
-  event.end_ns = memory.started_ns != 0 ? memory.started_ns : now_ns;
-  trace.record(event);
-}
-
-// ---- What other nodes are told -------------------------------------------------------------------
+// ---- What other nodes are told ------------------------------------------------------------------
 
 wire::FrameHeader PointToPoint::header(FrameKind kind, const Envelope& envelope,
                                        PassId number) const noexcept {

@@ -2,8 +2,8 @@
 
 // Sends and recvs of one group on one lane: entries, frames and memory of what collective::Mailbox
 // decides. Elements travel as they are, from the sender's memory into the receiver's, or as blocks
-// where the send writes out a recipe. What comes before its recv waits in a pool of its own for each
-// node.
+// where the send writes out a recipe. What comes before its recv waits in a pool of its own for
+// each node.
 
 #include <cstdint>
 #include <memory>
@@ -12,6 +12,8 @@
 #include "collective/mailbox.h"
 #include "daemon/lane/group_core.h"
 #include "daemon/lane/pass_blocks.h"
+#include "daemon/lane/pass_copies.h"
+#include "daemon/lane/pass_ledger.h"
 #include "daemon/lane/pass_peers.h"
 #include "plan/plan.h"
 #include "shm/layout.h"
@@ -46,6 +48,7 @@ class PointToPoint final : private MemoryOwner {
   template <typename Room>
   int run(int most, Room room) {
     peers_.tell_departures();
+    copies_.look();
     int done = 0;
     while (done < most && !mailbox_.idle() && core_.resources().codec.spent.leaves_time()) {
       const collective::PassStep step = mailbox_.next(room());
@@ -65,6 +68,8 @@ class PointToPoint final : private MemoryOwner {
   void on_abandoned(std::uint32_t node, const Receiving& receiving);
 
   // ---- Time and ends ----
+  // A client has copied more of what it sends: there may be work.
+  bool inputs_move() { return copies_.look(); }
   void expire(std::uint64_t now_ns);
   void rank_left(std::uint32_t local_rank);
   // The link to the node is about to be replaced.
@@ -74,18 +79,6 @@ class PointToPoint final : private MemoryOwner {
   void drop_pages();
 
  private:
-  // What the lane keeps of a pass.
-  struct PassMemory {
-    LaneClient* client = nullptr;
-    std::uint64_t ticket = 0;
-    Operand elements;
-    std::uint64_t started_ns = 0;
-    std::uint64_t bytes_sent = 0;
-    std::uint64_t elements_sent = 0;  // in bytes
-    bool encodes = false;             // a send, by `recipe`
-    codec::Recipe recipe;
-  };
-
   void frame_acked(collective::OpId pass) override { mailbox_.piece_freed(pass); }
 
   void carry_out(const collective::PassStep& step);
@@ -98,7 +91,6 @@ class PointToPoint final : private MemoryOwner {
   void copy(const collective::PassStep& step);
   void close(const collective::PassStep& step);
   void complete(const collective::PassStep& step);
-  void record(collective::PassId id, std::uint64_t now_ns);
 
   bool accept_offer(std::uint32_t node, const wire::FrameHeader& header,
                     const net::PayloadPlace& place, bool damaged);
@@ -115,10 +107,11 @@ class PointToPoint final : private MemoryOwner {
             const collective::PassOutcome& outcome);
 
   GroupCore& core_;
-  LaneGroup& group_;
   collective::Mailbox mailbox_;
   PassPeers peers_;
   PassBlocks blocks_;
+  PassCopies copies_;
+  PassLedger ledger_;
   std::vector<PassMemory> memory_;                // by pass
   std::vector<std::unique_ptr<SlabPool>> pools_;  // of offers' elements, by node
 };

@@ -111,14 +111,16 @@ void PointToPoint::accept_piece(std::uint32_t node, const net::PayloadPlace& pla
     const PassBlocks::Decoded decoded = PassBlocks::decode(
         core_.resources(), place.body, recv.what.envelope.dtype, host_bytes(room));
     give_buffer(peer);
+    bytes = decoded.bytes;
     if (decoded.problem != nullptr) {
       bump(core_.resources().counters->bad_blocks, std::uint64_t{1});
       collective::PassText text;
       std::snprintf(text, sizeof(text), "a block of node %u: %s", node, decoded.problem);
       mailbox_.fail(piece.pass, {Errc::corrupt_data, collective::kNoRank, text});
+      bytes = 0;
     }
-    bytes = decoded.bytes;
   }
+  if (piece.pass != collective::kNoSlot) copies_.deliver(piece.pass, {piece.offset, bytes});
   mailbox_.on_piece(piece, bytes, Mailbox::Piece::whole);
 }
 

@@ -192,6 +192,53 @@ TEST_F(MailboxOfNode0, APieceThatIsABlockSaysHowManyElementsItHasWhenItIsRead) {
   expect_idle();
 }
 
+TEST_F(MailboxOfNode0, ASendWhoseElementsComeLaterSendsThePiecesThatAreThere) {
+  const PassId id = mailbox.submit({true, 0, {0, 2, 7, DType::u8, 2500}, now, false, true});
+  EXPECT_EQ(carry_out(PassAction::offer).bytes, 0u);
+  mailbox.arrived(id, 1023);
+  EXPECT_TRUE(mailbox.on_accept(1, id));
+  step(PassAction::none);
+  mailbox.arrived(id, 2100);
+  EXPECT_EQ(carry_out(PassAction::piece).bytes, 1024u);
+  EXPECT_EQ(carry_out(PassAction::piece).bytes, 1024u);
+  step(PassAction::none);
+  mailbox.arrived(id, 2500);
+  EXPECT_EQ(carry_out(PassAction::piece).bytes, 452u);
+  for (int i = 0; i < 3; ++i) mailbox.piece_freed(id);
+  EXPECT_TRUE(mailbox.on_end(1, id, kOk));
+  expect_end(id, Errc::ok);
+  expect_idle();
+}
+
+TEST_F(MailboxOfNode0, WhatIsNotThereDoesNotGoWithItsOffer) {
+  const PassId id = mailbox.submit({true, 0, {0, 2, 7, DType::u8, 10}, now, false, true});
+  EXPECT_EQ(carry_out(PassAction::offer).bytes, 0u);
+  EXPECT_TRUE(mailbox.on_accept(1, id));
+  mailbox.fail(id, {Errc::cancelled, 0, "cancelled"});
+  mailbox.arrived(id, 10);
+  carry_out(PassAction::withdraw);
+  EXPECT_TRUE(mailbox.on_end(1, id, {Errc::cancelled, 0, "cancelled"}));
+  expect_end(id, Errc::cancelled, "cancelled");
+  expect_idle();
+}
+
+TEST_F(MailboxOfNode0, WithinANodePiecesAreCopiedAsTheyCome) {
+  const PassId out = mailbox.submit({true, 0, {0, 1, 7, DType::u8, 1500}, now, false, true});
+  const PassId in = recv(1, 0, 1500);
+  step(PassAction::none);
+  mailbox.arrived(out, 1024);
+  EXPECT_EQ(carry_out(PassAction::copy).bytes, 1024u);
+  step(PassAction::none);
+  mailbox.arrived(out, 1500);
+  EXPECT_EQ(carry_out(PassAction::copy).bytes, 476u);
+  carry_out(PassAction::close);
+  std::vector<PassId> ended;
+  for (int i = 0; i < 2; ++i) ended.push_back(carry_out(PassAction::complete).pass);
+  EXPECT_NE(ended[0], ended[1]);
+  EXPECT_EQ(in + out, ended[0] + ended[1]);
+  expect_idle();
+}
+
 TEST_F(MailboxOfNode0, WhatMayHaveLostValuesMeetsNoRecvThatDoesNotTakeIt) {
   const std::string text =
       "rank 2 sends to rank 0 with tag 7 by a recipe that loses values, and the recv has none: "

@@ -63,6 +63,19 @@ TEST(Plan, WhatTakesNoTensorIsLossyWithoutOne) {
   EXPECT_TRUE(kAllToAll.may_decline_eager()) << "what is compressed is not eager";
 }
 
+TEST(Plan, OfAReduceScatterAloneSharesComeDownwards) {
+  for (const Plan* plan : {&kAllReduce, &kReduce, &kAllGather, &kBroadcast, &kGather, &kScatter,
+                           &kAllToAll, &kSend, &kRecv}) {
+    EXPECT_FALSE(plan->sends_shares_down()) << plan->name;
+  }
+  EXPECT_TRUE(kReduceScatter.sends_shares_down());
+  const Shares shares{.count = 40, .ranks = 4};
+  const std::uint32_t of_rank_1[] = {0, 3, 2, 1};
+  for (std::uint32_t i = 0; i < 4; ++i) EXPECT_EQ(shares.down_from(1, i), of_rank_1[i]);
+  EXPECT_EQ(shares.down_from(0, 0), 3u);
+  EXPECT_EQ((Shares{.count = 40, .ranks = 1}).down_from(0, 0), 0u);
+}
+
 TEST(Plan, TheTunerHasTheKindsThatLoseByTheirRole) {
   for (const Plan* plan : {&kAllReduce, &kReduce, &kReduceScatter, &kAllGather}) {
     EXPECT_TRUE(plan->is_tuned()) << plan->name;

@@ -312,8 +312,8 @@ typedef struct {
 TERN_API tern_status tern_all_reduce(tern_group* group, const tern_op* op, tern_ticket* ticket);
 
 /* Every rank's output becomes the root's input. The reduction is ignored. Bit for bit, unless the
- * tensor is a delta and its declaration or the operation writes out a lossy recipe. All outputs then
- * have the same bits, the root's too. */
+ * tensor is a delta and its declaration or the operation writes out a lossy recipe: "auto" loses
+ * nothing here. All outputs then have the same bits, the root's too. */
 TERN_API tern_status tern_broadcast(tern_group* group, const tern_op* op, tern_ticket* ticket);
 
 /* The root's output becomes the reduction of all inputs. Other ranks have no output. */

@@ -92,7 +92,15 @@ TEST_F(EntryCheck, EachUnsoundFieldIsNamed) {
       {[](auto& e) { e.dtype = 17; }, "unknown dtype"},
       {[](auto& e) { e.reduction = 8; }, "unknown reduction"},
       {[](auto& e) { e.role = 4; }, "unknown role"},
-      {[](auto& e) { e.flags = 4; }, "a reserved field is not zero"},
+      {[](auto& e) { e.flags = 8; }, "a reserved field is not zero"},
+      {[](auto& e) { e.flags = shm::kEntryHasProgress | shm::kEntrySharesDown; },
+       "the input does not come share by share"},
+      {[](auto& e) {
+         e.kind = static_cast<std::uint16_t>(shm::OpKind::reduce_scatter);
+         e.flags = shm::kEntrySharesDown;
+         e.count = 6;
+       },
+       "the entry says how its input comes, which is not copied"},
       {[](auto& e) { e.progress_offset = 64; }, "a reserved field is not zero"},
       {[](auto& e) { e.progress_records = 1; }, "a reserved field is not zero"},
       {[](auto& e) { e.flags = shm::kEntryHasProgress, e.progress_offset = 32; },
