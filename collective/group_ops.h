@@ -114,7 +114,7 @@ class GroupOps {
   ChunkId chunk_slot(OpId op, std::uint32_t index) const noexcept { return legs_.slot(op, index); }
   std::uint32_t ops_in_flight() const noexcept { return local_ops_; }
   std::uint32_t live_ops() const noexcept { return ops_.live(); }
-  std::uint64_t ops_completed() const noexcept { return completed_; }
+  std::uint64_t counted_completed() const noexcept { return completed_; }
   bool ended() const noexcept { return departures_.ended(); }
   const Departures& departures() const noexcept { return departures_; }
   // Ranks that have not submitted op: exact for this node, of another as it has told last. Returns

@@ -109,7 +109,7 @@ void GroupOps::release(OpId id) {
     op.completing = false;  // stays as the memory of its failure until all local ranks have come
   } else {
     if (op.submitted != 0) --local_ops_;
-    if (!op.failed) ++completed_;
+    if (!op.failed && shape_.counts(op.key.tensor, op.key.sequence)) ++completed_;
     shares_.give(op.share_begins);
     pairs_.give(op.pairs);
     ops_.remove(id);

@@ -37,6 +37,10 @@ struct GroupShape {
   std::uint32_t local_ranks() const noexcept {
     return static_cast<std::uint32_t>(ranks[node].size());
   }
+  // Whether this lane counts the op: one of those that have chunks of it.
+  bool counts(std::uint64_t tensor, std::uint64_t sequence) const noexcept {
+    return shm::first_lane(tensor, sequence, lanes) == lane;
+  }
   // kNoSlot: the rank is on no node.
   std::uint32_t node_of_rank(std::uint32_t rank) const noexcept {
     for (std::uint32_t i = 0; i < nodes(); ++i) {

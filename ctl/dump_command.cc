@@ -104,7 +104,9 @@ std::vector<std::string> flight_directories(const json& host, const Session& ses
   if (host.is_object() && told != host.end() && told->is_string()) {
     return {told->get<std::string>()};
   }
-  return {fs::path(session.socket_path).parent_path(), "/var/lib/tern"};
+  // Of /run/tern-ib0 it is /var/lib/tern-ib0.
+  const fs::path folder = fs::path(session.socket_path).parent_path();
+  return {folder, "/var/lib" / folder.filename()};
 }
 
 // The newest ones; they hold names, sizes and times of operations.

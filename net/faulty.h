@@ -49,6 +49,7 @@ class FaultyTransport final : public Transport {
   std::unique_ptr<Connection> adopt(std::unique_ptr<Incoming> incoming,
                                     ConnectionSink& sink) override;
   int poll() override;
+  void flush() override { inner_.flush(); }
   bool prepare_sleep() override { return inner_.prepare_sleep(); }
   // What is sent is copied here; whether that is possible is still the carrier's to say.
   Status remember_memory(const Memory& memory) override { return inner_.remember_memory(memory); }

@@ -115,12 +115,31 @@ int Link::State::tick_closed(std::uint64_t now) {
   return 1;
 }
 
+bool Link::State::is_frame_overdue(std::uint64_t now) noexcept {
+  if (!announced.is_pending) {
+    piece.link_seq = 0;
+    return false;
+  }
+  const std::uint64_t bytes = connection->received_bytes();
+  const std::uint64_t seq = announced.header.link_seq;
+  if (piece.link_seq != seq || bytes - piece.received_bytes >= LinkSettings::kFramePieceBytes) {
+    piece = {seq, bytes, now};
+  }
+  return now - piece.since_ns >= settings.frame_timeout_ns;
+}
+
 int Link::State::tick_open(std::uint64_t now) {
   if (const std::uint64_t bytes = connection->received_bytes(); bytes != heard_bytes) {
     heard_bytes = bytes;
     heard_ns = now;
   } else if (now >= heard_ns + settings.peer_timeout_ns) {
     break_connection("nothing was heard from the peer for too long");
+    return 1;
+  }
+  if (is_frame_overdue(now)) {
+    constexpr const char* kWhy = "the peer has begun a frame and not ended it in time";
+    sink.on_breach(link, kWhy);
+    lose(Errc::protocol_error, kWhy);
     return 1;
   }
   if (arrivals.is_ack_due(now)) return send_ack(now) ? 1 : 0;

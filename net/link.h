@@ -25,6 +25,10 @@ struct LinkSettings {
   // Whose link it is closes it when nobody has used it for so long: a job's next group usually
   // begins sooner.
   std::uint64_t unused_timeout_ns = 10'000'000'000;
+  // A frame whose next kFramePieceBytes, or end, have not come for so long breaks the protocol:
+  // what it fills could be held for ever by a byte now and then.
+  std::uint64_t frame_timeout_ns = 60'000'000'000;
+  static constexpr std::uint64_t kFramePieceBytes = 256 << 10;
   std::uint64_t retry_ns = 50'000'000;     // between two attempts to connect
   std::uint64_t ack_delay_ns = 1'000'000;  // an ack waits at most so long for company
   std::uint32_t ack_frames = 8;            // and for at most so many frames

@@ -92,12 +92,20 @@ struct Link::State {
     PayloadPlace place;
   };
   Announced announced;
+  // Of the frame that is arriving, its last piece that was there in time.
+  struct Piece {
+    std::uint64_t link_seq = 0;  // of the frame; 0: none is arriving
+    std::uint64_t received_bytes = 0;
+    std::uint64_t since_ns = 0;
+  };
+  Piece piece;
   std::array<std::byte, sizeof(wire::RefuseBody)> control_payload;
 
   // link.cc
   int tick();
   int tick_closed(std::uint64_t now);
   int tick_open(std::uint64_t now);
+  bool is_frame_overdue(std::uint64_t now) noexcept;
   std::uint64_t next_deadline_ns() const noexcept;
   // From connect() to the hello's answer. There must be time for a second attempt before either
   // side gives up.

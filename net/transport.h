@@ -148,6 +148,9 @@ class Transport {
                                             ConnectionSink& sink) = 0;
   // Moves bytes and delivers events; returns the amount of work done.
   virtual int poll() = 0;
+  // Offers the carrier what has been sent since poll() and waits for company, and delivers no event.
+  // A hint: without it the next poll() does the same.
+  virtual void flush() {}
   // Before the thread sleeps on its event loop. False: there is work already, do not sleep.
   virtual bool prepare_sleep() { return true; }
   // Frames' bodies will often lie in this memory, which stays where it is until forget_memory:

@@ -43,6 +43,7 @@ class RdmaTransport final : public net::Transport {
   std::unique_ptr<net::Connection> adopt(std::unique_ptr<net::Incoming> incoming,
                                          net::ConnectionSink& sink) override;
   int poll() override;
+  void flush() override { control_.flush(); }
   bool prepare_sleep() override;
   Status remember_memory(const net::Memory& memory) override;
   void forget_memory(const net::Memory& memory) override;

@@ -101,6 +101,16 @@ struct Sharding {
 // wrap.
 inline constexpr std::uint64_t kSpreadMask = 0x7fffffff;
 
+inline constexpr std::uint64_t spread_of(std::uint64_t tensor, std::uint64_t sequence) noexcept {
+  return (tensor != 0 ? tensor : sequence) & kSpreadMask;
+}
+
+// The lane of chunk 0, which every op uses: where each is counted once.
+inline constexpr std::uint32_t first_lane(std::uint64_t tensor, std::uint64_t sequence,
+                                          std::uint32_t lanes) noexcept {
+  return static_cast<std::uint32_t>(spread_of(tensor, sequence) % lanes);
+}
+
 // A chunk is one block, which has room for so many elements and no more.
 inline std::uint64_t most_chunk_elements(std::uint64_t chunk_bytes, DType dtype) noexcept {
   return std::min<std::uint64_t>(chunk_bytes / dtype_bytes(dtype), wire::kMaxBlockElements);
@@ -136,7 +146,7 @@ inline Sharding make_sharding(const Cut& cut) noexcept {
   }
   sharding.chunk_count = (cut_as_one + sharding.chunk_elements - 1) / sharding.chunk_elements;
   if (cut.shares != 0) sharding.chunk_count *= cut.shares;
-  sharding.spread = (cut.tensor != 0 ? cut.tensor : cut.sequence) & kSpreadMask;
+  sharding.spread = spread_of(cut.tensor, cut.sequence);
   sharding.lanes = cut.lanes;
   sharding.one_lane = cut.one_lane;
   sharding.every_lane = cut.every_lane;

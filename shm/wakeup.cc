@@ -85,7 +85,10 @@ void sleep_on_doorbell(SegmentHeader& header, std::uint32_t seen,
   sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-void wake_sleepers(SegmentHeader& header) noexcept { futex_wake(header.doorbell); }
+void wake_sleepers(SegmentHeader& header) noexcept {
+  std::atomic_ref<std::uint32_t>(header.doorbell).fetch_add(1, std::memory_order_seq_cst);
+  futex_wake(header.doorbell);
+}
 
 void drain_notify(int notify_fd) noexcept {
   char bytes[64];

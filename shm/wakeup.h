@@ -61,7 +61,8 @@ inline std::uint32_t read_doorbell(SegmentHeader& header) noexcept {
 void sleep_on_doorbell(SegmentHeader& header, std::uint32_t seen,
                        std::uint64_t timeout_ns) noexcept;
 
-// Wakes the process's other sleepers without a completion (the connection is lost).
+// Wakes the process's other sleepers without a completion, also one that has read the doorbell and
+// is about to sleep: the connection is lost, or a thread has copied what another one waits for.
 void wake_sleepers(SegmentHeader& header) noexcept;
 
 // Asks for one byte on the notify pair after the next completion. Poll the rings after arming.

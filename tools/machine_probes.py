@@ -7,6 +7,7 @@ A probe returns None, or a sentence that says what is missing.
 import fnmatch
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -55,8 +56,24 @@ def torch_environment():
     return complaint_of("sh", str(ROOT / "tools/torch_env.sh"))
 
 
+def cuda_tool(name):
+    """The tool in PATH, or where the CUDA Toolkit is installed."""
+    folder = pathlib.Path("/usr/local/cuda/bin")
+    return shutil.which(name) or shutil.which(name, path=folder)
+
+
+def cuda_compiler():
+    return None if cuda_tool("nvcc") else "there is no nvcc"
+
+
+def cuda_disassembler():
+    found = cuda_tool("nvdisasm") or os.environ.get("TERN_NVDISASM")
+    return cuda_compiler() or (None if found else "there is no nvdisasm")
+
+
 PROBES = {probe.__name__: probe
-          for probe in (root, small_tmpfs, pid_namespaces, guests, torch_environment)}
+          for probe in (root, small_tmpfs, pid_namespaces, guests, torch_environment, cuda_compiler,
+                        cuda_disassembler)}
 
 
 def read_allowed_skips(text):

@@ -29,7 +29,7 @@ struct IntegerGrid {
 
 // step = amax / L in f32, with two corrections of one unit in the last place: upwards if it is
 // subnormal and so coarse that amax would lie beyond level L, downwards if L * step would overflow.
-inline IntegerGrid integer_grid(std::int32_t largest_magnitude, std::int32_t level) noexcept {
+constexpr IntegerGrid integer_grid(std::int32_t largest_magnitude, std::int32_t level) noexcept {
   const float amax = std::bit_cast<float>(largest_magnitude);
   const auto levels = static_cast<float>(level);
   float step = amax / levels;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
 #include "daemon/lane/lane_exchange.h"
 #include "shm/packet_socket.h"
 
@@ -19,9 +20,11 @@ enum class Sealing : std::uint8_t { under_way, done, refused };
 struct ClientRegion {
   RegionMemory memory;
   std::shared_ptr<std::atomic<Sealing>> sealing;  // null: the client has not said that it has it
-  std::uint64_t request = 0;                      // that waits for an answer
-  std::uint32_t lanes_dropped = 0;                // that have let go of it
-  bool is_open = false;                           // lanes know it
+  // What is sealed; who seals it later holds it no longer than it is here.
+  std::shared_ptr<Fd> file;
+  std::uint64_t request = 0;        // that waits for an answer
+  std::uint32_t lanes_dropped = 0;  // that have let go of it
+  bool is_open = false;             // lanes know it
   bool is_freeing = false;
 };
 
@@ -40,6 +43,7 @@ struct Client {
   std::uint64_t goodbye_request = 0;
   // Of its memory, which begins with its first request; null before.
   std::shared_ptr<std::atomic<Sealing>> sealing;
+  std::shared_ptr<Fd> file;                  // as in ClientRegion
   std::vector<std::vector<std::byte>> held;  // requests that wait for the seal
   bool is_admitted = false;                  // the lanes know it
   bool has_joined = false;                   // a group, at some time

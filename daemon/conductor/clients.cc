@@ -50,6 +50,17 @@ Disposal::Some free_in_parts(std::unique_ptr<Memory> memory, shm::Segment& segme
 
 }  // namespace
 
+Disposal::Some seal_later(const std::shared_ptr<Fd>& file,
+                          const std::shared_ptr<std::atomic<Sealing>>& outcome) {
+  return [left = std::weak_ptr<Fd>(file), outcome] {
+    const std::shared_ptr<Fd> held = left.lock();
+    if (!held) return false;
+    const bool sealed = shm::seal(*held).has_value();
+    outcome->store(sealed ? Sealing::done : Sealing::refused, std::memory_order_release);
+    return false;
+  };
+}
+
 // At the end of the daemon.
 Clients::~Clients() {
   for (auto& [id, client] : clients_) {
@@ -160,15 +171,12 @@ bool Clients::admit(Client& client) {
   if (!client.sealing) {
     client.sealing = std::make_shared<std::atomic<Sealing>>(Sealing::under_way);
     sealing_.push_back(client.id);
-    auto segment = std::make_shared<Fd>(client.memory->segment.take_fd());
-    outlets_.sealing.take(account_of(client), [segment, outcome = client.sealing] {
-      const bool sealed = shm::seal(*segment).has_value();
-      outcome->store(sealed ? Sealing::done : Sealing::refused, std::memory_order_release);
-      return false;
-    });
+    client.file = std::make_shared<Fd>(client.memory->segment.take_fd());
+    outlets_.sealing.take(account_of(client), seal_later(client.file, client.sealing));
   }
   if (client.sealing->load(std::memory_order_acquire) != Sealing::done) return false;
   client.is_admitted = true;
+  client.file.reset();  // mapped, so that nothing is freed here
   outlets_.lanes.send_to_all(command::AddClient{client.memory.get()});
   say_whether_to_spin();
   return true;
@@ -283,6 +291,7 @@ void Clients::forget(Map::iterator gone) {
   shm::Segment& segment = client.memory->segment;
   outlets_.disposal.take(account_of(client), free_in_parts(std::move(client.memory), segment),
                          client.arena_bytes);
+  if (client.file) outlets_.disposal.take_whole(account_of(client), std::move(client.file));
   clients_.erase(gone);
   say_whether_to_spin();
 }

@@ -15,6 +15,10 @@
 
 namespace tern::daemon {
 
+// For who may wait: seals the file, unless its owner has left it before its turn came.
+Disposal::Some seal_later(const std::shared_ptr<Fd>& file,
+                          const std::shared_ptr<std::atomic<Sealing>>& outcome);
+
 // The connected processes: from their connection, through their hello, to the last use of their
 // memory. Of groups and tensors it knows nothing.
 class Clients {

@@ -53,7 +53,7 @@ Conductor::Conductor(ConductorSettings settings, const Surroundings& around)
       groups_(outlets_, flights_),
       drain_(clock_, {clients_, joins_, groups_, coordinator_}),
       kept_(settings_, clock_),
-      quotas_(settings_, {clients_, joins_, groups_, kept_, around.disposal}),
+      quotas_(settings_, {clients_, joins_, groups_, kept_, around.disposal, sealing_}),
       regions_(outlets_, clients_, quotas_),
       epochs_(settings_, outlets_, {clients_, joins_, groups_, quotas_, tuning_}),
       splits_(outlets_, {clients_, joins_, groups_, drain_, quotas_, refusals_}),

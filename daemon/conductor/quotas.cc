@@ -64,8 +64,12 @@ bool Quotas::is_of(std::uint32_t user, const std::vector<std::uint32_t>& users) 
 // Those that have not said hello hold a descriptor each, and are no clients yet.
 std::string Quotas::connection_problem(std::uint32_t user) const {
   const Limits& limits = settings_.limits;
-  if (counted_.disposal.is_stuck(settings_.sub_users.owner_of(user))) {
+  const std::uint32_t account = settings_.sub_users.owner_of(user);
+  if (counted_.disposal.is_stuck(account)) {
     return "what earlier processes of this user have left is not closed yet; try again later";
+  }
+  if (counted_.sealing.is_stuck(account)) {
+    return "memory of other processes of this user is not sealed yet: they punch holes into it";
   }
   const auto& clients = counted_.clients.all();
   const auto silent = std::count_if(clients.begin(), clients.end(), [&](const auto& one) {
@@ -133,6 +137,12 @@ std::string Quotas::region_problem(const Client& client, std::uint64_t bytes) co
   if (client.regions.size() >= shm::kMaxRegions) {
     return "the client has " + std::to_string(shm::kMaxRegions) +
            " regions, as many as one may; free one, or make larger ones";
+  }
+  const auto not_open = std::count_if(client.regions.begin(), client.regions.end(),
+                                      [](const auto& one) { return !one.second->is_open; });
+  if (static_cast<std::uint64_t>(not_open) >= DescriptorBudget::kRegionsNotOpen) {
+    return "the client has " + std::to_string(not_open) +
+           " regions that are not open, as many as one may: open or free one";
   }
   std::uint64_t taken = 0;
   for (const auto& [id, other] : counted_.clients.all()) {

@@ -27,6 +27,7 @@ class Quotas {
     const Groups& groups;
     const KeptStates& kept;
     const Disposal& disposal;
+    const Disposal& sealing;
   };
 
   // REQUIRES: the settings outlive this; a change of them is seen.

@@ -49,12 +49,8 @@ void Regions::open(Client& client, const shm::RegionPacket& packet) {
   }
   region->request = packet.header.request;
   region->sealing = std::make_shared<std::atomic<Sealing>>(Sealing::under_way);
-  auto file = std::make_shared<Fd>(region->memory.segment.take_fd());
-  outlets_.sealing.take(clients_.account_of(client), [file, outcome = region->sealing] {
-    const bool sealed = shm::seal(*file).has_value();
-    outcome->store(sealed ? Sealing::done : Sealing::refused, std::memory_order_release);
-    return false;
-  });
+  region->file = std::make_shared<Fd>(region->memory.segment.take_fd());
+  outlets_.sealing.take(clients_.account_of(client), seal_later(region->file, region->sealing));
   sealing_.emplace_back(client.id, packet.region);
 }
 
@@ -64,8 +60,13 @@ int Regions::settle(std::vector<std::uint64_t>& bad) {
     if (region == nullptr) return true;
     const Sealing outcome = region->sealing->load(std::memory_order_acquire);
     if (outcome == Sealing::under_way) return false;
+    region->file.reset();  // mapped, so that nothing is freed here
     if (outcome == Sealing::refused) {
       bad.push_back(one.first);
+      return true;
+    }
+    if (region->is_freeing) {
+      dispose(*clients_.find(one.first), one.second);
       return true;
     }
     region->is_open = true;
@@ -79,17 +80,21 @@ std::uint64_t Regions::next_deadline_ns() const {
   return sealing_.empty() ? ~std::uint64_t{0} : outlets_.clock.now_ns() + kSealLookNs;
 }
 
+// One that is being opened waits for its seal: the client may have given up on that.
 void Regions::free(Client& client, const shm::RegionPacket& packet) {
   ClientRegion* const region = find(client.id, packet.region);
-  const bool under_way = region != nullptr && region->sealing && !region->is_open;
-  if (region == nullptr || region->is_freeing || under_way) {
+  if (region == nullptr || region->is_freeing) {
     return outlets_.answers.done(client.id, packet.header.request, Errc::invalid_argument,
-                                 "there is no such region, or it is being opened or freed");
+                                 "there is no such region, or it is being freed");
   }
-  region->request = packet.header.request;
-  if (!region->is_open) return dispose(client, packet.region);
+  const std::uint64_t opening = std::exchange(region->request, packet.header.request);
+  if (!region->sealing) return dispose(client, packet.region);
   region->is_freeing = true;
-  outlets_.lanes.send_to_all(command::DropRegion{client.id, packet.region});
+  if (region->is_open) {
+    return outlets_.lanes.send_to_all(command::DropRegion{client.id, packet.region});
+  }
+  outlets_.answers.done(client.id, opening, Errc::cancelled,
+                        "the region was freed before it was open");
 }
 
 void Regions::on(const event::RegionDropped& event) {

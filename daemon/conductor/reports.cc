@@ -100,14 +100,14 @@ const char* group_state(const MemberGroup& group) noexcept {
   return leaving ? "leaving" : "running";
 }
 
-// Every lane that has chunks of an op counts it.
+// One of the lanes that have chunks of an op counts it.
 struct Progress {
   std::uint64_t in_flight = 0, completed = 0;
 
   void add(const MemberGroup& group) {
     for (const auto& lane : group.lanes) {
-      in_flight = std::max<std::uint64_t>(in_flight, lane->gauges().in_flight());
-      completed = std::max(completed, lane->gauges().completed());
+      in_flight += lane->gauges().counted_in_flight();
+      completed += lane->gauges().counted_completed();
     }
   }
 };
@@ -250,6 +250,7 @@ nlohmann::json Reports::joining_row(const std::string& uid, const JoinSet& set) 
 nlohmann::json Reports::waiting_rows(const MemberGroup& group) const {
   const std::uint64_t now = of_.outlets.clock.now_ns();
   nlohmann::json rows = nlohmann::json::array();
+  std::set<std::pair<std::uint64_t, std::uint64_t>> seen;  // an op may wait on several lanes
   for (const auto& lane : group.lanes) {
     for (const WaitingOp& op : lane->gauges().waiting()) {
       const TensorState* const tensor = group.tensor(op.tensor);
@@ -259,6 +260,7 @@ nlohmann::json Reports::waiting_rows(const MemberGroup& group) const {
       }
       const plan::Plan* const plan = plan::find(static_cast<std::uint16_t>(op.kind));
       const bool passes = plan != nullptr && plan->passes();
+      if (!passes && !seen.emplace(op.tensor, op.sequence).second) continue;
       const std::string number = std::to_string(op.sequence);
       const std::string anonymous = (passes ? "tag " : "#") + number;
       nlohmann::json row = {{"tensor", tensor == nullptr ? anonymous : tensor->name},
@@ -276,6 +278,9 @@ nlohmann::json Reports::group_row(const MemberGroup& group) const {
   nlohmann::json local = nlohmann::json::array();
   for (const auto& rank : group.ranks) local.push_back(rank.rank);
   const Progress progress = progress_of(group);
+  nlohmann::json waiting = waiting_rows(group);
+  // An op may wait on one lane after it has ended on the one that counts it; lanes publish apart.
+  const std::uint64_t in_flight = std::max<std::uint64_t>(progress.in_flight, waiting.size());
   return {
       {"uid", group.uid.substr(0, 8)},
       {"job", group.job},
@@ -286,8 +291,8 @@ nlohmann::json Reports::group_row(const MemberGroup& group) const {
       {"local_ranks", local},
       {"lanes", group.lane_count},
       {"ops_completed", progress.completed},
-      {"ops_in_flight", progress.in_flight},
-      {"waiting", waiting_rows(group)},
+      {"ops_in_flight", in_flight},
+      {"waiting", std::move(waiting)},
       {"error", group.ended ? std::string(errc_name(group.end_code)) + ": " + group.end_text : ""}};
 }
 

@@ -25,17 +25,16 @@ std::uint32_t placement_of(const MemberGroup& group) {
 }
 
 // By which operation the state is used. A tensor that none has used yet takes what the first part
-// says, which is foreign: it is compared with all of them later.
+// says that belongs to one, which is foreign: it is compared with all of them later.
 OneLegUse use_of(const StateMove& move, const MemberGroup& group) {
   const MemoryUse& memory = move.tensor->memory_use;
   OneLegUse use{memory.kind(), memory.counts_crc(), placement_of(group), memory.root(), group.size};
   if (memory.kind() != 0) return memory.has_one_leg() ? use : OneLegUse{};
-  StatePartHeader first{};
-  if (!move.imports || move.room.size() < sizeof first) return {};
-  std::memcpy(&first, move.room.data(), sizeof first);
+  if (!move.imports) return {};
+  const StatePartHeader first = StatePart::first_of_one_leg(move.room);
   const plan::Plan* const plan = plan::find(first.kind);
-  const bool sound = first.magic == kStatePartMagic && plan != nullptr && plan->may_lose &&
-                     plan->has_one_leg() && move.part.has_residuals();
+  const bool sound =
+      plan != nullptr && plan->may_lose && plan->has_one_leg() && move.part.has_residuals();
   if (!sound) return {};
   use.kind = first.kind;
   use.counts_crc = plan->has_shares() ? first.counts_crc : 0;

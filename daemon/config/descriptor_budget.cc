@@ -45,7 +45,8 @@ std::uint64_t descriptor_limit() {
 DescriptorBudget descriptor_budget(const Config& config, std::uint64_t limit) {
   DescriptorBudget budget;
   budget.limit = limit;
-  budget.per_client = kOfClient + kOfClientAndLane * config.lanes;
+  budget.per_client =
+      kOfClient + DescriptorBudget::kRegionsNotOpen + kOfClientAndLane * config.lanes;
   budget.clients = config.max_clients * (budget.per_client + kWithoutHello);
   budget.links = full_users(config) * config.max_links_per_user;
   budget.rest = kControlLinks + kDoors + kOwn + kOwnOfLane * config.lanes;

@@ -10,6 +10,10 @@
 namespace tern::daemon {
 
 struct DescriptorBudget {
+  // Of one client: each holds a descriptor until the daemon has sealed it. Of threads that make
+  // regions at once so many find room.
+  static constexpr std::uint64_t kRegionsNotOpen = 8;
+
   std::uint64_t limit = 0;       // what the process may have; 0: as many as there are
   std::uint64_t per_client = 0;  // of one that has said hello
   // What the settings allow: clients and connections without a hello, links of lanes, all else.

@@ -27,9 +27,11 @@ void CopyWatch::begin(const Rank& who, const shm::SubmitEntry& entry, const Regi
   rank.copy.shares_down = (entry.flags & shm::kEntrySharesDown) != 0;
   if (rank.input.bytes == 0) return;
   ++core_.lane_op(op).arriving;
-  if (std::find(arriving_.begin(), arriving_.end(), op) == arriving_.end()) {
-    arriving_.push_back(op);
-  }
+  // An op that was there before may not have been looked at since it ended.
+  std::erase_if(arriving_, [&who](const Rank& one) {
+    return one.op == who.op && one.local_rank == who.local_rank;
+  });
+  arriving_.push_back(who);
 }
 
 bool CopyWatch::is_over(OpId op) const noexcept {
@@ -38,14 +40,38 @@ bool CopyWatch::is_over(OpId op) const noexcept {
 
 bool CopyWatch::look() {
   bool moved = false;
-  std::erase_if(arriving_, [&](OpId op) {
-    const std::size_t ranks = core_.lane_ops().ranks(op).size();
-    for (std::uint32_t rank = 0; rank < ranks && !is_over(op); ++rank) {
-      moved = look_at(op, rank) || moved;
-    }
-    return is_over(op);
-  });
+  bool some_end = false;
+  for (const Rank& one : arriving_) {
+    moved = (!is_over(one.op) && look_at(one.op, one.local_rank)) || moved;
+    if (!has_ended(one)) continue;
+    some_end = true;
+    begin_next(one.local_rank);
+  }
+  if (some_end) std::erase_if(arriving_, [this](const Rank& one) { return has_ended(one); });
   return moved;
+}
+
+bool CopyWatch::has_ended(const Rank& one) const noexcept {
+  return is_over(one.op) || core_.lane_ops().ranks(one.op)[one.local_rank].has_input();
+}
+
+// Of the copies of a rank one has ended: the others have stood still since then at most.
+void CopyWatch::begin_next(std::uint32_t local_rank) noexcept {
+  for (const Rank& one : arriving_) {
+    if (one.local_rank != local_rank || is_over(one.op)) continue;
+    RankCopy& copy = core_.lane_ops().ranks(one.op)[local_rank].copy;
+    if (copy.input_bytes == 0) copy.moved_ns = core_.now_ns();
+  }
+}
+
+// A client copies what it has submitted one after the other.
+bool CopyWatch::waits_for_another(const Rank& one) const noexcept {
+  if (core_.lane_ops().ranks(one.op)[one.local_rank].copy.input_bytes != 0) return false;
+  for (const Rank& other : arriving_) {
+    if (other.op == one.op && other.local_rank == one.local_rank) return false;
+    if (other.local_rank == one.local_rank && !has_ended(other)) return true;
+  }
+  return false;
 }
 
 bool CopyWatch::look_at(OpId op, std::uint32_t local_rank) {
@@ -71,17 +97,16 @@ bool CopyWatch::look_at(OpId op, std::uint32_t local_rank) {
 
 bool CopyWatch::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
   const bool moved = look();
-  for (const OpId op : arriving_) {
-    const auto ranks = core_.lane_ops().ranks(op);
-    for (std::uint32_t i = 0; i < ranks.size() && !is_over(op); ++i) {
-      if (ranks[i].has_input() || now_ns < ranks[i].copy.moved_ns + timeout_ns) continue;
-      char text[160];
-      std::snprintf(text, sizeof(text), "for %llu ms its input has stopped at %llu of %llu bytes",
-                    static_cast<unsigned long long>(timeout_ns / 1'000'000),
-                    static_cast<unsigned long long>(ranks[i].copy.input_bytes),
-                    static_cast<unsigned long long>(ranks[i].input.bytes));
-      fail(op, i, Errc::op_timeout, text);
-    }
+  for (const Rank& one : arriving_) {
+    const OpRank& rank = core_.lane_ops().ranks(one.op)[one.local_rank];
+    if (is_over(one.op) || now_ns < rank.copy.moved_ns + timeout_ns) continue;
+    if (waits_for_another(one)) continue;
+    char text[160];
+    std::snprintf(text, sizeof(text), "for %llu ms its input has stopped at %llu of %llu bytes",
+                  static_cast<unsigned long long>(timeout_ns / 1'000'000),
+                  static_cast<unsigned long long>(rank.copy.input_bytes),
+                  static_cast<unsigned long long>(rank.input.bytes));
+    fail(one.op, one.local_rank, Errc::op_timeout, text);
   }
   return moved;
 }

@@ -17,7 +17,10 @@ namespace tern::daemon {
 class CopyWatch final : public collective::InputGate {
  public:
   // Everything given outlives this.
-  explicit CopyWatch(GroupCore& core) : core_(core) { arriving_.reserve(core.ops().slots()); }
+  explicit CopyWatch(GroupCore& core) : core_(core) {
+    const collective::GroupShape& shape = core.setup().shape;
+    arriving_.reserve(core.ops().slots() * shape.ranks[shape.node].size());
+  }
 
   struct Rank {
     collective::OpId op = collective::kNoSlot;
@@ -28,8 +31,9 @@ class CopyWatch final : public collective::InputGate {
   // Reads the watermarks. One that says more than there is, or less than it did, fails its op.
   // True: some input is further than it was.
   bool look();
-  // Fails ops one of whose watermarks has stood still for so long. True as look(), which it begins
-  // with.
+  // Fails ops one of whose watermarks has stood still for so long. One that has not risen yet does
+  // not stand still while what its rank has submitted before is being copied. True as look(), which
+  // it begins with.
   bool expire(std::uint64_t now_ns, std::uint64_t timeout_ns);
 
   // As of the last look(): the answers hold however a client writes meanwhile.
@@ -46,10 +50,13 @@ class CopyWatch final : public collective::InputGate {
  private:
   bool is_over(collective::OpId op) const noexcept;
   bool look_at(collective::OpId op, std::uint32_t local_rank);
+  bool has_ended(const Rank& one) const noexcept;
+  void begin_next(std::uint32_t local_rank) noexcept;
+  bool waits_for_another(const Rank& one) const noexcept;
   void fail(collective::OpId op, std::uint32_t local_rank, Errc code, const char* text);
 
   GroupCore& core_;
-  std::vector<collective::OpId> arriving_;  // with an input that is not there yet
+  std::vector<Rank> arriving_;  // whose input is not there yet, as they have submitted
 };
 
 }  // namespace tern::daemon

@@ -31,20 +31,24 @@ collective::Room FrameMemory::room() const noexcept {
 
 collective::Room FrameMemory::room(const LaneJob& job, const LaneLoad& load, std::uint32_t nodes,
                                    std::size_t jobs) const noexcept {
-  const auto left = [&](std::uint32_t count, std::uint32_t held, std::uint32_t least) {
-    const std::uint32_t share = load.share(job, count, least, jobs);
-    return held < share ? share - held : 0;
-  };
+  if (jobs <= 1) return room();  // what is held is its own
   // A grant needs a slab for every other node.
   const std::uint32_t others = std::max(nodes, 2u) - 1;
-  const LaneJob::Held& held = job.held;
+  using Held = LaneJob::Held;
+  const auto left = [&](std::uint32_t count, std::uint32_t Held::*of, std::uint32_t least) {
+    const std::uint32_t held = job.held.*of, of_user = held + job.held_beside.*of;
+    const std::uint32_t share = load.share(job, count, least, jobs);
+    const std::uint32_t share_of_user = load.share_of_user(job, count, least);
+    return std::min(share - std::min(held, share),
+                    share_of_user - std::min(of_user, share_of_user));
+  };
   collective::Room room = this->room();
   room.accumulators =
-      std::min(room.accumulators, left(accumulators_.count(), held.accumulators, 1));
+      std::min(room.accumulators, left(accumulators_.count(), &Held::accumulators, 1));
   room.receive_slabs =
-      std::min(room.receive_slabs, left(receive_slabs_.count(), held.receive_slabs, others));
-  room.contributions = std::min(room.contributions, left(send_count_, held.contributions, 1));
-  room.results = std::min(room.results, left(result_count_, held.results, 1));
+      std::min(room.receive_slabs, left(receive_slabs_.count(), &Held::receive_slabs, others));
+  room.contributions = std::min(room.contributions, left(send_count_, &Held::contributions, 1));
+  room.results = std::min(room.results, left(result_count_, &Held::results, 1));
   return room;
 }
 

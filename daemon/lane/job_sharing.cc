@@ -20,9 +20,26 @@ void JobSharing::count(const std::vector<LaneGroup*>& groups, std::uint64_t now_
     job.busy_ns = now_ns;
     if (group->setup().node_ids.size() > 1) job.wire_ns = now_ns;
   }
-  load_ = {};
+  load_.clear();
   for (const auto& job : jobs_) load_.count(*job, now_ns);
   active_jobs_->publish(lane_, load_.wire_jobs);
+  count_held();
+}
+
+// Also what jobs hold that are not active any more.
+void JobSharing::count_held() {
+  load_.several_accounts = false;
+  for (const auto& job : jobs_) {
+    job->held_beside = {};
+    load_.several_accounts = load_.several_accounts || job->account != jobs_.front()->account;
+  }
+  if (!load_.several_accounts) return;
+  held_.fill({});
+  for (const auto& job : jobs_) held_[job->account % held_.size()] += job->held;
+  for (const auto& job : jobs_) {
+    job->held_beside = held_[job->account % held_.size()];
+    job->held_beside -= job->held;
+  }
 }
 
 void JobSharing::settle() {
@@ -63,10 +80,12 @@ void JobSharing::bind_links(const std::vector<LaneGroup*>& groups, LaneLinks& li
     peer.round_trip_ns = peer.link->delivery_rate().round_trip_ns;
   });
   // Those that fill the path at this moment: a job between two of its bursts leaves it to others.
-  std::uint32_t filling = 0;
+  UserWeights filling;
+  double least_part = 1.0;
   for (const auto& job : jobs_) {
     job->backlog = LaneShare::backlog(job->backlog, job->under_way);
-    if (!LaneShare::is_light(job->under_way)) filling += job->weight;
+    if (!LaneShare::is_light(job->under_way)) filling.add(job->weighed());
+    if (LaneLoad::is_active(*job, now_ns)) least_part = std::min(least_part, load_.part(*job));
   }
   // A link that was opened while others filled the path has never seen it empty.
   const auto round_trip_to = [&peers](const wire::NodeId& node) {
@@ -79,10 +98,9 @@ void JobSharing::bind_links(const std::vector<LaneGroup*>& groups, LaneLinks& li
   };
   for_links([&](const LaneJob& job, LanePeer& peer) {
     if (LaneShare::is_light(job.backlog)) return peer.link->bound_queue(0);
-    const bool fills = !LaneShare::is_light(job.under_way);
-    const std::uint32_t all = filling + (fills ? 0 : job.weight);
-    const LaneShare::Parts parts{load_.part(job.weight), load_.part(load_.least_weight),
-                                 static_cast<double>(job.weight) / all};
+    UserWeights on_path = filling;
+    if (LaneShare::is_light(job.under_way)) on_path.add(job.weighed());
+    const LaneShare::Parts parts{load_.part(job), least_part, on_path.part_of(1.0, job.weighed())};
     peer.link->bound_queue(share_.bound(parts, job.links, round_trip_to(peer.id)));
   });
 }

@@ -3,6 +3,7 @@
 // How the jobs of a lane share it: whose turn is how long, and what their links may leave in the
 // kernel while others have something to send.
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -33,9 +34,12 @@ class JobSharing {
   void settle();
 
  private:
+  void count_held();
+
   std::uint32_t lane_;
   std::vector<std::unique_ptr<LaneJob>> jobs_;
   LaneLoad load_;
+  std::array<LaneJob::Held, 64> held_{};  // by all jobs of a user; two may have the same place
   ActiveJobs own_active_jobs_;
   ActiveJobs* active_jobs_ = &own_active_jobs_;
   LaneShare share_;

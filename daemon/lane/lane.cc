@@ -92,6 +92,9 @@ int Lane::do_work() {
     turns_.step("chunks", clock.now_ns());
   }
   work += run_groups(begin);
+  // First what others wait for.
+  if (work > 0) transport_.flush();
+  resources_.clients.ring_doorbells();
   const std::uint64_t now = clock.now_ns();
   turns_.step("settling", now);
   work += settle(now);

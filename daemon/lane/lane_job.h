@@ -1,8 +1,9 @@
 #pragma once
 
 // Jobs that use one lane share it: while more than one is active, each has its part of the slabs
-// and of the codec's time, by weight. A job that floods waits for its own slabs; its frames, on
-// links of its own, queue behind nobody else's.
+// and of the codec's time, by weight, and the jobs of one user have together no more than his part
+// (UserWeights). A job that floods waits for its own slabs; its frames, on links of its own, queue
+// behind nobody else's.
 
 #include <algorithm>
 #include <array>
@@ -11,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "daemon/lane/user_weights.h"
 #include "shm/layout.h"
 
 namespace tern::daemon {
@@ -30,8 +32,25 @@ struct LaneJob {
   struct Held {
     std::uint32_t accumulators = 0, receive_slabs = 0, contributions = 0, results = 0;
     bool operator==(const Held&) const = default;
+    Held& operator+=(const Held& other) noexcept {
+      accumulators += other.accumulators;
+      receive_slabs += other.receive_slabs;
+      contributions += other.contributions;
+      results += other.results;
+      return *this;
+    }
+    Held& operator-=(const Held& other) noexcept {
+      accumulators -= other.accumulators;
+      receive_slabs -= other.receive_slabs;
+      contributions -= other.contributions;
+      results -= other.results;
+      return *this;
+    }
   };
   Held held;
+  Held held_beside;  // by its user's other jobs, as of the beginning of the round
+
+  UserWeights::Job weighed() const noexcept { return {account, weight}; }
 };
 
 // How many jobs are active on a lane, as of the beginning of the round.
@@ -42,17 +61,27 @@ struct LaneLoad {
   static constexpr std::uint32_t kReservedPart = 8;
 
   std::uint32_t active = 0;  // jobs
-  std::uint32_t weight = 0;  // of all of them
   std::uint32_t least_weight = 1;
-  std::uint64_t wire_jobs = 0;  // those active with other nodes, for ActiveJobs
-  std::uint64_t users = 0;      // a bit for each whose jobs these are; two may have the same
+  std::uint64_t wire_jobs = 0;    // those active with other nodes, for ActiveJobs
+  bool several_accounts = false;  // users who have jobs here, active or not
+  UserWeights weights;            // of active jobs
 
+  void clear() noexcept {
+    active = 0;
+    least_weight = 1;
+    wire_jobs = 0;
+    several_accounts = false;
+    weights.clear();
+  }
+
+  static bool is_active(const LaneJob& job, std::uint64_t now_ns) noexcept {
+    return job.busy_ns != 0 && now_ns - job.busy_ns <= kActiveNs;
+  }
   void count(const LaneJob& job, std::uint64_t now_ns) noexcept {
-    if (job.busy_ns == 0 || now_ns - job.busy_ns > kActiveNs) return;
+    if (!is_active(job, now_ns)) return;
     least_weight = active == 0 ? job.weight : std::min(least_weight, job.weight);
     ++active;
-    weight += job.weight;
-    users |= std::uint64_t{1} << (job.account % 64);
+    weights.add(job.weighed());
     if (job.wire_ns != 0 && now_ns - job.wire_ns <= kActiveNs) {
       wire_jobs |= std::uint64_t{1} << (job.key % 64);
     }
@@ -63,17 +92,25 @@ struct LaneLoad {
   std::uint32_t share(const LaneJob& job, std::uint32_t count, std::uint32_t least,
                       std::size_t jobs) const noexcept {
     if (jobs <= 1) return count;
-    const std::uint64_t part =
-        active > 1 ? std::uint64_t{count} * job.weight / weight : count - count / kReservedPart;
+    const std::uint64_t part = active > 1 ? weights.part_of(std::uint64_t{count}, job.weighed())
+                                          : count - count / kReservedPart;
+    return std::max(static_cast<std::uint32_t>(part), least);
+  }
+  // How many all jobs of its user may hold together.
+  std::uint32_t share_of_user(const LaneJob& job, std::uint32_t count,
+                              std::uint32_t least) const noexcept {
+    if (!several_accounts) return count;
+    const std::uint64_t part = several_users()
+                                   ? weights.part_of_user(std::uint64_t{count}, job.account)
+                                   : count - count / kReservedPart;
     return std::max(static_cast<std::uint32_t>(part), least);
   }
 
-  // Two that are taken for one share the lane as jobs of one user do.
-  bool several_users() const noexcept { return std::popcount(users) > 1; }
+  bool several_users() const noexcept { return weights.several_users(); }
 
-  // Of what active jobs share, of a job with this weight.
-  double part(std::uint32_t of) const noexcept {
-    return active <= 1 ? 1.0 : std::min(static_cast<double>(of) / weight, 1.0);
+  // Of what active jobs share.
+  double part(const LaneJob& job) const noexcept {
+    return active <= 1 ? 1.0 : weights.part_of(1.0, job.weighed());
   }
 
   // Actions of a group in one round of `most`: at least one, also for a job lighter than all that

@@ -21,13 +21,21 @@ class OpGauges {
  public:
   // ---- Thread: any ----
   std::uint32_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
-  std::uint64_t completed() const { return completed_.load(std::memory_order_relaxed); }
+  // Those of them that this lane counts (GroupShape::counts): over all lanes each is one.
+  std::uint32_t counted_in_flight() const {
+    return counted_in_flight_.load(std::memory_order_relaxed);
+  }
+  std::uint64_t counted_completed() const {
+    return counted_completed_.load(std::memory_order_relaxed);
+  }
   std::vector<WaitingOp> waiting() const { return waiting_.read(); }
 
   // ---- Thread: the lane's ----
   void publish(const collective::GroupOps& ops, const collective::Mailbox& mailbox) {
     in_flight_.store(ops.ops_in_flight() + mailbox.in_flight(), std::memory_order_relaxed);
-    completed_.store(ops.ops_completed() + mailbox.completed(), std::memory_order_relaxed);
+    counted_in_flight_.store(counted(ops) + mailbox.in_flight(), std::memory_order_relaxed);
+    counted_completed_.store(ops.counted_completed() + mailbox.completed(),
+                             std::memory_order_relaxed);
     std::array<WaitingOp, kRows> rows;
     std::size_t count = 0;
     for (collective::OpId op = 0; op < ops.slots() && count < kRows && ops.live_ops() > 0; ++op) {
@@ -59,8 +67,20 @@ class OpGauges {
  private:
   static constexpr std::size_t kRows = 16;
 
+  static std::uint32_t counted(const collective::GroupOps& ops) {
+    if (ops.shape().lanes == 1 || ops.ops_in_flight() == 0) return ops.ops_in_flight();
+    std::uint32_t count = 0;
+    for (collective::OpId op = 0; op < ops.slots(); ++op) {
+      if (!ops.in_use(op) || ops.op(op).submitted == 0) continue;
+      const collective::OpKey& key = ops.op(op).key;
+      count += ops.shape().counts(key.tensor, key.sequence) ? 1 : 0;
+    }
+    return count;
+  }
+
   std::atomic<std::uint32_t> in_flight_{0};
-  std::atomic<std::uint64_t> completed_{0};
+  std::atomic<std::uint32_t> counted_in_flight_{0};
+  std::atomic<std::uint64_t> counted_completed_{0};
   SnapshotTable<WaitingOp, kRows> waiting_;
 };
 

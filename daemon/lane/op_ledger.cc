@@ -50,6 +50,21 @@ void OpLedger::count_tensor(OpId op, std::uint64_t now_ns) {
   }
 }
 
+// Each pair of ranks may have a number of its own. Then it is what the ranks of this node have for
+// all.
+std::uint64_t OpLedger::elements_of(OpId op) const {
+  const collective::Op& ended = core_.op(op);
+  const bool has_pair_counts =
+      ended.plan != nullptr && ended.plan->has_pairs() && ended.announced_first.counts_crc != 0;
+  if (!has_pair_counts) return ended.announced_first.count;
+  std::uint64_t elements = 0;
+  const auto ranks = core_.lane_ops().ranks(op);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if ((ended.submitted >> i & 1) != 0) elements += ranks[i].extents.input.count;
+  }
+  return elements;
+}
+
 void OpLedger::record(OpId op, const Ending& ending) {
   const collective::Op& ended = core_.op(op);
   if (ended.submitted == 0) return;
@@ -58,7 +73,7 @@ void OpLedger::record(OpId op, const Ending& ending) {
   OpRecord record;
   record.tensor = ended.key.tensor;
   record.sequence = ended.key.sequence;
-  record.count = ended.announced_first.count;
+  record.count = elements_of(op);
   record.bytes_sent = data.bytes_sent;
   record.submitted_ns = data.submitted_ns;
   record.started_ns = data.started_ns;

@@ -28,6 +28,7 @@ class OpLedger {
   void record(collective::OpId op, const Ending& ending);
 
  private:
+  std::uint64_t elements_of(collective::OpId op) const;
   void count_tensor(collective::OpId op, std::uint64_t now_ns);
   void trace(collective::OpId op, const Ending& ending);
   bool is_surprising(const LaneOp& op, std::uint64_t now_ns) const;

@@ -196,8 +196,7 @@ bool StateUpkeep::move_elements(const StateMove& move, const shm::Sharding& shar
     return true;
   }
   if (move.same_layout) {
-    return move.part.import_elements(codec, elements,
-                                     move.room.subspan(move.own, move.part.bytes()));
+    return move.part.import_elements(codec, elements, move.room.subspan(move.own));
   }
   return move.part.refold_elements(codec, elements, move.room, takes_over(move, shares, chunk));
 }

@@ -11,6 +11,7 @@ namespace tern::daemon {
 namespace {
 
 constexpr std::uint16_t kVersion = 1;
+constexpr std::uint32_t kMaxParts = 64;  // as many as a group has nodes
 
 template <typename T>
 void put(std::byte*& at, const T& value) noexcept {
@@ -117,9 +118,25 @@ std::uint64_t StatePart::record_offset(std::uint64_t chunk) const noexcept {
          record(owned * header_.nodes + (before - owned) * 2, header_.chunk_elements);
 }
 
+StatePartHeader StatePart::first_of_one_leg(std::span<const std::byte> parts) noexcept {
+  StatePartHeader part{};
+  for (std::uint32_t i = 0; i < kMaxParts && read_header(parts, part); ++i) {
+    if (part.kind != 0) return part;
+    parts = parts.subspan(part.bytes);
+  }
+  return {};
+}
+
+bool StatePart::is_of_this_use(const StatePartHeader& part, bool beside_others) const noexcept {
+  if (part.kind == 0 && header_.kind != 0) return beside_others && part.counts_crc == 0;
+  return part.kind == header_.kind && part.counts_crc == header_.counts_crc;
+}
+
 Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layout,
                               std::uint64_t& own) const {
   same_layout = false;
+  const bool some_have_one_leg = first_of_one_leg(parts).kind != 0;
+  bool is_placed_alike = true;
   std::uint64_t seen = 0;
   std::uint32_t nodes = 0;
   std::size_t at = 0;
@@ -134,7 +151,7 @@ Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layou
                                             ", the tensor of " + std::to_string(header_.count) +
                                             " with memory " + std::to_string(header_.memory));
     }
-    if (part.kind != header_.kind || part.counts_crc != header_.counts_crc) {
+    if (!is_of_this_use(part, some_have_one_leg)) {
       return fail(Errc::state_mismatch,
                   "the part is of another kind of operation than the tensor's, or of other counts");
     }
@@ -154,14 +171,23 @@ Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layou
     if (header_.kind != 0) {  // residuals of elements, whatever the chunks
       mine.chunk_elements = part.chunk_elements;
       mine.spread = part.spread;
+      is_placed_alike = is_placed_alike && (part.kind == 0 || part.placement == header_.placement);
+    }
+    std::uint64_t expected_bytes = header_.bytes;
+    if (part.kind == 0) {
+      mine.kind = 0;
+      mine.placement = 0;
+      mine.counts_crc = 0;
+      // It has no counts.
+      if (ranks_ != 0) mine.bytes = expected_bytes = residuals_end();
     }
     if (std::memcmp(&part, &mine, sizeof part) == 0) {
       same_layout = true;
       own = at;
     }
     // What refold_chunk reads must be there.
-    if (!shifts() && header_.memory != 0 && part.bytes != header_.bytes) {
-      if (ranks_ != 0) {
+    if (!shifts() && header_.memory != 0 && part.bytes != expected_bytes) {
+      if (ranks_ != 0 && part.kind != 0) {
         return fail(
             Errc::state_mismatch,
             "the part has the counts of another number of ranks than " + std::to_string(ranks_));
@@ -171,6 +197,7 @@ Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layou
     at += part.bytes;
   }
   if (nodes == 0) return fail(Errc::invalid_argument, "there is no part");
+  same_layout = same_layout && is_placed_alike;
   if (same_layout || header_.memory == 0) return {};
   if (shifts()) {
     return fail(Errc::state_mismatch,
@@ -252,10 +279,10 @@ bool StatePart::import_elements(const CodecState& state, Elements elements,
 bool StatePart::refold_elements(const CodecState& state, Elements elements,
                                 std::span<const std::byte> parts, bool takes) const {
   std::vector<float> folded(elements.count, 0.0f);
-  for (std::size_t at = 0; takes && at < parts.size(); at += header_.bytes) {
-    StatePartHeader part{};
+  StatePartHeader part{};
+  for (std::size_t at = 0; takes && at < parts.size(); at += part.bytes) {
     if (!read_header(parts.subspan(at), part)) return false;  // they changed since check()
-    if (part.bytes != header_.bytes) return false;
+    if (part.bytes < residuals_end()) return false;
     const std::byte* const floats = parts.data() + at + sizeof part;
     for (std::uint64_t i = 0; i < elements.count; ++i) {
       folded[i] += float_at(floats, elements.begin + i);
@@ -270,7 +297,7 @@ bool StatePart::refold_elements(const CodecState& state, Elements elements,
 
 void StatePart::write_counts(std::span<const std::uint64_t> share_begins,
                              std::span<std::byte> part) const {
-  std::byte* at = part.data() + sizeof(StatePartHeader) + floats_bytes();
+  std::byte* at = part.data() + residuals_end();
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     put(at, share_begins[rank + 1] - share_begins[rank]);
   }
@@ -279,9 +306,15 @@ void StatePart::write_counts(std::span<const std::uint64_t> share_begins,
 Result<std::vector<std::uint64_t>> StatePart::read_counts(std::span<const std::byte> parts) const {
   std::vector<std::uint64_t> begins;  // and where the last one ends
   if (ranks_ == 0) return begins;
+  // Parts of no operation have none.
+  StatePartHeader part{};
+  for (; read_header(parts, part) && part.kind == 0; parts = parts.subspan(part.bytes)) {
+  }
+  if (parts.size() < header_.bytes) {
+    return fail(Errc::invalid_argument, "no part has the counts that its header names");
+  }
   std::vector<std::uint64_t> counts(ranks_);
-  std::memcpy(counts.data(), parts.data() + sizeof(StatePartHeader) + floats_bytes(),
-              counts.size() * sizeof(std::uint64_t));
+  std::memcpy(counts.data(), parts.data() + residuals_end(), counts.size() * sizeof(counts[0]));
   const std::uint32_t crc = wire::crc32c(std::as_bytes(std::span(counts)));
   bool sound = std::max(crc, std::uint32_t{1}) == header_.counts_crc;
   begins.push_back(0);

@@ -66,6 +66,11 @@ class StatePart {
     return header_.memory == static_cast<std::uint8_t>(codec::Memory::ef);
   }
 
+  // The header of the first of these parts, of foreign bytes, that belongs to an operation with one
+  // leg; all zeros: there is none. Of a node that has encoded nothing yet, as a reduce's root and
+  // the receivers of a broadcast, the part belongs to none.
+  static StatePartHeader first_of_one_leg(std::span<const std::byte> parts) noexcept;
+
   // Reads the header of each part, of foreign bytes. Null, or why these parts are no state of this
   // tensor; `same_layout` tells whether our own part is among them and fits as it is, and `own`
   // where it begins.
@@ -97,6 +102,8 @@ class StatePart {
   bool refold_chunk(CodecState& state, std::uint32_t chunk, std::span<const std::byte> parts) const;
 
  private:
+  // Whether it is of the same use as this one, or of none beside parts that are.
+  bool is_of_this_use(const StatePartHeader& part, bool beside_others) const noexcept;
   std::uint32_t owner(std::uint64_t chunk) const noexcept {
     return static_cast<std::uint32_t>((chunk + header_.spread) % header_.nodes);
   }
@@ -111,7 +118,10 @@ class StatePart {
   }
   std::uint64_t record_offset(std::uint64_t chunk) const noexcept;
   bool shifts() const noexcept;
-  std::uint64_t floats_bytes() const noexcept { return header_.count * sizeof(float); }
+  // Under error feedback, of a part's bytes.
+  std::uint64_t residuals_end() const noexcept {
+    return sizeof(StatePartHeader) + header_.count * sizeof(float);
+  }
 
   StatePartHeader header_{};
   std::uint32_t ranks_ = 0;  // of the group, where the part has counts

@@ -57,6 +57,10 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   bool is_ready() const noexcept { return readable_ || (writable_ && !queue_.empty()); }
   // Moves about `budget` bytes each way.
   int poll(std::size_t budget);
+  // As Transport::flush().
+  void flush(std::size_t budget) {
+    if (phase_ == Phase::open && !queue_.empty()) write(budget);
+  }
 
  private:
   enum class Phase : std::uint8_t { opening, opened, securing, open, failed, closed };

@@ -176,6 +176,10 @@ std::unique_ptr<Connection> TcpTransport::adopt(std::unique_ptr<Incoming> incomi
   return connection;
 }
 
+void TcpTransport::flush() {
+  for (const auto& stream : streams_) stream->flush(kLeastTurnBytes);
+}
+
 int TcpTransport::poll() {
   int work = loop_.poll();
   std::erase_if(streams_, [](const auto& stream) { return stream->is_detached(); });

@@ -49,6 +49,7 @@ class TcpTransport final : public Transport {
                                     ConnectionSink& sink) override;
   // Also runs what is ready on the event loop. What was sent since goes out here.
   int poll() override;
+  void flush() override;
 
  private:
   EventLoop& loop_;

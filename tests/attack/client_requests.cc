@@ -1,6 +1,7 @@
 // What a client asks for within its rights, more often than anybody needs.
 
 #include <cstring>
+#include <memory>
 
 #include "tests/attack/attack.h"
 #include "tests/attack/requests.h"
@@ -95,6 +96,29 @@ void tensor_turnover(Assault& assault) {
   }
 }
 
+// Regions that are opened, freed while they are opened, left unopened, and left with the client.
+void many_regions(Assault& assault) {
+  Held<std::unique_ptr<HostileClient>> held(32);
+  auto create = shm::make_packet<shm::RegionCreatePacket>(shm::PacketKind::region_create, 5);
+  while (true) {
+    auto& client = *held.hold(std::make_unique<HostileClient>(assault.target.socket));
+    if (!enter(client)) continue;
+    for (std::uint32_t number = 1; number <= 200; ++number) {
+      assault.goes_on();
+      create.bytes = 1 + assault.below(100'000);
+      if (!ask<shm::RegionCreatedPacket>(client, create)) break;
+      auto of_one = shm::make_packet<shm::RegionPacket>(shm::PacketKind::region_open, 6);
+      of_one.region = number;
+      const std::uint64_t what = assault.below(4);
+      if (what == 0) continue;
+      if (!client.socket().send(shm::packet_bytes(of_one))) break;
+      of_one.header.kind = static_cast<std::uint16_t>(shm::PacketKind::region_free);
+      if (what == 1 && !client.socket().send(shm::packet_bytes(of_one))) break;
+      if (!client.receive() || (what == 1 && !client.receive())) break;
+    }
+  }
+}
+
 constexpr Attack kAttacks[] = {
     {"mints", "group ids that nobody joins push out nobody else's", mints},
     {"declarations", "declaring a tensor takes as long among thousands as alone", declarations},
@@ -103,6 +127,7 @@ constexpr Attack kAttacks[] = {
      state_exports},
     {"kept_states", "state that is kept after its job counts as its user's", kept_states,
      Stage::kept_state},
+    {"many_regions", "regions of one user have a bound, opened or not", many_regions},
     {"tensor_turnover", "codec state that comes and goes stops no lane", tensor_turnover},
 };
 

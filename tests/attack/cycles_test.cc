@@ -61,6 +61,22 @@ void client_that_dies_in_a_child(const Target& at) {
   }));
 }
 
+// It has a region that is open, and one that is not.
+void client_with_regions(const Target& at) {
+  EXPECT_TRUE(e2e::eventually([&] {
+    HostileClient client(at.socket);
+    if (!enter(client)) return false;
+    auto create = shm::make_packet<shm::RegionCreatePacket>(shm::PacketKind::region_create, 11);
+    create.bytes = 4096;
+    for (int i = 0; i < 2; ++i, ++create.header.request) {
+      if (!ask<shm::RegionCreatedPacket>(client, create)) return false;
+    }
+    auto open = shm::make_packet<shm::RegionPacket>(shm::PacketKind::region_open, 13);
+    open.region = 1;
+    return ask<shm::DonePacket>(client, open).has_value();
+  }));
+}
+
 // That of who dies, as it looks from here.
 void client_without_goodbye(const Target& at) {
   EXPECT_TRUE(e2e::eventually([&] {
@@ -184,6 +200,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Kind{"SilentClient", silent_client}, Kind{"Client", client},
                       Kind{"ClientWithoutGoodbye", client_without_goodbye},
                       Kind{"ClientInAGroup", client_in_a_group},
+                      Kind{"ClientWithRegions", client_with_regions},
                       Kind{"ClientThatDiesInAChild", client_that_dies_in_a_child},
                       Kind{"SilentControl", silent_control}, Kind{"Control", control},
                       Kind{"SilentPeer", silent_peer}, Kind{"Peer", peer},

@@ -1,12 +1,17 @@
 // A daemon that is a member of the attacker's own group, whose other rank is a client of the daemon
 // that is attacked: it has proven itself and knows the token, and sends what it likes.
 
+#include <poll.h>
+
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
 
 #include "base/dtype.h"
 #include "tests/attack/attack.h"
 #include "tests/attack/requests.h"
+#include "tests/attack/sockets.h"
 #include "tests/e2e/hostile_member.h"
 
 namespace tern::attack {
@@ -103,6 +108,38 @@ void member_promises(Assault& assault) {
   }
 }
 
+// Begins a contribution that is granted, and sends half of it.
+std::unique_ptr<Foothold> begin_a_frame(Assault& assault) {
+  auto at = std::make_unique<Foothold>(assault);
+  if (at->group == 0) return nullptr;
+  auto entry = HostileClient::good_entry(at->group, 0);
+  entry.count = 40'000;
+  entry.output_offset = 0;
+  at->client.submit(entry);
+  const auto op = at->member.wait_for_announcements();
+  if (!op || !at->member.announce(*op)) return nullptr;
+  const std::uint32_t owner = 1 - at->member.node();
+  if (!at->member.wait_for(owner, FrameKind::grant)) return nullptr;
+  auto header = op->header;
+  header.chunk = op->chunks_of(owner, at->member.nodes()).front();
+  const auto frame = at->lane().next(FrameKind::contribution, header, assault.noise(16'000));
+  return at->lane().send(std::span(frame).first(frame.size() / 2)) ? std::move(at) : nullptr;
+}
+
+// The rest of the frames comes by a byte now and then, so that the links live.
+void member_halves(Assault& assault) {
+  constexpr int kPauseMs = 10;
+  const std::byte none{0};
+  Held<std::unique_ptr<Foothold>> held(16);
+  while (assault.goes_on()) {
+    if (held.all().size() < 16) {
+      if (auto one = begin_a_frame(assault)) held.hold(std::move(one));
+    }
+    std::erase_if(held.all(), [&](const auto& one) { return !one->lane().send({&none, 1}); });
+    ::poll(nullptr, 0, kPauseMs);
+  }
+}
+
 // Splits of one group under all the numbers there are.
 void member_gatherings(Assault& assault) {
   while (true) {
@@ -117,6 +154,8 @@ constexpr Attack kAttacks[] = {
     {"member_frames", "a member's frames are checked before they are believed", member_frames},
     {"member_promises", "a member that keeps no promise holds up only its own group",
      member_promises},
+    {"member_halves", "a frame that a member begins and never ends holds up only its own group",
+     member_halves},
     {"member_gatherings", "of a group one split gathers at a time, whatever a member says",
      member_gatherings},
 };

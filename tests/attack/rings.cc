@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "shm/copy_progress.h"
 #include "tests/attack/attack.h"
 #include "tests/attack/requests.h"
 #include "tests/attack/sockets.h"
@@ -128,6 +129,34 @@ void changing_arena(Assault& assault) {
   }
 }
 
+// Of memory that is copied while lanes work: watermarks that rise, fall, lie and stand still.
+void lying_watermarks(Assault& assault) {
+  constexpr std::uint64_t kSlots = 64, kSlotBytes = 4096;
+  HostileClient client(assault.target.socket);
+  if (!client.hello(4 * kMiB, "attacker")) return;
+  const std::uint64_t group = join_alone(client);
+  const auto arena = client.segment().arena();
+  const shm::CopyProgress::Shape shape{1, 8};
+  const auto block = [&](std::uint64_t slot) { return 2 * kMiB + slot * kSlotBytes; };
+  for (std::uint64_t use = 0; assault.goes_on();) {
+    auto entry = HostileClient::good_entry(group, use);
+    entry.count = kMiB / 4;
+    entry.output_offset = kMiB;
+    entry.flags = shm::kEntryHasProgress;
+    entry.progress_offset = block(use % kSlots);
+    entry.progress_records = shape.records;
+    std::memset(&arena[entry.progress_offset], 0, shape.bytes());
+    use += client.submit(entry) ? 1 : 0;
+    for (int i = 0; i < 100; ++i) {
+      shm::CopyProgress progress(&arena[block(assault.below(kSlots))], shape);
+      const bool lies = assault.below(10) == 0;
+      progress.raise_input(lies ? assault.random() : assault.below(kMiB + 1));
+      client.wake();
+    }
+    client.forget_completions();
+  }
+}
+
 void cancels(Assault& assault) {
   HostileClient client(assault.target.socket);
   if (!enter(client)) return;
@@ -196,6 +225,8 @@ constexpr Attack kAttacks[] = {
     {"large_operations", "a flood of large operations takes no more than its share",
      large_operations},
     {"changing_arena", "an encoder stays in its span whatever its input becomes", changing_arena},
+    {"lying_watermarks", "a watermark that lies or stands still fails its own operation",
+     lying_watermarks},
     {"cancels", "cancelling what is not there costs nobody else", cancels},
     {"unmatched_operations", "operations that never begin hold only their user's window",
      unmatched_operations},

@@ -113,5 +113,38 @@ TEST_F(FlightRecorder, HoldsTheOpsThatALostPeerFailed) {
   EXPECT_EQ(found["ops"].back()["text"], told.text);
 }
 
+// Operations of every kind, which the ranks do as one: in a trace, in the record, and, where they
+// wait for a rank that does nothing, in what ternctl says.
+TEST_F(FlightRecorder, AndTheOtherToolsSpeakOfEveryKind) {
+  ASSERT_EQ(ranks.join(), "");
+  cluster[0].ternctl({"trace", "start"});
+  for (const Reply& reply : ranks.ask_all("kinds group=g rounds=40")) {
+    ASSERT_TRUE(reply.ok()) << reply;
+  }
+  const std::string path = folder.path() + "/trace";
+  cluster[0].ternctl({"trace", "stop", "--output", path});
+  const std::string trace = tail_of(path, std::size_t{1} << 26);
+  ranks[0].tell("kinds group=g rounds=1");
+  EXPECT_TRUE(eventually([&] {
+    return cluster[0].ternctl({"groups"}).find(": waits for rank 1, tag ") != std::string::npos;
+  })) << cluster[0].ternctl({"groups"});
+  ranks[1].process().kill();
+  EXPECT_EQ(ranks[0].reply().code, TERN_ERR_RANK_LOST);
+  const json found = record_that_ends_with("rank_lost");
+  std::set<std::string> recorded;
+  std::uint64_t exchanged = 0;
+  for (const json& op : found["ops"]) {
+    recorded.insert(op["kind"]);
+    if (op["kind"] == "all_to_all") exchanged += op["count"].get<std::uint64_t>();
+  }
+  EXPECT_GT(exchanged, 0u) << "they have counts for each pair";
+  for (const std::string kind :
+       {"all_reduce", "broadcast", "reduce", "reduce_scatter", "all_gather", "gather", "scatter",
+        "all_to_all", "barrier", "send", "recv"}) {
+    EXPECT_THAT(trace, HasSubstr("\"" + kind + " #")) << kind;
+    EXPECT_TRUE(recorded.contains(kind)) << kind;
+  }
+}
+
 }  // namespace
 }  // namespace tern::e2e

@@ -44,6 +44,23 @@ TEST_P(TransportConformance, FramesArriveInOrderBothWays) {
   EXPECT_GT(raw_a->received_bytes(), kFrames * wire::kFrameHeaderBytes);
 }
 
+TEST_P(TransportConformance, WhatIsFlushedArrivesOnce) {
+  connect_raw();
+  const auto small = sealed(block_header(1), pattern(100, 1));
+  const auto large = sealed(block_header(2), pattern(50'000, 2));
+  for (std::size_t round = 1; round <= 20; ++round) {
+    raw_a->send({small, {}});
+    if (round % 2 == 0) raw_a->send({large, {}});
+    transport_a->flush();
+    transport_a->flush();
+  }
+  ASSERT_TRUE(until([&] { return raw_sink_b.payloads.size() == 30 && raw_a->queued_bytes() == 0; }));
+  EXPECT_TRUE(raw_sink_b.all_valid);
+  EXPECT_EQ(raw_sink_b.payloads.back(), pattern(50'000, 2));
+  run_for(100'000'000);
+  EXPECT_EQ(raw_sink_b.payloads.size(), 30u);
+}
+
 TEST_P(TransportConformance, SendsFromHostMemoryThatItRemembersAndForgets) {
   connect_raw();
   const auto frame = sealed(block_header(1), pattern(50'000, 1));

@@ -17,7 +17,7 @@ import sys
 
 from service import CONFIG, check, find_packages, install_packages, main_pid, run, shown, step, ternctl
 
-SOCKETS = ("/run/tern/ternd.sock", "/run/tern/other/ternd.sock")
+SOCKETS = ("/run/tern/ternd.sock", "/run/tern-other/ternd.sock")
 CONTROL = "/run/tern/control.sock"
 WITH_RXE = pathlib.Path(__file__).resolve().parent.parent / "vm/with_rxe.sh"
 DROP_IN = pathlib.Path("/usr/share/tern/drop-ins/rdma.conf")

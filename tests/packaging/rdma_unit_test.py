@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 WITH_RXE = HERE.parent / "vm/with_rxe.sh"
 DROP_IN = pathlib.Path("/usr/share/tern/drop-ins/rdma.conf")
 UNITS = ("ternd@a", "ternd@b")
-FOLDERS = ("/run/tern/a", "/run/tern/b")
+FOLDERS = ("/run/tern-a", "/run/tern-b")
 ADDRESS = "10.9.0.1"  # of with_rxe.sh
 SETTINGS = """
 [network]

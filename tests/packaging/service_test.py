@@ -153,7 +153,11 @@ def hang_lane():
 def instance():
     (CONFIG.parent / "ib0.toml").write_text('[network]\nlisten = "127.0.0.1:7701"\n', encoding="utf-8")
     run("systemctl", "enable", "--now", "ternd@ib0")
-    check(status("--socket", "/run/tern/ib0/control.sock")["listen"] == "127.0.0.1:7701", "the instance")
+    check(status("--socket", "/run/tern-ib0/control.sock")["listen"] == "127.0.0.1:7701", "the instance")
+    # Root changes the owner of both, so that they lie in directories of root.
+    for path in ("/run/tern-ib0", "/var/lib/tern-ib0"):
+        check(os.stat(path).st_uid == os.stat("/run/tern").st_uid != 0, f"the owner of {path}")
+        check(os.stat(pathlib.Path(path).parent).st_uid == 0, f"the owner of what {path} lies in")
     check(shown("ActiveState", "ternd@ib0.socket") == "active", "the socket of the instance")
     # It stays, for the upgrade and the removal.
 
@@ -212,7 +216,8 @@ def remove_and_purge():
     check(CONFIG.exists() and STATE.exists(), "a removal keeps configuration and state")
     run("pgrep", "-x", "ternd", status=1)
     run("dpkg", "--purge", "ternd", "tern-tools", "libtern-dev", "libtern1")
-    left = [path for path in (CONFIG.parent, STATE, pathlib.Path("/run/tern"), pathlib.Path("/usr/share/tern"),
+    left = [path for path in (CONFIG.parent, STATE, pathlib.Path("/run/tern"), pathlib.Path("/run/tern-ib0"),
+                              pathlib.Path("/var/lib/tern-ib0"), pathlib.Path("/usr/share/tern"),
                               pathlib.Path("/etc/systemd/system/multi-user.target.wants/ternd.service"),
                               pathlib.Path("/etc/systemd/system/sockets.target.wants/ternd.socket"),
                               *pathlib.Path("/etc/systemd/system").glob("*/ternd@*"))

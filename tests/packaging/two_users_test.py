@@ -21,7 +21,7 @@ from service import (CONFIG, acting_as, check, compile_program, eventually, find
                      install_packages, logged, main_pid, run, step, ternctl)
 
 HERE = pathlib.Path(__file__).resolve().parent
-DAEMONS = ("/run/tern", "/run/tern/other")
+DAEMONS = ("/run/tern", "/run/tern-other")
 UNITS = ("ternd.service", "ternd@other.service")
 USERS = ("alice", "bob")
 BAD_SECRET, QUOTA_EXCEEDED = "error 12 ", "error 15 "  # of tern.h

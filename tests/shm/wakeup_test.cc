@@ -86,6 +86,15 @@ TEST(Wakeup, ARungDoorbellEndsTheSleepAtOnce) {
   EXPECT_EQ(header.sleepers, 0u);
 }
 
+// Who has read the doorbell and is about to sleep must not sleep for the whole of its time.
+TEST(Wakeup, WakingTheOthersReachesWhoIsAboutToSleep) {
+  SegmentHeader header{};
+  const std::uint32_t seen = read_doorbell(header);
+  wake_sleepers(header);
+  EXPECT_NE(read_doorbell(header), seen);
+  sleep_on_doorbell(header, seen, 3'600'000'000'000);  // returns at once
+}
+
 // A ping-pong in which each side sleeps for as long as it takes: a lost wake-up would hang it.
 TEST(Wakeup, NoWakeUpIsLost) {
   constexpr std::uint64_t kRounds = 20'000;

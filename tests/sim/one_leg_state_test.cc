@@ -87,6 +87,34 @@ TEST_P(OneLegState, GoesOnWithTheSameBitsAfterARestart) {
   EXPECT_EQ(step(second, c, 4) == step(first, c, 4), true);
 }
 
+TEST_P(OneLegState, TakesThePartsOfAllNodesTogether) {
+  const KindCase c = case_of(GetParam());
+  Nodes first = nodes_for(GetParam());
+  for (std::uint64_t number = 0; number < 3; ++number) step(first, c, number);
+  std::vector<Bytes> parts;
+  for (const std::uint32_t rank : kRankOfNode) parts.push_back(first.export_part(rank));
+  Nodes second = nodes_for(GetParam());
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    const OpResult done = second.import_parts(rank, parts);
+    EXPECT_EQ(done.status, Errc::ok) << done.detail;
+  }
+  EXPECT_EQ(step(second, c, 3) == step(first, c, 3), true);
+  EXPECT_EQ(step(second, c, 4) == step(first, c, 4), true);
+  // What was imported can be exported again.
+  std::vector<Bytes> again;
+  for (const std::uint32_t rank : kRankOfNode) again.push_back(second.export_part(rank));
+  Nodes third = nodes_for(GetParam());
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    const OpResult done = third.import_parts(rank, again);
+    EXPECT_EQ(done.status, Errc::ok) << done.detail;
+  }
+  EXPECT_EQ(step(third, c, 5) == step(first, c, 5), true);
+  // None is taken beside that of an all_reduce.
+  Nodes other = nodes_for(GetParam());
+  other.step(0);
+  EXPECT_EQ(other.import_parts(0, parts).status, Errc::state_mismatch);
+}
+
 TEST_P(OneLegState, OfAnotherKindIsRefused) {
   const KindCase c = case_of(GetParam());
   Nodes nodes = nodes_for(GetParam());

@@ -125,7 +125,7 @@ TEST_F(RegionsOfAClient, StayUntilNoOpUsesThem) {
 
 TEST_F(RegionsOfAClient, AreSoManyAndNoMore) {
   std::vector<std::uint32_t> regions;
-  for (std::uint32_t i = 0; i < shm::kMaxRegions; ++i) regions.push_back(create(4096));
+  for (std::uint32_t i = 0; i < shm::kMaxRegions; ++i) regions.push_back(open(4096));
   for (int i = 0; i < 1000; ++i) {
     const OpResult refused = await(client().create_region(4096));
     ASSERT_EQ(refused.status, Errc::quota_exceeded);

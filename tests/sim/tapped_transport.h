@@ -41,6 +41,7 @@ class TappedTransport final : public net::Transport {
   std::unique_ptr<net::Connection> adopt(std::unique_ptr<net::Incoming> incoming,
                                          net::ConnectionSink& sink) override;
   int poll() override;
+  void flush() override { inner_.flush(); }
   bool prepare_sleep() override { return inner_.prepare_sleep(); }
   Status remember_memory(const net::Memory& memory) override {
     return inner_.remember_memory(memory);

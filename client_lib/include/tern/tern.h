@@ -66,10 +66,10 @@ TERN_API tern_status tern_alloc(tern_client* client, size_t bytes, void** memory
  * read and written in place, as in the arena, but for what tern_send and tern_recv pass. So a
  * program that has filled its arena needs no other connection. A region begins on a page, counts
  * against the same quotas as the arena, and its pages are found at once, a fifth of a second for
- * each GiB. A client has at most 64. The call asks the daemon and waits for its answer; the
- * client's timeout_ms counts. tern_free gives the whole region back, tern_disconnect too.
- * TERN_ERR_QUOTA_EXCEEDED, TERN_ERR_OUT_OF_MEMORY, TERN_ERR_DAEMON_LOST, TERN_ERR_UNSUPPORTED if the
- * daemon is of an older version. */
+ * each GiB. A client has at most 64, of which it makes 8 at once. The call asks the daemon and waits
+ * for its answer; the client's timeout_ms counts. tern_free gives the whole region back,
+ * tern_disconnect too. TERN_ERR_QUOTA_EXCEEDED, TERN_ERR_OUT_OF_MEMORY, TERN_ERR_DAEMON_LOST,
+ * TERN_ERR_UNSUPPORTED if the daemon is of an older version. */
 TERN_API tern_status tern_region_create(tern_client* client, uint64_t bytes, void** memory);
 
 /* Gives memory of tern_alloc or tern_region_create back. NULL is ignored. Must not be used by an
@@ -227,12 +227,12 @@ TERN_API tern_status tern_tensor_get_stats(tern_tensor* tensor, tern_tensor_stat
  * tern_tensor_export_state: writes the part to memory of `capacity` bytes and its length to *bytes.
  * tern_tensor_import_state: replaces the state of the tensor. Import on every node, and begin no
  * operation before all nodes have imported (tern_barrier). If nodes and ranks are placed as they
- * were at the export, each node needs its own part only; further parts do no harm, except those
- * of reduce and broadcast, whose nodes have different parts and take their own alone. In another
- * layout, error feedback needs the parts of all nodes and adds them up. The shifts of diana and
- * ef21 cannot move: they give TERN_ERR_STATE_MISMATCH, as does a part of another tensor or memory.
- * Values that are not finite are refused. After a failed import the state may be neither the old
- * nor the new one: import again or release the tensor. */
+ * were at the export, each node needs its own part only; further parts do no harm. In another
+ * layout, error feedback needs the parts of all nodes and adds them up. What stays with its node
+ * cannot move: the shifts of diana and ef21, and the state of operations other than all_reduce. It
+ * gives TERN_ERR_STATE_MISMATCH, as does a part of another tensor, memory or operation. Values that
+ * are not finite are refused. After a failed import the state may be neither the old nor the new
+ * one: import again or release the tensor. */
 TERN_API tern_status tern_tensor_state_bytes(tern_tensor* tensor, uint64_t* bytes);
 TERN_API tern_status tern_tensor_export_state(tern_tensor* tensor, void* part, uint64_t capacity,
                                               uint64_t* bytes);

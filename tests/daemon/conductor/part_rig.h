@@ -172,7 +172,7 @@ class PartRig : public ::testing::Test, private ControlLinks::Sink {
   FlightRecorder flights_{settings_.flight_directory, clock_};
   Groups groups_{outlets_, flights_};
   KeptStates kept_{settings_, clock_};
-  Quotas quotas_{settings_, {clients_, joins_, groups_, kept_, disposal_}};
+  Quotas quotas_{settings_, {clients_, joins_, groups_, kept_, disposal_, sealing_}};
 
  private:
   void on_control_message(LinkRef, const nlohmann::json&) override {}

@@ -58,7 +58,7 @@ TEST_F(QuotasTest, TheLastDescriptorsAreNotForClients) {
 TEST_F(QuotasTest, WhoseThingsCannotBeClosedLeavesNoMore) {
   std::latch begun(1), may_end(1);
   Disposal disposal;
-  const Quotas quotas(settings_, {clients_, joins_, groups_, kept_, disposal});
+  const Quotas quotas(settings_, {clients_, joins_, groups_, kept_, disposal, sealing_});
   disposal.take(kAlice, [&] {
     begun.count_down();
     may_end.wait();
@@ -75,12 +75,28 @@ TEST_F(QuotasTest, WhoseThingsCannotBeClosedLeavesNoMore) {
   may_end.count_down();
 }
 
+TEST_F(QuotasTest, WhoseMemoryCannotBeSealedBringsNoMore) {
+  std::latch may_end(1);
+  Disposal sealing;
+  const Quotas quotas(settings_, {clients_, joins_, groups_, kept_, disposal_, sealing});
+  for (std::size_t i = 0; i <= Disposal::kMaxWaiting; ++i) {
+    sealing.take(kAlice, [&may_end] {
+      may_end.wait();
+      return false;
+    });
+  }
+  EXPECT_EQ(quotas.connection_problem(kAlice),
+            "memory of other processes of this user is not sealed yet: they punch holes into it");
+  EXPECT_EQ(quotas.connection_problem(kBob), "");
+  may_end.count_down();
+}
+
 TEST_F(QuotasTest, ArenasThatAreBeingFreedHaveABound) {
   std::latch begun(1), may_end(1);
   settings_.limits.max_arena_bytes = 100;
   {
     Disposal disposal;
-    const Quotas quotas(settings_, {clients_, joins_, groups_, kept_, disposal});
+    const Quotas quotas(settings_, {clients_, joins_, groups_, kept_, disposal, sealing_});
     disposal.take(
         kAlice,
         [&] {
@@ -249,7 +265,7 @@ TEST_F(QuotasTest, MemoryThatIsBeingFreedIsStillTheUsersOwn) {
   settings_.limits.max_memory_bytes = 1'600'000;
   {
     Disposal disposal;
-    const Quotas quotas(settings_, {clients_, joins_, groups_, kept_, disposal});
+    const Quotas quotas(settings_, {clients_, joins_, groups_, kept_, disposal, sealing_});
     disposal.take(
         kAlice,
         [&] {

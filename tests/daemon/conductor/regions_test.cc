@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 
+#include <latch>
+
 #include "part_rig.h"
 
 namespace tern::daemon::conductor_test {
@@ -76,6 +78,25 @@ TEST_F(RegionsTest, ThatNobodyHasOpenedAreFreedAtOnce) {
   EXPECT_TRUE(commands_of(0).empty());
 }
 
+// The client has waited for it as long as it waits for anything.
+TEST_F(RegionsTest, ThatAreFreedWhileTheyAreSealedAreGoneWithTheSeal) {
+  create(4096);
+  regions_.open(client_, about(1));
+  const std::uint64_t opened = request_;
+  regions_.free(client_, about(1));
+  const std::uint64_t freed = request_;
+  EXPECT_EQ(answer_to(opened)->status, Errc::cancelled);
+  EXPECT_FALSE(answer_to(freed).has_value());
+  regions_.free(client_, about(1));
+  EXPECT_EQ(answer_to(request_)->status, Errc::invalid_argument) << "it is being freed";
+  EXPECT_EQ(settle(), 1);
+  EXPECT_EQ(answer_to(freed)->status, Errc::ok);
+  EXPECT_TRUE(client_.regions.empty());
+  EXPECT_EQ(client_.region_bytes, 0u);
+  EXPECT_TRUE(commands_of(0).empty()) << "no lane has seen it";
+  EXPECT_TRUE(bad_.empty());
+}
+
 TEST_F(RegionsTest, OfAClientThatIsGoneAreNotOpened) {
   create(4096);
   regions_.open(client_, about(1));
@@ -93,6 +114,50 @@ TEST_F(RegionsTest, ThatAClientKeepsFromBeingSealedAreToldOf) {
   settle();
   EXPECT_EQ(bad_, std::vector<std::uint64_t>{3});
   EXPECT_TRUE(commands_of(0).empty());
+}
+
+// Another one of its user's keeps the thread that seals.
+TEST_F(RegionsTest, ThatWaitForTheirSealHoldNoDescriptorBeyondTheirClient) {
+  std::latch may_end(1);
+  Disposal sealing;
+  sealing.take(client_.credentials.uid, [&may_end] {
+    may_end.wait();
+    return false;
+  });
+  const Outlets outlets{clock_, counters_, answers_, commands_, post_, disposal_, sealing};
+  Regions regions(outlets, clients_, quotas_);
+  create(4096);
+  const int file = client_.regions.at(1)->memory.segment.fd();
+  regions.open(client_, about(1));
+  EXPECT_EQ(regions.settle(bad_), 0);
+  EXPECT_NE(::fcntl(file, F_GETFD), -1);
+  const ClientMemory& memory = *client_.memory;
+  const std::uint64_t id = client_.id;
+  clients_.let_go(client_, "it is gone");
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+    ASSERT_NE(clients_.find(id), nullptr);
+    clients_.on_dropped(memory);
+  }
+  EXPECT_EQ(clients_.find(id), nullptr);
+  EXPECT_EQ(::fcntl(file, F_GETFD), -1);
+  may_end.count_down();
+}
+
+// Each holds a descriptor of the daemon until it is sealed.
+TEST_F(RegionsTest, ThatNobodyOpensAreFew) {
+  for (std::uint64_t i = 0; i < DescriptorBudget::kRegionsNotOpen; ++i) {
+    EXPECT_EQ(create(4096).kind, shm::PacketKind::region_created) << i;
+  }
+  const Told refused = create(4096);
+  EXPECT_EQ(refused.status, Errc::quota_exceeded);
+  EXPECT_EQ(refused.text,
+            "the client has 8 regions that are not open, as many as one may: open or free one");
+  regions_.open(client_, about(1));
+  EXPECT_EQ(create(4096).status, Errc::quota_exceeded) << "it is not sealed yet";
+  settle();
+  EXPECT_EQ(create(4096).kind, shm::PacketKind::region_created);
+  Client& other = greet(connect(4));
+  EXPECT_EQ(quotas_.region_problem(other, 4096), "");
 }
 
 TEST_F(RegionsTest, BeyondTheLimitsAreRefused) {

@@ -48,6 +48,27 @@ TEST_F(ReportsTest, AGroupSaysHowFarItIs) {
             std::string(errc_name(Errc::peer_lost)) + ": a peer was lost");
 }
 
+// Of two lanes each has the large op, and one of the small ones.
+TEST_F(ReportsTest, AnOpOnSeveralLanesIsOne) {
+  const auto submit = [&](std::size_t lane, collective::OpKey key, std::uint64_t count) {
+    wire::AnnounceBody body{};
+    body.kind = static_cast<std::uint16_t>(shm::OpKind::all_reduce);
+    body.count = count;
+    collective::OpId op = collective::kNoSlot;
+    EXPECT_EQ(group_->lanes[lane]->core().ops().on_submit({0, key, body, 0, 1}, op),
+              collective::GroupOps::SubmitResult::accepted);
+  };
+  for (const std::size_t lane : {0u, 1u}) {
+    submit(lane, {0, 0}, 1 << 20);
+    submit(lane, {0, 2 + lane}, 4);
+    group_->lanes[lane]->on_timer(clock_.now_ns());
+  }
+  const auto row = reports_.groups(all_)[0];
+  EXPECT_EQ(row["ops_in_flight"], 3);
+  EXPECT_EQ(row["waiting"].size(), 3u);
+  EXPECT_EQ(reports_.clients(alice_)[0]["ops_in_flight"], 3);
+}
+
 TEST_F(ReportsTest, CountersOfLanesAreSummedUp) {
   ++counters_->joins;
   const auto rows = reports_.counters();

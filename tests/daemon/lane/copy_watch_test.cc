@@ -114,6 +114,84 @@ TEST_F(ByShares, WhatOtherRanksGetIsThereFirst) {
   EXPECT_FALSE(watch.has(op, 2));
 }
 
+// Two ops of a batch, of which the client copies one after the other.
+class CopyWatchOfABatch : public CopyWatchTest {
+ protected:
+  CopyWatchOfABatch() {
+    Spec spec;
+    spec.tensor = 4;
+    spec.count = 4 * kChunk;
+    second = node.begin(spec);
+    shm::SubmitEntry entry{};
+    entry.flags = shm::kEntryHasProgress;
+    entry.progress_records = kShape.records;
+    watch.begin({second, 0}, entry, second_arena);
+  }
+  void pass(std::uint64_t ns) {
+    world.clock.advance_ns(ns);
+    watch.expire(world.clock.now_ns(), kSecond);
+  }
+  const collective::Op& of_second() const { return node.core.op(second); }
+
+  alignas(64) std::array<std::byte, kShape.bytes()> second_block{};
+  Region second_arena{second_block.data(), second_block.size()};
+  shm::CopyProgress second_client{second_block.data(), kShape};
+  OpId second = collective::kNoSlot;
+};
+
+TEST_F(CopyWatchOfABatch, OneThatWaitsForTheFirstDoesNotStandStill) {
+  for (std::uint64_t bytes = 8; bytes < kBytes; bytes += kBytes / 4) {
+    client.raise_input(bytes);
+    pass(kSecond - 1);
+  }
+  EXPECT_FALSE(of_second().failed) << of_second().text;
+  client.raise_input(kBytes);
+  pass(kSecond - 1);
+  pass(kSecond - 1);
+  EXPECT_FALSE(of_second().failed) << "its copy has just begun: " << of_second().text;
+  pass(1);
+  EXPECT_STREQ(of_second().text, "rank 0: for 1000 ms its input has stopped at 0 of 4096 bytes");
+  EXPECT_FALSE(about().failed);
+}
+
+TEST_F(CopyWatchOfABatch, BothStandStillWithTheFirst) {
+  client.raise_input(8);
+  pass(kSecond - 1);
+  pass(kSecond);
+  EXPECT_EQ(about().status, Errc::op_timeout);
+  EXPECT_EQ(of_second().status, Errc::op_timeout);
+}
+
+TEST_F(CopyWatchOfABatch, OneThatHasBegunHasAClockOfItsOwn) {
+  second_client.raise_input(8);
+  watch.look();
+  pass(kSecond / 2);
+  client.raise_input(8);
+  pass(kSecond / 2);
+  EXPECT_EQ(of_second().status, Errc::op_timeout);
+  EXPECT_FALSE(about().failed);
+}
+
+TEST_F(CopyWatchOfABatch, TheFirstDoesNotWaitForTheSecond) {
+  second_client.raise_input(8);
+  pass(kSecond - 1);
+  second_client.raise_input(16);
+  pass(1);
+  EXPECT_EQ(about().status, Errc::op_timeout);
+  EXPECT_FALSE(of_second().failed);
+}
+
+TEST_F(CopyWatchOfABatch, ThatOfTheSecondBeginsWhenTheFirstHasFailed) {
+  world.clock.advance_ns(kSecond - 1);
+  client.raise_input(kBytes + 1);
+  watch.look();
+  ASSERT_TRUE(about().failed);
+  pass(kSecond - 1);
+  EXPECT_FALSE(of_second().failed) << of_second().text;
+  pass(1);
+  EXPECT_EQ(of_second().status, Errc::op_timeout);
+}
+
 TEST_F(CopyWatchTest, DeliveriesAreListedWhileThereIsRoom) {
   LaneClient one;
   const std::vector<LaneClient*> clients{&one};

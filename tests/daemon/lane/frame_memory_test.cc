@@ -91,6 +91,21 @@ TEST(FrameMemory, AJobMayTakeItsShareOfWhatIsFree) {
   EXPECT_EQ(room.results, 1u);
   job.held.results = 1;
   EXPECT_EQ(memory.room(job, load, 2, 2).results, 0u);
+  // With many jobs a user has no more than with one.
+  other.account = 1000;
+  LaneJob third = job;
+  third.held = job.held = {};
+  load.clear();
+  load.several_accounts = true;
+  for (const LaneJob* one : {&job, &other, &third}) load.count(*one, 1);
+  EXPECT_EQ(memory.room(job, load, 2, 3).receive_slabs, 1u);
+  EXPECT_EQ(memory.room(other, load, 2, 3).receive_slabs, 3u);
+  // Each job needs three to get on, and all of its user have three.
+  EXPECT_EQ(memory.room(job, load, 4, 3).receive_slabs, 3u);
+  job.held_beside.receive_slabs = 3;
+  EXPECT_EQ(memory.room(job, load, 4, 3).receive_slabs, 0u);
+  EXPECT_EQ(memory.room(other, load, 4, 3).receive_slabs, 3u);
+  job.held_beside = {};
   // Alone it may take all.
   LaneLoad alone;
   alone.count(job, 1);

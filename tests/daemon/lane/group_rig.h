@@ -43,6 +43,7 @@ struct Spec {
   std::uint32_t root = 0;
   std::uint64_t use = 1;
   std::uint8_t flags = 0;  // of the announcement
+  std::uint32_t counts_crc = 0;
 };
 
 struct Shape {
@@ -61,6 +62,7 @@ inline wire::AnnounceBody announcement(const Spec& spec, std::uint32_t rank) {
   body.flags = spec.flags;
   body.root = spec.root;
   body.rank = rank;
+  body.counts_crc = spec.counts_crc;
   return body;
 }
 

@@ -19,9 +19,11 @@ constexpr std::size_t kFlood = 1 << 20;
 class JobSharingTest : public ::testing::Test {
  protected:
   // A group of the job of this number, with links of its own to the other node if there is one.
-  LaneGroup& add_group(std::uint64_t job, std::uint32_t weight, std::uint32_t nodes = 2) {
+  LaneGroup& add_group(std::uint64_t job, std::uint32_t weight, std::uint32_t nodes = 2,
+                       std::uint32_t account = 0) {
     GroupSetup setup = lane_test::group_of(nodes, job);
     setup.weight = weight;
+    setup.account = account;
     owned_.push_back(std::make_unique<LaneGroup>(setup));
     LaneGroup& group = *owned_.back();
     group.attach(lanes.near.resources, lanes.near.links, sharing.job(setup.job));
@@ -81,7 +83,7 @@ TEST_F(JobSharingTest, AJobWithAnOpInFlightIsActive) {
   begin_op(alone);
   round();
   EXPECT_EQ(sharing.load().active, 2u);
-  EXPECT_EQ(sharing.load().weight, 5u);
+  EXPECT_DOUBLE_EQ(sharing.load().part(sharing.job(1)), 0.6);
   EXPECT_EQ(sharing.load().wire_jobs, std::uint64_t{1} << 1) << "one of one node sends nothing";
 }
 
@@ -127,6 +129,40 @@ TEST_F(JobSharingTest, AHeavierJobMayLeaveMoreInTheKernel) {
   round();
   EXPECT_GT(carrier(1).bound.value_or(0), 0u);
   EXPECT_EQ(carrier(0).bound.value_or(0), 3 * carrier(1).bound.value_or(0));
+}
+
+TEST_F(JobSharingTest, AUserWithManyJobsMayLeaveNoMoreInTheKernel) {
+  constexpr std::size_t kJobs = 4;
+  for (std::uint64_t job = 0; job < kJobs; ++job) add_group(job, 1);
+  add_group(kJobs, 1, 2, 1000);
+  for (LaneGroup* group : groups) {
+    begin_op(*group);
+    flood(*group);
+  }
+  round();
+  EXPECT_GT(carrier(0).bound.value_or(0), 0u);
+  std::size_t together = 0;
+  for (std::size_t link = 0; link < kJobs; ++link) together += *carrier(link).bound;
+  EXPECT_EQ(together, *carrier(kJobs).bound);
+}
+
+// As of the beginning of a round.
+TEST_F(JobSharingTest, WhatAUsersJobsHoldTogetherIsKnown) {
+  LaneGroup& first = add_group(1, 1);
+  LaneGroup& second = add_group(2, 1);
+  sharing.job(1).held.receive_slabs = 3;
+  round();
+  EXPECT_EQ(second.core().job().held_beside, LaneJob::Held{}) << "there is nobody else";
+  LaneGroup& of_another = add_group(3, 1, 2, 1000);
+  round();
+  EXPECT_EQ(second.core().job().held_beside.receive_slabs, 3u);
+  EXPECT_EQ(first.core().job().held_beside, LaneJob::Held{});
+  EXPECT_EQ(of_another.core().job().held_beside, LaneJob::Held{});
+  sharing.job(1).held = {};
+  of_another.detach();
+  sharing.settle();
+  round();
+  EXPECT_EQ(second.core().job().held_beside, LaneJob::Held{});
 }
 
 TEST_F(JobSharingTest, BoundsAreLookedAtNowAndThen) {

@@ -54,6 +54,52 @@ TEST(LaneLoad, AShareIsNeverTooSmallToGetOn) {
   EXPECT_EQ(load_of(jobs).share(jobs[0], 64, 15, 2), 15u);
 }
 
+TEST(LaneLoad, UsersShareBeforeTheirJobsDo) {
+  std::vector<LaneJob> jobs(4, job_of(1));
+  jobs[3].account = 1000;
+  LaneLoad load = load_of(jobs);
+  load.several_accounts = true;
+  EXPECT_EQ(load.share(jobs[0], 60, 1, 4), 10u);
+  EXPECT_EQ(load.share(jobs[3], 60, 1, 4), 30u);
+  EXPECT_EQ(load.share_of_user(jobs[0], 60, 1), 30u);
+  EXPECT_EQ(load.share_of_user(jobs[3], 60, 1), 30u);
+  EXPECT_DOUBLE_EQ(load.part(jobs[0]), 1.0 / 6);
+  EXPECT_DOUBLE_EQ(load.part(jobs[3]), 0.5);
+}
+
+TEST(LaneLoad, AUserWeighsAsMuchAsTheHeaviestOfHisJobs) {
+  std::vector<LaneJob> jobs = {job_of(3), job_of(1), job_of(1)};
+  jobs[2].account = 1000;
+  LaneLoad load = load_of(jobs);
+  load.several_accounts = true;
+  EXPECT_EQ(load.share_of_user(jobs[0], 64, 1), 48u);
+  EXPECT_EQ(load.share(jobs[0], 64, 1, 3), 36u);
+  EXPECT_EQ(load.share(jobs[1], 64, 1, 3), 12u);
+  EXPECT_EQ(load.share(jobs[2], 64, 1, 3), 16u);
+}
+
+TEST(LaneLoad, UsersOfWhomOneIsActiveKeepRoomForTheOthers) {
+  std::vector<LaneJob> jobs = {job_of(1), job_of(1), job_of(1, LaneLoad::kActiveNs + 1)};
+  jobs[2].account = 1000;
+  LaneLoad load = load_of(jobs);
+  EXPECT_EQ(load.share_of_user(jobs[0], 64, 1), 64u) << "the idle one is his own";
+  load.several_accounts = true;
+  EXPECT_EQ(load.share_of_user(jobs[0], 64, 1), 56u);
+  EXPECT_EQ(load.share(jobs[0], 64, 1, 3), 32u);
+}
+
+TEST(LaneLoad, IsClearedForTheNextRound) {
+  std::vector<LaneJob> jobs = {job_of(3), job_of(1)};
+  jobs[1].account = 1000;
+  LaneLoad load = load_of(jobs);
+  load.clear();
+  EXPECT_EQ(load.active, 0u);
+  EXPECT_FALSE(load.several_users());
+  load.count(jobs[1], kNow);
+  load.count(job_of(1), kNow);
+  EXPECT_EQ(load.share(jobs[1], 64, 1, 2), 32u);
+}
+
 TEST(LaneLoad, WhoWasIdleForLongHasNoShareButARoomIsKept) {
   const std::vector<LaneJob> jobs = {job_of(1), job_of(1, LaneLoad::kActiveNs + 1)};
   EXPECT_EQ(load_of(jobs).share(jobs[0], 64, 1, 2), 56u);

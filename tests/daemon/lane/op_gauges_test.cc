@@ -46,7 +46,7 @@ TEST_F(OpGaugesTest, CountsOpsOfThisNodesRanks) {
   announced_by(1, 2);
   gauges.publish(ops, mailbox);
   EXPECT_EQ(gauges.in_flight(), 2u);
-  EXPECT_EQ(gauges.completed(), 0u);
+  EXPECT_EQ(gauges.counted_completed(), 0u);
 }
 
 TEST_F(OpGaugesTest, CountsOpsThatWentWell) {
@@ -57,8 +57,33 @@ TEST_F(OpGaugesTest, CountsOpsThatWentWell) {
   own.release(lane_test::run_until(own, collective::ActionKind::complete).op);
   lane_test::end_op(own, lane_test::submit(own, {0, 1}, lane_test::all_reduce_of(4)));
   gauges.publish(own, mailbox);
-  EXPECT_EQ(gauges.completed(), 1u);
+  EXPECT_EQ(gauges.counted_completed(), 1u);
   EXPECT_EQ(gauges.in_flight(), 0u);
+}
+
+// An op has chunks on several lanes, and the group's figures are sums over them.
+TEST_F(OpGaugesTest, OfTwoLanesTheOneWithTheFirstChunkCountsAnOp) {
+  std::uint32_t counted = 0;
+  std::uint64_t completed = 0;
+  for (const std::uint32_t lane : {0u, 1u}) {
+    collective::GroupShape half = shape();
+    half.ranks = {{0}};
+    half.lane = lane;
+    half.lanes = 2;
+    collective::GroupOps own(half);
+    lane_test::submit(own, {0, 2}, lane_test::all_reduce_of(4));
+    own.release(lane_test::run_until(own, collective::ActionKind::complete).op);
+    // One of a tensor, and two of none.
+    for (const collective::OpKey& key : {collective::OpKey{7, 0}, {0, 4}, {0, 6}}) {
+      lane_test::submit(own, key, lane_test::all_reduce_of(4));
+    }
+    gauges.publish(own, mailbox);
+    EXPECT_EQ(gauges.in_flight(), 3u);
+    counted += gauges.counted_in_flight();
+    completed += gauges.counted_completed();
+  }
+  EXPECT_EQ(counted, 3u);
+  EXPECT_EQ(completed, 1u);
 }
 
 TEST_F(OpGaugesTest, SaysForWhomAnOpWaits) {

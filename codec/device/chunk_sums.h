@@ -1,0 +1,196 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "codec/device/chunk.h"
+#include "codec/device/simt.h"
+#include "codec/kernels.h"
+
+// The first pass of every encoder: input plus residual, the largest magnitude of each row, and the
+// energy of the input in the order of additions of the processor's codec.
+namespace tern::codec::device {
+
+// As codec/kernels.h has them, in the numbers that places are counted in here.
+inline constexpr std::uint32_t kScanLanes = codec::kScanLanes;
+inline constexpr std::uint32_t kResidualLanes = codec::kResidualLanes;
+
+TERN_DEVICE std::uint32_t magnitude_of(float value) {
+  return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu;
+}
+
+TERN_DEVICE std::uint32_t rounded_up(std::uint32_t count, std::uint32_t unit) {
+  return (count + unit - 1) / unit * unit;
+}
+
+// Four elements of input and residual, zeros beyond the chunk's end.
+struct FourSums {
+  simt::Wide<float> input;
+  simt::Wide<float> sum;
+};
+
+TERN_DEVICE FourSums load_four(const EncodeChunk& chunk, std::uint32_t at) {
+  FourSums four{};
+  const simt::Global<const float> input(chunk.input);
+  const simt::Global<float> residual(chunk.residual);
+  if (at + 4 <= chunk.elements) {
+    four.input = input.load_wide(at);
+    four.sum = four.input;
+    if (chunk.residual == nullptr) return four;
+    const simt::Wide<float> state = residual.load_wide(at);
+    for (unsigned k = 0; k < 4; ++k) {
+      four.sum.of[k] = four.input.of[k] + state.of[k] * chunk.state_scale;
+    }
+    return four;
+  }
+  for (unsigned k = 0; k < 4 && at + k < chunk.elements; ++k) {
+    four.input.of[k] = input.load(at + k);
+    four.sum.of[k] = four.input.of[k];
+    if (chunk.residual == nullptr) continue;
+    const float state = residual.load(at + k);
+    four.sum.of[k] = four.input.of[k] + state * chunk.state_scale;
+  }
+  return four;
+}
+
+// Writes what is left of four elements to the residual, if there is one.
+TERN_DEVICE void store_four(const EncodeChunk& chunk, std::uint32_t at,
+                            const simt::Wide<float>& left) {
+  if (chunk.residual == nullptr) return;
+  const simt::Global<float> residual(chunk.residual);
+  if (at + 4 <= chunk.elements) {
+    residual.store_wide(at, left);
+    return;
+  }
+  for (unsigned k = 0; k < 4 && at + k < chunk.elements; ++k) {
+    residual.store(at + k, left.of[k]);
+  }
+}
+
+// The sums of a chunk, kept in shared memory or, without, loaded again when they are needed.
+// kRow elements have one largest magnitude; 32 or 64.
+template <bool kOnChip, unsigned kRow>
+class ChunkSums {
+ public:
+  TERN_DEVICE ChunkSums(const EncodeChunk& chunk, simt::Arena& arena)
+      : chunk_(chunk),
+        room_(kOnChip ? rounded_up(chunk.elements, kResidualLanes) : 0),
+        sums_(arena.take<float>(room_ + 4)),
+        squares_(arena.take<float>(2 * 4 * simt::threads())),
+        rows_(arena.take<std::uint32_t>(row_count() == 0 ? 1 : row_count())) {}
+
+  TERN_DEVICE std::uint32_t row_count() const { return (chunk_.elements + kRow - 1) / kRow; }
+
+  // Ends with a barrier, after which the rows can be read. The energy of lane i is with thread i.
+  TERN_DEVICE void scan() {
+    const std::uint32_t tile = 4 * simt::threads();
+    std::uint32_t half = 0;
+    for (std::uint32_t begin = 0; begin < chunk_.elements; begin += tile) {
+      const std::uint32_t at = begin + 4 * simt::thread();
+      const FourSums four = load_four(chunk_, at);
+      if (at < room_) sums_.store_wide(at, four.sum);
+      note_largest(at, four.sum);
+      simt::Wide<float> squares;
+      for (unsigned k = 0; k < 4; ++k) squares.of[k] = four.input.of[k] * four.input.of[k];
+      squares_.store_wide(half + 4 * simt::thread(), squares);
+      // The other half is written next, so that one barrier for each tile is enough.
+      simt::barrier();
+      add_squares(half);
+      half = tile - half;
+    }
+  }
+
+  TERN_DEVICE float energy() const { return energy_; }
+  TERN_DEVICE std::uint32_t row(std::uint32_t i) const { return rows_.load(i); }
+
+  // Four sums; `at` is a multiple of four.
+  TERN_DEVICE simt::Wide<float> four(std::uint32_t at) const {
+    if constexpr (kOnChip) return sums_.load_wide(at);
+    return load_four(chunk_, at).sum;
+  }
+  TERN_DEVICE float one(std::uint32_t at) const {
+    if constexpr (kOnChip) return sums_.load(at);
+    const simt::Global<const float> input(chunk_.input);
+    const float value = input.load(at);
+    if (chunk_.residual == nullptr) return value;
+    const simt::Global<float> residual(chunk_.residual);
+    return value + residual.load(at) * chunk_.state_scale;
+  }
+
+  // What takes the place of sums once they are used.
+  TERN_DEVICE const simt::Shared<float>& shared() const { return sums_; }
+
+ private:
+  TERN_DEVICE void note_largest(std::uint32_t at, const simt::Wide<float>& sum) {
+    constexpr unsigned kLanes = kRow / 4;
+    std::uint32_t largest = 0;
+    for (const float value : sum.of) {
+      const std::uint32_t bits = magnitude_of(value);
+      largest = largest < bits ? bits : largest;
+    }
+    const unsigned first = simt::lane() / kLanes * kLanes;
+    largest = simt::largest_of(((1u << kLanes) - 1) << first, largest);
+    if (simt::lane() == first && at < chunk_.elements) rows_.store(at / kRow, largest);
+  }
+
+  // The first warp: lane i adds the elements i, i + 32, ... in their order.
+  TERN_DEVICE void add_squares(std::uint32_t half) {
+    if (simt::warp() != 0) return;
+    for (std::uint32_t row = 0; row < simt::threads() / 8; ++row) {
+      energy_ += squares_.load(half + row * simt::kWarp + simt::lane());
+    }
+  }
+
+  const EncodeChunk& chunk_;
+  std::uint32_t room_;  // whole rows of the lanes of energies, zeros beyond the chunk's end
+  simt::Shared<float> sums_;
+  simt::Shared<float> squares_;
+  simt::Shared<std::uint32_t> rows_;
+  float energy_ = 0.0f;
+};
+
+// Sums of squares of what is left, in 64 lanes: thread i of the first 64 adds the elements i,
+// i + 64, ... in their order.
+class LeftEnergy {
+ public:
+  TERN_DEVICE void add_rows(const simt::Shared<float>& left, std::uint32_t begin,
+                            std::uint32_t rows) {
+    if (simt::thread() >= kResidualLanes) return;
+    for (std::uint32_t row = 0; row < rows; ++row) {
+      const float value = left.load(begin + row * kResidualLanes + simt::thread());
+      lane_ += value * value;
+    }
+  }
+  TERN_DEVICE void add(float left) { lane_ += left * left; }
+  TERN_DEVICE float lane() const { return lane_; }
+
+ private:
+  float lane_ = 0.0f;
+};
+
+// The lanes of both energies meet in shared memory and are added in their order by one thread.
+class EnergySums {
+ public:
+  TERN_DEVICE explicit EnergySums(simt::Arena& arena)
+      : lanes_(arena.take<float>(kScanLanes + kResidualLanes)) {}
+
+  // Ends with a barrier, after which the first thread may add up.
+  TERN_DEVICE void gather(float input, float left) const {
+    if (simt::warp() == 0) lanes_.store(simt::lane(), input);
+    if (simt::thread() < kResidualLanes) lanes_.store(kScanLanes + simt::thread(), left);
+    simt::barrier();
+  }
+  TERN_DEVICE double input() const { return sum(0, kScanLanes); }
+  TERN_DEVICE double left() const { return sum(kScanLanes, kResidualLanes); }
+
+ private:
+  TERN_DEVICE double sum(std::size_t begin, std::size_t count) const {
+    double total = 0.0;
+    for (std::size_t i = 0; i < count; ++i) total += static_cast<double>(lanes_.load(begin + i));
+    return total;
+  }
+
+  simt::Shared<float> lanes_;
+};
+
+}  // namespace tern::codec::device

@@ -1,0 +1,148 @@
+#pragma once
+
+#include "codec/coding.h"
+#include "codec/device/quantizer_formats.h"
+
+// Blocks of the quantizers of element_encode.cuh, decoded or added one after another, one chunk for
+// each block of threads. The scales of up to DecodeRoom::at_once blocks are read into shared memory
+// first; then each element is read and written once for all of them. A payload may hold anything.
+namespace tern::codec::device {
+
+template <typename Format, bool kAdd>
+class ElementDecoder {
+ public:
+  TERN_DEVICE ElementDecoder(const DecodeRoom& room, const DecodeChunk& chunk, simt::Arena& arena)
+      : chunk_(chunk),
+        room_(room),
+        views_(arena.take<PayloadView>(chunk.block_count + 1)),
+        scales_(arena.take<float>(room.at_once * room.scale_count + 1)),
+        verdicts_(arena.take<std::uint32_t>(simt::warps())) {}
+
+  TERN_DEVICE void run() {
+    const std::uint32_t count = chunk_.block_count;
+    for (std::uint32_t i = simt::thread(); i < count; i += simt::threads()) {
+      views_.store(i, simt::Global<const PayloadView>(chunk_.blocks).load(i));
+    }
+    simt::barrier();
+    for (std::uint32_t first = 0; first < count; first += room_.at_once) {
+      if (Format::kHasSide && first != 0) simt::barrier();
+      const std::uint32_t blocks = count - first < room_.at_once ? count - first : room_.at_once;
+      for (std::uint32_t i = 0; i < blocks; ++i) {
+        if (!read_scales(views_.load(first + i), i)) {
+          return finish(DecodeStatus::wrong_payload_bytes);
+        }
+      }
+      if constexpr (Format::kHasSide) simt::barrier();
+      for (std::uint32_t at = 4 * simt::thread(); at < chunk_.elements; at += 4 * simt::threads()) {
+        decode_four(at, first, blocks);
+      }
+    }
+    finish(any_bad() ? DecodeStatus::bad_scale : DecodeStatus::ok);
+  }
+
+ private:
+  TERN_DEVICE void finish(DecodeStatus status) const {
+    if (simt::thread() != 0) return;
+    simt::Global<std::uint32_t>(chunk_.status).store(0, static_cast<std::uint32_t>(status));
+  }
+
+  TERN_DEVICE std::uint32_t scale_count(const PayloadView& view) const {
+    if (!Format::kHasSide || chunk_.elements == 0) return 0;
+    return view.scale_elements == 0 ? 1 : (chunk_.elements - 1) / view.scale_elements + 1;
+  }
+
+  // False, to all threads: the payload is not as long as its scales and codes.
+  TERN_DEVICE bool read_scales(const PayloadView& view, std::uint32_t number) {
+    const std::uint32_t count = scale_count(view);
+    const std::uint32_t bytes = 4 * count + (chunk_.elements * Format::kBits + 7) / 8;
+    if (view.payload_bytes != bytes || count > room_.scale_count) return false;
+    bad_ = bad_ || view.scale_elements % 32 != 0;
+    const simt::Global<const float> side(
+        static_cast<const float*>(static_cast<const void*>(view.payload)));
+    for (std::uint32_t i = simt::thread(); i < count; i += simt::threads()) {
+      const float scale = side.load(i);
+      bad_ = bad_ || !Format::is_scale(scale);
+      scales_.store(number * room_.scale_count + i, scale);
+    }
+    return true;
+  }
+
+  TERN_DEVICE bool any_bad() const {
+    const unsigned votes = simt::ballot(bad_);
+    if (simt::lane() == 0) verdicts_.store(simt::warp(), votes);
+    simt::barrier();
+    std::uint32_t all = 0;
+    for (unsigned warp = 0; warp < simt::warps(); ++warp) all |= verdicts_.load(warp);
+    return all != 0;
+  }
+
+  TERN_DEVICE void decode_four(std::uint32_t at, std::uint32_t first_block, std::uint32_t blocks) {
+    const simt::Global<float> out(chunk_.out);
+    const bool whole = at + 4 <= chunk_.elements;
+    simt::Wide<float> sums{};
+    if (kAdd && whole) sums = out.load_wide(at);
+    for (unsigned k = 0; kAdd && !whole && at + k < chunk_.elements; ++k) {
+      sums.of[k] = out.load(at + k);
+    }
+    for (std::uint32_t i = 0; i < blocks; ++i) {
+      const PayloadView view = views_.load(first_block + i);
+      add_four(view, {at, i}, sums);
+    }
+    if (whole) return out.store_wide(at, sums);
+    for (unsigned k = 0; at + k < chunk_.elements; ++k) out.store(at + k, sums.of[k]);
+  }
+
+  struct Place {
+    std::uint32_t at;
+    std::uint32_t number;  // of the block, among those whose scales are there
+  };
+  TERN_DEVICE void add_four(const PayloadView& view, const Place& place, simt::Wide<float>& sums) {
+    float scale = 1.0f;
+    if constexpr (Format::kHasSide) {
+      const std::uint32_t own = scale_count(view) == 1 ? 0 : place.at / view.scale_elements;
+      scale = scales_.load(place.number * room_.scale_count + own);
+    }
+    const std::uint64_t codes = load_codes(view, place.at);
+    for (unsigned k = 0; k < 4 && place.at + k < chunk_.elements; ++k) {
+      constexpr std::uint32_t kMask = (1u << Format::kBits) - 1;
+      const auto code = static_cast<std::uint32_t>(codes >> (Format::kBits * k)) & kMask;
+      bad_ = bad_ || !Format::is_code(code);
+      const float value = Format::value_of(code, Format::grid_from(scale));
+      sums.of[k] = kAdd ? sums.of[k] + value : value;
+    }
+  }
+
+  // Four codes: 2, 4 or 8 bytes, fewer at the end of the chunk.
+  TERN_DEVICE std::uint64_t load_codes(const PayloadView& view, std::uint32_t at) const {
+    constexpr std::uint32_t kBytes = Format::kBits / 2;
+    const void* const body = view.payload + 4 * scale_count(view);
+    if (at + 4 > chunk_.elements) {
+      const std::uint32_t bytes = ((chunk_.elements - at) * Format::kBits + 7) / 8;
+      const simt::Global<const std::uint8_t> rest(static_cast<const std::uint8_t*>(body));
+      std::uint64_t codes = 0;
+      for (std::uint32_t i = 0; i < bytes; ++i) {
+        codes |= std::uint64_t{rest.load(at / 4 * kBytes + i)} << (8 * i);
+      }
+      return codes;
+    }
+    using Codes = typename Format::FourCodes;
+    return simt::Global<const Codes>(static_cast<const Codes*>(body)).load(at / 4);
+  }
+
+  const DecodeChunk& chunk_;
+  const DecodeRoom& room_;
+  simt::Shared<PayloadView> views_;
+  simt::Shared<float> scales_;
+  simt::Shared<std::uint32_t> verdicts_;
+  bool bad_ = false;
+};
+
+// The kernel.
+template <typename Format, bool kAdd>
+TERN_DEVICE void element_decode(const DecodeRoom& room, const DecodeChunk* chunks) {
+  const DecodeChunk chunk = simt::Global<const DecodeChunk>(chunks).load(simt::block());
+  simt::Arena arena;
+  ElementDecoder<Format, kAdd>(room, chunk, arena).run();
+}
+
+}  // namespace tern::codec::device
