@@ -48,7 +48,7 @@ Status Client::take_welcome(const shm::WelcomePacket& welcome, std::vector<Fd> f
   fds.erase(fds.begin(), fds.begin() + 2);
   lanes_.emplace(segment_, std::move(fds));
   arena_.emplace(segment_.arena());
-  copies_.emplace(mutex_, *arena_, *lanes_, (features_ & shm::kFeatureProgress) != 0);
+  copies_.emplace(mutex_, *arena_, *lanes_, features_);
   return {};
 }
 

@@ -39,15 +39,16 @@ void Delivery::copy_listed() noexcept {
   }
 }
 
-void Delivery::copy_rest() noexcept {
+void Delivery::copy_rest(std::uint64_t bytes) noexcept {
   std::sort(copied_.begin(), copied_.end(),
             [](const auto& a, const auto& b) { return a.offset < b.offset; });
   std::uint64_t end = 0;  // of what has been copied without a gap
   for (const shm::DeliveredRecord& piece : copied_) {
-    if (piece.offset > end) copy({end, piece.offset - end});
+    if (piece.offset > end) copy({end, std::min(piece.offset, bytes) - end});
     end = std::max(end, piece.offset + piece.bytes);
+    if (end >= bytes) break;
   }
-  copy({end, memory_.bytes - end});
+  if (end < bytes) copy({end, bytes - end});
   copied_.clear();
 }
 

@@ -26,8 +26,8 @@ class Delivery {
   // Lanes have listed more than has been copied.
   bool has_more() const noexcept;
   void copy_listed() noexcept;
-  // All that has not been copied. REQUIRES: the op has ended well.
-  void copy_rest() noexcept;
+  // All that has not been copied of the first `bytes`. REQUIRES: the op has ended well.
+  void copy_rest(std::uint64_t bytes) noexcept;
 
  private:
   void copy(const shm::DeliveredRecord& piece) noexcept;

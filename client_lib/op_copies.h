@@ -14,10 +14,9 @@ namespace tern::client_lib {
 // while lanes work on it. Large ones are made without the client's mutex.
 class OpCopies {
  public:
-  // Everything given outlives this. `mutex`: the client's.
-  OpCopies(std::mutex& mutex, ArenaMemory& arena, SubmissionLanes& lanes,
-           bool daemon_takes_progress)
-      : mutex_(mutex), arena_(arena), lanes_(lanes), takes_progress_(daemon_takes_progress) {}
+  // Everything given outlives this. `mutex`: the client's. `features`: of the daemon.
+  OpCopies(std::mutex& mutex, ArenaMemory& arena, SubmissionLanes& lanes, std::uint32_t features)
+      : mutex_(mutex), arena_(arena), lanes_(lanes), features_(features) {}
 
   // ---- REQUIRES, for these: the mutex is held. ----
   // Whether the op's copies go on while lanes work. After the copies of all its submission have
@@ -31,16 +30,21 @@ class OpCopies {
   static bool take_deliveries(Op* first, std::unique_lock<std::mutex>& lock);
 
   // ---- REQUIRES: the mutex is not held. ----
-  // From the beginning on, as lanes take chunks. Lanes that sleep are woken for each piece.
+  // As lanes take chunks. Lanes that sleep are woken for each piece.
   void fill(Op* op);
   // What is left of the result. REQUIRES: the op has ended well.
   void copy_rest(Op& op) const noexcept;
 
  private:
+  bool daemon_has(std::uint32_t feature) const noexcept { return (features_ & feature) != 0; }
+  void fill_one(Op& op);
+  // The i-th part of the input in the order in which it is copied, in elements.
+  plan::Range part_of(const Op& op, std::uint32_t i) const noexcept;
+
   std::mutex& mutex_;
   ArenaMemory& arena_;
   SubmissionLanes& lanes_;
-  bool takes_progress_;
+  std::uint32_t features_;
 };
 
 }  // namespace tern::client_lib

@@ -109,6 +109,7 @@ struct Op {
   // Of copies that go on while lanes work; without it they come before and after.
   shm::CopyProgress progress;
   Delivery delivery;
+  std::uint8_t progress_flags = 0;  // of the entry
   // A thread fills its input, or takes of its output, without the mutex: its end waits for that.
   bool copying = false;
   Op* next_to_fill = nullptr;

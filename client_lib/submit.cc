@@ -212,7 +212,7 @@ shm::SubmitEntry Client::entry_of(const OpRequest& request, const Op& op) const 
     entry.counts_offset = op.counts_copy;
   }
   if (op.progress.exists()) {
-    entry.flags |= shm::kEntryHasProgress;
+    entry.flags |= op.progress_flags;
     entry.progress_offset = op.progress_copy;
     entry.progress_records = op.progress.shape().records;
   }

@@ -103,6 +103,16 @@ class ChunkMap {
     const auto* const pairs = std::get_if<PairChunks>(&chunks_);
     return pairs != nullptr ? pairs->result_begin(chunk) : begin(chunk);
   }
+  // The op's elements that come up to the end of a chunk, where they come share by share from that
+  // of the rank before `rank` downwards, its own last. REQUIRES: ranks have shares.
+  std::uint64_t end_of_shares_down(std::uint32_t rank, std::uint32_t chunk) const noexcept {
+    const ShareChunks& shares = std::get<ShareChunks>(chunks_);
+    const std::uint32_t sharer = shares.sharer(chunk);
+    const std::uint64_t after = shares.share_begin(sharer + 1);
+    const std::uint64_t all = shares.share_begin(group_->group_size());
+    const std::uint64_t before = shares.share_begin(rank) + (sharer < rank ? 0 : all) - after;
+    return before + shares.begin(chunk) + shares.size(chunk) - shares.share_begin(sharer);
+  }
   std::uint32_t size(std::uint32_t chunk) const noexcept {
     return std::visit([&](const auto& chunks) { return chunks.size(chunk); }, chunks_);
   }

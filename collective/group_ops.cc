@@ -63,7 +63,7 @@ Failure disagreement(OpId id, const OpTable& ops, const PairsHeard& heard, std::
   std::uint32_t rank = disagreement_here(pairs, heard.group, text);
   for (std::uint32_t node = 0; node < heard.group.nodes() && rank == kNoRank; ++node) {
     if (node == heard.group.node || (heard.nodes & bit(node)) == 0) continue;
-    if (ops.counts_crc(id, node) != pairs.received_crc(node)) {
+    if (ops.heard(id, node).counts_crc != pairs.received_crc(node)) {
       rank = disagreement_with(node, pairs, heard.group, text);
     }
   }
@@ -74,7 +74,7 @@ Failure disagreement(OpId id, const OpTable& ops, const PairsHeard& heard, std::
 
 GroupOps::GroupOps(GroupShape shape)
     : shape_(std::move(shape)),
-      ops_(slots_of(shape_), shape_.nodes()),
+      ops_(slots_of(shape_), shape_.nodes(), shape_.max_ops_in_flight),
       legs_(shape_, slots_of(shape_)),
       shares_(shape_.group_size()),
       pairs_(shape_),
@@ -191,7 +191,7 @@ bool GroupOps::on_announce(std::uint32_t node, const OpKey& key, const wire::Ann
   }
   if (!eager_bytes_agree(op, node, body, shape_)) return false;
   op.announced |= bit(node);
-  ops_.counts_crc(id, node) = body.counts_crc;
+  if (body.counts_crc != 0) ops_.hear(id, node).counts_crc = body.counts_crc;
   const bool all_here = op.submitted == low_bits(shape_.local_ranks());
   if (op.pairs != nullptr && all_here) {
     char text[sizeof(Op::text)];
@@ -215,7 +215,7 @@ bool GroupOps::on_submitted(std::uint32_t node, const OpKey& key, std::uint64_t 
   if ((ranks & ~low_bits(static_cast<std::uint32_t>(shape_.ranks[node].size()))) != 0) return false;
   // One that nobody here knows will be announced or fail, as one that has been announced will.
   const OpId id = ended() ? ops_.find(key) : ops_.find_or_create(key);
-  if (id != kNoSlot) ops_.told_by(id, node) |= ranks;
+  if (id != kNoSlot) ops_.hear(id, node).told |= ranks;
   return true;
 }
 
@@ -307,7 +307,7 @@ std::size_t GroupOps::missing_ranks(OpId id, std::span<std::uint32_t> out) const
   for (std::uint32_t node = 0; node < nodes(); ++node) {
     const auto& ranks = shape_.ranks[node];
     if (node != shape_.node && (op.announced & bit(node)) != 0) continue;
-    const std::uint64_t here = node == shape_.node ? op.submitted : ops_.told_by(id, node);
+    const std::uint64_t here = node == shape_.node ? op.submitted : ops_.heard(id, node).told;
     for (std::uint32_t i = 0; i < ranks.size(); ++i) {
       if ((here & bit(i)) != 0) continue;
       if (count < out.size()) out[count] = ranks[i];

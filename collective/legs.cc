@@ -12,7 +12,7 @@ Legs::Legs(const GroupShape& shape, std::size_t op_slots)
       nodes_(shape.nodes()),
       window_(shape.contribution_window != 0 ? shape.contribution_window
                                              : contribution_window(shape.chunk_bytes, nodes_)),
-      peers_(op_slots * nodes_),
+      peers_(op_slots, nodes_, shape.max_ops_in_flight),
       own_(op_slots),
       parked_(op_slots),
       chunks_(shape.active_chunks),
@@ -23,7 +23,7 @@ Legs::Legs(const GroupShape& shape, std::size_t op_slots)
 void Legs::forget(OpId id) {
   own_[id] = Own{};
   parked_[id].clear();
-  for (std::uint32_t node = 0; node < nodes_; ++node) with(id, node) = Peer{};
+  peers_.clear(id);
 }
 
 void Legs::free_chunk(ChunkId chunk) {
@@ -47,7 +47,7 @@ ChunkId Legs::slot(OpId id, std::uint32_t index) const noexcept {
 // ---- Frames -------------------------------------------------------------------------------------
 
 bool Legs::take_grant(OpId id, const Op& op, const Grant& grant) {
-  Peer& peer = with(id, grant.node);
+  Peer& peer = peers_.write(id, grant.node);
   if (grant.count == 0 || grant.count > op.chunks.owned(grant.node) - peer.granted) return false;
   if (op.chunks.chunk(grant.node, peer.granted) != grant.chunk) return false;
   peer.granted += grant.count;
@@ -55,18 +55,18 @@ bool Legs::take_grant(OpId id, const Op& op, const Grant& grant) {
 }
 
 ChunkId Legs::expected_by(OpId id, const Op& op, std::uint32_t node, std::uint32_t number) const {
-  const std::uint32_t index = with(id, node).contributed;
+  const std::uint32_t index = peers_.read(id, node).contributed;
   if (index >= own_[id].granted || op.chunks.chunk(self_, index) != number) return kNoSlot;
   return slot(id, index);
 }
 
 void Legs::contributed(ChunkId chunk, std::uint32_t node) {
   chunks_[chunk].waiting |= bit(node);
-  ++with(chunks_[chunk].op, node).contributed;
+  ++peers_.write(chunks_[chunk].op, node).contributed;
 }
 
 bool Legs::expects_result(OpId id, const Op& op, std::uint32_t node, std::uint32_t number) const {
-  if (with(id, node).results >= op.chunks.sent(node, self_)) return false;
+  if (peers_.read(id, node).results >= op.chunks.sent(node, self_)) return false;
   return op.chunks.has(node, number) && op.chunks.goes_to(self_, number);
 }
 
@@ -145,18 +145,21 @@ Action Legs::next_grant(OpId id, const Op& op, const Room& room) {
 Action Legs::next_contribution(OpId id, const Op& op, const InputGate& inputs) {
   const bool paced = !op.compressed && !op.plan->keeps_sums() &&
                      (op.announced_first.flags & wire::kAnnounceOneLane) == 0;
+  const std::span<const Peer> peers = peers_.read(id);
+  if (peers.empty()) return {};  // nobody has granted anything
   std::uint32_t best = nodes_;
   for (std::uint32_t step = 1; step < nodes_; ++step) {
     const std::uint32_t node = (self_ + nodes_ - step) % nodes_;
-    const Peer& peer = with(id, node);
+    const Peer& peer = peers[node];
     if (peer.sent >= peer.granted || peer.sending) continue;
     if (paced && peer.sent - peer.results >= window_) continue;
     if (!inputs.has(id, op.chunks.chunk(node, peer.sent))) continue;
-    if (best == nodes_ || peer.sent < with(id, best).sent) best = node;
+    if (best == nodes_ || peer.sent < peers[best].sent) best = node;
   }
   if (best == nodes_) return {};
-  with(id, best).sending = true;
-  return {.kind = ActionKind::contribute, .op = id, .node = best, .index = with(id, best).sent++};
+  Peer& peer = peers_.write(id, best);
+  peer.sending = true;
+  return {.kind = ActionKind::contribute, .op = id, .node = best, .index = peer.sent++};
 }
 
 std::uint32_t Legs::done(const Action& action, const Op& op) {
@@ -170,7 +173,7 @@ std::uint32_t Legs::done(const Action& action, const Op& op) {
       }
       return 0;
     case ActionKind::contribute:
-      with(action.op, action.node).sending = false;
+      peers_.write(action.op, action.node).sending = false;
       return op.plan->keeps_sums() ? 1 : 0;
     case ActionKind::begin:
     case ActionKind::begin_add:

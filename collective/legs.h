@@ -8,6 +8,7 @@
 #include "collective/group_shape.h"
 #include "collective/input_gate.h"
 #include "collective/op.h"
+#include "collective/op_rows.h"
 
 namespace tern::collective {
 
@@ -39,7 +40,7 @@ class Legs {
   ChunkId expected_by(OpId id, const Op& op, std::uint32_t node, std::uint32_t number) const;
   void contributed(ChunkId chunk, std::uint32_t node);
   bool expects_result(OpId id, const Op& op, std::uint32_t node, std::uint32_t number) const;
-  void got_result(OpId id, std::uint32_t node) { ++with(id, node).results; }
+  void got_result(OpId id, std::uint32_t node) { ++peers_.write(id, node).results; }
 
   // ---- Actions ----
 
@@ -92,16 +93,12 @@ class Legs {
   Action next_grant(OpId id, const Op& op, const Room& room);
   Action next_contribution(OpId id, const Op& op, const InputGate& inputs);
   void free_chunk(ChunkId chunk);
-  Peer& with(OpId id, std::uint32_t node) noexcept { return peers_[id * nodes_ + node]; }
-  const Peer& with(OpId id, std::uint32_t node) const noexcept {
-    return peers_[id * nodes_ + node];
-  }
 
   std::uint32_t self_;
   std::uint32_t nodes_;
-  std::uint32_t window_;                            // see contribution_window
-  std::vector<Peer> peers_;                         // op slots x nodes
-  std::vector<Own> own_;                            // by op slot
+  std::uint32_t window_;  // see contribution_window
+  OpRows<Peer> peers_;    // of ops that all ranks of this node have submitted
+  std::vector<Own> own_;  // by op slot
   std::vector<std::vector<std::uint32_t>> parked_;  // by op slot
   std::vector<Chunk> chunks_;
   std::vector<ChunkId> free_;

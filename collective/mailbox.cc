@@ -63,6 +63,7 @@ PassId Mailbox::submit(const Passing& passing) {
   recvs_.grow(passes_.size());
   ready_passes_.grow(passes_.size());
   passes_[id].what = passing;
+  passes_[id].ready = passing.arriving ? 0 : passing.envelope.bytes();
   const Envelope& what = passing.envelope;
   // A client writes to its ring as long as it likes.
   const std::uint32_t own = passing.sends ? what.source : what.destination;
@@ -205,7 +206,24 @@ void Mailbox::meet(OfferId id, PassId recv_id) {
   offer.state = is_local      ? OfferState::copying
                 : offer.eager ? OfferState::to_deliver
                               : OfferState::to_accept;
-  ready_offers_.add(0, id);
+  if (!is_local || has_piece(passes_[offer.number], 0)) ready_offers_.add(0, id);
+}
+
+bool Mailbox::has_piece(const Pass& send, std::uint64_t moved) const noexcept {
+  const std::uint64_t left = send.what.envelope.bytes() - moved;
+  return left > 0 && send.ready >= moved + std::min(piece_bytes_, left);
+}
+
+void Mailbox::arrived(PassId id, std::uint64_t bytes) {
+  Pass& send = passes_[id];
+  send.ready = bytes;
+  if (send.state != PassState::moving) return;
+  if (send.node != shape_.node) {
+    if (!ready_passes_.has(id) && has_piece(send, send.moved)) ready_passes_.add(kSending, id);
+  } else if (offers_[send.offer].state == OfferState::copying && !ready_offers_.has(send.offer) &&
+             has_piece(send, offers_[send.offer].moved)) {
+    ready_offers_.add(0, send.offer);
+  }
 }
 
 bool Mailbox::on_accept(std::uint32_t node, std::uint64_t number) {
@@ -216,7 +234,7 @@ bool Mailbox::on_accept(std::uint32_t node, std::uint64_t number) {
   if (send.state == PassState::withdrawn) return true;
   if (send.state != PassState::waiting) return false;
   send.state = PassState::moving;
-  ready_passes_.move_to(kSending, id);
+  if (has_piece(send, 0)) ready_passes_.move_to(kSending, id);
   return true;
 }
 
@@ -260,8 +278,9 @@ bool Mailbox::expect_piece(std::uint32_t node, std::uint64_t number, std::uint64
   if (id == kNoSlot || offers_[id].state == OfferState::closing) return true;
   const Offer& offer = offers_[id];
   const std::uint64_t left = offer.envelope.bytes() - offer.moved;
-  if (offer.state != OfferState::coming || bytes == 0 || bytes > left) return false;
-  place = {offer.recv, id, offer.moved};
+  const bool is_block = offer.envelope.lossy;
+  if (offer.state != OfferState::coming || bytes == 0 || (!is_block && bytes > left)) return false;
+  place = {offer.recv, id, offer.moved, is_block ? std::min(left, shape_.chunk_bytes) : 0};
   ++passes_[offer.recv].holders;
   return true;
 }

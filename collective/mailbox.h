@@ -29,6 +29,10 @@
 // - A rank that leaves has its node say so to all others (rank_left), where a recv from it would
 //   wait in vain.
 // - A send and its recv on one node go the same way without frames; pieces are copied.
+// - The elements of a send may come while it is under way. A piece is sent when all of it is there,
+//   so that pieces are cut alike whatever the time.
+// - Where a send says that it may lose values, each of its pieces is a block. A recv that has not
+//   said that it takes such ones fails with it, however they would have travelled.
 //
 // Bounds. A rank has kMaxPassing passes in flight, so a node offers at most as many times its
 // ranks, and numbers lie below that: another number, or one in use, breaks the protocol. Of each
@@ -60,6 +64,8 @@ class Mailbox {
   // ---- From ranks of this node ----
   // kNoSlot: the rank has kMaxPassing in flight. REQUIRES: ranks of the group; it has not ended.
   PassId submit(const Passing& passing);
+  // Of a send that was arriving: so many bytes of its elements may be read now.
+  void arrived(PassId send, std::uint64_t bytes);
   void fail(PassId pass, const Failure& failure);
   // What has the rank for its other side ends now, and what is submitted or offered later at once.
   void rank_left(std::uint32_t rank);
@@ -84,9 +90,12 @@ class Mailbox {
     PassId pass = kNoSlot;
     OfferId offer = kNoSlot;
     std::uint64_t offset = 0;
+    // The piece is a block of so many bytes of elements at most; 0: it is elements.
+    std::uint64_t block_of = 0;
   };
   bool expect_piece(std::uint32_t node, std::uint64_t number, std::uint64_t bytes, Place& place);
   enum class Piece : std::uint8_t { whole, damaged, abandoned };
+  // `bytes`: of elements. REQUIRES: of a block not more than the place says.
   void on_piece(const Place& place, std::uint64_t bytes, Piece how);
 
   // ---- Steps. Each is carried out and then done, or its pass failed in place of that ----
@@ -155,6 +164,8 @@ class Mailbox {
   void fail_send(PassId send, const Failure& failure);
   void fail_of_gone(PassId pass, std::uint32_t rank);
   void expire_one(PassId pass, std::uint64_t now_ns, std::uint64_t timeout_ns);
+  // Whether the next piece of a send, of which so much has moved, may be read.
+  bool has_piece(const Pass& send, std::uint64_t moved) const noexcept;
   PassStep offer_step();
   PassStep pass_step();
   PassStep piece_step();

@@ -56,8 +56,8 @@ PassStep Mailbox::pass_step() {
   if (pass.state == PassState::withdrawn) step.action = PassAction::withdraw;
   if (pass.state == PassState::waiting) {
     const std::uint64_t bytes = pass.what.envelope.bytes();
-    pass.eager =
-        bytes == 0 || (bytes <= shape_.eager_bytes && eager_out_[pass.node] < kEagerReserve);
+    pass.eager = bytes == 0 || (bytes <= shape_.eager_bytes && !pass.what.in_pieces &&
+                                pass.ready == bytes && eager_out_[pass.node] < kEagerReserve);
     step.action = PassAction::offer;
     step.bytes = pass.eager ? bytes : 0;
   }
@@ -73,10 +73,10 @@ PassStep Mailbox::piece_step() {
                       kNoSlot,           send.moved, std::min(piece_bytes_, left)};
   send.moved += step.bytes;
   ++send.holders;
-  if (step.bytes == left) {
-    ready_passes_.remove(id);
-  } else {
+  if (has_piece(send, send.moved)) {
     ready_passes_.move_to(kSending, id);
+  } else {
+    ready_passes_.remove(id);
   }
   return step;
 }
@@ -95,7 +95,7 @@ void Mailbox::done(const PassStep& step) {
       offer.moved += step.bytes;
       if (offer.moved == offer.envelope.bytes()) {
         close(step.offer, kDelivered);
-      } else {
+      } else if (has_piece(passes_[offer.number], offer.moved)) {
         ready_offers_.add(0, step.offer);
       }
       break;

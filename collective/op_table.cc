@@ -6,13 +6,8 @@
 
 namespace tern::collective {
 
-OpTable::OpTable(std::size_t slots, std::uint32_t nodes)
-    : nodes_(nodes),
-      ops_(slots),
-      used_(slots),
-      free_(slots),
-      told_(slots * nodes),
-      counts_crcs_(slots * nodes) {
+OpTable::OpTable(std::size_t slots, std::uint32_t nodes, std::uint32_t rows)
+    : ops_(slots), used_(slots), free_(slots), heard_(slots, nodes, rows) {
   for (std::size_t i = 0; i < slots; ++i) free_[i] = static_cast<OpId>(slots - 1 - i);
 }
 
@@ -24,7 +19,6 @@ OpId OpTable::create(const OpKey& key) {
   ops_[id] = Op{};
   ops_[id].key = key;
   ops_[id].order = next_order_++;
-  for (std::uint32_t node = 0; node < nodes_; ++node) told_by(id, node) = 0;
   by_tensor_[key.tensor].push_back(id);
   ++live_;
   return id;
@@ -42,6 +36,7 @@ void OpTable::remove(OpId id) {
   auto& live = by_tensor_[key.tensor];
   live.erase(std::find(live.begin(), live.end(), id));
   used_[id] = false;
+  heard_.clear(id);
   free_.push_back(id);
   --live_;
 }

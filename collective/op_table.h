@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "collective/op.h"
+#include "collective/op_rows.h"
 
 namespace tern::collective {
 
@@ -12,7 +13,8 @@ namespace tern::collective {
 // that all local ranks have submitted and that is not here any more has ended.
 class OpTable {
  public:
-  OpTable(std::size_t slots, std::uint32_t nodes);
+  // What is heard of ops has room for `rows` of them from the beginning.
+  OpTable(std::size_t slots, std::uint32_t nodes, std::uint32_t rows);
 
   // Allocates only for a tensor that is new. kNoSlot: all are in use.
   OpId create(const OpKey& key);
@@ -37,26 +39,19 @@ class OpTable {
   // The earliest use of a tensor that lives and has not failed, or kNoSlot.
   OpId earliest_use(std::uint64_t tensor) const noexcept;
 
-  // Ranks of another node that have submitted the op, as it has told.
-  std::uint64_t& told_by(OpId id, std::uint32_t node) noexcept { return told_[id * nodes_ + node]; }
-  std::uint64_t told_by(OpId id, std::uint32_t node) const noexcept {
-    return told_[id * nodes_ + node];
-  }
-  // Of the counts that another node has announced.
-  std::uint32_t& counts_crc(OpId id, std::uint32_t node) noexcept {
-    return counts_crcs_[id * nodes_ + node];
-  }
-  std::uint32_t counts_crc(OpId id, std::uint32_t node) const noexcept {
-    return counts_crcs_[id * nodes_ + node];
-  }
+  // Of the ops of which another node says something.
+  struct Heard {
+    std::uint64_t told = 0;        // ranks of the node that have submitted the op
+    std::uint32_t counts_crc = 0;  // of the counts that it has announced
+  };
+  Heard& hear(OpId id, std::uint32_t node) { return heard_.write(id, node); }
+  const Heard& heard(OpId id, std::uint32_t node) const noexcept { return heard_.read(id, node); }
 
  private:
-  std::uint32_t nodes_;
   std::vector<Op> ops_;
   std::vector<bool> used_;
   std::vector<OpId> free_;
-  std::vector<std::uint64_t> told_;                                 // slots x nodes
-  std::vector<std::uint32_t> counts_crcs_;                          // slots x nodes
+  OpRows<Heard> heard_;
   std::unordered_map<std::uint64_t, std::vector<OpId>> by_tensor_;  // live ops of each tensor
   // Uses of a tensor below this have been submitted by all local ranks.
   std::unordered_map<std::uint64_t, std::uint64_t> submitted_below_;

@@ -67,6 +67,14 @@ Failure disagreement(const Envelope& sent, const Envelope& room, PassText& text)
                   sent.tag, static_cast<unsigned long long>(room.count));
     return {Errc::mismatch, sent.destination, text};
   }
+  if (sent.lossy && !room.lossy) {
+    std::snprintf(
+        text, sizeof(text),
+        "rank %u sends to rank %u with tag %u by a recipe that loses values, and the recv "
+        "has none: give both one, or neither",
+        sent.source, sent.destination, sent.tag);
+    return {Errc::mismatch, sent.source, text};
+  }
   return kDelivered;
 }
 

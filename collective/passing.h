@@ -23,6 +23,8 @@ struct Envelope {
   std::uint32_t tag = 0;
   DType dtype = DType::f32;
   std::uint64_t count = 0;  // elements
+  // Of a send: its pieces are blocks, which may have lost values. Of a recv: it takes such ones.
+  bool lossy = false;
 
   std::uint64_t bytes() const noexcept { return count * dtype_bytes(dtype); }
 };
@@ -34,6 +36,8 @@ struct Passing {
   std::uint32_t local_rank = 0;
   Envelope envelope;
   std::uint64_t now_ns = 0;
+  bool in_pieces = false;  // a send of which no element may travel with its offer
+  bool arriving = false;   // a send whose elements come later: see Mailbox::arrived()
 };
 
 enum class PassAction : std::uint8_t {
@@ -81,6 +85,7 @@ struct Pass {
   bool eager = false;
   std::uint32_t node = 0;     // of the other side: the receiver's, or whose offer a recv has met
   OfferId offer = kNoSlot;    // that a recv has met; of a send to this node, its own
+  std::uint64_t ready = 0;    // bytes of a send that may be read, from the first on
   std::uint64_t moved = 0;    // bytes of a send that pieces have taken
   std::uint32_t holders = 0;  // pieces, and the offer it has met, that need its memory or outcome
   std::uint32_t source = 0;   // of a recv: who has sent

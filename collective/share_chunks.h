@@ -28,14 +28,17 @@ class ShareChunks {
   std::uint32_t chunk(std::uint32_t node, std::uint32_t index) const noexcept;
   // The inverse, or kNoSlot if `node` does not own the chunk here.
   std::uint32_t index(std::uint32_t node, std::uint32_t chunk) const noexcept;
+  // Whether the share that a chunk of this number is in is as long, on whatever lane.
+  bool has(std::uint32_t chunk) const noexcept { return before(chunk) < share_size(sharer(chunk)); }
   // The rank whose share the chunk is in.
   std::uint32_t sharer(std::uint32_t chunk) const noexcept { return chunk % sharding_.columns; }
 
   std::uint64_t begin(std::uint32_t chunk) const noexcept;
   std::uint32_t size(std::uint32_t chunk) const noexcept;
+  // Of a rank, or after that of the last one.
+  std::uint64_t share_begin(std::uint32_t rank) const noexcept;
 
  private:
-  std::uint64_t share_begin(std::uint32_t rank) const noexcept;
   std::uint64_t share_size(std::uint32_t rank) const noexcept;
   std::uint32_t chunks_of(std::uint32_t rank) const noexcept;  // of its share, here
   std::uint64_t before(std::uint32_t chunk) const noexcept;    // elements of the share

@@ -17,9 +17,13 @@ bool flag(const json& object, std::string_view key) {
   return value != object.end() && value->is_boolean() && value->get<bool>();
 }
 
-std::string operation_of(const json& tensor) {
+bool has_operation(const json& tensor) {
   const std::string name = text_field(tensor, "operation");
-  return name.empty() || name == "-" ? "not used yet" : name;
+  return !name.empty() && name != "-";
+}
+
+std::string operation_of(const json& tensor) {
+  return has_operation(tensor) ? text_field(tensor, "operation") : "not used yet";
 }
 
 }  // namespace
@@ -61,6 +65,11 @@ std::string render_explain(const json& tensors) {
         operation_of(tensor), text_field(tensor, "recipe"), text_field(tensor, "reason"),
         text_field(tensor, "level"), fraction_field(tensor, "allowed_loss"),
         fraction_field(tensor, "allowed_residual"), fraction_field(tensor, "residual_ratio"));
+    if (!has_operation(tensor)) {
+      text +=
+          "  auto chooses for all_reduce, reduce, reduce_scatter and all_gather; a broadcast loses "
+          "nothing unless a recipe is written out for it\n";
+    }
     if (flag(tensor, "replayed")) text += "  its choices are replayed from a log\n";
     if (const std::string alarm = text_field(tensor, "alarm"); alarm != "-" && !alarm.empty()) {
       text += "  careful: " + alarm + "\n";

@@ -43,7 +43,8 @@ void Link::State::say_hello(wire::FrameKind kind) {
   body.expected_node = identity.peer;
   body.session = session;
   body.next_receive = arrivals.next();
-  body.features = wire::kFeatureSubmitted | wire::kFeatureSend | wire::kFeatureLossyMoves;
+  body.features = wire::kFeatureSubmitted | wire::kFeatureSend | wire::kFeatureLossyMoves |
+                  wire::kFeatureLossySends;
   const wire::HelloFrame frame = wire::make_hello(kind, body);
   send_control(std::as_bytes(std::span(&frame, 1)));
 }

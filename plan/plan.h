@@ -108,8 +108,8 @@ struct Plan {
   bool may_lose = false;
   // And then only those of a delta, by a recipe that the declaration or the op writes out.
   bool loses_if_asked = false;
-  // It takes no tensor, and may be lossy all the same: where every rank's op writes out a recipe
-  // without memory.
+  // It takes no tensor, and may be lossy all the same: where every rank that takes part writes out a
+  // recipe without memory.
   bool loses_without_memory = false;
   // All ranks get the same bytes: with `verify` they are compared.
   bool alike = false;
@@ -135,6 +135,9 @@ struct Plan {
   constexpr bool is_one_way() const noexcept { return moves() || keeps_sums(); }
   // Sums end with their owners, who send them to nobody.
   constexpr bool keeps_sums() const noexcept { return reduces() && receivers != Ranks::every; }
+  // Contributions to shares go out from that of the node before downwards: first to whom adds them
+  // first.
+  constexpr bool sends_shares_down() const noexcept { return reduces() && has_shares(); }
   // Values cross the wire once: to where their sum ends, or from whose they are.
   constexpr bool has_one_leg() const noexcept { return moves() || keeps_sums(); }
   // `auto` has a tuner.

@@ -11,6 +11,7 @@ inline constexpr Plan kRecv{
     .name = "recv",
     .work = Work::pass,
     .receivers = Ranks::every,
+    .loses_without_memory = true,
     .extents =
         [](const Shape& shape) {
           return Extents{{}, whole_op(shape)};

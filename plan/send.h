@@ -11,6 +11,7 @@ inline constexpr Plan kSend{
     .name = "send",
     .work = Work::pass,
     .contributors = Ranks::every,
+    .loses_without_memory = true,
     .extents =
         [](const Shape& shape) {
           return Extents{whole_op(shape), {}};

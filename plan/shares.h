@@ -30,6 +30,11 @@ struct Shares {
     return begin;
   }
 
+  // Whose share comes as the i-th from that of the rank before `rank` downwards, its own last.
+  std::uint32_t down_from(std::uint32_t rank, std::uint32_t i) const noexcept {
+    return (rank + ranks - 1 - i) % ranks;
+  }
+
   // Null, or a sentence: why these are not the shares of `count` elements.
   const char* objection() const noexcept {
     if (counts == nullptr) {

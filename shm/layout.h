@@ -91,6 +91,9 @@ enum class OpKind : std::uint16_t {
 
 inline constexpr std::uint8_t kEntryHasCounts = 1;
 inline constexpr std::uint8_t kEntryHasProgress = 2;
+// With kEntryHasProgress, of a sum that each rank gets a share of: the input comes share by share,
+// from that of the rank before this one downwards, and this rank's own last.
+inline constexpr std::uint8_t kEntrySharesDown = 4;
 inline constexpr std::uint32_t kAnySource = 0xffffffff;
 
 // One submitted op, written to every lane that owns a chunk of it (docs/architecture.md, "Lanes").
@@ -140,7 +143,8 @@ static_assert(offsetof(SubmitEntry, recipe) == 112);
 // How far the copying of an op's memory has come: this, a DeliveredMark for each lane of the group,
 // then each lane's list of DeliveredRecords. Foreign to each side.
 struct CopiedMark {
-  // Bytes from the input's beginning that are there. Written by the client, and never lowered.
+  // Bytes of the input that are there: from its beginning, or in the order of kEntrySharesDown.
+  // Written by the client, and never lowered.
   alignas(kCacheLine) std::uint64_t input_bytes;
   std::uint64_t reserved[7];
 };
@@ -238,9 +242,11 @@ struct WelcomePacket {
 };
 TERN_FORMAT_STRUCT(WelcomePacket, 72);
 
-inline constexpr std::uint32_t kFeatureSplit = 1;     // it takes group_split
-inline constexpr std::uint32_t kFeatureProgress = 2;  // it takes kEntryHasProgress
-inline constexpr std::uint32_t kFeatureRegions = 4;   // it takes region_create and the others
+inline constexpr std::uint32_t kFeatureSplit = 1;          // it takes group_split
+inline constexpr std::uint32_t kFeatureProgress = 2;       // it takes kEntryHasProgress
+inline constexpr std::uint32_t kFeatureRegions = 4;        // it takes region_create and the others
+inline constexpr std::uint32_t kFeatureSharesDown = 8;     // it takes kEntrySharesDown
+inline constexpr std::uint32_t kFeaturePassProgress = 16;  // kEntryHasProgress of sends and recvs
 
 struct GroupMintedPacket {
   PacketHeader header;

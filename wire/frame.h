@@ -43,7 +43,7 @@ enum class FrameKind : std::uint8_t {
   // sender's node has given the send; an offer has more in its header (SendOfferBody).
   send_offer = 24,     // payload: SendOfferBody, then the elements of an eager one
   send_accept = 25,    // the receiver waits for the elements; no payload
-  send_piece = 26,     // payload: the elements that follow those sent before
+  send_piece = 26,     // payload: the elements that follow those sent before, or a block of them
   send_end = 27,       // the receiver's last word. No payload: delivered; OpFailBody: failed
   send_withdraw = 28,  // payload: OpFailBody; the sender sends no more, and waits for send_end
   rank_left = 29,      // rank op_seq of this node sends and receives no more; no payload
@@ -110,6 +110,8 @@ inline constexpr std::uint64_t kFeatureSubmitted = 2;
 inline constexpr std::uint64_t kFeatureSend = 4;
 // It takes lossy blocks of what moves.
 inline constexpr std::uint64_t kFeatureLossyMoves = 8;
+// It takes offers of sends whose pieces are blocks (SendOfferBody::lossy).
+inline constexpr std::uint64_t kFeatureLossySends = 16;
 
 // Payload of hello and hello_reply.
 struct HelloBody {

@@ -80,7 +80,10 @@ struct SendOfferBody {
   std::uint64_t count;  // elements
   std::uint8_t dtype;
   std::uint8_t eager;  // 1: all elements follow
-  std::uint8_t reserved[6];
+  // 1: the send writes out a recipe without memory, and each of its pieces is a block. Only to a
+  // node whose hello has kFeatureLossySends.
+  std::uint8_t lossy;
+  std::uint8_t reserved[5];
 };
 TERN_FORMAT_STRUCT(SendOfferBody, 16);
 

@@ -51,6 +51,10 @@ bool KeptStates::adopt(const MemberGroup& group, const std::string& key, Declare
     reset = reset || had_history;
   } else {
     tensor.state->memory_use.adopt(last.memory_use);
+    for (std::size_t lane = 0; lane < last.lanes.size(); ++lane) {
+      tensor.state->lanes[lane].share_begins = last.lanes[lane].share_begins;
+      tensor.state->lanes[lane].counts_crc = last.lanes[lane].counts_crc;
+    }
     if (tensor.state->tuning) tensor.state->tuning->set_all_residuals_pending();
   }
   forget(found);

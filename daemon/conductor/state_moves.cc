@@ -26,18 +26,38 @@ std::uint32_t placement_of(const MemberGroup& group) {
 
 // By which operation the state is used. A tensor that none has used yet takes what the first part
 // says that belongs to one, which is foreign: it is compared with all of them later.
-OneLegUse use_of(const StateMove& move) {
+OneLegUse use_of(const StateMove& move, const MemberGroup& group) {
   const MemoryUse& memory = move.tensor->memory_use;
-  if (memory.kind() != 0) {
-    if (!memory.has_one_leg()) return {};
-    return {memory.kind(), memory.counts_crc(), move.placement};
-  }
+  OneLegUse use{memory.kind(), memory.counts_crc(), placement_of(group), memory.root(), group.size};
+  if (memory.kind() != 0) return memory.has_one_leg() ? use : OneLegUse{};
   if (!move.imports) return {};
   const StatePartHeader first = StatePart::first_of_one_leg(move.room);
   const plan::Plan* const plan = plan::find(first.kind);
   const bool sound =
       plan != nullptr && plan->may_lose && plan->has_one_leg() && move.part.has_residuals();
-  return sound ? OneLegUse{first.kind, first.counts_crc, move.placement} : OneLegUse{};
+  if (!sound) return {};
+  use.kind = first.kind;
+  use.counts_crc = plan->has_shares() ? first.counts_crc : 0;
+  use.root = plan->has_root ? first.root - std::uint32_t{1} : MemoryUse::kNoRoot;
+  return use;
+}
+
+// Of parts of another layout: whether this group has the root that they are of.
+Status check_root(const StateMove& move, const MemberGroup& group) {
+  const StatePartHeader& part = move.part.header();
+  const plan::Plan* const plan = plan::find(part.kind);
+  if (move.same_layout || plan == nullptr || !plan->has_root) return {};
+  if (part.root == 0) {
+    return fail(Errc::state_mismatch,
+                "the parts are of another layout, and do not say which rank is the root: an older "
+                "ternd has written them. Start from zero: do not import them");
+  }
+  if (part.root > group.size) {
+    return fail(Errc::state_mismatch, "the state is of an operation with root " +
+                                          std::to_string(part.root - 1) + ", and the group has " +
+                                          std::to_string(group.size) + " ranks");
+  }
+  return {};
 }
 
 }  // namespace
@@ -93,11 +113,13 @@ bool StateMoves::start(const Client& client, const shm::TensorStatePacket& packe
   const auto memory = state.codec.empty() ? codec::Memory::none : state.declared.recipe.memory;
   auto move = std::make_unique<StateMove>(StateMove{StatePart(
       memory, state.codec.alpha(), codec_shape(*group, state), state.id & shm::kSpreadMask)});
-  const bool asks_size = static_cast<shm::StateAction>(packet.action) == shm::StateAction::size;
-  if (asks_size) return answer(move->part.bytes());
   move->tensor = &state;
-  move->placement = placement_of(*group);
-  if (const Status prepared = prepare(*move, client, packet); !prepared) {
+  const bool asks_size = static_cast<shm::StateAction>(packet.action) == shm::StateAction::size;
+  if (asks_size) {
+    move->part.belong_to(use_of(*move, *group));
+    return answer(move->part.bytes());
+  }
+  if (const Status prepared = prepare(*move, client, *group, packet); !prepared) {
     return refuse(prepared.error().code, prepared.error().text);
   }
   if (memory == codec::Memory::none) return answer(move->part.bytes());
@@ -108,7 +130,7 @@ bool StateMoves::start(const Client& client, const shm::TensorStatePacket& packe
   return true;
 }
 
-Status StateMoves::prepare(StateMove& move, const Client& client,
+Status StateMoves::prepare(StateMove& move, const Client& client, const MemberGroup& group,
                            const shm::TensorStatePacket& packet) const {
   const auto action = static_cast<shm::StateAction>(packet.action);
   if (action != shm::StateAction::export_part && action != shm::StateAction::import_parts) {
@@ -122,14 +144,15 @@ Status StateMoves::prepare(StateMove& move, const Client& client,
   move.client = client.id;
   move.request = packet.header.request;
   move.imports = action == shm::StateAction::import_parts;
-  const OneLegUse use = use_of(move);
-  // Which elements a lane has, only those know who have seen the counts.
-  if (use.counts_crc != 0) {
-    return fail(Errc::unsupported, "the state of an operation with counts cannot be moved yet");
-  }
-  move.part.belong_to(use);
+  move.part.belong_to(use_of(move, group));
   if (move.imports) {
-    return move.part.check(move.room, move.same_layout, move.own);
+    if (Status checked = move.part.check(move.room, move.same_layout, move.own); !checked) {
+      return checked;
+    }
+    Result<std::vector<std::uint64_t>> begins = move.part.read_counts(move.room);
+    if (!begins) return tl::unexpected(begins.error());
+    move.share_begins = std::move(*begins);
+    return check_root(move, group);
   }
   if (move.room.size() < move.part.bytes()) {
     return fail(Errc::invalid_argument,
@@ -167,7 +190,9 @@ void StateMoves::finish(const StateMove& move) {
     tensor.half_imported = move.verdict != Errc::ok;
     tensor.imported = true;
     const StatePartHeader& part = move.part.header();
-    if (part.kind != 0) tensor.memory_use.take({part.kind, true, part.counts_crc});
+    if (part.kind != 0) {
+      tensor.memory_use.take({part.kind, true, part.counts_crc, part.root - std::uint32_t{1}});
+    }
     // What an op that failed has left in doubt is not there any more.
     if (move.verdict == Errc::ok) tensor.doubtful.store(false, std::memory_order_relaxed);
   }

@@ -36,7 +36,8 @@ class StateMoves {
   bool start(const Client& client, const shm::TensorStatePacket& packet);
   void start_next(std::uint64_t client);
   // Where the records lie, and what of the client's room is right for them.
-  Status prepare(StateMove& move, const Client& client, const shm::TensorStatePacket& packet) const;
+  Status prepare(StateMove& move, const Client& client, const MemberGroup& group,
+                 const shm::TensorStatePacket& packet) const;
   void tell(std::uint64_t client, std::uint64_t request, std::uint64_t bytes);
   void finish(const StateMove& move);
 

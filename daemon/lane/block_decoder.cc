@@ -66,6 +66,12 @@ const char* BlockDecoder::objection_to_lossy(OpId op) const {
   return may ? nullptr : kMustBeExact;
 }
 
+void BlockDecoder::note_use(OpId op) {
+  TensorState* const tensor = blocks_.tensor(op);
+  const bool remembers = tensor != nullptr && codec::needs_residual(tensor->declared.recipe);
+  if (remembers && tensor->memory_use.kind() == 0) tensor->memory_use.take(user_of(blocks_.op(op)));
+}
+
 void BlockDecoder::note(const BlockRequest& request, const Block& block, std::uint64_t begin_ns) {
   const std::uint64_t end = blocks_.now_ns();
   blocks_.add_decode(request.op, end - begin_ns);
@@ -141,8 +147,9 @@ const char* BlockDecoder::add_lossy(const BlockRequest& request, const Block& bl
   const Reduction how = blocks_.reduction(op);
   if (how != Reduction::sum && how != Reduction::average) return kMustBeExact;
   if (const char* problem = objection_to_lossy(op)) return problem;
-  const TensorState* const tensor = blocks_.tensor(op);
+  TensorState* const tensor = blocks_.tensor(op);
   if (tensor == nullptr || tensor->exempt) return kMustBeExact;
+  note_use(op);
   const std::uint32_t elements = blocks_.part(op, request.number).elements;
   const std::span<float> sum{as_floats(host_bytes(request.sum).data()), elements};
   if (own != nullptr) {
@@ -206,6 +213,7 @@ const char* BlockDecoder::deliver_block(const BlockRequest& request, const Block
     values_.copy_to_other_ranks(op, part);
   } else {
     if (const char* problem = objection_to_lossy(op)) return problem;
+    note_use(op);
     const bool direct = type == DType::f32;
     const std::span<float> out{
         as_floats(direct ? values_.output(op, part) : blocks_.scratch(1).data()), part.elements};

@@ -51,6 +51,8 @@ class BlockDecoder {
   const char* decode_lossy(const BlockRequest& request, const Block& block, std::span<float> out);
   const char* decode_lossless(const BlockRequest& request, const Block& block,
                               std::span<std::byte> out);
+  // What nodes have of a tensor is of one operation, also where a node only reads.
+  void note_use(collective::OpId op);
   void note(const BlockRequest& request, const Block& block, std::uint64_t begin_ns);
 
   OpBlocks& blocks_;

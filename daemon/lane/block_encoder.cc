@@ -24,10 +24,6 @@ BlockCompletion elements_in(BlockForm form, std::size_t bytes, bool nonfinite = 
   return done;
 }
 
-MemoryUse::User user_of(const collective::Op& op) noexcept {
-  return {op.plan->number, op.plan->has_one_leg(), op.announced_first.counts_crc};
-}
-
 }  // namespace
 
 // ---- Contributions ------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ void CopyWatch::begin(const Rank& who, const shm::SubmitEntry& entry, const Regi
   rank.copy.progress = {arena.base + entry.progress_offset,
                         {core_.setup().shape.lanes, entry.progress_records}};
   rank.copy.moved_ns = core_.now_ns();
+  rank.copy.shares_down = (entry.flags & shm::kEntrySharesDown) != 0;
   if (rank.input.bytes == 0) return;
   ++core_.lane_op(op).arriving;
   // An op that was there before may not have been looked at since it ended.
@@ -129,10 +130,16 @@ bool CopyWatch::has(OpId op, std::uint32_t chunk) const noexcept {
   const plan::Range elements{about.chunks.begin(chunk), about.chunks.size(chunk)};
   const std::size_t element = core_.bytes(op, 1);
   const auto ranks = core_.lane_ops().ranks(op);
-  return std::all_of(ranks.begin(), ranks.end(), [&](const OpRank& rank) {
-    return rank.has_input() || !rank.sends(elements) ||
-           (elements.end() - rank.extents.input.begin) * element <= rank.copy.input_bytes;
-  });
+  const auto& numbers = core_.setup().shape.ranks[core_.self()];
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const OpRank& rank = ranks[i];
+    if (rank.has_input() || !rank.sends(elements)) continue;
+    const std::uint64_t end = rank.copy.shares_down
+                                  ? about.chunks.end_of_shares_down(numbers[i], chunk)
+                                  : elements.end() - rank.extents.input.begin;
+    if (end * element > rank.copy.input_bytes) return false;
+  }
+  return true;
 }
 
 void CopyWatch::on_block(const BlockRequest& request, const BlockCompletion& completion,

@@ -17,8 +17,9 @@ constexpr std::uint64_t kMaxTag = 0xffffffff;
 bool has_reserved_bits(const shm::SubmitEntry& entry) noexcept {
   const bool has_counts = (entry.flags & shm::kEntryHasCounts) != 0;
   const bool has_progress = (entry.flags & shm::kEntryHasProgress) != 0;
-  return (entry.flags & ~(shm::kEntryHasCounts | shm::kEntryHasProgress)) != 0 ||
-         entry.reserved0 != 0 || entry.reserved1 != 0 ||
+  constexpr std::uint8_t kFlags =
+      shm::kEntryHasCounts | shm::kEntryHasProgress | shm::kEntrySharesDown;
+  return (entry.flags & ~kFlags) != 0 || entry.reserved0 != 0 || entry.reserved1 != 0 ||
          (!has_counts && entry.counts_offset != 0) ||
          (!has_progress && (entry.progress_offset != 0 || entry.progress_records != 0)) ||
          entry.wait_event != 0 || entry.signal_event != 0 ||
@@ -99,8 +100,12 @@ plan::Place place_of(const shm::SubmitEntry& entry, const EntryPlace& place) noe
 
 const char* objection_to_progress(const shm::SubmitEntry& entry, const plan::Plan& plan,
                                   const EntryPlace& place) noexcept {
-  if ((entry.flags & shm::kEntryHasProgress) == 0) return nullptr;
-  if (plan.passes() || plan.work == plan::Work::none) {
+  const bool shares_down = (entry.flags & shm::kEntrySharesDown) != 0;
+  if (shares_down && !plan.sends_shares_down()) return "the input does not come share by share";
+  if ((entry.flags & shm::kEntryHasProgress) == 0) {
+    return shares_down ? "the entry says how its input comes, which is not copied" : nullptr;
+  }
+  if (plan.work == plan::Work::none) {
     return "the operation's memory cannot be copied while it runs";
   }
   if (entry.progress_records > shm::kMaxDeliveredRecords) return "too many records of deliveries";
@@ -116,7 +121,6 @@ const char* objection_to_progress(const shm::SubmitEntry& entry, const plan::Pla
 const char* objection_to_passing(const shm::SubmitEntry& entry) noexcept {
   if (entry.sequence > kMaxTag) return "a tag has 32 bits";
   if (entry.input_region != 0 || entry.output_region != 0) return "sends and recvs use the arena";
-  if (entry.recipe[0] != '\0') return "what is sent from rank to rank takes no recipe";
   return nullptr;
 }
 

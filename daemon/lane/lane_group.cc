@@ -106,7 +106,10 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
     return clients.tell(client, {entry.ticket, departures.code(), departures.text().data(), 0});
   }
   if (admitted.checked.plan->passes()) {
-    return point_to_point_.submit({client, local_rank, *admitted.checked.plan}, entry);
+    return point_to_point_.submit(
+        {client, local_rank, *admitted.checked.plan, &admitted.op.encoding,
+         (admitted.body.flags & wire::kAnnounceLossy) != 0},
+        entry);
   }
   if (admitted.op.encoding.lossy && admitted.checked.plan->moves() &&
       !core_.all_have(wire::kFeatureLossyMoves)) {
@@ -131,7 +134,12 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
                             "this use of the tensor has been submitted before");
   }
   if (first) {
-    if (admitted.op.tensor != nullptr) ++admitted.op.tensor->lanes[setup().shape.lane].uses;
+    if (TensorState* const tensor = admitted.op.tensor) {
+      ++tensor->lanes[setup().shape.lane].uses;
+      if (admitted.op.encoding.lossy && !admitted.counts.empty()) {
+        upkeep_.remember_counts(*tensor, admitted.counts, admitted.body.counts_crc);
+      }
+    }
     core_.lane_ops().begin(op, admitted.op);
     tuning_.begin(op);
     // One that has failed before anybody said what it is has no plan.

@@ -47,7 +47,10 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   bool on_timer(std::uint64_t now_ns);
   int settle();  // reports what nobody uses any more
   // A client has copied more of an input: there may be work.
-  bool inputs_move() { return copies_.look(); }
+  bool inputs_move() {
+    const bool passes_move = point_to_point_.inputs_move();
+    return copies_.look() || passes_move;
+  }
   void drop_pages() {
     eager_.drop_pages();
     point_to_point_.drop_pages();

@@ -32,6 +32,7 @@ struct RankCopy {
   std::uint64_t moved_ns = 0;      // when that rose last
   std::uint64_t unrung_bytes = 0;  // delivered since the client was woken for them
   std::uint32_t records = 0;       // in this lane's list
+  bool shares_down = false;        // the input comes so: shm::kEntrySharesDown
 };
 
 // Of one local rank.

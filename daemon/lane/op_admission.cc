@@ -53,7 +53,7 @@ OpAdmission::Admitted OpAdmission::admit(const shm::SubmitEntry& entry,
   const ResolvedRecipe& declared = tensor != nullptr ? tensor->declared : kAnonymous;
   ResolvedRecipe resolved = declared;
   if (entry.recipe[0] != '\0') {
-    admitted.checked.problem = resolve(entry, tensor, resolved);
+    admitted.checked.problem = resolve(entry, plan, tensor, resolved);
     admitted.checked.code = Errc::bad_recipe;
     if (admitted.checked.problem != nullptr) return admitted;
   }
@@ -97,11 +97,14 @@ bool OpAdmission::read_counts(const shm::SubmitEntry& entry, const Region& arena
   return true;
 }
 
-const char* OpAdmission::resolve(const shm::SubmitEntry& entry, const TensorState* tensor,
-                                 ResolvedRecipe& resolved) const {
+const char* OpAdmission::resolve(const shm::SubmitEntry& entry, const plan::Plan& plan,
+                                 const TensorState* tensor, ResolvedRecipe& resolved) const {
   codec::Recipe own;
   if (!setup_.recipe_texts->read(entry.recipe, own)) {
     return "the operation's recipe cannot be read";
+  }
+  if (!plan.takes_tensor && codec::has_memory(own)) {
+    return "the operation takes no tensor that could have the recipe's memory; write none(...)";
   }
   const auto dtype = static_cast<DType>(entry.dtype);
   const RecipeTerms terms{

@@ -44,8 +44,8 @@ class OpAdmission {
   // in its arena.
   bool read_counts(const shm::SubmitEntry& entry, const Region& arena);
   // Null, or why the op cannot be encoded as it asks.
-  const char* resolve(const shm::SubmitEntry& entry, const TensorState* tensor,
-                      ResolvedRecipe& resolved) const;
+  const char* resolve(const shm::SubmitEntry& entry, const plan::Plan& plan,
+                      const TensorState* tensor, ResolvedRecipe& resolved) const;
   // Whether it is of a kind that needs no tensor to be lossy, and asks for it.
   bool loses_without_memory(const plan::Plan& plan, const ResolvedRecipe& resolved,
                             const shm::SubmitEntry& entry) const;

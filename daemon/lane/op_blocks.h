@@ -148,6 +148,12 @@ class OpBlocks {
   std::vector<BlockStats> stats_;  // by op slot
 };
 
+// Who uses codec state by the op's blocks.
+inline MemoryUse::User user_of(const collective::Op& op) noexcept {
+  return {op.plan->number, op.plan->has_one_leg(), op.announced_first.counts_crc,
+          op.plan->has_root ? op.announced_first.root : MemoryUse::kNoRoot};
+}
+
 // Arena memory and slabs are at least element-aligned (checked at submission).
 inline float* as_floats(std::byte* bytes) noexcept {
   return static_cast<float*>(static_cast<void*>(bytes));

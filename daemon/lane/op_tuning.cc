@@ -18,7 +18,7 @@ void OpTuning::begin(OpId op) {
   choice.lead = lead;
   const TensorTuning* const tuning = this->tuning(op);
   if (tuning == nullptr) return;
-  const auto by_node = candidates(op);
+  const auto by_node = candidates_.write(op);
   if (tuning->replay.empty()) {
     choice.version = tuning->read(by_node, choice.probe_chunks, choice.trial);
     return;
@@ -37,8 +37,7 @@ bool OpTuning::compresses(OpId op) const noexcept {
   if (encoding.tuning == nullptr) {
     return encoding.lossy || (encoding.lossless && about.plan->may_lose);
   }
-  const auto* const chosen = &candidates_[std::size_t{op} * core_.nodes()];
-  if (std::any_of(chosen, chosen + core_.nodes(), [](auto one) { return one != tuner::kRaw; })) {
+  if (std::ranges::any_of(candidates_.read(op), [](auto one) { return one != tuner::kRaw; })) {
     return true;
   }
   // A tensor of one round, which is this lane's, sends its pending residual by its legs.
@@ -54,7 +53,7 @@ std::uint32_t OpTuning::columns(OpId op) const noexcept {
 void OpTuning::announce(OpId op, wire::AnnounceBody& body) const noexcept {
   const Choice& choice = choices_[op];
   if (core_.self() != kLeader || tuning(op) == nullptr || choice.source == Source::replay) return;
-  const auto own = candidates_[std::size_t{op} * core_.nodes() + core_.self()];
+  const auto own = candidate(op, core_.self());
   body.lead = static_cast<std::uint8_t>(own + 1);
   body.lead_is_trial = choice.trial ? 1 : 0;
   body.candidates = tuning(op)->list();
@@ -72,7 +71,7 @@ void OpTuning::settle(OpId op) {
   choice.phase = Phase::settled;
   if (!core_.lane_op(op).encoding.tuning->take(core_.op(op).plan->number)) {
     choice.source = Source::none;
-    std::ranges::fill(candidates(op), tuner::kRaw);
+    std::ranges::fill(candidates_.write(op), tuner::kRaw);
     return;
   }
   if (choice.source == Source::replay) return;
@@ -80,7 +79,7 @@ void OpTuning::settle(OpId op) {
   if (lead != OpRecord::kNone && choice.lead.list == tuning->list() && tuning->may_use(lead)) {
     choice.source = Source::lead;
     choice.overruled = candidate(op, core_.self()) != lead;
-    if (choice.overruled) std::ranges::fill(candidates(op), lead);
+    if (choice.overruled) std::ranges::fill(candidates_.write(op), lead);
   }
   if (tuning->logged) log(op);
 }

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "collective/op_rows.h"
 #include "daemon/lane/group_core.h"
 #include "daemon/lane/node_values.h"
 #include "tuner/tensor_policy.h"
@@ -26,7 +27,8 @@ class OpTuning {
         values_(values),
         group_(group),
         choices_(core.ops().slots()),
-        candidates_(std::size_t{core.ops().slots()} * core.nodes(), tuner::kRaw) {}
+        candidates_(core.ops().slots(), core.nodes(), core.setup().shape.max_ops_in_flight,
+                    tuner::kRaw) {}
 
   // ---- In the order of an op's life. Of ops that nothing is chosen for they do nothing. ----
 
@@ -54,7 +56,10 @@ class OpTuning {
   void compare(collective::OpId op, const wire::BlockHeader& header) noexcept;
   // What the tuner is to know of an op that has ended.
   void describe(collective::OpId op, OpRecord& record) const noexcept;
-  void forget(collective::OpId op) noexcept { choices_[op] = Choice{}; }
+  void forget(collective::OpId op) noexcept {
+    choices_[op] = Choice{};
+    candidates_.clear(op);
+  }
 
   // ---- Samples for the shadow, where one is wanted ----
   void offer_contribution(collective::OpId op, std::uint32_t number);
@@ -86,11 +91,8 @@ class OpTuning {
     Lead lead;
   };
 
-  tuner::CandidateIndex& candidate(collective::OpId op, std::uint32_t node) noexcept {
-    return candidates_[std::size_t{op} * core_.nodes() + node];
-  }
-  std::span<tuner::CandidateIndex> candidates(collective::OpId op) noexcept {
-    return {&candidate(op, 0), core_.nodes()};
+  tuner::CandidateIndex candidate(collective::OpId op, std::uint32_t node) const noexcept {
+    return candidates_.read(op, node);
   }
 
   TensorTuning* tuning(collective::OpId op) const noexcept {
@@ -112,8 +114,8 @@ class OpTuning {
   GroupCore& core_;
   const NodeValues& values_;
   LaneGroup& group_;
-  std::vector<Choice> choices_;                    // by op slot
-  std::vector<tuner::CandidateIndex> candidates_;  // op slot x node; of results at our own
+  std::vector<Choice> choices_;                           // by op slot
+  collective::OpRows<tuner::CandidateIndex> candidates_;  // of results at our own node
 };
 
 }  // namespace tern::daemon

@@ -15,21 +15,31 @@ PassPeers::PassPeers(const GroupCore& core) : core_(core), nodes_(core.nodes()) 
   departures_.reserve(core.setup().shape.local_ranks());
 }
 
-bool PassPeers::knows_sends(std::uint32_t node) const {
+bool PassPeers::knows(std::uint32_t node, std::uint64_t feature) const {
   const std::uint64_t features = core_.peers()[node]->link->peer_features();
-  return ((features | nodes_[node].features) & wire::kFeatureSend) != 0;
+  return ((features | nodes_[node].features) & feature) != 0;
 }
 
 const char* PassPeers::objection(char (&text)[96]) const {
   for (std::uint32_t node = 0; node < core_.nodes(); ++node) {
     const LanePeer* const peer = core_.peers()[node];
-    if (peer == nullptr || !has_said_hello(*peer) || knows_sends(node)) continue;
+    if (peer == nullptr || !has_said_hello(*peer) || knows(node, wire::kFeatureSend)) continue;
     std::snprintf(text, sizeof(text),
                   "the ternd of node %u does not know send and recv: install this version there",
                   node);
     return text;
   }
   return nullptr;
+}
+
+const char* PassPeers::objection_to_loss(std::uint32_t node, char (&text)[96]) const {
+  const LanePeer* const peer = core_.peers()[node];
+  if (peer == nullptr || !has_said_hello(*peer) || knows(node, wire::kFeatureLossySends)) {
+    return nullptr;
+  }
+  std::snprintf(text, sizeof(text),
+                "the ternd of node %u takes no recipes of sends: install this version there", node);
+  return text;
 }
 
 void PassPeers::add_departure(std::uint32_t rank) {
@@ -64,7 +74,7 @@ void PassPeers::tell(std::uint32_t node) {
   header.source_node = static_cast<std::uint16_t>(core_.self());
   for (std::size_t& told = nodes_[node].told; told < departures_.size(); ++told) {
     header.op_seq = departures_[told];
-    if (knows_sends(node)) core_.peers()[node]->link->send_copy(header, {});
+    if (knows(node, wire::kFeatureSend)) core_.peers()[node]->link->send_copy(header, {});
   }
 }
 

@@ -17,6 +17,8 @@ class PassPeers {
   // Null, or which node cannot take part. A node whose link has not said hello yet is asked nothing:
   // the group's first links said hello before its epoch started.
   const char* objection(char (&text)[96]) const;
+  // Likewise of the one node that a send by a recipe that loses values goes to.
+  const char* objection_to_loss(std::uint32_t node, char (&text)[96]) const;
 
   // A rank of this node.
   void add_departure(std::uint32_t rank);
@@ -33,7 +35,7 @@ class PassPeers {
     std::size_t told = 0;        // of departures_
   };
 
-  bool knows_sends(std::uint32_t node) const;
+  bool knows(std::uint32_t node, std::uint64_t feature) const;
   void tell_all();
   void tell(std::uint32_t node);
 

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "base/bump.h"
 #include "collective/pass_failures.h"
 #include "daemon/lane/touch_pages.h"
 #include "plan/recv.h"
@@ -20,30 +19,13 @@ using collective::PassOutcome;
 using collective::PassStep;
 using wire::FrameKind;
 
-namespace {
-
-// Of the header of an offer; its type and count are in the payload.
-Envelope parties_of(const wire::FrameHeader& header) noexcept {
-  Envelope envelope;
-  envelope.source = static_cast<std::uint32_t>(header.tensor >> 32);
-  envelope.destination = static_cast<std::uint32_t>(header.tensor);
-  envelope.tag = header.chunk;
-  return envelope;
-}
-
-// False: the body makes no sense. `text` outlives the failure.
-bool read_failure(std::span<const std::byte> payload, wire::OpFailBody& body,
-                  collective::Failure& failure) {
-  std::memcpy(&body, payload.data(), sizeof(body));
-  body.text[sizeof(body.text) - 1] = '\0';
-  failure = {static_cast<Errc>(body.code), body.rank, body.text};
-  return body.code > 0 && body.code < kErrcCount;
-}
-
-}  // namespace
-
 PointToPoint::PointToPoint(GroupCore& core, LaneGroup& group)
-    : core_(core), group_(group), mailbox_(core.setup().shape), peers_(core) {
+    : core_(core),
+      mailbox_(core.setup().shape),
+      peers_(core),
+      blocks_(core.setup().seed),
+      copies_(core, mailbox_),
+      ledger_(core, group) {
   const collective::GroupShape& shape = core.setup().shape;
   for (std::uint32_t node = 0; node < shape.nodes(); ++node) {
     const bool keeps = node != shape.node && shape.eager_bytes > 0;
@@ -62,26 +44,41 @@ void PointToPoint::submit(const Submitter& submitter, const shm::SubmitEntry& en
     return clients.refuse(client, entry.ticket, Errc::unsupported, problem);
   }
   const bool sends = submitter.plan.sends();
+  if (sends && submitter.asks_for_loss) {
+    const std::uint32_t node = core_.setup().shape.node_of_rank(entry.root);
+    if (const char* problem = peers_.objection_to_loss(node, text)) {
+      return clients.refuse(client, entry.ticket, Errc::unsupported, problem);
+    }
+  }
   const std::uint32_t rank = core_.setup().shape.ranks[core_.self()][submitter.local_rank];
   collective::Passing passing;
   passing.sends = sends;
   passing.local_rank = submitter.local_rank;
-  passing.envelope = {sends ? rank : entry.root, sends ? entry.root : rank,
-                      static_cast<std::uint32_t>(entry.sequence), static_cast<DType>(entry.dtype),
-                      entry.count};
+  passing.envelope = {sends ? rank : entry.root,
+                      sends ? entry.root : rank,
+                      static_cast<std::uint32_t>(entry.sequence),
+                      static_cast<DType>(entry.dtype),
+                      entry.count,
+                      submitter.asks_for_loss};
   passing.now_ns = core_.now_ns();
+  const bool encodes = sends && submitter.asks_for_loss && submitter.encoding->lossy;
+  passing.in_pieces = encodes;
+  passing.arriving = sends && (entry.flags & shm::kEntryHasProgress) != 0;
   const PassId id = mailbox_.submit(passing);
   if (id == collective::kNoSlot) {
     return clients.refuse(client, entry.ticket, Errc::would_block,
                           "more sends and recvs in flight than a rank may have");
   }
   if (memory_.size() < mailbox_.slots()) memory_.resize(mailbox_.slots());
+  copies_.begin(id, entry, client);
   PassMemory& memory = memory_[id];
   memory = {};
   memory.client = &client;
   memory.ticket = entry.ticket;
   memory.elements = {&client.arena, sends ? entry.input_offset : entry.output_offset,
                      passing.envelope.bytes(), Space::host};
+  memory.encodes = encodes;
+  if (encodes) memory.recipe = submitter.encoding->recipe;
   ++client.uses;
 }
 
@@ -96,6 +93,7 @@ void PointToPoint::cancel(const LaneClient& client, std::uint64_t ticket,
 }
 
 void PointToPoint::expire(std::uint64_t now_ns) {
+  copies_.expire(now_ns, core_.setup().op_timeout_ns);
   const std::uint32_t node = mailbox_.expire(now_ns, core_.setup().op_timeout_ns);
   if (node == collective::kNoSlot || core_.peer(node).is_lost()) return;
   char text[96];
@@ -177,6 +175,7 @@ void PointToPoint::offer(const PassStep& step) {
   body.count = envelope.count;
   body.dtype = static_cast<std::uint8_t>(envelope.dtype);
   body.eager = send.eager ? 1 : 0;
+  body.lossy = envelope.lossy ? 1 : 0;
   LanePeer& peer = core_.peer(send.node);
   if (!peer.is_lost()) {
     peer.link->send_copy(header(FrameKind::send_offer, envelope, step.pass),
@@ -184,23 +183,40 @@ void PointToPoint::offer(const PassStep& step) {
     core_.resources().count_block(sizeof(body) + values.size());
   }
   memory_[step.pass].bytes_sent += values.size();
+  memory_[step.pass].elements_sent += values.size();
   if (send.eager) memory_[step.pass].started_ns = core_.now_ns();
   mailbox_.done(step);
 }
 
 void PointToPoint::send_piece(const PassStep& step) {
   const auto values = memory_of(step, step.pass);
-  touch_pages(values);
-  if (has_lost_pages(step.pass)) return mailbox_.piece_freed(step.pass);
   const Pass& send = mailbox_.pass(step.pass);
   PassMemory& own = memory_[step.pass];
-  if (own.started_ns == 0) own.started_ns = core_.now_ns();
-  own.bytes_sent += values.size();
   FrameMemory& memory = core_.resources().memory;
   const Cookie cookie = memory.reserve(core_.job(), wire::Leg::reduce);
-  memory.lend(cookie, 1, {this, step.pass, nullptr, SlabPool::kNone});
+  BorrowedMemory lent{this, step.pass, nullptr, SlabPool::kNone};
+  std::span<const std::byte> payload = values;
+  if (send.what.envelope.lossy) {
+    lent.pool = &memory.send_slabs();
+    lent.slab = lent.pool->take();
+    const auto block = lent.pool->slab(lent.slab);
+    payload =
+        block.first(blocks_.encode(core_.resources(), {send.what.envelope, step.offset, values},
+                                   own.encodes ? &own.recipe : nullptr, block));
+  } else {
+    touch_pages(values);
+  }
+  if (has_lost_pages(step.pass)) {
+    if (lent.pool != nullptr) lent.pool->give(lent.slab);
+    memory.withdraw(cookie);
+    return mailbox_.piece_freed(step.pass);
+  }
+  if (own.started_ns == 0) own.started_ns = core_.now_ns();
+  own.bytes_sent += payload.size();
+  own.elements_sent += values.size();
+  memory.lend(cookie, 1, lent);
   core_.send(send.node,
-             {header(FrameKind::send_piece, send.what.envelope, step.pass), {}, values, cookie});
+             {header(FrameKind::send_piece, send.what.envelope, step.pass), {}, payload, cookie});
   mailbox_.done(step);
 }
 
@@ -226,6 +242,7 @@ void PointToPoint::deliver(const PassStep& step) {
   if (step.bytes > 0) {
     const auto values = host_bytes(pools_[offer.node]->operand(offer.slab));
     std::memcpy(memory_of(step, step.pass).data(), values.data(), step.bytes);
+    copies_.deliver(step.pass, {0, step.bytes});
   }
   mailbox_.done(step);
 }
@@ -237,6 +254,7 @@ void PointToPoint::copy(const PassStep& step) {
   }
   std::memmove(memory_of(step, step.pass).data(), memory_of(step, step.from).data(), step.bytes);
   if (has_lost_pages(step.from) || has_lost_pages(step.pass)) return;
+  copies_.deliver(step.pass, {step.offset, step.bytes});
   mailbox_.done(step);
 }
 
@@ -258,51 +276,13 @@ void PointToPoint::complete(const PassStep& step) {
   core_.resources().clients.tell(
       *memory.client, {memory.ticket, pass.outcome.code, pass.outcome.text, memory.bytes_sent,
                        received ? pass.source : 0, received ? pass.elements : 0});
-  record(step.pass, core_.now_ns());
+  ledger_.record(pass, memory);
+  copies_.end(step.pass);
   memory = {};
   mailbox_.done(step);
 }
 
-void PointToPoint::record(PassId id, std::uint64_t now_ns) {
-  const Pass& pass = mailbox_.pass(id);
-  const PassMemory& memory = memory_[id];
-  const Envelope& envelope = pass.what.envelope;
-  LaneCounters& counters = *core_.resources().counters;
-  bump(pass.outcome.code == Errc::ok ? counters.ops_completed : counters.ops_failed,
-       std::uint64_t{1});
-  OpRecord record;
-  record.kind = pass.what.sends ? plan::kSend.number : plan::kRecv.number;
-  record.sequence = envelope.tag;
-  record.peer = pass.what.sends ? envelope.destination : envelope.source;
-  if (!pass.what.sends && pass.offer != collective::kNoSlot) record.peer = pass.source;
-  record.count = pass.what.sends ? envelope.count : pass.elements;
-  record.bytes_sent = memory.bytes_sent;
-  record.submitted_ns = pass.what.now_ns;
-  record.started_ns = memory.started_ns;
-  record.ended_ns = now_ns;
-  record.lane = static_cast<std::uint16_t>(core_.setup().shape.lane);
-  record.dtype = static_cast<std::uint8_t>(envelope.dtype);
-  record.eager = pass.eager ? 1 : 0;
-  core_.resources().reports.record(
-      {&group_, record, pass.outcome.code, Sentence(pass.outcome.text)}, counters);
-  TraceRing& trace = core_.resources().trace;
-  if (!trace.on()) return;
-  TraceEvent event;
-  event.group = core_.setup().number;
-  event.sequence = envelope.tag;
-  event.bytes_raw = event.bytes = memory.bytes_sent;
-  event.node = record.kind;
-  event.codec = static_cast<std::uint8_t>(pass.outcome.code);
-  event.begin_ns = pass.what.now_ns;
-  event.end_ns = now_ns;
-  event.kind = TraceKind::op;
-  trace.record(event);
-  event.kind = TraceKind::wait;
-  event.end_ns = memory.started_ns != 0 ? memory.started_ns : now_ns;
-  trace.record(event);
-}
-
-// ---- Frames -------------------------------------------------------------------------------------
+// ---- What other nodes are told ------------------------------------------------------------------
 
 wire::FrameHeader PointToPoint::header(FrameKind kind, const Envelope& envelope,
                                        PassId number) const noexcept {
@@ -328,133 +308,6 @@ void PointToPoint::tell(std::uint32_t node, const wire::FrameHeader& header,
   static_assert(sizeof(body.text) == sizeof(outcome.text));
   std::memcpy(body.text, outcome.text, sizeof(body.text));
   peer.link->send_copy(header, std::as_bytes(std::span(&body, 1)));
-}
-
-bool PointToPoint::takes(const wire::FrameHeader& header) noexcept {
-  return header.kind >= static_cast<std::uint8_t>(FrameKind::send_offer) &&
-         header.kind <= static_cast<std::uint8_t>(FrameKind::rank_left);
-}
-
-bool PointToPoint::place_payload(std::uint32_t node, const wire::FrameHeader& header,
-                                 net::PayloadPlace& place) {
-  LanePeer& peer = core_.peer(node);
-  const std::size_t bytes = header.payload_bytes;
-  const auto small = [&](bool fits) {
-    if (fits) place.body = std::span(peer.small).first(bytes);
-    return fits;
-  };
-  switch (static_cast<FrameKind>(header.kind)) {
-    case FrameKind::send_accept:
-    case FrameKind::rank_left:
-      return small(bytes == 0);
-    case FrameKind::send_end:
-      return small(bytes == 0 || bytes == sizeof(wire::OpFailBody));
-    case FrameKind::send_withdraw:
-      return small(bytes == sizeof(wire::OpFailBody));
-    case FrameKind::send_piece: {
-      Mailbox::Place& piece = peer.receiving.piece;
-      if (!mailbox_.expect_piece(node, header.op_seq, bytes, piece)) return false;
-      if (piece.pass == collective::kNoSlot) return true;
-      place.body = host_bytes(memory_[piece.pass].elements.slice(piece.offset, bytes));
-      return true;
-    }
-    default:
-      break;
-  }
-  if (bytes < sizeof(wire::SendOfferBody)) return false;
-  const std::size_t values = bytes - sizeof(wire::SendOfferBody);
-  if (values > core_.setup().shape.eager_bytes) return false;
-  place.prefix = std::span(peer.small).first(sizeof(wire::SendOfferBody));
-  if (values == 0) return true;
-  const std::uint32_t slab = pools_[node]->take();
-  if (slab == SlabPool::kNone) return false;  // more than the reserve
-  peer.receiving.offer_slab = slab;
-  place.body = host_bytes(pools_[node]->operand(slab)).first(values);
-  return true;
-}
-
-bool PointToPoint::accept_offer(std::uint32_t node, const wire::FrameHeader& header,
-                                const net::PayloadPlace& place, bool damaged) {
-  std::uint32_t& slab = core_.peer(node).receiving.offer_slab;
-  Mailbox::Arriving offer;
-  offer.node = node;
-  offer.envelope = parties_of(header);
-  offer.damaged = damaged;
-  offer.slab = slab;
-  bool sound = header.op_seq < collective::kNoSlot;
-  offer.number = static_cast<PassId>(header.op_seq);
-  if (!damaged) {
-    wire::SendOfferBody body;
-    std::memcpy(&body, place.prefix.data(), sizeof(body));
-    offer.envelope.count = body.count;
-    offer.envelope.dtype = static_cast<DType>(body.dtype);
-    offer.eager = body.eager != 0;
-    constexpr std::uint8_t kZero[sizeof(body.reserved)] = {};
-    sound = sound && body.eager <= 1 && body.count <= plan::kMaxElements &&
-            std::memcmp(body.reserved, kZero, sizeof(kZero)) == 0 &&
-            place.body.size() == (offer.eager ? offer.envelope.bytes() : 0);
-  }
-  if (sound && mailbox_.on_offer(offer)) {
-    slab = SlabPool::kNone;
-    return true;
-  }
-  if (slab != SlabPool::kNone) pools_[node]->give(slab);
-  slab = SlabPool::kNone;
-  return false;
-}
-
-bool PointToPoint::on_frame(std::uint32_t node, const wire::FrameHeader& header,
-                            const net::PayloadPlace& place) {
-  wire::OpFailBody body;
-  collective::Failure failure;
-  switch (static_cast<FrameKind>(header.kind)) {
-    case FrameKind::send_offer:
-      return accept_offer(node, header, place, false);
-    case FrameKind::send_accept:
-      return mailbox_.on_accept(node, header.op_seq);
-    case FrameKind::send_piece:
-      mailbox_.on_piece(core_.peer(node).receiving.piece, header.payload_bytes,
-                        Mailbox::Piece::whole);
-      return true;
-    case FrameKind::send_end:
-      return (place.body.empty() || read_failure(place.body, body, failure)) &&
-             mailbox_.on_end(node, header.op_seq, failure);
-    case FrameKind::send_withdraw:
-      return read_failure(place.body, body, failure) &&
-             mailbox_.on_withdraw(node, header.op_seq, failure);
-    case FrameKind::rank_left:
-      return mailbox_.on_rank_left(node, header.op_seq);
-    default:
-      return false;
-  }
-}
-
-// The header is good, and says whose it was.
-void PointToPoint::on_bad_payload(std::uint32_t node, const wire::FrameHeader& header) {
-  collective::PassText text;
-  const collective::Failure failure = collective::damage_by(node, text);
-  switch (static_cast<FrameKind>(header.kind)) {
-    case FrameKind::send_offer:
-      accept_offer(node, header, {}, true);
-      break;
-    case FrameKind::send_piece:
-      mailbox_.on_piece(core_.peer(node).receiving.piece, header.payload_bytes,
-                        Mailbox::Piece::damaged);
-      break;
-    case FrameKind::send_end:
-      mailbox_.on_end(node, header.op_seq, failure);
-      break;
-    case FrameKind::send_withdraw:
-      mailbox_.on_withdraw(node, header.op_seq, failure);
-      break;
-    default:
-      break;
-  }
-}
-
-void PointToPoint::on_abandoned(std::uint32_t node, const Receiving& receiving) {
-  if (receiving.offer_slab != SlabPool::kNone) pools_[node]->give(receiving.offer_slab);
-  mailbox_.on_piece(receiving.piece, 0, Mailbox::Piece::abandoned);
 }
 
 }  // namespace tern::daemon

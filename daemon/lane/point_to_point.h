@@ -1,8 +1,9 @@
 #pragma once
 
 // Sends and recvs of one group on one lane: entries, frames and memory of what collective::Mailbox
-// decides. Elements travel as they are, from the sender's memory into the receiver's: they take no
-// path of blocks. What comes before its recv waits in a pool of its own for each node.
+// decides. Elements travel as they are, from the sender's memory into the receiver's, or as blocks
+// where the send writes out a recipe. What comes before its recv waits in a pool of its own for
+// each node.
 
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,9 @@
 
 #include "collective/mailbox.h"
 #include "daemon/lane/group_core.h"
+#include "daemon/lane/pass_blocks.h"
+#include "daemon/lane/pass_copies.h"
+#include "daemon/lane/pass_ledger.h"
 #include "daemon/lane/pass_peers.h"
 #include "plan/plan.h"
 #include "shm/layout.h"
@@ -28,6 +32,9 @@ class PointToPoint final : private MemoryOwner {
     LaneClient& client;
     std::uint32_t local_rank = 0;
     const plan::Plan& plan;
+    const OpEncoding* encoding = nullptr;
+    bool asks_for_loss =
+        false;  // it has written out a recipe for that, however few elements it has
   };
   // REQUIRES: check_entry() has no problem with it, and the epoch has not ended.
   void submit(const Submitter& submitter, const shm::SubmitEntry& entry);
@@ -41,6 +48,7 @@ class PointToPoint final : private MemoryOwner {
   template <typename Room>
   int run(int most, Room room) {
     peers_.tell_departures();
+    copies_.look();
     int done = 0;
     while (done < most && !mailbox_.idle() && core_.resources().codec.spent.leaves_time()) {
       const collective::PassStep step = mailbox_.next(room());
@@ -60,6 +68,8 @@ class PointToPoint final : private MemoryOwner {
   void on_abandoned(std::uint32_t node, const Receiving& receiving);
 
   // ---- Time and ends ----
+  // A client has copied more of what it sends: there may be work.
+  bool inputs_move() { return copies_.look(); }
   void expire(std::uint64_t now_ns);
   void rank_left(std::uint32_t local_rank);
   // The link to the node is about to be replaced.
@@ -69,15 +79,6 @@ class PointToPoint final : private MemoryOwner {
   void drop_pages();
 
  private:
-  // What the lane keeps of a pass.
-  struct PassMemory {
-    LaneClient* client = nullptr;
-    std::uint64_t ticket = 0;
-    Operand elements;
-    std::uint64_t started_ns = 0;
-    std::uint64_t bytes_sent = 0;
-  };
-
   void frame_acked(collective::OpId pass) override { mailbox_.piece_freed(pass); }
 
   void carry_out(const collective::PassStep& step);
@@ -90,10 +91,12 @@ class PointToPoint final : private MemoryOwner {
   void copy(const collective::PassStep& step);
   void close(const collective::PassStep& step);
   void complete(const collective::PassStep& step);
-  void record(collective::PassId id, std::uint64_t now_ns);
 
   bool accept_offer(std::uint32_t node, const wire::FrameHeader& header,
                     const net::PayloadPlace& place, bool damaged);
+  bool place_piece(std::uint32_t node, const wire::FrameHeader& header, net::PayloadPlace& place);
+  void accept_piece(std::uint32_t node, const net::PayloadPlace& place);
+  void give_buffer(LanePeer& peer);
 
   // True: the rank's memory has lost pages, and the pass has failed.
   bool has_lost_pages(collective::PassId id);
@@ -104,9 +107,11 @@ class PointToPoint final : private MemoryOwner {
             const collective::PassOutcome& outcome);
 
   GroupCore& core_;
-  LaneGroup& group_;
   collective::Mailbox mailbox_;
   PassPeers peers_;
+  PassBlocks blocks_;
+  PassCopies copies_;
+  PassLedger ledger_;
   std::vector<PassMemory> memory_;                // by pass
   std::vector<std::unique_ptr<SlabPool>> pools_;  // of offers' elements, by node
 };

@@ -11,10 +11,15 @@ namespace tern::daemon {
 
 using collective::OpId;
 
-shm::Sharding StateUpkeep::sharding_of(const TensorState& tensor, const plan::Plan* plan) const {
+shm::Sharding StateUpkeep::sharding_of(const TensorState& tensor, const plan::Plan* plan,
+                                       std::span<const std::uint64_t> share_begins) const {
   const collective::GroupShape& shape = ops_.shape();
   const std::uint32_t shares =
       plan != nullptr && plan->has_shares() ? shape.group_size() : std::uint32_t{0};
+  std::uint64_t largest = shares != 0 && share_begins.empty() ? tensor.count / shares : 0;
+  for (std::size_t i = 1; i < share_begins.size(); ++i) {
+    largest = std::max(largest, share_begins[i] - share_begins[i - 1]);
+  }
   return shm::make_sharding({.tensor = tensor.id,
                              .sequence = 0,
                              .count = tensor.count,
@@ -25,7 +30,7 @@ shm::Sharding StateUpkeep::sharding_of(const TensorState& tensor, const plan::Pl
                              .lanes = shape.lanes,
                              .one_lane = tensor.declared.one_lane,
                              .shares = shares,
-                             .largest_share = shares != 0 ? tensor.count / shares : 0});
+                             .largest_share = largest});
 }
 
 template <typename Use>
@@ -105,6 +110,26 @@ bool StateUpkeep::is_in_use(const TensorState& tensor) const {
   return false;
 }
 
+void StateUpkeep::remember_counts(TensorState& tensor, std::span<const std::uint64_t> counts,
+                                  std::uint32_t counts_crc) {
+  TensorLaneStats& lane = lane_of(tensor);
+  if (lane.counts_crc == counts_crc) return;
+  lane.counts_crc = counts_crc;
+  lane.share_begins.assign(1, 0);
+  lane.share_begins.reserve(counts.size() + 1);
+  for (const std::uint64_t count : counts) {
+    lane.share_begins.push_back(lane.share_begins.back() + count);
+  }
+}
+
+std::span<const std::uint64_t> StateUpkeep::share_begins_of(const StateMove& move) const {
+  if (move.imports) return move.share_begins;
+  const TensorLaneStats& lane = lane_of(*move.tensor);
+  const std::uint32_t crc = move.part.header().counts_crc;
+  return crc != 0 && lane.counts_crc == crc ? std::span<const std::uint64_t>(lane.share_begins)
+                                            : std::span<const std::uint64_t>();
+}
+
 bool StateUpkeep::move_some(const StateMove& move, MoveProgress& progress,
                             event::StateMoved& outcome) {
   const auto fail = [&outcome](Errc code, const char* text) {
@@ -122,7 +147,12 @@ bool StateUpkeep::move_some(const StateMove& move, MoveProgress& progress,
     }
     return fail(Errc::cancelled, "an operation on the tensor began while its state was moved");
   }
-  const auto sharding = sharding_of(tensor, plan::find(move.part.header().kind));
+  const StatePartHeader& part = move.part.header();
+  const auto share_begins = share_begins_of(move);
+  // A lane that has seen no counts has had no chunk.
+  if (part.counts_crc != 0 && share_begins.empty()) return false;
+  const auto sharding = sharding_of(tensor, plan::find(part.kind), share_begins);
+  if (begins && part.counts_crc != 0) begin_with_counts(move, share_begins, sharding);
   std::uint64_t& chunk = progress.next_chunk;
   while (chunk < sharding.chunk_count && sharding.lane(chunk) != ops_.shape().lane) ++chunk;
   if (chunk < sharding.chunk_count &&
@@ -133,23 +163,54 @@ bool StateUpkeep::move_some(const StateMove& move, MoveProgress& progress,
   return chunk < sharding.chunk_count;
 }
 
+// The first lane that has a chunk writes them. Of an import all lanes know them from now on.
+void StateUpkeep::begin_with_counts(const StateMove& move,
+                                    std::span<const std::uint64_t> share_begins,
+                                    const shm::Sharding& sharding) const {
+  if (!move.imports) {
+    if (sharding.lane(0) == ops_.shape().lane) move.part.write_counts(share_begins, move.room);
+    return;
+  }
+  TensorLaneStats& lane = lane_of(*move.tensor);
+  lane.share_begins.assign(share_begins.begin(), share_begins.end());
+  lane.counts_crc = move.part.header().counts_crc;
+}
+
 // Of an operation with one leg, by its own chunks: so a lane touches what its ops do.
 bool StateUpkeep::move_elements(const StateMove& move, const shm::Sharding& sharding,
                                 std::uint32_t chunk) const {
   StatePart::Elements elements{sharding.chunk_begin(chunk), 0};
-  if (plan::find(move.part.header().kind)->has_shares()) {
-    const collective::ShareChunks shares(sharding, ops_.shape(), collective::kNoSlot, nullptr);
+  const auto begins = share_begins_of(move);
+  const collective::ShareChunks shares(sharding, ops_.shape(), collective::kNoSlot,
+                                       begins.empty() ? nullptr : begins.data());
+  if (!plan::find(move.part.header().kind)->has_shares()) {
+    elements.count = sharding.chunk_size(chunk);
+  } else if (shares.has(chunk)) {
     elements = {shares.begin(chunk), shares.size(chunk)};
   } else {
-    elements.count = sharding.chunk_size(chunk);
+    return true;  // a short share has no chunk in the last rounds
   }
   const CodecState& codec = move.tensor->codec;
-  if (move.imports) {
-    return move.part.import_elements(codec, elements,
-                                     move.room.subspan(move.own, move.part.bytes()));
+  if (!move.imports) {
+    move.part.export_elements(codec, elements, move.room);
+    return true;
   }
-  move.part.export_elements(codec, elements, move.room);
-  return true;
+  if (move.same_layout) {
+    return move.part.import_elements(codec, elements, move.room.subspan(move.own));
+  }
+  return move.part.refold_elements(codec, elements, move.room, takes_over(move, shares, chunk));
+}
+
+// Of a sum the node after the owner, whose own contribution is never encoded; of what moves the
+// node whose it is.
+bool StateUpkeep::takes_over(const StateMove& move, const collective::ShareChunks& shares,
+                             std::uint32_t chunk) const {
+  const collective::GroupShape& shape = ops_.shape();
+  const plan::Plan& plan = *plan::find(move.part.header().kind);
+  const std::uint32_t rank =
+      plan.has_root ? move.part.header().root - std::uint32_t{1} : shares.sharer(chunk);
+  const std::uint32_t owner = shape.node_of_rank(rank);
+  return (plan.reduces() ? (owner + 1) % shape.nodes() : owner) == shape.node;
 }
 
 bool StateUpkeep::move_chunk(const StateMove& move, const shm::Sharding& sharding,

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "collective/group_ops.h"
+#include "collective/share_chunks.h"
 #include "daemon/lane/lane_exchange.h"
 #include "daemon/lane/lane_ops.h"
 #include "daemon/tensor/state_part.h"
@@ -32,6 +33,10 @@ class StateUpkeep {
   // Whether it has lost blocks of the tensor's streams since the last announcement, which is to say
   // so.
   bool take_lost(TensorState& tensor) noexcept;
+  // An op that may lose values has been submitted with these counts of the ranks' shares: parts of
+  // its state are cut by them.
+  void remember_counts(TensorState& tensor, std::span<const std::uint64_t> counts,
+                       std::uint32_t counts_crc);
   // How far this lane is with a move.
   struct MoveProgress {
     std::uint64_t next_chunk = 0;  // of the tensor
@@ -45,12 +50,21 @@ class StateUpkeep {
   // Calls use(chunk) for this lane's chunks until one returns false.
   template <typename Use>
   bool for_each_chunk(const TensorState& tensor, Use use) const;
-  // `plan`: of the operation whose chunks are meant; null: an all_reduce. Its shares are equal.
-  shm::Sharding sharding_of(const TensorState& tensor, const plan::Plan* plan = nullptr) const;
+  // `plan`: of the operation whose chunks are meant; null: an all_reduce. `share_begins`: of a plan
+  // with shares; empty: they are equal.
+  shm::Sharding sharding_of(const TensorState& tensor, const plan::Plan* plan = nullptr,
+                            std::span<const std::uint64_t> share_begins = {}) const;
+  // Of the part that is moved. Empty: shares are equal, there are none, or this lane has no chunk.
+  std::span<const std::uint64_t> share_begins_of(const StateMove& move) const;
   bool is_in_use(const TensorState& tensor) const;
   bool move_chunk(const StateMove& move, const shm::Sharding& sharding, std::uint32_t chunk) const;
   bool move_elements(const StateMove& move, const shm::Sharding& sharding,
                      std::uint32_t chunk) const;
+  void begin_with_counts(const StateMove& move, std::span<const std::uint64_t> share_begins,
+                         const shm::Sharding& sharding) const;
+  // Whether this node is to owe what all have owed of the chunk.
+  bool takes_over(const StateMove& move, const collective::ShareChunks& shares,
+                  std::uint32_t chunk) const;
   std::uint64_t forget_parked(collective::OpId op);
   std::uint64_t lose_streams(collective::OpId op);
   TensorLaneStats& lane_of(TensorState& tensor) const noexcept {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "wire/crc32c.h"
+
 namespace tern::daemon {
 namespace {
 
@@ -74,6 +76,10 @@ void StatePart::belong_to(const OneLegUse& use) noexcept {
   header_.kind = use.kind;
   header_.counts_crc = use.counts_crc;
   header_.placement = use.placement;
+  header_.root = static_cast<std::uint16_t>(use.root + 1);
+  if (use.counts_crc == 0) return;
+  ranks_ = use.ranks;
+  header_.bytes += std::uint64_t{ranks_} * sizeof(std::uint64_t);
 }
 
 bool StatePart::shifts() const noexcept {
@@ -161,22 +167,31 @@ Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layou
     seen |= std::uint64_t{1} << (part.node & 63);
     StatePartHeader mine = header_;
     mine.dtype = part.dtype;
+    mine.root = part.root;
     if (header_.kind != 0) {  // residuals of elements, whatever the chunks
       mine.chunk_elements = part.chunk_elements;
       mine.spread = part.spread;
       is_placed_alike = is_placed_alike && (part.kind == 0 || part.placement == header_.placement);
     }
+    std::uint64_t expected_bytes = header_.bytes;
     if (part.kind == 0) {
       mine.kind = 0;
       mine.placement = 0;
+      mine.counts_crc = 0;
+      // It has no counts.
+      if (ranks_ != 0) mine.bytes = expected_bytes = residuals_end();
     }
     if (std::memcmp(&part, &mine, sizeof part) == 0) {
       same_layout = true;
       own = at;
     }
     // What refold_chunk reads must be there.
-    if (!shifts() && header_.memory != 0 &&
-        part.bytes != sizeof part + part.count * sizeof(float)) {
+    if (!shifts() && header_.memory != 0 && part.bytes != expected_bytes) {
+      if (ranks_ != 0 && part.kind != 0) {
+        return fail(
+            Errc::state_mismatch,
+            "the part has the counts of another number of ranks than " + std::to_string(ranks_));
+      }
       return fail(Errc::invalid_argument, "a part is not as long as its header says");
     }
     at += part.bytes;
@@ -184,11 +199,6 @@ Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layou
   if (nodes == 0) return fail(Errc::invalid_argument, "there is no part");
   same_layout = same_layout && is_placed_alike;
   if (same_layout || header_.memory == 0) return {};
-  if (header_.kind != 0) {
-    return fail(Errc::state_mismatch,
-                "what this operation owes belongs to the node of a rank; this state is of ranks on "
-                "other nodes. Start from zero: do not import it");
-  }
   if (shifts()) {
     return fail(Errc::state_mismatch,
                 "a shift belongs to its nodes and owners; this state is of another layout (" +
@@ -264,6 +274,56 @@ bool StatePart::import_elements(const CodecState& state, Elements elements,
   if (!all_finite(record.data(), elements.count)) return false;
   std::memcpy(state.sender(elements.begin), record.data(), record.size());
   return true;
+}
+
+bool StatePart::refold_elements(const CodecState& state, Elements elements,
+                                std::span<const std::byte> parts, bool takes) const {
+  std::vector<float> folded(elements.count, 0.0f);
+  StatePartHeader part{};
+  for (std::size_t at = 0; takes && at < parts.size(); at += part.bytes) {
+    if (!read_header(parts.subspan(at), part)) return false;  // they changed since check()
+    if (part.bytes < residuals_end()) return false;
+    const std::byte* const floats = parts.data() + at + sizeof part;
+    for (std::uint64_t i = 0; i < elements.count; ++i) {
+      folded[i] += float_at(floats, elements.begin + i);
+    }
+  }
+  if (!std::all_of(folded.begin(), folded.end(), [](float v) { return std::isfinite(v); })) {
+    return false;
+  }
+  std::copy(folded.begin(), folded.end(), state.sender(elements.begin));
+  return true;
+}
+
+void StatePart::write_counts(std::span<const std::uint64_t> share_begins,
+                             std::span<std::byte> part) const {
+  std::byte* at = part.data() + residuals_end();
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    put(at, share_begins[rank + 1] - share_begins[rank]);
+  }
+}
+
+Result<std::vector<std::uint64_t>> StatePart::read_counts(std::span<const std::byte> parts) const {
+  std::vector<std::uint64_t> begins;  // and where the last one ends
+  if (ranks_ == 0) return begins;
+  // Parts of no operation have none.
+  StatePartHeader part{};
+  for (; read_header(parts, part) && part.kind == 0; parts = parts.subspan(part.bytes)) {
+  }
+  if (parts.size() < header_.bytes) {
+    return fail(Errc::invalid_argument, "no part has the counts that its header names");
+  }
+  std::vector<std::uint64_t> counts(ranks_);
+  std::memcpy(counts.data(), parts.data() + residuals_end(), counts.size() * sizeof(counts[0]));
+  const std::uint32_t crc = wire::crc32c(std::as_bytes(std::span(counts)));
+  bool sound = std::max(crc, std::uint32_t{1}) == header_.counts_crc;
+  begins.push_back(0);
+  for (const std::uint64_t count : counts) {
+    sound = sound && count <= header_.count - begins.back();
+    begins.push_back(sound ? begins.back() + count : 0);
+  }
+  if (sound && begins.back() == header_.count) return begins;
+  return fail(Errc::invalid_argument, "the counts of a part are not those that its header names");
 }
 
 bool StatePart::refold_chunk(CodecState& state, std::uint32_t chunk,

@@ -17,8 +17,8 @@ namespace tern::daemon {
 // One node's part of a tensor's codec state, for checkpoints: this header, then a record for each
 // chunk in order. A record is the sender's floats; under diana and ef21 it begins with the counts
 // of blocks (u64) of the sender's stream and of each stream that the node receives, and the shifts
-// of these follow the sender's, in the order of the senders' node numbers. docs/codecs.md has the
-// page.
+// of these follow the sender's, in the order of the senders' node numbers. With counts these come
+// last, a u64 for each rank. docs/codecs.md has the page.
 struct StatePartHeader {
   std::uint32_t magic;
   std::uint16_t version;
@@ -33,8 +33,8 @@ struct StatePartHeader {
   std::uint32_t counts_crc;  // of the kind, as announced
   std::uint64_t bytes;       // of the whole part
   std::uint16_t kind;        // a plan's number, of an operation with one leg; else 0
-  std::uint16_t reserved0;
-  std::uint32_t placement;  // of the kind: a checksum of which ranks are on which node
+  std::uint16_t root;        // of a kind that has one: rank plus 1; 0: not known
+  std::uint32_t placement;   // of the kind: a checksum of which ranks are on which node
 };
 TERN_FORMAT_STRUCT(StatePartHeader, 64);
 
@@ -44,6 +44,8 @@ struct OneLegUse {
   std::uint16_t kind = 0;
   std::uint32_t counts_crc = 0;
   std::uint32_t placement = 0;
+  std::uint32_t root = 0xffffffff;  // MemoryUse::root()
+  std::uint32_t ranks = 0;          // of the group
 };
 
 inline constexpr std::uint32_t kStatePartMagic = 0x31505354;  // "TSP1"
@@ -85,6 +87,16 @@ class StatePart {
   void export_elements(const CodecState& state, Elements elements, std::span<std::byte> part) const;
   bool import_elements(const CodecState& state, Elements elements,
                        std::span<const std::byte> part) const;
+  // From parts of all nodes of another layout. What nodes owe of an element is added up, and is
+  // this node's from now on if it `takes` that; otherwise this node owes nothing of these.
+  bool refold_elements(const CodecState& state, Elements elements, std::span<const std::byte> parts,
+                       bool takes) const;
+
+  // Of a part with counts, where the ranks' shares begin and the last one ends.
+  void write_counts(std::span<const std::uint64_t> share_begins, std::span<std::byte> part) const;
+  // Of the first of parts that check() has accepted; they may have changed since. Empty: there are
+  // none.
+  Result<std::vector<std::uint64_t>> read_counts(std::span<const std::byte> parts) const;
   // Error feedback from parts of another layout: what was left unsent on either leg is added up,
   // and handed to one contributor and to the owner of the chunk's elements.
   bool refold_chunk(CodecState& state, std::uint32_t chunk, std::span<const std::byte> parts) const;
@@ -106,8 +118,13 @@ class StatePart {
   }
   std::uint64_t record_offset(std::uint64_t chunk) const noexcept;
   bool shifts() const noexcept;
+  // Under error feedback, of a part's bytes.
+  std::uint64_t residuals_end() const noexcept {
+    return sizeof(StatePartHeader) + header_.count * sizeof(float);
+  }
 
   StatePartHeader header_{};
+  std::uint32_t ranks_ = 0;  // of the group, where the part has counts
 };
 
 struct TensorState;
@@ -117,10 +134,11 @@ struct StateMove {
   StatePart part;
   TensorState* tensor = nullptr;
   std::span<std::byte> room{};  // in the client's arena: foreign, may change at any time
-  std::uint32_t placement = 0;  // OneLegUse::placement, of the tensor's group
   bool imports = false;
   bool same_layout = false;
   std::uint64_t own = 0;  // where in room our own part begins
+  // Of an import with counts, that the parts say; a copy.
+  std::vector<std::uint64_t> share_begins{};
   // The conductor's.
   std::uint64_t client = 0;
   std::uint64_t request = 0;

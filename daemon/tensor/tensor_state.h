@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/bump.h"
 #include "base/dtype.h"
@@ -30,6 +31,10 @@ struct alignas(64) TensorLaneStats {
   bool streams_lost = false;
   // The lane's own: an op, whole or failed, may have left something in the codec state.
   bool state_touched = false;
+  // The lane's own: where the ranks' shares begin, and the last one ends, of the last lossy op with
+  // counts, and the checksum of these.
+  std::vector<std::uint64_t> share_begins;
+  std::uint32_t counts_crc = 0;
   double usual_ns = 0.0;
   // For the log of choices: the last op that was settled, and how it was sent.
   std::uint64_t settled_use = ~std::uint64_t{0};

@@ -40,22 +40,26 @@ class Received:
         return f"<tern.Received {self.count} elements of rank {self.source}>"
 
 
-def send(group: Group, x: Any, dest: int, tag: int, dtype: DTypeLike | None) -> Ticket:
+def send(group: Group, x: Any, dest: int, tag: int, dtype: DTypeLike | None,
+         recipe: str | None) -> Ticket:
     _check(group, dest, tag)
     source = arrays.operand(x, dtype)
     op = structs.sized(structs.Op)
     op.dtype, op.input, op.count = source.code, source.address, source.elements
     op.peer, op.tag = dest, tag
+    op.recipe = None if recipe is None else recipe.encode()
     return start_op(group, "send", Prepared(op, None, (source,)))
 
 
-def recv(group: Group, x: Any, source: int | None, tag: int, dtype: DTypeLike | None) -> Ticket:
+def recv(group: Group, x: Any, source: int | None, tag: int, dtype: DTypeLike | None,
+         recipe: str | None) -> Ticket:
     _check(group, source, tag)
     target = arrays.output(x, dtype)
     received = Received()
     op = structs.sized(structs.Op)
     op.dtype, op.output, op.count = target.code, target.address, target.elements
     op.peer, op.tag = structs.ANY_SOURCE if source is None else source, tag
+    op.recipe = None if recipe is None else recipe.encode()
     op.received = ctypes.addressof(received._struct)
     return start_op(group, "recv", Prepared(op, received, (target,)))
 

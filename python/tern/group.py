@@ -205,35 +205,40 @@ class Group:
 
     def all_to_all(self, x: Any, *, out: Any = None, counts: Sequence[int] | None = None,
                    receive_counts: Sequence[int] | None = None, dtype: DTypeLike | None = None,
-                   priority: int = 0) -> Ticket:
+                   priority: int = 0, recipe: str | None = None) -> Ticket:
         """Sends the i-th of `size` parts of `x` to rank i. The output has the part that rank 0 sent
         here first, and must not overlap `x`.
 
         Without counts all parts are equal, and the output has as many elements as `x`. With them,
         `counts` says how many elements go to each rank, and `receive_counts` how many come from
         each: both are given or neither. What one rank sends must be what the other expects, or all
-        ranks get MismatchError.
+        ranks get MismatchError. `recipe`: one without memory, such as "bf16", by which floats lose
+        values where they leave a node; all ranks give one or none.
         """
         if (counts is None) != (receive_counts is None):
             raise ValueError("give both counts and receive_counts, or neither")
         return submit(self, Call(table.ALL_TO_ALL, x, out, dtype, counts=counts,
-                                 receive_counts=receive_counts, priority=priority))
+                                 receive_counts=receive_counts, priority=priority,
+                                 recipe=recipe))
 
-    def send(self, x: Any, dest: int, tag: int = 0, *, dtype: DTypeLike | None = None) -> Ticket:
+    def send(self, x: Any, dest: int, tag: int = 0, *, dtype: DTypeLike | None = None,
+             recipe: str | None = None) -> Ticket:
         """Sends `x` to rank `dest`, which may be this one. Between two ranks, sends with one tag
         (0..2**32-1) meet the recvs with this tag in the order of submission; no other rank takes
         part. The ticket gives None when the receiver has all elements: two ranks that send to each
-        other submit both before they wait for one. Raises WouldBlockError when 256 sends and recvs
-        of the group are in flight."""
-        return _passing.send(self, x, dest, tag, dtype)
+        other submit both before they wait for one. `recipe`: one without memory, such as "bf16",
+        by which floats lose values on the way; the recv must have one too. Raises WouldBlockError
+        when 256 sends and recvs of the group are in flight."""
+        return _passing.send(self, x, dest, tag, dtype, recipe)
 
     def recv(self, x: Any, source: int | None = None, tag: int = 0, *,
-             dtype: DTypeLike | None = None) -> Ticket:
+             dtype: DTypeLike | None = None, recipe: str | None = None) -> Ticket:
         """Receives into `x` what rank `source` sends with the tag; None: what any rank sends
         first. The ticket gives a Received with `source` and `count`; where fewer elements came
-        than `x` has, the rest of `x` is as it was. If more were sent, or of another type, both
-        ranks get MismatchError."""
-        return _passing.recv(self, x, source, tag, dtype)
+        than `x` has, the rest of `x` is as it was. `recipe`: any without memory that loses values
+        says that the recv takes what has lost some. If more were sent, or of another type, or with
+        a recipe where the recv has none, both ranks get MismatchError."""
+        return _passing.recv(self, x, source, tag, dtype, recipe)
 
     def barrier(self) -> Ticket:
         """Ends when every rank has submitted it."""

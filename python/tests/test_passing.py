@@ -102,3 +102,36 @@ def test_a_recv_that_nobody_meets_can_be_cancelled(two_nodes):
             ticket.wait()
 
     run_ranks(two_nodes, SIZE, work)
+
+
+def test_a_recipe_loses_what_it_drops_on_the_way(two_nodes):
+    count = 100_000
+    x = values(0, 2, count) + np.float32(0.37)
+
+    def work(group):
+        if group.rank == 0:
+            group.send(x, 2, recipe="bf16").wait()
+        if group.rank == 2:
+            room = np.zeros(count, np.float32)
+            group.recv(room, 0, recipe="none(int:bits=8)").wait()
+            return room
+        return None
+
+    room = run_ranks(two_nodes, SIZE, work)[2]
+    rounded = ((x.view(np.uint32) + 0x7FFF + ((x.view(np.uint32) >> 16) & 1)) >> 16) << 16
+    np.testing.assert_array_equal(room, rounded.view(np.float32))
+
+
+def test_a_recv_without_a_recipe_does_not_take_what_has_lost_values(two_nodes):
+    def work(group):
+        x = np.zeros(10, np.float32)
+        if group.rank == 0:
+            with pytest.raises(tern.MismatchError, match="by a recipe that loses values"):
+                group.send(x, 2, recipe="bf16").wait()
+            with pytest.raises(tern.BadRecipeError, match="takes no tensor"):
+                group.send(x, 2, recipe="3lc:s=1").wait()
+        if group.rank == 2:
+            with pytest.raises(tern.MismatchError, match="the recv has none"):
+                group.recv(x, 0).wait()
+
+    run_ranks(two_nodes, SIZE, work)

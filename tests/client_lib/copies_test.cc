@@ -136,6 +136,49 @@ TEST_F(Copies, AResultToTheArenaHasNoLists) {
   EXPECT_TRUE(std::ranges::equal(std::span(inside, kCount), input));
 }
 
+class CopiesByShares : public Copies {
+ protected:
+  CopiesByShares() : Copies(by_shares()) {}
+  static FakeOptions by_shares() {
+    FakeOptions options = with_progress();
+    options.shares_down = true;
+    return options;
+  }
+};
+
+TEST_F(CopiesByShares, AReduceScatterSaysThatItsSharesComeDownwards) {
+  const tern_op op = f32_op(input.data(), output.data(), kCount);
+  tern_ticket ticket = 0;
+  ASSERT_TERN_OK(tern_reduce_scatter(group, &op, &ticket));
+  daemon.await_entries(2);
+  daemon.with_held([&](shm::Segment& segment, const Seen& seen) {
+    EXPECT_EQ(seen.entry.flags, shm::kEntryHasProgress | shm::kEntrySharesDown);
+    EXPECT_EQ(progress_of(segment, seen).input_bytes(), kBytes);
+    EXPECT_TRUE(std::ranges::equal(segment.arena().subspan(seen.entry.input_offset, kBytes),
+                                   std::as_bytes(std::span(input))));
+  });
+  daemon.complete_held();
+  EXPECT_EQ(tern_wait(client, ticket, TERN_FOREVER), TERN_OK) << tern_error_detail();
+}
+
+TEST_F(CopiesByShares, OtherKindsComeFromTheirBeginning) {
+  const tern_ticket ticket = submit(input.data(), output.data());
+  daemon.await_entries(2);
+  EXPECT_EQ(daemon.seen()[0].entry.flags, shm::kEntryHasProgress);
+  daemon.complete_held();
+  EXPECT_EQ(tern_wait(client, ticket, TERN_FOREVER), TERN_OK) << tern_error_detail();
+}
+
+TEST_F(Copies, AReduceScatterComesFromItsBeginningToADaemonThatDoesNotKnowShares) {
+  const tern_op op = f32_op(input.data(), output.data(), kCount);
+  tern_ticket ticket = 0;
+  ASSERT_TERN_OK(tern_reduce_scatter(group, &op, &ticket));
+  daemon.await_entries(2);
+  EXPECT_EQ(daemon.seen()[0].entry.flags, shm::kEntryHasProgress);
+  daemon.complete_held();
+  EXPECT_EQ(tern_wait(client, ticket, TERN_FOREVER), TERN_OK) << tern_error_detail();
+}
+
 TEST_F(Copies, ABatchIsCopiedOpByOp) {
   const tern_op one = f32_op(input.data(), output.data(), kCount);
   std::vector<float> second(kCount / 4 * 3, 5.0f);
@@ -152,6 +195,73 @@ TEST_F(Copies, ABatchIsCopiedOpByOp) {
   EXPECT_EQ(tern_wait(client, ticket, TERN_FOREVER), TERN_OK) << tern_error_detail();
   EXPECT_EQ(output, input);
   EXPECT_EQ(second, std::vector<float>(second.size(), 5.0f));
+}
+
+class CopiedPasses : public Copies {
+ protected:
+  CopiedPasses() : Copies(of_passes()) {}
+  static FakeOptions of_passes() {
+    FakeOptions options = with_progress();
+    options.pass_progress = true;
+    return options;
+  }
+  tern_ticket submit_pass(tern_status (*function)(tern_group*, const tern_op*, tern_ticket*)) {
+    tern_op op = f32_op(input.data(), output.data(), kCount);
+    tern_ticket ticket = 0;
+    EXPECT_EQ(function(group, &op, &ticket), TERN_OK) << tern_error_detail();
+    daemon.await_entries(++submitted_);
+    return ticket;
+  }
+  // The recv ends: so many elements have come.
+  void receive(std::uint64_t elements) {
+    shm::CompletionEntry entry{};
+    entry.ticket = daemon.seen().back().entry.ticket;
+    entry.elements = elements;
+    daemon.inject(daemon.seen().back().lane, entry);
+  }
+
+  std::size_t submitted_ = 0;
+};
+
+TEST_F(CopiedPasses, ASendIsThereWhenItsSubmissionReturns) {
+  const tern_ticket ticket = submit_pass(tern_send);
+  int looked = 0;
+  daemon.with_held([&](shm::Segment& segment, const Seen& seen) {
+    ++looked;
+    EXPECT_EQ(seen.entry.flags, shm::kEntryHasProgress);
+    EXPECT_EQ(seen.entry.progress_records, 0u);
+    EXPECT_EQ(progress_of(segment, seen).input_bytes(), kBytes);
+    EXPECT_TRUE(std::ranges::equal(segment.arena().subspan(seen.entry.input_offset, kBytes),
+                                   std::as_bytes(std::span(input))));
+  });
+  EXPECT_EQ(looked, 1);
+  daemon.complete_held();
+  EXPECT_EQ(tern_wait(client, ticket, TERN_FOREVER), TERN_OK) << tern_error_detail();
+}
+
+TEST_F(CopiedPasses, ARecvTakesWhatIsListedAndNoMoreThanCame) {
+  std::fill(output.begin(), output.end(), -1.0f);
+  const tern_ticket ticket = submit_pass(tern_recv);
+  const std::uint32_t lane = daemon.seen().back().lane;
+  daemon.with_held([&](shm::Segment& segment, const Seen& seen) {
+    std::memcpy(segment.arena().data() + seen.entry.output_offset, input.data(), kBytes);
+    progress_of(segment, seen).deliver(lane, 0, {0, 4096});
+  });
+  EXPECT_EQ(tern_test(client, ticket), TERN_ERR_TIMEOUT);
+  EXPECT_EQ(output[1023], 1024.0f);
+  EXPECT_EQ(output[1024], -1.0f);
+  receive(kCount - 10);
+  EXPECT_EQ(tern_wait(client, ticket, TERN_FOREVER), TERN_OK) << tern_error_detail();
+  EXPECT_EQ(output[kCount - 11], input[kCount - 11]);
+  EXPECT_EQ(output[kCount - 10], -1.0f);
+}
+
+TEST_F(Copies, SendsAreCopiedBeforeToADaemonThatDoesNotKnowTheirProgress) {
+  tern_op op = f32_op(input.data(), nullptr, kCount);
+  tern_ticket ticket = 0;
+  ASSERT_TERN_OK(tern_send(group, &op, &ticket));
+  daemon.await_entries(1);
+  EXPECT_EQ(daemon.seen()[0].entry.flags, 0);
 }
 
 // Nothing that ends would make room for it.

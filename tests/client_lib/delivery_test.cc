@@ -49,7 +49,7 @@ TEST_F(DeliveryTest, CopiesTheRestOnceAtTheEnd) {
   delivery.copy_listed();
   // What has been taken is not looked at again.
   from[12] = from[62] = 250;
-  delivery.copy_rest();
+  delivery.copy_rest(100);
   EXPECT_TRUE(came(0, 10));
   EXPECT_TRUE(came(30, 30));
   EXPECT_TRUE(came(65, 35));
@@ -57,8 +57,26 @@ TEST_F(DeliveryTest, CopiesTheRestOnceAtTheEnd) {
   EXPECT_NE(to[62], 250);
 }
 
+TEST_F(DeliveryTest, BeyondWhatCameNothingIsCopied) {
+  progress.deliver(0, 0, {10, 20});
+  delivery.copy_listed();
+  delivery.copy_rest(50);
+  EXPECT_TRUE(came(0, 50));
+  EXPECT_EQ(to[50], 0);
+  EXPECT_EQ(to[99], 0);
+}
+
+TEST_F(DeliveryTest, ListsMaySayMoreThanCame) {
+  progress.deliver(0, 0, {60, 5});
+  delivery.copy_listed();
+  delivery.copy_rest(20);
+  EXPECT_TRUE(came(0, 20));
+  EXPECT_EQ(to[20], 0);
+  EXPECT_EQ(to[59], 0);
+}
+
 TEST_F(DeliveryTest, WithoutListsAllIsTheRest) {
-  delivery.copy_rest();
+  delivery.copy_rest(100);
   EXPECT_TRUE(came(0, 100));
 }
 
@@ -71,7 +89,7 @@ TEST_F(DeliveryTest, PiecesThatOverlapOrLieOutsideDoNoHarm) {
   delivery.copy_listed();
   EXPECT_EQ(to[90], 0);
   EXPECT_TRUE(came(20, 40));
-  delivery.copy_rest();
+  delivery.copy_rest(100);
   EXPECT_TRUE(came(0, 100));
 }
 
@@ -81,7 +99,7 @@ TEST_F(DeliveryTest, ACountBeyondTheListIsCutOff) {
   mark->records = 1000;
   delivery.copy_listed();
   EXPECT_FALSE(delivery.has_more());
-  delivery.copy_rest();
+  delivery.copy_rest(100);
   EXPECT_TRUE(came(0, 100));
 }
 

@@ -262,6 +262,8 @@ void FakeDaemon::welcome(Session& session, const shm::PacketHeader& header,
   welcome.lane_count = static_cast<std::uint16_t>(options_.lanes);
   welcome.features = shm::kFeatureSplit;
   if (options_.progress) welcome.features |= shm::kFeatureProgress;
+  if (options_.shares_down) welcome.features |= shm::kFeatureSharesDown;
+  if (options_.pass_progress) welcome.features |= shm::kFeaturePassProgress;
   if (options_.regions) welcome.features |= shm::kFeatureRegions;
   welcome.segment_bytes = session.segment.segment_bytes();
   if (welcome_change_) welcome_change_(welcome, session.segment.header());

@@ -30,6 +30,8 @@ struct FakeOptions {
   bool one_lane = false;
   // Takes ops whose memory is copied meanwhile, and holds them.
   bool progress = false;
+  bool shares_down = false;
+  bool pass_progress = false;
   bool regions = true;
   std::uint64_t last_common_op = 0;
 };

@@ -62,6 +62,40 @@ TEST_F(OfEveryPlan, AReduceScatterStaysWithTheRankOfTheShare) {
   EXPECT_EQ(map.sent(0, 1), 0u);
 }
 
+TEST_F(OfEveryPlan, SharesComeDownwardsFromThatOfTheRankBefore) {
+  const ChunkMap map = map_of(plan::kReduceScatter);
+  // Chunk number `round * 4 + rank`. Of rank 1 the shares come in the order 0, 3, 2, 1.
+  EXPECT_EQ(map.end_of_shares_down(1, 0), kElements);
+  EXPECT_EQ(map.end_of_shares_down(1, 4), 2 * kElements);
+  EXPECT_EQ(map.end_of_shares_down(1, 3), 3 * kElements);
+  EXPECT_EQ(map.end_of_shares_down(1, 2 + 4), 6 * kElements);
+  EXPECT_EQ(map.end_of_shares_down(1, 1 + 4), 8 * kElements) << "its own is last";
+  // Of rank 0: 3, 2, 1, 0.
+  EXPECT_EQ(map.end_of_shares_down(0, 3), kElements);
+  EXPECT_EQ(map.end_of_shares_down(0, 0), 7 * kElements);
+}
+
+TEST_F(OfEveryPlan, UnequalSharesComeSoToo) {
+  const std::uint64_t begins[] = {0, 40, 40, 100, 128};
+  shm::Cut cut{.count = 128,
+               .dtype = DType::f32,
+               .chunk_bytes = kElements * sizeof(float),
+               .nodes = 3,
+               .lanes = 1};
+  cut.shares = 4;
+  cut.largest_share = 60;
+  const ChunkMap map{
+      plan::kReduceScatter, shm::make_sharding(cut), group_, {.share_begins = begins}};
+  // Of rank 3: 2, 1, 0, 3.
+  EXPECT_EQ(map.end_of_shares_down(3, 2), kElements);
+  EXPECT_EQ(map.end_of_shares_down(3, 2 + 3 * 4), 60u) << "the last chunk of the share";
+  EXPECT_EQ(map.end_of_shares_down(3, 0), 60 + kElements);
+  EXPECT_EQ(map.end_of_shares_down(3, 3), 100 + kElements);
+  // Of rank 0: 3, 2, 1, 0.
+  EXPECT_EQ(map.end_of_shares_down(0, 3 + 4), 28u);
+  EXPECT_EQ(map.end_of_shares_down(0, 0), 88 + kElements);
+}
+
 TEST_F(OfEveryPlan, AnAllGatherGoesFromTheRankOfTheShareToAll) {
   const ChunkMap map = map_of(plan::kAllGather);
   EXPECT_EQ(map.owned(0), 4u);

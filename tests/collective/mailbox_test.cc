@@ -151,6 +151,113 @@ TEST_F(MailboxOfNode0, WhatDoesNotFitFailsOnBothSides) {
   expect_idle();
 }
 
+TEST_F(MailboxOfNode0, WhatIsInPiecesHasNoElementsInItsOffer) {
+  const PassId id = mailbox.submit({true, 0, {0, 2, 7, DType::f32, 10, true}, now, true});
+  EXPECT_EQ(carry_out(PassAction::offer).bytes, 0u);
+  EXPECT_FALSE(mailbox.pass(id).eager);
+  EXPECT_TRUE(mailbox.on_accept(1, id));
+  EXPECT_EQ(carry_out(PassAction::piece).bytes, 40u);
+  mailbox.piece_freed(id);
+  EXPECT_TRUE(mailbox.on_end(1, id, kOk));
+  expect_end(id, Errc::ok);
+  const PassId empty = mailbox.submit({true, 0, {0, 2, 7, DType::f32, 0, true}, now, true});
+  carry_out(PassAction::offer);
+  EXPECT_TRUE(mailbox.pass(empty).eager) << "it has none";
+  EXPECT_TRUE(mailbox.on_end(1, empty, kOk));
+  expect_end(empty, Errc::ok);
+  expect_idle();
+}
+
+TEST_F(MailboxOfNode0, APieceThatIsABlockSaysHowManyElementsItHasWhenItIsRead) {
+  const PassId id = mailbox.submit({false, 0, {2, 0, 7, DType::f32, 600, true}, now});
+  Mailbox::Arriving lossy = offer(9, 600);
+  lossy.envelope.dtype = DType::f32;
+  lossy.envelope.lossy = true;
+  lossy.eager = false;
+  EXPECT_TRUE(mailbox.on_offer(lossy));
+  carry_out(PassAction::accept);
+  Mailbox::Place place;
+  ASSERT_TRUE(mailbox.expect_piece(1, 9, 5000, place)) << "who reads it says what is in it";
+  EXPECT_EQ(place.block_of, 1024u) << "a chunk";
+  mailbox.on_piece(place, 1024, Mailbox::Piece::whole);
+  EXPECT_FALSE(mailbox.expect_piece(1, 9, 0, place));
+  ASSERT_TRUE(mailbox.expect_piece(1, 9, 40, place));
+  EXPECT_EQ(place.offset, 1024u);
+  mailbox.on_piece(place, 1024, Mailbox::Piece::whole);
+  ASSERT_TRUE(mailbox.expect_piece(1, 9, 40, place));
+  EXPECT_EQ(place.block_of, 352u) << "what is left";
+  mailbox.on_piece(place, 352, Mailbox::Piece::whole);
+  carry_out(PassAction::close);
+  expect_end(id, Errc::ok);
+  expect_idle();
+}
+
+TEST_F(MailboxOfNode0, ASendWhoseElementsComeLaterSendsThePiecesThatAreThere) {
+  const PassId id = mailbox.submit({true, 0, {0, 2, 7, DType::u8, 2500}, now, false, true});
+  EXPECT_EQ(carry_out(PassAction::offer).bytes, 0u);
+  mailbox.arrived(id, 1023);
+  EXPECT_TRUE(mailbox.on_accept(1, id));
+  step(PassAction::none);
+  mailbox.arrived(id, 2100);
+  EXPECT_EQ(carry_out(PassAction::piece).bytes, 1024u);
+  EXPECT_EQ(carry_out(PassAction::piece).bytes, 1024u);
+  step(PassAction::none);
+  mailbox.arrived(id, 2500);
+  EXPECT_EQ(carry_out(PassAction::piece).bytes, 452u);
+  for (int i = 0; i < 3; ++i) mailbox.piece_freed(id);
+  EXPECT_TRUE(mailbox.on_end(1, id, kOk));
+  expect_end(id, Errc::ok);
+  expect_idle();
+}
+
+TEST_F(MailboxOfNode0, WhatIsNotThereDoesNotGoWithItsOffer) {
+  const PassId id = mailbox.submit({true, 0, {0, 2, 7, DType::u8, 10}, now, false, true});
+  EXPECT_EQ(carry_out(PassAction::offer).bytes, 0u);
+  EXPECT_TRUE(mailbox.on_accept(1, id));
+  mailbox.fail(id, {Errc::cancelled, 0, "cancelled"});
+  mailbox.arrived(id, 10);
+  carry_out(PassAction::withdraw);
+  EXPECT_TRUE(mailbox.on_end(1, id, {Errc::cancelled, 0, "cancelled"}));
+  expect_end(id, Errc::cancelled, "cancelled");
+  expect_idle();
+}
+
+TEST_F(MailboxOfNode0, WithinANodePiecesAreCopiedAsTheyCome) {
+  const PassId out = mailbox.submit({true, 0, {0, 1, 7, DType::u8, 1500}, now, false, true});
+  const PassId in = recv(1, 0, 1500);
+  step(PassAction::none);
+  mailbox.arrived(out, 1024);
+  EXPECT_EQ(carry_out(PassAction::copy).bytes, 1024u);
+  step(PassAction::none);
+  mailbox.arrived(out, 1500);
+  EXPECT_EQ(carry_out(PassAction::copy).bytes, 476u);
+  carry_out(PassAction::close);
+  std::vector<PassId> ended;
+  for (int i = 0; i < 2; ++i) ended.push_back(carry_out(PassAction::complete).pass);
+  EXPECT_NE(ended[0], ended[1]);
+  EXPECT_EQ(in + out, ended[0] + ended[1]);
+  expect_idle();
+}
+
+TEST_F(MailboxOfNode0, WhatMayHaveLostValuesMeetsNoRecvThatDoesNotTakeIt) {
+  const std::string text =
+      "rank 2 sends to rank 0 with tag 7 by a recipe that loses values, and the recv has none: "
+      "give "
+      "both one, or neither";
+  const PassId id = recv(0, 2, 10);
+  Mailbox::Arriving lossy = offer(0, 10);
+  lossy.envelope.lossy = true;
+  EXPECT_TRUE(mailbox.on_offer(lossy));
+  carry_out(PassAction::close);
+  expect_end(id, Errc::mismatch, text);
+  const PassId taking = mailbox.submit({false, 0, {2, 0, 7, DType::u8, 10, true}, now});
+  EXPECT_TRUE(mailbox.on_offer(offer(0, 10)));
+  carry_out(PassAction::deliver);
+  carry_out(PassAction::close);
+  expect_end(taking, Errc::ok);
+  expect_idle();
+}
+
 TEST_F(MailboxOfNode0, ADamagedOfferFailsWithTheRecvThatItMeets) {
   const PassId id = recv(0, 2, 10);
   Mailbox::Arriving damaged = offer(0, 0);

@@ -6,7 +6,7 @@ namespace tern::collective {
 namespace {
 
 TEST(OpTable, FindsWhatLivesByItsKey) {
-  OpTable ops(4, 2);
+  OpTable ops(4, 2, 1);
   const OpId a = ops.create({7, 0});
   const OpId b = ops.create({7, 1});
   EXPECT_EQ(ops.find({7, 0}), a);
@@ -20,7 +20,7 @@ TEST(OpTable, FindsWhatLivesByItsKey) {
 }
 
 TEST(OpTable, AFullTableCreatesNothingUntilOneIsRemoved) {
-  OpTable ops(2, 1);
+  OpTable ops(2, 1, 1);
   const OpId a = ops.create({0, 0});
   ASSERT_NE(ops.create({0, 1}), kNoSlot);
   EXPECT_EQ(ops.create({0, 2}), kNoSlot);
@@ -30,7 +30,7 @@ TEST(OpTable, AFullTableCreatesNothingUntilOneIsRemoved) {
 }
 
 TEST(OpTable, WhatHasEndedDoesNotComeBack) {
-  OpTable ops(4, 1);
+  OpTable ops(4, 1, 1);
   const OpId a = ops.find_or_create({7, 5});
   EXPECT_FALSE(ops.superseded({7, 5}));
   EXPECT_EQ(ops.find_or_create({7, 5}), a);
@@ -43,20 +43,20 @@ TEST(OpTable, WhatHasEndedDoesNotComeBack) {
 }
 
 TEST(OpTable, ANewOpKnowsNothingOfTheLastInItsSlot) {
-  OpTable ops(1, 3);
+  OpTable ops(1, 3, 1);
   const OpId a = ops.create({1, 0});
   ops[a].failed = true;
-  ops.told_by(a, 2) = 0b11;
+  ops.hear(a, 2).told = 0b11;
   ops.remove(a);
   const OpId b = ops.create({2, 0});
   ASSERT_EQ(a, b);
   EXPECT_FALSE(ops[b].failed);
-  EXPECT_EQ(ops.told_by(b, 2), 0u);
+  EXPECT_EQ(ops.heard(b, 2).told, 0u);
   EXPECT_EQ(ops[b].order, 1u);
 }
 
 TEST(OpTable, AUseWaitsForEarlierOnesThatHaveNotFailed) {
-  OpTable ops(4, 1);
+  OpTable ops(4, 1, 1);
   const OpId second = ops.create({7, 1});
   EXPECT_FALSE(ops.waits_for_earlier_use(second));
   const OpId first = ops.create({7, 0});
@@ -69,7 +69,7 @@ TEST(OpTable, AUseWaitsForEarlierOnesThatHaveNotFailed) {
 }
 
 TEST(OpTable, AnonymousOpsWaitForNothing) {
-  OpTable ops(4, 1);
+  OpTable ops(4, 1, 1);
   ops.create({0, 0});
   EXPECT_FALSE(ops.waits_for_earlier_use(ops.create({0, 1})));
 }

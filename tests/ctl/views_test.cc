@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ctl/tuner_views.h"
+
 namespace tern::ctl {
 namespace {
 
@@ -89,6 +91,17 @@ TEST(Views, AnyShapeIsShownWithoutFailing) {
       EXPECT_THAT(text, Not(HasSubstr("\x1b"))) << verb.name << " of " << result;
     }
   }
+}
+
+TEST(Views, ExplainSaysWhatAutoDoesNotChooseFor) {
+  json tensor = {{"name", "w"}, {"job", "j"}, {"group", "g"}, {"operation", ""}};
+  EXPECT_NE(render_explain(json::array({tensor}))
+                .find("a broadcast loses nothing unless a recipe is written out"),
+            std::string::npos)
+      << render_explain(json::array({tensor}));
+  tensor["operation"] = "all_gather";
+  EXPECT_EQ(render_explain(json::array({tensor})).find("a broadcast loses nothing"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ TEST_F(BadEntriesOfKinds, AreRefusedWithASentence) {
     OpKind kind;
     std::function<void(shm::SubmitEntry&)> change;
     const char* says;
+    Errc code = Errc::invalid_argument;
   };
   constexpr std::uint64_t kHuge = ~std::uint64_t{0};
   const auto counts = [&](std::vector<std::uint64_t> of) {
@@ -60,6 +61,9 @@ TEST_F(BadEntriesOfKinds, AreRefusedWithASentence) {
     const float two = 2;
     std::memcpy(&entry.prescale_bits, &two, sizeof two);
   };
+  const auto memory = [](auto& entry) { std::memcpy(entry.recipe, "3lc:s=1", 8); };
+  const char* const kNoMemory =
+      "the operation takes no tensor that could have the recipe's memory; write none(...)";
   const char* const kMore = "the counts add up to more than count";
   const char* const kLess = "the counts add up to less than count";
   const char* const kNoPrescale = "prescale is for reductions only";
@@ -102,8 +106,9 @@ TEST_F(BadEntriesOfKinds, AreRefusedWithASentence) {
       {OpKind::send, [](auto& entry) { entry.sequence = std::uint64_t{1} << 32; },
        "a tag has 32 bits"},
       {OpKind::recv, [](auto& entry) { entry.sequence = kHuge; }, "a tag has 32 bits"},
-      {OpKind::send, [](auto& entry) { std::memcpy(entry.recipe, "raw", 4); },
-       "what is sent from rank to rank takes no recipe"},
+      {OpKind::send, memory, kNoMemory, Errc::bad_recipe},
+      {OpKind::recv, memory, kNoMemory, Errc::bad_recipe},
+      {OpKind::all_to_all, memory, kNoMemory, Errc::bad_recipe},
       {OpKind::broadcast, prescale, kNoPrescale},
       {OpKind::all_gather, prescale, kNoPrescale},
       {OpKind::gather, prescale, kNoPrescale},
@@ -122,7 +127,7 @@ TEST_F(BadEntriesOfKinds, AreRefusedWithASentence) {
     ASSERT_TRUE(client.submit(entry));
     const auto ended = client.completion();
     ASSERT_TRUE(ended.has_value());
-    EXPECT_EQ(ended->status, static_cast<std::int32_t>(Errc::invalid_argument)) << ended->detail;
+    EXPECT_EQ(ended->status, static_cast<std::int32_t>(one.code)) << ended->detail;
     EXPECT_STREQ(ended->detail, one.says);
   }
   ASSERT_TRUE(client.submit(HostileClient::good_entry(group, 0)));

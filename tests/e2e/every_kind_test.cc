@@ -4,16 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <functional>
 #include <numeric>
-#include <optional>
 #include <random>
-#include <thread>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "client_lib/include/tern/tern.hpp"
 #include "tests/e2e/cluster.h"
+#include "tests/e2e/ranks_on_nodes.h"
+#include "tests/e2e/typed_ops.h"
 
 namespace tern::e2e {
 namespace {
@@ -86,22 +86,9 @@ Held output_of(const DrawnOp& op, std::size_t rank) {
   return op.gets_share() ? Held{op.begin(rank), op.counts[rank]} : Held{0, op.total()};
 }
 
-// One rank: a client of its own.
 class KindRank {
  public:
-  KindRank(const DaemonProcess& daemon, std::size_t rank) : rank_(rank) {
-    tern_connect_options options = TERN_CONNECT_OPTIONS_INIT;
-    const std::string socket = daemon.socket();
-    options.socket_path = socket.c_str();
-    options.arena_bytes = 64 << 20;
-    client_.emplace(options);
-  }
-
-  tern_group_id mint() { return client_->mint(); }
-  void join(const tern_group_id& id, std::size_t size) {
-    group_.emplace(
-        client_->join(id, static_cast<std::int32_t>(rank_), static_cast<std::int32_t>(size)));
-  }
+  explicit KindRank(LayoutRank& at) : at_(at) {}
 
   // Empty, or what is wrong.
   std::string run(const DrawnOp& op) {
@@ -110,9 +97,9 @@ class KindRank {
     // In place there is one buffer, of whichever holds more of the op.
     const Held held = in.count >= out.count ? in : out;
     const bool in_place = op.place == Place::in_place && in.count != 0 && out.count != 0;
-    Buffer whole(*client_, in_place ? held.count : 0, arena);
-    Buffer input(*client_, in_place ? 0 : in.count, arena);
-    Buffer output(*client_, in_place ? 0 : out.count, arena);
+    Buffer whole(*at_.client, in_place ? held.count : 0, arena);
+    Buffer input(*at_.client, in_place ? 0 : in.count, arena);
+    Buffer output(*at_.client, in_place ? 0 : out.count, arena);
     std::int32_t* const from = in_place ? whole.data() + (in.begin - held.begin) : input.data();
     std::int32_t* const to = in_place ? whole.data() + (out.begin - held.begin) : output.data();
     for (std::uint64_t i = 0; i < in.count; ++i) from[i] = value_at(op, rank_, in.begin + i);
@@ -120,15 +107,15 @@ class KindRank {
     for (std::uint64_t i = 0; i < out.count; ++i) {
       const std::int32_t wanted = expected_at(op, out.begin + i);
       if (to[i] == wanted) continue;
-      return "rank " + std::to_string(rank_) + " has " + std::to_string(to[i]) + " and not " +
-             std::to_string(wanted) + " at " + std::to_string(out.begin + i);
+      return "has " + std::to_string(to[i]) + " and not " + std::to_string(wanted) + " at " +
+             std::to_string(out.begin + i);
     }
     return "";
   }
 
   // What each rank has for each, rank by rank of who sends. Empty, or what is wrong.
   std::string exchange(const std::vector<std::uint64_t>& pairs, bool equal) {
-    const std::size_t size = static_cast<std::size_t>(group_->info().size);
+    const std::size_t size = static_cast<std::size_t>(at_.group->info().size);
     std::vector<std::uint64_t> sent, received;
     Values input, output;
     for (std::size_t other = 0; other < size; ++other) {
@@ -138,13 +125,12 @@ class KindRank {
       output.resize(output.size() + received.back(), -1);
     }
     if (equal) sent.clear(), received.clear();
-    group_->all_to_all(In(input), Out(output), sent, received).wait();
+    at_.group->all_to_all(In(input), Out(output), sent, received).wait();
     std::size_t at = 0;
     for (std::size_t other = 0; other < size; ++other) {
       for (std::uint64_t i = 0; i < pairs[other * size + rank_]; ++i, ++at) {
         if (output[at] == mark(other, rank_, i)) continue;
-        return "rank " + std::to_string(rank_) + " has something else from rank " +
-               std::to_string(other) + " at " + std::to_string(i);
+        return "has something else from rank " + std::to_string(other) + " at " + std::to_string(i);
       }
     }
     return "";
@@ -185,15 +171,15 @@ class KindRank {
         op.equal ? std::span<const std::uint64_t>{} : std::span<const std::uint64_t>(op.counts);
     switch (op.kind) {
       case OfKind::reduce:
-        return group_->reduce(input, output, op.root);
+        return at_.group->reduce(input, output, op.root);
       case OfKind::reduce_scatter:
-        return group_->reduce_scatter(input, output, counts);
+        return at_.group->reduce_scatter(input, output, counts);
       case OfKind::all_gather:
-        return group_->all_gather(input, output, counts);
+        return at_.group->all_gather(input, output, counts);
       case OfKind::gather:
-        return group_->gather(input, output, op.root, counts);
+        return at_.group->gather(input, output, op.root, counts);
       case OfKind::scatter:
-        return group_->scatter(input, output, op.root, counts);
+        return at_.group->scatter(input, output, op.root, counts);
       case OfKind::all_reduce:
       case OfKind::broadcast:
         break;
@@ -204,79 +190,15 @@ class KindRank {
     plain.output = output.data();
     plain.count = op.total();
     plain.root = op.root;
-    return op.kind == OfKind::broadcast ? group_->broadcast(plain) : group_->all_reduce(plain);
+    return op.kind == OfKind::broadcast ? at_.group->broadcast(plain)
+                                        : at_.group->all_reduce(plain);
   }
 
-  std::size_t rank_;
-  std::optional<tern::Client> client_;
-  std::optional<tern::Group> group_;
+  LayoutRank& at_;
+  std::size_t rank_ = at_.rank;
 };
 
-struct KindLayout {
-  const char* name;
-  std::vector<int> ranks_per_node;
-  std::vector<std::string> options;
-  bool encrypted = false;
-};
-
-class EveryKind : public testing::TestWithParam<KindLayout> {
- protected:
-  // Small chunks, so that small shares are cut.
-  EveryKind()
-      : cluster_(static_cast<int>(GetParam().ranks_per_node.size()), options_of(GetParam())) {}
-
-  std::vector<std::string> options_of(const KindLayout& layout) {
-    std::vector<std::string> options{"--chunk-bytes",   "16KiB", "--send-slabs",   "16",
-                                     "--receive-slabs", "16",    "--result-slabs", "16"};
-    options.insert(options.end(), layout.options.begin(), layout.options.end());
-    if (layout.encrypted) {
-      const std::string key = files_.path() + "/key";
-      std::ofstream(key) << std::string(64, 'a') << "\n";
-      std::filesystem::permissions(key, std::filesystem::perms::owner_read);
-      options.insert(options.end(), {"--peer-security", "key", "--cluster-key-file", key});
-    }
-    return options;
-  }
-
-  void SetUp() override {
-    ASSERT_TRUE(cluster_.running());
-    for (std::size_t node = 0; node < cluster_.size(); ++node) {
-      for (int i = 0; i < GetParam().ranks_per_node[node]; ++i) {
-        ranks_.push_back(std::make_unique<KindRank>(cluster_[node], ranks_.size()));
-      }
-    }
-    const tern_group_id id = ranks_[0]->mint();
-    ASSERT_EQ(on_all([&](KindRank& rank) {
-                rank.join(id, ranks_.size());
-                return std::string();
-              }),
-              "");
-  }
-
-  // All ranks at once, each in a thread. Empty, or what one of them says.
-  std::string on_all(const std::function<std::string(KindRank&)>& work) {
-    std::vector<std::string> said(ranks_.size());
-    std::vector<std::thread> threads;
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      threads.emplace_back([&, rank] {
-        try {
-          said[rank] = work(*ranks_[rank]);
-        } catch (const tern::Failure& failure) {
-          said[rank] = "rank " + std::to_string(rank) + ": " + failure.what();
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (const std::string& text : said) {
-      if (!text.empty()) return text;
-    }
-    return "";
-  }
-
-  TemporaryFolder files_;
-  Cluster cluster_;
-  std::vector<std::unique_ptr<KindRank>> ranks_;
-};
+using EveryKind = RanksOnNodes;
 
 TEST_P(EveryKind, DeliversWhatAReferenceDoes) {
   constexpr std::uint64_t kSeed = 20;
@@ -285,17 +207,17 @@ TEST_P(EveryKind, DeliversWhatAReferenceDoes) {
   for (int draw = 0; draw < 84; ++draw) {
     DrawnOp op;
     op.kind = static_cast<OfKind>(draw % 7);
-    op.root = static_cast<std::int32_t>(below(ranks_.size()));
+    op.root = static_cast<std::int32_t>(below(ranks().size()));
     op.place = static_cast<Place>(below(3));
     op.draw = draw;
     op.equal = below(2) == 0;
     const std::uint64_t most = below(4) == 0 ? 40'000 : 400;
-    op.counts.assign(ranks_.size(), below(most));
+    op.counts.assign(ranks().size(), below(most));
     for (std::uint64_t& count : op.counts) {
       if (!op.equal) count = below(4) == 0 ? 0 : below(most);
     }
     SCOPED_TRACE(testing::Message() << "seed " << kSeed << ", " << op.text());
-    ASSERT_EQ(on_all([&](KindRank& rank) { return rank.run(op); }), "");
+    ASSERT_EQ(ranks().on_all([&](LayoutRank& at) { return KindRank(at).run(op); }), "");
   }
 }
 
@@ -305,12 +227,24 @@ TEST_P(EveryKind, ExchangesWhatEachRankHasForEach) {
   for (int draw = 0; draw < 12; ++draw) {
     const bool equal = draw % 2 == 0;
     const std::uint64_t most = draw % 3 == 0 ? 20'000 : 300;
-    std::vector<std::uint64_t> pairs(ranks_.size() * ranks_.size(), random() % most);
+    std::vector<std::uint64_t> pairs(ranks().size() * ranks().size(), random() % most);
     for (std::uint64_t& count : pairs) {
       if (!equal) count = random() % 4 == 0 ? 0 : random() % most;
     }
     SCOPED_TRACE(testing::Message() << "seed " << kSeed << ", draw " << draw);
-    ASSERT_EQ(on_all([&](KindRank& rank) { return rank.exchange(pairs, equal); }), "");
+    ASSERT_EQ(ranks().on_all([&](LayoutRank& at) { return KindRank(at).exchange(pairs, equal); }),
+              "");
+  }
+}
+
+TEST_P(EveryKind, HasEveryTypeAndReductionWhateverTheOrderOfSubmission) {
+  constexpr std::uint64_t kSeed = 22;
+  std::mt19937_64 random(kSeed);
+  for (int number = 0; number <= static_cast<int>(kLastDType); ++number) {
+    const auto dtype = static_cast<DType>(number);
+    const auto ops = typed_ops_of(dtype, ranks().size(), random);
+    SCOPED_TRACE(testing::Message() << "seed " << kSeed << ", " << dtype_name(dtype));
+    ASSERT_EQ(ranks().on_all([&](LayoutRank& at) { return run_typed_ops(at, ops, kSeed); }), "");
   }
 }
 
@@ -339,16 +273,28 @@ TEST(Examples, TokensComeBackFromTheirExperts) {
 }
 #endif
 
-const std::vector<KindLayout> kKindLayouts = {
-    {"OneNode", {4}, {}},
-    {"TwoNodes", {1, 1}, {"--lanes", "2"}},
-    {"TwoNodesEncrypted", {2, 3}, {}, true},
-    {"ThreeUnevenNodes", {3, 1, 2}, {"--lanes", "3"}},
-    {"FiveNodes", {1, 2, 1, 1, 4}, {}},
-    {"EightNodes", {1, 1, 1, 1, 1, 1, 1, 1}, {}},
-};
-INSTANTIATE_TEST_SUITE_P(Layouts, EveryKind, testing::ValuesIn(kKindLayouts),
-                         [](const auto& one) { return one.param.name; });
+std::string name_of_layout(const testing::TestParamInfo<NodeLayout>& layout) {
+  return layout.param.name;
+}
+// A suite for each, so that its tests share its daemons.
+INSTANTIATE_TEST_SUITE_P(OneNode, EveryKind, testing::Values(NodeLayout{"OneNode", {4}, {}}),
+                         name_of_layout);
+INSTANTIATE_TEST_SUITE_P(TwoNodes, EveryKind,
+                         testing::Values(NodeLayout{"TwoNodes", {1, 1}, {"--lanes", "2"}}),
+                         name_of_layout);
+INSTANTIATE_TEST_SUITE_P(TwoNodesEncrypted, EveryKind,
+                         testing::Values(NodeLayout{"TwoNodesEncrypted", {2, 3}, {}, true}),
+                         name_of_layout);
+INSTANTIATE_TEST_SUITE_P(ThreeUnevenNodes, EveryKind,
+                         testing::Values(NodeLayout{
+                             "ThreeUnevenNodes", {3, 1, 2}, {"--lanes", "3"}}),
+                         name_of_layout);
+INSTANTIATE_TEST_SUITE_P(FiveNodes, EveryKind,
+                         testing::Values(NodeLayout{"FiveNodes", {1, 2, 1, 1, 4}, {}}),
+                         name_of_layout);
+INSTANTIATE_TEST_SUITE_P(EightNodes, EveryKind,
+                         testing::Values(NodeLayout{"EightNodes", {1, 1, 1, 1, 1, 1, 1, 1}, {}}),
+                         name_of_layout);
 
 }  // namespace
 }  // namespace tern::e2e

@@ -372,6 +372,30 @@ void KindStream::push_and_pull() {
   wait(ticket, "pull");
 }
 
+// To the next rank, of values that the recipe keeps.
+void KindStream::lossy_pass() {
+  std::vector<float> out(kLossyCount), in(kLossyCount);
+  for (std::uint64_t i = 0; i < kLossyCount; ++i) out[i] = static_cast<float>(i % 256);
+  tern_op op = TERN_OP_INIT;
+  op.dtype = TERN_F32;
+  op.count = kLossyCount;
+  op.recipe = "bf16";
+  op.tag = next_tag_++;
+  op.input = out.data();
+  op.peer = static_cast<std::int32_t>((at_.rank + 1) % at_.size);
+  tern_ticket send = 0, recv = 0;
+  const tern_status sending = tern_send(at_.group, &op, &send);
+  if (sending != TERN_OK) note(sending, "lossy send");
+  op.input = nullptr;
+  op.output = in.data();
+  op.peer = static_cast<std::int32_t>((at_.rank + at_.size - 1) % at_.size);
+  const tern_status receiving = tern_recv(at_.group, &op, &recv);
+  if (receiving != TERN_OK) note(receiving, "lossy recv");
+  if (sending == TERN_OK) wait(send, "lossy send");
+  if (receiving == TERN_OK) wait(recv, "lossy recv");
+  if (problems_.empty() && in != out) note("[34] lossy recv: wrong result");
+}
+
 void KindStream::lossy_moves() {
   tern_tensor_options options = TERN_TENSOR_OPTIONS_INIT;
   options.count = kLossyCount;
@@ -403,6 +427,7 @@ void KindStream::lossy_moves() {
   op.counts = nullptr;
   const tern_status spreading = tern_broadcast(at_.group, &op, &broadcast);
   if (spreading != TERN_OK) note(spreading, "lossy broadcast");
+  lossy_pass();
   if (gathering == TERN_OK) wait(gather, "lossy all_gather");
   if (spreading == TERN_OK) wait(broadcast, "lossy broadcast");
 }

@@ -65,6 +65,7 @@ class KindStream {
   void split();
   void push_and_pull();
   void lossy_moves();
+  void lossy_pass();
 
   Flying& prepare(tern_op_kind kind, std::size_t input, std::size_t output);
   void prepare_drawn(const Drawn& drawn);

@@ -81,6 +81,10 @@ bool import_all(const Target& target, const daemon::StatePart& part, const Store
                                 : part.refold_chunk(state, chunk, stored.parts)) &&
             sound;
   }
+  // As of operations with one leg, whose parts are as long.
+  if (!stored.same_layout) {
+    sound = part.refold_elements(state, {0, target.shape.count}, stored.parts, true) && sound;
+  }
   expect_finite(target, state);
   return sound;
 }

@@ -51,13 +51,29 @@ TEST(Plan, GradientsAndDeltasAreLossyButOfABroadcastDeltasAlone) {
   }
 }
 
-TEST(Plan, AnAllToAllAloneIsLossyWithoutATensor) {
+TEST(Plan, WhatTakesNoTensorIsLossyWithoutOne) {
   for (const Plan* plan : {&kAllReduce, &kReduce, &kReduceScatter, &kAllGather, &kBroadcast,
                            &kGather, &kScatter, &kBarrier}) {
     EXPECT_FALSE(plan->loses_without_memory) << plan->name;
   }
-  EXPECT_TRUE(kAllToAll.loses_without_memory);
+  for (const Plan* plan : {&kAllToAll, &kSend, &kRecv}) {
+    EXPECT_TRUE(plan->loses_without_memory) << plan->name;
+    EXPECT_FALSE(plan->takes_tensor) << plan->name;
+  }
   EXPECT_TRUE(kAllToAll.may_decline_eager()) << "what is compressed is not eager";
+}
+
+TEST(Plan, OfAReduceScatterAloneSharesComeDownwards) {
+  for (const Plan* plan : {&kAllReduce, &kReduce, &kAllGather, &kBroadcast, &kGather, &kScatter,
+                           &kAllToAll, &kSend, &kRecv}) {
+    EXPECT_FALSE(plan->sends_shares_down()) << plan->name;
+  }
+  EXPECT_TRUE(kReduceScatter.sends_shares_down());
+  const Shares shares{.count = 40, .ranks = 4};
+  const std::uint32_t of_rank_1[] = {0, 3, 2, 1};
+  for (std::uint32_t i = 0; i < 4; ++i) EXPECT_EQ(shares.down_from(1, i), of_rank_1[i]);
+  EXPECT_EQ(shares.down_from(0, 0), 3u);
+  EXPECT_EQ((Shares{.count = 40, .ranks = 1}).down_from(0, 0), 0u);
 }
 
 TEST(Plan, TheTunerHasTheKindsThatLoseByTheirRole) {

@@ -83,6 +83,7 @@ TEST(FrozenLayout, SubmitEntry) {
 
 TEST(FrozenLayout, CopyProgress) {
   EXPECT_EQ(kEntryHasProgress, 2);
+  EXPECT_EQ(kEntrySharesDown, 4);
   EXPECT_EQ(sizeof(CopiedMark), 64u);
   FIELD(CopiedMark, input_bytes, 0, 8);
   EXPECT_EQ(sizeof(DeliveredMark), 64u);

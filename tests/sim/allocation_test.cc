@@ -105,13 +105,27 @@ TEST(LaneAllocations, NoneForAnOpOnceWarm) {
   }
 }
 
-// From rank to rank, within a node and between two, with elements in the offer and after it.
+// Of f32, by a recipe.
+Passed lossy_pass(Cluster& cluster, shm::OpKind kind, std::uint32_t rank, const PassSpec& spec) {
+  Client& client = *cluster.ranks[rank];
+  OpRequest request = pass_request(kind, spec);
+  request.recipe = "none(int:bits=8)";
+  request.input = request.output = client.allocate(spec.count * sizeof(float));
+  std::memset(client.at(request.input), 0, spec.count * sizeof(float));
+  return {&client, client.submit(request), request.input, spec.count};
+}
+
+// From rank to rank, within a node and between two, with elements in the offer and after it, as
+// blocks, and copied meanwhile.
 TEST(LaneAllocations, NoneForASendOnceWarm) {
   Cluster cluster({2, 1}, two_lanes(false));
   cluster.join();
   const auto work = [&] {
     std::vector<Passed> all;
     for (std::uint32_t tag = 0; tag < 8; ++tag) {
+      for (Client* client : cluster.ranks) client->copying.seed = tag % 2;
+      all.push_back(lossy_pass(cluster, shm::OpKind::send, 0, {2, 100 + tag, kLarge, DType::f32}));
+      all.push_back(lossy_pass(cluster, shm::OpKind::recv, 2, {0, 100 + tag, kLarge, DType::f32}));
       for (const std::uint64_t count : {kSmall, kLarge}) {
         all.push_back(send(cluster, 0, {2, tag, count}));
         all.push_back(send(cluster, 0, {1, tag, count}));

@@ -274,7 +274,7 @@ std::uint64_t Client::submit_as(const OpRequest& op, std::uint64_t tensor, std::
 
 void Client::begin_copies(const OpRequest& op, Waiting& waiting, shm::SubmitEntry& entry) {
   const plan::Plan* const plan = plan::find(entry.kind);
-  if (plan == nullptr || plan->passes() || plan->work == plan::Work::none) return;
+  if (plan == nullptr || plan->work == plan::Work::none) return;
   const plan::Extents extents = plan->extents(op.shape_for(rank, size));
   const std::uint64_t element = dtype_bytes(op.dtype);
   const shm::CopyProgress::Shape shape{group.lane_count, 64};
@@ -282,8 +282,18 @@ void Client::begin_copies(const OpRequest& op, Waiting& waiting, shm::SubmitEntr
   entry.progress_offset = allocate(shape.bytes());
   entry.progress_records = shape.records;
   std::memset(at(entry.progress_offset), 0, shape.bytes());
-  const Copier::Memory memory{{at(op.input), extents.input.count * element},
-                              {at(op.output), extents.output.count * element}};
+  Copier::Memory memory{{at(op.input), extents.input.count * element},
+                        {at(op.output), extents.output.count * element},
+                        {}};
+  // Libraries of older versions copy it as it lies.
+  if (plan->sends_shares_down() && copying.seed % 4 != 0) {
+    entry.flags |= shm::kEntrySharesDown;
+    const plan::Shares shares = op.shape_for(rank, size).shares();
+    for (std::uint32_t i = 0; i < size; ++i) {
+      const std::uint32_t sharer = shares.down_from(rank, i);
+      memory.order.emplace_back(shares.begin(sharer) * element, shares.of(sharer) * element);
+    }
+  }
   waiting.copier.emplace(shm::CopyProgress(at(entry.progress_offset), shape), memory,
                          ++copying.seed);
 }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "every_kind.h"
+#include "point_to_point.h"
 
 namespace tern::sim {
 namespace {
@@ -219,6 +220,123 @@ TEST(CopiedTensors, LossyOpsHaveTheSameBits) {
     }
     EXPECT_EQ(results[0] == results[1], true);
   }
+}
+
+// Sends of so many pieces, of 16 KiB.
+class TwoPassing : public testing::Test {
+ protected:
+  TwoPassing() : cluster({2, 1}) {}
+
+  void join(std::int64_t op_timeout_ms = 0) {
+    JoinOptions options;
+    options.op_timeout_ms = op_timeout_ms;
+    cluster.join(options);
+  }
+  // The test says how the rank's memory is copied.
+  Passed submit_send(std::uint32_t to, std::uint64_t pieces, const std::string& recipe = "") {
+    Client& client = *cluster.ranks[0];
+    client.copying.seed = 1;
+    OpRequest request =
+        pass_request(shm::OpKind::send, {to, 7, pieces * kChunkBytes / 4, DType::f32});
+    request.recipe = recipe;
+    request.input = request.output = client.allocate(pieces * kChunkBytes + 1);
+    for (std::uint64_t i = 0; i < pieces * kChunkBytes; ++i) {
+      client.at(request.input)[i] = byte_of(3, i);
+    }
+    const Passed out{&client, client.submit(request), request.input, request.count};
+    client.copying.seed = 0;
+    copier(out).stop();
+    return out;
+  }
+  Copier& copier(const Passed& passed) { return passed.client->copier(passed.ticket); }
+  Passed submit_recv(std::uint32_t at, std::uint64_t pieces) {
+    cluster.ranks[at]->copying.seed = 1;
+    const Passed in = recv(cluster, at, {0, 7, pieces * kChunkBytes / 4, DType::f32});
+    cluster.ranks[at]->copying.seed = 0;
+    return in;
+  }
+
+  Cluster cluster;
+};
+
+TEST_F(TwoPassing, WhatIsThereIsSentAndListed) {
+  join();
+  for (const std::uint32_t to : {2u, 1u}) {
+    const Passed out = submit_send(to, 8);
+    const Passed in = submit_recv(to, 9);
+    cluster.world.run_for(100 * kMillisecond);
+    EXPECT_EQ(copier(in).taken_bytes(), 0u);
+    copier(out).fill(5 * kChunkBytes - 4);
+    cluster.world.run_for(100 * kMillisecond);
+    EXPECT_EQ(copier(in).taken_bytes(), 4 * kChunkBytes) << "the fifth lacks an element";
+    EXPECT_FALSE(out.done());
+    copier(out).fill(8 * kChunkBytes);
+    await(cluster, out);
+    await(cluster, in);
+    EXPECT_EQ(out.result().status, Errc::ok) << out.result().detail;
+    expect_bytes(in, 3, 8 * kChunkBytes);
+    EXPECT_EQ(in.client->copying.wrong_in_lists, "");
+  }
+  cluster.leave_all();
+}
+
+TEST_F(TwoPassing, AWatermarkThatLiesFailsItsSendAndTheRecv) {
+  join();
+  for (const std::uint32_t to : {2u, 1u}) {
+    const Passed out = submit_send(to, 2);
+    const Passed in = submit_recv(to, 2);
+    cluster.world.run_for(kMillisecond);
+    copier(out).say(2 * kChunkBytes + 1);
+    await(cluster, out);
+    await(cluster, in);
+    const std::string text =
+        "rank 0: the watermark of its input says 32769 of 32768 bytes, after 0";
+    expect_failed(out, Errc::invalid_argument, text);
+    expect_failed(in, Errc::invalid_argument, text);
+  }
+  const Passed next = send(cluster, 0, {2, 7, 100}, 4);
+  const Passed next_in = recv(cluster, 2, {0, 7, 100});
+  await(cluster, next_in);
+  expect_bytes(next_in, 4, 100);
+  await(cluster, next);
+  cluster.leave_all();
+}
+
+TEST_F(TwoPassing, OneThatStandsStillFailsBothAfterTheTimeoutAndNamesTheRank) {
+  join(2000);
+  const Passed out = submit_send(2, 4);
+  const Passed in = submit_recv(2, 4);
+  copier(out).fill(kChunkBytes + 8);
+  await(cluster, out);
+  await(cluster, in);
+  EXPECT_EQ(out.result().status, Errc::op_timeout);
+  EXPECT_TRUE(contains(out.result().detail, "rank 0")) << out.result().detail;
+  EXPECT_EQ(in.result().status, Errc::op_timeout);
+  EXPECT_TRUE(contains(in.result().detail, "rank 0")) << in.result().detail;
+  cluster.leave_all();
+}
+
+// Blocks are cut as they would be if all of it were there.
+TEST_F(TwoPassing, WithARecipeTheBitsAreTheSameHoweverItComes) {
+  join();
+  std::vector<Bytes> got;
+  for (const std::uint64_t first : {3 * kChunkBytes + 4, std::uint64_t{8}, 6 * kChunkBytes}) {
+    const Passed out = submit_send(2, 6, "none(int:bits=8)");
+    OpRequest request = pass_request(shm::OpKind::recv, {0, 7, 6 * kChunkBytes / 4, DType::f32});
+    request.recipe = "bf16";
+    Client& client = *cluster.ranks[2];
+    request.input = request.output = client.allocate(6 * kChunkBytes);
+    const Passed in{&client, client.submit(request), request.output, request.count};
+    copier(out).fill(first);
+    cluster.world.run_for(100 * kMillisecond);
+    copier(out).fill(6 * kChunkBytes);
+    await(cluster, in);
+    await(cluster, out);
+    ASSERT_EQ(in.result().status, Errc::ok) << in.result().detail;
+    got.emplace_back(client.at(in.at), client.at(in.at) + 6 * kChunkBytes);
+  }
+  EXPECT_EQ(got[0] == got[1] && got[1] == got[2], true);
+  cluster.leave_all();
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ Copier::Copier(const shm::CopyProgress& progress, const Memory& memory, std::uin
       values_(memory.input.begin(), memory.input.end()),
       next_(progress.shape().lanes) {
   std::fill(memory.input.begin(), memory.input.end(), std::byte{0xa5});
+  if (memory_.order.empty()) memory_.order = {{0, values_.size()}};
 }
 
 bool Copier::step() {
@@ -21,10 +22,13 @@ bool Copier::step() {
 
 void Copier::fill(std::size_t end) {
   end = std::min(values_.size(), end);
-  std::copy(values_.begin() + static_cast<std::ptrdiff_t>(filled_),
-            values_.begin() + static_cast<std::ptrdiff_t>(end),
-            memory_.input.begin() + static_cast<std::ptrdiff_t>(filled_));
-  filled_ = end;
+  std::size_t before = 0;  // bytes of the parts that come first
+  for (const auto& [offset, bytes] : memory_.order) {
+    for (; filled_ < std::min(end, before + bytes); ++filled_) {
+      memory_.input[offset + filled_ - before] = values_[offset + filled_ - before];
+    }
+    before += bytes;
+  }
   progress_.raise_input(filled_);
 }
 

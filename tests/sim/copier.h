@@ -8,6 +8,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shm/copy_progress.h"
@@ -18,6 +19,8 @@ class Copier {
  public:
   struct Memory {
     std::span<std::byte> input, output;  // in the arena; the input holds its values
+    // Offset and bytes of the input's parts, in the order in which they come; empty: as they lie.
+    std::vector<std::pair<std::size_t, std::size_t>> order;
   };
   // Takes the input's values out of the arena.
   Copier(const shm::CopyProgress& progress, const Memory& memory, std::uint64_t seed);

@@ -71,6 +71,7 @@ TEST(FrozenFrame, NumbersAreThoseOfVersionOne) {
   EXPECT_EQ(static_cast<int>(FrameKind::rank_left), 29);
   EXPECT_EQ(kFeatureSend, 4u);
   EXPECT_EQ(kFeatureLossyMoves, 8u);
+  EXPECT_EQ(kFeatureLossySends, 16u);
 }
 
 #define EXPECT_SAME_PLACE(ours, frozen, field, at)     \
@@ -244,6 +245,22 @@ TEST(FrozenFrame, GoldenSendOffer) {
   EXPECT_EQ(body.count, 3u);
   EXPECT_EQ(body.dtype, 6);
   EXPECT_EQ(body.eager, 1);
+  EXPECT_EQ(body.lossy, 0);
+  EXPECT_EQ(offsetof(SendOfferBody, lossy), 10u);
+}
+
+TEST(FrozenFrame, GoldenLossySendOffer) {
+  const auto bytes = golden("send_offer_lossy.hex");
+  const FrameHeader header = check_round_trip(bytes);
+  EXPECT_EQ(header.kind, 24);
+  EXPECT_EQ(header.op_seq, 12u);
+  SendOfferBody body;
+  ASSERT_EQ(bytes.size(), kFrameHeaderBytes + sizeof body);
+  std::memcpy(&body, bytes.data() + kFrameHeaderBytes, sizeof body);
+  EXPECT_EQ(body.count, 70'000u);
+  EXPECT_EQ(body.dtype, 0);
+  EXPECT_EQ(body.eager, 0);
+  EXPECT_EQ(body.lossy, 1);
 }
 
 // The set-up of RDMA: what was parsed and made again has the same bytes.

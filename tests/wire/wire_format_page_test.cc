@@ -113,6 +113,7 @@ TEST(WireFormatPage, BodiesAgree) {
   EXPECT_FIELD(offer, SendOfferBody, count);
   EXPECT_FIELD(offer, SendOfferBody, dtype);
   EXPECT_FIELD(offer, SendOfferBody, eager);
+  EXPECT_FIELD(offer, SendOfferBody, lossy);
   const std::string small = page().section("RefuseBody, AckBody");
   EXPECT_FIELD(small, RefuseBody, code);
   EXPECT_FIELD(small, RefuseBody, text);

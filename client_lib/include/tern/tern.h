@@ -312,8 +312,8 @@ typedef struct {
 TERN_API tern_status tern_all_reduce(tern_group* group, const tern_op* op, tern_ticket* ticket);
 
 /* Every rank's output becomes the root's input. The reduction is ignored. Bit for bit, unless the
- * tensor is a delta and its declaration or the operation writes out a lossy recipe. All outputs then
- * have the same bits, the root's too. */
+ * tensor is a delta and its declaration or the operation writes out a lossy recipe: "auto" loses
+ * nothing here. All outputs then have the same bits, the root's too. */
 TERN_API tern_status tern_broadcast(tern_group* group, const tern_op* op, tern_ticket* ticket);
 
 /* The root's output becomes the reduction of all inputs. Other ranks have no output. */
@@ -348,14 +348,19 @@ TERN_API tern_status tern_barrier(tern_group* group, tern_ticket* ticket);
 /* Sends `count` elements of the input to rank op->peer, which may be this rank. Between two ranks,
  * the sends with one tag meet the recvs with this tag in the order in which both were submitted;
  * other tags and other ranks do not matter to them, and nobody else hears of them. The output, the
- * reduction, the root and the priority are ignored, and tensor and recipe are refused.
+ * reduction, the root and the priority are ignored, and a tensor is refused.
+ *
+ * A recipe without memory that loses values, such as "bf16" or "none(int:bits=8)", is for f32, f16
+ * and bf16. What leaves the node and has at least lossy_min_bytes is compressed by it. The recv must
+ * say by such a recipe of its own, which need not be the same, that it takes what has lost values.
  *
  * The ticket ends when the receiver has all elements, however small they are: two ranks that send to
  * each other submit both before they wait for one. A rank may have 256 sends and recvs in flight in
  * a group, beside its other operations; TERN_ERR_WOULD_BLOCK otherwise. They are no part of
  * last_common_op.
  *
- * TERN_ERR_MISMATCH on both ranks if the types differ or the recv has too little room.
+ * TERN_ERR_MISMATCH on both ranks if the types differ, the recv has too little room, or the send has
+ * a recipe that loses values and the recv none. TERN_ERR_BAD_RECIPE for a recipe with memory.
  * TERN_ERR_OP_TIMEOUT if no recv came within the group's op_timeout. TERN_ERR_UNSUPPORTED if the
  * daemon of some node of the group is too old. */
 TERN_API tern_status tern_send(tern_group* group, const tern_op* op, tern_ticket* ticket);

@@ -19,12 +19,13 @@ constexpr std::uint64_t kBytes = 4 * kChunk * sizeof(float);
 // An op of four chunks whose input is still being copied.
 class CopyWatchTest : public group_test::OneNode {
  protected:
-  CopyWatchTest() {
+  explicit CopyWatchTest(shm::OpKind kind = shm::OpKind::all_reduce, std::uint8_t flags = 0) {
     Spec spec;
     spec.count = 4 * kChunk;
+    spec.kind = kind;
     op = node.begin(spec);
     shm::SubmitEntry entry{};
-    entry.flags = shm::kEntryHasProgress;
+    entry.flags = static_cast<std::uint8_t>(shm::kEntryHasProgress | flags);
     entry.progress_records = kShape.records;
     watch.begin({op, 0}, entry, arena);
   }
@@ -89,6 +90,28 @@ TEST_F(CopyWatchTest, OneThatHasJustMovedStandsNotStill) {
   client.raise_input(8);
   watch.expire(now_ns, kSecond);
   EXPECT_FALSE(about().failed) << about().text;
+}
+
+class ByShares : public CopyWatchTest {
+ protected:
+  ByShares() : CopyWatchTest(shm::OpKind::reduce_scatter, shm::kEntrySharesDown) {}
+};
+
+// Chunk number `round * 2 + rank`; this is rank 0.
+TEST_F(ByShares, WhatOtherRanksGetIsThereFirst) {
+  client.raise_input(kChunk * sizeof(float));
+  watch.look();
+  EXPECT_TRUE(watch.has(op, 1));
+  EXPECT_FALSE(watch.has(op, 3));
+  EXPECT_FALSE(watch.has(op, 0));
+  client.raise_input(3 * kChunk * sizeof(float) - 1);
+  watch.look();
+  EXPECT_TRUE(watch.has(op, 3));
+  EXPECT_FALSE(watch.has(op, 0));
+  client.raise_input(3 * kChunk * sizeof(float));
+  watch.look();
+  EXPECT_TRUE(watch.has(op, 0));
+  EXPECT_FALSE(watch.has(op, 2));
 }
 
 // Two ops of a batch, of which the client copies one after the other.

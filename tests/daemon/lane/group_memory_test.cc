@@ -66,22 +66,17 @@ std::uint64_t bytes_of_group(std::uint32_t nodes, std::uint32_t ranks_of_node) {
   return live_bytes - before;
 }
 
-// An op takes a slot, of which there are max_ops_in_flight for each node. A slot has so many bytes
-// for each node; all else is linear in the nodes. docs/collectives.md has the figures.
-constexpr std::uint64_t kPerSlotAndNode = 37;
-
+// An op takes a slot, of which there are max_ops_in_flight for each node. What is kept of each node
+// is kept of few ops. docs/collectives.md has the figures.
 TEST(GroupMemory, IsWhatThePageSays) {
   std::vector<std::uint64_t> bytes;
-  for (const std::uint32_t nodes : {16u, 32u, 64u}) {
+  for (const std::uint32_t nodes : {8u, 16u, 32u, 64u}) {
     bytes.push_back(bytes_of_group(nodes, 1));
     std::printf("%u nodes: %llu bytes\n", nodes, static_cast<unsigned long long>(bytes.back()));
   }
-  // a * nodes^2 + b * nodes + c, through the three points.
-  const std::uint64_t second = (bytes[2] - bytes[1]) / 32, first = (bytes[1] - bytes[0]) / 16;
-  const std::uint64_t square = (second - first) / 48;
-  EXPECT_EQ(square, kPerSlotAndNode * collective::GroupShape{}.max_ops_in_flight);
-  EXPECT_LE(bytes[2], std::uint64_t{28} << 20);
-  EXPECT_LE(bytes_of_group(8, 1), std::uint64_t{3} << 19);
+  // Twice the nodes, at most twice the bytes: nothing grows with the square of the nodes.
+  for (std::size_t i = 1; i < bytes.size(); ++i) EXPECT_LE(bytes[i], 2 * bytes[i - 1]);
+  EXPECT_LE(bytes[3], std::uint64_t{9'200'000});
 }
 
 TEST(GroupMemory, EndsWithTheGroup) {

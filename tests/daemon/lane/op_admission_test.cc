@@ -198,6 +198,36 @@ TEST_F(OpAdmissionTest, AnOpsOwnRecipeLosesOnlyWhatIsOfATensor) {
   EXPECT_EQ(codec::canonical_text(encoding.recipe), "ef(int:bits=4)");
 }
 
+TEST_F(OpAdmissionTest, SendsAndRecvsLoseByARecipeWithoutMemoryAlone) {
+  for (const shm::OpKind kind : {shm::OpKind::send, shm::OpKind::recv}) {
+    entry_.kind = static_cast<std::uint16_t>(kind);
+    entry_.dtype = static_cast<std::uint8_t>(DType::f32);
+    entry_.recipe[0] = '\0';
+    EXPECT_EQ(admit().body.flags, 0u);
+    bring("none(int:bits=8)");
+    EXPECT_EQ(admit().body.flags, wire::kAnnounceLossy);
+    EXPECT_TRUE(admit().op.encoding.lossy);
+    setup_.lossy_min_bytes = kBytes + 1;
+    EXPECT_EQ(admit().body.flags, wire::kAnnounceLossy) << "it is said whatever the size";
+    EXPECT_FALSE(admit().op.encoding.lossy);
+    setup_.lossy_min_bytes = kBytes;
+    entry_.dtype = static_cast<std::uint8_t>(DType::i32);
+    EXPECT_EQ(admit().body.flags, 0u);
+    for (const char* exact : {"raw", "auto", "lossless"}) {
+      std::memset(entry_.recipe, 0, sizeof(entry_.recipe));
+      bring(exact);
+      EXPECT_EQ(problem(), "") << exact;
+      EXPECT_EQ(admit().body.flags, 0u) << exact;
+    }
+    std::memset(entry_.recipe, 0, sizeof(entry_.recipe));
+    bring("ef(int:bits=8)");
+    EXPECT_EQ(problem(),
+              "the operation takes no tensor that could have the recipe's memory; write none(...)");
+    EXPECT_EQ(admit().checked.code, Errc::bad_recipe);
+    std::memset(entry_.recipe, 0, sizeof(entry_.recipe));
+  }
+}
+
 TEST_F(OpAdmissionTest, TheTunerChoosesWhereAnOpMayBeEncoded) {
   TensorTuning* const tuning = declare("auto").tuning.get();
   ASSERT_NE(tuning, nullptr);

@@ -29,6 +29,24 @@ TEST(MemoryUse, OtherCountsAreAnotherUser) {
   EXPECT_FALSE(use.admits(other));
 }
 
+TEST(MemoryUse, RemembersTheFirstRootAndComparesNone) {
+  MemoryUse use;
+  EXPECT_EQ(use.root(), MemoryUse::kNoRoot);
+  MemoryUse::User reduces{.kind = 5, .one_leg = true, .root = 4095};
+  EXPECT_TRUE(use.take(reduces));
+  EXPECT_EQ(use.root(), 4095u);
+  EXPECT_EQ(use.kind(), 5);
+  EXPECT_EQ(use.counts_crc(), 0u);
+  reduces.root = 0;
+  EXPECT_TRUE(use.admits(reduces));
+  EXPECT_TRUE(use.take(reduces));
+  EXPECT_EQ(use.root(), 4095u);
+  EXPECT_FALSE(use.admits(kSums));
+  MemoryUse without;
+  EXPECT_TRUE(without.take(kSums));
+  EXPECT_EQ(without.root(), MemoryUse::kNoRoot);
+}
+
 TEST(MemoryUse, GoesWithTheStateThatIsKept) {
   MemoryUse kept, next;
   ASSERT_TRUE(kept.take(kSums));

@@ -1,0 +1,153 @@
+#include "daemon/lane/pass_blocks.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "codec/recipe.h"
+#include "group_rig.h"
+
+namespace tern::daemon::pass_blocks_test {
+namespace {
+
+using collective::Envelope;
+using group_test::kChunk;
+using group_test::OneNode;
+
+std::vector<float> ramp(std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = 0.37f + static_cast<float>(i);
+  return values;
+}
+
+class PassBlocksTest : public OneNode {
+ protected:
+  LaneResources& lane() { return node.resources; }
+  std::vector<std::byte> encode(const std::vector<float>& values, const char* recipe,
+                                std::uint64_t offset = 0) {
+    codec::Recipe parsed;
+    if (recipe != nullptr) parsed = codec::parse_recipe(recipe).value();
+    std::vector<std::byte> out(lane().settings.block_bytes());
+    out.resize(blocks.encode(lane(), {envelope, offset, std::as_bytes(std::span(values))},
+                             recipe != nullptr ? &parsed : nullptr, out));
+    return out;
+  }
+  // What is wrong with the block, or how many bytes have come.
+  std::string decode(std::span<const std::byte> block, std::size_t room_bytes) {
+    room.assign(kChunk, -1.0f);
+    const auto decoded = PassBlocks::decode(
+        lane(), block, envelope.dtype, std::as_writable_bytes(std::span(room)).first(room_bytes));
+    return decoded.problem != nullptr ? decoded.problem : std::to_string(decoded.bytes);
+  }
+
+  Envelope envelope{1, 0, 7, DType::f32, 10'000, true};
+  PassBlocks blocks{5};
+  std::vector<float> room;
+};
+
+TEST_F(PassBlocksTest, WithoutARecipeElementsTravelAsTheyAre) {
+  const std::vector<float> values = ramp(100);
+  const auto block = encode(values, nullptr);
+  EXPECT_EQ(block.size(), wire::kBlockHeaderBytes + 400);
+  EXPECT_EQ(decode(block, 400), "400");
+  EXPECT_TRUE(std::equal(values.begin(), values.end(), room.begin()));
+  EXPECT_EQ(room[100], -1.0f);
+}
+
+TEST_F(PassBlocksTest, ARecipeMakesThemShorter) {
+  const std::vector<float> values = ramp(kChunk);
+  const auto block = encode(values, "bf16");
+  EXPECT_EQ(block.size(), wire::kBlockHeaderBytes + 2 * kChunk);
+  EXPECT_EQ(decode(block, 4 * kChunk), std::to_string(4 * kChunk));
+  for (std::size_t i = 0; i < kChunk; ++i) ASSERT_NEAR(room[i], values[i], values[i] / 128);
+}
+
+TEST_F(PassBlocksTest, HalvesGoThroughFloats) {
+  envelope.dtype = DType::bf16;
+  std::vector<float> two(1);  // two elements of bf16: 1 and -2
+  const std::uint32_t bits = 0xc0003f80;
+  std::memcpy(two.data(), &bits, sizeof(bits));
+  EXPECT_EQ(decode(encode(two, "bf16"), 4), "4");
+  EXPECT_EQ(std::memcmp(room.data(), &bits, sizeof(bits)), 0);
+}
+
+TEST_F(PassBlocksTest, AValueThatIsNotFiniteMakesThePieceRaw) {
+  std::vector<float> values = ramp(10);
+  values[3] = std::numeric_limits<float>::quiet_NaN();
+  const auto block = encode(values, "bf16");
+  EXPECT_EQ(block.size(), wire::kBlockHeaderBytes + 40);
+  EXPECT_EQ(lane().counters->nonfinite_chunks.load(), 1u);
+  EXPECT_EQ(decode(block, 40), "40");
+  EXPECT_EQ(std::memcmp(room.data(), values.data(), 40), 0) << "bit for bit";
+}
+
+TEST_F(PassBlocksTest, DrawsAreThoseOfTheValuesAndOfWhoSendsThem) {
+  const char* const recipe = "none(qsgd:levels=4)";
+  const std::vector<float> values = ramp(kChunk);
+  const auto block = encode(values, recipe);
+  EXPECT_EQ(encode(values, recipe), block);
+  EXPECT_NE(encode(values, recipe, 4 * kChunk), block) << "another place";
+  envelope.tag = 8;
+  EXPECT_NE(encode(values, recipe), block);
+  envelope.tag = 7;
+  blocks = PassBlocks(6);
+  EXPECT_NE(encode(values, recipe), block) << "another seed";
+}
+
+// Of scaled values the codes are the same, so what differs is the draws.
+TEST_F(PassBlocksTest, OtherValuesHaveOtherDraws) {
+  const std::vector<float> values = ramp(kChunk);
+  std::vector<float> twice = values;
+  for (float& value : twice) value *= 2;
+  ASSERT_EQ(decode(encode(values, "none(qsgd:levels=4)"), 4 * kChunk), std::to_string(4 * kChunk));
+  const std::vector<float> once = room;
+  ASSERT_EQ(decode(encode(twice, "none(qsgd:levels=4)"), 4 * kChunk), std::to_string(4 * kChunk));
+  bool differ = false;
+  for (std::size_t i = 0; i < kChunk; ++i) differ = differ || room[i] != 2 * once[i];
+  EXPECT_TRUE(differ);
+}
+
+TEST_F(PassBlocksTest, ABlockThatMakesNoSenseIsNamedAndWritesNothingBeyondItsRoom) {
+  const std::string sizes = "the block's sizes are not those of a piece";
+  const auto block = encode(ramp(100), "bf16");
+  EXPECT_EQ(decode(block, 396), sizes) << "more than there is room for";
+  EXPECT_EQ(decode(std::span(block).first(block.size() - 1), 400), sizes);
+  const auto changed = [&](auto change) {
+    auto bytes = encode(ramp(100), nullptr);
+    wire::BlockHeader header;
+    std::memcpy(&header, bytes.data(), sizeof(header));
+    change(header);
+    std::memcpy(bytes.data(), &header, sizeof(header));
+    return decode(bytes, 400);
+  };
+  EXPECT_EQ(changed([](auto&) {}), "400");
+  EXPECT_NE(changed([](auto& header) { header.elements = 99; }), "396");
+  EXPECT_NE(changed([](auto& header) { header.elements = 0; }), "0");
+  EXPECT_NE(changed([](auto& header) { header.codec = 99; }), "400");
+  EXPECT_NE(changed([](auto& header) { header.dtype = static_cast<std::uint8_t>(DType::i32); }),
+            "400");
+  EXPECT_NE(changed([](auto& header) {
+              header.codec = static_cast<std::uint8_t>(wire::CodecId::lossless);
+            }),
+            "400");
+  EXPECT_NE(changed([](auto& header) {
+              header.codec = static_cast<std::uint8_t>(wire::CodecId::threelc);
+              header.dtype = 0;
+            }),
+            "400");
+}
+
+TEST_F(PassBlocksTest, RecipesAreForFloatsOfFourBytesAndTwo) {
+  for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+    EXPECT_TRUE(PassBlocks::takes(type));
+  }
+  for (const DType type : {DType::f64, DType::i32, DType::u8, DType::c64, DType::fp8_e4m3}) {
+    EXPECT_FALSE(PassBlocks::takes(type)) << dtype_name(type);
+  }
+}
+
+}  // namespace
+}  // namespace tern::daemon::pass_blocks_test
