@@ -16,7 +16,7 @@ endif
 
 help:
 	@echo 'make demo       train MNIST over a 100 Mbit/s link, raw and with 3LC, and compare'
-	@echo 'make test       all tests, sanitizers, a fuzz smoke and lints; a quarter of an hour on 2 fast cores'
+	@echo 'make test       all tests, sanitizers, a fuzz smoke and lints; half an hour on 2 fast cores'
 	@echo 'make test-full  everything at length: full sanitizer suites, longer fuzzing, kill campaign'
 	@echo 'make test-python the Python package on a release build, with ruff and mypy'
 	@echo 'make test-torch tern.torch and PyTorch'"'"'s own suite, in an environment of 1.4 GB outside of the tree'
