@@ -4,8 +4,10 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <latch>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "cluster.h"
 
@@ -75,6 +77,33 @@ TEST(Turns, OfAConductorWithManyRanksHaveFewSlowSystemCalls) {
   cluster.reduce(all_reduce(DType::f32, 100), inputs_of(DType::f32, 100, 64));
   cluster.leave_all();
   EXPECT_GT(counter(cluster.world, "conductor_longest_turn_ns"), kMs) << "nothing was slow";
+}
+
+// Who fills his ring at once keeps nobody waiting who has one entry.
+TEST(Turns, OfALaneTakeSoManyEntriesOfAClientAndThoseOfOthers) {
+  constexpr std::size_t kEntries = 32;  // of each client
+  Cluster cluster({2});
+  cluster.join();
+  Client& flood = *cluster.ranks[0];
+  Client& other = *cluster.ranks[1];
+  const OpRequest request = all_reduce(DType::f32, 4);
+  constexpr std::uint64_t kUnknownTensor = 77;
+  std::vector<std::uint64_t> tickets;
+  for (std::uint64_t use = 0; use < 3 * kEntries; ++use) {
+    tickets.push_back(flood.submit_as(request, kUnknownTensor, use, false));
+  }
+  const std::uint64_t ticket = other.submit_as(request, kUnknownTensor, 0, false);
+  const auto ended = [&] {
+    flood.poll();
+    return std::count_if(tickets.begin(), tickets.end(),
+                         [&](std::uint64_t one) { return flood.done(one); });
+  };
+  for (std::size_t turn = 1; turn <= 3; ++turn) {
+    cluster.world.daemon(0).step(1);
+    EXPECT_EQ(static_cast<std::size_t>(ended()), turn * kEntries);
+    other.poll();
+    EXPECT_TRUE(other.done(ticket));
+  }
 }
 
 TEST(Turns, OfALaneWhoseCarrierIsSlowAreNamed) {
