@@ -320,7 +320,7 @@ TEST_F(TwoPassing, OneThatStandsStillFailsBothAfterTheTimeoutAndNamesTheRank) {
 TEST_F(TwoPassing, WithARecipeTheBitsAreTheSameHoweverItComes) {
   join();
   std::vector<Bytes> got;
-  for (const std::uint64_t first : {3 * kChunkBytes + 4, std::uint64_t{8}, 6 * kChunkBytes}) {
+  for (const std::uint64_t first : {3 * kChunkBytes + 4, std::uint64_t{8}, 5 * kChunkBytes}) {
     const Passed out = submit_send(2, 6, "none(int:bits=8)");
     OpRequest request = pass_request(shm::OpKind::recv, {0, 7, 6 * kChunkBytes / 4, DType::f32});
     request.recipe = "bf16";
