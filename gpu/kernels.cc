@@ -42,7 +42,7 @@ Status Kernels::launch(const KernelLaunch& launch, Stream stream) const {
   config.block[1] = config.block[2] = 1;
   config.shared_bytes = launch.shared_bytes;
   config.stream = stream;
-  const Function function = functions_[static_cast<std::size_t>(launch.kernel)];
+  Function function = functions_[static_cast<std::size_t>(launch.kernel)];
   return driver_.check(driver_.api().launch(&config, function, launch.parameters, nullptr),
                        "launch a kernel");
 }

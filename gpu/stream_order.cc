@@ -39,7 +39,7 @@ Status StreamOrder::call_behind(Stream stream, std::function<void()> done) const
   };
   auto enqueued = driver_.check(driver_.api().call_host(stream, run, call.get()),
                                 "ask to be called behind a kernel");
-  if (enqueued) call.release();
+  if (enqueued) static_cast<void>(call.release());
   return enqueued;
 }
 

@@ -38,7 +38,7 @@ class Fibre {
 // Stacks for the threads of a block, made once and used again.
 class Stacks {
  public:
-  static constexpr std::size_t kBytes = 128 * 1024;
+  static constexpr std::size_t kBytes = std::size_t{128} * 1024;
 
   explicit Stacks(std::size_t count);
   ~Stacks();

@@ -140,7 +140,7 @@ std::uint64_t Machine::exchange(const Exchange& what, const Site& site) {
 
 // Gives the results if all of the mask have come.
 void Machine::complete(std::uint32_t warp, std::uint32_t mask) {
-  Lane* const lanes = &lanes_[warp * kWarpLanes];
+  Lane* const lanes = &lanes_[std::size_t{warp} * kWarpLanes];
   const Lane& self = lanes_[running_];
   std::uint64_t ballot = 0;
   std::uint64_t largest = 0;
