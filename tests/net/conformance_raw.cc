@@ -54,7 +54,8 @@ TEST_P(TransportConformance, WhatIsFlushedArrivesOnce) {
     transport_a->flush();
     transport_a->flush();
   }
-  ASSERT_TRUE(until([&] { return raw_sink_b.payloads.size() == 30 && raw_a->queued_bytes() == 0; }));
+  ASSERT_TRUE(
+      until([&] { return raw_sink_b.payloads.size() == 30 && raw_a->queued_bytes() == 0; }));
   EXPECT_TRUE(raw_sink_b.all_valid);
   EXPECT_EQ(raw_sink_b.payloads.back(), pattern(50'000, 2));
   run_for(100'000'000);
