@@ -11,6 +11,8 @@ net::LinkSettings link_settings(const Config& config) {
   net::LinkSettings settings;
   settings.heartbeat_ns = config.heartbeat_ns;
   settings.peer_timeout_ns = config.peer_timeout_ns;
+  // Who may be silent for so long may be so in the middle of a frame.
+  settings.frame_timeout_ns = std::max(settings.frame_timeout_ns, 2 * config.peer_timeout_ns);
   settings.resume_timeout_ns = config.resume_timeout_ns;
   settings.unused_timeout_ns = config.unused_timeout_ns;
   return settings;

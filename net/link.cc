@@ -179,6 +179,7 @@ std::uint64_t Link::State::next_deadline_ns() const noexcept {
 // was arriving.
 void Link::State::drop_connection() {
   connection.reset();
+  piece = {};
   control.reset();
   offset = 0;
   if (announced.is_pending) {

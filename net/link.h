@@ -28,8 +28,8 @@ struct LinkSettings {
   // A frame whose next kFramePieceBytes, or end, have not come for so long breaks the protocol:
   // what it fills could be held for ever by a byte now and then.
   std::uint64_t frame_timeout_ns = 60'000'000'000;
-  static constexpr std::uint64_t kFramePieceBytes = 256 << 10;
-  std::uint64_t retry_ns = 50'000'000;     // between two attempts to connect
+  static constexpr std::uint64_t kFramePieceBytes = 64 << 10;  // 9 kbit/s of a link
+  std::uint64_t retry_ns = 50'000'000;                         // between two attempts to connect
   std::uint64_t ack_delay_ns = 1'000'000;  // an ack waits at most so long for company
   std::uint32_t ack_frames = 8;            // and for at most so many frames
   std::uint64_t ack_bytes = 512 << 10;     // and bytes

@@ -51,7 +51,9 @@ bool KeptStates::adopt(const MemberGroup& group, const std::string& key, Declare
     reset = reset || had_history;
   } else {
     tensor.state->memory_use.adopt(last.memory_use);
-    for (std::size_t lane = 0; lane < last.lanes.size(); ++lane) {
+    // Of another number of ranks the counts are of other shares.
+    const bool same_ranks = found->second.ranks_of_node == group.ranks_of_node;
+    for (std::size_t lane = 0; same_ranks && lane < last.lanes.size(); ++lane) {
       tensor.state->lanes[lane].share_begins = last.lanes[lane].share_begins;
       tensor.state->lanes[lane].counts_crc = last.lanes[lane].counts_crc;
     }

@@ -124,7 +124,12 @@ std::string Quotas::hello_problem(const Client& client, std::uint64_t arena_byte
 // A job that begins again at once has its arena beside the one that it has just left.
 std::string Quotas::mapping_problem(std::uint32_t uid, std::uint64_t bytes) const {
   const std::uint64_t most = max_arena_bytes();
-  const std::uint64_t being_freed = counted_.disposal.bytes_of(settings_.sub_users.owner_of(uid));
+  const std::uint32_t account = settings_.sub_users.owner_of(uid);
+  // What waits there holds descriptors, however small it is.
+  if (counted_.disposal.is_stuck(account)) {
+    return "what this user has left before is not closed yet; try again later";
+  }
+  const std::uint64_t being_freed = counted_.disposal.bytes_of(account);
   if (being_freed > most) {
     return std::to_string(being_freed) + " bytes of arenas that this user has left are not freed " +
            "yet, more than " + limit("max_arena_bytes", most) + "; try again later";

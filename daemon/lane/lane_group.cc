@@ -465,7 +465,7 @@ bool LaneGroup::on_timer(std::uint64_t now_ns) {
     moved = copies_.expire(now_ns, setup().op_timeout_ns);
     core_.ops().expire(now_ns, setup().op_timeout_ns);
   }
-  point_to_point_.expire(now_ns);
+  moved = point_to_point_.expire(now_ns) || moved;
   gauges_.publish(core_.ops(), point_to_point_.mailbox());
   return moved;
 }

@@ -58,8 +58,8 @@ bool PassCopies::look_at(PassId send) {
   return true;
 }
 
-void PassCopies::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
-  look();
+bool PassCopies::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
+  const bool moved = look();
   for (const PassId send : arriving_) {
     const Copy& own = copies_[send];
     if (timeout_ns == 0 || now_ns < own.copy.moved_ns + timeout_ns) continue;
@@ -70,6 +70,7 @@ void PassCopies::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
                   static_cast<unsigned long long>(own.bytes));
     fail(send, Errc::op_timeout, text);
   }
+  return moved;
 }
 
 void PassCopies::fail(PassId send, Errc code, const char* text) {

@@ -34,9 +34,8 @@ const char* PassPeers::objection(char (&text)[96]) const {
 
 const char* PassPeers::objection_to_loss(std::uint32_t node, char (&text)[96]) const {
   const LanePeer* const peer = core_.peers()[node];
-  if (peer == nullptr || !has_said_hello(*peer) || knows(node, wire::kFeatureLossySends)) {
-    return nullptr;
-  }
+  if (peer == nullptr || knows(node, wire::kFeatureLossySends)) return nullptr;
+  if (!has_said_hello(*peer) && nodes_[node].features == 0) return nullptr;
   std::snprintf(text, sizeof(text),
                 "the ternd of node %u takes no recipes of sends: install this version there", node);
   return text;

@@ -92,14 +92,15 @@ void PointToPoint::cancel(const LaneClient& client, std::uint64_t ticket,
   }
 }
 
-void PointToPoint::expire(std::uint64_t now_ns) {
-  copies_.expire(now_ns, core_.setup().op_timeout_ns);
+bool PointToPoint::expire(std::uint64_t now_ns) {
+  const bool moved = copies_.expire(now_ns, core_.setup().op_timeout_ns);
   const std::uint32_t node = mailbox_.expire(now_ns, core_.setup().op_timeout_ns);
-  if (node == collective::kNoSlot || core_.peer(node).is_lost()) return;
+  if (node == collective::kNoSlot || core_.peer(node).is_lost()) return moved;
   char text[96];
   std::snprintf(text, sizeof(text), "it has not ended a send or recv of this node for %llu s",
                 static_cast<unsigned long long>(Mailbox::kLastWordNs / 1'000'000'000));
   core_.peer(node).link->give_up(Errc::peer_lost, text);
+  return moved;
 }
 
 void PointToPoint::rank_left(std::uint32_t local_rank) {

@@ -70,7 +70,8 @@ class PointToPoint final : private MemoryOwner {
   // ---- Time and ends ----
   // A client has copied more of what it sends: there may be work.
   bool inputs_move() { return copies_.look(); }
-  void expire(std::uint64_t now_ns);
+  // True: as inputs_move().
+  bool expire(std::uint64_t now_ns);
   void rank_left(std::uint32_t local_rank);
   // The link to the node is about to be replaced.
   void before_renewal(std::uint32_t node) { peers_.before_renewal(node); }

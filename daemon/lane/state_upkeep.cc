@@ -113,7 +113,8 @@ bool StateUpkeep::is_in_use(const TensorState& tensor) const {
 void StateUpkeep::remember_counts(TensorState& tensor, std::span<const std::uint64_t> counts,
                                   std::uint32_t counts_crc) {
   TensorLaneStats& lane = lane_of(tensor);
-  if (lane.counts_crc == counts_crc) return;
+  // A client may choose counts of any checksum.
+  if (lane.counts_crc == counts_crc && lane.share_begins.size() == counts.size() + 1) return;
   lane.counts_crc = counts_crc;
   lane.share_begins.assign(1, 0);
   lane.share_begins.reserve(counts.size() + 1);
@@ -126,8 +127,10 @@ std::span<const std::uint64_t> StateUpkeep::share_begins_of(const StateMove& mov
   if (move.imports) return move.share_begins;
   const TensorLaneStats& lane = lane_of(*move.tensor);
   const std::uint32_t crc = move.part.header().counts_crc;
-  return crc != 0 && lane.counts_crc == crc ? std::span<const std::uint64_t>(lane.share_begins)
-                                            : std::span<const std::uint64_t>();
+  const bool are_of_part = crc != 0 && lane.counts_crc == crc &&
+                           lane.share_begins.size() == ops_.shape().group_size() + 1;
+  return are_of_part ? std::span<const std::uint64_t>(lane.share_begins)
+                     : std::span<const std::uint64_t>();
 }
 
 bool StateUpkeep::move_some(const StateMove& move, MoveProgress& progress,
@@ -149,8 +152,13 @@ bool StateUpkeep::move_some(const StateMove& move, MoveProgress& progress,
   }
   const StatePartHeader& part = move.part.header();
   const auto share_begins = share_begins_of(move);
-  // A lane that has seen no counts has had no chunk.
-  if (part.counts_crc != 0 && share_begins.empty()) return false;
+  if (part.counts_crc != 0 && share_begins.empty()) {
+    // A lane that has seen no counts has had no chunk.
+    if (lane_of(tensor).counts_crc == 0) return false;
+    return fail(Errc::state_mismatch,
+                "the last operation on the tensor had other counts than its residual: submit one "
+                "with these counts first");
+  }
   const auto sharding = sharding_of(tensor, plan::find(part.kind), share_begins);
   if (begins && part.counts_crc != 0) begin_with_counts(move, share_begins, sharding);
   std::uint64_t& chunk = progress.next_chunk;
