@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/plans.h"
 #include "tests/daemon/lane/lane_rig.h"
 
 namespace tern::daemon::state_upkeep_test {
@@ -186,7 +187,7 @@ class StateMoveTest : public ::testing::Test {
   bool is_own(std::uint64_t element) const { return (kOwnChunks >> element / kChunk & 1) != 0; }
 
   Rig rig{2, kResidual};
-  const StatePart part{codec::Memory::ef, 1.0f, rig.shape(), rig.tensor.id};
+  StatePart part{codec::Memory::ef, 1.0f, rig.shape(), rig.tensor.id};
   std::vector<std::byte> room{part.bytes()};
 };
 
@@ -242,6 +243,27 @@ TEST_F(StateMoveTest, IsRefusedWhileOpsAreInFlightAndOfWhatIsNotFinite) {
   const event::StateMoved outcome = move(true);
   EXPECT_EQ(outcome.code, Errc::invalid_argument);
   EXPECT_STREQ(outcome.text.c_str(), "the state holds values that are not finite");
+}
+
+// A client chooses its counts, and with them the checksum. Of a state that was kept the counts may
+// be those of a group of another size.
+TEST_F(StateMoveTest, OfCountsThatTheLaneDoesNotHaveIsRefused) {
+  constexpr std::uint32_t kCrc = 77;
+  part.belong_to({plan::kReduceScatter.number, kCrc, 1, 0xffffffff, 2});
+  room.resize(part.bytes());
+  const std::vector<std::uint64_t> counts = {kCount / 2, kCount / 2};
+  EXPECT_EQ(move(false).code, Errc::ok) << "a lane without counts has no chunk";
+  rig.upkeep.remember_counts(rig.tensor, counts, kCrc + 1);
+  EXPECT_EQ(move(false).code, Errc::state_mismatch) << "the last operation had others";
+  rig.upkeep.remember_counts(rig.tensor, counts, kCrc);
+  EXPECT_EQ(move(false).code, Errc::ok);
+
+  const std::vector<std::uint64_t> of_one_rank = {0, kCount};
+  rig.tensor.lanes[0].share_begins = of_one_rank;
+  EXPECT_EQ(move(false).code, Errc::state_mismatch) << "these are one rank's";
+  rig.upkeep.remember_counts(rig.tensor, counts, kCrc);
+  EXPECT_EQ(rig.tensor.lanes[0].share_begins.size(), counts.size() + 1);
+  EXPECT_EQ(move(false).code, Errc::ok);
 }
 
 }  // namespace
