@@ -11,6 +11,7 @@ namespace {
 
 constexpr wire::NodeId kNear{1, 1}, kFar{2, 2};
 constexpr std::uint64_t kSecond = 1'000'000'000;
+constexpr std::uint64_t kTensor = 7;  // of the frame that drips
 constexpr std::uint64_t kPiece = LinkSettings::kFramePieceBytes;
 
 // Passes everything on until it is to drip: then of the next sequenced frame the header alone, and
@@ -46,7 +47,7 @@ class DrippingTransport final : public Transport {
     void on_open(Connection&) override { sink.on_open(*this); }
     bool on_header(Connection&, const wire::FrameHeader& header, PayloadPlace& place) override {
       if (inside) return true;
-      inside = world.drips;
+      inside = world.drips && header.tensor == kTensor;
       return sink.on_header(*this, header, place);
     }
     void on_frame(Connection&, const wire::FrameHeader& header, const PayloadPlace& place,
@@ -84,7 +85,7 @@ class LinkFrameTest : public ::testing::Test {
   void begin_frame(std::size_t bytes) {
     dripping.drips = true;
     const auto payload = pattern(bytes, 1);
-    far.send_copy(block_header(7), payload);
+    far.send_copy(block_header(kTensor), payload);
     settle();
     ASSERT_EQ(sink_near.placed, 1);
   }
@@ -126,6 +127,30 @@ TEST_F(LinkFrameTest, OneThatComesSlowlyDoesNot) {
   const std::uint64_t most = settings.frame_timeout_ns / kSecond;
   for (std::uint64_t s = 0; s < 3 * most; ++s) second(2 * kPiece / most);
   EXPECT_EQ(near.state(), LinkState::open);
+}
+
+// What came on the connection before says nothing about the next one.
+TEST_F(LinkFrameTest, WithANewConnectionTheTimeBeginsAnew) {
+  ASSERT_NO_FATAL_FAILURE(begin_frame(1 << 20));
+  const std::uint64_t most = settings.frame_timeout_ns / kSecond;
+  for (std::uint64_t s = 0; s < most - 1; ++s) {
+    second(1);
+    settle();  // the other end hears of this one too
+  }
+  network.kill(at_far);
+  settle();
+  ASSERT_EQ(near.state(), LinkState::broken);
+  network.revive(at_far);
+  for (int attempts = 0; attempts < 10 && near.state() != LinkState::open; ++attempts) {
+    clock.advance_ns(settings.retry_ns);
+    settle();
+  }
+  ASSERT_EQ(near.state(), LinkState::open) << sink_near.lost_text << sink_far.lost_text;
+  ASSERT_EQ(sink_near.placed, 2) << "the frame comes again";
+  for (std::uint64_t s = 0; s < most - 1; ++s) second(1);
+  EXPECT_EQ(near.state(), LinkState::open);
+  second(1);
+  EXPECT_EQ(near.state(), LinkState::lost);
 }
 
 TEST_F(LinkFrameTest, BetweenFramesThereIsNoTimeout) {
