@@ -14,23 +14,28 @@ namespace {
 
 struct TunerOptions {
   ScenarioOptions scenario;
-  std::string level = "balanced";
+  std::vector<std::string> levels = {"lossless", "conservative", "balanced", "aggressive"};
+  bool kind = false;
   std::string samples = "bench/data/tuner_samples.json";
   std::string json_file;
 };
 
 void run_tuner(TunerOptions options) {
-  const auto level = tuner::parse_level(options.level);
-  if (!level) {
-    give_up("--level " + options.level + ": it is lossless, conservative, balanced or aggressive");
+  options.scenario.levels.clear();
+  for (const std::string& name : options.levels) {
+    const auto level = tuner::parse_level(name);
+    if (!level) {
+      give_up("--level " + name + ": it is lossless, conservative, balanced or aggressive");
+    }
+    options.scenario.levels.push_back(*level);
   }
-  options.scenario.level = *level;
+  options.scenario.hostile = !options.kind;
   const TunerSamples samples = value_or_exit(read_tuner_samples(options.samples));
   const auto results = run_scenarios(samples, options.scenario);
   if (results.empty()) give_up("no trace has one of these names");
-  fmt::print("{}", tuner_table(results, samples));
+  fmt::print("{}", tuner_table(results));
   if (!options.json_file.empty()) {
-    write_json(options.json_file, tuner_json(results, samples, options.scenario));
+    write_json(options.json_file, tuner_json(results, options.scenario));
   }
 }
 
@@ -40,7 +45,9 @@ void add_tuner_command(CLI::App& app) {
   auto options = std::make_shared<TunerOptions>();
   CLI::App* const command =
       app.add_subcommand("tuner", "The tuner in a simulated world, and what others make of it");
-  command->add_option("--level", options->level, "lossless, conservative, balanced, aggressive");
+  command->add_option("--level", options->levels, "Of lossless, conservative, balanced, aggressive");
+  command->add_flag("--kind", options->kind,
+                    "Lanes and codecs cost what the tuner assumes, and nodes measure well");
   command->add_option("--bytes", options->scenario.bytes, "Sizes of the tensor")
       ->check(CLI::PositiveNumber);
   command->add_option("--ops", options->scenario.ops, "Operations of each run")
