@@ -26,7 +26,7 @@ struct OpRecord {
   double tuner_ns = 0.0;
   // By the best pair of recipes, one for each leg, that the level allows. It knows of no alarm.
   double oracle_ns = 0.0;
-  double single_ns = 0.0;  // by the best recipe for both legs
+  double single_ns = 0.0;    // by the best recipe for both legs
   double informed_ns = 0.0;  // by who knows the truth of all ops before
   double raw_ns = 0.0;
   Sending first;  // of node 0
@@ -50,8 +50,8 @@ struct ContestResult {
   double aim = 0.0;  // what the regret may be
   std::vector<OpRecord> ops;
   std::vector<Change> changes;
-  std::vector<double> static_ns;     // by candidate, the same recipe at all ops; 0: not allowed
-  std::uint64_t switches = 0;        // of node 0
+  std::vector<double> static_ns;  // by candidate, the same recipe at all ops; 0: not allowed
+  std::uint64_t switches = 0;     // of node 0
   std::uint64_t probes = 0;
   std::uint64_t alarms = 0;
   std::uint64_t violations = 0;  // ops of a node that lost more than was allowed
@@ -60,6 +60,8 @@ struct ContestResult {
   double oracle_ns() const;
   double raw_ns() const;
   double regret() const { return tuner_ns() / oracle_ns() - 1.0; }
+  // From that op on.
+  double regret_from(std::size_t first) const;
   double informed_regret() const;
   // The best of static recipes.
   double best_static_ns() const;

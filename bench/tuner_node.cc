@@ -58,16 +58,16 @@ double TunerNode::loss(CandidateIndex candidate, std::size_t op) const {
 
 void TunerNode::observe(const LivedOp& op, Draws& draws) {
   const NodeOutcome& outcome = op.outcome;
-  observe_rate(op, draws);
-  tuner_.observe_peer(peer_, op.inbound, world_.round_trip_ns() * draws.noise());
-  tuner_.observe_lane({clock() * outcome.busy_ns, clock() * outcome.codec_ns,
-                       static_cast<std::uint64_t>(outcome.wire_bytes), outcome.blocks});
   tuner::OpMeasurement measured;
   measured.op.choice = op.choice;
   measured.op.led = led_;
   measured.op.alike =
       op.other.broadcast == op.choice.broadcast && op.other.reduce == op.choice.reduce;
   measured.op.ns = read_clock(op.ns, draws);
+  observe_rate(op, measured.op, draws);
+  tuner_.observe_peer(peer_, op.inbound, world_.round_trip_ns() * draws.noise());
+  tuner_.observe_lane({clock() * outcome.busy_ns, clock() * outcome.codec_ns,
+                       static_cast<std::uint64_t>(outcome.wire_bytes), outcome.blocks});
   // The residual is what this op leaves of the gradient and of what was owed before.
   const double input = op.norm * op.norm * draws.noise();
   residual_ = loss(op.choice.reduce.front(), op.number) * (residual_ + input);
@@ -84,15 +84,16 @@ double TunerNode::read_clock(double ns, Draws& draws) const {
   return clock() * ns + (leaps ? instruments.leap_ns : 0.0);
 }
 
-void TunerNode::observe_rate(const LivedOp& op, Draws& draws) {
+void TunerNode::observe_rate(const LivedOp& op, const tuner::SentOp& sent, Draws& draws) {
   const bool limited = op.outcome.longest_train < kTrain;
   const double rate = limited ? op.outcome.lower_bound : op.state.gbit * 1e9 / 8.0;
-  rates_.push_back({rate * draws.noise() / clock(), limited, op.choice.probe_chunks > 0});
+  const double seen = rate * draws.noise() / clock();
+  rates_.push_back({seen, tuner_.evidence(kTensor, sent, seen, limited)});
   if (rates_.size() <= setting_.instruments.late_ops) return;
   const Rate read = rates_.front();
   rates_.pop_front();
-  window_.observe(read.bytes_per_s, read.limited);
-  tuner_.observe_rate(peer_, read.bytes_per_s, read.limited);
+  window_.observe(read.bytes_per_s, read.evidence);
+  tuner_.observe_rate(peer_, read.bytes_per_s, read.evidence);
 }
 
 tuner::SampleMeasurement TunerNode::sample(CandidateIndex candidate, std::size_t op,

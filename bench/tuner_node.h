@@ -52,15 +52,14 @@ class TunerNode {
  private:
   struct Rate {
     double bytes_per_s = 0.0;
-    bool limited = false;
-    bool probed = false;
+    tuner::Evidence evidence = tuner::Evidence::limited;
   };
   static constexpr tuner::TensorKey kTensor = 1;
 
   double loss(tuner::CandidateIndex candidate, std::size_t op) const;
   tuner::SampleMeasurement sample(tuner::CandidateIndex candidate, std::size_t op,
                                   Draws& draws) const;
-  void observe_rate(const LivedOp& op, Draws& draws);
+  void observe_rate(const LivedOp& op, const tuner::SentOp& sent, Draws& draws);
   double clock() const { return setting_.instruments.clock[setting_.self]; }
   double read_clock(double ns, Draws& draws) const;
   void measure_in_shadow(const LivedOp& op, Draws& draws);

@@ -95,6 +95,11 @@ void Promises::count_switches() {
   Sending kept = ops.front().first;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (ops[i].trial) continue;
+    // What is allowed has changed.
+    if (i > 0 && ops[i].alarm != ops[i - 1].alarm) {
+      kept = ops[i].first;
+      kept.probe_chunks = 0;
+    }
     Sending now = ops[i].first;
     now.probe_chunks = 0;
     if (now != kept) switches.push_back(i);

@@ -35,7 +35,7 @@ class Promises {
   const Window& worst_window() const { return worst_; }
   const std::vector<Recovery>& recoveries() const { return recoveries_; }
   std::size_t late_recoveries() const;
-  // The most in so many ops without a change.
+  // The most in so many ops without a change, those aside that an alarm makes.
   std::size_t most_switches() const { return most_switches_; }
   // What the loss of the worst window to raw is made of, and that of the whole run to the oracle:
   // the most first.

@@ -31,10 +31,10 @@ Sending sending_of(const tuner::Choice& choice);
 struct Oddity {
   std::string recipe;  // whose encoder ...
   std::uint32_t stall_every = 0;
-  double stall_ns = 0.0;      // ... stops for so long at every so many blocks on a lane
-  double swing = 0.0;         // ... takes up to so much longer or shorter, depending on the data,
-  std::size_t period = 200;   // which returns after so many ops
-  double codecs = 1.0;        // all of them take so many times longer than those that were recorded
+  double stall_ns = 0.0;     // ... stops for so long at every so many blocks on a lane
+  double swing = 0.0;        // ... takes up to so much longer or shorter, depending on the data,
+  std::size_t period = 200;  // which returns after so many ops
+  double codecs = 1.0;       // all of them take so many times longer than those that were recorded
   // So many times as long as the tuner assumes at first: a lane for each byte, and for each block.
   double lane_byte = 1.0;
   double lane_chunk = 1.0;

@@ -111,6 +111,26 @@ TEST_F(Tuner, IsTheDefaultOfGradientsAndSaysWhy) {
   EXPECT_NE(unknown.find("ternctl tuner"), std::string::npos) << unknown;
 }
 
+// On a fast link nothing is gained by loss, and what is chosen has its reason at present.
+TEST_F(Tuner, OnAFastLinkItStaysWithWhatLosesNothingAndSaysWhy) {
+  begin("recipe=auto level=lossless");
+  const auto row = [this] { return cluster[0].ask("tuner")[0]; };
+  const auto steady = [&](const std::string& recipe) {
+    return recipe == "raw" || recipe == "lossless" || recipe == "lossless -> raw" ||
+           recipe == "raw -> lossless";
+  };
+  steps(60);
+  EXPECT_TRUE(steady(row().value("recipe", ""))) << row();
+  const int before = row().value("switches", 0);
+  steps(120);
+  const auto last = row();
+  EXPECT_TRUE(steady(last.value("recipe", ""))) << last;
+  EXPECT_EQ(last.value("reason", "").find("nothing is known yet"), std::string::npos) << last;
+  EXPECT_NE(last.value("reason", "").find("an operation"), std::string::npos) << last;
+  // A machine that others use may look like another one now and then.
+  EXPECT_LE(last.value("switches", 0) - before, 6) << last;
+}
+
 TEST_F(Tuner, LosslessMeansTheBitsOfRaw) {
   begin("recipe=raw");
   const auto raw = steps(12);

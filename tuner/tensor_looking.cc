@@ -1,0 +1,101 @@
+// When a policy looks at what it does not use: other recipes, and the link that they would have.
+
+#include <algorithm>
+#include <cmath>
+
+#include "tuner/tensor_policy.h"
+
+namespace tern::tuner {
+namespace {
+
+constexpr std::uint32_t kHastyProbes = 3;
+constexpr double kShowsLink = 0.25;  // of a chunk: blocks that show what the link does
+// So many times faster: what a link could be that has not been full for a while.
+constexpr double kHidden = 1000.0;
+
+}  // namespace
+
+// How far off the prediction of a candidate may be. It grows for ever, so that nothing is given up.
+double TensorPolicy::doubt(CandidateIndex candidate) const noexcept {
+  const CandidateRecord& record = records_[candidate];
+  const double age = static_cast<double>(guard_.ops() - record.fit_op);
+  const double at_first = record.tried ? settings_.tried_doubt : settings_.untried_doubt;
+  return 1.0 - (1.0 - at_first) * std::exp2(-age / settings_.doubt_half_life);
+}
+
+// The model may be wrong of a recipe that is not in use. Whatever could be the fastest for all that
+// is known is used for one op now and then, if the allowance covers what that loses if the model is
+// right. All nodes try the same recipe at the same op, as the leading one says.
+bool TensorPolicy::plan_trial(const Circumstances& circumstances, const Outlook& outlook,
+                              const Pair& current, Pair& trial) {
+  const bool at_first = decisions_ <= settings_.switches.first_ops;
+  const std::uint32_t every = at_first ? 3 : settings_.trial_every;
+  if (led_ || settings_.trial_every == 0 || decisions_ < tried_at_ + every) return false;
+  if (!anything_measured() || decisions_ < changed_at_ + settings_.calm_after) return false;
+  const double now = time_of(current, circumstances, outlook);
+  double hoped_ns = now;
+  double loss = 0.0;
+  for (CandidateIndex one = 0; one < candidate_count(); ++one) {
+    const Pair pair{one, one};
+    if (one == current.reduce || one == current.broadcast || !allowed(one)) continue;
+    const double ns = time_of(pair, circumstances, outlook);
+    const double hoped = ns * (1.0 - doubt(one));
+    if (hoped >= hoped_ns || !allowance_.covers(ns - now)) continue;
+    hoped_ns = hoped;
+    loss = ns - now;
+    trial = pair;
+  }
+  if (hoped_ns == now) return false;
+  allowance_.spend(loss);
+  tried_at_ = decisions_;
+  return true;
+}
+
+// Not much of the op.
+std::uint8_t TensorPolicy::probe_length() const noexcept {
+  const std::uint64_t chunks = shape_.bytes / shape_.nodes / shape_.chunk_bytes;
+  return static_cast<std::uint8_t>(std::min<std::uint64_t>(settings_.probe_chunks, chunks / 2));
+}
+
+// Whether a far better link would make another recipe the fastest.
+bool TensorPolicy::would_change(const Circumstances& circumstances, const Outlook& outlook,
+                                const Pair& current) const noexcept {
+  const auto hidden_ns = [&](const Pair& pair) {
+    return model_ns(pair, circumstances, outlook, kHidden) * outlook.fits[pair.reduce] *
+           outlook.fits[pair.broadcast];
+  };
+  const double enough = (1.0 - settings_.switches.gain) * hidden_ns(current);
+  for (CandidateIndex one = 0; one < candidate_count(); ++one) {
+    if (allowed(one) && hidden_ns({one, one}) < enough) return true;
+  }
+  return false;
+}
+
+// Whether the op's first contributions travel raw, to see the link. That is cheap exactly where it
+// is needed: an op that does not show its link leaves it idle while the lane works, and what is
+// sent raw at its beginning travels in that time (ADR 38). So it costs what does not fit in there,
+// which the allowance must cover, unless there is a sign that the link has become faster.
+bool TensorPolicy::plan_probe(const Circumstances& circumstances, const Outlook& outlook,
+                              const Pair& current) {
+  const RateWindow* link = outlook.link;
+  if (current.reduce == kRaw || probe_length() < 1 || link == nullptr) return false;
+  const Prediction now = predicted(current, circumstances);
+  const bool seen = link->limited_since() == 0 || largest_block(choice_) >= kShowsLink;
+  const bool sign = link->may_be_faster();
+  if (!sign) hasty_probes_ = 0;
+  if (seen && !sign) return false;
+  const bool hasty = sign && hasty_probes_ < kHastyProbes;
+  if (!hasty && decisions_ < probed_at_ + settings_.probe_every) return false;
+  if (!would_change(circumstances, outlook, current)) return false;
+  const double bytes = static_cast<double>(probe_length() * shape_.chunk_bytes);
+  const double wire_ns =
+      bytes * (1.0 - records_[current.reduce].wire) / link->mean() * kNsPerSecond;
+  const double cost = std::max(0.0, wire_ns - std::max(0.0, now.work_ns - now.wire_ns));
+  if (!hasty && !allowance_.covers(cost)) return false;
+  if (hasty) ++hasty_probes_;
+  allowance_.spend(cost);
+  probed_at_ = decisions_;
+  return true;
+}
+
+}  // namespace tern::tuner
