@@ -32,6 +32,11 @@ void set_policy(tuner::PolicySettings& policy, const std::string& setting) {
   const std::map<std::string, double*> numbers = {{"gain", &switches.gain},
                                                   {"gain_of_raw", &switches.gain_of_raw},
                                                   {"great_gain", &switches.great_gain},
+                                                  {"great_loss", &switches.great_loss},
+                                                  {"weight", &switches.weight},
+                                                  {"weight_of_raw", &switches.weight_of_raw},
+                                                  {"beyond_raw", &policy.beyond_raw},
+                                                  {"restless", &policy.restless},
                                                   {"looking", &policy.looking},
                                                   {"looking_at_first", &policy.looking_at_first},
                                                   {"untried_doubt", &policy.untried_doubt},
@@ -41,7 +46,8 @@ void set_policy(tuner::PolicySettings& policy, const std::string& setting) {
       {"first_ops", &switches.first_ops},   {"free_ops", &switches.free_ops},
       {"dwell", &switches.dwell},           {"great_for", &switches.great_for},
       {"trial_every", &policy.trial_every}, {"probe_every", &policy.probe_every},
-      {"calm_after", &policy.calm_after}};
+      {"calm_after", &policy.calm_after},   {"uses_kept", &policy.uses_kept},
+      {"raw_checks", &policy.raw_checks},   {"check_every", &policy.check_every}};
   if (const auto number = numbers.find(name); number != numbers.end()) {
     *number->second = value;
   } else if (const auto count = counts.find(name); count != counts.end()) {

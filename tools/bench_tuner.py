@@ -195,8 +195,8 @@ def measure_course(options, generator):
             "--bytes", COURSE_BYTES, "--seconds", options.changing * len(COURSE),
             "--min-rounds", options.rounds, "--max-rounds", 1000000, "--settle", options.settle,
             "--all-times", "--idle", 0.01, "--pause-us", options.pause_us, "--seed", options.seed,
-            *input_words(options), "--recipe", "auto",
-                    *static_recipes(options.level)], on_event=changing.start)
+            *input_words(options), "--recipe", "auto", *static_recipes(options.level)],
+            on_event=changing.start)
         ended.set()
         changing.join()
     finally:
@@ -290,8 +290,8 @@ def page_text(results, options):
         rows.append(f"| {result['link']} | {size_text(result['bytes'])} | {result['auto_us'] / 1e3:.2f} | "
                     f"{result['best']}, {result['best_us'] / 1e3:.2f} | {result['raw_us'] / 1e3:.2f} | "
                     f"{pairs[0]} | {pairs[1]} |")
-    made = (f"Written by `tools/bench_tuner.py --page`, level `{options.level}`, seed {options.seed}, {options.seconds:g} seconds a "
-            f"row, from operation {options.settle} on.")
+    made = (f"Written by `tools/bench_tuner.py --page`, level `{options.level}`, seed {options.seed}, "
+            f"{options.seconds:g} seconds a row, from operation {options.settle} on.")
     return "\n".join([made, "", *rows, "", *claims(results)])
 
 

@@ -62,7 +62,7 @@ def summary(rows):
         regrets = sorted(row["regret"] for row in own)
         windows = sorted(row["worst_window_to_raw"] for row in own)
         lines.append(
-            f"| `{level}` | {sum(row['holds'] for row in own)} of {len(own)} | "
+            f"| `{level}` | {sum(not row['shortfall'] for row in own)} of {len(own)} | "
             f"{percent(regrets[len(own) // 2])} | {percent(regrets[-1])} | {percent(windows[len(own) // 2])} | "
             f"{max(row['most_switches_in_window'] for row in own)} | {sum(row['violations'] for row in own)} |")
     return lines
@@ -70,12 +70,13 @@ def summary(rows):
 
 def shortfalls(rows):
     lines = ["| level | link, Gbit/s | regret | who knew all before | worst 50 ops to raw | who knew | "
-             "switches in 50 | late after changes |", "|---|---|---|---|---|---|---|---|"]
+             "switches in 50 | late after changes | falls short in |", "|---|---|---|---|---|---|---|---|---|"]
     for row in rows:
         lines.append(
             f"| `{row['level']}` | {row['trace']} | {percent(row['regret'])} | {percent(row['informed_regret'])} | "
             f"{percent(row['worst_window_to_raw'])} | {percent(row['informed_window_to_raw'])} | "
-            f"{row['most_switches_in_window']} | {row['late_recoveries']} of {row['changes']} |")
+            f"{row['most_switches_in_window']} | {row['late_recoveries']} of {row['changes']} | "
+            f"{row['shortfall']} |")
     return lines
 
 
@@ -91,7 +92,7 @@ def causes(rows):
 
 def page_text(result):
     rows = result["rows"]
-    short = [row for row in rows if not row["holds"]]
+    short = [row for row in rows if row["shortfall"]]
     last = result["first_seed"] + max(row["seeds"] for row in rows) - 1
     sizes = ", ".join(f"{size / 2**20:.3g} MiB" for size in dict.fromkeys(row["bytes"] for row in rows))
     text = [f"{sizes}, {result['ops']} operations, seeds {result['first_seed']} to {last}. All that is promised "

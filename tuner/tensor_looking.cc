@@ -19,33 +19,41 @@ constexpr double kHidden = 1000.0;
 double TensorPolicy::doubt(CandidateIndex candidate) const noexcept {
   const CandidateRecord& record = records_[candidate];
   const double age = static_cast<double>(guard_.ops() - record.fit_op);
-  const double at_first = record.tried ? settings_.tried_doubt : settings_.untried_doubt;
+  const double known =
+      std::max(settings_.tried_doubt, settings_.untried_doubt / (1.0 + record.uses));
+  const double at_first = record.tried ? known : settings_.untried_doubt;
   return 1.0 - (1.0 - at_first) * std::exp2(-age / settings_.doubt_half_life);
 }
 
 // The model may be wrong of a recipe that is not in use. Whatever could be the fastest for all that
 // is known is used for one op now and then, if the allowance covers what that loses if the model is
-// right. All nodes try the same recipe at the same op, as the leading one says.
+// right. All nodes try the same recipe at the same op, as the leading one says. Raw is what
+// everything is held against: some ops by it show whether it was right to leave it.
 bool TensorPolicy::plan_trial(const Circumstances& circumstances, const Outlook& outlook,
                               const Pair& current, Pair& trial) {
+  const std::uint64_t since = decisions_ - tried_at_;
   const bool at_first = decisions_ <= settings_.switches.first_ops;
-  const std::uint32_t every = at_first ? 3 : settings_.trial_every;
-  if (led_ || settings_.trial_every == 0 || decisions_ < tried_at_ + every) return false;
+  const bool due = since >= (at_first ? settings_.check_every : settings_.trial_every);
+  const bool check = raw_checks_ > 0 && !(current == Pair{}) && since >= settings_.check_every;
+  if (led_ || settings_.trial_every == 0 || !(due || check)) return false;
   if (!anything_measured() || decisions_ < changed_at_ + settings_.calm_after) return false;
   const double now = time_of(current, circumstances, outlook);
+  const double longest = (1.0 + settings_.beyond_raw) * time_of({}, circumstances, outlook);
   double hoped_ns = now;
   double loss = 0.0;
   for (CandidateIndex one = 0; one < candidate_count(); ++one) {
     const Pair pair{one, one};
-    if (one == current.reduce || one == current.broadcast || !allowed(one)) continue;
+    const bool in_use = one == current.reduce || one == current.broadcast;
+    if (pair == current || !allowed(one) || (one != kRaw && (in_use || !due))) continue;
     const double ns = time_of(pair, circumstances, outlook);
-    const double hoped = ns * (1.0 - doubt(one));
-    if (hoped >= hoped_ns || !allowance_.covers(ns - now)) continue;
+    const double hoped = one == kRaw && check ? 0.0 : ns * (1.0 - doubt(one));
+    if (hoped >= hoped_ns || ns > longest || !allowance_.covers(ns - now)) continue;
     hoped_ns = hoped;
     loss = ns - now;
     trial = pair;
   }
   if (hoped_ns == now) return false;
+  if (trial == Pair{} && raw_checks_ > 0) --raw_checks_;
   allowance_.spend(loss);
   tried_at_ = decisions_;
   return true;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 namespace tern::tuner {
@@ -165,9 +166,9 @@ double TensorPolicy::time_of(const Pair& pair, const Circumstances& circumstance
          outlook.fits[pair.reduce] * outlook.fits[pair.broadcast];
 }
 
-double TensorPolicy::expected_ns(CandidateIndex candidate,
+double TensorPolicy::expected_ns(const Pair& pair,
                                  const Circumstances& circumstances) const noexcept {
-  return time_of({candidate, candidate}, circumstances, outlook(circumstances));
+  return time_of(pair, circumstances, outlook(circumstances));
 }
 
 Prediction TensorPolicy::predicted(const Pair& pair,
@@ -177,33 +178,30 @@ Prediction TensorPolicy::predicted(const Pair& pair,
   return parts(pair, circumstances).at(kNsPerSecond / rate);
 }
 
-Prediction TensorPolicy::predicted(CandidateIndex candidate,
-                                   const Circumstances& circumstances) const noexcept {
-  return predicted(Pair{candidate, candidate}, circumstances);
-}
-
 // ---- Decision
 
 // The best recipe for both legs, and then on each leg whatever is better beside it.
-TensorPolicy::Timed TensorPolicy::best_pair(const Circumstances& circumstances,
-                                            const Outlook& outlook) const noexcept {
-  Timed best{{}, time_of({}, circumstances, outlook)};
+TensorPolicy::Ranking TensorPolicy::rank(const Circumstances& circumstances,
+                                         const Outlook& outlook) const noexcept {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  Ranking ranking{{{}, kNever}, {{}, kNever}};
   const auto consider = [&](const Pair& pair) {
     if (!allowed(pair.reduce) || !allowed(pair.broadcast)) return;
     const double ns = time_of(pair, circumstances, outlook);
-    if (ns < best.ns) best = {pair, ns};
+    if (ns < ranking.best.ns) ranking.best = {pair, ns};
+    if (ns < ranking.other.ns && !(pair == kept_)) ranking.other = {pair, ns};
   };
-  for (CandidateIndex one = 1; one < candidate_count(); ++one) consider({one, one});
+  for (CandidateIndex one = 0; one < candidate_count(); ++one) consider({one, one});
   const bool apart = settings_.legs_apart && shape_.legs == OpLegs{};
   for (int round = 0; apart && round < 2; ++round) {
-    const Pair before = best.pair;
+    const Pair before = ranking.best.pair;
     for (CandidateIndex one = 0; one < candidate_count(); ++one) {
       consider({one, before.broadcast});
       consider({before.reduce, one});
     }
-    if (best.pair == before) break;
+    if (ranking.best.pair == before) break;
   }
-  return best;
+  return ranking;
 }
 
 TensorPolicy::Pair TensorPolicy::take(const Pair& pair, Reason reason) {
@@ -211,6 +209,16 @@ TensorPolicy::Pair TensorPolicy::take(const Pair& pair, Reason reason) {
   if (pair == kept_) return pair;
   ++switches_;
   hysteresis_.switched();
+  // What is peculiar to both shows beside each other.
+  const auto show_again = [this](CandidateIndex one) {
+    records_[one].uses = std::min(records_[one].uses, settings_.uses_kept);
+  };
+  show_again(pair.reduce);
+  show_again(pair.broadcast);
+  if (kept_ == Pair{}) {
+    show_again(kRaw);
+    raw_checks_ = settings_.raw_checks;
+  }
   return pair;
 }
 
@@ -232,7 +240,7 @@ Reason TensorPolicy::watch_changes(const Circumstances& circumstances) noexcept 
   // Where the link or the load is another at every turn, that is how the world is.
   const bool news = world_changed && restless_ < settings_.restless;
   if (news || alarm_over || more_measured) hysteresis_.change();
-  if (world_changed || alarm_over || more_measured) changed_at_ = decisions_;
+  if (world_changed || alarm_over) changed_at_ = decisions_;
   return alarm_over     ? Reason::alarm_over
          : link_changed ? Reason::link_changed
          : load_changed ? Reason::load_changed
@@ -259,13 +267,23 @@ TensorPolicy::Pair TensorPolicy::choose(const Circumstances& circumstances,
   const Reason change = watch_changes(circumstances);
   const bool may_stay = allowed(kept_.reduce) && allowed(kept_.broadcast);
   if (led_ && may_stay) return kept_;
-  const Timed best = best_pair(circumstances, outlook);
-  if (!may_stay)
+  const Ranking ranking = rank(circumstances, outlook);
+  const Timed& best = ranking.best;
+  if (!may_stay) {
     return take(best.pair, best.pair == Pair{} ? Reason::nothing_allowed : Reason::alarm);
-  const double gain =
-      best.pair == kept_ ? 0.0 : 1.0 - best.ns / time_of(kept_, circumstances, outlook);
-  if (hysteresis_.accepts(gain, best.pair == Pair{})) return take(best.pair, change);
-  return take(kept_, reason_to_stay(best, gain));
+  }
+  const double now = time_of(kept_, circumstances, outlook);
+  const double raw = time_of({}, circumstances, outlook);
+  const Gains gains{1.0 - ranking.other.ns / now, ranking.other.pair == Pair{}, 1.0 - raw / now};
+  switch (hysteresis_.next(gains)) {
+    case Move::to_best:
+      return take(ranking.other.pair, change);
+    case Move::to_raw:
+      return take({}, change);
+    case Move::stay:
+      break;
+  }
+  return take(kept_, reason_to_stay(best, gains.best));
 }
 
 double TensorPolicy::expected_at(const Choice& choice, const Circumstances& circumstances,
@@ -411,8 +429,9 @@ void TensorPolicy::learn_fit(const Pair& pair, double fit) noexcept {
   if (pair.broadcast != pair.reduce) learn(pair.broadcast, broadcast_fit);
   // What has not been used for long must show itself again.
   for (CandidateRecord& record : records_) {
-    if (record.uses > 1 && guard_.ops() - record.fit_op > std::uint64_t{kProbation} * 8)
-      record.uses = 1;
+    if (guard_.ops() - record.fit_op > std::uint64_t{kProbation} * 8) {
+      record.uses = std::min(record.uses, settings_.uses_kept);
+    }
   }
 }
 

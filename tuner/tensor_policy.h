@@ -63,6 +63,10 @@ struct PolicySettings {
   double untried_doubt = 0.25;
   double tried_doubt = 0.03;
   double doubt_half_life = 2048.0;
+  std::uint32_t uses_kept = 3;    // that still count when a recipe has not been used for long
+  std::uint32_t raw_checks = 3;   // trials of raw after it was left
+  std::uint32_t check_every = 3;  // ops
+  double beyond_raw = 0.5;        // no trial takes so much longer than raw, as a share of its time
   double restless = 3.0;          // changes of late, from which on they are how the world is
   std::uint32_t calm_after = 4;   // ops after a change, of which measurements are early
   std::uint32_t probe_every = 4;  // ops, at least, without a sign
@@ -144,9 +148,16 @@ class TensorPolicy {
   std::span<const CandidateRecord> records() const noexcept { return records_; }
   std::span<CandidateRecord> records() noexcept { return records_; }
   bool allowed(CandidateIndex candidate) const noexcept;
-  // Of an op that all nodes send by this candidate, as of the last decision.
-  Prediction predicted(CandidateIndex candidate, const Circumstances& circumstances) const noexcept;
-  double expected_ns(CandidateIndex candidate, const Circumstances& circumstances) const noexcept;
+  // Of an op that all nodes send so, as of the last decision.
+  Prediction predicted(const PairOfLegs& pair, const Circumstances& circumstances) const noexcept;
+  Prediction predicted(CandidateIndex one, const Circumstances& circumstances) const noexcept {
+    return predicted(PairOfLegs{one, one}, circumstances);
+  }
+  // The same corrected by what ops took.
+  double expected_ns(const PairOfLegs& pair, const Circumstances& circumstances) const noexcept;
+  double expected_ns(CandidateIndex one, const Circumstances& circumstances) const noexcept {
+    return expected_ns(PairOfLegs{one, one}, circumstances);
+  }
   // Of an op that is sent so on a link of that rate.
   double expected_at(const Choice& choice, const Circumstances& circumstances,
                      double bytes_per_s) const noexcept;
@@ -171,7 +182,6 @@ class TensorPolicy {
     std::array<double, kMaxCandidates> fits{};  // square root of fit_of
   };
 
-  Prediction predicted(const Pair& pair, const Circumstances& circumstances) const noexcept;
   Outlook outlook(const Circumstances& circumstances) const noexcept;
   OpParts parts(const Pair& pair, const Circumstances& circumstances) const noexcept;
   double time_of(const Pair& pair, const Circumstances& circumstances,
@@ -184,7 +194,11 @@ class TensorPolicy {
     Pair pair;
     double ns = 0.0;
   };
-  Timed best_pair(const Circumstances& circumstances, const Outlook& outlook) const noexcept;
+  struct Ranking {
+    Timed best;
+    Timed other;  // the best that is not kept
+  };
+  Ranking rank(const Circumstances& circumstances, const Outlook& outlook) const noexcept;
   // What is another than before the last op, if anything is.
   Reason watch_changes(const Circumstances& circumstances) noexcept;
   bool anything_measured() const noexcept;
@@ -218,6 +232,7 @@ class TensorPolicy {
   std::uint64_t decisions_ = 0;
   std::uint64_t changed_at_ = 0;  // the world, or what is allowed
   std::uint64_t tried_at_ = 0;
+  std::uint32_t raw_checks_ = 0;  // trials of raw that are due, because it is not in use any more
   std::uint64_t probed_at_ = 0;
   std::uint32_t hasty_probes_ = 0;  // in a row
   std::uint64_t link_changes_ = 0;

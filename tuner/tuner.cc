@@ -166,7 +166,8 @@ void Tuner::learn_coding(const Tensor& tensor, const OpMeasurement& measured) {
 // All that was sent has arrived when the op ends: every link is at least so fast, whatever its
 // carrier says, and acknowledgements may be late.
 void Tuner::learn_passage(const Tensor& tensor, const SentOp& op) {
-  if (!(op.ns > 0.0) || !op.alike) return;
+  // Who owns nothing gets nothing.
+  if (!(op.ns > 0.0) || !op.alike || tensor.info.shape.legs.one_owner) return;
   const double rate = tensor.policy->peer_bytes(op.choice) / op.ns * kNsPerSecond;
   for (Peer* const peer : tensor.peers) {
     // What is less than is known says nothing of the link.

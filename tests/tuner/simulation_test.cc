@@ -1,11 +1,12 @@
 // What the tuner is held to, in the simulated world of `tern-bench tuner`.
 #include <gtest/gtest.h>
 
-#include <map>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
-#include "bench/tuner_promises.h"
 #include "bench/tuner_report.h"
+#include "bench/tuner_rows.h"
 #include "bench/tuner_scenario.h"
 
 namespace tern::bench {
@@ -25,57 +26,60 @@ const TunerSamples& samples() {
 
 using tuner::Level;
 
-// A level, in a world that costs other than the model assumes and whose nodes measure badly.
+// What a row does not keep at present. The command that writes docs/tuner.md says why.
+struct Shortfall {
+  Level level;
+  std::string_view trace;
+  std::string_view of;  // as TunerRow::shortfall()
+};
+
+constexpr std::array<Shortfall, 0> kShortfalls = {{}};
+
+std::string_view expected_shortfall(const TunerRow& row) {
+  for (const Shortfall& one : kShortfalls) {
+    if (one.level == row.level && one.trace == row.trace) return one.of;
+  }
+  return "";
+}
+
+// A level, in worlds that cost other than the model assumes and whose nodes measure badly.
 class Simulation : public testing::TestWithParam<Level> {
  protected:
-  std::vector<ContestResult> run(std::vector<std::string> traces) {
+  static constexpr std::size_t kSeeds = 2;
+
+  void SetUp() override {
     ScenarioOptions options;
     options.levels = {GetParam()};
     options.bytes = {kSmall};
-    options.ops = kOps;
     options.first_seed = kFirstSeed;
     options.seeds = kSeeds;
-    options.traces = std::move(traces);
     RecordProperty("seeds", std::to_string(kFirstSeed) + "+" + std::to_string(kSeeds));
-    auto results = run_scenarios(samples(), options);
-    EXPECT_EQ(results.size(), options.seeds * options.traces.size());
-    return results;
+    results_ = run_scenarios(samples(), options);
+    rows_ = rows_of(results_);
   }
 
-  // What holds on every trace: regret, mean of all seeds; and of each seed the windows.
-  void expect_kept(const std::vector<std::string>& traces) {
-    std::map<std::string, double> regret;
-    for (const ContestResult& result : run(traces)) {
-      SCOPED_TRACE(result.trace + ", seed " + std::to_string(result.seed));
-      const Promises promises(result);
-      EXPECT_EQ(result.violations, 0u);
-      EXPECT_LE(promises.worst_window().slower, Promises::kSlower) << promises.cause_of_window();
-      EXPECT_EQ(promises.late_recoveries(), 0u);
-      EXPECT_LE(promises.most_switches(), 1u);
-      regret[result.trace] += result.regret_from(Promises::kWindow) / kSeeds;
-      aim_[result.trace] = result.aim;
-    }
-    for (const auto& [trace, mean] : regret) EXPECT_LE(mean, aim_[trace]) << trace;
-  }
+  const std::vector<TunerRow>& rows() const { return rows_; }
 
  private:
-  static constexpr std::size_t kOps = 1000;
-  static constexpr std::size_t kSeeds = 3;
-
-  std::map<std::string, double> aim_;
+  std::vector<ContestResult> results_;
+  std::vector<TunerRow> rows_;
 };
 
-TEST_P(Simulation, ConstantLinks) {
-  expect_kept({"0.1 Gbit/s", "1 Gbit/s", "10 Gbit/s", "25 Gbit/s", "100 Gbit/s"});
+// All that is promised, in every row but those that are known to fall short; and these do fall
+// short, or they would have to be taken off the list and the page.
+TEST_P(Simulation, KeepsItsPromises) {
+  EXPECT_GT(rows().size(), 30u);
+  for (const TunerRow& row : rows()) {
+    EXPECT_EQ(row.shortfall(), expected_shortfall(row))
+        << row.trace << "\nregret: " << row.regret_cause << "\nto raw, seed " << row.window_seed
+        << " " << row.window_cause;
+  }
 }
 
-TEST_P(Simulation, ConstantLinksAndSlowCodecs) {
-  expect_kept({"0.1 Gbit/s, slow codecs", "1 Gbit/s, slow codecs", "10 Gbit/s, slow codecs",
-               "25 Gbit/s, slow codecs", "100 Gbit/s, slow codecs"});
+// Whatever the link and the lanes do, no op loses more than it may.
+TEST_P(Simulation, LosesNoMoreThanItMay) {
+  for (const TunerRow& row : rows()) EXPECT_EQ(row.violations, 0u) << row.trace;
 }
-
-TEST_P(Simulation, Steps) { expect_kept({"steps"}); }
-TEST_P(Simulation, StepsAndSlowCodecs) { expect_kept({"steps, slow codecs"}); }
 
 INSTANTIATE_TEST_SUITE_P(Levels, Simulation,
                          testing::Values(Level::lossless, Level::conservative, Level::balanced,
