@@ -10,8 +10,10 @@ namespace {
 
 constexpr std::uint32_t kHastyProbes = 3;
 constexpr double kShowsLink = 0.25;  // of a chunk: blocks that show what the link does
-// So many times faster: what a link could be that has not been full for a while.
+// So many times faster: what a link could be that has not been full for a while, and what it may
+// well be.
 constexpr double kHidden = 1000.0;
+constexpr double kPerhaps = 2.0;
 
 }  // namespace
 
@@ -39,20 +41,24 @@ bool TensorPolicy::plan_trial(const Circumstances& circumstances, const Outlook&
   if (!anything_measured() || decisions_ < changed_at_ + settings_.calm_after) return false;
   const double now = time_of(current, circumstances, outlook);
   const double longest = (1.0 + settings_.beyond_raw) * time_of({}, circumstances, outlook);
-  double hoped_ns = now;
+  const bool hidden = outlook.link != nullptr && outlook.link->limited_since() > 0;
+  const double speedup = hidden ? kPerhaps : 1.0;
+  const double known_ns = time_of(current, circumstances, outlook, speedup);
+  double hoped_ns = known_ns;
   double loss = 0.0;
   for (CandidateIndex one = 0; one < candidate_count(); ++one) {
     const Pair pair{one, one};
     const bool in_use = one == current.reduce || one == current.broadcast;
     if (pair == current || !allowed(one) || (one != kRaw && (in_use || !due))) continue;
     const double ns = time_of(pair, circumstances, outlook);
-    const double hoped = one == kRaw && check ? 0.0 : ns * (1.0 - doubt(one));
+    const double at_best = time_of(pair, circumstances, outlook, speedup) * (1.0 - doubt(one));
+    const double hoped = one == kRaw && check ? 0.0 : at_best;
     if (hoped >= hoped_ns || ns > longest || !allowance_.covers(ns - now)) continue;
     hoped_ns = hoped;
     loss = ns - now;
     trial = pair;
   }
-  if (hoped_ns == now) return false;
+  if (hoped_ns == known_ns) return false;
   if (trial == Pair{} && raw_checks_ > 0) --raw_checks_;
   allowance_.spend(loss);
   tried_at_ = decisions_;
@@ -68,13 +74,12 @@ std::uint8_t TensorPolicy::probe_length() const noexcept {
 // Whether a far better link would make another recipe the fastest.
 bool TensorPolicy::would_change(const Circumstances& circumstances, const Outlook& outlook,
                                 const Pair& current) const noexcept {
-  const auto hidden_ns = [&](const Pair& pair) {
-    return model_ns(pair, circumstances, outlook, kHidden) * outlook.fits[pair.reduce] *
-           outlook.fits[pair.broadcast];
-  };
-  const double enough = (1.0 - settings_.switches.gain) * hidden_ns(current);
+  const double enough =
+      (1.0 - settings_.switches.gain) * time_of(current, circumstances, outlook, kHidden);
   for (CandidateIndex one = 0; one < candidate_count(); ++one) {
-    if (allowed(one) && hidden_ns({one, one}) < enough) return true;
+    if (!allowed(one)) continue;
+    const double hoped = time_of({one, one}, circumstances, outlook, kHidden) * (1.0 - doubt(one));
+    if (hoped < enough) return true;
   }
   return false;
 }

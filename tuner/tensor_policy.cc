@@ -161,8 +161,8 @@ double TensorPolicy::fit_of(CandidateIndex candidate) const noexcept {
 }
 
 double TensorPolicy::time_of(const Pair& pair, const Circumstances& circumstances,
-                             const Outlook& outlook) const noexcept {
-  return model_ns(pair, circumstances, outlook, 1.0) * common_fit_.value() *
+                             const Outlook& outlook, double speedup) const noexcept {
+  return model_ns(pair, circumstances, outlook, speedup) * common_fit_.value() *
          outlook.fits[pair.reduce] * outlook.fits[pair.broadcast];
 }
 
