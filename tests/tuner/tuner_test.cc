@@ -97,6 +97,24 @@ TEST(Tuner, ExplainsItself) {
   EXPECT_THAT(view.candidates[0].verdict, HasSubstr("% slower"));
 }
 
+TEST(Tuner, SaysByWhatEachLegIsSent) {
+  Tuner tuner(usual_candidates(), no_first_ops());
+  tuner.add_tensor(1, tensor("w"));
+  measure_all(tuner, 1);
+  OpMeasurement led;
+  led.op.choice = tuner.decide(1);
+  led.op.choice.reduce.assign(led.op.choice.reduce.size(), CandidateIndex{5});
+  led.op.choice.broadcast = kRaw;
+  led.op.led = true;
+  tuner.observe_op(1, led);
+  tuner.decide(1);
+  const Tuner::TensorView view = tuner.view(1);
+  EXPECT_EQ(view.recipe, "3lc:s=1 -> raw");
+  EXPECT_EQ(view.candidates[5].verdict, "in use for contributions");
+  EXPECT_EQ(view.candidates[kRaw].verdict, "in use for results");
+  EXPECT_THAT(view.reason, HasSubstr("leading node"));
+}
+
 TEST(Tuner, AnUnmeasuredCandidateSaysSo) {
   Tuner tuner(usual_candidates());
   tuner.add_tensor(1, tensor("w"));
