@@ -10,10 +10,8 @@ namespace {
 
 constexpr std::uint32_t kHastyProbes = 3;
 constexpr double kShowsLink = 0.25;  // of a chunk: blocks that show what the link does
-// So many times faster: what a link could be that has not been full for a while, and what it may
-// well be.
+// So many times faster: what a link could be that has not been full for a while.
 constexpr double kHidden = 1000.0;
-constexpr double kPerhaps = 2.0;
 
 }  // namespace
 
@@ -41,24 +39,20 @@ bool TensorPolicy::plan_trial(const Circumstances& circumstances, const Outlook&
   if (!anything_measured() || decisions_ < changed_at_ + settings_.calm_after) return false;
   const double now = time_of(current, circumstances, outlook);
   const double longest = (1.0 + settings_.beyond_raw) * time_of({}, circumstances, outlook);
-  const bool hidden = outlook.link != nullptr && outlook.link->limited_since() > 0;
-  const double speedup = hidden ? kPerhaps : 1.0;
-  const double known_ns = time_of(current, circumstances, outlook, speedup);
-  double hoped_ns = known_ns;
+  double hoped_ns = now;
   double loss = 0.0;
   for (CandidateIndex one = 0; one < candidate_count(); ++one) {
     const Pair pair{one, one};
     const bool in_use = one == current.reduce || one == current.broadcast;
     if (pair == current || !allowed(one) || (one != kRaw && (in_use || !due))) continue;
     const double ns = time_of(pair, circumstances, outlook);
-    const double at_best = time_of(pair, circumstances, outlook, speedup) * (1.0 - doubt(one));
-    const double hoped = one == kRaw && check ? 0.0 : at_best;
+    const double hoped = one == kRaw && check ? 0.0 : ns * (1.0 - doubt(one));
     if (hoped >= hoped_ns || ns > longest || !allowance_.covers(ns - now)) continue;
     hoped_ns = hoped;
     loss = ns - now;
     trial = pair;
   }
-  if (hoped_ns == known_ns) return false;
+  if (hoped_ns == now) return false;
   if (trial == Pair{} && raw_checks_ > 0) --raw_checks_;
   allowance_.spend(loss);
   tried_at_ = decisions_;
@@ -78,8 +72,7 @@ bool TensorPolicy::would_change(const Circumstances& circumstances, const Outloo
       (1.0 - settings_.switches.gain) * time_of(current, circumstances, outlook, kHidden);
   for (CandidateIndex one = 0; one < candidate_count(); ++one) {
     if (!allowed(one)) continue;
-    const double hoped = time_of({one, one}, circumstances, outlook, kHidden) * (1.0 - doubt(one));
-    if (hoped < enough) return true;
+    if (time_of({one, one}, circumstances, outlook, kHidden) < enough) return true;
   }
   return false;
 }
