@@ -10,19 +10,32 @@ namespace {
 
 constexpr std::uint32_t kHastyProbes = 3;
 constexpr double kShowsLink = 0.25;  // of a chunk: blocks that show what the link does
-// So many times faster: what a link could be that has not been full for a while.
+// So many times faster: what a link could be that has not been full for a while, and what it may
+// well be.
 constexpr double kHidden = 1000.0;
+constexpr double kPerhaps = 2.0;
+
+// How far off the prediction of a candidate may be. It grows for ever, so that nothing is given up.
+double doubt_of(const CandidateRecord& record, const PolicySettings& settings,
+                std::uint64_t ops) noexcept {
+  const double age = static_cast<double>(ops - record.fit_op);
+  const double known = std::max(settings.tried_doubt, settings.untried_doubt / (1.0 + record.uses));
+  const double at_first = record.tried ? known : settings.untried_doubt;
+  return 1.0 - (1.0 - at_first) * std::exp2(-age / settings.doubt_half_life);
+}
 
 }  // namespace
 
-// How far off the prediction of a candidate may be. It grows for ever, so that nothing is given up.
-double TensorPolicy::doubt(CandidateIndex candidate) const noexcept {
-  const CandidateRecord& record = records_[candidate];
-  const double age = static_cast<double>(guard_.ops() - record.fit_op);
-  const double known =
-      std::max(settings_.tried_doubt, settings_.untried_doubt / (1.0 + record.uses));
-  const double at_first = record.tried ? known : settings_.untried_doubt;
-  return 1.0 - (1.0 - at_first) * std::exp2(-age / settings_.doubt_half_life);
+// What of the present time an op might take by that candidate, for all that is known. A link that
+// has not been full may well be faster than what has passed there, which raw gains most by.
+double TensorPolicy::hoped_share(CandidateIndex candidate, const Pair& current,
+                                 const Circumstances& circumstances,
+                                 const Outlook& outlook) const noexcept {
+  const bool hidden = outlook.link != nullptr && outlook.link->limited_since() > 0;
+  const double speedup = candidate == kRaw && hidden ? kPerhaps : 1.0;
+  return time_of({candidate, candidate}, circumstances, outlook, speedup) *
+         (1.0 - doubt_of(records_[candidate], settings_, guard_.ops())) /
+         time_of(current, circumstances, outlook, speedup);
 }
 
 // The model may be wrong of a recipe that is not in use. Whatever could be the fastest for all that
@@ -39,22 +52,25 @@ bool TensorPolicy::plan_trial(const Circumstances& circumstances, const Outlook&
   if (!anything_measured() || decisions_ < changed_at_ + settings_.calm_after) return false;
   const double now = time_of(current, circumstances, outlook);
   const double longest = (1.0 + settings_.beyond_raw) * time_of({}, circumstances, outlook);
-  double hoped_ns = now;
+  double best = 1.0;
   double loss = 0.0;
   for (CandidateIndex one = 0; one < candidate_count(); ++one) {
     const Pair pair{one, one};
     const bool in_use = one == current.reduce || one == current.broadcast;
     if (pair == current || !allowed(one) || (one != kRaw && (in_use || !due))) continue;
     const double ns = time_of(pair, circumstances, outlook);
-    const double hoped = one == kRaw && check ? 0.0 : ns * (1.0 - doubt(one));
-    if (hoped >= hoped_ns || ns > longest || !allowance_.covers(ns - now)) continue;
-    hoped_ns = hoped;
+    const Allowance& allowance = one == kRaw ? raw_allowance_ : allowance_;
+    if (ns > longest || !allowance.covers(ns - now)) continue;
+    const double hoped =
+        one == kRaw && check ? 0.0 : hoped_share(one, current, circumstances, outlook);
+    if (hoped >= best) continue;
+    best = hoped;
     loss = ns - now;
     trial = pair;
   }
-  if (hoped_ns == now) return false;
+  if (best == 1.0) return false;
   if (trial == Pair{} && raw_checks_ > 0) --raw_checks_;
-  allowance_.spend(loss);
+  (trial == Pair{} ? raw_allowance_ : allowance_).spend(loss);
   tried_at_ = decisions_;
   return true;
 }

@@ -368,8 +368,10 @@ const Choice& TensorPolicy::decide(const Circumstances& circumstances) {
   const Outlook now = outlook(circumstances);
   kept_ = choose(circumstances, now);
   const bool at_first = decisions_ <= settings_.switches.first_ops;
-  allowance_.earn(time_of(kept_, circumstances, now),
-                  at_first ? settings_.looking_at_first : settings_.looking);
+  const double share = at_first ? settings_.looking_at_first : settings_.looking;
+  for (Allowance* const one : {&allowance_, &raw_allowance_}) {
+    one->earn(time_of(kept_, circumstances, now), share);
+  }
   choice_.probe_chunks = 0;
   Pair trial;
   choice_.trial = plan_trial(circumstances, now, kept_, trial);

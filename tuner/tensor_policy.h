@@ -206,8 +206,9 @@ class TensorPolicy {
   Reason reason_to_stay(const Timed& best, double gain) const noexcept;
   Pair choose(const Circumstances& circumstances, const Outlook& outlook);
   Pair take(const Pair& pair, Reason reason);
-  double doubt(CandidateIndex candidate) const noexcept;
   void learn_fit(const Pair& pair, double fit) noexcept;
+  double hoped_share(CandidateIndex candidate, const Pair& current,
+                     const Circumstances& circumstances, const Outlook& outlook) const noexcept;
   bool plan_trial(const Circumstances& circumstances, const Outlook& outlook, const Pair& current,
                   Pair& trial);
   std::uint8_t probe_length() const noexcept;
@@ -222,6 +223,8 @@ class TensorPolicy {
   ErrorGuard guard_;
   Hysteresis hysteresis_;
   Allowance allowance_;
+  // Of trials of raw, which cannot make anything slower than raw.
+  Allowance raw_allowance_{4.0};
   std::uint32_t excluded_ = 0;
   std::vector<CandidateRecord> records_;
   bool led_ = false;  // the last op was sent as the leading node chose

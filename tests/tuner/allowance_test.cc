@@ -28,6 +28,13 @@ TEST(Allowance, SavesNoMoreThanAnOp) {
   EXPECT_TRUE(allowance.covers(999.0));
 }
 
+TEST(Allowance, SavesAsManyOpsAsItMay) {
+  Allowance allowance(3.0);
+  for (int op = 0; op < 100'000; ++op) allowance.earn(1000.0, 0.01);
+  EXPECT_FALSE(allowance.covers(3001.0));
+  EXPECT_TRUE(allowance.covers(2999.0));
+}
+
 TEST(Allowance, WhatWasSpentTooMuchIsEarnedFirst) {
   Allowance allowance;
   allowance.spend(50.0);  // at a sign, without asking
