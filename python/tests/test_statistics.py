@@ -259,7 +259,7 @@ def test_tensors_without_a_level_have_the_groups(two_nodes):
         group.declare("shared", COUNT, role="gradient", recipe="auto")
         group.declare("own", COUNT, role="gradient", recipe="auto", level="aggressive")
         group.set_level("no level")
-        with pytest.raises(tern.InvalidArgumentError, match="none of lossless"):
+        with pytest.raises(tern.InvalidArgumentError, match="level is one of lossless"):
             group.declare("wrong", COUNT, role="gradient", recipe="auto")
         with pytest.raises(ValueError, match="1..15 bytes"):
             group.set_level("")
