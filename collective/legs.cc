@@ -31,8 +31,12 @@ void Legs::free_chunk(ChunkId chunk) {
   free_.push_back(chunk);
 }
 
+// Most ops are small and have none: the places are looked at only as far as there can be any.
 void Legs::free_chunks(OpId id) {
-  for (ChunkId chunk = 0; chunk < chunks_.size(); ++chunk) {
+  std::size_t taken = chunks_.size() - free_.size();
+  for (ChunkId chunk = 0; taken > 0 && chunk < chunks_.size(); ++chunk) {
+    if (chunks_[chunk].op == kNoSlot) continue;
+    --taken;
     if (chunks_[chunk].op == id) free_chunk(chunk);
   }
 }
