@@ -156,7 +156,7 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   slot.lanes = admitted.checked.lanes;
   slot.present = true;
   slot.told = false;
-  copies_.begin({op, local_rank}, entry, client.arena);
+  copies_.begin({op, local_rank}, entry, client);
   ++client.uses;
 }
 
