@@ -83,47 +83,58 @@ TERN_FOLDING inline __m128i shift(std::uint64_t crc, std::uint64_t by) {
                               _mm_cvtsi64_si128(static_cast<long long>(by)), 0x00);
 }
 
+// Three streams of so many bytes, one behind the other.
+template <std::size_t bytes>
+struct Streams {
+  const std::byte* next;
+  const std::byte* ahead;  // what the turn fetches
+  std::uint64_t crc0 = 0, crc1 = 0, crc2 = 0;
+
+  TERN_FOLDING inline void take_turn() {
+    for (std::size_t word = 0; word < kStreamBytes; word += 8) {
+      crc0 = _mm_crc32_u64(crc0, word_at(next + word));
+      crc1 = _mm_crc32_u64(crc1, word_at(next + bytes + word));
+      crc2 = _mm_crc32_u64(crc2, word_at(next + 2 * bytes + word));
+    }
+    next += kStreamBytes;
+    fetch_turn(ahead);
+    ahead += kTurnBytes;
+  }
+};
+
 template <std::size_t turns>
 TERN_FOLDING std::uint32_t crc_of_block(const std::byte* block, const std::byte* ahead,
                                         std::uint32_t inverted) {
   constexpr std::size_t kStream = turns * kStreamBytes;  // bytes of a stream
-  const std::byte* streams = block + turns * kFoldedBytes;
-  const __m128i by_a_turn = constants(fold_by(8 * kFoldedBytes));
+  Streams<kStream> streams{block + turns * kFoldedBytes, ahead};
+  constexpr FoldBy kByATurn = fold_by(8 * kFoldedBytes), kByALane = fold_by(8 * kLaneBytes);
+  constexpr std::uint64_t kByThree = shift_by(3 * kStream), kByTwo = shift_by(2 * kStream),
+                          kByOne = shift_by(kStream);
+  const __m128i by_a_turn = constants(kByATurn);
   __m128i lane0 = _mm_xor_si128(lane_at(block), _mm_cvtsi32_si128(static_cast<int>(inverted)));
   __m128i lane1 = lane_at(block + kLaneBytes);
   __m128i lane2 = lane_at(block + 2 * kLaneBytes);
   __m128i lane3 = lane_at(block + 3 * kLaneBytes);
-  std::uint64_t crc0 = 0, crc1 = 0, crc2 = 0;
-  const auto take_streams = [&] TERN_FOLDING {
-    for (std::size_t word = 0; word < kStreamBytes; word += 8) {
-      crc0 = _mm_crc32_u64(crc0, word_at(streams + word));
-      crc1 = _mm_crc32_u64(crc1, word_at(streams + kStream + word));
-      crc2 = _mm_crc32_u64(crc2, word_at(streams + 2 * kStream + word));
-    }
-    streams += kStreamBytes;
-    fetch_turn(ahead);
-    ahead += kTurnBytes;
-  };
-  take_streams();
+  streams.take_turn();
   for (std::size_t turn = 1; turn < turns; ++turn) {
     block += kFoldedBytes;
     lane0 = fold(lane0, by_a_turn, lane_at(block));
     lane1 = fold(lane1, by_a_turn, lane_at(block + kLaneBytes));
     lane2 = fold(lane2, by_a_turn, lane_at(block + 2 * kLaneBytes));
     lane3 = fold(lane3, by_a_turn, lane_at(block + 3 * kLaneBytes));
-    take_streams();
+    streams.take_turn();
   }
-  const __m128i by_a_lane = constants(fold_by(8 * kLaneBytes));
+  const __m128i by_a_lane = constants(kByALane);
   const __m128i lane =
       fold(fold(fold(lane0, by_a_lane, lane1), by_a_lane, lane2), by_a_lane, lane3);
   const std::uint64_t folded =
       _mm_crc32_u64(_mm_crc32_u64(0, static_cast<std::uint64_t>(_mm_cvtsi128_si64(lane))),
                     static_cast<std::uint64_t>(_mm_extract_epi64(lane, 1)));
-  const __m128i moved = _mm_xor_si128(
-      _mm_xor_si128(shift(folded, shift_by(3 * kStream)), shift(crc0, shift_by(2 * kStream))),
-      shift(crc1, shift_by(kStream)));
+  const __m128i moved =
+      _mm_xor_si128(_mm_xor_si128(shift(folded, kByThree), shift(streams.crc0, kByTwo)),
+                    shift(streams.crc1, kByOne));
   return static_cast<std::uint32_t>(
-      _mm_crc32_u64(0, static_cast<std::uint64_t>(_mm_cvtsi128_si64(moved))) ^ crc2);
+      _mm_crc32_u64(0, static_cast<std::uint64_t>(_mm_cvtsi128_si64(moved))) ^ streams.crc2);
 }
 
 // The streams of a block are too short for the processor to foresee, so each turn fetches the bytes
@@ -143,8 +154,8 @@ TERN_FOLDING std::uint32_t crc_of_blocks(std::span<const std::byte>& left, std::
 #undef TERN_FOLDING
 
 bool can_fold() noexcept {
-  static const bool can = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
-  return can;
+  static const bool kCan = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
+  return kCan;
 }
 
 }  // namespace
