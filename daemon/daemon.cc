@@ -42,6 +42,9 @@ constexpr std::uint64_t kGraceNs = 2'000'000'000;
 // And what was said to clients and peers has so long to leave.
 constexpr std::uint64_t kFlushNs = 200'000'000;
 constexpr std::uint64_t kMaxSleepNs = 1'000'000'000;
+// The conductor polls its loop three times in a turn: by itself, for the acceptor, and for its
+// links.
+constexpr std::uint64_t kPollNs = 1'000'000;
 // A lane is asked for signs of life also where no supervisor has set a limit.
 constexpr std::uint64_t kLaneTimeoutNs = 20'000'000'000;
 
@@ -263,6 +266,7 @@ void Daemon::Composition::open_conductor() {
   watchdog = std::make_unique<Watchdog>(timeout_ns > 0 ? timeout_ns : kLaneTimeoutNs,
                                         std::move(signs), wake_lane);
   incoming.target = conductor.get();
+  loop.bound_polls(clock, kPollNs);
   clients->start(*conductor);
 }
 

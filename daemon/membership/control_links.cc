@@ -1,7 +1,9 @@
 #include "daemon/membership/control_links.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "base/time_slice.h"
 #include "daemon/control/foreign_json.h"
 
 namespace tern::daemon {
@@ -19,6 +21,10 @@ constexpr std::uint64_t kPatience = 6;
 // Calendars are set while a daemon runs.
 constexpr std::uint64_t kAboutNs = 600'000'000'000;
 constexpr std::size_t kMaxSoftwareBytes = 32;
+// Of a turn: for messages, and for links that are lost.
+constexpr std::uint64_t kSliceNs = 2'000'000;
+// With so much that waits to be passed on, nothing more is received.
+constexpr std::size_t kMaxWaitingBytes = 1 << 20;
 
 }  // namespace
 
@@ -139,19 +145,41 @@ void ControlLinks::on_about(LinkRef from, const nlohmann::json& message) {
 }
 
 int ControlLinks::do_work() {
-  int work = transport_.poll();
+  int work = waiting_bytes_ < kMaxWaitingBytes ? transport_.poll() : 0;
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     if (peers_[i]->lost) continue;
     work += peers_[i]->link->tick();
     tell_about(*peers_[i]);
   }
-  // Outside the links' callbacks, where the sink may open and send as it likes.
-  auto received = std::move(received_);
-  received_.clear();
-  for (const auto& [ref, message] : received) sink_.on_control_message(ref, message);
-  work += static_cast<int>(received.size());
+  work += pass_on();
+  return work + tell_lost();
+}
+
+// Outside the links' callbacks, where the sink may open and send as it likes.
+int ControlLinks::pass_on() {
+  const TimeSlice slice(clock_, kSliceNs);
+  int passed = 0;
+  while (!waiting_.empty()) {
+    const LinkRef ref = waiting_.front();
+    waiting_.pop_front();
+    Peer& peer = *find(ref);
+    const Message message = std::move(peer.received.front());
+    peer.received.pop_front();
+    waiting_bytes_ -= message.bytes;
+    if (!peer.received.empty()) waiting_.push_back(ref);
+    sink_.on_control_message(ref, message.json);
+    ++passed;
+    if (slice.is_over()) break;
+  }
+  return passed;
+}
+
+// What a link has brought comes before its end.
+int ControlLinks::tell_lost() {
+  const TimeSlice slice(clock_, kSliceNs);
+  int told = 0;
   for (std::size_t i = 0; i < peers_.size();) {
-    if (!peers_[i]->lost) {
+    if (!peers_[i]->lost || !peers_[i]->received.empty()) {
       ++i;
       continue;
     }
@@ -159,15 +187,18 @@ int ControlLinks::do_work() {
     peers_.erase(peers_.begin() + static_cast<std::ptrdiff_t>(i));
     const bool worked = gone->link->stats().frames_received > gone->abouts;
     sink_.on_control_link_lost(gone->ref, gone->reason, worked, gone->why);
-    ++work;
+    ++told;
+    if (slice.is_over()) break;
   }
-  return work;
+  return told;
 }
 
 std::uint64_t ControlLinks::next_deadline_ns() const {
+  if (!waiting_.empty()) return clock_.now_ns();
   std::uint64_t deadline = ~std::uint64_t{0};
   for (const auto& peer : peers_) {
-    if (!peer->lost) deadline = std::min(deadline, peer->link->next_deadline_ns());
+    if (peer->lost) return clock_.now_ns();
+    deadline = std::min(deadline, peer->link->next_deadline_ns());
   }
   return deadline;
 }
@@ -188,6 +219,12 @@ std::vector<ControlLinks::Row> ControlLinks::rows() const {
                     peer->software, peer->calendar_ns, peer->link->carriage()});
   }
   return rows;
+}
+
+ControlLinks::Peer* ControlLinks::find(LinkRef link) const {
+  const auto found = std::find_if(peers_.begin(), peers_.end(),
+                                  [link](const auto& peer) { return peer->ref == link; });
+  return found == peers_.end() ? nullptr : found->get();
 }
 
 ControlLinks::Peer* ControlLinks::peer_of(const net::Link& link) {
@@ -218,7 +255,9 @@ bool ControlLinks::on_frame(net::Link& link, const wire::FrameHeader& header,
   if (is_too_deep(text)) return false;
   auto message = nlohmann::json::parse(text, nullptr, false);
   if (!message.is_object()) return false;
-  received_.emplace_back(peer->ref, std::move(message));
+  if (peer->received.empty()) waiting_.push_back(peer->ref);
+  peer->received.push_back({std::move(message), text.size()});
+  waiting_bytes_ += text.size();
   return true;
 }
 
