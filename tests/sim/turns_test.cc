@@ -108,6 +108,38 @@ TEST(Turns, OfALaneTakeSoManyEntriesOfAClientAndThoseOfOthers) {
   }
 }
 
+// What a rank has submitted before it leaves counts, and no more: while others submit without end,
+// a lane that took all there is would not come back.
+TEST(Turns, OfALaneTakeNoMoreEntriesBecauseARankLeaves) {
+  constexpr std::size_t kEntries = 32;  // of each client
+  Cluster cluster({3});
+  cluster.join();
+  Client& flood = *cluster.ranks[0];
+  Client& leaving = *cluster.ranks[1];
+  const OpRequest request = all_reduce(DType::f32, 4);
+  constexpr std::uint64_t kUnknownTensor = 77;
+  std::vector<std::uint64_t> of_flood, of_leaving;
+  for (std::uint64_t use = 0; use < 3 * kEntries; ++use) {
+    of_flood.push_back(flood.submit_as(request, kUnknownTensor, use, false));
+    of_leaving.push_back(leaving.submit_as(request, kUnknownTensor, use, false));
+  }
+  const std::uint64_t left = leaving.leave();
+  const auto ended = [](Client& client, const std::vector<std::uint64_t>& tickets) {
+    client.poll();
+    return static_cast<std::size_t>(std::count_if(
+        tickets.begin(), tickets.end(), [&](std::uint64_t one) { return client.done(one); }));
+  };
+  for (std::size_t turn = 1; turn <= 3; ++turn) {
+    EXPECT_FALSE(leaving.answered(left)) << "what it has submitted comes first";
+    cluster.world.daemon(0).step(1);
+    EXPECT_EQ(ended(flood, of_flood), turn * kEntries);
+    EXPECT_EQ(ended(leaving, of_leaving), turn * kEntries);
+    cluster.world.daemon(0).step(0);
+  }
+  EXPECT_TRUE(leaving.answered(left));
+  EXPECT_TRUE(leaving.status_of(left).status == Errc::ok);
+}
+
 // Another node refuses a thousand joins at once, and to tell a client takes 70 us.
 TEST(Turns, OfAConductorWithAThousandJoinsAreShortAndNobodyStarves) {
   World world(1);
