@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kAcceptsPerRound = 16;
 constexpr int kPacketsPerRound = 16;
-constexpr std::uint64_t kSliceNs = 2'000'000;
+constexpr std::uint64_t kSliceNs = 1'000'000;
 constexpr std::uint32_t kUnknownUser = ~std::uint32_t{0};
 
 // A socket that is closed with packets unread takes along what was said last.

@@ -127,7 +127,7 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
   void forget_unused();
 
   // Of a turn, for each kind of things that may be many: one of them is always done.
-  static constexpr std::uint64_t kSliceNs = 2'000'000;
+  static constexpr std::uint64_t kSliceNs = 1'000'000;
 
   ConductorSettings settings_;
   const Clock& clock_;

@@ -28,7 +28,7 @@ static_assert(kSteps.size() == std::variant_size_v<decltype(Event::what)>);
 
 // In each turn another lane is the first, and every lane's oldest event is taken.
 int Conductor::drain_events() {
-  const TimeSlice slice(clock_, kSliceNs);
+  const TimeSlice slice(clock_, 2 * kSliceNs);
   const std::size_t lanes = lanes_.size();
   const std::size_t first = first_lane_++;
   int work = 0;

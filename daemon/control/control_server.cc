@@ -189,6 +189,8 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     acceptor_.assign(asio::local::stream_protocol(), fd.get(), error);
     if (error) return fail(Errc::io_error, options_.path + ": " + error.message());
     (void)fd.release();  // the acceptor's now
+    acceptor_.non_blocking(true, error);
+    if (error) return fail(Errc::io_error, options_.path + ": " + error.message());
     accept();
     return {};
   }

@@ -82,10 +82,6 @@ class ControlLinks final : private net::LinkSink {
   std::vector<Row> rows() const;
 
  private:
-  struct Message {
-    nlohmann::json json;
-    std::size_t bytes = 0;
-  };
   struct Peer {
     LinkRef ref = 0;
     wire::NodeId node;
@@ -99,8 +95,8 @@ class ControlLinks final : private net::LinkSink {
     std::string why;
     std::uint64_t unused_ns = 0;  // since when; 0: in use
     std::uint64_t about_due_ns = 0;
-    std::deque<Message> received;  // and not passed on yet
-    std::uint64_t abouts = 0;      // received: they answer nothing
+    std::deque<std::string> received;  // and not read yet
+    std::uint64_t abouts = 0;          // received: they answer nothing
     std::string software;
     std::int64_t calendar_ns = 0;
   };
@@ -114,10 +110,12 @@ class ControlLinks final : private net::LinkSink {
   void on_breach(net::Link& link, const char* text) override;
   static std::string name_of(const Peer& peer);
   void send(Peer& peer, const nlohmann::json& message);
+  void break_off(Peer& peer, const char* why);
   void tell_about(Peer& peer);
   Peer* peer_of(const net::Link& link);
   Peer* find(LinkRef link) const;
   int pass_on();
+  void pass_on(Peer& peer, const std::string& text);
   int tell_lost();
   Peer& add(const wire::NodeId& node, const net::Endpoint& endpoint, bool active);
 
@@ -129,7 +127,7 @@ class ControlLinks final : private net::LinkSink {
   std::function<nlohmann::json()> about_;
   SharedPlaces places_;  // of links that peers have opened
   std::vector<std::unique_ptr<Peer>> peers_;
-  std::deque<LinkRef> waiting_;    // links with messages that are not passed on yet, each once
+  std::deque<LinkRef> waiting_;    // links with messages that are not read yet, each once
   std::size_t waiting_bytes_ = 0;  // of these messages
   LinkRef next_ref_ = 1;
 };

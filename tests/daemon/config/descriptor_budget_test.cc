@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 
@@ -39,9 +40,9 @@ TEST(DescriptorBudget, HasItsRoomBeforeItIsNeeded) {
   DescriptorBudget budget;
   budget.limit = descriptor_limit();
   budget.rest = 2 * table_size();
-  if (budget.limit > 0 && budget.limit < budget.rest) GTEST_SKIP() << "too few are allowed";
   make_room_for_descriptors(budget);
-  EXPECT_GE(table_size(), budget.needed());
+  const std::uint64_t most = budget.limit > 0 ? std::min(budget.limit, budget.rest) : budget.rest;
+  EXPECT_GE(table_size(), most);
 }
 
 TEST(DescriptorBudget, GrowsWithWhatTheSettingsAllow) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,19 +24,21 @@ net::LinkSettings patient() {
 
 // A daemon of which there is nothing but its control links.
 struct End final : ControlLinks::Sink, net::AcceptorSink {
-  End(net::LoopbackNetwork& network, ManualClock& clock, const net::Endpoint& at,
+  End(net::LoopbackNetwork& network, ManualClock& its_clock, const net::Endpoint& at,
       std::uint64_t number)
-      : clock(clock),
+      : clock(its_clock),
         transport(network, at),
-        links({transport, clock, patient(), wire::NodeId{number, number}}, *this),
-        acceptor(network, clock, {at, {}}, *this) {}
+        links({transport, its_clock, patient(), wire::NodeId{number, number}}, *this),
+        acceptor(network, its_clock, {at, {}}, *this) {}
 
   void on_control_message(LinkRef from, const nlohmann::json& message) override {
     messages.emplace_back(from, message);
     clock.advance_ns(message_ns);
   }
   void on_control_link_lost(LinkRef, Errc, bool, const std::string&) override { ++lost; }
-  void on_control_breach(const std::string&, const std::string&) override {}
+  void on_control_breach(const std::string&, const std::string& text) override {
+    breaches.push_back(text);
+  }
   void on_incoming(std::unique_ptr<net::Incoming> incoming, const wire::FrameHeader&,
                    const wire::HelloBody& hello) override {
     adopted += links.adopt(std::move(incoming), hello) ? 1 : 0;
@@ -45,6 +48,7 @@ struct End final : ControlLinks::Sink, net::AcceptorSink {
 
   ManualClock& clock;
   std::vector<std::pair<LinkRef, nlohmann::json>> messages;
+  std::vector<std::string> breaches;
   std::uint64_t message_ns = 0;  // what one takes
   int lost = 0;
   std::size_t adopted = 0;
@@ -139,6 +143,30 @@ TEST_F(ControlLinksTest, ALinkIsLostAfterItsMessages) {
   for (int i = 0; i < 10; ++i) there.do_work();
   while (here.lost == 0) ASSERT_GT(here.do_work(), 0);
   EXPECT_EQ(here.messages.size(), 20u);
+}
+
+TEST_F(ControlLinksTest, AMessageThatIsNoObjectEndsItsLinkAndNoOther) {
+  nlohmann::json deep = nlohmann::json::object();
+  for (int i = 0; i < 20; ++i) deep = {{"in", deep}};
+  for (const nlohmann::json& bad : {nlohmann::json::array(), nlohmann::json("join"), deep}) {
+    ends_.clear();
+    End& here = end("here");
+    End& there = end("there");
+    End& other = end("other");
+    const LinkRef first = there.links.open({"here", 7000});
+    const LinkRef second = other.links.open({"here", 7000});
+    settle();
+    there.links.send(first, {{"number", 0}});
+    there.links.send(first, bad);
+    there.links.send(first, {{"number", 1}});
+    other.links.send(second, {{"number", 2}});
+    settle();
+    std::set<int> heard;
+    for (const auto& [link, message] : here.messages) heard.insert(message["number"].get<int>());
+    EXPECT_EQ(heard, (std::set<int>{0, 2})) << bad;
+    EXPECT_EQ(here.lost, 1);
+    EXPECT_EQ(here.breaches, std::vector<std::string>{"its control message is no JSON object"});
+  }
 }
 
 TEST_F(ControlLinksTest, OneHostHasABoundAndAnotherFindsAPlace) {
