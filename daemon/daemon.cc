@@ -42,6 +42,10 @@ constexpr std::uint64_t kGraceNs = 2'000'000'000;
 // And what was said to clients and peers has so long to leave.
 constexpr std::uint64_t kFlushNs = 200'000'000;
 constexpr std::uint64_t kMaxSleepNs = 1'000'000'000;
+// Of a poll of the loop: there are three in a turn, one for the acceptor and one for the links.
+constexpr std::uint64_t kPollNs = 1'000'000;
+// Of each link between conductors: messages are small.
+constexpr std::size_t kControlBytesPerPoll = 128 << 10;
 // A lane is asked for signs of life also where no supervisor has set a limit.
 constexpr std::uint64_t kLaneTimeoutNs = 20'000'000'000;
 
@@ -202,7 +206,9 @@ Status Daemon::Composition::open_sockets() {
   if (!listener) return tl::unexpected(listener.error());
   clients = std::make_unique<ClientServer>(ClientServer::Surroundings{loop, disposal, sub_users},
                                            std::move(*listener));
-  transport = std::make_unique<net::TcpTransport>(loop, tcp_settings());
+  net::TcpSettings of_conductors = tcp_settings();
+  of_conductors.bytes_per_poll = kControlBytesPerPoll;
+  transport = std::make_unique<net::TcpTransport>(loop, of_conductors);
   net::AcceptorSettings accepting;
   accepting.hello_timeout_ns = config.handshake_timeout_ns;
   auto accept = net::TcpAcceptor::create(
@@ -263,6 +269,7 @@ void Daemon::Composition::open_conductor() {
   watchdog = std::make_unique<Watchdog>(timeout_ns > 0 ? timeout_ns : kLaneTimeoutNs,
                                         std::move(signs), wake_lane);
   incoming.target = conductor.get();
+  loop.bound_polls(clock, kPollNs);
   clients->start(*conductor);
 }
 

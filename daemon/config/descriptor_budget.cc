@@ -1,9 +1,13 @@
 #include "daemon/config/descriptor_budget.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+
+#include "base/fd.h"
 
 namespace tern::daemon {
 namespace {
@@ -40,6 +44,14 @@ std::uint64_t descriptor_limit() {
   const bool is_limited =
       ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   return is_limited ? limit.rlim_cur : 0;
+}
+
+// The table grows for the highest descriptor, and never shrinks.
+void make_room_for_descriptors(const DescriptorBudget& budget) {
+  const std::uint64_t most =
+      budget.limit > 0 ? std::min(budget.needed(), budget.limit) : budget.needed();
+  const Fd any(::eventfd(0, EFD_CLOEXEC));
+  const Fd highest(::fcntl(any.get(), F_DUPFD_CLOEXEC, static_cast<int>(most - 1)));
 }
 
 DescriptorBudget descriptor_budget(const Config& config, std::uint64_t limit) {

@@ -29,6 +29,12 @@ struct DescriptorBudget {
 // Of this process, now; 0: as many as there are.
 std::uint64_t descriptor_limit();
 
+// Makes the kernel's table of the process' descriptors as large as it will ever be needed. When the
+// table of a process with several threads grows, the kernel waits until no processor reads the old
+// one, and each thread that wants a descriptor meanwhile waits too: some hundred milliseconds on a
+// busy machine. Before there is a second thread.
+void make_room_for_descriptors(const DescriptorBudget& budget);
+
 DescriptorBudget descriptor_budget(const Config& config, std::uint64_t limit);
 
 // A warning with its remedy. Empty: the limit suffices for all that the settings allow.

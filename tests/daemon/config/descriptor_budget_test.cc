@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 
@@ -24,6 +25,24 @@ TEST(DescriptorBudget, ThatOfTheUnitSufficesForTheDefaults) {
   const DescriptorBudget budget = descriptor_budget(config, packaged_limit());
   EXPECT_LE(budget.needed(), budget.limit);
   EXPECT_EQ(descriptor_trouble(config, budget), "");
+}
+
+// A table that grows later stops the threads.
+TEST(DescriptorBudget, HasItsRoomBeforeItIsNeeded) {
+  const auto table_size = [] {
+    std::ifstream status("/proc/self/status");
+    const std::string key = "FDSize:";
+    for (std::string line; std::getline(status, line);) {
+      if (line.rfind(key, 0) == 0) return std::stoull(line.substr(key.size()));
+    }
+    return 0ULL;
+  };
+  DescriptorBudget budget;
+  budget.limit = descriptor_limit();
+  budget.rest = 2 * table_size();
+  make_room_for_descriptors(budget);
+  const std::uint64_t most = budget.limit > 0 ? std::min(budget.limit, budget.rest) : budget.rest;
+  EXPECT_GE(table_size(), most);
 }
 
 TEST(DescriptorBudget, GrowsWithWhatTheSettingsAllow) {
