@@ -64,11 +64,13 @@ Result<shm::PacketListener> client_listener(const Config& config) {
   return shm::PacketListener::bind(config.socket, static_cast<mode_t>(config.socket_mode));
 }
 
-// Settings that allow more than the process can have.
-void warn_of_few_descriptors(const Config& config) {
+// Settings that allow more than the process can have: a warning where somebody has set them.
+void tell_of_few_descriptors(const Config& config) {
   const std::string trouble =
       descriptor_trouble(config, descriptor_budget(config, descriptor_limit()));
-  if (!trouble.empty()) spdlog::warn("{}", trouble);
+  if (trouble.empty()) return;
+  spdlog::log(asks_for_descriptors(config) ? spdlog::level::warn : spdlog::level::info, "{}",
+              trouble);
 }
 
 wire::NodeId random_node() {
@@ -300,7 +302,7 @@ void Daemon::Composition::apply_changes() {
   sub_users = SubUsers::read();
   view->admit(access);
   conductor->change_settings(conductor_settings());
-  warn_of_few_descriptors(config);
+  tell_of_few_descriptors(config);
   if (config.policy != tuning->policy().text()) {
     if (auto changed = tuning->set_policy(config.policy); !changed) {
       spdlog::error("the policy stays as it was: {}", changed.error().text);
@@ -471,7 +473,7 @@ void Daemon::run() {
                net::to_text(all.listening), all.security->text(), all.config.socket,
                all.config.lanes, codec::target::name());
   all.security->announce();
-  warn_of_few_descriptors(all.config);
+  tell_of_few_descriptors(all.config);
   spdlog::info("transport {}: {}", all.config.transport, all.carriers);
   all.supervisor.ready(all.status_text());
   all.conductor->turns().subtract(all.processor_wait);

@@ -77,4 +77,11 @@ std::string descriptor_trouble(const Config& config, const DescriptorBudget& bud
       budget.reserve() + budget.per_client);
 }
 
+bool asks_for_descriptors(const Config& config) {
+  const Config defaults;
+  return config.max_clients != defaults.max_clients ||
+         config.max_clients_per_user != defaults.max_clients_per_user ||
+         config.max_links_per_user != defaults.max_links_per_user || config.lanes != defaults.lanes;
+}
+
 }  // namespace tern::daemon

@@ -37,7 +37,10 @@ void make_room_for_descriptors(const DescriptorBudget& budget);
 
 DescriptorBudget descriptor_budget(const Config& config, std::uint64_t limit);
 
-// A warning with its remedy. Empty: the limit suffices for all that the settings allow.
+// A sentence with its remedy. Empty: the limit suffices for all that the settings allow.
 std::string descriptor_trouble(const Config& config, const DescriptorBudget& budget);
+
+// Whether an operator has asked for so many: what nobody has set is as much as the limit allows.
+bool asks_for_descriptors(const Config& config);
 
 }  // namespace tern::daemon

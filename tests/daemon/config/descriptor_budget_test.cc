@@ -71,6 +71,20 @@ TEST(DescriptorBudget, TheTroubleNamesTheNumbersAndTheRemedy) {
   }
 }
 
+TEST(DescriptorBudget, OnlyWhoHasSetNumbersAsksForThem) {
+  EXPECT_NE(descriptor_trouble({}, descriptor_budget({}, 20'000)), "");
+  EXPECT_FALSE(asks_for_descriptors({}));
+  const auto asks = [](auto field) {
+    Config config;
+    config.*field *= 2;
+    return asks_for_descriptors(config);
+  };
+  EXPECT_TRUE(asks(&Config::max_clients));
+  EXPECT_TRUE(asks(&Config::max_clients_per_user));
+  EXPECT_TRUE(asks(&Config::max_links_per_user));
+  EXPECT_TRUE(asks(&Config::lanes));
+}
+
 TEST(DescriptorBudget, IsFullBeforeTheLastOnesAreTaken) {
   const DescriptorBudget budget = descriptor_budget({}, 1024);
   const std::uint64_t last = 1024 - budget.reserve() - budget.per_client;
