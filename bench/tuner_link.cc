@@ -5,21 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <random>
+
+#include "bench/tuner_draws.h"
 
 namespace tern::bench {
 namespace {
 
-// The same on every platform, which the distributions of the standard library are not.
-class Draws {
- public:
-  explicit Draws(std::uint64_t seed) : engine_(seed) {}
-  double uniform() { return static_cast<double>(engine_() >> 11) * 0x1p-53; }
-  bool one_in(double mean) { return uniform() * mean < 1.0; }
-
- private:
-  std::mt19937_64 engine_;
-};
+// What the tuner may lose where the world changes now and then, and where it does all the time.
+constexpr double kOnSteps = 0.05;
+constexpr double kOnChance = 0.08;
 
 struct Switching {
   std::size_t ops;
@@ -31,7 +25,7 @@ struct Switching {
 template <typename State>
 Trace two_states(std::string name, const Switching& switching, State&& state) {
   const auto& [ops, seed, mean_ops] = switching;
-  Trace trace{std::move(name), {}, {}};
+  Trace trace{std::move(name), {}, {}, kOnChance};
   Draws draws(seed);
   bool second = false;
   for (std::size_t i = 0; i < ops; ++i) {
@@ -52,7 +46,7 @@ Trace constant_trace(double gbit, std::size_t ops) {
 
 Trace step_trace(std::size_t ops) {
   constexpr std::array<double, 7> kRates = {10.0, 0.5, 25.0, 1.0, 100.0, 0.1, 10.0};
-  Trace trace{"steps", {}, {}};
+  Trace trace{"steps", {}, {}, kOnSteps};
   for (std::size_t i = 0; i < ops; ++i) {
     const std::size_t step = i * kRates.size() / ops;
     if (i > 0 && step != (i - 1) * kRates.size() / ops) trace.changes.push_back(i);
@@ -65,14 +59,19 @@ Trace step_trace(std::size_t ops) {
 // choices need not be computed at every op anew.
 Trace random_walk_trace(std::size_t ops, std::uint64_t seed) {
   constexpr double kGrid = 0.05;
-  Trace trace{"random walk", {}, {}};
+  Trace trace{"random walk", {}, {}, kOnChance};
   Draws draws(seed);
   int place = static_cast<int>(std::log(10.0) / kGrid);
   const int lowest = static_cast<int>(std::log(0.04) / kGrid);
   const int highest = static_cast<int>(std::log(200.0) / kGrid);
+  int marked = place;
   for (std::size_t i = 0; i < ops; ++i) {
     place = std::clamp(place + static_cast<int>(draws.uniform() * 7.0) - 3, lowest, highest);
     trace.steps.push_back({std::exp(kGrid * place), 1.0});
+    // By a quarter away from where it was called changed before.
+    if (std::abs(place - marked) < static_cast<int>(0.25 / kGrid)) continue;
+    marked = place;
+    trace.changes.push_back(i);
   }
   return trace;
 }
@@ -84,7 +83,7 @@ Trace markov_trace(std::size_t ops, std::uint64_t seed) {
 }
 
 Trace spike_trace(std::size_t ops, std::uint64_t seed) {
-  Trace trace{"24, 10 % spikes to 0.8", {}, {}};
+  Trace trace{"24, 10 % spikes to 0.8", {}, {}, kOnChance};
   Draws draws(seed);
   for (std::size_t i = 0; i < ops; ++i) {
     trace.steps.push_back({draws.one_in(10.0) ? 0.8 : 24.0, 1.0});
@@ -106,6 +105,17 @@ Trace busy_core_trace(std::size_t ops, std::uint64_t seed) {
   });
 }
 
+// Half of the ops meet those of the other job: on the link, and on the core.
+Trace two_jobs_trace(std::size_t ops, std::uint64_t seed) {
+  Trace trace{"two jobs on 10", {}, {}, kOnChance};
+  Draws draws(seed);
+  for (std::size_t i = 0; i < ops; ++i) {
+    const bool meet = draws.one_in(2.0);
+    trace.steps.push_back(meet ? WorldState{5.0, 1.5} : WorldState{10.0, 1.0});
+  }
+  return trace;
+}
+
 std::vector<Trace> all_traces(std::size_t ops, std::uint64_t seed) {
   std::vector<Trace> traces;
   for (const double gbit : {0.1, 1.0, 10.0, 25.0, 100.0}) {
@@ -117,6 +127,7 @@ std::vector<Trace> all_traces(std::size_t ops, std::uint64_t seed) {
   traces.push_back(spike_trace(ops, seed));
   traces.push_back(competing_job_trace(ops, seed));
   traces.push_back(busy_core_trace(ops, seed));
+  traces.push_back(two_jobs_trace(ops, seed));
   return traces;
 }
 

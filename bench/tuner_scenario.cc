@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
+#include <iterator>
 #include <set>
+
+#include "bench/tuner_hostility.h"
 
 namespace tern::bench {
 namespace {
@@ -13,6 +15,13 @@ struct Scenario {
   Oddity oddity;
   std::vector<Trace> (*traces)(std::size_t ops, std::uint64_t seed);
   bool norm_jumps = false;
+};
+
+// One run of it, whatever the seed.
+struct Place {
+  tuner::Level level;
+  double bytes;
+  std::size_t trace;
 };
 
 Trace named(Trace trace, std::string name) {
@@ -80,27 +89,46 @@ std::vector<Scenario> all_scenarios(const TunerSamples& samples, double bytes) {
 
 }  // namespace
 
+namespace {
+
+// All seeds of one trace of a scenario, or none if it is not wanted.
+std::vector<ContestResult> run_seeds(const TunerSamples& samples, const ScenarioOptions& options,
+                                     const Scenario& scenario, const Place& place) {
+  std::vector<ContestResult> results;
+  for (std::size_t k = 0; k < options.seeds; ++k) {
+    ContestSetting setting;
+    setting.level = place.level;
+    setting.seed = options.first_seed + k;
+    setting.settings = options.settings;
+    if (scenario.norm_jumps) setting.norm_jumps = {options.ops / 3, 2 * options.ops / 3};
+    const Trace trace = scenario.traces(options.ops, setting.seed)[place.trace];
+    const auto& wanted = options.traces;
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), trace.name) == wanted.end()) {
+      break;
+    }
+    Oddity oddity = scenario.oddity;
+    if (options.hostile) {
+      oddity = hostile_world(oddity, samples.candidates.size(), setting.seed);
+      setting.instruments = hostile_instruments(setting.seed);
+    }
+    TunerWorld world(samples, place.bytes, oddity);
+    results.push_back(run_contest(world, trace, setting));
+  }
+  return results;
+}
+
+}  // namespace
+
 std::vector<ContestResult> run_scenarios(const TunerSamples& samples,
                                          const ScenarioOptions& options) {
   std::vector<ContestResult> results;
-  const auto wanted = [&](const Trace& trace) {
-    return options.traces.empty() || std::find(options.traces.begin(), options.traces.end(),
-                                               trace.name) != options.traces.end();
-  };
-  for (const double bytes : options.bytes) {
-    for (const Scenario& scenario : all_scenarios(samples, bytes)) {
-      TunerWorld world(samples, bytes, scenario.oddity);
-      const std::size_t count = scenario.traces(options.ops, options.first_seed).size();
-      for (std::size_t i = 0; i < count; ++i) {
-        for (std::size_t k = 0; k < options.seeds; ++k) {
-          ContestSetting setting;
-          setting.level = options.level;
-          setting.seed = options.first_seed + k;
-          setting.settings = options.settings;
-          if (scenario.norm_jumps) setting.norm_jumps = {options.ops / 3, 2 * options.ops / 3};
-          const Trace trace = scenario.traces(options.ops, setting.seed)[i];
-          if (!wanted(trace)) break;
-          results.push_back(run_contest(world, trace, setting));
+  for (const tuner::Level level : options.levels) {
+    for (const double bytes : options.bytes) {
+      for (const Scenario& scenario : all_scenarios(samples, bytes)) {
+        const std::size_t count = scenario.traces(options.ops, options.first_seed).size();
+        for (std::size_t i = 0; i < count; ++i) {
+          auto fresh = run_seeds(samples, options, scenario, {level, bytes, i});
+          std::move(fresh.begin(), fresh.end(), std::back_inserter(results));
         }
       }
     }

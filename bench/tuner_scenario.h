@@ -12,7 +12,9 @@
 namespace tern::bench {
 
 struct ScenarioOptions {
-  tuner::Level level = tuner::Level::balanced;
+  std::vector<tuner::Level> levels = {tuner::Level::balanced};
+  // Worlds unlike what the model assumes, and nodes that measure badly; else neither.
+  bool hostile = true;
   std::vector<double> bytes = {4.0 * (1 << 20), 100e6};
   std::size_t ops = 3000;
   std::uint64_t first_seed = 1;

@@ -46,7 +46,8 @@ double TunerWorld::slowness(tuner::CandidateIndex candidate, std::size_t op) con
 
 StageCost TunerWorld::cost(tuner::CandidateIndex candidate, std::size_t op, double noise) const {
   const RecordedCandidate& one = samples_.candidates[candidate];
-  const double factor = kOnLane * noise * slowness(candidate, op);
+  const double on_lane = oddity_.on_lane.empty() ? kOnLane : oddity_.on_lane[candidate];
+  const double factor = on_lane * noise * slowness(candidate, op);
   StageCost cost;
   cost.encode_ns = one.mean.encode_ns * factor;
   cost.decode_ns = one.mean.decode_ns * factor;
@@ -65,8 +66,8 @@ PipelineOutcome TunerWorld::run(const WorldState& state, std::size_t op,
   setting.chunk_bytes = samples_.chunk_bytes;
   setting.rate = state.gbit * kBytesPerGbit * noise.rate;
   setting.round_trip_ns = kRoundTripNs;
-  setting.byte_ns = samples_.lane_byte_ns * noise.lane;
-  setting.chunk_ns = samples_.lane_chunk_ns * noise.lane;
+  setting.byte_ns = samples_.lane_byte_ns * oddity_.lane_byte * noise.lane;
+  setting.chunk_ns = samples_.lane_chunk_ns * oddity_.lane_chunk * noise.lane;
   setting.load = state.load;
   std::array<NodePlan, 2> plans;
   for (std::size_t i = 0; i < 2; ++i) {
@@ -116,6 +117,10 @@ std::uint64_t TunerWorld::place(const WorldState& state, std::size_t op) {
 
 double TunerWorld::expected_ns(const WorldState& state, std::size_t op,
                                const std::array<Sending, 2>& sending) {
+  const auto& [first, second] = sending;
+  if (first == second && first.probe_chunks == 0) {
+    return pair_times(state, op)[first.reduce * candidates() + first.broadcast];
+  }
   std::uint64_t key = place(state, op);
   for (const Sending& one : sending) {
     key = (key << 20) | (std::uint64_t{one.reduce} << 14) | (std::uint64_t{one.broadcast} << 8) |
@@ -128,26 +133,17 @@ double TunerWorld::expected_ns(const WorldState& state, std::size_t op,
   return ns;
 }
 
-TunerWorld::Best TunerWorld::best_ns(const WorldState& state, std::size_t op,
-                                     const std::vector<bool>& allowed) {
-  std::uint64_t key = place(state, op);
-  for (const bool one : allowed) key = (key << 1) | (one ? 1u : 0u);
-  const auto found = best_.find(key);
-  if (found != best_.end()) return found->second;
-  const double raw = expected_ns(state, op, Sending{});
-  Best best{raw, raw};
-  for (std::size_t reduce = 0; reduce < allowed.size(); ++reduce) {
-    for (std::size_t broadcast = 0; broadcast < allowed.size(); ++broadcast) {
-      if (!allowed[reduce] || !allowed[broadcast]) continue;
+const std::vector<double>& TunerWorld::pair_times(const WorldState& state, std::size_t op) {
+  std::vector<double>& times = pairs_[place(state, op)];
+  if (!times.empty()) return times;
+  for (std::size_t reduce = 0; reduce < candidates(); ++reduce) {
+    for (std::size_t broadcast = 0; broadcast < candidates(); ++broadcast) {
       const Sending both{static_cast<tuner::CandidateIndex>(reduce),
                          static_cast<tuner::CandidateIndex>(broadcast), 0};
-      const double ns = expected_ns(state, op, both);
-      best.pair_ns = std::min(best.pair_ns, ns);
-      if (reduce == broadcast) best.single_ns = std::min(best.single_ns, ns);
+      times.push_back(run(state, op, {both, both}, Noise{}).ns);
     }
   }
-  best_.emplace(key, best);
-  return best;
+  return times;
 }
 
 CodecSample TunerWorld::shadow(tuner::CandidateIndex candidate, std::size_t op) const {

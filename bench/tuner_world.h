@@ -22,6 +22,8 @@ struct Sending {
   tuner::CandidateIndex reduce = tuner::kRaw;
   tuner::CandidateIndex broadcast = tuner::kRaw;
   std::uint8_t probe_chunks = 0;
+
+  friend bool operator==(const Sending&, const Sending&) = default;
 };
 Sending sending_of(const tuner::Choice& choice);
 
@@ -29,10 +31,15 @@ Sending sending_of(const tuner::Choice& choice);
 struct Oddity {
   std::string recipe;  // whose encoder ...
   std::uint32_t stall_every = 0;
-  double stall_ns = 0.0;      // ... stops for so long at every so many blocks on a lane
-  double swing = 0.0;         // ... takes up to so much longer or shorter, depending on the data,
-  std::size_t period = 200;   // which returns after so many ops
-  double codecs = 1.0;        // all of them take so many times longer than those that were recorded
+  double stall_ns = 0.0;     // ... stops for so long at every so many blocks on a lane
+  double swing = 0.0;        // ... takes up to so much longer or shorter, depending on the data,
+  std::size_t period = 200;  // which returns after so many ops
+  double codecs = 1.0;       // all of them take so many times longer than those that were recorded
+  // So many times as long as the tuner assumes at first: a lane for each byte, and for each block.
+  double lane_byte = 1.0;
+  double lane_chunk = 1.0;
+  // By candidate, on a lane by what the shadow measures; empty: what caches make of all alike.
+  std::vector<double> on_lane;
   bool recorded_ops = false;  // times are those of the real daemon
 };
 
@@ -55,16 +62,10 @@ class TunerWorld {
   // Without noise.
   double expected_ns(const WorldState& state, std::size_t op,
                      const std::array<Sending, 2>& sending);
-  double expected_ns(const WorldState& state, std::size_t op, const Sending& both) {
-    return expected_ns(state, op, {both, both});
-  }
-  // Of the allowed candidates, the same on both nodes: by one for all, and by a pair of them, one
-  // for each leg.
-  struct Best {
-    double single_ns = 0.0;
-    double pair_ns = 0.0;
-  };
-  Best best_ns(const WorldState& state, std::size_t op, const std::vector<bool>& allowed);
+  // The same of all pairs of candidates, one for each leg, that both nodes send by: at
+  // `reduce * candidates + broadcast`.
+  const std::vector<double>& pair_times(const WorldState& state, std::size_t op);
+  std::size_t candidates() const { return samples_.candidates.size(); }
 
   PipelineOutcome run(const WorldState& state, std::size_t op,
                       const std::array<Sending, 2>& sending, const Noise& noise) const;
@@ -88,7 +89,7 @@ class TunerWorld {
   std::vector<std::vector<RecordedOp>> recorded_;  // by candidate, of a size near to bytes_
   std::map<std::array<double, 3>, std::uint64_t> places_;
   std::unordered_map<std::uint64_t, double> times_;
-  std::unordered_map<std::uint64_t, Best> best_;
+  std::unordered_map<std::uint64_t, std::vector<double>> pairs_;  // by place
 };
 
 }  // namespace tern::bench

@@ -79,6 +79,19 @@ bool read_text(const char* text, std::size_t max_bytes, std::string_view& out) n
   return length >= 1 && length <= max_bytes;
 }
 
+constexpr const char* kBadLevel =
+    "level must have 1..15 bytes: lossless, conservative, balanced, aggressive, loss<=NUMBER or "
+    "residual<=NUMBER";
+
+bool read_level(const char* text, std::string_view& level) noexcept {
+  return read_text(text, 15, level);
+}
+
+std::string level_of(const tern_group& group) {
+  const std::lock_guard lock(group.owner->handles_mutex);
+  return group.level;
+}
+
 tern_status declare(tern_group& group, const tern_tensor_options* passed, tern_tensor** tensor) {
   tern_tensor_options options;
   if (const tern_status status = read_struct(passed, "options", options); status != TERN_OK) {
@@ -93,7 +106,9 @@ tern_status declare(tern_group& group, const tern_tensor_options* passed, tern_t
     set_error_detail("recipe must have 1..63 bytes");
     return TERN_ERR_BAD_RECIPE;
   }
-  if (!read_text(options.level, 15, given.level)) return refuse("level must have 1..15 bytes");
+  if (!read_level(options.level, given.level)) return refuse(kBadLevel);
+  const std::string of_group = level_of(group);
+  if (given.level.empty()) given.level = of_group;
   given.dtype = static_cast<tern::DType>(raw(options.dtype));
   if (raw(options.dtype) > raw(TERN_U64)) return refuse("dtype is not one of tern_dtype");
   if (raw(options.role) > TERN_WEIGHTS) return refuse("role is not one of tern_role");
@@ -151,6 +166,17 @@ tern_status tern_group_split(tern_group* parent, int32_t color, int32_t key,
       if (status != TERN_OK) return status;
     }
     return split(*parent, read, {color, key, {}}, child);
+  });
+}
+
+tern_status tern_group_set_level(tern_group* group, const char* level) {
+  if (group == nullptr) return refuse("group is NULL");
+  return guarded(*group->owner, [&]() -> tern_status {
+    std::string_view read;
+    if (!read_level(level, read)) return refuse(kBadLevel);
+    const std::lock_guard lock(group->owner->handles_mutex);
+    group->level = read;
+    return TERN_OK;
   });
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct tern_group {
   std::shared_ptr<tern::client_lib::GroupState> state;
   std::vector<std::unique_ptr<tern_tensor>> tensors;
   std::vector<std::unique_ptr<tern_push_pull>> push_pulls;
+  std::string level;  // of tensors that name none; guarded by the client's handles_mutex
 };
 
 struct tern_tensor {

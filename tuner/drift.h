@@ -1,6 +1,10 @@
 #pragma once
 
-// A ratio that is 1 as long as the world is as expected.
+// Ratios that are 1 as long as the world is as expected.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
 
 namespace tern::tuner {
 
@@ -32,6 +36,25 @@ class Drift {
   double value_ = 1.0;
   double last_ = 1.0;
   int last_side_ = 0;
+};
+
+// What the model lacks: found out soon at first, and followed slowly whatever comes. A sample that
+// is far off is of something else that has changed, and counts for no more than one that is not.
+class Bias {
+ public:
+  void observe(double sample) noexcept {
+    const double weight = std::max(kWeight, 1.0 / (2.0 + samples_++));
+    value_ *= std::pow(std::clamp(sample / value_, 1.0 / kFar, kFar), weight);
+  }
+
+  double value() const noexcept { return value_; }
+
+ private:
+  static constexpr double kFar = 1.5;
+  static constexpr double kWeight = 0.1;
+
+  double value_ = 1.0;
+  std::uint32_t samples_ = 0;
 };
 
 }  // namespace tern::tuner

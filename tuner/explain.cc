@@ -38,6 +38,13 @@ std::string verdict_of(const TensorPolicy& policy, CandidateIndex index, bool lo
   return lossless ? cost + ", loses nothing" : cost;
 }
 
+// Empty: it is not in use.
+std::string use_of(const PairOfLegs& used, CandidateIndex index) {
+  if (used.reduce == used.broadcast) return used.reduce == index ? "in use" : "";
+  if (used.reduce == index) return "in use for contributions";
+  return used.broadcast == index ? "in use for results" : "";
+}
+
 }  // namespace
 
 std::string Tuner::choice_text(const Choice& choice) const {
@@ -75,8 +82,10 @@ Tuner::TensorView Tuner::view(TensorKey key) const {
     if (!peer->known()) continue;
     view.rate = view.rate == 0.0 ? peer->mean() : std::min(view.rate, peer->mean());
   }
-  const CandidateIndex used = policy.choice().broadcast;
+  const PairOfLegs used{policy.contributions(), policy.choice().broadcast};
   const double chosen_ns = policy.expected_ns(used, now);
+  const Prediction chosen = policy.predicted(used, now);
+  view.bottleneck = chosen.wire_ns > chosen.work_ns ? "the link" : "the lane";
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
     const auto index = static_cast<CandidateIndex>(i);
     const CandidateRecord& record = policy.records()[i];
@@ -92,10 +101,8 @@ Tuner::TensorView Tuner::view(TensorKey key) const {
     one.measured_ns = record.tried ? policy.expected_ns(index, now) : 0.0;
     one.ratio = record.wire > 0.0 ? 1.0 / record.wire : 0.0;
     one.loss = record.loss;
-    if (index == used) {
-      one.verdict = "in use";
-      view.bottleneck = prediction.wire_ns > prediction.work_ns ? "the link" : "the lane";
-    } else {
+    one.verdict = use_of(used, index);
+    if (one.verdict.empty()) {
       one.verdict = verdict_of(policy, index, candidates_[i].lossless,
                                {policy.expected_ns(index, now), chosen_ns});
     }

@@ -62,8 +62,8 @@ json Tuner::remember() const {
   }
   json speeds = json::object();
   for (std::size_t i = 1; i < candidates_.size(); ++i) {
-    for (std::size_t size = 0; size < kSizeClasses; ++size) {
-      const Speed& one = speeds_[i][size];
+    for (std::size_t size = 0; size < CodecSpeeds::kSizeClasses; ++size) {
+      const CodecSpeeds::Speed& one = speeds_.shadow(static_cast<CandidateIndex>(i), size);
       if (!one.known) continue;
       speeds[candidates_[i].recipe][std::to_string(size)] = {{"encode_ns", one.encode_ns},
                                                              {"decode_ns", one.decode_ns}};
@@ -73,8 +73,12 @@ json Tuner::remember() const {
   for (const auto& [key, peer] : peers_) {
     if (peer.window.known()) peers[key] = peer.window.mean();
   }
-  return {{"version", kVersion}, {"tensors", tensors},       {"speeds", speeds},
-          {"peers", peers},      {"byte_ns", lane_.byte_ns}, {"chunk_ns", lane_.chunk_ns}};
+  return {{"version", kVersion},
+          {"tensors", tensors},
+          {"speeds", speeds},
+          {"peers", peers},
+          {"byte_ns", lane_.cost().byte_ns},
+          {"chunk_ns", lane_.cost().chunk_ns}};
 }
 
 Status Tuner::recall(const json& memory) {
@@ -94,11 +98,12 @@ Status Tuner::recall(const json& memory) {
     for (std::size_t i = 1; i < candidates_.size(); ++i) {
       const auto found = memory.at("speeds").find(candidates_[i].recipe);
       if (found == memory.at("speeds").end()) continue;
-      for (std::size_t size = 0; size < kSizeClasses; ++size) {
+      for (std::size_t size = 0; size < CodecSpeeds::kSizeClasses; ++size) {
         const auto one = found->find(std::to_string(size));
         if (one == found->end()) continue;
-        speeds[i][size] = {number(*one, "encode_ns", 0.0, 1e6), number(*one, "decode_ns", 0.0, 1e6),
-                           true};
+        speeds.set_shadow(
+            static_cast<CandidateIndex>(i), size,
+            {number(*one, "encode_ns", 0.0, 1e6), number(*one, "decode_ns", 0.0, 1e6), true});
       }
     }
     for (const auto& [key, rate] : memory.at("peers").items()) {
@@ -111,7 +116,7 @@ Status Tuner::recall(const json& memory) {
   }
   remembered_ = std::move(tensors);
   speeds_ = std::move(speeds);
-  lane_ = lane;
+  lane_.set_cost(lane);
   for (const auto& [key, rate] : rates) peers_[key].window.observe(rate, false);
   return {};
 }

@@ -12,6 +12,8 @@ constexpr double kFade = 0.8;            // weight of a sample by that of the ne
 constexpr double kChange = 1.6;          // so many times off the median is no noise
 constexpr double kBeyondNoise = 1.25;    // of a lower bound, which errs downwards
 constexpr double kClearlyFaster = 1.25;  // so that noise decides nothing
+constexpr double kBeyondDoubt = 3.0;     // large blocks that pass so much faster need no second
+constexpr double kAsFast = 0.9;          // but for noise
 constexpr double kWorthRaising = 1.05;   // below that a bound says nothing new
 
 // [count - 1][age]: the weight of a sample among so many.
@@ -47,34 +49,58 @@ void RateWindow::push(double bytes_per_s) noexcept {
   count_ = std::min(count_ + 1, kSamples);
 }
 
-void RateWindow::observe(double bytes_per_s, bool limited) noexcept {
+void RateWindow::observe(double bytes_per_s, Evidence evidence) noexcept {
   if (!(bytes_per_s > 0.0) || !std::isfinite(bytes_per_s)) return;
   seen_[seen_count_++ % kSamples] = bytes_per_s;
   const double before = median();
+  const bool limited = evidence == Evidence::limited;
   may_be_faster_ = known() && bytes_per_s > (limited ? kBeyondNoise : kChange) * before;
-  if (limited) {
-    ++limited_since_;
-    if (known() && bytes_per_s < kWorthRaising * mean_) return;
-    if (newest_is_bound_) {
-      samples_[0] = std::max(samples_[0], bytes_per_s);
-    } else {
-      push(bytes_per_s);
-    }
-    newest_is_bound_ = true;
-  } else {
-    limited_since_ = 0;
-    const bool after_bound = newest_is_bound_;
-    // A full link that is slower than a bound: that was a burst, or is long ago.
-    if (after_bound && bytes_per_s < samples_[0]) {
-      samples_[0] = bytes_per_s;
-    } else {
-      push(bytes_per_s);
-    }
-    newest_is_bound_ = false;
-    forget_before_change(after_bound);
-  }
+  limited_since_ = evidence == Evidence::full ? 0 : limited_since_ + 1;
+  if (limited && !take_limited(bytes_per_s)) return;
+  if (evidence == Evidence::passed && !take_passed(bytes_per_s, before)) return;
+  if (evidence == Evidence::full) take_full(bytes_per_s);
   mean_ = 0.0;
   for (std::size_t age = 0; age < count_; ++age) mean_ += weight(age) * samples_[age];
+}
+
+// False: it says nothing new.
+bool RateWindow::take_limited(double bytes_per_s) noexcept {
+  if (known() && bytes_per_s < kWorthRaising * mean_) return false;
+  if (newest_is_bound_) {
+    samples_[0] = std::max(samples_[0], bytes_per_s);
+  } else {
+    push(bytes_per_s);
+  }
+  newest_is_bound_ = true;
+  return true;
+}
+
+void RateWindow::take_full(double bytes_per_s) noexcept {
+  const bool after_bound = newest_is_bound_;
+  // A full link that is slower than a bound: that was a burst, or is long ago.
+  if (after_bound && bytes_per_s < samples_[0]) {
+    samples_[0] = bytes_per_s;
+  } else {
+    push(bytes_per_s);
+  }
+  newest_is_bound_ = false;
+  forget_before_change(after_bound);
+}
+
+// False: the link is known to be faster.
+bool RateWindow::take_passed(double bytes_per_s, double before) noexcept {
+  if (bytes_per_s < kAsFast * before) return false;
+  const bool after_bound = newest_is_bound_;
+  push(std::max(bytes_per_s, before));
+  newest_is_bound_ = false;
+  if (bytes_per_s > kBeyondDoubt * before && count_ > 1) {
+    count_ = 1;
+    ++changes_;
+    may_be_faster_ = false;
+  } else {
+    forget_before_change(after_bound);
+  }
+  return true;
 }
 
 void RateWindow::forget_before_change(bool after_bound) noexcept {

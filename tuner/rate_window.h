@@ -8,16 +8,29 @@
 
 namespace tern::tuner {
 
+// What a sample shows of its link.
+enum class Evidence : std::uint8_t {
+  full,    // its rate
+  passed,  // that large blocks pass at this rate, which may be all that their sender can do
+  limited  // what a sender with little to send has seen
+};
+
 // A sender that compresses well does not fill its link, and what it measures then is itself. Such a
-// sample (`limited`) only shows that the link is at least so fast: it may raise the estimate and
-// never lower it. (BBR's rule for application-limited samples: Cardwell et al., ACM Queue 14(5),
-// 2016, "delivery rate samples".) A single one may be a burst that a shaper let through, so that
-// there is at most one in the window, and alone it proves no change: it is a reason to look.
+// sample only shows that the link is at least so fast: it may raise the estimate and never lower
+// it. (BBR's rule for application-limited samples: Cardwell et al., ACM Queue 14(5), 2016,
+// "delivery rate samples".) Of small blocks (`limited`), a single one may be a burst that a shaper
+// let through, so that there is at most one in the window, and alone it proves no change: it is a
+// reason to look. Large blocks (`passed`) count as a full link does, but that they never lower the
+// estimate: without them a link that is slow now and then would be known by its slow moments alone,
+// which are all that fills it.
 class RateWindow {
  public:
   static constexpr std::size_t kSamples = 8;
 
-  void observe(double bytes_per_s, bool limited) noexcept;
+  void observe(double bytes_per_s, Evidence evidence) noexcept;
+  void observe(double bytes_per_s, bool limited) noexcept {
+    observe(bytes_per_s, limited ? Evidence::limited : Evidence::full);
+  }
 
   bool known() const noexcept { return count_ > 0; }
   std::size_t count() const noexcept { return count_; }
@@ -41,6 +54,9 @@ class RateWindow {
 
  private:
   void push(double bytes_per_s) noexcept;
+  bool take_limited(double bytes_per_s) noexcept;
+  void take_full(double bytes_per_s) noexcept;
+  bool take_passed(double bytes_per_s, double before) noexcept;
   void forget_before_change(bool after_bound) noexcept;
 
   std::array<double, kSamples> samples_{};  // newest first

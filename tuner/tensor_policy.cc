@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 namespace tern::tuner {
@@ -11,12 +12,10 @@ constexpr double kSampleWeight = 0.2;     // of a new sample of ratio or loss
 constexpr std::uint32_t kProbation = 12;  // ops that show what is peculiar to a recipe
 constexpr double kFitWeight = 0.1;        // of an op in that, at least
 constexpr double kFitHalfLife = 1024.0;   // ops until half of what was measured is forgotten
-constexpr double kFitLimit = 2.0;         // an op further off than this was disturbed
-constexpr double kUnknownSpread = 0.25;   // of the first sample's loss
-constexpr std::uint32_t kHastyProbes = 3;
-constexpr double kWireBound = 1.25;  // wire's time by the lane's of an op that fills its link
-// So many times faster: what a link could be that has not been full for a while.
-constexpr double kHidden = 16.0;
+constexpr double kFitLimit = 4.0;         // an op further off than this was disturbed
+constexpr double kRestlessFade = 0.97;    // at each op
+constexpr double kLoadChange = 1.3;
+constexpr double kUnknownSpread = 0.25;  // of the first sample's loss
 
 double slowest_inbound(const Circumstances& circumstances) noexcept {
   double slowest = 0.0;
@@ -40,8 +39,10 @@ std::string_view reason_text(Reason reason) noexcept {
       return "a bolder recipe is allowed again";
     case Reason::link_changed:
       return "the link delivers another rate";
-    case Reason::trial:
-      return "one operation as a trial";
+    case Reason::near_enough:
+      return "no other is faster by enough or for long enough";
+    case Reason::load_changed:
+      return "lanes take another time than before";
     case Reason::followed:
       return "the leading node has chosen it";
     case Reason::nothing_allowed:
@@ -50,9 +51,9 @@ std::string_view reason_text(Reason reason) noexcept {
   return "";
 }
 
-Choice all_by(CandidateIndex candidate, Choice choice) {
-  choice.broadcast = candidate;
-  std::fill(choice.reduce.begin(), choice.reduce.end(), candidate);
+Choice all_by(const PairOfLegs& pair, Choice choice) {
+  choice.broadcast = pair.broadcast;
+  std::fill(choice.reduce.begin(), choice.reduce.end(), pair.reduce);
   return choice;
 }
 
@@ -62,8 +63,8 @@ TensorPolicy::TensorPolicy(std::span<const Candidate> candidates, OpShape shape,
       shape_(shape),
       settings_(settings),
       guard_(caution.level, caution.bounds, caution.guard),
-      records_(candidates.size()),
-      tried_at_(candidates.size()) {
+      hysteresis_(settings.switches),
+      records_(candidates.size()) {
   choice_.reduce.assign(shape.nodes - 1, kRaw);
   records_[kRaw].measured = true;
 }
@@ -160,151 +161,156 @@ double TensorPolicy::fit_of(CandidateIndex candidate) const noexcept {
 }
 
 double TensorPolicy::time_of(const Pair& pair, const Circumstances& circumstances,
-                             const Outlook& outlook) const noexcept {
-  return model_ns(pair, circumstances, outlook, 1.0) * common_fit_.value() *
+                             const Outlook& outlook, double speedup) const noexcept {
+  return model_ns(pair, circumstances, outlook, speedup) * common_fit_.value() *
          outlook.fits[pair.reduce] * outlook.fits[pair.broadcast];
 }
 
-double TensorPolicy::expected_ns(CandidateIndex candidate,
+double TensorPolicy::expected_ns(const Pair& pair,
                                  const Circumstances& circumstances) const noexcept {
-  return time_of({candidate, candidate}, circumstances, outlook(circumstances));
+  return time_of(pair, circumstances, outlook(circumstances));
 }
 
-Prediction TensorPolicy::predicted(CandidateIndex candidate,
+Prediction TensorPolicy::predicted(const Pair& pair,
                                    const Circumstances& circumstances) const noexcept {
   const RateWindow* link = slowest(circumstances);
   const double rate = link != nullptr ? link->mean() : circumstances.assumed_rate;
-  return parts({candidate, candidate}, circumstances).at(kNsPerSecond / rate);
+  return parts(pair, circumstances).at(kNsPerSecond / rate);
 }
 
 // ---- Decision
 
-// One recipe for both legs. Two gain a few percent in most simulated cases, and about a fifth where
-// 3LC stalls (docs/tuner.md, "to best pair"); but all nodes would have to find the same two.
-TensorPolicy::Pair TensorPolicy::best_pair(const Circumstances& circumstances,
-                                           const Outlook& outlook, double& ns) const noexcept {
-  Pair best;
-  ns = time_of(best, circumstances, outlook);
-  for (CandidateIndex one = 1; one < candidate_count(); ++one) {
-    if (!allowed(one)) continue;
-    const double time = time_of({one, one}, circumstances, outlook);
-    if (time >= ns) continue;
-    ns = time;
-    best = {one, one};
+// The best recipe for both legs, and then on each leg whatever is better beside it.
+TensorPolicy::Ranking TensorPolicy::rank(const Circumstances& circumstances,
+                                         const Outlook& outlook) const noexcept {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  Ranking ranking{{{}, kNever}, {{}, kNever}};
+  const auto consider = [&](const Pair& pair) {
+    if (!allowed(pair.reduce) || !allowed(pair.broadcast)) return;
+    const double ns = time_of(pair, circumstances, outlook);
+    if (ns < ranking.best.ns) ranking.best = {pair, ns};
+    if (ns < ranking.other.ns && !(pair == kept_)) ranking.other = {pair, ns};
+  };
+  for (CandidateIndex one = 0; one < candidate_count(); ++one) consider({one, one});
+  const bool apart = settings_.legs_apart && shape_.legs == OpLegs{};
+  for (int round = 0; apart && round < 2; ++round) {
+    const Pair before = ranking.best.pair;
+    for (CandidateIndex one = 0; one < candidate_count(); ++one) {
+      consider({one, before.broadcast});
+      consider({before.reduce, one});
+    }
+    if (ranking.best.pair == before) break;
   }
-  return best;
+  return ranking;
 }
 
 TensorPolicy::Pair TensorPolicy::take(const Pair& pair, Reason reason) {
-  if (!(pair == kept_)) {
-    ++switches_;
-    switched_at_ = decisions_;
-    reason_ = reason;
+  reason_ = reason;
+  if (pair == kept_) return pair;
+  ++switches_;
+  hysteresis_.switched();
+  // What is peculiar to both shows beside each other.
+  const auto show_again = [this](CandidateIndex one) {
+    records_[one].uses = std::min(records_[one].uses, settings_.uses_kept);
+  };
+  show_again(pair.reduce);
+  show_again(pair.broadcast);
+  if (kept_ == Pair{}) {
+    show_again(kRaw);
+    raw_checks_ = settings_.raw_checks;
   }
-  better_for_ = 0;
   return pair;
+}
+
+Reason TensorPolicy::watch_changes(const Circumstances& circumstances) noexcept {
+  std::uint64_t changes = 0;
+  for (const RateWindow* peer : circumstances.peers)
+    changes += peer != nullptr ? peer->changes() : 0;
+  std::uint32_t measured = 0;
+  for (std::size_t i = 0; i < records_.size(); ++i) measured |= records_[i].measured ? 1u << i : 0;
+  const bool alarmed = guard_.alarm() != Alarm::none;
+  const bool link_changed = std::exchange(link_changes_, changes) != changes;
+  const bool alarm_over = std::exchange(was_alarmed_, alarmed) && !alarmed;
+  const bool more_measured = std::exchange(measured_, measured) != measured;
+  const double load = circumstances.load;
+  const bool load_changed = load > kLoadChange * load_ || load * kLoadChange < load_;
+  if (load_changed) load_ = load;
+  const bool world_changed = link_changed || load_changed;
+  restless_ = kRestlessFade * restless_ + (world_changed ? 1.0 : 0.0);
+  // Where the link or the load is another at every turn, that is how the world is.
+  const bool news = world_changed && restless_ < settings_.restless;
+  if (news || alarm_over || more_measured) hysteresis_.change();
+  if (world_changed || alarm_over) changed_at_ = decisions_;
+  return alarm_over     ? Reason::alarm_over
+         : link_changed ? Reason::link_changed
+         : load_changed ? Reason::load_changed
+                        : Reason::fastest;
+}
+
+bool TensorPolicy::anything_measured() const noexcept {
+  return std::any_of(records_.begin() + 1, records_.end(),
+                     [](const CandidateRecord& record) { return record.measured; });
+}
+
+// Why what is in use stays so.
+Reason TensorPolicy::reason_to_stay(const Timed& best, double gain) const noexcept {
+  if (!anything_measured()) return Reason::start;
+  if (guard_.alarm() != Alarm::none) return Reason::alarm;
+  bool alone = true;
+  for (CandidateIndex one = 1; one < candidate_count(); ++one) alone = alone && !allowed(one);
+  if (alone) return Reason::nothing_allowed;
+  return best.pair == kept_ || gain <= 0.0 ? Reason::fastest : Reason::near_enough;
 }
 
 TensorPolicy::Pair TensorPolicy::choose(const Circumstances& circumstances,
                                         const Outlook& outlook) {
-  std::uint64_t changes = 0;
-  for (const RateWindow* peer : circumstances.peers)
-    changes += peer != nullptr ? peer->changes() : 0;
-  const bool link_changed = std::exchange(link_changes_, changes) != changes;
-  const bool alarmed = guard_.alarm() != Alarm::none;
-  const bool alarm_over = std::exchange(was_alarmed_, alarmed) && !alarmed;
+  const Reason change = watch_changes(circumstances);
   const bool may_stay = allowed(kept_.reduce) && allowed(kept_.broadcast);
   if (led_ && may_stay) return kept_;
-  double best_ns = 0.0;
-  const Pair best = best_pair(circumstances, outlook, best_ns);
-  if (!may_stay) return take(best, best == Pair{} ? Reason::nothing_allowed : Reason::alarm);
-  if (best == kept_) {
-    better_for_ = 0;
-    return kept_;
+  const Ranking ranking = rank(circumstances, outlook);
+  const Timed& best = ranking.best;
+  if (!may_stay) {
+    return take(best.pair, best.pair == Pair{} ? Reason::nothing_allowed : Reason::alarm);
   }
-  const double gain = 1.0 - best_ns / time_of(kept_, circumstances, outlook);
-  // Nobody must wait for raw: it is the promise.
-  const double at_once = best == Pair{} ? settings_.small_gain : settings_.switch_gain;
-  const Reason reason = alarm_over     ? Reason::alarm_over
-                        : link_changed ? Reason::link_changed
-                                       : Reason::fastest;
-  if (gain > at_once &&
-      (link_changed || switches_ == 0 || decisions_ >= switched_at_ + settings_.dwell)) {
-    return take(best, reason);
+  const double now = time_of(kept_, circumstances, outlook);
+  const double raw = time_of({}, circumstances, outlook);
+  const Gains gains{1.0 - ranking.other.ns / now, ranking.other.pair == Pair{}, 1.0 - raw / now};
+  switch (hysteresis_.next(gains)) {
+    case Move::to_best:
+      return take(ranking.other.pair, change);
+    case Move::to_raw:
+      return take({}, change);
+    case Move::stay:
+      break;
   }
-  if (gain > settings_.small_gain) {
-    better_for_ = best == better_ ? better_for_ + 1 : 1;
-    better_ = best;
-    if (better_for_ > settings_.patience) return take(best, reason);
-  } else {
-    better_for_ = 0;
-  }
-  return kept_;
+  return take(kept_, reason_to_stay(best, gains.best));
 }
 
-// The model may be wrong of a recipe that is not in use: it is used for one op now and then, the
-// more rarely the more that costs if the model is right; raw too, for ever. All nodes try at the
-// same recipe at the same op, as the leading one says.
-bool TensorPolicy::plan_trial(const Circumstances& circumstances, const Outlook& outlook,
-                              const Pair& current, Pair& trial) {
-  if (led_ || settings_.trial_every == 0 ||
-      decisions_ % settings_.trial_every != settings_.trial_every / 2) {
-    return false;
-  }
-  const auto candidate =
-      static_cast<CandidateIndex>((decisions_ / settings_.trial_every) % candidates_.size());
-  const Pair pair{candidate, candidate};
-  if (pair == current || !allowed(candidate)) return false;
-  const double now = time_of(current, circumstances, outlook);
-  const double loss = time_of(pair, circumstances, outlook) - now;
-  const double idle = static_cast<double>(decisions_ - tried_at_[candidate]);
-  if (loss > settings_.trial_budget * idle * now) return false;
-  if (loss > settings_.trial_loss * time_of({}, circumstances, outlook)) return false;
-  tried_at_[candidate] = decisions_;
-  trial = pair;
-  return true;
+double TensorPolicy::expected_at(const Choice& choice, const Circumstances& circumstances,
+                                 double bytes_per_s) const noexcept {
+  const Pair pair{choice.reduce[0], choice.broadcast};
+  return parts(pair, circumstances).at(kNsPerSecond / bytes_per_s).total_ns * common_fit_.value() *
+         std::sqrt(fit_of(pair.reduce) * fit_of(pair.broadcast));
 }
 
-// Enough chunks back to back to fill the link for a while, but not much of the op.
-std::uint8_t TensorPolicy::probe_length() const noexcept {
-  const std::uint64_t chunks = shape_.bytes / shape_.nodes / shape_.chunk_bytes;
-  return static_cast<std::uint8_t>(std::min<std::uint64_t>(settings_.probe_chunks, chunks / 2));
+double TensorPolicy::peer_bytes(const Choice& choice) const noexcept {
+  const OpLegs& legs = shape_.legs;
+  const double bytes = static_cast<double>(shape_.bytes);
+  const double share = legs.one_owner ? bytes : bytes / shape_.nodes;
+  double least = 8.0;
+  for (const CandidateIndex one : choice.reduce) least = std::min(least, records_[one].wire);
+  const double probed = static_cast<double>(choice.probe_chunks * shape_.chunk_bytes);
+  return share * ((legs.reduce ? least : 0.0) +
+                  (legs.broadcast ? records_[choice.broadcast].wire : 0.0)) +
+         probed;
 }
 
-// Whether a few chunks are sent raw to see the link. Not if the link has been full of late, nor if
-// even a far better link would change nothing. At once if there is a sign that the link is faster,
-// otherwise only so often that it costs next to nothing.
-bool TensorPolicy::plan_probe(const Circumstances& circumstances, const Outlook& outlook,
-                              const Pair& current) {
-  if (current.reduce == kRaw || probe_length() < 2) return false;
-  const RateWindow* link = outlook.link;
-  const Prediction now = predicted(current.reduce, circumstances);
-  // The link should have been full, and was not.
-  const bool idle_link =
-      link != nullptr && link->limited_since() > 0 && now.wire_ns > kWireBound * now.work_ns;
-  const bool sign = link != nullptr && (link->may_be_faster() || idle_link);
-  if (!sign) hasty_probes_ = 0;
-  const bool hasty = sign && hasty_probes_ < kHastyProbes;
-  if (!hasty) {
-    if (decisions_ < probed_at_ + settings_.probe_every) return false;
-    if (link != nullptr && link->limited_since() < settings_.probe_every / 2) return false;
-  }
-  const double best = model_ns(current, circumstances, outlook, kHidden);
-  bool would_change = false;
-  for (CandidateIndex one = 0; one < candidate_count() && !would_change; ++one) {
-    if (!allowed(one)) continue;
-    would_change = model_ns({one, one}, circumstances, outlook, kHidden) <
-                   (1.0 - settings_.switch_gain) * best;
-  }
-  if (!would_change) return false;
-  const double rate = link != nullptr ? link->mean() : circumstances.assumed_rate;
-  const double bytes = static_cast<double>(probe_length() * shape_.chunk_bytes);
-  const double cost = bytes * (1.0 - records_[current.reduce].wire) / rate * kNsPerSecond;
-  const double every = cost / (settings_.probe_budget * time_of(current, circumstances, outlook));
-  if (!hasty && static_cast<double>(decisions_ - probed_at_) < every) return false;
-  if (hasty) ++hasty_probes_;
-  probed_at_ = decisions_;
-  return true;
+double TensorPolicy::largest_block(const Choice& choice) const noexcept {
+  if (choice.probe_chunks > 0) return 1.0;
+  double least = 8.0;  // of contributions: each peer gets at least that
+  for (const CandidateIndex one : choice.reduce) least = std::min(least, records_[one].wire);
+  return std::max(shape_.legs.reduce ? least : 0.0,
+                  shape_.legs.broadcast ? records_[choice.broadcast].wire : 0.0);
 }
 
 // A peer that the op does not wait for gains nothing from loss: it gets the safest recipe that does
@@ -361,9 +367,15 @@ const Choice& TensorPolicy::decide(const Circumstances& circumstances) {
   ++decisions_;
   const Outlook now = outlook(circumstances);
   kept_ = choose(circumstances, now);
+  const bool at_first = decisions_ <= settings_.switches.first_ops;
+  const double share = at_first ? settings_.looking_at_first : settings_.looking;
+  for (Allowance* const one : {&allowance_, &raw_allowance_}) {
+    one->earn(time_of(kept_, circumstances, now), share);
+  }
   choice_.probe_chunks = 0;
   Pair trial;
   choice_.trial = plan_trial(circumstances, now, kept_, trial);
+  chosen_ = choice_.trial ? trial : kept_;
   if (choice_.trial) {
     choice_.broadcast = trial.broadcast;
     std::fill(choice_.reduce.begin(), choice_.reduce.end(), trial.reduce);
@@ -379,17 +391,16 @@ void TensorPolicy::observe_op(const SentOp& op, const Circumstances& circumstanc
   last_measured_ns_ = op.ns;
   led_ = op.led;
   const Choice& choice = op.choice;
-  if (op.led && !choice.trial) {
-    kept_ = take({choice.broadcast, choice.broadcast}, Reason::followed);
-  }
-  // Of choices that differ by node, or that probe, nothing is learnt: the model is of plain ones.
-  const bool plain = op.alike && choice.probe_chunks == 0 && !choice.reduce.empty() &&
-                     std::all_of(choice.reduce.begin(), choice.reduce.end(),
-                                 [&](CandidateIndex one) { return one == choice.reduce[0]; });
-  if (!plain || !(op.ns > 0.0)) return;
+  if (choice.reduce.empty()) return;
   const Pair pair{choice.reduce[0], choice.broadcast};
-  const double model = model_ns(pair, circumstances, outlook(circumstances), 1.0);
-  learn_fit(pair, std::clamp(op.ns / model, 1.0 / kFitLimit, kFitLimit));
+  const bool uniform = std::all_of(choice.reduce.begin(), choice.reduce.end(),
+                                   [&](CandidateIndex one) { return one == pair.reduce; });
+  if (op.led && !choice.trial && uniform) kept_ = take(pair, Reason::followed);
+  // Of choices that differ by node, or that probe, nothing is learnt: the model is of plain ones.
+  // Nor is it early after a change, when some of what the model goes by is of the time before.
+  const bool plain = op.alike && choice.probe_chunks == 0 && uniform;
+  if (!plain || !(op.ns > 0.0) || decisions_ < changed_at_ + settings_.calm_after) return;
+  learn_fit(pair, op.ns / model_ns(pair, circumstances, outlook(circumstances), 1.0));
 }
 
 // Measured time by predicted is what all recipes have in common, such as a busy machine or a term
@@ -406,10 +417,11 @@ void TensorPolicy::learn_fit(const Pair& pair, double fit) noexcept {
   const bool settled = only || (pair == kept_ && first.uses >= kProbation);
   if (settled) common_fit_.observe(fit / own);
   const double rest = fit / (common_fit_.value() * own);
+  if (rest > kFitLimit || rest * kFitLimit < 1.0) return;
   const auto learn = [&](CandidateIndex candidate, double before) {
     CandidateRecord& record = records_[candidate];
     const double weight =
-        settled ? 0.0 : std::max(kFitWeight, 1.0 / (1.0 + static_cast<double>(record.uses)));
+        settled ? 0.0 : std::max(kFitWeight, 1.0 / (2.0 + static_cast<double>(record.uses)));
     record.fit = std::clamp(before * std::pow(rest, weight), 1.0 / kFitLimit, kFitLimit);
     record.fit_op = guard_.ops();
     record.tried = true;
@@ -419,8 +431,9 @@ void TensorPolicy::learn_fit(const Pair& pair, double fit) noexcept {
   if (pair.broadcast != pair.reduce) learn(pair.broadcast, broadcast_fit);
   // What has not been used for long must show itself again.
   for (CandidateRecord& record : records_) {
-    if (record.uses > 1 && guard_.ops() - record.fit_op > std::uint64_t{kProbation} * 8)
-      record.uses = 1;
+    if (guard_.ops() - record.fit_op > std::uint64_t{kProbation} * 8) {
+      record.uses = std::min(record.uses, settings_.uses_kept);
+    }
   }
 }
 

@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "tuner/allowance.h"
 #include "tuner/candidate.h"
 #include "tuner/cost_model.h"
 #include "tuner/drift.h"
 #include "tuner/error_guard.h"
+#include "tuner/hysteresis.h"
 #include "tuner/rate_window.h"
 
 namespace tern::tuner {
@@ -27,32 +29,48 @@ struct Choice {
   friend bool operator==(const Choice&, const Choice&) = default;
 };
 
-// All of it by one candidate.
-Choice all_by(CandidateIndex candidate, Choice choice);
+// One recipe for all contributions and one for results.
+struct PairOfLegs {
+  CandidateIndex reduce = kRaw;
+  CandidateIndex broadcast = kRaw;
+
+  friend bool operator==(const PairOfLegs&, const PairOfLegs&) = default;
+};
+Choice all_by(const PairOfLegs& pair, Choice choice);
 
 enum class Reason : std::uint8_t {
   start,            // nothing is known yet
   fastest,          // the least predicted time
-  alarm,            // what was in use is not allowed at present
+  near_enough,      // another is predicted to be faster, but not by enough or for long enough
+  alarm,            // a faster one is not allowed at present
   alarm_over,       // a bolder recipe is allowed again
   link_changed,     // the fastest since the link delivers another rate
-  trial,            // one op, to compare with what the model says
+  load_changed,     // the fastest since lanes take longer, or no longer do
   nothing_allowed,  // but raw
   followed,         // the leading node has chosen it
 };
 std::string_view reason_text(Reason reason) noexcept;
 
 struct PolicySettings {
-  double switch_gain = 0.08;  // predicted, to leave a recipe for another at once
-  double small_gain = 0.02;   // and if it has been seen for `patience` ops in a row
-  std::uint32_t patience = 12;
-  std::uint32_t dwell = 2;         // ops between two switches
-  std::uint32_t trial_every = 32;  // ops
-  double trial_budget = 0.001;     // share of the time that trials of each recipe may lose
-  double trial_loss = 0.4;         // of a raw op's time, that one trial may lose
-  double probe_budget = 0.01;      // share of the time that probes of the link may take
-  std::uint32_t probe_every = 16;  // ops, at least
-  std::uint8_t probe_chunks = 4;
+  SwitchSettings switches;
+  bool legs_apart = true;         // a recipe for each leg
+  std::uint32_t trial_every = 8;  // ops, at least; 0: there are none
+  // Share of the time that trials and probes together may lose; at first there is all to learn.
+  double looking = 0.004;
+  double looking_at_first = 0.05;
+  // How far off the prediction of a recipe may be that was never used, and of one that just was; and
+  // ops until half of that certainty is gone.
+  double untried_doubt = 0.25;
+  double tried_doubt = 0.03;
+  double doubt_half_life = 2048.0;
+  std::uint32_t uses_kept = 3;    // that still count when a recipe has not been used for long
+  std::uint32_t raw_checks = 3;   // trials of raw after it was left
+  std::uint32_t check_every = 3;  // ops
+  double beyond_raw = 0.5;        // no trial takes so much longer than raw, as a share of its time
+  double restless = 3.0;          // changes of late, from which on they are how the world is
+  std::uint32_t calm_after = 4;   // ops after a change, of which measurements are early
+  std::uint32_t probe_every = 4;  // ops, at least, without a sign
+  std::uint8_t probe_chunks = 1;
   double slack = 0.02;  // a safer recipe for a peer that is not the bottleneck
 };
 
@@ -88,6 +106,7 @@ struct Circumstances {
   std::span<const double> inbound;
   std::span<const CodecCost> costs;  // by candidate; `wire` is not used
   LaneCost lane;
+  double load = 1.0;  // how much longer lanes take than on cores of their own
   double round_trip_ns = 0.0;
   double assumed_rate = 1.25e9;  // bytes per second, while nothing is known
 };
@@ -121,29 +140,39 @@ class TensorPolicy {
   void observe_op(const SentOp& op, const Circumstances& circumstances) noexcept;
 
   const Choice& choice() const noexcept { return choice_; }
+  // Of the choice, what goes to peers that the op waits for.
+  CandidateIndex contributions() const noexcept { return chosen_.reduce; }
   Reason reason() const noexcept { return reason_; }
   const ErrorGuard& guard() const noexcept { return guard_; }
   const OpShape& shape() const noexcept { return shape_; }
   std::span<const CandidateRecord> records() const noexcept { return records_; }
   std::span<CandidateRecord> records() noexcept { return records_; }
   bool allowed(CandidateIndex candidate) const noexcept;
-  // Of an op that all nodes send by this candidate, as of the last decision.
-  Prediction predicted(CandidateIndex candidate, const Circumstances& circumstances) const noexcept;
-  double expected_ns(CandidateIndex candidate, const Circumstances& circumstances) const noexcept;
+  // Of an op that all nodes send so, as of the last decision.
+  Prediction predicted(const PairOfLegs& pair, const Circumstances& circumstances) const noexcept;
+  Prediction predicted(CandidateIndex one, const Circumstances& circumstances) const noexcept {
+    return predicted(PairOfLegs{one, one}, circumstances);
+  }
+  // The same corrected by what ops took.
+  double expected_ns(const PairOfLegs& pair, const Circumstances& circumstances) const noexcept;
+  double expected_ns(CandidateIndex one, const Circumstances& circumstances) const noexcept {
+    return expected_ns(PairOfLegs{one, one}, circumstances);
+  }
+  // Of an op that is sent so on a link of that rate.
+  double expected_at(const Choice& choice, const Circumstances& circumstances,
+                     double bytes_per_s) const noexcept;
+  // What of an op goes to each peer, and its largest blocks by what a chunk has.
+  double peer_bytes(const Choice& choice) const noexcept;
+  double largest_block(const Choice& choice) const noexcept;
   double last_measured_ns() const noexcept { return last_measured_ns_; }
   std::uint64_t switches() const noexcept { return switches_; }
   std::uint64_t ops() const noexcept { return guard_.ops(); }
 
  private:
+  using Pair = PairOfLegs;
   CandidateIndex candidate_count() const noexcept {
     return static_cast<CandidateIndex>(candidates_.size());
   }
-  struct Pair {
-    CandidateIndex reduce = kRaw;
-    CandidateIndex broadcast = kRaw;
-    friend bool operator==(const Pair&, const Pair&) = default;
-  };
-
   // What does not depend on the pair, once for each decision.
   struct Outlook {
     const RateWindow* link = nullptr;  // the slowest; null: nothing is known
@@ -155,20 +184,36 @@ class TensorPolicy {
 
   Outlook outlook(const Circumstances& circumstances) const noexcept;
   OpParts parts(const Pair& pair, const Circumstances& circumstances) const noexcept;
-  double time_of(const Pair& pair, const Circumstances& circumstances,
-                 const Outlook& outlook) const noexcept;
+  // On a link that is so many times faster.
+  double time_of(const Pair& pair, const Circumstances& circumstances, const Outlook& outlook,
+                 double speedup = 1.0) const noexcept;
   double model_ns(const Pair& pair, const Circumstances& circumstances, const Outlook& outlook,
                   double speedup) const noexcept;
   double fit_of(CandidateIndex candidate) const noexcept;
   const RateWindow* slowest(const Circumstances& circumstances) const noexcept;
-  Pair best_pair(const Circumstances& circumstances, const Outlook& outlook,
-                 double& ns) const noexcept;
+  struct Timed {
+    Pair pair;
+    double ns = 0.0;
+  };
+  struct Ranking {
+    Timed best;
+    Timed other;  // the best that is not kept
+  };
+  Ranking rank(const Circumstances& circumstances, const Outlook& outlook) const noexcept;
+  // What is another than before the last op, if anything is.
+  Reason watch_changes(const Circumstances& circumstances) noexcept;
+  bool anything_measured() const noexcept;
+  Reason reason_to_stay(const Timed& best, double gain) const noexcept;
   Pair choose(const Circumstances& circumstances, const Outlook& outlook);
   Pair take(const Pair& pair, Reason reason);
   void learn_fit(const Pair& pair, double fit) noexcept;
+  double hoped_share(CandidateIndex candidate, const Pair& current,
+                     const Circumstances& circumstances, const Outlook& outlook) const noexcept;
   bool plan_trial(const Circumstances& circumstances, const Outlook& outlook, const Pair& current,
                   Pair& trial);
   std::uint8_t probe_length() const noexcept;
+  bool would_change(const Circumstances& circumstances, const Outlook& outlook,
+                    const Pair& current) const noexcept;
   bool plan_probe(const Circumstances& circumstances, const Outlook& outlook, const Pair& current);
   void spread(const Pair& pair, const Circumstances& circumstances);
 
@@ -176,22 +221,29 @@ class TensorPolicy {
   OpShape shape_;
   PolicySettings settings_;
   ErrorGuard guard_;
+  Hysteresis hysteresis_;
+  Allowance allowance_;
+  // Of trials of raw, which cannot make anything slower than raw.
+  Allowance raw_allowance_{4.0};
   std::uint32_t excluded_ = 0;
   std::vector<CandidateRecord> records_;
-  std::vector<std::uint64_t> tried_at_;  // decision of the last trial, by candidate
-  bool led_ = false;                     // the last op was sent as the leading node chose
-  Drift common_fit_;  // measured time of ops by predicted, of whatever was in use
+  bool led_ = false;  // the last op was sent as the leading node chose
+  Bias common_fit_;   // measured time of ops by predicted, of whatever was in use
   Choice choice_;
-  Pair kept_;  // the choice, without trials
+  Pair kept_;    // the choice, without trials
+  Pair chosen_;  // and with them
   Reason reason_ = Reason::start;
   std::uint64_t decisions_ = 0;
-  std::uint64_t switched_at_ = 0;
+  std::uint64_t changed_at_ = 0;  // the world, or what is allowed
+  std::uint64_t tried_at_ = 0;
+  std::uint32_t raw_checks_ = 0;  // trials of raw that are due, because it is not in use any more
   std::uint64_t probed_at_ = 0;
   std::uint32_t hasty_probes_ = 0;  // in a row
   std::uint64_t link_changes_ = 0;
+  double load_ = 1.0;           // at the last change
+  std::uint32_t measured_ = 0;  // candidates, as bits
   bool was_alarmed_ = false;
-  Pair better_;                   // what small gains have pointed to
-  std::uint32_t better_for_ = 0;  // ops in a row
+  double restless_ = 0.0;  // how many changes there were of late
   std::uint64_t switches_ = 0;
   double last_measured_ns_ = 0.0;
 };

@@ -9,12 +9,12 @@ namespace tern::tuner {
 namespace {
 
 constexpr std::size_t kMaxRemembered = 4'096;  // tensors
-constexpr double kSpeedWeight = 0.3;           // of a new measurement
-constexpr double kLaneFade = 0.98;             // of what lanes did before
-// Raw is not encoded, and adding is one pass over memory.
-constexpr double kAddNs = 0.15;
-// Until anything is measured, a codec is taken for a slow one: nothing is lost by sending raw.
-constexpr double kUnknownNs = 5.0;
+// Of a chunk: blocks as large as this show more of a link than a burst would.
+constexpr double kLargeBlock = 0.25;
+constexpr double kBeyondBursts = 256 << 10;  // bytes to a peer
+constexpr double kMuchLonger = 2.0;
+constexpr double kNews = 1.05;
+constexpr double kAlone = 1.25;  // a load up to this is none
 
 }  // namespace
 
@@ -22,21 +22,14 @@ Tuner::Tuner(std::vector<Candidate> candidates, Settings settings)
     : candidates_(std::move(candidates)), settings_(settings), speeds_(candidates_.size()) {
   TERN_CHECK(!candidates_.empty() && candidates_.size() <= kMaxCandidates);
   TERN_CHECK(candidates_[kRaw].recipe == "raw");
-  for (auto& one : speeds_[kRaw]) one = {0.0, kAddNs, true};
 }
 
 Tuner::~Tuner() = default;
 
-std::size_t Tuner::size_class(std::uint64_t chunk_bytes) noexcept {
-  if (chunk_bytes <= (16u << 10)) return 0;
-  if (chunk_bytes <= (64u << 10)) return 1;
-  return chunk_bytes <= (256u << 10) ? 2 : 3;
-}
-
 void Tuner::add_tensor(TensorKey key, TensorInfo info) {
   TERN_CHECK(info.peers.size() + 1 == info.shape.nodes);
   Tensor tensor;
-  tensor.size_class = size_class(std::min(info.shape.bytes, info.shape.chunk_bytes));
+  tensor.size_class = CodecSpeeds::size_class(std::min(info.shape.bytes, info.shape.chunk_bytes));
   const Caution caution{info.level, info.bounds.value_or(bounds_of(info.level)), settings_.guard};
   tensor.policy =
       std::make_unique<TensorPolicy>(candidates_, info.shape, caution, settings_.policy);
@@ -86,26 +79,10 @@ const TensorPolicy& Tuner::policy(TensorKey key) const { return *tensors_.at(key
 
 // ---- What is known
 
-// Of a size that was not measured: that of the nearest larger or smaller one.
-Tuner::Speed Tuner::speed(CandidateIndex candidate, std::size_t size_class) const noexcept {
-  const auto& by_size = speeds_[candidate];
-  for (std::size_t distance = 0; distance < kSizeClasses; ++distance) {
-    if (size_class + distance < kSizeClasses && by_size[size_class + distance].known) {
-      return by_size[size_class + distance];
-    }
-    if (size_class >= distance && by_size[size_class - distance].known) {
-      return by_size[size_class - distance];
-    }
-  }
-  return {kUnknownNs, kUnknownNs, false};
-}
-
 Circumstances Tuner::circumstances(const Tensor& tensor) const {
   costs_.resize(candidates_.size());
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
-    const Speed known = speed(static_cast<CandidateIndex>(i), tensor.size_class);
-    const double strain = i == kRaw ? 1.0 : strain_.value();
-    costs_[i] = {known.encode_ns * strain, known.decode_ns * strain, 1.0};
+    costs_[i] = speeds_.on_lane(static_cast<CandidateIndex>(i), tensor.size_class, load_.value());
   }
   windows_.clear();
   inbound_.clear();
@@ -122,7 +99,8 @@ Circumstances Tuner::circumstances(const Tensor& tensor) const {
   now.peers = windows_;
   now.inbound = inbound_;
   now.costs = costs_;
-  now.lane = lane_;
+  now.lane = {lane_.cost().byte_ns * load_.value(), lane_.cost().chunk_ns * load_.value()};
+  now.load = load_.value();
   now.round_trip_ns = std::max(round_trip_ns, 2.0 * tensor.hop_ns);
   return now;
 }
@@ -134,23 +112,10 @@ const Choice& Tuner::decide(TensorKey key) {
 
 // ---- Observations
 
-void Tuner::learn_speed(CandidateIndex candidate, const SampleMeasurement& sample) {
-  if (sample.bytes == 0 || candidate == kRaw) return;
-  const double bytes = static_cast<double>(sample.bytes);
-  const Speed fresh{sample.encode_ns / bytes, sample.decode_ns / bytes, true};
-  Speed& known = speeds_[candidate][size_class(sample.bytes)];
-  if (!known.known) {
-    known = fresh;
-    return;
-  }
-  known.encode_ns += kSpeedWeight * (fresh.encode_ns - known.encode_ns);
-  known.decode_ns += kSpeedWeight * (fresh.decode_ns - known.decode_ns);
-}
-
-void Tuner::calibrate(const SampleMeasurement& sample) { learn_speed(sample.candidate, sample); }
+void Tuner::calibrate(const SampleMeasurement& sample) { speeds_.observe_shadow(sample); }
 
 void Tuner::observe_sample(TensorKey key, const SampleMeasurement& sample) {
-  learn_speed(sample.candidate, sample);
+  speeds_.observe_shadow(sample);
   const auto found = tensors_.find(key);
   if (found == tensors_.end() || sample.bytes == 0 || sample.candidate == kRaw) return;
   found->second.policy->observe_sample(
@@ -180,19 +145,54 @@ void Tuner::observe_op(TensorKey key, const OpMeasurement& measured) {
   const Choice& choice = measured.op.choice;
   if (choice.reduce.size() != tensor.peers.size()) return;
   learn_hop(tensor, measured.op);
+  learn_coding(tensor, measured);
   tensor.policy->observe_op(measured.op, circumstances(tensor));
-  // What coding takes on a lane whose core others use too.
-  const CandidateIndex used = choice.broadcast;
-  const bool uniform = std::all_of(choice.reduce.begin(), choice.reduce.end(),
-                                   [used](CandidateIndex one) { return one == used; });
-  const Speed shadow = speed(used, tensor.size_class);
-  if (used == kRaw || !uniform || measured.encoded_bytes == 0 || !shadow.known) return;
-  const double here = measured.encode_ns / static_cast<double>(measured.encoded_bytes);
-  strain_.observe(std::clamp(here / shadow.encode_ns, 0.25, 8.0));
+  learn_passage(tensor, measured.op);
 }
 
-void Tuner::observe_rate(const PeerKey& peer, double bytes_per_s, bool limited) {
-  peers_[peer].window.observe(bytes_per_s, limited);
+// What coding takes on a lane: what is peculiar to the candidate there, or that others use the core
+// too, if it has been used before.
+void Tuner::learn_coding(const Tensor& tensor, const OpMeasurement& measured) {
+  const auto& reduce = measured.op.choice.reduce;
+  const bool uniform = std::all_of(reduce.begin(), reduce.end(),
+                                   [&](CandidateIndex one) { return one == reduce[0]; });
+  if (!uniform || measured.encoded_bytes == 0) return;
+  const LaneCoding coding{reduce[0], tensor.size_class,
+                          measured.encode_ns / static_cast<double>(measured.encoded_bytes)};
+  if (const double load = speeds_.load_of(coding); load > 0.0) load_.observe(load);
+  speeds_.observe_lane(coding, load_.value());
+}
+
+// All that was sent has arrived when the op ends: every link is at least so fast, whatever its
+// carrier says, and acknowledgements may be late.
+void Tuner::learn_passage(const Tensor& tensor, const SentOp& op) {
+  // Who owns nothing gets nothing.
+  if (!(op.ns > 0.0) || !op.alike || tensor.info.shape.legs.one_owner) return;
+  const double rate = tensor.policy->peer_bytes(op.choice) / op.ns * kNsPerSecond;
+  for (Peer* const peer : tensor.peers) {
+    // What is less than is known says nothing of the link.
+    if (rate > kNews * peer->window.mean() && peer->window.known()) {
+      peer->window.observe(rate, Evidence::limited);
+    }
+    if (peer->inbound > 0.0) peer->inbound = std::max(peer->inbound, rate);
+  }
+}
+
+// Large blocks, more of them than a shaper lets through at once. If the op took much longer than it
+// does on such a link, what passed was a burst after all.
+Evidence Tuner::evidence(TensorKey key, const SentOp& op, double bytes_per_s, bool limited) const {
+  if (!limited) return Evidence::full;
+  const Tensor& tensor = tensors_.at(key);
+  const TensorPolicy& policy = *tensor.policy;
+  const bool large = policy.largest_block(op.choice) >= kLargeBlock &&
+                     policy.peer_bytes(op.choice) >= kBeyondBursts && op.ns > 0.0;
+  if (!large) return Evidence::limited;
+  const double expected_ns = policy.expected_at(op.choice, circumstances(tensor), bytes_per_s);
+  return op.ns < kMuchLonger * expected_ns ? Evidence::passed : Evidence::limited;
+}
+
+void Tuner::observe_rate(const PeerKey& peer, double bytes_per_s, Evidence evidence) {
+  peers_[peer].window.observe(bytes_per_s, evidence);
 }
 
 void Tuner::observe_peer(const PeerKey& peer, double inbound_bytes_per_s, double round_trip_ns,
@@ -203,31 +203,11 @@ void Tuner::observe_peer(const PeerKey& peer, double inbound_bytes_per_s, double
   known.decode_strain = decode_strain;
 }
 
-// Least squares over the recent past: work = bytes * byte_ns + blocks * chunk_ns, drawn towards
-// what is usual as long as there is little else to go by.
 void Tuner::observe_lane(const LaneMeasurement& lane) {
-  const double work = lane.busy_ns - lane.codec_ns;
-  if (!(work > 0.0) || lane.blocks == 0) return;
-  const double bytes = static_cast<double>(lane.wire_bytes);
-  const double blocks = static_cast<double>(lane.blocks);
-  const double scale = 1.0 / (blocks * blocks);  // each interval counts once, however long
-  for (double& one : lane_matrix_) one *= kLaneFade;
-  for (double& one : lane_vector_) one *= kLaneFade;
-  lane_matrix_[0] += scale * bytes * bytes;
-  lane_matrix_[1] += scale * bytes * blocks;
-  lane_matrix_[2] += scale * blocks * blocks;
-  lane_vector_[0] += scale * bytes * work;
-  lane_vector_[1] += scale * blocks * work;
-  const LaneCost usual;
-  const double chunk = 64.0 * 1024.0;
-  const double a = lane_matrix_[0] + chunk * chunk;
-  const double b = lane_matrix_[1];
-  const double c = lane_matrix_[2] + 1.0;
-  const double u = lane_vector_[0] + chunk * chunk * usual.byte_ns;
-  const double v = lane_vector_[1] + usual.chunk_ns;
-  const double determinant = a * c - b * b;
-  lane_.byte_ns = std::clamp((u * c - v * b) / determinant, 0.02, 4.0);
-  lane_.chunk_ns = std::clamp((a * v - b * u) / determinant, 200.0, 200'000.0);
+  if (const double load = lane_.load_of(lane); load > 0.0) load_.observe(load);
+  // What is near to a core of its own is taken for one, so that both are not learnt from the same.
+  const double load = load_.value();
+  lane_.learn(lane, load > kAlone || load * kAlone < 1.0 ? load : 1.0);
 }
 
 }  // namespace tern::tuner

@@ -19,8 +19,10 @@
 #include "base/result.h"
 #include "tuner/candidate.h"
 #include "tuner/choice_log.h"
+#include "tuner/codec_speeds.h"
 #include "tuner/cost_model.h"
 #include "tuner/drift.h"
+#include "tuner/lane_model.h"
 #include "tuner/level.h"
 #include "tuner/rate_window.h"
 #include "tuner/tensor_policy.h"
@@ -39,16 +41,6 @@ struct TensorInfo {
   std::vector<PeerKey> peers;    // nodes - 1, in the order of Choice::reduce
 };
 
-// A chunk was encoded and decoded by a candidate off the wire.
-struct SampleMeasurement {
-  CandidateIndex candidate = kRaw;
-  std::uint64_t bytes = 0;  // of the elements
-  std::uint64_t block_bytes = 0;
-  double encode_ns = 0.0;
-  double decode_ns = 0.0;
-  double loss = 0.0;  // energy left out by the energy of what was encoded
-};
-
 // An op, or one lane's part of it, has ended.
 struct OpMeasurement {
   SentOp op;
@@ -56,14 +48,6 @@ struct OpMeasurement {
   // nothing.
   std::uint64_t encoded_bytes = 0;
   double encode_ns = 0.0;
-};
-
-// What a lane did in an interval.
-struct LaneMeasurement {
-  double busy_ns = 0.0;
-  double codec_ns = 0.0;  // of that
-  std::uint64_t wire_bytes = 0;
-  std::uint64_t blocks = 0;
 };
 
 struct Settings {
@@ -95,7 +79,13 @@ class Tuner {
 
   void observe_sample(TensorKey key, const SampleMeasurement& sample);
   void observe_op(TensorKey key, const OpMeasurement& measured);
-  void observe_rate(const PeerKey& peer, double bytes_per_s, bool limited);
+  // What a rate shows that was read after that op. `limited`: its carrier says that the link was
+  // not full.
+  Evidence evidence(TensorKey key, const SentOp& op, double bytes_per_s, bool limited) const;
+  void observe_rate(const PeerKey& peer, double bytes_per_s, Evidence evidence);
+  void observe_rate(const PeerKey& peer, double bytes_per_s, bool limited) {
+    observe_rate(peer, bytes_per_s, limited ? Evidence::limited : Evidence::full);
+  }
   // What the peer says it delivers to us, how long an answer takes, and how much longer it decodes
   // than we do.
   void observe_peer(const PeerKey& peer, double inbound_bytes_per_s, double round_trip_ns,
@@ -130,11 +120,6 @@ class Tuner {
   Status recall(const nlohmann::json& memory);
 
  private:
-  static constexpr std::size_t kSizeClasses = 4;
-  struct Speed {
-    double encode_ns = 0.0, decode_ns = 0.0;  // for each byte
-    bool known = false;
-  };
   struct Peer {
     RateWindow window;
     double inbound = 0.0;
@@ -155,21 +140,17 @@ class Tuner {
     std::map<std::string, CandidateRecord> records;  // by recipe
   };
 
-  static std::size_t size_class(std::uint64_t chunk_bytes) noexcept;
-  Speed speed(CandidateIndex candidate, std::size_t size_class) const noexcept;
-  void learn_speed(CandidateIndex candidate, const SampleMeasurement& sample);
+  void learn_coding(const Tensor& tensor, const OpMeasurement& measured);
+  void learn_passage(const Tensor& tensor, const SentOp& op);
   void learn_hop(Tensor& tensor, const SentOp& op) const;
   // Fills costs_, peers_ and inbound_, to which the answer refers.
   Circumstances circumstances(const Tensor& tensor) const;
 
   std::vector<Candidate> candidates_;
   Settings settings_;
-  std::vector<std::array<Speed, kSizeClasses>> speeds_;  // by candidate
-  Drift strain_;  // time of coding on a lane by that in the shadow
-  LaneCost lane_;
-  // Normal equations of the lane's own work, faded: [bytes^2, bytes blocks, blocks^2], right side.
-  std::array<double, 3> lane_matrix_{};
-  std::array<double, 2> lane_vector_{};
+  CodecSpeeds speeds_;
+  LaneModel lane_;
+  Drift load_;  // time that lanes take by what they take on cores of their own
   std::map<PeerKey, Peer> peers_;
   std::map<TensorKey, Tensor> tensors_;
   std::map<std::string, Remembered> remembered_;

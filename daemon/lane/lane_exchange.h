@@ -132,16 +132,18 @@ using Command =
 
 // ---- What a lane tells the conductor ------------------------------------------------------------
 
-// How a lane sends an op: by a version of the tuner's choice, or all of it by one candidate,
-// because the leading node does.
+// How a lane sends an op: by a version of the tuner's choice, or as the leading node does, all
+// results by one candidate and all contributions by one.
 struct ChoiceUsed {
   static constexpr std::uint8_t kVersion = 0xff;
   std::uint32_t version = 0;
-  std::uint8_t lead = kVersion;
+  std::uint8_t lead = kVersion;  // of results
+  std::uint8_t lead_contributions = kVersion;
   std::uint8_t probe_chunks = 0;
 
   std::uint64_t packed() const noexcept {
-    return std::uint64_t{probe_chunks} << 40 | std::uint64_t{lead} << 32 | version;
+    return std::uint64_t{probe_chunks} << 48 | std::uint64_t{lead_contributions} << 40 |
+           std::uint64_t{lead} << 32 | version;
   }
 };
 
@@ -157,7 +159,9 @@ struct OpRecord {
   std::uint8_t mixed = 0;       // not all of it was sent by its choice
   std::uint8_t surprising = 0;  // it took another time than usual, or there is no usual yet
   std::uint8_t alike = 1;       // other nodes' results came by the same recipe
-  std::uint8_t lead = kNone;    // the candidate that it was sent by because the leading node did
+  // The candidates that it was sent by because the leading node did: results, and contributions.
+  std::uint8_t lead = kNone;
+  std::uint8_t lead_contributions = kNone;
   std::uint8_t lead_is_trial = 0;
   std::uint8_t one_sided = 0;  // this node had nothing to wait for: the op's time is not its own
   static constexpr std::uint8_t kNone = 0xff;

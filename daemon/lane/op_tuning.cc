@@ -10,6 +10,13 @@ namespace tern::daemon {
 
 using collective::OpId;
 
+namespace {
+
+// AnnounceBody::lead_is_trial: where it says how the legs differ.
+constexpr unsigned kLegsShift = 4;
+
+}  // namespace
+
 // ---- An op's life -------------------------------------------------------------------------------
 
 void OpTuning::begin(OpId op) {
@@ -20,14 +27,14 @@ void OpTuning::begin(OpId op) {
   if (tuning == nullptr) return;
   const auto by_node = candidates_.write(op);
   if (tuning->replay.empty()) {
-    choice.version = tuning->read(by_node, choice.probe_chunks, choice.trial);
+    choice.version = tuning->read(by_node, choice.aside);
     return;
   }
   choice.source = Source::replay;
   std::fill(by_node.begin(), by_node.end(), tuner::kRaw);
   if (const auto* record = tuning->replay[lane()].op(use(op))) {
     std::copy(record->by_node.begin(), record->by_node.end(), by_node.begin());
-    choice.probe_chunks = record->probe_chunks;
+    choice.aside.probe_chunks = record->probe_chunks;
   }
 }
 
@@ -55,13 +62,16 @@ void OpTuning::announce(OpId op, wire::AnnounceBody& body) const noexcept {
   if (core_.self() != kLeader || tuning(op) == nullptr || choice.source == Source::replay) return;
   const auto own = candidate(op, core_.self());
   body.lead = static_cast<std::uint8_t>(own + 1);
-  body.lead_is_trial = choice.trial ? 1 : 0;
+  const auto apart = static_cast<std::uint8_t>(own ^ choice.aside.contributions);
+  body.lead_is_trial =
+      static_cast<std::uint8_t>(apart << kLegsShift | (choice.aside.trial ? 1 : 0));
   body.candidates = tuning(op)->list();
 }
 
 void OpTuning::hear_lead(OpId op, const wire::AnnounceBody& body) noexcept {
-  const auto candidate = static_cast<std::uint8_t>(body.lead - 1);  // none: OpRecord::kNone
-  choices_[op].lead = {candidate, body.lead_is_trial != 0, body.candidates};
+  const auto results = static_cast<std::uint8_t>(body.lead - 1);  // none: OpRecord::kNone
+  const auto contributions = static_cast<std::uint8_t>(results ^ body.lead_is_trial >> kLegsShift);
+  choices_[op].lead = {results, contributions, (body.lead_is_trial & 1) != 0, body.candidates};
 }
 
 void OpTuning::settle(OpId op) {
@@ -75,13 +85,25 @@ void OpTuning::settle(OpId op) {
     return;
   }
   if (choice.source == Source::replay) return;
-  const std::uint8_t lead = choice.lead.candidate;
-  if (lead != OpRecord::kNone && choice.lead.list == tuning->list() && tuning->may_use(lead)) {
-    choice.source = Source::lead;
-    choice.overruled = candidate(op, core_.self()) != lead;
-    if (choice.overruled) std::ranges::fill(candidates_.write(op), lead);
-  }
+  follow(op);
   if (tuning->logged) log(op);
+}
+
+void OpTuning::follow(OpId op) {
+  Choice& choice = choices_[op];
+  const TensorTuning& tuning = *this->tuning(op);
+  const Lead& lead = choice.lead;
+  if (lead.results == OpRecord::kNone || lead.list != tuning.list() ||
+      !tuning.may_use(lead.results) || !tuning.may_use(lead.contributions)) {
+    return;
+  }
+  choice.source = Source::lead;
+  choice.overruled = candidate(op, core_.self()) != lead.results ||
+                     choice.aside.contributions != lead.contributions;
+  if (!choice.overruled) return;
+  const auto by_node = candidates_.write(op);
+  std::ranges::fill(by_node, lead.contributions);
+  by_node[core_.self()] = lead.results;
 }
 
 // A log says from which use on how ops are sent; one that is settled out of turn needs a line.
@@ -90,7 +112,9 @@ void OpTuning::log(OpId op) {
   TensorState& tensor = *core_.lane_op(op).tensor;
   TensorLaneStats& stats = tensor.lanes[lane()];
   ChoiceUsed used{choice.version};
-  if (choice.overruled) used = {0, choice.lead.candidate, choice.probe_chunks};
+  if (choice.overruled) {
+    used = {0, choice.lead.results, choice.lead.contributions, choice.aside.probe_chunks};
+  }
   const bool in_turn = std::exchange(stats.settled_use, use(op)) + 1 == use(op);
   const bool same = std::exchange(stats.settled_choice, used.packed()) == used.packed();
   if (in_turn && same) return;
@@ -104,7 +128,7 @@ const codec::Recipe& OpTuning::recipe(OpId op, const Block& block) {
   Choice& choice = choices_[op];
   // The first chunks of each owner, whatever the order in which they go out.
   const bool first_leg = block.leg == wire::Leg::reduce || core_.op(op).plan->moves();
-  if (first_leg && block.number / columns(op) < choice.probe_chunks) {
+  if (first_leg && block.number / columns(op) < choice.aside.probe_chunks) {
     return tuning->recipe(tuner::kRaw);
   }
   const tuner::CandidateIndex chosen = candidate(op, block.node);
@@ -141,7 +165,10 @@ void OpTuning::describe(OpId op, OpRecord& record) const noexcept {
   record.tuned = 1;
   record.choice = choice.version;
   record.alike = choice.alike ? 1 : 0;
-  record.lead = choice.source == Source::lead ? choice.lead.candidate : OpRecord::kNone;
+  if (choice.source == Source::lead) {
+    record.lead = choice.lead.results;
+    record.lead_contributions = choice.lead.contributions;
+  }
   record.lead_is_trial = choice.lead.trial ? 1 : 0;
   record.mixed = choice.mixed ? 1 : 0;
 }

@@ -70,11 +70,12 @@ class OpTuning {
   void offer_whole(collective::OpId op);
 
  private:
-  // By which candidate the leading node sends.
+  // By which candidates the leading node sends.
   struct Lead {
-    std::uint8_t candidate = OpRecord::kNone;
+    std::uint8_t results = OpRecord::kNone;
+    std::uint8_t contributions = OpRecord::kNone;
     bool trial = false;
-    std::uint16_t list = 0;  // in which `candidate` is a number
+    std::uint16_t list = 0;  // in which they are numbers
   };
   enum class Phase : std::uint8_t { open, settled };
   // Whose choice the op is sent by. `none`: the tuner reckons with another kind of operation.
@@ -85,8 +86,7 @@ class OpTuning {
     bool overruled = false;  // the leading node's is not what was chosen here
     bool mixed = false;      // another choice came in the op's middle
     bool alike = true;       // no other node sent its results otherwise
-    bool trial = false;      // the choice is made to compare, not to stay
-    std::uint8_t probe_chunks = 0;
+    TensorTuning::Aside aside;
     std::uint32_t version = 0;
     Lead lead;
   };
@@ -100,6 +100,8 @@ class OpTuning {
   }
   std::uint64_t use(collective::OpId op) const noexcept { return core_.op(op).key.sequence; }
   std::uint32_t lane() const noexcept { return core_.setup().shape.lane; }
+  // As the leading node does, if this one may.
+  void follow(collective::OpId op);
   void log(collective::OpId op);
   bool owns_all(collective::OpId op) const noexcept;
   // Chunks of a round.

@@ -91,8 +91,16 @@ class TensorTuning {
            static_cast<std::uint8_t>(recipe.quantizer.kind) == header.stages.quantizer &&
            (header.stages.bits == 0 || recipe.quantizer.bits == header.stages.bits);
   }
+  // Of a choice, beside what goes to each node.
+  struct Aside {
+    tuner::CandidateIndex contributions = tuner::kRaw;  // to all whom the op waits for
+    std::uint8_t probe_chunks = 0;
+    bool trial = false;
+  };
+
   // ---- The conductor's ----
-  void publish(std::uint32_t version, const tuner::Choice& choice) noexcept {
+  void publish(std::uint32_t version, const tuner::Choice& choice,
+               tuner::CandidateIndex contributions) noexcept {
     version_.fetch_add(1, std::memory_order_acq_rel);  // odd: being written
     std::size_t peer = 0;
     for (std::size_t node = 0; node < by_node_.size(); ++node) {
@@ -100,6 +108,7 @@ class TensorTuning {
       // Release: who sees this also sees that the version is odd.
       by_node_[node].store(one, std::memory_order_release);
     }
+    contributions_.store(contributions, std::memory_order_release);
     probe_chunks_.store(choice.probe_chunks, std::memory_order_release);
     trial_.store(choice.trial, std::memory_order_release);
     version_.store(2 * version, std::memory_order_release);
@@ -128,23 +137,22 @@ class TensorTuning {
   }
   // A consistent copy of the choice; its version. 0, and raw for all: the conductor was interrupted
   // in the middle of publishing, for which no lane waits.
-  std::uint32_t read(std::span<tuner::CandidateIndex> by_node, std::uint8_t& probe_chunks,
-                     bool& trial) const noexcept {
+  std::uint32_t read(std::span<tuner::CandidateIndex> by_node, Aside& aside) const noexcept {
     constexpr int kTries = 64;
     for (int i = 0; i < kTries; ++i) {
       const std::uint32_t before = version_.load(std::memory_order_acquire);
       for (std::size_t node = 0; node < by_node_.size(); ++node) {
         by_node[node] = by_node_[node].load(std::memory_order_acquire);
       }
-      probe_chunks = probe_chunks_.load(std::memory_order_acquire);
-      trial = trial_.load(std::memory_order_acquire);
+      aside = {contributions_.load(std::memory_order_acquire),
+               probe_chunks_.load(std::memory_order_acquire),
+               trial_.load(std::memory_order_acquire)};
       if ((before & 1) == 0 && version_.load(std::memory_order_acquire) == before) {
         return before / 2;
       }
     }
     std::fill(by_node.begin(), by_node.end(), tuner::kRaw);
-    probe_chunks = 0;
-    trial = false;
+    aside = {};
     return 0;
   }
   std::uint32_t version() const noexcept { return version_.load(std::memory_order_acquire) / 2; }
@@ -186,6 +194,7 @@ class TensorTuning {
   std::uint32_t self_;
   std::atomic<std::uint32_t> version_{0};
   std::vector<std::atomic<tuner::CandidateIndex>> by_node_;
+  std::atomic<tuner::CandidateIndex> contributions_{tuner::kRaw};
   std::atomic<std::uint8_t> probe_chunks_{0};
   std::atomic<bool> trial_{false};
   std::atomic<std::uint32_t> allowed_{1u << tuner::kRaw};

@@ -226,14 +226,15 @@ void Tuning::publish(std::uint64_t number, Tuned& tuned) {
   }
   const std::uint32_t version = tuned.published.empty() ? 1 : tuned.published.back().version + 1;
   if (tuned.published.size() == kHistory) tuned.published.pop_front();
-  tuned.published.push_back({version, choice});
-  tuned.tuning->publish(version, choice);
+  tuned.published.push_back({version, choice, {policy.contributions(), choice.broadcast}});
+  tuned.tuning->publish(version, choice, policy.contributions());
   if (change_sink_) tell_change(number, tuned, stays);
 }
 
 // ---- What has happened
 
-void Tuning::observe_rates(const MemberGroup& group, const Tuned& tuned, std::uint32_t lane) {
+void Tuning::observe_rates(const MemberGroup& group, const Tuned& tuned, const EndedOp& op) {
+  const std::uint32_t lane = op.lane;
   std::size_t peer = 0;
   for (std::uint32_t node = 0; node < group.addresses.size(); ++node) {
     if (node == tuned.self) continue;
@@ -244,7 +245,8 @@ void Tuning::observe_rates(const MemberGroup& group, const Tuned& tuned, std::ui
     const double rate = seen.bytes_per_s * tuned.lanes;
     double& last = last_rates_[address + "#" + std::to_string(lane)];
     // The kernel keeps a sample until it has a better one: the same again is no news.
-    tuner_.observe_rate(address, rate, seen.limited || rate == last);
+    tuner_.observe_rate(address, rate,
+                        tuner_.evidence(op.number, op.sent, rate, seen.limited || rate == last));
     last = rate;
     tuner_.observe_peer(address, seen.inbound * tuned.lanes, seen.round_trip_ns,
                         seen.decode_strain);
@@ -262,7 +264,6 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
       plan != nullptr && std::exchange(tuned.kind, record.kind) != record.kind) {
     tuner_.set_operation(found->first, plan->name, legs_of(*plan));
   }
-  observe_rates(group, tuned, record.lane);
   const auto used =
       std::find_if(tuned.published.begin(), tuned.published.end(),
                    [&record](const Published& one) { return one.version == record.choice; });
@@ -273,7 +274,8 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   op.led = record.lead < recipes_->size();
   if (op.led) {
     op.choice.trial = record.lead_is_trial != 0;
-    if (op.choice.broadcast != record.lead) op.choice = all_by(record.lead, op.choice);
+    const tuner::PairOfLegs lead{record.lead_contributions, record.lead};
+    if (!(used->legs == lead)) op.choice = all_by(lead, op.choice);
   }
   op.alike = record.alike != 0;
   // What rides in the announcement has no start of its own; for a tensor that may, its other ops
@@ -284,6 +286,7 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   const bool plain = record.mixed == 0;
   if (began != 0 && plain && record.one_sided == 0)
     op.ns = static_cast<double>(record.ended_ns - began);
+  observe_rates(group, tuned, {found->first, op, record.lane});
   op.error = record.error;
   measured.encoded_bytes = plain ? record.encoded_bytes : 0;
   measured.encode_ns = static_cast<double>(record.encode_ns);

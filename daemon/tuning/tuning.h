@@ -85,6 +85,7 @@ class Tuning {
   struct Published {
     std::uint32_t version = 0;
     tuner::Choice choice;
+    tuner::PairOfLegs legs;  // of it, to nodes that the op waits for
   };
   struct Tuned {
     TensorTuning* tuning = nullptr;
@@ -146,7 +147,13 @@ class Tuning {
   void publish(std::uint64_t number, Tuned& tuned);
   void decide();
   void tell_change(std::uint64_t number, const Tuned& tuned, bool stays) const;
-  void observe_rates(const MemberGroup& group, const Tuned& tuned, std::uint32_t lane);
+  // After an op of the tensor of that number.
+  struct EndedOp {
+    std::uint64_t number;
+    const tuner::SentOp& sent;
+    std::uint32_t lane;
+  };
+  void observe_rates(const MemberGroup& group, const Tuned& tuned, const EndedOp& op);
   void observe_lanes();
   int take_results();
   void want_samples();

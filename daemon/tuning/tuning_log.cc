@@ -64,7 +64,7 @@ void Tuning::on_choice_used(const MemberGroup& group, const TensorState& state, 
   tuner::Choice choice{std::vector<tuner::CandidateIndex>(tuned.peers.size()), 0, 0};
   if (used.lead != ChoiceUsed::kVersion) {
     choice.probe_chunks = used.probe_chunks;
-    choice = all_by(used.lead, std::move(choice));
+    choice = all_by({used.lead_contributions, used.lead}, std::move(choice));
   } else if (used.version != 0) {
     const auto known =
         std::find_if(tuned.published.begin(), tuned.published.end(),

@@ -43,6 +43,7 @@ _SIGNATURES: dict[str, list[Any]] = {
 # The same of functions that a library of an older version lacks.
 _LATER_SIGNATURES: dict[str, list[Any]] = {
     "tern_group_split": [c_void_p, c_int32, c_int32, _P(structs.SplitOptions), _P(c_void_p)],
+    "tern_group_set_level": [c_void_p, c_char_p],
     "tern_submit_batch": [c_void_p, _P(structs.Batch), _P(c_uint64)],
     "tern_region_create": [c_void_p, c_uint64, _P(c_void_p)],
 }

@@ -122,6 +122,18 @@ class Group:
         options.priority, options.exempt = priority, exempt
         return Tensor(self, options)
 
+    def set_level(self, level: str | None) -> None:
+        """Sets what tensors may lose that are declared from now on and have no `level` of their
+        own: "lossless", "conservative", "balanced", "aggressive", or a bound such as "loss<=0.01"
+        (docs/tuner.md). None: the operator's policy again. Every rank says the same, as in
+        declare(), which raises the errors of the text. The groups of split() have their own.
+        Raises ValueError if the text is empty or longer than 15 bytes; UnsupportedError if the
+        library is of an older version.
+        """
+        set_level = self.client._library.later("tern_group_set_level")
+        self.client._library.check(
+            set_level(self._live(), None if level is None else level.encode()))
+
     def push_pull(self, name: str, count: int, dtype: DTypeLike = "float32", *,
                   server: int | None = None, reduction: str = "average",
                   push_recipe: str | None = None, pull_recipe: str | None = None,

@@ -251,3 +251,28 @@ def test_a_tensor_that_is_declared_anew_counts_from_zero(node):
         scalars.log(1)
         assert board.scalars["tern/wire_ms/layer"][0][1] >= 0
         assert board.scalars["tern/sent_mb/all"] == [(1, 0.0)]
+
+
+def test_tensors_without_a_level_have_the_groups(two_nodes):
+    def declared(group):
+        group.set_level("loss<=0.01")
+        group.declare("shared", COUNT, role="gradient", recipe="auto")
+        group.declare("own", COUNT, role="gradient", recipe="auto", level="aggressive")
+        group.set_level("no level")
+        with pytest.raises(tern.InvalidArgumentError, match="none of lossless"):
+            group.declare("wrong", COUNT, role="gradient", recipe="auto")
+        with pytest.raises(ValueError, match="1..15 bytes"):
+            group.set_level("")
+        group.set_level(None)
+        group.declare("free", COUNT, role="gradient", recipe="auto")
+        levels = None
+        if group.rank == 0:
+            levels = {row["name"]: (row["level"], row["allowed_loss"])
+                      for row in two_nodes[0].ask("tuner")}
+        group.barrier().wait()
+        return levels
+
+    levels = run_ranks(two_nodes, 2, declared)[0]
+    assert {name: level for name, (level, _) in levels.items()} == {
+        "shared": "bounds", "own": "aggressive", "free": "balanced"}
+    assert levels["shared"][1] <= 0.01

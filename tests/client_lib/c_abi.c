@@ -199,6 +199,8 @@ static int run_group(tern_client* client, tern_group* group) {
   int fd = -1;
   int line;
   EXPECT(tern_group_get_info(group, &info) == TERN_OK && info.size == 1);
+  EXPECT(tern_group_set_level(group, "lossless") == TERN_OK);
+  EXPECT(tern_group_set_level(group, NULL) == TERN_OK);
   declare.name = "t";
   declare.count = 8;
   EXPECT(tern_tensor_declare(group, &declare, &tensor) == TERN_OK);

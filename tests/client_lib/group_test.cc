@@ -158,6 +158,28 @@ TEST_F(Groups, DeclareCarriesAndChecksItsOptions) {
   EXPECT_EQ(tern_tensor_declare(group, &options, &tensor), TERN_ERR_BAD_RECIPE);
 }
 
+TEST_F(Groups, TensorsWithoutALevelHaveTheGroups) {
+  ASSERT_TERN_OK(tern_group_set_level(group, "loss<=0.01"));
+  declare("t", 4);
+  EXPECT_STREQ(daemon.last_declare().level, "loss<=0.01");
+  tern_tensor_options options = TERN_TENSOR_OPTIONS_INIT;
+  tern_tensor* tensor = nullptr;
+  options.name = "own";
+  options.count = 4;
+  options.level = "aggressive";
+  ASSERT_TERN_OK(tern_tensor_declare(group, &options, &tensor));
+  EXPECT_STREQ(daemon.last_declare().level, "aggressive");
+  ASSERT_TERN_OK(tern_group_set_level(group, nullptr));
+  declare("u", 4);
+  EXPECT_STREQ(daemon.last_declare().level, "");
+}
+
+TEST_F(Groups, ALevelOfAGroupIsChecked) {
+  EXPECT_EQ(tern_group_set_level(nullptr, "lossless"), TERN_ERR_INVALID_ARGUMENT);
+  EXPECT_EQ(tern_group_set_level(group, ""), TERN_ERR_INVALID_ARGUMENT);
+  EXPECT_EQ(tern_group_set_level(group, "as little as it may"), TERN_ERR_INVALID_ARGUMENT);
+}
+
 TEST_F(Groups, StatsAreConverted) {
   tern_tensor* tensor = declare("t", 4);
   tern_tensor_stats stats = TERN_TENSOR_STATS_INIT;

@@ -38,5 +38,25 @@ TEST(Drift, OneAloneIsADisturbance) {
   EXPECT_LT(drift.value(), 1.2);
 }
 
+TEST(Bias, IsFoundOutSoonAtFirst) {
+  Bias bias;
+  for (int i = 0; i < 6; ++i) bias.observe(1.3);
+  EXPECT_NEAR(bias.value(), 1.3, 0.08);
+}
+
+TEST(Bias, IsFollowedSlowly) {
+  Bias bias;
+  for (int i = 0; i < 100; ++i) bias.observe(1.0);
+  bias.observe(1.3);
+  EXPECT_NEAR(bias.value(), 1.03, 0.01);
+}
+
+TEST(Bias, WhatIsFarOffIsOfSomethingElse) {
+  Bias bias;
+  for (int i = 0; i < 100; ++i) bias.observe(1.0);
+  for (int i = 0; i < 3; ++i) bias.observe(10.0);
+  EXPECT_LT(bias.value(), 1.15);
+}
+
 }  // namespace
 }  // namespace tern::tuner

@@ -77,7 +77,8 @@ struct Rig {
     Choice choice = decide();
     SentOp op;
     op.choice = choice;
-    op.ns = factor * policy.predicted(choice.broadcast, now()).total_ns;
+    const PairOfLegs sent{choice.reduce.front(), choice.broadcast};
+    op.ns = factor * policy.predicted(sent, now()).total_ns;
     op.error = error;
     policy.observe_op(op, now());
     return choice;

@@ -88,6 +88,36 @@ TEST(RateWindow, ABoundAndAFullSampleAreEnough) {
   EXPECT_NEAR(window.mean(), 3e9, 1.0);
 }
 
+// A sender whose lane is the bottleneck sends large blocks and never fills its link.
+TEST(RateWindow, LargeBlocksThatPassAreAChange) {
+  RateWindow window = filled(1e9);
+  window.observe(2e9, Evidence::passed);
+  EXPECT_EQ(window.changes(), 0u);
+  window.observe(2.5e9, Evidence::passed);
+  EXPECT_EQ(window.changes(), 1u);
+  EXPECT_NEAR(window.mean(), 2.3e9, 1e8);
+  window.observe(9e9, Evidence::passed);  // beyond doubt
+  EXPECT_EQ(window.changes(), 2u);
+  EXPECT_NEAR(window.mean(), 9e9, 1.0);
+}
+
+TEST(RateWindow, LargeBlocksThatPassNeverLower) {
+  RateWindow window = filled(1e9);
+  for (int i = 0; i < 20; ++i) window.observe(3e8, Evidence::passed);
+  EXPECT_NEAR(window.mean(), 1e9, 1.0);
+  for (int i = 0; i < 20; ++i) window.observe(0.95e9, Evidence::passed);
+  EXPECT_NEAR(window.mean(), 1e9, 1.0);
+}
+
+// Otherwise only the slow moments, which fill the link, would be known.
+TEST(RateWindow, ASlowMomentAmongLargeBlocksIsAMoment) {
+  RateWindow window = filled(1e8, 1);
+  for (int i = 0; i < 6; ++i) window.observe(2e9, Evidence::passed);
+  window.observe(1e8, Evidence::full);
+  for (int i = 0; i < 4; ++i) window.observe(2e9, Evidence::passed);
+  EXPECT_GT(window.mean(), 1.5e9);
+}
+
 TEST(RateWindow, NoiseAndASpikeAreNoChange) {
   RateWindow window;
   for (int i = 0; i < 100; ++i) window.observe(1e9 * (1.0 + 0.2 * std::sin(i * 1.7)), false);

@@ -97,6 +97,24 @@ TEST(Tuner, ExplainsItself) {
   EXPECT_THAT(view.candidates[0].verdict, HasSubstr("% slower"));
 }
 
+TEST(Tuner, SaysByWhatEachLegIsSent) {
+  Tuner tuner(usual_candidates(), no_first_ops());
+  tuner.add_tensor(1, tensor("w"));
+  measure_all(tuner, 1);
+  OpMeasurement led;
+  led.op.choice = tuner.decide(1);
+  led.op.choice.reduce.assign(led.op.choice.reduce.size(), CandidateIndex{5});
+  led.op.choice.broadcast = kRaw;
+  led.op.led = true;
+  tuner.observe_op(1, led);
+  tuner.decide(1);
+  const Tuner::TensorView view = tuner.view(1);
+  EXPECT_EQ(view.recipe, "3lc:s=1 -> raw");
+  EXPECT_EQ(view.candidates[5].verdict, "in use for contributions");
+  EXPECT_EQ(view.candidates[kRaw].verdict, "in use for results");
+  EXPECT_THAT(view.reason, HasSubstr("leading node"));
+}
+
 TEST(Tuner, AnUnmeasuredCandidateSaysSo) {
   Tuner tuner(usual_candidates());
   tuner.add_tensor(1, tensor("w"));
@@ -123,20 +141,35 @@ TEST(Tuner, ObservationsOfATensorThatIsGoneAreLeftOut) {
   EXPECT_FALSE(tuner.policy(1).allowed(1));
 }
 
-// 0.7 ns a byte and 9 us a block.
-TEST(Tuner, LearnsWhatALaneCosts) {
-  Tuner tuner(usual_candidates());
+TEST(Tuner, SaysWhyATensorStaysRaw) {
+  Tuner tuner(usual_candidates(), no_first_ops());
   tuner.add_tensor(1, tensor("w"));
-  std::mt19937_64 engine(11);
-  for (int i = 0; i < 400; ++i) {
-    const std::uint64_t blocks = 20 + engine() % 100;
-    const std::uint64_t bytes = blocks * (1000 + engine() % 250'000);
-    const double work = 0.7 * static_cast<double>(bytes) + 9000.0 * static_cast<double>(blocks);
-    tuner.observe_lane({work + 5e6, 5e6, bytes, blocks});
-  }
-  const auto memory = tuner.remember();
-  EXPECT_NEAR(memory.at("byte_ns").get<double>(), 0.7, 0.05);
-  EXPECT_NEAR(memory.at("chunk_ns").get<double>(), 9000.0, 1500.0);
+  tuner.decide(1);
+  EXPECT_THAT(tuner.view(1).reason, HasSubstr("nothing is known yet"));
+  measure_all(tuner, 1);
+  for (int i = 0; i < 8; ++i) tuner.observe_rate("b", 12.5e9, false);
+  tuner.set_bounds(1, Level::lossless, std::nullopt);
+  for (int op = 0; op < 300; ++op) tuner.decide(1);
+  EXPECT_EQ(tuner.candidates()[tuner.decide(1).broadcast].recipe, "raw");
+  EXPECT_THAT(tuner.view(1).reason, HasSubstr("the least predicted time"));
+}
+
+// What passes in large blocks shows a link that its carrier calls idle; but not a burst.
+TEST(Tuner, KnowsWhatARateShows) {
+  Tuner tuner(usual_candidates(), no_first_ops());
+  tuner.add_tensor(1, tensor("w"));
+  measure_all(tuner, 1);
+  const std::size_t peers = tuner.decide(1).reduce.size();
+  SentOp op;
+  op.choice = {std::vector<CandidateIndex>(peers, kRaw), kRaw};
+  op.ns = tuner.view(1).candidates[kRaw].work_ns;
+  EXPECT_EQ(tuner.evidence(1, op, 12.5e9, false), Evidence::full);
+  EXPECT_EQ(tuner.evidence(1, op, 12.5e9, true), Evidence::passed);
+  op.ns *= 20.0;  // the link has held it up
+  EXPECT_EQ(tuner.evidence(1, op, 12.5e9, true), Evidence::limited);
+  op.choice = {std::vector<CandidateIndex>(peers, CandidateIndex{5}), CandidateIndex{5}};
+  op.ns = tuner.view(1).candidates[5].work_ns;
+  EXPECT_EQ(tuner.evidence(1, op, 12.5e9, true), Evidence::limited);
 }
 
 }  // namespace

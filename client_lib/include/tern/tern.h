@@ -160,6 +160,13 @@ typedef struct {
 
 TERN_API tern_status tern_group_get_info(tern_group* group, tern_group_info* info);
 
+/* What tensors of the group may lose that are declared from now on and have no level of their own:
+ * as tern_tensor_options.level, copied; NULL: the operator's policy again. It is this rank's word and
+ * every rank says the same, as it does of a tensor's own level. Children have their own. The daemon
+ * reads the text when a tensor is declared, and then says what is wrong with it.
+ * TERN_ERR_INVALID_ARGUMENT. */
+TERN_API tern_status tern_group_set_level(tern_group* group, const char* level);
+
 /* ---- Tensors --------------------------------------------------------------------------------- */
 
 typedef struct {

@@ -237,6 +237,11 @@ class Group {
   // All or none; one ticket for all of them (tern_submit_batch).
   Ticket submit(const Batch& batch);
 
+  // Of tensors that are declared from now on and name none; empty: none (tern_group_set_level).
+  void set_level(const std::string& level) {
+    throw_if_failed(tern_group_set_level(get(), level.empty() ? nullptr : level.c_str()));
+  }
+
   tern_group_info info() const {
     tern_group_info info = TERN_GROUP_INFO_INIT;
     throw_if_failed(tern_group_get_info(get(), &info));

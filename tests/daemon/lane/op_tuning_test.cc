@@ -30,6 +30,10 @@ class OpTuningTest : public OneNode {
     tensor->tuning->allow(1u << kRaw | 1u << kHalf | 1u << kBits);
   }
 
+  // Nodes 1 and 2 are waited for alike.
+  void publish(std::uint32_t version, const tuner::Choice& choice) {
+    tensor->tuning->publish(version, choice, choice.reduce.front());
+  }
   OpId begin_use(std::uint64_t use) {
     const Spec spec{.tensor = 3, .count = 6 * kChunk, .use = use};
     LaneOp lane_op = Node::by_recipe_of(*tensor);
@@ -79,7 +83,7 @@ class OpTuningOfAFollower : public OpTuningTest {
 // ---- Choices
 
 TEST_F(OpTuningTest, BlocksAreSentByTheChoiceForTheirReceiver) {
-  tensor->tuning->publish(5, {.reduce = {kHalf, kBits}, .broadcast = kHalf});
+  publish(5, {.reduce = {kHalf, kBits}, .broadcast = kHalf});
   const OpId op = begin_use(1);
   EXPECT_EQ(contribution(op, 1), by(kHalf));
   EXPECT_EQ(contribution(op, 2), by(kBits));
@@ -96,11 +100,11 @@ TEST_F(OpTuningTest, WithoutATunerItIsTheOpsOwnRecipe) {
 }
 
 TEST_F(OpTuningTest, ANewChoiceInTheMiddleOfAnOpIsFollowedAndSaid) {
-  tensor->tuning->publish(5, {.reduce = {kHalf, kHalf}, .broadcast = kHalf});
+  publish(5, {.reduce = {kHalf, kHalf}, .broadcast = kHalf});
   tensor->tuning->logged = true;
   const OpId op = begin_use(8);
   EXPECT_EQ(contribution(op, 1), by(kHalf));
-  tensor->tuning->publish(6, {.reduce = {kHalf, kRaw}, .broadcast = kBits});
+  publish(6, {.reduce = {kHalf, kRaw}, .broadcast = kBits});
   EXPECT_EQ(contribution(op, 1), by(kHalf));  // the same for this one
   EXPECT_EQ(described(op).mixed, 0u);
   EXPECT_EQ(contribution(op, 2, 5), by(kRaw));
@@ -117,7 +121,7 @@ TEST_F(OpTuningTest, ANewChoiceInTheMiddleOfAnOpIsFollowedAndSaid) {
 }
 
 TEST_F(OpTuningTest, TheFirstContributionsOfAProbeAreRawAndResultsAreNot) {
-  tensor->tuning->publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kHalf, .probe_chunks = 1});
+  publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kHalf, .probe_chunks = 1});
   const OpId op = begin_use(1);
   EXPECT_EQ(contribution(op, 1, 1), by(kRaw));  // the first of its owner
   EXPECT_EQ(contribution(op, 2, 2), by(kRaw));
@@ -130,7 +134,7 @@ TEST_F(OpTuningTest, ALogIsReplayedOpByOpAndBlockByBlock) {
   lane.ops.push_back({2, 0, {kBits, kHalf, kRaw}});
   lane.chunks.push_back({3, std::uint64_t{4} * 2, kBits});
   tensor->tuning->replay.push_back(lane);
-  tensor->tuning->publish(5, {.reduce = {kBits, kBits}, .broadcast = kHalf});
+  publish(5, {.reduce = {kBits, kBits}, .broadcast = kHalf});
   OpId op = begin_use(1);
   EXPECT_EQ(contribution(op, 1), by(kRaw));  // before its first line
   end(op);
@@ -147,11 +151,11 @@ TEST_F(OpTuningTest, ALogIsReplayedOpByOpAndBlockByBlock) {
 }
 
 TEST_F(OpTuningTest, AnOpIsCompressedIfAnyOfItsBlocksIs) {
-  tensor->tuning->publish(1, {.reduce = {kRaw, kRaw}, .broadcast = kRaw});
+  publish(1, {.reduce = {kRaw, kRaw}, .broadcast = kRaw});
   OpId op = begin_use(1);
   EXPECT_FALSE(node.tuning.compresses(op));
   end(op);
-  tensor->tuning->publish(2, {.reduce = {kRaw, kHalf}, .broadcast = kRaw});
+  publish(2, {.reduce = {kRaw, kHalf}, .broadcast = kRaw});
   op = begin_use(2);
   EXPECT_TRUE(node.tuning.compresses(op));
   LaneOp lossy = Node::by_recipe_of(*tensor);
@@ -162,7 +166,7 @@ TEST_F(OpTuningTest, AnOpIsCompressedIfAnyOfItsBlocksIs) {
 // ---- The leading node
 
 TEST_F(OpTuningTest, TheLeadingNodeSaysWhatItSendsBy) {
-  tensor->tuning->publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kBits, .trial = true});
+  publish(1, {.reduce = {kBits, kBits}, .broadcast = kBits, .trial = true});
   const OpId op = begin_use(1);
   wire::AnnounceBody body{};
   node.tuning.announce(op, body);
@@ -171,8 +175,37 @@ TEST_F(OpTuningTest, TheLeadingNodeSaysWhatItSendsBy) {
   EXPECT_EQ(body.candidates, kList);
 }
 
+// What an older node takes for a trial; it sends both legs as the results are.
+TEST_F(OpTuningTest, TheLeadingNodeSaysHowItsLegsDiffer) {
+  publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kBits});
+  const OpId op = begin_use(1);
+  wire::AnnounceBody body{};
+  node.tuning.announce(op, body);
+  EXPECT_EQ(body.lead, kBits + 1);
+  EXPECT_EQ(body.lead_is_trial, (kHalf ^ kBits) << 4);
+}
+
+TEST_F(OpTuningOfAFollower, SendsEachLegAsTheLeadingNodeDoes) {
+  publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kRaw});
+  OpId op = begin_use(1);
+  wire::AnnounceBody body = lead(kBits);
+  body.lead_is_trial = (kRaw ^ kBits) << 4;
+  node.tuning.hear_lead(op, body);
+  EXPECT_EQ(contribution(op, 0), by(kRaw));
+  EXPECT_EQ(result(op), by(kBits));
+  EXPECT_EQ(described(op).lead, kBits);
+  EXPECT_EQ(described(op).lead_contributions, kRaw);
+  EXPECT_EQ(described(op).lead_is_trial, 0u);
+  end(op);
+  // Not by a recipe that it may not use.
+  op = begin_use(2);
+  body.lead_is_trial = (kForbidden ^ kBits) << 4;
+  node.tuning.hear_lead(op, body);
+  EXPECT_EQ(contribution(op, 0), by(kHalf));
+}
+
 TEST_F(OpTuningOfAFollower, SaysNothingOfItsChoice) {
-  tensor->tuning->publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kBits});
+  publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kBits});
   const OpId op = begin_use(1);
   wire::AnnounceBody body{};
   node.tuning.announce(op, body);
@@ -181,7 +214,7 @@ TEST_F(OpTuningOfAFollower, SaysNothingOfItsChoice) {
 }
 
 TEST_F(OpTuningOfAFollower, SendsBothLegsAsTheLeadingNodeDoes) {
-  tensor->tuning->publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kRaw});
+  publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kRaw});
   const OpId op = begin_use(1);
   node.tuning.hear_lead(op, lead(kBits));
   EXPECT_EQ(contribution(op, 0), by(kBits));
@@ -189,13 +222,13 @@ TEST_F(OpTuningOfAFollower, SendsBothLegsAsTheLeadingNodeDoes) {
   EXPECT_EQ(result(op), by(kBits));
   EXPECT_EQ(described(op).lead, kBits);
   // And keeps to it.
-  tensor->tuning->publish(2, {.reduce = {kRaw, kRaw}, .broadcast = kRaw});
+  publish(2, {.reduce = {kRaw, kRaw}, .broadcast = kRaw});
   EXPECT_EQ(contribution(op, 2), by(kBits));
   EXPECT_EQ(described(op).mixed, 0u);
 }
 
 TEST_F(OpTuningOfAFollower, HearsOfALeadBeforeItsOwnSubmission) {
-  tensor->tuning->publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kHalf});
+  publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kHalf});
   const OpId op = begin_use(1);
   node.tuning.forget(op);
   node.tuning.hear_lead(op, lead(kBits));
@@ -204,7 +237,7 @@ TEST_F(OpTuningOfAFollower, HearsOfALeadBeforeItsOwnSubmission) {
 }
 
 TEST_F(OpTuningOfAFollower, DoesNotFollowALeadThatItCannot) {
-  tensor->tuning->publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kHalf});
+  publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kHalf});
   std::uint64_t use = 1;
   for (const wire::AnnounceBody& body :
        {lead(kBits, kList + 1), lead(kForbidden), lead(200), wire::AnnounceBody{}}) {
@@ -219,7 +252,7 @@ TEST_F(OpTuningOfAFollower, DoesNotFollowALeadThatItCannot) {
 
 TEST_F(OpTuningOfAFollower, LogsAChoiceWhenItChanges) {
   tensor->tuning->logged = true;
-  tensor->tuning->publish(4, {.reduce = {kHalf, kHalf}, .broadcast = kHalf, .probe_chunks = 1});
+  publish(4, {.reduce = {kHalf, kHalf}, .broadcast = kHalf, .probe_chunks = 1});
   const auto settle_use = [&](std::uint64_t use, const wire::AnnounceBody& body) {
     const OpId op = begin_use(use);
     node.tuning.hear_lead(op, body);
@@ -245,7 +278,7 @@ TEST_F(OpTuningOfAFollower, LogsAChoiceWhenItChanges) {
 }
 
 TEST_F(OpTuningTest, NoticesResultsThatWereMadeOtherwise) {
-  tensor->tuning->publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kHalf});
+  publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kHalf});
   const OpId op = begin_use(1);
   wire::BlockHeader header;
   header.codec = static_cast<std::uint8_t>(wire::CodecId::bf16);
