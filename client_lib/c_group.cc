@@ -203,6 +203,7 @@ tern_status tern_group_get_info(tern_group* group, tern_group_info* info) {
     known.node_count = static_cast<std::int32_t>(state.node_count);
     known.epoch = state.epoch;
     known.last_common_op = state.last_common_op;
+    known.number = state.number;
     write_struct(known, info);
     return TERN_OK;
   });

@@ -20,6 +20,13 @@ shm::PacketHeader header_of(std::span<const std::byte> bytes) noexcept {
   return header;
 }
 
+// Whether the answer makes something for the client, which keeps it until it gives it back.
+bool makes_something(shm::PacketKind answer_kind) noexcept {
+  return answer_kind == shm::PacketKind::group_joined ||
+         answer_kind == shm::PacketKind::group_split_reply ||
+         answer_kind == shm::PacketKind::region_created;
+}
+
 Errc failure_code(std::int32_t status) noexcept {
   return status > 0 && status < kErrcCount ? static_cast<Errc>(status) : Errc::internal;
 }
@@ -30,6 +37,8 @@ Result<shm::Packet> Requests::call(std::span<std::byte> question, shm::PacketKin
                                    Deadline deadline) {
   Waiting waiting;
   std::unique_lock lock(mutex_);
+  // What was made for nobody is given back before this question is weighed against limits.
+  if (!late_answers_.empty()) take_what_has_come();
   if (broken_ != Errc::ok) return broken_error();
   const std::uint64_t request = next_request_++;
   std::memcpy(question.data() + offsetof(shm::PacketHeader, request), &request, sizeof request);
@@ -40,7 +49,7 @@ Result<shm::Packet> Requests::call(std::span<std::byte> question, shm::PacketKin
     const Status sent = send(question, deadline);
     lock.lock();
     const bool closed = !sent && sent.error().code != Errc::timeout;
-    if (closed) take_last_words();
+    if (closed) take_what_has_come();
     if (closed && !waiting.answer) {
       break_with(Errc::daemon_lost, "ternd closed the connection");
     }
@@ -51,9 +60,8 @@ Result<shm::Packet> Requests::call(std::span<std::byte> question, shm::PacketKin
     lock.unlock();
     return judge(std::move(*answer), answer_kind);
   }
-  if (answer.error().code == Errc::timeout && (answer_kind == shm::PacketKind::group_joined ||
-                                               answer_kind == shm::PacketKind::group_split_reply)) {
-    late_joins_.insert(request);
+  if (answer.error().code == Errc::timeout && makes_something(answer_kind)) {
+    late_answers_.insert(request);
   }
   if (broken_ != Errc::ok) return broken_error();
   return answer;
@@ -79,12 +87,13 @@ Result<shm::Packet> Requests::wait_answer(std::unique_lock<std::mutex>& lock, Wa
   return std::move(*waiting.answer);
 }
 
-// Why the daemon has closed the connection, if it said so. REQUIRES: mutex_ held.
-void Requests::take_last_words() {
+// Late answers, and why the daemon has closed the connection, if it said so. REQUIRES: mutex_ held.
+void Requests::take_what_has_come() {
   while (!receiving_ && broken_ == Errc::ok) {
     Result<shm::Packet> packet = receive(0);
     if (!packet) return;
     take(std::move(packet));
+    changed_.notify_all();
   }
 }
 
@@ -110,12 +119,26 @@ void Requests::take(Result<shm::Packet> packet) {
   }
   if (const auto found = waiting_.find(header.request); found != waiting_.end()) {
     found->second->answer = std::move(*packet);
-  } else if (late_joins_.erase(header.request) != 0) {
-    undo_late_join(*packet);
+  } else if (late_answers_.erase(header.request) != 0) {
+    give_back_region(*packet);
+    leave_group(*packet);
   }
 }
 
-void Requests::undo_late_join(const shm::Packet& packet) noexcept {
+// Does nothing if the answer is another one.
+void Requests::give_back_region(const shm::Packet& packet) noexcept {
+  shm::RegionCreatedPacket created{};
+  if (header_of(packet.bytes).kind != static_cast<std::uint16_t>(shm::PacketKind::region_created) ||
+      !shm::read_packet(packet.bytes, created)) {
+    return;
+  }
+  auto free = shm::make_packet<shm::RegionPacket>(shm::PacketKind::region_free, next_request_++);
+  free.region = created.region;
+  (void)socket_.send(shm::packet_bytes(free));
+}
+
+// The same for a join or a split.
+void Requests::leave_group(const shm::Packet& packet) noexcept {
   // The answer to a split is as long, and begins alike.
   static_assert(sizeof(shm::GroupSplitReplyPacket) == sizeof(shm::GroupJoinedPacket) &&
                 offsetof(shm::GroupSplitReplyPacket, group) ==

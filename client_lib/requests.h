@@ -78,10 +78,11 @@ class Requests {
   Result<shm::Packet> judge(shm::Packet packet, shm::PacketKind answer_kind);
   Status send(std::span<const std::byte> question, Deadline deadline) noexcept;
   Result<shm::Packet> receive(int poll_ms) noexcept;
-  void take_last_words();
+  void take_what_has_come();
   void take(Result<shm::Packet> packet);
   void post_bytes(std::span<std::byte> question) noexcept;
-  void undo_late_join(const shm::Packet& packet) noexcept;
+  void give_back_region(const shm::Packet& packet) noexcept;
+  void leave_group(const shm::Packet& packet) noexcept;
   tl::unexpected<Error> lose_answer();
   void break_with(Errc code, const char* text) noexcept;
   tl::unexpected<Error> broken_error() const;
@@ -92,8 +93,9 @@ class Requests {
   std::condition_variable changed_;
   std::uint64_t next_request_ = 1;
   std::map<std::uint64_t, Waiting*> waiting_;
-  // Joins whose asker has gone: if the group comes about after all, it is left at once.
-  std::set<std::uint64_t> late_joins_;
+  // Of what makes something, and whose asker has gone: if a group comes about after all, it is left
+  // at once, and a region is given back.
+  std::set<std::uint64_t> late_answers_;
   bool receiving_ = false;
   Errc broken_ = Errc::ok;
   const char* broken_text_ = "";

@@ -31,8 +31,12 @@ void Legs::free_chunk(ChunkId chunk) {
   free_.push_back(chunk);
 }
 
+// Most ops are small and have none: the places are looked at only as far as there can be any.
 void Legs::free_chunks(OpId id) {
-  for (ChunkId chunk = 0; chunk < chunks_.size(); ++chunk) {
+  std::size_t taken = chunks_.size() - free_.size();
+  for (ChunkId chunk = 0; taken > 0 && chunk < chunks_.size(); ++chunk) {
+    if (chunks_[chunk].op == kNoSlot) continue;
+    --taken;
     if (chunks_[chunk].op == id) free_chunk(chunk);
   }
 }
@@ -97,10 +101,12 @@ Action Legs::next(OpId id, const Op& op, const Means& means) {
 
 Action Legs::next_of_chunks(OpId id, const Op& op, const Means& means) {
   const Own& own = own_[id];
-  for (ChunkId chunk = 0; own.finished < own.granted && chunk < chunks_.size(); ++chunk) {
+  std::uint32_t unseen = own.granted - own.finished - own.parked;
+  for (ChunkId chunk = 0; unseen > 0 && chunk < chunks_.size(); ++chunk) {
     Chunk& here = chunks_[chunk];
-    if (here.op != id || here.busy) continue;
-    if (here.added == 0 && !means.inputs.has(id, op.chunks.chunk(self_, here.index))) continue;
+    if (here.op != id) continue;
+    --unseen;
+    if (here.busy) continue;
     Action action{.op = id, .index = here.index, .chunk = chunk};
     if (nodes_ == 1 && here.added == 0) {
       action.kind = ActionKind::begin;
@@ -109,11 +115,13 @@ Action Legs::next_of_chunks(OpId id, const Op& op, const Means& means) {
       action.kind = ActionKind::finish;
     } else {
       // The fixed order: the owner, then the nodes after it. The owner's own waits for the next
-      // one's, so that the two are added in one pass.
-      action.node = (self_ + std::max(here.added, 1u)) % nodes_;
+      // one's, so that the two are added in one pass. No division: most chunks go no further.
+      const std::uint32_t node = self_ + std::max(here.added, 1u);
+      action.node = node < nodes_ ? node : node - nodes_;
       if ((here.waiting & bit(action.node)) == 0) continue;
       action.kind = here.added == 0 ? ActionKind::begin_add : ActionKind::add;
     }
+    if (here.added == 0 && !means.inputs.has(id, op.chunks.chunk(self_, here.index))) continue;
     here.busy = true;
     return action;
   }

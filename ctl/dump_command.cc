@@ -19,6 +19,7 @@
 #include "ctl/counters_command.h"
 #include "ctl/doctor.h"
 #include "ctl/fields.h"
+#include "ctl/flight_directories.h"
 #include "ctl/output_file.h"
 
 namespace tern::ctl {
@@ -97,18 +98,6 @@ void add_log(const Session& session, Dump& dump) {
   dump.add("log", "From the journal:\n" + text);
 }
 
-// Where the daemon writes them, or, while it says nothing, where it does unless it is told
-// otherwise.
-std::vector<std::string> flight_directories(const json& host, const Session& session) {
-  const auto told = host.is_object() ? host.find("flight_directory") : host.end();
-  if (host.is_object() && told != host.end() && told->is_string()) {
-    return {told->get<std::string>()};
-  }
-  // Of /run/tern-ib0 it is /var/lib/tern-ib0.
-  const fs::path folder = fs::path(session.socket_path).parent_path();
-  return {folder, "/var/lib" / folder.filename()};
-}
-
 // The newest ones; they hold names, sizes and times of operations.
 void add_flights(const std::vector<std::string>& directories, Dump& dump) {
   std::vector<fs::directory_entry> found;
@@ -184,7 +173,7 @@ ExitCode write_dump(const Session& session, std::string path) {
     dump.miss("counters file", file.error().text);
   }
   add_log(session, dump);
-  add_flights(flight_directories(answers.value("host", json()), session), dump);
+  add_flights(flight_directories(answers.value("host", json()), session.socket_path), dump);
   const std::string folder = default_folder();
   if (path.empty()) path = folder + ".tar.gz";
   if (auto status = dump.write(path, folder); !status) return explain(status.error());

@@ -8,12 +8,14 @@
 
 #include "base/check.h"
 #include "base/passed_descriptors.h"
+#include "base/time_slice.h"
 
 namespace tern::daemon {
 namespace {
 
 constexpr int kAcceptsPerRound = 16;
 constexpr int kPacketsPerRound = 16;
+constexpr std::uint64_t kSliceNs = 1'000'000;
 constexpr std::uint32_t kUnknownUser = ~std::uint32_t{0};
 
 // A socket that is closed with packets unread takes along what was said last.
@@ -63,8 +65,14 @@ int ClientServer::poll() {
   for (const auto& [id, connection] : connections_) {
     if (connection.died && !connection.closing) ids.push_back(id);
   }
-  for (const auto id : ids) close(id, connections_.at(id));
-  return static_cast<int>(ids.size());
+  const TimeSlice slice(clock_, kSliceNs);
+  int closed = 0;
+  for (const auto id : ids) {
+    close(id, connections_.at(id));
+    ++closed;
+    if (slice.is_over()) break;
+  }
+  return closed;
 }
 
 void ClientServer::accept_clients() {

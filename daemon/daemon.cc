@@ -42,6 +42,10 @@ constexpr std::uint64_t kGraceNs = 2'000'000'000;
 // And what was said to clients and peers has so long to leave.
 constexpr std::uint64_t kFlushNs = 200'000'000;
 constexpr std::uint64_t kMaxSleepNs = 1'000'000'000;
+// Of a poll of the loop: there are three in a turn, one for the acceptor and one for the links.
+constexpr std::uint64_t kPollNs = 1'000'000;
+// Of each link between conductors: messages are small.
+constexpr std::size_t kControlBytesPerPoll = 128 << 10;
 // A lane is asked for signs of life also where no supervisor has set a limit.
 constexpr std::uint64_t kLaneTimeoutNs = 20'000'000'000;
 
@@ -60,11 +64,13 @@ Result<shm::PacketListener> client_listener(const Config& config) {
   return shm::PacketListener::bind(config.socket, static_cast<mode_t>(config.socket_mode));
 }
 
-// Settings that allow more than the process can have.
-void warn_of_few_descriptors(const Config& config) {
+// Settings that allow more than the process can have: a warning where somebody has set them.
+void tell_of_few_descriptors(const Config& config) {
   const std::string trouble =
       descriptor_trouble(config, descriptor_budget(config, descriptor_limit()));
-  if (!trouble.empty()) spdlog::warn("{}", trouble);
+  if (trouble.empty()) return;
+  spdlog::log(asks_for_descriptors(config) ? spdlog::level::warn : spdlog::level::info, "{}",
+              trouble);
 }
 
 wire::NodeId random_node() {
@@ -202,7 +208,9 @@ Status Daemon::Composition::open_sockets() {
   if (!listener) return tl::unexpected(listener.error());
   clients = std::make_unique<ClientServer>(ClientServer::Surroundings{loop, disposal, sub_users},
                                            std::move(*listener));
-  transport = std::make_unique<net::TcpTransport>(loop, tcp_settings());
+  net::TcpSettings of_conductors = tcp_settings();
+  of_conductors.bytes_per_poll = kControlBytesPerPoll;
+  transport = std::make_unique<net::TcpTransport>(loop, of_conductors);
   net::AcceptorSettings accepting;
   accepting.hello_timeout_ns = config.handshake_timeout_ns;
   auto accept = net::TcpAcceptor::create(
@@ -263,6 +271,7 @@ void Daemon::Composition::open_conductor() {
   watchdog = std::make_unique<Watchdog>(timeout_ns > 0 ? timeout_ns : kLaneTimeoutNs,
                                         std::move(signs), wake_lane);
   incoming.target = conductor.get();
+  loop.bound_polls(clock, kPollNs);
   clients->start(*conductor);
 }
 
@@ -293,7 +302,7 @@ void Daemon::Composition::apply_changes() {
   sub_users = SubUsers::read();
   view->admit(access);
   conductor->change_settings(conductor_settings());
-  warn_of_few_descriptors(config);
+  tell_of_few_descriptors(config);
   if (config.policy != tuning->policy().text()) {
     if (auto changed = tuning->set_policy(config.policy); !changed) {
       spdlog::error("the policy stays as it was: {}", changed.error().text);
@@ -464,7 +473,7 @@ void Daemon::run() {
                net::to_text(all.listening), all.security->text(), all.config.socket,
                all.config.lanes, codec::target::name());
   all.security->announce();
-  warn_of_few_descriptors(all.config);
+  tell_of_few_descriptors(all.config);
   spdlog::info("transport {}: {}", all.config.transport, all.carriers);
   all.supervisor.ready(all.status_text());
   all.conductor->turns().subtract(all.processor_wait);

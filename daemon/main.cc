@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "daemon/config/command_line.h"
+#include "daemon/config/descriptor_budget.h"
 #include "daemon/daemon.h"
 #include "daemon/operator/operator_view.h"
 #include "daemon/operator/version.h"
@@ -79,6 +80,8 @@ int run(const std::vector<std::string>& arguments) {
   start_log(line->config.log_level);
   close_files_to_others();
   raise_descriptor_limit();
+  tern::daemon::make_room_for_descriptors(
+      tern::daemon::descriptor_budget(line->config, tern::daemon::descriptor_limit()));
   auto daemon =
       tern::daemon::Daemon::create(line->config, [arguments] { return read_config(arguments); });
   if (!daemon) {

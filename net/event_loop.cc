@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "base/check.h"
+#include "base/time_slice.h"
 #include "net/event_loop_asio.h"
 
 namespace tern::net {
@@ -41,9 +43,19 @@ EventLoop::~EventLoop() = default;
 // here.
 int EventLoop::poll() {
   constexpr int kHandlersPerPoll = 64;
+  std::optional<TimeSlice> slice;
+  if (clock_ != nullptr) slice.emplace(*clock_, longest_poll_ns_);
   int handlers = 0;
-  while (handlers < kHandlersPerPoll && impl_->io.poll_one() > 0) ++handlers;
+  while (handlers < kHandlersPerPoll && impl_->io.poll_one() > 0) {
+    ++handlers;
+    if (slice && slice->is_over()) break;
+  }
   return handlers;
+}
+
+void EventLoop::bound_polls(const Clock& clock, std::uint64_t ns) {
+  clock_ = &clock;
+  longest_poll_ns_ = ns;
 }
 
 int EventLoop::wait(std::uint64_t timeout_ns) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/result.h"
 
@@ -20,6 +21,9 @@ class EventLoop {
 
   // Runs what is ready; returns the number of handlers run.
   int poll();
+  // From now on poll() runs handlers for so long, and one more: those left are the next to run.
+  // REQUIRES: the clock outlives the loop.
+  void bound_polls(const Clock& clock, std::uint64_t ns);
   // Sleeps until something is ready, wake() is called or timeout_ns has passed, and runs one handler.
   // The others are for the next poll(), which asks the kernel again: whoever wakes does so anyway.
   // Returns the number of handlers run.
@@ -36,6 +40,8 @@ class EventLoop {
 
  private:
   std::unique_ptr<Impl> impl_;
+  const Clock* clock_ = nullptr;  // none: polls are bounded by their handlers alone
+  std::uint64_t longest_poll_ns_ = 0;
 };
 
 }  // namespace tern::net

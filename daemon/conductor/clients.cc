@@ -198,9 +198,15 @@ Client* Clients::take_sealed() {
       continue;
     }
     at = sealing_.erase(at);
-    if (client != nullptr && !client->dropping && !client->is_admitted) return client;
+    if (client == nullptr || client->dropping) continue;
+    if (!client->is_admitted || !client->held.empty()) return client;
   }
   return nullptr;
+}
+
+void Clients::hold_rest(Client& client, std::vector<std::vector<std::byte>> requests) {
+  client.held = std::move(requests);
+  sealing_.push_back(client.id);
 }
 
 std::uint32_t Clients::account_of(const Client& client) const {

@@ -57,8 +57,11 @@ class Clients {
   bool admit(Client& client);
   // Keeps a request until the client is admitted. False: so many may not wait.
   static bool hold(Client& client, std::span<const std::byte> request);
-  // One whose sealing has ended and who is to be admitted, or null. It is told of once.
+  // One whose sealing has ended and whose requests wait for it, or null. It is told of once, and
+  // once more after each hold_rest().
   Client* take_sealed();
+  // Those of its requests that there was no time for, after other clients have had theirs.
+  void hold_rest(Client& client, std::vector<std::vector<std::byte>> requests);
 
   // Those that have not said hello in time: they hold descriptors and count as clients.
   std::vector<Client*> silent() const;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/time_slice.h"
 #include "daemon/service/log.h"
 
 namespace tern::daemon {
@@ -15,7 +16,6 @@ namespace {
 
 constexpr std::uint64_t kIdleNs = 1'000'000'000;
 constexpr std::uint64_t kBacklogNs = 1'000'000;
-constexpr int kMessagesPerRound = 256;
 
 // The step of a message between conductors. A peer may call it anything.
 const char* step_of(std::string_view type) {
@@ -72,12 +72,13 @@ void Conductor::attach(ConductorCounters& counters, const std::function<nlohmann
 int Conductor::do_work() {
   turns_.step("links");
   int work = links_.do_work();
-  for (int i = 0; i < kMessagesPerRound && post_.has_mail(); ++i, ++work) {
-    on_control_message(kSelf, post_.take());
-  }
+  work += post_.deliver(TimeSlice(clock_, 2 * kSliceNs), [this](const nlohmann::json& message) {
+    on_control_message(kSelf, message);
+  });
   turns_.step("settle clients");
   work += settle_clients();
   work += drain_events();
+  work += tensors_.forget_groups(TimeSlice(clock_, kSliceNs));
   turns_.step("flight record");
   // One file in a turn: a lost peer may end many groups at once.
   const auto writes = [this](const auto& one) { return flights_.write_if_due(*one.second); };
@@ -90,10 +91,15 @@ int Conductor::do_work() {
       groups_.weigh(tuning_->policy());
     }
   }
+  const TimeSlice for_lost(clock_, kSliceNs);
+  turns_.step("lost epochs");
+  work += coordinator_.end_lost(for_lost);
+  turns_.step("lost joins");
+  work += joins_.settle(for_lost);
+  turns_.step("lost groups");
+  work += groups_.settle(for_lost);
   turns_.step("timers");
   work += commands_.flush();
-  joins_.expire();
-  groups_.end_late_starts();
   forget_unused();
   return work;
 }
@@ -102,8 +108,8 @@ int Conductor::do_work() {
 void Conductor::forget_unused() {
   const std::uint64_t now = clock_.now_ns();
   if (!joins_.take_failed() && now < forget_due_ns_) return;
-  forget_due_ns_ = now + kIdleNs;
-  coordinator_.expire();
+  const bool are_all = coordinator_.expire(TimeSlice(clock_, kSliceNs));
+  forget_due_ns_ = are_all ? now + kIdleNs : now;
   std::set<LinkRef> in_use;
   coordinator_.add_links(in_use);
   joins_.add_links(in_use);
@@ -115,7 +121,10 @@ void Conductor::forget_unused() {
 
 std::uint64_t Conductor::next_deadline_ns() const {
   const std::uint64_t now = clock_.now_ns();
-  if (post_.has_mail()) return now;
+  if (post_.has_mail() || coordinator_.has_lost() || tensors_.has_groups_to_forget() ||
+      now >= forget_due_ns_) {
+    return now;
+  }
   if (commands_.has_backlog()) return now + kBacklogNs;
   std::uint64_t deadline = std::min(now + kIdleNs, links_.next_deadline_ns());
   if (tuning_ != nullptr) deadline = std::min(deadline, tuning_->next_deadline_ns());

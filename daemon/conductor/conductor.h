@@ -4,6 +4,7 @@
 // do_work() does what there is to do and says how much, so that the same code runs on a thread or
 // in a simulator.
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -125,6 +126,9 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
 
   void forget_unused();
 
+  // Of a turn, for each kind of things that may be many: one of them is always done.
+  static constexpr std::uint64_t kSliceNs = 1'000'000;
+
   ConductorSettings settings_;
   const Clock& clock_;
   std::vector<Lane*> lanes_;
@@ -160,6 +164,7 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
 
   std::uint64_t forget_due_ns_ = 0;  // when links and states are looked at that nobody may need
   std::uint64_t weighed_by_ = 0;     // Tuning::policy_version()
+  std::size_t first_lane_ = 0;       // whose events come first in the next turn
 };
 
 }  // namespace tern::daemon

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/time_slice.h"
 #include "daemon/conductor/conductor.h"
 
 namespace tern::daemon {
@@ -222,26 +223,37 @@ void Conductor::on_client_closed(std::uint64_t id) {
   drop_client(*client, "its process ended or closed the connection");
 }
 
-// Drops those that have not said hello in time, and admits one whose memory is sealed: that one may
-// have many requests.
+// Drops those that have not said hello in time, and answers one whose memory is sealed:
+// that one may have many requests.
 int Conductor::settle_clients() {
   std::vector<std::uint64_t> bad;
-  const int opened = regions_.settle(bad);
+  int work = regions_.settle(bad);
   for (const std::uint64_t id : bad) {
     on_bad_packet(*clients_.find(id), 0, "it kept its memory from being sealed");
   }
+  const TimeSlice slice(clock_, kSliceNs);
   for (Client* client : clients_.silent()) {
     ++counters_->clients_refused;
     refusals_.log_end(*client, "it has not said hello in time");
     drop_client(*client, "it did not say hello");
+    ++work;
+    if (slice.is_over()) break;
   }
   Client* const sealed = clients_.take_sealed();
-  if (sealed == nullptr) return opened;
+  if (sealed == nullptr) return work;
   const std::uint64_t id = sealed->id;
-  const auto held = std::exchange(sealed->held, {});
+  auto held = std::exchange(sealed->held, {});
   if (!clients_.admit(*sealed)) on_bad_packet(*sealed, 0, "it kept its memory from being sealed");
-  for (const auto& request : held) on_client_packet(id, request);
-  return opened + 1;
+  const TimeSlice for_requests(clock_, kSliceNs);
+  std::size_t answered = 0;
+  while (answered < held.size()) {
+    on_client_packet(id, held[answered++]);
+    if (for_requests.is_over()) break;
+  }
+  held.erase(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(answered));
+  Client* const client = clients_.find(id);
+  if (client != nullptr && !held.empty()) clients_.hold_rest(*client, std::move(held));
+  return work + 1;
 }
 
 // Its joins, its ranks and its memory go, in this order.

@@ -5,6 +5,7 @@
 #include <array>
 #include <variant>
 
+#include "base/time_slice.h"
 #include "daemon/conductor/conductor.h"
 #include "daemon/service/log.h"
 
@@ -25,11 +26,16 @@ static_assert(kSteps.size() == std::variant_size_v<decltype(Event::what)>);
 
 }  // namespace
 
+// In each turn another lane is the first, and every lane's oldest event is taken.
 int Conductor::drain_events() {
+  const TimeSlice slice(clock_, 2 * kSliceNs);
+  const std::size_t lanes = lanes_.size();
+  const std::size_t first = first_lane_++;
   int work = 0;
-  for (Lane* lane : lanes_) {
+  for (std::size_t i = 0; i < lanes; ++i) {
     Event event;
-    for (std::size_t i = 0; i < kEventsPerRound / lanes_.size() && lane->events().pop(event); ++i) {
+    Lane& lane = *lanes_[(first + i) % lanes];
+    for (std::size_t j = 0; j < kEventsPerRound / lanes && lane.events().pop(event); ++j) {
       turns_.step(kSteps[event.what.index()]);
       std::visit(
           [&](const auto& what) {
@@ -41,6 +47,7 @@ int Conductor::drain_events() {
           },
           event.what);
       ++work;
+      if (slice.is_over()) break;
     }
   }
   return work;
@@ -85,9 +92,7 @@ void Conductor::on(std::uint32_t, const event::GroupRemoved& event) {
   MemberGroup* const group = groups_.of_lane(event.group);
   if (group == nullptr || ++group->lanes_removed < group->lane_count) return;
   flights_.close(*group);
-  tensors_.forget_all(*group);
-  if (tuning_ != nullptr) tuning_->group_ended(*group);
-  groups_.forget(*group);
+  tensors_.on_group_removed(*group);
 }
 
 void Conductor::on(std::uint32_t, const event::RankReleased& event) {

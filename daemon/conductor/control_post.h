@@ -3,6 +3,7 @@
 #include <deque>
 #include <nlohmann/json.hpp>
 
+#include "base/time_slice.h"
 #include "daemon/membership/control_frames.h"
 #include "daemon/membership/control_links.h"
 
@@ -29,8 +30,22 @@ class ControlPost final : public ControlSender {
   bool has_mail() const { return !inbox_.empty(); }
   // The oldest message from this daemon to itself. REQUIRES: has_mail().
   nlohmann::json take();
+  // Gives `read` one message from this daemon to itself, and others until the slice is over. Returns
+  // how many.
+  template <typename Read>
+  int deliver(const TimeSlice& slice, const Read& read) {
+    int delivered = 0;
+    while (delivered < kMostAtOnce && has_mail()) {
+      read(take());
+      ++delivered;
+      if (slice.is_over()) break;
+    }
+    return delivered;
+  }
 
  private:
+  static constexpr int kMostAtOnce = 256;
+
   ControlLinks& links_;
   wire::NodeId self_;
   std::deque<nlohmann::json> inbox_;

@@ -48,6 +48,7 @@ void Groups::add_links(std::set<LinkRef>& links) const {
 }
 
 std::uint64_t Groups::next_deadline_ns() const {
+  if (!lost_.empty()) return outlets_.clock.now_ns();
   std::uint64_t deadline = ~std::uint64_t{0};
   for (const auto& [number, group] : groups_) {
     if (!group->started && !group->ended) deadline = std::min(deadline, group->start_deadline_ns);
@@ -113,15 +114,6 @@ void Groups::answer_split(const MemberGroup& group, const MemberRank& rank) {
   packet.rank = static_cast<std::int32_t>(rank.rank);
   packet.size = static_cast<std::int32_t>(group.size);
   outlets_.answers.send(rank.client, packet);
-}
-
-void Groups::end_late_starts() {
-  const std::uint64_t now = outlets_.clock.now_ns();
-  for (const auto& [number, group] : groups_) {
-    if (!group->started && !group->ended && now >= group->start_deadline_ns) {
-      end(*group, Errc::timeout, "the links between the nodes did not open in time", true);
-    }
-  }
 }
 
 void Groups::weigh(const TuningPolicy& policy) {
@@ -217,18 +209,43 @@ void Groups::lose_client(std::uint64_t client, const char* why) {
   }
 }
 
-void Groups::lose_coordinator(LinkRef link, const std::string& why) {
-  std::vector<MemberGroup*> affected;
+MemberGroup* Groups::led_by(LinkRef coordinator) const {
   for (const auto& [number, group] : groups_) {
-    if (group->coordinator == link) affected.push_back(group.get());
+    if (group->coordinator == coordinator && !group->ended) return group.get();
   }
-  for (MemberGroup* group : affected) {
+  return nullptr;
+}
+
+MemberGroup* Groups::late_to_start() const {
+  const std::uint64_t now = outlets_.clock.now_ns();
+  for (const auto& [number, group] : groups_) {
+    if (!group->started && !group->ended && now >= group->start_deadline_ns) return group.get();
+  }
+  return nullptr;
+}
+
+int Groups::settle(const TimeSlice& slice) {
+  int ended = 0;
+  while (!lost_.empty()) {
+    const LostLink& lost = lost_.front();
+    MemberGroup* const group = led_by(lost.link);
+    if (group == nullptr) {
+      lost_.pop_front();
+      continue;
+    }
     end(*group, Errc::peer_lost,
         "lost the group's coordinator at " + group->id.host + ":" + std::to_string(group->id.port) +
-            ": " + why,
+            ": " + lost.why,
         false);
-    remove_if_unused(*group);
+    ++ended;
+    if (slice.is_over()) return ended;
   }
+  while (MemberGroup* const group = late_to_start()) {
+    end(*group, Errc::timeout, "the links between the nodes did not open in time", true);
+    ++ended;
+    if (slice.is_over()) break;
+  }
+  return ended;
 }
 
 void Groups::remove_if_unused(MemberGroup& group) {

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/time_slice.h"
 #include "daemon/conductor/flight_recorder.h"
 #include "daemon/conductor/outlets.h"
 #include "daemon/membership/member_group.h"
@@ -38,7 +40,7 @@ class Groups {
   bool has_ops() const;  // some are in flight on a lane
   // Where the coordinators are.
   void add_links(std::set<LinkRef>& links) const;
-  // When the next group has waited too long for its start.
+  // When the next group has waited too long for its start, or settle() has something left.
   std::uint64_t next_deadline_ns() const;
 
   // ---- An epoch begins
@@ -48,7 +50,6 @@ class Groups {
   void on_ready(MemberGroup& group);
   // The coordinator says that all nodes are ready.
   void start(MemberGroup& group);
-  void end_late_starts();
   // After the operator has changed the policy.
   void weigh(const TuningPolicy& policy);
 
@@ -66,19 +67,31 @@ class Groups {
   void tell_end(LinkRef coordinator, const EpochEnd& end);
   void end_all(Errc code, const std::string& text);
   void lose_client(std::uint64_t client, const char* why);
-  void lose_coordinator(LinkRef link, const std::string& why);
+  // The link is lost: settle() ends those whose coordinator it led to.
+  void lose_coordinator(LinkRef link, const std::string& why) { lost_.push_back({link, why}); }
+  // Ends one group that has lost its coordinator or has waited too long for its start, and others
+  // until the slice is over. Returns how many.
+  int settle(const TimeSlice& slice);
   // When the epoch has ended and no rank of this node has a handle to it.
   void remove_if_unused(MemberGroup& group);
   // All lanes have let go of it.
   void forget(const MemberGroup& group);
 
  private:
+  struct LostLink {
+    LinkRef link = kSelf;
+    std::string why;
+  };
+
   void answer_split(const MemberGroup& group, const MemberRank& rank);
+  MemberGroup* led_by(LinkRef coordinator) const;
+  MemberGroup* late_to_start() const;
 
   Outlets outlets_;
   FlightRecorder& flights_;
   Map groups_;
   std::map<const LaneGroup*, MemberGroup*> of_lane_;
+  std::deque<LostLink> lost_;  // whose groups have not all ended
   std::uint64_t next_number_ = 1;
 };
 

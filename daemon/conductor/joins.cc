@@ -29,6 +29,7 @@ void Joins::add_links(std::set<LinkRef>& links) const {
 }
 
 std::uint64_t Joins::next_deadline_ns() const {
+  if (!lost_.empty()) return outlets_.clock.now_ns();
   std::uint64_t deadline = ~std::uint64_t{0};
   for (const auto& [uid, set] : joins_) {
     for (const auto& [rank, joining] : set.ranks) {
@@ -100,11 +101,8 @@ bool Joins::add(const Client& client, const JoinRequest& request) {
     set.lineage = request.split->lineage;
     set.coordinator = request.split->coordinator;
   } else {
-    set.coordinator =
-        is_here(request.id)
-            ? kSelf
-            : outlets_.post.open({request.id.host, request.id.port,
-                                  settings_.sub_users.owner_of(client.credentials.uid)});
+    // The others' link may be lost, and nobody here has heard of it yet.
+    move_to(set, link_to(request.id, client.credentials.uid));
   }
   JoiningRank& joining = set.ranks[request.rank];
   joining.client = client.id;
@@ -266,33 +264,74 @@ void Joins::on_waiting(LinkRef from, const nlohmann::json& message) {
   }
 }
 
-// A link that has worked may be to a daemon that was restarted since: what was asked on it is asked
-// again on a new one. That one has not worked yet, so that this happens once.
-void Joins::ask_again(JoinSet& set) {
-  set.coordinator = outlets_.post.open(
-      {set.id.host, set.id.port, settings_.sub_users.owner_of(set.ranks.begin()->second.user)});
+LinkRef Joins::link_to(const GroupId& id, std::uint32_t user) {
+  if (is_here(id)) return kSelf;
+  return outlets_.post.open({id.host, id.port, settings_.sub_users.owner_of(user)});
+}
+
+// What was asked on another link is asked again on this one.
+void Joins::move_to(JoinSet& set, LinkRef coordinator) {
+  if (set.coordinator == coordinator) return;
+  // There is no last word on a link that is lost.
+  for (auto at = set.ranks.begin(); at != set.ranks.end();) {
+    const JoiningRank& joining = (at++)->second;
+    if (joining.late) refuse_late(set, joining);
+  }
+  set.coordinator = coordinator;
   set.missing.reset();
   for (auto& [rank, joining] : set.ranks) {
     joining.challenged = false;
-    outlets_.post.send(set.coordinator, joining.message);
+    outlets_.post.send(coordinator, joining.message);
   }
 }
 
+// ---- Links that are lost ------------------------------------------------------------------------
+
 void Joins::on_link_lost(LinkRef link, bool worked, Errc code, const std::string& why) {
-  const bool is_refusal = code != Errc::ok;
-  for (auto& [uid, set] : joins_) {
-    if (set.coordinator != link) continue;
-    refuse_all_late(set);
-    // With its coordinator the group that was split ends.
-    if (worked && !set.of_split) {
-      if (!set.ranks.empty()) ask_again(set);
-      continue;
-    }
-    refuse_all(set, is_refusal ? code : Errc::unreachable,
-               "the group's coordinator at " + place_of(set.id) +
-                   (is_refusal ? " takes no link: " : " cannot be reached: ") + why);
+  lost_.push_back({link, worked, code, why});
+}
+
+int Joins::settle(const TimeSlice& slice) {
+  int settled = 0;
+  bool is_in_time = true;
+  for (; is_in_time && !lost_.empty(); ++settled) {
+    is_in_time = lose(lost_.front(), slice);
+    if (is_in_time) lost_.pop_front();
   }
+  if (is_in_time) settled += expire(slice);
   forget_empty();
+  return settled;
+}
+
+// False: the slice is over, and there may be more.
+bool Joins::lose(const LostLink& lost, const TimeSlice& slice) {
+  for (auto& [uid, set] : joins_) {
+    if (set.coordinator == lost.link && !lose(set, lost, slice)) return false;
+  }
+  return true;
+}
+
+// A link that has worked may be to a daemon that was restarted since: what was asked on it is asked
+// again on a new one. That one has not worked yet, so that this happens once. Of a split nothing is
+// asked again: with its coordinator the group that was split ends.
+bool Joins::lose(JoinSet& set, const LostLink& lost, const TimeSlice& slice) {
+  if (lost.worked && !set.of_split && !set.ranks.empty()) {
+    move_to(set, link_to(set.id, set.ranks.begin()->second.user));
+    return !slice.is_over();
+  }
+  const bool is_refusal = lost.code != Errc::ok;
+  const std::string text = "the group's coordinator at " + place_of(set.id) +
+                           (is_refusal ? " takes no link: " : " cannot be reached: ") + lost.why;
+  while (!set.ranks.empty()) {
+    const auto& [rank, joining] = *set.ranks.begin();
+    if (joining.late) {
+      refuse_late(set, joining);
+    } else {
+      refuse(set, rank, is_refusal ? lost.code : Errc::unreachable, text);
+    }
+    if (slice.is_over()) return false;
+  }
+  return true;
 }
 
 // ---- Refusals -----------------------------------------------------------------------------------
@@ -345,25 +384,19 @@ void Joins::refuse_late(JoinSet& set, const JoiningRank& joining) {
   }
 }
 
-// There is no last word on a link that is lost.
-void Joins::refuse_all_late(JoinSet& set) {
-  std::vector<std::uint32_t> late;
-  for (const auto& [rank, joining] : set.ranks) {
-    if (joining.late) late.push_back(rank);
-  }
-  for (const auto rank : late) refuse_late(set, set.ranks.at(rank));
-}
-
-void Joins::expire() {
+int Joins::expire(const TimeSlice& slice) {
   const std::uint64_t now = outlets_.clock.now_ns();
+  int expired = 0;
   for (auto& [uid, set] : joins_) {
-    std::vector<std::uint32_t> due;
-    for (const auto& [rank, joining] : set.ranks) {
-      if (now >= joining.deadline_ns) due.push_back(rank);
+    for (auto at = set.ranks.begin(); at != set.ranks.end();) {
+      JoiningRank& joining = (at++)->second;
+      if (now < joining.deadline_ns) continue;
+      expire_join(set, joining);
+      ++expired;
+      if (slice.is_over()) return expired;
     }
-    for (const auto rank : due) expire_join(set, set.ranks.at(rank));
   }
-  forget_empty();
+  return expired;
 }
 
 }  // namespace tern::daemon

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/time_slice.h"
 #include "daemon/conductor/clients.h"
 #include "daemon/conductor/conductor_settings.h"
 #include "daemon/conductor/outlets.h"
@@ -79,6 +81,7 @@ class Joins {
   void add_to_child(JoiningRank joining, LinkRef coordinator, const ChildPlace& place);
   void on_waiting(LinkRef from, const nlohmann::json& message);
   // `worked`: the link has been open. `code` is that of a coordinator that takes no link, or ok.
+  // What becomes of its joins is settle()'s.
   void on_link_lost(LinkRef link, bool worked, Errc code, const std::string& why);
 
   // ---- From the conductor
@@ -87,24 +90,37 @@ class Joins {
   void end_all(Errc code, const std::string& text);
   // Sets without ranks are forgotten; references to sets hold until then.
   void forget_empty();
-  void expire();
+  // Asks anew, or refuses, one set or rank whose link is lost or whose time has run out, and others
+  // until the slice is over. Returns how many.
+  int settle(const TimeSlice& slice);
 
  private:
+  struct LostLink {
+    LinkRef link = kSelf;
+    bool worked = false;
+    Errc code = Errc::ok;
+    std::string why;
+  };
+
   Status check(const Client& client, const JoinSet& set, const JoinRequest& request) const;
   nlohmann::json message_of(const JoinRequest& request, const std::string& nonce) const;
   void withdraw(const JoinSet& set, const JoiningRank& joining);
   void prove(const JoinSet& set, JoiningRank& joining, const std::string& challenge);
-  void ask_again(JoinSet& set);
   void expire_join(JoinSet& set, JoiningRank& joining);
   void evict_early(const std::string& uid);
   void refuse_late(JoinSet& set, const JoiningRank& joining);
-  void refuse_all_late(JoinSet& set);
+  LinkRef link_to(const GroupId& id, std::uint32_t user);
+  void move_to(JoinSet& set, LinkRef coordinator);
+  bool lose(const LostLink& lost, const TimeSlice& slice);
+  bool lose(JoinSet& set, const LostLink& lost, const TimeSlice& slice);
+  int expire(const TimeSlice& slice);
 
   const ConductorSettings& settings_;
   Outlets outlets_;
   const Clients& clients_;
   Refusals& refusals_;
   Map joins_;
+  std::deque<LostLink> lost_;  // whose joins are not all settled
   bool failed_ = false;
 };
 

@@ -228,7 +228,8 @@ std::size_t Reports::peer_count(const Scope& scope) const {
 nlohmann::json Reports::joining_row(const std::string& uid, const JoinSet& set) {
   nlohmann::json ranks = nlohmann::json::array();
   for (const auto& [rank, joining] : set.ranks) ranks.push_back(rank);
-  return {{"uid", uid.substr(0, 8)},
+  return {{"number", 0},
+          {"uid", uid.substr(0, 8)},
           {"job", ""},
           {"epoch", 0},
           {"state", "joining"},
@@ -282,6 +283,7 @@ nlohmann::json Reports::group_row(const MemberGroup& group) const {
   // An op may wait on one lane after it has ended on the one that counts it; lanes publish apart.
   const std::uint64_t in_flight = std::max<std::uint64_t>(progress.in_flight, waiting.size());
   return {
+      {"number", group.number},
       {"uid", group.uid.substr(0, 8)},
       {"job", group.job},
       {"epoch", group.epoch},
@@ -315,6 +317,7 @@ nlohmann::json Reports::tensors(const Scope& scope) const {
       const TensorState& state = *tensor.state;
       const TensorTotals totals = total(state);
       rows.push_back({{"group", group->uid.substr(0, 8)},
+                      {"group_number", number},
                       {"name", state.name},
                       {"dtype", dtype_name(state.dtype)},
                       {"count", state.count},

@@ -302,12 +302,31 @@ void TensorRegistry::on_dropped(MemberGroup& group, std::uint64_t id) {
   dispose_of(group, {std::move(state)});
 }
 
-void TensorRegistry::forget_all(MemberGroup& group) {
+// A group may have very many tensors.
+int TensorRegistry::forget_groups(const TimeSlice& slice) {
+  int groups = 0;
+  while (!removed_.empty()) {
+    ++groups;
+    MemberGroup& group = *partners_.groups.by_number(removed_.front());
+    forget_some(group, slice);
+    if (!group.tensors.empty()) break;
+    removed_.pop_front();
+    if (partners_.tuning != nullptr) partners_.tuning->group_ended(group);
+    partners_.groups.forget(group);
+    if (slice.is_over()) break;
+  }
+  return groups;
+}
+
+void TensorRegistry::forget_some(MemberGroup& group, const TimeSlice& slice) {
   States states;
-  for (auto& [id, tensor] : group.tensors.all()) {
+  while (!group.tensors.empty()) {
+    DeclaredTensor& tensor = group.tensors.any();
     if (partners_.tuning != nullptr) partners_.tuning->end(*tensor.state);
     keep(group, tensor);
-    states.push_back(std::move(tensor.state));
+    states.push_back(tensor.state);
+    group.tensors.remove(tensor.state->id);
+    if (slice.is_over()) break;
   }
   dispose_of(group, std::move(states));
 }

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "base/time_slice.h"
 #include "daemon/conductor/client.h"
 #include "daemon/conductor/conductor_settings.h"
 #include "daemon/conductor/groups.h"
@@ -45,8 +47,12 @@ class TensorRegistry {
   void on_dropped(MemberGroup& group, std::uint64_t id);
   // The rank has left: what it alone has declared is released.
   void release_all(MemberGroup& group, const MemberRank& rank);
-  // All lanes have let go of the group.
-  void forget_all(MemberGroup& group);
+  // All lanes have let go of the group: it is forgotten with its tensors, by forget_groups().
+  void on_group_removed(const MemberGroup& group) { removed_.push_back(group.number); }
+  // Forgets one tensor of a group that is removed, and others until the slice is over. Returns how
+  // many groups it was at.
+  int forget_groups(const TimeSlice& slice);
+  bool has_groups_to_forget() const { return !removed_.empty(); }
 
   // With what the tuner has chosen at present.
   std::string recipe_text(const TensorState& state) const;
@@ -72,6 +78,7 @@ class TensorRegistry {
   Status add(Declaration& declaration);
   Status allocate(const Declaration& declaration, std::uint64_t freed) const;
   void drop(MemberGroup& group, std::uint64_t id);
+  void forget_some(MemberGroup& group, const TimeSlice& slice);
   void keep(const MemberGroup& group, DeclaredTensor& tensor);
   using States = std::vector<std::shared_ptr<TensorState>>;
   void dispose_of(const MemberGroup& group, States states) const;
@@ -80,6 +87,7 @@ class TensorRegistry {
   const ConductorSettings& settings_;
   Outlets outlets_;
   Partners partners_;
+  std::deque<std::uint64_t> removed_;  // groups to be forgotten
 };
 
 // The shape of a tensor's codec state on this node.

@@ -1,9 +1,13 @@
 #include "daemon/config/descriptor_budget.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+
+#include "base/fd.h"
 
 namespace tern::daemon {
 namespace {
@@ -42,6 +46,14 @@ std::uint64_t descriptor_limit() {
   return is_limited ? limit.rlim_cur : 0;
 }
 
+// The table grows for the highest descriptor, and never shrinks.
+void make_room_for_descriptors(const DescriptorBudget& budget) {
+  const std::uint64_t most =
+      budget.limit > 0 ? std::min(budget.needed(), budget.limit) : budget.needed();
+  const Fd any(::eventfd(0, EFD_CLOEXEC));
+  const Fd highest(::fcntl(any.get(), F_DUPFD_CLOEXEC, static_cast<int>(most - 1)));
+}
+
 DescriptorBudget descriptor_budget(const Config& config, std::uint64_t limit) {
   DescriptorBudget budget;
   budget.limit = limit;
@@ -63,6 +75,13 @@ std::string descriptor_trouble(const Config& config, const DescriptorBudget& bud
       budget.limit, budget.needed(), budget.clients, config.max_clients, budget.links,
       full_users(config), config.max_links_per_user, budget.rest,
       budget.reserve() + budget.per_client);
+}
+
+bool asks_for_descriptors(const Config& config) {
+  const Config defaults;
+  return config.max_clients != defaults.max_clients ||
+         config.max_clients_per_user != defaults.max_clients_per_user ||
+         config.max_links_per_user != defaults.max_links_per_user || config.lanes != defaults.lanes;
 }
 
 }  // namespace tern::daemon

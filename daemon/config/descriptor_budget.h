@@ -29,9 +29,18 @@ struct DescriptorBudget {
 // Of this process, now; 0: as many as there are.
 std::uint64_t descriptor_limit();
 
+// Makes the kernel's table of the process' descriptors as large as it will ever be needed. When the
+// table of a process with several threads grows, the kernel waits until no processor reads the old
+// one, and each thread that wants a descriptor meanwhile waits too: some hundred milliseconds on a
+// busy machine. Before there is a second thread.
+void make_room_for_descriptors(const DescriptorBudget& budget);
+
 DescriptorBudget descriptor_budget(const Config& config, std::uint64_t limit);
 
-// A warning with its remedy. Empty: the limit suffices for all that the settings allow.
+// A sentence with its remedy. Empty: the limit suffices for all that the settings allow.
 std::string descriptor_trouble(const Config& config, const DescriptorBudget& budget);
+
+// Whether an operator has asked for so many: what nobody has set is as much as the limit allows.
+bool asks_for_descriptors(const Config& config);
 
 }  // namespace tern::daemon

@@ -29,19 +29,24 @@ using Socket = asio::local::stream_protocol::socket;
 // How long accepting rests when the process is out of descriptors.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
+constexpr int kAcceptsPerRound = 32;
 constexpr std::size_t kReadBytes = 4096;
 
-Credentials credentials_of(Socket& socket) {
+ucred peer_of(int fd) {
   ucred peer{};
   socklen_t size = sizeof(peer);
-  if (::getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
     // Nobody is the one who may do nothing.
-    return {0, static_cast<uid_t>(-1), static_cast<gid_t>(-1), {}};
+    return {0, static_cast<uid_t>(-1), static_cast<gid_t>(-1)};
   }
+  return peer;
+}
+
+Credentials credentials_of(int fd) {
+  const ucred peer = peer_of(fd);
   Credentials credentials{peer.pid, peer.uid, peer.gid, {}};
   // With too small a buffer the kernel answers ERANGE and the length that it needs.
-  size = 0;
-  const int fd = socket.native_handle();
+  socklen_t size = 0;
   if (::getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, nullptr, &size) != 0 && errno == ERANGE) {
     credentials.groups.resize(size / sizeof(gid_t));
     if (::getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, credentials.groups.data(), &size) != 0) {
@@ -64,12 +69,11 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
   // is pending, and touches the server only until close().
   class Session : public std::enable_shared_from_this<Session> {
    public:
-    Session(Impl& server, Socket socket)
+    Session(Impl& server, Socket socket, uid_t account)
         : server_(&server),
           disposal_(server.disposal_),
-          credentials_(credentials_of(socket)),
-          account_(server.options_.account_of ? server.options_.account_of(credentials_.uid)
-                                              : credentials_.uid),
+          credentials_(credentials_of(socket.native_handle())),
+          account_(account),
           socket_(std::move(socket)),
           timer_(socket_.get_executor()) {}
 
@@ -77,15 +81,8 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
 
     void start() { read_line(); }
 
-    // Tells why and closes, without ever becoming one of the clients that are served.
-    void refuse(Errc code, std::string_view text) {
-      refused_ = true;
-      write({error_line(code, text), true});
-    }
-
     uid_t user() const noexcept { return credentials_.uid; }
     uid_t account() const noexcept { return account_; }
-    bool is_refused() const noexcept { return refused_; }
 
     void close() {
       if (server_ == nullptr) return;
@@ -106,7 +103,8 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     void take_line() {
       if (const auto end = input_.find('\n'); end != std::string::npos) return answer(end + 1);
       if (input_.size() >= kMaxControlRequestBytes) {
-        return refuse(Errc::protocol_error, "the line is longer than 65536 bytes");
+        return write(
+            {error_line(Errc::protocol_error, "the line is longer than 65536 bytes"), true});
       }
       socket_.async_wait(Socket::wait_read, [self = shared_from_this()](const error_code& error) {
         if (self->server_ == nullptr) return;
@@ -169,8 +167,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     Impl* server_;  // nullptr: closed
     Disposal& disposal_;
     Credentials credentials_;
-    uid_t account_;         // for whom it is counted
-    bool refused_ = false;  // on its way out
+    uid_t account_;  // for whom it is counted
     Socket socket_;
     asio::steady_timer timer_;
     std::string input_;
@@ -192,6 +189,8 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     acceptor_.assign(asio::local::stream_protocol(), fd.get(), error);
     if (error) return fail(Errc::io_error, options_.path + ": " + error.message());
     (void)fd.release();  // the acceptor's now
+    acceptor_.non_blocking(true, error);
+    if (error) return fail(Errc::io_error, options_.path + ": " + error.message());
     accept();
     return {};
   }
@@ -200,13 +199,28 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
 
  private:
   void accept() {
-    acceptor_.async_accept([weak = weak_from_this()](const error_code& error, Socket socket) {
+    acceptor_.async_wait(Socket::wait_read, [weak = weak_from_this()](const error_code& error) {
       const auto self = weak.lock();
       if (self == nullptr || error == asio::error::operation_aborted) return;
       if (error) return self->pause();
-      self->welcome(std::move(socket));
-      self->accept();
+      self->accept_some();
     });
+  }
+
+  // By itself: for one who is turned away at once, Asio's accept takes several times as long, and
+  // others wait behind him.
+  void accept_some() {
+    for (int i = 0; i < kAcceptsPerRound; ++i) {
+      Fd fd(::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (fd) {
+        welcome(std::move(fd));
+      } else if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) {
+        break;
+      } else {
+        return pause();
+      }
+    }
+    accept();
   }
 
   void pause() {
@@ -217,32 +231,37 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     });
   }
 
-  void welcome(Socket socket) {
-    auto session = std::make_shared<Session>(*this, std::move(socket));
-    const uid_t user = session->user();
-    const bool privileged = is_privileged(user);
-    std::size_t of_user = 0, of_others = 0, refused = 0;
+  void welcome(Fd fd) {
+    const uid_t user = peer_of(fd.get()).uid;
+    const uid_t account = options_.account_of ? options_.account_of(user) : user;
+    std::size_t of_user = 0, of_others = 0;
     for (const auto& other : sessions_) {
-      const bool same = other->account() == session->account();
-      // Those that are told to go away need a bound too; a flood of others' is not this one's.
-      if (other->is_refused()) {
-        refused += same || !privileged ? 1 : 0;
-        continue;
-      }
-      of_user += same ? 1 : 0;
+      of_user += other->account() == account ? 1 : 0;
       of_others += is_privileged(other->user()) ? 0 : 1;
     }
-    if (refused >= options_.max_clients) return;
-    sessions_.push_back(session);
     if (of_user >= options_.max_clients_per_user) {
-      session->refuse(Errc::quota_exceeded,
-                      "too many control clients: user " + std::to_string(user) + " has " +
-                          std::to_string(of_user) + ", as many as one may; try again later");
-    } else if (!privileged && !leaves_room(of_user, of_others, options_.max_clients)) {
-      session->refuse(Errc::quota_exceeded, "too many control clients; try again later");
-    } else {
-      session->start();
+      return refuse(std::move(fd), account,
+                    "too many control clients: user " + std::to_string(user) + " has " +
+                        std::to_string(of_user) + ", as many as one may; try again later");
     }
+    if (!is_privileged(user) && !leaves_room(of_user, of_others, options_.max_clients)) {
+      return refuse(std::move(fd), account, "too many control clients; try again later");
+    }
+    error_code error;
+    Socket socket(acceptor_.get_executor());
+    socket.assign(asio::local::stream_protocol(), fd.get(), error);
+    if (error) return disposal_.take_whole(account, std::move(fd));
+    (void)fd.release();  // the socket's now
+    sessions_.push_back(std::make_shared<Session>(*this, std::move(socket), account));
+    sessions_.back()->start();
+  }
+
+  // Tells why and closes: a socket that is new has room for the line.
+  void refuse(Fd fd, uid_t account, std::string_view why) {
+    const std::string line = error_line(Errc::quota_exceeded, why);
+    [[maybe_unused]] const auto sent =
+        ::send(fd.get(), line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    disposal_.take_whole(account, std::move(fd));
   }
 
   void forget(const Session* session) {

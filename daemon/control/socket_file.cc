@@ -13,7 +13,9 @@
 namespace tern::daemon {
 namespace {
 
-constexpr int kBacklog = 128;
+// Who finds it full waits for room, and those that come later may take that. In the backlog nobody
+// is overtaken.
+constexpr int kBacklog = 1024;
 
 sockaddr_un address_of(const std::string& path) {
   sockaddr_un address{};

@@ -16,6 +16,7 @@ ChunkTable::ChunkTable(const collective::GroupShape& shape)
 void ChunkTable::reserve(ChunkId chunk, OpId op) {
   Chunk& data = chunks_[chunk];
   data.op = op;
+  ++reserved_;
   data.sum = Sum::promised;
   memory_->accumulators().promise();
   for (std::uint32_t node = 0; node < data.slabs.size(); ++node) {
@@ -59,6 +60,7 @@ void ChunkTable::give_slab(std::uint32_t slab) noexcept {
 void ChunkTable::release_sum(ChunkId chunk) noexcept {
   Chunk& data = chunks_[chunk];
   data.op = collective::kNoSlot;
+  --reserved_;
   if (data.sum == Sum::promised) memory_->accumulators().withdraw_promise();
   if (data.sum == Sum::begun) memory_->accumulators().give(data.accumulator);
   if (data.sum != Sum::lent) --job_->held.accumulators;

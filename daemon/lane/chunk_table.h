@@ -53,9 +53,13 @@ class ChunkTable {
     }
   }
   // The same for all chunks of an op.
+  // Most ops are small and have no chunk: the table is read only as far as there can be any.
   template <typename IsFilling>
   void release_all(collective::OpId op, IsFilling is_filling) {
-    for (collective::ChunkId chunk = 0; chunk < chunks_.size(); ++chunk) {
+    std::uint32_t reserved = reserved_;
+    for (collective::ChunkId chunk = 0; reserved > 0 && chunk < chunks_.size(); ++chunk) {
+      if (chunks_[chunk].op == collective::kNoSlot) continue;
+      --reserved;
       if (chunks_[chunk].op == op) release(chunk, is_filling);
     }
   }
@@ -76,6 +80,7 @@ class ChunkTable {
   FrameMemory* memory_ = nullptr;
   LaneJob* job_ = nullptr;
   std::vector<Chunk> chunks_;
+  std::uint32_t reserved_ = 0;  // chunks that have an op
 };
 
 }  // namespace tern::daemon

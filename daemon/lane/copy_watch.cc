@@ -16,12 +16,13 @@ constexpr std::uint64_t kBellBytes = 512 << 10;
 
 }  // namespace
 
-void CopyWatch::begin(const Rank& who, const shm::SubmitEntry& entry, const Region& arena) {
+void CopyWatch::begin(const Rank& who, const shm::SubmitEntry& entry, const LaneClient& client) {
   if ((entry.flags & shm::kEntryHasProgress) == 0) return;
   const OpId op = who.op;
   OpRank& rank = core_.lane_ops().ranks(op)[who.local_rank];
   rank.copy = RankCopy{};
-  rank.copy.progress = {arena.base + entry.progress_offset,
+  rank.copy.client = client.memory;
+  rank.copy.progress = {client.arena.base + entry.progress_offset,
                         {core_.setup().shape.lanes, entry.progress_records}};
   rank.copy.moved_ns = core_.now_ns();
   rank.copy.shares_down = (entry.flags & shm::kEntrySharesDown) != 0;
@@ -55,23 +56,14 @@ bool CopyWatch::has_ended(const Rank& one) const noexcept {
   return is_over(one.op) || core_.lane_ops().ranks(one.op)[one.local_rank].has_input();
 }
 
-// Of the copies of a rank one has ended: the others have stood still since then at most.
+// Of the copies of a rank one has ended, or its op has: the others have stood still since then at
+// most.
 void CopyWatch::begin_next(std::uint32_t local_rank) noexcept {
   for (const Rank& one : arriving_) {
     if (one.local_rank != local_rank || is_over(one.op)) continue;
     RankCopy& copy = core_.lane_ops().ranks(one.op)[local_rank].copy;
     if (copy.input_bytes == 0) copy.moved_ns = core_.now_ns();
   }
-}
-
-// A client copies what it has submitted one after the other.
-bool CopyWatch::waits_for_another(const Rank& one) const noexcept {
-  if (core_.lane_ops().ranks(one.op)[one.local_rank].copy.input_bytes != 0) return false;
-  for (const Rank& other : arriving_) {
-    if (other.op == one.op && other.local_rank == one.local_rank) return false;
-    if (other.local_rank == one.local_rank && !has_ended(other)) return true;
-  }
-  return false;
 }
 
 bool CopyWatch::look_at(OpId op, std::uint32_t local_rank) {
@@ -89,8 +81,7 @@ bool CopyWatch::look_at(OpId op, std::uint32_t local_rank) {
     fail(op, local_rank, Errc::invalid_argument, text);
     return true;
   }
-  copy.input_bytes = bytes;
-  copy.moved_ns = core_.now_ns();
+  copy.rise(bytes, core_.now_ns());
   if (rank.has_input()) --core_.lane_op(op).arriving;
   return true;
 }
@@ -99,8 +90,7 @@ bool CopyWatch::expire(std::uint64_t now_ns, std::uint64_t timeout_ns) {
   const bool moved = look();
   for (const Rank& one : arriving_) {
     const OpRank& rank = core_.lane_ops().ranks(one.op)[one.local_rank];
-    if (is_over(one.op) || now_ns < rank.copy.moved_ns + timeout_ns) continue;
-    if (waits_for_another(one)) continue;
+    if (is_over(one.op) || now_ns < rank.copy.still_since_ns() + timeout_ns) continue;
     char text[160];
     std::snprintf(text, sizeof(text), "for %llu ms its input has stopped at %llu of %llu bytes",
                   static_cast<unsigned long long>(timeout_ns / 1'000'000),

@@ -27,13 +27,12 @@ class CopyWatch final : public collective::InputGate {
     std::uint32_t local_rank = 0;
   };
   // It has submitted the op, and its slot is filled. REQUIRES: the entry has been checked.
-  void begin(const Rank& who, const shm::SubmitEntry& entry, const Region& arena);
+  void begin(const Rank& who, const shm::SubmitEntry& entry, const LaneClient& client);
   // Reads the watermarks. One that says more than there is, or less than it did, fails its op.
   // True: some input is further than it was.
   bool look();
   // Fails ops one of whose watermarks has stood still for so long. One that has not risen yet does
-  // not stand still while what its rank has submitted before is being copied. True as look(), which
-  // it begins with.
+  // not stand still while its rank copies anything else. True as look(), which it begins with.
   bool expire(std::uint64_t now_ns, std::uint64_t timeout_ns);
 
   // As of the last look(): the answers hold however a client writes meanwhile.
@@ -52,7 +51,6 @@ class CopyWatch final : public collective::InputGate {
   bool look_at(collective::OpId op, std::uint32_t local_rank);
   bool has_ended(const Rank& one) const noexcept;
   void begin_next(std::uint32_t local_rank) noexcept;
-  bool waits_for_another(const Rank& one) const noexcept;
   void fail(collective::OpId op, std::uint32_t local_rank, Errc code, const char* text);
 
   GroupCore& core_;

@@ -1,19 +1,23 @@
 #include "daemon/lane/lane.h"
 
 #include <algorithm>
+#include <optional>
 #include <variant>
 
 #include "base/bump.h"
+#include "base/time_slice.h"
 
 namespace tern::daemon {
 namespace {
 
-constexpr int kCommandsPerRound = 64;
+constexpr std::size_t kCommandsPerRound = 64;
 constexpr int kEntriesPerRound = 32;
 // Between two looks at the sockets at most so many chunks are encoded or decoded per group: the
 // wire must not wait long for the codec.
 constexpr int kActionsPerRound = 4;
 constexpr std::uint64_t kTimerNs = 50'000'000;
+// Of a turn, for commands, and for entries.
+constexpr std::uint64_t kSliceNs = 2'000'000;
 // Beside the block that takes longest.
 constexpr std::uint64_t kTurnBudgetNs = 10'000'000;
 
@@ -79,7 +83,7 @@ int Lane::do_work() {
   const std::uint64_t begin = clock.now_ns();
   resources_.codec.spent = {};
   turns_.begin("commands", begin);
-  int work = run_commands();
+  int work = run_commands(kCommandsPerRound);
   turns_.step("links", work > 0 ? clock.now_ns() : begin);
   work += transport_.poll();
   work += links_.tick();
@@ -124,17 +128,26 @@ int Lane::run_groups(std::uint64_t now_ns) {
 int Lane::drain_clients() {
   int work = 0;
   LaneClients& clients = resources_.clients;
+  std::optional<TimeSlice> slice;
   // By index: the commands that are run meanwhile may add clients.
   for (std::size_t i = 0; i < clients.size(); ++i) {
-    LaneClient& client = clients[i];
+    LaneClient& client = clients[(first_client_ + i) % clients.size()];
     if (client.dropping || client.submissions.empty()) continue;
-    // The groups and tensors that these entries speak of are in commands older than the entries.
+    if (!slice) slice.emplace(resources_.clock, kSliceNs);
     const std::uint64_t until =
         client.taken + std::min<std::uint64_t>(client.submissions.size(), kEntriesPerRound);
-    while (const int done = run_commands()) work += done;
+    // The groups and tensors that these entries speak of are in commands older than the entries.
+    const std::size_t older = commands_->read_available();
+    const int ran = run_commands(older);
+    work += ran;
+    if (static_cast<std::size_t>(ran) < older) return work;
     // A corrupt ring has no size; taking from it says so to the conductor.
     if (client.submissions.corrupt()) clients.take_entry(client, *this);
     while (client.taken < until && clients.take_entry(client, *this)) ++work;
+    if (slice->is_over()) {
+      first_client_ = (first_client_ + i + 1) % clients.size();
+      return work;
+    }
   }
   return work;
 }
@@ -177,9 +190,12 @@ std::uint64_t Lane::next_deadline_ns() const {
 
 // ---- Commands -----------------------------------------------------------------------------------
 
-int Lane::run_commands() {
-  int work = 0;
-  for (Command command; work < kCommandsPerRound && commands_->pop(command); ++work) {
+int Lane::run_commands(std::size_t most) {
+  if (most == 0 || commands_->read_available() == 0) return 0;
+  const TimeSlice slice(resources_.clock, kSliceNs);
+  std::size_t ran = 0;
+  for (Command command; ran < most && commands_->pop(command);) {
+    ++ran;
     std::visit(
         [this](const auto& one) {
           if constexpr (requires { resources_.clients.run(one); }) {
@@ -189,8 +205,9 @@ int Lane::run_commands() {
           }
         },
         command);
+    if (slice.is_over()) break;
   }
-  return work;
+  return static_cast<int>(ran);
 }
 
 void Lane::run(const command::AddClient& add) { resources_.clients.add(*add.client); }
@@ -211,9 +228,7 @@ void Lane::run(const command::AddGroup& add) {
 void Lane::run(const command::EndGroup& end) { end.group->end(end.code, end.text.c_str()); }
 
 void Lane::run(const command::RankLeft& left) {
-  // What the rank submitted before it left counts as submitted.
-  resources_.clients.take_all(*this);
-  left.group->rank_left(left.local_rank);
+  left.group->let_leave(left.local_rank);
   next_timer_ns_ = 0;
 }
 

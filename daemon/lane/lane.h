@@ -81,7 +81,7 @@ class Lane final : private FrameSink, private EntrySink {
   void on_link_lost(LanePeer& peer, Errc reason, const char* text, bool superseded) override;
   void on_entry(LaneClient& client, const shm::SubmitEntry& entry) override;
 
-  int run_commands();
+  int run_commands(std::size_t most);
   void run(const command::AddClient& add);
   void run(const command::DropClient& drop);
   void run(const command::AddGroup& add);
@@ -113,6 +113,7 @@ class Lane final : private FrameSink, private EntrySink {
   JobSharing sharing_;
   LaneGroups groups_;
   StateMoveQueue state_moves_{resources_.clock, resources_.clients, resources_.reports};
+  std::size_t first_client_ = 0;  // whose entries come first
   std::uint64_t next_timer_ns_ = 0;
   IdlePages idle_pages_;
   TurnMeter turns_;

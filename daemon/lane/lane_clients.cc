@@ -141,13 +141,6 @@ bool LaneClients::take_entry(LaneClient& client, EntrySink& sink) {
   return true;
 }
 
-void LaneClients::take_all(EntrySink& sink) {
-  for (auto& client : clients_) {
-    while (take_entry(*client, sink)) {
-    }
-  }
-}
-
 void LaneClients::mark_before_move() noexcept {
   for (auto& client : clients_) client->before_move = client->taken + client->submissions.size();
 }

@@ -123,7 +123,6 @@ class LaneClients {
 
   // False: there is none.
   bool take_entry(LaneClient& client, EntrySink& sink);
-  void take_all(EntrySink& sink);
   // What waits in the rings now is older than a move of state that is asked for now.
   void mark_before_move() noexcept;
   bool has_older_than_move() const noexcept;

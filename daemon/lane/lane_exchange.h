@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <boost/lockfree/spsc_queue.hpp>
 #include <cstdint>
 #include <cstring>
@@ -33,6 +34,9 @@ struct ClientMemory {
   Fd notify;                 // the daemon's end of the pollable pair
   std::vector<Fd> eventfds;  // one per lane
   std::vector<Fd> watched;   // the same again, for the lane's loop, which takes its own
+  // When a lane last saw that the client had copied anything. It copies what it has submitted one
+  // after the other, for whichever lane.
+  std::atomic<std::uint64_t> copied_ns{0};
 };
 
 // Memory beside a client's arena, as lanes see it. Made and freed by the conductor; a lane uses it

@@ -48,7 +48,9 @@ LaneGroup::LaneGroup(GroupSetup setup)
       rates_(core_.nodes()),
       point_to_point_(core_, *this),
       releases_(core_, *this),
-      clients_(core_.setup().local_clients.size(), nullptr) {}
+      clients_(core_.setup().local_clients.size(), nullptr) {
+  leaving_.reserve(clients_.size());
+}
 
 void LaneGroup::attach(LaneResources& resources, PeerSource& peers, LaneJob& job) {
   core_.attach(resources, peers, job);
@@ -77,7 +79,7 @@ bool LaneGroup::is_live() const {
 }
 
 bool LaneGroup::idle() const {
-  return !is_live() &&
+  return !is_live() && leaving_.empty() &&
          std::none_of(core_.peers().begin(), core_.peers().end(), [this](const LanePeer* peer) {
            return peer != nullptr && peer->receiving.group == this;
          });
@@ -156,7 +158,7 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   slot.lanes = admitted.checked.lanes;
   slot.present = true;
   slot.told = false;
-  copies_.begin({op, local_rank}, entry, client.arena);
+  copies_.begin({op, local_rank}, entry, client);
   ++client.uses;
 }
 
@@ -443,12 +445,11 @@ void LaneGroup::drop_tensor(TensorState* tensor) {
   settle();
 }
 
-void LaneGroup::rank_left(std::uint32_t local_rank) {
-  if (!core_.ops().ended()) {
-    core_.ops().on_rank_left(local_rank);
-    point_to_point_.rank_left(local_rank);
-  }
-  releases_.add_rank(local_rank);
+// What it submitted before it left counts as submitted.
+void LaneGroup::let_leave(std::uint32_t local_rank) {
+  LaneClient* const client = clients_[local_rank];
+  const std::uint64_t end = client == nullptr ? 0 : client->taken + client->submissions.size();
+  leaving_.push_back({local_rank, end});
 }
 
 bool LaneGroup::renew_untouched(std::uint32_t node) {
@@ -471,7 +472,19 @@ bool LaneGroup::on_timer(std::uint64_t now_ns) {
 }
 
 int LaneGroup::settle() {
-  return releases_.settle([this](std::uint32_t rank) { clients_[rank] = nullptr; },
+  const auto leaves = [this](const Leaving& one) {
+    const LaneClient* const client = clients_[one.local_rank];
+    if (client != nullptr && !client->dropping && client->taken < one.entries_end) return false;
+    if (!core_.ops().ended()) {
+      core_.ops().on_rank_left(one.local_rank);
+      point_to_point_.rank_left(one.local_rank);
+    }
+    releases_.add_rank(one.local_rank);
+    return true;
+  };
+  const auto left = static_cast<int>(std::erase_if(leaving_, leaves));
+  return left +
+         releases_.settle([this](std::uint32_t rank) { clients_[rank] = nullptr; },
                           [this](std::uint32_t rank) { return point_to_point_.uses_rank(rank); });
 }
 

@@ -45,7 +45,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   int run_actions(int budget, const LaneLoad& load, std::size_t jobs);
   // True: inputs have come, so there may be actions.
   bool on_timer(std::uint64_t now_ns);
-  int settle();  // reports what nobody uses any more
+  int settle();  // lets ranks leave, reports what nobody uses any more
   // A client has copied more of an input: there may be work.
   bool inputs_move() {
     const bool passes_move = point_to_point_.inputs_move();
@@ -67,7 +67,8 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   void fail_key(const collective::OpKey& key, const collective::Failure& failure);
   void add_tensor(TensorState* tensor) { tensors_[tensor->id] = tensor; }
   void drop_tensor(TensorState* tensor);  // reported when the last op that uses it has ended
-  void rank_left(std::uint32_t local_rank);
+  // The rank leaves once the entries are taken that it has published by now.
+  void let_leave(std::uint32_t local_rank);
   // The node's link was replaced. False: in this epoch something was said on it, and is lost.
   bool renew_untouched(std::uint32_t node);
   bool move_state(const StateMove& move, StateUpkeep::MoveProgress& progress,
@@ -90,6 +91,11 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
  private:
   void frame_acked(collective::OpId op) override;
   void on_block(const BlockRequest& request, const BlockCompletion& completion) override;
+
+  struct Leaving {
+    std::uint32_t local_rank = 0;
+    std::uint64_t entries_end = 0;  // LaneClient::taken
+  };
 
   // Submission.
   void cancel(const LaneClient& client, const shm::SubmitEntry& entry);
@@ -136,8 +142,9 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   PointToPoint point_to_point_;
   Releases releases_;
   std::vector<LaneClient*> clients_;  // by local rank; null once dropped
-  bool passes_first_ = false;         // in this round
-  bool op_seen_ = false;              // from here or from another node
+  std::vector<Leaving> leaving_;
+  bool passes_first_ = false;  // in this round
+  bool op_seen_ = false;       // from here or from another node
   std::unordered_map<std::uint64_t, TensorState*> tensors_;
 };
 

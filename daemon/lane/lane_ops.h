@@ -3,12 +3,15 @@
 // What a lane keeps of each op in flight, beside what collective::GroupOps knows: where its ranks'
 // values lie, and how it may be sent.
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "codec/recipe.h"
 #include "collective/slots.h"
+#include "daemon/lane/lane_exchange.h"
 #include "daemon/lane/operand.h"
 #include "daemon/tensor/tensor_state.h"
 #include "plan/plan.h"
@@ -33,6 +36,18 @@ struct RankCopy {
   std::uint64_t unrung_bytes = 0;  // delivered since the client was woken for them
   std::uint32_t records = 0;       // in this lane's list
   bool shares_down = false;        // the input comes so: shm::kEntrySharesDown
+  ClientMemory* client = nullptr;  // whose copy it is
+
+  void rise(std::uint64_t bytes, std::uint64_t now_ns) noexcept {
+    input_bytes = bytes;
+    moved_ns = now_ns;
+    client->copied_ns.store(now_ns, std::memory_order_relaxed);
+  }
+  // A copy that has not begun does not stand still while its client copies something else.
+  std::uint64_t still_since_ns() const noexcept {
+    if (input_bytes != 0) return moved_ns;
+    return std::max(moved_ns, client->copied_ns.load(std::memory_order_relaxed));
+  }
 };
 
 // Of one local rank.

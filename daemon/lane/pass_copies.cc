@@ -18,6 +18,7 @@ void PassCopies::begin(PassId pass, const shm::SubmitEntry& entry, LaneClient& c
   own.copy.progress = {client.arena.base + entry.progress_offset,
                        {core_.setup().shape.lanes, entry.progress_records}};
   own.copy.moved_ns = core_.now_ns();
+  own.copy.client = client.memory;
   const collective::Passing& what = mailbox_.pass(pass).what;
   if (!what.sends) return;
   own.bytes = what.envelope.bytes();
@@ -52,8 +53,7 @@ bool PassCopies::look_at(PassId send) {
     own.copy.input_bytes = own.bytes;  // it is not looked at again
     return true;
   }
-  own.copy.input_bytes = bytes;
-  own.copy.moved_ns = core_.now_ns();
+  own.copy.rise(bytes, core_.now_ns());
   mailbox_.arrived(send, bytes);
   return true;
 }

@@ -1,7 +1,9 @@
 #include "daemon/membership/control_links.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "base/time_slice.h"
 #include "daemon/control/foreign_json.h"
 
 namespace tern::daemon {
@@ -19,6 +21,16 @@ constexpr std::uint64_t kPatience = 6;
 // Calendars are set while a daemon runs.
 constexpr std::uint64_t kAboutNs = 600'000'000'000;
 constexpr std::size_t kMaxSoftwareBytes = 32;
+// Of a turn.
+constexpr std::uint64_t kMessagesNs = 2'000'000;
+constexpr std::uint64_t kLostNs = 1'000'000;
+// With so much that waits to be read, nothing more is received.
+constexpr std::size_t kMaxWaitingBytes = 256 << 10;
+
+// In memory: a message may be short.
+std::size_t bytes_of_waiting(const std::string& text) noexcept {
+  return sizeof(text) + text.size();
+}
 
 }  // namespace
 
@@ -110,16 +122,19 @@ void ControlLinks::send(LinkRef to, const nlohmann::json& message) {
 void ControlLinks::send(Peer& peer, const nlohmann::json& message) {
   const std::string text = json_text(message);
   if (peer.link->unacked_bytes() + text.size() > kMaxUnackedBytes) {
-    peer.link->close();
-    peer.lost = true;
-    peer.reason = Errc::protocol_error;
-    peer.why = "the peer does not acknowledge what it is told";
-    sink_.on_control_breach(name_of(peer), peer.why);
-    return;
+    return break_off(peer, "the peer does not acknowledge what it is told");
   }
   wire::FrameHeader header;
   header.kind = static_cast<std::uint8_t>(wire::FrameKind::control);
   peer.link->send_copy(header, std::as_bytes(std::span(text.data(), text.size())));
+}
+
+void ControlLinks::break_off(Peer& peer, const char* why) {
+  peer.link->close();
+  peer.lost = true;
+  peer.reason = Errc::protocol_error;
+  peer.why = why;
+  sink_.on_control_breach(name_of(peer), peer.why);
 }
 
 void ControlLinks::tell_about(Peer& peer) {
@@ -139,19 +154,51 @@ void ControlLinks::on_about(LinkRef from, const nlohmann::json& message) {
 }
 
 int ControlLinks::do_work() {
-  int work = transport_.poll();
+  int work = waiting_bytes_ < kMaxWaitingBytes ? transport_.poll() : 0;
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     if (peers_[i]->lost) continue;
     work += peers_[i]->link->tick();
     tell_about(*peers_[i]);
   }
-  // Outside the links' callbacks, where the sink may open and send as it likes.
-  auto received = std::move(received_);
-  received_.clear();
-  for (const auto& [ref, message] : received) sink_.on_control_message(ref, message);
-  work += static_cast<int>(received.size());
+  work += pass_on();
+  return work + tell_lost();
+}
+
+// Outside the links' callbacks, where the sink may open and send as it likes.
+int ControlLinks::pass_on() {
+  const TimeSlice slice(clock_, kMessagesNs);
+  int passed = 0;
+  while (!waiting_.empty()) {
+    Peer& peer = *find(waiting_.front());
+    waiting_.pop_front();
+    const std::string text = std::move(peer.received.front());
+    peer.received.pop_front();
+    waiting_bytes_ -= bytes_of_waiting(text);
+    if (!peer.received.empty()) waiting_.push_back(peer.ref);
+    pass_on(peer, text);
+    ++passed;
+    if (slice.is_over()) break;
+  }
+  return passed;
+}
+
+void ControlLinks::pass_on(Peer& peer, const std::string& text) {
+  const auto message = is_too_deep(text) ? nlohmann::json(nlohmann::json::value_t::discarded)
+                                         : nlohmann::json::parse(text, nullptr, false);
+  if (message.is_object()) return sink_.on_control_message(peer.ref, message);
+  // What it said before has been heard, and what it says after that is nobody's.
+  std::erase(waiting_, peer.ref);
+  for (const std::string& rest : peer.received) waiting_bytes_ -= bytes_of_waiting(rest);
+  peer.received.clear();
+  if (!peer.lost) break_off(peer, "its control message is no JSON object");
+}
+
+// What a link has brought comes before its end.
+int ControlLinks::tell_lost() {
+  const TimeSlice slice(clock_, kLostNs);
+  int told = 0;
   for (std::size_t i = 0; i < peers_.size();) {
-    if (!peers_[i]->lost) {
+    if (!peers_[i]->lost || !peers_[i]->received.empty()) {
       ++i;
       continue;
     }
@@ -159,15 +206,18 @@ int ControlLinks::do_work() {
     peers_.erase(peers_.begin() + static_cast<std::ptrdiff_t>(i));
     const bool worked = gone->link->stats().frames_received > gone->abouts;
     sink_.on_control_link_lost(gone->ref, gone->reason, worked, gone->why);
-    ++work;
+    ++told;
+    if (slice.is_over()) break;
   }
-  return work;
+  return told;
 }
 
 std::uint64_t ControlLinks::next_deadline_ns() const {
+  if (!waiting_.empty()) return clock_.now_ns();
   std::uint64_t deadline = ~std::uint64_t{0};
   for (const auto& peer : peers_) {
-    if (!peer->lost) deadline = std::min(deadline, peer->link->next_deadline_ns());
+    if (peer->lost) return clock_.now_ns();
+    deadline = std::min(deadline, peer->link->next_deadline_ns());
   }
   return deadline;
 }
@@ -188,6 +238,12 @@ std::vector<ControlLinks::Row> ControlLinks::rows() const {
                     peer->software, peer->calendar_ns, peer->link->carriage()});
   }
   return rows;
+}
+
+ControlLinks::Peer* ControlLinks::find(LinkRef link) const {
+  const auto found = std::find_if(peers_.begin(), peers_.end(),
+                                  [link](const auto& peer) { return peer->ref == link; });
+  return found == peers_.end() ? nullptr : found->get();
 }
 
 ControlLinks::Peer* ControlLinks::peer_of(const net::Link& link) {
@@ -213,12 +269,10 @@ bool ControlLinks::on_frame(net::Link& link, const wire::FrameHeader& header,
   if (!payload_valid || header.kind != static_cast<std::uint8_t>(wire::FrameKind::control)) {
     return false;
   }
-  const std::string_view text(static_cast<const char*>(static_cast<const void*>(place.body.data())),
+  if (peer->received.empty()) waiting_.push_back(peer->ref);
+  peer->received.emplace_back(static_cast<const char*>(static_cast<const void*>(place.body.data())),
                               place.body.size());
-  if (is_too_deep(text)) return false;
-  auto message = nlohmann::json::parse(text, nullptr, false);
-  if (!message.is_object()) return false;
-  received_.emplace_back(peer->ref, std::move(message));
+  waiting_bytes_ += bytes_of_waiting(peer->received.back());
   return true;
 }
 

@@ -3,7 +3,9 @@
 // The links between conductors: each carries JSON control frames. One that this daemon opened is
 // known by its address, one that was opened to it by its peer's node id.
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -56,7 +58,9 @@ class ControlLinks final : private net::LinkSink {
   // it, and goes after a longer while.
   void close_unused(const std::set<LinkRef>& in_use);
   void send(LinkRef to, const nlohmann::json& message);
-  int do_work();  // timers and deliveries; the transport is polled in here
+  // Timers and deliveries; the transport is polled in here. What there is no time for is left for
+  // the next call: of messages, each link's in turn.
+  int do_work();
   std::uint64_t next_deadline_ns() const;
   void say_goodbye();
 
@@ -91,7 +95,8 @@ class ControlLinks final : private net::LinkSink {
     std::string why;
     std::uint64_t unused_ns = 0;  // since when; 0: in use
     std::uint64_t about_due_ns = 0;
-    std::uint64_t abouts = 0;  // received: they answer nothing
+    std::deque<std::string> received;  // and not read yet
+    std::uint64_t abouts = 0;          // received: they answer nothing
     std::string software;
     std::int64_t calendar_ns = 0;
   };
@@ -105,8 +110,13 @@ class ControlLinks final : private net::LinkSink {
   void on_breach(net::Link& link, const char* text) override;
   static std::string name_of(const Peer& peer);
   void send(Peer& peer, const nlohmann::json& message);
+  void break_off(Peer& peer, const char* why);
   void tell_about(Peer& peer);
   Peer* peer_of(const net::Link& link);
+  Peer* find(LinkRef link) const;
+  int pass_on();
+  void pass_on(Peer& peer, const std::string& text);
+  int tell_lost();
   Peer& add(const wire::NodeId& node, const net::Endpoint& endpoint, bool active);
 
   net::Transport& transport_;
@@ -117,7 +127,8 @@ class ControlLinks final : private net::LinkSink {
   std::function<nlohmann::json()> about_;
   SharedPlaces places_;  // of links that peers have opened
   std::vector<std::unique_ptr<Peer>> peers_;
-  std::vector<std::pair<LinkRef, nlohmann::json>> received_;
+  std::deque<LinkRef> waiting_;    // links with messages that are not read yet, each once
+  std::size_t waiting_bytes_ = 0;  // of these messages
   LinkRef next_ref_ = 1;
 };
 

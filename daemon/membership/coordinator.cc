@@ -93,6 +93,7 @@ bool Coordinator::on_message(LinkRef from, const nlohmann::json& message) {
   const std::string type = text_of(message, "t");
   const std::string uid = text_of(message, "uid");
   if (uid.size() != 32) return false;
+  end_if_lost(uid);
   if (type == "join") {
     on_join(from, uid, message);
     return true;
@@ -124,14 +125,14 @@ bool Coordinator::on_message(LinkRef from, const nlohmann::json& message) {
     }
   } else if (type == "ended") {
     end_epoch(uid, group, errc_of(message, "code"), text_of(message, "text"));
-    forget_parts();
+    forget_unused();
   } else if (type == "left") {
     const auto rank = static_cast<std::uint32_t>(number_of(message, "rank", -1));
     if (std::find(node->ranks.begin(), node->ranks.end(), rank) == node->ranks.end()) return true;
     group.left.insert(rank);
     if (group.left.size() == group.ranks) {
       end_epoch(uid, group, Errc::group_left, "all ranks have left the group");
-      forget_parts();
+      forget_unused();
     }
   }
   return true;
@@ -171,7 +172,7 @@ void Coordinator::on_join(LinkRef from, const std::string& uid, const nlohmann::
   }
   if (const Status admitted = admit(uid, joiner); !admitted) {
     refuse({uid, rank}, joiner.asker(), admitted.error().code, admitted.error().text);
-    return forget_strangers();
+    return forget_if_unused(uid);
   }
   Group& group = groups_[uid];
   joiner.deadline_ns = clock_.now_ns() + kStrangerNs;
@@ -285,7 +286,7 @@ void Coordinator::on_withdraw(LinkRef from, const std::string& uid, const nlohma
     if (joiner != joiners.end() && joiner->second.link == from &&
         joiner->second.says.nonce == nonce) {
       joiners.erase(joiner);
-      forget_strangers();
+      forget_if_unused(uid);
     }
   }
   sender_.send(from, {{"t", "withdrawn"}, {"uid", uid}, {"rank", rank}, {"nonce", nonce}});
@@ -403,6 +404,7 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
 void Coordinator::end_epoch(const std::string& uid, Group& group, Errc code,
                             const std::string& text) {
   if (group.phase == Phase::gathering) return;
+  group.loss.clear();
   for (const Node& node : group.nodes) {
     sender_.send(node.link, {{"t", "end"},
                              {"uid", uid},
@@ -417,27 +419,6 @@ void Coordinator::end_epoch(const std::string& uid, Group& group, Errc code,
   const auto proven = std::count_if(group.joiners.begin(), group.joiners.end(),
                                     [](const auto& one) { return one.second.proven; });
   if (!group.joiners.empty() && proven == group.size) start_epoch(uid, group);
-}
-
-void Coordinator::expire() {
-  const std::uint64_t now = clock_.now_ns();
-  for (auto& [uid, group] : groups_) {
-    std::vector<std::uint32_t> due;
-    for (const auto& [rank, joiner] : group.joiners) {
-      const bool is_due = !joiner.proven && joiner.link != kSelf && now >= joiner.deadline_ns;
-      if (is_due) due.push_back(rank);
-    }
-    for (const std::uint32_t rank : due) {
-      if (group.known) {
-        drop({uid, rank}, Errc::timeout, "no proof of the group's secret came in time");
-      } else {
-        drop({uid, rank}, Errc::unknown_group,
-             "nobody on the coordinator's node has joined the group; was its daemon restarted? "
-             "mint a new id");
-      }
-    }
-  }
-  forget_strangers();
 }
 
 void Coordinator::add_links(std::set<LinkRef>& links) const {
@@ -474,13 +455,33 @@ std::size_t Coordinator::groups_of_others() const {
 void Coordinator::on_link_lost(LinkRef link, const std::string& why) {
   for (auto& [uid, group] : groups_) {
     std::erase_if(group.joiners, [link](const auto& one) { return one.second.link == link; });
-    for (const Node& node : group.nodes) {
-      if (node.link != link) continue;
-      end_epoch(uid, group, Errc::peer_lost, loss_of(node.address, node.ranks, why));
-      break;
-    }
+    const auto node = std::find_if(group.nodes.begin(), group.nodes.end(),
+                                   [link](const Node& one) { return one.link == link; });
+    if (node == group.nodes.end() || !group.loss.empty()) continue;
+    group.loss = loss_of(node->address, node->ranks, why);
+    lost_.push_back(uid);
   }
-  forget_strangers();
+  forget_unused();
+}
+
+int Coordinator::end_lost(const TimeSlice& slice) {
+  int ended = 0;
+  while (!lost_.empty()) {
+    const std::string uid = std::move(lost_.front());
+    lost_.pop_front();
+    end_if_lost(uid);
+    ++ended;
+    if (slice.is_over()) break;
+  }
+  return ended;
+}
+
+// Also where somebody speaks of the group before its turn has come.
+void Coordinator::end_if_lost(const std::string& uid) {
+  const auto found = groups_.find(uid);
+  if (found == groups_.end() || found->second.loss.empty()) return;
+  end_epoch(uid, found->second, Errc::peer_lost, std::string(found->second.loss));
+  forget_unused();
 }
 
 }  // namespace tern::daemon

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/time_slice.h"
 #include "daemon/membership/control_frames.h"
 #include "daemon/membership/group_id.h"
 #include "daemon/membership/join_terms.h"
@@ -48,9 +50,14 @@ class Coordinator {
   void learn(const GroupId& id, std::uint32_t user);
   // False: not a message for a coordinator.
   bool on_message(LinkRef from, const nlohmann::json& message);
+  // Who has joined by it is forgotten. The epochs of its nodes end by end_lost().
   void on_link_lost(LinkRef link, const std::string& why);
-  // Refuses joins that were not proven in time.
-  void expire();
+  // Ends one epoch that has lost a node, and others until the slice is over. Returns how many.
+  int end_lost(const TimeSlice& slice);
+  bool has_lost() const { return !lost_.empty(); }
+  // Refuses one join that was not proven in time, and others until the slice is over. False: there
+  // may be more.
+  bool expire(const TimeSlice& slice);
   // The links by which members or joiners are reached.
   void add_links(std::set<LinkRef>& links) const;
   std::size_t groups() const { return groups_.size(); }
@@ -104,13 +111,17 @@ class Coordinator {
     std::optional<SharedPlaces::Held> place;  // while it is not known
     Part part = Part::none;
     std::string parent;  // uid of what is split; empty: it was minted
+    std::string loss;    // of a node, in words: by it the epoch ends; empty: it has all
 
     bool idle() const { return phase == Phase::gathering && joiners.empty(); }
+    // Only joins of other nodes spoke of it, or it is a part of a split, to which nobody comes back.
+    bool is_unused() const { return joiners.empty() && (!known || (part != Part::none && idle())); }
     bool is_waited_for() const {
       return std::any_of(joiners.begin(), joiners.end(),
                          [](const auto& one) { return one.second.proven; });
     }
   };
+  using ByUid = std::map<std::string, Group>;          // hex
   using ByUse = std::map<std::uint64_t, std::string>;  // uids in the order of their last use
 
   // A rank of a group.
@@ -132,8 +143,8 @@ class Coordinator {
   bool make_room_for_children(std::uint32_t user, std::size_t children);
   void evict_early(const std::string& uid);
   void begin_child(const GroupId& id, const std::vector<std::uint32_t>& ranks, Group& gathered);
+  void end_if_lost(const std::string& uid);
   void end_gatherings(const std::string& parent, Errc code, const std::string& text);
-  void forget_parts();
   void refuse(const Place& place, const Asker& asker, Errc code, const std::string& text);
   // Refuses one that has been taken in.
   void drop(const Place& place, Errc code, const std::string& text);
@@ -142,14 +153,18 @@ class Coordinator {
   void end_epoch(const std::string& uid, Group& group, Errc code, const std::string& text);
   bool make_room();
   bool forget_oldest_idle(std::uint32_t user);
-  void forget_strangers();
+  // Those in which nobody is and which nobody can come back to.
+  void forget_unused();
+  void forget_if_unused(const std::string& uid);
+  ByUid::iterator forget(ByUid::iterator group);
 
   ControlSender& sender_;
   const Clock& clock_;
   SharedPlaces joiners_{kJoiners};
   SharedPlaces strangers_{kStrangers};
-  std::map<std::string, Group> groups_;      // by uid, hex
+  ByUid groups_;
   std::map<std::uint32_t, ByUse> of_users_;  // the known ones
+  std::deque<std::string> lost_;             // uids of groups whose epoch has lost a node
   std::uint64_t uses_ = 0;
 };
 

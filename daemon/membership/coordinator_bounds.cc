@@ -1,7 +1,9 @@
-// Which groups go, where there is room for no more or nobody can come back.
+// Which groups and joins go: where there is room for no more, where nobody can come back, and where
+// a time is over.
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 
 #include "daemon/membership/coordinator.h"
 
@@ -25,34 +27,53 @@ bool Coordinator::forget_oldest_idle(std::uint32_t user) {
   for (auto one = of_user->second.begin(); one != of_user->second.end(); ++one) {
     const auto group = groups_.find(one->second);
     if (!group->second.idle()) continue;
-    groups_.erase(group);
-    of_user->second.erase(one);
-    if (of_user->second.empty()) of_users_.erase(of_user);
+    forget(group);
     return true;
   }
   return false;
 }
 
-// Groups that only joins of other nodes spoke of, and these are gone.
-void Coordinator::forget_strangers() {
-  std::erase_if(groups_,
-                [](const auto& one) { return !one.second.known && one.second.joiners.empty(); });
-  forget_parts();
+Coordinator::ByUid::iterator Coordinator::forget(ByUid::iterator group) {
+  const Group& gone = group->second;
+  if (gone.known) {
+    const auto of_user = of_users_.find(gone.user);
+    of_user->second.erase(gone.last_used);
+    if (of_user->second.empty()) of_users_.erase(of_user);
+  }
+  return groups_.erase(group);
 }
 
-// Nobody can come back to a child, or to a gathering that nobody waits in.
-void Coordinator::forget_parts() {
-  for (auto one = groups_.begin(); one != groups_.end();) {
-    const Group& group = one->second;
-    if (group.part == Part::none || !group.idle()) {
-      ++one;
-      continue;
+bool Coordinator::expire(const TimeSlice& slice) {
+  const std::uint64_t now = clock_.now_ns();
+  bool is_in_time = true;
+  for (auto group = groups_.begin(); is_in_time && group != groups_.end(); ++group) {
+    auto& joiners = group->second.joiners;
+    for (auto at = joiners.begin(); is_in_time && at != joiners.end();) {
+      const auto& [rank, joiner] = *at++;
+      if (joiner.proven || joiner.link == kSelf || now < joiner.deadline_ns) continue;
+      if (group->second.known) {
+        drop({group->first, rank}, Errc::timeout, "no proof of the group's secret came in time");
+      } else {
+        drop({group->first, rank}, Errc::unknown_group,
+             "nobody on the coordinator's node has joined the group; was its daemon restarted? "
+             "mint a new id");
+      }
+      is_in_time = !slice.is_over();
     }
-    const auto of_user = of_users_.find(group.user);
-    of_user->second.erase(group.last_used);
-    if (of_user->second.empty()) of_users_.erase(of_user);
-    one = groups_.erase(one);
   }
+  forget_unused();
+  return is_in_time;
+}
+
+void Coordinator::forget_unused() {
+  for (auto one = groups_.begin(); one != groups_.end();) {
+    one = one->second.is_unused() ? forget(one) : std::next(one);
+  }
+}
+
+void Coordinator::forget_if_unused(const std::string& uid) {
+  const auto found = groups_.find(uid);
+  if (found != groups_.end() && found->second.is_unused()) forget(found);
 }
 
 }  // namespace tern::daemon

@@ -42,6 +42,7 @@ Status Coordinator::judge_split(LinkRef from, const std::string& uid, const Join
     return fail(Errc::permission_denied, kOfASplit);
   }
   const SplitTerms& split = *says.split;
+  end_if_lost(split.parent);
   const auto found = groups_.find(split.parent);
   if (found == groups_.end() || found->second.phase != Phase::active ||
       found->second.epoch != split.epoch) {

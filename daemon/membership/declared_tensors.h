@@ -66,6 +66,8 @@ class DeclaredTensors {
     by_id_.erase(found);
   }
 
+  // REQUIRES: not empty.
+  DeclaredTensor& any() { return by_id_.begin()->second; }
   std::size_t size() const { return by_id_.size(); }
   bool empty() const { return by_id_.empty(); }
   // Of the codec states of all.

@@ -3,6 +3,7 @@
 #include <deque>
 #include <memory>
 
+#include "base/time_slice.h"
 #include "net/event_loop_asio.h"
 #include "net/tcp/greeting.h"
 #include "net/tcp/socket_user.h"
@@ -23,6 +24,9 @@ constexpr std::uint64_t kAcceptRetry = 100'000'000;
 
 // A refused peer has so long to read why.
 constexpr std::uint64_t kLinger = 1'000'000'000;
+
+// Of a poll, for those that are ready: a step of a TLS hand-shake may take two milliseconds.
+constexpr std::uint64_t kSliceNs = 2'000'000;
 
 struct Unfinished {
   // `from` is the peer's address.
@@ -61,6 +65,7 @@ struct TcpAcceptor::State : std::enable_shared_from_this<TcpAcceptor::State> {
   bool examine(const std::shared_ptr<Unfinished>& candidate);
   bool advance(const std::shared_ptr<Unfinished>& candidate);
   void give_up(Unfinished& candidate, Errc reason, const char* text);
+  int examine_some();
   int poll();
 
   EventLoop& loop;
@@ -74,6 +79,7 @@ struct TcpAcceptor::State : std::enable_shared_from_this<TcpAcceptor::State> {
   bool is_called = false;  // somebody does
   std::uint64_t accept_after_ns = 0;
   std::deque<std::shared_ptr<Unfinished>> unfinished;  // oldest first
+  std::size_t next = 0;                                // of those, to be examined
 };
 
 void TcpAcceptor::State::wait_for_peer() {
@@ -162,14 +168,24 @@ int TcpAcceptor::State::poll() {
   int work = loop.poll();
   work += accept_peer();
   if (!waits && !is_called && clock.now_ns() >= accept_after_ns) wait_for_peer();
-  for (std::size_t i = 0; i < unfinished.size();) {
-    const std::shared_ptr<Unfinished> candidate = unfinished[i];
+  return work + examine_some();
+}
+
+// One in turn, and others until the slice is over.
+int TcpAcceptor::State::examine_some() {
+  const TimeSlice slice(clock, kSliceNs);
+  int work = 0;
+  for (std::size_t left = unfinished.size(); left > 0; --left) {
+    if (next >= unfinished.size()) next = 0;
+    const std::shared_ptr<Unfinished> candidate = unfinished[next];
     if (examine(candidate)) {
-      unfinished.erase(unfinished.begin() + static_cast<std::ptrdiff_t>(i));
+      unfinished.erase(unfinished.begin() + static_cast<std::ptrdiff_t>(next));
       ++work;
     } else {
-      ++i;
+      ++next;
     }
+    // The others may be ready.
+    if (left > 1 && slice.is_over()) return work + 1;
   }
   return work;
 }

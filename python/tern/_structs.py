@@ -62,6 +62,7 @@ class GroupInfo(ctypes.Structure):
         ("node_count", ctypes.c_int32),
         ("epoch", ctypes.c_uint32),
         ("last_common_op", ctypes.c_uint64),
+        ("number", ctypes.c_uint64),
     ]
 
 

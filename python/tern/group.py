@@ -16,9 +16,9 @@ from ._durations import milliseconds
 from ._handle import Handle
 from ._submit import Call, submit
 from .batch import Batch
-from .errors import ClosedError, UnsupportedError, WouldBlockError
+from .errors import ClosedError, WouldBlockError
 from .push_pull import PushPull, cut
-from .statistics import GroupStats, of_group
+from .statistics import GroupStats, Place, of_group
 from .tensor import Tensor, declaration
 from .ticket import Ticket
 
@@ -68,7 +68,7 @@ class Group:
         self.client = client
         self.rank: int = options.rank
         self.size: int = options.size
-        # As the daemon's tables name it: tern1:HOST:PORT:UID:SECRET.
+        # As the daemon's tables have it: tern1:HOST:PORT:UID:SECRET. Of a child they tell it.
         self._uid = group_id.rsplit(":", 2)[-2][:8] if ":" in group_id else ""
         self._owns_client = owns_client
         self._handle = _join(client, group_id, options)
@@ -87,20 +87,24 @@ class Group:
 
     def info(self) -> GroupInfo:
         """Rank, size, nodes and epoch."""
+        info = self._info()
+        return GroupInfo(*(getattr(info, name) for name in GroupInfo._fields))
+
+    def _info(self) -> structs.GroupInfo:
         info = structs.sized(structs.GroupInfo)
         library = self.client._library
         library.check(library.tern_group_get_info(self._live(), ctypes.byref(info)))
-        return GroupInfo(*(getattr(info, name) for name in GroupInfo._fields))
+        return info
 
     def stats(self) -> GroupStats:
-        """What the daemon says of the group and its tensors on this node: see tern.stats().
-        Raises UnknownGroupError after the group's end, and UnsupportedError for a group that has
-        come of split(): it has no id to ask by."""
-        self._live()
-        if not self._uid:
-            raise UnsupportedError(
-                "a group that has come of split() has no id: tern.stats() has all groups")
-        return of_group(self.client.socket, self._uid)
+        """What the daemon says of the group and its tensors on this node: see tern.stats(). A group
+        that has come of split() has figures of its own. Raises UnknownGroupError after the group's
+        end, and for a group of split() UnsupportedError if daemon or library is of an older
+        version, which does not tell such groups apart."""
+        found = of_group(self.client.socket,
+                         Place(self._info().number, self._uid, self.rank, self.size))
+        self._uid = found.uid
+        return found
 
     def declare(self, name: str, count: int, dtype: DTypeLike = "float32", *,
                 role: str = "exact", recipe: str | None = None, level: str | None = None,

@@ -16,7 +16,7 @@ from typing import Any
 
 from ._control import ask
 from ._places import control_socket
-from .errors import DaemonAbsentError, ProtocolError, UnknownGroupError
+from .errors import DaemonAbsentError, ProtocolError, UnknownGroupError, UnsupportedError
 
 __all__ = ["GroupStats", "NodeStats", "StepSplit", "TensorStats", "Totals", "stats"]
 
@@ -115,7 +115,8 @@ class TensorStats:
 class GroupStats:
     """A group with a rank on this node. `uid`: the beginning of the group's id, no secret. `state`:
     "joining", "starting", "running", "failed" or "leaving"; `error`: why it has failed. `waiting`:
-    sentences about operations that not all ranks have submitted. `tensors`: the declared ones."""
+    sentences about operations that not all ranks have submitted. `tensors`: the declared ones.
+    `number`: the daemon's for the group; 0 while ranks join, and from an older daemon."""
 
     uid: str
     job: str
@@ -128,6 +129,7 @@ class GroupStats:
     ops_in_flight: int
     waiting: tuple[str, ...]
     tensors: tuple[TensorStats, ...]
+    number: int = 0
 
     @property
     def total(self) -> Totals:
@@ -163,12 +165,38 @@ def stats(socket: str | os.PathLike[str] | None = None) -> NodeStats:
                      status["plaintext"], _groups(path))
 
 
-def of_group(socket: str, uid: str) -> GroupStats:
+@dataclass(frozen=True)
+class Place:
+    """Of a process in a group, as far as it knows how the daemon's tables name the group: by its
+    `number`, 0 from an older library, and its `uid`, empty for a group that has come of a split."""
+
+    number: int
+    uid: str
+    rank: int
+    size: int
+
+    def is_in(self, group: GroupStats) -> bool:
+        """A daemon that has started anew gives its numbers again, so the rest has to fit too."""
+        if self.uid and group.uid != self.uid or group.size != self.size:
+            return False
+        if self.number and group.number:
+            return self.number == group.number and self.rank in group.local_ranks
+        return bool(self.uid)
+
+
+def of_group(socket: str, place: Place) -> GroupStats:
     """See Group.stats()."""
-    for group in _groups(control_socket(socket)):
-        if group.uid == uid:
+    groups = _groups(control_socket(socket))
+    for group in groups:
+        if place.is_in(group):
             return group
-    raise UnknownGroupError(f"the daemon at {socket} has no group {uid} of this user; it has been "
+    have_numbers = all(group.number or group.state == "joining" for group in groups)
+    if not place.uid and not (place.number and have_numbers):
+        raise UnsupportedError(f"the daemon at {socket} or libtern is of an older version, which "
+                               "does not tell groups of split() apart: update it, or look for the "
+                               "group in tern.stats(), which has all of them")
+    name = place.uid or f"number {place.number}"
+    raise UnknownGroupError(f"the daemon at {socket} has no group {name} of this user; it has been "
                             "left, or the daemon has started anew: join again")
 
 
@@ -183,13 +211,16 @@ def _answer(path: pathlib.Path, verb: str) -> Any:
 
 
 def _groups(path: pathlib.Path) -> tuple[GroupStats, ...]:
-    tensors: dict[str, list[TensorStats]] = {}
+    # By number too: for a while an epoch that has failed is beside its successor.
+    tensors: dict[tuple[str, int], list[TensorStats]] = {}
     for row in _answer(path, "tensors"):
-        tensors.setdefault(row["group"], []).append(_tensor(row))
+        tensors.setdefault((row["group"], row.get("group_number", 0)), []).append(_tensor(row))
     return tuple(
         GroupStats(row["uid"], row["job"], row["state"], row["error"], row["size"], row["nodes"],
                    tuple(row["local_ranks"]), row["ops_completed"], row["ops_in_flight"],
-                   tuple(_waiting(row["waiting"])), tuple(tensors.get(row["uid"], ())))
+                   tuple(_waiting(row["waiting"])),
+                   tuple(tensors.get((row["uid"], row.get("number", 0)), ())),
+                   row.get("number", 0))
         for row in _answer(path, "groups"))
 
 

@@ -4,10 +4,12 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <optional>
 
 #include "pki/authority.h"
@@ -149,18 +151,19 @@ nlohmann::json Trial::run(const Plan& plan) {
             number_text(plan.seconds), "--seed", number_text(plan.seed + user)},
         daemon().folder() + "/attack.log");
   }
-  std::uint64_t blows = 0;
+  std::vector<std::uint64_t> blows;
   for (e2e::Process& attacker : attackers) {
     const auto line =
         attacker.read_line(std::chrono::seconds(static_cast<int>(plan.seconds)) + e2e::kPatience);
-    blows += line ? std::strtoull(line->c_str(), nullptr, 10) : 0;
+    blows.push_back(line ? std::strtoull(line->c_str(), nullptr, 10) : 0);
     attacker.kill();
   }
   if (!victim_.write_line("stop")) return nullptr;
   const auto line = victim_.read_line(kVictimPatience);
   if (!line) return nullptr;
   auto figures = nlohmann::json::parse(*line, nullptr, false);
-  figures["blows"] = blows;
+  figures["blows"] = std::accumulate(blows.begin(), blows.end(), std::uint64_t{0});
+  figures["least_blows"] = *std::min_element(blows.begin(), blows.end());
   return figures;
 }
 

@@ -39,8 +39,8 @@ class Trial {
     std::uint64_t seed = 1;
     std::vector<std::string_view> beside = {};  // attacks, each of one more user
   };
-  // What the victim met meanwhile (see Victim::stop), with `blows`, those of all attackers. Null
-  // where the victim has given no answer.
+  // What the victim met meanwhile (see Victim::stop), with `blows`, those of all attackers, and
+  // `least_blows`, those of the one that has struck least. Null where the victim has given no answer.
   nlohmann::json run(const Plan& plan);
 
   e2e::DaemonProcess& daemon(std::size_t node = 0) { return (*cluster_)[node]; }

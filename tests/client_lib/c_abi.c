@@ -39,13 +39,14 @@ LAYOUT(tern_batch, ops, 8);
 LAYOUT(tern_batch, count, 16);
 LAYOUT(tern_batch, tickets, 24);
 
-SIZE(tern_group_info, 32);
+SIZE(tern_group_info, 40);
 LAYOUT(tern_group_info, rank, 4);
 LAYOUT(tern_group_info, size, 8);
 LAYOUT(tern_group_info, node, 12);
 LAYOUT(tern_group_info, node_count, 16);
 LAYOUT(tern_group_info, epoch, 20);
 LAYOUT(tern_group_info, last_common_op, 24);
+LAYOUT(tern_group_info, number, 32);
 
 SIZE(tern_tensor_options, 56);
 LAYOUT(tern_tensor_options, name, 8);

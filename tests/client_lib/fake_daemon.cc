@@ -67,6 +67,7 @@ void FakeDaemon::die() {
   const std::lock_guard lock(mutex_);
   held_.clear();
   held_joins_.clear();
+  held_regions_.clear();
   sessions_.clear();
   listener_ = shm::PacketListener();
 }
@@ -222,16 +223,19 @@ void FakeDaemon::answer_normally(Session& session, const shm::PacketHeader& head
       std::strcpy(stats.recipe, "none(raw)");
       return send(session.socket, stats);
     }
-    case PacketKind::region_create:
-      return create_region(session, packet);
+    case PacketKind::region_create: {
+      shm::RegionCreatePacket question;
+      ASSERT_TRUE(shm::read_packet(packet.bytes, question));
+      if (!hold_regions_) return create_region(session, question);
+      held_regions_.emplace_back(&session, question);
+      return;
+    }
     default:
       return done(session, request, Errc::ok, "");
   }
 }
 
-void FakeDaemon::create_region(Session& session, const shm::Packet& packet) {
-  shm::RegionCreatePacket question;
-  ASSERT_TRUE(shm::read_packet(packet.bytes, question));
+void FakeDaemon::create_region(Session& session, const shm::RegionCreatePacket& question) {
   session.regions.push_back(std::move(*shm::Segment::create_region(question.bytes)));
   const shm::Segment& region = session.regions.back();
   auto created = shm::make_packet<shm::RegionCreatedPacket>(PacketKind::region_created,
@@ -394,6 +398,15 @@ void FakeDaemon::hold_joins(bool hold) {
   poke();
 }
 
+void FakeDaemon::hold_regions(bool hold) {
+  const std::lock_guard lock(mutex_);
+  hold_regions_ = hold;
+  if (hold) return;
+  for (const auto& [session, question] : std::exchange(held_regions_, {})) {
+    create_region(*session, question);
+  }
+}
+
 void FakeDaemon::complete_held() {
   const std::lock_guard lock(mutex_);
   for (const Held& held : std::exchange(held_, {})) {
@@ -456,6 +469,11 @@ void FakeDaemon::await_requests(PacketKind kind, std::size_t count) {
 std::size_t FakeDaemon::request_count(PacketKind kind) {
   const std::lock_guard lock(mutex_);
   return static_cast<std::size_t>(std::count(requests_.begin(), requests_.end(), kind));
+}
+
+std::vector<shm::PacketKind> FakeDaemon::requests() {
+  const std::lock_guard lock(mutex_);
+  return requests_;
 }
 
 shm::HelloPacket FakeDaemon::last_hello() {

@@ -58,6 +58,7 @@ class FakeDaemon {
   void set_ops(Ops ops);
   void set_paused(bool paused);  // lanes take nothing out of their rings
   void hold_joins(bool hold);    // joins are answered when hold ends
+  void hold_regions(bool hold);  // regions are made before the call that ends hold returns
 
   // ---- What it does now.
   void complete_held();
@@ -74,6 +75,7 @@ class FakeDaemon {
   void await_entries(std::size_t count);
   void await_requests(shm::PacketKind kind, std::size_t count);
   std::size_t request_count(shm::PacketKind kind);
+  std::vector<shm::PacketKind> requests();  // in the order in which they came
   shm::HelloPacket last_hello();
   shm::GroupJoinPacket last_join();
   shm::GroupSplitPacket last_split();
@@ -93,7 +95,7 @@ class FakeDaemon {
   void answer(Session& session, const shm::Packet& packet);
   void answer_normally(Session& session, const shm::PacketHeader& header,
                        const shm::Packet& packet);
-  void create_region(Session& session, const shm::Packet& packet);
+  void create_region(Session& session, const shm::RegionCreatePacket& question);
   void welcome(Session& session, const shm::PacketHeader& header, const shm::Packet& packet);
   void joined(Session& session, std::uint64_t request);
   void done(Session& session, std::uint64_t request, Errc status, const char* detail);
@@ -118,11 +120,13 @@ class FakeDaemon {
   Ops ops_ = Ops::complete;
   bool paused_ = false;
   bool hold_joins_ = false;
+  bool hold_regions_ = false;
   std::function<void(shm::WelcomePacket&, shm::SegmentHeader&)> welcome_change_;
   shm::PacketListener listener_;
   std::vector<std::unique_ptr<Session>> sessions_;
   std::vector<Held> held_;
   std::vector<std::pair<Session*, std::uint64_t>> held_joins_;
+  std::vector<std::pair<Session*, shm::RegionCreatePacket>> held_regions_;
   std::vector<Seen> seen_;
   std::vector<shm::PacketKind> requests_;
   shm::HelloPacket last_hello_{};

@@ -80,6 +80,41 @@ TEST_F(RegionsOfAProgram, ADaemonsRefusalIsTold) {
   EXPECT_EQ(tern_region_create(nullptr, 1, &memory), TERN_ERR_INVALID_ARGUMENT);
 }
 
+TEST_F(RegionsOfAProgram, ALateOneIsGivenBackBeforeTheNext) {
+  Connection other(daemon.path(), 50);
+  ASSERT_TERN_OK(other.status);
+  daemon.hold_regions(true);
+  void* late = nullptr;
+  ASSERT_EQ(tern_region_create(other.client, 4096, &late), TERN_ERR_TIMEOUT);
+  EXPECT_EQ(late, nullptr);
+  daemon.await_requests(shm::PacketKind::region_create, 1);
+  daemon.hold_regions(false);
+  ASSERT_EQ(daemon.request_count(shm::PacketKind::region_free), 0u);
+  (void)tern_region_create(other.client, 4096, &late);
+  daemon.await_requests(shm::PacketKind::region_create, 2);
+  std::vector<shm::PacketKind> regions = daemon.requests();
+  std::erase_if(regions, [](shm::PacketKind kind) {
+    return kind != shm::PacketKind::region_create && kind != shm::PacketKind::region_free;
+  });
+  regions.resize(3);
+  EXPECT_EQ(regions, (std::vector{shm::PacketKind::region_create, shm::PacketKind::region_free,
+                                  shm::PacketKind::region_create}));
+}
+
+TEST_F(RegionsOfAProgram, ALateOneIsGivenBackWhileAnotherQuestionWaits) {
+  Connection other(daemon.path(), 50);
+  ASSERT_TERN_OK(other.status);
+  daemon.hold_regions(true);
+  void* late = nullptr;
+  ASSERT_EQ(tern_region_create(other.client, 4096, &late), TERN_ERR_TIMEOUT);
+  daemon.await_requests(shm::PacketKind::region_create, 1);
+  daemon.hold_regions(false);
+  // The first answer comes behind that for the region, and the second question behind its end.
+  tern_group_id id{};
+  for (int answers = 0; answers < 2;) answers += tern_group_mint(other.client, &id) == TERN_OK;
+  EXPECT_EQ(daemon.request_count(shm::PacketKind::region_free), 1u);
+}
+
 TEST_F(RegionsOfAProgram, AfterTheDaemonsEndTheyAreFreedHereAlone) {
   float* const memory = region(16);
   daemon.die();

@@ -25,6 +25,7 @@ TEST_F(Splits, AChildIsAGroup) {
   ASSERT_TERN_OK(tern_group_get_info(child, &info));
   EXPECT_EQ(info.rank, 0);
   EXPECT_EQ(info.size, 1);
+  EXPECT_EQ(info.number, 2u) << "the daemon's, after that of the parent";
   float values[4] = {1, 2, 3, 4};
   tern_op op = f32_op(values, nullptr, 4);
   tern_ticket ticket = 0;

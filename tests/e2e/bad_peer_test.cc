@@ -212,7 +212,7 @@ TEST_F(BadPeer, SpeaksNonsenseToTheConductor) {
     EXPECT_TRUE(peer.is_thrown_out()) << text.substr(0, 20);
   }
   EXPECT_EQ(cluster[0].counter("bad_control_frames"), 6);
-  EXPECT_TRUE(cluster[0].logs(kToConductor + "the peer sent a frame that breaks the protocol"));
+  EXPECT_TRUE(cluster[0].logs(kToConductor + "its control message is no JSON object"));
   {
     // Objects with fields of wrong types and values; the link stays or not, the daemon does.
     HostilePeer peer(port);

@@ -4,6 +4,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <thread>
 
 #include "base/fd.h"
@@ -64,6 +66,44 @@ TEST(EventLoop, AWatcherMayRemoveItself) {
   });
   for (int round = 0; round < 5; ++round) loop.wait(1'000'000);
   EXPECT_EQ(calls, 1);
+}
+
+// Ten descriptors that are always readable, and whose handlers take a millisecond each.
+TEST(EventLoop, ABoundedPollLeavesTheOthersToTheNext) {
+  ManualClock clock;
+  EventLoop loop;
+  loop.bound_polls(clock, 3'000'000);
+  const Fd fd(::eventfd(1, EFD_NONBLOCK));
+  std::array<int, 10> calls{};
+  for (int& count : calls) {
+    ASSERT_TRUE(loop.watch(duplicate(fd.get()), [&clock, &count] {
+      clock.advance_ns(1'000'000);
+      ++count;
+    }));
+  }
+  int most = 0;
+  for (int polls = 0; polls < 40; ++polls) most = std::max(most, loop.poll());
+  EXPECT_EQ(most, 3);
+  // And in turns: nobody is called again before all others are.
+  const auto [least, highest] = std::minmax_element(calls.begin(), calls.end());
+  EXPECT_GE(*least, 10);
+  EXPECT_LE(*highest - *least, 1);
+}
+
+TEST(EventLoop, ABoundedPollRunsOneHandlerHoweverLongItTakes) {
+  ManualClock clock;
+  EventLoop loop;
+  loop.bound_polls(clock, 1);
+  const Fd fd(::eventfd(1, EFD_NONBLOCK));
+  int calls = 0;
+  ASSERT_TRUE(loop.watch(duplicate(fd.get()), [&] {
+    clock.advance_ns(1'000'000'000);
+    ++calls;
+  }));
+  for (int polls = 1; polls <= 3; ++polls) {
+    EXPECT_EQ(loop.poll(), 1);
+    EXPECT_EQ(calls, polls);
+  }
 }
 
 // Somebody else may have taken the last descriptor.

@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <latch>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "cluster.h"
+#include "daemon/membership/group_id.h"
 
 namespace tern::sim {
 namespace {
@@ -104,6 +106,81 @@ TEST(Turns, OfALaneTakeSoManyEntriesOfAClientAndThoseOfOthers) {
     other.poll();
     EXPECT_TRUE(other.done(ticket));
   }
+}
+
+// What a rank has submitted before it leaves counts, and no more: while others submit without end,
+// a lane that took all there is would not come back.
+TEST(Turns, OfALaneTakeNoMoreEntriesBecauseARankLeaves) {
+  constexpr std::size_t kEntries = 32;  // of each client
+  Cluster cluster({3});
+  cluster.join();
+  Client& flood = *cluster.ranks[0];
+  Client& leaving = *cluster.ranks[1];
+  const OpRequest request = all_reduce(DType::f32, 4);
+  constexpr std::uint64_t kUnknownTensor = 77;
+  std::vector<std::uint64_t> of_flood, of_leaving;
+  for (std::uint64_t use = 0; use < 3 * kEntries; ++use) {
+    of_flood.push_back(flood.submit_as(request, kUnknownTensor, use, false));
+    of_leaving.push_back(leaving.submit_as(request, kUnknownTensor, use, false));
+  }
+  const std::uint64_t left = leaving.leave();
+  const auto ended = [](Client& client, const std::vector<std::uint64_t>& tickets) {
+    client.poll();
+    return static_cast<std::size_t>(std::count_if(
+        tickets.begin(), tickets.end(), [&](std::uint64_t one) { return client.done(one); }));
+  };
+  for (std::size_t turn = 1; turn <= 3; ++turn) {
+    EXPECT_FALSE(leaving.answered(left)) << "what it has submitted comes first";
+    cluster.world.daemon(0).step(1);
+    EXPECT_EQ(ended(flood, of_flood), turn * kEntries);
+    EXPECT_EQ(ended(leaving, of_leaving), turn * kEntries);
+    cluster.world.daemon(0).step(0);
+  }
+  EXPECT_TRUE(leaving.answered(left));
+  EXPECT_TRUE(leaving.status_of(left).status == Errc::ok);
+}
+
+// Another node refuses a thousand joins at once, and to tell a client takes 70 us.
+TEST(Turns, OfAConductorWithAThousandJoinsAreShortAndNobodyStarves) {
+  World world(1);
+  DaemonShape shape;
+  shape.adjust = [](daemon::ConductorSettings& settings) {
+    settings.limits.max_groups = settings.limits.max_groups_per_user = 4096;
+    settings.limits.max_ops_in_flight_per_user = 1 << 20;
+  };
+  for (int node = 0; node < 3; ++node) world.add_daemon(shape);
+  world.system_calls.reply_ns = 70'000;
+  constexpr std::uint32_t kClients = 16;
+  std::vector<std::pair<Client*, std::uint64_t>> joins;
+  for (std::uint32_t i = 0; i < kClients; ++i) {
+    Client& client = world.connect(0, "flood", 1 << 20, i + 1);
+    ASSERT_TRUE(world.run_until([&] { return client.ready(); }));
+    for (int group = 0; group < 63; ++group) {
+      const auto id = daemon::mint_group_id("node1", 7000);  // of which it does not know
+      joins.emplace_back(&client, client.join(daemon::format_group_id(*id), 0, 2));
+    }
+  }
+  Client& other = world.connect(0, "other", 1 << 20, kClients + 1);
+  Client& far = world.connect(2, "other", 1 << 20, kClients + 1);
+  ASSERT_TRUE(world.run_until([&] { return other.ready() && far.ready(); }));
+  const auto answered = [&] {
+    return std::count_if(joins.begin(), joins.end(),
+                         [](const auto& one) { return one.first->answered(one.second); });
+  };
+  ASSERT_TRUE(world.run_until([&] { return answered() > 0; }));
+  const auto minted = far.mint();
+  ASSERT_TRUE(world.run_until([&] { return far.answered(minted); }));
+  const std::string id = far.answer<shm::GroupMintedPacket>(minted)->id;
+  const auto mine = other.join(id, 0, 2), yours = far.join(id, 1, 2);
+  ASSERT_TRUE(world.run_until([&] { return other.answered(mine) && far.answered(yours); }));
+  EXPECT_EQ(other.status_of(mine).status, Errc::ok);
+  EXPECT_LT(answered(), 1000) << "it waited for all others";
+  ASSERT_TRUE(world.run_until([&] { return answered() == std::ssize(joins); }));
+  for (const auto& [client, request] : joins) {
+    EXPECT_NE(client->status_of(request).status, Errc::ok);
+  }
+  EXPECT_EQ(counter(world, "conductor_turns_over_budget"), 0u);
+  EXPECT_GT(counter(world, "conductor_longest_turn_ns"), kMs) << "nothing was slow";
 }
 
 TEST(Turns, OfALaneWhoseCarrierIsSlowAreNamed) {

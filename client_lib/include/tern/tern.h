@@ -152,9 +152,11 @@ typedef struct {
   uint32_t epoch;          /* 1 for the first join, one more for every rejoin */
   uint64_t last_common_op; /* how many of its first operations every rank had completed when the
                               epoch before this one ended; 0 in the first epoch */
+  uint64_t number;         /* what this node's daemon calls the group while it lasts, as `number` in
+                              docs/control-protocol.md; not 0 */
 } tern_group_info;
 #define TERN_GROUP_INFO_INIT \
-  { sizeof(tern_group_info), 0, 0, 0, 0, 0, 0 }
+  { sizeof(tern_group_info), 0, 0, 0, 0, 0, 0, 0 }
 
 TERN_API tern_status tern_group_get_info(tern_group* group, tern_group_info* info);
 

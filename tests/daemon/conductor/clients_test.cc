@@ -234,6 +234,27 @@ TEST_F(WaitingClients, LeaveTheirMemoryToTheDisposal) {
   may_end.count_down();
 }
 
+// Those for which a turn had no time: others come first.
+TEST_F(ClientsTest, WhoseRequestsAreLeftAreToldOfInTurnAndOnceEach) {
+  Client& first = greet(connect(1));
+  Client& second = greet(connect(2));
+  Client& third = greet(connect(3));
+  EXPECT_EQ(clients_.take_sealed(), nullptr) << "nobody's requests wait";
+  const std::vector<std::vector<std::byte>> requests{{std::byte{1}}, {std::byte{2}}};
+  clients_.hold_rest(first, requests);
+  clients_.hold_rest(second, requests);
+  clients_.hold_rest(third, requests);
+  EXPECT_LE(clients_.next_deadline_ns(), clock_.now_ns() + 1'000'000);
+  ASSERT_EQ(clients_.take_sealed(), &first);
+  EXPECT_EQ(first.held, requests);
+  clients_.hold_rest(first, {requests[1]});
+  ASSERT_EQ(clients_.take_sealed(), &second);
+  third.dropping = true;  // what it has asked is for nobody
+  ASSERT_EQ(clients_.take_sealed(), &first);
+  EXPECT_EQ(first.held.size(), 1u);
+  EXPECT_EQ(clients_.take_sealed(), nullptr);
+}
+
 TEST_F(ClientsTest, WithoutMemoryAreForgottenAtOnce) {
   clients_.let_go(connect(1), "it did not say hello");
   EXPECT_EQ(clients_.find(1), nullptr);

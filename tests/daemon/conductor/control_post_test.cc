@@ -1,5 +1,8 @@
 #include "daemon/conductor/control_post.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "part_rig.h"
 
 namespace tern::daemon::conductor_test {
@@ -14,6 +17,23 @@ TEST_F(ControlPostTest, WhatADaemonTellsItselfWaitsInOrder) {
   EXPECT_EQ(post_.take()["t"], "first");
   EXPECT_EQ(post_.take()["t"], "second");
   EXPECT_FALSE(post_.has_mail());
+}
+
+// The clock of a test stands still: a slice is over at once, or never.
+TEST_F(ControlPostTest, DeliversWhatThereIsTimeFor) {
+  for (int i = 0; i < 300; ++i) post_.send(kSelf, {{"number", i}});
+  std::vector<int> heard;
+  const auto hear = [&](const nlohmann::json& message) {
+    heard.push_back(message["number"].get<int>());
+    if (heard.size() == 1) post_.send(kSelf, {{"number", 300}});  // as an answer is
+  };
+  EXPECT_EQ(post_.deliver(TimeSlice(clock_, 0), hear), 1);
+  EXPECT_EQ(post_.deliver(TimeSlice(clock_, 0), hear), 1);
+  EXPECT_EQ(post_.deliver(TimeSlice(clock_, kSecond), hear), 256) << "and no more at once";
+  EXPECT_EQ(post_.deliver(TimeSlice(clock_, kSecond), hear), 43);
+  EXPECT_EQ(post_.deliver(TimeSlice(clock_, kSecond), hear), 0);
+  ASSERT_EQ(heard.size(), 301u);
+  EXPECT_TRUE(std::is_sorted(heard.begin(), heard.end()));
 }
 
 TEST_F(ControlPostTest, ReachesItselfAndOpenLinksAlone) {

@@ -1,5 +1,7 @@
 #include "daemon/conductor/groups.h"
 
+#include <algorithm>
+
 #include "part_rig.h"
 
 namespace tern::daemon::conductor_test {
@@ -16,6 +18,7 @@ class GroupsTest : public PartRig {
   void take_all() {
     for (std::uint32_t lane = 0; lane < kLanes; ++lane) commands_of(lane);
   }
+  void settle() { groups_.settle(TimeSlice(clock_, kSecond)); }
   template <typename Kind>
   std::size_t count_of(std::uint32_t lane) {
     std::size_t count = 0;
@@ -61,10 +64,10 @@ TEST_F(GroupsTest, AStartTellsEveryRankOnce) {
 
 TEST_F(GroupsTest, ThatDoNotStartInTimeEnd) {
   EXPECT_EQ(groups_.next_deadline_ns(), clock_.now_ns() + kSecond);
-  groups_.end_late_starts();
+  settle();
   EXPECT_FALSE(group_->ended);
   clock_.advance_ns(kSecond);
-  groups_.end_late_starts();
+  settle();
   EXPECT_TRUE(group_->ended);
   EXPECT_EQ(group_->end_code, Errc::timeout);
   // Nobody has a handle to a group that has not started.
@@ -115,9 +118,38 @@ TEST_F(GroupsTest, AClientThatIsGoneEndsThem) {
 TEST_F(GroupsTest, ACoordinatorThatIsLostIsNotTold) {
   group_->coordinator = 5;
   groups_.lose_coordinator(4, "it broke");
+  settle();
   EXPECT_FALSE(group_->ended);
   groups_.lose_coordinator(5, "it broke");
+  settle();
   EXPECT_EQ(group_->end_code, Errc::peer_lost);
+  EXPECT_TRUE(mail("ended").empty());
+}
+
+// The clock of a test stands still: a slice is over at once, or never.
+TEST_F(GroupsTest, OfALostCoordinatorEndAsThereIsTimeFor) {
+  std::vector<MemberGroup*> led{group_, &add_group({1}), &add_group({2})};
+  for (MemberGroup* group : led) group->coordinator = 5;
+  const auto ended = [&] {
+    return std::count_if(led.begin(), led.end(), [](const auto* group) { return group->ended; });
+  };
+  groups_.lose_coordinator(5, "it broke");
+  EXPECT_EQ(groups_.settle(TimeSlice(clock_, 0)), 1);
+  EXPECT_EQ(ended(), 1);
+  EXPECT_EQ(groups_.next_deadline_ns(), clock_.now_ns());
+  EXPECT_EQ(groups_.settle(TimeSlice(clock_, kSecond)), 2);
+  EXPECT_EQ(ended(), 3);
+  EXPECT_EQ(groups_.settle(TimeSlice(clock_, kSecond)), 0);
+  EXPECT_GT(groups_.next_deadline_ns(), clock_.now_ns());
+}
+
+TEST_F(GroupsTest, ThatAreLateToStartEndAsThereIsTimeFor) {
+  add_group({1});
+  add_group({2});
+  clock_.advance_ns(kSecond);
+  EXPECT_EQ(groups_.settle(TimeSlice(clock_, 0)), 1);
+  EXPECT_LE(groups_.next_deadline_ns(), clock_.now_ns());
+  EXPECT_EQ(groups_.settle(TimeSlice(clock_, kSecond)), 2);
 }
 
 }  // namespace

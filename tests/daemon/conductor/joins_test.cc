@@ -1,5 +1,7 @@
 #include "daemon/conductor/joins.h"
 
+#include <algorithm>
+
 #include "part_rig.h"
 
 namespace tern::daemon::conductor_test {
@@ -29,6 +31,23 @@ class JoinsTest : public PartRig {
     return message;
   }
   Errc refusal() const { return answer_to(request_)->status; }
+  // Who opens one now gets another.
+  void lose_links() {
+    links_.say_goodbye();
+    links_.do_work();
+  }
+  void settle() { joins_.settle(TimeSlice(clock_, kSecond)); }
+  // To a group that this node does not coordinate.
+  void join_far(const Client& client, const GroupId& id, std::int32_t rank) {
+    JoinRequest request;
+    ASSERT_TRUE(joins_.read(packet_of(id, rank), request));
+    ASSERT_TRUE(joins_.add(client, request));
+  }
+  std::size_t waiting() const {
+    std::size_t ranks = 0;
+    for (const auto& [uid, set] : joins_.all()) ranks += set.ranks.size();
+    return ranks;
+  }
 
   const GroupId id_ = *mint_group_id("here", 7000);
   std::uint64_t request_ = 40;
@@ -118,7 +137,7 @@ TEST_F(JoinsTest, ALateJoinWaitsForTheCoordinatorsLastWord) {
   joins_.on_waiting(kSelf, {{"uid", to_hex(id_.uid)}, {"missing", {1u, 3u}}});
   mail("proof");
   clock_.advance_ns(kSecond);
-  joins_.expire();
+  settle();
   EXPECT_EQ(mail("withdraw").size(), 1u);
   EXPECT_FALSE(answer_to(request_));
   joins_.on_answer(kSelf, "withdrawn", about(0, nlohmann::json::object()));
@@ -130,10 +149,10 @@ TEST_F(JoinsTest, ALateJoinWaitsForTheCoordinatorsLastWord) {
 TEST_F(JoinsTest, WithoutALastWordALateJoinIsRefusedAllTheSame) {
   ASSERT_TRUE(join(connect(1), 0));
   clock_.advance_ns(kSecond);
-  joins_.expire();
+  settle();
   EXPECT_FALSE(answer_to(request_));
   clock_.advance_ns(joins_.next_deadline_ns() - clock_.now_ns());
-  joins_.expire();
+  settle();
   EXPECT_EQ(refusal(), Errc::unknown_group);
 }
 
@@ -153,12 +172,80 @@ TEST_F(JoinsTest, ALinkThatHasWorkedIsOpenedAgainAndOneThatHasNotRefusesAll) {
   ASSERT_TRUE(joins_.read(packet_of(far, 0), request));
   ASSERT_TRUE(joins_.add(connect(1), request));
   const LinkRef first = joins_.all().begin()->second.coordinator;
+  lose_links();
   joins_.on_link_lost(first, true, Errc::ok, "it broke");
+  settle();
   ASSERT_EQ(joins_.all().size(), 1u);
   const LinkRef second = joins_.all().begin()->second.coordinator;
+  EXPECT_NE(second, first);
   joins_.on_link_lost(second, false, Errc::ok, "nobody listens");
+  settle();
   EXPECT_EQ(refusal(), Errc::unreachable);
   EXPECT_TRUE(joins_.all().empty());
+}
+
+// The clock of a test stands still: a slice is over at once, or never.
+TEST_F(JoinsTest, OfALostLinkAreRefusedAsThereIsTimeFor) {
+  const GroupId groups[] = {*mint_group_id("there", 7000), *mint_group_id("there", 7000)};
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    join_far(connect(i + 1), groups[i % 2], static_cast<std::int32_t>(i / 2));
+  }
+  const LinkRef link = joins_.all().begin()->second.coordinator;
+  joins_.on_link_lost(link, false, Errc::ok, "nobody listens");
+  EXPECT_EQ(waiting(), 6u) << "they have their turn";
+  EXPECT_EQ(joins_.next_deadline_ns(), clock_.now_ns());
+  joins_.settle(TimeSlice(clock_, 0));
+  EXPECT_EQ(waiting(), 5u);
+  joins_.settle(TimeSlice(clock_, 0));
+  EXPECT_EQ(waiting(), 4u);
+  settle();
+  EXPECT_EQ(waiting(), 0u);
+  EXPECT_EQ(counters_->joins_refused, 6u);
+  EXPECT_GT(joins_.next_deadline_ns(), clock_.now_ns());
+}
+
+TEST_F(JoinsTest, OfALinkThatHasWorkedAreAskedAgainAsThereIsTimeFor) {
+  for (std::uint64_t i = 0; i < 3; ++i) join_far(connect(i + 1), *mint_group_id("there", 7000), 0);
+  const LinkRef link = joins_.all().begin()->second.coordinator;
+  lose_links();
+  const auto left = [&] {
+    return std::count_if(joins_.all().begin(), joins_.all().end(),
+                         [&](const auto& one) { return one.second.coordinator == link; });
+  };
+  joins_.on_link_lost(link, true, Errc::ok, "it broke");
+  EXPECT_EQ(left(), 3);
+  joins_.settle(TimeSlice(clock_, 0));
+  EXPECT_EQ(left(), 2);
+  settle();
+  EXPECT_EQ(left(), 0);
+  EXPECT_EQ(waiting(), 3u);
+}
+
+// Between the end of a link and the news of it.
+TEST_F(JoinsTest, AJoinOnANewLinkTakesTheOthersOfItsGroupAlong) {
+  const GroupId far = *mint_group_id("there", 7000);
+  join_far(connect(1), far, 0);
+  const LinkRef first = joins_.all().begin()->second.coordinator;
+  lose_links();
+  join_far(connect(2), far, 1);
+  const JoinSet& set = joins_.all().begin()->second;
+  ASSERT_NE(set.coordinator, first);
+  EXPECT_EQ(set.ranks.size(), 2u);
+  // The old one's end is none of theirs.
+  joins_.on_link_lost(first, false, Errc::ok, "it broke");
+  settle();
+  EXPECT_EQ(waiting(), 2u);
+}
+
+TEST_F(JoinsTest, WhoseTimeHasRunOutEndAsThereIsTimeFor) {
+  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(join(connect(i + 1), static_cast<int>(i)));
+  mail("join");
+  clock_.advance_ns(kSecond);
+  EXPECT_EQ(joins_.settle(TimeSlice(clock_, 0)), 1);
+  EXPECT_EQ(mail("withdraw").size(), 1u);
+  EXPECT_LE(joins_.next_deadline_ns(), clock_.now_ns());
+  EXPECT_EQ(joins_.settle(TimeSlice(clock_, kSecond)), 2);
+  EXPECT_EQ(mail("withdraw").size(), 2u);
 }
 
 }  // namespace

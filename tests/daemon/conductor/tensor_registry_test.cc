@@ -225,10 +225,24 @@ TEST_F(TensorRegistryTest, StatesOfAGroupThatEndsAreFreedByTheDisposalAndCharged
   }
   const std::uint64_t bytes = group_->tensors.state_bytes();
   ASSERT_GT(bytes, 16u << 20);
-  tensors.forget_all(*group_);
+  tensors.on_group_removed(*group_);
+  EXPECT_EQ(tensors.forget_groups(TimeSlice(clock_, 1)), 1);
   EXPECT_EQ(disposal.bytes_of(kOwner), bytes);
   EXPECT_EQ(disposal.count(), 2u) << "one thing, which has turns";
   may_end.count_down();
+}
+
+// The clock of a test stands still: a slice is over at once, or never.
+TEST_F(TensorRegistryTest, OfAGroupThatEndsAsManyTensorsAreForgottenAsThereIsTimeFor) {
+  for (const char* name : {"a", "b", "c"}) ASSERT_EQ(declare(1, name), Errc::ok);
+  tensors_.on_group_removed(*group_);
+  EXPECT_EQ(tensors_.forget_groups(TimeSlice(clock_, 0)), 1);
+  EXPECT_EQ(group_->tensors.size(), 2u);
+  EXPECT_TRUE(tensors_.has_groups_to_forget());
+  EXPECT_EQ(tensors_.forget_groups(TimeSlice(clock_, 1)), 1);
+  EXPECT_TRUE(groups_.all().empty());
+  EXPECT_FALSE(tensors_.has_groups_to_forget());
+  EXPECT_EQ(tensors_.forget_groups(TimeSlice(clock_, 1)), 0);
 }
 
 TEST_F(TensorRegistryTest, ANameThatWasReleasedMayBeDeclaredBeforeTheLanesHaveLetGo) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 
@@ -24,6 +25,24 @@ TEST(DescriptorBudget, ThatOfTheUnitSufficesForTheDefaults) {
   const DescriptorBudget budget = descriptor_budget(config, packaged_limit());
   EXPECT_LE(budget.needed(), budget.limit);
   EXPECT_EQ(descriptor_trouble(config, budget), "");
+}
+
+// A table that grows later stops the threads.
+TEST(DescriptorBudget, HasItsRoomBeforeItIsNeeded) {
+  const auto table_size = [] {
+    std::ifstream status("/proc/self/status");
+    const std::string key = "FDSize:";
+    for (std::string line; std::getline(status, line);) {
+      if (line.rfind(key, 0) == 0) return std::stoull(line.substr(key.size()));
+    }
+    return 0ULL;
+  };
+  DescriptorBudget budget;
+  budget.limit = descriptor_limit();
+  budget.rest = 2 * table_size();
+  make_room_for_descriptors(budget);
+  const std::uint64_t most = budget.limit > 0 ? std::min(budget.limit, budget.rest) : budget.rest;
+  EXPECT_GE(table_size(), most);
 }
 
 TEST(DescriptorBudget, GrowsWithWhatTheSettingsAllow) {
@@ -50,6 +69,20 @@ TEST(DescriptorBudget, TheTroubleNamesTheNumbersAndTheRemedy) {
         std::string("LimitNOFILE=")}) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   }
+}
+
+TEST(DescriptorBudget, OnlyWhoHasSetNumbersAsksForThem) {
+  EXPECT_NE(descriptor_trouble({}, descriptor_budget({}, 20'000)), "");
+  EXPECT_FALSE(asks_for_descriptors({}));
+  const auto asks = [](auto field) {
+    Config config;
+    config.*field *= 2;
+    return asks_for_descriptors(config);
+  };
+  EXPECT_TRUE(asks(&Config::max_clients));
+  EXPECT_TRUE(asks(&Config::max_clients_per_user));
+  EXPECT_TRUE(asks(&Config::max_links_per_user));
+  EXPECT_TRUE(asks(&Config::lanes));
 }
 
 TEST(DescriptorBudget, IsFullBeforeTheLastOnesAreTaken) {

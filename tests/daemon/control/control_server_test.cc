@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/io_context.hpp>
 #include <cstring>
@@ -308,6 +309,41 @@ TEST_F(ControlServerTest, OneUsersClientTooManyIsToldSo) {
               HasSubstr("user " + std::to_string(::geteuid()) + " has 2"));
   EXPECT_EQ(receive_line(c), "");
   EXPECT_EQ(ask(a, R"({"v":1,"id":2,"verb":"echo"})")["ok"], true);
+}
+
+TEST_F(ControlServerTest, WhoIsTurnedAwayIsNoClientAndHearsWhyAtOnce) {
+  options_.max_clients_per_user = 1;
+  start();
+  const Fd served = connect();
+  ASSERT_TRUE(is_served(served));
+  std::vector<Fd> others;
+  others.reserve(100);
+  for (int i = 0; i < 100; ++i) others.push_back(connect());
+  io_.poll();
+  EXPECT_EQ(server_->client_count(), 1u);
+  for (const Fd& other : others) {
+    EXPECT_EQ(json::parse(receive_line(other))["error"]["code"], "quota_exceeded");
+    EXPECT_EQ(receive_line(other), "") << "it stays";
+  }
+  EXPECT_TRUE(is_served(served));
+}
+
+// Those who come without end keep nobody waiting who is served.
+TEST_F(ControlServerTest, OneHandlerAcceptsABoundedNumber) {
+  options_.max_clients_per_user = 1;
+  start();
+  std::vector<Fd> all;
+  all.reserve(100);
+  for (int i = 0; i < 100; ++i) all.push_back(connect());
+  const auto answered = [&] {
+    return std::count_if(all.begin(), all.end(), [](const Fd& fd) {
+      char first = 0;
+      return ::recv(fd.get(), &first, 1, MSG_PEEK) > 0;
+    });
+  };
+  while (answered() == 0) io_.run_one();
+  EXPECT_EQ(answered(), 31);  // and one who is served
+  while (answered() < 99) io_.run_one();
 }
 
 TEST_F(ControlServerTest, AFloodOfOneUserLeavesRoomForOthersAndForRoot) {

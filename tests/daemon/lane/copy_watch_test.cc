@@ -27,11 +27,19 @@ class CopyWatchTest : public group_test::OneNode {
     shm::SubmitEntry entry{};
     entry.flags = static_cast<std::uint8_t>(shm::kEntryHasProgress | flags);
     entry.progress_records = kShape.records;
-    watch.begin({op, 0}, entry, arena);
+    watch.begin({op, 0}, entry, one_client(memory, arena));
   }
   const collective::Op& about() const { return node.core.op(op); }
 
+  static LaneClient one_client(ClientMemory& memory, const Region& arena) {
+    LaneClient client;
+    client.memory = &memory;
+    client.arena = arena;
+    return client;
+  }
+
   static constexpr shm::CopyProgress::Shape kShape{1, 2};
+  ClientMemory memory;
   alignas(64) std::array<std::byte, kShape.bytes()> block{};
   Region arena{block.data(), block.size()};
   shm::CopyProgress client{block.data(), kShape};
@@ -125,7 +133,7 @@ class CopyWatchOfABatch : public CopyWatchTest {
     shm::SubmitEntry entry{};
     entry.flags = shm::kEntryHasProgress;
     entry.progress_records = kShape.records;
-    watch.begin({second, 0}, entry, second_arena);
+    watch.begin({second, 0}, entry, one_client(memory, second_arena));
   }
   void pass(std::uint64_t ns) {
     world.clock.advance_ns(ns);
@@ -172,13 +180,23 @@ TEST_F(CopyWatchOfABatch, OneThatHasBegunHasAClockOfItsOwn) {
   EXPECT_FALSE(about().failed);
 }
 
-TEST_F(CopyWatchOfABatch, TheFirstDoesNotWaitForTheSecond) {
-  second_client.raise_input(8);
-  pass(kSecond - 1);
-  second_client.raise_input(16);
+// Another lane has seen that the client copies, for an op of its own.
+TEST_F(CopyWatchOfABatch, WhatAnotherLaneSeesOfTheClientCounts) {
+  for (int i = 0; i < 3; ++i) {
+    memory.copied_ns = world.clock.now_ns();
+    pass(kSecond - 1);
+  }
+  EXPECT_FALSE(about().failed) << about().text;
   pass(1);
   EXPECT_EQ(about().status, Errc::op_timeout);
-  EXPECT_FALSE(of_second().failed);
+  EXPECT_EQ(of_second().status, Errc::op_timeout);
+}
+
+TEST_F(CopyWatchOfABatch, TheOtherLanesLearnThatTheClientCopies) {
+  world.clock.advance_ns(kSecond);
+  client.raise_input(8);
+  watch.look();
+  EXPECT_EQ(memory.copied_ns, world.clock.now_ns());
 }
 
 TEST_F(CopyWatchOfABatch, ThatOfTheSecondBeginsWhenTheFirstHasFailed) {

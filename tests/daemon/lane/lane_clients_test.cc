@@ -51,7 +51,7 @@ TEST_F(LaneClientsTest, EntriesAreTakenInTheOrderOfTheirClient) {
   for (const std::uint64_t ticket : {5u, 6u, 7u}) alice.submit(ticket);
   bob.submit(1);
   EXPECT_TRUE(clients.take_entry(lane_client(alice), *this));
-  clients.take_all(*this);
+  lane_test::take_all(clients, *this);
   EXPECT_FALSE(clients.take_entry(lane_client(alice), *this));
   const std::vector<std::pair<std::uint64_t, std::uint64_t>> expected = {
       {11, 5}, {11, 6}, {11, 7}, {12, 1}};
@@ -63,12 +63,12 @@ TEST_F(LaneClientsTest, AClientThatNoLibraryServesIsGivenUp) {
   alice.submit(5);
   std::atomic_ref<std::uint64_t>(alice.memory.segment.lane_rings(0).submit.tail).store(1 << 20);
   bob.submit(1);
-  clients.take_all(*this);
+  lane_test::take_all(clients, *this);
   EXPECT_EQ(taken.size(), 1u) << "of the other one";
   const auto misbehaved = take_events<event::ClientMisbehaved>(reports);
   ASSERT_EQ(misbehaved.size(), 1u);
   EXPECT_EQ(misbehaved[0].client, &alice.memory);
-  clients.take_all(*this);
+  lane_test::take_all(clients, *this);
   clients.tell(lane_client(alice), {5, Errc::ok, "", 0});
   EXPECT_FALSE(alice.next_completion());
   EXPECT_TRUE(take_events<event::ClientMisbehaved>(reports).empty()) << "it is said once";
@@ -204,7 +204,7 @@ TEST_F(LaneClientsTest, AClientThatIsGoneIsLeftAlone) {
   clients.request_drop(alice.memory);
   clients.ring_doorbells();
   EXPECT_EQ(doorbell(alice), 0u);
-  clients.take_all(*this);
+  lane_test::take_all(clients, *this);
   EXPECT_TRUE(taken.empty());
   EXPECT_TRUE(clients.announce_sleep());
   EXPECT_FALSE(sleeps(alice));

@@ -61,6 +61,14 @@ inline void end_op(collective::GroupOps& ops, collective::OpId op) {
   ops.release(run_until(ops, collective::ActionKind::complete).op);
 }
 
+// Of every client, as far as it has any.
+inline void take_all(LaneClients& clients, EntrySink& sink) {
+  for (std::size_t i = 0; i < clients.size(); ++i) {
+    while (clients.take_entry(clients[i], sink)) {
+    }
+  }
+}
+
 // What has been reported and is of this kind; the rest is thrown away.
 template <typename What>
 std::vector<What> take_events(EventReports& reports) {

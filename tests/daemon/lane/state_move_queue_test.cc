@@ -136,7 +136,7 @@ TEST_F(StateMoveQueueTest, WaitsForWhatWasSubmittedBefore) {
   queue_.add(move.command);
   EXPECT_EQ(queue_.do_work(0), 0);
   EXPECT_EQ(queue_.deadline_ns(), 0u) << "a lane that looks again at once would not sleep";
-  clients_.take_all(*this);
+  lane_test::take_all(clients_, *this);
   EXPECT_EQ(queue_.do_work(0), 1);
   EXPECT_EQ(queue_.do_work(0), 1);
   EXPECT_EQ(ended(), (Ended{{6, Errc::ok}, {5, Errc::ok}}));

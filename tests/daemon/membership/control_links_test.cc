@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 namespace tern::daemon {
 namespace {
 
+constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 
 net::LinkSettings patient() {
@@ -22,17 +24,21 @@ net::LinkSettings patient() {
 
 // A daemon of which there is nothing but its control links.
 struct End final : ControlLinks::Sink, net::AcceptorSink {
-  End(net::LoopbackNetwork& network, const Clock& clock, const net::Endpoint& at,
+  End(net::LoopbackNetwork& network, ManualClock& its_clock, const net::Endpoint& at,
       std::uint64_t number)
-      : transport(network, at),
-        links({transport, clock, patient(), wire::NodeId{number, number}}, *this),
-        acceptor(network, clock, {at, {}}, *this) {}
+      : clock(its_clock),
+        transport(network, at),
+        links({transport, its_clock, patient(), wire::NodeId{number, number}}, *this),
+        acceptor(network, its_clock, {at, {}}, *this) {}
 
   void on_control_message(LinkRef from, const nlohmann::json& message) override {
     messages.emplace_back(from, message);
+    clock.advance_ns(message_ns);
   }
   void on_control_link_lost(LinkRef, Errc, bool, const std::string&) override { ++lost; }
-  void on_control_breach(const std::string&, const std::string&) override {}
+  void on_control_breach(const std::string&, const std::string& text) override {
+    breaches.push_back(text);
+  }
   void on_incoming(std::unique_ptr<net::Incoming> incoming, const wire::FrameHeader&,
                    const wire::HelloBody& hello) override {
     adopted += links.adopt(std::move(incoming), hello) ? 1 : 0;
@@ -40,7 +46,10 @@ struct End final : ControlLinks::Sink, net::AcceptorSink {
   void on_refused(const std::string&, Errc, const char*) override {}
   int do_work() { return acceptor.poll() + links.do_work(); }
 
+  ManualClock& clock;
   std::vector<std::pair<LinkRef, nlohmann::json>> messages;
+  std::vector<std::string> breaches;
+  std::uint64_t message_ns = 0;  // what one takes
   int lost = 0;
   std::size_t adopted = 0;
   net::LoopbackTransport transport;
@@ -87,6 +96,77 @@ TEST_F(ControlLinksTest, WhatComesByALinkIsChargedToItsHost) {
   ASSERT_EQ(here.messages.size(), 1u);
   EXPECT_EQ(here.links.source_of(here.messages[0].first), "there");
   EXPECT_EQ(there.links.source_of(link), "here:7000");
+}
+
+// The second link's one message is not behind the many of the first.
+TEST_F(ControlLinksTest, MessagesTakeABoundedTimeAndLinksTakeTurns) {
+  End& here = end("here");
+  End& flood = end("flood");
+  End& other = end("other");
+  const LinkRef from_flood = flood.links.open({"here", 7000});
+  const LinkRef from_other = other.links.open({"here", 7000});
+  settle();
+  here.message_ns = kMs;
+  for (int i = 0; i < 100; ++i) flood.links.send(from_flood, {{"t", "join"}, {"number", i}});
+  other.links.send(from_other, {{"t", "join"}, {"number", 1000}});
+  for (int i = 0; i < 10; ++i) {
+    flood.do_work();
+    other.do_work();
+  }
+  std::size_t before = 0;
+  while (here.messages.size() < 101) {
+    ASSERT_GT(here.do_work(), 0) << "after " << before << " messages";
+    EXPECT_LE(here.messages.size() - before, 2u);
+    before = here.messages.size();
+  }
+  const auto number = [&](std::size_t i) { return here.messages[i].second["number"].get<int>(); };
+  EXPECT_TRUE(number(0) == 1000 || number(1) == 1000);
+  int next = 0;
+  for (std::size_t i = 0; i < 101; ++i) {
+    if (number(i) == 1000) continue;
+    EXPECT_EQ(number(i), next++);
+  }
+}
+
+// A link that breaks has said what it has said.
+TEST_F(ControlLinksTest, ALinkIsLostAfterItsMessages) {
+  End& here = end("here");
+  End& there = end("there");
+  const LinkRef link = there.links.open({"here", 7000});
+  settle();
+  here.message_ns = kMs;
+  for (int i = 0; i < 20; ++i) there.links.send(link, {{"t", "join"}});
+  for (int i = 0; i < 10; ++i) there.do_work();
+  here.do_work();
+  ASSERT_LT(here.messages.size(), 20u);
+  there.links.say_goodbye();
+  for (int i = 0; i < 10; ++i) there.do_work();
+  while (here.lost == 0) ASSERT_GT(here.do_work(), 0);
+  EXPECT_EQ(here.messages.size(), 20u);
+}
+
+TEST_F(ControlLinksTest, AMessageThatIsNoObjectEndsItsLinkAndNoOther) {
+  nlohmann::json deep = nlohmann::json::object();
+  for (int i = 0; i < 20; ++i) deep = {{"in", deep}};
+  for (const nlohmann::json& bad : {nlohmann::json::array(), nlohmann::json("join"), deep}) {
+    ends_.clear();
+    End& here = end("here");
+    End& there = end("there");
+    End& other = end("other");
+    const LinkRef first = there.links.open({"here", 7000});
+    const LinkRef second = other.links.open({"here", 7000});
+    settle();
+    there.links.send(first, {{"number", 0}});
+    there.links.send(first, bad);
+    there.links.send(first, {{"number", 1}});
+    other.links.send(second, {{"number", 2}});
+    settle();
+    std::set<int> heard;
+    for (const auto& [link, message] : here.messages) heard.insert(message["number"].get<int>());
+    EXPECT_EQ(heard, (std::set<int>{0, 2})) << bad;
+    EXPECT_EQ(here.lost, 1);
+    EXPECT_EQ(here.breaches, std::vector<std::string>{"its control message is no JSON object"});
+  }
 }
 
 TEST_F(ControlLinksTest, OneHostHasABoundAndAnotherFindsAPlace) {

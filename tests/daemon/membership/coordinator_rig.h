@@ -84,6 +84,11 @@ class CoordinatorTest : public testing::Test, public ControlSender {
   void join(LinkRef from, std::uint32_t rank, std::int64_t size) {
     join(from, join_of(from, rank, size));
   }
+  void lose(LinkRef link, const std::string& why) {
+    coordinator_.on_link_lost(link, why);
+    coordinator_.end_lost(TimeSlice(clock_, 1));
+    EXPECT_FALSE(coordinator_.has_lost());
+  }
   void say(LinkRef from, const std::string& what, std::uint32_t epoch, json more = json::object()) {
     more.update({{"t", what}, {"uid", uid_}, {"epoch", epoch}});
     coordinator_.on_message(from, more);

@@ -224,13 +224,13 @@ TEST_F(CoordinatorSplits, AChildGoesWithItsEpoch) {
   EXPECT_NE(last(kB, "end"), nullptr);
   EXPECT_EQ(last(kA, "end"), nullptr) << "it fails alone";
   EXPECT_EQ(coordinator_.groups(), 3u);
-  coordinator_.on_link_lost(kA, "broken");
+  lose(kA, "broken");
   EXPECT_EQ(coordinator_.groups(), 1u) << "the parent, which may be joined again";
 }
 
 TEST_F(CoordinatorSplits, WhoGathersWhileTheParentEndsIsTold) {
   split(kA, 0, 1);
-  coordinator_.on_link_lost(kB, "broken");
+  lose(kB, "broken");
   expect_refused(kA, Errc::peer_lost, "was lost");
   EXPECT_EQ(coordinator_.groups(), 1u);
 }

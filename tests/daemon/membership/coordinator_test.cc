@@ -1,5 +1,7 @@
 #include "daemon/membership/coordinator.h"
 
+#include <algorithm>
+
 #include "coordinator_rig.h"
 
 namespace tern::daemon::coordinator_test {
@@ -309,15 +311,51 @@ TEST_F(CoordinatorTest, WhoRejoinsBeforeTheEndIsInTheNextEpoch) {
 TEST_F(CoordinatorTest, ALostLinkEndsTheEpochAndForgetsItsJoiners) {
   join(kA, 0, 2);
   join(kB, 1, 2);
-  coordinator_.on_link_lost(kB, "gone");
+  lose(kB, "gone");
   EXPECT_EQ((*last(kA, "end"))["code"], static_cast<int>(Errc::peer_lost));
   EXPECT_NE((*last(kA, "end"))["text"].get<std::string>().find("host22:7000 (ranks 1)"),
             std::string::npos);
   join(kC, 1, 2);
-  coordinator_.on_link_lost(kC, "gone too");
+  lose(kC, "gone too");
   sent_.clear();
   join(kA, 0, 2);
   EXPECT_EQ(last(kA, "members"), nullptr);
+}
+
+// The clock of a test stands still: a slice is over at once, or never.
+TEST_F(CoordinatorTest, EpochsThatHaveLostANodeEndAsThereIsTimeFor) {
+  constexpr int kGroups = 3;
+  std::vector<GroupId> ids;
+  const auto speak_of = [this](const GroupId& id) {
+    id_ = id;
+    uid_ = to_hex(id.uid);
+  };
+  for (int i = 0; i < kGroups; ++i) {
+    speak_of(ids.emplace_back(*mint_group_id("host11", 7000)));
+    coordinator_.learn(id_, kUser);
+    join(kA, 0, 2);
+    join(kB, 1, 2);
+  }
+  const auto ended = [this] {
+    return std::count_if(sent_.begin(), sent_.end(), [](const auto& one) {
+      return one.first == kA && one.second["t"] == "end";
+    });
+  };
+  coordinator_.on_link_lost(kB, "gone");
+  EXPECT_EQ(ended(), 0);
+  EXPECT_EQ(coordinator_.end_lost(TimeSlice(clock_, 0)), 1);
+  EXPECT_EQ(ended(), 1);
+  EXPECT_TRUE(coordinator_.has_lost());
+  // Who comes back to a group whose turn has not come finds it ended all the same.
+  const std::string first = (*last(kA, "end"))["uid"];
+  speak_of(*std::find_if(ids.begin(), ids.end(),
+                         [&](const GroupId& id) { return to_hex(id.uid) != first; }));
+  join(kC, 1, 2);
+  EXPECT_EQ(last(kC, "refused"), nullptr);
+  EXPECT_EQ(ended(), 2);
+  EXPECT_EQ(coordinator_.end_lost(TimeSlice(clock_, 1)), kGroups - 1) << "one has nothing left";
+  EXPECT_EQ(ended(), kGroups);
+  EXPECT_FALSE(coordinator_.has_lost());
 }
 
 TEST_F(CoordinatorTest, ARestartedDaemonEndsTheEpochOfTheOldOne) {

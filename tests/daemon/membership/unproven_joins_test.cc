@@ -1,11 +1,16 @@
 // What anybody may send to a coordinator before a proof.
 
+#include <algorithm>
+
 #include "coordinator_rig.h"
 
 namespace tern::daemon::coordinator_test {
 namespace {
 
-using UnprovenJoins = CoordinatorTest;
+class UnprovenJoins : public CoordinatorTest {
+ protected:
+  void expire() { EXPECT_TRUE(coordinator_.expire(TimeSlice(clock_, 1))); }
+};
 
 TEST_F(UnprovenJoins, OneSourceHoldsABoundedNumberOfJoins) {
   constexpr LinkRef kCrowd = 5'000;
@@ -50,20 +55,38 @@ TEST_F(UnprovenJoins, AJoinThatIsNotProvenInTimeIsRefused) {
   coordinator_.on_message(kA, join_of(kA, 0, 2));
   ASSERT_NE(last(kA, "challenge"), nullptr);
   clock_.advance_ns(Coordinator::kProofNs - 1);
-  coordinator_.expire();
+  expire();
   EXPECT_EQ(last(kA, "refused"), nullptr);
   clock_.advance_ns(1);
-  coordinator_.expire();
+  expire();
   expect_refused(kA, Errc::timeout, "no proof");
   std::set<LinkRef> in_use;
   coordinator_.add_links(in_use);
   EXPECT_TRUE(in_use.empty());
 }
 
+// The clock of a test stands still: a slice is over at once, or never.
+TEST_F(UnprovenJoins, AreRefusedAsThereIsTimeFor) {
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    coordinator_.on_message(kA, join_of(kA, rank, 4));
+  }
+  clock_.advance_ns(Coordinator::kProofNs);
+  const auto refused = [this] {
+    return std::count_if(sent_.begin(), sent_.end(),
+                         [](const auto& one) { return one.second["t"] == "refused"; });
+  };
+  EXPECT_FALSE(coordinator_.expire(TimeSlice(clock_, 0)));
+  EXPECT_EQ(refused(), 1);
+  EXPECT_FALSE(coordinator_.expire(TimeSlice(clock_, 0)));
+  EXPECT_EQ(refused(), 2);
+  expire();
+  EXPECT_EQ(refused(), 3);
+}
+
 TEST_F(UnprovenJoins, AProvenJoinWaitsAsLongAsItsMemberLikes) {
   join(kA, 0, 2);
   clock_.advance_ns(2 * Coordinator::kStrangerNs);
-  coordinator_.expire();
+  expire();
   EXPECT_EQ(last(kA, "refused"), nullptr);
   std::set<LinkRef> in_use;
   coordinator_.add_links(in_use);
@@ -74,10 +97,10 @@ TEST_F(UnprovenJoins, AJoinOfAGroupThatStaysUnknownIsRefusedInTheEnd) {
   uid_ = std::string(32, '7');
   coordinator_.on_message(kA, join_of(kA, 0, 2));
   clock_.advance_ns(Coordinator::kStrangerNs - 1);
-  coordinator_.expire();
+  expire();
   EXPECT_EQ(last(kA, "refused"), nullptr);
   clock_.advance_ns(1);
-  coordinator_.expire();
+  expire();
   expect_refused(kA, Errc::unknown_group, "mint a new id");
   EXPECT_EQ(coordinator_.groups(), 1u);
 }

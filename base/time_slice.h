@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace tern {
+
+// A part of a thread's turn. Who has many things to do does one, and more of them until the slice
+// is over. The others wait for the next turn, and whoever else waits for the thread comes before
+// them.
+class TimeSlice {
+ public:
+  // Begins now. REQUIRES: the clock outlives this.
+  TimeSlice(const Clock& clock, std::uint64_t ns) noexcept
+      : clock_(clock), end_ns_(clock.now_ns() + ns) {}
+  bool is_over() const noexcept { return clock_.now_ns() >= end_ns_; }
+
+ private:
+  const Clock& clock_;
+  std::uint64_t end_ns_;
+};
+
+}  // namespace tern

@@ -1,0 +1,88 @@
+// How much of a turn a lane gives to commands and entries. What ops do is tested in tests/sim.
+
+#include "daemon/lane/lane.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "tests/daemon/lane/lane_rig.h"
+
+namespace tern::daemon::lane_turns_test {
+namespace {
+
+using lane_test::TestClient;
+
+// Every look at it takes a tenth of a millisecond: a command costs one, and a refused entry too.
+class LookingTakesTime final : public Clock {
+ public:
+  std::uint64_t now_ns() const noexcept override { return now_ns_ += 100'000; }
+
+ private:
+  mutable std::uint64_t now_ns_ = 1'000'000'000;
+};
+
+class LaneTurns : public ::testing::Test {
+ protected:
+  static LaneSettings settings() {
+    LaneSettings settings;
+    settings.chunk_bytes = 16 << 10;
+    settings.receive_slabs = settings.send_slabs = settings.result_slabs = 2;
+    return settings;
+  }
+  void add(TestClient& client) {
+    ASSERT_TRUE(lane_.commands().push(Command{command::AddClient{&client.memory}}));
+    while (lane_.commands().read_available() > 0) lane_.do_work();
+  }
+  // Of no group that there is: each is refused.
+  static void fill(TestClient& client, std::uint64_t entries) {
+    for (std::uint64_t ticket = 1; ticket <= entries; ++ticket) client.submit(ticket);
+  }
+  static std::size_t refused(TestClient& client) {
+    std::size_t count = 0;
+    while (client.next_completion()) ++count;
+    return count;
+  }
+
+  LookingTakesTime clock_;
+  net::LoopbackNetwork network_;
+  net::LoopbackTransport transport_{network_, {"here", 7000}};
+  TestClient alice_{11}, bob_{12}, carol_{13};
+  Lane lane_{settings(), LaneClients::Surroundings{clock_, transport_}, {7, 7}};
+};
+
+TEST_F(LaneTurns, GiveEntriesATimeAndThoseLeftComeFirst) {
+  for (TestClient* client : {&alice_, &bob_, &carol_}) add(*client);
+  for (TestClient* client : {&alice_, &bob_, &carol_}) fill(*client, 3 * 32);
+  for (int round = 0; round < 3; ++round) {
+    // Thirty-two of a client take more than two milliseconds: the others' are for the next turn.
+    for (TestClient* client : {&alice_, &bob_, &carol_}) {
+      lane_.do_work();
+      EXPECT_EQ(refused(*client), 32u) << "round " << round;
+    }
+  }
+  EXPECT_EQ(refused(alice_) + refused(bob_) + refused(carol_), 0u);
+}
+
+TEST_F(LaneTurns, GiveCommandsATimeAndEntriesWaitForThoseBeforeThem) {
+  add(alice_);
+  constexpr std::size_t kCommands = 100;
+  for (std::size_t i = 0; i < kCommands; ++i) {
+    ASSERT_TRUE(lane_.commands().push(Command{command::DropRegion{99, 1}}));  // nobody's
+  }
+  fill(alice_, 1);
+  std::size_t before = kCommands;
+  while (before > 0) {
+    EXPECT_GT(lane_.do_work(), 0);
+    const std::size_t left = lane_.commands().read_available();
+    // Once for themselves, and once for the entry.
+    EXPECT_LE(before - left, 2 * 20u);
+    EXPECT_LT(left, before);
+    EXPECT_EQ(refused(alice_), left > 0 ? 0u : 1u) << left << " commands are older";
+    before = left;
+  }
+}
+
+}  // namespace
+}  // namespace tern::daemon::lane_turns_test
