@@ -14,7 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/passed_descriptors.h"
+#include "base/time_slice.h"
 #include "daemon/control/request.h"
 #include "daemon/control/socket_file.h"
 #include "daemon/service/shared_places.h"
@@ -30,6 +32,7 @@ using Socket = asio::local::stream_protocol::socket;
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
 constexpr int kAcceptsPerRound = 32;
+constexpr std::uint64_t kSliceNs = 1'000'000;
 constexpr std::size_t kReadBytes = 4096;
 
 ucred peer_of(int fd) {
@@ -56,9 +59,6 @@ Credentials credentials_of(int fd) {
   return credentials;
 }
 
-// Those who must get in to end what others do.
-bool is_privileged(uid_t uid) noexcept { return uid == 0 || uid == ::geteuid(); }
-
 }  // namespace
 
 // Handlers of the acceptor hold it weakly: one that was already queued when the server was
@@ -74,15 +74,20 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
           disposal_(server.disposal_),
           credentials_(credentials_of(socket.native_handle())),
           account_(account),
+          is_privileged_(server.is_privileged(credentials_.uid)),
           socket_(std::move(socket)),
           timer_(socket_.get_executor()) {}
 
     ~Session() { dispose_of_socket(); }
 
-    void start() { read_line(); }
+    // Most have asked by the time that they are accepted.
+    void start() {
+      arm_timer();
+      read_some();
+    }
 
-    uid_t user() const noexcept { return credentials_.uid; }
     uid_t account() const noexcept { return account_; }
+    bool is_privileged() const noexcept { return is_privileged_; }
 
     void close() {
       if (server_ == nullptr) return;
@@ -168,6 +173,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     Disposal& disposal_;
     Credentials credentials_;
     uid_t account_;  // for whom it is counted
+    bool is_privileged_;
     Socket socket_;
     asio::steady_timer timer_;
     std::string input_;
@@ -191,6 +197,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     (void)fd.release();  // the acceptor's now
     acceptor_.non_blocking(true, error);
     if (error) return fail(Errc::io_error, options_.path + ": " + error.message());
+    may_be_passed_ = !refuse_passed_descriptors(acceptor_.native_handle());
     accept();
     return {};
   }
@@ -198,6 +205,9 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
   std::size_t client_count() const noexcept { return sessions_.size(); }
 
  private:
+  // Those who must get in to end what others do.
+  bool is_privileged(uid_t uid) const noexcept { return uid == 0 || uid == own_user_; }
+
   void accept() {
     acceptor_.async_wait(Socket::wait_read, [weak = weak_from_this()](const error_code& error) {
       const auto self = weak.lock();
@@ -210,7 +220,8 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
   // By itself: for one who is turned away at once, Asio's accept takes several times as long, and
   // others wait behind him.
   void accept_some() {
-    for (int i = 0; i < kAcceptsPerRound; ++i) {
+    const TimeSlice slice(clock_, kSliceNs);
+    for (int i = 0; i < kAcceptsPerRound && !slice.is_over(); ++i) {
       Fd fd(::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (fd) {
         welcome(std::move(fd));
@@ -237,7 +248,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     std::size_t of_user = 0, of_others = 0;
     for (const auto& other : sessions_) {
       of_user += other->account() == account ? 1 : 0;
-      of_others += is_privileged(other->user()) ? 0 : 1;
+      of_others += other->is_privileged() ? 0 : 1;
     }
     if (of_user >= options_.max_clients_per_user) {
       return refuse(std::move(fd), account,
@@ -252,8 +263,9 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     socket.assign(asio::local::stream_protocol(), fd.get(), error);
     if (error) return disposal_.take_whole(account, std::move(fd));
     (void)fd.release();  // the socket's now
-    sessions_.push_back(std::make_shared<Session>(*this, std::move(socket), account));
-    sessions_.back()->start();
+    const auto session = std::make_shared<Session>(*this, std::move(socket), account);
+    sessions_.push_back(session);
+    session->start();
   }
 
   // Tells why and closes: a socket that is new has room for the line.
@@ -261,7 +273,8 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     const std::string line = error_line(Errc::quota_exceeded, why);
     [[maybe_unused]] const auto sent =
         ::send(fd.get(), line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    disposal_.take_whole(account, std::move(fd));
+    // Else it is closed here, which keeps nobody waiting.
+    if (may_be_passed_) disposal_.take_whole(account, std::move(fd));
   }
 
   void forget(const Session* session) {
@@ -271,6 +284,9 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
   ControlOptions options_;
   ControlVerbs& handler_;
   Disposal& disposal_;
+  const SteadyClock clock_;
+  const uid_t own_user_ = ::geteuid();
+  bool may_be_passed_ = true;  // descriptors, whose closing may take long
   SocketFile file_;
   asio::local::stream_protocol::acceptor acceptor_;
   asio::steady_timer pause_;

@@ -13,9 +13,9 @@
 namespace tern::daemon {
 namespace {
 
-// Who finds it full waits for room, and those that come later may take that. In the backlog nobody
-// is overtaken.
-constexpr int kBacklog = 1024;
+// Whoever connects waits behind all of them, and one who has sent many small pieces takes long to be
+// read. Beyond, connect() waits.
+constexpr int kBacklog = 64;
 
 sockaddr_un address_of(const std::string& path) {
   sockaddr_un address{};
