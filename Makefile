@@ -12,12 +12,13 @@ export CCACHE_SLOPPINESS ?= pch_defines,time_macros
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-python test-torch bench study accuracy deb wheel docs lint format clean
+.PHONY: help demo test test-full test-aarch64 test-python test-torch bench study accuracy deb wheel docs lint format clean
 
 help:
 	@echo 'make demo       train MNIST over a 100 Mbit/s link, raw and with 3LC, and compare'
 	@echo 'make test       all tests, sanitizers, a fuzz smoke and lints; half an hour on 2 fast cores'
 	@echo 'make test-full  everything at length: full sanitizer suites, longer fuzzing, kill campaign'
+	@echo 'make test-aarch64 formats and codecs for aarch64, compiled here and run under qemu-user'
 	@echo 'make test-python the Python package on a release build, with ruff and mypy'
 	@echo 'make test-torch tern.torch and PyTorch'"'"'s own suite, in an environment of 1.4 GB outside of the tree'
 	@echo 'make bench      codecs, and all-reduce beside Gloo and iperf3 on shaped links'
@@ -41,9 +42,13 @@ test:
 	$(PYTHON) tools/run_tests.py
 
 test-full:
-	tools/install_dependencies.sh test
+	tools/install_dependencies.sh full
 	tools/make_deb.sh
 	$(PYTHON) tools/run_tests.py --full
+
+test-aarch64:
+	tools/install_dependencies.sh aarch64
+	$(PYTHON) tools/run_tests.py --stage aarch64
 
 test-python:
 	tools/install_dependencies.sh test

@@ -45,6 +45,13 @@ struct ScanState {
   Float energy[kVectors];
   hn::Vec<UnsignedTag> largest[kVectors];
 
+  explicit HWY_INLINE ScanState(const float* energy_lanes) noexcept {
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      energy[v] = hn::LoadU(kFloats, energy_lanes + v * kFloatLanes);
+      largest[v] = hn::Zero(kUnsigneds);
+    }
+  }
+
   // `kScanLanes` elements.
   template <bool kWithResidual>
   HWY_INLINE void step(const float* input, const float* residual, Float state_scale) noexcept {
@@ -71,11 +78,7 @@ std::uint32_t scan_elements(const Sums& sums, float* energy_lanes) noexcept {
   const float* const input = sums.input;
   const float* const residual = sums.state;
   const std::size_t count = sums.count;
-  ScanState state;
-  for (std::size_t v = 0; v < ScanState::kVectors; ++v) {
-    state.energy[v] = hn::LoadU(kFloats, energy_lanes + v * kFloatLanes);
-    state.largest[v] = hn::Zero(kUnsigneds);
-  }
+  ScanState state(energy_lanes);
   const Float factor = hn::Set(kFloats, sums.scale);
   std::size_t i = 0;
   for (; i + kScanLanes <= count; i += kScanLanes) {

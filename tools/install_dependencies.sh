@@ -4,6 +4,8 @@
 #   install_dependencies.sh demo   enough to build and to run the demonstration
 #   install_dependencies.sh deb    enough to build the Debian packages
 #   install_dependencies.sh test   that, and what the tests, fuzzers, lints and benchmarks need
+#   install_dependencies.sh full   that, and what `make test-full` has beside
+#   install_dependencies.sh aarch64  enough to compile for aarch64 and to run the result
 set -eu
 
 demo_packages='build-essential cmake ninja-build pkg-config
@@ -16,13 +18,18 @@ deb_packages="$demo_packages
 test_packages="$deb_packages
   git ccache clang clang-format clang-tidy libclang-rt-14-dev libgloo-dev openmpi-bin libopenmpi-dev iperf3 python3-numpy python3-pytest python3-venv prometheus
   ibverbs-providers ibverbs-utils perftest rdma-core qemu-system-x86 busybox-static kmod systemd shellcheck qemu-user"
+cross_packages='g++-aarch64-linux-gnu qemu-user'
+full_packages="$test_packages $cross_packages"
+aarch64_packages="$demo_packages $cross_packages python3-venv"
 
 case "${1:-}" in
   demo) packages=$demo_packages ;;
   deb) packages=$deb_packages ;;
   test) packages=$test_packages ;;
+  full) packages=$full_packages ;;
+  aarch64) packages=$aarch64_packages ;;
   *)
-    echo "usage: $0 demo|deb|test" >&2
+    echo "usage: $0 demo|deb|test|full|aarch64" >&2
     exit 2
     ;;
 esac

@@ -95,13 +95,17 @@ HWY_INLINE std::size_t count_middles(const float* __restrict values, std::size_t
 void assign(std::span<const float> values, std::span<const float> middles,
             std::uint8_t* __restrict codes) noexcept {
   std::size_t done = 0;
-  if (middles.size() == 15 && kLanes >= 16) {
-    done = search_middles<4>(values.data(), values.size(), middles.data(), codes);
-  } else if (middles.size() == 7 && kLanes >= 8) {
-    done = search_middles<3>(values.data(), values.size(), middles.data(), codes);
-  } else {
-    done = count_middles(values.data(), values.size(), middles, codes);
+  if constexpr (kLanes >= 16) {
+    if (middles.size() == 15) {
+      done = search_middles<4>(values.data(), values.size(), middles.data(), codes);
+    }
   }
+  if constexpr (kLanes >= 8) {
+    if (middles.size() == 7) {
+      done = search_middles<3>(values.data(), values.size(), middles.data(), codes);
+    }
+  }
+  if (done == 0) done = count_middles(values.data(), values.size(), middles, codes);
   kLloydScalar.assign(values.subspan(done), middles, codes + done);
 }
 

@@ -11,15 +11,13 @@ namespace {
 
 constexpr std::size_t kMostTargets = 8;
 
-bool has_vbmi2() noexcept {
 #if HWY_ARCH_X86
+bool has_vbmi2() noexcept {
   return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
          __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512vbmi") != 0 &&
          __builtin_cpu_supports("avx512vbmi2") != 0;
-#else
-  return false;
-#endif
 }
+#endif
 
 // Filled once, before any kernel can run, and constant from then on.
 class Registry {

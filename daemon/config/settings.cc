@@ -48,7 +48,7 @@ Status set_text(Config& config, const Setting& setting, std::string_view text) {
     return refuse(setting, fmt::format("has {} characters", text.size()));
   }
   // Control characters would garble logs and tables, and a zero would cut a path short.
-  if (std::any_of(text.begin(), text.end(), [](char c) { return c >= 0 && c < ' '; })) {
+  if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < ' '; })) {
     return refuse(setting, "has a control character");
   }
   field<std::string>(config, setting) = text;

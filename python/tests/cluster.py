@@ -22,10 +22,10 @@ OPTIONS = ["--listen", "127.0.0.1:0", "--peer-timeout", "2s", "--resume-timeout"
 
 
 class Daemon:
-    """A ternd with sockets of its own. `under`: words before it, of a program that runs it."""
+    """A ternd with sockets of its own. `command`: what is run in place of the package's."""
 
-    def __init__(self, folder, *options, under=()):
-        self.under = under
+    def __init__(self, folder, *options, command=()):
+        self.command = command or (program("ternd"),)
         self.folder = pathlib.Path(folder)
         self.socket = str(self.folder / "ternd.sock")
         self.control_socket = str(self.folder / "control.sock")
@@ -36,7 +36,7 @@ class Daemon:
     def start(self):
         self.folder.mkdir(exist_ok=True)
         self.process = subprocess.Popen(
-            [*self.under, program("ternd"), "--socket", self.socket,
+            [*self.command, "--socket", self.socket,
              "--control-socket", self.control_socket, *self.options],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=(self.folder / "log").open("wb"))

@@ -2,6 +2,8 @@
 that can do less."""
 
 import contextlib
+import os
+import shlex
 import shutil
 import socket
 import struct
@@ -12,6 +14,7 @@ import pytest
 
 import tern
 from cluster import Daemon, daemons, run_ranks
+from tern._library import program
 
 MAGIC = 0x4B504E54  # "TNPK"
 HEADER = struct.Struct("<IHHQ")
@@ -86,32 +89,52 @@ def test_a_daemon_that_says_nothing_is_given_up(tmp_path):
             tern.Client(tmp_path / "ternd.sock", timeout=0.05)
 
 
-@pytest.fixture
-def old_processor():
+COUNT = 1 << 14
+RECIPES = ("3lc:s=1.5", "int:bits=4+huffman", "topk:p=0.05+fp16", "lossless")
+
+
+def bits(nodes, run):
+    """What two ranks get at two nodes: an exact sum, and three lossy ones by each recipe. `run`:
+    another word for each, so that none adopts the residuals of another."""
+    def work(group):
+        x = np.random.default_rng(group.rank).standard_normal(COUNT).astype(np.float32)
+        sums = [group.all_reduce(x, out=np.empty_like(x)).wait()]
+        for recipe in RECIPES:
+            tensor = group.declare(f"{recipe} {run}", COUNT, role="gradient", recipe=recipe)
+            sums += [group.all_reduce(x, out=np.empty_like(x), tensor=tensor).wait()
+                     for _ in range(3)]
+        return np.array(sums).tobytes()
+
+    return run_ranks(nodes, 2, work)
+
+
+def compare_with(folder, command, kernels):
+    """A node whose daemon `command` runs gets the bits that two usual nodes get, and so does the
+    other. `kernels`: which ones it may say that it uses."""
+    with daemons(2) as nodes:
+        wanted = bits(nodes, "usual")
+        other = Daemon(folder, "--peer-timeout", "30s", command=command)
+        try:
+            assert other.ask("status")["kernel_target"] in kernels
+            assert bits([nodes[0], other], "second") == wanted
+            assert bits([other, nodes[0]], "first") == wanted
+        finally:
+            other.stop()
+
+
+def test_a_processor_without_avx2_gives_the_same_bits(tmp_path):
+    """One node of two is of 2008, and uses slower kernels."""
     emulator = shutil.which("qemu-x86_64")
     if emulator is None:
         pytest.skip("there is no qemu-x86_64 (Debian: qemu-user)")
-    return (emulator, "-cpu", "Nehalem")
+    compare_with(tmp_path / "old", (emulator, "-cpu", "Nehalem", program("ternd")),
+                 ("scalar", "sse4"))
 
 
-def test_a_processor_without_avx2_gives_the_same_bits(tmp_path, old_processor):
-    """One node of two is of 2008. It uses slower kernels, and both get what two others get."""
-    count = 1 << 14
-
-    def work(group):
-        x = np.random.default_rng(group.rank).standard_normal(count).astype(np.float32)
-        exact = group.all_reduce(x, out=np.empty_like(x)).wait()
-        tensor = group.declare("t", count, role="gradient", recipe="3lc:s=1.5")
-        lossy = [group.all_reduce(x, out=np.empty_like(x), tensor=tensor).wait()
-                 for _ in range(3)]
-        return np.array([exact, *lossy])
-
-    with daemons(2) as nodes:
-        wanted = run_ranks(nodes, 2, work)[0]
-        old = Daemon(tmp_path / "old", "--peer-timeout", "30s", under=old_processor)
-        try:
-            assert old.ask("status")["kernel_target"] in ("scalar", "sse4", "ssse3", "sse2")
-            for got in run_ranks([nodes[0], old], 2, work):
-                assert got.tobytes() == wanted.tobytes()
-        finally:
-            old.stop()
+def test_a_node_of_aarch64_gives_the_same_bits(tmp_path):
+    """One node of two has another instruction set, and the other's ranks are of x86-64: they share
+    its memory, whose layout is the same."""
+    ternd = os.environ.get("TERN_AARCH64_TERND")
+    if ternd is None:
+        pytest.skip("TERN_AARCH64_TERND does not say how to run one: make test-aarch64 does")
+    compare_with(tmp_path / "aarch64", shlex.split(ternd), ("neon",))

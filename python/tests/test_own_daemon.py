@@ -41,8 +41,8 @@ def daemon_pid(folder):
 
 
 def start(environment, source=RANK):
-    return subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True,
-                            env={**os.environ, **environment})
+    return subprocess.Popen([sys.executable, "-c", source], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
 
 
 def test_connect_starts_a_daemon_that_ends_when_idle_and_leaves_nothing(home):
@@ -64,10 +64,15 @@ def test_connect_starts_a_daemon_that_ends_when_idle_and_leaves_nothing(home):
 
 def test_programs_that_start_at_once_find_one_daemon(home, monkeypatch):
     monkeypatch.setenv("TERN_IDLE_SECONDS", "1")
+    # Each stays until all have come, however late the last one is.
     source = ("import sys, tern; client = tern.connect(); "
               "from tern._control import ask; from tern._own_daemon import runtime_folder; "
-              "print(ask(runtime_folder() / 'control.sock', 'status')['pid'])")
-    pids = {int(program.communicate()[0]) for program in [start({}, source) for _ in range(4)]}
+              "print(ask(runtime_folder() / 'control.sock', 'status')['pid'], flush=True); "
+              "sys.stdin.read()")
+    programs = [start({}, source) for _ in range(4)]
+    pids = {int(program.stdout.readline()) for program in programs}
+    for program in programs:
+        program.communicate()
     assert len(pids) == 1
     wait_for_end(pids.pop())
 
