@@ -44,8 +44,8 @@ constexpr std::uint64_t kFlushNs = 200'000'000;
 constexpr std::uint64_t kMaxSleepNs = 1'000'000'000;
 // Of a poll of the loop: there are three in a turn, one for the acceptor and one for the links.
 constexpr std::uint64_t kPollNs = 1'000'000;
-// Of each link between conductors: messages are small.
-constexpr std::size_t kControlBytesPerPoll = 128 << 10;
+// Of each link. Those of conductors have small messages: what waits of one keeps others waiting.
+constexpr std::size_t kControlBytesPerPoll = 64 << 10, kLaneBytesPerPoll = 1 << 20;
 // A lane is asked for signs of life also where no supervisor has set a limit.
 constexpr std::uint64_t kLaneTimeoutNs = 20'000'000'000;
 
@@ -66,11 +66,9 @@ Result<shm::PacketListener> client_listener(const Config& config) {
 
 // Settings that allow more than the process can have: a warning where somebody has set them.
 void tell_of_few_descriptors(const Config& config) {
-  const std::string trouble =
-      descriptor_trouble(config, descriptor_budget(config, descriptor_limit()));
-  if (trouble.empty()) return;
-  spdlog::log(asks_for_descriptors(config) ? spdlog::level::warn : spdlog::level::info, "{}",
-              trouble);
+  const std::string why = descriptor_trouble(config, descriptor_budget(config, descriptor_limit()));
+  const auto level = asks_for_descriptors(config) ? spdlog::level::warn : spdlog::level::info;
+  if (!why.empty()) spdlog::log(level, "{}", why);
 }
 
 wire::NodeId random_node() {
@@ -143,7 +141,7 @@ struct Daemon::Composition {
   Status open(const Config& given);
   Status open_tuning();
   Status open_sockets();
-  net::TcpSettings tcp_settings() const;
+  net::TcpSettings tcp_settings(std::size_t bytes_per_poll) const;
   void open_lanes();
   std::vector<Lane*> lane_pointers() const;
   void open_conductor();
@@ -208,21 +206,21 @@ Status Daemon::Composition::open_sockets() {
   if (!listener) return tl::unexpected(listener.error());
   clients = std::make_unique<ClientServer>(ClientServer::Surroundings{loop, disposal, sub_users},
                                            std::move(*listener));
-  net::TcpSettings of_conductors = tcp_settings();
-  of_conductors.bytes_per_poll = kControlBytesPerPoll;
-  transport = std::make_unique<net::TcpTransport>(loop, of_conductors);
+  const net::TcpSettings tcp = tcp_settings(kControlBytesPerPoll);
+  transport = std::make_unique<net::TcpTransport>(loop, tcp);
   net::AcceptorSettings accepting;
   accepting.hello_timeout_ns = config.handshake_timeout_ns;
   auto accept = net::TcpAcceptor::create(
-      loop, clock, {{config.listen.host, config.listen.port}, accepting, tcp_settings()}, incoming);
+      loop, clock, {{config.listen.host, config.listen.port}, accepting, tcp}, incoming);
   if (!accept) return tl::unexpected(accept.error());
   listening = (*accept)->endpoint();
   acceptor = std::move(*accept);
   return {};
 }
 
-net::TcpSettings Daemon::Composition::tcp_settings() const {
+net::TcpSettings Daemon::Composition::tcp_settings(std::size_t bytes_per_poll) const {
   net::TcpSettings tcp;
+  tcp.bytes_per_poll = bytes_per_poll;
   tcp.send_buffer_bytes = static_cast<int>(config.socket_send_buffer_bytes);
   tcp.receive_buffer_bytes = static_cast<int>(config.socket_receive_buffer_bytes);
   tcp.tls = security->source();
@@ -240,7 +238,7 @@ void Daemon::Composition::open_lanes() {
   idle.lanes = config.lanes;
   for (std::uint32_t i = 0; i < config.lanes; ++i) {
     auto made = std::make_unique<LaneOfDaemon>();
-    made->tcp = std::make_unique<net::TcpTransport>(made->loop, tcp_settings());
+    made->tcp = std::make_unique<net::TcpTransport>(made->loop, tcp_settings(kLaneBytesPerPoll));
     made->rdma = make_rdma_transport(config, {*made->tcp, made->loop, clock, i});
     settings.lane = i;
     const LaneClients::Surroundings surroundings{clock, made->rdma ? *made->rdma : *made->tcp,

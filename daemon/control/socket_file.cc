@@ -13,7 +13,7 @@
 namespace tern::daemon {
 namespace {
 
-// Whoever connects waits behind all of them, and one who has sent many small pieces takes long to be
+// Whoever connects waits behind all of them, and one who has sent many small pieces takes long to
 // read. Beyond, connect() waits.
 constexpr int kBacklog = 64;
 

@@ -25,7 +25,7 @@ constexpr std::size_t kMaxSoftwareBytes = 32;
 constexpr std::uint64_t kMessagesNs = 2'000'000;
 constexpr std::uint64_t kLostNs = 1'000'000;
 // With so much that waits to be read, nothing more is received.
-constexpr std::size_t kMaxWaitingBytes = 64 << 10;
+constexpr std::size_t kMaxWaitingBytes = 16 << 10;
 
 // In memory: a message may be short.
 std::size_t bytes_of_waiting(const std::string& text) noexcept {
