@@ -1,5 +1,5 @@
 # Compiles for aarch64 with Debian's cross compiler, against a root of Debian's arm64 packages, and runs what it has
-# compiled under qemu-user. The preset `aarch64` and `make wheel-aarch64` read this file.
+# compiled under qemu-user. The preset `aarch64` reads this file.
 #
 # A root of its own, because some packages (libisal-dev, prometheus-cpp-dev's parts) cannot be installed for two
 # architectures at once. tools/aarch64_root.sh makes it where there is none.

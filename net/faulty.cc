@@ -35,6 +35,9 @@ class FaultyConnection final : public Connection, private ConnectionSink {
   void bound_queue(std::size_t bytes) override {
     if (inner_) inner_->bound_queue(bytes);
   }
+  void hold_reading(bool hold) override {
+    if (inner_) inner_->hold_reading(hold);
+  }
 
   // Passes on what is due. Calls no sink.
   int pump(std::uint64_t now);

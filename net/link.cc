@@ -69,6 +69,10 @@ void Link::bound_queue(std::size_t bytes) {
   if (state_->state == LinkState::open) state_->connection->bound_queue(bytes);
 }
 
+void Link::hold_reading(bool hold) {
+  if (state_->state == LinkState::open) state_->connection->hold_reading(hold);
+}
+
 void Link::on_open(Connection&) { state_->say_hello(wire::FrameKind::hello); }
 bool Link::on_header(Connection&, const wire::FrameHeader& header, PayloadPlace& place) {
   return state_->on_header(header, place);

@@ -151,6 +151,8 @@ class Link final : private ConnectionSink {
   DeliveryRate delivery_rate() const;
   // Connection::bound_queue of the present connection; one that is opened later has no bound.
   void bound_queue(std::size_t bytes);
+  // Connection::hold_reading of the present connection; one that is opened later reads.
+  void hold_reading(bool hold);
 
  private:
   void on_open(Connection& connection) override;

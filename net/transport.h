@@ -118,6 +118,9 @@ class Connection {
   // Keeps no more than about so many bytes of what was sent below, where other connections' frames
   // would wait behind them; 0: as many as are good for this one. A hint.
   virtual void bound_queue(std::size_t) {}
+  // Reads nothing more until it is told to go on: what has come is more than its user keeps up with.
+  // A hint.
+  virtual void hold_reading(bool) {}
   // False: the carrier protects payloads by itself, and the peer does not look at their CRC. May
   // change while the connection lives.
   virtual bool wants_payload_crc() const { return true; }

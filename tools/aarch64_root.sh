@@ -1,19 +1,18 @@
 #!/bin/sh
 # Makes a root of Debian's arm64 packages, outside of the tree, and prints its folder: the libraries that
 # Tern needs to be compiled for aarch64, and what runs the result under qemu-user. It is unpacked and not
-# installed, needs no right of root, and leaves this system's own packages alone. What is there already is
-# left as it is.
+# installed, needs no right of root, and leaves this system's own packages alone. A root of these packages
+# that is there already is left as it is.
 #
 #   aarch64_root.sh [FOLDER]    default: $TERN_AARCH64_ROOT, else ~/.cache/tern/aarch64-root
 set -eu
 folder=${1:-${TERN_AARCH64_ROOT:-${XDG_CACHE_HOME:-$HOME/.cache}/tern/aarch64-root}}
-# The last line: for the Python package.
 wanted='libc6-dev libstdc++-12-dev
   libhwy-dev libboost1.81-dev libexpected-dev libfmt-dev libspdlog-dev libtomlplusplus-dev
   libcli11-dev nlohmann-json3-dev libssl-dev libeigen3-dev libgtest-dev libgmock-dev libisal-dev
-  libsystemd-dev prometheus-cpp-dev zlib1g-dev libzstd-dev libdeflate-dev liblz4-dev
-  python3'
+  libsystemd-dev prometheus-cpp-dev zlib1g-dev libzstd-dev libdeflate-dev liblz4-dev'
 
+case $folder in /*) ;; *) folder=$PWD/$folder ;; esac
 if [ "$(cat "$folder/wanted" 2>/dev/null)" = "$wanted" ]; then
   echo "$folder"
   exit 0
@@ -39,6 +38,11 @@ apt update
 # shellcheck disable=SC2086 # one word each
 apt install --no-install-recommends --download-only $wanted
 
+# Only what this script has made is replaced.
+if [ -e "$folder" ] && [ ! -e "$folder/wanted" ] && [ -n "$(ls -A "$folder")" ]; then
+  echo "$folder is not a root that this script has made: name an empty folder or a new one" >&2
+  exit 1
+fi
 rm -rf "$folder"
 # The folders of today's Debian, which the packages of libc still name as they were.
 for name in bin lib sbin; do

@@ -222,6 +222,7 @@ Status TensorRegistry::add(Declaration& declaration) {
   tensor.state = declaration.state;
   const std::string key =
       KeptStates::key_of(user, {declaration.client.job, group.lineage}, declaration.name);
+  forget_last_of(key, declaration.name);
   if (Status made = allocate(declaration, partners_.kept.bytes_of(key)); !made) return made;
   if (tensor.state->declared.tuned) {
     if (Status begun = partners_.tuning->begin(group, *tensor.state, declaration.packet.level,
@@ -295,11 +296,24 @@ void TensorRegistry::release_all(MemberGroup& group, const MemberRank& rank) {
 void TensorRegistry::on_dropped(MemberGroup& group, std::uint64_t id) {
   DeclaredTensor* const tensor = group.tensors.find(id);
   if (tensor == nullptr || ++tensor->dropped < group.lane_count) return;
-  if (partners_.tuning != nullptr) partners_.tuning->end(*tensor->state);
-  keep(group, *tensor);
-  std::shared_ptr<TensorState> state = tensor->state;
-  group.tensors.remove(id);
-  dispose_of(group, {std::move(state)});
+  dispose_of(group, {forget(group, *tensor)});
+}
+
+std::shared_ptr<TensorState> TensorRegistry::forget(MemberGroup& group, DeclaredTensor& tensor) {
+  if (partners_.tuning != nullptr) partners_.tuning->end(*tensor.state);
+  keep(group, tensor);
+  std::shared_ptr<TensorState> state = tensor.state;
+  group.tensors.remove(state->id);
+  return state;
+}
+
+void TensorRegistry::forget_last_of(const std::string& key, const std::string& name) {
+  for (const std::uint64_t number : removed_) {
+    MemberGroup& group = *partners_.groups.by_number(number);
+    for (DeclaredTensor* const last : group.tensors.named(name)) {
+      if (last->state_key == key) return dispose_of(group, {forget(group, *last)});
+    }
+  }
 }
 
 // A group may have very many tensors.
@@ -321,11 +335,7 @@ int TensorRegistry::forget_groups(const TimeSlice& slice) {
 void TensorRegistry::forget_some(MemberGroup& group, const TimeSlice& slice) {
   States states;
   while (!group.tensors.empty()) {
-    DeclaredTensor& tensor = group.tensors.any();
-    if (partners_.tuning != nullptr) partners_.tuning->end(*tensor.state);
-    keep(group, tensor);
-    states.push_back(tensor.state);
-    group.tensors.remove(tensor.state->id);
+    states.push_back(forget(group, group.tensors.any()));
     if (slice.is_over()) break;
   }
   dispose_of(group, std::move(states));

@@ -79,6 +79,11 @@ class TensorRegistry {
   Status allocate(const Declaration& declaration, std::uint64_t freed) const;
   void drop(MemberGroup& group, std::uint64_t id);
   void forget_some(MemberGroup& group, const TimeSlice& slice);
+  // Its state is kept, if it is; otherwise the caller has it to dispose of.
+  std::shared_ptr<TensorState> forget(MemberGroup& group, DeclaredTensor& tensor);
+  // The tensor whose state the key names, if its group is still to be forgotten: the job is back,
+  // and goes on with that state.
+  void forget_last_of(const std::string& key, const std::string& name);
   void keep(const MemberGroup& group, DeclaredTensor& tensor);
   using States = std::vector<std::shared_ptr<TensorState>>;
   void dispose_of(const MemberGroup& group, States states) const;

@@ -14,6 +14,7 @@ namespace {
 
 // AnnounceBody::lead_is_trial: where it says how the legs differ.
 constexpr unsigned kLegsShift = 4;
+static_assert(tuner::kMaxCandidates <= 16, "four bits tell two candidates apart");
 
 }  // namespace
 

@@ -24,7 +24,7 @@ constexpr std::size_t kMaxSoftwareBytes = 32;
 // Of a turn.
 constexpr std::uint64_t kMessagesNs = 2'000'000;
 constexpr std::uint64_t kLostNs = 1'000'000;
-// With so much that waits to be read, nothing more is received.
+// A link with so much that waits to be read receives nothing more. All others do, and all send.
 constexpr std::size_t kMaxWaitingBytes = 16 << 10;
 
 // In memory: a message may be short.
@@ -154,7 +154,10 @@ void ControlLinks::on_about(LinkRef from, const nlohmann::json& message) {
 }
 
 int ControlLinks::do_work() {
-  int work = waiting_bytes_ < kMaxWaitingBytes ? transport_.poll() : 0;
+  for (auto& peer : peers_) {
+    if (!peer->lost) peer->link->hold_reading(peer->received_bytes >= kMaxWaitingBytes);
+  }
+  int work = transport_.poll();
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     if (peers_[i]->lost) continue;
     work += peers_[i]->link->tick();
@@ -173,7 +176,7 @@ int ControlLinks::pass_on() {
     waiting_.pop_front();
     const std::string text = std::move(peer.received.front());
     peer.received.pop_front();
-    waiting_bytes_ -= bytes_of_waiting(text);
+    peer.received_bytes -= bytes_of_waiting(text);
     if (!peer.received.empty()) waiting_.push_back(peer.ref);
     pass_on(peer, text);
     ++passed;
@@ -188,8 +191,8 @@ void ControlLinks::pass_on(Peer& peer, const std::string& text) {
   if (message.is_object()) return sink_.on_control_message(peer.ref, message);
   // What it said before has been heard, and what it says after that is nobody's.
   std::erase(waiting_, peer.ref);
-  for (const std::string& rest : peer.received) waiting_bytes_ -= bytes_of_waiting(rest);
   peer.received.clear();
+  peer.received_bytes = 0;
   if (!peer.lost) break_off(peer, "its control message is no JSON object");
 }
 
@@ -272,7 +275,7 @@ bool ControlLinks::on_frame(net::Link& link, const wire::FrameHeader& header,
   if (peer->received.empty()) waiting_.push_back(peer->ref);
   peer->received.emplace_back(static_cast<const char*>(static_cast<const void*>(place.body.data())),
                               place.body.size());
-  waiting_bytes_ += bytes_of_waiting(peer->received.back());
+  peer->received_bytes += bytes_of_waiting(peer->received.back());
   return true;
 }
 

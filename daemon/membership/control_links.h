@@ -96,6 +96,7 @@ class ControlLinks final : private net::LinkSink {
     std::uint64_t unused_ns = 0;  // since when; 0: in use
     std::uint64_t about_due_ns = 0;
     std::deque<std::string> received;  // and not read yet
+    std::size_t received_bytes = 0;    // of these
     std::uint64_t abouts = 0;          // received: they answer nothing
     std::string software;
     std::int64_t calendar_ns = 0;
@@ -127,8 +128,7 @@ class ControlLinks final : private net::LinkSink {
   std::function<nlohmann::json()> about_;
   SharedPlaces places_;  // of links that peers have opened
   std::vector<std::unique_ptr<Peer>> peers_;
-  std::deque<LinkRef> waiting_;    // links with messages that are not read yet, each once
-  std::size_t waiting_bytes_ = 0;  // of these messages
+  std::deque<LinkRef> waiting_;  // links with messages that are not read yet, each once
   LinkRef next_ref_ = 1;
 };
 

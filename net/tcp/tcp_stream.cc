@@ -94,7 +94,7 @@ int TcpStream::close_after(const Error& error) {
 
 int TcpStream::read(std::size_t budget) {
   int reads = 0;
-  while (readable_ && budget > 0) {
+  while (readable_ && !held_ && budget > 0) {
     std::array<asio::mutable_buffer, 3> buffers;
     const std::size_t asked = gather_read(buffers);
     Error error;

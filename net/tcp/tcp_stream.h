@@ -53,8 +53,9 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   DeliveryRate delivery_rate() noexcept;
   Carriage carriage() const noexcept;
   void bound_queue(std::size_t bytes) noexcept;
+  void hold_reading(bool hold) noexcept { held_ = hold; }
   // There is something to read, or room for what is to be written.
-  bool is_ready() const noexcept { return readable_ || (writable_ && !queue_.empty()); }
+  bool is_ready() const noexcept { return (readable_ && !held_) || (writable_ && !queue_.empty()); }
   // Moves about `budget` bytes each way.
   int poll(std::size_t budget);
   // As Transport::flush().
@@ -110,6 +111,7 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
 
   // Incoming. Staged bytes are those in staging_ from staged_begin_ to staged_end_.
   bool readable_ = false;
+  bool held_ = false;  // nothing is read although there is something
   FrameReceiver receiver_;
   std::uint64_t received_bytes_ = 0;
   std::size_t staged_begin_ = 0;

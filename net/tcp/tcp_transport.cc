@@ -41,6 +41,7 @@ class TcpConnection final : public Connection {
   DeliveryRate delivery_rate() const override { return stream_->delivery_rate(); }
   Carriage carriage() const override { return stream_->carriage(); }
   void bound_queue(std::size_t bytes) override { stream_->bound_queue(bytes); }
+  void hold_reading(bool hold) override { stream_->hold_reading(hold); }
 
  private:
   std::shared_ptr<TcpStream> stream_;
@@ -188,9 +189,9 @@ int TcpTransport::poll() {
   const std::size_t count = streams_.size();
   const auto busy = std::count_if(streams_.begin(), streams_.end(),
                                   [](const auto& stream) { return stream->is_ready(); });
-  const std::size_t turn =
-      std::max(settings_.bytes_per_poll / std::max<std::size_t>(static_cast<std::size_t>(busy), 1),
-               kLeastTurnBytes);
+  const std::size_t share =
+      settings_.bytes_per_poll / std::max<std::size_t>(static_cast<std::size_t>(busy), 1);
+  const std::size_t turn = std::max(share, std::min(settings_.bytes_per_poll, kLeastTurnBytes));
   for (std::size_t i = 0; i < count; ++i) {
     const std::shared_ptr<TcpStream> stream = streams_[(next_ + i) % count];
     work += stream->poll(turn);

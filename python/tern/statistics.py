@@ -181,6 +181,8 @@ class Place:
             return False
         if self.number and group.number:
             return self.number == group.number and self.rank in group.local_ranks
+        if self.number and group.state == "joining":
+            return False  # the next of this uid: what has a number has been joined
         return bool(self.uid)
 
 

@@ -8,6 +8,7 @@ import pytest
 import tern
 from cluster import daemons, run_ranks
 from tern._control import ask
+from tern.statistics import GroupStats, Place
 
 
 def test_a_mesh_has_rows_and_columns(two_nodes):
@@ -129,3 +130,17 @@ def test_what_is_no_number_of_32_bits_is_refused(two_nodes):
         return True
 
     assert all(run_ranks(two_nodes, 2, work))
+
+
+def test_the_next_group_of_the_same_id_is_not_this_one():
+    def row(state, number):
+        return GroupStats(uid="ab", job="job", state=state, error="", size=2, node_count=2,
+                          local_ranks=(0,), ops_completed=0, ops_in_flight=0, waiting=(),
+                          tensors=(), number=number)
+
+    place = Place(number=7, uid="ab", rank=0, size=2)
+    assert place.is_in(row("failed", 7))
+    assert not place.is_in(row("joining", 0))
+    assert not place.is_in(row("running", 8))
+    # An older daemon gives no numbers.
+    assert place.is_in(row("running", 0))

@@ -57,6 +57,28 @@ TEST_P(TcpPackets, AreSmallWhileTheQueueIsBounded) {
   EXPECT_LT(packets_of(kBytes, 0), kBytes / (16 << 10));
 }
 
+class TcpHeld : public TransportConformance {};
+
+TEST_P(TcpHeld, ReadsNothingUntilItGoesOnAndSendsMeanwhile) {
+  connect_raw();
+  const auto frame = sealed(block_header(1), pattern(1000, 1));
+  raw_b->hold_reading(true);
+  raw_a->send({frame, {}});
+  raw_b->send({frame, {}});
+  EXPECT_TRUE(until([&] { return raw_sink_a.payloads.size() == 1; })) << "sends";
+  // The frame to the held end left before, on the same machine.
+  for (int i = 0; i < 20; ++i) {
+    transport_a->poll();
+    world->transport_b().poll();
+  }
+  EXPECT_TRUE(raw_sink_b.payloads.empty());
+  EXPECT_EQ(raw_sink_b.closed, 0);
+  raw_b->hold_reading(false);
+  EXPECT_TRUE(until([&] { return raw_sink_b.payloads.size() == 1; }));
+  EXPECT_EQ(raw_sink_b.payloads.back(), pattern(1000, 1));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tcp, TcpHeld, ::testing::Values(tcp("tcp", {})), name_of_world);
 INSTANTIATE_TEST_SUITE_P(Tcp, TcpPackets, ::testing::Values(tcp("tcp", {})), name_of_world);
 
 // A frame whose body lies in memory of a client who has given its pages back, where the kernel has

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <random>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace tern::wire {
@@ -32,12 +33,14 @@ std::uint32_t with_the_rest_by_bits(Bytes bytes, std::uint32_t inverted) {
 
 class Crc32cFolded : public testing::Test {
  protected:
-  Crc32cFolded() : generator(testing::UnitTest::GetInstance()->random_seed()), bytes(32 << 10) {
-    RecordProperty("seed", testing::UnitTest::GetInstance()->random_seed());
+  Crc32cFolded() : generator(seed), bytes(32 << 10) {
+    RecordProperty("seed", std::to_string(seed));
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(generator());
   }
   std::size_t below(std::size_t bound) { return generator() % bound; }
 
+  const std::uint32_t seed =
+      static_cast<std::uint32_t>(testing::UnitTest::GetInstance()->random_seed());
   std::mt19937 generator;
   std::vector<std::byte> bytes;
 };
@@ -48,8 +51,7 @@ TEST_F(Crc32cFolded, IsThatOfTheBitsForEveryLengthAndPlace) {
     const auto inverted = static_cast<std::uint32_t>(generator());
     const Bytes part = Bytes(bytes).subspan(begin, size);
     ASSERT_EQ(with_the_rest_by_bits(part, inverted), by_bits(part, inverted))
-        << size << " bytes from " << begin << ", seed "
-        << testing::UnitTest::GetInstance()->random_seed();
+        << size << " bytes from " << begin << ", seed " << seed;
   }
 }
 

@@ -245,6 +245,25 @@ TEST_F(TensorRegistryTest, OfAGroupThatEndsAsManyTensorsAreForgottenAsThereIsTim
   EXPECT_EQ(tensors_.forget_groups(TimeSlice(clock_, 1)), 0);
 }
 
+TEST_F(TensorRegistryTest, AJobThatIsBackGoesOnWithStateOfAGroupThatIsStillToBeForgotten) {
+  settings_.tensors.state_ttl_ns = 60'000'000'000;
+  for (const char* name : {"a", "b"}) ASSERT_EQ(declare(1, name), Errc::ok);
+  for (const auto& [id, tensor] : group_->tensors.all()) {
+    tensor.state->lanes[0].state_touched = true;
+  }
+  MemberGroup* const last = group_;
+  last->removing = true;
+  tensors_.on_group_removed(*last);
+  EXPECT_EQ(tensors_.forget_groups(TimeSlice(clock_, 0)), 1);
+  ASSERT_EQ(last->tensors.size(), 1u) << "one is kept, and one is still to be";
+  group_ = &add_group({1, 2});
+  for (const char* name : {"a", "b"}) ASSERT_EQ(declare(1, name), Errc::ok);
+  EXPECT_TRUE(last->tensors.empty());
+  EXPECT_EQ(tensors_.forget_groups(TimeSlice(clock_, 1)), 1);
+  EXPECT_EQ(counters_->state_resets, 0u);
+  EXPECT_EQ(kept_.bytes(), 0u) << "all of it is in use again";
+}
+
 TEST_F(TensorRegistryTest, ANameThatWasReleasedMayBeDeclaredBeforeTheLanesHaveLetGo) {
   ASSERT_EQ(declare(1, "w"), Errc::ok);
   release(1, only().state->id);

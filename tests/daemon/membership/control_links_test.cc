@@ -128,6 +128,36 @@ TEST_F(ControlLinksTest, MessagesTakeABoundedTimeAndLinksTakeTurns) {
   }
 }
 
+TEST_F(ControlLinksTest, ALinkIsHeardAndAnsweredWhileAnotherHasMuchThatWaits) {
+  End& here = end("here");
+  End& flood = end("flood");
+  End& other = end("other");
+  const LinkRef from_flood = flood.links.open({"here", 7000});
+  const LinkRef from_other = other.links.open({"here", 7000});
+  settle();
+  here.message_ns = kMs;
+  const std::string much(1000, 'x');
+  for (int i = 0; i < 100; ++i) flood.links.send(from_flood, {{"t", "join"}, {"much", much}});
+  for (int i = 0; i < 20; ++i) flood.do_work();
+  here.do_work();
+  ASSERT_LT(here.messages.size(), 10u) << "the rest waits";
+  other.links.send(from_other, {{"t", "join"}, {"number", 1000}});
+  for (int i = 0; i < 20; ++i) other.do_work();
+  const auto heard = [&] {
+    return std::any_of(here.messages.begin(), here.messages.end(),
+                       [](const auto& one) { return one.second.contains("number"); });
+  };
+  for (int turn = 0; turn < 5 && !heard(); ++turn) here.do_work();
+  EXPECT_TRUE(heard()) << "after " << here.messages.size() << " messages";
+  here.links.send(here.messages[0].first, {{"t", "answer"}});
+  for (int turn = 0; turn < 5; ++turn) {
+    here.do_work();
+    flood.do_work();
+  }
+  EXPECT_EQ(flood.messages.size(), 1u);
+  EXPECT_LT(here.messages.size(), 50u) << "much still waits";
+}
+
 // A link that breaks has said what it has said.
 TEST_F(ControlLinksTest, ALinkIsLostAfterItsMessages) {
   End& here = end("here");
