@@ -29,7 +29,7 @@ constexpr std::size_t kMaxWaitingBytes = 16 << 10;
 
 // In memory: a message may be short.
 std::size_t bytes_of_waiting(const std::string& text) noexcept {
-  return sizeof(text) + text.size();
+  return sizeof(std::string) + text.size();
 }
 
 }  // namespace
