@@ -70,7 +70,10 @@ void Link::bound_queue(std::size_t bytes) {
 }
 
 void Link::hold_reading(bool hold) {
-  if (state_->state == LinkState::open) state_->connection->hold_reading(hold);
+  if (state_->state != LinkState::open) return;
+  state_->connection->hold_reading(hold);
+  // Who is not listened to is not silent, and ends no frame.
+  if (hold) state_->heard_ns = state_->piece.since_ns = state_->clock.now_ns();
 }
 
 void Link::on_open(Connection&) { state_->say_hello(wire::FrameKind::hello); }

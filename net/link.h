@@ -151,7 +151,8 @@ class Link final : private ConnectionSink {
   DeliveryRate delivery_rate() const;
   // Connection::bound_queue of the present connection; one that is opened later has no bound.
   void bound_queue(std::size_t bytes);
-  // Connection::hold_reading of the present connection; one that is opened later reads.
+  // Connection::hold_reading of the present connection; one that is opened later reads. While it is
+  // said again and again, the peer's silence is not counted.
   void hold_reading(bool hold);
 
  private:

@@ -20,7 +20,7 @@ test_packages="$deb_packages
   ibverbs-providers ibverbs-utils perftest rdma-core qemu-system-x86 busybox-static kmod systemd shellcheck qemu-user"
 cross_packages='g++-aarch64-linux-gnu qemu-user'
 full_packages="$test_packages $cross_packages"
-aarch64_packages="$demo_packages $cross_packages python3-venv"
+aarch64_packages="$demo_packages $cross_packages"
 
 case "${1:-}" in
   demo) packages=$demo_packages ;;

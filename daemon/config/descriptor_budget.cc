@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <climits>
 
 #include "base/fd.h"
 
@@ -51,7 +52,8 @@ void make_room_for_descriptors(const DescriptorBudget& budget) {
   const std::uint64_t most =
       budget.limit > 0 ? std::min(budget.needed(), budget.limit) : budget.needed();
   const Fd any(::eventfd(0, EFD_CLOEXEC));
-  const Fd highest(::fcntl(any.get(), F_DUPFD_CLOEXEC, static_cast<int>(most - 1)));
+  const Fd highest(::fcntl(any.get(), F_DUPFD_CLOEXEC,
+                           static_cast<int>(std::min<std::uint64_t>(most - 1, INT_MAX))));
 }
 
 DescriptorBudget descriptor_budget(const Config& config, std::uint64_t limit) {

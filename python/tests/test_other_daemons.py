@@ -136,5 +136,5 @@ def test_a_node_of_aarch64_gives_the_same_bits(tmp_path):
     its memory, whose layout is the same."""
     ternd = os.environ.get("TERN_AARCH64_TERND")
     if ternd is None:
-        pytest.skip("TERN_AARCH64_TERND does not say how to run one: make test-aarch64 does")
+        pytest.skip("TERN_AARCH64_TERND does not say how to run one: qemu-aarch64 -L ROOT TERND")
     compare_with(tmp_path / "aarch64", shlex.split(ternd), ("neon",))

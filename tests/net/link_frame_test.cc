@@ -121,6 +121,15 @@ TEST_F(LinkFrameTest, OneThatDripsLosesTheLink) {
   EXPECT_EQ(sink_near.abandoned, 1) << "what it filled is free";
 }
 
+TEST_F(LinkFrameTest, OneThatIsNotReadDoesNot) {
+  ASSERT_NO_FATAL_FAILURE(begin_frame(1 << 20));
+  for (std::uint64_t s = 0; s < 2 * settings.frame_timeout_ns / kSecond; ++s) {
+    near.hold_reading(true);
+    second(1);
+  }
+  EXPECT_EQ(near.state(), LinkState::open);
+}
+
 // The timeout is for each piece: so a large frame may come over a slow network.
 TEST_F(LinkFrameTest, OneThatComesSlowlyDoesNot) {
   ASSERT_NO_FATAL_FAILURE(begin_frame(1 << 20));

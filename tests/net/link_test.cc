@@ -261,6 +261,22 @@ TEST_F(LinkTest, SilenceBreaksAndThenLosesBothSides) {
   EXPECT_EQ(a->unacked_frames(), 0u);
 }
 
+TEST_F(LinkTest, SilenceIsNotCountedWhileNothingIsRead) {
+  connect();
+  network.set_partitioned(at_a, at_b, true);
+  const auto hold_for = [&](std::uint64_t ns) {
+    for (std::uint64_t passed = 0; passed < ns; passed += 100 * kMillisecond) {
+      a->hold_reading(true);
+      run_for(100 * kMillisecond);
+    }
+  };
+  hold_for(2 * settings.peer_timeout_ns);
+  EXPECT_EQ(a->state(), LinkState::open);
+  a->hold_reading(false);
+  run_for(settings.peer_timeout_ns + 100 * kMillisecond);
+  EXPECT_NE(a->state(), LinkState::open) << "and from then on it is";
+}
+
 TEST_F(LinkTest, APartitionThatHealsInTimeCostsNothing) {
   connect();
   const auto payload = pattern(10, 1);

@@ -98,15 +98,23 @@ TEST_F(ControlLinksTest, WhatComesByALinkIsChargedToItsHost) {
   EXPECT_EQ(there.links.source_of(link), "here:7000");
 }
 
-// The second link's one message is not behind the many of the first.
-TEST_F(ControlLinksTest, MessagesTakeABoundedTimeAndLinksTakeTurns) {
+// Two links to a daemon that takes a millisecond for a message.
+class TwoLinksTest : public ControlLinksTest {
+ protected:
+  TwoLinksTest() {
+    settle();
+    here.message_ns = kMs;
+  }
+
   End& here = end("here");
   End& flood = end("flood");
   End& other = end("other");
   const LinkRef from_flood = flood.links.open({"here", 7000});
   const LinkRef from_other = other.links.open({"here", 7000});
-  settle();
-  here.message_ns = kMs;
+};
+
+// The second link's one message is not behind the many of the first.
+TEST_F(TwoLinksTest, TakeTurnsWhoseMessagesTakeABoundedTime) {
   for (int i = 0; i < 100; ++i) flood.links.send(from_flood, {{"t", "join"}, {"number", i}});
   other.links.send(from_other, {{"t", "join"}, {"number", 1000}});
   for (int i = 0; i < 10; ++i) {
@@ -128,14 +136,7 @@ TEST_F(ControlLinksTest, MessagesTakeABoundedTimeAndLinksTakeTurns) {
   }
 }
 
-TEST_F(ControlLinksTest, ALinkIsHeardAndAnsweredWhileAnotherHasMuchThatWaits) {
-  End& here = end("here");
-  End& flood = end("flood");
-  End& other = end("other");
-  const LinkRef from_flood = flood.links.open({"here", 7000});
-  const LinkRef from_other = other.links.open({"here", 7000});
-  settle();
-  here.message_ns = kMs;
+TEST_F(TwoLinksTest, OneIsHeardAndAnsweredWhileTheOtherHasMuchThatWaits) {
   const std::string much(1000, 'x');
   for (int i = 0; i < 100; ++i) flood.links.send(from_flood, {{"t", "join"}, {"much", much}});
   for (int i = 0; i < 20; ++i) flood.do_work();
