@@ -12,7 +12,8 @@ export CCACHE_SLOPPINESS ?= pch_defines,time_macros
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-aarch64 test-python test-torch bench study accuracy deb wheel docs lint format clean
+.PHONY: help demo test test-full test-aarch64 test-python test-torch bench study accuracy deb wheel wheel-aarch64 docs \
+  lint format clean
 
 help:
 	@echo 'make demo       train MNIST over a 100 Mbit/s link, raw and with 3LC, and compare'
@@ -26,6 +27,7 @@ help:
 	@echo 'make accuracy   trains with every family of recipes, and with a server; rewrites docs/codecs.md'
 	@echo 'make deb        Debian packages in build/deb, checked by lintian'
 	@echo 'make wheel      the Python package with library and daemon, in build/wheels'
+	@echo 'make wheel-aarch64 that for aarch64, compiled here and tried under qemu-user, in build/wheels-aarch64'
 	@echo 'make docs       the reference of the Python package, a site in build/docs'
 	@echo 'make lint       layer, tidy, docs and format checks, clang-tidy on changed files'
 	@echo 'make format     apply clang-format to all files'
@@ -87,6 +89,13 @@ deb:
 wheel:
 	tools/install_dependencies.sh demo
 	PYTHON=$(PYTHON) tools/make_wheel.sh
+
+wheel-aarch64:
+	tools/install_dependencies.sh aarch64
+	cmake --preset release
+	cmake --build --preset release --target tern ternd ternctl
+	PYTHON=$(PYTHON) tools/make_wheel.sh aarch64
+	PYTHON=$(PYTHON) tools/try_wheel_aarch64.sh build/release/bin
 
 docs:
 	tools/install_dependencies.sh demo

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Makes a root of Debian's arm64 packages, outside of the tree, and prints its folder: the libraries that
-# Tern needs to be compiled for aarch64, and what runs the result under qemu-user. It is unpacked and not
-# installed, needs no right of root, and leaves this system's own packages alone. A root of these packages
-# that is there already is left as it is.
+# Tern needs to be compiled for aarch64, what runs the result under qemu-user, and a Python. It is unpacked
+# and not installed, needs no right of root, and leaves this system's own packages alone. A root of these
+# packages that is there already is left as it is.
 #
 #   aarch64_root.sh [FOLDER]    default: $TERN_AARCH64_ROOT, else ~/.cache/tern/aarch64-root
 set -eu
@@ -10,7 +10,7 @@ folder=${1:-${TERN_AARCH64_ROOT:-${XDG_CACHE_HOME:-$HOME/.cache}/tern/aarch64-ro
 wanted='libc6-dev libstdc++-12-dev
   libhwy-dev libboost1.81-dev libexpected-dev libfmt-dev libspdlog-dev libtomlplusplus-dev
   libcli11-dev nlohmann-json3-dev libssl-dev libeigen3-dev libgtest-dev libgmock-dev libisal-dev
-  libsystemd-dev prometheus-cpp-dev zlib1g-dev libzstd-dev libdeflate-dev liblz4-dev'
+  libsystemd-dev prometheus-cpp-dev zlib1g-dev libzstd-dev libdeflate-dev liblz4-dev python3'
 
 case $folder in /*) ;; *) folder=$PWD/$folder ;; esac
 if [ "$(cat "$folder/wanted" 2>/dev/null)" = "$wanted" ]; then

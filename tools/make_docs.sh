@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds the reference of the Python package from its docstrings: build/docs/index.html, a site of
-# files that needs no server. The environment is that of tools/python_env.sh.
+# files that needs no server. The environment is that of tools/python_env.sh. tern.torch is in it if
+# there is an environment with PyTorch already (tools/torch_env.sh).
 #
 #   make_docs.sh [FOLDER]    default: build/docs
 set -eu
@@ -9,16 +10,21 @@ folder=${1:-build/docs}
 environment=$(tools/python_env.sh)
 "$environment/bin/pip" install --quiet --disable-pip-version-check pdoc==16.0.0 >&2
 set -- tern tern.tensorboard
-if [ -d python/tern/torch ]; then
-  if "$environment/bin/python" -c 'import torch' 2>/dev/null; then
+packages=$PWD/python
+for torch in "${TERN_TORCH_ENV:-}" "${XDG_CACHE_HOME:-$HOME/.cache}"/tern/torch-env-*; do
+  if "$torch/bin/python" -c 'import torch' 2>/dev/null; then
+    packages=$packages:$("$torch/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
     set -- "$@" tern.torch
-  else
-    echo "without tern.torch, for $environment has no PyTorch" >&2
+    break
   fi
-fi
+done
+case "$*" in
+  *tern.torch) ;;
+  *) echo "without tern.torch, for there is no environment with PyTorch: tools/torch_env.sh makes one" >&2 ;;
+esac
 rm -rf "$folder"
 # A docstring's single backquotes are code: names and arguments.
-PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1 "$environment/bin/pdoc" --docformat markdown \
+PYTHONPATH=$packages PYTHONDONTWRITEBYTECODE=1 "$environment/bin/pdoc" --docformat markdown \
   --footer-text "Tern $(sed -n 's/^version = "\(.*\)"$/\1/p' python/pyproject.toml)" \
   --output-directory "$folder" "$@"
 echo "$folder/index.html"

@@ -31,7 +31,7 @@ class PushPull:
         self._reduction = reduction
         self.counts: tuple[int, ...] = tuple(counts)
         begin = sum(counts[:group.rank])
-        self.shard: slice[int, int, None] = slice(begin, begin + counts[group.rank])
+        self.shard: slice = slice(begin, begin + counts[group.rank])
         self.push_tensor = push_tensor
         self.pull_tensor = pull_tensor
 
