@@ -32,8 +32,8 @@ class FaultyConnection final : public Connection, private ConnectionSink {
     return inner_ ? inner_->delivery_rate() : DeliveryRate{};
   }
   Carriage carriage() const override { return inner_ ? inner_->carriage() : Carriage{}; }
-  void bound_queue(std::size_t bytes) override {
-    if (inner_) inner_->bound_queue(bytes);
+  void bound_queue(const QueueBound& bound) override {
+    if (inner_) inner_->bound_queue(bound);
   }
   void hold_reading(bool hold) override {
     if (inner_) inner_->hold_reading(hold);

@@ -65,8 +65,8 @@ DeliveryRate Link::delivery_rate() const {
   return state_->state == LinkState::open ? state_->connection->delivery_rate() : DeliveryRate{};
 }
 
-void Link::bound_queue(std::size_t bytes) {
-  if (state_->state == LinkState::open) state_->connection->bound_queue(bytes);
+void Link::bound_queue(const QueueBound& bound) {
+  if (state_->state == LinkState::open) state_->connection->bound_queue(bound);
 }
 
 void Link::hold_reading(bool hold) {

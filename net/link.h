@@ -150,7 +150,7 @@ class Link final : private ConnectionSink {
   // Of the present connection; nothing known while there is none.
   DeliveryRate delivery_rate() const;
   // Connection::bound_queue of the present connection; one that is opened later has no bound.
-  void bound_queue(std::size_t bytes);
+  void bound_queue(const QueueBound& bound);
   // Connection::hold_reading of the present connection; one that is opened later reads. While it is
   // said again and again, the peer's silence is not counted.
   void hold_reading(bool hold);

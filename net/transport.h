@@ -88,6 +88,8 @@ struct DeliveryRate {
   // The sender had too little to send, so that the carrier may be faster.
   bool limited = true;
   std::uint64_t round_trip_ns = 0;  // the shortest that the carrier remembers
+  std::uint64_t acked_bytes = 0;    // by the other side's carrier, since the start
+  bool in_flight = false;           // some are sent and not acked
 };
 
 // What a connection travels on, for people. The texts live until the next poll().
@@ -95,6 +97,14 @@ struct Carriage {
   const char* name = "";
   const char* note = "";        // the device, or why it is not another carrier
   std::uint64_t failovers = 0;  // to this peer, from a carrier that failed
+};
+
+// What a connection may leave below, where other connections' frames would wait behind it.
+struct QueueBound {
+  std::size_t bytes = 0;  // about so many; 0: as many as are good for this connection
+  // Of one write. A carrier lets a queue that is not full have one more, so that the bound is met
+  // the better, and costs the more, the smaller these are.
+  std::size_t record_bytes = 16 << 10;
 };
 
 class Connection {
@@ -115,9 +125,8 @@ class Connection {
   // From what the other side has acknowledged to the carrier. May make a system call.
   virtual DeliveryRate delivery_rate() const { return {}; }
   virtual Carriage carriage() const { return {}; }
-  // Keeps no more than about so many bytes of what was sent below, where other connections' frames
-  // would wait behind them; 0: as many as are good for this one. A hint.
-  virtual void bound_queue(std::size_t) {}
+  // A hint.
+  virtual void bound_queue(const QueueBound&) {}
   // Reads nothing more until it is told to go on: what has come is more than its user keeps up with.
   // A hint.
   virtual void hold_reading(bool) {}

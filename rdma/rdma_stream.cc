@@ -147,8 +147,8 @@ net::DeliveryRate RdmaStream::delivery_rate() const {
 }
 
 // A card shares by queue pair, and has nothing waiting but its own work.
-void RdmaStream::bound_queue(std::size_t bytes) {
-  if (mode_ != Mode::rdma && control_.is_open()) control_.connection().bound_queue(bytes);
+void RdmaStream::bound_queue(const net::QueueBound& bound) {
+  if (mode_ != Mode::rdma && control_.is_open()) control_.connection().bound_queue(bound);
 }
 
 // ---- Events of the queue pair

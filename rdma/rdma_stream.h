@@ -45,7 +45,7 @@ class RdmaStream final : private net::ConnectionSink, private MessageSink {
   net::Carriage carriage() const noexcept;
   // Of the control connection while frames travel there; a queue pair counts nothing of the kind.
   net::DeliveryRate delivery_rate() const;
-  void bound_queue(std::size_t bytes);
+  void bound_queue(const net::QueueBound& bound);
   bool wants_payload_crc() const noexcept {
     return mode_ != Mode::rdma || receiver_.checks_payload();
   }

@@ -29,7 +29,7 @@ class RdmaConnection final : public net::Connection {
   std::uint64_t received_bytes() const override { return stream_->received_bytes(); }
   net::Carriage carriage() const override { return stream_->carriage(); }
   net::DeliveryRate delivery_rate() const override { return stream_->delivery_rate(); }
-  void bound_queue(std::size_t bytes) override { stream_->bound_queue(bytes); }
+  void bound_queue(const net::QueueBound& bound) override { stream_->bound_queue(bound); }
   bool wants_payload_crc() const override { return stream_->wants_payload_crc(); }
 
  private:

@@ -47,19 +47,40 @@ void JobSharing::settle() {
                 [](const auto& job) { return job->groups == 0 && job->held == LaneJob::Held{}; });
 }
 
+// In the round in which jobs no longer share, all links are bound anew.
+void JobSharing::bind_links_of_one(const std::vector<std::unique_ptr<LanePeer>>& peers,
+                                   std::uint64_t now_ns) {
+  if (!links_shared_ && !fan_out_.due(now_ns)) return;
+  links_shared_ = false;
+  const bool several_nodes = std::any_of(
+      peers.begin(), peers.end(), [&](const auto& peer) { return peer->id != peers.front()->id; });
+  std::uint64_t acked_bytes = 0;
+  bool busy = false;
+  for (const auto& peer : peers) {
+    if (!several_nodes || !peer->link) continue;
+    const net::DeliveryRate rate = peer->link->delivery_rate();
+    acked_bytes += rate.acked_bytes;
+    busy = busy || rate.in_flight;
+  }
+  if (several_nodes) {
+    fan_out_.look(acked_bytes, busy, now_ns);
+  } else {
+    fan_out_.look_at_none(now_ns);
+  }
+  const net::QueueBound bound = fan_out_.bound();
+  if (bound.bytes == 0 && !links_bound_) return;
+  links_bound_ = bound.bytes > 0;
+  for (const auto& peer : peers) {
+    if (peer->link) peer->link->bound_queue(bound);
+  }
+}
+
 void JobSharing::bind_links(const std::vector<LaneGroup*>& groups, LaneLinks& links,
                             std::uint64_t now_ns) {
   auto& peers = links.all();
-  if (!active_jobs_->several()) {
-    if (!links_bound_) return;
-    links_bound_ = false;
-    for (const auto& peer : peers) {
-      if (peer->link) peer->link->bound_queue(0);
-    }
-    return;
-  }
+  if (!active_jobs_->several()) return bind_links_of_one(peers, now_ns);
   if (!share_.due(now_ns)) return;
-  links_bound_ = true;
+  links_shared_ = links_bound_ = true;
   std::uint64_t acked_bytes = 0;
   for (const auto& peer : peers) acked_bytes += peer->link ? peer->link->stats().acked_bytes : 0;
   share_.look(acked_bytes, now_ns);
@@ -97,11 +118,11 @@ void JobSharing::bind_links(const std::vector<LaneGroup*>& groups, LaneLinks& li
     return shortest;
   };
   for_links([&](const LaneJob& job, LanePeer& peer) {
-    if (LaneShare::is_light(job.backlog)) return peer.link->bound_queue(0);
+    if (LaneShare::is_light(job.backlog)) return peer.link->bound_queue({});
     UserWeights on_path = filling;
     if (LaneShare::is_light(job.under_way)) on_path.add(job.weighed());
     const LaneShare::Parts parts{load_.part(job), least_part, on_path.part_of(1.0, job.weighed())};
-    peer.link->bound_queue(share_.bound(parts, job.links, round_trip_to(peer.id)));
+    peer.link->bound_queue({share_.bound(parts, job.links, round_trip_to(peer.id))});
   });
 }
 

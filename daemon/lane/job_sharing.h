@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "daemon/lane/fan_out.h"
 #include "daemon/lane/lane_group.h"
 #include "daemon/lane/lane_job.h"
 #include "daemon/lane/lane_links.h"
@@ -27,14 +28,15 @@ class JobSharing {
   const LaneLoad& load() const noexcept { return load_; }
   // At the beginning of a round: which jobs are active.
   void count(const std::vector<LaneGroup*>& groups, std::uint64_t now_ns);
-  // While jobs share the node the queues of their links are bound; in the round in which they no
-  // longer do all links are free again.
+  // While jobs share the node the queues of their links are bound by what each may have. A job that
+  // is alone has the bounds of FanOut.
   void bind_links(const std::vector<LaneGroup*>& groups, LaneLinks& links, std::uint64_t now_ns);
   // Forgets jobs without a group and a frame in flight.
   void settle();
 
  private:
   void count_held();
+  void bind_links_of_one(const std::vector<std::unique_ptr<LanePeer>>& peers, std::uint64_t now_ns);
 
   std::uint32_t lane_;
   std::vector<std::unique_ptr<LaneJob>> jobs_;
@@ -43,7 +45,9 @@ class JobSharing {
   ActiveJobs own_active_jobs_;
   ActiveJobs* active_jobs_ = &own_active_jobs_;
   LaneShare share_;
-  bool links_bound_ = false;
+  bool links_shared_ = false;  // by jobs, at the last look
+  bool links_bound_ = false;   // some may be
+  FanOut fan_out_;
 };
 
 }  // namespace tern::daemon

@@ -7,8 +7,10 @@
 
 namespace tern::net {
 
-void SendBound::set(int socket, std::size_t bytes) noexcept {
+void SendBound::set(int socket, const QueueBound& bound) noexcept {
   constexpr std::size_t kMost = 1 << 30;
+  const std::size_t bytes = bound.bytes;
+  record_bytes_ = bound.record_bytes;
   if (fixed_ || bytes == bytes_) return;
   if (bytes_ > 0 && bytes > bytes_ - bytes_ / 8 && bytes < bytes_ + bytes_ / 8) return;
   int locks = 0;

@@ -91,7 +91,7 @@ int TcpStream::write_secure(std::size_t budget) {
     drop_written(taken);
     budget -= std::min(budget, taken);
     if (step == TlsStep::done) {
-      step = tls_->flush(send_bound_.is_set() ? SendBound::kRecordBytes : 0);
+      step = tls_->flush(send_bound_.is_set() ? send_bound_.record_bytes() : 0);
     }
     if (step == TlsStep::wants_write) {
       wait_writable();

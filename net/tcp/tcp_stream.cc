@@ -32,8 +32,8 @@ DeliveryRate TcpStream::delivery_rate() noexcept {
   return phase_ == Phase::open ? socket_delivery_rate(socket_.native_handle()) : DeliveryRate{};
 }
 
-void TcpStream::bound_queue(std::size_t bytes) noexcept {
-  if (phase_ == Phase::open) send_bound_.set(socket_.native_handle(), bytes);
+void TcpStream::bound_queue(const QueueBound& bound) noexcept {
+  if (phase_ == Phase::open) send_bound_.set(socket_.native_handle(), bound);
 }
 
 void TcpStream::send(const OutgoingFrame& frame) {
@@ -188,7 +188,7 @@ int TcpStream::write(std::size_t budget) {
     std::size_t count = 0;
     const bool bound = send_bound_.is_set();
     const std::size_t asked =
-        gather_write(buffers, count, bound ? SendBound::kRecordBytes : settings_.bytes_per_poll);
+        gather_write(buffers, count, bound ? send_bound_.record_bytes() : settings_.bytes_per_poll);
     Error error;
     const std::size_t written =
         socket_.send(std::span(buffers).first(count),

@@ -52,7 +52,7 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   std::uint64_t received_bytes() const noexcept { return received_bytes_; }
   DeliveryRate delivery_rate() noexcept;
   Carriage carriage() const noexcept;
-  void bound_queue(std::size_t bytes) noexcept;
+  void bound_queue(const QueueBound& bound) noexcept;
   void hold_reading(bool hold) noexcept { held_ = hold; }
   // There is something to read, or room for what is to be written.
   bool is_ready() const noexcept { return (readable_ && !held_) || (writable_ && !queue_.empty()); }

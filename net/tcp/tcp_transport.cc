@@ -40,7 +40,7 @@ class TcpConnection final : public Connection {
   std::uint64_t received_bytes() const override { return stream_->received_bytes(); }
   DeliveryRate delivery_rate() const override { return stream_->delivery_rate(); }
   Carriage carriage() const override { return stream_->carriage(); }
-  void bound_queue(std::size_t bytes) override { stream_->bound_queue(bytes); }
+  void bound_queue(const QueueBound& bound) override { stream_->bound_queue(bound); }
   void hold_reading(bool hold) override { stream_->hold_reading(hold); }
 
  private:

@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(
 class TcpPackets : public TransportConformance {
  protected:
   // How many packets a frame of this many bytes needs.
-  std::uint64_t packets_of(std::size_t bytes, std::size_t bound) {
+  std::uint64_t packets_of(std::size_t bytes, QueueBound bound) {
     raw_a->bound_queue(bound);
     const auto frame = sealed(block_header(1), pattern(bytes, 1));
     const std::uint64_t before = sent_over_tcp().packets;
@@ -49,12 +49,15 @@ class TcpPackets : public TransportConformance {
 };
 
 // The loopback interface carries 64 KiB in a packet; a socket with a bound makes none of more than
-// 16 KiB, because the kernel lets it have one more than its bound allows.
+// a record, because the kernel lets it have one more than its bound allows.
 TEST_P(TcpPackets, AreSmallWhileTheQueueIsBounded) {
   constexpr std::size_t kBytes = 4 << 20, kBound = 64 << 10;
   connect_raw();
-  EXPECT_GE(packets_of(kBytes, kBound), kBytes / (16 << 10));
-  EXPECT_LT(packets_of(kBytes, 0), kBytes / (16 << 10));
+  EXPECT_GE(packets_of(kBytes, {kBound}), kBytes / (16 << 10));
+  const std::uint64_t larger = packets_of(kBytes, {kBound, 32 << 10});
+  EXPECT_GE(larger, kBytes / (32 << 10));
+  EXPECT_LT(larger, kBytes / (16 << 10));
+  EXPECT_LT(packets_of(kBytes, {}), kBytes / (16 << 10));
 }
 
 class TcpHeld : public TransportConformance {};

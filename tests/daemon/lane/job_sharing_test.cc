@@ -40,6 +40,16 @@ class JobSharingTest : public ::testing::Test {
     sharing.count(groups, now_ns);
     sharing.bind_links(groups, lanes.near.links, now_ns);
   }
+  // For two seconds each link is busy and carries this.
+  void carry_all(double bytes_per_s) {
+    for (int look = 0; look < 100; ++look, now_ns += FanOut::kLookNs) {
+      for (auto& one : lanes.transport.carriers) {
+        one.rate.in_flight = true;
+        one.rate.acked_bytes += static_cast<std::uint64_t>(bytes_per_s * FanOut::kLookNs / 1e9);
+      }
+      round();
+    }
+  }
   lane_test::Carrier& carrier(std::size_t link) { return lanes.transport.carriers[link]; }
 
   lane_test::TwoLanes lanes;
@@ -199,6 +209,30 @@ TEST_F(JobSharingTest, LinksAreFreeAgainWhenTheOthersRest) {
   const int bounds = carrier(0).bounds;
   round();
   EXPECT_EQ(carrier(0).bounds, bounds) << "once is enough";
+}
+
+// A job that is alone, to two other nodes, one of which has not come yet.
+TEST_F(JobSharingTest, LinksToSeveralNodesTakeTurnsInSmallPieces) {
+  begin_op(add_group(1, 1, 3));
+  round();
+  EXPECT_EQ(carrier(0).bounds, 0) << "nothing is known of them";
+  carry_all(6e6);
+  EXPECT_EQ(carrier(0).bound, FanOut::kSlowBound.bytes);
+  EXPECT_EQ(carrier(0).record_bytes, FanOut::kSlowBound.record_bytes);
+  carry_all(60e6);
+  EXPECT_EQ(carrier(0).record_bytes, FanOut::kMiddleBound.record_bytes);
+  carry_all(2e9);
+  EXPECT_EQ(carrier(0).bound, 0u);
+  const int bounds = carrier(0).bounds;
+  carry_all(2e9);
+  EXPECT_EQ(carrier(0).bounds, bounds) << "once is enough";
+}
+
+TEST_F(JobSharingTest, LinksToOneNodeHaveNoBound) {
+  begin_op(add_group(1, 1));
+  add_group(1, 1);
+  carry_all(6e6);
+  EXPECT_EQ(carrier(0).bounds, 0);
 }
 
 TEST_F(JobSharingTest, AJobOnAnotherLaneSharesTheNode) {

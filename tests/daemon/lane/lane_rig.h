@@ -85,6 +85,7 @@ std::vector<What> take_events(EventReports& reports) {
 struct Carrier {
   net::DeliveryRate rate;
   std::optional<std::size_t> bound;  // the last
+  std::size_t record_bytes = 0;
   int bounds = 0;
 };
 
@@ -126,8 +127,9 @@ class RatedTransport final : public net::Transport {
     std::size_t queued_bytes() const override { return inner->queued_bytes(); }
     std::uint64_t received_bytes() const override { return inner->received_bytes(); }
     net::DeliveryRate delivery_rate() const override { return carrier.rate; }
-    void bound_queue(std::size_t bytes) override {
-      carrier.bound = bytes;
+    void bound_queue(const net::QueueBound& bound) override {
+      carrier.bound = bound.bytes;
+      carrier.record_bytes = bound.record_bytes;
       ++carrier.bounds;
     }
 

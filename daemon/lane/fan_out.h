@@ -1,0 +1,65 @@
+#pragma once
+
+// What a lane's links may leave in the kernel because the lane serves several nodes. Links that the
+// kernel fills one after the other carry whole chunks in convoys: where several senders meet at a
+// port, each of them waits for it while another port is idle. A link that leaves little in the
+// kernel takes turns with the others in small pieces, and all ports are busy. On a fast path this
+// would only cost: no queue grows there, and each piece is a system call and a wake-up.
+
+#include <cstdint>
+
+#include "net/transport.h"
+
+namespace tern::daemon {
+
+class FanOut {
+ public:
+  static constexpr std::uint64_t kLookNs = 20'000'000;
+  // What the links carry together, in bytes a second, from which on the lane bounds them less, and
+  // not at all: between 100 Mbit/s, 1 Gbit/s and what a processor can do, where pieces of 16 KiB, of
+  // 64 KiB and no bound were each the fastest.
+  static constexpr double kMiddle = 30e6;
+  static constexpr double kFast = 130e6;
+  static constexpr net::QueueBound kSlowBound{16 << 10, 16 << 10};
+  static constexpr net::QueueBound kMiddleBound{32 << 10, 64 << 10};
+
+  // Whether it is time for a look.
+  bool due(std::uint64_t now_ns) const noexcept { return now_ns - looked_ns_ >= kLookNs; }
+
+  // `acked_bytes`: of all links by their carriers, since ever. `busy`: some link has bytes in flight.
+  // Only what lies between two looks at busy links shows a rate: an op that is over within one look
+  // is on no slow path.
+  void look(std::uint64_t acked_bytes, bool busy, std::uint64_t now_ns) noexcept {
+    const std::uint64_t ns = now_ns - looked_ns_;
+    const bool shows = busy && was_busy_ && acked_bytes > acked_bytes_ && ns <= 10 * kLookNs;
+    if (shows) {
+      const double now =
+          static_cast<double>(acked_bytes - acked_bytes_) * 1e9 / static_cast<double>(ns);
+      constexpr double kWeight = 0.2;
+      bytes_per_s_ = bytes_per_s_ == 0.0 ? now : bytes_per_s_ + (now - bytes_per_s_) * kWeight;
+    }
+    looked_ns_ = now_ns;
+    acked_bytes_ = acked_bytes;
+    was_busy_ = busy;
+  }
+
+  // The lane serves fewer than two nodes.
+  void look_at_none(std::uint64_t now_ns) noexcept {
+    *this = {};
+    looked_ns_ = now_ns;
+  }
+
+  // Of each link. Without a bound while nothing is known.
+  net::QueueBound bound() const noexcept {
+    if (bytes_per_s_ == 0.0 || bytes_per_s_ >= kFast) return {};
+    return bytes_per_s_ < kMiddle ? kSlowBound : kMiddleBound;
+  }
+
+ private:
+  std::uint64_t looked_ns_ = 0;
+  std::uint64_t acked_bytes_ = 0;
+  bool was_busy_ = false;
+  double bytes_per_s_ = 0.0;  // 0: not known
+};
+
+}  // namespace tern::daemon
