@@ -93,10 +93,13 @@ def prepare(group: Group, call: Call) -> Prepared:
         raise ValueError(f"reduction={call.reduction!r} is none of "
                          f"{', '.join(structs.REDUCTIONS)}")
     tensor, recipe = call.tensor, call.recipe
+    count = _whole(group, call, source, target)
+    if tensor is not None:
+        _compare_declared(group, tensor, known, count)
     op = structs.Op(
         _OP_BYTES, known.code, None if tensor is None else tensor._live(),
         None if source is None else source.address, None if target is None else target.address,
-        _whole(group, call, source, target), reduction, call.root or 0, call.priority,
+        count, reduction, call.root or 0, call.priority,
         call.prescale, call.state_scale, 0, None if recipe is None else recipe.encode(), 0, 0,
         None if counts is None else ctypes.addressof(counts),
         None if received is None else ctypes.addressof(received))
@@ -151,6 +154,21 @@ def _compare(group: Group, call: Call, gives: str, source: Operand, target: Oper
     if target.elements != wanted:
         raise ValueError(f"out= has {target.elements} elements; {call.collective.name} of "
                          f"{source.elements} gives {wanted}")
+
+
+def _compare_declared(group: Group, tensor: Tensor, memory: Operand, count: int) -> None:
+    """The library has type and count from the declaration: that much memory must be there."""
+    if tensor._group is not group:
+        raise ValueError(f"the tensor {tensor.name} was declared in another group: declare it in "
+                         "this one")
+    if memory.code != tensor._code:
+        raise ValueError(f"the tensor {tensor.name} has elements of type "
+                         f"{arrays.name_of(tensor._code)}, but those of the array are of type "
+                         f"{arrays.name_of(memory.code)}: convert with astype(), or declare it "
+                         "with their dtype")
+    if count != tensor.count:
+        raise ValueError(f"the tensor {tensor.name} has {tensor.count} elements, but the "
+                         f"operation has {count}")
 
 
 def _type_of(call: Call) -> np.dtype[Any]:

@@ -51,8 +51,9 @@ class Group:
     - `out`: where the result goes, contiguous and writable;
     - `dtype`: what the elements are, where the array cannot say it ("bfloat16" for 16-bit
       integers);
-    - `tensor`: a Tensor of declare(), by whose recipe the values travel. Without it an operation is
-      anonymous and exact, and matches those of other ranks by order;
+    - `tensor`: a Tensor of declare(), by whose recipe the values travel; the arrays have its type
+      and, all shares together, its count. Without it an operation is anonymous and exact, and
+      matches those of other ranks by order;
     - `priority`: higher goes first;
     - `recipe`: another compressor for this operation, with the memory of the declaration;
     - `prescale`: inputs are multiplied by it before they are reduced.

@@ -27,6 +27,7 @@ class Tensor:
         self._group = group
         self.name: str = options.name.decode()
         self.count: int = options.count
+        self._code: int = options.dtype  # a number of tern_dtype
         self._library = group.client._library
         pointer = ctypes.c_void_p()
         self._library.check(self._library.tern_tensor_declare(

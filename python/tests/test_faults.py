@@ -62,6 +62,26 @@ def test_bad_arguments_are_refused_and_the_group_goes_on(two_nodes):
     assert run_ranks(two_nodes, 1, work) == [3]
 
 
+def test_an_array_that_is_not_as_its_tensor_was_declared_is_refused(two_nodes):
+    """The library would read and write as much memory as the declaration says."""
+    def work(group):
+        tensor, other = group.declare("t", 4), group.split(0)
+        for x, sentence in [(np.ones(4), "type float32, but .* float64"),
+                            (np.ones(4, np.int32), "int32"),
+                            (np.ones(3, np.float32), "4 elements, but the operation has 3"),
+                            (np.ones(0, np.float32), "operation has 0")]:
+            for submit in (group.all_reduce, group.broadcast):
+                with pytest.raises(ValueError, match=sentence):
+                    submit(x, tensor=tensor)
+            with pytest.raises(ValueError, match=sentence):
+                group.batch().add("all_reduce", x, tensor=tensor)
+        with pytest.raises(ValueError, match="another group"):
+            other.all_reduce(np.ones(4, np.float32), tensor=tensor)
+        return group.all_reduce(np.ones(4, np.float32), tensor=tensor).wait().sum()
+
+    assert run_ranks(two_nodes, 1, work) == [4]
+
+
 def test_ranks_that_disagree_are_told_who_said_what(two_nodes):
     def work(group):
         with pytest.raises(tern.MismatchError, match="rank|node"):
