@@ -20,7 +20,7 @@ from ._library import library
 from ._notifier import Notifier
 from ._places import SYSTEM_SOCKET
 from .arrays import Array, numpy_dtype
-from .errors import ClosedError, WaitTimeoutError
+from .errors import ClosedError, ForkedError, WaitTimeoutError
 from .group import Group
 from .statistics import NodeStats, stats
 
@@ -67,6 +67,7 @@ class Client:
         self._adopted: collections.deque[tuple[int, Any]] = collections.deque()
         self._own_notifier: Notifier | None = None
         self._lock = threading.Lock()
+        self._forked = False
         _connected.add(self)
 
     def mint(self) -> str:
@@ -158,13 +159,17 @@ class Client:
         connection = self._connection
         if connection is None:
             raise ClosedError("the client has disconnected; connect again")
+        if self._forked:
+            raise ForkedError("the client belongs to the parent process; connect again in the "
+                              "child")
         return connection
 
     def _notifier(self) -> Notifier:
+        connection = self._live()
         with self._lock:
             if self._own_notifier is None:
                 fd = ctypes.c_int()
-                self._library.check(self._library.tern_fd(self._live(), ctypes.byref(fd)))
+                self._library.check(self._library.tern_fd(connection, ctypes.byref(fd)))
                 self._own_notifier = Notifier(fd.value)
             return self._own_notifier
 
@@ -186,6 +191,17 @@ class Client:
             elif status != structs.OK:
                 _log.warning("an operation whose ticket was dropped failed: %s",
                              self._library.failure(status))
+
+
+def _give_up_in_child() -> None:
+    """A child of fork() lacks all threads but one: nobody there gives back a lock that another
+    thread held, and nobody tells of operations that have ended."""
+    for client in _connected:
+        client._forked = True
+        client._own_notifier = None
+
+
+os.register_at_fork(after_in_child=_give_up_in_child)
 
 
 # Disconnected before the interpreter takes its modules apart.

@@ -111,6 +111,8 @@ class Ticket:
         """Whether it has ended, waiting for one slice at most."""
         if self._state != _RUNNING:
             return True
+        if self._client._forked:
+            self._client._live()  # says so; the lock may never be given back here
         remaining_ms = _SLICE_MS
         if deadline is not None:
             remaining_ms = max(0, min(_SLICE_MS, int(1000 * (deadline - time.monotonic()) + 0.999)))

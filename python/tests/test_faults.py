@@ -212,6 +212,39 @@ def test_a_forked_child_is_told_to_connect_again(node):
         assert group.all_reduce(np.ones(3)).wait().sum() == 3
 
 
+def forked_while_another_thread_waits(ticket, client, pipe):
+    for use in (ticket.wait, ticket.test, ticket.future, client.mint, ticket.cancel):
+        try:
+            pipe.send(f"returned {use()}")
+        except tern.ForkedError as error:
+            pipe.send(str(error))
+    client.disconnect()
+
+
+def test_a_child_that_is_forked_while_another_thread_waits_does_not_hang(two_nodes):
+    """That thread has the ticket's lock, and is not there in the child; nor is the one that tells
+    futures."""
+    with tern.Client(two_nodes[0].socket) as client, tern.Client(two_nodes[0].socket) as other:
+        group_id, groups = client.mint(), []
+        joined = threading.Thread(target=lambda: groups.append(other.join(group_id, 1, 2)))
+        joined.start()
+        group = client.join(group_id, 0, 2)
+        joined.join()
+        ticket = group.barrier()
+        told = ticket.future()
+        here, there = multiprocessing.Pipe()
+        with ticket._lock:  # as a thread has it that waits
+            child = multiprocessing.get_context("fork").Process(
+                target=forked_while_another_thread_waits, args=(ticket, client, there))
+            child.start()
+        answers = [here.recv() for _ in range(5)]
+        assert all("connect again in the child" in answer for answer in answers), answers
+        child.join()
+        assert child.exitcode == 0
+        groups[0].barrier()
+        assert told.result() is None
+
+
 def spawned(socket, group_id, rank, pipe):
     with tern.Client(socket) as client, client.join(group_id, rank, 2) as group:
         pipe.send(float(group.all_reduce(np.ones(3)).wait()[0]))
