@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ import numpy as np
 from ._handle import Handle
 from ._library import Library
 from .arrays import Array
+from .errors import OutOfMemoryError
+
+_MAX_BYTES = 1 << 62  # more than any machine has, and a number for C
 
 
 class _Block:
@@ -36,25 +40,35 @@ class _Block:
             self._free(self._connection, self._address)
 
 
-def empty(library: Library, connection: Handle, shape: tuple[int, ...],
+def empty(library: Library, connection: Handle, shape: int | Sequence[int],
           dtype: np.dtype[Any]) -> Array:
     """See Client.empty()."""
-    block = _Block(library, connection, library.tern_alloc, _bytes(shape, dtype))
-    return _array(block, shape, dtype)
+    return _array(library, connection, library.tern_alloc, shape, dtype)
 
 
-def region(library: Library, connection: Handle, shape: tuple[int, ...],
+def region(library: Library, connection: Handle, shape: int | Sequence[int],
            dtype: np.dtype[Any]) -> Array:
     """See Client.region()."""
-    create = library.later("tern_region_create")
-    return _array(_Block(library, connection, create, _bytes(shape, dtype)), shape, dtype)
+    return _array(library, connection, library.later("tern_region_create"), shape, dtype)
 
 
-def _bytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+def _array(library: Library, connection: Handle, take: Callable[..., int],
+           shape: int | Sequence[int], dtype: np.dtype[Any]) -> Array:
+    sizes = _sizes(shape)
+    size = math.prod(sizes) * dtype.itemsize
+    if size > _MAX_BYTES:
+        raise OutOfMemoryError(f"an array of shape {sizes} has {size} bytes, which no machine has")
     # No empty memory is given out; an array without elements takes one byte.
-    return max(math.prod(shape) * dtype.itemsize, 1)
+    block = _Block(library, connection, take, max(size, 1))
+    return np.asarray(block)[:size].view(dtype).reshape(sizes)
 
 
-def _array(block: _Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    size = math.prod(shape) * dtype.itemsize
-    return np.asarray(block)[:size].view(dtype).reshape(shape)
+def _sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """Of each dimension. As with NumPy, a single integer is the number of elements."""
+    try:
+        sizes: tuple[int, ...] = (operator.index(shape),)  # type: ignore[arg-type]
+    except TypeError:
+        sizes = tuple(map(operator.index, shape))  # type: ignore[arg-type]
+    if min(sizes, default=0) < 0:
+        raise ValueError(f"shape={shape} has a negative size")
+    return sizes

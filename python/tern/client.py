@@ -108,8 +108,7 @@ class Client:
         arena stays mapped, after disconnect() too. Raises OutOfMemoryError when the arena is full;
         TypeError for a type that Tern does not carry.
         """
-        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-        return arena.empty(self._library, self._live(), sizes, numpy_dtype(dtype))
+        return arena.empty(self._library, self._live(), shape, numpy_dtype(dtype))
 
     def region(self, shape: int | Sequence[int], dtype: DTypeLike = "float32") -> Array:
         """A NumPy array in memory of its own beside the arena, which the daemon makes: operations
@@ -120,8 +119,7 @@ class Client:
         at most 64. Raises QuotaExceededError when the user's memory is used up; UnsupportedError if
         the library or the daemon is of an older version.
         """
-        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-        return arena.region(self._library, self._live(), sizes, numpy_dtype(dtype))
+        return arena.region(self._library, self._live(), shape, numpy_dtype(dtype))
 
     def stats(self) -> NodeStats:
         """What the client's daemon says of the jobs of this user: see tern.stats()."""

@@ -189,6 +189,21 @@ def test_arrays_in_the_arena_have_every_shape(node):
             x = client.empty(shape, "float16")
             assert x.shape == (shape if isinstance(shape, tuple) else (shape,))
             x[...] = 1
+        assert client.empty(np.int64(3)).shape == (3,)
+        assert client.region([np.int32(2), 3]).shape == (2, 3)
+
+
+def test_shapes_that_no_array_has_are_refused(node):
+    with tern.Client(node.socket) as client:
+        for take in (client.empty, client.region):
+            for shape in (-1, (2, -3), (0, -1)):
+                with pytest.raises(ValueError, match="negative size"):
+                    take(shape)
+            for shape in (1 << 62, (1 << 40, 1 << 40)):
+                with pytest.raises(MemoryError, match="bytes"):
+                    take(shape)
+            with pytest.raises(TypeError):
+                take(2.5)
 
 
 def child_of_fork(client, group, pipe):
