@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from .group import Group
     from .ticket import Ticket
 
-_OP_BYTES = ctypes.sizeof(structs.Op)
 _TAGS = 1 << 32
 
 

@@ -58,7 +58,7 @@ class Client:
         options.socket_path = os.fsencode(self.socket)
         options.job = None if job is None else job.encode()
         options.arena_bytes = arena_bytes
-        options.timeout_ms = milliseconds(timeout, 0)
+        options.timeout_ms = milliseconds(timeout)
         pointer = ctypes.c_void_p()
         self._library.check(
             self._library.tern_connect(ctypes.byref(options), ctypes.byref(pointer)))
@@ -94,8 +94,8 @@ class Client:
         options = structs.sized(structs.JoinOptions)
         options.rank, options.size, options.verify = rank, size, verify
         options.seed = seed
-        options.timeout_ms = milliseconds(timeout, 0)
-        options.op_timeout_ms = milliseconds(op_timeout, 0)
+        options.timeout_ms = milliseconds(timeout)
+        options.op_timeout_ms = milliseconds(op_timeout)
         return Group(self, group_id, options)
 
     def empty(self, shape: int | Sequence[int], dtype: DTypeLike = "float32") -> Array:

@@ -14,9 +14,9 @@ from . import _structs as structs
 from . import collectives as table
 from ._durations import milliseconds
 from ._handle import Handle
-from ._submit import Call, submit
+from ._submit import Call, start, submit
 from .batch import Batch
-from .errors import ClosedError, WouldBlockError
+from .errors import ClosedError
 from .push_pull import PushPull, cut
 from .statistics import GroupStats, Place, of_group
 from .tensor import Tensor, declaration
@@ -163,7 +163,8 @@ class Group:
         """Every rank's output becomes the reduction of all inputs, the same bits on all ranks.
 
         `x`: n elements; `out`: n elements, or None for in place. `reduction`: "sum", "average" (of
-        floating-point types), "min", "max" (a NaN on any rank is the result) or "product".
+        floating-point and complex types), "min", "max" (a NaN on any rank is the result),
+        "product", or "and", "or" and "xor" (of integers and booleans).
         `prescale`: inputs are multiplied by it. `state_scale`: the recipe's state is, first.
         """
         return submit(self, Call(table.ALL_REDUCE, x, out, dtype, tensor, reduction,
@@ -259,13 +260,7 @@ class Group:
 
     def barrier(self) -> Ticket:
         """Ends when every rank has submitted it."""
-        library, number = self.client._library, ctypes.c_uint64()
-        status = library.tern_barrier(self._live(), ctypes.byref(number))
-        if status == WouldBlockError.status:
-            self.client._sweep(wanted=True)
-            status = library.tern_barrier(self._live(), ctypes.byref(number))
-        library.check(status)
-        return Ticket(self, number.value, None, ())
+        return start(self, self.client._library.tern_barrier, None, ())
 
     def split(self, color: int, key: int = 0, *, timeout: float | None = None,
               op_timeout: float | None = None, verify: bool = False,
@@ -284,8 +279,8 @@ class Group:
                 raise ValueError(f"{name}={number} does not fit in 32 bits")
         options = structs.sized(structs.SplitOptions)
         options.verify, options.seed = verify, seed
-        options.timeout_ms = milliseconds(timeout, 0)
-        options.op_timeout_ms = milliseconds(op_timeout, 0)
+        options.timeout_ms = milliseconds(timeout)
+        options.op_timeout_ms = milliseconds(op_timeout)
         handle = _split(self, color, key, options)
         return None if handle is None else Group._child(self.client, handle)
 

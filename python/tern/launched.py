@@ -106,7 +106,7 @@ def init(*, rank: int | None = None, size: int | None = None,
     options = structs.sized(structs.JoinOptions)
     options.rank, options.size, options.verify, options.seed = (
         found.rank, found.size, verify, seed)
-    options.op_timeout_ms = milliseconds(op_timeout, 0)
+    options.op_timeout_ms = milliseconds(op_timeout)
     try:
         return _meet(own, found, id_file or os.environ.get(ID_FILE), options,
                      _DEFAULT_TIMEOUT_S if timeout is None else timeout, client is None)
@@ -119,7 +119,7 @@ def init(*, rank: int | None = None, size: int | None = None,
 def _meet(client: Client, found: Place, id_file: str | os.PathLike[str] | None,
           options: structs.JoinOptions, timeout: float, owns_client: bool) -> Group:
     deadline = time.monotonic() + timeout
-    options.timeout_ms = milliseconds(timeout, 0)
+    options.timeout_ms = milliseconds(timeout)
     if found.size == 1 and not id_file:
         return Group(client, client.mint(), options, owns_client)
     path = _id_file(found) if id_file is None else pathlib.Path(id_file)
@@ -130,7 +130,7 @@ def _meet(client: Client, found: Place, id_file: str | os.PathLike[str] | None,
     stale = ""
     while True:
         group_id = read_private(path, stale, deadline)
-        options.timeout_ms = milliseconds(max(0.001, deadline - time.monotonic()), 0)
+        options.timeout_ms = milliseconds(max(0.001, deadline - time.monotonic()))
         try:
             group = Group(client, group_id, options, owns_client)
         except (UnknownGroupError, UnreachableError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import math
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -55,6 +56,8 @@ class Ticket:
         (the operation goes on), and the operation's own failure, as RankLostError or MismatchError.
         Ctrl-C interrupts the wait and leaves the operation running.
         """
+        if timeout is not None and math.isnan(timeout):
+            raise ValueError("timeout=nan: a timeout is a number of seconds")
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._ask(deadline):
             if deadline is not None and time.monotonic() >= deadline:
@@ -115,7 +118,7 @@ class Ticket:
             self._client._live()  # says so; the lock may never be given back here
         remaining_ms = _SLICE_MS
         if deadline is not None:
-            remaining_ms = max(0, min(_SLICE_MS, int(1000 * (deadline - time.monotonic()) + 0.999)))
+            remaining_ms = max(0, int(min(_SLICE_MS, 1000 * (deadline - time.monotonic()) + 0.999)))
         if not self._lock.acquire(timeout=remaining_ms / 1000):
             return False
         try:

@@ -114,8 +114,18 @@ def test_join_says_what_is_wrong(node):
             client.join(client.mint(), 0, 2, timeout=0.1)
         with pytest.raises(tern.InvalidArgumentError, match="rank must be"):
             client.join(group_id, 2, 2)
-        with pytest.raises(ValueError, match="negative"):
-            client.join(group_id, 0, 1, timeout=-1)
+        for timeout in (-1, float("nan")):
+            with pytest.raises(ValueError, match="0 or more"):
+                client.join(group_id, 0, 1, timeout=timeout)
+
+
+def test_an_endless_timeout_is_one(node):
+    forever = float("inf")
+    with tern.Client(node.socket, timeout=forever) as client:
+        group = client.join(client.mint(), 0, 1, timeout=forever, op_timeout=forever)
+        assert group.all_reduce(np.ones(3)).wait(forever).sum() == 3
+        with pytest.raises(ValueError, match="nan"):
+            group.barrier().wait(float("nan"))
 
 
 def test_nothing_is_used_after_its_end(node):
