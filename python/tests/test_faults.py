@@ -344,6 +344,8 @@ class Ended(Exception):
 def test_ctrl_c_ends_a_wait_and_a_join(node):
     source = (
         "import os, signal, sys, threading, numpy, tern\n"
+        # A shell's job in the background ignores it, and so does what that starts.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "client = tern.Client(sys.argv[1])\n"
         "def interrupted(call):\n"
         "    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
