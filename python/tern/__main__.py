@@ -12,7 +12,7 @@ import sys
 from ._library import program
 from ._places import control_socket
 from ._run.coordination import Meeting
-from ._run.job import Options, run_on_nodes, run_on_one_node
+from ._run.job import Options, run
 from ._run.sealed import MIN_SECRET_BYTES
 from ._run.up import UpOptions, folder_of_socket, up, wait_until_up
 from .errors import LaunchError, TernError
@@ -104,7 +104,6 @@ def _run(arguments: argparse.Namespace) -> int:
     python = [sys.executable] if arguments.program.endswith(".py") else []
     options = Options([*python, arguments.program, *arguments.arguments], arguments.nproc,
                       _meeting(arguments))
-    run = run_on_one_node if options.meeting is None else run_on_nodes
     return asyncio.run(run(options))
 
 

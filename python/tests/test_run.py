@@ -1,5 +1,6 @@
 """`tern run`, as a user types it: programs of their own, in runtime folders of the test's."""
 
+import asyncio
 import os
 import pathlib
 import re
@@ -13,6 +14,8 @@ import pytest
 import tern
 from cluster import wait_for_end
 from tern._control import ask
+from tern._run.job import until_told
+from tern._run.rendezvous import meet
 
 PACKAGE = pathlib.Path(tern.__file__).parent.parent
 SECRET = "a secret of the test's own"
@@ -125,6 +128,48 @@ def test_a_rank_that_is_killed_gives_128_and_the_signal(job):
     out, error = (run := job.start("--nproc", "2", "program.py", "stubborn")).communicate()
     assert run.returncode == 128 + signal.SIGKILL
     assert "rank 1 was ended by SIGKILL" in error
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_ends_ranks_and_job_and_leaves_nothing(job, number):
+    run = job.start("--nproc", "2", "program.py", "waits")
+    until(run.stdout, "waits")
+    run.send_signal(number)
+    run.communicate()
+    assert run.returncode == 128 + number
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_nodes_meet_ends_the_job_and_leaves_nothing(job, number):
+    """Its daemon runs and its folder is there, and the other node has not come so far."""
+    port = free_port()
+    words = ["--nnodes", "2", "--rdzv", f"127.0.0.1:{port}", "program.py"]
+    run = job.start(*words, secret=SECRET)
+
+    async def come():
+        node = await meet("127.0.0.1", port, SECRET.encode(), 60)
+        await node.send({"kind": "join", "ranks": 1, "serves": False, "node": -1})
+        assert (await node.receive())["kind"] == "place"
+        runtime = job.folder / "tern"
+        while not list(runtime.glob("run-*/ternd.sock")):
+            assert run.poll() is None
+        run.send_signal(number)
+        await asyncio.to_thread(run.communicate)
+        node.close()
+
+    asyncio.run(come())
+    assert run.returncode == 128 + number
+
+
+def test_a_second_signal_ends_what_takes_its_time():
+    async def work(stop):
+        stop.awaited = True
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await stop.signal == -signal.SIGTERM
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+
+    assert asyncio.run(until_told(work)) == 128 + signal.SIGTERM
 
 
 def test_ctrl_c_reaches_the_ranks_and_leaves_nothing(job):

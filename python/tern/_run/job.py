@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, NamedTuple
 
 from ..errors import LaunchError
@@ -16,7 +16,7 @@ from .ranks import GRACE_SECONDS, Job, Ranks, exit_status
 from .rendezvous import expect
 from .sealed import Sealed
 
-_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Options(NamedTuple):
@@ -27,18 +27,46 @@ class Options(NamedTuple):
     meeting: Meeting | None
 
 
+class Stop:
+    """The first signal that tells this process to end: `signal`, its number, negative, for no exit
+    status is. It cancels what is being done, unless that has set `awaited` to end in its own way; a
+    second one does in any case."""
+
+    def __init__(self, signal: asyncio.Future[int]) -> None:
+        self.signal = signal
+        self.awaited = False
+
+
 @contextlib.asynccontextmanager
-async def signals() -> AsyncIterator[asyncio.Queue[int]]:
-    """The signals that this process gets, in place of their default."""
+async def _signals() -> AsyncIterator[asyncio.Queue[int]]:
+    """The signals that this process gets, in place of their default; their numbers, negative."""
     queue: asyncio.Queue[int] = asyncio.Queue()
     loop = asyncio.get_running_loop()
-    for number in _FORWARDED:
-        loop.add_signal_handler(number, queue.put_nowait, int(number))
+    for number in _ENDING:
+        loop.add_signal_handler(number, queue.put_nowait, -number)
     try:
         yield queue
     finally:
-        for number in _FORWARDED:
+        for number in _ENDING:
             loop.remove_signal_handler(number)
+
+
+async def until_told(work: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
+    """The exit status that the work returns, or that of a signal which has cancelled it. Whatever
+    it has made is taken away then."""
+    async with _signals() as queue:
+        told, again = (asyncio.ensure_future(queue.get()) for _ in range(2))
+        stop = Stop(told)
+        working = asyncio.ensure_future(work(stop))
+        try:
+            await asyncio.wait([told, working], return_when=asyncio.FIRST_COMPLETED)
+            if stop.awaited:
+                await asyncio.wait([again, working], return_when=asyncio.FIRST_COMPLETED)
+            return await working if working.done() else exit_status(told.result())
+        finally:
+            for task in (told, again, working):
+                task.cancel()
+            await asyncio.gather(told, again, working, return_exceptions=True)
 
 
 async def first(*waits: Any) -> int:
@@ -55,11 +83,6 @@ async def first(*waits: Any) -> int:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def next_signal(signals: asyncio.Queue[int]) -> int:
-    """Its number, negative: no exit status is."""
-    return -await signals.get()
-
-
 async def _end_by(number: int, ranks: Ranks) -> int:
     """Passes a signal on and gives the ranks time to end by it; the exit status that follows."""
     ranks.send(number)
@@ -68,35 +91,43 @@ async def _end_by(number: int, ranks: Ranks) -> int:
     return exit_status(-number)
 
 
-async def _run_ranks(job: Job, *ends: Any) -> int:
+async def _run_ranks(job: Job, stop: Stop, *ends: Any) -> int:
     """Runs this node's ranks until they have ended, a signal has come, or one of `ends` has."""
     ranks = Ranks(job)
-    async with signals() as queue:
-        try:
-            await ranks.start()
-            status = await first(next_signal(queue), *ends, ranks.wait())
-            return status if status >= 0 else await _end_by(-status, ranks)
-        except FileNotFoundError as error:
-            raise LaunchError(f"the program cannot be started: {error}") from error
-        finally:
-            await ranks.end()
+    stop.awaited = True
+    try:
+        await ranks.start()
+        status = await first(asyncio.shield(stop.signal), *ends, ranks.wait())
+        return status if status >= 0 else await _end_by(-status, ranks)
+    except FileNotFoundError as error:
+        raise LaunchError(f"the program cannot be started: {error}") from error
+    finally:
+        await ranks.end()
+        stop.awaited = False
 
 
-async def run_on_one_node(options: Options) -> int:
+async def run(options: Options) -> int:
+    """This node's part of a job, until its ranks have ended or a signal has come. Returns the exit
+    status. Raises LaunchError."""
+    on_nodes = _run_on_one_node if options.meeting is None else _run_on_nodes
+    return await until_told(lambda stop: on_nodes(options, stop))
+
+
+async def _run_on_one_node(options: Options, stop: Stop) -> int:
     with private_folder() as folder, shared_daemon() as client:
         write_private(folder / "group", client.mint())
         return await _run_ranks(Job(
             options.command, options.nproc, 0, options.nproc, 0, client.socket, folder / "group",
-            folder.name))
+            folder.name), stop)
 
 
-async def run_on_nodes(options: Options) -> int:
-    """This node's part."""
+async def _run_on_nodes(options: Options, stop: Stop) -> int:
     assert options.meeting is not None
-    return await attend(options.meeting, lambda node, serves: _take_part(node, options, serves))
+    return await attend(options.meeting,
+                        lambda node, serves: _take_part(node, options, serves, stop))
 
 
-async def _take_part(node: Sealed, options: Options, serves: bool) -> int:
+async def _take_part(node: Sealed, options: Options, serves: bool, stop: Stop) -> int:
     meeting = options.meeting
     assert meeting is not None
     place = await take_place(node, meeting, options.nproc, serves)
@@ -107,7 +138,7 @@ async def _take_part(node: Sealed, options: Options, serves: bool) -> int:
         end = asyncio.create_task(expect(node, "end"))
         status = await _run_ranks(
             Job(options.command, options.nproc, place["first_rank"], place["size"], place["node"],
-                client.socket, folder / "group", place["run"]), told(end))
+                client.socket, folder / "group", place["run"]), stop, told(end))
         if end.done():
             return status
         await node.send({"kind": "ended", "status": status})

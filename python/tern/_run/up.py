@@ -18,9 +18,8 @@ from .._own_daemon import locked
 from .._places import private_to_user, runtime_folder
 from ..errors import LaunchError, WaitTimeoutError
 from .coordination import Meeting, attend, report_ready, take_place, told
-from .job import first, next_signal, signals
+from .job import Stop, first, until_told
 from .place import linked_daemon, private_folder, running_daemon
-from .ranks import exit_status
 from .rendezvous import expect
 from .sealed import Sealed
 
@@ -91,28 +90,14 @@ def _own_folder(folder: pathlib.Path) -> Iterator[None]:
 
 
 class _Up:
-    """One `tern up`. `_stop` is done when a signal has come."""
+    """One `tern up`."""
 
-    def __init__(self, options: UpOptions) -> None:
+    def __init__(self, options: UpOptions, stop: Stop) -> None:
         self._options = options
         self._folder = options.folder
-        self._serving = False
+        self._stop = stop
 
     async def run(self) -> int:
-        async with signals() as queue:
-            self._stop = asyncio.ensure_future(next_signal(queue))
-            work = asyncio.ensure_future(self._work())
-            try:
-                await asyncio.wait([self._stop, work], return_when=asyncio.FIRST_COMPLETED)
-                if self._serving or work.done():
-                    return await work
-                return exit_status(self._stop.result())
-            finally:
-                for task in (self._stop, work):
-                    task.cancel()
-                await asyncio.gather(self._stop, work, return_exceptions=True)
-
-    async def _work(self) -> int:
         meeting = self._options.meeting
         with _own_folder(self._folder):
             if meeting is not None:
@@ -151,9 +136,10 @@ class _Up:
     async def _serve(self, daemon: Daemon, *ends: object) -> int:
         """Returns 0 when the daemon has been idle long enough, the negative number of a signal that
         has come, or what one of `ends` returns. Raises LaunchError if the daemon has ended."""
-        self._serving = True
+        self._stop.awaited = True
         print(f"export TERN_SOCKET={self._folder / _SOCKET}", flush=True)
-        return await first(asyncio.shield(self._stop), *ends, self._ended(daemon), self._idle())
+        return await first(asyncio.shield(self._stop.signal), *ends, self._ended(daemon),
+                           self._idle())
 
     async def _ended(self, daemon: Daemon) -> int:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
@@ -181,4 +167,4 @@ class _Up:
 async def up(options: UpOptions) -> int:
     """Runs a daemon until a signal comes, it has been idle, or the job has ended on another node.
     Returns the exit status. Raises LaunchError."""
-    return await _Up(options).run()
+    return await until_told(lambda stop: _Up(options, stop).run())
