@@ -18,6 +18,7 @@ from .errors import LaunchError, UnknownGroupError, UnreachableError, WaitTimeou
 from .group import Group
 
 ID_FILE = "TERN_GROUP_ID_FILE"
+_FILE_ADVICE = "name a new file, in a folder that all ranks see and rank 0 can write to"
 _POLL_SECONDS = 0.01
 _DEFAULT_TIMEOUT_S = 60.0
 
@@ -126,7 +127,11 @@ def _meet(client: Client, found: Place, id_file: str | os.PathLike[str] | None,
     # `tern run` has minted the id and will remove the file.
     minted_here = found.rank == 0 and found.launcher != "tern run"
     if minted_here:
-        write_private(path, client.mint())
+        try:
+            write_private(path, client.mint())
+        except OSError as error:
+            raise LaunchError(f"the group's id cannot be written to {path}: {error}; {_FILE_ADVICE}"
+                              ) from error
     stale = ""
     while True:
         group_id = read_private(path, stale, deadline)
@@ -168,7 +173,7 @@ def write_private(path: pathlib.Path, text: str) -> None:
 
 def read_private(path: pathlib.Path, stale: str, deadline: float) -> str:
     """The text of the file as soon as it is there and not `stale`. Raises WaitTimeoutError, and
-    LaunchError if others than this user could have written it."""
+    LaunchError if it cannot be read or others than this user could have written it."""
     while True:
         try:
             with path.open(encoding="ascii") as file:
@@ -180,6 +185,9 @@ def read_private(path: pathlib.Path, stale: str, deadline: float) -> str:
                 return text
         except FileNotFoundError:
             pass
+        except (OSError, UnicodeDecodeError) as error:
+            raise LaunchError(f"the group's id cannot be read from {path}: {error}; {_FILE_ADVICE}"
+                              ) from error
         if time.monotonic() >= deadline:
             raise WaitTimeoutError(f"rank 0 has not written the group's id to {path}")
         time.sleep(_POLL_SECONDS)

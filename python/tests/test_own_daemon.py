@@ -153,3 +153,9 @@ def test_init_says_what_is_missing(home, monkeypatch):
         tern.init()
     with pytest.raises(tern.WaitTimeoutError, match="rank 0"):
         tern.init(id_file=home / "id", timeout=0.05)
+    (home / "noise").write_bytes(b"\xff")
+    for path in (home, home / "noise"):
+        with pytest.raises(tern.LaunchError, match="cannot be read.*name a new file"):
+            tern.init(id_file=path)
+    with pytest.raises(tern.LaunchError, match="cannot be written.*name a new file"):
+        tern.init(rank=0, size=2, id_file=home / "nowhere" / "id")
