@@ -182,6 +182,16 @@ def test_ctrl_c_reaches_the_ranks_and_leaves_nothing(job):
     assert out.count("interrupted") == 2
 
 
+def test_a_job_whose_output_nobody_reads_goes_on(job):
+    (job.folder / "talks.py").write_text(
+        "import sys\nfor _ in range(10_000): print('x' * 100)\nsys.exit(3)\n")
+    run = job.start("talks.py")
+    run.stdout.close()
+    error = run.stderr.read()
+    assert run.wait() == 3
+    assert "output of the ranks is lost" in error and "Traceback" not in error
+
+
 def test_a_program_that_is_not_there_is_said(job):
     _, error = (run := job.start("./nothing")).communicate()
     assert run.returncode == 1 and "cannot be started" in error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import pathlib
 import signal
@@ -129,5 +130,19 @@ async def _copy(stream: asyncio.StreamReader, prefix: bytes, to: BinaryIO) -> No
             line = rest.partial
         if not line:
             return
-        to.write(prefix + line + (b"" if line.endswith(b"\n") else b"\n"))
-        to.flush()
+        try:
+            to.write(prefix + line + (b"" if line.endswith(b"\n") else b"\n"))
+            to.flush()
+        except OSError as error:
+            _give_up(to, error)
+
+
+def _give_up(to: BinaryIO, error: OSError) -> None:
+    """Nobody reads what the ranks say any more, or a disk is full. The lines are read all the same,
+    or the ranks would wait for that, and their ends would not be noticed."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, to.fileno())
+    os.close(nowhere)
+    with contextlib.suppress(OSError):
+        print(f"tern run: output of the ranks is lost from here on ({error}); the job goes on",
+              file=sys.stderr, flush=True)
