@@ -1,8 +1,10 @@
 #include "ctl/control_client.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -79,6 +81,7 @@ class Connection {
   Result<std::string> receive_line();
 
  private:
+  Status connect_in_turn(const sockaddr_un& address);
   Status wait_for(short events);
   std::chrono::milliseconds left() const;
 
@@ -111,17 +114,30 @@ Status Connection::open() {
                 fmt::format("\"{}\" is not the path of a socket, 1 to 107 bytes", path_));
   }
   std::memcpy(address.sun_path, path_.data(), path_.size());
-  fd_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  fd_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd_) return fail_errno(Errc::io_error, "socket", errno);
-  const void* const bytes = &address;
-  while (::connect(fd_.get(), static_cast<const sockaddr*>(bytes), sizeof(address)) != 0) {
-    if (errno == EINTR) continue;
-    if (errno != EAGAIN) return connect_error(path_, errno);
-    // The daemon's backlog is full, and a Unix socket offers nothing to wait on.
-    if (left().count() == 0) return too_late(path_, timeout_);
-    ::poll(nullptr, 0, 10);
+  if (auto status = connect_in_turn(address); !status) return status;
+  if (::fcntl(fd_.get(), F_SETFL, O_NONBLOCK) != 0) {
+    return fail_errno(Errc::io_error, "fcntl", errno);
   }
   return {};
+}
+
+// Where the daemon's backlog is full, the kernel lets those in who wait for a place, in their turn.
+// Who asks again from time to time finds that others have taken every place meanwhile.
+Status Connection::connect_in_turn(const sockaddr_un& address) {
+  const void* const bytes = &address;
+  while (true) {
+    const auto wait = std::max(std::chrono::milliseconds(1), left());  // none would have no end
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(wait);
+    const timeval patience{seconds.count(), std::chrono::microseconds(wait - seconds).count()};
+    if (::setsockopt(fd_.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) != 0) {
+      return fail_errno(Errc::io_error, "setsockopt", errno);
+    }
+    if (::connect(fd_.get(), static_cast<const sockaddr*>(bytes), sizeof(address)) == 0) return {};
+    if (errno == EAGAIN) return too_late(path_, timeout_);
+    if (errno != EINTR) return connect_error(path_, errno);
+  }
 }
 
 Status Connection::send(std::string_view line) {
