@@ -1,5 +1,9 @@
 #include "daemon/service/disposal.h"
 
+#include <semaphore.h>
+
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -9,30 +13,55 @@
 #include <thread>
 #include <utility>
 
+#include "daemon/service/inbox.h"
+
 namespace tern::daemon {
 namespace {
 
-using SteadyTime = std::chrono::steady_clock::time_point;
-
 constexpr std::chrono::seconds kLastWait{1};
+// So many users are remembered before those are forgotten who have left nothing.
+constexpr std::size_t kFewUsers = 64;
+
+std::int64_t now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+// A post wakes one thread and waits for none. (std::counting_semaphore wakes all: of libstdc++ 12.)
+class Semaphore {
+ public:
+  Semaphore() { ::sem_init(&semaphore_, 0, 0); }
+  ~Semaphore() { ::sem_destroy(&semaphore_); }
+  Semaphore(const Semaphore&) = delete;
+  Semaphore& operator=(const Semaphore&) = delete;
+  void post() { ::sem_post(&semaphore_); }
+  void wait() {
+    while (::sem_wait(&semaphore_) != 0) {  // EINTR
+    }
+  }
+
+ private:
+  sem_t semaphore_;
+};
 
 }  // namespace
 
-// Shared with the threads, which are detached: one that is stuck outlives the disposal.
+// Shared with the threads, which are detached: one that is stuck outlives the disposal. The owner
+// takes no lock before the end.
 class Disposal::Shared : public std::enable_shared_from_this<Shared> {
  public:
-  void take(std::uint32_t user, Some some, std::uint64_t bytes) {
-    const std::lock_guard lock(mutex_);
-    User& of = users_[user];
-    of.waiting.push_back({std::move(some), bytes});
-    of.bytes += bytes;
-    ++count_;
-    if (!of.busy && of.waiting.size() == 1) {
-      ready_.push_back(user);
-      has_work_.notify_one();
-    }
+  void take(std::uint32_t number, Some some, std::uint64_t bytes) {
+    const std::shared_ptr<User>& user = user_of(number);
+    user->bytes.fetch_add(bytes, std::memory_order_relaxed);
+    bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    count_.fetch_add(1, std::memory_order_relaxed);
+    user->inbox.put({std::move(some), bytes});
+    // Where there are others a thread serves the user, or will, and finds this one.
+    if (user->things.fetch_add(1, std::memory_order_acq_rel) > 0) return;
+    fresh_.put(user);
+    work_.post();
+    const bool is_served = unasked_.fetch_sub(1, std::memory_order_relaxed) > 0;
     // Also where a thread could not be had for those who came before.
-    if (ready_.size() <= idle_ || threads_ >= kThreads) return;
+    if (is_served || threads_ >= kThreads) return;
     try {
       std::thread([self = shared_from_this()] { self->work(); }).detach();
       ++threads_;
@@ -40,38 +69,29 @@ class Disposal::Shared : public std::enable_shared_from_this<Shared> {
     }
   }
 
-  bool is_stuck(std::uint32_t user) const {
-    const std::lock_guard lock(mutex_);
-    const auto found = users_.find(user);
+  bool is_stuck(std::uint32_t number) const {
+    const auto found = users_.find(number);
     if (found == users_.end()) return false;
-    if (found->second.waiting.size() >= kMaxWaiting) return true;
-    return found->second.busy && std::chrono::steady_clock::now() - found->second.begun >=
-                                     std::chrono::nanoseconds(kStuckNs);
+    const User& user = *found->second;
+    const std::int64_t begun_ns = user.begun_ns.load(std::memory_order_relaxed);
+    const std::size_t under_way = begun_ns != 0 ? 1 : 0;
+    if (user.things.load(std::memory_order_relaxed) >= kMaxWaiting + under_way) return true;
+    return begun_ns != 0 && now_ns() - begun_ns >= static_cast<std::int64_t>(kStuckNs);
   }
 
-  std::uint64_t bytes_of(std::uint32_t user) const {
-    const std::lock_guard lock(mutex_);
-    const auto found = users_.find(user);
-    return found == users_.end() ? 0 : found->second.bytes;
+  std::uint64_t bytes_of(std::uint32_t number) const {
+    const auto found = users_.find(number);
+    return found == users_.end() ? 0 : found->second->bytes.load(std::memory_order_relaxed);
   }
 
-  std::uint64_t bytes() const {
-    const std::lock_guard lock(mutex_);
-    std::uint64_t all = 0;
-    for (const auto& [user, of] : users_) all += of.bytes;
-    return all;
-  }
-
-  std::size_t count() const {
-    const std::lock_guard lock(mutex_);
-    return count_;
-  }
+  std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  std::size_t count() const { return count_.load(std::memory_order_acquire); }
 
   void end() {
     std::unique_lock lock(mutex_);
-    is_done_.wait_for(lock, kLastWait, [this] { return count_ == 0; });
+    is_done_.wait_for(lock, kLastWait, [this] { return count() == 0; });
     ending_ = true;
-    has_work_.notify_all();
+    for (unsigned i = 0; i < kThreads; ++i) work_.post();
     is_done_.wait_for(lock, kLastWait, [this] { return idle_ == 0; });
   }
 
@@ -81,57 +101,92 @@ class Disposal::Shared : public std::enable_shared_from_this<Shared> {
     std::uint64_t bytes = 0;
   };
   struct User {
-    std::deque<Thing> waiting;
-    std::uint64_t bytes = 0;  // of all his things
-    bool busy = false;
-    SteadyTime begun;
+    Inbox<Thing> inbox;
+    std::deque<Thing> waiting;            // of the one thread that serves the user
+    std::atomic<std::size_t> things{0};   // those in the inbox, those that wait and that under way
+    std::atomic<std::uint64_t> bytes{0};  // of all of them
+    std::atomic<std::int64_t> begun_ns{0};  // that under way; 0: none is
   };
 
+  // Those who have left nothing are no longer in use by a thread.
+  const std::shared_ptr<User>& user_of(std::uint32_t number) {
+    if (users_.size() >= remembered_) {
+      std::erase_if(users_, [](const auto& one) {
+        return one.second->things.load(std::memory_order_acquire) == 0;
+      });
+      remembered_ = std::max(kFewUsers, 2 * users_.size());
+    }
+    std::shared_ptr<User>& user = users_[number];
+    if (!user) user = std::make_shared<User>();
+    return user;
+  }
+
+  // There are always as many threads awake as users ready, or all there may be.
   void work() {
     std::unique_lock lock(mutex_);
-    for (;;) {
-      ++idle_;
-      has_work_.wait(lock, [this] { return ending_ || !ready_.empty(); });
-      --idle_;
-      if (ending_) return is_done_.notify_all();
-      const std::uint32_t user = ready_.front();
+    while (!ending_) {
+      for (auto& user : fresh_.take_all()) ready_.push_back(std::move(user));
+      if (ready_.empty()) {
+        wait_for_work(lock);
+        continue;
+      }
+      const std::shared_ptr<User> user = std::move(ready_.front());
       ready_.pop_front();
-      dispose_of_next(lock, user);
-      if (count_ == 0) is_done_.notify_all();
+      lock.unlock();
+      const bool has_more = dispose_of_next(*user);
+      lock.lock();
+      if (has_more) ready_.push_back(user);  // this thread looks for work next
+      if (count() == 0) is_done_.notify_all();
     }
+    is_done_.notify_all();
   }
 
-  void dispose_of_next(std::unique_lock<std::mutex>& lock, std::uint32_t user) {
-    User& of = users_.at(user);  // stays while it is busy
-    Thing thing = std::move(of.waiting.front());
-    of.waiting.pop_front();
-    of.busy = true;
-    of.begun = std::chrono::steady_clock::now();
+  void wait_for_work(std::unique_lock<std::mutex>& lock) {
+    ++idle_;
     lock.unlock();
+    unasked_.fetch_add(1, std::memory_order_relaxed);
+    work_.wait();
+    lock.lock();
+    --idle_;
+  }
+
+  // Whether the user has more.
+  bool dispose_of_next(User& user) {
+    for (Thing& one : user.inbox.take_all()) user.waiting.push_back(std::move(one));
+    Thing thing = std::move(user.waiting.front());
+    user.waiting.pop_front();
+    user.begun_ns.store(now_ns(), std::memory_order_relaxed);
     const bool more = thing.some();
     if (!more) thing.some = nullptr;
-    lock.lock();
-    of.busy = false;
+    user.begun_ns.store(0, std::memory_order_relaxed);
     if (more) {
-      of.waiting.push_back(std::move(thing));
-    } else {
-      --count_;
-      of.bytes -= thing.bytes;
+      for (Thing& one : user.inbox.take_all()) user.waiting.push_back(std::move(one));
+      user.waiting.push_back(std::move(thing));
+      return true;
     }
-    if (of.waiting.empty()) {
-      users_.erase(user);
-    } else {
-      ready_.push_back(user);  // this thread looks for work next
-    }
+    bytes_.fetch_sub(thing.bytes, std::memory_order_relaxed);
+    user.bytes.fetch_sub(thing.bytes, std::memory_order_relaxed);
+    count_.fetch_sub(1, std::memory_order_acq_rel);
+    // Without more the user is any other thread's from here on.
+    return user.things.fetch_sub(1, std::memory_order_acq_rel) > 1;
   }
 
-  mutable std::mutex mutex_;
-  std::condition_variable has_work_;
-  std::condition_variable is_done_;
-  std::map<std::uint32_t, User> users_;  // those with something that waits or is under way
-  std::deque<std::uint32_t> ready_;      // those of them that no thread serves
-  std::size_t count_ = 0;
+  // The owner's.
+  std::map<std::uint32_t, std::shared_ptr<User>> users_;
+  std::size_t remembered_ = kFewUsers;
   unsigned threads_ = 0;
+
+  // From the owner to the threads.
+  Inbox<std::shared_ptr<User>> fresh_;  // users who had nothing, and have something now
+  Semaphore work_;
+  std::atomic<int> unasked_{0};  // threads that are idle, less the users for whom none woke yet
+  std::atomic<std::size_t> count_{0};
+  std::atomic<std::uint64_t> bytes_{0};
+
+  // The threads'.
+  std::mutex mutex_;
+  std::condition_variable is_done_;
+  std::deque<std::shared_ptr<User>> ready_;  // with something that waits, and no thread serves them
   unsigned idle_ = 0;
   bool ending_ = false;
 };

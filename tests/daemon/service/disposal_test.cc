@@ -1,11 +1,16 @@
 #include "daemon/service/disposal.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <latch>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace tern::daemon {
@@ -26,6 +31,78 @@ Disposal::Some counting_down(std::latch& done) {
     done.count_down();
     return false;
   };
+}
+
+// A thread that gets no processor, wherever it is: until the test lets it, it does nothing.
+class Halt {
+ public:
+  explicit Halt(pid_t thread) {
+    halted_ = 0;
+    may_go_on_ = 0;
+    struct sigaction action {};
+    action.sa_handler = [](int) {
+      halted_ = 1;
+      while (may_go_on_ == 0) std::this_thread::yield();
+    };
+    ::sigaction(SIGUSR1, &action, &before_);
+    ::syscall(SYS_tgkill, ::getpid(), thread, SIGUSR1);
+    while (halted_ == 0) std::this_thread::yield();
+  }
+  ~Halt() {
+    may_go_on_ = 1;
+    ::sigaction(SIGUSR1, &before_, nullptr);
+  }
+  Halt(const Halt&) = delete;
+  Halt& operator=(const Halt&) = delete;
+
+ private:
+  static inline std::atomic<int> halted_, may_go_on_;
+  struct sigaction before_ {};
+};
+
+bool sleeps_on_a_futex(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/syscall");
+  long number = -1;
+  return file >> number && number == SYS_futex;
+}
+
+// The thread that has disposed of something of the user and looks for more.
+pid_t idle_thread_after(Disposal& disposal, std::uint32_t user) {
+  std::atomic<pid_t> thread{0};
+  disposal.take(user, [&thread] {
+    thread = ::gettid();
+    return false;
+  });
+  while (thread == 0 || !sleeps_on_a_futex(thread)) std::this_thread::yield();
+  return thread;
+}
+
+TEST(DisposalTest, WhoLeavesThingsWaitsForNoThread) {
+  constexpr std::uint32_t kCarol = 1003;
+  Disposal disposal;
+  std::latch last(1);
+  std::atomic<pid_t> giver{0};
+  std::atomic<bool> has_given{false};
+  std::thread thread;
+  {
+    const Halt halt(idle_thread_after(disposal, kAlice));
+    thread = std::thread([&] {
+      giver = ::gettid();
+      disposal.take(kAlice, [] { return false; });  // would be for the thread that is halted
+      idle_thread_after(disposal, kBob);
+      disposal.take(kCarol, counting_down(last));
+      has_given = true;
+    });
+    // A sanitizer has locks of its own, for a moment.
+    constexpr int kForGood = 1000;
+    int looks_asleep = 0;
+    while (!has_given && looks_asleep < kForGood) {
+      looks_asleep = giver != 0 && sleeps_on_a_futex(giver) ? looks_asleep + 1 : 0;
+    }
+    EXPECT_LT(looks_asleep, kForGood);
+  }
+  thread.join();
+  last.wait();
 }
 
 TEST(DisposalTest, OfOneUserDoesNotWaitForAnothers) {
