@@ -7,8 +7,8 @@
 #include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/write.hpp>
 #include <cerrno>
 #include <string>
 #include <utility>
@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/passed_descriptors.h"
 #include "base/time_slice.h"
+#include "daemon/control/by_turns.h"
 #include "daemon/control/request.h"
 #include "daemon/control/socket_file.h"
 #include "daemon/service/shared_places.h"
@@ -32,7 +33,8 @@ using Socket = asio::local::stream_protocol::socket;
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
 constexpr int kAcceptsPerRound = 32;
-constexpr std::uint64_t kSliceNs = 1'000'000;
+// Of a handler, of which several have room in a poll of the loop: who comes waits for one of each.
+constexpr std::uint64_t kSliceNs = 250'000;
 constexpr std::size_t kReadBytes = 4096;
 
 ucred peer_of(int fd) {
@@ -66,118 +68,146 @@ Credentials credentials_of(int fd) {
 class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::Impl> {
  public:
   // One connection: read a line, answer it, read the next. It lives as long as an operation of it
-  // is pending, and touches the server only until close().
+  // is pending or it waits for its turn, and touches the server only until close().
   class Session : public std::enable_shared_from_this<Session> {
    public:
     Session(Impl& server, Socket socket, uid_t account)
         : server_(&server),
           disposal_(server.disposal_),
+          may_be_passed_(server.may_be_passed_),
           credentials_(credentials_of(socket.native_handle())),
           account_(account),
           is_privileged_(server.is_privileged(credentials_.uid)),
           socket_(std::move(socket)),
           timer_(socket_.get_executor()) {}
 
-    ~Session() { dispose_of_socket(); }
+    ~Session() { leave_socket(); }
 
     // Most have asked by the time that they are accepted.
     void start() {
-      arm_timer();
-      read_some();
+      give_time();
+      wait_for_timer();
+      server_->line_up(shared_from_this());
     }
 
     uid_t account() const noexcept { return account_; }
     bool is_privileged() const noexcept { return is_privileged_; }
+
+    // It is its turn: it sends some of the answer, or takes some bytes and answers one line.
+    void act() {
+      if (server_ == nullptr) return;
+      if (!reply_.line.empty()) return send_some();
+      if (input_.find('\n') == std::string::npos && !read_some()) return;
+      if (const auto end = input_.find('\n'); end != std::string::npos) return answer(end + 1);
+      if (input_.size() < kMaxControlRequestBytes) return wait_for(Socket::wait_read);
+      reply({error_line(Errc::protocol_error, "the line is longer than 65536 bytes"), true});
+    }
 
     void close() {
       if (server_ == nullptr) return;
       const auto self = shared_from_this();
       std::exchange(server_, nullptr)->forget(this);
       timer_.cancel();
-      dispose_of_socket();
+      leave_socket();
     }
 
    private:
-    void read_line() {
-      arm_timer();
-      take_line();
-    }
-
-    // Reads by itself: Asio's read would have the kernel close what descriptors come along, here
-    // and now.
-    void take_line() {
-      if (const auto end = input_.find('\n'); end != std::string::npos) return answer(end + 1);
-      if (input_.size() >= kMaxControlRequestBytes) {
-        return write(
-            {error_line(Errc::protocol_error, "the line is longer than 65536 bytes"), true});
-      }
-      socket_.async_wait(Socket::wait_read, [self = shared_from_this()](const error_code& error) {
+    void wait_for(Socket::wait_type what) {
+      socket_.async_wait(what, [self = shared_from_this()](const error_code& error) {
         if (self->server_ == nullptr) return;
+        self->server_->handler_.at("control: ready");
         if (error) return self->close();
-        self->read_some();
+        self->server_->line_up(self);
       });
     }
 
-    void read_some() {
+    // Whether something has come. Reads by itself: Asio's read would have the kernel close what
+    // descriptors come along, here and now.
+    bool read_some() {
       std::array<char, kReadBytes> text;
       const std::size_t room = std::min(text.size(), kMaxControlRequestBytes - input_.size());
       Received received = receive_with_descriptors(
           socket_.native_handle(), std::as_writable_bytes(std::span(text).first(room)));
       if (!received.fds.empty()) {
         disposal_.take_whole(account(), std::move(received.fds));
-        return close();
+        close();
+      } else if (received.error == EAGAIN) {
+        wait_for(Socket::wait_read);
+      } else if (received.error != 0 || received.bytes == 0) {
+        close();
+      } else {
+        input_.append(text.data(), static_cast<std::size_t>(received.bytes));
+        return true;
       }
-      if (received.error == EAGAIN) return take_line();
-      if (received.error != 0 || received.bytes == 0) return close();
-      input_.append(text.data(), static_cast<std::size_t>(received.bytes));
-      take_line();
+      return false;
     }
 
-    void dispose_of_socket() {
+    // What is unread in there may have descriptors with it. Else closing keeps nobody waiting.
+    void leave_socket() {
       if (!socket_.is_open()) return;
       error_code ignored;
-      disposal_.take_whole(account(), Fd(socket_.release(ignored)));
+      Fd fd(socket_.release(ignored));
+      if (may_be_passed_) disposal_.take_whole(account(), std::move(fd));
     }
 
     void answer(std::size_t line_bytes) {
       const std::string_view line = std::string_view(input_).substr(0, line_bytes - 1);
-      ControlAnswer reply =
+      ControlAnswer made =
           answer_request(line, credentials_, server_->handler_, server_->options_.max_answer_bytes);
       input_.erase(0, line_bytes);
-      write(std::move(reply));
+      reply(std::move(made));
     }
 
-    void write(ControlAnswer reply) {
-      reply_ = std::move(reply);
-      arm_timer();
-      asio::async_write(socket_, asio::buffer(reply_.line),
-                        [self = shared_from_this()](const error_code& error, std::size_t) {
-                          if (self->server_ == nullptr) return;
-                          if (error || self->reply_.close) return self->close();
-                          // The room of a large answer is given back while the client thinks.
-                          self->reply_ = {};
-                          self->read_line();
-                        });
+    void reply(ControlAnswer made) {
+      reply_ = std::move(made);
+      sent_bytes_ = 0;
+      give_time();
+      send_some();
     }
 
-    void arm_timer() {
-      timer_.expires_after(server_->options_.idle_timeout);
+    void send_some() {
+      server_->handler_.at("control: send");
+      const std::string_view rest = std::string_view(reply_.line).substr(sent_bytes_);
+      const ssize_t count =
+          ::send(socket_.native_handle(), rest.data(), rest.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (count < 0 && errno != EAGAIN && errno != EINTR) return close();
+      sent_bytes_ += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
+      if (sent_bytes_ < reply_.line.size()) return wait_for(Socket::wait_write);
+      if (reply_.close) return close();
+      // The room of a large answer is given back while the client thinks.
+      reply_ = {};
+      give_time();
+      if (input_.empty()) return wait_for(Socket::wait_read);
+      server_->line_up(shared_from_this());
+    }
+
+    void give_time() {
+      due_ = asio::steady_timer::clock_type::now() + server_->options_.idle_timeout;
+    }
+
+    // One wait, however often it is given time.
+    void wait_for_timer() {
+      timer_.expires_at(due_);
       timer_.async_wait([self = shared_from_this()](const error_code& error) {
-        // A wait that ended just before it was re-armed still comes without an error.
-        const bool due = self->timer_.expiry() <= asio::steady_timer::clock_type::now();
-        if (!error && due) self->close();
+        if (error || self->server_ == nullptr) return;
+        self->server_->handler_.at("control: timer");
+        const bool is_due = self->due_ <= asio::steady_timer::clock_type::now();
+        return is_due ? self->close() : self->wait_for_timer();
       });
     }
 
     Impl* server_;  // nullptr: closed
     Disposal& disposal_;
+    const bool may_be_passed_;
     Credentials credentials_;
     uid_t account_;  // for whom it is counted
     bool is_privileged_;
     Socket socket_;
     asio::steady_timer timer_;
+    asio::steady_timer::time_point due_;
     std::string input_;
-    ControlAnswer reply_;
+    ControlAnswer reply_;  // until it is sent
+    std::size_t sent_bytes_ = 0;
   };
 
   Impl(asio::io_context& io, const ControlOptions& options, ControlVerbs& handler,
@@ -212,6 +242,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     acceptor_.async_wait(Socket::wait_read, [weak = weak_from_this()](const error_code& error) {
       const auto self = weak.lock();
       if (self == nullptr || error == asio::error::operation_aborted) return;
+      self->handler_.at("control: accept");
       if (error) return self->pause();
       self->accept_some();
     });
@@ -240,6 +271,29 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
       const auto self = weak.lock();
       if (self != nullptr && !error) self->accept();
     });
+  }
+
+  // Of each account one session in turn, however many have something to do; who must get in comes
+  // first.
+  void line_up(const std::shared_ptr<Session>& session) {
+    ready_.add(session->account(), session, session->is_privileged());
+    if (!std::exchange(serves_soon_, true)) serve_soon();
+  }
+
+  void serve_soon() {
+    asio::post(acceptor_.get_executor(), [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->serve();
+    });
+  }
+
+  void serve() {
+    const TimeSlice slice(clock_, kSliceNs);
+    do {
+      handler_.at("control: serve");
+      ready_.take()->act();
+    } while (!ready_.empty() && !slice.is_over());
+    serves_soon_ = !ready_.empty();
+    if (serves_soon_) serve_soon();
   }
 
   void welcome(Fd fd) {
@@ -291,6 +345,8 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
   asio::local::stream_protocol::acceptor acceptor_;
   asio::steady_timer pause_;
   std::vector<std::shared_ptr<Session>> sessions_;
+  ByTurns<std::shared_ptr<Session>> ready_;  // those with something to do
+  bool serves_soon_ = false;                 // exactly where any is ready
 };
 
 ControlServer::ControlServer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -29,6 +29,10 @@ class ControlVerbs {
   // the server.
   virtual Result<nlohmann::json> handle(std::string_view verb, const nlohmann::json& args,
                                         const Credentials& credentials) = 0;
+
+  // What the server is at from now on, a literal: every handler of it begins so, and belongs to a
+  // turn of the thread.
+  virtual void at(const char* /*step*/) {}
 };
 
 }  // namespace tern::daemon

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "daemon/control/by_turns.h"
 #include "daemon/control/socket_file.h"
 
 namespace tern::daemon {
@@ -31,6 +32,8 @@ class FakeHandler final : public ControlVerbs {
                       const Credentials& credentials) override {
     ++calls;
     last = credentials;
+    steps.emplace_back(verb);
+    askers.push_back(credentials.uid);
     if (verb == "echo") return args;
     if (verb == "large") return json(std::string(args.at("bytes").get<std::size_t>(), 'x'));
     if (verb == "bytes") return json("\xff\xfe");
@@ -39,8 +42,12 @@ class FakeHandler final : public ControlVerbs {
     return fail(Errc::unsupported, "unknown verb");
   }
 
+  void at(const char* step) override { steps.emplace_back(step); }
+
   int calls = 0;
   Credentials last;
+  std::vector<std::string> steps;
+  std::vector<uid_t> askers;
 };
 
 // A server whose io_context the test steps by hand, and non-blocking clients of it: one thread.
@@ -376,6 +383,75 @@ TEST_F(ControlServerTest, AFloodOfOneUserLeavesRoomForOthersAndForRoot) {
   flood.clear();
   while (server_->client_count() > 6) io_.run_one();
   EXPECT_TRUE(is_served(connect_as(kUsers + 3)));
+}
+
+// Who has many questions on many connections keeps nobody else's waiting for more than one of them.
+TEST_F(ControlServerTest, AnswersOneQuestionOfEachUserInTurnAndOfRootFirst) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can connect as other users";
+  constexpr uid_t kFlood = 1'000'000, kOther = 1'000'001;
+  options_.mode = 0666;
+  ASSERT_EQ(::chmod(directory_.c_str(), 0755), 0);
+  start();
+  const std::string question = R"({"v":1,"id":1,"verb":"echo"})"
+                               "\n";
+  std::string many;
+  for (int i = 0; i < 20; ++i) many += question;
+  std::vector<Fd> flood;
+  flood.reserve(4);
+  for (int i = 0; i < 4; ++i) flood.push_back(connect_as(kFlood));
+  const Fd other = connect_as(kOther), root = connect();
+  while (server_->client_count() < 6) io_.run_one();
+  io_.poll();
+  handler_.askers.clear();
+  const auto put = [](const Fd& fd, const std::string& text) {
+    return ::send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL) == std::ssize(text);
+  };
+  for (const Fd& fd : flood) ASSERT_TRUE(put(fd, many));
+  ASSERT_TRUE(put(other, question + question));
+  ASSERT_TRUE(put(root, question));
+  while (handler_.askers.size() < 83) io_.run_one();
+  const auto place = [&](uid_t user, std::ptrdiff_t nth) {
+    std::ptrdiff_t at = -1;
+    for (; nth >= 0; --nth) {
+      at = std::find(handler_.askers.begin() + at + 1, handler_.askers.end(), user) -
+           handler_.askers.begin();
+    }
+    return at;
+  };
+  EXPECT_LE(place(0, 0), 1);
+  EXPECT_LE(place(kOther, 1) - place(kOther, 0), 3);
+}
+
+// The thread that runs them has turns, of which each is a part.
+TEST_F(ControlServerTest, EveryHandlerSaysWhatItIsAt) {
+  options_.idle_timeout = std::chrono::milliseconds(20);
+  start();
+  const Fd client = connect();
+  ASSERT_EQ(ask(client, R"({"v":1,"id":1,"verb":"echo"})")["ok"], true);
+  ASSERT_GE(handler_.steps.size(), 4u);
+  EXPECT_EQ(
+      (std::vector<std::string>(handler_.steps.begin(), handler_.steps.begin() + 4)),
+      (std::vector<std::string>{"control: accept", "control: serve", "echo", "control: send"}));
+  io_.poll();
+  handler_.steps.clear();
+  ask(client, R"({"v":1,"id":1,"verb":"echo"})");
+  ASSERT_GE(handler_.steps.size(), 4u);
+  EXPECT_EQ(
+      (std::vector<std::string>(handler_.steps.begin(), handler_.steps.begin() + 4)),
+      (std::vector<std::string>{"control: ready", "control: serve", "echo", "control: send"}));
+  while (server_->client_count() != 0) io_.run_one();
+  EXPECT_EQ(handler_.steps.back(), "control: timer");
+}
+
+TEST(ByTurnsTest, GiveOneThingOfEachOwnerInTurn) {
+  ByTurns<std::string> things;
+  for (const char* const one : {"a1", "a2", "a3"}) things.add(1, one);
+  things.add(2, "b1");
+  things.add(0, "root", true);
+  things.add(2, "b2");
+  std::vector<std::string> order;
+  while (!things.empty()) order.push_back(things.take());
+  EXPECT_EQ(order, (std::vector<std::string>{"root", "a1", "b1", "a2", "b2", "a3"}));
 }
 
 TEST_F(ControlServerTest, AClientThatVanishesIsForgotten) {
