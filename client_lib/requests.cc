@@ -45,9 +45,7 @@ Result<shm::Packet> Requests::call(std::span<std::byte> question, shm::PacketKin
   Result<shm::Packet> answer = tl::unexpected(Error{});
   {
     const Registration registered(waiting_, request, waiting);
-    lock.unlock();
-    const Status sent = send(question, deadline);
-    lock.lock();
+    const Status sent = send(lock, question, deadline);
     const bool closed = !sent && sent.error().code != Errc::timeout;
     if (closed) take_what_has_come();
     if (closed && !waiting.answer) {
@@ -82,6 +80,7 @@ Result<shm::Packet> Requests::wait_answer(std::unique_lock<std::mutex>& lock, Wa
     lock.lock();
     receiving_ = false;
     take(std::move(packet));
+    (void)give_back();
     changed_.notify_all();
   }
   return std::move(*waiting.answer);
@@ -120,13 +119,14 @@ void Requests::take(Result<shm::Packet> packet) {
   if (const auto found = waiting_.find(header.request); found != waiting_.end()) {
     found->second->answer = std::move(*packet);
   } else if (late_answers_.erase(header.request) != 0) {
-    give_back_region(*packet);
-    leave_group(*packet);
+    owe_region(*packet);
+    owe_group(*packet);
+    (void)give_back();
   }
 }
 
 // Does nothing if the answer is another one.
-void Requests::give_back_region(const shm::Packet& packet) noexcept {
+void Requests::owe_region(const shm::Packet& packet) {
   shm::RegionCreatedPacket created{};
   if (header_of(packet.bytes).kind != static_cast<std::uint16_t>(shm::PacketKind::region_created) ||
       !shm::read_packet(packet.bytes, created)) {
@@ -134,11 +134,11 @@ void Requests::give_back_region(const shm::Packet& packet) noexcept {
   }
   auto free = shm::make_packet<shm::RegionPacket>(shm::PacketKind::region_free, next_request_++);
   free.region = created.region;
-  (void)socket_.send(shm::packet_bytes(free));
+  owed_.emplace_back(free);
 }
 
 // The same for a join or a split.
-void Requests::leave_group(const shm::Packet& packet) noexcept {
+void Requests::owe_group(const shm::Packet& packet) {
   // The answer to a split is as long, and begins alike.
   static_assert(sizeof(shm::GroupSplitReplyPacket) == sizeof(shm::GroupJoinedPacket) &&
                 offsetof(shm::GroupSplitReplyPacket, group) ==
@@ -152,7 +152,20 @@ void Requests::leave_group(const shm::Packet& packet) noexcept {
   auto leave =
       shm::make_packet<shm::GroupLeavePacket>(shm::PacketKind::group_leave, next_request_++);
   leave.group = joined.group;
-  (void)socket_.send(shm::packet_bytes(leave));
+  owed_.emplace_back(leave);
+}
+
+// As far as the socket has room. Whether nothing is left to give back. REQUIRES: mutex_ held.
+bool Requests::give_back() noexcept {
+  const auto has_gone = [this](const auto& owed) {
+    const Status sent = std::visit(
+        [this](const auto& packet) { return socket_.send(shm::packet_bytes(packet)); }, owed);
+    // With the connection all that it has made ends.
+    return sent || sent.error().code != Errc::would_block;
+  };
+  const auto left = std::find_if_not(owed_.begin(), owed_.end(), has_gone);
+  owed_.erase(owed_.begin(), left);
+  return owed_.empty();
 }
 
 Result<shm::Packet> Requests::judge(shm::Packet packet, shm::PacketKind answer_kind) {
@@ -174,13 +187,18 @@ tl::unexpected<Error> Requests::lose_answer() {
   return fail(Errc::protocol_error, "ternd gave an answer that does not fit the question");
 }
 
-Status Requests::send(std::span<const std::byte> question, Deadline deadline) noexcept {
+// REQUIRES: mutex_ held; it is not while this waits for room.
+Status Requests::send(std::unique_lock<std::mutex>& lock, std::span<const std::byte> question,
+                      Deadline deadline) noexcept {
   for (;;) {
-    Status sent = socket_.send(question);
+    // A question that is weighed against limits comes after what makes room for it.
+    Status sent = give_back() ? socket_.send(question) : Status(fail(Errc::would_block, {}));
     if (sent || sent.error().code != Errc::would_block) return sent;
     if (deadline.passed()) return fail(Errc::timeout, "ternd does not read");
     pollfd writable{socket_.fd(), POLLOUT, 0};
+    lock.unlock();
     (void)::poll(&writable, 1, deadline.poll_ms(kSliceMs));
+    lock.lock();
   }
 }
 
@@ -200,7 +218,7 @@ void Requests::post_bytes(std::span<std::byte> question) noexcept {
     if (broken_ != Errc::ok) return;
     const std::uint64_t request = next_request_++;
     std::memcpy(question.data() + offsetof(shm::PacketHeader, request), &request, sizeof request);
-    (void)socket_.send(question);
+    if (give_back()) (void)socket_.send(question);
     // Nobody may ever ask again, and answers nobody takes would fill the daemon's side.
     while (!receiving_) {
       Result<shm::Packet> packet = receive(0);

@@ -12,6 +12,8 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <variant>
+#include <vector>
 
 #include "base/result.h"
 #include "client_lib/deadline.h"
@@ -76,13 +78,15 @@ class Requests {
   Result<shm::Packet> wait_answer(std::unique_lock<std::mutex>& lock, Waiting& waiting,
                                   Deadline deadline);
   Result<shm::Packet> judge(shm::Packet packet, shm::PacketKind answer_kind);
-  Status send(std::span<const std::byte> question, Deadline deadline) noexcept;
+  Status send(std::unique_lock<std::mutex>& lock, std::span<const std::byte> question,
+              Deadline deadline) noexcept;
   Result<shm::Packet> receive(int poll_ms) noexcept;
   void take_what_has_come();
   void take(Result<shm::Packet> packet);
   void post_bytes(std::span<std::byte> question) noexcept;
-  void give_back_region(const shm::Packet& packet) noexcept;
-  void leave_group(const shm::Packet& packet) noexcept;
+  void owe_region(const shm::Packet& packet);
+  void owe_group(const shm::Packet& packet);
+  bool give_back() noexcept;
   tl::unexpected<Error> lose_answer();
   void break_with(Errc code, const char* text) noexcept;
   tl::unexpected<Error> broken_error() const;
@@ -96,6 +100,8 @@ class Requests {
   // Of what makes something, and whose asker has gone: if a group comes about after all, it is left
   // at once, and a region is given back.
   std::set<std::uint64_t> late_answers_;
+  // What says so, until the socket has room for it.
+  std::vector<std::variant<shm::RegionPacket, shm::GroupLeavePacket>> owed_;
   bool receiving_ = false;
   Errc broken_ = Errc::ok;
   const char* broken_text_ = "";
