@@ -230,32 +230,47 @@ class Program:
     def __init__(self, seed):
         self.seed = seed
         draw = random.Random(seed)
+        # A ring is a send to the next rank and a recv from the one before.
         kinds = [kind for kind in ("all_reduce", "broadcast", "reduce", "reduce_scatter",
-                                   "all_gather", "gather") if kind in library().collectives]
+                                   "all_gather", "gather", "scatter", "all_to_all", "ring")
+                 if kind == "ring" or kind in library().collectives]
         self.steps = [(draw.choice(kinds), 3 * draw.randrange(1, 20_000), draw.choice(TYPES),
                        draw.randrange(SIZE), draw.random() < 0.5) for _ in range(20)]
 
+    def begin(self, group, number):
+        """Begins a step: its ticket, and its result if the ticket does not give it."""
+        kind, count, dtype, root, in_arena = self.steps[number]
+        empty = group.client.empty if in_arena else np.empty
+        x = empty(count, dtype)
+        x[:] = values(group.rank, count, dtype, self.seed + number)
+        if kind == "scatter":
+            return group.scatter(x if group.rank == root else None, root,
+                                 out=empty(count // SIZE, dtype)), None
+        if kind == "ring":
+            result = empty(count, dtype)
+            group.send(x, (group.rank + 1) % SIZE, tag=number)
+            return group.recv(result, (group.rank - 1) % SIZE, tag=number), result
+        arguments = (x, root) if kind in ("broadcast", "reduce", "gather") else (x,)
+        return getattr(group, kind)(*arguments), None
+
     def run(self, group):
-        pending = []
-        for number, (kind, count, dtype, root, in_arena) in enumerate(self.steps):
-            x = values(group.rank, count, dtype, self.seed + number)
-            if in_arena:
-                x, plain = group.client.empty(count, dtype), x
-                x[:] = plain
-            arguments = (x, root) if kind in ("broadcast", "reduce", "gather") else (x,)
-            pending.append(getattr(group, kind)(*arguments))
-        return [ticket.wait() for ticket in pending]
+        pending = [self.begin(group, number) for number in range(len(self.steps))]
+        waited = [(ticket.wait(), result) for ticket, result in pending]
+        return [given if result is None else result for given, result in waited]
 
     def answer(self, number, rank):
         kind, count, dtype, root, _ = self.steps[number]
         every = inputs(count, dtype, self.seed + number)
         total = np.add.reduce(every, dtype=dtype)
-        share = count // SIZE
+        share = slice(rank * (count // SIZE), (rank + 1) * (count // SIZE))
         return {"all_reduce": total, "broadcast": every[root],
                 "reduce": total if rank == root else None,
-                "reduce_scatter": total[rank * share:(rank + 1) * share],
+                "reduce_scatter": total[share],
                 "all_gather": np.concatenate(every),
-                "gather": np.concatenate(every) if rank == root else None}[kind]
+                "gather": np.concatenate(every) if rank == root else None,
+                "scatter": every[root][share],
+                "all_to_all": np.concatenate([x[share] for x in every]),
+                "ring": every[(rank - 1) % SIZE]}[kind]
 
 
 FIRST_SEED = int(os.environ.get("TERN_SEED", "1"))
