@@ -15,6 +15,7 @@ import tern
 from cluster import wait_for_end
 from tern._control import ask
 from tern._run.job import until_told
+from tern._run.ranks import Job as RanksJob
 from tern._run.rendezvous import meet
 
 PACKAGE = pathlib.Path(tern.__file__).parent.parent
@@ -109,6 +110,16 @@ def test_ranks_meet_and_their_lines_are_prefixed(job):
     assert (run.returncode, error) == (0, "")
     assert sorted(out.splitlines()) == [
         f"[rank{rank}]: rank {rank} of 3 on node 0 has 6" for rank in range(3)]
+
+
+@pytest.mark.parametrize("local_size, said, wanted", [(1, None, None), (2, None, "1"),
+                                                      (2, "4", "4")])
+def test_ranks_that_share_a_node_have_one_thread_unless_told(monkeypatch, local_size, said, wanted):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if said is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", said)
+    ranks = RanksJob([], local_size, 0, 4, 0, "socket", pathlib.Path("id"), "run")
+    assert ranks.environment(0).get("OMP_NUM_THREADS") == wanted
 
 
 def test_two_jobs_at_once_do_not_notice_each_other(job):

@@ -39,7 +39,9 @@ class Job(NamedTuple):
                "TERN_GROUP_ID_FILE": str(self.id_file), "RANK": rank,
                "WORLD_SIZE": str(self.size), "LOCAL_RANK": str(local_rank),
                "LOCAL_WORLD_SIZE": str(self.local_size), "GROUP_RANK": str(self.node)}
-        return {**os.environ, "PYTHONUNBUFFERED": "1", **own}
+        # As torchrun has it: threads of each rank for all cores would be in each other's way.
+        threads = {"OMP_NUM_THREADS": "1"} if self.local_size > 1 else {}
+        return {**threads, **os.environ, "PYTHONUNBUFFERED": "1", **own}
 
 
 def exit_status(returncode: int) -> int:
