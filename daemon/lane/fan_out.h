@@ -6,6 +6,8 @@
 // kernel takes turns with the others in small pieces, and all ports are busy. On a fast path this
 // would only cost: no queue grows there, and each piece is a system call and a wake-up.
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "net/transport.h"
@@ -27,8 +29,7 @@ class FanOut {
   bool due(std::uint64_t now_ns) const noexcept { return now_ns - looked_ns_ >= kLookNs; }
 
   // `acked_bytes`: of all links by their carriers, since ever. `busy`: some link has bytes in flight.
-  // Only what lies between two looks at busy links shows a rate: an op that is over within one look
-  // is on no slow path.
+  // Only what lies between two looks at busy links shows a rate.
   void look(std::uint64_t acked_bytes, bool busy, std::uint64_t now_ns) noexcept {
     const std::uint64_t ns = now_ns - looked_ns_;
     const bool shows = busy && was_busy_ && acked_bytes > acked_bytes_ && ns <= 10 * kLookNs;
@@ -49,10 +50,16 @@ class FanOut {
     looked_ns_ = now_ns;
   }
 
-  // Of each link. Without a bound while nothing is known.
-  net::QueueBound bound() const noexcept {
-    if (bytes_per_s_ == 0.0 || bytes_per_s_ >= kFast) return {};
-    return bytes_per_s_ < kMiddle ? kSlowBound : kMiddleBound;
+  // Of each of so many links, the farthest of which has this round trip. Without a bound while nothing
+  // is known. Twice what the path itself holds is always free: a bound below that would slow the
+  // links, and what they carry then would make it stay.
+  net::QueueBound bound(std::size_t links, std::uint64_t round_trip_ns) const noexcept {
+    if (bytes_per_s_ == 0.0 || bytes_per_s_ >= kFast || links == 0) return {};
+    net::QueueBound bound = bytes_per_s_ < kMiddle ? kSlowBound : kMiddleBound;
+    const double path = bytes_per_s_ * static_cast<double>(round_trip_ns) / 1e9;
+    bound.bytes =
+        std::max(bound.bytes, static_cast<std::size_t>(2.0 * path / static_cast<double>(links)));
+    return bound;
   }
 
  private:

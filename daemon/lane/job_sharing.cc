@@ -54,12 +54,15 @@ void JobSharing::bind_links_of_one(const std::vector<std::unique_ptr<LanePeer>>&
   links_shared_ = false;
   const bool several_nodes = std::any_of(
       peers.begin(), peers.end(), [&](const auto& peer) { return peer->id != peers.front()->id; });
-  std::uint64_t acked_bytes = 0;
+  std::uint64_t acked_bytes = 0, round_trip_ns = 0;
+  std::size_t links = 0;
   bool busy = false;
   for (const auto& peer : peers) {
     if (!several_nodes || !peer->link) continue;
     const net::DeliveryRate rate = peer->link->delivery_rate();
+    ++links;
     acked_bytes += rate.acked_bytes;
+    round_trip_ns = std::max(round_trip_ns, rate.round_trip_ns);
     busy = busy || rate.in_flight;
   }
   if (several_nodes) {
@@ -67,7 +70,7 @@ void JobSharing::bind_links_of_one(const std::vector<std::unique_ptr<LanePeer>>&
   } else {
     fan_out_.look_at_none(now_ns);
   }
-  const net::QueueBound bound = fan_out_.bound();
+  const net::QueueBound bound = fan_out_.bound(links, round_trip_ns);
   if (bound.bytes == 0 && !links_bound_) return;
   links_bound_ = bound.bytes > 0;
   for (const auto& peer : peers) {
