@@ -50,9 +50,9 @@ class FanOut {
     looked_ns_ = now_ns;
   }
 
-  // Of each of so many links, the farthest of which has this round trip. Without a bound while nothing
-  // is known. Twice what the path itself holds is always free: a bound below that would slow the
-  // links, and what they carry then would make it stay.
+  // Of each of so many links, the farthest of which has this round trip. Without a bound while
+  // nothing is known. Twice what the path itself holds is always free: a bound below that would slow
+  // the links, and what they carry then would make it stay.
   net::QueueBound bound(std::size_t links, std::uint64_t round_trip_ns) const noexcept {
     if (bytes_per_s_ == 0.0 || bytes_per_s_ >= kFast || links == 0) return {};
     net::QueueBound bound = bytes_per_s_ < kMiddle ? kSlowBound : kMiddleBound;

@@ -66,8 +66,8 @@ TEST_F(FanOutTest, LearnsNothingFromAPauseOrAfterALinkIsGone) {
   EXPECT_EQ(bound().bytes, 0u);
 }
 
-// Two nodes at 1 Gbit/s and 2 ms away, and one look that saw little of it. A link with a bound carries
-// no more than that in a round trip.
+// Two nodes at 1 Gbit/s and 2 ms away, and one look that saw little of it. A link with a bound
+// carries no more than that in a round trip.
 TEST_F(FanOutTest, ABoundThatSlowsTheLinksDoesNotStay) {
   constexpr std::size_t kTwo = 2;
   constexpr std::uint64_t kRoundTripNs = 2'000'000;
