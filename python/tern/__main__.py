@@ -13,6 +13,7 @@ from ._library import program
 from ._places import control_socket
 from ._run.coordination import Meeting
 from ._run.job import Options, run
+from ._run.output import say
 from ._run.sealed import MIN_SECRET_BYTES
 from ._run.up import UpOptions, folder_of_socket, up, wait_until_up
 from .errors import LaunchError, TernError
@@ -127,7 +128,7 @@ def main() -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except TernError as error:
-        print(f"tern {arguments.verb}: {error}", file=sys.stderr)
+        say(f"tern {arguments.verb}: {error}")
         return 1
 
 

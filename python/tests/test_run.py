@@ -4,6 +4,7 @@ import asyncio
 import os
 import pathlib
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -78,9 +79,9 @@ class Job:
         environment.pop("TERN_SOCKET", None)
         if secret:
             environment["TERN_JOB_SECRET"] = secret
-        return subprocess.Popen([sys.executable, "-m", "tern", "run", *words],
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                env=environment, cwd=self.folder, **more)
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen([sys.executable, "-m", "tern", "run", *words], text=True,
+                                env=environment, cwd=self.folder, **{**streams, **more})
 
     def nodes(self, count, *words, secrets=None):
         rendezvous = f"127.0.0.1:{free_port()}"
@@ -201,6 +202,28 @@ def test_a_job_whose_output_nobody_reads_goes_on(job):
     error = run.stderr.read()
     assert run.wait() == 3
     assert "output of the ranks is lost" in error and "Traceback" not in error
+
+
+@pytest.mark.parametrize("words", ["", "print('x'); "])
+def test_a_job_whose_lines_nobody_reads_keeps_its_status(job, words):
+    """As with 2>&1 | head: what the launcher itself says is lost too."""
+    (job.folder / "talks.py").write_text(f"import sys; {words}sys.exit(3)")
+    run = job.start("talks.py", stderr=subprocess.STDOUT)
+    run.stdout.close()
+    assert run.wait() == 3
+
+
+def test_no_line_is_lost_at_a_full_pipe_that_does_not_block(job):
+    (job.folder / "talks.py").write_text("for number in range(10_000): print(number, 'x' * 100)")
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    run = job.start("talks.py", stdout=writes)
+    while select.select([], [writes], [], 0)[1]:
+        assert run.poll() is None
+    os.close(writes)
+    with open(reads) as lines:
+        assert [int(line.split()[1]) for line in lines] == list(range(10_000))
+    assert run.communicate()[1] == "" and run.returncode == 0
 
 
 def test_a_program_that_is_not_there_is_said(job):

@@ -6,11 +6,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from ..errors import LaunchError, TernError
+from .output import say
 from .ranks import GRACE_SECONDS
 from .rendezvous import NodeLostError, Server, expect, meet
 from .sealed import Sealed
@@ -84,7 +84,7 @@ async def told(end: asyncio.Task[dict[str, Any]]) -> int:
     """The status with which the job has ended on all nodes; says why, if there is a reason."""
     message = await asyncio.shield(end)
     if message.get("reason"):
-        print(f"tern: {message['reason']}", file=sys.stderr, flush=True)
+        say(f"tern: {message['reason']}")
     return int(message["status"])
 
 

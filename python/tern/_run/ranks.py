@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import pathlib
 import signal
 import sys
 from collections.abc import Mapping
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple, TextIO
 
 from .._keeper import end_with_parent
+from .output import drop, say, write
 
 # How long a rank may take to end after SIGTERM before it is killed.
 GRACE_SECONDS = 10.0
@@ -68,7 +68,7 @@ class Ranks:
             prefix = f"[rank{self._job.first_rank + local_rank}]: ".encode()
             assert process.stdout is not None and process.stderr is not None
             for stream, to in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
-                self._output.append(asyncio.create_task(_copy(stream, prefix, to.buffer)))
+                self._output.append(asyncio.create_task(_copy(stream, prefix, to)))
 
     def send(self, number: int) -> None:
         """Sends a signal to every rank that has not ended, and to what the rank has started."""
@@ -91,8 +91,8 @@ class Ranks:
                     pending, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     if task.result() != 0:
-                        print(f"tern run: rank {waits[task]} {_ending(task.result())}; the other "
-                              "ranks are ended", file=sys.stderr, flush=True)
+                        say(f"tern run: rank {waits[task]} {_ending(task.result())}; the other "
+                            "ranks are ended")
                         return exit_status(task.result())
             return 0
         finally:
@@ -121,7 +121,7 @@ def _ending(returncode: int) -> str:
     return f"ended with status {returncode}"
 
 
-async def _copy(stream: asyncio.StreamReader, prefix: bytes, to: BinaryIO) -> None:
+async def _copy(stream: asyncio.StreamReader, prefix: bytes, to: TextIO) -> None:
     """Passes lines on, each with its rank before it. A longer line than the limit is cut in two."""
     while True:
         try:
@@ -133,18 +133,13 @@ async def _copy(stream: asyncio.StreamReader, prefix: bytes, to: BinaryIO) -> No
         if not line:
             return
         try:
-            to.write(prefix + line + (b"" if line.endswith(b"\n") else b"\n"))
-            to.flush()
+            write(to, prefix + line + (b"" if line.endswith(b"\n") else b"\n"))
         except OSError as error:
             _give_up(to, error)
 
 
-def _give_up(to: BinaryIO, error: OSError) -> None:
+def _give_up(to: TextIO, error: OSError) -> None:
     """Nobody reads what the ranks say any more, or a disk is full. The lines are read all the same,
     or the ranks would wait for that, and their ends would not be noticed."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, to.fileno())
-    os.close(nowhere)
-    with contextlib.suppress(OSError):
-        print(f"tern run: output of the ranks is lost from here on ({error}); the job goes on",
-              file=sys.stderr, flush=True)
+    drop(to)
+    say(f"tern run: output of the ranks is lost from here on ({error}); the job goes on")

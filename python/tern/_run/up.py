@@ -8,6 +8,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
@@ -19,6 +20,7 @@ from .._places import private_to_user, runtime_folder
 from ..errors import LaunchError, WaitTimeoutError
 from .coordination import Meeting, attend, report_ready, take_place, told
 from .job import Stop, first, until_told
+from .output import say
 from .place import linked_daemon, private_folder, running_daemon
 from .rendezvous import expect
 from .sealed import Sealed
@@ -137,7 +139,7 @@ class _Up:
         """Returns 0 when the daemon has been idle long enough, the negative number of a signal that
         has come, or what one of `ends` returns. Raises LaunchError if the daemon has ended."""
         self._stop.awaited = True
-        print(f"export TERN_SOCKET={self._folder / _SOCKET}", flush=True)
+        say(f"export TERN_SOCKET={self._folder / _SOCKET}", sys.stdout)
         return await first(asyncio.shield(self._stop.signal), *ends, self._ended(daemon),
                            self._idle())
 
