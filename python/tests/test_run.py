@@ -1,6 +1,7 @@
 """`tern run`, as a user types it: programs of their own, in runtime folders of the test's."""
 
 import asyncio
+import contextlib
 import os
 import pathlib
 import re
@@ -73,14 +74,14 @@ class Job:
     def __init__(self, folder):
         self.folder = folder
 
-    def start(self, *words, secret=None, **more):
+    def start(self, *words, secret=None, launcher=("-m", "tern"), **more):
         environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.folder), "TERN_IDLE_SECONDS": "0",
                        "PYTHONPATH": str(PACKAGE)}
         environment.pop("TERN_SOCKET", None)
         if secret:
             environment["TERN_JOB_SECRET"] = secret
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen([sys.executable, "-m", "tern", "run", *words], text=True,
+        return subprocess.Popen([sys.executable, *launcher, "run", *words], text=True,
                                 env=environment, cwd=self.folder, **{**streams, **more})
 
     def nodes(self, count, *words, secrets=None):
@@ -182,6 +183,39 @@ def test_a_second_signal_ends_what_takes_its_time():
         await asyncio.Event().wait()
 
     assert asyncio.run(until_told(work)) == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_second_signal_kills_at_once_ranks_that_take_their_time(job, fails):
+    """Two different ones, for two of the same may become one. `fails`: a rank has failed, and the
+    others are being ended when the signals come."""
+    (job.folder / "patient.py").write_text(
+        "import sys, tern._run.job as job, tern._run.ranks as ranks\n"
+        "from tern.__main__ import main\n"
+        "job.GRACE_SECONDS = ranks.GRACE_SECONDS = 1e6\n"
+        "sys.exit(main())\n")
+    (job.folder / "deaf.py").write_text(
+        "import os, pathlib, signal, sys\n"
+        "if os.environ['TERN_RANK'] == '1':\n"
+        "    while not pathlib.Path('deaf').exists(): pass\n"
+        "    sys.exit(7)\n"
+        "for number in (signal.SIGTERM, signal.SIGHUP): signal.signal(number, signal.SIG_IGN)\n"
+        "print('deaf', os.getpid())\n"
+        "pathlib.Path('deaf').touch()\n"
+        "while True: signal.pause()\n")
+    run = job.start("--nproc", "2" if fails else "1", "deaf.py", launcher=["patient.py"])
+    pid = int(until(run.stdout, "deaf").split()[-1])
+    try:
+        if fails:
+            until(run.stderr, "rank 1 ended with status 7")
+        run.send_signal(signal.SIGTERM)
+        run.send_signal(signal.SIGHUP)
+        run.communicate()
+        assert run.returncode in (128 + signal.SIGTERM, 128 + signal.SIGHUP)
+        assert not pathlib.Path(f"/proc/{pid}").exists()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_ctrl_c_reaches_the_ranks_and_leaves_nothing(job):

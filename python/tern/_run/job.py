@@ -101,6 +101,10 @@ async def _run_ranks(job: Job, stop: Stop, *ends: Any) -> int:
         return status if status >= 0 else await _end_by(-status, ranks)
     except FileNotFoundError as error:
         raise LaunchError(f"the program cannot be started: {error}") from error
+    except asyncio.CancelledError:
+        # By a second signal: the ranks have had their time.
+        ranks.send(signal.SIGKILL)
+        raise
     finally:
         await ranks.end()
         stop.awaited = False

@@ -103,16 +103,20 @@ class Ranks:
         await asyncio.gather(*(process.wait() for process in self._processes))
 
     async def end(self) -> None:
-        """Ends what still runs, politely, then by force, and passes on what all have said."""
+        """Ends what still runs, politely, then by force, and passes on what all have said. When it
+        is cancelled, force comes at once."""
         self.send(signal.SIGTERM)
         ends = [asyncio.create_task(process.wait()) for process in self._processes]
-        if ends:
-            await asyncio.wait(ends, timeout=GRACE_SECONDS)
+        try:
+            if ends:
+                await asyncio.wait(ends, timeout=GRACE_SECONDS)
+        finally:
             self.send(signal.SIGKILL)
-            await asyncio.wait(ends)
-        if self._output:
-            # A grandchild may hold a pipe open for longer than the rank has lived.
-            await asyncio.wait(self._output, timeout=1.0)
+            if ends:
+                await asyncio.wait(ends)
+            if self._output:
+                # A grandchild may hold a pipe open for longer than the rank has lived.
+                await asyncio.wait(self._output, timeout=1.0)
 
 
 def _ending(returncode: int) -> str:
