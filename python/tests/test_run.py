@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import pathlib
 import re
@@ -10,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -74,12 +76,14 @@ class Job:
     def __init__(self, folder):
         self.folder = folder
 
-    def start(self, *words, secret=None, launcher=("-m", "tern"), **more):
+    def start(self, *words, secret=None, launcher=("-m", "tern"), programs=None, **more):
         environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.folder), "TERN_IDLE_SECONDS": "0",
                        "PYTHONPATH": str(PACKAGE)}
         environment.pop("TERN_SOCKET", None)
         if secret:
             environment["TERN_JOB_SECRET"] = secret
+        if programs:
+            environment["TERN_PROGRAMS"] = programs
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen([sys.executable, *launcher, "run", *words], text=True,
                                 env=environment, cwd=self.folder, **{**streams, **more})
@@ -185,6 +189,19 @@ def test_a_second_signal_ends_what_takes_its_time():
     assert asyncio.run(until_told(work)) == 128 + signal.SIGTERM
 
 
+def test_a_signal_that_another_thread_gets_wakes_the_loop():
+    def get(main_sleeps):
+        while sleeps(os.getpid()) == main_sleeps:
+            pass
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    async def work(stop):
+        threading.Thread(target=get, args=[sleeps(os.getpid())]).start()
+        return await asyncio.Event().wait()
+
+    assert asyncio.run(until_told(work)) == 128 + signal.SIGTERM
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_second_signal_kills_at_once_ranks_that_take_their_time(job, fails):
     """Two different ones, for two of the same may become one. `fails`: a rank has failed, and the
@@ -216,6 +233,51 @@ def test_a_second_signal_kills_at_once_ranks_that_take_their_time(job, fails):
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def waits_for_a_lock(pid):
+    lines = pathlib.Path("/proc/locks").read_text().splitlines()
+    return any("->" in (words := line.split()) and str(pid) in words for line in lines)
+
+
+def sleeps(pid):
+    """How often the process's main thread has gone to sleep."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"\nvoluntary_ctxt_switches:\s*(\d+)", status)[1])
+
+
+def end_by_two_signals(run):
+    before = sleeps(run.pid)
+    run.terminate()
+    # Once it waits again: of two that come together one may go to a thread of NumPy's.
+    while sleeps(run.pid) == before:
+        pass
+    run.terminate()
+    assert run.communicate() == ("", "")
+    assert run.returncode == 128 + signal.SIGTERM
+
+
+def test_two_signals_end_what_waits_for_the_lock_of_another(job):
+    runtime = job.folder / "tern"
+    runtime.mkdir(mode=0o700)
+    with (runtime / "lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run = job.start("program.py")
+        while not waits_for_a_lock(run.pid):
+            assert run.poll() is None
+        end_by_two_signals(run)
+
+
+def test_two_signals_end_what_waits_for_a_daemon_that_never_serves(job):
+    """The folder of the job is there by then, and must go."""
+    os.mkfifo(job.folder / "fifo")
+    ternd = job.folder / "ternd"
+    ternd.write_text(f"#!/bin/sh\nexec cat {job.folder}/fifo\n")
+    ternd.chmod(0o700)
+    run = job.start("program.py", programs=str(job.folder))
+    with (job.folder / "fifo").open("wb"):  # once it is read
+        assert list((job.folder / "tern").glob("run-*"))
+        end_by_two_signals(run)
 
 
 def test_ctrl_c_reaches_the_ranks_and_leaves_nothing(job):

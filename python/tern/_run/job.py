@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
+from types import FrameType
 from typing import Any, NamedTuple
 
 from ..errors import LaunchError
@@ -37,15 +38,42 @@ class Stop:
         self.awaited = False
 
 
+class _Signals:
+    """The signals that this process gets; `queue` has their numbers, negative.
+
+    The loop reads them between the steps of its tasks. A second one that comes while a step, which
+    may wait for a lock or a daemon, keeps it from reading the first ends that step: it raises
+    KeyboardInterrupt, with the number of the first.
+    """
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[int] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+        self._unread: list[int] = []
+
+    def come(self, number: int, _frame: FrameType | None) -> None:
+        """As a handler of signal.signal(), which breaks waits of the system too."""
+        # Outside of a step the loop is about to read.
+        if self._unread and asyncio.current_task(self._loop) is not None:
+            raise KeyboardInterrupt(self._unread[0])
+        self._unread.append(number)
+        self._loop.call_soon_threadsafe(self._read)
+
+    def _read(self) -> None:
+        self.queue.put_nowait(-self._unread.pop(0))
+
+
 @contextlib.asynccontextmanager
 async def _signals() -> AsyncIterator[asyncio.Queue[int]]:
-    """The signals that this process gets, in place of their default; their numbers, negative."""
-    queue: asyncio.Queue[int] = asyncio.Queue()
+    """The signals that this process gets, in place of what they did before."""
+    signals = _Signals()
     loop = asyncio.get_running_loop()
     for number in _ENDING:
-        loop.add_signal_handler(number, queue.put_nowait, -number)
+        # The loop wakes up for one that the system gives to another thread, as NumPy has some.
+        loop.add_signal_handler(number, lambda: None)
+        signal.signal(number, signals.come)
     try:
-        yield queue
+        yield signals.queue
     finally:
         for number in _ENDING:
             loop.remove_signal_handler(number)
