@@ -8,29 +8,32 @@
 namespace tern::daemon {
 
 // Things that wait, of several owners. One of each owner comes in turn, so that who has many keeps
-// nobody else's waiting for more than one of them.
+// nobody else's waiting for more than one of them. Some owners come first: theirs is every other
+// thing, so that they wait for one of the others' at most and keep none of those waiting for good.
 template <typename Thing>
 class ByTurns {
  public:
-  bool empty() const noexcept { return lines_.empty(); }
+  bool empty() const noexcept { return first_.empty() && others_.empty(); }
 
-  // Of an owner of whom nothing waits it comes after one of each other, or first of all.
-  void add(std::uint32_t owner, Thing thing, bool is_first = false) {
-    auto line = std::find_if(lines_.begin(), lines_.end(),
+  // What comes first is another line than the rest of the same owner. Of an owner of whom nothing
+  // waits in that line it comes after one of each other.
+  void add(std::uint32_t owner, Thing thing, bool comes_first = false) {
+    std::deque<Line>& lines = comes_first ? first_ : others_;
+    auto line = std::find_if(lines.begin(), lines.end(),
                              [owner](const Line& one) { return one.owner == owner; });
-    if (line == lines_.end()) {
-      line = lines_.insert(is_first ? lines_.begin() : lines_.end(), Line{owner, {}});
-    }
+    if (line == lines.end()) line = lines.insert(lines.end(), Line{owner, {}});
     line->things.push_back(std::move(thing));
   }
 
   // REQUIRES: !empty().
   Thing take() {
-    Line line = std::move(lines_.front());
-    lines_.pop_front();
+    was_first_ = others_.empty() || (!first_.empty() && !was_first_);
+    std::deque<Line>& lines = was_first_ ? first_ : others_;
+    Line line = std::move(lines.front());
+    lines.pop_front();
     Thing thing = std::move(line.things.front());
     line.things.pop_front();
-    if (!line.things.empty()) lines_.push_back(std::move(line));
+    if (!line.things.empty()) lines.push_back(std::move(line));
     return thing;
   }
 
@@ -40,7 +43,10 @@ class ByTurns {
     std::deque<Thing> things;  // at least one
   };
 
-  std::deque<Line> lines_;  // in the order of their turns
+  // In the order of their turns.
+  std::deque<Line> first_;
+  std::deque<Line> others_;
+  bool was_first_ = false;  // the last turn
 };
 
 }  // namespace tern::daemon

@@ -274,7 +274,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
   }
 
   // Of each account one session in turn, however many have something to do; who must get in comes
-  // first.
+  // first, and the sub-users who are counted for him do not.
   void line_up(const std::shared_ptr<Session>& session) {
     ready_.add(session->account(), session, session->is_privileged());
     if (!std::exchange(serves_soon_, true)) serve_soon();

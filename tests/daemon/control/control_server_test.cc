@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "daemon/control/by_turns.h"
 #include "daemon/control/socket_file.h"
 
 namespace tern::daemon {
@@ -388,8 +387,9 @@ TEST_F(ControlServerTest, AFloodOfOneUserLeavesRoomForOthersAndForRoot) {
 // Who has many questions on many connections keeps nobody else's waiting for more than one of them.
 TEST_F(ControlServerTest, AnswersOneQuestionOfEachUserInTurnAndOfRootFirst) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can connect as other users";
-  constexpr uid_t kFlood = 1'000'000, kOther = 1'000'001;
+  constexpr uid_t kFlood = 1'000'000, kOther = 1'000'001, kOfRoot = 1'000'002;
   options_.mode = 0666;
+  options_.account_of = [](std::uint32_t user) { return user == kOfRoot ? 0 : user; };
   ASSERT_EQ(::chmod(directory_.c_str(), 0755), 0);
   start();
   const std::string question = R"({"v":1,"id":1,"verb":"echo"})"
@@ -399,8 +399,8 @@ TEST_F(ControlServerTest, AnswersOneQuestionOfEachUserInTurnAndOfRootFirst) {
   std::vector<Fd> flood;
   flood.reserve(4);
   for (int i = 0; i < 4; ++i) flood.push_back(connect_as(kFlood));
-  const Fd other = connect_as(kOther), root = connect();
-  while (server_->client_count() < 6) io_.run_one();
+  const Fd other = connect_as(kOther), of_root = connect_as(kOfRoot), root = connect();
+  while (server_->client_count() < 7) io_.run_one();
   io_.poll();
   handler_.askers.clear();
   const auto put = [](const Fd& fd, const std::string& text) {
@@ -408,8 +408,9 @@ TEST_F(ControlServerTest, AnswersOneQuestionOfEachUserInTurnAndOfRootFirst) {
   };
   for (const Fd& fd : flood) ASSERT_TRUE(put(fd, many));
   ASSERT_TRUE(put(other, question + question));
-  ASSERT_TRUE(put(root, question));
-  while (handler_.askers.size() < 83) io_.run_one();
+  ASSERT_TRUE(put(of_root, many));
+  ASSERT_TRUE(put(root, many));
+  while (handler_.askers.size() < 122) io_.run_one();
   const auto place = [&](uid_t user, std::ptrdiff_t nth) {
     std::ptrdiff_t at = -1;
     for (; nth >= 0; --nth) {
@@ -419,7 +420,9 @@ TEST_F(ControlServerTest, AnswersOneQuestionOfEachUserInTurnAndOfRootFirst) {
     return at;
   };
   EXPECT_LE(place(0, 0), 1);
-  EXPECT_LE(place(kOther, 1) - place(kOther, 0), 3);
+  EXPECT_EQ(place(0, 10) - place(0, 5), 10) << "every other question is root's";
+  EXPECT_LE(place(kOther, 1) - place(kOther, 0), 7);
+  EXPECT_EQ(place(kOfRoot, 7) - place(kOfRoot, 3), 16) << "a sub-user is not root";
 }
 
 // The thread that runs them has turns, of which each is a part.
@@ -441,17 +444,6 @@ TEST_F(ControlServerTest, EveryHandlerSaysWhatItIsAt) {
       (std::vector<std::string>{"control: ready", "control: serve", "echo", "control: send"}));
   while (server_->client_count() != 0) io_.run_one();
   EXPECT_EQ(handler_.steps.back(), "control: timer");
-}
-
-TEST(ByTurnsTest, GiveOneThingOfEachOwnerInTurn) {
-  ByTurns<std::string> things;
-  for (const char* const one : {"a1", "a2", "a3"}) things.add(1, one);
-  things.add(2, "b1");
-  things.add(0, "root", true);
-  things.add(2, "b2");
-  std::vector<std::string> order;
-  while (!things.empty()) order.push_back(things.take());
-  EXPECT_EQ(order, (std::vector<std::string>{"root", "a1", "b1", "a2", "b2", "a3"}));
 }
 
 TEST_F(ControlServerTest, AClientThatVanishesIsForgotten) {
