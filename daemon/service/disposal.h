@@ -13,10 +13,9 @@ namespace tern::daemon {
 // Each user has one thread at most, so that what is stuck is his own. Of the users whose things are
 // stuck at the same time there may be kThreads; then the things of others wait for one of them.
 //
-// Thread: always the same one, which before the end of this waits for none of the others: a lock or
-// a condition variable is waited for as long as who has it gets no processor. What is given lives
-// until it has been disposed of, also beyond this: at the end of the daemon what is stuck is left
-// to the end of the process.
+// Thread: always the same one, which before the end of this takes no lock of ours: the owner of one
+// is waited for as long as it gets no processor. What is given lives until it has been disposed of,
+// also beyond this: at the end of the daemon what is stuck is left to the end of the process.
 class Disposal {
  public:
   static constexpr unsigned kThreads = 64;

@@ -7,8 +7,8 @@
 
 namespace tern::daemon {
 
-// Things that threads hand to another. Who puts one in waits for nobody, while the owner of a lock
-// is waited for as long as it gets no processor. There is no bound: who puts things in has one.
+// Things that threads hand to another. Who puts one in takes no lock of ours: the owner of one is
+// waited for as long as it gets no processor. There is no bound: who puts things in has one.
 //
 // Thread: any.
 template <typename Thing>
