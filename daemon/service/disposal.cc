@@ -56,17 +56,13 @@ class Disposal::Shared : public std::enable_shared_from_this<Shared> {
     count_.fetch_add(1, std::memory_order_relaxed);
     user->inbox.put({std::move(some), bytes});
     // Where there are others a thread serves the user, or will, and finds this one.
-    if (user->things.fetch_add(1, std::memory_order_acq_rel) > 0) return;
-    fresh_.put(user);
-    work_.post();
-    const bool is_served = unasked_.fetch_sub(1, std::memory_order_relaxed) > 0;
-    // Also where a thread could not be had for those who came before.
-    if (is_served || threads_ >= kThreads) return;
-    try {
-      std::thread([self = shared_from_this()] { self->work(); }).detach();
-      ++threads_;
-    } catch (const std::system_error&) {  // no more threads now: it waits for one
+    if (user->things.fetch_add(1, std::memory_order_acq_rel) == 0) {
+      fresh_.put(user);
+      work_.post();
+      const bool is_served = unasked_.fetch_sub(1, std::memory_order_relaxed) > 0;
+      if (!is_served && threads_ + wanted_ < kThreads) ++wanted_;
     }
+    start_wanted();
   }
 
   bool is_stuck(std::uint32_t number) const {
@@ -121,7 +117,17 @@ class Disposal::Shared : public std::enable_shared_from_this<Shared> {
     return user;
   }
 
-  // There are always as many threads awake as users ready, or all there may be.
+  // Those that cannot be had now are tried for again with the next thing, whosever it is.
+  void start_wanted() {
+    try {
+      for (; wanted_ > 0; --wanted_, ++threads_) {
+        std::thread([self = shared_from_this()] { self->work(); }).detach();
+      }
+    } catch (const std::system_error&) {
+    }
+  }
+
+  // There are always as many threads awake as users ready, or all that may be or can be had.
   void work() {
     std::unique_lock lock(mutex_);
     while (!ending_) {
@@ -175,6 +181,7 @@ class Disposal::Shared : public std::enable_shared_from_this<Shared> {
   std::map<std::uint32_t, std::shared_ptr<User>> users_;
   std::size_t remembered_ = kFewUsers;
   unsigned threads_ = 0;
+  unsigned wanted_ = 0;  // threads that could not be had yet
 
   // From the owner to the threads.
   Inbox<std::shared_ptr<User>> fresh_;  // users who had nothing, and have something now

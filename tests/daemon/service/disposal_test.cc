@@ -1,6 +1,7 @@
 #include "daemon/service/disposal.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <latch>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -116,6 +118,44 @@ TEST(DisposalTest, OfOneUserDoesNotWaitForAnothers) {
   EXPECT_FALSE(of_alice.try_wait()) << "a user has one thread at most";
   may_end.count_down();
   of_alice.wait();
+}
+
+// While it lives no thread can be started: its stack would be larger than any address space.
+class NoThreads {
+ public:
+  NoThreads() {
+    ::pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    ::pthread_attr_init(&huge);
+    ::pthread_attr_setstacksize(&huge, std::size_t{1} << 60);
+    EXPECT_EQ(::pthread_setattr_default_np(&huge), 0);
+    ::pthread_attr_destroy(&huge);
+    EXPECT_THROW(std::thread([] {}).join(), std::system_error);
+  }
+  ~NoThreads() {
+    ::pthread_setattr_default_np(&before_);
+    ::pthread_attr_destroy(&before_);
+  }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+
+ private:
+  pthread_attr_t before_;
+};
+
+TEST(DisposalTest, ThreadsThatCouldNotBeHadAreTriedForAgain) {
+  std::latch begun(1), may_end(1), of_bob(2);
+  Disposal disposal;
+  {
+    const NoThreads none;
+    disposal.take(kAlice, stuck_until(begun, may_end));
+    disposal.take(kBob, counting_down(of_bob));
+    EXPECT_EQ(disposal.count(), 2u);
+  }
+  disposal.take(kBob, counting_down(of_bob));  // no fresh user's
+  begun.wait();
+  of_bob.wait();
+  may_end.count_down();
 }
 
 TEST(DisposalTest, AsManyUsersAsThreadsMayBeStuck) {
