@@ -43,9 +43,11 @@ Result<shm::Packet> Requests::call(std::span<std::byte> question, shm::PacketKin
   const std::uint64_t request = next_request_++;
   std::memcpy(question.data() + offsetof(shm::PacketHeader, request), &request, sizeof request);
   Result<shm::Packet> answer = tl::unexpected(Error{});
+  bool is_sent = false;
   {
     const Registration registered(waiting_, request, waiting);
     const Status sent = send(lock, question, deadline);
+    is_sent = sent.has_value();
     const bool closed = !sent && sent.error().code != Errc::timeout;
     if (closed) take_what_has_come();
     if (closed && !waiting.answer) {
@@ -58,7 +60,9 @@ Result<shm::Packet> Requests::call(std::span<std::byte> question, shm::PacketKin
     lock.unlock();
     return judge(std::move(*answer), answer_kind);
   }
-  if (answer.error().code == Errc::timeout && makes_something(answer_kind)) {
+  if (is_sent && answer.error().code == Errc::timeout && makes_something(answer_kind)) {
+    // So that memory to owe what it makes is there when the answer comes, which comes but once.
+    owed_.reserve(owed_.size() + late_answers_.size() + 1);
     late_answers_.insert(request);
   }
   if (broken_ != Errc::ok) return broken_error();

@@ -100,7 +100,7 @@ class Requests {
   // Of what makes something, and whose asker has gone: if a group comes about after all, it is left
   // at once, and a region is given back.
   std::set<std::uint64_t> late_answers_;
-  // What says so, until the socket has room for it.
+  // What says so, until the socket has room for it. There is room for that of all late answers.
   std::vector<std::variant<shm::RegionPacket, shm::GroupLeavePacket>> owed_;
   bool receiving_ = false;
   Errc broken_ = Errc::ok;

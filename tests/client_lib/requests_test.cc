@@ -32,6 +32,11 @@ class RequestsTest : public ::testing::Test {
   void post_release() {
     requests->post(shm::make_packet<shm::TensorReleasePacket>(PacketKind::tensor_release, 0));
   }
+  void fill_socket() {
+    const auto filler = shm::make_packet<shm::DonePacket>(PacketKind::done, 0);
+    while (same_socket.send(shm::packet_bytes(filler))) {
+    }
+  }
   // Of a region whose asker has gone, to a client whose socket is full.
   void answer_late(std::uint32_t region) {
     const auto none = create_region(0);
@@ -39,9 +44,7 @@ class RequestsTest : public ::testing::Test {
     ASSERT_EQ(none.error().code, Errc::timeout);
     shm::RegionCreatePacket question{};
     ASSERT_TRUE(shm::read_packet(daemon.receive()->bytes, question));
-    const auto filler = shm::make_packet<shm::DonePacket>(PacketKind::done, 0);
-    while (same_socket.send(shm::packet_bytes(filler))) {
-    }
+    fill_socket();
     auto answer = shm::make_packet<shm::RegionCreatedPacket>(PacketKind::region_created,
                                                              question.header.request);
     answer.region = region;
@@ -83,6 +86,24 @@ TEST_F(RequestsTest, WhatIsGivenBackWaitsForRoom) {
   EXPECT_EQ(freed_region, 17u);
   requests->close(Errc::daemon_lost, "the test is over");
   asks.join();
+}
+
+TEST_F(RequestsTest, AQuestionThatWasNotSentHasNoLateAnswer) {
+  constexpr std::uint64_t kFirstRequest = 1;
+  fill_socket();
+  const auto none = create_region(0);
+  ASSERT_FALSE(none);
+  ASSERT_EQ(none.error().code, Errc::timeout);
+  while (daemon.receive()) {
+  }
+  auto answer =
+      shm::make_packet<shm::RegionCreatedPacket>(PacketKind::region_created, kFirstRequest);
+  answer.region = 17;
+  ASSERT_TRUE(daemon.send(shm::packet_bytes(answer)));
+  post_release();  // takes the answer
+  post_release();
+  EXPECT_EQ(kinds_until(PacketKind::tensor_release), (std::vector{PacketKind::tensor_release}));
+  EXPECT_EQ(kinds_until(PacketKind::tensor_release), (std::vector{PacketKind::tensor_release}));
 }
 
 TEST_F(RequestsTest, WhatIsGivenBackGoesWithTheNextPacket) {
