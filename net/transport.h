@@ -89,7 +89,7 @@ struct DeliveryRate {
   bool limited = true;
   std::uint64_t round_trip_ns = 0;  // the shortest that the carrier remembers
   std::uint64_t acked_bytes = 0;    // by the other side's carrier, since the start
-  bool in_flight = false;           // some are sent and not acked
+  std::uint64_t busy_ns = 0;        // how long some were sent and not acked, since the start
 };
 
 // What a connection travels on, for people. The texts live until the next poll().

@@ -21,27 +21,28 @@ class FanOut {
   // not at all: between 100 Mbit/s, 1 Gbit/s and what a processor can do, where pieces of 16 KiB, of
   // 64 KiB and no bound were each the fastest.
   static constexpr double kMiddle = 30e6;
-  static constexpr double kFast = 130e6;
+  static constexpr double kFast = 155e6;
   static constexpr net::QueueBound kSlowBound{16 << 10, 16 << 10};
   static constexpr net::QueueBound kMiddleBound{32 << 10, 64 << 10};
 
   // Whether it is time for a look.
   bool due(std::uint64_t now_ns) const noexcept { return now_ns - looked_ns_ >= kLookNs; }
 
-  // `acked_bytes`: of all links by their carriers, since ever. `busy`: some link has bytes in flight.
-  // Only what lies between two looks at busy links shows a rate.
-  void look(std::uint64_t acked_bytes, bool busy, std::uint64_t now_ns) noexcept {
-    const std::uint64_t ns = now_ns - looked_ns_;
-    const bool shows = busy && was_busy_ && acked_bytes > acked_bytes_ && ns <= 10 * kLookNs;
+  // `acked_bytes` and `busy_ns`: of all `links` together by their carriers, since ever. What they
+  // carry is counted by the time in which they were busy: ops have pauses.
+  void look(std::uint64_t acked_bytes, std::uint64_t busy_ns, std::size_t links,
+            std::uint64_t now_ns) noexcept {
+    const bool shows = acked_bytes > acked_bytes_ && busy_ns > busy_ns_ && links == links_;
     if (shows) {
-      const double now =
-          static_cast<double>(acked_bytes - acked_bytes_) * 1e9 / static_cast<double>(ns);
+      const double now = static_cast<double>(acked_bytes - acked_bytes_) * 1e9 *
+                         static_cast<double>(links) / static_cast<double>(busy_ns - busy_ns_);
       constexpr double kWeight = 0.2;
       bytes_per_s_ = bytes_per_s_ == 0.0 ? now : bytes_per_s_ + (now - bytes_per_s_) * kWeight;
     }
     looked_ns_ = now_ns;
     acked_bytes_ = acked_bytes;
-    was_busy_ = busy;
+    busy_ns_ = busy_ns;
+    links_ = links;
   }
 
   // The lane serves fewer than two nodes.
@@ -65,7 +66,8 @@ class FanOut {
  private:
   std::uint64_t looked_ns_ = 0;
   std::uint64_t acked_bytes_ = 0;
-  bool was_busy_ = false;
+  std::uint64_t busy_ns_ = 0;
+  std::size_t links_ = 0;
   double bytes_per_s_ = 0.0;  // 0: not known
 };
 

@@ -54,19 +54,18 @@ void JobSharing::bind_links_of_one(const std::vector<std::unique_ptr<LanePeer>>&
   links_shared_ = false;
   const bool several_nodes = std::any_of(
       peers.begin(), peers.end(), [&](const auto& peer) { return peer->id != peers.front()->id; });
-  std::uint64_t acked_bytes = 0, round_trip_ns = 0;
+  std::uint64_t acked_bytes = 0, busy_ns = 0, round_trip_ns = 0;
   std::size_t links = 0;
-  bool busy = false;
   for (const auto& peer : peers) {
     if (!several_nodes || !peer->link) continue;
     const net::DeliveryRate rate = peer->link->delivery_rate();
     ++links;
     acked_bytes += rate.acked_bytes;
     round_trip_ns = std::max(round_trip_ns, rate.round_trip_ns);
-    busy = busy || rate.in_flight;
+    busy_ns += rate.busy_ns;
   }
   if (several_nodes) {
-    fan_out_.look(acked_bytes, busy, now_ns);
+    fan_out_.look(acked_bytes, busy_ns, links, now_ns);
   } else {
     fan_out_.look_at_none(now_ns);
   }

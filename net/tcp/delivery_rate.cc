@@ -17,7 +17,8 @@ DeliveryRate socket_delivery_rate(int socket) noexcept {
   // An older kernel fills in less.
   if (bytes < offsetof(tcp_info, tcpi_delivery_rate) + sizeof(info.tcpi_delivery_rate)) return {};
   return {static_cast<double>(info.tcpi_delivery_rate), info.tcpi_delivery_rate_app_limited != 0,
-          std::uint64_t{info.tcpi_min_rtt} * 1000, info.tcpi_bytes_acked, info.tcpi_unacked > 0};
+          std::uint64_t{info.tcpi_min_rtt} * 1000, info.tcpi_bytes_acked,
+          std::uint64_t{info.tcpi_busy_time} * 1000};
 }
 
 }  // namespace tern::net

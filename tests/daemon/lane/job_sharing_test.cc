@@ -44,7 +44,7 @@ class JobSharingTest : public ::testing::Test {
   void carry_all(double bytes_per_s) {
     for (int look = 0; look < 100; ++look, now_ns += FanOut::kLookNs) {
       for (auto& one : lanes.transport.carriers) {
-        one.rate.in_flight = true;
+        one.rate.busy_ns += FanOut::kLookNs;
         one.rate.acked_bytes += static_cast<std::uint64_t>(bytes_per_s * FanOut::kLookNs / 1e9);
       }
       round();
