@@ -300,8 +300,11 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     const uid_t user = peer_of(fd.get()).uid;
     const uid_t account = options_.account_of ? options_.account_of(user) : user;
     std::size_t of_user = 0, of_others = 0;
+    const bool privileged = is_privileged(user);
     for (const auto& other : sessions_) {
-      of_user += other->account() == account ? 1 : 0;
+      // Sub-users of root are counted for him, and keep him from nothing.
+      const bool is_same = other->account() == account && other->is_privileged() == privileged;
+      of_user += is_same ? 1 : 0;
       of_others += other->is_privileged() ? 0 : 1;
     }
     if (of_user >= options_.max_clients_per_user) {
@@ -309,7 +312,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
                     "too many control clients: user " + std::to_string(user) + " has " +
                         std::to_string(of_user) + ", as many as one may; try again later");
     }
-    if (!is_privileged(user) && !leaves_room(of_user, of_others, options_.max_clients)) {
+    if (!privileged && !leaves_room(of_user, of_others, options_.max_clients)) {
       return refuse(std::move(fd), account, "too many control clients; try again later");
     }
     error_code error;

@@ -256,6 +256,20 @@ TEST_F(ControlServerTest, AFloodOfOneUserLeavesRoomForOthersAndForRoot) {
   EXPECT_TRUE(is_served(connect_as(kUsers + 3)));
 }
 
+TEST_F(ControlServerTest, SubUsersOfRootKeepRootFromNoPlace) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can connect as other users";
+  constexpr uid_t kOfRoot = 1'000'002;
+  options_.mode = 0666;
+  options_.max_clients_per_user = 1;
+  options_.account_of = [](std::uint32_t user) { return user == kOfRoot ? 0 : user; };
+  ASSERT_EQ(::chmod(directory_.c_str(), 0755), 0);
+  start();
+  const Fd of_root = connect_as(kOfRoot);
+  EXPECT_TRUE(is_served(of_root));
+  EXPECT_FALSE(is_served(connect_as(kOfRoot)));
+  EXPECT_TRUE(is_served(connect()));
+}
+
 // Who has many questions on many connections keeps nobody else's waiting for more than one of them.
 TEST_F(ControlServerTest, AnswersOneQuestionOfEachUserInTurnAndOfRootFirst) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can connect as other users";
