@@ -43,16 +43,26 @@ def start_daemon(folder: pathlib.Path, command: list[str]) -> subprocess.Popen[b
              "--control-socket", folder / "control.sock", "--control-socket-mode", "0600"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr, cwd="/",
             start_new_session=True, preexec_fn=end_with_parent)
-    while daemon.poll() is None:
-        try:
-            ask(folder / "control.sock", "version")
-            if (folder / "ternd.sock").exists():
+    try:
+        while daemon.poll() is None:
+            if _serves(folder):
                 return daemon
-        except (OSError, ValueError):
-            pass
-        time.sleep(_START_POLL_SECONDS)
+            time.sleep(_START_POLL_SECONDS)
+    except BaseException:
+        # Nobody would end it before its parent ends.
+        daemon.kill()
+        daemon.wait()
+        raise
     text = log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
     raise OSError(f"it ended with status {daemon.returncode}: {text}")
+
+
+def _serves(folder: pathlib.Path) -> bool:
+    try:
+        ask(folder / "control.sock", "version")
+        return (folder / "ternd.sock").exists()
+    except (OSError, ValueError):
+        return False
 
 
 def idle(folder: pathlib.Path) -> bool:

@@ -35,7 +35,11 @@ with tern.init() as group:
     x = numpy.full(1000, group.rank + 1.0)
     group.all_reduce(x).wait()
     print(f"rank {group.rank} of {group.size} on node {group.info().node} has {x[0]:g}")
-    group.barrier().wait()
+    try:
+        group.barrier().wait()
+    except tern.GroupLeftError:
+        # Rank 1 has failed before this one heard that all have come.
+        raise SystemExit(0)
     if what == "fails" and group.rank == 1:
         sys.stderr.write("it fails")
         sys.stderr.flush()
@@ -87,6 +91,13 @@ class Job:
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen([sys.executable, *launcher, "run", *words], text=True,
                                 env=environment, cwd=self.folder, **{**streams, **more})
+
+    def launcher(self, change):
+        """One in which `change` is made before it runs."""
+        (self.folder / "launcher.py").write_text(
+            "import sys, tern._run.job as job, tern._run.ranks as ranks\n"
+            f"from tern.__main__ import main\n{change}\nsys.exit(main())\n")
+        return ["launcher.py"]
 
     def nodes(self, count, *words, secrets=None):
         rendezvous = f"127.0.0.1:{free_port()}"
@@ -190,27 +201,30 @@ def test_a_second_signal_ends_what_takes_its_time():
 
 
 def test_a_signal_that_another_thread_gets_wakes_the_loop():
-    def get(main_sleeps):
-        while sleeps(os.getpid()) == main_sleeps:
+    main = threading.get_ident()
+
+    def get():
+        # Without the interpreter's lock, the loop can only be in its wait there.
+        while sys._current_frames()[main].f_code.co_name != "select" or not waits(main_id):
             pass
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
     async def work(stop):
-        threading.Thread(target=get, args=[sleeps(os.getpid())]).start()
+        threading.Thread(target=get).start()
         return await asyncio.Event().wait()
 
+    main_id = threading.get_native_id()
     assert asyncio.run(until_told(work)) == 128 + signal.SIGTERM
+
+
+def waits(thread_id):
+    return "State:\tS" in pathlib.Path(f"/proc/self/task/{thread_id}/status").read_text()
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_second_signal_kills_at_once_ranks_that_take_their_time(job, fails):
     """Two different ones, for two of the same may become one. `fails`: a rank has failed, and the
     others are being ended when the signals come."""
-    (job.folder / "patient.py").write_text(
-        "import sys, tern._run.job as job, tern._run.ranks as ranks\n"
-        "from tern.__main__ import main\n"
-        "job.GRACE_SECONDS = ranks.GRACE_SECONDS = 1e6\n"
-        "sys.exit(main())\n")
     (job.folder / "deaf.py").write_text(
         "import os, pathlib, signal, sys\n"
         "if os.environ['TERN_RANK'] == '1':\n"
@@ -220,7 +234,8 @@ def test_a_second_signal_kills_at_once_ranks_that_take_their_time(job, fails):
         "print('deaf', os.getpid())\n"
         "pathlib.Path('deaf').touch()\n"
         "while True: signal.pause()\n")
-    run = job.start("--nproc", "2" if fails else "1", "deaf.py", launcher=["patient.py"])
+    run = job.start("--nproc", "2" if fails else "1", "deaf.py", launcher=job.launcher(
+        "job.GRACE_SECONDS = ranks.GRACE_SECONDS = 1e6"))
     pid = int(until(run.stdout, "deaf").split()[-1])
     try:
         if fails:
@@ -240,24 +255,13 @@ def waits_for_a_lock(pid):
     return any("->" in (words := line.split()) and str(pid) in words for line in lines)
 
 
-def sleeps(pid):
-    """How often the process's main thread has gone to sleep."""
-    status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return int(re.search(r"\nvoluntary_ctxt_switches:\s*(\d+)", status)[1])
-
-
-def end_by_two_signals(run):
-    before = sleeps(run.pid)
-    run.terminate()
-    # Once it waits again: of two that come together one may go to a thread of NumPy's.
-    while sleeps(run.pid) == before:
-        pass
+def end_by_a_signal(run):
     run.terminate()
     assert run.communicate() == ("", "")
     assert run.returncode == 128 + signal.SIGTERM
 
 
-def test_two_signals_end_what_waits_for_the_lock_of_another(job):
+def test_a_signal_ends_what_waits_for_the_lock_of_another(job):
     runtime = job.folder / "tern"
     runtime.mkdir(mode=0o700)
     with (runtime / "lock").open("wb") as lock:
@@ -265,10 +269,10 @@ def test_two_signals_end_what_waits_for_the_lock_of_another(job):
         run = job.start("program.py")
         while not waits_for_a_lock(run.pid):
             assert run.poll() is None
-        end_by_two_signals(run)
+        end_by_a_signal(run)
 
 
-def test_two_signals_end_what_waits_for_a_daemon_that_never_serves(job):
+def test_a_signal_ends_what_waits_for_a_daemon_that_never_serves(job):
     """The folder of the job is there by then, and must go."""
     os.mkfifo(job.folder / "fifo")
     ternd = job.folder / "ternd"
@@ -277,7 +281,7 @@ def test_two_signals_end_what_waits_for_a_daemon_that_never_serves(job):
     run = job.start("program.py", programs=str(job.folder))
     with (job.folder / "fifo").open("wb"):  # once it is read
         assert list((job.folder / "tern").glob("run-*"))
-        end_by_two_signals(run)
+        end_by_a_signal(run)
 
 
 def test_ctrl_c_reaches_the_ranks_and_leaves_nothing(job):
@@ -320,6 +324,31 @@ def test_no_line_is_lost_at_a_full_pipe_that_does_not_block(job):
     with open(reads) as lines:
         assert [int(line.split()[1]) for line in lines] == list(range(10_000))
     assert run.communicate()[1] == "" and run.returncode == 0
+
+
+def test_no_line_is_lost_at_a_reader_that_takes_its_time(job):
+    """More lines than the pipe holds are on their way when the rank has ended."""
+    (job.folder / "talks.py").write_text(
+        "import os, sys\nprint('pid', os.getpid(), file=sys.stderr)\n"
+        "for number in range(1000): print(number, 'x' * 100)")
+    run = job.start("talks.py", launcher=job.launcher("ranks.PIPE_SECONDS = 0.0"))
+    wait_for_end(int(until(run.stderr, "pid").split()[-1]))
+    assert [int(line.split()[1]) for line in run.stdout] == list(range(1000))
+    assert run.communicate()[1] == "" and run.returncode == 0
+
+
+def test_signals_end_a_job_whose_output_waits_for_a_reader(job):
+    """The first ends the ranks, and the second what they have said too."""
+    (job.folder / "talks.py").write_text(
+        "import os, sys\nprint('pid', os.getpid(), file=sys.stderr)\nwhile True: print('x' * 100)")
+    run = job.start("talks.py")
+    pid = int(until(run.stderr, "pid").split()[-1])
+    while not select.select([run.stdout], [], [], 1)[0]:
+        assert run.poll() is None
+    run.terminate()
+    wait_for_end(pid)
+    run.send_signal(signal.SIGHUP)
+    assert run.wait() == 128 + signal.SIGTERM
 
 
 def test_a_program_that_is_not_there_is_said(job):

@@ -33,38 +33,43 @@ class Stop:
     status is. It cancels what is being done, unless that has set `awaited` to end in its own way; a
     second one does in any case."""
 
-    def __init__(self, signal: asyncio.Future[int]) -> None:
-        self.signal = signal
+    def __init__(self) -> None:
+        self.signal: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.awaited = False
 
 
 class _Signals:
-    """The signals that this process gets; `queue` has their numbers, negative.
+    """The signals that this process gets: the first is `stop.signal`, and the next sets `again`.
 
-    The loop reads them between the steps of its tasks. A second one that comes while a step, which
-    may wait for a lock or a daemon, keeps it from reading the first ends that step: it raises
-    KeyboardInterrupt, with the number of the first.
+    The loop reads them between the steps of its tasks. A step that comes before `stop.awaited` is
+    set or after it may wait for a lock or a daemon: a signal ends such a step, by KeyboardInterrupt
+    with its number.
     """
 
     def __init__(self) -> None:
-        self.queue: asyncio.Queue[int] = asyncio.Queue()
+        self.stop = Stop()
+        self.again = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._unread: list[int] = []
 
     def come(self, number: int, _frame: FrameType | None) -> None:
         """As a handler of signal.signal(), which breaks waits of the system too."""
         # Outside of a step the loop is about to read.
-        if self._unread and asyncio.current_task(self._loop) is not None:
-            raise KeyboardInterrupt(self._unread[0])
+        if not self.stop.awaited and asyncio.current_task(self._loop) is not None:
+            raise KeyboardInterrupt(number)
         self._unread.append(number)
         self._loop.call_soon_threadsafe(self._read)
 
     def _read(self) -> None:
-        self.queue.put_nowait(-self._unread.pop(0))
+        number = self._unread.pop(0)
+        if self.stop.signal.done():
+            self.again.set()
+        else:
+            self.stop.signal.set_result(-number)
 
 
 @contextlib.asynccontextmanager
-async def _signals() -> AsyncIterator[asyncio.Queue[int]]:
+async def _signals() -> AsyncIterator[_Signals]:
     """The signals that this process gets, in place of what they did before."""
     signals = _Signals()
     loop = asyncio.get_running_loop()
@@ -73,7 +78,7 @@ async def _signals() -> AsyncIterator[asyncio.Queue[int]]:
         loop.add_signal_handler(number, lambda: None)
         signal.signal(number, signals.come)
     try:
-        yield signals.queue
+        yield signals
     finally:
         for number in _ENDING:
             loop.remove_signal_handler(number)
@@ -82,19 +87,19 @@ async def _signals() -> AsyncIterator[asyncio.Queue[int]]:
 async def until_told(work: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
     """The exit status that the work returns, or that of a signal which has cancelled it. Whatever
     it has made is taken away then."""
-    async with _signals() as queue:
-        told, again = (asyncio.ensure_future(queue.get()) for _ in range(2))
-        stop = Stop(told)
+    async with _signals() as signals:
+        stop = signals.stop
+        again = asyncio.ensure_future(signals.again.wait())
         working = asyncio.ensure_future(work(stop))
         try:
-            await asyncio.wait([told, working], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([stop.signal, working], return_when=asyncio.FIRST_COMPLETED)
             if stop.awaited:
                 await asyncio.wait([again, working], return_when=asyncio.FIRST_COMPLETED)
-            return await working if working.done() else exit_status(told.result())
+            return await working if working.done() else exit_status(stop.signal.result())
         finally:
-            for task in (told, again, working):
+            for task in (again, working):
                 task.cancel()
-            await asyncio.gather(told, again, working, return_exceptions=True)
+            await asyncio.gather(again, working, return_exceptions=True)
 
 
 async def first(*waits: Any) -> int:
@@ -114,14 +119,13 @@ async def first(*waits: Any) -> int:
 async def _end_by(number: int, ranks: Ranks) -> int:
     """Passes a signal on and gives the ranks time to end by it; the exit status that follows."""
     ranks.send(number)
-    with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(ranks.all_ended(), GRACE_SECONDS)
+    await ranks.all_ended(GRACE_SECONDS)
     return exit_status(-number)
 
 
 async def _run_ranks(job: Job, stop: Stop, *ends: Any) -> int:
     """Runs this node's ranks until they have ended, a signal has come, or one of `ends` has."""
-    ranks = Ranks(job)
+    ranks, patient = Ranks(job), True
     stop.awaited = True
     try:
         await ranks.start()
@@ -131,10 +135,10 @@ async def _run_ranks(job: Job, stop: Stop, *ends: Any) -> int:
         raise LaunchError(f"the program cannot be started: {error}") from error
     except asyncio.CancelledError:
         # By a second signal: the ranks have had their time.
-        ranks.send(signal.SIGKILL)
+        patient = False
         raise
     finally:
-        await ranks.end()
+        await ranks.end(patient)
         stop.awaited = False
 
 

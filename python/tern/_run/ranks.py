@@ -6,15 +6,19 @@ import asyncio
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 from .._keeper import end_with_parent
-from .output import drop, say, write
+from .output import Output, say
+from .processes import end_of, reader_of
 
 # How long a rank may take to end after SIGTERM before it is killed.
 GRACE_SECONDS = 10.0
+# How long a pipe may stay open, by a grandchild, after its rank has ended.
+PIPE_SECONDS = 1.0
 _LINE_BYTES = 1 << 16
 
 
@@ -54,26 +58,28 @@ class Ranks:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._processes: list[asyncio.subprocess.Process] = []
-        self._output: list[asyncio.Task[None]] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._ends: list[asyncio.Task[int]] = []
+        self._outputs = Output(sys.stdout), Output(sys.stderr)
+        self._copies: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         for local_rank in range(self._job.local_size):
-            process = await asyncio.create_subprocess_exec(
-                *self._job.command, env=self._job.environment(local_rank),
-                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE, limit=_LINE_BYTES, start_new_session=True,
-                preexec_fn=end_with_parent)
+            process = subprocess.Popen(
+                self._job.command, env=self._job.environment(local_rank),
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                start_new_session=True, preexec_fn=end_with_parent)
             self._processes.append(process)
+            self._ends.append(asyncio.create_task(end_of(process)))
             prefix = f"[rank{self._job.first_rank + local_rank}]: ".encode()
-            assert process.stdout is not None and process.stderr is not None
-            for stream, to in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
-                self._output.append(asyncio.create_task(_copy(stream, prefix, to)))
+            for pipe, to in zip((process.stdout, process.stderr), self._outputs):
+                lines = await reader_of(pipe, _LINE_BYTES)
+                self._copies.append(asyncio.create_task(_copy(lines, prefix, to)))
 
     def send(self, number: int) -> None:
         """Sends a signal to every rank that has not ended, and to what the rank has started."""
         for process in self._processes:
-            if process.returncode is None:
+            if process.poll() is None:
                 try:
                     os.killpg(process.pid, number)
                 except ProcessLookupError:
@@ -82,41 +88,44 @@ class Ranks:
     async def wait(self) -> int:
         """Returns when all have ended well, or one has not: with its status, and a line that names
         it. end() then ends the others."""
-        waits = {asyncio.create_task(process.wait()): rank
-                 for rank, process in enumerate(self._processes, self._job.first_rank)}
-        pending = set(waits)
-        try:
-            while pending:
-                done, pending = await asyncio.wait(
-                    pending, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    if task.result() != 0:
-                        say(f"tern run: rank {waits[task]} {_ending(task.result())}; the other "
-                            "ranks are ended")
-                        return exit_status(task.result())
-            return 0
-        finally:
-            for task in pending:
-                task.cancel()
+        pending = set(self._ends)
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for end in done:
+                if end.result() != 0:
+                    rank = self._job.first_rank + self._ends.index(end)
+                    say(f"tern run: rank {rank} {_ending(end.result())}; the other ranks are ended")
+                    return exit_status(end.result())
+        return 0
 
-    async def all_ended(self) -> None:
-        await asyncio.gather(*(process.wait() for process in self._processes))
+    async def all_ended(self, timeout: float | None) -> None:
+        """Returns when they have, or after the timeout, in seconds."""
+        if self._ends:
+            await asyncio.wait(self._ends, timeout=timeout)
 
-    async def end(self) -> None:
-        """Ends what still runs, politely, then by force, and passes on what all have said. When it
-        is cancelled, force comes at once."""
-        self.send(signal.SIGTERM)
-        ends = [asyncio.create_task(process.wait()) for process in self._processes]
+    async def end(self, patient: bool) -> None:
+        """Ends what still runs, politely, then by force, and passes on what all have said, as fast
+        as somebody reads it. Not `patient`, or cancelled: by force at once, and what nobody reads
+        is lost."""
         try:
-            if ends:
-                await asyncio.wait(ends, timeout=GRACE_SECONDS)
+            if patient:
+                self.send(signal.SIGTERM)
+                await self.all_ended(GRACE_SECONDS)
+        except asyncio.CancelledError:
+            patient = False
+            raise
         finally:
             self.send(signal.SIGKILL)
-            if ends:
-                await asyncio.wait(ends)
-            if self._output:
-                # A grandchild may hold a pipe open for longer than the rank has lived.
-                await asyncio.wait(self._output, timeout=1.0)
+            await self.all_ended(None)
+            await self._all_copied(patient)
+
+    async def _all_copied(self, patient: bool) -> None:
+        pending = set(self._copies)
+        while pending:
+            done, pending = await asyncio.wait(pending, timeout=PIPE_SECONDS,
+                                               return_when=asyncio.FIRST_COMPLETED)
+            if not done and not (patient and any(to.writes() for to in self._outputs)):
+                return
 
 
 def _ending(returncode: int) -> str:
@@ -125,25 +134,15 @@ def _ending(returncode: int) -> str:
     return f"ended with status {returncode}"
 
 
-async def _copy(stream: asyncio.StreamReader, prefix: bytes, to: TextIO) -> None:
+async def _copy(lines: asyncio.StreamReader, prefix: bytes, to: Output) -> None:
     """Passes lines on, each with its rank before it. A longer line than the limit is cut in two."""
     while True:
         try:
-            line = await stream.readuntil(b"\n")
+            line = await lines.readuntil(b"\n")
         except asyncio.LimitOverrunError:
-            line = await stream.read(_LINE_BYTES)
+            line = await lines.read(_LINE_BYTES)
         except asyncio.IncompleteReadError as rest:
             line = rest.partial
         if not line:
             return
-        try:
-            write(to, prefix + line + (b"" if line.endswith(b"\n") else b"\n"))
-        except OSError as error:
-            _give_up(to, error)
-
-
-def _give_up(to: TextIO, error: OSError) -> None:
-    """Nobody reads what the ranks say any more, or a disk is full. The lines are read all the same,
-    or the ranks would wait for that, and their ends would not be noticed."""
-    drop(to)
-    say(f"tern run: output of the ranks is lost from here on ({error}); the job goes on")
+        await to.write(prefix + line + (b"" if line.endswith(b"\n") else b"\n"))

@@ -22,6 +22,7 @@ from .coordination import Meeting, attend, report_ready, take_place, told
 from .job import Stop, first, until_told
 from .output import say
 from .place import linked_daemon, private_folder, running_daemon
+from .processes import end_of
 from .rendezvous import expect
 from .sealed import Sealed
 
@@ -144,15 +145,8 @@ class _Up:
                            self._idle())
 
     async def _ended(self, daemon: Daemon) -> int:
-        loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        process = os.pidfd_open(daemon.pid)
-        try:
-            loop.add_reader(process, ended.set)
-            await ended.wait()
-        finally:
-            loop.remove_reader(process)
-            os.close(process)
-        raise LaunchError(f"the daemon has ended with status {daemon.wait()}; "
+        status = await end_of(daemon)
+        raise LaunchError(f"the daemon has ended with status {status}; "
                           f"{self._folder / 'ternd.log'} says why")
 
     async def _idle(self) -> int:
