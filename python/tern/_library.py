@@ -72,19 +72,20 @@ class Library:
             raise LibraryError(f"{path} cannot be used as libtern: {error}") from error
         self._c.tern_strerror.argtypes = [c_int32]
         self.version: str = self._c.tern_version().decode()
-        self.collectives = frozenset(
-            name for name in _COLLECTIVES if hasattr(self._c, f"tern_{name}"))
-        for name in self.collectives:
-            self._bind(f"tern_{name}", _COLLECTIVE_SIGNATURE)
+        # Their functions by their names.
+        self.collectives = {
+            name: self._bind(f"tern_{name}", _COLLECTIVE_SIGNATURE)
+            for name in _COLLECTIVES if hasattr(self._c, f"tern_{name}")}
         for name, arguments in _LATER_SIGNATURES.items():
             if hasattr(self._c, name):
                 self._bind(name, arguments)
 
-    def _bind(self, name: str, arguments: list[Any]) -> None:
+    def _bind(self, name: str, arguments: list[Any]) -> Callable[..., int]:
         function = getattr(self._c, name)
         function.argtypes = arguments
         function.restype = c_int32
         setattr(self, name, function)
+        return function  # type: ignore[no-any-return]
 
     # What mypy is told of the functions that _bind sets.
     def __getattr__(self, name: str) -> Callable[..., int]:
@@ -92,11 +93,11 @@ class Library:
 
     def collective(self, name: str) -> Callable[..., int]:
         """The C function of a collective, or an UnsupportedError that names the version."""
-        if name not in self.collectives:
-            raise UnsupportedError(
-                f"libtern {self.version} at {self.path} has no {name}; install a later Tern")
-        function: Callable[..., int] = getattr(self, f"tern_{name}")
-        return function
+        try:
+            return self.collectives[name]
+        except KeyError:
+            raise UnsupportedError(f"libtern {self.version} at {self.path} has no {name}; install "
+                                   "a later Tern") from None
 
     def later(self, name: str) -> Callable[..., int]:
         """A C function that came later, or an UnsupportedError that names the version."""

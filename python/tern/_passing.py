@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _structs as structs
 from . import arrays
-from ._submit import Prepared, start_op
+from ._submit import start
 
 if TYPE_CHECKING:
     from .arrays import DTypeLike
@@ -47,7 +47,8 @@ def send(group: Group, x: Any, dest: int, tag: int, dtype: DTypeLike | None,
     op.dtype, op.input, op.count = source.code, source.address, source.elements
     op.peer, op.tag = dest, tag
     op.recipe = None if recipe is None else recipe.encode()
-    return start_op(group, "send", Prepared(op, None, (source,)))
+    function = group.client._library.collective("send")
+    return start(group, function, (ctypes.byref(op),), None, (source,))
 
 
 def recv(group: Group, x: Any, source: int | None, tag: int, dtype: DTypeLike | None,
@@ -60,7 +61,8 @@ def recv(group: Group, x: Any, source: int | None, tag: int, dtype: DTypeLike | 
     op.peer, op.tag = structs.ANY_SOURCE if source is None else source, tag
     op.recipe = None if recipe is None else recipe.encode()
     op.received = ctypes.addressof(received._struct)
-    return start_op(group, "recv", Prepared(op, received, (target,)))
+    function = group.client._library.collective("recv")
+    return start(group, function, (ctypes.byref(op),), received, (target,))
 
 
 def _check(group: Group, peer: int | None, tag: int) -> None:

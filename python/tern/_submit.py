@@ -17,7 +17,6 @@ from .errors import WouldBlockError
 from .ticket import Ticket
 
 if TYPE_CHECKING:
-    from ._handle import Handle
     from .arrays import DTypeLike
     from .group import Group
     from .tensor import Tensor
@@ -54,37 +53,33 @@ class Prepared(NamedTuple):
 
 def submit(group: Group, call: Call) -> Ticket:
     """Submits the operation. Its ticket keeps all memory that it uses."""
-    prepared = prepare(group, call)
-    return start_op(group, call.collective.name, prepared)
+    op, result, keeps = prepare(group, call)
+    function = group.client._library.collective(call.collective.name)
+    return start(group, function, (ctypes.byref(op),), result, keeps)
 
 
-def start_op(group: Group, name: str, prepared: Prepared) -> Ticket:
-    """Calls the library's function of that name."""
-    function = group.client._library.collective(name)
-    op = ctypes.byref(prepared.op)
-    return start(group, lambda handle, number: function(handle, op, number), prepared.result,
-                 prepared.keeps)
-
-
-def start(group: Group, function: Callable[[Handle, Any], int], result: Any,
+def start(group: Group, function: Callable[..., int], arguments: tuple[Any, ...], result: Any,
           keeps: tuple[Any, ...]) -> Ticket:
-    """Calls the function of libtern with the group's handle and a place for the ticket's number.
-    Once more where the client has kept operations of dropped tickets that have ended."""
+    """Calls the function of libtern with the group's handle, the arguments, and a place for the
+    ticket's number. Once more where the client has kept operations of dropped tickets that have
+    ended."""
     client, number = group.client, ctypes.c_uint64()
-    client._sweep()
-    status = function(group._live(), ctypes.byref(number))
+    if client._adopted:
+        client._sweep()
+    status = function(group._live(), *arguments, ctypes.byref(number))
     if status == WouldBlockError.status and client._adopted:
         client._sweep(wanted=True)
-        status = function(group._live(), ctypes.byref(number))
+        status = function(group._live(), *arguments, ctypes.byref(number))
     if status != structs.OK:
         raise client._library.failure(status)
     return Ticket(group, number.value, result, keeps)
 
 
 def prepare(group: Group, call: Call) -> Prepared:
-    """Checks the arguments, and finds the memory and the result."""
-    counts = _counts(group, call.counts)
-    received = _counts(group, call.receive_counts)
+    """Checks the arguments, and finds the memory and the result. What a submission costs is mostly
+    spent here: it makes few calls of Python's for the plain cases."""
+    counts = None if call.counts is None else _counts(group, call.counts)
+    received = None if call.receive_counts is None else _counts(group, call.receive_counts)
     source, target, result = _memory(group, call)
     known = source or target
     assert known is not None  # every collective has an input or an output on every rank
@@ -99,10 +94,13 @@ def prepare(group: Group, call: Call) -> Prepared:
     op = structs.Op(
         _OP_BYTES, known.code, None if tensor is None else tensor._live(),
         None if source is None else source.address, None if target is None else target.address,
-        count, reduction, call.root or 0, call.priority,
-        call.prescale, call.state_scale, 0, None if recipe is None else recipe.encode(), 0, 0,
-        None if counts is None else ctypes.addressof(counts),
-        None if received is None else ctypes.addressof(received))
+        count, reduction, call.root or 0, call.priority, call.prescale, call.state_scale)
+    if recipe is not None:
+        op.recipe = recipe.encode()
+    if counts is not None:
+        op.counts = ctypes.addressof(counts)
+    if received is not None:
+        op.receive_counts = ctypes.addressof(received)
     return Prepared(op, result, (source, target, counts, received))
 
 
@@ -112,7 +110,7 @@ def _memory(group: Group, call: Call) -> tuple[Operand | None, Operand | None, A
     at_root = call.root == group.rank
     if call.root is not None and not 0 <= call.root < group.size:
         raise ValueError(f"root={call.root} is no rank of a group of {group.size}")
-    takes, gives = collective.input_of(at_root), collective.output_of(at_root)
+    takes, gives = collective.sides[at_root]
     source = None if takes == NOTHING else arrays.operand(call.x, call.dtype)
     if source is not None and call.counts is not None:
         _compare_counts(group, call.counts, takes, source)
@@ -197,19 +195,15 @@ def _whole(group: Group, call: Call, source: Operand | None, target: Operand | N
         return 0  # each pair of ranks has its own
     if call.counts is not None:
         return sum(call.counts)
-    at_root = call.root == group.rank
+    takes, gives = call.collective.sides[call.root == group.rank]
     if source is not None:
-        shared = call.collective.input_of(at_root) == SHARE
-        return source.elements * group.size if shared else source.elements
+        return source.elements * group.size if takes == SHARE else source.elements
     assert target is not None
-    shared = call.collective.output_of(at_root) == SHARE
-    return target.elements * group.size if shared else target.elements
+    return target.elements * group.size if gives == SHARE else target.elements
 
 
-def _counts(group: Group, counts: Sequence[int] | None) -> ctypes.Array[ctypes.c_uint64] | None:
+def _counts(group: Group, counts: Sequence[int]) -> ctypes.Array[ctypes.c_uint64]:
     """The counts for C."""
-    if counts is None:
-        return None
     if len(counts) != group.size:
         raise ValueError(f"counts has {len(counts)} entries for a group of {group.size}")
     if min(counts) < 0:

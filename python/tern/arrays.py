@@ -8,6 +8,7 @@ dtype="bfloat16".
 
 from __future__ import annotations
 
+import ctypes
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +20,8 @@ from . import _dlpack
 Array = npt.NDArray[Any]
 if TYPE_CHECKING:
     DTypeLike = str | npt.DTypeLike
+
+_NO_BYTES = ctypes.c_char * 0
 
 # The names of the types that travel, with the numbers of tern_dtype and the bytes of an element.
 _CODES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int64": 4, "int32": 5,
@@ -100,7 +103,19 @@ def operand(x: Any, dtype: DTypeLike | None = None) -> Operand:
     code = _code_of_numpy(x.dtype) if dtype is None else _code_as(x.dtype, dtype)
     if code is None:
         raise _not_carried(x.dtype)
-    return Operand(x, x.__array_interface__["data"][0], x.size, code, flags.writeable)
+    writable = flags.writeable
+    return Operand(x, _address(x, writable), x.size, code, writable)
+
+
+def _address(x: Any, writable: bool) -> int:
+    if writable:
+        try:
+            # A quarter of the time of __array_interface__, which tells much more.
+            return ctypes.addressof(_NO_BYTES.from_buffer(x))
+        except (BufferError, TypeError, ValueError):
+            pass  # buffers have no such elements, as bfloat16
+    address: int = x.__array_interface__["data"][0]
+    return address
 
 
 def output(x: Any, dtype: DTypeLike | None = None) -> Operand:

@@ -89,9 +89,7 @@ class Batch:
         function = self._group.client._library.later("tern_submit_batch")
         results = [prepared.result for _, prepared, _ in self._list]
         keeps = (self._c, tuple(prepared.keeps for _, prepared, _ in self._list))
-        return start(self._group,
-                     lambda handle, number: function(handle, ctypes.byref(batch), number),
-                     results, keeps)
+        return start(self._group, function, (ctypes.byref(batch),), results, keeps)
 
     def __len__(self) -> int:
         return len(self._list)

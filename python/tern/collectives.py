@@ -11,31 +11,36 @@ from typing import NamedTuple
 WHOLE, SHARE, NOTHING = "whole", "share", "nothing"
 
 
+class Sides(NamedTuple):
+    """What a rank has."""
+
+    takes: str
+    gives: str
+
+
 class Collective(NamedTuple):
-    """`root_input` and `root_output` are what the root has, `input` and `output` the others; of an
-    operation without a root all are the others."""
+    """`sides`: of a rank that is not the root, and of the root; of an operation without a root all
+    are the former."""
 
     name: str
-    input: str
-    output: str
-    root_input: str
-    root_output: str
-    reduces: bool = False
+    sides: tuple[Sides, Sides]
     # Without `out` the result takes the input's place.
     in_place: bool = False
 
-    def input_of(self, at_root: bool) -> str:
-        return self.root_input if at_root else self.input
 
-    def output_of(self, at_root: bool) -> str:
-        return self.root_output if at_root else self.output
+def _rooted(name: str, others: Sides, root: Sides, in_place: bool = False) -> Collective:
+    return Collective(name, (others, root), in_place)
 
 
-ALL_REDUCE = Collective("all_reduce", WHOLE, WHOLE, WHOLE, WHOLE, reduces=True, in_place=True)
-BROADCAST = Collective("broadcast", WHOLE, WHOLE, WHOLE, WHOLE, in_place=True)
-REDUCE = Collective("reduce", WHOLE, NOTHING, WHOLE, WHOLE, reduces=True, in_place=True)
-REDUCE_SCATTER = Collective("reduce_scatter", WHOLE, SHARE, WHOLE, SHARE, reduces=True)
-ALL_GATHER = Collective("all_gather", SHARE, WHOLE, SHARE, WHOLE)
-GATHER = Collective("gather", SHARE, NOTHING, SHARE, WHOLE)
-SCATTER = Collective("scatter", NOTHING, SHARE, WHOLE, SHARE)
-ALL_TO_ALL = Collective("all_to_all", WHOLE, WHOLE, WHOLE, WHOLE)
+def _rootless(name: str, all_ranks: Sides, in_place: bool = False) -> Collective:
+    return Collective(name, (all_ranks, all_ranks), in_place)
+
+
+ALL_REDUCE = _rootless("all_reduce", Sides(WHOLE, WHOLE), in_place=True)
+BROADCAST = _rooted("broadcast", Sides(WHOLE, WHOLE), Sides(WHOLE, WHOLE), in_place=True)
+REDUCE = _rooted("reduce", Sides(WHOLE, NOTHING), Sides(WHOLE, WHOLE), in_place=True)
+REDUCE_SCATTER = _rootless("reduce_scatter", Sides(WHOLE, SHARE))
+ALL_GATHER = _rootless("all_gather", Sides(SHARE, WHOLE))
+GATHER = _rooted("gather", Sides(SHARE, NOTHING), Sides(SHARE, WHOLE))
+SCATTER = _rooted("scatter", Sides(NOTHING, SHARE), Sides(WHOLE, SHARE))
+ALL_TO_ALL = _rootless("all_to_all", Sides(WHOLE, WHOLE))

@@ -260,7 +260,7 @@ class Group:
 
     def barrier(self) -> Ticket:
         """Ends when every rank has submitted it."""
-        return start(self, self.client._library.tern_barrier, None, ())
+        return start(self, self.client._library.tern_barrier, (), None, ())
 
     def split(self, color: int, key: int = 0, *, timeout: float | None = None,
               op_timeout: float | None = None, verify: bool = False,
