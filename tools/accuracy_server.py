@@ -7,9 +7,13 @@ the two halves of a row compare methods and not programs.
 """
 
 import io
+import json
 import math
+import os
 import statistics
+import time
 
+from bench import commit_name, processor_name
 from nodes import Link, Nodes, NodesError
 from training import DIVERGED, summarize, train
 
@@ -43,12 +47,33 @@ def interval(values):
     return STUDENT.get(freedom, 1.96) * statistics.stdev(values) / math.sqrt(len(values))
 
 
+class KeptRuns:
+    """Runs of before, in a file of a line for each: all together take an hour, and whoever is
+    interrupted goes on. A run is asked for by all that decides it, the commit among it."""
+
+    def __init__(self, path):
+        self.path = path
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        self.runs = [json.loads(line) for line in lines]
+
+    def find(self, key):
+        return next((run["result"] for run in self.runs if run["key"] == key), None)
+
+    def keep(self, key, result):
+        run = {"key": key, "result": result}
+        self.runs.append(run)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(run) + "\n")
+
+
 class ServerTrainer:
     """Runs the example in both forms on one set of daemons."""
 
-    def __init__(self, nodes, options):
+    def __init__(self, nodes, options, kept):
         self.nodes = nodes
         self.options = options
+        self.kept = kept
+        self.commit = commit_name()
         self.runs = 0
 
     def words(self, form, seed):
@@ -78,11 +103,25 @@ class ServerTrainer:
         return {"seed": seed, "accuracy": row["test_accuracy"], "step_ms": row["step_ms"],
                 "ratio": raw / sent, "bits": 32 * sent / raw}
 
+    def kept_or_once(self, recipe, form, seed):
+        options = self.options
+        key = {"commit": self.commit, "recipe": recipe, "form": form, "seed": seed,
+               "workers": options.workers, "steps": options.steps, "batch": options.batch,
+               "rate": options.rate, "data": bool(options.data)}
+        run = self.kept.find(key)
+        if run is None:
+            run = self.once(recipe, form, seed)
+            self.kept.keep(key, run)
+        return run
+
     def measure(self, recipe, form):
         print(f"-- {recipe}, {form}", flush=True)
-        runs = [self.once(recipe, form, seed) for seed in self.options.seeds]
-        for run in runs:
-            print(f"   seed {run['seed']}: {run_text(run)}", flush=True)
+        runs = []
+        for seed in self.options.seeds:
+            begin = time.monotonic()
+            runs.append(self.kept_or_once(recipe, form, seed))
+            print(f"   seed {seed}: {run_text(runs[-1])} ({time.monotonic() - begin:.0f} s)",
+                  flush=True)
         return runs
 
 
@@ -97,13 +136,14 @@ def measure_all(options):
                   link=LINK, loopback=options.loopback)
     try:
         nodes.start_daemons()
-        trainer = ServerTrainer(nodes, options)
+        trainer = ServerTrainer(nodes, options, KeptRuns(options.out / "server-runs.jsonl"))
         raw = {form: trainer.measure("raw", form) for form in FORMS}
         rows = {s: {form: trainer.measure(f"3lc:s={float(s):g}", form) for form in FORMS}
                 for s in options.sparsities}
     finally:
         nodes.close()
-    return {"workers": options.workers, "steps": options.steps, "seeds": options.seeds,
+    return {"commit": trainer.commit, "processor": processor_name(), "cores": os.cpu_count(),
+            "day": time.strftime("%Y-%m-%d"), "workers": options.workers, "steps": options.steps, "seeds": options.seeds,
             "batch": options.batch, "rate": options.rate,
             "data": "all of MNIST" if options.data else "the images that come with the example",
             "raw": raw, "rows": rows}
@@ -158,7 +198,8 @@ def table(result):
            f"{accuracy_cell(raw['server'])} with a server and {accuracy_cell(raw['all_reduce'])} by "
            "all_reduce. The ratio is bytes raw by bytes sent of all blocks, bits are those of one value "
            "of a block. The last three columns are the paper's own, for **another workload**: "
-           "ResNet-110 on CIFAR-10, ten workers, points to its f32 baseline.")
+           "ResNet-110 on CIFAR-10, ten workers, points to its f32 baseline. Commit "
+           f"{result['commit']}, {result['day']}, {result['processor']} with {result['cores']} cores.")
     yield ""
     yield ("| s | server: ratio | bits | accuracy | points to raw | all_reduce: ratio | bits | accuracy "
            "| points to raw | paper: ratio | bits | points |")

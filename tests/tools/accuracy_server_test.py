@@ -4,6 +4,7 @@ e2e_training_test's."""
 
 import pathlib
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
@@ -20,7 +21,8 @@ def result(**changes):
     rows = {"1.00": {"server": [run(1, 0.980), run(2, 0.984), run(3, 0.982)],
                      "all_reduce": [run(1, 0.979, 44.0), {"seed": 2, "diverged": 7}, run(3, 0.981, 46.0)]},
             "1.60": {"server": [{"seed": 1, "diverged": 9}], "all_reduce": [run(1)]}}
-    return {"workers": 10, "steps": 1500, "seeds": [1, 2, 3], "batch": 32, "rate": None,
+    return {"commit": "abc1234", "processor": "a processor", "cores": 2, "day": "2026-11-25",
+            "workers": 10, "steps": 1500, "seeds": [1, 2, 3], "batch": 32, "rate": None,
             "data": "all of MNIST", "raw": raw, "rows": rows} | changes
 
 
@@ -60,6 +62,18 @@ class Table(unittest.TestCase):
         self.assertIn("ResNet-110 on CIFAR-10", text)
         self.assertIn("the images that come with the example", text)
         self.assertIn("10 nodes of one worker", text)
+        self.assertIn("Commit abc1234, 2026-11-25, a processor with 2 cores", text)
+
+
+class KeptRuns(unittest.TestCase):
+    def test_what_was_interrupted_finds_its_runs_and_no_others(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "runs.jsonl")
+            accuracy_server.KeptRuns(path).keep({"seed": 1, "commit": "a"}, run(1))
+            kept = accuracy_server.KeptRuns(path)
+            self.assertEqual(kept.find({"seed": 1, "commit": "a"}), run(1))
+            self.assertIsNone(kept.find({"seed": 2, "commit": "a"}))
+            self.assertIsNone(kept.find({"seed": 1, "commit": "b"}))
 
 
 if __name__ == "__main__":
