@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import socket
+import struct
 from typing import Any
 
 _MAX_ANSWER_BYTES = 16 << 20  # the daemon's own limit
-_TIMEOUT_S = 5.0
+# Of the system's own waits. With settimeout() a connect() does not wait: it takes a daemon whose
+# queue is full for none.
+_TIMEOUT = struct.pack("ll", 5, 0)
 
 
 def ask(path: str | os.PathLike[str], verb: str, **arguments: Any) -> Any:
@@ -16,7 +19,8 @@ def ask(path: str | os.PathLike[str], verb: str, **arguments: Any) -> Any:
     ValueError if the answer is an error or none that makes sense."""
     request = {"v": 1, "id": 1, "verb": verb, "args": arguments}
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
-        control.settimeout(_TIMEOUT_S)
+        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            control.setsockopt(socket.SOL_SOCKET, option, _TIMEOUT)
         control.connect(os.fspath(path))
         control.sendall(json.dumps(request).encode() + b"\n")
         with control.makefile("rb") as lines:
