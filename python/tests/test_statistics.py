@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -171,8 +172,10 @@ def test_the_line_tells_of_the_group_on_rank_0_alone(two_nodes):
     assert silent == ""
     lines = shown.splitlines()
     assert len(lines) == 3
-    for word in ("B/s sent, ", "x smaller, residual ", "encode "):
-        assert all(word in line for line in lines), (word, lines)
+    # Which parts of the time are worth a word depends on what else the machine does.
+    figures = re.compile(r"B/s sent, .*x smaller, residual .* \| .*"
+                         r"(queue|encode|wire|decode|wait) \d+%")
+    assert all(figures.search(line) for line in lines), lines
 
 
 def test_a_line_without_operations_or_daemon_does_not_stop_the_loop():
