@@ -48,18 +48,24 @@ def interval(values):
 
 
 class KeptRuns:
-    """Runs of before, in a file of a line for each: all together take an hour, and whoever is
-    interrupted goes on. A run is asked for by all that decides it, the commit among it."""
+    """Runs of before, in a file of a line for each: all together take half an hour, and whoever is
+    interrupted goes on. A run is asked for by what decides it; of a tree that no commit has, none
+    is kept."""
 
     def __init__(self, path):
         self.path = path
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        # The last line may be half of one.
+        lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
         self.runs = [json.loads(line) for line in lines]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
     def find(self, key):
         return next((run["result"] for run in self.runs if run["key"] == key), None)
 
     def keep(self, key, result):
+        if key["commit"] == "unknown" or key["commit"].endswith("-dirty"):
+            return
         run = {"key": key, "result": result}
         self.runs.append(run)
         with self.path.open("a", encoding="utf-8") as file:
@@ -107,7 +113,7 @@ class ServerTrainer:
         options = self.options
         key = {"commit": self.commit, "recipe": recipe, "form": form, "seed": seed,
                "workers": options.workers, "steps": options.steps, "batch": options.batch,
-               "rate": options.rate, "data": bool(options.data)}
+               "rate": options.rate, "data": options.data, "loopback": options.loopback}
         run = self.kept.find(key)
         if run is None:
             run = self.once(recipe, form, seed)

@@ -15,6 +15,7 @@ from bench import commit_name, processor_name
 from page_section import replace_section
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+WHEEL = "the wheel of `make wheel`"
 PARTS = ("environment", "installation", "example", "together")
 
 
@@ -29,7 +30,7 @@ def run(wheel):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("wheel", nargs="*")
+    parser.add_argument("wheel", nargs="*", type=pathlib.Path)
     options = parser.parse_args()
     lines = ["| load at the start | " + " | ".join(PARTS) + " |", "|---:" * 5 + "|"]
     for _ in range(options.runs):
@@ -37,7 +38,7 @@ def main():
         lines.append(f"| {load} | " + " | ".join(f"{part} s" for part in seconds) + " |")
         print(lines[-1], flush=True)
     lines += ["", f"Commit {commit_name()}, {time.strftime('%Y-%m-%d')}, {processor_name()} with "
-              f"{os.cpu_count()} cores; the wheel is that of `make wheel`."]
+              f"{os.cpu_count()} cores, {options.wheel[0].name if options.wheel else WHEEL}."]
     replace_section(ROOT / "docs/python.md", "minute", "\n".join(lines))
 
 

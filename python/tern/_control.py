@@ -9,9 +9,7 @@ import struct
 from typing import Any
 
 _MAX_ANSWER_BYTES = 16 << 20  # the daemon's own limit
-# Of the system's own waits. With settimeout() a connect() does not wait: it takes a daemon whose
-# queue is full for none.
-_TIMEOUT = struct.pack("ll", 5, 0)
+_TIMEOUT_S = 5.0
 
 
 def ask(path: str | os.PathLike[str], verb: str, **arguments: Any) -> Any:
@@ -19,9 +17,12 @@ def ask(path: str | os.PathLike[str], verb: str, **arguments: Any) -> Any:
     ValueError if the answer is an error or none that makes sense."""
     request = {"v": 1, "id": 1, "verb": verb, "args": arguments}
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
-        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
-            control.setsockopt(socket.SOL_SOCKET, option, _TIMEOUT)
+        # The system's own wait: after settimeout() a connect() takes a daemon whose queue is full
+        # for none.
+        control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO,
+                           struct.pack("ll", *divmod(int(_TIMEOUT_S * 1e6), 1_000_000)))
         control.connect(os.fspath(path))
+        control.settimeout(_TIMEOUT_S)
         control.sendall(json.dumps(request).encode() + b"\n")
         with control.makefile("rb") as lines:
             answer = json.loads(lines.readline(_MAX_ANSWER_BYTES))

@@ -21,6 +21,7 @@ from ._own_daemon import locked
 
 _POLL_SECONDS = 1.0
 _START_POLL_SECONDS = 0.01
+_END_SECONDS = 10.0
 _SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 _LOG_TAIL_BYTES = 2000
 
@@ -50,11 +51,20 @@ def start_daemon(folder: pathlib.Path, command: list[str]) -> subprocess.Popen[b
             time.sleep(_START_POLL_SECONDS)
     except BaseException:
         # Nobody would end it before its parent ends.
-        daemon.kill()
-        daemon.wait()
+        end_daemon(daemon)
         raise
     text = log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
     raise OSError(f"it ended with status {daemon.returncode}: {text}")
+
+
+def end_daemon(daemon: subprocess.Popen[bytes]) -> None:
+    """Ends it politely, so that it takes its sockets along, or by force."""
+    daemon.terminate()
+    try:
+        daemon.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        daemon.kill()
+        daemon.wait()
 
 
 def _serves(folder: pathlib.Path) -> bool:

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -60,7 +61,14 @@ def _start(folder: pathlib.Path) -> None:
     finally:
         os.close(says_ready)
     with open(ready, encoding="utf-8", errors="replace") as answers:
-        answer = answers.read()
+        try:
+            answer = answers.read()
+        except BaseException:
+            # Nobody would use what it starts. The lock is held until it has ended.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(keeper.pid, signal.SIGTERM)
+            answers.read()
+            raise
     # The keeper has a child do the keeping, and ends at once: nobody has to wait for that child.
     keeper.wait()
     if answer != "ready":

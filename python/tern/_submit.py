@@ -110,7 +110,7 @@ def _memory(group: Group, call: Call) -> tuple[Operand | None, Operand | None, A
     at_root = call.root == group.rank
     if call.root is not None and not 0 <= call.root < group.size:
         raise ValueError(f"root={call.root} is no rank of a group of {group.size}")
-    takes, gives = collective.sides[at_root]
+    takes, gives = collective.sides[1 if at_root else 0]
     source = None if takes == NOTHING else arrays.operand(call.x, call.dtype)
     if source is not None and call.counts is not None:
         _compare_counts(group, call.counts, takes, source)
@@ -195,7 +195,7 @@ def _whole(group: Group, call: Call, source: Operand | None, target: Operand | N
         return 0  # each pair of ranks has its own
     if call.counts is not None:
         return sum(call.counts)
-    takes, gives = call.collective.sides[call.root == group.rank]
+    takes, gives = call.collective.sides[1 if call.root == group.rank else 0]
     if source is not None:
         return source.elements * group.size if takes == SHARE else source.elements
     assert target is not None

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from tern import _control
 from tern._control import ask
 
 
@@ -60,6 +61,12 @@ def test_what_is_no_result_is_an_error(listener, text):
     with pytest.raises(ValueError):
         ask(listener.getsockname(), "status")
     server.join()
+
+
+def test_a_daemon_that_is_silent_is_an_error(listener, monkeypatch):
+    monkeypatch.setattr(_control, "_TIMEOUT_S", 0.01)
+    with pytest.raises(OSError):
+        ask(listener.getsockname(), "status")
 
 
 def test_nobody_there_is_an_error(tmp_path):

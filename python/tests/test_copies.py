@@ -1,4 +1,4 @@
-"""What the library copies, counted: every copy of a page or more that the process makes."""
+"""What the library copies, counted: every memcpy() and memmove() of a page or more."""
 
 import os
 import subprocess

@@ -19,6 +19,7 @@ import tern
 from cluster import wait_for_end
 from tern._control import ask
 from tern._run.job import until_told
+from tern._run.processes import end_of
 from tern._run.ranks import Job as RanksJob
 from tern._run.rendezvous import meet
 
@@ -172,7 +173,8 @@ def test_a_signal_while_nodes_meet_ends_the_job_and_leaves_nothing(job, number):
     """Its daemon runs and its folder is there, and the other node has not come so far."""
     port = free_port()
     words = ["--nnodes", "2", "--rdzv", f"127.0.0.1:{port}", "program.py"]
-    run = job.start(*words, secret=SECRET)
+    run = job.start(*words, secret=SECRET, launcher=job.launcher(
+        "import tern._run.coordination as nodes; nodes.GRACE_SECONDS = 1e6"))
 
     async def come():
         node = await meet("127.0.0.1", port, SECRET.encode(), 60)
@@ -191,13 +193,35 @@ def test_a_signal_while_nodes_meet_ends_the_job_and_leaves_nothing(job, number):
 
 def test_a_second_signal_ends_what_takes_its_time():
     async def work(stop):
-        stop.awaited = True
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert await stop.signal == -signal.SIGTERM
-        os.kill(os.getpid(), signal.SIGINT)
-        await asyncio.Event().wait()
+        with stop.in_own_way():
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert await stop.signal == -signal.SIGTERM
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.Event().wait()
 
     assert asyncio.run(until_told(work)) == 128 + signal.SIGTERM
+
+
+def test_a_signal_after_the_work_that_ends_in_its_own_way_cancels():
+    async def work(stop):
+        with stop.in_own_way():
+            pass
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+        return await asyncio.Event().wait()
+
+    assert asyncio.run(until_told(work)) == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("missing", [None, OSError])
+def test_the_end_of_a_process_is_seen_where_the_system_does_not_tell(monkeypatch, missing):
+    if missing is None:
+        monkeypatch.delattr(os, "pidfd_open")
+    else:
+        def refuse(*_):
+            raise missing
+        monkeypatch.setattr(os, "pidfd_open", refuse)
+    process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(5)"])
+    assert asyncio.run(end_of(process)) == 5
 
 
 def test_a_signal_that_another_thread_gets_wakes_the_loop():
@@ -341,14 +365,38 @@ def test_signals_end_a_job_whose_output_waits_for_a_reader(job):
     """The first ends the ranks, and the second what they have said too."""
     (job.folder / "talks.py").write_text(
         "import os, sys\nprint('pid', os.getpid(), file=sys.stderr)\nwhile True: print('x' * 100)")
-    run = job.start("talks.py")
+    reads, writes = os.pipe()
+    run = job.start("talks.py", stdout=writes)
     pid = int(until(run.stderr, "pid").split()[-1])
-    while not select.select([run.stdout], [], [], 1)[0]:
+    while select.select([], [writes], [], 0)[1]:
         assert run.poll() is None
     run.terminate()
-    wait_for_end(pid)
+    while pathlib.Path(f"/proc/{pid}").exists():
+        assert run.poll() is None
     run.send_signal(signal.SIGHUP)
     assert run.wait() == 128 + signal.SIGTERM
+    os.close(reads)
+    os.close(writes)
+
+
+def test_a_failure_is_noticed_while_output_waits_for_a_reader(job):
+    (job.folder / "talks.py").write_text(
+        "import os, sys\n"
+        "while os.environ['TERN_RANK'] == '1':\n"
+        "    if os.path.exists('go'): sys.exit(7)\n"
+        "print('pid', os.getpid(), file=sys.stderr)\n"
+        "while True: print('x' * 100)")
+    reads, writes = os.pipe()
+    run = job.start("--nproc", "2", "talks.py", stdout=writes)
+    pid = int(until(run.stderr, "pid").split()[-1])
+    while select.select([], [writes], [], 0)[1]:
+        assert run.poll() is None
+    (job.folder / "go").touch()
+    wait_for_end(pid)
+    with open(reads) as lines:
+        os.close(writes)
+        assert "xxx" in lines.read()
+    assert run.wait() == 7
 
 
 def test_a_program_that_is_not_there_is_said(job):

@@ -74,6 +74,12 @@ class KeptRuns(unittest.TestCase):
             self.assertEqual(kept.find({"seed": 1, "commit": "a"}), run(1))
             self.assertIsNone(kept.find({"seed": 2, "commit": "a"}))
             self.assertIsNone(kept.find({"seed": 1, "commit": "b"}))
+            kept.keep({"seed": 2, "commit": "a-dirty"}, run(2))
+            with path.open("a", encoding="utf-8") as file:
+                file.write('{"key": ')  # by who was killed
+            kept = accuracy_server.KeptRuns(path)
+            kept.keep({"seed": 3, "commit": "a"}, run(3))
+            self.assertEqual([r["key"]["seed"] for r in accuracy_server.KeptRuns(path).runs], [1, 3])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from ..errors import LaunchError, TernError
-from .output import say
+from .output import outputs
 from .ranks import GRACE_SECONDS
 from .rendezvous import NodeLostError, Server, expect, meet
 from .sealed import Sealed
@@ -39,13 +39,14 @@ async def attend(meeting: Meeting, take_part: Callable[[Sealed, bool], Awaitable
         node = await meet(meeting.host, meeting.port, meeting.secret, meeting.timeout)
         try:
             return await take_part(node, serves)
-        except asyncio.CancelledError:
-            if coordination is not None:
-                coordination.cancel()
-            raise
         except TernError as error:
             with contextlib.suppress(OSError):
                 await node.send({"kind": "ended", "status": 1, "reason": str(error)})
+            raise
+        except BaseException:
+            # By a signal: others hear that this node is gone.
+            if coordination is not None:
+                coordination.cancel()
             raise
         finally:
             if coordination is not None:
@@ -84,7 +85,7 @@ async def told(end: asyncio.Task[dict[str, Any]]) -> int:
     """The status with which the job has ended on all nodes; says why, if there is a reason."""
     message = await asyncio.shield(end)
     if message.get("reason"):
-        say(f"tern: {message['reason']}")
+        await outputs().err.say(f"tern: {message['reason']}")
     return int(message["status"])
 
 

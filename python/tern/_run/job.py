@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -30,41 +30,48 @@ class Options(NamedTuple):
 
 class Stop:
     """The first signal that tells this process to end: `signal`, its number, negative, for no exit
-    status is. It cancels what is being done, unless that has set `awaited` to end in its own way; a
-    second one does in any case."""
+    status is. It cancels what is being done, unless that has said in_own_way(); a second one does
+    in any case."""
 
     def __init__(self) -> None:
         self.signal: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.awaited = False
 
+    @contextlib.contextmanager
+    def in_own_way(self) -> Iterator[None]:
+        """What the block does ends in its own way once it finds a signal."""
+        self.awaited = True
+        try:
+            yield
+        finally:
+            self.awaited = False
+
 
 class _Signals:
-    """The signals that this process gets: the first is `stop.signal`, and the next sets `again`.
+    """The signals that this process gets. `cancels`: one has come that ends what is being done.
 
-    The loop reads them between the steps of its tasks. A step that comes before `stop.awaited` is
-    set or after it may wait for a lock or a daemon: a signal ends such a step, by KeyboardInterrupt
-    with its number.
+    The loop reads them between the steps of its tasks. A step outside of stop.in_own_way() may wait
+    for a lock or a daemon: a signal ends such a step too, by KeyboardInterrupt with its number.
     """
 
     def __init__(self) -> None:
         self.stop = Stop()
-        self.again = asyncio.Event()
+        self.cancels = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._unread: list[int] = []
 
     def come(self, number: int, _frame: FrameType | None) -> None:
         """As a handler of signal.signal(), which breaks waits of the system too."""
-        # Outside of a step the loop is about to read.
-        if not self.stop.awaited and asyncio.current_task(self._loop) is not None:
-            raise KeyboardInterrupt(number)
         self._unread.append(number)
         self._loop.call_soon_threadsafe(self._read)
+        if not self.stop.awaited and asyncio.current_task(self._loop) is not None:
+            raise KeyboardInterrupt(number)
 
     def _read(self) -> None:
         number = self._unread.pop(0)
-        if self.stop.signal.done():
-            self.again.set()
-        else:
+        if self.stop.signal.done() or not self.stop.awaited:
+            self.cancels.set()
+        if not self.stop.signal.done():
             self.stop.signal.set_result(-number)
 
 
@@ -89,17 +96,15 @@ async def until_told(work: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
     it has made is taken away then."""
     async with _signals() as signals:
         stop = signals.stop
-        again = asyncio.ensure_future(signals.again.wait())
+        cancelled = asyncio.ensure_future(signals.cancels.wait())
         working = asyncio.ensure_future(work(stop))
         try:
-            await asyncio.wait([stop.signal, working], return_when=asyncio.FIRST_COMPLETED)
-            if stop.awaited:
-                await asyncio.wait([again, working], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([cancelled, working], return_when=asyncio.FIRST_COMPLETED)
             return await working if working.done() else exit_status(stop.signal.result())
         finally:
-            for task in (again, working):
+            for task in (cancelled, working):
                 task.cancel()
-            await asyncio.gather(again, working, return_exceptions=True)
+            await asyncio.gather(cancelled, working, return_exceptions=True)
 
 
 async def first(*waits: Any) -> int:
@@ -126,20 +131,22 @@ async def _end_by(number: int, ranks: Ranks) -> int:
 async def _run_ranks(job: Job, stop: Stop, *ends: Any) -> int:
     """Runs this node's ranks until they have ended, a signal has come, or one of `ends` has."""
     ranks, patient = Ranks(job), True
-    stop.awaited = True
-    try:
-        await ranks.start()
-        status = await first(asyncio.shield(stop.signal), *ends, ranks.wait())
-        return status if status >= 0 else await _end_by(-status, ranks)
-    except FileNotFoundError as error:
-        raise LaunchError(f"the program cannot be started: {error}") from error
-    except asyncio.CancelledError:
-        # By a second signal: the ranks have had their time.
-        patient = False
-        raise
-    finally:
-        await ranks.end(patient)
-        stop.awaited = False
+    with stop.in_own_way():
+        try:
+            await ranks.start()
+            status = await first(asyncio.shield(stop.signal), *ends, ranks.wait())
+            if status < 0:
+                status = await _end_by(-status, ranks)
+        except FileNotFoundError as error:
+            raise LaunchError(f"the program cannot be started: {error}") from error
+        except asyncio.CancelledError:
+            # By a second signal: the ranks have had their time.
+            patient = False
+            raise
+        finally:
+            await ranks.end(patient)
+        # One that has come since, while what the ranks had said was passed on, counts too.
+        return status or (exit_status(stop.signal.result()) if stop.signal.done() else 0)
 
 
 async def run(options: Options) -> int:

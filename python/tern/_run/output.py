@@ -8,17 +8,19 @@ error would make Python exit with a status of its own.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import select
 import sys
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 
 def say(line: str, to: TextIO | None = None) -> None:
-    """Writes a line of the launcher's own, to stderr if nothing is named."""
+    """Writes a line of the launcher's own, to stderr if nothing is named, and waits for a reader.
+    While ranks run, Output.say() does it."""
     to = to or sys.stderr
     try:
-        rest = memoryview(f"{line}\n".encode(to.encoding, to.errors or "strict"))
+        rest = memoryview(_encoded(line, to))
         while rest:
             _has_room(to, None)
             rest = rest[_write(to, rest):]
@@ -27,16 +29,23 @@ def say(line: str, to: TextIO | None = None) -> None:
 
 
 class Output:
-    """Where the lines of the ranks go. A reader that takes its time, as a pager does, keeps the
-    ranks waiting but not the loop, which reads signals."""
+    """Where lines go while the loop runs. A reader that takes its time, as a pager does, keeps the
+    ranks waiting but not the loop, which reads signals.
 
-    def __init__(self, to: TextIO) -> None:
+    `line` is held by who writes one: streams that are one file share it.
+    """
+
+    def __init__(self, to: TextIO, line: asyncio.Lock) -> None:
         self._to = to
-        self._line = asyncio.Lock()
+        self._line = line
 
     def writes(self) -> bool:
         """Whether a line is on its way."""
         return self._line.locked()
+
+    async def say(self, line: str) -> None:
+        """Writes a line of the launcher's own."""
+        await self.write(_encoded(line, self._to))
 
     async def write(self, line: bytes) -> None:
         """Writes a line between others. It is lost if nobody reads the stream any more."""
@@ -46,11 +55,31 @@ class Output:
                 while rest:
                     await _room(self._to)
                     rest = rest[_write(self._to, rest):]
+                return
             except OSError as error:
                 # Lines are read all the same, or the ranks would wait for that.
                 _drop(self._to)
-                say(f"tern run: output of the ranks is lost from here on ({error}); the job goes "
-                    "on")
+                lost = error
+        if self is not outputs().err:
+            await outputs().err.say(f"tern run: output of the ranks is lost from here on ({lost}); "
+                                    "the job goes on")
+
+
+class _Outputs(NamedTuple):
+    out: Output
+    err: Output
+
+
+@functools.cache
+def outputs() -> _Outputs:
+    """Those of this process."""
+    line = asyncio.Lock()
+    one = os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+    return _Outputs(Output(sys.stdout, line), Output(sys.stderr, line if one else asyncio.Lock()))
+
+
+def _encoded(line: str, to: TextIO) -> bytes:
+    return f"{line}\n".encode(to.encoding, to.errors or "strict")
 
 
 async def _room(to: TextIO) -> None:
@@ -72,8 +101,7 @@ def _has_room(to: TextIO, timeout: float | None) -> bool:
 
 
 def _write(to: TextIO, data: memoryview) -> int:
-    """Writes a part, for which a pipe has room once it has any; returns its bytes. A line of one
-    part stays whole where another stream has the same pipe."""
+    """Writes a part, for which a pipe has room once it has any; returns its bytes."""
     try:
         return os.write(to.fileno(), data[:select.PIPE_BUF])
     except BlockingIOError:

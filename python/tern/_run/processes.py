@@ -11,11 +11,20 @@ import os
 import subprocess
 from typing import IO
 
+# Where the system tells of no process's end: a kernel before 5.3, a sandbox, an interpreter that
+# was built on an older system.
+_POLL_SECONDS = 0.05
+
 
 async def end_of(process: subprocess.Popen[bytes]) -> int:
     """Returns its status, as `Popen.returncode` has it, when it has ended."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    number = os.pidfd_open(process.pid)
+    try:
+        number = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        while (status := process.poll()) is None:
+            await asyncio.sleep(_POLL_SECONDS)
+        return status
     try:
         loop.add_reader(number, ended.set)
         await ended.wait()

@@ -7,12 +7,11 @@ import os
 import pathlib
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from .._keeper import end_with_parent
-from .output import Output, say
+from .output import Output, outputs
 from .processes import end_of, reader_of
 
 # How long a rank may take to end after SIGTERM before it is killed.
@@ -60,8 +59,7 @@ class Ranks:
         self._job = job
         self._processes: list[subprocess.Popen[bytes]] = []
         self._ends: list[asyncio.Task[int]] = []
-        self._outputs = Output(sys.stdout), Output(sys.stderr)
-        self._copies: list[asyncio.Task[None]] = []
+        self._copies: list[asyncio.Task[None]] = []  # of what they say, and of what is said of them
 
     async def start(self) -> None:
         for local_rank in range(self._job.local_size):
@@ -72,7 +70,7 @@ class Ranks:
             self._processes.append(process)
             self._ends.append(asyncio.create_task(end_of(process)))
             prefix = f"[rank{self._job.first_rank + local_rank}]: ".encode()
-            for pipe, to in zip((process.stdout, process.stderr), self._outputs):
+            for pipe, to in zip((process.stdout, process.stderr), outputs()):
                 lines = await reader_of(pipe, _LINE_BYTES)
                 self._copies.append(asyncio.create_task(_copy(lines, prefix, to)))
 
@@ -94,7 +92,10 @@ class Ranks:
             for end in done:
                 if end.result() != 0:
                     rank = self._job.first_rank + self._ends.index(end)
-                    say(f"tern run: rank {rank} {_ending(end.result())}; the other ranks are ended")
+                    # The others do not wait for who reads this.
+                    self._copies.append(asyncio.create_task(outputs().err.say(
+                        f"tern run: rank {rank} {_ending(end.result())}; the other ranks are "
+                        "ended")))
                     return exit_status(end.result())
         return 0
 
@@ -124,7 +125,7 @@ class Ranks:
         while pending:
             done, pending = await asyncio.wait(pending, timeout=PIPE_SECONDS,
                                                return_when=asyncio.FIRST_COMPLETED)
-            if not done and not (patient and any(to.writes() for to in self._outputs)):
+            if not done and not (patient and any(to.writes() for to in outputs())):
                 return
 
 

@@ -139,10 +139,10 @@ class _Up:
     async def _serve(self, daemon: Daemon, *ends: object) -> int:
         """Returns 0 when the daemon has been idle long enough, the negative number of a signal that
         has come, or what one of `ends` returns. Raises LaunchError if the daemon has ended."""
-        self._stop.awaited = True
-        say(f"export TERN_SOCKET={self._folder / _SOCKET}", sys.stdout)
-        return await first(asyncio.shield(self._stop.signal), *ends, self._ended(daemon),
-                           self._idle())
+        with self._stop.in_own_way():
+            say(f"export TERN_SOCKET={self._folder / _SOCKET}", sys.stdout)
+            return await first(asyncio.shield(self._stop.signal), *ends, self._ended(daemon),
+                               self._idle())
 
     async def _ended(self, daemon: Daemon) -> int:
         status = await end_of(daemon)
