@@ -7,13 +7,13 @@ the two halves of a row compare methods and not programs.
 """
 
 import io
-import json
 import math
 import os
 import statistics
 import time
 
 from bench import commit_name, processor_name
+from kept_runs import KeptRuns
 from nodes import Link, Nodes, NodesError
 from training import DIVERGED, summarize, train
 
@@ -45,31 +45,6 @@ def interval(values):
     if freedom < 1:
         return None
     return STUDENT.get(freedom, 1.96) * statistics.stdev(values) / math.sqrt(len(values))
-
-
-class KeptRuns:
-    """Runs of before, in a file of a line for each: all together take half an hour, and whoever is
-    interrupted goes on. A run is asked for by what decides it; of a tree that no commit has, none
-    is kept."""
-
-    def __init__(self, path):
-        self.path = path
-        # The last line may be half of one.
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
-        self.runs = [json.loads(line) for line in lines]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-    def find(self, key):
-        return next((run["result"] for run in self.runs if run["key"] == key), None)
-
-    def keep(self, key, result):
-        if key["commit"] == "unknown" or key["commit"].endswith("-dirty"):
-            return
-        run = {"key": key, "result": result}
-        self.runs.append(run)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(run) + "\n")
 
 
 class ServerTrainer:

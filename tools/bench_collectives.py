@@ -8,7 +8,9 @@ A round has one operation of each, in a random order; the time of an operation i
 slowest rank. A case (nodes, link, operation, bytes) is measured once for each seed; its time is the
 median over the seeds of the medians of their rounds. All have the same scheduling class. The time
 that --minutes gives is divided among the cases, but a case takes one round to warm up and two that
-count however long they are. --write puts the table into docs/benchmarks.md and adds a line to
+count however long they are. The rows of a seed, a number of nodes and a link are kept in
+build/collectives when they are measured, and the same command goes on where it was interrupted.
+--write puts the table into docs/benchmarks.md and adds a line to
 bench/history/collectives.jsonl.
 """
 
@@ -24,10 +26,12 @@ import time
 
 import page_section
 from bench import LINKS, ROOT, commit_name, processor_name, refill_us, run_ranks, take_real_time
+from kept_runs import KeptRuns
 from nodes import Nodes, NodesError
 
 PAGE = ROOT / "docs/benchmarks.md"
 HISTORY = ROOT / "bench/history/collectives.jsonl"
+KEPT = ROOT / "build/collectives/runs.jsonl"
 SIZES = ["4KiB", "1MiB", "64MiB"]
 NAMES = {4096: "4 KiB", 1 << 20: "1 MiB", 64 << 20: "64 MiB"}
 KINDS = ["all_reduce", "reduce", "reduce_scatter", "all_gather", "broadcast", "gather", "scatter",
@@ -105,17 +109,27 @@ def measure(options, logs, part, seconds):
 
 
 def measure_all(options, logs):
-    """Of all seeds, one after the other: what else the machine does meets all cases alike."""
+    """The rows of all seeds, one after the other, for what else the machine does meets all cases
+    alike; and how many minutes they took."""
     parts = [(seed, count, name) for seed in options.seeds for count in options.nodes
              for name in options.links]
     end = time.monotonic() + 60 * options.minutes
     cases = len(options.kinds) * len(options.sizes)
-    rows = []
-    for index, part in enumerate(parts):
-        left = max(0.0, end - time.monotonic()) * USEFUL / (len(parts) - index)
+    kept = KeptRuns(KEPT)
+    keys = [{"commit": commit_name(), "seed": seed, "nodes": count, "link": name,
+             "sizes": options.sizes, "kinds": options.kinds, "mpi": options.mpi,
+             "minutes": options.minutes, "real_time": options.real_time,
+             "programs": str(options.programs)} for seed, count, name in parts]
+    missing = [key for key in keys if kept.find(key) is None]
+    for index, key in enumerate(missing):
+        left = max(0.0, end - time.monotonic()) * USEFUL / (len(missing) - index)
+        part = (key["seed"], key["nodes"], key["link"])
         print(f"seed {part[0]}, {part[1]} nodes, {part[2]}", file=sys.stderr, flush=True)
-        rows += measure(options, logs, part, max(LEAST_SECONDS, left / cases))
-    return rows
+        begin = time.monotonic()
+        rows = measure(options, logs, part, max(LEAST_SECONDS, left / cases))
+        kept.keep(key, {"rows": rows, "minutes": (time.monotonic() - begin) / 60})
+    found = [kept.find(key) for key in keys]
+    return [row for one in found for row in one["rows"]], sum(one["minutes"] for one in found)
 
 
 def spread(values):
@@ -189,15 +203,14 @@ def main():
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     real_time = take_real_time(options)
-    begin = time.monotonic()
     try:
         with tempfile.TemporaryDirectory() as logs:
-            rows = measure_all(options, pathlib.Path(logs))
+            rows, minutes = measure_all(options, pathlib.Path(logs))
     except NodesError as error:
         sys.exit(f"bench_collectives.py: {error}")
     line = {"date": time.strftime("%Y-%m-%d"), "commit": commit_name(),
             "processor": processor_name(), "cores": os.cpu_count(), "real_time": real_time,
-            "seeds": options.seeds, "minutes_taken": (time.monotonic() - begin) / 60,
+            "seeds": options.seeds, "minutes_taken": minutes,
             "command": command_words(options), "rows": list(compared(rows))}
     print(table(line))
     if options.write:

@@ -4,7 +4,6 @@ e2e_training_test's."""
 
 import pathlib
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
@@ -63,23 +62,6 @@ class Table(unittest.TestCase):
         self.assertIn("the images that come with the example", text)
         self.assertIn("10 nodes of one worker", text)
         self.assertIn("Commit abc1234, 2026-11-25, a processor with 2 cores", text)
-
-
-class KeptRuns(unittest.TestCase):
-    def test_what_was_interrupted_finds_its_runs_and_no_others(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder, "runs.jsonl")
-            accuracy_server.KeptRuns(path).keep({"seed": 1, "commit": "a"}, run(1))
-            kept = accuracy_server.KeptRuns(path)
-            self.assertEqual(kept.find({"seed": 1, "commit": "a"}), run(1))
-            self.assertIsNone(kept.find({"seed": 2, "commit": "a"}))
-            self.assertIsNone(kept.find({"seed": 1, "commit": "b"}))
-            kept.keep({"seed": 2, "commit": "a-dirty"}, run(2))
-            with path.open("a", encoding="utf-8") as file:
-                file.write('{"key": ')  # by who was killed
-            kept = accuracy_server.KeptRuns(path)
-            kept.keep({"seed": 3, "commit": "a"}, run(3))
-            self.assertEqual([r["key"]["seed"] for r in accuracy_server.KeptRuns(path).runs], [1, 3])
 
 
 if __name__ == "__main__":
