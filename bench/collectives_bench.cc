@@ -65,9 +65,9 @@ class CollectivesBench {
         for (const std::string& kind : options_.kinds) measure(kind, bytes / sizeof(float));
       }
       meeting_.meet();  // before anyone leaves the group in which another one still works
-    } catch (...) {
+    } catch (const std::exception& error) {
       meeting_.give_up();
-      throw;
+      throw std::runtime_error(fmt::format("{} ({})", error.what(), doing_));
     }
   }
 
@@ -140,6 +140,8 @@ class CollectivesBench {
     for (const std::size_t turn : turns) {
       Row& row = rows[turn];
       fill(*row.runner, shape, round);
+      doing_ = fmt::format("{}: {} of {} elements, round {}", row.runner->name(),
+                           kCollectives[static_cast<std::size_t>(shape.kind)], shape.count, round);
       if (options_.pause_us > 0) {
         std::this_thread::sleep_for(std::chrono::microseconds(options_.pause_us));
       }
@@ -218,6 +220,7 @@ class CollectivesBench {
   const CollectivesOptions& options_;
   Meeting meeting_;
   std::mt19937_64 order_;
+  std::string doing_ = "before the first operation";  // for who reads why a run failed
   std::unique_ptr<TernNode> tern_;
   std::unique_ptr<GlooNode> gloo_;
   std::unique_ptr<MpiNode> mpi_;
