@@ -36,6 +36,7 @@ SIZES = ["4KiB", "1MiB", "64MiB"]
 NAMES = {4096: "4 KiB", 1 << 20: "1 MiB", 64 << 20: "64 MiB"}
 KINDS = ["all_reduce", "reduce", "reduce_scatter", "all_gather", "broadcast", "gather", "scatter",
          "all_to_all", "ping_pong"]
+SEEDS = [1, 2, 3]
 OTHERS = ["gloo", "openmpi"]
 NETWORK = "10.77.0.0/24"
 ROUNDS = ["--warm-up", 1, "--min-rounds", 2]
@@ -182,6 +183,8 @@ def command_words(options):
         words += f" --sizes {' '.join(options.sizes)}"
     if options.kinds != KINDS:
         words += f" --kinds {' '.join(options.kinds)}"
+    if options.seeds != SEEDS:
+        words += f" --seeds {' '.join(map(str, options.seeds))}"
     words += f" --minutes {options.minutes:g}"
     return "tools/bench_collectives.py " + words + ("" if options.mpi else " --no-mpi")
 
@@ -194,7 +197,7 @@ def main():
                         default=["1gbit", "10gbit", "unshaped"])
     parser.add_argument("--sizes", nargs="+", default=SIZES, help="of all elements together")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--minutes", type=float, default=40, help="for all of it")
     parser.add_argument("--no-mpi", dest="mpi", action="store_false",
                         help="Tern and Gloo alone, where Open MPI is not installed")
