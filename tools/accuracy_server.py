@@ -124,7 +124,8 @@ def measure_all(options):
     finally:
         nodes.close()
     return {"commit": trainer.commit, "processor": processor_name(), "cores": os.cpu_count(),
-            "day": time.strftime("%Y-%m-%d"), "workers": options.workers, "steps": options.steps, "seeds": options.seeds,
+            "day": time.strftime("%Y-%m-%d"), "workers": options.workers, "steps": options.steps,
+            "seeds": options.seeds,
             "batch": options.batch, "rate": options.rate,
             "data": "all of MNIST" if options.data else "the images that come with the example",
             "raw": raw, "rows": rows}

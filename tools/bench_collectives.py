@@ -10,8 +10,7 @@ median over the seeds of the medians of their rounds. All have the same scheduli
 that --minutes gives is divided among the cases, but a case takes one round to warm up and two that
 count however long they are. The rows of a seed, a number of nodes and a link are kept in
 build/collectives when they are measured, and the same command goes on where it was interrupted.
---write puts the table into docs/benchmarks.md and adds a line to
-bench/history/collectives.jsonl.
+--write puts the table into docs/benchmarks.md and adds a line to bench/history/collectives.jsonl.
 """
 
 import argparse
