@@ -10,6 +10,8 @@ median over the seeds of the medians of their rounds. All have the same scheduli
 that --minutes gives is divided among the cases, but a case takes one round to warm up and two that
 count however long they are. The rows of a seed, a number of nodes and a link are kept in
 build/collectives when they are measured, and the same command goes on where it was interrupted.
+Open MPI stands still now and then, for longer than a minute: such rows are measured again, and the
+table says how often that was.
 --write puts the table into docs/benchmarks.md and adds a line to bench/history/collectives.jsonl.
 """
 
@@ -17,6 +19,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shlex
 import statistics
 import sys
@@ -42,6 +45,7 @@ ROUNDS = ["--warm-up", 1, "--min-rounds", 2]
 # What is left for the rounds of a case beside daemons, hand-shakes and buffers.
 USEFUL = 0.8
 LEAST_SECONDS = 0.05
+TRIES = 4
 
 
 def rank_words(nodes, rank, options, link, seed, seconds):
@@ -108,9 +112,28 @@ def measure(options, logs, part, seconds):
     return [row | {"link": name, "seed": seed} for row in rows]
 
 
+def is_stop_of_mpi(error):
+    """Whether each rank that says where it gave up names an operation of Open MPI."""
+    contestants = re.findall(r"rank \d+: .*\((\w+): ", str(error))
+    return bool(contestants) and set(contestants) == {"openmpi"}
+
+
+def measure_patiently(options, logs, part, seconds):
+    """What measure() gives, and how often Open MPI stood still before."""
+    stops = 0
+    while True:
+        try:
+            return measure(options, logs, part, seconds), stops
+        except NodesError as error:
+            stops += 1
+            if stops == TRIES or not is_stop_of_mpi(error):
+                raise
+            print("Open MPI stands still: once more", file=sys.stderr, flush=True)
+
+
 def measure_all(options, logs):
-    """The rows of all seeds, one after the other, for what else the machine does meets all cases
-    alike; and how many minutes they took."""
+    """What is kept of all parts, one after the other, for what else the machine does meets all cases
+    alike."""
     parts = [(seed, count, name) for seed in options.seeds for count in options.nodes
              for name in options.links]
     end = time.monotonic() + 60 * options.minutes
@@ -126,10 +149,9 @@ def measure_all(options, logs):
         part = (key["seed"], key["nodes"], key["link"])
         print(f"seed {part[0]}, {part[1]} nodes, {part[2]}", file=sys.stderr, flush=True)
         begin = time.monotonic()
-        rows = measure(options, logs, part, max(LEAST_SECONDS, left / cases))
-        kept.keep(key, {"rows": rows, "minutes": (time.monotonic() - begin) / 60})
-    found = [kept.find(key) for key in keys]
-    return [row for one in found for row in one["rows"]], sum(one["minutes"] for one in found)
+        rows, stops = measure_patiently(options, logs, part, max(LEAST_SECONDS, left / cases))
+        kept.keep(key, {"rows": rows, "minutes": (time.monotonic() - begin) / 60, "stops": stops})
+    return [kept.find(key) for key in keys]
 
 
 def spread(values):
@@ -165,13 +187,17 @@ def table(line):
         + " | ".join(cell(row, name) for name in ["tern", *OTHERS])
         + (f" | {row['speed']:.2f} |" if row["speed"] else " | - |")
         for row in line["rows"])
+    stops = ""
+    if line["mpi_stops"]:
+        stops = (f" Open MPI stood still for a minute {line['mpi_stops']} times in "
+                 f"{line['parts']} parts, which were measured again.")
     return (f"Commit {line['commit']}: {line['date']}, {line['processor']}, {line['cores']} cores, "
             f"{'real-time' if line['real_time'] else 'ordinary'} class, seeds "
             f"{', '.join(map(str, line['seeds']))}, `{line['command']}`, "
             f"{line['minutes_taken']:.0f} minutes. Times in microseconds, the median of the seeds "
             "and half of what lies between the smallest and the largest; `ping_pong` is a send and "
             "a recv in both directions. Speed is the time of the faster of the two others by "
-            "Tern's.\n\n"
+            f"Tern's.{stops}\n\n"
             "| nodes | link | operation | bytes in all | Tern | Gloo | Open MPI | speed |\n"
             "|---:|---|---|---:|---:|---:|---:|---:|\n" + rows)
 
@@ -207,13 +233,15 @@ def main():
     real_time = take_real_time(options)
     try:
         with tempfile.TemporaryDirectory() as logs:
-            rows, minutes = measure_all(options, pathlib.Path(logs))
+            found = measure_all(options, pathlib.Path(logs))
     except NodesError as error:
         sys.exit(f"bench_collectives.py: {error}")
     line = {"date": time.strftime("%Y-%m-%d"), "commit": commit_name(),
             "processor": processor_name(), "cores": os.cpu_count(), "real_time": real_time,
-            "seeds": options.seeds, "minutes_taken": minutes,
-            "command": command_words(options), "rows": list(compared(rows))}
+            "seeds": options.seeds, "minutes_taken": sum(part["minutes"] for part in found),
+            "parts": len(found), "mpi_stops": sum(part["stops"] for part in found),
+            "command": command_words(options),
+            "rows": list(compared([row for part in found for row in part["rows"]]))}
     print(table(line))
     if options.write:
         with HISTORY.open("a", encoding="utf-8") as history:

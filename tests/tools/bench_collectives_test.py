@@ -31,9 +31,21 @@ class Compared(unittest.TestCase):
         case, = bench_collectives.compared([row("tern", 100.0), row("openmpi", 50.0)])
         self.assertIsNone(case["gloo_us"])
         line = {"commit": "c", "date": "d", "processor": "p", "cores": 2, "real_time": True,
-                "seeds": [1], "command": "x", "minutes_taken": 1.0, "rows": [case]}
-        last = bench_collectives.table(line).splitlines()[-1]
-        self.assertEqual(last, "| 2 | 1gbit | `all_reduce` | 4 KiB | 100 ±0 % | - | 50 ±0 % | 0.50 |")
+                "seeds": [1], "command": "x", "minutes_taken": 1.0, "parts": 3, "mpi_stops": 2,
+                "rows": [case]}
+        text = bench_collectives.table(line)
+        self.assertEqual(text.splitlines()[-1],
+                         "| 2 | 1gbit | `all_reduce` | 4 KiB | 100 ±0 % | - | 50 ±0 % | 0.50 |")
+        self.assertIn("stood still for a minute 2 times in 3 parts", text)
+
+
+class Stops(unittest.TestCase):
+    def test_only_where_every_rank_waits_in_open_mpi_it_is_measured_again(self):
+        mpi = "rank 7: another rank did not come (openmpi: gather of 16 elements, round 0)"
+        tern = "rank 3: another rank has given up (tern: gather of 16 elements, round 0)"
+        self.assertTrue(bench_collectives.is_stop_of_mpi(f"x: {mpi}\n x: {mpi}"))
+        self.assertFalse(bench_collectives.is_stop_of_mpi(f"x: {mpi}\n x: {tern}"))
+        self.assertFalse(bench_collectives.is_stop_of_mpi("ternd0: it died"))
 
 
 if __name__ == "__main__":
