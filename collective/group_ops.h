@@ -52,8 +52,9 @@ class GroupOps {
   // A local rank submits. If the op has failed already it is completed for this rank too.
   // REQUIRES: the body's kind has a plan.
   SubmitResult on_submit(const Submission& submission, OpId& op);
-  // After on_submit: what this node sends is to be compressed, so that the op takes its legs
-  // however small it is. A node says so to the others by announcing it without values.
+  // After on_submit: what this node sends is to be compressed. Unless it may be a block in the
+  // announcement, the op takes its legs however small it is; a node says so to the others by
+  // announcing it without values.
   void compress(OpId op);
   // kNoSlot in `op`: a late announcement of an op that has ended here.
   bool on_announce(std::uint32_t node, const OpKey& key, const wire::AnnounceBody& body, OpId& op);

@@ -10,6 +10,14 @@
 namespace tern::collective {
 
 // What the state machine of a group on one lane must know of the group.
+// How contributions travel that fit in an announcement. Agreed when a group is joined, because the
+// bits of results and what codec state means depend on it (docs/adr/0044).
+enum class EagerForm : std::uint8_t {
+  elements = 1,  // as they are; what is compressed takes its legs
+  blocks = 2,    // of an all_reduce also as blocks
+};
+inline constexpr EagerForm kNewestEagerForm = EagerForm::blocks;
+
 struct GroupShape {
   std::uint32_t node = 0;  // this node
   std::uint32_t lane = 0;
@@ -17,6 +25,7 @@ struct GroupShape {
   std::uint64_t chunk_bytes = 256 << 10;
   shm::CutVersion cut = shm::CutVersion::full;
   std::uint64_t eager_bytes = 64 << 10;  // see eager_limit
+  bool eager_blocks = false;             // EagerForm::blocks holds
   std::uint32_t max_ops_in_flight = 128;
   std::uint32_t active_chunks = 64;       // most chunks of this group that may be granted at once
   std::uint32_t contribution_window = 0;  // 0: as many as the function of this name says

@@ -8,6 +8,7 @@
 #include "collective/eager_pieces.h"
 #include "plan/cut.h"
 #include "plan/plans.h"
+#include "wire/block.h"
 
 namespace tern::collective {
 namespace {
@@ -24,6 +25,15 @@ bool may_be_eager(const wire::AnnounceBody& body, const plan::Plan& plan,
   std::uint64_t bytes = bytes_of(body);
   if (plan.has_pairs()) bytes *= shape.largest_node();
   return bytes != 0 && bytes <= shape.eager_bytes;
+}
+
+// Memory of a declaration, AnnounceBody::memory, that is the sender's alone.
+bool is_senders_own(std::uint8_t memory) noexcept { return memory <= 1; }
+
+bool may_bring_block(const wire::AnnounceBody& body, const plan::Plan& plan,
+                     const GroupShape& shape) noexcept {
+  return shape.eager_blocks && plan.announces_blocks() && is_senders_own(body.memory) &&
+         may_be_eager(body, plan, shape);
 }
 
 std::uint64_t bytes_between(const Op& op, std::uint32_t from, std::uint32_t to,
@@ -120,9 +130,13 @@ plan::Shape shape_for(const Op& op, std::uint32_t rank, const GroupShape& shape)
 }
 
 void decline_eager(Op& op, const GroupShape& shape) noexcept {
-  if (!op.eager || op.started || op.failed) return;
+  if (!op.eager || op.started || op.failed || may_bring_block(op, shape)) return;
   op.eager = false;
   cut(op, shape, nullptr);
+}
+
+bool may_bring_block(const Op& op, const GroupShape& shape) noexcept {
+  return may_bring_block(op.announced_first, *op.plan, shape);
 }
 
 bool declines(const Op& op, const GroupShape& shape) noexcept {
@@ -139,8 +153,13 @@ std::uint64_t eager_bytes_of(const Op& op, std::uint32_t from, std::uint32_t to,
 
 bool eager_bytes_agree(Op& op, std::uint32_t node, const wire::AnnounceBody& body,
                        const GroupShape& shape) noexcept {
-  if (!may_be_eager(body, *op.plan, shape)) return body.eager_bytes == 0;
+  const bool is_block = (body.flags & wire::kAnnounceBlock) != 0;
+  if (!may_be_eager(body, *op.plan, shape)) return body.eager_bytes == 0 && !is_block;
   const std::uint64_t expected = bytes_between(op, node, shape.node, shape);
+  if (may_bring_block(body, *op.plan, shape)) {
+    return is_block ? body.eager_bytes >= wire::kBlockHeaderBytes : body.eager_bytes == expected;
+  }
+  if (is_block) return false;
   const bool by_absence = op.plan->eager == plan::Eager::contributions;
   const bool declined =
       op.plan->may_decline_eager() && ((body.flags & wire::kAnnounceDeclines) != 0 ||
@@ -157,7 +176,7 @@ bool same_op(const wire::AnnounceBody& a, const wire::AnnounceBody& b) noexcept 
   return a.count == b.count && a.kind == b.kind && a.dtype == b.dtype &&
          a.reduction == b.reduction && a.role == b.role && a.memory == b.memory &&
          a.alpha_bits == b.alpha_bits && a.state_scale_bits == b.state_scale_bits &&
-         (a.flags | wire::kAnnounceDeclines) == (b.flags | wire::kAnnounceDeclines) &&
+         ((a.flags ^ b.flags) & ~(wire::kAnnounceDeclines | wire::kAnnounceBlock)) == 0 &&
          a.root == b.root && a.generation == b.generation &&
          (pairs ? (a.counts_crc == 0) == (b.counts_crc == 0) : a.counts_crc == b.counts_crc);
 }

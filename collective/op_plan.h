@@ -25,6 +25,10 @@ plan::Shape shape_for(const Op& op, std::uint32_t rank, const GroupShape& shape)
 // A node does not want it to be eager: it takes the two legs, unless it has started.
 void decline_eager(Op& op, const GroupShape& shape) noexcept;
 
+// Whether what a node contributes with its announcement may be a block: then it travels so, however
+// it is compressed, and nobody declines.
+bool may_bring_block(const Op& op, const GroupShape& shape) noexcept;
+
 // Whether this node wants the two legs for an op that would fit in its announcements, and must say
 // so: of an op that gives all nodes values the others see it by their absence.
 bool declines(const Op& op, const GroupShape& shape) noexcept;
@@ -34,7 +38,7 @@ std::uint64_t eager_bytes_of(const Op& op, std::uint32_t from, std::uint32_t to,
                              const GroupShape& shape) noexcept;
 
 // Whether the values that came with an announcement of `node` are those that it should bring: none,
-// or all. A node that declines brings none.
+// or all, or a block. A node that declines brings none.
 bool eager_bytes_agree(Op& op, std::uint32_t node, const wire::AnnounceBody& body,
                        const GroupShape& shape) noexcept;
 

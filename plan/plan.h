@@ -145,6 +145,10 @@ struct Plan {
   constexpr bool may_lose_of(Role role) const noexcept {
     return may_lose && role_may_be_lossy(role) && (!loses_if_asked || role == Role::delta);
   }
+  // All nodes get the same contribution with an announcement, so that it may be one block.
+  constexpr bool announces_blocks() const noexcept {
+    return eager == Eager::contributions && !keeps_sums();
+  }
   // A node may want the legs for an op that fits in its announcement.
   constexpr bool may_decline_eager() const noexcept {
     return eager == Eager::contributions ||

@@ -66,6 +66,10 @@ const char* parse_line(std::string_view line, ChoiceLog& log) {
   if (words[0] == "cut") {
     return words.size() == 2 && read(words[1], log.cut) ? nullptr : "cut has a number";
   }
+  if (words[0] == "eager_form") {
+    const bool sound = words.size() == 2 && read(words[1], log.eager_form);
+    return sound ? nullptr : "eager_form has a number";
+  }
   if (words[0] == "op") {
     LoggedOp op;
     if (words.size() < 7) return "an op record has at least six fields";
@@ -78,7 +82,7 @@ const char* parse_line(std::string_view line, ChoiceLog& log) {
     log.ops.push_back(std::move(op));
     return nullptr;
   }
-  if (words[0] != "chunk") return "a record is of kind cut, op or chunk";
+  if (words[0] != "chunk") return "a record is of kind cut, eager_form, op or chunk";
   LoggedChunk chunk;
   if (words.size() != 7) return "a chunk record has six fields";
   if (!unescape(words[1], chunk.tensor)) return "the tensor's name cannot be read";
@@ -94,8 +98,11 @@ const char* parse_line(std::string_view line, ChoiceLog& log) {
 
 }  // namespace
 
-std::string choice_log_head(std::uint32_t cut) {
-  return cut == 1 ? fmt::format("{}\n", kHead) : fmt::format("{}\ncut {}\n", kHead, cut);
+std::string choice_log_head(std::uint32_t cut, std::uint32_t eager_form) {
+  std::string head = fmt::format("{}\n", kHead);
+  if (cut != 1) head += fmt::format("cut {}\n", cut);
+  if (eager_form != 1) head += fmt::format("eager_form {}\n", eager_form);
+  return head;
 }
 
 std::string format(const LoggedOp& op) {

@@ -5,17 +5,18 @@
 //
 //   tern-choices 1
 //   cut <version>
+//   eager_form <version>
 //   op <tensor> <use> <lane> <probe> <broadcast> <reduce> ...
 //   chunk <tensor> <use> <lane> <leg> <chunk> <recipe>
 //
-// `cut` says how tensors were cut (shm::CutVersion), on which the numbers of chunks depend; without
-// it that was version 1. An `op` record holds from the tensor's use-th operation on: results travel
-// as `broadcast`,
-// contributions as `reduce`, one recipe for each other node in order; the first `probe` of those to
-// each node raw. A `chunk` record is of one block that was made otherwise, because the choice
-// changed in the middle of the operation; leg is 1 for a contribution and 2 for a result. `tensor`
-// is a name, with `%` and two hexadecimal digits for each byte that is a space, a control character
-// or `%`. Each node has a log of its own.
+// `cut` says how tensors were cut (shm::CutVersion), on which the numbers of chunks depend;
+// `eager_form` whether ops that travel with their announcements may be blocks there. Without such a
+// line it was version 1. An `op` record holds from the tensor's use-th operation on: results travel
+// as `broadcast`, contributions as `reduce`, one recipe for each other node in order; the first
+// `probe` of those to each node raw. A `chunk` record is of one block that was made otherwise,
+// because the choice changed in the middle of the operation; leg is 1 for a contribution and 2 for
+// a result. `tensor` is a name, with `%` and two hexadecimal digits for each byte that is a space,
+// a control character or `%`. Each node has a log of its own.
 
 #include <cstdint>
 #include <string>
@@ -50,11 +51,13 @@ struct LoggedChunk {
 
 struct ChoiceLog {
   std::uint32_t cut = 1;
+  std::uint32_t eager_form = 1;
   std::vector<LoggedOp> ops;  // in the order of the file
   std::vector<LoggedChunk> chunks;
 };
 
-std::string choice_log_head(std::uint32_t cut = 1);  // the first lines
+// The first lines.
+std::string choice_log_head(std::uint32_t cut = 1, std::uint32_t eager_form = 1);
 std::string format(const LoggedOp& op);
 std::string format(const LoggedChunk& chunk);
 // The error names the line.

@@ -87,7 +87,7 @@ OpParts parts_of(const OpShape& shape, const PairCost& codecs, const LaneCost& l
   return parts;
 }
 
-OpParts parts_of_eager(const OpShape& shape, const CodecCost& raw, const LaneCost& lane,
+OpParts parts_of_eager(const OpShape& shape, const CodecCost& codec, const LaneCost& lane,
                        double round_trip_ns) noexcept {
   const OpLegs& legs = shape.legs;
   const double peers = shape.nodes - 1.0;
@@ -96,8 +96,11 @@ OpParts parts_of_eager(const OpShape& shape, const CodecCost& raw, const LaneCos
   const bool of_a_share = legs.reduce != legs.broadcast && !legs.one_owner;
   const double each = of_a_share ? bytes / shape.nodes : bytes;
   OpParts parts;
-  parts.work_ns = peers * (each * raw.decode_ns + 2.0 * each * lane.byte_ns + 2.0 * lane.chunk_ns);
-  parts.peer_bytes = each;
+  const double sent = each * codec.wire;
+  parts.work_ns =
+      each * codec.encode_ns +
+      peers * (each * codec.decode_ns + 2.0 * sent * lane.byte_ns + 2.0 * lane.chunk_ns);
+  parts.peer_bytes = sent;
   parts.fixed_ns = kHop * round_trip_ns;
   return parts;
 }

@@ -26,8 +26,14 @@ struct OpShape {
   std::uint64_t bytes = 0;  // of the tensor, in its own type
   std::uint64_t chunk_bytes = 256 << 10;
   std::uint64_t eager_bytes = 0;  // raw ops up to this travel in one hop
+  bool eager_blocks = false;      // and what is added at all nodes, however it is sent
   std::uint32_t nodes = 2;
   std::uint32_t lanes = 1;
+
+  bool takes_one_hop(bool raw) const noexcept {
+    const bool all_add = legs.reduce && legs.broadcast && !legs.one_owner;
+    return bytes <= eager_bytes && (raw || (eager_blocks && all_add));
+  }
 };
 
 // Of a candidate, for each byte of the tensor.
@@ -79,8 +85,8 @@ struct OpParts {
 
 OpParts parts_of(const OpShape& shape, const PairCost& codecs, const LaneCost& lane,
                  double round_trip_ns) noexcept;
-// Of a raw op in one hop.
-OpParts parts_of_eager(const OpShape& shape, const CodecCost& raw, const LaneCost& lane,
+// Of an op in one hop, for which contributions alone are sent.
+OpParts parts_of_eager(const OpShape& shape, const CodecCost& codec, const LaneCost& lane,
                        double round_trip_ns) noexcept;
 
 struct LinkCost {

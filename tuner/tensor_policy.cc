@@ -133,8 +133,7 @@ OpParts TensorPolicy::parts(const Pair& pair, const Circumstances& circumstances
   CodecCost broadcast = circumstances.costs[pair.broadcast];
   reduce.wire = records_[pair.reduce].wire;
   broadcast.wire = records_[pair.broadcast].wire;
-  const bool eager =
-      pair.reduce == kRaw && pair.broadcast == kRaw && shape_.bytes <= shape_.eager_bytes;
+  const bool eager = shape_.takes_one_hop(pair.reduce == kRaw && pair.broadcast == kRaw);
   return eager ? parts_of_eager(shape_, reduce, circumstances.lane, circumstances.round_trip_ns)
                : parts_of(shape_, {reduce, broadcast}, circumstances.lane,
                           circumstances.round_trip_ns);

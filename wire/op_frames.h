@@ -12,7 +12,8 @@ namespace tern::wire {
 // What a node says of an op when all its ranks have submitted it. Two announcements of one op must
 // be equal in everything but `lead` and what belongs to it, `restart_streams`,
 // `rank`, which names the rank that the node speaks for in an error, and
-// `eager_bytes`: an all_reduce that a node announces without its values takes the two legs.
+// `eager_bytes`: an all_reduce that a node announces without its values takes the two legs, unless
+// what it compresses may be a block here.
 inline constexpr std::uint8_t kAnnounceOneLane = 1;  // all chunks of an owner are on one lane
 inline constexpr std::uint8_t kAnnounceExempt = 2;
 // The node takes the op's legs, though the op would fit in its announcements, and brings no values.
@@ -22,6 +23,9 @@ inline constexpr std::uint8_t kAnnounceDeclines = 4;
 // A recipe is written out for an op without a tensor: its blocks may be lossy. Only where all
 // hellos have kFeatureLossyMoves.
 inline constexpr std::uint8_t kAnnounceLossy = 8;
+// What follows is a block, and not elements in their own type. Not compared. Only of an all_reduce
+// whose declaration's memory is none or ef, in a group with version 2 of the eager form.
+inline constexpr std::uint8_t kAnnounceBlock = 16;
 
 struct AnnounceBody {
   std::uint64_t count;  // elements

@@ -111,8 +111,11 @@ bool StateMoves::start(const Client& client, const shm::TensorStatePacket& packe
   if (group->ended) return refuse(group->end_code, group->end_text);
   TensorState& state = *found->state;
   const auto memory = state.codec.empty() ? codec::Memory::none : state.declared.recipe.memory;
-  auto move = std::make_unique<StateMove>(StateMove{StatePart(
-      memory, state.codec.alpha(), codec_shape(*group, state), state.id & shm::kSpreadMask)});
+  const bool averages = state.averages.load(std::memory_order_relaxed);
+  const float alpha = averages && memory == codec::Memory::ef ? static_cast<float>(group->size)
+                                                              : state.codec.alpha();
+  auto move = std::make_unique<StateMove>(
+      StateMove{StatePart(memory, alpha, codec_shape(*group, state), state.id & shm::kSpreadMask)});
   move->tensor = &state;
   const bool asks_size = static_cast<shm::StateAction>(packet.action) == shm::StateAction::size;
   if (asks_size) {

@@ -53,6 +53,9 @@ CodecState::Shape codec_shape(const MemberGroup& group, const TensorState& state
   shape.nodes = static_cast<std::uint32_t>(group.addresses.size());
   shape.self = group.node;
   shape.dtype = state.dtype;
+  shape.eager = group.eager_blocks &&
+                state.declared.announced_memory == static_cast<std::uint8_t>(codec::Memory::ef) &&
+                state.count * dtype_bytes(state.dtype) <= group.eager_bytes;
   return shape;
 }
 

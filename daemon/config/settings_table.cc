@@ -1,17 +1,11 @@
 #include "daemon/config/settings.h"
+#include "daemon/config/units.h"
 
 namespace tern::daemon {
 namespace {
 
 using Kind = SettingKind;
 
-constexpr std::uint64_t kKiB = 1ULL << 10;
-constexpr std::uint64_t kMiB = 1ULL << 20;
-constexpr std::uint64_t kGiB = 1ULL << 30;
-constexpr std::uint64_t kTiB = 1ULL << 40;
-constexpr std::uint64_t kMs = 1'000'000;
-constexpr std::uint64_t kSecond = 1'000'000'000;
-constexpr std::uint64_t kDay = 86'400 * kSecond;
 constexpr std::uint64_t kSocketPath = 107;  // sizeof(sockaddr_un::sun_path) less the zero
 
 constexpr Setting kSettings[] = {
@@ -293,9 +287,15 @@ constexpr Setting kSettings[] = {
      .kind = Kind::size,
      .field = &Config::eager_bytes,
      .range = {.max = 64 * kKiB},
-     .help =
-         "Operations up to this size, and up to chunk_bytes, that no recipe compresses travel with "
-         "their announcement. With N nodes the limit is this by N - 1, but not below 8 KiB."},
+     .help = "Operations up to this size, and up to chunk_bytes, travel with their announcement. "
+             "With N nodes the limit is this by N - 1, but not below 8 KiB."},
+    {.section = "ops",
+     .name = "eager_form",
+     .kind = Kind::count,
+     .field = &Config::eager_form,
+     .range = {1, 2},
+     .help = "What such an all_reduce is when a recipe compresses it: 2 a block in the "
+             "announcement, 1 sent after it; the least of all nodes."},
     {.section = "ops",
      .name = "cut",
      .kind = Kind::count,

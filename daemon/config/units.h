@@ -11,6 +11,14 @@
 // reads back to the same value. The error texts say what is allowed.
 namespace tern::daemon {
 
+inline constexpr std::uint64_t kKiB = 1ULL << 10;
+inline constexpr std::uint64_t kMiB = 1ULL << 20;
+inline constexpr std::uint64_t kGiB = 1ULL << 30;
+inline constexpr std::uint64_t kTiB = 1ULL << 40;
+inline constexpr std::uint64_t kMs = 1'000'000;  // in nanoseconds, as the next two
+inline constexpr std::uint64_t kSecond = 1'000'000'000;
+inline constexpr std::uint64_t kDay = 86'400 * kSecond;
+
 // "256KiB", "1GiB", "512B" or plain bytes "4096".
 Result<std::uint64_t> parse_size(std::string_view text);
 std::string format_size(std::uint64_t bytes);

@@ -101,7 +101,7 @@ BlockCompletion BlockDecoder::add(const BlockRequest& request) {
   done.problem = block.problem;
   if (done.problem != nullptr) return done;
   const std::uint64_t begin = blocks_.now_ns();
-  done.problem = add_block(request, block, own);
+  done.problem = add_block(request, block, {host_bytes(request.sum), own});
   if (done.problem != nullptr) return done;
   done.work_ns = blocks_.now_ns() - begin;
   blocks_.add_decode(op, done.work_ns);
@@ -110,10 +110,10 @@ BlockCompletion BlockDecoder::add(const BlockRequest& request) {
 }
 
 const char* BlockDecoder::add_block(const BlockRequest& request, const Block& block,
-                                    const std::byte* own) {
+                                    const Sum& sum) {
   if (is(block, CodecId::raw)) {
     if (const char* problem = objection_to_elements(request, block)) return problem;
-    add_elements(request, block.payload.data(), own);
+    add_elements(request, block.payload.data(), sum);
     return nullptr;
   }
   if (is(block, CodecId::lossless)) {
@@ -123,26 +123,29 @@ const char* BlockDecoder::add_block(const BlockRequest& request, const Block& bl
     const auto status =
         codec::decode_lossless({block.header, block.payload}, {}, elements, blocks_.workspace());
     if (status != codec::DecodeStatus::ok) return text_of(status);
-    add_elements(request, elements.data(), own);
+    add_elements(request, elements.data(), sum);
     return nullptr;
   }
-  return add_lossy(request, block, own);
+  return add_lossy(request, block, sum);
 }
 
 void BlockDecoder::add_elements(const BlockRequest& request, const std::byte* elements,
-                                const std::byte* own) {
+                                const Sum& sum) {
   const OpId op = request.op;
   const std::uint32_t count = blocks_.part(op, request.number).elements;
-  std::byte* const sum = host_bytes(request.sum).data();
-  if (own != nullptr) {
-    codec::accumulate_first(blocks_.reduction(op), {blocks_.dtype(op), own, count}, elements, sum);
+  const DType type = blocks_.dtype(op);
+  std::byte* const out = sum.bytes.data();
+  if (sum.own != nullptr) {
+    codec::accumulate_first(blocks_.reduction(op), {type, sum.own, count}, elements, out);
+  } else if (sum.empty) {
+    codec::accumulate_begin({type, elements, count}, 1.0f, out);
   } else {
-    codec::accumulate(blocks_.reduction(op), {blocks_.dtype(op), elements, count}, 1.0f, sum);
+    codec::accumulate(blocks_.reduction(op), {type, elements, count}, 1.0f, out);
   }
 }
 
 const char* BlockDecoder::add_lossy(const BlockRequest& request, const Block& block,
-                                    const std::byte* own) {
+                                    const Sum& into) {
   const OpId op = request.op;
   const Reduction how = blocks_.reduction(op);
   if (how != Reduction::sum && how != Reduction::average) return kMustBeExact;
@@ -151,10 +154,11 @@ const char* BlockDecoder::add_lossy(const BlockRequest& request, const Block& bl
   if (tensor == nullptr || tensor->exempt) return kMustBeExact;
   note_use(op);
   const std::uint32_t elements = blocks_.part(op, request.number).elements;
-  const std::span<float> sum{as_floats(host_bytes(request.sum).data()), elements};
-  if (own != nullptr) {
-    codec::accumulate_begin({blocks_.dtype(op), own, elements}, 1.0f, sum.data());
+  const std::span<float> sum{as_floats(into.bytes.data()), elements};
+  if (into.own != nullptr) {
+    codec::accumulate_begin({blocks_.dtype(op), into.own, elements}, 1.0f, sum.data());
   }
+  if (into.empty) std::fill(sum.begin(), sum.end(), 0.0f);
   if (!tensor->codec.keeps_shifts()) {
     return text_of(codec::decode_add({block.header, block.payload}, sum, blocks_.workspace()));
   }
@@ -280,12 +284,14 @@ BlockCompletion BlockDecoder::reduce(const BlockRequest& request) {
   const collective::GroupShape& group = blocks_.ops().shape();
   if (about.plan->reduces()) {
     std::uint64_t before = 0;
+    BlockCompletion done;
     collective::for_each_eager_piece(about, {blocks_.self(), blocks_.self()}, group,
                                      [&](const collective::EagerPiece& piece) {
-                                       add_eager(op, piece, before);
+                                       if (done.problem != nullptr) return;
+                                       done = add_eager(op, piece, before);
                                        before += piece.sent.count;
                                      });
-    return {};
+    return done;
   }
   for (std::uint32_t node = 0; node < group.nodes(); ++node) deliver_eager(op, node);
   return {};
@@ -307,7 +313,8 @@ void BlockDecoder::deliver_eager(OpId op, std::uint32_t node) {
 }
 
 // `before`: elements of other pieces, where what other nodes have sent holds them all.
-void BlockDecoder::add_eager(OpId op, const collective::EagerPiece& piece, std::uint64_t before) {
+BlockCompletion BlockDecoder::add_eager(OpId op, const collective::EagerPiece& piece,
+                                        std::uint64_t before) {
   const DType type = blocks_.dtype(op);
   const Reduction how = blocks_.reduction(op);
   const ChunkPart part{piece.sent.begin, static_cast<std::uint32_t>(piece.sent.count)};
@@ -315,6 +322,13 @@ void BlockDecoder::add_eager(OpId op, const collective::EagerPiece& piece, std::
   // The same order on every node.
   for (std::uint32_t node = 0; node < blocks_.ops().nodes(); ++node) {
     const Operand kept = eager_.kept(op, node);
+    if (eager_.keeps_block(op, node)) {
+      BlockCompletion done;
+      done.node = node;
+      done.problem = add_eager_block(op, node, {blocks_.scratch(0), nullptr, node == 0});
+      if (done.problem != nullptr) return done;
+      continue;
+    }
     // This node's own is kept as a whole.
     const std::uint64_t place = node == blocks_.self() ? part.begin : before;
     const std::byte* const source = kept.empty()
@@ -329,6 +343,21 @@ void BlockDecoder::add_eager(OpId op, const collective::EagerPiece& piece, std::
   codec::accumulate_finish(how, sum, blocks_.identity().size,
                            {type, values_.output(op, part), part.elements});
   values_.copy_to_other_ranks(op, part);
+  return {};
+}
+
+const char* BlockDecoder::add_eager_block(OpId op, std::uint32_t node, const Sum& sum) {
+  BlockRequest request;
+  request.verb = BlockVerb::add;
+  request.op = op;
+  request.node = node;
+  request.block = eager_.kept(op, node);
+  const std::uint64_t begin = blocks_.now_ns();
+  const Block block = read(request, host_bytes(request.block));
+  if (block.problem != nullptr) return block.problem;
+  if (const char* problem = add_block(request, block, sum)) return problem;
+  note(request, block, begin);
+  return nullptr;
 }
 
 }  // namespace tern::daemon

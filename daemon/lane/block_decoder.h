@@ -28,8 +28,16 @@ class BlockDecoder {
   const char* deliver_own(const BlockRequest& request, std::span<const std::byte> bytes);
 
  private:
+  struct Sum {
+    std::span<std::byte> bytes;      // of the accumulator
+    const std::byte* own = nullptr;  // what it begins with; null: it has begun
+    bool empty = false;              // the block is the first that it gets
+  };
   void deliver_eager(collective::OpId op, std::uint32_t node);
-  void add_eager(collective::OpId op, const collective::EagerPiece& piece, std::uint64_t before);
+  BlockCompletion add_eager(collective::OpId op, const collective::EagerPiece& piece,
+                            std::uint64_t before);
+  // Null, or what is wrong with what came with the node's announcement.
+  const char* add_eager_block(collective::OpId op, std::uint32_t node, const Sum& sum);
   struct Block {
     wire::BlockHeader header;
     std::span<const std::byte> payload;
@@ -44,9 +52,9 @@ class BlockDecoder {
   const char* objection_to_elements(const BlockRequest& request, const Block& block) const;
   const char* objection_to_lossy(collective::OpId op) const;
 
-  const char* add_block(const BlockRequest& request, const Block& block, const std::byte* own);
-  const char* add_lossy(const BlockRequest& request, const Block& block, const std::byte* own);
-  void add_elements(const BlockRequest& request, const std::byte* elements, const std::byte* own);
+  const char* add_block(const BlockRequest& request, const Block& block, const Sum& sum);
+  const char* add_lossy(const BlockRequest& request, const Block& block, const Sum& into);
+  void add_elements(const BlockRequest& request, const std::byte* elements, const Sum& sum);
   const char* deliver_block(const BlockRequest& request, const Block& block);
   const char* decode_lossy(const BlockRequest& request, const Block& block, std::span<float> out);
   const char* decode_lossless(const BlockRequest& request, const Block& block,

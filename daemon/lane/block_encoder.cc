@@ -91,8 +91,10 @@ BlockCompletion BlockEncoder::finish(const BlockRequest& request) {
 
   const std::span<float> sum{as_floats(host_bytes(request.sum).data()),
                              blocks_.part(op, request.number).elements};
+  const bool averages = blocks_.reduction(op) == Reduction::average;
+  blocks_.tensor(op)->averages.store(averages, std::memory_order_relaxed);
   // Average before encoding, so that the residual is taken against what is delivered.
-  if (blocks_.reduction(op) == Reduction::average) {
+  if (averages) {
     std::byte* const bytes = host_bytes(request.sum).data();
     codec::accumulate_finish(Reduction::average, bytes, blocks_.identity().size,
                              {DType::f32, bytes, sum.size()});
@@ -344,16 +346,19 @@ void BlockEncoder::scan_contributions(OpId op) {
   BlockStats& stats = blocks_.stats(op);
   if (stats.contributions_max) return;
   stats.contributions_max = 0.0f;
-  const auto& chunks = blocks_.op(op).chunks;
   const bool moves = blocks_.op(op).plan->moves();
+  const auto look = [&](const ChunkPart& part) {
+    const float* const residual = blocks_.tensor(op)->codec.sender(part.begin);
+    const auto values = moves ? values_.moved_floats(op, part) : values_.floats(op, part);
+    const auto scan = codec::scan_max(values, residual, blocks_.encoding(op).state_scale);
+    if (!scan.nonfinite) stats.contributions_max = std::max(*stats.contributions_max, scan.max);
+  };
+  if (blocks_.op(op).eager) return look(blocks_.whole(op));
+  const auto& chunks = blocks_.op(op).chunks;
   for (std::uint32_t node = 0; node < blocks_.ops().nodes(); ++node) {
     if ((node == blocks_.self()) != moves) continue;
     for (std::uint32_t i = 0; i < chunks.owned(node); ++i) {
-      const ChunkPart part = blocks_.part(op, chunks.chunk(node, i));
-      const float* const residual = blocks_.tensor(op)->codec.sender(part.begin);
-      const auto values = moves ? values_.moved_floats(op, part) : values_.floats(op, part);
-      const auto scan = codec::scan_max(values, residual, blocks_.encoding(op).state_scale);
-      if (!scan.nonfinite) stats.contributions_max = std::max(*stats.contributions_max, scan.max);
+      look(blocks_.part(op, chunks.chunk(node, i)));
     }
   }
 }

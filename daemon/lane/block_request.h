@@ -15,7 +15,7 @@ namespace tern::daemon {
 
 enum class BlockVerb : std::uint8_t {
   gather,         // this node's contribution to an eager op, as plain elements
-  encode,         // this node's contribution to a chunk of another node
+  encode,         // this node's contribution to a chunk of another node, or to an eager op
   begin,          // sum = this node's own contribution
   add,            // sum += the block of `node`
   begin_add,      // sum = this node's own contribution + the block of `node`
@@ -59,6 +59,7 @@ struct BlockCompletion {
   bool nonfinite = false;         // a lossy recipe met a value that is not finite, and sends it raw
   std::uint32_t bytes = 0;        // of the block, or of its elements
   const char* problem = nullptr;  // the block makes no sense, and why
+  std::uint32_t node = 0;         // reduce: whose block that is
   wire::BlockHeader header;       // of the block that was read
   std::uint64_t work_ns = 0;      // what reading it took
 };

@@ -6,23 +6,37 @@
 #include <memory>
 #include <vector>
 
+#include "codec/codec.h"
 #include "collective/group_shape.h"
 #include "collective/op_rows.h"
 #include "collective/slots.h"
 #include "daemon/lane/slab_pool.h"
+#include "wire/block.h"
 
 namespace tern::daemon {
 
 class EagerInputs {
  public:
   EagerInputs(const collective::GroupShape& shape, std::uint32_t op_slots)
-      : nodes_(shape.nodes()), slabs_(op_slots, nodes_, shape.max_ops_in_flight, SlabPool::kNone) {
+      : nodes_(shape.nodes()), values_(op_slots, nodes_, shape.max_ops_in_flight, Values{}) {
     // A peer may have max_ops_in_flight eager ops of its own in flight and as many that it has
     // completed while this node still waits for a third node.
     const std::uint32_t count = shape.eager_bytes > 0 ? 2 * shape.max_ops_in_flight : 0;
     for (std::uint32_t node = 0; node < nodes_; ++node) {
-      pools_.push_back(std::make_unique<SlabPool>(count, shape.eager_bytes));
+      pools_.push_back(std::make_unique<SlabPool>(count, most_bytes(shape)));
     }
+  }
+
+  // What a node may send with an announcement.
+  static constexpr std::size_t most_bytes(const collective::GroupShape& shape) noexcept {
+    return shape.eager_bytes + (shape.eager_blocks ? kBlockOverhead : 0);
+  }
+
+  // Whether blocks of a recipe that loses something have room there, whatever the values.
+  static bool fits(const codec::Recipe& recipe, std::uint32_t elements,
+                   const collective::GroupShape& shape) noexcept {
+    return !codec::is_lossy(recipe) ||
+           wire::kBlockHeaderBytes + codec::encode_bound(recipe, elements) <= most_bytes(shape);
   }
 
   // Room for values that a node sends; kNone: it has more of them under way than a group allows.
@@ -32,30 +46,42 @@ class EagerInputs {
     return pools_[node]->operand(slab);
   }
 
+  struct Values {
+    std::uint32_t slab = SlabPool::kNone;
+    std::uint32_t bytes = 0;
+    bool is_block = false;  // with its header; else elements in their own type
+  };
   // From now on the slab holds what the node contributes to the op.
-  void keep(collective::OpId op, std::uint32_t node, std::uint32_t slab) {
-    slabs_.write(op, node) = slab;
+  void keep(collective::OpId op, std::uint32_t node, const Values& values) {
+    values_.write(op, node) = values;
   }
   // Empty: nothing is kept of the node.
   Operand kept(collective::OpId op, std::uint32_t node) const noexcept {
-    const std::uint32_t slab = slabs_.read(op, node);
-    return slab == SlabPool::kNone ? Operand{} : pools_[node]->operand(slab);
+    const Values& values = values_.read(op, node);
+    if (values.slab == SlabPool::kNone) return {};
+    return pools_[node]->operand(values.slab).slice(0, values.bytes);
+  }
+  bool keeps_block(collective::OpId op, std::uint32_t node) const noexcept {
+    return values_.read(op, node).is_block;
   }
   void release(collective::OpId op) noexcept {
     std::uint32_t node = 0;
-    for (const std::uint32_t slab : slabs_.read(op)) {
-      if (slab != SlabPool::kNone) pools_[node]->give(slab);
+    for (const Values& values : values_.read(op)) {
+      if (values.slab != SlabPool::kNone) pools_[node]->give(values.slab);
       ++node;
     }
-    slabs_.clear(op);
+    values_.clear(op);
   }
   void drop_pages() noexcept {
     for (auto& pool : pools_) pool->drop_pages();
   }
 
  private:
+  // A block's header, and what codebooks and tables add where elements do not get shorter.
+  static constexpr std::size_t kBlockOverhead = 2048;
+
   std::uint32_t nodes_;
-  collective::OpRows<std::uint32_t> slabs_;
+  collective::OpRows<Values> values_;
   std::vector<std::unique_ptr<SlabPool>> pools_;  // by node
 };
 

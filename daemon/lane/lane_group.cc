@@ -35,8 +35,9 @@ LaneGroup::LaneGroup(GroupSetup setup)
     : core_(std::move(setup), *this),
       admission_(core_.setup()),
       copies_(core_),
-      eager_(core_.setup().shape, core_.ops().slots()),
-      codec_(core_.ops(), core_.lane_ops(), eager_,
+      lost_pages_(core_, clients_),
+      announcements_(core_, {codec_, path_, tuning_, upkeep_, lost_pages_}),
+      codec_(core_.ops(), core_.lane_ops(), announcements_.values(),
              {core_.setup().number, core_.setup().seed, core_.setup().size}),
       path_(codec_, *this, kBlocksInFlight),
       tuning_(core_, codec_.values(), *this),
@@ -203,26 +204,17 @@ int LaneGroup::run_actions(int budget, const LaneLoad& load, std::size_t jobs) {
   return done;
 }
 
-bool LaneGroup::has_failed(OpId op) {
-  const std::vector<std::uint32_t>& ranks = setup().shape.ranks[core_.self()];
-  for (std::size_t i = 0; i < ranks.size() && !core_.op(op).failed; ++i) {
-    if (clients_[i] == nullptr || !clients_[i]->has_lost_pages()) continue;
-    core_.ops().fail(
-        op, {Errc::rank_lost, ranks[i], "the kernel had no memory for a page of the rank's arena"});
-  }
-  return core_.op(op).failed;
-}
-
 void LaneGroup::carry_out(const Action& action) {
   switch (action.kind) {
     case ActionKind::none:
       break;
     case ActionKind::announce:
-      return has_failed(action.op) ? core_.ops().done(action) : announce(action);
+      return lost_pages_.fail(action.op) ? core_.ops().done(action)
+                                         : announcements_.announce(action);
     case ActionKind::grant:
       return reduce_.grant(action);
     case ActionKind::contribute:
-      return has_failed(action.op) ? core_.ops().done(action) : reduce_.contribute(action);
+      return lost_pages_.fail(action.op) ? core_.ops().done(action) : reduce_.contribute(action);
     case ActionKind::begin:
     case ActionKind::begin_add:
     case ActionKind::add:
@@ -234,7 +226,7 @@ void LaneGroup::carry_out(const Action& action) {
     case ActionKind::publish:
       return results_.publish(action);
     case ActionKind::reduce_eager:
-      return reduce_eager(action);
+      return announcements_.reduce(action);
     case ActionKind::verify:
       return send_checksums(action);
     case ActionKind::fail_remote:
@@ -256,14 +248,15 @@ void LaneGroup::on_block(const BlockRequest& request, const BlockCompletion& com
                                                     : values.plain(request.op, part),
                  completion.bytes});
   }
-  const bool failed = has_failed(request.op);
+  const bool failed = lost_pages_.fail(request.op);
   if (!failed) copies_.on_block(request, completion, clients_);
   switch (request.verb) {
     case BlockVerb::gather:
-      if (failed) return core_.ops().done(request.action);
-      return announce_with(request.action, host_bytes(request.block).first(completion.bytes));
+      return announcements_.gathered(request, completion);
     case BlockVerb::encode:
-      return reduce_.contributed(request, completion);
+      return request.action.kind == ActionKind::announce
+                 ? announcements_.gathered(request, completion)
+                 : reduce_.contributed(request, completion);
     case BlockVerb::begin:
     case BlockVerb::begin_add:
     case BlockVerb::add:
@@ -275,76 +268,8 @@ void LaneGroup::on_block(const BlockRequest& request, const BlockCompletion& com
     case BlockVerb::deliver:
       return results_.delivered(request, completion);
     case BlockVerb::reduce:
-      return core_.ops().done(request.action);
+      return announcements_.reduced(request, completion);
   }
-}
-
-void LaneGroup::announce(const Action& action) {
-  const OpId op = action.op;
-  const collective::Op& about = core_.op(op);
-  const NodeValues& values = codec_.values();
-  const ChunkPart all = codec_.blocks().whole(op);
-  if (!about.eager || all.elements == 0 || !about.plan->reduces()) return announce_with(action, {});
-  if (values.is_plain(op)) {
-    return announce_with(action, {values.plain(op, all), codec_.blocks().bytes(op, all)});
-  }
-  // Kept: this node must add exactly what the others get.
-  BlockRequest request;
-  request.verb = BlockVerb::gather;
-  request.op = op;
-  request.node = core_.self();
-  request.action = action;
-  request.slab = eager_.take(core_.self());
-  TERN_CHECK(request.slab != SlabPool::kNone);
-  eager_.keep(op, core_.self(), request.slab);
-  request.block = eager_.operand(core_.self(), request.slab);
-  path_.submit(request);
-}
-
-// `contribution`: of this node to a reduction, all of it, for what of it concerns each other node.
-void LaneGroup::announce_with(const Action& action, std::span<const std::byte> contribution) {
-  const OpId op = action.op;
-  const collective::Op& about = core_.op(op);
-  wire::AnnounceBody body = about.announced_first;
-  body.rank = setup().shape.ranks[core_.self()][0];
-  body.flags &= static_cast<std::uint8_t>(~wire::kAnnounceDeclines);
-  if (collective::declines(about, setup().shape)) body.flags |= wire::kAnnounceDeclines;
-  LaneOp& data = core_.lane_op(op);
-  if (data.tensor != nullptr) {
-    body.restart_streams = upkeep_.take_lost(*data.tensor) ? 1 : 0;
-    tuning_.announce(op, body);
-  }
-  const wire::FrameHeader header = core_.header(wire::FrameKind::announce, op);
-  for (std::uint32_t node = 0; node < core_.nodes(); ++node) {
-    LanePeer* const peer = core_.peers()[node];
-    if (peer == nullptr || peer->is_lost()) continue;
-    std::span<const std::byte> values;
-    if (collective::eager_bytes_of(about, core_.self(), node, setup().shape) != 0) {
-      values = codec_.values().eager_values(op, node, contribution);
-    }
-    // Before they are sent they are read, to know whether they are there.
-    touch_pages(values);
-    if (has_failed(op)) break;
-    body.eager_bytes = static_cast<std::uint32_t>(values.size());
-    if (about.pairs != nullptr) body.counts_crc = about.pairs->sent_crc(node);
-    peer->link->send_copy(header, std::as_bytes(std::span(&body, 1)), values);
-    data.count_sent(values.size(), values.size(), 1);
-    core_.resources().count_block(sizeof(body) + values.size());
-  }
-  core_.ops().done(action);
-}
-
-void LaneGroup::reduce_eager(const Action& action) {
-  if (core_.lane_op(action.op).encoding.tuning != nullptr) {
-    tuning_.settle(action.op);
-    core_.lane_op(action.op).start(core_.now_ns());
-    tuning_.offer_whole(action.op);
-  }
-  BlockRequest request;
-  request.verb = BlockVerb::reduce;
-  request.op = action.op;
-  request.action = action;
-  path_.submit(request);
 }
 
 void LaneGroup::send_checksums(const Action& action) {
@@ -369,7 +294,7 @@ void LaneGroup::send_failure(const Action& action) {
 void LaneGroup::complete(OpId op) {
   const collective::Op& ended = core_.op(op);
   reduce_.release_all(op);
-  eager_.release(op);
+  announcements_.release(op);
   if (ended.failed) {
     const std::uint64_t resets = upkeep_.lose(op);
     // With the epoch all of the state ends: the next declaration counts that.

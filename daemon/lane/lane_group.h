@@ -9,12 +9,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "daemon/lane/announcements.h"
 #include "daemon/lane/block_codec.h"
 #include "daemon/lane/block_path.h"
 #include "daemon/lane/copy_watch.h"
-#include "daemon/lane/eager_inputs.h"
 #include "daemon/lane/group_core.h"
 #include "daemon/lane/link_rates.h"
+#include "daemon/lane/lost_pages.h"
 #include "daemon/lane/op_admission.h"
 #include "daemon/lane/op_gauges.h"
 #include "daemon/lane/op_ledger.h"
@@ -52,7 +53,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
     return copies_.look() || passes_move;
   }
   void drop_pages() {
-    eager_.drop_pages();
+    announcements_.drop_pages();
     point_to_point_.drop_pages();
   }
 
@@ -101,13 +102,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   void cancel(const LaneClient& client, const shm::SubmitEntry& entry);
 
   // Actions.
-  // True: the op has failed, perhaps now because a rank's memory has lost pages: what was read of
-  // them is nobody's values, and to read on would cost a mapping for each piece.
-  bool has_failed(collective::OpId op);
   void carry_out(const collective::Action& action);
-  void announce(const collective::Action& action);
-  void announce_with(const collective::Action& action, std::span<const std::byte> contribution);
-  void reduce_eager(const collective::Action& action);
   void send_checksums(const collective::Action& action);
   void send_failure(const collective::Action& action);
   void complete(collective::OpId op);
@@ -128,7 +123,8 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
   GroupCore core_;
   OpAdmission admission_;
   CopyWatch copies_;
-  EagerInputs eager_;
+  LostPages lost_pages_;
+  Announcements announcements_;
   BlockCodec codec_;
   BlockPath path_;
   OpTuning tuning_;

@@ -140,9 +140,7 @@ void LaneGroup::on_abandoned(LanePeer& peer) {
   const Receiving receiving = std::exchange(peer.receiving, Receiving{});
   if (receiving.result_buffer != SlabPool::kNone) peer.results.give(receiving.result_buffer);
   if (receiving.op != collective::kNoSlot) frame_acked(receiving.op);
-  if (receiving.eager_slab != SlabPool::kNone) {
-    eager_.give(core_.node_of(peer), receiving.eager_slab);
-  }
+  announcements_.abandoned(core_.node_of(peer), receiving);
   if (receiving.orphaned) reduce_.give_orphan(receiving.receive_slab);
   point_to_point_.on_abandoned(core_.node_of(peer), receiving);
 }
@@ -152,20 +150,13 @@ void LaneGroup::on_abandoned(LanePeer& peer) {
 bool LaneGroup::place_announce(std::uint32_t node, const wire::FrameHeader& header,
                                net::PayloadPlace& place) {
   if (header.payload_bytes < sizeof(wire::AnnounceBody)) return false;
-  const std::size_t values = header.payload_bytes - sizeof(wire::AnnounceBody);
-  if (values > setup().shape.eager_bytes) return false;
-  LanePeer& peer = core_.peer(node);
-  place.prefix = std::span(peer.small).first(sizeof(wire::AnnounceBody));
-  if (values == 0) return true;
-  const std::uint32_t slab = peer.receiving.eager_slab = eager_.take(node);
-  if (slab == SlabPool::kNone) return false;  // more eager ops than the group allows
-  place.body = host_bytes(eager_.operand(node, slab)).first(values);
-  return true;
+  place.prefix = std::span(core_.peer(node).small).first(sizeof(wire::AnnounceBody));
+  return announcements_.place_values(node, header.payload_bytes - sizeof(wire::AnnounceBody),
+                                     place);
 }
 
 bool LaneGroup::accept_announce(std::uint32_t node, const wire::FrameHeader& header,
                                 const net::PayloadPlace& place) {
-  const std::uint32_t slab = core_.peer(node).receiving.eager_slab;
   wire::AnnounceBody body;
   std::memcpy(&body, place.prefix.data(), sizeof(body));
   const bool sound = dtype_bytes(static_cast<DType>(body.dtype)) != 0 && body.rank < setup().size &&
@@ -188,12 +179,8 @@ bool LaneGroup::accept_announce(std::uint32_t node, const wire::FrameHeader& hea
                        {Errc::mismatch, body.rank, collective::kUnknownKind});
   }
   if (known && node == OpTuning::kLeader) tuning_.hear_lead(op, body);
-  if (slab == SlabPool::kNone) return ok;
-  if (known && !core_.op(op).failed) {
-    eager_.keep(op, node, slab);
-  } else {
-    eager_.give(node, slab);
-  }
+  const bool lives = known && !core_.op(op).failed;
+  announcements_.accept_values(node, lives ? op : collective::kNoSlot, body);
   return ok;
 }
 

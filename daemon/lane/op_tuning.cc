@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/bump.h"
+#include "collective/op_plan.h"
 #include "daemon/lane/shadow.h"
 
 namespace tern::daemon {
@@ -21,9 +22,9 @@ static_assert(tuner::kMaxCandidates <= 16, "four bits tell two candidates apart"
 // ---- An op's life -------------------------------------------------------------------------------
 
 void OpTuning::begin(OpId op) {
-  const Lead lead = choices_[op].lead;
+  const Lead heard = choices_[op].heard;
   Choice& choice = choices_[op] = Choice{};
-  choice.lead = lead;
+  choice.heard = heard;
   const TensorTuning* const tuning = this->tuning(op);
   if (tuning == nullptr) return;
   const auto by_node = candidates_.write(op);
@@ -54,32 +55,40 @@ bool OpTuning::compresses(OpId op) const noexcept {
   return small && encoding.lossy && encoding.tuning->any_residual_pending(columns(op));
 }
 
+bool OpTuning::takes_one_hop(OpId op) const noexcept {
+  return core_.op(op).eager && collective::may_bring_block(core_.op(op), core_.setup().shape);
+}
+
 std::uint32_t OpTuning::columns(OpId op) const noexcept {
   return core_.op(op).plan->has_shares() ? core_.setup().size : core_.nodes();
 }
 
-void OpTuning::announce(OpId op, wire::AnnounceBody& body) const noexcept {
-  const Choice& choice = choices_[op];
+void OpTuning::announce(OpId op, wire::AnnounceBody& body) noexcept {
+  Choice& choice = choices_[op];
   if (core_.self() != kLeader || tuning(op) == nullptr || choice.source == Source::replay) return;
-  const auto own = candidate(op, core_.self());
-  body.lead = static_cast<std::uint8_t>(own + 1);
-  const auto apart = static_cast<std::uint8_t>(own ^ choice.aside.contributions);
-  body.lead_is_trial =
-      static_cast<std::uint8_t>(apart << kLegsShift | (choice.aside.trial ? 1 : 0));
-  body.candidates = tuning(op)->list();
+  Lead lead{candidate(op, core_.self()), choice.aside.contributions, choice.aside.trial,
+            tuning(op)->list()};
+  if (takes_one_hop(op)) lead = choice.heard = tuning(op)->newest();
+  body.lead = static_cast<std::uint8_t>(lead.results + 1);
+  const auto apart = static_cast<std::uint8_t>(lead.results ^ lead.contributions);
+  body.lead_is_trial = static_cast<std::uint8_t>(apart << kLegsShift | (lead.trial ? 1 : 0));
+  body.candidates = lead.list;
 }
 
 void OpTuning::hear_lead(OpId op, const wire::AnnounceBody& body) noexcept {
   const auto results = static_cast<std::uint8_t>(body.lead - 1);  // none: OpRecord::kNone
   const auto contributions = static_cast<std::uint8_t>(results ^ body.lead_is_trial >> kLegsShift);
-  choices_[op].lead = {results, contributions, (body.lead_is_trial & 1) != 0, body.candidates};
+  choices_[op].heard = {results, contributions, (body.lead_is_trial & 1) != 0, body.candidates};
 }
+
+void OpTuning::pass_on_lead(OpId op) noexcept { tuning(op)->next_lead = choices_[op].heard; }
 
 void OpTuning::settle(OpId op) {
   Choice& choice = choices_[op];
   const TensorTuning* const tuning = this->tuning(op);
   if (tuning == nullptr || choice.phase == Phase::settled) return;
   choice.phase = Phase::settled;
+  choice.lead = takes_one_hop(op) ? tuning->next_lead : choice.heard;
   if (!core_.lane_op(op).encoding.tuning->take(core_.op(op).plan->number)) {
     choice.source = Source::none;
     std::ranges::fill(candidates_.write(op), tuner::kRaw);
@@ -157,7 +166,9 @@ void OpTuning::compare(OpId op, const wire::BlockHeader& header) noexcept {
   const TensorTuning* const tuning = this->tuning(op);
   if (tuning == nullptr || (header.flags & wire::kBlockNonfiniteRaw) != 0) return;
   Choice& choice = choices_[op];
-  choice.alike = choice.alike && tuning->makes(candidate(op, core_.self()), header);
+  const bool eager = core_.op(op).eager;
+  const std::uint32_t place = eager ? (core_.self() + 1) % core_.nodes() : core_.self();
+  choice.alike = choice.alike && tuning->makes(candidate(op, place), header);
 }
 
 void OpTuning::describe(OpId op, OpRecord& record) const noexcept {

@@ -37,12 +37,14 @@ class OpTuning {
   void begin(collective::OpId op);
   // Whether its blocks are compressed, as far as it is known, so that it takes the two legs.
   bool compresses(collective::OpId op) const noexcept;
-  // On the leading node: what the announcement says of it.
-  void announce(collective::OpId op, wire::AnnounceBody& body) const noexcept;
+  // On the leading node: what the announcement says of it; of an op whose contributions travel with
+  // their announcements, of the tensor's next one.
+  void announce(collective::OpId op, wire::AnnounceBody& body) noexcept;
   // What the leading node has announced. It may come before this node's own submission, and is
   // judged later.
   void hear_lead(collective::OpId op, const wire::AnnounceBody& body) noexcept;
-  // Before its first block: all nodes have announced it.
+  // Before its first block: all nodes have announced it, or the leading node's choice came with the
+  // tensor's last op.
   void settle(collective::OpId op);
 
   struct Block {
@@ -52,8 +54,10 @@ class OpTuning {
   };
   // By which recipe it is sent. Valid until the op ends.
   const codec::Recipe& recipe(collective::OpId op, const Block& block);
-  // A result of another node: whether it was made as here.
+  // A result of another node, or its contribution to an eager op: whether it was made as here.
   void compare(collective::OpId op, const wire::BlockHeader& header) noexcept;
+  // All nodes have announced an op whose contributions may be blocks there.
+  void pass_on_lead(collective::OpId op) noexcept;
   // What the tuner is to know of an op that has ended.
   void describe(collective::OpId op, OpRecord& record) const noexcept;
   void forget(collective::OpId op) noexcept {
@@ -70,13 +74,7 @@ class OpTuning {
   void offer_whole(collective::OpId op);
 
  private:
-  // By which candidates the leading node sends.
-  struct Lead {
-    std::uint8_t results = OpRecord::kNone;
-    std::uint8_t contributions = OpRecord::kNone;
-    bool trial = false;
-    std::uint16_t list = 0;  // in which they are numbers
-  };
+  using Lead = TensorTuning::Lead;
   enum class Phase : std::uint8_t { open, settled };
   // Whose choice the op is sent by. `none`: the tuner reckons with another kind of operation.
   enum class Source : std::uint8_t { own, lead, replay, none };
@@ -88,7 +86,8 @@ class OpTuning {
     bool alike = true;       // no other node sent its results otherwise
     TensorTuning::Aside aside;
     std::uint32_t version = 0;
-    Lead lead;
+    Lead heard;  // what the leading node has announced with this op
+    Lead lead;   // what it has said of this op
   };
 
   tuner::CandidateIndex candidate(collective::OpId op, std::uint32_t node) const noexcept {
@@ -104,6 +103,8 @@ class OpTuning {
   void follow(collective::OpId op);
   void log(collective::OpId op);
   bool owns_all(collective::OpId op) const noexcept;
+  // Contributions travel with their announcements, however they are sent.
+  bool takes_one_hop(collective::OpId op) const noexcept;
   // Chunks of a round.
   std::uint32_t columns(collective::OpId op) const noexcept;
   struct Sample {

@@ -45,6 +45,10 @@ bool StateUpkeep::for_each_chunk(const TensorState& tensor, Use use) const {
 
 std::uint64_t StateUpkeep::lose(OpId op) {
   const std::uint64_t resets = forget_parked(op) + lose_streams(op);
+  // Nobody has used what this node has announced.
+  if (lane_ops_[op].saved_residual && !ops_.op(op).started) {
+    lane_ops_[op].tensor->codec.restore_residual();
+  }
   // The first rank that leaves ends ops, and the last one the epoch.
   if (ops_.op(op).status == Errc::group_left) mark_doubtful(op);
   return resets;

@@ -89,6 +89,10 @@ Result<MemberList> parse_member_list(const nlohmann::json& body) {
   }
   const std::int64_t cut = number_of(body, "cut", 1);
   if (cut < 1 || cut > kMost) return malformed("versions of the cut are counted from 1");
+  const std::int64_t eager_form = number_of(body, "eager_form", 1);
+  if (eager_form < 1 || eager_form > kMost) {
+    return malformed("versions of the eager form are counted from 1");
+  }
   const auto natural = [&body](const char* key) {
     return static_cast<std::uint64_t>(std::max<std::int64_t>(number_of(body, key), 0));
   };
@@ -101,6 +105,7 @@ Result<MemberList> parse_member_list(const nlohmann::json& body) {
   list.chunk_bytes = natural("chunk_bytes");
   list.eager_bytes = natural("eager_bytes");
   list.cut = static_cast<std::uint32_t>(cut);
+  list.eager_form = static_cast<std::uint32_t>(eager_form);
   list.lossy_min_bytes = natural("lossy_min");
   list.max_ops = static_cast<std::uint32_t>(max_ops);
   list.op_timeout_ms = natural("op_timeout_ms");

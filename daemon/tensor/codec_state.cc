@@ -1,5 +1,6 @@
 #include "daemon/tensor/codec_state.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tern::daemon {
@@ -32,6 +33,7 @@ std::uint64_t CodecState::bytes_of(const codec::Recipe& recipe, const Shape& sha
   const std::uint64_t element = sizeof(float);
   std::uint64_t bytes = 0;
   if (codec::has_memory(recipe) || has_streams(recipe)) bytes += shape.count * element;
+  if (codec::has_memory(recipe) && shape.eager) bytes += shape.count * element;
   // Of every other node this one hears its contributions to the chunks owned here, and its results.
   if (has_streams(recipe)) {
     bytes += 2 * shape.count * element * (shape.nodes - 1) / shape.nodes;
@@ -48,6 +50,10 @@ bool CodecState::allocate(const codec::Recipe& recipe, const Shape& shape) {
   if (codec::has_memory(recipe) || has_streams(recipe)) {
     sender_ = zeros(shape.count);
     if (!sender_) return false;
+  }
+  if (codec::has_memory(recipe) && shape.eager) {
+    saved_ = zeros(shape.count);
+    if (!saved_) return false;
   }
   if (has_codebooks(recipe)) {
     codebooks_ = zeros(chunks * codec::kCodebookLevels);
@@ -69,6 +75,14 @@ bool CodecState::adopt_residual(CodecState& other) noexcept {
   if (shape_ != other.shape_ || has_streams() || other.has_streams()) return false;
   if (other.sender_) sender_ = std::move(other.sender_);
   return true;
+}
+
+void CodecState::save_residual() noexcept {
+  if (saved_) std::copy_n(sender_.get(), shape_.count, saved_.get());
+}
+
+void CodecState::restore_residual() noexcept {
+  if (saved_) std::copy_n(saved_.get(), shape_.count, sender_.get());
 }
 
 }  // namespace tern::daemon

@@ -24,6 +24,9 @@ class CodecState {
     std::uint32_t nodes = 1;
     std::uint32_t self = 0;
     DType dtype = DType::f32;
+    // An all_reduce of it travels with its announcements: nobody owns a chunk, and the residual is
+    // of what this node contributes alone.
+    bool eager = false;
 
     bool operator==(const Shape&) const = default;
   };
@@ -42,14 +45,18 @@ class CodecState {
   bool empty() const noexcept { return !sender_; }
 
   // Error feedback survives a new declaration of the same tensor: takes the other's residual.
-  // False, and nothing is taken, if the chunks, the nodes or this node's number are others: what
-  // a result left out would become what a contribution left out.
+  // False, and nothing is taken, if the chunks, the nodes, this node's number or the way of an
+  // all_reduce are others: what a result left out would become what a contribution left out.
   bool adopt_residual(CodecState& other) noexcept;
 
   // Null where the recipe has none. `begin` is the chunk's first element.
   float* sender(std::uint64_t begin) const noexcept {
     return sender_ ? sender_.get() + begin : nullptr;
   }
+  // Of a tensor whose all_reduce travels with its announcements, before its contribution is encoded:
+  // so that an op that fails before it begins takes nothing with it.
+  void save_residual() noexcept;
+  void restore_residual() noexcept;
   float* codebook(std::uint32_t chunk) const noexcept {
     return codebooks_ ? codebooks_.get() + chunk * codec::kCodebookLevels : nullptr;
   }
@@ -105,6 +112,7 @@ class CodecState {
   float alpha_ = 1.0f;
   std::uint64_t bytes_ = 0;
   Floats sender_{nullptr, &std::free};
+  Floats saved_{nullptr, &std::free};  // of an eager shape: the residual before the last op
   Floats codebooks_{nullptr, &std::free};
   std::vector<Floats> received_;  // by sender; only the chunks of which it has a stream to us
   std::vector<std::uint64_t> sender_steps_;                 // by chunk

@@ -11,7 +11,8 @@ namespace tern::daemon {
 namespace {
 
 constexpr std::uint16_t kVersion = 1;
-constexpr std::uint32_t kMaxParts = 64;  // as many as a group has nodes
+constexpr std::uint16_t kNobodyOwns = 1;  // StatePartHeader::root
+constexpr std::uint32_t kMaxParts = 64;   // as many as a group has nodes
 
 template <typename T>
 void put(std::byte*& at, const T& value) noexcept {
@@ -67,12 +68,14 @@ StatePart::StatePart(codec::Memory memory, float alpha, const CodecState::Shape&
   header_.chunk_elements = shape.chunk_elements;
   header_.spread = spread % shape.nodes;
   header_.alpha_bits = std::bit_cast<std::uint32_t>(alpha);
+  header_.root = shape.eager ? kNobodyOwns : 0;
   header_.bytes = sizeof(StatePartHeader);
   if (memory == codec::Memory::none) return;
   header_.bytes = record_offset((shape.count + shape.chunk_elements - 1) / shape.chunk_elements);
 }
 
 void StatePart::belong_to(const OneLegUse& use) noexcept {
+  if (use.kind == 0) return;
   header_.kind = use.kind;
   header_.counts_crc = use.counts_crc;
   header_.placement = use.placement;
@@ -167,8 +170,9 @@ Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layou
     seen |= std::uint64_t{1} << (part.node & 63);
     StatePartHeader mine = header_;
     mine.dtype = part.dtype;
-    mine.root = part.root;
+    if (has_residuals()) mine.alpha_bits = part.alpha_bits;
     if (header_.kind != 0) {  // residuals of elements, whatever the chunks
+      mine.root = part.root;
       mine.chunk_elements = part.chunk_elements;
       mine.spread = part.spread;
       is_placed_alike = is_placed_alike && (part.kind == 0 || part.placement == header_.placement);
@@ -330,7 +334,7 @@ bool StatePart::refold_chunk(CodecState& state, std::uint32_t chunk,
                              std::span<const std::byte> parts) const {
   const std::uint64_t begin = chunk_begin(chunk);
   const std::uint64_t count = chunk_size(chunk);
-  const bool owned = owner(chunk) == header_.node;
+  const bool owned = header_.root != kNobodyOwns && owner(chunk) == header_.node;
   const bool contributor = (owner(chunk) + 1) % header_.nodes == header_.node;
   std::vector<float> folded(count, 0.0f);
   for (std::size_t at = 0; at < parts.size();) {
@@ -338,10 +342,17 @@ bool StatePart::refold_chunk(CodecState& state, std::uint32_t chunk,
     if (!read_header(parts.subspan(at), part)) return false;  // they changed since check()
     if (part.bytes != sizeof part + header_.count * sizeof(float)) return false;
     const std::byte* const floats = parts.data() + at + sizeof part;
+    const auto worth = std::bit_cast<float>(part.alpha_bits);
     for (std::uint64_t i = 0; i < count; ++i) {
       const std::uint64_t old_chunk = (begin + i) / part.chunk_elements;
-      const bool was_owned = (old_chunk + part.spread) % part.nodes == part.node;
-      if (was_owned ? owned : contributor) folded[i] += float_at(floats, begin + i);
+      const bool was_owned =
+          part.root != kNobodyOwns && (old_chunk + part.spread) % part.nodes == part.node;
+      const float left = float_at(floats, begin + i);
+      if (was_owned && header_.root == kNobodyOwns) {
+        if (contributor) folded[i] += worth * left;
+      } else if (was_owned ? owned : contributor) {
+        folded[i] += left;
+      }
     }
     at += part.bytes;
   }

@@ -29,12 +29,16 @@ struct StatePartHeader {
   std::uint64_t count;           // elements of the tensor
   std::uint64_t chunk_elements;  // with nodes and spread this is the map of owners
   std::uint64_t spread;
+  // f32. Of a shift, how far it moves. Under ef, how much of what nodes contribute a result's
+  // residual stands for: 1 where results are sums, the group's size where they are averages.
   std::uint32_t alpha_bits;
   std::uint32_t counts_crc;  // of the kind, as announced
   std::uint64_t bytes;       // of the whole part
   std::uint16_t kind;        // a plan's number, of an operation with one leg; else 0
-  std::uint16_t root;        // of a kind that has one: rank plus 1; 0: not known
-  std::uint32_t placement;   // of the kind: a checksum of which ranks are on which node
+  // Of a kind that has one: rank plus 1; 0: not known. Where kind is 0: 1 of a tensor whose
+  // all_reduce travels with its announcements, so that nobody owns a chunk of it.
+  std::uint16_t root;
+  std::uint32_t placement;  // of the kind: a checksum of which ranks are on which node
 };
 TERN_FORMAT_STRUCT(StatePartHeader, 64);
 
@@ -54,6 +58,7 @@ inline constexpr std::uint32_t kStatePartMagic = 0x31505354;  // "TSP1"
 // records of its own chunks, so that state is only ever touched by the lane it belongs to.
 class StatePart {
  public:
+  // `alpha`: see the header.
   StatePart(codec::Memory memory, float alpha, const CodecState::Shape& shape,
             std::uint64_t spread);
 
@@ -98,7 +103,8 @@ class StatePart {
   // none.
   Result<std::vector<std::uint64_t>> read_counts(std::span<const std::byte> parts) const;
   // Error feedback from parts of another layout: what was left unsent on either leg is added up,
-  // and handed to one contributor and to the owner of the chunk's elements.
+  // and handed to one contributor and to the owner of the chunk's elements; where nobody owns it,
+  // all to the contributor.
   bool refold_chunk(CodecState& state, std::uint32_t chunk, std::span<const std::byte> parts) const;
 
  private:

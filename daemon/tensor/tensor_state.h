@@ -58,6 +58,8 @@ struct TensorState {
   // An op was under way when its epoch ended or a rank left: what the residual holds may have been
   // sent or not.
   std::atomic<bool> doubtful{false};
+  // What results have left out is of averages, and not of sums.
+  std::atomic<bool> averages{false};
   // The last import failed, perhaps after some chunks: neither what was nor what was given. The
   // conductor's.
   bool half_imported = false;

@@ -98,6 +98,16 @@ class TensorTuning {
     bool trial = false;
   };
 
+  // By which candidates the leading node sends.
+  struct Lead {
+    static constexpr std::uint8_t kNone = 0xff;
+
+    std::uint8_t results = kNone;
+    std::uint8_t contributions = kNone;
+    bool trial = false;
+    std::uint16_t list = 0;  // in which they are numbers
+  };
+
   // ---- The conductor's ----
   void publish(std::uint32_t version, const tuner::Choice& choice,
                tuner::CandidateIndex contributions) noexcept {
@@ -138,19 +148,15 @@ class TensorTuning {
   // A consistent copy of the choice; its version. 0, and raw for all: the conductor was interrupted
   // in the middle of publishing, for which no lane waits.
   std::uint32_t read(std::span<tuner::CandidateIndex> by_node, Aside& aside) const noexcept {
-    constexpr int kTries = 64;
-    for (int i = 0; i < kTries; ++i) {
-      const std::uint32_t before = version_.load(std::memory_order_acquire);
+    const std::uint32_t version = read_consistently([&] {
       for (std::size_t node = 0; node < by_node_.size(); ++node) {
         by_node[node] = by_node_[node].load(std::memory_order_acquire);
       }
       aside = {contributions_.load(std::memory_order_acquire),
                probe_chunks_.load(std::memory_order_acquire),
                trial_.load(std::memory_order_acquire)};
-      if ((before & 1) == 0 && version_.load(std::memory_order_acquire) == before) {
-        return before / 2;
-      }
-    }
+    });
+    if (version != 0) return version;
     std::fill(by_node.begin(), by_node.end(), tuner::kRaw);
     aside = {};
     return 0;
@@ -159,6 +165,20 @@ class TensorTuning {
   tuner::CandidateIndex now(std::uint32_t node) const noexcept {
     return by_node_[node].load(std::memory_order_relaxed);
   }
+
+  // The choice as a leading node announces it: a consistent copy, or none, as of read().
+  Lead newest() const noexcept {
+    Lead lead;
+    const bool read = read_consistently([&] {
+                        lead = {by_node_[self_].load(std::memory_order_acquire),
+                                contributions_.load(std::memory_order_acquire),
+                                trial_.load(std::memory_order_acquire), list_};
+                      }) != 0;
+    return read ? lead : Lead{};
+  }
+  // What the leading node has announced with the last op whose contributions travel with their
+  // announcements: so the next one is sent. Of the one lane that has such ops.
+  Lead next_lead;
 
   // A sample of the tensor's values is wanted; the lane that takes one clears it.
   std::atomic<bool> sample_wanted{true};
@@ -188,6 +208,20 @@ class TensorTuning {
   }
 
  private:
+  // The version of what `copy` has copied; 0: see read().
+  template <typename Copy>
+  std::uint32_t read_consistently(Copy copy) const noexcept {
+    constexpr int kTries = 64;
+    for (int i = 0; i < kTries; ++i) {
+      const std::uint32_t before = version_.load(std::memory_order_acquire);
+      copy();
+      if ((before & 1) == 0 && version_.load(std::memory_order_acquire) == before) {
+        return before / 2;
+      }
+    }
+    return 0;
+  }
+
   std::shared_ptr<const CandidateRecipes> recipes_;
   std::uint16_t list_;
   std::uint64_t number_;

@@ -144,7 +144,9 @@ tuner::TensorInfo Tuning::info_of(const MemberGroup& group, const TensorState& s
   info.name = std::to_string(group.uid_of_user) + "/" + group.job + "/" + state.name;
   info.shape.bytes = state.count * dtype_bytes(state.dtype);
   info.shape.chunk_bytes = chunk * dtype_bytes(state.dtype);
-  info.shape.eager_bytes = group.lanes.front()->setup().shape.eager_bytes;
+  const collective::GroupShape& shape = group.lanes.front()->setup().shape;
+  info.shape.eager_bytes = shape.eager_bytes;
+  info.shape.eager_blocks = shape.eager_blocks;
   info.shape.nodes = static_cast<std::uint32_t>(group.addresses.size());
   info.shape.lanes = group.lane_count;
   info.peers = tuned.peers;

@@ -24,6 +24,11 @@ std::string part_name(const std::string& log, const MemberGroup& group) {
 
 std::uint32_t version_of(shm::CutVersion cut) { return static_cast<std::uint32_t>(cut); }
 
+std::uint32_t eager_form_of(const MemberGroup& group) {
+  return static_cast<std::uint32_t>(group.eager_blocks ? collective::EagerForm::blocks
+                                                       : collective::EagerForm::elements);
+}
+
 tl::unexpected<Error> misfit(const std::string& log, const std::string& what) {
   return fail(Errc::bad_recipe, "replay: " + log + ": " + what);
 }
@@ -44,7 +49,8 @@ std::ofstream* Tuning::log_of(const MemberGroup& group) {
   }
   std::ofstream& log = logs_[group.number];
   if (!std::filesystem::exists(path, error)) log.open(path);
-  if (!log.is_open() || !(log << tuner::choice_log_head(version_of(group.cut)))) {
+  if (!log.is_open() ||
+      !(log << tuner::choice_log_head(version_of(group.cut), eager_form_of(group)))) {
     log_about(log_fields(group), spdlog::level::warn,
               "cannot write the log of choices {}: this epoch cannot be replayed", path);
     log.close();
@@ -177,6 +183,13 @@ Status Tuning::load_replay(const Replay& replay, TensorTuning& tuning) const {
     return misfit(name, "its tensors were cut by version " + then + ", those of this group by " +
                             std::to_string(version_of(replay.group.cut)) +
                             "; the setting cut of a node decides");
+  }
+  const TensorState& state = replay.state;
+  const bool is_small = state.count * dtype_bytes(state.dtype) <= replay.group.eager_bytes;
+  if (is_small && log->eager_form != eager_form_of(replay.group)) {
+    return misfit(name, "small operations travelled by form " + std::to_string(log->eager_form) +
+                            ", in this group by " + std::to_string(eager_form_of(replay.group)) +
+                            "; the setting eager_form of a node decides");
   }
   tuning.replay.resize(replay.group.lane_count);
   if (auto taken = replay_ops(replay, *log, tuning); !taken) return taken;

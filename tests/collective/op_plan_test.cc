@@ -6,6 +6,7 @@
 
 #include "group_ops_net.h"
 #include "plan/plans.h"
+#include "wire/block.h"
 
 namespace tern::collective {
 namespace op_plan_test {
@@ -88,6 +89,47 @@ TEST(OpPlan, ANodeThatBringsNoContributionDeclines) {
   EXPECT_EQ(op.steps_left, 2u);
   body.eager_bytes = 2 * kChunkBytes;
   EXPECT_TRUE(eager_bytes_agree(op, 0, body, shape)) << "it could not know";
+}
+
+TEST(OpPlan, AContributionMayBeABlockWhereTheGroupKnowsThem) {
+  GroupShape shape = three_nodes();
+  const wire::AnnounceBody elements = all_reduce_of(2 * kChunk);
+  wire::AnnounceBody body = elements;
+  body.flags |= wire::kAnnounceBlock;
+  body.eager_bytes = wire::kBlockHeaderBytes + 5;
+  EXPECT_TRUE(same_op(body, elements));
+  Op op = described(elements, shape);
+  EXPECT_FALSE(eager_bytes_agree(op, 1, body, shape)) << "another form of the group";
+  shape.eager_blocks = true;
+  EXPECT_TRUE(may_bring_block(op, shape));
+  EXPECT_TRUE(eager_bytes_agree(op, 1, body, shape));
+  body.eager_bytes = wire::kBlockHeaderBytes - 1;
+  EXPECT_FALSE(eager_bytes_agree(op, 1, body, shape)) << "no block is so short";
+  body = elements;
+  for (const std::uint64_t bytes : {std::uint64_t{0}, 2 * kChunkBytes - 1}) {
+    body.eager_bytes = static_cast<std::uint32_t>(bytes);
+    EXPECT_FALSE(eager_bytes_agree(op, 1, body, shape)) << "nobody declines";
+  }
+  body.eager_bytes = 2 * kChunkBytes;
+  EXPECT_TRUE(eager_bytes_agree(op, 1, body, shape));
+  decline_eager(op, shape);
+  EXPECT_TRUE(op.eager);
+}
+
+TEST(OpPlan, WhatBuildsOnBlocksBeforeOrEndsWithItsOwnersIsNoBlockInAnAnnouncement) {
+  GroupShape shape = three_nodes();
+  shape.eager_blocks = true;
+  for (std::uint8_t memory = 0; memory <= 4; ++memory) {
+    wire::AnnounceBody body = all_reduce_of(2 * kChunk);
+    body.memory = memory;
+    EXPECT_EQ(may_bring_block(described(body, shape), shape), memory <= 1) << int{memory};
+  }
+  EXPECT_FALSE(may_bring_block(described(all_reduce_of(4 * kChunk + 1), shape), shape));
+  EXPECT_FALSE(may_bring_block(described(barrier(), shape), shape));
+  EXPECT_FALSE(may_bring_block(described(broadcast_of(3, 2), shape), shape));
+  wire::AnnounceBody owned = all_reduce_of(4);
+  owned.kind = plan::kReduceScatter.number;
+  EXPECT_FALSE(may_bring_block(described(owned, shape), shape));
 }
 
 TEST(OpPlan, OnlyTheRootMayBringValuesAndItMust) {

@@ -124,26 +124,29 @@ Bytes Reference::all_reduce(const OpRequest& op, const Tensor* tensor, std::uint
   const std::uint64_t bytes = op.count * dtype_bytes(op.dtype);
   Work work{op, tensor, sequence, inputs, {}, std::vector<float>(nodes(), 0.0f), Bytes(bytes)};
   if (op.count == 0) return work.output;
-  const Part all{0, static_cast<std::uint32_t>(op.count)};
-  // What is compressed, with loss or without, takes two legs.
   const bool floats = op.dtype == DType::f32 || op.dtype == DType::f16 || op.dtype == DType::bf16;
   const bool lossless = tensor != nullptr && floats && nodes() > 1 &&
                         bytes >= group_.lossy_min_bytes &&
                         codec::is_lossless(recipe_of(op, *tensor));
-  if (bytes <= group_.eager_bytes && !lossless && !is_lossy(op, tensor)) {
-    // One hop: every node adds the announced contributions in the order of nodes.
-    Bytes sum(op.count * codec::accumulator_bytes(op.dtype));
-    for (std::uint32_t node = 0; node < nodes(); ++node) {
-      const Bytes one = contribution(work, node, all);
-      if (node == 0) {
-        codec::accumulate_begin({op.dtype, one.data(), op.count}, 1.0f, sum.data());
-      } else {
-        codec::accumulate(op.reduction, {op.dtype, one.data(), op.count}, 1.0f, sum.data());
-      }
+  if (bytes <= group_.eager_bytes) {
+    // What builds on blocks before takes two legs, or what is compressed in a group without blocks
+    // in announcements.
+    const bool lossy = is_lossy(op, tensor);
+    const bool compressed = lossless || lossy;
+    if (compressed) work.recipe = recipe_of(op, *tensor);
+    const bool declared_delta =
+        tensor != nullptr && !tensor->spec.recipe.empty() &&
+        codec::parse_recipe(tensor->spec.recipe)->compressor == codec::Compressor::xordelta;
+    const bool may_be_block =
+        group_.eager_blocks && !declared_delta && !codec::needs_shift(work.recipe);
+    if (!lossy && (!lossless || may_be_block)) {
+      exact_eager_op(work);
+      return work.output;
     }
-    codec::accumulate_finish(op.reduction, sum.data(), group_.size,
-                             {op.dtype, work.output.data(), op.count});
-    return work.output;
+    if (lossy && may_be_block) {
+      lossy_eager_op(work);
+      return work.output;
+    }
   }
   const auto sharding = shm::make_sharding({.tensor = tensor != nullptr ? tensor->id : 0,
                                             .sequence = sequence,
@@ -271,6 +274,53 @@ void Reference::scan(Work& work, const shm::Sharding& sharding) {
       if (!found.nonfinite) work.reduce_max[node] = std::max(work.reduce_max[node], found.max);
     }
   }
+}
+
+// One hop: every node adds the announced contributions in the order of nodes.
+void Reference::exact_eager_op(Work& work) const {
+  const OpRequest& op = work.op;
+  const Part all{0, static_cast<std::uint32_t>(op.count)};
+  Bytes sum(op.count * codec::accumulator_bytes(op.dtype));
+  for (std::uint32_t node = 0; node < nodes(); ++node) {
+    const Bytes one = contribution(work, node, all);
+    if (node == 0) {
+      codec::accumulate_begin({op.dtype, one.data(), op.count}, 1.0f, sum.data());
+    } else {
+      codec::accumulate(op.reduction, {op.dtype, one.data(), op.count}, 1.0f, sum.data());
+    }
+  }
+  codec::accumulate_finish(op.reduction, sum.data(), group_.size,
+                           {op.dtype, work.output.data(), op.count});
+}
+
+// The same where contributions are blocks, this node's own too.
+void Reference::lossy_eager_op(Work& work) {
+  const OpRequest& op = work.op;
+  const Part all{0, static_cast<std::uint32_t>(op.count)};
+  Bytes sum(op.count * sizeof(float));
+  for (std::uint32_t node = 0; node < nodes(); ++node) {
+    Bytes own = sum_local(work, node, all);
+    float largest = 0.0f;
+    if (codec::scans_tensor(work.recipe)) {
+      const float* const kept = residual(work.tensor->id, node, op.count).data();
+      const auto found = codec::scan_max({as_floats(own), op.count}, kept, op.state_scale);
+      if (!found.nonfinite) largest = found.max;
+    }
+    std::vector<float> values;
+    if (encode(work, {node, 0, all}, {false, {as_floats(own), op.count}, op.state_scale, largest},
+               values)) {
+      for (std::size_t i = 0; i < values.size(); ++i) as_floats(sum)[i] += values[i];
+      continue;
+    }
+    const Bytes raw = contribution(work, node, all);
+    if (node == 0) {
+      codec::accumulate_begin({op.dtype, raw.data(), op.count}, 1.0f, sum.data());
+    } else {
+      codec::accumulate(op.reduction, {op.dtype, raw.data(), op.count}, 1.0f, sum.data());
+    }
+  }
+  codec::accumulate_finish(op.reduction, sum.data(), group_.size,
+                           {op.dtype, work.output.data(), op.count});
 }
 
 void Reference::lossy_op(Work& work, const shm::Sharding& sharding) {

@@ -25,6 +25,7 @@ struct GroupView {
   std::uint64_t chunk_bytes = 0;
   shm::CutVersion cut = shm::kNewestCut;
   std::uint64_t eager_bytes = 0;
+  bool eager_blocks = true;
   std::uint64_t lossy_min_bytes = 0;
 };
 
@@ -72,6 +73,8 @@ class Reference {
   Bytes sum_local(const Work& work, std::uint32_t node, Part part) const;
   Bytes contribution(const Work& work, std::uint32_t node, Part part) const;
   void exact_chunk(Work& work, std::uint32_t owner, Part part) const;
+  void exact_eager_op(Work& work) const;
+  void lossy_eager_op(Work& work);
   void lossy_op(Work& work, const shm::Sharding& sharding);
   Bytes lossy_sum(Work& work, const Chunk& chunk);
   void scan(Work& work, const shm::Sharding& sharding);

@@ -157,11 +157,14 @@ Plan make_plan(std::uint64_t seed) {
   Random random(seed * 0x9e3779b97f4a7c15u + 77);
   Plan plan;
   if (seed % 2 == 0) plan.cut = shm::CutVersion::even;
+  if (seed % 4 >= 2) plan.eager_form = collective::EagerForm::blocks;
   const std::size_t nodes = random.between(1, random.one_in(32) ? 16 : random.one_in(4) ? 6 : 4);
   for (std::size_t i = 0; i < nodes; ++i) {
     plan.daemons.push_back(random_daemon(random, nodes));
-    plan.daemons.back().adjust = [cut = plan.cut](daemon::ConductorSettings& settings) {
+    plan.daemons.back().adjust = [cut = plan.cut,
+                                  form = plan.eager_form](daemon::ConductorSettings& settings) {
       settings.ops.cut = static_cast<std::uint32_t>(cut);
+      settings.ops.eager_form = static_cast<std::uint32_t>(form);
     };
     for (std::uint64_t rank = random.between(1, 3); rank > 0; --rank)
       plan.daemon_of_rank.push_back(i);

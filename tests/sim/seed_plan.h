@@ -41,6 +41,8 @@ struct Plan {
   std::vector<PlannedOp> ops_after;  // when all is well again
   bool verify = false;
   shm::CutVersion cut = shm::CutVersion::full;  // even seeds have the other
+  collective::EagerForm eager_form =
+      collective::EagerForm::elements;  // of four seeds two the other
   Trouble trouble = Trouble::none;
   net::FaultSettings faults;
 };

@@ -29,6 +29,7 @@ TEST(ChoiceLog, ReadsWhatItWrites) {
 TEST(ChoiceLog, HasThisForm) {
   EXPECT_EQ(choice_log_head(), "tern-choices 1\n");
   EXPECT_EQ(choice_log_head(2), "tern-choices 1\ncut 2\n");
+  EXPECT_EQ(choice_log_head(2, 2), "tern-choices 1\ncut 2\neager_form 2\n");
   EXPECT_EQ(format(some_op("a b")), "op a%20b 17 1 4 ef(int:bits=4) 3lc:s=1 raw\n");
   EXPECT_EQ(format(LoggedChunk{"w", 18, 0, 2, 7, "ef(bf16)"}), "chunk w 18 0 2 7 ef(bf16)\n");
 }
@@ -42,6 +43,15 @@ TEST(ChoiceLog, NamesTheCutOfItsTensors) {
   EXPECT_EQ(parse_choice_log("tern-choices 1\n" + format(some_op("w")))->cut, 1u) << "of old";
   EXPECT_FALSE(parse_choice_log("tern-choices 1\ncut\n"));
   EXPECT_FALSE(parse_choice_log("tern-choices 1\ncut x\n"));
+}
+
+TEST(ChoiceLog, NamesTheFormOfSmallOperations) {
+  const auto form_of = [](std::uint32_t form) {
+    return parse_choice_log(choice_log_head(2, form) + format(some_op("w"))).value().eager_form;
+  };
+  EXPECT_EQ(form_of(1), 1u);
+  EXPECT_EQ(form_of(2), 2u);
+  EXPECT_FALSE(parse_choice_log("tern-choices 1\neager_form x\n"));
 }
 
 TEST(ChoiceLog, NamesMayHoldAnyByte) {

@@ -102,6 +102,28 @@ TEST_F(EpochsTest, AListWithACutThisNodeDoesNotHaveIsRefused) {
   EXPECT_EQ(refusal(), Errc::protocol_error);
 }
 
+TEST_F(EpochsTest, AListWithAnEagerFormThisNodeDoesNotHaveIsRefused) {
+  auto later = body();
+  later["eager_form"] = settings_.ops.eager_form + 1;
+  EXPECT_TRUE(epochs_.on_message(kSelf, members(later)));
+  EXPECT_EQ(refusal(), Errc::protocol_error);
+}
+
+TEST_F(EpochsTest, TheEagerFormIsThatOfTheListOrElseTheFirst) {
+  EXPECT_EQ(join_message_["eager_form"], 2);
+  auto agreed = body();
+  agreed["eager_form"] = 2;
+  epochs_.on_message(kSelf, members(agreed));
+  const MemberGroup& group = *groups_.all().begin()->second;
+  EXPECT_TRUE(group.eager_blocks);
+  EXPECT_TRUE(group.lanes[0]->setup().shape.eager_blocks);
+}
+
+TEST_F(EpochsTest, WithoutAnEagerFormInTheListThereAreNoBlocksInAnnouncements) {
+  epochs_.on_message(kSelf, members(body()));
+  EXPECT_FALSE(groups_.all().begin()->second->eager_blocks);
+}
+
 TEST_F(EpochsTest, TheCutIsThatOfTheListOrElseTheFirst) {
   EXPECT_EQ(join_message_["cut"], 2);
   auto agreed = body();

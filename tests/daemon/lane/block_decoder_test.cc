@@ -401,12 +401,24 @@ TEST_F(BlockDecoderTest, AShiftMovesAsItDoesAtTheSender) {
 
 class BlockDecoderOfEagerOps : public BlockDecoderTest {
  protected:
-  BlockDecoderOfEagerOps() : BlockDecoderTest({{{1}, {0}, {2}}, 64}, 2) {}
+  BlockDecoderOfEagerOps() : BlockDecoderTest({{{1}, {0}, {2}}, 64, true}, 2) {}
+  void keep_block(OpId op, std::uint32_t from, const std::vector<std::byte>& block) {
+    const std::uint32_t slab = node.eager.take(from);
+    std::copy(block.begin(), block.end(), host_bytes(node.eager.operand(from, slab)).data());
+    node.eager.keep(op, from, {slab, static_cast<std::uint32_t>(block.size()), true});
+  }
+  BlockCompletion reduced(OpId op) {
+    BlockRequest request;
+    request.verb = BlockVerb::reduce;
+    request.op = op;
+    return node.codec.perform(request);
+  }
   void keep(OpId op, std::uint32_t from, const std::vector<float>& values) {
     const std::uint32_t slab = node.eager.take(from);
     std::memcpy(host_bytes(node.eager.operand(from, slab)).data(), values.data(),
                 values.size() * sizeof(float));
-    node.eager.keep(op, from, slab);
+    const auto bytes = static_cast<std::uint32_t>(values.size() * sizeof(float));
+    node.eager.keep(op, from, {slab, bytes, false});
   }
 };
 
@@ -420,6 +432,58 @@ TEST_F(BlockDecoderOfEagerOps, AreAddedInTheOrderOfTheNodes) {
   node.give<float>(op, {3, 9});
   perform(BlockVerb::reduce, op, {});
   EXPECT_EQ(node.got(op), (std::vector<float>{1, 6}));  // our 3 first would be rounded away
+}
+
+TEST_F(BlockDecoderOfEagerOps, AreAddedWhereSomeAreBlocks) {
+  const Spec spec{.count = 3};
+  const auto tensor = node.declare(spec, "none(int:bits=8)");
+  const OpId op = node.submit(spec, node.by_recipe_of(*tensor));
+  const auto block = lossy_block("none(int:bits=8)", {1, -2, 3});
+  keep_block(op, 0, block);
+  keep(op, 1, {10, 20, 30});
+  node.give<float>(op, {100, 200, 300});
+  EXPECT_EQ(reduced(op).problem, nullptr);
+  std::vector<float> expected = decoded(block, 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    expected[i] += 10.0f * static_cast<float>(i + 1);
+    expected[i] += 100.0f * static_cast<float>(i + 1);
+  }
+  EXPECT_EQ(node.got(op), expected);
+}
+
+// The first block of all is what the reduction begins with, and no zeros.
+TEST_F(BlockDecoderOfEagerOps, HaveTheirMaximumAlsoOfBlocks) {
+  const Spec spec{.count = 2, .reduction = Reduction::max};
+  const OpId op = node.submit(spec);
+  keep_block(op, 0, raw_block<float>(DType::f32, {-5, -1}));
+  keep(op, 1, {-2, -7});
+  node.give<float>(op, {-9, -9});
+  EXPECT_EQ(reduced(op).problem, nullptr);
+  EXPECT_EQ(node.got(op), (std::vector<float>{-2, -1}));
+}
+
+TEST_F(BlockDecoderOfEagerOps, NameTheNodeWhoseBlockMakesNoSense) {
+  const Spec spec{.count = 3};
+  const auto exact = node.declare(spec, "raw");
+  exact->exempt = true;
+  const auto lossy = lossy_block("none(int:bits=8)", {1, -2, 3});
+  auto longer = lossy_block("none(int:bits=8)", {1, -2, 3, 4});
+  auto garbled = lossy;
+  garbled[0] = std::byte{0xee};
+  Spec of_use = spec;
+  for (const auto& block : {lossy, longer, garbled}) {
+    const OpId op = node.submit(of_use, node.by_recipe_of(*exact));
+    ++of_use.use;
+    keep(op, 0, {1, 2, 3});
+    keep_block(op, 1, block);
+    const BlockCompletion done = reduced(op);
+    EXPECT_NE(done.problem, nullptr);
+    EXPECT_EQ(done.node, 1u);
+    node.core.ops().fail(op, {Errc::cancelled, 0, ""});
+    node.carry_out_all();
+    node.core.ops().release(op);
+    node.eager.release(op);
+  }
 }
 
 TEST_F(BlockDecoderOfEagerOps, GetTheRootsValues) {

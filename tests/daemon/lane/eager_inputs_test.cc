@@ -23,9 +23,9 @@ TEST(EagerInputs, ANodeHasRoomForTwiceItsOpsInFlight) {
 TEST(EagerInputs, WhatIsKeptIsGivenBackWithItsOp) {
   EagerInputs inputs(shape(256), 8);
   for (int round = 0; round < 10; ++round) {
-    inputs.keep(3, 1, inputs.take(1));
+    inputs.keep(3, 1, {inputs.take(1), 8, false});
     EXPECT_TRUE(inputs.kept(3, 0).empty());
-    EXPECT_FALSE(inputs.kept(3, 1).empty());
+    EXPECT_EQ(inputs.kept(3, 1).bytes, 8u);
     inputs.release(3);
     EXPECT_TRUE(inputs.kept(3, 1).empty());
   }

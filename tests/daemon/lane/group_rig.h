@@ -49,6 +49,7 @@ struct Spec {
 struct Shape {
   std::vector<std::vector<std::uint32_t>> ranks = {{0}, {1}};
   std::uint64_t eager_bytes = 0;
+  bool eager_blocks = false;
   std::uint64_t known_features = ~std::uint64_t{0};  // of those that others say hello with
 };
 
@@ -91,6 +92,7 @@ inline GroupSetup setup_of(const Shape& shape, std::uint32_t self) {
   setup.shape.node = self;
   setup.shape.chunk_bytes = small_lane().chunk_bytes;
   setup.shape.eager_bytes = shape.eager_bytes;
+  setup.shape.eager_blocks = shape.eager_blocks;
   setup.shape.max_ops_in_flight = 4;
   setup.shape.active_chunks = 4;
   setup.shape.ranks = shape.ranks;

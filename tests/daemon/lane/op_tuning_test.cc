@@ -23,7 +23,9 @@ constexpr std::uint64_t kTensorNumber = 42;
 
 class OpTuningTest : public OneNode {
  protected:
-  explicit OpTuningTest(std::uint32_t self = 0) : OneNode({.ranks = {{0}, {1}, {2}}}, self) {
+  explicit OpTuningTest(std::uint32_t self = 0, std::uint64_t eager_bytes = 0)
+      : OneNode({.ranks = {{0}, {1}, {2}}, .eager_bytes = eager_bytes, .eager_blocks = true},
+                self) {
     tensor->tuning =
         std::make_unique<TensorTuning>(TensorTuning::Candidates{recipes, kList},
                                        TensorTuning::Place{kTensorNumber, 3, node.core.self(), 6});
@@ -38,7 +40,9 @@ class OpTuningTest : public OneNode {
     const Spec spec{.tensor = 3, .count = 6 * kChunk, .use = use};
     LaneOp lane_op = Node::by_recipe_of(*tensor);
     lane_op.encoding.tuning = tensor->tuning.get();
-    return node.begin(spec, lane_op);
+    // What others announce of one that travels with its announcement comes with their values.
+    return node.core.setup().shape.eager_bytes > 0 ? node.submit(spec, lane_op)
+                                                   : node.begin(spec, lane_op);
   }
   // So that the next use may begin.
   void end(OpId op) {
@@ -74,6 +78,25 @@ class OpTuningTest : public OneNode {
   const std::unique_ptr<TensorState> tensor =
       node.declare({.tensor = 3, .count = 6 * kChunk}, "ef(int:bits=4)");
 };
+
+// Of ops whose contributions travel with their announcements.
+class EagerOpTuning : public OpTuningTest, public testing::WithParamInterface<std::uint32_t> {
+ protected:
+  EagerOpTuning() : OpTuningTest(GetParam(), 6 * kChunk * sizeof(float)) {}
+  bool leads() const { return GetParam() == 0; }
+  // All nodes announce it; the leading one, if that is another, says so of the next one.
+  void announce(OpId op, tuner::CandidateIndex next) {
+    wire::AnnounceBody body{};
+    node.tuning.announce(op, body);
+    EXPECT_EQ(body.lead, leads() ? next + 1 : 0);
+    if (!leads()) node.tuning.hear_lead(op, lead(next));
+    node.tuning.pass_on_lead(op);
+  }
+  const codec::Recipe& block(OpId op) {
+    return node.tuning.recipe(op, {0, Leg::reduce, (node.core.self() + 1) % 3});
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Nodes, EagerOpTuning, testing::Values(0, 1));
 
 class OpTuningOfAFollower : public OpTuningTest {
  protected:
@@ -225,6 +248,41 @@ TEST_F(OpTuningOfAFollower, SendsBothLegsAsTheLeadingNodeDoes) {
   publish(2, {.reduce = {kRaw, kRaw}, .broadcast = kRaw});
   EXPECT_EQ(contribution(op, 2), by(kBits));
   EXPECT_EQ(described(op).mixed, 0u);
+}
+
+// It is sent before the leading node's announcement of it can have come.
+TEST_P(EagerOpTuning, IsSentAsTheLeadingNodeSaidWithTheLastOne) {
+  publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kHalf});
+  OpId op = begin_use(1);
+  EXPECT_EQ(block(op), by(kHalf)) << "nobody has said anything yet";
+  EXPECT_EQ(described(op).lead, OpRecord::kNone);
+  // Chosen for the next one, while this one is under way.
+  publish(2, {.reduce = {kBits, kBits}, .broadcast = kBits});
+  announce(op, kBits);
+  end(op);
+  publish(3, {.reduce = {kRaw, kRaw}, .broadcast = kRaw});
+  op = begin_use(2);
+  EXPECT_EQ(block(op), by(kBits));
+  EXPECT_EQ(described(op).lead, kBits);
+  announce(op, kRaw);
+  EXPECT_EQ(described(op).lead, kBits) << "as this one was sent";
+  end(op);
+  op = begin_use(3);
+  EXPECT_EQ(block(op), by(kRaw));
+}
+
+TEST_P(EagerOpTuning, OthersHaveSentItAlikeIfTheirBlocksAre) {
+  publish(1, {.reduce = {kBits, kBits}, .broadcast = kRaw});
+  const OpId op = begin_use(1);
+  block(op);
+  wire::BlockHeader header;
+  header.codec = static_cast<std::uint8_t>(wire::CodecId::staged);
+  header.stages.quantizer = static_cast<std::uint8_t>(wire::QuantizerId::integer);
+  header.stages.bits = 4;
+  node.tuning.compare(op, header);
+  EXPECT_EQ(described(op).alike, 1u);
+  node.tuning.compare(op, wire::BlockHeader{});
+  EXPECT_EQ(described(op).alike, 0u);
 }
 
 TEST_F(OpTuningOfAFollower, HearsOfALeadBeforeItsOwnSubmission) {

@@ -38,6 +38,7 @@ TEST_F(CoordinatorTest, TheLeastOfAllLimitsIsAgreed) {
   other["eager_bytes"] = 10;
   other["max_ops"] = 3;
   other["cut"] = 1;
+  other["eager_form"] = 1;
   other["lossy_min"] = 99;
   other["op_timeout_ms"] = 5000;
   other["verify"] = true;
@@ -49,26 +50,29 @@ TEST_F(CoordinatorTest, TheLeastOfAllLimitsIsAgreed) {
   EXPECT_EQ(body["eager_bytes"], 10);
   EXPECT_EQ(body["max_ops"], 3);
   EXPECT_EQ(body["cut"], 1);
+  EXPECT_EQ(body["eager_form"], 1);
   EXPECT_EQ(body["lossy_min"], 99);
   EXPECT_EQ(body["op_timeout_ms"], 5000);
   EXPECT_EQ(body["verify"], true);
 }
 
-TEST_F(CoordinatorTest, ANodeThatSaysNothingOfTheCutHasTheOldOne) {
-  const auto agreed = [this](std::int64_t a, std::int64_t b) {
-    json one = join_of(kA, 0, 2), other = join_of(kB, 1, 2);
-    one["cut"] = a;
-    if (b > 0) other["cut"] = b;
-    join(kA, one);
-    join(kB, other);
-    const json body = members(kA);
-    say(kA, "ended", body["epoch"]);
-    return body["cut"];
-  };
-  EXPECT_EQ(agreed(2, 0), 1);
-  EXPECT_EQ(agreed(2, 2), 2);
-  EXPECT_EQ(agreed(2, 99), 2) << "no more than the coordinator knows";
-  EXPECT_EQ(agreed(-5, 2), 1);
+TEST_F(CoordinatorTest, ANodeThatSaysNothingOfAVersionHasTheOldOne) {
+  for (const char* version : {"cut", "eager_form"}) {
+    const auto agreed = [&](std::int64_t a, std::int64_t b) {
+      json one = join_of(kA, 0, 2), other = join_of(kB, 1, 2);
+      one[version] = a;
+      if (b > 0) other[version] = b;
+      join(kA, one);
+      join(kB, other);
+      const json body = members(kA);
+      say(kA, "ended", body["epoch"]);
+      return body[version];
+    };
+    EXPECT_EQ(agreed(2, 0), 1);
+    EXPECT_EQ(agreed(2, 2), 2);
+    EXPECT_EQ(agreed(2, 99), 2) << "no more than the coordinator knows";
+    EXPECT_EQ(agreed(-5, 2), 1);
+  }
 }
 
 TEST_F(CoordinatorTest, NonsenseInAJoinIsClampedOrRefused) {

@@ -18,6 +18,7 @@ nlohmann::json message() {
           {"lanes", 2},
           {"chunk_bytes", 65'536},
           {"cut", 2},
+          {"eager_form", 2},
           {"eager_bytes", 1'024},
           {"max_ops", 16},
           {"lossy_min", 5},
@@ -40,6 +41,7 @@ TEST(JoinTerms, HasWhatTheMemberSays) {
   EXPECT_EQ(join->eager_bytes, 1'024);
   EXPECT_EQ(join->max_ops, 16);
   EXPECT_EQ(join->cut, 2);
+  EXPECT_EQ(join->eager_form, 2);
   EXPECT_EQ(join->lossy_min, 5);
   EXPECT_EQ(join->op_timeout_ms, 1'000);
   EXPECT_TRUE(join->verify);
@@ -49,13 +51,15 @@ TEST(JoinTerms, HasWhatTheMemberSays) {
 
 TEST(JoinTerms, WithoutItsNumbersIsReadAndHasNonsense) {
   nlohmann::json little = message();
-  for (const char* key : {"rank", "size", "lanes", "max_ops", "seed", "cut"}) little.erase(key);
+  for (const char* key : {"rank", "size", "lanes", "max_ops", "seed", "cut", "eager_form"})
+    little.erase(key);
   const auto join = parse_join_terms(little);
   ASSERT_TRUE(join);
   EXPECT_EQ(join->rank, -1);
   EXPECT_EQ(join->size, -1);
   EXPECT_EQ(join->lanes, 1);
   EXPECT_EQ(join->cut, 1) << "a daemon that knows no other says nothing of it";
+  EXPECT_EQ(join->eager_form, 1) << "nor of this";
   EXPECT_EQ(join->max_ops, 0);
 }
 

@@ -120,6 +120,7 @@ TEST(MemberList, NothingIsMoreThanAGroupMayHave) {
   for (const auto& [key, value] : std::vector<std::pair<const char*, json>>{{"size", 0},
                                                                             {"cut", 0},
                                                                             {"cut", -1},
+                                                                            {"eager_form", 0},
                                                                             {"size", 1025},
                                                                             {"size", -1},
                                                                             {"epoch", 0},

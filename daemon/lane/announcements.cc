@@ -1,0 +1,167 @@
+#include "daemon/lane/announcements.h"
+
+#include <cstdio>
+
+#include "base/bump.h"
+#include "base/check.h"
+#include "collective/op_plan.h"
+#include "daemon/lane/touch_pages.h"
+
+namespace tern::daemon {
+
+using collective::Action;
+using collective::OpId;
+
+// ---- What this node has -------------------------------------------------------------------------
+
+const codec::Recipe* Announcements::recipe_of(OpId op) {
+  const collective::GroupShape& shape = core_.setup().shape;
+  LaneOp& data = core_.lane_op(op);
+  if (!collective::may_bring_block(core_.op(op), shape)) return nullptr;
+  // What the tuner chooses may have become another since the op was submitted.
+  if (data.encoding.tuning == nullptr && !core_.op(op).compressed) return nullptr;
+  data.start(core_.now_ns());
+  // All other nodes get the same.
+  const std::uint32_t other = (core_.self() + 1) % core_.nodes();
+  const codec::Recipe& recipe = partners_.tuning.recipe(op, {0, wire::Leg::reduce, other});
+  return EagerInputs::fits(recipe, blocks().whole(op).elements, shape) ? &recipe : nullptr;
+}
+
+void Announcements::announce(const Action& action) {
+  const OpId op = action.op;
+  const collective::Op& about = core_.op(op);
+  const ChunkPart all = blocks().whole(op);
+  if (!about.eager || all.elements == 0 || !about.plan->reduces()) return send(action, {});
+  BlockRequest request;
+  request.recipe = recipe_of(op);
+  request.verb = request.recipe != nullptr ? BlockVerb::encode : BlockVerb::gather;
+  if (request.verb == BlockVerb::gather && inputs().is_plain(op)) {
+    return send(action, {{inputs().plain(op, all), blocks().bytes(op, all)}, false});
+  }
+  LaneOp& data = core_.lane_op(op);
+  data.saved_residual = request.verb == BlockVerb::encode && data.encoding.lossy;
+  if (data.saved_residual) data.tensor->codec.save_residual();
+  request.op = op;
+  request.node = core_.self();
+  request.action = action;
+  request.slab = values_.take(core_.self());
+  TERN_CHECK(request.slab != SlabPool::kNone);
+  request.block = values_.operand(core_.self(), request.slab);
+  partners_.path.submit(request);
+}
+
+void Announcements::gathered(const BlockRequest& request, const BlockCompletion& completion) {
+  const OpId op = request.op;
+  const bool lies_in_input = completion.form == BlockForm::input;
+  if (core_.op(op).failed || lies_in_input) values_.give(core_.self(), request.slab);
+  if (core_.op(op).failed) return core_.ops().done(request.action);
+  if (lies_in_input) {
+    const std::byte* const input = inputs().plain(op, blocks().whole(op));
+    return send(request.action, {{input, completion.bytes}, false});
+  }
+  // This node must add exactly what the others get.
+  const bool is_block = completion.form == BlockForm::encoded;
+  values_.keep(op, core_.self(), {request.slab, completion.bytes, is_block});
+  send(request.action, {host_bytes(request.block).first(completion.bytes), is_block});
+}
+
+// To each other node what concerns it.
+void Announcements::send(const Action& action, const Contribution& contribution) {
+  const OpId op = action.op;
+  const collective::Op& about = core_.op(op);
+  const collective::GroupShape& shape = core_.setup().shape;
+  wire::AnnounceBody body = about.announced_first;
+  body.rank = shape.ranks[core_.self()][0];
+  body.flags &= static_cast<std::uint8_t>(~(wire::kAnnounceDeclines | wire::kAnnounceBlock));
+  if (collective::declines(about, shape)) body.flags |= wire::kAnnounceDeclines;
+  if (contribution.is_block) body.flags |= wire::kAnnounceBlock;
+  LaneOp& data = core_.lane_op(op);
+  if (data.tensor != nullptr) {
+    body.restart_streams = partners_.upkeep.take_lost(*data.tensor) ? 1 : 0;
+    partners_.tuning.announce(op, body);
+  }
+  const wire::FrameHeader header = core_.header(wire::FrameKind::announce, op);
+  for (std::uint32_t node = 0; node < core_.nodes(); ++node) {
+    LanePeer* const peer = core_.peers()[node];
+    if (peer == nullptr || peer->is_lost()) continue;
+    const std::uint64_t raw = collective::eager_bytes_of(about, core_.self(), node, shape);
+    std::span<const std::byte> values;
+    if (contribution.is_block) {
+      values = contribution.bytes;
+    } else if (raw != 0) {
+      values = inputs().eager_values(op, node, contribution.bytes);
+    }
+    // Before they are sent they are read, to know whether they are there.
+    touch_pages(values);
+    if (partners_.lost_pages.fail(op)) break;
+    body.eager_bytes = static_cast<std::uint32_t>(values.size());
+    if (about.pairs != nullptr) body.counts_crc = about.pairs->sent_crc(node);
+    peer->link->send_copy(header, std::as_bytes(std::span(&body, 1)), values);
+    data.count_sent(raw, values.size(), 1);
+    core_.resources().count_block(sizeof(body) + values.size());
+  }
+  core_.ops().done(action);
+}
+
+// ---- What all nodes have ------------------------------------------------------------------------
+
+void Announcements::reduce(const Action& action) {
+  const OpId op = action.op;
+  if (core_.lane_op(op).encoding.tuning != nullptr) {
+    partners_.tuning.settle(op);
+    core_.lane_op(op).start(core_.now_ns());
+    partners_.tuning.offer_whole(op);
+    if (collective::may_bring_block(core_.op(op), core_.setup().shape)) compare(op);
+  }
+  BlockRequest request;
+  request.verb = BlockVerb::reduce;
+  request.op = op;
+  request.action = action;
+  partners_.path.submit(request);
+}
+
+void Announcements::compare(OpId op) {
+  for (std::uint32_t node = 0; node < core_.nodes(); ++node) {
+    wire::BlockHeader header;  // of elements
+    const bool is_block = values_.keeps_block(op, node);
+    const bool sound = !is_block || wire::parse_block_header(host_bytes(values_.kept(op, node)),
+                                                             header) == wire::BlockError::none;
+    if (sound && node != core_.self()) partners_.tuning.compare(op, header);
+  }
+  partners_.tuning.pass_on_lead(op);
+}
+
+void Announcements::reduced(const BlockRequest& request, const BlockCompletion& completion) {
+  if (completion.problem != nullptr) {
+    bump(core_.resources().counters->bad_blocks, std::uint64_t{1});
+    char text[160];
+    std::snprintf(text, sizeof(text), "what node %u contributes with its announcement: %s",
+                  completion.node, completion.problem);
+    core_.ops().fail(request.op, {Errc::corrupt_data, collective::kNoRank, text});
+  }
+  core_.ops().done(request.action);
+}
+
+// ---- Frames -------------------------------------------------------------------------------------
+
+bool Announcements::place_values(std::uint32_t node, std::size_t bytes, net::PayloadPlace& place) {
+  if (bytes > EagerInputs::most_bytes(core_.setup().shape)) return false;
+  if (bytes == 0) return true;
+  const std::uint32_t slab = core_.peer(node).receiving.eager_slab = values_.take(node);
+  if (slab == SlabPool::kNone) return false;  // more eager ops than the group allows
+  place.body = host_bytes(values_.operand(node, slab)).first(bytes);
+  return true;
+}
+
+void Announcements::accept_values(std::uint32_t node, OpId op, const wire::AnnounceBody& body) {
+  const std::uint32_t slab = core_.peer(node).receiving.eager_slab;
+  if (slab == SlabPool::kNone) return;
+  if (op == collective::kNoSlot) return values_.give(node, slab);
+  values_.keep(op, node, {slab, body.eager_bytes, (body.flags & wire::kAnnounceBlock) != 0});
+}
+
+void Announcements::abandoned(std::uint32_t node, const Receiving& receiving) noexcept {
+  if (receiving.eager_slab != SlabPool::kNone) values_.give(node, receiving.eager_slab);
+}
+
+}  // namespace tern::daemon

@@ -1,0 +1,69 @@
+#pragma once
+
+// What nodes say of an op when all their ranks have submitted it, and the values of ops that travel
+// with it: each node sends what it has for every other, and adds or delivers what has come.
+
+#include <cstdint>
+#include <span>
+
+#include "daemon/lane/block_codec.h"
+#include "daemon/lane/block_path.h"
+#include "daemon/lane/eager_inputs.h"
+#include "daemon/lane/group_core.h"
+#include "daemon/lane/lost_pages.h"
+#include "daemon/lane/op_tuning.h"
+#include "daemon/lane/state_upkeep.h"
+
+namespace tern::daemon {
+
+class Announcements {
+ public:
+  // Everything given outlives this, and may be made after it.
+  struct Partners {
+    BlockCodec& codec;
+    BlockPath& path;
+    OpTuning& tuning;
+    StateUpkeep& upkeep;
+    LostPages& lost_pages;
+  };
+  Announcements(GroupCore& core, const Partners& partners)
+      : core_(core), partners_(partners), values_(core.setup().shape, core.ops().slots()) {}
+  const EagerInputs& values() const noexcept { return values_; }
+
+  // ---- Actions, and what follows when their blocks are done ----
+  void announce(const collective::Action& action);
+  // What this node contributes is known.
+  void gathered(const BlockRequest& request, const BlockCompletion& completion);
+  void reduce(const collective::Action& action);
+  void reduced(const BlockRequest& request, const BlockCompletion& completion);
+
+  // ---- Frames ----
+  // Where values go that come with an announcement. False: the peer has broken the protocol.
+  bool place_values(std::uint32_t node, std::size_t bytes, net::PayloadPlace& place);
+  // kNoSlot: nobody wants them.
+  void accept_values(std::uint32_t node, collective::OpId op, const wire::AnnounceBody& body);
+  void abandoned(std::uint32_t node, const Receiving& receiving) noexcept;
+
+  void release(collective::OpId op) noexcept { values_.release(op); }
+  void drop_pages() noexcept { values_.drop_pages(); }
+
+ private:
+  // Of this node to a reduction, all of it.
+  struct Contribution {
+    std::span<const std::byte> bytes{};
+    bool is_block = false;
+  };
+  OpBlocks& blocks() noexcept { return partners_.codec.blocks(); }
+  const NodeValues& inputs() noexcept { return partners_.codec.values(); }
+  // By which recipe the contribution is a block; null: by none.
+  const codec::Recipe* recipe_of(collective::OpId op);
+  void send(const collective::Action& action, const Contribution& contribution);
+  // How the others have sent it, and what the leading node has said of the tensor's next op.
+  void compare(collective::OpId op);
+
+  GroupCore& core_;
+  Partners partners_;
+  EagerInputs values_;
+};
+
+}  // namespace tern::daemon
