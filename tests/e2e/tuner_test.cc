@@ -37,7 +37,7 @@ class Tuner : public ::testing::Test {
     ranks = Ranks(cluster, ranks_per_node);
     ASSERT_EQ(ranks.join("g", "seed=5"), "");
     for (const Reply& reply :
-         ranks.ask_all("declare group=g name=t role=gradient count=" + count() + " " + what)) {
+         ranks.ask_all("declare group=g name=t role=gradient count=" + elements + " " + what)) {
       ASSERT_TRUE(reply.ok()) << what << ": " << reply;
     }
   }
@@ -84,6 +84,7 @@ class Tuner : public ::testing::Test {
   }
 
   TemporaryFolder folder;
+  std::string elements = count();
   Cluster cluster;
   Ranks ranks;
 };
@@ -202,6 +203,43 @@ TEST_F(Tuner, ItsLogGivesTheSameBitsAgain) {
   ranks = Ranks();
   begin("recipe=replay:" + log);
   EXPECT_EQ(steps(40), first);
+}
+
+// What fits in an announcement is sent as the leading node said with the operation before.
+TEST_F(Tuner, ALogOfASmallTensorGivesTheSameBitsAgain) {
+  elements = "4000";
+  begin("recipe=auto level=aggressive");
+  const auto first = steps(60);
+  const std::string log = only_log();
+  ranks = Ranks();
+  begin("recipe=replay:" + log);
+  EXPECT_EQ(steps(60), first);
+  // Raw at first, then by blocks in announcements.
+  ranks = Ranks();
+  begin("recipe=raw");
+  const auto exact = steps(4);
+  std::string records = "eager_form 2\n";
+  for (const std::string lane : {"0", "1"}) {
+    records.append("op t 0 ").append(lane).append(" 0 raw raw\n");
+    records.append("op t 2 ").append(lane).append(" 0 3lc:s=1 3lc:s=1\n");
+  }
+  write_logs("mixed", records);
+  std::vector<std::string> mixed;
+  for (int run = 0; run < 2; ++run) {
+    ranks = Ranks();
+    begin("recipe=replay:mixed");
+    const auto sums = steps(4);
+    EXPECT_EQ(sums[1], exact[1]);
+    EXPECT_NE(sums[2], exact[2]);
+    if (run == 0) mixed = sums;
+    EXPECT_EQ(sums, mixed);
+  }
+  // A log of a daemon that did not know of blocks in announcements.
+  write_logs("old", "op t 0 0 0 3lc:s=1 3lc:s=1\n");
+  const auto replies =
+      ranks.ask_all("declare group=g name=u role=gradient count=4000 recipe=replay:old");
+  EXPECT_NE(replies[0].text.find("the setting eager_form of a node decides"), std::string::npos)
+      << replies[0];
 }
 
 // An operation waits for the slowest of its nodes: they send it alike, as the first of them
