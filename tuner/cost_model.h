@@ -34,6 +34,10 @@ struct OpShape {
     const bool all_add = legs.reduce && legs.broadcast && !legs.one_owner;
     return bytes <= eager_bytes && (raw || (eager_blocks && all_add));
   }
+  // As an all_reduce does that does not take one hop whatever its recipe.
+  bool goes_to_owners_and_back() const noexcept {
+    return legs == OpLegs{} && !takes_one_hop(false);
+  }
 };
 
 // Of a candidate, for each byte of the tensor.

@@ -191,7 +191,7 @@ TensorPolicy::Ranking TensorPolicy::rank(const Circumstances& circumstances,
     if (ns < ranking.other.ns && !(pair == kept_)) ranking.other = {pair, ns};
   };
   for (CandidateIndex one = 0; one < candidate_count(); ++one) consider({one, one});
-  const bool apart = settings_.legs_apart && shape_.legs == OpLegs{};
+  const bool apart = settings_.legs_apart && shape_.goes_to_owners_and_back();
   for (int round = 0; apart && round < 2; ++round) {
     const Pair before = ranking.best.pair;
     for (CandidateIndex one = 0; one < candidate_count(); ++one) {
@@ -298,6 +298,7 @@ double TensorPolicy::peer_bytes(const Choice& choice) const noexcept {
   const double share = legs.one_owner ? bytes : bytes / shape_.nodes;
   double least = 8.0;
   for (const CandidateIndex one : choice.reduce) least = std::min(least, records_[one].wire);
+  if (shape_.takes_one_hop(false)) return bytes * least;
   const double probed = static_cast<double>(choice.probe_chunks * shape_.chunk_bytes);
   return share * ((legs.reduce ? least : 0.0) +
                   (legs.broadcast ? records_[choice.broadcast].wire : 0.0)) +
@@ -320,7 +321,7 @@ void TensorPolicy::spread(const Pair& pair, const Circumstances& circumstances) 
   choice_.broadcast = pair.broadcast;
   std::fill(choice_.reduce.begin(), choice_.reduce.end(), pair.reduce);
   if (candidates_[pair.reduce].lossless || choice_.reduce.size() < 2) return;
-  if (!(shape_.legs == OpLegs{})) return;  // what follows is about an all_reduce
+  if (!shape_.goes_to_owners_and_back()) return;
   CodecCost cost = circumstances.costs[pair.reduce];
   cost.wire = records_[pair.reduce].wire;
   CodecCost results = circumstances.costs[pair.broadcast];

@@ -129,11 +129,12 @@ void Tuner::observe_sample(TensorKey key, const SampleMeasurement& sample) {
 void Tuner::learn_hop(Tensor& tensor, const SentOp& op) const {
   constexpr double kForget = 1.02;
   const OpShape& shape = tensor.policy->shape();
-  const bool raw =
-      op.choice.broadcast == kRaw && std::all_of(op.choice.reduce.begin(), op.choice.reduce.end(),
-                                                 [](CandidateIndex one) { return one == kRaw; });
-  if (!raw || !op.alike || !(op.ns > 0.0) || shape.bytes > shape.eager_bytes) return;
-  const Prediction model = tensor.policy->predicted(kRaw, circumstances(tensor));
+  const CandidateIndex first = op.choice.reduce[0];
+  const bool uniform = std::all_of(op.choice.reduce.begin(), op.choice.reduce.end(),
+                                   [first](CandidateIndex one) { return one == first; });
+  const bool raw = first == kRaw && op.choice.broadcast == kRaw;
+  if (!uniform || !op.alike || !(op.ns > 0.0) || !shape.takes_one_hop(raw)) return;
+  const Prediction model = tensor.policy->predicted(first, circumstances(tensor));
   const double hop = std::max(0.0, op.ns - (model.total_ns - model.fixed_ns));
   tensor.hop_ns = tensor.hop_ns == 0.0 ? hop : std::min(kForget * tensor.hop_ns, hop);
 }

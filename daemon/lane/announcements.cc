@@ -38,9 +38,7 @@ void Announcements::announce(const Action& action) {
   if (request.verb == BlockVerb::gather && inputs().is_plain(op)) {
     return send(action, {{inputs().plain(op, all), blocks().bytes(op, all)}, false});
   }
-  LaneOp& data = core_.lane_op(op);
-  data.saved_residual = request.verb == BlockVerb::encode && data.encoding.lossy;
-  if (data.saved_residual) data.tensor->codec.save_residual();
+  if (request.verb == BlockVerb::encode) save_residual(op, *request.recipe);
   request.op = op;
   request.node = core_.self();
   request.action = action;
@@ -48,6 +46,16 @@ void Announcements::announce(const Action& action) {
   TERN_CHECK(request.slab != SlabPool::kNone);
   request.block = values_.operand(core_.self(), request.slab);
   partners_.path.submit(request);
+}
+
+// Of what the block, or elements that carry what is owed, will change.
+void Announcements::save_residual(OpId op, const codec::Recipe& recipe) {
+  LaneOp& data = core_.lane_op(op);
+  if (!data.encoding.lossy) return;
+  TensorTuning* const tuning = data.encoding.tuning;
+  const bool owes = tuning != nullptr && tuning->residual_pending(0) != 0;
+  data.saved_residual = owes || codec::is_lossy(recipe);
+  if (data.saved_residual) data.tensor->codec.save_residual();
 }
 
 void Announcements::gathered(const BlockRequest& request, const BlockCompletion& completion) {

@@ -35,6 +35,8 @@ std::uint16_t list_of(std::span<const tuner::Candidate> candidates) {
   return static_cast<std::uint16_t>(wire::crc32c(std::as_bytes(std::span(text))));
 }
 
+constexpr std::uint32_t kLeadingNode = 0;
+
 tuner::OpLegs legs_of(const plan::Plan& plan) {
   return {.reduce = plan.reduces(),
           .broadcast = !plan.keeps_sums(),
@@ -273,8 +275,10 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   tuner::OpMeasurement measured;
   tuner::SentOp& op = measured.op;
   op.choice = used->choice;
-  op.led = record.lead < recipes_->size();
-  if (op.led) {
+  const bool has_lead = record.lead < recipes_->size();
+  // The leading node keeps to what it has said before, and goes on choosing.
+  op.led = has_lead && tuned.self != kLeadingNode;
+  if (has_lead) {
     op.choice.trial = record.lead_is_trial != 0;
     const tuner::PairOfLegs lead{record.lead_contributions, record.lead};
     if (!(used->legs == lead)) op.choice = all_by(lead, op.choice);

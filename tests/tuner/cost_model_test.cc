@@ -61,6 +61,18 @@ TEST(CostModel, AnEagerOpTakesOneHop) {
   EXPECT_GE(eager.total_ns, 50e3);
 }
 
+// One hop with the bytes of the block, for which each value is encoded once.
+TEST(CostModel, AnEagerOpMayBeOfBlocks) {
+  const CodecCost codec{2.0, 1.0, 0.1};
+  const LaneCost lane{0.5, 0.0};
+  const Prediction two = parts_of_eager(shape_of(4000), codec, lane, 0.0).at(10.0);
+  EXPECT_NEAR(two.work_ns, 4000 * (2.0 + 1.0) + 2 * 400 * 0.5, 1e-6);
+  EXPECT_NEAR(two.wire_ns, 400 * 10.0, 1e-6);
+  const Prediction four = parts_of_eager(shape_of(4000, 4), codec, lane, 0.0).at(10.0);
+  EXPECT_NEAR(four.work_ns, 4000 * (2.0 + 3 * 1.0) + 3 * 2 * 400 * 0.5, 1e-6);
+  EXPECT_NEAR(four.wire_ns, 400 * 10.0, 1e-6) << "each peer gets the whole";
+}
+
 constexpr OpLegs kReduceScatter{.broadcast = false};
 constexpr OpLegs kAllGather{.reduce = false};
 constexpr OpLegs kReduce{.broadcast = false, .one_owner = true};
@@ -88,6 +100,26 @@ TEST(CostModel, LegsAddUp) {
     EXPECT_DOUBLE_EQ(first.fixed_ns, 150e3);
     EXPECT_DOUBLE_EQ(second.fixed_ns, 100e3);
   }
+}
+
+TEST(CostModel, WhatTakesOneHop) {
+  OpShape shape = shape_of(4096);
+  EXPECT_FALSE(shape.takes_one_hop(true)) << "nothing is eager";
+  shape.eager_bytes = 4096;
+  EXPECT_TRUE(shape.takes_one_hop(true));
+  EXPECT_FALSE(shape.takes_one_hop(false)) << "blocks go to owners and come back";
+  EXPECT_TRUE(shape.goes_to_owners_and_back());
+  shape.eager_blocks = true;
+  EXPECT_TRUE(shape.takes_one_hop(false));
+  EXPECT_FALSE(shape.goes_to_owners_and_back());
+  for (const OpLegs& legs : {kReduceScatter, kAllGather, kReduce}) {
+    shape.legs = legs;
+    EXPECT_TRUE(shape.takes_one_hop(true));
+    EXPECT_FALSE(shape.takes_one_hop(false));
+  }
+  shape.legs = {};
+  shape.bytes = 4097;
+  EXPECT_FALSE(shape.takes_one_hop(true));
 }
 
 TEST(CostModel, ALegThatAnOpDoesNotHaveCostsNothing) {

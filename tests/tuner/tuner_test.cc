@@ -75,6 +75,39 @@ TEST(Tuner, SmallTensorsStayRawWhereAHopIsLong) {
   }
 }
 
+// What takes one hop however it is sent shows how long a hop is, however it is sent.
+TEST(Tuner, SmallBlocksAreWorthItHoweverLongAHopIs) {
+  for (const double hop_ns : {10e3, 100e3}) {
+    Tuner tuner(usual_candidates(), no_first_ops());
+    TensorInfo info = tensor("w");
+    info.shape.bytes = info.shape.eager_bytes = 64 << 10;
+    info.shape.eager_blocks = true;
+    tuner.add_tensor(1, info);
+    measure_all(tuner, 1);
+    for (int i = 0; i < 8; ++i) tuner.observe_rate("b", 125e6, false);
+    tuner.observe_peer("b", 125e6, 1e3);
+    const double work_ns = tuner.view(1).candidates[kRaw].predicted_ns;
+    for (int op = 0; op < 20; ++op) {
+      OpMeasurement measured;
+      measured.op.choice = {{kRaw}, kRaw};
+      measured.op.ns = work_ns + hop_ns;
+      measured.op.error = {{1.0, 0.0, 1000}, {}, false};
+      tuner.observe_op(1, measured);
+    }
+    tuner.decide(1);
+    const Choice choice = tuner.decide(1);
+    EXPECT_NE(choice.broadcast, kRaw) << hop_ns;
+    EXPECT_EQ(choice.reduce[0], choice.broadcast) << "there is one leg";
+    // In place of a millisecond that a wrong rate had made of it.
+    OpMeasurement fast;
+    fast.op.choice = choice;
+    fast.op.ns = 60e3;
+    fast.op.error = {{1.0, 0.0, 1000}, {}, false};
+    tuner.observe_op(1, fast);
+    EXPECT_LT(tuner.view(1).candidates[choice.broadcast].predicted_ns, 80e3);
+  }
+}
+
 TEST(Tuner, ExplainsItself) {
   Tuner tuner(usual_candidates(), no_first_ops());
   tuner.add_tensor(1, tensor("w"));
