@@ -22,6 +22,7 @@ using Op = HostileMember::Op;
 
 constexpr std::uint32_t kElements = HostileMember::kChunkBytes / sizeof(float);
 constexpr std::uint32_t kChunks = 12;
+constexpr std::uint32_t kSmall = kElements / 2;  // as much as fits in an announcement to two others
 
 // A 3LC block of one whole chunk.
 std::vector<std::byte> block_of(std::uint8_t flags, std::size_t digit_bytes, std::byte digits,
@@ -67,7 +68,8 @@ class BadMember : public ::testing::Test {
   }
 
   // A new group of the two ranks and the member, and an op in it that the ranks have submitted.
-  std::optional<Op> begin(HostileMember& member, bool announces) {
+  std::optional<Op> begin(HostileMember& member, bool announces,
+                          std::uint32_t elements = kChunks * kElements) {
     const Reply minted = ranks[0].ask("mint");
     const std::string id = minted.field("id");
     for (const std::size_t rank : {0u, 1u}) {
@@ -79,7 +81,7 @@ class BadMember : public ::testing::Test {
     if (!problem.empty()) return std::nullopt;
     for (const Reply& reply :
          ranks.ask_all("declare group=h name=t role=gradient recipe=3lc:s=1 count=" +
-                       std::to_string(kChunks * kElements))) {
+                       std::to_string(elements))) {
       EXPECT_TRUE(reply.ok()) << reply;
     }
     for (const Reply& reply : ranks.ask_all("submit op=x group=h tensor=t data=real")) {
@@ -99,13 +101,14 @@ class BadMember : public ::testing::Test {
     bool announces;  // the member has, as it should, and node 0 has granted
     std::function<void(HostileMember&, Op&)> strike;
     tern_status code;
-    const char* says;     // on every rank, and in a daemon's log
-    const char* counter;  // goes up by one
+    const char* says;       // on every rank, and in a daemon's log
+    const char* counter;    // goes up by one
+    bool is_small = false;  // the op travels with its announcements
   };
   void expect(const Case& one) {
     SCOPED_TRACE(one.name);
-    HostileMember member;
-    auto op = begin(member, one.announces);
+    HostileMember member(0, one.is_small ? HostileMember::kChunkBytes : 0);
+    auto op = begin(member, one.announces, one.is_small ? kSmall : kChunks * kElements);
     ASSERT_TRUE(op);
     const std::int64_t before = count(one.counter);
     one.strike(member, *op);
@@ -131,6 +134,17 @@ class BadMember : public ::testing::Test {
     header.chunk = said.chunk;
     HostilePeer& lane = member.lane(0);
     lane.send(lane.next(said.kind, header, said.payload));
+  }
+  // Announces the op to node 0, with these values.
+  static void announce(HostileMember& member, const Op& op, std::uint8_t flags,
+                       const std::vector<std::byte>& values) {
+    wire::AnnounceBody body = op.said;
+    body.flags |= flags;
+    body.eager_bytes = static_cast<std::uint32_t>(values.size());
+    const auto bytes = std::as_bytes(std::span(&body, 1));
+    std::vector<std::byte> payload(bytes.begin(), bytes.end());
+    payload.insert(payload.end(), values.begin(), values.end());
+    send(member, op, {FrameKind::announce, 0, payload});
   }
   static std::uint32_t chunk_of(const HostileMember& member, const Op& op, std::uint32_t owner) {
     return op.chunks_of(owner, member.nodes()).front();
@@ -246,6 +260,48 @@ TEST_F(BadMember, BreaksTheProtocolOfAnOp) {
         op.header.epoch += 1;
         send(member, op, {FrameKind::contribution, chunk_of(member, op, 0), good_block()});
       })};
+  for (const Case& one : cases) expect(one);
+}
+
+// Of an op whose contributions are blocks in the announcements.
+TEST_F(BadMember, AnnouncesBlocksThatCannotBeDecoded) {
+  const auto corrupts = [](const char* name, const std::vector<std::byte>& block) {
+    return Case{name,
+                false,
+                [block](HostileMember& member, Op& op) {
+                  announce(member, op, wire::kAnnounceBlock, block);
+                },
+                TERN_ERR_CORRUPT_DATA,
+                "what node 2 contributes with its announcement",
+                "bad_blocks",
+                true};
+  };
+  const std::vector<Case> cases{
+      corrupts(
+          "that expands too far",
+          block_of(wire::kBlockZeroRun, wire::block_digit_bytes(kSmall), std::byte{255}, kSmall)),
+      corrupts("of another size", block_of(wire::kBlockAllZero, 0, std::byte{0}, kSmall - 1)),
+      corrupts("that is none", std::vector<std::byte>(100, std::byte{0xa5}))};
+  for (const Case& one : cases) expect(one);
+}
+
+TEST_F(BadMember, BreaksTheProtocolOfASmallOp) {
+  const auto breaks = [](const char* name, std::uint8_t flags, std::size_t bytes) {
+    return Case{name,
+                false,
+                [flags, bytes](HostileMember& member, Op& op) {
+                  announce(member, op, flags, std::vector<std::byte>(bytes));
+                },
+                TERN_ERR_PROTOCOL_ERROR,
+                "lost node 2 (127.0.0.1:1, ranks 2)",
+                "bad_frames",
+                true};
+  };
+  const std::vector<Case> cases{
+      breaks("a block shorter than its header", wire::kAnnounceBlock, wire::kBlockHeaderBytes - 1),
+      breaks("a block longer than any", wire::kAnnounceBlock, std::size_t{64} << 10),
+      breaks("it wants the two legs", 0, 0),
+      breaks("elements of another number", 0, sizeof(float) * (kSmall - 1))};
   for (const Case& one : cases) expect(one);
 }
 

@@ -30,7 +30,8 @@ json HostileMember::join_message(const std::string& uid, std::uint32_t size) con
           {"address", "127.0.0.1:1"},  // nobody connects there: its node id is lower
           {"lanes", 1},
           {"chunk_bytes", kChunkBytes},
-          {"eager_bytes", 0},
+          {"eager_bytes", eager_bytes_},
+          {"eager_form", eager_bytes_ > 0 ? 2 : 1},
           {"max_ops", 64},
           {"lossy_min", 0},
           {"op_timeout_ms", 30'000},
@@ -137,6 +138,7 @@ std::optional<HostileMember::Op> HostileMember::wait_for_announcements() {
     std::memcpy(&op->said, frame->payload.data(), sizeof(op->said));
     op->said.rank = rank_;
     op->said.eager_bytes = 0;
+    op->said.flags &= static_cast<std::uint8_t>(~wire::kAnnounceBlock);
     op->said.lead = 0;
     op->header.group = token_;
     op->header.epoch = epoch_;

@@ -20,8 +20,10 @@ class HostileMember {
  public:
   static constexpr std::uint64_t kChunkBytes = 16 << 10;
 
-  // `features` of its hellos.
-  explicit HostileMember(std::uint64_t features = 0) : features_(features) {}
+  // `features` of its hellos. `eager_bytes`: what it says of how large an op may be that travels
+  // with its announcements; more than 0, and it says that blocks may do so too.
+  explicit HostileMember(std::uint64_t features = 0, std::uint64_t eager_bytes = 0)
+      : features_(features), eager_bytes_(eager_bytes) {}
 
   // Joins as the only rank of a node of its own, and returns when the epoch has begun. Empty, or
   // what went wrong. `node` is any number that no other member has used.
@@ -58,6 +60,7 @@ class HostileMember {
   nlohmann::json join_message(const std::string& uid, std::uint32_t size) const;
 
   std::uint64_t features_;
+  std::uint64_t eager_bytes_;
   daemon::GroupId id_;
   std::uint64_t number_ = 0;  // of the node's id
   std::uint32_t rank_ = 0;
