@@ -309,6 +309,7 @@ void Client::end_copies(Waiting& waiting) {
 
 void Client::push_raw(std::uint32_t lane, const shm::SubmitEntry& entry) {
   TERN_CHECK(submissions_[lane].try_push(entry) == shm::RingResult::ok);
+  world_.wake({daemon_, 1 + lane});
 }
 
 void Client::cancel(std::uint64_t ticket) {

@@ -18,12 +18,12 @@ class Cluster {
  public:
   // ranks_of_node: how many on each daemon.
   explicit Cluster(std::vector<std::uint32_t> ranks_of_node, DaemonShape shape = {},
-                   std::uint64_t seed = 1)
-      : world(seed) {
+                   std::uint64_t seed = 1, const std::optional<SwitchShape>& network = std::nullopt)
+      : world(seed, network) {
     for (std::size_t node = 0; node < ranks_of_node.size(); ++node) {
       world.add_daemon(shape);
       for (std::uint32_t i = 0; i < ranks_of_node[node]; ++i) {
-        ranks.push_back(&world.connect(node, "job", 8 << 20));
+        ranks.push_back(&world.connect(node, "job", shape.arena_bytes));
       }
     }
     world.actors = [this] {

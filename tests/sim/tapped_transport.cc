@@ -27,6 +27,8 @@ class TappedConnection final : public net::Connection, private net::ConnectionSi
   std::uint64_t received_bytes() const override { return inner_->received_bytes(); }
   net::DeliveryRate delivery_rate() const override { return inner_->delivery_rate(); }
   net::Carriage carriage() const override { return inner_->carriage(); }
+  void bound_queue(const net::QueueBound& bound) override { inner_->bound_queue(bound); }
+  void hold_reading(bool hold) override { inner_->hold_reading(hold); }
   bool wants_payload_crc() const override { return inner_->wants_payload_crc(); }
 
  private:

@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/check.h"
 #include "client.h"
+#include "network/switched_transport.h"
 
 namespace tern::sim {
 
@@ -21,7 +23,7 @@ Carriage& carriage() {
 // ---- One daemon ---------------------------------------------------------------------------------
 
 VirtualDaemon::VirtualDaemon(World& world, std::size_t index, const DaemonShape& daemon_shape)
-    : shape(daemon_shape), at{"node" + std::to_string(index), 7000}, world_(world) {}
+    : shape(daemon_shape), at{"node" + std::to_string(index), 7000}, world_(world), index_(index) {}
 
 VirtualDaemon::~VirtualDaemon() { stop(); }
 
@@ -29,7 +31,7 @@ void VirtualDaemon::start(const net::FaultSettings& faults) {
   const wire::NodeId self{world_.random.below(~std::uint64_t{0}),
                           world_.random.below(~std::uint64_t{0}) | 1};
   const auto add_transport = [&](bool of_lane) -> net::Transport& {
-    carriers.push_back(std::make_unique<net::LoopbackTransport>(world_.network, at));
+    carriers.push_back(world_.make_carrier(at, {index_, carriers.size()}));
     net::Transport* carrier = carriers.back().get();
     if (of_lane && carriage().wrap) {
       wraps.push_back(carriage().wrap(*carrier, world_.clock));
@@ -52,7 +54,9 @@ void VirtualDaemon::start(const net::FaultSettings& faults) {
   for (lane.lane = 0; lane.lane < shape.lanes; ++lane.lane) {
     net::Transport& transport = add_transport(true);
     lanes.push_back(std::make_unique<daemon::Lane>(
-        lane, daemon::LaneClients::Surroundings{world_.clock, transport}, self));
+        lane, daemon::LaneClients::Surroundings{world_.clock, transport}, self, [this] {
+          world_.wake({index_, 0});
+        }));
     lanes.back()->set_shadow(shadow.get());
     if (blocks_are_late()) {
       executors.push_back(std::make_unique<LateExecutor>(executors.size() + 1));
@@ -73,12 +77,15 @@ void VirtualDaemon::start(const net::FaultSettings& faults) {
   if (shape.adjust) shape.adjust(settings);
   if (tuning) tuning->set_lanes(pointers);
   conductor = std::make_unique<daemon::Conductor>(
-      settings, daemon::Conductor::Surroundings{
-                    world_.clock, control, self, pointers, *this, disposal,
-                    [this](std::uint32_t) { world_.clock.advance_ns(world_.system_calls.wake_ns); },
-                    tuning.get()});
-  acceptor = std::make_unique<net::LoopbackAcceptor>(world_.network, world_.clock,
-                                                     net::Listening{at}, *conductor);
+      settings,
+      daemon::Conductor::Surroundings{world_.clock, control, self, pointers, *this, disposal,
+                                      [this](std::uint32_t number) {
+                                        world_.clock.advance_ns(world_.system_calls.wake_ns);
+                                        world_.wake({index_, 1 + number});
+                                      },
+                                      tuning.get()});
+  acceptor = world_.make_acceptor(at, {index_, 0}, *conductor);
+  for (std::size_t part = 0; part < parts(); ++part) world_.wake({index_, part});
 }
 
 void VirtualDaemon::start_tuner() {
@@ -114,12 +121,21 @@ int VirtualDaemon::step(std::size_t part) {
     expect_in_time(part, lanes[part - 1]->turns().last());
     return work;
   }
+  return step_conductor();
+}
+
+int VirtualDaemon::step_conductor() {
   int work = shadow == nullptr ? 0 : shadow->do_work();
-  wake_conductor([&](daemon::Conductor& woken) { work += acceptor->poll() + woken.do_work(); });
+  run_turn([&](daemon::Conductor& woken) { work += acceptor->poll() + woken.do_work(); });
   return work;
 }
 
 void VirtualDaemon::wake_conductor(const std::function<void(daemon::Conductor&)>& call) {
+  run_turn(call);
+  world_.wake({index_, 0});
+}
+
+void VirtualDaemon::run_turn(const std::function<void(daemon::Conductor&)>& call) {
   conductor->turns().begin();
   call(*conductor);
   expect_in_time(0, conductor->turns().end());
@@ -132,11 +148,16 @@ void VirtualDaemon::expect_in_time(std::size_t part, const daemon::TurnMeter::Tu
 }
 
 std::uint64_t VirtualDaemon::next_deadline() const {
-  std::uint64_t deadline = conductor->next_deadline_ns();
-  for (const auto& lane : lanes) deadline = std::min(deadline, lane->next_deadline_ns());
-  for (const auto& transport : transports)
-    deadline = std::min(deadline, transport->next_deadline_ns());
+  std::uint64_t deadline = ~std::uint64_t{0};
+  for (std::size_t part = 0; part < parts(); ++part)
+    deadline = std::min(deadline, next_deadline_of(part));
   return deadline;
+}
+
+std::uint64_t VirtualDaemon::next_deadline_of(std::size_t part) const {
+  const std::uint64_t own =
+      part == 0 ? conductor->next_deadline_ns() : lanes[part - 1]->next_deadline_ns();
+  return std::min(own, transports[part]->next_deadline_ns());
 }
 
 void VirtualDaemon::reply(std::uint64_t client, std::span<const std::byte> packet,
@@ -152,9 +173,10 @@ void VirtualDaemon::disconnect(std::uint64_t client) {
 
 // ---- All of them --------------------------------------------------------------------------------
 
-World::World(std::uint64_t seed)
+World::World(std::uint64_t seed, const std::optional<SwitchShape>& shape)
     : random(seed), tracing_(std::getenv("TERN_SIM_TRACE") != nullptr) {
   spdlog::set_level(tracing_ ? spdlog::level::debug : spdlog::level::off);
+  if (shape) switched.emplace(*shape);
 }
 
 World::~World() {
@@ -180,7 +202,25 @@ std::size_t World::add_daemon(const DaemonShape& shape) {
 
 bool World::alive(std::size_t index) const { return daemons_[index]->running(); }
 
+std::unique_ptr<net::Transport> World::make_carrier(const net::Endpoint& at,
+                                                    const WakeList::Part& part) {
+  if (!switched) return std::make_unique<net::LoopbackTransport>(network, at);
+  return std::make_unique<SwitchedTransport>(*switched, at, [this, part] { wake(part); });
+}
+
+std::unique_ptr<net::Acceptor> World::make_acceptor(const net::Endpoint& at,
+                                                    const WakeList::Part& part,
+                                                    net::AcceptorSink& sink) {
+  if (!switched) {
+    return std::make_unique<net::LoopbackAcceptor>(network, clock, net::Listening{at}, sink);
+  }
+  return std::make_unique<SwitchedAcceptor>(
+      *switched, net::Listening{at},
+      SwitchedAcceptor::Owner{clock, sink, [this, part] { wake(part); }});
+}
+
 void World::kill(std::size_t index) {
+  TERN_CHECK(!switched);
   trace("daemon %zu is killed", index);
   network.kill(daemons_[index]->at);
   for (auto& client : clients_) {
@@ -196,6 +236,7 @@ void World::restart(std::size_t index) {
 }
 
 void World::set_partitioned(std::size_t a, std::size_t b, bool partitioned) {
+  TERN_CHECK(!switched);
   trace("daemons %zu and %zu are %s", a, b, partitioned ? "partitioned" : "together again");
   network.set_partitioned(daemons_[a]->at, daemons_[b]->at, partitioned);
 }
@@ -259,8 +300,31 @@ std::uint64_t World::next_deadline() const {
   return deadline;
 }
 
-void World::step() {
+void World::step_before(std::uint64_t limit_ns) {
   ++rounds;
+  switched ? step_woken(limit_ns) : step_all();
+}
+
+// Packets wake parts at times of their own, between those that the parts themselves have said.
+void World::step_woken(std::uint64_t limit_ns) {
+  const std::uint64_t now = clock.now_ns();
+  switched->run_until(now);
+  WakeList::Part part;
+  if (!wakes_.take(now, part)) {
+    switched->run_until(std::min(wakes_.next_ns(), limit_ns));
+    clock.advance_ns(std::max(switched->now_ns(), now) - now);
+    return;
+  }
+  VirtualDaemon& woken = *daemons_[part.daemon];
+  const bool works = woken.step(part.number) > 0;
+  const std::uint64_t sleeps =
+      works ? now + kTurnNs
+            : std::clamp(woken.next_deadline_of(part.number), now + 1'000, now + kLongestSleepNs);
+  wakes_.wake_at(sleeps, part);
+  if (works && actors) actors();
+}
+
+void World::step_all() {
   order_.clear();
   for (std::size_t i = 0; i < daemons_.size(); ++i) {
     if (!daemons_[i]->running()) continue;
@@ -282,8 +346,8 @@ void World::step() {
   }
   const std::uint64_t now = clock.now_ns();
   const std::uint64_t deadline = next_deadline();
-  clock.advance_ns(deadline > now ? std::clamp<std::uint64_t>(deadline - now, 1'000, 100'000'000)
-                                  : 1'000);
+  clock.advance_ns(
+      deadline > now ? std::clamp<std::uint64_t>(deadline - now, 1'000, kLongestSleepNs) : 1'000);
 }
 
 bool World::run_until(const std::function<bool()>& done, std::uint64_t limit_ns) {
@@ -293,7 +357,7 @@ bool World::run_until(const std::function<bool()>& done, std::uint64_t limit_ns)
   std::uint64_t budget = 3'000'000;
   while (!done()) {
     if (clock.now_ns() >= limit || budget-- == 0) return false;
-    step();
+    step_before(limit);
   }
   return true;
 }

@@ -1,14 +1,16 @@
 #pragma once
 
 // Virtual daemons in one thread. Everything is the real thing except what carries frames (loopback
-// with injected faults), the clock (moved by hand) and the clients' sockets (calls). A run depends
-// on the seed only, apart from the daemons' random secrets, which decide nothing.
+// with injected faults, or a switched network), the clock (moved by hand) and the clients' sockets
+// (calls). A run depends on the seed only, apart from the daemons' random secrets, which decide
+// nothing.
 
 #include <cstdarg>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -22,7 +24,9 @@
 #include "net/faulty.h"
 #include "net/link.h"
 #include "net/loopback.h"
+#include "network/switched_network.h"
 #include "tapped_transport.h"
+#include "wake_list.h"
 
 namespace tern::sim {
 
@@ -75,6 +79,7 @@ struct DaemonShape {
   std::uint64_t op_timeout_ns = 30'000'000'000;
   std::uint64_t state_ttl_ns = 0;
   std::uint64_t ack_delay_ns = net::LinkSettings{}.ack_delay_ns;
+  std::uint64_t arena_bytes = 8 << 20;  // of each rank of a Cluster
   // With a tuner, whose shadow is one of the conductor's parts here: codecs take no time.
   bool tuner = false;
   // What a test wants beyond that.
@@ -93,7 +98,9 @@ class VirtualDaemon;
 
 class World {
  public:
-  explicit World(std::uint64_t seed);
+  // With a switch the daemons are hosts on it, and parts are stepped when something wakes them, in
+  // the order in which that happens. Nothing can be killed or partitioned there.
+  explicit World(std::uint64_t seed, const std::optional<SwitchShape>& shape = std::nullopt);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -122,7 +129,8 @@ class World {
 
   // Every component does some work, in random order. If nothing is left to do, time moves to the
   // next deadline. A turn over its budget (docs/architecture.md) fails the test and is named.
-  void step();
+  // On a switched network the next that is woken does.
+  void step() { step_before(clock.now_ns() + kLongestSleepNs); }
   // False if `done` did not come true within so much simulated time.
   bool run_until(const std::function<bool()>& done, std::uint64_t limit_ns = 100'000'000'000);
   void run_for(std::uint64_t ns);
@@ -138,11 +146,28 @@ class World {
   ManualClock clock;
   Random random;
   net::LoopbackNetwork network;
+  std::optional<SwitchedNetwork> switched;  // in place of that
   std::uint64_t rounds = 0;
   bool skips = true;  // components miss a round now and then
   void trace(const char* format, ...) __attribute__((format(printf, 2, 3)));
 
+  // ---- For the daemons ----
+  std::unique_ptr<net::Transport> make_carrier(const net::Endpoint& at, const WakeList::Part& part);
+  std::unique_ptr<net::Acceptor> make_acceptor(const net::Endpoint& at, const WakeList::Part& part,
+                                               net::AcceptorSink& sink);
+  // The part has something to do. Only a switched world need hear of it.
+  void wake(const WakeList::Part& part) {
+    if (switched) wakes_.wake_at(clock.now_ns(), part);
+  }
+
  private:
+  static constexpr std::uint64_t kLongestSleepNs = 100'000'000;
+  // What a turn takes that did some work, on a switched network.
+  static constexpr std::uint64_t kTurnNs = 5'000;
+
+  void step_before(std::uint64_t limit_ns);
+  void step_all();
+  void step_woken(std::uint64_t limit_ns);
   std::uint64_t next_deadline() const;
 
   bool tracing_ = false;
@@ -151,6 +176,7 @@ class World {
   std::uint64_t next_client_ = 1;
   net::FaultSettings faults_;
   std::vector<std::pair<std::size_t, std::size_t>> order_;
+  WakeList wakes_;
 };
 
 class VirtualDaemon final : public daemon::ClientPort {
@@ -166,6 +192,7 @@ class VirtualDaemon final : public daemon::ClientPort {
   // What wakes the conductor, as a turn of its own.
   void wake_conductor(const std::function<void(daemon::Conductor&)>& call);
   std::uint64_t next_deadline() const;
+  std::uint64_t next_deadline_of(std::size_t part) const;
 
   void reply(std::uint64_t client, std::span<const std::byte> packet,
              std::span<const int> descriptors) override;
@@ -173,8 +200,8 @@ class VirtualDaemon final : public daemon::ClientPort {
 
   DaemonShape shape;
   net::Endpoint at;
-  std::vector<std::unique_ptr<net::LoopbackTransport>> carriers;  // the conductor's first
-  std::vector<std::unique_ptr<net::Transport>> wraps;             // of them, if carriage() has any
+  std::vector<std::unique_ptr<net::Transport>> carriers;  // the conductor's first
+  std::vector<std::unique_ptr<net::Transport>> wraps;     // of them, if carriage() has any
   std::vector<std::unique_ptr<net::FaultyTransport>> transports;
   std::vector<std::unique_ptr<TappedTransport>> taps;
   std::unique_ptr<daemon::Tuning> tuning;  // these two: null without a tuner
@@ -183,14 +210,17 @@ class VirtualDaemon final : public daemon::ClientPort {
   std::vector<std::unique_ptr<daemon::Lane>> lanes;
   daemon::Disposal disposal{daemon::Disposal::By::caller};
   std::unique_ptr<daemon::Conductor> conductor;
-  std::unique_ptr<net::LoopbackAcceptor> acceptor;
+  std::unique_ptr<net::Acceptor> acceptor;
 
  private:
   void start_tuner();
+  int step_conductor();
+  void run_turn(const std::function<void(daemon::Conductor&)>& call);
   int step_lane(std::size_t lane);
   void expect_in_time(std::size_t part, const daemon::TurnMeter::Turn& turn) const;
 
   World& world_;
+  std::size_t index_;
 };
 
 }  // namespace tern::sim
