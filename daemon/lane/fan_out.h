@@ -24,6 +24,11 @@ class FanOut {
   static constexpr double kFast = 155e6;
   static constexpr net::QueueBound kSlowBound{16 << 10, 16 << 10};
   static constexpr net::QueueBound kMiddleBound{32 << 10, 64 << 10};
+  // What all nodes together may have on the way to one before their pieces become smaller: each of
+  // them may have a piece of its own and one more, and switches have ports with some 256 KiB. At the
+  // least a link has two pieces of two segments, each pair of which the other side acknowledges.
+  static constexpr std::size_t kPortBytes = 128 << 10;
+  static constexpr std::size_t kLeastPiece = 2 * 1448;
 
   // Whether it is time for a look.
   bool due(std::uint64_t now_ns) const noexcept { return now_ns - looked_ns_ >= kLookNs; }
@@ -51,12 +56,17 @@ class FanOut {
     looked_ns_ = now_ns;
   }
 
-  // Of each of so many links, the farthest of which has this round trip. Without a bound while
-  // nothing is known. Twice what the path itself holds is always free: a bound below that would slow
-  // the links, and what they carry then would make it stay.
+  // Of each of so many links, the farthest of which has this round trip. What is not known yet is
+  // taken for middling: the first op must not fill ports either. Twice what the path itself holds is
+  // always free: a bound below that would slow the links, and what they carry then would make it
+  // stay.
   net::QueueBound bound(std::size_t links, std::uint64_t round_trip_ns) const noexcept {
-    if (bytes_per_s_ == 0.0 || bytes_per_s_ >= kFast || links == 0) return {};
-    net::QueueBound bound = bytes_per_s_ < kMiddle ? kSlowBound : kMiddleBound;
+    if (bytes_per_s_ >= kFast || links == 0) return {};
+    const bool is_slow = bytes_per_s_ > 0.0 && bytes_per_s_ < kMiddle;
+    net::QueueBound bound = is_slow ? kSlowBound : kMiddleBound;
+    const std::size_t piece = kPortBytes / links / kLeastPiece * kLeastPiece;
+    bound.bytes = std::min(bound.bytes, std::max(piece, 2 * kLeastPiece));
+    bound.record_bytes = std::min(bound.record_bytes, std::max(piece, kLeastPiece));
     const double path = bytes_per_s_ * static_cast<double>(round_trip_ns) / 1e9;
     bound.bytes =
         std::max(bound.bytes, static_cast<std::size_t>(2.0 * path / static_cast<double>(links)));

@@ -1,6 +1,7 @@
 #include "daemon/lane/job_sharing.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tern::daemon {
 
@@ -47,29 +48,47 @@ void JobSharing::settle() {
                 [](const auto& job) { return job->groups == 0 && job->held == LaneJob::Held{}; });
 }
 
-// In the round in which jobs no longer share, all links are bound anew.
-void JobSharing::bind_links_of_one(const std::vector<std::unique_ptr<LanePeer>>& peers,
-                                   std::uint64_t now_ns) {
-  if (!links_shared_ && !fan_out_.due(now_ns)) return;
-  links_shared_ = false;
-  const bool several_nodes = std::any_of(
-      peers.begin(), peers.end(), [&](const auto& peer) { return peer->id != peers.front()->id; });
-  std::uint64_t acked_bytes = 0, busy_ns = 0, round_trip_ns = 0;
+void JobSharing::look_at_links(const std::vector<std::unique_ptr<LanePeer>>& peers,
+                               std::uint64_t now_ns) {
+  std::uint64_t acked_bytes = 0, busy_ns = 0;
   std::size_t links = 0;
+  round_trip_ns_ = 0;
   for (const auto& peer : peers) {
-    if (!several_nodes || !peer->link) continue;
+    if (!peer->link) continue;
     const net::DeliveryRate rate = peer->link->delivery_rate();
     ++links;
     acked_bytes += rate.acked_bytes;
-    round_trip_ns = std::max(round_trip_ns, rate.round_trip_ns);
+    round_trip_ns_ = std::max(round_trip_ns_, rate.round_trip_ns);
     busy_ns += rate.busy_ns;
   }
-  if (several_nodes) {
-    fan_out_.look(acked_bytes, busy_ns, links, now_ns);
-  } else {
+  fan_out_.look(acked_bytes, busy_ns, links, now_ns);
+}
+
+net::QueueBound JobSharing::bound_alone(const std::vector<std::unique_ptr<LanePeer>>& peers,
+                                        bool looks, std::uint64_t now_ns) {
+  const bool several_nodes = std::any_of(
+      peers.begin(), peers.end(), [&](const auto& peer) { return peer->id != peers.front()->id; });
+  if (!several_nodes) {
     fan_out_.look_at_none(now_ns);
+    return {};
   }
-  const net::QueueBound bound = fan_out_.bound(links, round_trip_ns);
+  if (looks) look_at_links(peers, now_ns);
+  return fan_out_.bound(peers.size(), round_trip_ns_);
+}
+
+// In the round in which jobs no longer share, all links are bound anew. A link that has just opened
+// is bound before it carries much.
+void JobSharing::bind_links_of_one(const std::vector<std::unique_ptr<LanePeer>>& peers,
+                                   std::uint64_t now_ns) {
+  const bool looks = links_shared_ || fan_out_.due(now_ns);
+  const auto open =
+      static_cast<std::size_t>(std::count_if(peers.begin(), peers.end(), [](const auto& peer) {
+        return peer->link && peer->link->state() == net::LinkState::open;
+      }));
+  const bool has_new = std::exchange(open_links_, open) < open;
+  if (!looks && !has_new) return;
+  links_shared_ = false;
+  const net::QueueBound bound = bound_alone(peers, looks, now_ns);
   if (bound.bytes == 0 && !links_bound_) return;
   links_bound_ = bound.bytes > 0;
   for (const auto& peer : peers) {
@@ -102,6 +121,7 @@ void JobSharing::bind_links(const std::vector<LaneGroup*>& groups, LaneLinks& li
     job.under_way += peer.link->unacked_bytes();
     peer.round_trip_ns = peer.link->delivery_rate().round_trip_ns;
   });
+  const net::QueueBound alone = bound_alone(peers, true, now_ns);
   // Those that fill the path at this moment: a job between two of its bursts leaves it to others.
   UserWeights filling;
   double least_part = 1.0;
@@ -120,7 +140,7 @@ void JobSharing::bind_links(const std::vector<LaneGroup*>& groups, LaneLinks& li
     return shortest;
   };
   for_links([&](const LaneJob& job, LanePeer& peer) {
-    if (LaneShare::is_light(job.backlog)) return peer.link->bound_queue({});
+    if (LaneShare::is_light(job.backlog)) return peer.link->bound_queue(alone);
     UserWeights on_path = filling;
     if (LaneShare::is_light(job.under_way)) on_path.add(job.weighed());
     const LaneShare::Parts parts{load_.part(job), least_part, on_path.part_of(1.0, job.weighed())};

@@ -29,13 +29,17 @@ class JobSharing {
   // At the beginning of a round: which jobs are active.
   void count(const std::vector<LaneGroup*>& groups, std::uint64_t now_ns);
   // While jobs share the node the queues of their links are bound by what each may have. A job that
-  // is alone has the bounds of FanOut.
+  // is alone has the bounds of FanOut, and so has one that sends little.
   void bind_links(const std::vector<LaneGroup*>& groups, LaneLinks& links, std::uint64_t now_ns);
   // Forgets jobs without a group and a frame in flight.
   void settle();
 
  private:
   void count_held();
+  void look_at_links(const std::vector<std::unique_ptr<LanePeer>>& peers, std::uint64_t now_ns);
+  // What each link of a job would have if the job were alone.
+  net::QueueBound bound_alone(const std::vector<std::unique_ptr<LanePeer>>& peers, bool looks,
+                              std::uint64_t now_ns);
   void bind_links_of_one(const std::vector<std::unique_ptr<LanePeer>>& peers, std::uint64_t now_ns);
 
   std::uint32_t lane_;
@@ -47,6 +51,8 @@ class JobSharing {
   LaneShare share_;
   bool links_shared_ = false;  // by jobs, at the last look
   bool links_bound_ = false;   // some may be
+  std::size_t open_links_ = 0;
+  std::uint64_t round_trip_ns_ = 0;  // of the farthest link, at the last look
   FanOut fan_out_;
 };
 

@@ -23,16 +23,18 @@ class FanOutTest : public ::testing::Test {
   net::QueueBound bound() const { return fan_out.bound(kLinks, 10'000); }
 
   static constexpr std::size_t kLinks = 7;
+  // Six pairs of segments: seven nodes that have this and one more piece each fill no port.
+  static constexpr net::QueueBound kMiddle{17'376, 17'376};
   FanOut fan_out;
   std::uint64_t now_ns = 0;
   std::uint64_t acked = 0;
   std::uint64_t busy_ns = 0;
 };
 
-TEST_F(FanOutTest, BindsNothingThatItDoesNotKnow) {
-  EXPECT_EQ(bound().bytes, 0u);
+TEST_F(FanOutTest, TakesForMiddlingWhatItDoesNotKnow) {
+  EXPECT_EQ(bound().bytes, kMiddle.bytes);
   fan_out.look(acked, busy_ns, kLinks, now_ns);
-  EXPECT_EQ(bound().bytes, 0u);
+  EXPECT_EQ(bound().bytes, kMiddle.bytes);
   carry(12e6, 1);
   EXPECT_EQ(bound().bytes, FanOut::kSlowBound.bytes);
 }
@@ -42,7 +44,8 @@ TEST_F(FanOutTest, BindsTheLessTheFasterTheLinksAreTogether) {
   carry(12e6, 10);
   EXPECT_EQ(bound().bytes, FanOut::kSlowBound.bytes);
   carry(120e6, 50);
-  EXPECT_EQ(bound().bytes, FanOut::kMiddleBound.bytes);
+  EXPECT_EQ(bound().bytes, kMiddle.bytes);
+  EXPECT_EQ(bound().record_bytes, kMiddle.record_bytes);
   carry(400e6, 50);
   EXPECT_EQ(bound().bytes, 0u);
   carry(12e6, 50);
@@ -91,7 +94,26 @@ TEST_F(FanOutTest, LooksNowAndThen) {
   EXPECT_TRUE(fan_out.due(now_ns + FanOut::kLookNs));
   fan_out.look_at_none(now_ns + FanOut::kLookNs);
   EXPECT_FALSE(fan_out.due(now_ns + FanOut::kLookNs + 1));
-  EXPECT_EQ(bound().bytes, 0u);
+  EXPECT_EQ(bound().bytes, kMiddle.bytes) << "what it had seen is forgotten";
+  EXPECT_EQ(fan_out.bound(0, 10'000).bytes, 0u);
+}
+
+// What all of them have on the way to one node fits a port, down to two pairs of segments of each.
+TEST_F(FanOutTest, BindsTheMoreTheMoreLinksThereAre) {
+  carry(120e6, 50);
+  EXPECT_EQ(fan_out.bound(2, 0).bytes, FanOut::kMiddleBound.bytes);
+  std::size_t last = FanOut::kMiddleBound.record_bytes;
+  for (const std::size_t links : {3u, 7u, 9u, 15u, 22u}) {
+    const net::QueueBound one = fan_out.bound(links, 0);
+    EXPECT_LE(one.record_bytes, last);
+    EXPECT_EQ(one.record_bytes % FanOut::kLeastPiece, 0u);
+    EXPECT_LE(links * (one.bytes + one.record_bytes), 2 * FanOut::kPortBytes);
+    last = one.record_bytes;
+  }
+  for (const std::size_t links : {31u, 63u}) {
+    EXPECT_EQ(fan_out.bound(links, 0).bytes, 2 * FanOut::kLeastPiece);
+    EXPECT_EQ(fan_out.bound(links, 0).record_bytes, FanOut::kLeastPiece);
+  }
 }
 
 }  // namespace

@@ -215,12 +215,12 @@ TEST_F(JobSharingTest, LinksAreFreeAgainWhenTheOthersRest) {
 TEST_F(JobSharingTest, LinksToSeveralNodesTakeTurnsInSmallPieces) {
   begin_op(add_group(1, 1, 3));
   round();
-  EXPECT_EQ(carrier(0).bounds, 0) << "nothing is known of them";
+  EXPECT_EQ(carrier(0).bound, FanOut::kMiddleBound.bytes) << "nothing is known of them";
   carry_all(6e6);
   EXPECT_EQ(carrier(0).bound, FanOut::kSlowBound.bytes);
   EXPECT_EQ(carrier(0).record_bytes, FanOut::kSlowBound.record_bytes);
   carry_all(60e6);
-  EXPECT_EQ(carrier(0).record_bytes, FanOut::kMiddleBound.record_bytes);
+  EXPECT_EQ(carrier(0).bound, FanOut::kMiddleBound.bytes);
   carry_all(2e9);
   EXPECT_EQ(carrier(0).bound, 0u);
   const int bounds = carrier(0).bounds;
