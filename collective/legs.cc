@@ -85,9 +85,10 @@ Action Legs::next(OpId id, const Op& op, const Means& means) {
     if (!means.inputs.has(id, op.chunks.chunk(self_, own.published))) return {};
     return {.kind = ActionKind::publish, .op = id, .index = own.published++};
   }
-  Action action = next_of_chunks(id, op, means);
-  // Before any contribution: a grant that follows one on its link would keep the others waiting.
-  if (action.kind == ActionKind::none) action = next_grant(id, op, room);
+  // Before any result and contribution: a grant that follows one on its link would keep the others
+  // waiting.
+  Action action = next_grant(id, op, room);
+  if (action.kind == ActionKind::none) action = next_of_chunks(id, op, means);
   if (action.kind == ActionKind::none && room.contributions > 0) {
     action = next_contribution(id, op, means.inputs);
   }

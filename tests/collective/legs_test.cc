@@ -83,6 +83,24 @@ TEST_F(LegsOfOneOp, GrantsGoOutOneAfterTheOther) {
   EXPECT_EQ(rest.count, 3u) << "as many as may be active";
 }
 
+// A grant behind a result on its link would keep the other node waiting while that travels.
+TEST_F(LegsOfOneOp, WhatThereIsRoomForIsGrantedBeforeASumIsFinished) {
+  begin(2, all_reduce_of(kChunk * 4));
+  constexpr Room kForOne{8, 1, 8, 8};
+  const Action first = next(kForOne);
+  ASSERT_EQ(first.kind, ActionKind::grant);
+  ASSERT_EQ(first.count, 1u);
+  legs->done(first, op);
+  contribute(1, 0);
+  const Action add = next({8, 0, 8, 8});
+  ASSERT_EQ(add.kind, ActionKind::begin_add);
+  legs->done(add, op);
+  const Action second = next(kForOne);
+  EXPECT_EQ(second.kind, ActionKind::grant);
+  EXPECT_EQ(second.index, 1u);
+  EXPECT_EQ(next(kForOne).kind, ActionKind::finish);
+}
+
 TEST_F(LegsOfOneOp, ContributionsToOneNodeGoOutInOrder) {
   begin(3, all_reduce_of(kChunk * 9));
   op.compressed = true;
