@@ -1,0 +1,135 @@
+#pragma once
+
+// Jobs of daemons on a switched network, one rank of each on every node, and what an all_reduce of
+// them takes of the network.
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client.h"
+#include "world.h"
+
+namespace tern::sim {
+
+class SwitchedJobs {
+ public:
+  struct Shape {
+    std::uint32_t nodes = 4;
+    std::uint32_t jobs = 1;
+    std::uint32_t rounds = 2;  // chunks that each node owns
+    SwitchShape network;
+    std::optional<HostCable> last_cable;  // of the last node
+    std::uint64_t seed = 1;
+  };
+  struct Measured {
+    std::uint64_t ns = 0;  // from the first submission to the last completion
+    NetworkCounts counts;
+  };
+
+  explicit SwitchedJobs(const Shape& shape) : world(shape.seed, shape.network), shape_(shape) {
+    DaemonShape daemon;
+    // As daemons have them that are not told otherwise.
+    daemon.chunk_bytes = kChunkBytes;
+    daemon.receive_slabs = daemon.send_slabs = 64;
+    daemon.result_slabs = 32;
+    for (std::uint32_t node = 0; node < shape.nodes; ++node) world.add_daemon(daemon);
+    if (shape.last_cable) {
+      world.switched->set_cable(world.daemon(shape.nodes - 1).at.host, *shape.last_cable);
+    }
+    world.actors = [this] {
+      int work = 0;
+      for (const auto& client : world.clients()) work += client->ready() ? client->poll() : 0;
+      return work;
+    };
+    for (std::uint32_t job = 0; job < shape.jobs; ++job) join("job" + std::to_string(job));
+  }
+
+  // Of f32, in whole chunks.
+  std::uint64_t elements() const {
+    return std::uint64_t{shape_.rounds} * shape_.nodes * kChunkBytes / sizeof(float);
+  }
+  std::uint64_t bytes() const { return elements() * sizeof(float); }
+
+  // All jobs reduce; the last node's ranks come so much later than the others.
+  Measured all_reduce(std::uint64_t late_ns = 0) {
+    world.switched->forget_counts();
+    const std::uint64_t begin = world.clock.now_ns();
+    for (auto& ranks : jobs_) {
+      for (std::uint32_t rank = 0; rank + 1 < shape_.nodes; ++rank) submit(*ranks[rank], rank);
+    }
+    if (late_ns > 0) world.run_for(late_ns);
+    for (auto& ranks : jobs_) submit(*ranks.back(), shape_.nodes - 1);
+    for (auto& ranks : jobs_) {
+      for (Client* client : ranks) {
+        EXPECT_TRUE(world.run_until([client] { return client->in_flight() == 0; }, 1000 * kSecond));
+      }
+    }
+    const Measured measured{world.clock.now_ns() - begin, world.switched->counts()};
+    for (auto& ranks : jobs_) {
+      for (Client* client : ranks) expect_sum(*client);
+    }
+    return measured;
+  }
+
+  World world;
+
+ private:
+  static constexpr std::uint64_t kChunkBytes = 256 << 10;
+  static constexpr std::size_t kPeriod = 1021;  // of the values, which are whole numbers
+
+  void join(const std::string& name) {
+    std::vector<Client*> ranks;
+    for (std::uint32_t node = 0; node < shape_.nodes; ++node) {
+      ranks.push_back(&world.connect(node, name, bytes() + (1 << 20)));
+    }
+    for (Client* client : ranks) EXPECT_TRUE(world.run_until([&] { return client->ready(); }));
+    const std::uint64_t mint = ranks[0]->mint();
+    EXPECT_TRUE(world.run_until([&] { return ranks[0]->answered(mint); }));
+    const std::string id = ranks[0]->answer<shm::GroupMintedPacket>(mint)->id;
+    std::vector<std::uint64_t> requests;
+    for (std::uint32_t rank = 0; rank < shape_.nodes; ++rank) {
+      requests.push_back(ranks[rank]->join(id, rank, shape_.nodes));
+    }
+    for (std::uint32_t rank = 0; rank < shape_.nodes; ++rank) {
+      EXPECT_TRUE(world.run_until([&] { return ranks[rank]->answered(requests[rank]); }));
+      EXPECT_TRUE(ranks[rank]->adopt_join(requests[rank], rank))
+          << ranks[rank]->status_of(requests[rank]).detail;
+    }
+    jobs_.push_back(std::move(ranks));
+  }
+
+  void submit(Client& client, std::uint32_t rank) {
+    client.forget_arena();
+    OpRequest request;
+    request.count = elements();
+    request.input = request.output = client.allocate(bytes());
+    float* const values = values_of(client, request.input);
+    for (std::size_t i = 0; i < request.count; ++i) {
+      values[i] = static_cast<float>(i % kPeriod + rank);
+    }
+    ticket_ = client.submit(request);
+  }
+  void expect_sum(Client& client) {
+    ASSERT_EQ(client.result(ticket_).status, Errc::ok) << client.result(ticket_).detail;
+    const float* const values = values_of(client, 0);
+    const std::uint32_t nodes = shape_.nodes;
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < elements(); ++i) {
+      const auto sum = nodes * (i % kPeriod) + std::size_t{nodes} * (nodes - 1) / 2;
+      wrong += values[i] != static_cast<float>(sum);
+    }
+    EXPECT_EQ(wrong, 0u);
+  }
+  static float* values_of(Client& client, std::uint64_t offset) {
+    return reinterpret_cast<float*>(client.at(offset));
+  }
+
+  Shape shape_;
+  std::vector<std::vector<Client*>> jobs_;  // ranks
+  std::uint64_t ticket_ = 0;                // of the last op: that of all ranks
+};
+
+}  // namespace tern::sim
