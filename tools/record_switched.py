@@ -42,6 +42,7 @@ def main():
     if done.returncode != 0:
         sys.exit(f"{program} has failed, so that its figures are not written:\n{done.stdout}")
     text = section(done.stdout) + (
+        "\n"
         f"Virtual time, so that every machine has the same figures; seed 1, commit {commit_name()}, by "
         "`tools/record_switched.py`.")
     replace_section(ROOT / "docs/benchmarks.md", "switched", text)
