@@ -9,7 +9,6 @@
 
 namespace tern::collective {
 
-// What the state machine of a group on one lane must know of the group.
 // How contributions travel that fit in an announcement. Agreed when a group is joined, because the
 // bits of results and what codec state means depend on it (docs/adr/0044).
 enum class EagerForm : std::uint8_t {
@@ -18,6 +17,7 @@ enum class EagerForm : std::uint8_t {
 };
 inline constexpr EagerForm kNewestEagerForm = EagerForm::blocks;
 
+// What the state machine of a group on one lane must know of the group.
 struct GroupShape {
   std::uint32_t node = 0;  // this node
   std::uint32_t lane = 0;

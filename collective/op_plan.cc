@@ -28,7 +28,10 @@ bool may_be_eager(const wire::AnnounceBody& body, const plan::Plan& plan,
 }
 
 // Memory of a declaration, AnnounceBody::memory, that is the sender's alone.
-bool is_senders_own(std::uint8_t memory) noexcept { return memory <= 1; }
+bool is_senders_own(std::uint8_t memory) noexcept {
+  constexpr std::uint8_t kNone = 0, kErrorFeedback = 1;
+  return memory == kNone || memory == kErrorFeedback;
+}
 
 bool may_bring_block(const wire::AnnounceBody& body, const plan::Plan& plan,
                      const GroupShape& shape) noexcept {

@@ -22,7 +22,8 @@ void cut(Op& op, const GroupShape& shape, const std::uint64_t* counts);
 // The op as its plan sees it, for one rank of the group.
 plan::Shape shape_for(const Op& op, std::uint32_t rank, const GroupShape& shape) noexcept;
 
-// A node does not want it to be eager: it takes the two legs, unless it has started.
+// A node does not want it to be eager: it takes the two legs, unless it has started, or nobody may
+// want them.
 void decline_eager(Op& op, const GroupShape& shape) noexcept;
 
 // Whether what a node contributes with its announcement may be a block: then it travels so, however

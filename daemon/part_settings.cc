@@ -61,6 +61,7 @@ LaneSettings lane_settings(const Config& config) {
   settings.receive_slabs = config.receive_slabs;
   settings.send_slabs = config.send_slabs;
   settings.result_slabs = config.result_slabs;
+  settings.port_bytes = config.switch_port_bytes;
   settings.link = link_settings(config);
   return settings;
 }

@@ -97,9 +97,10 @@ OpParts parts_of_eager(const OpShape& shape, const CodecCost& codec, const LaneC
   const double each = of_a_share ? bytes / shape.nodes : bytes;
   OpParts parts;
   const double sent = each * codec.wire;
-  parts.work_ns =
-      each * codec.encode_ns +
-      peers * (each * codec.decode_ns + 2.0 * sent * lane.byte_ns + 2.0 * lane.chunk_ns);
+  // A node decodes what it has encoded, too.
+  const double decoded = codec.encode_ns > 0.0 ? each * (peers + 1.0) : each * peers;
+  parts.work_ns = each * codec.encode_ns + decoded * codec.decode_ns +
+                  peers * (2.0 * sent * lane.byte_ns + 2.0 * lane.chunk_ns);
   parts.peer_bytes = sent;
   parts.fixed_ns = kHop * round_trip_ns;
   return parts;

@@ -51,6 +51,8 @@ bool KeptStates::adopt(const MemberGroup& group, const std::string& key, Declare
     reset = reset || had_history;
   } else {
     tensor.state->memory_use.adopt(last.memory_use);
+    tensor.state->averages.store(last.averages.load(std::memory_order_relaxed),
+                                 std::memory_order_relaxed);
     // Of another number of ranks the counts are of other shares.
     const bool same_ranks = found->second.ranks_of_node == group.ranks_of_node;
     for (std::size_t lane = 0; same_ranks && lane < last.lanes.size(); ++lane) {

@@ -152,6 +152,7 @@ Status StateMoves::prepare(StateMove& move, const Client& client, const MemberGr
     if (Status checked = move.part.check(move.room, move.same_layout, move.own); !checked) {
       return checked;
     }
+    move.of_averages = move.part.has_residuals() && StatePart::are_of_averages(move.room);
     Result<std::vector<std::uint64_t>> begins = move.part.read_counts(move.room);
     if (!begins) return tl::unexpected(begins.error());
     move.share_begins = std::move(*begins);
@@ -192,6 +193,7 @@ void StateMoves::finish(const StateMove& move) {
     TensorState& tensor = *move.tensor;
     tensor.half_imported = move.verdict != Errc::ok;
     tensor.imported = true;
+    if (move.of_averages) tensor.averages.store(true, std::memory_order_relaxed);
     const StatePartHeader& part = move.part.header();
     if (part.kind != 0) {
       tensor.memory_use.take({part.kind, true, part.counts_crc, part.root - std::uint32_t{1}});

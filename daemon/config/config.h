@@ -32,6 +32,7 @@ struct Config : OpSettings, TensorSettings, Admission, Limits {
   std::uint64_t unused_timeout_ns = 10'000'000'000;
   std::uint64_t socket_send_buffer_bytes = 0;     // 0: the kernel's
   std::uint64_t socket_receive_buffer_bytes = 0;  // 0: the kernel's
+  std::uint64_t switch_port_bytes = 0;            // 0: not known
 
   // [security]
   std::string peer_security = "local";

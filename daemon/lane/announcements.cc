@@ -16,11 +16,10 @@ using collective::OpId;
 
 const codec::Recipe* Announcements::recipe_of(OpId op) {
   const collective::GroupShape& shape = core_.setup().shape;
-  LaneOp& data = core_.lane_op(op);
+  const LaneOp& data = core_.lane_op(op);
   if (!collective::may_bring_block(core_.op(op), shape)) return nullptr;
   // What the tuner chooses may have become another since the op was submitted.
   if (data.encoding.tuning == nullptr && !core_.op(op).compressed) return nullptr;
-  data.start(core_.now_ns());
   // All other nodes get the same.
   const std::uint32_t other = (core_.self() + 1) % core_.nodes();
   const codec::Recipe& recipe = partners_.tuning.recipe(op, {0, wire::Leg::reduce, other});
@@ -38,7 +37,11 @@ void Announcements::announce(const Action& action) {
   if (request.verb == BlockVerb::gather && inputs().is_plain(op)) {
     return send(action, {{inputs().plain(op, all), blocks().bytes(op, all)}, false});
   }
-  if (request.verb == BlockVerb::encode) save_residual(op, *request.recipe);
+  if (request.verb == BlockVerb::encode) {
+    // With what is owed before the op, as the block will carry it.
+    partners_.tuning.offer_whole(op);
+    save_state(op, *request.recipe);
+  }
   request.op = op;
   request.node = core_.self();
   request.action = action;
@@ -48,14 +51,14 @@ void Announcements::announce(const Action& action) {
   partners_.path.submit(request);
 }
 
-// Of what the block, or elements that carry what is owed, will change.
-void Announcements::save_residual(OpId op, const codec::Recipe& recipe) {
+// What the block, or elements that carry what is owed, will change.
+void Announcements::save_state(OpId op, const codec::Recipe& recipe) {
   LaneOp& data = core_.lane_op(op);
   if (!data.encoding.lossy) return;
   TensorTuning* const tuning = data.encoding.tuning;
   const bool owes = tuning != nullptr && tuning->residual_pending(0) != 0;
-  data.saved_residual = owes || codec::is_lossy(recipe);
-  if (data.saved_residual) data.tensor->codec.save_residual();
+  data.saved_state = owes || codec::is_lossy(recipe);
+  if (data.saved_state) data.tensor->codec.save(core_.op(op).key.sequence);
 }
 
 void Announcements::gathered(const BlockRequest& request, const BlockCompletion& completion) {
@@ -115,11 +118,16 @@ void Announcements::send(const Action& action, const Contribution& contribution)
 
 void Announcements::reduce(const Action& action) {
   const OpId op = action.op;
-  if (core_.lane_op(op).encoding.tuning != nullptr) {
+  LaneOp& data = core_.lane_op(op);
+  if (data.tensor != nullptr) data.start(core_.now_ns());
+  if (data.encoding.tuning != nullptr) {
     partners_.tuning.settle(op);
-    core_.lane_op(op).start(core_.now_ns());
-    partners_.tuning.offer_whole(op);
-    if (collective::may_bring_block(core_.op(op), core_.setup().shape)) compare(op);
+    if (collective::may_bring_block(core_.op(op), core_.setup().shape)) {
+      compare(op);
+      partners_.tuning.pass_on_lead(op);
+    } else {
+      partners_.tuning.offer_whole(op);
+    }
   }
   BlockRequest request;
   request.verb = BlockVerb::reduce;
@@ -136,7 +144,6 @@ void Announcements::compare(OpId op) {
                                                              header) == wire::BlockError::none;
     if (sound && node != core_.self()) partners_.tuning.compare(op, header);
   }
-  partners_.tuning.pass_on_lead(op);
 }
 
 void Announcements::reduced(const BlockRequest& request, const BlockCompletion& completion) {

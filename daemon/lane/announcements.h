@@ -57,9 +57,9 @@ class Announcements {
   const NodeValues& inputs() noexcept { return partners_.codec.values(); }
   // By which recipe the contribution is a block; null: by none.
   const codec::Recipe* recipe_of(collective::OpId op);
-  void save_residual(collective::OpId op, const codec::Recipe& recipe);
+  void save_state(collective::OpId op, const codec::Recipe& recipe);
   void send(const collective::Action& action, const Contribution& contribution);
-  // How the others have sent it, and what the leading node has said of the tensor's next op.
+  // How the others have sent it.
   void compare(collective::OpId op);
 
   GroupCore& core_;

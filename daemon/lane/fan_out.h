@@ -4,7 +4,8 @@
 // kernel fills one after the other carry whole chunks in convoys: where several senders meet at a
 // port, each of them waits for it while another port is idle. A link that leaves little in the
 // kernel takes turns with the others in small pieces, and all ports are busy. On a fast path this
-// would only cost: no queue grows there, and each piece is a system call and a wake-up.
+// would only cost: no queue grows there, and each piece is a system call and a wake-up. Where it is
+// known what a port of the switch holds, pieces are so small that those of all nodes fit one port.
 
 #include <algorithm>
 #include <cstddef>
@@ -24,11 +25,13 @@ class FanOut {
   static constexpr double kFast = 155e6;
   static constexpr net::QueueBound kSlowBound{16 << 10, 16 << 10};
   static constexpr net::QueueBound kMiddleBound{32 << 10, 64 << 10};
-  // What all nodes together may have on the way to one before their pieces become smaller: each of
-  // them may have a piece of its own and one more, and switches have ports with some 256 KiB. At the
-  // least a link has two pieces of two segments, each pair of which the other side acknowledges.
-  static constexpr std::size_t kPortBytes = 128 << 10;
+  // At the least a link has two pieces of two segments, each pair of which the other side
+  // acknowledges.
   static constexpr std::size_t kLeastPiece = 2 * 1448;
+
+  // What a port of the switch holds, in bytes; 0: not known.
+  explicit FanOut(std::size_t port_bytes = 0) noexcept : port_bytes_(port_bytes) {}
+  bool knows_ports() const noexcept { return port_bytes_ > 0; }
 
   // Whether it is time for a look.
   bool due(std::uint64_t now_ns) const noexcept { return now_ns - looked_ns_ >= kLookNs; }
@@ -52,21 +55,25 @@ class FanOut {
 
   // The lane serves fewer than two nodes.
   void look_at_none(std::uint64_t now_ns) noexcept {
-    *this = {};
+    *this = FanOut(port_bytes_);
     looked_ns_ = now_ns;
   }
 
-  // Of each of so many links, the farthest of which has this round trip. What is not known yet is
-  // taken for middling: the first op must not fill ports either. Twice what the path itself holds is
-  // always free: a bound below that would slow the links, and what they carry then would make it
-  // stay.
+  // Of each of so many links, the farthest of which has this round trip. While nothing is known of
+  // the links there is no bound; where ports are known they are taken for middling, for the first op
+  // must not fill them either. Twice what the path itself holds is always free: a bound below that
+  // would slow the links, and what they carry then would make it stay.
   net::QueueBound bound(std::size_t links, std::uint64_t round_trip_ns) const noexcept {
     if (bytes_per_s_ >= kFast || links == 0) return {};
+    if (bytes_per_s_ == 0.0 && !knows_ports()) return {};
     const bool is_slow = bytes_per_s_ > 0.0 && bytes_per_s_ < kMiddle;
     net::QueueBound bound = is_slow ? kSlowBound : kMiddleBound;
-    const std::size_t piece = kPortBytes / links / kLeastPiece * kLeastPiece;
-    bound.bytes = std::min(bound.bytes, std::max(piece, 2 * kLeastPiece));
-    bound.record_bytes = std::min(bound.record_bytes, std::max(piece, kLeastPiece));
+    if (knows_ports()) {
+      // Each node may have a piece of its own on the way and one more.
+      const std::size_t piece = port_bytes_ / 2 / links / kLeastPiece * kLeastPiece;
+      bound.bytes = std::min(bound.bytes, std::max(piece, 2 * kLeastPiece));
+      bound.record_bytes = std::min(bound.record_bytes, std::max(piece, kLeastPiece));
+    }
     const double path = bytes_per_s_ * static_cast<double>(round_trip_ns) / 1e9;
     bound.bytes =
         std::max(bound.bytes, static_cast<std::size_t>(2.0 * path / static_cast<double>(links)));
@@ -74,6 +81,7 @@ class FanOut {
   }
 
  private:
+  std::size_t port_bytes_;
   std::uint64_t looked_ns_ = 0;
   std::uint64_t acked_bytes_ = 0;
   std::uint64_t busy_ns_ = 0;

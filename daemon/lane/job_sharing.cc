@@ -121,7 +121,8 @@ void JobSharing::bind_links(const std::vector<LaneGroup*>& groups, LaneLinks& li
     job.under_way += peer.link->unacked_bytes();
     peer.round_trip_ns = peer.link->delivery_rate().round_trip_ns;
   });
-  const net::QueueBound alone = bound_alone(peers, true, now_ns);
+  const net::QueueBound alone =
+      fan_out_.knows_ports() ? bound_alone(peers, true, now_ns) : net::QueueBound{};
   // Those that fill the path at this moment: a job between two of its bursts leaves it to others.
   UserWeights filling;
   double least_part = 1.0;

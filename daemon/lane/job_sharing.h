@@ -18,7 +18,9 @@ namespace tern::daemon {
 
 class JobSharing {
  public:
-  explicit JobSharing(std::uint32_t lane) : lane_(lane) {}
+  // `port_bytes`: what a port of the switch holds; 0: not known.
+  explicit JobSharing(std::uint32_t lane, std::size_t port_bytes = 0)
+      : lane_(lane), fan_out_(port_bytes) {}
 
   // What all lanes of the node know together; it outlives this.
   void share(ActiveJobs& jobs) noexcept { active_jobs_ = &jobs; }
@@ -29,7 +31,7 @@ class JobSharing {
   // At the beginning of a round: which jobs are active.
   void count(const std::vector<LaneGroup*>& groups, std::uint64_t now_ns);
   // While jobs share the node the queues of their links are bound by what each may have. A job that
-  // is alone has the bounds of FanOut, and so has one that sends little.
+  // is alone has the bounds of FanOut, and so has one that sends little where ports are known.
   void bind_links(const std::vector<LaneGroup*>& groups, LaneLinks& links, std::uint64_t now_ns);
   // Forgets jobs without a group and a frame in flight.
   void settle();

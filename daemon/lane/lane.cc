@@ -52,7 +52,7 @@ Lane::Lane(const LaneSettings& settings, const LaneClients::Surroundings& surrou
       wake_conductor_(std::move(wake_conductor)),
       resources_(settings, surroundings),
       links_(resources_, transport_, self, static_cast<FrameSink&>(*this)),
-      sharing_(settings.lane),
+      sharing_(settings.lane, settings.port_bytes),
       turns_(resources_.clock, kTurnBudgetNs) {
   turns_.count_in(*resources_.counters);
   resources_.memory.tell(transport_);

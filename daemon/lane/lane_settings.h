@@ -15,6 +15,7 @@ struct LaneSettings {
   std::uint32_t receive_slabs = 64;
   std::uint32_t send_slabs = 64;
   std::uint32_t result_slabs = 32;
+  std::uint64_t port_bytes = 0;  // what a port of the switch between nodes holds; 0: not known
   // Idle for so long, the lane gives the pages of its slabs back to the kernel: long enough not to
   // touch them anew in every step of a training run.
   std::uint64_t keep_pages_ns = 3'000'000'000;

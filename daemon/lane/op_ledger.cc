@@ -34,7 +34,8 @@ void OpLedger::count_tensor(OpId op, std::uint64_t now_ns) {
   const BlockStats& block = blocks_.stats(op);
   TensorLaneStats& stats = data.tensor->lanes[core_.setup().shape.lane];
   const std::uint64_t started = data.started_ns != 0 ? data.started_ns : now_ns;
-  const std::uint64_t encoded = block.first_encode_ns != 0 ? block.first_encode_ns : started;
+  // What travels with its announcement is encoded before the op begins.
+  const std::uint64_t encoded = std::max(block.first_encode_ns, started);
   const std::uint64_t busy = block.encode_ns + block.decode_ns;
   bump(stats.ops, std::uint64_t{1});
   bump(stats.bytes_raw, data.bytes_raw);

@@ -49,7 +49,7 @@ bool OpTuning::compresses(OpId op) const noexcept {
   if (std::ranges::any_of(candidates_.read(op), [](auto one) { return one != tuner::kRaw; })) {
     return true;
   }
-  // A tensor of one round, which is this lane's, sends its pending residual by its legs.
+  // A tensor of one round, which is this lane's, sends its pending residual.
   const bool small =
       core_.bytes(op, about.announced_first.count) <= core_.setup().shape.eager_bytes;
   return small && encoding.lossy && encoding.tuning->any_residual_pending(columns(op));

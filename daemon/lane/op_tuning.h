@@ -35,7 +35,7 @@ class OpTuning {
   // The first rank has submitted it: one choice for all of the op, unless a new one comes in its
   // middle. What the leading node has said of it stays.
   void begin(collective::OpId op);
-  // Whether its blocks are compressed, as far as it is known, so that it takes the two legs.
+  // Whether its blocks are compressed, as far as it is known.
   bool compresses(collective::OpId op) const noexcept;
   // On the leading node: what the announcement says of it; of an op whose contributions travel with
   // their announcements, of the tensor's next one.

@@ -45,13 +45,19 @@ bool StateUpkeep::for_each_chunk(const TensorState& tensor, Use use) const {
 
 std::uint64_t StateUpkeep::lose(OpId op) {
   const std::uint64_t resets = forget_parked(op) + lose_streams(op);
-  // Nobody has used what this node has announced.
-  if (lane_ops_[op].saved_residual && !ops_.op(op).started) {
-    lane_ops_[op].tensor->codec.restore_residual();
-  }
+  take_back(op);
   // The first rank that leaves ends ops, and the last one the epoch.
   if (ops_.op(op).status == Errc::group_left) mark_doubtful(op);
   return resets;
+}
+
+// Of an op that has not begun here what this node has announced counts as not sent. Another node
+// may have begun all the same: then it has been delivered there, and is owed once more.
+void StateUpkeep::take_back(OpId op) {
+  const LaneOp& data = lane_ops_[op];
+  if (!data.saved_state || ops_.op(op).started) return;
+  if (!data.tensor->codec.restore(ops_.op(op).key.sequence)) return;
+  if (data.encoding.tuning != nullptr) data.encoding.tuning->residual_pending(0) = 1;
 }
 
 // What a failed op had parked is neither sum nor residual any more.
@@ -83,7 +89,8 @@ std::uint64_t StateUpkeep::lose_streams(OpId op) {
 
 void StateUpkeep::mark_doubtful(OpId op) {
   const LaneOp& data = lane_ops_[op];
-  if (data.tensor == nullptr || !data.encoding.lossy || !ops_.op(op).started) return;
+  if (data.tensor == nullptr || !data.encoding.lossy) return;
+  if (!ops_.op(op).started && !data.saved_state) return;
   data.tensor->doubtful.store(true, std::memory_order_relaxed);
 }
 

@@ -65,6 +65,7 @@ class StateUpkeep {
   // Whether this node is to owe what all have owed of the chunk.
   bool takes_over(const StateMove& move, const collective::ShareChunks& shares,
                   std::uint32_t chunk) const;
+  void take_back(collective::OpId op);
   std::uint64_t forget_parked(collective::OpId op);
   std::uint64_t lose_streams(collective::OpId op);
   TensorLaneStats& lane_of(TensorState& tensor) const noexcept {

@@ -77,12 +77,18 @@ bool CodecState::adopt_residual(CodecState& other) noexcept {
   return true;
 }
 
-void CodecState::save_residual() noexcept {
-  if (saved_) std::copy_n(sender_.get(), shape_.count, saved_.get());
+void CodecState::save(std::uint64_t use) noexcept {
+  if (!saved_) return;
+  std::copy_n(sender_.get(), shape_.count, saved_.get());
+  if (codebooks_) std::copy_n(codebooks_.get(), saved_codebook_.size(), saved_codebook_.begin());
+  saved_use_ = use;
 }
 
-void CodecState::restore_residual() noexcept {
-  if (saved_) std::copy_n(saved_.get(), shape_.count, sender_.get());
+bool CodecState::restore(std::uint64_t use) noexcept {
+  if (!saved_ || saved_use_ != use) return false;
+  std::copy_n(saved_.get(), shape_.count, sender_.get());
+  if (codebooks_) std::copy(saved_codebook_.begin(), saved_codebook_.end(), codebooks_.get());
+  return true;
 }
 
 }  // namespace tern::daemon

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -53,10 +54,11 @@ class CodecState {
   float* sender(std::uint64_t begin) const noexcept {
     return sender_ ? sender_.get() + begin : nullptr;
   }
-  // Of a tensor whose all_reduce travels with its announcements, before its contribution is encoded:
-  // so that an op that fails before it begins takes nothing with it.
-  void save_residual() noexcept;
-  void restore_residual() noexcept;
+  // Of a tensor whose all_reduce travels with its announcements, before the contribution to its
+  // `use`-th op is encoded: what that op will change. It is there until the next one is saved.
+  void save(std::uint64_t use) noexcept;
+  // False: another op has been saved since, and nothing is done.
+  bool restore(std::uint64_t use) noexcept;
   float* codebook(std::uint32_t chunk) const noexcept {
     return codebooks_ ? codebooks_.get() + chunk * codec::kCodebookLevels : nullptr;
   }
@@ -112,7 +114,9 @@ class CodecState {
   float alpha_ = 1.0f;
   std::uint64_t bytes_ = 0;
   Floats sender_{nullptr, &std::free};
-  Floats saved_{nullptr, &std::free};  // of an eager shape: the residual before the last op
+  Floats saved_{nullptr, &std::free};  // of an eager shape: the residual before an op
+  std::array<float, codec::kCodebookLevels> saved_codebook_{};
+  std::uint64_t saved_use_ = kLost;
   Floats codebooks_{nullptr, &std::free};
   std::vector<Floats> received_;  // by sender; only the chunks of which it has a stream to us
   std::vector<std::uint64_t> sender_steps_;                 // by chunk

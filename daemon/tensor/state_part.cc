@@ -11,6 +11,8 @@ namespace tern::daemon {
 namespace {
 
 constexpr std::uint16_t kVersion = 1;
+// Of parts that have no owners, which a reader of version 1 would take for others.
+constexpr std::uint16_t kVersionWithoutOwners = 2;
 constexpr std::uint16_t kNobodyOwns = 1;  // StatePartHeader::root
 constexpr std::uint32_t kMaxParts = 64;   // as many as a group has nodes
 
@@ -49,9 +51,10 @@ float float_at(const std::byte* floats, std::uint64_t index) noexcept {
 bool read_header(std::span<const std::byte> bytes, StatePartHeader& header) noexcept {
   if (bytes.size() < sizeof header) return false;
   std::memcpy(&header, bytes.data(), sizeof header);
-  return header.magic == kStatePartMagic && header.version == kVersion &&
-         header.bytes >= sizeof header && header.bytes <= bytes.size() && header.nodes >= 1 &&
-         header.node < header.nodes && header.chunk_elements >= 1;
+  const bool knows_version = header.version == kVersion || header.version == kVersionWithoutOwners;
+  return header.magic == kStatePartMagic && knows_version && header.bytes >= sizeof header &&
+         header.bytes <= bytes.size() && header.nodes >= 1 && header.node < header.nodes &&
+         header.chunk_elements >= 1;
 }
 
 }  // namespace
@@ -68,7 +71,10 @@ StatePart::StatePart(codec::Memory memory, float alpha, const CodecState::Shape&
   header_.chunk_elements = shape.chunk_elements;
   header_.spread = spread % shape.nodes;
   header_.alpha_bits = std::bit_cast<std::uint32_t>(alpha);
-  header_.root = shape.eager ? kNobodyOwns : 0;
+  if (shape.eager) {
+    header_.version = kVersionWithoutOwners;
+    header_.root = kNobodyOwns;
+  }
   header_.bytes = sizeof(StatePartHeader);
   if (memory == codec::Memory::none) return;
   header_.bytes = record_offset((shape.count + shape.chunk_elements - 1) / shape.chunk_elements);
@@ -76,6 +82,7 @@ StatePart::StatePart(codec::Memory memory, float alpha, const CodecState::Shape&
 
 void StatePart::belong_to(const OneLegUse& use) noexcept {
   if (use.kind == 0) return;
+  header_.version = kVersion;
   header_.kind = use.kind;
   header_.counts_crc = use.counts_crc;
   header_.placement = use.placement;
@@ -130,6 +137,16 @@ StatePartHeader StatePart::first_of_one_leg(std::span<const std::byte> parts) no
   return {};
 }
 
+bool StatePart::are_of_averages(std::span<const std::byte> parts) noexcept {
+  StatePartHeader part{};
+  for (std::uint32_t i = 0; i < kMaxParts && read_header(parts, part); ++i) {
+    const bool has_owners = part.kind == 0 && part.root != kNobodyOwns;
+    if (has_owners && std::bit_cast<float>(part.alpha_bits) > 1.0f) return true;
+    parts = parts.subspan(part.bytes);
+  }
+  return false;
+}
+
 bool StatePart::is_of_this_use(const StatePartHeader& part, bool beside_others) const noexcept {
   if (part.kind == 0 && header_.kind != 0) return beside_others && part.counts_crc == 0;
   return part.kind == header_.kind && part.counts_crc == header_.counts_crc;
@@ -172,6 +189,7 @@ Result<void> StatePart::check(std::span<const std::byte> parts, bool& same_layou
     mine.dtype = part.dtype;
     if (has_residuals()) mine.alpha_bits = part.alpha_bits;
     if (header_.kind != 0) {  // residuals of elements, whatever the chunks
+      mine.version = part.version;
       mine.root = part.root;
       mine.chunk_elements = part.chunk_elements;
       mine.spread = part.spread;

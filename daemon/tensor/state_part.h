@@ -76,6 +76,9 @@ class StatePart {
   // the receivers of a broadcast, the part belongs to none.
   static StatePartHeader first_of_one_leg(std::span<const std::byte> parts) noexcept;
 
+  // Of such bytes with error feedback: whether results were averages.
+  static bool are_of_averages(std::span<const std::byte> parts) noexcept;
+
   // Reads the header of each part, of foreign bytes. Null, or why these parts are no state of this
   // tensor; `same_layout` tells whether our own part is among them and fits as it is, and `own`
   // where it begins.
@@ -142,7 +145,8 @@ struct StateMove {
   std::span<std::byte> room{};  // in the client's arena: foreign, may change at any time
   bool imports = false;
   bool same_layout = false;
-  std::uint64_t own = 0;  // where in room our own part begins
+  bool of_averages = false;  // what is imported
+  std::uint64_t own = 0;     // where in room our own part begins
   // Of an import with counts, that the parts say; a copy.
   std::vector<std::uint64_t> share_begins{};
   // The conductor's.

@@ -185,7 +185,8 @@ Status Tuning::load_replay(const Replay& replay, TensorTuning& tuning) const {
                             "; the setting cut of a node decides");
   }
   const TensorState& state = replay.state;
-  const bool is_small = state.count * dtype_bytes(state.dtype) <= replay.group.eager_bytes;
+  const bool is_small = codec::needs_residual(state.declared.recipe) &&
+                        state.count * dtype_bytes(state.dtype) <= replay.group.eager_bytes;
   if (is_small && log->eager_form != eager_form_of(replay.group)) {
     return misfit(name, "small operations travelled by form " + std::to_string(log->eager_form) +
                             ", in this group by " + std::to_string(eager_form_of(replay.group)) +

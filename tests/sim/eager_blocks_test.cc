@@ -14,7 +14,7 @@ namespace eager_blocks_test {
 
 const std::vector<std::uint32_t> kRanks = {1, 2, 1};
 const std::vector<std::uint32_t> kFirstOfNode = {0, 1, 3};
-constexpr std::uint64_t kCount = 3'000;
+constexpr std::uint64_t kCount = 7'000;  // two chunks, which all nodes own where there are legs
 
 // `old`: which daemon holds the first form, "all" or none. One that knows no other is the same for
 // its group.
@@ -153,6 +153,37 @@ TEST(EagerBlocksOfAnOp, LeaveInTheResidualsWhatTheyDoNotDeliver) {
   EXPECT_GT(most, 0.01);
 }
 
+TEST(EagerBlocksOfAnOp, AreAlikeOnAllRanksWithVerify) {
+  Cluster cluster(kRanks, announcing());
+  JoinOptions options;
+  options.verify = true;
+  cluster.join(options);
+  const auto tensors = cluster.declare(small_tensor("3lc:s=1"));
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    cluster.reduce(all_reduce(DType::f32, kCount),
+                   inputs_of(DType::f32, kCount, cluster.size(), step + 1), tensors);
+    cluster.forget_arenas();
+  }
+}
+
+// `raw` for one op leaves the residual alone, and another compressor works inside it.
+TEST(EagerBlocksOfAnOp, MayHaveARecipeOfTheirOwn) {
+  SmallNodes nodes("3lc:s=1", announcing());
+  std::uint64_t step = 0;
+  for (const char* recipe : {"", "raw", "ef(int:bits=4)", "bf16", ""}) {
+    const std::vector<Bytes> before = nodes.parts();
+    OpRequest op = all_reduce(DType::f32, kCount);
+    op.recipe = recipe;
+    const auto inputs = nodes.inputs(step);
+    const Bytes got = nodes.cluster.reduce(op, inputs, nodes.tensors);
+    const Bytes expected = nodes.cluster.reference->all_reduce(op, nodes.tensors[0], step, inputs);
+    EXPECT_EQ(got == expected, true) << recipe;
+    EXPECT_EQ(nodes.parts() == before, std::string(recipe) == "raw") << recipe;
+    nodes.cluster.forget_arenas();
+    ++step;
+  }
+}
+
 TEST(EagerBlocksOfAnOp, AreElementsWhereOneIsNotFinite) {
   SmallNodes nodes("3lc:s=1", announcing());
   nodes.step(0);
@@ -221,6 +252,16 @@ TEST_P(FormOfState, IsFolded) {
       EXPECT_EQ(done.status, Errc::ok) << done.detail;
     }
     const std::vector<double> taken = owed(second.parts(), worth);
+    if (!to_blocks) {
+      // And back, without an operation in between.
+      SmallNodes third("3lc:s=1", announcing(), GetParam());
+      const std::vector<Bytes> back = second.parts();
+      for (std::uint32_t rank = 0; rank < third.cluster.size(); ++rank) {
+        EXPECT_EQ(third.import_parts(rank, back).status, Errc::ok);
+      }
+      const std::vector<double> again = owed(third.parts(), 1.0);
+      for (std::size_t i = 0; i < kCount; ++i) EXPECT_NEAR(again[i], left[i], 1e-5) << i;
+    }
     double most = 0.0;
     for (std::size_t i = 0; i < kCount; ++i) {
       EXPECT_NEAR(taken[i], left[i], 1e-5) << i << ", to blocks: " << to_blocks;
@@ -241,6 +282,9 @@ TEST_P(FormOfState, GoesOnWhereItWasWithTheSameForm) {
     const OpResult done = second.import_parts(kFirstOfNode[node], {parts[node]});
     EXPECT_EQ(done.status, Errc::ok) << done.detail;
   }
+  // What results are averages of is known before the next one.
+  const std::vector<Bytes> again = second.parts();
+  EXPECT_EQ(again, parts);
   EXPECT_EQ(second.step(2) == first.step(2), true);
   EXPECT_EQ(second.import_parts(2, {parts[0]}).status, Errc::invalid_argument)
       << "of another node alone";

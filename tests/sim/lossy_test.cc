@@ -217,10 +217,15 @@ TEST(Lossy, ATensorThatCouldBeEagerIsCompressed) {
   EXPECT_LT(sent, count * sizeof(float) / 8);
 }
 
-// One rank's own recipe for the op, without a word to the others.
-TEST(Lossy, OneNodeThatCompressesMakesNoOpEager) {
+// One rank's own recipe for the op, without a word to the others: the op takes its legs for all, or
+// is a block in one announcement and elements in the others.
+class OneCompresses : public testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(EagerForms, OneCompresses, testing::Values(1, 2));
+
+TEST_P(OneCompresses, AndAllHaveTheSameBits) {
   DaemonShape shape;
   shape.eager_bytes = 16 << 10;
+  shape.adjust = [](daemon::ConductorSettings& settings) { settings.ops.eager_form = GetParam(); };
   Cluster cluster({1, 1, 1}, shape);
   cluster.join();
   const std::uint64_t count = 1000;

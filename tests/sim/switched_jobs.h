@@ -35,6 +35,7 @@ class SwitchedJobs {
     daemon.chunk_bytes = kChunkBytes;
     daemon.receive_slabs = daemon.send_slabs = 64;
     daemon.result_slabs = 32;
+    daemon.switch_port_bytes = 256 << 10;
     for (std::uint32_t node = 0; node < shape.nodes; ++node) world.add_daemon(daemon);
     if (shape.last_cable) {
       world.switched->set_cable(world.daemon(shape.nodes - 1).at.host, *shape.last_cable);

@@ -48,6 +48,7 @@ void VirtualDaemon::start(const net::FaultSettings& faults) {
   lane.receive_slabs = shape.receive_slabs;
   lane.send_slabs = shape.send_slabs;
   lane.result_slabs = shape.result_slabs;
+  lane.port_bytes = shape.switch_port_bytes;
   lane.link.ack_delay_ns = shape.ack_delay_ns;
   if (shape.tuner) start_tuner();
   std::vector<daemon::Lane*> pointers;

@@ -74,6 +74,7 @@ struct DaemonShape {
   std::uint32_t receive_slabs = 16;
   std::uint32_t send_slabs = 8;
   std::uint32_t result_slabs = 8;
+  std::uint64_t switch_port_bytes = 0;
   std::uint32_t active_chunks = 16;
   std::uint32_t max_ops = 16;
   std::uint64_t op_timeout_ns = 30'000'000'000;

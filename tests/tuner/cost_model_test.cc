@@ -66,10 +66,10 @@ TEST(CostModel, AnEagerOpMayBeOfBlocks) {
   const CodecCost codec{2.0, 1.0, 0.1};
   const LaneCost lane{0.5, 0.0};
   const Prediction two = parts_of_eager(shape_of(4000), codec, lane, 0.0).at(10.0);
-  EXPECT_NEAR(two.work_ns, 4000 * (2.0 + 1.0) + 2 * 400 * 0.5, 1e-6);
+  EXPECT_NEAR(two.work_ns, 4000 * (2.0 + 2 * 1.0) + 2 * 400 * 0.5, 1e-6);
   EXPECT_NEAR(two.wire_ns, 400 * 10.0, 1e-6);
   const Prediction four = parts_of_eager(shape_of(4000, 4), codec, lane, 0.0).at(10.0);
-  EXPECT_NEAR(four.work_ns, 4000 * (2.0 + 3 * 1.0) + 3 * 2 * 400 * 0.5, 1e-6);
+  EXPECT_NEAR(four.work_ns, 4000 * (2.0 + 4 * 1.0) + 3 * 2 * 400 * 0.5, 1e-6);
   EXPECT_NEAR(four.wire_ns, 400 * 10.0, 1e-6) << "each peer gets the whole";
 }
 

@@ -23,9 +23,10 @@ class FanOutTest : public ::testing::Test {
   net::QueueBound bound() const { return fan_out.bound(kLinks, 10'000); }
 
   static constexpr std::size_t kLinks = 7;
+  static constexpr std::size_t kPort = 256 << 10;
   // Six pairs of segments: seven nodes that have this and one more piece each fill no port.
   static constexpr net::QueueBound kMiddle{17'376, 17'376};
-  FanOut fan_out;
+  FanOut fan_out{kPort};
   std::uint64_t now_ns = 0;
   std::uint64_t acked = 0;
   std::uint64_t busy_ns = 0;
@@ -37,6 +38,19 @@ TEST_F(FanOutTest, TakesForMiddlingWhatItDoesNotKnow) {
   EXPECT_EQ(bound().bytes, kMiddle.bytes);
   carry(12e6, 1);
   EXPECT_EQ(bound().bytes, FanOut::kSlowBound.bytes);
+}
+
+// Pieces cost, and a port that holds much, or whose size nobody knows, needs no small ones.
+TEST_F(FanOutTest, WithoutKnownPortsPiecesDoNotDependOnTheNumberOfLinks) {
+  fan_out = FanOut();
+  EXPECT_EQ(bound().bytes, 0u) << "nothing is known";
+  carry(120e6, 50);
+  for (const std::size_t links : {2u, 7u, 63u}) {
+    EXPECT_EQ(fan_out.bound(links, 0).bytes, FanOut::kMiddleBound.bytes);
+    EXPECT_EQ(fan_out.bound(links, 0).record_bytes, FanOut::kMiddleBound.record_bytes);
+  }
+  fan_out.look_at_none(now_ns);
+  EXPECT_FALSE(fan_out.knows_ports());
 }
 
 // 100 Mbit/s, 1 Gbit/s, and a path that is as fast as its processors.
@@ -107,7 +121,7 @@ TEST_F(FanOutTest, BindsTheMoreTheMoreLinksThereAre) {
     const net::QueueBound one = fan_out.bound(links, 0);
     EXPECT_LE(one.record_bytes, last);
     EXPECT_EQ(one.record_bytes % FanOut::kLeastPiece, 0u);
-    EXPECT_LE(links * (one.bytes + one.record_bytes), 2 * FanOut::kPortBytes);
+    EXPECT_LE(links * (one.bytes + one.record_bytes), kPort);
     last = one.record_bytes;
   }
   for (const std::size_t links : {31u, 63u}) {

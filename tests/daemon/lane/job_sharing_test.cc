@@ -54,7 +54,7 @@ class JobSharingTest : public ::testing::Test {
 
   lane_test::TwoLanes lanes;
   std::uint64_t now_ns = 100 * kSecond;
-  JobSharing sharing{0};
+  JobSharing sharing{0, 256 << 10};
   std::vector<LaneGroup*> groups;
 
  private:

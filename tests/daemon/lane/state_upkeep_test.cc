@@ -30,8 +30,8 @@ collective::GroupShape shape_of(std::uint32_t nodes) {
 // A node's part of a group, and one tensor.
 class Rig {
  public:
-  Rig(std::uint32_t nodes, const char* recipe)
-      : ops(shape_of(nodes)), lane_ops(ops.slots(), 1), upkeep(ops, lane_ops) {
+  Rig(std::uint32_t nodes, const char* recipe, bool eager = false)
+      : ops(shape_of(nodes)), lane_ops(ops.slots(), 1), upkeep(ops, lane_ops), eager_(eager) {
     tensor.id = 8;  // an even one: lane 0 has the first round
     tensor.count = kCount;
     EXPECT_TRUE(codec::parse_recipe_quick(recipe, tensor.declared.recipe));
@@ -39,7 +39,7 @@ class Rig {
     EXPECT_TRUE(tensor.codec.allocate(tensor.declared.recipe, shape()));
   }
   CodecState::Shape shape() const {
-    return {.count = kCount, .chunk_elements = kChunk, .nodes = ops.nodes()};
+    return {.count = kCount, .chunk_elements = kChunk, .nodes = ops.nodes(), .eager = eager_};
   }
   // Submitted by this node's rank.
   collective::OpId begin(bool lossy, bool with_tensor = true) {
@@ -81,7 +81,15 @@ class Rig {
   StateUpkeep upkeep;
   TensorState tensor;
 
+  // What the op will change has been saved, and is changed to this.
+  void change_state(collective::OpId op, float value) {
+    tensor.codec.save(ops.op(op).key.sequence);
+    lane_ops[op].saved_state = true;
+    std::fill_n(tensor.codec.sender(0), kCount, value);
+  }
+
  private:
+  bool eager_;
   std::uint64_t next_use_ = 0;
 };
 
@@ -92,6 +100,53 @@ constexpr const char* kStreams = "diana(qsgd:levels=4)";
 constexpr const char* kResidual = "ef(3lc:s=1)";
 
 // ---- Failures
+
+TEST(StateUpkeep, WhatWasAnnouncedOfAnOpThatNeverBeganIsOwedAgain) {
+  Rig rig(2, kResidual, true);
+  std::fill_n(rig.tensor.codec.sender(0), kCount, 0.5f);
+  rig.tensor.tuning = std::make_unique<TensorTuning>(
+      TensorTuning::Candidates{std::make_shared<CandidateRecipes>(), 0},
+      TensorTuning::Place{1, 2, 0, kChunks});
+  const collective::OpId op = rig.begin(true);
+  rig.lane_ops[op].encoding.tuning = rig.tensor.tuning.get();
+  rig.change_state(op, 0.0f);
+  rig.fail(op, Errc::cancelled);
+  EXPECT_EQ(rig.upkeep.lose(op), 0u);
+  EXPECT_EQ(rig.tensor.codec.sender(0)[kCount - 1], 0.5f);
+  EXPECT_EQ(rig.tensor.tuning->residual_pending(0), 1) << "what loses nothing carries it, too";
+}
+
+TEST(StateUpkeep, AnOpThatHasBegunTakesItsBlockWithIt) {
+  Rig rig(2, kResidual, true);
+  const collective::OpId op = rig.begin(true);
+  rig.change_state(op, 0.25f);
+  rig.start(op);
+  rig.fail(op, Errc::cancelled);
+  rig.upkeep.lose(op);
+  EXPECT_EQ(rig.tensor.codec.sender(0)[0], 0.25f);
+}
+
+// Blocks may be done late: another op of the tensor may have been encoded meanwhile.
+TEST(StateUpkeep, NothingIsTakenBackOverALaterOp) {
+  Rig rig(2, kResidual, true);
+  const collective::OpId first = rig.begin(true);
+  rig.change_state(first, 0.25f);
+  rig.fail(first, Errc::cancelled);
+  rig.tensor.codec.save(7);
+  std::fill_n(rig.tensor.codec.sender(0), kCount, 0.75f);
+  rig.upkeep.lose(first);
+  EXPECT_EQ(rig.tensor.codec.sender(0)[0], 0.75f);
+}
+
+TEST(StateUpkeep, AnAnnouncedBlockLeavesTheStateInDoubtWhenTheEpochEnds) {
+  Rig rig(2, kResidual, true);
+  const collective::OpId op = rig.begin(true);
+  rig.upkeep.mark_all_doubtful();
+  EXPECT_FALSE(rig.tensor.doubtful);
+  rig.change_state(op, 0.25f);
+  rig.upkeep.mark_all_doubtful();
+  EXPECT_TRUE(rig.tensor.doubtful) << "another node may have delivered it";
+}
 
 TEST(StateUpkeep, RestartsTheStreamsOfThisLanesChunks) {
   Rig rig(2, kStreams);
