@@ -169,6 +169,13 @@ Plan make_plan(std::uint64_t seed) {
     for (std::uint64_t rank = random.between(1, 3); rank > 0; --rank)
       plan.daemon_of_rank.push_back(i);
   }
+  // The recorded seeds have few ops that are both compressed and so small.
+  if (seed > 800 && plan.eager_form == collective::EagerForm::blocks) {
+    for (DaemonShape& shape : plan.daemons) {
+      shape.eager_bytes = shape.chunk_bytes;
+      shape.lossy_min_bytes = 0;
+    }
+  }
   random.shuffle(plan.daemon_of_rank);
   for (std::uint64_t i = random.between(1, 4); i > 0; --i) {
     plan.tensors.push_back(random_tensor(random, plan.tensors.size()));
