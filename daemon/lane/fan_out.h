@@ -27,7 +27,7 @@ class FanOut {
   static constexpr net::QueueBound kMiddleBound{32 << 10, 64 << 10};
   // At the least a link has two pieces of two segments, each pair of which the other side
   // acknowledges.
-  static constexpr std::size_t kLeastPiece = 2 * 1448;
+  static constexpr std::size_t kLeastPiece = std::size_t{2} * 1448;
 
   // What a port of the switch holds, in bytes; 0: not known.
   explicit FanOut(std::size_t port_bytes = 0) noexcept : port_bytes_(port_bytes) {}

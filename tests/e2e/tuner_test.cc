@@ -212,7 +212,7 @@ TEST_F(Tuner, ALogOfASmallTensorGivesTheSameBitsAgain) {
   const auto first = steps(60);
   const std::string log = only_log();
   // Who leads goes on choosing, though it sends as it has said before.
-  const auto reason = [this](int node) {
+  const auto reason = [this](std::size_t node) {
     return cluster[node].ask("tuner")[0].value("reason", "");
   };
   EXPECT_EQ(reason(0).find("the leading node"), std::string::npos) << reason(0);

@@ -59,6 +59,7 @@ struct SmallNodes : Nodes {
   }
   std::vector<Bytes> parts() {
     std::vector<Bytes> all;
+    all.reserve(kFirstOfNode.size());
     for (const std::uint32_t rank : kFirstOfNode) all.push_back(export_part(rank));
     return all;
   }
