@@ -107,11 +107,14 @@ def main():
     except NodesError as error:
         sys.exit(f"bench_small.py: {error}")
     print(file=sys.stderr)
-    words = (f"--nodes {' '.join(map(str, options.nodes))} --links {' '.join(options.links)} "
-             f"--sizes {' '.join(options.sizes)} --seconds {options.seconds:g}")
+    words = ["tools/bench_small.py"]
+    for name in ["nodes", "links", "sizes", "seconds"]:
+        value = getattr(options, name)
+        if value != parser.get_default(name):
+            words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
     line = {"date": time.strftime("%Y-%m-%d"), "commit": commit_name(),
             "processor": processor_name(), "cores": os.cpu_count(), "real_time": real_time,
-            "seeds": options.seeds, "command": f"tools/bench_small.py {words}",
+            "seeds": options.seeds, "command": " ".join(words),
             "rows": [{"nodes": count, "link": name, "bytes": size,
                       "times": [[form, contestant, us] for (form, contestant), us in times.items()]}
                      for (count, name, size), times in medians(rows).items()]}
