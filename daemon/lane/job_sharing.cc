@@ -76,16 +76,20 @@ net::QueueBound JobSharing::bound_alone(const std::vector<std::unique_ptr<LanePe
   return fan_out_.bound(peers.size(), round_trip_ns_);
 }
 
-// In the round in which jobs no longer share, all links are bound anew. A link that has just opened
-// is bound before it carries much.
+// Since the last time it was asked.
+bool JobSharing::has_new_link(const std::vector<std::unique_ptr<LanePeer>>& peers) {
+  const auto open = std::count_if(peers.begin(), peers.end(), [](const auto& peer) {
+    return peer->link && peer->link->state() == net::LinkState::open;
+  });
+  return std::exchange(open_links_, open) < open;
+}
+
+// In the round in which jobs no longer share, all links are bound anew. Where ports are known, a
+// link that has just opened is bound before it carries much.
 void JobSharing::bind_links_of_one(const std::vector<std::unique_ptr<LanePeer>>& peers,
                                    std::uint64_t now_ns) {
   const bool looks = links_shared_ || fan_out_.due(now_ns);
-  const auto open =
-      static_cast<std::size_t>(std::count_if(peers.begin(), peers.end(), [](const auto& peer) {
-        return peer->link && peer->link->state() == net::LinkState::open;
-      }));
-  const bool has_new = std::exchange(open_links_, open) < open;
+  const bool has_new = fan_out_.knows_ports() && has_new_link(peers);
   if (!looks && !has_new) return;
   links_shared_ = false;
   const net::QueueBound bound = bound_alone(peers, looks, now_ns);

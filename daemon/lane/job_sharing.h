@@ -39,6 +39,7 @@ class JobSharing {
  private:
   void count_held();
   void look_at_links(const std::vector<std::unique_ptr<LanePeer>>& peers, std::uint64_t now_ns);
+  bool has_new_link(const std::vector<std::unique_ptr<LanePeer>>& peers);
   // What each link of a job would have if the job were alone.
   net::QueueBound bound_alone(const std::vector<std::unique_ptr<LanePeer>>& peers, bool looks,
                               std::uint64_t now_ns);
@@ -53,7 +54,7 @@ class JobSharing {
   LaneShare share_;
   bool links_shared_ = false;  // by jobs, at the last look
   bool links_bound_ = false;   // some may be
-  std::size_t open_links_ = 0;
+  std::ptrdiff_t open_links_ = 0;
   std::uint64_t round_trip_ns_ = 0;  // of the farthest link, at the last look
   FanOut fan_out_;
 };

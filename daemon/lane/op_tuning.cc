@@ -15,6 +15,7 @@ namespace {
 
 // AnnounceBody::lead_is_trial: where it says how the legs differ.
 constexpr unsigned kLegsShift = 4;
+static_assert(OpRecord::kNone == TensorTuning::Lead::kNone);
 static_assert(tuner::kMaxCandidates <= 16, "four bits tell two candidates apart");
 
 }  // namespace
@@ -76,7 +77,7 @@ void OpTuning::announce(OpId op, wire::AnnounceBody& body) noexcept {
 }
 
 void OpTuning::hear_lead(OpId op, const wire::AnnounceBody& body) noexcept {
-  const auto results = static_cast<std::uint8_t>(body.lead - 1);  // none: OpRecord::kNone
+  const auto results = static_cast<std::uint8_t>(body.lead - 1);  // none: Lead::kNone
   const auto contributions = static_cast<std::uint8_t>(results ^ body.lead_is_trial >> kLegsShift);
   choices_[op].heard = {results, contributions, (body.lead_is_trial & 1) != 0, body.candidates};
 }
@@ -103,8 +104,8 @@ void OpTuning::follow(OpId op) {
   Choice& choice = choices_[op];
   const TensorTuning& tuning = *this->tuning(op);
   const Lead& lead = choice.lead;
-  if (lead.results == OpRecord::kNone || lead.list != tuning.list() ||
-      !tuning.may_use(lead.results) || !tuning.may_use(lead.contributions)) {
+  if (lead.results == Lead::kNone || lead.list != tuning.list() || !tuning.may_use(lead.results) ||
+      !tuning.may_use(lead.contributions)) {
     return;
   }
   choice.source = Source::lead;

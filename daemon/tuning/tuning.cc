@@ -11,6 +11,7 @@
 
 #include "daemon/control/foreign_json.h"
 #include "daemon/lane/lane.h"
+#include "daemon/lane/op_tuning.h"
 #include "daemon/service/log.h"
 #include "plan/plans.h"
 #include "wire/crc32c.h"
@@ -34,8 +35,6 @@ std::uint16_t list_of(std::span<const tuner::Candidate> candidates) {
   for (const tuner::Candidate& one : candidates) text += one.recipe + " ";
   return static_cast<std::uint16_t>(wire::crc32c(std::as_bytes(std::span(text))));
 }
-
-constexpr std::uint32_t kLeadingNode = 0;
 
 tuner::OpLegs legs_of(const plan::Plan& plan) {
   return {.reduce = plan.reduces(),
@@ -277,7 +276,7 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   op.choice = used->choice;
   const bool has_lead = record.lead < recipes_->size();
   // The leading node keeps to what it has said before, and goes on choosing.
-  op.led = has_lead && tuned.self != kLeadingNode;
+  op.led = has_lead && tuned.self != OpTuning::kLeader;
   if (has_lead) {
     op.choice.trial = record.lead_is_trial != 0;
     const tuner::PairOfLegs lead{record.lead_contributions, record.lead};
