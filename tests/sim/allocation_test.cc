@@ -43,6 +43,7 @@ DaemonShape two_lanes(bool tuner) {
   DaemonShape shape;
   shape.lanes = 2;
   shape.tuner = tuner;
+  shape.lossy_min_bytes = 0;  // what fits in an announcement is compressed there, too
   return shape;
 }
 
@@ -60,6 +61,9 @@ class Allocations {
     spec.role = recipe == "xordelta" ? Role::weights : Role::gradient;
     spec.recipe = recipe;
     tensors = cluster.declare(spec);
+    spec.name = "s";
+    spec.count = kSmall;
+    small_tensors = cluster.declare(spec);
   }
 
   // A large op, eager ones and a broadcast, and time for the lanes' timers.
@@ -67,6 +71,9 @@ class Allocations {
     for (int i = 0; i < 4; ++i) {
       cluster.reduce(all_reduce(DType::f32, kLarge), large, tensors);
       cluster.reduce(all_reduce(DType::f32, kSmall), small);
+      if (!small_tensors.empty()) {
+        cluster.reduce(all_reduce(DType::f32, kSmall), small, small_tensors);
+      }
       OpRequest broadcast = all_reduce(DType::f32, kLarge);
       broadcast.kind = shm::OpKind::broadcast;
       cluster.reduce(broadcast, large, tensors);
@@ -90,7 +97,7 @@ class Allocations {
   }
 
   Cluster cluster;
-  std::vector<Tensor*> tensors;
+  std::vector<Tensor*> tensors, small_tensors;
   std::vector<Bytes> large = inputs_of(DType::f32, kLarge, 3);
   std::vector<Bytes> small = inputs_of(DType::f32, kSmall, 3, 2);
 };

@@ -276,19 +276,21 @@ void Reference::scan(Work& work, const shm::Sharding& sharding) {
   }
 }
 
+void Reference::add_elements(const Work& work, std::uint32_t node, Bytes& sum) const {
+  const OpRequest& op = work.op;
+  const Bytes one = contribution(work, node, {0, static_cast<std::uint32_t>(op.count)});
+  if (node == 0) {
+    codec::accumulate_begin({op.dtype, one.data(), op.count}, 1.0f, sum.data());
+  } else {
+    codec::accumulate(op.reduction, {op.dtype, one.data(), op.count}, 1.0f, sum.data());
+  }
+}
+
 // One hop: every node adds the announced contributions in the order of nodes.
 void Reference::exact_eager_op(Work& work) const {
   const OpRequest& op = work.op;
-  const Part all{0, static_cast<std::uint32_t>(op.count)};
   Bytes sum(op.count * codec::accumulator_bytes(op.dtype));
-  for (std::uint32_t node = 0; node < nodes(); ++node) {
-    const Bytes one = contribution(work, node, all);
-    if (node == 0) {
-      codec::accumulate_begin({op.dtype, one.data(), op.count}, 1.0f, sum.data());
-    } else {
-      codec::accumulate(op.reduction, {op.dtype, one.data(), op.count}, 1.0f, sum.data());
-    }
-  }
+  for (std::uint32_t node = 0; node < nodes(); ++node) add_elements(work, node, sum);
   codec::accumulate_finish(op.reduction, sum.data(), group_.size,
                            {op.dtype, work.output.data(), op.count});
 }
@@ -306,17 +308,12 @@ void Reference::lossy_eager_op(Work& work) {
       const auto found = codec::scan_max({as_floats(own), op.count}, kept, op.state_scale);
       if (!found.nonfinite) largest = found.max;
     }
+    const Leg leg{false, {as_floats(own), op.count}, op.state_scale, largest};
     std::vector<float> values;
-    if (encode(work, {node, 0, all}, {false, {as_floats(own), op.count}, op.state_scale, largest},
-               values)) {
+    if (encode(work, {node, 0, all}, leg, values)) {
       for (std::size_t i = 0; i < values.size(); ++i) as_floats(sum)[i] += values[i];
-      continue;
-    }
-    const Bytes raw = contribution(work, node, all);
-    if (node == 0) {
-      codec::accumulate_begin({op.dtype, raw.data(), op.count}, 1.0f, sum.data());
     } else {
-      codec::accumulate(op.reduction, {op.dtype, raw.data(), op.count}, 1.0f, sum.data());
+      add_elements(work, node, sum);
     }
   }
   codec::accumulate_finish(op.reduction, sum.data(), group_.size,

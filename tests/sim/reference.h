@@ -73,6 +73,8 @@ class Reference {
   Bytes sum_local(const Work& work, std::uint32_t node, Part part) const;
   Bytes contribution(const Work& work, std::uint32_t node, Part part) const;
   void exact_chunk(Work& work, std::uint32_t owner, Part part) const;
+  // The node's elements to the sum of an op in one hop, which node 0 begins.
+  void add_elements(const Work& work, std::uint32_t node, Bytes& sum) const;
   void exact_eager_op(Work& work) const;
   void lossy_eager_op(Work& work);
   void lossy_op(Work& work, const shm::Sharding& sharding);

@@ -25,8 +25,8 @@ struct Case {
   std::uint32_t nodes = 4;
   std::uint64_t bytes_per_s = kSlow;
   std::uint32_t jobs = 1;
-  std::uint64_t late_ns = 0;           // of the last node
-  std::uint64_t last_bytes_per_s = 0;  // of the last node's cable; 0: as all
+  std::uint64_t late_ns = 0;  // of the last node
+  double last_share = 1.0;    // the last node's cable by the others'
   std::uint64_t port_bytes = kPortBytes;
   int ops = 3;  // measured, after the first
 };
@@ -38,12 +38,13 @@ struct Row {
   NetworkCounts counts;  // of all ops, the first among them
 };
 
+double last_rate(const Case& c) { return c.last_share * static_cast<double>(c.bytes_per_s); }
+
 double floor_ns(const Case& c, std::uint64_t bytes) {
   const double carried =
       2.0 * static_cast<double>(c.jobs) * static_cast<double>(bytes) * (c.nodes - 1) / c.nodes *
       (RenoSender::kSegmentBytes + Packet::kHeaderBytes) / RenoSender::kSegmentBytes;
-  const std::uint64_t slowest = c.last_bytes_per_s != 0 ? c.last_bytes_per_s : c.bytes_per_s;
-  return carried * 1e9 / static_cast<double>(slowest) + static_cast<double>(c.late_ns);
+  return carried * 1e9 / last_rate(c) + static_cast<double>(c.late_ns);
 }
 
 void add(NetworkCounts& all, const NetworkCounts& one) {
@@ -69,9 +70,10 @@ Row run(const Case& c) {
   shape.network.cable.up_bytes_per_s = shape.network.cable.down_bytes_per_s = c.bytes_per_s;
   shape.network.port_bytes = c.port_bytes;
   shape.network.buffer_bytes = c.nodes * c.port_bytes;
-  if (c.last_bytes_per_s != 0) {
+  if (c.last_share != 1.0) {
     shape.last_cable = shape.network.cable;
-    shape.last_cable->up_bytes_per_s = shape.last_cable->down_bytes_per_s = c.last_bytes_per_s;
+    shape.last_cable->up_bytes_per_s = shape.last_cable->down_bytes_per_s =
+        static_cast<std::uint64_t>(last_rate(c));
   }
   SwitchedJobs jobs(shape);
   const double floor = floor_ns(c, jobs.bytes());
@@ -113,87 +115,67 @@ testing::Message named(const Case& c) {
 
 const std::vector<std::uint32_t> kNodes{4, 8, 10, 16, 32};
 
-TEST(SwitchedSchedule, FillsThePortsAndLosesNothing) {
+// Runs the case at both rates for each number of nodes, and calls check(case, row).
+template <typename Check>
+void run_all(const std::vector<std::uint32_t>& all_nodes, Case c, Check check) {
   print_head();
   for (const std::uint64_t bytes_per_s : {kSlow, kGigabit}) {
-    for (const std::uint32_t nodes : kNodes) {
-      Case c;
+    for (const std::uint32_t nodes : all_nodes) {
       c.nodes = nodes;
       c.bytes_per_s = bytes_per_s;
       SCOPED_TRACE(named(c));
-      const Row row = run(c);
-      expect_no_loss(row);
-      EXPECT_LE(row.median, 1.05);
+      check(c, run(c));
     }
   }
+}
+
+TEST(SwitchedSchedule, FillsThePortsAndLosesNothing) {
+  run_all(kNodes, {}, [](const Case&, const Row& row) {
+    expect_no_loss(row);
+    EXPECT_LE(row.median, 1.05);
+  });
 }
 
 // More senders than a port of 256 KiB has room for, if each has the least that a link must have.
 TEST(SwitchedSchedule, SixtyFourNodesNeedLargerPorts) {
-  print_head();
-  for (const std::uint64_t bytes_per_s : {kSlow, kGigabit}) {
-    Case c;
-    c.nodes = 64;
-    c.bytes_per_s = bytes_per_s;
-    c.port_bytes = 3 * kPortBytes;
-    c.ops = 1;
-    SCOPED_TRACE(named(c));
-    const Row row = run(c);
+  Case large;
+  large.port_bytes = 3 * kPortBytes;
+  large.ops = 1;
+  run_all({64}, large, [](const Case& c, const Row& row) {
     expect_no_loss(row);
-    if (bytes_per_s == kSlow) continue;  // 1.6 times the floor
+    if (c.bytes_per_s == kSlow) return;  // 1.6 times the floor
     EXPECT_LE(row.median, 1.12);
-  }
+  });
 }
 
 TEST(SwitchedSchedule, ALateNodeDelaysTheOthersByLittleMore) {
-  print_head();
-  for (const std::uint64_t bytes_per_s : {kSlow, kGigabit}) {
-    for (const std::uint32_t nodes : kNodes) {
-      Case c;
-      c.nodes = nodes;
-      c.bytes_per_s = bytes_per_s;
-      c.late_ns = kLateNs;
-      SCOPED_TRACE(named(c));
-      const Row row = run(c);
-      expect_no_loss(row);
-      EXPECT_LE(row.median, 1.12);
-    }
-  }
+  Case late;
+  late.late_ns = kLateNs;
+  run_all(kNodes, late, [](const Case&, const Row& row) {
+    expect_no_loss(row);
+    EXPECT_LE(row.median, 1.12);
+  });
 }
 
 // The floor is that of both. Bounds of jobs that share a node are no smaller where many links meet,
 // so that sixteen nodes can lose.
 TEST(SwitchedSchedule, TwoJobsFillThePortsTogether) {
-  print_head();
-  for (const std::uint64_t bytes_per_s : {kSlow, kGigabit}) {
-    for (const std::uint32_t nodes : {4u, 8u, 10u, 16u}) {
-      Case c;
-      c.nodes = nodes;
-      c.bytes_per_s = bytes_per_s;
-      c.jobs = 2;
-      SCOPED_TRACE(named(c));
-      const Row row = run(c);
-      if (nodes > 10) continue;
-      expect_no_loss(row);
-      EXPECT_LE(row.median, 1.05);
-    }
-  }
+  Case two;
+  two.jobs = 2;
+  run_all({4, 8, 10, 16}, two, [](const Case& c, const Row& row) {
+    if (c.nodes > 10) return;
+    expect_no_loss(row);
+    EXPECT_LE(row.median, 1.05);
+  });
 }
 
 TEST(SwitchedSchedule, ANodeWithHalfTheRateIsTheOnlyOneThatIsWaitedFor) {
-  print_head();
-  for (const std::uint64_t bytes_per_s : {kSlow, kGigabit}) {
-    for (const std::uint32_t nodes : kNodes) {
-      Case c;
-      c.nodes = nodes;
-      c.bytes_per_s = bytes_per_s;
-      c.last_bytes_per_s = bytes_per_s / 2;
-      SCOPED_TRACE(named(c));
-      const Row row = run(c);
-      expect_no_loss(row);
-      EXPECT_LE(row.median, 1.05);
-    }
-  }
+  Case slower;
+  slower.last_share = 0.5;
+  run_all(kNodes, slower, [](const Case&, const Row& row) {
+    expect_no_loss(row);
+    EXPECT_LE(row.median, 1.05);
+  });
 }
 
 TEST(SwitchedSchedule, OneSeedIsOneRun) {
