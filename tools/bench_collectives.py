@@ -92,7 +92,8 @@ def run_mpi_ranks(nodes, name, words):
 def measure(options, logs, part, seconds):
     """The rows of one seed on one link between so many nodes, `seconds` for each case."""
     seed, count, name = part
-    nodes = Nodes("collectives", options.programs, logs, count=count)
+    nodes = Nodes("collectives", options.programs, logs, count=count,
+                  daemon_options=options.daemon_option)
     try:
         if not nodes.network:
             raise NodesError(f"no network namespaces: {nodes.why_no_network}")
@@ -142,6 +143,7 @@ def measure_all(options, logs):
     keys = [{"commit": commit_name(), "seed": seed, "nodes": count, "link": name,
              "sizes": options.sizes, "kinds": options.kinds, "mpi": options.mpi,
              "minutes": options.minutes, "real_time": options.real_time,
+             "daemon_options": options.daemon_option,
              "programs": str(options.programs)} for seed, count, name in parts]
     missing = [key for key in keys if kept.find(key) is None]
     for index, key in enumerate(missing):
@@ -211,6 +213,7 @@ def command_words(options):
     if options.seeds != SEEDS:
         words += f" --seeds {' '.join(map(str, options.seeds))}"
     words += f" --minutes {options.minutes:g}"
+    words += "".join(f" --daemon-option={word}" for word in options.daemon_option)
     return "tools/bench_collectives.py " + words + ("" if options.mpi else " --no-mpi")
 
 
@@ -226,6 +229,8 @@ def main():
     parser.add_argument("--minutes", type=float, default=40, help="for all of it")
     parser.add_argument("--no-mpi", dest="mpi", action="store_false",
                         help="Tern and Gloo alone, where Open MPI is not installed")
+    parser.add_argument("--daemon-option", action="append", default=[],
+                        help="a word of every daemon's command line, as --daemon-option=--verify")
     parser.add_argument("--no-real-time", dest="real_time", action="store_false",
                         help="do not use the kernel's real-time class")
     parser.add_argument("--write", action="store_true")
