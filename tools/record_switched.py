@@ -16,6 +16,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "build/release/tests/sim/sim_switched_schedule_test"
 TITLES = {
     "FillsThePortsAndLosesNothing": "One job, ports of 256 KiB",
+    "DaemonsThatAreToldNothingLoseAndFinish":
+        "The same where daemons have no `switch_port_bytes`",
     "SixtyFourNodesNeedLargerPorts": "64 nodes, ports of 768 KiB",
     "ALateNodeDelaysTheOthersByLittleMore": "One node submits 20 ms late, which the floor counts",
     "TwoJobsFillThePortsTogether": "Two jobs at once; the floor is that of both",

@@ -184,7 +184,8 @@ TEST_P(Cycles, LeaveNothingBehind) {
   const auto turn = [&](std::uint64_t cycles) {
     for (std::uint64_t i = 0; i < cycles; ++i) GetParam().cycle(at);
     EXPECT_TRUE(e2e::eventually([&] { return burden_of(daemon.pid()).descriptors <= descriptors; }))
-        << burden_of(daemon.pid()).descriptors << " descriptors, before " << descriptors;
+        << burden_of(daemon.pid()).descriptors << " descriptors, before " << descriptors << ": "
+        << e2e::descriptors_text(daemon.pid()) << "peers: " << daemon.ask("peers").dump();
     descriptors = burden_of(daemon.pid()).descriptors;
     return burden_of(daemon.pid()).anonymous_bytes;
   };

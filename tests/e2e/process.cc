@@ -178,6 +178,17 @@ Holdings holdings_of(pid_t pid) {
   return holdings;
 }
 
+std::string descriptors_text(pid_t pid) {
+  std::string text;
+  std::error_code error;
+  const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const auto name = entry.path().filename().string();
+    text += name + " " + std::filesystem::read_symlink(entry.path(), error).string() + "\n";
+  }
+  return text;
+}
+
 std::string tail_of(const std::string& path, std::size_t bytes) {
   std::ifstream file(path, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());

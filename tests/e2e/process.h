@@ -90,6 +90,8 @@ struct Holdings {
   auto operator<=>(const Holdings&) const = default;
 };
 Holdings holdings_of(pid_t pid);
+// What each of its descriptors is, a line each, for the report of a failed test.
+std::string descriptors_text(pid_t pid);
 
 // The last bytes of a file, for the report of a failed test.
 std::string tail_of(const std::string& path, std::size_t bytes = 6000);

@@ -21,7 +21,8 @@ class SwitchedJobs {
     std::uint32_t jobs = 1;
     std::uint32_t rounds = 2;  // chunks that each node owns
     SwitchShape network;
-    std::optional<HostCable> last_cable;  // of the last node
+    std::uint64_t switch_port_bytes = 256 << 10;  // that daemons know of; 0: nothing
+    std::optional<HostCable> last_cable;          // of the last node
     std::uint64_t seed = 1;
   };
   struct Measured {
@@ -35,7 +36,7 @@ class SwitchedJobs {
     daemon.chunk_bytes = kChunkBytes;
     daemon.receive_slabs = daemon.send_slabs = 64;
     daemon.result_slabs = 32;
-    daemon.switch_port_bytes = 256 << 10;
+    daemon.switch_port_bytes = shape.switch_port_bytes;
     for (std::uint32_t node = 0; node < shape.nodes; ++node) world.add_daemon(daemon);
     if (shape.last_cable) {
       world.switched->set_cable(world.daemon(shape.nodes - 1).at.host, *shape.last_cable);
