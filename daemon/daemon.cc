@@ -473,8 +473,8 @@ void Daemon::run() {
   all.security->announce();
   tell_of_few_descriptors(all.config);
   spdlog::info("transport {}: {}", all.config.transport, all.carriers);
-  all.supervisor.ready(all.status_text());
   all.conductor->turns().subtract(all.processor_wait);
+  all.supervisor.ready(all.status_text());
   while (!all.stop.load(std::memory_order_acquire)) {
     const int work = all.round();
     if (all.conductor->drain().is_over()) break;

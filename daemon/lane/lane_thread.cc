@@ -8,7 +8,12 @@
 namespace tern::daemon {
 
 void LaneThread::start() {
-  thread_ = std::thread([this] { run(); });
+  thread_ = std::thread([this] {
+    prepare();
+    begun_.count_down();
+    run();
+  });
+  begun_.wait();
 }
 
 void LaneThread::stop() {
@@ -18,7 +23,7 @@ void LaneThread::stop() {
   thread_.join();
 }
 
-void LaneThread::run() {
+void LaneThread::prepare() {
   const std::uint32_t number = lane_.settings().lane;
   pthread_setname_np(pthread_self(), ("tern-lane" + std::to_string(number)).c_str());
   if (idle_.pin) {
@@ -36,6 +41,9 @@ void LaneThread::run() {
     }
   }
   lane_.turns().subtract(processor_wait_);
+}
+
+void LaneThread::run() {
   std::uint64_t idle_since = 0;
   while (!stop_.load(std::memory_order_acquire)) {
     sign_of_life_.answer();

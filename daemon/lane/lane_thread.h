@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <latch>
 #include <memory>
 #include <thread>
 
@@ -28,12 +29,14 @@ class LaneThread {
       : loop_(loop), lane_(lane), clock_(clock), idle_(idle) {}
   ~LaneThread() { stop(); }
 
+  // Once; when it returns the thread runs, and holds the descriptors that it needs.
   void start();
   void stop();  // and wait for its end
   void wake() noexcept { loop_.wake(); }
   SignOfLife& sign_of_life() noexcept { return sign_of_life_; }
 
  private:
+  void prepare();
   void run();
 
   net::EventLoop& loop_;
@@ -43,6 +46,7 @@ class LaneThread {
   std::atomic<bool> stop_{false};
   SignOfLife sign_of_life_;
   ProcessorWait processor_wait_;
+  std::latch begun_{1};
   std::thread thread_;
 };
 

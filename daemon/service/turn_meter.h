@@ -48,8 +48,11 @@ class TurnMeter {
 
   // Before the first turn. What is given outlives the meter.
   void count_in(TurnCounters& counters) { counters_ = &counters; }
-  // Without it a turn's time is what the clock says.
-  void subtract(ProcessorWait& wait) { wait_ = &wait; }
+  // Without it a turn's time is what the clock says. Asks it, so that its file is open from here on.
+  void subtract(ProcessorWait& wait) {
+    wait_ = &wait;
+    said_ = wait.times();
+  }
 
   // Names of steps are literals.
   void begin(const char* step, std::uint64_t now_ns) noexcept;

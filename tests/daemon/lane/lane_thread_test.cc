@@ -65,6 +65,16 @@ pid_t thread_named(const std::string& name) {
   return 0;
 }
 
+std::size_t open_schedstats() {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed;
+    const auto file = std::filesystem::read_symlink(entry.path(), closed);
+    count += file.filename() == "schedstat" ? 1 : 0;
+  }
+  return count;
+}
+
 class LaneThreadTest : public ::testing::Test {
  protected:
   void start(const LaneThread::Idle& idle, std::uint32_t number = 0) {
@@ -86,7 +96,6 @@ class LaneThreadTest : public ::testing::Test {
     LaneThread::Idle idle;
     idle.pin = true;
     start(idle, number);
-    await([&] { return sleeps() > 0; });  // its first round is over
     Cores cores = cores_of(thread_named("tern-lane" + std::to_string(number)));
     thread.reset();
     lane.reset();
@@ -128,6 +137,13 @@ TEST_F(LaneThreadTest, NeverSpinsWhereThereIsOneCore) {
   idle.lanes = 1;
   start(idle);
   await([&] { return sleeps() > 0; });
+}
+
+// A daemon that is ready holds what it will hold without clients.
+TEST_F(LaneThreadTest, HasItsDescriptorsOnceItIsStarted) {
+  const std::size_t before = open_schedstats();
+  start({});
+  EXPECT_EQ(open_schedstats(), before + 1);
 }
 
 // The number of a lane counts the cores that the process may use, not those of the machine.
