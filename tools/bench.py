@@ -214,10 +214,16 @@ def commit_name():
 
 
 def processor_name():
+    """As the kernel calls it, with family and model: a name alone may be that of several generations."""
+    found = {}
     for line in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return "unknown"
+        key, _, value = line.partition(":")
+        found.setdefault(key.strip(), value.strip())
+    if "model name" not in found:
+        return "unknown"
+    if "cpu family" not in found:
+        return found["model name"]
+    return f"{found['model name']} (family {found['cpu family']}, model {found.get('model')})"
 
 
 def record(result):

@@ -26,6 +26,7 @@ constexpr std::size_t kStreamBytes = 16;  // in a turn
 constexpr std::size_t kTurnBytes = kFoldedBytes + kStreams * kStreamBytes;
 constexpr std::size_t kLongTurns = 64;
 constexpr std::size_t kShortTurns = 12;
+static_assert(kShortTurns * kTurnBytes == kLeastFoldedBytes);
 constexpr std::size_t kCacheLineBytes = 64;
 
 // x^exponent modulo the Castagnoli polynomial; bit i stands for x^(31-i).
@@ -161,7 +162,7 @@ bool can_fold() noexcept {
 }  // namespace
 
 std::uint32_t crc32c_folded(std::span<const std::byte>& left, std::uint32_t inverted) noexcept {
-  if (left.size() < kShortTurns * kTurnBytes || !can_fold()) return inverted;
+  if (left.size() < kLeastFoldedBytes || !can_fold()) return inverted;
   inverted = crc_of_blocks<kLongTurns>(left, inverted);
   return crc_of_blocks<kShortTurns>(left, inverted);
 }

@@ -41,8 +41,9 @@ void TcpStream::send(const OutgoingFrame& frame) {
   const std::size_t bytes = frame.head.size() + frame.body.size();
   queue_.push(frame);
   queued_bytes_ += bytes;
-  // A large one sets out while its sender makes the next; small ones share a call.
-  if (phase_ == Phase::open && bytes >= kWriteAtOnceBytes) write(bytes);
+  // Less waits for the turn's end: a receiver that has taken one frame before the next comes goes to
+  // sleep between the two.
+  if (phase_ == Phase::open && queued_bytes_ >= kWriteAtOnceBytes) write(queued_bytes_);
 }
 
 int TcpStream::poll(std::size_t budget) {
@@ -187,8 +188,9 @@ int TcpStream::write(std::size_t budget) {
     std::array<asio::const_buffer, kBuffersPerWrite> buffers;
     std::size_t count = 0;
     const bool bound = send_bound_.is_set();
-    const std::size_t asked =
-        gather_write(buffers, count, bound ? send_bound_.record_bytes() : settings_.bytes_per_poll);
+    const std::size_t asked = gather_write(
+        buffers, count,
+        bound ? send_bound_.record_bytes() : std::min(settings_.bytes_per_poll, kWriteBytes));
     Error error;
     const std::size_t written =
         socket_.send(std::span(buffers).first(count),
