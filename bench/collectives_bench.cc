@@ -9,10 +9,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -51,6 +53,32 @@ float value_of(std::uint32_t rank, std::uint32_t round, std::size_t share) {
   return static_cast<float>(1 + rank * 7 + (round + share) % 5);
 }
 
+// What this namespace has sent since it was made.
+struct TcpSegments {
+  std::uint64_t sent = 0, sent_again = 0;
+};
+
+// The kernel has a line of names, and one of numbers.
+TcpSegments tcp_segments() {
+  TcpSegments segments;
+  std::ifstream file("/proc/self/net/snmp");
+  std::string line, names;
+  while (std::getline(file, line)) {
+    if (!line.starts_with("Tcp:")) continue;
+    if (names.empty()) {
+      names = line;
+      continue;
+    }
+    std::istringstream keys(names), values(line);
+    for (std::string key, value; keys >> key && values >> value;) {
+      if (key == "OutSegs") segments.sent = std::stoull(value);
+      if (key == "RetransSegs") segments.sent_again = std::stoull(value);
+    }
+    break;
+  }
+  return segments;
+}
+
 class CollectivesBench {
  public:
   explicit CollectivesBench(const CollectivesOptions& options)
@@ -74,7 +102,9 @@ class CollectivesBench {
  private:
   struct Row {
     std::unique_ptr<CollectiveRunner> runner;
-    std::vector<double> seconds{};  // of rank 0 only: the slowest rank's, a round each
+    // Of rank 0 only: the slowest rank's, a round each, and what all nodes sent.
+    std::vector<double> seconds{};
+    TcpSegments segments{};
   };
 
   void connect() {
@@ -110,6 +140,10 @@ class CollectivesBench {
     rows.push_back({tern_->runner(shape)});
     if (gloo_) {
       if (auto runner = gloo_->runner(shape)) rows.push_back({std::move(runner)});
+      if (shape.kind == Collective::all_reduce) {
+        rows.push_back({gloo_->runner(shape, GlooAllReduce::bcube)});
+        rows.push_back({gloo_->runner(shape, GlooAllReduce::halving_doubling)});
+      }
     }
     if (mpi_) rows.push_back({mpi_->runner(shape)});
     for (std::uint32_t i = 0; i < options_.warm_up; ++i) run_round(rows, shape, i, true);
@@ -145,16 +179,25 @@ class CollectivesBench {
       if (options_.pause_us > 0) {
         std::this_thread::sleep_for(std::chrono::microseconds(options_.pause_us));
       }
+      const TcpSegments before = tcp_segments();
       meeting_.align();
       const auto begin = RoundClock::now();
       row.runner->run();
-      meeting_.mine().seconds = std::chrono::duration<double>(RoundClock::now() - begin).count();
+      Meeting::Slot& mine = meeting_.mine();
+      mine.seconds = std::chrono::duration<double>(RoundClock::now() - begin).count();
+      const TcpSegments after = tcp_segments();
+      mine.segments = after.sent - before.sent;
+      mine.sent_again = after.sent_again - before.sent_again;
       meeting_.meet();
       if (warm_up) {
         check(*row.runner, shape, round);
       } else if (options_.rank == 0) {
         row.seconds.push_back(
             std::ranges::max(meeting_.slots(), {}, &Meeting::Slot::seconds).seconds);
+        for (const Meeting::Slot& slot : meeting_.slots()) {
+          row.segments.sent += slot.segments;
+          row.segments.sent_again += slot.sent_again;
+        }
       }
       meeting_.meet();  // before a rank that is ahead shows its next time
     }
@@ -211,6 +254,8 @@ class CollectivesBench {
                                  {"bytes", shape.count * sizeof(float)},
                                  {"contestant", row.runner->name()},
                                  {"rounds", row.seconds.size()},
+                                 {"segments", row.segments.sent},
+                                 {"sent_again", row.segments.sent_again},
                                  {"median_us", 1e6 * row.seconds[half]},
                                  {"p99_us", 1e6 * row.seconds[row.seconds.size() * 99 / 100]}};
     fmt::print("{}\n", line.dump());

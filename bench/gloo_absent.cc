@@ -17,6 +17,8 @@ GlooNode::~GlooNode() = default;
 
 std::unique_ptr<Contestant> GlooNode::contestant(std::size_t) { return nullptr; }
 
-std::unique_ptr<CollectiveRunner> GlooNode::runner(const CollectiveShape&) { return nullptr; }
+std::unique_ptr<CollectiveRunner> GlooNode::runner(const CollectiveShape&, GlooAllReduce) {
+  return nullptr;
+}
 
 }  // namespace tern::bench

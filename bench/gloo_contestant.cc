@@ -2,6 +2,7 @@
 
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
+#include <gloo/allreduce_halving_doubling.h>
 #include <gloo/alltoall.h>
 #include <gloo/broadcast.h>
 #include <gloo/gather.h>
@@ -46,11 +47,18 @@ class GlooContestant final : public Contestant {
 class GlooRunner final : public CollectiveRunner {
  public:
   GlooRunner(std::shared_ptr<gloo::Context> context, const CollectiveShape& shape,
-             std::span<float> memory)
+             GlooAllReduce algorithm, std::span<float> memory)
       : context_(std::move(context)),
         shape_(shape),
+        algorithm_(algorithm),
+        name_(name_of(algorithm)),
         input_(memory.first(shape.input())),
         output_(memory.subspan(shape.input(), shape.output())) {
+    if (shape_.kind == Collective::all_reduce && algorithm_ == GlooAllReduce::halving_doubling) {
+      output_ = input_;
+      halving_ = std::make_unique<gloo::AllreduceHalvingDoubling<float>>(
+          context_, std::vector<float*>{input_.data()}, static_cast<int>(shape.count));
+    }
     if (shape_.kind != Collective::reduce_scatter) return;
     output_ = input_.first(shape.share());  // Gloo leaves a rank's share there
     const std::vector<int> counts(shape.size, static_cast<int>(shape.share()));
@@ -65,10 +73,13 @@ class GlooRunner final : public CollectiveRunner {
   void run() override {
     switch (shape_.kind) {
       case Collective::all_reduce: {
+        if (halving_) return halving_->run();
         gloo::AllreduceOptions options(context_);
         options.setInput(input_.data(), input_.size());
         options.setOutput(output_.data(), output_.size());
-        options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
+        options.setAlgorithm(algorithm_ == GlooAllReduce::bcube
+                                 ? gloo::AllreduceOptions::Algorithm::BCUBE
+                                 : gloo::AllreduceOptions::Algorithm::RING);
         options.setReduceFunction(sum());
         return gloo::allreduce(options);
       }
@@ -143,12 +154,26 @@ class GlooRunner final : public CollectiveRunner {
   using Sum = void (*)(void*, const void*, const void*, std::size_t);
   static Sum sum() { return &gloo::sum<float>; }
 
+  static const char* name_of(GlooAllReduce algorithm) {
+    switch (algorithm) {
+      case GlooAllReduce::bcube:
+        return "gloo_bcube";
+      case GlooAllReduce::halving_doubling:
+        return "gloo_halving_doubling";
+      case GlooAllReduce::ring:
+        break;
+    }
+    return "gloo";
+  }
+
   std::shared_ptr<gloo::Context> context_;
   CollectiveShape shape_;
-  std::string name_ = "gloo";
+  GlooAllReduce algorithm_;
+  std::string name_;
   std::span<float> input_, output_;
   std::uint64_t next_slot_ = 1 << 20;  // beyond those of Gloo's own operations
   std::unique_ptr<gloo::ReduceScatterHalvingDoubling<float>> scatter_;
+  std::unique_ptr<gloo::AllreduceHalvingDoubling<float>> halving_;
 };
 
 }  // namespace
@@ -176,10 +201,11 @@ std::unique_ptr<Contestant> GlooNode::contestant(std::size_t count) {
   return std::make_unique<GlooContestant>(state_->context, state_->memory.span().first(count));
 }
 
-std::unique_ptr<CollectiveRunner> GlooNode::runner(const CollectiveShape& shape) {
+std::unique_ptr<CollectiveRunner> GlooNode::runner(const CollectiveShape& shape,
+                                                   GlooAllReduce algorithm) {
   const bool power_of_two = (shape.size & (shape.size - 1)) == 0;
   if (shape.kind == Collective::reduce_scatter && !power_of_two) return nullptr;
-  return std::make_unique<GlooRunner>(state_->context, shape, state_->memory.span());
+  return std::make_unique<GlooRunner>(state_->context, shape, algorithm, state_->memory.span());
 }
 
 }  // namespace tern::bench

@@ -9,6 +9,9 @@
 
 namespace tern::bench {
 
+// Gloo's algorithms for an all_reduce, of which none is the fastest everywhere.
+enum class GlooAllReduce : std::uint8_t { ring, bcube, halving_doubling };
+
 // A rank's links to all others by Gloo over TCP. Built with Debian's libgloo-dev; without it
 // available is false and the constructor throws.
 class GlooNode {
@@ -29,8 +32,9 @@ class GlooNode {
   // The ring algorithm, in place, on ordinary memory. One tensor at a time is measured.
   std::unique_ptr<Contestant> contestant(std::size_t count);
   // Null: Gloo has no such operation for groups of this size. REQUIRES: input and output together
-  // are no larger than max_bytes.
-  std::unique_ptr<CollectiveRunner> runner(const CollectiveShape& shape);
+  // are no larger than max_bytes. The algorithm is that of an all_reduce.
+  std::unique_ptr<CollectiveRunner> runner(const CollectiveShape& shape,
+                                           GlooAllReduce algorithm = GlooAllReduce::ring);
 
  private:
   struct State;

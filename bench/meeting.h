@@ -22,6 +22,7 @@ class Meeting {
   // after the second.
   struct Slot {
     double seconds;
+    std::uint64_t segments, sent_again;  // of TCP, in the meantime
     float samples[kSamples];
   };
 

@@ -2,7 +2,8 @@
 """Every collective through Tern, Gloo and Open MPI, in turns, between namespaces of this machine.
 
     bench_collectives.py [--nodes N...] [--links LINK...] [--sizes SIZE...] [--kinds KIND...]
-                         [--seeds N...] [--minutes M] [--no-mpi] [--write]
+                         [--seeds N...] [--minutes M] [--no-mpi] [--back-to-back]
+                         [--write [SECTION]]
 
 A round has one operation of each, in a random order; the time of an operation is that of the
 slowest rank. A case (nodes, link, operation, bytes) is measured once for each seed; its time is the
@@ -12,7 +13,10 @@ count however long they are. The rows of a seed, a number of nodes and a link ar
 build/collectives when they are measured, and the same command goes on where it was interrupted.
 Open MPI stands still now and then, for longer than a minute: such rows are measured again, and the
 table says how often that was.
---write puts the table into docs/benchmarks.md and adds a line to bench/history/collectives.jsonl.
+Gloo has three algorithms for all_reduce, and its time is that of the fastest. Beside the times there is
+the share of TCP segments that all nodes sent again while Tern, and Gloo by that algorithm, worked.
+--write puts the table into docs/benchmarks.md, in its section `collectives` or the one that is named, and
+adds a line to bench/history/collectives.jsonl.
 """
 
 import argparse
@@ -35,11 +39,14 @@ PAGE = ROOT / "docs/benchmarks.md"
 HISTORY = ROOT / "bench/history/collectives.jsonl"
 KEPT = ROOT / "build/collectives/runs.jsonl"
 SIZES = ["4KiB", "1MiB", "64MiB"]
-NAMES = {4096: "4 KiB", 1 << 20: "1 MiB", 64 << 20: "64 MiB"}
+NAMES = {4096: "4 KiB", 64 << 10: "64 KiB", 1 << 20: "1 MiB", 4 << 20: "4 MiB", 16 << 20: "16 MiB",
+         64 << 20: "64 MiB"}
 KINDS = ["all_reduce", "reduce", "reduce_scatter", "all_gather", "broadcast", "gather", "scatter",
          "all_to_all", "ping_pong"]
 SEEDS = [1, 2, 3]
 OTHERS = ["gloo", "openmpi"]
+# By the names of its contestants in the rows.
+GLOO = {"gloo": "ring", "gloo_bcube": "bcube", "gloo_halving_doubling": "halving-doubling"}
 NETWORK = "10.77.0.0/24"
 ROUNDS = ["--warm-up", 1, "--min-rounds", 2]
 # What is left for the rounds of a case beside daemons, hand-shakes and buffers.
@@ -51,7 +58,8 @@ TRIES = 4
 def rank_words(nodes, rank, options, link, seed, seconds):
     return ["--socket", nodes.socket(rank), "--gloo-address", nodes.address(rank),
             "--bytes", ",".join(options.sizes), "--kind", ",".join(options.kinds),
-            "--seconds", f"{seconds:.3f}", *ROUNDS, "--pause-us", refill_us(link), "--seed", seed]
+            "--seconds", f"{seconds:.3f}", *ROUNDS, "--seed", seed,
+            "--pause-us", 0 if options.back_to_back else refill_us(link)]
 
 
 def run_mpi_ranks(nodes, name, words):
@@ -143,7 +151,7 @@ def measure_all(options, logs):
     keys = [{"commit": commit_name(), "seed": seed, "nodes": count, "link": name,
              "sizes": options.sizes, "kinds": options.kinds, "mpi": options.mpi,
              "minutes": options.minutes, "real_time": options.real_time,
-             "daemon_options": options.daemon_option,
+             "daemon_options": options.daemon_option, "back_to_back": options.back_to_back,
              "programs": str(options.programs)} for seed, count, name in parts]
     missing = [key for key in keys if kept.find(key) is None]
     for index, key in enumerate(missing):
@@ -160,6 +168,12 @@ def spread(values):
     return (max(values) - min(values)) / statistics.median(values)
 
 
+def sent_again(rows):
+    """Of the segments of these rows; None where nobody counted any."""
+    segments = sum(row.get("segments", 0) for row in rows)
+    return sum(row["sent_again"] for row in rows) / segments if segments else None
+
+
 def compared(rows):
     """One row for each case, with the times of all; None where another has no such operation."""
     cases = {}
@@ -169,10 +183,16 @@ def compared(rows):
     for (count, link, kind, size), sides in cases.items():
         medians = {name: [row["median_us"] for row in of_seeds] for name, of_seeds in sides.items()}
         times = {name: statistics.median(values) for name, values in medians.items()}
+        best = min((name for name in GLOO if name in times), key=times.get, default=None)
+        if best is not None:
+            times["gloo"], medians["gloo"] = times[best], medians[best]
         others = [times[name] for name in OTHERS if name in times]
         yield {"nodes": count, "link": link, "kind": kind, "bytes": size,
                "rounds": sum(row["rounds"] for row in sides["tern"]),
                **{f"{name}_us": times.get(name) for name in ["tern", *OTHERS]},
+               "gloo_algorithm": GLOO[best] if best and "gloo_bcube" in sides else None,
+               "sent_again": {name: sent_again(sides[of]) for name, of in (("tern", "tern"), ("gloo", best))
+                              if of in sides},
                "spread": {name: spread(values) for name, values in medians.items()},
                "speed": min(others) / times["tern"] if others else None}
 
@@ -181,13 +201,18 @@ def table(line):
     def cell(row, name):
         if row[f"{name}_us"] is None:
             return "-"
-        return f"{row[f'{name}_us']:,.0f} ±{50 * row['spread'][name]:.0f} %"
+        by = f" ({row['gloo_algorithm']})" if name == "gloo" and row["gloo_algorithm"] else ""
+        return f"{row[f'{name}_us']:,.0f} ±{50 * row['spread'][name]:.0f} %{by}"
+
+    def again(row):
+        shares = [row["sent_again"].get(name) for name in ("tern", "gloo")]
+        return " / ".join("-" if share is None else f"{100 * share:.2f}" for share in shares)
 
     rows = "\n".join(
         f"| {row['nodes']} | {row['link']} | `{row['kind']}` | "
         f"{NAMES.get(row['bytes'], row['bytes'])} | "
         + " | ".join(cell(row, name) for name in ["tern", *OTHERS])
-        + (f" | {row['speed']:.2f} |" if row["speed"] else " | - |")
+        + (f" | {row['speed']:.2f}" if row["speed"] else " | -") + f" | {again(row)} |"
         for row in line["rows"])
     stops = ""
     if line["mpi_stops"]:
@@ -199,9 +224,9 @@ def table(line):
             f"{line['minutes_taken']:.0f} minutes. Times in microseconds, the median of the seeds "
             "and half of what lies between the smallest and the largest; `ping_pong` is a send and "
             "a recv in both directions. Speed is the time of the faster of the two others by "
-            f"Tern's.{stops}\n\n"
-            "| nodes | link | operation | bytes in all | Tern | Gloo | Open MPI | speed |\n"
-            "|---:|---|---|---:|---:|---:|---:|---:|\n" + rows)
+            f"Tern's. Sent again is the share of TCP segments, in percent, of Tern and of Gloo.{stops}\n\n"
+            "| nodes | link | operation | bytes in all | Tern | Gloo | Open MPI | speed | sent again |\n"
+            "|---:|---|---|---:|---:|---:|---:|---:|---:|\n" + rows)
 
 
 def command_words(options):
@@ -213,6 +238,7 @@ def command_words(options):
     if options.seeds != SEEDS:
         words += f" --seeds {' '.join(map(str, options.seeds))}"
     words += f" --minutes {options.minutes:g}"
+    words += " --back-to-back" if options.back_to_back else ""
     words += "".join(f" --daemon-option={word}" for word in options.daemon_option)
     return "tools/bench_collectives.py " + words + ("" if options.mpi else " --no-mpi")
 
@@ -231,9 +257,11 @@ def main():
                         help="Tern and Gloo alone, where Open MPI is not installed")
     parser.add_argument("--daemon-option", action="append", default=[],
                         help="a word of every daemon's command line, as --daemon-option=--verify")
+    parser.add_argument("--back-to-back", action="store_true",
+                        help="do not wait until a shaped link's bucket is full again")
     parser.add_argument("--no-real-time", dest="real_time", action="store_false",
                         help="do not use the kernel's real-time class")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", nargs="?", const="collectives", metavar="SECTION")
     options = parser.parse_args()
     real_time = take_real_time(options)
     try:
@@ -251,7 +279,7 @@ def main():
     if options.write:
         with HISTORY.open("a", encoding="utf-8") as history:
             history.write(json.dumps(line) + "\n")
-        page_section.replace_section(PAGE, "collectives", table(line))
+        page_section.replace_section(PAGE, options.write, table(line))
 
 
 if __name__ == "__main__":

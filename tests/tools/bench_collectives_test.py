@@ -35,8 +35,18 @@ class Compared(unittest.TestCase):
                 "rows": [case]}
         text = bench_collectives.table(line)
         self.assertEqual(text.splitlines()[-1],
-                         "| 2 | 1gbit | `all_reduce` | 4 KiB | 100 ±0 % | - | 50 ±0 % | 0.50 |")
+                         "| 2 | 1gbit | `all_reduce` | 4 KiB | 100 ±0 % | - | 50 ±0 % | 0.50 | - / - |")
         self.assertIn("stood still for a minute 2 times in 3 parts", text)
+
+    def test_gloos_time_is_that_of_its_fastest_algorithm(self):
+        rows = [row("tern", 100.0) | {"segments": 200, "sent_again": 1},
+                row("gloo", 150.0) | {"segments": 100, "sent_again": 50},
+                row("gloo_bcube", 120.0) | {"segments": 100, "sent_again": 2},
+                row("gloo_halving_doubling", 130.0)]
+        case, = bench_collectives.compared(rows)
+        self.assertEqual((case["gloo_us"], case["gloo_algorithm"]), (120.0, "bcube"))
+        self.assertAlmostEqual(case["speed"], 1.2)
+        self.assertEqual(case["sent_again"], {"tern": 0.005, "gloo": 0.02})
 
 
 class Stops(unittest.TestCase):
