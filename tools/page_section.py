@@ -3,7 +3,7 @@
 import re
 
 LINE_COLUMNS = 100
-# What stays in one piece: a link, a code span, a word.
+# What stays in one piece: a link, a code span that is no longer than a line, a word.
 PIECE = re.compile(r"(?:\[[^\]]*\]\([^)]*\)|`[^`]*`|\S)+")
 # A line must not begin with what Markdown takes for a list, a heading, a quotation or a table, nor
 # with the unit of the number before it.
@@ -18,7 +18,10 @@ def wrap_line(line):
         return [line]
     item = ITEM.match(line)
     lead = item.group() if item else re.match(r"\s*", line).group()
-    pieces = PIECE.findall(line[len(lead):])
+    pieces = []
+    for piece in PIECE.findall(line[len(lead):]):
+        is_long_code = piece.startswith("`") and len(piece) > LINE_COLUMNS - len(lead)
+        pieces += piece.split() if is_long_code else [piece]
     lines, current = [], lead + pieces[0]
     for number, piece in enumerate(pieces[1:], start=1):
         following = pieces[number + 1] if number + 1 < len(pieces) else ""

@@ -39,6 +39,12 @@ class Wrap(unittest.TestCase):
             self.assertTrue(any(span in line for line in lines))
             self.assertTrue(any("[a link](to.md#there)" in line for line in lines))
 
+    def test_a_code_span_longer_than_a_line_is_cut(self):
+        words = [f"--option{number}" for number in range(12)]
+        lines = self.lines(f"Written by `{' '.join(words)}`, today.")
+        self.assertTrue(all(len(line) <= 100 for line in lines))
+        self.assertEqual(" ".join(lines), f"Written by `{' '.join(words)}`, today.")
+
     def test_no_line_begins_like_a_list_or_with_a_percent_sign(self):
         for words in range(85, 100):
             for sign in ("-", "+", "%", "12."):
