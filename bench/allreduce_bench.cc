@@ -30,6 +30,7 @@
 #include "bench/inputs.h"
 #include "bench/library_node.h"
 #include "bench/meeting.h"
+#include "bench/quantiles.h"
 #include "bench/tensor_file.h"
 #include "bench/tern_contestant.h"
 #include "codec/recipe.h"
@@ -79,17 +80,6 @@ double unix_seconds() {
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-// Of sorted values, by the nearest rank: the 0.99 of fewer than 100 values is the largest.
-double quantile(const std::vector<double>& sorted, double share) {
-  const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size())));
-  return sorted[std::max<std::size_t>(rank, 1) - 1];
-}
-
-double median(const std::vector<double>& sorted) {
-  const std::size_t half = sorted.size() / 2;
-  return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 }
 
 // One rank of the measurement.

@@ -24,6 +24,7 @@
 #include "bench/gloo_contestant.h"
 #include "bench/meeting.h"
 #include "bench/mpi_contestant.h"
+#include "bench/quantiles.h"
 #include "bench/tern_contestant.h"
 
 namespace tern::bench {
@@ -247,7 +248,6 @@ class CollectivesBench {
 
   void report(const std::string& kind, const CollectiveShape& shape, Row& row) const {
     std::ranges::sort(row.seconds);
-    const std::size_t half = row.seconds.size() / 2;
     const nlohmann::json line = {{"event", "row"},
                                  {"kind", kind},
                                  {"nodes", shape.size},
@@ -256,8 +256,8 @@ class CollectivesBench {
                                  {"rounds", row.seconds.size()},
                                  {"segments", row.segments.sent},
                                  {"sent_again", row.segments.sent_again},
-                                 {"median_us", 1e6 * row.seconds[half]},
-                                 {"p99_us", 1e6 * row.seconds[row.seconds.size() * 99 / 100]}};
+                                 {"median_us", 1e6 * median(row.seconds)},
+                                 {"p99_us", 1e6 * quantile(row.seconds, 0.99)}};
     fmt::print("{}\n", line.dump());
     std::fflush(stdout);
   }
