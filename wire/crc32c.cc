@@ -31,9 +31,9 @@ std::uint32_t folded(Bytes bytes, std::uint32_t inverted) noexcept {
   return by_library(bytes, of_blocks);
 }
 
-// Either may be the faster one, by several times; which, is known of few processors (ADR 41). So each
-// process tries both, for some microseconds, when its first long payload comes.
-// The least of several times is what no interrupt was in.
+// Either may be the faster one, by several times; which, is known of few processors (ADR 41). So
+// each process tries both, for some microseconds, when its first long payload comes. The least of
+// several times is what no interrupt was in.
 bool folding_is_faster() noexcept {
   static const bool kIs = [] {
     constexpr int kTries = 8;

@@ -75,8 +75,8 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   // of TLS as one call decrypts, takes as long as copying that.
   static constexpr std::size_t kLeastCharge = 64 << 10;
   static constexpr std::size_t kBuffersPerWrite = 64;
-  // In a call. Found by trial: of 64 to 288 KiB the fastest in most rows (ADR 45). Probably because the
-  // kernel takes no acknowledgements of the peer while a call copies.
+  // In a call. Found by trial: of 64 to 288 KiB the fastest in most rows (ADR 45). Probably because
+  // the kernel takes no acknowledgements of the peer while a call copies.
   static constexpr std::size_t kWriteBytes = 96 << 10;
   // So much is written as soon as it is queued, and sets out while its sender makes the next.
   static constexpr std::size_t kWriteAtOnceBytes = 512 << 10;
