@@ -125,10 +125,8 @@ def main() -> int:
     try:
         status: int = arguments.work(arguments)
         return status
-    except KeyboardInterrupt as interrupt:
-        # Of a signal that could not wait, with its number, or Python's own.
-        number: int = interrupt.args[0] if interrupt.args else signal.SIGINT
-        return 128 + number
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     except TernError as error:
         say(f"tern {arguments.verb}: {error}")
         return 1

@@ -18,6 +18,7 @@ import time
 
 from ._control import ask
 from ._own_daemon import locked
+from ._waits import SignalPipe, ended_by, pause
 
 _POLL_SECONDS = 1.0
 _START_POLL_SECONDS = 0.01
@@ -48,7 +49,7 @@ def start_daemon(folder: pathlib.Path, command: list[str]) -> subprocess.Popen[b
         while daemon.poll() is None:
             if _serves(folder):
                 return daemon
-            time.sleep(_START_POLL_SECONDS)
+            pause(_START_POLL_SECONDS)
     except BaseException:
         # Nobody would end it before its parent ends.
         end_daemon(daemon)
@@ -86,12 +87,8 @@ def idle(folder: pathlib.Path) -> bool:
 def _keep(folder: pathlib.Path, daemon: subprocess.Popen[bytes], idle_seconds: float) -> None:
     """Returns when the daemon is to end, with the lock held until it has."""
     idle_since = time.monotonic()
-    while True:
-        try:
-            daemon.wait(min(_POLL_SECONDS, max(idle_seconds, 0.01)))
-            return
-        except subprocess.TimeoutExpired:
-            pass
+    while daemon.poll() is None:
+        pause(min(_POLL_SECONDS, max(idle_seconds, 0.01)))
         if not idle(folder):
             idle_since = time.monotonic()
         elif time.monotonic() - idle_since >= idle_seconds:
@@ -107,7 +104,6 @@ def _keep(folder: pathlib.Path, daemon: subprocess.Popen[bytes], idle_seconds: f
 
 
 def _main(folder: pathlib.Path, ternd: str, idle_seconds: float, ready_fd: int) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     os.chdir("/")
     with open(ready_fd, "w", encoding="utf-8") as ready:
         try:
@@ -125,4 +121,5 @@ def _main(folder: pathlib.Path, ternd: str, idle_seconds: float, ready_fd: int) 
 
 if __name__ == "__main__":
     if os.fork() == 0:
-        _main(pathlib.Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), int(sys.argv[4]))
+        with ended_by(SignalPipe([signal.SIGTERM]), SystemExit):
+            _main(pathlib.Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), int(sys.argv[4]))

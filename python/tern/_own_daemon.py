@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from ._library import program
 from ._places import runtime_folder
+from ._waits import lock, read_to_end
 from .client import Client
 from .errors import DaemonAbsentError, LaunchError
 
@@ -28,7 +29,10 @@ _DEFAULT_IDLE_SECONDS = "60"
 def locked(folder: pathlib.Path, wait: bool = True) -> Iterator[None]:
     """Holds the folder's lock. Raises BlockingIOError if another holds it and `wait` is false."""
     with (folder / "lock").open("wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        if wait:
+            lock(file)
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
 
 
@@ -60,9 +64,9 @@ def _start(folder: pathlib.Path) -> None:
             env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"})
     finally:
         os.close(says_ready)
-    with open(ready, encoding="utf-8", errors="replace") as answers:
+    with open(ready, "rb", buffering=0) as answers:
         try:
-            answer = answers.read()
+            answer = read_to_end(answers).decode(errors="replace")
         except BaseException:
             # Nobody would use what it starts. The lock is held until it has ended.
             with contextlib.suppress(ProcessLookupError):

@@ -11,14 +11,12 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 
 import pytest
 
 import tern
 from cluster import wait_for_end
 from tern._control import ask
-from tern._run.job import until_told
 from tern._run.processes import end_of
 from tern._run.ranks import Job as RanksJob
 from tern._run.rendezvous import meet
@@ -191,27 +189,6 @@ def test_a_signal_while_nodes_meet_ends_the_job_and_leaves_nothing(job, number):
     assert run.returncode == 128 + number
 
 
-def test_a_second_signal_ends_what_takes_its_time():
-    async def work(stop):
-        with stop.in_own_way():
-            os.kill(os.getpid(), signal.SIGTERM)
-            assert await stop.signal == -signal.SIGTERM
-            os.kill(os.getpid(), signal.SIGINT)
-            await asyncio.Event().wait()
-
-    assert asyncio.run(until_told(work)) == 128 + signal.SIGTERM
-
-
-def test_a_signal_after_the_work_that_ends_in_its_own_way_cancels():
-    async def work(stop):
-        with stop.in_own_way():
-            pass
-        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
-        return await asyncio.Event().wait()
-
-    assert asyncio.run(until_told(work)) == 128 + signal.SIGTERM
-
-
 @pytest.mark.parametrize("missing", [None, OSError])
 def test_the_end_of_a_process_is_seen_where_the_system_does_not_tell(monkeypatch, missing):
     if missing is None:
@@ -222,27 +199,6 @@ def test_the_end_of_a_process_is_seen_where_the_system_does_not_tell(monkeypatch
         monkeypatch.setattr(os, "pidfd_open", refuse)
     process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(5)"])
     assert asyncio.run(end_of(process)) == 5
-
-
-def test_a_signal_that_another_thread_gets_wakes_the_loop():
-    main = threading.get_ident()
-
-    def get():
-        # Without the interpreter's lock, the loop can only be in its wait there.
-        while sys._current_frames()[main].f_code.co_name != "select" or not waits(main_id):
-            pass
-        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
-
-    async def work(stop):
-        threading.Thread(target=get).start()
-        return await asyncio.Event().wait()
-
-    main_id = threading.get_native_id()
-    assert asyncio.run(until_told(work)) == 128 + signal.SIGTERM
-
-
-def waits(thread_id):
-    return "State:\tS" in pathlib.Path(f"/proc/self/task/{thread_id}/status").read_text()
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -274,9 +230,13 @@ def test_a_second_signal_kills_at_once_ranks_that_take_their_time(job, fails):
             os.kill(pid, signal.SIGKILL)
 
 
-def waits_for_a_lock(pid):
-    lines = pathlib.Path("/proc/locks").read_text().splitlines()
-    return any("->" in (words := line.split()) and str(pid) in words for line in lines)
+def has_open(pid, path):
+    """Whether the process has this file open."""
+    for number in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if number.readlink() == path:
+                return True
+    return False
 
 
 def end_by_a_signal(run):
@@ -291,7 +251,7 @@ def test_a_signal_ends_what_waits_for_the_lock_of_another(job):
     with (runtime / "lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         run = job.start("program.py")
-        while not waits_for_a_lock(run.pid):
+        while not has_open(run.pid, runtime / "lock"):
             assert run.poll() is None
         end_by_a_signal(run)
 

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from types import FrameType
 from typing import Any, NamedTuple
 
 from ..errors import LaunchError
@@ -16,8 +12,7 @@ from .place import job_daemon, private_folder, shared_daemon
 from .ranks import GRACE_SECONDS, Job, Ranks, exit_status
 from .rendezvous import expect
 from .sealed import Sealed
-
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+from .stopping import Stop, until_told
 
 
 class Options(NamedTuple):
@@ -26,85 +21,6 @@ class Options(NamedTuple):
     command: list[str]
     nproc: int
     meeting: Meeting | None
-
-
-class Stop:
-    """The first signal that tells this process to end: `signal`, its number, negative, for no exit
-    status is. It cancels what is being done, unless that has said in_own_way(); a second one does
-    in any case."""
-
-    def __init__(self) -> None:
-        self.signal: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self.awaited = False
-
-    @contextlib.contextmanager
-    def in_own_way(self) -> Iterator[None]:
-        """What the block does ends in its own way once it finds a signal."""
-        self.awaited = True
-        try:
-            yield
-        finally:
-            self.awaited = False
-
-
-class _Signals:
-    """The signals that this process gets. `cancels`: one has come that ends what is being done.
-
-    The loop reads them between the steps of its tasks. A step outside of stop.in_own_way() may wait
-    for a lock or a daemon: a signal ends such a step too, by KeyboardInterrupt with its number.
-    """
-
-    def __init__(self) -> None:
-        self.stop = Stop()
-        self.cancels = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self._unread: list[int] = []
-
-    def come(self, number: int, _frame: FrameType | None) -> None:
-        """As a handler of signal.signal(), which breaks waits of the system too."""
-        self._unread.append(number)
-        self._loop.call_soon_threadsafe(self._read)
-        if not self.stop.awaited and asyncio.current_task(self._loop) is not None:
-            raise KeyboardInterrupt(number)
-
-    def _read(self) -> None:
-        number = self._unread.pop(0)
-        if self.stop.signal.done() or not self.stop.awaited:
-            self.cancels.set()
-        if not self.stop.signal.done():
-            self.stop.signal.set_result(-number)
-
-
-@contextlib.asynccontextmanager
-async def _signals() -> AsyncIterator[_Signals]:
-    """The signals that this process gets, in place of what they did before."""
-    signals = _Signals()
-    loop = asyncio.get_running_loop()
-    for number in _ENDING:
-        # The loop wakes up for one that the system gives to another thread, as NumPy has some.
-        loop.add_signal_handler(number, lambda: None)
-        signal.signal(number, signals.come)
-    try:
-        yield signals
-    finally:
-        for number in _ENDING:
-            loop.remove_signal_handler(number)
-
-
-async def until_told(work: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
-    """The exit status that the work returns, or that of a signal which has cancelled it. Whatever
-    it has made is taken away then."""
-    async with _signals() as signals:
-        stop = signals.stop
-        cancelled = asyncio.ensure_future(signals.cancels.wait())
-        working = asyncio.ensure_future(work(stop))
-        try:
-            await asyncio.wait([cancelled, working], return_when=asyncio.FIRST_COMPLETED)
-            return await working if working.done() else exit_status(stop.signal.result())
-        finally:
-            for task in (cancelled, working):
-                task.cancel()
-            await asyncio.gather(cancelled, working, return_exceptions=True)
 
 
 async def first(*waits: Any) -> int:

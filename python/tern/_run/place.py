@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 
-from .._keeper import start_daemon
+from .._keeper import end_daemon, start_daemon
 from .._library import program
 from .._own_daemon import locked
 from .._places import runtime_folder
@@ -74,8 +74,7 @@ def running_daemon(folder: pathlib.Path, *words: str) -> Iterator[subprocess.Pop
     try:
         yield daemon
     finally:
-        daemon.terminate()
-        daemon.wait()
+        end_daemon(daemon)
 
 
 @contextlib.contextmanager

@@ -19,12 +19,13 @@ from .._own_daemon import locked
 from .._places import private_to_user, runtime_folder
 from ..errors import LaunchError, WaitTimeoutError
 from .coordination import Meeting, attend, report_ready, take_place, told
-from .job import Stop, first, until_told
+from .job import first
 from .output import say
 from .place import linked_daemon, private_folder, running_daemon
 from .processes import end_of
 from .rendezvous import expect
 from .sealed import Sealed
+from .stopping import Stop, until_told
 
 _POLL_SECONDS = 0.5
 _SOCKET = "ternd.sock"
