@@ -18,7 +18,8 @@ struct Room {
 enum class ActionKind : std::uint8_t {
   none,
   announce,    // send the op's announcement to every other node
-  grant,       // chunks [index, index + count) of this node: reserve room, tell every other node
+  grant,       // chunks [index, index + count) of this node: reserve room, tell every other node;
+               // where contributions came with the announcements, room for the sums alone
   contribute,  // encode chunk `index` of `node`, send it there
   begin,       // accumulator of `chunk` = this node's own contribution; there is no other node
   begin_add,   // accumulator of `chunk` = this node's own contribution + that of `node`, as in add

@@ -231,7 +231,7 @@ bool GroupOps::on_grant(std::uint32_t node, const OpKey& key, std::uint32_t chun
   if (!op.has_spoken(shape_.node) || !op.plan->reduces()) return false;
   // It knows of a node that wants the two legs, whose announcement has not come here yet.
   decline_eager(op, shape_);
-  return !op.eager && legs_.take_grant(id, op, {node, chunk, count});
+  return !op.eager && !op.announces_chunks && legs_.take_grant(id, op, {node, chunk, count});
 }
 
 bool GroupOps::expect_contribution(std::uint32_t node, const OpKey& key, std::uint32_t chunk_number,
@@ -241,7 +241,7 @@ bool GroupOps::expect_contribution(std::uint32_t node, const OpKey& key, std::ui
   if (id == kNoSlot) return ops_.superseded(key) || ended();
   const Op& op = ops_[id];
   if (op.failed) return true;
-  if (!op.started || op.eager) return false;
+  if (!op.started || op.eager || op.announces_chunks) return false;
   chunk = legs_.expected_by(id, op, node, chunk_number);
   return chunk != kNoSlot;
 }

@@ -49,7 +49,9 @@ Action GroupOps::next(const Room& room, const InputGate& inputs) {
     return of_op(id, ops_[id], ActionKind::tell_submitted);
   }
   // What travels with its announcement is read for it.
-  const auto may_speak = [&](OpId id) { return !ops_[id].eager || inputs.has_all(id); };
+  const auto may_speak = [&](OpId id) {
+    return (!ops_[id].eager && !ops_[id].announces_chunks) || inputs.has_all(id);
+  };
   if (const OpId id = schedule_.take_announce(may_speak); id != kNoSlot) {
     return of_op(id, ops_[id], ActionKind::announce);
   }

@@ -10,12 +10,13 @@
 namespace tern::collective {
 
 // How contributions travel that fit in an announcement. Agreed when a group is joined, because the
-// bits of results and what codec state means depend on it (docs/adr/0044).
+// bits of results and what codec state means depend on it (docs/adr/0044, 0046).
 enum class EagerForm : std::uint8_t {
   elements = 1,  // as they are; what is compressed takes its legs
   blocks = 2,    // of an all_reduce also as blocks
+  chunks = 3,    // and where the whole does not fit, to each owner its chunk
 };
-inline constexpr EagerForm kNewestEagerForm = EagerForm::blocks;
+inline constexpr EagerForm kNewestEagerForm = EagerForm::chunks;
 
 // What the state machine of a group on one lane must know of the group.
 struct GroupShape {
@@ -25,7 +26,7 @@ struct GroupShape {
   std::uint64_t chunk_bytes = 256 << 10;
   shm::CutVersion cut = shm::CutVersion::full;
   std::uint64_t eager_bytes = 64 << 10;  // see eager_limit
-  bool eager_blocks = false;             // EagerForm::blocks holds
+  EagerForm eager_form = EagerForm::elements;
   std::uint32_t max_ops_in_flight = 128;
   std::uint32_t active_chunks = 64;       // most chunks of this group that may be granted at once
   std::uint32_t contribution_window = 0;  // 0: as many as the function of this name says
@@ -66,6 +67,19 @@ constexpr std::uint64_t eager_limit(std::uint64_t agreed, std::uint32_t nodes) n
   constexpr std::uint64_t kFewPackets = 8 << 10;
   const std::uint64_t each = nodes > 2 ? agreed / (nodes - 1) : agreed;
   return each > kFewPackets ? each : agreed < kFewPackets ? agreed : kFewPackets;
+}
+
+// How an op is cut that goes to its owners with its announcements, if it fits there.
+struct AnnouncedCut {
+  std::uint64_t count = 0;           // elements of the op, at least one
+  std::uint64_t chunk_elements = 0;  // of every chunk but the last
+  std::size_t element_bytes = 0;
+};
+// Whether each node owns one chunk at most, and that fits in an announcement to its owner.
+constexpr bool chunks_fit(const AnnouncedCut& cut, std::uint64_t eager_bytes,
+                          std::uint32_t nodes) noexcept {
+  return nodes > 1 && (cut.count - 1) / cut.chunk_elements < nodes &&
+         cut.chunk_elements * cut.element_bytes <= eager_bytes;
 }
 
 // How many raw contributions to one owner a node may be ahead of the owner's results. Between two

@@ -135,13 +135,16 @@ Action Legs::next_grant(OpId id, const Op& op, const Room& room) {
   if (own.granted >= owned || own.granting) return {};
   std::uint32_t count =
       std::min({owned - own.granted, room.accumulators, static_cast<std::uint32_t>(free_.size())});
-  if (nodes_ > 1) count = std::min(count, room.receive_slabs / (nodes_ - 1));
+  // Contributions that have come already need no room, and no grant.
+  const std::uint64_t here =
+      op.announces_chunks ? low_bits(nodes_) & ~bit(self_) : std::uint64_t{0};
+  if (nodes_ > 1 && here == 0) count = std::min(count, room.receive_slabs / (nodes_ - 1));
   if (count == 0) return {};
   const Action action{.kind = ActionKind::grant, .op = id, .index = own.granted, .count = count};
   for (std::uint32_t i = 0; i < count; ++i) {
     const ChunkId chunk = free_.back();
     free_.pop_back();
-    chunks_[chunk] = Chunk{.op = id, .index = own.granted++, .busy = true};
+    chunks_[chunk] = Chunk{.op = id, .index = own.granted++, .waiting = here, .busy = true};
   }
   own.granting = true;
   return action;

@@ -36,9 +36,10 @@ struct Op {
   wire::AnnounceBody announced_first{};
   bool started = false;  // all nodes have announced
   bool failed = false;
-  bool completing = false;  // complete has been issued
-  bool eager = false;       // until a node says that it wants the two legs
-  bool compressed = false;  // by this node: its contributions are small
+  bool completing = false;        // complete has been issued
+  bool eager = false;             // until a node says that it wants the two legs
+  bool announces_chunks = false;  // each node's announcement brings the owner its contribution
+  bool compressed = false;        // by this node: its contributions are small
   bool verifying = false;
   std::int32_t priority = 0;
   std::uint64_t order = 0;

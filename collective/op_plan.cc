@@ -35,8 +35,19 @@ bool is_senders_own(std::uint8_t memory) noexcept {
 
 bool may_bring_block(const wire::AnnounceBody& body, const plan::Plan& plan,
                      const GroupShape& shape) noexcept {
-  return shape.eager_blocks && plan.announces_blocks() && is_senders_own(body.memory) &&
-         may_be_eager(body, plan, shape);
+  return shape.eager_form >= EagerForm::blocks && plan.announces_blocks() &&
+         is_senders_own(body.memory) && may_be_eager(body, plan, shape);
+}
+
+// Contributions of an op that is cut already. One scale for a whole tensor is known too late.
+bool may_announce_chunks(const Op& op, const shm::Sharding& sharding,
+                         const GroupShape& shape) noexcept {
+  const wire::AnnounceBody& body = op.announced_first;
+  return shape.eager_form >= EagerForm::chunks && op.plan->announces_blocks() &&
+         body.counts_crc == 0 && body.count != 0 && is_senders_own(body.memory) &&
+         (body.flags & wire::kAnnounceOneLane) == 0 && !may_be_eager(body, *op.plan, shape) &&
+         chunks_fit({body.count, sharding.chunk_elements, bytes_of(body) / body.count},
+                    shape.eager_bytes, shape.nodes());
 }
 
 std::uint64_t bytes_between(const Op& op, std::uint32_t from, std::uint32_t to,
@@ -114,6 +125,7 @@ void cut(Op& op, const GroupShape& shape, const std::uint64_t* counts) {
                  .lanes = shape.lanes,
                  .one_lane = (op.announced_first.flags & wire::kAnnounceOneLane) != 0});
   op.chunks = ChunkMap(*op.plan, sharding, shape, {op.root_node, op.share_begins, op.pairs});
+  op.announces_chunks = may_announce_chunks(op, sharding, shape);
   // Known before the op starts here: an owner that needs no contribution may have heard of all
   // nodes earlier.
   op.steps_left = steps_of(op, shape);
@@ -157,6 +169,9 @@ std::uint64_t eager_bytes_of(const Op& op, std::uint32_t from, std::uint32_t to,
 bool eager_bytes_agree(Op& op, std::uint32_t node, const wire::AnnounceBody& body,
                        const GroupShape& shape) noexcept {
   const bool is_block = (body.flags & wire::kAnnounceBlock) != 0;
+  if (op.announces_chunks && op.chunks.owned(shape.node) != 0) {
+    return is_block && body.eager_bytes >= wire::kBlockHeaderBytes;
+  }
   if (!may_be_eager(body, *op.plan, shape)) return body.eager_bytes == 0 && !is_block;
   const std::uint64_t expected = bytes_between(op, node, shape.node, shape);
   if (may_bring_block(body, *op.plan, shape)) {

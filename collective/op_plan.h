@@ -39,7 +39,8 @@ std::uint64_t eager_bytes_of(const Op& op, std::uint32_t from, std::uint32_t to,
                              const GroupShape& shape) noexcept;
 
 // Whether the values that came with an announcement of `node` are those that it should bring: none,
-// or all, or a block. A node that declines brings none.
+// or all, or a block. A node that declines brings none. What announces chunks brings a block to
+// their owners, also of elements as they are.
 bool eager_bytes_agree(Op& op, std::uint32_t node, const wire::AnnounceBody& body,
                        const GroupShape& shape) noexcept;
 

@@ -154,8 +154,7 @@ GroupSetup Epochs::setup_of(const JoinSet& set, const MemberList& list) const {
   setup.shape.lanes = list.lanes;
   setup.shape.chunk_bytes = list.chunk_bytes;
   setup.shape.cut = static_cast<shm::CutVersion>(list.cut);
-  setup.shape.eager_blocks =
-      list.eager_form == static_cast<std::uint32_t>(collective::EagerForm::blocks);
+  setup.shape.eager_form = static_cast<collective::EagerForm>(list.eager_form);
   setup.shape.eager_bytes =
       collective::eager_limit(list.eager_bytes, static_cast<std::uint32_t>(list.nodes.size()));
   setup.shape.max_ops_in_flight = list.max_ops;
@@ -212,7 +211,7 @@ void Epochs::begin(JoinSet& set, const MemberList& list) {
   group->lane_count = setup.shape.lanes;
   group->chunk_bytes = setup.shape.chunk_bytes;
   group->cut = setup.shape.cut;
-  group->eager_blocks = setup.shape.eager_blocks;
+  group->eager_form = setup.shape.eager_form;
   group->eager_bytes = setup.shape.eager_bytes;
   group->max_ops = setup.shape.max_ops_in_flight;
   group->lossy_min_bytes = setup.lossy_min_bytes;

@@ -53,9 +53,13 @@ CodecState::Shape codec_shape(const MemberGroup& group, const TensorState& state
   shape.nodes = static_cast<std::uint32_t>(group.addresses.size());
   shape.self = group.node;
   shape.dtype = state.dtype;
-  shape.eager = group.eager_blocks &&
-                state.declared.announced_memory == static_cast<std::uint8_t>(codec::Memory::ef) &&
-                state.count * dtype_bytes(state.dtype) <= group.eager_bytes;
+  if (state.declared.announced_memory != static_cast<std::uint8_t>(codec::Memory::ef)) return shape;
+  using collective::EagerForm;
+  const std::size_t element = dtype_bytes(state.dtype);
+  shape.eager = group.eager_form >= EagerForm::blocks && state.count * element <= group.eager_bytes;
+  const bool chunks_fit = collective::chunks_fit({state.count, shape.chunk_elements, element},
+                                                 group.eager_bytes, shape.nodes);
+  shape.announced = shape.eager || (group.eager_form >= EagerForm::chunks && chunks_fit);
   return shape;
 }
 

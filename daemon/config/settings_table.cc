@@ -296,9 +296,9 @@ constexpr Setting kSettings[] = {
      .name = "eager_form",
      .kind = Kind::count,
      .field = &Config::eager_form,
-     .range = {1, 2},
-     .help = "Where a small all_reduce goes that a recipe compresses: 2 with its announcement, "
-             "1 after it; the least of all nodes counts."},
+     .range = {1, 3},
+     .help = "What an all_reduce announces: 1 small plain values, 2 also compressed ones, "
+             "3 also each owner's chunk; the least of all nodes counts."},
     {.section = "ops",
      .name = "cut",
      .kind = Kind::count,

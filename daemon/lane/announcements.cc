@@ -1,10 +1,13 @@
 #include "daemon/lane/announcements.h"
 
+#include <array>
 #include <cstdio>
+#include <cstring>
 
 #include "base/bump.h"
 #include "base/check.h"
 #include "collective/op_plan.h"
+#include "daemon/lane/raw_prefix.h"
 #include "daemon/lane/touch_pages.h"
 
 namespace tern::daemon {
@@ -29,6 +32,13 @@ const codec::Recipe* Announcements::recipe_of(OpId op) {
 void Announcements::announce(const Action& action) {
   const OpId op = action.op;
   const collective::Op& about = core_.op(op);
+  if (about.announces_chunks) {
+    LaneOp& data = core_.lane_op(op);
+    data.start(core_.now_ns());
+    data.saved_state = data.encoding.lossy && data.tensor != nullptr;
+    if (data.saved_state) data.tensor->codec.save(about.key.sequence);
+    return announce_chunks(action, 1);
+  }
   const ChunkPart all = blocks().whole(op);
   if (!about.eager || all.elements == 0 || !about.plan->reduces()) return send(action, {});
   BlockRequest request;
@@ -63,6 +73,7 @@ void Announcements::save_state(OpId op, const codec::Recipe& recipe) {
 
 void Announcements::gathered(const BlockRequest& request, const BlockCompletion& completion) {
   const OpId op = request.op;
+  if (core_.op(op).announces_chunks) return chunk_gathered(request, completion);
   const bool lies_in_input = completion.form == BlockForm::input;
   if (core_.op(op).failed || lies_in_input) values_.give(core_.self(), request.slab);
   if (core_.op(op).failed) return core_.ops().done(request.action);
@@ -76,21 +87,30 @@ void Announcements::gathered(const BlockRequest& request, const BlockCompletion&
   send(request.action, {host_bytes(request.block).first(completion.bytes), is_block});
 }
 
+// What all other nodes are told alike, without values.
+wire::AnnounceBody Announcements::body_of(OpId op) {
+  const collective::Op& about = core_.op(op);
+  const collective::GroupShape& shape = core_.setup().shape;
+  wire::AnnounceBody body = about.announced_first;
+  body.rank = shape.ranks[core_.self()][0];
+  body.eager_bytes = 0;
+  body.flags &= static_cast<std::uint8_t>(~(wire::kAnnounceDeclines | wire::kAnnounceBlock));
+  if (collective::declines(about, shape)) body.flags |= wire::kAnnounceDeclines;
+  if (TensorState* const tensor = core_.lane_op(op).tensor) {
+    body.restart_streams = partners_.upkeep.take_lost(*tensor) ? 1 : 0;
+    partners_.tuning.announce(op, body);
+  }
+  return body;
+}
+
 // To each other node what concerns it.
 void Announcements::send(const Action& action, const Contribution& contribution) {
   const OpId op = action.op;
   const collective::Op& about = core_.op(op);
   const collective::GroupShape& shape = core_.setup().shape;
-  wire::AnnounceBody body = about.announced_first;
-  body.rank = shape.ranks[core_.self()][0];
-  body.flags &= static_cast<std::uint8_t>(~(wire::kAnnounceDeclines | wire::kAnnounceBlock));
-  if (collective::declines(about, shape)) body.flags |= wire::kAnnounceDeclines;
+  wire::AnnounceBody body = body_of(op);
   if (contribution.is_block) body.flags |= wire::kAnnounceBlock;
   LaneOp& data = core_.lane_op(op);
-  if (data.tensor != nullptr) {
-    body.restart_streams = partners_.upkeep.take_lost(*data.tensor) ? 1 : 0;
-    partners_.tuning.announce(op, body);
-  }
   const wire::FrameHeader header = core_.header(wire::FrameKind::announce, op);
   for (std::uint32_t node = 0; node < core_.nodes(); ++node) {
     LanePeer* const peer = core_.peers()[node];
@@ -112,6 +132,78 @@ void Announcements::send(const Action& action, const Contribution& contribution)
     core_.resources().count_block(sizeof(body) + values.size());
   }
   core_.ops().done(action);
+}
+
+// ---- To each owner its chunk ------------------------------------------------------------------------
+
+// In the order of contributions: first to whom adds this node's first.
+void Announcements::announce_chunks(const Action& action, std::uint32_t step) {
+  const OpId op = action.op;
+  const collective::ChunkMap& chunks = core_.op(op).chunks;
+  for (; step < core_.nodes(); ++step) {
+    const std::uint32_t node = (core_.self() + core_.nodes() - step) % core_.nodes();
+    LanePeer& peer = core_.peer(node);
+    if (peer.is_lost()) continue;
+    if (chunks.owned(node) == 0) {
+      const wire::AnnounceBody body = body_of(op);
+      peer.link->send_copy(core_.header(wire::FrameKind::announce, op),
+                           std::as_bytes(std::span(&body, 1)));
+      core_.resources().count_block(sizeof(body));
+      continue;
+    }
+    BlockRequest request;
+    request.verb = BlockVerb::encode;
+    request.op = op;
+    request.number = chunks.chunk(node, 0);
+    request.node = node;
+    const std::uint32_t elements = chunks.size(request.number);
+    peer.work.sent_bytes += core_.bytes(op, elements);
+    partners_.tuning.offer_contribution(op, request.number);
+    static const codec::Recipe kRaw;
+    request.recipe = &partners_.tuning.recipe(op, {request.number, wire::Leg::reduce, node});
+    if (!EagerInputs::fits(*request.recipe, elements, core_.setup().shape)) request.recipe = &kRaw;
+    request.action = action;
+    request.slab = values_.take(core_.self());
+    TERN_CHECK(request.slab != SlabPool::kNone);
+    request.block = values_.operand(core_.self(), request.slab);
+    return partners_.path.submit(request);
+  }
+  core_.ops().done(action);
+}
+
+void Announcements::chunk_gathered(const BlockRequest& request, const BlockCompletion& completion) {
+  const OpId op = request.op;
+  if (core_.op(op).failed) {
+    values_.give(core_.self(), request.slab);
+    return core_.ops().done(request.action);
+  }
+  const collective::ChunkMap& chunks = core_.op(op).chunks;
+  const std::uint32_t elements = chunks.size(request.number);
+  std::span<const std::byte> values = host_bytes(request.block).first(completion.bytes);
+  if (completion.form == BlockForm::input) {
+    values = {inputs().plain(op, blocks().part(op, request.number)), completion.bytes};
+  }
+  RawPrefix raw;
+  std::span<const std::byte> prefix;
+  if (completion.form != BlockForm::encoded) {
+    prefix = raw.write(core_.op(op), elements, completion.nonfinite);
+  }
+  wire::AnnounceBody body = body_of(op);
+  body.flags |= wire::kAnnounceBlock;
+  body.eager_bytes = static_cast<std::uint32_t>(prefix.size() + values.size());
+  std::array<std::byte, sizeof(body) + wire::kBlockHeaderBytes> head;
+  std::memcpy(head.data(), &body, sizeof(body));
+  if (!prefix.empty()) std::memcpy(head.data() + sizeof(body), prefix.data(), prefix.size());
+  LanePeer& peer = core_.peer(request.node);
+  if (!peer.is_lost()) {
+    peer.link->send_copy(core_.header(wire::FrameKind::announce, op),
+                         std::span(head).first(sizeof(body) + prefix.size()), values);
+  }
+  core_.lane_op(op).count_sent(core_.bytes(op, elements), body.eager_bytes, 1);
+  core_.resources().count_block(sizeof(body) + body.eager_bytes);
+  values_.give(core_.self(), request.slab);
+  announce_chunks(request.action,
+                  (core_.self() + core_.nodes() - request.node) % core_.nodes() + 1);
 }
 
 // ---- What all nodes have ------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 #pragma once
 
 // What nodes say of an op when all their ranks have submitted it, and the values of ops that travel
-// with it: each node sends what it has for every other, and adds or delivers what has come.
+// with it: each node sends what it has for every other, and adds or delivers what has come. Of a
+// larger op that is what each owner's chunk is made of; the other leg goes on from there.
 
 #include <cstdint>
 #include <span>
@@ -59,6 +60,10 @@ class Announcements {
   const codec::Recipe* recipe_of(collective::OpId op);
   void save_state(collective::OpId op, const codec::Recipe& recipe);
   void send(const collective::Action& action, const Contribution& contribution);
+  // To the node so many before this one, and all further: one by one, as their blocks are made.
+  void announce_chunks(const collective::Action& action, std::uint32_t step);
+  void chunk_gathered(const BlockRequest& request, const BlockCompletion& completion);
+  wire::AnnounceBody body_of(collective::OpId op);
   // How the others have sent it.
   void compare(collective::OpId op);
 

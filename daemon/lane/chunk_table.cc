@@ -13,16 +13,21 @@ ChunkTable::ChunkTable(const collective::GroupShape& shape)
   }
 }
 
-void ChunkTable::reserve(ChunkId chunk, OpId op) {
+void ChunkTable::reserve_sum(ChunkId chunk, OpId op) {
   Chunk& data = chunks_[chunk];
   data.op = op;
   ++reserved_;
   data.sum = Sum::promised;
   memory_->accumulators().promise();
+  ++job_->held.accumulators;
+}
+
+void ChunkTable::reserve(ChunkId chunk, OpId op) {
+  reserve_sum(chunk, op);
+  Chunk& data = chunks_[chunk];
   for (std::uint32_t node = 0; node < data.slabs.size(); ++node) {
     data.slabs[node] = node == self_ ? SlabPool::kNone : memory_->receive_slabs().take();
   }
-  ++job_->held.accumulators;
   job_->held.receive_slabs += static_cast<std::uint32_t>(data.slabs.size()) - 1;
 }
 

@@ -20,8 +20,10 @@ class ChunkTable {
     job_ = &job;
   }
 
-  // Room for all contributions in the worst case. The accumulator is promised, and taken when the
-  // sum begins: the one given back last, which is still in the cache.
+  // The accumulator is promised, and taken when the sum begins: the one given back last, which is
+  // still in the cache.
+  void reserve_sum(collective::ChunkId chunk, collective::OpId op);
+  // The same, and room for all contributions in the worst case.
   void reserve(collective::ChunkId chunk, collective::OpId op);
   // The sum begins; where it is.
   Operand begin_sum(collective::ChunkId chunk);

@@ -29,7 +29,8 @@ class EagerInputs {
 
   // What a node may send with an announcement.
   static constexpr std::size_t most_bytes(const collective::GroupShape& shape) noexcept {
-    return shape.eager_bytes + (shape.eager_blocks ? kBlockOverhead : 0);
+    const bool has_blocks = shape.eager_form >= collective::EagerForm::blocks;
+    return shape.eager_bytes + (has_blocks ? kBlockOverhead : 0);
   }
 
   // Whether blocks of a recipe that loses something have room there, whatever the values.

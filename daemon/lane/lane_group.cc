@@ -41,7 +41,7 @@ LaneGroup::LaneGroup(GroupSetup setup)
              {core_.setup().number, core_.setup().seed, core_.setup().size}),
       path_(codec_, *this, kBlocksInFlight),
       tuning_(core_, codec_.values(), *this),
-      reduce_(core_, tuning_, path_),
+      reduce_(core_, tuning_, path_, announcements_.values()),
       results_(core_, tuning_, path_, reduce_),
       verifier_(core_.setup().shape, core_.setup().size, core_.ops().slots()),
       upkeep_(core_.ops(), core_.lane_ops()),
@@ -311,6 +311,8 @@ void LaneGroup::complete(OpId op) {
                                                        Sentence(ended.text)});
     }
   }
+  // The tensor's next op is announced after this one's end on all nodes.
+  if (!ended.failed && ended.announces_chunks) tuning_.pass_on_lead(op);
   // The senders' memory is free when they are told that it has arrived.
   if (ended.plan != nullptr && ended.plan->is_one_way() && !ended.eager) {
     for (LanePeer* const peer : core_.peers()) {

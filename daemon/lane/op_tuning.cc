@@ -56,8 +56,10 @@ bool OpTuning::compresses(OpId op) const noexcept {
   return small && encoding.lossy && encoding.tuning->any_residual_pending(columns(op));
 }
 
-bool OpTuning::takes_one_hop(OpId op) const noexcept {
-  return core_.op(op).eager && collective::may_bring_block(core_.op(op), core_.setup().shape);
+bool OpTuning::is_announced(OpId op) const noexcept {
+  const collective::Op& about = core_.op(op);
+  return about.announces_chunks ||
+         (about.eager && collective::may_bring_block(about, core_.setup().shape));
 }
 
 std::uint32_t OpTuning::columns(OpId op) const noexcept {
@@ -69,7 +71,7 @@ void OpTuning::announce(OpId op, wire::AnnounceBody& body) noexcept {
   if (core_.self() != kLeader || tuning(op) == nullptr || choice.source == Source::replay) return;
   Lead lead{candidate(op, core_.self()), choice.aside.contributions, choice.aside.trial,
             tuning(op)->list()};
-  if (takes_one_hop(op)) lead = choice.heard = tuning(op)->newest();
+  if (is_announced(op)) lead = choice.heard = tuning(op)->newest();
   body.lead = static_cast<std::uint8_t>(lead.results + 1);
   const auto apart = static_cast<std::uint8_t>(lead.results ^ lead.contributions);
   body.lead_is_trial = static_cast<std::uint8_t>(apart << kLegsShift | (lead.trial ? 1 : 0));
@@ -82,14 +84,17 @@ void OpTuning::hear_lead(OpId op, const wire::AnnounceBody& body) noexcept {
   choices_[op].heard = {results, contributions, (body.lead_is_trial & 1) != 0, body.candidates};
 }
 
-void OpTuning::pass_on_lead(OpId op) noexcept { tuning(op)->next_lead = choices_[op].heard; }
+void OpTuning::pass_on_lead(OpId op) noexcept {
+  if (tuning(op) == nullptr || !is_announced(op)) return;
+  tuning(op)->next_lead = choices_[op].heard;
+}
 
 void OpTuning::settle(OpId op) {
   Choice& choice = choices_[op];
   const TensorTuning* const tuning = this->tuning(op);
   if (tuning == nullptr || choice.phase == Phase::settled) return;
   choice.phase = Phase::settled;
-  choice.lead = takes_one_hop(op) ? tuning->next_lead : choice.heard;
+  choice.lead = is_announced(op) ? tuning->next_lead : choice.heard;
   if (!core_.lane_op(op).encoding.tuning->take(core_.op(op).plan->number)) {
     choice.source = Source::none;
     std::ranges::fill(candidates_.write(op), tuner::kRaw);

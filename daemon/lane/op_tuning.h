@@ -56,7 +56,8 @@ class OpTuning {
   const codec::Recipe& recipe(collective::OpId op, const Block& block);
   // A result of another node, or its contribution to an eager op: whether it was made as here.
   void compare(collective::OpId op, const wire::BlockHeader& header) noexcept;
-  // All nodes have announced an op whose contributions may be blocks there.
+  // All nodes have announced an op whose contributions may be blocks there. Of others it does
+  // nothing.
   void pass_on_lead(collective::OpId op) noexcept;
   // What the tuner is to know of an op that has ended.
   void describe(collective::OpId op, OpRecord& record) const noexcept;
@@ -104,7 +105,7 @@ class OpTuning {
   void log(collective::OpId op);
   bool owns_all(collective::OpId op) const noexcept;
   // Contributions travel with their announcements, however they are sent.
-  bool takes_one_hop(collective::OpId op) const noexcept;
+  bool is_announced(collective::OpId op) const noexcept;
   // Chunks of a round.
   std::uint32_t columns(collective::OpId op) const noexcept;
   struct Sample {

@@ -16,9 +16,16 @@ using collective::OpId;
 
 void ReduceLeg::grant(const Action& action) {
   const auto& owned = core_.op(action.op).chunks;
+  const bool announced = core_.op(action.op).announces_chunks;
   for (std::uint32_t i = 0; i < action.count; ++i) {
-    chunks_.reserve(core_.ops().chunk_slot(action.op, action.index + i), action.op);
+    const ChunkId chunk = core_.ops().chunk_slot(action.op, action.index + i);
+    if (announced) {
+      chunks_.reserve_sum(chunk, action.op);
+    } else {
+      chunks_.reserve(chunk, action.op);
+    }
   }
+  if (announced) return core_.ops().done(action);
   core_.lane_op(action.op).start(core_.now_ns());
   tuning_.offer_grant(action.op, action.index);
   wire::FrameHeader header = core_.header(wire::FrameKind::grant, action.op);
@@ -131,7 +138,9 @@ void ReduceLeg::add(const Action& action) {
   request.sum =
       action.kind == ActionKind::add ? chunks_.sum(action.chunk) : chunks_.begin_sum(action.chunk);
   if (action.kind != ActionKind::begin) {
-    request.block = chunks_.contribution(action.chunk, action.node);
+    request.block = core_.op(action.op).announces_chunks
+                        ? announced_.kept(action.op, action.node)
+                        : chunks_.contribution(action.chunk, action.node);
   }
   request.action = action;
   path_.submit(request);
@@ -146,7 +155,9 @@ void ReduceLeg::added(const BlockRequest& request, const BlockCompletion& comple
                   request.number, completion.problem);
     core_.ops().fail(action.op, {Errc::corrupt_data, collective::kNoRank, text});
   } else if (action.kind != ActionKind::begin) {
-    chunks_.release_contribution(action.chunk, action.node);
+    if (!core_.op(action.op).announces_chunks) {
+      chunks_.release_contribution(action.chunk, action.node);
+    }
     LanePeer& peer = core_.peer(action.node);
     peer.link->add_decode_ns(completion.work_ns);
     peer.work.added_ns += completion.work_ns;

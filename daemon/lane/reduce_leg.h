@@ -1,12 +1,13 @@
 #pragma once
 
 // The way of contributions: granted by a chunk's owner, encoded and sent to it, added there in a
-// fixed order.
+// fixed order. Of small ops they come with the announcements, and are added here all the same.
 
 #include <cstdint>
 
 #include "daemon/lane/block_path.h"
 #include "daemon/lane/chunk_table.h"
+#include "daemon/lane/eager_inputs.h"
 #include "daemon/lane/group_core.h"
 #include "daemon/lane/op_tuning.h"
 
@@ -15,8 +16,12 @@ namespace tern::daemon {
 class ReduceLeg {
  public:
   // Everything given outlives this.
-  ReduceLeg(GroupCore& core, OpTuning& tuning, BlockPath& path)
-      : core_(core), tuning_(tuning), path_(path), chunks_(core.setup().shape) {}
+  ReduceLeg(GroupCore& core, OpTuning& tuning, BlockPath& path, const EagerInputs& announced)
+      : core_(core),
+        tuning_(tuning),
+        path_(path),
+        announced_(announced),
+        chunks_(core.setup().shape) {}
   void attach() { chunks_.attach(core_.resources().memory, core_.job()); }
 
   // ---- Actions, and what follows when their blocks are done ----
@@ -47,6 +52,7 @@ class ReduceLeg {
   GroupCore& core_;
   OpTuning& tuning_;
   BlockPath& path_;
+  const EagerInputs& announced_;
   ChunkTable chunks_;
 };
 

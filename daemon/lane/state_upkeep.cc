@@ -57,7 +57,10 @@ void StateUpkeep::take_back(OpId op) {
   const LaneOp& data = lane_ops_[op];
   if (!data.saved_state || ops_.op(op).started) return;
   if (!data.tensor->codec.restore(ops_.op(op).key.sequence)) return;
-  if (data.encoding.tuning != nullptr) data.encoding.tuning->residual_pending(0) = 1;
+  if (data.encoding.tuning == nullptr) return;
+  // At most one chunk for each node.
+  const std::uint32_t chunks = ops_.op(op).announces_chunks ? ops_.nodes() : 1;
+  data.encoding.tuning->set_residuals_pending(chunks);
 }
 
 // What a failed op had parked is neither sum nor residual any more.

@@ -106,7 +106,7 @@ struct MemberGroup {
   std::uint64_t last_common_op = 0;
   std::uint64_t chunk_bytes = 0, eager_bytes = 0, max_ops = 0, lossy_min_bytes = 0;
   shm::CutVersion cut = shm::CutVersion::full;
-  bool eager_blocks = false;
+  collective::EagerForm eager_form = collective::EagerForm::elements;
   std::vector<std::string> addresses;  // of the nodes
   std::vector<std::vector<std::uint32_t>> ranks_of_node;
   std::vector<MemberRank> ranks;  // of this node

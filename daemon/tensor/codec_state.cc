@@ -33,7 +33,7 @@ std::uint64_t CodecState::bytes_of(const codec::Recipe& recipe, const Shape& sha
   const std::uint64_t element = sizeof(float);
   std::uint64_t bytes = 0;
   if (codec::has_memory(recipe) || has_streams(recipe)) bytes += shape.count * element;
-  if (codec::has_memory(recipe) && shape.eager) bytes += shape.count * element;
+  if (codec::has_memory(recipe) && shape.announced) bytes += shape.count * element;
   // Of every other node this one hears its contributions to the chunks owned here, and its results.
   if (has_streams(recipe)) {
     bytes += 2 * shape.count * element * (shape.nodes - 1) / shape.nodes;
@@ -51,7 +51,7 @@ bool CodecState::allocate(const codec::Recipe& recipe, const Shape& shape) {
     sender_ = zeros(shape.count);
     if (!sender_) return false;
   }
-  if (codec::has_memory(recipe) && shape.eager) {
+  if (codec::has_memory(recipe) && shape.announced) {
     saved_ = zeros(shape.count);
     if (!saved_) return false;
   }

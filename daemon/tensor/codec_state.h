@@ -28,6 +28,8 @@ class CodecState {
     // An all_reduce of it travels with its announcements: nobody owns a chunk, and the residual is
     // of what this node contributes alone.
     bool eager = false;
+    // What this node contributes is encoded for its announcement, before the op begins: save().
+    bool announced = false;
 
     bool operator==(const Shape&) const = default;
   };
@@ -54,7 +56,7 @@ class CodecState {
   float* sender(std::uint64_t begin) const noexcept {
     return sender_ ? sender_.get() + begin : nullptr;
   }
-  // Of a tensor whose all_reduce travels with its announcements, before the contribution to its
+  // Of a tensor whose contributions travel with their announcements, before the contribution to its
   // `use`-th op is encoded: what that op will change. It is there until the next one is saved.
   void save(std::uint64_t use) noexcept;
   // False: another op has been saved since, and nothing is done.

@@ -197,6 +197,10 @@ class TensorTuning {
     return std::any_of(residual_pending_.begin(), end,
                        [](std::uint8_t pending) { return pending != 0; });
   }
+  void set_residuals_pending(std::uint32_t chunks) noexcept {
+    std::fill_n(residual_pending_.begin(), std::min<std::size_t>(chunks, residual_pending_.size()),
+                std::uint8_t{1});
+  }
   // Before any lane knows the tensor: its residual comes from an earlier declaration.
   void set_all_residuals_pending() noexcept {
     std::fill(residual_pending_.begin(), residual_pending_.end(), std::uint8_t{1});

@@ -147,7 +147,7 @@ tuner::TensorInfo Tuning::info_of(const MemberGroup& group, const TensorState& s
   info.shape.chunk_bytes = chunk * dtype_bytes(state.dtype);
   const collective::GroupShape& shape = group.lanes.front()->setup().shape;
   info.shape.eager_bytes = shape.eager_bytes;
-  info.shape.eager_blocks = shape.eager_blocks;
+  info.shape.eager_blocks = shape.eager_form >= collective::EagerForm::blocks;
   info.shape.nodes = static_cast<std::uint32_t>(group.addresses.size());
   info.shape.lanes = group.lane_count;
   info.peers = tuned.peers;

@@ -24,9 +24,9 @@ std::string part_name(const std::string& log, const MemberGroup& group) {
 
 std::uint32_t version_of(shm::CutVersion cut) { return static_cast<std::uint32_t>(cut); }
 
+// As far as the bits of results depend on it.
 std::uint32_t eager_form_of(const MemberGroup& group) {
-  return static_cast<std::uint32_t>(group.eager_blocks ? collective::EagerForm::blocks
-                                                       : collective::EagerForm::elements);
+  return static_cast<std::uint32_t>(std::min(group.eager_form, collective::EagerForm::blocks));
 }
 
 tl::unexpected<Error> misfit(const std::string& log, const std::string& what) {

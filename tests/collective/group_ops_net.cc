@@ -55,6 +55,7 @@ GroupOpsNet::GroupOpsNet(NetShape shape, std::uint64_t seed)
     group.chunk_bytes = shape_.chunk_bytes;
     group.contribution_window = shape_.window;
     group.eager_bytes = shape_.eager_bytes;
+    group.eager_form = shape_.eager_form;
     group.max_ops_in_flight = shape_.max_ops;
     group.active_chunks = shape_.active_chunks;
     group.verify = shape_.verify;
@@ -179,7 +180,8 @@ void GroupOpsNet::issue(std::uint32_t self, const Action& action) {
   Node& node = nodes_[self];
   expect_may_be_issued(node, action);
   const Room free = room(node);
-  const std::uint32_t others = nodes() - 1;
+  const bool announced = node.ops->op(action.op).announces_chunks;
+  const std::uint32_t others = announced ? 0 : nodes() - 1;
   switch (action.kind) {
     case ActionKind::grant:
       ASSERT_LE(action.count, free.accumulators);
@@ -245,6 +247,12 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
         if (to == self) continue;
         frame.body.eager_bytes =
             static_cast<std::uint32_t>(eager_bytes_of(op, self, to, ops.shape()));
+        if (op.announces_chunks && op.chunks.owned(to) != 0) {
+          frame.body.flags |= wire::kAnnounceBlock;
+          frame.body.eager_bytes = wire::kBlockHeaderBytes + 1;
+        } else {
+          frame.body.flags &= static_cast<std::uint8_t>(~wire::kAnnounceBlock);
+        }
         pairs_[self * nodes() + to].push_back(frame);
       }
       break;
@@ -255,9 +263,10 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
         ASSERT_NE(chunk, kNoSlot);
         ASSERT_FALSE(node.sums.contains(chunk)) << "a slot is granted twice";
         node.sums[chunk] = {};
-        node.slabs[chunk] = nodes() - 1;
+        node.slabs[chunk] = op.announces_chunks ? 0 : nodes() - 1;
         node.chunk_op[chunk] = action.op;
       }
+      if (op.announces_chunks) break;
       frame.kind = wire::FrameKind::grant;
       frame.chunk = op.chunks.chunk(self, action.index);
       frame.count = action.count;
@@ -283,6 +292,7 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
       auto& sum = node.sums.at(action.chunk);
       ASSERT_EQ(action.node, (self + sum.size()) % nodes()) << "the order of addition is fixed";
       sum.push_back(action.node);
+      if (op.announces_chunks) break;
       --node.slabs[action.chunk];
       --node.used.receive_slabs;
       break;

@@ -36,6 +36,7 @@ struct NetShape {
   std::vector<std::uint32_t> ranks_of_node;  // how many
   std::uint64_t chunk_bytes = kChunkBytes;
   std::uint64_t eager_bytes = 0;
+  EagerForm eager_form = EagerForm::elements;
   std::uint32_t max_ops = 8;
   std::uint32_t active_chunks = 4;
   std::uint64_t declining = 0;  // nodes, as bits, that want no op to be eager that may lose

@@ -45,6 +45,7 @@ NetShape random_shape(Random& random) {
                 other_nodes * (1 + static_cast<std::uint32_t>(random.below(3))),
                 1 + static_cast<std::uint32_t>(random.below(4)),
                 1 + static_cast<std::uint32_t>(random.below(4))};
+  if (random.one_in(2)) shape.eager_form = EagerForm::chunks;
   return shape;
 }
 

@@ -193,6 +193,52 @@ TEST(GroupOps, EagerOpsSendNoContributions) {
   EXPECT_EQ(net.contributions, 0u);
 }
 
+// Each owner hears its chunk with the announcements: nobody grants, and nobody contributes later.
+TEST(GroupOps, ChunksThatAreAnnouncedTakeNoGrantsAndNoContributions) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    NetShape shape;
+    shape.ranks_of_node = {2, 1, 1};
+    shape.eager_bytes = kChunkBytes;
+    shape.eager_form = EagerForm::chunks;
+    shape.late = seed % 2 == 1;
+    shape.verify = seed % 3 == 0;
+    shape.room = {1, 0, 1, 1};
+    GroupOpsNet net(shape, seed);
+    for (std::uint32_t rank = 0; rank < net.ranks(); ++rank) {
+      net.submit(rank, {0, 0}, all_reduce_of(kChunk * 3));
+      net.submit(rank, {0, 1}, all_reduce_of(kChunk * 2 + 1));
+      net.submit(rank, {0, 2}, all_reduce_of(kChunk * 2));  // one node owns nothing
+      net.submit(rank, {0, 3}, all_reduce_of(kChunk + 1));
+    }
+    net.run();
+    for (std::uint64_t i = 0; i < 4; ++i) net.expect_all({0, i}, Errc::ok);
+    EXPECT_EQ(net.contributions, 0u) << seed;
+    net.expect_clean();
+  }
+}
+
+TEST(GroupOps, WhatIsAnnouncedByChunksIsNotGrantedOrContributed) {
+  GroupShape shape;
+  shape.chunk_bytes = shape.eager_bytes = kChunkBytes;
+  shape.eager_form = EagerForm::chunks;
+  shape.ranks = {{0}, {1}};
+  GroupOps ops(shape);
+  OpId op = kNoSlot;
+  wire::AnnounceBody body = all_reduce_of(kChunk * 2);
+  ops.on_submit({0, kX, body, 0, 1}, op);
+  ASSERT_EQ(do_next(ops, {8, 8, 8, 8}).kind, ActionKind::announce);
+  const ChunkMap& chunks = ops.op(op).chunks;
+  EXPECT_FALSE(ops.on_grant(1, kX, chunks.chunk(1, 0), 1));
+  body.flags |= wire::kAnnounceBlock;
+  body.eager_bytes = wire::kBlockHeaderBytes;
+  ASSERT_TRUE(ops.on_announce(1, kX, body, op));
+  ChunkId chunk = kNoSlot;
+  EXPECT_FALSE(ops.expect_contribution(1, kX, chunks.chunk(0, 0), chunk));
+  const ActionKind expected[] = {ActionKind::grant, ActionKind::begin_add, ActionKind::finish};
+  for (const ActionKind kind : expected) EXPECT_EQ(do_next(ops, {1, 0, 0, 1}).kind, kind);
+  EXPECT_FALSE(ops.expect_contribution(1, kX, chunks.chunk(0, 0), chunk));
+}
+
 TEST(EagerLimit, IsOnWhatANodeSendsInAllButLeavesAFewPackets) {
   EXPECT_EQ(eager_limit(64 << 10, 1), 64u << 10);
   EXPECT_EQ(eager_limit(64 << 10, 2), 64u << 10);

@@ -100,7 +100,7 @@ TEST(OpPlan, AContributionMayBeABlockWhereTheGroupKnowsThem) {
   EXPECT_TRUE(same_op(body, elements));
   Op op = described(elements, shape);
   EXPECT_FALSE(eager_bytes_agree(op, 1, body, shape)) << "another form of the group";
-  shape.eager_blocks = true;
+  shape.eager_form = EagerForm::blocks;
   EXPECT_TRUE(may_bring_block(op, shape));
   EXPECT_TRUE(eager_bytes_agree(op, 1, body, shape));
   body.eager_bytes = wire::kBlockHeaderBytes - 1;
@@ -118,7 +118,7 @@ TEST(OpPlan, AContributionMayBeABlockWhereTheGroupKnowsThem) {
 
 TEST(OpPlan, WhatBuildsOnBlocksBeforeOrEndsWithItsOwnersIsNoBlockInAnAnnouncement) {
   GroupShape shape = three_nodes();
-  shape.eager_blocks = true;
+  shape.eager_form = EagerForm::blocks;
   for (std::uint8_t memory = 0; memory <= 4; ++memory) {
     wire::AnnounceBody body = all_reduce_of(2 * kChunk);
     body.memory = memory;
@@ -130,6 +130,61 @@ TEST(OpPlan, WhatBuildsOnBlocksBeforeOrEndsWithItsOwnersIsNoBlockInAnAnnouncemen
   wire::AnnounceBody owned = all_reduce_of(4);
   owned.kind = plan::kReduceScatter.number;
   EXPECT_FALSE(may_bring_block(described(owned, shape), shape));
+}
+
+TEST(OpPlan, ChunksAreAnnouncedWhereEachNodeOwnsOneThatFits) {
+  GroupShape shape = three_nodes();
+  shape.eager_bytes = kChunkBytes;
+  const auto announces = [&](const wire::AnnounceBody& body) {
+    return described(body, shape).announces_chunks;
+  };
+  EXPECT_FALSE(announces(all_reduce_of(3 * kChunk))) << "another form of the group";
+  shape.eager_form = EagerForm::chunks;
+  EXPECT_TRUE(announces(all_reduce_of(3 * kChunk)));
+  EXPECT_TRUE(announces(all_reduce_of(kChunk + 1)));
+  EXPECT_FALSE(announces(all_reduce_of(kChunk))) << "it goes whole";
+  EXPECT_FALSE(announces(all_reduce_of(3 * kChunk + 1))) << "a node owns two";
+  shape.eager_bytes = kChunkBytes - 1;
+  EXPECT_FALSE(announces(all_reduce_of(3 * kChunk)));
+  shape.eager_bytes = kChunkBytes;
+  EXPECT_FALSE(announces(broadcast_of(3 * kChunk, 2)));
+  wire::AnnounceBody body = all_reduce_of(3 * kChunk);
+  for (std::uint8_t memory = 0; memory <= 4; ++memory) {
+    body.memory = memory;
+    EXPECT_EQ(announces(body), memory <= 1) << int{memory};
+  }
+  body = all_reduce_of(3 * kChunk);
+  body.flags = wire::kAnnounceOneLane;
+  EXPECT_FALSE(announces(body)) << "one scale for all";
+  body = all_reduce_of(3 * kChunk);
+  body.kind = plan::kReduceScatter.number;
+  EXPECT_FALSE(announces(body));
+  shape.ranks = {{0, 1, 2}};
+  EXPECT_FALSE(announces(all_reduce_of(kChunk + 1))) << "there is nobody else";
+}
+
+TEST(OpPlan, AnAnnouncementBringsTheOwnerABlockAndNobodyElse) {
+  GroupShape shape = three_nodes();
+  shape.eager_bytes = kChunkBytes;
+  shape.eager_form = EagerForm::chunks;
+  const wire::AnnounceBody without = all_reduce_of(2 * kChunk);  // the third node owns none
+  wire::AnnounceBody with = without;
+  with.flags |= wire::kAnnounceBlock;
+  with.eager_bytes = wire::kBlockHeaderBytes + kChunkBytes;
+  wire::AnnounceBody plain = without;
+  plain.eager_bytes = kChunkBytes;
+  wire::AnnounceBody no_block = with;
+  no_block.eager_bytes = wire::kBlockHeaderBytes - 1;
+  for (std::uint32_t node = 0; node < 3; ++node) {
+    shape.node = node;
+    Op op = described(without, shape);
+    const bool owns = op.chunks.owned(node) != 0;
+    const std::uint32_t other = (node + 1) % 3;
+    EXPECT_EQ(eager_bytes_agree(op, other, with, shape), owns);
+    EXPECT_EQ(eager_bytes_agree(op, other, without, shape), !owns);
+    EXPECT_FALSE(eager_bytes_agree(op, other, plain, shape));
+    EXPECT_FALSE(eager_bytes_agree(op, other, no_block, shape));
+  }
 }
 
 TEST(OpPlan, OnlyTheRootMayBringValuesAndItMust) {

@@ -82,7 +82,7 @@ bool SeedRun::join_all(bool must_succeed) {
   for (auto& [node, ranks] : nodes) view.ranks_of_node.push_back(ranks);
   EXPECT_EQ(view.ranks_of_node.size(), plan_.daemons.size());
   view.cut = plan_.cut;
-  view.eager_blocks = plan_.eager_form == collective::EagerForm::blocks;
+  view.eager_blocks = plan_.eager_form >= collective::EagerForm::blocks;
   view.chunk_bytes = ranks_[0].client->group.chunk_bytes;
   view.eager_bytes = ranks_[0].client->group.eager_bytes;
   for (const DaemonShape& shape : plan_.daemons) {

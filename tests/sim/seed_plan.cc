@@ -158,6 +158,8 @@ Plan make_plan(std::uint64_t seed) {
   Plan plan;
   if (seed % 2 == 0) plan.cut = shm::CutVersion::even;
   if (seed % 4 >= 2) plan.eager_form = collective::EagerForm::blocks;
+  // The recorded seeds are older than this form.
+  if (seed > 800 && seed % 8 >= 5) plan.eager_form = collective::EagerForm::chunks;
   const std::size_t nodes = random.between(1, random.one_in(32) ? 16 : random.one_in(4) ? 6 : 4);
   for (std::size_t i = 0; i < nodes; ++i) {
     plan.daemons.push_back(random_daemon(random, nodes));
@@ -170,7 +172,7 @@ Plan make_plan(std::uint64_t seed) {
       plan.daemon_of_rank.push_back(i);
   }
   // The recorded seeds have few ops that are both compressed and so small.
-  if (seed > 800 && plan.eager_form == collective::EagerForm::blocks) {
+  if (seed > 800 && plan.eager_form >= collective::EagerForm::blocks) {
     for (DaemonShape& shape : plan.daemons) {
       shape.eager_bytes = shape.chunk_bytes;
       shape.lossy_min_bytes = 0;

@@ -42,7 +42,7 @@ struct Plan {
   bool verify = false;
   shm::CutVersion cut = shm::CutVersion::full;  // even seeds have the other
   collective::EagerForm eager_form =
-      collective::EagerForm::elements;  // of four seeds two the other
+      collective::EagerForm::elements;  // of four seeds two another
   Trouble trouble = Trouble::none;
   net::FaultSettings faults;
 };

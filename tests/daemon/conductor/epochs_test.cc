@@ -110,18 +110,18 @@ TEST_F(EpochsTest, AListWithAnEagerFormThisNodeDoesNotHaveIsRefused) {
 }
 
 TEST_F(EpochsTest, TheEagerFormIsThatOfTheListOrElseTheFirst) {
-  EXPECT_EQ(join_message_["eager_form"], 2);
+  EXPECT_EQ(join_message_["eager_form"], 3);
   auto agreed = body();
   agreed["eager_form"] = 2;
   epochs_.on_message(kSelf, members(agreed));
   const MemberGroup& group = *groups_.all().begin()->second;
-  EXPECT_TRUE(group.eager_blocks);
-  EXPECT_TRUE(group.lanes[0]->setup().shape.eager_blocks);
+  EXPECT_EQ(group.eager_form, collective::EagerForm::blocks);
+  EXPECT_EQ(group.lanes[0]->setup().shape.eager_form, collective::EagerForm::blocks);
 }
 
 TEST_F(EpochsTest, WithoutAnEagerFormInTheListThereAreNoBlocksInAnnouncements) {
   epochs_.on_message(kSelf, members(body()));
-  EXPECT_FALSE(groups_.all().begin()->second->eager_blocks);
+  EXPECT_EQ(groups_.all().begin()->second->eager_form, collective::EagerForm::elements);
 }
 
 TEST_F(EpochsTest, TheCutIsThatOfTheListOrElseTheFirst) {

@@ -49,7 +49,7 @@ struct Spec {
 struct Shape {
   std::vector<std::vector<std::uint32_t>> ranks = {{0}, {1}};
   std::uint64_t eager_bytes = 0;
-  bool eager_blocks = false;
+  collective::EagerForm eager_form = collective::EagerForm::elements;
   std::uint64_t known_features = ~std::uint64_t{0};  // of those that others say hello with
 };
 
@@ -92,7 +92,7 @@ inline GroupSetup setup_of(const Shape& shape, std::uint32_t self) {
   setup.shape.node = self;
   setup.shape.chunk_bytes = small_lane().chunk_bytes;
   setup.shape.eager_bytes = shape.eager_bytes;
-  setup.shape.eager_blocks = shape.eager_blocks;
+  setup.shape.eager_form = shape.eager_form;
   setup.shape.max_ops_in_flight = 4;
   setup.shape.active_chunks = 4;
   setup.shape.ranks = shape.ranks;
@@ -143,7 +143,7 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
         path(codec, *this, 16),
         group(core.setup()),
         tuning(core, codec.values(), group),
-        reduce(core, tuning, path),
+        reduce(core, tuning, path, eager),
         results(core, tuning, path, reduce),
         ledger(core, codec.blocks(), tuning, group) {
     core.attach(resources, links, job);

@@ -24,7 +24,9 @@ constexpr std::uint64_t kTensorNumber = 42;
 class OpTuningTest : public OneNode {
  protected:
   explicit OpTuningTest(std::uint32_t self = 0, std::uint64_t eager_bytes = 0)
-      : OneNode({.ranks = {{0}, {1}, {2}}, .eager_bytes = eager_bytes, .eager_blocks = true},
+      : OneNode({.ranks = {{0}, {1}, {2}},
+                 .eager_bytes = eager_bytes,
+                 .eager_form = collective::EagerForm::blocks},
                 self) {
     tensor->tuning =
         std::make_unique<TensorTuning>(TensorTuning::Candidates{recipes, kList},

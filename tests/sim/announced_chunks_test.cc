@@ -1,0 +1,220 @@
+// Ops that do not fit whole into their announcements, where each owner's chunk does: the bits of
+// results, the frames, what the residuals do, and what is refused.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "checkpoint.h"
+#include "wire/frame.h"
+
+namespace tern::sim {
+namespace announced_chunks_test {
+
+const std::vector<std::uint32_t> kRanks = {1, 2, 1};
+const std::vector<std::uint32_t> kFirstOfNode = {0, 1, 3};
+constexpr std::uint64_t kCount = 7'000;  // two chunks of 4,096 elements: one node owns none
+
+// `old`: which daemon holds the second form, "all" or none.
+DaemonShape announcing(const std::string& old = "") {
+  DaemonShape shape;
+  shape.lanes = 2;
+  shape.chunk_bytes = 64 << 10;
+  shape.eager_bytes = 32 << 10;  // 16 KiB between three nodes
+  shape.adjust = [old](daemon::ConductorSettings& settings) {
+    if (old == "all" || settings.advertise.host == old) settings.ops.eager_form = 2;
+  };
+  return shape;
+}
+
+TensorSpec small_tensor(const std::string& recipe, std::uint64_t count = kCount,
+                        DType dtype = DType::f32) {
+  TensorSpec spec = tensor_of(recipe);
+  spec.name = "small";
+  spec.dtype = dtype;
+  spec.count = count;
+  return spec;
+}
+
+// A cluster with one small tensor.
+struct SmallNodes : Nodes {
+  explicit SmallNodes(const std::string& recipe_text, const DaemonShape& shape = announcing())
+      : Nodes(kRanks, "raw", shape) {
+    for (std::uint32_t rank = 0; rank < cluster.size(); ++rank) {
+      EXPECT_TRUE(
+          cluster.await(*cluster.ranks[rank], cluster.ranks[rank]->release(tensors[rank]->id)));
+    }
+    tensors = cluster.declare(small_tensor(recipe_text));
+  }
+  std::vector<Bytes> inputs(std::uint64_t number) const {
+    return inputs_of(DType::f32, kCount, cluster.size(), number + 1);
+  }
+  Bytes step(std::uint64_t number) {
+    Bytes result = cluster.reduce(all_reduce(DType::f32, kCount), inputs(number), tensors);
+    cluster.forget_arenas();
+    return result;
+  }
+  std::vector<Bytes> parts() {
+    std::vector<Bytes> all;
+    all.reserve(kFirstOfNode.size());
+    for (const std::uint32_t rank : kFirstOfNode) all.push_back(export_part(rank));
+    return all;
+  }
+};
+
+// How many frames of each kind, on all links.
+struct Frames {
+  explicit Frames(World& world) : of(world) {
+    world.tap = [this](const net::OutgoingFrame& frame) {
+      ++sent[wire::parse_frame_header(frame.head).header.kind];
+    };
+  }
+  ~Frames() { of.tap = nullptr; }
+  Frames(const Frames&) = delete;
+  Frames& operator=(const Frames&) = delete;
+  std::uint64_t count(wire::FrameKind kind) { return sent[static_cast<std::uint8_t>(kind)]; }
+
+  World& of;
+  std::map<std::uint8_t, std::uint64_t> sent;
+};
+
+class AnnouncedChunks : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Recipes, AnnouncedChunks,
+                         testing::Values("raw", "lossless", "xordelta", "bf16", "ef(bf16)",
+                                         "3lc:s=1", "3lc:s=1.75", "none(3lc:s=1)",
+                                         "3lc:s=1,scale=tensor", "ef(int:bits=4)",
+                                         "ef(lloyd:bits=3+huffman)", "ef(onebit)",
+                                         "ef(topk:p=0.05+int:bits=8)", "ef(randk:p=0.1)",
+                                         "diana(qsgd:levels=4)", "ef21(topk:p=0.1)"));
+
+TEST_P(AnnouncedChunks, GiveTheBitsOfTheTwoLegs) {
+  for (const char* old : {"", "node1", "all"}) {
+    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+      const std::uint64_t count = dtype == DType::f32 ? kCount : 2 * kCount;
+      for (const Reduction reduction : {Reduction::sum, Reduction::average, Reduction::max}) {
+        Cluster cluster(kRanks, announcing(old));
+        cluster.join();
+        const auto tensors = cluster.declare(small_tensor(GetParam(), count, dtype));
+        for (std::uint64_t step = 0; step < 4; ++step) {
+          auto request = all_reduce(dtype, count, reduction);
+          if (step == 2) request.state_scale = 0.5f;
+          const auto inputs = inputs_of(dtype, count, cluster.size(), step + 1);
+          const Bytes got = cluster.reduce(request, inputs, tensors);
+          EXPECT_EQ(got == cluster.reference->all_reduce(request, tensors[0], step, inputs), true)
+              << dtype_name(dtype) << " " << reduction_name(reduction) << " step " << step
+              << ", old: " << old;
+          cluster.forget_arenas();
+        }
+      }
+    }
+  }
+}
+
+TEST_P(AnnouncedChunks, TakeNoGrantsUnlessTheirRecipeNeedsTheLegs) {
+  const std::string recipe = GetParam();
+  const bool needs_legs = recipe == "xordelta" || recipe.find("scale=tensor") != recipe.npos ||
+                          recipe.starts_with("diana") || recipe.starts_with("ef21");
+  for (const bool old : {false, true}) {
+    SmallNodes nodes(recipe, announcing(old ? "all" : ""));
+    Frames frames(nodes.cluster.world);
+    nodes.step(0);
+    EXPECT_EQ(frames.count(wire::FrameKind::announce), 6u);
+    EXPECT_EQ(frames.count(wire::FrameKind::result), 4u) << "two owners to two others";
+    const bool legs = needs_legs || old;
+    EXPECT_EQ(frames.count(wire::FrameKind::grant), legs ? 4u : 0u);
+    EXPECT_EQ(frames.count(wire::FrameKind::contribution), legs ? 4u : 0u);
+  }
+}
+
+TEST(AnnouncedChunksOfAnOp, AreShorterThanItsElements) {
+  SmallNodes nodes("3lc:s=1");
+  const auto pending =
+      nodes.cluster.submit(all_reduce(DType::f32, kCount), nodes.inputs(0), nodes.tensors);
+  nodes.cluster.finish(pending);
+  for (std::uint32_t rank = 0; rank < nodes.cluster.size(); ++rank) {
+    const OpResult& result = nodes.cluster.result(pending, rank);
+    EXPECT_EQ(result.status, Errc::ok) << result.detail;
+    EXPECT_GT(result.bytes_sent, 0u);
+    EXPECT_LT(result.bytes_sent, 2 * kCount * sizeof(float) / 10);
+  }
+}
+
+TEST(AnnouncedChunksOfAnOp, AreAlikeOnAllRanksWithVerify) {
+  Cluster cluster(kRanks, announcing());
+  JoinOptions options;
+  options.verify = true;
+  cluster.join(options);
+  const auto tensors = cluster.declare(small_tensor("3lc:s=1"));
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    cluster.reduce(all_reduce(DType::f32, kCount),
+                   inputs_of(DType::f32, kCount, cluster.size(), step + 1), tensors);
+    cluster.forget_arenas();
+  }
+}
+
+// `raw` for one op leaves the residual alone, and another compressor works inside it.
+TEST(AnnouncedChunksOfAnOp, MayHaveARecipeOfTheirOwn) {
+  SmallNodes nodes("3lc:s=1");
+  std::uint64_t step = 0;
+  for (const char* recipe : {"", "raw", "ef(int:bits=4)", "bf16", ""}) {
+    const std::vector<Bytes> before = nodes.parts();
+    OpRequest op = all_reduce(DType::f32, kCount);
+    op.recipe = recipe;
+    const auto inputs = nodes.inputs(step);
+    const Bytes got = nodes.cluster.reduce(op, inputs, nodes.tensors);
+    const Bytes expected = nodes.cluster.reference->all_reduce(op, nodes.tensors[0], step, inputs);
+    EXPECT_EQ(got == expected, true) << recipe;
+    EXPECT_EQ(nodes.parts() == before, std::string(recipe) == "raw") << recipe;
+    nodes.cluster.forget_arenas();
+    ++step;
+  }
+}
+
+TEST(AnnouncedChunksOfAnOp, AreElementsWhereOneIsNotFinite) {
+  SmallNodes nodes("3lc:s=1");
+  nodes.step(0);
+  auto inputs = nodes.inputs(1);
+  auto values = floats_of(DType::f32, inputs[1]);  // of node 1
+  values[17] = std::numeric_limits<float>::quiet_NaN();
+  inputs[1] = bytes_of(DType::f32, values);
+  const OpRequest op = all_reduce(DType::f32, kCount);
+  const auto got = floats_of(DType::f32, nodes.cluster.reduce(op, inputs, nodes.tensors));
+  EXPECT_TRUE(std::isnan(got[17]));
+  EXPECT_TRUE(std::isfinite(got[18]));
+}
+
+TEST(AnnouncedChunksOfAnOp, TakeNothingWithThemIfItFailsBeforeItBegins) {
+  SmallNodes nodes("3lc:s=1");
+  nodes.step(0);
+  const std::vector<Bytes> before = nodes.parts();
+  // All but the last node's announce it.
+  OpRequest op = all_reduce(DType::f32, kCount);
+  const auto inputs = nodes.inputs(1);
+  std::vector<std::uint64_t> tickets;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    Client& client = *nodes.cluster.ranks[rank];
+    op.input = op.output = client.allocate(inputs[rank].size());
+    std::copy(inputs[rank].begin(), inputs[rank].end(), client.at(op.input));
+    tickets.push_back(client.submit(op, nodes.tensors[rank]));
+  }
+  nodes.cluster.world.run_until([] { return false; }, kSecond / 100);
+  nodes.cluster.ranks[0]->cancel(tickets[0]);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    Client& client = *nodes.cluster.ranks[rank];
+    ASSERT_TRUE(nodes.cluster.world.run_until([&] { return client.done(tickets[rank]); }));
+    EXPECT_EQ(client.result(tickets[rank]).status, Errc::cancelled);
+  }
+  // The last one is told when it submits.
+  op.input = op.output = nodes.cluster.ranks[3]->allocate(inputs[3].size());
+  const std::uint64_t late = nodes.cluster.ranks[3]->submit(op, nodes.tensors[3]);
+  ASSERT_TRUE(nodes.cluster.world.run_until([&] { return nodes.cluster.ranks[3]->done(late); }));
+  nodes.cluster.forget_arenas();
+  EXPECT_EQ(nodes.parts(), before);
+  nodes.step(1);
+}
+
+}  // namespace announced_chunks_test
+}  // namespace tern::sim
