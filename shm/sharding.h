@@ -14,11 +14,14 @@ namespace tern::shm {
 enum class CutVersion : std::uint8_t {
   full = 1,  // as large as a chunk may be; the rest is in the last one
   even = 2,  // alike, so that owners have as much as each other
+  fine = 3,  // small ops too
 };
-inline constexpr CutVersion kNewestCut = CutVersion::even;
+inline constexpr CutVersion kNewestCut = CutVersion::fine;
 
-// Under `even` a chunk has a multiple of so many elements: learning scales are per so many.
+// Under `even` a chunk has a multiple of so many elements: learning scales are per so many. Under
+// `fine` one that has fewer has a multiple of kSmallUnit.
 inline constexpr std::uint64_t kChunkUnit = 4096;
+inline constexpr std::uint64_t kSmallUnit = 256;
 
 // Elements of every chunk but the last where `count` are cut in rounds of `columns` chunks, of
 // which each has at most `most`. REQUIRES: most and columns >= 1.
@@ -27,7 +30,8 @@ constexpr std::uint64_t elements_of_chunk(CutVersion version, std::uint64_t coun
   if (version == CutVersion::full || count == 0) return most;
   const std::uint64_t rounds = (count - 1) / (most * columns) + 1;
   const std::uint64_t even = (count - 1) / (rounds * columns) + 1;
-  const std::uint64_t unit = std::min(kChunkUnit, most);
+  const bool small = version == CutVersion::fine && even < kChunkUnit;
+  const std::uint64_t unit = std::min(small ? kSmallUnit : kChunkUnit, most);
   return std::min((even + unit - 1) / unit * unit, most);
 }
 

@@ -134,7 +134,7 @@ void Announcements::send(const Action& action, const Contribution& contribution)
   core_.ops().done(action);
 }
 
-// ---- To each owner its chunk ------------------------------------------------------------------------
+// ---- To each owner its chunk --------------------------------------------------------------------
 
 // In the order of contributions: first to whom adds this node's first.
 void Announcements::announce_chunks(const Action& action, std::uint32_t step) {

@@ -71,34 +71,51 @@ TEST(EvenCut, MovesBordersAndNoChunkToAnotherLane) {
     ASSERT_LE(even.chunk_elements, full.chunk_elements) << seed;
     ASSERT_EQ(even.chunk_elements % kChunkUnit, 0u) << seed;
     if (count == 0) continue;
+    ASSERT_LE(even.chunk_elements, count / (even.rounds() * even.columns) + kChunkUnit) << seed;
+    std::mt19937_64 once_more(seed);
+    once_more.discard(2);
+    const Sharding fine = random_sharding(once_more, CutVersion::fine, count);
+    ASSERT_EQ(fine.rounds(), full.rounds()) << seed;
+    ASSERT_EQ(fine.lanes_used(), full.lanes_used()) << seed;
+    ASSERT_EQ(fine.chunk_elements % kSmallUnit, 0u) << seed;
+    ASSERT_LE(fine.chunk_elements, even.chunk_elements) << seed;
+    if (fine.chunk_elements >= kChunkUnit) {
+      ASSERT_EQ(fine.chunk_elements, even.chunk_elements) << seed;
+    }
     const std::uint64_t last = even.chunk_count - 1;
     ASSERT_LT(even.chunk_begin(last), count) << seed;
     ASSERT_EQ(even.chunk_begin(last) + even.chunk_size(last), count) << seed;
-    ASSERT_LE(even.chunk_elements, count / (even.rounds() * even.columns) + kChunkUnit) << seed;
   }
 }
 
 // Codec state, scales and logs of choices belong to chunks: these numbers never change.
 TEST(EvenCut, HasTheseBorders) {
   struct Case {
-    std::uint64_t count, most, columns, full, even;
+    std::uint64_t count, most, columns, full, even, fine;
   };
-  for (const Case& c : {Case{0, 65'536, 4, 65'536, 65'536},
-                        {1, 65'536, 4, 65'536, 4'096},
-                        {4'097, 65'536, 1, 65'536, 8'192},
-                        {100'000, 65'536, 2, 65'536, 53'248},
-                        {131'072, 65'536, 2, 65'536, 65'536},
-                        {131'073, 65'536, 2, 65'536, 36'864},
-                        {1'048'576, 65'536, 10, 65'536, 53'248},  // 20 chunks, 2 of each owner
-                        {1'048'576, 65'536, 3, 65'536, 61'440},
-                        {30'000, 4'096, 3, 4'096, 4'096},
-                        {30'000, 1'024, 3, 1'024, 1'024},
-                        {std::uint64_t{1} << 40, 65'536, 64, 65'536, 65'536},
-                        {(std::uint64_t{1} << 32) + 1, 1'048'576, 7, 1'048'576, 1'048'576},
-                        {5'000'000'000, 1'048'576, 3, 1'048'576, 1'048'576},
-                        {40'000'000, 1'048'576, 3, 1'048'576, 1'028'096}}) {
+  for (const Case& c :
+       {Case{0, 65'536, 4, 65'536, 65'536, 65'536},
+        {1, 65'536, 4, 65'536, 4'096, 256},
+        {4'097, 65'536, 1, 65'536, 8'192, 8'192},
+        {7'000, 65'536, 3, 65'536, 4'096, 2'560},
+        {16'384, 65'536, 8, 65'536, 4'096, 2'048},
+        {16'384, 65'536, 16, 65'536, 4'096, 1'024},
+        {32'761, 65'536, 8, 65'536, 4'096, 4'096},
+        {100'000, 65'536, 2, 65'536, 53'248, 53'248},
+        {131'072, 65'536, 2, 65'536, 65'536, 65'536},
+        {131'073, 65'536, 2, 65'536, 36'864, 36'864},
+        {1'048'576, 65'536, 10, 65'536, 53'248, 53'248},  // 2 of each owner
+        {1'048'576, 65'536, 3, 65'536, 61'440, 61'440},
+        {30'000, 4'096, 3, 4'096, 4'096, 3'584},
+        {30'000, 1'024, 3, 1'024, 1'024, 1'024},
+        {30'000, 100, 3, 100, 100, 100},
+        {std::uint64_t{1} << 40, 65'536, 64, 65'536, 65'536, 65'536},
+        {(std::uint64_t{1} << 32) + 1, 1'048'576, 7, 1'048'576, 1'048'576, 1'048'576},
+        {5'000'000'000, 1'048'576, 3, 1'048'576, 1'048'576, 1'048'576},
+        {40'000'000, 1'048'576, 3, 1'048'576, 1'028'096, 1'028'096}}) {
     EXPECT_EQ(elements_of_chunk(CutVersion::full, c.count, c.most, c.columns), c.full) << c.count;
     EXPECT_EQ(elements_of_chunk(CutVersion::even, c.count, c.most, c.columns), c.even) << c.count;
+    EXPECT_EQ(elements_of_chunk(CutVersion::fine, c.count, c.most, c.columns), c.fine) << c.count;
   }
 }
 

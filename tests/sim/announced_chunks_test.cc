@@ -16,7 +16,7 @@ namespace announced_chunks_test {
 
 const std::vector<std::uint32_t> kRanks = {1, 2, 1};
 const std::vector<std::uint32_t> kFirstOfNode = {0, 1, 3};
-constexpr std::uint64_t kCount = 7'000;  // two chunks of 4,096 elements: one node owns none
+constexpr std::uint64_t kCount = 7'000;  // three chunks, one of each node
 
 // `old`: which daemon holds the second form, "all" or none.
 DaemonShape announcing(const std::string& old = "") {
@@ -122,10 +122,10 @@ TEST_P(AnnouncedChunks, TakeNoGrantsUnlessTheirRecipeNeedsTheLegs) {
     Frames frames(nodes.cluster.world);
     nodes.step(0);
     EXPECT_EQ(frames.count(wire::FrameKind::announce), 6u);
-    EXPECT_EQ(frames.count(wire::FrameKind::result), 4u) << "two owners to two others";
+    EXPECT_EQ(frames.count(wire::FrameKind::result), 6u);
     const bool legs = needs_legs || old;
-    EXPECT_EQ(frames.count(wire::FrameKind::grant), legs ? 4u : 0u);
-    EXPECT_EQ(frames.count(wire::FrameKind::contribution), legs ? 4u : 0u);
+    EXPECT_EQ(frames.count(wire::FrameKind::grant), legs ? 6u : 0u);
+    EXPECT_EQ(frames.count(wire::FrameKind::contribution), legs ? 6u : 0u);
   }
 }
 

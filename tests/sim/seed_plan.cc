@@ -158,8 +158,9 @@ Plan make_plan(std::uint64_t seed) {
   Plan plan;
   if (seed % 2 == 0) plan.cut = shm::CutVersion::even;
   if (seed % 4 >= 2) plan.eager_form = collective::EagerForm::blocks;
-  // The recorded seeds are older than this form.
+  // The recorded seeds are older than these.
   if (seed > 800 && seed % 8 >= 5) plan.eager_form = collective::EagerForm::chunks;
+  if (seed > 800 && seed % 3 == 0) plan.cut = shm::CutVersion::fine;
   const std::size_t nodes = random.between(1, random.one_in(32) ? 16 : random.one_in(4) ? 6 : 4);
   for (std::size_t i = 0; i < nodes; ++i) {
     plan.daemons.push_back(random_daemon(random, nodes));

@@ -40,9 +40,8 @@ struct Plan {
   std::vector<PlannedOp> ops;
   std::vector<PlannedOp> ops_after;  // when all is well again
   bool verify = false;
-  shm::CutVersion cut = shm::CutVersion::full;  // even seeds have the other
-  collective::EagerForm eager_form =
-      collective::EagerForm::elements;  // of four seeds two another
+  shm::CutVersion cut = shm::CutVersion::full;                         // even seeds have another
+  collective::EagerForm eager_form = collective::EagerForm::elements;  // of four seeds two another
   Trouble trouble = Trouble::none;
   net::FaultSettings faults;
 };

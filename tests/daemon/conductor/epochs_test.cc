@@ -125,7 +125,7 @@ TEST_F(EpochsTest, WithoutAnEagerFormInTheListThereAreNoBlocksInAnnouncements) {
 }
 
 TEST_F(EpochsTest, TheCutIsThatOfTheListOrElseTheFirst) {
-  EXPECT_EQ(join_message_["cut"], 2);
+  EXPECT_EQ(join_message_["cut"], 3);
   auto agreed = body();
   agreed["cut"] = 2;
   epochs_.on_message(kSelf, members(agreed));
