@@ -2,6 +2,7 @@
 
 // How an op is cut into chunks, as its plan has it. Client and daemon ask the same.
 
+#include <algorithm>
 #include <cstdint>
 
 #include "plan/plan.h"
@@ -23,12 +24,14 @@ struct Place {
 
 // REQUIRES: the plan has no objection to the shape, and does not pass.
 inline shm::Sharding cut(const Plan& plan, const Shape& shape, const Place& place) noexcept {
+  // Where one node owns all, small chunks would only be more frames.
+  const bool even = plan.ownership != Ownership::striped;
   shm::Cut cut{.tensor = place.tensor,
                .sequence = place.sequence,
                .count = shape.count,
                .dtype = shape.dtype,
                .chunk_bytes = place.chunk_bytes,
-               .version = place.version,
+               .version = even ? std::min(place.version, shm::CutVersion::even) : place.version,
                .nodes = place.nodes,
                .lanes = place.lanes,
                .one_lane = place.one_lane};

@@ -14,7 +14,7 @@ namespace tern::shm {
 enum class CutVersion : std::uint8_t {
   full = 1,  // as large as a chunk may be; the rest is in the last one
   even = 2,  // alike, so that owners have as much as each other
-  fine = 3,  // small ops too
+  fine = 3,  // alike, also where an op of one round has less than kChunkUnit for each
 };
 inline constexpr CutVersion kNewestCut = CutVersion::fine;
 
@@ -30,7 +30,7 @@ constexpr std::uint64_t elements_of_chunk(CutVersion version, std::uint64_t coun
   if (version == CutVersion::full || count == 0) return most;
   const std::uint64_t rounds = (count - 1) / (most * columns) + 1;
   const std::uint64_t even = (count - 1) / (rounds * columns) + 1;
-  const bool small = version == CutVersion::fine && even < kChunkUnit;
+  const bool small = version == CutVersion::fine && rounds == 1 && even < kChunkUnit;
   const std::uint64_t unit = std::min(small ? kSmallUnit : kChunkUnit, most);
   return std::min((even + unit - 1) / unit * unit, most);
 }

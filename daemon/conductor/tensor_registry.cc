@@ -57,7 +57,8 @@ CodecState::Shape codec_shape(const MemberGroup& group, const TensorState& state
   using collective::EagerForm;
   const std::size_t element = dtype_bytes(state.dtype);
   shape.eager = group.eager_form >= EagerForm::blocks && state.count * element <= group.eager_bytes;
-  const bool chunks_fit = collective::chunks_fit({state.count, shape.chunk_elements, element},
+  const bool chunks_fit = !state.declared.one_lane &&
+                          collective::chunks_fit({state.count, shape.chunk_elements, element},
                                                  group.eager_bytes, shape.nodes);
   shape.announced = shape.eager || (group.eager_form >= EagerForm::chunks && chunks_fit);
   return shape;

@@ -33,10 +33,7 @@ void Announcements::announce(const Action& action) {
   const OpId op = action.op;
   const collective::Op& about = core_.op(op);
   if (about.announces_chunks) {
-    LaneOp& data = core_.lane_op(op);
-    data.start(core_.now_ns());
-    data.saved_state = data.encoding.lossy && data.tensor != nullptr;
-    if (data.saved_state) data.tensor->codec.save(about.key.sequence);
+    core_.lane_op(op).sends_before_start = true;
     return announce_chunks(action, 1);
   }
   const ChunkPart all = blocks().whole(op);
@@ -50,7 +47,7 @@ void Announcements::announce(const Action& action) {
   if (request.verb == BlockVerb::encode) {
     // With what is owed before the op, as the block will carry it.
     partners_.tuning.offer_whole(op);
-    save_state(op, *request.recipe);
+    save_state(op, *request.recipe, 0);
   }
   request.op = op;
   request.node = core_.self();
@@ -62,11 +59,11 @@ void Announcements::announce(const Action& action) {
 }
 
 // What the block, or elements that carry what is owed, will change.
-void Announcements::save_state(OpId op, const codec::Recipe& recipe) {
+void Announcements::save_state(OpId op, const codec::Recipe& recipe, std::uint32_t number) {
   LaneOp& data = core_.lane_op(op);
   if (!data.encoding.lossy) return;
   TensorTuning* const tuning = data.encoding.tuning;
-  const bool owes = tuning != nullptr && tuning->residual_pending(0) != 0;
+  const bool owes = tuning != nullptr && tuning->residual_pending(number) != 0;
   data.saved_state = owes || codec::is_lossy(recipe);
   if (data.saved_state) data.tensor->codec.save(core_.op(op).key.sequence);
 }
@@ -162,6 +159,7 @@ void Announcements::announce_chunks(const Action& action, std::uint32_t step) {
     static const codec::Recipe kRaw;
     request.recipe = &partners_.tuning.recipe(op, {request.number, wire::Leg::reduce, node});
     if (!EagerInputs::fits(*request.recipe, elements, core_.setup().shape)) request.recipe = &kRaw;
+    if (!core_.lane_op(op).saved_state) save_state(op, *request.recipe, request.number);
     request.action = action;
     request.slab = values_.take(core_.self());
     TERN_CHECK(request.slab != SlabPool::kNone);
@@ -169,6 +167,12 @@ void Announcements::announce_chunks(const Action& action, std::uint32_t step) {
     return partners_.path.submit(request);
   }
   core_.ops().done(action);
+  begin_if_all_announced(op);
+}
+
+void Announcements::begin_if_all_announced(OpId op) noexcept {
+  const collective::Op& about = core_.op(op);
+  if (about.announces_chunks && about.started) core_.lane_op(op).start(core_.now_ns());
 }
 
 void Announcements::chunk_gathered(const BlockRequest& request, const BlockCompletion& completion) {

@@ -45,6 +45,9 @@ class Announcements {
   void accept_values(std::uint32_t node, collective::OpId op, const wire::AnnounceBody& body);
   void abandoned(std::uint32_t node, const Receiving& receiving) noexcept;
 
+  // An op of which owners hear their chunks begins when the last node has announced it.
+  void begin_if_all_announced(collective::OpId op) noexcept;
+
   void release(collective::OpId op) noexcept { values_.release(op); }
   void drop_pages() noexcept { values_.drop_pages(); }
 
@@ -58,7 +61,7 @@ class Announcements {
   const NodeValues& inputs() noexcept { return partners_.codec.values(); }
   // By which recipe the contribution is a block; null: by none.
   const codec::Recipe* recipe_of(collective::OpId op);
-  void save_state(collective::OpId op, const codec::Recipe& recipe);
+  void save_state(collective::OpId op, const codec::Recipe& recipe, std::uint32_t number);
   void send(const collective::Action& action, const Contribution& contribution);
   // To the node so many before this one, and all further: one by one, as their blocks are made.
   void announce_chunks(const collective::Action& action, std::uint32_t step);

@@ -98,9 +98,10 @@ inline const OpRank* receiver_of(std::span<const OpRank> ranks, const plan::Rang
 struct LaneOp {
   TensorState* tensor = nullptr;
   OpEncoding encoding;
-  std::uint32_t pins = 0;      // frames that borrow or fill the clients' memory
-  std::uint32_t arriving = 0;  // ranks whose inputs are not all there yet
-  bool saved_state = false;    // see CodecState::save
+  std::uint32_t pins = 0;           // frames that borrow or fill the clients' memory
+  std::uint32_t arriving = 0;       // ranks whose inputs are not all there yet
+  bool saved_state = false;         // see CodecState::save
+  bool sends_before_start = false;  // contributions, with their announcements
   std::uint64_t submitted_ns = 0;
   std::uint64_t started_ns = 0;
   std::uint64_t bytes_raw = 0;

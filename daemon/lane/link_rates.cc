@@ -31,7 +31,8 @@ void LinkRates::look(const LaneOp& op, const std::vector<LanePeer*>& peers, std:
   constexpr double kImpossible = 1.2;
   if (op.bytes_raw < kRateBytes || peers.size() < 2) return;
   std::uint64_t slowest = 0;  // of what full links have shown
-  const double op_rate = op.started_ns == 0
+  // What was sent before the op began says nothing of the time after it.
+  const double op_rate = op.started_ns == 0 || op.sends_before_start
                              ? 0.0
                              : rate_of(op.bytes_sent / (peers.size() - 1), now_ns - op.started_ns);
   for (std::size_t node = 0; node < peers.size(); ++node) {

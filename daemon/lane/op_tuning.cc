@@ -71,7 +71,10 @@ void OpTuning::announce(OpId op, wire::AnnounceBody& body) noexcept {
   if (core_.self() != kLeader || tuning(op) == nullptr || choice.source == Source::replay) return;
   Lead lead{candidate(op, core_.self()), choice.aside.contributions, choice.aside.trial,
             tuning(op)->list()};
-  if (is_announced(op)) lead = choice.heard = tuning(op)->newest();
+  if (is_announced(op)) {
+    if (!std::exchange(choice.said_next, true)) choice.heard = tuning(op)->newest();
+    lead = choice.heard;
+  }
   body.lead = static_cast<std::uint8_t>(lead.results + 1);
   const auto apart = static_cast<std::uint8_t>(lead.results ^ lead.contributions);
   body.lead_is_trial = static_cast<std::uint8_t>(apart << kLegsShift | (lead.trial ? 1 : 0));

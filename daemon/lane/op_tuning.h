@@ -38,7 +38,7 @@ class OpTuning {
   // Whether its blocks are compressed, as far as it is known.
   bool compresses(collective::OpId op) const noexcept;
   // On the leading node: what the announcement says of it; of an op whose contributions travel with
-  // their announcements, of the tensor's next one.
+  // their announcements, of the tensor's next one. The same to all nodes, whenever it is sent.
   void announce(collective::OpId op, wire::AnnounceBody& body) noexcept;
   // What the leading node has announced. It may come before this node's own submission, and is
   // judged later.
@@ -85,6 +85,7 @@ class OpTuning {
     bool overruled = false;  // the leading node's is not what was chosen here
     bool mixed = false;      // another choice came in the op's middle
     bool alike = true;       // no other node sent its results otherwise
+    bool said_next = false;  // by the leading node: its choice for the tensor's next op
     TensorTuning::Aside aside;
     std::uint32_t version = 0;
     Lead heard;  // what the leading node has announced with this op

@@ -38,7 +38,10 @@ std::uint64_t CodecState::bytes_of(const codec::Recipe& recipe, const Shape& sha
   if (has_streams(recipe)) {
     bytes += 2 * shape.count * element * (shape.nodes - 1) / shape.nodes;
   }
-  if (has_codebooks(recipe)) bytes += chunks_of(shape) * codec::kCodebookLevels * element;
+  if (has_codebooks(recipe)) {
+    const std::uint64_t copies = codec::has_memory(recipe) && shape.announced ? 2 : 1;
+    bytes += copies * chunks_of(shape) * codec::kCodebookLevels * element;
+  }
   return bytes;
 }
 
@@ -58,6 +61,8 @@ bool CodecState::allocate(const codec::Recipe& recipe, const Shape& shape) {
   if (has_codebooks(recipe)) {
     codebooks_ = zeros(chunks * codec::kCodebookLevels);
     if (!codebooks_) return false;
+    if (saved_) saved_codebooks_ = zeros(chunks * codec::kCodebookLevels);
+    if (saved_ && !saved_codebooks_) return false;
   }
   if (!has_streams(recipe)) return true;
   keeps_ = codec::needs_shift(recipe) ? Keeps::shifts : Keeps::last_bytes;
@@ -80,14 +85,16 @@ bool CodecState::adopt_residual(CodecState& other) noexcept {
 void CodecState::save(std::uint64_t use) noexcept {
   if (!saved_) return;
   std::copy_n(sender_.get(), shape_.count, saved_.get());
-  if (codebooks_) std::copy_n(codebooks_.get(), saved_codebook_.size(), saved_codebook_.begin());
+  const std::uint64_t levels = chunks_of(shape_) * codec::kCodebookLevels;
+  if (codebooks_) std::copy_n(codebooks_.get(), levels, saved_codebooks_.get());
   saved_use_ = use;
 }
 
 bool CodecState::restore(std::uint64_t use) noexcept {
   if (!saved_ || saved_use_ != use) return false;
   std::copy_n(saved_.get(), shape_.count, sender_.get());
-  if (codebooks_) std::copy(saved_codebook_.begin(), saved_codebook_.end(), codebooks_.get());
+  const std::uint64_t levels = chunks_of(shape_) * codec::kCodebookLevels;
+  if (codebooks_) std::copy_n(saved_codebooks_.get(), levels, codebooks_.get());
   return true;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -31,7 +30,12 @@ class CodecState {
     // What this node contributes is encoded for its announcement, before the op begins: save().
     bool announced = false;
 
-    bool operator==(const Shape&) const = default;
+    // What a residual means does not depend on when contributions are encoded.
+    bool operator==(const Shape& other) const noexcept {
+      return count == other.count && chunk_elements == other.chunk_elements &&
+             nodes == other.nodes && self == other.self && dtype == other.dtype &&
+             eager == other.eager;
+    }
   };
 
   CodecState() = default;
@@ -116,8 +120,8 @@ class CodecState {
   float alpha_ = 1.0f;
   std::uint64_t bytes_ = 0;
   Floats sender_{nullptr, &std::free};
-  Floats saved_{nullptr, &std::free};  // of an eager shape: the residual before an op
-  std::array<float, codec::kCodebookLevels> saved_codebook_{};
+  Floats saved_{nullptr, &std::free};  // of an announced shape: the residual before an op
+  Floats saved_codebooks_{nullptr, &std::free};
   std::uint64_t saved_use_ = kLost;
   Floats codebooks_{nullptr, &std::free};
   std::vector<Floats> received_;  // by sender; only the chunks of which it has a stream to us

@@ -283,11 +283,13 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
     if (!(used->legs == lead)) op.choice = all_by(lead, op.choice);
   }
   op.alike = record.alike != 0;
-  // What rides in the announcement has no start of its own; for a tensor that may, its other ops
-  // are timed alike, waits for other ranks included, which are the same whatever the recipe.
+  // What rides in the announcement has no start of its own, or has been sent before it; for a tensor
+  // that may, its other ops are timed alike, waits for other ranks included, which are the same
+  // whatever the recipe.
   const tuner::OpShape& shape = tuner_.policy(found->first).shape();
   const bool small = shape.bytes <= shape.eager_bytes;
-  const std::uint64_t began = small ? record.submitted_ns : record.started_ns;
+  const std::uint64_t began =
+      small || record.announced != 0 ? record.submitted_ns : record.started_ns;
   const bool plain = record.mixed == 0;
   if (began != 0 && plain && record.one_sided == 0)
     op.ns = static_cast<double>(record.ended_ns - began);

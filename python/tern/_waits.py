@@ -38,7 +38,8 @@ class SignalPipe:
     def close(self) -> None:
         """Thread: the main one."""
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            # None: one that was not set from Python.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
         signal.set_wakeup_fd(self._wakeup_before)
         self._reader.close()
         self._writer.close()
@@ -112,7 +113,10 @@ def lock(file: IO[bytes]) -> None:
 
 
 def _wait(end: _End, others: list[IO[bytes]], seconds: float | None = None) -> None:
-    waited_for: list[SignalPipe | IO[bytes]] = [end.pipe, *others]
-    readable, _, _ = select.select(waited_for, [], [], seconds)
-    if end.pipe in readable:
+    poll = select.poll()
+    poll.register(end.pipe, select.POLLIN)
+    for other in others:
+        poll.register(other, select.POLLIN)
+    readable = poll.poll(None if seconds is None else 1000 * seconds)
+    if any(number == end.pipe.fileno() for number, _ in readable):
         raise end.error

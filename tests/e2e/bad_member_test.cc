@@ -101,14 +101,26 @@ class BadMember : public ::testing::Test {
     bool announces;  // the member has, as it should, and node 0 has granted
     std::function<void(HostileMember&, Op&)> strike;
     tern_status code;
-    const char* says;       // on every rank, and in a daemon's log
-    const char* counter;    // goes up by one
-    bool is_small = false;  // the op travels with its announcements
+    const char* says;               // on every rank, and in a daemon's log
+    const char* counter;            // goes up by one
+    std::uint64_t eager_bytes = 0;  // that the member allows
+    std::uint32_t elements = kChunks * kElements;
   };
+  // How much the op has: it travels with its announcements, or each owner's chunk does.
+  static Case whole(Case one) {
+    one.eager_bytes = HostileMember::kChunkBytes;
+    one.elements = kSmall;
+    return one;
+  }
+  static Case by_chunks(Case one) {
+    one.eager_bytes = HostileMember::kChunkBytes;
+    one.elements = 3 * kSmall;
+    return one;
+  }
   void expect(const Case& one) {
     SCOPED_TRACE(one.name);
-    HostileMember member(0, one.is_small ? HostileMember::kChunkBytes : 0);
-    auto op = begin(member, one.announces, one.is_small ? kSmall : kChunks * kElements);
+    HostileMember member(0, one.eager_bytes);
+    auto op = begin(member, one.announces, one.elements);
     ASSERT_TRUE(op);
     const std::int64_t before = count(one.counter);
     one.strike(member, *op);
@@ -266,15 +278,12 @@ TEST_F(BadMember, BreaksTheProtocolOfAnOp) {
 // Of an op whose contributions are blocks in the announcements.
 TEST_F(BadMember, AnnouncesBlocksThatCannotBeDecoded) {
   const auto corrupts = [](const char* name, const std::vector<std::byte>& block) {
-    return Case{name,
-                false,
-                [block](HostileMember& member, Op& op) {
-                  announce(member, op, wire::kAnnounceBlock, block);
-                },
-                TERN_ERR_CORRUPT_DATA,
-                "what node 2 contributes with its announcement",
-                "bad_blocks",
-                true};
+    return whole({name, false,
+                  [block](HostileMember& member, Op& op) {
+                    announce(member, op, wire::kAnnounceBlock, block);
+                  },
+                  TERN_ERR_CORRUPT_DATA, "what node 2 contributes with its announcement",
+                  "bad_blocks"});
   };
   const std::vector<Case> cases{
       corrupts(
@@ -287,21 +296,67 @@ TEST_F(BadMember, AnnouncesBlocksThatCannotBeDecoded) {
 
 TEST_F(BadMember, BreaksTheProtocolOfASmallOp) {
   const auto breaks = [](const char* name, std::uint8_t flags, std::size_t bytes) {
-    return Case{name,
-                false,
-                [flags, bytes](HostileMember& member, Op& op) {
-                  announce(member, op, flags, std::vector<std::byte>(bytes));
-                },
-                TERN_ERR_PROTOCOL_ERROR,
-                "lost node 2 (127.0.0.1:1, ranks 2)",
-                "bad_frames",
-                true};
+    return whole({name, false,
+                  [flags, bytes](HostileMember& member, Op& op) {
+                    announce(member, op, flags, std::vector<std::byte>(bytes));
+                  },
+                  TERN_ERR_PROTOCOL_ERROR, "lost node 2 (127.0.0.1:1, ranks 2)", "bad_frames"});
   };
   const std::vector<Case> cases{
       breaks("a block shorter than its header", wire::kAnnounceBlock, wire::kBlockHeaderBytes - 1),
       breaks("a block longer than any", wire::kAnnounceBlock, std::size_t{64} << 10),
       breaks("it wants the two legs", 0, 0),
       breaks("elements of another number", 0, sizeof(float) * (kSmall - 1))};
+  for (const Case& one : cases) expect(one);
+}
+
+// Of an op of which each owner hears its chunk with the announcement.
+TEST_F(BadMember, AnnouncesChunksThatCannotBeDecoded) {
+  const auto corrupts = [](const char* name, const std::vector<std::byte>& block) {
+    return by_chunks({name, false,
+                      [block](HostileMember& member, Op& op) {
+                        announce(member, op, wire::kAnnounceBlock, block);
+                      },
+                      TERN_ERR_CORRUPT_DATA, "contribution of node 2", "bad_blocks"});
+  };
+  const std::vector<Case> cases{
+      corrupts(
+          "that expands too far",
+          block_of(wire::kBlockZeroRun, wire::block_digit_bytes(kSmall), std::byte{255}, kSmall)),
+      corrupts("of another size", block_of(wire::kBlockAllZero, 0, std::byte{0}, kSmall - 1)),
+      corrupts("that is none", std::vector<std::byte>(100, std::byte{0xa5}))};
+  for (const Case& one : cases) expect(one);
+}
+
+TEST_F(BadMember, BreaksTheProtocolOfAnnouncedChunks) {
+  const auto breaks = [](const char* name, auto strike) {
+    return by_chunks({name, false, strike, TERN_ERR_PROTOCOL_ERROR,
+                      "lost node 2 (127.0.0.1:1, ranks 2)", "bad_frames"});
+  };
+  const auto announces = [](std::uint8_t flags, std::size_t bytes) {
+    return [flags, bytes](HostileMember& member, Op& op) {
+      announce(member, op, flags, std::vector<std::byte>(bytes));
+    };
+  };
+  const std::vector<Case> cases{
+      breaks("a block shorter than its header",
+             announces(wire::kAnnounceBlock, wire::kBlockHeaderBytes - 1)),
+      breaks("a block longer than any", announces(wire::kAnnounceBlock, std::size_t{64} << 10)),
+      breaks("nothing of its chunk", announces(0, 0)),
+      breaks("elements without a header", announces(0, sizeof(float) * kSmall)),
+      breaks("a grant",
+             [](HostileMember& member, Op& op) {
+               wire::FrameHeader header = op.header;
+               header.chunk = chunk_of(member, op, 2);
+               header.count = 1;
+               member.lane(0).send(
+                   member.lane(0).next(FrameKind::grant, header, std::span<const std::byte>()));
+             }),
+      breaks("a contribution besides", [](HostileMember& member, Op& op) {
+        const auto block = block_of(wire::kBlockAllZero, 0, std::byte{0}, kSmall);
+        announce(member, op, wire::kAnnounceBlock, block);
+        send(member, op, {FrameKind::contribution, chunk_of(member, op, 0), block});
+      })};
   for (const Case& one : cases) expect(one);
 }
 

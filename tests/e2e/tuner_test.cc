@@ -78,7 +78,7 @@ class Tuner : public ::testing::Test {
   void write_logs(const std::string& name, const std::string& records) {
     for (int node = 0; node < 2; ++node) {
       std::ofstream(logs_of(node) + "/" + name + "-" + std::to_string(node) + ".log")
-          << "tern-choices 1\ncut 2\n"
+          << "tern-choices 1\ncut 3\n"
           << records;
     }
   }

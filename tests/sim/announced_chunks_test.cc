@@ -1,5 +1,6 @@
 // Ops that do not fit whole into their announcements, where each owner's chunk does: the bits of
-// results, the frames, what the residuals do, and what is refused.
+// results, the frames, what the residuals do, and whose time is counted. What a member breaks is in
+// tests/e2e/bad_member_test.cc.
 
 #include <gtest/gtest.h>
 
@@ -186,9 +187,19 @@ TEST(AnnouncedChunksOfAnOp, AreElementsWhereOneIsNotFinite) {
   EXPECT_TRUE(std::isfinite(got[18]));
 }
 
-TEST(AnnouncedChunksOfAnOp, TakeNothingWithThemIfItFailsBeforeItBegins) {
-  SmallNodes nodes("3lc:s=1");
-  nodes.step(0);
+class AnnouncedChunksThatFail : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Recipes, AnnouncedChunksThatFail,
+                         testing::Values("3lc:s=1", "ef(int:bits=4)", "ef(lloyd:bits=3)"));
+
+// Neither residuals nor levels that are learnt: what comes then is as if it had not been.
+TEST_P(AnnouncedChunksThatFail, TakeNothingWithThemBeforeTheyBegin) {
+  SmallNodes nodes(GetParam());
+  const auto expect_step = [&nodes](std::uint64_t step) {
+    const Bytes expected = nodes.cluster.reference->all_reduce(
+        all_reduce(DType::f32, kCount), nodes.tensors[0], step, nodes.inputs(step));
+    EXPECT_EQ(nodes.step(step) == expected, true) << step;
+  };
+  expect_step(0);
   const std::vector<Bytes> before = nodes.parts();
   // All but the last node's announce it.
   OpRequest op = all_reduce(DType::f32, kCount);
@@ -213,7 +224,34 @@ TEST(AnnouncedChunksOfAnOp, TakeNothingWithThemIfItFailsBeforeItBegins) {
   ASSERT_TRUE(nodes.cluster.world.run_until([&] { return nodes.cluster.ranks[3]->done(late); }));
   nodes.cluster.forget_arenas();
   EXPECT_EQ(nodes.parts(), before);
-  nodes.step(1);
+  for (std::uint64_t step = 2; step < 4; ++step) expect_step(step);
+}
+
+// A rank that comes late is waited for; neither the wire nor the op took so long.
+TEST(AnnouncedChunksOfAnOp, BeginWhenTheLastNodeHasAnnounced) {
+  SmallNodes nodes("3lc:s=1");
+  OpRequest op = all_reduce(DType::f32, kCount);
+  const auto inputs = nodes.inputs(0);
+  std::vector<std::uint64_t> tickets;
+  for (std::uint32_t rank = 0; rank < nodes.cluster.size(); ++rank) {
+    Client& client = *nodes.cluster.ranks[rank];
+    if (rank == 3) nodes.cluster.world.run_until([] { return false; }, kSecond);
+    op.input = op.output = client.allocate(inputs[rank].size());
+    std::copy(inputs[rank].begin(), inputs[rank].end(), client.at(op.input));
+    tickets.push_back(client.submit(op, nodes.tensors[rank]));
+  }
+  for (std::uint32_t rank = 0; rank < nodes.cluster.size(); ++rank) {
+    Client& client = *nodes.cluster.ranks[rank];
+    ASSERT_TRUE(nodes.cluster.world.run_until([&] { return client.done(tickets[rank]); }));
+    EXPECT_EQ(client.result(tickets[rank]).status, Errc::ok);
+    const std::uint64_t request = client.stats(nodes.tensors[rank]->id);
+    ASSERT_TRUE(nodes.cluster.await(client, request));
+    const auto stats = client.answer<shm::TensorStatsPacket>(request);
+    if (rank != 3) {
+      EXPECT_GE(stats->wait_ns, kSecond);
+    }
+    EXPECT_LT(stats->queue_ns + stats->wire_ns, kSecond / 2) << rank;
+  }
 }
 
 }  // namespace announced_chunks_test

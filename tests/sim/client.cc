@@ -106,6 +106,13 @@ std::uint64_t Client::release(std::uint64_t tensor) {
   return send(packet);
 }
 
+std::uint64_t Client::stats(std::uint64_t tensor) {
+  auto packet = shm::make_packet<shm::TensorReleasePacket>(PacketKind::tensor_stats, next_request_);
+  packet.group = group.group;
+  packet.tensor = tensor;
+  return send(packet);
+}
+
 std::uint64_t Client::create_region(std::uint64_t bytes) {
   auto packet = shm::make_packet<shm::RegionCreatePacket>(PacketKind::region_create, next_request_);
   packet.bytes = bytes;

@@ -96,6 +96,7 @@ class Client {
   std::uint64_t leave();
   std::uint64_t declare(const TensorSpec& spec);
   std::uint64_t release(std::uint64_t tensor);
+  std::uint64_t stats(std::uint64_t tensor);
   std::uint64_t move_state(std::uint64_t tensor, shm::StateAction action, std::uint64_t offset = 0,
                            std::uint64_t bytes = 0);
   std::uint64_t create_region(std::uint64_t bytes);

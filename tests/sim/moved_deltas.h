@@ -28,7 +28,7 @@ class MovedReference {
         sender_(sender),
         recipe_(*codec::parse_recipe(tensor.spec.recipe)),
         chunk_elements_(shm::elements_of_chunk(
-            shm::kNewestCut, count, shm::most_chunk_elements(16 << 10, tensor.spec.dtype),
+            shm::CutVersion::even, count, shm::most_chunk_elements(16 << 10, tensor.spec.dtype),
             sender.columns)),
         residual_(count) {}
 

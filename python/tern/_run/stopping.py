@@ -37,7 +37,8 @@ async def until_told(work: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
     """The exit status that the work returns, or that of a signal which has cancelled it. Whatever
     it has made is taken away then.
 
-    A step of the work may wait for a lock or a daemon, by tern._waits: a signal cancels it too.
+    A step of the work may wait for a lock or a daemon, by tern._waits: a signal cancels it too. An
+    answer of a daemon is waited for all the same, for some seconds at most.
     """
     stop, cancels = Stop(), asyncio.Event()
     signals = SignalPipe(_ENDING)
@@ -56,9 +57,10 @@ async def until_told(work: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
         working = asyncio.ensure_future(work(stop))
     try:
         await asyncio.wait([cancelled, working], return_when=asyncio.FIRST_COMPLETED)
-        if working.done() and not working.cancelled():
-            return working.result()
-        return exit_status(await stop.signal)
+        read()  # one that has cancelled a step is still there
+        if stop.signal.done() and (working.cancelled() or not working.done()):
+            return exit_status(stop.signal.result())
+        return working.result()
     finally:
         for task in (cancelled, working):
             task.cancel()

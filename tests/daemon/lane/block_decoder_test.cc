@@ -10,7 +10,7 @@
 namespace tern::daemon::block_decoder_test {
 namespace {
 
-using collective::OpId;
+using collective::EagerForm, collective::OpId;
 using group_test::block_of;
 using group_test::decoded;
 using group_test::kChunk;
@@ -401,7 +401,7 @@ TEST_F(BlockDecoderTest, AShiftMovesAsItDoesAtTheSender) {
 
 class BlockDecoderOfEagerOps : public BlockDecoderTest {
  protected:
-  BlockDecoderOfEagerOps() : BlockDecoderTest({{{1}, {0}, {2}}, 64, collective::EagerForm::blocks}, 2) {}
+  BlockDecoderOfEagerOps() : BlockDecoderTest({{{1}, {0}, {2}}, 64, EagerForm::blocks}, 2) {}
   void keep_block(OpId op, std::uint32_t from, const std::vector<std::byte>& block) {
     const std::uint32_t slab = node.eager.take(from);
     std::copy(block.begin(), block.end(), host_bytes(node.eager.operand(from, slab)).data());

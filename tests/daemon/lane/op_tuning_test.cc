@@ -273,6 +273,19 @@ TEST_P(EagerOpTuning, IsSentAsTheLeadingNodeSaidWithTheLastOne) {
   EXPECT_EQ(block(op), by(kRaw));
 }
 
+// Where each owner's chunk is encoded before its announcement is sent, time goes by between two.
+TEST_P(EagerOpTuning, TellsAllNodesTheSameWhateverIsChosenMeanwhile) {
+  if (!leads()) return;
+  publish(1, {.reduce = {kHalf, kHalf}, .broadcast = kHalf});
+  const OpId op = begin_use(1);
+  for (std::uint32_t version = 2; version < 4; ++version) {
+    wire::AnnounceBody body{};
+    node.tuning.announce(op, body);
+    EXPECT_EQ(body.lead, kHalf + 1);
+    publish(version, {.reduce = {kBits, kBits}, .broadcast = kBits});
+  }
+}
+
 TEST_P(EagerOpTuning, OthersHaveSentItAlikeIfTheirBlocksAre) {
   publish(1, {.reduce = {kBits, kBits}, .broadcast = kRaw});
   const OpId op = begin_use(1);

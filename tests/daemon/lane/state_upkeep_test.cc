@@ -39,7 +39,11 @@ class Rig {
     EXPECT_TRUE(tensor.codec.allocate(tensor.declared.recipe, shape()));
   }
   CodecState::Shape shape() const {
-    return {.count = kCount, .chunk_elements = kChunk, .nodes = ops.nodes(), .eager = eager_, .announced = eager_};
+    return {.count = kCount,
+            .chunk_elements = kChunk,
+            .nodes = ops.nodes(),
+            .eager = eager_,
+            .announced = eager_};
   }
   // Submitted by this node's rank.
   collective::OpId begin(bool lossy, bool with_tensor = true) {
