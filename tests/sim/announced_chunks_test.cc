@@ -9,15 +9,11 @@
 #include <limits>
 #include <map>
 
-#include "checkpoint.h"
+#include "small_nodes.h"
 #include "wire/frame.h"
 
 namespace tern::sim {
 namespace announced_chunks_test {
-
-const std::vector<std::uint32_t> kRanks = {1, 2, 1};
-const std::vector<std::uint32_t> kFirstOfNode = {0, 1, 3};
-constexpr std::uint64_t kCount = 7'000;  // three chunks, one of each node
 
 // `old`: which daemon holds the second form, "all" or none.
 DaemonShape announcing(const std::string& old = "") {
@@ -30,41 +26,6 @@ DaemonShape announcing(const std::string& old = "") {
   };
   return shape;
 }
-
-TensorSpec small_tensor(const std::string& recipe, std::uint64_t count = kCount,
-                        DType dtype = DType::f32) {
-  TensorSpec spec = tensor_of(recipe);
-  spec.name = "small";
-  spec.dtype = dtype;
-  spec.count = count;
-  return spec;
-}
-
-// A cluster with one small tensor.
-struct SmallNodes : Nodes {
-  explicit SmallNodes(const std::string& recipe_text, const DaemonShape& shape = announcing())
-      : Nodes(kRanks, "raw", shape) {
-    for (std::uint32_t rank = 0; rank < cluster.size(); ++rank) {
-      EXPECT_TRUE(
-          cluster.await(*cluster.ranks[rank], cluster.ranks[rank]->release(tensors[rank]->id)));
-    }
-    tensors = cluster.declare(small_tensor(recipe_text));
-  }
-  std::vector<Bytes> inputs(std::uint64_t number) const {
-    return inputs_of(DType::f32, kCount, cluster.size(), number + 1);
-  }
-  Bytes step(std::uint64_t number) {
-    Bytes result = cluster.reduce(all_reduce(DType::f32, kCount), inputs(number), tensors);
-    cluster.forget_arenas();
-    return result;
-  }
-  std::vector<Bytes> parts() {
-    std::vector<Bytes> all;
-    all.reserve(kFirstOfNode.size());
-    for (const std::uint32_t rank : kFirstOfNode) all.push_back(export_part(rank));
-    return all;
-  }
-};
 
 // How many frames of each kind, on all links.
 struct Frames {
@@ -94,11 +55,11 @@ INSTANTIATE_TEST_SUITE_P(Recipes, AnnouncedChunks,
 TEST_P(AnnouncedChunks, GiveTheBitsOfTheTwoLegs) {
   for (const char* old : {"", "node1", "all"}) {
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
-      const std::uint64_t count = dtype == DType::f32 ? kCount : 2 * kCount;
+      const std::uint64_t count = dtype == DType::f32 ? kSmallCount : 2 * kSmallCount;
       for (const Reduction reduction : {Reduction::sum, Reduction::average, Reduction::max}) {
-        Cluster cluster(kRanks, announcing(old));
+        Cluster cluster(kSmallRanks, announcing(old));
         cluster.join();
-        const auto tensors = cluster.declare(small_tensor(GetParam(), count, dtype));
+        const auto tensors = cluster.declare(small_tensor(GetParam(), dtype, count));
         for (std::uint64_t step = 0; step < 4; ++step) {
           auto request = all_reduce(dtype, count, reduction);
           if (step == 2) request.state_scale = 0.5f;
@@ -131,38 +92,38 @@ TEST_P(AnnouncedChunks, TakeNoGrantsUnlessTheirRecipeNeedsTheLegs) {
 }
 
 TEST(AnnouncedChunksOfAnOp, AreShorterThanItsElements) {
-  SmallNodes nodes("3lc:s=1");
+  SmallNodes nodes("3lc:s=1", announcing());
   const auto pending =
-      nodes.cluster.submit(all_reduce(DType::f32, kCount), nodes.inputs(0), nodes.tensors);
+      nodes.cluster.submit(all_reduce(DType::f32, kSmallCount), nodes.inputs(0), nodes.tensors);
   nodes.cluster.finish(pending);
   for (std::uint32_t rank = 0; rank < nodes.cluster.size(); ++rank) {
     const OpResult& result = nodes.cluster.result(pending, rank);
     EXPECT_EQ(result.status, Errc::ok) << result.detail;
     EXPECT_GT(result.bytes_sent, 0u);
-    EXPECT_LT(result.bytes_sent, 2 * kCount * sizeof(float) / 10);
+    EXPECT_LT(result.bytes_sent, 2 * kSmallCount * sizeof(float) / 10);
   }
 }
 
 TEST(AnnouncedChunksOfAnOp, AreAlikeOnAllRanksWithVerify) {
-  Cluster cluster(kRanks, announcing());
+  Cluster cluster(kSmallRanks, announcing());
   JoinOptions options;
   options.verify = true;
   cluster.join(options);
   const auto tensors = cluster.declare(small_tensor("3lc:s=1"));
   for (std::uint64_t step = 0; step < 3; ++step) {
-    cluster.reduce(all_reduce(DType::f32, kCount),
-                   inputs_of(DType::f32, kCount, cluster.size(), step + 1), tensors);
+    cluster.reduce(all_reduce(DType::f32, kSmallCount),
+                   inputs_of(DType::f32, kSmallCount, cluster.size(), step + 1), tensors);
     cluster.forget_arenas();
   }
 }
 
 // `raw` for one op leaves the residual alone, and another compressor works inside it.
 TEST(AnnouncedChunksOfAnOp, MayHaveARecipeOfTheirOwn) {
-  SmallNodes nodes("3lc:s=1");
+  SmallNodes nodes("3lc:s=1", announcing());
   std::uint64_t step = 0;
   for (const char* recipe : {"", "raw", "ef(int:bits=4)", "bf16", ""}) {
     const std::vector<Bytes> before = nodes.parts();
-    OpRequest op = all_reduce(DType::f32, kCount);
+    OpRequest op = all_reduce(DType::f32, kSmallCount);
     op.recipe = recipe;
     const auto inputs = nodes.inputs(step);
     const Bytes got = nodes.cluster.reduce(op, inputs, nodes.tensors);
@@ -175,13 +136,13 @@ TEST(AnnouncedChunksOfAnOp, MayHaveARecipeOfTheirOwn) {
 }
 
 TEST(AnnouncedChunksOfAnOp, AreElementsWhereOneIsNotFinite) {
-  SmallNodes nodes("3lc:s=1");
+  SmallNodes nodes("3lc:s=1", announcing());
   nodes.step(0);
   auto inputs = nodes.inputs(1);
   auto values = floats_of(DType::f32, inputs[1]);  // of node 1
   values[17] = std::numeric_limits<float>::quiet_NaN();
   inputs[1] = bytes_of(DType::f32, values);
-  const OpRequest op = all_reduce(DType::f32, kCount);
+  const OpRequest op = all_reduce(DType::f32, kSmallCount);
   const auto got = floats_of(DType::f32, nodes.cluster.reduce(op, inputs, nodes.tensors));
   EXPECT_TRUE(std::isnan(got[17]));
   EXPECT_TRUE(std::isfinite(got[18]));
@@ -193,52 +154,27 @@ INSTANTIATE_TEST_SUITE_P(Recipes, AnnouncedChunksThatFail,
 
 // Neither residuals nor levels that are learnt: what comes then is as if it had not been.
 TEST_P(AnnouncedChunksThatFail, TakeNothingWithThemBeforeTheyBegin) {
-  SmallNodes nodes(GetParam());
+  SmallNodes nodes(GetParam(), announcing());
   const auto expect_step = [&nodes](std::uint64_t step) {
     const Bytes expected = nodes.cluster.reference->all_reduce(
-        all_reduce(DType::f32, kCount), nodes.tensors[0], step, nodes.inputs(step));
+        all_reduce(DType::f32, kSmallCount), nodes.tensors[0], step, nodes.inputs(step));
     EXPECT_EQ(nodes.step(step) == expected, true) << step;
   };
   expect_step(0);
   const std::vector<Bytes> before = nodes.parts();
-  // All but the last node's announce it.
-  OpRequest op = all_reduce(DType::f32, kCount);
-  const auto inputs = nodes.inputs(1);
-  std::vector<std::uint64_t> tickets;
-  for (std::uint32_t rank = 0; rank < 3; ++rank) {
-    Client& client = *nodes.cluster.ranks[rank];
-    op.input = op.output = client.allocate(inputs[rank].size());
-    std::copy(inputs[rank].begin(), inputs[rank].end(), client.at(op.input));
-    tickets.push_back(client.submit(op, nodes.tensors[rank]));
-  }
-  nodes.cluster.world.run_until([] { return false; }, kSecond / 100);
-  nodes.cluster.ranks[0]->cancel(tickets[0]);
-  for (std::uint32_t rank = 0; rank < 3; ++rank) {
-    Client& client = *nodes.cluster.ranks[rank];
-    ASSERT_TRUE(nodes.cluster.world.run_until([&] { return client.done(tickets[rank]); }));
-    EXPECT_EQ(client.result(tickets[rank]).status, Errc::cancelled);
-  }
-  // The last one is told when it submits.
-  op.input = op.output = nodes.cluster.ranks[3]->allocate(inputs[3].size());
-  const std::uint64_t late = nodes.cluster.ranks[3]->submit(op, nodes.tensors[3]);
-  ASSERT_TRUE(nodes.cluster.world.run_until([&] { return nodes.cluster.ranks[3]->done(late); }));
-  nodes.cluster.forget_arenas();
+  nodes.cancel_before_all_announce(1);
   EXPECT_EQ(nodes.parts(), before);
   for (std::uint64_t step = 2; step < 4; ++step) expect_step(step);
 }
 
 // A rank that comes late is waited for; neither the wire nor the op took so long.
 TEST(AnnouncedChunksOfAnOp, BeginWhenTheLastNodeHasAnnounced) {
-  SmallNodes nodes("3lc:s=1");
-  OpRequest op = all_reduce(DType::f32, kCount);
+  SmallNodes nodes("3lc:s=1", announcing());
   const auto inputs = nodes.inputs(0);
   std::vector<std::uint64_t> tickets;
   for (std::uint32_t rank = 0; rank < nodes.cluster.size(); ++rank) {
-    Client& client = *nodes.cluster.ranks[rank];
     if (rank == 3) nodes.cluster.world.run_until([] { return false; }, kSecond);
-    op.input = op.output = client.allocate(inputs[rank].size());
-    std::copy(inputs[rank].begin(), inputs[rank].end(), client.at(op.input));
-    tickets.push_back(client.submit(op, nodes.tensors[rank]));
+    tickets.push_back(nodes.submit(rank, inputs[rank]));
   }
   for (std::uint32_t rank = 0; rank < nodes.cluster.size(); ++rank) {
     Client& client = *nodes.cluster.ranks[rank];

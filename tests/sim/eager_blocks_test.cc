@@ -7,14 +7,10 @@
 #include <cstring>
 #include <limits>
 
-#include "checkpoint.h"
+#include "small_nodes.h"
 
 namespace tern::sim {
 namespace eager_blocks_test {
-
-const std::vector<std::uint32_t> kRanks = {1, 2, 1};
-const std::vector<std::uint32_t> kFirstOfNode = {0, 1, 3};
-constexpr std::uint64_t kCount = 7'000;  // two chunks, which all nodes own where there are legs
 
 // `old`: which daemon holds the first form, "all" or none. One that knows no other is the same for
 // its group.
@@ -29,44 +25,6 @@ DaemonShape announcing(const std::string& old = "") {
   return shape;
 }
 
-TensorSpec small_tensor(const std::string& recipe, DType dtype = DType::f32) {
-  TensorSpec spec = tensor_of(recipe);
-  spec.dtype = dtype;
-  spec.count = kCount;
-  return spec;
-}
-
-// A cluster with one small tensor.
-struct SmallNodes : Nodes {
-  SmallNodes(const std::string& recipe_text, const DaemonShape& shape,
-             Reduction reduction = Reduction::sum)
-      : Nodes(kRanks, "raw", shape), how(reduction) {
-    for (std::uint32_t rank = 0; rank < cluster.size(); ++rank) {
-      EXPECT_TRUE(
-          cluster.await(*cluster.ranks[rank], cluster.ranks[rank]->release(tensors[rank]->id)));
-    }
-    TensorSpec spec = small_tensor(recipe_text);
-    spec.name = "small";
-    tensors = cluster.declare(spec);
-  }
-  std::vector<Bytes> inputs(std::uint64_t number) const {
-    return inputs_of(DType::f32, kCount, cluster.size(), number + 1);
-  }
-  Bytes step(std::uint64_t number) {
-    Bytes result = cluster.reduce(all_reduce(DType::f32, kCount, how), inputs(number), tensors);
-    cluster.forget_arenas();
-    return result;
-  }
-  std::vector<Bytes> parts() {
-    std::vector<Bytes> all;
-    all.reserve(kFirstOfNode.size());
-    for (const std::uint32_t rank : kFirstOfNode) all.push_back(export_part(rank));
-    return all;
-  }
-
-  Reduction how;
-};
-
 daemon::StatePartHeader header_of(const Bytes& part) {
   daemon::StatePartHeader header;
   std::memcpy(&header, part.data(), sizeof header);
@@ -75,7 +33,7 @@ daemon::StatePartHeader header_of(const Bytes& part) {
 
 // What all nodes owe of each element, in terms of what they contribute.
 std::vector<double> owed(const std::vector<Bytes>& parts, double result_worth) {
-  std::vector<double> sums(kCount, 0.0);
+  std::vector<double> sums(kSmallCount, 0.0);
   for (const Bytes& part : parts) {
     const daemon::StatePartHeader header = header_of(part);
     const std::vector<float> left = floats_after_header(part);
@@ -101,15 +59,15 @@ TEST_P(EagerBlocks, ResultsAreThoseOfTheFormThatAllNodesHave) {
   for (const char* old : {"", "node1", "all"}) {
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
       for (const Reduction reduction : {Reduction::sum, Reduction::average, Reduction::max}) {
-        Cluster cluster(kRanks, announcing(old));
+        Cluster cluster(kSmallRanks, announcing(old));
         cluster.join();
         cluster.view.eager_blocks = *old == 0;
         cluster.reference = std::make_unique<Reference>(cluster.view);
         const auto tensors = cluster.declare(small_tensor(GetParam(), dtype));
         for (std::uint64_t step = 0; step < 4; ++step) {
-          auto request = all_reduce(dtype, kCount, reduction);
+          auto request = all_reduce(dtype, kSmallCount, reduction);
           if (step == 2) request.state_scale = 0.5f;
-          const auto inputs = inputs_of(dtype, kCount, cluster.size(), step + 1);
+          const auto inputs = inputs_of(dtype, kSmallCount, cluster.size(), step + 1);
           const Bytes got = cluster.reduce(request, inputs, tensors);
           EXPECT_EQ(got == cluster.reference->all_reduce(request, tensors[0], step, inputs), true)
               << dtype_name(dtype) << " " << reduction_name(reduction) << " step " << step
@@ -124,30 +82,30 @@ TEST_P(EagerBlocks, ResultsAreThoseOfTheFormThatAllNodesHave) {
 TEST(EagerBlocksOfAnOp, AreShorterThanItsElements) {
   SmallNodes nodes("3lc:s=1", announcing());
   const auto pending =
-      nodes.cluster.submit(all_reduce(DType::f32, kCount), nodes.inputs(0), nodes.tensors);
+      nodes.cluster.submit(all_reduce(DType::f32, kSmallCount), nodes.inputs(0), nodes.tensors);
   nodes.cluster.finish(pending);
   for (std::uint32_t rank = 0; rank < nodes.cluster.size(); ++rank) {
     const OpResult& result = nodes.cluster.result(pending, rank);
     EXPECT_EQ(result.status, Errc::ok) << result.detail;
     EXPECT_GT(result.bytes_sent, 0u);
-    EXPECT_LT(result.bytes_sent, 2 * kCount * sizeof(float) / 10);  // to two others
+    EXPECT_LT(result.bytes_sent, 2 * kSmallCount * sizeof(float) / 10);  // to two others
   }
 }
 
 TEST(EagerBlocksOfAnOp, LeaveInTheResidualsWhatTheyDoNotDeliver) {
   SmallNodes nodes("ef(int:bits=4)", announcing());
-  std::vector<double> missing(kCount, 0.0);
+  std::vector<double> missing(kSmallCount, 0.0);
   double most = 0.0;
   for (std::uint64_t step = 0; step < 5; ++step) {
     for (const Bytes& input : nodes.inputs(step)) {
       const auto values = floats_of(DType::f32, input);
-      for (std::size_t i = 0; i < kCount; ++i) missing[i] += values[i];
+      for (std::size_t i = 0; i < kSmallCount; ++i) missing[i] += values[i];
     }
     const auto delivered = floats_of(DType::f32, nodes.step(step));
-    for (std::size_t i = 0; i < kCount; ++i) missing[i] -= delivered[i];
+    for (std::size_t i = 0; i < kSmallCount; ++i) missing[i] -= delivered[i];
   }
   const std::vector<double> left = owed(nodes.parts(), 1.0);
-  for (std::size_t i = 0; i < kCount; ++i) {
+  for (std::size_t i = 0; i < kSmallCount; ++i) {
     EXPECT_NEAR(missing[i], left[i], 1e-3) << i;
     most = std::max(most, std::abs(left[i]));
   }
@@ -155,14 +113,14 @@ TEST(EagerBlocksOfAnOp, LeaveInTheResidualsWhatTheyDoNotDeliver) {
 }
 
 TEST(EagerBlocksOfAnOp, AreAlikeOnAllRanksWithVerify) {
-  Cluster cluster(kRanks, announcing());
+  Cluster cluster(kSmallRanks, announcing());
   JoinOptions options;
   options.verify = true;
   cluster.join(options);
   const auto tensors = cluster.declare(small_tensor("3lc:s=1"));
   for (std::uint64_t step = 0; step < 3; ++step) {
-    cluster.reduce(all_reduce(DType::f32, kCount),
-                   inputs_of(DType::f32, kCount, cluster.size(), step + 1), tensors);
+    cluster.reduce(all_reduce(DType::f32, kSmallCount),
+                   inputs_of(DType::f32, kSmallCount, cluster.size(), step + 1), tensors);
     cluster.forget_arenas();
   }
 }
@@ -173,7 +131,7 @@ TEST(EagerBlocksOfAnOp, MayHaveARecipeOfTheirOwn) {
   std::uint64_t step = 0;
   for (const char* recipe : {"", "raw", "ef(int:bits=4)", "bf16", ""}) {
     const std::vector<Bytes> before = nodes.parts();
-    OpRequest op = all_reduce(DType::f32, kCount);
+    OpRequest op = all_reduce(DType::f32, kSmallCount);
     op.recipe = recipe;
     const auto inputs = nodes.inputs(step);
     const Bytes got = nodes.cluster.reduce(op, inputs, nodes.tensors);
@@ -193,7 +151,7 @@ TEST(EagerBlocksOfAnOp, AreElementsWhereOneIsNotFinite) {
   auto values = floats_of(DType::f32, inputs[1]);  // of node 1
   values[17] = std::numeric_limits<float>::quiet_NaN();
   inputs[1] = bytes_of(DType::f32, values);
-  const OpRequest op = all_reduce(DType::f32, kCount);
+  const OpRequest op = all_reduce(DType::f32, kSmallCount);
   const auto got = floats_of(DType::f32, nodes.cluster.reduce(op, inputs, nodes.tensors));
   nodes.cluster.forget_arenas();
   EXPECT_TRUE(std::isnan(got[17]));
@@ -208,28 +166,7 @@ TEST(EagerBlocksOfAnOp, TakeNothingWithThemIfItFailsBeforeItBegins) {
   SmallNodes nodes("3lc:s=1", announcing());
   nodes.step(0);
   const std::vector<Bytes> before = nodes.parts();
-  // All but the last node's announce it.
-  OpRequest op = all_reduce(DType::f32, kCount);
-  const auto inputs = nodes.inputs(1);
-  std::vector<std::uint64_t> tickets;
-  for (std::uint32_t rank = 0; rank < 3; ++rank) {
-    Client& client = *nodes.cluster.ranks[rank];
-    op.input = op.output = client.allocate(inputs[rank].size());
-    std::copy(inputs[rank].begin(), inputs[rank].end(), client.at(op.input));
-    tickets.push_back(client.submit(op, nodes.tensors[rank]));
-  }
-  nodes.cluster.world.run_until([] { return false; }, kSecond / 100);
-  nodes.cluster.ranks[0]->cancel(tickets[0]);
-  for (std::uint32_t rank = 0; rank < 3; ++rank) {
-    Client& client = *nodes.cluster.ranks[rank];
-    ASSERT_TRUE(nodes.cluster.world.run_until([&] { return client.done(tickets[rank]); }));
-    EXPECT_EQ(client.result(tickets[rank]).status, Errc::cancelled);
-  }
-  // The last one is told when it submits.
-  op.input = op.output = nodes.cluster.ranks[3]->allocate(inputs[3].size());
-  const std::uint64_t late = nodes.cluster.ranks[3]->submit(op, nodes.tensors[3]);
-  ASSERT_TRUE(nodes.cluster.world.run_until([&] { return nodes.cluster.ranks[3]->done(late); }));
-  nodes.cluster.forget_arenas();
+  nodes.cancel_before_all_announce(1);
   EXPECT_EQ(nodes.parts(), before);
   nodes.step(1);
 }
@@ -261,10 +198,10 @@ TEST_P(FormOfState, IsFolded) {
         EXPECT_EQ(third.import_parts(rank, back).status, Errc::ok);
       }
       const std::vector<double> again = owed(third.parts(), 1.0);
-      for (std::size_t i = 0; i < kCount; ++i) EXPECT_NEAR(again[i], left[i], 1e-5) << i;
+      for (std::size_t i = 0; i < kSmallCount; ++i) EXPECT_NEAR(again[i], left[i], 1e-5) << i;
     }
     double most = 0.0;
-    for (std::size_t i = 0; i < kCount; ++i) {
+    for (std::size_t i = 0; i < kSmallCount; ++i) {
       EXPECT_NEAR(taken[i], left[i], 1e-5) << i << ", to blocks: " << to_blocks;
       most = std::max(most, std::abs(left[i]));
     }
@@ -278,9 +215,9 @@ TEST_P(FormOfState, GoesOnWhereItWasWithTheSameForm) {
   for (std::uint64_t step = 0; step < 2; ++step) first.step(step);
   const std::vector<Bytes> parts = first.parts();
   SmallNodes second("3lc:s=1", announcing(), GetParam());
-  for (std::uint32_t node = 0; node < kFirstOfNode.size(); ++node) {
+  for (std::uint32_t node = 0; node < kSmallFirstOfNode.size(); ++node) {
     // Its own part is enough.
-    const OpResult done = second.import_parts(kFirstOfNode[node], {parts[node]});
+    const OpResult done = second.import_parts(kSmallFirstOfNode[node], {parts[node]});
     EXPECT_EQ(done.status, Errc::ok) << done.detail;
   }
   // What results are averages of is known before the next one.
