@@ -116,6 +116,10 @@ Status ArenaMemory::place_copies(const OpRequest& request, Op& op) {
   const plan::Extents& extents = op.extents;
   const bool input_outside = outside(request.input, op.input_bytes);
   const bool output_outside = outside(request.output, op.output_bytes);
+  if (request.has_blocks() && (input_outside || output_outside)) {
+    return fail(Errc::invalid_argument,
+                "the slots of blocks must lie in memory of tern_alloc or tern_region_create");
+  }
   if (input_outside || output_outside) {
     const std::size_t element = dtype_bytes(request.dtype);
     const CopyPlaces places = places_of(input_outside ? extents.input : plan::Range{},

@@ -117,9 +117,12 @@ tern_status declare(tern_group& group, const tern_tensor_options* passed, tern_t
       std::numeric_limits<std::int64_t>::max() / tern::dtype_bytes(given.dtype);
   if (options.count < 1 || options.count > max_count) return refuse("count is 0 or too large");
   if (options.exempt > 1) return refuse("exempt must be 0 or 1");
+  if (options.client_blocks > 1) return refuse("client_blocks must be 0 or 1");
+  if (options.reserved1 != 0) return refuse("options.reserved1 must be 0");
   given.count = options.count;
   given.priority = options.priority;
   given.exempt = options.exempt == 1;
+  given.client_blocks = options.client_blocks == 1;
   auto handle = std::make_unique<tern_tensor>();
   handle->owner = &group;
   Result<std::shared_ptr<TensorState>> declared = group.owner->client->declare(group.state, given);

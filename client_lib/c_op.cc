@@ -113,6 +113,25 @@ tern_status read_work(const tern_op& op, OpRequest& request) {
   return problem == nullptr ? TERN_OK : refuse(problem);
 }
 
+// Slots: input and output are the same, or apart.
+tern_status read_slots(const tern_op& op, OpRequest& request) {
+  if (!request.plan->takes_client_blocks) return refuse("client_blocks is for all_reduce");
+  if (request.prescale != 1.0f) return refuse("blocks have no prescale: encode what has it");
+  if (op.recipe != nullptr) return refuse("an operation with blocks has no recipe of its own");
+  request.input = op.input != nullptr ? op.input : op.output;
+  request.output = op.output != nullptr ? op.output : const_cast<void*>(op.input);
+  if (request.input == nullptr) return refuse("input and output are both NULL");
+  for (const void* const memory : {request.input, static_cast<const void*>(request.output)}) {
+    if (reinterpret_cast<std::uintptr_t>(memory) % tern::shm::kCacheLine != 0) {
+      return refuse("the slots of blocks must begin at a multiple of 64 bytes");
+    }
+  }
+  if (request.input == request.output) return TERN_OK;
+  return overlap({request.input, request.input_bytes()}, {request.output, request.output_bytes()})
+             ? refuse("input and output overlap in part")
+             : TERN_OK;
+}
+
 // The address that an op's first element has, or would have, where memory holds these elements.
 std::uintptr_t first_element(const void* memory, const tern::plan::Range& elements,
                              std::size_t element) noexcept {
@@ -121,6 +140,7 @@ std::uintptr_t first_element(const void* memory, const tern::plan::Range& elemen
 
 // Either pointer may be NULL for "in place": each element of the op then has one address.
 tern_status read_memory(const tern_op& op, OpRequest& request) {
+  if (request.has_blocks()) return read_slots(op, request);
   const tern::plan::Extents extents = request.extents();
   const std::size_t element = tern::dtype_bytes(request.dtype);
   if (extents.input.count + extents.output.count == 0) return TERN_OK;

@@ -62,6 +62,11 @@ class Client {
   Result<std::uint64_t> export_state(const TensorState& tensor, std::span<std::byte> part);
   Status import_state(const TensorState& tensor, std::span<const std::span<const std::byte>> parts);
   Result<shm::TensorStatsPacket> stats(const TensorState& tensor);
+  // How many operations on the tensor were submitted so far.
+  std::uint64_t uses_of(const TensorState& tensor) {
+    const std::lock_guard lock(mutex_);
+    return tensor.next_sequence;
+  }
 
   // All or none of them. Gives each request a ticket, or all together one.
   Status submit(std::span<const OpRequest> requests, std::span<std::uint64_t> tickets);

@@ -83,17 +83,8 @@ Status Client::leave(const std::shared_ptr<GroupState>& group) {
 
 Result<std::shared_ptr<TensorState>> Client::declare(const std::shared_ptr<GroupState>& group,
                                                      const DeclareOptions& options) {
-  auto tensor = std::make_shared<TensorState>();
-  Result<shm::TensorDeclaredPacket> declared = questions_.declare(*group, options);
-  if (!declared) return request_failed(std::move(declared.error()));
-  tensor->group = group;
-  tensor->id = declared->tensor;
-  tensor->count = options.count;
-  tensor->dtype = options.dtype;
-  tensor->role = options.role;
-  tensor->priority = options.priority;
-  tensor->one_lane = declared->one_lane != 0;
-  tensor->next_sequence = declared->next_sequence;
+  Result<std::shared_ptr<TensorState>> tensor = questions_.declare(group, options, features_);
+  if (!tensor) return request_failed(std::move(tensor.error()));
   return tensor;
 }
 

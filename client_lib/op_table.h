@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "client_lib/delivery.h"
 #include "client_lib/include/tern/tern.h"
 #include "plan/plan.h"
+#include "shm/block_slots.h"
 #include "shm/layout.h"
 
 namespace tern::client_lib {
@@ -52,6 +54,15 @@ struct GroupState {
   }
 };
 
+// Of a tensor with client_blocks.
+struct TensorBlocks {
+  shm::BlockSlots slots;
+  bool travels_whole = false;
+  std::uint64_t most_block_bytes = 0;
+  std::uint64_t seed = 0;
+  std::string recipe;
+};
+
 // A declared tensor. Guarded by: as above.
 struct TensorState {
   std::shared_ptr<GroupState> group;
@@ -61,6 +72,7 @@ struct TensorState {
   Role role = Role::exact;
   std::int32_t priority = 0;
   bool one_lane = false;
+  std::optional<TensorBlocks> blocks;
   // ---- mark
   std::uint64_t next_sequence = 0;
   std::uint64_t in_flight = 0;

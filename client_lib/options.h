@@ -46,6 +46,7 @@ struct DeclareOptions {
   Role role = Role::exact;
   std::int32_t priority = 0;
   bool exempt = false;
+  bool client_blocks = false;
 };
 
 // input and output are the same for "in place", null for an op without elements.
@@ -82,8 +83,17 @@ struct OpRequest {
     shape.counts = counts;
     return shape;
   }
-  // Of this rank. REQUIRES: the plan has no objection.
+  // Of this rank. REQUIRES, for all three: the plan has no objection.
   plan::Extents extents() const { return plan->extents(shape()); }
+  std::uint64_t input_bytes() const { return bytes_of(extents().input); }
+  std::uint64_t output_bytes() const { return bytes_of(extents().output); }
+  // In place of elements.
+  bool has_blocks() const noexcept { return tensor != nullptr && tensor->blocks.has_value(); }
+
+ private:
+  std::uint64_t bytes_of(const plan::Range& elements) const noexcept {
+    return has_blocks() ? tensor->blocks->slots.bytes() : elements.count * dtype_bytes(dtype);
+  }
 };
 
 // The text of what is wrong with one operation of a batch, for which all are refused.

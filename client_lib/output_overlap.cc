@@ -16,14 +16,12 @@ struct Memory {
 
 // What the rank reads and writes; in place that is one piece.
 void add_memory(const OpRequest& request, std::size_t op, std::vector<Memory>& all) {
-  const plan::Extents extents = request.extents();
-  const std::size_t element = dtype_bytes(request.dtype);
-  const auto piece = [&](const void* memory, std::uint64_t count, bool written) -> Memory {
+  const auto piece = [&](const void* memory, std::uint64_t bytes, bool written) -> Memory {
     const auto begin = reinterpret_cast<std::uintptr_t>(memory);
-    return {begin, begin + count * element, op, written};
+    return {begin, begin + bytes, op, written};
   };
-  Memory input = piece(request.input, extents.input.count, false);
-  Memory output = piece(request.output, extents.output.count, true);
+  Memory input = piece(request.input, request.input_bytes(), false);
+  Memory output = piece(request.output, request.output_bytes(), true);
   if (output.begin < input.end && input.begin < output.end) {
     output = {std::min(input.begin, output.begin), std::max(input.end, output.end), op, true};
     input.end = input.begin;

@@ -136,22 +136,61 @@ Status Questions::leave(const GroupState& group) {
   return status_of(requests_.ask<shm::DonePacket>(question, shm::PacketKind::done, deadline()));
 }
 
-Result<shm::TensorDeclaredPacket> Questions::declare(const GroupState& group,
-                                                     const DeclareOptions& options) {
+Result<std::shared_ptr<TensorState>> Questions::declare(const std::shared_ptr<GroupState>& group,
+                                                        const DeclareOptions& options,
+                                                        std::uint32_t daemon_features) {
+  if (options.client_blocks && (daemon_features & shm::kFeatureBlocks) == 0) {
+    return fail(Errc::unsupported,
+                "this ternd is of a version that takes no blocks: declare the tensor without "
+                "client_blocks, or update ternd");
+  }
   auto question = shm::make_packet<shm::TensorDeclarePacket>(shm::PacketKind::tensor_declare, 0);
-  question.group = group.number;
+  question.group = group->number;
   question.count = options.count;
   question.dtype = static_cast<std::uint8_t>(options.dtype);
   question.role = static_cast<std::uint8_t>(options.role);
   question.exempt = options.exempt ? 1 : 0;
+  question.client_blocks = options.client_blocks ? 1 : 0;
   question.priority = options.priority;
   write_text(question.name, options.name);
   write_text(question.recipe, options.recipe);
   write_text(question.level, options.level);
   Result<shm::TensorDeclaredPacket> declared = requests_.ask<shm::TensorDeclaredPacket>(
       question, shm::PacketKind::tensor_declared, deadline());
-  if (declared && declared->tensor == 0) return nonsense("ternd declared a tensor with id 0");
-  return declared;
+  if (!declared) return tl::unexpected(std::move(declared.error()));
+  if (declared->tensor == 0) return nonsense("ternd declared a tensor with id 0");
+  auto tensor = std::make_shared<TensorState>();
+  tensor->group = group;
+  tensor->id = declared->tensor;
+  tensor->count = options.count;
+  tensor->dtype = options.dtype;
+  tensor->role = options.role;
+  tensor->priority = options.priority;
+  tensor->one_lane = declared->one_lane != 0;
+  tensor->next_sequence = declared->next_sequence;
+  if (!options.client_blocks) return tensor;
+  Result<TensorBlocks> blocks = this->blocks(*tensor);
+  if (!blocks) {
+    post_release(*tensor);
+    return tl::unexpected(std::move(blocks.error()));
+  }
+  tensor->blocks = std::move(*blocks);
+  return tensor;
+}
+
+Result<TensorBlocks> Questions::blocks(const TensorState& tensor) {
+  Result<shm::TensorBlocksPacket> reply =
+      requests_.ask<shm::TensorBlocksPacket>(about(tensor, shm::PacketKind::tensor_blocks),
+                                             shm::PacketKind::tensor_blocks_reply, deadline());
+  if (!reply) return tl::unexpected(std::move(reply.error()));
+  if (reply->chunk_elements == 0 || !shm::terminated(reply->recipe) || reply->recipe[0] == '\0') {
+    return nonsense("ternd said impossible things of a tensor's blocks");
+  }
+  return TensorBlocks{{tensor.count, reply->chunk_elements, dtype_bytes(tensor.dtype)},
+                      reply->travels_whole != 0,
+                      reply->most_block_bytes,
+                      reply->seed,
+                      reply->recipe};
 }
 
 Status Questions::release(const TensorState& tensor) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,10 @@ class Questions {
   Result<shm::GroupSplitReplyPacket> split(const GroupState& group, const SplitOptions& options,
                                            std::uint32_t lane_count);
   Status leave(const GroupState& group);
-  Result<shm::TensorDeclaredPacket> declare(const GroupState& group, const DeclareOptions& options);
+  // `daemon_features`: of the welcome.
+  Result<std::shared_ptr<TensorState>> declare(const std::shared_ptr<GroupState>& group,
+                                               const DeclareOptions& options,
+                                               std::uint32_t daemon_features);
   Status release(const TensorState& tensor);
   // Does not wait.
   void post_release(const TensorState& tensor) noexcept;
@@ -53,6 +57,8 @@ class Questions {
   void close_fd() noexcept { requests_.close_fd(); }
 
  private:
+  // Of a tensor with client_blocks.
+  Result<TensorBlocks> blocks(const TensorState& tensor);
   Deadline join_deadline(const JoinOptions& options) const noexcept;
   Deadline deadline() const noexcept { return Deadline::after_ms(timeout_ms_); }
   tl::unexpected<Error> nonsense(const char* text);

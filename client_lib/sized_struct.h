@@ -38,6 +38,8 @@ template <>
 inline constexpr std::size_t kFirstBytes<tern_split_options> = 32;
 template <>
 inline constexpr std::size_t kFirstBytes<tern_batch> = 32;
+template <>
+inline constexpr std::size_t kFirstBytes<tern_block_layout> = 152;
 
 // More than any version will have: such a struct_size was never set.
 inline constexpr std::size_t kMaxStructBytes = 4096;

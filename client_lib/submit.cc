@@ -97,8 +97,8 @@ Status Client::prepare(const OpRequest& request, Op& op) {
                                           : "the group's max_ops_in_flight are in flight");
   }
   op.extents = request.extents();
-  op.input_bytes = op.extents.input.count * dtype_bytes(request.dtype);
-  op.output_bytes = op.extents.output.count * dtype_bytes(request.dtype);
+  op.input_bytes = request.input_bytes();
+  op.output_bytes = request.output_bytes();
   if (Status placed = arena_->place_copies(request, op); !placed) return placed;
   op.group = request.group;
   op.tensor = request.tensor;
@@ -207,6 +207,7 @@ shm::SubmitEntry Client::entry_of(const OpRequest& request, const Op& op) const 
     entry.input_region = input.region;
     entry.input_offset = input.offset;
   }
+  if (request.has_blocks()) entry.flags |= shm::kEntryHasBlocks;
   if (op.counts_copy != kNoOffset) {
     entry.flags |= shm::kEntryHasCounts;
     entry.counts_offset = op.counts_copy;

@@ -194,8 +194,8 @@ bool same_op(const wire::AnnounceBody& a, const wire::AnnounceBody& b) noexcept 
   return a.count == b.count && a.kind == b.kind && a.dtype == b.dtype &&
          a.reduction == b.reduction && a.role == b.role && a.memory == b.memory &&
          a.alpha_bits == b.alpha_bits && a.state_scale_bits == b.state_scale_bits &&
-         ((a.flags ^ b.flags) & ~(wire::kAnnounceDeclines | wire::kAnnounceBlock)) == 0 &&
-         a.root == b.root && a.generation == b.generation &&
+         ((a.flags ^ b.flags) & ~kOwnFlags) == 0 && a.root == b.root &&
+         a.generation == b.generation &&
          (pairs ? (a.counts_crc == 0) == (b.counts_crc == 0) : a.counts_crc == b.counts_crc);
 }
 

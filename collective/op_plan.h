@@ -44,6 +44,10 @@ std::uint64_t eager_bytes_of(const Op& op, std::uint32_t from, std::uint32_t to,
 bool eager_bytes_agree(Op& op, std::uint32_t node, const wire::AnnounceBody& body,
                        const GroupShape& shape) noexcept;
 
+// Flags of an announcement that each node says of itself alone.
+inline constexpr std::uint8_t kOwnFlags =
+    wire::kAnnounceDeclines | wire::kAnnounceBlock | wire::kAnnounceClientBlocks;
+
 // Whether two announcements may be of one op.
 bool same_op(const wire::AnnounceBody& a, const wire::AnnounceBody& b) noexcept;
 // Who says what, for people.

@@ -44,7 +44,7 @@ void Link::State::say_hello(wire::FrameKind kind) {
   body.session = session;
   body.next_receive = arrivals.next();
   body.features = wire::kFeatureSubmitted | wire::kFeatureSend | wire::kFeatureLossyMoves |
-                  wire::kFeatureLossySends;
+                  wire::kFeatureLossySends | wire::kFeatureClientBlocks;
   const wire::HelloFrame frame = wire::make_hello(kind, body);
   send_control(std::as_bytes(std::span(&frame, 1)));
 }

@@ -17,6 +17,7 @@ inline constexpr Plan kAllReduce{
     .may_lose = true,
     .alike = true,
     .takes_tensor = true,
+    .takes_client_blocks = true,
     .extents =
         [](const Shape& shape) {
           return Extents{whole_op(shape), whole_op(shape)};

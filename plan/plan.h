@@ -114,6 +114,8 @@ struct Plan {
   // All ranks get the same bytes: with `verify` they are compared.
   bool alike = false;
   bool takes_tensor = false;
+  // Ranks may hand over blocks, and get blocks, in place of elements (shm/block_slots.h).
+  bool takes_client_blocks = false;
 
   Extents (*extents)(const Shape& shape) = nullptr;
   // Null, or a sentence: what an entry must satisfy beyond what all must. May itself be null.

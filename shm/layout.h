@@ -94,6 +94,9 @@ inline constexpr std::uint8_t kEntryHasProgress = 2;
 // With kEntryHasProgress, of a sum that each rank gets a share of: the input comes share by share,
 // from that of the rank before this one downwards, and this rank's own last.
 inline constexpr std::uint8_t kEntrySharesDown = 4;
+// Input and output are slots of blocks (shm/block_slots.h), and not elements: of a tensor that was
+// declared with client_blocks, and of no other.
+inline constexpr std::uint8_t kEntryHasBlocks = 8;
 inline constexpr std::uint32_t kAnySource = 0xffffffff;
 
 // One submitted op, written to every lane that owns a chunk of it (docs/architecture.md, "Lanes").
@@ -208,6 +211,8 @@ enum class PacketKind : std::uint16_t {
   region_created = 20,     // RegionCreatedPacket + a descriptor
   region_open = 21,        // RegionPacket -> done: the client has mapped it
   region_free = 22,        // RegionPacket -> done, when no op uses it
+  tensor_blocks = 23,      // TensorReleasePacket -> tensor_blocks_reply
+  tensor_blocks_reply = 24,
 };
 
 struct PacketHeader {
@@ -247,6 +252,7 @@ inline constexpr std::uint32_t kFeatureProgress = 2;       // it takes kEntryHas
 inline constexpr std::uint32_t kFeatureRegions = 4;        // it takes region_create and the others
 inline constexpr std::uint32_t kFeatureSharesDown = 8;     // it takes kEntrySharesDown
 inline constexpr std::uint32_t kFeaturePassProgress = 16;  // kEntryHasProgress of sends and recvs
+inline constexpr std::uint32_t kFeatureBlocks = 32;        // TensorDeclarePacket::client_blocks
 
 struct GroupMintedPacket {
   PacketHeader header;
@@ -330,7 +336,8 @@ struct TensorDeclarePacket {
   std::uint8_t dtype;
   std::uint8_t role;
   std::uint8_t exempt;
-  std::uint8_t reserved0;
+  std::uint8_t client_blocks;  // 1: entries have blocks, see TensorBlocksPacket. To daemons with
+                               // kFeatureBlocks; zero to others
   std::int32_t priority;
   char name[128];
   char recipe[64];
@@ -363,6 +370,18 @@ struct TensorStatsPacket {
   char recipe[64];
 };
 TERN_FORMAT_STRUCT(TensorStatsPacket, 168);
+
+// How the client of a tensor with client_blocks has to encode what this node contributes.
+struct TensorBlocksPacket {
+  PacketHeader header;
+  std::uint64_t chunk_elements;    // see BlockSlots
+  std::uint64_t seed;              // of the group's random draws
+  std::uint64_t most_block_bytes;  // what a lossy block may need at most, or the chunk goes raw
+  std::uint32_t travels_whole;     // 1: there is one slot, and no node owns it
+  std::uint32_t reserved0;
+  char recipe[64];  // in canonical form, for sums and averages; "raw": nothing is encoded
+};
+TERN_FORMAT_STRUCT(TensorBlocksPacket, 112);
 
 enum class StateAction : std::uint32_t {
   size = 1,         // how many bytes this node's part of the codec state has

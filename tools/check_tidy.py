@@ -78,7 +78,7 @@ LINE_RULES = [
              "using namespace std;", "base/f.h"),
     LineRule("guard", r"^#ifndef \w+_(H|HPP)_?$", ["*.h", "*.hpp"],
              "#pragma once", "#ifndef BASE_G_H", "base/g.h",
-             ["client_lib/include/*", "tests/client_lib/c_abi.h"]),
+             ["*/include/tern/*", "tests/client_lib/c_abi.h"]),
     LineRule("tracker", r"(?i)\b(issue|ticket|session|pull request) #?\d+\b", CODE + BUILD + SCRIPTS + ["*.md"],
              "what it is about, in words", "// see issue 12", "base/h.cc", ["tools/check_tidy.py"]),
     LineRule("comment-width", r"^\s*//.{99,}$", CODE, "100 columns; clang-format leaves comments as they are",

@@ -112,6 +112,8 @@ inline constexpr std::uint64_t kFeatureSend = 4;
 inline constexpr std::uint64_t kFeatureLossyMoves = 8;
 // It takes offers of sends whose pieces are blocks (SendOfferBody::lossy).
 inline constexpr std::uint64_t kFeatureLossySends = 16;
+// It takes kAnnounceClientBlocks.
+inline constexpr std::uint64_t kFeatureClientBlocks = 32;
 
 // Payload of hello and hello_reply.
 struct HelloBody {

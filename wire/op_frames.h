@@ -26,6 +26,9 @@ inline constexpr std::uint8_t kAnnounceLossy = 8;
 // What follows is a block, and not elements in their own type. Not compared. Only of an all_reduce
 // whose declaration's memory is none or ef, in a group with version 2 of the eager form.
 inline constexpr std::uint8_t kAnnounceBlock = 16;
+// Of an op that is verified: results stay blocks on the node that says so, and its checksum is of
+// these. So all nodes' are. Not compared. Only where all hellos have kFeatureClientBlocks.
+inline constexpr std::uint8_t kAnnounceClientBlocks = 32;
 
 struct AnnounceBody {
   std::uint64_t count;  // elements
@@ -67,7 +70,8 @@ TERN_FORMAT_STRUCT(OpFailBody, 192);
 struct VerifyBody {
   std::uint32_t rank;
   // CRC32C of the rank's output on this lane's chunks: those of owner 0 in their order, then those
-  // of owner 1, and so on. All of an eager op's.
+  // of owner 1, and so on. All of an eager op's. Where a node has said kAnnounceClientBlocks, and
+  // the op has chunks: exclusive or of the CRC32C of each result's payload, begun with its number.
   std::uint32_t crc;
 };
 TERN_FORMAT_STRUCT(VerifyBody, 8);

@@ -28,6 +28,8 @@ const char* step_of(std::uint16_t kind) {
       return "on_tensor_release";
     case shm::PacketKind::tensor_stats:
       return "on_tensor_stats";
+    case shm::PacketKind::tensor_blocks:
+      return "on_tensor_blocks";
     case shm::PacketKind::tensor_state:
       return "on_tensor_state";
     case shm::PacketKind::region_create:
@@ -118,6 +120,11 @@ void Conductor::on_request(Client& client, const shm::PacketHeader& header,
     case shm::PacketKind::tensor_stats:
       if (shm::TensorReleasePacket packet; read(packet, "it sent a malformed request")) {
         tensors_.tell_stats(client, packet);
+      }
+      return;
+    case shm::PacketKind::tensor_blocks:
+      if (shm::TensorReleasePacket packet; read(packet, "it sent a malformed request")) {
+        tensors_.tell_blocks(client, packet);
       }
       return;
     case shm::PacketKind::tensor_state:

@@ -215,6 +215,7 @@ void Epochs::begin(JoinSet& set, const MemberList& list) {
   group->eager_bytes = setup.shape.eager_bytes;
   group->max_ops = setup.shape.max_ops_in_flight;
   group->lossy_min_bytes = setup.lossy_min_bytes;
+  group->seed = setup.seed;
   group->ranks_of_node = setup.shape.ranks;
   for (const net::Endpoint& endpoint : setup.endpoints) {
     group->addresses.push_back(net::to_text(endpoint));

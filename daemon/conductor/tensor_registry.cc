@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "daemon/lane/eager_inputs.h"
 #include "daemon/service/log.h"
 
 namespace tern::daemon {
@@ -44,6 +45,28 @@ RecipeTerms terms_of(const MemberGroup& group, const TensorState& state, bool ha
           .chunk_elements = shm::most_chunk_elements(group.chunk_bytes, state.dtype)};
 }
 
+// Whether an all_reduce of the tensor brings all contributions with its announcements, as blocks.
+bool travels_whole(const MemberGroup& group, const TensorState& state) noexcept {
+  return group.eager_form >= collective::EagerForm::blocks &&
+         state.count * dtype_bytes(state.dtype) <= group.eager_bytes;
+}
+
+bool announces_chunks(const MemberGroup& group, const TensorState& state) noexcept {
+  return group.eager_form >= collective::EagerForm::chunks && !state.declared.one_lane &&
+         collective::chunks_fit({state.count, group.chunk_elements(state.count, state.dtype),
+                                 dtype_bytes(state.dtype)},
+                                group.eager_bytes,
+                                static_cast<std::uint32_t>(group.addresses.size()));
+}
+
+// What a contribution has room for on its way.
+std::uint64_t most_block_bytes(const MemberGroup& group, const TensorState& state) noexcept {
+  const std::uint64_t frame = travels_whole(group, state) || announces_chunks(group, state)
+                                  ? EagerInputs::most_bytes(group.eager_form, group.eager_bytes)
+                                  : group.chunk_bytes + wire::kBlockHeaderBytes;
+  return std::min(frame, state.slots->slot_bytes());
+}
+
 }  // namespace
 
 CodecState::Shape codec_shape(const MemberGroup& group, const TensorState& state) {
@@ -54,13 +77,8 @@ CodecState::Shape codec_shape(const MemberGroup& group, const TensorState& state
   shape.self = group.node;
   shape.dtype = state.dtype;
   if (state.declared.announced_memory != static_cast<std::uint8_t>(codec::Memory::ef)) return shape;
-  using collective::EagerForm;
-  const std::size_t element = dtype_bytes(state.dtype);
-  shape.eager = group.eager_form >= EagerForm::blocks && state.count * element <= group.eager_bytes;
-  const bool chunks_fit = !state.declared.one_lane &&
-                          collective::chunks_fit({state.count, shape.chunk_elements, element},
-                                                 group.eager_bytes, shape.nodes);
-  shape.announced = shape.eager || (group.eager_form >= EagerForm::chunks && chunks_fit);
+  shape.eager = travels_whole(group, state);
+  shape.announced = shape.eager || announces_chunks(group, state);
   return shape;
 }
 
@@ -174,6 +192,35 @@ Status TensorRegistry::describe(Declaration& declaration) const {
   if (!resolved) return tl::unexpected(resolved.error());
   state->declared = *resolved;
   state->declared.asked = packet.recipe[0] != '\0' && !resolved->recipe.automatic;
+  return packet.client_blocks != 0 ? take_blocks(declaration) : Status{};
+}
+
+// The client encodes: it must be able to, and one residual has one home.
+Status TensorRegistry::take_blocks(Declaration& declaration) const {
+  TensorState& state = *declaration.state;
+  const MemberGroup& group = declaration.group;
+  const codec::Recipe& recipe = state.declared.recipe;
+  if (group.ranks.size() != 1) {
+    return fail(Errc::unsupported,
+                "client_blocks needs one rank of the group on its node, and here are " +
+                    std::to_string(group.ranks.size()) + ": split the group, or send elements");
+  }
+  if (state.declared.tuned) {
+    return fail(Errc::bad_recipe,
+                "client_blocks needs a recipe that is written out: the tuner would choose for "
+                "blocks that are encoded before it is asked");
+  }
+  if (codec::needs_shift(recipe) || recipe.compressor == codec::Compressor::xordelta) {
+    return fail(Errc::bad_recipe, "client_blocks is for recipes with the memory none or ef");
+  }
+  if (codec::scans_tensor(recipe) || state.declared.one_lane) {
+    return fail(Errc::bad_recipe,
+                "client_blocks needs a scale for each chunk, or for less: write scale=4096");
+  }
+  state.slots = shm::BlockSlots{
+      state.count,
+      travels_whole(group, state) ? state.count : group.chunk_elements(state.count, state.dtype),
+      dtype_bytes(state.dtype)};
   return {};
 }
 
@@ -414,6 +461,27 @@ void TensorRegistry::tell_stats(const Client& client, const shm::TensorReleasePa
   reply.raw_fallbacks = totals.raw_fallbacks;
   reply.state_bytes = state->state_bytes();
   std::strncpy(reply.recipe, recipe_text(*state).c_str(), sizeof(reply.recipe) - 1);
+  outlets_.answers.send(client.id, reply);
+}
+
+void TensorRegistry::tell_blocks(const Client& client, const shm::TensorReleasePacket& packet) {
+  MemberGroup* const group = partners_.groups.by_number(packet.group);
+  const bool member = group != nullptr && group->rank_of_client(client.id) != nullptr;
+  const TensorState* const state = member ? group->tensor(packet.tensor) : nullptr;
+  if (state == nullptr || !state->slots) {
+    return outlets_.answers.done(client.id, packet.header.request, Errc::unknown_tensor,
+                                 "the tensor is not declared with client_blocks");
+  }
+  auto reply = shm::make_packet<shm::TensorBlocksPacket>(shm::PacketKind::tensor_blocks_reply,
+                                                         packet.header.request);
+  reply.chunk_elements = state->slots->chunk_elements;
+  reply.seed = group->seed;
+  reply.most_block_bytes = most_block_bytes(*group, *state);
+  reply.travels_whole = travels_whole(*group, *state) ? 1 : 0;
+  const std::uint64_t bytes = state->count * dtype_bytes(state->dtype);
+  const bool worth_it = bytes >= group->lossy_min_bytes && state->declared.compresses();
+  const std::string text = worth_it ? codec::canonical_text(state->declared.recipe) : "raw";
+  text.copy(reply.recipe, sizeof(reply.recipe) - 1);
   outlets_.answers.send(client.id, reply);
 }
 

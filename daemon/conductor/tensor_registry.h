@@ -41,6 +41,8 @@ class TensorRegistry {
   void declare(const Client& client, const shm::TensorDeclarePacket& packet);
   void release(const Client& client, const shm::TensorReleasePacket& packet);
   void tell_stats(const Client& client, const shm::TensorReleasePacket& packet);
+  // How the client of a tensor with client_blocks has to encode.
+  void tell_blocks(const Client& client, const shm::TensorReleasePacket& packet);
 
   // ---- From lanes
   // A lane has let go of the tensor.
@@ -72,6 +74,7 @@ class TensorRegistry {
   Status check_packet(const shm::TensorDeclarePacket& packet) const;
   Status check_rank(const Declaration& declaration) const;
   Status describe(Declaration& declaration) const;
+  Status take_blocks(Declaration& declaration) const;
   Result<std::string> recipe_of(Declaration& declaration) const;
   Status declare(Declaration& declaration);
   Status match(const Declaration& declaration, const DeclaredTensor& other) const;

@@ -40,11 +40,13 @@ void Announcements::announce(const Action& action) {
   if (!about.eager || all.elements == 0 || !about.plan->reduces()) return send(action, {});
   BlockRequest request;
   request.recipe = recipe_of(op);
+  const bool has_slots = core_.lane_op(op).slots() != nullptr;
+  if (has_slots) request.recipe = &core_.lane_op(op).encoding.recipe;
   request.verb = request.recipe != nullptr ? BlockVerb::encode : BlockVerb::gather;
   if (request.verb == BlockVerb::gather && inputs().is_plain(op)) {
     return send(action, {{inputs().plain(op, all), blocks().bytes(op, all)}, false});
   }
-  if (request.verb == BlockVerb::encode) {
+  if (request.verb == BlockVerb::encode && !has_slots) {
     // With what is owed before the op, as the block will carry it.
     partners_.tuning.offer_whole(op);
     save_state(op, *request.recipe, 0);
@@ -61,7 +63,7 @@ void Announcements::announce(const Action& action) {
 // What the block, or elements that carry what is owed, will change.
 void Announcements::save_state(OpId op, const codec::Recipe& recipe, std::uint32_t number) {
   LaneOp& data = core_.lane_op(op);
-  if (!data.encoding.lossy) return;
+  if (!data.encoding.lossy || data.slots() != nullptr) return;
   TensorTuning* const tuning = data.encoding.tuning;
   const bool owes = tuning != nullptr && tuning->residual_pending(number) != 0;
   data.saved_state = owes || codec::is_lossy(recipe);
@@ -91,8 +93,12 @@ wire::AnnounceBody Announcements::body_of(OpId op) {
   wire::AnnounceBody body = about.announced_first;
   body.rank = shape.ranks[core_.self()][0];
   body.eager_bytes = 0;
-  body.flags &= static_cast<std::uint8_t>(~(wire::kAnnounceDeclines | wire::kAnnounceBlock));
+  body.flags &= static_cast<std::uint8_t>(~collective::kOwnFlags);
   if (collective::declines(about, shape)) body.flags |= wire::kAnnounceDeclines;
+  if (core_.lane_op(op).slots() != nullptr && shape.verify && !about.eager) {
+    body.flags |= wire::kAnnounceClientBlocks;
+    core_.lane_op(op).compares_blocks = true;
+  }
   if (TensorState* const tensor = core_.lane_op(op).tensor) {
     body.restart_streams = partners_.upkeep.take_lost(*tensor) ? 1 : 0;
     partners_.tuning.announce(op, body);

@@ -32,6 +32,7 @@ BlockDecoder::Block BlockDecoder::read(const BlockRequest& request,
     block.problem = wire::block_error_text(error);
     return block;
   }
+  block.bytes = bytes;
   block.payload = bytes.subspan(wire::kBlockHeaderBytes);
   if (block.header.elements != blocks_.elements(request.op, request.number) ||
       block.header.payload_bytes != block.payload.size()) {
@@ -41,15 +42,29 @@ BlockDecoder::Block BlockDecoder::read(const BlockRequest& request,
 }
 
 const char* BlockDecoder::objection_to_elements(const BlockRequest& request,
-                                                const Block& block) const {
-  const bool raw = is(block, CodecId::raw);
+                                                const wire::BlockHeader& header) const {
+  const bool raw = is(header, CodecId::raw);
   const std::size_t bytes =
       blocks_.elements(request.op, request.number) * dtype_bytes(blocks_.dtype(request.op));
-  if (block.header.dtype != static_cast<std::uint8_t>(blocks_.dtype(request.op)) ||
-      (raw && block.payload.size() != bytes)) {
+  if (header.dtype != static_cast<std::uint8_t>(blocks_.dtype(request.op)) ||
+      (raw && header.payload_bytes != bytes)) {
     return raw ? "a raw block of another dtype" : "a block of another dtype";
   }
   return nullptr;
+}
+
+const char* BlockDecoder::objection_to(const BlockRequest& request,
+                                       const wire::BlockHeader& header) const {
+  if (is(header, CodecId::raw) || is(header, CodecId::lossless)) {
+    return objection_to_elements(request, header);
+  }
+  if (is(header, CodecId::xordelta)) return "a difference to a value that nobody keeps";
+  const TensorState* const tensor = blocks_.tensor(request.op);
+  const Reduction how = blocks_.reduction(request.op);
+  if (tensor == nullptr || tensor->exempt || (how != Reduction::sum && how != Reduction::average)) {
+    return kMustBeExact;
+  }
+  return objection_to_lossy(request.op);
 }
 
 const char* BlockDecoder::objection_to_lossy(OpId op) const {
@@ -112,12 +127,12 @@ BlockCompletion BlockDecoder::add(const BlockRequest& request) {
 const char* BlockDecoder::add_block(const BlockRequest& request, const Block& block,
                                     const Sum& sum) {
   if (is(block, CodecId::raw)) {
-    if (const char* problem = objection_to_elements(request, block)) return problem;
+    if (const char* problem = objection_to_elements(request, block.header)) return problem;
     add_elements(request, block.payload.data(), sum);
     return nullptr;
   }
   if (is(block, CodecId::lossless)) {
-    if (const char* problem = objection_to_elements(request, block)) return problem;
+    if (const char* problem = objection_to_elements(request, block.header)) return problem;
     const auto elements = blocks_.scratch(1).first(
         blocks_.bytes(request.op, blocks_.part(request.op, request.number)));
     const auto status =
@@ -207,11 +222,19 @@ const char* BlockDecoder::deliver_block(const BlockRequest& request, const Block
   const DType type = blocks_.dtype(op);
   const ChunkPart part = blocks_.result_part(op, request.number);
   const std::uint64_t begin = blocks_.now_ns();
+  if (blocks_.slots(op) != nullptr) {
+    // Whoever gets it decodes it.
+    if (const char* problem = objection_to(request, block.header)) return problem;
+    if (values_.deliver_block(op, part, block.bytes)) {
+      note(request, block, begin);
+      return nullptr;
+    }
+  }
   if (is(block, CodecId::raw)) {
-    if (const char* problem = objection_to_elements(request, block)) return problem;
+    if (const char* problem = objection_to_elements(request, block.header)) return problem;
     values_.deliver(op, part, block.payload.data());
   } else if (is(block, CodecId::lossless) || is(block, CodecId::xordelta)) {
-    if (const char* problem = objection_to_elements(request, block)) return problem;
+    if (const char* problem = objection_to_elements(request, block.header)) return problem;
     const std::span<std::byte> out{values_.output(op, part), blocks_.bytes(op, part)};
     if (const char* problem = decode_lossless(request, block, out)) return problem;
     values_.copy_to_other_ranks(op, part);

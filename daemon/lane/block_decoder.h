@@ -26,6 +26,8 @@ class BlockDecoder {
   BlockCompletion reduce(const BlockRequest& request);
   // A result that this node has made itself. Null, or why it makes no sense.
   const char* deliver_own(const BlockRequest& request, std::span<const std::byte> bytes);
+  // Null, or why the op can have no such block of the chunk. REQUIRES: the header is sound.
+  const char* objection_to(const BlockRequest& request, const wire::BlockHeader& header) const;
 
  private:
   struct Sum {
@@ -40,16 +42,21 @@ class BlockDecoder {
   const char* add_eager_block(collective::OpId op, std::uint32_t node, const Sum& sum);
   struct Block {
     wire::BlockHeader header;
+    std::span<const std::byte> bytes;  // header and payload
     std::span<const std::byte> payload;
     const char* problem = nullptr;  // it is none of this chunk
   };
 
   Block read(const BlockRequest& request, std::span<const std::byte> bytes) const;
+  static bool is(const wire::BlockHeader& header, wire::CodecId codec) noexcept {
+    return header.codec == static_cast<std::uint8_t>(codec);
+  }
   bool is(const Block& block, wire::CodecId codec) const noexcept {
     return block.header.codec == static_cast<std::uint8_t>(codec);
   }
   // Null, or why a block of elements in their own type is none of this op's.
-  const char* objection_to_elements(const BlockRequest& request, const Block& block) const;
+  const char* objection_to_elements(const BlockRequest& request,
+                                    const wire::BlockHeader& header) const;
   const char* objection_to_lossy(collective::OpId op) const;
 
   const char* add_block(const BlockRequest& request, const Block& block, const Sum& sum);

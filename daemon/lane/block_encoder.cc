@@ -34,8 +34,46 @@ BlockCompletion BlockEncoder::gather(const BlockRequest& request) {
   return elements_in(BlockForm::elements, blocks_.bytes(request.op, all));
 }
 
+// The client has encoded it, and may write to it meanwhile: what is checked is a copy, and the copy
+// is what travels.
+BlockCompletion BlockEncoder::take_block(const BlockRequest& request) {
+  const std::uint64_t begin = blocks_.now_ns();
+  const OpId op = request.op;
+  const ChunkPart part = blocks_.part(op, request.number);
+  const std::span<const std::byte> slot = values_.block(op, part);
+  const std::span<std::byte> out = host_bytes(request.block);
+  BlockCompletion done;
+  wire::BlockHeader header;
+  if (const auto error = wire::parse_block_header(slot, header); error != wire::BlockError::none) {
+    done.problem = wire::block_error_text(error);
+    return done;
+  }
+  const std::size_t bytes = wire::kBlockHeaderBytes + std::size_t{header.payload_bytes};
+  if (header.elements != part.elements || bytes > slot.size() || bytes > out.size()) {
+    done.problem = "the block's sizes differ from the chunk's";
+    return done;
+  }
+  done.problem = decoder_.objection_to(request, header);
+  if (done.problem != nullptr) return done;
+  wire::write_block_header(header, out.first<wire::kBlockHeaderBytes>());
+  std::memcpy(out.data() + wire::kBlockHeaderBytes, slot.data() + wire::kBlockHeaderBytes,
+              header.payload_bytes);
+  const bool nonfinite = (header.flags & wire::kBlockNonfiniteRaw) != 0 &&
+                         header.codec == static_cast<std::uint8_t>(wire::CodecId::raw);
+  if (nonfinite) {
+    bump(blocks_.counters().nonfinite_chunks, std::uint64_t{1});
+    bump(blocks_.lane_stats(op).raw_fallbacks, std::uint64_t{1});
+  }
+  const std::uint64_t end = blocks_.now_ns();
+  bump(blocks_.counters().client_blocks, std::uint64_t{1});
+  blocks_.add_encode(op, end - begin);
+  blocks_.trace(TraceKind::encode, request, header, {begin, end});
+  return elements_in(BlockForm::encoded, bytes);
+}
+
 BlockCompletion BlockEncoder::encode(const BlockRequest& request) {
   const OpId op = request.op;
+  if (blocks_.slots(op) != nullptr) return take_block(request);
   const OpEncoding& encoding = blocks_.encoding(op);
   const ChunkPart part = blocks_.part(op, request.number);
   if (encoding.lossy && codec::is_lossy(*request.recipe)) {

@@ -32,6 +32,7 @@ class BlockEncoder {
     bool nonfinite = false;
   };
 
+  BlockCompletion take_block(const BlockRequest& request);
   BlockCompletion publish_lossy(const BlockRequest& request);
   BlockCompletion publish_with_residual(const BlockRequest& request);
   BlockCompletion publish_exact(const BlockRequest& request, bool nonfinite);

@@ -29,8 +29,11 @@ class EagerInputs {
 
   // What a node may send with an announcement.
   static constexpr std::size_t most_bytes(const collective::GroupShape& shape) noexcept {
-    const bool has_blocks = shape.eager_form >= collective::EagerForm::blocks;
-    return shape.eager_bytes + (has_blocks ? kBlockOverhead : 0);
+    return most_bytes(shape.eager_form, shape.eager_bytes);
+  }
+  static constexpr std::size_t most_bytes(collective::EagerForm form,
+                                          std::uint64_t eager_bytes) noexcept {
+    return eager_bytes + (form >= collective::EagerForm::blocks ? kBlockOverhead : 0);
   }
 
   // Whether blocks of a recipe that loses something have room there, whatever the values.

@@ -18,7 +18,7 @@ bool has_reserved_bits(const shm::SubmitEntry& entry) noexcept {
   const bool has_counts = (entry.flags & shm::kEntryHasCounts) != 0;
   const bool has_progress = (entry.flags & shm::kEntryHasProgress) != 0;
   constexpr std::uint8_t kFlags =
-      shm::kEntryHasCounts | shm::kEntryHasProgress | shm::kEntrySharesDown;
+      shm::kEntryHasCounts | shm::kEntryHasProgress | shm::kEntrySharesDown | shm::kEntryHasBlocks;
   return (entry.flags & ~kFlags) != 0 || entry.reserved0 != 0 || entry.reserved1 != 0 ||
          (!has_counts && entry.counts_offset != 0) ||
          (!has_progress && (entry.progress_offset != 0 || entry.progress_records != 0)) ||
@@ -52,6 +52,10 @@ plan::Shape shape_of(const shm::SubmitEntry& entry, const EntryPlace& place) noe
   return shape;
 }
 
+const shm::BlockSlots* slots_of(const EntryPlace& place) noexcept {
+  return place.tensor != nullptr && place.tensor->slots ? &*place.tensor->slots : nullptr;
+}
+
 bool in_arena(std::uint64_t offset, std::uint64_t bytes, std::uint64_t arena_bytes) noexcept {
   return bytes <= arena_bytes && offset <= arena_bytes - bytes;
 }
@@ -65,15 +69,41 @@ const char* objection_to_memory(const shm::SubmitEntry& entry, const plan::Exten
   const std::uint64_t input = entry.input_region != 0 ? place.input->bytes : place.arena_bytes;
   const std::uint64_t output = entry.output_region != 0 ? place.output->bytes : place.arena_bytes;
   const std::size_t element = dtype_bytes(static_cast<DType>(entry.dtype));
-  if (!in_arena(entry.input_offset, extents.input.count * element, input) ||
-      !in_arena(entry.output_offset, extents.output.count * element, output)) {
+  const shm::BlockSlots* const slots = slots_of(place);
+  const auto bytes_of = [&](const plan::Range& elements) {
+    return slots != nullptr ? slots->bytes() : elements.count * element;
+  };
+  if (!in_arena(entry.input_offset, bytes_of(extents.input), input) ||
+      !in_arena(entry.output_offset, bytes_of(extents.output), output)) {
     return entry.input_region == 0 && entry.output_region == 0
                ? "the tensor is not inside the client's arena"
                : "the tensor is not inside the client's region";
   }
-  if (entry.input_offset % element != 0 || entry.output_offset % element != 0) {
-    return "the tensor is not aligned to its element";
+  const std::size_t aligned = slots != nullptr ? shm::kCacheLine : element;
+  if (entry.input_offset % aligned != 0 || entry.output_offset % aligned != 0) {
+    return slots != nullptr ? "the slots of blocks do not begin on a cache line"
+                            : "the tensor is not aligned to its element";
   }
+  return nullptr;
+}
+
+// Blocks and elements are not to be taken for each other.
+const char* objection_to_blocks(const shm::SubmitEntry& entry, const plan::Plan& plan,
+                                const EntryPlace& place) noexcept {
+  const bool has_blocks = (entry.flags & shm::kEntryHasBlocks) != 0;
+  if (has_blocks != (slots_of(place) != nullptr)) {
+    return has_blocks ? "the tensor was not declared with client_blocks"
+                      : "the tensor was declared with client_blocks: it takes blocks";
+  }
+  if (!has_blocks) return nullptr;
+  if (!plan.takes_client_blocks) return "client_blocks is for all_reduce";
+  if (entry.recipe[0] != '\0') {
+    return "an operation with blocks has the recipe of its tensor, and none of its own";
+  }
+  if (entry.prescale_bits != std::bit_cast<std::uint32_t>(1.0f)) {
+    return "the prescale of blocks is whoever encodes them's: leave it 1";
+  }
+  if ((entry.flags & shm::kEntryHasProgress) != 0) return "blocks are used where they are";
   return nullptr;
 }
 
@@ -136,6 +166,7 @@ CheckedEntry check_entry(const shm::SubmitEntry& entry, const EntryPlace& place)
   const plan::Shape shape = shape_of(entry, place);
   if (const char* problem = plan::objection(*plan, shape)) return refused(problem);
   const plan::Extents extents = plan->extents(shape);
+  if (const char* problem = objection_to_blocks(entry, *plan, place)) return refused(problem);
   if (const char* problem = objection_to_memory(entry, extents, place)) {
     return refused(problem);
   }

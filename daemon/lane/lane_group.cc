@@ -114,6 +114,12 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
          (admitted.body.flags & wire::kAnnounceLossy) != 0},
         entry);
   }
+  if (admitted.op.slots() != nullptr && setup().shape.verify &&
+      !core_.all_have(wire::kFeatureClientBlocks)) {
+    return clients.refuse(client, entry.ticket, Errc::unsupported,
+                          "verify compares blocks here, which the daemon of a node of the group is "
+                          "too old for: declare the tensor without client_blocks");
+  }
   if (admitted.op.encoding.lossy && admitted.checked.plan->moves() &&
       !core_.all_have(wire::kFeatureLossyMoves)) {
     admitted.lose_nothing();
@@ -146,15 +152,20 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
     core_.lane_ops().begin(op, admitted.op);
     tuning_.begin(op);
     // One that has failed before anybody said what it is has no plan.
-    if (!ops.op(op).failed && tuning_.compresses(op)) ops.compress(op);
+    if (!ops.op(op).failed && (admitted.op.slots() != nullptr || tuning_.compresses(op))) {
+      ops.compress(op);
+    }
   }
   const std::size_t element = dtype_bytes(static_cast<DType>(entry.dtype));
   const plan::Extents& extents = admitted.checked.extents;
+  const shm::BlockSlots* const slots = admitted.op.slots();
   OpRank& slot = core_.lane_ops().ranks(op)[local_rank];
   slot.ticket = entry.ticket;
   slot.extents = extents;
-  slot.input = {input, entry.input_offset, extents.input.count * element, Space::host};
-  slot.output = {output, entry.output_offset, extents.output.count * element, Space::host};
+  slot.input = {input, entry.input_offset,
+                slots != nullptr ? slots->bytes() : extents.input.count * element, Space::host};
+  slot.output = {output, entry.output_offset,
+                 slots != nullptr ? slots->bytes() : extents.output.count * element, Space::host};
   slot.prescale = std::bit_cast<float>(entry.prescale_bits);
   slot.lanes = admitted.checked.lanes;
   slot.present = true;
@@ -248,6 +259,9 @@ void LaneGroup::on_block(const BlockRequest& request, const BlockCompletion& com
                                                     : values.plain(request.op, part),
                  completion.bytes});
   }
+  if (request.verb == BlockVerb::encode && completion.problem != nullptr) {
+    fail_for_block(request, completion.problem);
+  }
   const bool failed = lost_pages_.fail(request.op);
   if (!failed) copies_.on_block(request, completion, clients_);
   switch (request.verb) {
@@ -272,8 +286,20 @@ void LaneGroup::on_block(const BlockRequest& request, const BlockCompletion& com
   }
 }
 
+// The block that the rank's client has encoded. It goes nowhere.
+void LaneGroup::fail_for_block(const BlockRequest& request, const char* problem) {
+  const std::uint32_t rank = setup().shape.ranks[core_.self()][0];
+  char text[160];
+  std::snprintf(text, sizeof(text), "rank %u's block of chunk %u, in its slot: %s", rank,
+                request.number, problem);
+  bump(core_.resources().counters->bad_blocks, std::uint64_t{1});
+  core_.ops().fail(request.op, {Errc::invalid_argument, rank, text});
+}
+
 void LaneGroup::send_checksums(const Action& action) {
-  const auto bodies = verifier_.take(action.op, codec_.blocks());
+  const LaneOp& data = core_.lane_op(action.op);
+  const auto bodies = data.compares_blocks ? verifier_.take(action.op, data.blocks_crc)
+                                           : verifier_.take(action.op, codec_.blocks());
   core_.tell_all(core_.header(wire::FrameKind::verify, action.op), std::as_bytes(bodies));
   core_.ops().done(action);
 }
@@ -310,6 +336,11 @@ void LaneGroup::complete(OpId op) {
                                                        ended.status, ended.about_rank, lanes,
                                                        Sentence(ended.text)});
     }
+  }
+  // What contributions have left out the client has, until it imports that.
+  const LaneOp& data = core_.lane_op(op);
+  if (data.slots() != nullptr && data.encoding.lossy) {
+    data.tensor->doubtful.store(true, std::memory_order_relaxed);
   }
   // The tensor's next op is announced after this one's end on all nodes.
   if (!ended.failed && ended.announces_chunks) tuning_.pass_on_lead(op);

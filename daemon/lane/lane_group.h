@@ -103,6 +103,7 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
 
   // Actions.
   void carry_out(const collective::Action& action);
+  void fail_for_block(const BlockRequest& request, const char* problem);
   void send_checksums(const collective::Action& action);
   void send_failure(const collective::Action& action);
   void complete(collective::OpId op);

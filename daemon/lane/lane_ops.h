@@ -102,11 +102,19 @@ struct LaneOp {
   std::uint32_t arriving = 0;       // ranks whose inputs are not all there yet
   bool saved_state = false;         // see CodecState::save
   bool sends_before_start = false;  // contributions, with their announcements
+  // verify: some node has blocks for results, so that all nodes compare what blocks say.
+  bool compares_blocks = false;
+  std::uint32_t blocks_crc = 0;  // of those of results so far, in any order
   std::uint64_t submitted_ns = 0;
   std::uint64_t started_ns = 0;
   std::uint64_t bytes_raw = 0;
   std::uint64_t bytes_sent = 0;
 
+  // Of blocks that the rank's client has encoded, and where results go as blocks. Null: its input
+  // and output hold elements.
+  const shm::BlockSlots* slots() const noexcept {
+    return tensor != nullptr && tensor->slots ? &*tensor->slots : nullptr;
+  }
   void start(std::uint64_t now_ns) noexcept {
     if (started_ns == 0) started_ns = now_ns;
   }
@@ -137,11 +145,13 @@ class LaneOps {
     return lanes;
   }
 
-  // The first rank has submitted the op. A frame that came before may have pinned it.
+  // The first rank has submitted the op. A frame that came before may have pinned it, and said what
+  // another node has.
   void begin(collective::OpId op, const LaneOp& begun) noexcept {
-    const std::uint32_t pins = ops_[op].pins;
+    const LaneOp before = ops_[op];
     ops_[op] = begun;
-    ops_[op].pins = pins;
+    ops_[op].pins = before.pins;
+    ops_[op].compares_blocks |= before.compares_blocks;
     for (OpRank& rank : ranks(op)) rank = OpRank{};
   }
   void clear(collective::OpId op) noexcept {

@@ -31,6 +31,7 @@ struct LaneWorkCounters {
   std::atomic<std::uint64_t> entries{0}, bad_entries{0};
   std::atomic<std::uint64_t> unknown_group_frames{0}, bad_frames{0}, bad_blocks{0}, bad_payloads{0};
   std::atomic<std::uint64_t> links_lost{0}, dropped_records{0}, nonfinite_chunks{0};
+  std::atomic<std::uint64_t> client_blocks{0};
   std::atomic<std::uint64_t> links_turned_away{0}, sleeps{0};
   // What the lane's time goes into: in rounds that did work, of that in codecs, and how many bytes
   // and blocks travelled meanwhile.

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "codec/accumulate.h"
+#include "codec/codec.h"
 #include "collective/eager_pieces.h"
 #include "collective/op_plan.h"
 
@@ -18,12 +19,22 @@ std::byte* at(const Operand& operand, std::uint64_t offset) noexcept {
   return host_bytes(operand).data() + offset;
 }
 
-// REQUIRES: the rank receives the part.
-std::byte* output_of(const OpRank& rank, const ChunkPart& part, DType type) noexcept {
-  return host_bytes(rank.output_of(part.range(), dtype_bytes(type))).data();
+}  // namespace
+
+std::byte* NodeValues::input_at(OpId op, const OpRank& rank, std::uint64_t begin) const noexcept {
+  const shm::BlockSlots* const slots = blocks_.slots(op);
+  return at(rank.input, slots != nullptr ? slots->element_offset(begin)
+                                         : begin * dtype_bytes(blocks_.dtype(op)));
 }
 
-}  // namespace
+// REQUIRES: the rank receives the part.
+std::byte* NodeValues::output_at(OpId op, const OpRank& rank,
+                                 const ChunkPart& part) const noexcept {
+  if (const shm::BlockSlots* const slots = blocks_.slots(op)) {
+    return at(rank.output, slots->element_offset(part.begin));
+  }
+  return host_bytes(rank.output_of(part.range(), dtype_bytes(blocks_.dtype(op)))).data();
+}
 
 // ---- Inputs -------------------------------------------------------------------------------------
 
@@ -34,12 +45,11 @@ bool NodeValues::is_plain(OpId op) const noexcept {
 }
 
 const std::byte* NodeValues::plain(OpId op, const ChunkPart& part) const noexcept {
-  return at(blocks_.ranks(op)[0].input, part.begin * dtype_bytes(blocks_.dtype(op)));
+  return input_at(op, blocks_.ranks(op)[0], part.begin);
 }
 
 void NodeValues::sum(OpId op, const ChunkPart& part, std::byte* out) const {
   const DType type = blocks_.dtype(op);
-  const std::size_t element = dtype_bytes(type);
   const std::size_t wide = codec::accumulator_bytes(type);
   const collective::Op& about = blocks_.op(op);
   const collective::GroupShape& group = blocks_.ops().shape();
@@ -49,7 +59,7 @@ void NodeValues::sum(OpId op, const ChunkPart& part, std::byte* out) const {
     plan::for_each_input_piece(
         *about.plan, shape, {part.begin, part.elements},
         [&](std::uint64_t first, plan::Range piece) {
-          const std::byte* const source = at(ranks[i].input, piece.begin * element);
+          const std::byte* const source = input_at(op, ranks[i], piece.begin);
           std::byte* const sum = out + first * wide;
           if (i == 0) {
             codec::accumulate_begin({type, source, piece.count}, ranks[i].prescale, sum);
@@ -93,6 +103,11 @@ std::span<const float> NodeValues::moved_floats(OpId op, const ChunkPart& part) 
   return {as_floats(wide), part.elements};
 }
 
+std::span<const std::byte> NodeValues::block(OpId op, const ChunkPart& part) const noexcept {
+  const shm::BlockSlots& slots = *blocks_.slots(op);
+  return {at(blocks_.ranks(op)[0].input, slots.block_offset(part.begin)), slots.slot_bytes()};
+}
+
 std::span<const std::byte> NodeValues::eager_values(OpId op, std::uint32_t node,
                                                     std::span<const std::byte> contribution) const {
   const collective::Op& about = blocks_.op(op);
@@ -123,15 +138,29 @@ std::span<const std::byte> NodeValues::eager_values(OpId op, std::uint32_t node,
 std::byte* NodeValues::output(OpId op, const ChunkPart& part) const noexcept {
   const OpRank* const receiver = receiver_of(blocks_.ranks(op), part.range());
   TERN_CHECK(receiver != nullptr);
-  return output_of(*receiver, part, blocks_.dtype(op));
+  return output_at(op, *receiver, part);
 }
 
 void NodeValues::deliver(OpId op, const ChunkPart& part, const std::byte* elements) const {
   for (const OpRank& rank : blocks_.ranks(op)) {
     if (!rank.receives(part.range())) continue;
-    std::byte* const out = output_of(rank, part, blocks_.dtype(op));
+    std::byte* const out = output_at(op, rank, part);
     if (out != elements) std::memmove(out, elements, blocks_.bytes(op, part));
+    if (blocks_.slots(op) != nullptr) {
+      wire::write_block_header(
+          codec::raw_block_header(blocks_.dtype(op), part.elements, false, blocks_.sequence(op)),
+          std::span<std::byte, wire::kBlockHeaderBytes>(out - wire::kBlockHeaderBytes,
+                                                        wire::kBlockHeaderBytes));
+    }
   }
+}
+
+bool NodeValues::deliver_block(OpId op, const ChunkPart& part,
+                               std::span<const std::byte> block) const {
+  if (block.size() > blocks_.slots(op)->slot_bytes()) return false;
+  std::byte* const out = output_at(op, blocks_.ranks(op)[0], part) - wire::kBlockHeaderBytes;
+  std::copy(block.begin(), block.end(), out);
+  return true;
 }
 
 void NodeValues::deliver_floats(OpId op, const ChunkPart& part, const float* values) const {

@@ -1,7 +1,8 @@
 #pragma once
 
 // The values of this node's ranks: what they contribute to an op, and where its result goes. Inputs
-// are read, and outputs written, in host memory.
+// are read, and outputs written, in host memory. Of an op with slots a chunk of this node's own is
+// plain elements in its slot, and so is a result that is delivered here as elements.
 
 #include <cstddef>
 #include <span>
@@ -31,6 +32,9 @@ class NodeValues {
   // The same in f32, in the input itself or in scratch 0.
   std::span<const float> moved_floats(collective::OpId op, const ChunkPart& part) const;
 
+  // The block that the rank's client has made of a chunk. REQUIRES: the op has slots.
+  std::span<const std::byte> block(collective::OpId op, const ChunkPart& part) const noexcept;
+
   // What this node has for another of an eager op, as it lies or one piece after the other in
   // scratch 0. `contribution`: all that it contributes to a reduction.
   std::span<const std::byte> eager_values(collective::OpId op, std::uint32_t node,
@@ -41,10 +45,19 @@ class NodeValues {
   std::byte* output(collective::OpId op, const ChunkPart& part) const noexcept;
   // To every rank that receives the part and whose output is not `elements` itself.
   void deliver(collective::OpId op, const ChunkPart& part, const std::byte* elements) const;
+  // The result of a chunk as it came. False: its slot has no room for it.
+  // REQUIRES: the op has slots.
+  bool deliver_block(collective::OpId op, const ChunkPart& part,
+                     std::span<const std::byte> block) const;
   void deliver_floats(collective::OpId op, const ChunkPart& part, const float* values) const;
   void copy_to_other_ranks(collective::OpId op, const ChunkPart& part) const;
 
  private:
+  // Of a rank's memory.
+  std::byte* input_at(collective::OpId op, const OpRank& rank, std::uint64_t begin) const noexcept;
+  std::byte* output_at(collective::OpId op, const OpRank& rank,
+                       const ChunkPart& part) const noexcept;
+
   OpBlocks& blocks_;
 };
 

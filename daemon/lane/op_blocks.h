@@ -105,6 +105,8 @@ class OpBlocks {
     return part.elements * dtype_bytes(dtype(op));
   }
 
+  // Null: the op's ranks have elements. See LaneOp.
+  const shm::BlockSlots* slots(collective::OpId op) const noexcept { return lane_ops_[op].slots(); }
   const OpEncoding& encoding(collective::OpId op) const noexcept { return lane_ops_[op].encoding; }
   std::span<const OpRank> ranks(collective::OpId op) const noexcept { return lane_ops_.ranks(op); }
   TensorState* tensor(collective::OpId op) const noexcept { return lane_ops_[op].tensor; }

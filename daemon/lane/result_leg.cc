@@ -4,6 +4,7 @@
 
 #include "base/bump.h"
 #include "daemon/lane/raw_prefix.h"
+#include "wire/crc32c.h"
 
 namespace tern::daemon {
 
@@ -123,6 +124,9 @@ void ResultLeg::made(const BlockRequest& request, const BlockCompletion& complet
     }
     core_.lane_op(op).count_sent(core_.bytes(op, elements), frame.prefix.size() + frame.body.size(),
                                  receivers);
+    compare(op, request.number,
+            completion.form == BlockForm::encoded ? frame.body.subspan(wire::kBlockHeaderBytes)
+                                                  : frame.body);
     memory.lend(request.cookie, receivers, lent);
     send(op, request.number, frame);
     if (completion.problem != nullptr) {
@@ -135,6 +139,12 @@ void ResultLeg::made(const BlockRequest& request, const BlockCompletion& complet
   } else {
     core_.ops().done(action);
   }
+}
+
+// Where all nodes' checksums are of blocks: in any order, because results come so.
+void ResultLeg::compare(OpId op, std::uint32_t number, std::span<const std::byte> payload) {
+  LaneOp& data = core_.lane_op(op);
+  if (data.compares_blocks) data.blocks_crc ^= wire::crc32c(payload, number);
 }
 
 // ---- Results of other nodes ---------------------------------------------------------------------
@@ -160,6 +170,7 @@ bool ResultLeg::place(std::uint32_t node, const wire::FrameHeader& header,
   const OpRank* const first = receiver_of(core_.lane_ops().ranks(op), elements);
   // Plain elements go straight to the first rank's output; no other copy is made.
   if ((header.flags & wire::kFlagRawBlock) != 0 && first != nullptr &&
+      core_.lane_op(op).slots() == nullptr &&
       header.payload_bytes == wire::kBlockHeaderBytes + core_.bytes(op, elements.count)) {
     place.prefix = buffer.first(wire::kBlockHeaderBytes);
     place.body = host_bytes(first->output_of(elements, core_.bytes(op, 1)));
@@ -188,6 +199,14 @@ void ResultLeg::accept(std::uint32_t node, const wire::FrameHeader& header,
   path_.submit(request);
 }
 
+// Of a result that has come.
+std::span<const std::byte> ResultLeg::payload_of(const BlockRequest& request) const {
+  if (!request.in_place) return host_bytes(request.block).subspan(wire::kBlockHeaderBytes);
+  const plan::Range elements = received_elements(request.op, request.number);
+  const OpRank* const first = receiver_of(core_.lane_ops().ranks(request.op), elements);
+  return host_bytes(first->output_of(elements, core_.bytes(request.op, 1)));
+}
+
 void ResultLeg::delivered(const BlockRequest& request, const BlockCompletion& completion) {
   const OpId op = request.op;
   core_.peer(request.node).results.give(request.slab);
@@ -202,6 +221,7 @@ void ResultLeg::delivered(const BlockRequest& request, const BlockCompletion& co
     core_.ops().not_delivered(request.node, op);
   } else {
     tuning_.compare(op, completion.header);
+    compare(op, request.number, payload_of(request));
     core_.ops().delivered(request.node, op);
   }
   core_.memory_owner().frame_acked(op);  // what the frame had pinned

@@ -39,6 +39,8 @@ class ResultLeg {
   // What the frame borrows, and where its body is.
   BorrowedMemory lend(const BlockRequest& request, const BlockCompletion& completion,
                       Operand& body);
+  std::span<const std::byte> payload_of(const BlockRequest& request) const;
+  void compare(collective::OpId op, std::uint32_t number, std::span<const std::byte> payload);
 
   GroupCore& core_;
   OpTuning& tuning_;

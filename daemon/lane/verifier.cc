@@ -30,7 +30,9 @@ std::span<const wire::VerifyBody> Verifier::take(OpId op, const OpBlocks& blocks
     const auto output = host_bytes(ranks[i].output);
     std::uint32_t crc = 0;
     const auto count_in = [&](const ChunkPart& part) {
-      const std::size_t offset = part.begin * dtype_bytes(blocks.dtype(op));
+      const shm::BlockSlots* const slots = blocks.slots(op);
+      const std::size_t offset = slots != nullptr ? slots->element_offset(part.begin)
+                                                  : part.begin * dtype_bytes(blocks.dtype(op));
       crc = wire::crc32c(output.subspan(offset, blocks.bytes(op, part)), crc);
     };
     if (blocks.op(op).eager) {
@@ -44,6 +46,15 @@ std::span<const wire::VerifyBody> Verifier::take(OpId op, const OpBlocks& blocks
     }
     own_[i] = {numbers[i], crc};
     checksum(op, numbers[i]) = crc;
+  }
+  return own_;
+}
+
+std::span<const wire::VerifyBody> Verifier::take(OpId op, std::uint32_t blocks_crc) {
+  const auto& numbers = shape_.ranks[shape_.node];
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    own_[i] = {numbers[i], blocks_crc};
+    checksum(op, numbers[i]) = blocks_crc;
   }
   return own_;
 }

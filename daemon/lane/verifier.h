@@ -29,6 +29,8 @@ class Verifier {
   std::size_t payload_bytes(std::uint32_t node) const noexcept;
   // Takes the checksums of this node's outputs, for the others. Valid until the next call.
   std::span<const wire::VerifyBody> take(collective::OpId op, const OpBlocks& blocks);
+  // The same where all nodes compare the blocks of results, whose checksum is given.
+  std::span<const wire::VerifyBody> take(collective::OpId op, std::uint32_t blocks_crc);
   // Of another node. False: they are not of its ranks.
   bool accept(collective::OpId op, std::uint32_t node, std::span<const std::byte> payload);
   // REQUIRES: all nodes' checksums are here.

@@ -122,6 +122,9 @@ constexpr std::array kOfLanes{
         {"nonfinite_chunks", "1", "chunks sent raw because of a NaN or an infinity"},
         &LaneCounters::nonfinite_chunks},
     CounterRow<LaneCounters>{
+        {"client_blocks", "1", "blocks that clients have encoded, of tensors with client_blocks"},
+        &LaneCounters::client_blocks},
+    CounterRow<LaneCounters>{
         {"links_turned_away", "1",
          "links of other daemons turned away because too many wait for a group"},
         &LaneCounters::links_turned_away},

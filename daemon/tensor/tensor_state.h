@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "daemon/tensor/memory_use.h"
 #include "daemon/tensor/recipe_resolver.h"
 #include "daemon/tensor/tensor_tuning.h"
+#include "shm/block_slots.h"
 #include "shm/layout.h"
 
 namespace tern::daemon {
@@ -52,6 +55,9 @@ struct TensorState {
   bool exempt = false;
   std::int32_t priority = 0;
   std::uint64_t generation = 0;
+  // Its client hands over and takes blocks, and keeps what contributions leave out. Without a value
+  // it has elements.
+  std::optional<shm::BlockSlots> slots;
   CodecState codec;
   MemoryUse memory_use;
   std::unique_ptr<TensorTuning> tuning;  // null: the recipe is what was declared

@@ -48,7 +48,7 @@ LAYOUT(tern_group_info, epoch, 20);
 LAYOUT(tern_group_info, last_common_op, 24);
 LAYOUT(tern_group_info, number, 32);
 
-SIZE(tern_tensor_options, 56);
+SIZE(tern_tensor_options, 64); /* 56 in the first header */
 LAYOUT(tern_tensor_options, name, 8);
 LAYOUT(tern_tensor_options, count, 16);
 LAYOUT(tern_tensor_options, dtype, 24);
@@ -57,6 +57,24 @@ LAYOUT(tern_tensor_options, recipe, 32);
 LAYOUT(tern_tensor_options, level, 40);
 LAYOUT(tern_tensor_options, priority, 48);
 LAYOUT(tern_tensor_options, exempt, 52);
+LAYOUT(tern_tensor_options, client_blocks, 56);
+LAYOUT(tern_tensor_options, reserved1, 60);
+
+SIZE(tern_block_layout, 152);
+LAYOUT(tern_block_layout, travels_whole, 4);
+LAYOUT(tern_block_layout, count, 8);
+LAYOUT(tern_block_layout, chunk_elements, 16);
+LAYOUT(tern_block_layout, chunks, 24);
+LAYOUT(tern_block_layout, slot_bytes, 32);
+LAYOUT(tern_block_layout, most_block_bytes, 40);
+LAYOUT(tern_block_layout, tensor, 48);
+LAYOUT(tern_block_layout, seed, 56);
+LAYOUT(tern_block_layout, next_use, 64);
+LAYOUT(tern_block_layout, first_owner, 72);
+LAYOUT(tern_block_layout, node, 76);
+LAYOUT(tern_block_layout, nodes, 80);
+LAYOUT(tern_block_layout, dtype, 84);
+LAYOUT(tern_block_layout, recipe, 88);
 
 SIZE(tern_tensor_stats, 168);
 LAYOUT(tern_tensor_stats, ops, 8);

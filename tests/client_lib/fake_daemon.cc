@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "shm/sharding.h"
+#include "tests/client_lib/fake_replies.h"
 
 namespace tern::testing {
 
@@ -214,15 +215,10 @@ void FakeDaemon::answer_normally(Session& session, const shm::PacketHeader& head
       declared.one_lane = options_.one_lane ? 1 : 0;
       return send(session.socket, declared);
     }
-    case PacketKind::tensor_stats: {
-      auto stats =
-          shm::make_packet<shm::TensorStatsPacket>(PacketKind::tensor_stats_reply, request);
-      stats.ops = 3;
-      stats.bytes_raw = 4000;
-      stats.bytes_sent = 1000;
-      std::strcpy(stats.recipe, "none(raw)");
-      return send(session.socket, stats);
-    }
+    case PacketKind::tensor_blocks:
+      return send(session.socket, blocks_reply(request, options_.block_elements));
+    case PacketKind::tensor_stats:
+      return send(session.socket, stats_reply(request));
     case PacketKind::region_create: {
       shm::RegionCreatePacket question;
       ASSERT_TRUE(shm::read_packet(packet.bytes, question));
@@ -269,6 +265,7 @@ void FakeDaemon::welcome(Session& session, const shm::PacketHeader& header,
   if (options_.shares_down) welcome.features |= shm::kFeatureSharesDown;
   if (options_.pass_progress) welcome.features |= shm::kFeaturePassProgress;
   if (options_.regions) welcome.features |= shm::kFeatureRegions;
+  if (options_.blocks) welcome.features |= shm::kFeatureBlocks;
   welcome.segment_bytes = session.segment.segment_bytes();
   if (welcome_change_) welcome_change_(welcome, session.segment.header());
   ASSERT_TRUE(session.socket.send(shm::packet_bytes(welcome), fds));

@@ -33,6 +33,8 @@ struct FakeOptions {
   bool shares_down = false;
   bool pass_progress = false;
   bool regions = true;
+  bool blocks = false;  // it takes client_blocks
+  std::uint64_t block_elements = 256;
   std::uint64_t last_common_op = 0;
 };
 

@@ -48,14 +48,15 @@ TEST_F(QuestionsTest, AGroupOfMoreLanesThanThereAreClosesTheConnection) {
 }
 
 TEST_F(QuestionsTest, ADeclarationNamesItsGroup) {
-  GroupState group;
-  group.number = 5;
+  const auto group = std::make_shared<GroupState>();
+  group->number = 5;
   DeclareOptions options;
   options.name = "weights";
   options.count = 12;
-  const auto declared = questions.declare(group, options);
+  const auto declared = questions.declare(group, options, 0);
   ASSERT_TRUE(declared.has_value()) << declared.error().text;
-  EXPECT_NE(declared->tensor, 0u);
+  EXPECT_NE((*declared)->id, 0u);
+  EXPECT_EQ((*declared)->group, group);
   EXPECT_EQ(daemon.last_declare().group, 5u);
   EXPECT_STREQ(daemon.last_declare().name, "weights");
 }

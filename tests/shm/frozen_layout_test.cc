@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "shm/block_slots.h"
 #include "shm/layout.h"
 
 namespace tern::shm {
@@ -210,11 +211,34 @@ TEST(FrozenLayout, TensorDeclarePacket) {
   FIELD(TensorDeclarePacket, dtype, 32, 1);
   FIELD(TensorDeclarePacket, role, 33, 1);
   FIELD(TensorDeclarePacket, exempt, 34, 1);
-  FIELD(TensorDeclarePacket, reserved0, 35, 1);
+  FIELD(TensorDeclarePacket, client_blocks, 35, 1);
   FIELD(TensorDeclarePacket, priority, 36, 4);
   FIELD(TensorDeclarePacket, name, 40, 128);
   FIELD(TensorDeclarePacket, recipe, 168, 64);
   FIELD(TensorDeclarePacket, level, 232, 16);
+}
+
+TEST(FrozenLayout, TensorBlocksPacket) {
+  EXPECT_EQ(sizeof(TensorBlocksPacket), 112u);
+  FIELD(TensorBlocksPacket, header, 0, 16);
+  FIELD(TensorBlocksPacket, chunk_elements, 16, 8);
+  FIELD(TensorBlocksPacket, seed, 24, 8);
+  FIELD(TensorBlocksPacket, most_block_bytes, 32, 8);
+  FIELD(TensorBlocksPacket, travels_whole, 40, 4);
+  FIELD(TensorBlocksPacket, reserved0, 44, 4);
+  FIELD(TensorBlocksPacket, recipe, 48, 64);
+}
+
+// Client and daemon compute the places of slots by themselves.
+TEST(FrozenLayout, BlockSlots) {
+  constexpr BlockSlots slots{10'000, 4096, 4};
+  EXPECT_EQ(slots.slots(), 3u);
+  EXPECT_EQ(slots.slot_bytes(), 18'496u);  // 32 + 4 * 4096 + 2048, on a cache line
+  EXPECT_EQ(slots.bytes(), 3 * 18'496u);
+  EXPECT_EQ(slots.block_offset(4095), 0u);
+  EXPECT_EQ(slots.block_offset(4096), 18'496u);
+  EXPECT_EQ(slots.element_offset(4097), 18'496u + 32 + 4);
+  EXPECT_EQ((BlockSlots{100, 4096, 4}.slot_bytes()), 2'496u);  // fewer elements than a chunk has
 }
 
 TEST(FrozenLayout, TensorDeclaredPacket) {
@@ -313,6 +337,10 @@ TEST(FrozenLayout, Kinds) {
   EXPECT_EQ(static_cast<int>(PacketKind::goodbye), 14);
   EXPECT_EQ(static_cast<int>(PacketKind::tensor_state), 15);
   EXPECT_EQ(static_cast<int>(PacketKind::tensor_state_reply), 16);
+  EXPECT_EQ(static_cast<int>(PacketKind::tensor_blocks), 23);
+  EXPECT_EQ(static_cast<int>(PacketKind::tensor_blocks_reply), 24);
+  EXPECT_EQ(kEntryHasBlocks, 8);
+  EXPECT_EQ(kFeatureBlocks, 32u);
   EXPECT_EQ(static_cast<int>(StateAction::size), 1);
   EXPECT_EQ(static_cast<int>(StateAction::export_part), 2);
   EXPECT_EQ(static_cast<int>(StateAction::import_parts), 3);

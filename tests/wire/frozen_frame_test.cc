@@ -72,6 +72,7 @@ TEST(FrozenFrame, NumbersAreThoseOfVersionOne) {
   EXPECT_EQ(kFeatureSend, 4u);
   EXPECT_EQ(kFeatureLossyMoves, 8u);
   EXPECT_EQ(kFeatureLossySends, 16u);
+  EXPECT_EQ(kFeatureClientBlocks, 32u);
 }
 
 #define EXPECT_SAME_PLACE(ours, frozen, field, at)     \

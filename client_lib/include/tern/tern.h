@@ -22,6 +22,7 @@
 #ifndef TERN_TERN_H
 #define TERN_TERN_H
 
+#include "block_layout.h"
 #include "push_pull.h"
 #include "types.h"
 
@@ -186,15 +187,21 @@ typedef struct {
   const char* level;
   int32_t priority; /* higher goes first; 0 normal */
   uint32_t exempt;  /* 1: never compressed lossily, whatever role and recipe say */
+  uint32_t client_blocks; /* 1: operations on it have blocks in place of elements, and are all_reduce
+                             alone; tern/block_layout.h. Each node's own word: others may have
+                             elements. The group has one rank on this node, and the recipe is not
+                             "auto", has memory none or ef, and no scale=tensor */
+  uint32_t reserved1;
 } tern_tensor_options;
 #define TERN_TENSOR_OPTIONS_INIT \
-  { sizeof(tern_tensor_options), 0, NULL, 0, TERN_F32, TERN_EXACT, NULL, NULL, 0, 0 }
+  { sizeof(tern_tensor_options), 0, NULL, 0, TERN_F32, TERN_EXACT, NULL, NULL, 0, 0, 0, 0 }
 
 /* Declares a tensor in the group, with the memory that its recipe needs. The call is local and does
  * not wait for the other ranks. If ranks declare the tensor differently, the first operation on it
  * fails with TERN_ERR_MISMATCH.
  * TERN_ERR_ALREADY_EXISTS, TERN_ERR_BAD_RECIPE (the detail points at the place),
- * TERN_ERR_QUOTA_EXCEEDED. */
+ * TERN_ERR_QUOTA_EXCEEDED; TERN_ERR_UNSUPPORTED for client_blocks where several ranks of the group
+ * are on this node, or the daemon is too old. */
 TERN_API tern_status tern_tensor_declare(tern_group* group, const tern_tensor_options* options,
                                          tern_tensor** tensor);
 
