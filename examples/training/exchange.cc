@@ -7,6 +7,7 @@
 
 #include "examples/training/rendezvous.h"
 #include "examples/training/tern_server.h"
+#include "tern/blocks.hpp"
 #include "tern/tern.hpp"
 
 namespace tern::training {
@@ -53,8 +54,8 @@ class TernExchange : public Exchange {
     }
     for (const Parameter& parameter : layout_) {
       // Biases are declared like weights; the daemon sends so small a tensor raw.
-      tensors_.push_back(
-          group_.declare<float>(parameter.name, parameter.count(), TERN_GRADIENT, options.recipe));
+      tensors_.push_back(declare(parameter));
+      if (options.client_blocks) blocks_.emplace_back(client_, group_, tensors_.back());
     }
   }
 
@@ -68,14 +69,22 @@ class TernExchange : public Exchange {
   void begin(std::size_t layer) override {
     for (std::size_t i = 0; i < layout_.size(); ++i) {
       if (layout_[i].layer != layer) continue;
-      tickets_[i] = group_.all_reduce(
-          tensors_[i], gradients_.subspan(layout_[i].offset, layout_[i].count()), TERN_AVERAGE);
+      const auto gradient = gradients_.subspan(layout_[i].offset, layout_[i].count());
+      if (options_.client_blocks) {
+        blocks_[i].all_reduce(gradient, TERN_AVERAGE);
+      } else {
+        tickets_[i] = group_.all_reduce(tensors_[i], gradient, TERN_AVERAGE);
+      }
     }
   }
 
   void wait(std::size_t layer) override {
     for (std::size_t i = 0; i < layout_.size(); ++i) {
       if (layout_[i].layer != layer) continue;
+      if (options_.client_blocks) {
+        if (!blocks_[i].wait(wait_ms())) throw Failure(TERN_ERR_TIMEOUT);
+        continue;
+      }
       finish(&tickets_[i].value());
       tickets_[i].reset();
     }
@@ -129,10 +138,21 @@ class TernExchange : public Exchange {
   int node() const override { return static_cast<int>(group_.info().node); }
 
  private:
+  Tensor declare(const Parameter& parameter) {
+    tern_tensor_options options = TERN_TENSOR_OPTIONS_INIT;
+    options.name = parameter.name.c_str();
+    options.count = parameter.count();
+    options.role = TERN_GRADIENT;
+    options.recipe = options_.recipe.empty() ? nullptr : options_.recipe.c_str();
+    options.client_blocks = options_.client_blocks ? 1 : 0;
+    return group_.declare(options);
+  }
+
   // The group's op_timeout ends every operation; the wait is a little longer, so that its better
   // explained failure comes first.
+  std::int64_t wait_ms() const { return options_.timeout_ms + 5000; }
   void finish(Ticket* ticket) {
-    if (!ticket->wait_for(options_.timeout_ms + 5000)) {
+    if (!ticket->wait_for(wait_ms())) {
       throw Failure(TERN_ERR_TIMEOUT);
     }
   }
@@ -144,6 +164,7 @@ class TernExchange : public Exchange {
   std::span<float> gradients_;
   std::vector<Tensor> tensors_;  // in the order of the layout, as the tickets
   std::vector<std::optional<Ticket>> tickets_;
+  std::vector<Blocks> blocks_;        // likewise, with client_blocks
   std::optional<TernServer> server_;  // then there are no tensors
 };
 

@@ -18,6 +18,8 @@ struct ExchangeOptions {
   int rank = 0;
   int size = 1;
   std::string recipe;
+  // Gradients are encoded, and results decoded, in this process: one rank on each node.
+  bool client_blocks = false;
   // Ranks keep the model and are pushed gradients, in place of averaging them for all.
   bool server = false;
   int server_rank = -1;             // the rank that keeps it; -1: every rank keeps a part

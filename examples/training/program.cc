@@ -22,6 +22,8 @@ void describe(CLI::App* app, ProgramOptions* options) {
   app->add_flag("--local", exchange.local, "One process, without a daemon");
   app->add_option("--socket", exchange.socket, "ternd's socket; default $TERN_SOCKET");
   app->add_option("--recipe", exchange.recipe, "raw, 3lc:s=1, auto ...; default: the daemon's");
+  app->add_flag("--client-blocks", exchange.client_blocks,
+                "Encode and decode here, and not in the daemon: one rank on each node");
   app->add_flag("--server", exchange.server,
                 "Ranks keep the model: gradients are pushed to them, its differences pulled");
   app->add_option("--server-rank", exchange.server_rank,
@@ -57,6 +59,9 @@ const char* objection(const ProgramOptions& options) {
   if (!exchange.local && exchange.group_id_file.empty()) {
     return "--group-id-file is required (or --local: one process, no daemon)";
   }
+  if (exchange.client_blocks && (exchange.server || exchange.local)) {
+    return "--client-blocks is neither for --server nor for --local";
+  }
   if (exchange.server && exchange.local) return "--server needs a daemon: leave out --local";
   if (!exchange.server && (exchange.server_rank != -1 || !exchange.pull_recipe.empty())) {
     return "--server-rank and --pull-recipe need --server";
@@ -78,6 +83,7 @@ void write_report(const ProgramOptions& options, const Exchange& exchange,
   nlohmann::json json = {
       {"recipe", options.exchange.recipe},
       {"server", options.exchange.server},
+      {"client_blocks", options.exchange.client_blocks},
       {"pull_recipe", options.exchange.pull_recipe},
       {"rank", options.exchange.rank},
       {"size", options.exchange.size},

@@ -14,22 +14,21 @@
 namespace tern::e2e {
 namespace {
 
-constexpr int kRanksOfNode = 2;
 constexpr int kSteps = 120;
 
 class Training : public ::testing::TestWithParam<std::string> {
  protected:
-  // Two ranks on each of two nodes; the report of each, or null where a rank failed.
+  // Ranks on each of two nodes; the report of each, or null where a rank failed.
   static std::vector<nlohmann::json> train(Cluster& cluster, const std::string& recipe,
-                                           const Options& more = {}) {
+                                           const Options& more = {}, int ranks_of_node = 2) {
     std::vector<Process> processes;
     std::vector<nlohmann::json> reports;
-    const int size = kRanksOfNode * static_cast<int>(cluster.size());
+    const int size = ranks_of_node * static_cast<int>(cluster.size());
     const auto report_of = [&](int rank) {
       return cluster.folder() + "/report" + std::to_string(rank) + ".json";
     };
     for (int rank = 0; rank < size; ++rank) {
-      const DaemonProcess& daemon = cluster[static_cast<std::size_t>(rank / kRanksOfNode)];
+      const DaemonProcess& daemon = cluster[static_cast<std::size_t>(rank / ranks_of_node)];
       Options options{"--rank",          std::to_string(rank),
                       "--size",          std::to_string(size),
                       "--group-id-file", cluster.folder() + "/group",
@@ -46,7 +45,7 @@ class Training : public ::testing::TestWithParam<std::string> {
           processes[static_cast<std::size_t>(rank)].wait_exit(std::chrono::minutes(5));
       EXPECT_TRUE(exit && exit->status == 0)
           << "rank " << rank << ": "
-          << tail_of(cluster[static_cast<std::size_t>(rank / kRanksOfNode)].folder() +
+          << tail_of(cluster[static_cast<std::size_t>(rank / ranks_of_node)].folder() +
                      "/ranks.log");
       std::ifstream file(report_of(rank));
       reports.push_back(nlohmann::json::parse(file, nullptr, false));
@@ -98,6 +97,27 @@ TEST_P(Training, LearnsWithAServerOnTheRanks) {
     }
     EXPECT_GT(reports[0]["test_accuracy"].get<double>(), 0.85);
     EXPECT_TRUE(GetParam() == "raw" || sent < raw / 10) << sent << " of " << raw;
+  }
+}
+
+// Whoever encodes, the ranks or the daemons, the model has the same bits.
+TEST_P(Training, LearnsTheSameWithBlocksOfTheRanks) {
+  nlohmann::json elements;
+  for (const Options& more : {Options{}, Options{"--client-blocks"}}) {
+    Cluster cluster(2);
+    ASSERT_TRUE(cluster.running());
+    const std::vector<nlohmann::json> reports = train(cluster, GetParam(), more, 1);
+    for (const nlohmann::json& report : reports) {
+      ASSERT_TRUE(report.is_object());
+      EXPECT_TRUE(report["weights_agree"].get<bool>());
+    }
+    if (more.empty()) {
+      elements = reports[0];
+      continue;
+    }
+    EXPECT_TRUE(reports[0]["client_blocks"].get<bool>());
+    EXPECT_EQ(reports[0]["weights_checksum"], elements["weights_checksum"]);
+    EXPECT_EQ(reports[0]["last_loss"], elements["last_loss"]);
   }
 }
 

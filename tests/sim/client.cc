@@ -82,6 +82,7 @@ std::uint64_t Client::declare(const TensorSpec& spec) {
   packet.dtype = static_cast<std::uint8_t>(spec.dtype);
   packet.role = static_cast<std::uint8_t>(spec.role);
   packet.exempt = spec.exempt ? 1 : 0;
+  packet.client_blocks = spec.client_blocks ? 1 : 0;
   std::strncpy(packet.name, spec.name.c_str(), sizeof(packet.name) - 1);
   std::strncpy(packet.recipe, spec.recipe.c_str(), sizeof(packet.recipe) - 1);
   return send(packet);
@@ -106,8 +107,8 @@ std::uint64_t Client::release(std::uint64_t tensor) {
   return send(packet);
 }
 
-std::uint64_t Client::stats(std::uint64_t tensor) {
-  auto packet = shm::make_packet<shm::TensorReleasePacket>(PacketKind::tensor_stats, next_request_);
+std::uint64_t Client::ask_of(shm::PacketKind kind, std::uint64_t tensor) {
+  auto packet = shm::make_packet<shm::TensorReleasePacket>(kind, next_request_);
   packet.group = group.group;
   packet.tensor = tensor;
   return send(packet);
@@ -267,6 +268,7 @@ std::uint64_t Client::submit_as(const OpRequest& op, std::uint64_t tensor, std::
     std::memcpy(at(entry.counts_offset), op.counts.data(),
                 op.counts.size() * sizeof(std::uint64_t));
   }
+  if (op.has_blocks) entry.flags |= shm::kEntryHasBlocks;
   Waiting& waiting = waiting_[entry.ticket];
   if (copying.seed != 0) begin_copies(op, waiting, entry);
   const std::uint32_t used = lanes(op, tensor, sequence, one_lane);

@@ -37,6 +37,7 @@ struct TensorSpec {
   Role role = Role::exact;
   bool exempt = false;
   std::string recipe;
+  bool client_blocks = false;
 };
 
 struct Tensor {
@@ -64,6 +65,7 @@ struct OpRequest {
   float state_scale = 1.0f;
   std::string recipe;
   std::vector<std::uint64_t> counts;  // of each rank; empty: equal shares, or none
+  bool has_blocks = false;            // input and output are slots
 };
 
 struct OpResult {
@@ -96,7 +98,8 @@ class Client {
   std::uint64_t leave();
   std::uint64_t declare(const TensorSpec& spec);
   std::uint64_t release(std::uint64_t tensor);
-  std::uint64_t stats(std::uint64_t tensor);
+  // tensor_stats or tensor_blocks.
+  std::uint64_t ask_of(shm::PacketKind kind, std::uint64_t tensor);
   std::uint64_t move_state(std::uint64_t tensor, shm::StateAction action, std::uint64_t offset = 0,
                            std::uint64_t bytes = 0);
   std::uint64_t create_region(std::uint64_t bytes);
