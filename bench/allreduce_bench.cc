@@ -124,7 +124,9 @@ class AllreduceBench {
           .rank = rank,
           .size = size,
           .max_bytes = max_bytes(),
-          .copies = std::ranges::count(options_.memory, Memory::outside) != 0};
+          .copies = std::ranges::count(options_.memory, Memory::outside) != 0,
+          .block_tensors = options_.recipes.size() * static_cast<std::size_t>(std::ranges::count(
+                                                         options_.memory, Memory::blocks))};
       if (options_.libraries.empty()) {
         terns_.push_back(std::make_unique<TernNode>(node));
       } else {
@@ -368,11 +370,14 @@ void add_allreduce_command(CLI::App& app) {
       ->transform(CLI::AsSizeValue(false))
       ->delimiter(',');
   command->add_option("--recipe", options->recipes, "Recipes to measure; \"none\": Gloo alone");
-  static const std::map<std::string, Memory> kMemories = {
-      {"arena", Memory::arena}, {"outside", Memory::outside}, {"region", Memory::region}};
+  static const std::map<std::string, Memory> kMemories = {{"arena", Memory::arena},
+                                                          {"outside", Memory::outside},
+                                                          {"region", Memory::region},
+                                                          {"blocks", Memory::blocks}};
   command
       ->add_option("--memory", options->memory,
-                   "Where the values lie, each one measured: arena, outside, region")
+                   "Where the values lie, each one measured: arena, outside, region; blocks: "
+                   "outside, and encoded and decoded by the rank")
       ->transform(CLI::CheckedTransformer(kMemories))
       ->delimiter(',');
   command->add_option("--seconds", options->seconds,

@@ -1,6 +1,7 @@
 #include "bench/tern_contestant.h"
 
 #include "bench/group_id_file.h"
+#include "blocks/include/tern/blocks.hpp"
 
 namespace tern::bench {
 namespace {
@@ -12,7 +13,9 @@ Client connect(const TernNode::Options& options) {
   connection.socket_path = options.socket.empty() ? nullptr : options.socket.c_str();
   connection.job = options.job.c_str();
   const std::uint64_t tensors = options.copies ? 2 : 1;
-  connection.arena_bytes = tensors * options.max_bytes + (std::uint64_t{1} << 20);
+  // A slot is a little longer than its chunk.
+  const std::uint64_t slots = options.block_tensors * (options.max_bytes * 9 / 8 + (1u << 20));
+  connection.arena_bytes = tensors * options.max_bytes + slots + (std::uint64_t{1} << 20);
   return Client(connection);
 }
 
@@ -31,6 +34,21 @@ Group join(Client& client, const TernNode::Options& options) {
   join_options.verify = 0;
   join_options.op_timeout_ms = kTimeoutMs;
   return client.join(id, join_options);
+}
+
+Traffic traffic_of(const Tensor& tensor) {
+  const tern_tensor_stats stats = tensor.stats();
+  return Traffic{.ops = stats.ops,
+                 .bytes_raw = stats.bytes_raw,
+                 .bytes_sent = stats.bytes_sent,
+                 .state_bytes = stats.state_bytes,
+                 .residual_ratio = stats.residual_ratio,
+                 .encode_ns = stats.encode_ns,
+                 .queue_ns = stats.queue_ns,
+                 .wire_ns = stats.wire_ns,
+                 .decode_ns = stats.decode_ns,
+                 .wait_ns = stats.wait_ns,
+                 .recipe = stats.recipe};
 }
 
 class TernContestant final : public Contestant {
@@ -60,20 +78,7 @@ class TernContestant final : public Contestant {
     ticket.wait();
   }
 
-  std::optional<Traffic> traffic() const override {
-    const tern_tensor_stats stats = tensor_.stats();
-    return Traffic{.ops = stats.ops,
-                   .bytes_raw = stats.bytes_raw,
-                   .bytes_sent = stats.bytes_sent,
-                   .state_bytes = stats.state_bytes,
-                   .residual_ratio = stats.residual_ratio,
-                   .encode_ns = stats.encode_ns,
-                   .queue_ns = stats.queue_ns,
-                   .wire_ns = stats.wire_ns,
-                   .decode_ns = stats.decode_ns,
-                   .wait_ns = stats.wait_ns,
-                   .recipe = stats.recipe};
-  }
+  std::optional<Traffic> traffic() const override { return traffic_of(tensor_); }
 
  private:
   Group group_;
@@ -81,6 +86,41 @@ class TernContestant final : public Contestant {
   std::string recipe_;
   std::span<float> values_;
   Tensor tensor_;
+};
+
+// Encodes and decodes in this process.
+class BlocksContestant final : public Contestant {
+ public:
+  BlocksContestant(const Client& client, const Group& group, const std::string& recipe,
+                   std::span<float> values)
+      : name_("tern " + recipe + ", blocks"),
+        values_(values),
+        blocks_(client, group, declare(group, recipe, values.size())) {}
+
+  const std::string& name() const override { return name_; }
+  std::optional<double> tolerance() const override { return std::nullopt; }
+  std::span<float> values() override { return values_; }
+  void all_reduce() override {
+    blocks_.all_reduce(values_);
+    blocks_.wait();
+  }
+  std::optional<Traffic> traffic() const override { return traffic_of(blocks_.tensor()); }
+
+ private:
+  static Tensor declare(Group group, const std::string& recipe, std::size_t count) {
+    const std::string name = recipe + ", blocks/" + std::to_string(count);
+    tern_tensor_options options = TERN_TENSOR_OPTIONS_INIT;
+    options.name = name.c_str();
+    options.count = count;
+    options.role = TERN_GRADIENT;
+    options.recipe = recipe.c_str();
+    options.client_blocks = 1;
+    return group.declare(options);
+  }
+
+  std::string name_;
+  std::span<float> values_;
+  Blocks blocks_;
 };
 
 class TernRunner final : public CollectiveRunner {
@@ -165,6 +205,10 @@ std::unique_ptr<Contestant> TernNode::contestant(const std::string& recipe, std:
       outside_.resize(memory_.size());
       return std::make_unique<TernContestant>(group_, recipe, ", outside",
                                               std::span(outside_).first(count));
+    case Memory::blocks:
+      outside_.resize(memory_.size());
+      return std::make_unique<BlocksContestant>(client_, group_, recipe,
+                                                std::span(outside_).first(count));
     case Memory::region:
       if (region_.empty()) region_ = client_.allocate_region<float>(memory_.size());
       return std::make_unique<TernContestant>(group_, recipe, ", region", region_.first(count));

@@ -11,8 +11,9 @@
 
 namespace tern::bench {
 
-// Where a contestant's values lie.
-enum class Memory : std::uint8_t { arena, outside, region };
+// Where a contestant's values lie. `blocks`: outside the arena, where libtern_blocks encodes and
+// decodes them.
+enum class Memory : std::uint8_t { arena, outside, region, blocks };
 
 // A rank's connection to the daemon of its node, shared by the contestants of all recipes.
 class TernNode {
@@ -23,8 +24,9 @@ class TernNode {
     std::string job = "bench";
     std::int32_t rank = 0;
     std::int32_t size = 1;
-    std::uint64_t max_bytes = 0;  // of a tensor
-    bool copies = false;          // some contestant's values lie outside the arena
+    std::uint64_t max_bytes = 0;    // of a tensor
+    bool copies = false;            // some contestant's values lie outside the arena
+    std::size_t block_tensors = 0;  // contestants with blocks that there are at once
   };
 
   explicit TernNode(const Options& options);

@@ -36,13 +36,14 @@ Result<std::unique_ptr<TensorBlocks>> TensorBlocks::create(tern_client* client, 
   }
   std::unique_ptr<TensorBlocks> blocks(
       new TensorBlocks({client, group, tensor}, Layout(said), *recipe));
+  // The state passes through the arena, in room that the slots then have.
+  if (Status begun = blocks->take_state(); !begun) return tl::unexpected(begun.error());
   const std::uint64_t bytes = blocks->layout_.bytes();
   void* memory = nullptr;
   if (Status taken = status_of(tern_alloc(client, bytes, &memory)); !taken) {
     return tl::unexpected(taken.error());
   }
   blocks->slots_ = {static_cast<std::byte*>(memory), bytes};
-  if (Status begun = blocks->take_state(); !begun) return tl::unexpected(begun.error());
   return blocks;
 }
 
@@ -52,6 +53,7 @@ TensorBlocks::~TensorBlocks() {
     (void)tern_cancel(handles_.client, ticket_);
     (void)wait(TERN_FOREVER);
   }
+  (void)tern_free(handles_.client, slots_.data());
   // What the next declaration of the tensor begins with.
   if (contributions_.has_residual()) {
     if (const auto part = export_state()) {
@@ -60,7 +62,6 @@ TensorBlocks::~TensorBlocks() {
       (void)tern_tensor_import_state(handles_.tensor, &bytes, &count, 1);
     }
   }
-  (void)tern_free(handles_.client, slots_.data());
 }
 
 Status TensorBlocks::check(const Operation& operation) const {

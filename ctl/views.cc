@@ -197,26 +197,27 @@ std::string render_tensors(const json& tensors) {
                {"STATE OF"},
                {"RESETS", kRight}});
   for (const json& tensor : tensors) {
-    table.add_row({text_field(tensor, "group"),
-                   text_field(tensor, "name"),
-                   text_field(tensor, "dtype"),
-                   count_field(tensor, "count"),
-                   text_field(tensor, "role"),
-                   text_field(tensor, "recipe"),
-                   count_field(tensor, "ops"),
-                   bytes_field(tensor, "bytes_raw"),
-                   bytes_field(tensor, "bytes_sent"),
-                   ratio_field(tensor, "ratio"),
-                   fraction_field(tensor, "residual_ratio"),
-                   time_field(tensor, "encode_ms", kMs),
-                   time_field(tensor, "queue_ms", kMs),
-                   time_field(tensor, "wire_ms", kMs),
-                   time_field(tensor, "decode_ms", kMs),
-                   time_field(tensor, "wait_ms", kMs),
-                   count_field(tensor, "raw_fallbacks"),
-                   bytes_field(tensor, "state_bytes"),
-                   text_field(tensor, "state_of"),
-                   count_field(tensor, "resets")});
+    table.add_row(
+        {text_field(tensor, "group"),
+         text_field(tensor, "name"),
+         text_field(tensor, "dtype"),
+         count_field(tensor, "count"),
+         text_field(tensor, "role"),
+         text_field(tensor, "recipe") + (tensor.value("client_blocks", false) ? " by client" : ""),
+         count_field(tensor, "ops"),
+         bytes_field(tensor, "bytes_raw"),
+         bytes_field(tensor, "bytes_sent"),
+         ratio_field(tensor, "ratio"),
+         fraction_field(tensor, "residual_ratio"),
+         time_field(tensor, "encode_ms", kMs),
+         time_field(tensor, "queue_ms", kMs),
+         time_field(tensor, "wire_ms", kMs),
+         time_field(tensor, "decode_ms", kMs),
+         time_field(tensor, "wait_ms", kMs),
+         count_field(tensor, "raw_fallbacks"),
+         bytes_field(tensor, "state_bytes"),
+         text_field(tensor, "state_of"),
+         count_field(tensor, "resets")});
   }
   return table.text();
 }

@@ -323,6 +323,7 @@ nlohmann::json Reports::tensors(const Scope& scope) const {
                       {"count", state.count},
                       {"role", role_name(state.role)},
                       {"recipe", of_.tensors.recipe_text(state)},
+                      {"client_blocks", state.slots.has_value()},
                       {"ops", totals.ops},
                       {"bytes_raw", totals.bytes_raw},
                       {"bytes_sent", totals.bytes_sent},

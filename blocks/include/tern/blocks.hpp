@@ -6,6 +6,7 @@
 #include <span>
 #include <tern/tern.hpp>
 #include <utility>
+#include <vector>
 
 namespace tern {
 
@@ -19,7 +20,11 @@ class Blocks {
   }
   Blocks(Blocks&& other) noexcept
       : tensor_(std::move(other.tensor_)), blocks_(std::exchange(other.blocks_, nullptr)) {}
-  Blocks& operator=(Blocks&&) = delete;
+  Blocks& operator=(Blocks&& other) noexcept {
+    std::swap(tensor_, other.tensor_);
+    std::swap(blocks_, other.blocks_);
+    return *this;
+  }
   ~Blocks() { (void)tern_blocks_release(blocks_); }
 
   const Tensor& tensor() const noexcept { return tensor_; }
@@ -39,6 +44,25 @@ class Blocks {
     if (status == TERN_ERR_TIMEOUT) return false;
     check(status);
     return true;
+  }
+
+  // As Tensor's.
+  std::vector<std::byte> export_state() {
+    std::uint64_t bytes = 0;
+    throw_if_failed(tern_tensor_state_bytes(tensor_.get(), &bytes));
+    std::vector<std::byte> part(bytes);
+    check(tern_blocks_export_state(blocks_, part.data(), part.size(), &bytes));
+    return part;
+  }
+  void import_state(std::span<const std::vector<std::byte>> parts) {
+    std::vector<const void*> data;
+    std::vector<std::uint64_t> bytes;
+    for (const auto& part : parts) {
+      data.push_back(part.data());
+      bytes.push_back(part.size());
+    }
+    check(tern_blocks_import_state(blocks_, data.data(), bytes.data(),
+                                   static_cast<std::uint32_t>(parts.size())));
   }
 
  private:
