@@ -46,7 +46,7 @@ bool KeptStates::adopt(const MemberGroup& group, const std::string& key, Declare
   // What is left of a rank's share is of the node that the rank was on.
   const bool moved =
       last.memory_use.has_one_leg() && found->second.ranks_of_node != group.ranks_of_node;
-  if (last.doubtful || last.half_imported || moved ||
+  if (last.is_incomplete() || last.half_imported || moved ||
       !tensor.state->codec.adopt_residual(last.codec)) {
     reset = reset || had_history;
   } else {

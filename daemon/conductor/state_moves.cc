@@ -108,8 +108,9 @@ bool StateMoves::start(const Client& client, const shm::TensorStatePacket& packe
   if (found == nullptr || (found->holders & group->bit_of(*rank)) == 0) {
     return refuse(Errc::unknown_tensor, "this rank has not declared the tensor");
   }
-  if (group->ended) return refuse(group->end_code, group->end_text);
   TensorState& state = *found->state;
+  // A client that has half of the residual hands it over at its end, whatever ended before.
+  if (group->ended && !state.slots) return refuse(group->end_code, group->end_text);
   const auto memory = state.codec.empty() ? codec::Memory::none : state.declared.recipe.memory;
   const bool averages = state.averages.load(std::memory_order_relaxed);
   const float alpha = averages && memory == codec::Memory::ef ? static_cast<float>(group->size)
@@ -174,7 +175,8 @@ void StateMoves::tell(std::uint64_t client, std::uint64_t request, std::uint64_t
 }
 
 void StateMoves::on_moved(const event::StateMoved& event) {
-  if (groups_.of_lane(event.group) == nullptr) return;
+  const MemberGroup* const group = groups_.of_lane(event.group);
+  if (group == nullptr) return;
   StateMove* const move = event.move;
   if (event.code != Errc::ok && move->verdict == Errc::ok) {
     move->verdict = event.code;
@@ -182,13 +184,13 @@ void StateMoves::on_moved(const event::StateMoved& event) {
   }
   if (event.begun) move->taken = move->imports;
   if (--move->lanes_left != 0) return;
-  finish(*move);
+  finish(*move, *group);
   const std::uint64_t client = move->client;
   std::erase_if(moves_, [move](const auto& one) { return one.get() == move; });
   start_next(client);
 }
 
-void StateMoves::finish(const StateMove& move) {
+void StateMoves::finish(const StateMove& move, const MemberGroup& group) {
   if (move.taken) {
     TensorState& tensor = *move.tensor;
     tensor.half_imported = move.verdict != Errc::ok;
@@ -198,8 +200,12 @@ void StateMoves::finish(const StateMove& move) {
     if (part.kind != 0) {
       tensor.memory_use.take({part.kind, true, part.counts_crc, part.root - std::uint32_t{1}});
     }
-    // What an op that failed has left in doubt is not there any more.
-    if (move.verdict == Errc::ok) tensor.doubtful.store(false, std::memory_order_relaxed);
+    if (move.verdict == Errc::ok) {
+      tensor.residual_with_client.store(false, std::memory_order_relaxed);
+      // What an op that failed has left in doubt is not there any more; but what the end of an epoch
+      // has, its client does not know.
+      if (!group.ended) tensor.doubtful.store(false, std::memory_order_relaxed);
+    }
   }
   if (clients_.find(move.client) == nullptr) return;
   if (move.verdict == Errc::ok) {

@@ -39,7 +39,7 @@ class StateMoves {
   Status prepare(StateMove& move, const Client& client, const MemberGroup& group,
                  const shm::TensorStatePacket& packet) const;
   void tell(std::uint64_t client, std::uint64_t request, std::uint64_t bytes);
-  void finish(const StateMove& move);
+  void finish(const StateMove& move, const MemberGroup& group);
 
   Outlets outlets_;
   const Clients& clients_;

@@ -340,7 +340,7 @@ void LaneGroup::complete(OpId op) {
   // What contributions have left out the client has, until it imports that.
   const LaneOp& data = core_.lane_op(op);
   if (data.slots() != nullptr && data.encoding.lossy) {
-    data.tensor->doubtful.store(true, std::memory_order_relaxed);
+    data.tensor->residual_with_client.store(true, std::memory_order_relaxed);
   }
   // The tensor's next op is announced after this one's end on all nodes.
   if (!ended.failed && ended.announces_chunks) tuning_.pass_on_lead(op);

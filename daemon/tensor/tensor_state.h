@@ -64,6 +64,8 @@ struct TensorState {
   // An op was under way when its epoch ended or a rank left: what the residual holds may have been
   // sent or not.
   std::atomic<bool> doubtful{false};
+  // What contributions have left out its client has, and has not handed over since (client_blocks).
+  std::atomic<bool> residual_with_client{false};
   // What results have left out is of averages, and not of sums.
   std::atomic<bool> averages{false};
   // The last import failed, perhaps after some chunks: neither what was nor what was given. The
@@ -75,10 +77,15 @@ struct TensorState {
   std::array<TensorLaneStats, shm::kMaxLanes> lanes;
 
   std::uint64_t state_bytes() const noexcept { return codec.bytes(); }
+  // What the codec state holds is not what is owed.
+  bool is_incomplete() const noexcept {
+    return doubtful.load(std::memory_order_relaxed) ||
+           residual_with_client.load(std::memory_order_relaxed);
+  }
   // Whether the codec state may hold something that a reset would lose. REQUIRES: no lane uses it.
   bool has_history() const noexcept {
     if (codec.empty()) return false;
-    if (imported || doubtful.load(std::memory_order_relaxed)) return true;
+    if (imported || is_incomplete()) return true;
     if (tuning) return tuning->any_residual_pending();
     return std::any_of(lanes.begin(), lanes.end(),
                        [](const TensorLaneStats& lane) { return lane.state_touched; });

@@ -139,6 +139,45 @@ TEST(ClientBlocksState, IsResetAndCountedWhereItsClientHasNotHandedItOver) {
   EXPECT_EQ(blocks.resets(2), 1u);
 }
 
+// A node is lost and comes back without memory; what the others owe is as it was.
+TEST(ClientBlocksState, IsKeptForTheNextEpoch) {
+  const auto run = [](const std::set<std::uint32_t>& with_blocks, bool hands_over) {
+    BlockNodes nodes(3, with_blocks);
+    Cluster& cluster = nodes.cluster;
+    for (std::uint64_t step = 0; step < 2; ++step) (void)nodes.step(step);
+    cluster.world.kill(2);
+    cluster.ranks[2] = nullptr;
+    OpRequest op = all_reduce(DType::f32, 16);
+    for (const std::uint32_t rank : {0u, 1u}) {
+      Client& client = *cluster.ranks[rank];
+      op.input = op.output = client.allocate(64);
+      const std::uint64_t ticket = client.submit(op);
+      EXPECT_TRUE(cluster.world.run_until([&] { return client.done(ticket); }));
+      EXPECT_EQ(client.result(ticket).status, Errc::peer_lost);
+      client.forget_arena();
+      if (hands_over && nodes.clients->blocks[rank] != nullptr) {
+        EXPECT_EQ(nodes.import_parts(rank, {nodes.part(rank)}).detail, "");
+      }
+      EXPECT_TRUE(cluster.await(client, client.leave()));
+    }
+    cluster.world.restart(2);
+    cluster.ranks[2] = &cluster.world.connect(2, "job", 8 << 20);
+    EXPECT_TRUE(cluster.world.run_until([&] { return cluster.ranks[2]->ready(); }));
+    cluster.join();
+    nodes.declare(with_blocks);
+    const std::uint64_t resets = nodes.resets(0) + nodes.resets(1);
+    return std::pair(std::vector{nodes.part(0), nodes.part(1)}, resets);
+  };
+  const auto elements = run(kNone, false);
+  EXPECT_EQ(elements.second, 0u);
+  const auto kept = run({0, 1}, true);
+  EXPECT_EQ(kept.first == elements.first, true);
+  EXPECT_EQ(kept.second, 0u);
+  const auto lost = run({0, 1}, false);
+  EXPECT_EQ(lost.first == elements.first, false);
+  EXPECT_EQ(lost.second, 2u);
+}
+
 // An op that fails has taken nothing with it, also of what it had begun to send.
 TEST(ClientBlocksState, IsAsItWasAfterAnOpThatFailed) {
   BlockNodes blocks(3, {0, 1, 2});
