@@ -215,7 +215,7 @@ def remove_and_purge():
     check(shown("LoadState") in ("not-found", "masked"), "the unit after a removal")
     check(CONFIG.exists() and STATE.exists(), "a removal keeps configuration and state")
     run("pgrep", "-x", "ternd", status=1)
-    run("dpkg", "--purge", "ternd", "tern-tools", "libtern-dev", "libtern1")
+    run("dpkg", "--purge", "ternd", "tern-tools", "libtern-dev", "libtern-blocks1", "libtern1")
     left = [path for path in (CONFIG.parent, STATE, pathlib.Path("/run/tern"), pathlib.Path("/run/tern-ib0"),
                               pathlib.Path("/var/lib/tern-ib0"), pathlib.Path("/usr/share/tern"),
                               pathlib.Path("/etc/systemd/system/multi-user.target.wants/ternd.service"),
