@@ -24,6 +24,7 @@
 #include "bench/gloo_contestant.h"
 #include "bench/meeting.h"
 #include "bench/mpi_contestant.h"
+#include "bench/processor_clock.h"
 #include "bench/quantiles.h"
 #include "bench/tern_contestant.h"
 
@@ -36,6 +37,7 @@ struct CollectivesOptions {
   std::string folder;
   std::string socket;
   std::string gloo_address;
+  pid_t daemon = 0;  // its processor time is Tern's too
   bool mpi = false;
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
@@ -85,7 +87,8 @@ class CollectivesBench {
   explicit CollectivesBench(const CollectivesOptions& options)
       : options_(options),
         meeting_(options.folder + "/meeting", options.rank, options.size),
-        order_(options.seed) {}
+        order_(options.seed),
+        daemon_(options.daemon) {}
 
   void run() {
     try {
@@ -106,6 +109,7 @@ class CollectivesBench {
     // Of rank 0 only: the slowest rank's, a round each, and what all nodes sent.
     std::vector<double> seconds{};
     TcpSegments segments{};
+    std::uint64_t processor_ns = 0;  // of the ranks, and of Tern's daemons
   };
 
   void connect() {
@@ -182,10 +186,12 @@ class CollectivesBench {
       }
       const TcpSegments before = tcp_segments();
       meeting_.align();
+      const std::uint64_t used = processor_ns(row);
       const auto begin = RoundClock::now();
       row.runner->run();
       Meeting::Slot& mine = meeting_.mine();
       mine.seconds = std::chrono::duration<double>(RoundClock::now() - begin).count();
+      mine.processor_ns = processor_ns(row) - used;
       const TcpSegments after = tcp_segments();
       mine.segments = after.sent - before.sent;
       mine.sent_again = after.sent_again - before.sent_again;
@@ -198,10 +204,17 @@ class CollectivesBench {
         for (const Meeting::Slot& slot : meeting_.slots()) {
           row.segments.sent += slot.segments;
           row.segments.sent_again += slot.sent_again;
+          row.processor_ns += slot.processor_ns;
         }
       }
       meeting_.meet();  // before a rank that is ahead shows its next time
     }
+  }
+
+  // What serves the contestant on this node: the rank, and of Tern the daemon.
+  std::uint64_t processor_ns(const Row& row) const {
+    const bool has_daemon = options_.daemon != 0 && row.runner->name() == "tern";
+    return rank_.now_ns() + (has_daemon ? daemon_.now_ns() : 0);
   }
 
   // The share for each rank, or a rank's own, has one number throughout.
@@ -256,6 +269,8 @@ class CollectivesBench {
                                  {"rounds", row.seconds.size()},
                                  {"segments", row.segments.sent},
                                  {"sent_again", row.segments.sent_again},
+                                 {"processor_us", 1e-3 * static_cast<double>(row.processor_ns) /
+                                                      static_cast<double>(row.seconds.size())},
                                  {"median_us", 1e6 * median(row.seconds)},
                                  {"p99_us", 1e6 * quantile(row.seconds, 0.99)}};
     fmt::print("{}\n", line.dump());
@@ -266,6 +281,7 @@ class CollectivesBench {
   Meeting meeting_;
   std::mt19937_64 order_;
   std::string doing_ = "before the first operation";  // for who reads why a run failed
+  ProcessorClock rank_{0}, daemon_;
   std::unique_ptr<TernNode> tern_;
   std::unique_ptr<GlooNode> gloo_;
   std::unique_ptr<MpiNode> mpi_;
@@ -296,6 +312,8 @@ void add_collectives_command(CLI::App& app) {
   command->add_option("--socket", options->socket, "Socket of the node's ternd");
   command->add_option("--gloo-address", options->gloo_address,
                       "Also measure Gloo, with this address of the node");
+  command->add_option("--daemon", options->daemon,
+                      "The ternd of the node, by its process: its processor time counts as Tern's");
   command->add_flag("--mpi", options->mpi,
                     "Also measure Open MPI, whose mpirun has started this program");
   command->add_option("--bytes", options->bytes, "Sizes of the whole operation, such as 64KiB")

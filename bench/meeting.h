@@ -23,6 +23,7 @@ class Meeting {
   struct Slot {
     double seconds;
     std::uint64_t segments, sent_again;  // of TCP, in the meantime
+    std::uint64_t processor_ns;          // that its processes used
     float samples[kSamples];
   };
 

@@ -14,7 +14,8 @@ build/collectives when they are measured, and the same command goes on where it 
 Open MPI stands still now and then, for longer than a minute: such rows are measured again, and the
 table says how often that was.
 Gloo has three algorithms for all_reduce, and its time is that of the fastest. Beside the times there is
-the share of TCP segments that all nodes sent again while Tern, and Gloo by that algorithm, worked.
+the share of TCP segments that all nodes sent again while Tern, and Gloo by that algorithm, worked, and
+the processor time of their processes on a node, Tern's daemons among them, for each byte.
 --write puts the table into docs/benchmarks.md, in its section `collectives` or the one that is named, and
 adds a line to bench/history/collectives.jsonl.
 """
@@ -55,8 +56,9 @@ LEAST_SECONDS = 0.05
 TRIES = 4
 
 
-def rank_words(nodes, rank, options, link, seed, seconds):
-    return ["--socket", nodes.socket(rank), "--gloo-address", nodes.address(rank),
+def rank_words(nodes, rank, daemon, options, link, seed, seconds):
+    return ["--socket", nodes.socket(rank), "--daemon", daemon.pid,
+            "--gloo-address", nodes.address(rank),
             "--bytes", ",".join(options.sizes), "--kind", ",".join(options.kinds),
             "--seconds", f"{seconds:.3f}", *ROUNDS, "--seed", seed,
             "--pause-us", 0 if options.back_to_back else refill_us(link)]
@@ -106,10 +108,10 @@ def measure(options, logs, part, seconds):
         if not nodes.network:
             raise NodesError(f"no network namespaces: {nodes.why_no_network}")
         nodes.network.shape(LINKS[name])
-        nodes.start_daemons()
+        daemons = nodes.start_daemons()
 
         def words(rank):
-            return rank_words(nodes, rank, options, LINKS[name], seed, seconds)
+            return rank_words(nodes, rank, daemons[rank], options, LINKS[name], seed, seconds)
 
         if options.mpi:
             rows = run_mpi_ranks(nodes, f"collectives-{name}", words)
@@ -174,6 +176,13 @@ def sent_again(rows):
     return sum(row["sent_again"] for row in rows) / segments if segments else None
 
 
+def processor_ns_a_byte(rows):
+    """Of all processes of a node, by operation and byte of the whole; None where nobody measured it."""
+    values = [1e3 * row["processor_us"] / row["nodes"] / row["bytes"]
+              for row in rows if "processor_us" in row]
+    return statistics.median(values) if values else None
+
+
 def compared(rows):
     """One row for each case, with the times of all; None where another has no such operation."""
     cases = {}
@@ -193,6 +202,9 @@ def compared(rows):
                "gloo_algorithm": GLOO[best] if best and "gloo_bcube" in sides else None,
                "sent_again": {name: sent_again(sides[of]) for name, of in (("tern", "tern"), ("gloo", best))
                               if of in sides},
+               "processor_ns_a_byte": {name: processor_ns_a_byte(sides[of])
+                                       for name, of in (("tern", "tern"), ("gloo", best))
+                                       if of in sides},
                "spread": {name: spread(values) for name, values in medians.items()},
                "speed": min(others) / times["tern"] if others else None}
 
@@ -208,11 +220,15 @@ def table(line):
         shares = [row["sent_again"].get(name) for name in ("tern", "gloo")]
         return " / ".join("-" if share is None else f"{100 * share:.2f}" for share in shares)
 
+    def processor(row):
+        values = [row.get("processor_ns_a_byte", {}).get(name) for name in ("tern", "gloo")]
+        return " / ".join("-" if value is None else f"{value:.2f}" for value in values)
+
     rows = "\n".join(
         f"| {row['nodes']} | {row['link']} | `{row['kind']}` | "
         f"{NAMES.get(row['bytes'], row['bytes'])} | "
         + " | ".join(cell(row, name) for name in ["tern", *OTHERS])
-        + (f" | {row['speed']:.2f}" if row["speed"] else " | -") + f" | {again(row)} |"
+        + (f" | {row['speed']:.2f}" if row["speed"] else " | -") + f" | {again(row)} | {processor(row)} |"
         for row in line["rows"])
     stops = ""
     if line["mpi_stops"]:
@@ -224,9 +240,11 @@ def table(line):
             f"{line['minutes_taken']:.0f} minutes. Times in microseconds, the median of the seeds "
             "and half of what lies between the smallest and the largest; `ping_pong` is a send and "
             "a recv in both directions. Speed is the time of the faster of the two others by "
-            f"Tern's. Sent again is the share of TCP segments, in percent, of Tern and of Gloo.{stops}\n\n"
-            "| nodes | link | operation | bytes in all | Tern | Gloo | Open MPI | speed | sent again |\n"
-            "|---:|---|---|---:|---:|---:|---:|---:|---:|\n" + rows)
+            f"Tern's. Sent again is the share of TCP segments, in percent, of Tern and of Gloo. "
+            "Processor is the time in ns that all processes of a node use for each byte of the "
+            f"operation, of Tern with its daemon and of Gloo.{stops}\n\n"
+            "| nodes | link | operation | bytes in all | Tern | Gloo | Open MPI | speed | sent again "
+            "| processor |\n|---:|---|---|---:|---:|---:|---:|---:|---:|---:|\n" + rows)
 
 
 def command_words(options):

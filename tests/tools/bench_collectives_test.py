@@ -35,7 +35,8 @@ class Compared(unittest.TestCase):
                 "rows": [case]}
         text = bench_collectives.table(line)
         self.assertEqual(text.splitlines()[-1],
-                         "| 2 | 1gbit | `all_reduce` | 4 KiB | 100 ±0 % | - | 50 ±0 % | 0.50 | - / - |")
+                         "| 2 | 1gbit | `all_reduce` | 4 KiB | 100 ±0 % | - | 50 ±0 % | 0.50 | - / - "
+                         "| - / - |")
         self.assertIn("stood still for a minute 2 times in 3 parts", text)
 
     def test_gloos_time_is_that_of_its_fastest_algorithm(self):
@@ -47,6 +48,13 @@ class Compared(unittest.TestCase):
         self.assertEqual((case["gloo_us"], case["gloo_algorithm"]), (120.0, "bcube"))
         self.assertAlmostEqual(case["speed"], 1.2)
         self.assertEqual(case["sent_again"], {"tern": 0.005, "gloo": 0.02})
+
+
+    def test_processor_time_is_by_node_and_byte(self):
+        rows = [row("tern", 100.0) | {"processor_us": us} for us in (8.0, 16.0, 24.0)]
+        case, = bench_collectives.compared(rows + [row("gloo", 150.0) | {"processor_us": 32.768}])
+        self.assertAlmostEqual(case["processor_ns_a_byte"]["tern"], 1e3 * 16.0 / 2 / 4096)
+        self.assertAlmostEqual(case["processor_ns_a_byte"]["gloo"], 4.0)
 
 
 class Stops(unittest.TestCase):
