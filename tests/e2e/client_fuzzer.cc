@@ -90,6 +90,7 @@ bool ClientFuzzer::send_packet(HostileClient& client) {
       declare.group = group_;
       declare.count = 1000;
       declare.role = static_cast<std::uint8_t>(mutator_.below(4));
+      declare.client_blocks = static_cast<std::uint8_t>(mutator_.below(3));
       set(declare.name, std::string("t\xff") + std::to_string(mutator_.below(5)));
       static constexpr const char* kRecipes[] = {"",
                                                  "raw",
@@ -105,8 +106,10 @@ bool ClientFuzzer::send_packet(HostileClient& client) {
     }
     case 5:
     case 6: {
+      static constexpr PacketKind kKinds[] = {PacketKind::tensor_release, PacketKind::tensor_stats,
+                                              PacketKind::tensor_blocks};
       auto ask = shm::make_packet<shm::TensorReleasePacket>(
-          mutator_.one_in(2) ? PacketKind::tensor_release : PacketKind::tensor_stats, request);
+          kKinds[mutator_.below(std::size(kKinds))], request);
       ask.group = group_;
       ask.tensor = tensor_;
       packet = bytes_of(ask);
@@ -141,6 +144,18 @@ bool ClientFuzzer::send_packet(HostileClient& client) {
   return send(client, std::move(packet));
 }
 
+// Of the tensor, right but for what is changed then; lanes read it meanwhile.
+void ClientFuzzer::set_block(HostileClient& client, shm::SubmitEntry& entry) {
+  entry.tensor = tensor_;
+  entry.flags = shm::kEntryHasBlocks;
+  const auto slot = client.segment().arena().first(4096);
+  wire::BlockHeader header;
+  header.elements = static_cast<std::uint32_t>(entry.count);
+  header.payload_bytes = static_cast<std::uint32_t>(entry.count * sizeof(float));
+  wire::write_block_header(header, slot.first<wire::kBlockHeaderBytes>());
+  if (!mutator_.one_in(4)) mutator_.change(slot.first(wire::kBlockHeaderBytes));
+}
+
 std::uint64_t ClientFuzzer::submit_entries(HostileClient& client) {
   std::uint64_t count = 0;
   for (; count < 120; ++count) {
@@ -156,6 +171,7 @@ std::uint64_t ClientFuzzer::submit_entries(HostileClient& client) {
       const auto arena = client.segment().arena();
       mutator_.change(arena.subspan(entry.counts_offset, 64));
     }
+    if (has_blocks_ && mutator_.one_in(3)) set_block(client, entry);
     // Sends of the rank to itself, which meet some of these.
     if (mutator_.one_in(6)) {
       entry.kind =
@@ -221,9 +237,10 @@ std::uint64_t ClientFuzzer::round() {
   group_ = mutator_.one_in(8) ? 1 : client->join_alone();
   if (group_ == 0) return inputs;
   inputs += 2;
-  if (const auto declared = client->declare(group_); declared && mutator_.one_in(2)) {
-    tensor_ = *declared;
-  }
+  const bool blocks = mutator_.one_in(2);
+  const auto declared = client->declare(group_, "tensor", blocks);
+  if (declared && mutator_.one_in(2)) tensor_ = *declared;
+  has_blocks_ = blocks && declared == tensor_;
   for (std::uint64_t left = 20 + mutator_.below(100); left > 0; --left, ++inputs) {
     if (!send_packet(*client)) return inputs;
   }

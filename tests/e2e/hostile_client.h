@@ -104,10 +104,12 @@ class HostileClient {
   }
 
   // A small tensor of that group; its id.
-  std::optional<std::uint64_t> declare(std::uint64_t group, const char* name = "tensor") {
+  std::optional<std::uint64_t> declare(std::uint64_t group, const char* name = "tensor",
+                                       bool client_blocks = false) {
     auto declare = shm::make_packet<shm::TensorDeclarePacket>(shm::PacketKind::tensor_declare, 4);
     declare.group = group;
     declare.count = 16;
+    declare.client_blocks = client_blocks ? 1 : 0;
     std::snprintf(declare.name, sizeof(declare.name), "%s", name);
     if (!socket_.send(shm::packet_bytes(declare))) return std::nullopt;
     const auto packet = receive();

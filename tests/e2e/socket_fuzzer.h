@@ -59,12 +59,14 @@ class ClientFuzzer final : public SocketFuzzer {
   // False when the daemon has closed the connection.
   bool send_packet(HostileClient& client);
   bool send(HostileClient& client, std::vector<std::byte> packet);
+  void set_block(HostileClient& client, shm::SubmitEntry& entry);
   std::uint64_t submit_entries(HostileClient& client);
   void scribble(HostileClient& client);
 
   std::string group_id_;
   std::uint64_t group_ = 0;  // of the client at work
   std::uint64_t tensor_ = 0;
+  bool has_blocks_ = false;                          // it was declared with client_blocks
   std::deque<std::unique_ptr<HostileClient>> held_;  // connected, and silent
 };
 
