@@ -78,6 +78,8 @@ class TensorOptions(ctypes.Structure):
         ("level", ctypes.c_char_p),
         ("priority", ctypes.c_int32),
         ("exempt", ctypes.c_uint32),
+        ("client_blocks", ctypes.c_uint32),
+        ("reserved1", ctypes.c_uint32),
     ]
 
 
