@@ -32,6 +32,8 @@ const char* remedy(DriverCode code) noexcept {
       return "; call it on a thread of the program whose CUDA context is current";
     case kNoBinaryForGpu:
       return "; this build has no kernels for the GPU";
+    case kAlreadyRegistered:
+      return "; the program has pinned memory on the same pages: unpin it first";
     default:
       return "";
   }
@@ -64,6 +66,9 @@ Status Driver::find_functions() {
   need("cuDriverGetVersion", api_.version);
   need("cuGetErrorName", api_.error_name);
   need("cuCtxGetCurrent", api_.current_context);
+  need("cuCtxSetCurrent", api_.set_context);
+  need("cuCtxPushCurrent_v2", api_.push_context);
+  need("cuCtxPopCurrent_v2", api_.pop_context);
   need("cuCtxGetDevice", api_.current_device);
   need("cuDeviceGetAttribute", api_.device_attribute);
   need("cuModuleLoadData", api_.load_module);
@@ -74,13 +79,21 @@ Status Driver::find_functions() {
   need("cuMemAlloc_v2", api_.allocate);
   need("cuMemFree_v2", api_.release);
   need("cuMemsetD8Async", api_.fill);
+  need("cuMemcpyDtoHAsync_v2", api_.copy_down);
+  need("cuMemcpyHtoDAsync_v2", api_.copy_up);
+  need("cuMemcpyDtoDAsync_v2", api_.copy_across);
   need("cuMemHostRegister_v2", api_.pin);
   need("cuMemHostUnregister", api_.unpin);
   need("cuMemHostGetDevicePointer_v2", api_.pinned_address);
+  need("cuStreamCreate", api_.make_stream);
+  need("cuStreamDestroy_v2", api_.destroy_stream);
+  need("cuStreamSynchronize", api_.finish_stream);
+  need("cuStreamQuery", api_.query_stream);
   need("cuEventCreate", api_.make_event);
   need("cuEventDestroy_v2", api_.destroy_event);
   need("cuEventRecord", api_.record_event);
   need("cuStreamWaitEvent", api_.wait_event);
+  need("cuEventElapsedTime", api_.elapsed);
   need("cuLaunchHostFunc", api_.call_host);
   need("cuStreamWaitValue64_v2", api_.wait_word);
   if (missing == nullptr) return {};
@@ -99,10 +112,9 @@ Status Driver::look_at_device() {
                                        " or later");
   }
   if (auto done = check(api_.init(0), "start the CUDA driver"); !done) return done;
-  Context context = nullptr;
-  if (auto done = check(api_.current_context(&context), "find the CUDA context"); !done)
+  if (auto done = check(api_.current_context(&context_), "find the CUDA context"); !done)
     return done;
-  if (context == nullptr) return check(kInvalidContext, "find the CUDA context");
+  if (context_ == nullptr) return check(kInvalidContext, "find the CUDA context");
   int device = 0;
   if (auto done = check(api_.current_device(&device), "find the GPU"); !done) return done;
   int waits = 0;

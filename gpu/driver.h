@@ -31,6 +31,8 @@ class Driver {
 
   const DriverApi& api() const noexcept { return api_; }
   const DeviceTraits& device() const noexcept { return device_; }
+  // The one that was current when the driver was opened.
+  Context context() const noexcept { return context_; }
 
   // What a call of the driver said, as an error. `what` names what failed, as in "pin the arena".
   Status check(DriverCode code, const char* what) const;
@@ -43,6 +45,7 @@ class Driver {
 
   void* library_;
   DriverApi api_{};
+  Context context_ = nullptr;
   DeviceTraits device_;
 };
 

@@ -14,6 +14,8 @@ inline constexpr DriverCode kOutOfMemory = 2;
 inline constexpr DriverCode kNoDevice = 100;
 inline constexpr DriverCode kInvalidContext = 201;
 inline constexpr DriverCode kNoBinaryForGpu = 209;
+inline constexpr DriverCode kNotReady = 600;
+inline constexpr DriverCode kAlreadyRegistered = 712;
 
 using Context = struct OpaqueContext*;
 using Module = struct OpaqueModule*;
@@ -30,7 +32,9 @@ inline constexpr int kFunctionShared = 8;
 inline constexpr unsigned kWaitAtLeast = 0;  // by the sign of the difference
 inline constexpr unsigned kRegisterPortable = 1;
 inline constexpr unsigned kRegisterMapped = 2;
+inline constexpr unsigned kEventWithTime = 0;
 inline constexpr unsigned kEventWithoutTime = 2;
+inline constexpr unsigned kStreamApart = 1;  // it waits for no stream of the program by itself
 
 struct LaunchConfig {  // CUlaunchConfig
   unsigned grid[3];
@@ -46,6 +50,9 @@ struct DriverApi {
   DriverCode (*version)(int* version);
   DriverCode (*error_name)(DriverCode code, const char** name);
   DriverCode (*current_context)(Context* context);
+  DriverCode (*set_context)(Context context);
+  DriverCode (*push_context)(Context context);
+  DriverCode (*pop_context)(Context* context);
   DriverCode (*current_device)(int* device);
   DriverCode (*device_attribute)(int* value, int attribute, int device);
   DriverCode (*load_module)(Module* module, const void* image);
@@ -57,13 +64,21 @@ struct DriverApi {
   DriverCode (*allocate)(DeviceAddress* address, std::size_t bytes);
   DriverCode (*release)(DeviceAddress address);
   DriverCode (*fill)(DeviceAddress address, unsigned char value, std::size_t bytes, Stream stream);
+  DriverCode (*copy_down)(void* to, DeviceAddress from, std::size_t bytes, Stream stream);
+  DriverCode (*copy_up)(DeviceAddress to, const void* from, std::size_t bytes, Stream stream);
+  DriverCode (*copy_across)(DeviceAddress to, DeviceAddress from, std::size_t bytes, Stream stream);
   DriverCode (*pin)(void* memory, std::size_t bytes, unsigned flags);
   DriverCode (*unpin)(void* memory);
   DriverCode (*pinned_address)(DeviceAddress* address, void* memory, unsigned flags);
+  DriverCode (*make_stream)(Stream* stream, unsigned flags);
+  DriverCode (*destroy_stream)(Stream stream);
+  DriverCode (*finish_stream)(Stream stream);
+  DriverCode (*query_stream)(Stream stream);
   DriverCode (*make_event)(Event* event, unsigned flags);
   DriverCode (*destroy_event)(Event event);
   DriverCode (*record_event)(Event event, Stream stream);
   DriverCode (*wait_event)(Stream stream, Event event, unsigned flags);
+  DriverCode (*elapsed)(float* milliseconds, Event begin, Event end);
   DriverCode (*call_host)(Stream stream, void (*function)(void* argument), void* argument);
   DriverCode (*wait_word)(Stream stream, DeviceAddress word, std::uint64_t value, unsigned flags);
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -9,6 +10,20 @@
 // Memory that kernels use: the client's arena, pinned by the client and never by the daemon, and
 // residuals in the device's own memory.
 namespace tern::gpu {
+
+// Of the host. What is pinned is whole pages, because a page cannot be pinned twice.
+std::size_t page_bytes() noexcept;
+std::size_t whole_pages(std::size_t bytes) noexcept;
+
+// What kernels call a place. Not for the host to follow.
+template <typename T>
+T* as_pointer(DeviceAddress address) noexcept {
+  return std::bit_cast<T*>(address);
+}
+template <typename T>
+DeviceAddress as_address(T* place) noexcept {
+  return std::bit_cast<DeviceAddress>(place);
+}
 
 // Memory of the process that the device can read and write while this lives.
 class PinnedRange {
@@ -37,6 +52,8 @@ class PinnedRange {
 // An array in the device's memory.
 class DeviceArray {
  public:
+  // What is in it makes no sense. Requires: as below.
+  static Result<std::unique_ptr<DeviceArray>> allocate(const Driver& driver, std::size_t bytes);
   // Zeros, by the time that what is enqueued on `stream` later runs. Requires: `driver` outlives it,
   // and nothing that uses the array is under way when it is destroyed.
   static Result<std::unique_ptr<DeviceArray>> allocate(const Driver& driver, std::size_t bytes,
@@ -53,5 +70,30 @@ class DeviceArray {
   const Driver& driver_;
   DeviceAddress address_ = 0;
 };
+
+// Pages of the library's own that the device reads and writes. Zeros at first.
+class PinnedPages {
+ public:
+  // Requires: `driver` outlives it.
+  static Result<std::unique_ptr<PinnedPages>> create(const Driver& driver, std::size_t bytes);
+  ~PinnedPages();
+  PinnedPages(const PinnedPages&) = delete;
+  PinnedPages& operator=(const PinnedPages&) = delete;
+
+  std::byte* data() noexcept { return memory_.data(); }
+  std::size_t bytes() const noexcept { return memory_.size(); }
+  DeviceAddress address() const noexcept { return range_->address_of(memory_.data()); }
+
+ private:
+  explicit PinnedPages(std::span<std::byte> memory) noexcept : memory_(memory) {}
+
+  std::span<std::byte> memory_;
+  std::unique_ptr<PinnedRange> range_;
+};
+
+// Copies that are done when the stream gets there. Requires: the host's memory stays until then.
+Status copy_down(const Driver& driver, std::span<std::byte> to, DeviceAddress from, Stream stream);
+Status copy_up(const Driver& driver, DeviceAddress to, std::span<const std::byte> from,
+               Stream stream);
 
 }  // namespace tern::gpu

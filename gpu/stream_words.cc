@@ -1,8 +1,20 @@
 #include "gpu/stream_words.h"
 
+#include <new>
+
 #include "base/check.h"
+#include "gpu/memory.h"
 
 namespace tern::gpu {
+
+StreamWords::StreamWords(const Driver& driver, std::size_t count)
+    : driver_(driver),
+      count_(count),
+      words_(
+          static_cast<Word*>(std::aligned_alloc(page_bytes(), whole_pages(count * sizeof(Word))))) {
+  TERN_CHECK(words_ != nullptr);
+  for (std::size_t i = 0; i < count; ++i) new (&words_[i]) Word();
+}
 
 Result<std::unique_ptr<StreamWords>> StreamWords::create(const Driver& driver, std::size_t count) {
   std::unique_ptr<StreamWords> made(new StreamWords(driver, count));

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 
 #include "gpu/driver.h"
@@ -43,13 +44,16 @@ class StreamWords {
     std::atomic<std::uint64_t> value{0};
   };
 
-  StreamWords(const Driver& driver, std::size_t count)
-      : driver_(driver), count_(count), words_(std::make_unique<Word[]>(count)) {}
+  struct Free {
+    void operator()(Word* words) const noexcept { std::free(words); }
+  };
+
+  StreamWords(const Driver& driver, std::size_t count);
 
   const Driver& driver_;
   std::size_t count_;
-  std::unique_ptr<Word[]> words_;
-  DeviceAddress address_ = 0;  // 0: not pinned
+  std::unique_ptr<Word[], Free> words_;  // whole pages: nobody else pins what lies on them
+  DeviceAddress address_ = 0;            // 0: not pinned
 };
 
 }  // namespace tern::gpu

@@ -29,6 +29,18 @@ struct EncodeChunk {
   DType delivered;        // the residual is taken against the value rounded to this
 };
 
+// The stage of a 3LC recipe. Tile layout, pad digit 1.
+struct ThreelcStage {
+  std::uint32_t scale_elements = 4096;  // 0: one scale, from the largest magnitude of the tensor
+  float s = 1.0f;
+  bool zero_run = true;
+};
+
+// Of the formats of quantizer_formats.h, as a block's header says it.
+struct ElementStage {
+  std::uint32_t block = 0;  // elements that share a scale, whole rows of 32; 0: all
+};
+
 // A block whose header the processor has checked (wire::check_block_header). Its payload may hold
 // anything.
 struct PayloadView {

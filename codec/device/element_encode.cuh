@@ -7,11 +7,6 @@
 // and nothing is written before all sums are known to be finite.
 namespace tern::codec::device {
 
-// What a block's header says of the stage.
-struct ElementStage {
-  std::uint32_t block = 0;  // elements that share a scale, whole rows of 32; 0: all
-};
-
 template <typename Format>
 class ElementEncoder {
  public:

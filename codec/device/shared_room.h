@@ -89,7 +89,7 @@ constexpr std::size_t lossless_encode_room(std::size_t elements) noexcept {
   room.take(256, 4).take(256, 4).take_warps().take(1, 4);
   // The code: weights, symbols, depths, parents, two lists, leaves of eleven levels, lengths, codes.
   room.take(256, 4).take(256, 1).take(512, 1).take(512, 2).take(512, 4).take(512, 4);
-  return room.take(11 * 512, 1).take(256, 1).take(256, 2).bytes();
+  return room.take(std::size_t{11} * 512, 1).take(256, 1).take(256, 2).bytes();
 }
 
 }  // namespace tern::codec::device

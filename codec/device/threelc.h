@@ -17,13 +17,6 @@ inline constexpr std::uint32_t kRunsPerBlock = codec::kRunsPerBlock;
 inline constexpr std::uint32_t kBlockColumns = codec::kBlockColumns;
 inline constexpr std::uint32_t kBlockElements = codec::kBlockElements;
 
-// The stage of a recipe. Tile layout, pad digit 1.
-struct ThreelcStage {
-  std::uint32_t scale_elements = 4096;  // 0: one scale, from the largest magnitude of the tensor
-  float s = 1.0f;
-  bool zero_run = true;
-};
-
 struct ThreelcShape {
   std::uint32_t elements;
   std::uint32_t columns;

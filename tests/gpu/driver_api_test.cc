@@ -13,6 +13,8 @@ static_assert(kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
 static_assert(kNoDevice == CUDA_ERROR_NO_DEVICE);
 static_assert(kInvalidContext == CUDA_ERROR_INVALID_CONTEXT);
 static_assert(kNoBinaryForGpu == CUDA_ERROR_NO_BINARY_FOR_GPU);
+static_assert(kNotReady == CUDA_ERROR_NOT_READY);
+static_assert(kAlreadyRegistered == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 static_assert(kAttributeMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 static_assert(kAttributeMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 static_assert(kAttributeShared == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
@@ -21,7 +23,9 @@ static_assert(kFunctionShared == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 static_assert(kWaitAtLeast == CU_STREAM_WAIT_VALUE_GEQ);
 static_assert(kRegisterPortable == CU_MEMHOSTREGISTER_PORTABLE);
 static_assert(kRegisterMapped == CU_MEMHOSTREGISTER_DEVICEMAP);
+static_assert(kEventWithTime == CU_EVENT_DEFAULT);
 static_assert(kEventWithoutTime == CU_EVENT_DISABLE_TIMING);
+static_assert(kStreamApart == CU_STREAM_NON_BLOCKING);
 static_assert(sizeof(DeviceAddress) == sizeof(CUdeviceptr));
 static_assert(sizeof(DriverCode) == sizeof(CUresult));
 static_assert(sizeof(LaunchConfig) == sizeof(CUlaunchConfig));

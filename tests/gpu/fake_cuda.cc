@@ -1,9 +1,13 @@
 #include "fake_cuda.h"
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
 #include <deque>
-#include <functional>
 #include <map>
+#include <mutex>
 #include <set>
 
 namespace tern::gpu {
@@ -14,57 +18,194 @@ using Step = std::function<bool()>;
 
 class Fake final : public FakeCuda {
  public:
-  void reset() override { *this = Fake(); }
-  void fail(const std::string& function, DriverCode code, int after) override {
-    faults_[function] = {code, after};
+  void reset() override {
+    const std::lock_guard lock(mutex_);
+    state_ = State();
   }
-  void set_version(int version) override { version_ = version; }
-  void set_context(bool is_current) override { is_current_ = is_current; }
-  void set_attribute(int attribute, int value) override { attributes_[attribute] = value; }
-  std::vector<std::string> calls() const override { return calls_; }
-  int held() const override { return held_; }
+  void fail(const std::string& function, DriverCode code, int after) override {
+    const std::lock_guard lock(mutex_);
+    state_.faults[function] = {code, after};
+  }
+  void lose_context(DriverCode code) override {
+    const std::lock_guard lock(mutex_);
+    state_.lost = code;
+  }
+  void set_version(int version) override { state_.version = version; }
+  void set_context(bool is_current) override { state_.is_current = is_current; }
+  void set_attribute(int attribute, int value) override { state_.attributes[attribute] = value; }
+  void set_runner(Runner runner) override { state_.runner = std::move(runner); }
+  void hold_callbacks(bool held) override {
+    const std::lock_guard lock(mutex_);
+    state_.holds_callbacks = held;
+  }
+  std::vector<std::string> calls() const override {
+    const std::lock_guard lock(mutex_);
+    return state_.calls;
+  }
+  int held() const override {
+    const std::lock_guard lock(mutex_);
+    return state_.held;
+  }
+  std::vector<std::span<std::byte>> memory() const override {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::span<std::byte>> all;
+    for (const auto& [begin, bytes] : state_.memory) all.push_back({begin, bytes});
+    return all;
+  }
 
+  // A stream runs on one thread at a time, and without the mutex: what it calls may call the fake.
   bool run(Stream stream) override {
-    std::deque<Step>& steps = streams_[stream];
-    while (!steps.empty() && steps.front()()) steps.pop_front();
-    return steps.empty();
+    std::unique_lock lock(mutex_);
+    Queue& queue = state_.streams[stream];
+    ran_.wait(lock, [&] { return !queue.is_running; });
+    queue.is_running = true;
+    while (!queue.steps.empty() && state_.lost == kSuccess) {
+      const Step step = queue.steps.front();
+      lock.unlock();
+      const bool is_done = step();
+      lock.lock();
+      if (!is_done) break;
+      queue.steps.pop_front();
+    }
+    queue.is_running = false;
+    ran_.notify_all();
+    return queue.steps.empty();
+  }
+
+  bool run_all() override {
+    std::vector<Stream> streams;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [stream, queue] : state_.streams) streams.push_back(stream);
+    }
+    bool all_done = true;
+    for (Stream stream : streams) all_done = run(stream) && all_done;
+    return all_done;
+  }
+
+  // Until all of it is done, as a call that waits. False: the context is lost.
+  bool finish(Stream stream) {
+    while (!run(stream)) {
+      std::unique_lock lock(mutex_);
+      if (state_.lost != kSuccess) return false;
+      ran_.wait_for(lock, std::chrono::milliseconds(1));
+    }
+    return true;
   }
 
   // Records the call, and says whether it fails.
   DriverCode called(const char* function, const std::string& detail = {}) {
-    calls_.push_back(detail.empty() ? function : function + (" " + detail));
-    const auto fault = faults_.find(function);
-    if (fault == faults_.end() || fault->second.after-- > 0) return kSuccess;
+    const std::lock_guard lock(mutex_);
+    state_.calls.push_back(detail.empty() ? function : function + (" " + detail));
+    if (state_.lost != kSuccess) return state_.lost;
+    const auto fault = state_.faults.find(function);
+    if (fault == state_.faults.end() || fault->second.after-- > 0) return kSuccess;
     const DriverCode code = fault->second.code;
-    faults_.erase(fault);
+    state_.faults.erase(fault);
     return code;
   }
 
-  void hold(int more) { held_ += more; }
-  void enqueue(Stream stream, Step step) { streams_[stream].push_back(std::move(step)); }
-  void set_event(Event event) { set_events_.insert(event); }
-  bool is_set(Event event) const { return set_events_.count(event) != 0; }
-  int version() const { return version_; }
-  bool is_current() const { return is_current_; }
-  int attribute(int which) const { return attributes_.at(which); }
+  void hold(int more) {
+    const std::lock_guard lock(mutex_);
+    state_.held += more;
+  }
+  void add_memory(void* begin, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    state_.memory[static_cast<std::byte*>(begin)] = bytes;
+  }
+  void remove_memory(void* begin) {
+    const std::lock_guard lock(mutex_);
+    state_.memory.erase(static_cast<std::byte*>(begin));
+  }
+  void enqueue(Stream stream, Step step) {
+    const std::lock_guard lock(mutex_);
+    state_.streams[stream].steps.push_back(std::move(step));
+  }
+  bool is_idle(Stream stream) {
+    const std::lock_guard lock(mutex_);
+    return state_.streams[stream].steps.empty();
+  }
+  bool holds_callbacks() const {
+    const std::lock_guard lock(mutex_);
+    return state_.holds_callbacks;
+  }
+
+  // A wait is for the record that was called last before it.
+  std::uint64_t begin_record(Event event) {
+    const std::lock_guard lock(mutex_);
+    return ++state_.records[event].called;
+  }
+  void end_record(Event event, std::uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    state_.records[event].done = std::max(state_.records[event].done, number);
+  }
+  std::uint64_t last_record(Event event) {
+    const std::lock_guard lock(mutex_);
+    return state_.records[event].called;
+  }
+  bool is_recorded(Event event, std::uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    return state_.records[event].done >= number;
+  }
+
+  void name_function(Function function, const char* name) {
+    const std::lock_guard lock(mutex_);
+    state_.functions[function] = name;
+  }
+  Step launch(const LaunchConfig& config, Function function, void** parameters) {
+    Runner runner;
+    std::string name;
+    {
+      const std::lock_guard lock(mutex_);
+      runner = state_.runner;
+      name = state_.functions[function];
+    }
+    if (!runner) return [] { return true; };
+    return [work = runner({name, config, parameters})] {
+      work();
+      return true;
+    };
+  }
+
+  int version() const { return state_.version; }
+  bool is_current() const { return state_.is_current; }
+  int attribute(int which) const { return state_.attributes.at(which); }
 
  private:
   struct Fault {
     DriverCode code;
     int after;
   };
+  struct Queue {
+    std::deque<Step> steps;
+    bool is_running = false;
+  };
+  struct Record {
+    std::uint64_t called = 0;
+    std::uint64_t done = 0;
+  };
+  struct State {
+    std::vector<std::string> calls;
+    std::map<std::string, Fault> faults;
+    std::map<Stream, Queue> streams;
+    std::map<Event, Record> records;
+    std::map<Function, std::string> functions;
+    std::map<std::byte*, std::size_t> memory;
+    std::map<int, int> attributes = {{kAttributeMajor, 9},
+                                     {kAttributeMinor, 0},
+                                     {kAttributeShared, 227 * 1024},
+                                     {kAttributeWordWaits, 1}};
+    Runner runner;
+    DriverCode lost = kSuccess;
+    int version = 13000;
+    bool is_current = true;
+    bool holds_callbacks = false;
+    int held = 0;
+  };
 
-  std::vector<std::string> calls_;
-  std::map<std::string, Fault> faults_;
-  std::map<Stream, std::deque<Step>> streams_;
-  std::set<Event> set_events_;
-  std::map<int, int> attributes_ = {{kAttributeMajor, 9},
-                                    {kAttributeMinor, 0},
-                                    {kAttributeShared, 227 * 1024},
-                                    {kAttributeWordWaits, 1}};
-  int version_ = 13000;
-  bool is_current_ = true;
-  int held_ = 0;
+  mutable std::mutex mutex_;
+  std::condition_variable ran_;
+  State state_;
 };
 
 Fake& fake() {
@@ -75,7 +216,7 @@ Fake& fake() {
 // Handles are numbers that mean nothing.
 template <typename Handle>
 void give(Handle* handle) {
-  static std::uintptr_t next = 1;
+  static std::atomic<std::uintptr_t> next{1};
   *handle = reinterpret_cast<Handle>(next++);
 }
 
@@ -93,6 +234,24 @@ DriverCode give_back(const char* function) {
   return fake().called(function);
 }
 
+void* pointer(DeviceAddress address) { return reinterpret_cast<void*>(address); }
+
+struct Copy {
+  void* to;
+  const void* from;
+  std::size_t bytes;
+};
+
+DriverCode copy(const char* function, const Copy& what, Stream stream) {
+  const DriverCode code = fake().called(function, std::to_string(what.bytes));
+  if (code != kSuccess) return code;
+  fake().enqueue(stream, [what] {
+    std::memcpy(what.to, what.from, what.bytes);
+    return true;
+  });
+  return kSuccess;
+}
+
 }  // namespace
 }  // namespace tern::gpu
 
@@ -102,6 +261,7 @@ using namespace tern::gpu;
 
 TERN_FAKE FakeCuda* fake_cuda() { return &fake(); }
 
+// NOLINTBEGIN(readability-identifier-naming): the names are the driver's.
 TERN_FAKE DriverCode cuInit(unsigned) { return fake().called("cuInit"); }
 TERN_FAKE DriverCode cuDriverGetVersion(int* version) {
   *version = fake().version();
@@ -115,6 +275,9 @@ TERN_FAKE DriverCode cuCtxGetCurrent(Context* context) {
   *context = fake().is_current() ? reinterpret_cast<Context>(std::uintptr_t{1}) : nullptr;
   return fake().called("cuCtxGetCurrent");
 }
+TERN_FAKE DriverCode cuCtxSetCurrent(Context) { return fake().called("cuCtxSetCurrent"); }
+TERN_FAKE DriverCode cuCtxPushCurrent_v2(Context) { return fake().called("cuCtxPushCurrent_v2"); }
+TERN_FAKE DriverCode cuCtxPopCurrent_v2(Context*) { return fake().called("cuCtxPopCurrent_v2"); }
 TERN_FAKE DriverCode cuCtxGetDevice(int* device) {
   *device = 0;
   return fake().called("cuCtxGetDevice");
@@ -129,30 +292,92 @@ TERN_FAKE DriverCode cuModuleLoadData(Module* module, const void*) {
 TERN_FAKE DriverCode cuModuleUnload(Module) { return give_back("cuModuleUnload"); }
 TERN_FAKE DriverCode cuModuleGetFunction(Function* function, Module, const char* name) {
   give(function);
+  fake().name_function(*function, name);
   return fake().called("cuModuleGetFunction", name);
 }
 TERN_FAKE DriverCode cuFuncSetAttribute(Function, int attribute, int value) {
   return fake().called("cuFuncSetAttribute",
                        std::to_string(attribute) + " " + std::to_string(value));
 }
-TERN_FAKE DriverCode cuLaunchKernelEx(const LaunchConfig* config, Function, void**, void**) {
-  return fake().called("cuLaunchKernelEx", std::to_string(config->grid[0]) + " " +
-                                               std::to_string(config->block[0]) + " " +
-                                               std::to_string(config->shared_bytes));
+TERN_FAKE DriverCode cuLaunchKernelEx(const LaunchConfig* config, Function function,
+                                      void** parameters, void**) {
+  const DriverCode code = fake().called(
+      "cuLaunchKernelEx", std::to_string(config->grid[0]) + " " + std::to_string(config->block[0]) +
+                              " " + std::to_string(config->shared_bytes));
+  if (code == kSuccess) {
+    fake().enqueue(config->stream, fake().launch(*config, function, parameters));
+  }
+  return code;
 }
-TERN_FAKE DriverCode cuMemAlloc_v2(DeviceAddress* address, std::size_t) {
-  return make("cuMemAlloc_v2", reinterpret_cast<void**>(address));
+TERN_FAKE DriverCode cuMemAlloc_v2(DeviceAddress* address, std::size_t bytes) {
+  constexpr std::size_t kAlignment = 256;
+  const DriverCode code = fake().called("cuMemAlloc_v2", std::to_string(bytes));
+  if (code != kSuccess) return code;
+  const std::size_t whole = (bytes + kAlignment) / kAlignment * kAlignment;
+  void* const memory = std::aligned_alloc(kAlignment, whole);
+  std::memset(memory, 0xcd, whole);
+  fake().hold(1);
+  fake().add_memory(memory, bytes);
+  *address = reinterpret_cast<std::uintptr_t>(memory);
+  return kSuccess;
 }
-TERN_FAKE DriverCode cuMemFree_v2(DeviceAddress) { return give_back("cuMemFree_v2"); }
-TERN_FAKE DriverCode cuMemsetD8Async(DeviceAddress, unsigned char value, std::size_t bytes,
-                                     Stream) {
-  return fake().called("cuMemsetD8Async", std::to_string(value) + " " + std::to_string(bytes));
+TERN_FAKE DriverCode cuMemFree_v2(DeviceAddress address) {
+  fake().remove_memory(pointer(address));
+  std::free(pointer(address));
+  return give_back("cuMemFree_v2");
 }
-TERN_FAKE DriverCode cuMemHostRegister_v2(void*, std::size_t, unsigned) {
+TERN_FAKE DriverCode cuMemsetD8Async(DeviceAddress address, unsigned char value, std::size_t bytes,
+                                     Stream stream) {
+  const DriverCode code =
+      fake().called("cuMemsetD8Async", std::to_string(value) + " " + std::to_string(bytes));
+  if (code != kSuccess) return code;
+  fake().enqueue(stream, [address, value, bytes] {
+    std::memset(pointer(address), value, bytes);
+    return true;
+  });
+  return kSuccess;
+}
+TERN_FAKE DriverCode cuMemcpyDtoHAsync_v2(void* to, DeviceAddress from, std::size_t bytes,
+                                          Stream stream) {
+  return copy("cuMemcpyDtoHAsync_v2", {to, pointer(from), bytes}, stream);
+}
+TERN_FAKE DriverCode cuMemcpyHtoDAsync_v2(DeviceAddress to, const void* from, std::size_t bytes,
+                                          Stream stream) {
+  return copy("cuMemcpyHtoDAsync_v2", {pointer(to), from, bytes}, stream);
+}
+TERN_FAKE DriverCode cuMemcpyDtoDAsync_v2(DeviceAddress to, DeviceAddress from, std::size_t bytes,
+                                          Stream stream) {
+  return copy("cuMemcpyDtoDAsync_v2", {pointer(to), pointer(from), bytes}, stream);
+}
+TERN_FAKE DriverCode cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned) {
   void* ignored = nullptr;
-  return make("cuMemHostRegister_v2", &ignored);
+  const DriverCode code = make("cuMemHostRegister_v2", &ignored);
+  if (code == kSuccess) fake().add_memory(memory, bytes);
+  return code;
 }
-TERN_FAKE DriverCode cuMemHostUnregister(void*) { return give_back("cuMemHostUnregister"); }
+TERN_FAKE DriverCode cuMemHostUnregister(void* memory) {
+  fake().remove_memory(memory);
+  return give_back("cuMemHostUnregister");
+}
+TERN_FAKE DriverCode cuStreamCreate(Stream* stream, unsigned flags) {
+  if (flags != kStreamApart) return 1;
+  return make("cuStreamCreate", stream);
+}
+TERN_FAKE DriverCode cuStreamDestroy_v2(Stream) { return give_back("cuStreamDestroy_v2"); }
+TERN_FAKE DriverCode cuStreamSynchronize(Stream stream) {
+  const DriverCode code = fake().called("cuStreamSynchronize");
+  if (code != kSuccess) return code;
+  return fake().finish(stream) ? kSuccess : fake().called("cuStreamSynchronize");
+}
+TERN_FAKE DriverCode cuStreamQuery(Stream stream) {
+  const DriverCode code = fake().called("cuStreamQuery");
+  if (code != kSuccess) return code;
+  return fake().is_idle(stream) ? kSuccess : kNotReady;
+}
+TERN_FAKE DriverCode cuEventElapsedTime(float* milliseconds, Event, Event) {
+  *milliseconds = 0.5f;
+  return fake().called("cuEventElapsedTime");
+}
 TERN_FAKE DriverCode cuMemHostGetDevicePointer_v2(DeviceAddress* address, void* memory, unsigned) {
   *address = reinterpret_cast<std::uintptr_t>(memory);
   return fake().called("cuMemHostGetDevicePointer_v2");
@@ -162,21 +387,25 @@ TERN_FAKE DriverCode cuEventDestroy_v2(Event) { return give_back("cuEventDestroy
 TERN_FAKE DriverCode cuEventRecord(Event event, Stream stream) {
   const DriverCode code = fake().called("cuEventRecord");
   if (code != kSuccess) return code;
-  fake().enqueue(stream, [event] {
-    fake().set_event(event);
+  fake().enqueue(stream, [event, number = fake().begin_record(event)] {
+    fake().end_record(event, number);
     return true;
   });
   return kSuccess;
 }
 TERN_FAKE DriverCode cuStreamWaitEvent(Stream stream, Event event, unsigned) {
   const DriverCode code = fake().called("cuStreamWaitEvent");
-  if (code == kSuccess) fake().enqueue(stream, [event] { return fake().is_set(event); });
-  return code;
+  if (code != kSuccess) return code;
+  fake().enqueue(stream, [event, number = fake().last_record(event)] {
+    return fake().is_recorded(event, number);
+  });
+  return kSuccess;
 }
 TERN_FAKE DriverCode cuLaunchHostFunc(Stream stream, void (*function)(void*), void* argument) {
   const DriverCode code = fake().called("cuLaunchHostFunc");
   if (code != kSuccess) return code;
   fake().enqueue(stream, [function, argument] {
+    if (fake().holds_callbacks()) return false;
     function(argument);
     return true;
   });
@@ -192,3 +421,4 @@ TERN_FAKE DriverCode cuStreamWaitValue64_v2(Stream stream, DeviceAddress word, s
   });
   return kSuccess;
 }
+// NOLINTEND(readability-identifier-naming)

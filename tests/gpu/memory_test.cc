@@ -55,5 +55,32 @@ TEST_F(GpuMemoryTest, AResidualThatCannotBeClearedIsGivenBack) {
   EXPECT_EQ(fake().held(), 0);
 }
 
+TEST_F(GpuMemoryTest, PagesAreTheLibrarysOwnAndZeroAtFirst) {
+  const auto pages = PinnedPages::create(*driver_, 100);
+  ASSERT_TRUE(pages.has_value()) << pages.error().text;
+  EXPECT_EQ((*pages)->bytes() % page_bytes(), 0u);
+  EXPECT_EQ((*pages)->address() % page_bytes(), 0u);
+  EXPECT_EQ((*pages)->data()[99], std::byte{0});
+  fake().fail("cuMemHostRegister_v2", kAlreadyRegistered, 0);
+  const auto refused = PinnedPages::create(*driver_, 100);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().text, HasSubstr("unpin it first"));
+}
+
+TEST_F(GpuMemoryTest, CopiesAreDoneWhenTheStreamGetsThere) {
+  const auto array = DeviceArray::allocate(*driver_, 64, stream_of(3));
+  ASSERT_TRUE(array.has_value());
+  const std::vector<std::byte> given(64, std::byte{5});
+  std::vector<std::byte> seen(64);
+  ASSERT_TRUE(copy_up(*driver_, (*array)->address(), given, stream_of(3)));
+  ASSERT_TRUE(copy_down(*driver_, seen, (*array)->address(), stream_of(3)));
+  EXPECT_EQ(seen[63], std::byte{0});
+  EXPECT_TRUE(fake().run(stream_of(3)));
+  EXPECT_EQ(seen, given);
+  fake().fail("cuMemcpyHtoDAsync_v2", 999, 0);
+  EXPECT_FALSE(copy_up(*driver_, (*array)->address(), given, stream_of(3)));
+  EXPECT_TRUE(copy_up(*driver_, (*array)->address(), {}, stream_of(3)));
+}
+
 }  // namespace memory_test
 }  // namespace tern::gpu
