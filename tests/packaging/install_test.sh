@@ -77,6 +77,24 @@ grep -oh 'TERN_API [^;]*' "$source/client_lib/include/tern/"*.h | sed -n 's/.*\(
     grep -q "^$name@@TERN_1\$" "$work/shown" || fail "libtern does not show $name"
   done
 
+# The library for GPUs needs no CUDA, and shows its own functions alone.
+library=$libraries/libtern_cuda.so.1
+readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' >"$work/needed"
+grep -q '^libtern\.so\.1$' "$work/needed" || fail 'libtern_cuda does not need libtern'
+! grep -E 'cuda|nvidia' "$work/needed" >"$work/strange" || fail "libtern_cuda needs $(tr '\n' ' ' <"$work/strange")"
+nm -D --defined-only "$library" | sed -n 's/^[0-9a-f]* [^A] //p' | sort >"$work/shown"
+grep -oh 'TERN_API [^;]*' "$source/cuda/include/tern/cuda.h" | sed -n 's/.*\(tern_cuda_[a-z_]*\)(.*/\1@@TERN_CUDA_1/p' |
+  sort >"$work/declared"
+cmp -s "$work/shown" "$work/declared" || fail "libtern_cuda shows $(tr '\n' ' ' <"$work/shown")"
+cat >"$work/gpu.c" <<EOF
+#include <tern/cuda.h>
+int main(void) { return tern_cuda_open(0, 0, 0) == TERN_ERR_INVALID_ARGUMENT ? 0 : 1; }
+EOF
+# Split into words on purpose, as below.
+cuda_flags=$(PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --cflags --libs tern-cuda)
+"$compiler" -Wall -Wextra -Werror "$work/gpu.c" $cuda_flags -o "$work/gpu"
+LD_LIBRARY_PATH=$libraries "$work/gpu" || fail 'libtern_cuda cannot be called'
+
 # Split into words on purpose: these are flags.
 flags=$(PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --cflags --libs tern)
 "$compiler" "$source/examples/first_program/first_program.c" $flags -o "$work/by_pkg_config"

@@ -76,7 +76,7 @@ def exposure(unit):
 
 def find_packages(folder):
     debs = sorted(path for path in pathlib.Path(folder).glob("*.deb") if "-dbgsym" not in path.name)
-    check(len(debs) == 4, f"not the four packages: {debs}")
+    check(len(debs) == 6, f"not the six packages: {debs}")
     return debs
 
 

@@ -210,12 +210,13 @@ def remove_and_purge():
     key = CONFIG.parent / "cluster.key"
     run("ternctl", "pki", "new-key", key)
     shutil.chown(key, "tern", "tern")
-    run("dpkg", "--remove", "ternd", "libtern-dev")
+    run("dpkg", "--remove", "ternd", "libtern-dev", "libtern-cuda-dev")
     check(not pathlib.Path("/usr/sbin/ternd").exists(), "the program after a removal")
     check(shown("LoadState") in ("not-found", "masked"), "the unit after a removal")
     check(CONFIG.exists() and STATE.exists(), "a removal keeps configuration and state")
     run("pgrep", "-x", "ternd", status=1)
-    run("dpkg", "--purge", "ternd", "tern-tools", "libtern-dev", "libtern-blocks1", "libtern1")
+    run("dpkg", "--purge", "ternd", "tern-tools", "libtern-cuda-dev", "libtern-cuda1", "libtern-dev",
+        "libtern-blocks1", "libtern1")
     left = [path for path in (CONFIG.parent, STATE, pathlib.Path("/run/tern"), pathlib.Path("/run/tern-ib0"),
                               pathlib.Path("/var/lib/tern-ib0"), pathlib.Path("/usr/share/tern"),
                               pathlib.Path("/etc/systemd/system/multi-user.target.wants/ternd.service"),

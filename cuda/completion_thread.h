@@ -1,0 +1,80 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "codec/workspace.h"
+#include "cuda/mailbox.h"
+#include "cuda/operation_table.h"
+#include "gpu/stream_order.h"
+#include "gpu/stream_words.h"
+
+// Takes operations from their encoded blocks to their end. A thread of the driver may not call the
+// driver, so it only leaves a note here.
+//
+//   note: encoded -> (elements that are not finite follow) -> submitted to libtern
+//   libtern says how it ended -> results on their way to the output
+//   note: decoded -> the ticket ends
+//
+// The stream of decoding waits for nothing of the program's. So whatever waits for a word is not in
+// the way of what brings it about.
+namespace tern::cuda {
+
+struct Counts {
+  std::atomic<std::uint64_t> pinning_failures{0};
+  std::atomic<std::uint64_t> operations{0};
+  std::atomic<std::uint64_t> failures{0};
+  std::atomic<std::uint64_t> raw_fallbacks{0};
+  std::atomic<std::uint64_t> processor_blocks{0};
+  std::atomic<std::uint64_t> encode_ns{0};
+  std::atomic<std::uint64_t> decode_ns{0};
+};
+
+class CompletionThread {
+ public:
+  struct Parts {
+    const gpu::Driver& driver;
+    tern_client* client;
+    const gpu::OwnStream& encode_stream;
+    const gpu::OwnStream& decode_stream;
+    const gpu::StreamOrder& order;
+    gpu::StreamWords& words;
+    OperationTable& table;
+    Mailbox& mailbox;
+    Counts& counts;
+  };
+  // Requires: the parts outlive it.
+  static Result<std::unique_ptr<CompletionThread>> start(const Parts& parts);
+  // What is in flight then stays as it is.
+  ~CompletionThread();
+  CompletionThread(const CompletionThread&) = delete;
+  CompletionThread& operator=(const CompletionThread&) = delete;
+
+ private:
+  CompletionThread(const Parts& parts, int tickets_fd) : parts_(parts), tickets_fd_(tickets_fd) {}
+
+  void run();
+  void sleep();
+  void take_notes();
+  void advance(Operation& operation);
+  void on_encoded(Operation& operation);
+  void submit(Operation& operation);
+  bool ask(Operation& operation);
+  void decode(Operation& operation);
+  void on_decoded(Operation& operation);
+  void fail_all_for(const Error& error);
+  void look_at_context();
+  void end(Operation& operation, const Status& status);
+
+  Parts parts_;
+  int tickets_fd_;
+  codec::Workspace workspace_;
+  std::vector<Mailbox::Note> notes_;
+  int fruitless_ = 0;  // times in a row that the descriptor was readable and nothing had ended
+  std::atomic<bool> stops_{false};
+  std::thread thread_;
+};
+
+}  // namespace tern::cuda

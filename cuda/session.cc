@@ -1,0 +1,189 @@
+#include "cuda/session.h"
+
+#include "cuda/keep.h"
+#include "cuda/kernel_image.h"
+#include "cuda/last_error.h"
+
+namespace tern::cuda {
+namespace {
+
+Error in_flight() {
+  return {Errc::would_block, "the tensor has an operation in flight: wait for its ticket"};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> Session::open(tern_client* client, const Options& options) {
+  std::unique_ptr<Session> session(new Session(client, options.operations));
+  if (auto set_up = session->set_up(options); !set_up) return tl::unexpected(set_up.error());
+  return session;
+}
+
+Status Session::set_up(const Options& options) {
+  const void* const image = options.image != nullptr ? options.image : kernel_image();
+  if (image == nullptr) {
+    return fail(Errc::unsupported,
+                "this build of libtern_cuda has no kernels: install one that was built where nvcc "
+                "is, or name a fat binary in tern_cuda_options.image");
+  }
+  auto kept = keep(gpu::Driver::open(options.driver), driver_);
+  if (!kept) return kept;
+  kept = keep(gpu::Kernels::load(*driver_, image), kernels_);
+  if (!kept) return kept;
+  device_ = std::make_unique<Device>(Device{*driver_, *kernels_});
+  for (auto* const stream : {&encode_stream_, &decode_stream_}) {
+    if (kept = keep(gpu::OwnStream::create(*driver_), *stream); !kept) return kept;
+  }
+  if (kept = keep(gpu::StreamOrder::create(*driver_), order_); !kept) return kept;
+  if (kept = keep(gpu::StreamWords::create(*driver_, table_.count()), words_); !kept) return kept;
+  if (kept = keep(Mailbox::create(table_.count()), mailbox_); !kept) return kept;
+  return keep(CompletionThread::start({*driver_, client_, *encode_stream_, *decode_stream_, *order_,
+                                       *words_, table_, *mailbox_, counts_}),
+              thread_);
+}
+
+// The driver's things go in its context, from the last one on.
+Session::~Session() {
+  thread_.reset();
+  if (driver_ == nullptr) return;
+  const gpu::ContextScope scope(*driver_);
+  words_.reset();
+  order_.reset();
+  decode_stream_.reset();
+  encode_stream_.reset();
+  kernels_.reset();
+}
+
+Result<std::unique_ptr<BoundTensor>> Session::bind(tern_group* group, tern_tensor* tensor) {
+  const gpu::ContextScope scope(*driver_);
+  if (auto entered = scope.entered(); !entered) return tl::unexpected(entered.error());
+  bool pin_failed = false;
+  auto bound = BoundTensor::create({*device_, client_, group, *decode_stream_}, tensor, pin_failed);
+  if (pin_failed) counts_.pinning_failures.fetch_add(1, std::memory_order_relaxed);
+  if (!bound) return bound;
+  const std::lock_guard lock(tensors_mutex_);
+  held_ += (*bound)->held();
+  ++tensors_;
+  return bound;
+}
+
+Status Session::release(std::unique_ptr<BoundTensor>& tensor) {
+  if (!table_.hold(*tensor)) return tl::unexpected(in_flight());
+  const HeldBytes held = tensor->held();
+  {
+    const gpu::ContextScope scope(*driver_);
+    tensor.reset();
+  }
+  const std::lock_guard lock(tensors_mutex_);
+  held_.device -= held.device;
+  held_.pinned -= held.pinned;
+  --tensors_;
+  return {};
+}
+
+bool Session::has_tensors() const {
+  const std::lock_guard lock(tensors_mutex_);
+  return tensors_ != 0;
+}
+
+Result<tern_ticket> Session::all_reduce(BoundTensor& tensor, const Work& work,
+                                        gpu::Stream program) {
+  const gpu::ContextScope scope(*driver_);
+  if (auto entered = scope.entered(); !entered) return tl::unexpected(entered.error());
+  const std::lock_guard one_at_a_time(enqueue_mutex_);
+  auto begun = table_.begin(tensor);
+  if (!begun) return tl::unexpected(begun.error());
+  Operation& operation = **begun;
+  const tern_ticket ticket = operation.ticket;
+  operation.output = work.output;
+  operation.reduction = work.reduction;
+  operation.state_scale = work.state_scale;
+  operation.priority = work.priority;
+  if (auto enqueued = enqueue(operation, work, program); !enqueued) {
+    return tl::unexpected(enqueued.error());
+  }
+  mailbox_->wake();  // from now on it looks whether the context is lost
+  return ticket;
+}
+
+Status Session::enqueue(Operation& operation, const Work& work, gpu::Stream program) {
+  const auto step = operation.tensor->next_step();
+  Status done =
+      step ? order_->follow(encode_stream_->get(), program) : Status(tl::unexpected(step.error()));
+  // Before anything runs: a stream that cannot wait gets no operation.
+  if (done) done = words_->wait(program, operation.place, operation.number);
+  if (!done) {
+    table_.forget(operation);
+    return done;
+  }
+  const bool is_sum = work.reduction == TERN_SUM || work.reduction == TERN_AVERAGE;
+  done = enqueue_encoding(operation, {work.input, work.state_scale, *step, is_sum});
+  if (!done) give_up(operation);
+  return done;
+}
+
+Status Session::enqueue_encoding(Operation& operation, const EncodePass::Input& input) {
+  const gpu::Stream stream = encode_stream_->get();
+  const gpu::Stopwatch& watch = operation.tensor->encode_watch();
+  auto done = watch.begin(stream);
+  if (done) done = operation.tensor->encode_pass().enqueue(input, stream);
+  if (done) done = watch.end(stream);
+  if (!done) return done;
+  // From the note on the operation is the completion thread's.
+  table_.set_stage(operation, Stage::encoding);
+  return call_behind_encoding(operation);
+}
+
+Status Session::call_behind_encoding(const Operation& operation) {
+  const Mailbox::Note note{operation.place, operation.number};
+  return order_->call_behind(encode_stream_->get(),
+                             [mailbox = mailbox_.get(), note] { mailbox->post(note); });
+}
+
+// The program's stream goes on. What is enqueued still reads and writes what the tensor has, which
+// nobody gets until it is done.
+void Session::give_up(Operation& operation) {
+  words_->release(operation.place, operation.number);
+  table_.set_stage(operation, Stage::draining);
+  // If that fails too, the completion thread looks at the stream now and then.
+  static_cast<void>(call_behind_encoding(operation));
+  mailbox_->wake();
+}
+
+Result<StatePart> Session::export_state(BoundTensor& tensor) {
+  if (!table_.hold(tensor)) return tl::unexpected(in_flight());
+  const gpu::ContextScope scope(*driver_);
+  auto part = tensor.export_state();
+  table_.let_go(tensor);
+  return part;
+}
+
+Status Session::import_state(BoundTensor& tensor, const Parts& parts) {
+  if (!table_.hold(tensor)) return tl::unexpected(in_flight());
+  const gpu::ContextScope scope(*driver_);
+  const tern_status status =
+      tern_tensor_import_state(tensor.tensor(), parts.parts, parts.bytes, parts.count);
+  Status done =
+      status == TERN_OK ? tensor.read_residual() : Status(tl::unexpected(error_of(status)));
+  table_.let_go(tensor);
+  return done;
+}
+
+tern_cuda_stats Session::stats() const {
+  tern_cuda_stats stats = TERN_CUDA_STATS_INIT;
+  {
+    const std::lock_guard lock(tensors_mutex_);
+    stats.device_bytes = held_.device;
+    stats.pinned_bytes = held_.pinned;
+  }
+  stats.pinning_failures = counts_.pinning_failures.load();
+  stats.operations = counts_.operations.load();
+  stats.failures = counts_.failures.load();
+  stats.raw_fallbacks = counts_.raw_fallbacks.load();
+  stats.processor_blocks = counts_.processor_blocks.load();
+  stats.encode_ns = counts_.encode_ns.load();
+  stats.decode_ns = counts_.decode_ns.load();
+  return stats;
+}
+
+}  // namespace tern::cuda
