@@ -21,13 +21,13 @@ Result<std::unique_ptr<BoundTensor>> BoundTensor::create(const Place& place, ter
   pin_failed = false;
   const auto layout = layout_of(tensor);
   if (!layout) return tl::unexpected(layout.error());
-  auto part = StatePart::of(tensor, layout->count);
-  if (!part) return tl::unexpected(part.error());
-  if (part->dtype() != DType::f32) {
+  if (layout->dtype != TERN_F32) {
     return fail(Errc::unsupported,
                 "kernels take tensors of f32: declare this one without client_blocks and copy "
                 "elements through pinned memory of tern_alloc");
   }
+  auto part = StatePart::of(tensor, layout->count);
+  if (!part) return tl::unexpected(part.error());
   auto map = ChunkMap::of(*layout);
   if (!map) return tl::unexpected(map.error());
   const auto recipe = DeviceRecipe::of(layout->recipe);
@@ -77,6 +77,16 @@ Result<StatePart> BoundTensor::export_state() const {
   if (!taken) return tl::unexpected(taken.error());
   if (!finished) return tl::unexpected(finished.error());
   return part;
+}
+
+Status BoundTensor::hand_over() const {
+  if (residual_ == nullptr) return {};
+  const auto part = export_state();
+  if (!part) return tl::unexpected(part.error());
+  const void* const bytes = part->bytes().data();
+  const std::uint64_t count = part->bytes().size();
+  const tern_status status = tern_tensor_import_state(tensor_, &bytes, &count, 1);
+  return status == TERN_OK ? Status{} : tl::unexpected(error_of(status));
 }
 
 Status BoundTensor::read_residual() {

@@ -43,6 +43,8 @@ class BoundTensor {
   // the place's stream. Requires: nothing is in flight.
   Result<StatePart> export_state() const;
   Status read_residual();
+  // The residual to the daemon, which keeps it for the tensor's next declaration.
+  Status hand_over() const;
 
   HeldBytes held() const noexcept;
 

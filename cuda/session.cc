@@ -72,6 +72,8 @@ Status Session::release(std::unique_ptr<BoundTensor>& tensor) {
   const HeldBytes held = tensor->held();
   {
     const gpu::ContextScope scope(*driver_);
+    // Where that fails, the daemon counts the residual as lost.
+    if (scope.entered()) (void)tensor->hand_over();
     tensor.reset();
   }
   const std::lock_guard lock(tensors_mutex_);

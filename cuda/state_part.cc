@@ -4,16 +4,9 @@
 
 #include "codec/recipe_parts.h"
 #include "cuda/last_error.h"
+#include "wire/state_part.h"
 
 namespace tern::cuda {
-namespace {
-
-constexpr std::size_t kHeaderBytes = 64;
-constexpr std::uint32_t kMagic = 0x31505354;  // "TSP1"
-constexpr std::size_t kMemoryAt = 6;          // u8, codec::Memory
-constexpr std::size_t kDtypeAt = 7;           // u8
-
-}  // namespace
 
 Result<StatePart> StatePart::of(tern_tensor* tensor, std::uint64_t count) {
   std::uint64_t bytes = 0;
@@ -27,20 +20,20 @@ Result<StatePart> StatePart::of(tern_tensor* tensor, std::uint64_t count) {
       status != TERN_OK) {
     return tl::unexpected(error_of(status));
   }
-  std::uint32_t magic = 0;
-  if (bytes >= kHeaderBytes) std::memcpy(&magic, part.bytes_.data(), sizeof magic);
-  if (magic != kMagic || bytes != part.bytes_.size()) {
+  wire::StatePartHeader header{};
+  if (bytes >= sizeof header) std::memcpy(&header, part.bytes_.data(), sizeof header);
+  if (header.magic != wire::kStatePartMagic || bytes != part.bytes_.size()) {
     return fail(Errc::protocol_error, "the daemon's part of the tensor's state is none");
   }
-  part.dtype_ = static_cast<DType>(part.bytes_[kDtypeAt]);
-  part.has_residual_ = part.bytes_[kMemoryAt] == static_cast<std::byte>(codec::Memory::ef) &&
-                       bytes == kHeaderBytes + count * sizeof(float);
+  part.has_residual_ = header.memory == static_cast<std::uint8_t>(codec::Memory::ef) &&
+                       bytes == sizeof header + count * sizeof(float);
   return part;
 }
 
 std::span<float> StatePart::floats() noexcept {
   if (!has_residual_) return {};
-  return {static_cast<float*>(static_cast<void*>(bytes_.data() + kHeaderBytes)), count_};
+  return {static_cast<float*>(static_cast<void*>(bytes_.data() + sizeof(wire::StatePartHeader))),
+          count_};
 }
 
 }  // namespace tern::cuda

@@ -4,7 +4,6 @@
 #include <span>
 #include <vector>
 
-#include "base/dtype.h"
 #include "base/result.h"
 #include "client_lib/include/tern/tern.h"
 
@@ -17,7 +16,6 @@ class StatePart {
  public:
   static Result<StatePart> of(tern_tensor* tensor, std::uint64_t count);
 
-  DType dtype() const noexcept { return dtype_; }
   // In element order; empty: the tensor has no residual.
   std::span<float> floats() noexcept;
   std::span<const std::byte> bytes() const noexcept { return bytes_; }
@@ -27,7 +25,6 @@ class StatePart {
 
   std::vector<std::byte> bytes_;
   std::uint64_t count_ = 0;
-  DType dtype_ = DType::f32;
   bool has_residual_ = false;
 };
 

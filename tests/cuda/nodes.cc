@@ -29,8 +29,8 @@ const Daemons& registered = environment();
 }  // namespace
 
 std::vector<std::string> daemon_options() {
-  return {"--chunk-bytes",     "16KiB", "--eager-bytes", "8KiB",
-          "--lossy-min-bytes", "1KiB",  "--lanes",       "2"};
+  return {"--chunk-bytes", "16KiB", "--eager-bytes", "8KiB", "--lossy-min-bytes", "1KiB",
+          "--lanes",       "2",     "--state-ttl",   "60s"};
 }
 
 std::vector<float> gaussian(std::uint64_t count, std::uint64_t seed) {

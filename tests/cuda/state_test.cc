@@ -126,6 +126,36 @@ TEST(CudaStateOfADeclaration, IsWhereABindBegins) {
   EXPECT_EQ(tern_cuda_tensor_release(bound), TERN_OK);
 }
 
+// What a release hands over is what the daemon has, and keeps for the next declaration.
+TEST(CudaStateOfADeclaration, IsTheDaemonsAfterARelease) {
+  FakeGpu gpu;
+  const std::string job = new_job();
+  Node node(daemons()[0], job), beside(daemons()[1], job);
+  Node::join({&node, &beside});
+  node.declare("3lc", kLarge, true);
+  beside.declare("3lc", kLarge, false);
+  Part on_device;
+  {
+    GpuNode on_gpu(gpu, node, kLarge);
+    auto theirs = gaussian(kLarge, 101);
+    const auto other = beside.all_reduce(theirs);
+    tern_ticket ticket = 0;
+    ASSERT_EQ(on_gpu.all_reduce(gaussian(kLarge, 1), ticket), TERN_OK);
+    ASSERT_EQ(on_gpu.finish(ticket), TERN_OK) << tern_cuda_error_detail();
+    beside.wait(other);
+    on_gpu.stream_is_free();
+    on_device = part_of(on_gpu, node.tensor());
+    EXPECT_NE(part_of(node.tensor()), on_device);  // the daemon has its own chunks alone
+  }
+  EXPECT_EQ(part_of(node.tensor()), on_device);
+  ASSERT_EQ(tern_tensor_release(node.tensor()), TERN_OK);
+  // Lanes let go of it first; of other tests nothing is declared.
+  EXPECT_TRUE(e2e::eventually([] { return daemons()[0].ask("tensors").empty(); }));
+  node.declare("3lc", kLarge, true);
+  GpuNode on_gpu(gpu, node, kLarge);
+  EXPECT_EQ(part_of(on_gpu, node.tensor()), on_device);
+}
+
 TEST(CudaStateOfNothing, IsTheHeader) {
   FakeGpu gpu;
   const std::string job = new_job();

@@ -102,8 +102,9 @@ TERN_API tern_status tern_cuda_get_stats(tern_cuda* cuda, tern_cuda_stats* stats
 TERN_API tern_status tern_cuda_tensor_bind(tern_cuda* cuda, tern_group* group, tern_tensor* tensor,
                                            tern_cuda_tensor** bound);
 
-/* Gives back what bind has taken. The residual is gone: export it before. TERN_ERR_WOULD_BLOCK while
- * an operation on the tensor is in flight. NULL is ignored. */
+/* Gives back what bind has taken, and hands the residual to the daemon, which keeps it for the next
+ * declaration of the tensor; that takes free room in the arena for a float of each element.
+ * TERN_ERR_WOULD_BLOCK while an operation on the tensor is in flight. NULL is ignored. */
 TERN_API tern_status tern_cuda_tensor_release(tern_cuda_tensor* tensor);
 
 /* As tern_tensor_export_state and tern_tensor_import_state, whose parts they write and read, with
