@@ -1,11 +1,13 @@
 // The C functions of tern/blocks.h.
 
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <new>
 #include <string>
 #include <vector>
 
+#include "base/sized_struct.h"
 #include "blocks/include/tern/blocks.h"
 #include "blocks/tensor_blocks.h"
 
@@ -13,9 +15,15 @@ struct tern_blocks {
   std::unique_ptr<tern::blocks::TensorBlocks> tensor;
 };
 
+namespace tern {
+
+template <>
+inline constexpr std::size_t kFirstBytes<tern_op> = 96;
+
+}  // namespace tern
+
 namespace {
 
-using tern::Errc;
 using tern::Status;
 using tern::blocks::TensorBlocks;
 
@@ -48,14 +56,19 @@ tern_status guarded(Body&& body) noexcept {
   }
 }
 
-// What the caller's header has of it, and zero in the rest.
-bool read(const tern_op& given, tern_op& op) noexcept {
-  constexpr std::size_t kFirstBytes = 96;
-  const std::size_t size = given.struct_size;
-  if (size < kFirstBytes || size > sizeof op) return false;
-  op = {};
-  std::memcpy(&op, &given, size);
-  return true;
+// Null, or what of an operation blocks do not have.
+const char* objection_to(const tern_op& op) noexcept {
+  if (op.recipe != nullptr) return "an operation with blocks has no recipe of its own";
+  if (op.wait_event != 0 || op.signal_event != 0 || op.counts != nullptr ||
+      op.receive_counts != nullptr || op.received != nullptr || op.reserved != 0) {
+    return "events, counts, received and reserved are not of an all_reduce";
+  }
+  if (static_cast<unsigned>(op.reduction) > TERN_XOR) {
+    return "reduction is not one of tern_reduction";
+  }
+  return std::isfinite(op.prescale) && std::isfinite(op.state_scale)
+             ? nullptr
+             : "prescale and state_scale must be finite";
 }
 
 }  // namespace
@@ -77,23 +90,18 @@ tern_status tern_blocks_create(tern_client* client, tern_group* group, tern_tens
 }
 
 tern_status tern_blocks_release(tern_blocks* blocks) {
-  return guarded([&] {
-    delete blocks;
-    return TERN_OK;
-  });
+  if (blocks == nullptr) return TERN_OK;
+  // It ends in any case; the status is of the residual.
+  const std::unique_ptr<tern_blocks> ended(blocks);
+  return guarded([&] { return report(ended->tensor->release()); });
 }
 
 tern_status tern_blocks_all_reduce(tern_blocks* blocks, const tern_op* passed) {
   return guarded([&]() -> tern_status {
     if (blocks == nullptr || passed == nullptr) return refuse("blocks or op is NULL");
     tern_op op;
-    if (!read(*passed, op)) {
-      return refuse("op.struct_size is of no tern.h that this library knows: use TERN_OP_INIT");
-    }
-    if (op.recipe != nullptr) return refuse("an operation with blocks has no recipe of its own");
-    if (static_cast<unsigned>(op.reduction) > TERN_XOR) {
-      return refuse("reduction is not one of tern_reduction");
-    }
+    if (const Status read = tern::read_sized(passed, "op", op); !read) return report(read);
+    if (const char* problem = objection_to(op)) return refuse(problem);
     TensorBlocks::Operation operation;
     operation.input = static_cast<const std::byte*>(op.input != nullptr ? op.input : op.output);
     operation.output =
@@ -109,6 +117,7 @@ tern_status tern_blocks_all_reduce(tern_blocks* blocks, const tern_op* passed) {
 tern_status tern_blocks_wait(tern_blocks* blocks, int64_t timeout_ms) {
   return guarded([&]() -> tern_status {
     if (blocks == nullptr) return refuse("blocks is NULL");
+    if (timeout_ms < TERN_FOREVER) return refuse("timeout_ms must be -1 or more");
     return report(blocks->tensor->wait(timeout_ms));
   });
 }

@@ -47,21 +47,27 @@ Result<std::unique_ptr<TensorBlocks>> TensorBlocks::create(tern_client* client, 
   return blocks;
 }
 
-TensorBlocks::~TensorBlocks() {
-  if (slots_.empty()) return;
+TensorBlocks::~TensorBlocks() { give_back(); }
+
+void TensorBlocks::give_back() noexcept {
   if (is_under_way()) {
     (void)tern_cancel(handles_.client, ticket_);
-    (void)wait(TERN_FOREVER);
+    (void)tern_wait(handles_.client, ticket_, TERN_FOREVER);
+    ticket_ = 0;
+    contributions_.take_back();
   }
-  (void)tern_free(handles_.client, slots_.data());
-  // What the next declaration of the tensor begins with.
-  if (contributions_.has_residual()) {
-    if (const auto part = export_state()) {
-      const void* const bytes = part->bytes().data();
-      const std::uint64_t count = part->bytes().size();
-      (void)tern_tensor_import_state(handles_.tensor, &bytes, &count, 1);
-    }
-  }
+  if (!slots_.empty()) (void)tern_free(handles_.client, slots_.data());
+  slots_ = {};
+}
+
+Status TensorBlocks::release() {
+  give_back();
+  if (!contributions_.has_residual()) return {};
+  const auto part = export_state();
+  if (!part) return tl::unexpected(part.error());
+  const void* const bytes = part->bytes().data();
+  const std::uint64_t count = part->bytes().size();
+  return status_of(tern_tensor_import_state(handles_.tensor, &bytes, &count, 1));
 }
 
 Status TensorBlocks::check(const Operation& operation) const {
@@ -104,7 +110,7 @@ Status TensorBlocks::all_reduce(const Operation& operation) {
 Status TensorBlocks::wait(std::int64_t timeout_ms) {
   if (!is_under_way()) return fail(Errc::unknown_ticket, "no operation is under way");
   const Status ended = status_of(tern_wait(handles_.client, ticket_, timeout_ms));
-  if (!ended && ended.error().code == Errc::timeout) return ended;
+  if (!ended && goes_on_after(ended.error().code)) return ended;
   ticket_ = 0;
   if (!ended) {
     contributions_.take_back();
@@ -112,6 +118,13 @@ Status TensorBlocks::wait(std::int64_t timeout_ms) {
   }
   const std::uint64_t bytes = layout_.count() * dtype_bytes(layout_.dtype());
   return results_.decode(slots_, {output_, bytes}, workspace());
+}
+
+// Codes of the call itself may be an operation's too: then its ticket is gone.
+bool TensorBlocks::goes_on_after(Errc code) noexcept {
+  if (code == Errc::timeout || code == Errc::forked) return true;
+  return (code == Errc::out_of_memory || code == Errc::internal) &&
+         tern_test(handles_.client, ticket_) == TERN_ERR_TIMEOUT;
 }
 
 Status TensorBlocks::take_state() {

@@ -21,6 +21,7 @@ class TensorBlocks {
   // Takes slots out of the client's arena, and what the daemon has kept of the tensor's state.
   static Result<std::unique_ptr<TensorBlocks>> create(tern_client* client, tern_group* group,
                                                       tern_tensor* tensor);
+  // Without a release() what is owed is lost.
   ~TensorBlocks();
   TensorBlocks(const TensorBlocks&) = delete;
   TensorBlocks& operator=(const TensorBlocks&) = delete;
@@ -40,6 +41,10 @@ class TensorBlocks {
   bool is_under_way() const noexcept { return ticket_ != 0; }
   tern_ticket ticket() const noexcept { return ticket_; }
 
+  // The last call: cancels what is under way, gives the slots back, and hands the residual to the
+  // daemon, which keeps it for the next declaration. The error is of that: it is lost.
+  Status release();
+
   // This node's part of the codec state, and the state out of parts of any layout. would_block: an
   // operation is under way.
   Result<StatePart> export_state();
@@ -57,6 +62,10 @@ class TensorBlocks {
       : handles_(handles), layout_(layout), contributions_(layout_, recipe), results_(layout_) {}
 
   Status check(const Operation& operation) const;
+  // Ends what is under way, and frees the slots. Allocates nothing.
+  void give_back() noexcept;
+  // Whether the operation goes on though a wait has failed: the failure was the call's own.
+  bool goes_on_after(Errc code) noexcept;
   // In this process anew what the daemon has.
   Status take_state();
 

@@ -66,7 +66,7 @@ tern_status tern_cuda_open(tern_client* client, const tern_cuda_options* options
   *cuda = nullptr;
   tern_cuda_options known = TERN_CUDA_OPTIONS_INIT;
   if (options != nullptr) {
-    if (auto read = read_struct(options, "options", known); !read) return report(read);
+    if (auto read = tern::read_sized(options, "options", known); !read) return report(read);
   }
   if (known.operations > kMostOperations) return refuse("operations is more than 512");
   Session::Options wanted;
@@ -97,8 +97,8 @@ tern_status tern_cuda_close(tern_cuda* cuda) {
 tern_status tern_cuda_get_stats(tern_cuda* cuda, tern_cuda_stats* stats) {
   if (cuda == nullptr || stats == nullptr) return refuse("cuda or stats is NULL");
   return guarded(*cuda, [&](Session& session) -> tern_status {
-    if (auto sized = check_size(stats, "stats"); !sized) return report(sized);
-    write_struct(session.stats(), stats);
+    if (auto sized = tern::check_struct_size(stats, "stats"); !sized) return report(sized);
+    tern::write_sized(session.stats(), stats);
     return TERN_OK;
   });
 }
@@ -158,7 +158,7 @@ tern_status tern_cuda_all_reduce(tern_cuda_tensor* tensor, const tern_cuda_op* o
   }
   return guarded(*tensor->owner, [&](Session& session) -> tern_status {
     tern_cuda_op known = TERN_CUDA_OP_INIT;
-    if (auto read = read_struct(op, "op", known); !read) return report(read);
+    if (auto read = tern::read_sized(op, "op", known); !read) return report(read);
     if (const char* problem = objection_to(known, tensor->tensor->count())) return refuse(problem);
     const float state_scale = known.state_scale == 0.0f ? 1.0f : known.state_scale;
     const auto begun = session.all_reduce(

@@ -81,6 +81,10 @@ const char* BlockDecoder::objection_to_lossy(OpId op) const {
   return may ? nullptr : kMustBeExact;
 }
 
+void BlockDecoder::note_use_by(OpId op, const wire::BlockHeader& header) {
+  if (!is(header, CodecId::raw) && !is(header, CodecId::lossless)) note_use(op);
+}
+
 void BlockDecoder::note_use(OpId op) {
   TensorState* const tensor = blocks_.tensor(op);
   const bool remembers = tensor != nullptr && codec::needs_residual(tensor->declared.recipe);
@@ -225,6 +229,7 @@ const char* BlockDecoder::deliver_block(const BlockRequest& request, const Block
   if (blocks_.slots(op) != nullptr) {
     // Whoever gets it decodes it.
     if (const char* problem = objection_to(request, block.header)) return problem;
+    note_use_by(op, block.header);
     if (values_.deliver_block(op, part, block.bytes)) {
       note(request, block, begin);
       return nullptr;

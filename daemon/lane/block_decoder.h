@@ -26,6 +26,8 @@ class BlockDecoder {
   BlockCompletion reduce(const BlockRequest& request);
   // A result that this node has made itself. Null, or why it makes no sense.
   const char* deliver_own(const BlockRequest& request, std::span<const std::byte> bytes);
+  // A lossy block of the op is this node's too: its codec state is of this kind of operation.
+  void note_use_by(collective::OpId op, const wire::BlockHeader& header);
   // Null, or why the op can have no such block of the chunk. REQUIRES: the header is sound.
   const char* objection_to(const BlockRequest& request, const wire::BlockHeader& header) const;
 

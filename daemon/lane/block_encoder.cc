@@ -49,12 +49,18 @@ BlockCompletion BlockEncoder::take_block(const BlockRequest& request) {
     return done;
   }
   const std::size_t bytes = wire::kBlockHeaderBytes + std::size_t{header.payload_bytes};
-  if (header.elements != part.elements || bytes > slot.size() || bytes > out.size()) {
+  if (header.elements != part.elements || bytes > slot.size()) {
     done.problem = "the block's sizes differ from the chunk's";
+    return done;
+  }
+  const std::size_t most = EagerInputs::most_contribution(blocks_.op(op), blocks_.ops().shape());
+  if (bytes > std::min(most, out.size())) {
+    done.problem = "the block is longer than most_block_bytes: send the chunk raw";
     return done;
   }
   done.problem = decoder_.objection_to(request, header);
   if (done.problem != nullptr) return done;
+  decoder_.note_use_by(op, header);
   wire::write_block_header(header, out.first<wire::kBlockHeaderBytes>());
   std::memcpy(out.data() + wire::kBlockHeaderBytes, slot.data() + wire::kBlockHeaderBytes,
               header.payload_bytes);

@@ -8,6 +8,7 @@
 
 #include "codec/codec.h"
 #include "collective/group_shape.h"
+#include "collective/op.h"
 #include "collective/op_rows.h"
 #include "collective/slots.h"
 #include "daemon/lane/slab_pool.h"
@@ -34,6 +35,13 @@ class EagerInputs {
   static constexpr std::size_t most_bytes(collective::EagerForm form,
                                           std::uint64_t eager_bytes) noexcept {
     return eager_bytes + (form >= collective::EagerForm::blocks ? kBlockOverhead : 0);
+  }
+
+  // The most that another node takes of a contribution: a longer frame would break the protocol.
+  static constexpr std::size_t most_contribution(const collective::Op& op,
+                                                 const collective::GroupShape& shape) noexcept {
+    return op.eager || op.announces_chunks ? most_bytes(shape)
+                                           : shape.chunk_bytes + wire::kBlockHeaderBytes;
   }
 
   // Whether blocks of a recipe that loses something have room there, whatever the values.

@@ -91,6 +91,7 @@ const char* objection_to_memory(const shm::SubmitEntry& entry, const plan::Exten
 const char* objection_to_blocks(const shm::SubmitEntry& entry, const plan::Plan& plan,
                                 const EntryPlace& place) noexcept {
   const bool has_blocks = (entry.flags & shm::kEntryHasBlocks) != 0;
+  if (entry.tensor != 0 && place.tensor == nullptr) return nullptr;  // it is refused for that
   if (has_blocks != (slots_of(place) != nullptr)) {
     return has_blocks ? "the tensor was not declared with client_blocks"
                       : "the tensor was declared with client_blocks: it takes blocks";

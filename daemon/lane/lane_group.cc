@@ -116,9 +116,12 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
   }
   if (admitted.op.slots() != nullptr && setup().shape.verify &&
       !core_.all_have(wire::kFeatureClientBlocks)) {
-    return clients.refuse(client, entry.ticket, Errc::unsupported,
-                          "verify compares blocks here, which the daemon of a node of the group is "
-                          "too old for: declare the tensor without client_blocks");
+    // The others hear of it: they would wait for this rank.
+    constexpr const char* kTooOld =
+        "verify compares blocks here, which the daemon of a node of the group is too old for: "
+        "declare the tensor without client_blocks";
+    core_.ops().fail_key({entry.tensor, entry.sequence}, {Errc::unsupported, rank, kTooOld});
+    return clients.refuse(client, entry.ticket, Errc::unsupported, kTooOld);
   }
   if (admitted.op.encoding.lossy && admitted.checked.plan->moves() &&
       !core_.all_have(wire::kFeatureLossyMoves)) {
@@ -259,10 +262,10 @@ void LaneGroup::on_block(const BlockRequest& request, const BlockCompletion& com
                                                     : values.plain(request.op, part),
                  completion.bytes});
   }
-  if (request.verb == BlockVerb::encode && completion.problem != nullptr) {
+  const bool failed = lost_pages_.fail(request.op);
+  if (!failed && request.verb == BlockVerb::encode && completion.problem != nullptr) {
     fail_for_block(request, completion.problem);
   }
-  const bool failed = lost_pages_.fail(request.op);
   if (!failed) copies_.on_block(request, completion, clients_);
   switch (request.verb) {
     case BlockVerb::gather:
@@ -298,8 +301,10 @@ void LaneGroup::fail_for_block(const BlockRequest& request, const char* problem)
 
 void LaneGroup::send_checksums(const Action& action) {
   const LaneOp& data = core_.lane_op(action.op);
-  const auto bodies = data.compares_blocks ? verifier_.take(action.op, data.blocks_crc)
-                                           : verifier_.take(action.op, codec_.blocks());
+  // What fits in its announcements has no results that are blocks, whatever a node says.
+  const bool by_blocks = data.compares_blocks && !core_.op(action.op).eager;
+  const auto bodies = by_blocks ? verifier_.take(action.op, data.blocks_crc)
+                                : verifier_.take(action.op, codec_.blocks());
   core_.tell_all(core_.header(wire::FrameKind::verify, action.op), std::as_bytes(bodies));
   core_.ops().done(action);
 }

@@ -93,7 +93,11 @@ std::uint64_t StateUpkeep::lose_streams(OpId op) {
 void StateUpkeep::mark_doubtful(OpId op) {
   const LaneOp& data = lane_ops_[op];
   if (data.tensor == nullptr || !data.encoding.lossy) return;
-  if (!ops_.op(op).started && !data.saved_state) return;
+  // A client's block may have gone out with the announcement: what it leaves out the client has.
+  const collective::Op& about = ops_.op(op);
+  const bool announced = data.slots() != nullptr && (about.eager || about.announces_chunks) &&
+                         about.has_spoken(ops_.shape().node);
+  if (!about.started && !data.saved_state && !announced) return;
   data.tensor->doubtful.store(true, std::memory_order_relaxed);
 }
 

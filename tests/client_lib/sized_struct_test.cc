@@ -16,9 +16,12 @@ struct Grown {
   std::uint64_t count;
   std::uint64_t added;
 };
-template <>
-inline constexpr std::size_t kFirstBytes<Grown> = 16;
+}  // namespace tern::client_lib
 
+template <>
+inline constexpr std::size_t tern::kFirstBytes<tern::client_lib::Grown> = 16;
+
+namespace tern::client_lib {
 namespace {
 
 // What a program of a later tern.h passes: this version's struct, and a field behind it.

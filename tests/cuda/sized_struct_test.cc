@@ -16,10 +16,10 @@ TEST(CudaSizedStruct, ALaterStructIsReadIfItsFieldIsZero) {
   later.known.struct_size = sizeof later;
   later.known.operations = 7;
   tern_cuda_options known = TERN_CUDA_OPTIONS_INIT;
-  ASSERT_TRUE(read_struct(&later.known, "options", known));
+  ASSERT_TRUE(read_sized(&later.known, "options", known));
   EXPECT_EQ(known.operations, 7u);
   later.later = 1;
-  const auto read = read_struct(&later.known, "options", known);
+  const auto read = read_sized(&later.known, "options", known);
   ASSERT_FALSE(read.has_value());
   EXPECT_EQ(read.error().code, Errc::unsupported);
 }
@@ -29,7 +29,7 @@ TEST(CudaSizedStruct, ASizeThatNoHeaderHasIsRefused) {
   for (const std::uint32_t size : {0u, 16u, 5000u}) {
     tern_cuda_options given = TERN_CUDA_OPTIONS_INIT;
     given.struct_size = size;
-    const auto read = read_struct(&given, "options", known);
+    const auto read = read_sized(&given, "options", known);
     ASSERT_FALSE(read.has_value());
     EXPECT_EQ(read.error().code, Errc::invalid_argument);
   }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -174,7 +175,8 @@ TEST_F(BlocksOfRanks, MayBeWaitedForALittle) {
   for (std::size_t i = 0; i < 2; ++i) ranks_[i].values = values_of(i, 0);
   ranks_[0].begin();
   EXPECT_FALSE(ranks_[0].blocks->wait(20));
-  EXPECT_THROW(ranks_[0].begin(), Failure);  // one at a time
+  EXPECT_THROW(ranks_[0].blocks->wait(-2), Failure);  // and the operation goes on
+  EXPECT_THROW(ranks_[0].begin(), Failure);           // one at a time
   ranks_[1].begin();
   ranks_[0].end();
   ranks_[1].end();
@@ -228,7 +230,9 @@ TEST_F(BlocksOfRanks, AreRefusedWhatTheyCannotDo) {
     }
   };
   refused([](tern_op& op) { op.recipe = "raw"; }, "recipe of its own");
-  refused([](tern_op& op) { op.struct_size = 8; }, "TERN_OP_INIT");
+  refused([](tern_op& op) { op.struct_size = 8; }, "_INIT macro");
+  refused([](tern_op& op) { op.prescale = std::numeric_limits<float>::quiet_NaN(); }, "finite");
+  refused([](tern_op& op) { op.wait_event = 1; }, "events");
   refused([](tern_op& op) { op.input = op.output = nullptr; }, "NULL");
   declare(1, "3lc:s=1", false);
   tern_blocks* blocks = nullptr;

@@ -153,6 +153,67 @@ TEST(LyingPayloads, FailTheirOpAndNothingElse) {
   nodes.expect_no_harm();
 }
 
+// ---- Room that the other side does not have -----------------------------------------------------
+
+// A header of the tensor's own kind, whose payload fills what a slot has room for.
+void fill_slot(std::span<std::byte> slot, std::uint32_t elements, std::size_t bytes) {
+  wire::BlockHeader header;
+  header.codec = static_cast<std::uint8_t>(wire::CodecId::staged);
+  header.dtype = static_cast<std::uint8_t>(DType::f32);
+  header.elements = elements;
+  header.payload_bytes = static_cast<std::uint32_t>(bytes - wire::kBlockHeaderBytes);
+  header.stages.quantizer = static_cast<std::uint8_t>(wire::QuantizerId::integer);
+  header.stages.entropy = static_cast<std::uint8_t>(wire::EntropyId::huffman);
+  header.stages.bits = 8;
+  header.stages.levels = 256;
+  std::memcpy(slot.data(), &header, sizeof(header));
+}
+
+struct Room {
+  const char* name;
+  std::size_t nodes;
+  std::uint64_t count;
+  std::uint64_t eager_bytes;
+};
+std::ostream& operator<<(std::ostream& out, const Room& room) { return out << room.name; }
+
+class LongBlocks : public testing::TestWithParam<Room> {};
+INSTANTIATE_TEST_SUITE_P(Rooms, LongBlocks,
+                         testing::Values(Room{"whole", 4, 5'461, 64 << 10},
+                                         Room{"announced", 4, 20'000, 64 << 10},
+                                         Room{"legs", 3, 30'000, 0}));
+
+// Each peer would take a longer frame for a broken protocol, and its link would end.
+TEST_P(LongBlocks, FailTheirOpAndNoLink) {
+  const Room room = GetParam();
+  DaemonShape shape = shape_of();
+  shape.eager_bytes = room.eager_bytes;
+  Cluster cluster(std::vector<std::uint32_t>(room.nodes, 1), shape);
+  cluster.join();
+  TensorSpec spec = spec_of("t", "3lc:s=1");
+  spec.count = room.count;
+  BlockClients clients(cluster, spec, {0});
+  const BlockTensor& own = *clients.blocks[0];
+  const auto inputs = inputs_of(DType::f32, room.count, static_cast<std::uint32_t>(room.nodes));
+  for (const std::size_t less : {std::size_t{0}, std::size_t{8}, std::size_t{40}}) {
+    const auto pending = clients.submit(all_reduce(DType::f32, room.count), inputs);
+    for (std::uint64_t number = 0; number < own.layout.chunks(); ++number) {
+      const blocks::Chunk chunk = own.layout.chunk(number);
+      if (own.layout.owns(chunk)) continue;
+      fill_slot(own.slots(pending.outputs[0]).subspan(own.layout.slot_offset(chunk)),
+                chunk.elements, own.layout.said().slot_bytes - less);
+    }
+    cluster.finish(pending);
+    const OpResult& result = cluster.result(pending, 1);
+    EXPECT_TRUE(result.status == Errc::invalid_argument || result.status == Errc::corrupt_data)
+        << result.detail;
+    clients.blocks[0]->contributions.take_back();
+    cluster.forget_arenas();
+  }
+  EXPECT_EQ(cluster.world.links_lost(), 0u);
+  clients.reduce(all_reduce(DType::f32, room.count), inputs);
+}
+
 // A maximum loses nothing: a block that would is refused where it comes from.
 TEST(LyingBlocks, MayNotLoseWhatMustBeExact) {
   HostileNodes nodes;

@@ -25,16 +25,20 @@ TERN_API const char* tern_blocks_error_detail(void);
 
 typedef struct tern_blocks tern_blocks;
 
-/* For one tensor, declared in `group` of `client` with client_blocks = 1. Takes slots out of the
+/* For one tensor, declared in `group` of `client` with client_blocks = 1; a declaration has one
+ * tern_blocks at a time, and another one after a release that returned TERN_OK. Takes slots out of the
  * arena (tern_block_layout: chunks * slot_bytes), and two floats per element of the process's memory
- * if the recipe has error feedback. The residual begins as what the daemon has kept of it.
+ * if the recipe has error feedback. The residual begins as what the daemon has kept of it; to read
+ * that takes four bytes of free arena for each element.
  * Release it before the tensor, the group and the client. TERN_ERR_UNKNOWN_TENSOR for a tensor without
  * client_blocks, TERN_ERR_OUT_OF_MEMORY. */
 TERN_API tern_status tern_blocks_create(tern_client* client, tern_group* group, tern_tensor* tensor,
                                         tern_blocks** blocks);
 
-/* Hands the residual to the daemon, which keeps it for the next declaration of the tensor, and gives
- * the slots back. An operation under way is cancelled first. NULL is ignored. */
+/* Gives the slots back, and hands the residual to the daemon, which keeps it for the next declaration
+ * of the tensor. That takes four bytes of free arena for each element. An operation under way is
+ * cancelled first. *blocks is gone in any case. NULL is ignored. An error means that the residual is
+ * lost, which the daemon counts as a reset of the tensor's state. */
 TERN_API tern_status tern_blocks_release(tern_blocks* blocks);
 
 /* Encodes op->input and submits, as tern_all_reduce with the same op would; op->tensor is ignored.

@@ -39,7 +39,7 @@ extern "C" {
  * The daemon checks the header of each block against the operation, and copies the block before it
  * travels. An operation with a block that cannot be its chunk's fails on all ranks with
  * TERN_ERR_INVALID_ARGUMENT, which names rank and chunk; so does one with a payload that makes no
- * sense, with TERN_ERR_CORRUPT_DATA. Nothing else is disturbed. */
+ * sense, with TERN_ERR_CORRUPT_DATA, which names the node. Nothing else is disturbed. */
 
 typedef struct {
   uint32_t struct_size;
