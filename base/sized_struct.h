@@ -1,8 +1,8 @@
 #pragma once
 
 // Structs of a caller that was compiled against another version of a header, older or newer: they
-// have a size of their own, in their first field, and this version knows a part of them or more than
-// them.
+// have a size of their own, in their first field, and this version knows a part of them or more
+// than them.
 
 #include <algorithm>
 #include <cstddef>

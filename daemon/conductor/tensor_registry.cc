@@ -217,6 +217,13 @@ Status TensorRegistry::take_blocks(Declaration& declaration) const {
     return fail(Errc::bad_recipe,
                 "client_blocks needs a scale for each chunk, or for less: write scale=4096");
   }
+  // Its other nodes would add elements in one hop, in another order than an owner's.
+  if (state.count * dtype_bytes(state.dtype) <= group.eager_bytes && !travels_whole(group, state)) {
+    return fail(
+        Errc::unsupported,
+        "client_blocks of so small a tensor needs version 2 of the eager form on all nodes of "
+        "the group: leave eager_form as it is and update their ternd, or send elements");
+  }
   state.slots = shm::BlockSlots{
       state.count,
       travels_whole(group, state) ? state.count : group.chunk_elements(state.count, state.dtype),

@@ -155,9 +155,7 @@ void LaneGroup::submit(LaneClient& client, const shm::SubmitEntry& entry) {
     core_.lane_ops().begin(op, admitted.op);
     tuning_.begin(op);
     // One that has failed before anybody said what it is has no plan.
-    if (!ops.op(op).failed && (admitted.op.slots() != nullptr || tuning_.compresses(op))) {
-      ops.compress(op);
-    }
+    if (!ops.op(op).failed && tuning_.compresses(op)) ops.compress(op);
   }
   const std::size_t element = dtype_bytes(static_cast<DType>(entry.dtype));
   const plan::Extents& extents = admitted.checked.extents;

@@ -141,8 +141,8 @@ void ResultLeg::made(const BlockRequest& request, const BlockCompletion& complet
   }
 }
 
-// Where all nodes' checksums are of blocks: in any order, because results come so. A result of an op
-// that announces its chunks may come before it is known whether they are.
+// Where all nodes' checksums are of blocks: in any order, because results come so. A result of an
+// op that announces its chunks may come before it is known whether they are.
 void ResultLeg::compare(OpId op, std::uint32_t number, std::span<const std::byte> payload) {
   LaneOp& data = core_.lane_op(op);
   const bool may_be = core_.setup().shape.verify && core_.op(op).announces_chunks;

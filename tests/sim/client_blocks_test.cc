@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "block_clients.h"
+#include "wire/frame.h"
 
 namespace tern::sim {
 namespace client_blocks_test {
@@ -13,18 +14,26 @@ namespace client_blocks_test {
 // Three nodes; those of ranks 0 and 3 have one rank.
 const std::vector<std::uint32_t> kRanks = {1, 2, 1};
 
+// The ways of an all_reduce: chunk by chunk when the owner grants it, whole with its announcements,
+// or to each owner its chunk with the announcement.
 struct Form {
   const char* name;
   std::uint64_t count;
-  std::uint64_t eager_bytes;
+  std::uint64_t chunk_bytes;
+  std::uint64_t eager_bytes;  // half of it between three nodes
   std::uint32_t eager_form;
+  bool whole;
+  bool grants;
 };
+const Form kLegs{"legs", 30'000, 16 << 10, 0, 3, false, true};
+const Form kWhole{"whole", 3'000, 64 << 10, 64 << 10, 3, true, false};
+const Form kChunks{"chunks", 7'000, 64 << 10, 32 << 10, 3, false, false};
 std::ostream& operator<<(std::ostream& out, const Form& form) { return out << form.name; }
 
 DaemonShape shape_of(const Form& form) {
   DaemonShape shape;
   shape.lanes = 2;
-  shape.chunk_bytes = 16 << 10;
+  shape.chunk_bytes = form.chunk_bytes;
   shape.eager_bytes = form.eager_bytes;
   shape.lossy_min_bytes = 1 << 10;
   shape.adjust = [form](daemon::ConductorSettings& settings) {
@@ -54,20 +63,24 @@ INSTANTIATE_TEST_SUITE_P(
                                      "none(3lc:s=1)", "ef(int:bits=4)", "ef(lloyd:bits=3+huffman)",
                                      "ef(onebit)", "ef(topk:p=0.05+int:bits=8)",
                                      "none(qsgd:levels=4)", "none(randk:p=0.1)"),
-                     testing::Values(Form{"legs", 30'000, 0, 3}, Form{"whole", 3'000, 64 << 10, 3},
-                                     Form{"chunks", 7'000, 32 << 10, 3},
-                                     Form{"declined", 3'000, 64 << 10, 1})));
+                     testing::Values(kLegs, kWhole, kChunks)));
 
 TEST_P(ClientBlocks, GiveTheBitsOfElements) {
   for (const std::set<std::uint32_t>& with_blocks :
        {std::set<std::uint32_t>{0}, std::set<std::uint32_t>{3}, std::set<std::uint32_t>{0, 3}}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       for (const Reduction reduction : {Reduction::sum, Reduction::average, Reduction::max}) {
-        const std::uint64_t count = form.count * (dtype == DType::f32 ? 1 : 2);
+        const std::uint64_t count = form.count * sizeof(float) / dtype_bytes(dtype);
         Cluster cluster(kRanks, shape_of(form));
-        cluster.view.eager_blocks = form.eager_form > 1;
         cluster.join();
         BlockClients clients(cluster, spec_of(recipe, dtype, count), with_blocks);
+        const auto& layout = clients.blocks[*with_blocks.begin()]->layout.said();
+        EXPECT_EQ(layout.travels_whole != 0, form.whole);
+        std::uint64_t grants = 0;
+        cluster.world.tap = [&grants](const net::OutgoingFrame& frame) {
+          const auto kind = wire::parse_frame_header(frame.head).header.kind;
+          if (kind == static_cast<std::uint8_t>(wire::FrameKind::grant)) ++grants;
+        };
         for (std::uint64_t step = 0; step < 3; ++step) {
           OpRequest op = all_reduce(dtype, count, reduction);
           if (step == 2) op.state_scale = 0.5f;
@@ -79,13 +92,14 @@ TEST_P(ClientBlocks, GiveTheBitsOfElements) {
               << dtype_name(dtype) << " " << reduction_name(reduction) << " step " << step
               << ", blocks on " << with_blocks.size() << " from " << *with_blocks.begin();
         }
+        EXPECT_EQ(grants != 0, form.grants);
       }
     }
   }
 }
 
-// With verify all nodes compare, by elements or by what blocks say. A result may come to a node with
-// elements before it hears that another node has blocks.
+// With verify all nodes compare, by elements or by what blocks say. A result may come to a node
+// with elements before it hears that another node has blocks.
 TEST_P(ClientBlocks, AreVerified) {
   for (std::uint64_t seed = 1; seed < 5; ++seed) {
     Cluster cluster(kRanks, shape_of(form), seed);
@@ -104,7 +118,6 @@ TEST_P(ClientBlocks, AreVerified) {
 
 TEST_P(ClientBlocks, GoRawWhereAValueIsNotFinite) {
   Cluster cluster(kRanks, shape_of(form));
-  cluster.view.eager_blocks = form.eager_form > 1;
   cluster.join();
   BlockClients clients(cluster, spec_of(recipe, DType::f32, form.count), {0, 3});
   for (std::uint64_t step = 0; step < 3; ++step) {
@@ -123,8 +136,27 @@ TEST_P(ClientBlocks, GoRawWhereAValueIsNotFinite) {
   }
 }
 
+// Node 2 gets a result of node 0 before it hears that node 1 has blocks, and counts it all the
+// same.
+TEST(ClientBlocksOfANode, AreVerifiedWhereAResultComesBeforeTheLastAnnouncement) {
+  Cluster cluster({1, 1, 1}, shape_of(kChunks));
+  JoinOptions options;
+  options.verify = true;
+  cluster.join(options);
+  BlockClients clients(cluster, spec_of("3lc:s=1", DType::f32, 7'000), {1});
+  const auto inputs = inputs_of(DType::f32, 7'000, 3);
+  clients.reduce(all_reduce(DType::f32, 7'000), inputs);
+  cluster.world.set_partitioned(1, 2, true);
+  const auto pending = clients.submit(all_reduce(DType::f32, 7'000), inputs);
+  cluster.world.run_for(kSecond / 10);
+  EXPECT_FALSE(cluster.ranks[2]->done(pending.tickets[2]));
+  cluster.world.set_partitioned(1, 2, false);
+  cluster.finish(pending);
+  cluster.expect_all(pending, Errc::ok);
+}
+
 TEST(ClientBlocksOfANode, AreAloneInAGroupOfOneNode) {
-  Cluster cluster({1}, shape_of({"", 7'000, 32 << 10, 3}));
+  Cluster cluster({1}, shape_of(kChunks));
   cluster.join();
   BlockClients clients(cluster, spec_of("3lc:s=1", DType::f32, 7'000), {0});
   const auto inputs = inputs_of(DType::f32, 7'000, 1);
@@ -133,7 +165,7 @@ TEST(ClientBlocksOfANode, AreAloneInAGroupOfOneNode) {
 
 // The tensor's blocks are counted by the lanes that take them.
 TEST(ClientBlocksOfANode, AreCounted) {
-  Cluster cluster(kRanks, shape_of({"", 30'000, 0, 3}));
+  Cluster cluster(kRanks, shape_of(kLegs));
   cluster.join();
   BlockClients clients(cluster, spec_of("3lc:s=1", DType::f32, 30'000), {0});
   clients.reduce(all_reduce(DType::f32, 30'000), inputs_of(DType::f32, 30'000, cluster.size()));
@@ -166,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(Declarations, RefusedBlocks,
                                          Refusal{"3lc:s=1,scale=tensor", 0, "scale=4096"}));
 
 TEST_P(RefusedBlocks, SayWhatToDo) {
-  Cluster cluster(kRanks, shape_of({"", 30'000, 0, 3}));
+  Cluster cluster(kRanks, shape_of(kLegs));
   cluster.join();
   TensorSpec spec = spec_of(GetParam().recipe, DType::f32, 30'000);
   spec.client_blocks = true;
@@ -178,8 +210,24 @@ TEST_P(RefusedBlocks, SayWhatToDo) {
       << client.status_of(request).detail;
 }
 
+// Elements of others would be added in one hop, and in another order.
+TEST(RefusedBlocksOfATensor, AreOfASmallOneWhereBlocksDoNotTravelWhole) {
+  Form form = kWhole;
+  form.eager_form = 1;
+  Cluster cluster(kRanks, shape_of(form));
+  cluster.join();
+  TensorSpec spec = spec_of("3lc:s=1", DType::f32, form.count);
+  spec.client_blocks = true;
+  Client& client = *cluster.ranks[0];
+  const std::uint64_t request = client.declare(spec);
+  ASSERT_TRUE(cluster.await(client, request));
+  EXPECT_EQ(client.status_of(request).status, Errc::unsupported);
+  EXPECT_TRUE(contains(client.status_of(request).detail, "eager_form"))
+      << client.status_of(request).detail;
+}
+
 TEST(RefusedBlocksOfATensor, AreOfOneWithElements) {
-  Cluster cluster(kRanks, shape_of({"", 30'000, 0, 3}));
+  Cluster cluster(kRanks, shape_of(kLegs));
   cluster.join();
   const auto tensors = cluster.declare(spec_of("3lc:s=1", DType::f32, 30'000));
   const std::uint64_t request =
