@@ -109,7 +109,7 @@ Status TensorBlocks::all_reduce(const Operation& operation) {
 
 Status TensorBlocks::wait(std::int64_t timeout_ms) {
   if (!is_under_way()) return fail(Errc::unknown_ticket, "no operation is under way");
-  const Status ended = status_of(tern_wait(handles_.client, ticket_, timeout_ms));
+  Status ended = status_of(tern_wait(handles_.client, ticket_, timeout_ms));
   if (!ended && goes_on_after(ended.error().code)) return ended;
   ticket_ = 0;
   if (!ended) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 
+#include "cuda/last_error.h"
 #include "cuda/session.h"
 #include "cuda/sized_struct.h"
 

@@ -109,8 +109,9 @@ constexpr std::array kOfLanes{
         {"bad_frames", "1",
          "frames that broke the protocol or were cut off; each closed its connection"},
         &LaneCounters::bad_frames},
-    CounterRow<LaneCounters>{{"bad_blocks", "1", "blocks that could not be decoded, or be their chunk's"},
-                             &LaneCounters::bad_blocks},
+    CounterRow<LaneCounters>{
+        {"bad_blocks", "1", "blocks that could not be decoded, or be their chunk's"},
+        &LaneCounters::bad_blocks},
     CounterRow<LaneCounters>{{"bad_payloads", "1", "payloads that did not match their checksum"},
                              &LaneCounters::bad_payloads},
     CounterRow<LaneCounters>{{"links_lost", "1", "links between lanes that were lost"},

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -61,9 +62,9 @@ TEST_F(ContributionsTest, LeaveOwnChunksAsTheyAre) {
   const auto values = drawn_floats(kCount);
   contributions.encode(bytes_of(values), {}, slots_, workspace_);
   for (const std::uint64_t chunk : {0u, 2u}) {
-    EXPECT_EQ(std::memcmp(slot(chunk).data() + wire::kBlockHeaderBytes,
-                          values.data() + chunk * kChunk, kChunk * sizeof(float)),
-              0);
+    const auto own =
+        bytes_of(values).subspan(chunk * kChunk * sizeof(float), kChunk * sizeof(float));
+    EXPECT_TRUE(std::ranges::equal(slot(chunk).subspan(wire::kBlockHeaderBytes, own.size()), own));
   }
   EXPECT_EQ(header(1).codec, static_cast<std::uint8_t>(wire::CodecId::threelc));
   EXPECT_EQ(header(3).elements, 100u);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -69,7 +70,7 @@ TEST(Results, AreRoundedToTheirType) {
       of_floats.decode(slots.bytes, std::as_writable_bytes(std::span(floats)), slots.workspace));
   std::vector<std::byte> shifted(kCount * sizeof(float) + 1);
   ASSERT_TRUE(of_floats.decode(slots.bytes, std::span(shifted).subspan(1), slots.workspace));
-  EXPECT_EQ(std::memcmp(shifted.data() + 1, floats.data(), kCount * sizeof(float)), 0);
+  EXPECT_TRUE(std::ranges::equal(std::span(shifted).subspan(1), bytes_of(floats)));
 
   Slots of_narrow(narrow);
   for (std::uint64_t number = 0; number < 3; ++number) {

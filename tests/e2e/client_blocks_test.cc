@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <limits>
@@ -20,9 +21,14 @@ namespace {
 
 constexpr std::uint64_t kCount = 200'001;
 
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::ranges::equal(std::as_bytes(std::span(a)), std::as_bytes(std::span(b)));
+}
+
 std::vector<float> values_of(std::size_t rank, int step) {
   std::vector<float> values(kCount);
-  std::uint32_t drawn = 2654435761u * static_cast<std::uint32_t>(rank + 17 * step + 1);
+  std::uint32_t drawn = 2654435761u * (static_cast<std::uint32_t>(rank) +
+                                       17u * static_cast<std::uint32_t>(step) + 1u);
   for (float& value : values) {
     drawn = drawn * 1664525u + 1013904223u;
     value = static_cast<float>(static_cast<std::int32_t>(drawn) >> 8) * 1e-6f;
@@ -71,6 +77,7 @@ class BlocksOfRanks : public testing::Test {
     }
     const tern_group_id id = ranks_[0].client->mint();
     std::vector<std::thread> threads;
+    threads.reserve(2);
     for (std::int32_t number = 0; number < 2; ++number) {
       threads.emplace_back([this, number, &id] {
         tern_join_options options = TERN_JOIN_OPTIONS_INIT;
@@ -103,7 +110,7 @@ class BlocksOfRanks : public testing::Test {
     for (std::size_t i = 0; i < 2; ++i) ranks_[i].values = values_of(i, number);
     for (Rank& rank : ranks_) rank.begin();
     for (Rank& rank : ranks_) rank.end();
-    EXPECT_EQ(std::memcmp(ranks_[0].values.data(), ranks_[1].values.data(), kCount * 4), 0);
+    EXPECT_TRUE(same_bits(ranks_[0].values, ranks_[1].values));
     return ranks_[0].values;
   }
 
@@ -128,10 +135,7 @@ TEST_P(BlocksByRecipe, GiveTheBitsOfElements) {
       if (!first) {
         elements.push_back(got);
       } else {
-        EXPECT_EQ(
-            std::memcmp(got.data(), elements[static_cast<std::size_t>(number)].data(), kCount * 4),
-            0)
-            << number;
+        EXPECT_TRUE(same_bits(got, elements[static_cast<std::size_t>(number)])) << number;
       }
     }
   }
@@ -141,6 +145,7 @@ TEST_P(BlocksByRecipe, GiveTheBitsOfElements) {
 TEST_F(BlocksOfRanks, KeepTheirResidualForTheNextDeclaration) {
   join();
   std::vector<std::vector<float>> expected;
+  expected.reserve(3);
   for (std::size_t i = 0; i < 2; ++i) declare(i, "3lc:s=1", false);
   for (int number = 0; number < 3; ++number) expected.push_back(step(number));
   for (const bool with_blocks : {false, true}) {

@@ -180,7 +180,8 @@ TEST(AnnouncedChunksOfAnOp, BeginWhenTheLastNodeHasAnnounced) {
     Client& client = *nodes.cluster.ranks[rank];
     ASSERT_TRUE(nodes.cluster.world.run_until([&] { return client.done(tickets[rank]); }));
     EXPECT_EQ(client.result(tickets[rank]).status, Errc::ok);
-    const std::uint64_t request = client.ask_of(shm::PacketKind::tensor_stats, nodes.tensors[rank]->id);
+    const std::uint64_t request =
+        client.ask_of(shm::PacketKind::tensor_stats, nodes.tensors[rank]->id);
     ASSERT_TRUE(nodes.cluster.await(client, request));
     const auto stats = client.answer<shm::TensorStatsPacket>(request);
     if (rank != 3) {

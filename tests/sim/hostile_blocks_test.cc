@@ -51,8 +51,7 @@ struct HostileNodes {
   Cluster::Pending step(const std::function<void(std::span<std::byte>)>& spoil,
                         Reduction reduction = Reduction::sum) {
     const auto inputs = inputs_of(DType::f32, kCount, cluster.size());
-    const Cluster::Pending pending =
-        clients->submit(all_reduce(DType::f32, kCount, reduction), inputs);
+    Cluster::Pending pending = clients->submit(all_reduce(DType::f32, kCount, reduction), inputs);
     spoil(slot(pending));
     cluster.finish(pending);
     return pending;

@@ -43,26 +43,28 @@ extern "C" {
 
 typedef struct {
   uint32_t struct_size;
-  uint32_t travels_whole; /* 1: there is one chunk, which no node owns: its input is a block on all
+  uint32_t travels_whole;  /* 1: there is one chunk, which no node owns: its input is a block on all
                              nodes, and its output a raw block */
-  uint64_t count;         /* elements of the tensor */
+  uint64_t count;          /* elements of the tensor */
   uint64_t chunk_elements; /* of every chunk but the last */
   uint64_t chunks;
   uint64_t slot_bytes;       /* of each, a multiple of 64 */
   uint64_t most_block_bytes; /* header and payload; see above */
   uint64_t tensor;           /* the tensor's number, of random draws */
   uint64_t seed;             /* the group's, of random draws */
-  uint64_t next_use;         /* how many operations on the tensor were submitted so far, in the epoch;
+  uint64_t next_use;    /* how many operations on the tensor were submitted so far, in the epoch;
                                 the number of the next one */
-  uint32_t first_owner;      /* the node that owns chunk 0. Chunk c: (first_owner + c) % nodes */
-  uint32_t node;             /* this one, 0 .. nodes - 1 */
+  uint32_t first_owner; /* the node that owns chunk 0. Chunk c: (first_owner + c) % nodes */
+  uint32_t node;        /* this one, 0 .. nodes - 1 */
   uint32_t nodes;
   tern_dtype dtype; /* of the tensor */
-  char recipe[64]; /* of sums and averages, in canonical form; "raw": nothing is encoded, as of
+  char recipe[64];  /* of sums and averages, in canonical form; "raw": nothing is encoded, as of
                       other reductions. "lossless": raw where a block would not be shorter */
 } tern_block_layout;
-#define TERN_BLOCK_LAYOUT_INIT \
-  { sizeof(tern_block_layout), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, TERN_F32, { 0 } }
+#define TERN_BLOCK_LAYOUT_INIT                                                     \
+  {                                                                                \
+    sizeof(tern_block_layout), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, TERN_F32, { 0 } \
+  }
 
 /* Where the blocks of the tensor lie, and how they are to be encoded. The layout is the same for all
  * operations of the epoch but for next_use. TERN_ERR_UNKNOWN_TENSOR if the tensor was declared

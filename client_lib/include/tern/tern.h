@@ -187,7 +187,8 @@ typedef struct {
   const char* level;
   int32_t priority; /* higher goes first; 0 normal */
   uint32_t exempt;  /* 1: never compressed lossily, whatever role and recipe say */
-  uint32_t client_blocks; /* 1: operations on it have blocks in place of elements, and are all_reduce
+  uint32_t
+      client_blocks; /* 1: operations on it have blocks in place of elements, and are all_reduce
                              alone; tern/block_layout.h. Each node's own word: others may have
                              elements. The group has one rank on this node, and the recipe is not
                              "auto", has memory none or ef, and no scale=tensor */

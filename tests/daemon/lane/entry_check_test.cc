@@ -93,7 +93,8 @@ TEST_F(EntryCheck, EachUnsoundFieldIsNamed) {
       {[](auto& e) { e.reduction = 8; }, "unknown reduction"},
       {[](auto& e) { e.role = 4; }, "unknown role"},
       {[](auto& e) { e.flags = 16; }, "a reserved field is not zero"},
-      {[](auto& e) { e.flags = shm::kEntryHasBlocks; }, "the tensor was not declared with client_blocks"},
+      {[](auto& e) { e.flags = shm::kEntryHasBlocks; },
+       "the tensor was not declared with client_blocks"},
       {[](auto& e) { e.flags = shm::kEntryHasProgress | shm::kEntrySharesDown; },
        "the input does not come share by share"},
       {[](auto& e) {
