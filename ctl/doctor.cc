@@ -10,6 +10,7 @@
 #include "base/printable.h"
 #include "ctl/address_findings.h"
 #include "ctl/fields.h"
+#include "ctl/gpu_findings.h"
 #include "ctl/human.h"
 #include "ctl/rdma_findings.h"
 
@@ -248,6 +249,7 @@ std::vector<Finding> examine(const Machine& machine, const Answers& answers) {
   for (Finding& finding : examine_rdma(machine, status, peers)) {
     findings.push_back(std::move(finding));
   }
+  for (Finding& finding : examine_gpu(machine)) findings.push_back(std::move(finding));
   if (!peers.is_null()) findings.push_back(examine_versions(status, peers));
   findings.push_back(examine_clock(machine));
   if (!peers.is_null()) findings.push_back(examine_skew(peers));
@@ -270,6 +272,7 @@ std::vector<Finding> examine_machine(const Machine& machine) {
   for (Finding& finding : examine_rdma(machine, nullptr, nullptr)) {
     findings.push_back(std::move(finding));
   }
+  for (Finding& finding : examine_gpu(machine)) findings.push_back(std::move(finding));
   findings.push_back(examine_clock(machine));
   return findings;
 }

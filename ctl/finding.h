@@ -48,6 +48,7 @@ struct Machine {
   std::uint64_t memlock_bytes = 0;           // what this process may lock
   bool default_port_taken = false;           // by anybody
   std::vector<std::string> advertised = {};  // addresses of the daemon's advertised host
+  std::string nvidia_driver = {};            // its version
 };
 
 // Of ternd's default `listen`.

@@ -19,6 +19,7 @@
 
 #include "ctl/address_findings.h"
 #include "ctl/doctor.h"
+#include "ctl/gpu_findings.h"
 
 namespace tern::ctl {
 namespace {
@@ -182,6 +183,7 @@ Machine read_machine(const std::string& advertise) {
   machine.huge_pages = first_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
   machine.interfaces = own_interfaces();
   machine.rdma_ports = read_rdma_ports("/sys/class", "/dev/infiniband");
+  machine.nvidia_driver = nvidia_version(first_line("/proc/driver/nvidia/version"));
   timex clock{};
   machine.clock_synchronized = ::adjtimex(&clock) != TIME_ERROR;
   machine.unix_s = std::time(nullptr);

@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "ctl/gpu_findings.h"
+
 namespace tern::ctl {
 namespace {
 
@@ -297,6 +299,27 @@ TEST(Doctor, SaysWhyTheDaemonCannotUseARdmaDevice) {
 }
 
 // What is to be said of RDMA beside the state of its ports.
+TEST(Doctor, TheDriverOfGpusIsOneThatTheLibraryTakes) {
+  Node node;
+  EXPECT_EQ(node.about("GPU").text, "nobody looked");
+  node.machine.nvidia_driver = "535.104.05";
+  expect(node.about("GPU"), Grade::good, "535.104.05", "");
+  expect(node.alone_about("GPU"), Grade::good, "535.104.05", "");
+  node.machine.nvidia_driver = "470.82.01";
+  expect(node.about("GPU"), Grade::advice, "older than CUDA 12.0", "525 or newer");
+}
+
+TEST(Doctor, TheDriverOfGpusSaysItsVersion) {
+  EXPECT_EQ(
+      nvidia_version("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19"),
+      "535.104.05");
+  EXPECT_EQ(nvidia_version("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  "
+                           "Release Build"),
+            "550.54.15");
+  EXPECT_EQ(nvidia_version(""), "");
+  EXPECT_EQ(nvidia_version("1. .5 NVRM"), "");
+}
+
 std::string rdma_advice(const Node& node) {
   std::string advice;
   for (const Finding& finding :
