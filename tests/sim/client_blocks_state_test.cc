@@ -206,8 +206,8 @@ TEST(ClientBlocksState, IsKeptForTheNextEpoch) {
   EXPECT_EQ(lost.second, 2u);
 }
 
-// What went out with an announcement may have been added elsewhere: the residual is in doubt, whoever
-// keeps it.
+// What went out with an announcement may have been added elsewhere: the residual is in doubt,
+// whoever keeps it.
 TEST(ClientBlocksState, IsInDoubtIfAnAnnouncedOpWasInFlightAtTheEndOfTheEpoch) {
   DaemonShape shape = small_chunks();
   shape.chunk_bytes = 64 << 10;
