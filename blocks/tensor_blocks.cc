@@ -52,9 +52,9 @@ TensorBlocks::~TensorBlocks() { give_back(); }
 void TensorBlocks::give_back() noexcept {
   if (is_under_way()) {
     (void)tern_cancel(handles_.client, ticket_);
-    (void)tern_wait(handles_.client, ticket_, TERN_FOREVER);
+    const bool sent = tern_wait(handles_.client, ticket_, TERN_FOREVER) == TERN_OK;
     ticket_ = 0;
-    contributions_.take_back();
+    if (!sent) contributions_.take_back();
   }
   if (!slots_.empty()) (void)tern_free(handles_.client, slots_.data());
   slots_ = {};
@@ -85,8 +85,9 @@ Status TensorBlocks::check(const Operation& operation) const {
 Status TensorBlocks::all_reduce(const Operation& operation) {
   if (Status checked = check(operation); !checked) return checked;
   tern_block_layout said = TERN_BLOCK_LAYOUT_INIT;
-  if (Status asked = status_of(tern_tensor_get_block_layout(handles_.tensor, &said)); !asked)
+  if (Status asked = status_of(tern_tensor_get_block_layout(handles_.tensor, &said)); !asked) {
     return asked;
+  }
   const std::uint64_t bytes = layout_.count() * dtype_bytes(layout_.dtype());
   contributions_.encode(
       {operation.input, bytes},
@@ -109,8 +110,14 @@ Status TensorBlocks::all_reduce(const Operation& operation) {
 
 Status TensorBlocks::wait(std::int64_t timeout_ms) {
   if (!is_under_way()) return fail(Errc::unknown_ticket, "no operation is under way");
-  Status ended = status_of(tern_wait(handles_.client, ticket_, timeout_ms));
-  if (!ended && goes_on_after(ended.error().code)) return ended;
+  tern_status status = tern_wait(handles_.client, ticket_, timeout_ms);
+  Status ended = status_of(status);
+  // The call's own failure, or the operation's: then its ticket is gone.
+  if (status == TERN_ERR_OUT_OF_MEMORY || status == TERN_ERR_INTERNAL) {
+    status = tern_test(handles_.client, ticket_);
+    if (status != TERN_ERR_UNKNOWN_TICKET) ended = status_of(status);
+  }
+  if (status == TERN_ERR_TIMEOUT || status == TERN_ERR_FORKED) return ended;
   ticket_ = 0;
   if (!ended) {
     contributions_.take_back();
@@ -118,13 +125,6 @@ Status TensorBlocks::wait(std::int64_t timeout_ms) {
   }
   const std::uint64_t bytes = layout_.count() * dtype_bytes(layout_.dtype());
   return results_.decode(slots_, {output_, bytes}, workspace());
-}
-
-// Codes of the call itself may be an operation's too: then its ticket is gone.
-bool TensorBlocks::goes_on_after(Errc code) noexcept {
-  if (code == Errc::timeout || code == Errc::forked) return true;
-  return (code == Errc::out_of_memory || code == Errc::internal) &&
-         tern_test(handles_.client, ticket_) == TERN_ERR_TIMEOUT;
 }
 
 Status TensorBlocks::take_state() {

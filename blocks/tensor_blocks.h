@@ -39,7 +39,6 @@ class TensorBlocks {
   // The end of the operation, its results decoded; timeout: it goes on.
   Status wait(std::int64_t timeout_ms);
   bool is_under_way() const noexcept { return ticket_ != 0; }
-  tern_ticket ticket() const noexcept { return ticket_; }
 
   // The last call: cancels what is under way, gives the slots back, and hands the residual to the
   // daemon, which keeps it for the next declaration. The error is of that: it is lost.
@@ -64,8 +63,6 @@ class TensorBlocks {
   Status check(const Operation& operation) const;
   // Ends what is under way, and frees the slots. Allocates nothing.
   void give_back() noexcept;
-  // Whether the operation goes on though a wait has failed: the failure was the call's own.
-  bool goes_on_after(Errc code) noexcept;
   // In this process anew what the daemon has.
   Status take_state();
 

@@ -9,7 +9,8 @@ in an order that the seed draws; the daemons' processor time is that of both, by
 /proc, over all operations since the ranks joined. Then train_mnist runs with elements and with
 blocks, one rank on each node. The figures are medians over the seeds; a ratio is the median of the
 seeds' ratios. --record puts the tables into docs/benchmarks.md and adds a line to
-bench/history/client_blocks.jsonl.
+bench/history/client_blocks.jsonl. What the same would bring where GPUs encode is computed from these
+figures, and goes to docs/gpu.md.
 """
 
 import argparse
@@ -28,9 +29,12 @@ from nodes import Nodes, NodesError
 from training import train
 
 PAGE = ROOT / "docs/benchmarks.md"
+GPU_PAGE = ROOT / "docs/gpu.md"
 HISTORY = ROOT / "bench/history/client_blocks.jsonl"
 RECIPES = ["3lc:s=1", "ef(int:bits=8)", "ef(int:bits=4)", "bf16"]
 TRAINED = ["3lc:s=1"]
+GAIN_LINKS = [10, 25, 100, 400]  # Gbit/s
+GAIN_LANES = [1, 8]
 WARM_UP, SETTLE = 2, 24  # operations of tern-bench that it does not time
 SIDES = ["arena", "blocks"]
 
@@ -58,7 +62,8 @@ def measure(options, logs, part):
     settled = 0 if recipe == "bf16" else SETTLE
     operations = row["rounds"] + WARM_UP + (SETTLE if side == "blocks" else settled)
     return {"seed": seed, "recipe": recipe, "side": side, "median_us": row["median_us"],
-            "daemon_us": 1e6 * used / operations, "bytes": row["bytes"]}
+            "daemon_us": 1e6 * used / operations, "bytes": row["bytes"],
+            "sent_bytes": row["bytes_sent_per_op"]}
 
 
 def train_once(options, logs, part):
@@ -117,6 +122,30 @@ def tables(line):
     return "\n".join(text)
 
 
+def gains(line):
+    """What blocks made on GPUs would bring between two nodes, computed: nobody has run it there. Raw is
+    bound by the wire alone, and a recipe by its bytes on the wire or by a daemon's processor."""
+    rows = [row for row in line["operations"] if row["side"] == "blocks"]
+    text = [f"Commit {line['commit']}: {line['date']}, {line['processor']}, by `{line['command']}`.", "",
+            "| recipe | bytes on the wire | daemon's processor | "
+            + " | ".join(f"{link} Gbit/s" for link in GAIN_LINKS) + " |",
+            "|---|---:|---:|" + "---:|" * len(GAIN_LINKS)]
+    for recipe in dict.fromkeys(row["recipe"] for row in rows):
+        of_recipe = [row for row in rows if row["recipe"] == recipe]
+        size = of_recipe[0]["bytes"]
+        sent = statistics.median(row["sent_bytes"] for row in of_recipe)
+        processor_us = statistics.median(row["daemon_us"] for row in of_recipe) / 2
+
+        def gain(link, lanes):
+            wire_us = 8e-3 * size / link
+            return wire_us / max(wire_us * sent / size, processor_us / lanes)
+
+        cells = " | ".join(" / ".join(f"{gain(link, lanes):.1f}" for lanes in GAIN_LANES)
+                           for link in GAIN_LINKS)
+        text.append(f"| `{recipe}` | {sent / size:.3f} of raw | {processor_us:,.0f} us | {cells} |")
+    return "\n".join(text)
+
+
 def in_drawn_order(seed, recipes):
     parts = [(seed, recipe, side) for recipe in recipes for side in SIDES]
     random.Random(seed).shuffle(parts)
@@ -161,6 +190,7 @@ def main():
         with HISTORY.open("a", encoding="utf-8") as history:
             history.write(json.dumps(line) + "\n")
         page_section.replace_section(PAGE, "client-blocks", tables(line))
+        page_section.replace_section(GPU_PAGE, "gain", gains(line))
 
 
 if __name__ == "__main__":
