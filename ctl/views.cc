@@ -174,6 +174,11 @@ std::string render_groups(const json& groups) {
   return table.text();
 }
 
+// Appended to the recipe. An older daemon has no such field.
+std::string who_encodes(const json& tensor) {
+  return text_field(tensor, "client_blocks") == "true" ? " by client" : "";
+}
+
 std::string render_tensors(const json& tensors) {
   if (tensors.empty()) return "No tensor is declared.\n";
   Table table({{"GROUP"},
@@ -197,27 +202,26 @@ std::string render_tensors(const json& tensors) {
                {"STATE OF"},
                {"RESETS", kRight}});
   for (const json& tensor : tensors) {
-    table.add_row(
-        {text_field(tensor, "group"),
-         text_field(tensor, "name"),
-         text_field(tensor, "dtype"),
-         count_field(tensor, "count"),
-         text_field(tensor, "role"),
-         text_field(tensor, "recipe") + (tensor.value("client_blocks", false) ? " by client" : ""),
-         count_field(tensor, "ops"),
-         bytes_field(tensor, "bytes_raw"),
-         bytes_field(tensor, "bytes_sent"),
-         ratio_field(tensor, "ratio"),
-         fraction_field(tensor, "residual_ratio"),
-         time_field(tensor, "encode_ms", kMs),
-         time_field(tensor, "queue_ms", kMs),
-         time_field(tensor, "wire_ms", kMs),
-         time_field(tensor, "decode_ms", kMs),
-         time_field(tensor, "wait_ms", kMs),
-         count_field(tensor, "raw_fallbacks"),
-         bytes_field(tensor, "state_bytes"),
-         text_field(tensor, "state_of"),
-         count_field(tensor, "resets")});
+    table.add_row({text_field(tensor, "group"),
+                   text_field(tensor, "name"),
+                   text_field(tensor, "dtype"),
+                   count_field(tensor, "count"),
+                   text_field(tensor, "role"),
+                   text_field(tensor, "recipe") + who_encodes(tensor),
+                   count_field(tensor, "ops"),
+                   bytes_field(tensor, "bytes_raw"),
+                   bytes_field(tensor, "bytes_sent"),
+                   ratio_field(tensor, "ratio"),
+                   fraction_field(tensor, "residual_ratio"),
+                   time_field(tensor, "encode_ms", kMs),
+                   time_field(tensor, "queue_ms", kMs),
+                   time_field(tensor, "wire_ms", kMs),
+                   time_field(tensor, "decode_ms", kMs),
+                   time_field(tensor, "wait_ms", kMs),
+                   count_field(tensor, "raw_fallbacks"),
+                   bytes_field(tensor, "state_bytes"),
+                   text_field(tensor, "state_of"),
+                   count_field(tensor, "resets")});
   }
   return table.text();
 }

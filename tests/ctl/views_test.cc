@@ -72,6 +72,15 @@ TEST(Views, TensorsShowRatiosAndTimes) {
   }
 }
 
+TEST(Views, TensorsSayWhoEncodes) {
+  const auto shown = [](const char* by_client) {
+    return render("tensors", R"([{"recipe":"bf16")" + std::string(by_client) + "}]");
+  };
+  EXPECT_NE(shown(R"(,"client_blocks":true)").find("bf16 by client"), std::string::npos);
+  for (const char* const by_client : {"", R"(,"client_blocks":false)", R"(,"client_blocks":[])"})
+    EXPECT_EQ(shown(by_client).find("by client"), std::string::npos) << by_client;
+}
+
 TEST(Views, EmptyListsAreSentences) {
   EXPECT_EQ(render("clients", "[]"), "No client is connected.\n");
   EXPECT_EQ(render("peers", "[]"), "No peer is linked.\n");
