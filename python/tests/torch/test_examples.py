@@ -20,13 +20,14 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def run(nodes, *command, **environment):
-    """The output of both nodes. One thread for each: two ranks share this machine."""
+def run(nodes, *command, ranks=1, **environment):
+    """The output of both nodes. One thread for each of their ranks: all share this machine."""
     port = free_port()
     started = [subprocess.Popen(
-        [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1",
-         "--node-rank", str(number), "--master-addr", "127.0.0.1", "--master-port", str(port),
-         *map(str, command)], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2",
+         "--nproc-per-node", str(ranks), "--node-rank", str(number), "--master-addr", "127.0.0.1",
+         "--master-port", str(port), *map(str, command)],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         env={**os.environ, "TERN_SOCKET": node.socket, "OMP_NUM_THREADS": "1", **environment})
         for number, node in enumerate(nodes)]
     outputs = [each.communicate()[0] for each in started]
@@ -58,6 +59,14 @@ def test_a_server_has_the_same_bits_on_all_ranks(two_nodes):
     assert digests[0] == digests[1]
     assert float(re.search(r"epoch 3: ([\d.]+) %", outputs[0]).group(1)) > 95
     assert float(re.search(r"([\d.]+) times less than raw", outputs[0]).group(1)) > 4
+
+
+def test_rails_have_the_same_bits_on_all_ranks(two_nodes):
+    outputs = "".join(run(two_nodes, EXAMPLES / "rails.py", ranks=2))
+    assert len(digests := re.findall(r"parameters (\w+)", outputs)) == 4
+    assert len(set(digests)) == 1
+    assert float(re.search(r"epoch 3: ([\d.]+) %", outputs).group(1)) > 95
+    assert all(float(ratio) > 7 for ratio in re.findall(r"([\d.]+) times less than raw", outputs))
 
 
 def test_fsdp(two_nodes):
