@@ -47,7 +47,8 @@ Result<std::unique_ptr<BoundTensor>> BoundTensor::create(const Place& place, ter
 
 Status BoundTensor::make_passes(const DeviceRecipe& recipe, const tern_block_layout& layout) {
   const Device& device = place_.device;
-  if (recipe.has_residual() && map_.contributed_elements() != 0) {
+  owes_ = recipe.has_residual();
+  if (owes_ && map_.contributed_elements() != 0) {
     auto kept = keep(Residual::create(device, map_), residual_);
     if (!kept) return kept;
   }
@@ -79,8 +80,11 @@ Result<StatePart> BoundTensor::export_state() const {
   return part;
 }
 
-Status BoundTensor::hand_over() const {
-  if (residual_ == nullptr) return {};
+Status BoundTensor::hand_over() {
+  encode_pass_.reset();
+  decode_pass_.reset();
+  slots_.reset();
+  if (!owes_) return {};
   const auto part = export_state();
   if (!part) return tl::unexpected(part.error());
   const void* const bytes = part->bytes().data();

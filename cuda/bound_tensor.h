@@ -43,8 +43,9 @@ class BoundTensor {
   // the place's stream. Requires: nothing is in flight.
   Result<StatePart> export_state() const;
   Status read_residual();
-  // The residual to the daemon, which keeps it for the tensor's next declaration.
-  Status hand_over() const;
+  // The last thing before the end: gives the slots back, whose room may be needed for the rest, and
+  // the residual to the daemon, which keeps it for the tensor's next declaration.
+  Status hand_over();
 
   HeldBytes held() const noexcept;
 
@@ -62,6 +63,7 @@ class BoundTensor {
   Place place_;
   tern_tensor* tensor_;
   ChunkMap map_;
+  bool owes_ = false;  // the recipe has a residual, be it all of the daemon's
   std::unique_ptr<TensorSlots> slots_;
   std::unique_ptr<Residual> residual_;  // null: there is none
   std::unique_ptr<EncodePass> encode_pass_;

@@ -33,7 +33,7 @@ tern_status refuse(const char* problem) { return report(Error{Errc::invalid_argu
 
 // Runs the work of a function on a handle, unless a child of fork() has called it.
 template <typename Work>
-tern_status guarded(const tern_cuda& cuda, Work work) {
+tern_status guarded(const tern_cuda& cuda, Work work) noexcept {
   if (cuda.process != ::getpid()) {
     return report(Error{Errc::forked, "CUDA does not survive fork(): open it in the child"});
   }
@@ -111,9 +111,12 @@ tern_status tern_cuda_tensor_bind(tern_cuda* cuda, tern_group* group, tern_tenso
   }
   *bound = nullptr;
   return guarded(*cuda, [&](Session& session) -> tern_status {
+    auto handle = std::make_unique<tern_cuda_tensor>();
     auto made = session.bind(group, tensor);
     if (!made) return report(made.error());
-    *bound = new tern_cuda_tensor{cuda, std::move(*made)};
+    handle->owner = cuda;
+    handle->tensor = std::move(*made);
+    *bound = handle.release();
     return TERN_OK;
   });
 }
@@ -121,9 +124,9 @@ tern_status tern_cuda_tensor_bind(tern_cuda* cuda, tern_group* group, tern_tenso
 tern_status tern_cuda_tensor_release(tern_cuda_tensor* tensor) {
   if (tensor == nullptr) return TERN_OK;
   return guarded(*tensor->owner, [&](Session& session) -> tern_status {
-    if (auto released = session.release(tensor->tensor); !released) return report(released);
-    delete tensor;
-    return TERN_OK;
+    const auto released = session.release(tensor->tensor);
+    if (tensor->tensor == nullptr) delete tensor;
+    return released ? TERN_OK : report(released);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <csignal>
+#include <new>
 #include <system_error>
 
 #include "cuda/last_error.h"
@@ -56,6 +57,9 @@ CompletionThread::~CompletionThread() {
 void CompletionThread::run() {
   // Without it the calls below fail, and operations end with what the driver says.
   parts_.driver.api().set_context(parts_.driver.context());
+  // A program may capture a graph, which is invalid as soon as another thread asks for a stream.
+  int mode = gpu::kCaptureRelaxed;
+  parts_.driver.api().exchange_capture_mode(&mode);
   while (!stops_.load()) {
     sleep();
     take_notes();
@@ -86,13 +90,12 @@ void CompletionThread::sleep() {
 void CompletionThread::take_notes() {
   parts_.mailbox.take(notes_);
   for (const Mailbox::Note& note : notes_) {
-    Operation& operation = parts_.table.at(note.place);
-    if (operation.number == note.number) advance(operation);
+    advance(parts_.table.at(note.place), parts_.table.stage_of(note.place, note.number));
   }
 }
 
-void CompletionThread::advance(Operation& operation) {
-  switch (parts_.table.stage_of(operation)) {
+void CompletionThread::advance(Operation& operation, Stage stage) {
+  switch (stage) {
     case Stage::encoding:
       return on_encoded(operation);
     case Stage::lowering:
@@ -120,7 +123,10 @@ void CompletionThread::on_encoded(Operation& operation) {
   const Mailbox::Note note{operation.place, operation.number};
   auto asked =
       parts_.order.call_behind(stream, [&mailbox = parts_.mailbox, note] { mailbox.post(note); });
-  if (!asked) end(operation, asked);
+  if (asked) return;
+  // Nobody will say when it is done. The stream waits for nothing, so that this does not take long.
+  static_cast<void>(parts_.decode_stream.finish());
+  end(operation, asked);
 }
 
 void CompletionThread::submit(Operation& operation) {
@@ -143,25 +149,34 @@ void CompletionThread::submit(Operation& operation) {
 
 // Whether it has ended.
 bool CompletionThread::ask(Operation& operation) {
-  const tern_status status = tern_test(parts_.client, operation.submitted);
+  tern_status status = tern_test(parts_.client, operation.submitted);
   if (status == TERN_ERR_TIMEOUT) return false;
   if (status == TERN_OK) {
     decode(operation);
-  } else {
-    end(operation, tl::unexpected(error_of(status)));
+    return true;
   }
+  const Error error = error_of(status);
+  // The call's own failure, or the operation's: then its ticket is gone.
+  if (status == TERN_ERR_OUT_OF_MEMORY || status == TERN_ERR_INTERNAL) {
+    status = tern_test(parts_.client, operation.submitted);
+    if (status == TERN_ERR_TIMEOUT) return false;
+    if (status == TERN_OK) {
+      decode(operation);
+      return true;
+    }
+  }
+  end(operation, tl::unexpected(error));
   return true;
 }
 
 void CompletionThread::decode(Operation& operation) {
   const gpu::Stream stream = parts_.decode_stream.get();
-  const gpu::Stopwatch& watch = operation.tensor->decode_watch();
-  DecodePass& pass = operation.tensor->decode_pass();
   parts_.table.set_stage(operation, Stage::decoding);
-  operation.result = watch.begin(stream);
-  if (operation.result) operation.result = pass.enqueue(operation.output, workspace_, stream);
-  if (operation.result) operation.result = watch.end(stream);
-  add(parts_.counts.processor_blocks, pass.processor_blocks());
+  // The owners have the contributions, whatever happens to the result here.
+  BoundTensor& tensor = *operation.tensor;
+  if (tensor.encode_pass().changes_residual()) tensor.residual()->commit();
+  operation.result = enqueue_decoding(operation);
+  add(parts_.counts.processor_blocks, tensor.decode_pass().processor_blocks());
   // Also after an error: what is enqueued has to be done before anything is used again.
   const Mailbox::Note note{operation.place, operation.number};
   auto asked =
@@ -169,7 +184,24 @@ void CompletionThread::decode(Operation& operation) {
         words.release(note.place, note.number);
         mailbox.post(note);
       });
-  if (!asked) end(operation, asked);
+  if (asked) return;
+  // As above: nothing is written any more when the program's stream goes on.
+  static_cast<void>(parts_.decode_stream.finish());
+  end(operation, asked);
+}
+
+Status CompletionThread::enqueue_decoding(Operation& operation) {
+  const gpu::Stream stream = parts_.decode_stream.get();
+  const gpu::Stopwatch& watch = operation.tensor->decode_watch();
+  try {
+    Status done = watch.begin(stream);
+    if (done) {
+      done = operation.tensor->decode_pass().enqueue(operation.output, workspace_, stream);
+    }
+    return done ? watch.end(stream) : done;
+  } catch (const std::bad_alloc&) {
+    return fail(Errc::out_of_memory, "the process has no memory left to decode a result in");
+  }
 }
 
 void CompletionThread::on_decoded(Operation& operation) {
@@ -178,7 +210,6 @@ void CompletionThread::on_decoded(Operation& operation) {
     add(parts_.counts.decode_ns, tensor.decode_watch().elapsed_ns());
     operation.result = tensor.decode_pass().verdict();
   }
-  if (operation.result && tensor.encode_pass().changes_residual()) tensor.residual()->commit();
   end(operation, operation.result);
 }
 
@@ -186,14 +217,14 @@ void CompletionThread::look_at_context() {
   if (!parts_.table.any_in({Stage::encoding, Stage::lowering, Stage::decoding, Stage::draining})) {
     return;
   }
-  const auto encoded = parts_.encode_stream.is_idle();
-  if (!encoded) return fail_all_for(encoded.error());
+  // A lost context fails every call.
   const auto decoded = parts_.decode_stream.is_idle();
   if (!decoded) return fail_all_for(decoded.error());
-  if (!*encoded) return;
   for (std::uint32_t i = 0; i < parts_.table.count(); ++i) {
     Operation& operation = parts_.table.at(i);
-    if (parts_.table.stage_of(operation) == Stage::draining) parts_.table.forget(operation);
+    if (parts_.table.stage_of(operation) != Stage::draining) continue;
+    const auto encoded = operation.encoder->is_idle();
+    if (encoded && *encoded) parts_.table.forget(operation);
   }
 }
 

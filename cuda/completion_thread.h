@@ -37,7 +37,6 @@ class CompletionThread {
   struct Parts {
     const gpu::Driver& driver;
     tern_client* client;
-    const gpu::OwnStream& encode_stream;
     const gpu::OwnStream& decode_stream;
     const gpu::StreamOrder& order;
     gpu::StreamWords& words;
@@ -58,11 +57,12 @@ class CompletionThread {
   void run();
   void sleep();
   void take_notes();
-  void advance(Operation& operation);
+  void advance(Operation& operation, Stage stage);
   void on_encoded(Operation& operation);
   void submit(Operation& operation);
   bool ask(Operation& operation);
   void decode(Operation& operation);
+  Status enqueue_decoding(Operation& operation);
   void on_decoded(Operation& operation);
   void fail_all_for(const Error& error);
   void look_at_context();

@@ -41,6 +41,17 @@ Stage OperationTable::stage_of(const Operation& operation) const {
   return operation.stage;
 }
 
+Stage OperationTable::stage_of(std::uint32_t place, std::uint64_t number) const {
+  const std::lock_guard lock(mutex_);
+  const Operation& operation = operations_[place];
+  return operation.number == number ? operation.stage : Stage::free;
+}
+
+void OperationTable::give_up(Operation& operation) {
+  const std::lock_guard lock(mutex_);
+  operation.stage = operation.stage == Stage::ended ? Stage::free : Stage::draining;
+}
+
 bool OperationTable::any_in(std::initializer_list<Stage> stages) const {
   const std::lock_guard lock(mutex_);
   return std::ranges::any_of(operations_, [&](const Operation& operation) {

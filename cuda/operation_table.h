@@ -30,6 +30,7 @@ struct Operation {
   std::uint32_t place = 0;   // in the table, and the word for which its stream waits
   std::uint64_t number = 0;  // of those that had the place, and the value of the word
   tern_ticket ticket = 0;
+  const gpu::OwnStream* encoder = nullptr;  // where its kernels encode
   BoundTensor* tensor = nullptr;
   gpu::DeviceAddress output = 0;
   tern_reduction reduction = TERN_SUM;
@@ -56,7 +57,11 @@ class OperationTable {
 
   void set_stage(Operation& operation, Stage stage);
   Stage stage_of(const Operation& operation) const;
+  // Of the operation that had the place as this number; `free` if that is no more.
+  Stage stage_of(std::uint32_t place, std::uint64_t number) const;
   bool any_in(std::initializer_list<Stage> stages) const;
+  // Its ticket is nobody's. It drains, unless it has ended meanwhile.
+  void give_up(Operation& operation);
   // Reported to nobody.
   void forget(Operation& operation);
   void end(Operation& operation, const Status& status);

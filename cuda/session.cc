@@ -1,5 +1,9 @@
 #include "cuda/session.h"
 
+#include <cstdlib>
+#include <new>
+#include <string_view>
+
 #include "cuda/keep.h"
 #include "cuda/kernel_image.h"
 #include "cuda/last_error.h"
@@ -9,6 +13,35 @@ namespace {
 
 Error in_flight() {
   return {Errc::would_block, "the tensor has an operation in flight: wait for its ticket"};
+}
+
+Status no_memory() { return fail(Errc::out_of_memory, "the process has no memory left"); }
+
+// Keeps operations from a tensor while it lives.
+class Held {
+ public:
+  Held(OperationTable& table, BoundTensor& tensor) : table_(table), tensor_(tensor) {
+    is_held_ = table_.hold(tensor_);
+  }
+  ~Held() {
+    if (is_held_) table_.let_go(tensor_);
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+  explicit operator bool() const noexcept { return is_held_; }
+
+ private:
+  OperationTable& table_;
+  BoundTensor& tensor_;
+  bool is_held_;
+};
+
+// With one connection all streams of the program are one queue of the device, in which a stream
+// that waits for a result stands before the kernels that bring the result.
+bool has_one_queue() {
+  const char* const connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  return connections != nullptr && std::string_view(connections) == "1";
 }
 
 }  // namespace
@@ -26,19 +59,23 @@ Status Session::set_up(const Options& options) {
                 "this build of libtern_cuda has no kernels: install one that was built where nvcc "
                 "is, or name a fat binary in tern_cuda_options.image");
   }
+  if (has_one_queue()) {
+    return fail(Errc::unsupported,
+                "CUDA_DEVICE_MAX_CONNECTIONS=1 has all streams in one queue, in which one that "
+                "waits for the network stops all: unset it, or set it to 8 or more");
+  }
   auto kept = keep(gpu::Driver::open(options.driver), driver_);
   if (!kept) return kept;
   kept = keep(gpu::Kernels::load(*driver_, image), kernels_);
   if (!kept) return kept;
   device_ = std::make_unique<Device>(Device{*driver_, *kernels_});
-  for (auto* const stream : {&encode_stream_, &decode_stream_}) {
-    if (kept = keep(gpu::OwnStream::create(*driver_), *stream); !kept) return kept;
-  }
+  encode_streams_ = std::make_unique<gpu::FollowingStreams>(*driver_);
+  if (kept = keep(gpu::OwnStream::create(*driver_), decode_stream_); !kept) return kept;
   if (kept = keep(gpu::StreamOrder::create(*driver_), order_); !kept) return kept;
   if (kept = keep(gpu::StreamWords::create(*driver_, table_.count()), words_); !kept) return kept;
   if (kept = keep(Mailbox::create(table_.count()), mailbox_); !kept) return kept;
-  return keep(CompletionThread::start({*driver_, client_, *encode_stream_, *decode_stream_, *order_,
-                                       *words_, table_, *mailbox_, counts_}),
+  return keep(CompletionThread::start({*driver_, client_, *decode_stream_, *order_, *words_, table_,
+                                       *mailbox_, counts_}),
               thread_);
 }
 
@@ -50,7 +87,7 @@ Session::~Session() {
   words_.reset();
   order_.reset();
   decode_stream_.reset();
-  encode_stream_.reset();
+  encode_streams_.reset();
   kernels_.reset();
 }
 
@@ -70,17 +107,21 @@ Result<std::unique_ptr<BoundTensor>> Session::bind(tern_group* group, tern_tenso
 Status Session::release(std::unique_ptr<BoundTensor>& tensor) {
   if (!table_.hold(*tensor)) return tl::unexpected(in_flight());
   const HeldBytes held = tensor->held();
+  Status handed_over{};
   {
     const gpu::ContextScope scope(*driver_);
-    // Where that fails, the daemon counts the residual as lost.
-    if (scope.entered()) (void)tensor->hand_over();
+    try {
+      handed_over = tensor->hand_over();
+    } catch (const std::bad_alloc&) {
+      handed_over = no_memory();
+    }
     tensor.reset();
   }
   const std::lock_guard lock(tensors_mutex_);
   held_.device -= held.device;
   held_.pinned -= held.pinned;
   --tensors_;
-  return {};
+  return handed_over;
 }
 
 bool Session::has_tensors() const {
@@ -110,22 +151,29 @@ Result<tern_ticket> Session::all_reduce(BoundTensor& tensor, const Work& work,
 
 Status Session::enqueue(Operation& operation, const Work& work, gpu::Stream program) {
   const auto step = operation.tensor->next_step();
-  Status done =
-      step ? order_->follow(encode_stream_->get(), program) : Status(tl::unexpected(step.error()));
+  const Result<const gpu::OwnStream*> encoder =
+      step ? encode_streams_->behind(program) : tl::unexpected(step.error());
+  Status done = encoder ? order_->follow((*encoder)->get(), program)
+                        : Status(tl::unexpected(encoder.error()));
   // Before anything runs: a stream that cannot wait gets no operation.
   if (done) done = words_->wait(program, operation.place, operation.number);
   if (!done) {
     table_.forget(operation);
     return done;
   }
+  operation.encoder = *encoder;
   const bool is_sum = work.reduction == TERN_SUM || work.reduction == TERN_AVERAGE;
-  done = enqueue_encoding(operation, {work.input, work.state_scale, *step, is_sum});
+  try {
+    done = enqueue_encoding(operation, {work.input, work.state_scale, *step, is_sum});
+  } catch (const std::bad_alloc&) {
+    done = no_memory();
+  }
   if (!done) give_up(operation);
   return done;
 }
 
 Status Session::enqueue_encoding(Operation& operation, const EncodePass::Input& input) {
-  const gpu::Stream stream = encode_stream_->get();
+  const gpu::Stream stream = operation.encoder->get();
   const gpu::Stopwatch& watch = operation.tensor->encode_watch();
   auto done = watch.begin(stream);
   if (done) done = operation.tensor->encode_pass().enqueue(input, stream);
@@ -138,7 +186,7 @@ Status Session::enqueue_encoding(Operation& operation, const EncodePass::Input& 
 
 Status Session::call_behind_encoding(const Operation& operation) {
   const Mailbox::Note note{operation.place, operation.number};
-  return order_->call_behind(encode_stream_->get(),
+  return order_->call_behind(operation.encoder->get(),
                              [mailbox = mailbox_.get(), note] { mailbox->post(note); });
 }
 
@@ -146,29 +194,29 @@ Status Session::call_behind_encoding(const Operation& operation) {
 // nobody gets until it is done.
 void Session::give_up(Operation& operation) {
   words_->release(operation.place, operation.number);
-  table_.set_stage(operation, Stage::draining);
-  // If that fails too, the completion thread looks at the stream now and then.
-  static_cast<void>(call_behind_encoding(operation));
+  table_.give_up(operation);
+  // Without a note the completion thread looks at the stream now and then.
+  try {
+    static_cast<void>(call_behind_encoding(operation));
+  } catch (const std::bad_alloc&) {
+  }
   mailbox_->wake();
 }
 
 Result<StatePart> Session::export_state(BoundTensor& tensor) {
-  if (!table_.hold(tensor)) return tl::unexpected(in_flight());
+  const Held held(table_, tensor);
+  if (!held) return tl::unexpected(in_flight());
   const gpu::ContextScope scope(*driver_);
-  auto part = tensor.export_state();
-  table_.let_go(tensor);
-  return part;
+  return tensor.export_state();
 }
 
 Status Session::import_state(BoundTensor& tensor, const Parts& parts) {
-  if (!table_.hold(tensor)) return tl::unexpected(in_flight());
+  const Held held(table_, tensor);
+  if (!held) return tl::unexpected(in_flight());
   const gpu::ContextScope scope(*driver_);
   const tern_status status =
       tern_tensor_import_state(tensor.tensor(), parts.parts, parts.bytes, parts.count);
-  Status done =
-      status == TERN_OK ? tensor.read_residual() : Status(tl::unexpected(error_of(status)));
-  table_.let_go(tensor);
-  return done;
+  return status == TERN_OK ? tensor.read_residual() : Status(tl::unexpected(error_of(status)));
 }
 
 tern_cuda_stats Session::stats() const {

@@ -6,6 +6,7 @@
 
 #include "cuda/completion_thread.h"
 #include "cuda/include/tern/cuda.h"
+#include "gpu/following_streams.h"
 
 // What tern_cuda_open makes: driver, kernels and streams of one context, the operations in flight,
 // and the thread that completes them.
@@ -64,7 +65,7 @@ class Session {
   std::unique_ptr<gpu::Driver> driver_;
   std::unique_ptr<gpu::Kernels> kernels_;
   std::unique_ptr<Device> device_;
-  std::unique_ptr<gpu::OwnStream> encode_stream_;
+  std::unique_ptr<gpu::FollowingStreams> encode_streams_;
   std::unique_ptr<gpu::OwnStream> decode_stream_;
   std::unique_ptr<gpu::StreamOrder> order_;
   std::unique_ptr<gpu::StreamWords> words_;

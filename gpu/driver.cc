@@ -69,6 +69,7 @@ Status Driver::find_functions() {
   need("cuCtxSetCurrent", api_.set_context);
   need("cuCtxPushCurrent_v2", api_.push_context);
   need("cuCtxPopCurrent_v2", api_.pop_context);
+  need("cuThreadExchangeStreamCaptureMode", api_.exchange_capture_mode);
   need("cuCtxGetDevice", api_.current_device);
   need("cuDeviceGetAttribute", api_.device_attribute);
   need("cuModuleLoadData", api_.load_module);

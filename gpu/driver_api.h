@@ -16,6 +16,9 @@ inline constexpr DriverCode kInvalidContext = 201;
 inline constexpr DriverCode kNoBinaryForGpu = 209;
 inline constexpr DriverCode kNotReady = 600;
 inline constexpr DriverCode kAlreadyRegistered = 712;
+// A thread of the program captures a stream into a graph, in which the call has no place.
+inline constexpr DriverCode kFirstOfCapture = 900;
+inline constexpr DriverCode kLastOfCapture = 908;
 
 using Context = struct OpaqueContext*;
 using Module = struct OpaqueModule*;
@@ -35,6 +38,7 @@ inline constexpr unsigned kRegisterMapped = 2;
 inline constexpr unsigned kEventWithTime = 0;
 inline constexpr unsigned kEventWithoutTime = 2;
 inline constexpr unsigned kStreamApart = 1;  // it waits for no stream of the program by itself
+inline constexpr int kCaptureRelaxed = 2;    // calls of this thread are no matter of any capture
 
 struct LaunchConfig {  // CUlaunchConfig
   unsigned grid[3];
@@ -53,6 +57,7 @@ struct DriverApi {
   DriverCode (*set_context)(Context context);
   DriverCode (*push_context)(Context context);
   DriverCode (*pop_context)(Context* context);
+  DriverCode (*exchange_capture_mode)(int* mode);
   DriverCode (*current_device)(int* device);
   DriverCode (*device_attribute)(int* value, int attribute, int device);
   DriverCode (*load_module)(Module* module, const void* image);

@@ -31,7 +31,7 @@ Status OwnStream::finish() const {
 
 Result<bool> OwnStream::is_idle() const {
   const DriverCode code = driver_.api().query_stream(stream_);
-  if (code == kNotReady) return false;
+  if (code == kNotReady || (code >= kFirstOfCapture && code <= kLastOfCapture)) return false;
   if (auto asked = driver_.check(code, "go on, the CUDA context is lost"); !asked) {
     return tl::unexpected(asked.error());
   }

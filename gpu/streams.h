@@ -36,7 +36,7 @@ class OwnStream {
   Stream get() const noexcept { return stream_; }
   // Waits until all that is on it is done.
   Status finish() const;
-  // Whether it is. An error: the context is lost.
+  // Whether it is. An error: the context is lost. False also where a capture forbids to ask.
   Result<bool> is_idle() const;
 
  private:

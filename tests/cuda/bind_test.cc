@@ -1,5 +1,7 @@
 // What can be opened and bound, and what is said where it cannot.
 
+#include <cstdlib>
+
 #include "tests/cuda/nodes.h"
 
 namespace tern::cuda {
@@ -44,6 +46,15 @@ TEST_F(CudaOpen, WithoutADriverOrAContextItIsRefused) {
   gpu_.fake().set_context(false);
   EXPECT_EQ(open(FakeGpu::options()), TERN_ERR_INTERNAL);
   EXPECT_THAT(tern_cuda_error_detail(), HasSubstr("whose CUDA context is current"));
+}
+
+TEST_F(CudaOpen, OneQueueForAllStreamsIsRefused) {
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+  EXPECT_EQ(open(FakeGpu::options()), TERN_ERR_UNSUPPORTED);
+  EXPECT_THAT(tern_cuda_error_detail(), HasSubstr("unset it, or set it to 8 or more"));
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "8", 1);
+  EXPECT_EQ(open(FakeGpu::options()), TERN_OK) << tern_cuda_error_detail();
+  ::unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
 }
 
 TEST_F(CudaOpen, OptionsOfWrongSizeAreRefused) {

@@ -119,6 +119,25 @@ TEST_F(CudaFaults, ALaunchThatFailsWhileResultsAreDecodedIsTold) {
   EXPECT_EQ(gpu_node().stats().failures, 1u);
 }
 
+// Nobody says any more when the kernels are done. The first call is behind the encoder.
+TEST_F(CudaFaults, NothingIsWrittenBehindAnEndThatNoNoteTells) {
+  gpu_.fake().fail("cuLaunchHostFunc", 999, 1);
+  auto beside = input(10);
+  const auto theirs = other_.all_reduce(beside);
+  tern_ticket ticket = 0;
+  ASSERT_EQ(gpu_node().all_reduce(input(), ticket), TERN_OK);
+  EXPECT_FALSE(gpu_node().stream_is_free());
+  gpu_.fake().run_all();  // the encoder; nothing runs the rest but the library
+  EXPECT_EQ(tern_cuda_wait(gpu_node().cuda(), ticket, 60000), TERN_ERR_INTERNAL);
+  EXPECT_THAT(tern_cuda_error_detail(), HasSubstr("be called behind a kernel"));
+  EXPECT_TRUE(gpu_node().stream_is_free());
+  EXPECT_TRUE(gpu_.fake().run_all());
+  std::vector<float> output(count_);
+  std::memcpy(output.data(), gpu::as_pointer<float>(op().output), count_ * sizeof(float));
+  EXPECT_EQ(bits_of(output), bits_of(gpu_node().seen()));
+  other_.wait(theirs);
+}
+
 TEST_F(CudaFaults, APayloadThatMakesNoSenseIsTold) {
   const auto usual = emulated_kernels(gpu_.fake());
   gpu_.fake().set_runner([usual](const gpu::FakeCuda::KernelCall& call) -> std::function<void()> {
@@ -134,11 +153,14 @@ TEST_F(CudaFaults, APayloadThatMakesNoSenseIsTold) {
   tern_ticket ticket = 0;
   auto beside = input(10);
   const auto theirs = other_.all_reduce(beside);
-  ASSERT_EQ(gpu_node().all_reduce(input(), ticket), TERN_OK);
+  ASSERT_EQ(gpu_node().all_reduce(input(0), ticket), TERN_OK);
   EXPECT_EQ(gpu_node().finish(ticket), TERN_ERR_CORRUPT_DATA);
   EXPECT_THAT(tern_cuda_error_detail(), HasSubstr("cannot be decoded"));
   EXPECT_TRUE(gpu_node().stream_is_free());
   other_.wait(theirs);
+  // The other node has got it, so that it counts as a step.
+  gpu_.fake().set_runner(usual);
+  expect_good_step(1);
 }
 
 TEST_F(CudaFaults, CallbacksThatComeLateAreWaitedFor) {
@@ -314,6 +336,7 @@ TEST(CudaDaemonLost, TheStreamGoesOnAndTheTicketSaysWhy) {
   Node::join({&node, &other});
   node.declare("3lc", kLarge, true);
   GpuNode on_gpu(gpu, node, kLarge);
+  on_gpu.release_status = TERN_ERR_DAEMON_LOST;
   const std::vector<float> before(kLarge, 7.0f);
   std::memcpy(gpu::as_pointer<float>(on_gpu.op().output), before.data(), kLarge * sizeof(float));
   tern_ticket ticket = 0;

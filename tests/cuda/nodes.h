@@ -109,6 +109,8 @@ class GpuNode {
 
   tern_reduction reduction = TERN_SUM;
   float state_scale = 0.0f;
+  // How the release at the end goes.
+  tern_status release_status = TERN_OK;
 
  private:
   FakeGpu& gpu_;

@@ -186,5 +186,25 @@ TEST(CudaStateOfAnother, IsRefusedAndChangesNothing) {
   EXPECT_EQ(part_of(on_gpu, node.tensor()), before);
 }
 
+// The residual needs the room that the slots had.
+TEST(CudaStateInAFullArena, IsHandedOver) {
+  constexpr std::uint64_t kCount = 1 << 20;
+  FakeGpu gpu;
+  const std::string job = new_job();
+  Node node(daemons()[0], job), other(daemons()[1], job);
+  Node::join({&node, &other});
+  node.declare("3lc", kCount, true);
+  const GpuNode on_gpu(gpu, node, kCount);
+  for (std::uint64_t bytes = 16 << 20; bytes >= 4096;) {
+    void* memory = nullptr;
+    if (tern_alloc(node.client(), bytes, &memory) != TERN_OK) bytes /= 2;
+  }
+  std::uint64_t bytes = 0;
+  ASSERT_EQ(tern_tensor_state_bytes(node.tensor(), &bytes), TERN_OK);
+  std::vector<std::byte> part(bytes);
+  EXPECT_EQ(tern_tensor_export_state(node.tensor(), part.data(), bytes, &bytes),
+            TERN_ERR_OUT_OF_MEMORY);
+}
+
 }  // namespace state_test
 }  // namespace tern::cuda

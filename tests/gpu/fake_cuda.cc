@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <set>
 
 namespace tern::gpu {
 namespace {
@@ -137,7 +138,7 @@ class Fake final : public FakeCuda {
   }
   void end_record(Event event, std::uint64_t number) {
     const std::lock_guard lock(mutex_);
-    state_.records[event].done = std::max(state_.records[event].done, number);
+    state_.records[event].done.insert(number);
   }
   std::uint64_t last_record(Event event) {
     const std::lock_guard lock(mutex_);
@@ -145,7 +146,7 @@ class Fake final : public FakeCuda {
   }
   bool is_recorded(Event event, std::uint64_t number) {
     const std::lock_guard lock(mutex_);
-    return state_.records[event].done >= number;
+    return number == 0 || state_.records[event].done.contains(number);
   }
 
   void name_function(Function function, const char* name) {
@@ -182,7 +183,7 @@ class Fake final : public FakeCuda {
   };
   struct Record {
     std::uint64_t called = 0;
-    std::uint64_t done = 0;
+    std::set<std::uint64_t> done;
   };
   struct State {
     std::vector<std::string> calls;
@@ -278,6 +279,9 @@ TERN_FAKE DriverCode cuCtxGetCurrent(Context* context) {
 TERN_FAKE DriverCode cuCtxSetCurrent(Context) { return fake().called("cuCtxSetCurrent"); }
 TERN_FAKE DriverCode cuCtxPushCurrent_v2(Context) { return fake().called("cuCtxPushCurrent_v2"); }
 TERN_FAKE DriverCode cuCtxPopCurrent_v2(Context*) { return fake().called("cuCtxPopCurrent_v2"); }
+TERN_FAKE DriverCode cuThreadExchangeStreamCaptureMode(int*) {
+  return fake().called("cuThreadExchangeStreamCaptureMode");
+}
 TERN_FAKE DriverCode cuCtxGetDevice(int* device) {
   *device = 0;
   return fake().called("cuCtxGetDevice");

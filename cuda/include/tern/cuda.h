@@ -16,9 +16,10 @@
  *  - CUDA does not survive fork(): in the child every function returns TERN_ERR_FORKED.
  *  - A thread that calls the library need not have the context current, but for tern_cuda_open.
  *
- * Streams. Kernels and copies run on two streams of Tern's own. What is enqueued on the program's
- * stream before the call is done before the input is read. What is enqueued behind the call finds
- * the result in the output, if the operation succeeds. No stream waits for ever: when the operation
+ * Streams. Kernels and copies run on streams of Tern's own: one decodes, and one encodes for each
+ * stream of the program, of which 32 can be in use. What is enqueued on the program's stream before
+ * the call is done before the input is read. What is enqueued behind the call finds the result in the
+ * output, if the operation succeeds. No stream waits for ever: when the operation
  * fails, or the daemon is lost, the stream goes on, the output is as it was, and the ticket says why.
  * So a program that must not go on with old values waits for the ticket before it uses the output.
  * While a stream waits, a call that waits for the whole device or for all streams (cuCtxSynchronize,
@@ -103,8 +104,10 @@ TERN_API tern_status tern_cuda_tensor_bind(tern_cuda* cuda, tern_group* group, t
                                            tern_cuda_tensor** bound);
 
 /* Gives back what bind has taken, and hands the residual to the daemon, which keeps it for the next
- * declaration of the tensor; that takes free room in the arena for a float of each element.
- * TERN_ERR_WOULD_BLOCK while an operation on the tensor is in flight. NULL is ignored. */
+ * declaration of the tensor; that takes room in the arena for a float of each element, after the
+ * slots have given theirs back.
+ * TERN_ERR_WOULD_BLOCK while an operation on the tensor is in flight: the handle is still valid. After
+ * any other failure it is gone, and so is the residual. NULL is ignored. */
 TERN_API tern_status tern_cuda_tensor_release(tern_cuda_tensor* tensor);
 
 /* As tern_tensor_export_state and tern_tensor_import_state, whose parts they write and read, with
@@ -139,8 +142,8 @@ typedef struct {
  * operations are in flight or not yet reported as tern_cuda_options says.
  *
  * A failure of the call leaves the stream as if nothing had been called. After a failure of the
- * operation the residual is what it was before, and so is the output, unless results were being
- * decoded already: TERN_ERR_CORRUPT_DATA, or a failure of the driver. */
+ * operation the residual is what it was before, and so is the output, unless results had come and
+ * were being decoded: TERN_ERR_CORRUPT_DATA, or a failure of the driver. */
 TERN_API tern_status tern_cuda_all_reduce(tern_cuda_tensor* tensor, const tern_cuda_op* op,
                                           void* stream, tern_ticket* ticket);
 
