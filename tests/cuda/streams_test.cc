@@ -95,5 +95,35 @@ TEST(CudaStreams, OneThatWaitsHoldsUpNoOther) {
   other.wait(last);
 }
 
+TEST(CudaThreads, NeedNotHaveTheContextCurrent) {
+  FakeGpu gpu;
+  const std::string job = new_job();
+  Node node(daemons()[0], job), other(daemons()[1], job);
+  Node::join({&node, &other});
+  GpuNode on_gpu(gpu, node, kCount, false);
+  auto values = std::move(
+      *gpu::DeviceArray::allocate(gpu.driver(), kCount * sizeof(float), FakeGpu::stream()));
+  node.declare("3lc", kCount, true);
+  other.declare("3lc", kCount, false);
+  gpu.fake().set_context(false);
+  ASSERT_EQ(on_gpu.bind(), TERN_OK) << tern_cuda_error_detail();
+  tern_cuda_op op = TERN_CUDA_OP_INIT;
+  op.input = values->address();
+  op.output = values->address();
+  tern_ticket ticket = 0;
+  auto beside = gaussian(kCount, 1);
+  const tern_ticket theirs = other.all_reduce(beside);
+  ASSERT_EQ(tern_cuda_all_reduce(on_gpu.tensor(), &op, FakeGpu::stream(), &ticket), TERN_OK)
+      << tern_cuda_error_detail();
+  EXPECT_EQ(on_gpu.finish(ticket), TERN_OK) << tern_cuda_error_detail();
+  other.wait(theirs);
+  std::uint64_t bytes = 0;
+  ASSERT_EQ(tern_tensor_state_bytes(node.tensor(), &bytes), TERN_OK);
+  std::vector<std::byte> part(bytes);
+  EXPECT_EQ(tern_cuda_tensor_export_state(on_gpu.tensor(), part.data(), bytes, &bytes), TERN_OK)
+      << tern_cuda_error_detail();
+  gpu.fake().set_context(true);  // for the memory that the test itself has
+}
+
 }  // namespace streams_test
 }  // namespace tern::cuda

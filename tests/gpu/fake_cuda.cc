@@ -1,5 +1,6 @@
 #include "fake_cuda.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -8,7 +9,6 @@
 #include <deque>
 #include <map>
 #include <mutex>
-#include <set>
 #include <set>
 
 namespace tern::gpu {
@@ -22,6 +22,7 @@ class Fake final : public FakeCuda {
   void reset() override {
     const std::lock_guard lock(mutex_);
     state_ = State();
+    contexts_ = 1;
   }
   void fail(const std::string& function, DriverCode code, int after) override {
     const std::lock_guard lock(mutex_);
@@ -32,7 +33,7 @@ class Fake final : public FakeCuda {
     state_.lost = code;
   }
   void set_version(int version) override { state_.version = version; }
-  void set_context(bool is_current) override { state_.is_current = is_current; }
+  void set_context(bool is_current) override { contexts_ = is_current ? 1 : 0; }
   void set_attribute(int attribute, int value) override { state_.attributes[attribute] = value; }
   void set_runner(Runner runner) override { state_.runner = std::move(runner); }
   void hold_callbacks(bool held) override {
@@ -99,6 +100,7 @@ class Fake final : public FakeCuda {
     const std::lock_guard lock(mutex_);
     state_.calls.push_back(detail.empty() ? function : function + (" " + detail));
     if (state_.lost != kSuccess) return state_.lost;
+    if (contexts_ == 0 && needs_context(function)) return kInvalidContext;
     const auto fault = state_.faults.find(function);
     if (fault == state_.faults.end() || fault->second.after-- > 0) return kSuccess;
     const DriverCode code = fault->second.code;
@@ -169,7 +171,22 @@ class Fake final : public FakeCuda {
   }
 
   int version() const { return state_.version; }
-  bool is_current() const { return state_.is_current; }
+  bool is_current() const { return contexts_ != 0; }
+  DriverCode push_context() {
+    const DriverCode code = called("cuCtxPushCurrent_v2");
+    if (code == kSuccess) ++contexts_;
+    return code;
+  }
+  DriverCode pop_context() {
+    const DriverCode code = called("cuCtxPopCurrent_v2");
+    if (contexts_ != 0) --contexts_;
+    return code;
+  }
+  DriverCode enter_context() {
+    const DriverCode code = called("cuCtxSetCurrent");
+    if (code == kSuccess) contexts_ = std::max(contexts_, 1);
+    return code;
+  }
   int attribute(int which) const { return state_.attributes.at(which); }
 
  private:
@@ -199,15 +216,26 @@ class Fake final : public FakeCuda {
     Runner runner;
     DriverCode lost = kSuccess;
     int version = 13000;
-    bool is_current = true;
     bool holds_callbacks = false;
     int held = 0;
   };
+
+  // What a driver answers without one.
+  static bool needs_context(std::string_view function) {
+    const std::string_view without[] = {"cuInit", "cuDriver", "cuCtx", "cuThread", "cuDeviceGet"};
+    return std::ranges::none_of(
+        without, [function](std::string_view start) { return function.starts_with(start); });
+  }
+
+  // Those that are current for the thread, one above the other.
+  static thread_local int contexts_;
 
   mutable std::mutex mutex_;
   std::condition_variable ran_;
   State state_;
 };
+
+thread_local int Fake::contexts_ = 0;
 
 Fake& fake() {
   static Fake instance;
@@ -276,9 +304,9 @@ TERN_FAKE DriverCode cuCtxGetCurrent(Context* context) {
   *context = fake().is_current() ? reinterpret_cast<Context>(std::uintptr_t{1}) : nullptr;
   return fake().called("cuCtxGetCurrent");
 }
-TERN_FAKE DriverCode cuCtxSetCurrent(Context) { return fake().called("cuCtxSetCurrent"); }
-TERN_FAKE DriverCode cuCtxPushCurrent_v2(Context) { return fake().called("cuCtxPushCurrent_v2"); }
-TERN_FAKE DriverCode cuCtxPopCurrent_v2(Context*) { return fake().called("cuCtxPopCurrent_v2"); }
+TERN_FAKE DriverCode cuCtxSetCurrent(Context) { return fake().enter_context(); }
+TERN_FAKE DriverCode cuCtxPushCurrent_v2(Context) { return fake().push_context(); }
+TERN_FAKE DriverCode cuCtxPopCurrent_v2(Context*) { return fake().pop_context(); }
 TERN_FAKE DriverCode cuThreadExchangeStreamCaptureMode(int*) {
   return fake().called("cuThreadExchangeStreamCaptureMode");
 }

@@ -33,6 +33,7 @@ class FakeCuda {
   // Every call that can fail does so from now on, and no stream goes on.
   virtual void lose_context(DriverCode code) = 0;
   virtual void set_version(int version) = 0;
+  // Whether the calling thread has one. After reset() it has, and other threads have none.
   virtual void set_context(bool is_current) = 0;
   virtual void set_attribute(int attribute, int value) = 0;
   // Without one, launches do nothing.
