@@ -86,7 +86,8 @@ Status Driver::find_functions() {
   need("cuMemHostRegister_v2", api_.pin);
   need("cuMemHostUnregister", api_.unpin);
   need("cuMemHostGetDevicePointer_v2", api_.pinned_address);
-  need("cuStreamCreate", api_.make_stream);
+  need("cuCtxGetStreamPriorityRange", api_.priorities);
+  need("cuStreamCreateWithPriority", api_.make_stream);
   need("cuStreamDestroy_v2", api_.destroy_stream);
   need("cuStreamSynchronize", api_.finish_stream);
   need("cuStreamQuery", api_.query_stream);

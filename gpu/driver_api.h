@@ -75,7 +75,8 @@ struct DriverApi {
   DriverCode (*pin)(void* memory, std::size_t bytes, unsigned flags);
   DriverCode (*unpin)(void* memory);
   DriverCode (*pinned_address)(DeviceAddress* address, void* memory, unsigned flags);
-  DriverCode (*make_stream)(Stream* stream, unsigned flags);
+  DriverCode (*priorities)(int* least, int* greatest);  // the greatest is the smallest number
+  DriverCode (*make_stream)(Stream* stream, unsigned flags, int priority);
   DriverCode (*destroy_stream)(Stream stream);
   DriverCode (*finish_stream)(Stream stream);
   DriverCode (*query_stream)(Stream stream);

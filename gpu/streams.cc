@@ -12,9 +12,14 @@ ContextScope::~ContextScope() {
 
 Result<std::unique_ptr<OwnStream>> OwnStream::create(const Driver& driver) {
   std::unique_ptr<OwnStream> own(new OwnStream(driver));
-  if (auto made =
-          driver.check(driver.api().make_stream(&own->stream_, kStreamApart), "make a stream");
-      !made) {
+  int least = 0;
+  int greatest = 0;
+  auto made = driver.check(driver.api().priorities(&least, &greatest), "ask for priorities");
+  if (made) {
+    made = driver.check(driver.api().make_stream(&own->stream_, kStreamApart, greatest),
+                        "make a stream");
+  }
+  if (!made) {
     own->stream_ = nullptr;
     return tl::unexpected(made.error());
   }

@@ -27,7 +27,9 @@ class ContextScope {
 class OwnStream {
  public:
   // A stream that waits for no other by itself, the program's default stream included: that one may
-  // wait for a word which only this one brings about. Requires: `driver` outlives it.
+  // wait for a word which only this one brings about. It has the highest priority: its kernels are
+  // short, others wait for them, and streams of one priority may share a queue of the device.
+  // Requires: `driver` outlives it.
   static Result<std::unique_ptr<OwnStream>> create(const Driver& driver);
   ~OwnStream();
   OwnStream(const OwnStream&) = delete;

@@ -68,8 +68,9 @@ TEST_F(CudaOpen, OptionsOfWrongSizeAreRefused) {
 
 TEST_F(CudaOpen, EachCallThatFailsIsReportedAndForgotten) {
   for (const char* const function :
-       {"cuModuleLoadData", "cuModuleGetFunction", "cuStreamCreate", "cuEventCreate",
-        "cuMemHostRegister_v2", "cuMemHostGetDevicePointer_v2"}) {
+       {"cuModuleLoadData", "cuModuleGetFunction", "cuCtxGetStreamPriorityRange",
+        "cuStreamCreateWithPriority", "cuEventCreate", "cuMemHostRegister_v2",
+        "cuMemHostGetDevicePointer_v2"}) {
     const int held = gpu_.fake().held();
     gpu_.fake().fail(function, 999, 0);
     EXPECT_EQ(open(FakeGpu::options()), TERN_ERR_INTERNAL) << function;

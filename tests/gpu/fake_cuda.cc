@@ -391,9 +391,14 @@ TERN_FAKE DriverCode cuMemHostUnregister(void* memory) {
   fake().remove_memory(memory);
   return give_back("cuMemHostUnregister");
 }
-TERN_FAKE DriverCode cuStreamCreate(Stream* stream, unsigned flags) {
-  if (flags != kStreamApart) return 1;
-  return make("cuStreamCreate", stream);
+TERN_FAKE DriverCode cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return fake().called("cuCtxGetStreamPriorityRange");
+}
+TERN_FAKE DriverCode cuStreamCreateWithPriority(Stream* stream, unsigned flags, int priority) {
+  if (flags != kStreamApart || priority != -5) return 1;
+  return make("cuStreamCreateWithPriority", stream);
 }
 TERN_FAKE DriverCode cuStreamDestroy_v2(Stream) { return give_back("cuStreamDestroy_v2"); }
 TERN_FAKE DriverCode cuStreamSynchronize(Stream stream) {

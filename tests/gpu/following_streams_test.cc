@@ -58,7 +58,7 @@ TEST_F(FollowingStreamsTest, TooManyAreRefusedUntilOneIsDone) {
 }
 
 TEST_F(FollowingStreamsTest, WhatTheDriverSaysIsHandedOn) {
-  fake().fail("cuStreamCreate", kOutOfMemory, 0);
+  fake().fail("cuStreamCreateWithPriority", kOutOfMemory, 0);
   const auto refused = streams_.behind(stream_of(1000001));
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, Errc::out_of_memory);

@@ -67,7 +67,7 @@ TEST_F(GpuStreamsTest, AStopwatchTellsTheTimeOfAStretch) {
 }
 
 TEST_F(GpuStreamsTest, WhatCannotBeMadeIsReported) {
-  fake().fail("cuStreamCreate", kOutOfMemory, 0);
+  fake().fail("cuStreamCreateWithPriority", kOutOfMemory, 0);
   EXPECT_FALSE(OwnStream::create(*driver_).has_value());
   fake().fail("cuEventCreate", kOutOfMemory, 1);
   EXPECT_FALSE(Stopwatch::create(*driver_).has_value());
