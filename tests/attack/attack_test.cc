@@ -66,7 +66,7 @@ class Attacks : public ::testing::TestWithParam<Attackers> {
 void expect_undisturbed(Trial& trial, const Trial::Plan& plan) {
   SCOPED_TRACE(std::to_string(plan.users) + " users");
   const auto figures = trial.run(plan);
-  ASSERT_TRUE(figures.is_object()) << "the job of the other user has died";
+  ASSERT_TRUE(figures.is_object()) << "the job of the other user has died: " << trial.victim_said();
   EXPECT_EQ(figures["lost"], 0) << figures;
   EXPECT_EQ(figures["wrong"], 0) << figures;
   EXPECT_EQ(figures["joins_failed"], 0) << figures;

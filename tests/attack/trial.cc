@@ -134,6 +134,11 @@ Target Trial::target() {
   return target;
 }
 
+std::string Trial::victim_said() {
+  std::ifstream log(daemon().folder() + "/victim.log");
+  return {std::istreambuf_iterator<char>(log), {}};
+}
+
 nlohmann::json Trial::run(const Plan& plan) {
   const Target at = target();
   if (!victim_.write_line("start")) return nullptr;

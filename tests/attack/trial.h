@@ -42,6 +42,8 @@ class Trial {
   // What the victim met meanwhile (see Victim::stop), with `blows`, those of all attackers, and
   // `least_blows`, those of the one that has struck least. Null where the victim has given no answer.
   nlohmann::json run(const Plan& plan);
+  // The victim's log: why it has ended, if it has.
+  std::string victim_said();
 
   e2e::DaemonProcess& daemon(std::size_t node = 0) { return (*cluster_)[node]; }
   e2e::Cluster& cluster() noexcept { return *cluster_; }
