@@ -13,6 +13,7 @@ class FollowingStreamsTest : public FakeDriverTest {
     EXPECT_TRUE(made.has_value());
     order_ = std::move(*made);
   }
+  ~FollowingStreamsTest() override { EXPECT_TRUE(fake().run_all()) << "what waits is held"; }
   Stream behind(std::uintptr_t program) {
     const auto found = streams_.behind(stream_of(program));
     return found ? (*found)->get() : nullptr;
