@@ -155,7 +155,7 @@ void Conductor::on(std::uint32_t lane, const event::ChunkChoice& event) {
 
 void Conductor::on(std::uint32_t, const event::TensorDropped& event) {
   MemberGroup* const group = groups_.of_lane(event.group);
-  if (group != nullptr) tensors_.on_dropped(*group, event.tensor->id);
+  if (group != nullptr) tensors_.on_dropped(*group, event.tensor->id, event.release);
 }
 
 void Conductor::on(std::uint32_t, const event::StateReset& event) {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "daemon/conductor/tensor_registry.h"
+#include "daemon/conductor/tensor_travel.h"
 #include "plan/plans.h"
 #include "wire/crc32c.h"
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "daemon/lane/eager_inputs.h"
+#include "daemon/conductor/tensor_travel.h"
 #include "daemon/service/log.h"
 
 namespace tern::daemon {
@@ -45,42 +45,7 @@ RecipeTerms terms_of(const MemberGroup& group, const TensorState& state, bool ha
           .chunk_elements = shm::most_chunk_elements(group.chunk_bytes, state.dtype)};
 }
 
-// Whether an all_reduce of the tensor brings all contributions with its announcements, as blocks.
-bool travels_whole(const MemberGroup& group, const TensorState& state) noexcept {
-  return group.eager_form >= collective::EagerForm::blocks &&
-         state.count * dtype_bytes(state.dtype) <= group.eager_bytes;
-}
-
-bool announces_chunks(const MemberGroup& group, const TensorState& state) noexcept {
-  return group.eager_form >= collective::EagerForm::chunks && !state.declared.one_lane &&
-         collective::chunks_fit({state.count, group.chunk_elements(state.count, state.dtype),
-                                 dtype_bytes(state.dtype)},
-                                group.eager_bytes,
-                                static_cast<std::uint32_t>(group.addresses.size()));
-}
-
-// What a contribution has room for on its way.
-std::uint64_t most_block_bytes(const MemberGroup& group, const TensorState& state) noexcept {
-  const std::uint64_t frame = travels_whole(group, state) || announces_chunks(group, state)
-                                  ? EagerInputs::most_bytes(group.eager_form, group.eager_bytes)
-                                  : group.chunk_bytes + wire::kBlockHeaderBytes;
-  return std::min(frame, state.slots->slot_bytes());
-}
-
 }  // namespace
-
-CodecState::Shape codec_shape(const MemberGroup& group, const TensorState& state) {
-  CodecState::Shape shape;
-  shape.count = state.count;
-  shape.chunk_elements = group.chunk_elements(state.count, state.dtype);
-  shape.nodes = static_cast<std::uint32_t>(group.addresses.size());
-  shape.self = group.node;
-  shape.dtype = state.dtype;
-  if (state.declared.announced_memory != static_cast<std::uint8_t>(codec::Memory::ef)) return shape;
-  shape.eager = travels_whole(group, state);
-  shape.announced = shape.eager || announces_chunks(group, state);
-  return shape;
-}
 
 // ---- Declarations -------------------------------------------------------------------------------
 
@@ -224,10 +189,7 @@ Status TensorRegistry::take_blocks(Declaration& declaration) const {
         "client_blocks of so small a tensor needs version 2 of the eager form on all nodes of "
         "the group: leave eager_form as it is and update their ternd, or send elements");
   }
-  state.slots = shm::BlockSlots{
-      state.count,
-      travels_whole(group, state) ? state.count : group.chunk_elements(state.count, state.dtype),
-      dtype_bytes(state.dtype)};
+  state.slots = block_slots(group, state);
   return {};
 }
 
@@ -243,6 +205,11 @@ Status TensorRegistry::declare(Declaration& declaration) {
   MemberRank::Declared& said = declaration.rank.declarations[declaration.name];
   ++said.times;
   said.holds = true;
+  if (found != nullptr && tensor.holders == 0) {
+    // Its ranks so far have released it, and lanes may have let go of it.
+    tensor.dropped = 0;
+    outlets_.lanes.send_to_group(group, command::AddTensor{nullptr, tensor.state.get()});
+  }
   tensor.holders |= group.bit_of(declaration.rank);
   auto reply = shm::make_packet<shm::TensorDeclaredPacket>(shm::PacketKind::tensor_declared,
                                                            declaration.packet.header.request);
@@ -258,7 +225,7 @@ Status TensorRegistry::match(const Declaration& declaration, const DeclaredTenso
   const TensorState& other = *tensor.state;
   const TensorState& mine = *declaration.state;
   const std::string& name = declaration.name;
-  if (other.name != name || tensor.holders == 0) {
+  if (other.name != name) {
     return fail(Errc::already_exists, "the name " + name + " cannot be told from " + other.name +
                                           "; choose another name");
   }
@@ -267,10 +234,13 @@ Status TensorRegistry::match(const Declaration& declaration, const DeclaredTenso
     return {};
   }
   const auto holder = static_cast<std::size_t>(std::countr_zero(tensor.holders));
-  return fail(Errc::mismatch,
-              name + ": rank " + std::to_string(declaration.group.ranks[holder].rank) + " says " +
-                  declaration_text(other) + ", rank " + std::to_string(declaration.rank.rank) +
-                  " says " + declaration_text(mine));
+  const std::string who =
+      tensor.holders == 0
+          ? "a rank that has released it said "
+          : "rank " + std::to_string(declaration.group.ranks[holder].rank) + " says ";
+  return fail(Errc::mismatch, name + ": " + who + declaration_text(other) + ", rank " +
+                                  std::to_string(declaration.rank.rank) + " says " +
+                                  declaration_text(mine));
 }
 
 // The first of this node's ranks to declare it.
@@ -328,7 +298,8 @@ std::string TensorRegistry::recipe_text(const TensorState& state) const {
 void TensorRegistry::drop(MemberGroup& group, std::uint64_t id) {
   if (group.removing) return;  // it goes with the group, which a lane may have let go already
   DeclaredTensor& tensor = group.tensors.at(id);
-  outlets_.lanes.send_to_group(group, command::DropTensor{nullptr, tensor.state.get()});
+  const command::DropTensor command{nullptr, tensor.state.get(), ++tensor.releases};
+  outlets_.lanes.send_to_group(group, command);
 }
 
 void TensorRegistry::release(const Client& client, const shm::TensorReleasePacket& packet) {
@@ -355,9 +326,10 @@ void TensorRegistry::release_all(MemberGroup& group, const MemberRank& rank) {
   }
 }
 
-void TensorRegistry::on_dropped(MemberGroup& group, std::uint64_t id) {
+void TensorRegistry::on_dropped(MemberGroup& group, std::uint64_t id, std::uint32_t release) {
   DeclaredTensor* const tensor = group.tensors.find(id);
-  if (tensor == nullptr || ++tensor->dropped < group.lane_count) return;
+  if (tensor == nullptr || tensor->holders != 0 || release != tensor->releases) return;
+  if (++tensor->dropped < group.lane_count) return;
   dispose_of(group, {forget(group, *tensor)});
 }
 

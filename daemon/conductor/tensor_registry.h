@@ -45,8 +45,8 @@ class TensorRegistry {
   void tell_blocks(const Client& client, const shm::TensorReleasePacket& packet);
 
   // ---- From lanes
-  // A lane has let go of the tensor.
-  void on_dropped(MemberGroup& group, std::uint64_t id);
+  // A lane has let go of the tensor, as it was told with that release.
+  void on_dropped(MemberGroup& group, std::uint64_t id, std::uint32_t release);
   // The rank has left: what it alone has declared is released.
   void release_all(MemberGroup& group, const MemberRank& rank);
   // All lanes have let go of the group: it is forgotten with its tensors, by forget_groups().
@@ -97,8 +97,5 @@ class TensorRegistry {
   Partners partners_;
   std::deque<std::uint64_t> removed_;  // groups to be forgotten
 };
-
-// The shape of a tensor's codec state on this node.
-CodecState::Shape codec_shape(const MemberGroup& group, const TensorState& state);
 
 }  // namespace tern::daemon

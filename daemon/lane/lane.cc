@@ -245,7 +245,7 @@ void Lane::run(const command::AddTensor& add) { add.group->add_tensor(add.tensor
 void Lane::run(const command::DropTensor& drop) {
   state_moves_.cancel(
       [&drop](const command::MoveState& one) { return one.move->tensor == drop.tensor; });
-  drop.group->drop_tensor(drop.tensor);
+  drop.group->drop_tensor(drop.tensor, drop.release);
 }
 
 void Lane::run(const command::MoveState& move) { state_moves_.add(move); }

@@ -96,13 +96,14 @@ struct SetWeight {  // of the group's job, from 1
   LaneGroup* group = nullptr;
   std::uint32_t weight = 1;
 };
-struct AddTensor {
+struct AddTensor {  // also of one that is being dropped: it stays
   LaneGroup* group = nullptr;
   TensorState* tensor = nullptr;
 };
-struct DropTensor {  // answered by event::TensorDropped
+struct DropTensor {  // answered by event::TensorDropped, unless AddTensor comes first
   LaneGroup* group = nullptr;
   TensorState* tensor = nullptr;
+  std::uint32_t release = 0;
 };
 struct AdoptConnection {
   net::Incoming* incoming = nullptr;  // the lane's now
@@ -210,6 +211,7 @@ struct RankReleased {  // no op uses its memory any more
 struct TensorDropped {
   LaneGroup* group = nullptr;
   TensorState* tensor = nullptr;
+  std::uint32_t release = 0;  // of the command
 };
 struct LinkLost {
   LaneGroup* group = nullptr;

@@ -400,9 +400,14 @@ void LaneGroup::fail_key(const collective::OpKey& key, const collective::Failure
   if (!core_.ops().ended()) core_.ops().fail_key(key, failure);
 }
 
-void LaneGroup::drop_tensor(TensorState* tensor) {
+void LaneGroup::add_tensor(TensorState* tensor) {
+  tensors_[tensor->id] = tensor;
+  releases_.keep_tensor(tensor);
+}
+
+void LaneGroup::drop_tensor(TensorState* tensor, std::uint32_t release) {
   tensors_.erase(tensor->id);
-  releases_.add_tensor(tensor);
+  releases_.add_tensor(tensor, release);
   settle();
 }
 

@@ -66,8 +66,9 @@ class LaneGroup final : private MemoryOwner, private BlockSink {
 
   void end(Errc code, const char* text);
   void fail_key(const collective::OpKey& key, const collective::Failure& failure);
-  void add_tensor(TensorState* tensor) { tensors_[tensor->id] = tensor; }
-  void drop_tensor(TensorState* tensor);  // reported when the last op that uses it has ended
+  void add_tensor(TensorState* tensor);
+  // Reported when the last op that uses it has ended.
+  void drop_tensor(TensorState* tensor, std::uint32_t release);
   // The rank leaves once the entries are taken that it has published by now.
   void let_leave(std::uint32_t local_rank);
   // The node's link was replaced. False: in this epoch something was said on it, and is lost.

@@ -16,7 +16,13 @@ class Releases {
     ranks_.reserve(core.setup().local_clients.size());
   }
 
-  void add_tensor(TensorState* tensor) { tensors_.push_back(tensor); }
+  void add_tensor(TensorState* tensor, std::uint32_t release) {
+    tensors_.push_back({tensor, release});
+  }
+  // A rank has declared it meanwhile.
+  void keep_tensor(const TensorState* tensor) {
+    std::erase_if(tensors_, [tensor](const Released& one) { return one.tensor == tensor; });
+  }
   void add_rank(std::uint32_t local_rank) { ranks_.push_back(local_rank); }
   // Reports what is free now. Calls forget(local rank) before the conductor hears of a rank, and
   // uses(local rank) for what is no op of the group's. Returns how much that was.
@@ -31,15 +37,20 @@ class Releases {
       reports.report(event::RankReleased{&group_, rank});
       return true;
     });
-    std::erase_if(tensors_, [&](TensorState* tensor) {
-      if (uses_tensor(tensor)) return false;
-      reports.report(event::TensorDropped{&group_, tensor});
+    std::erase_if(tensors_, [&](const Released& one) {
+      if (uses_tensor(one.tensor)) return false;
+      reports.report(event::TensorDropped{&group_, one.tensor, one.release});
       return true;
     });
     return static_cast<int>(before - tensors_.size() - ranks_.size());
   }
 
  private:
+  struct Released {
+    TensorState* tensor = nullptr;
+    std::uint32_t release = 0;
+  };
+
   bool uses_rank(std::uint32_t local_rank) const noexcept {
     for (collective::OpId op = 0; op < core_.ops().slots(); ++op) {
       const OpRank& rank = core_.lane_ops().ranks(op)[local_rank];
@@ -56,7 +67,7 @@ class Releases {
 
   GroupCore& core_;
   LaneGroup& group_;
-  std::vector<TensorState*> tensors_;
+  std::vector<Released> tensors_;
   std::vector<std::uint32_t> ranks_;  // local
 };
 

@@ -14,9 +14,10 @@ namespace tern::daemon {
 
 struct DeclaredTensor {
   std::shared_ptr<TensorState> state;
-  std::uint64_t holders = 0;  // local ranks, by their index on this node
-  std::uint32_t dropped = 0;  // lanes that have let go; counts once holders is 0
-  std::string state_key;      // of the state to be kept, or empty
+  std::uint64_t holders = 0;   // local ranks, by their index on this node
+  std::uint32_t releases = 0;  // how often the last holder has released it
+  std::uint32_t dropped = 0;   // lanes that have let go since then; counts once holders is 0
+  std::string state_key;       // of the state to be kept, or empty
 };
 
 // The tensors that ranks of this node have declared in one group, found by id and by name, and what

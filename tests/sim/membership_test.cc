@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "checkpoint.h"
 #include "cluster.h"
 
 namespace tern::sim {
@@ -346,5 +347,37 @@ TEST(Membership, LeavingAndDyingAtOnceLeavesNothing) {
   }
 }
 
+// Ranks of one node declare and release on their own: a name is the same tensor whichever moment
+// another has released it at.
+TEST(Membership, ARankDeclaresAtAnyMomentAfterAnotherHasReleased) {
+  DaemonShape shape;
+  shape.lanes = 3;
+  for (std::uint32_t steps = 0; steps < 60; ++steps) {
+    Cluster cluster({2, 1}, shape, steps + 1);
+    cluster.join();
+    const TensorSpec spec = tensor_of("ef(int:bits=8)");
+    Client& first = *cluster.ranks[0];
+    const Tensor* const done = first.adopt_declare(first.declare(spec), spec);
+    ASSERT_NE(done, nullptr);
+    const std::uint64_t released = first.release(done->id);
+    for (std::uint32_t i = 0; i < steps; ++i) cluster.world.step();
+    for (const std::size_t other : {1u, 2u}) {
+      Client& client = *cluster.ranks[other];
+      const std::uint64_t request = client.declare(spec);
+      const Tensor* const tensor = client.adopt_declare(request, spec);
+      ASSERT_NE(tensor, nullptr) << "after " << steps
+                                 << " steps: " << client.status_of(request).detail;
+      EXPECT_EQ(tensor->id, done->id);
+      ASSERT_TRUE(cluster.await(client, client.release(tensor->id)));
+    }
+    ASSERT_TRUE(cluster.await(first, released));
+    const auto tensors = cluster.declare(spec);
+    cluster.reduce(all_reduce(DType::f32, spec.count, Reduction::sum),
+                   inputs_of(DType::f32, spec.count, cluster.size(), 1), tensors);
+    cluster.leave_all();
+    ASSERT_TRUE(cluster.world.run_until([&] { return cluster.world.find_leak().empty(); }))
+        << cluster.world.find_leak();
+  }
+}
 }  // namespace
 }  // namespace tern::sim

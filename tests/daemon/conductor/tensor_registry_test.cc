@@ -132,7 +132,7 @@ TEST_F(TensorRegistryTest, ANameThatIsDeclaredAgainIsAnotherTensorWithTheSameOwn
   release(1, first);
   for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
     EXPECT_EQ(drops_of(lane), 1u);
-    tensors_.on_dropped(*group_, first);
+    tensors_.on_dropped(*group_, first, 1);
   }
   EXPECT_TRUE(group_->tensors.empty());
   ASSERT_EQ(declare(1, "w"), Errc::ok);
@@ -148,6 +148,46 @@ TEST_F(TensorRegistryTest, TheLastHolderReleasesTheTensor) {
   EXPECT_EQ(drops_of(0), 0u);
   tensors_.release_all(*group_, group_->ranks[1]);
   EXPECT_EQ(drops_of(0), 1u);
+}
+
+// Ranks of a node declare a name at different times: one may be done with it before the next comes.
+TEST_F(TensorRegistryTest, ARankMayDeclareWhatTheOthersHaveJustReleased) {
+  ASSERT_EQ(declare(1, "w"), Errc::ok);
+  TensorState* const state = only().state.get();
+  const std::uint64_t id = state->id;
+  release(1, id);
+  tensors_.on_dropped(*group_, id, 1);  // one lane so far
+  take_all();
+  ASSERT_EQ(declare(2, "w"), Errc::ok) << text_;
+  EXPECT_EQ(group_->tensors.size(), 1u);
+  EXPECT_EQ(only().holders, 0b10u);
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+    const auto taken = commands_of(lane);
+    ASSERT_EQ(taken.size(), 1u);
+    EXPECT_EQ(std::get<command::AddTensor>(taken[0]).tensor, state);
+  }
+  // What lanes have said of the first release ends nothing, now or after the second.
+  tensors_.on_dropped(*group_, id, 1);
+  EXPECT_EQ(group_->tensors.size(), 1u);
+  release(2, id);
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+    const auto taken = commands_of(lane);
+    ASSERT_EQ(taken.size(), 1u);
+    EXPECT_EQ(std::get<command::DropTensor>(taken[0]).release, 2u);
+  }
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) tensors_.on_dropped(*group_, id, 1);
+  EXPECT_EQ(group_->tensors.size(), 1u);
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) tensors_.on_dropped(*group_, id, 2);
+  EXPECT_TRUE(group_->tensors.empty());
+}
+
+TEST_F(TensorRegistryTest, ARankMustAgreeWithWhoHasJustReleased) {
+  ASSERT_EQ(declare(1, "w"), Errc::ok);
+  release(1, only().state->id);
+  auto other = packet("w");
+  other.count = 999;
+  EXPECT_EQ(declare(2, other), Errc::mismatch);
+  EXPECT_EQ(text_.find("w: a rank that has released it said 1000 f32"), 0u) << text_;
 }
 
 TEST_F(TensorRegistryTest, LimitsAreOfNamesTensorsAndState) {
@@ -168,7 +208,7 @@ TEST_F(TensorRegistryTest, StateThatWasNotKeptIsAReset) {
   const std::uint64_t first = only().state->id;
   only().state->lanes[0].state_touched = true;
   release(1, first);
-  for (std::uint32_t lane = 0; lane < kLanes; ++lane) tensors_.on_dropped(*group_, first);
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) tensors_.on_dropped(*group_, first, 1);
   ASSERT_EQ(declare(1, "w"), Errc::ok);
   EXPECT_EQ(only().state->resets, 1u);
   EXPECT_EQ(counters_->state_resets, 1u);
@@ -184,7 +224,7 @@ TEST_F(TensorRegistryTest, ADeclarationAndAReleaseLookAtNoOtherTensor) {
   EXPECT_EQ(declare(2, "v"), Errc::already_exists);
   for (const std::uint64_t id : ids) {
     release(1, id);
-    for (std::uint32_t lane = 0; lane < kLanes; ++lane) tensors_.on_dropped(*group_, id);
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane) tensors_.on_dropped(*group_, id, 1);
   }
   EXPECT_EQ(group_->tensors.size(), 1u);
   EXPECT_EQ(group_->tensors.walks(), walks);
@@ -198,7 +238,7 @@ TEST_F(TensorRegistryTest, CodecStateIsChargedUntilTheTensorIsDropped) {
   EXPECT_EQ(declare(1, "u"), Errc::quota_exceeded);
   release(1, id);
   EXPECT_EQ(declare(1, "u"), Errc::quota_exceeded);  // lanes may still use it
-  for (std::uint32_t lane = 0; lane < kLanes; ++lane) tensors_.on_dropped(*group_, id);
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) tensors_.on_dropped(*group_, id, 1);
   EXPECT_EQ(declare(1, "u"), Errc::ok);
 }
 

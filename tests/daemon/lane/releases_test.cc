@@ -69,12 +69,13 @@ TEST_F(ReleasesTest, ATensorWaitsForItsOps) {
   tensors[0].id = 7;
   tensors[1].id = 8;
   const collective::OpId op = begin(tensors[0]);
-  releases.add_tensor(&tensors[0]);
-  releases.add_tensor(&tensors[1]);
+  releases.add_tensor(&tensors[0], 1);
+  releases.add_tensor(&tensors[1], 3);
   EXPECT_EQ(settle(), 1);
   auto dropped = lane_test::take_events<event::TensorDropped>(reports());
   ASSERT_EQ(dropped.size(), 1u);
   EXPECT_EQ(dropped[0].tensor, &tensors[1]);
+  EXPECT_EQ(dropped[0].release, 3u);
   EXPECT_EQ(dropped[0].group, &group);
   EXPECT_EQ(settle(), 0);
   end(op);
@@ -83,6 +84,21 @@ TEST_F(ReleasesTest, ATensorWaitsForItsOps) {
   ASSERT_EQ(dropped.size(), 1u);
   EXPECT_EQ(dropped[0].tensor, &tensors[0]);
   EXPECT_EQ(settle(), 0) << "it is said once";
+}
+
+TEST_F(ReleasesTest, ATensorThatIsDeclaredAgainStays) {
+  tensors[0].id = 7;
+  const collective::OpId op = begin(tensors[0]);
+  releases.add_tensor(&tensors[0], 1);
+  releases.keep_tensor(&tensors[0]);
+  end(op);
+  EXPECT_EQ(settle(), 0);
+  EXPECT_FALSE(reports().take_urgent());
+  releases.add_tensor(&tensors[0], 2);
+  EXPECT_EQ(settle(), 1);
+  const auto dropped = lane_test::take_events<event::TensorDropped>(reports());
+  ASSERT_EQ(dropped.size(), 1u);
+  EXPECT_EQ(dropped[0].release, 2u);
 }
 
 TEST_F(ReleasesTest, ARankWaitsUntilItHasHeardOfItsOps) {
