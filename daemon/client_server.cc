@@ -1,6 +1,5 @@
 #include "daemon/client_server.h"
 
-#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
@@ -24,13 +23,6 @@ void read_to_the_end(const shm::PacketSocket& socket) {
   ::shutdown(socket.fd(), SHUT_RD);
   while (socket.receive()) {
   }
-}
-
-// Asio may call for what had a descriptor's place before: for an event that was taken from epoll
-// in one batch with another, whose handler has closed the connection and given its place away.
-bool is_readable(int fd) {
-  pollfd entry{fd, POLLIN, 0};
-  return ::poll(&entry, 1, 0) != 0;
 }
 
 }  // namespace
@@ -128,9 +120,7 @@ bool ClientServer::watch(std::uint64_t id, Connection& connection, Fd pidfd) {
   if (!pidfd) return true;
   // A forked child may keep the socket open after the process has ended; the pidfd tells all the
   // same.
-  const int process = pidfd.get();  // the loop's, and open while it is watched
-  const auto death = loop_.watch(std::move(pidfd), [this, id, process] {
-    if (!is_readable(process)) return;
+  const auto death = loop_.watch(std::move(pidfd), [this, id] {
     const auto found = connections_.find(id);
     if (found != connections_.end()) close(id, found->second);
   });

@@ -1,6 +1,7 @@
 #include "net/event_loop.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -13,6 +14,16 @@
 #include "net/event_loop_asio.h"
 
 namespace tern::net {
+namespace {
+
+// Asio may call for what had a descriptor's place before: for an event that epoll gave it in one
+// batch with another, whose handler has closed the one and watched the other.
+bool is_readable(int fd) noexcept {
+  pollfd entry{fd, POLLIN, 0};
+  return ::poll(&entry, 1, 0) != 0;
+}
+
+}  // namespace
 
 EventLoop::Impl::Impl() {
   const int fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -74,7 +85,10 @@ void EventLoop::wake() noexcept {
 
 Result<std::uint64_t> EventLoop::watch(Fd fd, std::function<void()> readable) {
   if (!fd) return fail(Errc::io_error, "cannot watch a descriptor that could not be made");
-  auto watched = std::make_shared<Impl::Watched>(impl_->io, std::move(readable));
+  auto watched =
+      std::make_shared<Impl::Watched>(impl_->io, [fd = fd.get(), call = std::move(readable)] {
+        if (is_readable(fd)) call();
+      });
   boost::system::error_code error;
   watched->descriptor.assign(fd.get(), error);
   if (error) return fail(Errc::io_error, "cannot watch a descriptor: " + error.message());

@@ -31,7 +31,7 @@ class EventLoop {
   // From any thread: ends the current or next wait().
   void wake() noexcept;
   // Ends wait() whenever fd is readable and calls `readable` (which drains it), until unwatch() with
-  // the handle that this answers. A call may also come for nothing: `readable` looks for itself.
+  // the handle that this answers. Each call costs a system call more, which makes sure of it.
   // io_error if fd is empty or the kernel cannot watch it.
   Result<std::uint64_t> watch(Fd fd, std::function<void()> readable);
   void unwatch(std::uint64_t handle);

@@ -68,6 +68,31 @@ TEST(EventLoop, AWatcherMayRemoveItself) {
   EXPECT_EQ(calls, 1);
 }
 
+// Events come from the kernel in batches. A handler that stops watching a descriptor of its batch
+// and watches another gives that one the first one's place, and its event, in Asio.
+TEST(EventLoop, NobodyIsCalledForADescriptorThatWasWatchedBefore) {
+  EventLoop loop;
+  const Fd first(::eventfd(0, EFD_NONBLOCK)), gone(::eventfd(0, EFD_NONBLOCK));
+  const Fd quiet(::eventfd(0, EFD_NONBLOCK));
+  std::uint64_t gone_handle = 0, first_handle = 0;
+  int calls_of_gone = 0, calls_of_quiet = 0;
+  first_handle = *loop.watch(duplicate(first.get()), [&] {
+    loop.unwatch(gone_handle);
+    ASSERT_TRUE(loop.watch(duplicate(quiet.get()), [&] { ++calls_of_quiet; }));
+    loop.unwatch(first_handle);
+  });
+  gone_handle = *loop.watch(duplicate(gone.get()), [&] { ++calls_of_gone; });
+  loop.poll();
+  ASSERT_EQ(::eventfd_write(first.get(), 1), 0);
+  ASSERT_EQ(::eventfd_write(gone.get(), 1), 0);
+  for (int round = 0; round < 5; ++round) loop.poll();
+  EXPECT_EQ(calls_of_gone, 0);
+  EXPECT_EQ(calls_of_quiet, 0);
+  ASSERT_EQ(::eventfd_write(quiet.get(), 1), 0);
+  loop.poll();
+  EXPECT_GE(calls_of_quiet, 1);
+}
+
 // Ten descriptors that are always readable, and whose handlers take a millisecond each.
 TEST(EventLoop, ABoundedPollLeavesTheOthersToTheNext) {
   ManualClock clock;
