@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/time_slice.h"
@@ -28,23 +29,51 @@ bool is_readable(int fd) noexcept {
 EventLoop::Impl::Impl() {
   const int fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   TERN_CHECK(fd >= 0);
-  wake = std::make_shared<Watched>(io, [fd] {
+  const auto drain = [fd] {
     std::uint64_t count;
     while (::read(fd, &count, sizeof count) > 0) {
     }
-  });
-  wake->descriptor.assign(fd);
-  wait_readable(wake);
+  };
+  wake = std::make_shared<Watched>(*this, drain, true);
+  TERN_CHECK(wake->open(Fd(fd)).has_value());
+  wake->wait(false);
 }
 
-void EventLoop::Impl::wait_readable(std::shared_ptr<Watched> watched) {
-  auto& descriptor = watched->descriptor;
-  descriptor.async_wait(boost::asio::posix::descriptor_base::wait_read,
-                        [watched = std::move(watched)](const boost::system::error_code& error) {
-                          if (error || watched->removed) return;
-                          watched->readable();
-                          if (!watched->removed) wait_readable(watched);
-                        });
+void EventLoop::Impl::begin_waits(bool sleeps) {
+  for (const auto& waiter : waiters) waiter->wait(sleeps);
+  waiters.clear();
+}
+
+Status EventLoop::Impl::Watched::open(Fd fd) {
+  boost::system::error_code error;
+  descriptor_.assign(fd.get(), error);
+  if (error) return fail(Errc::io_error, "cannot watch a descriptor: " + error.message());
+  (void)fd.release();  // Asio's now
+  return {};
+}
+
+void EventLoop::Impl::Watched::wait(bool sleeps) {
+  if (removed_) return;
+  if (!sleeps && std::exchange(has_rung_, false)) call_();
+  descriptor_.async_wait(boost::asio::posix::descriptor_base::wait_read,
+                         [self = shared_from_this()](const boost::system::error_code& error) {
+                           if (!error && !self->removed_) self->on_event();
+                         });
+}
+
+void EventLoop::Impl::Watched::on_event() {
+  if (is_doorbell_) {
+    has_rung_ = true;
+  } else if (is_readable(fd())) {
+    call_();
+  }
+  if (!removed_) loop_.wait_later(shared_from_this());
+}
+
+void EventLoop::Impl::Watched::remove() noexcept {
+  removed_ = true;
+  boost::system::error_code ignored;
+  descriptor_.close(ignored);
 }
 
 EventLoop::EventLoop() : impl_(std::make_unique<Impl>()) {}
@@ -54,6 +83,12 @@ EventLoop::~EventLoop() = default;
 // here.
 int EventLoop::poll() {
   constexpr int kHandlersPerPoll = 64;
+  if (impl_->since == Impl::Since::event) {
+    impl_->since = Impl::Since::skipped_poll;
+    return 0;
+  }
+  impl_->since = Impl::Since::poll;
+  impl_->begin_waits(false);
   std::optional<TimeSlice> slice;
   if (clock_ != nullptr) slice.emplace(*clock_, longest_poll_ns_);
   int handlers = 0;
@@ -73,38 +108,47 @@ int EventLoop::wait(std::uint64_t timeout_ns) {
   // Longer than any timer of ours, and short enough not to overflow a time point.
   constexpr std::uint64_t kLongest = 3'600'000'000'000;
   const auto timeout = std::chrono::nanoseconds(std::min(timeout_ns, kLongest));
-  return static_cast<int>(impl_->io.run_one_for(timeout));
+  if (std::exchange(impl_->since, Impl::Since::poll) != Impl::Since::poll) {
+    impl_->begin_waits(false);
+    return 0;
+  }
+  impl_->begin_waits(true);
+  const int handlers = static_cast<int>(impl_->io.run_one_for(timeout));
+  if (handlers > 0) impl_->since = Impl::Since::event;
+  return handlers;
 }
 
 void EventLoop::wake() noexcept {
   const std::uint64_t one = 1;
   // Fails only when the counter is full, and then the loop is awake anyway.
   [[maybe_unused]] const auto written =
-      ::write(impl_->wake->descriptor.native_handle(), &one, sizeof one);
+      ::write(impl_->wake->fd(), &one, sizeof one);
 }
 
 Result<std::uint64_t> EventLoop::watch(Fd fd, std::function<void()> readable) {
+  return add(std::move(fd), std::move(readable), false);
+}
+
+Result<std::uint64_t> EventLoop::watch_doorbell(Fd fd, std::function<void()> drain) {
+  return add(std::move(fd), std::move(drain), true);
+}
+
+Result<std::uint64_t> EventLoop::add(Fd fd, std::function<void()> call, bool is_doorbell) {
   if (!fd) return fail(Errc::io_error, "cannot watch a descriptor that could not be made");
-  auto watched =
-      std::make_shared<Impl::Watched>(impl_->io, [fd = fd.get(), call = std::move(readable)] {
-        if (is_readable(fd)) call();
-      });
-  boost::system::error_code error;
-  watched->descriptor.assign(fd.get(), error);
-  if (error) return fail(Errc::io_error, "cannot watch a descriptor: " + error.message());
-  (void)fd.release();  // Asio's now
+  auto watched = std::make_shared<Impl::Watched>(*impl_, std::move(call), is_doorbell);
+  if (Status opened = watched->open(std::move(fd)); !opened) {
+    return tl::unexpected(std::move(opened.error()));
+  }
+  watched->wait(false);
   const std::uint64_t handle = impl_->next_handle++;
-  impl_->watched.emplace(handle, watched);
-  Impl::wait_readable(std::move(watched));
+  impl_->watched.emplace(handle, std::move(watched));
   return handle;
 }
 
 void EventLoop::unwatch(std::uint64_t handle) {
   const auto found = impl_->watched.find(handle);
   if (found == impl_->watched.end()) return;
-  found->second->removed = true;
-  boost::system::error_code ignored;
-  found->second->descriptor.close(ignored);
+  found->second->remove();
   impl_->watched.erase(found);
 }
 

@@ -19,27 +19,34 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Runs what is ready; returns the number of handlers run.
+  // Runs what is ready; returns the number of handlers run: none in the first call after a wait()
+  // that has run one.
   int poll();
   // From now on poll() runs handlers for so long, and one more: those left are the next to run.
   // REQUIRES: the clock outlives the loop.
   void bound_polls(const Clock& clock, std::uint64_t ns);
   // Sleeps until something is ready, wake() is called or timeout_ns has passed, and runs one handler.
-  // The others are for the next poll(), which asks the kernel again: whoever wakes does so anyway.
-  // Returns the number of handlers run.
+  // Returns the number of handlers run. The others are for the second poll() from here: the first
+  // does not ask the kernel again, so that the event that has come is worked off before. If there is
+  // no second one, the next wait() returns 0 at once, so that the thread looks again.
   int wait(std::uint64_t timeout_ns);
   // From any thread: ends the current or next wait().
   void wake() noexcept;
   // Ends wait() whenever fd is readable and calls `readable` (which drains it), until unwatch() with
-  // the handle that this answers. Each call costs a system call more, which makes sure of it.
-  // io_error if fd is empty or the kernel cannot watch it.
+  // the handle that this answers. io_error if fd is empty or the kernel cannot watch it.
   Result<std::uint64_t> watch(Fd fd, std::function<void()> readable);
+  // The same of a descriptor that says nothing but that somebody has rung: `drain` is called when
+  // what it has ended the sleep for is done, before the loop looks or sleeps again. A call may also
+  // come for nothing.
+  Result<std::uint64_t> watch_doorbell(Fd fd, std::function<void()> drain);
   void unwatch(std::uint64_t handle);
 
   struct Impl;
   Impl& impl() noexcept { return *impl_; }
 
  private:
+  Result<std::uint64_t> add(Fd fd, std::function<void()> call, bool is_doorbell);
+
   std::unique_ptr<Impl> impl_;
   const Clock* clock_ = nullptr;  // none: polls are bounded by their handlers alone
   std::uint64_t longest_poll_ns_ = 0;

@@ -2,36 +2,78 @@
 
 // The Boost.Asio side of an EventLoop, for the files that put sockets on it.
 
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <new>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "net/event_loop.h"
 
 namespace tern::net {
 
 struct EventLoop::Impl {
-  struct Watched {
-    Watched(boost::asio::io_context& io_in, std::function<void()> readable_in)
-        : descriptor(io_in), readable(std::move(readable_in)) {}
-    boost::asio::posix::stream_descriptor descriptor;
-    std::function<void()> readable;
-    bool removed = false;
+  // Somebody who waits for the kernel again once he has had his event.
+  class Waiter {
+   public:
+    // For what has come since the event too. `sleeps`: the thread has looked everywhere, and is to
+    // be woken by whatever has come since; nothing is drained.
+    virtual void wait(bool sleeps) = 0;
+
+   protected:
+    Waiter() = default;
+    ~Waiter() = default;
   };
+  class Watched;
 
   Impl();
-  static void wait_readable(std::shared_ptr<Watched> watched);
+  // To wait again costs a system call: first the event is worked off, whose results others wait for.
+  // The loop sees to it before it asks the kernel for events again.
+  void wait_later(std::shared_ptr<Waiter> waiter) { waiters.push_back(std::move(waiter)); }
+  void begin_waits(bool sleeps);
 
   // One thread runs it, so the reactor needs no locks; look-ups of names post from threads of their
   // own, which this hint still allows.
   boost::asio::io_context io{BOOST_ASIO_CONCURRENCY_HINT_UNSAFE_IO};
+  // Asio stops for good when nobody waits, and all may be about to wait again.
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> never_stop{
+      io.get_executor()};
+  std::vector<std::shared_ptr<Waiter>> waiters;
   std::shared_ptr<Watched> wake;
   std::unordered_map<std::uint64_t, std::shared_ptr<Watched>> watched;
   std::uint64_t next_handle = 1;
+  // Since an event has ended the last wait().
+  enum class Since : std::uint8_t { event, skipped_poll, poll };
+  Since since = Since::poll;
+};
+
+// A descriptor that somebody watches.
+class EventLoop::Impl::Watched final : public Waiter, public std::enable_shared_from_this<Watched> {
+ public:
+  // `call` is called at once, or as a doorbell's `drain` before the next wait.
+  Watched(Impl& loop, std::function<void()> call, bool is_doorbell)
+      : loop_(loop), descriptor_(loop.io), call_(std::move(call)), is_doorbell_(is_doorbell) {}
+
+  Status open(Fd fd);
+  void wait(bool sleeps) override;
+  void remove() noexcept;
+  int fd() noexcept { return descriptor_.native_handle(); }
+
+ private:
+  void on_event();
+
+  Impl& loop_;
+  boost::asio::posix::stream_descriptor descriptor_;
+  std::function<void()> call_;
+  bool is_doorbell_;
+  bool has_rung_ = false;
+  bool removed_ = false;
 };
 
 // Memory for one outstanding wait of a socket, so that waiting again allocates nothing. Must be

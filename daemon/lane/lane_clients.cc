@@ -49,8 +49,8 @@ void LaneClients::add(ClientMemory& memory) {
       shm::RingProducer<shm::CompletionEntry>(memory.segment.completion_ring(lane_));
   if (surroundings_.loop != nullptr) {
     const int eventfd = memory.eventfds[lane_].get();
-    const auto watch = surroundings_.loop->watch(std::move(memory.watched[lane_]),
-                                                 [eventfd] { shm::drain_eventfd(eventfd); });
+    const auto watch = surroundings_.loop->watch_doorbell(
+        std::move(memory.watched[lane_]), [eventfd] { shm::drain_eventfd(eventfd); });
     TERN_CHECK(watch.has_value());  // of a good descriptor
     client->watch = *watch;
   }

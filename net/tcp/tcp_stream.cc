@@ -266,6 +266,11 @@ void TcpStream::detach() {
 
 void TcpStream::wait_readable() {
   readable_ = false;
+  loop_.wait_later({shared_from_this(), this});
+}
+
+void TcpStream::wait(bool) {
+  if (!socket_.is_open()) return;
   socket_.async_wait(asio::ip::tcp::socket::wait_read,
                      asio::bind_allocator(WaitAllocator<std::byte>(read_memory_),
                                           [self = shared_from_this()](const Error& error) {

@@ -37,7 +37,8 @@ void configure(boost::asio::ip::tcp::socket& socket, const TcpSettings& settings
 
 // Shared by the Connection that its user holds, the transport, and waits in progress. Once the user
 // has destroyed the Connection, sink is null and nothing is done any more.
-class TcpStream final : public std::enable_shared_from_this<TcpStream> {
+class TcpStream final : public std::enable_shared_from_this<TcpStream>,
+                        private EventLoop::Impl::Waiter {
  public:
   TcpStream(EventLoop::Impl& loop, const TcpSettings& settings, ConnectionSink& sink);
 
@@ -101,7 +102,9 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream> {
   void drop_written(std::size_t bytes) noexcept;
   void wait_readable();
   void wait_writable();
+  void wait(bool sleeps) override;
 
+  EventLoop::Impl& loop_;
   TcpSettings settings_;
   ConnectionSink* sink_;
   Connection* connection_ = nullptr;

@@ -65,7 +65,8 @@ void configure(tcp::socket& socket, const TcpSettings& settings) {
 }
 
 TcpStream::TcpStream(EventLoop::Impl& loop, const TcpSettings& settings, ConnectionSink& sink)
-    : settings_(settings),
+    : loop_(loop),
+      settings_(settings),
       sink_(&sink),
       socket_(loop.io),
       send_bound_(settings.send_buffer_bytes > 0) {}

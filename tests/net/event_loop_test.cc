@@ -68,6 +68,76 @@ TEST(EventLoop, AWatcherMayRemoveItself) {
   EXPECT_EQ(calls, 1);
 }
 
+std::uint64_t drain(int fd) {
+  std::uint64_t count = 0;
+  return ::read(fd, &count, sizeof count) == 8 ? count : 0;
+}
+
+// What the event brought is worked off before anything else costs a system call.
+TEST(EventLoop, ADoorbellIsDrainedWhenItsWorkIsDone) {
+  EventLoop loop;
+  const Fd fd(::eventfd(0, EFD_NONBLOCK));
+  std::uint64_t drained = 0;
+  ASSERT_TRUE(loop.watch_doorbell(duplicate(fd.get()), [&] { drained += drain(fd.get()); }));
+  ASSERT_EQ(::eventfd_write(fd.get(), 1), 0);
+  ASSERT_EQ(loop.wait(kLong), 1);
+  EXPECT_EQ(loop.poll(), 0);
+  EXPECT_EQ(drained, 0u);
+  EXPECT_EQ(loop.poll(), 0);
+  EXPECT_EQ(drained, 1u);
+  EXPECT_EQ(loop.wait(1'000'000), 0);
+  ASSERT_EQ(::eventfd_write(fd.get(), 1), 0);
+  EXPECT_EQ(loop.wait(kLong), 1);
+}
+
+// A thread says that it sleeps, looks everywhere once more, and waits: who rings after that must
+// wake it, also where the ring before is not drained yet.
+TEST(EventLoop, ARingBeforeTheWaitIsNotDrainedByIt) {
+  for (const int polls : {0, 1, 2}) {
+    EventLoop loop;
+    const Fd fd(::eventfd(0, EFD_NONBLOCK));
+    int drains = 0;
+    ASSERT_TRUE(loop.watch_doorbell(duplicate(fd.get()), [&] { drains += drain(fd.get()) > 0; }));
+    ASSERT_EQ(::eventfd_write(fd.get(), 1), 0);
+    ASSERT_EQ(loop.wait(kLong), 1);
+    for (int i = 0; i < polls; ++i) loop.poll();
+    ASSERT_EQ(::eventfd_write(fd.get(), 1), 0);
+    // With less than two polls the first wait is none: the thread looks again.
+    EXPECT_EQ(loop.wait(kLong), polls == 2 ? 1 : 0);
+  }
+}
+
+// Those of a batch that the wait has not run are run by the second poll.
+TEST(EventLoop, AWaitLeavesTheOtherEventsToThePolls) {
+  EventLoop loop;
+  const Fd fds[] = {Fd(::eventfd(1, EFD_NONBLOCK)), Fd(::eventfd(1, EFD_NONBLOCK)),
+                    Fd(::eventfd(1, EFD_NONBLOCK))};
+  int calls = 0;
+  for (const Fd& fd : fds) {
+    ASSERT_TRUE(loop.watch(duplicate(fd.get()), [&calls, raw = fd.get()] {
+      EXPECT_EQ(drain(raw), 1u);
+      ++calls;
+    }));
+  }
+  EXPECT_EQ(loop.wait(kLong), 1);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(loop.poll(), 0);
+  EXPECT_EQ(loop.poll(), 2);
+  EXPECT_EQ(calls, 3);
+}
+
+TEST(EventLoop, AWatcherThatIsGoneDoesNotWaitAgain) {
+  EventLoop loop;
+  const Fd fd(::eventfd(1, EFD_NONBLOCK));
+  int calls = 0;
+  const auto handle = *loop.watch_doorbell(duplicate(fd.get()), [&] { ++calls; });
+  ASSERT_EQ(loop.wait(kLong), 1);
+  loop.unwatch(handle);
+  for (int i = 0; i < 3; ++i) loop.poll();
+  EXPECT_EQ(loop.wait(1'000'000), 0);
+  EXPECT_EQ(calls, 0);
+}
+
 // Events come from the kernel in batches. A handler that stops watching a descriptor of its batch
 // and watches another gives that one the first one's place, and its event, in Asio.
 TEST(EventLoop, NobodyIsCalledForADescriptorThatWasWatchedBefore) {
