@@ -66,6 +66,33 @@ macro(tern_compile_cold)
   endif()
 endmacro()
 
+# For what follows in a folder, which every op runs through: functions are taken into their callers in other folders
+# when ternd and libtern.so are linked (docs/adr/0050). The objects have both forms, since otherwise every test program
+# would take as long to link. The archives' tables must then be of the machine code alone: a function that is nowhere
+# called any more is in the other form's.
+set(TERN_LINKS_HOT OFF)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_BUILD_TYPE STREQUAL Release AND NOT TERN_SANITIZE
+   AND CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64)
+  set(TERN_LINKS_HOT ON)
+  add_link_options(-fno-lto)
+  set(CMAKE_CXX_ARCHIVE_CREATE "<CMAKE_AR> qcs --target=elf64-x86-64 <TARGET> <LINK_FLAGS> <OBJECTS>")
+  set(CMAKE_CXX_ARCHIVE_FINISH "")
+endif()
+macro(tern_compile_hot)
+  if(TERN_LINKS_HOT)
+    add_compile_options(-flto=auto -ffat-lto-objects)
+  endif()
+endmacro()
+
+# tern_link_hot(<target>): a program or shared library that is linked as tern_compile_hot() says.
+function(tern_link_hot name)
+  if(TERN_LINKS_HOT)
+    get_target_property(options ${name} LINK_OPTIONS)
+    list(REMOVE_ITEM options -fno-lto)
+    set_target_properties(${name} PROPERTIES LINK_OPTIONS "${options};-flto=auto")
+  endif()
+endfunction()
+
 find_package(Threads REQUIRED)
 
 # tern_precompile_headers(<name> libraries|tests): the target reads what nearly all of its kind include from one
