@@ -88,7 +88,6 @@ int EventLoop::poll() {
     return 0;
   }
   impl_->since = Impl::Since::poll;
-  impl_->begin_waits(false);
   std::optional<TimeSlice> slice;
   if (clock_ != nullptr) slice.emplace(*clock_, longest_poll_ns_);
   int handlers = 0;
@@ -96,6 +95,8 @@ int EventLoop::poll() {
     ++handlers;
     if (slice && slice->is_over()) break;
   }
+  // Last, so that their events are for the next poll: more has come by then, and is read at once.
+  impl_->begin_waits(false);
   return handlers;
 }
 

@@ -34,7 +34,7 @@ struct EventLoop::Impl {
 
   Impl();
   // To wait again costs a system call: first the event is worked off, whose results others wait for.
-  // The loop sees to it before it asks the kernel for events again.
+  // The loop sees to it at the end of the next poll() that runs handlers, and before it sleeps.
   void wait_later(std::shared_ptr<Waiter> waiter) { waiters.push_back(std::move(waiter)); }
   void begin_waits(bool sleeps);
 
