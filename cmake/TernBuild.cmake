@@ -67,15 +67,16 @@ macro(tern_compile_cold)
 endmacro()
 
 # For what follows in a folder, which every op runs through: functions are taken into their callers in other folders
-# when ternd and libtern.so are linked (docs/adr/0050). The objects have both forms, since otherwise every test program
-# would take as long to link. The archives' tables must then be of the machine code alone: a function that is nowhere
-# called any more is in the other form's.
+# when ternd and libtern.so are linked (docs/adr/0050). The objects have bytecode beside machine code, since otherwise
+# every test program would take as long to link. The table of an archive must list the functions of the machine code
+# alone: by the bytecode's a linker that ignores bytecode looks into an archive twice, and finds everything doubled.
 set(TERN_LINKS_HOT OFF)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_BUILD_TYPE STREQUAL Release AND NOT TERN_SANITIZE
    AND CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64)
   set(TERN_LINKS_HOT ON)
   add_link_options(-fno-lto)
   set(CMAKE_CXX_ARCHIVE_CREATE "<CMAKE_AR> qcs --target=elf64-x86-64 <TARGET> <LINK_FLAGS> <OBJECTS>")
+  set(CMAKE_CXX_ARCHIVE_APPEND "<CMAKE_AR> qs --target=elf64-x86-64 <TARGET> <LINK_FLAGS> <OBJECTS>")
   set(CMAKE_CXX_ARCHIVE_FINISH "")
 endif()
 macro(tern_compile_hot)

@@ -476,13 +476,13 @@ void Daemon::run() {
   all.conductor->turns().subtract(all.processor_wait);
   all.supervisor.ready(all.status_text());
   while (!all.stop.load(std::memory_order_acquire)) {
-    const int work = all.round();
+    const bool worked = all.round() > 0;
     if (all.conductor->drain().is_over()) break;
-    if (work > 0) continue;
     const std::uint64_t deadline =
         std::min(all.conductor->next_deadline_ns(), all.watchdog->next_deadline_ns());
     const std::uint64_t now = all.clock.now_ns();
-    if (deadline > now) all.loop.wait(std::min(deadline - now, kMaxSleepNs));
+    if (worked || all.stop || all.reload || deadline <= now) continue;  // ADR 49
+    all.loop.wait(std::min(deadline - now, kMaxSleepNs));
   }
   all.finish();
 }

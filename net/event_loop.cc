@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/asio/bind_allocator.hpp>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -36,11 +37,11 @@ EventLoop::Impl::Impl() {
   };
   wake = std::make_shared<Watched>(*this, drain, true);
   TERN_CHECK(wake->open(Fd(fd)).has_value());
-  wake->wait(false);
+  wake->wait();
 }
 
-void EventLoop::Impl::begin_waits(bool sleeps) {
-  for (const auto& waiter : waiters) waiter->wait(sleeps);
+void EventLoop::Impl::begin_waits() {
+  for (const auto& waiter : waiters) waiter->wait();
   waiters.clear();
 }
 
@@ -52,18 +53,20 @@ Status EventLoop::Impl::Watched::open(Fd fd) {
   return {};
 }
 
-void EventLoop::Impl::Watched::wait(bool sleeps) {
+void EventLoop::Impl::Watched::wait() {
   if (removed_) return;
-  if (!sleeps && std::exchange(has_rung_, false)) call_();
+  if (std::exchange(has_rung_, false)) call_();
   descriptor_.async_wait(boost::asio::posix::descriptor_base::wait_read,
-                         [self = shared_from_this()](const boost::system::error_code& error) {
-                           if (!error && !self->removed_) self->on_event();
-                         });
+                         boost::asio::bind_allocator(
+                             WaitAllocator<std::byte>(memory_),
+                             [self = shared_from_this()](const boost::system::error_code& error) {
+                               if (!error && !self->removed_) self->on_event();
+                             }));
 }
 
 void EventLoop::Impl::Watched::on_event() {
   if (is_doorbell_) {
-    has_rung_ = true;
+    has_rung_ = loop_.has_event = true;
   } else if (is_readable(fd())) {
     call_();
   }
@@ -96,7 +99,7 @@ int EventLoop::poll() {
     if (slice && slice->is_over()) break;
   }
   // Last, so that their events are for the next poll: more has come by then, and is read at once.
-  impl_->begin_waits(false);
+  impl_->begin_waits();
   return handlers;
 }
 
@@ -109,21 +112,19 @@ int EventLoop::wait(std::uint64_t timeout_ns) {
   // Longer than any timer of ours, and short enough not to overflow a time point.
   constexpr std::uint64_t kLongest = 3'600'000'000'000;
   const auto timeout = std::chrono::nanoseconds(std::min(timeout_ns, kLongest));
-  if (std::exchange(impl_->since, Impl::Since::poll) != Impl::Since::poll) {
-    impl_->begin_waits(false);
-    return 0;
-  }
-  impl_->begin_waits(true);
+  // This drains: a thread that has said that it sleeps must look again.
+  impl_->begin_waits();
+  if (std::exchange(impl_->since, Impl::Since::poll) != Impl::Since::poll) return 0;
+  impl_->has_event = false;
   const int handlers = static_cast<int>(impl_->io.run_one_for(timeout));
-  if (handlers > 0) impl_->since = Impl::Since::event;
+  if (impl_->has_event) impl_->since = Impl::Since::event;
   return handlers;
 }
 
 void EventLoop::wake() noexcept {
   const std::uint64_t one = 1;
   // Fails only when the counter is full, and then the loop is awake anyway.
-  [[maybe_unused]] const auto written =
-      ::write(impl_->wake->fd(), &one, sizeof one);
+  [[maybe_unused]] const auto written = ::write(impl_->wake->fd(), &one, sizeof one);
 }
 
 Result<std::uint64_t> EventLoop::watch(Fd fd, std::function<void()> readable) {
@@ -140,7 +141,7 @@ Result<std::uint64_t> EventLoop::add(Fd fd, std::function<void()> call, bool is_
   if (Status opened = watched->open(std::move(fd)); !opened) {
     return tl::unexpected(std::move(opened.error()));
   }
-  watched->wait(false);
+  watched->wait();
   const std::uint64_t handle = impl_->next_handle++;
   impl_->watched.emplace(handle, std::move(watched));
   return handle;

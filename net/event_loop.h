@@ -20,15 +20,17 @@ class EventLoop {
   EventLoop& operator=(const EventLoop&) = delete;
 
   // Runs what is ready; returns the number of handlers run: none in the first call after a wait()
-  // that has run one.
+  // that a doorbell or a TCP connection has ended. A doorbell that is drained here does not count:
+  // who may have rung it must be looked at between the last poll() and a wait().
   int poll();
   // From now on poll() runs handlers for so long, and one more: those left are the next to run.
   // REQUIRES: the clock outlives the loop.
   void bound_polls(const Clock& clock, std::uint64_t ns);
   // Sleeps until something is ready, wake() is called or timeout_ns has passed, and runs one handler.
-  // Returns the number of handlers run. The others are for the second poll() from here: the first
-  // does not ask the kernel again, so that the event that has come is worked off before. If there is
-  // no second one, the next wait() returns 0 at once, so that the thread looks again.
+  // Returns the number of handlers run. Others of the same moment are for the next poll(). After a
+  // doorbell or a TCP connection that is the second from here: the first asks nobody, so that the
+  // event is worked off before. A wait() before the second returns 0 at once, so that the thread
+  // looks again.
   int wait(std::uint64_t timeout_ns);
   // From any thread: ends the current or next wait().
   void wake() noexcept;

@@ -18,65 +18,7 @@
 
 namespace tern::net {
 
-struct EventLoop::Impl {
-  // Somebody who waits for the kernel again once he has had his event.
-  class Waiter {
-   public:
-    // For what has come since the event too. `sleeps`: the thread has looked everywhere, and is to
-    // be woken by whatever has come since; nothing is drained.
-    virtual void wait(bool sleeps) = 0;
-
-   protected:
-    Waiter() = default;
-    ~Waiter() = default;
-  };
-  class Watched;
-
-  Impl();
-  // To wait again costs a system call: first the event is worked off, whose results others wait for.
-  // The loop sees to it at the end of the next poll() that runs handlers, and before it sleeps.
-  void wait_later(std::shared_ptr<Waiter> waiter) { waiters.push_back(std::move(waiter)); }
-  void begin_waits(bool sleeps);
-
-  // One thread runs it, so the reactor needs no locks; look-ups of names post from threads of their
-  // own, which this hint still allows.
-  boost::asio::io_context io{BOOST_ASIO_CONCURRENCY_HINT_UNSAFE_IO};
-  // Asio stops for good when nobody waits, and all may be about to wait again.
-  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> never_stop{
-      io.get_executor()};
-  std::vector<std::shared_ptr<Waiter>> waiters;
-  std::shared_ptr<Watched> wake;
-  std::unordered_map<std::uint64_t, std::shared_ptr<Watched>> watched;
-  std::uint64_t next_handle = 1;
-  // Since an event has ended the last wait().
-  enum class Since : std::uint8_t { event, skipped_poll, poll };
-  Since since = Since::poll;
-};
-
-// A descriptor that somebody watches.
-class EventLoop::Impl::Watched final : public Waiter, public std::enable_shared_from_this<Watched> {
- public:
-  // `call` is called at once, or as a doorbell's `drain` before the next wait.
-  Watched(Impl& loop, std::function<void()> call, bool is_doorbell)
-      : loop_(loop), descriptor_(loop.io), call_(std::move(call)), is_doorbell_(is_doorbell) {}
-
-  Status open(Fd fd);
-  void wait(bool sleeps) override;
-  void remove() noexcept;
-  int fd() noexcept { return descriptor_.native_handle(); }
-
- private:
-  void on_event();
-
-  Impl& loop_;
-  boost::asio::posix::stream_descriptor descriptor_;
-  std::function<void()> call_;
-  bool is_doorbell_;
-  bool has_rung_ = false;
-  bool removed_ = false;
-};
-
-// Memory for one outstanding wait of a socket, so that waiting again allocates nothing. Must be
+// Memory for one outstanding wait of a descriptor, so that waiting again allocates nothing. Must be
 // owned by what the completion keeps alive.
 class WaitMemory {
  public:
@@ -115,6 +57,66 @@ class WaitAllocator {
   template <typename U>
   friend class WaitAllocator;
   WaitMemory* memory_;
+};
+
+struct EventLoop::Impl {
+  // Somebody who waits for the kernel again once he has had his event.
+  class Waiter {
+   public:
+    // It may be late: the kernel is asked about the present, and so tells what came meanwhile.
+    virtual void wait() = 0;
+
+   protected:
+    Waiter() = default;
+    ~Waiter() = default;
+  };
+  class Watched;
+
+  Impl();
+  // To wait again costs a system call: first the event is worked off, whose results others wait for.
+  // The loop sees to it at the end of the next poll() that asks the kernel, and before it sleeps.
+  void wait_later(std::shared_ptr<Waiter> waiter) { waiters.push_back(std::move(waiter)); }
+  void begin_waits();
+
+  // One thread runs it, so the reactor needs no locks; look-ups of names post from threads of their
+  // own, which this hint still allows.
+  boost::asio::io_context io{BOOST_ASIO_CONCURRENCY_HINT_UNSAFE_IO};
+  // Asio stops for good when nobody waits, and all may be about to wait again.
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> never_stop{
+      io.get_executor()};
+  std::vector<std::shared_ptr<Waiter>> waiters;
+  std::shared_ptr<Watched> wake;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Watched>> watched;
+  std::uint64_t next_handle = 1;
+  // Since a doorbell or a connection has ended the last wait(). Asio counts more as handlers: a
+  // socket that can be written to is reported each time that it waits to be readable.
+  enum class Since : std::uint8_t { event, skipped_poll, poll };
+  Since since = Since::poll;
+  bool has_event = false;
+};
+
+// A descriptor that somebody watches.
+class EventLoop::Impl::Watched final : public Waiter, public std::enable_shared_from_this<Watched> {
+ public:
+  // `call` is called at once, or as a doorbell's `drain` before the next wait.
+  Watched(Impl& loop, std::function<void()> call, bool is_doorbell)
+      : loop_(loop), descriptor_(loop.io), call_(std::move(call)), is_doorbell_(is_doorbell) {}
+
+  Status open(Fd fd);
+  void wait() override;
+  void remove() noexcept;
+  int fd() noexcept { return descriptor_.native_handle(); }
+
+ private:
+  void on_event();
+
+  Impl& loop_;
+  boost::asio::posix::stream_descriptor descriptor_;
+  std::function<void()> call_;
+  WaitMemory memory_;
+  bool is_doorbell_;
+  bool has_rung_ = false;
+  bool removed_ = false;
 };
 
 }  // namespace tern::net

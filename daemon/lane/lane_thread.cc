@@ -58,7 +58,9 @@ void LaneThread::run() {
     lane_.turns().pause(now);
     if (!lane_.prepare_sleep()) continue;
     const std::uint64_t deadline = lane_.next_deadline_ns();
-    if (deadline > now) loop_.wait(deadline - now);
+    // Who asks or stops it during the turn may have been drained with it.
+    sign_of_life_.answer();
+    if (deadline > now && !stop_.load(std::memory_order_acquire)) loop_.wait(deadline - now);
     lane_.end_sleep();
     idle_since = 0;
   }

@@ -269,13 +269,13 @@ void TcpStream::wait_readable() {
   loop_.wait_later({shared_from_this(), this});
 }
 
-void TcpStream::wait(bool) {
+void TcpStream::wait() {
   if (!socket_.is_open()) return;
   socket_.async_wait(asio::ip::tcp::socket::wait_read,
                      asio::bind_allocator(WaitAllocator<std::byte>(read_memory_),
                                           [self = shared_from_this()](const Error& error) {
-                                            if (error != asio::error::operation_aborted)
-                                              self->readable_ = true;
+                                            if (error == asio::error::operation_aborted) return;
+                                            self->readable_ = self->loop_.has_event = true;
                                           }));
 }
 
@@ -284,8 +284,8 @@ void TcpStream::wait_writable() {
   socket_.async_wait(asio::ip::tcp::socket::wait_write,
                      asio::bind_allocator(WaitAllocator<std::byte>(write_memory_),
                                           [self = shared_from_this()](const Error& error) {
-                                            if (error != asio::error::operation_aborted)
-                                              self->writable_ = true;
+                                            if (error == asio::error::operation_aborted) return;
+                                            self->writable_ = self->loop_.has_event = true;
                                           }));
 }
 

@@ -102,7 +102,7 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream>,
   void drop_written(std::size_t bytes) noexcept;
   void wait_readable();
   void wait_writable();
-  void wait(bool sleeps) override;
+  void wait() override;
 
   EventLoop::Impl& loop_;
   TcpSettings settings_;
