@@ -475,14 +475,14 @@ void Daemon::run() {
   spdlog::info("transport {}: {}", all.config.transport, all.carriers);
   all.conductor->turns().subtract(all.processor_wait);
   all.supervisor.ready(all.status_text());
-  while (!all.stop.load(std::memory_order_acquire)) {
-    const bool worked = all.round() > 0;
-    if (all.conductor->drain().is_over()) break;
+  while (!all.stop && !all.conductor->drain().is_over()) {
+    if (all.round() > 0) continue;
     const std::uint64_t deadline =
         std::min(all.conductor->next_deadline_ns(), all.watchdog->next_deadline_ns());
     const std::uint64_t now = all.clock.now_ns();
-    if (worked || all.stop || all.reload || deadline <= now) continue;  // ADR 49
-    all.loop.wait(std::min(deadline - now, kMaxSleepNs));
+    // The round may have drained the wake-up of whoever asked during it.
+    const bool is_asked = all.stop || all.reload || all.conductor->drain().is_over();
+    if (!is_asked && deadline > now) all.loop.wait(std::min(deadline - now, kMaxSleepNs));
   }
   all.finish();
 }
