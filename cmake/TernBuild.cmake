@@ -199,6 +199,16 @@ function(tern_test name)
   endif()
 endfunction()
 
+# tern_test_on_gpu(<name> PROGRAM ... FILTER ...): cases of a test program on the first GPU of this machine. Where there
+# is none it says so, and is skipped.
+function(tern_test_on_gpu name)
+  cmake_parse_arguments(arg "" "PROGRAM;FILTER" "" ${ARGN})
+  get_test_property(${arg_PROGRAM} LABELS labels)
+  add_test(NAME ${name} COMMAND ${arg_PROGRAM} "--gtest_filter=${arg_FILTER}")
+  set_tests_properties(${name} PROPERTIES
+    ENVIRONMENT TERN_TEST_TARGET=gpu TIMEOUT 900 SKIP_RETURN_CODE 77 LABELS "${labels}")
+endfunction()
+
 # tern_fuzz(<name> SOURCES ... DEPS ...): a libFuzzer target, built only with TERN_FUZZ.
 function(tern_fuzz name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})

@@ -2,21 +2,12 @@
 
 #include <dlfcn.h>
 
-#include <cstring>
+#include "gpu/symbol.h"
 
 namespace tern::gpu {
 namespace {
 
 constexpr int kOldestMajor = 8;  // sm_80
-
-// The names that cuda.h gives to the versions of functions declared in driver_api.h.
-template <typename Pointer>
-bool find(void* library, const char* name, Pointer& function) noexcept {
-  void* const found = dlsym(library, name);
-  static_assert(sizeof(found) == sizeof(function));
-  std::memcpy(&function, &found, sizeof(function));
-  return found != nullptr;
-}
 
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
@@ -58,9 +49,10 @@ Result<std::unique_ptr<Driver>> Driver::open(const std::string& library) {
 Driver::~Driver() { dlclose(library_); }
 
 Status Driver::find_functions() {
+  // By the names that cuda.h gives to the versions of functions declared in driver_api.h.
   const char* missing = nullptr;
   const auto need = [&](const char* name, auto& function) {
-    if (!find(library_, name, function) && missing == nullptr) missing = name;
+    if (!find_symbol(library_, name, function) && missing == nullptr) missing = name;
   };
   need("cuInit", api_.init);
   need("cuDriverGetVersion", api_.version);

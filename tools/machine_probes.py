@@ -4,6 +4,7 @@ tests/allowed_skips.txt names beside it says that something is missing.
 A probe returns None, or a sentence that says what is missing.
 """
 
+import ctypes
 import fnmatch
 import os
 import pathlib
@@ -71,9 +72,20 @@ def cuda_disassembler():
     return cuda_compiler() or (None if found else "there is no nvdisasm")
 
 
+def gpu():
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "there is no CUDA driver"
+    count = ctypes.c_int()
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
+        return "the CUDA driver sees no GPU"
+    return None
+
+
 PROBES = {probe.__name__: probe
           for probe in (root, small_tmpfs, pid_namespaces, guests, torch_environment, cuda_compiler,
-                        cuda_disassembler)}
+                        cuda_disassembler, gpu)}
 
 
 def read_allowed_skips(text):

@@ -86,13 +86,13 @@ INSTANTIATE_TEST_SUITE_P(All, CudaAllReduce, testing::ValuesIn(kCases), name_of)
 
 TEST_P(CudaAllReduce, HasTheBitsOfElements) {
   const auto expected = this->expected();
-  FakeGpu gpu;
+  const auto gpu = make_gpu();
   const std::string job = new_job();
   Node on_gpu(daemons()[0], job), plain(daemons()[1], job);
   Node::join({&on_gpu, &plain});
   on_gpu.declare(GetParam().recipe, GetParam().count, true);
   plain.declare(GetParam().recipe, GetParam().count, false);
-  GpuNode node(gpu, on_gpu, GetParam().count);
+  GpuNode node(*gpu, on_gpu, GetParam().count);
   node.reduction = GetParam().reduction;
   for (int step = 0; step < kSteps; ++step) {
     SCOPED_TRACE("step " + std::to_string(step));
@@ -120,13 +120,13 @@ TEST_P(CudaAllReduce, HasTheBitsOfElements) {
 // Results that no kernel reads, because another node leads with a recipe of its own for the
 // operation.
 TEST(CudaAllReduceOfAnotherRecipe, IsDecodedByTheProcessor) {
-  FakeGpu gpu;
+  const auto gpu = make_gpu();
   const std::string job = new_job();
   Node leader(daemons()[0], job), on_gpu(daemons()[1], job);
   Node::join({&leader, &on_gpu});
   leader.declare("3lc", kLarge, false);
   on_gpu.declare("3lc", kLarge, true);
-  GpuNode node(gpu, on_gpu, kLarge);
+  GpuNode node(*gpu, on_gpu, kLarge);
   for (const char* const recipe :
        {"int:bits=6", "topk:p=0.1", "int:bits=8+huffman", "int:bits=8"}) {
     SCOPED_TRACE(recipe);
@@ -145,11 +145,11 @@ TEST(CudaAllReduceOfAnotherRecipe, IsDecodedByTheProcessor) {
 
 // A group of one node owns all: nothing is encoded.
 TEST(CudaAllReduceOfOneNode, IsTheInput) {
-  FakeGpu gpu;
+  const auto gpu = make_gpu();
   Node on_gpu(daemons()[0], new_job());
   Node::join({&on_gpu});
   on_gpu.declare("3lc", kLarge, true);
-  GpuNode node(gpu, on_gpu, kLarge);
+  GpuNode node(*gpu, on_gpu, kLarge);
   const auto values = gaussian(kLarge, 1);
   tern_ticket ticket = 0;
   ASSERT_EQ(node.all_reduce(values, ticket), TERN_OK);
@@ -160,13 +160,13 @@ TEST(CudaAllReduceOfOneNode, IsTheInput) {
 
 // All ranks compare the results' checksums.
 TEST(CudaAllReduceWithVerify, Agrees) {
-  FakeGpu gpu;
+  const auto gpu = make_gpu();
   const std::string job = new_job();
   Node on_gpu(daemons()[0], job), plain(daemons()[1], job);
   Node::join({&on_gpu, &plain}, true);
   on_gpu.declare("3lc", kLarge, true);
   plain.declare("3lc", kLarge, false);
-  GpuNode node(gpu, on_gpu, kLarge);
+  GpuNode node(*gpu, on_gpu, kLarge);
   for (std::uint64_t step = 0; step < 2; ++step) {
     auto values = gaussian(kLarge, step);
     const auto theirs = plain.all_reduce(values);
@@ -181,12 +181,12 @@ TEST(CudaAllReduceWithVerify, Agrees) {
 
 // Both on devices, which share a driver here.
 TEST(CudaAllReduceOfTwoDevices, HaveTheSameBits) {
-  FakeGpu gpu;
+  const auto gpu = make_gpu();
   const std::string job = new_job();
   Node a(daemons()[0], job), b(daemons()[1], job);
   Node::join({&a, &b});
   for (Node* const node : {&a, &b}) node->declare("3lc", kLarge, true);
-  GpuNode one(gpu, a, kLarge), other(gpu, b, kLarge);
+  GpuNode one(*gpu, a, kLarge), other(*gpu, b, kLarge);
   for (std::uint64_t step = 0; step < 2; ++step) {
     tern_ticket first = 0, second = 0;
     ASSERT_EQ(one.all_reduce(gaussian(kLarge, step), first), TERN_OK);
@@ -205,13 +205,13 @@ TEST(CudaAllReduceOfTwoDevices, HaveTheSameBits) {
 
 // Two tensors on one stream of the program: the second one's kernels wait for the first result.
 TEST(CudaAllReduceOfTwoTensors, OneBehindTheOtherOnAStream) {
-  FakeGpu gpu;
+  const auto gpu = make_gpu();
   const std::string job = new_job();
   Node on_gpu(daemons()[0], job), plain(daemons()[1], job);
   Node::join({&on_gpu, &plain});
   on_gpu.declare("3lc", kLarge, true);
   plain.declare("3lc", kLarge, false);
-  GpuNode node(gpu, on_gpu, kLarge);
+  GpuNode node(*gpu, on_gpu, kLarge);
   tern_tensor_options options = TERN_TENSOR_OPTIONS_INIT;
   options.name = "bias.grad";
   options.count = kLarge;
@@ -229,7 +229,7 @@ TEST(CudaAllReduceOfTwoTensors, OneBehindTheOtherOnAStream) {
   ASSERT_EQ(node.all_reduce(gaussian(kLarge, 1), first), TERN_OK);
   tern_cuda_op op = node.op();
   op.input = op.output;  // what the first one makes
-  ASSERT_EQ(tern_cuda_all_reduce(bound, &op, FakeGpu::stream(), &second), TERN_OK);
+  ASSERT_EQ(tern_cuda_all_reduce(bound, &op, gpu->program_stream(), &second), TERN_OK);
   auto values = gaussian(kLarge, 2);
   const tern_ticket of_first = plain.all_reduce(values);
   ASSERT_EQ(node.finish(first), TERN_OK) << tern_cuda_error_detail();

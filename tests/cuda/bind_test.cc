@@ -25,43 +25,43 @@ class CudaOpen : public testing::Test {
 };
 
 TEST_F(CudaOpen, GivesBackAllThatItTakes) {
-  EXPECT_EQ(open(FakeGpu::options()), TERN_OK) << tern_cuda_error_detail();
+  EXPECT_EQ(open(gpu_.options()), TERN_OK) << tern_cuda_error_detail();
 }
 
 TEST_F(CudaOpen, AnOldDriverOrDeviceIsRefusedWithAWayOut) {
   gpu_.fake().set_version(11080);
-  EXPECT_EQ(open(FakeGpu::options()), TERN_ERR_UNSUPPORTED);
+  EXPECT_EQ(open(gpu_.options()), TERN_ERR_UNSUPPORTED);
   EXPECT_THAT(tern_cuda_error_detail(), HasSubstr("install one of 12.0 or later"));
   gpu_.fake().set_version(13000);
   gpu_.fake().set_attribute(gpu::kAttributeMajor, 7);
-  EXPECT_EQ(open(FakeGpu::options()), TERN_ERR_UNSUPPORTED);
+  EXPECT_EQ(open(gpu_.options()), TERN_ERR_UNSUPPORTED);
   EXPECT_THAT(tern_cuda_error_detail(), HasSubstr("keep tensors in the processor's memory"));
 }
 
 TEST_F(CudaOpen, WithoutADriverOrAContextItIsRefused) {
-  tern_cuda_options options = FakeGpu::options();
+  tern_cuda_options options = gpu_.options();
   options.driver = "libno_such_driver.so.1";
   EXPECT_EQ(open(options), TERN_ERR_UNSUPPORTED);
   EXPECT_THAT(tern_cuda_error_detail(), HasSubstr("install NVIDIA's driver"));
   gpu_.fake().set_context(false);
-  EXPECT_EQ(open(FakeGpu::options()), TERN_ERR_INTERNAL);
+  EXPECT_EQ(open(gpu_.options()), TERN_ERR_INTERNAL);
   EXPECT_THAT(tern_cuda_error_detail(), HasSubstr("whose CUDA context is current"));
 }
 
 TEST_F(CudaOpen, OneQueueForAllStreamsIsRefused) {
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
-  EXPECT_EQ(open(FakeGpu::options()), TERN_ERR_UNSUPPORTED);
+  EXPECT_EQ(open(gpu_.options()), TERN_ERR_UNSUPPORTED);
   EXPECT_THAT(tern_cuda_error_detail(), HasSubstr("unset it, or set it to 8 or more"));
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "8", 1);
-  EXPECT_EQ(open(FakeGpu::options()), TERN_OK) << tern_cuda_error_detail();
+  EXPECT_EQ(open(gpu_.options()), TERN_OK) << tern_cuda_error_detail();
   ::unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
 }
 
 TEST_F(CudaOpen, OptionsOfWrongSizeAreRefused) {
-  tern_cuda_options options = FakeGpu::options();
+  tern_cuda_options options = gpu_.options();
   options.struct_size = 8;
   EXPECT_EQ(open(options), TERN_ERR_INVALID_ARGUMENT);
-  options = FakeGpu::options();
+  options = gpu_.options();
   options.operations = 513;
   EXPECT_EQ(open(options), TERN_ERR_INVALID_ARGUMENT);
 }
@@ -73,7 +73,7 @@ TEST_F(CudaOpen, EachCallThatFailsIsReportedAndForgotten) {
         "cuMemHostGetDevicePointer_v2"}) {
     const int held = gpu_.fake().held();
     gpu_.fake().fail(function, 999, 0);
-    EXPECT_EQ(open(FakeGpu::options()), TERN_ERR_INTERNAL) << function;
+    EXPECT_EQ(open(gpu_.options()), TERN_ERR_INTERNAL) << function;
     EXPECT_EQ(gpu_.fake().held(), held) << function;
   }
 }

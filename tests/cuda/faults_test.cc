@@ -23,7 +23,7 @@ class CudaFaults : public testing::Test {
     gpu_node_.emplace(gpu_, node_, count);
     // What was in the output before an operation that fails.
     output_ = std::vector<float>(count, 7.0f);
-    std::memcpy(gpu::as_pointer<float>(op().output), output_.data(), count * sizeof(float));
+    gpu_node_->put_output(output_);
   }
 
   tern_cuda_op op() const { return gpu_node_->op(); }
@@ -200,7 +200,7 @@ TEST_F(CudaFaults, ATensorHasOneOperation) {
 
 // An operation that has ended keeps its place until it is reported.
 TEST_F(CudaFaults, ThereAreAsManyOperationsAsTheOptionsSay) {
-  tern_cuda_options options = FakeGpu::options();
+  tern_cuda_options options = gpu_.options();
   options.operations = 1;
   tern_cuda* cuda = nullptr;
   ASSERT_EQ(tern_cuda_open(node_.client(), &options, &cuda), TERN_OK);
@@ -326,31 +326,6 @@ TEST_F(CudaFaults, ALostContextEndsTheOperation) {
   // What the test itself made is to be given back, and what the fake still has to be done.
   gpu_.fake().lose_context(gpu::kSuccess);
   EXPECT_TRUE(e2e::eventually([&] { return gpu_.fake().run_all(); }));
-}
-
-TEST(CudaDaemonLost, TheStreamGoesOnAndTheTicketSaysWhy) {
-  e2e::Cluster cluster(2, daemon_options());
-  ASSERT_TRUE(cluster.running());
-  FakeGpu gpu;
-  Node node(cluster[0], "job"), other(cluster[1], "job");
-  Node::join({&node, &other});
-  node.declare("3lc", kLarge, true);
-  GpuNode on_gpu(gpu, node, kLarge);
-  on_gpu.release_status = TERN_ERR_DAEMON_LOST;
-  const std::vector<float> before(kLarge, 7.0f);
-  std::memcpy(gpu::as_pointer<float>(on_gpu.op().output), before.data(), kLarge * sizeof(float));
-  tern_ticket ticket = 0;
-  ASSERT_EQ(on_gpu.all_reduce(gaussian(kLarge, 1), ticket), TERN_OK);
-  gpu.fake().run_all();
-  EXPECT_FALSE(on_gpu.stream_is_free());
-  cluster[0].process().kill();
-  EXPECT_EQ(on_gpu.finish(ticket), TERN_ERR_DAEMON_LOST);
-  EXPECT_TRUE(on_gpu.stream_is_free());
-  EXPECT_EQ(bits_of(on_gpu.seen()), bits_of(before));
-  // So do those that come later.
-  ASSERT_EQ(on_gpu.all_reduce(gaussian(kLarge, 1), ticket), TERN_OK);
-  EXPECT_EQ(on_gpu.finish(ticket), TERN_ERR_DAEMON_LOST);
-  EXPECT_TRUE(on_gpu.stream_is_free());
 }
 
 }  // namespace faults_test

@@ -20,7 +20,7 @@ TEST(KernelImage, IsAFatBinaryOrMissedWithAWayOut) {
   }
   FakeGpu gpu;
   const Node node(daemons()[0], new_job());
-  tern_cuda_options options = FakeGpu::options();
+  tern_cuda_options options = gpu.options();
   options.image = nullptr;
   tern_cuda* cuda = nullptr;
   const tern_status status = tern_cuda_open(node.client(), &options, &cuda);

@@ -6,8 +6,6 @@
 #include <random>
 #include <thread>
 
-#include "tests/cuda/emulated_kernels.h"
-
 namespace tern::cuda {
 namespace {
 
@@ -108,40 +106,22 @@ void Node::wait(tern_ticket ticket) {
   EXPECT_EQ(tern_wait(client_, ticket, 60000), TERN_OK) << tern_error_detail();
 }
 
-FakeGpu::FakeGpu() : library_(dlopen(TERN_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL)) {
-  gpu::FakeCuda* (*find)() = nullptr;
-  void* const symbol = library_ != nullptr ? dlsym(library_, gpu::FakeCuda::kSymbol) : nullptr;
-  EXPECT_NE(symbol, nullptr) << dlerror();
-  std::memcpy(&find, &symbol, sizeof(find));
-  fake_ = find();
-  fake_->reset();
-  fake_->set_runner(emulated_kernels(*fake_));
-  driver_ = std::move(*gpu::Driver::open(TERN_FAKE_CUDA));
-}
-
-FakeGpu::~FakeGpu() {
-  EXPECT_EQ(fake_->held(), 0);
-  driver_.reset();
-  dlclose(library_);
-}
-
-tern_cuda_options FakeGpu::options() {
-  tern_cuda_options options = TERN_CUDA_OPTIONS_INIT;
-  options.driver = TERN_FAKE_CUDA;
-  options.image = "image";
-  return options;
-}
-
-GpuNode::GpuNode(FakeGpu& gpu, Node& node, std::uint64_t count, bool bound)
-    : gpu_(gpu), node_(node), given_(count), seen_(count) {
-  const tern_cuda_options options = FakeGpu::options();
+GpuNode::GpuNode(TestGpu& gpu, Node& node, std::uint64_t count, bool bound)
+    : gpu_(gpu), node_(node), count_(count) {
+  const tern_cuda_options options = gpu.options();
   EXPECT_EQ(tern_cuda_open(node.client(), &options, &cuda_), TERN_OK) << tern_cuda_error_detail();
+  const std::size_t bytes = count * sizeof(float);
   for (auto* const array : {&input_, &output_}) {
-    auto made = gpu::DeviceArray::allocate(gpu.driver(), count * sizeof(float), FakeGpu::stream());
+    auto made = gpu::DeviceArray::allocate(gpu.driver(), bytes, gpu.program_stream());
     EXPECT_TRUE(made.has_value());
     *array = std::move(*made);
   }
-  gpu_.fake().run(FakeGpu::stream());
+  for (auto* const pages : {&given_, &seen_}) {
+    auto made = gpu::PinnedPages::create(gpu.driver(), bytes);
+    EXPECT_TRUE(made.has_value());
+    *pages = std::move(*made);
+  }
+  gpu_.run(gpu.program_stream());
   if (!bound) return;
   EXPECT_EQ(bind(), TERN_OK) << tern_cuda_error_detail();
 }
@@ -172,27 +152,38 @@ tern_cuda_stats GpuNode::stats() const {
 
 tern_status GpuNode::all_reduce(const std::vector<float>& input, tern_ticket& ticket,
                                 const tern_cuda_op* op) {
-  given_ = input;
   const tern_cuda_op usual = this->op();
-  EXPECT_TRUE(gpu::copy_up(gpu_.driver(), input_->address(), std::as_bytes(std::span(given_)),
-                           FakeGpu::stream()));
+  const gpu::Stream stream = gpu_.program_stream();
+  std::memcpy(given_->data(), input.data(), count_ * sizeof(float));
+  EXPECT_TRUE(gpu::copy_up(gpu_.driver(), input_->address(),
+                           std::span(given_->data(), count_ * sizeof(float)), stream));
   const tern_status status =
-      tern_cuda_all_reduce(tensor_, op != nullptr ? op : &usual, FakeGpu::stream(), &ticket);
-  EXPECT_TRUE(gpu::copy_down(gpu_.driver(), std::as_writable_bytes(std::span(seen_)),
-                             output_->address(), FakeGpu::stream()));
+      tern_cuda_all_reduce(tensor_, op != nullptr ? op : &usual, stream, &ticket);
+  EXPECT_TRUE(gpu::copy_down(gpu_.driver(), std::span(seen_->data(), count_ * sizeof(float)),
+                             output_->address(), stream));
   return status;
 }
 
 tern_status GpuNode::finish(tern_ticket ticket) {
   for (int i = 0; i < 60000; ++i) {
-    gpu_.fake().run_all();
+    gpu_.run_all();
     const tern_status status = tern_cuda_wait(cuda_, ticket, 1);
     if (status != TERN_ERR_TIMEOUT) return status;
   }
   return TERN_ERR_TIMEOUT;
 }
 
-bool GpuNode::stream_is_free() { return gpu_.fake().run(FakeGpu::stream()); }
+std::vector<float> GpuNode::seen() const {
+  std::vector<float> values(count_);
+  std::memcpy(values.data(), seen_->data(), count_ * sizeof(float));
+  return values;
+}
+
+void GpuNode::put_output(const std::vector<float>& values) {
+  EXPECT_TRUE(gpu::copy_up(gpu_.driver(), output_->address(), std::as_bytes(std::span(values)),
+                           gpu_.program_stream()));
+  EXPECT_TRUE(gpu_.run(gpu_.program_stream()));
+}
 
 std::vector<std::uint32_t> bits_of(const std::vector<float>& values) {
   std::vector<std::uint32_t> bits;

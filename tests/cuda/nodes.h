@@ -4,20 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "client_lib/include/tern/tern.h"
 #include "cuda/include/tern/cuda.h"
-#include "gpu/driver.h"
 #include "gpu/memory.h"
+#include "tests/cuda/test_gpu.h"
 #include "tests/e2e/cluster.h"
-#include "tests/gpu/fake_cuda.h"
 
-// Two real daemons with a client in this process each, of which one may have its tensor on the
-// device of the fake driver.
+// Two real daemons with a client in this process each, of which one may have its tensor on a GPU.
 namespace tern::cuda {
 
 // So that small tensors have chunks: of up to 1500 elements they travel whole, of up to 4096 with
@@ -60,33 +57,11 @@ class Node {
   tern_tensor* tensor_ = nullptr;
 };
 
-// The fake driver as it is when no test has told it anything, with kernels that run.
-class FakeGpu {
- public:
-  FakeGpu();
-  ~FakeGpu();
-  FakeGpu(const FakeGpu&) = delete;
-  FakeGpu& operator=(const FakeGpu&) = delete;
-
-  gpu::FakeCuda& fake() { return *fake_; }
-  const gpu::Driver& driver() { return *driver_; }
-  static tern_cuda_options options();
-  // The program's.
-  static gpu::Stream stream(std::uintptr_t number = 1000001) {
-    return reinterpret_cast<gpu::Stream>(number);
-  }
-
- private:
-  void* library_;
-  gpu::FakeCuda* fake_ = nullptr;
-  std::unique_ptr<gpu::Driver> driver_;
-};
-
 // A node whose tensor is on the device.
 class GpuNode {
  public:
   // `bound`: false leaves the tensor to the test.
-  GpuNode(FakeGpu& gpu, Node& node, std::uint64_t count, bool bound = true);
+  GpuNode(TestGpu& gpu, Node& node, std::uint64_t count, bool bound = true);
   ~GpuNode();
   GpuNode(const GpuNode&) = delete;
   GpuNode& operator=(const GpuNode&) = delete;
@@ -103,9 +78,11 @@ class GpuNode {
   // Runs streams until the operation has ended.
   tern_status finish(tern_ticket ticket);
   // Of the stream, when it has gone on.
-  const std::vector<float>& seen() const { return seen_; }
+  std::vector<float> seen() const;
   // Whether the program's stream has nothing left to do.
-  bool stream_is_free();
+  bool stream_is_free() { return gpu_.run(gpu_.program_stream()); }
+  // What is in the output before an operation.
+  void put_output(const std::vector<float>& values);
 
   tern_reduction reduction = TERN_SUM;
   float state_scale = 0.0f;
@@ -113,12 +90,14 @@ class GpuNode {
   tern_status release_status = TERN_OK;
 
  private:
-  FakeGpu& gpu_;
+  TestGpu& gpu_;
   Node& node_;
   tern_cuda* cuda_ = nullptr;
   tern_cuda_tensor* tensor_ = nullptr;
+  std::uint64_t count_;
   std::unique_ptr<gpu::DeviceArray> input_, output_;
-  std::vector<float> given_, seen_;
+  // Pinned, so that copies wait for the stream and not the test.
+  std::unique_ptr<gpu::PinnedPages> given_, seen_;
 };
 
 // By their bits, so that a NaN is itself.

@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, CudaState, testing::Values(kWhole, kAnnounced, k
 
 // The part is, byte for byte, that of a node with elements; and either takes the other's.
 TEST_P(CudaState, PartsAreThoseOfElements) {
-  FakeGpu gpu;
+  const auto gpu = make_gpu();
   const std::string job = new_job(), job_of_elements = new_job();
   Node node(daemons()[0], job), beside(daemons()[1], job);
   Node plain(daemons()[0], job_of_elements), plain_beside(daemons()[1], job_of_elements);
@@ -45,7 +45,7 @@ TEST_P(CudaState, PartsAreThoseOfElements) {
   Node::join({&plain, &plain_beside});
   node.declare("3lc", count(), true);
   for (Node* const other : {&beside, &plain, &plain_beside}) other->declare("3lc", count(), false);
-  GpuNode on_gpu(gpu, node, count());
+  GpuNode on_gpu(*gpu, node, count());
   const auto step = [&](std::uint64_t seed) {
     auto theirs = input(seed + 100), expected = input(seed), same = input(seed + 100);
     const auto a = beside.all_reduce(theirs);
@@ -88,14 +88,14 @@ TEST_P(CudaState, PartsAreThoseOfElements) {
 
 // Also while the stream of encoding is held up by another tensor's operation.
 TEST(CudaStateOfADeclaration, IsWhereABindBegins) {
-  FakeGpu gpu;
+  const auto gpu = make_gpu();
   const std::string job = new_job();
   Node node(daemons()[0], job), beside(daemons()[1], job);
   Node::join({&node, &beside});
   node.declare("3lc", kLarge, true);
   Part given;
   {
-    GpuNode on_gpu(gpu, node, kLarge);
+    GpuNode on_gpu(*gpu, node, kLarge);
     given = part_of(on_gpu, node.tensor());
   }
   constexpr std::size_t kHeaderBytes = 64;
@@ -113,12 +113,12 @@ TEST(CudaStateOfADeclaration, IsWhereABindBegins) {
   tern_tensor* bias = nullptr;
   ASSERT_EQ(tern_tensor_declare(node.group(), &options, &bias), TERN_OK);
 
-  GpuNode on_gpu(gpu, node, kLarge, false);
+  GpuNode on_gpu(*gpu, node, kLarge, false);
   tern_cuda_tensor* bound = nullptr;
   ASSERT_EQ(tern_cuda_tensor_bind(on_gpu.cuda(), node.group(), bias, &bound), TERN_OK);
   tern_cuda_op op = on_gpu.op();
   tern_ticket ticket = 0;
-  ASSERT_EQ(tern_cuda_all_reduce(bound, &op, FakeGpu::stream(), &ticket), TERN_OK);
+  ASSERT_EQ(tern_cuda_all_reduce(bound, &op, gpu->program_stream(), &ticket), TERN_OK);
   ASSERT_EQ(on_gpu.bind(), TERN_OK) << tern_cuda_error_detail();
   ASSERT_EQ(tern_group_leave(beside.group()), TERN_OK);
   EXPECT_NE(on_gpu.finish(ticket), TERN_OK);
@@ -128,7 +128,7 @@ TEST(CudaStateOfADeclaration, IsWhereABindBegins) {
 
 // What a release hands over is what the daemon has, and keeps for the next declaration.
 TEST(CudaStateOfADeclaration, IsTheDaemonsAfterARelease) {
-  FakeGpu gpu;
+  const auto gpu = make_gpu();
   const std::string job = new_job();
   Node node(daemons()[0], job), beside(daemons()[1], job);
   Node::join({&node, &beside});
@@ -136,7 +136,7 @@ TEST(CudaStateOfADeclaration, IsTheDaemonsAfterARelease) {
   beside.declare("3lc", kLarge, false);
   Part on_device;
   {
-    GpuNode on_gpu(gpu, node, kLarge);
+    GpuNode on_gpu(*gpu, node, kLarge);
     auto theirs = gaussian(kLarge, 101);
     const auto other = beside.all_reduce(theirs);
     tern_ticket ticket = 0;
@@ -152,17 +152,17 @@ TEST(CudaStateOfADeclaration, IsTheDaemonsAfterARelease) {
   // Lanes let go of it first; of other tests nothing is declared.
   EXPECT_TRUE(e2e::eventually([] { return daemons()[0].ask("tensors").empty(); }));
   node.declare("3lc", kLarge, true);
-  GpuNode on_gpu(gpu, node, kLarge);
+  GpuNode on_gpu(*gpu, node, kLarge);
   EXPECT_EQ(part_of(on_gpu, node.tensor()), on_device);
 }
 
 TEST(CudaStateOfNothing, IsTheHeader) {
-  FakeGpu gpu;
+  const auto gpu = make_gpu();
   const std::string job = new_job();
   Node node(daemons()[0], job), beside(daemons()[1], job);
   Node::join({&node, &beside});
   node.declare("none(3lc)", kLarge, true);
-  GpuNode on_gpu(gpu, node, kLarge);
+  GpuNode on_gpu(*gpu, node, kLarge);
   EXPECT_EQ(part_of(on_gpu, node.tensor()).size(), 64u);
   std::byte little{};
   std::uint64_t bytes = 0;
@@ -171,12 +171,12 @@ TEST(CudaStateOfNothing, IsTheHeader) {
 }
 
 TEST(CudaStateOfAnother, IsRefusedAndChangesNothing) {
-  FakeGpu gpu;
+  const auto gpu = make_gpu();
   const std::string job = new_job();
   Node node(daemons()[0], job), beside(daemons()[1], job);
   Node::join({&node, &beside});
   node.declare("3lc", kLarge, true);
-  GpuNode on_gpu(gpu, node, kLarge);
+  GpuNode on_gpu(*gpu, node, kLarge);
   const Part before = part_of(on_gpu, node.tensor());
   const Part nonsense(100);
   const void* const parts[] = {nonsense.data()};
@@ -189,12 +189,12 @@ TEST(CudaStateOfAnother, IsRefusedAndChangesNothing) {
 // The residual needs the room that the slots had.
 TEST(CudaStateInAFullArena, IsHandedOver) {
   constexpr std::uint64_t kCount = 1 << 20;
-  FakeGpu gpu;
+  const auto gpu = make_gpu();
   const std::string job = new_job();
   Node node(daemons()[0], job), other(daemons()[1], job);
   Node::join({&node, &other});
   node.declare("3lc", kCount, true);
-  const GpuNode on_gpu(gpu, node, kCount);
+  const GpuNode on_gpu(*gpu, node, kCount);
   for (std::uint64_t bytes = 16 << 20; bytes >= 4096;) {
     void* memory = nullptr;
     if (tern_alloc(node.client(), bytes, &memory) != TERN_OK) bytes /= 2;

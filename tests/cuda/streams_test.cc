@@ -27,16 +27,17 @@ class OnStream {
  public:
   struct Use {
     const char* tensor;
-    std::uintptr_t stream;
+    std::size_t stream;
   };
-  OnStream(FakeGpu& gpu, tern_cuda* cuda, const Node& owner, Use use)
-      : stream_(FakeGpu::stream(use.stream)) {
+  OnStream(TestGpu& gpu, tern_cuda* cuda, const Node& owner, Use use)
+      : stream_(gpu.program_stream(use.stream)) {
     EXPECT_EQ(tern_cuda_tensor_bind(cuda, owner.group(), declare(owner, use.tensor, true), &bound_),
               TERN_OK)
         << tern_cuda_error_detail();
     auto made = gpu::DeviceArray::allocate(gpu.driver(), kCount * sizeof(float), stream_);
     EXPECT_TRUE(made.has_value());
     values_ = std::move(*made);
+    EXPECT_TRUE(gpu.run(stream_));
   }
   ~OnStream() { EXPECT_EQ(tern_cuda_tensor_release(bound_), TERN_OK) << tern_cuda_error_detail(); }
   OnStream(const OnStream&) = delete;
@@ -61,15 +62,14 @@ class OnStream {
 // The second operation of the first stream waits for the first one's result, which needs the other
 // node. The other node begins with that of the second stream.
 TEST(CudaStreams, OneThatWaitsHoldsUpNoOther) {
-  FakeGpu gpu;
+  const auto gpu = make_gpu();
   const std::string job = new_job();
   Node node(daemons()[0], job), other(daemons()[1], job);
   Node::join({&node, &other});
-  GpuNode on_gpu(gpu, node, kCount, false);
-  OnStream first(gpu, on_gpu.cuda(), node, {"first", 1000001});
-  OnStream behind(gpu, on_gpu.cuda(), node, {"behind", 1000001});
-  OnStream apart(gpu, on_gpu.cuda(), node, {"apart", 1000002});
-  gpu.fake().run_all();
+  GpuNode on_gpu(*gpu, node, kCount, false);
+  OnStream first(*gpu, on_gpu.cuda(), node, {"first", 1});
+  OnStream behind(*gpu, on_gpu.cuda(), node, {"behind", 1});
+  OnStream apart(*gpu, on_gpu.cuda(), node, {"apart", 2});
   const tern_ticket one = first.all_reduce();
   const tern_ticket two = behind.all_reduce();
   const tern_ticket three = apart.all_reduce();

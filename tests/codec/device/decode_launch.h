@@ -8,7 +8,7 @@
 namespace tern::codec::device {
 
 struct DecodeKernel {
-  void (*run)(const DecodeRoom& room, const DecodeChunk* chunks);
+  StagedKernel<DecodeRoom, DecodeChunk> kernel;
   bool adds;
 };
 
@@ -29,30 +29,29 @@ class DecodeLaunch {
 
   Decoded run(const DecodeKernel& kernel, const std::vector<float>& before,
               const LaunchOptions& options) {
-    Buffer<float> out =
-        kernel.adds ? Buffer<float>(std::span<const float>(before)) : Buffer<float>(before.size());
-    Buffer<PayloadView> views{std::span<const PayloadView>(views_)};
-    Buffer<std::uint32_t> status(1);
+    const Array<float> out =
+        kernel.adds ? Array<float>(std::span<const float>(before)) : Array<float>(before.size());
+    const Array<PayloadView> views{std::span<const PayloadView>(views_)};
+    const Array<std::uint32_t> status(1);
     DecodeChunk chunk{};
     chunk.blocks = views.data();
     chunk.out = out.data();
     chunk.status = status.data();
     chunk.block_count = static_cast<std::uint32_t>(views_.size());
     chunk.elements = static_cast<std::uint32_t>(before.size());
-    Buffer<DecodeChunk> chunks(std::span<const DecodeChunk>(&chunk, 1));
+    const Array<DecodeChunk> chunks(std::span<const DecodeChunk>(&chunk, 1));
     const DecodeRoom room{at_once, scale_count_};
     Decoded made;
-    made.report =
-        emulation::launch({1, kThreads}, options, [&] { kernel.run(room, chunks.data()); });
+    made.report = kernel.kernel.launch(room, chunks, options);
     made.out = out.values();
-    if (made.report.finding.empty()) made.status = static_cast<DecodeStatus>(*status.data());
+    if (made.report.finding.empty()) made.status = static_cast<DecodeStatus>(status.values()[0]);
     return made;
   }
 
  private:
   void add(const EncodedBlock& block) {
     payloads_.push_back(
-        std::make_unique<Buffer<std::byte>>(std::span<const std::byte>(block.payload)));
+        std::make_unique<Array<std::byte>>(std::span<const std::byte>(block.payload)));
     views_.push_back({payloads_.back()->data(), block.header.payload_bytes,
                       block.header.scale_elements, block.header.flags});
     const std::uint32_t scales =
@@ -60,7 +59,7 @@ class DecodeLaunch {
     scale_count_ = std::max(scale_count_, scales);
   }
 
-  std::vector<std::unique_ptr<Buffer<std::byte>>> payloads_;
+  std::vector<std::unique_ptr<Array<std::byte>>> payloads_;
   std::vector<PayloadView> views_;
   std::uint32_t scale_count_ = 0;
 };

@@ -8,27 +8,21 @@
 #include <vector>
 
 #include "codec/device/chunk.h"
-#include "codec/device/emulation/launch.h"
-#include "codec/device/emulation/memory.h"
 #include "tests/codec/codec_harness.h"
+#include "tests/codec/device/target.h"
 
 namespace tern::codec::device {
 
-using emulation::Buffer;
-using emulation::LaunchOptions;
-using emulation::LaunchReport;
 using emulation::Schedule;
 
-inline constexpr std::uint32_t kThreads = 512;
-
-// One of each order; under a sanitizer one of them.
+// One of each order; one of them under a sanitizer, and where a GPU has orders of its own.
 inline std::vector<Schedule> schedules(std::uint64_t seed) {
   using Order = Schedule::Order;
   const std::vector<Schedule> all = {{Order::uniform, seed},
                                      {Order::warp_priority, seed},
                                      {Order::starved_warp, seed},
                                      {Order::reversed, seed}};
-  if (tests::abridged()) return {all[seed % all.size()]};
+  if (tests::abridged() || target().schedules_itself()) return {all[seed % all.size()]};
   return all;
 }
 
@@ -48,7 +42,15 @@ inline LaunchOptions options_of(std::uint64_t number) {
   return options;
 }
 
-using EncodeKernel = std::function<void(const EncodeChunk*)>;
+using EncodeLaunch = std::function<LaunchReport(const Array<EncodeChunk>&, const LaunchOptions&)>;
+
+// A launch of the kernel with its stage.
+template <typename Stage>
+EncodeLaunch launch_of(const StagedKernel<Stage, EncodeChunk>& kernel, const Stage& stage) {
+  return [kernel, stage](const Array<EncodeChunk>& chunks, const LaunchOptions& options) {
+    return kernel.launch(stage, chunks, options);
+  };
+}
 
 // One chunk as the kernel sees it, and what became of it.
 struct DeviceEncoded {
@@ -57,13 +59,13 @@ struct DeviceEncoded {
   LaunchReport report;
 };
 
-inline DeviceEncoded encode_on_device(const EncodeKernel& kernel, const EncodeRequest& request,
+inline DeviceEncoded encode_on_device(const EncodeLaunch& launch, const EncodeRequest& request,
                                       std::size_t bound, const LaunchOptions& options) {
   const std::size_t count = request.input.size();
-  Buffer<float> input(request.input);
-  Buffer<float> residual(std::span<const float>(request.state, request.state ? count : 0));
-  Buffer<std::byte> out(wire::kBlockHeaderBytes + bound);
-  Buffer<EncodeOutcome> outcome(1);
+  const Array<float> input(request.input);
+  const Array<float> residual(std::span<const float>(request.state, request.state ? count : 0));
+  const Array<std::byte> out(wire::kBlockHeaderBytes + bound);
+  const Array<EncodeOutcome> outcome(1);
   EncodeChunk chunk{};
   chunk.input = input.data();
   chunk.residual = request.state != nullptr ? residual.data() : nullptr;
@@ -74,22 +76,23 @@ inline DeviceEncoded encode_on_device(const EncodeKernel& kernel, const EncodeRe
   chunk.state_scale = request.state_scale;
   chunk.fixed_scale_max = request.fixed_scale_max;
   chunk.delivered = request.delivered;
-  Buffer<EncodeChunk> chunks(std::span<const EncodeChunk>(&chunk, 1));
+  const Array<EncodeChunk> chunks(std::span<const EncodeChunk>(&chunk, 1));
   DeviceEncoded made;
-  made.report = emulation::launch({1, kThreads}, options, [&] { kernel(chunks.data()); });
+  made.report = launch(chunks, options);
   made.residual = residual.values();
   if (!made.report.finding.empty()) return made;
-  const EncodeOutcome& said = outcome.data()[0];
+  const EncodeOutcome said = outcome.values()[0];
   made.block.result = {said.payload_bytes, said.nonfinite != 0, said.input_energy,
                        said.residual_energy};
-  std::memcpy(&made.block.header, out.data(), sizeof(made.block.header));
-  const std::byte* const payload = out.data() + wire::kBlockHeaderBytes;
+  const std::vector<std::byte> block = out.values();
+  std::memcpy(&made.block.header, block.data(), sizeof(made.block.header));
+  const std::byte* const payload = block.data() + wire::kBlockHeaderBytes;
   made.block.payload.assign(payload, payload + std::min<std::size_t>(said.payload_bytes, bound));
   return made;
 }
 
 // Asks for the same bytes, residuals and energies as the processor's codec makes of the request.
-inline LaunchReport expect_same(const Recipe& recipe, const EncodeKernel& kernel,
+inline LaunchReport expect_same(const Recipe& recipe, const EncodeLaunch& launch,
                                 EncodeRequest request, const LaunchOptions& options) {
   std::vector<float> residual;
   if (request.state != nullptr)
@@ -102,7 +105,7 @@ inline LaunchReport expect_same(const Recipe& recipe, const EncodeKernel& kernel
   expected.result = encode(recipe, request, {expected.payload, expected.header}, workspace());
   expected.payload.resize(expected.result.payload_bytes);
   request.state = residual.empty() ? nullptr : residual.data();
-  const DeviceEncoded made = encode_on_device(kernel, request, bound, options);
+  const DeviceEncoded made = encode_on_device(launch, request, bound, options);
   EXPECT_EQ(made.report.finding, "");
   EXPECT_EQ(made.block.result.nonfinite, expected.result.nonfinite);
   EXPECT_EQ(made.block.header, expected.header);

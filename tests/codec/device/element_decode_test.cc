@@ -1,6 +1,6 @@
 #include "codec/device/element_decode.cuh"
 
-#include "tests/codec/device/decode_launch.h"
+#include "tests/codec/device/kernels_under_test.h"
 
 namespace tern::codec::device {
 namespace element_decode_test {
@@ -13,21 +13,13 @@ struct Case {
   double block_bytes;
 };
 
-template <typename Format>
-constexpr Case case_of(const char* recipe, double block_bytes) {
-  return {recipe,
-          {element_decode<Format, false>, false},
-          {element_decode<Format, true>, true},
-          block_bytes};
-}
-
 const Case kCases[] = {
-    case_of<IntegerFormat<8>>("none(int:bits=8)", 1.0),
-    case_of<IntegerFormat<8>>("none(int:bits=8,block=64)", 1.0),
-    case_of<IntegerFormat<4>>("none(int:bits=4)", 0.5),
-    case_of<Fp8E4M3>("none(fp8:format=e4m3)", 1.0),
-    case_of<Fp8E5M2>("none(fp8:format=e5m2,block=64)", 1.0),
-    case_of<Bf16Format>("none(bf16)", 2.0),
+    {"none(int:bits=8)", kInt8Decode, kInt8Add, 1.0},
+    {"none(int:bits=8,block=64)", kInt8Decode, kInt8Add, 1.0},
+    {"none(int:bits=4)", kInt4Decode, kInt4Add, 0.5},
+    {"none(fp8:format=e4m3)", kFp8E4M3Decode, kFp8E4M3Add, 1.0},
+    {"none(fp8:format=e5m2,block=64)", kFp8E5M2Decode, kFp8E5M2Add, 1.0},
+    {"none(bf16)", kBf16Decode, kBf16Add, 2.0},
 };
 
 class ElementDecode : public testing::TestWithParam<Case> {

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "tests/codec/device/device_harness.h"
+#include "tests/codec/device/kernels_under_test.h"
 
 namespace tern::codec::device {
 namespace element_encode_test {
@@ -13,35 +13,34 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 // A recipe, the kernel for it, and the design's bytes of an element.
 struct Case {
   const char* recipe;
-  void (*kernel)(const ElementStage& stage, const EncodeChunk* chunks);
+  StagedKernel<ElementStage, EncodeChunk> kernel;
   double design;
 };
 
 const Case kCases[] = {
-    {"ef(int:bits=8)", element_encode<IntegerFormat<8>>, 13.0},
-    {"none(int:bits=8,block=64)", element_encode<IntegerFormat<8>>, 5.0},
-    {"ef(int:bits=4)", element_encode<IntegerFormat<4>>, 12.5},
-    {"ef(int:bits=4,block=64)", element_encode<IntegerFormat<4>>, 12.5},
-    {"ef(fp8:format=e4m3)", element_encode<Fp8E4M3>, 13.0},
-    {"none(fp8:format=e4m3)", element_encode<Fp8E4M3>, 5.0},
-    {"ef(fp8:format=e5m2,block=64)", element_encode<Fp8E5M2>, 13.0},
-    {"none(fp8:format=e5m2)", element_encode<Fp8E5M2>, 5.0},
-    {"ef(bf16)", element_encode<Bf16Format>, 14.0},
-    {"none(bf16)", element_encode<Bf16Format>, 6.0},
+    {"ef(int:bits=8)", kInt8Encode, 13.0},
+    {"none(int:bits=8,block=64)", kInt8Encode, 5.0},
+    {"ef(int:bits=4)", kInt4Encode, 12.5},
+    {"ef(int:bits=4,block=64)", kInt4Encode, 12.5},
+    {"ef(fp8:format=e4m3)", kFp8E4M3Encode, 13.0},
+    {"none(fp8:format=e4m3)", kFp8E4M3Encode, 5.0},
+    {"ef(fp8:format=e5m2,block=64)", kFp8E5M2Encode, 13.0},
+    {"none(fp8:format=e5m2)", kFp8E5M2Encode, 5.0},
+    {"ef(bf16)", kBf16Encode, 14.0},
+    {"none(bf16)", kBf16Encode, 6.0},
 };
 
 class ElementEncode : public testing::TestWithParam<Case> {
  protected:
-  EncodeKernel kernel() const {
-    const ElementStage stage{recipe_.quantizer.block};
-    return [stage, run = GetParam().kernel](const EncodeChunk* chunks) { run(stage, chunks); };
+  EncodeLaunch launch() const {
+    return launch_of(GetParam().kernel, ElementStage{recipe_.quantizer.block});
   }
 
   LaunchReport expect_same_block(std::span<const float> input, std::vector<float> residual,
                                  EncodeRequest request, const LaunchOptions& options) const {
     request.input = input;
     request.state = residual.empty() ? nullptr : residual.data();
-    return expect_same(recipe_, kernel(), request, options);
+    return expect_same(recipe_, launch(), request, options);
   }
 
   std::vector<float> residual_for(std::size_t count) const {
@@ -163,7 +162,7 @@ TEST_P(ElementEncode, EveryRemovedBarrierIsFound) {
       EncodeRequest request;
       request.input = input;
       request.state = residual.empty() ? nullptr : residual.data();
-      const auto made = encode_on_device(kernel(), request, encode_bound(recipe_, kCount), options);
+      const auto made = encode_on_device(launch(), request, encode_bound(recipe_, kCount), options);
       EXPECT_NE(made.report.finding, "")
           << site.file << ':' << site.line << ' ' << schedule_text(options);
     }

@@ -1,7 +1,7 @@
 #include "codec/device/lossless_encode.cuh"
 
 #include "base/half.h"
-#include "tests/codec/device/device_harness.h"
+#include "tests/codec/device/kernels_under_test.h"
 
 namespace tern::codec::device {
 namespace lossless_encode_test {
@@ -14,9 +14,9 @@ struct Encoded {
 
 Encoded on_device(std::span<const std::uint16_t> values, DType dtype,
                   const LaunchOptions& options) {
-  Buffer<std::uint16_t> input(values);
-  Buffer<std::byte> out(wire::kBlockHeaderBytes + 2 * values.size());
-  Buffer<std::uint32_t> bytes(1);
+  const Array<std::uint16_t> input(values);
+  const Array<std::byte> out(wire::kBlockHeaderBytes + 2 * values.size());
+  const Array<std::uint32_t> bytes(1);
   LosslessChunk chunk{};
   chunk.input = input.data();
   chunk.block = out.data();
@@ -24,13 +24,14 @@ Encoded on_device(std::span<const std::uint16_t> values, DType dtype,
   chunk.stream_step = 42;
   chunk.elements = static_cast<std::uint32_t>(values.size());
   chunk.dtype = dtype;
-  Buffer<LosslessChunk> chunks(std::span<const LosslessChunk>(&chunk, 1));
+  const Array<LosslessChunk> chunks(std::span<const LosslessChunk>(&chunk, 1));
   Encoded made;
-  made.report = emulation::launch({1, kThreads}, options, [&] { lossless_encode(chunks.data()); });
+  made.report = launch_lossless_encode(chunks, options);
   if (!made.report.finding.empty()) return made;
-  std::memcpy(&made.header, out.data(), sizeof(made.header));
-  const std::byte* const payload = out.data() + wire::kBlockHeaderBytes;
-  made.payload.assign(payload, payload + *bytes.data());
+  const std::vector<std::byte> block = out.values();
+  std::memcpy(&made.header, block.data(), sizeof(made.header));
+  const std::byte* const payload = block.data() + wire::kBlockHeaderBytes;
+  made.payload.assign(payload, payload + bytes.values()[0]);
   return made;
 }
 

@@ -1,12 +1,9 @@
 #include "codec/device/threelc_decode.cuh"
 
-#include "tests/codec/device/decode_launch.h"
+#include "tests/codec/device/kernels_under_test.h"
 
 namespace tern::codec::device {
 namespace threelc_decode_test {
-
-const DecodeKernel kDecodeKernel{threelc_decode<false>, false};
-const DecodeKernel kAddKernel{threelc_decode<true>, true};
 
 EncodedBlock block_of(const char* recipe, std::span<const float> input) {
   std::vector<float> none;
@@ -28,7 +25,7 @@ TEST(ThreelcDecode, TheElementsOfTheProcessorAtEveryLength) {
       const LaunchOptions options = options_of(++number);
       SCOPED_TRACE(std::string(recipe) + " " + std::to_string(count) + ", " +
                    schedule_text(options));
-      const Decoded made = launch.run(kDecodeKernel, std::vector<float>(count), options);
+      const Decoded made = launch.run(kThreelcDecode, std::vector<float>(count), options);
       EXPECT_EQ(made.report.finding, "");
       EXPECT_EQ(made.status, DecodeStatus::ok);
       EXPECT_EQ(bits_of(made.out), bits_of(decode_block(block)));
@@ -57,7 +54,7 @@ TEST(ThreelcDecode, AddsManyBlocksInTheirOrder) {
       LaunchOptions options;
       options.schedule = schedule;
       SCOPED_TRACE(schedule_text(options));
-      const Decoded made = launch.run(kAddKernel, sums, options);
+      const Decoded made = launch.run(kThreelcAdd, sums, options);
       EXPECT_EQ(made.report.finding, "");
       EXPECT_EQ(made.status, DecodeStatus::ok);
       EXPECT_EQ(bits_of(made.out), bits_of(expected));
@@ -79,7 +76,7 @@ TEST(ThreelcDecode, ForeignPayloadsAreReadAsTheProcessorReadsThem) {
       std::vector<float> expected(3000);
       const auto status = decode({block.header, block.payload}, expected, workspace());
       DecodeLaunch launch({block});
-      const Decoded made = launch.run(kDecodeKernel, expected, options_of(engine()));
+      const Decoded made = launch.run(kThreelcDecode, expected, options_of(engine()));
       EXPECT_EQ(made.report.finding, "");
       EXPECT_EQ(decode_status_name(made.status), decode_status_name(status));
       if (status == DecodeStatus::ok) {
@@ -98,7 +95,7 @@ TEST(ThreelcDecode, CutPayloadsAreRefused) {
                         block.payload.end());
     block.header.payload_bytes -= static_cast<std::uint32_t>(cut);
     DecodeLaunch launch({block});
-    const Decoded made = launch.run(kAddKernel, std::vector<float>(3000, 1.0f), options_of(cut));
+    const Decoded made = launch.run(kThreelcAdd, std::vector<float>(3000, 1.0f), options_of(cut));
     EXPECT_EQ(made.report.finding, "");
     EXPECT_EQ(decode_status_name(made.status), "stream_too_short");
     EXPECT_EQ(made.out, std::vector<float>(3000, 1.0f));
@@ -117,8 +114,8 @@ TEST(ThreelcDecode, MovesTheBytesOfTheDesign) {
     LaunchOptions options = options_of(1);
     options.meter_traffic = true;
     const std::vector<float> sums(kCount, 1.0f);
-    const Decoded made = blocks == 0 ? launch.run(kDecodeKernel, sums, options)
-                                     : launch.run(kAddKernel, sums, options);
+    const Decoded made = blocks == 0 ? launch.run(kThreelcDecode, sums, options)
+                                     : launch.run(kThreelcAdd, sums, options);
     EXPECT_EQ(made.report.finding, "");
     const double each =
         static_cast<double>(made.report.traffic.global_bytes()) / static_cast<double>(kCount);
@@ -142,7 +139,7 @@ TEST(ThreelcDecode, EveryRemovedBarrierIsFound) {
   DecodeLaunch launch(blocks);
   launch.at_once = 2;
   const std::vector<float> sums(kCount, 1.0f);
-  const Decoded whole = launch.run(kAddKernel, sums, options_of(1));
+  const Decoded whole = launch.run(kThreelcAdd, sums, options_of(1));
   EXPECT_EQ(whole.report.finding, "");
   ASSERT_GE(whole.report.barriers.size(), 6u);
   for (const emulation::Site& site : whole.report.barriers) {
@@ -150,7 +147,7 @@ TEST(ThreelcDecode, EveryRemovedBarrierIsFound) {
       LaunchOptions options;
       options.schedule = schedule;
       options.without_barrier = site;
-      EXPECT_NE(launch.run(kAddKernel, sums, options).report.finding, "")
+      EXPECT_NE(launch.run(kThreelcAdd, sums, options).report.finding, "")
           << site.file << ':' << site.line << ' ' << schedule_text(options);
     }
   }

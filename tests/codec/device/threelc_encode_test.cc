@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "tests/codec/device/device_harness.h"
+#include "tests/codec/device/kernels_under_test.h"
 
 namespace tern::codec::device {
 namespace threelc_encode_test {
@@ -22,11 +22,9 @@ constexpr const char* kRecipes[] = {"none(3lc)", "ef(3lc:s=1,scale=4096)",
 
 class ThreelcEncode : public testing::TestWithParam<Case> {
  protected:
-  EncodeKernel kernel() const {
+  EncodeLaunch launch() const {
     const ThreelcStage stage{recipe_.scale_elements, recipe_.s, recipe_.zero_run};
-    return [stage, on_chip = GetParam().on_chip](const EncodeChunk* chunks) {
-      on_chip ? threelc_encode<true>(stage, chunks) : threelc_encode<false>(stage, chunks);
-    };
+    return launch_of(GetParam().on_chip ? kThreelcEncode : kThreelcEncodeTwice, stage);
   }
 
   LaunchReport expect_same_block(std::span<const float> input, std::vector<float> residual,
@@ -36,7 +34,7 @@ class ThreelcEncode : public testing::TestWithParam<Case> {
     if (request.fixed_scale_max == 0.0f) {
       request.fixed_scale_max = scan_max(input, request.state, request.state_scale).max;
     }
-    return expect_same(recipe_, kernel(), request, options);
+    return expect_same(recipe_, launch(), request, options);
   }
 
   std::vector<float> residual_for(std::size_t count, std::uint64_t seed = 99) const {
@@ -182,10 +180,10 @@ TEST(ThreelcEncodeLaunch, ManyChunksAtOnce) {
   const auto values = gaussian(kCount, 1);
   const auto before = gaussian(kCount, 2, 0.3f);
   for (const Schedule& schedule : schedules(9)) {
-    Buffer<float> input{std::span<const float>(values)};
-    Buffer<float> residual{std::span<const float>(before)};
-    Buffer<std::byte> blocks(4 * kRoom);
-    Buffer<EncodeOutcome> outcomes(4);
+    const Array<float> input{std::span<const float>(values)};
+    const Array<float> residual{std::span<const float>(before)};
+    const Array<std::byte> blocks(4 * kRoom);
+    const Array<EncodeOutcome> outcomes(4);
     std::vector<EncodeChunk> chunks;
     for (std::size_t i = 0; i < 4; ++i) {
       chunks.push_back({input.data() + i * kChunk, residual.data() + i * kChunk,
@@ -193,12 +191,13 @@ TEST(ThreelcEncodeLaunch, ManyChunksAtOnce) {
                         static_cast<std::uint32_t>(std::min(kChunk, kCount - i * kChunk)), 1.0f,
                         0.0f, DType::f32});
     }
-    Buffer<EncodeChunk> array{std::span<const EncodeChunk>(chunks)};
+    const Array<EncodeChunk> array{std::span<const EncodeChunk>(chunks)};
     LaunchOptions options;
     options.schedule = schedule;
-    const auto report = emulation::launch({4, kThreads}, options,
-                                          [&] { threelc_encode<true>(stage, array.data()); });
+    const auto report = kThreelcEncode.launch(stage, array, options);
     ASSERT_EQ(report.finding, "");
+    const auto bytes = blocks.values();
+    const auto residuals = residual.values();
     for (std::size_t i = 0; i < 4; ++i) {
       std::vector<float> left(
           before.begin() + static_cast<std::ptrdiff_t>(i * kChunk),
@@ -207,12 +206,12 @@ TEST(ThreelcEncodeLaunch, ManyChunksAtOnce) {
       request.stream_step = i;
       const auto expected =
           encode_block(recipe, {values.data() + i * kChunk, chunks[i].elements}, left, request);
-      const std::byte* const block = blocks.data() + i * kRoom;
+      const std::byte* const block = bytes.data() + i * kRoom;
       EXPECT_EQ(std::memcmp(block, &expected.header, sizeof(expected.header)), 0);
       EXPECT_EQ(std::memcmp(block + sizeof(expected.header), expected.payload.data(),
                             expected.payload.size()),
                 0);
-      EXPECT_EQ(bits_of({residual.data() + i * kChunk, left.size()}), bits_of(left));
+      EXPECT_EQ(bits_of({residuals.data() + i * kChunk, left.size()}), bits_of(left));
     }
   }
 }
@@ -255,7 +254,7 @@ TEST_P(ThreelcEncode, EveryRemovedBarrierIsFound) {
       request.input = input;
       request.state = residual.empty() ? nullptr : residual.data();
       request.fixed_scale_max = 4.0f;
-      const auto made = encode_on_device(kernel(), request, encode_bound(recipe_, count), options);
+      const auto made = encode_on_device(launch(), request, encode_bound(recipe_, count), options);
       EXPECT_NE(made.report.finding, "")
           << site.file << ':' << site.line << ' ' << schedule_text(options);
     }

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "codec/sparsifier/implementation.h"
-#include "tests/codec/device/device_harness.h"
+#include "tests/codec/device/kernels_under_test.h"
 
 namespace tern::codec::device {
 namespace topk_encode_test {
@@ -16,7 +16,7 @@ class TopkEncode : public testing::TestWithParam<const char*> {
  protected:
   DeviceEncoded encode_with(EncodeRequest request, const LaunchOptions& options) const {
     const Wanted wanted(recipe_, request.input.size());
-    return encode_on_device(wanted.kernel(), request, encode_bound(recipe_, request.input.size()),
+    return encode_on_device(wanted.launch(), request, encode_bound(recipe_, request.input.size()),
                             options);
   }
 
@@ -25,7 +25,7 @@ class TopkEncode : public testing::TestWithParam<const char*> {
     request.input = input;
     request.state = residual.empty() ? nullptr : residual.data();
     const Wanted wanted(recipe_, input.size());
-    return expect_same(recipe_, wanted.kernel(), request, options);
+    return expect_same(recipe_, wanted.launch(), request, options);
   }
 
   std::vector<float> residual_for(std::size_t count) const {
@@ -44,19 +44,19 @@ class TopkEncode : public testing::TestWithParam<const char*> {
     Wanted(const Recipe& recipe, std::size_t elements)
         : exact_(recipe.sparsifier.exact),
           count_(static_cast<std::uint32_t>(sparsifier::count_of(recipe.sparsifier, elements))),
-          buffer_(
-              std::make_shared<Buffer<std::uint32_t>>(std::span<const std::uint32_t>(&count_, 1))) {
-    }
-    EncodeKernel kernel() const {
-      return [exact = exact_, buffer = buffer_](const EncodeChunk* chunks) {
-        topk_encode({buffer->data(), exact}, chunks);
+          array_(
+              std::make_shared<Array<std::uint32_t>>(std::span<const std::uint32_t>(&count_, 1))) {}
+    EncodeLaunch launch() const {
+      return [launch = launch_of(kTopkEncode, TopkStage{array_->data(), exact_}), array = array_](
+                 const Array<EncodeChunk>& chunks, const LaunchOptions& options) {
+        return launch(chunks, options);
       };
     }
 
    private:
     bool exact_;
     std::uint32_t count_;
-    std::shared_ptr<Buffer<std::uint32_t>> buffer_;
+    std::shared_ptr<Array<std::uint32_t>> array_;
   };
 };
 
