@@ -53,6 +53,7 @@ const char* objection_to(const tern_cuda_op& op, std::uint64_t count) {
   if (op.input % kAlignment != 0 || op.output % kAlignment != 0) {
     return "input and output must be multiples of 16";
   }
+  if (op.no_wait > 1) return "no_wait is neither 0 nor 1";
   return overlap(op.input, op.output, count * sizeof(float)) ? "input and output overlap in part"
                                                              : nullptr;
 }
@@ -165,9 +166,10 @@ tern_status tern_cuda_all_reduce(tern_cuda_tensor* tensor, const tern_cuda_op* o
     if (auto read = tern::read_sized(op, "op", known); !read) return report(read);
     if (const char* problem = objection_to(known, tensor->tensor->count())) return refuse(problem);
     const float state_scale = known.state_scale == 0.0f ? 1.0f : known.state_scale;
-    const auto begun = session.all_reduce(
-        *tensor->tensor, {known.input, known.output, known.reduction, state_scale, known.priority},
-        static_cast<tern::gpu::Stream>(stream));
+    const auto begun = session.all_reduce(*tensor->tensor,
+                                          {known.input, known.output, known.reduction, state_scale,
+                                           known.priority, known.no_wait == 0},
+                                          static_cast<tern::gpu::Stream>(stream));
     if (!begun) return report(begun.error());
     *ticket = *begun;
     return TERN_OK;

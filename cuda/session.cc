@@ -156,7 +156,9 @@ Status Session::enqueue(Operation& operation, const Work& work, gpu::Stream prog
   Status done = encoder ? order_->follow((*encoder)->get(), program)
                         : Status(tl::unexpected(encoder.error()));
   // Before anything runs: a stream that cannot wait gets no operation.
-  if (done) done = words_->wait(program, operation.place, operation.number);
+  if (done && work.stream_waits) {
+    done = words_->wait(program, operation.place, operation.number);
+  }
   if (!done) {
     table_.forget(operation);
     return done;

@@ -36,6 +36,7 @@ class Session {
     tern_reduction reduction;
     float state_scale;
     std::int32_t priority;
+    bool stream_waits;
   };
   Result<tern_ticket> all_reduce(BoundTensor& tensor, const Work& work, gpu::Stream program);
   Error wait(tern_ticket ticket, std::int64_t timeout_ms) {

@@ -24,33 +24,55 @@ TERN_DEVICE std::uint32_t rounded_up(std::uint32_t count, std::uint32_t unit) {
 }
 
 // Four elements of input and residual, zeros beyond the chunk's end.
-struct FourSums {
+struct FourTerms {
   simt::Wide<float> input;
-  simt::Wide<float> sum;
+  simt::Wide<float> state;
 };
 
-TERN_DEVICE FourSums load_four(const EncodeChunk& chunk, std::uint32_t at) {
-  FourSums four{};
+TERN_DEVICE FourTerms load_four(const EncodeChunk& chunk, std::uint32_t at) {
+  FourTerms four{};
   const simt::Global<const float> input(chunk.input);
   const simt::Global<float> residual(chunk.residual);
   if (at + 4 <= chunk.elements) {
     four.input = input.load_wide(at);
-    four.sum = four.input;
-    if (chunk.residual == nullptr) return four;
-    const simt::Wide<float> state = residual.load_wide(at);
-    for (unsigned k = 0; k < 4; ++k) {
-      four.sum.of[k] = four.input.of[k] + state.of[k] * chunk.state_scale;
-    }
+    if (chunk.residual != nullptr) four.state = residual.load_wide(at);
     return four;
   }
   for (unsigned k = 0; k < 4 && at + k < chunk.elements; ++k) {
     four.input.of[k] = input.load(at + k);
-    four.sum.of[k] = four.input.of[k];
-    if (chunk.residual == nullptr) continue;
-    const float state = residual.load(at + k);
-    four.sum.of[k] = four.input.of[k] + state * chunk.state_scale;
+    if (chunk.residual != nullptr) four.state.of[k] = residual.load(at + k);
   }
   return four;
+}
+
+// Without a residual a sum is the input, also where that is -0.
+TERN_DEVICE simt::Wide<float> sums_of(const EncodeChunk& chunk, const FourTerms& four) {
+  simt::Wide<float> sums = four.input;
+  if (chunk.residual == nullptr) return sums;
+  for (unsigned k = 0; k < 4; ++k) sums.of[k] += four.state.of[k] * chunk.state_scale;
+  return sums;
+}
+
+// Adds terms to a sum in their order, while the next ones are loaded: to wait for one load after
+// another would take longer than all else that an encoder does.
+template <typename Number, typename Load>
+TERN_DEVICE Number added_in_order(Number sum, std::uint32_t count, Load load) {
+  constexpr std::uint32_t kAtOnce = 16;
+  Number next[kAtOnce] = {};
+  for (std::uint32_t i = 0; i < kAtOnce; ++i) {
+    if (i < count) next[i] = load(i);
+  }
+  for (std::uint32_t first = 0; first < count; first += kAtOnce) {
+    Number terms[kAtOnce];
+    for (std::uint32_t i = 0; i < kAtOnce; ++i) terms[i] = next[i];
+    for (std::uint32_t i = 0; i < kAtOnce; ++i) {
+      if (first + kAtOnce + i < count) next[i] = load(first + kAtOnce + i);
+    }
+    for (std::uint32_t i = 0; i < kAtOnce; ++i) {
+      if (first + i < count) sum += terms[i];
+    }
+  }
+  return sum;
 }
 
 // Writes what is left of four elements to the residual, if there is one.
@@ -76,7 +98,7 @@ class ChunkSums {
       : chunk_(chunk),
         room_(kOnChip ? rounded_up(chunk.elements, kResidualLanes) : 0),
         sums_(arena.take<float>(room_ + 4)),
-        squares_(arena.take<float>(2 * 4 * simt::threads())),
+        squares_(arena.take<float>(std::size_t{8} * simt::threads())),
         rows_(arena.take<std::uint32_t>(row_count() == 0 ? 1 : row_count())) {}
 
   TERN_DEVICE std::uint32_t row_count() const { return (chunk_.elements + kRow - 1) / kRow; }
@@ -85,11 +107,17 @@ class ChunkSums {
   TERN_DEVICE void scan() {
     const std::uint32_t tile = 4 * simt::threads();
     std::uint32_t half = 0;
+    FourTerms next = load_four(chunk_, 4 * simt::thread());
+    FourTerms after = load_four(chunk_, tile + 4 * simt::thread());
     for (std::uint32_t begin = 0; begin < chunk_.elements; begin += tile) {
       const std::uint32_t at = begin + 4 * simt::thread();
-      const FourSums four = load_four(chunk_, at);
-      if (at < room_) sums_.store_wide(at, four.sum);
-      note_largest(at, four.sum);
+      const FourTerms four = next;
+      next = after;
+      // On its way while two tiles are worked on.
+      after = load_four(chunk_, at + 2 * tile);
+      const simt::Wide<float> sum = sums_of(chunk_, four);
+      if (at < room_) sums_.store_wide(at, sum);
+      note_largest(at, sum);
       simt::Wide<float> squares;
       for (unsigned k = 0; k < 4; ++k) squares.of[k] = four.input.of[k] * four.input.of[k];
       squares_.store_wide(half + 4 * simt::thread(), squares);
@@ -106,7 +134,7 @@ class ChunkSums {
   // Four sums; `at` is a multiple of four.
   TERN_DEVICE simt::Wide<float> four(std::uint32_t at) const {
     if constexpr (kOnChip) return sums_.load_wide(at);
-    return load_four(chunk_, at).sum;
+    return sums_of(chunk_, load_four(chunk_, at));
   }
   TERN_DEVICE float one(std::uint32_t at) const {
     if constexpr (kOnChip) return sums_.load(at);
@@ -128,17 +156,20 @@ class ChunkSums {
       const std::uint32_t bits = magnitude_of(value);
       largest = largest < bits ? bits : largest;
     }
-    const unsigned first = simt::lane() / kLanes * kLanes;
-    largest = simt::largest_of(((1u << kLanes) - 1) << first, largest);
-    if (simt::lane() == first && at < chunk_.elements) rows_.store(at / kRow, largest);
+    // Of a part of the warp by exchanges: one instruction does it for whole warps alone.
+    for (unsigned distance = 1; distance < kLanes; distance *= 2) {
+      const std::uint32_t other = simt::shuffle(largest, simt::lane() ^ distance);
+      largest = largest < other ? other : largest;
+    }
+    if (simt::lane() % kLanes == 0 && at < chunk_.elements) rows_.store(at / kRow, largest);
   }
 
   // The first warp: lane i adds the elements i, i + 32, ... in their order.
   TERN_DEVICE void add_squares(std::uint32_t half) {
     if (simt::warp() != 0) return;
-    for (std::uint32_t row = 0; row < simt::threads() / 8; ++row) {
-      energy_ += squares_.load(half + row * simt::kWarp + simt::lane());
-    }
+    energy_ = added_in_order(energy_, simt::threads() / 8, [&](std::uint32_t row) {
+      return squares_.load(half + row * simt::kWarp + simt::lane());
+    });
   }
 
   const EncodeChunk& chunk_;
@@ -156,10 +187,10 @@ class LeftEnergy {
   TERN_DEVICE void add_rows(const simt::Shared<float>& left, std::uint32_t begin,
                             std::uint32_t rows) {
     if (simt::thread() >= kResidualLanes) return;
-    for (std::uint32_t row = 0; row < rows; ++row) {
+    lane_ = added_in_order(lane_, rows, [&](std::uint32_t row) {
       const float value = left.load(begin + row * kResidualLanes + simt::thread());
-      lane_ += value * value;
-    }
+      return value * value;
+    });
   }
   TERN_DEVICE void add(float left) { lane_ += left * left; }
   TERN_DEVICE float lane() const { return lane_; }
@@ -184,10 +215,9 @@ class EnergySums {
   TERN_DEVICE double left() const { return sum(kScanLanes, kResidualLanes); }
 
  private:
-  TERN_DEVICE double sum(std::size_t begin, std::size_t count) const {
-    double total = 0.0;
-    for (std::size_t i = 0; i < count; ++i) total += static_cast<double>(lanes_.load(begin + i));
-    return total;
+  TERN_DEVICE double sum(std::uint32_t begin, std::uint32_t count) const {
+    return added_in_order(
+        0.0, count, [&](std::uint32_t i) { return static_cast<double>(lanes_.load(begin + i)); });
   }
 
   simt::Shared<float> lanes_;

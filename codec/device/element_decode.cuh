@@ -33,8 +33,8 @@ class ElementDecoder {
         }
       }
       if constexpr (Format::kHasSide) simt::barrier();
-      for (std::uint32_t at = 4 * simt::thread(); at < chunk_.elements; at += 4 * simt::threads()) {
-        decode_four(at, first, blocks);
+      for (std::uint32_t at = 4 * simt::thread(); at < chunk_.elements; at += kTiles * tile()) {
+        decode_tiles(at, first, blocks);
       }
     }
     finish(any_bad() ? DecodeStatus::bad_scale : DecodeStatus::ok);
@@ -76,57 +76,82 @@ class ElementDecoder {
     return all != 0;
   }
 
-  TERN_DEVICE void decode_four(std::uint32_t at, std::uint32_t first_block, std::uint32_t blocks) {
-    const simt::Global<float> out(chunk_.out);
-    const bool whole = at + 4 <= chunk_.elements;
-    simt::Wide<float> sums{};
-    if (kAdd && whole) sums = out.load_wide(at);
-    for (unsigned k = 0; kAdd && !whole && at + k < chunk_.elements; ++k) {
-      sums.of[k] = out.load(at + k);
-    }
+  // A thread has four elements of each tile, and some tiles at a time, whose loads are on their way
+  // together.
+  static constexpr unsigned kTiles = 4;
+  static TERN_DEVICE std::uint32_t tile() { return 4 * simt::threads(); }
+
+  TERN_DEVICE void decode_tiles(std::uint32_t begin, std::uint32_t first_block,
+                                std::uint32_t blocks) {
+    simt::Wide<float> sums[kTiles] = {};
+    for (unsigned t = 0; kAdd && t < kTiles; ++t) sums[t] = load_sums(begin + t * tile());
     for (std::uint32_t i = 0; i < blocks; ++i) {
       const PayloadView view = views_.load(first_block + i);
-      add_four(view, {at, i}, sums);
+      const std::uint32_t scales = scale_count(view);
+      FourCodes codes[kTiles] = {};
+      for (unsigned t = 0; t < kTiles; ++t) {
+        const std::uint32_t at = begin + t * tile();
+        if (at < chunk_.elements) codes[t] = load_codes(view.payload + 4 * scales, at);
+      }
+      for (unsigned t = 0; t < kTiles; ++t) {
+        const std::uint32_t at = begin + t * tile();
+        add_four({at, codes[t], scale_of(i, view, at)}, sums[t]);
+      }
     }
-    if (whole) return out.store_wide(at, sums);
-    for (unsigned k = 0; at + k < chunk_.elements; ++k) out.store(at + k, sums.of[k]);
+    for (unsigned t = 0; t < kTiles; ++t) store_sums(begin + t * tile(), sums[t]);
   }
 
-  struct Place {
+  // Of block `number` among those whose scales are there; any beyond the chunk's end.
+  TERN_DEVICE float scale_of(std::uint32_t number, const PayloadView& view,
+                             std::uint32_t at) const {
+    if (!Format::kHasSide || at >= chunk_.elements) return 1.0f;
+    const std::uint32_t own = scale_count(view) == 1 ? 0 : at / view.scale_elements;
+    return scales_.load(number * room_.scale_count + own);
+  }
+
+  TERN_DEVICE simt::Wide<float> load_sums(std::uint32_t at) const {
+    const simt::Global<float> out(chunk_.out);
+    simt::Wide<float> sums{};
+    if (at + 4 <= chunk_.elements) return out.load_wide(at);
+    for (unsigned k = 0; k < 4 && at + k < chunk_.elements; ++k) sums.of[k] = out.load(at + k);
+    return sums;
+  }
+
+  TERN_DEVICE void store_sums(std::uint32_t at, const simt::Wide<float>& sums) const {
+    const simt::Global<float> out(chunk_.out);
+    if (at + 4 <= chunk_.elements) return out.store_wide(at, sums);
+    for (unsigned k = 0; k < 4 && at + k < chunk_.elements; ++k) out.store(at + k, sums.of[k]);
+  }
+
+  using FourCodes = typename Format::FourCodes;
+  struct Coded {
     std::uint32_t at;
-    std::uint32_t number;  // of the block, among those whose scales are there
+    FourCodes codes;
+    float scale;
   };
-  TERN_DEVICE void add_four(const PayloadView& view, const Place& place, simt::Wide<float>& sums) {
-    float scale = 1.0f;
-    if constexpr (Format::kHasSide) {
-      const std::uint32_t own = scale_count(view) == 1 ? 0 : place.at / view.scale_elements;
-      scale = scales_.load(place.number * room_.scale_count + own);
-    }
-    const std::uint64_t codes = load_codes(view, place.at);
-    for (unsigned k = 0; k < 4 && place.at + k < chunk_.elements; ++k) {
+  TERN_DEVICE void add_four(const Coded& four, simt::Wide<float>& sums) {
+    for (unsigned k = 0; k < 4 && four.at + k < chunk_.elements; ++k) {
       constexpr std::uint32_t kMask = (1u << Format::kBits) - 1;
-      const auto code = static_cast<std::uint32_t>(codes >> (Format::kBits * k)) & kMask;
+      const auto code = static_cast<std::uint32_t>(four.codes >> (Format::kBits * k)) & kMask;
       bad_ = bad_ || !Format::is_code(code);
-      const float value = Format::value_of(code, Format::grid_from(scale));
+      const float value = Format::value_of(code, Format::grid_from(four.scale));
       sums.of[k] = kAdd ? sums.of[k] + value : value;
     }
   }
 
   // Four codes: 2, 4 or 8 bytes, fewer at the end of the chunk.
-  TERN_DEVICE std::uint64_t load_codes(const PayloadView& view, std::uint32_t at) const {
+  TERN_DEVICE FourCodes load_codes(const void* body, std::uint32_t at) const {
     constexpr std::uint32_t kBytes = Format::kBits / 2;
-    const void* const body = view.payload + 4 * scale_count(view);
-    if (at + 4 > chunk_.elements) {
-      const std::uint32_t bytes = ((chunk_.elements - at) * Format::kBits + 7) / 8;
-      const simt::Global<const std::uint8_t> rest(static_cast<const std::uint8_t*>(body));
-      std::uint64_t codes = 0;
-      for (std::uint32_t i = 0; i < bytes; ++i) {
-        codes |= std::uint64_t{rest.load(at / 4 * kBytes + i)} << (8 * i);
-      }
-      return codes;
+    if (at + 4 <= chunk_.elements) {
+      return simt::Global<const FourCodes>(static_cast<const FourCodes*>(body)).load(at / 4);
     }
-    using Codes = typename Format::FourCodes;
-    return simt::Global<const Codes>(static_cast<const Codes*>(body)).load(at / 4);
+    const std::uint32_t bytes = ((chunk_.elements - at) * Format::kBits + 7) / 8;
+    const simt::Global<const std::uint8_t> rest(static_cast<const std::uint8_t*>(body));
+    std::uint64_t codes = 0;
+    for (std::uint32_t i = 0; i < bytes; ++i) {
+      codes |= std::uint64_t{rest.load(at / 4 * kBytes + i)} << (8 * i);
+    }
+    return static_cast<FourCodes>(codes);
   }
 
   const DecodeChunk& chunk_;

@@ -24,8 +24,11 @@ class ElementEncoder {
     sums_.scan();
     if (!find_grids()) return refuse();
     write_side();
-    for (std::uint32_t at = 4 * simt::thread(); at < chunk_.elements; at += 4 * simt::threads()) {
-      encode_four(at);
+    // Usually nothing is rounded, and nobody has to ask for each element.
+    if (chunk_.delivered == DType::f32) {
+      encode_all([](float value) { return value; });
+    } else {
+      encode_all([&](float value) { return round_to_dtype(chunk_.delivered, value); });
     }
     simt::barrier();
     left_energy_.add_rows(sums_.shared(), 0,
@@ -94,7 +97,15 @@ class ElementEncoder {
     }
   }
 
-  TERN_DEVICE void encode_four(std::uint32_t at) const {
+  template <typename Delivered>
+  TERN_DEVICE void encode_all(Delivered delivered) const {
+    for (std::uint32_t at = 4 * simt::thread(); at < chunk_.elements; at += 4 * simt::threads()) {
+      encode_four(at, delivered);
+    }
+  }
+
+  template <typename Delivered>
+  TERN_DEVICE void encode_four(std::uint32_t at, Delivered delivered) const {
     Grid grid{};
     if constexpr (Format::kHasSide) grid = grids_.load(scale_count_ == 1 ? 0 : at / stage_.block);
     const simt::Wide<float> sum = sums_.four(at);
@@ -102,10 +113,8 @@ class ElementEncoder {
     std::uint64_t codes = 0;
     for (unsigned k = 0; k < 4; ++k) {
       const std::uint32_t code = Format::code_of(sum.of[k], grid);
-      const float seen = round_to_dtype(chunk_.delivered, Format::value_of(code, grid));
-      left.of[k] = sum.of[k] - seen;
-      // Unused bits of the last byte are zero.
-      if (at + k < chunk_.elements) codes |= std::uint64_t{code} << (Format::kBits * k);
+      left.of[k] = sum.of[k] - delivered(Format::value_of(code, grid));
+      codes |= std::uint64_t{code} << (Format::kBits * k);
     }
     store_codes(at, codes);
     store_four(chunk_, at, left);
@@ -116,6 +125,8 @@ class ElementEncoder {
   TERN_DEVICE void store_codes(std::uint32_t at, std::uint64_t codes) const {
     constexpr unsigned kBytes = Format::kBits / 2;
     if (at + 4 > chunk_.elements) {
+      // Unused bits of the last byte are zero.
+      codes &= (std::uint64_t{1} << (Format::kBits * (chunk_.elements - at))) - 1;
       const std::uint32_t bytes = ((chunk_.elements - at) * Format::kBits + 7) / 8;
       for (std::uint32_t i = 0; i < bytes; ++i) {
         body<std::uint8_t>().store(at / 4 * kBytes + i,

@@ -19,11 +19,11 @@ class HuffmanCode {
       : counts_(counts),
         weights_(arena.take<std::uint32_t>(kByteValues)),
         symbols_(arena.take<std::uint8_t>(kByteValues)),
-        depths_(arena.take<std::uint8_t>(2 * kByteValues)),
-        parents_(arena.take<std::uint16_t>(2 * kByteValues)),
-        list_(arena.take<std::uint32_t>(2 * kByteValues)),
-        next_(arena.take<std::uint32_t>(2 * kByteValues)),
-        is_leaf_(arena.take<std::uint8_t>(2 * kByteValues * kMostCodeBits)),
+        depths_(arena.take<std::uint8_t>(std::size_t{2} * kByteValues)),
+        parents_(arena.take<std::uint16_t>(std::size_t{2} * kByteValues)),
+        list_(arena.take<std::uint32_t>(std::size_t{2} * kByteValues)),
+        next_(arena.take<std::uint32_t>(std::size_t{2} * kByteValues)),
+        is_leaf_(arena.take<std::uint8_t>(std::size_t{2} * kByteValues * kMostCodeBits)),
         lengths_(arena.take<std::uint8_t>(kByteValues)),
         codes_(arena.take<std::uint16_t>(kByteValues)) {}
 
@@ -126,11 +126,11 @@ class HuffmanCode {
     for (std::uint32_t i = 0; i < size; ++i) {
       std::uint32_t pair = 0xffffffffu;
       if (package < level.packages) {
-        pair = list.load(2 * package);
+        pair = list.load(std::size_t{2} * package);
         pair += list.load(2 * package + 1);
       }
       const bool take_leaf = leaf < level.leaves && weights_.load(leaf) <= pair;
-      is_leaf_.store(2 * kByteValues * level.number + i, take_leaf ? 1 : 0);
+      is_leaf_.store(std::size_t{2} * kByteValues * level.number + i, take_leaf ? 1 : 0);
       next.store(i, take_leaf ? weights_.load(leaf) : pair);
       leaf += take_leaf ? 1 : 0;
       package += take_leaf ? 0 : 1;
@@ -145,7 +145,7 @@ class HuffmanCode {
     for (std::uint32_t level = kMostCodeBits; level-- > 0;) {
       std::uint32_t own = 0;
       for (std::uint32_t i = 0; i < taken; ++i) {
-        own += is_leaf_.load(2 * kByteValues * level + i);
+        own += is_leaf_.load(std::size_t{2} * kByteValues * level + i);
       }
       for (std::uint32_t i = 0; i < own; ++i) {
         depths_.store(i, static_cast<std::uint8_t>(depths_.load(i) + 1));

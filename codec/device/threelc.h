@@ -45,6 +45,32 @@ struct ThreelcShape {
   }
 };
 
+// The group of an element, and of those that lie whole runs behind it.
+class RunGroup {
+ public:
+  TERN_DEVICE RunGroup(const ThreelcShape& shape, std::uint32_t element)
+      : scale_elements_(shape.scale_elements), group_(shape.group_of(element)) {
+    left_ = shape.scale_count == 1 ? kNoEnd : (group_ + 1) * scale_elements_ - element;
+  }
+
+  TERN_DEVICE std::uint32_t get() const { return group_; }
+  // One run on. A group has whole runs.
+  TERN_DEVICE void advance() {
+    if (left_ <= kRunElements) {
+      ++group_;
+      left_ += scale_elements_;
+    }
+    left_ -= kRunElements;
+  }
+
+ private:
+  static constexpr std::uint32_t kNoEnd = 0x80000000u;
+
+  std::uint32_t scale_elements_;
+  std::uint32_t group_;
+  std::uint32_t left_;  // elements of the group from this one on
+};
+
 // 3^(4 - run)
 TERN_DEVICE constexpr std::uint32_t digit_weight(unsigned run) {
   return run == 0 ? 81u : run == 1 ? 27u : run == 2 ? 9u : run == 3 ? 3u : 1u;

@@ -116,10 +116,21 @@ class Expander {
                                        std::uint32_t place) const {
     std::uint32_t bad = 0;
     const std::uint32_t before = block.payload_bytes - bytes;
-    for (std::uint32_t i = simt::thread(); i < bytes / 4; i += simt::threads()) {
-      const std::uint32_t word = words_of(block).load(before / 4 + i);
-      for (unsigned k = 0; k < 4; ++k) bad |= digit_verdict(word >> (8 * k) & 0xffu);
-      to.store_word(place + 4 * i, word);
+    const std::uint32_t words = bytes / 4;
+    // Several are on their way at a time.
+    constexpr std::uint32_t kAtOnce = 2;
+    for (std::uint32_t first = simt::thread(); first < words; first += kAtOnce * simt::threads()) {
+      std::uint32_t loaded[kAtOnce] = {};
+      for (std::uint32_t n = 0; n < kAtOnce; ++n) {
+        const std::uint32_t i = first + n * simt::threads();
+        if (i < words) loaded[n] = words_of(block).load(before / 4 + i);
+      }
+      for (std::uint32_t n = 0; n < kAtOnce; ++n) {
+        const std::uint32_t i = first + n * simt::threads();
+        if (i >= words) break;
+        for (unsigned k = 0; k < 4; ++k) bad |= digit_verdict(loaded[n] >> (8 * k) & 0xffu);
+        to.store_word(place + 4 * i, loaded[n]);
+      }
     }
     const std::uint32_t padded = rounded_up(bytes + 1, kPiece);
     const std::uint32_t i = bytes / 4 * 4 + simt::thread();
@@ -260,8 +271,9 @@ class ThreelcDecoder {
     for (std::uint32_t i = 0; i < blocks; ++i) {
       const ThreelcShape shape = shape_of(first_block + i);
       const std::uint32_t word = expander_.word_of(i, four.column);
-      for (unsigned run = 0; run < kRunsPerBlock; ++run) {
-        const float scale = expander_.scale_of(i, shape.group_of(four.element(run)));
+      RunGroup group(shape, four.element(0));
+      for (unsigned run = 0; run < kRunsPerBlock; ++run, group.advance()) {
+        const float scale = expander_.scale_of(i, group.get());
         for (unsigned k = 0; k < 4; ++k) {
           const std::uint32_t column = word >> (8 * k) & 0xffu;
           sums[run].of[k] = with_digit(sums[run].of[k], {column, run}, scale);

@@ -111,8 +111,8 @@ class ThreelcEncoder {
     float threshold;
     float delivered;
   };
-  TERN_DEVICE Scale scale_at(std::uint32_t element) const {
-    const float scale = std::bit_cast<float>(scales_.load(shape_.group_of(element)));
+  TERN_DEVICE Scale scale_in(std::uint32_t group) const {
+    const float scale = std::bit_cast<float>(scales_.load(group));
     return {scale * 0.5f, round_to_dtype(chunk_.delivered, scale)};
   }
   static TERN_DEVICE int digit(float sum, const Scale& scale, float& left) {
@@ -142,9 +142,10 @@ class ThreelcEncoder {
 
   TERN_DEVICE void quantize_four(const FourColumns& four, std::uint32_t first_block) {
     std::uint32_t word = kZeroColumn * 0x01010101u;
-    for (unsigned run = 0; run < kRunsPerBlock; ++run) {
+    RunGroup group(shape_, four.element(0));
+    for (unsigned run = 0; run < kRunsPerBlock; ++run, group.advance()) {
       const std::uint32_t at = four.element(run);
-      const Scale scale = scale_at(at);
+      const Scale scale = scale_in(group.get());
       const simt::Wide<float> sum = sums_.four(at);
       simt::Wide<float> left;
       for (unsigned k = 0; k < 4; ++k) {
@@ -172,7 +173,7 @@ class ThreelcEncoder {
         const std::uint32_t at = shape_.tail_element(run, column);
         if (at >= shape_.elements) break;
         float left = 0.0f;
-        const int q = digit(sums_.one(at), scale_at(at), left);
+        const int q = digit(sums_.one(at), scale_in(shape_.group_of(at)), left);
         byte += static_cast<std::uint32_t>(q * static_cast<int>(digit_weight(run)));
         if (chunk_.residual != nullptr) simt::Global<float>(chunk_.residual).store(at, left);
         left_energy_.add(left);

@@ -110,7 +110,12 @@ class Library:
         """The exception of a status other than TERN_OK. Thread: the one whose call failed, before
         its next call into the library."""
         detail = self._c.tern_error_detail().decode(errors="replace")
-        return failure(status, self._c.tern_strerror(status).decode(), detail)
+        return failure(status, self.status_text(status), detail)
+
+    def status_text(self, status: int) -> str:
+        """What a status means, and what to do."""
+        text: bytes = self._c.tern_strerror(status)
+        return text.decode()
 
     def check(self, status: int) -> None:
         if status != structs.OK:

@@ -6,8 +6,9 @@ import concurrent.futures
 import ctypes
 import operator
 import threading
+import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from . import _passing
 from . import _structs as structs
@@ -25,6 +26,12 @@ from .ticket import Ticket
 if TYPE_CHECKING:
     from .arrays import DTypeLike
     from .client import Client
+
+
+class Dependent(Protocol):
+    """What ends before its group does."""
+
+    def _end_before_group(self) -> None: ...
 
 
 class GroupInfo(NamedTuple):
@@ -66,6 +73,7 @@ class Group:
     def __init__(self, client: Client, group_id: str, options: structs.JoinOptions,
                  owns_client: bool = False) -> None:
         self._handle: Handle | None = None
+        self._dependents: weakref.WeakSet[Dependent] = weakref.WeakSet()
         self.client = client
         self.rank: int = options.rank
         self.size: int = options.size
@@ -80,6 +88,7 @@ class Group:
         """A group that has come of a split."""
         group = cls.__new__(cls)
         group._handle, group.client, group._owns_client = handle, client, False
+        group._dependents = weakref.WeakSet()
         group._uid = ""
         info = group.info()
         group.rank, group.size = info.rank, info.size
@@ -109,18 +118,21 @@ class Group:
 
     def declare(self, name: str, count: int, dtype: DTypeLike = "float32", *,
                 role: str = "exact", recipe: str | None = None, level: str | None = None,
-                priority: int = 0, exempt: bool = False) -> Tensor:
+                priority: int = 0, exempt: bool = False, client_blocks: bool = False) -> Tensor:
         """Declares a tensor of `count` elements, the same on all ranks, under a name that is stable
         across steps and runs (1..127 bytes).
 
         `role`: "exact" and "weights" arrive bit for bit. "gradient" and "delta" may lose values:
         by `recipe`, else the daemon's default, unless `exempt`. `level`: of recipe "auto", such as
-        "balanced" or "residual<=2". Raises AlreadyExistsError, BadRecipeError, QuotaExceededError.
+        "balanced" or "residual<=2". `client_blocks`: for tern.cuda, which hands blocks to the
+        daemon in place of elements; the group has one rank on this node. Raises AlreadyExistsError,
+        BadRecipeError, QuotaExceededError; UnsupportedError for what client_blocks cannot do.
         """
         options = declaration(name, count, dtype, role)
         options.recipe = None if recipe is None else recipe.encode()
         options.level = None if level is None else level.encode()
         options.priority, options.exempt = priority, exempt
+        options.client_blocks = client_blocks
         return Tensor(self, options)
 
     def set_level(self, level: str | None) -> None:
@@ -291,6 +303,8 @@ class Group:
     def leave(self) -> None:
         """Leaves the group; operations in flight fail on all ranks with GroupLeftError. A second
         call does nothing, and so does one after the daemon was lost."""
+        for dependent in list(self._dependents):
+            dependent._end_before_group()
         self._handle = None
         if self._owns_client:
             self._owns_client = False

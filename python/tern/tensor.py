@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from .statistics import StepSplit, TensorStats
 
 if TYPE_CHECKING:
     from .arrays import DTypeLike
+    from .cuda import BoundTensor
     from .group import Group
 
 
@@ -24,6 +26,7 @@ class Tensor:
 
     def __init__(self, group: Group, options: structs.TensorOptions) -> None:
         self._address: int | None = None
+        self._bound: weakref.ref[BoundTensor] | None = None  # by tern.cuda
         self._group = group
         self.name: str = options.name.decode()
         self.count: int = options.count
@@ -73,7 +76,11 @@ class Tensor:
         del handle
 
     def release(self) -> None:
-        """Ends the declaration. Operations in flight keep the tensor until they end."""
+        """Ends the declaration. Operations in flight keep the tensor until they end; those on a GPU
+        must have ended, or it raises WouldBlockError."""
+        bound = None if self._bound is None else self._bound()
+        if bound is not None:
+            bound.release()
         address, self._address = self._address, None
         handle = self._group._handle
         if address is not None and handle is not None and not handle.ended:

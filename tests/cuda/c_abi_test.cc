@@ -8,10 +8,10 @@ namespace tern::cuda {
 namespace c_abi_test {
 
 static_assert(sizeof(tern_cuda_options) == 24);
-static_assert(sizeof(tern_cuda_op) == 32);
+static_assert(sizeof(tern_cuda_op) == 40);
 static_assert(sizeof(tern_cuda_stats) == 80);
 
-TEST(CudaHeader, IsTheSameInC) { EXPECT_EQ(tern_cuda_sizes_of_c(), 24u + 32u + 80u); }
+TEST(CudaHeader, IsTheSameInC) { EXPECT_EQ(tern_cuda_sizes_of_c(), 24u + 40u + 80u); }
 
 TEST(CudaHeader, NullIsRefusedOrIgnored) {
   EXPECT_EQ(tern_cuda_open(nullptr, nullptr, nullptr), TERN_ERR_INVALID_ARGUMENT);

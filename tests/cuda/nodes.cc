@@ -179,6 +179,13 @@ std::vector<float> GpuNode::seen() const {
   return values;
 }
 
+std::vector<float> GpuNode::output() {
+  EXPECT_TRUE(gpu::copy_down(gpu_.driver(), std::span(seen_->data(), count_ * sizeof(float)),
+                             output_->address(), gpu_.program_stream()));
+  EXPECT_TRUE(gpu_.run(gpu_.program_stream()));
+  return seen();
+}
+
 void GpuNode::put_output(const std::vector<float>& values) {
   EXPECT_TRUE(gpu::copy_up(gpu_.driver(), output_->address(), std::as_bytes(std::span(values)),
                            gpu_.program_stream()));

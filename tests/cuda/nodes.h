@@ -81,7 +81,8 @@ class GpuNode {
   std::vector<float> seen() const;
   // Whether the program's stream has nothing left to do.
   bool stream_is_free() { return gpu_.run(gpu_.program_stream()); }
-  // What is in the output before an operation.
+  // What is in the output now, and before an operation.
+  std::vector<float> output();
   void put_output(const std::vector<float>& values);
 
   tern_reduction reduction = TERN_SUM;

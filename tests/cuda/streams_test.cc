@@ -95,6 +95,33 @@ TEST(CudaStreams, OneThatWaitsHoldsUpNoOther) {
   other.wait(last);
 }
 
+// The stream of gradients goes on with the next ones.
+TEST(CudaStreams, OneThatIsToldNotToWaitGoesOn) {
+  const auto gpu = make_gpu();
+  const std::string job = new_job();
+  Node node(daemons()[0], job), other(daemons()[1], job);
+  Node::join({&node, &other});
+  node.declare("3lc", kCount, true);
+  other.declare("3lc", kCount, false);
+  GpuNode on_gpu(*gpu, node, kCount);
+  const std::vector<float> before(kCount, 7.0f);
+  on_gpu.put_output(before);
+  tern_cuda_op op = on_gpu.op();
+  op.no_wait = 1;
+  tern_ticket ticket = 0;
+  ASSERT_EQ(on_gpu.all_reduce(gaussian(kCount, 1), ticket, &op), TERN_OK);
+  EXPECT_TRUE(on_gpu.stream_is_free());  // though the other node has not come
+  EXPECT_EQ(bits_of(on_gpu.seen()), bits_of(before));
+  auto theirs = gaussian(kCount, 2);
+  const tern_ticket their_ticket = other.all_reduce(theirs);
+  ASSERT_EQ(on_gpu.finish(ticket), TERN_OK) << tern_cuda_error_detail();
+  other.wait(their_ticket);
+  EXPECT_EQ(bits_of(on_gpu.output()), bits_of(theirs));
+  op.no_wait = 2;
+  EXPECT_EQ(on_gpu.all_reduce(before, ticket, &op), TERN_ERR_INVALID_ARGUMENT);
+  EXPECT_TRUE(on_gpu.stream_is_free());
+}
+
 TEST(CudaThreads, NeedNotHaveTheContextCurrent) {
   FakeGpu gpu;
   const std::string job = new_job();

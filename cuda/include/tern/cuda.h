@@ -129,13 +129,19 @@ typedef struct {
   uint64_t output;
   float state_scale; /* the residual is multiplied by this first; 0 means 1 */
   int32_t priority;  /* 0: the tensor's */
+  uint32_t
+      no_wait; /* 1: the stream does not wait for the result; the ticket says when it is there */
+  uint32_t reserved;
 } tern_cuda_op;
 #define TERN_CUDA_OP_INIT \
-  { sizeof(tern_cuda_op), TERN_SUM, 0, 0, 0.0f, 0 }
+  { sizeof(tern_cuda_op), TERN_SUM, 0, 0, 0.0f, 0, 0, 0 }
 
 /* Enqueues an all_reduce of the tensor behind what is on `stream` (a CUstream of the context; NULL:
  * the default stream), lets the stream wait for the result, and returns. Other nodes may have
  * elements or blocks. The input must not change until the stream has gone on, and then may.
+ *
+ * With no_wait the stream goes on at once, and input and output belong to the operation until its
+ * ticket is reported: so a stream that computes gradients does not stop for those that travel.
  *
  * *ticket is for tern_cuda_wait, and for no function of tern.h. A tensor has one operation in flight,
  * which ends when its ticket can be reported: TERN_ERR_WOULD_BLOCK before that, and if as many

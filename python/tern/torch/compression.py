@@ -14,10 +14,12 @@ from torch.nn.parallel import DistributedDataParallel
 from ..errors import TernError
 from ..statistics import TensorStats
 from ..tensor import Tensor
-from .averages import Averages, Lossy
+from .device_buckets import DeviceBuckets
 from .exemption import Rule, reasons
 from .failures import as_torch
 from .grouping import submissions_of
+from .host_buckets import HostBuckets
+from .on_device import device_buckets
 from .sharded import ShardedCompression, is_sharded
 
 if TYPE_CHECKING:
@@ -91,24 +93,36 @@ class Compression:
     def __init__(self, model: DistributedDataParallel, recipe: str, level: str,
                  exempt: Rule | Sequence[str] | None, *, scaler: Any, name: str) -> None:
         self._recipe, self._level, self._scaler = recipe, level, scaler
-        self._names = {id(parameter): own for own, parameter in model.module.named_parameters()}
+        parameters = dict(model.module.named_parameters())
         self._reasons = reasons(model.module, exempt)
         self._raw_bytes = {own: parameter.numel() * parameter.element_size()
-                           for own, parameter in model.module.named_parameters()}
+                           for own, parameter in parameters.items()}
         self._submissions = submissions_of(model.process_group)
         self._scales: dict[str, float] = {}
-        # By bucket: memory and parameters, and their averages.
-        self._averages: dict[int, tuple[tuple[int, ...], Averages]] = {}
-        parameters = dict(model.module.named_parameters())
+        self._name = name
+        self._trained = {own: parameters[own] for own in self._reasons}
         try:
-            self._tensors = {own: self._declare(name, own, parameters[own])
-                             for own, reason in self._reasons.items() if not reason}
+            self._buckets, self._where = self._choose()
         except TernError as error:
             raise as_torch(error) from None
 
+    def _choose(self) -> tuple[DeviceBuckets | HostBuckets, str]:
+        """How the buckets travel, and what there is to say of it."""
+        lossy = [own for own, reason in self._reasons.items() if not reason]
+        on_gpu, why = device_buckets(self._submissions, self._trained,
+                                     dict.fromkeys(lossy, self._recipe), self._declare_blocks)
+        if on_gpu is not None:
+            return on_gpu, "; encoded on the GPU"
+        names = {id(parameter): own for own, parameter in self._trained.items()}
+        tensors = {own: self._declare(own, self._trained[own]) for own in lossy}
+        copied = any(parameter.device.type != "cpu" for parameter in self._trained.values())
+        return (HostBuckets(self._submissions, names, tensors),
+                f"; copied to the processor and encoded there: {why}" if copied else "")
+
     def describe(self) -> str:
         """One line: what is compressed, how, and what is not and why."""
-        lossy = sum(self._raw_bytes[own] for own in self._tensors)
+        tensors = self._buckets.tensors
+        lossy = sum(self._raw_bytes[own] for own in tensors)
         every = sum(self._raw_bytes[own] for own in self._reasons)
         kept: dict[str, int] = {}
         for reason in filter(None, self._reasons.values()):
@@ -116,14 +130,14 @@ class Compression:
         how = f"auto, level {self._level}" if self._recipe == "auto" else self._recipe
         exact = ", ".join(f"{count} {reason}" for reason, count in sorted(kept.items()))
         nodes = self._submissions.group.info().node_count
-        return (f"compress: {len(self._tensors)} of {len(self._reasons)} parameters with "
+        return (f"compress: {len(tensors)} of {len(self._reasons)} parameters with "
                 f"{lossy / 1e6:.1f} of {every / 1e6:.1f} MB travel by {how}; exact: "
                 f"{exact or 'none'}" + ("; all ranks are on one node, which nothing leaves"
-                                        if nodes == 1 else f"; {nodes} nodes"))
+                                        if nodes == 1 else f"; {nodes} nodes") + self._where)
 
     def stats(self) -> dict[str, TensorStats]:
         """What has happened to each compressed parameter on this node, by name."""
-        return {own: tensor.stats() for own, tensor in self._tensors.items()}
+        return {own: tensor.stats() for own, tensor in self._buckets.tensors.items()}
 
     def ratio(self) -> float:
         """How many times fewer bytes than raw this node has sent for the compressed parameters; 1
@@ -141,7 +155,7 @@ class Compression:
         """
         info = self._submissions.group.info()
         try:
-            parts = {own: tensor.export_state() for own, tensor in self._tensors.items()}
+            parts = self._buckets.export_state()
         except TernError as error:
             raise as_torch(error) from None
         return {"version": _STATE_VERSION, "node": info.node, "nodes": info.node_count,
@@ -161,8 +175,8 @@ class Compression:
             if state.get("version") != _STATE_VERSION:
                 raise ValueError(f"the state has version {state.get('version')}; this package "
                                  f"reads {_STATE_VERSION}")
-            if set(state["parts"]) != set(self._tensors):
-                odd = sorted(set(state["parts"]) ^ set(self._tensors))
+            if set(state["parts"]) != set(self._buckets.tensors):
+                odd = sorted(set(state["parts"]) ^ set(self._buckets.tensors))
                 raise ValueError("the state is of other parameters than are compressed here: "
                                  f"{', '.join(odd[:5])}. Compress with the same exempt=")
         nodes = self._submissions.group.info().node_count
@@ -179,8 +193,8 @@ class Compression:
 
     def _import(self, states: Sequence[dict[str, Any]]) -> None:
         try:
-            for own, tensor in self._tensors.items():
-                tensor.import_state(*(state["parts"][own] for state in states))
+            self._buckets.import_state({own: [state["parts"][own] for state in states]
+                                        for own in self._buckets.tensors})
         except TernError as error:
             raise as_torch(error) from None
 
@@ -190,47 +204,24 @@ class Compression:
         if buffer.layout != torch.strided:
             raise ValueError("sparse gradients cannot be compressed: use dense ones "
                              "(Embedding(sparse=False)), or leave the model as it is")
-        host = buffer if buffer.device.type == "cpu" else buffer.cpu()
-        averages = self._averages_of(bucket, host)
+        return self._buckets.average(bucket, self._scale_of_state)
 
-        def finish() -> None:
-            averages.finish()
-            if host is not buffer:
-                buffer.copy_(host)
+    def _declare(self, own: str, parameter: torch.Tensor) -> Tensor:
+        return self._submissions.group.declare(
+            self._full(own), parameter.numel(), str(parameter.dtype).removeprefix("torch."),
+            role="gradient", recipe=self._recipe,
+            level=self._level if self._recipe == "auto" else None)
 
-        work = self._submissions.start("the average of gradients", averages.calls(), [buffer],
-                                       finish=finish)
-        return work.get_future().then(lambda done: done.wait()[0])
+    def _declare_blocks(self, own: str, count: int, recipe: str) -> Tensor:
+        return self._submissions.group.declare(self._full(own), count, role="gradient",
+                                               recipe=recipe, client_blocks=True)
 
-    def _averages_of(self, bucket: dist.GradBucket, host: torch.Tensor) -> Averages:
-        """Those of the bucket in this memory: the last step's where nothing has changed."""
-        parameters = bucket.parameters()
-        layout = (host.data_ptr(), *map(id, parameters))
-        known = self._averages.get(bucket.index())
-        if known is not None and known[0] == layout:
-            return known[1]
-        lossy, exact, begin = [], [], 0
-        for parameter in parameters:
-            part = host[begin:begin + parameter.numel()]
-            begin += parameter.numel()
-            own = self._names[id(parameter)]
-            if own in self._tensors:
-                lossy.append(Lossy(part, self._tensors[own], self._scale_of_state(own)))
-            else:
-                exact.append(part)
-        averages = Averages(self._submissions, lossy, exact)
-        if self._scaler is None and host is bucket.buffer():
-            self._averages[bucket.index()] = layout, averages
-        return averages
-
-    def _declare(self, model: str, own: str, parameter: torch.Tensor) -> Tensor:
-        full = f"{model}/{own}"
+    def _full(self, own: str) -> str:
+        full = f"{self._name}/{own}"
         if len(full.encode()) > _NAME_BYTES:
             raise ValueError(f"the parameter {full} has a name of more than {_NAME_BYTES} bytes; "
                              "exempt it, or give its module a shorter name")
-        return self._submissions.group.declare(
-            full, parameter.numel(), str(parameter.dtype).removeprefix("torch."), role="gradient",
-            recipe=self._recipe, level=self._level if self._recipe == "auto" else None)
+        return full
 
     def _scale_of_state(self, own: str) -> float:
         """By how much gradients have grown, by the loss scale, since the last one of this

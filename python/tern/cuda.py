@@ -1,0 +1,276 @@
+"""Tensors in the memory of NVIDIA GPUs, by libtern_cuda.
+
+Kernels encode and decode on the GPU, in the program's own CUDA context, and blocks alone cross to
+the daemon. docs/gpu.md has the architecture and what is supported.
+
+    device = tern.cuda.Device(client)              # in a thread whose context is current
+    tensor = group.declare("w", n, role="gradient", recipe="int:bits=8", client_blocks=True)
+    bound = device.bind(tensor)
+    ticket = bound.all_reduce(address, stream=stream)
+    ticket.wait()
+
+Addresses are those of the device (CUdeviceptr), as `torch.Tensor.data_ptr()` has them; streams are
+CUstream handles, as `torch.cuda.Stream.cuda_stream` has them, and 0 is the default stream.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import math
+import threading
+import time
+import weakref
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from . import _structs as structs
+from ._cuda_library import CudaOp, CudaOptions, CudaStats, cuda_library
+from ._handle import Handle
+from .errors import ClosedError, TernError, WaitTimeoutError, WouldBlockError
+
+if TYPE_CHECKING:
+    from .client import Client
+    from .tensor import Tensor
+
+__all__ = ["BoundTensor", "Device", "DeviceStats", "DeviceTicket"]
+
+# As in ticket.py: Ctrl-C comes through between two slices.
+_SLICE_MS = 50
+
+
+@dataclass(frozen=True)
+class DeviceStats:
+    """`device_bytes` and `pinned_bytes`: held now, of the GPU and of the host. `operations` have
+    ended, `failures` of them badly. `raw_fallbacks`: chunks that went raw because a value was not
+    finite. `processor_blocks`: results that no kernel reads, decoded by the processor. `encode_ns`
+    and `decode_ns`: on the GPU, over all operations."""
+
+    device_bytes: int
+    pinned_bytes: int
+    pinning_failures: int
+    operations: int
+    failures: int
+    raw_fallbacks: int
+    processor_blocks: int
+    encode_ns: int
+    decode_ns: int
+
+
+class Device:
+    """The CUDA context of the thread that opens it, with Tern's kernels.
+
+    It must end, by close() or with its last reference, before the context does. Thread: any.
+    """
+
+    def __init__(self, client: Client, *, operations: int = 64, driver: str | None = None,
+                 image: bytes | None = None) -> None:
+        """`operations`: how many may be in flight or not yet reported, 1 to 512. `driver`: the file
+        name of the CUDA driver, if not libcuda.so.1. `image`: the kernels as a cubin or a fat
+        binary, if not those in the library, which has none where it was built without nvcc. Raises
+        UnsupportedError without a driver of CUDA 12.0 and a GPU of compute capability 8.0, or later
+        ones; LibraryError without libtern_cuda."""
+        self._library = cuda_library()
+        self._client = client
+        self._bound: weakref.WeakSet[BoundTensor] = weakref.WeakSet()
+        options = structs.sized(CudaOptions)
+        options.operations = operations
+        options.driver = None if driver is None else driver.encode()
+        options.image = ctypes.cast(ctypes.c_char_p(image), ctypes.c_void_p)
+        pointer = ctypes.c_void_p()
+        connection = client._live()
+        self._library.check("tern_cuda_open", connection, ctypes.byref(options),
+                            ctypes.byref(pointer))
+        self._handle: Handle | None = Handle(
+            pointer.value, lambda address: self._library.call("tern_cuda_close", address),
+            connection)
+        _open.add(self)
+
+    def bind(self, tensor: Tensor) -> BoundTensor:
+        """Makes a tensor ready that was declared with client_blocks=True: takes memory of the arena
+        and pins it, and takes memory of the GPU. Nothing else may operate on the tensor meanwhile,
+        and no operation should be in flight: pinning may wait for it.
+
+        Raises UnsupportedError for types, recipes and chunk sizes that have no kernels, and
+        OutOfMemoryError if the arena, the GPU's memory or what may be pinned is used up.
+        """
+        return BoundTensor(self, tensor)
+
+    def stats(self) -> DeviceStats:
+        """What it holds, and what has been done."""
+        stats = structs.sized(CudaStats)
+        self._library.check("tern_cuda_get_stats", self._live(), ctypes.byref(stats))
+        return DeviceStats(*(getattr(stats, field.name) for field in fields(DeviceStats)))
+
+    def close(self) -> None:
+        """Releases its tensors and ends it, or has it end with the last operation's tensor."""
+        for bound in list(self._bound):
+            bound._end_before_group()
+        self._handle = None
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _live(self) -> Handle:
+        self._client._live()  # a child of fork() has neither
+        if self._handle is None:
+            raise ClosedError("the device has been closed; open it again")
+        return self._handle
+
+
+# Closed before the interpreter takes its modules apart, and the driver its contexts.
+_open: weakref.WeakSet[Device] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for device in list(_open):
+        device.close()
+
+
+class BoundTensor:
+    """A declared tensor with its memory on the GPU. It has one operation in flight, which ends when
+    its ticket is reported. Thread: any."""
+
+    def __init__(self, device: Device, tensor: Tensor) -> None:
+        """device.bind() makes it."""
+        self._address: int | None = None
+        self._device, self.tensor = device, tensor
+        self.count = tensor.count
+        # Group and device stay until it has been released.
+        self._keeps: tuple[Handle, ...] = (tensor._group._live(), device._live())
+        pointer = ctypes.c_void_p()
+        device._library.check("tern_cuda_tensor_bind", device._live(), tensor._group._live(),
+                              tensor._live(), ctypes.byref(pointer))
+        self._address = pointer.value
+        tensor._bound = weakref.ref(self)
+        tensor._group._dependents.add(self)
+        device._bound.add(self)
+
+    def all_reduce(self, source: int, out: int | None = None, *, stream: int = 0,
+                   reduction: str = "sum", state_scale: float = 1.0, priority: int = 0,
+                   stream_waits: bool = True) -> DeviceTicket:
+        """Enqueues an all_reduce behind what is on `stream`, and returns at once.
+
+        `source`, `out`: addresses on the GPU of `count` f32 each, multiples of 16; without `out` in
+        place. `stream_waits`: what is enqueued on the stream from now on finds the result. Without
+        it the stream goes on at once, and both belong to the operation until the ticket has ended.
+
+        The stream goes on, with the output as it was, when the operation fails: a program that must
+        not compute with old values waits for the ticket. Raises WouldBlockError while the tensor
+        has an operation, and InvalidArgumentError.
+        """
+        if reduction not in structs.REDUCTIONS:
+            raise ValueError(f"reduction={reduction!r} is none of {', '.join(structs.REDUCTIONS)}")
+        op = structs.sized(CudaOp)
+        op.reduction = structs.REDUCTIONS[reduction]
+        op.input, op.output = source, source if out is None else out
+        op.state_scale, op.priority, op.no_wait = state_scale, priority, not stream_waits
+        number = ctypes.c_uint64()
+        self._device._live()
+        self._device._library.check("tern_cuda_all_reduce", self._live(), ctypes.byref(op),
+                                    stream, ctypes.byref(number))
+        return DeviceTicket(self._device, number.value)
+
+    def export_state(self) -> bytes:
+        """As Tensor.export_state(), with what is owed on the GPU in it. Waits for the GPU."""
+        library = self._device._client._library
+        size = ctypes.c_uint64()
+        library.check(library.tern_tensor_state_bytes(self.tensor._live(), ctypes.byref(size)))
+        part = ctypes.create_string_buffer(size.value)
+        self._device._library.check("tern_cuda_tensor_export_state", self._live(), part,
+                                    size.value, ctypes.byref(size))
+        return part.raw[:size.value]
+
+    def import_state(self, *parts: bytes) -> None:
+        """As Tensor.import_state()."""
+        count = len(parts)
+        pointers = (ctypes.c_void_p * count)(
+            *(ctypes.cast(ctypes.c_char_p(part), ctypes.c_void_p) for part in parts))
+        sizes = (ctypes.c_uint64 * count)(*map(len, parts))
+        self._device._library.check("tern_cuda_tensor_import_state", self._live(), pointers, sizes,
+                                    count)
+
+    def release(self) -> None:
+        """Gives the memory back, and what is owed to the daemon. Raises WouldBlockError while an
+        operation is in flight."""
+        if self._address is None:
+            return
+        if self.tensor._address is None or any(handle.ended for handle in self._keeps):
+            # The collector has ended in any order what was garbage together.
+            self._address, self._keeps = None, ()
+            return
+        status = self._device._library.call("tern_cuda_tensor_release", self._address)
+        failure = None if status == structs.OK else self._device._library.failure(status)
+        if status != WouldBlockError.status:
+            self._address, self._keeps = None, ()
+        if failure is not None:
+            raise failure
+
+    def _end_before_group(self) -> None:
+        with contextlib.suppress(TernError):
+            self.release()
+
+    def __del__(self) -> None:
+        if getattr(self, "_address", None) is not None:
+            self._end_before_group()  # nobody is left to be told
+
+    def _live(self) -> int:
+        if self._address is None:
+            raise ClosedError(f"the tensor {self.tensor.name} has been released; bind it again")
+        return self._address
+
+
+class DeviceTicket:
+    """One operation of a BoundTensor. Every wait gives the same answer. Thread: any."""
+
+    __slots__ = ("_device", "_number", "_ended", "_error", "_lock")
+
+    def __init__(self, device: Device, number: int) -> None:
+        self._device, self._number = device, number
+        self._ended = False
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Returns when the output is there. `timeout`: seconds; None waits without limit. Raises
+        WaitTimeoutError when it has passed (the operation goes on), and the operation's failure:
+        what an operation of a Group raises, or InternalError with what the CUDA driver said."""
+        if timeout is not None and math.isnan(timeout):
+            raise ValueError("timeout=nan: a timeout is a number of seconds")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._ask(deadline):
+            if deadline is not None and time.monotonic() >= deadline:
+                raise WaitTimeoutError(f"the operation has not ended within {timeout} s; it goes "
+                                       "on, and its memory is in use")
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+
+    def test(self) -> bool:
+        """Whether the operation has succeeded by now. Raises its failure."""
+        if not self._ask(0.0):
+            return False
+        self.wait()
+        return True
+
+    def _ask(self, deadline: float | None) -> bool:
+        left_ms = _SLICE_MS
+        if deadline is not None:
+            left_ms = max(0, int(min(_SLICE_MS, 1000 * (deadline - time.monotonic()) + 0.999)))
+        with self._lock:
+            if not self._ended:
+                library = self._device._library
+                status = library.call("tern_cuda_wait", self._device._live(), self._number, left_ms)
+                if status == WaitTimeoutError.status:
+                    return False
+                self._error = None if status == structs.OK else library.failure(status)
+                self._ended = True
+        return True
+
+    def __repr__(self) -> str:
+        state = "running" if not self._ended else "succeeded" if self._error is None else "failed"
+        return f"<tern.cuda.DeviceTicket {state}>"

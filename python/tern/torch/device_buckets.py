@@ -1,0 +1,154 @@
+"""DDP's buckets whose gradients are encoded and decoded on the GPU, by tern.cuda."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+import torch.distributed as dist
+from torch.futures import Future
+
+from ..cuda import BoundTensor, DeviceTicket
+from ..errors import TernError, WouldBlockError
+from ..tensor import Tensor
+from .failures import as_torch
+from .host_buckets import split
+from .submissions import scatter_out
+
+
+class Streams:
+    """PyTorch's streams of one GPU, as buckets use them."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._beside = torch.cuda.Stream(device)
+
+    def current(self) -> int:
+        """The handle of the one on which gradients are computed."""
+        handle: int = torch.cuda.current_stream(self._device).cuda_stream
+        return handle
+
+    @contextlib.contextmanager
+    def beside(self) -> Iterator[int]:
+        """Another one, behind what is on the current one now, which is current meanwhile."""
+        self._beside.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._beside):
+            yield self._beside.cuda_stream
+
+    def finish(self) -> None:
+        """Waits for the other one."""
+        self._beside.synchronize()
+
+
+class DeviceBuckets:
+    """Averages buckets in place. The stream of the gradients waits for nothing: a bucket's future
+    is complete when its averages are there, and has the failure if there is one.
+
+    What must stay exact travels as one tensor, behind the last bucket of the step. Thread: one at a
+    time.
+    """
+
+    def __init__(self, names: Mapping[int, str], bound: Mapping[str, BoundTensor],
+                 exact: BoundTensor | None, *, streams: Streams, device: torch.device) -> None:
+        """`names`: of parameters, by their id(). `bound`: of what may lose values, by name.
+        `exact`: of all else together."""
+        self._names, self._bound, self._streams = names, bound, streams
+        self._exact = exact
+        self._exact_values = torch.empty(exact.count if exact else 0, device=device)
+        self._exact_parts: list[torch.Tensor] = []
+        self._running: list[DeviceTicket] = []
+        # Of buckets that wait for the exact ones.
+        self._waiting: list[tuple[Future[torch.Tensor], torch.Tensor]] = []
+        self._completing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tern-cuda")
+
+    def average(self, bucket: dist.GradBucket,
+                state_scale: Callable[[str], float]) -> Future[torch.Tensor]:
+        """The hook's work. `state_scale`: by how much the gradients of a parameter have grown."""
+        buffer, parameters = bucket.buffer(), bucket.parameters()
+        first = bucket.index() == 0
+        if first:  # after a step that has failed there may be something left
+            self._exact_parts, self._running, self._waiting = [], [], []
+        stream = self._streams.current()
+        base: Future[torch.Tensor] = Future()
+        self._waiting.append((base, buffer))
+        try:
+            for parameter, part in zip(parameters, split(buffer, parameters)):
+                own = self._names[id(parameter)]
+                if own in self._bound:
+                    self._start(self._bound[own], part, stream, state_scale(own))
+                else:
+                    self._exact_parts.append(part)
+            if self._exact is None:
+                self._complete_later()
+            elif bucket.is_last():
+                self._average_exact()
+                self._complete_later()
+        except TernError as error:
+            raise as_torch(error) from None
+        # A failure that is set on a Python future is a value to C++; one that a callback raises is
+        # a failure to both.
+        return base.then(lambda done: done.wait())
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """Of what may lose values, by name."""
+        return {own: bound.tensor for own, bound in self._bound.items()}
+
+    def export_state(self) -> dict[str, bytes]:
+        """This node's part of what is owed, by name."""
+        return {own: bound.export_state() for own, bound in self._bound.items()}
+
+    def import_state(self, parts: Mapping[str, list[bytes]]) -> None:
+        for own, bound in self._bound.items():
+            bound.import_state(*parts[own])
+
+    def _start(self, bound: BoundTensor, part: torch.Tensor, stream: int, scale: float) -> None:
+        self._running.append(self._with_room(lambda: bound.all_reduce(
+            part.data_ptr(), stream=stream, reduction="average", state_scale=scale,
+            stream_waits=False)))
+
+    def _average_exact(self) -> None:
+        exact = self._exact
+        assert exact is not None
+        with self._streams.beside() as stream:
+            scatter_out(self._exact_values, self._exact_parts, into_buffer=True)
+            self._running.append(self._with_room(lambda: exact.all_reduce(
+                self._exact_values.data_ptr(), stream=stream, reduction="average")))
+            scatter_out(self._exact_values, self._exact_parts)
+        self._exact_parts = []
+
+    def _with_room(self, call: Callable[[], DeviceTicket]) -> DeviceTicket:
+        """Waits for earlier operations where too many are in flight."""
+        for earlier in self._running:
+            try:
+                return call()
+            except WouldBlockError:
+                with contextlib.suppress(TernError):  # told by the future
+                    earlier.wait()
+        return call()
+
+    def _complete_later(self) -> None:
+        """All that has been started belongs to the futures that wait."""
+        tickets, self._running = self._running, []
+        futures, self._waiting = self._waiting, []
+        self._completing.submit(self._complete, tickets, futures)
+
+    def _complete(self, tickets: list[DeviceTicket],
+                  futures: list[tuple[Future[torch.Tensor], torch.Tensor]]) -> None:
+        failure: BaseException | None = None
+        for ticket in tickets:
+            try:
+                ticket.wait()
+            except TernError as error:
+                failure = failure or as_torch(error)
+        try:
+            self._streams.finish()
+        except Exception as error:  # of the GPU
+            failure = failure or error
+        for future, buffer in futures:
+            if failure is None:
+                future.set_result(buffer)
+            else:
+                future.set_exception(failure)

@@ -1,0 +1,108 @@
+"""Whether the gradients of a model can be encoded on its GPU, and what does it then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+
+from ..cuda import BoundTensor, Device
+from ..errors import TernError
+from ..group import Group
+from ..tensor import Tensor
+from .device_buckets import DeviceBuckets, Streams
+from .submissions import Submissions
+
+# At a time, as many as the library has.
+_OPERATIONS = 512
+
+# No parameter is called so.
+_EXACT = "/exact"
+
+# The name of a tensor, its count and its recipe: what declares it.
+Declare = Callable[[str, int, str], Tensor]
+
+
+def device_buckets(submissions: Submissions, parameters: Mapping[str, torch.Tensor],
+                   recipes: Mapping[str, str],
+                   declare: Declare) -> tuple[DeviceBuckets | None, str]:
+    """What averages the gradients of `parameters` on their GPU; or None, and why not. The same on
+    all ranks, who all call it.
+
+    `parameters`: those that are trained, by name. `recipes`: of those that may lose values.
+    """
+    why = _objection(submissions.group, parameters, recipes)
+    if not _agree(submissions, not why):
+        return None, why or "another rank's gradients cannot"
+    place = next(iter(parameters.values())).device
+    tensors: list[Tensor] = []
+
+    def bind(device: Device, name: str, count: int, recipe: str) -> BoundTensor:
+        tensors.append(declare(name, count, recipe))
+        return device.bind(tensors[-1])
+
+    made = device = None
+    try:
+        device = open_device(submissions.group, place)
+        bound = {own: bind(device, own, parameters[own].numel(), recipe)
+                 for own, recipe in recipes.items()}
+        count = sum(each.numel() for own, each in parameters.items() if own not in recipes)
+        exact = bind(device, _EXACT, count, "raw") if count else None
+        names = {id(parameter): own for own, parameter in parameters.items()}
+        made = DeviceBuckets(names, bound, exact, streams=streams_of(place), device=place)
+    except TernError as error:
+        why = str(error)
+    if _agree(submissions, made is not None):
+        return made, ""
+    for tensor in tensors:
+        tensor.release()
+    if device is not None:
+        device.close()
+    return None, why or "another rank's GPU has no room or no kernels for them"
+
+
+def open_device(group: Group, place: torch.device) -> Device:
+    """In PyTorch's context, which is there once something has been allocated."""
+    with torch.cuda.device(place):
+        torch.empty(1, device=place)
+        return Device(group.client, operations=_OPERATIONS)
+
+
+def streams_of(place: torch.device) -> Streams:
+    return Streams(place)
+
+
+def _objection(group: Group, parameters: Mapping[str, torch.Tensor],
+               recipes: Mapping[str, str]) -> str:
+    """What is against it, as far as it can be said without the library."""
+    info = group.info()
+    if info.node_count == 1:
+        return "all ranks are on one node, which nothing leaves"
+    places = {parameter.device for parameter in parameters.values()}
+    if len(places) != 1:
+        return "the parameters are on several devices"
+    if not is_gpu(next(iter(places))):
+        return "the parameters are in the processor's memory"
+    if info.node_count != info.size:
+        return (f"{info.size} ranks are on {info.node_count} nodes, and a group whose blocks are "
+                "made on GPUs has one on each")
+    kinds = {parameter.dtype for parameter in parameters.values()}
+    if kinds != {torch.float32}:
+        return f"gradients are of {', '.join(sorted(str(kind)[6:] for kind in kinds))}, not float32"
+    if "auto" in recipes.values():
+        return 'recipe="auto" measures elements; give a recipe, as "int:bits=8"'
+    return ""
+
+
+def is_gpu(place: torch.device) -> bool:
+    """Whether kernels can reach its memory."""
+    return place.type == "cuda"
+
+
+def _agree(submissions: Submissions, own: bool) -> bool:
+    """Whether all ranks say yes."""
+    said = np.array([own], "int32")
+    submissions.start("a vote", [lambda: submissions.group.all_reduce(said, reduction="min")],
+                      []).wait()
+    return said.item() == 1
