@@ -15,7 +15,7 @@ class ElementDecoder {
       : chunk_(chunk),
         room_(room),
         views_(arena.take<PayloadView>(chunk.block_count + 1)),
-        scales_(arena.take<float>(room.at_once * room.scale_count + 1)),
+        scales_(arena.take<float>(std::size_t{room.at_once} * room.scale_count + 1)),
         verdicts_(arena.take<std::uint32_t>(simt::warps())) {}
 
   TERN_DEVICE void run() {
@@ -91,7 +91,7 @@ class ElementDecoder {
       FourCodes codes[kTiles] = {};
       for (unsigned t = 0; t < kTiles; ++t) {
         const std::uint32_t at = begin + t * tile();
-        if (at < chunk_.elements) codes[t] = load_codes(view.payload + 4 * scales, at);
+        if (at < chunk_.elements) codes[t] = load_codes(view.payload + std::size_t{4} * scales, at);
       }
       for (unsigned t = 0; t < kTiles; ++t) {
         const std::uint32_t at = begin + t * tile();

@@ -32,8 +32,8 @@ class Expander {
   TERN_DEVICE Expander(const Room& room, simt::Arena& arena)
       : column_room_(rounded_up((room.elements + 4) / 5 + 1, kPiece)),
         scale_room_(room.scale_count + 1),
-        columns_(arena.take<std::uint8_t>(column_room_ * room.blocks)),
-        scales_(arena.take<float>(scale_room_ * room.blocks)),
+        columns_(arena.take<std::uint8_t>(std::size_t{column_room_} * room.blocks)),
+        scales_(arena.take<float>(std::size_t{scale_room_} * room.blocks)),
         stream_(arena.take<std::uint8_t>(column_room_)),
         totals_(arena.take<std::uint32_t>(simt::warps())),
         verdicts_(arena.take<std::uint32_t>(simt::warps())) {}

@@ -197,11 +197,11 @@ class ThreelcEncoder {
     }
     const simt::Shared<std::uint8_t>& source = stage_.zero_run ? coded_ : columns_;
     for (std::uint32_t i = simt::thread(); i < bytes / 4; i += simt::threads()) {
-      words.store(shape_.scale_count + i, source.load_word(4 * i));
+      words.store(shape_.scale_count + i, source.load_word(std::size_t{4} * i));
     }
     const std::uint32_t at = bytes / 4 * 4 + simt::thread();
     if (at < bytes) {
-      const simt::Global<std::byte> rest(payload + 4 * shape_.scale_count);
+      const simt::Global<std::byte> rest(payload + std::size_t{4} * shape_.scale_count);
       rest.store(at, static_cast<std::byte>(source.load(at)));
     }
     return 4 * shape_.scale_count + bytes;

@@ -18,10 +18,10 @@ using emulation::Schedule;
 // One of each order; one of them under a sanitizer, and where a GPU has orders of its own.
 inline std::vector<Schedule> schedules(std::uint64_t seed) {
   using Order = Schedule::Order;
-  const std::vector<Schedule> all = {{Order::uniform, seed},
-                                     {Order::warp_priority, seed},
-                                     {Order::starved_warp, seed},
-                                     {Order::reversed, seed}};
+  std::vector<Schedule> all = {{Order::uniform, seed},
+                               {Order::warp_priority, seed},
+                               {Order::starved_warp, seed},
+                               {Order::reversed, seed}};
   if (tests::abridged() || target().schedules_itself()) return {all[seed % all.size()]};
   return all;
 }
