@@ -38,7 +38,7 @@ class MpiRunner final : public CollectiveRunner {
 
  private:
   int call() {
-    MPI_Comm const all = MPI_COMM_WORLD;
+    MPI_Comm all = MPI_COMM_WORLD;
     float* const in = input_.data();
     float* const out = output_.data();
     switch (shape_.kind) {

@@ -30,6 +30,7 @@ bool Promises::changes_in(std::size_t begin, std::size_t end) const {
 std::vector<double> Promises::losses(double OpRecord::*time) const {
   const auto& ops = result_.ops;
   std::vector<double> result;
+  result.reserve(ops.size());
   for (const OpRecord& op : ops) result.push_back(op.*time - op.raw_ns);
   for (std::size_t i = 0; i < result_.changes.size(); ++i) {
     const std::size_t begin = result_.changes[i].op;

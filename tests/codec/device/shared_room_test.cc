@@ -15,12 +15,13 @@ static_assert(kBlockThreads == gpu::Kernels::kThreads);
 static_assert(kIntegerGridBytes == sizeof(IntegerFormat<8>::Grid));
 static_assert(kFp8GridBytes == sizeof(Fp8E4M3::Grid));
 static_assert(kBf16GridBytes == sizeof(Bf16Format::Grid));
+constexpr std::size_t kSm80Bytes = std::size_t{163} * 1024;
 // The chunks that docs/gpu.md speaks of fit sm_80, whose blocks of threads have 163 KiB.
-static_assert(threelc_encode_room(32768, 8, true) <= 163 * 1024);
-static_assert(threelc_encode_room(32768, 512, true) <= 163 * 1024);
-static_assert(threelc_encode_room(65536, 16, false) <= 163 * 1024);
-static_assert(element_encode_room(32768, 512, kIntegerGridBytes) <= 163 * 1024);
-static_assert(lossless_encode_room(65536) <= 163 * 1024);
+static_assert(threelc_encode_room(32768, 8, true) <= kSm80Bytes);
+static_assert(threelc_encode_room(32768, 512, true) <= kSm80Bytes);
+static_assert(threelc_encode_room(65536, 16, false) <= kSm80Bytes);
+static_assert(element_encode_room(32768, 512, kIntegerGridBytes) <= kSm80Bytes);
+static_assert(lossless_encode_room(65536) <= kSm80Bytes);
 
 constexpr std::size_t kCounts[] = {1, 320, 4097, 10007};
 
