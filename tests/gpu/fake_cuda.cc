@@ -112,9 +112,9 @@ class Fake final : public FakeCuda {
     const std::lock_guard lock(mutex_);
     state_.held += more;
   }
-  void add_memory(void* begin, std::size_t bytes) {
+  void add_memory(std::span<std::byte> range) override {
     const std::lock_guard lock(mutex_);
-    state_.memory[static_cast<std::byte*>(begin)] = bytes;
+    state_.memory[range.data()] = range.size();
   }
   void remove_memory(void* begin) {
     const std::lock_guard lock(mutex_);
@@ -349,7 +349,7 @@ TERN_FAKE DriverCode cuMemAlloc_v2(DeviceAddress* address, std::size_t bytes) {
   void* const memory = std::aligned_alloc(kAlignment, whole);
   std::memset(memory, 0xcd, whole);
   fake().hold(1);
-  fake().add_memory(memory, bytes);
+  fake().add_memory({static_cast<std::byte*>(memory), bytes});
   *address = reinterpret_cast<std::uintptr_t>(memory);
   return kSuccess;
 }
@@ -384,7 +384,7 @@ TERN_FAKE DriverCode cuMemcpyDtoDAsync_v2(DeviceAddress to, DeviceAddress from, 
 TERN_FAKE DriverCode cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned) {
   void* ignored = nullptr;
   const DriverCode code = make("cuMemHostRegister_v2", &ignored);
-  if (code == kSuccess) fake().add_memory(memory, bytes);
+  if (code == kSuccess) fake().add_memory({static_cast<std::byte*>(memory), bytes});
   return code;
 }
 TERN_FAKE DriverCode cuMemHostUnregister(void* memory) {

@@ -45,7 +45,9 @@ class FakeCuda {
   virtual std::vector<std::string> calls() const = 0;
   // What is pinned, allocated, loaded or made, and was not given back.
   virtual int held() const = 0;
-  // The device's memory: what is allocated or pinned.
+  // What kernels reach beside that.
+  virtual void add_memory(std::span<std::byte> range) = 0;
+  // The device's memory: what is allocated or pinned, and what was added.
   virtual std::vector<std::span<std::byte>> memory() const = 0;
 
   // Goes on with a stream as far as it gets. True: all that was enqueued is done.

@@ -20,6 +20,7 @@ from ..ticket import Ticket
 from . import sparse
 from .operands import View, check, view
 from .reductions import Reduction, reduction_of
+from .staging import receiving, sending, through_host
 from .submissions import Submissions, scatter_out
 from .work import TernWork
 
@@ -63,6 +64,7 @@ class Collectives:
     _submissions: Submissions
     _size: int
 
+    @through_host
     def allreduce(self, tensors: Any, opts: Any = None) -> TernWork:
         tensor = _one(tensors, "tensors")
         reduction = reduction_of(_operation(opts), tensor.dtype)
@@ -72,6 +74,7 @@ class Collectives:
                  for piece in _pieces(tensor)]
         return self._start("all_reduce", calls, [tensor], opts)
 
+    @through_host
     def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> TernWork:
         calls = [self._reducing("all_reduce", tensor, tensor,
                                 reduction_of(_operation(opts), tensor.dtype))
@@ -81,18 +84,21 @@ class Collectives:
     def allreduce_sparse(self, tensors: Any, opts: Any = None) -> TernWork:
         return self.allreduce(tensors, opts)
 
+    @through_host
     def broadcast(self, tensors: Any, opts: Any = 0) -> TernWork:
         tensor = _one(tensors, "tensors")
         seen = view(tensor, "the tensor", moved=True)
         return self._start("broadcast", [lambda: self._submissions.group.broadcast(
             seen.array, _root(opts), dtype=seen.dtype)], [tensor], opts)
 
+    @through_host
     def reduce(self, tensors: Any, opts: Any = 0) -> TernWork:
         tensor = _one(tensors, "tensors")
         reduction = reduction_of(getattr(opts, "reduceOp", dist.ReduceOp.SUM), tensor.dtype)
         call = self._reducing("reduce", tensor, tensor, reduction, root=_root(opts))
         return self._start("reduce", [call], [tensor], opts)
 
+    @through_host
     def allgather(self, output_lists: Any, inputs: Any, opts: Any = None) -> TernWork:
         source = check(_one(inputs, "input_tensors"), "the input")
         outputs = output_lists if isinstance(output_lists[0], Tensor) else _one(
@@ -107,10 +113,12 @@ class Collectives:
         return self._start("all_gather", [call], list(outputs), opts,
                            lambda: scatter_out(flat, outputs), [source])
 
+    @through_host
     def all_gather_single(self, output: Tensor, source: Tensor, opts: Any = None) -> TernWork:
         self._parts(output, source, "output", "input")
         return self._start("all_gather", [self._gathering(output, source)], [output], opts)
 
+    @through_host
     def all_gather_single_coalesced(self, outputs: Sequence[Tensor], sources: Sequence[Tensor],
                                     opts: Any = None) -> TernWork:
         _same_length(outputs, sources)
@@ -119,6 +127,7 @@ class Collectives:
         calls = [self._gathering(*pair) for pair in zip(outputs, sources)]
         return self._start("all_gather", calls, list(outputs), opts)
 
+    @through_host
     def allgather_coalesced(self, output_lists: Sequence[Sequence[Tensor]],
                             sources: Sequence[Tensor], opts: Any = None) -> TernWork:
         self._one_for_each(output_lists, "the list of lists of outputs")
@@ -136,6 +145,7 @@ class Collectives:
         return self._start("all_gather", calls, [t for row in output_lists for t in row], opts,
                            finish, sources)
 
+    @through_host
     def reduce_scatter(self, outputs: Any, input_lists: Any, opts: Any = None) -> TernWork:
         output = check(_one(outputs, "output_tensors"), "the output")
         sources = input_lists if isinstance(input_lists[0], Tensor) else _one(
@@ -147,16 +157,19 @@ class Collectives:
                               counts=_counts(sources))
         return self._start("reduce_scatter", [call], [output], opts, inputs=sources)
 
+    @through_host
     def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any = None) -> TernWork:
         call = self._scattering_sum(output, source, opts)
         return self._start("reduce_scatter", [call], [output], opts)
 
+    @through_host
     def reduce_scatter_single_coalesced(self, outputs: Sequence[Tensor], sources: Sequence[Tensor],
                                         opts: Any = None) -> TernWork:
         _same_length(outputs, sources)
         calls = [self._scattering_sum(*pair, opts) for pair in zip(outputs, sources)]
         return self._start("reduce_scatter", calls, list(outputs), opts)
 
+    @through_host
     def all_to_all_single(self, output: Tensor, source: Tensor, output_splits: Sequence[int],
                           input_splits: Sequence[int], opts: Any = None) -> TernWork:
         _alike([output], source.dtype, "output")
@@ -170,6 +183,7 @@ class Collectives:
         x, out = view(source, "input", moved=True), view(output, "output", moved=True)
         return self._start("all_to_all", [self._exchange(x, out, sent, received)], [output], opts)
 
+    @through_host
     def alltoall(self, outputs: Sequence[Tensor], sources: Sequence[Tensor],
                  opts: Any = None) -> TernWork:
         self._one_for_each(outputs, "the list of outputs")
@@ -181,6 +195,7 @@ class Collectives:
         return self._start("all_to_all", [call], list(outputs), opts,
                            lambda: scatter_out(flat, outputs), sources)
 
+    @through_host
     def gather(self, output_lists: Any, inputs: Any, opts: Any = 0) -> TernWork:
         source = check(_one(inputs, "input_tensors"), "the input").contiguous()
         x, root, group = view(source, "the input", moved=True), _root(opts), self._submissions.group
@@ -208,6 +223,7 @@ class Collectives:
             [output] * self._size
         return self.gather([parts], [source], opts)
 
+    @through_host
     def scatter(self, outputs: Any, input_lists: Any, opts: Any = 0) -> TernWork:
         output = check(_one(outputs, "output_tensors"), "the output")
         out, root, group = view(output, "the output", moved=True), _root(opts), \
@@ -228,14 +244,17 @@ class Collectives:
     def barrier(self, opts: Any = None) -> TernWork:
         return self._start("barrier", [self._submissions.group.barrier], [], opts)
 
+    @sending
     def send(self, tensors: Any, dst: int, tag: int = 0) -> TernWork:
         tensor = _one(tensors, "tensors")
         x, send = view(tensor, "the tensor", moved=True), self._submissions.method("send")
         return self._start("send", [lambda: send(x.array, dst, tag, dtype=x.dtype)], [tensor], None)
 
+    @receiving
     def recv(self, tensors: Any, src: int, tag: int = 0) -> TernWork:
         return self._receive(tensors, src, tag)
 
+    @receiving
     def recv_anysource(self, tensors: Any, tag: int = 0) -> TernWork:
         return self._receive(tensors, None, tag)
 

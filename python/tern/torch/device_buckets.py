@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -23,7 +24,7 @@ class Streams:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._beside = torch.cuda.Stream(device)
+        self._own = torch.cuda.Stream(device)
 
     def current(self) -> int:
         """The handle of the one on which gradients are computed."""
@@ -31,15 +32,18 @@ class Streams:
         return handle
 
     @contextlib.contextmanager
-    def beside(self) -> Iterator[int]:
-        """Another one, behind what is on the current one now, which is current meanwhile."""
-        self._beside.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(self._beside):
-            yield self._beside.cuda_stream
+    def own(self) -> Iterator[None]:
+        """One of the buckets' own is current meanwhile, and at the end all on it is done."""
+        with torch.cuda.stream(self._own):
+            yield
+        self._own.synchronize()
 
-    def finish(self) -> None:
-        """Waits for the other one."""
-        self._beside.synchronize()
+
+class Waiting(NamedTuple):
+    """A bucket whose averages are not there yet."""
+
+    future: Future[torch.Tensor]
+    buffer: torch.Tensor
 
 
 class DeviceBuckets:
@@ -59,8 +63,8 @@ class DeviceBuckets:
         self._exact_values = torch.empty(exact.count if exact else 0, device=device)
         self._exact_parts: list[torch.Tensor] = []
         self._running: list[DeviceTicket] = []
-        # Of buckets that wait for the exact ones.
-        self._waiting: list[tuple[Future[torch.Tensor], torch.Tensor]] = []
+        # All of a step, if there is something exact.
+        self._waiting: list[Waiting] = []
         self._completing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tern-cuda")
 
     def average(self, bucket: dist.GradBucket,
@@ -72,7 +76,7 @@ class DeviceBuckets:
             self._exact_parts, self._running, self._waiting = [], [], []
         stream = self._streams.current()
         base: Future[torch.Tensor] = Future()
-        self._waiting.append((base, buffer))
+        self._waiting.append(Waiting(base, buffer))
         try:
             for parameter, part in zip(parameters, split(buffer, parameters)):
                 own = self._names[id(parameter)]
@@ -80,10 +84,10 @@ class DeviceBuckets:
                     self._start(self._bound[own], part, stream, state_scale(own))
                 else:
                     self._exact_parts.append(part)
-            if self._exact is None:
-                self._complete_later()
-            elif bucket.is_last():
-                self._average_exact()
+            if bucket.is_last() and self._exact is not None:
+                scatter_out(self._exact_values, self._exact_parts, into_buffer=True)
+                self._start(self._exact, self._exact_values, stream, 1.0)
+            if bucket.is_last() or self._exact is None:
                 self._complete_later()
         except TernError as error:
             raise as_torch(error) from None
@@ -109,16 +113,6 @@ class DeviceBuckets:
             part.data_ptr(), stream=stream, reduction="average", state_scale=scale,
             stream_waits=False)))
 
-    def _average_exact(self) -> None:
-        exact = self._exact
-        assert exact is not None
-        with self._streams.beside() as stream:
-            scatter_out(self._exact_values, self._exact_parts, into_buffer=True)
-            self._running.append(self._with_room(lambda: exact.all_reduce(
-                self._exact_values.data_ptr(), stream=stream, reduction="average")))
-            scatter_out(self._exact_values, self._exact_parts)
-        self._exact_parts = []
-
     def _with_room(self, call: Callable[[], DeviceTicket]) -> DeviceTicket:
         """Waits for earlier operations where too many are in flight."""
         for earlier in self._running:
@@ -131,24 +125,26 @@ class DeviceBuckets:
 
     def _complete_later(self) -> None:
         """All that has been started belongs to the futures that wait."""
-        tickets, self._running = self._running, []
-        futures, self._waiting = self._waiting, []
-        self._completing.submit(self._complete, tickets, futures)
+        tickets, waiting, exact = self._running, self._waiting, self._exact_parts
+        self._running, self._waiting, self._exact_parts = [], [], []
+        self._completing.submit(self._complete, tickets, waiting, exact)
 
-    def _complete(self, tickets: list[DeviceTicket],
-                  futures: list[tuple[Future[torch.Tensor], torch.Tensor]]) -> None:
+    def _complete(self, tickets: list[DeviceTicket], waiting: list[Waiting],
+                  exact: list[torch.Tensor]) -> None:
         failure: BaseException | None = None
         for ticket in tickets:
             try:
                 ticket.wait()
             except TernError as error:
                 failure = failure or as_torch(error)
-        try:
-            self._streams.finish()
-        except Exception as error:  # of the GPU
-            failure = failure or error
-        for future, buffer in futures:
+        if exact and failure is None:
+            try:
+                with self._streams.own():
+                    scatter_out(self._exact_values, exact)
+            except Exception as error:  # of the GPU
+                failure = error
+        for bucket in waiting:
             if failure is None:
-                future.set_result(buffer)
+                bucket.future.set_result(bucket.buffer)
             else:
-                future.set_exception(failure)
+                bucket.future.set_exception(failure)

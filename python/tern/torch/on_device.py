@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import torch
 
-from ..cuda import BoundTensor, Device
+from ..cuda import Device
 from ..errors import TernError
 from ..group import Group
 from ..tensor import Tensor
@@ -32,33 +32,40 @@ def device_buckets(submissions: Submissions, parameters: Mapping[str, torch.Tens
 
     `parameters`: those that are trained, by name. `recipes`: of those that may lose values.
     """
-    why = _objection(submissions.group, parameters, recipes)
+    group = submissions.group
+    why = _objection(group, parameters, recipes)
     if not _agree(submissions, not why):
         return None, why or "another rank's gradients cannot"
     place = next(iter(parameters.values())).device
-    tensors: list[Tensor] = []
-
-    def bind(device: Device, name: str, count: int, recipe: str) -> BoundTensor:
-        tensors.append(declare(name, count, recipe))
-        return device.bind(tensors[-1])
-
-    made = device = None
+    device: Device | None = None
     try:
-        device = open_device(submissions.group, place)
-        bound = {own: bind(device, own, parameters[own].numel(), recipe)
-                 for own, recipe in recipes.items()}
+        device = open_device(group, place)
+    except TernError as error:
+        why = str(error)
+    if not _agree(submissions, device is not None) or device is None:
+        if device is not None:
+            device.close()
+        return None, why or "another rank cannot use its GPU"
+    # Whether it can be declared is the same for all. Each has to declare as often as the others.
+    tensors: dict[str, Tensor] = {}
+    made = None
+    try:
+        for own, recipe in recipes.items():
+            tensors[own] = declare(own, parameters[own].numel(), recipe)
         count = sum(each.numel() for own, each in parameters.items() if own not in recipes)
-        exact = bind(device, _EXACT, count, "raw") if count else None
+        if count:
+            tensors[_EXACT] = declare(_EXACT, count, "raw")
+        bound = {own: device.bind(tensor) for own, tensor in tensors.items()}
+        exact = bound.pop(_EXACT, None)
         names = {id(parameter): own for own, parameter in parameters.items()}
         made = DeviceBuckets(names, bound, exact, streams=streams_of(place), device=place)
     except TernError as error:
         why = str(error)
     if _agree(submissions, made is not None):
         return made, ""
-    for tensor in tensors:
+    for tensor in tensors.values():
         tensor.release()
-    if device is not None:
-        device.close()
+    device.close()
     return None, why or "another rank's GPU has no room or no kernels for them"
 
 
@@ -97,7 +104,8 @@ def _objection(group: Group, parameters: Mapping[str, torch.Tensor],
 
 def is_gpu(place: torch.device) -> bool:
     """Whether kernels can reach its memory."""
-    return place.type == "cuda"
+    cuda: bool = place.type == "cuda"
+    return cuda
 
 
 def _agree(submissions: Submissions, own: bool) -> bool:
@@ -105,4 +113,5 @@ def _agree(submissions: Submissions, own: bool) -> bool:
     said = np.array([own], "int32")
     submissions.start("a vote", [lambda: submissions.group.all_reduce(said, reduction="min")],
                       []).wait()
-    return said.item() == 1
+    all_do: bool = said.item() == 1
+    return all_do

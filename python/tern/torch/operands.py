@@ -36,9 +36,8 @@ def check(tensor: Any, what: str) -> torch.Tensor:
         raise ValueError(f"{what} has the layout {tensor.layout}: Tern moves dense tensors; only "
                          "all_reduce by SUM takes sparse ones")
     if tensor.device.type != "cpu":
-        raise ValueError(f"{what} is on {tensor.device}: this version of Tern takes tensors in the "
-                         'processor\'s memory. Use tensor.cpu(), or "cpu:tern,cuda:nccl" with '
-                         "PyTorch 2.14 or later for tensors on other devices")
+        raise ValueError(f"{what} is on {tensor.device}: Tern takes tensors in the processor's "
+                         "memory and dense ones on CUDA devices. Use tensor.cpu()")
     return tensor
 
 

@@ -17,7 +17,7 @@ from .submissions import Submissions
 
 
 class TernProcessGroup(Collectives, dist.ProcessGroup):
-    """Ranks that reduce and move CPU tensors through the daemons of their nodes.
+    """Ranks that reduce and move tensors through the daemons of their nodes.
 
     Everything arrives bit for bit, and is reduced in one order on all ranks. Errors are Tern's own,
     as tern.RankLostError, and a RuntimeError at the same time. Thread: any.
@@ -37,7 +37,8 @@ class TernProcessGroup(Collectives, dist.ProcessGroup):
         if has_python_backends():
             # C++ and torch.distributed itself ask a group's backend what it can do.
             backend = TernBackend(self._submissions, timeout)
-            self._register_backend(torch.device("cpu"), self.BackendType.CUSTOM, backend)
+            for device in ("cpu", "cuda"):
+                self._register_backend(torch.device(device), self.BackendType.CUSTOM, backend)
             self._set_default_backend(self.BackendType.CUSTOM)
 
     @property

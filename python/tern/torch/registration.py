@@ -13,13 +13,14 @@ from .submissions import Submissions
 
 
 def register() -> None:
-    """Registers "tern" as a backend for tensors on the processor. A second call does nothing.
+    """Registers "tern" as a backend for tensors on the processor and on GPUs. A second call does
+    nothing.
 
     `import tern.torch` calls it. From PyTorch 2.14 on init_process_group("tern") does so by itself
     where Tern is installed, through the entry point torch.distributed.backends.
     """
     if BACKEND not in dist.Backend.backend_list:
-        dist.Backend.register_backend(BACKEND, _create, extended_api=True, devices=["cpu"])
+        dist.Backend.register_backend(BACKEND, _create, extended_api=True, devices=["cpu", "cuda"])
 
 
 def _create(options: Any, _: object) -> Any:

@@ -23,6 +23,7 @@ from .exemption import Rule, reasons
 from .grouping import submissions_of
 from .operands import view
 from .reductions import Reduction, reduction_of
+from .staging import through_host
 from .submissions import Submissions, scatter_out
 from .work import TernWork
 
@@ -187,6 +188,7 @@ def _run(submissions: Submissions, name: str, batch: Batches, finish: Callable[[
 
 
 class _ReduceScatter(_Comm):
+    @through_host
     def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any,
                  op: Any, async_op: bool = False) -> dist.Work | None:
         submissions = self._submissions_of(group)
@@ -223,6 +225,7 @@ class _ReduceScatter(_Comm):
 
 
 class _AllGather(_Comm):
+    @through_host
     def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any,
                  async_op: bool = False) -> dist.Work | None:
         submissions = self._submissions_of(group)

@@ -19,6 +19,7 @@ from ..group import Group
 from ..ticket import Ticket
 from .failures import as_torch
 from .profiling import begin
+from .staging import current
 from .work import TernWork, has_ended
 
 # For what is under way when a group is left in good order, as sends that nobody has waited for.
@@ -51,6 +52,10 @@ class Submissions:
         """Submits what `calls` submit, as one Work. When too many operations are in flight, or the
         arena is full, it waits for earlier ones. `inputs`: what the profiler is told of, if other
         than `result`."""
+        staging = current.get()
+        if staging is not None:
+            result = staging.originals(result)
+            finish = _both(finish, staging.up)
         tickets: list[Ticket] = []
         unreported: list[Ticket] = []
         ended = begin(f"{self.event_prefix}:{name}", result if inputs is None else inputs)
@@ -149,6 +154,15 @@ class Submissions:
         for other in earlier:
             if not other.is_completed():
                 break
+
+
+def _both(first: Callable[[], None] | None, second: Callable[[], None]) -> Callable[[], None]:
+    def run() -> None:
+        if first is not None:
+            first()
+        second()
+
+    return run
 
 
 def scatter_out(buffer: torch.Tensor, tensors: Sequence[torch.Tensor], *,

@@ -105,10 +105,11 @@ def _by_bucket(self, bucket):
     """What a hook does that declares a tensor for each bucket of an iteration."""
     buffer = bucket.buffer()
     key = f"{bucket.index()}/{buffer.numel()}"
-    if key not in self._tensors:
-        self._tensors[key] = self._submissions.group.declare(
+    tensors = self._buckets.tensors
+    if key not in tensors:
+        tensors[key] = self._submissions.group.declare(
             f"bucket/{key}", buffer.numel(), role="gradient", recipe=self._recipe)
-    averages = Averages(self._submissions, [Lossy(buffer, self._tensors[key], 1.0)], [])
+    averages = Averages(self._submissions, [Lossy(buffer, tensors[key], 1.0)], [])
     return self._submissions.start("bucket", averages.calls(), [buffer]).get_future().then(
         lambda done: done.wait()[0])
 

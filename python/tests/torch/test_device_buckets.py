@@ -1,0 +1,150 @@
+"""Gradients that are encoded where they are: the hook by tern.cuda, on the emulated driver, whose
+device addresses are those of CPU tensors."""
+
+import contextlib
+import os
+
+import pytest
+import torch
+from emulated import add_memory
+from emulated import device as emulated_device
+from test_compression import model_of, same, train
+
+import tern
+import tern.torch
+from ranks import RankFailed, answer_of, run_ranks, start_ranks
+from tern.cuda import BoundTensor, Device
+from tern.torch import on_device
+from tern.torch.device_buckets import DeviceBuckets
+
+RECIPE = "int:bits=8"
+
+
+class NoStreams:
+    """What CPU tensors have in place of PyTorch's streams: all is done at once."""
+
+    def current(self):
+        return 1_000_001
+
+    @contextlib.contextmanager
+    def own(self):
+        yield
+
+
+def on_emulated_gpu():
+    """From now on, in this process, gradients count as those of a GPU."""
+    real = BoundTensor.all_reduce  # of a process that ends with the test
+
+    def all_reduce(self, source, *arguments, **options):
+        add_memory(source, 4 * self.count)
+        return real(self, source, *arguments, **options)
+
+    BoundTensor.all_reduce = all_reduce
+    on_device.open_device = lambda group, place: emulated_device(group.client, operations=8)
+    on_device.is_gpu = lambda place: True
+    on_device.streams_of = lambda place: NoStreams()
+
+
+def trained(nodes, gpus, steps=4, recipe=RECIPE, buckets_mb=0.02):
+    """The gradients of each rank; those of `gpus` have them on a GPU."""
+    def work(rank):
+        if rank in gpus:
+            on_emulated_gpu()
+        model = model_of(buckets_mb)
+        compressed = tern.torch.compress(model, recipe=recipe)
+        assert isinstance(compressed._buckets, DeviceBuckets) == (len(gpus) == 2)
+        return train(model, rank, steps)
+
+    return run_ranks(nodes, 2, work)
+
+
+@pytest.mark.parametrize("recipe", ["int:bits=8", "3lc:s=1", "none(bf16)"])
+def test_the_bits_are_those_of_the_processor(two_nodes, recipe):
+    """In buckets that DDP orders anew, with more operations than the library takes at a time."""
+    for found, wanted in zip(trained(two_nodes, {0, 1}, recipe=recipe),
+                             trained(two_nodes, set(), recipe=recipe)):
+        same(found, wanted)
+
+
+def test_a_rank_without_a_gpu_decides_for_all(two_nodes):
+    for found, wanted in zip(trained(two_nodes, {0}), trained(two_nodes, set())):
+        same(found, wanted)
+
+
+@pytest.mark.parametrize("what", ["open_device", "bind"])
+def test_a_gpu_that_fails_is_done_without_on_all_ranks(two_nodes, monkeypatch, what):
+    def fail(*_):
+        raise tern.OutOfMemoryError("no memory here")
+
+    def work(rank):
+        on_emulated_gpu()
+        if rank == 1:
+            monkeypatch.setattr(on_device if what == "open_device" else Device, what, fail)
+        model = model_of()
+        compressed = tern.torch.compress(model, recipe=RECIPE)
+        assert not isinstance(compressed._buckets, DeviceBuckets)
+        made, why = on_device.device_buckets(compressed._submissions, compressed._trained,
+                                             {"layers.0.weight": RECIPE},
+                                             lambda own, count, recipe: compressed._submissions
+                                             .group.declare(f"again{own}", count, role="gradient",
+                                                            recipe=recipe, client_blocks=True))
+        assert made is None
+        assert ("no memory here" if rank == 1 else "another rank") in why
+        return train(model, rank, 3)
+
+    for found, wanted in zip(run_ranks(two_nodes, 2, work), trained(two_nodes, set(), 3)):
+        same(found, wanted)
+
+
+def test_a_checkpoint_goes_on_with_the_same_bits(two_nodes, tmp_path):
+    def first(rank):
+        on_emulated_gpu()
+        model = model_of()
+        compressed = tern.torch.compress(model, recipe=RECIPE)
+        train(model, rank, 2)
+        torch.save(compressed.state_dict(), tmp_path / f"{rank}.pt")
+        return train(model, rank, 2, first=2)
+
+    def second(on_gpu):
+        def work(rank):
+            if on_gpu:
+                on_emulated_gpu()
+            model = model_of()
+            compressed = tern.torch.compress(model, recipe=RECIPE)
+            compressed.load_state_dict(torch.load(tmp_path / f"{rank}.pt"))
+            return train(model, rank, 2, first=2)
+
+        return work
+
+    wanted = run_ranks(two_nodes, 2, first)
+    for on_gpu in (True, False):
+        for found, expected in zip(run_ranks(two_nodes, 2, second(on_gpu)), wanted):
+            same(found, expected)
+
+
+def test_a_rank_that_dies_ends_backward_on_the_other(two_nodes):
+    def work(rank):
+        on_emulated_gpu()
+        model = model_of()
+        tern.torch.compress(model, recipe=RECIPE)
+        train(model, rank, 1)
+        if rank == 1:
+            os._exit(1)
+        train(model, rank, 1, first=1)
+
+    ranks = start_ranks(two_nodes, 2, work)
+    with pytest.raises(RankFailed, match="RankLostError"):
+        answer_of(*ranks[0])
+    with pytest.raises(EOFError):
+        answer_of(*ranks[1])
+
+
+def test_auto_is_left_to_the_daemon(two_nodes):
+    def work(rank):
+        on_emulated_gpu()
+        model = model_of()
+        compressed = tern.torch.compress(model)
+        assert not isinstance(compressed._buckets, DeviceBuckets)
+        return train(model, rank, 1)
+
+    run_ranks(two_nodes, 2, work)
