@@ -35,19 +35,20 @@ def model_of(seed):
     return nn.Sequential(*layers).to(DEVICE)
 
 
-def compressed(seed, recipe, name, on_gpu):
+def compressed(seed, recipe, on_gpu):
     """A model whose gradients travel by the recipe, encoded on the GPU or, by way of pinned copies,
-    on the processor."""
+    on the processor. Each has a group of its own, and all have the same names, which decide what a
+    node owns."""
     model = DistributedDataParallel(model_of(seed), device_ids=[DEVICE.index])
     real = on_device.is_gpu
     if not on_gpu:
         on_device.is_gpu = lambda place: False
     try:
-        made = tern.torch.compress(model, recipe=recipe, name=name)
+        made = tern.torch.compress(model, recipe=recipe)
     finally:
         on_device.is_gpu = real
     if ("encoded on the GPU" in made.describe()) != on_gpu:
-        raise SystemExit(f"{name} is not what it should be: {made.describe()}")
+        raise SystemExit(f"not what it should be: {made.describe()}")
     return model, made
 
 
@@ -86,11 +87,11 @@ def contestants(seed, rank):
     """Models by name, of the same weights; and whether GPU and copies have the same averages."""
     made = {"alone": model_of(seed),
             "gloo": DistributedDataParallel(model_of(seed), device_ids=[DEVICE.index]),
-            "raw, GPU": compressed(seed, "raw", "raw", True)[0]}
+            "raw, GPU": compressed(seed, "raw", True)[0]}
     same = {}
     for recipe in RECIPES:
-        on_gpu = compressed(seed, recipe, f"gpu-{recipe}", True)
-        copied = compressed(seed, recipe, f"copies-{recipe}", False)
+        on_gpu = compressed(seed, recipe, True)
+        copied = compressed(seed, recipe, False)
         same[recipe] = all(map(torch.equal, averages(*on_gpu, rank), averages(*copied, rank)))
         made[f"{recipe}, GPU"], made[f"{recipe}, copies"] = on_gpu[0], copied[0]
     return made, same

@@ -33,7 +33,7 @@ def collectives(place):
     found = {}
 
     def note(name, *tensors):
-        found[name] = [tensor.cpu() for tensor in tensors]
+        found[name] = [tensor.cpu().clone() for tensor in tensors]
 
     for operation in (dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MAX):
         x = place(values(rank))
@@ -104,22 +104,23 @@ def gradients_of(model, rank, steps=4):
 
 @pytest.mark.parametrize("recipe", ["raw", "int:bits=8", "int:bits=4", "3lc:s=1", "none(bf16)"])
 def test_ddp_has_the_bits_of_copies(two_nodes, recipe):
-    def work(rank):
-        torch.use_deterministic_algorithms(True)
-        results = []
-        for on_gpu in (True, False):
+    def by(on_gpu):
+        def work(rank):
+            torch.use_deterministic_algorithms(True)
             model = DistributedDataParallel(model_of(), bucket_cap_mb=0.3)
-            is_gpu = on_device.is_gpu
-            on_device.is_gpu = lambda place, on_gpu=on_gpu: on_gpu
-            compressed = tern.torch.compress(model, recipe=recipe, name=f"model{on_gpu}")
-            on_device.is_gpu = is_gpu
+            on_device.is_gpu = lambda place: on_gpu
+            compressed = tern.torch.compress(model, recipe=recipe)
             assert isinstance(compressed._buckets, DeviceBuckets) == on_gpu
-            results.append(gradients_of(model, rank))
+            found = gradients_of(model, rank)
             assert all(stats.ops == 4 for stats in compressed.stats().values())
-        for one, other in zip(*results, strict=True):
-            assert torch.equal(one, other)
+            return found
 
-    run_ranks(two_nodes, 2, work)
+        return run_ranks(two_nodes, 2, work)
+
+    # Of the same name: it decides which node owns what.
+    for encoded, copied in zip(by(True), by(False)):
+        for one, other in zip(encoded, copied, strict=True):
+            assert torch.equal(one, other)
 
 
 def test_a_checkpoint_goes_on(two_nodes):
