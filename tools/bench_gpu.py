@@ -105,7 +105,8 @@ def step_table(record):
         return 1000 * statistics.median(each["seconds"][name])
 
     lines = ["| gradients | step, ms | more than one without any, ms |", "|---|---:|---:|"]
-    names = sorted(record["steps"][0]["seconds"], key=lambda name: median(record["steps"][0], name))
+    names = sorted(record["steps"][0]["seconds"],
+                   key=lambda name: median(record["steps"][0], name))
     for name in names:
         whole = over_seeds(lambda each, name=name: median(each, name))
         more = over_seeds(lambda each, name=name: median(each, name) - median(each, "alone"))
