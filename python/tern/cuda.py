@@ -66,11 +66,11 @@ class Device:
 
     def __init__(self, client: Client, *, operations: int = 64, driver: str | None = None,
                  image: bytes | None = None) -> None:
-        """`operations`: how many may be in flight or not yet reported, 1 to 512. `driver`: the file
-        name of the CUDA driver, if not libcuda.so.1. `image`: the kernels as a cubin or a fat
-        binary, if not those in the library, which has none where it was built without nvcc. Raises
-        UnsupportedError without a driver of CUDA 12.0 and a GPU of compute capability 8.0, or later
-        ones; LibraryError without libtern_cuda."""
+        """`client`: of the tensors. `operations`: how many may be in flight or not yet reported, 1
+        to 512. `driver`: the file name of the CUDA driver, if not libcuda.so.1. `image`: the
+        kernels as a cubin or a fat binary, if not those in the library, which has none where it was
+        built without nvcc. Raises UnsupportedError without a driver of CUDA 12.0 and a GPU of
+        compute capability 8.0, or later ones; LibraryError without libtern_cuda."""
         self._library = cuda_library()
         self._client = client
         self._bound: weakref.WeakSet[BoundTensor] = weakref.WeakSet()
@@ -137,7 +137,7 @@ class BoundTensor:
     its ticket is reported. Thread: any."""
 
     def __init__(self, device: Device, tensor: Tensor) -> None:
-        """device.bind() makes it."""
+        """`device`.bind(`tensor`) makes it."""
         self._address: int | None = None
         self._device, self.tensor = device, tensor
         self.count = tensor.count
@@ -157,8 +157,9 @@ class BoundTensor:
         """Enqueues an all_reduce behind what is on `stream`, and returns at once.
 
         `source`, `out`: addresses on the GPU of `count` f32 each, multiples of 16; without `out` in
-        place. `stream_waits`: what is enqueued on the stream from now on finds the result. Without
-        it the stream goes on at once, and both belong to the operation until the ticket has ended.
+        place. `reduction`, `state_scale`, `priority`: as of Group.all_reduce(). `stream_waits`:
+        what is enqueued on the stream from now on finds the result. Without it the stream goes on
+        at once, and both belong to the operation until the ticket has ended.
 
         The stream goes on, with the output as it was, when the operation fails: a program that must
         not compute with old values waits for the ticket. Raises WouldBlockError while the tensor
@@ -187,7 +188,7 @@ class BoundTensor:
         return part.raw[:size.value]
 
     def import_state(self, *parts: bytes) -> None:
-        """As Tensor.import_state()."""
+        """As Tensor.import_state(), with `parts` of either. Waits for the GPU."""
         count = len(parts)
         pointers = (ctypes.c_void_p * count)(
             *(ctypes.cast(ctypes.c_char_p(part), ctypes.c_void_p) for part in parts))
@@ -231,6 +232,7 @@ class DeviceTicket:
     __slots__ = ("_device", "_number", "_ended", "_error", "_lock")
 
     def __init__(self, device: Device, number: int) -> None:
+        """BoundTensor.all_reduce() makes it: `device` knows the operation by `number`."""
         self._device, self._number = device, number
         self._ended = False
         self._error: BaseException | None = None
