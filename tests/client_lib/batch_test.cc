@@ -258,6 +258,7 @@ TEST_F(SmallGroups, ABatchCountsAsItsOps) {
 TEST_F(Batches, AFullRingRefusesAll) {
   daemon.set_paused(true);
   std::vector<tern_ticket> singles;
+  singles.reserve(300);
   for (int i = 0; i < 300; ++i) singles.push_back(submit_any(4));
   for (int round = 0; round < 2; ++round) {
     for (const tern_ticket single : singles) ASSERT_EQ(tern_cancel(client, single), TERN_OK);

@@ -94,7 +94,7 @@ TEST_F(DeliveryTest, PiecesThatOverlapOrLieOutsideDoNoHarm) {
 }
 
 TEST_F(DeliveryTest, ACountBeyondTheListIsCutOff) {
-  for (std::uint32_t i = 0; i < 3; ++i) progress.deliver(0, i, {i * 30, 10});
+  for (std::uint32_t i = 0; i < 3; ++i) progress.deliver(0, i, {std::uint64_t{30} * i, 10});
   auto* const mark = reinterpret_cast<shm::DeliveredMark*>(block.data() + sizeof(shm::CopiedMark));
   mark->records = 1000;
   delivery.copy_listed();

@@ -233,6 +233,7 @@ TEST_F(MailboxOfNode0, WithinANodePiecesAreCopiedAsTheyCome) {
   EXPECT_EQ(carry_out(PassAction::copy).bytes, 476u);
   carry_out(PassAction::close);
   std::vector<PassId> ended;
+  ended.reserve(2);
   for (int i = 0; i < 2; ++i) ended.push_back(carry_out(PassAction::complete).pass);
   EXPECT_NE(ended[0], ended[1]);
   EXPECT_EQ(in + out, ended[0] + ended[1]);

@@ -54,7 +54,7 @@ class LaneTurns : public ::testing::Test {
 
 TEST_F(LaneTurns, GiveEntriesATimeAndThoseLeftComeFirst) {
   for (TestClient* client : {&alice_, &bob_, &carol_}) add(*client);
-  for (TestClient* client : {&alice_, &bob_, &carol_}) fill(*client, 3 * 32);
+  for (TestClient* client : {&alice_, &bob_, &carol_}) fill(*client, std::uint64_t{3} * 32);
   for (int round = 0; round < 3; ++round) {
     // Thirty-two of a client take more than two milliseconds: the others' are for the next turn.
     for (TestClient* client : {&alice_, &bob_, &carol_}) {

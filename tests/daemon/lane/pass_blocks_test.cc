@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -71,7 +74,7 @@ TEST_F(PassBlocksTest, HalvesGoThroughFloats) {
   const std::uint32_t bits = 0xc0003f80;
   std::memcpy(two.data(), &bits, sizeof(bits));
   EXPECT_EQ(decode(encode(two, "bf16"), 4), "4");
-  EXPECT_EQ(std::memcmp(room.data(), &bits, sizeof(bits)), 0);
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(room[0]), bits);
 }
 
 TEST_F(PassBlocksTest, AValueThatIsNotFiniteMakesThePieceRaw) {
@@ -81,7 +84,8 @@ TEST_F(PassBlocksTest, AValueThatIsNotFiniteMakesThePieceRaw) {
   EXPECT_EQ(block.size(), wire::kBlockHeaderBytes + 40);
   EXPECT_EQ(lane().counters->nonfinite_chunks.load(), 1u);
   EXPECT_EQ(decode(block, 40), "40");
-  EXPECT_EQ(std::memcmp(room.data(), values.data(), 40), 0) << "bit for bit";
+  const auto sent = std::as_bytes(std::span(values)), come = std::as_bytes(std::span(room));
+  EXPECT_TRUE(std::equal(sent.begin(), sent.end(), come.begin())) << "bit for bit";
 }
 
 TEST_F(PassBlocksTest, DrawsAreThoseOfTheValuesAndOfWhoSendsThem) {

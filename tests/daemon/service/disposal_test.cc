@@ -39,26 +39,26 @@ Disposal::Some counting_down(std::latch& done) {
 class Halt {
  public:
   explicit Halt(pid_t thread) {
-    halted_ = 0;
-    may_go_on_ = 0;
+    halted = 0;
+    may_go_on = 0;
     struct sigaction action {};
     action.sa_handler = [](int) {
-      halted_ = 1;
-      while (may_go_on_ == 0) std::this_thread::yield();
+      halted = 1;
+      while (may_go_on == 0) std::this_thread::yield();
     };
     ::sigaction(SIGUSR1, &action, &before_);
     ::syscall(SYS_tgkill, ::getpid(), thread, SIGUSR1);
-    while (halted_ == 0) std::this_thread::yield();
+    while (halted == 0) std::this_thread::yield();
   }
   ~Halt() {
-    may_go_on_ = 1;
+    may_go_on = 1;
     ::sigaction(SIGUSR1, &before_, nullptr);
   }
   Halt(const Halt&) = delete;
   Halt& operator=(const Halt&) = delete;
 
  private:
-  static inline std::atomic<int> halted_, may_go_on_;
+  static inline std::atomic<int> halted, may_go_on;
   struct sigaction before_ {};
 };
 

@@ -41,6 +41,7 @@ TEST(SharedPlaces, APlaceIsFreeWhenItsHolderLetsGo) {
   ASSERT_TRUE(first);
   EXPECT_FALSE(places.take("a"));
   auto moved = std::move(first);
+  // NOLINTNEXTLINE(bugprone-use-after-move): what was moved from holds no place any more
   first.reset();
   EXPECT_FALSE(places.take("a"));
   moved.reset();

@@ -27,7 +27,7 @@ LaunchOptions with(Order order, std::uint64_t seed = 1) {
 
 TEST(Launch, EveryThreadOfEveryBlockRunsOnce) {
   for (const Order order : kOrders) {
-    Buffer<std::uint32_t> out(3 * 64);
+    Buffer<std::uint32_t> out(std::size_t{3} * 64);
     const auto report = launch({3, 64}, with(order), [&] {
       simt::Global<std::uint32_t>(out.data())
           .store(simt::block() * simt::threads() + simt::thread(), simt::thread());
@@ -160,6 +160,7 @@ TEST(Launch, ABarrierThatSomeMissIsFound) {
   });
   EXPECT_THAT(some.finding, HasSubstr("waits for threads that do not come"));
   const auto two = launch({1, 64}, with(Order::uniform), [] {
+    // NOLINTNEXTLINE(bugprone-branch-clone): barriers at two places of the source are two
     if (simt::thread() < 32) {
       simt::barrier();
     } else {
@@ -208,14 +209,16 @@ Traffic metered(const std::function<void()>& kernel) {
 }
 
 TEST(Launch, CountsSectors) {
-  const std::vector<float> values(32 * 32, 1.0f);
+  const std::vector<float> values(std::size_t{32} * 32, 1.0f);
   Buffer<float> array{std::span<const float>(values)};
   const simt::Global<float> global(array.data());
   EXPECT_EQ(metered([&] { global.load(simt::thread()); }).global_bytes_read, 128u);
   EXPECT_EQ(metered([&] { global.load(0); }).global_bytes_read, 32u);
-  EXPECT_EQ(metered([&] { global.load(32 * simt::thread()); }).global_bytes_read, 32u * 32u);
+  EXPECT_EQ(metered([&] { global.load(std::size_t{32} * simt::thread()); }).global_bytes_read,
+            32u * 32u);
   EXPECT_EQ(metered([&] { global.load(simt::thread() + 1); }).global_bytes_read, 160u);
-  EXPECT_EQ(metered([&] { global.load_wide(4 * simt::thread()); }).global_bytes_read, 512u);
+  EXPECT_EQ(metered([&] { global.load_wide(std::size_t{4} * simt::thread()); }).global_bytes_read,
+            512u);
   EXPECT_EQ(metered([&] { global.store(simt::thread(), 0.0f); }).global_bytes_written, 128u);
 }
 
@@ -223,8 +226,8 @@ TEST(Launch, CountsBankConflicts) {
   const auto passes = [](unsigned stride) {
     const Traffic traffic = metered([&] {
       simt::Arena arena;
-      const auto array = arena.take<float>(32 * 33);
-      array.store(stride * simt::thread(), 1.0f);
+      const auto array = arena.take<float>(std::size_t{32} * 33);
+      array.store(std::size_t{stride} * simt::thread(), 1.0f);
     });
     EXPECT_EQ(traffic.shared_accesses, 1u);
     return traffic.shared_passes;
