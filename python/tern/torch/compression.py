@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
+from ..cuda import DeviceStats
 from ..errors import TernError
 from ..statistics import TensorStats
 from ..tensor import Tensor
@@ -138,6 +139,11 @@ class Compression:
     def stats(self) -> dict[str, TensorStats]:
         """What has happened to each compressed parameter on this node, by name."""
         return {own: tensor.stats() for own, tensor in self._buckets.tensors.items()}
+
+    def device_stats(self) -> DeviceStats | None:
+        """What the GPU holds and has done for this model; None where the processor encodes."""
+        on_gpu = isinstance(self._buckets, DeviceBuckets)
+        return self._buckets.device.stats() if on_gpu else None
 
     def ratio(self) -> float:
         """How many times fewer bytes than raw this node has sent for the compressed parameters; 1

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.futures import Future
 
-from ..cuda import BoundTensor, DeviceTicket
+from ..cuda import BoundTensor, Device, DeviceTicket
 from ..errors import TernError, WouldBlockError
 from ..tensor import Tensor
 from .failures import as_torch
@@ -55,12 +55,15 @@ class DeviceBuckets:
     """
 
     def __init__(self, names: Mapping[int, str], bound: Mapping[str, BoundTensor],
-                 exact: BoundTensor | None, *, streams: Streams, device: torch.device) -> None:
+                 exact: BoundTensor | None, *, device: Device, streams: Streams,
+                 place: torch.device) -> None:
         """`names`: of parameters, by their id(). `bound`: of what may lose values, by name.
-        `exact`: of all else together."""
+        `exact`: of all else together. `device`: on which they are bound. `streams`, `place`:
+        PyTorch's of it."""
+        self.device = device
         self._names, self._bound, self._streams = names, bound, streams
         self._exact = exact
-        self._exact_values = torch.empty(exact.count if exact else 0, device=device)
+        self._exact_values = torch.empty(exact.count if exact else 0, device=place)
         self._exact_parts: list[torch.Tensor] = []
         self._running: list[DeviceTicket] = []
         # All of a step, if there is something exact.

@@ -58,7 +58,8 @@ def device_buckets(submissions: Submissions, parameters: Mapping[str, torch.Tens
         bound = {own: device.bind(tensor) for own, tensor in tensors.items()}
         exact = bound.pop(_EXACT, None)
         names = {id(parameter): own for own, parameter in parameters.items()}
-        made = DeviceBuckets(names, bound, exact, streams=streams_of(place), device=place)
+        made = DeviceBuckets(names, bound, exact, device=device, streams=streams_of(place),
+                             place=place)
     except TernError as error:
         why = str(error)
     if _agree(submissions, made is not None):

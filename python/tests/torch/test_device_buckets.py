@@ -53,7 +53,15 @@ def trained(nodes, gpus, steps=4, recipe=RECIPE, buckets_mb=0.02):
         model = model_of(buckets_mb)
         compressed = tern.torch.compress(model, recipe=recipe)
         assert isinstance(compressed._buckets, DeviceBuckets) == (len(gpus) == 2)
-        return train(model, rank, steps)
+        found = train(model, rank, steps)
+        figures = compressed.device_stats()
+        if len(gpus) == 2:
+            # Four weights and what is exact.
+            assert (figures.operations, figures.failures) == (5 * steps, 0)
+            assert figures.device_bytes > 0 and figures.pinned_bytes > 0
+        else:
+            assert figures is None
+        return found
 
     return run_ranks(nodes, 2, work)
 
