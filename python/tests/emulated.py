@@ -21,10 +21,10 @@ def driver_path():
 
 @functools.cache
 def driver():
-    """It, or a skip where this build has none; a failure where it has all that is this tree's."""
+    """It, or a skip where there is none; a failure where TERN_EMULATED_CUDA says that there is."""
     path = driver_path()
     if not path.exists():
-        give_up = pytest.fail if os.environ.get("TERN_OWN_BUILD") else pytest.skip
+        give_up = pytest.fail if os.environ.get("TERN_EMULATED_CUDA") else pytest.skip
         give_up(f"there is no {path}: build the target emulated_cuda")
     return ctypes.CDLL(str(path))
 

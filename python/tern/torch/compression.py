@@ -142,8 +142,8 @@ class Compression:
 
     def device_stats(self) -> DeviceStats | None:
         """What the GPU holds and has done for this model; None where the processor encodes."""
-        on_gpu = isinstance(self._buckets, DeviceBuckets)
-        return self._buckets.device.stats() if on_gpu else None
+        buckets = self._buckets
+        return buckets.device.stats() if isinstance(buckets, DeviceBuckets) else None
 
     def ratio(self) -> float:
         """How many times fewer bytes than raw this node has sent for the compressed parameters; 1
