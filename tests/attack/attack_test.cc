@@ -37,6 +37,7 @@ using Attackers = std::vector<Attack>;
 
 std::vector<Attackers> each_alone(const std::vector<Attack>& attacks) {
   std::vector<Attackers> alone;
+  alone.reserve(attacks.size());
   for (const Attack& one : attacks) alone.push_back({one});
   return alone;
 }

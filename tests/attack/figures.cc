@@ -85,7 +85,7 @@ int measure(const Attack& attack, const Options& options) {
   const Burden before = burden_of(trial.daemon().pid());
   for (int round = 0; round < options.rounds; ++round) {
     Trial::Plan plan{kHog, options.users, options.seconds,
-                     options.seed + 100u * static_cast<unsigned>(round)};
+                     options.seed + std::uint64_t{100} * static_cast<unsigned>(round)};
     const auto hog = trial.run(plan);
     plan.attack = attack.name;
     const auto beside = trial.run(plan);

@@ -30,10 +30,10 @@ std::vector<Attack> all_attacks() {
 }
 
 const Attack* find_attack(std::string_view name) {
-  static const std::vector<Attack> all = all_attacks();
+  static const std::vector<Attack> kAll = all_attacks();
   const auto found =
-      std::find_if(all.begin(), all.end(), [&](const Attack& one) { return one.name == name; });
-  return found == all.end() ? nullptr : &*found;
+      std::find_if(kAll.begin(), kAll.end(), [&](const Attack& one) { return one.name == name; });
+  return found == kAll.end() ? nullptr : &*found;
 }
 
 }  // namespace tern::attack

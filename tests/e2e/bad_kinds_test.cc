@@ -62,11 +62,11 @@ TEST_F(BadEntriesOfKinds, AreRefusedWithASentence) {
     std::memcpy(&entry.prescale_bits, &two, sizeof two);
   };
   const auto memory = [](auto& entry) { std::memcpy(entry.recipe, "3lc:s=1", 8); };
-  const char* const kNoMemory =
+  constexpr const char* kNoMemory =
       "the operation takes no tensor that could have the recipe's memory; write none(...)";
-  const char* const kMore = "the counts add up to more than count";
-  const char* const kLess = "the counts add up to less than count";
-  const char* const kNoPrescale = "prescale is for reductions only";
+  constexpr const char* kMore = "the counts add up to more than count";
+  constexpr const char* kLess = "the counts add up to less than count";
+  constexpr const char* kNoPrescale = "prescale is for reductions only";
   const std::vector<Case> cases{
       {OpKind::reduce_scatter, counts({17}), kMore},
       {OpKind::all_gather, counts({kHuge}), kMore},

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tests/e2e/socket_fuzzer.h"
+#include "wire/block.h"
 
 namespace tern::e2e {
 namespace {

@@ -183,6 +183,7 @@ class CopiesThroughDaemons : public ::testing::Test {
     }
     const tern_group_id id = ranks[0]->mint();
     std::vector<std::thread> threads;
+    threads.reserve(ranks.size());
     for (auto& rank : ranks) {
       threads.emplace_back([&, one = rank.get()] {
         one->join(id, ranks.size());

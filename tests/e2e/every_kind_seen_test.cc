@@ -31,17 +31,17 @@ struct SeenKind {
 };
 
 const std::vector<SeenKind>& kinds() {
-  static const std::vector<SeenKind> all{{"all_reduce", true, &tern::Group::all_reduce},
-                                         {"broadcast", true, &tern::Group::broadcast},
-                                         {"reduce", true, &tern::Group::reduce},
-                                         {"reduce_scatter", true, &tern::Group::reduce_scatter},
-                                         {"all_gather", true, &tern::Group::all_gather},
-                                         {"gather", true, &tern::Group::gather},
-                                         {"scatter", true, &tern::Group::scatter},
-                                         {"all_to_all", false, &tern::Group::all_to_all},
-                                         {"send", false, &tern::Group::send},
-                                         {"recv", false, &tern::Group::recv}};
-  return all;
+  static const std::vector<SeenKind> kAll{{"all_reduce", true, &tern::Group::all_reduce},
+                                          {"broadcast", true, &tern::Group::broadcast},
+                                          {"reduce", true, &tern::Group::reduce},
+                                          {"reduce_scatter", true, &tern::Group::reduce_scatter},
+                                          {"all_gather", true, &tern::Group::all_gather},
+                                          {"gather", true, &tern::Group::gather},
+                                          {"scatter", true, &tern::Group::scatter},
+                                          {"all_to_all", false, &tern::Group::all_to_all},
+                                          {"send", false, &tern::Group::send},
+                                          {"recv", false, &tern::Group::recv}};
+  return kAll;
 }
 
 class EveryKindSeen : public testing::Test {

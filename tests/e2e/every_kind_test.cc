@@ -227,7 +227,7 @@ TEST_P(EveryKind, ExchangesWhatEachRankHasForEach) {
   for (int draw = 0; draw < 12; ++draw) {
     const bool equal = draw % 2 == 0;
     const std::uint64_t most = draw % 3 == 0 ? 20'000 : 300;
-    std::vector<std::uint64_t> pairs(ranks().size() * ranks().size(), random() % most);
+    std::vector<std::uint64_t> pairs(std::size_t{ranks().size()} * ranks().size(), random() % most);
     for (std::uint64_t& count : pairs) {
       if (!equal) count = random() % 4 == 0 ? 0 : random() % most;
     }

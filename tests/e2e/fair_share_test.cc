@@ -45,13 +45,13 @@ class FairShare : public ::testing::Test {
   void stop() { ASSERT_EQ(::kill((*cluster)[1].pid(), SIGSTOP), 0); }
   void go_on() { ASSERT_EQ(::kill((*cluster)[1].pid(), SIGCONT), 0); }
 
+  static std::string submission_of(std::size_t op) {
+    const std::string number = std::to_string(op);
+    return "submit group=g tensor=t place=in data=real draw=" + number + " op=" + number;
+  }
   static void submit_all(Ranks& ranks) {
     for (std::size_t op = 0; op < kOps; ++op) {
-      const std::string number = std::to_string(op);
-      for (const Reply& reply : ranks.ask_all(
-               "submit group=g tensor=t place=in data=real draw=" + number + " op=" + number)) {
-        ASSERT_TRUE(reply.ok()) << reply;
-      }
+      for (const Reply& reply : ranks.ask_all(submission_of(op))) ASSERT_TRUE(reply.ok()) << reply;
     }
   }
   static Reply wait(RankProcess& rank, std::size_t op, const std::string& ms = "60000") {

@@ -124,7 +124,7 @@ class Campaign {
   }
 
   // The answer to `kinds`: a failure, and further ones behind it.
-  static std::vector<Reply> failures_of(Reply answer) {
+  static std::vector<Reply> failures_of(const Reply& answer) {
     std::vector<Reply> failures;
     static const std::regex kFurther(" \\|\\| \\[([0-9]+)\\] ");
     const std::string all = answer.text;

@@ -31,7 +31,8 @@ bool share_is_output(tern_op_kind kind) {
 }
 
 std::int32_t value_of(std::uint32_t rank, std::uint64_t element) {
-  return static_cast<std::int32_t>((element * 2654435761u + rank * 40503u) % 1'000'000);
+  const std::uint32_t of_rank = rank * 40503u;  // which may wrap: a tag stands for a rank too
+  return static_cast<std::int32_t>((element * 2654435761u + of_rank) % 1'000'000);
 }
 // Of what one rank has for another.
 std::int32_t value_for(std::uint32_t from, std::uint32_t to, std::uint64_t element) {
@@ -215,7 +216,7 @@ void KindStream::prepare_drawn(const Drawn& drawn) {
 void KindStream::prepare_exchange() {
   const std::uint64_t most = below(3) == 0 ? 20'000 : 200, draw = below(1000);
   const auto pair = [&](std::uint32_t from, std::uint32_t to) {
-    return (draw + from * 7919 + to * 104'729) % most;
+    return (draw + std::uint64_t{7919} * from + std::uint64_t{104'729} * to) % most;
   };
   std::vector<std::uint64_t> counts, receive_counts;
   for (std::uint32_t other = 0; other < at_.size; ++other) {

@@ -72,6 +72,7 @@ class PassRank {
       in.emplace_back(count + 3, 0xabcdef01u);
     }
     std::vector<std::int32_t> order;
+    order.reserve(2 * received.size());
     for (std::int32_t i = 0; i < 2 * size_; ++i) order.push_back(i);
     std::shuffle(order.begin(), order.end(),
                  std::mt19937(round * 97 + static_cast<unsigned>(rank_)));

@@ -32,7 +32,7 @@ Part output_of(const TypedOp& op, std::uint32_t rank) {
 }
 
 std::int64_t value_at(const TypedOp& op, std::uint32_t rank, std::uint64_t element) {
-  const auto draw = static_cast<std::int64_t>(element * 7 + rank * 3);
+  const auto draw = static_cast<std::int64_t>(element * 7 + std::uint64_t{3} * rank);
   if (op.dtype == DType::boolean) return draw % 2;
   return 1 + draw % (op.reduction == Reduction::product ? 2 : 3);
 }

@@ -13,7 +13,7 @@ struct Sources {
 
 class TlsWorld final : public ConformanceWorld {
  public:
-  TlsWorld(Sources sources, TcpSettings settings)
+  TlsWorld(Sources sources, const TcpSettings& settings)
       : sources_(std::move(sources)),
         world_(with(settings, sources_.a.get()), with(settings, sources_.b.get())) {}
   Transport& transport_a() override { return world_.transport_a(); }

@@ -231,13 +231,13 @@ TEST(FrozenLayout, TensorBlocksPacket) {
 
 // Client and daemon compute the places of slots by themselves.
 TEST(FrozenLayout, BlockSlots) {
-  constexpr BlockSlots slots{10'000, 4096, 4};
-  EXPECT_EQ(slots.slots(), 3u);
-  EXPECT_EQ(slots.slot_bytes(), 18'496u);  // 32 + 4 * 4096 + 2048, on a cache line
-  EXPECT_EQ(slots.bytes(), 3 * 18'496u);
-  EXPECT_EQ(slots.block_offset(4095), 0u);
-  EXPECT_EQ(slots.block_offset(4096), 18'496u);
-  EXPECT_EQ(slots.element_offset(4097), 18'496u + 32 + 4);
+  constexpr BlockSlots kSlots{10'000, 4096, 4};
+  EXPECT_EQ(kSlots.slots(), 3u);
+  EXPECT_EQ(kSlots.slot_bytes(), 18'496u);  // 32 + 4 * 4096 + 2048, on a cache line
+  EXPECT_EQ(kSlots.bytes(), 3 * 18'496u);
+  EXPECT_EQ(kSlots.block_offset(4095), 0u);
+  EXPECT_EQ(kSlots.block_offset(4096), 18'496u);
+  EXPECT_EQ(kSlots.element_offset(4097), 18'496u + 32 + 4);
   EXPECT_EQ((BlockSlots{100, 4096, 4}.slot_bytes()), 2'496u);  // fewer elements than a chunk has
 }
 

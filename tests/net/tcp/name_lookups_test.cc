@@ -42,6 +42,7 @@ class NameLookupsTest : public ::testing::Test {
 
 TEST_F(NameLookupsTest, SlowNamesOfOneUserDoNotDelayAnothers) {
   std::vector<std::unique_ptr<Wish>> alices;
+  alices.reserve(40);
   for (int i = 0; i < 40; ++i) {
     alices.push_back(std::make_unique<Wish>(lookups_, "slow" + std::to_string(i), kAlice));
   }
