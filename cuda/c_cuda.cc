@@ -51,9 +51,11 @@ bool overlap(std::uint64_t a, std::uint64_t b, std::uint64_t bytes) {
 const char* objection_to(const tern_cuda_op& op, std::uint64_t count) {
   if (op.input == 0 || op.output == 0) return "input or output is no address of the device";
   if (op.input % kAlignment != 0 || op.output % kAlignment != 0) {
-    return "input and output must be multiples of 16";
+    return "input and output must be multiples of 16, of which kernels read so many bytes at a "
+           "time: "
+           "copy the elements to memory of their own";
   }
-  if (op.no_wait > 1) return "no_wait is neither 0 nor 1";
+  if (op.no_wait > 1 || op.reserved != 0) return "no_wait is neither 0 nor 1, or reserved not 0";
   return overlap(op.input, op.output, count * sizeof(float)) ? "input and output overlap in part"
                                                              : nullptr;
 }
@@ -181,5 +183,13 @@ tern_status tern_cuda_wait(tern_cuda* cuda, tern_ticket ticket, int64_t timeout_
   return guarded(*cuda, [&](Session& session) -> tern_status {
     const Error said = session.wait(ticket, timeout_ms);
     return said.code == Errc::ok ? TERN_OK : report(said);
+  });
+}
+
+tern_status tern_cuda_cancel(tern_cuda* cuda, tern_ticket ticket) {
+  if (cuda == nullptr) return refuse("cuda is NULL");
+  return guarded(*cuda, [&](Session& session) -> tern_status {
+    const auto asked = session.cancel(ticket);
+    return asked ? TERN_OK : report(asked);
   });
 }

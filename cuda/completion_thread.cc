@@ -68,6 +68,9 @@ void CompletionThread::run() {
       Operation& operation = parts_.table.at(i);
       const Stage stage = parts_.table.stage_of(operation);
       if (stage == Stage::submitting) submit(operation);
+      if (stage == Stage::reducing && parts_.table.take_cancel(operation)) {
+        tern_cancel(parts_.client, operation.submitted);  // what fails here has ended
+      }
       if (stage == Stage::reducing) some_ended = ask(operation) || some_ended;
     }
     if (some_ended) fruitless_ = 0;
@@ -130,6 +133,9 @@ void CompletionThread::on_encoded(Operation& operation) {
 }
 
 void CompletionThread::submit(Operation& operation) {
+  if (parts_.table.take_cancel(operation)) {
+    return end(operation, fail(Errc::cancelled, "it was cancelled before it was submitted"));
+  }
   const BoundTensor& tensor = *operation.tensor;
   operation.tensor->encode_pass().write_raw_headers();
   tern_op op = TERN_OP_INIT;

@@ -2,8 +2,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace tern::cuda {
+namespace {
+
+Error unknown_ticket() {
+  return {Errc::unknown_ticket,
+          "the ticket is not of this library, or its end was reported already"};
+}
+
+}  // namespace
 
 OperationTable::OperationTable(std::uint32_t count) : operations_(count) {
   for (std::uint32_t i = 0; i < count; ++i) operations_[i].place = i;
@@ -26,6 +35,7 @@ Result<Operation*> OperationTable::begin(BoundTensor& tensor) {
   operation.ticket = next_ticket_++;
   ++operation.number;
   operation.result = {};
+  operation.is_unwanted = false;
   operation.said = {Errc::ok, {}};
   tensor.in_use = true;
   return &operation;
@@ -99,11 +109,21 @@ Error OperationTable::wait(tern_ticket ticket, std::int64_t timeout_ms) {
   if (!ended_.wait_for(lock, timeout, is_over)) {
     return {Errc::timeout, "the operation is still running"};
   }
-  if (operation == nullptr) {
-    return {Errc::unknown_ticket,
-            "the ticket is not of this library, or its end was reported already"};
-  }
+  if (operation == nullptr) return unknown_ticket();
   return take_end(*operation);
+}
+
+Status OperationTable::cancel(tern_ticket ticket) {
+  const std::lock_guard lock(mutex_);
+  Operation* const operation = find(ticket);
+  if (operation == nullptr) return tl::unexpected(unknown_ticket());
+  operation->is_unwanted = true;
+  return {};
+}
+
+bool OperationTable::take_cancel(Operation& operation) {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(operation.is_unwanted, false);
 }
 
 bool OperationTable::hold(BoundTensor& tensor) {

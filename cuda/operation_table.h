@@ -40,6 +40,7 @@ struct Operation {
   Status result{};            // known before the end: why it will fail
   // Guarded by: the table's mutex.
   Stage stage = Stage::free;
+  bool is_unwanted = false;  // its end has been asked for, and libtern has not been told
   Error said{Errc::ok, {}};  // ended: how
 };
 
@@ -68,6 +69,11 @@ class OperationTable {
 
   // Errc::timeout: it still runs. Errc::ok: it has succeeded. Otherwise why it failed.
   Error wait(tern_ticket ticket, std::int64_t timeout_ms);
+
+  // Asks for its end. Errc::unknown_ticket: it was reported.
+  Status cancel(tern_ticket ticket);
+  // Whether that has been asked since the last time.
+  bool take_cancel(Operation& operation);
 
   // Keeps operations from a tensor. False: one is in flight.
   bool hold(BoundTensor& tensor);

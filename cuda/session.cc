@@ -205,6 +205,12 @@ void Session::give_up(Operation& operation) {
   mailbox_->wake();
 }
 
+Status Session::cancel(tern_ticket ticket) {
+  if (auto asked = table_.cancel(ticket); !asked) return asked;
+  mailbox_->wake();
+  return {};
+}
+
 Result<StatePart> Session::export_state(BoundTensor& tensor) {
   const Held held(table_, tensor);
   if (!held) return tl::unexpected(in_flight());

@@ -42,6 +42,7 @@ class Session {
   Error wait(tern_ticket ticket, std::int64_t timeout_ms) {
     return table_.wait(ticket, timeout_ms);
   }
+  Status cancel(tern_ticket ticket);
 
   Result<StatePart> export_state(BoundTensor& tensor);
   struct Parts {

@@ -70,6 +70,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "tern_cuda_tensor_import_state": [c_void_p, POINTER(c_void_p), POINTER(c_uint64), c_uint32],
     "tern_cuda_all_reduce": [c_void_p, POINTER(CudaOp), c_void_p, POINTER(c_uint64)],
     "tern_cuda_wait": [c_void_p, c_uint64, c_int64],
+    "tern_cuda_cancel": [c_void_p, c_uint64],
 }
 
 

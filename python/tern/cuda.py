@@ -18,6 +18,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import logging
 import math
 import threading
 import time
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING
 from . import _structs as structs
 from ._cuda_library import CudaOp, CudaOptions, CudaStats, cuda_library
 from ._handle import Handle
-from .errors import ClosedError, TernError, WaitTimeoutError, WouldBlockError
+from .errors import ClosedError, ForkedError, TernError, WaitTimeoutError, WouldBlockError
 
 if TYPE_CHECKING:
     from .client import Client
@@ -38,6 +39,10 @@ __all__ = ["BoundTensor", "Device", "DeviceStats", "DeviceTicket"]
 
 # As in ticket.py: Ctrl-C comes through between two slices.
 _SLICE_MS = 50
+# For an operation that was cancelled, because its group or device ends.
+_ENDING_S = 5.0
+
+_log = logging.getLogger("tern")
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,8 @@ class Device:
         return DeviceStats(*(getattr(stats, field.name) for field in fields(DeviceStats)))
 
     def close(self) -> None:
-        """Releases its tensors and ends it, or has it end with the last operation's tensor."""
+        """Cancels what is in flight, releases its tensors, and ends it. What does not end within
+        5 s keeps it, and the log of `tern` says so."""
         for bound in list(self._bound):
             bound._end_before_group()
         self._handle = None
@@ -141,6 +147,7 @@ class BoundTensor:
         self._address: int | None = None
         self._device, self.tensor = device, tensor
         self.count = tensor.count
+        self._running: _Operation | None = None
         # Group and device stay until it has been released.
         self._keeps: tuple[Handle, ...] = (tensor._group._live(), device._live())
         pointer = ctypes.c_void_p()
@@ -172,10 +179,19 @@ class BoundTensor:
         op.input, op.output = source, source if out is None else out
         op.state_scale, op.priority, op.no_wait = state_scale, priority, not stream_waits
         number = ctypes.c_uint64()
-        self._device._live()
-        self._device._library.check("tern_cuda_all_reduce", self._live(), ctypes.byref(op),
-                                    stream, ctypes.byref(number))
-        return DeviceTicket(self._device, number.value)
+        library, handle = self._device._library, self._device._live()
+        self._sweep()
+        arguments = self._live(), ctypes.byref(op), stream, ctypes.byref(number)
+        status = library.call("tern_cuda_all_reduce", *arguments)
+        if status == WouldBlockError.status:
+            # Operations whose tickets were dropped keep their places until somebody asks.
+            for other in list(self._device._bound):
+                other._sweep()
+            status = library.call("tern_cuda_all_reduce", *arguments)
+        if status != structs.OK:
+            raise library.failure(status)
+        self._running = _Operation(self, handle, number.value)
+        return DeviceTicket(self._running)
 
     def export_state(self) -> bytes:
         """As Tensor.export_state(), with what is owed on the GPU in it. Waits for the GPU."""
@@ -212,13 +228,32 @@ class BoundTensor:
         if failure is not None:
             raise failure
 
+    def _sweep(self) -> None:
+        """Asks whether the last operation has ended, which nobody may have done."""
+        operation = self._running
+        if operation is not None and operation.has_ended(0.0):
+            self._running = None
+            if operation.error is not None and operation.is_dropped:
+                _log.warning("an operation on %s whose ticket was dropped failed: %s",
+                             self.tensor.name, operation.error)
+
     def _end_before_group(self) -> None:
-        with contextlib.suppress(TernError):
+        """Ends the operation in flight, on all ranks, and releases the tensor."""
+        operation = self._running
+        if operation is not None and not operation.has_ended(0.0):
+            operation.cancel()
+            operation.has_ended(time.monotonic() + _ENDING_S)
+        try:
             self.release()
+        except TernError as error:
+            _log.warning("%s keeps its memory, its group and its daemon: %s", self.tensor.name,
+                         error)
 
     def __del__(self) -> None:
+        # What is in flight keeps it.
         if getattr(self, "_address", None) is not None:
-            self._end_before_group()  # nobody is left to be told
+            with contextlib.suppress(TernError):  # nobody is left to be told
+                self.release()
 
     def _live(self) -> int:
         if self._address is None:
@@ -226,17 +261,68 @@ class BoundTensor:
         return self._address
 
 
-class DeviceTicket:
-    """One operation of a BoundTensor. Every wait gives the same answer. Thread: any."""
+class _Operation:
+    """What is in flight, and keeps its tensor so long, whoever has dropped the ticket."""
 
-    __slots__ = ("_device", "_number", "_ended", "_error", "_lock")
+    __slots__ = ("_bound", "_handle", "_number", "_lock", "_ended", "error", "is_dropped")
 
-    def __init__(self, device: Device, number: int) -> None:
-        """BoundTensor.all_reduce() makes it: `device` knows the operation by `number`."""
-        self._device, self._number = device, number
-        self._ended = False
-        self._error: BaseException | None = None
+    def __init__(self, bound: BoundTensor, device: Handle, number: int) -> None:
+        self._bound: BoundTensor | None = bound
+        self._handle, self._number = device, number
         self._lock = threading.Lock()
+        self._ended = False
+        self.error: BaseException | None = None
+        self.is_dropped = False
+        _in_flight.add(self)
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+    def has_ended(self, deadline: float | None) -> bool:
+        """Waiting for one slice at most, or until a deadline that is further away."""
+        while True:
+            left = _SLICE_MS / 1000 if deadline is None else deadline - time.monotonic()
+            if self._ask(max(0, int(min(_SLICE_MS, 1000 * left + 0.999)))):
+                return True
+            if deadline is None or time.monotonic() >= deadline:
+                return False
+
+    def cancel(self) -> None:
+        bound = self._bound
+        if bound is not None:
+            bound._device._library.call("tern_cuda_cancel", self._handle, self._number)
+
+    def _ask(self, timeout_ms: int) -> bool:
+        with self._lock:
+            if self._ended:
+                return True
+            assert self._bound is not None
+            device = self._bound._device
+            if device._client._forked:
+                raise ForkedError("the client belongs to the parent process; connect again in the "
+                                  "child")
+            status = device._library.call("tern_cuda_wait", self._handle, self._number, timeout_ms)
+            if status == WaitTimeoutError.status:
+                return False
+            self.error = None if status == structs.OK else device._library.failure(status)
+            self._ended, self._bound = True, None
+            _in_flight.discard(self)
+            return True
+
+
+_in_flight: set[_Operation] = set()
+
+
+class DeviceTicket:
+    """One operation of a BoundTensor. Every wait gives the same answer. A ticket that is dropped
+    does not end its operation, whose failure is then logged. Thread: any."""
+
+    __slots__ = ("_operation",)
+
+    def __init__(self, operation: _Operation) -> None:
+        """BoundTensor.all_reduce() makes it, for the `operation`."""
+        self._operation = operation
 
     def wait(self, timeout: float | None = None) -> None:
         """Returns when the output is there. `timeout`: seconds; None waits without limit. Raises
@@ -245,34 +331,34 @@ class DeviceTicket:
         if timeout is not None and math.isnan(timeout):
             raise ValueError("timeout=nan: a timeout is a number of seconds")
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not self._ask(deadline):
-            if deadline is not None and time.monotonic() >= deadline:
+        while not self._operation.has_ended(deadline):
+            if deadline is not None:
                 raise WaitTimeoutError(f"the operation has not ended within {timeout} s; it goes "
                                        "on, and its memory is in use")
-        if self._error is not None:
-            raise self._error.with_traceback(None)
+        self._answer()
 
     def test(self) -> bool:
         """Whether the operation has succeeded by now. Raises its failure."""
-        if not self._ask(0.0):
+        if not self._operation.has_ended(0.0):
             return False
-        self.wait()
+        self._answer()
         return True
 
-    def _ask(self, deadline: float | None) -> bool:
-        left_ms = _SLICE_MS
-        if deadline is not None:
-            left_ms = max(0, int(min(_SLICE_MS, 1000 * (deadline - time.monotonic()) + 0.999)))
-        with self._lock:
-            if not self._ended:
-                library = self._device._library
-                status = library.call("tern_cuda_wait", self._device._live(), self._number, left_ms)
-                if status == WaitTimeoutError.status:
-                    return False
-                self._error = None if status == structs.OK else library.failure(status)
-                self._ended = True
-        return True
+    def cancel(self) -> None:
+        """As Ticket.cancel()."""
+        self._operation.cancel()
+
+    def _answer(self) -> None:
+        if self._operation.error is not None:
+            raise self._operation.error.with_traceback(None)
+
+    def __del__(self) -> None:
+        operation = getattr(self, "_operation", None)
+        if operation is not None and not operation.ended:
+            operation.is_dropped = True
 
     def __repr__(self) -> str:
-        state = "running" if not self._ended else "succeeded" if self._error is None else "failed"
+        operation = self._operation
+        state = ("running" if not operation.ended
+                 else "succeeded" if operation.error is None else "failed")
         return f"<tern.cuda.DeviceTicket {state}>"

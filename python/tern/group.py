@@ -301,8 +301,9 @@ class Group:
         return Batch(self)
 
     def leave(self) -> None:
-        """Leaves the group; operations in flight fail on all ranks with GroupLeftError. A second
-        call does nothing, and so does one after the daemon was lost."""
+        """Leaves the group; operations in flight fail on all ranks with GroupLeftError, those of
+        tern.cuda with OperationCancelledError. A second call does nothing, and so does one after
+        the daemon was lost."""
         for dependent in list(self._dependents):
             dependent._end_before_group()
         self._handle = None

@@ -1,6 +1,7 @@
 """tern.cuda against elements, on the emulated driver."""
 
 import ctypes
+import gc
 import os
 import pathlib
 import shutil
@@ -192,3 +193,77 @@ def test_every_field_is_where_c_has_it(tmp_path):
         assert (descriptor.offset, descriptor.size) == (offset, size), f"{name}.{field}"
     assert not set(cuda_library.SIZED) & set(SIZED)
     assert ctypes.sizeof(cuda_library.CudaOp) == 40
+
+
+def test_leaving_ends_what_is_in_flight_on_all_ranks(nodes):
+    def work(group):
+        if group.rank == 1:
+            tensor = declare(group, False)
+            group.barrier().wait()
+            with pytest.raises((tern.OperationCancelledError, tern.GroupLeftError,
+                                tern.EpochEndedError)):
+                group.all_reduce(gradient(1, 0), tensor=tensor).wait(20)
+                group.all_reduce(gradient(1, 0), tensor=tensor).wait(20)
+            raise Done
+        values = Values(gradient(0, 0))
+        gpu = device(group.client)
+        bound = gpu.bind(declare(group, True))
+        ticket = bound.all_reduce(values.address)
+        group.barrier().wait()
+        group.leave()
+        with pytest.raises(tern.OperationCancelledError):
+            ticket.wait(0)
+        gpu.close()
+        assert bound._address is None
+        values.free()
+        raise Done
+
+    class Done(Exception):
+        """In place of the barrier at the end, for which nobody is left."""
+
+    with pytest.raises(Done):
+        run_ranks(nodes, 2, work)
+
+
+def test_a_dropped_ticket_keeps_no_place(nodes, caplog):
+    def work(group):
+        tensor = declare(group, group.rank == 0)
+        if group.rank == 1:
+            for step in range(6):
+                group.all_reduce(gradient(1, step), tensor=tensor).wait()
+            return
+        values = Values(gradient(0, 0))
+        gpu = device(group.client, operations=2)
+        bound = gpu.bind(tensor)
+        others = [gpu.bind(declare(group, True, f"other{i}")) for i in range(2)]
+        for _ in range(6):
+            while True:
+                try:
+                    bound.all_reduce(values.address)  # nobody asks how it ends
+                    break
+                except tern.WouldBlockError:  # the one before runs still
+                    pass
+        bound._running.has_ended(None)
+        del others
+        gpu.close()
+        values.free()
+
+    run_ranks(nodes, 2, work)
+
+
+def test_what_is_in_flight_outlives_its_references(nodes):
+    def work(group):
+        tensor = declare(group, group.rank == 0)
+        if group.rank == 1:
+            group.barrier().wait()
+            group.all_reduce(gradient(1, 0), tensor=tensor).wait()
+            return
+        values = Values(gradient(0, 0))
+        ticket = device(group.client).bind(tensor).all_reduce(values.address)
+        del tensor
+        gc.collect()
+        group.barrier().wait()
+        ticket.wait()
+        values.free()
+
+    run_ranks(nodes, 2, work)

@@ -283,6 +283,22 @@ TEST_F(CudaFaults, AnOperationThatMakesNoSenseIsRefused) {
   EXPECT_TRUE(gpu_node().stream_is_free());
 }
 
+TEST_F(CudaFaults, ACancelledOperationLetsTheStreamGoOn) {
+  expect_good_step(0);
+  tern_ticket ticket = 0;
+  // One that the daemon has, and one that is not even encoded.
+  for (const bool is_encoded : {true, false}) {
+    gpu_.fake().hold_callbacks(!is_encoded);
+    ASSERT_EQ(gpu_node().all_reduce(input(), ticket), TERN_OK);
+    gpu_.fake().run_all();
+    EXPECT_EQ(tern_cuda_cancel(gpu_node().cuda(), ticket), TERN_OK);
+    gpu_.fake().hold_callbacks(false);
+    EXPECT_EQ(gpu_node().finish(ticket), TERN_ERR_CANCELLED);
+    EXPECT_EQ(tern_cuda_cancel(gpu_node().cuda(), ticket), TERN_ERR_UNKNOWN_TICKET);
+    expect_untouched();
+  }
+}
+
 // The group ends while a stream waits.
 TEST_F(CudaFaults, AnOperationThatFailsLetsTheStreamGoOn) {
   tern_ticket ticket = 0;

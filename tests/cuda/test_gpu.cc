@@ -31,6 +31,13 @@ const gpu::PrimaryContext& primary_context() {
   return *kMade;
 }
 
+std::unique_ptr<gpu::Driver> opened_driver() {
+  auto made = gpu::Driver::open();
+  if (made) return std::move(*made);
+  std::cerr << "cannot test on a GPU: " << made.error().text << '\n';
+  std::exit(EXIT_FAILURE);
+}
+
 class RealGpu final : public TestGpu {
  public:
   RealGpu() { EXPECT_NE(context_.device_name(), ""); }
@@ -52,7 +59,7 @@ class RealGpu final : public TestGpu {
 
  private:
   const gpu::PrimaryContext& context_ = primary_context();
-  std::unique_ptr<gpu::Driver> driver_ = std::move(*gpu::Driver::open());
+  std::unique_ptr<gpu::Driver> driver_ = opened_driver();
   std::vector<std::unique_ptr<gpu::OwnStream>> streams_;
 };
 

@@ -19,9 +19,10 @@
  * Streams. Kernels and copies run on streams of Tern's own: one decodes, and one encodes for each
  * stream of the program, of which 32 can be in use. What is enqueued on the program's stream before
  * the call is done before the input is read. What is enqueued behind the call finds the result in the
- * output, if the operation succeeds. No stream waits for ever: when the operation
- * fails, or the daemon is lost, the stream goes on, the output is as it was, and the ticket says why.
- * So a program that must not go on with old values waits for the ticket before it uses the output.
+ * output, if the operation succeeds and has not said no_wait. No stream waits for ever: when the
+ * operation fails, or the daemon is lost, the stream goes on, the output is as it was, and the ticket
+ * says why. So a program that must not go on with old values waits for the ticket before it uses the
+ * output.
  * While a stream waits, a call that waits for the whole device or for all streams (cuCtxSynchronize,
  * cuMemFree, cuMemHostRegister) may wait for the operation: bind and release between operations.
  */
@@ -129,8 +130,7 @@ typedef struct {
   uint64_t output;
   float state_scale; /* the residual is multiplied by this first; 0 means 1 */
   int32_t priority;  /* 0: the tensor's */
-  uint32_t
-      no_wait; /* 1: the stream does not wait for the result; the ticket says when it is there */
+  uint32_t no_wait;  /* 1: the stream does not wait; the ticket says when the result is there */
   uint32_t reserved;
 } tern_cuda_op;
 #define TERN_CUDA_OP_INIT \
@@ -158,6 +158,11 @@ TERN_API tern_status tern_cuda_all_reduce(tern_cuda_tensor* tensor, const tern_c
  * failed, and the ticket is gone: what tern_wait says, TERN_ERR_DAEMON_LOST among it, or
  * TERN_ERR_INTERNAL with what the CUDA driver said. */
 TERN_API tern_status tern_cuda_wait(tern_cuda* cuda, tern_ticket ticket, int64_t timeout_ms);
+
+/* As tern_cancel: asks for the operation's end on all ranks, which then report TERN_ERR_CANCELLED
+ * unless it has completed there. Other ranks hear of it if this one has submitted by then. The ticket
+ * is still to be waited for. TERN_ERR_UNKNOWN_TICKET after it was reported. */
+TERN_API tern_status tern_cuda_cancel(tern_cuda* cuda, tern_ticket ticket);
 
 #ifdef __cplusplus
 }
