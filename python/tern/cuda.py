@@ -337,6 +337,11 @@ class DeviceTicket:
                                        "on, and its memory is in use")
         self._answer()
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has been seen to have ended, well or not. It does not ask."""
+        return self._operation.ended
+
     def test(self) -> bool:
         """Whether the operation has succeeded by now. Raises its failure."""
         if not self._operation.has_ended(0.0):

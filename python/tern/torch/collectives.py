@@ -20,7 +20,7 @@ from ..ticket import Ticket
 from . import sparse
 from .operands import View, check, view
 from .reductions import Reduction, reduction_of
-from .staging import receiving, sending, through_host
+from .staging import sending, through_host
 from .submissions import Submissions, scatter_out
 from .work import TernWork
 
@@ -250,11 +250,11 @@ class Collectives:
         x, send = view(tensor, "the tensor", moved=True), self._submissions.method("send")
         return self._start("send", [lambda: send(x.array, dst, tag, dtype=x.dtype)], [tensor], None)
 
-    @receiving
+    @through_host
     def recv(self, tensors: Any, src: int, tag: int = 0) -> TernWork:
         return self._receive(tensors, src, tag)
 
-    @receiving
+    @through_host
     def recv_anysource(self, tensors: Any, tag: int = 0) -> TernWork:
         return self._receive(tensors, None, tag)
 

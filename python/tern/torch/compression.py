@@ -80,7 +80,8 @@ def compress(model: Any, recipe: str = "auto", level: str = "balanced",
         raise ValueError("DistributedDataParallel gathers no weights: leave out gather_recipe=")
     compression = Compression(model, recipe, level, exempt, scaler=scaler, name=name)
     model.register_comm_hook(compression, _hook)
-    _log.info("%s", compression.describe())
+    # What is copied from a GPU is likely not what was wanted.
+    _log.log(logging.WARNING if compression.copies else logging.INFO, "%s", compression.describe())
     return compression
 
 
@@ -102,6 +103,7 @@ class Compression:
         self._scales: dict[str, float] = {}
         self._name = name
         self._trained = {own: parameters[own] for own in self._reasons}
+        self._copies = False
         try:
             self._buckets, self._where = self._choose()
         except TernError as error:
@@ -116,9 +118,14 @@ class Compression:
             return on_gpu, "; encoded on the GPU"
         names = {id(parameter): own for own, parameter in self._trained.items()}
         tensors = {own: self._declare(own, self._trained[own]) for own in lossy}
-        copied = any(parameter.device.type != "cpu" for parameter in self._trained.values())
+        self._copies = any(parameter.device.type != "cpu" for parameter in self._trained.values())
         return (HostBuckets(self._submissions, names, tensors),
-                f"; copied to the processor and encoded there: {why}" if copied else "")
+                f"; copied to the processor and encoded there ({why})" if self._copies else "")
+
+    @property
+    def copies(self) -> bool:
+        """Whether gradients are copied from a GPU to be encoded by the processor."""
+        return self._copies
 
     def describe(self) -> str:
         """One line: what is compressed, how, and what is not and why."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,8 @@ from ..tensor import Tensor
 from .failures import as_torch
 from .host_buckets import split
 from .submissions import scatter_out
+
+_ALIGNMENT = 16  # bytes, of what kernels read
 
 
 class Streams:
@@ -39,19 +42,30 @@ class Streams:
         self._own.synchronize()
 
 
-class Waiting(NamedTuple):
-    """A bucket whose averages are not there yet."""
+class Copied(NamedTuple):
+    """A part of a bucket that does not begin where kernels can, and its aligned copy."""
 
-    future: Future[torch.Tensor]
-    buffer: torch.Tensor
+    part: torch.Tensor
+    copy: torch.Tensor
+
+
+class Step:
+    """What has been started since the futures before were handed over."""
+
+    def __init__(self) -> None:
+        self.tickets: list[DeviceTicket] = []
+        self.copied: list[Copied] = []
+        self.exact: list[torch.Tensor] = []
+        # Buckets that wait for all of it.
+        self.waiting: list[tuple[Future[torch.Tensor], torch.Tensor]] = []
 
 
 class DeviceBuckets:
-    """Averages buckets in place. The stream of the gradients waits for nothing: a bucket's future
-    is complete when its averages are there, and has the failure if there is one.
+    """Averages buckets in place. The stream of the gradients waits for nothing: a future is
+    complete when the averages are there, and has the failure if there is one.
 
-    What must stay exact travels as one tensor, behind the last bucket of the step. Thread: one at a
-    time.
+    What must stay exact travels as one tensor, behind the last bucket, for which then all futures
+    of the step wait. Thread: one at a time.
     """
 
     def __init__(self, names: Mapping[int, str], bound: Mapping[str, BoundTensor],
@@ -64,39 +78,29 @@ class DeviceBuckets:
         self._names, self._bound, self._streams = names, bound, streams
         self._exact = exact
         self._exact_values = torch.empty(exact.count if exact else 0, device=place)
-        self._exact_parts: list[torch.Tensor] = []
-        self._running: list[DeviceTicket] = []
-        # All of a step, if there is something exact.
-        self._waiting: list[Waiting] = []
+        self._aligned: dict[str, torch.Tensor] = {}
+        self._step = Step()
+        self._unreported: collections.deque[DeviceTicket] = collections.deque()
         self._completing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tern-cuda")
 
     def average(self, bucket: dist.GradBucket,
                 state_scale: Callable[[str], float]) -> Future[torch.Tensor]:
         """The hook's work. `state_scale`: by how much the gradients of a parameter have grown."""
-        buffer, parameters = bucket.buffer(), bucket.parameters()
-        first = bucket.index() == 0
-        if first:  # after a step that has failed there may be something left
-            self._exact_parts, self._running, self._waiting = [], [], []
-        stream = self._streams.current()
-        base: Future[torch.Tensor] = Future()
-        self._waiting.append(Waiting(base, buffer))
+        if bucket.index() == 0 and (self._step.waiting or self._step.tickets):
+            self._hand_over(RuntimeError("the step ended before its last bucket"))
+        future: Future[torch.Tensor] = Future()
+        self._step.waiting.append((future, bucket.buffer()))
         try:
-            for parameter, part in zip(parameters, split(buffer, parameters)):
-                own = self._names[id(parameter)]
-                if own in self._bound:
-                    self._start(self._bound[own], part, stream, state_scale(own))
-                else:
-                    self._exact_parts.append(part)
-            if bucket.is_last() and self._exact is not None:
-                scatter_out(self._exact_values, self._exact_parts, into_buffer=True)
-                self._start(self._exact, self._exact_values, stream, 1.0)
-            if bucket.is_last() or self._exact is None:
-                self._complete_later()
-        except TernError as error:
-            raise as_torch(error) from None
+            self._start_all(bucket, state_scale)
+        except BaseException as error:
+            failure = as_torch(error) if isinstance(error, TernError) else error
+            self._hand_over(failure)
+            raise failure from None
+        if bucket.is_last() or self._exact is None:
+            self._hand_over()
         # A failure that is set on a Python future is a value to C++; one that a callback raises is
         # a failure to both.
-        return base.then(lambda done: done.wait())
+        return future.then(lambda done: done.wait())
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -111,43 +115,73 @@ class DeviceBuckets:
         for own, bound in self._bound.items():
             bound.import_state(*parts[own])
 
-    def _start(self, bound: BoundTensor, part: torch.Tensor, stream: int, scale: float) -> None:
-        self._running.append(self._with_room(lambda: bound.all_reduce(
-            part.data_ptr(), stream=stream, reduction="average", state_scale=scale,
-            stream_waits=False)))
-
-    def _with_room(self, call: Callable[[], DeviceTicket]) -> DeviceTicket:
-        """Waits for earlier operations where too many are in flight."""
-        for earlier in self._running:
-            try:
-                return call()
-            except WouldBlockError:
-                with contextlib.suppress(TernError):  # told by the future
-                    earlier.wait()
-        return call()
-
-    def _complete_later(self) -> None:
-        """All that has been started belongs to the futures that wait."""
-        tickets, waiting, exact = self._running, self._waiting, self._exact_parts
-        self._running, self._waiting, self._exact_parts = [], [], []
-        self._completing.submit(self._complete, tickets, waiting, exact)
-
-    def _complete(self, tickets: list[DeviceTicket], waiting: list[Waiting],
-                  exact: list[torch.Tensor]) -> None:
-        failure: BaseException | None = None
-        for ticket in tickets:
-            try:
-                ticket.wait()
-            except TernError as error:
-                failure = failure or as_torch(error)
-        if exact and failure is None:
-            try:
-                with self._streams.own():
-                    scatter_out(self._exact_values, exact)
-            except Exception as error:  # of the GPU
-                failure = error
-        for bucket in waiting:
-            if failure is None:
-                bucket.future.set_result(bucket.buffer)
+    def _start_all(self, bucket: dist.GradBucket, state_scale: Callable[[str], float]) -> None:
+        parameters = bucket.parameters()
+        for parameter, part in zip(parameters, split(bucket.buffer(), parameters)):
+            own = self._names[id(parameter)]
+            if own in self._bound:
+                self._start(self._bound[own], self._aligned_part(own, part), state_scale(own))
             else:
-                bucket.future.set_exception(failure)
+                self._step.exact.append(part)
+        if bucket.is_last() and self._exact is not None:
+            scatter_out(self._exact_values, self._step.exact, into_buffer=True)
+            self._start(self._exact, self._exact_values, 1.0)
+
+    def _aligned_part(self, own: str, part: torch.Tensor) -> torch.Tensor:
+        """The part, or a copy: DDP puts gradients one after the other, and kernels read 16 bytes at
+        a time."""
+        if part.data_ptr() % _ALIGNMENT == 0:
+            return part
+        copy = self._aligned.get(own)
+        if copy is None:
+            copy = self._aligned[own] = torch.empty_like(part)
+        copy.copy_(part)
+        self._step.copied.append(Copied(part, copy))
+        return copy
+
+    def _start(self, bound: BoundTensor, values: torch.Tensor, scale: float) -> None:
+        stream = self._streams.current()
+        while True:
+            try:
+                ticket = bound.all_reduce(values.data_ptr(), stream=stream, reduction="average",
+                                          state_scale=scale, stream_waits=False)
+                break
+            except WouldBlockError:
+                if not self._unreported:
+                    raise
+                with contextlib.suppress(TernError):  # told by its future
+                    self._unreported.popleft().wait()
+        self._step.tickets.append(ticket)
+        self._unreported.append(ticket)
+
+    def _hand_over(self, failure: BaseException | None = None) -> None:
+        """To the thread that completes futures: all that has been started since the last time.
+        `failure`: of the futures, whatever becomes of the operations."""
+        step, self._step = self._step, Step()
+        self._unreported = collections.deque(
+            ticket for ticket in self._unreported if not ticket.ended)
+        try:
+            self._completing.submit(self._complete, step, failure)
+        except RuntimeError:  # the interpreter ends, and takes no more work
+            self._complete(step, failure)
+
+    def _complete(self, step: Step, failure: BaseException | None) -> None:
+        try:
+            for ticket in step.tickets:
+                try:
+                    ticket.wait()
+                except TernError as error:
+                    failure = failure or as_torch(error)
+            if failure is None and (step.exact or step.copied):
+                with self._streams.own(), torch.no_grad():
+                    for each in step.copied:
+                        each.part.copy_(each.copy)
+                    scatter_out(self._exact_values, step.exact)
+        except Exception as error:  # of the GPU
+            failure = failure or error
+        finally:
+            for future, buffer in step.waiting:
+                if failure is None:
+                    future.set_result(buffer)
+                else:
+                    future.set_exception(failure)

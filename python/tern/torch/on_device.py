@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -14,6 +15,8 @@ from ..tensor import Tensor
 from .device_buckets import DeviceBuckets, Streams
 from .submissions import Submissions
 
+# Of what a rank tells the others.
+_REASON_BYTES = 256
 # At a time, as many as the library has.
 _OPERATIONS = 512
 
@@ -33,19 +36,21 @@ def device_buckets(submissions: Submissions, parameters: Mapping[str, torch.Tens
     `parameters`: those that are trained, by name. `recipes`: of those that may lose values.
     """
     group = submissions.group
-    why = _objection(group, parameters, recipes)
-    if not _agree(submissions, not why):
-        return None, why or "another rank's gradients cannot"
+    why = _any_reason(submissions, _objection(group, parameters, recipes))
+    if why:
+        return None, why
     place = next(iter(parameters.values())).device
     device: Device | None = None
+    own_why = ""
     try:
         device = open_device(group, place)
-    except TernError as error:
-        why = str(error)
-    if not _agree(submissions, device is not None) or device is None:
+    except (TernError, RuntimeError) as error:
+        own_why = _sentence(error)
+    why = _any_reason(submissions, own_why)
+    if why or device is None:
         if device is not None:
             device.close()
-        return None, why or "another rank cannot use its GPU"
+        return None, why
     # Whether it can be declared is the same for all. Each has to declare as often as the others.
     tensors: dict[str, Tensor] = {}
     made = None
@@ -60,14 +65,16 @@ def device_buckets(submissions: Submissions, parameters: Mapping[str, torch.Tens
         names = {id(parameter): own for own, parameter in parameters.items()}
         made = DeviceBuckets(names, bound, exact, device=device, streams=streams_of(place),
                              place=place)
-    except TernError as error:
-        why = str(error)
-    if _agree(submissions, made is not None):
+    except (TernError, RuntimeError) as error:
+        own_why = _sentence(error)
+    why = _any_reason(submissions, own_why)
+    if not why:
         return made, ""
     for tensor in tensors.values():
-        tensor.release()
+        with contextlib.suppress(TernError):
+            tensor.release()
     device.close()
-    return None, why or "another rank's GPU has no room or no kernels for them"
+    return None, why
 
 
 def open_device(group: Group, place: torch.device) -> Device:
@@ -88,6 +95,8 @@ def _objection(group: Group, parameters: Mapping[str, torch.Tensor],
     if info.node_count == 1:
         return "all ranks are on one node, which nothing leaves"
     places = {parameter.device for parameter in parameters.values()}
+    if not places:
+        return "no parameter is trained"
     if len(places) != 1:
         return "the parameters are on several devices"
     if not is_gpu(next(iter(places))):
@@ -109,10 +118,21 @@ def is_gpu(place: torch.device) -> bool:
     return cuda
 
 
-def _agree(submissions: Submissions, own: bool) -> bool:
-    """Whether all ranks say yes."""
-    said = np.array([own], "int32")
-    submissions.start("a vote", [lambda: submissions.group.all_reduce(said, reduction="min")],
-                      []).wait()
-    all_do: bool = said.item() == 1
-    return all_do
+def _any_reason(submissions: Submissions, own: str) -> str:
+    """The reason of the first rank that has one; "" if none has. Call it on all ranks."""
+    group = submissions.group
+    said = np.zeros(_REASON_BYTES, "uint8")
+    text = own.encode()[:_REASON_BYTES]
+    said[:len(text)] = np.frombuffer(text, "uint8")
+    every = np.zeros(group.size * _REASON_BYTES, "uint8")
+    submissions.start("a vote", [lambda: group.all_gather(said, out=every)], []).wait()
+    for rank, row in enumerate(every.reshape(group.size, _REASON_BYTES)):
+        reason = row.tobytes().rstrip(b"\0").decode(errors="replace")
+        if reason:
+            return f"rank {rank}: {reason}"
+    return ""
+
+
+def _sentence(error: Exception) -> str:
+    """Its first line; some are longer than a log's."""
+    return str(error).split("\n")[0] or type(error).__name__

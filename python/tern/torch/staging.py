@@ -28,10 +28,11 @@ class Twin(NamedTuple):
 class Staging:
     """The copies of one call."""
 
-    def __init__(self, reads: bool, writes: bool) -> None:
-        """Whether what is no output is read, and what is no input is written."""
-        self._reads, self._writes = reads, writes
+    def __init__(self, writes: bool) -> None:
+        """`writes`: whether what is no input is written."""
+        self._writes = writes
         self._twins: dict[int, Twin] = {}
+        self._read: set[int] = set()
         self._written: list[Twin] = []
 
     def down(self, parameter: str, value: Any) -> Any:
@@ -44,8 +45,9 @@ class Staging:
         twin = self._twins.get(id(value))
         if twin is None:
             twin = self._twins[id(value)] = Twin(value, empty_like(value))
-            if self._reads and not parameter.startswith("output"):
-                twin.host.copy_(value.detach(), non_blocking=True)
+        if not parameter.startswith("output") and id(value) not in self._read:
+            self._read.add(id(value))
+            twin.host.copy_(value.detach(), non_blocking=True)
         if self._writes and not parameter.startswith(("input", "source")):
             self._written.append(twin)
         return twin.host
@@ -70,22 +72,23 @@ class Staging:
 current: contextvars.ContextVar[Staging | None] = contextvars.ContextVar("staging", default=None)
 
 
-def through_host(method: _Method, *, reads: bool = True, writes: bool = True) -> _Method:
-    """A method that submits, for tensors on GPUs too. `reads`, `writes`: what it does with
-    `tensors`."""
-    parameters = list(inspect.signature(method).parameters)[1:]
+def through_host(method: _Method, *, writes: bool = True) -> _Method:
+    """A method that submits, for tensors on GPUs too. `writes`: whether to `tensors`. What may be
+    written is copied down as well: a receive may get less than the tensor has room for."""
+    signature = inspect.signature(method)
 
     @functools.wraps(method)
     def call(self: Any, *arguments: Any, **named: Any) -> Any:
         if not any(map(_has_staged, arguments)) and not any(map(_has_staged, named.values())):
             return method(self, *arguments, **named)
-        staging = Staging(reads, writes)
-        moved = list(map(staging.down, parameters, arguments))
-        moved_named = {name: staging.down(name, value) for name, value in named.items()}
+        staging = Staging(writes)
+        bound = signature.bind(self, *arguments, **named)
+        for name, value in list(bound.arguments.items())[1:]:
+            bound.arguments[name] = staging.down(name, value)
         staging.is_down()
         token = current.set(staging)
         try:
-            return method(self, *moved, **moved_named)
+            return method(*bound.args, **bound.kwargs)
         finally:
             current.reset(token)
 
@@ -93,7 +96,6 @@ def through_host(method: _Method, *, reads: bool = True, writes: bool = True) ->
 
 
 sending = functools.partial(through_host, writes=False)
-receiving = functools.partial(through_host, reads=False)
 
 
 def is_on_gpu(tensor: torch.Tensor) -> bool:

@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from ranks import run_ranks
 from tern.torch import staging
+from tern.torch.collectives import Collectives
 
 _TESTS = {name: test for module in (test_collectives, test_sharded)
           for name, test in vars(module).items()
@@ -60,5 +61,47 @@ def test_what_is_read_and_written(two_nodes, copied):
         work = dist.all_reduce(value, async_op=True)
         work.wait()
         assert work.result()[0] is value
+
+    run_ranks(two_nodes, 2, work)
+
+
+def test_every_operation_takes_them():
+    """Those that are left have no tensors, or call another one."""
+    wrapped = {name for name, method in vars(Collectives).items() if hasattr(method, "__wrapped__")}
+    public = {name for name, method in vars(Collectives).items()
+              if inspect.isfunction(method) and not name.startswith("_")}
+    assert public - wrapped == {"allreduce_sparse", "barrier", "gather_into_tensor",
+                                "gather_single", "rank"}
+
+
+def test_a_short_receive_leaves_the_rest(two_nodes, copied):
+    def work(rank):
+        if rank == 0:
+            dist.send(torch.tensor([1.0, 2.0]), 1)
+        else:
+            value = torch.full((5,), 9.0)
+            dist.recv(value, 0)
+            assert value.tolist() == [1.0, 2.0, 9.0, 9.0, 9.0]
+
+    run_ranks(two_nodes, 2, work)
+
+
+def test_an_input_that_is_an_output_too(two_nodes, copied):
+    def work(rank):
+        outputs = [torch.full((3,), float(rank)) for _ in range(2)]
+        dist.all_gather(outputs, outputs[rank])
+        assert [each.tolist() for each in outputs] == [[0.0] * 3, [1.0] * 3]
+
+    run_ranks(two_nodes, 2, work)
+
+
+def test_what_fails_before_it_is_submitted_writes_nothing(two_nodes, copied):
+    def work(rank):
+        value = torch.full((4,), 5.0)
+        with pytest.raises(ValueError):
+            dist.all_gather_into_tensor(torch.zeros(7), value)
+        assert staging.current.get() is None
+        dist.all_reduce(value)
+        assert value.tolist() == [10.0] * 4
 
     run_ranks(two_nodes, 2, work)
