@@ -148,6 +148,8 @@ class BoundTensor:
         self._device, self.tensor = device, tensor
         self.count = tensor.count
         self._running: _Operation | None = None
+        # Held by who calls the library, so that nobody releases the tensor meanwhile.
+        self._lock = threading.RLock()
         # Group and device stay until it has been released.
         self._keeps: tuple[Handle, ...] = (tensor._group._live(), device._live())
         pointer = ctypes.c_void_p()
@@ -178,20 +180,23 @@ class BoundTensor:
         op.reduction = structs.REDUCTIONS[reduction]
         op.input, op.output = source, source if out is None else out
         op.state_scale, op.priority, op.no_wait = state_scale, priority, not stream_waits
-        number = ctypes.c_uint64()
-        library, handle = self._device._library, self._device._live()
         self._sweep()
-        arguments = self._live(), ctypes.byref(op), stream, ctypes.byref(number)
-        status = library.call("tern_cuda_all_reduce", *arguments)
-        if status == WouldBlockError.status:
+        try:
+            return self._start(op, stream)
+        except WouldBlockError:
             # Operations whose tickets were dropped keep their places until somebody asks.
             for other in list(self._device._bound):
                 other._sweep()
-            status = library.call("tern_cuda_all_reduce", *arguments)
-        if status != structs.OK:
-            raise library.failure(status)
-        self._running = _Operation(self, handle, number.value)
-        return DeviceTicket(self._running)
+            return self._start(op, stream)
+
+    def _start(self, op: CudaOp, stream: int) -> DeviceTicket:
+        number = ctypes.c_uint64()
+        with self._lock:
+            handle = self._device._live()
+            self._device._library.check("tern_cuda_all_reduce", self._live(), ctypes.byref(op),
+                                        stream, ctypes.byref(number))
+            self._running = _Operation(self, handle, number.value)
+            return DeviceTicket(self._running)
 
     def export_state(self) -> bytes:
         """As Tensor.export_state(), with what is owed on the GPU in it. Waits for the GPU."""
@@ -199,8 +204,9 @@ class BoundTensor:
         size = ctypes.c_uint64()
         library.check(library.tern_tensor_state_bytes(self.tensor._live(), ctypes.byref(size)))
         part = ctypes.create_string_buffer(size.value)
-        self._device._library.check("tern_cuda_tensor_export_state", self._live(), part,
-                                    size.value, ctypes.byref(size))
+        with self._lock:
+            self._device._library.check("tern_cuda_tensor_export_state", self._live(), part,
+                                        size.value, ctypes.byref(size))
         return part.raw[:size.value]
 
     def import_state(self, *parts: bytes) -> None:
@@ -209,31 +215,35 @@ class BoundTensor:
         pointers = (ctypes.c_void_p * count)(
             *(ctypes.cast(ctypes.c_char_p(part), ctypes.c_void_p) for part in parts))
         sizes = (ctypes.c_uint64 * count)(*map(len, parts))
-        self._device._library.check("tern_cuda_tensor_import_state", self._live(), pointers, sizes,
-                                    count)
+        with self._lock:
+            self._device._library.check("tern_cuda_tensor_import_state", self._live(), pointers,
+                                        sizes, count)
 
     def release(self) -> None:
         """Gives the memory back, and what is owed to the daemon. Raises WouldBlockError while an
         operation is in flight."""
-        if self._address is None:
-            return
-        if self.tensor._address is None or any(handle.ended for handle in self._keeps):
-            # The collector has ended in any order what was garbage together.
-            self._address, self._keeps = None, ()
-            return
-        status = self._device._library.call("tern_cuda_tensor_release", self._address)
-        failure = None if status == structs.OK else self._device._library.failure(status)
-        if status != WouldBlockError.status:
-            self._address, self._keeps = None, ()
-        if failure is not None:
-            raise failure
+        with self._lock:
+            if self._address is None:
+                return
+            if self.tensor._address is None or any(handle.ended for handle in self._keeps):
+                # The collector has ended in any order what was garbage together.
+                self._address, self._keeps = None, ()
+                return
+            status = self._device._library.call("tern_cuda_tensor_release", self._address)
+            failure = None if status == structs.OK else self._device._library.failure(status)
+            if status != WouldBlockError.status:
+                self._address, self._keeps = None, ()
+            if failure is not None:
+                raise failure
 
     def _sweep(self) -> None:
         """Asks whether the last operation has ended, which nobody may have done."""
         operation = self._running
         if operation is not None and operation.has_ended(0.0):
-            self._running = None
+            if self._running is operation:
+                self._running = None
             if operation.error is not None and operation.is_dropped:
+                operation.is_dropped = False  # it is told once
                 _log.warning("an operation on %s whose ticket was dropped failed: %s",
                              self.tensor.name, operation.error)
 
