@@ -25,7 +25,7 @@ Device& device() {
   return only;
 }
 
-[[maybe_unused]] const bool is_carried = [] {
+[[maybe_unused]] const bool kIsCarried = [] {
   carriage().wrap = [](net::Transport& below, const Clock& clock) {
     Device& mock = device();
     mock.settings.node_directory = mock.fabric.nodes().string();

@@ -67,8 +67,7 @@ class TwoRanks : public testing::Test {
   Cluster::Pending submit(std::uint64_t chunks = 8) {
     cluster.ranks[0]->copying.seed = 1;
     const std::uint64_t count = chunks * kChunkBytes / sizeof(float);
-    const auto pending =
-        cluster.submit(all_reduce(DType::f32, count), inputs_of(DType::f32, count, 2));
+    auto pending = cluster.submit(all_reduce(DType::f32, count), inputs_of(DType::f32, count, 2));
     cluster.ranks[0]->copying.seed = 0;
     copier(pending).stop();
     return pending;

@@ -182,7 +182,7 @@ double value_at(const KindCase& c, std::uint32_t rank, std::uint64_t element) {
   if (c.reduction == Reduction::product) return (element * 7 + rank) % 5 == 0 ? 2.0 : 1.0;
   // Truth is not a number: 2 and 1 are both true.
   if (c.dtype == DType::boolean) return static_cast<double>((element + rank) % 2);
-  return static_cast<double>((element * 31 + rank * 17) % 13);
+  return static_cast<double>((element * 31 + std::uint64_t{17} * rank) % 13);
 }
 
 double expected_at(const KindCase& c, std::uint32_t ranks, std::uint64_t element) {

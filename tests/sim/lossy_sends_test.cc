@@ -22,7 +22,7 @@ DaemonShape of_lanes(std::uint32_t lanes) {
 std::vector<float> values_of(std::uint64_t count, std::uint32_t key = 0) {
   std::vector<float> values(count);
   for (std::uint64_t i = 0; i < count; ++i) {
-    values[i] = static_cast<float>(1 + (i * 7919 + key * 131) % 4001) / 37.0f;
+    values[i] = static_cast<float>(1 + (i * 7919 + std::uint64_t{131} * key) % 4001) / 37.0f;
   }
   return values;
 }

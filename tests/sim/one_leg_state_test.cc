@@ -197,6 +197,7 @@ TEST_P(OneLegState, IsFoldedIntoAnotherLayoutAndNothingIsLost) {
     }
     // Of each element one node owes all, and none that would never send it.
     std::vector<std::vector<float>> residuals;
+    residuals.reserve(moved.size());
     for (const Bytes& part : moved) residuals.push_back(floats_after_header(part));
     for (std::size_t i = 0; i < kGradientCount; ++i) {
       std::size_t holders = 0;
@@ -263,7 +264,8 @@ TEST_P(StateWithCounts, GoesOnWithTheSameBitsAfterARestart) {
   Nodes first = nodes_for(GetParam());
   for (std::uint64_t number = 0; number < 3; ++number) step(first, c(), number);
   const std::vector<Bytes> parts = export_all(first, kOnNodes);
-  EXPECT_EQ(parts[0].size(), sizeof(daemon::StatePartHeader) + kGradientCount * 4 + 4 * 8);
+  EXPECT_EQ(parts[0].size(),
+            sizeof(daemon::StatePartHeader) + kGradientCount * 4 + std::size_t{4} * 8);
   Nodes second = nodes_for(GetParam()), empty = nodes_for(GetParam());
   const std::uint32_t node_of_rank[] = {0, 1, 1, 2};
   for (std::uint32_t rank = 0; rank < 4; ++rank) {

@@ -300,7 +300,7 @@ TEST(PointToPoint, BadEntriesAreRefusedAndTheRestGoesOn) {
   Cluster cluster({1, 1}, of_lanes(2));
   cluster.join();
   Client& client = *cluster.ranks[0];
-  const auto refused = [&](OpRequest request, const std::string& text) {
+  const auto refused = [&](const OpRequest& request, const std::string& text) {
     const std::uint64_t ticket = client.submit(request);
     ASSERT_TRUE(cluster.world.run_until([&] { return client.done(ticket); }));
     EXPECT_EQ(client.result(ticket).status, Errc::invalid_argument);
