@@ -83,7 +83,7 @@ Result<KernelChoice> DeviceRecipe::encoder(std::uint32_t elements,
                 "chunks of " + std::to_string(elements) + " elements take " +
                     std::to_string(bytes) + " bytes of shared memory and the GPU has " +
                     std::to_string(shared_bytes) +
-                    ": give ternd a smaller chunk_bytes, 128KiB for example, on all nodes");
+                    ": give ternd a smaller chunk_bytes, 64KiB for example, on all nodes");
   };
   if (const auto* stage = std::get_if<device::ThreelcStage>(&stage_)) {
     const std::uint32_t scales = wire::block_scale_count(elements, stage->scale_elements);

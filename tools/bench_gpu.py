@@ -76,18 +76,20 @@ def measure(options):
 
 
 def kernel_table(record):
-    """The better chunk size of each kernel, and both shares."""
+    """Each kernel's share of a copy by the size of chunks."""
     rows = {}
     for row in record["kernels"]["rows"]:
-        rows.setdefault((row["kernel"], row["recipe"], row["blocks"]), []).append(row)
-    lines = ["| kernel | recipe | blocks | bytes an element | chunk | GB/s | share of a copy | design |",
+        key = row["kernel"], row["recipe"], row["blocks"]
+        rows.setdefault(key, {})[row["chunk_kib"]] = row
+    lines = ["| kernel | recipe | blocks | bytes an element | 64 KiB | 128 KiB | 256 KiB | design |",
              "|---|---|---:|---:|---:|---:|---:|---:|"]
-    for (kernel, recipe, blocks), found in rows.items():
-        best = max(found, key=lambda row: row["copy_percent"])
-        target = best.get("target_percent")
-        lines.append(f"| `{kernel}` | `{recipe}` | {blocks} | {best['bytes_per_element']:.2f} "
-                     f"| {best['chunk_kib']} KiB | {best['gb_per_s']:.0f} "
-                     f"| {best['copy_percent']:.0f} % | {f'{target} %' if target else ''} |")
+    for (kernel, recipe, blocks), by_size in rows.items():
+        any_size = next(iter(by_size.values()))
+        cells = [f"{by_size[size]['copy_percent']:.0f} %" if size in by_size else ""
+                 for size in (64, 128, 256)]
+        target = any_size.get("target_percent")
+        lines.append(f"| `{kernel}` | `{recipe}` | {blocks} | {any_size['bytes_per_element']:.2f} | "
+                     + " | ".join(cells) + f" | {f'{target} %' if target else ''} |")
     copy = record["kernels"]
     lines += ["", f"Commit {record['commit']}, {record['date']}, {copy['device']}, a copy of "
               f"{copy['mib']} MiB {copy['copy_gb_per_s']['middle']:.0f} GB/s read and written, medians of "

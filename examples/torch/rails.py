@@ -8,6 +8,7 @@ All of a node's ranks share its way to the other nodes, and nothing travels it t
     torchrun --nproc-per-node 2 rails.py
 
 README.md beside this file has the lines for two daemons. Without GPUs, gloo takes NCCL's place.
+With them libtern_cuda is needed, which Tern's wheel has.
 Network and images are those of mnist.py.
 """
 
