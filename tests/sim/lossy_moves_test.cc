@@ -253,7 +253,7 @@ TEST(LossyMoves, OneNodeThatCompressesMakesNoOpEager) {
       const auto got = run(cluster, move, tensors).values;
       const auto exact = plain(move);
       for (std::uint32_t rank = 0; rank < 3; ++rank) {
-        const auto begin = static_cast<std::ptrdiff_t>(rank * 1'000);
+        const auto begin = std::ptrdiff_t{1'000} * rank;
         EXPECT_EQ(
             std::equal(got.begin() + begin, got.begin() + begin + 1'000, exact.begin() + begin),
             rank != compressing)

@@ -24,7 +24,9 @@ Counts equal(std::uint64_t count) {
 }
 
 float value_of(std::uint32_t from, std::uint32_t to, std::uint64_t i) {
-  return static_cast<float>(1 + (i * 7919 + from * 131 + to * 17) % 4001) / 37.0f;
+  return static_cast<float>(1 + (i * 7919 + std::uint64_t{131} * from + std::uint64_t{17} * to) %
+                                    4001) /
+         37.0f;
 }
 
 std::uint64_t sent_by(const Counts& counts, std::uint32_t rank) {
@@ -120,7 +122,7 @@ TEST(LossyPairs, LoseWhatTheRecipeDropsWhereTheyLeaveTheirNode) {
   Cluster cluster(kNodes, shape);
   cluster.join();
   // Of 16 pairs ten leave their node.
-  const std::uint64_t raw = 10 * 6'000 * sizeof(float);
+  const std::uint64_t raw = std::uint64_t{10} * 6'000 * sizeof(float);
   const std::uint64_t sent =
       expect_rounded_between_nodes(cluster, {equal(6'000), false, {4, "bf16"}});
   EXPECT_LT(sent, raw * 6 / 10);
@@ -135,7 +137,7 @@ TEST(LossyPairs, HaveCountsTooAndSomeAreEmpty) {
   Counts counts = equal(0);
   for (std::uint32_t from = 0; from < kRanks; ++from) {
     for (std::uint32_t to = 0; to < kRanks; ++to)
-      counts[from][to] = (from * 5 + to * 3) % 7 * 1'500;
+      counts[from][to] = (std::uint64_t{5} * from + std::uint64_t{3} * to) % 7 * 1'500;
   }
   expect_rounded_between_nodes(cluster, {counts, true, {4, "none(bf16)"}});
 }
