@@ -24,9 +24,8 @@ Counts equal(std::uint64_t count) {
 }
 
 float value_of(std::uint32_t from, std::uint32_t to, std::uint64_t i) {
-  return static_cast<float>(1 + (i * 7919 + std::uint64_t{131} * from + std::uint64_t{17} * to) %
-                                    4001) /
-         37.0f;
+  const std::uint64_t of_pair = std::uint64_t{131} * from + std::uint64_t{17} * to;
+  return static_cast<float>(1 + (i * 7919 + of_pair) % 4001) / 37.0f;
 }
 
 std::uint64_t sent_by(const Counts& counts, std::uint32_t rank) {
