@@ -22,7 +22,7 @@ class Fake final : public FakeCuda {
   void reset() override {
     const std::lock_guard lock(mutex_);
     state_ = State();
-    contexts_ = 1;
+    contexts = 1;
   }
   void fail(const std::string& function, DriverCode code, int after) override {
     const std::lock_guard lock(mutex_);
@@ -33,7 +33,7 @@ class Fake final : public FakeCuda {
     state_.lost = code;
   }
   void set_version(int version) override { state_.version = version; }
-  void set_context(bool is_current) override { contexts_ = is_current ? 1 : 0; }
+  void set_context(bool is_current) override { contexts = is_current ? 1 : 0; }
   void set_attribute(int attribute, int value) override { state_.attributes[attribute] = value; }
   void set_runner(Runner runner) override { state_.runner = std::move(runner); }
   void hold_callbacks(bool held) override {
@@ -100,7 +100,7 @@ class Fake final : public FakeCuda {
     const std::lock_guard lock(mutex_);
     state_.calls.push_back(detail.empty() ? function : function + (" " + detail));
     if (state_.lost != kSuccess) return state_.lost;
-    if (contexts_ == 0 && needs_context(function)) return kInvalidContext;
+    if (contexts == 0 && needs_context(function)) return kInvalidContext;
     const auto fault = state_.faults.find(function);
     if (fault == state_.faults.end() || fault->second.after-- > 0) return kSuccess;
     const DriverCode code = fault->second.code;
@@ -171,20 +171,20 @@ class Fake final : public FakeCuda {
   }
 
   int version() const { return state_.version; }
-  bool is_current() const { return contexts_ != 0; }
+  bool is_current() const { return contexts != 0; }
   DriverCode push_context() {
     const DriverCode code = called("cuCtxPushCurrent_v2");
-    if (code == kSuccess) ++contexts_;
+    if (code == kSuccess) ++contexts;
     return code;
   }
   DriverCode pop_context() {
     const DriverCode code = called("cuCtxPopCurrent_v2");
-    if (contexts_ != 0) --contexts_;
+    if (contexts != 0) --contexts;
     return code;
   }
   DriverCode enter_context() {
     const DriverCode code = called("cuCtxSetCurrent");
-    if (code == kSuccess) contexts_ = std::max(contexts_, 1);
+    if (code == kSuccess) contexts = std::max(contexts, 1);
     return code;
   }
   int attribute(int which) const { return state_.attributes.at(which); }
@@ -228,14 +228,14 @@ class Fake final : public FakeCuda {
   }
 
   // Those that are current for the thread, one above the other.
-  static thread_local int contexts_;
+  static thread_local int contexts;
 
   mutable std::mutex mutex_;
   std::condition_variable ran_;
   State state_;
 };
 
-thread_local int Fake::contexts_ = 0;
+thread_local int Fake::contexts = 0;
 
 Fake& fake() {
   static Fake instance;

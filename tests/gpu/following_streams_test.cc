@@ -29,10 +29,10 @@ class FollowingStreamsTest : public FakeDriverTest {
 };
 
 TEST_F(FollowingStreamsTest, StreamsOfTheProgramAreApart) {
-  const Stream first = behind(1000001);
+  Stream first = behind(1000001);
   ASSERT_NE(first, nullptr);
   load(first);
-  const Stream second = behind(1000002);
+  Stream second = behind(1000002);
   ASSERT_NE(second, nullptr);
   EXPECT_NE(first, second);
   load(second);
@@ -41,7 +41,7 @@ TEST_F(FollowingStreamsTest, StreamsOfTheProgramAreApart) {
 }
 
 TEST_F(FollowingStreamsTest, OneThatHasNothingToDoFollowsAnother) {
-  const Stream first = behind(1000001);
+  Stream first = behind(1000001);
   load(first);
   EXPECT_NE(behind(1000002), first);
   EXPECT_TRUE(fake().run(first));

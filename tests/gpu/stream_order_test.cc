@@ -18,8 +18,8 @@ class StreamOrderTest : public FakeDriverTest {
 
   std::unique_ptr<Driver> driver_ = open();
   std::unique_ptr<StreamOrder> order_;
-  const Stream program_ = stream_of(1);
-  const Stream tern_ = stream_of(2);
+  Stream program_ = stream_of(1);
+  Stream tern_ = stream_of(2);
 };
 
 TEST_F(StreamOrderTest, KernelsRunBehindTheProgramsWork) {

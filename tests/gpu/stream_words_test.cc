@@ -20,8 +20,8 @@ class StreamWordsTest : public FakeDriverTest {
 
 TEST_F(StreamWordsTest, AStreamGoesOnWhenItsWordIsReached) {
   const auto words = make(3);
-  const Stream first = stream_of(1);
-  const Stream second = stream_of(2);
+  Stream first = stream_of(1);
+  Stream second = stream_of(2);
   ASSERT_TRUE(words->wait(first, 0, 5));
   ASSERT_TRUE(words->wait(second, 2, 1));
   EXPECT_FALSE(fake().run(first));
