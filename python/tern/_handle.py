@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 class Handle:
     """`address` is passed to C wherever the handle is an argument; `end(address)` ends it. `keeps`
-    are handles that must outlive this one."""
+    are handles that must outlive this one. `first` has what is to be called before the end, by
+    whatever key: it must not refer to the handle."""
 
-    __slots__ = ("_as_parameter_", "_end", "_ended", "_keeps")
+    __slots__ = ("_as_parameter_", "_end", "_ended", "_keeps", "first")
 
     def __init__(self, address: int | None, end: Callable[[int | None], object],
                  *keeps: Handle) -> None:
@@ -21,11 +22,14 @@ class Handle:
         self._end = end
         self._ended = False
         self._keeps = keeps
+        self.first: dict[int, Callable[[], object]] = {}
 
     def __del__(self) -> None:
         if self.ended:
             return
         self._ended = True
+        for end in list(self.first.values()):
+            end()
         # A status is of no use here: whatever it is, the handle has ended.
         self._end(self._as_parameter_)
 

@@ -23,11 +23,12 @@ import math
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from . import _structs as structs
-from ._cuda_library import CudaOp, CudaOptions, CudaStats, cuda_library
+from ._cuda_library import CudaLibrary, CudaOp, CudaOptions, CudaStats, cuda_library
 from ._handle import Handle
 from .errors import ClosedError, ForkedError, TernError, WaitTimeoutError, WouldBlockError
 
@@ -87,9 +88,10 @@ class Device:
         connection = client._live()
         self._library.check("tern_cuda_open", connection, ctypes.byref(options),
                             ctypes.byref(pointer))
-        self._handle: Handle | None = Handle(
-            pointer.value, lambda address: self._library.call("tern_cuda_close", address),
-            connection)
+        end = _Ending(self._library, "tern_cuda_close", pointer.value)
+        self._handle: Handle | None = Handle(pointer.value, end.end, connection)
+        end.goes_first_in(connection.first)
+        end.first = self._handle.first
         _open.add(self)
 
     def bind(self, tensor: Tensor) -> BoundTensor:
@@ -128,6 +130,36 @@ class Device:
         return self._handle
 
 
+class _Ending:
+    """Ends an object of the library once, whoever comes first: what it belongs to, or what it
+    needs. The collector ends what is garbage together in any order, and the library needs all of it
+    to the end. It refers to none of them."""
+
+    def __init__(self, library: CudaLibrary, function: str, address: int | None) -> None:
+        self._library, self._function = library, function
+        self.address = address
+        self.first: dict[int, Callable[[], object]] = {}
+        self._places: list[dict[int, Callable[[], object]]] = []
+
+    def goes_first_in(self, *places: dict[int, Callable[[], object]]) -> None:
+        for place in places:
+            place[id(self)] = self.end
+            self._places.append(place)
+
+    def end(self, _: object = None) -> int:
+        """Its status, of which nothing follows where the collector calls."""
+        if self.address is None:
+            return structs.OK
+        for end in list(self.first.values()):
+            end()
+        status = self._library.call(self._function, self.address)
+        if status != WouldBlockError.status:
+            self.address = None
+            for place in self._places:
+                place.pop(id(self), None)
+        return status
+
+
 # Closed before the interpreter takes its modules apart, and the driver its contexts.
 _open: weakref.WeakSet[Device] = weakref.WeakSet()
 
@@ -144,18 +176,20 @@ class BoundTensor:
 
     def __init__(self, device: Device, tensor: Tensor) -> None:
         """`device`.bind(`tensor`) makes it."""
-        self._address: int | None = None
+        self._ending: _Ending | None = None
         self._device, self.tensor = device, tensor
         self.count = tensor.count
         self._running: _Operation | None = None
         # Held by who calls the library, so that nobody releases the tensor meanwhile.
         self._lock = threading.RLock()
         # Group and device stay until it has been released.
-        self._keeps: tuple[Handle, ...] = (tensor._group._live(), device._live())
+        group, opened = tensor._group._live(), device._live()
+        self._keeps: tuple[Handle, ...] = (group, opened)
         pointer = ctypes.c_void_p()
-        device._library.check("tern_cuda_tensor_bind", device._live(), tensor._group._live(),
-                              tensor._live(), ctypes.byref(pointer))
-        self._address = pointer.value
+        device._library.check("tern_cuda_tensor_bind", opened, group, tensor._live(),
+                              ctypes.byref(pointer))
+        self._ending = _Ending(device._library, "tern_cuda_tensor_release", pointer.value)
+        self._ending.goes_first_in(tensor._first, group.first, opened.first)
         tensor._bound = weakref.ref(self)
         tensor._group._dependents.add(self)
         device._bound.add(self)
@@ -223,16 +257,12 @@ class BoundTensor:
         """Gives the memory back, and what is owed to the daemon. Raises WouldBlockError while an
         operation is in flight."""
         with self._lock:
-            if self._address is None:
+            if self._ending is None:
                 return
-            if self.tensor._address is None or any(handle.ended for handle in self._keeps):
-                # The collector has ended in any order what was garbage together.
-                self._address, self._keeps = None, ()
-                return
-            status = self._device._library.call("tern_cuda_tensor_release", self._address)
+            status = self._ending.end()
             failure = None if status == structs.OK else self._device._library.failure(status)
-            if status != WouldBlockError.status:
-                self._address, self._keeps = None, ()
+            if self._ending.address is None:
+                self._ending, self._keeps = None, ()
             if failure is not None:
                 raise failure
 
@@ -261,14 +291,15 @@ class BoundTensor:
 
     def __del__(self) -> None:
         # What is in flight keeps it.
-        if getattr(self, "_address", None) is not None:
+        if getattr(self, "_ending", None) is not None:
             with contextlib.suppress(TernError):  # nobody is left to be told
                 self.release()
 
     def _live(self) -> int:
-        if self._address is None:
+        address = None if self._ending is None else self._ending.address
+        if address is None:
             raise ClosedError(f"the tensor {self.tensor.name} has been released; bind it again")
-        return self._address
+        return address
 
 
 class _Operation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,9 @@ class Tensor:
 
     def __init__(self, group: Group, options: structs.TensorOptions) -> None:
         self._address: int | None = None
-        self._bound: weakref.ref[BoundTensor] | None = None  # by tern.cuda
+        # By tern.cuda: what is bound, and what ends it where the collector has taken that already.
+        self._bound: weakref.ref[BoundTensor] | None = None
+        self._first: dict[int, Callable[[], object]] = {}
         self._group = group
         self.name: str = options.name.decode()
         self.count: int = options.count
@@ -81,6 +84,8 @@ class Tensor:
         bound = None if self._bound is None else self._bound()
         if bound is not None:
             bound.release()
+        for end in list(self._first.values()):
+            end()
         address, self._address = self._address, None
         handle = self._group._handle
         if address is not None and handle is not None and not handle.ended:

@@ -214,7 +214,7 @@ def test_leaving_ends_what_is_in_flight_on_all_ranks(nodes):
         with pytest.raises(tern.OperationCancelledError):
             ticket.wait(0)
         gpu.close()
-        assert bound._address is None
+        assert bound._ending is None
         values.free()
         raise Done
 
@@ -267,3 +267,28 @@ def test_what_is_in_flight_outlives_its_references(nodes):
         values.free()
 
     run_ranks(nodes, 2, work)
+
+
+def test_garbage_ends_in_an_order_that_the_library_can_bear(nodes):
+    """In a cycle the collector finalizes in any order, and the library needs client and group."""
+    class Holder:
+        pass
+
+    def work(group):
+        tensor = declare(group, group.rank == 0)
+        if group.rank == 0:
+            values = Values(gradient(0, 0))
+            holder = Holder()
+            holder.itself = holder
+            holder.device = device(group.client)
+            holder.bound = holder.device.bind(tensor)
+            holder.bound.all_reduce(values.address).wait()
+            holder.kept = group, group.client, tensor
+            values.free()
+        else:
+            group.all_reduce(gradient(1, 0), tensor=tensor).wait()
+
+    run_ranks(nodes, 2, work)
+    gc.collect()
+    mapped = pathlib.Path("/proc/self/maps").read_text()
+    assert "memfd:tern" not in mapped
