@@ -1,9 +1,10 @@
 // A CUDA driver for programs that load one, as the Python package's tests do: the fake driver with
 // kernels on the emulation, whose streams run by themselves. A device address is the host's.
 
-#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
+#include <mutex>
 #include <span>
 #include <thread>
 
@@ -20,14 +21,20 @@ class RunningDriver {
   RunningDriver() : driver_(*fake_cuda()) {
     driver_.set_runner(emulated_kernels(driver_));
     thread_ = std::thread([this] {
-      while (!stops_.load()) {
+      std::unique_lock lock(mutex_);
+      while (!stopped_.wait_for(lock, kPause, [this] { return stops_; })) {
+        lock.unlock();
         driver_.run_all();
-        std::this_thread::sleep_for(std::chrono::microseconds(100));
+        lock.lock();
       }
     });
   }
   ~RunningDriver() {
-    stops_.store(true);
+    {
+      const std::lock_guard lock(mutex_);
+      stops_ = true;
+    }
+    stopped_.notify_one();
     thread_.join();
   }
   RunningDriver(const RunningDriver&) = delete;
@@ -37,8 +44,12 @@ class RunningDriver {
   void add_memory(std::span<std::byte> range) { driver_.add_memory(range); }
 
  private:
+  static constexpr std::chrono::microseconds kPause{100};
+
   gpu::FakeCuda& driver_;
-  std::atomic<bool> stops_{false};
+  std::mutex mutex_;
+  std::condition_variable stopped_;
+  bool stops_ = false;  // guarded by the mutex
   std::thread thread_;
 };
 
