@@ -229,8 +229,11 @@ class BoundTensor:
             handle = self._device._live()
             self._device._library.check("tern_cuda_all_reduce", self._live(), ctypes.byref(op),
                                         stream, ctypes.byref(number))
-            self._running = _Operation(self, handle, number.value)
-            return DeviceTicket(self._running)
+            before, self._running = self._running, _Operation(self, handle, number.value)
+            ticket = DeviceTicket(self._running)
+        if before is not None:
+            self._report(before)  # it has ended since it was asked for, or this one had not begun
+        return ticket
 
     def export_state(self) -> bytes:
         """As Tensor.export_state(), with what is owed on the GPU in it. Waits for the GPU."""
@@ -269,13 +272,19 @@ class BoundTensor:
     def _sweep(self) -> None:
         """Asks whether the last operation has ended, which nobody may have done."""
         operation = self._running
-        if operation is not None and operation.has_ended(0.0):
+        if operation is not None:
+            self._report(operation)
+
+    def _report(self, operation: _Operation) -> None:
+        if not operation.has_ended(0.0):
+            return
+        with self._lock:
             if self._running is operation:
                 self._running = None
-            if operation.error is not None and operation.is_dropped:
-                operation.is_dropped = False  # it is told once
-                _log.warning("an operation on %s whose ticket was dropped failed: %s",
-                             self.tensor.name, operation.error)
+        if operation.error is not None and operation.is_dropped:
+            operation.is_dropped = False  # it is told once
+            _log.warning("an operation on %s whose ticket was dropped failed: %s",
+                         self.tensor.name, operation.error)
 
     def _end_before_group(self) -> None:
         """Ends the operation in flight, on all ranks, and releases the tensor."""

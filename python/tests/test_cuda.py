@@ -14,6 +14,7 @@ from emulated import Values, device
 import tern
 from cluster import daemons, run_ranks
 from tern import _cuda_library as cuda_library
+from tern import cuda
 from tern._structs import SIZED
 
 COUNT = 20_003  # several chunks
@@ -243,7 +244,9 @@ def test_a_dropped_ticket_keeps_no_place(nodes, caplog):
                     break
                 except tern.WouldBlockError:  # the one before runs still
                     pass
-        bound._running.has_ended(None)
+        while not bound._running.has_ended(None):
+            pass
+        assert not cuda._in_flight
         del others
         gpu.close()
         values.free()
