@@ -10,11 +10,11 @@ that are encoded on the GPU have the same averages, bit for bit, as those encode
 
 import argparse
 import json
-import random
 import time
 
 import torch
 import torch.distributed as dist
+from step_rounds import time_rounds
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -113,26 +113,10 @@ def measure(options):
     models, same = contestants(options.seed, options.rank)
     optimizers = {name: torch.optim.SGD(model.parameters(), lr=1e-3)
                   for name, model in models.items()}
-    draw, order = torch.Generator().manual_seed(options.rank), random.Random(options.seed)
-    seconds = {name: [] for name in models}
-    began, rounds, goes_on = time.monotonic(), 0, torch.ones(1)
-    while goes_on:
-        x = torch.randn(ROWS, WIDTH, generator=draw).to(DEVICE)
-        for name in order.sample(sorted(models), len(models)):
-            dist.barrier()
-            seconds[name].append(step(models[name], optimizers[name], x))
-        rounds += 1
-        # DDP orders its buckets anew after the first step, and the first compressed one allocates.
-        if rounds == 3:
-            began, seconds = time.monotonic(), {name: [] for name in models}
-        goes_on = torch.tensor([float(time.monotonic() - began < options.seconds)])
-        dist.broadcast(goes_on, 0)
-    slowest = {}
-    for name, own in seconds.items():
-        every = torch.tensor(own, dtype=torch.float64)
-        dist.all_reduce(every, dist.ReduceOp.MAX)
-        slowest[name] = every.tolist()
-    return {"seconds": slowest, "same_averages": same, "rounds": rounds,
+    draw = torch.Generator().manual_seed(options.rank)
+    slowest = time_rounds(models, lambda: torch.randn(ROWS, WIDTH, generator=draw).to(DEVICE),
+                          lambda name, x: step(models[name], optimizers[name], x), options)
+    return {"seconds": slowest, "same_averages": same, "rounds": len(slowest["alone"]),
             "weights": sum(map(torch.numel, models["alone"].parameters())) * 4,
             "torch": torch.__version__, "gpu": torch.cuda.get_device_name(DEVICE)}
 

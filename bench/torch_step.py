@@ -10,7 +10,6 @@ share of test images that each has right.
 import argparse
 import json
 import pathlib
-import random
 import sys
 import time
 
@@ -25,6 +24,7 @@ import tern.torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "examples/torch"))
 from mnist import BATCH, EPOCHS, TEST_IMAGES, images, network
+from step_rounds import time_rounds
 
 RECIPE = "3lc:s=1"
 WIDTH, LAYERS, ROWS, RANKS = 1024, 6, 16, 2
@@ -72,27 +72,15 @@ def measure(options, groups):
     models = contestants(options.seed, groups)
     optimizers = {name: torch.optim.SGD(model.parameters(), lr=1e-3)
                   for name, model in models.items()}
-    draw, order = torch.Generator().manual_seed(options.rank), random.Random(options.seed)
-    seconds = {name: [] for name in models}
-    began, rounds, goes_on = time.monotonic(), 0, torch.ones(1)
-    while goes_on:
-        for name in order.sample(sorted(models), len(models)):
-            x = torch.randn(ROWS, WIDTH, generator=draw)
-            dist.barrier()
-            start = time.perf_counter()
-            step(models[name], optimizers[name], x)
-            seconds[name].append(time.perf_counter() - start)
-        rounds += 1
-        # DDP orders its buckets anew after the first step, and the first compressed one allocates.
-        if rounds == 2:
-            began, seconds = time.monotonic(), {name: [] for name in models}
-        goes_on = torch.tensor([float(time.monotonic() - began < options.seconds)])
-        dist.broadcast(goes_on, 0)
-    slowest = {}
-    for name, own in seconds.items():
-        every = torch.tensor(own, dtype=torch.float64)
-        dist.all_reduce(every, dist.ReduceOp.MAX)
-        slowest[name] = every.tolist()
+    draw = torch.Generator().manual_seed(options.rank)
+
+    def take_step(name, x):
+        start = time.perf_counter()
+        step(models[name], optimizers[name], x)
+        return time.perf_counter() - start
+
+    slowest = time_rounds(models, lambda: torch.randn(ROWS, WIDTH, generator=draw), take_step,
+                          options)
     return {"seconds": slowest, "weights": sum(map(torch.numel, models["alone"].parameters())) * 4}
 
 

@@ -51,9 +51,9 @@ bool overlap(std::uint64_t a, std::uint64_t b, std::uint64_t bytes) {
 const char* objection_to(const tern_cuda_op& op, std::uint64_t count) {
   if (op.input == 0 || op.output == 0) return "input or output is no address of the device";
   if (op.input % kAlignment != 0 || op.output % kAlignment != 0) {
-    return "input and output must be multiples of 16, of which kernels read so many bytes at a "
-           "time: "
-           "copy the elements to memory of their own";
+    return "input and output must be multiples of 16, because kernels read 16 bytes at a time: "
+           "copy "
+           "the elements to memory of their own";
   }
   if (op.no_wait > 1 || op.reserved != 0) return "no_wait is neither 0 nor 1, or reserved not 0";
   return overlap(op.input, op.output, count * sizeof(float)) ? "input and output overlap in part"

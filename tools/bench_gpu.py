@@ -49,16 +49,12 @@ def steps(options, folder, seed):
                   daemon_options=["--chunk-bytes", "64KiB", "--lanes", LANES])
     try:
         nodes.start_daemons()
-        ranks = [nodes.start(rank, f"rank{rank}", [
+        ranks = {f"rank{rank}": nodes.start(rank, f"rank{rank}", [
             "env", f"TERN_SOCKET={nodes.socket(rank)}", f"TERN_ARENA_BYTES={4 << 30}",
             "OMP_NUM_THREADS=4", sys.executable, WORKER,
             "--rank", rank, "--address", f"{nodes.address(0)}:{PORT}", "--seconds", options.seconds,
-            "--seed", seed]) for rank in range(2)]
-        outputs = [rank.communicate()[0] for rank in ranks]
-        if any(rank.returncode for rank in ranks):
-            raise NodesError("a rank has failed:\n" + "\n".join(
-                nodes.log_tail(f"rank{rank}") for rank in range(2)))
-        return json.loads(outputs[0])
+            "--seed", seed]) for rank in range(2)}
+        return json.loads(nodes.outputs_of(ranks)["rank0"])
     finally:
         nodes.close()
 

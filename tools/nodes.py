@@ -195,6 +195,14 @@ class Nodes:
         self.processes.append(process)
         return process
 
+    def outputs_of(self, ranks):
+        """What programs of start() have printed, by name, when all have ended. Raises NodesError with the
+        ends of their logs if one has failed."""
+        outputs = [process.communicate()[0] for process in ranks.values()]
+        if any(process.returncode for process in ranks.values()):
+            raise NodesError("a rank has failed:\n" + "\n".join(map(self.log_tail, ranks)))
+        return dict(zip(ranks, outputs))
+
     def log_tail(self, name, lines=15):
         path = self.logs / f"{name}.log"
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

@@ -301,10 +301,11 @@ def main():
     for failure in total.failures:
         print(f"FAILED {failure}")
     print(f"{total.passed} passed, {len(total.failures)} failed", flush=True)
+    if total.is_unfinished:
+        print("the time is up, and not all was begun: go on with --continue", flush=True)
     if total.failures:
         return 1
     if total.is_unfinished:
-        print("the time is up: go on with --continue", flush=True)
         return UNFINISHED_STATUS
     return 1 if total.passed == 0 else 0
 

@@ -31,6 +31,7 @@ from . import _structs as structs
 from ._cuda_library import CudaLibrary, CudaOp, CudaOptions, CudaStats, cuda_library
 from ._handle import Handle
 from .errors import ClosedError, ForkedError, TernError, WaitTimeoutError, WouldBlockError
+from .tensor import parts_for_c
 
 if TYPE_CHECKING:
     from .client import Client
@@ -248,13 +249,9 @@ class BoundTensor:
 
     def import_state(self, *parts: bytes) -> None:
         """As Tensor.import_state(), with `parts` of either. Waits for the GPU."""
-        count = len(parts)
-        pointers = (ctypes.c_void_p * count)(
-            *(ctypes.cast(ctypes.c_char_p(part), ctypes.c_void_p) for part in parts))
-        sizes = (ctypes.c_uint64 * count)(*map(len, parts))
         with self._lock:
-            self._device._library.check("tern_cuda_tensor_import_state", self._live(), pointers,
-                                        sizes, count)
+            self._device._library.check("tern_cuda_tensor_import_state", self._live(),
+                                        *parts_for_c(parts))
 
     def release(self) -> None:
         """Gives the memory back, and what is owed to the daemon. Raises WouldBlockError while an

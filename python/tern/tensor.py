@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import _structs as structs
 from .arrays import dtype_code
@@ -70,12 +70,7 @@ class Tensor:
         placed as then, else those of all nodes. Import on every node, and begin no operation before
         all have (a barrier). Raises StateMismatchError for parts that do not fit."""
         handle, address = self._group._live(), self._live()
-        count = len(parts)
-        pointers = (ctypes.c_void_p * count)(
-            *(ctypes.cast(ctypes.c_char_p(part), ctypes.c_void_p) for part in parts))
-        sizes = (ctypes.c_uint64 * count)(*map(len, parts))
-        self._library.check(
-            self._library.tern_tensor_import_state(address, pointers, sizes, count))
+        self._library.check(self._library.tern_tensor_import_state(address, *parts_for_c(parts)))
         del handle
 
     def release(self) -> None:
@@ -98,6 +93,14 @@ class Tensor:
         if self._address is None:
             raise ClosedError(f"the tensor {self.name} has been released; declare it again")
         return self._address
+
+
+def parts_for_c(parts: Sequence[bytes]) -> tuple[Any, Any, int]:
+    """Pointers to the parts, their sizes and their number, as a function of C takes them."""
+    count = len(parts)
+    pointers = (ctypes.c_void_p * count)(
+        *(ctypes.cast(ctypes.c_char_p(part), ctypes.c_void_p) for part in parts))
+    return pointers, (ctypes.c_uint64 * count)(*map(len, parts)), count
 
 
 def declaration(name: str, count: int, dtype: DTypeLike, role: str) -> structs.TensorOptions:

@@ -3,39 +3,21 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <iostream>
-#include <string_view>
 #include <vector>
 
 #include "gpu/primary_context.h"
 #include "gpu/streams.h"
 #include "tests/cuda/emulated_kernels.h"
+#include "tests/gpu/chosen_target.h"
 
 namespace tern::cuda {
 namespace {
 
-constexpr int kSkipped = 77;  // of ctest
-
-// Of the process. Where there is none, the tests mean nothing and end.
+// Of the process.
 const gpu::PrimaryContext& primary_context() {
-  static const auto kMade = [] {
-    auto made = gpu::PrimaryContext::make_current();
-    if (!made) {
-      std::cerr << "cannot test on a GPU: " << made.error().text << '\n';
-      std::exit(made.error().code == Errc::unsupported ? kSkipped : EXIT_FAILURE);
-    }
-    return std::move(*made);
-  }();
+  static const auto kMade = gpu::needed_for_test(gpu::PrimaryContext::make_current());
   return *kMade;
-}
-
-std::unique_ptr<gpu::Driver> opened_driver() {
-  auto made = gpu::Driver::open();
-  if (made) return std::move(*made);
-  std::cerr << "cannot test on a GPU: " << made.error().text << '\n';
-  std::exit(EXIT_FAILURE);
 }
 
 class RealGpu final : public TestGpu {
@@ -48,7 +30,7 @@ class RealGpu final : public TestGpu {
   gpu::Stream program_stream(std::size_t number) override {
     if (number == 0) return nullptr;
     while (streams_.size() < number) {
-      streams_.push_back(std::move(*gpu::OwnStream::create(*driver_)));
+      streams_.push_back(gpu::needed_for_test(gpu::OwnStream::create(*driver_)));
     }
     return streams_[number - 1]->get();
   }
@@ -59,18 +41,15 @@ class RealGpu final : public TestGpu {
 
  private:
   const gpu::PrimaryContext& context_ = primary_context();
-  std::unique_ptr<gpu::Driver> driver_ = opened_driver();
+  std::unique_ptr<gpu::Driver> driver_ = gpu::needed_for_test(gpu::Driver::open());
   std::vector<std::unique_ptr<gpu::OwnStream>> streams_;
 };
 
 }  // namespace
 
 std::unique_ptr<TestGpu> make_gpu() {
-  const char* const name = std::getenv("TERN_TEST_TARGET");
-  if (name == nullptr || name == std::string_view("emulation")) return std::make_unique<FakeGpu>();
-  if (name == std::string_view("gpu")) return std::make_unique<RealGpu>();
-  std::cerr << "TERN_TEST_TARGET is \"" << name << "\"; it can be emulation or gpu\n";
-  std::exit(EXIT_FAILURE);
+  if (gpu::tests_run_on_gpu()) return std::make_unique<RealGpu>();
+  return std::make_unique<FakeGpu>();
 }
 
 FakeGpu::FakeGpu() : library_(dlopen(TERN_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL)) {

@@ -6,18 +6,17 @@
 #include <iostream>
 #include <iterator>
 #include <string>
-#include <string_view>
 
 #include "codec/device/emulation/memory.h"
 #include "gpu/memory.h"
 #include "gpu/primary_context.h"
 #include "gpu/streams.h"
+#include "tests/gpu/chosen_target.h"
 
 namespace tern::codec::device {
 namespace {
 
 constexpr std::uint32_t kThreads = gpu::Kernels::kThreads;
-constexpr int kSkipped = 77;  // of ctest
 
 // Watched by units of this type.
 template <typename Unit>
@@ -58,13 +57,8 @@ class Emulation final : public Target {
   bool schedules_itself() const noexcept override { return false; }
 };
 
-// What makes the tests meaningless ends them.
-template <typename T>
-T need(Result<T> made) {
-  if (made) return std::move(*made);
-  std::cerr << "cannot test on a GPU: " << made.error().text << '\n';
-  std::exit(made.error().code == Errc::unsupported ? kSkipped : EXIT_FAILURE);
-}
+using gpu::needed_for_test;
+
 void need(const Status& done) {
   if (done) return;
   std::cerr << "the test cannot go on: " << done.error().text << '\n';
@@ -79,7 +73,7 @@ std::vector<char> image_of_kernels() {
   if (!image.empty()) return image;
   std::cerr << "cannot test on a GPU: no kernels are in \"" << path
             << "\"; build with nvcc, or set TERN_KERNEL_IMAGE\n";
-  std::exit(kSkipped);
+  std::exit(gpu::kTestSkipped);
 }
 
 class Gpu final : public Target {
@@ -103,10 +97,12 @@ class Gpu final : public Target {
 
  private:
   std::vector<char> image_ = image_of_kernels();
-  std::unique_ptr<gpu::PrimaryContext> context_ = need(gpu::PrimaryContext::make_current());
-  std::unique_ptr<gpu::Driver> driver_ = need(gpu::Driver::open());
-  std::unique_ptr<gpu::Kernels> kernels_ = need(gpu::Kernels::load(*driver_, image_.data()));
-  std::unique_ptr<gpu::OwnStream> stream_ = need(gpu::OwnStream::create(*driver_));
+  std::unique_ptr<gpu::PrimaryContext> context_ =
+      needed_for_test(gpu::PrimaryContext::make_current());
+  std::unique_ptr<gpu::Driver> driver_ = needed_for_test(gpu::Driver::open());
+  std::unique_ptr<gpu::Kernels> kernels_ =
+      needed_for_test(gpu::Kernels::load(*driver_, image_.data()));
+  std::unique_ptr<gpu::OwnStream> stream_ = needed_for_test(gpu::OwnStream::create(*driver_));
 };
 
 class GpuMemory final : public DeviceMemory {
@@ -114,7 +110,7 @@ class GpuMemory final : public DeviceMemory {
   // Filled with bytes that make no sense, as the emulation's. One more than asked for, because a
   // driver has no empty arrays.
   GpuMemory(const Gpu& gpu, std::size_t bytes)
-      : gpu_(gpu), array_(need(gpu::DeviceArray::allocate(gpu.driver(), bytes + 1))) {
+      : gpu_(gpu), array_(needed_for_test(gpu::DeviceArray::allocate(gpu.driver(), bytes + 1))) {
     need(gpu.driver().check(
         gpu.driver().api().fill(array_->address(), 0xcd, bytes + 1, gpu.stream().get()),
         "fill memory"));
@@ -143,13 +139,8 @@ std::unique_ptr<DeviceMemory> Gpu::allocate(std::size_t count, std::size_t eleme
 }
 
 std::unique_ptr<Target> chosen_target() {
-  const char* const name = std::getenv("TERN_TEST_TARGET");
-  if (name == nullptr || name == std::string_view("emulation")) {
-    return std::make_unique<Emulation>();
-  }
-  if (name == std::string_view("gpu")) return std::make_unique<Gpu>();
-  std::cerr << "TERN_TEST_TARGET is \"" << name << "\"; it can be emulation or gpu\n";
-  std::exit(EXIT_FAILURE);
+  if (gpu::tests_run_on_gpu()) return std::make_unique<Gpu>();
+  return std::make_unique<Emulation>();
 }
 
 }  // namespace
