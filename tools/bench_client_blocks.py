@@ -123,8 +123,8 @@ def tables(line):
 
 
 def gains(line):
-    """What blocks made on GPUs would bring between two nodes, computed: nobody has run it there. Raw is
-    bound by the wire alone, and a recipe by its bytes on the wire or by a daemon's processor."""
+    """What blocks made on GPUs would bring between two nodes, computed from ranks that encode on processors.
+    Raw is bound by the wire alone, and a recipe by its bytes on the wire or by a daemon's processor."""
     rows = [row for row in line["operations"] if row["side"] == "blocks"]
     text = [f"Commit {line['commit']}: {line['date']}, {line['processor']}, by `{line['command']}`.", "",
             "| recipe | bytes on the wire | daemon's processor | "
