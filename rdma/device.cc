@@ -217,6 +217,9 @@ Result<MemoryRegion> Device::register_memory(void* memory, std::size_t bytes, in
   MemoryRegion region(ibv_reg_mr(domain_.get(), memory, bytes, static_cast<unsigned>(access)));
   if (!region) {
     const int error = errno;
+    if (error == EFAULT) {
+      return fail(Errc::invalid_argument, name_ + " cannot register pages that are absent");
+    }
     const bool locked = error == ENOMEM || error == EPERM || error == EAGAIN;
     return fail(Errc::out_of_memory, name_ + " cannot register " + std::to_string(bytes >> 10) +
                                          " KiB: " + std::strerror(error) +

@@ -36,6 +36,7 @@ class Device {
   const std::string& name() const noexcept { return name_; }  // `mlx5_0:1`
 
   // The bytes are only read by the device; nothing of this process is ever opened to a peer.
+  // invalid_argument: some of their pages are absent (shm/absent_pages.h). Else out_of_memory.
   Result<MemoryRegion> register_memory(void* memory, std::size_t bytes, int access);
 
   // Asks for the port's state and addresses anew: an interface gets another address, a subnet

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -41,17 +42,30 @@ class LaneMemory {
   // register one is short, and does not hold up the lane as a whole arena would.
   static constexpr std::size_t kPieceBytes = 64 << 20;
   static constexpr std::size_t kOverlapBytes = wire::kMaxRdmaSlotBytes;
+  // Of a piece with pages that are absent the device takes those units alone in which a message
+  // lies: a client's library gives out whole ones, with all of their pages.
+  static constexpr std::size_t kUnitBytes = 256 << 10;
+  struct Units {
+    std::span<const std::byte> memory;
+    MemoryRegion region;
+  };
   struct Known {
+    Known(std::span<const std::byte> piece, std::span<const std::byte> all)
+        : memory(piece), whole(all) {}
     std::span<const std::byte> memory;
     std::span<const std::byte> whole;  // that it is a piece of
     MemoryRegion region;
     bool refused = false;  // by the device or the limit: not tried again
-    bool holds(std::span<const std::byte> bytes) const noexcept {
-      return bytes.data() >= memory.data() &&
-             bytes.data() + bytes.size() <= memory.data() + memory.size();
-    }
+    bool has_absent_pages = false;
+    std::multimap<std::size_t, Units> units;  // by the first one's number
   };
-  void register_now(Known& known);
+  static bool holds(std::span<const std::byte> memory, std::span<const std::byte> bytes) noexcept {
+    return bytes.data() >= memory.data() &&
+           bytes.data() + bytes.size() <= memory.data() + memory.size();
+  }
+  Result<MemoryRegion> register_now(std::span<const std::byte> memory);
+  void register_piece(Known& known);
+  std::optional<std::uint32_t> key_of_units(Known& known, std::span<const std::byte> bytes);
   void set_trouble(std::string text);
 
   std::uint64_t limit_bytes_;

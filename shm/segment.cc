@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "shm/absent_pages.h"
+
 namespace tern::shm {
 namespace {
 
@@ -25,6 +27,16 @@ std::atomic_ref<std::uint16_t> abi_of(SegmentHeader& header) noexcept {
   return std::atomic_ref<std::uint16_t>(header.abi);
 }
 
+// Whoever else uses the memory meanwhile sees no change.
+void write_each_page(std::span<std::byte> memory) noexcept {
+  const auto write = [&](std::size_t at) {
+    auto& byte = reinterpret_cast<unsigned char&>(memory[at]);
+    std::atomic_ref<unsigned char>(byte).fetch_or(0, std::memory_order_relaxed);
+  };
+  for (std::size_t at = 0; at < memory.size(); at += kPageBytes) write(at);
+  if (!memory.empty()) write(memory.size() - 1);
+}
+
 }  // namespace
 
 Status populate(std::span<std::byte> memory) {
@@ -34,7 +46,10 @@ Status populate(std::span<std::byte> memory) {
   // EFAULT: a first use would be answered by SIGBUS, as where memory must not be overcommitted.
   while (::madvise(memory.data() - before, bytes, MADV_POPULATE_WRITE) != 0) {
     if (errno == EINTR || errno == EAGAIN) continue;
-    if (errno == EINVAL) return {};  // an older kernel
+    if (errno == EINVAL) {  // an older kernel
+      write_each_page(memory);
+      return {};
+    }
     return fail(Errc::out_of_memory, "this machine, or this process's control group, has no " +
                                          std::to_string(memory.size()) + " bytes of memory left");
   }
@@ -193,6 +208,8 @@ Status Segment::read_header(const Lanes& lanes) {
   shape_.spin_ns = header_->spin_ns;
   return {};
 }
+
+Status Segment::leave_absent_pages() { return leave_absent(arena()); }
 
 std::uint32_t Segment::spin_ns() const noexcept {
   const std::atomic_ref<std::uint32_t> few(header_->cores_are_few);

@@ -21,7 +21,7 @@ inline constexpr std::uint64_t kMaxArenaBytes = std::uint64_t{1} << 44;
 // Has the kernel find memory for the pages of this part of a segment, so that the first use of none
 // of them can fail, and so that they are charged to the control group of this process. Takes a
 // fifth of a second for each GiB that had none. out_of_memory: there is none; what was found stays.
-// Before Linux 5.14 nothing happens, and pages are found at their first use.
+// Before Linux 5.14 a page that cannot be had is answered by SIGBUS.
 Status populate(std::span<std::byte> memory);
 
 // Daemon side, once the client has mapped the segment of this descriptor: from then on nobody maps
@@ -81,8 +81,12 @@ class Segment {
   // Daemon side, at any time.
   void set_cores_are_few(bool few) noexcept;
   int fd() const noexcept { return fd_.get(); }
-  // Daemon side, any thread: the kernel had no memory for a page that was used here. From then on
-  // what is read here means nothing.
+  // Daemon side, before the descriptor is passed on: pages of the arena that the client has not
+  // touched are not this process's to find memory for (shm/absent_pages.h). To use one here loses
+  // it. unsupported: they are charged to this process.
+  Status leave_absent_pages();
+  // Daemon side, any thread: the kernel had no memory for a page that was used here, or it was left
+  // absent. From then on what is read here means nothing.
   bool has_lost_pages() const noexcept { return guard_.has_replaced(); }
 
   // Forgets the mapping without touching it: in a forked child the addresses may be somebody

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What other users' attacks cost a job: every attack of tests/attack beside a job of two ranks.
 
-    attacks.py [--users 1 4] [--minutes 24] [--rounds 1] [--seconds S] [--only NAME ...] [--open] [--write]
+    attacks.py [--users 1 4] [--minutes 24] [--rounds 1] [--seconds S] [--only NAME ...] [--write]
 
 Each attack has daemons of its own. In every round the job runs beside as many processor hogs as there are
 attackers, which attack nothing, and then beside the attack; a figure is the median of the rounds, and the
@@ -162,14 +162,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these attacks")
-    parser.add_argument("--open", action="store_true", help="also those without a defence yet")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/attacks.md")
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("attacks.py: only root can be several users")
     attacks = figures(options, "list")[0]
     chosen = [one for one in attacks
-              if one["name"] in options.only or not options.only and (options.open or not one["open"])]
+              if not options.only or one["name"] in options.only]
     if unknown := set(options.only) - {one["name"] for one in attacks}:
         sys.exit(f"attacks.py: no such attack: {', '.join(sorted(unknown))}")
     progress = Progress(len(chosen) * len(options.users))

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "daemon/service/log.h"
+#include "shm/absent_pages.h"
 #include "shm/wakeup.h"
 
 namespace tern::daemon {
@@ -59,6 +60,14 @@ Disposal::Some seal_later(const std::shared_ptr<Fd>& file,
     outcome->store(sealed ? Sealing::done : Sealing::refused, std::memory_order_release);
     return false;
   };
+}
+
+Clients::Clients(const ConductorSettings& settings, const Outlets& outlets)
+    : settings_(settings), outlets_(outlets) {
+  if (const Status able = shm::can_leave_absent(); !able) {
+    spdlog::warn("pages that a client submits and has not touched are charged to this daemon: {}",
+                 able.error().text);
+  }
 }
 
 // At the end of the daemon.
@@ -129,6 +138,7 @@ Status Clients::open(Client& client, const shm::HelloPacket& packet) {
   auto segment = shm::Segment::create(lane_count, packet.arena_bytes,
                                       static_cast<std::uint32_t>(settings_.spin_ns));
   if (!segment) return tl::unexpected(segment.error());
+  (void)segment->leave_absent_pages();  // where this cannot be, it has been said
   auto notify = shm::make_notify_pair();
   if (!notify) return tl::unexpected(notify.error());
   auto memory = std::make_unique<ClientMemory>();

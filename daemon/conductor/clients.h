@@ -26,8 +26,7 @@ class Clients {
   using Map = std::map<std::uint64_t, std::unique_ptr<Client>>;
 
   // REQUIRES: the settings outlive this; a change of them is seen.
-  Clients(const ConductorSettings& settings, const Outlets& outlets)
-      : settings_(settings), outlets_(outlets) {}
+  Clients(const ConductorSettings& settings, const Outlets& outlets);
   ~Clients();
   Clients(const Clients&) = delete;
   Clients& operator=(const Clients&) = delete;

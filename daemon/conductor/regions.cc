@@ -26,6 +26,7 @@ void Regions::create(Client& client, const shm::RegionCreatePacket& packet) {
   }
   auto segment = shm::Segment::create_region(packet.bytes);
   if (!segment) return refuse(segment.error().code, segment.error().text);
+  (void)segment->leave_absent_pages();  // where this cannot be, Clients has said so
   auto region = std::make_unique<ClientRegion>();
   region->memory.id = client.next_region++;
   region->memory.segment = std::move(*segment);

@@ -159,8 +159,8 @@ void LaneClients::misbehaves(LaneClient& client, const char* how) {
 bool LaneClients::ends_without_pages(LaneClient& client) {
   if (!client.has_lost_pages()) return false;
   misbehaves(client,
-             "the kernel had no memory for a page of its arena; memory from tern_alloc has its "
-             "pages from the start, unless they are given back");
+             "a page of its arena is not there: nobody has touched it, or the kernel had no memory "
+             "for it; memory from tern_alloc has its pages from the start");
   return true;
 }
 

@@ -46,7 +46,7 @@ struct LaneClient {
 
   // What the entry taken last names; null: there is none.
   const Region* region(std::uint32_t id) const noexcept;
-  // Pages that the kernel had no memory for, in any of it.
+  // Pages that were not there when they were used, in any of it.
   bool has_lost_pages() const noexcept;
 };
 

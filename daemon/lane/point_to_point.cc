@@ -156,8 +156,7 @@ bool PointToPoint::has_lost_pages(PassId id) {
   if (!memory_[id].client->memory->segment.has_lost_pages()) return false;
   const auto& ranks = core_.setup().shape.ranks[core_.self()];
   const std::uint32_t rank = ranks[mailbox_.pass(id).what.local_rank];
-  mailbox_.fail(id,
-                {Errc::rank_lost, rank, "the kernel had no memory for a page of the rank's arena"});
+  mailbox_.fail(id, {Errc::rank_lost, rank, "a page of the rank's arena is not there"});
   return true;
 }
 

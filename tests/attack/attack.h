@@ -50,12 +50,14 @@ enum class Stage : std::uint8_t {
   full_disk,  // nothing can be written where the daemons write
   kept_state,
   older_kernel,  // that lets anybody pass descriptors
-  many_users,    // it is root's, and each of its children another user's
+  many_users,    // it is root's, and each of its children another user's, all of one owner
 };
+
+// Of Stage::many_users.
+inline constexpr uid_t kFirstOwnedUser = 1'100'000'000;
 
 enum class Standing : std::uint8_t {
   held,
-  open,   // the daemon has no defence yet: run only by name
   alone,  // takes what Linux gives all users alike: run only where nobody else works
 };
 

@@ -52,6 +52,7 @@ void state_exports(Assault& assault) {
   constexpr std::uint64_t kElements = 16 << 20;
   HostileClient client(assault.target.socket);
   if (!client.hello(std::uint64_t{160} << 20, "attacker")) return;
+  client.take_pages(std::uint64_t{128} << 20);
   const std::uint64_t group = join_alone(client);
   const std::uint64_t tensor = declare(client, {group, kElements, "large", "ef(3lc:s=1)"});
   if (tensor == 0) return;
@@ -71,6 +72,7 @@ void kept_states(Assault& assault) {
   for (std::uint64_t job = 0; assault.goes_on(); ++job) {
     HostileClient client(assault.target.socket);
     if (!enter(client, ("job" + std::to_string(job)).c_str())) continue;
+    client.take_pages(1 << 20);
     const std::uint64_t group = join_alone(client);
     const std::uint64_t tensor = declare(client, {group, 250'000, "tensor", "ef(3lc:s=1)"});
     if (tensor == 0) continue;

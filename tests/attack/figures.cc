@@ -42,8 +42,7 @@ int list() {
   nlohmann::json rows = nlohmann::json::array();
   for (const Attack& one : all_attacks()) {
     if (one.name == kHog || one.standing == Standing::alone) continue;
-    rows.push_back(
-        {{"name", one.name}, {"promise", one.promise}, {"open", one.standing == Standing::open}});
+    rows.push_back({{"name", one.name}, {"promise", one.promise}});
   }
   std::cout << rows << std::endl;
   return 0;

@@ -102,7 +102,6 @@ void report(int) {
 
 // How much of a machine's own it takes to run it, for who runs them by name.
 const char* text_of(const Attack& attack) {
-  if (attack.standing == Standing::open) return "open";
   if (attack.standing == Standing::alone) return "alone";
   return attack.stage == Stage::plain ? "plain" : "staged";
 }

@@ -35,6 +35,7 @@ void arena_with_holes(Assault& assault) {
   constexpr std::uint64_t kBytes = 4 * kMiB;
   HostileClient client(assault.target.socket);
   if (!client.hello(2 * kBytes + kMiB, "attacker")) return;
+  client.take_pages(2 * kBytes);
   const std::uint64_t group = join_alone(client);
   const auto arena = client.segment().arena();
   for (std::uint64_t use = 0; assault.goes_on();) {
@@ -71,7 +72,7 @@ void punched_rings(Assault& assault) {
   }
 }
 
-// The daemon touches them first, who has not: whose memory is it then?
+// Of an arena none of whose pages are there the daemon is to find memory for 512 MiB.
 void charged_memory(Assault& assault) {
   while (assault.goes_on()) {
     HostileClient client(assault.target.socket);
@@ -81,7 +82,7 @@ void charged_memory(Assault& assault) {
     entry.count = 64 * kMiB;
     entry.output_offset = 256 * kMiB;
     client.submit(entry);
-    client.completion();
+    client.is_thrown_out();
   }
 }
 
@@ -116,7 +117,7 @@ constexpr Attack kAttacks[] = {
     {"punched_rings", "no hole in a client's memory puts the daemon to sleep", punched_rings},
     {"taken_memory", "a page that cannot be had ends its owner's job and not the daemon",
      taken_memory, Stage::plain, Standing::alone},
-    {"charged_memory", "who uses memory pays for it", charged_memory, Stage::plain, Standing::open},
+    {"charged_memory", "who uses memory pays for it", charged_memory},
 };
 
 }  // namespace

@@ -21,8 +21,6 @@
 namespace tern::attack {
 namespace {
 
-constexpr uid_t kFirstSubUid = 1'100'000'000;
-
 bool become(uid_t user) {
   return ::setgroups(0, nullptr) == 0 && ::setresgid(user, user, user) == 0 &&
          ::setresuid(user, user, user) == 0;
@@ -33,7 +31,7 @@ void many_uids(Assault& assault) {
   constexpr int kUsers = 8;
   for (int user = 0; user < kUsers; ++user) {
     if (::fork() != 0) continue;
-    const uid_t uid = kFirstSubUid + static_cast<uid_t>(user);
+    const uid_t uid = kFirstOwnedUser + static_cast<uid_t>(user);
     if (!become(uid)) ::_exit(1);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a change of user takes it away
     Held<std::unique_ptr<HostileClient>> clients(64);
@@ -92,8 +90,7 @@ void hanging_files(Assault& assault) {
 }
 
 constexpr Attack kAttacks[] = {
-    {"many_uids", "one person with many uids leaves room for others", many_uids, Stage::many_users,
-     Standing::open},
+    {"many_uids", "one person with many uids leaves room for others", many_uids, Stage::many_users},
     {"pid_namespace", "clients whose number is unknown are clients like others", pid_namespace},
     {"hanging_files", "closing a file that a user sent stops nobody", hanging_files},
     {"hanging_files_on_an_older_kernel", "closing a file that a user sent stops nobody else",

@@ -119,6 +119,7 @@ void own_copies(Assault& assault) {
   constexpr std::uint64_t kBytes = 32 * kMiB;
   HostileClient client(assault.target.socket);
   if (!client.hello(2 * kBytes + kMiB, "attacker")) return;
+  client.take_pages(2 * kBytes);
   const auto joined = ask<shm::GroupJoinedPacket>(client, join_packet(mint(client), 0, 1));
   if (!joined) return;
   const Group group{joined->group, joined->lane_count};
@@ -141,6 +142,7 @@ void own_copies(Assault& assault) {
 void batches(Assault& assault) {
   HostileClient client(assault.target.socket);
   if (!enter(client)) return;
+  client.take_pages(kMiB);
   const std::uint64_t group = join_alone(client);
   for (std::uint64_t use = 0; assault.goes_on();) {
     std::vector<shm::SubmitEntry> batch;
@@ -166,6 +168,7 @@ void tensors_of_others(Assault& assault) {
                                            shm::OpKind::recv,           shm::OpKind::cancel};
   HostileClient client(assault.target.socket);
   if (!enter(client)) return;
+  client.take_pages(kMiB);
   const std::uint64_t own = join_alone(client);
   for (std::uint64_t use = 0; assault.goes_on(); ++use) {
     auto entry = HostileClient::good_entry(assault.below(2) == 0 ? own : assault.below(200), use);

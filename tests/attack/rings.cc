@@ -63,6 +63,7 @@ void scribbled_rings(Assault& assault) {
 void bad_entries(Assault& assault) {
   HostileClient client(assault.target.socket);
   if (!enter(client)) return;
+  client.take_pages(kMiB);
   const std::uint64_t group = join_alone(client);
   for (std::uint64_t use = 0; assault.goes_on();) {
     auto entry = HostileClient::good_entry(group, use);
@@ -94,6 +95,7 @@ void full_completions(Assault& assault) {
 void own_operations(Assault& assault, std::uint64_t bytes) {
   HostileClient client(assault.target.socket);
   if (!client.hello(2 * bytes + kMiB, "attacker")) return;
+  client.take_pages(2 * bytes);
   const std::uint64_t group = join_alone(client);
   for (std::uint64_t use = 0; assault.goes_on(); ++use) {
     auto entry = HostileClient::good_entry(group, use);
@@ -111,6 +113,7 @@ void changing_arena(Assault& assault) {
   constexpr std::uint64_t kBytes = 4 * kMiB;
   HostileClient client(assault.target.socket);
   if (!client.hello(2 * kBytes + kMiB, "attacker")) return;
+  client.take_pages(2 * kBytes);
   const std::uint64_t group = join_alone(client);
   const std::uint64_t tensor = declare(client, {group, kBytes / 4, "tensor", "ef(3lc:s=1)"});
   const auto arena = client.segment().arena();
@@ -134,6 +137,7 @@ void lying_watermarks(Assault& assault) {
   constexpr std::uint64_t kSlots = 64, kSlotBytes = 4096;
   HostileClient client(assault.target.socket);
   if (!client.hello(4 * kMiB, "attacker")) return;
+  client.take_pages(4 * kMiB);
   const std::uint64_t group = join_alone(client);
   const auto arena = client.segment().arena();
   const shm::CopyProgress::Shape shape{1, 8};

@@ -1,6 +1,7 @@
 #include "tests/attack/trial.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
@@ -85,6 +86,35 @@ class Trial::OlderKernel {
   e2e::TemporaryFolder folder_;
 };
 
+// Whoever is started while it lives reads in /etc/subuid that one person has all of an attack's
+// users.
+class Trial::OwnedUsers {
+ public:
+  OwnedUsers() {
+    const std::string file = folder_.path() + "/subuid";
+    std::ofstream(file) << "nobody:" << kFirstOwnedUser << ":65536\n";
+    // Mounts of this process and of those that it starts.
+    if (::unshare(CLONE_NEWNS) != 0 ||
+        ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount(file.c_str(), kPath, nullptr, MS_BIND, nullptr) != 0) {
+      problem_ = std::string("another file cannot be put in the place of /etc/subuid: ") +
+                 std::strerror(errno);
+    }
+  }
+  ~OwnedUsers() {
+    if (problem_.empty()) ::umount2(kPath, MNT_DETACH);
+  }
+  OwnedUsers(const OwnedUsers&) = delete;
+  OwnedUsers& operator=(const OwnedUsers&) = delete;
+  const std::string& problem() const { return problem_; }
+
+ private:
+  static constexpr const char* kPath = "/etc/subuid";
+
+  e2e::TemporaryFolder folder_;
+  std::string problem_;
+};
+
 Trial::Trial(Stage stage) {
   // As the product has them: a test would have others, to see a death soon.
   std::vector<std::string> options{"--peer-timeout",   "5s",         "--resume-timeout", "2s",
@@ -111,6 +141,12 @@ Trial::Trial(Stage stage) {
   if (!problem_.empty()) return;
   std::optional<OlderKernel> older_kernel;
   if (stage == Stage::older_kernel) older_kernel.emplace();
+  std::optional<OwnedUsers> owned_users;
+  if (stage == Stage::many_users) {
+    owned_users.emplace();
+    problem_ = owned_users->problem();
+    if (!problem_.empty()) return;
+  }
   cluster_ = std::make_unique<e2e::Cluster>(2, options, std::vector<std::vector<std::string>>{},
                                             kDaemonUser);
   if (!cluster_->running()) {
@@ -118,6 +154,7 @@ Trial::Trial(Stage stage) {
     return;
   }
   older_kernel.reset();
+  owned_users.reset();
   cluster_->open_to_all();
   victim_ =
       e2e::Process(TERN_ATTACK,

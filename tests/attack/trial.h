@@ -52,6 +52,7 @@ class Trial {
  private:
   class FullDisk;
   class OlderKernel;
+  class OwnedUsers;
 
   std::unique_ptr<FullDisk> disk_;
   e2e::TemporaryFolder keys_;

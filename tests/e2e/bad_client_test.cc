@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <functional>
 #include <memory>
@@ -173,6 +174,33 @@ TEST_F(BadClient, SubmitsBadEntries) {
   EXPECT_EQ(client.completion()->status, static_cast<std::int32_t>(Errc::invalid_argument));
   ASSERT_TRUE(client.submit(HostileClient::good_entry(group, 1)));
   EXPECT_EQ(client.completion()->status, static_cast<std::int32_t>(Errc::invalid_argument));
+}
+
+// Whoever touches a page first pays for it.
+TEST_F(BadClient, LeavesItsPagesForTheDaemonToMake) {
+  constexpr auto kBlocksOfRings = (128 << 10) / 512;  // which the daemon does touch
+  work_meanwhile();
+  for (const bool output_alone : {false, true}) {
+    HostileClient client(cluster[0].socket());
+    ASSERT_TRUE(client.hello(std::uint64_t{8} << 20));
+    const std::uint64_t group = client.join_alone();
+    ASSERT_NE(group, 0u);
+    const auto blocks = [&] {
+      struct stat file {};
+      EXPECT_EQ(::fstat(client.segment().fd(), &file), 0);
+      return file.st_blocks;
+    };
+    if (output_alone) {
+      ASSERT_TRUE(client.take_pages(std::uint64_t{4} << 20));
+    }
+    const auto at_first = blocks();
+    auto entry = HostileClient::good_entry(group, 0);
+    entry.count = 1 << 20;
+    entry.output_offset = std::uint64_t{4} << 20;
+    ASSERT_TRUE(client.submit(entry));
+    EXPECT_TRUE(client.is_thrown_out());
+    EXPECT_LT(blocks(), at_first + kBlocksOfRings);
+  }
 }
 
 TEST_F(BadClient, ScribblesOverItsRings) {

@@ -66,6 +66,13 @@ class HostileClient {
     return std::nullopt;
   }
 
+  // As tern_alloc does: what the daemon is to use of the arena must be there. False: there is no
+  // memory for it.
+  bool take_pages(std::uint64_t bytes) {
+    const auto arena = segment_.arena();
+    return shm::populate(arena.first(std::min<std::uint64_t>(bytes, arena.size()))).has_value();
+  }
+
   // The orderly hand-shake; false if the daemon refuses.
   bool hello(std::uint64_t arena_bytes = 1 << 20, const char* job = "hostile") {
     auto hello = shm::make_packet<shm::HelloPacket>(shm::PacketKind::hello, 1);
@@ -85,6 +92,7 @@ class HostileClient {
       eventfds_.push_back(std::move(packet->fds[i]));
     submissions_ = shm::RingProducer<shm::SubmitEntry>(segment_.submit_ring(0));
     completions_ = shm::RingConsumer<shm::CompletionEntry>(segment_.completion_ring(0));
+    if (!take_pages(kPagesOfGoodEntries)) return false;
     // The lanes know a client by its first request.
     const auto mint = shm::make_packet<HeaderOnly>(shm::PacketKind::group_mint, 2);
     return socket_.send(shm::packet_bytes(mint)) && receive().has_value();
@@ -179,6 +187,8 @@ class HostileClient {
   int notify_fd() const { return notify_.get(); }
 
  private:
+  static constexpr std::uint64_t kPagesOfGoodEntries = 256 << 10;
+
   shm::PacketSocket socket_;
   shm::Segment segment_;
   Fd notify_;

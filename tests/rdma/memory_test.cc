@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/fd.h"
+#include "shm/segment.h"
 #include "tests/rdma/two_ends.h"
 
 namespace tern::rdma {
@@ -72,6 +74,38 @@ TEST(Memory, OfAnArenaIsRegisteredPieceByPiece) {
   ASSERT_TRUE(ends.carry(std::span(arena).subspan(last)));
   EXPECT_EQ(fabric.registered_bytes - before, 65 * kMiB + 8 * kMiB);
   EXPECT_EQ(ends.transport_a.data_path_counters().copied_bytes - copied, wire::kFrameHeaderBytes);
+  ends.forget(arena);
+  EXPECT_EQ(fabric.registered_bytes, before);
+}
+
+// Of a client that has not been given all of its arena.
+TEST(Memory, WithAbsentPagesIsRegisteredWhereFramesLeave) {
+  mock::Fabric fabric;
+  TwoEnds ends(fabric);
+  ASSERT_TRUE(ends.connect_until("rdma"));
+  auto segment = shm::Segment::create_region(8 * kMiB);
+  ASSERT_TRUE(segment) << segment.error().text;
+  ASSERT_TRUE(segment->leave_absent_pages());
+  auto client = shm::Segment::map_region(duplicate(segment->fd()), segment->segment_bytes());
+  ASSERT_TRUE(client) << client.error().text;
+  const auto frame = frame_of(kBody);
+  // Across two of the pieces in which memory is given out, of which the third is absent.
+  ASSERT_TRUE(shm::populate(client->arena().first(3 * kBody)));
+  const std::size_t at = kBody / 2;
+  std::copy(frame.begin(), frame.end(), client->arena().begin() + static_cast<std::ptrdiff_t>(at));
+
+  const auto arena = segment->arena();
+  ASSERT_TRUE(ends.remember(arena));
+  const std::uint64_t before = fabric.registered_bytes;
+  const std::uint64_t copied = ends.transport_a.data_path_counters().copied_bytes;
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(ends.carry(arena.subspan(at, frame.size())));
+  EXPECT_EQ(ends.transport_a.data_path_counters().copied_bytes - copied,
+            2 * wire::kFrameHeaderBytes);
+  // Of the messages one lies across the border of both.
+  EXPECT_LE(fabric.registered_bytes - before, 4 * kBody);
+  EXPECT_GT(fabric.registered_bytes - before, 0u);
+  EXPECT_EQ(ends.sink_b.payloads.back(), net::pattern(kBody, 1));
+  EXPECT_FALSE(segment->has_lost_pages());
   ends.forget(arena);
   EXPECT_EQ(fabric.registered_bytes, before);
 }

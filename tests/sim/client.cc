@@ -140,6 +140,7 @@ void Client::on_answer(std::span<const std::byte> packet, std::span<const int> d
     auto mapped = shm::Segment::map_region(Fd(::fcntl(descriptors[0], F_DUPFD_CLOEXEC, 0)),
                                            created.segment_bytes);
     TERN_CHECK(mapped.has_value() && mapped->arena_bytes() == created.bytes);
+    TERN_CHECK(shm::populate(mapped->arena()));
     regions_[created.region] = std::move(*mapped);
     return;
   }
@@ -152,6 +153,7 @@ void Client::on_answer(std::span<const std::byte> packet, std::span<const int> d
       shm::Segment::map(Fd(::fcntl(descriptors[0], F_DUPFD_CLOEXEC, 0)), welcome.segment_bytes);
   TERN_CHECK(mapped.has_value());
   segment_ = std::move(*mapped);
+  places_ = ArenaPlaces(segment_.arena());
   for (std::uint32_t lane = 0; lane < segment_.lane_count(); ++lane) {
     submissions_.emplace_back(segment_.submit_ring(lane));
     completions_.emplace_back(segment_.completion_ring(lane));
@@ -197,13 +199,6 @@ Tensor* Client::adopt_declare(std::uint64_t request, const TensorSpec& spec) {
   if (!declared) return nullptr;
   return &(tensors_[spec.name] =
                Tensor{spec, declared->tensor, declared->next_sequence, declared->one_lane != 0});
-}
-
-std::uint64_t Client::allocate(std::uint64_t bytes) {
-  const std::uint64_t offset = arena_used_;
-  arena_used_ += (bytes + 63) / 64 * 64;
-  TERN_CHECK(arena_used_ <= segment_.arena_bytes());
-  return offset;
 }
 
 plan::Shape OpRequest::shape_for(std::uint32_t rank, std::uint32_t ranks) const {

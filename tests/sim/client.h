@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "arena_places.h"
 #include "base/dtype.h"
 #include "base/errc.h"
 #include "copier.h"
@@ -127,8 +128,8 @@ class Client {
 
   // ---- Ops ----
   // A place in the arena; never given back before forget_arena().
-  std::uint64_t allocate(std::uint64_t bytes);
-  void forget_arena() { arena_used_ = 0; }
+  std::uint64_t allocate(std::uint64_t bytes) { return places_.allocate(bytes); }
+  void forget_arena() { places_.forget(); }
   std::byte* at(std::uint64_t offset) { return segment_.arena().data() + offset; }
   // A ticket; tensor null: anonymous.
   std::uint64_t submit(const OpRequest& op, Tensor* tensor = nullptr);
@@ -187,12 +188,12 @@ class Client {
   std::uint64_t next_request_ = 1;
   std::uint64_t next_ticket_ = 1;
   std::uint64_t anonymous_ = 0;
-  std::uint64_t arena_used_ = 0;
   std::map<std::uint64_t, std::vector<std::byte>> answers_;
   std::map<std::string, Tensor> tensors_;
   std::map<std::uint64_t, Waiting> waiting_;
   std::map<std::uint64_t, OpResult> results_;
   shm::Segment segment_;
+  ArenaPlaces places_;
   std::map<std::uint32_t, shm::Segment> regions_;
   std::vector<shm::RingProducer<shm::SubmitEntry>> submissions_;
   std::vector<shm::RingConsumer<shm::CompletionEntry>> completions_;

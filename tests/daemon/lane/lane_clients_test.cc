@@ -81,7 +81,7 @@ TEST_F(LaneClientsTest, AClientThatNoLibraryServesIsGivenUp) {
   EXPECT_EQ(take_events<event::ClientMisbehaved>(reports).size(), 1u);
 }
 
-// As where the kernel has no memory for a page that the client has given back.
+// As where the kernel has no memory for a page.
 TEST_F(LaneClientsTest, AClientWhoseArenaHasLostAPageIsGivenUpBeforeItHearsOfSuccess) {
   const Fd empty(::memfd_create("empty", MFD_CLOEXEC));
   std::byte* const page = alice.memory.segment.arena().data();
@@ -96,7 +96,7 @@ TEST_F(LaneClientsTest, AClientWhoseArenaHasLostAPageIsGivenUpBeforeItHearsOfSuc
   EXPECT_FALSE(clients.take_entry(lane_client(alice), *this));
   const auto misbehaved = take_events<event::ClientMisbehaved>(reports);
   ASSERT_EQ(misbehaved.size(), 1u);
-  EXPECT_NE(std::string(misbehaved[0].text.c_str()).find("given back"), std::string::npos)
+  EXPECT_NE(std::string(misbehaved[0].text.c_str()).find("tern_alloc"), std::string::npos)
       << "the remedy is cut off: " << misbehaved[0].text.c_str();
   bob.submit(1);
   EXPECT_TRUE(clients.take_entry(lane_client(bob), *this));
