@@ -48,6 +48,9 @@ class Client {
   Result<void*> allocate(std::uint64_t bytes);
   Status free(void* memory);
   Result<void*> create_region(std::uint64_t bytes);
+  Status report_device(const shm::DeviceReportPacket& report) {
+    return questions_.report_device(report, features_);
+  }
 
   Result<shm::GroupMintedPacket> mint();
   Result<std::shared_ptr<GroupState>> join(const std::string& id, const JoinOptions& options);

@@ -202,6 +202,16 @@ void Questions::post_release(const TensorState& tensor) noexcept {
   requests_.post(about(tensor, shm::PacketKind::tensor_release));
 }
 
+Status Questions::report_device(const shm::DeviceReportPacket& report,
+                                std::uint32_t daemon_features) {
+  if ((daemon_features & shm::kFeatureDevices) == 0) {
+    return fail(Errc::unsupported, "ternd is too old to be told of devices: update it");
+  }
+  requests_.post(report);
+  if (lost()) return fail(Errc::daemon_lost, "ternd closed the connection");
+  return {};
+}
+
 Result<shm::TensorStatsPacket> Questions::stats(const TensorState& tensor) {
   return requests_.ask<shm::TensorStatsPacket>(about(tensor, shm::PacketKind::tensor_stats),
                                                shm::PacketKind::tensor_stats_reply, deadline());

@@ -49,6 +49,9 @@ class Questions {
   Status open_region(std::uint32_t region);
   Status free_region(std::uint32_t region);
 
+  // Does not wait, and a report for which there is no room is lost.
+  Status report_device(const shm::DeviceReportPacket& report, std::uint32_t daemon_features);
+
   // Whether the connection has ended, by either side.
   bool lost() noexcept { return requests_.lost(); }
   // Ends the connection: all that wait get the error.

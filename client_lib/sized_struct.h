@@ -30,6 +30,8 @@ template <>
 inline constexpr std::size_t kFirstBytes<tern_batch> = 32;
 template <>
 inline constexpr std::size_t kFirstBytes<tern_block_layout> = 152;
+template <>
+inline constexpr std::size_t kFirstBytes<tern_device_report> = 104;
 
 }  // namespace tern
 

@@ -213,6 +213,7 @@ enum class PacketKind : std::uint16_t {
   region_free = 22,        // RegionPacket -> done, when no op uses it
   tensor_blocks = 23,      // TensorReleasePacket -> tensor_blocks_reply
   tensor_blocks_reply = 24,
+  device_report = 25,  // client -> daemon: DeviceReportPacket, without an answer
 };
 
 struct PacketHeader {
@@ -253,6 +254,7 @@ inline constexpr std::uint32_t kFeatureRegions = 4;        // it takes region_cr
 inline constexpr std::uint32_t kFeatureSharesDown = 8;     // it takes kEntrySharesDown
 inline constexpr std::uint32_t kFeaturePassProgress = 16;  // kEntryHasProgress of sends and recvs
 inline constexpr std::uint32_t kFeatureBlocks = 32;        // TensorDeclarePacket::client_blocks
+inline constexpr std::uint32_t kFeatureDevices = 64;       // it takes device_report
 
 struct GroupMintedPacket {
   PacketHeader header;
@@ -430,6 +432,33 @@ struct RegionPacket {
   std::uint32_t reserved0;
 };
 TERN_FORMAT_STRUCT(RegionPacket, 24);
+
+// What a client does on one device of its own, of which the daemon knows nothing else: a number of
+// bytes is what is held now, all else counts from when the client began to use the device. A report
+// takes the place of the one before of the same device.
+inline constexpr std::uint32_t kMaxDevices = 16;  // of a client
+// More than any machine has, and little enough that those of all clients can be added.
+inline constexpr std::uint64_t kMaxReportedBytes = std::uint64_t{1} << 48;
+
+struct DeviceReportPacket {
+  PacketHeader header;
+  std::uint32_t device;  // as the client counts them, less than kMaxDevices
+  std::uint32_t reserved0;
+  std::uint64_t device_bytes;  // of the device's memory; at most kMaxReportedBytes, as the next
+  std::uint64_t pinned_bytes;  // of the host's memory
+  std::uint64_t pinning_failures;
+  std::uint64_t operations;  // ended, with success or without
+  std::uint64_t failures;    // of these, without
+  std::uint64_t encodes;     // that the device has measured
+  std::uint64_t encode_ns;   // of all of them
+  std::uint64_t last_encode_ns;
+  std::uint64_t decodes;
+  std::uint64_t decode_ns;
+  std::uint64_t last_decode_ns;
+  std::uint64_t reserved1[2];
+  char pinning_problem[256];  // zero-terminated: why the last pinning that failed did; empty: none
+};
+TERN_FORMAT_STRUCT(DeviceReportPacket, 384);
 
 struct DonePacket {
   PacketHeader header;

@@ -76,6 +76,21 @@ LAYOUT(tern_block_layout, nodes, 80);
 LAYOUT(tern_block_layout, dtype, 84);
 LAYOUT(tern_block_layout, recipe, 88);
 
+SIZE(tern_device_report, 104);
+LAYOUT(tern_device_report, device, 4);
+LAYOUT(tern_device_report, device_bytes, 8);
+LAYOUT(tern_device_report, pinned_bytes, 16);
+LAYOUT(tern_device_report, pinning_failures, 24);
+LAYOUT(tern_device_report, operations, 32);
+LAYOUT(tern_device_report, failures, 40);
+LAYOUT(tern_device_report, encodes, 48);
+LAYOUT(tern_device_report, encode_ns, 56);
+LAYOUT(tern_device_report, last_encode_ns, 64);
+LAYOUT(tern_device_report, decodes, 72);
+LAYOUT(tern_device_report, decode_ns, 80);
+LAYOUT(tern_device_report, last_decode_ns, 88);
+LAYOUT(tern_device_report, pinning_problem, 96);
+
 SIZE(tern_tensor_stats, 168);
 LAYOUT(tern_tensor_stats, ops, 8);
 LAYOUT(tern_tensor_stats, bytes_raw, 16);
@@ -244,11 +259,13 @@ int tern_c_abi_run(const char* socket_path) {
   tern_join_options join = TERN_JOIN_OPTIONS_INIT;
   tern_client* client = NULL;
   tern_group* group = NULL;
+  tern_device_report device = TERN_DEVICE_REPORT_INIT;
   tern_group_id id;
   int line;
   EXPECT(tern_version()[0] == '0' && tern_strerror(TERN_OK)[0] != '\0');
   connect.socket_path = socket_path;
   EXPECT(tern_connect(&connect, &client) == TERN_OK);
+  EXPECT(tern_report_device(client, &device) == TERN_OK);
   EXPECT(tern_group_mint(client, &id) == TERN_OK);
   EXPECT(tern_group_join(client, &id, &join, &group) == TERN_OK);
   line = run_group(client, group);

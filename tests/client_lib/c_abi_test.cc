@@ -11,7 +11,7 @@ namespace tern::testing {
 namespace {
 
 TEST(CAbi, EveryFunctionWorksFromC) {
-  FakeDaemon daemon;
+  FakeDaemon daemon({.devices = true});
   EXPECT_EQ(tern_c_abi_run(daemon.path().c_str()), 0) << "the line of c_abi.c that failed";
 }
 

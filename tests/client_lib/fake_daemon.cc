@@ -219,6 +219,9 @@ void FakeDaemon::answer_normally(Session& session, const shm::PacketHeader& head
       return send(session.socket, blocks_reply(request, options_.block_elements));
     case PacketKind::tensor_stats:
       return send(session.socket, stats_reply(request));
+    case PacketKind::device_report:
+      ASSERT_TRUE(shm::read_packet(packet.bytes, last_device_));
+      return;
     case PacketKind::region_create: {
       shm::RegionCreatePacket question;
       ASSERT_TRUE(shm::read_packet(packet.bytes, question));
@@ -266,6 +269,7 @@ void FakeDaemon::welcome(Session& session, const shm::PacketHeader& header,
   if (options_.pass_progress) welcome.features |= shm::kFeaturePassProgress;
   if (options_.regions) welcome.features |= shm::kFeatureRegions;
   if (options_.blocks) welcome.features |= shm::kFeatureBlocks;
+  if (options_.devices) welcome.features |= shm::kFeatureDevices;
   welcome.segment_bytes = session.segment.segment_bytes();
   if (welcome_change_) welcome_change_(welcome, session.segment.header());
   ASSERT_TRUE(session.socket.send(shm::packet_bytes(welcome), fds));

@@ -33,7 +33,8 @@ struct FakeOptions {
   bool shares_down = false;
   bool pass_progress = false;
   bool regions = true;
-  bool blocks = false;  // it takes client_blocks
+  bool blocks = false;   // it takes client_blocks
+  bool devices = false;  // it takes device_report
   std::uint64_t block_elements = 256;
   std::uint64_t last_common_op = 0;
 };
@@ -70,7 +71,12 @@ class FakeDaemon {
   void inject(std::uint32_t lane, const shm::CompletionEntry& entry);
   void corrupt_completion_ring(std::uint32_t lane);
   void set_cores_are_few(bool few);  // in the segments of all clients
-  void die();                        // as a killed process: all descriptors and mappings go
+  // Does nothing while the test does what is given.
+  void hold(const std::function<void()>& meanwhile) {
+    const std::lock_guard lock(mutex_);
+    meanwhile();
+  }
+  void die();  // as a killed process: all descriptors and mappings go
 
   // ---- What it saw. The await functions return when it is so.
   std::vector<Seen> seen();
@@ -82,6 +88,10 @@ class FakeDaemon {
   shm::GroupJoinPacket last_join();
   shm::GroupSplitPacket last_split();
   shm::TensorDeclarePacket last_declare();
+  shm::DeviceReportPacket last_device() {
+    const std::lock_guard lock(mutex_);
+    return last_device_;
+  }
 
  private:
   struct Session;
@@ -135,6 +145,7 @@ class FakeDaemon {
   shm::GroupJoinPacket last_join_{};
   shm::GroupSplitPacket last_split_{};
   shm::TensorDeclarePacket last_declare_{};
+  shm::DeviceReportPacket last_device_{};
   std::uint64_t next_group_ = 1;
   std::uint32_t epoch_ = 0;
 

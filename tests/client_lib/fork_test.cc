@@ -28,6 +28,7 @@ int calls_that_work(Handles handles) {
   tern_tensor_options declare = TERN_TENSOR_OPTIONS_INIT;
   tern_tensor_stats stats = TERN_TENSOR_STATS_INIT;
   tern_op op = TERN_OP_INIT;
+  const tern_device_report device = TERN_DEVICE_REPORT_INIT;
   tern_group* new_group = nullptr;
   tern_tensor* new_tensor = nullptr;
   void* more = nullptr;
@@ -48,6 +49,7 @@ int calls_that_work(Handles handles) {
   expect(tern_wait_any(client, &ticket, 1, TERN_FOREVER, &index));
   expect(tern_cancel(client, ticket));
   expect(tern_fd(client, &fd));
+  expect(tern_report_device(client, &device));
   expect(tern_tensor_release(tensor));
   expect(tern_group_leave(group));
   expect(tern_disconnect(client));

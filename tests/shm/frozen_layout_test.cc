@@ -289,6 +289,30 @@ TEST(FrozenLayout, RegionPackets) {
   EXPECT_EQ(static_cast<int>(PacketKind::region_free), 22);
 }
 
+TEST(FrozenLayout, DeviceReportPacket) {
+  EXPECT_EQ(sizeof(DeviceReportPacket), 384u);
+  FIELD(DeviceReportPacket, header, 0, 16);
+  FIELD(DeviceReportPacket, device, 16, 4);
+  FIELD(DeviceReportPacket, reserved0, 20, 4);
+  FIELD(DeviceReportPacket, device_bytes, 24, 8);
+  FIELD(DeviceReportPacket, pinned_bytes, 32, 8);
+  FIELD(DeviceReportPacket, pinning_failures, 40, 8);
+  FIELD(DeviceReportPacket, operations, 48, 8);
+  FIELD(DeviceReportPacket, failures, 56, 8);
+  FIELD(DeviceReportPacket, encodes, 64, 8);
+  FIELD(DeviceReportPacket, encode_ns, 72, 8);
+  FIELD(DeviceReportPacket, last_encode_ns, 80, 8);
+  FIELD(DeviceReportPacket, decodes, 88, 8);
+  FIELD(DeviceReportPacket, decode_ns, 96, 8);
+  FIELD(DeviceReportPacket, last_decode_ns, 104, 8);
+  FIELD(DeviceReportPacket, reserved1, 112, 16);
+  FIELD(DeviceReportPacket, pinning_problem, 128, 256);
+  EXPECT_EQ(static_cast<int>(PacketKind::device_report), 25);
+  EXPECT_EQ(kFeatureDevices, 64u);
+  EXPECT_EQ(kMaxDevices, 16u);
+  EXPECT_EQ(kMaxReportedBytes, std::uint64_t{1} << 48);
+}
+
 TEST(FrozenLayout, DonePacket) {
   EXPECT_EQ(sizeof(DonePacket), 536u);
   FIELD(DonePacket, header, 0, 16);

@@ -91,6 +91,23 @@ TEST(ShmLayoutPage, SplitAgrees) {
   ROW(text, "i64", GroupSplitPacket, op_timeout_ms);
 }
 
+TEST(ShmLayoutPage, DeviceReportAgrees) {
+  const std::string text = page().section("DeviceReportPacket");
+  ROW(text, "u32", DeviceReportPacket, device);
+  ROW(text, "u64", DeviceReportPacket, device_bytes);
+  ROW(text, "u64", DeviceReportPacket, pinned_bytes);
+  ROW(text, "u64", DeviceReportPacket, pinning_failures);
+  ROW(text, "u64", DeviceReportPacket, operations);
+  ROW(text, "u64", DeviceReportPacket, failures);
+  ROW(text, "u64", DeviceReportPacket, encodes);
+  ROW(text, "u64", DeviceReportPacket, encode_ns);
+  ROW(text, "u64", DeviceReportPacket, last_encode_ns);
+  ROW(text, "u64", DeviceReportPacket, decodes);
+  ROW(text, "u64", DeviceReportPacket, decode_ns);
+  ROW(text, "u64", DeviceReportPacket, last_decode_ns);
+  ROW(text, "256 chars", DeviceReportPacket, pinning_problem);
+}
+
 TEST(ShmLayoutPage, RegionsAgree) {
   EXPECT_NE(page().section("Regions").find("A client has at most " + std::to_string(kMaxRegions)),
             std::string::npos);
@@ -115,6 +132,7 @@ TEST(ShmLayoutPage, PacketSizesAgree) {
       {"RegionCreatePacket", sizeof(RegionCreatePacket)},
       {"RegionCreatedPacket", sizeof(RegionCreatedPacket)},
       {"RegionPacket", sizeof(RegionPacket)},
+      {"DeviceReportPacket", sizeof(DeviceReportPacket)},
       {"DonePacket, also every failure", sizeof(DonePacket)},
   };
   for (const auto& [name, bytes] : sizes) {

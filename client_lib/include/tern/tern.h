@@ -23,6 +23,7 @@
 #define TERN_TERN_H
 
 #include "block_layout.h"
+#include "device_report.h"
 #include "push_pull.h"
 #include "types.h"
 
