@@ -237,7 +237,7 @@ constexpr std::string_view grade_name(Grade grade) {
 }  // namespace
 
 std::vector<Finding> examine(const Machine& machine, const Answers& answers) {
-  const auto& [status, host, peers, counters] = answers;
+  const auto& [status, host, peers, counters, clients] = answers;
   std::vector<Finding> findings{examine_lanes(status)};
   if (!peers.is_null()) findings.push_back(examine_peers(peers, counters));
   findings.push_back(examine_port(machine, status));
@@ -250,6 +250,7 @@ std::vector<Finding> examine(const Machine& machine, const Answers& answers) {
     findings.push_back(std::move(finding));
   }
   for (Finding& finding : examine_gpu(machine)) findings.push_back(std::move(finding));
+  for (Finding& finding : examine_devices(clients)) findings.push_back(std::move(finding));
   if (!peers.is_null()) findings.push_back(examine_versions(status, peers));
   findings.push_back(examine_clock(machine));
   if (!peers.is_null()) findings.push_back(examine_skew(peers));

@@ -25,6 +25,7 @@ struct Answers {
   const nlohmann::json& host;
   const nlohmann::json& peers;
   const nlohmann::json& counters;
+  const nlohmann::json& clients;
 };
 std::vector<Finding> examine(const Machine& machine, const Answers& answers);
 

@@ -163,9 +163,10 @@ ExitCode write_dump(const Session& session, std::string path) {
       read_machine(has_status ? text_field(answers["status"], "advertise") : "");
   // What this user is not shown is null, which the doctor understands.
   dump.add("doctor",
-           render_findings(has_status ? examine(machine, {answers["status"], answers["host"],
-                                                          answers["peers"], answers["counters"]})
-                                      : examine_machine(machine)));
+           render_findings(
+               has_status ? examine(machine, {answers["status"], answers["host"], answers["peers"],
+                                              answers["counters"], answers["clients"]})
+                          : examine_machine(machine)));
   if (auto file = counters_of_file(counters::path_beside(session.socket_path)); file) {
     dump.add("counters-file.json",
              json_text({{"note", file->note}, {"counters", file->counters}}, 2) + "\n");

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/printable.h"
+#include "ctl/fields.h"
 
 namespace tern::ctl {
 namespace {
@@ -14,6 +16,13 @@ namespace {
 constexpr const char* kGpu = "GPU";
 // The first branch of drivers that has CUDA 12.0, as gpu::Driver::kOldestVersion asks.
 constexpr int kOldestBranch = 525;
+
+using nlohmann::json;
+
+bool has_not_pinned(const json& device) {
+  const std::string failures = text_field(device, "pinning_failures");
+  return failures != "-" && failures != "0";
+}
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -52,6 +61,24 @@ std::vector<Finding> examine_gpu(const Machine& machine) {
                      kOldestBranch)}};
   }
   return {{Grade::good, kGpu, driver + ": libtern_cuda may use it", ""}};
+}
+
+// One for each client: its devices are in one process, under one limit.
+std::vector<Finding> examine_devices(const json& clients) {
+  std::vector<Finding> findings;
+  for (const json& client : rows_of(clients)) {
+    const json& devices = rows_of(client, "devices");
+    const auto found = std::find_if(devices.begin(), devices.end(), has_not_pinned);
+    if (found == devices.end()) continue;
+    findings.push_back(
+        {Grade::advice, kGpu,
+         fmt::format("client {} (pid {}, job {}) could not pin memory for its device {}: {}",
+                     text_field(client, "id"), text_field(client, "pid"), text_field(client, "job"),
+                     text_field(*found, "device"), text_field(*found, "pinning_problem")),
+         "let that program lock more memory (`ulimit -l unlimited`, LimitMEMLOCK=infinity in its "
+         "unit), give its control group more (memory.max), or have fewer tensors on the GPU"});
+  }
+  return findings;
 }
 
 }  // namespace tern::ctl

@@ -74,6 +74,27 @@ std::string render_status(const json& status) {
   return text;
 }
 
+// A mean, and the last of what it is the mean of.
+std::string measured(const json& device, std::string_view mean, std::string_view last) {
+  std::string text = time_field(device, mean, kUs);
+  if (text == "-") return text;
+  return fmt::format("{} (last {})", text, time_field(device, last, kUs));
+}
+
+void add_device_notes(Table& table, const json& device) {
+  table.add_note(fmt::format(
+      "device {}: {} held, {} pinned, {} ops, {} failed, encode {}, decode {}",
+      text_field(device, "device"), bytes_field(device, "device_bytes"),
+      bytes_field(device, "pinned_bytes"), count_field(device, "ops"),
+      count_field(device, "ops_failed"), measured(device, "encode_us", "last_encode_us"),
+      measured(device, "decode_us", "last_decode_us")));
+  const std::string failures = count_field(device, "pinning_failures");
+  if (failures == "0" || failures == "-") return;
+  table.add_note(fmt::format("device {}: memory could not be pinned (failures: {}): {}",
+                             text_field(device, "device"), failures,
+                             text_field(device, "pinning_problem")));
+}
+
 std::string render_clients(const json& clients) {
   if (clients.empty()) return "No client is connected.\n";
   Table table({{"ID", kRight},
@@ -93,6 +114,7 @@ std::string render_clients(const json& clients) {
                    time_field(client, "connected_s", kSecond), bytes_field(client, "arena_bytes"),
                    bytes_field(client, "region_bytes"), count_field(client, "groups"),
                    count_field(client, "ops_in_flight"), count_field(client, "ops_completed")});
+    for (const json& device : rows_of(client, "devices")) add_device_notes(table, device);
   }
   return table.text();
 }

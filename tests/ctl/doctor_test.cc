@@ -37,9 +37,10 @@ struct Node {
             {"flight_free_bytes", std::uint64_t{1} << 40}};
   json peers = json::array({{{"state", "up"}}});
   json counters{{"hellos_refused", {{"value", 0}}}};
+  json clients = json::array({{{"id", 7}, {"pid", 4242}, {"job", "resnet"}}});
 
   std::vector<Finding> findings() const {
-    return examine(machine, {status, host, peers, counters});
+    return examine(machine, {status, host, peers, counters, clients});
   }
   Finding about(const std::string& subject) const { return find(findings(), subject); }
   // Of what is said while no daemon answers.
@@ -247,16 +248,16 @@ TEST(Doctor, SeesSilentLanesBrokenLinksRefusedPeersAndAFreeRunningClock) {
 }
 
 TEST(Doctor, IsNotConfusedByAnotherVersionsAnswers) {
-  EXPECT_FALSE(examine({}, {json(), json(), json(), json()}).empty());
+  EXPECT_FALSE(examine({}, {json(), json(), json(), json(), json()}).empty());
   for (const char* text : {"[]", "7", R"({"silent_lanes":7,"hellos_refused":[]})"}) {
     const json odd = json::parse(text);
-    EXPECT_EQ(examine({}, {odd, odd, odd, odd}).size(), Node().findings().size()) << text;
+    EXPECT_EQ(examine({}, {odd, odd, odd, odd, odd}).size(), Node().findings().size()) << text;
   }
 }
 
 TEST(Doctor, SaysWhatItIsNotShownInsteadOfJudgingIt) {
   const Node node;
-  const auto findings = examine(node.machine, {node.status, json(), json(), json()});
+  const auto findings = examine(node.machine, {node.status, json(), json(), json(), json::array()});
   std::string subjects;
   for (const Finding& finding : findings) {
     subjects += finding.subject + ",";
@@ -309,6 +310,21 @@ TEST(Doctor, TheDriverOfGpusIsOneThatTheLibraryTakes) {
   expect(node.about("GPU"), Grade::advice, "older than CUDA 12.0", "525 or newer");
 }
 
+TEST(Doctor, NamesProgramsThatCouldNotPinMemory) {
+  Node node;
+  node.clients[0]["devices"] = json::array({{{"device", 0}, {"pinning_failures", 0}}});
+  EXPECT_EQ(node.about("GPU").text, "nobody looked");
+  node.clients[0]["devices"].push_back(
+      {{"device", 1}, {"pinning_failures", 2}, {"pinning_problem", "cannot pin\n\x1b[2J"}});
+  expect(node.about("GPU"), Grade::advice,
+         "client 7 (pid 4242, job resnet) could not pin memory for its device 1: cannot pin\\x0a",
+         "ulimit -l unlimited");
+  for (const char* const odd : {"7", "[7]", R"([{"pinning_failures":[]}])", R"([null,{}])"}) {
+    node.clients[0]["devices"] = json::parse(odd);
+    EXPECT_FALSE(node.findings().empty()) << odd;
+  }
+}
+
 TEST(Doctor, TheDriverOfGpusSaysItsVersion) {
   EXPECT_EQ(
       nvidia_version("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19"),
@@ -322,8 +338,7 @@ TEST(Doctor, TheDriverOfGpusSaysItsVersion) {
 
 std::string rdma_advice(const Node& node) {
   std::string advice;
-  for (const Finding& finding :
-       examine(node.machine, {node.status, node.host, node.peers, node.counters})) {
+  for (const Finding& finding : node.findings()) {
     if (finding.subject != "RDMA" || finding.grade == Grade::good) continue;
     advice += finding.text + " -> " + finding.remedy + "\n";
   }

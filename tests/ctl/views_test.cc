@@ -81,6 +81,21 @@ TEST(Views, TensorsSayWhoEncodes) {
     EXPECT_EQ(shown(by_client).find("by client"), std::string::npos) << by_client;
 }
 
+TEST(Views, ClientsShowWhatTheySayOfDevices) {
+  const std::string text = render("clients", R"json([{"id":3,"job":"resnet","devices":[
+      {"device":0,"device_bytes":1610612736,"pinned_bytes":536870912,"pinning_failures":0,
+       "pinning_problem":"","ops":1234,"ops_failed":2,"encode_us":1200,"last_encode_us":1100,
+       "decode_us":800,"last_decode_us":90},
+      {"device":1,"pinning_failures":2,"pinning_problem":"cannot pin\u001b[2J"}]}])json");
+  EXPECT_THAT(text, HasSubstr("  device 0: 1.5 GiB held, 512 MiB pinned, 1,234 ops, 2 failed, "
+                              "encode 1.2 ms (last 1.1 ms), decode 800 us (last 90 us)\n"));
+  EXPECT_THAT(text, HasSubstr("  device 1: memory could not be pinned (failures: 2): "
+                              "cannot pin\\x1b[2J\n"));
+  EXPECT_THAT(text, Not(HasSubstr("device 0: memory")));
+  EXPECT_THAT(render("clients", R"([{"id":3,"job":"of an older daemon"}])"),
+              Not(HasSubstr("device")));
+}
+
 TEST(Views, EmptyListsAreSentences) {
   EXPECT_EQ(render("clients", "[]"), "No client is connected.\n");
   EXPECT_EQ(render("peers", "[]"), "No peer is linked.\n");
