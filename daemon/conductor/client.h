@@ -28,6 +28,12 @@ struct ClientRegion {
   bool is_freeing = false;
 };
 
+// The last report of one of its devices.
+struct ReportedDevice {
+  shm::DeviceReportPacket said{};
+  std::uint64_t heard_ns = 0;
+};
+
 // A connected process, from its connection to the last use of its memory.
 struct Client {
   std::uint64_t id = 0;
@@ -38,6 +44,8 @@ struct Client {
   std::map<std::uint32_t, std::unique_ptr<ClientRegion>> regions;
   std::uint64_t region_bytes = 0;
   std::uint32_t next_region = 1;
+  std::map<std::uint32_t, ReportedDevice> devices;  // at most shm::kMaxDevices
+  bool has_not_pinned = false;                      // it said so, at some time
   std::uint64_t connected_ns = 0;
   std::uint32_t lanes_dropped = 0;  // that have let go of its memory
   std::uint64_t goodbye_request = 0;

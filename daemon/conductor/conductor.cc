@@ -55,6 +55,7 @@ Conductor::Conductor(ConductorSettings settings, const Surroundings& around)
       kept_(settings_, clock_),
       quotas_(settings_, {clients_, joins_, groups_, kept_, around.disposal, sealing_}),
       regions_(outlets_, clients_, quotas_),
+      devices_(outlets_),
       epochs_(settings_, outlets_, {clients_, joins_, groups_, quotas_, tuning_}),
       splits_(outlets_, {clients_, joins_, groups_, drain_, quotas_, refusals_}),
       tensors_(settings_, outlets_, {groups_, quotas_, kept_, refusals_, tuning_}),

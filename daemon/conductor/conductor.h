@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "daemon/conductor/clients.h"
 #include "daemon/conductor/conductor_settings.h"
+#include "daemon/conductor/device_reports.h"
 #include "daemon/conductor/drain.h"
 #include "daemon/conductor/epochs.h"
 #include "daemon/conductor/flight_recorder.h"
@@ -156,6 +157,7 @@ class Conductor final : public net::AcceptorSink, private ControlLinks::Sink {
   KeptStates kept_;
   Quotas quotas_;
   Regions regions_;
+  DeviceReports devices_;
   Epochs epochs_;
   Splits splits_;
   TensorRegistry tensors_;

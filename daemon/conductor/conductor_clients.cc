@@ -36,6 +36,8 @@ const char* step_of(std::uint16_t kind) {
     case shm::PacketKind::region_open:
     case shm::PacketKind::region_free:
       return "on_region";
+    case shm::PacketKind::device_report:
+      return "on_device_report";
     case shm::PacketKind::goodbye:
       return "on_goodbye";
     default:
@@ -145,6 +147,13 @@ void Conductor::on_request(Client& client, const shm::PacketHeader& header,
     case shm::PacketKind::region_free:
       if (shm::RegionPacket packet; read(packet, "it sent a malformed request")) {
         regions_.free(client, packet);
+      }
+      return;
+    case shm::PacketKind::device_report:
+      if (shm::DeviceReportPacket packet; read(packet, "it sent a malformed report")) {
+        if (const char* const why = devices_.take(client, packet)) {
+          on_bad_packet(client, header.request, why);
+        }
       }
       return;
     case shm::PacketKind::goodbye:
@@ -270,6 +279,7 @@ void Conductor::drop_client(Client& client, const char* why) {
   if (!client.goodbye && client.memory) ++counters_->clients_lost;
   joins_.drop_client(client.id);
   moves_.forget(client.id);
+  devices_.forget(client);
   groups_.lose_client(client.id, why);
   clients_.let_go(client, why);
 }

@@ -120,6 +120,30 @@ Progress progress_of(const MemberGroup& group) {
 
 double ms(std::uint64_t ns) { return static_cast<double>(ns) / 1e6; }
 
+// Null where nothing was measured.
+nlohmann::json us(std::uint64_t ns, std::uint64_t count) {
+  if (count == 0) return nullptr;
+  return static_cast<double>(ns) / static_cast<double>(count) / 1e3;
+}
+
+nlohmann::json device_row(const ReportedDevice& device, std::uint64_t now_ns) {
+  const shm::DeviceReportPacket& said = device.said;
+  return {{"device", said.device},
+          {"reported_s", static_cast<double>(now_ns - device.heard_ns) / 1e9},
+          {"device_bytes", said.device_bytes},
+          {"pinned_bytes", said.pinned_bytes},
+          {"pinning_failures", said.pinning_failures},
+          {"pinning_problem", said.pinning_problem},
+          {"ops", said.operations},
+          {"ops_failed", said.failures},
+          {"encodes", said.encodes},
+          {"encode_us", us(said.encode_ns, said.encodes)},
+          {"last_encode_us", us(said.last_encode_ns, said.encodes == 0 ? 0 : 1)},
+          {"decodes", said.decodes},
+          {"decode_us", us(said.decode_ns, said.decodes)},
+          {"last_decode_us", us(said.last_decode_ns, said.decodes == 0 ? 0 : 1)}};
+}
+
 }  // namespace
 
 nlohmann::json Reports::clients(const Scope& scope) const {
@@ -134,6 +158,8 @@ nlohmann::json Reports::clients(const Scope& scope) const {
       ++groups;
       progress.add(*group);
     }
+    nlohmann::json devices = nlohmann::json::array();
+    for (const auto& [number, device] : client->devices) devices.push_back(device_row(device, now));
     rows.push_back({{"id", id},
                     {"pid", client->credentials.pid},
                     {"uid", client->credentials.uid},
@@ -145,7 +171,8 @@ nlohmann::json Reports::clients(const Scope& scope) const {
                     {"region_bytes", client->region_bytes},
                     {"groups", groups},
                     {"ops_in_flight", progress.in_flight},
-                    {"ops_completed", progress.completed}});
+                    {"ops_completed", progress.completed},
+                    {"devices", std::move(devices)}});
   }
   return rows;
 }

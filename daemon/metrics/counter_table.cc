@@ -56,6 +56,18 @@ constexpr std::array kOfConductor{
         {"lane_longest_turn_ns", "ns",
          "the longest turn of a lane since the start, as of the conductor's last", Kind::gauge},
         &Conductor::lane_longest_turn_ns},
+    CounterRow<Conductor>{{"device_reports", "1", "reports of clients about their devices"},
+                          &Conductor::device_reports},
+    CounterRow<Conductor>{
+        {"clients_not_pinned", "1", "clients that said that they could not pin memory"},
+        &Conductor::clients_not_pinned},
+    CounterRow<Conductor>{{"device_bytes", "bytes",
+                           "memory of devices that connected clients say they hold", Kind::gauge},
+                          &Conductor::device_bytes},
+    CounterRow<Conductor>{
+        {"device_pinned_bytes", "bytes",
+         "memory of the host that connected clients say they have pinned for devices", Kind::gauge},
+        &Conductor::device_pinned_bytes},
     CounterRow<Conductor>{{"conductor_turns_100us", "1", "turns of the conductor of up to 100 us"},
                           &Conductor::turns_100us},
     CounterRow<Conductor>{{"conductor_turns_250us", "1", "turns of the conductor of 100 to 250 us"},

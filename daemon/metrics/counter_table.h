@@ -21,6 +21,9 @@ struct ConductorWorkCounters {
   std::atomic<std::uint64_t> peers_not_trusted{0}, quota_refusals{0};
   std::atomic<std::uint64_t> bad_control_frames{0}, declarations_refused{0};
   std::atomic<std::uint64_t> conductor_longest_turn_ns{0}, lane_longest_turn_ns{0};
+  // As clients say.
+  std::atomic<std::uint64_t> device_reports{0}, clients_not_pinned{0};
+  std::atomic<std::uint64_t> device_bytes{0}, device_pinned_bytes{0};
 };
 
 struct ConductorCounters : ConductorWorkCounters, TurnCounters {};

@@ -41,7 +41,7 @@ TEST_F(BadClient, SendsGarbageOnTheSocket) {
     EXPECT_TRUE(client.is_thrown_out()) << bytes << " bytes";
   }
   // Right in its header, wrong behind it; and a second hello.
-  for (int kind = 0; kind <= 20; ++kind) {
+  for (int kind = 0; kind <= 26; ++kind) {
     HostileClient client(cluster[0].socket());
     ASSERT_TRUE(client.hello());
     auto packet = shm::make_packet<shm::GroupJoinPacket>(static_cast<shm::PacketKind>(kind), 9);
@@ -299,6 +299,80 @@ TEST_F(BadClient, Floods) {
     const auto mint = shm::make_packet<HeaderOnly>(shm::PacketKind::group_mint, 2);
     for (int i = 0; i < 5000; ++i) static_cast<void>(client.socket().send(shm::packet_bytes(mint)));
   }
+}
+
+shm::DeviceReportPacket report_of(std::uint32_t device) {
+  auto report = shm::make_packet<shm::DeviceReportPacket>(shm::PacketKind::device_report, 2);
+  report.device = device;
+  report.device_bytes = report.pinned_bytes = 4096;
+  return report;
+}
+
+TEST_F(BadClient, ReportsDevicesThatCannotBe) {
+  work_meanwhile();
+  struct Case {
+    const char* name;
+    std::function<void(shm::DeviceReportPacket&)> change;
+    std::size_t cut = 0;
+  };
+  const std::vector<Case> cases{
+      {"a device too many", [](auto& report) { report.device = 16; }},
+      {"any device", [](auto& report) { report.device = ~0u; }},
+      {"more memory than there is", [](auto& report) { report.device_bytes = ~std::uint64_t{0}; }},
+      {"the same, pinned", [](auto& report) { report.pinned_bytes = std::uint64_t{1} << 49; }},
+      {"a text without an end",
+       [](auto& report) {
+         std::memset(report.pinning_problem, 'x', sizeof(report.pinning_problem));
+       }},
+      {"half a report", [](auto&) {}, 100}};
+  for (const Case& one : cases) {
+    HostileClient client(cluster[0].socket());
+    ASSERT_TRUE(client.hello());
+    auto report = report_of(0);
+    one.change(report);
+    const auto bytes = shm::packet_bytes(report);
+    ASSERT_TRUE(client.socket().send(bytes.first(bytes.size() - one.cut)));
+    const auto answer = client.receive();
+    shm::DonePacket said;
+    ASSERT_TRUE(answer && shm::read_packet(answer->bytes, said)) << one.name;
+    EXPECT_EQ(said.status, static_cast<std::int32_t>(Errc::protocol_error)) << one.name;
+    EXPECT_TRUE(client.is_thrown_out()) << one.name;
+  }
+  EXPECT_EQ(cluster[0].counter("bad_packets"), static_cast<std::int64_t>(cases.size()));
+  EXPECT_EQ(cluster[0].counter("device_reports"), 0);
+  EXPECT_EQ(cluster[0].counter("device_bytes"), 0);
+}
+
+// Of every device, with numbers as large as any and a text that steers a terminal. What it says is
+// kept once for each device, harms no table, and goes with it.
+TEST_F(BadClient, FloodsWithReports) {
+  work_meanwhile();
+  const auto devices = [&] {
+    for (const auto& client : cluster[0].ask("clients")) {
+      if (client["job"] == "hostile") return client["devices"];
+    }
+    return nlohmann::json();
+  };
+  {
+    HostileClient client(cluster[0].socket());
+    ASSERT_TRUE(client.hello(1 << 20, "hostile"));
+    for (std::uint32_t i = 0; i < 20'000; ++i) {
+      auto report = report_of(i % shm::kMaxDevices);
+      report.pinning_failures = report.operations = report.encodes = ~std::uint64_t{0} - i;
+      report.encode_ns = report.last_encode_ns = report.decode_ns = ~std::uint64_t{0};
+      std::strcpy(report.pinning_problem, "\x1b[2J\n\xff");
+      static_cast<void>(client.socket().send(shm::packet_bytes(report)));
+    }
+    EXPECT_TRUE(eventually([&] { return devices().size() == shm::kMaxDevices; }));
+    EXPECT_EQ(cluster[0].counter("clients_not_pinned"), 1);
+    EXPECT_EQ(cluster[0].counter("device_bytes"), std::int64_t{4096} * shm::kMaxDevices);
+    for (const char* const verb : {"clients", "doctor"}) {
+      const std::string shown = cluster[0].ternctl({verb});
+      EXPECT_EQ(shown.find('\x1b'), std::string::npos) << shown;
+      EXPECT_THAT(shown, HasSubstr("\\x1b[2J")) << verb;
+    }
+  }
+  EXPECT_TRUE(eventually([&] { return cluster[0].counter("device_bytes") == 0; }));
 }
 
 TEST_F(BadClient, NeverSaysHello) {

@@ -64,7 +64,7 @@ bool ClientFuzzer::send(HostileClient& client, std::vector<std::byte> packet) {
 bool ClientFuzzer::send_packet(HostileClient& client) {
   const std::uint64_t request = 10 + mutator_.below(1000);
   std::vector<std::byte> packet;
-  switch (mutator_.below(10)) {
+  switch (mutator_.below(11)) {
     case 0:
       packet = bytes_of(shm::make_packet<HeaderOnly>(PacketKind::group_mint, request));
       break;
@@ -131,6 +131,15 @@ bool ClientFuzzer::send_packet(HostileClient& client) {
       split.color = static_cast<std::int32_t>(mutator_.below(4)) - 1;
       split.timeout_ms = 50;
       packet = bytes_of(split);
+      break;
+    }
+    case 9: {
+      auto report = shm::make_packet<shm::DeviceReportPacket>(PacketKind::device_report, request);
+      report.device = static_cast<std::uint32_t>(mutator_.below(17));
+      report.device_bytes = report.pinned_bytes = mutator_.below(shm::kMaxReportedBytes);
+      report.pinning_failures = mutator_.below(3);
+      set(report.pinning_problem, "\xff\x1b[2J");
+      packet = bytes_of(report);
       break;
     }
     default: {

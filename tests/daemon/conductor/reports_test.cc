@@ -1,5 +1,6 @@
 #include "daemon/conductor/reports.h"
 
+#include "daemon/conductor/device_reports.h"
 #include "part_rig.h"
 
 namespace tern::daemon::conductor_test {
@@ -18,6 +19,7 @@ class ReportsTest : public PartRig {
   MemberGroup* group_ = nullptr;
   TensorRegistry tensors_{settings_, outlets_, {groups_, quotas_, kept_, refusals_, nullptr}};
   TurnWatch turns_{clock_, counters_, pointers()};
+  DeviceReports devices_{outlets_};
   Reports reports_{{outlets_, clients_, joins_, groups_, tensors_, links_, nullptr, turns_},
                    pointers(),
                    "loopback"};
@@ -34,6 +36,36 @@ TEST_F(ReportsTest, AUserSeesTheirOwn) {
   EXPECT_EQ(reports_.group_count(bob_), 0u);
   EXPECT_EQ(reports_.peer_count(alice_), 1u);
   EXPECT_EQ(reports_.peer_count(bob_), 0u);
+}
+
+TEST_F(ReportsTest, AClientHasWhatItSaidOfItsDevices) {
+  EXPECT_EQ(reports_.clients(alice_)[0]["devices"], nlohmann::json::array());
+  auto packet = shm::make_packet<shm::DeviceReportPacket>(shm::PacketKind::device_report, 7);
+  packet.device = 2;
+  packet.pinned_bytes = 4096;
+  packet.pinning_failures = 1;
+  std::strcpy(packet.pinning_problem, "cannot pin");
+  packet.operations = 5;
+  packet.failures = 1;
+  packet.encodes = 4;
+  packet.encode_ns = 10'000;
+  packet.last_encode_ns = 1'000;
+  EXPECT_EQ(devices_.take(*clients_.find(1), packet), nullptr);
+  clock_.advance_ns(kSecond);
+  const auto device = reports_.clients(alice_)[0]["devices"][0];
+  EXPECT_EQ(device["device"], 2);
+  EXPECT_EQ(device["reported_s"], 1.0);
+  EXPECT_EQ(device["device_bytes"], 0);
+  EXPECT_EQ(device["pinned_bytes"], 4096);
+  EXPECT_EQ(device["pinning_failures"], 1);
+  EXPECT_EQ(device["pinning_problem"], "cannot pin");
+  EXPECT_EQ(device["ops"], 5);
+  EXPECT_EQ(device["ops_failed"], 1);
+  EXPECT_EQ(device["encode_us"], 2.5);
+  EXPECT_EQ(device["last_encode_us"], 1.0);
+  EXPECT_EQ(device["decodes"], 0);
+  EXPECT_TRUE(device["decode_us"].is_null()) << "nothing was measured";
+  EXPECT_TRUE(device["last_decode_us"].is_null());
 }
 
 TEST_F(ReportsTest, AGroupSaysHowFarItIs) {
