@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <csignal>
 #include <new>
 #include <system_error>
@@ -19,8 +20,9 @@ constexpr int kRetryMs = 1;
 // More often in a row it is not for the lanes of one operation that the descriptor is readable.
 constexpr int kMostFruitless = 16;
 
-void add(std::atomic<std::uint64_t>& count, std::uint64_t more) {
-  count.fetch_add(more, std::memory_order_relaxed);
+// Of two times to wait, of which a negative one has no end.
+int sooner(int a_ms, int b_ms) {
+  return a_ms < 0 || b_ms < 0 ? std::max(a_ms, b_ms) : std::min(a_ms, b_ms);
 }
 
 }  // namespace
@@ -75,6 +77,7 @@ void CompletionThread::run() {
     }
     if (some_ended) fruitless_ = 0;
     look_at_context();
+    parts_.reporter.tell_if_due();
   }
 }
 
@@ -86,7 +89,8 @@ void CompletionThread::sleep() {
   const bool listens = !is_for_others && parts_.table.any_in({Stage::reducing});
   pollfd entries[] = {{parts_.mailbox.fd(), POLLIN, 0},
                       {listens ? tickets_fd_ : -1, POLLIN, 0}};  // a negative one is left out
-  ::poll(entries, 2, retries ? kRetryMs : looks ? kLookMs : -1);
+  const int next_ms = retries ? kRetryMs : looks ? kLookMs : -1;
+  ::poll(entries, 2, sooner(next_ms, parts_.reporter.due_in_ms()));
   fruitless_ = (entries[1].revents & POLLIN) != 0 ? fruitless_ + 1 : 0;
 }
 
@@ -114,10 +118,10 @@ void CompletionThread::advance(Operation& operation, Stage stage) {
 
 void CompletionThread::on_encoded(Operation& operation) {
   EncodePass& pass = operation.tensor->encode_pass();
-  add(parts_.counts.encode_ns, operation.tensor->encode_watch().elapsed_ns());
+  parts_.use.encoded(operation.tensor->encode_watch().elapsed_ns());
   const std::size_t not_finite = pass.read_outcomes();
   if (not_finite == 0) return submit(operation);
-  add(parts_.counts.raw_fallbacks, not_finite);
+  parts_.use.went_raw(not_finite);
   // Not on the stream of encoding, which may wait for the program's by now.
   const gpu::Stream stream = parts_.decode_stream.get();
   // Also after an error the copies that are enqueued have to be done before a slot is used again.
@@ -182,7 +186,7 @@ void CompletionThread::decode(Operation& operation) {
   BoundTensor& tensor = *operation.tensor;
   if (tensor.encode_pass().changes_residual()) tensor.residual()->commit();
   operation.result = enqueue_decoding(operation);
-  add(parts_.counts.processor_blocks, tensor.decode_pass().processor_blocks());
+  parts_.use.decoded_by_processor(tensor.decode_pass().processor_blocks());
   // Also after an error: what is enqueued has to be done before anything is used again.
   const Mailbox::Note note{operation.place, operation.number};
   auto asked =
@@ -213,7 +217,7 @@ Status CompletionThread::enqueue_decoding(Operation& operation) {
 void CompletionThread::on_decoded(Operation& operation) {
   BoundTensor& tensor = *operation.tensor;
   if (operation.result) {
-    add(parts_.counts.decode_ns, tensor.decode_watch().elapsed_ns());
+    parts_.use.decoded(tensor.decode_watch().elapsed_ns());
     operation.result = tensor.decode_pass().verdict();
   }
   end(operation, operation.result);
@@ -254,8 +258,7 @@ void CompletionThread::fail_all_for(const Error& error) {
 }
 
 void CompletionThread::end(Operation& operation, const Status& status) {
-  add(parts_.counts.operations, 1);
-  if (!status) add(parts_.counts.failures, 1);
+  parts_.use.ended(status.has_value());
   parts_.words.release(operation.place, operation.number);
   parts_.table.end(operation, status);
 }

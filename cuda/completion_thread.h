@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codec/workspace.h"
+#include "cuda/device_reporter.h"
 #include "cuda/mailbox.h"
 #include "cuda/operation_table.h"
 #include "gpu/stream_order.h"
@@ -18,19 +19,11 @@
 //   libtern says how it ended -> results on their way to the output
 //   note: decoded -> the ticket ends
 //
+// In between it tells the daemon what the session does, when there is something new.
+//
 // The stream of decoding waits for nothing of the program's. So whatever waits for a word is not in
 // the way of what brings it about.
 namespace tern::cuda {
-
-struct Counts {
-  std::atomic<std::uint64_t> pinning_failures{0};
-  std::atomic<std::uint64_t> operations{0};
-  std::atomic<std::uint64_t> failures{0};
-  std::atomic<std::uint64_t> raw_fallbacks{0};
-  std::atomic<std::uint64_t> processor_blocks{0};
-  std::atomic<std::uint64_t> encode_ns{0};
-  std::atomic<std::uint64_t> decode_ns{0};
-};
 
 class CompletionThread {
  public:
@@ -42,7 +35,8 @@ class CompletionThread {
     gpu::StreamWords& words;
     OperationTable& table;
     Mailbox& mailbox;
-    Counts& counts;
+    DeviceUse& use;
+    DeviceReporter& reporter;
   };
   // Requires: the parts outlive it.
   static Result<std::unique_ptr<CompletionThread>> start(const Parts& parts);

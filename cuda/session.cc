@@ -74,14 +74,16 @@ Status Session::set_up(const Options& options) {
   if (kept = keep(gpu::StreamOrder::create(*driver_), order_); !kept) return kept;
   if (kept = keep(gpu::StreamWords::create(*driver_, table_.count()), words_); !kept) return kept;
   if (kept = keep(Mailbox::create(table_.count()), mailbox_); !kept) return kept;
+  reporter_ = std::make_unique<DeviceReporter>(client_, driver_->device().number, use_, clock_);
   return keep(CompletionThread::start({*driver_, client_, *decode_stream_, *order_, *words_, table_,
-                                       *mailbox_, counts_}),
+                                       *mailbox_, use_, *reporter_}),
               thread_);
 }
 
 // The driver's things go in its context, from the last one on.
 Session::~Session() {
   thread_.reset();
+  if (reporter_ != nullptr) reporter_->tell_rest();
   if (driver_ == nullptr) return;
   const gpu::ContextScope scope(*driver_);
   words_.reset();
@@ -96,11 +98,10 @@ Result<std::unique_ptr<BoundTensor>> Session::bind(tern_group* group, tern_tenso
   if (auto entered = scope.entered(); !entered) return tl::unexpected(entered.error());
   bool pin_failed = false;
   auto bound = BoundTensor::create({*device_, client_, group, *decode_stream_}, tensor, pin_failed);
-  if (pin_failed) counts_.pinning_failures.fetch_add(1, std::memory_order_relaxed);
-  if (!bound) return bound;
-  const std::lock_guard lock(tensors_mutex_);
-  held_ += (*bound)->held();
-  ++tensors_;
+  if (pin_failed) use_.pinning_failed(bound.error().text);
+  if (bound) use_.hold((*bound)->held());
+  if (bound) ++tensors_;
+  mailbox_->wake();  // it tells the daemon
   return bound;
 }
 
@@ -117,16 +118,10 @@ Status Session::release(std::unique_ptr<BoundTensor>& tensor) {
     }
     tensor.reset();
   }
-  const std::lock_guard lock(tensors_mutex_);
-  held_.device -= held.device;
-  held_.pinned -= held.pinned;
+  use_.let_go(held);
   --tensors_;
+  mailbox_->wake();
   return handed_over;
-}
-
-bool Session::has_tensors() const {
-  const std::lock_guard lock(tensors_mutex_);
-  return tensors_ != 0;
 }
 
 Result<tern_ticket> Session::all_reduce(BoundTensor& tensor, const Work& work,
@@ -225,23 +220,6 @@ Status Session::import_state(BoundTensor& tensor, const Parts& parts) {
   const tern_status status =
       tern_tensor_import_state(tensor.tensor(), parts.parts, parts.bytes, parts.count);
   return status == TERN_OK ? tensor.read_residual() : Status(tl::unexpected(error_of(status)));
-}
-
-tern_cuda_stats Session::stats() const {
-  tern_cuda_stats stats = TERN_CUDA_STATS_INIT;
-  {
-    const std::lock_guard lock(tensors_mutex_);
-    stats.device_bytes = held_.device;
-    stats.pinned_bytes = held_.pinned;
-  }
-  stats.pinning_failures = counts_.pinning_failures.load();
-  stats.operations = counts_.operations.load();
-  stats.failures = counts_.failures.load();
-  stats.raw_fallbacks = counts_.raw_fallbacks.load();
-  stats.processor_blocks = counts_.processor_blocks.load();
-  stats.encode_ns = counts_.encode_ns.load();
-  stats.decode_ns = counts_.decode_ns.load();
-  return stats;
 }
 
 }  // namespace tern::cuda

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -28,7 +29,7 @@ class Session {
   Result<std::unique_ptr<BoundTensor>> bind(tern_group* group, tern_tensor* tensor);
   // The tensor is gone, unless an operation on it is in flight.
   Status release(std::unique_ptr<BoundTensor>& tensor);
-  bool has_tensors() const;
+  bool has_tensors() const { return tensors_.load() != 0; }
 
   struct Work {
     gpu::DeviceAddress input;
@@ -52,7 +53,7 @@ class Session {
   };
   Status import_state(BoundTensor& tensor, const Parts& parts);
 
-  tern_cuda_stats stats() const;
+  tern_cuda_stats stats() const { return use_.stats(); }
 
  private:
   Session(tern_client* client, std::uint32_t operations) : client_(client), table_(operations) {}
@@ -73,13 +74,13 @@ class Session {
   std::unique_ptr<gpu::StreamWords> words_;
   std::unique_ptr<Mailbox> mailbox_;
   OperationTable table_;
-  Counts counts_;
+  DeviceUse use_;
+  SteadyClock clock_;
+  std::unique_ptr<DeviceReporter> reporter_;
   // One thread enqueues at a time, so that an event is recorded and waited for by the same. The
   // completion thread never takes it: a call of the driver under it may wait for that thread's work.
   std::mutex enqueue_mutex_;
-  mutable std::mutex tensors_mutex_;
-  HeldBytes held_;  // by tensors
-  std::uint64_t tensors_ = 0;
+  std::atomic<std::uint64_t> tensors_{0};
   std::unique_ptr<CompletionThread> thread_;
 };
 

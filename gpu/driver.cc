@@ -109,15 +109,15 @@ Status Driver::look_at_device() {
   if (auto done = check(api_.current_context(&context_), "find the CUDA context"); !done)
     return done;
   if (context_ == nullptr) return check(kInvalidContext, "find the CUDA context");
-  int device = 0;
-  if (auto done = check(api_.current_device(&device), "find the GPU"); !done) return done;
+  if (auto done = check(api_.current_device(&device_.number), "find the GPU"); !done) return done;
   int waits = 0;
   const std::pair<int, int*> asked[] = {{kAttributeMajor, &device_.major},
                                         {kAttributeMinor, &device_.minor},
                                         {kAttributeShared, &device_.shared_bytes},
                                         {kAttributeWordWaits, &waits}};
   for (const auto& [attribute, value] : asked) {
-    if (auto done = check(api_.device_attribute(value, attribute, device), "ask about the GPU");
+    if (auto done =
+            check(api_.device_attribute(value, attribute, device_.number), "ask about the GPU");
         !done) {
       return done;
     }

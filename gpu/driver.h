@@ -12,7 +12,8 @@ namespace tern::gpu {
 
 // What Tern needs to know of the program's device.
 struct DeviceTraits {
-  int major = 0;  // compute capability
+  int number = 0;  // as the driver counts those of the program, from 0
+  int major = 0;   // compute capability
   int minor = 0;
   int shared_bytes = 0;  // the most that a block of threads may ask for
 };
