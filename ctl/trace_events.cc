@@ -28,6 +28,17 @@ std::uint64_t count_at(const json& object, std::string_view key) {
   return is_count ? value.get<std::uint64_t>() : 0;
 }
 
+struct Total {
+  std::uint64_t count, ns;
+};
+
+// Nothing where nothing was measured between the two; a client may also have begun anew.
+void add_mean(json& values, const char* name, const Total& before, const Total& after) {
+  if (after.count <= before.count || after.ns < before.ns) return;
+  values[name] = static_cast<double>(after.ns - before.ns) /
+                 static_cast<double>(after.count - before.count) / 1e6;
+}
+
 }  // namespace
 
 TraceEvents::TraceEvents(const json& summary, Emit emit)
@@ -67,6 +78,38 @@ void TraceEvents::add_node() {
                      {"reason", text_at(change, "reason")},
                      {"trial", field(change, "trial") == true}};
     emit_(event);
+  }
+  add_devices();
+}
+
+void TraceEvents::add_counter(double ns, const std::string& name, json values) {
+  if (values.empty()) return;
+  json event = base("C", 0, ns);
+  event["name"] = name;
+  event["args"] = std::move(values);
+  emit_(event);
+}
+
+// Rows have totals, so that the time of an operation is known from the second row on.
+void TraceEvents::add_devices() {
+  std::map<std::string, DeviceTotals> before;
+  for (const json& row : field(summary_, "devices")) {
+    const std::string name = fmt::format("device {} of client {} ({})", count_at(row, "device"),
+                                         count_at(row, "client"), text_at(row, "job"));
+    const DeviceTotals now{count_at(row, "encodes"), count_at(row, "encode_ns"),
+                           count_at(row, "decodes"), count_at(row, "decode_ns")};
+    const auto at = static_cast<double>(count_at(row, "at_ns"));
+    json times = json::object();
+    if (const auto known = before.find(name); known != before.end()) {
+      const DeviceTotals& last = known->second;
+      add_mean(times, "encode", {last.encodes, last.encode_ns}, {now.encodes, now.encode_ns});
+      add_mean(times, "decode", {last.decodes, last.decode_ns}, {now.decodes, now.decode_ns});
+    }
+    before[name] = now;
+    add_counter(at, name + ": ms", std::move(times));
+    add_counter(
+        at, name + ": bytes",
+        {{"held", count_at(row, "device_bytes")}, {"pinned", count_at(row, "pinned_bytes")}});
   }
 }
 
@@ -144,7 +187,8 @@ json TraceEvents::other_data() const {
           {"wall_ns", count_at(summary_, "wall_ns")},
           {"clocks", field(summary_, "clocks")},
           {"dropped_events", dropped_},
-          {"dropped_recipe_changes", count_at(summary_, "changes_dropped")}};
+          {"dropped_recipe_changes", count_at(summary_, "changes_dropped")},
+          {"dropped_device_reports", count_at(summary_, "devices_dropped")}};
 }
 
 }  // namespace tern::ctl

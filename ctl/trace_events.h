@@ -18,7 +18,7 @@ class TraceEvents {
   // `summary` is the daemon's answer to `trace` with action stop.
   TraceEvents(const nlohmann::json& summary, Emit emit);
 
-  // Names of process and threads, and the changes of recipes.
+  // Names of process and threads, the changes of recipes, and what clients said of their devices.
   void add_node();
   // A page of a lane's events.
   void add_lane(std::uint64_t lane, const nlohmann::json& page);
@@ -32,7 +32,13 @@ class TraceEvents {
     std::string uid, job;
     nlohmann::json nodes, tensors;
   };
+  // What a device has done so far, by its client.
+  struct DeviceTotals {
+    std::uint64_t encodes = 0, encode_ns = 0, decodes = 0, decode_ns = 0;
+  };
   void add_event(std::uint64_t lane, const nlohmann::json& event);
+  void add_devices();
+  void add_counter(double ns, const std::string& name, nlohmann::json values);
   void add_name(std::string_view what, std::uint64_t tid, const std::string& name);
   nlohmann::json base(std::string_view phase, std::uint64_t tid, double ns) const;
   nlohmann::json describe(const nlohmann::json& event) const;

@@ -425,4 +425,25 @@ nlohmann::json Reports::names() const {
   return rows;
 }
 
+nlohmann::json Reports::devices(std::uint64_t since_ns) const {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const auto& [id, client] : of_.clients.all()) {
+    for (const auto& [number, device] : client->devices) {
+      if (device.heard_ns < since_ns) continue;
+      const shm::DeviceReportPacket& said = device.said;
+      rows.push_back({{"at_ns", device.heard_ns},
+                      {"client", id},
+                      {"job", client->job},
+                      {"device", number},
+                      {"device_bytes", said.device_bytes},
+                      {"pinned_bytes", said.pinned_bytes},
+                      {"encodes", said.encodes},
+                      {"encode_ns", said.encode_ns},
+                      {"decodes", said.decodes},
+                      {"decode_ns", said.decode_ns}});
+    }
+  }
+  return rows;
+}
+
 }  // namespace tern::daemon

@@ -48,6 +48,8 @@ class Reports {
   nlohmann::json counters() const;
   // Numbers and ids of groups and tensors, and their names.
   nlohmann::json names() const;
+  // What clients have said of their devices from then on, as totals.
+  nlohmann::json devices(std::uint64_t since_ns) const;
 
   std::size_t client_count(const Scope& scope = Scope::of_all()) const;
   std::size_t group_count(const Scope& scope = Scope::of_all()) const;

@@ -102,16 +102,25 @@ void OperatorView::tick() {
     std::atomic_ref(words[i]).store(values[i], std::memory_order_relaxed);
   }
   file_.touch(calendar_now_ns());
-  if (tracer_.on()) tracer_.remember(conductor_.reports().names());
+  if (tracer_.on()) tracer_.remember(known());
+}
+
+Tracer::Known OperatorView::known() const {
+  const Reports& reports = conductor_.reports();
+  return {reports.names(), reports.devices(tracer_.told_ns()), {}};
 }
 
 Result<nlohmann::json> OperatorView::handle(std::string_view verb, const nlohmann::json& args) {
   if (verb == "settings") return report_settings(config_);
   if (verb == "log") return report_log(config_);
-  // A page of events needs neither, and there may be many of them.
+  // A page of events needs nothing known, and there may be many of them.
   const bool reads = text_of(args, "action") == "read";
-  auto answer = tracer_.handle(args, reads ? nlohmann::json() : conductor_.reports().names(),
-                               reads ? nlohmann::json() : conductor_.reports().peers());
+  Tracer::Known now;
+  if (!reads) {
+    now = known();
+    now.peers = conductor_.reports().peers();
+  }
+  auto answer = tracer_.handle(args, now);
   if (answer && answer->contains("state")) {
     (*answer)["node_id"] = node_text(conductor_.reports().self());
     (*answer)["software"] = kVersion;

@@ -45,6 +45,8 @@ class OperatorView {
  private:
   OperatorView(const Config& config, const Surroundings& around);
   nlohmann::json about() const;
+  // Without peers, which an answer alone has.
+  Tracer::Known known() const;
 
   const Config& config_;
   const Clock& clock_;

@@ -56,7 +56,9 @@ std::string counters_markdown() {
   text +=
       "| `recipe` | a tensor is sent by another recipe from now on, with the tuner's reason; "
       "`trial`: "
-      "to compare, not to stay |\n";
+      "to compare, not to stay |\n"
+      "| `device` | what a client says of a device: the mean time of encoding and decoding since "
+      "it said so before, and the memory that it holds and has pinned |\n";
   return text;
 }
 

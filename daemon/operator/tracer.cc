@@ -11,6 +11,7 @@ namespace tern::daemon {
 namespace {
 
 constexpr std::size_t kMaxChanges = 4096;
+constexpr std::size_t kMaxDeviceRows = 4096;
 constexpr std::size_t kMaxNamedGroups = 256;
 // Of one answer: some hundred kilobytes, and a few milliseconds of the conductor's time.
 constexpr std::size_t kPageEvents = 4096;
@@ -58,16 +59,24 @@ nlohmann::json row_of(const TraceEvent& event) {
 
 }  // namespace
 
-void Tracer::remember(const nlohmann::json& names) {
-  for (const nlohmann::json& group : names) {
+void Tracer::remember(const Known& known) {
+  for (const nlohmann::json& group : known.names) {
     const std::uint64_t number = group["number"].get<std::uint64_t>();
-    const auto known = groups_.find(number);
-    if (known == groups_.end()) {
+    const auto found = groups_.find(number);
+    if (found == groups_.end()) {
       if (groups_.size() < kMaxNamedGroups) groups_.emplace(number, group);
     } else {
-      known->second["tensors"].update(group["tensors"]);
+      found->second["tensors"].update(group["tensors"]);
     }
   }
+  for (const nlohmann::json& device : known.devices) {
+    if (devices_.size() == kMaxDeviceRows) {
+      devices_.pop_front();
+      ++devices_dropped_;
+    }
+    devices_.push_back(device);
+  }
+  told_ns_ = clock_.now_ns();
 }
 
 void Tracer::on_recipe_change(const RecipeChange& change) {
@@ -107,6 +116,8 @@ nlohmann::json Tracer::summary(const nlohmann::json& peers) const {
           {"groups", groups},
           {"changes", changes_},
           {"changes_dropped", changes_dropped_},
+          {"devices", devices_},
+          {"devices_dropped", devices_dropped_},
           {"clocks", clocks}};
 }
 
@@ -124,8 +135,7 @@ Result<nlohmann::json> Tracer::page(std::uint64_t lane, std::uint64_t from) cons
                         {"more", page.more}};
 }
 
-Result<nlohmann::json> Tracer::handle(const nlohmann::json& args, const nlohmann::json& names,
-                                      const nlohmann::json& peers) {
+Result<nlohmann::json> Tracer::handle(const nlohmann::json& args, const Known& known) {
   const std::string action = text_of(args, "action");
   if (action == "start") {
     if (on_) {
@@ -135,12 +145,14 @@ Result<nlohmann::json> Tracer::handle(const nlohmann::json& args, const nlohmann
     on_ = ever_ = true;
     changes_.clear();
     changes_dropped_ = 0;
+    devices_.clear();
+    devices_dropped_ = 0;
     groups_.clear();
-    remember(names);
+    remember(known);
     started_ns_ = clock_.now_ns();
     stopped_ns_ = 0;
     for (Lane* lane : lanes_) lane->trace().start();
-    return summary(peers);
+    return summary(known.peers);
   }
   if (action == "stop") {
     if (!ever_) {
@@ -148,14 +160,14 @@ Result<nlohmann::json> Tracer::handle(const nlohmann::json& args, const nlohmann
                   "no trace has been recorded; `ternctl trace start` begins one");
     }
     if (on_) {
-      remember(names);
+      remember(known);
       stopped_ns_ = clock_.now_ns();
       for (Lane* lane : lanes_) lane->trace().stop();
     }
     on_ = false;
-    return summary(peers);
+    return summary(known.peers);
   }
-  if (action == "status") return summary(peers);
+  if (action == "status") return summary(known.peers);
   if (action == "read") {
     const auto lane = number_of(args, "lane", -1), from = number_of(args, "from", -1);
     if (lane < 0 || from < 0) {

@@ -22,14 +22,21 @@ class Tracer {
   // The lanes outlive it.
   Tracer(const Clock& clock, std::vector<Lane*> lanes) : clock_(clock), lanes_(std::move(lanes)) {}
 
-  // `args` of the verb: action, and lane and from of a page. `describe` is
-  // Reports::names().
-  Result<nlohmann::json> handle(const nlohmann::json& args, const nlohmann::json& names,
-                                const nlohmann::json& peers);
+  // What the conductor reports now.
+  struct Known {
+    nlohmann::json names;
+    nlohmann::json devices;  // of what was said from told_ns() on
+    nlohmann::json peers;    // for an answer
+  };
+  // `args` of the verb: action, and lane and from of a page, which needs nothing known.
+  Result<nlohmann::json> handle(const nlohmann::json& args, const Known& known);
   bool on() const noexcept { return on_; }
   void on_recipe_change(const RecipeChange& change);
-  // Groups and tensors that are there now: they may be gone when the trace is read.
-  void remember(const nlohmann::json& names);
+  // Groups and tensors that are there now, which may be gone when the trace is read, and what
+  // clients have said of their devices meanwhile.
+  void remember(const Known& known);
+  // Until when it has been told of devices; 0: of none that a recording would have.
+  std::uint64_t told_ns() const noexcept { return on_ ? told_ns_ : 0; }
 
  private:
   nlohmann::json summary(const nlohmann::json& peers) const;
@@ -42,6 +49,9 @@ class Tracer {
   std::uint64_t started_ns_ = 0, stopped_ns_ = 0;
   std::deque<nlohmann::json> changes_;
   std::uint64_t changes_dropped_ = 0;
+  std::deque<nlohmann::json> devices_;
+  std::uint64_t devices_dropped_ = 0;
+  std::uint64_t told_ns_ = 0;
   std::map<std::uint64_t, nlohmann::json> groups_;  // by number
 };
 

@@ -65,6 +65,12 @@ std::string trace_fault(const json& document) {
         if (begun->second > ts) return fault("ends before it begins");
         open.erase(begun);
       }
+    } else if (phase == "C") {
+      const json args = event.value("args", json::object());
+      if (args.empty()) return fault("counts nothing");
+      for (const json& value : args) {
+        if (!value.is_number()) return fault("counts what is no number");
+      }
     } else if (phase == "i") {
       if (!event.contains("s")) return fault("no scope");
     } else {

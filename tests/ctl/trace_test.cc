@@ -87,6 +87,33 @@ TEST(TraceEvents, AreSlicesPairsAndRecipeChanges) {
   EXPECT_EQ((*change)["args"]["from"], "raw");
 }
 
+TEST(TraceEvents, HaveATrackOfEachDevice) {
+  const auto row = [](std::uint64_t at_ns, std::uint64_t count, std::uint64_t ns) {
+    return json{{"at_ns", at_ns},       {"client", 3},      {"job", "resnet"},
+                {"device", 1},          {"encodes", count}, {"encode_ns", ns},
+                {"decodes", 2 * count}, {"decode_ns", ns},  {"device_bytes", 100},
+                {"pinned_bytes", 10}};
+  };
+  json said = summary("aa", 0, json::array());
+  said["devices"] = {row(1'000'000, 10, 10'000'000), row(2'000'000, 12, 16'000'000),
+                     row(3'000'000, 12, 16'000'000), row(4'000'000, 1, 5'000'000)};
+  const json document = document_of(said, {});
+  EXPECT_EQ(trace_fault(document), "");
+  std::vector<json> times;
+  std::size_t of_bytes = 0;
+  for (const json& one : document["traceEvents"]) {
+    if (one["name"] == "device 1 of client 3 (resnet): ms") times.push_back(one);
+    if (one["name"] == "device 1 of client 3 (resnet): bytes") {
+      ++of_bytes;
+      EXPECT_EQ(one["args"], (json{{"held", 100}, {"pinned", 10}}));
+    }
+  }
+  EXPECT_EQ(of_bytes, 4u);
+  ASSERT_EQ(times.size(), 1u) << "of the first there is nothing to compare with";
+  EXPECT_EQ(times[0]["ts"], 2000.0);
+  EXPECT_EQ(times[0]["args"], (json{{"encode", 3.0}, {"decode", 1.5}}));
+}
+
 TEST(TraceEvents, SayWhatWasDropped) {
   const json page{{"events", json::array({event("encode", 2'000'000, 2'500'000)})},
                   {"dropped", 12}};
@@ -99,7 +126,7 @@ TEST(TraceEvents, SayWhatWasDropped) {
 TEST(TraceEvents, AreNotConfusedByAnotherVersionsAnswers) {
   const json page{
       {"events", {7, {{"kind", 3}}, {{"kind", "encode"}}, {{"kind", "new"}, {"begin_ns", 5}}}}};
-  const json odd{{"groups", 5}, {"changes", {nullptr}}, {"lanes", "x"}};
+  const json odd{{"groups", 5}, {"changes", {nullptr}}, {"lanes", "x"}, {"devices", {7, {{}}}}};
   EXPECT_EQ(trace_fault(document_of(odd, {page, json(), json::array()})), "");
 }
 
@@ -123,6 +150,10 @@ TEST(TraceSchema, FindsWhatIsWrong) {
   bad["ph"] = "e";
   EXPECT_THAT(fault({bad}), HasSubstr("has not begun"));
   EXPECT_THAT(fault({{{"ph", "X"}}}), HasSubstr("no pid"));
+  bad["ph"] = "C";
+  EXPECT_THAT(fault({bad}), HasSubstr("counts nothing"));
+  bad["args"] = {{"x", "y"}};
+  EXPECT_THAT(fault({bad}), HasSubstr("no number"));
 }
 
 // ---- Several nodes

@@ -1,5 +1,8 @@
 // What an operator sees of a program's device: by real daemons, and as ternctl shows it.
 
+#include <fstream>
+
+#include "tests/ctl/trace_schema.h"
 #include "tests/cuda/nodes.h"
 
 namespace tern::cuda {
@@ -16,8 +19,8 @@ class CudaOperator : public testing::Test {
     other_.declare("3lc", kLarge, false);
   }
 
-  json client() const {
-    for (const json& row : daemons()[0].ask("clients")) {
+  json client(std::size_t daemon = 0) const {
+    for (const json& row : daemons()[daemon].ask("clients")) {
       if (row["job"] == job_) return row;
     }
     return json();
@@ -72,7 +75,7 @@ TEST_F(CudaOperator, SeesMemoryTimesAndOperations) {
     const std::string shown = daemons()[0].ternctl({"clients"});
     EXPECT_THAT(shown, HasSubstr(" held, "));
     EXPECT_THAT(shown, HasSubstr("3 ops, 0 failed, encode 500 us (last 500 us), decode 500 us"));
-    EXPECT_EQ(daemons()[1].ask("clients")[0]["devices"], json::array()) << "it has elements";
+    EXPECT_EQ(client(1)["devices"], json::array()) << "it has elements";
   }
   EXPECT_TRUE(says("device_bytes", 0)) << client();
   EXPECT_EQ(device()["pinned_bytes"], 0);
@@ -98,6 +101,32 @@ TEST_F(CudaOperator, SeesThatMemoryCouldNotBePinnedAndWhatToDo) {
   run_steps(on_gpu, 1);
   ASSERT_TRUE(says("ops", 1)) << client();
   EXPECT_EQ(daemons()[0].counter("clients_not_pinned"), before + 1);
+}
+
+TEST_F(CudaOperator, SeesATrackOfTheDeviceInATrace) {
+  GpuNode on_gpu(gpu_, node_, kLarge);
+  run_steps(on_gpu, 1);
+  ASSERT_TRUE(says("ops", 1)) << client();
+  daemons()[0].ternctl({"trace", "start"});
+  run_steps(on_gpu, 2);
+  ASSERT_TRUE(says("ops", 3)) << client();
+  const std::string path = daemons()[0].folder() + "/trace.json";
+  daemons()[0].ternctl({"trace", "stop", "--output", path});
+  std::ifstream file(path);
+  const json trace = json::parse(file, nullptr, false);
+  EXPECT_EQ(ctl::trace_fault(trace), "");
+  const std::string name = "device 0 of client " + client()["id"].dump() + " (" + job_ + "): ";
+  std::vector<json> times, bytes;
+  for (const json& event : trace["traceEvents"]) {
+    if (event["name"] == name + "ms") times.push_back(event["args"]);
+    if (event["name"] == name + "bytes") bytes.push_back(event["args"]);
+  }
+  // An encoding and its decoding may be on the two sides of a report.
+  json seen = json::object();
+  for (const json& time : times) seen.update(time);
+  EXPECT_EQ(seen, (json{{"encode", 0.5}, {"decode", 0.5}}));
+  ASSERT_FALSE(bytes.empty());
+  EXPECT_EQ(bytes.back()["held"], on_gpu.stats().device_bytes);
 }
 
 // What failed last is told by who closes at once.

@@ -68,6 +68,27 @@ TEST_F(ReportsTest, AClientHasWhatItSaidOfItsDevices) {
   EXPECT_TRUE(device["last_decode_us"].is_null());
 }
 
+TEST_F(ReportsTest, DevicesAreThoseOfWhichSomethingWasSaidSince) {
+  auto packet = shm::make_packet<shm::DeviceReportPacket>(shm::PacketKind::device_report, 7);
+  packet.encodes = 4;
+  packet.encode_ns = 10'000;
+  devices_.take(*clients_.find(1), packet);
+  const std::uint64_t first_ns = clock_.now_ns();
+  clock_.advance_ns(kSecond);
+  packet.device = 1;
+  devices_.take(*clients_.find(2), packet);
+  EXPECT_EQ(reports_.devices(0).size(), 2u);
+  EXPECT_EQ(reports_.devices(first_ns).size(), 2u);
+  const auto rows = reports_.devices(first_ns + 1);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0]["at_ns"], clock_.now_ns());
+  EXPECT_EQ(rows[0]["client"], 2);
+  EXPECT_EQ(rows[0]["job"], "job");
+  EXPECT_EQ(rows[0]["device"], 1);
+  EXPECT_EQ(rows[0]["encodes"], 4);
+  EXPECT_EQ(rows[0]["encode_ns"], 10'000);
+}
+
 TEST_F(ReportsTest, AGroupSaysHowFarItIs) {
   EXPECT_EQ(reports_.groups(all_)[0]["state"], "joining");
   groups_.start(*group_);
