@@ -1,5 +1,7 @@
 // What a client asks for within its rights, more often than anybody needs.
 
+#include <poll.h>
+
 #include <cstring>
 #include <memory>
 
@@ -121,6 +123,22 @@ void many_regions(Assault& assault) {
   }
 }
 
+// As many as the socket takes: they have no answers that the client would have to read.
+void device_reports(Assault& assault) {
+  HostileClient client(assault.target.socket);
+  if (!enter(client)) return;
+  auto report = shm::make_packet<shm::DeviceReportPacket>(shm::PacketKind::device_report, 2);
+  while (assault.goes_on()) {
+    report.device = static_cast<std::uint32_t>(assault.below(shm::kMaxDevices));
+    report.device_bytes = assault.below(shm::kMaxReportedBytes);
+    report.pinning_failures = assault.blows();
+    if (client.socket().send(shm::packet_bytes(report))) continue;
+    pollfd writable{client.socket().fd(), POLLOUT, 0};
+    ::poll(&writable, 1, 1000);
+    if (!client.drain()) return;
+  }
+}
+
 constexpr Attack kAttacks[] = {
     {"mints", "group ids that nobody joins push out nobody else's", mints},
     {"declarations", "declaring a tensor takes as long among thousands as alone", declarations},
@@ -130,6 +148,7 @@ constexpr Attack kAttacks[] = {
     {"kept_states", "state that is kept after its job counts as its user's", kept_states,
      Stage::kept_state},
     {"many_regions", "regions of one user have a bound, opened or not", many_regions},
+    {"device_reports", "reports of devices, each with news, hold up nobody", device_reports},
     {"tensor_turnover", "codec state that comes and goes stops no lane", tensor_turnover},
 };
 
