@@ -58,20 +58,19 @@ TERN_DEVICE simt::Wide<float> sums_of(const EncodeChunk& chunk, const FourTerms&
 template <typename Number, typename Load>
 TERN_DEVICE Number added_in_order(Number sum, std::uint32_t count, Load load) {
   constexpr std::uint32_t kAtOnce = 16;
+  const std::uint32_t whole = count / kAtOnce * kAtOnce;
   Number next[kAtOnce] = {};
-  for (std::uint32_t i = 0; i < kAtOnce; ++i) {
-    if (i < count) next[i] = load(i);
-  }
-  for (std::uint32_t first = 0; first < count; first += kAtOnce) {
+  for (std::uint32_t i = 0; whole != 0 && i < kAtOnce; ++i) next[i] = load(i);
+  for (std::uint32_t first = 0; first < whole; first += kAtOnce) {
     Number terms[kAtOnce];
     for (std::uint32_t i = 0; i < kAtOnce; ++i) terms[i] = next[i];
-    for (std::uint32_t i = 0; i < kAtOnce; ++i) {
-      if (first + kAtOnce + i < count) next[i] = load(first + kAtOnce + i);
+    // One question for all of them: each by itself would take longer than to load and to add it.
+    if (first + kAtOnce < whole) {
+      for (std::uint32_t i = 0; i < kAtOnce; ++i) next[i] = load(first + kAtOnce + i);
     }
-    for (std::uint32_t i = 0; i < kAtOnce; ++i) {
-      if (first + i < count) sum += terms[i];
-    }
+    for (std::uint32_t i = 0; i < kAtOnce; ++i) sum += terms[i];
   }
+  for (std::uint32_t i = whole; i < count; ++i) sum += load(i);
   return sum;
 }
 
@@ -118,8 +117,8 @@ class ChunkSums {
       const simt::Wide<float> sum = sums_of(chunk_, four);
       if (at < room_) sums_.store_wide(at, sum);
       note_largest(at, sum);
-      simt::Wide<float> squares;
-      for (unsigned k = 0; k < 4; ++k) squares.of[k] = four.input.of[k] * four.input.of[k];
+      simt::Wide<float> squares = four.input;
+      for (float& square : squares.of) square *= square;
       squares_.store_wide(half + 4 * simt::thread(), squares);
       // The other half is written next, so that one barrier for each tile is enough.
       simt::barrier();

@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr unsigned kThreads = 512;
+constexpr unsigned kThreads = tern::codec::device::simt::kLaunchedThreads;
 
 }  // namespace
 

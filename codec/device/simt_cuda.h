@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -10,7 +11,9 @@
 namespace tern::codec::device::simt {
 
 TERN_DEVICE unsigned thread() { return threadIdx.x; }
-TERN_DEVICE unsigned threads() { return blockDim.x; }
+// Known to the compiler, so that loops over them have no ends to ask for.
+inline constexpr unsigned kLaunchedThreads = 512;
+TERN_DEVICE unsigned threads() { return kLaunchedThreads; }
 TERN_DEVICE unsigned block() { return blockIdx.x; }
 
 TERN_DEVICE void barrier() { __syncthreads(); }
@@ -76,8 +79,9 @@ class Shared {
     return *reinterpret_cast<const Wide<T>*>(at(i));
   }
   TERN_DEVICE void store(std::size_t i, T value) const { at(i)[0] = value; }
+  // As one number: the compiler would store the parts of a struct where it has just computed them.
   TERN_DEVICE void store_wide(std::size_t i, const Wide<T>& value) const {
-    *reinterpret_cast<Wide<T>*>(at(i)) = value;
+    *reinterpret_cast<uint4*>(at(i)) = std::bit_cast<uint4>(value);
   }
   TERN_DEVICE std::uint32_t load_word(std::size_t i) const {
     return *reinterpret_cast<const std::uint32_t*>(at(i));
