@@ -16,6 +16,7 @@ class ElementDecoder {
         room_(room),
         views_(arena.take<PayloadView>(chunk.block_count + 1)),
         scales_(arena.take<float>(std::size_t{room.at_once} * room.scale_count + 1)),
+        bodies_(arena.take<Body>(room.at_once + 1)),
         verdicts_(arena.take<std::uint32_t>(simt::warps())) {}
 
   TERN_DEVICE void run() {
@@ -25,22 +26,28 @@ class ElementDecoder {
     }
     simt::barrier();
     for (std::uint32_t first = 0; first < count; first += room_.at_once) {
-      if (Format::kHasSide && first != 0) simt::barrier();
+      if (first != 0) simt::barrier();
       const std::uint32_t blocks = count - first < room_.at_once ? count - first : room_.at_once;
       for (std::uint32_t i = 0; i < blocks; ++i) {
         if (!read_scales(views_.load(first + i), i)) {
           return finish(DecodeStatus::wrong_payload_bytes);
         }
       }
-      if constexpr (Format::kHasSide) simt::barrier();
+      simt::barrier();
       for (std::uint32_t at = 4 * simt::thread(); at < chunk_.elements; at += kTiles * tile()) {
-        decode_tiles(at, first, blocks);
+        decode_tiles(at, blocks);
       }
     }
     finish(any_bad() ? DecodeStatus::bad_scale : DecodeStatus::ok);
   }
 
  private:
+  // What is asked for with each element, made once for each block.
+  struct Body {
+    const std::byte* codes;
+    std::uint64_t reciprocal;  // of ScaleIndex
+  };
+
   TERN_DEVICE void finish(DecodeStatus status) const {
     if (simt::thread() != 0) return;
     simt::Global<std::uint32_t>(chunk_.status).store(0, static_cast<std::uint32_t>(status));
@@ -64,6 +71,10 @@ class ElementDecoder {
       bad_ = bad_ || !Format::is_scale(scale);
       scales_.store(number * room_.scale_count + i, scale);
     }
+    if (simt::thread() == number % simt::threads()) {
+      bodies_.store(number, {view.payload + std::size_t{4} * count,
+                             ScaleIndex::reciprocal(view.scale_elements, count)});
+    }
     return true;
   }
 
@@ -81,32 +92,29 @@ class ElementDecoder {
   static constexpr unsigned kTiles = 4;
   static TERN_DEVICE std::uint32_t tile() { return 4 * simt::threads(); }
 
-  TERN_DEVICE void decode_tiles(std::uint32_t begin, std::uint32_t first_block,
-                                std::uint32_t blocks) {
+  TERN_DEVICE void decode_tiles(std::uint32_t begin, std::uint32_t blocks) {
     simt::Wide<float> sums[kTiles] = {};
     for (unsigned t = 0; kAdd && t < kTiles; ++t) sums[t] = load_sums(begin + t * tile());
     for (std::uint32_t i = 0; i < blocks; ++i) {
-      const PayloadView view = views_.load(first_block + i);
-      const std::uint32_t scales = scale_count(view);
+      const Body body = bodies_.load(i);
       FourCodes codes[kTiles] = {};
       for (unsigned t = 0; t < kTiles; ++t) {
         const std::uint32_t at = begin + t * tile();
-        if (at < chunk_.elements) codes[t] = load_codes(view.payload + std::size_t{4} * scales, at);
+        if (at < chunk_.elements) codes[t] = load_codes(body.codes, at);
       }
       for (unsigned t = 0; t < kTiles; ++t) {
         const std::uint32_t at = begin + t * tile();
-        add_four({at, codes[t], scale_of(i, view, at)}, sums[t]);
+        add_four(codes[t], scale_of(i, body, at), sums[t]);
       }
     }
     for (unsigned t = 0; t < kTiles; ++t) store_sums(begin + t * tile(), sums[t]);
   }
 
   // Of block `number` among those whose scales are there; any beyond the chunk's end.
-  TERN_DEVICE float scale_of(std::uint32_t number, const PayloadView& view,
-                             std::uint32_t at) const {
+  TERN_DEVICE float scale_of(std::uint32_t number, const Body& body, std::uint32_t at) const {
     if (!Format::kHasSide || at >= chunk_.elements) return 1.0f;
-    const std::uint32_t own = scale_count(view) == 1 ? 0 : at / view.scale_elements;
-    return scales_.load(number * room_.scale_count + own);
+    const auto reciprocal = static_cast<std::uint32_t>(body.reciprocal);
+    return scales_.load(number * room_.scale_count + ScaleIndex::of(at, reciprocal));
   }
 
   TERN_DEVICE simt::Wide<float> load_sums(std::uint32_t at) const {
@@ -124,40 +132,38 @@ class ElementDecoder {
   }
 
   using FourCodes = typename Format::FourCodes;
-  struct Coded {
-    std::uint32_t at;
-    FourCodes codes;
-    float scale;
-  };
-  TERN_DEVICE void add_four(const Coded& four, simt::Wide<float>& sums) {
-    for (unsigned k = 0; k < 4 && four.at + k < chunk_.elements; ++k) {
+  TERN_DEVICE void add_four(FourCodes codes, float scale, simt::Wide<float>& sums) {
+    bad_ = bad_ || !Format::are_codes(codes);
+    for (unsigned k = 0; k < 4; ++k) {
       constexpr std::uint32_t kMask = (1u << Format::kBits) - 1;
-      const auto code = static_cast<std::uint32_t>(four.codes >> (Format::kBits * k)) & kMask;
-      bad_ = bad_ || !Format::is_code(code);
-      const float value = Format::value_of(code, Format::grid_from(four.scale));
+      const auto code = static_cast<std::uint32_t>(codes >> (Format::kBits * k)) & kMask;
+      const float value = Format::value_of(code, scale);
       sums.of[k] = kAdd ? sums.of[k] + value : value;
     }
   }
 
-  // Four codes: 2, 4 or 8 bytes, fewer at the end of the chunk.
+  // Four codes: 2, 4 or 8 bytes, fewer at the end of the chunk. Beyond it they are 0, a code that
+  // every format has.
   TERN_DEVICE FourCodes load_codes(const void* body, std::uint32_t at) const {
     constexpr std::uint32_t kBytes = Format::kBits / 2;
     if (at + 4 <= chunk_.elements) {
       return simt::Global<const FourCodes>(static_cast<const FourCodes*>(body)).load(at / 4);
     }
-    const std::uint32_t bytes = ((chunk_.elements - at) * Format::kBits + 7) / 8;
+    const std::uint32_t bits = (chunk_.elements - at) * Format::kBits;
+    const std::uint32_t bytes = (bits + 7) / 8;
     const simt::Global<const std::uint8_t> rest(static_cast<const std::uint8_t*>(body));
     std::uint64_t codes = 0;
     for (std::uint32_t i = 0; i < bytes; ++i) {
       codes |= std::uint64_t{rest.load(at / 4 * kBytes + i)} << (8 * i);
     }
-    return static_cast<FourCodes>(codes);
+    return static_cast<FourCodes>(codes & ((std::uint64_t{1} << bits) - 1));
   }
 
   const DecodeChunk& chunk_;
   const DecodeRoom& room_;
   simt::Shared<PayloadView> views_;
   simt::Shared<float> scales_;
+  simt::Shared<Body> bodies_;
   simt::Shared<std::uint32_t> verdicts_;
   bool bad_ = false;
 };

@@ -39,6 +39,7 @@ class ElementEncoder {
 
  private:
   using Grid = typename Format::Grid;
+  using Codes = std::conditional_t<Format::kBits == 16, std::uint64_t, std::uint32_t>;
   static constexpr unsigned kRow = 32;
 
   static TERN_DEVICE std::uint32_t scale_count(const ElementStage& stage,
@@ -51,8 +52,8 @@ class ElementEncoder {
   // largest magnitude is also delivered as the largest.
   TERN_DEVICE bool fits(std::uint32_t largest, const Grid& grid) const {
     if (largest >= kInfinityBits) return false;
-    const std::uint32_t code = Format::code_of(std::bit_cast<float>(largest), grid);
-    const float seen = round_to_dtype(chunk_.delivered, Format::value_of(code, grid));
+    const Rounded made = Format::round(std::bit_cast<float>(largest), grid);
+    const float seen = round_to_dtype(chunk_.delivered, made.value);
     return magnitude_of(seen) < kInfinityBits;
   }
 
@@ -99,22 +100,23 @@ class ElementEncoder {
 
   template <typename Delivered>
   TERN_DEVICE void encode_all(Delivered delivered) const {
+    const std::uint32_t reciprocal = ScaleIndex::reciprocal(stage_.block, scale_count_);
     for (std::uint32_t at = 4 * simt::thread(); at < chunk_.elements; at += 4 * simt::threads()) {
-      encode_four(at, delivered);
+      Grid grid{};
+      if constexpr (Format::kHasSide) grid = grids_.load(ScaleIndex::of(at, reciprocal));
+      encode_four(at, grid, delivered);
     }
   }
 
   template <typename Delivered>
-  TERN_DEVICE void encode_four(std::uint32_t at, Delivered delivered) const {
-    Grid grid{};
-    if constexpr (Format::kHasSide) grid = grids_.load(scale_count_ == 1 ? 0 : at / stage_.block);
+  TERN_DEVICE void encode_four(std::uint32_t at, const Grid& grid, Delivered delivered) const {
     const simt::Wide<float> sum = sums_.four(at);
-    simt::Wide<float> left;
-    std::uint64_t codes = 0;
+    simt::Wide<float> left = sum;
+    Codes codes = 0;
     for (unsigned k = 0; k < 4; ++k) {
-      const std::uint32_t code = Format::code_of(sum.of[k], grid);
-      left.of[k] = sum.of[k] - delivered(Format::value_of(code, grid));
-      codes |= std::uint64_t{code} << (Format::kBits * k);
+      const Rounded made = Format::round(sum.of[k], grid);
+      left.of[k] -= delivered(made.value);
+      codes |= Codes{made.code} << (Format::kBits * k);
     }
     store_codes(at, codes);
     store_four(chunk_, at, left);
@@ -122,11 +124,11 @@ class ElementEncoder {
   }
 
   // Four codes: 2, 4 or 8 bytes, fewer at the end of the chunk.
-  TERN_DEVICE void store_codes(std::uint32_t at, std::uint64_t codes) const {
+  TERN_DEVICE void store_codes(std::uint32_t at, Codes codes) const {
     constexpr unsigned kBytes = Format::kBits / 2;
     if (at + 4 > chunk_.elements) {
       // Unused bits of the last byte are zero.
-      codes &= (std::uint64_t{1} << (Format::kBits * (chunk_.elements - at))) - 1;
+      codes &= (Codes{1} << (Format::kBits * (chunk_.elements - at))) - 1;
       const std::uint32_t bytes = ((chunk_.elements - at) * Format::kBits + 7) / 8;
       for (std::uint32_t i = 0; i < bytes; ++i) {
         body<std::uint8_t>().store(at / 4 * kBytes + i,
