@@ -56,7 +56,8 @@ constexpr std::size_t threelc_decode_room(std::size_t elements, std::size_t bloc
   const std::size_t columns = digit_column_room(elements);
   SharedRoom room;
   room.take(blocks + 1, sizeof(PayloadView)).take(columns * decode.at_once, 1);
-  room.take((decode.scale_count + std::size_t{1}) * decode.at_once, 4).take(columns, 1);
+  room.take((decode.scale_count + std::size_t{1}) * decode.at_once, 4);
+  room.take(decode.at_once, 4);
   return room.take_warps().take_warps().bytes();
 }
 
