@@ -7,8 +7,8 @@ namespace quantizer_formats_test {
 
 std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
 
-// Finite values: all upper halves, which have all places where a format of 8 bits rounds, with lower
-// halves around the place where bf16 does.
+// Finite values: all upper halves, in which a format of 8 bits has all places where it rounds, with
+// lower halves around the place where bf16 rounds.
 template <typename Check>
 void for_values(Check check) {
   for (std::uint32_t high = 0; high < 0x10000u; ++high) {
