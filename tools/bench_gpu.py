@@ -3,7 +3,7 @@
 and steps of a PyTorch training whose gradients are encoded on the GPU.
 
     bench_gpu.py PROGRAMS --out FILE [--seconds 10] [--seeds 1 2 3] [--commit NAME]
-    bench_gpu.py --record FILE [--tests TEXT]
+    bench_gpu.py --record FILE
 
 PROGRAMS is a folder with ternd, ternctl and tern-bench, with libtern.so.1 and libtern_cuda.so.1 in lib
 beside it; PYTHONPATH has the package, and the interpreter PyTorch. The first line writes FILE. The
