@@ -116,12 +116,14 @@ ExitCode show_health(const Request& request) {
 }
 
 ExitCode show_findings(const Request& request) {
-  const auto answers = ask_all(request, {"host", "peers", "counters", "clients"});
+  const auto answers = ask_all(request, {"host", "peers", "counters"});
+  // The longest answer there is, which the rest can do without.
+  const json clients = answers ? request.session.ask_for_shown("clients").value_or(json()) : json();
   const ExitCode answered = answers ? ExitCode::ok : explain(answers.error());
   // Without a daemon the machine can still be looked at.
   const auto findings =
       answers ? examine(read_machine(text_field((*answers)[0], "advertise")),
-                        {(*answers)[0], (*answers)[1], (*answers)[2], (*answers)[3], (*answers)[4]})
+                        {(*answers)[0], (*answers)[1], (*answers)[2], (*answers)[3], clients})
               : examine_machine(read_machine(""));
   const std::string text = request.session.as_json ? json_text(findings_json(findings), 2) + '\n'
                                                    : render_findings(findings);

@@ -21,7 +21,7 @@ void LaneMemory::forget(std::span<const std::byte> memory) {
   });
   last_ = 0;
   // There may be room for others now.
-  for (Known& known : known_) known.refused = false;
+  for (Known& known : known_) known.refused = known.has_absent_pages;
   set_trouble("");
 }
 
@@ -60,9 +60,10 @@ std::optional<std::uint32_t> LaneMemory::key_of_units(Known& known,
                                                       std::span<const std::byte> bytes) {
   const auto begin = static_cast<std::size_t>(bytes.data() - known.whole.data());
   const std::size_t first = begin / kUnitBytes;
-  const auto [same, end] = known.units.equal_range(first);
-  for (auto units = same; units != end; ++units) {
-    if (holds(units->second.memory, bytes)) return units->second.region->lkey;
+  const auto end = known.units.upper_bound(first);
+  for (auto run = known.units.lower_bound(first - std::min(first, kLongestRun)); run != end;
+       ++run) {
+    if (holds(run->second.memory, bytes)) return run->second.region->lkey;
   }
   const std::size_t last = (begin + bytes.size() + kUnitBytes - 1) / kUnitBytes;
   const std::size_t length = std::min(last * kUnitBytes, known.whole.size()) - first * kUnitBytes;
@@ -72,7 +73,7 @@ std::optional<std::uint32_t> LaneMemory::key_of_units(Known& known,
     if (region.error().code != Errc::invalid_argument) set_trouble(region.error().text);
     return std::nullopt;
   }
-  return known.units.emplace(first, Units{memory, std::move(*region)})->second.region->lkey;
+  return known.units.emplace(first, UnitRun{memory, std::move(*region)})->second.region->lkey;
 }
 
 void LaneMemory::register_piece(Known& known) {

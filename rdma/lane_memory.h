@@ -43,9 +43,12 @@ class LaneMemory {
   static constexpr std::size_t kPieceBytes = 64 << 20;
   static constexpr std::size_t kOverlapBytes = wire::kMaxRdmaSlotBytes;
   // Of a piece with pages that are absent the device takes those units alone in which a message
-  // lies: a client's library gives out whole ones, with all of their pages.
+  // lies: a client's library gives out whole ones, with all of their pages. Runs of units overlap
+  // where messages do not begin with a unit, and count as often. A piece stays in units until its
+  // memory is forgotten: to try it again would pin what is there, for nothing.
   static constexpr std::size_t kUnitBytes = 256 << 10;
-  struct Units {
+  static constexpr std::size_t kLongestRun = wire::kMaxRdmaSlotBytes / kUnitBytes + 1;
+  struct UnitRun {
     std::span<const std::byte> memory;
     MemoryRegion region;
   };
@@ -57,7 +60,7 @@ class LaneMemory {
     MemoryRegion region;
     bool refused = false;  // by the device or the limit: not tried again
     bool has_absent_pages = false;
-    std::multimap<std::size_t, Units> units;  // by the first one's number
+    std::multimap<std::size_t, UnitRun> units;  // by the first unit's number
   };
   static bool holds(std::span<const std::byte> memory, std::span<const std::byte> bytes) noexcept {
     return bytes.data() >= memory.data() &&

@@ -7,14 +7,16 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
+#include <utility>
 
 #include "base/fd.h"
 
 namespace tern::shm {
 namespace {
 
-// Since Linux 5.11: who answers for pages that the kernel itself comes to needs a privilege, which
-// nobody needs who answers for none.
+// Since Linux 5.11. A userfaultfd that also serves faults of the kernel itself needs a privilege;
+// this one serves none, and asks for faults of the process alone.
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
 #endif
@@ -53,9 +55,14 @@ Status can_leave_absent() {
 
 Status leave_absent(std::span<std::byte> part) {
   if (Status able = can_leave_absent(); !able) return able;
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(part.data());
+  const std::uintptr_t first = (begin + page - 1) / page * page;
+  const std::uintptr_t end = (begin + part.size()) / page * page;
+  if (end <= first) return {};
   uffdio_register range{};
-  range.range.start = reinterpret_cast<std::uintptr_t>(part.data());
-  range.range.len = part.size();
+  range.range.start = first;
+  range.range.len = end - first;
   range.mode = UFFDIO_REGISTER_MODE_MISSING;
   if (::ioctl(answerer().file.get(), UFFDIO_REGISTER, &range) != 0) {
     return fail_errno(Errc::unsupported, "userfaultfd does not take this memory", errno);

@@ -21,7 +21,7 @@ Status can_leave_absent();
 // there. Ends with the mapping; other mappings of the same memory are as they were.
 //
 // Thread: any. unsupported: as above, or this memory is none for it; nothing has changed.
-// REQUIRES: the part begins and ends at a page.
+// Of a part that does not begin and end at a page of this machine, the whole pages within.
 Status leave_absent(std::span<std::byte> part);
 
 }  // namespace tern::shm

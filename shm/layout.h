@@ -438,7 +438,7 @@ TERN_FORMAT_STRUCT(RegionPacket, 24);
 // takes the place of the one before of the same device.
 inline constexpr std::uint32_t kMaxDevices = 16;  // of a client
 // More than any machine has, and little enough that those of all clients can be added.
-inline constexpr std::uint64_t kMaxReportedBytes = std::uint64_t{1} << 48;
+inline constexpr std::uint64_t kMaxReportedBytes = std::uint64_t{1} << 47;
 
 struct DeviceReportPacket {
   PacketHeader header;

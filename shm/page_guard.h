@@ -2,7 +2,8 @@
 
 // What a program meets in memory that it shares with a process that it does not trust: a page that
 // the kernel has no memory for, because the machine's, or what may be promised of it
-// (vm.overcommit_memory = 2), is spent. To touch such a page raises SIGBUS, which ends a process.
+// (vm.overcommit_memory = 2), is spent; or one that is left absent (shm/absent_pages.h). To touch
+// such a page raises SIGBUS, which ends a process.
 // The other side can give its pages back at any time, so that no check beforehand helps.
 
 #include <atomic>

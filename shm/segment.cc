@@ -27,14 +27,13 @@ std::atomic_ref<std::uint16_t> abi_of(SegmentHeader& header) noexcept {
   return std::atomic_ref<std::uint16_t>(header.abi);
 }
 
-// Whoever else uses the memory meanwhile sees no change.
-void write_each_page(std::span<std::byte> memory) noexcept {
-  const auto write = [&](std::size_t at) {
-    auto& byte = reinterpret_cast<unsigned char&>(memory[at]);
-    std::atomic_ref<unsigned char>(byte).fetch_or(0, std::memory_order_relaxed);
+// Of shared memory a page is found when it is read, too.
+void read_each_page(std::span<const std::byte> memory) noexcept {
+  const auto read = [&](std::size_t at) {
+    (void)*static_cast<const volatile std::byte*>(memory.data() + at);
   };
-  for (std::size_t at = 0; at < memory.size(); at += kPageBytes) write(at);
-  if (!memory.empty()) write(memory.size() - 1);
+  for (std::size_t at = 0; at < memory.size(); at += kPageBytes) read(at);
+  if (!memory.empty()) read(memory.size() - 1);
 }
 
 }  // namespace
@@ -47,7 +46,7 @@ Status populate(std::span<std::byte> memory) {
   while (::madvise(memory.data() - before, bytes, MADV_POPULATE_WRITE) != 0) {
     if (errno == EINTR || errno == EAGAIN) continue;
     if (errno == EINVAL) {  // an older kernel
-      write_each_page(memory);
+      read_each_page(memory);
       return {};
     }
     return fail(Errc::out_of_memory, "this machine, or this process's control group, has no " +

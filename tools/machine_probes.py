@@ -83,9 +83,20 @@ def gpu():
     return None
 
 
+def userfaultfd():
+    """As shm/absent_pages.cc asks for it; 323 is its number on x86-64, 282 on aarch64."""
+    number = {"x86_64": 323, "aarch64": 282}[os.uname().machine]
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = libc.syscall(number, os.O_CLOEXEC | os.O_NONBLOCK | 1)
+    if descriptor < 0:
+        return f"userfaultfd: {os.strerror(ctypes.get_errno())}"
+    os.close(descriptor)
+    return None
+
+
 PROBES = {probe.__name__: probe
           for probe in (root, small_tmpfs, pid_namespaces, guests, torch_environment, cuda_compiler,
-                        cuda_disassembler, gpu)}
+                        cuda_disassembler, gpu, userfaultfd)}
 
 
 def read_allowed_skips(text):

@@ -63,5 +63,7 @@ struct DecodeRoom {
   std::uint32_t at_once;      // blocks that are expanded before the elements are gone through
   std::uint32_t scale_count;  // the most that a block of the launch has
 };
+// Of each of these blocks a decoder of elements keeps so much in shared memory.
+inline constexpr std::size_t kBodyBytes = 16;
 
 }  // namespace tern::codec::device

@@ -47,6 +47,7 @@ class ElementDecoder {
     const std::byte* codes;
     std::uint64_t reciprocal;  // of ScaleIndex
   };
+  static_assert(sizeof(Body) == kBodyBytes);
 
   TERN_DEVICE void finish(DecodeStatus status) const {
     if (simt::thread() != 0) return;

@@ -2,6 +2,7 @@
 #include "codec/device/element_decode.cuh"
 #include "codec/device/element_encode.cuh"
 #include "codec/device/lossless_encode.cuh"
+#include "codec/device/shared_room.h"
 #include "codec/device/threelc_decode.cuh"
 #include "codec/device/threelc_encode.cuh"
 #include "codec/device/topk_encode.cuh"
@@ -17,6 +18,8 @@ constexpr unsigned kThreads = tern::codec::device::simt::kLaunchedThreads;
 #define TERN_KERNEL extern "C" __global__ void __launch_bounds__(kThreads, 2)
 
 using namespace tern::codec::device;
+
+static_assert(simt::kLaunchedThreads == kBlockThreads);
 
 TERN_KERNEL tern_threelc_encode(ThreelcStage stage, const EncodeChunk* chunks) {
   threelc_encode<true>(stage, chunks);

@@ -75,7 +75,7 @@ constexpr std::size_t element_decode_room(std::size_t blocks, const DecodeRoom& 
   SharedRoom room;
   room.take(blocks + 1, sizeof(PayloadView));
   room.take(std::size_t{decode.at_once} * decode.scale_count + 1, 4);
-  room.take(decode.at_once + std::size_t{1}, 16);  // where codes begin, and a reciprocal
+  room.take(decode.at_once + std::size_t{1}, kBodyBytes);  // where codes begin, and a reciprocal
   return room.take_warps().bytes();
 }
 

@@ -64,10 +64,14 @@ Disposal::Some seal_later(const std::shared_ptr<Fd>& file,
 
 Clients::Clients(const ConductorSettings& settings, const Outlets& outlets)
     : settings_(settings), outlets_(outlets) {
-  if (const Status able = shm::can_leave_absent(); !able) {
-    spdlog::warn("pages that a client submits and has not touched are charged to this daemon: {}",
-                 able.error().text);
-  }
+  tell_who_pays(shm::can_leave_absent());
+}
+
+void Clients::tell_who_pays(const Status& left_absent) {
+  if (left_absent || said_who_pays_) return;
+  said_who_pays_ = true;
+  spdlog::warn("pages that a client submits and has not touched are charged to this daemon: {}",
+               left_absent.error().text);
 }
 
 // At the end of the daemon.
@@ -138,7 +142,7 @@ Status Clients::open(Client& client, const shm::HelloPacket& packet) {
   auto segment = shm::Segment::create(lane_count, packet.arena_bytes,
                                       static_cast<std::uint32_t>(settings_.spin_ns));
   if (!segment) return tl::unexpected(segment.error());
-  (void)segment->leave_absent_pages();  // where this cannot be, it has been said
+  tell_who_pays(segment->leave_absent_pages());
   auto notify = shm::make_notify_pair();
   if (!notify) return tl::unexpected(notify.error());
   auto memory = std::make_unique<ClientMemory>();

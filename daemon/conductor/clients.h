@@ -72,6 +72,8 @@ class Clients {
   void let_go(Client& client, const char* why);
   // Says of how many clients the log does not say that they came or went; once a second at most.
   void tell_left_out();
+  // Where pages cannot be left absent, the daemon pays for them; the log says so once.
+  void tell_who_pays(const Status& left_absent);
   // For whom it is counted.
   std::uint32_t account_of(const Client& client) const;
   // Frees a region of the client that no lane uses.
@@ -93,6 +95,7 @@ class Clients {
   static constexpr std::uint64_t kLinesAtOnce = 128;
   LogBudget<std::uint32_t> log_budget_{kLinesAtOnce};
   std::uint64_t tell_due_ns_ = 0;
+  bool said_who_pays_ = false;
 };
 
 }  // namespace tern::daemon

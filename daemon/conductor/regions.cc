@@ -26,7 +26,7 @@ void Regions::create(Client& client, const shm::RegionCreatePacket& packet) {
   }
   auto segment = shm::Segment::create_region(packet.bytes);
   if (!segment) return refuse(segment.error().code, segment.error().text);
-  (void)segment->leave_absent_pages();  // where this cannot be, Clients has said so
+  clients_.tell_who_pays(segment->leave_absent_pages());
   auto region = std::make_unique<ClientRegion>();
   region->memory.id = client.next_region++;
   region->memory.segment = std::move(*segment);

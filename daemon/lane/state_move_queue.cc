@@ -21,7 +21,8 @@ int StateMoveQueue::do_work(std::size_t active_jobs) {
   const LaneClient* const client = clients_.find(one.command.move->client);
   if (client != nullptr && client->memory->segment.has_lost_pages()) {
     constexpr const char* kWhy =
-        "a page that the state was moved to is not there; move it to memory from tern_alloc";
+        "a page of the memory that the state is moved in is not there; move it to memory from "
+        "tern_alloc";
     report(one, Errc::out_of_memory, Sentence(kWhy));
     waiting_.erase(waiting_.begin());
   } else if (more) {

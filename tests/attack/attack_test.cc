@@ -1,7 +1,7 @@
 // Every attack, each for two seconds beside another user's job: nothing of that job is lost, and
 // nothing is left of the attack. Two go on at a time, each as a user of his own, because a trial
 // takes as long to begin and to end as an attack. At length each goes on alone, as one user and as
-// four. TERN_ATTACK_SECONDS is for how long. Attacks without a defence yet are disabled cases.
+// four. TERN_ATTACK_SECONDS is for how long.
 
 #include <gtest/gtest.h>
 #include <unistd.h>

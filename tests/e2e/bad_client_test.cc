@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "shm/absent_pages.h"
 #include "tests/e2e/beside_a_job.h"
 #include "tests/e2e/hostile_client.h"
 #include "tests/e2e/rank_process.h"
@@ -178,6 +179,7 @@ TEST_F(BadClient, SubmitsBadEntries) {
 
 // Whoever touches a page first pays for it.
 TEST_F(BadClient, LeavesItsPagesForTheDaemonToMake) {
+  if (!shm::can_leave_absent()) GTEST_SKIP() << shm::can_leave_absent().error().text;
   constexpr auto kBlocksOfRings = (128 << 10) / 512;  // which the daemon does touch
   work_meanwhile();
   for (const bool output_alone : {false, true}) {

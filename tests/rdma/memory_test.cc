@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/fd.h"
+#include "shm/absent_pages.h"
 #include "shm/segment.h"
 #include "tests/rdma/two_ends.h"
 
@@ -80,6 +81,7 @@ TEST(Memory, OfAnArenaIsRegisteredPieceByPiece) {
 
 // Of a client that has not been given all of its arena.
 TEST(Memory, WithAbsentPagesIsRegisteredWhereFramesLeave) {
+  if (!shm::can_leave_absent()) GTEST_SKIP() << shm::can_leave_absent().error().text;
   mock::Fabric fabric;
   TwoEnds ends(fabric);
   ASSERT_TRUE(ends.connect_until("rdma"));
@@ -106,6 +108,14 @@ TEST(Memory, WithAbsentPagesIsRegisteredWhereFramesLeave) {
   EXPECT_GT(fabric.registered_bytes - before, 0u);
   EXPECT_EQ(ends.sink_b.payloads.back(), net::pattern(kBody, 1));
   EXPECT_FALSE(segment->has_lost_pages());
+  // That another one goes has nothing tried again.
+  const auto other = frame_of(kBody);
+  ASSERT_TRUE(ends.remember(other));
+  ASSERT_TRUE(ends.carry(other));
+  ends.forget(other);
+  const std::uint64_t attempts = fabric.attempts;
+  ASSERT_TRUE(ends.carry(arena.subspan(at, frame.size())));
+  EXPECT_EQ(fabric.attempts, attempts);
   ends.forget(arena);
   EXPECT_EQ(fabric.registered_bytes, before);
 }

@@ -310,7 +310,7 @@ TEST(FrozenLayout, DeviceReportPacket) {
   EXPECT_EQ(static_cast<int>(PacketKind::device_report), 25);
   EXPECT_EQ(kFeatureDevices, 64u);
   EXPECT_EQ(kMaxDevices, 16u);
-  EXPECT_EQ(kMaxReportedBytes, std::uint64_t{1} << 48);
+  EXPECT_EQ(kMaxReportedBytes, std::uint64_t{1} << 47);
 }
 
 TEST(FrozenLayout, DonePacket) {

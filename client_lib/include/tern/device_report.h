@@ -17,8 +17,8 @@ extern "C" {
 typedef struct {
   uint32_t struct_size;
   uint32_t device;           /* 0 .. 15, as the program counts its devices */
-  uint64_t device_bytes;     /* memory of the device that is held now for Tern, up to 2^48 */
-  uint64_t pinned_bytes;     /* memory of the host that is pinned now for Tern, up to 2^48 */
+  uint64_t device_bytes;     /* memory of the device that is held now for Tern, up to 2^47 */
+  uint64_t pinned_bytes;     /* memory of the host that is pinned now for Tern, up to 2^47 */
   uint64_t pinning_failures; /* how often memory could not be pinned; so far, as all that follows */
   uint64_t operations;       /* ended, with success or without */
   uint64_t failures;         /* of these, without */
@@ -35,9 +35,9 @@ typedef struct {
   { sizeof(tern_device_report), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL }
 
 /* Tells the daemon, in the place of the last report of the same device. The call waits for nothing:
- * a report for which the socket has no room is lost, and TERN_OK. So send one after what matters,
- * and the next one when a second has passed. A report of zeros says that the device is not used any
- * more. TERN_ERR_UNSUPPORTED if the daemon is of an older version, TERN_ERR_DAEMON_LOST. */
+ * a report for which the socket has no room is lost, and TERN_OK. Send at most one a
+ * second: totals make up for one that was lost. A device that is not used any more is one that holds
+ * 0 bytes. TERN_ERR_UNSUPPORTED if the daemon is of an older version, TERN_ERR_DAEMON_LOST. */
 TERN_API tern_status tern_report_device(tern_client* client, const tern_device_report* report);
 
 #ifdef __cplusplus

@@ -80,6 +80,7 @@ class Fabric {
   std::uint64_t max_registered_bytes = ~std::uint64_t{0};
   std::uint64_t registered_bytes = 0;
   std::uint64_t registrations = 0;  // ever
+  std::uint64_t attempts = 0;       // to register
   Calls calls;
   // Of the last queue pair that was made ready, as modify_qp was told.
   ibv_qp_attr last_path{};

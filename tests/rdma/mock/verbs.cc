@@ -139,6 +139,7 @@ bool has_absent_pages(void* memory, std::size_t bytes) {
 
 ibv_mr* register_memory(ibv_pd* domain, void* memory, std::size_t bytes, unsigned access) {
   const Inside inside;
+  ++current().fabric->attempts;
   if (has_absent_pages(memory, bytes)) {
     errno = EFAULT;
     return nullptr;
