@@ -42,8 +42,8 @@ Answerer make_answerer() {
 }
 
 const Answerer& answerer() {
-  static const Answerer one = make_answerer();
-  return one;
+  static const Answerer kAnswerer = make_answerer();
+  return kAnswerer;
 }
 
 }  // namespace

@@ -1,5 +1,9 @@
 #include "codec/device/quantizer_formats.h"
 
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdint>
 #include <random>
 
 namespace tern::codec::device {
