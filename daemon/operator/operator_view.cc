@@ -107,7 +107,7 @@ void OperatorView::tick() {
 
 Tracer::Known OperatorView::known() const {
   const Reports& reports = conductor_.reports();
-  return {reports.names(), reports.devices(tracer_.told_ns()), {}};
+  return {reports.names(), reports.devices(tracer_.devices_since_ns()), {}};
 }
 
 Result<nlohmann::json> OperatorView::handle(std::string_view verb, const nlohmann::json& args) {

@@ -25,7 +25,7 @@ class Tracer {
   // What the conductor reports now.
   struct Known {
     nlohmann::json names;
-    nlohmann::json devices;  // of what was said from told_ns() on
+    nlohmann::json devices;  // of what was said from devices_since_ns() on
     nlohmann::json peers;    // for an answer
   };
   // `args` of the verb: action, and lane and from of a page, which needs nothing known.
@@ -35,8 +35,8 @@ class Tracer {
   // Groups and tensors that are there now, which may be gone when the trace is read, and what
   // clients have said of their devices meanwhile.
   void remember(const Known& known);
-  // Until when it has been told of devices; 0: of none that a recording would have.
-  std::uint64_t told_ns() const noexcept { return on_ ? told_ns_ : 0; }
+  // From when on the recording lacks what clients say of devices; 0: from the beginning.
+  std::uint64_t devices_since_ns() const noexcept { return on_ ? told_ns_ : 0; }
 
  private:
   nlohmann::json summary(const nlohmann::json& peers) const;

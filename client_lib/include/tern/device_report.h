@@ -35,9 +35,9 @@ typedef struct {
   { sizeof(tern_device_report), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL }
 
 /* Tells the daemon, in the place of the last report of the same device. The call waits for nothing:
- * a report for which the socket has no room is lost, and TERN_OK. Send at most one a
- * second: totals make up for one that was lost. A device that is not used any more is one that holds
- * 0 bytes. TERN_ERR_UNSUPPORTED if the daemon is of an older version, TERN_ERR_DAEMON_LOST. */
+ * a report for which the socket has no room is lost, and TERN_OK. Send at most one a second: totals
+ * make up for one that was lost. A device that is not used any more is one that holds 0 bytes.
+ * TERN_ERR_UNSUPPORTED if the daemon is of an older version, TERN_ERR_DAEMON_LOST. */
 TERN_API tern_status tern_report_device(tern_client* client, const tern_device_report* report);
 
 #ifdef __cplusplus

@@ -33,17 +33,18 @@ TEST_F(TracerTest, KeepsWhatClientsSayOfDevicesFromTheStartToTheStop) {
 }
 
 TEST_F(TracerTest, IsToldOfTheSameOnce) {
-  EXPECT_EQ(tracer_.told_ns(), 0u) << "a recording begins with all devices";
+  EXPECT_EQ(tracer_.devices_since_ns(), 0u) << "a recording begins with all devices";
   ask("start");
-  EXPECT_EQ(tracer_.told_ns(), clock_.now_ns());
+  EXPECT_EQ(tracer_.devices_since_ns(), clock_.now_ns());
   clock_.advance_ns(5);
-  EXPECT_LT(tracer_.told_ns(), clock_.now_ns());
+  EXPECT_LT(tracer_.devices_since_ns(), clock_.now_ns());
   ask("status");
-  EXPECT_LT(tracer_.told_ns(), clock_.now_ns()) << "an answer takes nothing from the recording";
+  EXPECT_LT(tracer_.devices_since_ns(), clock_.now_ns())
+      << "an answer takes nothing from the recording";
   tracer_.remember({});
-  EXPECT_EQ(tracer_.told_ns(), clock_.now_ns());
+  EXPECT_EQ(tracer_.devices_since_ns(), clock_.now_ns());
   ask("stop");
-  EXPECT_EQ(tracer_.told_ns(), 0u);
+  EXPECT_EQ(tracer_.devices_since_ns(), 0u);
 }
 
 TEST_F(TracerTest, HasABoundOnWhatItKeepsOfDevices) {
