@@ -1,7 +1,7 @@
 #include "daemon/lane/shadow.h"
 
 #include <pthread.h>
-#include <sched.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include <algorithm>
@@ -16,6 +16,10 @@ namespace {
 
 // A measurement that took so many times as long as it ran has been interrupted.
 constexpr double kDisturbed = 2.0;
+
+// A tenth of an ordinary thread's share. A thread of class SCHED_IDLE can wait for seconds for a
+// millisecond on a node whose cores are all in use, and the tuner would know nothing until then.
+constexpr int kNiceness = 10;
 
 std::uint64_t now_ns(clockid_t clock) noexcept {
   timespec time{};
@@ -102,12 +106,11 @@ void Shadow::offer(std::uint32_t lane, const Sample& sample) noexcept {
 
 void Shadow::run() {
   pthread_setname_np(pthread_self(), "tern-shadow");
-  // A few milliseconds, once, and at once: where no core is ever idle, nothing would be known for
-  // seconds.
+  // A few milliseconds, once, and at once.
   calibrate();
-  const sched_param none{};
-  // Not permitted in some sandboxes: then the thread is an ordinary one and rarely runs anyway.
-  pthread_setschedparam(pthread_self(), SCHED_IDLE, &none);
+  // Of this thread alone. Where that is not permitted, the thread is an ordinary one, and rarely
+  // runs anyway.
+  ::setpriority(PRIO_PROCESS, 0, kNiceness);
   while (!stop_.load(std::memory_order_acquire)) {
     work_.acquire();
     do_work();

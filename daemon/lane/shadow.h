@@ -1,10 +1,9 @@
 #pragma once
 
 // Measures recipes that are not in use. A lane copies a few values of a tensor on their way to the
-// wire; one thread of the lowest priority encodes and decodes the copy with every candidate. It
-// runs only while a core has nothing else to do (SCHED_IDLE), and its times are those of its own
-// execution (CLOCK_THREAD_CPUTIME_ID), so that nobody who interrupts it counts. Without a thread,
-// whoever owns it calls do_work(): the simulator, where measuring takes no time.
+// wire; one thread of low priority encodes and decodes the copy with every candidate. Its times are
+// those of its own execution (CLOCK_THREAD_CPUTIME_ID), so that nobody who interrupts it counts.
+// Without a thread, whoever owns it calls do_work(): the simulator, where measuring takes no time.
 
 #include <atomic>
 #include <boost/lockfree/spsc_queue.hpp>

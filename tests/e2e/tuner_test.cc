@@ -124,9 +124,13 @@ TEST_F(Tuner, OnAFastLinkItStaysWithWhatLosesNothingAndSaysWhy) {
   EXPECT_TRUE(steady(row().value("recipe", ""))) << row();
   const int before = row().value("switches", 0);
   steps(120);
+  EXPECT_TRUE(eventually([&] {
+    if (row().value("reason", "").find("nothing is known yet") == std::string::npos) return true;
+    steps(20);
+    return false;
+  }));
   const auto last = row();
   EXPECT_TRUE(steady(last.value("recipe", ""))) << last;
-  EXPECT_EQ(last.value("reason", "").find("nothing is known yet"), std::string::npos) << last;
   EXPECT_NE(last.value("reason", "").find("an operation"), std::string::npos) << last;
   // A machine that others use may look like another one now and then.
   EXPECT_LE(last.value("switches", 0) - before, 6) << last;
@@ -215,13 +219,14 @@ TEST_F(Tuner, ALogOfASmallTensorGivesTheSameBitsAgain) {
   const auto follows = [&](std::size_t node) {
     return reason(node).find("the leading node") != std::string::npos;
   };
-  // The other node follows once its own samples are there.
+  // The other node follows once its own samples are there, which other processes may delay.
   auto first = steps(60);
-  while (!follows(1) && first.size() < 3000) {
+  EXPECT_TRUE(eventually([&] {
+    if (follows(1)) return true;
     const auto more = steps(20, static_cast<int>(first.size()));
     first.insert(first.end(), more.begin(), more.end());
-  }
-  EXPECT_TRUE(follows(1)) << reason(1);
+    return false;
+  })) << reason(1);
   // Who leads goes on choosing, though it sends as it has said before.
   EXPECT_FALSE(follows(0)) << reason(0);
   const std::string log = only_log();
@@ -281,12 +286,12 @@ TEST_F(Tuner, NodesSendAsTheFirstOfThemChooses) {
     return results == other_results && contributions == other_contributions;
   };
   // Until its own samples are there, the other node may send nothing but raw.
-  int ops = 0;
-  do {
+  steps(100);
+  EXPECT_TRUE(eventually([&] {
     steps(10);
-    ops += 10;
-  } while (ops < 1000 && (!alike() || ops < 100));
-  EXPECT_TRUE(alike()) << last_choice(0) << ";" << last_choice(1);
+    return alike();
+  })) << last_choice(0)
+      << ";" << last_choice(1);
   for (const std::string lossy : {"ef", "3lc"}) {
     EXPECT_EQ(last_choice(1).find(lossy), std::string::npos) << last_choice(1);
   }
