@@ -1,5 +1,6 @@
 #include "daemon/conductor/kept_states.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace tern::daemon {
@@ -55,7 +56,8 @@ bool KeptStates::adopt(const MemberGroup& group, const std::string& key, Declare
                                  std::memory_order_relaxed);
     // Of another number of ranks the counts are of other shares.
     const bool same_ranks = found->second.ranks_of_node == group.ranks_of_node;
-    for (std::size_t lane = 0; same_ranks && lane < last.lanes.size(); ++lane) {
+    const std::size_t lanes = std::min(last.lanes.size(), tensor.state->lanes.size());
+    for (std::size_t lane = 0; same_ranks && lane < lanes; ++lane) {
       tensor.state->lanes[lane].share_begins = last.lanes[lane].share_begins;
       tensor.state->lanes[lane].counts_crc = last.lanes[lane].counts_crc;
     }

@@ -140,7 +140,7 @@ Status TensorRegistry::describe(Declaration& declaration) const {
   const auto before = declaration.rank.declarations.find(declaration.name);
   const std::uint32_t generation =
       before == declaration.rank.declarations.end() ? 0 : before->second.times;
-  auto state = std::make_shared<TensorState>();
+  auto state = std::make_shared<TensorState>(declaration.group.lane_count);
   state->id = tensor_id(declaration.name, generation);
   state->name = declaration.name;
   state->dtype = static_cast<DType>(packet.dtype);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -46,6 +45,9 @@ struct alignas(64) TensorLaneStats {
 
 // A declared tensor and its codec state. Made and freed by the conductor.
 struct TensorState {
+  // `lane_count`: of its group.
+  explicit TensorState(std::uint32_t lane_count = shm::kMaxLanes) : lanes(lane_count) {}
+
   std::uint64_t id = 0;
   std::string name;
   DType dtype = DType::f32;
@@ -74,7 +76,7 @@ struct TensorState {
   bool imported = false;  // something, once; the conductor's
   // Resets that came with the declaration, beside those of the lanes. The conductor's.
   std::atomic<std::uint64_t> resets{0};
-  std::array<TensorLaneStats, shm::kMaxLanes> lanes;
+  std::vector<TensorLaneStats> lanes;
 
   std::uint64_t state_bytes() const noexcept { return codec.bytes(); }
   // What the codec state holds is not what is owed.
