@@ -7,7 +7,8 @@
 namespace tern::net {
 
 // The size of a socket's send buffer, which bounds what of one connection waits in the kernel and
-// in the queue of the interface. Without a bound the kernel sizes it, as ever.
+// in the queue of the interface. Without a bound the kernel sizes it, as ever. Two segments of the
+// connection always have room.
 class SendBound {
  public:
   // `fixed`: the size is a setting, and stays.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 #include <linux/socket.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include "base/fd.h"
@@ -41,6 +43,26 @@ TEST_F(SendBoundTest, LeavesSmallChangesAlone) {
   EXPECT_EQ(option(socket, SO_SNDBUF), 80'000);
   bound.set(socket.get(), {60'000});
   EXPECT_EQ(option(socket, SO_SNDBUF), 60'000);
+}
+
+// Whoever has one segment waits for a second before it acknowledges it.
+TEST_F(SendBoundTest, LeavesRoomForTwoSegments) {
+  const Fd listener{::socket(AF_INET, SOCK_STREAM, 0)};
+  sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {}, .sin_zero = {}};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* const name = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  ASSERT_EQ(::getsockname(listener.get(), name, &size), 0);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::connect(socket.get(), name, size), 0);
+  int segment = 0;
+  size = sizeof(segment);
+  ASSERT_EQ(::getsockopt(socket.get(), IPPROTO_TCP, TCP_MAXSEG, &segment, &size), 0);
+  ASSERT_GT(segment, 16 << 10) << "the loopback interface's";
+  SendBound bound(false);
+  bound.set(socket.get(), {16 << 10});
+  EXPECT_GE(option(socket, SO_SNDBUF), 2 * segment - 1);
 }
 
 TEST_F(SendBoundTest, LeavesASizeThatIsASetting) {
