@@ -25,11 +25,10 @@ Limits limits_of(const Config& config) {
   return limits;
 }
 
-// What the daemon takes beside arenas and codec state. A slab has room for a chunk's block.
+// What the daemon takes beside arenas and codec state.
 std::uint64_t own_bytes(const Config& config) {
   constexpr std::uint64_t kProgramAndLinks = std::uint64_t{128} << 20;
-  const std::uint64_t slabs = std::uint64_t{config.send_slabs} + config.receive_slabs;
-  return kProgramAndLinks + config.lanes * (slabs + config.result_slabs) * config.chunk_bytes;
+  return kProgramAndLinks + config.lanes * lane_settings(config).slab_bytes();
 }
 
 }  // namespace

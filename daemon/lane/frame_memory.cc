@@ -7,14 +7,15 @@
 namespace tern::daemon {
 
 FrameMemory::FrameMemory(const LaneSettings& settings)
-    : send_count_(settings.send_slabs),
-      result_count_(settings.result_slabs),
-      // A chunk of f16 has an f32 accumulator of twice its size.
-      accumulators_(2 * settings.result_slabs, 2 * settings.chunk_bytes),
-      receive_slabs_(settings.receive_slabs, settings.block_bytes()),
-      send_slabs_(settings.send_slabs, settings.block_bytes()),
-      result_slabs_(settings.result_slabs, settings.block_bytes()) {
-  const std::uint32_t tokens = send_count_ + result_count_;
+    : accumulator_stock_(settings.accumulators()),
+      receive_stock_(settings.receive()),
+      contribution_stock_(settings.contributions()),
+      result_stock_(settings.results()),
+      accumulators_(accumulator_stock_.all(), settings.accumulator_bytes()),
+      receive_slabs_(receive_stock_.all(), settings.block_bytes()),
+      send_slabs_(contribution_stock_.all(), settings.block_bytes()),
+      result_slabs_(result_stock_.all(), settings.block_bytes()) {
+  const std::uint32_t tokens = contribution_stock_.all() + result_stock_.all();
   tokens_.resize(tokens);
   free_tokens_.resize(tokens);
   for (std::uint32_t i = 0; i < tokens; ++i) free_tokens_[i] = tokens - 1 - i;
@@ -24,31 +25,49 @@ collective::Room FrameMemory::room() const noexcept {
   collective::Room room;
   room.accumulators = accumulators_.free_count();
   room.receive_slabs = receive_slabs_.free_count();
-  room.contributions = send_count_ - contributions_in_flight_;
-  room.results = result_count_ - results_in_flight_;
+  room.contributions = contribution_stock_.all() - contributions_in_flight_;
+  room.results = result_stock_.all() - results_in_flight_;
   return room;
+}
+
+collective::Room FrameMemory::taken() const noexcept {
+  collective::Room taken;
+  taken.accumulators = accumulators_.count() - accumulators_.free_count();
+  taken.receive_slabs = slabs_received();
+  taken.contributions = contributions_in_flight_;
+  taken.results = results_in_flight_;
+  return taken;
 }
 
 collective::Room FrameMemory::room(const LaneJob& job, const LaneLoad& load, std::uint32_t nodes,
                                    std::size_t jobs) const noexcept {
-  if (jobs <= 1) return room();  // what is held is its own
+  collective::Room room = this->room();
+  using Held = LaneJob::Held;
+  // What is held is its own.
+  const auto left_alone = [](std::uint32_t& free, const Stock& stock) {
+    free -= std::min(free, stock.reserve);
+  };
+  if (jobs <= 1) {
+    left_alone(room.accumulators, accumulator_stock_);
+    left_alone(room.receive_slabs, receive_stock_);
+    left_alone(room.contributions, contribution_stock_);
+    left_alone(room.results, result_stock_);
+    return room;
+  }
+  const auto left = [&](std::uint32_t& free, const Stock& stock, std::uint32_t Held::*of,
+                        std::uint32_t least) {
+    const std::uint32_t held = job.held.*of, of_user = held + job.held_beside.*of;
+    const std::uint32_t share = load.share(job, stock.shared, least, jobs);
+    const std::uint32_t share_of_user = load.share_of_user(job, stock.shared, least);
+    free = std::min({stock.open_to(of_user, free, least), share - std::min(held, share),
+                     share_of_user - std::min(of_user, share_of_user)});
+  };
   // A grant needs a slab for every other node.
   const std::uint32_t others = std::max(nodes, 2u) - 1;
-  using Held = LaneJob::Held;
-  const auto left = [&](std::uint32_t count, std::uint32_t Held::*of, std::uint32_t least) {
-    const std::uint32_t held = job.held.*of, of_user = held + job.held_beside.*of;
-    const std::uint32_t share = load.share(job, count, least, jobs);
-    const std::uint32_t share_of_user = load.share_of_user(job, count, least);
-    return std::min(share - std::min(held, share),
-                    share_of_user - std::min(of_user, share_of_user));
-  };
-  collective::Room room = this->room();
-  room.accumulators =
-      std::min(room.accumulators, left(accumulators_.count(), &Held::accumulators, 1));
-  room.receive_slabs =
-      std::min(room.receive_slabs, left(receive_slabs_.count(), &Held::receive_slabs, others));
-  room.contributions = std::min(room.contributions, left(send_count_, &Held::contributions, 1));
-  room.results = std::min(room.results, left(result_count_, &Held::results, 1));
+  left(room.accumulators, accumulator_stock_, &Held::accumulators, 1);
+  left(room.receive_slabs, receive_stock_, &Held::receive_slabs, others);
+  left(room.contributions, contribution_stock_, &Held::contributions, 1);
+  left(room.results, result_stock_, &Held::results, 1);
   return room;
 }
 

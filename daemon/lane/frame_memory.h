@@ -10,6 +10,7 @@
 #include "daemon/lane/lane_job.h"
 #include "daemon/lane/lane_settings.h"
 #include "daemon/lane/slab_pool.h"
+#include "daemon/lane/stock.h"
 #include "net/transport.h"
 #include "wire/frame.h"
 
@@ -45,8 +46,9 @@ class FrameMemory {
   SlabPool& send_slabs() noexcept { return send_slabs_; }        // encoded contributions
   SlabPool& result_slabs() noexcept { return result_slabs_; }    // encoded results
 
-  // What nobody holds.
+  // What nobody holds, and what jobs hold.
   collective::Room room() const noexcept;
+  collective::Room taken() const noexcept;
   // What a job may take now, of a group with so many nodes.
   collective::Room room(const LaneJob& job, const LaneLoad& load, std::uint32_t nodes,
                         std::size_t jobs) const noexcept;
@@ -83,8 +85,10 @@ class FrameMemory {
 
   void free_token(Cookie cookie) noexcept;
 
-  std::uint32_t send_count_;
-  std::uint32_t result_count_;
+  Stock accumulator_stock_;
+  Stock receive_stock_;
+  Stock contribution_stock_;
+  Stock result_stock_;
   SlabPool accumulators_;  // a raw result is sent from there
   SlabPool receive_slabs_;
   SlabPool send_slabs_;

@@ -34,7 +34,6 @@ void JobSharing::count_held() {
     job->held_beside = {};
     load_.several_accounts = load_.several_accounts || job->account != jobs_.front()->account;
   }
-  if (!load_.several_accounts) return;
   held_.fill({});
   for (const auto& job : jobs_) held_[job->account % held_.size()] += job->held;
   for (const auto& job : jobs_) {

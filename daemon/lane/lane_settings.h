@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
+#include "collective/slots.h"
+#include "daemon/lane/stock.h"
 #include "daemon/service/turn_counters.h"
 #include "net/link.h"
 #include "wire/block.h"
@@ -23,6 +26,24 @@ struct LaneSettings {
 
   // The largest block: no recipe is used whose worst case is larger than the raw chunk.
   std::size_t block_bytes() const { return chunk_bytes + wire::kBlockHeaderBytes; }
+
+  Stock accumulators() const { return with_reserve(2 * result_slabs); }
+  // A chunk that is granted needs one for each other node.
+  Stock receive() const { return {receive_slabs, std::max(receive_slabs / 4, others())}; }
+  Stock contributions() const { return with_reserve(send_slabs); }
+  Stock results() const { return with_reserve(result_slabs); }
+  // A chunk of f16 has an f32 accumulator of twice its size.
+  std::size_t accumulator_bytes() const { return 2 * chunk_bytes; }
+  // What all of that may take.
+  std::uint64_t slab_bytes() const {
+    const std::uint64_t blocks =
+        std::uint64_t{receive().all()} + contributions().all() + results().all();
+    return blocks * block_bytes() + accumulators().all() * std::uint64_t{accumulator_bytes()};
+  }
+
+ private:
+  static constexpr std::uint32_t others() { return collective::kMaxNodes - 1; }
+  static Stock with_reserve(std::uint32_t shared) { return {shared, (shared + 3) / 4}; }
 };
 
 // Written by the lane, read by anybody; daemon/metrics/counter_table.h documents each.

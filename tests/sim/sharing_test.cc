@@ -150,10 +150,9 @@ TEST_F(Sharing, AFloodLeavesHalfToAnActiveJob) {
   std::uint32_t most_sends = 0, most_results = 0;
   look = [&] {
     for (std::size_t daemon = 0; daemon < 2; ++daemon) {
-      const DaemonShape& shape = world.daemon(daemon).shape;
-      const collective::Room room = lane(daemon).memory().room();
-      most_sends = std::max(most_sends, shape.send_slabs - room.contributions);
-      most_results = std::max(most_results, shape.result_slabs - room.results);
+      const collective::Room taken = lane(daemon).memory().taken();
+      most_sends = std::max(most_sends, taken.contributions);
+      most_results = std::max(most_results, taken.results);
     }
   };
   const auto large = submit(flood, kFloodCount);
@@ -174,9 +173,7 @@ TEST_F(Sharing, AFloodLeavesHalfToAnActiveJob) {
 TEST_F(Sharing, AJobThatIsAloneMayUseAll) {
   Job flood = start("flood");
   std::uint32_t most = 0;
-  look = [&] {
-    most = std::max(most, DaemonShape{}.receive_slabs - lane(0).memory().room().receive_slabs);
-  };
+  look = [&] { most = std::max(most, lane(0).memory().taken().receive_slabs); };
   const auto large = submit(flood, kFloodCount);
   ASSERT_TRUE(world.run_until([&] { return ended(flood, large); }));
   expect_sums(flood, large, kFloodCount);

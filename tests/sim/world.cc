@@ -380,15 +380,14 @@ std::string World::find_leak() const {
     if (!daemons_[i]->running()) continue;
     expect(i, "clients", daemons_[i]->conductor->reports().client_count());
     expect(i, "groups", daemons_[i]->conductor->reports().group_count());
-    const DaemonShape& shape = daemons_[i]->shape;
     for (const auto& lane : daemons_[i]->lanes) {
       daemon::FrameMemory& memory = lane->memory();
-      const collective::Room room = memory.room();
+      const collective::Room taken = memory.taken();
       expect(i, "clients of a lane", lane->client_count());
-      expect(i, "accumulators", memory.accumulators().count() - room.accumulators);
-      expect(i, "receive slabs", shape.receive_slabs - room.receive_slabs);
-      expect(i, "contribution tokens", shape.send_slabs - room.contributions);
-      expect(i, "result tokens", shape.result_slabs - room.results);
+      expect(i, "accumulators", taken.accumulators);
+      expect(i, "receive slabs", taken.receive_slabs);
+      expect(i, "contribution tokens", taken.contributions);
+      expect(i, "result tokens", taken.results);
       expect(i, "send slabs", memory.send_slabs().count() - memory.send_slabs().free_count());
       expect(i, "result slabs", memory.result_slabs().count() - memory.result_slabs().free_count());
     }

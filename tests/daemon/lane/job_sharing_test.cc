@@ -162,7 +162,7 @@ TEST_F(JobSharingTest, WhatAUsersJobsHoldTogetherIsKnown) {
   LaneGroup& second = add_group(2, 1);
   sharing.job(1).held.receive_slabs = 3;
   round();
-  EXPECT_EQ(second.core().job().held_beside, LaneJob::Held{}) << "there is nobody else";
+  EXPECT_EQ(second.core().job().held_beside.receive_slabs, 3u);
   LaneGroup& of_another = add_group(3, 1, 2, 1000);
   round();
   EXPECT_EQ(second.core().job().held_beside.receive_slabs, 3u);
