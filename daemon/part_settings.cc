@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "daemon/service/mapping_limit.h"
 #include "daemon/service/memory_limit.h"
 
 namespace tern::daemon {
@@ -45,6 +46,7 @@ ConductorSettings conductor_settings(const Config& config, const Surrounding& fo
   settings.own_bytes = own_bytes(config);
   settings.sub_users = found.sub_users;
   settings.descriptors = descriptor_budget(config, descriptor_limit());
+  settings.max_mappings = mapping_limit();
   settings.handshake_timeout_ns = config.handshake_timeout_ns;
   settings.spin_ns = config.spin_ns;
   settings.cores = found.cores;

@@ -19,6 +19,7 @@ struct ConductorSettings {
   std::uint64_t own_bytes = 0;  // the daemon's own part of max_memory_bytes
   SubUsers sub_users;           // what a user has is counted for its owner
   DescriptorBudget descriptors;
+  std::uint64_t max_mappings = 65'530;  // of this process
   std::uint64_t handshake_timeout_ns = 5'000'000'000;
   std::uint64_t spin_ns = 20'000;
   std::uint32_t cores = 1;

@@ -22,6 +22,11 @@ constexpr std::size_t kWaitingRanksPerUser = 1024;
 // the next user three quarters of the rest.
 constexpr std::uint64_t kPartsOfMemory = 3;
 
+// The kernel cuts the mapping of an arena or a region where its parts are guarded in different ways.
+constexpr std::uint64_t kMappingsOfEach = 3;
+// Programs, threads, slabs and what is being freed.
+constexpr std::uint64_t kOtherMappings = 8192;
+
 std::string limit(const char* name, std::uint64_t value) {
   return std::string(name) + " = " + std::to_string(value);
 }
@@ -135,7 +140,25 @@ std::string Quotas::mapping_problem(std::uint32_t uid, std::uint64_t bytes) cons
            "yet, more than " + limit("max_arena_bytes", most) + "; try again later";
   }
   if (std::string why = memory_problem(uid, bytes); !why.empty()) return why;
+  if (std::string why = mapping_count_problem(uid); !why.empty()) return why;
   return descriptor_problem();
+}
+
+// Without a mapping left no thread starts and no memory is had.
+std::string Quotas::mapping_count_problem(std::uint32_t uid) const {
+  std::uint64_t of_all = 0, of_user = 0;
+  for (const auto& [id, other] : counted_.clients.all()) {
+    const std::uint64_t mapped = (other->memory ? 1 : 0) + other->regions.size();
+    of_all += mapped;
+    if (is_of(uid, other->credentials.uid)) of_user += mapped;
+  }
+  const std::uint64_t most =
+      (settings_.max_mappings - std::min(settings_.max_mappings, kOtherMappings)) / kMappingsOfEach;
+  if (of_all < most && leaves_room(of_user, of_all, most)) return "";
+  return "the daemon has mapped " + std::to_string(of_all) + " arenas and regions, " +
+         std::to_string(of_user) + " of this user, and may map " + std::to_string(most) +
+         ": free some of them, or raise the sysctl " +
+         limit("vm.max_map_count", settings_.max_mappings) + " and start the daemon again";
 }
 
 std::string Quotas::region_problem(const Client& client, std::uint64_t bytes) const {

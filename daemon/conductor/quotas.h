@@ -66,6 +66,7 @@ class Quotas {
   // What else stands against mapping so many bytes of an arena or a region.
   std::string mapping_problem(std::uint32_t uid, std::uint64_t bytes) const;
   std::string descriptor_problem() const;
+  std::string mapping_count_problem(std::uint32_t uid) const;
 
   const ConductorSettings& settings_;
   Counted counted_;

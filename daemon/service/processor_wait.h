@@ -7,10 +7,11 @@
 
 namespace tern::daemon {
 
-// A thread's time on a processor, and how long it has been ready to run while others had the
-// processors: what a slow machine adds to the thread's time, and the thread can do nothing about.
-// The kernel counts both; they are the first two numbers of the thread's schedstat. The first is as
-// old as the kernel's last tick or switch.
+// A thread's time on a processor, how long it has been ready to run while others had the
+// processors, and how often it has slept. Ready is what the kernel says in the thread's schedstat,
+// and what a slow machine adds to the thread's time, for which the thread can do nothing. A
+// hypervisor that takes the processor away for a while adds to none of these: a thread that has
+// neither slept, nor run, nor been ready, has been without its machine.
 //
 // Thread: always the same one, which is the one that it speaks of.
 class ProcessorWait {
@@ -18,16 +19,20 @@ class ProcessorWait {
   struct Times {
     std::uint64_t run_ns = 0;
     std::uint64_t waited_ns = 0;
+    std::uint64_t sleeps = 0;  // voluntary switches
   };
 
   // Another file is for tests.
   explicit ProcessorWait(std::string file = "/proc/thread-self/schedstat")
       : path_(std::move(file)) {}
+  virtual ~ProcessorWait() = default;
 
-  // So far; 0 where the kernel does not say. One system call, of about two microseconds.
-  Times times() noexcept;
+  // So far; 0 where the kernel does not say. Three system calls, of about three microseconds.
+  virtual Times times() noexcept;
 
  private:
+  std::uint64_t waited_ns() noexcept;
+
   std::string path_;
   bool is_open_ = false;  // or cannot be opened
   Fd file_;

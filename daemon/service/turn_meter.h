@@ -14,6 +14,11 @@
 // from a turn than the thread has waited in it, and a long turn cannot hide. It takes up to a
 // millisecond too little.
 //
+// A hypervisor may take the processor away without a word to the kernel, for tens of milliseconds.
+// That is no fault of the thread's either, and no turn's: if the thread has slept in no turn since
+// the question, a turn has only what the thread ran since then. It has slept in none if it has
+// slept no more often than turns have begun, for it sleeps before a turn.
+//
 // Between two ops a lane sleeps for a millisecond, and would ask in each. A thread that says when
 // it pauses is asked for every ten, before it sleeps where that can be, and what bounds the growth
 // is how long the turn had no processor. The turns since the question may have had less than the
@@ -96,7 +101,8 @@ class TurnMeter {
     std::atomic<std::uint64_t> ns_{0};
   };
 
-  void ask(std::uint64_t now_ns) noexcept;
+  // Whether it was time to.
+  bool ask(std::uint64_t now_ns) noexcept;
   void end_step(std::uint64_t now_ns) noexcept;
   std::uint64_t without_waiting(std::uint64_t ask_ns) noexcept;
   void count(const Turn& turn) noexcept;
@@ -109,6 +115,7 @@ class TurnMeter {
   std::uint64_t asked_ns_ = 0;  // when the kernel was asked last
   ProcessorWait::Times said_;   // and what it said
   std::uint64_t turns_ns_ = 0;  // of the turns since then
+  std::uint64_t begun_ = 0;     // turns, after the question
   bool pauses_ = false;
 
   // Of this turn.

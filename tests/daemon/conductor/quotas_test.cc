@@ -260,6 +260,19 @@ TEST_F(QuotasTest, WhoTakesAllMemoryThatHeCanLeavesSomeToOthers) {
   EXPECT_NE(quotas_.hello_problem(*clients_.find(3), 300'001), "");
 }
 
+TEST_F(QuotasTest, MappingsOfArenasAndRegionsStayWithinWhatTheKernelAllows) {
+  settings_.max_mappings = 8192 + 3 * 4;
+  greet(connect(1, kAlice), 100);
+  EXPECT_EQ(quotas_.region_problem(*clients_.find(1), 100), "");
+  greet(connect(2, kAlice), 100);
+  EXPECT_EQ(quotas_.region_problem(*clients_.find(1), 100),
+            "the daemon has mapped 2 arenas and regions, 2 of this user, and may map 4: free some "
+            "of them, or raise the sysctl vm.max_map_count = 8204 and start the daemon again");
+  greet(connect(3, kBob), 100);
+  greet(connect(4, 1003), 100);
+  EXPECT_NE(quotas_.hello_problem(connect(5, 1004), 100), "");
+}
+
 TEST_F(QuotasTest, MemoryThatIsBeingFreedIsStillTheUsersOwn) {
   std::latch begun(1), may_end(1);
   settings_.limits.max_memory_bytes = 1'600'000;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 namespace tern::daemon {
 namespace {
@@ -18,10 +19,9 @@ class ProcessorWaitTest : public ::testing::Test {
   const std::string path_ = ::testing::TempDir() + "processor_wait_" + std::to_string(::getpid());
 };
 
-TEST_F(ProcessorWaitTest, IsTheFirstTwoNumbersThatTheFileHasNow) {
+TEST_F(ProcessorWaitTest, IsTheSecondNumberThatTheFileHasNow) {
   write("123456 7890 42\n");
   ProcessorWait wait(path_);
-  EXPECT_EQ(wait.times().run_ns, 123456u);
   EXPECT_EQ(wait.times().waited_ns, 7890u);
   write("223456 18446744073709551615 43\n");
   EXPECT_EQ(wait.times().waited_ns, 18446744073709551615u);
@@ -39,6 +39,18 @@ TEST(ProcessorWait, OfThisThreadOnlyGrows) {
   ProcessorWait wait;
   const std::uint64_t first = wait.times().waited_ns;
   EXPECT_GE(wait.times().waited_ns, first);
+}
+
+TEST(ProcessorWait, KnowsWhatThisThreadRanAndThatItSlept) {
+  ProcessorWait wait;
+  const ProcessorWait::Times first = wait.times();
+  ProcessorWait::Times now = first;
+  while (now.run_ns < first.run_ns + 1000) now = wait.times();
+  // Who waits for the end of a thread sleeps, if it has not ended yet.
+  while (now.sleeps == first.sleeps) {
+    std::thread([] {}).join();
+    now = wait.times();
+  }
 }
 
 }  // namespace

@@ -1,11 +1,6 @@
 #include "daemon/service/turn_meter.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <string>
 
 namespace tern::daemon {
 namespace {
@@ -17,10 +12,11 @@ class TurnMeterTest : public ::testing::Test {
  protected:
   TurnMeterTest() { meter_.count_in(counters_); }
 
+  virtual void work_for(std::uint64_t ns) { clock_.advance_ns(ns); }
   // A turn of one step.
   TurnMeter::Turn turn_of(std::uint64_t ns, bool has_worked = true) {
     meter_.begin("work");
-    clock_.advance_ns(ns);
+    work_for(ns);
     return meter_.end(clock_.now_ns(), has_worked);
   }
   std::uint64_t counted() const {
@@ -113,37 +109,40 @@ TEST_F(TurnMeterTest, ShowsTheLongestAndTheLastThatWasTooLong) {
   EXPECT_STREQ(meter_.last_too_long().step, "other");
 }
 
-// The kernel's word is a file of the test.
+// Says what the test lets happen to the thread.
+class KnownWait : public ProcessorWait {
+ public:
+  Times times() noexcept override { return now; }
+  Times now;
+};
+
 class TurnMeterWaits : public TurnMeterTest {
  protected:
-  TurnMeterWaits() {
-    wait_for(0);
-    meter_.subtract(processor_);
-  }
-  ~TurnMeterWaits() override { std::filesystem::remove(path_); }
+  TurnMeterWaits() { meter_.subtract(processor_); }
 
   // The thread waits for a processor.
   void wait_for(std::uint64_t ns) {
-    waited_ns_ += ns;
+    processor_.now.waited_ns += ns;
     clock_.advance_ns(ns);
-    say();
   }
   void run_for(std::uint64_t ns) {
-    run_ns_ += ns;
+    processor_.now.run_ns += ns;
     clock_.advance_ns(ns);
-    say();
   }
-  void say() { std::ofstream(path_) << run_ns_ << ' ' << waited_ns_ << " 1\n"; }
+  void sleep_for(std::uint64_t ns) {
+    ++processor_.now.sleeps;
+    clock_.advance_ns(ns);
+  }
+  // Of the processor, of which the kernel knows nothing.
+  void be_robbed_for(std::uint64_t ns) { clock_.advance_ns(ns); }
+  void work_for(std::uint64_t ns) override { run_for(ns); }
 
-  const std::string path_ = ::testing::TempDir() + "turn_meter_" + std::to_string(::getpid());
-  ProcessorWait processor_{path_};
-  std::uint64_t waited_ns_ = 0;
-  std::uint64_t run_ns_ = 0;
+  KnownWait processor_;
 };
 
 TEST_F(TurnMeterWaits, AreNotOfTheTurn) {
   meter_.begin("work");
-  clock_.advance_ns(4 * kMs);
+  run_for(4 * kMs);
   wait_for(30 * kMs);
   const TurnMeter::Turn turn = meter_.end();
   EXPECT_EQ(turn.ns, 4 * kMs);
@@ -172,9 +171,10 @@ TEST_F(TurnMeterWaits, OfMoreThanOneTurnAreTakenFromNone) {
 // little may be subtracted.
 TEST_F(TurnMeterWaits, AreMissedForLessThanAMillisecond) {
   turn_of(2 * kMs);
-  clock_.advance_ns(kMs - 1);
+  sleep_for(kMs - 1);
   meter_.begin("work");
-  clock_.advance_ns(kMs);
+  run_for(kMs / 2);
+  sleep_for(kMs / 2);
   wait_for(20 * kMs);
   EXPECT_EQ(meter_.end().ns, 2 * kMs - 1);
 }
@@ -182,8 +182,8 @@ TEST_F(TurnMeterWaits, AreMissedForLessThanAMillisecond) {
 TEST_F(TurnMeterWaits, AfterAPauseAreNotOfTheTurn) {
   for (int i = 0; i < 3; ++i) {
     meter_.pause(clock_.now_ns());
-    clock_.advance_ns(500 * kMs);  // asleep
-    wait_for(20 * kMs);            // on waking
+    sleep_for(500 * kMs);
+    wait_for(20 * kMs);  // on waking
     meter_.begin("work");
     run_for(4 * kMs);
     wait_for(30 * kMs);
@@ -220,13 +220,45 @@ TEST_F(TurnMeterWaits, DoNotHideWhatRuns) {
 TEST_F(TurnMeterWaits, BeforeATurnThatOnlySleptHideNoMoreThanThemselves) {
   clock_.advance_ns(10 * kMs);
   meter_.pause(clock_.now_ns());
-  clock_.advance_ns(500 * kMs);
+  sleep_for(500 * kMs);
   wait_for(7 * kMs);
   meter_.begin("work");
-  clock_.advance_ns(30 * kMs);  // in a system call
+  sleep_for(30 * kMs);  // in a system call
   EXPECT_EQ(meter_.end().ns, 23 * kMs);
   clock_.advance_ns(10 * kMs);
   EXPECT_EQ(turn_of(30 * kMs).ns, 30 * kMs);
+}
+
+// A hypervisor may give the processor to another machine.
+TEST_F(TurnMeterWaits, OfTheWholeMachineAreNotOfTheTurn) {
+  sleep_for(5 * kMs);
+  meter_.begin("work");
+  run_for(4 * kMs);
+  be_robbed_for(20 * kMs);
+  wait_for(3 * kMs);
+  EXPECT_EQ(meter_.end().ns, 4 * kMs);
+}
+
+TEST_F(TurnMeterWaits, OfTheWholeMachineAfterAPauseAreNotOfTheTurn) {
+  for (int i = 0; i < 3; ++i) {
+    meter_.pause(clock_.now_ns());
+    sleep_for(500 * kMs);
+    meter_.begin("work");
+    run_for(4 * kMs);
+    be_robbed_for(20 * kMs);
+    EXPECT_EQ(meter_.end().ns, 4 * kMs);
+  }
+}
+
+// Who sleeps in a turn has not lost its machine: a system call took so long.
+TEST_F(TurnMeterWaits, OfTheWholeMachineHideNoSleep) {
+  for (const bool pauses : {false, true}) {
+    if (pauses) meter_.pause(clock_.now_ns());
+    sleep_for(5 * kMs);
+    meter_.begin("work");
+    sleep_for(30 * kMs);
+    EXPECT_EQ(meter_.end().ns, 30 * kMs) << pauses;
+  }
 }
 
 }  // namespace
