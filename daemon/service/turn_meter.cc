@@ -27,21 +27,20 @@ void TurnMeter::begin(const char* step, std::uint64_t now_ns) noexcept {
   begun_ns_ = step_begun_ns_ = now_ns;
   step_ = longest_step_ = step;
   longest_step_ns_ = allowed_ns_ = 0;
-  const bool may_ask = !pauses_ || turns_ns_ >= kAskPausingNs;
-  if (!may_ask || !ask(now_ns)) ++begun_;
+  if (!pauses_ || turns_ns_ >= kAskPausingNs) ask(now_ns);
 }
 
 void TurnMeter::pause(std::uint64_t now_ns) noexcept {
   pauses_ = true;
   ask(now_ns);
+  ++paused_;
 }
 
-bool TurnMeter::ask(std::uint64_t now_ns) noexcept {
-  if (wait_ == nullptr || now_ns - asked_ns_ < (pauses_ ? kAskPausingNs : kAskNs)) return false;
+void TurnMeter::ask(std::uint64_t now_ns) noexcept {
+  if (wait_ == nullptr || now_ns - asked_ns_ < (pauses_ ? kAskPausingNs : kAskNs)) return;
   asked_ns_ = now_ns;
-  turns_ns_ = begun_ = 0;
+  turns_ns_ = paused_ = 0;
   said_ = wait_->times();
-  return true;
 }
 
 void TurnMeter::step(const char* name, std::uint64_t now_ns) noexcept {
@@ -83,9 +82,9 @@ std::uint64_t TurnMeter::without_waiting(std::uint64_t ask_ns) noexcept {
   const std::uint64_t not_run_ns = growth(ran_ns, pauses_ ? turns_ns_ : turn_ns);
   // Waited in this turn at most: what the turns did not run, or what was not before it.
   const std::uint64_t most_ns = pauses_ ? not_run_ns : growth(begun_ns_ - asked_ns_, waited_ns);
-  const bool has_slept = growth(before.sleeps, said_.sleeps) > begun_;
+  const bool has_slept = growth(before.sleeps, said_.sleeps) > paused_;
   asked_ns_ = ask_ns;
-  turns_ns_ = begun_ = 0;
+  turns_ns_ = paused_ = 0;
   const std::uint64_t not_its_own_ns =
       has_slept ? std::min(waited_ns, most_ns) : std::max(std::min(waited_ns, most_ns), not_run_ns);
   return turn_ns - std::min(turn_ns, not_its_own_ns);

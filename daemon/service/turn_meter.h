@@ -15,15 +15,15 @@
 // millisecond too little.
 //
 // A hypervisor may take the processor away without a word to the kernel, for tens of milliseconds.
-// That is no fault of the thread's either, and no turn's: if the thread has slept in no turn since
-// the question, a turn has only what the thread ran since then. It has slept in none if it has
-// slept no more often than turns have begun, for it sleeps before a turn.
+// That is no fault of the thread's either: if the thread has not slept since the question, the turn
+// has only what the thread ran since then.
 //
 // Between two ops a lane sleeps for a millisecond, and would ask in each. A thread that says when
 // it pauses is asked for every ten, before it sleeps where that can be, and what bounds the growth
 // is how long the turn had no processor. The turns since the question may have had less than the
 // clock says: so as much of a turn can hide as the thread has waited in these ten milliseconds, or
-// on waking before a turn in which it slept.
+// on waking before a turn in which it slept. Such a thread may have slept once for each pause. A
+// sleep in a turn can hide where the thread did not sleep in a pause before it.
 //
 // Thread: the one that is measured, where nothing else is said. No lock, no allocation.
 
@@ -101,8 +101,7 @@ class TurnMeter {
     std::atomic<std::uint64_t> ns_{0};
   };
 
-  // Whether it was time to.
-  bool ask(std::uint64_t now_ns) noexcept;
+  void ask(std::uint64_t now_ns) noexcept;
   void end_step(std::uint64_t now_ns) noexcept;
   std::uint64_t without_waiting(std::uint64_t ask_ns) noexcept;
   void count(const Turn& turn) noexcept;
@@ -115,7 +114,7 @@ class TurnMeter {
   std::uint64_t asked_ns_ = 0;  // when the kernel was asked last
   ProcessorWait::Times said_;   // and what it said
   std::uint64_t turns_ns_ = 0;  // of the turns since then
-  std::uint64_t begun_ = 0;     // turns, after the question
+  std::uint64_t paused_ = 0;    // how often, since then
   bool pauses_ = false;
 
   // Of this turn.

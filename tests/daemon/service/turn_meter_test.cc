@@ -261,5 +261,14 @@ TEST_F(TurnMeterWaits, OfTheWholeMachineHideNoSleep) {
   }
 }
 
+// Nor where turns before it, since the question, did not sleep.
+TEST_F(TurnMeterWaits, OfTheWholeMachineHideNoSleepAfterTurnsWithoutOne) {
+  turn_of(2 * kMs);
+  for (int i = 0; i < 5; ++i) turn_of(kMs / 10);
+  meter_.begin("work");
+  sleep_for(30 * kMs);
+  EXPECT_EQ(meter_.end().ns, 30 * kMs);
+}
+
 }  // namespace
 }  // namespace tern::daemon
