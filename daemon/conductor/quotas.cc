@@ -22,7 +22,7 @@ constexpr std::size_t kWaitingRanksPerUser = 1024;
 // the next user three quarters of the rest.
 constexpr std::uint64_t kPartsOfMemory = 3;
 
-// The kernel cuts the mapping of an arena or a region where its parts are guarded in different ways.
+// The kernel cuts the mapping of an arena or a region where its parts are guarded differently.
 constexpr std::uint64_t kMappingsOfEach = 3;
 // Programs, threads, slabs and what is being freed.
 constexpr std::uint64_t kOtherMappings = 8192;

@@ -129,7 +129,7 @@ class TurnMeterWaits : public TurnMeterTest {
     processor_.now.run_ns += ns;
     clock_.advance_ns(ns);
   }
-  void sleep_for(std::uint64_t ns) {
+  void be_asleep_for(std::uint64_t ns) {
     ++processor_.now.sleeps;
     clock_.advance_ns(ns);
   }
@@ -171,10 +171,10 @@ TEST_F(TurnMeterWaits, OfMoreThanOneTurnAreTakenFromNone) {
 // little may be subtracted.
 TEST_F(TurnMeterWaits, AreMissedForLessThanAMillisecond) {
   turn_of(2 * kMs);
-  sleep_for(kMs - 1);
+  be_asleep_for(kMs - 1);
   meter_.begin("work");
   run_for(kMs / 2);
-  sleep_for(kMs / 2);
+  be_asleep_for(kMs / 2);
   wait_for(20 * kMs);
   EXPECT_EQ(meter_.end().ns, 2 * kMs - 1);
 }
@@ -182,7 +182,7 @@ TEST_F(TurnMeterWaits, AreMissedForLessThanAMillisecond) {
 TEST_F(TurnMeterWaits, AfterAPauseAreNotOfTheTurn) {
   for (int i = 0; i < 3; ++i) {
     meter_.pause(clock_.now_ns());
-    sleep_for(500 * kMs);
+    be_asleep_for(500 * kMs);
     wait_for(20 * kMs);  // on waking
     meter_.begin("work");
     run_for(4 * kMs);
@@ -220,10 +220,10 @@ TEST_F(TurnMeterWaits, DoNotHideWhatRuns) {
 TEST_F(TurnMeterWaits, BeforeATurnThatOnlySleptHideNoMoreThanThemselves) {
   clock_.advance_ns(10 * kMs);
   meter_.pause(clock_.now_ns());
-  sleep_for(500 * kMs);
+  be_asleep_for(500 * kMs);
   wait_for(7 * kMs);
   meter_.begin("work");
-  sleep_for(30 * kMs);  // in a system call
+  be_asleep_for(30 * kMs);  // in a system call
   EXPECT_EQ(meter_.end().ns, 23 * kMs);
   clock_.advance_ns(10 * kMs);
   EXPECT_EQ(turn_of(30 * kMs).ns, 30 * kMs);
@@ -231,7 +231,7 @@ TEST_F(TurnMeterWaits, BeforeATurnThatOnlySleptHideNoMoreThanThemselves) {
 
 // A hypervisor may give the processor to another machine.
 TEST_F(TurnMeterWaits, OfTheWholeMachineAreNotOfTheTurn) {
-  sleep_for(5 * kMs);
+  be_asleep_for(5 * kMs);
   meter_.begin("work");
   run_for(4 * kMs);
   be_robbed_for(20 * kMs);
@@ -242,7 +242,7 @@ TEST_F(TurnMeterWaits, OfTheWholeMachineAreNotOfTheTurn) {
 TEST_F(TurnMeterWaits, OfTheWholeMachineAfterAPauseAreNotOfTheTurn) {
   for (int i = 0; i < 3; ++i) {
     meter_.pause(clock_.now_ns());
-    sleep_for(500 * kMs);
+    be_asleep_for(500 * kMs);
     meter_.begin("work");
     run_for(4 * kMs);
     be_robbed_for(20 * kMs);
@@ -254,9 +254,9 @@ TEST_F(TurnMeterWaits, OfTheWholeMachineAfterAPauseAreNotOfTheTurn) {
 TEST_F(TurnMeterWaits, OfTheWholeMachineHideNoSleep) {
   for (const bool pauses : {false, true}) {
     if (pauses) meter_.pause(clock_.now_ns());
-    sleep_for(5 * kMs);
+    be_asleep_for(5 * kMs);
     meter_.begin("work");
-    sleep_for(30 * kMs);
+    be_asleep_for(30 * kMs);
     EXPECT_EQ(meter_.end().ns, 30 * kMs) << pauses;
   }
 }
@@ -266,7 +266,7 @@ TEST_F(TurnMeterWaits, OfTheWholeMachineHideNoSleepAfterTurnsWithoutOne) {
   turn_of(2 * kMs);
   for (int i = 0; i < 5; ++i) turn_of(kMs / 10);
   meter_.begin("work");
-  sleep_for(30 * kMs);
+  be_asleep_for(30 * kMs);
   EXPECT_EQ(meter_.end().ns, 30 * kMs);
 }
 
