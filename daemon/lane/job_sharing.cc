@@ -34,6 +34,7 @@ void JobSharing::count_held() {
     job->held_beside = {};
     load_.several_accounts = load_.several_accounts || job->account != jobs_.front()->account;
   }
+  if (jobs_.size() <= 1) return;
   held_.fill({});
   for (const auto& job : jobs_) held_[job->account % held_.size()] += job->held;
   for (const auto& job : jobs_) {

@@ -14,9 +14,10 @@ struct Stock {
   std::uint32_t all() const noexcept { return shared + reserve; }
 
   // Of `free`, what a user may take who holds `held` and needs `least` to get on: he may hold
-  // shared / reserve times what stays free. So one alone has what is shared, and each who comes
-  // finds something and leaves something (Choudhury and Hahne, "Dynamic queue length thresholds for
-  // shared-memory packet switches", section III).
+  // shared / reserve times what stays free. So one alone has what is shared, and who comes next
+  // finds most of the reserve and leaves the rest to others. Who needs all that is free to get on
+  // takes it. (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
+  // switches", section III.)
   std::uint32_t open_to(std::uint32_t held, std::uint32_t free,
                         std::uint32_t least) const noexcept {
     // As many more that held + more is that often free - more.
