@@ -21,12 +21,13 @@ def digest_of_tree(root):
 
 
 class PassedTests:
-    """A file in build/: {"tree": ..., "full": ..., "passed": {stage: {test: number of cases}}}. What it says of
-    another tree, or of a short run where a full one is due, is forgotten."""
+    """A file in build/: {"tree": ..., "full": ..., "passed": {stage: {test: number of cases}},
+    "seconds": {stage: so far}, "ended": {stage: {"cases": ..., "skipped": ...}}}. What it says of another tree, or
+    of a short run where a full one is due, is forgotten."""
 
     def __init__(self, path, tree, full):
         self._path = path
-        self._state = {"tree": tree, "full": full, "passed": {}}
+        self._state = {"tree": tree, "full": full, "passed": {}, "seconds": {}, "ended": {}}
 
     def read(self):
         try:
@@ -34,7 +35,7 @@ class PassedTests:
         except (OSError, ValueError):
             return
         if all(known.get(key) == self._state[key] for key in ("tree", "full")):
-            self._state = known
+            self._state |= known
 
     def of_stage(self, stage):
         return dict(self._state["passed"].get(stage, {}))
@@ -43,6 +44,23 @@ class PassedTests:
         if not cases_by_test:
             return
         self._state["passed"].setdefault(stage, {}).update(cases_by_test)
+        self._write()
+
+    def spend(self, stage, seconds):
+        self._state["seconds"][stage] = self._state["seconds"].get(stage, 0) + seconds
+        self._write()
+
+    def end(self, stage, cases, skipped):
+        """All of it has passed, in this run and in those before it."""
+        self._state["ended"][stage] = {"cases": cases, "skipped": skipped}
+        self._write()
+
+    def ended(self):
+        """{stage: {"cases": ..., "skipped": ..., "seconds": ...}}"""
+        return {stage: {**result, "seconds": round(self._state["seconds"].get(stage, 0))}
+                for stage, result in self._state["ended"].items()}
+
+    def _write(self):
         self._path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = self._path.with_suffix(".unfinished")
         unfinished.write_text(json.dumps(self._state, indent=1) + "\n", encoding="utf-8")

@@ -288,6 +288,9 @@ def main():
         outcome = run_stage(Stage(name, stage | (full_values if options.full else {}), options.full, record,
                                   record.of_stage(name) if options.go_on else {}, deadline))
         rows.append((name, outcome, time.monotonic() - begin))
+        record.spend(name, time.monotonic() - begin)
+        if not outcome.failures and not outcome.is_unfinished:
+            record.end(name, outcome.passed, len(outcome.skipped))
         total.add(Outcome(outcome.passed, [f"{name}: {failure}" for failure in outcome.failures],
                           is_unfinished=outcome.is_unfinished))
 

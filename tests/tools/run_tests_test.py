@@ -11,6 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 import machine_probes  # noqa: E402
 import passed_tests  # noqa: E402
+import record_full_run  # noqa: E402
 import run_tests  # noqa: E402
 
 REPORT = """<testsuite>
@@ -80,10 +81,13 @@ class GoingOn(unittest.TestCase):
         self.addCleanup(self._folder.cleanup)
         self.path = pathlib.Path(self._folder.name) / "build/passed_tests.json"
 
-    def known(self, tree, full):
+    def record(self, tree, full):
         record = passed_tests.PassedTests(self.path, tree, full)
         record.read()
-        return record.of_stage("release")
+        return record
+
+    def known(self, tree, full):
+        return self.record(tree, full).of_stage("release")
 
     def test_what_has_passed_is_known_to_the_next_run_on_the_same_tree(self):
         passed_tests.PassedTests(self.path, "tree", True).add("release", {"sums_test": 2})
@@ -93,6 +97,22 @@ class GoingOn(unittest.TestCase):
         passed_tests.PassedTests(self.path, "tree", False).add("release", {"sums_test": 2})
         self.assertEqual(self.known("another tree", False), {})
         self.assertEqual(self.known("tree", True), {})
+
+    def test_a_stage_that_ended_has_the_time_of_all_its_pieces(self):
+        first = passed_tests.PassedTests(self.path, "tree", True)
+        first.spend("asan", 60)
+        first.spend("tsan", 7)
+        second = self.record("tree", True)
+        second.spend("asan", 30.4)
+        second.end("asan", 12, 1)
+        self.assertEqual(self.record("tree", True).ended(),
+                         {"asan": {"cases": 12, "skipped": 1, "seconds": 90}})
+        self.assertEqual(self.record("another", True).ended(), {})
+
+    def test_the_table_has_every_stage(self):
+        run = {"commit": "abc", "date": "2030-01-02", "machine": "M", "cases": 1200, "skipped": 0, "seconds": 90}
+        self.assertEqual(record_full_run.table(["asan", "tsan"], {"asan": run}).split("\n")[2:],
+                         ["| asan | abc | 2030-01-02 | M | 1,200 | 0 | 2 |", "| tsan | not run | | | | | |"])
 
     def test_the_digest_changes_with_a_file_that_git_does_not_know_yet(self):
         root = pathlib.Path(self._folder.name)
