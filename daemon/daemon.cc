@@ -219,14 +219,13 @@ Status Daemon::Composition::open_sockets() {
 }
 
 net::TcpSettings Daemon::Composition::tcp_settings(std::size_t bytes_per_poll) const {
-  net::TcpSettings tcp;
-  tcp.bytes_per_poll = bytes_per_poll;
-  tcp.send_buffer_bytes = static_cast<int>(config.socket_send_buffer_bytes);
-  tcp.receive_buffer_bytes = static_cast<int>(config.socket_receive_buffer_bytes);
-  tcp.tls = security->source();
-  tcp.loopback_only = config.peer_security == "local";
-  tcp.account_of = [this](std::uint32_t user) { return sub_users.owner_of(user); };
-  return tcp;
+  return {.send_buffer_bytes = static_cast<int>(config.socket_send_buffer_bytes),
+          .receive_buffer_bytes = static_cast<int>(config.socket_receive_buffer_bytes),
+          .bytes_per_poll = bytes_per_poll,
+          .clock = &clock,
+          .tls = security->source(),
+          .loopback_only = config.peer_security == "local",
+          .account_of = [this](std::uint32_t user) { return sub_users.owner_of(user); }};
 }
 
 void Daemon::Composition::open_lanes() {

@@ -80,16 +80,15 @@ std::size_t TcpStream::write_records(std::span<const asio::const_buffer> buffers
 }
 
 // Fills the session's buffer from many frames, and sends it in one call.
-int TcpStream::write_secure(std::size_t budget) {
+int TcpStream::write_secure(TcpTurn turn) {
   int writes = 0;
-  while (writable_ && budget > 0 && (!queue_.empty() || tls_->has_unsent())) {
+  while (writable_ && turn.bytes > 0 && (!queue_.empty() || tls_->has_unsent())) {
     std::array<asio::const_buffer, kBuffersPerWrite> buffers;
     std::size_t count = 0;
     gather_write(buffers, count, settings_.bytes_per_poll);
     TlsStep step = TlsStep::done;
     const std::size_t taken = write_records(std::span(buffers).first(count), step);
     drop_written(taken);
-    budget -= std::min(budget, taken);
     if (step == TlsStep::done) {
       step = tls_->flush(send_bound_.is_set() ? send_bound_.record_bytes() : 0);
     }
@@ -100,6 +99,7 @@ int TcpStream::write_secure(std::size_t budget) {
       writable_ = false;
       readable_ = true;
     }
+    turn.spend(taken);
     ++writes;
   }
   return writes;

@@ -43,10 +43,10 @@ void TcpStream::send(const OutgoingFrame& frame) {
   queued_bytes_ += bytes;
   // Less waits for the turn's end: a receiver that has taken one frame before the next comes goes to
   // sleep between the two.
-  if (phase_ == Phase::open && queued_bytes_ >= kWriteAtOnceBytes) write(queued_bytes_);
+  if (phase_ == Phase::open && queued_bytes_ >= kWriteAtOnceBytes) write({queued_bytes_});
 }
 
-int TcpStream::poll(std::size_t budget) {
+int TcpStream::poll(const TcpTurn& turn) {
   if (sink_ == nullptr) return 0;
   switch (phase_) {
     case Phase::opening:
@@ -68,8 +68,8 @@ int TcpStream::poll(std::size_t budget) {
     case Phase::open:
       break;
   }
-  const int written = write(budget);
-  return written + (sink_ != nullptr && phase_ == Phase::open ? read(budget) : 0);
+  const int written = write(turn);
+  return written + (sink_ != nullptr && phase_ == Phase::open ? read(turn) : 0);
 }
 
 int TcpStream::close(Errc reason, const char* text) {
@@ -93,9 +93,9 @@ int TcpStream::close_after(const Error& error) {
 
 // Reading.
 
-int TcpStream::read(std::size_t budget) {
+int TcpStream::read(TcpTurn turn) {
   int reads = 0;
-  while (readable_ && !held_ && budget > 0) {
+  while (readable_ && !held_ && turn.bytes > 0) {
     std::array<asio::mutable_buffer, 3> buffers;
     const std::size_t asked = gather_read(buffers);
     Error error;
@@ -107,13 +107,13 @@ int TcpStream::read(std::size_t budget) {
     }
     if (error == asio::error::fault) {
       touch_pages(buffers);
-      budget -= std::min(budget, kLeastCharge);
+      turn.spend(kLeastCharge);
       continue;
     }
     if (error) return close_after(error);
     ++reads;
     received_bytes_ += count;
-    budget -= std::min(budget, std::max(count, kLeastCharge));
+    turn.spend(std::max(count, kLeastCharge));
     // Fewer bytes than there was room for: the socket is empty now, and one more read that says so
     // can be spared.
     if (count < asked && !(tls_ && tls_->has_more())) wait_readable();
@@ -181,10 +181,10 @@ bool TcpStream::begin_frame() {
 
 // Writing.
 
-int TcpStream::write(std::size_t budget) {
-  if (tls_) return write_secure(budget);
+int TcpStream::write(TcpTurn turn) {
+  if (tls_) return write_secure(turn);
   int writes = 0;
-  while (writable_ && !queue_.empty() && budget > 0) {
+  while (writable_ && !queue_.empty() && turn.bytes > 0) {
     std::array<asio::const_buffer, kBuffersPerWrite> buffers;
     std::size_t count = 0;
     const bool bound = send_bound_.is_set();
@@ -201,7 +201,7 @@ int TcpStream::write(std::size_t budget) {
     }
     if (error == asio::error::fault) {
       touch_pages(std::span(buffers).first(count));
-      budget -= std::min(budget, kLeastCharge);
+      turn.spend(kLeastCharge);
       continue;
     }
     // Not told here: what the peer sent before it closed is still to be read, and reading ends with
@@ -213,7 +213,7 @@ int TcpStream::write(std::size_t budget) {
     }
     ++writes;
     drop_written(written);
-    budget -= std::min(budget, written);
+    turn.spend(written);
     if (written < asked) wait_writable();
   }
   return writes;
@@ -254,7 +254,7 @@ void TcpStream::drop_written(std::size_t bytes) noexcept {
 
 void TcpStream::detach() {
   // As much as the socket takes at once.
-  if (phase_ == Phase::open && writable_) write(queued_bytes_);
+  if (phase_ == Phase::open && writable_) write({queued_bytes_});
   if (phase_ == Phase::open && tls_) tls_->say_end();
   sink_ = nullptr;
   connection_ = nullptr;

@@ -3,17 +3,20 @@
 // One TCP connection's bytes: tcp_transport.cc opens it, tcp_stream.cc reads and writes frames,
 // tcp_secure.cc does so inside TLS.
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/fd.h"
+#include "base/time_slice.h"
 #include "net/event_loop_asio.h"
 #include "net/frame_receiver.h"
 #include "net/outgoing_queue.h"
@@ -34,6 +37,17 @@ struct TcpIncoming final : Incoming {
 };
 
 void configure(boost::asio::ip::tcp::socket& socket, const TcpSettings& settings);
+
+// What a connection may do, each way, before others have their turn.
+struct TcpTurn {
+  std::size_t bytes;  // about; 0: it is over
+  std::optional<TimeSlice> slice = std::nullopt;
+
+  // After a system call, because it looks at the clock: each way has one at least.
+  void spend(std::size_t moved) noexcept {
+    bytes = slice && slice->is_over() ? 0 : bytes - std::min(bytes, moved);
+  }
+};
 
 // Shared by the Connection that its user holds, the transport, and waits in progress. Once the user
 // has destroyed the Connection, sink is null and nothing is done any more.
@@ -57,11 +71,10 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream>,
   void hold_reading(bool hold) noexcept { held_ = hold; }
   // There is something to read, or room for what is to be written.
   bool is_ready() const noexcept { return (readable_ && !held_) || (writable_ && !queue_.empty()); }
-  // Moves about `budget` bytes each way.
-  int poll(std::size_t budget);
+  int poll(const TcpTurn& turn);
   // As Transport::flush().
-  void flush(std::size_t budget) {
-    if (phase_ == Phase::open && !queue_.empty()) write(budget);
+  void flush(const TcpTurn& turn) {
+    if (phase_ == Phase::open && !queue_.empty()) write(turn);
   }
 
  private:
@@ -72,7 +85,7 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream>,
   static constexpr std::size_t kStagingBytes = 16 << 10;
   // A payload is read in pieces that are still in the cache when their CRC is computed.
   static constexpr std::size_t kReadBytes = 256 << 10;
-  // What a read takes of a poll's budget, however little it brings: a system call, or as many records
+  // What a read takes of a turn, however little it brings: a system call, or as many records
   // of TLS as one call decrypts, takes as long as copying that.
   static constexpr std::size_t kLeastCharge = 64 << 10;
   static constexpr std::size_t kBuffersPerWrite = 64;
@@ -88,12 +101,12 @@ class TcpStream final : public std::enable_shared_from_this<TcpStream>,
   int close(Errc reason, const char* text);
   int close_after(const Error& error);
 
-  int read(std::size_t budget);
+  int read(TcpTurn turn);
   std::size_t gather_read(std::array<boost::asio::mutable_buffer, 3>& buffers) noexcept;
   void take_staged();
   bool begin_frame();
-  int write(std::size_t budget);
-  int write_secure(std::size_t budget);
+  int write(TcpTurn turn);
+  int write_secure(TcpTurn turn);
   std::size_t write_records(std::span<const boost::asio::const_buffer> buffers, TlsStep& step);
   std::size_t read_secure(std::span<const boost::asio::mutable_buffer> buffers, Error& error);
   int secure();

@@ -179,25 +179,38 @@ std::unique_ptr<Connection> TcpTransport::adopt(std::unique_ptr<Incoming> incomi
 }
 
 void TcpTransport::flush() {
-  for (const auto& stream : streams_) stream->flush(kLeastTurnBytes);
+  const auto slice = time_slice();
+  for (const auto& stream : streams_) {
+    stream->flush({kLeastTurnBytes, slice});
+    if (slice && slice->is_over()) break;  // poll() writes the rest
+  }
+}
+
+std::optional<TimeSlice> TcpTransport::time_slice() const {
+  if (settings_.clock == nullptr) return std::nullopt;
+  return TimeSlice(*settings_.clock, settings_.longest_poll_ns);
 }
 
 int TcpTransport::poll() {
   int work = loop_.poll();
   std::erase_if(streams_, [](const auto& stream) { return stream->is_detached(); });
-  // Each connection has a bounded turn, shorter the more of them are busy, and another one begins
-  // each time. Callbacks may append.
+  // Each connection has a bounded turn, shorter the more of them are busy. Another one begins each
+  // time: the next one that had none, where time was up. Callbacks may append.
   const std::size_t count = streams_.size();
   const auto busy = std::count_if(streams_.begin(), streams_.end(),
                                   [](const auto& stream) { return stream->is_ready(); });
   const std::size_t share =
       settings_.bytes_per_poll / std::max<std::size_t>(static_cast<std::size_t>(busy), 1);
   const std::size_t turn = std::max(share, std::min(settings_.bytes_per_poll, kLeastTurnBytes));
+  const auto slice = time_slice();
+  const std::size_t first = next_++;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::shared_ptr<TcpStream> stream = streams_[(next_ + i) % count];
-    work += stream->poll(turn);
+    const std::shared_ptr<TcpStream> stream = streams_[(first + i) % count];
+    work += stream->poll({turn, slice});
+    if (!slice || !slice->is_over() || i + 1 == count) continue;
+    next_ = first + i + 1;
+    return work + 1;  // there may be more, so the thread must not sleep
   }
-  ++next_;
   return work;
 }
 

@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "base/time_slice.h"
 #include "net/event_loop.h"
 #include "net/tcp/name_lookups.h"
 #include "net/tls/tls_context.h"
@@ -22,6 +24,11 @@ struct TcpSettings {
   int receive_buffer_bytes = 0;
   // What one connection may read, and write, in one poll() before the next one has its turn.
   std::size_t bytes_per_poll = 1 << 20;
+  // With a clock all connections together have so long in one poll(), and one system call more: it
+  // says nothing of the time that bytes take when the memory that they go to is touched for the
+  // first time. Outlives all connections.
+  const Clock* clock = nullptr;
+  std::uint64_t longest_poll_ns = 2'000'000;
   // Every connection is TLS from its first byte on; null: plaintext. Outlives all connections.
   const TlsSource* tls = nullptr;
   // Connects to addresses of this machine alone.
@@ -52,6 +59,8 @@ class TcpTransport final : public Transport {
   void flush() override;
 
  private:
+  std::optional<TimeSlice> time_slice() const;
+
   EventLoop& loop_;
   TcpSettings settings_;
   std::vector<std::shared_ptr<TcpStream>> streams_;

@@ -29,6 +29,7 @@ ConformanceParam tcp(const char* name, const TcpSettings& settings) {
 INSTANTIATE_TEST_SUITE_P(
     Tcp, TransportConformance,
     ::testing::Values(tcp("tcp", {}), tcp("tcp_small_turns", {.bytes_per_poll = 5000}),
+                      tcp("tcp_short_polls", {.clock = HurriedClock::instance()}),
                       tcp("tcp_small_buffers",
                           {.send_buffer_bytes = 16384, .receive_buffer_bytes = 16384})),
     name_of_world);
@@ -83,6 +84,43 @@ TEST_P(TcpHeld, ReadsNothingUntilItGoesOnAndSendsMeanwhile) {
 
 INSTANTIATE_TEST_SUITE_P(Tcp, TcpHeld, ::testing::Values(tcp("tcp", {})), name_of_world);
 INSTANTIATE_TEST_SUITE_P(Tcp, TcpPackets, ::testing::Values(tcp("tcp", {})), name_of_world);
+
+class TcpShortPolls : public TransportConformance {};
+
+TEST_P(TcpShortPolls, EndAfterOneCallAndTheOtherConnectionIsNext) {
+  constexpr std::size_t kFrames = 50, kMostInACall = 16 << 10;
+  struct Pair {
+    RawSink sink_a, sink_b;
+    std::unique_ptr<Connection> a, b;
+  };
+  std::array<Pair, 2> pairs;
+  const auto frame = sealed(block_header(1), pattern(1000, 1));
+  for (Pair& pair : pairs) connect(pair.a, pair.sink_a, pair.b, pair.sink_b);
+  for (std::size_t i = 0; i < kFrames; ++i) {
+    for (Pair& pair : pairs) pair.a->send({frame, {}});
+  }
+  while (pairs[0].a->queued_bytes() + pairs[1].a->queued_bytes() > 0) transport_a->poll();
+
+  std::array<std::uint64_t, 2> received{};
+  std::vector<std::size_t> served;
+  for (int i = 0; i < kRounds && served.size() < 6; ++i) {
+    if (world->transport_b().poll() == 0) world->breathe();
+    for (std::size_t at = 0; at < pairs.size(); ++at) {
+      const std::uint64_t now = pairs[at].b->received_bytes();
+      if (now == received[at]) continue;
+      EXPECT_LE(now - received[at], kMostInACall);
+      received[at] = now;
+      served.push_back(at);
+    }
+  }
+  // Where both had their turn in one poll, or one had all, this is another order.
+  ASSERT_EQ(served.size(), 6u);
+  for (std::size_t i = 1; i < served.size(); ++i) EXPECT_NE(served[i], served[i - 1]) << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Tcp, TcpShortPolls,
+                         ::testing::Values(tcp("tcp", {.clock = HurriedClock::instance()})),
+                         name_of_world);
 
 // A frame whose body lies in memory of a client who has given its pages back, where the kernel has
 // no others: here they are beyond the end of a file.

@@ -54,6 +54,8 @@ INSTANTIATE_TEST_SUITE_P(
     Tls, TransportConformance,
     ::testing::Values(tls("certificates", with_certificates), tls("key", with_key),
                       tls("certificates_small_turns", with_certificates, {.bytes_per_poll = 5000}),
+                      tls("certificates_short_polls", with_certificates,
+                          {.clock = HurriedClock::instance()}),
                       tls("certificates_small_buffers", with_certificates,
                           {.send_buffer_bytes = 16384, .receive_buffer_bytes = 16384})),
     name_of_world);

@@ -157,14 +157,16 @@ class TransportConformance : public ::testing::TestWithParam<ConformanceParam> {
     })) << sink_a.lost_text;
   }
   // Raw connections, past the hello.
-  void connect_raw() {
+  void connect_raw() { connect(raw_a, raw_sink_a, raw_b, raw_sink_b); }
+  void connect(std::unique_ptr<Connection>& at_a, RawSink& of_a, std::unique_ptr<Connection>& at_b,
+               RawSink& of_b) {
     const wire::HelloFrame hello = hello_frame();
     accepted.take = nullptr;
-    raw_a = transport_a->connect(target, raw_sink_a);
-    ASSERT_TRUE(until([&] { return raw_sink_a.opened == 1; }));
-    raw_a->send({std::as_bytes(std::span(&hello, 1)), {}});
+    at_a = transport_a->connect(target, of_a);
+    ASSERT_TRUE(until([&] { return of_a.opened == 1; }));
+    at_a->send({std::as_bytes(std::span(&hello, 1)), {}});
     ASSERT_TRUE(until([&] { return accepted.offered.size() == 1; }));
-    raw_b = world->transport_b().adopt(std::move(accepted.offered.front().incoming), raw_sink_b);
+    at_b = world->transport_b().adopt(std::move(accepted.offered.front().incoming), of_b);
     accepted.offered.clear();
   }
   static wire::HelloFrame hello_frame(const std::function<void(wire::HelloBody&)>& change = {}) {
