@@ -37,6 +37,39 @@ bool refuse_passed_descriptors(int socket) noexcept {
   return ::setsockopt(socket, SOL_SOCKET, kSoPassRights, &no, sizeof no) == 0;
 }
 
+// Without room for them the kernel says that there are descriptors, and takes back those that it
+// has looked at. What is taken then is what was looked at: nobody else reads this socket.
+Received receive_without_descriptors(int socket, std::span<std::byte> into) {
+  iovec piece{into.data(), into.size()};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  Received received;
+  do {
+    received.bytes = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_PEEK);
+  } while (received.bytes < 0 && errno == EINTR);
+  if (received.bytes < 0) {
+    received.error = errno;
+    return received;
+  }
+  received.has_left_descriptors = (message.msg_flags & MSG_CTRUNC) != 0;
+  received.cut = (message.msg_flags & MSG_TRUNC) != 0;
+  if (received.has_left_descriptors || received.bytes == 0) return received;
+  const auto seen = static_cast<std::size_t>(received.bytes);
+  while (::recv(socket, into.data(), seen, MSG_DONTWAIT) < 0 && errno == EINTR) {
+  }
+  return received;
+}
+
+void drop_received(int socket) noexcept {
+  ::shutdown(socket, SHUT_RD);
+  std::array<std::byte, 4096> bytes;
+  ssize_t got = 0;
+  do {
+    got = ::recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
+  } while (got > 0 || (got < 0 && errno == EINTR));
+}
+
 Received receive_with_descriptors(int socket, std::span<std::byte> into) {
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * kMaxPassedFds)> control{};
   iovec piece{into.data(), into.size()};

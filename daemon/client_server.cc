@@ -1,7 +1,6 @@
 #include "daemon/client_server.h"
 
 #include <spdlog/spdlog.h>
-#include <sys/socket.h>
 
 #include <array>
 #include <cerrno>
@@ -9,6 +8,7 @@
 #include "base/check.h"
 #include "base/passed_descriptors.h"
 #include "base/time_slice.h"
+#include "daemon/service/nudges.h"
 
 namespace tern::daemon {
 namespace {
@@ -17,13 +17,6 @@ constexpr int kAcceptsPerRound = 16;
 constexpr int kPacketsPerRound = 16;
 constexpr std::uint64_t kSliceNs = 1'000'000;
 constexpr std::uint32_t kUnknownUser = ~std::uint32_t{0};
-
-// A socket that is closed with packets unread takes along what was said last.
-void read_to_the_end(const shm::PacketSocket& socket) {
-  ::shutdown(socket.fd(), SHUT_RD);
-  while (socket.receive()) {
-  }
-}
 
 }  // namespace
 
@@ -88,7 +81,7 @@ void ClientServer::accept_clients() {
     }
     auto credentials = socket->peer_credentials();
     if (!credentials) {  // it has gone again
-      disposal_.take_whole(kUnknownUser, std::move(*socket));
+      disposal_.take_socket(kUnknownUser, std::move(*socket));
       continue;
     }
     const std::uint64_t id = next_client_++;
@@ -110,7 +103,7 @@ void ClientServer::accept_clients() {
 // Who waits in the backlog would keep the listener readable for ever.
 void ClientServer::turn_away() {
   spare_.reset();  // poll() looks for another
-  if (auto socket = listener_.accept()) disposal_.take_whole(kUnknownUser, std::move(*socket));
+  if (auto socket = listener_.accept()) disposal_.take_socket(kUnknownUser, std::move(*socket));
 }
 
 bool ClientServer::watch(std::uint64_t id, Connection& connection, Fd pidfd) {
@@ -136,9 +129,10 @@ void ClientServer::read_client(std::uint64_t id) {
     const auto found = connections_.find(id);  // a packet may end its connection
     if (found == connections_.end() || found->second.closing || found->second.died) return;
     Connection& connection = found->second;
-    Received received = receive_with_descriptors(connection.socket.fd(), bytes);
-    if (!received.fds.empty()) {  // no packet of Tern, and it is told so
-      disposal_.take_whole(connection.account, std::move(received.fds));
+    const Received received = receive_without_descriptors(connection.socket.fd(), bytes);
+    if (received.has_left_descriptors) {  // no packet of Tern, and it is told so
+      connection.closing = true;
+      unwatch(connection);  // what is not taken stays readable
       return conductor_->on_client_packet(id, {});
     }
     if (received.error == EAGAIN) return;
@@ -177,13 +171,15 @@ void ClientServer::disconnect(std::uint64_t client) {
   connections_.erase(found);
 }
 
-// What the client has sent and nobody has read may have descriptors with it.
+// What the client has sent and nobody has read may have descriptors with it. And a socket that is
+// closed with packets unread takes along what was said last.
 void ClientServer::dispose_of(Connection& connection) {
   unwatch(connection);
   disposal_.take(
       connection.account,
       [socket = std::make_shared<shm::PacketSocket>(std::move(connection.socket))]() mutable {
-        read_to_the_end(*socket);
+        const Nudges nudges;
+        drop_received(socket->fd());
         socket.reset();
         return false;
       });

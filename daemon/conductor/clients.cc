@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "daemon/service/log.h"
+#include "daemon/service/nudges.h"
 #include "shm/absent_pages.h"
 #include "shm/wakeup.h"
 
@@ -44,6 +45,7 @@ template <typename Memory>
 Disposal::Some free_in_parts(std::unique_ptr<Memory> memory, shm::Segment& segment) {
   return [held = std::shared_ptr<Memory>(std::move(memory)), &segment]() mutable {
     if (segment.unmap_some()) return true;
+    const Nudges nudges;  // sockets are among what is closed
     held.reset();
     return false;
   };

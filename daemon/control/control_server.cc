@@ -126,10 +126,9 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     bool read_some() {
       std::array<char, kReadBytes> text;
       const std::size_t room = std::min(text.size(), kMaxControlRequestBytes - input_.size());
-      Received received = receive_with_descriptors(
+      const Received received = receive_without_descriptors(
           socket_.native_handle(), std::as_writable_bytes(std::span(text).first(room)));
-      if (!received.fds.empty()) {
-        disposal_.take_whole(account(), std::move(received.fds));
+      if (received.has_left_descriptors) {
         close();
       } else if (received.error == EAGAIN) {
         wait_for(Socket::wait_read);
@@ -147,7 +146,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
       if (!socket_.is_open()) return;
       error_code ignored;
       Fd fd(socket_.release(ignored));
-      if (may_be_passed_) disposal_.take_whole(account(), std::move(fd));
+      if (may_be_passed_) disposal_.take_socket(account(), std::move(fd));
     }
 
     void answer(std::size_t line_bytes) {
@@ -318,7 +317,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     error_code error;
     Socket socket(acceptor_.get_executor());
     socket.assign(asio::local::stream_protocol(), fd.get(), error);
-    if (error) return disposal_.take_whole(account, std::move(fd));
+    if (error) return disposal_.take_socket(account, std::move(fd));
     (void)fd.release();  // the socket's now
     const auto session = std::make_shared<Session>(*this, std::move(socket), account);
     sessions_.push_back(session);
@@ -331,7 +330,7 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     [[maybe_unused]] const auto sent =
         ::send(fd.get(), line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     // Else it is closed here, which keeps nobody waiting.
-    if (may_be_passed_) disposal_.take_whole(account, std::move(fd));
+    if (may_be_passed_) disposal_.take_socket(account, std::move(fd));
   }
 
   void forget(const Session* session) {

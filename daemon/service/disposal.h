@@ -3,6 +3,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
+
+#include "daemon/service/nudges.h"
 
 namespace tern::daemon {
 
@@ -42,6 +45,16 @@ class Disposal {
   template <typename Thing>
   void take_whole(std::uint32_t user, Thing thing) {
     take(user, [held = std::make_shared<Thing>(std::move(thing))]() mutable {
+      held.reset();
+      return false;
+    });
+  }
+
+  // The same of a socket over which the user may have sent descriptors.
+  template <typename Socket>
+  void take_socket(std::uint32_t user, Socket socket) {
+    take(user, [held = std::make_shared<Socket>(std::move(socket))]() mutable {
+      const Nudges nudges;
       held.reset();
       return false;
     });

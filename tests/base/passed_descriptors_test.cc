@@ -1,8 +1,10 @@
 #include "base/passed_descriptors.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -70,6 +72,63 @@ TEST(PassedDescriptors, AsManyAsAMessageCanHaveAreOwned) {
   EXPECT_EQ(received.fds.size(), many.size());
   EXPECT_FALSE(received.cut);
 }
+
+class LeftDescriptors : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, GetParam() | SOCK_CLOEXEC, 0, ends), 0);
+    here.reset(ends[0]);
+    there.reset(ends[1]);
+    for (Fd& end : pipe) end.reset();
+    ASSERT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    pipe = {Fd(ends[0]), Fd(ends[1])};
+  }
+  // Whether somebody has the writing end.
+  bool is_held() const {
+    char byte = 0;
+    return ::read(pipe[0].get(), &byte, 1) < 0 && errno == EAGAIN;
+  }
+
+  Fd here, there;
+  std::array<Fd, 2> pipe;
+};
+
+TEST_P(LeftDescriptors, StayInTheSocketUntilWhatHasComeIsDropped) {
+  const int next = ::dup(here.get());  // the number that a descriptor would get that is taken
+  ::close(next);
+  ASSERT_EQ(tests::send_descriptor(there.get(), pipe[1].get(), kWord), 0);
+  pipe[1].reset();
+  std::array<std::byte, 16> bytes;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(receive_without_descriptors(here.get(), bytes).has_left_descriptors);
+    EXPECT_TRUE(is_held());
+    EXPECT_EQ(::fcntl(next, F_GETFD), -1) << "it was taken";
+  }
+  drop_received(here.get());
+  EXPECT_FALSE(is_held());
+  EXPECT_NE(tests::send_descriptor(there.get(), here.get(), kWord), 0);
+}
+
+TEST_P(LeftDescriptors, TakeNothingAlongThatCameBefore) {
+  std::array<std::byte, 2> few;
+  EXPECT_EQ(receive_without_descriptors(here.get(), few).error, EAGAIN);
+  ASSERT_EQ(::send(there.get(), kWord.data(), 2, 0), 2);
+  const Received before = receive_without_descriptors(here.get(), few);
+  EXPECT_FALSE(before.has_left_descriptors);
+  EXPECT_EQ(before.bytes, 2);
+  EXPECT_EQ(few[1], kWord[1]);
+  ASSERT_EQ(tests::send_descriptor(there.get(), pipe[1].get(), kWord), 0);
+  EXPECT_TRUE(receive_without_descriptors(here.get(), few).has_left_descriptors);
+  there.reset();
+  drop_received(here.get());
+  EXPECT_EQ(receive_without_descriptors(here.get(), few).bytes, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sockets, LeftDescriptors, ::testing::Values(SOCK_SEQPACKET, SOCK_STREAM),
+                         [](const auto& each) {
+                           return each.param == SOCK_STREAM ? "Stream" : "Packets";
+                         });
 
 TEST(PassedDescriptors, ReceivingSaysWhatElseHasHappened) {
   Pair pair;
