@@ -75,11 +75,12 @@ const TurnMeter::Turn& TurnMeter::end(std::uint64_t now_ns, bool has_worked) noe
 // question: what is subtracted here, or from the next turn, was waited in that turn.
 std::uint64_t TurnMeter::without_waiting(std::uint64_t ask_ns) noexcept {
   const ProcessorWait::Times before = std::exchange(said_, wait_->times());
-  const std::uint64_t turn_ns = clock_.now_ns() - begun_ns_;
+  const std::uint64_t asking_ns = clock_.now_ns() - ask_ns;
+  const std::uint64_t turn_ns = ask_ns + asking_ns - begun_ns_;
   const std::uint64_t waited_ns = growth(before.waited_ns, said_.waited_ns);
   // What the turn did not run: all turns' time, or this one's, but what was run since the question.
   const std::uint64_t ran_ns = growth(before.run_ns, said_.run_ns);
-  const std::uint64_t not_run_ns = growth(ran_ns, pauses_ ? turns_ns_ : turn_ns);
+  const std::uint64_t not_run_ns = growth(ran_ns, pauses_ ? turns_ns_ + asking_ns : turn_ns);
   // Waited in this turn at most: what the turns did not run, or what was not before it.
   const std::uint64_t most_ns = pauses_ ? not_run_ns : growth(begun_ns_ - asked_ns_, waited_ns);
   const bool has_slept = growth(before.sleeps, said_.sleeps) > paused_;

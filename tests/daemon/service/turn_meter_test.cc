@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <utility>
+
 namespace tern::daemon {
 namespace {
 
@@ -112,8 +115,12 @@ TEST_F(TurnMeterTest, ShowsTheLongestAndTheLastThatWasTooLong) {
 // Says what the test lets happen to the thread.
 class KnownWait : public ProcessorWait {
  public:
-  Times times() noexcept override { return now; }
+  Times times() noexcept override {
+    if (const auto happens = std::exchange(before_answer, nullptr)) happens();
+    return now;
+  }
   Times now;
+  std::function<void()> before_answer;  // once
 };
 
 class TurnMeterWaits : public TurnMeterTest {
@@ -236,6 +243,15 @@ TEST_F(TurnMeterWaits, OfTheWholeMachineAreNotOfTheTurn) {
   run_for(4 * kMs);
   be_robbed_for(20 * kMs);
   wait_for(3 * kMs);
+  EXPECT_EQ(meter_.end().ns, 4 * kMs);
+}
+
+TEST_F(TurnMeterWaits, WhileTheKernelIsAskedAfterAPauseAreNotOfTheTurn) {
+  meter_.pause(clock_.now_ns());
+  be_asleep_for(500 * kMs);
+  meter_.begin("work");
+  run_for(4 * kMs);
+  processor_.before_answer = [this] { wait_for(12 * kMs); };
   EXPECT_EQ(meter_.end().ns, 4 * kMs);
 }
 
