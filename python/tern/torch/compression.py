@@ -18,6 +18,7 @@ from ..tensor import Tensor
 from .device_buckets import DeviceBuckets
 from .exemption import Rule, reasons
 from .failures import as_torch
+from .gains import Gains, Traffic
 from .grouping import submissions_of
 from .host_buckets import HostBuckets
 from .on_device import device_buckets
@@ -54,7 +55,8 @@ def compress(model: Any, recipe: str = "auto", level: str = "balanced",
     alone, and of a model of fully_shard() it gathers the weights too.
 
     `recipe`: how gradients travel (docs/codecs.md); "auto" lets the daemon choose for the link.
-    `level`: of "auto", how much may be lost. `exempt`: what stays exact. None: small tensors,
+    `level`: of "auto", how much may be lost; where the link is too fast to gain, a line of the log
+    says so after a hundred steps. `exempt`: what stays exact. None: small tensors,
     biases and normalizations; patterns of names are exempt beside these; a rule, called with name
     and parameter, decides alone. `scaler`: the torch.amp.GradScaler, if there is one: what the
     recipe remembers follows its scale. `gather_recipe`: how the weights of a model of fully_shard()
@@ -104,6 +106,7 @@ class Compression:
         self._name = name
         self._trained = {own: parameters[own] for own in self._reasons}
         self._copies = False
+        self._gains = Gains(self._traffic) if recipe == "auto" else None
         try:
             self._buckets, self._where = self._choose()
         except TernError as error:
@@ -155,9 +158,13 @@ class Compression:
     def ratio(self) -> float:
         """How many times fewer bytes than raw this node has sent for the compressed parameters; 1
         before the first step, and on one node alone."""
+        traffic = self._traffic()
+        return traffic.raw / traffic.sent if traffic.sent else 1.0
+
+    def _traffic(self) -> Traffic:
         stats = self.stats().values()
-        sent = sum(each.bytes_sent for each in stats)
-        return sum(each.bytes_raw for each in stats) / sent if sent else 1.0
+        return Traffic(sum(each.bytes_sent for each in stats),
+                       sum(each.bytes_raw for each in stats))
 
     def state_dict(self) -> dict[str, Any]:
         """This node's part of what the recipes remember, for a checkpoint. Call it on all ranks
@@ -217,6 +224,8 @@ class Compression:
         if buffer.layout != torch.strided:
             raise ValueError("sparse gradients cannot be compressed: use dense ones "
                              "(Embedding(sparse=False)), or leave the model as it is")
+        if self._gains is not None and bucket.is_last():
+            self._gains.count_step()
         return self._buckets.average(bucket, self._scale_of_state)
 
     def _declare(self, own: str, parameter: torch.Tensor) -> Tensor:
