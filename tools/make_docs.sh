@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 folder=${1:-build/docs}
 environment=$(tools/python_env.sh)
 "$environment/bin/pip" install --quiet --disable-pip-version-check pdoc==16.0.0 >&2
-set -- tern tern.tensorboard
+set -- tern tern.cuda tern.tensorboard
 packages=$PWD/python
 version() { "$1/bin/python" -c 'import sys; print(sys.version_info[:2])'; }
 for torch in ${TERN_TORCH_ENV:+"$TERN_TORCH_ENV"} "${XDG_CACHE_HOME:-$HOME/.cache}"/tern/torch-env-*; do

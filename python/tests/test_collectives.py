@@ -118,7 +118,6 @@ def test_all_gather_gives_all_ranks_all_shares(two_nodes):
         np.testing.assert_array_equal(counted, np.concatenate(shares()))
 
 
-@pytest.mark.collective("gather")
 def test_a_root_may_be_an_integer_of_numpys(two_nodes):
     def work(group):
         return group.broadcast(values(group.rank, 9), root=np.int64(1)).wait()
@@ -127,6 +126,7 @@ def test_a_root_may_be_an_integer_of_numpys(two_nodes):
         np.testing.assert_array_equal(result, values(1, 9))
 
 
+@pytest.mark.collective("gather")
 def test_gather_gives_the_root_all_shares(two_nodes):
     results = run_ranks(two_nodes, SIZE, lambda group: group.gather(
         values(group.rank, COUNTS[group.rank]), 2, COUNTS).wait())

@@ -3,6 +3,7 @@
 import builtins
 import importlib
 import inspect
+import pathlib
 import pkgutil
 import re
 
@@ -10,6 +11,7 @@ import pytest
 
 import tern
 
+MAKE_DOCS = pathlib.Path(__file__).parents[2] / "tools" / "make_docs.sh"
 SECONDS = {"timeout", "op_timeout", "every"}
 # Explained where they are defined: in the docstring of the class, or by what the type says.
 SELF_EVIDENT = {"self", "cls", "args"}
@@ -69,6 +71,15 @@ def test_the_reference_has_what_programs_use():
     names = {name for name, *_ in PUBLIC}
     assert {"tern.connect", "tern.Group.all_reduce", "tern.Ticket.wait", "tern.stats",
             "tern.tensorboard.Scalars.log"} <= names
+
+
+def test_the_site_has_every_module_whose_names_are_not_those_of_tern():
+    """tools/make_docs.sh names them: a page of pdoc has what the module's __all__ has."""
+    line, = re.findall(r"^set -- (.*)$", MAKE_DOCS.read_text(), re.MULTILINE)
+    pages = line.split()
+    assert pages[0] == "tern" and "tern.cuda" in pages
+    for module in modules():
+        assert module.__name__ in pages or set(module.__all__) <= set(tern.__all__)
 
 
 @pytest.mark.parametrize("module", modules(), ids=lambda module: module.__name__)

@@ -1,5 +1,7 @@
 """Bad input and faults: exceptions that say what to do, and no hang."""
 
+import concurrent.futures
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -292,28 +294,40 @@ def test_multiprocessing_ranks_that_are_spawned_meet(node):
 
 def dies(socket, group_id, pipe):
     client = tern.Client(socket)
-    group = client.join(group_id, 1, 2)
+    group = client.join(group_id, 1, 3)
     pipe.send("joined")
     pipe.recv()
     group.all_reduce(np.ones(1 << 20))
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_rank_that_dies_is_named_to_the_others(two_nodes):
-    with tern.Client(two_nodes[0].socket) as client:
-        group_id = client.mint()
-        context = multiprocessing.get_context("spawn")
-        here, there = context.Pipe()
-        rank = context.Process(target=dies, args=(two_nodes[1].socket, group_id, there))
-        rank.start()
-        group = client.join(group_id, 0, 2)
-        assert here.recv() == "joined"
-        tensor = group.declare("only here", 8)
-        ticket = group.all_reduce(client.empty(8), tensor=tensor)
-        here.send("go")
-        with pytest.raises(tern.RankLostError, match="1"):
-            ticket.wait()
-        rank.join()
+def test_a_rank_that_dies_is_named_to_all_others(two_nodes):
+    """To the one on its own node, and to the one on the other."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    submitted = threading.Barrier(2)
+
+    def survive(rank, client, group_id):
+        with client.join(group_id, rank, 3) as group:
+            ticket = group.all_reduce(client.empty(8), tensor=group.declare("of two", 8))
+            submitted.wait()
+            if rank == 0:
+                assert here.recv() == "joined"
+                here.send("go")
+            with pytest.raises(tern.RankLostError, match="lost rank 1 on node 1 "):
+                ticket.wait()
+
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(tern.Client(node.socket)) for node in two_nodes]
+        group_id = clients[0].mint()
+        dying = context.Process(target=dies, args=(two_nodes[1].socket, group_id, there))
+        dying.start()
+        pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor())
+        survivors = [pool.submit(survive, rank, client, group_id)
+                     for rank, client in zip((0, 2), clients)]
+        for survivor in survivors:
+            survivor.result()
+        dying.join()
 
 
 def test_a_daemon_that_dies_ends_every_wait():

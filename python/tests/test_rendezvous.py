@@ -5,13 +5,15 @@ import contextlib
 
 import pytest
 
-from tern._run import rendezvous
-from tern._run.coordination import _gather
-from tern._run.rendezvous import _MAX_STRANGERS, Server, meet
+from tern._run import coordination, rendezvous
+from tern._run.coordination import Meeting, _coordinate, _gather, take_place
+from tern._run.rendezvous import _MAX_STRANGERS, Server, expect, meet
 from tern._run.sealed import MAGIC, _Keys, as_client, as_server
 from tern.errors import LaunchError
 
 HOST, SECRET = "127.0.0.1", b"a secret of the test's own"
+# Of one node. Whoever is not answered at once waits for ever.
+MEETING = Meeting(1, HOST, 0, SECRET, -1, 1e9, "the job")
 
 
 async def serving(handler):
@@ -126,10 +128,76 @@ def test_a_node_that_is_lost_before_it_joins_may_come_again():
         server, port = await listening()
         (await meet(HOST, port, SECRET, 60)).close()
         nodes = []
-        gathering = asyncio.create_task(_gather(server, 1, nodes))
+        gathering = asyncio.create_task(_gather(server, MEETING, nodes))
         again = await meet(HOST, port, SECRET, 60)
-        await again.send({"kind": "join", "ranks": 2})
+        coming = asyncio.create_task(take_place(again, MEETING, 2, False))
         assert [join["ranks"] for join in await gathering] == [2] and len(nodes) == 1
+        coming.cancel()
+        server.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("other, sentence", [
+    ({"job": "another"}, "has another command"), ({"nnodes": 2}, "it is 1 there, and 2 here")])
+def test_a_node_of_another_job_is_refused_at_once(other, sentence):
+    async def main():
+        server, port = await listening()
+        nodes = []
+        gathering = asyncio.create_task(_gather(server, MEETING, nodes))
+        with pytest.raises(LaunchError, match=f"{sentence}.*Give each job a port of its own"):
+            await take_place(await meet(HOST, port, SECRET, 60), MEETING._replace(**other), 1,
+                             False)
+        assert not nodes and not gathering.done()
+        own = asyncio.create_task(
+            take_place(await meet(HOST, port, SECRET, 60), MEETING, 1, False))
+        assert len(await gathering) == len(nodes) == 1
+        own.cancel()
+        server.close()
+
+    asyncio.run(main())
+
+
+def test_nodes_too_many_are_told_at_once_that_the_job_is_complete():
+    """Those that had proved the secret by then, and those that come while the job runs. Once a node
+    hears of the end, the next job may have the port."""
+    async def main():
+        server, port = await listening()
+        node, early = [await meet(HOST, port, SECRET, 60) for _ in range(2)]
+        coordinating = asyncio.create_task(_coordinate(server, MEETING))
+        await take_place(node, MEETING, 1, True)
+        late = await meet(HOST, port, SECRET, 60)
+        for surplus in (early, late):
+            with pytest.raises(LaunchError, match="is complete: all of its 1 nodes .*--rdzv"):
+                await take_place(surplus, MEETING, 1, False)
+        with pytest.raises(LaunchError, match="has another command"):
+            await take_place(await meet(HOST, port, SECRET, 60), MEETING._replace(job="another"),
+                             1, False)
+        await node.send({"kind": "ready", "group": "id"})
+        await expect(node, "group")
+        await node.send({"kind": "ended", "status": 0})
+        assert (await expect(node, "end"))["status"] == 0
+        following = Server(SECRET)
+        assert await following.listen(HOST, port)
+        await coordinating
+        following.close()
+
+    asyncio.run(main())
+
+
+def test_a_node_that_says_nothing_does_not_keep_others_from_their_answer(monkeypatch):
+    monkeypatch.setattr(coordination, "_LATE_SECONDS", 0.1)
+
+    async def main():
+        server, port = await listening()
+        node, silent, surplus = [await meet(HOST, port, SECRET, 60) for _ in range(3)]
+        coordinating = asyncio.create_task(_coordinate(server, MEETING))
+        await take_place(node, MEETING, 1, True)
+        with pytest.raises(LaunchError, match="is complete"):
+            await take_place(surplus, MEETING, 1, False)
+        node.close()
+        await coordinating
+        silent.close()
 
     asyncio.run(main())
 

@@ -17,6 +17,8 @@ import pytest
 import tern
 from cluster import wait_for_end
 from tern._control import ask
+from tern._run.coordination import Meeting, identity, take_place
+from tern._run.job import words_of
 from tern._run.processes import end_of
 from tern._run.ranks import Job as RanksJob
 from tern._run.rendezvous import meet
@@ -114,6 +116,11 @@ def free_port():
     return holder.getsockname()[1]
 
 
+def listens(port):
+    lines = pathlib.Path("/proc/net/tcp").read_text().splitlines()
+    return any(f":{port:04X} 00000000:0000 0A" in line for line in lines)
+
+
 def until(stream, text):
     for line in stream:
         if text in line:
@@ -176,8 +183,8 @@ def test_a_signal_while_nodes_meet_ends_the_job_and_leaves_nothing(job, number):
 
     async def come():
         node = await meet("127.0.0.1", port, SECRET.encode(), 60)
-        await node.send({"kind": "join", "ranks": 1, "serves": False, "node": -1})
-        assert (await node.receive())["kind"] == "place"
+        await take_place(node, Meeting(2, "127.0.0.1", port, SECRET.encode(), -1, 60,
+                                       identity("run", ["program.py"])), 1, False)
         runtime = job.folder / "tern"
         while not list(runtime.glob("run-*/ternd.sock")):
             assert run.poll() is None
@@ -398,6 +405,74 @@ def test_a_node_that_is_killed_ends_the_job_on_the_others(job):
     assert runs[0].returncode != 0
     # The killed one had no chance to remove its folder: the next job does.
     job.start("program.py").communicate()
+
+
+def test_the_daemons_of_several_nodes_are_linked_by_a_key(job):
+    runs = job.nodes(2, "program.py", "waits")
+    for run in runs:
+        until(run.stdout, "waits")
+    controls = list((job.folder / "tern").glob("run-*/control.sock"))
+    for status in [ask(control, "status") for control in controls]:
+        assert (status["peer_security"], status["plaintext"]) == ("key", False)
+    assert len(controls) == 2
+    runs[0].terminate()
+    for run in runs:
+        run.communicate()
+
+
+def test_a_node_too_many_is_told_so_at_once(job):
+    """It is that of another job with the same command and secret, for example."""
+    words = ["--nnodes", "2", "--rdzv", f"127.0.0.1:{free_port()}", "--timeout", "1e6",
+             "program.py", "waits"]
+    runs = [job.start(*words, secret=SECRET) for _ in range(2)]
+    for run in runs:
+        until(run.stdout, "waits")
+    out, error = (third := job.start(*words, secret=SECRET)).communicate()
+    assert (third.returncode, out) == (1, "")
+    assert "is complete: all of its 2 nodes have come" in error and "Give each job a port" in error
+    runs[0].terminate()
+    for run in runs:
+        run.communicate()
+
+
+@pytest.mark.parametrize("nnodes, words, sentence", [
+    ("2", ["program.py", "other"], "which has another command"),
+    ("3", ["program.py"], "it is 2 there, and 3 here")])
+def test_a_node_of_another_job_is_refused_at_once(job, nnodes, words, sentence):
+    """And the job goes on to wait for its own."""
+    port = free_port()
+    meeting = ["--rdzv", f"127.0.0.1:{port}", "--timeout", "1e6"]
+    runs = [job.start("--nnodes", "2", *meeting, "program.py", secret=SECRET)]
+    while not listens(port):
+        assert runs[0].poll() is None
+    other = job.start("--nnodes", nnodes, *meeting, *words, secret=SECRET)
+    out, error = other.communicate()
+    assert (other.returncode, out) == (1, "")
+    assert sentence in error and "Give each job a port of its own in --rdzv" in error
+    runs.append(job.start("--nnodes", "2", *meeting, "program.py", secret=SECRET))
+    for run in runs:
+        assert run.communicate()[1] == "" and run.returncode == 0
+
+
+def test_nodes_with_one_tern_job_may_have_commands_of_their_own(job, monkeypatch):
+    monkeypatch.setenv("TERN_JOB", "training")
+    rendezvous = f"127.0.0.1:{free_port()}"
+    runs = [job.start("--nnodes", "2", "--rdzv", rendezvous, "program.py", word, secret=SECRET)
+            for word in ("one", "other")]
+    for run in runs:
+        assert run.communicate()[1] == "" and run.returncode == 0
+
+
+def test_a_job_is_known_by_its_name_else_by_its_words(monkeypatch):
+    monkeypatch.delenv("TERN_JOB", raising=False)
+    assert words_of([sys.executable, "a.py", "x"]) == words_of(["a.py", "x"])
+    words = [["a.py", "x"], ["a.py x"], ["b.py", "x"], ["TERN_JOB", "training"], []]
+    assert len({identity("run", each) for each in words} | {identity("up")}) == len(words) + 1
+    monkeypatch.setenv("TERN_JOB", "training")
+    named = {identity("run", each) for each in words}
+    assert len(named) == 1 and identity("up") not in named
+    monkeypatch.setenv("TERN_JOB", "evaluation")
+    assert identity("run", words[0]) not in named
 
 
 def test_without_a_secret_nodes_are_refused(job):

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from test_run import SECRET, free_port
+from test_run import SECRET, free_port, listens
 
 import tern
 from cluster import wait_for_end
@@ -203,11 +203,6 @@ def test_a_signal_before_the_nodes_have_met_ends_it(place):
     up.terminate()
     assert up.communicate() == ("", "") and up.returncode == 128 + signal.SIGTERM
     assert not (place.folder / "node").exists() and not left(place.folder)
-
-
-def listens(port):
-    lines = pathlib.Path("/proc/net/tcp").read_text().splitlines()
-    return any(f":{port:04X} 00000000:0000 0A" in line for line in lines)
 
 
 @pytest.mark.parametrize("words, variables, sentence", [

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import json
+import os
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import LaunchError, TernError
@@ -15,10 +18,16 @@ from .ranks import GRACE_SECONDS
 from .rendezvous import NodeLostError, Server, expect, meet
 from .sealed import Sealed
 
+_REMEDY = ("Give each job a port of its own in --rdzv. The nodes of one job are started by the "
+           "same line, or with the same TERN_JOB")
+# For one that comes too late to say who it is.
+_LATE_SECONDS = 5.0
+
 
 class Meeting(NamedTuple):
     """Where so many nodes meet, and by which secret. `node_rank`: place of this node after the one
-    that serves, -1 by order of arrival. `timeout`: seconds that nodes wait for each other."""
+    that serves, -1 by order of arrival. `timeout`: seconds that nodes wait for each other. `job`:
+    of identity(), the same on all nodes of a job."""
 
     nnodes: int
     host: str
@@ -26,6 +35,16 @@ class Meeting(NamedTuple):
     secret: bytes
     node_rank: int
     timeout: float
+    job: str = ""
+
+
+def identity(verb: str, words: Sequence[str] = ()) -> str:
+    """By which the nodes of a job know each other, where two jobs with one secret have come to one
+    rendezvous: a digest of the verb of `tern`, and of $TERN_JOB, else of the words that are the
+    same on all nodes."""
+    job = os.environ.get("TERN_JOB")
+    known_by = [verb, "TERN_JOB", job] if job else [verb, "words", *words]
+    return hashlib.sha256(json.dumps(known_by).encode()).hexdigest()
 
 
 async def attend(meeting: Meeting, take_part: Callable[[Sealed, bool], Awaitable[int]]) -> int:
@@ -61,7 +80,8 @@ async def attend(meeting: Meeting, take_part: Callable[[Sealed, bool], Awaitable
 
 async def take_place(node: Sealed, meeting: Meeting, ranks: int, serves: bool) -> dict[str, Any]:
     """Comes with so many ranks; this node's place, once all nodes have come."""
-    await node.send({"kind": "join", "ranks": ranks, "serves": serves, "node": meeting.node_rank})
+    await node.send({"kind": "join", "ranks": ranks, "serves": serves, "node": meeting.node_rank,
+                     "nnodes": meeting.nnodes, "job": meeting.job})
     return await _with_timeout(expect(node, "place"), meeting)
 
 
@@ -96,6 +116,8 @@ async def _coordinate(server: Server, meeting: Meeting) -> None:
         status, reason = await _lead(server, meeting, nodes)
     except LaunchError as error:
         status, reason = 1, str(error)
+    # Before any node hears of the end: it may come here again at once, with the next job.
+    server.close()
     for node in nodes:
         with contextlib.suppress(OSError):
             await node.send({"kind": "end", "status": status, "reason": reason})
@@ -103,27 +125,86 @@ async def _coordinate(server: Server, meeting: Meeting) -> None:
         node.close()
 
 
-async def _gather(server: Server, count: int, nodes: list[Sealed]) -> list[dict[str, Any]]:
-    """Takes in so many nodes; what each has said."""
+async def _gather(server: Server, meeting: Meeting, nodes: list[Sealed]) -> list[dict[str, Any]]:
+    """Takes in the nodes of the job; what each has said. Others are told that they are none."""
     joins: list[dict[str, Any]] = []
-    while len(nodes) < count:
+    while len(nodes) < meeting.nnodes:
         node = await server.nodes.get()
         try:
-            joins.append(await expect(node, "join"))
-            nodes.append(node)
+            join = await expect(node, "join")
         except NodeLostError:
             node.close()  # it may come again, or has given up
-    server.close()
+            continue
+        other = _misfit(join, meeting)
+        if other:
+            await _refuse(node, f"{other}. {_REMEDY}")
+        else:
+            joins.append(join)
+            nodes.append(node)
     return joins
+
+
+def _misfit(join: dict[str, Any], meeting: Meeting) -> str:
+    """What says that a node is of another job; empty if nothing does."""
+    place = f"the rendezvous at {meeting.host}:{meeting.port} is that of another job"
+    if join.get("job") != meeting.job:
+        return f"{place}, which has another command or another TERN_JOB"
+    if join.get("nnodes") != meeting.nnodes:
+        return (f"{place}, or --nnodes is not the same on all nodes: it is {meeting.nnodes} there, "
+                f"and {join.get('nnodes')} here")
+    return ""
+
+
+async def _refuse(node: Sealed, reason: str) -> None:
+    with contextlib.suppress(OSError):
+        await node.send({"kind": "refused", "reason": reason})
+    node.close()
+
+
+@contextlib.asynccontextmanager
+async def _others_refused(server: Server, meeting: Meeting) -> AsyncIterator[None]:
+    """While the block runs, nodes that come to the job, which is complete, are told so."""
+    refusing = asyncio.create_task(_refuse_all(server, meeting))
+    try:
+        yield
+    finally:
+        refusing.cancel()
+        await asyncio.gather(refusing, return_exceptions=True)
+
+
+async def _refuse_all(server: Server, meeting: Meeting) -> None:
+    while True:
+        node = await server.nodes.get()
+        try:
+            # Read first: a connection that is closed with something unread loses the answer too.
+            join = await asyncio.wait_for(expect(node, "join"), _LATE_SECONDS)
+        except (LaunchError, asyncio.TimeoutError):
+            node.close()
+            continue
+        other = _misfit(join, meeting)
+        await _refuse(node, f"{other or _complete(meeting)}. {_REMEDY}")
+
+
+def _complete(meeting: Meeting) -> str:
+    return (f"the job at {meeting.host}:{meeting.port} is complete: all of its {meeting.nnodes} "
+            "nodes have come before this one, so two jobs meet there, or one node was started "
+            "twice")
 
 
 async def _lead(server: Server, meeting: Meeting, nodes: list[Sealed]) -> tuple[int, str]:
     count = meeting.nnodes
     try:
-        joins = await asyncio.wait_for(_gather(server, count, nodes), meeting.timeout)
+        joins = await asyncio.wait_for(_gather(server, meeting, nodes), meeting.timeout)
     except asyncio.TimeoutError:
         raise LaunchError(f"{len(nodes)} of {count} nodes have come within {meeting.timeout:g} s; "
                           "start the job on all of them, or give --timeout a longer time") from None
+    async with _others_refused(server, meeting):
+        return await _run_job(nodes, joins)
+
+
+async def _run_job(nodes: list[Sealed], joins: list[dict[str, Any]]) -> tuple[int, str]:
+    """From the places of all nodes to the status and reason of the end."""
+    count = len(nodes)
     # The serving node is the first; others by the place they want, else as they have come.
     order = sorted(range(count), key=lambda i: (
         not joins[i]["serves"], joins[i]["node"] if joins[i]["node"] >= 0 else count))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any, NamedTuple
 
 from ..errors import LaunchError
 from ..launched import write_private
-from .coordination import Meeting, attend, report_ready, take_place, told
+from .coordination import Meeting, attend, identity, report_ready, take_place, told
 from .place import job_daemon, private_folder, shared_daemon
 from .ranks import GRACE_SECONDS, Job, Ranks, exit_status
 from .rendezvous import expect
@@ -80,15 +81,20 @@ async def _run_on_one_node(options: Options, stop: Stop) -> int:
             folder.name), stop)
 
 
+def words_of(command: list[str]) -> list[str]:
+    """What is the same on all nodes: the interpreter may lie elsewhere on each."""
+    return command[1:] if command[0] == sys.executable else command
+
+
 async def _run_on_nodes(options: Options, stop: Stop) -> int:
     assert options.meeting is not None
-    return await attend(options.meeting,
-                        lambda node, serves: _take_part(node, options, serves, stop))
+    meeting = options.meeting._replace(job=identity("run", words_of(options.command)))
+    return await attend(meeting,
+                        lambda node, serves: _take_part(node, options, meeting, serves, stop))
 
 
-async def _take_part(node: Sealed, options: Options, serves: bool, stop: Stop) -> int:
-    meeting = options.meeting
-    assert meeting is not None
+async def _take_part(node: Sealed, options: Options, meeting: Meeting, serves: bool,
+                     stop: Stop) -> int:
     place = await take_place(node, meeting, options.nproc, serves)
     with private_folder() as folder, job_daemon(
             folder, node.local_address, place["cluster_key"]) as client:

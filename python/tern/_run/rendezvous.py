@@ -1,9 +1,11 @@
 """Where the nodes of a job meet: one serves, all others come to it.
 
-Messages, in order: `join` from each node (ranks, wanted place), `place` to each (node, first rank,
-size, cluster key), `ready` from each, `group` to each (the group's id), `ended` from each (exit
-status), and `end` to each with the status of the job. A connection that is lost after its `join`
-counts as a node that has failed.
+Messages, in order: `join` from each node (ranks, wanted place, how many nodes, the job's identity),
+`place` to each (node, first rank, size, cluster key), `ready` from each, `group` to each (the
+group's id), `ended` from each (exit status), and `end` to each with the status of the job. A
+connection that is lost after its `join` counts as a node that has failed. A `join` of another job,
+or one more than the job has nodes, is answered by `refused` (reason). So the server listens until
+the job ends.
 
 A stranger has _HANDSHAKE_SECONDS for the proof, on one of _MAX_STRANGERS connections. For a further
 one the oldest of the address goes that has most. An address that has as many as any does not get
@@ -162,12 +164,14 @@ async def _come(host: str, port: int, secret: bytes) -> Sealed:
 
 async def expect(node: Sealed, kind: str) -> dict[str, Any]:
     """The next message, which must be of this kind. Raises NodeLostError, or LaunchError if the
-    node has ended instead."""
+    node has ended or refuses this one instead."""
     try:
         message = await node.receive()
     except _LOST as error:
         reason = error or type(error).__name__
         raise NodeLostError(f"a node of the job was lost: {reason}") from error
+    if message.get("kind") == "refused":
+        raise LaunchError(str(message.get("reason")))
     if message.get("kind") != kind:
         reason = message.get("reason") or f"a message {message.get('kind')!r} came out of turn"
         raise LaunchError(f"the job has ended: {reason}")

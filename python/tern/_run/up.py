@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import pathlib
 import shutil
@@ -18,7 +19,7 @@ from .._keeper import idle
 from .._own_daemon import locked
 from .._places import private_to_user, runtime_folder
 from ..errors import LaunchError, WaitTimeoutError
-from .coordination import Meeting, attend, report_ready, take_place, told
+from .coordination import Meeting, attend, identity, report_ready, take_place, told
 from .job import first
 from .output import say
 from .place import linked_daemon, private_folder, running_daemon
@@ -105,7 +106,8 @@ class _Up:
         meeting = self._options.meeting
         with _own_folder(self._folder):
             if meeting is not None:
-                return await attend(meeting, self._take_part)
+                meeting = meeting._replace(job=identity("up"))
+                return await attend(meeting, functools.partial(self._take_part, meeting))
             with self._started(running_daemon(self._folder, "--listen", "127.0.0.1:0")) as daemon:
                 return max(0, await self._serve(daemon))
 
@@ -118,10 +120,8 @@ class _Up:
                 daemon = stack.enter_context(running)
             yield daemon
 
-    async def _take_part(self, node: Sealed, serves: bool) -> int:
+    async def _take_part(self, meeting: Meeting, node: Sealed, serves: bool) -> int:
         """This node's part of a job that has no ranks of its own."""
-        meeting = self._options.meeting
-        assert meeting is not None
         place = await take_place(node, meeting, 0, serves)
         with private_folder() as private, self._started(linked_daemon(
                 self._folder, private, node.local_address, place["cluster_key"])) as daemon:
