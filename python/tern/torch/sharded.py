@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
+from ..errors import UnsupportedError
 from ..statistics import TensorStats
 from ..tensor import Tensor
 from .batches import Batches
 from .exemption import Rule, reasons
+from .failures import as_torch
 from .grouping import submissions_of
 from .operands import view
 from .reductions import Reduction, reduction_of
@@ -53,22 +55,29 @@ class ShardedCompression:
         self._level = level if recipe == "auto" else None
         self._reasons = reasons(model, exempt)
         self._names = {id(parameter): own for own, parameter in model.named_parameters()}
+        self._placed: set[str] = set()
         self._groups: dict[int, tuple[Any, Submissions]] = {}
         self._tensors: dict[str, Tensor] = {}
-        for module in model.modules():
+        for own, module in model.named_modules():
             if is_sharded(module):
-                order = _ColumnsOf(module, self._names)
-                module.set_custom_reduce_scatter(_ReduceScatter(self, order))
-                module.set_custom_all_gather(_AllGather(self, order))
+                order = _ColumnsOf(module, own, self._names)
+                try:
+                    module.set_custom_reduce_scatter(_ReduceScatter(self, order))
+                    module.set_custom_all_gather(_AllGather(self, order))
+                except AttributeError as error:
+                    raise as_torch(UnsupportedError(
+                        f"this PyTorch ({torch.__version__}) lets nobody else gather and scatter "
+                        f"for fully_shard() ({error}): use 2.9 or a later one, or leave the model "
+                        "as it is")) from None
+                self._placed.update(order.names)
 
     def describe(self) -> str:
         """One line: what is compressed, and how."""
-        lossy = sum(not reason for reason in self._reasons.values())
+        lossy = sum(not reason and own in self._placed for own, reason in self._reasons.items())
         gathers = f"weights by {self._gather_recipe}" if self._gather_recipe else "weights exactly"
-        how = ("as they are, for recipe=\"auto\" chooses nothing for a reduce_scatter: name one"
-               if self._recipe == "auto" else f"by {self._recipe}")
+        how = f"auto, level {self._level}" if self._recipe == "auto" else self._recipe
         return (f"compress: gradients of {lossy} of {len(self._reasons)} sharded parameters travel "
-                f"{how}, {gathers}")
+                f"by {how}, {gathers}")
 
     def stats(self) -> dict[str, TensorStats]:
         """What has happened on this node, by "gradient/PARAMETER" and "weights/PARAMETER". Empty
@@ -121,21 +130,29 @@ class _ColumnsOf:
     """Where FSDP2 has put each parameter of a module. It is not told, and so is read off its own
     objects; where a version of PyTorch has others, nothing is known and all travels exactly."""
 
-    def __init__(self, module: Any, names: dict[int, str]) -> None:
+    def __init__(self, module: Any, own: str, names: dict[int, str]) -> None:
+        """`own`: the module's name in the model. `names`: of parameters, by their id()."""
         self._group: Any = None
         self._parameters: list[tuple[str, int]] = []
         try:
             state = module._get_fsdp_state()
-            # Several groups were refused before.
+            # Of several groups, one for each mesh, PyTorch refuses to be told how they travel.
             self._group, = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
-            self._parameters = [
-                (names[id(each.sharded_param)], each.padded_sharded_param_size.numel())
-                for each in self._group.fsdp_params]
-        except (AttributeError, KeyError, ValueError) as error:
+            # None where all parameters are of modules within, which have been sharded before.
             if self._group is not None:
-                _log.warning("compress: this PyTorch (%s) keeps parameters in another way (%r); "
-                             "the module %s travels exactly", torch.__version__, error,
-                             type(module).__name__)
+                self._parameters = [
+                    (names[id(each.sharded_param)], each.padded_sharded_param_size.numel())
+                    for each in self._group.fsdp_params]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            self._group = None
+            _log.warning("compress: this PyTorch (%s) keeps parameters in another way (%r); the "
+                         "module %s (%s) travels exactly. Versions that were tried: docs/torch.md",
+                         torch.__version__, error, own or "itself", type(module).__name__)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the parameters whose place is known."""
+        return [name for name, _ in self._parameters]
 
     def gathered(self, row: int) -> list[Column]:
         return self._columns(range(len(self._parameters)), row)

@@ -3,12 +3,12 @@
 import logging
 
 import pytest
+from test_compression import STEPS, model_of, train
 
 import tern.torch
 from ranks import run_ranks
 from tern.errors import RankLostError
 from tern.torch.gains import Gains, Traffic
-from test_compression import STEPS, model_of, train
 
 
 class Link:

@@ -1,19 +1,25 @@
 """tern.torch.compress() of a model that fully_shard() shards."""
 
 import copy
+import logging
+import os
+import signal
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 import tern
 import tern.torch
-from ranks import run_ranks
+from ranks import run_ranks, start_ranks
+from tern.torch.sharded import _ColumnsOf
 
 WIDTH = 64
+RAISED = 7
 
 
 class Block(nn.Module):
@@ -182,3 +188,100 @@ def test_what_is_refused_by_name(two_nodes):
             backward(model, rank)
 
     run_ranks(two_nodes, 2, work)
+
+
+def lines_of_the_log():
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append((record.levelname, record.getMessage()))
+    logging.getLogger("tern").addHandler(handler)
+    logging.getLogger("tern").setLevel(logging.INFO)
+    return lines
+
+
+def test_a_pytorch_that_keeps_parameters_in_another_way(two_nodes, monkeypatch):
+    """The module that travels exactly for it is named, and not counted as compressed."""
+    def work(rank):
+        lines = lines_of_the_log()
+        model, _ = models(2)
+        exact = backward(model, rank)
+        with monkeypatch.context() as patch:
+            for parameter in model[0]._get_fsdp_state()._fsdp_param_group.fsdp_params:
+                patch.delattr(parameter, "padded_sharded_param_size")
+            tern.torch.compress(model, recipe="int:bits=8")
+        (level, warning), (_, described) = lines
+        assert level == "WARNING" and "the module 0 (FSDPBlock) travels exactly" in warning
+        assert torch.__version__ in warning and "padded_sharded_param_size" in warning
+        assert "gradients of 2 of 14 sharded parameters" in described
+        found = backward(model, rank)
+        assert {name for name in exact if not torch.equal(exact[name], found[name])} == {
+            name for name in LOSSY if name.startswith("1.")}
+
+    run_ranks(two_nodes, 2, work)
+
+
+@pytest.mark.parametrize("state, warns", [
+    (None, True), (SimpleNamespace(), True),
+    (SimpleNamespace(_fsdp_param_group=SimpleNamespace()), True),
+    (SimpleNamespace(_fsdp_param_group=SimpleNamespace(fsdp_params=[object()])), True),
+    # All its parameters are of modules within.
+    (SimpleNamespace(_fsdp_param_group=None), False),
+    (SimpleNamespace(_fsdp_param_groups=[], _fsdp_param_group=None), False),
+])
+def test_no_name_of_pytorchs_own_is_missed_silently(caplog, state, warns):
+    module = SimpleNamespace() if state is None else SimpleNamespace(_get_fsdp_state=lambda: state)
+    assert _ColumnsOf(module, "layer", {}).names == []
+    assert ["the module layer" in message for message in caplog.messages] == [True] * warns
+
+
+def test_a_pytorch_that_takes_no_other_gathers(two_nodes, monkeypatch):
+    def work(rank):
+        model, _ = models(2)
+        monkeypatch.delattr(FSDPModule, "set_custom_all_gather")
+        with pytest.raises(tern.UnsupportedError, match="set_custom_all_gather.*use 2.9 or"):
+            tern.torch.compress(model)
+
+    run_ranks(two_nodes, 2, work)
+
+
+def test_accumulated_gradients_are_scattered_once(two_nodes):
+    def work(rank):
+        model, whole = models(2)
+        compressed = tern.torch.compress(model, recipe="int:bits=8")
+        model.set_requires_gradient_sync(False)
+        for step in (0, 1):
+            model(batch(rank, step)).square().sum().backward()
+        assert compressed.stats() == {}
+        model.set_requires_gradient_sync(True)
+        model(batch(rank, 2)).square().sum().backward()
+        assert set(compressed.stats()) == {f"gradient/{name}" for name in LOSSY}
+        assert all(stats.ops == 1 for stats in compressed.stats().values())
+        found = gradients(model)
+        for step in range(3):
+            for other in range(2):
+                (whole(batch(other, step)).square().sum() / 2).backward()
+        for name, parameter in whole.named_parameters():
+            largest = parameter.grad.abs().max().item()
+            torch.testing.assert_close(found[name], parameter.grad, rtol=1e-5,
+                                       atol=largest / (50 if name in LOSSY else 1e5))
+
+    run_ranks(two_nodes, 2, work)
+
+
+@pytest.mark.parametrize("dies", ["between steps", "in a step"])
+def test_every_other_rank_hears_that_one_has_died(two_nodes, dies):
+    def work(rank):
+        model, _ = models(3)
+        tern.torch.compress(model, recipe="int:bits=8", gather_recipe="none(bf16)")
+        backward(model, rank)
+        loss = model(batch(rank)).square().sum() if dies == "in a step" else None
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        with pytest.raises(tern.RankLostError, match="rank 1"):
+            backward(model, rank) if loss is None else loss.backward()
+        os._exit(RAISED)
+
+    started = start_ranks(two_nodes, 3, work)
+    for process, _ in started:
+        process.join()
+    assert [process.exitcode for process, _ in started] == [RAISED, -signal.SIGKILL, RAISED]

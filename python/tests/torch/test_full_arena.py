@@ -1,0 +1,94 @@
+"""What a program meets whose arena has little room left, or none."""
+
+import contextlib
+
+import pytest
+import torch
+import torch.distributed as dist
+from test_compression import model_of, same, train
+from test_sharded import backward, models
+
+import tern
+import tern.torch
+from ranks import run_ranks
+
+ARENA = 1 << 20
+LITTLE = 80 << 10  # one layer's gradients, and not two
+
+
+@pytest.fixture(autouse=True)
+def small_arena(monkeypatch):
+    monkeypatch.setenv("TERN_ARENA_BYTES", str(ARENA))
+
+
+@contextlib.contextmanager
+def room_left(size):
+    """Takes all of the arena but for `size` bytes that lie together."""
+    client = dist.group.WORLD.tern_group.client
+    hole = client.empty(size, "uint8") if size else None
+    held, part = [], ARENA
+    while part >= 64:
+        try:
+            held.append(client.empty(part, "uint8"))
+        except tern.OutOfMemoryError:
+            part //= 2
+    del hole
+    yield
+    held.clear()
+
+
+def steps(rank, recipe, name):
+    """Of a model with a bucket for each layer."""
+    model = model_of(0.01)
+    if recipe is not None:
+        tern.torch.compress(model, recipe=recipe, name=name)
+    return train(model, rank, 3)
+
+
+def test_with_a_little_room_steps_take_turns(two_nodes):
+    """What finds no room waits for what is before it, and buffers lie elsewhere."""
+    def work(rank):
+        wanted = {recipe: steps(rank, recipe, "roomy") for recipe in (None, "3lc:s=1")}
+        with room_left(LITTLE):
+            submissions = dist.group.WORLD._submissions
+            with pytest.raises(tern.OutOfMemoryError):
+                submissions.group.client.empty(2 * LITTLE, "uint8")
+            assert len(submissions.buffer(2 * LITTLE, torch.uint8)) == 2 * LITTLE
+            for recipe, found in wanted.items():
+                same(steps(rank, recipe, "tight"), found)
+            many = [torch.full((LITTLE // 8,), rank + i) for i in range(20)]
+            for started in [dist.all_reduce(each, async_op=True) for each in many]:
+                started.wait()
+            for i, each in enumerate(many):
+                assert torch.all(each == 2 * i + 1)
+
+    run_ranks(two_nodes, 2, work)
+
+
+def sharded_step(rank):
+    model, _ = models(2)
+    tern.torch.compress(model, recipe="int:bits=8")
+    backward(model, rank)
+
+
+@pytest.mark.parametrize("room, step", [
+    (0, lambda rank: dist.all_reduce(torch.ones(4))),
+    (0, lambda rank: steps(rank, None, "model")),
+    (0, lambda rank: steps(rank, "3lc:s=1", "model")),
+    (0, sharded_step),
+    # A module's gradients find room there, and what is cut of them does not.
+    (LITTLE, sharded_step),
+    (ARENA // 2, lambda rank: dist.all_reduce(torch.ones(ARENA))),
+], ids=["a collective", "a step", "a compressed step", "a sharded step", "half a sharded step",
+        "larger than the arena"])
+def test_without_room_an_error_says_what_to_do(two_nodes, room, step):
+    def work(rank):
+        with room_left(room), pytest.raises(tern.OutOfMemoryError, match="no room in the arena.*"
+                                         "free tensors or raise arena_bytes"):
+            step(rank)
+        # The group is as it was.
+        x = torch.ones(4)
+        dist.all_reduce(x)
+        assert torch.all(x == 2)
+
+    run_ranks(two_nodes, 2, work)
