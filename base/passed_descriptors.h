@@ -3,8 +3,8 @@
 // Descriptors that come over a Unix socket. To close one may take as long as who sent it likes: a
 // TCP socket that lingers, a file of a file system in user space. So nobody's are taken where the
 // kernel can refuse them for us. Elsewhere a daemon leaves them in the socket: what is not in its
-// table takes no place there, and has no file that must be flushed. They go with the socket, which a
-// thread closes that may wait (daemon/service/disposal.h).
+// table takes no place there, and no file of it is flushed. They go with the socket, which a thread
+// closes that may wait (daemon/service/disposal.h).
 
 #include <cstddef>
 #include <span>

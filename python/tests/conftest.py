@@ -4,6 +4,8 @@ import secrets
 import pytest
 
 from cluster import daemons, started_with, wait_for_end
+from jobs import PROGRAM, SECRET, Job
+from tern._control import ask
 from tern._library import library
 
 # How long what the tests have started may take to end: a daemon of a user's own ends when idle.
@@ -34,6 +36,23 @@ def two_nodes():
 @pytest.fixture
 def node(two_nodes):
     return two_nodes[0]
+
+
+@pytest.fixture
+def job(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("r")
+    (folder / "program.py").write_text(PROGRAM)
+    (folder / "secret").write_text(SECRET)
+    (folder / "secret").chmod(0o600)
+    yield Job(folder)
+    runtime = folder / "tern"
+    assert not list(runtime.glob("run-*")), "a folder of a job is left"
+    if (runtime / "control.sock").exists():
+        # It ends by itself, soon; the test waits for that, so that none is left.
+        try:
+            wait_for_end(ask(runtime / "control.sock", "status")["pid"])
+        except OSError:
+            pass
 
 
 def pytest_runtest_setup(item):
