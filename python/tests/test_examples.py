@@ -4,7 +4,6 @@ import pathlib
 import re
 
 import pytest
-from test_run import job  # noqa: F401
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "python"
 
@@ -14,14 +13,14 @@ EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "python"
     ("diloco.py", 4, r"round 20: loss 0\.\d+"),
     ("pipeline.py", 2, r"rank 0: 16 blocks, together -?\d+\.\d+"),
 ])
-def test_an_example_runs(job, name, ranks, line):  # noqa: F811
+def test_an_example_runs(job, name, ranks, line):
     run = job.start("--nproc", str(ranks), str(EXAMPLES / name))
     out, error = run.communicate()
     assert (run.returncode, error) == (0, "")
     assert re.search(line, out), out
 
 
-def test_the_first_example_runs_on_two_nodes(job):  # noqa: F811
+def test_the_first_example_runs_on_two_nodes(job):
     for run in job.nodes(2, str(EXAMPLES / "all_reduce.py")):
         out, error = run.communicate()
         assert (run.returncode, error) == (0, "")

@@ -7,10 +7,10 @@ import subprocess
 import sys
 
 import pytest
-from test_run import SECRET, free_port, listens
 
 import tern
 from cluster import wait_for_end
+from jobs import SECRET, free_port, listens
 from tern._control import ask
 
 PACKAGE = pathlib.Path(tern.__file__).parent.parent
