@@ -12,7 +12,7 @@ Importing it registers the backend and starts nothing.
 
 from .backend import TernBackend
 from .compression import Compression, compress
-from .estimation import Estimate, estimate
+from .estimation import Estimate, Row, estimate
 from .process_group import TernProcessGroup
 from .registration import register
 from .serving import ParameterServer
@@ -20,5 +20,5 @@ from .sharded import ShardedCompression
 
 register()
 
-__all__ = ["Compression", "Estimate", "ParameterServer", "ShardedCompression", "TernBackend",
-           "TernProcessGroup", "compress", "estimate", "register"]
+__all__ = ["Compression", "Estimate", "ParameterServer", "Row", "ShardedCompression",
+           "TernBackend", "TernProcessGroup", "compress", "estimate", "register"]
