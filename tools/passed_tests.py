@@ -22,7 +22,7 @@ def digest_of_tree(root):
 
 class PassedTests:
     """A file in build/: {"tree": ..., "full": ..., "passed": {stage: {test: number of cases}},
-    "seconds": {stage: so far}, "ended": {stage: {"cases": ..., "skipped": ...}}}. What it says of another tree, or
+    "seconds": {stage: so far}, "ended": {stage: cases}}. What it says of another tree, or
     of a short run where a full one is due, is forgotten."""
 
     def __init__(self, path, tree, full):
@@ -50,15 +50,17 @@ class PassedTests:
         self._state["seconds"][stage] = self._state["seconds"].get(stage, 0) + seconds
         self._write()
 
-    def end(self, stage, cases, skipped):
-        """All of it has passed, in this run and in those before it."""
-        self._state["ended"][stage] = {"cases": cases, "skipped": skipped}
+    def end(self, stage, cases):
+        """All of it has passed, in this run and in those before it; None: something has failed."""
+        self._state["ended"].pop(stage, None)
+        if cases is not None:
+            self._state["ended"][stage] = cases
         self._write()
 
     def ended(self):
-        """{stage: {"cases": ..., "skipped": ..., "seconds": ...}}"""
-        return {stage: {**result, "seconds": round(self._state["seconds"].get(stage, 0))}
-                for stage, result in self._state["ended"].items()}
+        """{stage: {"cases": ..., "seconds": ...}}"""
+        return {stage: {"cases": cases, "seconds": round(self._state["seconds"].get(stage, 0))}
+                for stage, cases in self._state["ended"].items()}
 
     def _write(self):
         self._path.parent.mkdir(parents=True, exist_ok=True)

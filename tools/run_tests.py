@@ -289,8 +289,8 @@ def main():
                                   record.of_stage(name) if options.go_on else {}, deadline))
         rows.append((name, outcome, time.monotonic() - begin))
         record.spend(name, time.monotonic() - begin)
-        if not outcome.failures and not outcome.is_unfinished:
-            record.end(name, outcome.passed, len(outcome.skipped))
+        if not outcome.is_unfinished:
+            record.end(name, outcome.passed if not outcome.failures else None)
         total.add(Outcome(outcome.passed, [f"{name}: {failure}" for failure in outcome.failures],
                           is_unfinished=outcome.is_unfinished))
 

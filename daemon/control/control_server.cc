@@ -128,11 +128,9 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
       const std::size_t room = std::min(text.size(), kMaxControlRequestBytes - input_.size());
       const Received received = receive_without_descriptors(
           socket_.native_handle(), std::as_writable_bytes(std::span(text).first(room)));
-      if (received.has_left_descriptors) {
-        close();
-      } else if (received.error == EAGAIN) {
+      if (received.error == EAGAIN) {
         wait_for(Socket::wait_read);
-      } else if (received.error != 0 || received.bytes == 0) {
+      } else if (received.error != 0 || received.bytes == 0 || received.has_left_descriptors) {
         close();
       } else {
         input_.append(text.data(), static_cast<std::size_t>(received.bytes));
@@ -314,6 +312,9 @@ class ControlServer::Impl : public std::enable_shared_from_this<ControlServer::I
     if (!privileged && !leaves_room(of_user, of_others, options_.max_clients)) {
       return refuse(std::move(fd), account, "too many control clients; try again later");
     }
+    // A byte out of band is one of the line: apart from it, it would be readable and never read.
+    const int yes = 1;
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_OOBINLINE, &yes, sizeof yes);
     error_code error;
     Socket socket(acceptor_.get_executor());
     socket.assign(asio::local::stream_protocol(), fd.get(), error);

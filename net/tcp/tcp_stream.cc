@@ -107,6 +107,7 @@ int TcpStream::read(TcpTurn turn) {
     }
     if (error == asio::error::fault) {
       touch_pages(buffers);
+      ++reads;  // there is more to do, and nobody waits for it
       turn.spend(kLeastCharge);
       continue;
     }
@@ -201,6 +202,7 @@ int TcpStream::write(TcpTurn turn) {
     }
     if (error == asio::error::fault) {
       touch_pages(std::span(buffers).first(count));
+      ++writes;
       turn.spend(kLeastCharge);
       continue;
     }

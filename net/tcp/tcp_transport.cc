@@ -180,8 +180,8 @@ std::unique_ptr<Connection> TcpTransport::adopt(std::unique_ptr<Incoming> incomi
 
 void TcpTransport::flush() {
   const auto slice = time_slice();
-  for (const auto& stream : streams_) {
-    stream->flush({kLeastTurnBytes, slice});
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    streams_[(next_ + i) % streams_.size()]->flush({kLeastTurnBytes, slice});
     if (slice && slice->is_over()) break;  // poll() writes the rest
   }
 }

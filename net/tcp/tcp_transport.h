@@ -24,9 +24,9 @@ struct TcpSettings {
   int receive_buffer_bytes = 0;
   // What one connection may read, and write, in one poll() before the next one has its turn.
   std::size_t bytes_per_poll = 1 << 20;
-  // With a clock all connections together have so long in one poll(), and one system call more: it
-  // says nothing of the time that bytes take when the memory that they go to is touched for the
-  // first time. Outlives all connections.
+  // With a clock all connections together have so long in one poll(), or in one flush(), and the one
+  // whose turn ends a call each way more: bytes say nothing of how long they take when memory is
+  // touched for the first time. Outlives all connections.
   const Clock* clock = nullptr;
   std::uint64_t longest_poll_ns = 2'000'000;
   // Every connection is TLS from its first byte on; null: plaintext. Outlives all connections.

@@ -175,14 +175,24 @@ async def _others_refused(server: Server, meeting: Meeting) -> AsyncIterator[Non
 async def _refuse_all(server: Server, meeting: Meeting) -> None:
     while True:
         node = await server.nodes.get()
-        try:
-            # Read first: a connection that is closed with something unread loses the answer too.
-            join = await asyncio.wait_for(expect(node, "join"), _LATE_SECONDS)
-        except (LaunchError, asyncio.TimeoutError):
+        # Read first: a connection that is closed with something unread loses the answer too.
+        join = await _join_of(node)
+        if join is None:
             node.close()
-            continue
-        other = _misfit(join, meeting)
-        await _refuse(node, f"{other or _complete(meeting)}. {_REMEDY}")
+        else:
+            other = _misfit(join, meeting)
+            await _refuse(node, f"{other or _complete(meeting)}. {_REMEDY}")
+
+
+async def _join_of(node: Sealed) -> dict[str, Any] | None:
+    """Of one that comes late; None if it says nothing. Until Python 3.12 wait_for() forgets that it
+    is cancelled where a message has just come."""
+    reading = asyncio.ensure_future(expect(node, "join"))
+    try:
+        await asyncio.wait({reading}, timeout=_LATE_SECONDS)
+        return None if not reading.done() or reading.exception() else reading.result()
+    finally:
+        reading.cancel()
 
 
 def _complete(meeting: Meeting) -> str:

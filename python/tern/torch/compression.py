@@ -56,7 +56,7 @@ def compress(model: Any, recipe: str = "auto", level: str = "balanced",
 
     `recipe`: how gradients travel (docs/codecs.md); "auto" lets the daemon choose for the link.
     `level`: of "auto", how much may be lost; where the link is too fast to gain, a line of the log
-    says so after a hundred steps. `exempt`: what stays exact. None: small tensors,
+    says so after a hundred steps of DDP. `exempt`: what stays exact. None: small tensors,
     biases and normalizations; patterns of names are exempt beside these; a rule, called with name
     and parameter, decides alone. `scaler`: the torch.amp.GradScaler, if there is one: what the
     recipe remembers follows its scale. `gather_recipe`: how the weights of a model of fully_shard()

@@ -47,6 +47,15 @@ TEST_F(ControlServerTest, PutsALineTogetherFromSingleBytes) {
   EXPECT_EQ(json::parse(receive_line(fd))["ok"], true);
 }
 
+// By itself it is readable, and a look at what has come does not find it.
+TEST_F(ControlServerTest, AByteOutOfBandIsOneOfTheLine) {
+  start();
+  const Fd fd = connect();
+  const std::string_view line = R"({"v":1,"id":1,"verb":"echo"})";
+  ASSERT_EQ(::send(fd.get(), line.data(), 1, MSG_OOB | MSG_NOSIGNAL), 1);
+  EXPECT_EQ(ask(fd, line.substr(1))["ok"], true);
+}
+
 TEST_F(ControlServerTest, KnowsWhoAsks) {
   start();
   const Fd fd = connect();
