@@ -90,10 +90,10 @@ def test_large_gradients_lose_and_all_else_is_exact(two_nodes, size):
         assert all(torch.equal(first[name], other[name]) for name in first)
 
 
-def test_nothing_is_lossy_unless_a_recipe_is_named(two_nodes):
+def test_auto_loses_nothing_at_a_level_without_loss(two_nodes):
     def work(rank):
         model, whole = models(2)
-        tern.torch.compress(model)
+        tern.torch.compress(model, level="lossless")
         found, wanted = backward(model, rank), averaged(whole, 2)
         for name in wanted:
             torch.testing.assert_close(found[name], wanted[name])
