@@ -56,8 +56,10 @@ Received receive_without_descriptors(int socket, std::span<std::byte> into) {
   received.cut = (message.msg_flags & MSG_TRUNC) != 0;
   if (received.has_left_descriptors || received.bytes == 0) return received;
   const auto seen = static_cast<std::size_t>(received.bytes);
-  while (::recv(socket, into.data(), seen, MSG_DONTWAIT) < 0 && errno == EINTR) {
-  }
+  do {
+    received.bytes = ::recv(socket, into.data(), seen, MSG_DONTWAIT);
+  } while (received.bytes < 0 && errno == EINTR);
+  if (received.bytes < 0) received.error = errno;
   return received;
 }
 

@@ -88,13 +88,14 @@ INSTANTIATE_TEST_SUITE_P(Tcp, TcpPackets, ::testing::Values(tcp("tcp", {})), nam
 class TcpShortPolls : public TransportConformance {};
 
 TEST_P(TcpShortPolls, EndAfterOneCallAndTheOtherConnectionIsNext) {
-  constexpr std::size_t kFrames = 50, kMostInACall = 16 << 10;
+  // A call reads the rest of a frame, and 16 KiB of those after it.
+  constexpr std::size_t kFrames = 50, kBytes = 1000, kMostInACall = (16 << 10) + kBytes;
   struct Pair {
     RawSink sink_a, sink_b;
     std::unique_ptr<Connection> a, b;
   };
   std::array<Pair, 2> pairs;
-  const auto frame = sealed(block_header(1), pattern(1000, 1));
+  const auto frame = sealed(block_header(1), pattern(kBytes, 1));
   for (Pair& pair : pairs) connect(pair.a, pair.sink_a, pair.b, pair.sink_b);
   for (std::size_t i = 0; i < kFrames; ++i) {
     for (Pair& pair : pairs) pair.a->send({frame, {}});
