@@ -8,7 +8,7 @@ import threading
 import pytest
 import torch
 import torch.distributed as dist
-from emulated import add_memory
+from emulated import add_memory, driver
 from emulated import device as emulated_device
 from test_compression import model_of, same, train
 from torch import nn
@@ -22,6 +22,12 @@ from tern.torch import on_device
 from tern.torch.device_buckets import DeviceBuckets
 
 RECIPE = "int:bits=8"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def emulated():
+    """A rank that skips by itself would fail the other."""
+    driver()
 
 
 class NoStreams:
