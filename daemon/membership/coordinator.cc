@@ -14,6 +14,9 @@
 namespace tern::daemon {
 namespace {
 
+// Of what another daemon says of an epoch's end, so much is kept.
+constexpr std::size_t kMaxEndText = 1024;
+
 std::string random_hex() {
   std::array<std::byte, 16> bytes;
   random_bytes(bytes);
@@ -369,6 +372,7 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
   }
   group.incarnation = random_hex();
   group.splits = 0;
+  group.end = {};
   nlohmann::json body = {{"uid", uid},
                          {"epoch", group.epoch + 1},
                          {"incarnation", group.incarnation},
@@ -417,6 +421,7 @@ void Coordinator::end_epoch(const std::string& uid, Group& group, Errc code,
   }
   group.nodes.clear();
   group.phase = Phase::gathering;
+  group.end = fail(code, text.substr(0, kMaxEndText));
   end_gatherings(uid, code, text);
   // Ranks that rejoined before they heard of the end were waiting for it.
   const auto proven = std::count_if(group.joiners.begin(), group.joiners.end(),

@@ -112,6 +112,7 @@ class Coordinator {
     Part part = Part::none;
     std::string parent;  // uid of what is split; empty: it was minted
     std::string loss;    // of a node, in words: by it the epoch ends; empty: it has all
+    Status end;          // why the epoch has ended, while none is current
 
     bool idle() const { return phase == Phase::gathering && joiners.empty(); }
     // Only joins of other nodes spoke of it, or it is a part of a split, to which nobody comes back.

@@ -46,6 +46,10 @@ Status Coordinator::judge_split(LinkRef from, const std::string& uid, const Join
   const auto found = groups_.find(split.parent);
   if (found == groups_.end() || found->second.phase != Phase::active ||
       found->second.epoch != split.epoch) {
+    // Its daemon may not have heard of the end yet, and the end names who was lost.
+    if (found != groups_.end() && found->second.epoch == split.epoch && !found->second.end) {
+      return found->second.end;
+    }
     return fail(Errc::epoch_ended, "the epoch of the group that is split has ended");
   }
   // Only the node of a rank speaks for it, so that nobody takes the place of another.

@@ -28,6 +28,10 @@ constexpr std::uint64_t kLinger = 1'000'000'000;
 // Of a poll, for those that are ready: a step of a TLS hand-shake may take two milliseconds.
 constexpr std::uint64_t kSliceNs = 2'000'000;
 
+// Of a poll, for the kernel's queue: a node waits there behind all who came before it, and a thread
+// that has much else to do must empty the queue faster than others fill it.
+constexpr std::uint64_t kAcceptSliceNs = 1'000'000;
+
 struct Unfinished {
   // `from` is the peer's address.
   Unfinished(tcp::socket socket, const tcp::endpoint& from, const TlsSource* tls)
@@ -60,7 +64,8 @@ struct TcpAcceptor::State : std::enable_shared_from_this<TcpAcceptor::State> {
         listener(loop_in.impl().io) {}
 
   void wait_for_peer();
-  int accept_peer();
+  bool accept_peer(std::uint64_t now);
+  int accept_some();
   void make_room();
   bool examine(const std::shared_ptr<Unfinished>& candidate);
   bool advance(const std::shared_ptr<Unfinished>& candidate);
@@ -90,26 +95,38 @@ void TcpAcceptor::State::wait_for_peer() {
   });
 }
 
-// One in a round, which makes room first: those that are unfinished never have more descriptors
-// than they may, however many peers wait in the kernel's queue.
-int TcpAcceptor::State::accept_peer() {
-  const std::uint64_t now = clock.now_ns();
-  if (!is_called || now < accept_after_ns) return 0;
-  is_called = false;
-  make_room();
+// Who has said hello while it waited takes no place. Of those that do there are never more than may
+// be, however many wait in the kernel's queue.
+bool TcpAcceptor::State::accept_peer(std::uint64_t now) {
   Error error;
   tcp::endpoint from;
   tcp::socket socket = listener.accept(from, error);
-  if (error == asio::error::would_block || error == asio::error::try_again) return 0;
   if (error) {
-    accept_after_ns = now + kAcceptRetry;
-    return 0;
+    const bool is_empty = error == asio::error::would_block || error == asio::error::try_again;
+    if (!is_empty) accept_after_ns = now + kAcceptRetry;
+    return false;
   }
   configure(socket, tcp_settings);
   auto candidate = std::make_shared<Unfinished>(std::move(socket), from, tcp_settings.tls);
   candidate->deadline_ns = now + settings.hello_timeout_ns;
+  if (examine(candidate)) return true;
+  make_room();
   unfinished.push_back(std::move(candidate));
-  return 1;
+  return true;
+}
+
+// One, and others until the slice is over.
+int TcpAcceptor::State::accept_some() {
+  const std::uint64_t now = clock.now_ns();
+  if (!is_called || now < accept_after_ns) return 0;
+  const TimeSlice slice(clock, kAcceptSliceNs);
+  int work = 0;
+  while (accept_peer(now)) {
+    ++work;
+    if (slice.is_over()) return work;  // still called
+  }
+  is_called = false;
+  return work;
 }
 
 void TcpAcceptor::State::make_room() {
@@ -166,7 +183,7 @@ bool TcpAcceptor::State::advance(const std::shared_ptr<Unfinished>& candidate) {
 
 int TcpAcceptor::State::poll() {
   int work = loop.poll();
-  work += accept_peer();
+  work += accept_some();
   if (!waits && !is_called && clock.now_ns() >= accept_after_ns) wait_for_peer();
   return work + examine_some();
 }

@@ -24,6 +24,7 @@ namespace {
 
 constexpr std::int64_t kMiB = 1 << 20;
 constexpr std::uint64_t kFew = 1000;
+constexpr int kTurns = 5;
 
 std::uint64_t many() {
   const bool at_length = std::getenv("TERN_TESTS_AT_LENGTH") != nullptr;
@@ -189,11 +190,17 @@ TEST_P(Cycles, LeaveNothingBehind) {
     descriptors = burden_of(daemon.pid()).descriptors;
     return burden_of(daemon.pid()).anonymous_bytes;
   };
-  const std::int64_t after_few = turn(kFew);
-  const std::int64_t after_many = turn(many());
-  std::cout << "memory after " << kFew << " and " << kFew + many() << ": " << after_few / 1024
-            << " and " << after_many / 1024 << " KiB\n";
-  EXPECT_LE(after_many, after_few + kMiB);
+  // What is left behind grows with every turn. What the allocator keeps of the most that was there at
+  // a time does not: it depends on how many closes were waited for at once.
+  std::int64_t before = turn(kFew);
+  for (int i = 0; i < kTurns; ++i) {
+    const std::int64_t after = turn(many());
+    std::cout << "memory before and after " << many() << " cycles: " << before / 1024 << " and "
+              << after / 1024 << " KiB\n";
+    if (after <= before + kMiB) return;
+    before = after;
+  }
+  ADD_FAILURE() << "more than a MiB was left by each of " << kTurns << " turns";
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -1,12 +1,15 @@
-// tern-attack-figures NAME --users N --seconds N --rounds N --seed N
+// tern-attack-figures NAME --users N --seconds N --rounds N --seed N --beside NAME,...
 //
 // Prints a line of JSON for each round: what another user's job met beside as many processor hogs,
-// and then beside the attack. NAME `list` prints the names and promises.
+// and then beside the attack, and beside those of one more user each. NAME `list` prints the names
+// and promises.
 
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "tests/attack/trial.h"
 
@@ -17,7 +20,19 @@ struct Options {
   int users = 1, rounds = 3;
   double seconds = 5;
   std::uint64_t seed = 1;
+  std::vector<std::string_view> beside = {};
 };
+
+bool read_names(std::string_view text, std::vector<std::string_view>& names) {
+  for (std::size_t end = 0; end != std::string_view::npos; text.remove_prefix(end + 1)) {
+    end = text.find(',');
+    const Attack* const attack = find_attack(text.substr(0, end));
+    if (attack == nullptr) return false;
+    names.push_back(attack->name);
+    if (end == std::string_view::npos) break;
+  }
+  return true;
+}
 
 bool read_options(std::span<char* const> words, Options& options) {
   if (words.size() % 2 != 0) return false;
@@ -31,7 +46,7 @@ bool read_options(std::span<char* const> words, Options& options) {
       options.seconds = std::strtod(words[i + 1], nullptr);
     } else if (name == "--seed") {
       options.seed = std::strtoull(words[i + 1], nullptr, 10);
-    } else {
+    } else if (name != "--beside" || !read_names(words[i + 1], options.beside)) {
       return false;
     }
   }
@@ -87,6 +102,7 @@ int measure(const Attack& attack, const Options& options) {
                      options.seed + std::uint64_t{100} * static_cast<unsigned>(round)};
     const auto hog = trial.run(plan);
     plan.attack = attack.name;
+    plan.beside = options.beside;
     const auto beside = trial.run(plan);
     const Burden after = burden_of(trial.daemon().pid());
     std::cout << nlohmann::json{{"attack", beside},
@@ -109,7 +125,7 @@ int main(int argc, char** argv) {
   const Attack* const attack = argc > 1 ? find_attack(argv[1]) : nullptr;
   if (attack == nullptr || !read_options(words.subspan(2), options)) {
     std::cerr << "usage: tern-attack-figures list | NAME [--users N] [--seconds N] [--rounds N] "
-                 "[--seed N]\n";
+                 "[--seed N] [--beside NAME,...]\n";
     return 2;
   }
   return measure(*attack, options);

@@ -287,6 +287,13 @@ class TcpAcceptorPlaces : public ::testing::Test {
     socket.connect({boost::asio::ip::address_v4::loopback(), acceptor_->endpoint().port});
     if (!words.empty()) socket.send(boost::asio::buffer(words));
   }
+  static std::string hello() {
+    wire::HelloBody body;
+    body.node = {1, 1};
+    body.session = 1;
+    const wire::HelloFrame frame = wire::make_hello(wire::FrameKind::hello, body);
+    return {static_cast<const char*>(static_cast<const void*>(&frame)), sizeof frame};
+  }
   // Descriptors that this process has of connections to the acceptor, at its end.
   int accepted() const {
     int count = 0;
@@ -326,6 +333,30 @@ TEST_F(TcpAcceptorPlaces, NeverHoldMoreDescriptorsThanTheyMay) {
   }
   EXPECT_EQ(sink_.refused.size(), kPeers - 4u);
   EXPECT_EQ(most, 4);
+}
+
+// A node that says hello is not kept waiting by those who came before it and say nothing.
+TEST_F(TcpAcceptorPlaces, AreTakenByAWholeQueueInAFewPolls) {
+  constexpr int kSilent = 200;
+  for (int i = 0; i < kSilent; ++i) connect_with("");
+  connect_with(hello());
+  for (int i = 0; i < 30'000 && accepted() == 0; ++i) poll();  // until the kernel tells of them
+  for (int i = 0; i < 5; ++i) poll();
+  EXPECT_EQ(sink_.refused.size(), kSilent - 4u);
+  EXPECT_EQ(sink_.offered.size(), 1u);
+  EXPECT_EQ(accepted(), 5);
+}
+
+TEST_F(TcpAcceptorPlaces, AreTakenAsThereIsTimeFor) {
+  for (int i = 0; i < 4; ++i) connect_with("");
+  for (int i = 0; i < 30'000 && accepted() < 4; ++i) poll();
+  ASSERT_EQ(accepted(), 4);
+  for (int i = 0; i < 5; ++i) connect_with("");
+  sink_.refusal_ns = 600'000;  // and two of these are a slice
+  for (int i = 0; i < 30'000 && sink_.refused.empty(); ++i) poll();
+  EXPECT_EQ(sink_.refused.size(), 2u);
+  acceptor_->poll();
+  EXPECT_EQ(sink_.refused.size(), 4u);
 }
 
 // Hand-shakes of many peers at once do not keep the thread.
@@ -373,11 +404,7 @@ TEST_F(TcpAcceptorPlaces, OfUsersOfThisMachineAreChargedToTheirOwners) {
   auto made = TcpAcceptor::create(loop_, clock_, {{"127.0.0.1", 0}, {}, settings}, sink_);
   ASSERT_TRUE(made) << made.error().text;
   acceptor_ = std::move(*made);
-  wire::HelloBody body;
-  body.node = {1, 1};
-  body.session = 1;
-  const wire::HelloFrame hello = wire::make_hello(wire::FrameKind::hello, body);
-  connect_with({static_cast<const char*>(static_cast<const void*>(&hello)), sizeof hello});
+  connect_with(hello());
   for (int i = 0; i < 30'000 && sink_.offered.empty(); ++i) poll();
   ASSERT_EQ(sink_.offered.size(), 1u);
   EXPECT_EQ(sink_.offered[0]->source, "user 4242");

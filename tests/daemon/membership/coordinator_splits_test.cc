@@ -235,6 +235,14 @@ TEST_F(CoordinatorSplits, WhoGathersWhileTheParentEndsIsTold) {
   EXPECT_EQ(coordinator_.groups(), 1u);
 }
 
+TEST_F(CoordinatorSplits, WhoSplitsBeforeHearingOfTheEndIsToldWhy) {
+  lose(kB, "broken");
+  refused(kA, split_of(kA, 0, 1), Errc::peer_lost, "was lost");
+  join(kA, 0, 1);
+  say(kA, "ready", 2);
+  refused(kA, split_of(kA, 0, 1), Errc::epoch_ended, "has ended");
+}
+
 TEST_F(CoordinatorSplits, WhatNobodyWaitsForIsForgotten) {
   split(kA, 0, 1);
   EXPECT_EQ(coordinator_.groups(), 2u);
