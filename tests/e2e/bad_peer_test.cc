@@ -266,21 +266,6 @@ TEST_F(BadPeer, SpeaksNonsenseToTheConductor) {
   EXPECT_TRUE(eventually([&] { return cluster[0].ask("status").is_object(); }));
 }
 
-// Every join is answered, and it acknowledges no answer.
-TEST_F(BadPeer, AsksAndTakesNoAnswer) {
-  HostilePeer peer(port);
-  ASSERT_TRUE(peer.hello(HostilePeer::hello_body(wire::kConductorLane, 250)));
-  const std::string join =
-      nlohmann::json{{"t", "join"}, {"uid", std::string(32, 'c')}, {"rank", 7}, {"size", 1}}.dump();
-  std::size_t asked = 0;
-  while (asked < 1'000'000 && peer.send(peer.control(join)) && peer.drain()) ++asked;
-  EXPECT_TRUE(peer.is_thrown_out());
-  EXPECT_LT(asked, 1'000'000u);
-  EXPECT_GT(asked, 1000u);
-  EXPECT_TRUE(cluster[0].logs(kToConductor + "the peer does not acknowledge what it is told"));
-  EXPECT_EQ(cluster[0].counter("bad_control_frames"), 1);
-}
-
 TEST_F(BadPeer, BreaksTheSequence) {
   std::uint64_t node = 300;
   const std::string_view text = "{\"t\":\"nothing\"}";
@@ -413,11 +398,26 @@ TEST_F(BadPeer, OpensManyLinksOfNoGroup) {
   peers.clear();
 }
 
-// So patient that the first strangers are still there when the last ones come.
+// So patient that what a peer does too much of is met first, and not that it is slow.
 class BadPeersOfAPatientDaemon : public BadPeer {
  protected:
   BadPeersOfAPatientDaemon() : BadPeer("20s", "60s") {}
 };
+
+// Every join is answered, and the peer acknowledges no answer.
+TEST_F(BadPeersOfAPatientDaemon, AskAndTakeNoAnswer) {
+  HostilePeer peer(port);
+  ASSERT_TRUE(peer.hello(HostilePeer::hello_body(wire::kConductorLane, 250)));
+  const std::string join =
+      nlohmann::json{{"t", "join"}, {"uid", std::string(32, 'c')}, {"rank", 7}, {"size", 1}}.dump();
+  std::size_t asked = 0;
+  while (asked < 1'000'000 && peer.send(peer.control(join)) && peer.drain()) ++asked;
+  EXPECT_TRUE(peer.is_thrown_out());
+  EXPECT_LT(asked, 1'000'000u);
+  EXPECT_GT(asked, 1000u);
+  EXPECT_TRUE(cluster[0].logs(kToConductor + "the peer does not acknowledge what it is told"));
+  EXPECT_EQ(cluster[0].counter("bad_control_frames"), 1);
+}
 
 TEST_F(BadPeersOfAPatientDaemon, AreTurnedAwayWhenThereAreTooMany) {
   std::vector<HostilePeer> peers;
