@@ -1,6 +1,7 @@
 #!/bin/sh
-# Tests tern.torch against a build: its own tests, then PyTorch's suite of torch.distributed from the
-# wheel, under gloo and under Tern.
+# Tests tern.torch against a build: its own tests; PyTorch's suite of torch.distributed from the wheel,
+# under gloo and under Tern; and as far as they run on a processor, so, the tests of PyTorch's repository
+# of functional collectives, FSDP2, DTensor and checkpoints.
 #
 #   torch_tests.sh [BIN [WORDS...]]    BIN: a folder with ternd and ternctl, libtern.so in lib beside
 #                                      it (default: build/release/bin); WORDS go to torch_suite.py
@@ -17,4 +18,10 @@ export TERN_PROGRAMS="$programs" TERN_LIBRARY="$programs/../lib/libtern.so.1" PY
 unset TERN_SOCKET XDG_RUNTIME_DIR
 (cd python && "$environment/bin/python" -m pytest -p no:cacheprovider -q tests/torch)
 [ $# != 0 ] || set -- --world-size 2
-exec "$environment/bin/python" tools/torch_suite.py "$@"
+tests=$(tools/torch_source.sh)
+record=
+for word in "$@"; do
+  [ "$word" != --record ] || record=--record
+done
+"$environment/bin/python" tools/torch_suite.py "$@"
+exec "$environment/bin/python" tools/torch_repository.py "$tests" $record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,12 +12,17 @@ from torch._C._profiler import _RecordFunctionFast
 # An event that ends in another thread than it began counts as asynchronous, which it is.
 _ending = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tern-profiler")
 
+# PyTorch 2.9.1 shows an event that ends in another thread only within another event; 2.12.1 does not
+# need it.
+_IS_SHOWN_ALONE = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 12)
+
 
 def begin(name: str, inputs: Sequence[torch.Tensor]) -> Callable[[], None] | None:
     """What ends the event, or None where nobody profiles."""
     if not torch.autograd._profiler_enabled():
         return None
     held = [_RecordFunctionFast(name, list(inputs), {})]
-    held[0].__enter__()
+    with contextlib.nullcontext() if _IS_SHOWN_ALONE else _RecordFunctionFast("tern.submit"):
+        held[0].__enter__()
     # __exit__() does nothing in a thread that is not profiled itself; letting go ends the event.
     return lambda: _ending.submit(held.clear).result()

@@ -2,48 +2,35 @@
 
     pytorch_suite.py --backend tern --world-size 2 --out results.json [TEST...]
 
-The suite asks for its backend by name in many places, and leaves out tests by that name. Therefore
-Tern stands in for gloo under gloo's name: every test that runs under gloo runs under Tern, and none
-is left out that gloo has. The ranks are forked, where the suite would spawn them: importing
-PyTorch anew in each rank of each test would take most of the time.
+Tern stands in for gloo, as suites.py says. The ranks are forked, where the suite would spawn them:
+importing PyTorch anew in each rank of each test would take most of the time.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import pathlib
 import sys
 import tempfile
-import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 import torch
-import torch.distributed as dist
 
 from cluster import daemons
+from suites import Recorder, quiet, use_tern_as_gloo
 
 # What PyTorch's C++ says of gloo by a cast to gloo's class: Tern is asked under its own name.
 UNDER_ITS_OWN_NAME = {"test_ddp_logging_data_cpu"}
 
 
-def _use_tern_as_gloo() -> None:
-    from tern.torch import registration
-    from tern.torch.submissions import Submissions
-
-    Submissions.event_prefix = "gloo"
-    # Under gloo's name the group looks as if it had another backend beside Tern.
-    registration._is_one_of_several = lambda _: False
-    dist.Backend._plugins["GLOO"] = dist.Backend._plugins["TERN"]
-
-
 def make_case(backend, world_size, folder, sockets):
-    """The suite's class, with its tests as methods. The suite reads its settings when it is
-    imported."""
+    """The suite's class, with its tests as methods; a test passes under Tern alone if Tern has made
+    a group for it. The suite reads its settings when it is imported."""
+    made = folder / "made"
     (folder / "barrier").touch()
     (folder / "init_dir").mkdir()
     os.environ.update(BACKEND="gloo", WORLD_SIZE=str(world_size), TEMP_DIR=str(folder),
@@ -56,65 +43,24 @@ def make_case(backend, world_size, folder, sockets):
     class OnTern(suite.TestDistBackend, suite.DistributedTest._DistTestBase):
         def setUp(self):
             super().setUp()
+            made.unlink(missing_ok=True)
             self._start_processes(torch.multiprocessing.get_context("fork").Process)
+
+        def _check_return_codes(self, *arguments):
+            super()._check_return_codes(*arguments)
+            self.assertEqual(made.exists(), backend == "tern")
 
         @classmethod
         def _run(cls, rank, test, *arguments, **more):
             torch.set_num_threads(1)
             if backend == "tern":
-                import tern.torch  # noqa: F401
-
                 os.environ["TERN_SOCKET"] = sockets[rank % len(sockets)]
+                use_tern_as_gloo(made)
                 if test in UNDER_ITS_OWN_NAME:
                     suite.BACKEND = "tern"
-                else:
-                    _use_tern_as_gloo()
             super()._run(rank, test, *arguments, **more)
 
     return OnTern
-
-
-class Recorder(unittest.TestResult):
-    """What became of each test, with its seconds and the reason or the end of its traceback."""
-
-    def __init__(self):
-        super().__init__()
-        self.found = {}
-        self._began = 0.0
-
-    def startTest(self, test):
-        super().startTest(test)
-        self._began = time.monotonic()
-
-    def _record(self, test, outcome, reason=""):
-        name = test.id().rpartition(".")[2]
-        seconds = round(time.monotonic() - self._began, 1)
-        self.found[name] = {"outcome": outcome, "reason": reason, "seconds": seconds}
-        print(f"{outcome:8} {seconds:6.1f} s {name} {reason.splitlines()[-1] if reason else ''}",
-              flush=True)
-
-    def addSuccess(self, test):
-        self._record(test, "passed")
-
-    def addSkip(self, test, reason):
-        self._record(test, "skipped", reason)
-
-    def addFailure(self, test, error):
-        self._record(test, "failed", self._exc_info_to_string(error, test)[-1500:])
-
-    addError = addFailure
-
-
-@contextlib.contextmanager
-def _quiet(log):
-    """What the ranks print goes to the log, what this process prints does not."""
-    kept = os.dup(1), os.dup(2)
-    sys.stdout = os.fdopen(kept[0], "w", buffering=1)
-    with open(log, "wb") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-        yield
-    os.dup2(kept[1], 2)
 
 
 def run(options):
@@ -123,7 +69,7 @@ def run(options):
                          [node.socket for node in nodes])
         names = options.tests or unittest.TestLoader().getTestCaseNames(case)
         recorder = Recorder()
-        with _quiet(options.log):
+        with quiet(options.log):
             for test in names:
                 unittest.TestSuite([case(test)]).run(recorder)
     return recorder.found

@@ -1,0 +1,101 @@
+"""Runs one file of the tests in PyTorch's repository, its ranks on two daemons.
+
+    repository_suite.py --backend tern --out results.json FILE [TEST...]
+
+Tern stands in for gloo, as suites.py says. Only tests whose ranks are processes of their own are
+run: where threads play the ranks, or where nothing is sent, no backend takes part. The ranks are
+forked, where PyTorch would spawn them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import pathlib
+import sys
+import tempfile
+import types
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+
+import torch
+
+from cluster import daemons
+from suites import Recorder, quiet, use_tern_as_gloo
+from torch.testing._internal import common_distributed
+
+# Seconds that a test may take. With the default, 300, one that hangs would take most of the time.
+PATIENCE = 100
+
+
+def fork_ranks(before_rank):
+    """Makes PyTorch's test classes fork their ranks. `before_rank(rank)` runs first in each."""
+
+    class Rank(multiprocessing.get_context("fork").Process):
+        def run(self):
+            torch.set_num_threads(1)
+            before_rank(int(self.name.split()[-1]))  # the classes call it "process 3"
+            super().run()
+
+    torch.multiprocessing.set_start_method("fork", force=True)
+    torch.multiprocessing.Process = Rank
+    common_distributed.MultiProcessTestCase._spawn_processes = (
+        lambda self: self._start_processes(Rank))
+
+
+def load_cases(path):
+    """The tests of a file whose ranks are processes. A file that is for CUDA unless it finds
+    another accelerator is for the processor here."""
+    module = types.ModuleType(path.stem)
+    module.__file__ = str(path)
+    sys.modules[path.stem] = module
+    source = path.read_text().replace('\nDEVICE = "cuda"\n', '\nDEVICE = "cpu"\n')
+    exec(compile(source, path, "exec"), module.__dict__)
+    ranked = (common_distributed.MultiProcessTestCase, common_distributed.MultiProcContinuousTest)
+    for each in unittest.defaultTestLoader.loadTestsFromModule(module):
+        yield from (case for case in each if isinstance(case, ranked))
+
+
+def run(options):
+    """Each test's outcome by `Class.test`, and under Tern whether its ranks made a group."""
+    with tempfile.TemporaryDirectory(prefix="tern-suite-") as name, daemons(2) as nodes:
+        made = pathlib.Path(name, "made")
+
+        def before_rank(rank):
+            if options.backend == "tern":
+                os.environ["TERN_SOCKET"] = nodes[rank % len(nodes)].socket
+                use_tern_as_gloo(made)
+
+        common_distributed.TIMEOUT_DEFAULT = PATIENCE
+        fork_ranks(before_rank)
+        recorder = Recorder(words=2)
+        cases = [case for case in load_cases(options.file)
+                 if not options.tests or recorder.name_of(case) in options.tests]
+        with quiet(options.log):
+            for case in cases:
+                # Ranks of one class may outlive a test, with their group: this is of the class.
+                unittest.TestSuite([case]).run(recorder)
+                if recorder.name_of(case) in recorder.found:
+                    recorder.found[recorder.name_of(case)]["made_group"] = made.exists()
+                made.unlink(missing_ok=True)
+    return recorder.found
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--backend", choices=["gloo", "tern"], default="tern")
+    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--log", default="/dev/null")
+    parser.add_argument("file", type=pathlib.Path)
+    parser.add_argument("tests", nargs="*")
+    options = parser.parse_args()
+    found = run(options)
+    if options.out:
+        options.out.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()

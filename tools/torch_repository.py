@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Runs tests of PyTorch's repository under gloo and under Tern, and compares.
+
+    torch_repository.py TESTS [--areas fsdp2 ...] [--minutes N]   exit status 1 if a test passes
+                                                                  under gloo alone
+    torch_repository.py TESTS --record        also writes the results into the repository
+
+TESTS is what tools/torch_source.sh prints. tools/torch_tests.sh calls this in an environment with
+PyTorch. Which tests count: those that pass under gloo on a machine without accelerators, of which
+each rank is a process, and whose ranks make a group. Where the tests are of another version than
+PyTorch, those that it no longer passes under gloo do not count either. The results are
+bench/history/torch_repository.json, from which docs/torch.md has its table.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+from page_section import replace_section
+from torch_suite import ROOT, commit
+
+RUNNER = ROOT / "python/tests/torch/repository_suite.py"
+RESULTS = ROOT / "bench/history/torch_repository.json"
+PAGE = ROOT / "docs/torch.md"
+
+# Folders and files of test/distributed.
+AREAS = {
+    "functional collectives": ["test_functional_api.py"],
+    "FSDP2": ["_composable/fsdp"],
+    "DTensor": ["tensor"],
+    "checkpoint": ["checkpoint"],
+}
+# A file that has not ended by then has hung.
+SECONDS_OF_A_FILE = 1800
+
+
+def files_of(tests, area):
+    for place in AREAS[area]:
+        path = tests / place
+        yield from sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
+
+
+def run(backend, file, names=()):
+    """The outcome of each test of a file, by `Class.test`. None: the file does not load, or hangs."""
+    with tempfile.TemporaryDirectory(prefix="tern-suite-") as folder:
+        out = pathlib.Path(folder, "found.json")
+        try:
+            ended = subprocess.run(
+                [sys.executable, RUNNER, "--backend", backend, "--out", out, file, *names],
+                capture_output=True, text=True, timeout=SECONDS_OF_A_FILE)
+        except subprocess.TimeoutExpired:
+            return None
+        return json.loads(out.read_text()) if ended.returncode == 0 else None
+
+
+def compare_file(file):
+    """Tests that gloo passes, as Tern ends them: "passed", "failed" or "skipped", or "hung" if its
+    run of the file has. A test without a group is none of them. None: the file does not load."""
+    gloo = run("gloo", file)
+    if gloo is None:
+        return None
+    shared = [name for name, each in gloo.items() if each["outcome"] == "passed"]
+    if not shared:
+        return {}
+    tern = run("tern", file, shared)
+    if tern is None:
+        return {name: "hung" for name in shared}
+    # What Tern fails counts whether or not it came so far as to make a group.
+    return {name: tern[name]["outcome"] for name in shared
+            if tern[name]["made_group"] or tern[name]["outcome"] != "passed"}
+
+
+def compare(tests, areas, deadline):
+    """By area: by file, as compare_file() says. Areas that the time was too short for are left out."""
+    found = {}
+    for area in areas:
+        files = {}
+        for file in files_of(tests, area):
+            if time.monotonic() > deadline:
+                print(f"the time is up in {area}", flush=True)
+                return found
+            result = files[str(file.relative_to(tests))] = compare_file(file)
+            said = ("does not load" if result is None else
+                    f"{sum(each == 'passed' for each in result.values())} of {len(result)}")
+            print(f"{file.relative_to(tests)}: {said}", flush=True)
+        found[area] = files
+    return found
+
+
+def ends(files):
+    """(file, test, how Tern ended it) of an area."""
+    return [(file, test, outcome) for file, result in files.items() if result
+            for test, outcome in result.items()]
+
+
+def behind(areas):
+    return sorted(f"{file}: {test}" for files in areas.values()
+                  for file, test, outcome in ends(files) if outcome != "passed")
+
+
+def table(results):
+    lines = ["| tests of | PyTorch | area | pass under gloo | of these, under Tern | commit | date |",
+             "|---|---|---|---:|---:|---|---|"]
+    for result in results:
+        for area, files in result["areas"].items():
+            found = ends(files)
+            passed = sum(outcome == "passed" for *_, outcome in found)
+            lines.append(f"| {result['tests_of']} | {result['torch']} | {area} | {len(found)} "
+                         f"| {passed} | {result['commit']} | {result['date']} |")
+    missing = sorted({name for result in results for name in behind(result["areas"])})
+    if missing:
+        lines += ["", "Under gloo alone pass:", ""]
+        lines += [f"- `{name}`" for name in missing]
+    return "\n".join(lines)
+
+
+def record(tests_of, areas):
+    """Puts the areas in place of those of the same versions."""
+    import torch
+
+    kept = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else []
+    by_versions = {(each["tests_of"], each["torch"]): each for each in kept}
+    about = {"commit": commit(), "date": time.strftime("%Y-%m-%d"), "tests_of": tests_of,
+             "torch": torch.__version__, "python": platform.python_version(),
+             "cores": os.cpu_count(), "areas": areas}
+    by_versions[tests_of, torch.__version__] = about
+    every = [by_versions[key] for key in sorted(by_versions)]
+    RESULTS.write_text(json.dumps({"results": every}, indent=1) + "\n")
+    replace_section(PAGE, "repository", table(every))
+
+
+def version_of(tests):
+    """Of the sources; a checkout has it in version.txt."""
+    named = re.search(r"pytorch-v([0-9.]+)", str(tests))
+    if named:
+        return named[1]
+    return (tests.parents[1] / "version.txt").read_text(encoding="utf-8").strip()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tests", type=pathlib.Path)
+    parser.add_argument("--areas", nargs="+", choices=list(AREAS), default=list(AREAS))
+    parser.add_argument("--minutes", type=float, default=600)
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args()
+    areas = compare(options.tests, options.areas, time.monotonic() + 60 * options.minutes)
+    for area, files in areas.items():
+        found = ends(files)
+        print(f"{area}: Tern passes {sum(end == 'passed' for *_, end in found)} of {len(found)}")
+    if options.record:
+        record(version_of(options.tests), areas)
+    if behind(areas):
+        sys.exit("pass under gloo and not under Tern: " + ", ".join(behind(areas)))
+
+
+if __name__ == "__main__":
+    main()
