@@ -12,8 +12,8 @@ from torch._C._profiler import _RecordFunctionFast
 # An event that ends in another thread than it began counts as asynchronous, which it is.
 _ending = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tern-profiler")
 
-# PyTorch 2.9.1 shows an event that ends in another thread only within another event; 2.12.1 does not
-# need it.
+# PyTorch 2.9.1 shows an event that ends in another thread only within another event, and 2.12.1
+# alone too.
 _IS_SHOWN_ALONE = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 12)
 
 

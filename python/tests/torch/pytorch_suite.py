@@ -19,9 +19,9 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 import torch
+from suites import Recorder, quiet, use_tern_as_gloo
 
 from cluster import daemons
-from suites import Recorder, quiet, use_tern_as_gloo
 
 # What PyTorch's C++ says of gloo by a cast to gloo's class: Tern is asked under its own name.
 UNDER_ITS_OWN_NAME = {"test_ddp_logging_data_cpu"}

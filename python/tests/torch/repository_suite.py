@@ -22,10 +22,10 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 import torch
-
-from cluster import daemons
 from suites import Recorder, quiet, use_tern_as_gloo
 from torch.testing._internal import common_distributed
+
+from cluster import daemons
 
 # Seconds that a test may take: eight ranks on two cores take a minute and a half for the longest.
 PATIENCE = 300
