@@ -19,7 +19,7 @@ from torch.distributed import distributed_c10d
 
 
 def use_tern_as_gloo(made) -> None:
-    """In a rank, before it makes its first group. The file `made` is there once Tern has made one."""
+    """In a rank, before it makes its first group. Once Tern has made one, `made` is a file."""
     import tern.torch  # noqa: F401
     from tern.torch import registration
     from tern.torch.submissions import Submissions
