@@ -69,8 +69,30 @@ def load_cases(path):
         yield from (case for case in each if isinstance(case, ranked))
 
 
+class GroupRecorder(Recorder):
+    """Records of each test, beside how it ended, whether its ranks made a group of Tern: whether
+    the file `made` is there then."""
+
+    def __init__(self, made):
+        super().__init__(words=2)
+        self._made = made
+        self._class = None
+
+    def startTest(self, test):
+        # Ranks of one kind outlive a test, with their group, and end with the class.
+        outlive = isinstance(test, common_distributed.MultiProcContinuousTest)
+        if not outlive or type(test) is not self._class:
+            self._made.unlink(missing_ok=True)
+        self._class = type(test)
+        super().startTest(test)
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        if self.name_of(test) in self.found:
+            self.found[self.name_of(test)]["made_group"] = self._made.exists()
+
+
 def run(options):
-    """Each test's outcome by `Class.test`, and under Tern whether its ranks made a group."""
     with tempfile.TemporaryDirectory(prefix="tern-suite-") as name, daemons(2) as nodes:
         made = pathlib.Path(name, "made")
 
@@ -82,16 +104,11 @@ def run(options):
         common_distributed.TIMEOUT_DEFAULT = PATIENCE
         fork_ranks(before_rank)
         run_without_accelerators()
-        recorder = Recorder(words=2)
+        recorder = GroupRecorder(made)
         cases = [case for case in load_cases(options.file)
                  if not options.tests or recorder.name_of(case) in options.tests]
         with quiet(options.log):
-            for case in cases:
-                # Ranks of one class may outlive a test, with their group: this is of the class.
-                unittest.TestSuite([case]).run(recorder)
-                if recorder.name_of(case) in recorder.found:
-                    recorder.found[recorder.name_of(case)]["made_group"] = made.exists()
-                made.unlink(missing_ok=True)
+            unittest.TestSuite(cases).run(recorder)
     return recorder.found
 
 
