@@ -7,7 +7,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ..errors import OperationTimeoutError, TernError
+from ..errors import OperationTimeoutError, OutOfMemoryError, TernError
 
 
 @functools.cache
@@ -25,6 +25,8 @@ def as_torch(error: TernError) -> TernError:
     kind: Any = type(error)
     # Programs of torch.distributed look for these words.
     late = "Tern: Timed out waiting: " if isinstance(error, OperationTimeoutError) else ""
-    twin: TernError = _class_of(kind)(f"{late}{error}")
+    # The name under which they set it.
+    here = " ($TERN_ARENA_BYTES)" if isinstance(error, OutOfMemoryError) else ""
+    twin: TernError = _class_of(kind)(f"{late}{error}{here}")
     twin.status, twin.remedy, twin.detail = error.status, error.remedy, error.detail
     return twin
