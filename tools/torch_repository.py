@@ -109,12 +109,12 @@ def table(results):
     lines = ["| tests of | PyTorch | area | pass under gloo | of these, under Tern | commit | date |",
              "|---|---|---|---:|---:|---|---|"]
     for result in results:
-        for area, files in result["areas"].items():
-            found = ends(files)
-            passed = sum(outcome == "passed" for *_, outcome in found)
-            lines.append(f"| {result['tests_of']} | {result['torch']} | {area} | {len(found)} "
-                         f"| {passed} | {result['commit']} | {result['date']} |")
-    missing = sorted({name for result in results for name in behind(result["areas"])})
+        found = ends(result["files"])
+        passed = sum(outcome == "passed" for *_, outcome in found)
+        lines.append(f"| {result['tests_of']} | {result['torch']} | {result['area']} "
+                     f"| {len(found)} | {passed} | {result['commit']} | {result['date']} |")
+    missing = sorted({name for result in results
+                      for name in behind({result["area"]: result["files"]})})
     if missing:
         lines += ["", "Under gloo alone pass:", ""]
         lines += [f"- `{name}`" for name in missing]
@@ -122,16 +122,20 @@ def table(results):
 
 
 def record(tests_of, areas):
-    """Puts the areas in place of those of the same versions."""
+    """Puts the areas in place of the same ones of the same versions."""
     import torch
 
-    kept = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else []
-    by_versions = {(each["tests_of"], each["torch"]): each for each in kept}
+    def key(result):
+        return result["tests_of"], result["torch"], list(AREAS).index(result["area"])
+
+    results = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else []
     about = {"commit": commit(), "date": time.strftime("%Y-%m-%d"), "tests_of": tests_of,
              "torch": torch.__version__, "python": platform.python_version(),
-             "cores": os.cpu_count(), "areas": areas}
-    by_versions[tests_of, torch.__version__] = about
-    every = [by_versions[key] for key in sorted(by_versions)]
+             "cores": os.cpu_count()}
+    added = [about | {"area": area, "files": files} for area, files in areas.items()]
+    replaced = [key(result) for result in added]
+    kept = [result for result in results if key(result) not in replaced]
+    every = sorted(kept + added, key=key)
     RESULTS.write_text(json.dumps({"results": every}, indent=1) + "\n")
     replace_section(PAGE, "repository", table(every))
 
