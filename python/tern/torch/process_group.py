@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -11,6 +12,7 @@ import torch.distributed as dist
 
 from .backend import BACKEND, TernBackend, has_python_backends
 from .collectives import Collectives
+from .dispatch import group_of_cpp, through_dispatcher
 from .meeting import meet
 from .monitored import monitored_barrier
 from .submissions import Submissions
@@ -36,10 +38,15 @@ class TernProcessGroup(Collectives, dist.ProcessGroup):
         self._submissions = submissions
         if has_python_backends():
             # C++ and torch.distributed itself ask a group's backend what it can do.
-            backend = TernBackend(self._submissions, timeout)
+            self._backend = TernBackend(self._submissions, timeout)
             for device in ("cpu", "cuda"):
-                self._register_backend(torch.device(device), self.BackendType.CUSTOM, backend)
+                self._register_backend(torch.device(device), self.BackendType.CUSTOM, self._backend)
             self._set_default_backend(self.BackendType.CUSTOM)
+
+    @functools.cached_property
+    def dispatched(self) -> dist.ProcessGroup:
+        """The same group for operations that PyTorch's dispatcher has to see: dispatch.py."""
+        return group_of_cpp(self, self._backend)
 
     @property
     def tern_group(self) -> Any:
@@ -125,3 +132,7 @@ class TernProcessGroup(Collectives, dist.ProcessGroup):
 
     def __repr__(self) -> str:
         return f"<tern.torch process group, rank {self.rank()} of {self._size}>"
+
+
+if has_python_backends():
+    through_dispatcher(TernProcessGroup)

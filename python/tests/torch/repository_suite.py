@@ -30,6 +30,8 @@ from cluster import daemons
 # Seconds that a test may take: eight ranks on two cores take a minute and a half for the longest.
 PATIENCE = 300
 MOST_RANKS = 8  # of a test
+# Some tests make groups of all sizes again and again, and destroy none.
+MANY = ("--max-groups", "4096", "--max-groups-per-user", "4096")
 
 
 def fork_ranks(before_rank):
@@ -93,7 +95,7 @@ class GroupRecorder(Recorder):
 
 
 def run(options):
-    with tempfile.TemporaryDirectory(prefix="tern-suite-") as name, daemons(2) as nodes:
+    with tempfile.TemporaryDirectory(prefix="tern-suite-") as name, daemons(2, *MANY) as nodes:
         made = pathlib.Path(name, "made")
 
         def before_rank(rank):
