@@ -9,7 +9,6 @@ import torch.distributed as dist
 import tern
 import tern.torch
 from ranks import run_ranks
-from tern.torch.backend import has_python_backends
 
 SOON = datetime.timedelta(milliseconds=20)
 
@@ -110,8 +109,6 @@ def test_a_failure_has_its_class_everywhere(two_nodes):
     run_ranks(two_nodes, 2, work)
 
 
-@pytest.mark.skipif(not has_python_backends(),
-                    reason="the profiler of a PyTorch before 2.14 drops such events")
 def test_the_profiler_sees_operations(two_nodes):
     def work(rank):
         with torch.autograd.profiler.profile(record_shapes=True) as profile:
