@@ -59,7 +59,7 @@ test-python:
 	PYTHON=$(PYTHON) tools/python_tests.sh build/release/bin
 
 test-torch:
-	tools/install_dependencies.sh test
+	tools/install_dependencies.sh torch
 	cmake --preset release
 	cmake --build --preset release --target tern ternd ternctl
 	PYTHON=$(PYTHON) tools/torch_tests.sh build/release/bin $(TORCH_FLAGS)

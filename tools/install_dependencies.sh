@@ -5,6 +5,7 @@
 #   install_dependencies.sh deb    enough to build the Debian packages
 #   install_dependencies.sh test   that, and what the tests, fuzzers, lints and benchmarks need
 #   install_dependencies.sh full   that, and what `make test-full` has beside
+#   install_dependencies.sh torch  what the tests need, and `make test-torch` has beside
 #   install_dependencies.sh aarch64  enough to compile for aarch64 and to run the result
 set -eu
 
@@ -20,6 +21,7 @@ test_packages="$deb_packages
   ibverbs-providers ibverbs-utils perftest rdma-core qemu-system-x86 busybox-static kmod systemd shellcheck qemu-user"
 cross_packages='g++-aarch64-linux-gnu qemu-user'
 full_packages="$test_packages $cross_packages"
+torch_packages="$test_packages ca-certificates curl xz-utils"
 aarch64_packages="$demo_packages $cross_packages"
 
 case "${1:-}" in
@@ -27,9 +29,10 @@ case "${1:-}" in
   deb) packages=$deb_packages ;;
   test) packages=$test_packages ;;
   full) packages=$full_packages ;;
+  torch) packages=$torch_packages ;;
   aarch64) packages=$aarch64_packages ;;
   *)
-    echo "usage: $0 demo|deb|test|full|aarch64" >&2
+    echo "usage: $0 demo|deb|test|full|torch|aarch64" >&2
     exit 2
     ;;
 esac
