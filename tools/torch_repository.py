@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Runs tests of PyTorch's repository under gloo and under Tern, and compares.
 
-    torch_repository.py TESTS [--areas fsdp2 ...] [--minutes N]   exit status 1 if a test passes
+    torch_repository.py TESTS [--areas FSDP2 ...] [--minutes N]   exit status 1 if a test passes
                                                                   under gloo alone
     torch_repository.py TESTS --record        also writes the results into the repository
 
 TESTS is what tools/torch_source.sh prints. tools/torch_tests.sh calls this in an environment with
 PyTorch. Which tests count: those that pass under gloo on a machine without accelerators, of which
-each rank is a process, and whose ranks make a group. Where the tests are of another version than
+each rank is a process, and of which a rank makes a group. Where the tests are of another version than
 PyTorch, those that it no longer passes under gloo do not count either. The results are
 bench/history/torch_repository.json, from which docs/torch.md has its table.
 """
@@ -18,6 +18,7 @@ import os
 import pathlib
 import platform
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -50,31 +51,41 @@ def files_of(tests, area):
 def run(backend, file, names=()):
     """The outcome of each test of a file, by `Class.test`. None: the file does not load, or hangs."""
     with tempfile.TemporaryDirectory(prefix="tern-suite-") as folder:
-        out = pathlib.Path(folder, "found.json")
-        try:
-            ended = subprocess.run(
+        out, log = pathlib.Path(folder, "found.json"), pathlib.Path(folder, "log")
+        with log.open("w") as told:
+            # Ranks and daemons end with it.
+            runner = subprocess.Popen(
                 [sys.executable, RUNNER, "--backend", backend, "--out", out, file, *names],
-                capture_output=True, text=True, timeout=SECONDS_OF_A_FILE)
-        except subprocess.TimeoutExpired:
-            return None
-        return json.loads(out.read_text()) if ended.returncode == 0 else None
+                stdout=subprocess.DEVNULL, stderr=told, start_new_session=True)
+            try:
+                status = runner.wait(SECONDS_OF_A_FILE)
+            except subprocess.TimeoutExpired:
+                os.killpg(runner.pid, signal.SIGKILL)
+                status = runner.wait()
+        if status == 0:
+            return json.loads(out.read_text())
+        print(f"{file.name} under {backend}: status {status}: {log.read_text()[-500:]}", flush=True)
+        return None
 
 
 def compare_file(file):
-    """Tests that gloo passes, as Tern ends them: "passed", "failed" or "skipped", or "hung" if its
-    run of the file has. A test without a group is none of them. None: the file does not load."""
+    """Tests that gloo passes, as Tern ends them: "passed", "failed" or "skipped", "without Tern" if
+    Tern has made no group, or "hung" if its run of the file has. A test for which gloo makes no
+    group is none of them. None: the file does not load."""
     gloo = run("gloo", file)
     if gloo is None:
         return None
-    shared = [name for name, each in gloo.items() if each["outcome"] == "passed"]
+    shared = [name for name, each in gloo.items()
+              if each["outcome"] == "passed" and each["made_group"]]
     if not shared:
         return {}
     tern = run("tern", file, shared)
     if tern is None:
         return {name: "hung" for name in shared}
-    # What Tern fails counts whether or not it came so far as to make a group.
-    return {name: tern[name]["outcome"] for name in shared
-            if tern[name]["made_group"] or tern[name]["outcome"] != "passed"}
+    # A class that cannot be set up has no entry of its tests.
+    found = {name: tern.get(name, {"outcome": "failed", "made_group": True}) for name in shared}
+    return {name: each["outcome"] if each["made_group"] or each["outcome"] != "passed"
+            else "without Tern" for name, each in found.items()}
 
 
 def compare(tests, areas, deadline):
@@ -161,6 +172,8 @@ def main():
         print(f"{area}: Tern passes {sum(end == 'passed' for *_, end in found)} of {len(found)}")
     if options.record:
         record(version_of(options.tests), areas)
+    if not all(ends(files) for files in areas.values()):
+        sys.exit("no test of an area passes under gloo")
     if behind(areas):
         sys.exit("pass under gloo and not under Tern: " + ", ".join(behind(areas)))
 

@@ -24,12 +24,19 @@ if [ ! -d "$tests" ]; then
   trap 'rm -f "$archive"' EXIT
   curl --fail --silent --show-error --location --output "$archive" \
     "${mirror:-http://deb.debian.org/debian}/pool/main/p/pytorch/pytorch_$version+dfsg.orig.tar.xz" || {
-    echo "Debian's archive has no sources of PyTorch $version: check out PyTorch's repository at a tag," \
-      "and set PYTORCH_SOURCE to its folder." >&2
+    echo "The sources of PyTorch $version cannot be fetched, as curl says. Debian's archive has few versions" \
+      "at a time: check out PyTorch's repository at a tag, and set PYTORCH_SOURCE to its folder." >&2
     exit 1
   }
-  echo "$sha256  $archive" | sha256sum --check --quiet >&2
+  echo "$sha256  $archive" | sha256sum --check --quiet >&2 || {
+    echo "What was fetched is not what PYTORCH_SOURCE_SHA256 says: try again, or set it for another version." >&2
+    exit 1
+  }
   mkdir -p "$folder"
-  tar --extract --xz --file "$archive" --directory "$folder" "pytorch-v$version/test/distributed"
+  # In place when it is whole.
+  part=$(mktemp -d "$folder/part-XXXXXX")
+  tar --extract --xz --file "$archive" --directory "$part" "pytorch-v$version/test/distributed"
+  mv "$part/pytorch-v$version" "$folder"
+  rmdir "$part"
 fi
 echo "$tests"

@@ -18,10 +18,10 @@ export TERN_PROGRAMS="$programs" TERN_LIBRARY="$programs/../lib/libtern.so.1" PY
 unset TERN_SOCKET XDG_RUNTIME_DIR
 (cd python && "$environment/bin/python" -m pytest -p no:cacheprovider -q tests/torch)
 [ $# != 0 ] || set -- --world-size 2
-tests=$(tools/torch_source.sh)
 record=
 for word in "$@"; do
   [ "$word" != --record ] || record=--record
 done
 "$environment/bin/python" tools/torch_suite.py "$@"
+tests=$(tools/torch_source.sh)
 exec "$environment/bin/python" tools/torch_repository.py "$tests" $record

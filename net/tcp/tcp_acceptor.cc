@@ -1,6 +1,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
 #include <deque>
+#include <limits>
 #include <memory>
 
 #include "base/time_slice.h"
@@ -96,7 +97,7 @@ void TcpAcceptor::State::wait_for_peer() {
 }
 
 // Who has said hello while it waited takes no place. Of those that do there are never more than may
-// be, however many wait in the kernel's queue.
+// be, however many wait in the kernel's queue. A hand-shake has its turn with the others'.
 bool TcpAcceptor::State::accept_peer(std::uint64_t now) {
   Error error;
   tcp::endpoint from;
@@ -109,7 +110,7 @@ bool TcpAcceptor::State::accept_peer(std::uint64_t now) {
   configure(socket, tcp_settings);
   auto candidate = std::make_shared<Unfinished>(std::move(socket), from, tcp_settings.tls);
   candidate->deadline_ns = now + settings.hello_timeout_ns;
-  if (examine(candidate)) return true;
+  if (tcp_settings.tls == nullptr && examine(candidate)) return true;
   make_room();
   unfinished.push_back(std::move(candidate));
   return true;
@@ -120,10 +121,12 @@ int TcpAcceptor::State::accept_some() {
   const std::uint64_t now = clock.now_ns();
   if (!is_called || now < accept_after_ns) return 0;
   const TimeSlice slice(clock, kAcceptSliceNs);
+  // With hand-shakes, so many that those who have just come are not put out before their turn.
+  const int most = tcp_settings.tls == nullptr ? std::numeric_limits<int>::max()
+                                               : static_cast<int>(settings.max_unfinished) / 4 + 1;
   int work = 0;
   while (accept_peer(now)) {
-    ++work;
-    if (slice.is_over()) return work;  // still called
+    if (++work >= most || slice.is_over()) return work;  // still called
   }
   is_called = false;
   return work;

@@ -19,7 +19,7 @@ _NAMES = ("allreduce", "allreduce_coalesced", "broadcast", "reduce", "allgather"
           "allgather_into_tensor_coalesced", "allgather_coalesced", "reduce_scatter",
           "reduce_scatter_single", "_reduce_scatter_base", "reduce_scatter_single_coalesced",
           "reduce_scatter_tensor_coalesced", "all_to_all_single", "alltoall_base", "alltoall",
-          "gather", "scatter", "send", "recv", "recv_anysource")
+          "gather", "scatter", "barrier", "send", "recv", "recv_anysource")
 
 
 def is_looked_at(arguments: Any) -> bool:
@@ -44,7 +44,7 @@ def through_dispatcher(cls: type) -> type:
 def _chosen(name: str, direct: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(direct)
     def call(self: Any, *arguments: Any, **named: Any) -> Any:
-        if is_looked_at(arguments):
+        if is_looked_at((*arguments, *named.values())):
             return getattr(self.dispatched, name)(*arguments, **named)
         return direct(self, *arguments, **named)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ..errors import OperationTimeoutError, OutOfMemoryError, TernError
+from ..errors import OperationTimeoutError, TernError
 
 
 @functools.cache
@@ -26,7 +26,7 @@ def as_torch(error: TernError) -> TernError:
     # Programs of torch.distributed look for these words.
     late = "Tern: Timed out waiting: " if isinstance(error, OperationTimeoutError) else ""
     # The name under which they set it.
-    here = " ($TERN_ARENA_BYTES)" if isinstance(error, OutOfMemoryError) else ""
+    here = " ($TERN_ARENA_BYTES)" if str(error).endswith("raise arena_bytes") else ""
     twin: TernError = _class_of(kind)(f"{late}{error}{here}")
     twin.status, twin.remedy, twin.detail = error.status, error.remedy, error.detail
     return twin

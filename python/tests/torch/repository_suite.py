@@ -3,8 +3,8 @@
     repository_suite.py --backend tern --out results.json FILE [TEST...]
 
 Tern stands in for gloo, as suites.py says. Only tests whose ranks are processes of their own are
-run: where threads play the ranks, or where nothing is sent, no backend takes part. The ranks are
-forked, where PyTorch would spawn them.
+run: where threads play the ranks no backend takes part. The ranks are forked, where PyTorch would
+spawn them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 import torch
-from suites import Recorder, quiet, use_tern_as_gloo
+from suites import Recorder, quiet, use_tern_as_gloo, watch_gloo
 from torch.testing._internal import common_distributed
 
 from cluster import daemons
@@ -72,8 +72,8 @@ def load_cases(path):
 
 
 class GroupRecorder(Recorder):
-    """Records of each test, beside how it ended, whether its ranks made a group of Tern: whether
-    the file `made` is there then."""
+    """Records of each test, beside how it ended, whether a rank made a group: whether the file
+    `made` is there then."""
 
     def __init__(self, made):
         super().__init__(words=2)
@@ -102,6 +102,8 @@ def run(options):
             if options.backend == "tern":
                 os.environ["TERN_SOCKET"] = nodes[rank % len(nodes)].socket
                 use_tern_as_gloo(made)
+            else:
+                watch_gloo(made)
 
         common_distributed.TIMEOUT_DEFAULT = PATIENCE
         fork_ranks(before_rank)

@@ -31,11 +31,25 @@ def use_tern_as_gloo(made) -> None:
     plugin = dist.Backend._plugins["TERN"]
 
     def make(*arguments, **more):
+        group = plugin.creator_fn(*arguments, **more)
         made.touch()
-        return plugin.creator_fn(*arguments, **more)
+        return group
 
     for name in ("GLOO", "TERN"):
         dist.Backend._plugins[name] = plugin._replace(creator_fn=make)
+
+
+def watch_gloo(made) -> None:
+    """In a rank, before it makes its first group. Once gloo has made one, `made` is a file."""
+    original = distributed_c10d._new_process_group_helper
+
+    def make(size, rank, ranks, backend, *arguments, **more):
+        group = original(size, rank, ranks, backend, *arguments, **more)
+        if str(backend) != "fake":
+            made.touch()
+        return group
+
+    distributed_c10d._new_process_group_helper = make
 
 
 def _make_gloo_a_plugin() -> None:
