@@ -54,13 +54,14 @@ def test_with_a_little_room_steps_take_turns(two_nodes):
             with pytest.raises(tern.OutOfMemoryError):
                 submissions.group.client.empty(2 * LITTLE, "uint8")
             assert len(submissions.buffer(2 * LITTLE, torch.uint8)) == 2 * LITTLE
-            for recipe, found in wanted.items():
-                same(steps(rank, recipe, "tight"), found)
             many = [torch.full((LITTLE // 8,), rank + i) for i in range(20)]
             for started in [dist.all_reduce(each, async_op=True) for each in many]:
                 started.wait()
             for i, each in enumerate(many):
                 assert torch.all(each == 2 * i + 1)
+            # Last: a thread may hold a buffer of theirs for a moment longer.
+            for recipe, found in wanted.items():
+                same(steps(rank, recipe, "tight"), found)
 
     run_ranks(two_nodes, 2, work)
 
