@@ -31,7 +31,8 @@ from cluster import daemons
 PATIENCE = 300
 MOST_RANKS = 8  # of a test
 # Some tests make groups of all sizes again and again, and destroy none.
-MANY = ("--max-groups", "4096", "--max-groups-per-user", "4096")
+MANY = ("--max-groups", "4096", "--max-groups-per-user", "4096",
+        "--max-ops-in-flight-per-user", "1048576")
 
 
 def fork_ranks(before_rank):
