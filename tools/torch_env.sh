@@ -11,8 +11,8 @@ cd "$(dirname "$0")/.."
 version=${TORCH_VERSION:-2.15.0}
 folder=${1:-${TERN_TORCH_ENV:-${XDG_CACHE_HOME:-$HOME/.cache}/tern/torch-env-$version}}
 python=${PYTHON:-/usr/bin/python3}
-# expecttest: PyTorch's own suite imports it.
-wanted="torch==$version numpy pytest expecttest sympy networkx jinja2 fsspec filelock \
+# expecttest, psutil and zstandard: PyTorch's own tests import them.
+wanted="torch==$version numpy pytest expecttest psutil zstandard sympy networkx jinja2 fsspec filelock \
   typing_extensions setuptools"
 
 if [ ! -x "$folder/bin/python" ]; then
