@@ -28,6 +28,8 @@ def is_looked_at(arguments: Any) -> bool:
 
 
 def _has_subclass(value: Any) -> bool:
+    if type(value) is torch.Tensor:
+        return False
     if isinstance(value, torch.Tensor):
         return bool(torch._C._dispatch_keys(value).has(_PYTHON_KEY))
     return isinstance(value, (list, tuple)) and any(map(_has_subclass, value))
