@@ -194,20 +194,24 @@ class Group:
 
     def reduce(self, x: Any, root: int = 0, *, out: Any = None, reduction: str = "sum",
                dtype: DTypeLike | None = None, tensor: Tensor | None = None,
-               prescale: float = 1.0, priority: int = 0, recipe: str | None = None) -> Ticket:
+               prescale: float = 1.0, state_scale: float = 1.0, priority: int = 0,
+               recipe: str | None = None) -> Ticket:
         """The output of rank `root` becomes the reduction of all inputs; other ranks get None.
         `x` and the root's `out` have n elements; without `out`, the root's `x` is overwritten."""
         return submit(self, Call(table.REDUCE, x, out, dtype, tensor, reduction, root=root,
-                                 prescale=prescale, priority=priority, recipe=recipe))
+                                 prescale=prescale, state_scale=state_scale, priority=priority,
+                                 recipe=recipe))
 
     def reduce_scatter(self, x: Any, counts: Sequence[int] | None = None, *, out: Any = None,
                        reduction: str = "sum", dtype: DTypeLike | None = None,
-                       tensor: Tensor | None = None, prescale: float = 1.0, priority: int = 0,
+                       tensor: Tensor | None = None, prescale: float = 1.0,
+                       state_scale: float = 1.0, priority: int = 0,
                        recipe: str | None = None) -> Ticket:
         """Every rank gets its share of the reduction of all inputs. `x`: sum of `counts` elements;
         the output: counts[rank]. `counts`: of each rank, the same on all; None: equal shares."""
         return submit(self, Call(table.REDUCE_SCATTER, x, out, dtype, tensor, reduction, counts,
-                                 prescale=prescale, priority=priority, recipe=recipe))
+                                 prescale=prescale, state_scale=state_scale, priority=priority,
+                                 recipe=recipe))
 
     def all_gather(self, x: Any, counts: Sequence[int] | None = None, *, out: Any = None,
                    dtype: DTypeLike | None = None, tensor: Tensor | None = None,

@@ -15,12 +15,14 @@ from ..cuda import DeviceStats
 from ..errors import TernError
 from ..statistics import TensorStats
 from ..tensor import Tensor
+from . import checkpoints
 from .device_buckets import DeviceBuckets
 from .exemption import Rule, reasons
 from .failures import as_torch
 from .gains import Gains, Traffic
 from .grouping import submissions_of
 from .host_buckets import HostBuckets
+from .loss_scales import LossScales
 from .on_device import device_buckets
 from .sharded import ShardedCompression, is_sharded
 
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tern")
 _NAME_BYTES = 127  # of a declaration
-_STATE_VERSION = 1
 
 
 @overload
@@ -56,7 +57,7 @@ def compress(model: Any, recipe: str = "auto", level: str = "balanced",
 
     `recipe`: how gradients travel (docs/codecs.md); "auto" lets the daemon choose for the link.
     `level`: of "auto", how much may be lost; where the link is too fast to gain, a line of the log
-    says so after a hundred steps of DDP. `exempt`: what stays exact. None: small tensors,
+    says so after a hundred steps. `exempt`: what stays exact. None: small tensors,
     biases and normalizations; patterns of names are exempt beside these; a rule, called with name
     and parameter, decides alone. `scaler`: the torch.amp.GradScaler, if there is one: what the
     recipe remembers follows its scale. `gather_recipe`: how the weights of a model of fully_shard()
@@ -68,11 +69,8 @@ def compress(model: Any, recipe: str = "auto", level: str = "balanced",
     another hook.
     """
     if is_sharded(model):
-        if scaler is not None:
-            raise ValueError("a loss scale cannot be followed through fully_shard(): leave out "
-                             "scaler=, and train in bfloat16 or f32")
-        sharded = ShardedCompression(model, recipe, level, exempt, gather_recipe=gather_recipe,
-                                     name=name)
+        sharded = ShardedCompression(model, recipe, level, exempt, scaler=scaler,
+                                     gather_recipe=gather_recipe, name=name)
         _log.info("%s", sharded.describe())
         return sharded
     if not isinstance(model, DistributedDataParallel):
@@ -96,13 +94,13 @@ class Compression:
 
     def __init__(self, model: DistributedDataParallel, recipe: str, level: str,
                  exempt: Rule | Sequence[str] | None, *, scaler: Any, name: str) -> None:
-        self._recipe, self._level, self._scaler = recipe, level, scaler
+        self._recipe, self._level = recipe, level
         parameters = dict(model.module.named_parameters())
         self._reasons = reasons(model.module, exempt)
         self._raw_bytes = {own: parameter.numel() * parameter.element_size()
                            for own, parameter in parameters.items()}
         self._submissions = submissions_of(model.process_group)
-        self._scales: dict[str, float] = {}
+        self._scales = LossScales(scaler)
         self._name = name
         self._trained = {own: parameters[own] for own in self._reasons}
         self._copies = False
@@ -173,13 +171,11 @@ class Compression:
         A job that goes on with the same nodes needs each node's own part again; one with other
         nodes needs the parts of all.
         """
-        info = self._submissions.group.info()
         try:
             parts = self._buckets.export_state()
         except TernError as error:
             raise as_torch(error) from None
-        return {"version": _STATE_VERSION, "node": info.node, "nodes": info.node_count,
-                "parts": parts, "scales": dict(self._scales)}
+        return checkpoints.state_of(self._submissions, parts, self._scales.state())
 
     def load_state_dict(self, *states: dict[str, Any]) -> None:
         """Continues with states of state_dict(): that of this node where the nodes are as then,
@@ -191,25 +187,16 @@ class Compression:
         Raises InvalidArgumentError if parts of nodes are missing, StateMismatchError for parts that
         do not fit, ValueError for another model's.
         """
+        checkpoints.check_version(states)
         for state in states:
-            if state.get("version") != _STATE_VERSION:
-                raise ValueError(f"the state has version {state.get('version')}; this package "
-                                 f"reads {_STATE_VERSION}")
             if set(state["parts"]) != set(self._buckets.tensors):
                 odd = sorted(set(state["parts"]) ^ set(self._buckets.tensors))
                 raise ValueError("the state is of other parameters than are compressed here: "
                                  f"{', '.join(odd[:5])}. Compress with the same exempt=")
-        nodes = self._submissions.group.info().node_count
-        if nodes > 1 and all(state["nodes"] > 1 for state in states):
+        if checkpoints.can_go_on(self._submissions, [state["nodes"] for state in states]):
             self._import(states)
-        elif nodes > 1 or any(state["nodes"] > 1 for state in states):
-            _log.warning("compress: the state is of %d nodes, and here is %s. On one node nothing "
-                         "is compressed or owed: the job begins with nothing owed",
-                         states[0]["nodes"] if states else 0,
-                         "one" if nodes == 1 else f"a group of {nodes}")
-        self._scales = dict(states[0]["scales"]) if states else {}
-        # No operation may begin before all nodes have imported.
-        self._submissions.start("barrier", [self._submissions.group.barrier], []).wait()
+        self._scales.restore(states[0]["scales"] if states else {})
+        checkpoints.wait_for_all(self._submissions)
 
     def _import(self, states: Sequence[dict[str, Any]]) -> None:
         try:
@@ -226,7 +213,7 @@ class Compression:
                              "(Embedding(sparse=False)), or leave the model as it is")
         if self._gains is not None and bucket.is_last():
             self._gains.count_step()
-        return self._buckets.average(bucket, self._scale_of_state)
+        return self._buckets.average(bucket, self._scales.growth)
 
     def _declare(self, own: str, parameter: torch.Tensor) -> Tensor:
         return self._submissions.group.declare(
@@ -244,14 +231,6 @@ class Compression:
             raise ValueError(f"the parameter {full} has a name of more than {_NAME_BYTES} bytes; "
                              "exempt it, or give its module a shorter name")
         return full
-
-    def _scale_of_state(self, own: str) -> float:
-        """By how much gradients have grown, by the loss scale, since the last one of this
-        parameter."""
-        now = 1.0 if self._scaler is None else float(self._scaler.get_scale())
-        before = self._scales.get(own, now)
-        self._scales[own] = now
-        return now / before
 
 
 def _hook(state: Compression, bucket: dist.GradBucket) -> Future[torch.Tensor]:

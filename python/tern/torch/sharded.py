@@ -11,18 +11,22 @@ import functools
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from ..errors import UnsupportedError
+from ..errors import TernError, UnsupportedError
 from ..statistics import TensorStats
 from ..tensor import Tensor
+from . import checkpoints
 from .batches import Batches
+from .columns import Column, ColumnsOf, runs
 from .exemption import Rule, reasons
 from .failures import as_torch
+from .gains import Gains, Traffic
 from .grouping import submissions_of
+from .loss_scales import LossScales
 from .operands import view
 from .reductions import Reduction, reduction_of
 from .staging import through_host
@@ -30,6 +34,7 @@ from .submissions import Submissions, scatter_out
 from .work import TernWork
 
 _log = logging.getLogger("tern")
+_GRADIENT, _WEIGHTS = "gradient", "weights"
 
 
 def is_sharded(model: Any) -> bool:
@@ -38,19 +43,11 @@ def is_sharded(model: Any) -> bool:
     return isinstance(model, getattr(fsdp, "FSDPModule", ()))
 
 
-class Column(NamedTuple):
-    """The elements of one parameter in the row of each rank."""
-
-    parameter: str
-    begin: int
-    end: int
-
-
 class ShardedCompression:
     """The gathers and scatters of all modules of one model. Thread: that of the training."""
 
     def __init__(self, model: Any, recipe: str, level: str, exempt: Rule | Sequence[str] | None, *,
-                 gather_recipe: str | None, name: str) -> None:
+                 scaler: Any, gather_recipe: str | None, name: str) -> None:
         self._name, self._recipe, self._gather_recipe = name, recipe, gather_recipe
         self._level = level if recipe == "auto" else None
         self._reasons = reasons(model, exempt)
@@ -58,9 +55,13 @@ class ShardedCompression:
         self._placed: set[str] = set()
         self._groups: dict[int, tuple[Any, Submissions]] = {}
         self._tensors: dict[str, Tensor] = {}
+        self._scales = LossScales(scaler)
+        self._loaded = _Loaded()
+        self._gains = Gains(self._traffic) if recipe == "auto" else None
+        self._first_scattered: ColumnsOf | None = None
         for own, module in model.named_modules():
             if is_sharded(module):
-                order = _ColumnsOf(module, own, self._names)
+                order = ColumnsOf(module, own, self._names)
                 try:
                     module.set_custom_reduce_scatter(_ReduceScatter(self, order))
                     module.set_custom_all_gather(_AllGather(self, order))
@@ -90,6 +91,43 @@ class ShardedCompression:
         sent = sum(each.bytes_sent for each in stats)
         return sum(each.bytes_raw for each in stats) / sent if sent else 1.0
 
+    def state_dict(self) -> dict[str, Any]:
+        """This node's part of what the recipes remember, for a checkpoint. Call it on all ranks
+        between two steps, after the first. It has the size of the gradients in f32 under error
+        feedback.
+
+        A job that goes on with the same nodes needs each node's own part again; one with other
+        nodes needs the parts of all. Raises RuntimeError before the first step.
+        """
+        if not self._groups:
+            raise RuntimeError("before the first step no recipe has anything to remember: save the "
+                               "state after a step")
+        submissions = next(iter(self._groups.values()))[1]
+        try:
+            parts = {key: tensor.export_state() for key, tensor in self._tensors.items()}
+        except TernError as error:
+            raise as_torch(error) from None
+        counts = {key: tensor.count for key, tensor in self._tensors.items()}
+        return checkpoints.state_of(submissions, parts, self._scales.state()) | {"counts": counts}
+
+    def load_state_dict(self, *states: dict[str, Any]) -> None:
+        """Continues with states of state_dict(): that of this node where the nodes are as then,
+        else those of all nodes. Call it on all ranks, before the first step, in which the state is
+        imported: each parameter's when the parameter is first used.
+
+        From or to one node, where nothing is compressed, the job begins with nothing owed; a
+        parameter that other shards make larger or smaller does so too. A warning says so.
+
+        Raises RuntimeError after the first step, and ValueError for the state of another version.
+        The step raises InvalidArgumentError if parts of nodes are missing, StateMismatchError for
+        parts that do not fit.
+        """
+        if self._tensors:
+            raise RuntimeError("load the state before the first step")
+        checkpoints.check_version(states)
+        self._loaded = _Loaded(states)
+        self._scales.restore(states[0]["scales"] if states else {})
+
     def submissions_of(self, group: Any) -> Submissions:
         if id(group) not in self._groups:
             self._groups[id(group)] = group, submissions_of(group)
@@ -98,15 +136,32 @@ class ShardedCompression:
     def may_lose(self, parameter: str) -> bool:
         return not self._reasons.get(parameter, "unknown")
 
+    def count_step(self, scattered: ColumnsOf) -> None:
+        """The gradients of a module are scattered, once in each step."""
+        if self._first_scattered is None:
+            self._first_scattered = scattered
+        if self._gains is not None and scattered is self._first_scattered:
+            self._gains.count_step()
+
+    def growth(self, parameter: str) -> float:
+        """By how much a loss scale has made the gradients of this parameter grow."""
+        return self._scales.growth(parameter)
+
     def gradient(self, group: Submissions, column: Column, example: torch.Tensor) -> Tensor:
-        return self._declared(group, "gradient", column, example, self._recipe, self._level)
+        return self._declared(group, _GRADIENT, column, example, self._recipe, self._level)
 
     def weights(self, group: Submissions, column: Column, example: torch.Tensor) -> Tensor:
-        return self._declared(group, "weights", column, example, self._gather_recipe, None)
+        return self._declared(group, _WEIGHTS, column, example, self._gather_recipe, None)
 
     @property
     def gathers_lossily(self) -> bool:
         return self._gather_recipe is not None
+
+    def _traffic(self) -> Traffic:
+        stats = [tensor.stats() for key, tensor in self._tensors.items()
+                 if key.startswith(_GRADIENT)]
+        return Traffic(sum(each.bytes_sent for each in stats),
+                       sum(each.bytes_raw for each in stats))
 
     def _declared(self, submissions: Submissions, kind: str, column: Column, example: torch.Tensor,
                   recipe: str | None, level: str | None) -> Tensor:
@@ -120,62 +175,42 @@ class ShardedCompression:
             if known is not None:
                 known.release()
                 _log.warning("compress: %s is sharded anew; what its recipe owed is forgotten", key)
-            self._tensors[key] = group.declare(
+            tensor = group.declare(
                 f"{self._name}/{key}", count, str(example.dtype).removeprefix("torch."),
-                role="gradient" if kind == "gradient" else "delta", recipe=recipe, level=level)
+                role="gradient" if kind == _GRADIENT else "delta", recipe=recipe, level=level)
+            self._tensors[key] = tensor
+            self._loaded.give(submissions, key, tensor)
         return self._tensors[key]
 
 
-class _ColumnsOf:
-    """Where FSDP2 has put each parameter of a module. It is not told, and so is read off its own
-    objects; where a version of PyTorch has others, nothing is known and all travels exactly."""
+class _Loaded:
+    """States of a checkpoint, until the tensors are declared that they are of."""
 
-    def __init__(self, module: Any, own: str, names: dict[int, str]) -> None:
-        """`own`: the module's name in the model. `names`: of parameters, by their id()."""
-        self._group: Any = None
-        self._parameters: list[tuple[str, int]] = []
-        try:
-            state = module._get_fsdp_state()
-            # Of several groups, one for each mesh, PyTorch refuses to be told how they travel.
-            self._group, = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
-            # None where all parameters are of modules within, which have been sharded before.
-            if self._group is not None:
-                self._parameters = [
-                    (names[id(each.sharded_param)], each.padded_sharded_param_size.numel())
-                    for each in self._group.fsdp_params]
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            self._group = None
-            _log.warning("compress: this PyTorch (%s) keeps parameters in another way (%r); the "
-                         "module %s (%s) travels exactly. Versions that were tried: docs/torch.md",
-                         torch.__version__, error, own or "itself", type(module).__name__)
+    def __init__(self, states: Sequence[dict[str, Any]] = ()) -> None:
+        self._states = list(states)
+        self._fit: bool | None = None  # on these nodes; None: not looked at yet
 
-    @property
-    def names(self) -> list[str]:
-        """Of the parameters whose place is known."""
-        return [name for name, _ in self._parameters]
-
-    def gathered(self, row: int) -> list[Column]:
-        return self._columns(range(len(self._parameters)), row)
-
-    def scattered(self, row: int) -> list[Column]:
-        order = getattr(self._group, "_reduce_scatter_param_indices", None)
-        return self._columns(order or range(len(self._parameters)), row)
-
-    def _columns(self, order: Sequence[int], row: int) -> list[Column]:
-        """Empty where a row has another length than all parameters have together: some had no
-        gradient."""
-        columns, begin = [], 0
-        for index in order:
-            name, size = self._parameters[index]
-            columns.append(Column(name, begin, begin + size))
-            begin += size
-        return columns if begin == row else []
+    def give(self, submissions: Submissions, key: str, tensor: Tensor) -> None:
+        """Imports the state of this tensor, if there is one."""
+        states = [state for state in self._states if key in state["parts"]]
+        if not states:
+            return
+        if self._fit is None:
+            self._fit = checkpoints.can_go_on(submissions, [state["nodes"] for state in states])
+        if not self._fit:
+            return
+        if any(state["counts"][key] != tensor.count for state in states):
+            _log.warning("compress: %s is sharded as the state of the checkpoint is not; it begins "
+                         "with nothing owed", key)
+        else:
+            tensor.import_state(*(state["parts"][key] for state in states))
+            checkpoints.wait_for_all(submissions)
 
 
 class _Comm:
     """What FSDP2 calls in place of a collective: its memory comes from the arena."""
 
-    def __init__(self, owner: ShardedCompression, order: _ColumnsOf) -> None:
+    def __init__(self, owner: ShardedCompression, order: ColumnsOf) -> None:
         self._owner, self._order = owner, order
         self._submissions: Submissions | None = None
 
@@ -209,6 +244,7 @@ class _ReduceScatter(_Comm):
     def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any,
                  op: Any, async_op: bool = False) -> dist.Work | None:
         submissions = self._submissions_of(group)
+        self._owner.count_step(self._order)
         columns = self._order.scattered(output_tensor.numel())
         lossy = [column for column in columns if self._owner.may_lose(column.parameter)]
         exact = [column for column in columns if column not in lossy]
@@ -224,7 +260,8 @@ class _ReduceScatter(_Comm):
             for column in lossy:
                 self._add(batch, _taken(submissions, rows, [column]),
                           output_tensor[column.begin:column.end], reduction,
-                          tensor=self._owner.gradient(submissions, column, input_tensor))
+                          tensor=self._owner.gradient(submissions, column, input_tensor),
+                          state_scale=self._owner.growth(column.parameter))
             if exact:
                 parts = [output_tensor[column.begin:column.end] for column in exact]
                 joined = submissions.buffer(sum(map(torch.numel, parts)), output_tensor.dtype)
@@ -235,10 +272,10 @@ class _ReduceScatter(_Comm):
 
     @staticmethod
     def _add(batch: Batches, source: torch.Tensor, output: torch.Tensor, reduction: Reduction,
-             tensor: Tensor | None = None) -> None:
+             tensor: Tensor | None = None, state_scale: float = 1.0) -> None:
         x, out = view(source, "the gradients"), view(output, "their shard")
         batch.add("reduce_scatter", x.array, out=out.array, reduction=reduction.name,
-                  dtype=x.dtype, tensor=tensor)
+                  dtype=x.dtype, tensor=tensor, state_scale=state_scale)
 
 
 class _AllGather(_Comm):
@@ -258,7 +295,7 @@ class _AllGather(_Comm):
             return _run(submissions, "all_gather", batch, _nothing, output_tensor, async_op)
         rows = output_tensor.view(submissions.group.size, -1)
         gathered = []
-        for part in _runs(self._order.gathered(input_tensor.numel()), lossy):
+        for part in runs(self._order.gathered(input_tensor.numel()), lossy):
             source = input_tensor[part.begin:part.end]
             whole = submissions.buffer(source.numel() * submissions.group.size, source.dtype)
             seen, target = view(source, "a shard"), view(whole, "the weights")
@@ -290,14 +327,3 @@ def _taken(submissions: Submissions, rows: torch.Tensor,
             rows[:, column.begin:column.end])
         begin += size
     return buffer
-
-
-def _runs(columns: Sequence[Column], alone: Sequence[Column]) -> list[Column]:
-    """The columns, of which those that are not to be alone are joined with their neighbours."""
-    joined: list[Column] = []
-    for column in columns:
-        if column not in alone and joined and joined[-1] not in alone:
-            joined[-1] = joined[-1]._replace(end=column.end)
-        else:
-            joined.append(column)
-    return joined

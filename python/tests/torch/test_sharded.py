@@ -16,7 +16,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 import tern
 import tern.torch
 from ranks import run_ranks, start_ranks
-from tern.torch.sharded import _ColumnsOf
+from tern.torch.columns import ColumnsOf
 
 WIDTH = 64
 RAISED = 7
@@ -181,8 +181,6 @@ def test_the_memory_of_gathers_and_scatters_is_in_the_arena(two_nodes):
 def test_what_is_refused_by_name(two_nodes):
     def work(rank):
         model, _ = models(2)
-        with pytest.raises(ValueError, match="loss scale cannot be followed"):
-            tern.torch.compress(model, recipe="bf16", scaler=torch.amp.GradScaler("cpu"))
         tern.torch.compress(model, recipe="nosuch")
         with pytest.raises(tern.BadRecipeError, match="nosuch"):
             backward(model, rank)
@@ -230,7 +228,7 @@ def test_a_pytorch_that_keeps_parameters_in_another_way(two_nodes, monkeypatch):
 ])
 def test_no_name_of_pytorchs_own_is_missed_silently(caplog, state, warns):
     module = SimpleNamespace() if state is None else SimpleNamespace(_get_fsdp_state=lambda: state)
-    assert _ColumnsOf(module, "layer", {}).names == []
+    assert ColumnsOf(module, "layer", {}).names == []
     assert ["the module layer" in message for message in caplog.messages] == [True] * warns
 
 
@@ -264,6 +262,163 @@ def test_accumulated_gradients_are_scattered_once(two_nodes):
             largest = parameter.grad.abs().max().item()
             torch.testing.assert_close(found[name], parameter.grad, rtol=1e-5,
                                        atol=largest / (50 if name in LOSSY else 1e5))
+
+    run_ranks(two_nodes, 2, work)
+
+
+def train(model, rank, steps, scaler=None, begin=0):
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    for step in range(begin, begin + steps):
+        loss = model(batch(rank, step)).square().sum()
+        (loss if scaler is None else scaler.scale(loss)).backward()
+        if scaler is None:
+            optimizer.step()
+        else:
+            scaler.step(optimizer)
+            scaler.update()
+        optimizer.zero_grad()
+    return weights(model)
+
+
+def weights(model):
+    return {name: parameter.detach().full_tensor().clone()
+            for name, parameter in model.named_parameters()}
+
+
+def same(one, other):
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+RECIPES = {"recipe": "3lc:s=1", "gather_recipe": "none(bf16)"}
+
+
+def test_a_training_goes_on_from_a_checkpoint_bit_for_bit(two_nodes):
+    def work(rank):
+        model, _ = models(2)
+        tern.torch.compress(model, name="uninterrupted", **RECIPES)
+        wanted = train(model, rank, 6)
+        model, _ = models(2)
+        compressed = tern.torch.compress(model, name="first", **RECIPES)
+        with pytest.raises(RuntimeError, match="before the first step"):
+            compressed.state_dict()
+        train(model, rank, 3)
+        shards, owed = copy.deepcopy(model.state_dict()), compressed.state_dict()
+        assert owed["parts"].keys() >= {f"gradient/{name}" for name in LOSSY}
+        with pytest.raises(RuntimeError, match="before the first step"):
+            compressed.load_state_dict(owed)
+        for name in ("second", "forgetful"):
+            model, _ = models(2)
+            model.load_state_dict(shards)
+            compressed = tern.torch.compress(model, name=name, **RECIPES)
+            if name == "second":
+                compressed.load_state_dict(owed)
+            assert same(train(model, rank, 3, begin=3), wanted) == (name == "second"), name
+
+    run_ranks(two_nodes, 2, work)
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_more_ranks_deliver_what_fewer_owed(two_nodes, loads):
+    """Four ranks whose own gradients are zero, after one step of two ranks."""
+    name = "0.up.weight"
+
+    def owes(rank):
+        model, whole = models(2)
+        compressed = tern.torch.compress(model, recipe="3lc:s=1")
+        owed = averaged(whole, 2)[name] - backward(model, rank)[name]
+        return owed, compressed.state_dict()
+
+    (owed, first), (_, second) = run_ranks(two_nodes, 2, owes)
+
+    def pays(rank):
+        model, _ = models(4)
+        compressed = tern.torch.compress(model, recipe="3lc:s=1")
+        if loads:
+            compressed.load_state_dict(first, second)
+        delivered = torch.zeros_like(owed)
+        for _ in range(8):
+            model.zero_grad()
+            (model(batch(rank)).square().sum() * 0).backward()
+            delivered += gradients(model)[name]
+        # An average over twice as many ranks.
+        error = ((2 * delivered - owed).norm() / owed.norm()).item()
+        assert error < 0.2 if loads else not delivered.any(), error
+
+    run_ranks(two_nodes, 4, pays)
+
+
+def test_a_checkpoint_of_other_shards_owes_nothing_and_says_so(two_nodes):
+    def work(rank):
+        lines = lines_of_the_log()
+        model, _ = models(2)
+        compressed = tern.torch.compress(model, name="first", **RECIPES)
+        train(model, rank, 1)
+        owed = compressed.state_dict()
+        owed["counts"]["gradient/0.up.weight"] += 1
+        model, _ = models(2)
+        compressed = tern.torch.compress(model, name="second", **RECIPES)
+        with pytest.raises(ValueError, match="the state has version 7"):
+            compressed.load_state_dict(owed | {"version": 7})
+        compressed.load_state_dict(owed)
+        train(model, rank, 1)
+        warnings = [line for level, line in lines if level == "WARNING"]
+        assert len(warnings) == 1 and "gradient/0.up.weight is sharded as" in warnings[0]
+        model, _ = models(2)
+        compressed = tern.torch.compress(model, name="third", **RECIPES)
+        compressed.load_state_dict(owed | {"nodes": 1})
+        train(model, rank, 1)
+        assert "the state is of 1 nodes, and here is a group of 2" in lines[-1][1]
+
+    run_ranks(two_nodes, 2, work)
+
+
+def test_what_is_owed_follows_the_loss_scale(two_nodes):
+    """Scales are powers of two, so that the weights have the same bits as without a scale."""
+    def work(rank):
+        model, _ = models(2)
+        tern.torch.compress(model, name="unscaled", **RECIPES)
+        wanted = train(model, rank, 6)
+        for name in ("followed", "forgotten"):
+            scaler = torch.amp.GradScaler("cpu", init_scale=16.0, growth_interval=2)
+            model, _ = models(2)
+            tern.torch.compress(model, name=name, scaler=scaler if name == "followed" else None,
+                                **RECIPES)
+            assert same(train(model, rank, 6, scaler), wanted) == (name == "followed"), name
+            assert scaler.get_scale() == 128.0
+
+    run_ranks(two_nodes, 2, work)
+
+
+def test_a_step_that_overflows_on_one_rank_is_left_out_on_all(two_nodes):
+    def work(rank):
+        scaler = torch.amp.GradScaler("cpu", init_scale=16.0, growth_interval=100)
+        model, _ = models(2)
+        tern.torch.compress(model, scaler=scaler, **RECIPES)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+        seen = []
+        for step in range(4):
+            loss = model(batch(rank, step)).square().sum()
+            scaler.scale(loss * (float("inf") if step == 1 and rank == 1 else 1.0)).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+            seen.append(weights(model))
+        assert scaler.get_scale() == 8.0
+        assert [same(*pair) for pair in zip(seen, seen[1:])] == [True, False, False]
+        assert all(each.isfinite().all() for each in seen[-1].values())
+
+    run_ranks(two_nodes, 2, work)
+
+
+@pytest.mark.parametrize("recipe", ["auto", "raw"])
+def test_a_step_counts_once_however_many_modules_scatter(two_nodes, recipe):
+    def work(rank):
+        model, _ = models(2)
+        compressed = tern.torch.compress(model, recipe=recipe)
+        for step in range(3):
+            backward(model, rank, step)
+        assert (compressed._gains and compressed._gains._steps) == (3 if recipe == "auto" else None)
+        assert compressed._traffic().raw > 0
 
     run_ranks(two_nodes, 2, work)
 
