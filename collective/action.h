@@ -27,6 +27,7 @@ enum class ActionKind : std::uint8_t {
   finish,      // the sum of `chunk` is complete: encode, send to all, deliver
   finish_parked,   // likewise chunk `index`, whose sum was parked until all sums were known
   publish,         // a plan that moves: send chunk `index` of this node's input to all, deliver
+  send_on,         // likewise chunk `index` of this node, which the root has sent it: to the others
   reduce_eager,    // all values came with the announcements: reduce or move them, deliver
   verify,          // compute the results' checksums, send them to all
   fail_remote,     // send the op's failure to every other node

@@ -5,6 +5,7 @@
 
 #include "collective/group_shape.h"
 #include "collective/pair_chunks.h"
+#include "collective/relayed_chunks.h"
 #include "collective/share_chunks.h"
 #include "collective/slots.h"
 #include "collective/whole_chunks.h"
@@ -38,12 +39,14 @@ class ChunkMap {
       chunks_ = ShareChunks(sharding, group, owner, said.share_begins);
     } else if (plan.has_pairs()) {
       chunks_ = PairChunks(sharding, group, said.pairs);
+    } else if (plan.has_relays()) {
+      chunks_ = RelayedChunks(sharding, group, said.root_node, plan.moves());
     } else {
       chunks_ = WholeChunks(sharding, group.lane, owner);
     }
   }
 
-  // How many chunks `node` owns on this lane.
+  // How many chunks `node` owns on this lane; where others send on what the root has, a root all.
   std::uint32_t owned(std::uint32_t node) const noexcept {
     return std::visit([&](const auto& chunks) { return chunks.owned(node); }, chunks_);
   }
@@ -52,6 +55,9 @@ class ChunkMap {
   std::uint32_t sent(std::uint32_t owner, std::uint32_t node) const noexcept {
     if (receivers_ == plan::Ranks::partner) {
       return std::get<PairChunks>(chunks_).received_from(owner);
+    }
+    if (is_sent_on()) {
+      return node == root_node_ ? 0 : owned(owner == root_node_ ? node : owner);
     }
     if (receivers_ == plan::Ranks::every) return owned(owner);
     if (receivers_ == plan::Ranks::root) return node == root_node_ ? owned(owner) : 0;
@@ -64,6 +70,10 @@ class ChunkMap {
   std::uint32_t chunk(std::uint32_t node, std::uint32_t index) const noexcept {
     return std::visit([&](const auto& chunks) { return chunks.chunk(node, index); }, chunks_);
   }
+  // The inverse. REQUIRES: is_sent_on().
+  std::uint32_t index(std::uint32_t node, std::uint32_t chunk) const noexcept {
+    return std::get<RelayedChunks>(chunks_).index(node, chunk);
+  }
   // Whether it is one of them; of pairs, one for this node.
   bool has(std::uint32_t node, std::uint32_t chunk) const noexcept {
     if (const auto* const pairs = std::get_if<PairChunks>(&chunks_)) {
@@ -72,9 +82,12 @@ class ChunkMap {
     if (const auto* const shares = std::get_if<ShareChunks>(&chunks_)) {
       return shares->index(node, chunk) != kNoSlot;
     }
+    if (const auto* const relayed = std::get_if<RelayedChunks>(&chunks_)) {
+      return relayed->index(node, chunk) != kNoSlot;
+    }
     return std::get<WholeChunks>(chunks_).index(node, chunk) != kNoSlot;
   }
-  // The node that gets the result of a chunk, which may be the owner itself, or kEveryNode.
+  // The node that gets the result of a chunk, which may be the owner itself, or kEveryNode, in the end.
   std::uint32_t receiver(std::uint32_t chunk) const noexcept {
     if (receivers_ == plan::Ranks::every) return kEveryNode;
     if (receivers_ == plan::Ranks::root) return root_node_;
@@ -86,6 +99,18 @@ class ChunkMap {
   bool goes_to(std::uint32_t node, std::uint32_t chunk) const noexcept {
     const std::uint32_t one = receiver(chunk);
     return one == kEveryNode || one == node;
+  }
+
+  // Whether nodes that own chunks send on what the root has sent them.
+  bool is_sent_on() const noexcept {
+    const auto* const relayed = std::get_if<RelayedChunks>(&chunks_);
+    return relayed != nullptr && relayed->root_sends();
+  }
+  // Whether `from`, which owns a chunk or is the root that has it, sends it to `to`, another node.
+  bool sends(std::uint32_t from, std::uint32_t to, std::uint32_t chunk) const noexcept {
+    if (!is_sent_on()) return goes_to(to, chunk);
+    if (from == root_node_) return std::get<RelayedChunks>(chunks_).owner(chunk) == to;
+    return to != root_node_;
   }
 
   // Whether the result goes from `owner` to another node.
@@ -118,7 +143,7 @@ class ChunkMap {
   }
 
  private:
-  std::variant<WholeChunks, ShareChunks, PairChunks> chunks_;
+  std::variant<WholeChunks, ShareChunks, PairChunks, RelayedChunks> chunks_;
   const GroupShape* group_ = nullptr;
   plan::Ranks receivers_ = plan::Ranks::nobody;
   bool root_owns_ = false;

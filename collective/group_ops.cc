@@ -271,10 +271,11 @@ void GroupOps::delivering(std::uint32_t node, OpId id) {
   legs_.got_result(id, node);
 }
 
-void GroupOps::delivered(std::uint32_t node, OpId id) {
+void GroupOps::delivered(std::uint32_t node, OpId id, std::uint32_t chunk_number) {
   not_delivered(node, id);
   Op& op = ops_[id];
   if (op.failed) return;
+  legs_.delivered(id, op, chunk_number);
   TERN_CHECK(op.steps_left > 0);
   --op.steps_left;
   end_if_delivered(id);

@@ -68,7 +68,8 @@ class GroupOps {
   bool expect_result(std::uint32_t node, const OpKey& key, std::uint32_t chunk_number, OpId& op);
   // The result's frame has come whole, and the lane delivers it until one of the two that follow.
   void delivering(std::uint32_t node, OpId op);
-  void delivered(std::uint32_t node, OpId op);      // it lies in the outputs
+  // It lies in the outputs.
+  void delivered(std::uint32_t node, OpId op, std::uint32_t chunk_number);
   void not_delivered(std::uint32_t node, OpId op);  // a bad block, or the op has failed meanwhile
   void on_op_fail(const OpKey& key, const Failure& failure);
   bool on_verify(std::uint32_t node, const OpKey& key, OpId& op);

@@ -18,6 +18,14 @@ enum class EagerForm : std::uint8_t {
 };
 inline constexpr EagerForm kNewestEagerForm = EagerForm::chunks;
 
+// How a large op with a root travels among more than two nodes if it loses nothing. Agreed when a
+// group is joined, because the order of additions depends on it (docs/adr/0055).
+enum class RootedForm : std::uint8_t {
+  direct = 1,   // between the root and each other node
+  relayed = 2,  // by way of other nodes, of which each has a part
+};
+inline constexpr RootedForm kNewestRootedForm = RootedForm::relayed;
+
 // What the state machine of a group on one lane must know of the group.
 struct GroupShape {
   std::uint32_t node = 0;  // this node
@@ -27,6 +35,7 @@ struct GroupShape {
   shm::CutVersion cut = shm::CutVersion::full;
   std::uint64_t eager_bytes = 64 << 10;  // see eager_limit
   EagerForm eager_form = EagerForm::elements;
+  RootedForm rooted_form = RootedForm::direct;
   std::uint32_t max_ops_in_flight = 128;
   std::uint32_t active_chunks = 64;       // most chunks of this group that may be granted at once
   std::uint32_t contribution_window = 0;  // 0: as many as the function of this name says

@@ -17,12 +17,14 @@ Legs::Legs(const GroupShape& shape, std::size_t op_slots)
       parked_(op_slots),
       chunks_(shape.active_chunks),
       free_(shape.active_chunks) {
+  sent_on_.reserve(shape.active_chunks);
   for (std::uint32_t i = 0; i < shape.active_chunks; ++i) free_[i] = shape.active_chunks - 1 - i;
 }
 
 void Legs::forget(OpId id) {
   own_[id] = Own{};
   parked_[id].clear();
+  std::erase_if(sent_on_, [id](const SentOn& one) { return one.op == id; });
   peers_.clear(id);
 }
 
@@ -71,7 +73,7 @@ void Legs::contributed(ChunkId chunk, std::uint32_t node) {
 
 bool Legs::expects_result(OpId id, const Op& op, std::uint32_t node, std::uint32_t number) const {
   if (peers_.read(id, node).results >= op.chunks.sent(node, self_)) return false;
-  return op.chunks.has(node, number) && op.chunks.goes_to(self_, number);
+  return op.chunks.has(node, number) && op.chunks.sends(node, self_, number);
 }
 
 // ---- Actions ------------------------------------------------------------------------------------
@@ -80,6 +82,9 @@ Action Legs::next(OpId id, const Op& op, const Means& means) {
   const Room& room = means.room;
   Own& own = own_[id];
   const std::uint32_t owned = op.chunks.owned(self_);
+  if (op.chunks.is_sent_on() && self_ != op.root_node) {
+    return room.results > 0 ? next_sent_on(id) : Action{};
+  }
   if (!op.plan->reduces()) {
     if (own.published >= owned || room.results == 0) return {};
     if (!means.inputs.has(id, op.chunks.chunk(self_, own.published))) return {};
@@ -97,6 +102,15 @@ Action Legs::next(OpId id, const Op& op, const Means& means) {
     action = {.kind = ActionKind::finish_parked, .op = id, .index = parked_[id].back()};
     parked_[id].pop_back();
   }
+  return action;
+}
+
+Action Legs::next_sent_on(OpId id) {
+  const auto first = std::find_if(sent_on_.begin(), sent_on_.end(),
+                                  [id](const SentOn& one) { return one.op == id; });
+  if (first == sent_on_.end()) return {};
+  const Action action{.kind = ActionKind::send_on, .op = id, .index = first->index};
+  sent_on_.erase(first);
   return action;
 }
 
@@ -152,10 +166,10 @@ Action Legs::next_grant(OpId id, const Op& op, const Room& room) {
 
 // Chunk by chunk round the owners, each node from the one before it: so everybody receives from one
 // at a time, and first from whom it adds first. Raw ones are paced by the results, or the
-// network's queues would put them in another order; parked sums, and sums that their owners keep,
-// have no results to wait for.
+// network's queues would put them in another order; parked sums, and sums that not all get, have no
+// results to wait for.
 Action Legs::next_contribution(OpId id, const Op& op, const InputGate& inputs) {
-  const bool paced = !op.compressed && !op.plan->keeps_sums() &&
+  const bool paced = !op.compressed && !op.plan->hides_sums() &&
                      (op.announced_first.flags & wire::kAnnounceOneLane) == 0;
   const std::span<const Peer> peers = peers_.read(id);
   if (peers.empty()) return {};  // nobody has granted anything
@@ -186,7 +200,7 @@ std::uint32_t Legs::done(const Action& action, const Op& op) {
       return 0;
     case ActionKind::contribute:
       peers_.write(action.op, action.node).sending = false;
-      return op.plan->keeps_sums() ? 1 : 0;
+      return op.plan->hides_sums() ? 1 : 0;
     case ActionKind::begin:
     case ActionKind::begin_add:
     case ActionKind::add: {
@@ -206,10 +220,17 @@ std::uint32_t Legs::done(const Action& action, const Op& op) {
       ++own.finished;
       return 1;
     case ActionKind::publish:
+    case ActionKind::send_on:
       return 1;
     default:
       return 0;
   }
+}
+
+void Legs::delivered(OpId id, const Op& op, std::uint32_t number) {
+  if (!op.chunks.is_sent_on()) return;
+  const std::uint32_t index = op.chunks.index(self_, number);
+  if (index != kNoSlot) sent_on_.push_back({id, index});
 }
 
 void Legs::park(const Action& finish) {

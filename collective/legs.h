@@ -41,6 +41,8 @@ class Legs {
   void contributed(ChunkId chunk, std::uint32_t node);
   bool expects_result(OpId id, const Op& op, std::uint32_t node, std::uint32_t number) const;
   void got_result(OpId id, std::uint32_t node) { ++peers_.write(id, node).results; }
+  // It lies in the outputs, from where it may be due to be sent on.
+  void delivered(OpId id, const Op& op, std::uint32_t number);
 
   // ---- Actions ----
 
@@ -89,6 +91,7 @@ class Legs {
     bool busy = false;          // an action of it is in flight
   };
 
+  Action next_sent_on(OpId id);
   Action next_of_chunks(OpId id, const Op& op, const Means& means);
   Action next_grant(OpId id, const Op& op, const Room& room);
   Action next_contribution(OpId id, const Op& op, const InputGate& inputs);
@@ -100,6 +103,12 @@ class Legs {
   OpRows<Peer> peers_;    // of ops that all ranks of this node have submitted
   std::vector<Own> own_;  // by op slot
   std::vector<std::vector<std::uint32_t>> parked_;  // by op slot
+  struct SentOn {                                   // a chunk that this node owns
+    OpId op = kNoSlot;
+    std::uint32_t index = 0;
+  };
+  // What has come from a root and goes on to the others, in the order in which it has come.
+  std::vector<SentOn> sent_on_;
   std::vector<Chunk> chunks_;
   std::vector<ChunkId> free_;
 };

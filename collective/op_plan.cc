@@ -50,6 +50,15 @@ bool may_announce_chunks(const Op& op, const shm::Sharding& sharding,
                     shape.eager_bytes, shape.nodes());
 }
 
+// A chunk's worth and more: what is less has the hop in between, and little to share out.
+const plan::Plan* travelling_plan(const wire::AnnounceBody& body, const plan::Plan& plan,
+                                  const GroupShape& shape) noexcept {
+  const bool relays = plan.relayed != nullptr && shape.rooted_form >= RootedForm::relayed &&
+                      shape.nodes() > 2 && !plan.may_lose_of(static_cast<Role>(body.role)) &&
+                      bytes_of(body) >= shape.chunk_bytes && !may_be_eager(body, plan, shape);
+  return relays ? plan.relayed : &plan;
+}
+
 std::uint64_t bytes_between(const Op& op, std::uint32_t from, std::uint32_t to,
                             const GroupShape& shape) noexcept {
   std::uint64_t elements = 0;
@@ -87,13 +96,14 @@ int print(std::span<char> out, const wire::AnnounceBody& body) noexcept {
       static_cast<unsigned long long>(body.generation), shares);
 }
 
-// What this node sees of an op that takes the two legs until its part is done. Where sums end with
-// their owners, a contribution is done when it is sent.
+// What this node sees of an op that takes the two legs until its part is done. Where it may get no
+// sum for it, a contribution is done when it is sent.
 std::uint32_t steps_of(const Op& op, const GroupShape& shape) noexcept {
   std::uint32_t steps = op.chunks.owned(shape.node);
   for (std::uint32_t node = 0; node < shape.nodes(); ++node) {
     if (node == shape.node) continue;
-    steps += op.plan->keeps_sums() ? op.chunks.owned(node) : op.chunks.sent(node, shape.node);
+    steps += op.chunks.sent(node, shape.node);
+    if (op.plan->hides_sums()) steps += op.chunks.owned(node);
   }
   return steps;
 }
@@ -103,7 +113,7 @@ std::uint32_t steps_of(const Op& op, const GroupShape& shape) noexcept {
 void describe(Op& op, const wire::AnnounceBody& body, const GroupShape& shape) {
   const plan::Plan* const plan = plan::find(body.kind);
   TERN_CHECK(plan != nullptr);
-  op.plan = plan;
+  op.plan = travelling_plan(body, *plan, shape);
   op.announced_first = body;
   op.root_node = plan->has_root ? shape.node_of_rank(body.root) : 0;
   const bool has_counts = body.counts_crc != 0;

@@ -44,17 +44,39 @@ std::uint32_t PairChunks::received_from(std::uint32_t node) const noexcept {
   return sum;
 }
 
+// Pairs may have different numbers of chunks.
+std::uint32_t PairChunks::before_turn(std::uint32_t turn) const noexcept {
+  if (counts_ == nullptr) return std::min(turn, chunks_in(elements(0, 0))) * pairs_here();
+  std::uint32_t sum = 0;
+  for (const std::uint32_t from : group_->ranks[group_->node]) {
+    for (std::uint32_t to = 0; to < ranks_; ++to) {
+      sum += std::min(turn, chunks_in(elements(from, to)));
+    }
+  }
+  return sum;
+}
+
+// The turn in which the index-th chunk is.
+std::uint32_t PairChunks::turn_of(std::uint32_t index) const noexcept {
+  if (counts_ == nullptr) return index / pairs_here();
+  std::uint32_t first = 0, end = index + 1;  // a turn has at least one chunk
+  while (end - first > 1) {
+    const std::uint32_t middle = first + (end - first) / 2;
+    (before_turn(middle) <= index ? first : end) = middle;
+  }
+  return first;
+}
+
 std::uint32_t PairChunks::chunk(std::uint32_t, std::uint32_t index) const noexcept {
+  const std::uint32_t turn = turn_of(index);
+  std::uint32_t left = index - before_turn(turn);
   for (std::uint32_t step = 0; step < group_->nodes(); ++step) {
     const std::uint32_t node = (group_->node + step) % group_->nodes();
     for (const std::uint32_t to : group_->ranks[node]) {
       for (const std::uint32_t from : group_->ranks[group_->node]) {
-        const std::uint32_t here = chunks_in(elements(from, to));
-        if (index >= here) {
-          index -= here;
-          continue;
-        }
-        const std::uint64_t round = first_round_ + std::uint64_t{index} * sharding_.lanes;
+        if (chunks_in(elements(from, to)) <= turn) continue;
+        if (left-- > 0) continue;
+        const std::uint64_t round = first_round_ + std::uint64_t{turn} * sharding_.lanes;
         return static_cast<std::uint32_t>((round * ranks_ + from) * ranks_ + to);
       }
     }

@@ -26,8 +26,9 @@ class PairChunks {
   }
   // How many chunks another node has for ranks of this one.
   std::uint32_t received_from(std::uint32_t node) const noexcept;
-  // The number of the index-th chunk of this node: node by node from itself on, so that all do not
-  // send to one at a time. REQUIRES: node is this one, index < owned(node).
+  // The number of the index-th chunk of this node: in turns, of which each has a chunk for every
+  // node, from this one on. So links share what this node sends, and all do not send to one at a time.
+  // REQUIRES: node is this one, index < owned(node).
   std::uint32_t chunk(std::uint32_t node, std::uint32_t index) const noexcept;
   // Whether `node` has such a chunk for this one.
   bool has(std::uint32_t node, std::uint32_t chunk) const noexcept;
@@ -48,6 +49,12 @@ class PairChunks {
     const std::uint64_t block = elements(sender(chunk), receiver(chunk));
     return chunk / sharding_.columns * sharding_.chunk_elements_of(block);
   }
+  std::uint32_t pairs_here() const noexcept {  // of which this node has the senders
+    return ranks_ * group_->local_ranks();
+  }
+  std::uint32_t turn_of(std::uint32_t index) const noexcept;
+  // Chunks of this node in the turns before this one.
+  std::uint32_t before_turn(std::uint32_t turn) const noexcept;
   // How many chunks of so many elements are on this lane.
   std::uint32_t chunks_in(std::uint64_t elements) const noexcept;
 

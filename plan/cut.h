@@ -25,7 +25,7 @@ struct Place {
 // REQUIRES: the plan has no objection to the shape, and does not pass.
 inline shm::Sharding cut(const Plan& plan, const Shape& shape, const Place& place) noexcept {
   // Where one node owns all, small chunks would only be more frames.
-  const bool even = plan.ownership != Ownership::striped;
+  const bool even = plan.ownership != Ownership::striped && !plan.has_relays();
   shm::Cut cut{.tensor = place.tensor,
                .sequence = place.sequence,
                .count = shape.count,

@@ -34,8 +34,9 @@ enum class Parts : std::uint8_t { whole, shares, pairs };
 // of a pair the one that has it. `partner`: of a pair the one that it is for.
 enum class Ranks : std::uint8_t { nobody, every, root, sharer, partner };
 
-// Which node adds and sends a chunk: each in turn, the root's, or that of the share's rank.
-enum class Ownership : std::uint8_t { striped, root_node, sharer_node };
+// Which node adds and sends a chunk: each in turn, the root's, that of the share's rank, or each but
+// the root's in turn.
+enum class Ownership : std::uint8_t { striped, root_node, sharer_node, others };
 
 // How an op travels that fits in its announcement.
 enum class Eager : std::uint8_t {
@@ -117,6 +118,10 @@ struct Plan {
   // Ranks may hand over blocks, and get blocks, in place of elements (shm/block_slots.h).
   bool takes_client_blocks = false;
 
+  // How an op of this kind travels that is large, has more than two nodes and loses nothing: another
+  // plan of the same number. Null: as every other.
+  const Plan* relayed = nullptr;
+
   Extents (*extents)(const Shape& shape) = nullptr;
   // Null, or a sentence: what an entry must satisfy beyond what all must. May itself be null.
   const char* (*objection)(const Shape& shape) = nullptr;
@@ -134,9 +139,14 @@ struct Plan {
   constexpr bool has_pairs() const noexcept { return parts == Parts::pairs; }
   // Values go to where they end, and nothing comes back: who has sent them waits for the
   // acknowledgement alone.
-  constexpr bool is_one_way() const noexcept { return moves() || keeps_sums(); }
+  constexpr bool is_one_way() const noexcept { return moves() || hides_sums(); }
+  // Not every node that contributes to a sum gets it.
+  constexpr bool hides_sums() const noexcept { return reduces() && receivers != Ranks::every; }
   // Sums end with their owners, who send them to nobody.
-  constexpr bool keeps_sums() const noexcept { return reduces() && receivers != Ranks::every; }
+  constexpr bool keeps_sums() const noexcept { return hides_sums() && !has_relays(); }
+  // Chunks are owned by nodes between the root and the others. Of what moves, the root sends an owner
+  // its chunks, and the owner sends them on.
+  constexpr bool has_relays() const noexcept { return ownership == Ownership::others; }
   // Contributions to shares go out from that of the node before downwards: first to whom adds them
   // first.
   constexpr bool sends_shares_down() const noexcept { return reduces() && has_shares(); }

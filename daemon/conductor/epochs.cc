@@ -81,7 +81,7 @@ bool Epochs::can_work_with(const MemberList& list) const {
   return list.lanes <= outlets_.lanes.lane_count() && list.chunk_bytes >= (16 << 10) &&
          list.chunk_bytes <= ops.chunk_bytes && list.eager_bytes <= ops.eager_bytes &&
          list.max_ops <= ops.max_ops_in_flight && list.cut <= ops.cut &&
-         list.eager_form <= ops.eager_form;
+         list.eager_form <= ops.eager_form && list.rooted_form <= ops.rooted_form;
 }
 
 void Epochs::on_members(LinkRef from, const nlohmann::json& message) {
@@ -155,6 +155,7 @@ GroupSetup Epochs::setup_of(const JoinSet& set, const MemberList& list) const {
   setup.shape.chunk_bytes = list.chunk_bytes;
   setup.shape.cut = static_cast<shm::CutVersion>(list.cut);
   setup.shape.eager_form = static_cast<collective::EagerForm>(list.eager_form);
+  setup.shape.rooted_form = static_cast<collective::RootedForm>(list.rooted_form);
   setup.shape.eager_bytes =
       collective::eager_limit(list.eager_bytes, static_cast<std::uint32_t>(list.nodes.size()));
   setup.shape.max_ops_in_flight = list.max_ops;

@@ -142,6 +142,7 @@ nlohmann::json Joins::message_of(const JoinRequest& request, const std::string& 
       {"max_ops", ops.max_ops_in_flight},
       {"cut", ops.cut},
       {"eager_form", ops.eager_form},
+      {"rooted_form", ops.rooted_form},
       {"lossy_min", settings_.tensors.lossy_min_bytes},
       {"op_timeout_ms", packet.op_timeout_ms > 0
                             ? packet.op_timeout_ms

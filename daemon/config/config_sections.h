@@ -12,8 +12,9 @@ namespace tern::daemon {
 struct OpSettings {
   std::uint64_t chunk_bytes = std::uint64_t{256} * 1024;  // a power of two
   std::uint64_t eager_bytes = std::uint64_t{64} * 1024;
-  std::uint32_t cut = 3;         // shm::CutVersion
-  std::uint32_t eager_form = 3;  // collective::EagerForm
+  std::uint32_t cut = 3;          // shm::CutVersion
+  std::uint32_t eager_form = 3;   // collective::EagerForm
+  std::uint32_t rooted_form = 2;  // collective::RootedForm
   std::uint32_t max_ops_in_flight = 128;
   std::uint64_t op_timeout_ns = 600'000'000'000;
   std::uint64_t join_timeout_max_ns = 3'600'000'000'000;

@@ -300,6 +300,14 @@ constexpr Setting kSettings[] = {
      .help = "What an all_reduce announces: 1 small plain values, 2 also compressed ones, "
              "3 also each owner's chunk; the least of all nodes counts."},
     {.section = "ops",
+     .name = "rooted_form",
+     .kind = Kind::count,
+     .field = &Config::rooted_form,
+     .range = {1, 2},
+     .help =
+         "A large exact broadcast or reduce of more than two nodes: 2 by way of the other nodes, "
+         "1 direct; the least of all nodes counts."},
+    {.section = "ops",
      .name = "cut",
      .kind = Kind::count,
      .field = &Config::cut,

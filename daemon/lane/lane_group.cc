@@ -235,6 +235,8 @@ void LaneGroup::carry_out(const Action& action) {
       return results_.finish(action);
     case ActionKind::finish_parked:
       return results_.finish_parked(action);
+    case ActionKind::send_on:
+      return results_.send_on(action);
     case ActionKind::publish:
       return results_.publish(action);
     case ActionKind::reduce_eager:

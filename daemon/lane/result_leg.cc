@@ -53,6 +53,30 @@ void ResultLeg::publish(const Action& action) {
   path_.submit(request);
 }
 
+void ResultLeg::send_on(const Action& action) {
+  const OpId op = action.op;
+  const collective::ChunkMap& chunks = core_.op(op).chunks;
+  const std::uint32_t number = chunks.chunk(core_.self(), action.index);
+  const plan::Range elements = received_elements(op, number);
+  const OpRank* const holder = receiver_of(core_.lane_ops().ranks(op), elements);
+  TERN_CHECK(holder != nullptr);
+  FrameMemory& memory = core_.resources().memory;
+  BlockFrame frame{core_.block_header(wire::Leg::broadcast, op, number),
+                   {},
+                   host_bytes(holder->output_of(elements, core_.bytes(op, 1))),
+                   memory.reserve(core_.job(), wire::Leg::broadcast)};
+  frame.header.flags = wire::kFlagRawBlock;
+  RawPrefix prefix;
+  frame.prefix = prefix.write(core_.op(op), chunks.size(number), false);
+  const std::uint32_t receivers = this->receivers(op, number);
+  core_.lane_op(op).count_sent(frame.body.size(), frame.prefix.size() + frame.body.size(),
+                               receivers);
+  core_.pin(op);
+  memory.lend(frame.cookie, receivers, {&core_.memory_owner(), op, nullptr, SlabPool::kNone});
+  send(op, number, frame);
+  core_.ops().done(action);
+}
+
 plan::Range ResultLeg::sent_elements(OpId op, std::uint32_t number) const {
   const collective::ChunkMap& chunks = core_.op(op).chunks;
   return {chunks.begin(number), chunks.size(number)};
@@ -65,17 +89,25 @@ plan::Range ResultLeg::received_elements(OpId op, std::uint32_t number) const {
 
 // Of the result of a chunk, among the other nodes.
 std::uint32_t ResultLeg::receivers(OpId op, std::uint32_t number) const {
-  const std::uint32_t receiver = core_.op(op).chunks.receiver(number);
-  if (receiver == collective::ChunkMap::kEveryNode) return core_.nodes() - 1;
-  return receiver == core_.self() ? 0 : 1;
+  if (goes_to_all(op, number)) return core_.nodes() - 1;
+  std::uint32_t count = 0;
+  for (std::uint32_t node = 0; node < core_.nodes(); ++node) {
+    if (node != core_.self() && core_.op(op).chunks.sends(core_.self(), node, number)) ++count;
+  }
+  return count;
+}
+
+bool ResultLeg::goes_to_all(OpId op, std::uint32_t number) const {
+  const collective::ChunkMap& chunks = core_.op(op).chunks;
+  return !chunks.is_sent_on() && chunks.receiver(number) == collective::ChunkMap::kEveryNode;
 }
 
 void ResultLeg::send(OpId op, std::uint32_t number, const BlockFrame& frame) {
-  const std::uint32_t receiver = core_.op(op).chunks.receiver(number);
-  if (receiver == collective::ChunkMap::kEveryNode) {
-    core_.send_to_all(frame);
-  } else {
-    core_.send(receiver, frame);
+  if (goes_to_all(op, number)) return core_.send_to_all(frame);
+  for (std::uint32_t node = 0; node < core_.nodes(); ++node) {
+    if (node != core_.self() && core_.op(op).chunks.sends(core_.self(), node, number)) {
+      core_.send(node, frame);
+    }
   }
 }
 
@@ -224,7 +256,7 @@ void ResultLeg::delivered(const BlockRequest& request, const BlockCompletion& co
   } else {
     tuning_.compare(op, completion.header);
     compare(op, request.number, payload_of(request));
-    core_.ops().delivered(request.node, op);
+    core_.ops().delivered(request.node, op, request.number);
   }
   core_.memory_owner().frame_acked(op);  // what the frame had pinned
 }

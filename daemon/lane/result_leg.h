@@ -1,7 +1,8 @@
 #pragma once
 
 // The way of results: an owner encodes its sum once, or a root its values, delivers it here, and
-// sends the same bytes to all; elsewhere it is delivered to the outputs.
+// sends the same bytes to all; elsewhere it is delivered to the outputs. Where the root sends each
+// owner its chunks only, the owner sends them on from there.
 
 #include <cstdint>
 
@@ -22,6 +23,7 @@ class ResultLeg {
   void finish(const collective::Action& action);
   void finish_parked(const collective::Action& action);
   void publish(const collective::Action& action);
+  void send_on(const collective::Action& action);
   void made(const BlockRequest& request, const BlockCompletion& completion);
 
   // ---- Frames. False: the peer has broken the protocol. ----
@@ -35,6 +37,7 @@ class ResultLeg {
   plan::Range sent_elements(collective::OpId op, std::uint32_t number) const;
   plan::Range received_elements(collective::OpId op, std::uint32_t number) const;
   std::uint32_t receivers(collective::OpId op, std::uint32_t number) const;
+  bool goes_to_all(collective::OpId op, std::uint32_t number) const;
   void send(collective::OpId op, std::uint32_t number, const BlockFrame& frame);
   // What the frame borrows, and where its body is.
   BorrowedMemory lend(const BlockRequest& request, const BlockCompletion& completion,

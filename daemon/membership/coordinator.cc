@@ -332,6 +332,7 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
   std::int64_t lanes = 16, chunk_bytes = 1 << 30, eager_bytes = 1 << 30, max_ops = 1 << 20;
   std::int64_t cut = static_cast<std::int64_t>(shm::kNewestCut);
   std::int64_t eager_form = static_cast<std::int64_t>(collective::kNewestEagerForm);
+  std::int64_t rooted_form = static_cast<std::int64_t>(collective::kNewestRootedForm);
   std::int64_t lossy_min = 0, op_timeout_ms = 0, common = -1;
   bool verify = false;
   std::int64_t seed = group.joiners.begin()->second.says.seed;
@@ -351,6 +352,7 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
     eager_bytes = std::clamp<std::int64_t>(says.eager_bytes, 0, eager_bytes);
     cut = std::clamp<std::int64_t>(says.cut, 1, cut);
     eager_form = std::clamp<std::int64_t>(says.eager_form, 1, eager_form);
+    rooted_form = std::clamp<std::int64_t>(says.rooted_form, 1, rooted_form);
     max_ops = std::clamp<std::int64_t>(says.max_ops, 1, max_ops);
     lossy_min = std::max(lossy_min, says.lossy_min);
     op_timeout_ms = std::max(op_timeout_ms, says.op_timeout_ms);
@@ -383,6 +385,7 @@ void Coordinator::start_epoch(const std::string& uid, Group& group) {
                          {"max_ops", max_ops},
                          {"cut", cut},
                          {"eager_form", eager_form},
+                         {"rooted_form", rooted_form},
                          {"lossy_min", lossy_min},
                          {"op_timeout_ms", op_timeout_ms},
                          {"verify", verify},

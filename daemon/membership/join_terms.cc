@@ -21,6 +21,7 @@ std::optional<JoinTerms> parse_join_terms(const nlohmann::json& message) {
   join.max_ops = number_of(message, "max_ops");
   join.cut = number_of(message, "cut", 1);
   join.eager_form = number_of(message, "eager_form", 1);
+  join.rooted_form = number_of(message, "rooted_form", 1);
   join.lossy_min = number_of(message, "lossy_min");
   join.op_timeout_ms = number_of(message, "op_timeout_ms");
   join.verify = flag_of(message, "verify");

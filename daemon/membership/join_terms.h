@@ -21,8 +21,9 @@ struct JoinTerms {
   std::int64_t rank = -1, size = -1;
   // What the member can do, of which the group agrees on the least.
   std::int64_t lanes = 1, chunk_bytes = 0, eager_bytes = 0, max_ops = 0;
-  std::int64_t cut = 1;         // shm::CutVersion
-  std::int64_t eager_form = 1;  // collective::EagerForm
+  std::int64_t cut = 1;          // shm::CutVersion
+  std::int64_t eager_form = 1;   // collective::EagerForm
+  std::int64_t rooted_form = 1;  // collective::RootedForm
   // Of which it agrees on the most.
   std::int64_t lossy_min = 0, op_timeout_ms = 0;
   bool verify = false;

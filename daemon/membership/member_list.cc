@@ -93,6 +93,10 @@ Result<MemberList> parse_member_list(const nlohmann::json& body) {
   if (eager_form < 1 || eager_form > kMost) {
     return malformed("versions of the eager form are counted from 1");
   }
+  const std::int64_t rooted_form = number_of(body, "rooted_form", 1);
+  if (rooted_form < 1 || rooted_form > kMost) {
+    return malformed("versions of the rooted form are counted from 1");
+  }
   const auto natural = [&body](const char* key) {
     return static_cast<std::uint64_t>(std::max<std::int64_t>(number_of(body, key), 0));
   };
@@ -106,6 +110,7 @@ Result<MemberList> parse_member_list(const nlohmann::json& body) {
   list.eager_bytes = natural("eager_bytes");
   list.cut = static_cast<std::uint32_t>(cut);
   list.eager_form = static_cast<std::uint32_t>(eager_form);
+  list.rooted_form = static_cast<std::uint32_t>(rooted_form);
   list.lossy_min_bytes = natural("lossy_min");
   list.max_ops = static_cast<std::uint32_t>(max_ops);
   list.op_timeout_ms = natural("op_timeout_ms");

@@ -32,8 +32,9 @@ struct MemberList {
   std::uint64_t last_common_op = 0;
   std::uint32_t lanes = 1;
   std::uint64_t chunk_bytes = 0, eager_bytes = 0, lossy_min_bytes = 0;
-  std::uint32_t cut = 1;         // shm::CutVersion, perhaps one that this node does not know
-  std::uint32_t eager_form = 1;  // EagerForm, as well
+  std::uint32_t cut = 1;          // shm::CutVersion, perhaps one that this node does not know
+  std::uint32_t eager_form = 1;   // EagerForm, as well
+  std::uint32_t rooted_form = 1;  // RootedForm, as well
   std::uint32_t max_ops = 0;
   std::uint64_t op_timeout_ms = 0;
   std::uint64_t seed = 0;

@@ -265,7 +265,8 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   Tuned& tuned = found->second;
   if (const plan::Plan* const plan = plan::find(record.kind);
       plan != nullptr && std::exchange(tuned.kind, record.kind) != record.kind) {
-    tuner_.set_operation(found->first, plan->name, legs_of(*plan));
+    const bool relayed = record.relayed != 0 && plan->relayed != nullptr;
+    tuner_.set_operation(found->first, plan->name, legs_of(relayed ? *plan->relayed : *plan));
   }
   const auto used =
       std::find_if(tuned.published.begin(), tuned.published.end(),

@@ -50,6 +50,30 @@ TEST_F(OfEveryPlan, AReduceStaysWithTheRoot) {
   EXPECT_FALSE(map.leaves(1, map.chunk(1, 5)));
 }
 
+TEST_F(OfEveryPlan, ARelayedReduceGoesFromTheOthersToTheRoot) {
+  const ChunkMap map = map_of(plan::kRelayedReduce, 1);
+  EXPECT_EQ(map.owned(1), 0u);
+  EXPECT_EQ(map.owned(0) + map.owned(2), 8u);
+  EXPECT_EQ(map.sent(0, 1), map.owned(0));
+  EXPECT_EQ(map.sent(0, 2), 0u);
+  EXPECT_EQ(map.receiver(map.chunk(0, 0)), 1u);
+  EXPECT_FALSE(map.is_sent_on());
+}
+
+TEST_F(OfEveryPlan, ARelayedBroadcastGoesFromTheRootToOwnersAndFromThereToTheRest) {
+  const ChunkMap map = map_of(plan::kRelayedBroadcast, 1);
+  EXPECT_EQ(map.owned(1), 8u);
+  EXPECT_EQ(map.sent(1, 0), map.owned(0));
+  EXPECT_EQ(map.sent(0, 2), map.owned(0));
+  EXPECT_EQ(map.sent(0, 1), 0u);
+  EXPECT_TRUE(map.is_sent_on());
+  const std::uint32_t number = map.chunk(0, 0);
+  EXPECT_TRUE(map.sends(1, 0, number));
+  EXPECT_FALSE(map.sends(1, 2, number));
+  EXPECT_TRUE(map.sends(0, 2, number));
+  EXPECT_FALSE(map.sends(0, 1, number));
+}
+
 TEST_F(OfEveryPlan, AReduceScatterStaysWithTheRankOfTheShare) {
   const ChunkMap map = map_of(plan::kReduceScatter);
   EXPECT_EQ(map.owned(0), 4u);

@@ -23,6 +23,12 @@ wire::AnnounceBody broadcast_of(std::uint64_t count, std::uint32_t root) {
   return body;
 }
 
+wire::AnnounceBody reduce_of(std::uint64_t count, std::uint32_t root) {
+  wire::AnnounceBody body = broadcast_of(count, root);
+  body.kind = static_cast<std::uint16_t>(shm::OpKind::reduce);
+  return body;
+}
+
 wire::AnnounceBody barrier() {
   wire::AnnounceBody body = all_reduce_of(0);
   body.kind = static_cast<std::uint16_t>(shm::OpKind::barrier);
@@ -49,6 +55,8 @@ GroupOpsNet::GroupOpsNet(NetShape shape, std::uint64_t seed)
   }
   nodes_.resize(ranks.size());
   pairs_.resize(ranks.size() * ranks.size());
+  results_from.resize(ranks.size());
+  results_to.resize(ranks.size());
   for (std::uint32_t i = 0; i < ranks.size(); ++i) {
     GroupShape group;
     group.node = i;
@@ -56,6 +64,7 @@ GroupOpsNet::GroupOpsNet(NetShape shape, std::uint64_t seed)
     group.contribution_window = shape_.window;
     group.eager_bytes = shape_.eager_bytes;
     group.eager_form = shape_.eager_form;
+    group.rooted_form = shape_.rooted_form;
     group.max_ops_in_flight = shape_.max_ops;
     group.active_chunks = shape_.active_chunks;
     group.verify = shape_.verify;
@@ -139,19 +148,19 @@ bool GroupOpsNet::do_one_late(std::uint32_t self) {
   } else {
     const auto one =
         node.deliveries.begin() + static_cast<std::ptrdiff_t>(which - node.under_way.size());
-    const auto [from, op] = *one;
+    const Delivery delivery = *one;
     node.deliveries.erase(one);
-    end_delivery(self, from, op);
+    end_delivery(self, delivery);
   }
   return true;
 }
 
-void GroupOpsNet::end_delivery(std::uint32_t to, std::uint32_t from, OpId op) {
+void GroupOpsNet::end_delivery(std::uint32_t to, const Delivery& delivery) {
   GroupOps& ops = *nodes_[to].ops;
-  if (ops.op(op).failed) {
-    ops.not_delivered(from, op);
+  if (ops.op(delivery.op).failed) {
+    ops.not_delivered(delivery.from, delivery.op);
   } else {
-    ops.delivered(from, op);
+    ops.delivered(delivery.from, delivery.op, delivery.chunk);
   }
 }
 
@@ -170,8 +179,9 @@ void GroupOpsNet::expect_may_be_issued(const Node& node, const Action& action) {
                  other.index == action.index)
         << "an action is given out twice";
   }
-  for (const auto& [from, op] : node.deliveries) {
-    ASSERT_FALSE(op == action.op && action.kind == ActionKind::complete) << "under a delivery";
+  for (const Delivery& delivery : node.deliveries) {
+    ASSERT_FALSE(delivery.op == action.op && action.kind == ActionKind::complete)
+        << "under a delivery";
   }
 }
 
@@ -195,7 +205,8 @@ void GroupOpsNet::issue(std::uint32_t self, const Action& action) {
       break;
     case ActionKind::finish:
     case ActionKind::finish_parked:
-    case ActionKind::publish: {
+    case ActionKind::publish:
+    case ActionKind::send_on: {
       const bool parks = action.kind == ActionKind::finish && shape_.park;
       if (nodes() > 1 && !parks) ++node.used.results;
       break;
@@ -218,6 +229,27 @@ void GroupOpsNet::issue(std::uint32_t self, const Action& action) {
 void GroupOpsNet::send_all(std::uint32_t from, const Frame& frame) {
   for (std::uint32_t to = 0; to < nodes(); ++to) {
     if (to != from) pairs_[from * nodes() + to].push_back(frame);
+  }
+}
+
+void GroupOpsNet::send_result(std::uint32_t from, const Op& op, std::uint32_t chunk) {
+  Frame frame;
+  frame.kind = wire::FrameKind::result;
+  frame.key = op.key;
+  frame.chunk = chunk;
+  Frame* last = nullptr;
+  for (std::uint32_t to = 0; to < nodes(); ++to) {
+    if (to == from || !op.chunks.sends(from, to, chunk)) continue;
+    auto& pair = pairs_[from * nodes() + to];
+    pair.push_back(frame);
+    last = &pair.back();
+    ++results_from[from];
+    ++results_to[to];
+  }
+  if (last != nullptr) {
+    last->is_last = true;
+  } else if (nodes() > 1) {
+    --nodes_[from].used.results;  // it ends with its owner
   }
 }
 
@@ -304,23 +336,20 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
         ops.parked(action);
         return;
       }
-      frame.kind = wire::FrameKind::result;
-      frame.chunk = ops.chunk_number(action.chunk);
-      frame.count = self;
-      send_all(self, frame);
+      send_result(self, op, ops.chunk_number(action.chunk));
       release_chunk(node, action.chunk);
       break;
     case ActionKind::finish_parked:
       ASSERT_TRUE(shape_.park);
-      frame.kind = wire::FrameKind::result;
-      frame.chunk = op.chunks.chunk(self, action.index);
-      send_all(self, frame);
+      send_result(self, op, op.chunks.chunk(self, action.index));
       break;
     case ActionKind::publish:
       ASSERT_EQ(self, op.root_node);
-      frame.kind = wire::FrameKind::result;
-      frame.chunk = op.chunks.chunk(self, action.index);
-      send_all(self, frame);
+      send_result(self, op, op.chunks.chunk(self, action.index));
+      break;
+    case ActionKind::send_on:
+      ASSERT_NE(self, op.root_node);
+      send_result(self, op, op.chunks.chunk(self, action.index));
       break;
     case ActionKind::reduce_eager:
       ASSERT_TRUE(op.eager);
@@ -354,14 +383,12 @@ void GroupOpsNet::act(std::uint32_t self, const Action& action) {
   ops.done(action);
 }
 
-// The room that a frame with a block takes comes back when its last receiver has it; one frame to
-// many counts once for each here, so the sender's count is given back by the first.
+// The room that a frame with a block takes comes back when its last receiver has it.
 void GroupOpsNet::deliver(std::uint32_t from, std::uint32_t to, const Frame& frame) {
   Node& sender = nodes_[from];
   GroupOps& ops = *nodes_[to].ops;
   if (frame.kind == wire::FrameKind::contribution) --sender.used.contributions;
-  const auto is_last = [&] { return to == (from == nodes() - 1 ? nodes() - 2 : nodes() - 1); };
-  if (frame.kind == wire::FrameKind::result && is_last()) --sender.used.results;
+  if (frame.is_last) --sender.used.results;
   if (nodes_[to].dead || ops.ended()) return;
   OpId op = kNoSlot;
   switch (frame.kind) {
@@ -382,9 +409,9 @@ void GroupOpsNet::deliver(std::uint32_t from, std::uint32_t to, const Frame& fra
       if (op == kNoSlot) break;
       ops.delivering(from, op);
       if (shape_.late) {
-        nodes_[to].deliveries.emplace_back(from, op);
+        nodes_[to].deliveries.push_back({from, op, frame.chunk});
       } else {
-        end_delivery(to, from, op);
+        end_delivery(to, {from, op, frame.chunk});
       }
       break;
     case wire::FrameKind::op_fail:

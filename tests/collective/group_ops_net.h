@@ -23,6 +23,7 @@ namespace tern::collective {
 wire::AnnounceBody all_reduce_of(std::uint64_t count, DType dtype = DType::f32,
                                  Reduction reduction = Reduction::sum);
 wire::AnnounceBody broadcast_of(std::uint64_t count, std::uint32_t root);
+wire::AnnounceBody reduce_of(std::uint64_t count, std::uint32_t root);
 wire::AnnounceBody barrier();
 
 // The next action, which is done at once.
@@ -37,6 +38,7 @@ struct NetShape {
   std::uint64_t chunk_bytes = kChunkBytes;
   std::uint64_t eager_bytes = 0;
   EagerForm eager_form = EagerForm::elements;
+  RootedForm rooted_form = RootedForm::direct;
   std::uint32_t max_ops = 8;
   std::uint32_t active_chunks = 4;
   std::uint64_t declining = 0;  // nodes, as bits, that want no op to be eager that may lose
@@ -83,7 +85,8 @@ class GroupOpsNet {
   // arrival.
   std::uint64_t frames_moved = 0;
   std::uint64_t contributions = 0;
-  bool hold_frames = false;  // only actions move
+  std::vector<std::uint64_t> results_from, results_to;  // by node
+  bool hold_frames = false;                             // only actions move
 
  private:
   struct Frame {
@@ -94,7 +97,13 @@ class GroupOpsNet {
     std::uint64_t ranks = 0;
     Errc code = Errc::ok;
     std::uint32_t about = 0;
+    bool is_last = false;  // of the frames of one result
     std::string text;
+  };
+  struct Delivery {  // of a result
+    std::uint32_t from = 0;
+    OpId op = kNoSlot;
+    std::uint32_t chunk = 0;
   };
   struct Node {
     std::unique_ptr<GroupOps> ops;
@@ -102,8 +111,8 @@ class GroupOpsNet {
     std::map<ChunkId, std::vector<std::uint32_t>> sums;  // nodes in the accumulator, in order
     std::map<ChunkId, std::uint32_t> slabs;              // receive slabs that a chunk still holds
     std::map<ChunkId, OpId> chunk_op;
-    std::vector<Action> under_way;                           // issued, not done
-    std::vector<std::pair<std::uint32_t, OpId>> deliveries;  // begun; results of a node
+    std::vector<Action> under_way;     // issued, not done
+    std::vector<Delivery> deliveries;  // begun
     bool dead = false;
   };
   using RankOp = std::pair<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>>;
@@ -113,11 +122,12 @@ class GroupOpsNet {
   bool do_one_late(std::uint32_t node);
   void issue(std::uint32_t node, const Action& action);
   void expect_may_be_issued(const Node& node, const Action& action);
-  void end_delivery(std::uint32_t to, std::uint32_t from, OpId op);
+  void end_delivery(std::uint32_t to, const Delivery& delivery);
   void act(std::uint32_t node, const Action& action);
   void deliver(std::uint32_t from, std::uint32_t to, const Frame& frame);
   void release_chunk(Node& node, ChunkId chunk);
   void send_all(std::uint32_t from, const Frame& frame);
+  void send_result(std::uint32_t from, const Op& op, std::uint32_t chunk);
   static RankOp id_of(std::uint32_t rank, const OpKey& key) {
     return {rank, {key.tensor, key.sequence}};
   }

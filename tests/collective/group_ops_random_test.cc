@@ -46,6 +46,7 @@ NetShape random_shape(Random& random) {
                 1 + static_cast<std::uint32_t>(random.below(4)),
                 1 + static_cast<std::uint32_t>(random.below(4))};
   if (random.one_in(2)) shape.eager_form = EagerForm::chunks;
+  if (random.one_in(2)) shape.rooted_form = RootedForm::relayed;
   return shape;
 }
 
@@ -58,8 +59,10 @@ std::vector<Planned> random_ops(Random& random, const GroupOpsNet& net) {
     const std::uint64_t count = random.one_in(4) ? random.below(kChunk) : random.below(kChunk * 20);
     const auto root = static_cast<std::uint32_t>(random.below(net.ranks()));
     wire::AnnounceBody body = all_reduce_of(count);
-    if (tensor == 0 && random.one_in(3))
-      body = random.one_in(2) ? barrier() : broadcast_of(count, root);
+    if (tensor == 0 && random.one_in(2)) {
+      const std::uint64_t kind = random.below(3);
+      body = kind == 0 ? barrier() : kind == 1 ? broadcast_of(count, root) : reduce_of(count, root);
+    }
     ops.push_back({key, body, static_cast<std::int32_t>(random.below(3))});
   }
   return ops;

@@ -136,6 +136,38 @@ TEST(PairChunks, BothEndsOfEveryPairAgree) {
   }
 }
 
+// A node sends to the others by turns, beginning with itself: every turn has a chunk of each pair that
+// has one left, of the same round.
+TEST(PairChunks, AreSentToAllByTurns) {
+  std::mt19937_64 random(13);
+  for (int trial = 0; trial < 200; ++trial) {
+    SCOPED_TRACE(testing::Message() << "trial " << trial);
+    const Group group = draw(random);
+    for (std::uint32_t node = 0; node < group.ranks.size(); ++node) {
+      const GroupShape shape = group.shape(node, 0);
+      PairCounts counts(shape);
+      for (std::uint32_t i = 0; i < group.ranks[node].size(); ++i) {
+        counts.say(i, group.counts_of(group.ranks[node][i]));
+      }
+      const PairChunks chunks(group.sharding(group.ranks[node][0]), shape,
+                              group.equal ? nullptr : &counts);
+      std::uint64_t last_round = 0, last_step = 0;
+      for (std::uint32_t i = 0; i < chunks.owned(node); ++i) {
+        const std::uint32_t number = chunks.chunk(node, i);
+        const std::uint64_t round = number / (group.size * group.size);
+        const std::uint32_t receiver = shape.node_of_rank(chunks.receiver(number));
+        const std::uint64_t step = (receiver + shape.nodes() - node) % shape.nodes();
+        ASSERT_GE(round, last_round);
+        if (i != 0 && round == last_round) {
+          ASSERT_GE(step, last_step);
+        }
+        last_round = round;
+        last_step = step;
+      }
+    }
+  }
+}
+
 TEST(PairChunks, BothEndsAgreeOnChunksOfOneSize) {
   std::mt19937_64 random(12);
   for (int round = 0; round < 500; ++round) {

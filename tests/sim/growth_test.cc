@@ -86,8 +86,10 @@ class Growing {
 };
 
 const std::vector<std::uint32_t> kNodes{8, 16, 32, 64};
+constexpr std::uint64_t kFewFrames = 3;
 
-// For each other node at most what it is in a smaller group.
+// For each other node at most what it is in a smaller group, and in all a few frames besides: who is
+// one of the others itself sends so many fewer in every group.
 void expect_linear(const std::string& what, const std::vector<Cost>& costs) {
   for (std::size_t i = 1; i < costs.size(); ++i) {
     const std::uint64_t others = kNodes[i] - 1, before = kNodes[i - 1] - 1;
@@ -95,7 +97,7 @@ void expect_linear(const std::string& what, const std::vector<Cost>& costs) {
                  << what << ", " << others + 1 << " nodes: " << costs[i].frames << " frames, "
                  << costs[i].bytes << " bytes; " << before + 1 << " nodes: " << costs[i - 1].frames
                  << ", " << costs[i - 1].bytes);
-    EXPECT_LE(costs[i].frames * before, costs[i - 1].frames * others);
+    EXPECT_LE(costs[i].frames * before, costs[i - 1].frames * others + kFewFrames * before);
     EXPECT_LE(costs[i].bytes * before, costs[i - 1].bytes * others);
   }
 }

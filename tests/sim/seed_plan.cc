@@ -161,11 +161,13 @@ Plan make_plan(std::uint64_t seed) {
   // The recorded seeds are older than these.
   if (seed > 800 && seed % 8 >= 5) plan.eager_form = collective::EagerForm::chunks;
   if (seed > 800 && seed % 3 == 0) plan.cut = shm::CutVersion::fine;
+  if (seed > 800 && seed % 5 >= 2) plan.rooted_form = collective::RootedForm::relayed;
   const std::size_t nodes = random.between(1, random.one_in(32) ? 16 : random.one_in(4) ? 6 : 4);
   for (std::size_t i = 0; i < nodes; ++i) {
     plan.daemons.push_back(random_daemon(random, nodes));
-    plan.daemons.back().adjust = [cut = plan.cut,
-                                  form = plan.eager_form](daemon::ConductorSettings& settings) {
+    plan.daemons.back().adjust = [cut = plan.cut, form = plan.eager_form,
+                                  rooted = plan.rooted_form](daemon::ConductorSettings& settings) {
+      settings.ops.rooted_form = static_cast<std::uint32_t>(rooted);
       settings.ops.cut = static_cast<std::uint32_t>(cut);
       settings.ops.eager_form = static_cast<std::uint32_t>(form);
     };

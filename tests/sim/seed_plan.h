@@ -42,6 +42,7 @@ struct Plan {
   bool verify = false;
   shm::CutVersion cut = shm::CutVersion::full;                         // even seeds have another
   collective::EagerForm eager_form = collective::EagerForm::elements;  // of four seeds two another
+  collective::RootedForm rooted_form = collective::RootedForm::direct;
   Trouble trouble = Trouble::none;
   net::FaultSettings faults;
 };

@@ -124,6 +124,28 @@ TEST_F(EpochsTest, WithoutAnEagerFormInTheListThereAreNoBlocksInAnnouncements) {
   EXPECT_EQ(groups_.all().begin()->second->eager_form, collective::EagerForm::elements);
 }
 
+TEST_F(EpochsTest, AListWithARootedFormThisNodeDoesNotHaveIsRefused) {
+  auto later = body();
+  later["rooted_form"] = settings_.ops.rooted_form + 1;
+  EXPECT_TRUE(epochs_.on_message(kSelf, members(later)));
+  EXPECT_EQ(refusal(), Errc::protocol_error);
+}
+
+TEST_F(EpochsTest, TheRootedFormIsThatOfTheList) {
+  EXPECT_EQ(join_message_["rooted_form"], 2);
+  auto agreed = body();
+  agreed["rooted_form"] = 2;
+  epochs_.on_message(kSelf, members(agreed));
+  EXPECT_EQ(groups_.all().begin()->second->lanes[0]->setup().shape.rooted_form,
+            collective::RootedForm::relayed);
+}
+
+TEST_F(EpochsTest, WithoutARootedFormInTheListNothingIsRelayed) {
+  epochs_.on_message(kSelf, members(body()));
+  EXPECT_EQ(groups_.all().begin()->second->lanes[0]->setup().shape.rooted_form,
+            collective::RootedForm::direct);
+}
+
 TEST_F(EpochsTest, TheCutIsThatOfTheListOrElseTheFirst) {
   EXPECT_EQ(join_message_["cut"], 3);
   auto agreed = body();

@@ -39,6 +39,7 @@ TEST_F(CoordinatorTest, TheLeastOfAllLimitsIsAgreed) {
   other["max_ops"] = 3;
   other["cut"] = 1;
   other["eager_form"] = 1;
+  other["rooted_form"] = 1;
   other["lossy_min"] = 99;
   other["op_timeout_ms"] = 5000;
   other["verify"] = true;
@@ -51,13 +52,14 @@ TEST_F(CoordinatorTest, TheLeastOfAllLimitsIsAgreed) {
   EXPECT_EQ(body["max_ops"], 3);
   EXPECT_EQ(body["cut"], 1);
   EXPECT_EQ(body["eager_form"], 1);
+  EXPECT_EQ(body["rooted_form"], 1);
   EXPECT_EQ(body["lossy_min"], 99);
   EXPECT_EQ(body["op_timeout_ms"], 5000);
   EXPECT_EQ(body["verify"], true);
 }
 
 TEST_F(CoordinatorTest, ANodeThatSaysNothingOfAVersionHasTheOldOne) {
-  for (const char* version : {"cut", "eager_form"}) {
+  for (const char* version : {"cut", "eager_form", "rooted_form"}) {
     const auto agreed = [&](std::int64_t a, std::int64_t b) {
       json one = join_of(kA, 0, 2), other = join_of(kB, 1, 2);
       one[version] = a;

@@ -19,6 +19,7 @@ nlohmann::json message() {
           {"chunk_bytes", 65'536},
           {"cut", 2},
           {"eager_form", 2},
+          {"rooted_form", 2},
           {"eager_bytes", 1'024},
           {"max_ops", 16},
           {"lossy_min", 5},
@@ -42,6 +43,7 @@ TEST(JoinTerms, HasWhatTheMemberSays) {
   EXPECT_EQ(join->max_ops, 16);
   EXPECT_EQ(join->cut, 2);
   EXPECT_EQ(join->eager_form, 2);
+  EXPECT_EQ(join->rooted_form, 2);
   EXPECT_EQ(join->lossy_min, 5);
   EXPECT_EQ(join->op_timeout_ms, 1'000);
   EXPECT_TRUE(join->verify);
@@ -51,7 +53,8 @@ TEST(JoinTerms, HasWhatTheMemberSays) {
 
 TEST(JoinTerms, WithoutItsNumbersIsReadAndHasNonsense) {
   nlohmann::json little = message();
-  for (const char* key : {"rank", "size", "lanes", "max_ops", "seed", "cut", "eager_form"})
+  for (const char* key :
+       {"rank", "size", "lanes", "max_ops", "seed", "cut", "eager_form", "rooted_form"})
     little.erase(key);
   const auto join = parse_join_terms(little);
   ASSERT_TRUE(join);
@@ -60,6 +63,7 @@ TEST(JoinTerms, WithoutItsNumbersIsReadAndHasNonsense) {
   EXPECT_EQ(join->lanes, 1);
   EXPECT_EQ(join->cut, 1) << "a daemon that knows no other says nothing of it";
   EXPECT_EQ(join->eager_form, 1) << "nor of this";
+  EXPECT_EQ(join->rooted_form, 1) << "nor of this";
   EXPECT_EQ(join->max_ops, 0);
 }
 

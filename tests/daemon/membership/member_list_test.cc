@@ -121,6 +121,7 @@ TEST(MemberList, NothingIsMoreThanAGroupMayHave) {
                                                                             {"cut", 0},
                                                                             {"cut", -1},
                                                                             {"eager_form", 0},
+                                                                            {"rooted_form", 0},
                                                                             {"size", 1025},
                                                                             {"size", -1},
                                                                             {"epoch", 0},
