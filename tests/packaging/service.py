@@ -11,6 +11,7 @@ import sys
 import time
 
 CONFIG = pathlib.Path("/etc/tern/ternd.toml")
+CONTROL = pathlib.Path(__file__).resolve().parents[2] / "packaging/debian/control"
 # Emulated machines are slow; this only ends what hangs.
 PATIENCE_S = 120
 
@@ -76,7 +77,9 @@ def exposure(unit):
 
 def find_packages(folder):
     debs = sorted(path for path in pathlib.Path(folder).glob("*.deb") if "-dbgsym" not in path.name)
-    check(len(debs) == 6, f"not the six packages: {debs}")
+    found = [path.name.partition("_")[0] for path in debs]
+    wanted = sorted(re.findall(r"^Package: (\S+)$", CONTROL.read_text(encoding="utf-8"), re.MULTILINE))
+    check(sorted(found) == wanted, f"{folder} has {found}, and not {wanted}: make it with tools/make_deb.sh")
     return debs
 
 
