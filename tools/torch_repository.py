@@ -4,12 +4,14 @@
     torch_repository.py TESTS [--areas FSDP2 ...] [--minutes N]   exit status 1 if a test passes
                                                                   under gloo alone
     torch_repository.py TESTS --record        also writes the results into the repository
+    torch_repository.py TESTS --record --rest --minutes 60    only files that have no result yet
 
 TESTS is what tools/torch_source.sh prints. tools/torch_tests.sh calls this in an environment with
 PyTorch. Which tests count: those that pass under gloo on a machine without accelerators, of which
 each rank is a process, and of which a rank makes a group. Where the tests are of another version than
 PyTorch, those that it no longer passes under gloo do not count either. The results are
-bench/history/torch_repository.json, from which docs/torch.md has its table.
+bench/history/torch_repository.json, from which docs/torch.md has its table. They are written file by
+file, each with its commit: all of them take hours, and may be had in pieces.
 """
 
 import argparse
@@ -88,20 +90,23 @@ def compare_file(file):
             else "without Tern" for name, each in found.items()}
 
 
-def compare(tests, areas, deadline):
-    """By area: by file, as compare_file() says. Areas that the time was too short for are left out."""
+def compare(tests, areas, options, keep):
+    """By area: by file, as compare_file() says. Calls keep(area, file, result) for each file. Files that
+    the time is too short for are left out."""
+    deadline = time.monotonic() + 60 * options.minutes
     found = {}
-    for area in areas:
-        files = {}
-        for file in files_of(tests, area):
+    for area, files in areas.items():
+        found[area] = {}
+        for file in files:
             if time.monotonic() > deadline:
                 print(f"the time is up in {area}", flush=True)
                 return found
-            result = files[str(file.relative_to(tests))] = compare_file(file)
+            name = str(file.relative_to(tests))
+            result = found[area][name] = compare_file(file)
             said = ("does not load" if result is None else
                     f"{sum(each == 'passed' for each in result.values())} of {len(result)}")
-            print(f"{file.relative_to(tests)}: {said}", flush=True)
-        found[area] = files
+            print(f"{name}: {said}", flush=True)
+            keep(area, name, result)
     return found
 
 
@@ -117,13 +122,15 @@ def behind(areas):
 
 
 def table(results):
-    lines = ["| tests of | PyTorch | area | pass under gloo | of these, under Tern | commit | date |",
-             "|---|---|---|---:|---:|---|---|"]
+    lines = ["| tests of | PyTorch | area | files | pass under gloo | of these, under Tern | commits "
+             "| dates |", "|---|---|---|---:|---:|---:|---|---|"]
     for result in results:
         found = ends(result["files"])
         passed = sum(outcome == "passed" for *_, outcome in found)
-        lines.append(f"| {result['tests_of']} | {result['torch']} | {result['area']} "
-                     f"| {len(found)} | {passed} | {result['commit']} | {result['date']} |")
+        run = f"{len(result['files'])} of {result['of_files']}"
+        lines.append(f"| {result['tests_of']} | {result['torch']} | {result['area']} | {run} "
+                     f"| {len(found)} | {passed} | {several(result['commits'])} "
+                     f"| {several(result['dates'])} |")
     missing = sorted({name for result in results
                       for name in behind({result["area"]: result["files"]})})
     if missing:
@@ -132,23 +139,46 @@ def table(results):
     return "\n".join(lines)
 
 
-def record(tests_of, areas):
-    """Puts the areas in place of the same ones of the same versions."""
-    import torch
+def several(by_file):
+    return ", ".join(dict.fromkeys(by_file.values()))
 
-    def key(result):
-        return result["tests_of"], result["torch"], list(AREAS).index(result["area"])
 
-    results = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else []
-    about = {"commit": commit(), "date": time.strftime("%Y-%m-%d"), "tests_of": tests_of,
-             "torch": torch.__version__, "python": platform.python_version(),
-             "cores": os.cpu_count()}
-    added = [about | {"area": area, "files": files} for area, files in areas.items()]
-    replaced = [key(result) for result in added]
-    kept = [result for result in results if key(result) not in replaced]
-    every = sorted(kept + added, key=key)
-    RESULTS.write_text(json.dumps({"results": every}, indent=1) + "\n")
-    replace_section(PAGE, "repository", table(every))
+class Record:
+    """The results of all versions, a file at a time."""
+
+    def __init__(self, tests):
+        import torch
+
+        self.tests, self.tests_of, self.torch = tests, version_of(tests), torch.__version__
+        text = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else '{"results": []}'
+        self.results = json.loads(text)["results"]
+
+    def files(self, area):
+        """The results that there are of an area of these versions, by file."""
+        entry = self._find(area)
+        return {} if entry is None else entry["files"]
+
+    def add(self, area, file, result):
+        entry = self._find(area)
+        if entry is None:
+            entry = {"tests_of": self.tests_of, "torch": self.torch, "area": area,
+                     "python": platform.python_version(), "cores": os.cpu_count(), "files": {},
+                     "commits": {}, "dates": {}}
+            self.results.append(entry)
+            self.results.sort(key=self._place)
+        entry["of_files"] = len(list(files_of(self.tests, area)))
+        entry["files"][file] = result
+        entry["commits"][file], entry["dates"][file] = commit(), time.strftime("%Y-%m-%d")
+        RESULTS.write_text(json.dumps({"results": self.results}, indent=1) + "\n", encoding="utf-8")
+        replace_section(PAGE, "repository", table(self.results))
+
+    def _find(self, area):
+        wanted = self.tests_of, self.torch, list(AREAS).index(area)
+        return next((each for each in self.results if self._place(each) == wanted), None)
+
+    @staticmethod
+    def _place(entry):
+        return entry["tests_of"], entry["torch"], list(AREAS).index(entry["area"])
 
 
 def version_of(tests):
@@ -165,14 +195,20 @@ def main():
     parser.add_argument("--areas", nargs="+", choices=list(AREAS), default=list(AREAS))
     parser.add_argument("--minutes", type=float, default=600)
     parser.add_argument("--record", action="store_true")
+    parser.add_argument("--rest", action="store_true")
     options = parser.parse_args()
-    areas = compare(options.tests, options.areas, time.monotonic() + 60 * options.minutes)
+    record = Record(options.tests)
+    wanted = {}
+    for area in options.areas:
+        known = record.files(area) if options.rest else {}
+        wanted[area] = [file for file in files_of(options.tests, area)
+                        if str(file.relative_to(options.tests)) not in known]
+    areas = compare(options.tests, wanted, options,
+                    record.add if options.record else lambda *_: None)
     for area, files in areas.items():
         found = ends(files)
         print(f"{area}: Tern passes {sum(end == 'passed' for *_, end in found)} of {len(found)}")
-    if options.record:
-        record(version_of(options.tests), areas)
-    if not all(ends(files) for files in areas.values()):
+    if not options.rest and not all(ends(files) for files in areas.values()):
         sys.exit("no test of an area passes under gloo")
     if behind(areas):
         sys.exit("pass under gloo and not under Tern: " + ", ".join(behind(areas)))

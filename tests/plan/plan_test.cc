@@ -92,6 +92,42 @@ TEST(Plan, AnAllReduceAloneHasTwoLegs) {
   }
 }
 
+// The way of the bytes is another, and nothing that a rank says or gets.
+TEST(Plan, ThatIsRelayedIsTheSameOperation) {
+  for (const Plan* plan : {&kReduce, &kBroadcast}) {
+    const Plan& relayed = *plan->relayed;
+    EXPECT_EQ(relayed.number, plan->number);
+    EXPECT_STREQ(relayed.name, plan->name);
+    EXPECT_EQ(relayed.work, plan->work);
+    EXPECT_EQ(relayed.contributors, plan->contributors);
+    EXPECT_EQ(relayed.receivers, plan->receivers);
+    EXPECT_EQ(relayed.alike, plan->alike);
+    EXPECT_EQ(relayed.may_lose, plan->may_lose);
+    EXPECT_TRUE(relayed.has_relays() && relayed.has_root && relayed.takes_tensor);
+    EXPECT_EQ(relayed.eager, Eager::nothing) << "what fits in an announcement goes there";
+    EXPECT_EQ(relayed.relayed, nullptr);
+    for (const std::uint32_t rank : {0u, 1u}) {
+      Shape shape = of_count(10);
+      shape.ranks = 3;
+      shape.root = 1;
+      shape.rank = rank;
+      const Extents one = plan->extents(shape), other = relayed.extents(shape);
+      EXPECT_EQ(one.input.count, other.input.count);
+      EXPECT_EQ(one.output.count, other.output.count);
+    }
+  }
+  for (const Plan* plan : {&kAllReduce, &kReduceScatter, &kAllGather, &kGather, &kScatter}) {
+    EXPECT_EQ(plan->relayed, nullptr) << plan->name;
+  }
+}
+
+TEST(Plan, OfARelayedReduceTheOwnersKeepNoSums) {
+  EXPECT_TRUE(kReduce.keeps_sums());
+  EXPECT_FALSE(kRelayedReduce.keeps_sums());
+  EXPECT_TRUE(kRelayedReduce.hides_sums());
+  EXPECT_FALSE(kAllReduce.hides_sums());
+}
+
 TEST(PlanObjection, NoneToASoundShape) {
   for (const Plan* plan : {&kAllReduce, &kBroadcast}) {
     EXPECT_EQ(objection(*plan, of_count(0)), nullptr);
