@@ -87,7 +87,8 @@ class ChunkMap {
     }
     return std::get<WholeChunks>(chunks_).index(node, chunk) != kNoSlot;
   }
-  // The node that gets the result of a chunk, which may be the owner itself, or kEveryNode, in the end.
+  // The node that gets the result of a chunk, which may be the owner itself, or kEveryNode, in the
+  // end.
   std::uint32_t receiver(std::uint32_t chunk) const noexcept {
     if (receivers_ == plan::Ranks::every) return kEveryNode;
     if (receivers_ == plan::Ranks::root) return root_node_;

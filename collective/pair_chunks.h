@@ -27,8 +27,8 @@ class PairChunks {
   // How many chunks another node has for ranks of this one.
   std::uint32_t received_from(std::uint32_t node) const noexcept;
   // The number of the index-th chunk of this node: in turns, of which each has a chunk for every
-  // node, from this one on. So links share what this node sends, and all do not send to one at a time.
-  // REQUIRES: node is this one, index < owned(node).
+  // node, from this one on. So links share what this node sends, and all do not send to one at a
+  // time. REQUIRES: node is this one, index < owned(node).
   std::uint32_t chunk(std::uint32_t node, std::uint32_t index) const noexcept;
   // Whether `node` has such a chunk for this one.
   bool has(std::uint32_t node, std::uint32_t chunk) const noexcept;

@@ -9,9 +9,9 @@
 
 namespace tern::collective {
 
-// The chunks of an op that is cut as a whole, on one lane, where every node but the root's owns some.
-// They are those that nodes would own in turn; the chunk that would be the root's is in each round
-// another node's. A node's own come first, then those that it has of the root's.
+// The chunks of an op that is cut as a whole, on one lane, where every node but the root's owns
+// some. They are those that nodes would own in turn; the chunk that would be the root's is in each
+// round another node's. A node's own come first, then those that it has of the root's.
 class RelayedChunks {
  public:
   RelayedChunks() = default;

@@ -5,8 +5,8 @@
 
 namespace tern::plan {
 
-// Every other node gets a part of the root's values from the root, which it sends on to the rest: as
-// many bytes leave the root as the op has, and not those for every node.
+// Every other node gets a part of the root's values from the root, which it sends on to the rest:
+// as many bytes leave the root as the op has, and not those for every node.
 inline constexpr Plan kRelayedBroadcast{
     .number = static_cast<std::uint16_t>(shm::OpKind::broadcast),
     .name = "broadcast",

@@ -34,8 +34,8 @@ enum class Parts : std::uint8_t { whole, shares, pairs };
 // of a pair the one that has it. `partner`: of a pair the one that it is for.
 enum class Ranks : std::uint8_t { nobody, every, root, sharer, partner };
 
-// Which node adds and sends a chunk: each in turn, the root's, that of the share's rank, or each but
-// the root's in turn.
+// Which node adds and sends a chunk: each in turn, the root's, that of the share's rank, or each
+// but the root's in turn.
 enum class Ownership : std::uint8_t { striped, root_node, sharer_node, others };
 
 // How an op travels that fits in its announcement.

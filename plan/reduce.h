@@ -5,8 +5,8 @@
 
 namespace tern::plan {
 
-// The root gets sums that the other nodes have made, each of its chunks: as many bytes reach the root
-// as the op has, and not those of every node.
+// The root gets sums that the other nodes have made, each of its own chunks: as many bytes reach
+// the root as the op has, and not those of every node.
 inline constexpr Plan kRelayedReduce{
     .number = static_cast<std::uint16_t>(shm::OpKind::reduce),
     .name = "reduce",

@@ -136,8 +136,8 @@ TEST(PairChunks, BothEndsOfEveryPairAgree) {
   }
 }
 
-// A node sends to the others by turns, beginning with itself: every turn has a chunk of each pair that
-// has one left, of the same round.
+// A node sends to the others by turns, beginning with itself: every turn has a chunk of each pair
+// that has one left, of the same round.
 TEST(PairChunks, AreSentToAllByTurns) {
   std::mt19937_64 random(13);
   for (int trial = 0; trial < 200; ++trial) {

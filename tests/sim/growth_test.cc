@@ -88,8 +88,8 @@ class Growing {
 const std::vector<std::uint32_t> kNodes{8, 16, 32, 64};
 constexpr std::uint64_t kFewFrames = 3;
 
-// For each other node at most what it is in a smaller group, and in all a few frames besides: who is
-// one of the others itself sends so many fewer in every group.
+// For each other node at most what it is in a smaller group, and in all a few frames besides: who
+// is one of the others itself sends so many fewer in every group.
 void expect_linear(const std::string& what, const std::vector<Cost>& costs) {
   for (std::size_t i = 1; i < costs.size(); ++i) {
     const std::uint64_t others = kNodes[i] - 1, before = kNodes[i - 1] - 1;

@@ -1,5 +1,5 @@
-// Large exact ops with a root among more than two nodes: which way their bytes go, and who may be held
-// to the way of before.
+// Large exact ops with a root among more than two nodes: which way their bytes go, and who may be
+// held to the way of before.
 
 #include <gtest/gtest.h>
 
