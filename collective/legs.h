@@ -107,7 +107,8 @@ class Legs {
     OpId op = kNoSlot;
     std::uint32_t index = 0;
   };
-  // What has come from a root and goes on to the others, in the order in which it has come.
+  // What has come from a root and goes on to the others, in the order in which it has come. There is
+  // room for as many as may be granted; more is made when more wait than ever did.
   std::vector<SentOn> sent_on_;
   std::vector<Chunk> chunks_;
   std::vector<ChunkId> free_;

@@ -11,7 +11,11 @@ PairChunks::PairChunks(const shm::Sharding& sharding, const GroupShape& group,
     : sharding_(sharding), group_(&group), counts_(counts), ranks_(group.group_size()) {
   first_round_ = (group.lane + sharding.lanes - sharding.lane(0)) % sharding.lanes;
   for (const std::uint32_t from : group.ranks[group.node]) {
-    for (std::uint32_t to = 0; to < ranks_; ++to) owned_ += chunks_in(elements(from, to));
+    for (std::uint32_t to = 0; to < ranks_; ++to) {
+      const std::uint32_t chunks = chunks_in(elements(from, to));
+      owned_ += chunks;
+      turns_ = std::max(turns_, chunks);
+    }
   }
 }
 
@@ -46,7 +50,7 @@ std::uint32_t PairChunks::received_from(std::uint32_t node) const noexcept {
 
 // Pairs may have different numbers of chunks.
 std::uint32_t PairChunks::before_turn(std::uint32_t turn) const noexcept {
-  if (counts_ == nullptr) return std::min(turn, chunks_in(elements(0, 0))) * pairs_here();
+  if (counts_ == nullptr || turn == 0) return turn * pairs_here();
   std::uint32_t sum = 0;
   for (const std::uint32_t from : group_->ranks[group_->node]) {
     for (std::uint32_t to = 0; to < ranks_; ++to) {
@@ -59,7 +63,7 @@ std::uint32_t PairChunks::before_turn(std::uint32_t turn) const noexcept {
 // The turn in which the index-th chunk is.
 std::uint32_t PairChunks::turn_of(std::uint32_t index) const noexcept {
   if (counts_ == nullptr) return index / pairs_here();
-  std::uint32_t first = 0, end = index + 1;  // a turn has at least one chunk
+  std::uint32_t first = 0, end = turns_;
   while (end - first > 1) {
     const std::uint32_t middle = first + (end - first) / 2;
     (before_turn(middle) <= index ? first : end) = middle;

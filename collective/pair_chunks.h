@@ -63,6 +63,7 @@ class PairChunks {
   const PairCounts* counts_ = nullptr;
   std::uint32_t ranks_ = 1;
   std::uint32_t owned_ = 0;
+  std::uint32_t turns_ = 0;  // chunks of the pair that has most
   std::uint64_t first_round_ = 0;
 };
 

@@ -96,11 +96,11 @@ def compare(tests, areas, options, keep):
     deadline = time.monotonic() + 60 * options.minutes
     found = {}
     for area, files in areas.items():
-        found[area] = {}
         for file in files:
             if time.monotonic() > deadline:
                 print(f"the time is up in {area}", flush=True)
                 return found
+            found.setdefault(area, {})
             name = str(file.relative_to(tests))
             result = found[area][name] = compare_file(file)
             said = ("does not load" if result is None else
@@ -161,11 +161,11 @@ class Record:
     def add(self, area, file, result):
         entry = self._find(area)
         if entry is None:
-            entry = {"tests_of": self.tests_of, "torch": self.torch, "area": area,
-                     "python": platform.python_version(), "cores": os.cpu_count(), "files": {},
+            entry = {"tests_of": self.tests_of, "torch": self.torch, "area": area, "files": {},
                      "commits": {}, "dates": {}}
             self.results.append(entry)
             self.results.sort(key=self._place)
+        entry |= {"python": platform.python_version(), "cores": os.cpu_count()}
         entry["of_files"] = len(list(files_of(self.tests, area)))
         entry["files"][file] = result
         entry["commits"][file], entry["dates"][file] = commit(), time.strftime("%Y-%m-%d")

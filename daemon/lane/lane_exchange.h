@@ -165,7 +165,6 @@ struct OpRecord {
   std::uint8_t lead_contributions = kNone;
   std::uint8_t lead_is_trial = 0;
   std::uint8_t announced = 0;  // contributions were sent before the op began
-  std::uint8_t relayed = 0;    // by way of nodes between the root and the others
   std::uint8_t one_sided = 0;  // this node had nothing to wait for: the op's time is not its own
   static constexpr std::uint8_t kNone = 0xff;
   std::uint32_t choice = 0;  // its version

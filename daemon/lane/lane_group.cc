@@ -236,7 +236,8 @@ void LaneGroup::carry_out(const Action& action) {
     case ActionKind::finish_parked:
       return results_.finish_parked(action);
     case ActionKind::send_on:
-      return results_.send_on(action);
+      touch_pages(results_.held(action));
+      return lost_pages_.fail(action.op) ? core_.ops().done(action) : results_.send_on(action);
     case ActionKind::publish:
       return results_.publish(action);
     case ActionKind::reduce_eager:

@@ -86,7 +86,6 @@ void OpLedger::record(OpId op, const Ending& ending) {
   record.lossy = data.encoding.lossy ? 1 : 0;
   record.eager = ended.eager ? 1 : 0;
   record.announced = ended.announces_chunks ? 1 : 0;
-  record.relayed = ended.plan != nullptr && ended.plan->has_relays() ? 1 : 0;
   if (data.encoding.tuning != nullptr) {
     tuning_.describe(op, record);
     record.one_sided =

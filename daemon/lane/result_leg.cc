@@ -57,13 +57,10 @@ void ResultLeg::send_on(const Action& action) {
   const OpId op = action.op;
   const collective::ChunkMap& chunks = core_.op(op).chunks;
   const std::uint32_t number = chunks.chunk(core_.self(), action.index);
-  const plan::Range elements = received_elements(op, number);
-  const OpRank* const holder = receiver_of(core_.lane_ops().ranks(op), elements);
-  TERN_CHECK(holder != nullptr);
   FrameMemory& memory = core_.resources().memory;
   BlockFrame frame{core_.block_header(wire::Leg::broadcast, op, number),
                    {},
-                   host_bytes(holder->output_of(elements, core_.bytes(op, 1))),
+                   held(action),
                    memory.reserve(core_.job(), wire::Leg::broadcast)};
   frame.header.flags = wire::kFlagRawBlock;
   RawPrefix prefix;
@@ -75,6 +72,15 @@ void ResultLeg::send_on(const Action& action) {
   memory.lend(frame.cookie, receivers, {&core_.memory_owner(), op, nullptr, SlabPool::kNone});
   send(op, number, frame);
   core_.ops().done(action);
+}
+
+std::span<const std::byte> ResultLeg::held(const Action& action) const {
+  const OpId op = action.op;
+  const std::uint32_t number = core_.op(op).chunks.chunk(core_.self(), action.index);
+  const plan::Range elements = received_elements(op, number);
+  const OpRank* const holder = receiver_of(core_.lane_ops().ranks(op), elements);
+  TERN_CHECK(holder != nullptr);
+  return host_bytes(holder->output_of(elements, core_.bytes(op, 1)));
 }
 
 plan::Range ResultLeg::sent_elements(OpId op, std::uint32_t number) const {
@@ -89,25 +95,28 @@ plan::Range ResultLeg::received_elements(OpId op, std::uint32_t number) const {
 
 // Of the result of a chunk, among the other nodes.
 std::uint32_t ResultLeg::receivers(OpId op, std::uint32_t number) const {
-  if (goes_to_all(op, number)) return core_.nodes() - 1;
-  std::uint32_t count = 0;
-  for (std::uint32_t node = 0; node < core_.nodes(); ++node) {
-    if (node != core_.self() && core_.op(op).chunks.sends(core_.self(), node, number)) ++count;
-  }
-  return count;
-}
-
-bool ResultLeg::goes_to_all(OpId op, std::uint32_t number) const {
   const collective::ChunkMap& chunks = core_.op(op).chunks;
-  return !chunks.is_sent_on() && chunks.receiver(number) == collective::ChunkMap::kEveryNode;
+  if (chunks.is_sent_on()) return core_.self() == core_.op(op).root_node ? 1 : core_.nodes() - 2;
+  const std::uint32_t receiver = chunks.receiver(number);
+  if (receiver == collective::ChunkMap::kEveryNode) return core_.nodes() - 1;
+  return receiver == core_.self() ? 0 : 1;
 }
 
 void ResultLeg::send(OpId op, std::uint32_t number, const BlockFrame& frame) {
-  if (goes_to_all(op, number)) return core_.send_to_all(frame);
-  for (std::uint32_t node = 0; node < core_.nodes(); ++node) {
-    if (node != core_.self() && core_.op(op).chunks.sends(core_.self(), node, number)) {
-      core_.send(node, frame);
+  const collective::ChunkMap& chunks = core_.op(op).chunks;
+  const std::uint32_t self = core_.self();
+  if (chunks.is_sent_on()) {
+    for (std::uint32_t step = 1; step < core_.nodes(); ++step) {
+      const std::uint32_t node = (self + step) % core_.nodes();
+      if (chunks.sends(self, node, number)) core_.send(node, frame);
     }
+    return;
+  }
+  const std::uint32_t receiver = chunks.receiver(number);
+  if (receiver == collective::ChunkMap::kEveryNode) {
+    core_.send_to_all(frame);
+  } else {
+    core_.send(receiver, frame);
   }
 }
 

@@ -24,6 +24,8 @@ class ResultLeg {
   void finish_parked(const collective::Action& action);
   void publish(const collective::Action& action);
   void send_on(const collective::Action& action);
+  // What it sends, in an output of a rank.
+  std::span<const std::byte> held(const collective::Action& action) const;
   void made(const BlockRequest& request, const BlockCompletion& completion);
 
   // ---- Frames. False: the peer has broken the protocol. ----
@@ -37,7 +39,6 @@ class ResultLeg {
   plan::Range sent_elements(collective::OpId op, std::uint32_t number) const;
   plan::Range received_elements(collective::OpId op, std::uint32_t number) const;
   std::uint32_t receivers(collective::OpId op, std::uint32_t number) const;
-  bool goes_to_all(collective::OpId op, std::uint32_t number) const;
   void send(collective::OpId op, std::uint32_t number, const BlockFrame& frame);
   // What the frame borrows, and where its body is.
   BorrowedMemory lend(const BlockRequest& request, const BlockCompletion& completion,

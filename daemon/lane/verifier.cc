@@ -39,6 +39,8 @@ std::span<const wire::VerifyBody> Verifier::take(OpId op, const OpBlocks& blocks
       count_in(blocks.whole(op));
     } else {
       for (std::uint32_t node = 0; node < shape_.nodes(); ++node) {
+        // Of what is sent on the root has all, which others own.
+        if (chunks.is_sent_on() && node == blocks.op(op).root_node) continue;
         for (std::uint32_t index = 0; index < chunks.owned(node); ++index) {
           count_in(blocks.part(op, chunks.chunk(node, index)));
         }

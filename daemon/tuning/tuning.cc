@@ -36,6 +36,7 @@ std::uint16_t list_of(std::span<const tuner::Candidate> candidates) {
   return static_cast<std::uint16_t>(wire::crc32c(std::as_bytes(std::span(text))));
 }
 
+// Of a relayed op those of the direct one: nobody learns from it how fast links are.
 tuner::OpLegs legs_of(const plan::Plan& plan) {
   return {.reduce = plan.reduces(),
           .broadcast = !plan.keeps_sums(),
@@ -265,8 +266,7 @@ void Tuning::on_op(MemberGroup& group, const TensorState& state, const OpRecord&
   Tuned& tuned = found->second;
   if (const plan::Plan* const plan = plan::find(record.kind);
       plan != nullptr && std::exchange(tuned.kind, record.kind) != record.kind) {
-    const bool relayed = record.relayed != 0 && plan->relayed != nullptr;
-    tuner_.set_operation(found->first, plan->name, legs_of(relayed ? *plan->relayed : *plan));
+    tuner_.set_operation(found->first, plan->name, legs_of(*plan));
   }
   const auto used =
       std::find_if(tuned.published.begin(), tuned.published.end(),

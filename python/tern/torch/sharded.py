@@ -118,13 +118,20 @@ class ShardedCompression:
         From or to one node, where nothing is compressed, the job begins with nothing owed; a
         parameter that other shards make larger or smaller does so too. A warning says so.
 
-        Raises RuntimeError after the first step, and ValueError for the state of another version.
+        Raises RuntimeError after the first step, and ValueError for the state of another version or
+        another model's.
         The step raises InvalidArgumentError if parts of nodes are missing, StateMismatchError for
         parts that do not fit.
         """
         if self._tensors:
             raise RuntimeError("load the state before the first step")
         checkpoints.check_version(states)
+        for state in states:
+            odd = sorted(key for key in state["parts"] if not self._may_have(key))
+            if odd:
+                raise ValueError("the state is of other parameters than are compressed here: "
+                                 f"{', '.join(odd[:5])}. Compress with the same exempt= and "
+                                 "gather_recipe=")
         self._loaded = _Loaded(states)
         self._scales.restore(states[0]["scales"] if states else {})
 
@@ -157,6 +164,12 @@ class ShardedCompression:
     def gathers_lossily(self) -> bool:
         return self._gather_recipe is not None
 
+    def _may_have(self, key: str) -> bool:
+        """Whether there may be a tensor of this name."""
+        kind, _, parameter = key.partition("/")
+        return self.may_lose(parameter) and (
+            kind == _GRADIENT or (kind == _WEIGHTS and self.gathers_lossily))
+
     def _traffic(self) -> Traffic:
         stats = [tensor.stats() for key, tensor in self._tensors.items()
                  if key.startswith(_GRADIENT)]
@@ -187,23 +200,27 @@ class _Loaded:
     """States of a checkpoint, until the tensors are declared that they are of."""
 
     def __init__(self, states: Sequence[dict[str, Any]] = ()) -> None:
-        self._states = list(states)
+        self._states = [{**state, "parts": dict(state["parts"])} for state in states]
         self._fit: bool | None = None  # on these nodes; None: not looked at yet
 
     def give(self, submissions: Submissions, key: str, tensor: Tensor) -> None:
-        """Imports the state of this tensor, if there is one."""
-        states = [state for state in self._states if key in state["parts"]]
-        if not states:
+        """Imports the state of this tensor, if there is one, and keeps it no longer."""
+        parts = [state["parts"].pop(key) for state in self._states if key in state["parts"]]
+        if not parts:
             return
         if self._fit is None:
-            self._fit = checkpoints.can_go_on(submissions, [state["nodes"] for state in states])
+            self._fit = checkpoints.can_go_on(submissions,
+                                              [state["nodes"] for state in self._states])
         if not self._fit:
             return
-        if any(state["counts"][key] != tensor.count for state in states):
+        if any(state["counts"].get(key) != tensor.count for state in self._states):
             _log.warning("compress: %s is sharded as the state of the checkpoint is not; it begins "
                          "with nothing owed", key)
         else:
-            tensor.import_state(*(state["parts"][key] for state in states))
+            try:
+                tensor.import_state(*parts)
+            except TernError as error:
+                raise as_torch(error) from None
             checkpoints.wait_for_all(submissions)
 
 

@@ -359,6 +359,8 @@ def test_a_checkpoint_of_other_shards_owes_nothing_and_says_so(two_nodes):
         compressed = tern.torch.compress(model, name="second", **RECIPES)
         with pytest.raises(ValueError, match="the state has version 7"):
             compressed.load_state_dict(owed | {"version": 7})
+        with pytest.raises(ValueError, match="other parameters.*gradient/0.norm.weight"):
+            compressed.load_state_dict(owed | {"parts": {"gradient/0.norm.weight": b""}})
         compressed.load_state_dict(owed)
         train(model, rank, 1)
         warnings = [line for level, line in lines if level == "WARNING"]

@@ -50,6 +50,7 @@ struct Shape {
   std::vector<std::vector<std::uint32_t>> ranks = {{0}, {1}};
   std::uint64_t eager_bytes = 0;
   collective::EagerForm eager_form = collective::EagerForm::elements;
+  collective::RootedForm rooted_form = collective::RootedForm::direct;
   std::uint64_t known_features = ~std::uint64_t{0};  // of those that others say hello with
 };
 
@@ -93,6 +94,7 @@ inline GroupSetup setup_of(const Shape& shape, std::uint32_t self) {
   setup.shape.chunk_bytes = small_lane().chunk_bytes;
   setup.shape.eager_bytes = shape.eager_bytes;
   setup.shape.eager_form = shape.eager_form;
+  setup.shape.rooted_form = shape.rooted_form;
   setup.shape.max_ops_in_flight = 4;
   setup.shape.active_chunks = 4;
   setup.shape.ranks = shape.ranks;
@@ -257,6 +259,8 @@ struct Node final : MemoryOwner, BlockSink, FrameSink, net::AcceptorSink {
         return results.finish_parked(action);
       case ActionKind::publish:
         return results.publish(action);
+      case ActionKind::send_on:
+        return results.send_on(action);
       case ActionKind::complete:
         reduce.release_all(action.op);
         completed.push_back(action.op);

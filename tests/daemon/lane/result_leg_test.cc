@@ -202,6 +202,60 @@ TEST_F(ResultLegOfThree, EveryReceiverCounts) {
   EXPECT_EQ(node(0).core.lane_op(ops[0]).pins, 0u);
 }
 
+// Node 0 has the root. Of two chunks, the others own one each.
+class ResultLegOfRelays : public ResultLegTest {
+ protected:
+  ResultLegOfRelays()
+      : ResultLegTest({.ranks = {{0}, {1}, {2}}, .rooted_form = collective::RootedForm::relayed}) {}
+
+  static constexpr Spec kSpec{
+      .count = 2 * kChunk, .role = Role::exact, .kind = shm::OpKind::broadcast, .root = 0};
+};
+
+TEST_F(ResultLegOfRelays, AChunkIsSentOnFromTheOutputItHasComeTo) {
+  const auto ops = begin(kSpec);
+  const auto values = ramp(kSpec.count, 7, 1);
+  node(0).give(ops[0], values);
+  node(0).carry_out_next(ActionKind::publish);
+  node(0).carry_out_next(ActionKind::publish);
+  EXPECT_EQ(node(0).core.lane_op(ops[0]).bytes_raw, kSpec.count * sizeof(float)) << "each once";
+  settle_acks();
+  for (const std::uint32_t relay : {1u, 2u}) {
+    const auto action = node(relay).next();
+    ASSERT_EQ(action.kind, ActionKind::send_on);
+    const auto held = node(relay).results.held(action);
+    const std::uint32_t number = node(relay).core.op(ops[relay]).chunks.chunk(relay, action.index);
+    EXPECT_EQ(held.data(), host_bytes(node(relay).rank(ops[relay]).output).data() +
+                               number * kChunk * sizeof(float));
+    EXPECT_EQ(held.size(), kChunk * sizeof(float));
+    node(relay).carry_out(action);
+    EXPECT_EQ(node(relay).core.lane_op(ops[relay]).pins, 1u);
+    EXPECT_EQ(node(relay).core.lane_op(ops[relay]).bytes_raw, kChunk * sizeof(float));
+  }
+  settle_acks();
+  for (const std::uint32_t one : {0u, 1u, 2u}) {
+    EXPECT_EQ(node(one).got(ops[one]), values) << "node " << one;
+    EXPECT_EQ(node(one).frames_of(FrameKind::result).size(), one == 0 ? 0u : 2u);
+    EXPECT_EQ(node(one).core.lane_op(ops[one]).pins, 0u);
+    node(one).carry_out_next(ActionKind::complete);
+    node(one).expect_all_memory_is_free();
+  }
+}
+
+// The receivers of what is sent on are the others but the root, and who is gone counts as having
+// it.
+TEST_F(ResultLegOfRelays, WhoIsGoneKeepsNothing) {
+  const auto ops = begin(kSpec);
+  node(0).give(ops[0], ramp(kSpec.count, 7, 1));
+  node(0).carry_out_next(ActionKind::publish);
+  node(0).carry_out_next(ActionKind::publish);
+  settle_acks();
+  node(1).core.peer(2).link->close();
+  node(1).carry_out_next(ActionKind::send_on);
+  settle_acks();
+  EXPECT_EQ(node(1).core.lane_op(ops[1]).pins, 0u);
+}
+
 // ---- Results of other nodes
 
 TEST_F(ResultLegTest, PlainElementsGoStraightToTheOutput) {
