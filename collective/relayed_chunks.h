@@ -18,22 +18,17 @@ class RelayedChunks {
   // `root_sends`: the root has all chunks, and sends each to its owner.
   RelayedChunks(const shm::Sharding& sharding, const GroupShape& group, std::uint32_t root_node,
                 bool root_sends) noexcept
-      : sharding_(sharding),
-        in_turn_(sharding, group.lane, kNoSlot),
-        at_root_(sharding, group.lane, root_node),
-        root_node_(root_node),
-        nodes_(group.nodes()),
-        root_sends_(root_sends) {}
+      : in_turn_(sharding, group.lane, kNoSlot), root_node_(root_node), root_sends_(root_sends) {}
 
   // How many chunks `node` owns here, or the root sends.
   std::uint32_t owned(std::uint32_t node) const noexcept {
-    if (node == root_node_) return root_sends_ ? at_root_.owned(node) : 0;
+    if (node == root_node_) return root_sends_ ? at_root().owned(node) : 0;
     return in_turn_.owned(node) + count(of_root(node));
   }
 
   // The number of the index-th of these. REQUIRES: index < owned(node).
   std::uint32_t chunk(std::uint32_t node, std::uint32_t index) const noexcept {
-    if (node == root_node_) return at_root_.chunk(node, index);
+    if (node == root_node_) return at_root().chunk(node, index);
     const std::uint32_t own = in_turn_.owned(node);
     if (index < own) return in_turn_.chunk(node, index);
     const Steps steps = of_root(node);
@@ -42,7 +37,7 @@ class RelayedChunks {
 
   // The inverse, or kNoSlot if `node` neither owns nor sends the chunk here.
   std::uint32_t index(std::uint32_t node, std::uint32_t chunk) const noexcept {
-    if (node == root_node_) return root_sends_ ? at_root_.index(node, chunk) : kNoSlot;
+    if (node == root_node_) return root_sends_ ? at_root().index(node, chunk) : kNoSlot;
     if (const std::uint32_t own = in_turn_.index(node, chunk); own != kNoSlot) return own;
     const std::uint32_t of_roots = in_turn_.index(root_node_, chunk);
     const Steps steps = of_root(node);
@@ -53,10 +48,10 @@ class RelayedChunks {
 
   // Of a chunk on whatever lane.
   std::uint32_t owner(std::uint32_t chunk) const noexcept {
-    const std::uint32_t in_turn = sharding_.owner(chunk);
+    const std::uint32_t in_turn = in_turn_.sharding().owner(chunk);
     if (in_turn != root_node_) return in_turn;
-    const std::uint32_t turn = chunk / nodes_ % (nodes_ - 1);
-    return (root_node_ + 1 + turn) % nodes_;
+    const std::uint32_t turn = chunk / nodes() % (nodes() - 1);
+    return (root_node_ + 1 + turn) % nodes();
   }
 
   bool root_sends() const noexcept { return root_sends_; }
@@ -64,6 +59,11 @@ class RelayedChunks {
   std::uint32_t size(std::uint32_t chunk) const noexcept { return in_turn_.size(chunk); }
 
  private:
+  // Every op in flight has a place for this class, so it keeps no second one.
+  WholeChunks at_root() const noexcept { return in_turn_.owned_by(root_node_); }
+
+  std::uint32_t nodes() const noexcept { return in_turn_.sharding().columns; }
+
   // Positions among the chunks that would be the root's here.
   struct Steps {
     std::uint32_t first = 0;
@@ -75,7 +75,7 @@ class RelayedChunks {
   Steps of_root(std::uint32_t node) const noexcept {
     const std::uint32_t all = in_turn_.owned(root_node_);
     Steps steps{all, 1};
-    for (std::uint32_t i = 0; i < all && i < 2 * (nodes_ - 1); ++i) {
+    for (std::uint32_t i = 0; i < all && i < 2 * (nodes() - 1); ++i) {
       if (owner(in_turn_.chunk(root_node_, i)) != node) continue;
       if (steps.first != all) {
         steps.step = i - steps.first;
@@ -91,11 +91,8 @@ class RelayedChunks {
     return steps.first < all ? (all - 1 - steps.first) / steps.step + 1 : 0;
   }
 
-  shm::Sharding sharding_{};
   WholeChunks in_turn_;
-  WholeChunks at_root_;
   std::uint32_t root_node_ = 0;
-  std::uint32_t nodes_ = 1;
   bool root_sends_ = false;
 };
 

@@ -68,6 +68,14 @@ class WholeChunks {
     return slot == slot_of(node) ? static_cast<std::uint32_t>(local_round) : kNoSlot;
   }
 
+  // The same chunks, all of this node.
+  WholeChunks owned_by(std::uint32_t root_node) const noexcept {
+    WholeChunks other = *this;
+    other.root_node_ = root_node;
+    return other;
+  }
+
+  const shm::Sharding& sharding() const noexcept { return sharding_; }
   std::uint64_t begin(std::uint32_t chunk) const noexcept { return sharding_.chunk_begin(chunk); }
   std::uint32_t size(std::uint32_t chunk) const noexcept {
     return static_cast<std::uint32_t>(sharding_.chunk_size(chunk));

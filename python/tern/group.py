@@ -197,7 +197,8 @@ class Group:
                prescale: float = 1.0, state_scale: float = 1.0, priority: int = 0,
                recipe: str | None = None) -> Ticket:
         """The output of rank `root` becomes the reduction of all inputs; other ranks get None.
-        `x` and the root's `out` have n elements; without `out`, the root's `x` is overwritten."""
+        `x` and the root's `out` have n elements; without `out`, the root's `x` is overwritten.
+        `state_scale`: as of all_reduce()."""
         return submit(self, Call(table.REDUCE, x, out, dtype, tensor, reduction, root=root,
                                  prescale=prescale, state_scale=state_scale, priority=priority,
                                  recipe=recipe))
@@ -208,7 +209,8 @@ class Group:
                        state_scale: float = 1.0, priority: int = 0,
                        recipe: str | None = None) -> Ticket:
         """Every rank gets its share of the reduction of all inputs. `x`: sum of `counts` elements;
-        the output: counts[rank]. `counts`: of each rank, the same on all; None: equal shares."""
+        the output: counts[rank]. `counts`: of each rank, the same on all; None: equal shares.
+        `state_scale`: as of all_reduce()."""
         return submit(self, Call(table.REDUCE_SCATTER, x, out, dtype, tensor, reduction, counts,
                                  prescale=prescale, state_scale=state_scale, priority=priority,
                                  recipe=recipe))
