@@ -80,11 +80,11 @@ bool Legs::expects_result(OpId id, const Op& op, std::uint32_t node, std::uint32
 
 Action Legs::next(OpId id, const Op& op, const Means& means) {
   const Room& room = means.room;
-  Own& own = own_[id];
-  const std::uint32_t owned = op.chunks.owned(self_);
   if (op.chunks.is_sent_on() && self_ != op.root_node) {
     return room.results > 0 ? next_sent_on(id) : Action{};
   }
+  Own& own = own_[id];
+  const std::uint32_t owned = op.chunks.owned(self_);
   if (!op.plan->reduces()) {
     if (own.published >= owned || room.results == 0) return {};
     if (!means.inputs.has(id, op.chunks.chunk(self_, own.published))) return {};

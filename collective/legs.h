@@ -91,6 +91,11 @@ class Legs {
     bool busy = false;          // an action of it is in flight
   };
 
+  struct SentOn {  // a chunk that this node owns and has from the root
+    OpId op = kNoSlot;
+    std::uint32_t index = 0;
+  };
+
   Action next_sent_on(OpId id);
   Action next_of_chunks(OpId id, const Op& op, const Means& means);
   Action next_grant(OpId id, const Op& op, const Room& room);
@@ -103,10 +108,6 @@ class Legs {
   OpRows<Peer> peers_;    // of ops that all ranks of this node have submitted
   std::vector<Own> own_;  // by op slot
   std::vector<std::vector<std::uint32_t>> parked_;  // by op slot
-  struct SentOn {                                   // a chunk that this node owns
-    OpId op = kNoSlot;
-    std::uint32_t index = 0;
-  };
   // What has come from a root and goes on to the others, in the order in which it has come. There is
   // room for as many as may be granted; more is made when more wait than ever did.
   std::vector<SentOn> sent_on_;
