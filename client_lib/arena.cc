@@ -9,16 +9,21 @@ Arena::Arena(std::uint64_t bytes) : bytes_(bytes) {
 }
 
 std::optional<std::uint64_t> Arena::allocate(std::uint64_t bytes) {
-  if (bytes > bytes_) return std::nullopt;
+  if (!fits(bytes)) return std::nullopt;
   const std::uint64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   const auto fit = holes_by_bytes_.lower_bound({rounded, 0});
-  if (fit == holes_by_bytes_.end()) return std::nullopt;
   const auto [hole_bytes, offset] = *fit;
   blocks_.emplace(offset, rounded);
   remove_hole(holes_.find(offset));
   if (hole_bytes > rounded) add_hole(offset + rounded, hole_bytes - rounded);
   used_bytes_ += rounded;
   return offset;
+}
+
+bool Arena::fits(std::uint64_t bytes) const noexcept {
+  if (bytes > bytes_) return false;
+  const std::uint64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return holes_by_bytes_.lower_bound({rounded, 0}) != holes_by_bytes_.end();
 }
 
 bool Arena::free(std::uint64_t offset) {

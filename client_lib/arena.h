@@ -25,6 +25,9 @@ class Arena {
   // False if offset is not one that allocate returned and nobody freed since.
   bool free(std::uint64_t offset);
 
+  // Whether allocate() would find room.
+  bool fits(std::uint64_t bytes) const noexcept;
+
   std::uint64_t used_bytes() const noexcept { return used_bytes_; }
 
  private:

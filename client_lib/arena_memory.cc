@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "shm/segment.h"
 
@@ -124,19 +125,40 @@ Status ArenaMemory::place_copies(const OpRequest& request, Op& op) {
     const std::size_t element = dtype_bytes(request.dtype);
     const CopyPlaces places = places_of(input_outside ? extents.input : plan::Range{},
                                         output_outside ? extents.output : plan::Range{});
-    const Result<std::uint64_t> block = allocate_copy(places.count * element);
-    if (!block) return tl::unexpected(block.error());
-    op.copies = *block;
+    if (Status placed = place_elements(request, places.count * element, op); !placed) return placed;
     if (input_outside) {
-      op.input_copy = *block + places.input * element;
+      op.input_copy = op.copies + places.input * element;
       op.input = request.input;
     }
     if (output_outside) {
-      op.output_copy = *block + places.output * element;
+      op.output_copy = op.copies + places.output * element;
       op.output = request.output;
     }
   }
   return request.counts != nullptr ? copy_counts(request, op) : Status{};
+}
+
+// In a region if the arena has no room; what passes from rank to rank has to lie in the arena.
+Status ArenaMemory::place_elements(const OpRequest& request, std::uint64_t bytes, Op& op) {
+  const Result<std::uint64_t> block = allocate_copy(bytes);
+  if (block) {
+    op.copies = *block;
+    op.copied = memory_.data();
+    return {};
+  }
+  if (arena_.fits(bytes) || (request.plan != nullptr && request.plan->passes())) {
+    return tl::unexpected(block.error());
+  }
+  const std::optional<CopyRegions::Place> place = copy_regions_.take(bytes);
+  if (!place) {
+    if (block.error().code == Errc::out_of_memory) missing_bytes_ = bytes;
+    return tl::unexpected(block.error());
+  }
+  op.copies = 0;
+  op.copies_region = place->region;
+  op.copied = place->memory;
+  ++copies_in_use_;
+  return {};
 }
 
 Status ArenaMemory::copy_counts(const OpRequest& request, Op& op) {
@@ -176,11 +198,16 @@ void ArenaMemory::place_progress(const shm::CopyProgress::Shape& shape, Op& op) 
   std::memset(at(*block), 0, shape.bytes());
   op.progress = {at(*block), shape};
   if (op.output_copy != kNoOffset) {
-    op.delivery.begin(op.progress, {at(op.output_copy), op.output, op.output_bytes});
+    op.delivery.begin(op.progress, {op.copied + op.output_copy, op.output, op.output_bytes});
   }
 }
 
 void ArenaMemory::free_copies(Op& op) noexcept {
+  if (op.copies_region != 0) {
+    copy_regions_.give(std::exchange(op.copies_region, 0));
+    op.copies = kNoOffset;
+    --copies_in_use_;
+  }
   for (std::uint64_t* const block : {&op.copies, &op.counts_copy, &op.progress_copy}) {
     if (*block == kNoOffset) continue;
     arena_.free(*block);

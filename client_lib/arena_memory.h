@@ -7,12 +7,14 @@
 
 #include "base/result.h"
 #include "client_lib/arena.h"
+#include "client_lib/copy_regions.h"
 #include "client_lib/options.h"
 
 namespace tern::client_lib {
 
 // The memory that the daemon sees: what the application has allocated there, and copies of what it
-// has elsewhere, for as long as an op needs them. Pages behind what is given out are found by this
+// has elsewhere, for as long as an op needs them. Copies that find no room in the arena lie in
+// regions of their own. Pages behind what is given out are found by this
 // process, so that its control group pays for them, and a machine without memory is an error here
 // and no signal there. Guarded by: the client's mutex, but for at() and
 // offset_of().
@@ -47,19 +49,26 @@ class ArenaMemory {
                                          DType dtype) const noexcept;
 
   // Before the first op of a submission.
-  void begin_submission() noexcept { copies_of_others_ = copies_in_use_; }
+  void begin_submission() noexcept {
+    copies_of_others_ = copies_in_use_;
+    missing_bytes_ = 0;
+  }
   // Room for what of the op lies outside, and a copy of its counts. Their places are noted in `op`;
   // would_block while copies of other submissions may give room back.
   Status place_copies(const OpRequest& request, Op& op);
   // Of an op with copies, how far they have come; without room for it there is none.
   void place_progress(const shm::CopyProgress::Shape& shape, Op& op);
   void free_copies(Op& op) noexcept;
+  // What a copy of this submission has found no room for, though a region may hold it.
+  std::uint64_t missing_bytes() const noexcept { return missing_bytes_; }
+  CopyRegions& copy_regions() noexcept { return copy_regions_; }
 
  private:
   // Memory for a granule is found when something of it is first given out.
   static constexpr std::uint64_t kGranuleBytes = 256 << 10;
   Status populate(std::uint64_t offset, std::uint64_t bytes);
   Result<std::uint64_t> allocate_copy(std::uint64_t bytes);
+  Status place_elements(const OpRequest& request, std::uint64_t bytes, Op& op);
   Status copy_counts(const OpRequest& request, Op& op);
 
   struct RegionMemory {
@@ -73,6 +82,8 @@ class ArenaMemory {
   std::vector<bool> populated_;  // granules
   std::uint64_t copies_in_use_ = 0;
   std::uint64_t copies_of_others_ = 0;  // when this submission began
+  std::uint64_t missing_bytes_ = 0;
+  CopyRegions copy_regions_;
 };
 
 }  // namespace tern::client_lib

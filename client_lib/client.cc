@@ -66,6 +66,7 @@ void Client::drop_in_child() noexcept {
   segment_.close_fd();
   segment_.abandon();
   regions_.abandon();
+  if (arena_) arena_->copy_regions().abandon();
   notify_.reset();
   if (lanes_) lanes_->close_fds();
   if (pollable_) pollable_->close_fds();

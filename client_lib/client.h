@@ -100,7 +100,6 @@ class Client {
   Result<std::uint32_t> push(std::span<const OpRequest> requests, Op& first);
   void number(const OpRequest& request, Op& op) noexcept;
   void give_tickets(Op& first, std::span<std::uint64_t> tickets) noexcept;
-  shm::SubmitEntry entry_of(const OpRequest& request, const Op& op) const noexcept;
   void abandon_op(Op& op) noexcept;
   void poll_completions() noexcept;
   void take_completion(std::uint32_t lane, const shm::CompletionEntry& entry) noexcept;
@@ -109,7 +108,8 @@ class Client {
   void lose_locked() noexcept;
 
   // REQUIRES: mutex_ not held.
-  Status try_submit(std::span<const OpRequest> requests, std::span<std::uint64_t> tickets);
+  Status try_submit(std::span<const OpRequest> requests, std::span<std::uint64_t> tickets,
+                    std::uint64_t& missing_bytes);
   bool take_deliveries(std::span<const std::uint64_t> tickets, std::unique_lock<std::mutex>& lock);
   void hand_over(Op& op) const noexcept;
   Errc report(Op& first);

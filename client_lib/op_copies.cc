@@ -38,7 +38,7 @@ void OpCopies::copy_first(Op& first, std::unique_lock<std::mutex>& lock) noexcep
     if (op->input_copy == kNoOffset || op->progress.exists()) continue;
     // In state preparing the op is this thread's alone.
     lock.unlock();
-    std::memcpy(arena_.at(op->input_copy), op->input, op->input_bytes);
+    std::memcpy(op->copied + op->input_copy, op->input, op->input_bytes);
     lock.lock();
   }
 }
@@ -66,7 +66,7 @@ void OpCopies::fill(Op* op) {
 
 void OpCopies::fill_one(Op& op) {
   constexpr std::uint64_t kPieceBytes = 512 << 10;
-  std::byte* const copy = arena_.at(op.input_copy);
+  std::byte* const copy = op.copied + op.input_copy;
   const auto* const input = static_cast<const std::byte*>(op.input);
   std::uint64_t done = 0, told = 0;
   for (std::uint32_t i = 0; done < op.input_bytes; ++i) {
@@ -115,7 +115,7 @@ void OpCopies::copy_rest(Op& op) const noexcept {
       op.passes ? std::min(op.output_bytes, op.what_came.elements * op.element_bytes)
                 : op.output_bytes;
   if (op.progress.exists()) return op.delivery.copy_rest(bytes);
-  std::memcpy(op.output, arena_.at(op.output_copy), bytes);
+  std::memcpy(op.output, op.copied + op.output_copy, bytes);
 }
 
 }  // namespace tern::client_lib

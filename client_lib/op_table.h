@@ -5,6 +5,7 @@
 // ring can never be asked to hold more than it can.
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -110,10 +111,13 @@ struct Op {
   // them have not ended. Null: the op has a ticket of its own.
   Op* lead = nullptr;
   std::uint32_t unended = 0;
-  // Copies for memory outside the arena; offsets in the arena or kNoOffset.
+  // Copies for memory outside; kNoOffset: none. The first three are offsets in the arena, or in a
+  // region, whose memory `copied` is; the others in the arena.
   std::uint64_t input_copy = kNoOffset;
   std::uint64_t output_copy = kNoOffset;
   std::uint64_t copies = kNoOffset;  // the block that holds both of them
+  std::uint32_t copies_region = 0;   // 0: the arena
+  std::byte* copied = nullptr;
   std::uint64_t counts_copy = kNoOffset;
   std::uint64_t progress_copy = kNoOffset;
   const void* input = nullptr;  // where input_copy comes from

@@ -2,10 +2,10 @@
 // daemon before all its lanes are known to have room, so that WOULD_BLOCK leaves everything as it
 // was.
 
-#include <bit>
 #include <utility>
 
 #include "client_lib/client.h"
+#include "client_lib/entry.h"
 #include "plan/cancel.h"
 #include "plan/cut.h"
 
@@ -44,7 +44,16 @@ std::string in_batch(std::size_t index, std::string_view kind, std::string_view 
 }
 
 Status Client::submit(std::span<const OpRequest> requests, std::span<std::uint64_t> tickets) {
-  Status submitted = try_submit(requests, tickets);
+  std::uint64_t missing_bytes = 0;
+  Status submitted = try_submit(requests, tickets, missing_bytes);
+  while (!submitted && missing_bytes != 0) {
+    Status made = arena_->copy_regions().make(questions_, mutex_, features_, missing_bytes);
+    if (!made) {
+      return fail(submitted.error().code,
+                  submitted.error().text + "; ternd makes no region for it: " + made.error().text);
+    }
+    submitted = try_submit(requests, tickets, missing_bytes);
+  }
   if (!submitted && submitted.error().code == Errc::would_block && questions_.lost()) {
     notice_loss();
     return fail(Errc::daemon_lost, "ternd closed the connection");
@@ -52,8 +61,11 @@ Status Client::submit(std::span<const OpRequest> requests, std::span<std::uint64
   return submitted;
 }
 
-Status Client::try_submit(std::span<const OpRequest> requests, std::span<std::uint64_t> tickets) {
+// `missing_bytes`: of a copy that finds room nowhere, if more room would help; else 0.
+Status Client::try_submit(std::span<const OpRequest> requests, std::span<std::uint64_t> tickets,
+                          std::uint64_t& missing_bytes) {
   std::unique_lock lock(mutex_);
+  missing_bytes = 0;
   if (lost_.load()) return fail(Errc::daemon_lost, "ternd has ended; connect again");
   Reserved ops(*this);
   arena_->begin_submission();
@@ -64,6 +76,7 @@ Status Client::try_submit(std::span<const OpRequest> requests, std::span<std::ui
     }
     Status prepared = prepare(request, *op);
     if (prepared) continue;
+    missing_bytes = arena_->missing_bytes();
     if (requests.size() == 1) return prepared;
     return fail(prepared.error().code,
                 in_batch(static_cast<std::size_t>(&request - requests.data()), request.plan->name,
@@ -141,7 +154,7 @@ Result<std::uint32_t> Client::push(std::span<const OpRequest> requests, Op& firs
     op->state = Op::State::running;
     op->pending_lanes = op->lanes;
     if (!op->passes) op->group_index = op->group->submitted++;
-    lanes_->write(op->lanes, entry_of(request, *op));
+    lanes_->write(op->lanes, entry_of(request, *op, ops_.ticket(*op), *arena_));
     op = op->next;
   }
   lanes_->publish(lanes);
@@ -179,51 +192,6 @@ void Client::give_tickets(Op& first, std::span<std::uint64_t> tickets) noexcept 
     }
     op = next;
   }
-}
-
-shm::SubmitEntry Client::entry_of(const OpRequest& request, const Op& op) const noexcept {
-  const TensorState* const tensor = op.tensor.get();
-  shm::SubmitEntry entry{};
-  entry.ticket = ops_.ticket(op);
-  entry.kind = request.plan->number;
-  entry.dtype = static_cast<std::uint8_t>(request.dtype);
-  entry.reduction = static_cast<std::uint8_t>(request.reduction);
-  entry.role = static_cast<std::uint8_t>(tensor != nullptr ? tensor->role : Role::exact);
-  entry.group = op.group->number;
-  entry.tensor = tensor != nullptr ? tensor->id : 0;
-  entry.sequence = op.sequence;
-  entry.count = request.count;
-  const auto place = [&](std::uint64_t copy, const void* memory, std::uint64_t bytes) {
-    return copy != kNoOffset ? ArenaMemory::Place{0, copy}
-                             : *arena_->locate(request, memory, bytes);
-  };
-  if (op.output_bytes != 0) {
-    const ArenaMemory::Place output = place(op.output_copy, request.output, op.output_bytes);
-    entry.output_region = entry.input_region = output.region;
-    entry.output_offset = entry.input_offset = output.offset;
-  }
-  if (op.input_bytes != 0) {
-    const ArenaMemory::Place input = place(op.input_copy, request.input, op.input_bytes);
-    entry.input_region = input.region;
-    entry.input_offset = input.offset;
-  }
-  if (request.has_blocks()) entry.flags |= shm::kEntryHasBlocks;
-  if (op.counts_copy != kNoOffset) {
-    entry.flags |= shm::kEntryHasCounts;
-    entry.counts_offset = op.counts_copy;
-  }
-  if (op.progress.exists()) {
-    entry.flags |= op.progress_flags;
-    entry.progress_offset = op.progress_copy;
-    entry.progress_records = op.progress.shape().records;
-  }
-  entry.root = request.root;
-  const std::int32_t own_priority = tensor != nullptr ? tensor->priority : 0;
-  entry.priority = request.priority != 0 ? request.priority : own_priority;
-  entry.prescale_bits = std::bit_cast<std::uint32_t>(request.prescale);
-  entry.state_scale_bits = std::bit_cast<std::uint32_t>(request.state_scale);
-  request.recipe.copy(entry.recipe, sizeof entry.recipe - 1);
-  return entry;
 }
 
 // Undoes reserve and prepare.

@@ -184,9 +184,10 @@ def test_a_full_arena_is_an_error_and_gives_back_what_goes(node):
         assert client.empty(200_000).size == 200_000
 
 
-def test_an_array_of_the_arena_is_not_copied(node):
+def test_an_array_of_the_arena_is_not_copied():
     """There is no room for a copy: what lies elsewhere finds none."""
-    with tern.Client(node.socket, arena_bytes=80 << 20) as client:
+    with daemons(1, "--max-arena-bytes", "80MiB") as (node,), \
+            tern.Client(node.socket, arena_bytes=80 << 20) as client:
         group = client.join(client.mint(), 0, 1)
         x = client.empty(64 << 20, "uint8")
         x[:] = 3

@@ -168,6 +168,7 @@ TEST_F(Batches, OneThatNeedsTooMuchMemoryRefusesAll) {
   add();
   ops.push_back(f32_op(large.data(), large.data(), large.size()));
   kinds.push_back(TERN_OP_ALL_REDUCE);
+  daemon.set_answers(Answers::refuse);
   EXPECT_EQ(submit(&ticket), TERN_ERR_OUT_OF_MEMORY);
   EXPECT_EQ(std::string(tern_error_detail()).find("operation 1 of the batch (all_reduce): no room"),
             0u);

@@ -265,7 +265,7 @@ TEST_F(Copies, SendsAreCopiedBeforeToADaemonThatDoesNotKnowTheirProgress) {
 }
 
 // Nothing that ends would make room for it.
-TEST_F(Copies, ABatchThatFitsNoArenaIsOutOfMemory) {
+TEST_F(Copies, ABatchThatFitsNoArenaHasRegionsOrIsOutOfMemory) {
   std::vector<float> much(kTestArenaBytes / sizeof(float) / 2);
   const tern_op op = f32_op(much.data(), nullptr, much.size());
   std::vector<float> more(much.size()), most(much.size());
@@ -278,11 +278,16 @@ TEST_F(Copies, ABatchThatFitsNoArenaIsOutOfMemory) {
   batch.ops = list;
   batch.count = std::size(list);
   tern_ticket ticket = 0;
+  daemon.set_answers(Answers::refuse);
   EXPECT_EQ(tern_submit_batch(group, &batch, &ticket), TERN_ERR_OUT_OF_MEMORY);
   EXPECT_NE(std::string(tern_error_detail()).find("operation 2 of the batch (broadcast): no room"),
             std::string::npos)
       << tern_error_detail();
   EXPECT_EQ(daemon.seen().size(), 0u);
+  daemon.set_answers(Answers::normal);
+  ASSERT_TERN_OK(tern_submit_batch(group, &batch, &ticket));
+  daemon.await_entries(6);
+  EXPECT_EQ(daemon.request_count(shm::PacketKind::region_create), 2u) << "the refused one too";
 }
 
 class OlderDaemon : public Copies {

@@ -229,7 +229,14 @@ TEST_F(Operations, ATensorOfAnotherGroupIsRefused) {
 
 TEST_F(Operations, CopiesThatDoNotFitSayWhatToDo) {
   std::vector<float> large(kTestArenaBytes / 4 + 1);
+  daemon.set_answers(Answers::refuse);
   EXPECT_EQ(reduce(f32_op(large.data(), large.data(), large.size())), TERN_ERR_OUT_OF_MEMORY);
+  EXPECT_NE(std::string(tern_error_detail())
+                .find("free tensors or raise arena_bytes; ternd makes "
+                      "no region for it: only 3 widgets are allowed"),
+            std::string::npos)
+      << tern_error_detail();
+  daemon.set_answers(Answers::normal);
   daemon.set_ops(Ops::hold);
   std::vector<float> half(kTestArenaBytes / 4 * 3 / 4);
   tern_op op = f32_op(half.data(), half.data(), half.size());

@@ -135,6 +135,60 @@ TEST_F(RegionsOfAProgram, OfCppAreSpans) {
   other.deallocate(values);
 }
 
+class CopiesBesideTheArena : public RegionsOfAProgram {
+ protected:
+  // An all_reduce of so many bytes outside of all that the daemon sees.
+  tern_status reduce(std::uint64_t bytes) {
+    std::vector<float> input(bytes / sizeof(float)), output(input.size(), -1.0f);
+    for (std::size_t i = 0; i < input.size(); ++i) input[i] = static_cast<float>(i % 1021);
+    const tern_op op = f32_op(input.data(), output.data(), input.size());
+    tern_ticket ticket = 0;
+    if (const tern_status status = tern_all_reduce(group, &op, &ticket)) return status;
+    EXPECT_EQ(tern_wait(client, ticket, TERN_FOREVER), TERN_OK) << tern_error_detail();
+    EXPECT_EQ(output, input);
+    return TERN_OK;
+  }
+  std::size_t made() { return daemon.request_count(shm::PacketKind::region_create); }
+  std::size_t freed() { return daemon.request_count(shm::PacketKind::region_free); }
+};
+
+TEST_F(CopiesBesideTheArena, HaveARegionThatIsKeptForTheNext) {
+  ASSERT_TERN_OK(reduce(kTestArenaBytes / 2));
+  EXPECT_EQ(made(), 0u);
+  ASSERT_TERN_OK(reduce(2 * kTestArenaBytes));
+  EXPECT_EQ(daemon.seen().back().entry.input_region, 1u);
+  EXPECT_EQ(daemon.seen().back().entry.output_region, 1u);
+  ASSERT_TERN_OK(reduce(2 * kTestArenaBytes - 4096));
+  EXPECT_EQ(made(), 1u);
+  EXPECT_EQ(freed(), 0u);
+}
+
+TEST_F(CopiesBesideTheArena, GiveWayToALargerOne) {
+  ASSERT_TERN_OK(reduce(2 * kTestArenaBytes));
+  ASSERT_TERN_OK(reduce(3 * kTestArenaBytes));
+  EXPECT_EQ(made(), 2u);
+  EXPECT_EQ(freed(), 1u);
+  EXPECT_EQ(daemon.seen().back().entry.input_region, 2u);
+}
+
+TEST_F(CopiesBesideTheArena, ServeOneOpAtATime) {
+  std::vector<float> values(kTestArenaBytes / 2);
+  const tern_op op = f32_op(values.data(), values.data(), values.size());
+  daemon.set_ops(Ops::hold);
+  tern_ticket first = 0, second = 0;
+  ASSERT_TERN_OK(tern_all_reduce(group, &op, &first));
+  EXPECT_EQ(tern_all_reduce(group, &op, &second), TERN_ERR_WOULD_BLOCK) << "the first may end";
+  EXPECT_EQ(made(), 1u);
+}
+
+TEST_F(CopiesBesideTheArena, AreNotForWhatPassesFromRankToRank) {
+  std::vector<float> values(kTestArenaBytes / 2);
+  const tern_op op = f32_op(values.data(), nullptr, values.size());
+  tern_ticket ticket = 0;
+  EXPECT_EQ(tern_send(group, &op, &ticket), TERN_ERR_OUT_OF_MEMORY);
+  EXPECT_EQ(made(), 0u);
+}
+
 class NoRegions : public RegionsOfAProgram {
  protected:
   NoRegions() : RegionsOfAProgram(older()) {}
@@ -149,6 +203,16 @@ TEST_F(NoRegions, OfAnOlderDaemonAreUnsupported) {
   void* memory = nullptr;
   EXPECT_EQ(tern_region_create(client, 4096, &memory), TERN_ERR_UNSUPPORTED);
   EXPECT_NE(std::string(tern_error_detail()).find("larger arena_bytes"), std::string::npos);
+}
+
+TEST_F(NoRegions, ACopyThatFitsNoArenaSaysWhatToDo) {
+  std::vector<float> values(kTestArenaBytes / 2);
+  const tern_op op = f32_op(values.data(), values.data(), values.size());
+  tern_ticket ticket = 0;
+  EXPECT_EQ(tern_all_reduce(group, &op, &ticket), TERN_ERR_OUT_OF_MEMORY);
+  EXPECT_NE(std::string(tern_error_detail()).find("raise arena_bytes; ternd makes no region"),
+            std::string::npos)
+      << tern_error_detail();
 }
 
 }  // namespace

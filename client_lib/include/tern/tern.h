@@ -42,7 +42,7 @@ typedef struct {
                               Codec state is kept per user, job and tensor name. */
   uint64_t arena_bytes;    /* address space for tern_alloc and copies; 0: 1 GiB. What is given out
                               takes memory, which the process's control group pays for. Counts
-                              against the user's quota. */
+                              against the user's quota. A copy that finds no room has a region. */
   int64_t timeout_ms; /* for the whole hand-shake, and for every later request to the daemon that
                          has no timeout of its own (mint, leave, declare, ...); 0: 5000 */
 } tern_connect_options;
@@ -325,8 +325,11 @@ typedef struct {
 /* Every rank's output becomes the reduction of all inputs, bit-identical on all ranks.
  * TERN_ERR_WOULD_BLOCK when too many operations are in flight or not yet reported (512 per client),
  * or when their copies fill the arena: wait for one operation and submit again.
- * TERN_ERR_OUT_OF_MEMORY when a copy has no room beside what tern_alloc has given out: use a larger
- * arena. */
+ * A copy for which nothing that ends would make room has a region of its own, as of
+ * tern_region_create, which is kept for later copies. So the call may take as long as that one. What
+ * tern_send and tern_recv pass has none.
+ * TERN_ERR_OUT_OF_MEMORY when the daemon makes no such region, as the detail says: free memory of
+ * tern_alloc, or use a larger arena. */
 TERN_API tern_status tern_all_reduce(tern_group* group, const tern_op* op, tern_ticket* ticket);
 
 /* Every rank's output becomes the root's input. The reduction is ignored. Bit for bit, unless the

@@ -26,7 +26,7 @@ def as_torch(error: TernError) -> TernError:
     # Programs of torch.distributed look for these words.
     late = "Tern: Timed out waiting: " if isinstance(error, OperationTimeoutError) else ""
     # The name under which they set it.
-    here = " ($TERN_ARENA_BYTES)" if str(error).endswith("raise arena_bytes") else ""
-    twin: TernError = _class_of(kind)(f"{late}{error}{here}")
+    text = str(error).replace("raise arena_bytes", "raise arena_bytes ($TERN_ARENA_BYTES)")
+    twin: TernError = _class_of(kind)(late + text)
     twin.status, twin.remedy, twin.detail = error.status, error.remedy, error.detail
     return twin

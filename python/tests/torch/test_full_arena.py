@@ -10,6 +10,7 @@ from test_sharded import backward, models
 
 import tern
 import tern.torch
+from cluster import daemons
 from ranks import run_ranks
 
 ARENA = 1 << 20
@@ -72,24 +73,48 @@ def sharded_step(rank):
     backward(model, rank)
 
 
-@pytest.mark.parametrize("room, step", [
-    (0, lambda rank: dist.all_reduce(torch.ones(4))),
+def reduced(rank, count):
+    x = torch.full((count,), rank + 1.0)
+    dist.all_reduce(x)
+    assert torch.all(x == 3)
+
+
+STEPS = pytest.mark.parametrize("room, step", [
+    (0, lambda rank: reduced(rank, 4)),
     (0, lambda rank: steps(rank, None, "model")),
     (0, lambda rank: steps(rank, "3lc:s=1", "model")),
     (0, sharded_step),
     # A module's gradients find room there, and what is cut of them does not.
     (LITTLE, sharded_step),
-    (ARENA // 2, lambda rank: dist.all_reduce(torch.ones(ARENA))),
+    (ARENA // 2, lambda rank: reduced(rank, ARENA)),
 ], ids=["a collective", "a step", "a compressed step", "a sharded step", "half a sharded step",
         "larger than the arena"])
-def test_without_room_an_error_says_what_to_do(two_nodes, room, step):
+
+
+@STEPS
+def test_what_finds_no_room_has_memory_beside_the_arena(two_nodes, room, step):
     def work(rank):
-        with room_left(room), pytest.raises(tern.OutOfMemoryError, match="no room in the arena.*"
-                                         "free tensors or raise arena_bytes.*[$]TERN_ARENA_BYTES"):
+        with room_left(room):
             step(rank)
-        # The group is as it was.
-        x = torch.ones(4)
-        dist.all_reduce(x)
-        assert torch.all(x == 2)
 
     run_ranks(two_nodes, 2, work)
+
+
+@pytest.fixture(scope="module")
+def strict_nodes():
+    """Two daemons that give a user one arena and nothing more."""
+    with daemons(2, "--max-arena-bytes", f"{ARENA}B") as nodes:
+        yield nodes
+
+
+@STEPS
+def test_without_memory_an_error_says_what_to_do(strict_nodes, room, step):
+    def work(rank):
+        with room_left(room), pytest.raises(tern.OutOfMemoryError, match="no room in the arena.*"
+                                         "free tensors or raise arena_bytes.*[$]TERN_ARENA_BYTES.*"
+                                         "ternd makes no region for it: .*max_arena_bytes"):
+            step(rank)
+        # The group is as it was.
+        reduced(rank, 4)
+
+    run_ranks(strict_nodes, 2, work)

@@ -1,0 +1,53 @@
+#include "client_lib/entry.h"
+
+#include <bit>
+
+namespace tern::client_lib {
+
+shm::SubmitEntry entry_of(const OpRequest& request, const Op& op, std::uint64_t ticket,
+                          const ArenaMemory& arena) noexcept {
+  const TensorState* const tensor = op.tensor.get();
+  shm::SubmitEntry entry{};
+  entry.ticket = ticket;
+  entry.kind = request.plan->number;
+  entry.dtype = static_cast<std::uint8_t>(request.dtype);
+  entry.reduction = static_cast<std::uint8_t>(request.reduction);
+  entry.role = static_cast<std::uint8_t>(tensor != nullptr ? tensor->role : Role::exact);
+  entry.group = op.group->number;
+  entry.tensor = tensor != nullptr ? tensor->id : 0;
+  entry.sequence = op.sequence;
+  entry.count = request.count;
+  const auto place = [&](std::uint64_t copy, const void* memory, std::uint64_t bytes) {
+    return copy != kNoOffset ? ArenaMemory::Place{op.copies_region, copy}
+                             : *arena.locate(request, memory, bytes);
+  };
+  if (op.output_bytes != 0) {
+    const ArenaMemory::Place output = place(op.output_copy, request.output, op.output_bytes);
+    entry.output_region = entry.input_region = output.region;
+    entry.output_offset = entry.input_offset = output.offset;
+  }
+  if (op.input_bytes != 0) {
+    const ArenaMemory::Place input = place(op.input_copy, request.input, op.input_bytes);
+    entry.input_region = input.region;
+    entry.input_offset = input.offset;
+  }
+  if (request.has_blocks()) entry.flags |= shm::kEntryHasBlocks;
+  if (op.counts_copy != kNoOffset) {
+    entry.flags |= shm::kEntryHasCounts;
+    entry.counts_offset = op.counts_copy;
+  }
+  if (op.progress.exists()) {
+    entry.flags |= op.progress_flags;
+    entry.progress_offset = op.progress_copy;
+    entry.progress_records = op.progress.shape().records;
+  }
+  entry.root = request.root;
+  const std::int32_t own_priority = tensor != nullptr ? tensor->priority : 0;
+  entry.priority = request.priority != 0 ? request.priority : own_priority;
+  entry.prescale_bits = std::bit_cast<std::uint32_t>(request.prescale);
+  entry.state_scale_bits = std::bit_cast<std::uint32_t>(request.state_scale);
+  request.recipe.copy(entry.recipe, sizeof entry.recipe - 1);
+  return entry;
+}
+
+}  // namespace tern::client_lib
